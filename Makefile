@@ -1,0 +1,87 @@
+# InferFlux: `make help` lists the targets; README.md says what they are for.
+#
+# One build directory per way of building, so that switching costs nothing:
+#   build/        release, $(CC)             build/asan    address + undefined sanitizers
+#   build/clang   release, clang             build/tsan    thread sanitizer
+#   build/small   SMALL=1, address sanitizer (two-token pages, two-row batches, seven-byte reads)
+
+CC      ?= gcc
+ifeq ($(origin CC),default)
+CC      := gcc
+endif
+VARIANT ?= release
+PREFIX  ?= /usr/local
+DESTDIR ?=
+JOBS    ?= $(shell nproc)
+VERSION := $(shell cat VERSION)
+SHELL   := /bin/bash
+
+include tools/variants.mk
+
+WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith \
+        -Wcast-qual -Wwrite-strings -Wundef -Wvla -Wformat=2 -Wno-format-nonliteral \
+        -Wno-unused-parameter -Wno-format-truncation -Wno-missing-field-initializers -Wno-clobbered
+ifneq (,$(findstring clang,$(CC)))
+WARN := $(filter-out -Wno-clobbered,$(WARN))
+endif
+
+PKGS     := openssl yaml-0.1 libutf8proc
+CTL_PKGS := libcurl libedit
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) $(CTL_PKGS) 2>/dev/null)
+PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
+CTL_LIBS   := $(shell pkg-config --libs $(CTL_PKGS) 2>/dev/null)
+
+CPPFLAGS += -D_GNU_SOURCE -DINFERFLUX_VERSION='"$(VERSION)"' -Isrc -Iinclude $(V_CPPFLAGS)
+CFLAGS   ?= -O2 -g
+CFLAGS   += -std=gnu11 -ffp-contract=off -fno-math-errno -fPIC -fvisibility=hidden -pthread $(WARN) $(V_CFLAGS)
+LDFLAGS  += -pthread $(V_CFLAGS) $(V_LDFLAGS)
+LIBS     := $(PKG_LIBS) -lm
+
+# Each instruction set is a translation unit with its own flags; nothing else may use them.
+ISA_avx2   := -mavx2 -mfma -mf16c -O3
+ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512vbmi -mfma -mf16c -O3
+isa = $(if $(findstring x86_avx512,$(1)),$(ISA_avx512),$(if $(findstring x86_avx2,$(1)),$(ISA_avx2)))
+
+LIB_SRC  := $(filter-out src/cmd/%_main.c src/cmd/ctl_%.c,$(wildcard src/*/*.c))
+CTL_SRC  := $(wildcard src/cmd/ctl_*.c)
+LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o)
+CTL_OBJ  := $(CTL_SRC:%.c=$(B)/%.o)
+LIB      := $(B)/libinferflux.a
+PROGRAMS := $(B)/inferfluxd $(B)/inferctl
+
+.PHONY: all
+all: $(PROGRAMS)
+
+$(B)/%.o: %.c | deps-build
+	@mkdir -p $(@D)
+	$(Q)$(CCACHE) $(CC) $(CPPFLAGS) $(PKG_CFLAGS) $(CFLAGS) $(call isa,$<) -MMD -MP -c $< -o $@
+
+$(LIB): $(LIB_OBJ)
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $^
+
+$(B)/inferfluxd: $(B)/src/cmd/inferfluxd_main.o $(LIB)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+$(B)/inferctl: $(B)/src/cmd/inferctl_main.o $(CTL_OBJ) $(LIB)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(CTL_LIBS)
+
+# Tests, benchmarks and tools written in C: one source, one program, all linked with the library.
+TEST_SRC  := $(filter-out tests/fuzz/%,$(wildcard tests/*/test_*.c))
+TEST_BIN  := $(TEST_SRC:%.c=$(B)/%)
+TOOL_SRC  := $(wildcard bench/*.c tools/*.c)
+TOOL_BIN  := $(TOOL_SRC:%.c=$(B)/%)
+
+$(TEST_BIN): $(B)/%: $(B)/%.o $(LIB)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LIBS) -lcmocka
+
+$(TOOL_BIN): $(B)/%: $(B)/%.o $(LIB)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LIBS)
+
+.PHONY: tests tools
+tests: $(TEST_BIN)
+tools: $(TOOL_BIN)
+
+include tools/targets.mk
+
+-include $(shell find $(B) -name '*.d' 2>/dev/null)

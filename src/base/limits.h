@@ -1,0 +1,31 @@
+/* limits.h: the sizes that a SMALL=1 build shrinks, so that every wrap, split and stall
+ * happens in every test. */
+#pragma once
+
+#ifndef SMALL
+#define SMALL 0
+#endif
+
+#if SMALL
+enum {
+    PAGE_TOKENS = 2,        /* tokens per KV page */
+    MAX_BATCH_DEFAULT = 2,  /* sequences decoded together */
+    READ_CHUNK = 7,         /* bytes per read(2) from a socket */
+    ARENA_CHUNK = 256,      /* first chunk of an arena */
+    BUF_FIRST = 1,          /* first capacity of a growing buffer */
+    SEQ_EVENTS = 2,         /* token events a sequence may have in flight */
+    MAILBOX_BATCH = 2,      /* messages drained before looking at sockets again */
+    PREFILL_CHUNK = 3,      /* prompt tokens of one sequence per step */
+};
+#else
+enum {
+    PAGE_TOKENS = 32,
+    MAX_BATCH_DEFAULT = 16,
+    READ_CHUNK = 16384,
+    ARENA_CHUNK = 4096,
+    BUF_FIRST = 64,
+    SEQ_EVENTS = 256,
+    MAILBOX_BATCH = 1024,
+    PREFILL_CHUNK = 512,
+};
+#endif

@@ -1,0 +1,55 @@
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *const level_names[] = { "error", "warn", "info", "debug" };
+static enum log_level level_max = LOG_INFO; /* set before threads start */
+
+void log_set_level(enum log_level max)
+{
+    level_max = max;
+}
+
+enum log_level log_level(void)
+{
+    return level_max;
+}
+
+bool log_level_parse(const char *name, enum log_level *out)
+{
+    for (size_t i = 0; i < ARRAY_LEN(level_names); i++)
+        if (!strcmp(name, level_names[i])) {
+            *out = (enum log_level)i;
+            return true;
+        }
+    return false;
+}
+
+void log_line(enum log_level level, const char *module, const char *event, const char *fmt, ...)
+{
+    char line[1024];
+    struct timespec now;
+    struct tm tm;
+    va_list ap;
+
+    if (level > level_max)
+        return;
+    clock_gettime(CLOCK_REALTIME, &now);
+    gmtime_r(&now.tv_sec, &tm);
+    size_t n = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &tm);
+    n += (size_t)snprintf(line + n, sizeof(line) - n, ".%03dZ %-5s %-7s %-9s ",
+        (int)(now.tv_nsec / 1000000), level_names[level], module, event);
+    va_start(ap, fmt);
+    int more = vsnprintf(line + n, sizeof(line) - n - 1, fmt, ap);
+    va_end(ap);
+    n = MIN(n + (size_t)MAX(more, 0), sizeof(line) - 2);
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
+            line[i] = '?';
+    line[n++] = '\n';
+    if (write(STDERR_FILENO, line, n) < 0)
+        return; /* a closed stderr must not stop the server */
+}

@@ -1,0 +1,99 @@
+#include "os/mailbox.h"
+#include "base/mem.h"
+#include "os/clock.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct mailbox {
+    pthread_mutex_t mu; /* guards head, tail */
+    struct msg *head, **tail;
+    int fd;
+};
+
+int mailbox_open(struct mailbox **out, struct err *e)
+{
+    struct mailbox *m = xcalloc(1, sizeof(*m));
+
+    m->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (m->fd < 0) {
+        mem_free(m);
+        return err_set(e, ERR_IO, "eventfd: %s", strerror(errno));
+    }
+    pthread_mutex_init(&m->mu, NULL);
+    m->tail = &m->head;
+    *out = m;
+    return 0;
+}
+
+void mailbox_close(struct mailbox *m)
+{
+    if (!m)
+        return;
+    CHECK(!m->head);
+    close(m->fd);
+    pthread_mutex_destroy(&m->mu);
+    mem_free(m);
+}
+
+void mailbox_post(struct mailbox *m, struct msg *take)
+{
+    mailbox_post_chain(m, take, take);
+}
+
+void mailbox_post_chain(struct mailbox *m, struct msg *first, struct msg *last)
+{
+    last->next = NULL;
+
+    pthread_mutex_lock(&m->mu);
+    bool was_empty = !m->head;
+    *m->tail = first;
+    m->tail = &last->next;
+    pthread_mutex_unlock(&m->mu);
+
+    /* One wake-up per batch, not per message: the owner drains the whole list. */
+    if (was_empty) {
+        uint64_t one = 1;
+        ssize_t n = write(m->fd, &one, sizeof(one));
+        CHECK(n == sizeof(one) || errno == EAGAIN);
+    }
+}
+
+struct msg *mailbox_drain(struct mailbox *m)
+{
+    uint64_t count;
+
+    /* Clear the wake-up before taking the list: a post in between wakes once too often, which
+     * is harmless; the other order would lose it. */
+    if (read(m->fd, &count, sizeof(count)) < 0)
+        CHECK(errno == EAGAIN || errno == EINTR);
+    pthread_mutex_lock(&m->mu);
+    struct msg *all = m->head;
+    m->head = NULL;
+    m->tail = &m->head;
+    pthread_mutex_unlock(&m->mu);
+    return all;
+}
+
+int mailbox_fd(const struct mailbox *m)
+{
+    return m->fd;
+}
+
+void mailbox_wait(struct mailbox *m, uint64_t deadline_ns)
+{
+    struct pollfd p = { .fd = m->fd, .events = POLLIN };
+    struct timespec t, *timeout = NULL;
+
+    if (deadline_ns != UINT64_MAX) {
+        uint64_t now = clock_ns();
+        uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
+        t = (struct timespec){ (time_t)(left / 1000000000u), (long)(left % 1000000000u) };
+        timeout = &t;
+    }
+    int n = ppoll(&p, 1, timeout, NULL);
+    CHECK(n >= 0 || errno == EINTR);
+}

@@ -1,0 +1,63 @@
+#include "os/mapfile.h"
+#include "base/fault.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+int mapfile_open(struct mapfile *m, const char *path, struct err *e)
+{
+    struct stat st;
+    void *p = MAP_FAILED;
+
+    *m = (struct mapfile){ 0 };
+    int fd = fault_hit(FAULT_OPEN) ? (errno = EIO, -1) : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0) {
+        err_set(e, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: %s", path, strerror(errno));
+        goto fail;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        err_set(e, ERR_INVALID, "%s: not a regular file", path);
+        goto fail;
+    }
+    if (st.st_size == 0) {
+        err_set(e, ERR_CORRUPT, "%s: the file is empty", path);
+        goto fail;
+    }
+    if (!fault_hit(FAULT_MMAP))
+        p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED) {
+        err_set(e, ERR_IO, "%s: mmap of %lld bytes: %s", path, (long long)st.st_size,
+            strerror(errno));
+        goto fail;
+    }
+    close(fd); /* the mapping keeps the file */
+    m->p = p;
+    m->n = (size_t)st.st_size;
+    m->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    return 0;
+
+fail:
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+void mapfile_close(struct mapfile *m)
+{
+    if (m->p)
+        munmap((void *)(uintptr_t)m->p, m->n);
+    *m = (struct mapfile){ 0 };
+}
+
+void mapfile_dontneed(const struct mapfile *m, size_t off, size_t n)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t from = (off + page - 1) & ~(page - 1), to = (off + n) & ~(page - 1);
+
+    CHECK(off <= m->n && n <= m->n - off);
+    if (from < to) /* advice: a refusal costs memory, not correctness */
+        (void)madvise((void *)(uintptr_t)(m->p + from), to - from, MADV_DONTNEED);
+}

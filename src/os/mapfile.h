@@ -1,0 +1,16 @@
+/* mapfile.h: a file as read-only memory. Any thread may read it. A file that is truncated while
+ * mapped would raise SIGBUS: the loader copies or packs what it keeps for the hot path. */
+#pragma once
+
+#include "base/err.h"
+#include "base/str.h"
+
+struct mapfile {
+    const uint8_t *p;
+    size_t n;
+    int64_t mtime_ns; /* with n, tells whether the file has changed since */
+};
+
+int mapfile_open(struct mapfile *m, const char *path, struct err *e); /* *m is overwritten */
+void mapfile_close(struct mapfile *m);                                /* an empty one is fine */
+void mapfile_dontneed(const struct mapfile *m, size_t off, size_t n); /* give page cache back */

@@ -1,0 +1,40 @@
+#include "os/thread.h"
+#include "base/fault.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+
+int thread_start(pthread_t *out, const char *name, void *(*fn)(void *arg), void *arg, struct err *e)
+{
+    sigset_t all, old;
+
+    /* Signals go to the main thread, which turns them into messages. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int failed = fault_hit(FAULT_THREAD) ? EAGAIN : pthread_create(out, NULL, fn, arg);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (failed)
+        return err_set(e, ERR_IO, "thread %s: %s", name, strerror(failed));
+    pthread_setname_np(*out, name);
+    return 0;
+}
+
+int thread_count_online(void)
+{
+    cpu_set_t set;
+
+    if (sched_getaffinity(0, sizeof(set), &set))
+        return 1;
+    return MAX(CPU_COUNT(&set), 1);
+}
+
+void owner_take(struct owner *o)
+{
+    *o = (struct owner){ pthread_self(), true };
+}
+
+bool owner_is_me(const struct owner *o)
+{
+    return !o->is_set || pthread_equal(o->who, pthread_self());
+}

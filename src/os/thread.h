@@ -1,0 +1,21 @@
+/* thread.h: threads with names, and the owner check of debug builds. */
+#pragma once
+
+#include "base/err.h"
+
+#include <pthread.h>
+
+int thread_start(pthread_t *out, const char *name, void *(*fn)(void *arg), void *arg,
+    struct err *e);
+
+int thread_count_online(void); /* processors this process may use */
+
+/* The thread that owns a struct; set by owner_take(), checked by OWNED(). */
+struct owner {
+    pthread_t who;
+    bool is_set;
+};
+void owner_take(struct owner *o);
+bool owner_is_me(const struct owner *o); /* true while nobody has taken it */
+
+#define OWNED(o) DCHECK(owner_is_me(&(o)))

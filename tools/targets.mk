@@ -1,0 +1,2 @@
+.PHONY: deps-build
+deps-build:

@@ -1,0 +1,29 @@
+# Ways of building. `make VARIANT=asan tests` builds one; `make test` builds them all.
+ifeq ($(VARIANT),release)
+B := build$(if $(findstring clang,$(CC)),/clang)
+else
+B := build/$(VARIANT)
+endif
+
+V_CPPFLAGS_release :=
+V_CPPFLAGS_asan    := -DTESTING
+V_CPPFLAGS_tsan    := -DTESTING
+V_CPPFLAGS_small   := -DTESTING -DSMALL=1
+V_CPPFLAGS_fuzz    := -DTESTING
+
+SAN_ASAN := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+V_CFLAGS_release :=
+V_CFLAGS_asan    := $(SAN_ASAN)
+V_CFLAGS_tsan    := -fsanitize=thread -fno-omit-frame-pointer
+V_CFLAGS_small   := $(SAN_ASAN)
+V_CFLAGS_fuzz    := $(SAN_ASAN) -fsanitize=fuzzer-no-link
+
+V_CPPFLAGS := $(V_CPPFLAGS_$(VARIANT))
+V_CFLAGS   := $(V_CFLAGS_$(VARIANT))
+
+ifeq ($(VARIANT),fuzz)
+CC := clang
+endif
+
+V ?= 0
+Q := $(if $(filter 1,$(V)),,@)
