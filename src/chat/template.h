@@ -1,0 +1,43 @@
+/* template.h: a model's chat template (the Jinja that real templates use), compiled once.
+ *
+ * Rendering gives spans with provenance: text of the template is trusted, text that came from
+ * messages, tools or arguments is not, also after it went through filters, so that the tokenizer
+ * never reads control tokens out of it. Steps, output, depth and memory are bounded.
+ *
+ * Read-only after compile: any thread may render. */
+#pragma once
+
+#include "chat/convo.h"
+#include "text/vocab.h"
+
+struct chat_template;
+
+/* ERR_SYNTAX "line 3: ..."; an unknown filter, test or statement is an error here, not later. */
+int chat_template_compile(struct chat_template **out, struct str source, struct err *e);
+void chat_template_free(struct chat_template *t);
+
+struct template_env {
+    struct str bos_token, eos_token;
+    int64_t now; /* for strftime_now; wall seconds */
+};
+
+struct template_limits {
+    uint64_t max_steps;
+    size_t max_output, max_memory;
+    int max_depth;
+};
+extern const struct template_limits template_limits_default;
+
+struct rendered {
+    struct span *spans;
+    size_t n_spans;
+    size_t n_bytes;
+};
+
+/* ERR_INVALID with the template's own message when it calls raise_exception. */
+int chat_template_render(const struct chat_template *t, const struct convo *c,
+    const struct template_env *env, const struct template_limits *l, struct arena *a,
+    struct rendered *out, struct err *e);
+
+/* The built-in ones, by name ("chatml", "llama3", "mistral", "gemma"), for models whose file has none; NULL. */
+const char *chat_template_builtin(const char *name);

@@ -1,0 +1,118 @@
+/* engine.h: whose turn it is. Tokens in, tokens out; knows neither text nor sockets.
+ *
+ * One engine thread per loaded model owns sequences, pages and the sampler. Others meet it only
+ * through messages:
+ *
+ *   asker: gen_new -> fill -> engine_submit ---------------> engine
+ *   asker's mailbox <- GEN_TOKEN* ... GEN_CHOICE_END per choice, then one GEN_END <- engine
+ *   asker: gen_event_done(event) gives each event back (that is the back-pressure: a sequence
+ *          whose SEQ_EVENTS events are all out is parked until some come home)
+ *   asker: engine_cancel at any moment; GEN_END still comes, once, and is always the last
+ *   asker: after GEN_END the gen is the asker's again: gen_free
+ *
+ * Everything a request needs in the engine is allocated by gen_new, on the asker's thread: a
+ * step allocates nothing. */
+#pragma once
+
+#include "base/err.h"
+#include "engine/sampler.h"
+#include "model/lm.h"
+#include "os/mailbox.h"
+
+enum finish { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR };
+
+struct gen_script { /* what a script model answers, instead of sampling */
+    const int32_t *tokens;
+    int n_tokens;
+    const int32_t *group_end; /* ascending indices: tokens before each leave in one step */
+    int n_groups;
+    uint32_t delay_ms; /* before each group */
+};
+
+/* Inputs; filled by the asker before submit, read-only after. Arrays are borrowed and must
+ * outlive the gen. */
+struct gen_input {
+    const int32_t *prompt;
+    int n_prompt;          /* >= 1 */
+    int max_tokens;        /* per choice; 0 = only score the prompt */
+    int n_choices;         /* share one prefill */
+    struct sample_params sample;
+    const int32_t *stop_ids; /* end tokens and the client's stop_token_ids; end the choice */
+    int n_stop_ids;
+    bool want_prompt_logprobs;
+    int priority;          /* higher first */
+    uint64_t deadline_ns;  /* clock_ns; 0 = none: then FINISH_ERROR with ERR_TIMEOUT */
+    const struct gen_script *script;
+};
+
+struct gen;
+struct engine;
+
+enum gen_kind { GEN_TOKEN = 1, GEN_PROMPT_TOKEN, GEN_CHOICE_END, GEN_END };
+
+struct gen_event {
+    struct msg msg; /* msg.kind is a gen_kind */
+    struct gen *gen;
+    int choice;
+    int index;          /* GEN_TOKEN: 0, 1, ... of the choice; GEN_PROMPT_TOKEN: position */
+    bool is_group_end;  /* script: show the text gathered so far */
+    enum finish finish; /* GEN_CHOICE_END */
+    int32_t stop_id;    /* GEN_CHOICE_END with FINISH_STOP: which; the stop token itself is not sent */
+    struct sampled token;
+};
+
+struct gen_result { /* valid at GEN_END */
+    struct err err;      /* code ERR_NONE when all went well */
+    int n_cached;        /* prompt tokens whose KV was found */
+    uint64_t submitted_ns, started_ns, first_token_ns, ended_ns;
+    int n_preempted;
+};
+
+/* Allocates the request with all its sequences and events; reply is where events go; user is the
+ * asker's. ERR_MEMORY. */
+int gen_new(struct gen **out, const struct gen_input *in, struct mailbox *reply, void *user,
+    struct err *e);
+void gen_free(struct gen *g);
+void *gen_user(const struct gen *g);
+uint64_t gen_id(const struct gen *g);
+const struct gen_input *gen_input(const struct gen *g);
+const struct gen_result *gen_result(const struct gen *g); /* after GEN_END */
+
+struct engine_options {
+    int max_batch;       /* sequences that run together */
+    int max_batch_tokens;/* rows per step */
+    int prefill_chunk;   /* prompt rows of one sequence per step */
+    int max_queue;       /* requests waiting; beyond: ERR_OVERLOADED at submit */
+    int n_ctx;           /* longest prompt + output */
+    uint64_t age_ns;     /* waiting that raises the priority by one */
+};
+extern const struct engine_options engine_options_default;
+
+struct engine_stats { /* engine thread writes, anyone reads (relaxed); nothing depends on it */
+    uint64_t steps, prompt_tokens, generated_tokens, preemptions, cancelled, finished, rejected;
+    uint64_t prefill_ns, decode_ns; /* time in forward, by what the step held */
+    uint32_t running, waiting, pages_used, pages_total;
+};
+
+/* Takes the model (closes it). Starts the thread. */
+int engine_open(struct engine **out, struct lm *take, const struct kernels *k,
+    const struct engine_options *o, struct err *e);
+/* Cancels what runs, waits for the thread. All gens must have had their GEN_END drained by their
+ * askers afterwards. */
+void engine_close(struct engine *en);
+
+int engine_submit(struct engine *en, struct gen *g, struct err *e); /* on error the gen stays the caller's */
+void engine_cancel(struct engine *en, struct gen *g); /* before its GEN_END was drained */
+/* One choice has what it needs (a stop string was found): ends like a cancel, only it. */
+void engine_stop_choice(struct engine *en, struct gen *g, int choice);
+void gen_event_done(struct gen_event *ev); /* back to the engine */
+
+const struct engine_stats *engine_stats(const struct engine *en);
+const struct lm *engine_lm(const struct engine *en);
+/* What the engine thread finds between two steps when it walks everything it owns:
+ * pages, sequences, requests, and whether their sums agree. Used by GET /debug/invariants. */
+struct engine_audit {
+    bool ok;
+    uint32_t pages_total, pages_free, pages_owned, sequences, requests_running, requests_waiting;
+};
+void engine_audit(struct engine *en, struct engine_audit *out); /* blocks for one step at most */

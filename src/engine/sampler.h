@@ -1,0 +1,69 @@
+/* sampler.h: logits -> one token, the same whatever else runs.
+ *
+ * Order: constraint mask and allowed ids, logit_bias, penalties, then (temperature 0: arg-max,
+ * lowest id wins ties) top_k, typical_p, top_p, min_p, temperature, draw. The draw is a function
+ * of (seed, choice, position). Reported log-probabilities are of the model's own distribution,
+ * before all of this.
+ *
+ * A sampler's scratch is sized for one vocabulary and allocates nothing while sampling.
+ * Owner: the engine thread. */
+#pragma once
+
+#include "base/err.h"
+#include "kernel/kernels.h"
+
+enum { TOP_LOGPROBS_MAX = 20 };
+
+struct token_bias {
+    int32_t id;
+    float bias; /* added to the logit; <= -100 bans */
+};
+
+struct sample_params { /* plain data; arrays are borrowed and live as long as the request */
+    float temperature;    /* 0 = greedy */
+    int top_k;            /* 0 = off */
+    float top_p;          /* 1 = off */
+    float min_p;          /* 0 = off */
+    float typical_p;      /* 1 = off */
+    float repeat_penalty; /* 1 = off; over prompt and output */
+    int repeat_last_n;    /* tokens it looks back; -1 = all, 0 = none */
+    float presence_penalty, frequency_penalty; /* over the output, as OpenAI defines them */
+    uint64_t seed;
+    const struct token_bias *bias;
+    int n_bias;
+    const int32_t *allowed; /* NULL = all; ascending */
+    int n_allowed;
+    const int32_t *banned_until_min; /* end tokens, banned while fewer than min_tokens came */
+    int n_banned_until_min;
+    int min_tokens;
+    bool want_logprobs;
+    int n_top; /* alternatives to report, 0..20 */
+};
+
+extern const struct sample_params sample_params_default;
+
+struct token_logprob {
+    int32_t id;
+    float logprob;
+};
+
+struct sampled {
+    int32_t id;
+    float logprob; /* finite; floor -9999 */
+    int n_top;
+    struct token_logprob top[TOP_LOGPROBS_MAX]; /* most likely first; ties by id */
+};
+
+struct sampler;
+
+int sampler_open(struct sampler **out, const struct kernels *k, int n_vocab, struct err *e);
+void sampler_close(struct sampler *s);
+
+/* history: prompt then output; n_prompt of them are the prompt. choice, n_history make the
+ * random number. */
+void sampler_sample(struct sampler *s, const struct sample_params *p, const float *logits,
+    const int32_t *history, int n_prompt, int n_history, int choice, struct sampled *out);
+
+/* The model's own log-probability of `id` and its best alternatives (for echoed prompts). */
+void sampler_score(struct sampler *s, const float *logits, int32_t id, int n_top,
+    struct sampled *out);

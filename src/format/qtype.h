@@ -1,0 +1,38 @@
+/* qtype.h: the number formats weights come in, as GGUF numbers them (ggml type ids).
+ *
+ * A row of a tensor is a whole number of blocks. Pure data; any thread. */
+#pragma once
+
+#include "base/base.h"
+
+enum qtype {
+    Q_F32 = 0,
+    Q_F16 = 1,
+    Q_Q4_0 = 2,
+    Q_Q4_1 = 3,
+    Q_Q5_0 = 6,
+    Q_Q5_1 = 7,
+    Q_Q8_0 = 8,
+    Q_Q2_K = 10,
+    Q_Q3_K = 11,
+    Q_Q4_K = 12,
+    Q_Q5_K = 13,
+    Q_Q6_K = 14,
+    Q_I8 = 24,
+    Q_I16 = 25,
+    Q_I32 = 26,
+    Q_BF16 = 30,
+};
+
+struct qtype_info {
+    const char *name;
+    uint32_t block;       /* elements per block */
+    uint32_t block_bytes; /* in the file */
+    bool is_served;       /* kernels exist; the others are named in errors and `inspect` */
+};
+
+/* NULL for an id nobody knows. */
+const struct qtype_info *qtype_info(uint32_t type);
+
+/* Bytes of n elements; false when n is no multiple of the block or the product overflows. */
+bool qtype_bytes(enum qtype type, uint64_t n, uint64_t *bytes);

@@ -1,0 +1,46 @@
+/* attn.h: keys and values in pages, and attention over them.
+ *
+ * A page of the KV arena holds PAGE_TOKENS positions of one sequence for all layers:
+ * [layer][kv head][K | V], 16-bit elements (f16, or bf16). Inside a K block the layout is
+ * [token/16][d/32][16 d-pairs][16 tokens][2], inside a V block [d/16][token-pairs][16 d][2]:
+ * tiles as matrix units want them, lanes of 16 keys or 16 values for everybody else. Groups of
+ * 16 tokens are laid out even where a page holds fewer (SMALL builds).
+ *
+ * Attention runs over key blocks of 256 absolute positions and splits of 512, merged in index
+ * order: the bits of a row do not depend on pages, chunks, threads or other rows. */
+#pragma once
+
+#include "cache/pages.h"
+
+enum kv_type { KV_F16, KV_BF16 };
+enum { KV_BLOCK = 256, KV_SPLIT = 512 };
+
+struct kv_layout {
+    enum kv_type type;
+    int n_layers, n_kv_heads, head_dim; /* head_dim: a multiple of 2; padded to 32 in K, 16 in V */
+    size_t k_bytes, v_bytes;            /* of one (layer, kv head) */
+    size_t page_bytes;
+};
+void kv_layout_init(struct kv_layout *l, enum kv_type type, int n_layers, int n_kv_heads,
+    int head_dim);
+
+/* Where one token's key and value of one (layer, kv head) go. */
+struct kv_slot {
+    const struct kv_layout *layout;
+    uint8_t *k, *v; /* the page's K and V block of this layer and head */
+    int token;      /* index in the page */
+};
+
+struct attn_args {
+    const struct kv_layout *layout;
+    const uint8_t *arena;  /* page p at arena + p * layout->page_bytes */
+    const page_id *pages;  /* of the sequence */
+    int layer, kv_head;
+    int n_keys;            /* attends to positions 0 .. n_keys-1 */
+    int n_q;               /* query heads in this kv head's group */
+    const float *q;        /* [n_q][head_dim], rotated, not scaled */
+    float scale;           /* 1/sqrt(head_dim) or what the family says */
+    float *out;            /* [n_q][head_dim] */
+    float *scratch;        /* attn_scratch_floats() */
+};
+size_t attn_scratch_floats(const struct kv_layout *l, int n_q);

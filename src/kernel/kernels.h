@@ -1,0 +1,21 @@
+/* kernels.h: the arithmetic, as one table of functions chosen at start.
+ *
+ * Sets, worst to best: ref, avx2, avx512. A set leaves NULL where it is no better than the next
+ * one down; kernels_choose() fills the gaps. Pure functions; any thread. */
+#pragma once
+
+#include "base/err.h"
+#include "kernel/attn.h"
+#include "kernel/gemm.h"
+
+struct kernels {
+    const char *name;
+#define KERNEL(op, ret, params) ret(*op) params;
+#include "kernel/kernels.def"
+#undef KERNEL
+    gemm_fn gemm[N_GEMM_SLOTS];
+};
+
+/* NULL or "auto" = the best this machine can run. ERR_UNSUPPORTED names what is missing. The
+ * result lives for ever. */
+int kernels_choose(const struct kernels **out, const char *name, struct err *e);

@@ -1,0 +1,48 @@
+/* lm.h: what the engine asks of a language model. Rows in, logits out.
+ *
+ * A row is one token at one absolute position of one sequence; a run is consecutive rows of one
+ * sequence. The bits of a row's logits depend on the tokens before it in its sequence and on
+ * nothing else: not on the other rows, not on how the prompt was cut into runs, not on threads.
+ *
+ * Owner: the engine thread calls forward and copy_page; everything is allocated when the model
+ * is opened, a step allocates nothing and cannot fail.
+ *
+ * Implementations: llama.c (the real one), fake.c (the next token is a hash of the prefix, read
+ * back from the pages; for the simulator and the promise test), script.c (answers are given in
+ * the request). */
+#pragma once
+
+#include "base/err.h"
+#include "cache/pages.h"
+
+struct lm_run {
+    const int32_t *tokens; /* [n] */
+    int n;                 /* >= 1 */
+    int pos;               /* absolute position of tokens[0] */
+    const page_id *pages;  /* the sequence's table; covers positions 0 .. pos + n - 1 */
+    int n_logits;          /* wanted for the last n_logits rows: 0 .. n */
+    const float *logits;   /* out: [n_logits][n_vocab], valid until the next forward */
+};
+
+struct lm;
+
+struct lm_ops {
+    /* Computes all runs, appends their keys and values to their pages. Sum of n <= max_rows,
+     * sum of n_logits <= max_logits. `stop` is polled between layers; when it becomes true the
+     * call returns false, logits are undefined and the rows' pages hold rubbish beyond pos. */
+    bool (*forward)(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop);
+    void (*copy_page)(struct lm *m, page_id from, page_id to); /* for copy-on-write */
+    void (*close)(struct lm *m);
+};
+
+struct lm {
+    const struct lm_ops *ops;
+    int n_vocab;
+    int n_ctx_train;     /* positions the model was made for */
+    int max_rows;        /* per forward */
+    int max_logits;      /* per forward */
+    uint32_t n_pages;    /* pages its KV arena has */
+    size_t page_bytes;   /* of one page, all layers */
+    size_t weight_bytes; /* as held in memory */
+    uint64_t n_params;
+};
