@@ -15,8 +15,10 @@ struct arena *arena_new(size_t max_bytes) MUST_CHECK; /* NULL when memory is gon
 void arena_free(struct arena *a);                     /* runs the cleanups, last first */
 
 void *arena_alloc(struct arena *a, size_t n) MUST_CHECK;
-void *arena_zalloc(struct arena *a, size_t n, size_t size) MUST_CHECK; /* n * size, checked, zeroed */
-struct str arena_str(struct arena *a, struct str s) MUST_CHECK;  /* a copy, with a NUL behind; .p NULL when full */
+/* n * size, checked, zeroed */
+void *arena_zalloc(struct arena *a, size_t n, size_t size) MUST_CHECK;
+/* A copy, with a NUL behind; .p NULL when full. */
+struct str arena_str(struct arena *a, struct str s) MUST_CHECK;
 
 /* Grows the newest allocation in place where it can, else copies. */
 void *arena_realloc(struct arena *a, void *p, size_t old, size_t n) MUST_CHECK;

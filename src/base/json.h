@@ -35,7 +35,8 @@ extern const struct json_limits json_limits_default; /* 128 deep, 4 million node
 int json_parse(struct json **out, struct str text, struct arena *a, const struct json_limits *l,
     struct err *e);
 
-const struct json *json_get(const struct json *object, const char *key); /* NULL: absent, or no object */
+/* NULL: absent, or no object */
+const struct json *json_get(const struct json *object, const char *key);
 static inline bool json_is_null(const struct json *j) /* absent counts */
 {
     return !j || j->kind == JSON_NULL;

@@ -12,13 +12,7 @@
 #pragma once
 
 #include "base/err.h"
-#include "base/limits.h"
-
-typedef struct {
-    uint32_t i;
-} page_id; /* a struct, so that a token cannot pass for a page */
-
-#define PAGE_NONE ((page_id){ UINT32_MAX })
+#include "kernel/page.h"
 
 struct page_pool;
 

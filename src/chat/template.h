@@ -39,5 +39,6 @@ int chat_template_render(const struct chat_template *t, const struct convo *c,
     const struct template_env *env, const struct template_limits *l, struct arena *a,
     struct rendered *out, struct err *e);
 
-/* The built-in ones, by name ("chatml", "llama3", "mistral", "gemma"), for models whose file has none; NULL. */
+/* The built-in ones, by name ("chatml", "llama3", "mistral", "gemma"), for models whose file has
+ * none; NULL. */
 const char *chat_template_builtin(const char *name);

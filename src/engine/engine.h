@@ -57,7 +57,7 @@ struct gen_event {
     int index;          /* GEN_TOKEN: 0, 1, ... of the choice; GEN_PROMPT_TOKEN: position */
     bool is_group_end;  /* script: show the text gathered so far */
     enum finish finish; /* GEN_CHOICE_END */
-    int32_t stop_id;    /* GEN_CHOICE_END with FINISH_STOP: which; the stop token itself is not sent */
+    int32_t stop_id;    /* GEN_CHOICE_END, FINISH_STOP: which; the stop token itself is not sent */
     struct sampled token;
 };
 
@@ -101,7 +101,8 @@ int engine_open(struct engine **out, struct lm *take, const struct kernels *k,
  * askers afterwards. */
 void engine_close(struct engine *en);
 
-int engine_submit(struct engine *en, struct gen *g, struct err *e); /* on error the gen stays the caller's */
+/* On error the gen stays the caller's. */
+int engine_submit(struct engine *en, struct gen *g, struct err *e);
 void engine_cancel(struct engine *en, struct gen *g); /* before its GEN_END was drained */
 /* One choice has what it needs (a stop string was found): ends like a cancel, only it. */
 void engine_stop_choice(struct engine *en, struct gen *g, int choice);

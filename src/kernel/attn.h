@@ -10,7 +10,8 @@
  * order: the bits of a row do not depend on pages, chunks, threads or other rows. */
 #pragma once
 
-#include "cache/pages.h"
+#include "base/base.h"
+#include "kernel/page.h"
 
 enum kv_type { KV_F16, KV_BF16 };
 enum { KV_BLOCK = 256, KV_SPLIT = 512 };

@@ -13,7 +13,7 @@
 #pragma once
 
 #include "base/err.h"
-#include "cache/pages.h"
+#include "kernel/page.h"
 
 struct lm_run {
     const int32_t *tokens; /* [n] */

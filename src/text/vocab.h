@@ -28,7 +28,8 @@ int32_t vocab_bos(const struct vocab *v); /* TOKEN_NONE when there is none */
 int32_t vocab_eos(const struct vocab *v);
 bool vocab_add_bos(const struct vocab *v);
 bool vocab_add_eos(const struct vocab *v);
-bool vocab_is_end(const struct vocab *v, int32_t id); /* eos, eot, eom, <|im_end|> ...: generation ends */
+/* eos, eot, eom, <|im_end|> ...: generation ends */
+bool vocab_is_end(const struct vocab *v, int32_t id);
 enum token_attr vocab_attr(const struct vocab *v, int32_t id);
 
 /* The token as it stands in the file: "<|im_end|>", "Ġhello", "▁hello". Borrowed. */
@@ -66,5 +67,6 @@ struct detok {
     bool has_begun;
 };
 /* Writes to out (at most 3 * token bytes + 12); control tokens are skipped unless show_control. */
-void detok_put(struct detok *d, const struct vocab *v, int32_t id, bool show_control, struct buf *out);
+void detok_put(struct detok *d, const struct vocab *v, int32_t id, bool show_control,
+    struct buf *out);
 void detok_end(struct detok *d, struct buf *out); /* what is still held: U+FFFD */
