@@ -25,11 +25,13 @@ ifneq (,$(findstring clang,$(CC)))
 WARN := $(filter-out -Wno-clobbered,$(WARN))
 endif
 
-PKGS     := openssl yaml-0.1 libutf8proc
-CTL_PKGS := libcurl libedit
-PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) $(CTL_PKGS) 2>/dev/null)
-PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
-CTL_LIBS   := $(shell pkg-config --libs $(CTL_PKGS) 2>/dev/null)
+# Written by tools/deps, which installs missing packages first (apt) and says so.
+NO_BUILD := help clean fmt lint
+ifneq (,$(filter-out $(NO_BUILD),$(or $(MAKECMDGOALS),all)))
+include build/pkg.mk
+build/pkg.mk: tools/packages tools/deps
+	@tools/deps build
+endif
 
 CPPFLAGS += -D_GNU_SOURCE -DINFERFLUX_VERSION='"$(VERSION)"' -Isrc -Iinclude $(V_CPPFLAGS)
 CFLAGS   ?= -O2 -g
@@ -52,7 +54,7 @@ PROGRAMS := $(B)/inferfluxd $(B)/inferctl
 .PHONY: all
 all: $(PROGRAMS)
 
-$(B)/%.o: %.c | deps-build
+$(B)/%.o: %.c
 	@mkdir -p $(@D)
 	$(Q)$(CCACHE) $(CC) $(CPPFLAGS) $(PKG_CFLAGS) $(CFLAGS) $(call isa,$<) -MMD -MP -c $< -o $@
 
@@ -84,4 +86,4 @@ tools: $(TOOL_BIN)
 
 include tools/targets.mk
 
--include $(shell find $(B) -name '*.d' 2>/dev/null)
+-include $(LIB_OBJ:.o=.d) $(CTL_OBJ:.o=.d) $(TEST_BIN:=.d) $(TOOL_BIN:=.d) $(wildcard $(B)/src/cmd/*.d)

@@ -1,2 +1,95 @@
-.PHONY: deps-build
-deps-build:
+# Everything that is not compiling: run, test, bench, fuzz, format, install, help.
+
+.DEFAULT_GOAL := all
+
+HOST ?= 127.0.0.1
+PORT ?= 8080
+
+.PHONY: run
+run: $(B)/inferfluxd
+	@exec $(B)/inferfluxd --host $(HOST) --port $(PORT) --model models/demo.gguf
+
+.PHONY: test
+test:
+	@tools/deps build test
+	@tests/all
+
+.PHONY: check
+check:
+	@tools/check-layers
+	@tools/check-size
+	@tools/check-banned
+	@tools/check-headers
+
+# Long ones, on demand.
+.PHONY: bench fuzz soak
+bench: $(PROGRAMS) $(TOOL_BIN)
+	@bench/run $(BENCH)
+
+FUZZ_SECONDS ?= 600
+fuzz:
+	@tools/deps build test
+	@tests/fuzz/run $(FUZZ_SECONDS)
+
+soak: $(PROGRAMS)
+	@tests/soak/run
+
+C_FILES := $(shell find src include tests bench tools -name '*.[ch]' 2>/dev/null)
+
+.PHONY: fmt lint
+fmt:
+	@clang-format -i $(C_FILES)
+
+lint: check
+	@clang-format --dry-run -Werror $(C_FILES)
+
+# FHS layout below PREFIX; DESTDIR for packagers.
+.PHONY: install
+BINDIR  := $(DESTDIR)$(PREFIX)/bin
+LIBDIR  := $(DESTDIR)$(PREFIX)/lib
+MANDIR  := $(DESTDIR)$(PREFIX)/share/man
+DATADIR := $(DESTDIR)$(PREFIX)/share/inferflux
+DOCDIR  := $(DESTDIR)$(PREFIX)/share/doc/inferflux
+ETCDIR  := $(DESTDIR)$(if $(filter /usr,$(PREFIX)),/etc,$(PREFIX)/etc)/inferflux
+UNITDIR := $(DESTDIR)$(PREFIX)/lib/systemd/system
+install: $(PROGRAMS) $(SHLIB) $(B)/inferflux.pc
+	install -d $(BINDIR) $(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include $(MANDIR)/man1 \
+	    $(MANDIR)/man8 $(DATADIR)/models $(DOCDIR) $(ETCDIR) $(UNITDIR)
+	install -m 755 $(B)/inferfluxd $(B)/inferctl $(BINDIR)
+	install -m 644 $(LIB) $(LIBDIR)
+	install -m 755 $(SHLIB) $(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME) $(LIBDIR)/libinferflux.so
+	install -m 644 $(B)/inferflux.pc $(LIBDIR)/pkgconfig
+	install -m 644 include/inferflux.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 docs/man/inferctl.1 $(MANDIR)/man1
+	install -m 644 docs/man/inferfluxd.8 $(MANDIR)/man8
+	install -m 644 models/demo.gguf models/README.md $(DATADIR)/models
+	install -m 644 README.md LICENSE CHANGES.md SECURITY.md $(DOCDIR)
+	test -e $(ETCDIR)/server.yaml || install -m 640 config/server.yaml $(ETCDIR)/server.yaml
+	sed 's|@PREFIX@|$(PREFIX)|g; s|@ETC@|$(patsubst $(DESTDIR)%,%,$(ETCDIR))|g' \
+	    deploy/inferfluxd.service.in > $(UNITDIR)/inferfluxd.service
+
+$(B)/inferflux.pc: deploy/inferflux.pc.in VERSION
+	@sed 's|@PREFIX@|$(PREFIX)|g; s|@VERSION@|$(VERSION)|g' $< > $@
+
+SONAME := libinferflux.so.0
+SHLIB  := $(B)/$(SONAME)
+$(SHLIB): $(LIB_OBJ)
+	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+.PHONY: clean
+clean:
+	rm -rf build
+
+.PHONY: help
+help:
+	@echo "make            build build/inferfluxd and build/inferctl"
+	@echo "make run        install what is missing, build, serve models/demo.gguf (HOST=, PORT=)"
+	@echo "make test       install test tools, build every variant, run everything"
+	@echo "make check      the limits a machine enforces: layers, sizes, banned calls, headers"
+	@echo "make bench      measure (BENCH=kernels|serve|decode|compare picks one)"
+	@echo "make fuzz       every fuzzer for FUZZ_SECONDS=600 each"
+	@echo "make soak       clients that stall, hang up and flood, for SOAK_SECONDS=600"
+	@echo "make fmt lint   format the C code; check format and limits"
+	@echo "make install    PREFIX=/usr/local DESTDIR="
+	@echo "Options: VARIANT=release|asan|tsan|small  CC=gcc|clang  V=1 (show commands)"
