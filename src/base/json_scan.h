@@ -1,0 +1,28 @@
+/* json_scan.h: how far a string goes without anything special, eight bytes at a time.
+ *
+ * Shared by the reader and the writer of JSON: what needs a decision when reading (quote,
+ * backslash, control character, the start of a multi-byte character) needs one when writing. */
+#pragma once
+
+#include "base/str.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first byte is the lowest");
+
+/* First byte in [p, end) that is below 0x20, '"', '\\' or above 0x7F; end when there is none. */
+static inline const char *json_scan_plain(const char *p, const char *end)
+{
+    const uint64_t ones = 0x0101010101010101u, high = 0x8080808080808080u;
+
+    for (; end - p >= 8; p += 8) {
+        uint64_t v;
+        memcpy(&v, p, 8);
+        /* Each subtraction borrows only out of a byte that is itself a hit, so the lowest bit
+         * that is set marks a true one; bits above it may lie. */
+        uint64_t hit = v | (v - ones * 0x20) | ((v ^ ones * '"') - ones) | ((v ^ ones * '\\') - ones);
+        if (hit & high)
+            return p + __builtin_ctzll(hit & high) / 8;
+    }
+    while (p < end && (unsigned char)*p >= 0x20 && *p != '"' && *p != '\\' && !(*p & 0x80))
+        p++;
+    return p;
+}
