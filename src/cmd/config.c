@@ -1,0 +1,256 @@
+/* config.c: the configuration file. libyaml's events walk straight into the option table; a
+ * mapping's path of keys is the option's name, `models` is a list of entries of its own. */
+#include "cmd/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <yaml.h>
+
+enum { MAX_DEPTH = 32, MAX_PATH = 256 };
+static const long long MAX_FILE_BYTES = 1 << 20;
+
+struct reader {
+    struct options *o;
+    const char *path; /* of the file */
+    yaml_parser_t yaml;
+    char key[MAX_PATH]; /* dotted path of the mapping being read */
+};
+
+static int fail_at(const struct reader *r, const yaml_mark_t *at, struct err *e, const char *what)
+{
+    return err_set(e, ERR_INVALID, "%s:%zu: %s", r->path, at->line + 1, what);
+}
+
+static int next(struct reader *r, yaml_event_t *ev, struct err *e)
+{
+    if (!yaml_parser_parse(&r->yaml, ev))
+        return err_set(e, ERR_SYNTAX, "%s:%zu: %s", r->path, r->yaml.problem_mark.line + 1,
+            r->yaml.problem ? r->yaml.problem : "not YAML");
+    if (ev->type == YAML_ALIAS_EVENT || (ev->type == YAML_SCALAR_EVENT && ev->data.scalar.anchor)) {
+        int rc = fail_at(r, &ev->start_mark, e, "anchors and aliases are not served here");
+        yaml_event_delete(ev);
+        return rc;
+    }
+    return 0;
+}
+
+static const char *text(const yaml_event_t *ev)
+{
+    return (const char *)ev->data.scalar.value;
+}
+
+static int keep(struct reader *r, const yaml_event_t *ev, const char **out, struct err *e)
+{
+    struct str copy = arena_str(r->o->arena, str_of(text(ev)));
+
+    if (!copy.p)
+        return fail_at(r, &ev->start_mark, e, "too long");
+    *out = copy.p;
+    return 0;
+}
+
+static int keep_number(
+    struct reader *r, const yaml_event_t *ev, int64_t *out, const char *name, struct err *e)
+{
+    if (str_to_i64(str_of(text(ev)), out) && *out >= 0)
+        return 0;
+    return err_set(e, ERR_INVALID, "%s:%zu: %s: '%s' is not a number", r->path,
+        ev->start_mark.line + 1, name, text(ev));
+}
+
+static int model_field(struct reader *r, struct model_entry *m, const char *key,
+    const yaml_event_t *value, struct err *e)
+{
+    const struct {
+        const char *name;
+        const char **string;
+        int64_t *number;
+    } fields[] = {
+        { "id", &m->id, NULL },
+        { "path", &m->path, NULL },
+        { "backend", &m->backend, NULL },
+        { "family", &m->family, NULL },
+        { "template_path", &m->template_path, NULL },
+        { "ctx_size", NULL, &m->ctx_size },
+        { "parallel", NULL, &m->parallel },
+        { "kv_bytes", NULL, &m->kv_bytes },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++)
+        if (!strcmp(key, fields[i].name))
+            return fields[i].string ? keep(r, value, fields[i].string, e)
+                                    : keep_number(r, value, fields[i].number, key, e);
+    return err_set(e, ERR_INVALID, "%s:%zu: unknown key 'models[].%s'", r->path,
+        value->start_mark.line + 1, key);
+}
+
+static int check_model(const struct reader *r, const struct model_entry *m, struct err *e)
+{
+    bool is_script = !strcmp(m->backend, "script");
+
+    if (!*m->id)
+        return err_set(e, ERR_INVALID, "%s:%d: a model needs an `id`", r->path, m->line);
+    if (!*m->path)
+        return err_set(e, ERR_INVALID, "%s:%d: model '%s' needs a `path`", r->path, m->line, m->id);
+    if (!is_script && strcmp(m->backend, "native"))
+        return err_set(e, ERR_INVALID, "%s:%d: model '%s': backend '%s' is none of native|script",
+            r->path, m->line, m->id, m->backend);
+    for (int i = 0; i < r->o->n_models; i++)
+        if (!strcmp(r->o->models[i].id, m->id))
+            return err_set(e, ERR_INVALID, "%s:%d: model id '%s' is taken by line %d", r->path,
+                m->line, m->id, r->o->models[i].line);
+    return 0;
+}
+
+/* The mapping of one entry; its start event is behind us. */
+static int read_model(struct reader *r, int line, struct err *e)
+{
+    struct model_entry m = { .id = "", .path = "", .backend = "native", .family = "",
+        .template_path = "", .line = line };
+    yaml_event_t key, value;
+
+    for (;;) {
+        if (next(r, &key, e))
+            return -1;
+        if (key.type == YAML_MAPPING_END_EVENT) {
+            yaml_event_delete(&key);
+            break;
+        }
+        if (next(r, &value, e)) {
+            yaml_event_delete(&key);
+            return -1;
+        }
+        int rc = key.type != YAML_SCALAR_EVENT || value.type != YAML_SCALAR_EVENT
+            ? fail_at(r, &key.start_mark, e, "a model's fields are plain values")
+            : model_field(r, &m, text(&key), &value, e);
+        yaml_event_delete(&key);
+        yaml_event_delete(&value);
+        if (rc)
+            return -1;
+    }
+    if (check_model(r, &m, e))
+        return -1;
+    if (r->o->n_models == MODELS_MAX)
+        return err_set(e, ERR_RANGE, "%s:%d: more than %d models", r->path, line, MODELS_MAX);
+    r->o->models[r->o->n_models++] = m;
+    return 0;
+}
+
+static int read_models(struct reader *r, struct err *e)
+{
+    yaml_event_t ev;
+
+    for (;;) {
+        if (next(r, &ev, e))
+            return -1;
+        yaml_event_type_t type = ev.type;
+        yaml_mark_t at = ev.start_mark;
+        yaml_event_delete(&ev);
+        if (type == YAML_SEQUENCE_END_EVENT)
+            return 0;
+        if (type != YAML_MAPPING_START_EVENT)
+            return fail_at(r, &at, e, "`models` is a list of mappings");
+        if (read_model(r, (int)at.line + 1, e))
+            return -1;
+    }
+}
+
+static int read_value(struct reader *r, const yaml_event_t *ev, struct err *e)
+{
+    char where[512];
+
+    snprintf(where, sizeof(where), "%s:%zu: %s", r->path, ev->start_mark.line + 1, r->key);
+    return options_set(r->o, r->key, text(ev), where, e);
+}
+
+/* Mappings nest by their keys, without recursion: lengths[] remembers where each key began. */
+static int read_mapping(struct reader *r, struct err *e)
+{
+    size_t lengths[MAX_DEPTH];
+    int depth = 0;
+    bool at_key = true;
+
+    for (;;) {
+        yaml_event_t ev;
+        if (next(r, &ev, e))
+            return -1;
+        int rc = 0;
+        bool is_models = depth == 0 && !strcmp(r->key, "models");
+        if (ev.type == YAML_MAPPING_END_EVENT) {
+            if (depth-- == 0) {
+                yaml_event_delete(&ev);
+                return 0;
+            }
+            r->key[lengths[depth]] = '\0';
+            at_key = true;
+        } else if (at_key) {
+            size_t n = strlen(r->key);
+            lengths[depth] = n;
+            if (ev.type != YAML_SCALAR_EVENT ||
+                n + 2 + strlen(text(&ev)) > sizeof(r->key))
+                rc = fail_at(r, &ev.start_mark, e, "not a usable key");
+            else
+                snprintf(r->key + n, sizeof(r->key) - n, "%s%s", n ? "." : "", text(&ev));
+            at_key = false;
+        } else if (ev.type == YAML_MAPPING_START_EVENT) {
+            rc = depth + 1 < MAX_DEPTH ? 0 : fail_at(r, &ev.start_mark, e, "nested too deeply");
+            depth++;
+            at_key = true;
+        } else {
+            if (ev.type == YAML_SEQUENCE_START_EVENT)
+                rc = is_models ? read_models(r, e)
+                               : fail_at(r, &ev.start_mark, e, "a list is not expected here");
+            else
+                rc = read_value(r, &ev, e);
+            r->key[lengths[depth]] = '\0';
+            at_key = true;
+        }
+        yaml_event_delete(&ev);
+        if (rc)
+            return -1;
+    }
+}
+
+static int read_document(struct reader *r, struct err *e)
+{
+    for (;;) {
+        yaml_event_t ev;
+        if (next(r, &ev, e))
+            return -1;
+        yaml_event_type_t type = ev.type;
+        yaml_mark_t at = ev.start_mark;
+        bool is_empty = type == YAML_SCALAR_EVENT && !*text(&ev);
+        yaml_event_delete(&ev);
+        if (type == YAML_STREAM_END_EVENT)
+            return 0;
+        if (type == YAML_MAPPING_START_EVENT && read_mapping(r, e))
+            return -1;
+        if (type == YAML_SEQUENCE_START_EVENT || (type == YAML_SCALAR_EVENT && !is_empty))
+            return fail_at(r, &at, e, "the file must be a mapping of settings");
+    }
+}
+
+int config_read(struct options *o, const char *path, struct err *e)
+{
+    struct reader r = { .o = o, .path = path };
+    struct stat st;
+
+    FILE *f = fopen(path, "r");
+    if (!f)
+        return err_set(e, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: %s", path,
+            strerror(errno));
+    if (fstat(fileno(f), &st) || !S_ISREG(st.st_mode) || st.st_size > MAX_FILE_BYTES) {
+        fclose(f);
+        return err_set(e, ERR_TOO_LARGE, "%s: not a file of at most 1 MiB", path);
+    }
+    if (!yaml_parser_initialize(&r.yaml)) {
+        fclose(f);
+        return err_set(e, ERR_MEMORY, "%s: no memory", path);
+    }
+    yaml_parser_set_input_file(&r.yaml, f);
+    int rc = read_document(&r, e);
+    yaml_parser_delete(&r.yaml);
+    fclose(f);
+    return rc;
+}

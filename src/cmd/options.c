@@ -1,0 +1,335 @@
+/* options.c: the table of settings at work: flags, environment, defaults, help. */
+#include "cmd/options.h"
+
+#include <stdio.h>
+
+enum kind { STRING, SECRET, CHOICE, INTEGER, BYTES, BOOL };
+
+struct option {
+    enum kind kind;
+    const char *section, *key, *flag, *env;
+    const char *def, *choices, *help;
+    int64_t def_int, lo, hi;
+    size_t offset;
+};
+
+static const struct option table[] = {
+#define AT(field) offsetof(struct options, field)
+#define OPT_STR(field, section, key, flag, env, def, help)                                         \
+    { STRING, section, key, flag, env, def, NULL, help, 0, 0, 0, AT(field) },
+#define OPT_SECRET(field, section, key, flag, env, def, help)                                      \
+    { SECRET, section, key, flag, env, def, NULL, help, 0, 0, 0, AT(field) },
+#define OPT_CHOICE(field, section, key, flag, env, def, choices, help)                             \
+    { CHOICE, section, key, flag, env, def, choices, help, 0, 0, 0, AT(field) },
+#define OPT_INT(field, section, key, flag, env, def, lo, hi, help)                                 \
+    { INTEGER, section, key, flag, env, #def, NULL, help, def, lo, hi, AT(field) },
+#define OPT_BYTES(field, section, key, flag, env, def, lo, hi, help)                               \
+    { BYTES, section, key, flag, env, #def, NULL, help, def, lo, hi, AT(field) },
+#define OPT_BOOL(field, section, key, flag, env, def, help)                                        \
+    { BOOL, section, key, flag, env, #def, NULL, help, def, 0, 1, AT(field) },
+#include "cmd/options.def"
+};
+
+static void *field_of(struct options *o, const struct option *t)
+{
+    return (char *)o + t->offset;
+}
+
+static bool parse_bytes(struct str s, int64_t *out)
+{
+    static const char units[] = "KMGT";
+    int shift = 0;
+    int64_t v;
+
+    const char *unit = s.n && s.p[s.n - 1] ? strchr(units, s.p[s.n - 1]) : NULL;
+    if (unit) {
+        shift = 10 * (int)(unit - units + 1);
+        s.n--;
+    }
+    if (!str_to_i64(s, &v) || v < 0 || v > INT64_MAX >> shift)
+        return false;
+    *out = v << shift;
+    return true;
+}
+
+static bool parse_bool(struct str s, bool *out)
+{
+    static const char *const yes[] = { "true", "yes", "on", "1" };
+    static const char *const no[] = { "false", "no", "off", "0" };
+
+    for (size_t i = 0; i < ARRAY_LEN(yes); i++) {
+        if (str_is(s, yes[i]) || str_is(s, no[i])) {
+            *out = str_is(s, yes[i]);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_choice(const char *choices, struct str value)
+{
+    for (struct str rest = str_of(choices);;) {
+        ptrdiff_t bar = str_find(rest, STR("|"));
+        struct str one = { rest.p, bar < 0 ? rest.n : (size_t)bar };
+        if (str_eq(one, value))
+            return true;
+        if (bar < 0)
+            return false;
+        rest = str_skip(rest, (size_t)bar + 1);
+    }
+}
+
+static int set_integer(
+    struct options *o, const struct option *t, struct str value, const char *where, struct err *e)
+{
+    int64_t v;
+
+    if (!(t->kind == BYTES ? parse_bytes(value, &v) : str_to_i64(value, &v)))
+        return err_set(e, ERR_INVALID, "%s: '" STR_FMT "' is not a %s", where, STR_ARG(value),
+            t->kind == BYTES ? "size (like 4096, 512M or 2G)" : "number");
+    if (v < t->lo || v > t->hi)
+        return err_set(e, ERR_INVALID, "%s: %lld is not in %lld..%lld", where, (long long)v,
+            (long long)t->lo, (long long)t->hi);
+    *(int64_t *)field_of(o, t) = v;
+    return 0;
+}
+
+static int set(struct options *o, const struct option *t, const char *z, const char *where,
+    struct err *e)
+{
+    struct str value = str_of(z);
+
+    switch (t->kind) {
+    case INTEGER:
+    case BYTES:
+        return set_integer(o, t, value, where, e);
+    case BOOL:
+        if (!parse_bool(value, field_of(o, t)))
+            return err_set(e, ERR_INVALID, "%s: '%s' is neither true nor false", where, z);
+        return 0;
+    case CHOICE:
+        if (!is_choice(t->choices, value))
+            return err_set(e, ERR_INVALID, "%s: '%s' is none of %s", where, z, t->choices);
+        break;
+    case STRING:
+    case SECRET:
+        break;
+    }
+    struct str copy = arena_str(o->arena, value);
+    if (!copy.p)
+        return err_set(e, ERR_TOO_LARGE, "%s: too long", where);
+    *(const char **)field_of(o, t) = copy.p;
+    return 0;
+}
+
+int options_set(
+    struct options *o, const char *dotted, const char *value, const char *where, struct err *e)
+{
+    const char *dot = strrchr(dotted, '.');
+
+    for (size_t i = 0; dot && i < ARRAY_LEN(table); i++) {
+        const struct option *t = &table[i];
+        struct str section = { dotted, (size_t)(dot - dotted) };
+        if (str_is(section, t->section) && !strcmp(dot + 1, t->key))
+            return set(o, t, value, where, e);
+    }
+    return err_set(e, ERR_INVALID, "%s: unknown key '%s'", where, dotted);
+}
+
+static void set_defaults(struct options *o)
+{
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        const struct option *t = &table[i];
+        if (t->kind == BOOL)
+            *(bool *)field_of(o, t) = t->def_int != 0;
+        else if (t->kind == INTEGER || t->kind == BYTES)
+            *(int64_t *)field_of(o, t) = t->def_int;
+        else
+            *(const char **)field_of(o, t) = t->def;
+    }
+    o->config_path = "";
+}
+
+static int read_environment(struct options *o, char **env, struct err *e)
+{
+    for (; *env; env++) {
+        const char *eq = strchr(*env, '=');
+        if (!eq)
+            continue;
+        struct str name = { *env, (size_t)(eq - *env) };
+        for (size_t i = 0; i < ARRAY_LEN(table); i++)
+            if (eq[1] && str_is(name, table[i].env) && set(o, &table[i], eq + 1, table[i].env, e))
+                return -1;
+        if (str_is(name, "INFERFLUX_CONFIG") && !*o->config_path)
+            o->config_path = eq + 1;
+    }
+    return 0;
+}
+
+struct flag_arg { /* one flag of the command line, split */
+    struct str name;
+    const char *value; /* behind '=', or NULL */
+};
+
+static bool split_flag(const char *arg, struct flag_arg *f)
+{
+    static const struct {
+        const char *is, *means;
+    } shorts[] = { { "-m", "model" }, { "-c", "ctx-size" }, { "-t", "threads" }, { "-h", "help" },
+        { "-np", "parallel" }, { "-b", "batch-size" }, { "-n", "predict" } };
+
+    for (size_t i = 0; i < ARRAY_LEN(shorts); i++)
+        if (!strcmp(arg, shorts[i].is)) {
+            *f = (struct flag_arg){ str_of(shorts[i].means), NULL };
+            return true;
+        }
+    if (strncmp(arg, "--", 2) || !arg[2])
+        return false;
+    const char *eq = strchr(arg, '=');
+    f->name = (struct str){ arg + 2, eq ? (size_t)(eq - arg - 2) : strlen(arg) - 2 };
+    f->value = eq ? eq + 1 : NULL;
+    return true;
+}
+
+/* Flags that are no settings. Returns 1 when it was one. */
+static int own_flag(struct options *o, const struct flag_arg *f)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+    } own[] = { { "help", AT(want_help) }, { "version", AT(want_version) },
+        { "print-docs", AT(want_docs) } };
+
+    for (size_t i = 0; i < ARRAY_LEN(own); i++)
+        if (str_is(f->name, own[i].name)) {
+            *(bool *)((char *)o + own[i].offset) = true;
+            return 1;
+        }
+    return 0;
+}
+
+static const struct option *find_flag(struct str name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+        if (str_is(name, table[i].flag))
+            return &table[i];
+    return NULL;
+}
+
+/* `apply` false: only looks for --config and the like, so that the file is read first. */
+static int read_flags(struct options *o, int argc, char **argv, bool apply, struct err *e)
+{
+    for (int i = 1; i < argc; i++) {
+        struct flag_arg f;
+        char where[80];
+
+        if (!split_flag(argv[i], &f))
+            return err_set(e, ERR_INVALID, "'%s' is no flag; see --help", argv[i]);
+        if (own_flag(o, &f))
+            continue;
+        const struct option *t = find_flag(f.name);
+        bool is_config = str_is(f.name, "config");
+        if (!t && !is_config)
+            return err_set(
+                e, ERR_INVALID, "unknown flag --" STR_FMT "; see --help", STR_ARG(f.name));
+        if (!f.value && t && t->kind == BOOL)
+            f.value = "true";
+        if (!f.value && ++i >= argc)
+            return err_set(e, ERR_INVALID, "--" STR_FMT " needs a value", STR_ARG(f.name));
+        const char *value = f.value ? f.value : argv[i];
+        if (is_config)
+            o->config_path = value;
+        snprintf(where, sizeof(where), "--" STR_FMT, STR_ARG(f.name));
+        if (apply && t && set(o, t, value, where, e))
+            return -1;
+    }
+    return 0;
+}
+
+int options_read(struct options *o, int argc, char **argv, char **env, struct err *e)
+{
+    *o = (struct options){ .arena = arena_new(4 * MB) };
+    if (!o->arena)
+        return err_set(e, ERR_MEMORY, "no memory for the options");
+    set_defaults(o);
+    if (read_flags(o, argc, argv, false, e))
+        return -1;
+    if (!*o->config_path)
+        for (char **v = env; *v; v++)
+            if (!strncmp(*v, "INFERFLUX_CONFIG=", 17))
+                o->config_path = *v + 17;
+    if (*o->config_path && config_read(o, o->config_path, e))
+        return -1;
+    if (read_environment(o, env, e))
+        return -1;
+    return read_flags(o, argc, argv, true, e);
+}
+
+void options_clear(struct options *o)
+{
+    arena_free(o->arena);
+    *o = (struct options){ 0 };
+}
+
+static void put_default(struct buf *out, const struct option *t)
+{
+    if (t->def && *t->def && strcmp(t->def, "0") && strcmp(t->def, "false"))
+        buf_printf(out, " [%s]", t->def);
+}
+
+void options_help(struct buf *out)
+{
+    buf_putz(out, "usage: inferfluxd --model FILE.gguf [flags]\n"
+                  "       inferfluxd --config FILE.yaml [flags]\n\n"
+                  "Serves language models over HTTP. Every flag can also be set in the\n"
+                  "environment or in the configuration file; a flag wins.\n\n"
+                  "  --config FILE             configuration file (INFERFLUX_CONFIG)\n"
+                  "  --help, --version\n");
+    const char *section = "";
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        const struct option *t = &table[i];
+        char left[64];
+        if (strcmp(section, t->section))
+            buf_printf(out, "\n%s:\n", section = t->section);
+        snprintf(left, sizeof(left), "--%s%s", t->flag, t->kind == BOOL ? "" : " VALUE");
+        buf_printf(out, "  %-25s %s", left, t->help);
+        if (t->choices)
+            buf_printf(out, " (%s)", t->choices);
+        put_default(out, t);
+        buf_putc(out, '\n');
+    }
+}
+
+void options_docs(struct buf *out)
+{
+    buf_putz(out, "# Configuration\n\n"
+                  "Generated by `inferfluxd --print-docs`; a test compares it with the program.\n\n"
+                  "A flag wins over the environment, the environment over the file, the file\n"
+                  "over the default. `config/server.yaml` is an example of the file; unknown keys\n"
+                  "and bad values are errors that name file and line.\n\n"
+                  "| file | flag | environment | default | meaning |\n"
+                  "|---|---|---|---|---|\n");
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        const struct option *t = &table[i];
+        buf_printf(out, "| `%s.%s` | `--%s` | `%s` | %s%s%s | %s", t->section, t->key, t->flag,
+            t->env, *t->def ? "`" : "", t->def, *t->def ? "`" : "", t->help);
+        if (t->kind == INTEGER || t->kind == BYTES)
+            buf_printf(out, " (%lld..%lld)", (long long)t->lo, (long long)t->hi);
+        if (t->choices) {
+            buf_putz(out, " (");
+            for (const char *c = t->choices; *c; c++)
+                buf_putz(out, *c == '|' ? ", " : (char[]){ *c, 0 });
+            buf_putc(out, ')');
+        }
+        buf_putz(out, " |\n");
+    }
+    buf_putz(out,
+        "\nThe file may also hold `models:`, a list whose entries have\n\n"
+        "| key | meaning |\n|---|---|\n"
+        "| `id` | name in requests and in `/v1/models` |\n"
+        "| `path` | GGUF file; for `backend: script` the one whose vocabulary is used |\n"
+        "| `backend` | `native` (default) or `script`, which answers what the request says |\n"
+        "| `family` | chat family whose built-in template is used instead of the file's own |\n"
+        "| `template_path` | a Jinja file used instead of the file's own template |\n"
+        "| `ctx_size`, `parallel`, `kv_bytes` | as above, for this model alone |\n");
+}

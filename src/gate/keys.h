@@ -1,0 +1,31 @@
+/* keys.h: who may ask. API keys as SHA-256 hashes, compared in constant time.
+ *
+ * Made once at start from a list; read-only after: any thread. The keys themselves are not kept. */
+#pragma once
+
+#include "base/err.h"
+#include "base/str.h"
+
+enum scope { SCOPE_NONE = 0, SCOPE_READ = 1, SCOPE_GENERATE = 2, SCOPE_ADMIN = 4 };
+
+struct keys;
+
+enum { KEYS_MAX = 1024, KEY_ID_BYTES = 8 };
+
+/* "KEY,KEY:admin,...": blanks around commas do not count. A key has the scopes read and generate;
+ * `:admin` adds administration. NULL list or "" = no keys. ERR_INVALID names the place, never the
+ * key. */
+int keys_open(struct keys **out, const char *list, struct err *e);
+void keys_close(struct keys *k);
+int keys_count(const struct keys *k);
+
+struct caller { /* who asks, as far as it is known */
+    unsigned scopes;
+    char id[2 * KEY_ID_BYTES + 1]; /* start of the key's hash in hex: for logs; "" = anonymous */
+};
+
+/* The caller behind a key; false when it is none of ours. */
+bool keys_find(const struct keys *k, struct str key, struct caller *out);
+
+/* The key of a request: `Authorization: Bearer KEY`, else `x-api-key: KEY`; STR_NONE. */
+struct str keys_from_fields(struct str authorization, struct str x_api_key);
