@@ -1,0 +1,73 @@
+/* pool.h: models by name.
+ *
+ * A loader thread opens the models one after the other; the server answers meanwhile. A model's
+ * `state` is published once, with release order, when everything else in it is complete: what is
+ * READY never changes again until pool_close. Any thread may look. */
+#pragma once
+
+#include "chat/template.h"
+#include "engine/engine.h"
+#include "text/vocab.h"
+
+enum backend { BACKEND_NATIVE, BACKEND_SCRIPT };
+enum model_state { MODEL_LOADING, MODEL_READY, MODEL_FAILED };
+
+struct model_spec { /* strings are borrowed and outlive the pool */
+    const char *id, *path;
+    enum backend backend;
+    const char *family;        /* chat family whose template is used; "" = the file's own */
+    const char *template_path; /* "" = the file's own */
+    const char *kernels;       /* "auto", "avx2", ... */
+    const char *kv_type;       /* "f16", "bf16" */
+    int threads;               /* 0 = one per processor */
+    int64_t ctx_size;          /* 0 = what the model was made for */
+    int64_t kv_bytes;          /* 0 = automatic */
+    struct engine_options engine;
+    bool show_progress; /* on stderr while loading, when that is a terminal */
+};
+
+struct model {
+    const struct model_spec *spec;
+    _Atomic int state; /* enum model_state */
+    struct err why;    /* FAILED */
+    struct vocab *vocab;
+    struct chat_template *template; /* NULL: the model cannot chat */
+    struct template_env env;
+    struct engine *engine;
+    const struct lm *lm; /* the engine's; for its plain numbers */
+    int32_t *end_ids;    /* tokens that end an answer, ascending */
+    int n_end_ids;
+    int n_ctx;
+    int64_t created; /* wall seconds when it became ready */
+    uint64_t file_bytes;
+    char arch[32], quant[16], kernels[16];
+    char name[64]; /* general.name */
+};
+
+struct pool;
+
+enum { POOL_MODELS_MAX = 64 };
+
+struct pool_options {
+    const struct model_spec *specs;
+    int n_specs;
+    bool is_strict; /* an unknown name is nobody's; else it means the first model */
+};
+
+int pool_open(struct pool **out, const struct pool_options *o, struct err *e);
+void pool_close(struct pool *p); /* waits for a load under way; cancels what runs */
+
+/* The model a request names; an empty name means the first. NULL with ERR_NOT_FOUND. */
+struct model *pool_find(struct pool *p, struct str name, struct err *e);
+
+int pool_n(const struct pool *p);
+struct model *pool_at(struct pool *p, int i);
+enum model_state model_state(const struct model *m);
+int pool_n_ready(const struct pool *p);
+
+/* Blocks until all have been loaded or failed; -1 with the first failure. */
+int pool_wait(struct pool *p, struct err *e);
+
+/* Opens one model on the calling thread, outside of any pool: for tools and the library. */
+int model_open(struct model *m, const struct model_spec *spec, struct err *e);
+void model_close(struct model *m);

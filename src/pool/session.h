@@ -1,0 +1,93 @@
+/* session.h: one request on a model, from prompt tokens to finished text.
+ *
+ * Sits between the engine, which knows tokens, and the wires, which know JSON: it detokenises,
+ * finds stop strings, keeps each token with the text it made, and counts. Serves HTTP handlers
+ * and the library alike.
+ *
+ * Owner: the thread that drains the mailbox given to session_open. That thread passes each
+ * gen_event to session_event; callbacks run inside. After `end` the session is gone. */
+#pragma once
+
+#include "chat/stops.h"
+#include "pool/pool.h"
+
+struct session;
+
+struct piece_token {
+    struct sampled sampled;
+    struct str bytes; /* what the token stands for, raw; may hold half a character */
+};
+
+struct piece { /* text that is final, and the tokens it came from */
+    int choice;
+    struct str text;
+    const struct piece_token *tokens; /* NULL unless logprobs were asked for */
+    int n_tokens;
+};
+
+struct choice_end {
+    int choice;
+    enum finish finish;
+    struct str stop_string; /* the stop string that ended it; STR_NONE */
+    int32_t stop_id;        /* a client's stop token that ended it; TOKEN_NONE */
+    int n_tokens;           /* generated, up to and with the one that ended it */
+    double logprob_sum;     /* of these, when logprobs were asked for */
+};
+
+struct session_end {
+    const struct err *err; /* code ERR_NONE when all went well */
+    const struct gen_result *result; /* times, cached tokens */
+    int n_prompt, n_completion;      /* completion: over all choices */
+};
+
+struct session_ops { /* ctx is the caller's; none may close the session */
+    void (*prompt_token)(void *ctx, int position, const struct piece_token *t);
+    void (*piece)(void *ctx, const struct piece *p);
+    void (*choice_end)(void *ctx, const struct choice_end *c);
+    void (*end)(void *ctx, const struct session_end *s); /* last; frees the arena if it owns it */
+};
+
+struct session_params {
+    const int32_t *prompt; /* borrowed, outlives the session, as all arrays in here */
+    int n_prompt;
+    int max_tokens, n_choices;
+    struct sample_params sample;
+    const struct str *stops;
+    int n_stops;
+    bool include_stop;
+    bool show_control;        /* control tokens appear in the text */
+    bool ignore_end;          /* the model's end tokens do not end it */
+    const int32_t *stop_ids;  /* the client's */
+    int n_stop_ids;
+    bool want_prompt_logprobs;
+    int priority;
+    uint64_t deadline_ns;
+    const struct gen_script *script; /* needed by, and only by, a script model */
+};
+
+struct session_place { /* where it lives and whom it tells */
+    struct model *model;
+    struct arena *arena;
+    struct mailbox *reply;
+    const struct session_ops *ops;
+    void *ctx;
+};
+
+/* Allocates in the arena, which must live until `end`. ERR_CONTEXT when the prompt does not fit,
+ * ERR_OVERLOADED, ERR_MEMORY; then there is no session and no callback. */
+int session_open(
+    struct session **out, const struct session_params *p, const struct session_place *at,
+    struct err *e);
+
+/* For messages with a gen_kind. May call callbacks, the last of them `end`. */
+void session_event(struct gen_event *ev);
+
+/* Nobody is interested any more: no callback but `end` will come. */
+void session_cancel(struct session *s);
+
+/* Stops taking token events until session_resume: they pile up in the engine's bounded queue and
+ * park the sequences. For a slow reader. */
+void session_pause(struct session *s);
+void session_resume(struct session *s);
+
+uint64_t session_first_token_ns(const struct session *s); /* 0 before */
