@@ -18,9 +18,10 @@ static inline const char *json_scan_plain(const char *p, const char *end)
         memcpy(&v, p, 8);
         /* Each subtraction borrows only out of a byte that is itself a hit, so the lowest bit
          * that is set marks a true one; bits above it may lie. */
-        uint64_t hit = v | (v - ones * 0x20) | ((v ^ ones * '"') - ones) | ((v ^ ones * '\\') - ones);
-        if (hit & high)
-            return p + __builtin_ctzll(hit & high) / 8;
+        uint64_t quote = (v ^ ones * '"') - ones, slash = (v ^ ones * '\\') - ones;
+        uint64_t hit = (v | (v - ones * 0x20) | quote | slash) & high;
+        if (hit)
+            return p + __builtin_ctzll(hit) / 8;
     }
     while (p < end && (unsigned char)*p >= 0x20 && *p != '"' && *p != '\\' && !(*p & 0x80))
         p++;

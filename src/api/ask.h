@@ -1,0 +1,101 @@
+/* ask.h: the one request type. Every wire is translated into it, nothing of what a client sent is
+ * lost: `raw` is the whole body as a tree, whether a field is used here or not.
+ *
+ * Plain data in the request's arena. Filled by a wire's parser (wire.h), read-only afterwards but
+ * for what its comments leave to the server. What is absent or null in the request has its
+ * default here; ask_has() tells the two apart, so that a model's own defaults can step in. */
+#pragma once
+
+#include "chat/convo.h"
+#include "engine/sampler.h"
+
+enum ask_kind { ASK_CHAT, ASK_COMPLETION };
+
+enum {
+    ASK_N_MAX = 128,            /* n, best_of */
+    ASK_PROMPTS_MAX = 1024,     /* prompts of a completion; also choices of all of them together */
+    ASK_STOPS_MAX = 16,
+    ASK_STOP_IDS_MAX = 256,
+    ASK_BIAS_MAX = 4096,
+    ASK_MESSAGES_MAX = 100000,
+    ASK_METADATA_MAX = 16,
+};
+
+struct ask_prompt { /* of a completion: text, or tokens that are not to be tokenised again */
+    bool is_tokens;
+    struct str text;
+    const int32_t *ids;
+    int n_ids;
+};
+
+enum script_unit { SCRIPT_TOKENS, SCRIPT_CHARS, SCRIPT_ALL };
+
+struct ask_script { /* what a script model is to answer */
+    bool is_set;
+    struct str text;
+    enum script_unit unit; /* what leaves together: so many tokens, so many characters, everything */
+    int per_chunk;         /* >= 1; of SCRIPT_TOKENS, SCRIPT_CHARS */
+    uint32_t delay_ms;     /* before each chunk */
+};
+
+struct wire;
+
+struct ask {
+    enum ask_kind kind;
+    const struct wire *wire;
+    const struct json *raw; /* the body */
+    struct str model;       /* .p NULL when absent */
+
+    struct convo convo;          /* ASK_CHAT; add_generation_prompt and continue_final_message too */
+    struct ask_prompt *prompts;  /* ASK_COMPLETION */
+    int n_prompts;               /* 1 for ASK_CHAT */
+
+    /* how much, and until when */
+    int n;             /* choices to show, per prompt */
+    int best_of;       /* choices to generate, per prompt; >= n */
+    int max_tokens;    /* per choice; -1 = as many as fit */
+    int min_tokens;
+    struct str *stops; /* not empty strings */
+    int n_stops;
+    int32_t *stop_ids; /* stop_token_ids */
+    int n_stop_ids;
+    bool ignore_eos;
+    bool include_stop; /* include_stop_str_in_output */
+    double timeout_s;  /* x_timeout; 0 = none */
+
+    /* how: ready for the engine, with seed, logit_bias and allowed tokens in it. want_logprobs is
+     * also set when best_of has to rank. The server adds banned_until_min. */
+    struct sample_params sample;
+    bool has_seed; /* false: sample.seed was drawn at random, once */
+
+    /* how it is told */
+    bool stream, include_usage, continuous_usage;
+    bool echo;                 /* the prompt comes back in front */
+    bool want_logprobs;        /* the client's wish; alternatives: sample.n_top */
+    bool tokens_as_ids;        /* return_tokens_as_token_ids: "token_id:17" in logprobs */
+    bool want_token_ids;       /* return_token_ids */
+    bool skip_special_tokens;  /* default true */
+    bool add_special_tokens;   /* default true for a completion, false for a rendered chat */
+
+    /* whose, and how urgent */
+    struct str user, safety_identifier, service_tier, cache_salt, prompt_cache_key, request_id;
+    struct str reasoning_effort; /* also in convo.template_kwargs */
+    const struct json *metadata; /* object or NULL */
+    int priority;                /* higher first */
+    bool cache_prompt;           /* default true */
+
+    struct ask_script script;
+};
+
+/* True when the body has the field and it is not null. */
+bool ask_has(const struct ask *ask, const char *field);
+
+/* How many choices run, of all prompts together: n_prompts * best_of. */
+static inline int ask_n_choices(const struct ask *ask)
+{
+    return ask->n_prompts * ask->best_of;
+}
+
+/* What could not be checked before the model was known: token ids in logit_bias, stop_token_ids,
+ * allowed_token_ids and the prompts. ERR_RANGE with the field. */
+int ask_check_vocab(const struct ask *ask, int32_t n_vocab, struct err *e);

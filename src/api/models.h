@@ -1,0 +1,25 @@
+/* models.h: what GET /v1/models says about what is served. Pure; any thread. */
+#pragma once
+
+#include "base/buf.h"
+
+struct model_info { /* strings borrowed; NULL or 0 = not known, then left out */
+    const char *id;
+    const char *owned_by; /* NULL = "inferflux" */
+    int64_t created;      /* wall seconds */
+    bool is_ready;
+    const char *status;   /* "loaded", "loading", "unloaded", "failed" */
+    const char *backend;  /* "native", "script", "remote" */
+    const char *family;   /* "qwen3" */
+    const char *vocab_type; /* "bpe", "spm" */
+    const char *quantization;
+    int64_t n_ctx, n_ctx_train, n_vocab, n_embd, n_params;
+    uint64_t size_bytes;
+    bool can_chat, can_complete;
+};
+
+/* {"object":"list","data":[...],"models":[...]}: OpenAI's list, and beside it the one that
+ * Ollama's clients look for. */
+void models_list(struct buf *out, const struct model_info *m, size_t n);
+/* One entry of data, for GET /v1/models/{id}. */
+void models_one(struct buf *out, const struct model_info *m);

@@ -1,0 +1,50 @@
+/* status.h: what an error is called towards clients: HTTP status, type, code, and whether trying
+ * again makes sense. The one place where struct err meets HTTP. Pure; any thread. */
+#pragma once
+
+#include "base/err.h"
+#include "http/sink.h"
+
+enum retry {
+    RETRY_NO_WORD,  /* the status speaks for itself */
+    RETRY_LATER,    /* Retry-After */
+    RETRY_POINTLESS /* x-should-retry: false; client libraries repeat any 5xx otherwise */
+};
+
+struct status {
+    int http;
+    const char *type;  /* OpenAI's error.type */
+    const char *code;  /* OpenAI's error.code */
+    const char *title; /* of a problem document */
+    enum retry retry;
+};
+
+struct status status_of(enum errcode code);
+
+struct error_extra {   /* zeroed = nothing extra */
+    const char *code;  /* instead of the usual one; NULL */
+    int n_prompt_tokens, n_ctx; /* with ERR_CONTEXT */
+    uint32_t retry_after_s;     /* 0 = 1 */
+    const char *instance;       /* problem documents: the path; NULL */
+};
+
+/* ERR_CONTEXT in the words that agents look for, so that they compact the conversation. param is
+ * "messages" or "prompt". Returns -1. */
+int err_context(struct err *e, const char *param, int n_prompt_tokens, int n_ctx);
+
+/* {"error":{"message","type","param","code"}}: every /v1 route but Anthropic's. */
+void openai_error(struct buf *out, const struct err *e, const struct error_extra *x);
+/* {"type","title","status","detail"}, RFC 7807: admin routes and paths that nobody serves. */
+void problem_error(struct buf *out, const struct err *e, const struct error_extra *x);
+
+enum error_form { ERROR_OPENAI, ERROR_PROBLEM };
+
+enum { RETRY_FIELDS_MAX = 2 };
+
+/* The fields that tell a client whether to come again; 0..2. Values live in `scratch`. */
+int status_fields(enum errcode code, const struct error_extra *x, struct http_field *out,
+    char scratch[16]);
+
+/* The whole answer: status, fields (the caller's and ours), body. x may be NULL. */
+void status_reply(struct sink *s, enum error_form form, const struct err *e,
+    const struct error_extra *x, const struct http_field *fields, int n_fields);

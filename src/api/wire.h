@@ -1,0 +1,44 @@
+/* wire.h: a wire format is a row: how its requests are read and how its answers are told.
+ *
+ * The answer (answer.h) keeps the state of a request and calls its wire's row; the row appends
+ * bytes to a->out. A new protocol is a new row, not a branch in an old one. All on the io thread. */
+#pragma once
+
+#include "api/answer.h"
+
+struct choice;
+
+struct wire {
+    const char *name;        /* "openai.chat" */
+    const char *id_prefix;   /* "chatcmpl-" */
+    const char *stream_type; /* Content-Type of a stream */
+    struct str keepalive;    /* what may be sent at any time between frames */
+
+    /* `body` is an object. On error e->param names the field. */
+    int (*parse)(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
+
+    /* Once, before anything else: render what every frame begins and ends with. */
+    void (*begin)(struct answer *a);
+    /* One token of a choice, for logprobs: into the choice's own buffers. */
+    void (*token)(struct answer *a, struct choice *c, const struct answer_token *t);
+    /* Stream: one frame with text and the logprobs gathered since the last one. */
+    void (*text)(struct answer *a, struct choice *c, struct str text);
+    /* Stream: the last frame of a choice. */
+    void (*choice_end)(struct answer *a, struct choice *c);
+    /* Stream: what follows the last choice. */
+    void (*end)(struct answer *a);
+    /* Not a stream: the whole body. */
+    void (*body)(struct answer *a);
+    /* An error object; in a stream, one frame of it. */
+    void (*error)(struct buf *out, const struct err *e, const struct error_extra *x);
+    void (*error_frame)(struct buf *out, const struct err *e, const struct error_extra *x);
+};
+
+extern const struct wire wire_openai_chat;       /* /v1/chat/completions */
+extern const struct wire wire_openai_completion; /* /v1/completions */
+
+/* Body -> ask, through the row's parser. `body` and the arena outlive the ask. Errors have the
+ * code, the field and the sentence the client is to see: ERR_SYNTAX, ERR_MISSING, ERR_INVALID,
+ * ERR_RANGE, ERR_UNSUPPORTED, ERR_TOO_LARGE, ERR_MEMORY. */
+int ask_parse(
+    struct ask *out, const struct wire *w, struct str body, struct arena *a, struct err *e);
