@@ -14,7 +14,7 @@
 #include "kernel/page.h"
 
 enum kv_type { KV_F16, KV_BF16 };
-enum { KV_BLOCK = 256, KV_SPLIT = 512 };
+enum { KV_BLOCK = 256, KV_SPLIT = 512, KV_GROUP = 16 };
 
 struct kv_layout {
     enum kv_type type;
@@ -31,6 +31,8 @@ struct kv_slot {
     uint8_t *k, *v; /* the page's K and V block of this layer and head */
     int token;      /* index in the page */
 };
+struct kv_slot kv_slot_at(
+    const struct kv_layout *l, uint8_t *page, int layer, int kv_head, int token);
 
 struct attn_args {
     const struct kv_layout *layout;

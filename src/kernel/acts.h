@@ -1,0 +1,30 @@
+/* acts.h: activations quantised per block, the right-hand side of integer dots.
+ *
+ * The semantics of GGUF's Q8_0 and Q8_K: symmetric, largest magnitude to 127, round to nearest
+ * with ties to even. Only the scale of Q8_0 is rounded to f16, as that format does.
+ *
+ *   Q8_0, 32 elements    a = max |x|, d = a / 127 (0 when that underflows), q = rint(x * (1 / d)),
+ *                        then d is rounded to f16
+ *   Q8_K, 256 elements   a = max |x|, s = 127 / a (0 when a is 0), q = rint(x * s), d = 1 / s
+ *
+ * q is clamped to -127 .. 127, a NaN gives -127. A NaN or infinity in a block makes its d one:
+ * nothing that was computed from it looks finite. The sums spare the kernels an offset per
+ * weight: sum of (u - o) * q = sum of u * q - o * sum of q. */
+#pragma once
+
+#include "base/base.h"
+
+enum { Q8_0_BLOCK = 32, Q8_K_BLOCK = 256 };
+
+struct act_q8_0 {
+    float d;     /* exactly an f16 */
+    int32_t sum; /* of q */
+    int8_t q[Q8_0_BLOCK];
+};
+
+struct act_q8_k {
+    float d;
+    int16_t sum16[16]; /* of 16 consecutive q */
+    int16_t sum32[8];  /* of 32 consecutive q */
+    int8_t q[Q8_K_BLOCK];
+};

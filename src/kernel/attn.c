@@ -1,0 +1,39 @@
+#include "kernel/attn.h"
+
+static size_t round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+void kv_layout_init(
+    struct kv_layout *l, enum kv_type type, int n_layers, int n_kv_heads, int head_dim)
+{
+    size_t tokens = round_up(PAGE_TOKENS, KV_GROUP), dim = (size_t)head_dim;
+
+    CHECK(n_layers > 0 && n_kv_heads > 0 && head_dim > 0 && head_dim % 2 == 0);
+    *l = (struct kv_layout){
+        .type = type, .n_layers = n_layers, .n_kv_heads = n_kv_heads, .head_dim = head_dim
+    };
+    l->k_bytes = tokens * round_up(dim, 32) * sizeof(uint16_t);
+    l->v_bytes = tokens * round_up(dim, 16) * sizeof(uint16_t);
+    l->page_bytes = (size_t)n_layers * (size_t)n_kv_heads * (l->k_bytes + l->v_bytes);
+}
+
+struct kv_slot kv_slot_at(
+    const struct kv_layout *l, uint8_t *page, int layer, int kv_head, int token)
+{
+    size_t block = (size_t)layer * (size_t)l->n_kv_heads + (size_t)kv_head;
+    uint8_t *k = page + block * (l->k_bytes + l->v_bytes);
+
+    DCHECK(layer < l->n_layers && kv_head < l->n_kv_heads && token < PAGE_TOKENS);
+    return (struct kv_slot){ .layout = l, .k = k, .v = k + l->k_bytes, .token = token };
+}
+
+size_t attn_scratch_floats(const struct kv_layout *l, int n_q)
+{
+    size_t dim = round_up((size_t)l->head_dim, 16);
+
+    /* Per query head: one block of scores, two outputs (split and total), their m and l. The 16
+     * at the end are for aligning the start. */
+    return (size_t)n_q * (KV_BLOCK + 2 * dim + 16) + 16;
+}

@@ -1,0 +1,67 @@
+#include "kernel/kernels.h"
+#include "kernel/cpu.h"
+#include "kernel/ref.h"
+
+#include <pthread.h>
+
+static const char *lacks_nothing(void)
+{
+    return NULL;
+}
+
+/* Worst to best. A set that needs more than CPUID (AMX: leave of the kernel) asks in lacks(). */
+static const struct {
+    const struct kernels *own;  /* with gaps */
+    const char *(*lacks)(void); /* NULL: it runs here */
+} sets[] = {
+    { &kernels_ref, lacks_nothing },
+};
+
+enum { N_SETS = ARRAY_LEN(sets) };
+
+static struct kernels merged[N_SETS];
+
+/* b over a: gaps of b are filled from a. */
+static struct kernels over(const struct kernels *a, const struct kernels *b)
+{
+    struct kernels k = *b;
+
+#define KERNEL(op, ret, params)                                                                    \
+    if (!k.op)                                                                                     \
+        k.op = a->op;
+#include "kernel/kernels.def"
+#undef KERNEL
+    for (int i = 0; i < N_GEMM_SLOTS; i++)
+        if (!k.gemm[i])
+            k.gemm[i] = a->gemm[i];
+    return k;
+}
+
+static void merge_sets(void)
+{
+    merged[0] = *sets[0].own;
+    for (int i = 1; i < N_SETS; i++)
+        merged[i] = over(&merged[i - 1], sets[i].own);
+}
+
+int kernels_choose(const struct kernels **out, const char *name, struct err *e)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    bool any = !name || !strcmp(name, "auto");
+
+    pthread_once(&once, merge_sets);
+    for (int i = N_SETS - 1; i >= 0; i--) {
+        if (!any && strcmp(name, merged[i].name))
+            continue;
+        const char *missing = sets[i].lacks();
+        if (!missing) {
+            *out = &merged[i];
+            return 0;
+        }
+        if (!any)
+            return err_set(
+                e, ERR_UNSUPPORTED, "kernels '%s': this machine lacks %s", name, missing);
+    }
+    return err_set(
+        e, ERR_UNSUPPORTED, "kernels '%s': no such set; there are ref, avx2, avx512", name);
+}

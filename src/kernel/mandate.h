@@ -1,0 +1,20 @@
+/* mandate.h: the numbers that every set must share to give the same bits. Constants only.
+ *
+ * exp(x): x is clamped to EXP_LO .. EXP_HI (a NaN stays), n = rint(x * LOG2_E),
+ * r = fma(-n, LN2_HI, x), r = fma(-n, LN2_LO, r), p = Horner's rule with fma over EXP_C6 .. EXP_C2,
+ * 1, 1, and the result is p * 2^n, rounded once: 0 and infinity at the clamps, subnormals between.
+ * The polynomial is within 1.1e-8 of exp on +-ln(2)/2; with rounding, within 1 ulp. */
+#pragma once
+
+#define EXP_LO -104.0f
+#define EXP_HI 89.0f
+#define LOG2_E 0x1.715476p+0f
+#define LN2_HI 0x1.62e4p-1f /* 15 bits: n * LN2_HI is exact */
+#define LN2_LO 0x1.7f7d1cp-20f
+#define EXP_C2 0x1p-1f
+#define EXP_C3 0x1.5554dcp-3f
+#define EXP_C4 0x1.55551ap-5f
+#define EXP_C5 0x1.120ba2p-7f
+#define EXP_C6 0x1.6d113cp-10f
+
+enum { LANES = 16 }; /* partial sums: element i goes to lane i % 16, lanes fold 8, 4, 2, 1 */

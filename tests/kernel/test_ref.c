@@ -1,0 +1,181 @@
+/* ref.c against plain arithmetic in double: is the definition itself right? */
+#include "kit.h"
+#include "kernel/mandate.h"
+
+/* y within a bound of the exact sum: each of the n roundings of a chain is off by at most half a
+ * unit of a partial sum, which the sum of magnitudes bounds. */
+static void gemm_is_the_sum_of_products(void)
+{
+    enum { ROWS = 19, COLS = 512, M = 3 };
+    struct rng r = { .key = 1 };
+    float x[M * COLS], y[M * ROWS];
+
+    for (int t = 0; t < KIT_N_TYPES; t++) {
+        uint8_t *rows = kit_random_rows(&r, &kit_types[t], ROWS, COLS);
+        struct packed w = kit_pack(kit_types[t].type, ROWS, COLS, rows);
+        kit_fill(&r, x, M * COLS, 1);
+        struct acts a = kit_acts(kit_ref(), w.type, M, COLS, x);
+        struct gemm_args g = { &w, &a, 0, w.n_panels, y, ROWS };
+        kit_ref()->gemm[gemm_slot(w.type)](&g);
+        for (int m = 0; m < M; m++)
+            for (int row = 0; row < ROWS; row++) {
+                double sum = 0, size = 0;
+                for (int k = 0; k < COLS; k++) {
+                    double p = kit_weight(&kit_types[t], rows, COLS, row, k) * kit_act(&a, m, k);
+                    sum += p;
+                    size += fabs(p);
+                }
+                EXPECT(fabs(y[m * ROWS + row] - sum) <= size * COLS * 0x1p-24);
+            }
+        mem_free(a.data);
+        mem_free(w.data);
+        mem_free(rows);
+    }
+}
+
+static void quantised_activations_are_near(void)
+{
+    enum { N = 1024 };
+    struct rng r = { .key = 2 };
+    float x[N];
+
+    for (int t = 0; t < 2; t++)
+        for (int round = 0; round < 50; round++) {
+            kit_fill(&r, x, N, powf(10, (float)(round % 9 - 4)));
+            struct acts a = kit_acts(kit_ref(), t ? Q_Q4_K : Q_Q4_0, 1, N, x);
+            int block = t ? 256 : 32;
+            for (int b = 0; b < N; b += block) {
+                double top = 0;
+                for (int k = b; k < b + block; k++)
+                    top = fmax(top, fabs(x[k]));
+                for (int k = b; k < b + block; k++) /* half a step, and the scale as f16 */
+                    EXPECT(fabs(kit_act(&a, 0, k) - x[k]) <=
+                           top / 127 * 0.5001 + top * 0x1p-11 + 127 * 0x1p-25);
+            }
+            mem_free(a.data);
+        }
+}
+
+static void sums_of_blocks_are_sums(void)
+{
+    enum { N = 512 };
+    struct rng r = { .key = 3 };
+    float x[N];
+
+    kit_fill(&r, x, N, 3);
+    struct acts a = kit_acts(kit_ref(), Q_Q8_0, 1, N, x), b = kit_acts(kit_ref(), Q_Q6_K, 1, N, x);
+    const struct act_q8_0 *p = a.data;
+    const struct act_q8_k *q = b.data;
+    for (int i = 0; i < N; i++) {
+        int sum = 0, n32 = i / 32 * 32, n16 = i / 16 * 16;
+        for (int k = 0; k < 32; k++)
+            sum += p[i / 32].q[k];
+        EXPECT_EQ(p[i / 32].sum, sum);
+        sum = 0;
+        for (int k = n32; k < n32 + 32; k++)
+            sum += q[k / 256].q[k % 256];
+        EXPECT_EQ((int)q[i / 256].sum32[n32 % 256 / 32], sum);
+        sum = 0;
+        for (int k = n16; k < n16 + 16; k++)
+            sum += q[k / 256].q[k % 256];
+        EXPECT_EQ((int)q[i / 256].sum16[n16 % 256 / 16], sum);
+    }
+    mem_free(a.data);
+    mem_free(b.data);
+}
+
+static void exp_is_exp(void)
+{
+    for (float x = EXP_LO; x <= 88.7f; x += 0.00037f) {
+        float y = x;
+        kit_ref()->softmax(&y, 1, 0);
+        double want = exp((double)x);
+        EXPECT(fabs(y - want) <= want * 0x1.2p-23 + 0x1p-149);
+    }
+    float y[] = { 0, -INFINITY, INFINITY, NAN, 89, -104, -1e30f };
+    float want[] = { 1, 0, INFINITY, NAN, INFINITY, 0, 0 };
+    kit_ref()->softmax(y, ARRAY_LEN(y), 0);
+    EXPECT(kit_same_floats(y, want, ARRAY_LEN(y)));
+}
+
+static void softmax_adds_up(void)
+{
+    float x[1000];
+    double sum = 0;
+    struct rng r = { .key = 4 };
+
+    kit_fill(&r, x, 1000, 5);
+    float top = kit_ref()->max(x, 1000);
+    double got = kit_ref()->softmax(x, 1000, top);
+    for (int i = 0; i < 1000; i++)
+        sum += x[i];
+    EXPECT(fabs(got - sum) < 1e-12 * sum);
+    EXPECT_EQ(kit_ref()->softmax(x, 0, 0), 0.0);
+}
+
+static void max_sees_through_nan(void)
+{
+    float x[] = { NAN, -3, NAN, 7, 2 }, nans[] = { NAN, NAN }, zeros[] = { -0.0f, 0.0f, -0.0f };
+
+    EXPECT_EQ(kit_ref()->max(x, 5), 7.0f);
+    EXPECT_EQ(kit_ref()->max(nans, 2), -INFINITY);
+    EXPECT_EQ(bits_of_float(kit_ref()->max(zeros, 3)), 0u);
+    EXPECT_EQ(bits_of_float(kit_ref()->max(zeros, 1)), 0u);
+}
+
+static void norms_and_gates_are_what_they_say(void)
+{
+    enum { N = 777 };
+    struct rng r = { .key = 5 };
+    float x[N], w[N], out[N];
+    double sum = 0;
+
+    kit_fill(&r, x, N, 2);
+    kit_fill(&r, w, N, 1);
+    for (int i = 0; i < N; i++)
+        sum += (double)x[i] * x[i];
+    kit_ref()->rms_norm(out, x, w, N, 1e-5f);
+    for (int i = 0; i < N; i++) {
+        double want = x[i] / sqrt(sum / N + 1e-5) * w[i];
+        EXPECT(fabs(out[i] - want) <= fabs(want) * 1e-5);
+    }
+    kit_ref()->silu_mul(out, x, w, N);
+    for (int i = 0; i < N; i++) {
+        double want = x[i] / (1 + exp(-(double)x[i])) * w[i];
+        EXPECT(fabs(out[i] - want) <= fabs(want) * 1e-6);
+    }
+    memcpy(out, x, sizeof(out));
+    kit_ref()->add(out, w, N);
+    for (int i = 0; i < N; i++)
+        EXPECT_EQ(out[i], x[i] + w[i]);
+}
+
+static void rope_turns_pairs(void)
+{
+    enum { HEADS = 3, DIM = 20, ROT = 12 };
+    struct rng r = { .key = 6 };
+    float x[HEADS * DIM], y[HEADS * DIM], cs[ROT];
+
+    for (int neox = 0; neox < 2; neox++) {
+        kit_fill(&r, x, HEADS * DIM, 1);
+        memcpy(y, x, sizeof(y));
+        for (int i = 0; i < ROT / 2; i++) {
+            cs[2 * i] = cosf((float)i + 0.5f);
+            cs[2 * i + 1] = sinf((float)i + 0.5f);
+        }
+        kit_ref()->rope(y, HEADS, DIM, cs, ROT, neox);
+        for (int h = 0; h < HEADS; h++)
+            for (int d = 0; d < DIM; d++) {
+                int i = neox ? d % (ROT / 2) : d / 2; /* pair */
+                int a = h * DIM + (neox ? i : 2 * i), b = neox ? a + ROT / 2 : a + 1;
+                double c = cos(i + 0.5), s = sin(i + 0.5), want = x[h * DIM + d];
+                if (d < ROT)
+                    want = h * DIM + d == a ? x[a] * c - x[b] * s : x[a] * s + x[b] * c;
+                EXPECT(fabs(y[h * DIM + d] - want) < 1e-6);
+            }
+    }
+}
+
+TESTS(TEST(gemm_is_the_sum_of_products), TEST(quantised_activations_are_near),
+    TEST(sums_of_blocks_are_sums), TEST(exp_is_exp), TEST(softmax_adds_up),
+    TEST(max_sees_through_nan), TEST(norms_and_gates_are_what_they_say), TEST(rope_turns_pairs))
