@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "check.h"
+#include "../check.h"
 #include "kernel/acts.h"
 #include "kernel/half.h"
 #include "kernel/kernels.h"

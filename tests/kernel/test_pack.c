@@ -3,7 +3,8 @@
 
 static void a_row_comes_back_as_the_file_says(void)
 {
-    static const int shapes[][2] = { { 1, 256 }, { 15, 512 }, { 16, 256 }, { 17, 768 }, { 33, 256 } };
+    static const int shapes[][2] = { { 1, 256 }, { 15, 512 }, { 16, 256 }, { 17, 768 },
+        { 33, 256 } };
     struct rng r = { .key = 1 };
 
     for (int t = 0; t < KIT_N_TYPES; t++)
@@ -107,7 +108,8 @@ static void halves_go_there_and_back(void)
 static void halves_round_to_nearest_even(void)
 {
     for (uint32_t h = 0; h < 0x7c00; h++) { /* between each half and the next one up */
-        double low = f16_to_f32((uint16_t)h), high = h == 0x7bff ? 65536 : f16_to_f32((uint16_t)(h + 1));
+        double low = f16_to_f32((uint16_t)h),
+               high = h == 0x7bff ? 65536 : f16_to_f32((uint16_t)(h + 1));
         float middle = (float)((low + high) / 2);
         EXPECT_EQ((unsigned)f16_of_f32(middle), h & 1 ? h + 1 : h);
         EXPECT_EQ((unsigned)f16_of_f32(nextafterf(middle, 0)), h);
