@@ -1,0 +1,148 @@
+/* kit_formats.h: random bytes of every file format, and a second opinion on what they mean, in
+ * double and in the words of the format. For tests. */
+#pragma once
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "format/qtype.h"
+#include "kernel/half.h"
+
+#include <math.h>
+
+struct kit_type {
+    enum qtype type;
+    const char *name;
+    int block;
+    size_t bytes; /* of a block in the file */
+};
+
+static const struct kit_type kit_types[] = {
+    { Q_F32, "F32", 1, 4 },
+    { Q_F16, "F16", 1, 2 },
+    { Q_BF16, "BF16", 1, 2 },
+    { Q_Q8_0, "Q8_0", 32, 34 },
+    { Q_Q4_0, "Q4_0", 32, 18 },
+    { Q_Q4_K, "Q4_K", 256, 144 },
+    { Q_Q5_K, "Q5_K", 256, 176 },
+    { Q_Q6_K, "Q6_K", 256, 210 },
+};
+enum { KIT_N_TYPES = ARRAY_LEN(kit_types) };
+
+static inline float kit_normal(struct rng *r)
+{
+    double u = rng_next_unit(r), v = rng_next_unit(r);
+
+    return (float)(sqrt(-2 * log(u + 1e-300)) * cos(6.283185307179586 * v));
+}
+
+static inline void kit_fill(struct rng *r, float *x, size_t n, float scale)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = kit_normal(r) * scale;
+}
+
+static inline void kit_put_half(uint8_t *at, float f)
+{
+    uint16_t h = f16_of_f32(f);
+    memcpy(at, &h, 2);
+}
+
+/* One block of random bits; the scales are small halves of either sign. */
+static inline void kit_random_block(struct rng *r, const struct kit_type *t, uint8_t *out)
+{
+    for (size_t i = 0; i < t->bytes; i++)
+        out[i] = (uint8_t)rng_next(r);
+    float f = kit_normal(r) * 0.1f;
+    switch ((int)t->type) {
+    case Q_F32:
+        memcpy(out, &f, 4);
+        break;
+    case Q_F16:
+        kit_put_half(out, f);
+        break;
+    case Q_BF16: {
+        uint16_t h = bf16_of_f32(f);
+        memcpy(out, &h, 2);
+        break;
+    }
+    case Q_Q6_K:
+        kit_put_half(out + 208, f * 0.01f);
+        break;
+    case Q_Q4_K:
+    case Q_Q5_K:
+        kit_put_half(out + 2, kit_normal(r) * 0.01f); /* and the other: */ /* fall through */
+    default:
+        kit_put_half(out, f);
+    }
+}
+
+static inline uint8_t *kit_random_rows(
+    struct rng *r, const struct kit_type *t, int n_rows, int n_cols)
+{
+    size_t n = (size_t)n_rows * (size_t)(n_cols / t->block);
+    uint8_t *rows = xmalloc(n * t->bytes + 1);
+
+    for (size_t b = 0; b < n; b++)
+        kit_random_block(r, t, rows + b * t->bytes);
+    return rows;
+}
+
+static inline double kit_half(const uint8_t *at)
+{
+    return f16_to_f32((uint16_t)(at[0] | at[1] << 8));
+}
+
+/* 6-bit scale (want_min 0) or minimum (1) of sub-block j out of 12 bytes. */
+static inline int kit_six_bits(const uint8_t *s, int j, int want_min)
+{
+    if (j < 4)
+        return s[j + 4 * want_min] & 0x3f;
+    int low = want_min ? s[j + 4] / 16 : s[j + 4] % 16;
+    return low + 16 * (s[j - 4 + 4 * want_min] >> 6);
+}
+
+/* Element i of a block. */
+static inline double kit_element(const struct kit_type *t, const uint8_t *b, int i)
+{
+    float f;
+    switch ((int)t->type) {
+    case Q_F32:
+        memcpy(&f, b, 4);
+        return f;
+    case Q_F16:
+        return kit_half(b);
+    case Q_BF16:
+        return bf16_to_f32((uint16_t)(b[0] | b[1] << 8));
+    case Q_Q8_0:
+        return kit_half(b) * (int8_t)b[2 + i];
+    case Q_Q4_0:
+        return kit_half(b) * ((i < 16 ? b[2 + i] % 16 : b[2 + i - 16] / 16) - 8);
+    case Q_Q4_K:
+    case Q_Q5_K: {
+        bool five = t->type == Q_Q5_K;
+        int j = i / 32, pos = i % 32;
+        uint8_t byte = b[(five ? 48 : 16) + i / 64 * 32 + pos];
+        int q = j % 2 ? byte / 16 : byte % 16;
+        if (five)
+            q += (b[16 + pos] >> j) % 2 * 16;
+        return kit_half(b) * kit_six_bits(b + 4, j, 0) * q -
+               kit_half(b + 2) * kit_six_bits(b + 4, j, 1);
+    }
+    case Q_Q6_K: {
+        int half = i / 128, quarter = i / 32 % 4, l = i % 32;
+        uint8_t low = b[64 * half + l + (quarter % 2 ? 32 : 0)];
+        int q = (quarter < 2 ? low % 16 : low / 16) +
+                16 * ((b[128 + 32 * half + l] >> (2 * quarter)) % 4) - 32;
+        return kit_half(b + 208) * (int8_t)b[192 + i / 16] * q;
+    }
+    }
+    return NAN;
+}
+
+static inline double kit_weight(
+    const struct kit_type *t, const uint8_t *rows, int n_cols, int row, int k)
+{
+    size_t b = (size_t)row * (size_t)(n_cols / t->block) + (size_t)(k / t->block);
+
+    return kit_element(t, rows + b * t->bytes, k % t->block);
+}
