@@ -1,0 +1,354 @@
+/* loop.c: epoll for descriptors, a binary heap for timers, one mailbox, one list of tasks.
+ *
+ * The heap is 1-based so that index 0 can mean "not running" in a zeroed timer. Removing an io
+ * blanks what the running batch still holds for it: the scan is at most one batch long, and
+ * connections die far less often than they speak. */
+#include "os/loop.h"
+#include "base/fault.h"
+#include "base/limits.h"
+#include "base/mem.h"
+#include "os/clock.h"
+#include "os/thread.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { BATCH = SMALL ? 2 : 256 };
+
+struct loop {
+    int ep;
+    int wake_fd; /* loop_stop writes it */
+    atomic_bool is_stopped;
+    uint64_t now;
+    struct owner owner;
+
+    struct epoll_event batch[BATCH]; /* the running one: [at, n) is still to be reported */
+    int batch_at, batch_n;
+
+    struct loop_timer **heap; /* [1, n_timers] */
+    size_t n_timers, heap_cap;
+
+    struct loop_task tasks; /* list head */
+    struct loop_task mark;  /* ends a run: what tasks queue comes behind it */
+
+    struct mailbox *mailbox;
+    struct msg *backlog, **backlog_tail; /* drained, not yet handled */
+    void (*on_message)(void *ctx, struct msg *m);
+    void *message_ctx;
+};
+
+static int watch(struct loop *l, int fd, void *who, struct err *e)
+{
+    struct epoll_event ev = { .events = EPOLLIN, .data.ptr = who };
+
+    if (fault_hit(FAULT_EPOLL) || epoll_ctl(l->ep, EPOLL_CTL_ADD, fd, &ev))
+        return err_set(e, ERR_IO, "epoll_ctl: %s", strerror(errno));
+    return 0;
+}
+
+int loop_open(struct loop **out, struct err *e)
+{
+    struct loop *l = xcalloc(1, sizeof(*l));
+
+    l->wake_fd = -1;
+    l->tasks.next = l->tasks.prev = &l->tasks;
+    l->backlog_tail = &l->backlog;
+    l->now = clock_ns();
+    l->ep = epoll_create1(EPOLL_CLOEXEC);
+    if (l->ep < 0) {
+        err_set(e, ERR_IO, "epoll_create1: %s", strerror(errno));
+        goto fail;
+    }
+    l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (l->wake_fd < 0) {
+        err_set(e, ERR_IO, "eventfd: %s", strerror(errno));
+        goto fail;
+    }
+    if (mailbox_open(&l->mailbox, e) || watch(l, l->wake_fd, &l->wake_fd, e)
+        || watch(l, mailbox_fd(l->mailbox), l->mailbox, e))
+        goto fail;
+    *out = l;
+    return 0;
+
+fail:
+    loop_close(l);
+    return -1;
+}
+
+/* ---- messages */
+
+static void take_messages(struct loop *l)
+{
+    struct msg *m = mailbox_drain(l->mailbox);
+
+    *l->backlog_tail = m;
+    while (*l->backlog_tail)
+        l->backlog_tail = &(*l->backlog_tail)->next;
+}
+
+static void handle_messages(struct loop *l, int max)
+{
+    for (int i = 0; i < max && l->backlog; i++) {
+        struct msg *m = l->backlog;
+        l->backlog = m->next;
+        if (!l->backlog)
+            l->backlog_tail = &l->backlog;
+        CHECK(l->on_message);
+        l->on_message(l->message_ctx, m);
+    }
+}
+
+struct mailbox *loop_mailbox(struct loop *l)
+{
+    return l->mailbox;
+}
+
+void loop_on_message(struct loop *l, void (*fn)(void *ctx, struct msg *m), void *ctx)
+{
+    OWNED(l->owner);
+    l->on_message = fn;
+    l->message_ctx = ctx;
+}
+
+void loop_close(struct loop *l)
+{
+    if (!l)
+        return;
+    if (l->mailbox) {
+        take_messages(l);
+        while (l->backlog) {
+            handle_messages(l, INT32_MAX);
+            take_messages(l);
+        }
+    }
+    mailbox_close(l->mailbox);
+    if (l->wake_fd >= 0)
+        close(l->wake_fd);
+    if (l->ep >= 0)
+        close(l->ep);
+    mem_free(l->heap);
+    mem_free(l);
+}
+
+/* ---- descriptors */
+
+int loop_add(struct loop *l, struct loop_io *io, uint32_t events, struct err *e)
+{
+    struct epoll_event ev = { .events = events, .data.ptr = io };
+
+    OWNED(l->owner);
+    CHECK(io->fn);
+    if (fault_hit(FAULT_EPOLL) || epoll_ctl(l->ep, EPOLL_CTL_ADD, io->fd, &ev))
+        return err_set(e, ERR_IO, "epoll_ctl: %s", strerror(errno));
+    io->events = events;
+    return 0;
+}
+
+void loop_mod(struct loop *l, struct loop_io *io, uint32_t events)
+{
+    struct epoll_event ev = { .events = events, .data.ptr = io };
+
+    OWNED(l->owner);
+    if (io->events == events)
+        return;
+    CHECK(!epoll_ctl(l->ep, EPOLL_CTL_MOD, io->fd, &ev));
+    io->events = events;
+}
+
+void loop_del(struct loop *l, struct loop_io *io)
+{
+    OWNED(l->owner);
+    CHECK(!epoll_ctl(l->ep, EPOLL_CTL_DEL, io->fd, NULL));
+    for (int i = l->batch_at; i < l->batch_n; i++)
+        if (l->batch[i].data.ptr == io)
+            l->batch[i].data.ptr = NULL;
+}
+
+static void report(struct loop *l)
+{
+    while (l->batch_at < l->batch_n) {
+        struct epoll_event *ev = &l->batch[l->batch_at++];
+        void *who = ev->data.ptr;
+        if (!who) {
+            continue; /* removed by an earlier one of this batch */
+        } else if (who == l->mailbox) {
+            take_messages(l);
+        } else if (who == &l->wake_fd) {
+            uint64_t n;
+            if (read(l->wake_fd, &n, sizeof(n)) < 0)
+                CHECK(errno == EAGAIN || errno == EINTR);
+        } else {
+            struct loop_io *io = who;
+            io->fn(io, ev->events);
+        }
+    }
+}
+
+/* ---- timers */
+
+static void heap_put(struct loop *l, size_t i, struct loop_timer *t)
+{
+    l->heap[i] = t;
+    t->heap_index = i;
+}
+
+static void sift_up(struct loop *l, size_t i)
+{
+    struct loop_timer *t = l->heap[i];
+
+    for (; i > 1 && l->heap[i / 2]->due_ns > t->due_ns; i /= 2)
+        heap_put(l, i, l->heap[i / 2]);
+    heap_put(l, i, t);
+}
+
+static void sift_down(struct loop *l, size_t i)
+{
+    struct loop_timer *t = l->heap[i];
+
+    for (size_t kid; (kid = 2 * i) <= l->n_timers; i = kid) {
+        if (kid < l->n_timers && l->heap[kid + 1]->due_ns < l->heap[kid]->due_ns)
+            kid++;
+        if (t->due_ns <= l->heap[kid]->due_ns)
+            break;
+        heap_put(l, i, l->heap[kid]);
+    }
+    heap_put(l, i, t);
+}
+
+void loop_timer_set(struct loop *l, struct loop_timer *t, uint64_t due_ns)
+{
+    OWNED(l->owner);
+    CHECK(t->fn);
+    t->due_ns = due_ns;
+    if (!t->heap_index) {
+        if (l->n_timers + 1 >= l->heap_cap) {
+            l->heap_cap = MAX(l->heap_cap * 2, (size_t)16);
+            l->heap = xrealloc(l->heap, l->heap_cap * sizeof(*l->heap));
+        }
+        heap_put(l, ++l->n_timers, t);
+    }
+    sift_up(l, t->heap_index);
+    sift_down(l, t->heap_index);
+}
+
+void loop_timer_stop(struct loop *l, struct loop_timer *t)
+{
+    size_t i = t->heap_index;
+
+    OWNED(l->owner);
+    if (!i)
+        return;
+    struct loop_timer *last = l->heap[l->n_timers--];
+    t->heap_index = 0;
+    if (last == t)
+        return;
+    heap_put(l, i, last);
+    sift_up(l, i);
+    sift_down(l, last->heap_index);
+}
+
+uint64_t loop_now(const struct loop *l)
+{
+    return l->now;
+}
+
+static void fire_timers(struct loop *l)
+{
+    /* No more than were running at the start: one that sets itself to the past would otherwise
+     * keep the sockets waiting for ever. */
+    for (size_t left = l->n_timers; left && l->n_timers; left--) {
+        struct loop_timer *t = l->heap[1];
+        if (t->due_ns > l->now)
+            break;
+        loop_timer_stop(l, t);
+        t->fn(t);
+    }
+}
+
+/* ---- tasks */
+
+void loop_defer(struct loop *l, struct loop_task *t)
+{
+    OWNED(l->owner);
+    if (t->next)
+        return;
+    t->prev = l->tasks.prev;
+    t->next = &l->tasks;
+    t->prev->next = t;
+    l->tasks.prev = t;
+}
+
+void loop_undefer(struct loop *l, struct loop_task *t)
+{
+    OWNED(l->owner);
+    if (!t->next)
+        return;
+    t->prev->next = t->next;
+    t->next->prev = t->prev;
+    t->next = t->prev = NULL;
+}
+
+static void run_tasks(struct loop *l)
+{
+    loop_defer(l, &l->mark);
+    while (l->tasks.next != &l->mark) {
+        struct loop_task *t = l->tasks.next;
+        loop_undefer(l, t);
+        t->fn(t);
+    }
+    loop_undefer(l, &l->mark);
+}
+
+/* ---- running */
+
+static int wait_ms(const struct loop *l, int max_ms)
+{
+    if (l->backlog || l->tasks.next != &l->tasks || atomic_load(&l->is_stopped))
+        return 0;
+    if (!l->n_timers)
+        return max_ms;
+    uint64_t now = clock_ns(), due = l->heap[1]->due_ns;
+    if (due <= now)
+        return 0;
+    /* Rounded up: a timer that is early would fire twice. */
+    uint64_t ms = MIN((due - now + 999999u) / 1000000u, (uint64_t)INT32_MAX);
+    return max_ms < 0 ? (int)ms : MIN((int)ms, max_ms);
+}
+
+void loop_once(struct loop *l, int max_ms)
+{
+    OWNED(l->owner);
+    int n = epoll_wait(l->ep, l->batch, BATCH, wait_ms(l, max_ms));
+    CHECK(n >= 0 || errno == EINTR);
+    l->now = clock_ns();
+    l->batch_at = 0;
+    l->batch_n = MAX(n, 0);
+    report(l);
+    fire_timers(l);
+    handle_messages(l, MAILBOX_BATCH);
+    run_tasks(l);
+}
+
+void loop_run(struct loop *l)
+{
+    owner_take(&l->owner);
+    while (!atomic_load(&l->is_stopped))
+        loop_once(l, -1);
+    atomic_store(&l->is_stopped, false);
+    /* Whoever made the loop may close it, or another thread run it, once this one has left. */
+    l->owner = (struct owner){ 0 };
+}
+
+void loop_stop(struct loop *l)
+{
+    uint64_t one = 1;
+    int saved = errno; /* a signal handler must not disturb it */
+
+    atomic_store(&l->is_stopped, true);
+    ssize_t n = write(l->wake_fd, &one, sizeof(one));
+    CHECK(n == sizeof(one) || errno == EAGAIN);
+    errno = saved;
+}
