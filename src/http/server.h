@@ -15,7 +15,14 @@
  * If the client leaves (FIN, RST, write error, deadline) after on_request and before the sink
  * has ended, app.on_gone is called once; the exchange is gone when it returns. A FIN counts as
  * leaving both before and during a streamed answer (half-closed clients: options.allow_half_close
- * keeps serving one that is not streaming). */
+ * keeps serving one that is not streaming).
+ *
+ * on_gone and on_drained come from the loop, never from inside a call into the sink: what is
+ * written is queued and leaves in one write at the end of the loop's round. After sink_end or
+ * sink_abort the exchange stays valid until the callback in which it was called returns.
+ *
+ * The field values an application gives to sink_begin lose their control characters; Connection,
+ * Content-Length, Transfer-Encoding and Date belong to the server and are left out. */
 #pragma once
 
 #include "base/arena.h"
@@ -50,11 +57,13 @@ struct str http_field_get(const struct http_request *r, const char *name);
 struct http_app {
     void *ctx;
     /* Head is here, body is not. Returns the most bytes the body may have, or -1 after having
-     * answered through the sink (401 before 16 MB are read). */
+     * answered through the sink, sink_end included (401 before 16 MB are read). If the client
+     * leaves before on_request nobody is told: what on_head takes, arena_cleanup gives back.
+     * NULL = bodies of up to 16 MB. */
     int64_t (*on_head)(void *ctx, struct http_exchange *x);
     void (*on_request)(void *ctx, struct http_exchange *x);
-    void (*on_gone)(void *ctx, struct http_exchange *x);
-    /* The queue fell to half of SINK_HIGH_WATER after having been above it. */
+    void (*on_gone)(void *ctx, struct http_exchange *x); /* may be NULL */
+    /* The queue fell to half of SINK_HIGH_WATER after having been above it. May be NULL. */
     void (*on_drained)(void *ctx, struct http_exchange *x);
 };
 
@@ -71,6 +80,7 @@ struct http_options {
     uint32_t idle_ms;       /* keep-alive */
     uint32_t write_ms;      /* a reader that takes nothing for so long is cut */
     size_t max_queued;      /* bytes queued for one connection; over it it is cut */
+    size_t max_arena;       /* bytes the arena of one exchange may take */
     bool allow_half_close;
     const char *tls_cert, *tls_key; /* PEM files; NULL = plain */
 };
@@ -86,9 +96,11 @@ int http_server_open(struct http_server **out, struct loop *loop, const struct h
     const struct http_app *app, struct err *e);
 uint16_t http_server_port(const struct http_server *s);
 const struct http_stats *http_server_stats(const struct http_server *s);
+void http_server_stats_read(const struct http_server *s, struct http_stats *out); /* any thread */
 
 /* Stops accepting, answers with Connection: close, closes idle connections; `done` is called
  * on the loop when the last exchange has ended or, after deadline_ms, when the rest was cut. */
 void http_server_drain(
     struct http_server *s, uint32_t deadline_ms, void (*done)(void *arg), void *arg);
-void http_server_close(struct http_server *s); /* cuts what is left */
+/* Cuts what is left, telling on_gone. Not from inside a callback of the app; from `done` is fine. */
+void http_server_close(struct http_server *s);

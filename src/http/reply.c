@@ -1,0 +1,246 @@
+/* reply.c: the answering side: response heads, chunks, and the server's own refusals. Everything
+ * goes to the connection's queue; conn.c sends it. */
+#include "base/log.h"
+#include "http/conn.h"
+
+#include <stdio.h>
+
+static const char *reason(int status)
+{
+    switch (status) {
+    case 200: return "OK";
+    case 201: return "Created";
+    case 202: return "Accepted";
+    case 204: return "No Content";
+    case 206: return "Partial Content";
+    case 301: return "Moved Permanently";
+    case 302: return "Found";
+    case 303: return "See Other";
+    case 304: return "Not Modified";
+    case 307: return "Temporary Redirect";
+    case 308: return "Permanent Redirect";
+    case 400: return "Bad Request";
+    case 401: return "Unauthorized";
+    case 402: return "Payment Required";
+    case 403: return "Forbidden";
+    case 404: return "Not Found";
+    case 405: return "Method Not Allowed";
+    case 406: return "Not Acceptable";
+    case 408: return "Request Timeout";
+    case 409: return "Conflict";
+    case 410: return "Gone";
+    case 411: return "Length Required";
+    case 413: return "Content Too Large";
+    case 415: return "Unsupported Media Type";
+    case 417: return "Expectation Failed";
+    case 422: return "Unprocessable Content";
+    case 429: return "Too Many Requests";
+    case 431: return "Request Header Fields Too Large";
+    case 499: return "Client Closed Request";
+    case 500: return "Internal Server Error";
+    case 501: return "Not Implemented";
+    case 502: return "Bad Gateway";
+    case 503: return "Service Unavailable";
+    case 504: return "Gateway Timeout";
+    case 505: return "HTTP Version Not Supported";
+    case 529: return "Overloaded";
+    default: return "Status"; /* the phrase has no meaning (RFC 9112 4) */
+    }
+}
+
+/* Some of a value may come from the client: no character may end the line it stands in. */
+static void put_value(struct buf *b, struct str s)
+{
+    size_t from = 0;
+
+    for (size_t i = 0; i < s.n; i++) {
+        unsigned char c = (unsigned char)s.p[i];
+        if ((c >= ' ' || c == '\t') && c != 0x7f)
+            continue;
+        buf_put(b, s.p + from, i - from);
+        from = i + 1;
+    }
+    buf_puts(b, str_skip(s, from));
+}
+
+static void put_field(struct buf *b, struct str name, struct str value)
+{
+    static const char *const ours[] = { "connection", "content-length", "transfer-encoding",
+        "date" };
+
+    CHECK(http_is_token(name));
+    for (size_t i = 0; i < ARRAY_LEN(ours); i++)
+        if (str_eq_nocase(name, str_of(ours[i])))
+            return;
+    buf_puts(b, name);
+    buf_puts(b, STR(": "));
+    put_value(b, value);
+    buf_puts(b, STR("\r\n"));
+}
+
+/* An empty buffer starts at a useful size; a failure shows when it is written to. */
+static void reserve(struct buf *b, size_t n)
+{
+    if (!b->cap && !buf_reserve(b, n))
+        log_debug("http", "memory", "wanted=%zu", n);
+}
+
+static void put_status(struct conn *c, int status, const char *type)
+{
+    struct buf *b = &c->out;
+
+    CHECK(status >= 200 && status <= 599);
+    reserve(b, 512); /* most answers fit, with one allocation */
+    buf_puts(b, STR("HTTP/1.1 "));
+    buf_u64(b, (uint64_t)status);
+    buf_putc(b, ' ');
+    buf_putz(b, reason(status));
+    buf_puts(b, STR("\r\nDate: "));
+    buf_putz(b, server_date(c->s));
+    buf_puts(b, STR("\r\n"));
+    if (type)
+        put_field(b, STR("Content-Type"), str_of(type));
+}
+
+static void put_framing(struct conn *c, const struct exchange *x, int64_t n_bytes, int status)
+{
+    struct buf *b = &c->out;
+
+    if (x->is_chunked) {
+        buf_puts(b, STR("Transfer-Encoding: chunked\r\n"));
+    } else if (n_bytes >= 0 && status != 204) {
+        buf_puts(b, STR("Content-Length: "));
+        buf_u64(b, (uint64_t)n_bytes);
+        buf_puts(b, STR("\r\n"));
+    }
+    buf_putz(b, c->want_close ? "Connection: close\r\n\r\n" : "Connection: keep-alive\r\n\r\n");
+}
+
+static struct exchange *exchange_of(struct sink *s)
+{
+    return container_of(s, struct exchange, x.sink);
+}
+
+static void on_begin(struct sink *sink, int status, const char *type, int64_t n_bytes,
+    const struct http_field *fields, int n_fields)
+{
+    struct exchange *x = exchange_of(sink);
+    struct conn *c = x->c;
+    const struct http_parser *p = &c->parser;
+
+    if (x->is_ended)
+        return; /* the client has left */
+    CHECK(!x->is_begun);
+    x->is_begun = true;
+    x->has_no_body = str_is(x->req.method, "HEAD") || status == 204 || status == 304;
+    x->left = n_bytes;
+    x->is_chunked = n_bytes < 0 && !p->is_http10 && !x->has_no_body;
+    x->is_until_close = n_bytes < 0 && p->is_http10 && !x->has_no_body;
+    c->want_close |= p->want_close || c->is_eof || c->s->is_draining || x->is_until_close;
+    c->want_close |= !x->is_handed && http_parser_has_body(p); /* nobody will read it */
+    c->is_doomed |= c->is_eof && n_bytes < 0; /* no streams for half-closed clients */
+
+    put_status(c, status, type);
+    for (int i = 0; i < n_fields; i++)
+        put_field(&c->out, fields[i].name, fields[i].value);
+    put_framing(c, x, n_bytes, status);
+    conn_touch(c);
+}
+
+static void on_write(struct sink *sink, struct str bytes)
+{
+    struct exchange *x = exchange_of(sink);
+    struct conn *c = x->c;
+
+    if (x->is_ended || c->is_doomed)
+        return;
+    CHECK(x->is_begun);
+    if (x->has_no_body || !bytes.n)
+        return;
+    if (x->left >= 0 && bytes.n > (uint64_t)x->left) {
+        log_error("http", "unexpected", "what=\"more written than declared\"");
+        c->is_doomed = true;
+    } else if (bytes.n > c->s->o.max_queued || conn_queued(c) > c->s->o.max_queued - bytes.n) {
+        log_info("http", "slow_reader", "peer=%s queued=%zu", c->peer, conn_queued(c));
+        c->is_doomed = true;
+    }
+    conn_touch(c);
+    if (c->is_doomed)
+        return;
+    if (x->left >= 0)
+        x->left -= (int64_t)bytes.n;
+    if (c->out_at > c->out.n / 2) { /* half of it has left: what is moved is the smaller half */
+        buf_drop(&c->out, c->out_at);
+        c->out_at = 0;
+    }
+    if (x->is_chunked) {
+        char size[20];
+        int n = snprintf(size, sizeof(size), "%zx\r\n", bytes.n);
+        reserve(&c->out, MAX(bytes.n + 32, (size_t)512));
+        buf_put(&c->out, size, (size_t)n);
+    }
+    buf_puts(&c->out, bytes);
+    if (x->is_chunked)
+        buf_puts(&c->out, STR("\r\n"));
+    c->is_doomed |= !buf_ok(&c->out);
+    c->was_high |= conn_queued(c) > SINK_HIGH_WATER;
+}
+
+static void on_end(struct sink *sink)
+{
+    struct exchange *x = exchange_of(sink);
+    struct conn *c = x->c;
+
+    if (x->is_ended)
+        return;
+    CHECK(x->is_begun);
+    if (x->left > 0 && !x->has_no_body && !c->is_doomed) {
+        log_error("http", "unexpected", "what=\"less written than declared\"");
+        c->is_doomed = true;
+    }
+    if (x->is_chunked)
+        buf_puts(&c->out, STR("0\r\n\r\n"));
+    c->is_doomed |= !buf_ok(&c->out);
+    x->is_ended = true;
+    conn_touch(c);
+}
+
+static void on_abort(struct sink *sink)
+{
+    struct exchange *x = exchange_of(sink);
+
+    if (x->is_ended)
+        return;
+    x->is_ended = true;
+    x->is_aborted = true;
+    x->c->is_doomed = true;
+    conn_touch(x->c);
+}
+
+static size_t on_queued(const struct sink *sink)
+{
+    const char *x = (const char *)sink - offsetof(struct exchange, x.sink);
+
+    return conn_queued(((const struct exchange *)(const void *)x)->c);
+}
+
+const struct sink_ops reply_sink_ops = { on_begin, on_write, on_end, on_abort, on_queued };
+
+void reply_refuse(struct conn *c, int status, const char *why)
+{
+    char body[256];
+    struct buf *b = &c->out;
+
+    /* The form that clients of every wire we speak look into for a message. */
+    int n = snprintf(body, sizeof(body),
+        "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,\"code\":%d}}\n", why,
+        status >= 500 ? "server_error" : "invalid_request_error", status);
+    CHECK(n > 0 && (size_t)n < sizeof(body));
+    c->want_close = true;
+    put_status(c, status, "application/json");
+    buf_puts(b, STR("Content-Length: "));
+    buf_u64(b, (uint64_t)n);
+    buf_puts(b, STR("\r\nConnection: close\r\n\r\n"));
+    buf_put(b, body, (size_t)n);
+    conn_touch(c);
+}
