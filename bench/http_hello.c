@@ -33,8 +33,7 @@ static struct stream pushed = { &pushed, &pushed, NULL, { 0 }, 0, false };
 static struct loop_timer tick;
 static volatile sig_atomic_t is_asked_to_stop;
 
-static const struct str token = { "{\"id\":\"cmpl-1\",\"choices\":[{\"delta\":{\"content\":\" tok\"}}]}",
-    55 };
+#define TOKEN STR("{\"id\":\"cmpl-1\",\"choices\":[{\"delta\":{\"content\":\" tok\"}}]}")
 
 static void stream_done(struct stream *st)
 {
@@ -46,7 +45,7 @@ static void stream_done(struct stream *st)
 static void pump(struct stream *st)
 {
     while (st->left && sink_queued(&st->x->sink) < SINK_HIGH_WATER) {
-        sse_data(&st->sse, token);
+        sse_data(&st->sse, TOKEN);
         st->left--;
     }
     if (!st->left) {
@@ -59,7 +58,7 @@ static void on_tick(struct loop_timer *t)
 {
     for (struct stream *st = pushed.next, *next; st != &pushed; st = next) {
         next = st->next;
-        sse_data(&st->sse, token);
+        sse_data(&st->sse, TOKEN);
         if (!--st->left) {
             stream_done(st);
             sse_end(&st->sse);
