@@ -50,8 +50,12 @@ struct gguf_tensor {
 
 struct gguf;
 
+/* ERR_NOT_FOUND, ERR_IO; ERR_CORRUPT (damaged or hostile), ERR_UNSUPPORTED (a version, byte order
+ * or tensor type that nobody here reads), ERR_TOO_LARGE (counts beyond any real model), ERR_MEMORY. */
 int gguf_open(struct gguf **out, const char *path, struct err *e);
-void gguf_close(struct gguf *g);
+/* The same from memory, which must outlive g. A part of a split model is refused. */
+int gguf_open_bytes(struct gguf **out, const uint8_t *p, size_t n, struct err *e);
+void gguf_close(struct gguf *g); /* NULL is fine */
 
 uint32_t gguf_version(const struct gguf *g);
 size_t gguf_n_kv(const struct gguf *g);
@@ -59,6 +63,8 @@ const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i);
 size_t gguf_n_tensors(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i);
 uint64_t gguf_file_bytes(const struct gguf *g); /* all parts */
+size_t gguf_n_parts(const struct gguf *g);      /* 1 unless the model is split */
+const char *gguf_kind_name(enum gguf_kind kind); /* "u32", "str", "arr" ... */
 
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key); /* NULL when absent */
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name);
@@ -70,7 +76,8 @@ bool gguf_get_f64(const struct gguf *g, const char *key, double *out);
 bool gguf_get_bool(const struct gguf *g, const char *key, bool *out);
 bool gguf_get_str(const struct gguf *g, const char *key, struct str *out);
 
-/* Walks an array of strings; `at` starts at 0 and is the walk's own. False at the end. */
+/* Walks an array of strings; `at` starts at 0 and is the walk's own. False at the end, and at
+ * once when it is no array of strings. The next two are false beyond the end as well. */
 bool gguf_arr_next_str(const struct gguf_value *arr, uint64_t *at, struct str *out);
 bool gguf_arr_i64(const struct gguf_value *arr, uint64_t i, int64_t *out);
 bool gguf_arr_f64(const struct gguf_value *arr, uint64_t i, double *out);

@@ -1,0 +1,49 @@
+#include "format/qtype.h"
+
+static const struct qtype_info types[] = {
+    [Q_F32] = { "F32", 1, 4, true },
+    [Q_F16] = { "F16", 1, 2, true },
+    [Q_Q4_0] = { "Q4_0", 32, 18, true },
+    [Q_Q4_1] = { "Q4_1", 32, 20, false },
+    [Q_Q5_0] = { "Q5_0", 32, 22, false },
+    [Q_Q5_1] = { "Q5_1", 32, 24, false },
+    [Q_Q8_0] = { "Q8_0", 32, 34, true },
+    [9] = { "Q8_1", 32, 36, false },
+    [Q_Q2_K] = { "Q2_K", 256, 84, false },
+    [Q_Q3_K] = { "Q3_K", 256, 110, false },
+    [Q_Q4_K] = { "Q4_K", 256, 144, true },
+    [Q_Q5_K] = { "Q5_K", 256, 176, true },
+    [Q_Q6_K] = { "Q6_K", 256, 210, true },
+    [15] = { "Q8_K", 256, 292, false },
+    /* Known by name and size only, so that `inspect` and errors can speak of them. */
+    [16] = { "IQ2_XXS", 256, 66, false },
+    [17] = { "IQ2_XS", 256, 74, false },
+    [18] = { "IQ3_XXS", 256, 98, false },
+    [19] = { "IQ1_S", 256, 50, false },
+    [20] = { "IQ4_NL", 32, 18, false },
+    [21] = { "IQ3_S", 256, 110, false },
+    [22] = { "IQ2_S", 256, 82, false },
+    [23] = { "IQ4_XS", 256, 136, false },
+    [Q_I8] = { "I8", 1, 1, false },
+    [Q_I16] = { "I16", 1, 2, false },
+    [Q_I32] = { "I32", 1, 4, false },
+    [27] = { "I64", 1, 8, false },
+    [28] = { "F64", 1, 8, false },
+    [29] = { "IQ1_M", 256, 56, false },
+    [Q_BF16] = { "BF16", 1, 2, true },
+    [34] = { "TQ1_0", 256, 54, false },
+    [35] = { "TQ2_0", 256, 66, false },
+    [39] = { "MXFP4", 32, 17, false },
+};
+
+const struct qtype_info *qtype_info(uint32_t type)
+{
+    return type < ARRAY_LEN(types) && types[type].name ? &types[type] : NULL;
+}
+
+bool qtype_bytes(enum qtype type, uint64_t n, uint64_t *bytes)
+{
+    const struct qtype_info *q = qtype_info((uint32_t)type);
+
+    return q && n % q->block == 0 && !__builtin_mul_overflow(n / q->block, q->block_bytes, bytes);
+}
