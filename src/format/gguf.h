@@ -51,7 +51,8 @@ struct gguf_tensor {
 struct gguf;
 
 /* ERR_NOT_FOUND, ERR_IO; ERR_CORRUPT (damaged or hostile), ERR_UNSUPPORTED (a version, byte order
- * or tensor type that nobody here reads), ERR_TOO_LARGE (counts beyond any real model), ERR_MEMORY. */
+ * or tensor type that nobody here reads), ERR_TOO_LARGE (counts beyond any real model),
+ * ERR_MEMORY. */
 int gguf_open(struct gguf **out, const char *path, struct err *e);
 /* The same from memory, which must outlive g. A part of a split model is refused. */
 int gguf_open_bytes(struct gguf **out, const uint8_t *p, size_t n, struct err *e);
