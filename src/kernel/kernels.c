@@ -1,6 +1,7 @@
 #include "kernel/kernels.h"
 #include "kernel/cpu.h"
 #include "kernel/ref.h"
+#include "kernel/x86_avx512.h"
 
 #include <pthread.h>
 
@@ -15,6 +16,9 @@ static const struct {
     const char *(*lacks)(void); /* NULL: it runs here */
 } sets[] = {
     { &kernels_ref, lacks_nothing },
+#if defined(__x86_64__)
+    { &kernels_avx512, cpu_lacks_avx512 },
+#endif
 };
 
 enum { N_SETS = ARRAY_LEN(sets) };

@@ -51,10 +51,10 @@ static void q8_0(const float *x, int n, void *out)
         float d = max_magnitude(x, Q8_0_BLOCK) / 127.0f;
         float inverse = d != 0.0f ? 1.0f / d : 0.0f;
         b->d = f16_to_f32(f16_of_f32(d));
-        b->sum = 0;
+        b->minus8 = 0;
         for (int j = 0; j < Q8_0_BLOCK; j++) {
             b->q[j] = to_int8(x[j] * inverse);
-            b->sum += b->q[j];
+            b->minus8 -= 8 * b->q[j];
         }
     }
 }

@@ -70,7 +70,7 @@ static void sums_of_blocks_are_sums(void)
         int sum = 0, n32 = i / 32 * 32, n16 = i / 16 * 16;
         for (int k = 0; k < 32; k++)
             sum += p[i / 32].q[k];
-        EXPECT_EQ(p[i / 32].sum, sum);
+        EXPECT_EQ(p[i / 32].minus8, -8 * sum);
         sum = 0;
         for (int k = n32; k < n32 + 32; k++)
             sum += q[k / 256].q[k % 256];

@@ -1,0 +1,57 @@
+/* x86_avx512.h: how the AVX-512 set is spread over its files, and what they share. Nobody else
+ * may include it but kernels.c, for the name. */
+#pragma once
+
+#include "kernel/kernels.h"
+
+extern const struct kernels kernels_avx512;
+
+void avx512_gemm_f32(const struct gemm_args *g);
+void avx512_gemm_f16(const struct gemm_args *g);
+void avx512_gemm_bf16(const struct gemm_args *g);
+void avx512_gemm_q8_0(const struct gemm_args *g);
+void avx512_gemm_q4_0(const struct gemm_args *g);
+void avx512_gemm_q4_k(const struct gemm_args *g);
+void avx512_gemm_q5_k(const struct gemm_args *g);
+void avx512_gemm_q6_k(const struct gemm_args *g);
+
+void avx512_kv_append(const struct kv_slot *slot, const float *k, const float *v);
+void avx512_attend(const struct attn_args *a);
+
+#ifdef __AVX512F__
+#include "kernel/mandate.h"
+
+#include <immintrin.h>
+
+static inline __mmask16 first_lanes(int n)
+{
+    return (__mmask16)((1u << n) - 1); /* n: 0 .. 16 */
+}
+
+/* mandate.h. The operand order of min and max lets a NaN through; scalef rounds once. */
+static inline __m512 exp16(__m512 x)
+{
+    x = _mm512_min_ps(_mm512_set1_ps(EXP_HI), x);
+    x = _mm512_max_ps(_mm512_set1_ps(EXP_LO), x);
+    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(LOG2_E)), 0);
+    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(LN2_HI), x);
+    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(LN2_LO), r);
+    __m512 p = _mm512_fmadd_ps(_mm512_set1_ps(EXP_C6), r, _mm512_set1_ps(EXP_C5));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(EXP_C4));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(EXP_C3));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(EXP_C2));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1));
+    return _mm512_scalef_ps(p, n);
+}
+
+/* Lanes fold 8, 4, 2, 1. */
+static inline float fold16(__m512 v)
+{
+    __m256 a = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+
+    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+#endif

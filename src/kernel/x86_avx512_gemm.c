@@ -1,0 +1,459 @@
+/* x86_avx512_gemm.c: packed weights times activations with VNNI byte dots.
+ *
+ * A vector is the 16 rows of a panel. The unit of work is a turn: some consecutive blocks of one
+ * panel times up to GROUP rows of activations, whose sums stay in registers.
+ *
+ * Few rows (decoding): memory is the limit, and one sequential stream of reads gets little more
+ * than half of what a core can draw. So a call reads STREAMS panels in turns of about a kilobyte,
+ * each stream going through consecutive panels and prefetching ahead of itself.
+ *
+ * Many rows: a panel, which the first group of rows brings into the cache, is gone through whole
+ * for one group of rows after the other. */
+#ifndef __AVX512VNNI__
+#error "compile with the AVX-512 flags of the Makefile"
+#endif
+
+#include "kernel/acts.h"
+#include "kernel/blocks.h"
+#include "kernel/x86_avx512.h"
+
+enum {
+    GROUP = 8,
+    STREAMS = 4,
+    AHEAD = 2304, /* bytes that a stream prefetches ahead */
+    TURN_BYTES = 1024,
+};
+
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* n blocks at w times n blocks at x[m], added to acc[m]. */
+typedef void (*turn_fn)(const uint8_t *w, const uint8_t *const *x, int n, __m512 *acc);
+
+struct format {
+    turn_fn turn[GROUP + 1]; /* by number of rows */
+    int block;               /* elements of k */
+    size_t w_bytes, x_bytes; /* of a block, of the panel and of a row */
+};
+
+/* ---- drivers */
+
+static void set_rows(const struct gemm_args *g, int m, int n, const uint8_t *x[])
+{
+    for (int i = 0; i < n; i++)
+        x[i] = (const uint8_t *)g->x->data + (size_t)(m + i) * g->x->stride;
+}
+
+static void store(const struct gemm_args *g, int panel, int m, int n, const __m512 *acc)
+{
+    int rows = MIN(PANEL, g->w->n_rows - panel * PANEL);
+    float *y = g->y + (size_t)m * g->y_stride + (size_t)panel * PANEL;
+
+    for (int i = 0; i < n; i++)
+        _mm512_mask_storeu_ps(y + (size_t)i * g->y_stride, first_lanes(rows), acc[i]);
+}
+
+/* All rows (at most GROUP) times panels, interleaved. */
+static void few_rows(const struct gemm_args *g, const struct format *f)
+{
+    int n_rows = g->x->n_rows, n_panels = g->panel_to - g->panel_from;
+    int n_blocks = g->w->n_cols / f->block, per_turn = MAX(1, TURN_BYTES / (int)f->w_bytes);
+    turn_fn turn = f->turn[n_rows];
+    const uint8_t *x0[GROUP], *x[GROUP];
+    __m512 acc[STREAMS][GROUP];
+    int from[STREAMS + 1];
+
+    set_rows(g, 0, n_rows, x0);
+    for (int s = 0; s <= STREAMS; s++)
+        from[s] = g->panel_from + (int)((int64_t)n_panels * s / STREAMS);
+    for (int i = 0; i < (n_panels + STREAMS - 1) / STREAMS; i++) {
+        memset(acc, 0, sizeof(acc));
+        for (int b = 0; b < n_blocks; b += per_turn) {
+            int n = MIN(per_turn, n_blocks - b);
+            for (int m = 0; m < n_rows; m++)
+                x[m] = x0[m] + (size_t)b * f->x_bytes;
+            for (int s = 0; s < STREAMS; s++)
+                if (from[s] + i < from[s + 1])
+                    turn(g->w->data + (size_t)(from[s] + i) * g->w->panel_bytes +
+                             (size_t)b * f->w_bytes,
+                        x, n, acc[s]);
+        }
+        for (int s = 0; s < STREAMS; s++)
+            if (from[s] + i < from[s + 1])
+                store(g, from[s] + i, 0, n_rows, acc[s]);
+    }
+}
+
+static void many_rows(const struct gemm_args *g, const struct format *f)
+{
+    int n_blocks = g->w->n_cols / f->block;
+    const uint8_t *x[GROUP];
+    __m512 acc[GROUP];
+
+    for (int p = g->panel_from; p < g->panel_to; p++)
+        for (int m = 0; m < g->x->n_rows; m += GROUP) {
+            int n = MIN(GROUP, g->x->n_rows - m);
+            set_rows(g, m, n, x);
+            memset(acc, 0, sizeof(acc));
+            f->turn[n](g->w->data + (size_t)p * g->w->panel_bytes, x, n_blocks, acc);
+            store(g, p, m, n, acc);
+        }
+}
+
+static void run(const struct gemm_args *g, const struct format *f)
+{
+    if (g->x->n_rows > GROUP)
+        many_rows(g, f);
+    else if (g->x->n_rows > 0)
+        few_rows(g, f);
+}
+
+INLINE void fetch_ahead(const uint8_t *w, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64)
+        _mm_prefetch((const char *)w + AHEAD + i, _MM_HINT_T0);
+}
+
+/* ---- blocks of 32 */
+
+INLINE __m512 half16(const uint16_t *h)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)h));
+}
+
+/* Four bytes to all rows. */
+INLINE __m512i spread4(const int8_t *q)
+{
+    int32_t v;
+    memcpy(&v, q, sizeof(v));
+    return _mm512_set1_epi32(v);
+}
+
+/* Dot of `quads` x 4 bytes added to start. */
+INLINE __m512i dot(__m512i start, const __m512i *w, const int8_t *q, int quads)
+{
+    UNROLL for (int i = 0; i < quads; i++) start =
+        _mm512_dpbusd_epi32(start, w[i], spread4(q + 4 * i));
+    return start;
+}
+
+/* 8 quads out of nibbles as in p16_q4_0. */
+INLINE void load_nibbles(__m512i w[8], const uint8_t q[4][16][4])
+{
+    const __m512i low = _mm512_set1_epi8(15);
+
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        __m512i v = _mm512_loadu_si512(q[i]);
+        w[i] = _mm512_and_si512(v, low);
+        w[i + 4] = _mm512_and_si512(_mm512_srli_epi16(v, 4), low);
+    }
+}
+
+INLINE __m512 scaled(__m512 acc, __m512 dw, float dx, __m512i sum)
+{
+    return _mm512_fmadd_ps(_mm512_mul_ps(dw, _mm512_set1_ps(dx)), _mm512_cvtepi32_ps(sum), acc);
+}
+
+INLINE void turn_q4_0(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
+{
+    const struct p16_q4_0 *p = (const void *)wp;
+    __m512 acc[GROUP];
+    __m512i w[8];
+
+    UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];
+    for (int b = 0; b < n; b++, p++) {
+        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        load_nibbles(w, p->q);
+        __m512 dw = half16(p->d);
+        UNROLL for (int m = 0; m < rows; m++)
+        {
+            const struct act_q8_0 *x = (const struct act_q8_0 *)(const void *)xp[m] + b;
+            acc[m] = scaled(acc[m], dw, x->d, dot(_mm512_set1_epi32(x->minus8), w, x->q, 8));
+        }
+    }
+    UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];
+}
+
+INLINE void turn_q8_0(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
+{
+    const struct p16_q8_0 *p = (const void *)wp;
+    __m512 acc[GROUP];
+    __m512i w[8];
+
+    UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];
+    for (int b = 0; b < n; b++, p++) {
+        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        UNROLL for (int i = 0; i < 8; i++) w[i] = _mm512_loadu_si512(p->q[i]);
+        __m512 dw = half16(p->d);
+        UNROLL for (int m = 0; m < rows; m++)
+        {
+            const struct act_q8_0 *x = (const struct act_q8_0 *)(const void *)xp[m] + b;
+            __m512i start = _mm512_slli_epi32(_mm512_set1_epi32(x->minus8), 4);
+            acc[m] = scaled(acc[m], dw, x->d, dot(start, w, x->q, 8));
+        }
+    }
+    UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];
+}
+
+/* ---- blocks of 256 */
+
+/* Of a Q4_K or Q5_K block: 6-bit numbers as pairs of int16, sub-blocks 2p and 2p + 1 of a row. */
+struct sub_scales {
+    __m512i scale[4], min[4];
+};
+
+INLINE void load_scales(
+    struct sub_scales *s, const uint8_t lo[4][16][2], const uint8_t hi[2][16][2])
+{
+    const __m512i low4 = _mm512_set1_epi8(15), bits45 = _mm512_set1_epi8(0x30);
+    __m512i high = _mm512_loadu_si512(hi);
+
+    UNROLL for (int i = 0; i < 2; i++)
+    {
+        __m512i v = _mm512_loadu_si512(lo[2 * i]);
+        __m512i h = i ? _mm512_srli_epi16(high, 4) : high;
+        __m512i scale = _mm512_or_si512(
+            _mm512_and_si512(v, low4), _mm512_and_si512(_mm512_slli_epi16(h, 4), bits45));
+        __m512i min = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(v, 4), low4),
+            _mm512_and_si512(_mm512_slli_epi16(h, 2), bits45));
+        s->scale[2 * i] = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(scale));
+        s->scale[2 * i + 1] = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(scale, 1));
+        s->min[2 * i] = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(min));
+        s->min[2 * i + 1] = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(min, 1));
+    }
+}
+
+/* Number i (0 or 1) of each pair as int32. */
+INLINE __m512i unsigned_of_pair(__m512i pair, int i)
+{
+    return i ? _mm512_srli_epi32(pair, 16) : _mm512_and_si512(pair, _mm512_set1_epi32(0xffff));
+}
+
+INLINE __m512i spread_pair(const int16_t *pair)
+{
+    int32_t v;
+    memcpy(&v, pair, sizeof(v));
+    return _mm512_set1_epi32(v);
+}
+
+/* acc + d * dx * sum - dmin * dx * (mins . sum32) */
+INLINE __m512 affine(
+    __m512 acc, const uint16_t *d, const struct act_q8_k *x, __m512i sum, const __m512i min[4])
+{
+    __m512i mins = _mm512_setzero_si512();
+    __m512 dx = _mm512_set1_ps(x->d);
+
+    UNROLL for (int p = 0; p < 4; p++) mins =
+        _mm512_dpwssd_epi32(mins, min[p], spread_pair(x->sum32 + 2 * p));
+    acc = _mm512_fmadd_ps(_mm512_mul_ps(half16(d), dx), _mm512_cvtepi32_ps(sum), acc);
+    return _mm512_fnmadd_ps(_mm512_mul_ps(half16(d + 16), dx), _mm512_cvtepi32_ps(mins), acc);
+}
+
+/* Fifth bits of a sub-block: bit i of the plane belongs to quad i. */
+INLINE void add_fifth(__m512i w[8], const uint8_t plane[16][4])
+{
+    const __m512i bit4 = _mm512_set1_epi8(16);
+    __m512i v = _mm512_loadu_si512(plane);
+
+    UNROLL for (int i = 0; i < 8; i++)
+    {
+        __m512i at4 = i < 4 ? _mm512_slli_epi16(v, 4 - i) : _mm512_srli_epi16(v, i - 4);
+        w[i] = _mm512_or_si512(w[i], _mm512_and_si512(at4, bit4));
+    }
+}
+
+INLINE void turn_q4_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
+{
+    const struct p16_q4_k *p = (const void *)wp;
+    struct sub_scales s;
+    __m512i w[8], sum[GROUP];
+
+    for (int b = 0; b < n; b++, p++) {
+        load_scales(&s, p->scale_lo, p->scale_hi);
+        UNROLL for (int m = 0; m < rows; m++) sum[m] = _mm512_setzero_si512();
+        for (int j = 0; j < 8; j++) {
+            fetch_ahead(p->q[j][0][0], sizeof(*p) / 8);
+            load_nibbles(w, p->q[j]);
+            __m512i scale = unsigned_of_pair(s.scale[j / 2], j % 2);
+            UNROLL for (int m = 0; m < rows; m++)
+            {
+                const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
+                __m512i d = dot(_mm512_setzero_si512(), w, x->q + 32 * j, 8);
+                sum[m] = _mm512_add_epi32(sum[m], _mm512_mullo_epi32(d, scale));
+            }
+        }
+        UNROLL for (int m = 0; m < rows; m++) out[m] =
+            affine(out[m], p->d, (const struct act_q8_k *)(const void *)xp[m] + b, sum[m], s.min);
+    }
+}
+
+INLINE void turn_q5_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
+{
+    const struct p16_q5_k *p = (const void *)wp;
+    struct sub_scales s;
+    __m512i w[8], sum[GROUP];
+
+    for (int b = 0; b < n; b++, p++) {
+        load_scales(&s, p->scale_lo, p->scale_hi);
+        UNROLL for (int m = 0; m < rows; m++) sum[m] = _mm512_setzero_si512();
+        for (int j = 0; j < 8; j++) {
+            fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
+            load_nibbles(w, p->q[j]);
+            add_fifth(w, p->high[j]);
+            __m512i scale = unsigned_of_pair(s.scale[j / 2], j % 2);
+            UNROLL for (int m = 0; m < rows; m++)
+            {
+                const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
+                __m512i d = dot(_mm512_setzero_si512(), w, x->q + 32 * j, 8);
+                sum[m] = _mm512_add_epi32(sum[m], _mm512_mullo_epi32(d, scale));
+            }
+        }
+        UNROLL for (int m = 0; m < rows; m++) out[m] =
+            affine(out[m], p->d, (const struct act_q8_k *)(const void *)xp[m] + b, sum[m], s.min);
+    }
+}
+
+INLINE void load_q6(__m512i w[4], const uint8_t low[2][16][4], const uint8_t high[16][4])
+{
+    const __m512i low4 = _mm512_set1_epi8(15), bits45 = _mm512_set1_epi8(0x30);
+    __m512i a = _mm512_loadu_si512(low[0]), b = _mm512_loadu_si512(low[1]);
+    __m512i h = _mm512_loadu_si512(high);
+
+    w[0] = _mm512_or_si512(
+        _mm512_and_si512(a, low4), _mm512_and_si512(_mm512_slli_epi16(h, 4), bits45));
+    w[1] = _mm512_or_si512(
+        _mm512_and_si512(b, low4), _mm512_and_si512(_mm512_slli_epi16(h, 2), bits45));
+    w[2] = _mm512_or_si512(
+        _mm512_and_si512(_mm512_srli_epi16(a, 4), low4), _mm512_and_si512(h, bits45));
+    w[3] = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(b, 4), low4),
+        _mm512_and_si512(_mm512_srli_epi16(h, 2), bits45));
+}
+
+INLINE void turn_q6_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
+{
+    const struct p16_q6_k *p = (const void *)wp;
+    __m512i w[4], sum[GROUP], pairs[8];
+
+    for (int b = 0; b < n; b++, p++) {
+        UNROLL for (int i = 0; i < 8; i++) pairs[i] =
+            _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p->scale[i]));
+        UNROLL for (int m = 0; m < rows; m++)
+        {
+            const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
+            __m512i offset = _mm512_setzero_si512();
+            UNROLL for (int i = 0; i < 8; i++) offset =
+                _mm512_dpwssd_epi32(offset, pairs[i], spread_pair(x->sum16 + 2 * i));
+            sum[m] = _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(offset, 5));
+        }
+        for (int j = 0; j < 16; j++) {
+            fetch_ahead(p->sub[j].low[0][0], sizeof(p->sub[0]));
+            load_q6(w, p->sub[j].low, p->sub[j].high);
+            __m512i scale = pairs[j / 2];
+            scale = _mm512_srai_epi32(j % 2 ? scale : _mm512_slli_epi32(scale, 16), 16);
+            UNROLL for (int m = 0; m < rows; m++)
+            {
+                const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
+                __m512i d = dot(_mm512_setzero_si512(), w, x->q + 16 * j, 4);
+                sum[m] = _mm512_add_epi32(sum[m], _mm512_mullo_epi32(d, scale));
+            }
+        }
+        fetch_ahead((const uint8_t *)p->scale, sizeof(p->scale));
+        __m512 dw = half16(p->d);
+        UNROLL for (int m = 0; m < rows; m++) out[m] =
+            scaled(out[m], dw, ((const struct act_q8_k *)(const void *)xp[m] + b)->d, sum[m]);
+    }
+}
+
+/* ---- float weights */
+
+/* n counts single k here. */
+INLINE void turn_f32(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
+{
+    __m512 acc[GROUP];
+
+    UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];
+    for (int k = 0; k < n; k++) {
+        fetch_ahead(wp + (size_t)k * 64, 64);
+        __m512 w = _mm512_loadu_ps(wp + (size_t)k * 64);
+        UNROLL for (int m = 0; m < rows; m++) acc[m] =
+            _mm512_fmadd_ps(w, _mm512_set1_ps(((const float *)(const void *)xp[m])[k]), acc[m]);
+    }
+    UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];
+}
+
+INLINE void turn_f16(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
+{
+    __m512 acc[GROUP];
+
+    UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];
+    for (int k = 0; k < n; k++) {
+        if (k % 2 == 0)
+            fetch_ahead(wp + (size_t)k * 32, 64);
+        __m512 w = half16((const uint16_t *)(const void *)wp + (size_t)k * 16);
+        UNROLL for (int m = 0; m < rows; m++) acc[m] =
+            _mm512_fmadd_ps(w, _mm512_set1_ps(((const float *)(const void *)xp[m])[k]), acc[m]);
+    }
+    UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];
+}
+
+/* Starts at an even k: turns are of an even number. */
+INLINE void turn_bf16(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
+{
+    const __m512i upper = _mm512_set1_epi32((int)0xffff0000);
+    __m512 acc[GROUP];
+
+    UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];
+    for (int k = 0; k < n; k += 2) {
+        fetch_ahead(wp + (size_t)k * 32, 64);
+        __m512i pair = _mm512_loadu_si512(wp + (size_t)k * 32);
+        __m512 w = _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16));
+        UNROLL for (int m = 0; m < rows; m++) acc[m] =
+            _mm512_fmadd_ps(w, _mm512_set1_ps(((const float *)(const void *)xp[m])[k]), acc[m]);
+        if (k + 1 == n)
+            break;
+        w = _mm512_castsi512_ps(_mm512_and_si512(pair, upper));
+        UNROLL for (int m = 0; m < rows; m++) acc[m] =
+            _mm512_fmadd_ps(w, _mm512_set1_ps(((const float *)(const void *)xp[m])[k + 1]), acc[m]);
+    }
+    UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];
+}
+
+/* ---- one function per type and number of rows, one table per type, one entry per type */
+
+#define TURN(type, rows)                                                                           \
+    static void type##_##rows(const uint8_t *w, const uint8_t *const *x, int n, __m512 *acc)       \
+    {                                                                                              \
+        turn_##type(rows, w, x, n, acc);                                                           \
+    }
+
+#define GEMM(type, block, w_bytes, x_bytes)                                                        \
+    TURN(type, 1)                                                                                  \
+    TURN(type, 2)                                                                                  \
+    TURN(type, 3)                                                                                  \
+    TURN(type, 4)                                                                                  \
+    TURN(type, 5)                                                                                  \
+    TURN(type, 6)                                                                                  \
+    TURN(type, 7)                                                                                  \
+    TURN(type, 8)                                                                                  \
+    void avx512_gemm_##type(const struct gemm_args *g)                                             \
+    {                                                                                              \
+        static const struct format f = { { NULL, type##_1, type##_2, type##_3, type##_4, type##_5, \
+                                             type##_6, type##_7, type##_8 },                       \
+            block, w_bytes, x_bytes };                                                             \
+        run(g, &f);                                                                                \
+    }
+
+GEMM(f32, 1, 64, 4)
+GEMM(f16, 1, 32, 4)
+GEMM(bf16, 1, 32, 4)
+GEMM(q8_0, 32, sizeof(struct p16_q8_0), sizeof(struct act_q8_0))
+GEMM(q4_0, 32, sizeof(struct p16_q4_0), sizeof(struct act_q8_0))
+GEMM(q4_k, 256, sizeof(struct p16_q4_k), sizeof(struct act_q8_k))
+GEMM(q5_k, 256, sizeof(struct p16_q5_k), sizeof(struct act_q8_k))
+GEMM(q6_k, 256, sizeof(struct p16_q6_k), sizeof(struct act_q8_k))

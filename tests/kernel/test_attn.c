@@ -1,0 +1,276 @@
+/* Attention: ref.c against double, every set against ref.c, and pages that must not show. */
+#include "kit.h"
+
+enum { LAYERS = 2, HEADS = 3 };
+
+/* One sequence of n keys in pages scattered over an arena that starts as rubbish. */
+struct seq {
+    struct kv_layout layout;
+    uint8_t *arena;
+    page_id *pages;
+    float *k, *v; /* [n][head_dim] of the layer and head looked at, as given */
+    int n, layer, head;
+};
+
+static struct seq seq_new(struct rng *r, const struct kernels *k, enum kv_type type, int dim, int n)
+{
+    struct seq s = { .n = n, .layer = (int)rng_below(r, LAYERS), .head = (int)rng_below(r, HEADS) };
+    int n_pages = (n + PAGE_TOKENS - 1) / PAGE_TOKENS + 1;
+
+    kv_layout_init(&s.layout, type, LAYERS, HEADS, dim);
+    size_t bytes = (size_t)n_pages * s.layout.page_bytes;
+    s.arena = try_aligned(64, bytes);
+    s.pages = xmalloc((size_t)n_pages * sizeof(*s.pages));
+    s.k = xmalloc((size_t)(n * dim + 1) * sizeof(float));
+    s.v = xmalloc((size_t)(n * dim + 1) * sizeof(float));
+    EXPECT(s.arena);
+    memset(s.arena, 0xff, bytes); /* NaN: what was not written must not be used */
+    for (int i = 0; i < n_pages; i++)
+        s.pages[i].i = (uint32_t)(n_pages - 1 - i);
+    kit_fill(r, s.k, (size_t)(n * dim), 1);
+    kit_fill(r, s.v, (size_t)(n * dim), 1);
+    for (int pos = 0; pos < n; pos++) {
+        uint8_t *page = s.arena + s.pages[pos / PAGE_TOKENS].i * s.layout.page_bytes;
+        struct kv_slot slot = kv_slot_at(&s.layout, page, s.layer, s.head, pos % PAGE_TOKENS);
+        k->kv_append(&slot, s.k + pos * dim, s.v + pos * dim);
+    }
+    return s;
+}
+
+static void seq_free(struct seq *s)
+{
+    mem_free(s->arena);
+    mem_free(s->pages);
+    mem_free(s->k);
+    mem_free(s->v);
+}
+
+static void attend(
+    const struct kernels *k, const struct seq *s, int n_keys, int n_q, const float *q, float *out)
+{
+    float *scratch = xmalloc(attn_scratch_floats(&s->layout, n_q) * sizeof(float));
+    struct attn_args a = { .layout = &s->layout,
+        .arena = s->arena,
+        .pages = s->pages,
+        .layer = s->layer,
+        .kv_head = s->head,
+        .n_keys = n_keys,
+        .n_q = n_q,
+        .q = q,
+        .scale = 0.3f,
+        .out = out,
+        .scratch = scratch };
+    k->attend(&a);
+    mem_free(scratch);
+}
+
+static double stored(enum kv_type type, float f)
+{
+    return type == KV_F16 ? f16_to_f32(f16_of_f32(f)) : bf16_to_f32(bf16_of_f32(f));
+}
+
+static void naive(const struct seq *s, int n_keys, const float *q, double *out)
+{
+    int dim = s->layout.head_dim;
+    double max = -INFINITY, sum = 0, score[2100];
+
+    for (int t = 0; t < n_keys; t++) {
+        score[t] = 0;
+        for (int d = 0; d < dim; d++)
+            score[t] += (double)q[d] * stored(s->layout.type, s->k[t * dim + d]) * (double)0.3f;
+        max = fmax(max, score[t]);
+    }
+    for (int t = 0; t < n_keys; t++)
+        sum += score[t] = exp(score[t] - max);
+    for (int d = 0; d < dim; d++) {
+        out[d] = 0;
+        for (int t = 0; t < n_keys; t++)
+            out[d] += score[t] / sum * stored(s->layout.type, s->v[t * dim + d]);
+    }
+}
+
+static void it_is_softmax_of_scores_times_values(void)
+{
+    static const int dims[] = { 2, 16, 30, 64, 80, 128 };
+    static const int ns[] = { 1, 2, 17, 255, 256, 257, 511, 512, 513, 1024, 1300, 2050 };
+    struct rng r = { .key = 1 };
+    float q[4 * 128], out[4 * 128];
+    double want[128];
+
+    for (size_t i = 0; i < ARRAY_LEN(dims); i++)
+        for (size_t j = 0; j < ARRAY_LEN(ns); j++) {
+            int dim = dims[i], n = ns[j], n_q = 1 + (int)(i + j) % 4;
+            struct seq s = seq_new(&r, kit_ref(), (i + j) % 2 ? KV_F16 : KV_BF16, dim, n);
+            kit_fill(&r, q, (size_t)(n_q * dim), 1);
+            attend(kit_ref(), &s, n, n_q, q, out);
+            for (int h = 0; h < n_q; h++) {
+                naive(&s, n, q + h * dim, want);
+                for (int d = 0; d < dim; d++) /* values are about 1: an absolute bound */
+                    EXPECT(fabs(out[h * dim + d] - want[d]) < 2e-5);
+            }
+            seq_free(&s);
+        }
+}
+
+static void no_keys_give_zeros(const struct kernels *k, const struct kernels *ref)
+{
+    struct rng r = { .key = 2 };
+    struct seq s = seq_new(&r, k, KV_F16, 32, 0);
+    float q[64], out[64], zeros[64] = { 0 };
+
+    kit_fill(&r, q, 64, 1);
+    attend(k, &s, 0, 2, q, out);
+    EXPECT(!memcmp(out, zeros, sizeof(out)));
+    attend(ref, &s, 0, 2, q, out);
+    EXPECT(!memcmp(out, zeros, sizeof(out)));
+    seq_free(&s);
+}
+
+/* Around every boundary there is: pages, groups, blocks, splits. */
+static void lengths(const struct kernels *k, const struct kernels *ref)
+{
+    enum { DIM = 64, N_Q = 3, MOST = 1100 };
+    struct rng r = { .key = 3 };
+    float q[N_Q * DIM], got[N_Q * DIM], want[N_Q * DIM];
+
+    for (int type = KV_F16; type <= KV_BF16; type++) {
+        struct seq s = seq_new(&r, k, (enum kv_type)type, DIM, MOST);
+        for (int n = 1; n <= MOST; n += n < 70 || (n + 20) % 256 < 40 ? 1 : 23) {
+            kit_fill(&r, q, N_Q * DIM, n % 3 ? 1 : 8);
+            attend(k, &s, n, N_Q, q, got);
+            attend(ref, &s, n, N_Q, q, want);
+            if (!kit_same_floats(got, want, N_Q * DIM)) {
+                fprintf(stderr, "%s, type %d, %d keys\n", k->name, type, n);
+                fail();
+            }
+        }
+        seq_free(&s);
+    }
+}
+
+static void dims_and_groups(const struct kernels *k, const struct kernels *ref)
+{
+    enum { N = 600 };
+    struct rng r = { .key = 4 };
+    static float q[20 * 256], got[20 * 256], want[20 * 256];
+
+    for (int dim = 2; dim <= 256; dim += dim < 66 ? 2 : 38)
+        for (int n_q = 1; n_q <= 17; n_q += n_q < 9 ? 1 + dim % 3 : 8) {
+            struct seq s = seq_new(&r, k, dim % 4 ? KV_F16 : KV_BF16, dim, dim == 128 ? N : 40);
+            kit_fill(&r, q, (size_t)(n_q * dim), 1);
+            kit_fill(&r, got, ARRAY_LEN(got), 1);
+            memcpy(want, got, sizeof(got));
+            attend(k, &s, s.n, n_q, q, got);
+            attend(ref, &s, s.n, n_q, q, want);
+            if (!kit_same_floats(got, want, ARRAY_LEN(got))) {
+                fprintf(stderr, "%s, head_dim %d, %d queries\n", k->name, dim, n_q);
+                fail();
+            }
+            seq_free(&s);
+        }
+}
+
+/* Queries that overflow, keys that are not numbers: the same answer, whatever it is. */
+static void odd_numbers(const struct kernels *k, const struct kernels *ref)
+{
+    static const float odd[] = { INFINITY, -INFINITY, NAN, 1e38f, -1e38f, 70000, 1e-7f, 0x1p-149f };
+    enum { DIM = 32, N = 530, N_Q = 2 };
+    struct rng r = { .key = 5 };
+    float q[N_Q * DIM], got[N_Q * DIM], want[N_Q * DIM], key[DIM], value[DIM];
+
+    for (int round = 0; round < 60; round++) {
+        struct seq s = seq_new(&r, k, round % 2 ? KV_F16 : KV_BF16, DIM, N);
+        for (int i = 0; i < round % 4; i++) {
+            int pos = (int)rng_below(&r, N);
+            kit_fill(&r, key, DIM, 1);
+            kit_fill(&r, value, DIM, 1);
+            (round % 3 ? key : value)[rng_below(&r, DIM)] = odd[rng_below(&r, ARRAY_LEN(odd))];
+            uint8_t *page = s.arena + s.pages[pos / PAGE_TOKENS].i * s.layout.page_bytes;
+            struct kv_slot slot = kv_slot_at(&s.layout, page, s.layer, s.head, pos % PAGE_TOKENS);
+            k->kv_append(&slot, key, value);
+        }
+        kit_fill(&r, q, N_Q * DIM, 1);
+        if (round % 5 == 0)
+            q[rng_below(&r, N_Q * DIM)] = odd[rng_below(&r, ARRAY_LEN(odd))];
+        for (int n = 1; n <= N; n += 107) {
+            attend(k, &s, n, N_Q, q, got);
+            attend(ref, &s, n, N_Q, q, want);
+            EXPECT(kit_same_floats(got, want, N_Q * DIM));
+        }
+        seq_free(&s);
+    }
+}
+
+/* Appending writes one token's elements and nothing else, in every set the same bytes. */
+static void append(const struct kernels *k, const struct kernels *ref)
+{
+    struct rng r = { .key = 6 };
+    float key[128], value[128];
+
+    for (int dim = 2; dim <= 128; dim += 14)
+        for (int token = 0; token < PAGE_TOKENS; token++)
+            for (int type = KV_F16; type <= KV_BF16; type++) {
+                struct kv_layout l;
+                kv_layout_init(&l, (enum kv_type)type, LAYERS, HEADS, dim);
+                uint8_t *a = try_aligned(64, l.page_bytes), *b = try_aligned(64, l.page_bytes);
+                EXPECT(a && b);
+                for (size_t i = 0; i < l.page_bytes; i++)
+                    a[i] = b[i] = (uint8_t)rng_next(&r);
+                kit_fill(&r, key, 128, powf(10, (float)(token % 9) - 4));
+                kit_fill(&r, value, 128, powf(10, (float)(token % 7) - 3));
+                struct kv_slot sa = kv_slot_at(&l, a, 1, 2, token),
+                               sb = kv_slot_at(&l, b, 1, 2, token);
+                k->kv_append(&sa, key, value);
+                ref->kv_append(&sb, key, value);
+                EXPECT(!memcmp(a, b, l.page_bytes));
+                mem_free(a);
+                mem_free(b);
+            }
+}
+
+/* The sum of 512 positions is worked out here in the words of attn.h, without pages. */
+static void pages_do_not_show(void)
+{
+    enum { DIM = 16, N = 2 * PAGE_TOKENS + 1 };
+    struct rng r = { .key = 7 };
+    struct seq s = seq_new(&r, kit_ref(), KV_F16, DIM, N);
+    float q[DIM], out[DIM], lane[16] = { 0 }, w[N], max = -INFINITY;
+
+    kit_fill(&r, q, DIM, 1);
+    attend(kit_ref(), &s, N, 1, q, out);
+    for (int t = 0; t < N; t++) {
+        w[t] = 0;
+        for (int d = 0; d < DIM; d++)
+            w[t] = fmaf(q[d], (float)stored(KV_F16, s.k[t * DIM + d]), w[t]);
+        w[t] *= 0.3f;
+        max = fmaxf(max, w[t]);
+    }
+    kit_ref()->softmax(w, N, max);
+    for (int t = 0; t < N; t++)
+        lane[t % 16] += w[t];
+    for (int half = 8; half; half /= 2)
+        for (int i = 0; i < half; i++)
+            lane[i] += lane[i + half];
+    for (int d = 0; d < DIM; d++) {
+        float sum = 0;
+        for (int t = 0; t < N; t++)
+            sum = fmaf(w[t], (float)stored(KV_F16, s.v[t * DIM + d]), sum);
+        EXPECT_EQ(out[d], sum * (1 / lane[0]));
+    }
+    seq_free(&s);
+}
+
+#define FOR_EVERY_SET(what)                                                                        \
+    static void what##_in_every_set(void)                                                          \
+    {                                                                                              \
+        kit_each_set(what);                                                                        \
+    }
+FOR_EVERY_SET(no_keys_give_zeros)
+FOR_EVERY_SET(lengths)
+FOR_EVERY_SET(dims_and_groups)
+FOR_EVERY_SET(odd_numbers)
+FOR_EVERY_SET(append)
+
+TESTS(TEST(it_is_softmax_of_scores_times_values), TEST(no_keys_give_zeros_in_every_set),
+    TEST(lengths_in_every_set), TEST(dims_and_groups_in_every_set), TEST(odd_numbers_in_every_set),
+    TEST(append_in_every_set), TEST(pages_do_not_show))

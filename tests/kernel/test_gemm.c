@@ -1,0 +1,210 @@
+/* Every set's products of every type against ref.c, bit for bit. */
+#include "kit.h"
+
+struct problem {
+    struct packed w;
+    uint8_t *rows;
+    float *x, *y, *want;
+    int m, y_stride;
+};
+
+/* y is longer than needed on all sides and starts as rubbish: what is not an output must stay. */
+static struct problem problem_new(
+    struct rng *r, const struct kit_type *t, int m, int n_rows, int n_cols)
+{
+    struct problem p = { .m = m, .y_stride = n_rows + 3 };
+    size_t n_y = (size_t)m * (size_t)p.y_stride + 16;
+
+    p.rows = kit_random_rows(r, t, n_rows, n_cols);
+    p.w = kit_pack(t->type, n_rows, n_cols, p.rows);
+    p.x = xmalloc((size_t)m * (size_t)n_cols * sizeof(float) + 1);
+    kit_fill(r, p.x, (size_t)m * (size_t)n_cols, 1);
+    p.y = xmalloc(n_y * sizeof(float));
+    p.want = xmalloc(n_y * sizeof(float));
+    for (size_t i = 0; i < n_y; i++)
+        p.y[i] = p.want[i] = (float)i;
+    return p;
+}
+
+static void problem_free(struct problem *p)
+{
+    mem_free(p->rows);
+    mem_free(p->w.data);
+    mem_free(p->x);
+    mem_free(p->y);
+    mem_free(p->want);
+}
+
+static void gemm(const struct kernels *k, const struct problem *p, float *y, int from, int to)
+{
+    struct acts a = kit_acts(k, p->w.type, p->m, p->w.n_cols, p->x);
+    struct gemm_args g = { &p->w, &a, from, to, y, (size_t)p->y_stride };
+
+    k->gemm[gemm_slot(p->w.type)](&g);
+    mem_free(a.data);
+}
+
+static void compare(const struct kernels *k, const struct kernels *ref, const struct problem *p)
+{
+    size_t n_y = (size_t)p->m * (size_t)p->y_stride + 16;
+
+    gemm(ref, p, p->want, 0, p->w.n_panels);
+    gemm(k, p, p->y, 0, p->w.n_panels);
+    if (!kit_same_floats(p->y, p->want, n_y)) {
+        fprintf(stderr, "%s, type %d, %d rows times %d x %d\n", k->name, (int)p->w.type, p->m,
+            p->w.n_rows, p->w.n_cols);
+        fail();
+    }
+}
+
+static void every_number_of_rows(const struct kernels *k, const struct kernels *ref)
+{
+    static const int ms[] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33 };
+    struct rng r = { .key = 1 };
+
+    for (int t = 0; t < KIT_N_TYPES; t++)
+        for (size_t i = 0; i < ARRAY_LEN(ms); i++) {
+            struct problem p = problem_new(&r, &kit_types[t], ms[i], 37, 512);
+            compare(k, ref, &p);
+            problem_free(&p);
+        }
+}
+
+static void every_shape(const struct kernels *k, const struct kernels *ref)
+{
+    static const int n_rows[] = { 1, 15, 16, 17, 31, 63, 64, 65, 131 };
+    static const int blocks[] = { 1, 2, 3, 5, 8, 13, 16, 31, 33, 47 };
+    struct rng r = { .key = 2 };
+
+    for (int t = 0; t < KIT_N_TYPES; t++)
+        for (size_t i = 0; i < ARRAY_LEN(n_rows); i++)
+            for (size_t j = 0; j < ARRAY_LEN(blocks) - (t < 5 ? 0 : 6); j++) {
+                struct problem p = problem_new(&r, &kit_types[t], 1 + (int)(i + j) % 3, n_rows[i],
+                    blocks[j] * kit_types[t].block);
+                compare(k, ref, &p);
+                problem_free(&p);
+            }
+}
+
+static void only_the_panels_asked_for(const struct kernels *k, const struct kernels *ref)
+{
+    struct rng r = { .key = 3 };
+
+    for (int t = 0; t < KIT_N_TYPES; t++)
+        for (int m = 1; m < 12; m += 9) {
+            struct problem p = problem_new(&r, &kit_types[t], m, 16 * 11 + 5, 256);
+            for (int from = 0; from < p.w.n_panels; from += 5) {
+                gemm(ref, &p, p.want, from, MIN(from + 3, p.w.n_panels));
+                gemm(k, &p, p.y, from, MIN(from + 3, p.w.n_panels));
+            }
+            gemm(k, &p, p.y, 4, 4); /* nothing */
+            EXPECT(kit_same_floats(p.y, p.want, (size_t)m * (size_t)p.y_stride + 16));
+            problem_free(&p);
+        }
+}
+
+/* A row's bits do not depend on the rows beside it. */
+static void rows_are_alone(const struct kernels *k, const struct kernels *ref)
+{
+    enum { M = 21, ROWS = 40, COLS = 512 };
+    struct rng r = { .key = 4 };
+
+    for (int t = 0; t < KIT_N_TYPES; t++) {
+        struct problem p = problem_new(&r, &kit_types[t], M, ROWS, COLS), one = p;
+        float y[ROWS + 3];
+        gemm(k, &p, p.y, 0, p.w.n_panels);
+        one.m = 1;
+        for (int m = 0; m < M; m++) {
+            one.x = p.x + m * COLS;
+            gemm(k, &one, y, 0, p.w.n_panels);
+            EXPECT(!memcmp(y, p.y + m * p.y_stride, ROWS * sizeof(float)));
+        }
+        problem_free(&p);
+    }
+}
+
+/* The largest integers a block can hold, both signs, and scales beyond the normal. */
+static void extremes(const struct kernels *k, const struct kernels *ref)
+{
+    static const uint16_t scales[] = { 0x7bff, 0xfbff, 0x0001, 0x83ff, 0x7c00, 0xfc00, 0x7e01,
+        0x8000 };
+    static const uint8_t fills[] = { 0x00, 0xff, 0x80, 0x7f, 0x08 };
+    enum { COLS = 512 };
+    struct rng r = { .key = 5 };
+
+    for (int t = 3; t < KIT_N_TYPES; t++)
+        for (size_t s = 0; s < ARRAY_LEN(scales); s++)
+            for (size_t f = 0; f < ARRAY_LEN(fills); f++) {
+                const struct kit_type *type = &kit_types[t];
+                struct problem p = problem_new(&r, type, 3, 16, COLS);
+                for (size_t b = 0; b < (size_t)(16 * COLS / type->block); b++) {
+                    uint8_t *block = p.rows + b * type->bytes;
+                    memset(block, fills[f], type->bytes);
+                    memcpy(block + (type->type == Q_Q6_K ? 208 : 0), &scales[s], 2);
+                    if (type->type == Q_Q4_K || type->type == Q_Q5_K)
+                        memcpy(block + 2, &scales[(s + b) % ARRAY_LEN(scales)], 2);
+                }
+                pack_panels(&p.w, p.rows, 0, 1);
+                for (int i = 0; i < COLS; i++) {
+                    p.x[i] = 3;
+                    p.x[COLS + i] = -3;
+                }
+                compare(k, ref, &p);
+                problem_free(&p);
+            }
+}
+
+static void odd_floats(const struct kernels *k, const struct kernels *ref)
+{
+    static const float odd[] = { INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-130f, 0x1.fffffep127f,
+        -0.0f, 1e-30f, 7e6f, 9e6f, 1e38f };
+    enum { COLS = 512 };
+    struct rng r = { .key = 6 };
+
+    for (int t = 0; t < KIT_N_TYPES; t++)
+        for (int round = 0; round < 40; round++) {
+            struct problem p = problem_new(&r, &kit_types[t], 2, 17, COLS);
+            for (int i = 0; i < round % 5; i++)
+                p.x[rng_below(&r, 2 * COLS)] = odd[rng_below(&r, ARRAY_LEN(odd))];
+            if (round % 7 == 0) /* all tiny: scales underflow */
+                for (int i = 0; i < 2 * COLS; i++)
+                    p.x[i] *= round % 2 ? 0x1p-148f : 0x1p-135f;
+            compare(k, ref, &p);
+            problem_free(&p);
+        }
+}
+
+/* Float weights that are not finite or not normal. */
+static void odd_weights(const struct kernels *k, const struct kernels *ref)
+{
+    enum { COLS = 67 };
+    struct rng r = { .key = 7 };
+
+    for (int t = 0; t < 3; t++)
+        for (int round = 0; round < 30; round++) {
+            struct problem p = problem_new(&r, &kit_types[t], 3, 16, COLS);
+            for (size_t i = 0; i < 16 * COLS * kit_types[t].bytes; i++)
+                if (round || i % 2)
+                    p.rows[i] = (uint8_t)rng_next(&r);
+            pack_panels(&p.w, p.rows, 0, 1);
+            compare(k, ref, &p);
+            problem_free(&p);
+        }
+}
+
+#define FOR_EVERY_SET(what)                                                                        \
+    static void what##_in_every_set(void)                                                          \
+    {                                                                                              \
+        kit_each_set(what);                                                                        \
+    }
+FOR_EVERY_SET(every_number_of_rows)
+FOR_EVERY_SET(every_shape)
+FOR_EVERY_SET(only_the_panels_asked_for)
+FOR_EVERY_SET(rows_are_alone)
+FOR_EVERY_SET(extremes)
+FOR_EVERY_SET(odd_floats)
+FOR_EVERY_SET(odd_weights)
+
+TESTS(TEST(every_number_of_rows_in_every_set), TEST(every_shape_in_every_set),
+    TEST(only_the_panels_asked_for_in_every_set), TEST(rows_are_alone_in_every_set),
+    TEST(extremes_in_every_set), TEST(odd_floats_in_every_set), TEST(odd_weights_in_every_set))

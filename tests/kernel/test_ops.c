@@ -1,0 +1,224 @@
+/* Every set's operations on plain vectors against ref.c, bit for bit: every length up to 70,
+ * primes, large ones, any alignment, and floats of every kind. */
+#include "kit.h"
+
+enum { MOST = 5000, MARGIN = 40 };
+
+static const int lengths[] = { 97, 127, 128, 129, 255, 256, 257, 509, 1023, 1024, 2048, 4099,
+    MOST };
+
+static int length_at(int i) /* 0, 1, ..., 70, then the list; -1 at the end */
+{
+    return i <= 70 ? i : i - 71 < (int)ARRAY_LEN(lengths) ? lengths[i - 71] : -1;
+}
+
+/* Mostly ordinary, in one of three moods also far out or not numbers at all. */
+static void fill(struct rng *r, float *x, int n, int mood)
+{
+    static const float odd[] = { INFINITY, -INFINITY, NAN, 0.0f, -0.0f, 0x1p-149f, -0x1p-127f,
+        0x1.fffffep127f, 89, -104, 88.5f, -87.5f, -103.9f };
+
+    kit_fill(r, x, (size_t)n, mood == 1 ? 40 : 1);
+    if (mood == 2)
+        for (int i = 0; i < n; i++)
+            if (rng_below(r, 8) == 0)
+                x[i] = odd[rng_below(r, ARRAY_LEN(odd))];
+}
+
+/* Two copies of the same memory, one for each set; what lies beyond the result must not change. */
+struct pair {
+    float a[MOST + 2 * MARGIN], b[MOST + 2 * MARGIN];
+    float x[MOST + MARGIN], y[MOST + MARGIN];
+};
+static struct pair p;
+
+static float *start(struct rng *r, int n, int mood)
+{
+    int off = (int)rng_below(r, 17);
+
+    fill(r, p.x, n, mood);
+    fill(r, p.y, n, mood == 2 ? 1 : mood);
+    kit_fill(r, p.a, ARRAY_LEN(p.a), 1);
+    memcpy(p.a + off, p.x, (size_t)n * sizeof(float));
+    memcpy(p.b, p.a, sizeof(p.a));
+    return p.a + off;
+}
+
+#define FOR_EACH_LENGTH(n, mood)                                                                   \
+    for (int at = 0, n; (n = length_at(at)) >= 0; at++)                                            \
+        for (int mood = 0; mood < 3; mood++)
+
+#define SAME(n)                                                                                    \
+    do {                                                                                           \
+        if (!kit_same_floats(p.a, p.b, ARRAY_LEN(p.a))) {                                          \
+            fprintf(stderr, "%s, n = %d, mood %d\n", k->name, n, mood);                            \
+            fail();                                                                                \
+        }                                                                                          \
+    } while (0)
+
+static void rms_norm(const struct kernels *k, const struct kernels *ref)
+{
+    struct rng r = { .key = 1 };
+
+    FOR_EACH_LENGTH(n, mood)
+    {
+        float *a = start(&r, n, mood), *b = p.b + (a - p.a);
+        bool in_place = n % 2;
+        k->rms_norm(a, in_place ? a : p.x, p.y, n, 1e-5f);
+        ref->rms_norm(b, in_place ? b : p.x, p.y, n, 1e-5f);
+        SAME(n);
+    }
+}
+
+static void silu_mul(const struct kernels *k, const struct kernels *ref)
+{
+    struct rng r = { .key = 2 };
+
+    FOR_EACH_LENGTH(n, mood)
+    {
+        float *a = start(&r, n, mood), *b = p.b + (a - p.a);
+        k->silu_mul(a, p.x, p.y, n);
+        ref->silu_mul(b, p.x, p.y, n);
+        SAME(n);
+    }
+}
+
+static void add(const struct kernels *k, const struct kernels *ref)
+{
+    struct rng r = { .key = 3 };
+
+    FOR_EACH_LENGTH(n, mood)
+    {
+        float *a = start(&r, n, mood), *b = p.b + (a - p.a);
+        k->add(a, p.y, n);
+        ref->add(b, p.y, n);
+        SAME(n);
+    }
+}
+
+static void softmax(const struct kernels *k, const struct kernels *ref)
+{
+    struct rng r = { .key = 4 };
+
+    FOR_EACH_LENGTH(n, mood)
+    {
+        float *a = start(&r, n, mood), *b = p.b + (a - p.a);
+        float max = mood == 2 ? 1 : ref->max(b, n);
+        double got = k->softmax(a, n, max), want = ref->softmax(b, n, max);
+        SAME(n);
+        EXPECT(!memcmp(&got, &want, sizeof(got)) || (got != got && want != want));
+    }
+}
+
+static void max(const struct kernels *k, const struct kernels *ref)
+{
+    struct rng r = { .key = 5 };
+
+    FOR_EACH_LENGTH(n, mood)
+    {
+        float *a = start(&r, n, mood);
+        EXPECT_EQ(bits_of_float(k->max(a, n)), bits_of_float(ref->max(a, n)));
+    }
+    float zeros[40], nans[40];
+    for (int i = 0; i < 40; i++) {
+        zeros[i] = i % 3 ? -0.0f : 0.0f;
+        nans[i] = NAN;
+    }
+    for (int n = 1; n < 40; n++) {
+        EXPECT_EQ(bits_of_float(k->max(zeros + 1, n)), 0u);
+        EXPECT_EQ(k->max(nans, n), -INFINITY);
+    }
+}
+
+static void rope(const struct kernels *k, const struct kernels *ref)
+{
+    struct rng r = { .key = 6 };
+
+    for (int dim = 2; dim <= 160; dim += dim < 80 ? 2 : 16)
+        for (int mood = 0; mood < 2; mood++)
+            for (int neox = 0; neox < 2; neox++)
+                for (int n_rot = dim; n_rot > 0; n_rot = n_rot > 2 ? n_rot / 4 * 2 : 0) {
+                    int n_heads = 1 + dim % 5, n = n_heads * dim;
+                    float *a = start(&r, n, mood), *b = p.b + (a - p.a);
+                    k->rope(a, n_heads, dim, p.y, n_rot, neox);
+                    ref->rope(b, n_heads, dim, p.y, n_rot, neox);
+                    SAME(dim);
+                }
+}
+
+static void quantisers(const struct kernels *k, const struct kernels *ref)
+{
+    struct rng r = { .key = 7 };
+    static uint8_t a[MOST * 2], b[MOST * 2];
+
+    for (int n = 0; n <= 2048; n += 256)
+        for (int round = 0; round < 30; round++) {
+            int mood = round % 3;
+            start(&r, n, mood);
+            float scale = powf(10, (float)(round - 20) * 2);
+            for (int i = 0; i < n; i++)
+                p.x[i] =
+                    round % 5 == 4 ? (float)((int)rng_below(&r, 511) - 255) / 2 : p.x[i] * scale;
+            for (int wide = 0; wide < 2; wide++) {
+                memset(a, 0xa5, sizeof(a));
+                memset(b, 0xa5, sizeof(b));
+                (wide ? k->q8_k : k->q8_0)(p.x, n, a);
+                (wide ? ref->q8_k : ref->q8_0)(p.x, n, b);
+                size_t step = wide ? sizeof(struct act_q8_k) : sizeof(struct act_q8_0);
+                for (size_t i = 0; i < sizeof(a); i += step) { /* d comes first */
+                    float da, db;
+                    memcpy(&da, a + i, 4);
+                    memcpy(&db, b + i, 4);
+                    if (da != da && db != db)
+                        memcpy(a + i, b + i, 4);
+                }
+                EXPECT(!memcmp(a, b, sizeof(a)));
+            }
+        }
+}
+
+#define FOR_EVERY_SET(what)                                                                        \
+    static void what##_in_every_set(void)                                                          \
+    {                                                                                              \
+        kit_each_set(what);                                                                        \
+    }
+FOR_EVERY_SET(rms_norm)
+FOR_EVERY_SET(silu_mul)
+FOR_EVERY_SET(add)
+FOR_EVERY_SET(softmax)
+FOR_EVERY_SET(max)
+FOR_EVERY_SET(rope)
+FOR_EVERY_SET(quantisers)
+
+static void sets_are_chosen_by_name(void)
+{
+    const struct kernels *k = NULL, *best = NULL;
+    struct err e;
+
+    EXPECT_EQ(kernels_choose(&best, NULL, &e), 0);
+    EXPECT_EQ(kernels_choose(&k, "auto", &e), 0);
+    EXPECT(k == best);
+    EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
+    EXPECT_STR(k->name, "ref");
+    EXPECT_EQ(kernels_choose(&k, best->name, &e), 0);
+    EXPECT(k == best);
+    EXPECT_EQ(kernels_choose(&k, "abacus", &e), -1);
+    EXPECT_EQ((int)e.code, ERR_UNSUPPORTED);
+    EXPECT(strstr(e.msg, "abacus"));
+    EXPECT(k == best); /* untouched */
+}
+
+static void no_set_has_gaps(const struct kernels *k, const struct kernels *ref)
+{
+#define KERNEL(op, ret, params) EXPECT(k->op && ref->op);
+#include "kernel/kernels.def"
+#undef KERNEL
+    for (int i = 0; i < N_GEMM_SLOTS; i++)
+        EXPECT(k->gemm[i] && ref->gemm[i]);
+}
+FOR_EVERY_SET(no_set_has_gaps)
+
+TESTS(TEST(rms_norm_in_every_set), TEST(silu_mul_in_every_set), TEST(add_in_every_set),
+    TEST(softmax_in_every_set), TEST(max_in_every_set), TEST(rope_in_every_set),
+    TEST(quantisers_in_every_set), TEST(sets_are_chosen_by_name),
+    TEST(no_set_has_gaps_in_every_set))
