@@ -1,8 +1,9 @@
 /* lm.h: what the engine asks of a language model. Rows in, logits out.
  *
  * A row is one token at one absolute position of one sequence; a run is consecutive rows of one
- * sequence. The bits of a row's logits depend on the tokens before it in its sequence and on
- * nothing else: not on the other rows, not on how the prompt was cut into runs, not on threads.
+ * sequence, and a sequence has at most one run in a forward. The bits of a row's logits depend on
+ * the tokens before it in its sequence and on nothing else: not on the other rows, not on how
+ * the prompt was cut into runs, not on threads.
  *
  * Owner: the engine thread calls forward and copy_page; everything is allocated when the model
  * is opened, a step allocates nothing and cannot fail.

@@ -1,0 +1,257 @@
+#include "model/bind.h"
+#include "base/mem.h"
+#include "model/block.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { ALIGNMENT = 64, PACK_PANELS = 16 };
+
+/* Where the table's tensors go in struct weights or, from TENSOR_FIRST_OF_LAYER on, in struct
+ * layer: a struct packed for matrices, a pointer for vectors. */
+static const size_t places[N_TENSORS] = {
+    [TENSOR_EMBD] = offsetof(struct weights, embd),
+    [TENSOR_OUT_NORM] = offsetof(struct weights, out_norm),
+    [TENSOR_HEAD] = offsetof(struct weights, head),
+    [TENSOR_ROPE_FREQS] = offsetof(struct weights, rope_factors),
+    [TENSOR_ATTN_NORM] = offsetof(struct layer, attn_norm),
+    [TENSOR_Q] = offsetof(struct layer, q),
+    [TENSOR_K] = offsetof(struct layer, k),
+    [TENSOR_V] = offsetof(struct layer, v),
+    [TENSOR_Q_BIAS] = offsetof(struct layer, q_bias),
+    [TENSOR_K_BIAS] = offsetof(struct layer, k_bias),
+    [TENSOR_V_BIAS] = offsetof(struct layer, v_bias),
+    [TENSOR_Q_NORM] = offsetof(struct layer, q_norm),
+    [TENSOR_K_NORM] = offsetof(struct layer, k_norm),
+    [TENSOR_O] = offsetof(struct layer, o),
+    [TENSOR_FFN_NORM] = offsetof(struct layer, ffn_norm),
+    [TENSOR_GATE] = offsetof(struct layer, gate),
+    [TENSOR_UP] = offsetof(struct layer, up),
+    [TENSOR_DOWN] = offsetof(struct layer, down),
+};
+
+struct bind {
+    struct weights *w;
+    const struct hparams *h;
+    const struct gguf *g;
+    struct team *team;
+    const struct bind_progress *progress;
+    size_t used;         /* of w->block */
+    uint64_t file_bytes; /* of the tensors packed so far */
+    uint64_t file_total;
+};
+
+struct slot { /* one tensor of one layer */
+    enum tensor id;
+    int layer;
+    char name[64];
+    const struct gguf_tensor *t; /* NULL: absent, and may be */
+    int rows, cols;
+};
+
+static bool is_vector(enum tensor id)
+{
+    return tensor_rows[id].rows == DIM_ONE;
+}
+
+static int check_shape(const struct slot *s, struct err *e)
+{
+    const struct gguf_tensor *t = s->t;
+    bool ok = t->dims[0] == (uint64_t)s->cols;
+    for (int i = 1; i < t->n_dims; i++)
+        ok = ok && t->dims[i] == (i == 1 ? (uint64_t)s->rows : 1);
+    if (ok && (t->n_dims > 1 || s->rows == 1))
+        return 0;
+    return err_set(e, ERR_CORRUPT, "tensor %s: expected [%d, %d], found [%llu, %llu%s]", s->name,
+        s->cols, s->rows, (unsigned long long)t->dims[0],
+        (unsigned long long)(t->n_dims > 1 ? t->dims[1] : 1), t->n_dims > 2 ? ", ..." : "");
+}
+
+static int check_type(const struct slot *s, struct err *e)
+{
+    const struct qtype_info *q = qtype_info(s->t->type);
+    const char *found = q ? q->name : "an unknown type";
+
+    if (is_vector(s->id) && s->t->type != Q_F32)
+        return err_set(e, ERR_UNSUPPORTED, "tensor %s: expected F32, found %s", s->name, found);
+    if (!is_vector(s->id) && gemm_slot(s->t->type) < 0)
+        return err_set(e, ERR_UNSUPPORTED, "tensor %s: type %s is not served", s->name, found);
+    if (q && s->cols % (int)q->block)
+        return err_set(e, ERR_CORRUPT, "tensor %s: rows of %d are no multiple of %s's block of %u",
+            s->name, s->cols, q->name, q->block);
+    return 0;
+}
+
+/* Looks the tensor up and checks it; s->t stays NULL when the family can do without. */
+static int find_slot(struct slot *s, const struct bind *b, struct err *e)
+{
+    const struct tensor_row *row = &tensor_rows[s->id];
+    enum need need = b->h->family->needs[s->id];
+
+    snprintf(s->name, sizeof(s->name), row->name, s->layer);
+    s->cols = hparams_dim(b->h, row->cols);
+    s->rows = hparams_dim(b->h, row->rows);
+    s->t = gguf_tensor(b->g, s->name);
+    if (!s->t)
+        return need == NEED_YES ? err_set(e, ERR_CORRUPT, "tensor %s is missing", s->name) : 0;
+    if (need == NEED_NO)
+        return err_set(
+            e, ERR_UNSUPPORTED, "tensor %s: the family %s has none", s->name, b->h->family->arch);
+    return check_shape(s, e) || check_type(s, e) ? -1 : 0;
+}
+
+static size_t align(size_t n)
+{
+    return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static size_t slot_bytes(const struct slot *s)
+{
+    return align(is_vector(s->id) ? (size_t)s->cols * sizeof(float)
+                                  : pack_bytes(s->t->type, s->rows, s->cols));
+}
+
+typedef int (*slot_fn)(struct bind *b, struct slot *s, struct err *e);
+
+static int each_slot(struct bind *b, slot_fn fn, struct err *e)
+{
+    for (int t = 0; t < TENSOR_FIRST_OF_LAYER; t++) {
+        struct slot s = { .id = (enum tensor)t };
+        if (find_slot(&s, b, e) || fn(b, &s, e))
+            return -1;
+    }
+    for (int l = 0; l < b->h->n_layers; l++)
+        for (int t = TENSOR_FIRST_OF_LAYER; t < N_TENSORS; t++) {
+            struct slot s = { .id = (enum tensor)t, .layer = l };
+            if (find_slot(&s, b, e) || fn(b, &s, e))
+                return -1;
+        }
+    return 0;
+}
+
+/* ---- first walk: is it all there, and how much is it */
+
+static int measure(struct bind *b, struct slot *s, struct err *e)
+{
+    if (!s->t)
+        return 0;
+    b->w->bytes += slot_bytes(s);
+    b->w->n_params += (uint64_t)s->rows * (uint64_t)s->cols;
+    b->file_total += s->t->bytes;
+    return 0;
+}
+
+/* A tensor that we would not look at is a network that we would not compute. */
+static int refuse_strangers(const struct bind *b, struct err *e)
+{
+    for (size_t i = 0; i < gguf_n_tensors(b->g); i++) {
+        struct str name = gguf_tensor_at(b->g, i)->name;
+        enum tensor id;
+        int layer;
+        if (!tensor_parse(name, &id, &layer))
+            return err_set(e, ERR_UNSUPPORTED, "tensor %.*s is not known in family %s",
+                (int)MIN(name.n, (size_t)80), name.p, b->h->family->arch);
+        if (layer >= b->h->n_layers)
+            return err_set(e, ERR_CORRUPT, "tensor " STR_FMT ": the network has %d layers",
+                STR_ARG(name), b->h->n_layers);
+    }
+    return 0;
+}
+
+/* ---- second walk: pack */
+
+struct pack_job {
+    struct team *team;
+    struct packed *w;
+    const uint8_t *rows;
+};
+
+static void pack_some(void *arg, int member, int n_members)
+{
+    struct pack_job *j = arg;
+    (void)member;
+    (void)n_members;
+    for (;;) {
+        int from = team_next(j->team) * PACK_PANELS;
+        if (from >= j->w->n_panels)
+            return;
+        pack_panels(j->w, j->rows, from, MIN(from + PACK_PANELS, j->w->n_panels));
+    }
+}
+
+static void *place_of(const struct bind *b, const struct slot *s)
+{
+    bool is_layer = s->id >= TENSOR_FIRST_OF_LAYER;
+    char *base = is_layer ? (char *)&b->w->layers[s->layer] : (char *)b->w;
+    return base + places[s->id];
+}
+
+static int load(struct bind *b, struct slot *s, struct err *e)
+{
+    if (!s->t)
+        return 0;
+    uint8_t *to = b->w->block + b->used;
+    b->used += slot_bytes(s);
+
+    if (is_vector(s->id)) {
+        memcpy(to, s->t->data, (size_t)s->cols * sizeof(float));
+        *(const float **)place_of(b, s) = (const float *)to;
+    } else {
+        struct packed *w = place_of(b, s);
+        struct pack_job job = { b->team, w, s->t->data };
+        if (pack_init(w, s->t->type, s->rows, s->cols, to, e))
+            return err_wrap(e, "tensor %s", s->name);
+        team_run(b->team, pack_some, &job);
+    }
+    gguf_tensor_done(b->g, s->t);
+    b->file_bytes += s->t->bytes;
+    if (b->progress && b->progress->fn)
+        b->progress->fn(b->progress->arg, (double)b->file_bytes / (double)b->file_total);
+    return 0;
+}
+
+static int check_factors(const struct weights *w, const struct hparams *h, struct err *e)
+{
+    for (int i = 0; w->rope_factors && i < h->n_rot / 2; i++)
+        if (!(w->rope_factors[i] > 0 && isfinite(w->rope_factors[i])))
+            return err_set(e, ERR_CORRUPT, "tensor %s: factor %d is %g",
+                tensor_rows[TENSOR_ROPE_FREQS].name, i, (double)w->rope_factors[i]);
+    return 0;
+}
+
+int weights_bind(struct weights *w, const struct hparams *h, const struct gguf *g,
+    struct team *team, const struct bind_progress *p, struct err *e)
+{
+    struct bind b = { .w = w, .h = h, .g = g, .team = team, .progress = p };
+
+    *w = (struct weights){ 0 };
+    if (refuse_strangers(&b, e) || each_slot(&b, measure, e))
+        goto fail;
+    w->layers = try_calloc((size_t)h->n_layers, sizeof(*w->layers));
+    if (!w->layers) {
+        err_set(e, ERR_MEMORY, "no memory for %d layers", h->n_layers);
+        goto fail;
+    }
+    w->block = block_take(w->bytes);
+    if (!w->block) {
+        err_set(e, ERR_MEMORY, "no memory for %zu MB of weights", w->bytes / MB);
+        goto fail;
+    }
+    if (each_slot(&b, load, e) || check_factors(w, h, e))
+        goto fail;
+    w->is_tied = !w->head.data;
+    if (w->is_tied)
+        w->head = w->embd;
+    return 0;
+
+fail:
+    weights_clear(w);
+    return -1;
+}
+
+void weights_clear(struct weights *w)
+{
+    mem_free(w->layers);
+    block_give(w->block);
+    *w = (struct weights){ 0 };
+}

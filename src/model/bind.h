@@ -1,0 +1,51 @@
+/* bind.h: a file's tensors as checked, packed weights.
+ *
+ * Every tensor the family has must be there, in the shape the hyper-parameters say, in a type
+ * that is served; one that is in no family is refused, since ignoring it would give wrong
+ * answers quietly. The one error names the tensor, what was expected and what was found.
+ *
+ * All weights live in one block of memory. Packing is shared by the team; a tensor's pages in
+ * the file are given back as soon as it is packed, so that the peak is the weights plus one
+ * tensor. Nothing of the file is used afterwards: it may be closed.
+ *
+ * Read-only after weights_bind: any thread. */
+#pragma once
+
+#include "kernel/gemm.h"
+#include "kernel/team.h"
+#include "model/hparams.h"
+
+struct layer {                    /* shapes as [rows][cols], cols contiguous in the file */
+    const float *attn_norm;       /* [d_model] */
+    struct packed q;              /* [n_heads * head_dim][d_model] */
+    struct packed k, v;           /* [n_kv_heads * head_dim][d_model] */
+    const float *q_bias;          /* [n_heads * head_dim], or NULL */
+    const float *k_bias, *v_bias; /* [n_kv_heads * head_dim], or NULL */
+    const float *q_norm, *k_norm; /* [head_dim], or NULL */
+    struct packed o;              /* [d_model][n_heads * head_dim] */
+    const float *ffn_norm;        /* [d_model] */
+    struct packed gate, up;       /* [d_ff][d_model] */
+    struct packed down;           /* [d_model][d_ff] */
+};
+
+struct weights {
+    struct packed embd; /* [n_vocab][d_model]; rows are gathered from it */
+    struct packed head; /* [n_vocab][d_model]; the same bytes as embd when tied */
+    bool is_tied;
+    const float *out_norm;     /* [d_model] */
+    const float *rope_factors; /* [n_rot / 2], or NULL */
+    struct layer *layers;      /* [n_layers] */
+    uint8_t *block;            /* what all of them point into */
+    size_t bytes;              /* of the block */
+    uint64_t n_params;
+};
+
+struct bind_progress {
+    void (*fn)(void *arg, double share); /* 0 .. 1, on the caller's thread; NULL: none */
+    void *arg;
+};
+
+/* On error *w holds nothing. ERR_CORRUPT, ERR_UNSUPPORTED, ERR_MEMORY. */
+int weights_bind(struct weights *w, const struct hparams *h, const struct gguf *g,
+    struct team *team, const struct bind_progress *p, struct err *e);
+void weights_clear(struct weights *w); /* an empty one is fine */

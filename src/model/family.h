@@ -1,0 +1,57 @@
+/* family.h: model families as rows, tensors as names.
+ *
+ * A family is an architecture as GGUF names it (general.architecture, which is also the prefix of
+ * its keys): which of the tensors below it has, and how it turns queries and keys. The forward
+ * pass itself is one for all rows of this table. A family of a known shape is a row and a test.
+ *
+ * Constant data; any thread. */
+#pragma once
+
+#include "base/str.h"
+
+enum tensor {
+    TENSOR_EMBD,
+    TENSOR_OUT_NORM,
+    TENSOR_HEAD,
+    TENSOR_ROPE_FREQS,
+    TENSOR_ATTN_NORM, /* from here on: one per layer */
+    TENSOR_Q,
+    TENSOR_K,
+    TENSOR_V,
+    TENSOR_Q_BIAS,
+    TENSOR_K_BIAS,
+    TENSOR_V_BIAS,
+    TENSOR_Q_NORM,
+    TENSOR_K_NORM,
+    TENSOR_O,
+    TENSOR_FFN_NORM,
+    TENSOR_GATE,
+    TENSOR_UP,
+    TENSOR_DOWN,
+    N_TENSORS,
+    TENSOR_FIRST_OF_LAYER = TENSOR_ATTN_NORM,
+};
+
+enum dim { DIM_ONE, DIM_MODEL, DIM_Q, DIM_KV, DIM_HEAD, DIM_FF, DIM_VOCAB, DIM_PAIRS, N_DIMS };
+
+struct tensor_row {
+    const char *name;    /* "%d" is the layer */
+    enum dim cols, rows; /* rows == DIM_ONE: a vector, always F32 */
+};
+
+enum need { NEED_YES, NEED_MAYBE, NEED_NO };
+
+struct family {
+    const char *arch;
+    bool is_rope_neox; /* pairs are (i, i + n/2); else (2i, 2i + 1) */
+    enum need needs[N_TENSORS];
+};
+
+extern const struct tensor_row tensor_rows[N_TENSORS];
+
+const struct family *family_find(struct str arch); /* NULL: not served */
+const struct family *family_at(size_t i);          /* NULL behind the last */
+
+/* Which tensor of the table `name` is, and of which layer (0 for those of no layer). False for a
+ * name that is in no family. */
+bool tensor_parse(struct str name, enum tensor *id, int *layer);

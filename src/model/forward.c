@@ -1,0 +1,456 @@
+#include "model/forward.h"
+
+#include <stdatomic.h>
+
+/* ---- who does what */
+
+struct self {
+    struct llama *m;
+    struct member *mem;
+    int index, n;
+    const int *pick; /* rows of the step that are still wanted; NULL: all */
+    int n_rows;      /* how many */
+};
+
+static void barrier(const struct self *s)
+{
+    team_barrier(s->m->team, s->index);
+}
+
+static bool is_alone(const struct self *s, int n_rows)
+{
+    return n_rows <= ALONE_ROWS;
+}
+
+/* A shared loop in equal parts, in order. */
+static void my_part(const struct self *s, int n, int *from, int *to)
+{
+    *from = (int)((int64_t)n * s->index / s->n);
+    *to = (int)((int64_t)n * (s->index + 1) / s->n);
+}
+
+static int picked(const struct self *s, int r)
+{
+    return s->pick ? s->pick[r] : r;
+}
+
+/* ---- inputs of products */
+
+struct inputs { /* the same rows in each kind that the products want */
+    struct acts kind[N_ACTS];
+};
+
+struct source {
+    const float *rows; /* [n_rows][stride] */
+    size_t stride;
+    const int *pick;   /* input row i is source row pick[i]; NULL: row i */
+    const float *norm; /* weights of the RMS norm before it, or NULL */
+    int n_cols;
+    unsigned kinds; /* bit per act_kind */
+};
+
+static unsigned kind_bit(const struct packed *w)
+{
+    return 1u << act_kind_for(w->type);
+}
+
+static void prepare_row(const struct self *s, const struct source *src, int r, struct inputs *to)
+{
+    const struct kernels *k = s->m->kernels;
+    const float *x = src->rows + (size_t)(src->pick ? src->pick[r] : r) * src->stride;
+
+    if (src->norm) {
+        k->rms_norm(s->mem->normed, x, src->norm, src->n_cols, s->m->h.eps);
+        x = s->mem->normed;
+    }
+    for (int kind = 0; kind < N_ACTS; kind++) {
+        struct acts *a = &to->kind[kind];
+        void *row = (uint8_t *)a->data + (size_t)r * a->stride;
+        if (!(src->kinds >> kind & 1))
+            continue;
+        if (kind == ACT_F32)
+            memcpy(row, x, (size_t)src->n_cols * sizeof(*x));
+        else if (kind == ACT_Q8_0)
+            k->q8_0(x, src->n_cols, row);
+        else
+            k->q8_k(x, src->n_cols, row);
+    }
+}
+
+/* Norms and quantises: few rows for this member alone; many together, with a barrier. */
+static void prepare(const struct self *s, const struct source *src, struct inputs *to)
+{
+    bool alone = is_alone(s, s->n_rows);
+    int from = 0, end = s->n_rows;
+
+    for (int kind = 0; kind < N_ACTS; kind++)
+        if (src->kinds >> kind & 1)
+            to->kind[kind] = (struct acts){ .kind = (enum act_kind)kind,
+                .n_rows = s->n_rows,
+                .n_cols = src->n_cols,
+                .stride = act_row_bytes((enum act_kind)kind, src->n_cols),
+                .data = alone ? s->mem->acts[kind] : s->m->acts[kind] };
+    if (!alone)
+        my_part(s, s->n_rows, &from, &end);
+    for (int r = from; r < end; r++)
+        prepare_row(s, src, r, to);
+    if (!alone)
+        barrier(s);
+}
+
+/* ---- products, piece by piece */
+
+/* Panels handed out at a time: multiples of four, as the kernels like them; some eight pieces for
+ * each member, so that nobody waits long for a slow one; no more than a tile can hold. */
+static int piece_panels(const struct self *s, int n_panels)
+{
+    int even = n_panels / (s->n * 8) / 4 * 4;
+    int tile = (int)(s->m->tile_floats / ((size_t)s->n_rows * PANEL));
+    return MIN(MAX(even, 4), tile);
+}
+
+/* Panels [from, to) of w times x; y is where output 16 * from of row 0 goes. */
+static void product(
+    const struct self *s, const struct packed *w, const struct inputs *x, struct gemm_args g)
+{
+    struct packed part = *w;
+
+    part.data += (size_t)g.panel_from * w->panel_bytes;
+    part.n_panels = g.panel_to - g.panel_from;
+    part.n_rows = MIN(g.panel_to * PANEL, w->n_rows) - g.panel_from * PANEL;
+    g.w = &part;
+    g.x = &x->kind[act_kind_for(w->type)];
+    g.panel_from = 0;
+    g.panel_to = part.n_panels;
+    s->m->kernels->gemm[gemm_slot(w->type)](&g);
+}
+
+struct target {
+    const struct packed *w;
+    float *y; /* [n_rows][stride] */
+    size_t stride;
+};
+
+/* Several products of the same input, as one list of pieces. */
+static void products(const struct self *s, const struct inputs *x, const struct target *t, int n_t)
+{
+    int total = 0;
+    for (int i = 0; i < n_t; i++)
+        total += t[i].w->n_panels;
+    int step = piece_panels(s, total);
+
+    for (int piece = team_next(s->m->team), i = 0, before = 0;;) {
+        int n_pieces = (t[i].w->n_panels + step - 1) / step;
+        if (piece >= before + n_pieces) {
+            before += n_pieces;
+            if (++i == n_t)
+                return;
+            continue;
+        }
+        int from = (piece - before) * step;
+        product(s, t[i].w, x,
+            (struct gemm_args){ .panel_from = from,
+                .panel_to = MIN(from + step, t[i].w->n_panels),
+                .y = t[i].y + (size_t)from * PANEL,
+                .y_stride = t[i].stride });
+        piece = team_next(s->m->team);
+    }
+}
+
+/* x += w * input, on the rows picked. */
+static void residual(const struct self *s, const struct packed *w, const struct inputs *in)
+{
+    struct llama *m = s->m;
+    int step = piece_panels(s, w->n_panels);
+
+    for (;;) {
+        int from = team_next(m->team) * step;
+        if (from >= w->n_panels)
+            return;
+        int to = MIN(from + step, w->n_panels);
+        size_t at = (size_t)from * PANEL, width = (size_t)(to - from) * PANEL;
+        int n = MIN(to * PANEL, w->n_rows) - from * PANEL;
+
+        product(s, w, in,
+            (struct gemm_args){
+                .panel_from = from, .panel_to = to, .y = s->mem->tile, .y_stride = width });
+        for (int r = 0; r < s->n_rows; r++)
+            m->kernels->add(m->x + (size_t)picked(s, r) * m->d_stride + at,
+                s->mem->tile + (size_t)r * width, n);
+    }
+}
+
+/* hidden = silu(gate * input) * (up * input) */
+static void gate_up(const struct self *s, const struct layer *l, const struct inputs *in)
+{
+    struct llama *m = s->m;
+    int step = piece_panels(s, l->gate.n_panels);
+
+    for (;;) {
+        int from = team_next(m->team) * step;
+        if (from >= l->gate.n_panels)
+            return;
+        int to = MIN(from + step, l->gate.n_panels);
+        size_t at = (size_t)from * PANEL, width = (size_t)(to - from) * PANEL;
+        int n = MIN(to * PANEL, l->gate.n_rows) - from * PANEL;
+
+        struct gemm_args g = { .panel_from = from, .panel_to = to, .y_stride = width };
+        g.y = s->mem->tile;
+        product(s, &l->gate, in, g);
+        g.y = s->mem->tile2;
+        product(s, &l->up, in, g);
+        for (int r = 0; r < s->n_rows; r++)
+            m->kernels->silu_mul(m->hidden + (size_t)r * m->ff_stride + at,
+                s->mem->tile + (size_t)r * width, s->mem->tile2 + (size_t)r * width, n);
+    }
+}
+
+/* ---- attention */
+
+/* Bias, norm and turn of n heads of one row, in place. */
+static void finish_heads(
+    const struct self *s, float *x, int n, int r, const float *bias, const float *norm)
+{
+    const struct llama *m = s->m;
+    int d = m->h.head_dim;
+
+    if (bias)
+        m->kernels->add(x, bias, n * d);
+    if (norm)
+        for (int i = 0; i < n; i++)
+            m->kernels->rms_norm(x + i * d, x + i * d, norm, d, m->h.eps);
+    m->kernels->rope(
+        x, n, d, m->cs + (size_t)r * (size_t)m->h.n_rot, m->h.n_rot, m->h.family->is_rope_neox);
+}
+
+static uint8_t *kv_at(const struct llama *m, page_id page, int layer, int head)
+{
+    const struct kv_layout *kv = &m->kv;
+    size_t index = (size_t)layer * (size_t)kv->n_kv_heads + (size_t)head;
+    return m->arena + page.i * kv->page_bytes + index * (kv->k_bytes + kv->v_bytes);
+}
+
+/* Row r of kv head h: its queries, key and value are made ready, key and value go to the page. */
+static void append(const struct self *s, int layer, int r, int h)
+{
+    struct llama *m = s->m;
+    const struct layer *l = &m->w.layers[layer];
+    const struct row *row = &m->rows[r];
+    int group = m->h.n_heads / m->h.n_kv_heads, d = m->h.head_dim;
+    int q_at = h * group * d, kv_at_h = h * d;
+    float *q = m->q + (size_t)r * m->q_stride + q_at;
+    float *k = m->k + (size_t)r * m->kv_stride + kv_at_h;
+    float *v = m->v + (size_t)r * m->kv_stride + kv_at_h;
+
+    finish_heads(s, q, group, r, l->q_bias ? l->q_bias + q_at : NULL, l->q_norm);
+    finish_heads(s, k, 1, r, l->k_bias ? l->k_bias + kv_at_h : NULL, l->k_norm);
+    if (l->v_bias)
+        m->kernels->add(v, l->v_bias + kv_at_h, d);
+
+    page_id page = row->pages[row->pos / PAGE_TOKENS];
+    uint8_t *at = kv_at(m, page, layer, h);
+    struct kv_slot slot = {
+        .layout = &m->kv, .k = at, .v = at + m->kv.k_bytes, .token = row->pos % PAGE_TOKENS
+    };
+    m->kernels->kv_append(&slot, k, v);
+}
+
+/* Output row i: row r's queries of kv head h against all keys up to its own. */
+static void attend(const struct self *s, int layer, int i, int h)
+{
+    struct llama *m = s->m;
+    int r = picked(s, i);
+    const struct row *row = &m->rows[r];
+    int group = m->h.n_heads / m->h.n_kv_heads, at = h * group * m->h.head_dim;
+
+    struct attn_args a = { .layout = &m->kv,
+        .arena = m->arena,
+        .pages = row->pages,
+        .layer = layer,
+        .kv_head = h,
+        .n_keys = row->pos + 1,
+        .n_q = group,
+        .q = m->q + (size_t)r * m->q_stride + at,
+        .scale = m->h.attn_scale,
+        .out = m->attended + (size_t)i * m->q_stride + at,
+        .scratch = s->mem->attn };
+    m->kernels->attend(&a);
+}
+
+typedef void (*head_fn)(const struct self *s, int layer, int row, int head);
+
+/* All (row, kv head), head by head so that a head's pages stay in a member's cache. */
+static void each_head(const struct self *s, int layer, int n_rows, head_fn fn)
+{
+    const int per = n_rows >= 64 ? 8 : 1;
+    const int blocks = (n_rows + per - 1) / per;
+
+    for (;;) {
+        int i = team_next(s->m->team);
+        int h = i / blocks, from = i % blocks * per;
+        if (h >= s->m->h.n_kv_heads)
+            return;
+        for (int r = from; r < MIN(from + per, n_rows); r++)
+            fn(s, layer, r, h);
+    }
+}
+
+static void append_and_attend(const struct self *s, int layer, int r, int h)
+{
+    append(s, layer, r, h);
+    attend(s, layer, r, h);
+}
+
+/* ---- the layers */
+
+static void embed(const struct self *s)
+{
+    struct llama *m = s->m;
+    int from, to;
+
+    my_part(s, m->n_rows, &from, &to);
+    for (int r = from; r < to; r++) {
+        pack_get_row(&m->w.embd, m->rows[r].token, m->x + (size_t)r * m->d_stride);
+        rope_table_at(&m->rope, m->rows[r].pos, m->cs + (size_t)r * (size_t)m->h.n_rot);
+    }
+    barrier(s);
+}
+
+static void qkv(const struct self *s, const struct layer *l)
+{
+    struct llama *m = s->m;
+    struct inputs in; /* [rows][d_model] */
+    struct source x = { m->x, m->d_stride, NULL, l->attn_norm, m->h.d_model,
+        kind_bit(&l->q) | kind_bit(&l->k) | kind_bit(&l->v) };
+    struct target to[] = {
+        { &l->q, m->q, m->q_stride },  /* [rows][n_heads * head_dim] */
+        { &l->k, m->k, m->kv_stride }, /* [rows][n_kv_heads * head_dim] */
+        { &l->v, m->v, m->kv_stride }, /* [rows][n_kv_heads * head_dim] */
+    };
+
+    prepare(s, &x, &in);
+    products(s, &in, to, 3);
+    barrier(s);
+}
+
+/* Appends all rows' keys and values; then, for the rows still wanted, attended[i] of each. */
+static void attention(struct self *s, int layer)
+{
+    struct llama *m = s->m;
+    bool is_last = layer == m->h.n_layers - 1;
+
+    if (m->is_single && (!is_last || m->n_wanted == m->n_rows)) {
+        each_head(s, layer, m->n_rows, append_and_attend);
+        barrier(s);
+        return;
+    }
+    each_head(s, layer, m->n_rows, append);
+    barrier(s);
+    if (is_last) { /* behind the last keys only rows that get logits matter */
+        s->pick = m->wanted;
+        s->n_rows = m->n_wanted;
+    }
+    if (s->n_rows > 0) {
+        each_head(s, layer, s->n_rows, attend);
+        barrier(s);
+    }
+}
+
+static void output(const struct self *s, const struct layer *l)
+{
+    struct llama *m = s->m;
+    struct inputs in; /* [rows][n_heads * head_dim] */
+    struct source attended = { m->attended, m->q_stride, NULL, NULL, m->h.n_heads * m->h.head_dim,
+        kind_bit(&l->o) };
+
+    prepare(s, &attended, &in);
+    residual(s, &l->o, &in); /* x[rows][d_model] += */
+    barrier(s);
+}
+
+static void feed_forward(const struct self *s, const struct layer *l)
+{
+    struct llama *m = s->m;
+    struct inputs in; /* [rows][d_model], then [rows][d_ff] */
+    struct source x = { m->x, m->d_stride, s->pick, l->ffn_norm, m->h.d_model,
+        kind_bit(&l->gate) | kind_bit(&l->up) };
+    struct source hidden = { m->hidden, m->ff_stride, NULL, NULL, m->h.d_ff, kind_bit(&l->down) };
+
+    prepare(s, &x, &in);
+    gate_up(s, l, &in); /* hidden[rows][d_ff] */
+    barrier(s);
+    prepare(s, &hidden, &in);
+    residual(s, &l->down, &in); /* x[rows][d_model] += */
+    if (s->index == 0 && m->stop)
+        m->is_stopped = atomic_load_explicit(m->stop, memory_order_relaxed);
+    barrier(s);
+}
+
+static void head(const struct self *s)
+{
+    struct llama *m = s->m;
+    struct inputs in; /* [wanted][d_model] */
+    struct source x = { m->x, m->d_stride, s->pick, m->w.out_norm, m->h.d_model,
+        kind_bit(&m->w.head) };
+    struct target to = { &m->w.head, m->logits, (size_t)m->h.n_vocab }; /* [wanted][n_vocab] */
+
+    prepare(s, &x, &in);
+    products(s, &in, &to, 1);
+}
+
+static void forward_job(void *arg, int index, int n_members)
+{
+    struct llama *m = arg;
+    struct self s = { m, &m->members[index], index, n_members, NULL, m->n_rows };
+
+    embed(&s); /* x[rows][d_model] */
+    for (int i = 0; i < m->h.n_layers; i++) {
+        const struct layer *l = &m->w.layers[i];
+        qkv(&s, l);
+        attention(&s, i);
+        if (s.n_rows == 0) /* nobody wants logits, and the last keys are in their pages */
+            return;
+        output(&s, l);
+        feed_forward(&s, l);
+        if (m->is_stopped)
+            return;
+    }
+    head(&s);
+}
+
+/* ---- the step */
+
+static void take_run(struct llama *m, const struct lm_run *run)
+{
+    CHECK(run->n >= 1 && run->pos >= 0 && run->n_logits >= 0 && run->n_logits <= run->n);
+    CHECK(m->n_rows + run->n <= m->lm.max_rows);
+    CHECK(m->n_wanted + run->n_logits <= m->lm.max_logits);
+    for (int i = 0; i <= (run->pos + run->n - 1) / PAGE_TOKENS; i++)
+        CHECK(run->pages[i].i < m->lm.n_pages);
+
+    for (int i = 0; i < run->n; i++) {
+        CHECK(run->tokens[i] >= 0 && run->tokens[i] < m->h.n_vocab);
+        if (i >= run->n - run->n_logits)
+            m->wanted[m->n_wanted++] = m->n_rows;
+        m->rows[m->n_rows++] =
+            (struct row){ .token = run->tokens[i], .pos = run->pos + i, .pages = run->pages };
+    }
+    if (run->n > 1)
+        m->is_single = false;
+}
+
+bool forward_run(struct llama *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
+{
+    m->n_rows = m->n_wanted = 0;
+    m->is_single = true;
+    m->is_stopped = false;
+    m->stop = stop;
+    for (int i = 0; i < n_runs; i++) {
+        runs[i].logits = m->logits + (size_t)m->n_wanted * (size_t)m->h.n_vocab;
+        take_run(m, &runs[i]);
+    }
+    if (m->n_rows == 0)
+        return true;
+    team_run(m->team, forward_job, m);
+    return !m->is_stopped;
+}

@@ -1,0 +1,78 @@
+/* forward.h: inside the Llama shape: what llama.c sets up and forward.c runs through.
+ *
+ * A forward is one team job. Inside a layer the members meet five times, where one's input is
+ * what others have put out:
+ *
+ *     norm, quantise | q k v | bias, norm, turn, append, attend | o + x | gate * up | down + x
+ *
+ * Work is divided by outputs only (panels of 16 outputs, pairs of row and head), so who computes
+ * what, and with how many, never shows. Few rows are normed and quantised by every member for
+ * itself, which is cheaper than waiting for one another; many are shared, with one more barrier.
+ *
+ * Owner: the engine thread, through lm.h; the team inside forward_run. */
+#pragma once
+
+#include "kernel/kernels.h"
+#include "kernel/team.h"
+#include "model/bind.h"
+#include "model/lm.h"
+#include "model/rope.h"
+#include "os/thread.h"
+
+enum { N_ACTS = 3 }; /* of enum act_kind */
+
+enum {
+    ALONE_ROWS = 2,  /* up to so many rows a member prepares for itself */
+    TILE_PANELS = 4, /* a tile holds so many panels of max_rows rows, more of fewer rows */
+    ROW_ALIGN = 16,  /* rows of scratch are multiples of so many floats */
+};
+
+struct row {
+    int32_t token;
+    int pos;
+    const page_id *pages; /* of its run */
+};
+
+/* What one member of the team needs for itself; nobody else writes there. */
+struct member {
+    float *normed;       /* [max_width] */
+    float *tile, *tile2; /* [tile_floats]: products on their way into x or hidden */
+    float *attn;         /* attn_scratch_floats() */
+    void *acts[N_ACTS];  /* ALONE_ROWS rows of max_width each; NULL for a kind nobody wants */
+};
+
+struct llama {
+    struct lm lm;
+    struct hparams h;
+    struct weights w;
+    struct rope_table rope;
+    const struct kernels *kernels;
+    struct team *team;
+    struct kv_layout kv;
+    uint8_t *arena; /* [n_pages][kv.page_bytes] */
+    struct owner owner;
+
+    /* Scratch, sized by max_rows; one block that the pointers point into. */
+    uint8_t *block;
+    size_t block_bytes;
+    float *x;         /* [rows][d_stride]: the residual stream */
+    float *q, *k, *v; /* [rows][q_stride], [rows][kv_stride] twice */
+    float *attended;  /* [rows][q_stride] */
+    float *hidden;    /* [rows][ff_stride]; in the memory of q, k, v and attended */
+    float *cs;        /* [rows][n_rot]: cos, sin per pair */
+    float *logits;    /* [max_logits][n_vocab] */
+    struct row *rows;
+    int *wanted;        /* [max_logits]: rows of x that get logits */
+    void *acts[N_ACTS]; /* max_rows rows of max_width each; NULL for a kind nobody wants */
+    struct member *members;
+    size_t d_stride, q_stride, kv_stride, ff_stride, tile_floats;
+    int max_width; /* the longest row any product reads */
+
+    /* The step. */
+    int n_rows, n_wanted;
+    bool is_single;           /* every run is one row: none attends to what another appends */
+    const _Atomic bool *stop; /* may be NULL */
+    bool is_stopped;          /* member 0 writes it before a barrier, all read it after */
+};
+
+bool forward_run(struct llama *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop);

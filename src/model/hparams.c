@@ -1,0 +1,269 @@
+#include "model/hparams.h"
+
+#include <math.h>
+#include <stdio.h>
+
+struct reader {
+    const struct gguf *g;
+    const struct family *family;
+    char key[96]; /* the last one asked for, for messages */
+};
+
+static const char *key_of(struct reader *r, const char *tail)
+{
+    snprintf(r->key, sizeof(r->key), "%s.%s", r->family->arch, tail);
+    return r->key;
+}
+
+struct range {
+    int lo, hi;
+};
+
+/* *out holds the default, or -1 when the key must be there. */
+static int get_int(struct reader *r, const char *tail, struct range ok, int *out, struct err *e)
+{
+    const char *key = key_of(r, tail);
+    uint64_t v;
+
+    if (!gguf_find(r->g, key)) {
+        if (*out < 0)
+            return err_set(e, ERR_CORRUPT, "%s is missing", key);
+        v = (uint64_t)*out;
+    } else if (!gguf_get_u64(r->g, key, &v)) {
+        return err_set(e, ERR_UNSUPPORTED, "%s is not a whole number", key);
+    }
+    if (v < (uint64_t)ok.lo || v > (uint64_t)ok.hi)
+        return err_set(e, ERR_RANGE, "%s = %llu, served are %d to %d", key, (unsigned long long)v,
+            ok.lo, ok.hi);
+    *out = (int)v;
+    return 0;
+}
+
+/* A positive finite number; *out holds the default. */
+static int get_positive(struct reader *r, const char *tail, double *out, struct err *e)
+{
+    const char *key = key_of(r, tail);
+
+    if (!gguf_find(r->g, key))
+        return 0;
+    if (!gguf_get_f64(r->g, key, out))
+        return err_set(e, ERR_UNSUPPORTED, "%s is not a number", key);
+    if (!(*out > 0 && *out < 1e30))
+        return err_set(e, ERR_RANGE, "%s = %g is not a positive number", key, *out);
+    return 0;
+}
+
+/* Keys that change what the network computes, with the one value for which ours is right. */
+static int refuse_unserved(struct reader *r, struct err *e)
+{
+    static const struct {
+        const char *tail;
+        double neutral;
+    } rows[] = {
+        { "expert_count", 0 },
+        { "expert_used_count", 0 },
+        { "attention.causal", 1 },
+        { "attention.clamp_kqv", 0 },
+        { "attention.max_alibi_bias", 0 },
+        { "attn_logit_softcapping", 0 },
+        { "final_logit_softcapping", 0 },
+        { "logit_scale", 1 },
+        { "residual_scale", 1 },
+        { "embedding_scale", 1 },
+        { "use_parallel_residual", 0 },
+        { "rope.scaling.yarn_ext_factor", 1 },
+        { "rope.scaling.yarn_log_multiplier", 0 },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const char *key = key_of(r, rows[i].tail);
+        double v = rows[i].neutral;
+        bool b;
+        if (gguf_get_bool(r->g, key, &b))
+            v = b;
+        else
+            gguf_get_f64(r->g, key, &v);
+        if (v != rows[i].neutral)
+            return err_set(e, ERR_UNSUPPORTED, "%s = %g is not served", key, v);
+    }
+    return 0;
+}
+
+static int read_scaling_type(struct hparams *h, struct reader *r, struct err *e)
+{
+    const char *key = key_of(r, "rope.scaling.type");
+    struct str type = STR("none");
+
+    if (gguf_find(r->g, key) && !gguf_get_str(r->g, key, &type))
+        return err_set(e, ERR_UNSUPPORTED, "%s is not a string", key);
+    if (str_is(type, "none") || str_is(type, "llama3")) /* llama3: by the tensor rope_freqs */
+        h->rope.scaling = ROPE_PLAIN;
+    else if (str_is(type, "linear"))
+        h->rope.scaling = ROPE_LINEAR;
+    else if (str_is(type, "yarn"))
+        h->rope.scaling = ROPE_YARN;
+    else
+        return err_set(e, ERR_UNSUPPORTED, "%s = '" STR_FMT "' is not served", key, STR_ARG(type));
+    return 0;
+}
+
+static int read_rope(struct hparams *h, struct reader *r, struct err *e)
+{
+    struct rope_params *p = &h->rope;
+    *p = (struct rope_params){ .base = 10000,
+        .factor = 1,
+        .beta_fast = 32,
+        .beta_slow = 1,
+        .attn_factor = 1,
+        .n_ctx_orig = h->n_ctx };
+
+    if (read_scaling_type(h, r, e) || get_positive(r, "rope.freq_base", &p->base, e))
+        return -1;
+    if (gguf_find(r->g, key_of(r, "rope.scale_linear"))) { /* its name before rope.scaling.* */
+        p->scaling = ROPE_LINEAR;
+        if (get_positive(r, "rope.scale_linear", &p->factor, e))
+            return -1;
+    }
+    if (get_positive(r, "rope.scaling.factor", &p->factor, e) ||
+        get_positive(r, "rope.scaling.original_context_length", &p->n_ctx_orig, e) ||
+        get_positive(r, "rope.scaling.attn_factor", &p->attn_factor, e) ||
+        get_positive(r, "rope.scaling.yarn_attn_factor", &p->attn_factor, e) ||
+        get_positive(r, "rope.scaling.yarn_beta_fast", &p->beta_fast, e) ||
+        get_positive(r, "rope.scaling.yarn_beta_slow", &p->beta_slow, e))
+        return -1;
+    if (p->scaling == ROPE_PLAIN)
+        p->factor = 1;
+    if (p->scaling == ROPE_YARN && !(p->base > 1))
+        return err_set(
+            e, ERR_RANGE, "%s = %g, yarn needs more than 1", key_of(r, "rope.freq_base"), p->base);
+    return 0;
+}
+
+static int read_heads(struct hparams *h, struct reader *r, struct err *e)
+{
+    h->n_heads = -1;
+    if (get_int(r, "attention.head_count", (struct range){ 1, 1024 }, &h->n_heads, e))
+        return -1;
+    h->n_kv_heads = h->n_heads;
+    if (get_int(r, "attention.head_count_kv", (struct range){ 1, h->n_heads }, &h->n_kv_heads, e))
+        return -1;
+    if (h->n_heads % h->n_kv_heads)
+        return err_set(e, ERR_CORRUPT, "%d attention heads cannot share %d key heads", h->n_heads,
+            h->n_kv_heads);
+
+    bool has_length = gguf_find(r->g, key_of(r, "attention.key_length"));
+    if (!has_length && h->d_model % h->n_heads)
+        return err_set(e, ERR_CORRUPT, "an embedding of %d does not divide into %d heads",
+            h->d_model, h->n_heads);
+    h->head_dim = has_length ? -1 : h->d_model / h->n_heads;
+    if (get_int(r, "attention.key_length", (struct range){ 2, MAX_HEAD_DIM }, &h->head_dim, e))
+        return -1;
+    int v_dim = h->head_dim;
+    if (get_int(r, "attention.value_length", (struct range){ h->head_dim, h->head_dim }, &v_dim, e))
+        return -1;
+    h->n_rot = h->head_dim;
+    if (get_int(r, "rope.dimension_count", (struct range){ 2, h->head_dim }, &h->n_rot, e))
+        return -1;
+    if (h->head_dim % 2 || h->n_rot % 2)
+        return err_set(
+            e, ERR_UNSUPPORTED, "a head of %d with %d rotated is not even", h->head_dim, h->n_rot);
+    return 0;
+}
+
+/* A window cuts attention to the newest keys. Up to the window's length that changes nothing, so
+ * a model that has one is served that far. */
+static int read_context(struct hparams *h, struct reader *r, struct err *e)
+{
+    const struct range any = { 1, 1 << 30 };
+    h->n_ctx = -1;
+    if (get_int(r, "context_length", any, &h->n_ctx, e))
+        return -1;
+
+    int window = 0;
+    if (get_int(r, "attention.sliding_window", (struct range){ 0, INT32_MAX }, &window, e))
+        return -1;
+    if (window > 0)
+        h->n_ctx = MIN(h->n_ctx, window);
+    return 0;
+}
+
+static int read_vocab(struct hparams *h, struct reader *r, struct err *e)
+{
+    const struct gguf_tensor *t = gguf_tensor(r->g, tensor_rows[TENSOR_EMBD].name);
+    if (!t)
+        return err_set(e, ERR_CORRUPT, "tensor %s is missing", tensor_rows[TENSOR_EMBD].name);
+    uint64_t rows = t->n_dims == 2 ? t->dims[1] : 0;
+    if (rows < 1 || rows > 1 << 24)
+        return err_set(e, ERR_RANGE, "tensor %s: %llu rows, served are 1 to %d",
+            tensor_rows[TENSOR_EMBD].name, (unsigned long long)rows, 1 << 24);
+    h->n_vocab = (int)rows;
+
+    int said = h->n_vocab;
+    return get_int(r, "vocab_size", (struct range){ h->n_vocab, h->n_vocab }, &said, e);
+}
+
+static int unknown_family(struct str arch, struct err *e)
+{
+    char names[120] = "";
+    size_t n = 0;
+    const struct family *f;
+
+    for (size_t i = 0; (f = family_at(i)) && n < sizeof(names); i++)
+        n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s", i ? ", " : "", f->arch);
+    return err_set(e, ERR_UNSUPPORTED, "architecture '%.*s' is not served (served: %s)",
+        (int)MIN(arch.n, (size_t)60), arch.p, names);
+}
+
+int hparams_read(struct hparams *h, const struct gguf *g, struct err *e)
+{
+    struct str arch;
+    struct reader r = { .g = g };
+    double eps = 1e-5, scale;
+
+    *h = (struct hparams){ .n_layers = -1, .d_model = -1, .d_ff = -1 };
+    if (!gguf_get_str(g, "general.architecture", &arch))
+        return err_set(e, ERR_CORRUPT, "general.architecture is missing");
+    h->family = r.family = family_find(arch);
+    if (!h->family)
+        return unknown_family(arch, e);
+
+    if (refuse_unserved(&r, e) ||
+        get_int(&r, "block_count", (struct range){ 1, MAX_LAYERS }, &h->n_layers, e) ||
+        get_int(&r, "embedding_length", (struct range){ 1, 1 << 17 }, &h->d_model, e) ||
+        get_int(&r, "feed_forward_length", (struct range){ 1, 1 << 20 }, &h->d_ff, e) ||
+        read_heads(h, &r, e) || read_context(h, &r, e) || read_vocab(h, &r, e) ||
+        read_rope(h, &r, e) || get_positive(&r, "attention.layer_norm_rms_epsilon", &eps, e))
+        return -1;
+    h->eps = (float)eps;
+    scale = 1 / sqrt(h->head_dim);
+    if (get_positive(&r, "attention.scale", &scale, e))
+        return -1;
+    h->attn_scale = (float)scale;
+    return 0;
+}
+
+int hparams_dim(const struct hparams *h, enum dim d)
+{
+    switch (d) {
+    case DIM_ONE:
+        return 1;
+    case DIM_MODEL:
+        return h->d_model;
+    case DIM_Q:
+        return h->n_heads * h->head_dim;
+    case DIM_KV:
+        return h->n_kv_heads * h->head_dim;
+    case DIM_HEAD:
+        return h->head_dim;
+    case DIM_FF:
+        return h->d_ff;
+    case DIM_VOCAB:
+        return h->n_vocab;
+    case DIM_PAIRS:
+        return h->n_rot / 2;
+    case N_DIMS:
+        break;
+    }
+    CHECK(!"dim");
+    return 0;
+}

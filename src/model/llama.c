@@ -1,0 +1,229 @@
+#include "model/llama.h"
+#include "base/mem.h"
+#include "model/block.h"
+#include "model/forward.h"
+
+enum { MAX_ROWS = 1 << 16, ALIGNMENT = 64 };
+
+static struct llama *of(struct lm *lm)
+{
+    return container_of(lm, struct llama, lm);
+}
+
+static bool llama_forward(struct lm *lm, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
+{
+    struct llama *m = of(lm);
+    if (!m->owner.is_set)
+        owner_take(&m->owner);
+    OWNED(m->owner);
+    return forward_run(m, runs, n_runs, stop);
+}
+
+static void llama_copy_page(struct lm *lm, page_id from, page_id to)
+{
+    struct llama *m = of(lm);
+    OWNED(m->owner);
+    CHECK(from.i < lm->n_pages && to.i < lm->n_pages && from.i != to.i);
+    memcpy(
+        m->arena + to.i * m->kv.page_bytes, m->arena + from.i * m->kv.page_bytes, m->kv.page_bytes);
+}
+
+static void llama_close(struct lm *lm)
+{
+    struct llama *m = of(lm);
+    team_close(m->team);
+    weights_clear(&m->w);
+    mem_free(m->members);
+    block_give(m->block);
+    block_give(m->arena);
+    mem_free(m);
+}
+
+static const struct lm_ops llama_ops = { llama_forward, llama_copy_page, llama_close };
+
+/* ---- scratch: laid out twice, first to learn the size */
+
+struct carver {
+    uint8_t *base; /* NULL: only count */
+    size_t used;
+};
+
+static void *carve(struct carver *c, size_t n, size_t size)
+{
+    uint8_t *p = c->base ? c->base + c->used : NULL;
+    c->used += (n * size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return p;
+}
+
+static size_t row_floats(int n)
+{
+    return ((size_t)n + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
+}
+
+static void mark_kind(bool *is_used, const struct packed *w)
+{
+    is_used[act_kind_for(w->type)] = true;
+}
+
+static void kinds_used(const struct llama *m, bool *is_used)
+{
+    mark_kind(is_used, &m->w.head);
+    for (int i = 0; i < m->h.n_layers; i++) {
+        const struct layer *l = &m->w.layers[i];
+        const struct packed *all[] = { &l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down };
+        for (size_t j = 0; j < ARRAY_LEN(all); j++)
+            mark_kind(is_used, all[j]);
+    }
+}
+
+static void lay_out_acts(const struct llama *m, struct carver *c, void **acts, int n_rows)
+{
+    bool is_used[N_ACTS] = { false };
+    kinds_used(m, is_used);
+    for (int k = 0; k < N_ACTS; k++)
+        if (is_used[k])
+            acts[k] = carve(c, (size_t)n_rows, act_row_bytes((enum act_kind)k, m->max_width));
+}
+
+/* Queries, keys, values and what was attended are done with when the feed-forward begins: its
+ * hidden rows share their memory. */
+static void lay_out_shared(struct llama *m, struct carver *c, size_t rows)
+{
+    struct carver attn = *c, ff = *c;
+
+    m->q = carve(&attn, rows * m->q_stride, sizeof(float));
+    m->k = carve(&attn, rows * m->kv_stride, sizeof(float));
+    m->v = carve(&attn, rows * m->kv_stride, sizeof(float));
+    m->attended = carve(&attn, rows * m->q_stride, sizeof(float));
+    m->hidden = carve(&ff, rows * m->ff_stride, sizeof(float));
+    c->used = MAX(attn.used, ff.used);
+}
+
+static void lay_out(struct llama *m, struct carver *c)
+{
+    const size_t rows = (size_t)m->lm.max_rows, n_logits = (size_t)m->lm.max_logits;
+    const int group = m->h.n_heads / m->h.n_kv_heads;
+
+    m->x = carve(c, rows * m->d_stride, sizeof(float));
+    lay_out_shared(m, c, rows);
+    m->cs = carve(c, rows * (size_t)m->h.n_rot, sizeof(float));
+    m->logits = carve(c, n_logits * (size_t)m->h.n_vocab, sizeof(float));
+    m->rows = carve(c, rows, sizeof(*m->rows));
+    m->wanted = carve(c, n_logits, sizeof(*m->wanted));
+    lay_out_acts(m, c, m->acts, m->lm.max_rows);
+    for (int i = 0; i < team_size(m->team); i++) {
+        struct member *mem = &m->members[i];
+        mem->normed = carve(c, row_floats(m->max_width), sizeof(float));
+        mem->tile = carve(c, m->tile_floats, sizeof(float));
+        mem->tile2 = carve(c, m->tile_floats, sizeof(float));
+        mem->attn = carve(c, attn_scratch_floats(&m->kv, group), sizeof(float));
+        lay_out_acts(m, c, mem->acts, ALONE_ROWS);
+    }
+}
+
+static int take_scratch(struct llama *m, struct err *e)
+{
+    const struct hparams *h = &m->h;
+    struct carver c = { 0 };
+
+    m->d_stride = row_floats(h->d_model);
+    m->q_stride = row_floats(hparams_dim(h, DIM_Q));
+    m->kv_stride = row_floats(hparams_dim(h, DIM_KV));
+    m->ff_stride = row_floats(h->d_ff);
+    m->tile_floats = (size_t)m->lm.max_rows * TILE_PANELS * PANEL;
+    m->max_width = MAX(h->d_model, MAX(hparams_dim(h, DIM_Q), h->d_ff));
+
+    m->members = try_calloc((size_t)team_size(m->team), sizeof(*m->members));
+    if (!m->members)
+        return err_set(e, ERR_MEMORY, "no memory for %d threads", team_size(m->team));
+    lay_out(m, &c);
+    m->block = block_take(c.used);
+    if (!m->block)
+        return err_set(e, ERR_MEMORY, "no memory for %zu MB of scratch", c.used / MB);
+    m->block_bytes = c.used;
+    c = (struct carver){ .base = m->block };
+    lay_out(m, &c);
+    CHECK(c.used == m->block_bytes);
+    return 0;
+}
+
+/* ---- keys and values */
+
+static int take_arena(struct llama *m, struct err *e)
+{
+    size_t n;
+
+    if (__builtin_mul_overflow((size_t)m->lm.n_pages, m->kv.page_bytes, &n))
+        return err_set(
+            e, ERR_MEMORY, "%u pages of %zu bytes are too much", m->lm.n_pages, m->kv.page_bytes);
+    m->arena = block_take(n);
+    if (!m->arena)
+        return err_set(e, ERR_MEMORY, "no memory for %zu MB of keys and values", n / MB);
+    return 0;
+}
+
+/* ---- opening */
+
+static int set_sizes(struct llama *m, const struct llama_options *o, struct err *e)
+{
+    m->lm.max_rows = o->max_rows ? o->max_rows : 512;
+    m->lm.max_logits = MIN(o->max_logits ? o->max_logits : 32, m->lm.max_rows);
+    m->lm.n_pages = o->n_pages;
+    if (o->max_rows < 0 || o->max_rows > MAX_ROWS || o->max_logits < 0)
+        return err_set(
+            e, ERR_RANGE, "rows per step: %d, served are 1 to %d", o->max_rows, MAX_ROWS);
+    if (!o->n_pages)
+        return err_set(e, ERR_RANGE, "a model needs at least one page of keys and values");
+    return 0;
+}
+
+static int open_parts(
+    struct llama *m, const struct gguf *g, const struct llama_options *o, struct err *e)
+{
+    const struct bind_progress progress = { o->progress, o->progress_arg };
+
+    if (hparams_read(&m->h, g, e) || set_sizes(m, o, e))
+        return -1;
+    m->kernels = o->kernels;
+    if (!m->kernels && kernels_choose(&m->kernels, NULL, e))
+        return -1;
+    if (team_open(&m->team, o->n_threads ? o->n_threads : thread_count_online(), e))
+        return -1;
+    if (weights_bind(&m->w, &m->h, g, m->team, &progress, e))
+        return -1;
+    rope_table_init(&m->rope, &m->h, m->w.rope_factors);
+    kv_layout_init(&m->kv, o->kv_type, m->h.n_layers, m->h.n_kv_heads, m->h.head_dim);
+    return take_scratch(m, e) || take_arena(m, e) ? -1 : 0;
+}
+
+int lm_open_llama(
+    struct lm **out, const struct gguf *g, const struct llama_options *o, struct err *e)
+{
+    struct llama *m = try_calloc(1, sizeof(*m));
+    if (!m)
+        return err_set(e, ERR_MEMORY, "no memory for a model");
+    m->lm.ops = &llama_ops;
+    if (open_parts(m, g, o, e)) {
+        llama_close(&m->lm);
+        return -1;
+    }
+    m->lm.n_vocab = m->h.n_vocab;
+    m->lm.n_ctx_train = m->h.n_ctx;
+    m->lm.page_bytes = m->kv.page_bytes;
+    m->lm.weight_bytes = m->w.bytes;
+    m->lm.n_params = m->w.n_params;
+    *out = &m->lm;
+    return 0;
+}
+
+int llama_needs(struct llama_needs *out, const struct gguf *g, enum kv_type kv_type, struct err *e)
+{
+    struct hparams h;
+    struct kv_layout kv;
+
+    if (hparams_read(&h, g, e))
+        return -1;
+    kv_layout_init(&kv, kv_type, h.n_layers, h.n_kv_heads, h.head_dim);
+    *out = (struct llama_needs){ h.n_vocab, h.n_ctx, kv.page_bytes };
+    return 0;
+}
