@@ -1,0 +1,332 @@
+/* The schedule never shows: a row's logits are the same bits however the work was cut, mixed,
+ * placed and shared. */
+#include "../check.h"
+#include "base/mem.h"
+#include "model/forward.h"
+#include "model/llama.h"
+#include "tiny.h"
+
+#include <stdatomic.h>
+
+enum { N_TOKENS = 47, MAX_TOKENS = 640, MAX_VOCAB = 128, N_SEQS = 4 };
+
+struct seq {
+    int32_t tokens[MAX_TOKENS];
+    page_id pages[MAX_TOKENS / PAGE_TOKENS + 1];
+    int n, done;
+};
+
+static struct lm *open_lm(const struct gguf *g, const char *kernels, int n_threads)
+{
+    struct llama_options o = { .n_threads = n_threads, .n_pages = 4 * MAX_TOKENS / PAGE_TOKENS,
+        .max_rows = MAX_TOKENS, .max_logits = MAX_TOKENS };
+    struct lm *m = NULL;
+    struct err e;
+
+    if (kernels_choose(&o.kernels, kernels, &e) || lm_open_llama(&m, g, &o, &e)) {
+        fprintf(stderr, "open_lm: %s\n", e.msg);
+        fail();
+    }
+    return m;
+}
+
+/* The same tokens for the same seed; pages scattered over the arena, no two sequences share. */
+static void fill_seqs(struct seq *s, int n_seqs, int n_tokens, const struct lm *m, uint64_t seed)
+{
+    struct rng words = { 7, 0 }, places = { seed, 0 };
+    uint32_t free_pages[4 * MAX_TOKENS / PAGE_TOKENS], n_free = m->n_pages;
+
+    for (uint32_t i = 0; i < n_free; i++)
+        free_pages[i] = i;
+    for (int i = 0; i < n_seqs; i++) {
+        s[i].n = n_tokens;
+        s[i].done = 0;
+        for (int t = 0; t < n_tokens; t++)
+            s[i].tokens[t] = (int32_t)rng_below(&words, (uint64_t)m->n_vocab);
+        for (int p = 0; p <= (n_tokens - 1) / PAGE_TOKENS; p++) {
+            uint64_t at = rng_below(&places, n_free);
+            s[i].pages[p].i = free_pages[at];
+            free_pages[at] = free_pages[--n_free];
+        }
+    }
+}
+
+static struct lm_run run_of(const struct seq *s, int n, int n_logits)
+{
+    return (struct lm_run){ .tokens = s->tokens + s->done, .n = n, .pos = s->done,
+        .pages = s->pages, .n_logits = n_logits };
+}
+
+/* All logits of sequence 0 from one chunk, alone: what every other way is compared with. */
+static float *reference(const struct gguf *g, const char *kernels, int n_tokens)
+{
+    struct lm *m = open_lm(g, kernels, 1);
+    static struct seq s;
+    size_t bytes = (size_t)n_tokens * (size_t)m->n_vocab * sizeof(float);
+    float *all = xmalloc(bytes);
+
+    fill_seqs(&s, 1, n_tokens, m, 1);
+    struct lm_run run = run_of(&s, n_tokens, n_tokens);
+    EXPECT(m->ops->forward(m, &run, 1, NULL));
+    memcpy(all, run.logits, bytes);
+    for (size_t i = 0; i < bytes / sizeof(float); i++)
+        EXPECT(isfinite(all[i]));
+    m->ops->close(m);
+    return all;
+}
+
+static void expect_rows(const struct lm *m, const struct lm_run *run, const float *all)
+{
+    size_t row = (size_t)m->n_vocab * sizeof(float);
+    int first = run->pos + run->n - run->n_logits;
+    for (int i = 0; i < run->n_logits; i++)
+        if (memcmp(run->logits + i * m->n_vocab, all + (first + i) * m->n_vocab, row)) {
+            fprintf(stderr, "position %d of a run of %d differs\n", first + i, run->n);
+            fail();
+        }
+}
+
+/* Sequence 0 with up to three others, in chunks of 1..max_chunk, some rows with logits. */
+static void check_schedule(struct lm *m, const float *all, int n_tokens, int max_chunk,
+    uint64_t seed)
+{
+    static struct seq s[N_SEQS];
+    struct rng r = { seed, 1 };
+
+    fill_seqs(s, N_SEQS, n_tokens, m, seed);
+    while (s[0].done < s[0].n) {
+        struct lm_run runs[N_SEQS];
+        int who[N_SEQS], n_runs = 0, at = -1;
+        for (int i = N_SEQS - 1; i >= 0; i--) {
+            int left = s[i].n - s[i].done;
+            if (left == 0 || (i && rng_below(&r, 2)))
+                continue;
+            int n = 1 + (int)rng_below(&r, (uint64_t)MIN(left, max_chunk));
+            if (i == 0)
+                at = n_runs;
+            who[n_runs] = i;
+            runs[n_runs++] = run_of(&s[i], n, (int)rng_below(&r, (uint64_t)n + 1));
+        }
+        EXPECT(m->ops->forward(m, runs, n_runs, NULL));
+        expect_rows(m, &runs[at], all);
+        for (int i = 0; i < n_runs; i++)
+            s[who[i]].done += runs[i].n;
+    }
+}
+
+/* ---- who can be asked */
+
+static const char *const kernel_sets[] = { "ref", "avx2", "avx512" };
+
+static bool have_set(const char *name)
+{
+    const struct kernels *k;
+    struct err e;
+    return !kernels_choose(&k, name, &e);
+}
+
+static struct tiny of_type(const char *arch, enum qtype type, enum qtype type_v)
+{
+    struct tiny t = tiny_default;
+    t.arch = arch;
+    t.type = type;
+    t.type_v = type_v;
+    if (qtype_info(type)->block == 256 || qtype_info(type_v)->block == 256) {
+        t.d = t.ff = 256;
+        t.head_dim = 64;
+        t.vocab = 71;
+    }
+    return t;
+}
+
+static const struct {
+    const char *arch;
+    enum qtype type, type_v;
+} kinds[] = {
+    { "llama", Q_F32, Q_F32 },
+    { "llama", Q_F16, Q_F16 },
+    { "llama", Q_BF16, Q_F32 },
+    { "llama", Q_Q8_0, Q_Q8_0 },
+    { "llama", Q_Q4_0, Q_F16 },
+    { "llama", Q_Q4_K, Q_Q6_K },
+    { "llama", Q_Q5_K, Q_Q8_0 },
+    { "llama", Q_Q6_K, Q_Q6_K },
+    { "qwen2", Q_F32, Q_F32 },
+    { "qwen2", Q_Q4_0, Q_Q8_0 },
+    { "qwen2", Q_Q4_K, Q_Q6_K },
+    { "qwen3", Q_F32, Q_F32 },
+    { "qwen3", Q_Q8_0, Q_Q4_0 },
+    { "qwen3", Q_Q4_K, Q_Q5_K },
+};
+
+static void chunks_batches_and_pages_do_not_show(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        struct tiny t = of_type(kinds[i].arch, kinds[i].type, kinds[i].type_v);
+        struct gguf *g = tiny_open(&t);
+        float *all = reference(g, NULL, N_TOKENS);
+        struct lm *m = open_lm(g, NULL, 1);
+
+        check_schedule(m, all, N_TOKENS, 1, 11 + i); /* token by token */
+        check_schedule(m, all, N_TOKENS, 20, 30 + i);
+        m->ops->close(m);
+        mem_free(all);
+        gguf_close(g);
+    }
+}
+
+static void threads_do_not_show(void)
+{
+    for (int n_threads = 2; n_threads <= 3; n_threads++)
+        for (size_t i = 0; i < ARRAY_LEN(kinds); i += 2) {
+            struct tiny t = of_type(kinds[i].arch, kinds[i].type, kinds[i].type_v);
+            struct gguf *g = tiny_open(&t);
+            float *all = reference(g, NULL, N_TOKENS);
+            struct lm *m = open_lm(g, NULL, n_threads);
+
+            check_schedule(m, all, N_TOKENS, 1, 50 + i);
+            check_schedule(m, all, N_TOKENS, 16, 70 + i);
+            m->ops->close(m);
+            mem_free(all);
+            gguf_close(g);
+        }
+}
+
+static void kernel_sets_do_not_show(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        struct tiny t = of_type(kinds[i].arch, kinds[i].type, kinds[i].type_v);
+        struct gguf *g = tiny_open(&t);
+        float *all = reference(g, "ref", N_TOKENS);
+
+        for (size_t k = 0; k < ARRAY_LEN(kernel_sets); k++) {
+            if (!have_set(kernel_sets[k]))
+                continue;
+            struct lm *m = open_lm(g, kernel_sets[k], 1);
+            check_schedule(m, all, N_TOKENS, 30, 90 + i);
+            m->ops->close(m);
+        }
+        mem_free(all);
+        gguf_close(g);
+    }
+}
+
+/* Across the attention's key blocks of 256 and splits of 512. */
+static void long_sequences_do_not_show_either(void)
+{
+    struct tiny t = tiny_default;
+    t.layers = 1;
+    struct gguf *g = tiny_open(&t);
+    float *all = reference(g, NULL, 600);
+    struct lm *m = open_lm(g, NULL, 2);
+
+    check_schedule(m, all, 600, 150, 5);
+    check_schedule(m, all, 600, 9, 6);
+    m->ops->close(m);
+    mem_free(all);
+    gguf_close(g);
+}
+
+/* What a page held before, even NaN, is nobody's business. */
+static void rubbish_in_pages_does_not_show(void)
+{
+    struct gguf *g = tiny_open(&tiny_default);
+    float *all = reference(g, NULL, N_TOKENS);
+    struct lm *m = open_lm(g, NULL, 1);
+    struct llama *inside = container_of(m, struct llama, lm);
+
+    memset(inside->arena, 0xff, m->n_pages * m->page_bytes);
+    check_schedule(m, all, N_TOKENS, 7, 3);
+    m->ops->close(m);
+    mem_free(all);
+    gguf_close(g);
+}
+
+static void a_copied_page_continues_the_same(void)
+{
+    struct gguf *g = tiny_open(&tiny_default);
+    float *all = reference(g, NULL, N_TOKENS);
+    struct lm *m = open_lm(g, NULL, 1);
+    static struct seq s[2];
+    const int half = N_TOKENS / 2;
+
+    fill_seqs(s, 2, N_TOKENS, m, 9);
+    struct lm_run run = run_of(&s[0], half, 0);
+    EXPECT(m->ops->forward(m, &run, 1, NULL));
+    for (int p = 0; p <= (half - 1) / PAGE_TOKENS; p++)
+        m->ops->copy_page(m, s[0].pages[p], s[1].pages[p]);
+    memcpy(s[1].tokens, s[0].tokens, sizeof(s[0].tokens));
+    s[1].done = half;
+    run = run_of(&s[1], N_TOKENS - half, N_TOKENS - half);
+    EXPECT(m->ops->forward(m, &run, 1, NULL));
+    expect_rows(m, &run, all);
+    m->ops->close(m);
+    mem_free(all);
+    gguf_close(g);
+}
+
+static void a_stop_ends_the_pass_and_harms_nobody(void)
+{
+    struct gguf *g = tiny_open(&tiny_default);
+    float *all = reference(g, NULL, N_TOKENS);
+    struct lm *m = open_lm(g, NULL, 2);
+    static struct seq s;
+    _Atomic bool stop = true;
+
+    fill_seqs(&s, 1, N_TOKENS, m, 4);
+    struct lm_run run = run_of(&s, N_TOKENS, 3);
+    EXPECT(!m->ops->forward(m, &run, 1, &stop));
+    atomic_store(&stop, false);
+    EXPECT(m->ops->forward(m, &run, 1, &stop));
+    expect_rows(m, &run, all);
+    m->ops->close(m);
+    mem_free(all);
+    gguf_close(g);
+}
+
+static void a_step_uses_no_heap(void)
+{
+    struct gguf *g = tiny_open(&tiny_default);
+    struct lm *m = open_lm(g, NULL, 2);
+    static struct seq s;
+
+    fill_seqs(&s, 1, N_TOKENS, m, 4);
+    struct lm_run run = run_of(&s, N_TOKENS, 1);
+    noalloc_begin("forward");
+    EXPECT(m->ops->forward(m, &run, 1, NULL));
+    noalloc_end();
+    m->ops->close(m);
+    gguf_close(g);
+}
+
+/* bf16 keys and values: other numbers than f16, the same promise. */
+static void keys_and_values_may_be_bf16(void)
+{
+    struct gguf *g = tiny_open(&tiny_default);
+    struct llama_options o = { .n_threads = 1, .n_pages = 4 * MAX_TOKENS / PAGE_TOKENS,
+        .max_rows = MAX_TOKENS, .max_logits = MAX_TOKENS, .kv_type = KV_BF16 };
+    float *f16 = reference(g, NULL, N_TOKENS);
+    static struct seq s;
+    struct lm *m;
+    struct err e;
+
+    EXPECT(!lm_open_llama(&m, g, &o, &e));
+    size_t bytes = (size_t)N_TOKENS * (size_t)m->n_vocab * sizeof(float);
+    float *all = xmalloc(bytes);
+    fill_seqs(&s, 1, N_TOKENS, m, 2);
+    struct lm_run run = run_of(&s, N_TOKENS, N_TOKENS);
+    EXPECT(m->ops->forward(m, &run, 1, NULL));
+    memcpy(all, run.logits, bytes);
+    EXPECT(memcmp(all, f16, bytes));
+    check_schedule(m, all, N_TOKENS, 5, 8);
+    m->ops->close(m);
+    mem_free(all);
+    mem_free(f16);
+    gguf_close(g);
+}
+
+TESTS(TEST(chunks_batches_and_pages_do_not_show), TEST(threads_do_not_show),
+    TEST(kernel_sets_do_not_show), TEST(long_sequences_do_not_show_either),
+    TEST(rubbish_in_pages_does_not_show), TEST(a_copied_page_continues_the_same),
+    TEST(a_stop_ends_the_pass_and_harms_nobody), TEST(a_step_uses_no_heap),
+    TEST(keys_and_values_may_be_bf16))

@@ -1,0 +1,186 @@
+/* tiny.h: a GGUF file of a few kilobytes with random weights, whole or damaged in one place. */
+#pragma once
+
+#include "base/mem.h"
+#include "format/gguf.h"
+#include "model/hparams.h"
+
+#include "../unit/tiny_bytes.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+struct tiny {
+    const char *arch;
+    enum qtype type, type_v; /* of matrices; of attn_v and ffn_down (K_M files mix) */
+    int layers, d, heads, kv_heads, head_dim, ff, vocab, ctx;
+    bool is_untied, has_factors;
+    uint64_t seed;
+    /* Damage; NULL and 0: none. */
+    const char *drop;   /* a tensor that is left out */
+    const char *bend;   /* a tensor with one column block more */
+    const char *retype; /* a tensor with type `retype_to` */
+    uint32_t retype_to;
+    const char *stranger; /* one more tensor, of this name */
+    const char *key;      /* a key that has this value instead; -1: left out */
+    int64_t value;
+    const char *key_str, *str; /* a key with a string */
+};
+
+static const struct tiny tiny_default = { .arch = "llama",
+    .type = Q_F32,
+    .type_v = Q_F32,
+    .layers = 2,
+    .d = 64,
+    .heads = 4,
+    .kv_heads = 2,
+    .head_dim = 16,
+    .ff = 96,
+    .vocab = 83,
+    .ctx = 512,
+    .seed = 1 };
+
+struct tiny_file {
+    struct buf kv, infos, data;
+    uint64_t n_kv, n_tensors;
+    struct rng rng;
+};
+
+static inline void tiny_int(struct tiny_file *f, const struct tiny *t, const char *tail, int v)
+{
+    char key[96];
+    int64_t value = v;
+    snprintf(key, sizeof(key), "%s.%s", t->arch, tail);
+    if (t->key && !strcmp(t->key, tail))
+        value = t->value;
+    if (value == -1)
+        return;
+    f->n_kv++;
+    tiny_str(&f->kv, key);
+    tiny_u32(&f->kv, GGUF_U64);
+    tiny_u64(&f->kv, (uint64_t)value);
+}
+
+static inline void tiny_tensor(struct tiny_file *f, const struct tiny *t, const char *name,
+    enum tensor id, uint64_t cols, uint64_t rows)
+{
+    bool is_vector = tensor_rows[id].rows == DIM_ONE;
+    bool is_v = id == TENSOR_V || id == TENSOR_DOWN;
+    uint32_t type = is_vector ? Q_F32 : is_v ? t->type_v : t->type;
+
+    if (t->drop && !strcmp(t->drop, name))
+        return;
+    if (t->retype && !strcmp(t->retype, name))
+        type = t->retype_to;
+    if (t->bend && !strcmp(t->bend, name))
+        cols += qtype_info(type)->block;
+    while (f->data.n % 32)
+        buf_putc(&f->data, 0);
+    f->n_tensors++;
+    tiny_str(&f->infos, name);
+    tiny_u32(&f->infos, is_vector ? 1 : 2);
+    tiny_u64(&f->infos, cols);
+    if (!is_vector)
+        tiny_u64(&f->infos, rows);
+    tiny_u32(&f->infos, type);
+    tiny_u64(&f->infos, f->data.n);
+
+    bool is_bias = id >= TENSOR_Q_BIAS && id <= TENSOR_V_BIAS, is_embd = id == TENSOR_EMBD;
+    float amp = is_embd ? 1 : 1.7f / sqrtf((float)cols);
+    for (uint64_t i = 0; i < cols * rows / qtype_info(type)->block; i++)
+        if (is_vector && !is_bias) { /* norms and rope factors: about 1 */
+            float one = 0.75f + 0.5f * (float)rng_next_unit(&f->rng);
+            buf_put(&f->data, &one, 4);
+        } else {
+            tiny_block(&f->data, (enum qtype)type, amp, &f->rng);
+        }
+}
+
+static inline void tiny_tensors(struct tiny_file *f, const struct tiny *t)
+{
+    const struct family *family = family_find(str_of(t->arch));
+    const struct hparams h = { .d_model = t->d,
+        .n_heads = t->heads,
+        .n_kv_heads = t->kv_heads,
+        .head_dim = t->head_dim,
+        .n_rot = t->head_dim,
+        .d_ff = t->ff,
+        .n_vocab = t->vocab };
+    char name[64];
+
+    for (int l = 0; l < t->layers; l++)
+        for (int id = 0; id < N_TENSORS; id++) {
+            bool is_first = id < TENSOR_FIRST_OF_LAYER;
+            enum need need = family ? family->needs[id] : NEED_YES;
+            if ((is_first && l > 0) || need == NEED_NO || (id == TENSOR_HEAD && !t->is_untied) ||
+                (id == TENSOR_ROPE_FREQS && !t->has_factors) ||
+                (id >= TENSOR_Q_BIAS && id <= TENSOR_V_BIAS && need != NEED_YES))
+                continue;
+            snprintf(name, sizeof(name), tensor_rows[id].name, l);
+            tiny_tensor(f, t, name, (enum tensor)id,
+                (uint64_t)hparams_dim(&h, tensor_rows[id].cols),
+                (uint64_t)hparams_dim(&h, tensor_rows[id].rows));
+        }
+    if (t->stranger)
+        tiny_tensor(f, t, t->stranger, TENSOR_Q, 32, 16);
+}
+
+static inline void tiny_string(struct tiny_file *f, const char *key, const char *z)
+{
+    f->n_kv++;
+    tiny_str(&f->kv, key);
+    tiny_u32(&f->kv, GGUF_STR);
+    tiny_str(&f->kv, z);
+}
+
+static inline void tiny_keys(struct tiny_file *f, const struct tiny *t)
+{
+    const char *known[] = { "block_count", "embedding_length", "feed_forward_length",
+        "attention.head_count", "attention.head_count_kv", "attention.key_length",
+        "context_length" };
+    const int values[] = { t->layers, t->d, t->ff, t->heads, t->kv_heads, t->head_dim, t->ctx };
+    bool is_known = false;
+
+    tiny_string(f, "general.architecture", t->arch);
+    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
+        tiny_int(f, t, known[i], values[i]);
+        is_known = is_known || (t->key && !strcmp(t->key, known[i]));
+    }
+    if (t->key && !is_known)
+        tiny_int(f, t, t->key, 0);
+    if (t->key_str)
+        tiny_string(f, t->key_str, t->str);
+}
+
+/* Writes the file, opens it, unlinks it. */
+static inline struct gguf *tiny_open(const struct tiny *t)
+{
+    char path[] = "/tmp/inferflux-tiny-XXXXXX";
+    struct tiny_file f = { .rng = { t->seed, 0 } };
+    struct gguf *g = NULL;
+    struct err e;
+    FILE *out = fdopen(mkstemp(path), "wb");
+
+    buf_init(&f.kv, 1 << 20), buf_init(&f.infos, 1 << 20), buf_init(&f.data, 64 << 20);
+    tiny_keys(&f, t);
+    tiny_tensors(&f, t);
+    struct buf head;
+    buf_init(&head, 1 << 22);
+    buf_putz(&head, "GGUF");
+    tiny_u32(&head, 3);
+    tiny_u64(&head, f.n_tensors);
+    tiny_u64(&head, f.n_kv);
+    buf_puts(&head, buf_str(&f.kv));
+    buf_puts(&head, buf_str(&f.infos));
+    while (head.n % 32)
+        buf_putc(&head, 0);
+    buf_puts(&head, buf_str(&f.data));
+    CHECK(out && buf_ok(&head) && fwrite(head.p, 1, head.n, out) == head.n && !fclose(out));
+    if (gguf_open(&g, path, &e))
+        fprintf(stderr, "tiny_open: %s\n", e.msg);
+    unlink(path);
+    buf_clear(&head), buf_clear(&f.kv), buf_clear(&f.infos), buf_clear(&f.data);
+    return g;
+}

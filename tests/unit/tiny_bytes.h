@@ -1,0 +1,74 @@
+/* tiny_bytes.h: numbers, strings and random blocks of weights as GGUF writes them.
+ *
+ * The bytes of quantised blocks are random, with scales that keep activations near 1: for tests
+ * of arithmetic any bytes are as good as trained ones. */
+#pragma once
+
+#include "base/buf.h"
+#include "base/rng.h"
+#include "format/qtype.h"
+
+static inline void tiny_u32(struct buf *b, uint32_t v)
+{
+    buf_put(b, &v, 4);
+}
+static inline void tiny_u64(struct buf *b, uint64_t v)
+{
+    buf_put(b, &v, 8);
+}
+static inline void tiny_str(struct buf *b, const char *z)
+{
+    tiny_u64(b, strlen(z));
+    buf_putz(b, z);
+}
+
+static inline uint16_t tiny_f16(float f) /* normal numbers and zero only, truncated */
+{
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    int exp = (int)(u >> 23 & 255) - 127 + 15;
+    return exp <= 0 ? 0 : (uint16_t)((u >> 16 & 0x8000) | (unsigned)exp << 10 | (u >> 13 & 0x3ff));
+}
+
+/* One block of n elements, about +-amp each. */
+static inline void tiny_block(struct buf *b, enum qtype type, float amp, struct rng *r)
+{
+    const struct qtype_info *q = qtype_info(type);
+    uint8_t p[256];
+    for (uint32_t i = 0; i < q->block_bytes; i++)
+        p[i] = (uint8_t)rng_next(r);
+
+    float x = (float)(rng_next_unit(r) * 2 - 1) * amp;
+    float scale = amp * (float)(0.5 + rng_next_unit(r));
+    uint32_t bits;
+    uint16_t d = tiny_f16(scale / 8), d_q8 = tiny_f16(scale / 128), d_k = tiny_f16(scale / 400),
+             dmin = tiny_f16(scale / 60), d_6 = tiny_f16(scale / 2000), x16 = tiny_f16(x);
+    memcpy(&bits, &x, 4);
+    uint16_t bf = (uint16_t)(bits >> 16);
+
+    switch ((int)type) {
+    case Q_F32:
+        memcpy(p, &x, 4);
+        break;
+    case Q_F16:
+        memcpy(p, &x16, 2);
+        break;
+    case Q_BF16:
+        memcpy(p, &bf, 2);
+        break;
+    case Q_Q4_0:
+        memcpy(p, &d, 2);
+        break;
+    case Q_Q8_0:
+        memcpy(p, &d_q8, 2);
+        break;
+    case Q_Q4_K:
+    case Q_Q5_K:
+        memcpy(p, &d_k, 2), memcpy(p + 2, &dmin, 2);
+        break;
+    case Q_Q6_K:
+        memcpy(p + 208, &d_6, 2);
+        break;
+    }
+    buf_put(b, p, q->block_bytes);
+}
