@@ -18,8 +18,10 @@ struct seq {
 
 static struct lm *open_lm(const struct gguf *g, const char *kernels, int n_threads)
 {
-    struct llama_options o = { .n_threads = n_threads, .n_pages = 4 * MAX_TOKENS / PAGE_TOKENS,
-        .max_rows = MAX_TOKENS, .max_logits = MAX_TOKENS };
+    struct llama_options o = { .n_threads = n_threads,
+        .n_pages = 4 * MAX_TOKENS / PAGE_TOKENS,
+        .max_rows = MAX_TOKENS,
+        .max_logits = MAX_TOKENS };
     struct lm *m = NULL;
     struct err e;
 
@@ -53,8 +55,11 @@ static void fill_seqs(struct seq *s, int n_seqs, int n_tokens, const struct lm *
 
 static struct lm_run run_of(const struct seq *s, int n, int n_logits)
 {
-    return (struct lm_run){ .tokens = s->tokens + s->done, .n = n, .pos = s->done,
-        .pages = s->pages, .n_logits = n_logits };
+    return (struct lm_run){ .tokens = s->tokens + s->done,
+        .n = n,
+        .pos = s->done,
+        .pages = s->pages,
+        .n_logits = n_logits };
 }
 
 /* All logits of sequence 0 from one chunk, alone: what every other way is compared with. */
@@ -87,8 +92,8 @@ static void expect_rows(const struct lm *m, const struct lm_run *run, const floa
 }
 
 /* Sequence 0 with up to three others, in chunks of 1..max_chunk, some rows with logits. */
-static void check_schedule(struct lm *m, const float *all, int n_tokens, int max_chunk,
-    uint64_t seed)
+static void check_schedule(
+    struct lm *m, const float *all, int n_tokens, int max_chunk, uint64_t seed)
 {
     static struct seq s[N_SEQS];
     struct rng r = { seed, 1 };
@@ -303,8 +308,11 @@ static void a_step_uses_no_heap(void)
 static void keys_and_values_may_be_bf16(void)
 {
     struct gguf *g = tiny_open(&tiny_default);
-    struct llama_options o = { .n_threads = 1, .n_pages = 4 * MAX_TOKENS / PAGE_TOKENS,
-        .max_rows = MAX_TOKENS, .max_logits = MAX_TOKENS, .kv_type = KV_BF16 };
+    struct llama_options o = { .n_threads = 1,
+        .n_pages = 4 * MAX_TOKENS / PAGE_TOKENS,
+        .max_rows = MAX_TOKENS,
+        .max_logits = MAX_TOKENS,
+        .kv_type = KV_BF16 };
     float *f16 = reference(g, NULL, N_TOKENS);
     static struct seq s;
     struct lm *m;
