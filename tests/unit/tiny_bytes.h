@@ -41,8 +41,9 @@ static inline void tiny_block(struct buf *b, enum qtype type, float amp, struct 
     float x = (float)(rng_next_unit(r) * 2 - 1) * amp;
     float scale = amp * (float)(0.5 + rng_next_unit(r));
     uint32_t bits;
-    uint16_t d = tiny_f16(scale / 8), d_q8 = tiny_f16(scale / 128), d_k = tiny_f16(scale / 400),
-             dmin = tiny_f16(scale / 60), d_6 = tiny_f16(scale / 2000), x16 = tiny_f16(x);
+    uint16_t d = tiny_f16(scale / 8), d_q8 = tiny_f16(scale / 128),
+             d_k = tiny_f16(scale / (type == Q_Q5_K ? 1000 : 500)), dmin = tiny_f16(scale / 60),
+             d_6 = tiny_f16(scale / 2000), x16 = tiny_f16(x);
     memcpy(&bits, &x, 4);
     uint16_t bf = (uint16_t)(bits >> 16);
 
