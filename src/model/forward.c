@@ -64,10 +64,9 @@ static void prepare_row(const struct self *s, const struct source *src, int r, s
         x = s->mem->normed;
     }
     for (int kind = 0; kind < N_ACTS; kind++) {
-        struct acts *a = &to->kind[kind];
-        void *row = (uint8_t *)a->data + (size_t)r * a->stride;
         if (!(src->kinds >> kind & 1))
             continue;
+        void *row = (uint8_t *)to->kind[kind].data + (size_t)r * to->kind[kind].stride;
         if (kind == ACT_F32)
             memcpy(row, x, (size_t)src->n_cols * sizeof(*x));
         else if (kind == ACT_Q8_0)

@@ -28,23 +28,34 @@ static const struct gguf_tensor *tensor(const struct oracle *o, const char *patt
     return gguf_tensor(o->g, name);
 }
 
-static void matrix_row(const struct gguf_tensor *t, int row, double *out)
-{
+/* A matrix in memory of its own; row by row as doubles. */
+struct matrix {
     struct packed w;
-    struct err e;
-    int n = (int)t->dims[0];
-    uint64_t row_bytes = 0;
-    float *tmp = xcalloc((size_t)n, sizeof(float));
-    uint8_t *data = try_aligned(64, pack_bytes(t->type, 1, n));
+    float *row;
+};
 
-    EXPECT(qtype_bytes(t->type, (uint64_t)n, &row_bytes));
-    EXPECT(data && !pack_init(&w, t->type, 1, n, data, &e));
-    pack_panels(&w, t->data + (uint64_t)row * row_bytes, 0, 1);
-    pack_get_row(&w, 0, tmp);
-    for (int i = 0; i < n; i++)
-        out[i] = (double)tmp[i];
-    mem_free(data);
-    mem_free(tmp);
+static void matrix_open(struct matrix *m, const struct gguf_tensor *t)
+{
+    int n = (int)t->dims[0], rows = (int)t->dims[1];
+    uint8_t *data = try_aligned(64, pack_bytes(t->type, rows, n));
+    struct err e;
+
+    EXPECT(data && !pack_init(&m->w, t->type, rows, n, data, &e));
+    pack_panels(&m->w, t->data, 0, m->w.n_panels);
+    m->row = xcalloc((size_t)n, sizeof(float));
+}
+
+static void matrix_close(struct matrix *m)
+{
+    mem_free(m->w.data);
+    mem_free(m->row);
+}
+
+static void matrix_row(struct matrix *m, int row, double *out)
+{
+    pack_get_row(&m->w, row, m->row);
+    for (int i = 0; i < m->w.n_cols; i++)
+        out[i] = (double)m->row[i];
 }
 
 static double element(const struct gguf_tensor *t, int i)
@@ -79,18 +90,21 @@ static void round_blocks(double *x, int n, int block, bool is_f16_scale)
 /* y[rows] = W x */
 static void multiply(const struct gguf_tensor *t, const double *x, double *y)
 {
-    int n = (int)t->dims[0], rows = (int)t->dims[1];
+    struct matrix m;
+    int n = (int)t->dims[0];
     double *w = xcalloc((size_t)n, sizeof(*w)), *a = xcalloc((size_t)n, sizeof(*a));
 
+    matrix_open(&m, t);
     memcpy(a, x, (size_t)n * sizeof(*a));
     if (qtype_info(t->type)->block > 1)
         round_blocks(a, n, (int)qtype_info(t->type)->block, qtype_info(t->type)->block == 32);
-    for (int r = 0; r < rows; r++) {
-        matrix_row(t, r, w);
+    for (int r = 0; r < m.w.n_rows; r++) {
+        matrix_row(&m, r, w);
         y[r] = 0;
         for (int i = 0; i < n; i++)
             y[r] += w[i] * a[i];
     }
+    matrix_close(&m);
     mem_free(w);
     mem_free(a);
 }
@@ -208,7 +222,10 @@ static void next(const struct oracle *o, int32_t token, int pos, double *logits)
     const struct gguf_tensor *head = tensor(o, "output.weight", 0);
     double x[WIDE], a[WIDE];
 
-    matrix_row(tensor(o, "token_embd.weight", 0), token, x);
+    struct matrix embd;
+    matrix_open(&embd, tensor(o, "token_embd.weight", 0));
+    matrix_row(&embd, token, x);
+    matrix_close(&embd);
     for (int l = 0; l < o->t.layers; l++) {
         attention(o, l, pos, x);
         feed_forward(o, l, x);
