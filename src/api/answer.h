@@ -66,7 +66,7 @@ void answer_prompt_text(struct answer *a, int prompt, struct str text);
 void answer_token(struct answer *a, int choice, const struct sampled *t);
 void answer_text(struct answer *a, int choice, struct str text); /* empty: nothing happens */
 
-/* FINISH_STOP by a string: stop_text is it; by one of the client's stop_token_ids: stop_id is it;
+/* FINISH_STOP by a string: stop_text is it (borrowed to the end); by one of the client's stop_token_ids: stop_id is it;
  * by the model's own end token: both absent (.p NULL, TOKEN_NONE). Tokens whose text a stop
  * string swallowed are not among the logprobs. */
 void answer_choice_end(
@@ -84,13 +84,3 @@ struct answer_counts {
     int prompt_tokens, cached_tokens, completion_tokens;
 };
 struct answer_counts answer_counts(const struct answer *a);
-
-/* ---- for the rows of wire.h */
-
-struct answer_token { /* one token as its wire shows it */
-    int32_t id;
-    struct str bytes;
-    bool has_logprob; /* false: the first token of an echoed prompt */
-    const struct sampled *s;
-    uint32_t text_offset; /* characters before it */
-};

@@ -33,7 +33,7 @@ enum script_unit { SCRIPT_TOKENS, SCRIPT_CHARS, SCRIPT_ALL };
 struct ask_script { /* what a script model is to answer */
     bool is_set;
     struct str text;
-    enum script_unit unit; /* what leaves together: so many tokens, so many characters, everything */
+    enum script_unit unit; /* what leaves together: tokens, characters, or everything */
     int per_chunk;         /* >= 1; of SCRIPT_TOKENS, SCRIPT_CHARS */
     uint32_t delay_ms;     /* before each chunk */
 };
@@ -46,7 +46,7 @@ struct ask {
     const struct json *raw; /* the body */
     struct str model;       /* .p NULL when absent */
 
-    struct convo convo;          /* ASK_CHAT; add_generation_prompt and continue_final_message too */
+    struct convo convo;          /* ASK_CHAT; with what the template is told */
     struct ask_prompt *prompts;  /* ASK_COMPLETION */
     int n_prompts;               /* 1 for ASK_CHAT */
 

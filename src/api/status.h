@@ -39,9 +39,9 @@ void problem_error(struct buf *out, const struct err *e, const struct error_extr
 
 enum error_form { ERROR_OPENAI, ERROR_PROBLEM };
 
-enum { RETRY_FIELDS_MAX = 2 };
+enum { RETRY_FIELDS_MAX = 1 };
 
-/* The fields that tell a client whether to come again; 0..2. Values live in `scratch`. */
+/* The fields that tell a client whether to come again; 0 or 1. Values live in `scratch`. */
 int status_fields(enum errcode code, const struct error_extra *x, struct http_field *out,
     char scratch[16]);
 

@@ -1,12 +1,14 @@
 /* wire.h: a wire format is a row: how its requests are read and how its answers are told.
  *
- * The answer (answer.h) keeps the state of a request and calls its wire's row; the row appends
- * bytes to a->out. A new protocol is a new row, not a branch in an old one. All on the io thread. */
+ * The answer (answer.h) keeps the state of a request (answer_state.h) and calls its wire's row;
+ * the row appends bytes to a->out. A new protocol is a new row, not a branch in an old one.
+ * Owner: the io thread. */
 #pragma once
 
 #include "api/answer.h"
 
 struct choice;
+struct answer_token;
 
 struct wire {
     const char *name;        /* "openai.chat" */

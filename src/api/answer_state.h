@@ -1,0 +1,58 @@
+/* answer_state.h: the state of an answer, for answer.c and the rows of wire.h only.
+ *
+ * Everything a row needs later is formatted when it comes: text is escaped into `text` (a body) or
+ * straight into a frame (a stream), logprobs into lists of JSON items without brackets. A stream
+ * empties the lists with each frame. Owner: the io thread. */
+#pragma once
+
+#include "api/answer.h"
+#include "api/wire.h"
+
+enum answer_list {
+    LIST_TOKENS,   /* chat: logprob objects; completion: token texts */
+    LIST_LOGPROBS, /* completion: numbers */
+    LIST_TOP,      /* completion: objects */
+    LIST_OFFSETS,  /* completion: numbers */
+    LIST_IDS,      /* token_ids */
+    N_ANSWER_LISTS
+};
+
+struct answer_token { /* one token as its wire shows it */
+    int32_t id;
+    struct str bytes;
+    const struct sampled *s; /* NULL: nothing predicted it */
+    uint32_t offset;         /* characters before it */
+};
+
+struct choice {
+    int number; /* what the client sees as index */
+    bool has_ended, has_started;
+    enum finish finish;
+    struct str stop_text; /* .p NULL: none */
+    int32_t stop_id;      /* -1: none */
+    int n_tokens;         /* generated */
+    double sum_logprob;
+    uint32_t n_characters; /* of the tokens so far */
+    struct buf text;       /* escaped; of a body */
+    struct buf lists[N_ANSWER_LISTS];
+    size_t shown[N_ANSWER_LISTS]; /* their lengths when text was last shown */
+};
+
+struct answer {
+    struct answer_setup setup;
+    const struct wire *wire;
+    char id[64];
+    bool has_begun, has_ended, has_failed;
+    int n_prompt, n_cached;
+    size_t held; /* bytes of all choices, against ANSWER_BYTES_MAX */
+    struct buf out;        /* stream: whole frames not yet in the sink; else the body */
+    struct buf head, tail; /* of every frame; see the row's begin */
+    size_t n_head_common;  /* bytes of head that go in front of any frame */
+    int n_choices;
+    struct choice choices[];
+};
+
+/* The choice's list, with a comma when it has items. */
+struct buf *choice_item(struct choice *c, enum answer_list list);
+/* The next best of a prompt that has not been taken yet, by mean log-probability; for bodies. */
+const struct choice *answer_rank(const struct answer *a, int prompt, int place);

@@ -1,0 +1,14 @@
+/* openai.h: the pieces of the OpenAI wire that its files share. Source of the formats: the public
+ * types of the official client libraries, and what vLLM's and llama-server's clients send. */
+#pragma once
+
+#include "api/fields.h"
+#include "api/wire.h"
+
+/* openai_request.c */
+int openai_parse_chat(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
+int openai_parse_completion(
+    struct ask *ask, const struct json *body, struct arena *a, struct err *e);
+
+/* openai_messages.c: the messages array -> f->ask->convo. */
+int openai_read_messages(struct fields *f, const char *name, const struct json *v);

@@ -1,0 +1,666 @@
+#include "api/openai.h"
+#include "chat/stops.h"
+
+#include <stdlib.h>
+
+/* One table for both routes. What would change the answer in a way that is not served here is
+ * refused by name; what only hints is ignored; everything stays in ask->raw. */
+
+static int read_allowed_ids(struct fields *f, const char *name, const struct json *v);
+static int read_echo(struct fields *f, const char *name, const struct json *v);
+static int read_logit_bias(struct fields *f, const char *name, const struct json *v);
+static int read_logprobs(struct fields *f, const char *name, const struct json *v);
+static int read_metadata(struct fields *f, const char *name, const struct json *v);
+static int read_modalities(struct fields *f, const char *name, const struct json *v);
+static int read_prompt(struct fields *f, const char *name, const struct json *v);
+static int read_response_format(struct fields *f, const char *name, const struct json *v);
+static int read_script(struct fields *f, const char *name, const struct json *v);
+static int read_seed(struct fields *f, const char *name, const struct json *v);
+static int read_stop(struct fields *f, const char *name, const struct json *v);
+static int read_stop_ids(struct fields *f, const char *name, const struct json *v);
+static int read_stream_options(struct fields *f, const char *name, const struct json *v);
+
+enum { CHAT = 1 << ASK_CHAT, COMPLETION = 1 << ASK_COMPLETION, BOTH = CHAT | COMPLETION };
+
+#define TO(member)               offsetof(struct ask, member)
+#define FLAG(name, on, member)   { name, FIELD_BOOL, on, .to = TO(member) }
+#define INT(name, lo, hi, m)     { name, FIELD_INT, BOTH, { lo, hi }, TO(m) }
+#define FLOAT(name, lo, hi, m)   { name, FIELD_FLOAT, BOTH, { lo, hi }, TO(m) }
+#define TEXT(name, most, member) { name, FIELD_TEXT, BOTH, { 0, most }, TO(member) }
+#define READ(name, on, fn)       { name, FIELD_READ, on, .read = fn }
+#define LATER(name, on)          { name, FIELD_LATER, on }
+#define REFUSE(name, on, what)   { name, FIELD_REFUSE, on, .text = what }
+
+#define OUR_SHAPE  "answers of a prescribed shape are not served yet"
+#define OUR_SAMPLE "the sampler has no such step"
+#define OUR_MEDIA  "answers are text only"
+
+static const struct field table[] = {
+    FLAG("add_generation_prompt", CHAT, convo.add_generation_prompt),
+    FLAG("add_special_tokens", BOTH, add_special_tokens),
+    READ("allowed_token_ids", BOTH, read_allowed_ids),
+    REFUSE("audio", CHAT, OUR_MEDIA),
+    REFUSE("bad_words", BOTH, OUR_SAMPLE),
+    INT("best_of", 1, ASK_N_MAX, best_of),
+    FLAG("cache_prompt", BOTH, cache_prompt),
+    TEXT("cache_salt", 256, cache_salt),
+    REFUSE("chat_template", CHAT, "the template comes with the model"),
+    { "chat_template_kwargs", FIELD_OBJECT, CHAT, .to = TO(convo.template_kwargs) },
+    FLAG("continue_final_message", CHAT, convo.continue_final_message),
+    REFUSE("documents", CHAT, "put them into a message"),
+    REFUSE("dry_multiplier", BOTH, OUR_SAMPLE),
+    REFUSE("dynatemp_range", BOTH, OUR_SAMPLE),
+    REFUSE("ebnf", BOTH, OUR_SHAPE),
+    READ("echo", BOTH, read_echo),
+    FLOAT("frequency_penalty", -2, 2, sample.frequency_penalty),
+    LATER("function_call", CHAT),
+    LATER("functions", CHAT),
+    REFUSE("grammar", BOTH, OUR_SHAPE),
+    REFUSE("guided_choice", BOTH, OUR_SHAPE),
+    REFUSE("guided_grammar", BOTH, OUR_SHAPE),
+    REFUSE("guided_json", BOTH, OUR_SHAPE),
+    REFUSE("guided_regex", BOTH, OUR_SHAPE),
+    FLAG("ignore_eos", BOTH, ignore_eos),
+    FLAG("include_stop_str_in_output", BOTH, include_stop),
+    REFUSE("json_schema", BOTH, OUR_SHAPE),
+    READ("logit_bias", BOTH, read_logit_bias),
+    REFUSE("logprob_token_ids", BOTH, "use top_logprobs"),
+    READ("logprobs", BOTH, read_logprobs),
+    REFUSE("lora", BOTH, "no adapters are loaded"),
+    LATER("max_completion_tokens", CHAT),
+    LATER("max_tokens", BOTH),
+    LATER("messages", CHAT),
+    READ("metadata", BOTH, read_metadata),
+    FLOAT("min_p", 0, 1, sample.min_p),
+    INT("min_tokens", 0, INT32_MAX, min_tokens),
+    REFUSE("mirostat", BOTH, OUR_SAMPLE),
+    READ("modalities", CHAT, read_modalities),
+    TEXT("model", 1024, model),
+    INT("n", 1, ASK_N_MAX, n),
+    { "parallel_tool_calls", FIELD_BOOL, CHAT, .to = FIELD_TYPE_ONLY },
+    FLOAT("presence_penalty", -2, 2, sample.presence_penalty),
+    INT("priority", INT32_MIN, INT32_MAX, priority),
+    LATER("prompt", COMPLETION),
+    TEXT("prompt_cache_key", 1024, prompt_cache_key),
+    REFUSE("prompt_logprobs", BOTH, "a completion with echo and logprobs has them"),
+    { "reasoning_effort", FIELD_WORD, CHAT, .to = TO(reasoning_effort),
+        .text = "none|minimal|low|medium|high|xhigh|max" },
+    REFUSE("regex", BOTH, OUR_SHAPE),
+    INT("repeat_last_n", -1, INT32_MAX, sample.repeat_last_n),
+    FLOAT("repeat_penalty", 0.001, 100, sample.repeat_penalty),
+    FLOAT("repetition_penalty", 0.001, 100, sample.repeat_penalty),
+    TEXT("request_id", 256, request_id),
+    READ("response_format", BOTH, read_response_format),
+    FLAG("return_token_ids", BOTH, want_token_ids),
+    FLAG("return_tokens_as_token_ids", BOTH, tokens_as_ids),
+    TEXT("safety_identifier", 1024, safety_identifier),
+    READ("script", BOTH, read_script),
+    READ("seed", BOTH, read_seed),
+    { "service_tier", FIELD_WORD, BOTH, .to = TO(service_tier),
+        .text = "auto|default|flex|scale|priority|fast" },
+    FLAG("skip_special_tokens", BOTH, skip_special_tokens),
+    READ("stop", BOTH, read_stop),
+    READ("stop_token_ids", BOTH, read_stop_ids),
+    FLAG("stream", BOTH, stream),
+    READ("stream_options", BOTH, read_stream_options),
+    REFUSE("structured_outputs", BOTH, OUR_SHAPE),
+    REFUSE("suffix", COMPLETION, "the model does not fill in the middle"),
+    FLOAT("temperature", 0, 2, sample.temperature),
+    LATER("tool_choice", CHAT),
+    LATER("tools", CHAT),
+    INT("top_k", -1, INT32_MAX, sample.top_k),
+    LATER("top_logprobs", CHAT),
+    FLOAT("top_p", 0, 1, sample.top_p),
+    REFUSE("truncate_prompt_tokens", BOTH, "a prompt is never shortened silently"),
+    FLOAT("typical_p", 0, 1, sample.typical_p),
+    REFUSE("use_beam_search", BOTH, OUR_SAMPLE),
+    TEXT("user", 1024, user),
+    { "verbosity", FIELD_WORD, CHAT, .to = FIELD_TYPE_ONLY, .text = "low|medium|high" },
+    { "x_timeout", FIELD_DOUBLE, BOTH, { 0, 86400 }, TO(timeout_s) },
+    REFUSE("xtc_probability", BOTH, OUR_SAMPLE),
+};
+
+/* ---- rows with a mind of their own ---- */
+
+static int by_id(const void *a, const void *b)
+{
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int read_allowed_ids(struct fields *f, const char *name, const struct json *v)
+{
+    struct sample_params *s = &f->ask->sample;
+    int32_t *ids;
+    int n = 0;
+
+    if (field_ids(f, name, v, INT32_MAX, &ids))
+        return -1;
+    if (!v->n)
+        return err_param(f->e, ERR_INVALID, name, "'%s' must not be empty.", name);
+    qsort(ids, v->n, sizeof(*ids), by_id);
+    for (uint32_t i = 0; i < v->n; i++)
+        if (!n || ids[i] != ids[n - 1])
+            ids[n++] = ids[i];
+    s->allowed = ids;
+    s->n_allowed = n;
+    return 0;
+}
+
+static int read_echo(struct fields *f, const char *name, const struct json *v)
+{
+    if (field_bool(f, name, v, &f->ask->echo))
+        return -1;
+    if (f->ask->echo && f->ask->kind == ASK_CHAT)
+        return field_unsupported(f, name, "a chat is not echoed");
+    return 0;
+}
+
+struct bias_row { /* token_bias with its place, so that of two for one token the last counts */
+    struct token_bias bias;
+    int place;
+};
+
+static int by_token(const void *pa, const void *pb)
+{
+    const struct bias_row *a = pa, *b = pb;
+
+    if (a->bias.id != b->bias.id)
+        return a->bias.id < b->bias.id ? -1 : 1;
+    return a->place - b->place;
+}
+
+static int read_bias_row(struct fields *f, const char *name, const struct json *v,
+    struct token_bias *out)
+{
+    const struct range in = { -100, 100 };
+    uint64_t id;
+    double d;
+
+    if (!str_to_u64(v->key, &id) || id > INT32_MAX)
+        return err_param(f->e, ERR_INVALID, name,
+            "'%s' has the key '%.*s', which is no token id.", name,
+            (int)MIN(v->key.n, (size_t)40), v->key.p);
+    if (field_number(f, name, v, in, &d))
+        return -1;
+    *out = (struct token_bias){ (int32_t)id, (float)d };
+    return 0;
+}
+
+static int read_logit_bias(struct fields *f, const char *name, const struct json *v)
+{
+    struct sample_params *s = &f->ask->sample;
+    int n = 0, kept = 0;
+
+    if (v->kind != JSON_OBJECT)
+        return field_wrong_kind(f, name, "an object", v);
+    if (v->n > ASK_BIAS_MAX)
+        return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %d entries, not %u.", name,
+            ASK_BIAS_MAX, v->n);
+    struct bias_row *rows = arena_zalloc(f->arena, MAX(v->n, 1u), sizeof(*rows));
+    struct token_bias *bias = arena_zalloc(f->arena, MAX(v->n, 1u), sizeof(*bias));
+    if (!rows || !bias)
+        return field_no_memory(f);
+    for (const struct json *c = v->child; c; c = c->next) {
+        if (c->kind == JSON_NULL)
+            continue;
+        rows[n].place = n;
+        if (read_bias_row(f, name, c, &rows[n++].bias))
+            return -1;
+    }
+    qsort(rows, (size_t)n, sizeof(*rows), by_token);
+    for (int i = 0; i < n; i++)
+        if (i + 1 == n || rows[i].bias.id != rows[i + 1].bias.id)
+            bias[kept++] = rows[i].bias;
+    s->bias = bias;
+    s->n_bias = kept;
+    return 0;
+}
+
+/* A chat asks with a boolean and says how many in top_logprobs; a completion with a count. */
+static int read_logprobs(struct fields *f, const char *name, const struct json *v)
+{
+    const struct range in = { 0, TOP_LOGPROBS_MAX };
+
+    if (f->ask->kind == ASK_CHAT)
+        return field_bool(f, name, v, &f->ask->want_logprobs);
+    if (v->kind == JSON_BOOL) { /* what chat clients send to the wrong route */
+        f->ask->want_logprobs = v->b;
+        return 0;
+    }
+    f->ask->want_logprobs = true;
+    return field_int(f, name, v, in, &f->ask->sample.n_top);
+}
+
+static size_t n_characters(struct str s)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < s.n; i++)
+        n += (s.p[i] & 0xC0) != 0x80;
+    return n;
+}
+
+static int read_metadata(struct fields *f, const char *name, const struct json *v)
+{
+    enum { KEY_MAX = 64, VALUE_MAX = 512 };
+
+    if (v->kind != JSON_OBJECT)
+        return field_wrong_kind(f, name, "an object", v);
+    if (v->n > ASK_METADATA_MAX)
+        return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %d entries, not %u.", name,
+            ASK_METADATA_MAX, v->n);
+    for (const struct json *c = v->child; c; c = c->next) {
+        if (c->kind != JSON_STRING)
+            return field_wrong_kind(f, name, "an object of strings", c);
+        if (n_characters(c->key) > KEY_MAX || n_characters(c->s) > VALUE_MAX)
+            return err_param(f->e, ERR_RANGE, name,
+                "'%s' may have keys of %d and values of %d characters.", name, KEY_MAX, VALUE_MAX);
+    }
+    f->ask->metadata = v;
+    return 0;
+}
+
+static int read_modalities(struct fields *f, const char *name, const struct json *v)
+{
+    struct str word;
+
+    if (v->kind != JSON_ARRAY)
+        return field_wrong_kind(f, name, "an array", v);
+    for (const struct json *c = v->child; c; c = c->next) {
+        if (field_word(f, name, c, "text|audio", &word))
+            return -1;
+        if (str_is(word, "audio"))
+            return field_unsupported(f, name, OUR_MEDIA);
+    }
+    return 0;
+}
+
+static int read_response_format(struct fields *f, const char *name, const struct json *v)
+{
+    struct str type;
+
+    if (v->kind != JSON_OBJECT)
+        return field_wrong_kind(f, name, "an object", v);
+    const struct json *t = json_get(v, "type");
+    if (json_is_null(t))
+        return field_missing(f, "response_format.type");
+    if (field_word(f, "response_format.type", t,
+            "text|json_object|json_schema|grammar|regex|choice|structural_tag", &type))
+        return -1;
+    return str_is(type, "text") ? 0 : field_unsupported(f, name, OUR_SHAPE);
+}
+
+static int read_script_chunk(struct fields *f, const struct json *v, struct ask_script *s)
+{
+    const char *name = "script.chunk";
+    const struct range in = { 1, INT32_MAX };
+    struct str word;
+
+    if (json_is_null(v))
+        return 0;
+    if (v->kind == JSON_NUMBER)
+        return field_int(f, name, v, in, &s->per_chunk);
+    if (v->kind != JSON_STRING)
+        return field_wrong_kind(f, name, "a number or one of token|char|all", v);
+    if (field_word(f, name, v, "token|char|all", &word))
+        return -1;
+    s->unit = str_is(word, "token") ? SCRIPT_TOKENS :
+              str_is(word, "char")  ? SCRIPT_CHARS :
+                                      SCRIPT_ALL;
+    return 0;
+}
+
+static int read_script(struct fields *f, const char *name, const struct json *v)
+{
+    const struct range delays = { 0, 60000 };
+    struct ask_script *s = &f->ask->script;
+    int delay_ms = 0;
+
+    *s = (struct ask_script){ .is_set = true, .unit = SCRIPT_TOKENS, .per_chunk = 1 };
+    if (v->kind == JSON_STRING) {
+        s->text = v->s;
+        return 0;
+    }
+    if (v->kind != JSON_OBJECT)
+        return field_wrong_kind(f, name, "a string or an object", v);
+    const struct json *text = json_get(v, "text"), *delay = json_get(v, "delay_ms");
+    if (json_is_null(text))
+        return field_missing(f, "script.text");
+    if (field_text(f, "script.text", text, SIZE_MAX, &s->text))
+        return -1;
+    if (!json_is_null(delay) && field_int(f, "script.delay_ms", delay, delays, &delay_ms))
+        return -1;
+    s->delay_ms = (uint32_t)delay_ms;
+    return read_script_chunk(f, json_get(v, "chunk"), s);
+}
+
+static int read_seed(struct fields *f, const char *name, const struct json *v)
+{
+    int64_t seed;
+
+    if (v->kind != JSON_NUMBER)
+        return field_wrong_kind(f, name, "an integer", v);
+    if (!json_i64(v, &seed))
+        return err_param(f->e, v->is_int ? ERR_RANGE : ERR_INVALID, name,
+            "'%s' must be an integer of 64 bits, not %.*s.", name,
+            (int)MIN(v->s.n, (size_t)40), v->s.p);
+    if (seed == -1)
+        return 0; /* "any", as llama-server's clients say it */
+    f->ask->sample.seed = (uint64_t)seed;
+    f->ask->has_seed = true;
+    return 0;
+}
+
+static int read_stop(struct fields *f, const char *name, const struct json *v)
+{
+    struct ask *ask = f->ask;
+    size_t bytes = 0;
+
+    if (v->kind != JSON_STRING && v->kind != JSON_ARRAY)
+        return field_wrong_kind(f, name, "a string or an array of strings", v);
+    uint32_t n = v->kind == JSON_ARRAY ? v->n : 1;
+    if (n > ASK_STOPS_MAX)
+        return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %d entries, not %u.", name,
+            ASK_STOPS_MAX, n);
+    ask->stops = arena_zalloc(f->arena, MAX(n, 1u), sizeof(*ask->stops));
+    if (!ask->stops)
+        return field_no_memory(f);
+    for (const struct json *c = v->kind == JSON_ARRAY ? v->child : v; c; c = c->next) {
+        if (c->kind != JSON_STRING)
+            return field_wrong_kind(f, name, "an array of strings", c);
+        bytes += c->s.n;
+        if (c->s.n)
+            ask->stops[ask->n_stops++] = c->s;
+        if (v->kind == JSON_STRING)
+            break; /* next is the next field of the body */
+    }
+    if (bytes > STOP_BYTES_MAX)
+        return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %d bytes, not %zu.", name,
+            STOP_BYTES_MAX, bytes);
+    return 0;
+}
+
+static int read_stop_ids(struct fields *f, const char *name, const struct json *v)
+{
+    if (field_ids(f, name, v, ASK_STOP_IDS_MAX, &f->ask->stop_ids))
+        return -1;
+    f->ask->n_stop_ids = (int)v->n;
+    return 0;
+}
+
+/* Without stream they mean nothing; peers ignore them then, and so do we. */
+static int read_stream_options(struct fields *f, const char *name, const struct json *v)
+{
+    const struct json *usage = json_get(v, "include_usage");
+    const struct json *continuous = json_get(v, "continuous_usage_stats");
+
+    if (v->kind != JSON_OBJECT)
+        return field_wrong_kind(f, name, "an object", v);
+    if (!json_is_null(usage) &&
+        field_bool(f, "stream_options.include_usage", usage, &f->ask->include_usage))
+        return -1;
+    if (!json_is_null(continuous) && field_bool(f, "stream_options.continuous_usage_stats",
+                                         continuous, &f->ask->continuous_usage))
+        return -1;
+    return 0;
+}
+
+/* ---- the prompt of a completion ---- */
+
+static int prompt_is_mixed(struct fields *f, const char *name)
+{
+    return err_param(f->e, ERR_INVALID, name,
+        "'%s' must be a string, an array of strings, an array of token ids, or an array of such "
+        "arrays.", name);
+}
+
+static int read_one_prompt(
+    struct fields *f, const char *name, const struct json *v, struct ask_prompt *p)
+{
+    int32_t *ids;
+
+    if (v->kind == JSON_STRING) {
+        p->text = v->s;
+        return 0;
+    }
+    if (!v->n)
+        return err_param(f->e, ERR_INVALID, name, "'%s' must not be empty.", name);
+    if (field_ids(f, name, v, INT32_MAX, &ids))
+        return -1;
+    p->is_tokens = true;
+    p->ids = ids;
+    p->n_ids = (int)v->n;
+    return 0;
+}
+
+static int read_prompt(struct fields *f, const char *name, const struct json *v)
+{
+    bool is_list = v->kind == JSON_ARRAY && v->n &&
+                   (v->child->kind == JSON_STRING || v->child->kind == JSON_ARRAY);
+    uint32_t n = is_list ? v->n : 1;
+    struct ask *ask = f->ask;
+
+    if (v->kind != JSON_STRING && v->kind != JSON_ARRAY)
+        return field_wrong_kind(f, name, "a string or an array", v);
+    if (n > ASK_PROMPTS_MAX)
+        return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %d entries, not %u.", name,
+            ASK_PROMPTS_MAX, n);
+    ask->n_prompts = 0;
+    ask->prompts = arena_zalloc(f->arena, n, sizeof(*ask->prompts));
+    if (!ask->prompts)
+        return field_no_memory(f);
+    if (!is_list)
+        return read_one_prompt(f, name, v, &ask->prompts[ask->n_prompts++]);
+    for (const struct json *c = v->child; c; c = c->next) {
+        if (c->kind != v->child->kind)
+            return prompt_is_mixed(f, name);
+        if (read_one_prompt(f, name, c, &ask->prompts[ask->n_prompts++]))
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- what several fields say together ---- */
+
+static int tools_are_off(struct fields *f)
+{
+    const struct json *tools = field_get(f, "tools"), *functions = field_get(f, "functions");
+    const struct json *choice = field_get(f, "tool_choice"), *call = field_get(f, "function_call");
+    struct str word;
+
+    if (tools && tools->kind != JSON_ARRAY)
+        return field_wrong_kind(f, "tools", "an array", tools);
+    if (functions && functions->kind != JSON_ARRAY)
+        return field_wrong_kind(f, "functions", "an array", functions);
+    if (choice && choice->kind != JSON_OBJECT &&
+        field_word(f, "tool_choice", choice, "none|auto|required", &word))
+        return -1;
+    if (call && call->kind != JSON_OBJECT &&
+        field_word(f, "function_call", call, "none|auto", &word))
+        return -1;
+    bool is_none = choice && choice->kind == JSON_STRING && str_is(choice->s, "none");
+    bool no_call = call && call->kind == JSON_STRING && str_is(call->s, "none");
+    if (tools && tools->n && !is_none)
+        return field_unsupported(f, "tools", "tool calls are not served yet");
+    if (functions && functions->n && !no_call)
+        return field_unsupported(f, "functions", "tool calls are not served yet");
+    bool is_forced = choice && (choice->kind == JSON_OBJECT || str_is(choice->s, "required"));
+    if (is_forced)
+        return err_param(f->e, ERR_INVALID, "tool_choice",
+            "'tool_choice' asks for a tool, but 'tools' is empty.");
+    return 0;
+}
+
+static int read_max_tokens(struct fields *f, int default_value)
+{
+    const struct json *old = field_get(f, "max_tokens");
+    const struct json *v = field_get(f, "max_completion_tokens");
+    const char *name = v ? "max_completion_tokens" : "max_tokens";
+    bool may_be_0 = f->ask->kind == ASK_COMPLETION; /* only score the prompt */
+    const struct range in = { -1, INT32_MAX };
+    int ignored;
+
+    f->ask->max_tokens = default_value;
+    if (old && field_int(f, "max_tokens", old, in, &ignored))
+        return -1;
+    if (!v && !old)
+        return 0;
+    if (field_int(f, name, v ? v : old, in, &f->ask->max_tokens))
+        return -1;
+    if (!f->ask->max_tokens && !may_be_0)
+        return err_param(f->e, ERR_RANGE, name, "'%s' must be at least 1, not 0.", name);
+    return 0;
+}
+
+static int check_counts(struct fields *f)
+{
+    struct ask *ask = f->ask;
+
+    if (ask->max_tokens >= 0 && ask->min_tokens > ask->max_tokens)
+        return err_param(f->e, ERR_INVALID, "min_tokens",
+            "'min_tokens' is %d, more than 'max_tokens', %d.", ask->min_tokens, ask->max_tokens);
+    if (!field_get(f, "best_of"))
+        ask->best_of = ask->n;
+    if (ask->best_of < ask->n)
+        return err_param(f->e, ERR_INVALID, "best_of",
+            "'best_of' is %d, less than 'n', %d.", ask->best_of, ask->n);
+    if (ask->best_of > ask->n && ask->stream)
+        return err_param(f->e, ERR_INVALID, "best_of",
+            "'best_of' greater than 'n' cannot be streamed: the best is known only at the end.");
+    if ((int64_t)ask->n_prompts * ask->best_of > ASK_PROMPTS_MAX)
+        return err_param(f->e, ERR_RANGE, "prompt",
+            "%d prompts with %d choices each are more than %d answers.", ask->n_prompts,
+            ask->best_of, ASK_PROMPTS_MAX);
+    return 0;
+}
+
+static int finish_sampling(struct fields *f)
+{
+    struct ask *ask = f->ask;
+    struct sample_params *s = &ask->sample;
+
+    if (s->top_k < 0)
+        s->top_k = 0;
+    /* vLLM's spelling means the whole text; llama-server's looks back 64 tokens. */
+    if (field_get(f, "repetition_penalty") && !field_get(f, "repeat_last_n"))
+        s->repeat_last_n = -1;
+    s->min_tokens = ask->min_tokens;
+    s->want_logprobs = ask->want_logprobs || ask->best_of > ask->n;
+    return 0;
+}
+
+static int read_top_logprobs(struct fields *f)
+{
+    const struct json *v = field_get(f, "top_logprobs");
+    const struct range in = { 0, TOP_LOGPROBS_MAX };
+
+    if (!v)
+        return 0;
+    if (field_int(f, "top_logprobs", v, in, &f->ask->sample.n_top))
+        return -1;
+    if (f->ask->sample.n_top && !f->ask->want_logprobs)
+        return err_param(f->e, ERR_INVALID, "top_logprobs",
+            "'top_logprobs' needs 'logprobs' to be true.");
+    return 0;
+}
+
+/* ---- what the template is told ---- */
+
+static struct json *member_new(struct fields *f, const char *key, enum json_kind kind)
+{
+    struct json *j = arena_zalloc(f->arena, 1, sizeof(*j));
+
+    if (j) {
+        j->kind = kind;
+        j->key = str_of(key);
+    }
+    return j;
+}
+
+/* The client's chat_template_kwargs, and reasoning_effort where they do not have it. */
+static int add_effort(struct fields *f)
+{
+    struct convo *c = &f->ask->convo;
+    bool is_none = str_is(f->ask->reasoning_effort, "none");
+
+    if (!f->ask->reasoning_effort.p)
+        return 0;
+    struct json *all = member_new(f, "", JSON_OBJECT);
+    struct json *effort = member_new(f, "reasoning_effort", JSON_STRING);
+    struct json *thinking = member_new(f, "enable_thinking", JSON_BOOL);
+    if (!all || !effort || !thinking)
+        return field_no_memory(f);
+    effort->s = f->ask->reasoning_effort;
+    /* In front, because of two members with one name the last counts: the client's own. */
+    struct json *first = effort;
+    effort->next = is_none ? thinking : NULL;
+    struct json **tail = is_none ? &thinking->next : &effort->next;
+    all->n = is_none ? 2 : 1;
+    for (const struct json *m = c->template_kwargs ? c->template_kwargs->child : NULL; m;
+         m = m->next) {
+        struct json *copy = arena_alloc(f->arena, sizeof(*copy));
+        if (!copy)
+            return field_no_memory(f);
+        *copy = *m;
+        copy->next = NULL;
+        *tail = copy;
+        tail = &copy->next;
+        all->n++;
+    }
+    all->child = first;
+    c->template_kwargs = all;
+    return 0;
+}
+
+static int check_continuation(struct fields *f)
+{
+    struct convo *c = &f->ask->convo;
+    const struct json *asked = field_get(f, "add_generation_prompt");
+
+    if (!c->continue_final_message)
+        return 0;
+    if (asked && c->add_generation_prompt)
+        return err_param(f->e, ERR_INVALID, "continue_final_message",
+            "'continue_final_message' and 'add_generation_prompt' exclude each other.");
+    if (c->messages[c->n_messages - 1].role != ROLE_ASSISTANT)
+        return err_param(f->e, ERR_INVALID, "continue_final_message",
+            "'continue_final_message' needs the last message to be the assistant's.");
+    c->add_generation_prompt = false;
+    return 0;
+}
+
+/* ---- the two routes ---- */
+
+static int required(struct fields *f, const char *name,
+    int (*read)(struct fields *, const char *, const struct json *))
+{
+    const struct json *v = field_get(f, name);
+
+    return v ? read(f, name, v) : field_missing(f, name);
+}
+
+int openai_parse_chat(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+{
+    struct fields f = { ask, a, e, table, ARRAY_LEN(table), { NULL } };
+
+    ask->kind = ASK_CHAT;
+    if (fields_read(&f, body) || required(&f, "messages", openai_read_messages) ||
+        tools_are_off(&f) || read_max_tokens(&f, -1) || read_top_logprobs(&f) ||
+        check_counts(&f) || check_continuation(&f) || add_effort(&f))
+        return -1;
+    return finish_sampling(&f);
+}
+
+int openai_parse_completion(
+    struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+{
+    struct fields f = { ask, a, e, table, ARRAY_LEN(table), { NULL } };
+
+    ask->kind = ASK_COMPLETION;
+    ask->add_special_tokens = true;
+    if (fields_read(&f, body) || required(&f, "prompt", read_prompt) || read_max_tokens(&f, 16) ||
+        check_counts(&f))
+        return -1;
+    return finish_sampling(&f);
+}

@@ -1,0 +1,449 @@
+#include "api/answer_state.h"
+#include "api/openai.h"
+#include "base/utf8.h"
+
+#include <math.h>
+
+/* The two OpenAI routes, told. A frame of a stream is
+ *
+ *     head  data: {"id":...,"object":...,"created":...,"model":...,"system_fingerprint":...,
+ *           "choices":[{"index":
+ *     what the choice has to say
+ *     tail  }]} and, when usage is asked for, its null
+ *
+ * of which head and tail are rendered once; text is escaped between them, straight into the
+ * output. Nothing is allocated for a token but the growth of buffers. */
+
+/* ---- pieces of both ---- */
+
+static const char *finish_name(enum finish finish)
+{
+    switch (finish) {
+    case FINISH_STOP: return "stop";
+    case FINISH_NONE:
+    case FINISH_LENGTH:
+    case FINISH_CANCELLED: /* cut short, whoever did it */
+    case FINISH_ERROR: return "length";
+    }
+    return "length";
+}
+
+/* From "id" to "system_fingerprint", without braces. */
+static void put_identity(struct jw *w, const struct answer *a, const char *object)
+{
+    const struct ask *ask = a->setup.ask;
+
+    jw_key(w, "id");
+    jw_z(w, a->id);
+    jw_key(w, "object");
+    jw_z(w, object);
+    jw_key(w, "created");
+    jw_i64(w, a->setup.created);
+    jw_key(w, "model");
+    jw_str(w, a->setup.model);
+    if (ask->service_tier.p) {
+        jw_key(w, "service_tier");
+        jw_str(w, str_is(ask->service_tier, "auto") ? STR("default") : ask->service_tier);
+    }
+    jw_key(w, "system_fingerprint");
+    jw_z(w, a->setup.fingerprint);
+}
+
+static void put_usage(struct buf *out, const struct answer *a)
+{
+    struct answer_counts n = answer_counts(a);
+
+    buf_printf(out,
+        "{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d,"
+        "\"prompt_tokens_details\":{\"cached_tokens\":%d,\"audio_tokens\":0},"
+        "\"completion_tokens_details\":{\"reasoning_tokens\":0,\"audio_tokens\":0,"
+        "\"accepted_prediction_tokens\":0,\"rejected_prediction_tokens\":0}}",
+        n.prompt_tokens, n.completion_tokens, n.prompt_tokens + n.completion_tokens,
+        n.cached_tokens);
+}
+
+static void put_logprob(struct buf *b, float v)
+{
+    struct jw w;
+
+    jw_init(&w, b);
+    jw_f32(&w, isfinite(v) ? v : -9999.0f); /* JSON has no infinity */
+}
+
+/* The part of a finished choice that says why. stop_reason is vLLM's: the string or the token. */
+static void put_finish(struct buf *out, const struct choice *c)
+{
+    buf_putz(out, ",\"finish_reason\":\"");
+    buf_putz(out, finish_name(c->finish));
+    buf_putz(out, "\",\"stop_reason\":");
+    if (c->stop_text.p) {
+        buf_putc(out, '"');
+        json_escape(out, c->stop_text);
+        buf_putc(out, '"');
+    } else if (c->stop_id >= 0) {
+        buf_u64(out, (uint64_t)c->stop_id);
+    } else {
+        buf_putz(out, "null");
+    }
+}
+
+static void put_token_ids(struct buf *out, const struct answer *a, const struct choice *c)
+{
+    if (!a->setup.ask->want_token_ids)
+        return;
+    buf_putz(out, ",\"token_ids\":[");
+    buf_puts(out, buf_str(&c->lists[LIST_IDS]));
+    buf_putc(out, ']');
+}
+
+/* ---- frames ---- */
+
+static void begin_frames(struct answer *a, const char *object)
+{
+    struct jw w;
+
+    if (!a->setup.ask->stream)
+        return;
+    buf_putz(&a->head, "data: ");
+    jw_init(&w, &a->head);
+    jw_object(&w);
+    put_identity(&w, a, object);
+    a->n_head_common = a->head.n;
+    buf_putz(&a->head, ",\"choices\":[{\"index\":");
+    buf_putz(&a->tail, "}]");
+    if (a->setup.ask->include_usage && !a->setup.ask->continuous_usage)
+        buf_putz(&a->tail, ",\"usage\":null");
+}
+
+static void frame_begin(struct answer *a, const struct choice *c)
+{
+    buf_puts(&a->out, buf_str(&a->head));
+    buf_u64(&a->out, (uint64_t)c->number);
+}
+
+static void frame_end(struct answer *a)
+{
+    buf_puts(&a->out, buf_str(&a->tail));
+    if (a->setup.ask->continuous_usage) {
+        buf_putz(&a->out, ",\"usage\":");
+        put_usage(&a->out, a);
+    }
+    buf_putz(&a->out, "}\n\n");
+}
+
+static void stream_end(struct answer *a)
+{
+    if (a->setup.ask->include_usage) {
+        buf_put(&a->out, a->head.p, a->n_head_common);
+        buf_putz(&a->out, ",\"choices\":[],\"usage\":");
+        put_usage(&a->out, a);
+        buf_putz(&a->out, "}\n\n");
+    }
+    buf_putz(&a->out, "data: [DONE]\n\n");
+}
+
+static void error_frame(struct buf *out, const struct err *e, const struct error_extra *x)
+{
+    buf_putz(out, "data: ");
+    openai_error(out, e, x);
+    buf_putz(out, "\n\n");
+}
+
+/* ---- bodies ---- */
+
+static void put_body(struct answer *a, const char *object,
+    void (*put_choice)(struct answer *, const struct choice *))
+{
+    const struct ask *ask = a->setup.ask;
+    struct jw w;
+
+    jw_init(&w, &a->out);
+    jw_object(&w);
+    put_identity(&w, a, object);
+    buf_putz(&a->out, ",\"choices\":[");
+    for (int i = 0; i < ask->n_prompts * ask->n; i++) {
+        buf_putz(&a->out, i ? ",{\"index\":" : "{\"index\":");
+        buf_u64(&a->out, (uint64_t)i);
+        put_choice(a, answer_rank(a, i / ask->n, i % ask->n));
+        buf_putc(&a->out, '}');
+    }
+    buf_putz(&a->out, "],\"usage\":");
+    put_usage(&a->out, a);
+    buf_putc(&a->out, '}');
+}
+
+/* ---- chat ---- */
+
+static void put_token_text(struct buf *b, const struct answer *a, int32_t id, struct str bytes)
+{
+    buf_putc(b, '"');
+    if (a->setup.ask->tokens_as_ids)
+        buf_printf(b, "token_id:%d", id);
+    else
+        json_escape(b, bytes);
+    buf_putc(b, '"');
+}
+
+/* {"token","logprob","bytes": bare: the object stays open. Bytes are raw ones, so that a client
+ * can join the halves of a character. */
+static void put_chat_token(
+    struct buf *b, const struct answer *a, int32_t id, struct str bytes, float logprob)
+{
+    buf_putz(b, "{\"token\":");
+    put_token_text(b, a, id, bytes);
+    buf_putz(b, ",\"logprob\":");
+    put_logprob(b, logprob);
+    buf_putz(b, ",\"bytes\":[");
+    for (size_t i = 0; i < bytes.n; i++) {
+        if (i)
+            buf_putc(b, ',');
+        buf_u64(b, (unsigned char)bytes.p[i]);
+    }
+    buf_putc(b, ']');
+}
+
+static void chat_token(struct answer *a, struct choice *c, const struct answer_token *t)
+{
+    if (!t->s)
+        return;
+    struct buf *b = choice_item(c, LIST_TOKENS);
+    int n_top = MIN(t->s->n_top, a->setup.ask->sample.n_top);
+
+    put_chat_token(b, a, t->id, t->bytes, t->s->logprob);
+    buf_putz(b, ",\"top_logprobs\":[");
+    for (int i = 0; i < n_top; i++) {
+        const struct token_logprob *top = &t->s->top[i];
+        if (i)
+            buf_putc(b, ',');
+        put_chat_token(
+            b, a, top->id, a->setup.token_bytes(a->setup.vocab, top->id), top->logprob);
+        buf_putc(b, '}');
+    }
+    buf_putz(b, "]}");
+}
+
+static void put_chat_logprobs(struct buf *out, const struct answer *a, const struct choice *c)
+{
+    if (!a->setup.ask->want_logprobs) {
+        buf_putz(out, ",\"logprobs\":null");
+        return;
+    }
+    buf_putz(out, ",\"logprobs\":{\"content\":[");
+    buf_puts(out, buf_str(&c->lists[LIST_TOKENS]));
+    buf_putz(out, "],\"refusal\":null}");
+}
+
+static void chat_begin(struct answer *a)
+{
+    begin_frames(a, "chat.completion.chunk");
+}
+
+/* The first frame of a choice says who speaks. */
+static void chat_start(struct answer *a, struct choice *c)
+{
+    if (c->has_started)
+        return;
+    c->has_started = true;
+    frame_begin(a, c);
+    buf_putz(&a->out, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
+                      "\"finish_reason\":null");
+    frame_end(a);
+}
+
+static void chat_text(struct answer *a, struct choice *c, struct str text)
+{
+    chat_start(a, c);
+    frame_begin(a, c);
+    buf_putz(&a->out, ",\"delta\":{\"content\":\"");
+    json_escape(&a->out, text);
+    buf_putz(&a->out, "\"}");
+    put_chat_logprobs(&a->out, a, c);
+    buf_putz(&a->out, ",\"finish_reason\":null");
+    put_token_ids(&a->out, a, c);
+    frame_end(a);
+}
+
+static void chat_choice_end(struct answer *a, struct choice *c)
+{
+    chat_start(a, c);
+    frame_begin(a, c);
+    buf_putz(&a->out, ",\"delta\":{}");
+    if (c->lists[LIST_TOKENS].n)
+        put_chat_logprobs(&a->out, a, c);
+    else
+        buf_putz(&a->out, ",\"logprobs\":null");
+    put_finish(&a->out, c);
+    put_token_ids(&a->out, a, c);
+    frame_end(a);
+}
+
+static void chat_put_choice(struct answer *a, const struct choice *c)
+{
+    buf_putz(&a->out, ",\"message\":{\"role\":\"assistant\",\"content\":\"");
+    buf_puts(&a->out, buf_str(&c->text));
+    buf_putz(&a->out, "\",\"refusal\":null,\"annotations\":[]}");
+    put_chat_logprobs(&a->out, a, c);
+    put_finish(&a->out, c);
+    put_token_ids(&a->out, a, c);
+}
+
+static void chat_body(struct answer *a)
+{
+    put_body(a, "chat.completion", chat_put_choice);
+}
+
+/* ---- completions ---- */
+
+/* Half a character has no text of its own; its bytes spelled out keep two halves apart, which
+ * are keys of one object below. */
+static void put_completion_token(
+    struct buf *b, const struct answer *a, int32_t id, struct str bytes)
+{
+    if (a->setup.ask->tokens_as_ids || utf8_valid(bytes)) {
+        put_token_text(b, a, id, bytes);
+        return;
+    }
+    buf_putz(b, "\"bytes:");
+    for (size_t i = 0; i < bytes.n; i++)
+        buf_printf(b, "\\\\x%02x", (unsigned char)bytes.p[i]);
+    buf_putc(b, '"');
+}
+
+static void put_top(struct buf *b, const struct answer *a, int32_t id, float logprob)
+{
+    put_completion_token(b, a, id, a->setup.token_bytes(a->setup.vocab, id));
+    buf_putc(b, ':');
+    put_logprob(b, logprob);
+}
+
+/* The best ones, and the token itself where it is none of them. */
+static void completion_top(struct buf *b, const struct answer *a, const struct answer_token *t)
+{
+    int n_top = MIN(t->s->n_top, a->setup.ask->sample.n_top);
+    bool has_token = false;
+
+    buf_putc(b, '{');
+    for (int i = 0; i < n_top; i++) {
+        if (i)
+            buf_putc(b, ',');
+        put_top(b, a, t->s->top[i].id, t->s->top[i].logprob);
+        has_token = has_token || t->s->top[i].id == t->id;
+    }
+    if (!has_token) {
+        if (n_top)
+            buf_putc(b, ',');
+        put_top(b, a, t->id, t->s->logprob);
+    }
+    buf_putc(b, '}');
+}
+
+static void completion_token(struct answer *a, struct choice *c, const struct answer_token *t)
+{
+    put_completion_token(choice_item(c, LIST_TOKENS), a, t->id, t->bytes);
+    buf_u64(choice_item(c, LIST_OFFSETS), t->offset);
+    struct buf *logprobs = choice_item(c, LIST_LOGPROBS), *top = choice_item(c, LIST_TOP);
+    if (t->s) {
+        put_logprob(logprobs, t->s->logprob);
+        completion_top(top, a, t);
+    } else { /* the first token of an echoed prompt */
+        buf_putz(logprobs, "null");
+        buf_putz(top, "null");
+    }
+}
+
+static void put_completion_logprobs(
+    struct buf *out, const struct answer *a, const struct choice *c)
+{
+    if (!a->setup.ask->want_logprobs) {
+        buf_putz(out, ",\"logprobs\":null");
+        return;
+    }
+    buf_putz(out, ",\"logprobs\":{\"tokens\":[");
+    buf_puts(out, buf_str(&c->lists[LIST_TOKENS]));
+    buf_putz(out, "],\"token_logprobs\":[");
+    buf_puts(out, buf_str(&c->lists[LIST_LOGPROBS]));
+    buf_putz(out, "],\"top_logprobs\":[");
+    buf_puts(out, buf_str(&c->lists[LIST_TOP]));
+    buf_putz(out, "],\"text_offset\":[");
+    buf_puts(out, buf_str(&c->lists[LIST_OFFSETS]));
+    buf_putz(out, "]}");
+}
+
+static void completion_begin(struct answer *a)
+{
+    begin_frames(a, "text_completion");
+}
+
+static void completion_text(struct answer *a, struct choice *c, struct str text)
+{
+    frame_begin(a, c);
+    buf_putz(&a->out, ",\"text\":\"");
+    json_escape(&a->out, text);
+    buf_putc(&a->out, '"');
+    put_completion_logprobs(&a->out, a, c);
+    buf_putz(&a->out, ",\"finish_reason\":null");
+    put_token_ids(&a->out, a, c);
+    frame_end(a);
+}
+
+static void completion_choice_end(struct answer *a, struct choice *c)
+{
+    frame_begin(a, c);
+    buf_putz(&a->out, ",\"text\":\"\"");
+    if (c->lists[LIST_TOKENS].n)
+        put_completion_logprobs(&a->out, a, c);
+    else
+        buf_putz(&a->out, ",\"logprobs\":null");
+    put_finish(&a->out, c);
+    put_token_ids(&a->out, a, c);
+    frame_end(a);
+}
+
+static void completion_put_choice(struct answer *a, const struct choice *c)
+{
+    buf_putz(&a->out, ",\"text\":\"");
+    buf_puts(&a->out, buf_str(&c->text));
+    buf_putc(&a->out, '"');
+    put_completion_logprobs(&a->out, a, c);
+    put_finish(&a->out, c);
+    put_token_ids(&a->out, a, c);
+}
+
+static void completion_body(struct answer *a)
+{
+    put_body(a, "text_completion", completion_put_choice);
+}
+
+/* ---- the rows ---- */
+
+const struct wire wire_openai_chat = {
+    .name = "openai.chat",
+    .id_prefix = "chatcmpl-",
+    .stream_type = "text/event-stream",
+    .keepalive = { ": keep-alive\n\n", 14 },
+    .parse = openai_parse_chat,
+    .begin = chat_begin,
+    .token = chat_token,
+    .text = chat_text,
+    .choice_end = chat_choice_end,
+    .end = stream_end,
+    .body = chat_body,
+    .error = openai_error,
+    .error_frame = error_frame,
+};
+
+const struct wire wire_openai_completion = {
+    .name = "openai.completion",
+    .id_prefix = "cmpl-",
+    .stream_type = "text/event-stream",
+    .keepalive = { ": keep-alive\n\n", 14 },
+    .parse = openai_parse_completion,
+    .begin = completion_begin,
+    .token = completion_token,
+    .text = completion_text,
+    .choice_end = completion_choice_end,
+    .end = stream_end,
+    .body = completion_body,
+    .error = openai_error,
+    .error_frame = error_frame,
+};

@@ -1,0 +1,147 @@
+#include "api/tokenize.h"
+#include "base/utf8.h"
+
+enum { TOKENS_MAX = 4 * 1024 * 1024 };
+
+static const struct json_limits limits = { .max_depth = 32, .max_nodes = TOKENS_MAX };
+
+static int parse_object(const struct json **out, struct str body, struct arena *a, struct err *e)
+{
+    struct json *j = NULL;
+
+    if (json_parse(&j, body, a, &limits, e)) {
+        if (e->code == ERR_TOO_LARGE)
+            e->code = ERR_SYNTAX;
+        return e->code == ERR_MEMORY ? -1 : err_wrap(e, "The body is not valid JSON");
+    }
+    if (j->kind != JSON_OBJECT)
+        return err_set(e, ERR_INVALID, "The body must be a JSON object.");
+    *out = j;
+    return 0;
+}
+
+static int read_text(const struct json *o, const char *key, struct str *out, struct err *e)
+{
+    const struct json *v = json_get(o, key);
+
+    if (json_is_null(v))
+        return 0;
+    if (v->kind != JSON_STRING)
+        return err_param(e, ERR_INVALID, key, "'%s' must be a string.", key);
+    *out = v->s;
+    return 0;
+}
+
+static int read_flag(const struct json *o, const char *key, bool *out, struct err *e)
+{
+    const struct json *v = json_get(o, key);
+
+    if (json_is_null(v))
+        return 0;
+    if (v->kind != JSON_BOOL)
+        return err_param(e, ERR_INVALID, key, "'%s' must be a boolean.", key);
+    *out = v->b;
+    return 0;
+}
+
+int tokenize_parse(struct tokenize_ask *out, struct str body, struct arena *a, struct err *e)
+{
+    const struct json *o;
+
+    *out = (struct tokenize_ask){ .parse_special = true };
+    if (parse_object(&o, body, a, e) || read_text(o, "model", &out->model, e) ||
+        read_text(o, "prompt", &out->content, e) || read_text(o, "content", &out->content, e) ||
+        read_flag(o, "add_special_tokens", &out->add_special, e) ||
+        read_flag(o, "add_special", &out->add_special, e) ||
+        read_flag(o, "parse_special", &out->parse_special, e) ||
+        read_flag(o, "with_pieces", &out->with_pieces, e))
+        return -1;
+    if (!out->content.p)
+        return err_param(e, ERR_MISSING, "content", "'content' is missing; it is required.");
+    return 0;
+}
+
+static void put_piece(struct jw *w, struct str bytes)
+{
+    if (utf8_valid(bytes)) {
+        jw_str(w, bytes);
+        return;
+    }
+    jw_array(w);
+    for (size_t i = 0; i < bytes.n; i++)
+        jw_u64(w, (unsigned char)bytes.p[i]);
+    jw_end_array(w);
+}
+
+void tokenize_answer(struct buf *out, const int32_t *ids, size_t n,
+    struct str (*bytes)(const void *vocab, int32_t id), const void *vocab)
+{
+    struct jw w;
+
+    jw_init(&w, out);
+    jw_object(&w);
+    jw_key(&w, "tokens");
+    jw_array(&w);
+    for (size_t i = 0; i < n; i++) {
+        if (!bytes) {
+            jw_i64(&w, ids[i]);
+            continue;
+        }
+        jw_object(&w);
+        jw_key(&w, "id");
+        jw_i64(&w, ids[i]);
+        jw_key(&w, "piece");
+        put_piece(&w, bytes(vocab, ids[i]));
+        jw_end_object(&w);
+    }
+    jw_end_array(&w);
+    jw_end_object(&w);
+}
+
+int detokenize_parse(struct detokenize_ask *out, struct str body, struct arena *a, struct err *e)
+{
+    const struct json *o;
+    int64_t id;
+
+    *out = (struct detokenize_ask){ .n = 0 };
+    if (parse_object(&o, body, a, e) || read_text(o, "model", &out->model, e))
+        return -1;
+    const struct json *tokens = json_get(o, "tokens");
+    if (json_is_null(tokens))
+        return err_param(e, ERR_MISSING, "tokens", "'tokens' is missing; it is required.");
+    if (tokens->kind != JSON_ARRAY)
+        return err_param(e, ERR_INVALID, "tokens", "'tokens' must be an array of token ids.");
+    out->ids = arena_alloc(a, (size_t)tokens->n * sizeof(*out->ids));
+    if (!out->ids)
+        return err_set(e, ERR_MEMORY, "No memory for this request.");
+    for (const struct json *c = tokens->child; c; c = c->next) {
+        if (!json_i64(c, &id))
+            return err_param(e, ERR_INVALID, "tokens", "'tokens' must be an array of token ids.");
+        if (id < 0 || id > INT32_MAX)
+            return err_param(e, ERR_RANGE, "tokens", "'tokens' has %lld, which is no token id.",
+                (long long)id);
+        out->ids[out->n++] = (int32_t)id;
+    }
+    return 0;
+}
+
+static void put_one(struct buf *out, const char *key, struct str text)
+{
+    struct jw w;
+
+    jw_init(&w, out);
+    jw_object(&w);
+    jw_key(&w, key);
+    jw_str(&w, text);
+    jw_end_object(&w);
+}
+
+void detokenize_answer(struct buf *out, struct str text)
+{
+    put_one(out, "content", text);
+}
+
+void apply_template_answer(struct buf *out, struct str prompt)
+{
+    put_one(out, "prompt", prompt);
+}
