@@ -66,9 +66,9 @@ void answer_prompt_text(struct answer *a, int prompt, struct str text);
 void answer_token(struct answer *a, int choice, const struct sampled *t);
 void answer_text(struct answer *a, int choice, struct str text); /* empty: nothing happens */
 
-/* FINISH_STOP by a string: stop_text is it (borrowed to the end); by one of the client's stop_token_ids: stop_id is it;
- * by the model's own end token: both absent (.p NULL, TOKEN_NONE). Tokens whose text a stop
- * string swallowed are not among the logprobs. */
+/* FINISH_STOP by a string: stop_text is it, borrowed until the end; by one of the client's
+ * stop_token_ids: stop_id is it; by the model's own end token: both absent (.p NULL, -1). Tokens
+ * whose text a stop string swallowed are not among the logprobs. */
 void answer_choice_end(
     struct answer *a, int choice, enum finish finish, struct str stop_text, int32_t stop_id);
 bool answer_choice_ended(const struct answer *a, int choice);
