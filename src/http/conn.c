@@ -631,8 +631,12 @@ static void settle_doomed(struct conn *c)
     struct exchange *x = c->x;
 
     if (x && x->is_aborted) {
+        size_t before;
         c->want_reset = x->is_until_close;
-        flush(c);
+        do { /* what the socket takes without waiting */
+            before = conn_queued(c);
+            flush(c);
+        } while (c->state != DEAD && conn_queued(c) && conn_queued(c) < before);
     }
     conn_cut(c);
 }

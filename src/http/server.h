@@ -96,11 +96,13 @@ int http_server_open(struct http_server **out, struct loop *loop, const struct h
     const struct http_app *app, struct err *e);
 uint16_t http_server_port(const struct http_server *s);
 const struct http_stats *http_server_stats(const struct http_server *s);
-void http_server_stats_read(const struct http_server *s, struct http_stats *out); /* any thread */
+/* Any thread. */
+void http_server_stats_read(const struct http_server *s, struct http_stats *out);
 
 /* Stops accepting, answers with Connection: close, closes idle connections; `done` is called
  * on the loop when the last exchange has ended or, after deadline_ms, when the rest was cut. */
 void http_server_drain(
     struct http_server *s, uint32_t deadline_ms, void (*done)(void *arg), void *arg);
-/* Cuts what is left, telling on_gone. Not from inside a callback of the app; from `done` is fine. */
+/* Cuts what is left, telling on_gone. Not from inside a callback of the app; from `done` is
+ * fine. */
 void http_server_close(struct http_server *s);
