@@ -1,0 +1,815 @@
+/* Clients that behave and clients that do not. Deadlines are short, and what is waited for is
+ * always an event, never a length of time, except where silence itself is the expectation. */
+#include "../wire/http_kit.h"
+
+#include "base/fault.h"
+#include "base/limits.h"
+
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#define GET(path) STR("GET " path " HTTP/1.1\r\nHost: a\r\n\r\n")
+
+static struct str reply_of(struct kit *k, int fd, struct buf *b)
+{
+    buf_reset(b);
+    EXPECT(kit_read_to(k, fd, b, "\r\n\r\n"));
+    return buf_str(b);
+}
+
+static bool holds(struct str s, const char *what)
+{
+    return str_find(s, str_of(what)) >= 0;
+}
+
+/* Nothing left behind: no connection, and the pages of the exchange with it. */
+static void expect_empty(struct kit *k)
+{
+    uint64_t end = clock_ns() + 5000000000u;
+
+    while (http_server_stats(k->server)->open && clock_ns() < end)
+        loop_once(k->loop, 1);
+    EXPECT_EQ(http_server_stats(k->server)->open, 0u);
+}
+
+/* ---- leaving */
+
+static void a_client_that_leaves_before_the_answer_is_noticed(void)
+{
+    struct kit k;
+
+    kit_init(&k);
+    kit_open(&k);
+    int fd = kit_connect(&k);
+    EXPECT(kit_send(&k, fd, GET("/hold")));
+    EXPECT(kit_wait(&k, &k.n_requests, 1));
+    close(fd);
+    uint64_t start = clock_ns();
+    EXPECT(kit_wait(&k, &k.n_gone, 1));
+    EXPECT(clock_ns() - start < 50000000u);
+    expect_empty(&k);
+    EXPECT_EQ(k.n_gone, 1);
+    EXPECT_EQ(http_server_stats(k.server)->gone, 1u);
+    kit_close(&k);
+}
+
+static void a_client_that_resets_is_noticed_once(void)
+{
+    struct linger at_once = { .l_onoff = 1 };
+    struct kit k;
+
+    kit_init(&k);
+    kit_open(&k);
+    int fd = kit_connect(&k);
+    EXPECT(kit_send(&k, fd, GET("/hold")));
+    EXPECT(kit_wait(&k, &k.n_requests, 1));
+    sink_begin(&k.held->sink, 200, "text/plain", -1, NULL, 0);
+    sink_write(&k.held->sink, STR("x"));
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    close(fd);
+    EXPECT(kit_wait(&k, &k.n_gone, 1));
+    expect_empty(&k);
+    EXPECT_EQ(k.n_gone, 1);
+    kit_close(&k);
+}
+
+static void a_client_that_leaves_in_the_stream_is_noticed(void)
+{
+    struct kit k;
+    struct buf b;
+
+    buf_init(&b, MB);
+    kit_init(&k);
+    k.o.allow_half_close = true; /* makes no difference to a stream */
+    kit_open(&k);
+    int fd = kit_connect(&k);
+    EXPECT(kit_send(&k, fd, GET("/hold")));
+    EXPECT(kit_wait(&k, &k.n_requests, 1));
+    sink_begin(&k.held->sink, 200, "text/plain", -1, NULL, 0);
+    EXPECT(holds(reply_of(&k, fd, &b), "chunked")); /* the head leaves at once */
+    shutdown(fd, SHUT_WR);
+    EXPECT(kit_wait(&k, &k.n_gone, 1));
+    EXPECT(!k.held);
+    close(fd);
+    expect_empty(&k);
+    buf_clear(&b);
+    kit_close(&k);
+}
+
+static void a_client_that_leaves_with_bytes_sent_ahead_is_noticed(void)
+{
+    struct kit k;
+
+    kit_init(&k);
+    kit_open(&k);
+    int fd = kit_connect(&k);
+    EXPECT(kit_send(&k, fd, GET("/hold")));
+    EXPECT(kit_wait(&k, &k.n_requests, 1));
+    EXPECT(kit_send(&k, fd, GET("/echo")));
+    kit_turn(&k, 3);
+    EXPECT_EQ(k.n_requests, 1); /* one at a time */
+    close(fd);
+    EXPECT(kit_wait(&k, &k.n_gone, 1));
+    expect_empty(&k);
+    EXPECT_EQ(k.n_requests, 1);
+    kit_close(&k);
+}
+
+static void leaving_after_the_answer_or_in_the_request_concerns_nobody(void)
+{
+    static const char *const parts[] = { "", "G", "GET /echo HTTP/1.1\r\nHost: a\r\n",
+        "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc",
+        "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n" };
+    struct kit k;
+
+    kit_init(&k);
+    kit_open(&k);
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        int fd = kit_connect(&k);
+        EXPECT(kit_send(&k, fd, str_of(parts[i])));
+        kit_turn(&k, 20);
+        close(fd);
+        expect_empty(&k);
+    }
+    EXPECT_EQ(k.n_gone, 0);
+    EXPECT_EQ(k.n_requests, 1);
+    kit_close(&k);
+}
+
+static void a_half_closed_client_waits_for_its_answer_when_allowed(void)
+{
+    for (int allowed = 0; allowed < 2; allowed++) {
+        struct kit k;
+        struct buf b;
+
+        buf_init(&b, MB);
+        kit_init(&k);
+        k.o.allow_half_close = allowed;
+        kit_open(&k);
+        int fd = kit_connect(&k);
+        EXPECT(kit_send(&k, fd, GET("/hold")));
+        EXPECT(kit_wait(&k, &k.n_requests, 1));
+        shutdown(fd, SHUT_WR);
+        kit_turn(&k, 5);
+        EXPECT_EQ(k.n_gone, !allowed);
+        EXPECT_EQ(k.held != NULL, allowed);
+        if (k.held)
+            sink_reply(&k.held->sink, 200, "text/plain", STR("late"), NULL, 0);
+        EXPECT_EQ((int)kit_read(&k, fd, &b, SIZE_MAX), (int)KIT_EOF);
+        EXPECT_EQ(holds(buf_str(&b), "late"), allowed);
+        close(fd);
+        expect_empty(&k);
+        buf_clear(&b);
+        kit_close(&k);
+    }
+}
+
+/* ---- deadlines */
+
+static void a_head_that_drips_is_cut_by_total_time(void)
+{
+    struct kit k;
+    struct buf b;
+
+    buf_init(&b, MB);
+    kit_init(&k);
+    k.o.head_ms = 60;
+    kit_open(&k);
+    int fd = kit_connect(&k);
+    uint64_t start = clock_ns();
+    EXPECT(kit_send(&k, fd, STR("GET /")));
+    bool is_open = true;
+    while (is_open && clock_ns() - start < 5000000000u) {
+        is_open = send(fd, "a", 1, MSG_NOSIGNAL) == 1; /* never silent */
+        is_open = is_open && kit_read(&k, fd, &b, 12) == KIT_OPEN && b.n < 12;
+        kit_turn_ms(&k, 2);
+        if (b.n >= 12)
+            break;
+    }
+    EXPECT(holds(buf_str(&b), "HTTP/1.1 408"));
+    uint64_t took = clock_ns() - start;
+    EXPECT(took >= 55000000u && took < 3000000000u);
+    close(fd);
+    expect_empty(&k);
+    EXPECT_EQ(k.n_heads, 0);
+    buf_clear(&b);
+    kit_close(&k);
+}
+
+static enum kit_end silence_after(struct kit *k, const char *sent, struct buf *b)
+{
+    int fd = kit_connect(k);
+
+    EXPECT(kit_send(k, fd, str_of(sent)));
+    buf_reset(b);
+    enum kit_end end = kit_read(k, fd, b, SIZE_MAX);
+    close(fd);
+    expect_empty(k);
+    return end;
+}
+
+static void silence_is_cut_in_every_state(void)
+{
+    struct kit k;
+    struct buf b;
+
+    buf_init(&b, MB);
+    kit_init(&k);
+    k.o.head_ms = 20;
+    k.o.body_ms = 20;
+    k.o.idle_ms = 20;
+    kit_open(&k);
+    EXPECT_EQ((int)silence_after(&k, "", &b), (int)KIT_EOF);
+    EXPECT_EQ(b.n, 0u);
+    EXPECT_EQ((int)silence_after(&k, "GET / HTTP/1.1\r\nHo", &b), (int)KIT_EOF);
+    EXPECT(holds(buf_str(&b), " 408 "));
+    const char *post = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nab";
+    EXPECT_EQ((int)silence_after(&k, post, &b), (int)KIT_EOF);
+    EXPECT(holds(buf_str(&b), " 408 "));
+    /* Idle after an answer: hung up on without a word. */
+    EXPECT_EQ((int)silence_after(&k, "GET /echo HTTP/1.1\r\nHost: a\r\n\r\n", &b), (int)KIT_EOF);
+    EXPECT(holds(buf_str(&b), " 200 ") && !holds(buf_str(&b), " 408 "));
+    EXPECT_EQ(k.n_gone, 0);
+    buf_clear(&b);
+    kit_close(&k);
+}
+
+static void a_slow_body_is_cut_and_a_steady_one_is_not(void)
+{
+    struct kit k;
+    struct buf b;
+
+    buf_init(&b, MB);
+    kit_init(&k);
+    k.o.body_ms = 100;
+    k.o.body_min_rate = 1000; /* a byte buys a millisecond */
+    kit_open(&k);
+    for (int steady = 0; steady < 2; steady++) {
+        int fd = kit_connect(&k);
+        EXPECT(kit_send(&k, fd, STR("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 400\r\n\r\n")));
+        char piece[50];
+        memset(piece, 'x', sizeof(piece));
+        size_t n = steady ? 50 : 1;
+        buf_reset(&b);
+        for (int i = 0; i < 8 && !b.n; i++) {
+            (void)!send(fd, piece, n, MSG_NOSIGNAL);
+            kit_turn_ms(&k, 20);
+            ssize_t got = recv(fd, piece, sizeof(piece), 0);
+            if (got > 0)
+                buf_put(&b, piece, (size_t)got);
+            memset(piece, 'x', sizeof(piece));
+        }
+        EXPECT(kit_read(&k, fd, &b, 12) != KIT_RESET);
+        EXPECT(holds(buf_str(&b), steady ? " 200 " : " 408 "));
+        close(fd);
+        expect_empty(&k);
+    }
+    buf_clear(&b);
+    kit_close(&k);
+}
+
+/* ---- slow readers */
+
+static void a_reader_that_takes_nothing_is_cut_in_time(void)
+{
+    struct kit k;
+    char block[65536];
+
+    memset(block, 'x', sizeof(block));
+    kit_init(&k);
+    k.o.write_ms = 50;
+    kit_open(&k);
+    int fd = kit_connect_with(&k, 4096);
+    EXPECT(kit_send(&k, fd, GET("/hold")));
+    EXPECT(kit_wait(&k, &k.n_requests, 1));
+    sink_begin(&k.held->sink, 200, "text/plain", -1, NULL, 0);
+    uint64_t end = clock_ns() + 5000000000u;
+    while (k.held && clock_ns() < end) {
+        if (sink_queued(&k.held->sink) < SINK_HIGH_WATER)
+            sink_write(&k.held->sink, (struct str){ block, sizeof(block) });
+        loop_once(k.loop, 1);
+    }
+    EXPECT_EQ(k.n_gone, 1);
+    close(fd);
+    expect_empty(&k);
+    kit_close(&k);
+}
+
+static void a_writer_that_ignores_the_queue_is_bounded(void)
+{
+    struct kit k;
+    char block[65536];
+
+    memset(block, 'x', sizeof(block));
+    kit_init(&k);
+    k.o.max_queued = MB;
+    kit_open(&k);
+    int fd = kit_connect_with(&k, 4096);
+    EXPECT(kit_send(&k, fd, GET("/hold")));
+    EXPECT(kit_wait(&k, &k.n_requests, 1));
+    struct http_exchange *x = k.held;
+    sink_begin(&x->sink, 200, "text/plain", -1, NULL, 0);
+    size_t most = 0;
+    for (int i = 0; i < 1000; i++) { /* 64 MB in one round */
+        sink_write(&x->sink, (struct str){ block, sizeof(block) });
+        most = MAX(most, sink_queued(&x->sink));
+    }
+    EXPECT(most <= MB + 64);
+    EXPECT_EQ(k.n_gone, 0); /* never from inside a call into the sink */
+    loop_once(k.loop, 0);
+    EXPECT_EQ(k.n_gone, 1);
+    close(fd);
+    expect_empty(&k);
+    kit_close(&k);
+}
+
+static void a_drained_queue_is_told_and_every_byte_arrives(void)
+{
+    enum { TOTAL = SMALL ? 600 * 1024 : 3 * 1024 * 1024 };
+    struct kit k;
+    struct buf b;
+    char block[10007];
+    uint64_t sent = 0;
+
+    for (size_t i = 0; i < sizeof(block); i++)
+        block[i] = (char)('a' + i % 23);
+    buf_init(&b, 8 * MB);
+    kit_init(&k);
+    kit_open(&k);
+    int fd = kit_connect_with(&k, 4096);
+    EXPECT(kit_send(&k, fd, GET("/hold")));
+    EXPECT(kit_wait(&k, &k.n_requests, 1));
+    sink_begin(&k.held->sink, 200, "text/plain", TOTAL, NULL, 0);
+    int n_drained = -1;
+    while (sent < TOTAL && n_drained != k.n_drained) {
+        n_drained = k.n_drained;
+        while (sent < TOTAL && sink_queued(&k.held->sink) <= SINK_HIGH_WATER) {
+            size_t n = MIN(sizeof(block), TOTAL - sent);
+            sink_write(&k.held->sink, (struct str){ block, n });
+            sent += n;
+        }
+        EXPECT(sink_queued(&k.held->sink) <= SINK_HIGH_WATER + sizeof(block));
+        while (k.n_drained == n_drained && sent < TOTAL && b.n < b.max)
+            EXPECT_EQ((int)kit_read(&k, fd, &b, b.n + 1), (int)KIT_OPEN);
+    }
+    EXPECT(k.n_drained > 1);
+    sink_end(&k.held->sink);
+    EXPECT(kit_read_to(&k, fd, &b, "\r\n\r\n"));
+    size_t head_n = (size_t)str_find(buf_str(&b), STR("\r\n\r\n")) + 4;
+    EXPECT_EQ((int)kit_read(&k, fd, &b, head_n + TOTAL), (int)KIT_OPEN);
+    struct str body = str_skip(buf_str(&b), head_n);
+    EXPECT_EQ(body.n, (size_t)TOTAL);
+    for (size_t i = 0; i < body.n; i++)
+        EXPECT_EQ(body.p[i], block[i % sizeof(block)]);
+    close(fd);
+    expect_empty(&k);
+    buf_clear(&b);
+    kit_close(&k);
+}
+
+static void a_flood_of_pipelined_requests_without_reading_is_bounded(void)
+{
+    struct kit k;
+    struct buf flood;
+
+    buf_init(&flood, MB);
+    for (int i = 0; i < 100; i++)
+        buf_puts(&flood, GET("/echo"));
+    kit_init(&k);
+    kit_open(&k);
+    int fd = kit_connect_with(&k, 4096);
+    /* The server stops reading rather than buffer the answers: some day it takes no more. */
+    const struct http_stats *stats = http_server_stats(k.server);
+    uint64_t before = UINT64_MAX;
+    for (int i = 0; i < 20000 && before != stats->bytes_in; i++) {
+        before = stats->bytes_in;
+        while (send(fd, flood.p, flood.n, MSG_NOSIGNAL) > 0)
+            loop_once(k.loop, 0);
+        EXPECT_EQ(errno, EAGAIN);
+        kit_turn(&k, 20);
+    }
+    EXPECT_EQ(before, stats->bytes_in);
+    EXPECT(k.n_requests > 0);
+    close(fd);
+    expect_empty(&k);
+    buf_clear(&flood);
+    kit_close(&k);
+}
+
+/* ---- bodies */
+
+static void a_million_one_byte_chunks_cost_little(void)
+{
+    enum { N = SMALL ? 5000 : 1000000 };
+    struct kit k;
+    struct buf b, reply;
+
+    buf_init(&b, 16 * MB);
+    buf_init(&reply, 16 * MB);
+    buf_putz(&b, "POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for (int i = 0; i < N; i++)
+        buf_putz(&b, "1\r\nx\r\n");
+    buf_putz(&b, "0\r\n\r\n");
+    kit_init(&k);
+    k.max_body = N;
+    kit_open(&k);
+    int fd = kit_connect(&k);
+    EXPECT(kit_send(&k, fd, buf_str(&b)));
+    while (reply.n < N && kit_read(&k, fd, &reply, reply.n + 1) == KIT_OPEN)
+        ;
+    EXPECT(reply.n > N);
+    close(fd);
+    buf_clear(&b);
+    buf_clear(&reply);
+    expect_empty(&k);
+    kit_close(&k);
+}
+
+static void a_refusal_survives_a_client_that_goes_on_sending(void)
+{
+    struct kit k;
+    struct buf b;
+    char block[16384];
+
+    memset(block, 'x', sizeof(block));
+    buf_init(&b, MB);
+    kit_init(&k);
+    k.max_body = 1000;
+    kit_open(&k);
+    int fd = kit_connect(&k);
+    EXPECT(kit_send(&k, fd,
+        STR("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n")));
+    for (int i = 0; i < (SMALL ? 4 : 120); i++) /* deaf until everything is out */
+        EXPECT(kit_send(&k, fd, (struct str){ block, sizeof(block) }));
+    EXPECT_EQ((int)kit_read(&k, fd, &b, SIZE_MAX), (int)KIT_EOF); /* no reset */
+    EXPECT(holds(buf_str(&b), " 413 "));
+    close(fd);
+    buf_clear(&b);
+    expect_empty(&k);
+    kit_close(&k);
+}
+
+/* ---- limits on connections */
+
+static void the_longest_idle_connection_makes_room(void)
+{
+    struct kit k;
+    struct buf b;
+    int fds[4];
+
+    buf_init(&b, MB);
+    kit_init(&k);
+    k.o.max_connections = 3;
+    kit_open(&k);
+    for (int i = 0; i < 3; i++) {
+        fds[i] = kit_connect(&k);
+        EXPECT(kit_send(&k, fds[i], i == 0 ? GET("/hold") : GET("/echo")));
+        kit_turn(&k, 12);
+    }
+    fds[3] = kit_connect(&k);
+    EXPECT(kit_send(&k, fds[3], GET("/echo")));
+    EXPECT(holds(reply_of(&k, fds[3], &b), " 200 "));
+    buf_reset(&b);
+    EXPECT_EQ((int)kit_read(&k, fds[1], &b, SIZE_MAX), (int)KIT_EOF); /* the oldest idle one */
+    EXPECT_EQ(http_server_stats(k.server)->open, 3u);
+    EXPECT(k.held); /* the busy one is left alone */
+    for (int i = 0; i < 4; i++)
+        close(fds[i]);
+    expect_empty(&k);
+    buf_clear(&b);
+    kit_close(&k);
+}
+
+static void when_all_are_busy_the_next_is_turned_away(void)
+{
+    struct kit k;
+    struct buf b;
+
+    buf_init(&b, MB);
+    kit_init(&k);
+    k.o.max_connections = 1;
+    kit_open(&k);
+    int busy = kit_connect(&k);
+    EXPECT(kit_send(&k, busy, GET("/hold")));
+    EXPECT(kit_wait(&k, &k.n_requests, 1));
+    int fd = kit_connect(&k);
+    EXPECT(holds(reply_of(&k, fd, &b), " 503 "));
+    EXPECT(holds(buf_str(&b), "Retry-After: 1"));
+    close(fd);
+    close(busy);
+    expect_empty(&k);
+    buf_clear(&b);
+    kit_close(&k);
+}
+
+static void without_descriptors_clients_are_let_go_and_service_goes_on(void)
+{
+    struct rlimit before, few;
+    struct kit k;
+    struct buf b;
+    int fds[8];
+
+    buf_init(&b, MB);
+    kit_init(&k);
+    kit_open(&k);
+    int first = kit_connect(&k);
+    EXPECT(kit_send(&k, first, GET("/echo")));
+    EXPECT(holds(reply_of(&k, first, &b), " 200 "));
+    for (int i = 0; i < 8; i++)
+        fds[i] = kit_connect(&k); /* in the backlog */
+    getrlimit(RLIMIT_NOFILE, &before);
+    few = before;
+    few.rlim_cur = (rlim_t)fds[7] + 1;
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    kit_turn(&k, 20);
+    setrlimit(RLIMIT_NOFILE, &before);
+    for (int i = 0; i < 8; i++) {
+        buf_reset(&b);
+        EXPECT(kit_read(&k, fds[i], &b, SIZE_MAX) != KIT_OPEN); /* told, not kept waiting */
+        close(fds[i]);
+    }
+    EXPECT(kit_send(&k, first, GET("/echo")));
+    EXPECT(holds(reply_of(&k, first, &b), " 200 "));
+    int after = kit_connect(&k);
+    EXPECT(kit_send(&k, after, GET("/echo")));
+    EXPECT(holds(reply_of(&k, after, &b), " 200 "));
+    close(after);
+    close(first);
+    expect_empty(&k);
+    buf_clear(&b);
+    kit_close(&k);
+}
+
+/* ---- draining */
+
+static void set_flag(void *arg)
+{
+    *(int *)arg += 1;
+}
+
+static void draining_waits_for_answers_and_closes_the_idle(void)
+{
+    struct kit k;
+    struct buf b;
+    int n_done = 0;
+
+    buf_init(&b, MB);
+    kit_init(&k);
+    kit_open(&k);
+    int idle = kit_connect(&k), busy = kit_connect(&k);
+    EXPECT(kit_send(&k, idle, GET("/echo")));
+    EXPECT(holds(reply_of(&k, idle, &b), "keep-alive"));
+    EXPECT(kit_send(&k, busy, GET("/hold")));
+    EXPECT(kit_wait(&k, &k.n_requests, 2));
+    uint16_t port = http_server_port(k.server);
+    http_server_drain(k.server, 60000, set_flag, &n_done);
+    EXPECT_EQ(n_done, 0);
+    while (kit_read(&k, idle, &b, SIZE_MAX) != KIT_EOF)
+        ;
+    struct sockaddr_in where = { .sin_family = AF_INET, .sin_port = htons(port),
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    int late = socket(AF_INET, SOCK_STREAM, 0);
+    EXPECT_EQ(connect(late, (struct sockaddr *)&where, sizeof(where)), -1);
+    close(late);
+    close(idle);
+    kit_turn(&k, 10);
+    EXPECT_EQ(n_done, 0);
+    sink_reply(&k.held->sink, 200, "text/plain", STR("done"), NULL, 0);
+    buf_reset(&b);
+    EXPECT_EQ((int)kit_read(&k, busy, &b, SIZE_MAX), (int)KIT_EOF);
+    EXPECT(holds(buf_str(&b), "Connection: close") && holds(buf_str(&b), "done"));
+    close(busy);
+    EXPECT(kit_wait(&k, &n_done, 1));
+    EXPECT_EQ(k.n_gone, 0);
+    buf_clear(&b);
+    kit_close(&k);
+}
+
+static void a_drain_ends_at_its_deadline(void)
+{
+    struct kit k;
+    int n_done = 0;
+
+    kit_init(&k);
+    kit_open(&k);
+    int busy = kit_connect(&k);
+    EXPECT(kit_send(&k, busy, GET("/hold")));
+    EXPECT(kit_wait(&k, &k.n_requests, 1));
+    http_server_drain(k.server, 20, set_flag, &n_done);
+    EXPECT(kit_wait(&k, &n_done, 1));
+    EXPECT_EQ(k.n_gone, 1);
+    close(busy);
+    kit_turn(&k, 3);
+    EXPECT_EQ(n_done, 1);
+    kit_close(&k);
+}
+
+static void close_server(void *arg)
+{
+    struct kit *k = arg;
+
+    http_server_close(k->server);
+    k->server = NULL;
+}
+
+static void an_empty_server_is_drained_at_once_and_may_be_closed_then(void)
+{
+    struct kit k;
+
+    kit_init(&k);
+    kit_open(&k);
+    http_server_drain(k.server, 1000, close_server, &k);
+    EXPECT(k.server); /* not from inside the call */
+    kit_turn(&k, 2);
+    EXPECT(!k.server);
+    kit_close(&k);
+}
+
+static void closing_the_server_tells_what_it_cuts(void)
+{
+    struct kit k;
+
+    kit_init(&k);
+    kit_open(&k);
+    int a = kit_connect(&k), b = kit_connect(&k), c = kit_connect(&k);
+    EXPECT(kit_send(&k, a, GET("/hold")));
+    EXPECT(kit_send(&k, b, STR("GET /e")));
+    EXPECT(kit_wait(&k, &k.n_requests, 1));
+    kit_turn(&k, 3);
+    kit_close(&k);
+    EXPECT_EQ(k.n_gone, 1);
+    close(a);
+    close(b);
+    close(c);
+}
+
+/* ---- the rest */
+
+static void answers_carry_no_forged_lines(void)
+{
+    struct http_field f[] = { { STR("X-Id"), STR("a\r\nSet-Cookie: b\n\0\x7f" "c") },
+        { STR("Connection"), STR("upgrade") }, { STR("transfer-encoding"), STR("gzip") } };
+    struct kit k;
+    struct buf b;
+
+    buf_init(&b, MB);
+    kit_init(&k);
+    kit_open(&k);
+    int fd = kit_connect(&k);
+    EXPECT(kit_send(&k, fd, GET("/hold")));
+    EXPECT(kit_wait(&k, &k.n_requests, 1));
+    sink_reply(&k.held->sink, 200, "text/plain", STR(""), f, 3);
+    struct str got = reply_of(&k, fd, &b);
+    EXPECT(holds(got, "X-Id: aSet-Cookie: bc\r\n"));
+    EXPECT(!holds(got, "\nSet-Cookie") && !holds(got, "upgrade") && !holds(got, "gzip"));
+    close(fd);
+    expect_empty(&k);
+    buf_clear(&b);
+    kit_close(&k);
+}
+
+static void a_request_is_handed_over_whole(void)
+{
+    struct kit k;
+
+    kit_init(&k);
+    kit_open(&k);
+    int fd = kit_connect(&k);
+    EXPECT(kit_send(&k, fd,
+        STR("POST /hold?q=%41 HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nx-b:  2 \r\nContent-Length: 3\r\n\r\nxyz")));
+    EXPECT(kit_wait(&k, &k.n_requests, 1));
+    const struct http_request *r = k.held->req;
+    EXPECT(str_is(r->method, "POST") && str_is(r->target, "/hold?q=%41"));
+    EXPECT(str_is(r->path, "/hold") && str_is(r->query, "q=%41") && str_is(r->body, "xyz"));
+    EXPECT(str_is(r->peer, "127.0.0.1") && !r->is_tls);
+    EXPECT_EQ(r->n_fields, 4);
+    EXPECT(str_is(http_field_get(r, "X-B"), "2") && str_is(http_field_get(r, "x-a"), "1"));
+    EXPECT(!http_field_get(r, "x-c").p);
+    EXPECT(k.held->started_ns && k.held->started_ns <= clock_ns());
+    close(fd);
+    expect_empty(&k);
+    kit_close(&k);
+}
+
+static void an_answer_shorter_than_declared_cuts_the_connection(void)
+{
+    struct kit k;
+    struct buf b;
+
+    buf_init(&b, MB);
+    for (int longer = 0; longer < 2; longer++) {
+        kit_init(&k);
+        kit_open(&k);
+        int fd = kit_connect(&k);
+        EXPECT(kit_send(&k, fd, GET("/hold")));
+        EXPECT(kit_wait(&k, &k.n_requests, 1));
+        sink_begin(&k.held->sink, 200, "text/plain", 3, NULL, 0);
+        sink_write(&k.held->sink, longer ? STR("abcd") : STR("ab"));
+        sink_end(&k.held->sink);
+        buf_reset(&b);
+        EXPECT(kit_read(&k, fd, &b, SIZE_MAX) != KIT_OPEN);
+        close(fd);
+        expect_empty(&k);
+        kit_close(&k);
+    }
+    buf_clear(&b);
+}
+
+static void a_name_with_several_addresses_is_listened_on_at_one_port(void)
+{
+    struct kit k;
+
+    kit_init(&k);
+    k.o.host = "localhost";
+    kit_open(&k);
+    EXPECT(http_server_port(k.server) != 0);
+    int fd = kit_connect(&k);
+    EXPECT(kit_send(&k, fd, GET("/echo")));
+    EXPECT(kit_wait(&k, &k.n_requests, 1));
+    close(fd);
+    kit_close(&k);
+}
+
+static void an_address_that_cannot_be_had_is_an_error(void)
+{
+    struct http_app app = { .on_request = kit_on_request };
+    struct http_server *s = NULL;
+    struct err e = { 0 };
+    struct kit k;
+
+    kit_init(&k);
+    kit_open(&k);
+    k.o.port = http_server_port(k.server);
+    EXPECT_EQ(http_server_open(&s, k.loop, &k.o, &app, &e), -1);
+    EXPECT(strstr(e.msg, "in use"));
+    k.o.host = "host.invalid";
+    EXPECT_EQ(http_server_open(&s, k.loop, &k.o, &app, &e), -1);
+    EXPECT(strstr(e.msg, "host.invalid"));
+    kit_close(&k);
+}
+
+#ifdef TESTING
+/* Every allocation, read, write, accept and epoll_ctl of a few exchanges fails in turn; whatever
+ * happens to that client, the server is as before. */
+static void every_failure_is_survived(void)
+{
+    static const enum fault_site sites[] = { FAULT_ALLOC, FAULT_READ, FAULT_WRITE, FAULT_ACCEPT,
+        FAULT_EPOLL };
+
+    for (size_t s = 0; s < ARRAY_LEN(sites); s++) {
+        for (uint64_t nth = 1; nth <= (SMALL ? 60 : 30); nth++) {
+            struct kit k;
+            struct buf b;
+            char *mem = xmalloc(MB); /* the client's buffer may not be the one that fails */
+
+            kit_init(&k);
+            kit_open(&k);
+            int fd = kit_connect(&k);
+            fault_arm(sites[s], nth);
+            (void)!send(fd, "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
+                            "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n",
+                88, MSG_NOSIGNAL);
+            kit_turn(&k, SMALL ? 80 : 10);
+            fault_arm(sites[s], 0);
+            close(fd);
+            expect_empty(&k);
+            fd = kit_connect(&k);
+            EXPECT(kit_send(&k, fd, GET("/echo")));
+            b = (struct buf){ .p = mem, .cap = MB, .max = MB };
+            EXPECT(kit_read_to(&k, fd, &b, "GET /echo"));
+            close(fd);
+            expect_empty(&k);
+            mem_free(mem);
+            kit_close(&k);
+        }
+    }
+}
+#else
+static void every_failure_is_survived(void)
+{
+    printf("skipped: faults exist in test builds only\n");
+}
+#endif
+
+TESTS(TEST(a_client_that_leaves_before_the_answer_is_noticed),
+    TEST(a_client_that_resets_is_noticed_once), TEST(a_client_that_leaves_in_the_stream_is_noticed),
+    TEST(a_client_that_leaves_with_bytes_sent_ahead_is_noticed),
+    TEST(leaving_after_the_answer_or_in_the_request_concerns_nobody),
+    TEST(a_half_closed_client_waits_for_its_answer_when_allowed),
+    TEST(a_head_that_drips_is_cut_by_total_time), TEST(silence_is_cut_in_every_state),
+    TEST(a_slow_body_is_cut_and_a_steady_one_is_not),
+    TEST(a_reader_that_takes_nothing_is_cut_in_time),
+    TEST(a_writer_that_ignores_the_queue_is_bounded),
+    TEST(a_drained_queue_is_told_and_every_byte_arrives),
+    TEST(a_flood_of_pipelined_requests_without_reading_is_bounded),
+    TEST(a_million_one_byte_chunks_cost_little),
+    TEST(a_refusal_survives_a_client_that_goes_on_sending),
+    TEST(the_longest_idle_connection_makes_room), TEST(when_all_are_busy_the_next_is_turned_away),
+    TEST(without_descriptors_clients_are_let_go_and_service_goes_on),
+    TEST(draining_waits_for_answers_and_closes_the_idle), TEST(a_drain_ends_at_its_deadline),
+    TEST(an_empty_server_is_drained_at_once_and_may_be_closed_then),
+    TEST(closing_the_server_tells_what_it_cuts), TEST(answers_carry_no_forged_lines),
+    TEST(a_request_is_handed_over_whole),
+    TEST(an_answer_shorter_than_declared_cuts_the_connection),
+    TEST(a_name_with_several_addresses_is_listened_on_at_one_port),
+    TEST(an_address_that_cannot_be_had_is_an_error), TEST(every_failure_is_survived))
