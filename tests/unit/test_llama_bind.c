@@ -1,0 +1,273 @@
+/* A file that does not hold the network it speaks of gets one line that names what is wrong. */
+#include "../check.h"
+#include "model/llama.h"
+#include "tiny.h"
+
+/* Opens; returns the error's text, "" when there is none. */
+static const char *complaint(const struct tiny *t)
+{
+    static struct err e;
+    struct llama_options o = { .n_threads = 1, .n_pages = 2, .max_rows = 4 };
+    struct gguf *g = tiny_open(t);
+    struct lm *m;
+
+    EXPECT(g);
+    e = (struct err){ 0 };
+    if (lm_open_llama(&m, g, &o, &e)) {
+        EXPECT(e.code != ERR_NONE && e.msg[0] && !strchr(e.msg, '\n'));
+    } else {
+        EXPECT(e.code == ERR_NONE);
+        m->ops->close(m);
+    }
+    gguf_close(g);
+    return e.msg;
+}
+
+static void expect_complaint(const struct tiny *t, const char *what, const char *also)
+{
+    const char *got = complaint(t);
+    if (strstr(got, what) && strstr(got, also))
+        return;
+    fprintf(stderr, "expected '%s' and '%s' in: %s\n", what, also, got);
+    fail();
+}
+
+static const char *name_of(enum tensor id, int layer)
+{
+    static char name[64];
+    snprintf(name, sizeof(name), tensor_rows[id].name, layer);
+    return name;
+}
+
+static bool is_in(const struct tiny *t, enum tensor id)
+{
+    struct gguf *g = tiny_open(t);
+    bool found = gguf_tensor(g, name_of(id, 0));
+    gguf_close(g);
+    return found;
+}
+
+static struct tiny of(const char *arch)
+{
+    struct tiny t = tiny_default;
+    t.arch = arch;
+    t.is_untied = t.has_factors = true;
+    return t;
+}
+
+static const char *const archs[] = { "llama", "qwen2", "qwen3" };
+
+/* ---- tensors */
+
+static void whole_models_open(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(archs); i++) {
+        struct tiny t = of(archs[i]);
+        EXPECT_STR(complaint(&t), "");
+    }
+}
+
+static void every_missing_tensor_is_named(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(archs); i++)
+        for (int id = 0; id < N_TENSORS; id++) {
+            struct tiny t = of(archs[i]);
+            if (!is_in(&t, (enum tensor)id))
+                continue;
+            t.drop = name_of((enum tensor)id, t.layers - 1);
+            if (id == TENSOR_HEAD || id == TENSOR_ROPE_FREQS)
+                EXPECT_STR(complaint(&t), ""); /* tied, or plain */
+            else
+                expect_complaint(&t, t.drop, "missing");
+        }
+}
+
+static void every_wrong_shape_is_named_with_both(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(archs); i++)
+        for (int id = 0; id < N_TENSORS; id++) {
+            struct tiny t = of(archs[i]);
+            if (!is_in(&t, (enum tensor)id))
+                continue;
+            t.bend = name_of((enum tensor)id, t.layers - 1);
+            expect_complaint(&t, t.bend, "expected [");
+            expect_complaint(&t, "found [", "");
+        }
+}
+
+static void every_type_that_is_not_served_is_named(void)
+{
+    for (int id = 0; id < N_TENSORS; id++) {
+        struct tiny t = of("llama");
+        if (!is_in(&t, (enum tensor)id))
+            continue;
+        bool is_vector = tensor_rows[id].rows == DIM_ONE;
+        t.retype = name_of((enum tensor)id, 0);
+        t.retype_to = is_vector ? Q_F16 : Q_Q4_1;
+        expect_complaint(&t, t.retype, is_vector ? "F16" : "Q4_1");
+    }
+}
+
+static void a_tensor_nobody_knows_is_refused(void)
+{
+    struct tiny t = of("llama");
+    t.stranger = "blk.0.ffn_gate_exps.weight";
+    expect_complaint(&t, t.stranger, "not known");
+    t.stranger = "blk.7.attn_q.weight";
+    expect_complaint(&t, t.stranger, "2 layers");
+    t.stranger = "blk.0.attn_q_norm.weight"; /* a llama has none: ignoring it would be wrong */
+    expect_complaint(&t, t.stranger, "has none");
+    t.stranger = "blk.00.attn_q.weight";
+    expect_complaint(&t, t.stranger, "not known");
+    t.stranger = "blk.12345.attn_q.weight";
+    expect_complaint(&t, t.stranger, "not known");
+}
+
+/* ---- hyper-parameters */
+
+static void every_key_that_must_be_there_is_named(void)
+{
+    static const char *const keys[] = { "block_count", "embedding_length", "feed_forward_length",
+        "attention.head_count", "context_length" };
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        struct tiny t = of("llama");
+        t.key = keys[i];
+        t.value = -1;
+        expect_complaint(&t, keys[i], "missing");
+    }
+}
+
+static void absurd_numbers_are_refused_by_name(void)
+{
+    static const struct {
+        const char *key;
+        int64_t value;
+        const char *says;
+    } rows[] = {
+        { "block_count", 0, "block_count" },
+        { "block_count", 1 << 20, "block_count" },
+        { "block_count", 3, "blk.2." },
+        { "embedding_length", 0, "embedding_length" },
+        { "embedding_length", INT64_MAX, "embedding_length" },
+        { "embedding_length", 65, "token_embd.weight" },
+        { "feed_forward_length", 1LL << 40, "feed_forward_length" },
+        { "feed_forward_length", 97, "ffn_gate" },
+        { "attention.head_count", 0, "attention.head_count" },
+        { "attention.head_count", 5, "cannot share" },
+        { "attention.head_count", 1 << 30, "attention.head_count" },
+        { "attention.head_count_kv", 0, "head_count_kv" },
+        { "attention.head_count_kv", 3, "cannot share" },
+        { "attention.head_count_kv", 8, "head_count_kv" },
+        { "attention.key_length", 15, "not even" },
+        { "attention.key_length", 512, "key_length" },
+        { "attention.value_length", 8, "value_length" },
+        { "rope.dimension_count", 18, "dimension_count" },
+        { "rope.dimension_count", 7, "not even" },
+        { "context_length", 0, "context_length" },
+        { "context_length", 1LL << 33, "context_length" },
+        { "vocab_size", 84, "vocab_size" },
+        { "rope.freq_base", 0, "rope.freq_base" },
+        { "attention.layer_norm_rms_epsilon", 0, "layer_norm_rms_epsilon" },
+        { "expert_count", 8, "expert_count" },
+        { "attention.causal", 0, "attention.causal" },
+        { "attn_logit_softcapping", 50, "softcapping" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct tiny t = of("llama");
+        t.key = rows[i].key;
+        t.value = rows[i].value;
+        expect_complaint(&t, rows[i].says, "");
+    }
+}
+
+static void what_we_do_not_serve_is_said_by_name(void)
+{
+    struct tiny t = of("llama");
+    t.key_str = "llama.rope.scaling.type";
+    t.str = "longrope";
+    expect_complaint(&t, "longrope", "rope.scaling.type");
+
+    t = of("mamba");
+    expect_complaint(&t, "mamba", "llama, qwen2, qwen3");
+}
+
+static void a_window_limits_the_context(void)
+{
+    struct tiny t = of("llama");
+    struct llama_needs needs;
+    struct err e;
+
+    t.key = "attention.sliding_window";
+    t.value = 100;
+    struct gguf *g = tiny_open(&t);
+    EXPECT(!llama_needs(&needs, g, KV_F16, &e));
+    EXPECT_EQ(needs.n_ctx_train, 100);
+    EXPECT_EQ(needs.n_vocab, t.vocab);
+    gguf_close(g);
+}
+
+/* ---- what it tells */
+
+struct heard {
+    int n;
+    double last;
+};
+
+static void hear(void *arg, double share)
+{
+    struct heard *h = arg;
+    EXPECT(share > h->last && share <= 1);
+    h->last = share;
+    h->n++;
+}
+
+static void loading_tells_how_far_it_is(void)
+{
+    struct heard heard = { 0 };
+    struct tiny t = of("qwen3");
+    struct llama_options o = {
+        .n_threads = 2, .n_pages = 3, .progress = hear, .progress_arg = &heard
+    };
+    struct gguf *g = tiny_open(&t);
+    struct lm *m;
+    struct err e;
+    struct llama_needs needs;
+
+    EXPECT(!llama_needs(&needs, g, KV_F16, &e));
+    EXPECT(!lm_open_llama(&m, g, &o, &e));
+    EXPECT_EQ(heard.n, (int)gguf_n_tensors(g));
+    EXPECT(heard.last == 1);
+    EXPECT_EQ(m->n_vocab, t.vocab);
+    EXPECT_EQ(m->n_ctx_train, t.ctx);
+    EXPECT_EQ(m->n_pages, 3u);
+    EXPECT_EQ(m->page_bytes, needs.page_bytes);
+    uint64_t n_params = 0;
+    for (size_t i = 0; i < gguf_n_tensors(g); i++)
+        n_params += gguf_tensor_at(g, i)->dims[0] * gguf_tensor_at(g, i)->dims[1];
+    EXPECT_EQ(m->n_params, n_params);
+    EXPECT(m->weight_bytes >= n_params * 4);
+    m->ops->close(m);
+    gguf_close(g);
+}
+
+static void options_out_of_range_are_refused(void)
+{
+    struct gguf *g = tiny_open(&tiny_default);
+    const struct llama_options bad[] = { { .n_pages = 0 }, { .n_pages = 1, .max_rows = -1 },
+        { .n_pages = 1, .max_rows = 1 << 20 }, { .n_pages = 1, .max_logits = -1 } };
+    struct lm *m;
+    struct err e;
+
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        EXPECT(lm_open_llama(&m, g, &bad[i], &e));
+        EXPECT(e.code == ERR_RANGE);
+    }
+    gguf_close(g);
+}
+
+TESTS(TEST(whole_models_open), TEST(every_missing_tensor_is_named),
+    TEST(every_wrong_shape_is_named_with_both), TEST(every_type_that_is_not_served_is_named),
+    TEST(a_tensor_nobody_knows_is_refused), TEST(every_key_that_must_be_there_is_named),
+    TEST(absurd_numbers_are_refused_by_name), TEST(what_we_do_not_serve_is_said_by_name),
+    TEST(a_window_limits_the_context), TEST(loading_tells_how_far_it_is),
+    TEST(options_out_of_range_are_refused))
