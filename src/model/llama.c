@@ -196,6 +196,30 @@ static int open_parts(
     return take_scratch(m, e) || take_arena(m, e) ? -1 : 0;
 }
 
+static uint64_t macs_of(const struct packed *w)
+{
+    return (uint64_t)w->n_rows * (uint64_t)w->n_cols;
+}
+
+static void count_costs(struct llama *m)
+{
+    struct lm *lm = &m->lm;
+    const struct packed *head = &m->w.head;
+
+    for (int i = 0; i < m->h.n_layers; i++) {
+        const struct layer *l = &m->w.layers[i];
+        const struct packed *all[] = { &l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down };
+        for (size_t j = 0; j < ARRAY_LEN(all); j++) {
+            lm->row_macs += macs_of(all[j]);
+            lm->step_bytes += (size_t)all[j]->n_panels * all[j]->panel_bytes;
+        }
+    }
+    lm->logit_macs = macs_of(head);
+    lm->step_bytes += (size_t)head->n_panels * head->panel_bytes;
+    lm->key_macs = 2 * (uint64_t)m->h.n_layers * (uint64_t)hparams_dim(&m->h, DIM_Q);
+    lm->is_integer = act_kind_for(m->w.layers[0].gate.type) != ACT_F32;
+}
+
 int lm_open_llama(
     struct lm **out, const struct gguf *g, const struct llama_options *o, struct err *e)
 {
@@ -212,6 +236,7 @@ int lm_open_llama(
     m->lm.page_bytes = m->kv.page_bytes;
     m->lm.weight_bytes = m->w.bytes;
     m->lm.n_params = m->w.n_params;
+    count_costs(m);
     *out = &m->lm;
     return 0;
 }

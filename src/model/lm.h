@@ -46,4 +46,11 @@ struct lm {
     size_t page_bytes;   /* of one page, all layers */
     size_t weight_bytes; /* as held in memory */
     uint64_t n_params;
+
+    /* What a step costs, for benchmarks; 0 when nothing is computed. */
+    size_t step_bytes;   /* of weights read, however many rows */
+    uint64_t row_macs;   /* multiply-adds of a row up to the head */
+    uint64_t key_macs;   /* more of them for each key that a row attends to */
+    uint64_t logit_macs; /* more of them for a row whose logits are wanted */
+    bool is_integer;     /* most of them are integer dots */
 };
