@@ -53,14 +53,17 @@ struct tokens { /* grows in the arena it was given */
 
 /* Appends the tokens of the spans. Spans that meet where no special token lies are joined
  * before splitting, so that cutting a text into spans does not change its tokens.
- * with_bos / with_eos: put them where the vocabulary asks for them. Invalid UTF-8 is tokenised
- * byte by byte. Time is O(n log n) for any input. ERR_MEMORY, ERR_TOO_LARGE. */
+ * with_bos: the BOS first, if the vocabulary asks for one. (An EOS behind a text is the caller's
+ * to put: vocab_add_eos.) Invalid UTF-8 is tokenised byte by byte. Time is O(n log n) for any
+ * input. ERR_MEMORY: the heap or the arena is full; ERR_TOO_LARGE: over 1 GB of text, or a word
+ * of over 4 MB. Tokens that were appended before an error stay. */
 int vocab_encode(const struct vocab *v, const struct span *spans, size_t n_spans, bool with_bos,
     struct tokens *out, struct err *e);
 
 /* Turns tokens into whole characters. The bytes of a character that is still open are held
  * back; bytes that can never become a character come out as U+FFFD. Zeroed = ready.
- * SPM's leading blank is dropped at the start of a text when the vocabulary says so. */
+ * SPM's leading blank is dropped at the start of a text when the vocabulary says so; whoever
+ * goes on with a text that has begun elsewhere sets has_begun. */
 struct detok {
     char held[4];
     uint8_t n_held;

@@ -1,0 +1,124 @@
+/* Real vocabularies against the token ids that the reference implementation gives. */
+#include "../text_kit.h"
+
+#define MARK "\n__ggml_vocab_test__\n"
+
+/* The ids of one line; the line is consumed. */
+static size_t ids_of_line(struct str *out, int32_t *ids, size_t max)
+{
+    size_t n = 0;
+    uint64_t id;
+
+    while (out->n && *out->p != '\n') {
+        size_t len = 0;
+        while (len < out->n && out->p[len] != ' ' && out->p[len] != '\n')
+            len++;
+        if (len) {
+            EXPECT(n < max && str_to_u64((struct str){ out->p, len }, &id));
+            ids[n++] = (int32_t)id;
+        } else {
+            len = 1;
+        }
+        *out = str_skip(*out, len);
+    }
+    *out = str_skip(*out, 1);
+    return n;
+}
+
+static void print_ids(const char *what, const int32_t *ids, size_t n)
+{
+    fprintf(stderr, "  %s:", what);
+    for (size_t i = 0; i < n; i++)
+        fprintf(stderr, " %d", ids[i]);
+    fprintf(stderr, "\n");
+}
+
+static bool same(const struct tokens *got, const int32_t *want, size_t n)
+{
+    return got->n == n && (n == 0 || !memcmp(got->ids, want, n * sizeof(*want)));
+}
+
+/* Each text: the listed ids, whatever spans it is cut into, and the same bytes back. */
+static bool check_text(const struct vocab *v, struct str text, const int32_t *want, size_t n)
+{
+    struct tokens got = kit_encode(v, text, false);
+    bool ok = same(&got, want, n);
+    struct buf back = kit_decode(v, got.ids, got.n);
+
+    if (!ok) {
+        fprintf(stderr, "text: '" STR_FMT "'\n", STR_ARG(text));
+        print_ids("got ", got.ids, got.n);
+        print_ids("want", want, n);
+    }
+    EXPECT(str_eq(buf_str(&back), text));
+    for (size_t cut = 0; cut <= text.n; cut++) {
+        struct span spans[] = { { { text.p, cut }, true }, { str_skip(text, cut), false } };
+        struct tokens cut_up = kit_encode_spans(v, spans, 2, false);
+        ok &= same(&cut_up, want, n);
+        kit_done(&cut_up);
+    }
+    buf_clear(&back);
+    kit_done(&got);
+    return ok;
+}
+
+static void check_vocab(const char *name)
+{
+    char path[512], file[560];
+    int32_t ids[4096];
+    size_t n_texts = 0, n_wrong = 0;
+
+    snprintf(file, sizeof(file), "vocab/ggml-vocab-%s.gguf", name);
+    if (!kit_data_path(path, file))
+        return;
+    struct vocab *v = kit_open(path);
+    snprintf(file, sizeof(file), "%s.inp", path);
+    struct str inp = kit_read(file), at = inp;
+    snprintf(file, sizeof(file), "%s.out", path);
+    struct str out = kit_read(file), line = out;
+    for (ptrdiff_t n; (n = str_find(at, STR(MARK))) >= 0; n_texts++) {
+        struct str text = { at.p, (size_t)n };
+        size_t n_ids = ids_of_line(&line, ids, ARRAY_LEN(ids));
+        n_wrong += !check_text(v, text, ids, n_ids);
+        at = str_skip(at, (size_t)n + sizeof(MARK) - 1);
+    }
+    printf("%s: %zu texts, %zu wrong\n", name, n_texts, n_wrong);
+    EXPECT(n_texts > 40);
+    EXPECT_EQ(n_wrong, 0ul);
+    vocab_close(v);
+    mem_free((void *)(uintptr_t)inp.p);
+    mem_free((void *)(uintptr_t)out.p);
+}
+
+static void gpt_2_is_exact(void)
+{
+    check_vocab("gpt-2");
+}
+
+static void llama_spm_is_exact(void)
+{
+    check_vocab("llama-spm");
+}
+
+static void deepseek_llm_is_exact(void)
+{
+    check_vocab("deepseek-llm");
+}
+
+static void wordpiece_is_named_and_refused(void)
+{
+    char path[512];
+    struct gguf *g = NULL;
+    struct vocab *v = NULL;
+    struct err e = { 0 };
+
+    if (!kit_data_path(path, "vocab/ggml-vocab-bert-bge.gguf"))
+        return;
+    EXPECT_EQ(gguf_open(&g, path, &e), 0);
+    EXPECT_EQ(vocab_open(&v, g, &e), -1);
+    EXPECT(e.code == ERR_UNSUPPORTED && strstr(e.msg, "'bert'"));
+    gguf_close(g);
+}
+
+TESTS(TEST(gpt_2_is_exact), TEST(llama_spm_is_exact), TEST(deepseek_llm_is_exact),
+    TEST(wordpiece_is_named_and_refused))
