@@ -68,7 +68,7 @@ static int load_id(const struct vocab *v, const struct gguf *g, const char *key,
 static const char *const end_names[] = { "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>",
     "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "<turn|>", "<|eot|>", "<|return|>",
     "<|call|>", "<EOT>", "[EOT]", "_<EOT>", "< EOT >", "<|end_of_turn|>", "<end_of_utterance>",
-    "<eos>", "</s>", "<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>" };
+    "<eos>", "</s>", "<｜end▁of▁sentence｜>" };
 
 bool vocab_names_control(struct str text)
 {
