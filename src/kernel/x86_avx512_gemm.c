@@ -19,8 +19,8 @@
 
 enum {
     GROUP = 8,
-    STREAMS = 4,
-    AHEAD = 2304, /* bytes that a stream prefetches ahead */
+    STREAMS = 2,
+    AHEAD = 6144, /* bytes that a stream prefetches ahead of itself, into L2 */
     TURN_BYTES = 1024,
 };
 
@@ -116,7 +116,7 @@ static void run(const struct gemm_args *g, const struct format *f)
 INLINE void fetch_ahead(const uint8_t *w, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += 64)
-        _mm_prefetch((const char *)w + AHEAD + i, _MM_HINT_T0);
+        _mm_prefetch((const char *)w + AHEAD + i, _MM_HINT_T1);
 }
 
 /* ---- blocks of 32 */
@@ -278,7 +278,7 @@ INLINE void turn_q4_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int
         load_scales(&s, p->scale_lo, p->scale_hi);
         UNROLL for (int m = 0; m < rows; m++) sum[m] = _mm512_setzero_si512();
         for (int j = 0; j < 8; j++) {
-            fetch_ahead(p->q[j][0][0], sizeof(*p) / 8);
+            fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
             load_nibbles(w, p->q[j]);
             __m512i scale = unsigned_of_pair(s.scale[j / 2], j % 2);
             UNROLL for (int m = 0; m < rows; m++)
@@ -352,7 +352,7 @@ INLINE void turn_q6_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int
             sum[m] = _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(offset, 5));
         }
         for (int j = 0; j < 16; j++) {
-            fetch_ahead(p->sub[j].low[0][0], sizeof(p->sub[0]));
+            fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 16, sizeof(*p) / 16);
             load_q6(w, p->sub[j].low, p->sub[j].high);
             __m512i scale = pairs[j / 2];
             scale = _mm512_srai_epi32(j % 2 ? scale : _mm512_slli_epi32(scale, 16), 16);
@@ -363,7 +363,6 @@ INLINE void turn_q6_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int
                 sum[m] = _mm512_add_epi32(sum[m], _mm512_mullo_epi32(d, scale));
             }
         }
-        fetch_ahead((const uint8_t *)p->scale, sizeof(p->scale));
         __m512 dw = half16(p->d);
         UNROLL for (int m = 0; m < rows; m++) out[m] =
             scaled(out[m], dw, ((const struct act_q8_k *)(const void *)xp[m] + b)->d, sum[m]);

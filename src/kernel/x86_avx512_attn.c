@@ -1,0 +1,336 @@
+/* x86_avx512_attn.c: attention with lanes of 16 keys for scores and 16 dimensions for outputs.
+ *
+ * All query heads of a group (HEADS at a time) share every key and value that is read: a 64-byte
+ * line is widened to two vectors once and multiplied by each head's numbers. The chains are those
+ * of ref_attn.c, one per lane; what makes them fast is that 2 x HEADS of them run side by side.
+ *
+ * A unit is the 16 positions of a group, fewer where a page holds fewer. */
+#ifndef __AVX512F__
+#error "compile with the AVX-512 flags of the Makefile"
+#endif
+
+#include "kernel/x86_avx512.h"
+
+#include <math.h>
+
+enum {
+    HEADS = 8,
+    UNIT = (int)PAGE_TOKENS < (int)KV_GROUP ? (int)PAGE_TOKENS : (int)KV_GROUP,
+    V_PAIRS = ((int)PAGE_TOKENS + KV_GROUP - 1) / KV_GROUP * KV_GROUP / 2, /* in a page */
+};
+
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* ---- appending */
+
+static inline __m256i narrow16(enum kv_type type, __m512 v)
+{
+    if (type == KV_F16)
+        return _mm512_cvtps_ph(v, 0);
+    __m512i u = _mm512_castps_si512(v);
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    __m512i rounded = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+    rounded = _mm512_mask_or_epi32(rounded, nan, u, _mm512_set1_epi32(0x400000));
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
+}
+
+void avx512_kv_append(const struct kv_slot *slot, const float *k, const float *v)
+{
+    const struct kv_layout *l = slot->layout;
+    int dim = l->head_dim, token = slot->token;
+    size_t groups = (size_t)(dim + 31) / 32;
+    uint8_t *to_k = slot->k + (size_t)(token / 16) * groups * 1024 + (size_t)(token % 16) * 4;
+    uint8_t *to_v = slot->v + (size_t)(token / 2) * 64 + (size_t)(token % 2) * 2;
+    uint16_t h[16];
+
+    for (int d = 0; d < dim; d += 16) {
+        __mmask16 here = first_lanes(MIN(16, dim - d));
+        __m256i *at = (__m256i *)(void *)h;
+        _mm256_storeu_si256(at, narrow16(l->type, _mm512_maskz_loadu_ps(here, k + d)));
+        for (int i = 0; i < MIN(16, dim - d); i += 2) /* a pair of d is a line */
+            memcpy(to_k + (size_t)(d + i) * 32, h + i, 4);
+        _mm256_storeu_si256(at, narrow16(l->type, _mm512_maskz_loadu_ps(here, v + d)));
+        for (int i = 0; i < MIN(16, dim - d); i++)
+            memcpy(to_v + (size_t)(d / 16) * V_PAIRS * 64 + (size_t)i * 4, h + i, 2);
+    }
+}
+
+/* ---- reading */
+
+struct two {
+    __m512 even, odd;
+};
+
+/* 16 pairs of 16-bit floats, the first and the second of each apart. */
+INLINE struct two widen(enum kv_type type, const uint8_t *line)
+{
+    __m512i v = _mm512_loadu_si512(line);
+
+    if (type == KV_BF16)
+        return (struct two){ _mm512_castsi512_ps(_mm512_slli_epi32(v, 16)),
+            _mm512_castsi512_ps(_mm512_and_si512(v, _mm512_set1_epi32((int)0xffff0000))) };
+    const __m512i apart = _mm512_set_epi16(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3,
+        1, 30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    v = _mm512_permutexvar_epi16(apart, v);
+    return (struct two){ _mm512_cvtph_ps(_mm512_castsi512_si256(v)),
+        _mm512_cvtph_ps(_mm512_extracti64x4_epi64(v, 1)) };
+}
+
+static const uint8_t *k_of(const struct attn_args *a, int pos)
+{
+    const struct kv_layout *l = a->layout;
+    size_t block = (size_t)a->layer * (size_t)l->n_kv_heads + (size_t)a->kv_head;
+    size_t group = (size_t)(l->head_dim + 31) / 32 * 1024;
+
+    return a->arena + a->pages[pos / PAGE_TOKENS].i * l->page_bytes +
+           block * (l->k_bytes + l->v_bytes) + (size_t)(pos % PAGE_TOKENS / KV_GROUP) * group;
+}
+
+static const uint8_t *v_of(const struct attn_args *a, int pos)
+{
+    return k_of(a, pos / PAGE_TOKENS * PAGE_TOKENS) + a->layout->k_bytes;
+}
+
+/* One group of query heads: pointers into the caller's scratch. */
+struct group {
+    const struct attn_args *a;
+    int n;          /* heads, 1 .. HEADS */
+    int dim, dim16; /* of a head, and rounded up */
+    const float *q; /* [n][dim] */
+    float *w;       /* [n][KV_BLOCK] scores, then weights */
+    float *max, *sum;
+    float *out; /* [n][dim16] */
+};
+
+/* Scores of two units at a time. The lines of the units after them are fetched meanwhile: pages
+ * lie anywhere, and the hardware does not look that far. */
+INLINE void scores(enum kv_type type, int heads, const struct group *g, int from, int to)
+{
+    const struct attn_args *a = g->a;
+
+    for (int pos = from; pos < to; pos += 2 * UNIT) {
+        int second = MIN(pos + UNIT, (to - 1) / UNIT * UNIT);
+        const uint8_t *k0 = k_of(a, pos), *k1 = k_of(a, second);
+        const uint8_t *next0 = k_of(a, MIN(pos + 2 * UNIT, to - 1));
+        const uint8_t *next1 = k_of(a, MIN(pos + 3 * UNIT, to - 1));
+        __m512 s0[HEADS], s1[HEADS];
+
+        UNROLL for (int h = 0; h < heads; h++) s0[h] = s1[h] = _mm512_setzero_ps();
+        for (int d = 0; d < g->dim; d += 2) {
+            size_t at = (size_t)d * 32;
+            struct two x = widen(type, k0 + at), y = widen(type, k1 + at);
+            _mm_prefetch((const char *)next0 + at, _MM_HINT_T0);
+            _mm_prefetch((const char *)next1 + at, _MM_HINT_T0);
+            UNROLL for (int h = 0; h < heads; h++)
+            {
+                const float *q = g->q + (size_t)h * (size_t)g->dim + d;
+                s0[h] = _mm512_fmadd_ps(_mm512_set1_ps(q[0]), x.even, s0[h]);
+                s1[h] = _mm512_fmadd_ps(_mm512_set1_ps(q[0]), y.even, s1[h]);
+                s0[h] = _mm512_fmadd_ps(_mm512_set1_ps(q[1]), x.odd, s0[h]);
+                s1[h] = _mm512_fmadd_ps(_mm512_set1_ps(q[1]), y.odd, s1[h]);
+            }
+        }
+        __m512 scale = _mm512_set1_ps(a->scale);
+        UNROLL for (int h = 0; h < heads; h++)
+        {
+            float *w = g->w + (size_t)h * KV_BLOCK + (pos - from);
+            _mm512_mask_storeu_ps(w, first_lanes(MIN(UNIT, to - pos)), _mm512_mul_ps(s0[h], scale));
+            if (second > pos)
+                _mm512_mask_storeu_ps(
+                    w + UNIT, first_lanes(MIN(UNIT, to - second)), _mm512_mul_ps(s1[h], scale));
+        }
+    }
+}
+
+/* Scores become weights; what was summed before is scaled to the new maximum. */
+static void weigh(const struct group *g, int h, int n, bool is_first)
+{
+    const __m512 lowest = _mm512_set1_ps(-INFINITY);
+    float *w = g->w + (size_t)h * KV_BLOCK, *out = g->out + (size_t)h * (size_t)g->dim16;
+    float old = is_first ? -INFINITY : g->max[h];
+    __m512 top = _mm512_set1_ps(old), lanes = _mm512_setzero_ps();
+
+    for (int i = 0; i < n; i += 16)
+        top = _mm512_max_ps(_mm512_mask_loadu_ps(lowest, first_lanes(MIN(16, n - i)), w + i), top);
+    float max = _mm512_reduce_max_ps(top);
+    for (int i = 0; i < n; i += 16) {
+        __mmask16 here = first_lanes(MIN(16, n - i));
+        __m512 v = _mm512_sub_ps(_mm512_maskz_loadu_ps(here, w + i), _mm512_set1_ps(max));
+        v = _mm512_maskz_mov_ps(here, exp16(v));
+        _mm512_mask_storeu_ps(w + i, here, v);
+        lanes = _mm512_add_ps(lanes, v);
+    }
+    g->max[h] = max;
+    if (is_first) {
+        g->sum[h] = fold16(lanes);
+        memset(out, 0, (size_t)g->dim16 * sizeof(float));
+        return;
+    }
+    __m512 shrink = exp16(_mm512_set1_ps(old - max));
+    g->sum[h] = fmaf(g->sum[h], _mm512_cvtss_f32(shrink), fold16(lanes));
+    for (int d = 0; d < g->dim16; d += 16)
+        _mm512_storeu_ps(out + d, _mm512_mul_ps(_mm512_loadu_ps(out + d), shrink));
+}
+
+/* One page's values, dimensions d .. d + 15 and (second) d + 16 .. d + 31, to the sums. */
+INLINE void add_page(
+    enum kv_type type, int heads, const float *w, const uint8_t *v[2], int n, __m512 sums[2][HEADS])
+{
+    for (int t = 0; t < n; t += 2) {
+        struct two x = widen(type, v[0] + (size_t)t * 32), y = widen(type, v[1] + (size_t)t * 32);
+        UNROLL for (int h = 0; h < heads; h++)
+        {
+            __m512 p = _mm512_set1_ps(w[h * KV_BLOCK + t]);
+            sums[0][h] = _mm512_fmadd_ps(p, x.even, sums[0][h]);
+            sums[1][h] = _mm512_fmadd_ps(p, y.even, sums[1][h]);
+        }
+        if (t + 1 == n)
+            break;
+        UNROLL for (int h = 0; h < heads; h++)
+        {
+            __m512 p = _mm512_set1_ps(w[h * KV_BLOCK + t + 1]);
+            sums[0][h] = _mm512_fmadd_ps(p, x.odd, sums[0][h]);
+            sums[1][h] = _mm512_fmadd_ps(p, y.odd, sums[1][h]);
+        }
+    }
+}
+
+INLINE void values(enum kv_type type, int heads, const struct group *g, int from, int to)
+{
+    for (int d = 0; d < g->dim16; d += 32) {
+        int second = MIN(d + 16, g->dim16 - 16); /* the same again where there is no other */
+        __m512 sums[2][HEADS];
+
+        UNROLL for (int h = 0; h < heads; h++)
+        {
+            sums[0][h] = _mm512_loadu_ps(g->out + (size_t)h * (size_t)g->dim16 + d);
+            sums[1][h] = _mm512_loadu_ps(g->out + (size_t)h * (size_t)g->dim16 + second);
+        }
+        for (int pos = from; pos < to; pos += PAGE_TOKENS) {
+            const uint8_t *page = v_of(g->a, pos);
+            const uint8_t *next = v_of(g->a, MIN(pos + PAGE_TOKENS, to - 1));
+            const uint8_t *v[2] = { page + (size_t)d * V_PAIRS * 4,
+                page + (size_t)second * V_PAIRS * 4 };
+            for (size_t i = 0; i < 2 * (size_t)V_PAIRS; i++)
+                _mm_prefetch((const char *)next + (size_t)d * V_PAIRS * 4 + 64 * i, _MM_HINT_T0);
+            add_page(type, heads, g->w + (pos - from), v, MIN(PAGE_TOKENS, to - pos), sums);
+        }
+        UNROLL for (int h = 0; h < heads; h++)
+        {
+            _mm512_storeu_ps(g->out + (size_t)h * (size_t)g->dim16 + d, sums[0][h]);
+            _mm512_storeu_ps(g->out + (size_t)h * (size_t)g->dim16 + second, sums[1][h]);
+        }
+    }
+}
+
+INLINE void block(enum kv_type type, int heads, const struct group *g, int from, int to)
+{
+    scores(type, heads, g, from, to);
+    for (int h = 0; h < heads; h++)
+        weigh(g, h, to - from, from % KV_SPLIT == 0);
+    values(type, heads, g, from, to);
+}
+
+#define BLOCK(n)                                                                                   \
+    static void f16_##n(const struct group *g, int from, int to)                                   \
+    {                                                                                              \
+        block(KV_F16, n, g, from, to);                                                             \
+    }                                                                                              \
+    static void bf16_##n(const struct group *g, int from, int to)                                  \
+    {                                                                                              \
+        block(KV_BF16, n, g, from, to);                                                            \
+    }
+BLOCK(1)
+BLOCK(2)
+BLOCK(3)
+BLOCK(4)
+BLOCK(5)
+BLOCK(6)
+BLOCK(7)
+BLOCK(8)
+
+typedef void (*block_fn)(const struct group *g, int from, int to);
+
+static const block_fn block_fns[2][HEADS] = {
+    { f16_1, f16_2, f16_3, f16_4, f16_5, f16_6, f16_7, f16_8 },
+    { bf16_1, bf16_2, bf16_3, bf16_4, bf16_5, bf16_6, bf16_7, bf16_8 },
+};
+
+static float exp1(float x)
+{
+    return _mm512_cvtss_f32(exp16(_mm512_set1_ps(x)));
+}
+
+static void merge(const struct group *total, const struct group *split)
+{
+    for (int h = 0; h < total->n; h++) {
+        float a = total->max[h], b = split->max[h], max = b > a ? b : a;
+        float mine = exp1(a - max), theirs = exp1(b - max);
+        float *out = total->out + (size_t)h * (size_t)total->dim16;
+        const float *other = split->out + (size_t)h * (size_t)total->dim16;
+
+        total->max[h] = max;
+        total->sum[h] = fmaf(split->sum[h], theirs, total->sum[h] * mine);
+        for (int d = 0; d < total->dim16; d += 16) {
+            __m512 v = _mm512_mul_ps(_mm512_loadu_ps(out + d), _mm512_set1_ps(mine));
+            v = _mm512_fmadd_ps(_mm512_loadu_ps(other + d), _mm512_set1_ps(theirs), v);
+            _mm512_storeu_ps(out + d, v);
+        }
+    }
+}
+
+static void finish(const struct group *g, float *out)
+{
+    for (int h = 0; h < g->n; h++)
+        for (int d = 0; d < g->dim; d += 16) {
+            __m512 v = _mm512_loadu_ps(g->out + (size_t)h * (size_t)g->dim16 + d);
+            v = _mm512_mul_ps(v, _mm512_set1_ps(1.0f / g->sum[h]));
+            _mm512_mask_storeu_ps(
+                out + (size_t)h * (size_t)g->dim + d, first_lanes(MIN(16, g->dim - d)), v);
+        }
+}
+
+static void attend_group(const struct attn_args *a, int first, int n)
+{
+    int dim = a->layout->head_dim, dim16 = (dim + 15) / 16 * 16;
+    float *at = (float *)(void *)(((uintptr_t)a->scratch + 63) & ~(uintptr_t)63);
+    struct group total = { .a = a,
+        .n = n,
+        .dim = dim,
+        .dim16 = dim16,
+        .q = a->q + (size_t)first * (size_t)dim,
+        .w = at,
+        .out = at + (size_t)n * KV_BLOCK };
+    struct group split = total;
+
+    split.out = total.out + (size_t)n * (size_t)dim16;
+    total.max = split.out + (size_t)n * (size_t)dim16;
+    total.sum = total.max + n;
+    split.max = total.sum + n;
+    split.sum = split.max + n;
+    for (int from = 0; from < a->n_keys; from += KV_SPLIT) {
+        const struct group *g = from ? &split : &total;
+        for (int b = from; b < MIN(from + KV_SPLIT, a->n_keys); b += KV_BLOCK)
+            block_fns[a->layout->type][n - 1](g, b, MIN(b + KV_BLOCK, a->n_keys));
+        if (from)
+            merge(&total, &split);
+    }
+    finish(&total, a->out + (size_t)first * (size_t)dim);
+}
+
+void avx512_attend(const struct attn_args *a)
+{
+    if (a->n_keys <= 0) {
+        memset(a->out, 0, (size_t)a->n_q * (size_t)a->layout->head_dim * sizeof(float));
+        return;
+    }
+    for (int h = 0; h < a->n_q; h += HEADS)
+        attend_group(a, h, MIN(HEADS, a->n_q - h));
+}
