@@ -3,7 +3,7 @@
 #include "../check.h"
 #include "kernel/team.h"
 
-enum { MAX_MEMBERS = 4, PHASES = 4000 };
+enum { MAX_MEMBERS = 4, PHASES = 1500 };
 
 struct relay {
     struct team *team;
@@ -77,6 +77,8 @@ static void pieces_are_handed_out_once_each(void)
     }
 }
 
+enum { N_JOBS = 600 };
+
 static void count(void *arg, int member, int n)
 {
     struct relay *r = arg;
@@ -91,7 +93,7 @@ static void every_member_does_every_job(void)
         struct relay r = { 0 };
         struct err e;
         EXPECT_EQ(team_open(&r.team, n, &e), 0);
-        for (int job = 0; job < 2000; job++) {
+        for (int job = 0; job < N_JOBS; job++) {
             /* Gaps of very different lengths, so that members are found spinning and asleep. */
             volatile uint64_t idle = job % 100 ? rng_below(&rng, 2000) : 200000;
             while (idle)
@@ -100,7 +102,7 @@ static void every_member_does_every_job(void)
         }
         team_close(r.team);
         for (int i = 0; i < n; i++)
-            EXPECT_EQ(r.took[i], 2000);
+            EXPECT_EQ(r.took[i], N_JOBS);
     }
 }
 
