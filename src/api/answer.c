@@ -131,7 +131,8 @@ void answer_error(struct answer *a, const struct err *e, const struct error_extr
         return;
     if (!a->has_begun) {
         a->has_ended = true;
-        status_reply(a->setup.sink, ERROR_OPENAI, e, x, a->setup.fields, a->setup.n_fields);
+        status_reply(
+            a->setup.sink, a->wire->error_form, e, x, a->setup.fields, a->setup.n_fields);
         return;
     }
     if (!buf_ok(&a->out))

@@ -421,6 +421,7 @@ const struct wire wire_openai_chat = {
     .id_prefix = "chatcmpl-",
     .stream_type = "text/event-stream",
     .keepalive = { ": keep-alive\n\n", 14 },
+    .error_form = ERROR_OPENAI,
     .parse = openai_parse_chat,
     .begin = chat_begin,
     .token = chat_token,
@@ -428,7 +429,6 @@ const struct wire wire_openai_chat = {
     .choice_end = chat_choice_end,
     .end = stream_end,
     .body = chat_body,
-    .error = openai_error,
     .error_frame = error_frame,
 };
 
@@ -437,6 +437,7 @@ const struct wire wire_openai_completion = {
     .id_prefix = "cmpl-",
     .stream_type = "text/event-stream",
     .keepalive = { ": keep-alive\n\n", 14 },
+    .error_form = ERROR_OPENAI,
     .parse = openai_parse_completion,
     .begin = completion_begin,
     .token = completion_token,
@@ -444,6 +445,5 @@ const struct wire wire_openai_completion = {
     .choice_end = completion_choice_end,
     .end = stream_end,
     .body = completion_body,
-    .error = openai_error,
     .error_frame = error_frame,
 };

@@ -15,6 +15,7 @@ struct wire {
     const char *id_prefix;   /* "chatcmpl-" */
     const char *stream_type; /* Content-Type of a stream */
     struct str keepalive;    /* what may be sent at any time between frames */
+    enum error_form error_form; /* of an error instead of an answer; for status_reply */
 
     /* `body` is an object. On error e->param names the field. */
     int (*parse)(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
@@ -31,8 +32,7 @@ struct wire {
     void (*end)(struct answer *a);
     /* Not a stream: the whole body. */
     void (*body)(struct answer *a);
-    /* An error object; in a stream, one frame of it. */
-    void (*error)(struct buf *out, const struct err *e, const struct error_extra *x);
+    /* What went wrong, in a stream: one frame. */
     void (*error_frame)(struct buf *out, const struct err *e, const struct error_extra *x);
 };
 
