@@ -1,0 +1,137 @@
+"""The demo model: a small decoder of the qwen3 shape.
+
+RMSNorm, grouped queries with a norm on every query and key head, rotary positions (first half
+against second half of a head), SwiGLU, and a head that shares the embedding's weights.
+"""
+
+from dataclasses import asdict, dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+@dataclass
+class Config:
+    n_vocab: int = 2048
+    n_embd: int = 256
+    n_layer: int = 5
+    n_head: int = 4
+    n_head_kv: int = 2
+    head_dim: int = 64
+    n_ff: int = 768
+    n_ctx: int = 512
+    rope_base: float = 10000.0
+    norm_eps: float = 1e-6
+
+    def as_dict(self):
+        return asdict(self)
+
+
+def rms_norm(x, weight, eps):
+    scale = torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + eps)
+    return (x.float() * scale).to(x.dtype) * weight.to(x.dtype)
+
+
+def rope_table(config, n, device=None):
+    """cos and sin, each [n, head_dim/2]."""
+    half = config.head_dim // 2
+    inv = config.rope_base ** (-torch.arange(half, dtype=torch.float64) / half)
+    angle = torch.outer(torch.arange(n, dtype=torch.float64), inv)
+    return angle.cos().float().to(device), angle.sin().float().to(device)
+
+
+def rope(x, cos, sin):
+    """x [batch, n, heads, head_dim]; pairs are (i, i + head_dim/2)."""
+    a, b = x.chunk(2, dim=-1)
+    cos, sin = cos[None, :, None, :].to(x.dtype), sin[None, :, None, :].to(x.dtype)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+class Layer(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        n_q, n_kv = c.n_head * c.head_dim, c.n_head_kv * c.head_dim
+        self.attn_norm = nn.Parameter(torch.ones(c.n_embd))
+        self.attn_q = nn.Parameter(torch.empty(n_q, c.n_embd))
+        self.attn_k = nn.Parameter(torch.empty(n_kv, c.n_embd))
+        self.attn_v = nn.Parameter(torch.empty(n_kv, c.n_embd))
+        self.attn_q_norm = nn.Parameter(torch.ones(c.head_dim))
+        self.attn_k_norm = nn.Parameter(torch.ones(c.head_dim))
+        self.attn_output = nn.Parameter(torch.empty(c.n_embd, n_q))
+        self.ffn_norm = nn.Parameter(torch.ones(c.n_embd))
+        self.ffn_gate = nn.Parameter(torch.empty(c.n_ff, c.n_embd))
+        self.ffn_up = nn.Parameter(torch.empty(c.n_ff, c.n_embd))
+        self.ffn_down = nn.Parameter(torch.empty(c.n_embd, c.n_ff))
+        self.c = c
+
+    def project(self, x, cos, sin):
+        """Queries, keys and values of x [batch, n, n_embd]: [batch, n, heads, head_dim] each."""
+        c, shape = self.c, x.shape[:2]
+        h = rms_norm(x, self.attn_norm, c.norm_eps)
+        w = torch.cat((self.attn_q, self.attn_k, self.attn_v)).to(h.dtype)
+        n_q, n_kv = c.n_head * c.head_dim, c.n_head_kv * c.head_dim
+        q, k, v = F.linear(h, w).split((n_q, n_kv, n_kv), dim=-1)
+        q, k, v = (t.reshape(*shape, -1, c.head_dim) for t in (q, k, v))
+        q = rope(rms_norm(q, self.attn_q_norm, c.norm_eps), cos, sin)
+        k = rope(rms_norm(k, self.attn_k_norm, c.norm_eps), cos, sin)
+        return q, k, v
+
+    def forward(self, x, cos, sin):
+        c = self.c
+        q, k, v = self.project(x, cos, sin)
+        groups = c.n_head // c.n_head_kv
+        k, v = (t.repeat_interleave(groups, dim=2) for t in (k, v))
+        y = F.scaled_dot_product_attention(
+            q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True)
+        y = y.transpose(1, 2).reshape(*x.shape[:2], -1)
+        x = x + F.linear(y, self.attn_output.to(x.dtype))
+        h = rms_norm(x, self.ffn_norm, c.norm_eps)
+        w = torch.cat((self.ffn_gate, self.ffn_up)).to(h.dtype)
+        gate, up = F.linear(h, w).chunk(2, dim=-1)
+        return x + F.linear(F.silu(gate) * up, self.ffn_down.to(x.dtype))
+
+
+class Model(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.token_embd = nn.Parameter(torch.empty(config.n_vocab, config.n_embd))
+        self.blk = nn.ModuleList(Layer(config) for _ in range(config.n_layer))
+        self.output_norm = nn.Parameter(torch.ones(config.n_embd))
+        cos, sin = rope_table(config, config.n_ctx)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+        self.reset()
+
+    def reset(self):
+        for name, p in self.named_parameters():
+            if p.dim() == 1:
+                continue
+            into_residual = name.endswith(("attn_output", "ffn_down"))
+            scale = 0.02 if name == "token_embd" else p.shape[1] ** -0.5
+            if into_residual:
+                scale *= (2 * self.config.n_layer) ** -0.5
+            nn.init.normal_(p, std=scale)
+
+    def n_params(self):
+        return sum(p.numel() for p in self.parameters())
+
+    def hidden(self, tokens, dtype=torch.float32):
+        """tokens [batch, n] -> what the head reads, [batch, n, n_embd]."""
+        n = tokens.shape[1]
+        x = F.embedding(tokens, self.token_embd).to(dtype)
+        for layer in self.blk:
+            x = layer(x, self.cos[:n], self.sin[:n])
+        return rms_norm(x, self.output_norm, self.config.norm_eps)
+
+    def logits(self, tokens, dtype=torch.float32):
+        x = self.hidden(tokens, dtype)
+        return F.linear(x, self.token_embd.to(dtype))
+
+    def loss(self, tokens, targets, dtype=torch.float32):
+        """Mean cross entropy over targets >= 0; the head computes nothing for the others."""
+        x = self.hidden(tokens, dtype).flatten(0, 1)
+        at = (targets.flatten() >= 0).nonzero().squeeze(1)
+        logits = F.linear(x[at], self.token_embd.to(dtype)).float()
+        return F.cross_entropy(logits, targets.flatten()[at])

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Trains and applies the demo model's vocabulary: byte-level BPE as GPT-2 has it.
+
+All 256 bytes are tokens, so every text can be written; text is cut into words first by the rule
+that GGUF files call "qwen2" (every digit stands alone), and merges never cross a cut. The control
+tokens come last and are never made from text.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter, defaultdict
+
+CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+
+# "qwen2". Letters are [^\W\d_] here: the same as \p{L} for every script the generator writes.
+CUT = re.compile(
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+    r"|(?:(?![\r\n])(?:[\W_]))?[^\W\d_]+"
+    r"|\d"
+    r"| ?(?:(?!\s)(?:[\W_]))+[\r\n]*"
+    r"|\s*[\r\n]+"
+    r"|\s+(?!\S)"
+    r"|\s+")
+
+
+def byte_letters():
+    """A printable character for every byte: itself where it is printable, else from 256 on."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    letters, spare = {}, 256
+    for b in range(256):
+        letters[b] = chr(b) if b in plain else chr(spare)
+        spare += b not in plain
+    return letters
+
+
+LETTER = byte_letters()
+BYTE = {c: b for b, c in LETTER.items()}
+
+
+def cut(text):
+    return CUT.findall(text)
+
+
+def as_letters(piece):
+    return tuple(LETTER[b] for b in piece.encode())
+
+
+def merge_word(word, pair):
+    out, i = [], 0
+    while i < len(word):
+        if i + 1 < len(word) and (word[i], word[i + 1]) == pair:
+            out.append(word[i] + word[i + 1])
+            i += 2
+        else:
+            out.append(word[i])
+            i += 1
+    return tuple(out)
+
+
+def learn(counts, n_merges):
+    """The most frequent pair first; ties go to the pair that sorts last."""
+    words = [(as_letters(piece), n) for piece, n in sorted(counts.items())]
+    pairs, where = Counter(), defaultdict(set)
+    for i, (word, n) in enumerate(words):
+        for pair in zip(word, word[1:]):
+            pairs[pair] += n
+            where[pair].add(i)
+    merges = []
+    while len(merges) < n_merges and pairs:
+        best = max(pairs, key=lambda p: (pairs[p], p))
+        if pairs[best] < 2:
+            break
+        merges.append(best)
+        for i in where.pop(best):
+            word, n = words[i]
+            for pair in zip(word, word[1:]):
+                pairs[pair] -= n
+            word = merge_word(word, best)
+            for pair in zip(word, word[1:]):
+                pairs[pair] += n
+                where[pair].add(i)
+            words[i] = (word, n)
+        del pairs[best]
+    return merges
+
+
+class Tokenizer:
+    def __init__(self, merges):
+        self.merges = [tuple(m) for m in merges]
+        self.rank = {m: i for i, m in enumerate(self.merges)}
+        self.tokens = [LETTER[b] for b in range(256)] + ["".join(m) for m in self.merges] + CONTROL
+        self.id = {t: i for i, t in enumerate(self.tokens)}
+        self.end_of_text, self.start, self.end = (self.id[t] for t in CONTROL)
+        self.cache = {}
+
+    def piece(self, piece):
+        if piece not in self.cache:
+            word = as_letters(piece)
+            while len(word) > 1:
+                best = min(zip(word, word[1:]), key=lambda p: self.rank.get(p, len(self.rank)))
+                if best not in self.rank:
+                    break
+                word = merge_word(word, best)
+            self.cache[piece] = [self.id[t] for t in word]
+        return self.cache[piece]
+
+    def encode(self, text):
+        """Text only: a control token's name in it is plain text."""
+        return [i for piece in cut(text) for i in self.piece(piece)]
+
+    def decode(self, ids):
+        n_plain = len(self.tokens) - len(CONTROL)
+        raw = bytes(BYTE[c] for i in ids if i < n_plain for c in self.tokens[i])
+        return raw.decode(errors="replace")
+
+    def message(self, role, content, close=True):
+        """ChatML: what the chat template writes for one message."""
+        ids = [self.start] + self.encode(role + "\n" + content)
+        return ids + ([self.end] + self.encode("\n") if close else [])
+
+    def save(self, path):
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump({"merges": [" ".join(m) for m in self.merges]}, f, ensure_ascii=False, indent=0)
+            f.write("\n")
+
+    @classmethod
+    def load(cls, path):
+        with open(path, encoding="utf-8") as f:
+            return cls([tuple(m.split(" ")) for m in json.load(f)["merges"]])
+
+
+def main():
+    import generate
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("out", help="where to write the merges (JSON)")
+    p.add_argument("--seed", default="vocabulary")
+    p.add_argument("--dialogues", type=int, default=60000)
+    p.add_argument("--size", type=int, default=2048, help="tokens, bytes and control tokens included")
+    args = p.parse_args()
+    counts = Counter()
+    for d in generate.dialogues(args.seed, args.dialogues):
+        for text in [d["system"] or "", *(t for turn in d["turns"] for t in (turn.user, turn.answer))]:
+            counts.update(cut(text))
+    counts.update({"user": 1000, "assistant": 1000, "system": 1000})
+    tokenizer = Tokenizer(learn(counts, args.size - 256 - len(CONTROL)))
+    tokenizer.save(args.out)
+    print(f"{len(tokenizer.tokens)} tokens from {len(counts)} different words", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

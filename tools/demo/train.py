@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""Trains the demo model on dialogues that generate.py writes while it trains.
+
+No dialogue is seen twice, and none that has a held-out turn. Every row of a batch is one dialogue
+with as many turns as fit; only the assistant's tokens are learned. Matrices are updated by momentum
+whose singular values are set to one (Muon), the rest by Adam. A checkpoint holds everything:
+call again with the same --out to continue, also with another --steps.
+"""
+
+import argparse
+import os
+import random
+import sys
+import time
+
+import torch
+
+import generate
+from model import Config, Model
+from tokenizer import Tokenizer
+
+ROWS = [(64, 0.30), (128, 0.30), (256, 0.25), (512, 0.15)]  # tokens of a row, how often
+TURN_TOKENS = 20  # fewer than nearly every turn has
+
+
+def encode(tokenizer, dialogue, n_max):
+    """Token ids and, for each, whether the assistant must write it; whole turns only."""
+    ids, learn = [], []
+
+    def put(role, content, is_answer):
+        message = tokenizer.message(role, content)
+        head = len(tokenizer.message(role, "", close=False))
+        ids.extend(message)
+        learn.extend(is_answer and head <= i < len(message) - 1 for i in range(len(message)))
+
+    if dialogue["system"]:
+        put("system", dialogue["system"], False)
+    n_whole = 0
+    for turn in dialogue["turns"]:
+        put("user", turn.user, False)
+        put("assistant", turn.answer, True)
+        if len(ids) > n_max:
+            break
+        n_whole = len(ids)
+    return ids[:n_whole], learn[:n_whole]
+
+
+def batch(tokenizer, seed, step, n_tokens):
+    """Inputs and targets [rows, n]; a target of -1 is not learned."""
+    rng = random.Random(f"{seed}/{step}")
+    n = rng.choices([r[0] for r in ROWS], [r[1] for r in ROWS])[0]
+    inputs = torch.full((n_tokens // n, n), tokenizer.end_of_text)
+    targets = torch.full((n_tokens // n, n), -1)
+    for row in range(n_tokens // n):
+        ids = []
+        while not ids:
+            dialogue = generate.dialogue(rng, rng.randint(1, 2) if n == 64 else n // TURN_TOKENS)
+            ids, learn = encode(tokenizer, dialogue, n + 1)
+        last = len(ids) - 1
+        inputs[row, :last] = torch.tensor(ids[:-1])
+        targets[row, :last] = torch.tensor([i if want else -1 for i, want in zip(ids[1:], learn[1:])])
+    return inputs, targets
+
+
+def orthogonal(m):
+    """Newton-Schulz: m [batch, rows, cols] with all singular values moved near one."""
+    x = m.bfloat16()
+    tall = x.shape[1] > x.shape[2]
+    if tall:
+        x = x.mT
+    x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    for _ in range(5):
+        a = x @ x.mT
+        x = 3.4445 * x + (-4.7750 * a + 2.0315 * (a @ a)) @ x
+    return (x.mT if tall else x).float()
+
+
+class Muon:
+    """For matrices; those of one shape are handled together."""
+
+    def __init__(self, params, momentum=0.95, decay=0.02):
+        self.momentum, self.decay = momentum, decay
+        self.groups = {}
+        for p in params:
+            self.groups.setdefault(tuple(p.shape), []).append(p)
+        self.state = {shape: torch.zeros(len(g), *shape) for shape, g in self.groups.items()}
+
+    @torch.no_grad()
+    def step(self, lr):
+        for shape, group in self.groups.items():
+            grad = torch.stack([p.grad for p in group])
+            v = self.state[shape].mul_(self.momentum).add_(grad, alpha=1 - self.momentum)
+            update = orthogonal(grad.lerp(v, self.momentum)) * max(1, shape[0] / shape[1]) ** 0.5
+            for p, u in zip(group, update):
+                p.mul_(1 - lr * self.decay).sub_(u, alpha=lr)
+
+
+class Trainer:
+    def __init__(self, config, tokenizer):
+        self.tokenizer = tokenizer
+        self.model = Model(config)
+        self.average = {k: v.detach().clone() for k, v in self.model.named_parameters()}
+        matrices = [p for n, p in self.model.named_parameters() if p.dim() == 2 and n != "token_embd"]
+        others = [p for n, p in self.model.named_parameters() if p.dim() == 1 or n == "token_embd"]
+        self.muon = Muon(matrices)
+        self.adam = torch.optim.AdamW(others, lr=1.0, betas=(0.9, 0.98), weight_decay=0.0)
+        self.step = 0
+
+    def learn(self, inputs, targets, scale, args):
+        loss = self.model.loss(inputs, targets, torch.bfloat16)
+        loss.backward()
+        for group in self.adam.param_groups:
+            group["lr"] = args.lr_adam * scale
+        self.adam.step()
+        self.muon.step(args.lr_muon * scale)
+        self.model.zero_grad(set_to_none=True)
+        self.step += 1
+        keep = min(args.average, self.step / (self.step + 10))
+        with torch.no_grad():
+            for name, p in self.model.named_parameters():
+                self.average[name].lerp_(p, 1 - keep)
+        return loss.item()
+
+    def save(self, path):
+        state = {"config": self.model.config.as_dict(), "merges": self.tokenizer.merges, "step": self.step,
+                 "model": self.model.state_dict(), "average": self.average,
+                 "muon": self.muon.state, "adam": self.adam.state_dict()}
+        torch.save(state, path + ".new")
+        os.replace(path + ".new", path)
+
+    @classmethod
+    def load(cls, path):
+        state = torch.load(path, weights_only=True)
+        t = cls(Config(**state["config"]), Tokenizer(state["merges"]))
+        t.model.load_state_dict(state["model"])
+        t.average = state["average"]
+        t.muon.state = state["muon"]
+        t.adam.load_state_dict(state["adam"])
+        t.step = state["step"]
+        return t
+
+
+def scale_at(step, args):
+    """Up over the first steps, flat, then down to zero over the last part."""
+    left = (args.steps - step) / max(1.0, args.steps * args.cooldown)
+    return min((step + 1) / args.warmup, 1.0, max(left, 0.0))
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--tokenizer", required=True, help="the file that tokenizer.py wrote")
+    p.add_argument("--out", required=True, help="checkpoint; continued when it exists")
+    p.add_argument("--steps", type=int, default=8000)
+    p.add_argument("--tokens", type=int, default=4096, help="tokens of a step, a multiple of 512")
+    p.add_argument("--seed", default="train")
+    p.add_argument("--lr-muon", type=float, default=0.02)
+    p.add_argument("--lr-adam", type=float, default=0.003)
+    p.add_argument("--warmup", type=int, default=100, help="steps")
+    p.add_argument("--cooldown", type=float, default=0.4, help="part of the steps")
+    p.add_argument("--average", type=float, default=0.995, help="weights kept in the running average")
+    p.add_argument("--threads", type=int, default=os.cpu_count())
+    p.add_argument("--save-every", type=int, default=250, help="steps")
+    p.add_argument("--compile", action="store_true", help="faster; needs a C++ compiler")
+    return p.parse_args()
+
+
+def main():
+    args = arguments()
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    if os.path.exists(args.out):
+        trainer = Trainer.load(args.out)
+    else:
+        trainer = Trainer(Config(), Tokenizer.load(args.tokenizer))
+    print(f"{trainer.model.n_params()} parameters, from step {trainer.step}", flush=True)
+    if args.compile:
+        trainer.model.hidden = torch.compile(trainer.model.hidden, dynamic=False)
+    began, losses = time.time(), []
+    while trainer.step < args.steps:
+        inputs, targets = batch(trainer.tokenizer, args.seed, trainer.step, args.tokens)
+        losses.append(trainer.learn(inputs, targets, scale_at(trainer.step, args), args))
+        if trainer.step % 50 == 0:
+            seconds = (time.time() - began) / len(losses)
+            print(f"step {trainer.step} loss {sum(losses[-50:]) / len(losses[-50:]):.4f} "
+                  f"{args.tokens / seconds:.0f} tokens/s", flush=True)
+        if trainer.step % args.save_every == 0 or trainer.step == args.steps:
+            trainer.save(args.out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
