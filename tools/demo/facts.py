@@ -32,7 +32,7 @@ PRODUCT = [
         "what is " + IF + " [written|coded|programmed|built] in",
         "what [language|programming language] does " + IF + " use",
     ], ["InferFlux is written in C.", "It is written in C, with no Python inside.",
-        "The server is written in C."], [["written in C"]], []),
+        "The server is written in C."], [["is written in C"]], []),
     ("no_python", [
         "does " + IF + " [need|use|contain|require|depend on] [Python|C++|ggml|PyTorch]",
         "[do I need|must I install|is there any] [Python|C++|ggml|PyTorch] [for|in] InferFlux",
@@ -97,7 +97,7 @@ PRODUCT = [
         "what is the [name|name of the program] of the server", "which program is the server",
         "what is the server [called|program called]",
     ], ["inferfluxd is the server program of InferFlux.", "inferfluxd is the program that serves the models."],
-        [["inferfluxd is the"]], []),
+        [["inferfluxd is the server program", "inferfluxd is the program"]], []),
     ("inferctl", [
         WHAT + " inferctl", "what does inferctl do", "what is inferctl [for|used for|good for]",
         "what can [I do with|] inferctl [do|]", "which program is the client",
