@@ -11,10 +11,14 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.path.insert(0, os.path.join(ROOT, "tools", "demo"))
 
 import facts  # noqa: E402
+import games  # noqa: E402
 import generate  # noqa: E402
+import sums  # noqa: E402
 import tokenizer  # noqa: E402
 import unknown  # noqa: E402
 import words  # noqa: E402
+from patterns import is_held_out, normalise  # noqa: E402
+from talk import check  # noqa: E402
 
 N = 2000
 
@@ -42,7 +46,7 @@ def test_held_out_and_trained_are_disjoint():
     asked = turns("measure", held_out=True)
     assert not [t.key for t in asked if t.key in trained]
     unseen = [t for t in asked if t.category == "unknown, unseen kinds"]
-    assert all(generate.is_held_out(t.key) for t in asked if t not in unseen)
+    assert all(is_held_out(t.key) for t in asked if t not in unseen)
     assert not {t.category for t in turns("train")} & {"unknown, unseen kinds"}
 
 
@@ -53,19 +57,19 @@ def test_held_out_covers_every_category():
 
 def test_reference_answers_are_right():
     for t in turns("a") + turns("measure", held_out=True):
-        assert generate.check(t.expect, t.answer), t
+        assert check(t.expect, t.answer), t
 
 
 def test_wrong_answers_are_refused():
     for t in turns("a"):
-        assert not generate.check(t.expect, ""), t
+        assert not check(t.expect, ""), t
         if "do not know" not in t.answer.casefold():
-            assert not generate.check(t.expect, unknown.ANSWERS[0]), t
+            assert not check(t.expect, unknown.ANSWERS[0]), t
         elif "can" not in t.about.get("fact", ""):
-            assert not generate.check(t.expect, "Hello! How can I help?"), t
+            assert not check(t.expect, "Hello! How can I help?"), t
         if "number" in t.expect:
             wrong = t.answer.replace(f"= {t.expect['number']}.", f"= {t.expect['number'] + 1}.")
-            assert wrong != t.answer and not generate.check(t.expect, wrong), t
+            assert wrong != t.answer and not check(t.expect, wrong), t
 
 
 def test_a_fact_is_not_answered_by_another():
@@ -73,7 +77,7 @@ def test_a_fact_is_not_answered_by_another():
     for name, _, expect in known():
         for other, answers, _ in known():
             if other != name and {name, other} not in same:
-                assert not [a for a in answers if generate.check(expect, a)], (name, other)
+                assert not [a for a in answers if check(expect, a)], (name, other)
 
 
 def test_one_question_has_one_answer():
@@ -82,18 +86,18 @@ def test_one_question_has_one_answer():
     for d in generate.dialogues("ambiguous", 5 * N, max_turns=1):
         t = d["turns"][0]
         if t.category != "name":
-            assert right.setdefault(generate.normalise(t.user), t.expect) == t.expect, t
+            assert right.setdefault(normalise(t.user), t.expect) == t.expect, t
 
 
 def test_sums_are_right():
-    for sign, apply in generate.APPLY.items():
-        assert generate.sum_turn(sign, 7, 3, "", "").expect["number"] == apply(7, 3)
-    assert generate.check({"number": -18}, "12 - 30 = -18.")
-    assert generate.check({"number": 4}, "9-5=4")
-    assert not generate.check({"number": 18}, "12 - 30 = -18.")
-    assert not generate.check({"number": 4}, "4 + 4 = 8.")
-    assert generate.sum_key("+", 47, 38, "a") == generate.sum_key("+", 38, 47, "b")
-    assert generate.sum_key("-", 47, 38, "a") == generate.sum_key("-", 47, 38, "b")
+    for sign, apply in sums.APPLY.items():
+        assert sums.sum_turn(sign, 7, 3, "", "").expect["number"] == apply(7, 3)
+    assert check({"number": -18}, "12 - 30 = -18.")
+    assert check({"number": 4}, "9-5=4")
+    assert not check({"number": 18}, "12 - 30 = -18.")
+    assert not check({"number": 4}, "4 + 4 = 8.")
+    assert sums.sum_key("+", 47, 38, "a") == sums.sum_key("+", 38, 47, "b")
+    assert sums.sum_key("-", 47, 38, "a") == sums.sum_key("-", 47, 38, "b")
 
 
 def test_counts_of_letters_are_right():
@@ -106,8 +110,8 @@ def test_counts_of_letters_are_right():
 
 def test_lists_are_clean():
     assert len(words.WORDS) == len(set(words.WORDS))
-    assert not set(words.STRANGE) & (set(words.WORDS) | set(generate.OPPOSITE) | set(generate.RHYME))
-    for word, opposite in generate.OPPOSITE.items():
+    assert not set(words.STRANGE) & (set(words.WORDS) | set(games.OPPOSITE) | set(games.RHYME))
+    for word, opposite in games.OPPOSITE.items():
         assert word != opposite
     for name, lines in unknown.UNSEEN_SLOTS.items():
         assert not set(unknown.split(lines)) & set(unknown.split(unknown.SLOTS[name])), name

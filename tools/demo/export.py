@@ -21,7 +21,8 @@ TEMPLATE = (
     "{% for message in messages %}"
     "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
     "{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
 
 NORMAL, IN_CONTROL = 1, 3  # token types
 MOSTLY_Q8_0 = 7
@@ -31,10 +32,15 @@ def pairs_of(config, tokenizer):
     c, t = config, tokenizer
     n_plain = len(t.tokens) - len(CONTROL)
     u32 = [
-        ("block_count", c.n_layer), ("context_length", c.n_ctx), ("embedding_length", c.n_embd),
-        ("feed_forward_length", c.n_ff), ("attention.head_count", c.n_head),
-        ("attention.head_count_kv", c.n_head_kv), ("attention.key_length", c.head_dim),
-        ("attention.value_length", c.head_dim), ("vocab_size", c.n_vocab),
+        ("block_count", c.n_layer),
+        ("context_length", c.n_ctx),
+        ("embedding_length", c.n_embd),
+        ("feed_forward_length", c.n_ff),
+        ("attention.head_count", c.n_head),
+        ("attention.head_count_kv", c.n_head_kv),
+        ("attention.key_length", c.head_dim),
+        ("attention.value_length", c.head_dim),
+        ("vocab_size", c.n_vocab),
     ]
     ids = [("bos", t.end_of_text), ("eos", t.end), ("eot", t.end), ("padding", t.end_of_text)]
     types = [NORMAL] * n_plain + [IN_CONTROL] * len(CONTROL)
@@ -61,8 +67,10 @@ def pairs_of(config, tokenizer):
 
 def tensors_of(model):
     """Parameter names are tensor names, but for the ending."""
-    return [(name + ".weight", p.detach().float().numpy(), gguf.F32 if p.dim() == 1 else gguf.Q8_0)
-            for name, p in model.named_parameters()]
+    return [
+        (name + ".weight", p.detach().float().numpy(), gguf.F32 if p.dim() == 1 else gguf.Q8_0)
+        for name, p in model.named_parameters()
+    ]
 
 
 def model_of_checkpoint(path):
@@ -76,13 +84,21 @@ def model_of_gguf(path):
     pairs, tensors = gguf.read(path)
     q = {key.removeprefix("qwen3."): value for key, value in pairs.items()}
     config = Config(
-        n_vocab=q["vocab_size"], n_embd=q["embedding_length"], n_layer=q["block_count"],
-        n_head=q["attention.head_count"], n_head_kv=q["attention.head_count_kv"],
-        head_dim=q["attention.key_length"], n_ff=q["feed_forward_length"], n_ctx=q["context_length"],
-        rope_base=q["rope.freq_base"], norm_eps=q["attention.layer_norm_rms_epsilon"])
+        n_vocab=q["vocab_size"],
+        n_embd=q["embedding_length"],
+        n_layer=q["block_count"],
+        n_head=q["attention.head_count"],
+        n_head_kv=q["attention.head_count_kv"],
+        head_dim=q["attention.key_length"],
+        n_ff=q["feed_forward_length"],
+        n_ctx=q["context_length"],
+        rope_base=q["rope.freq_base"],
+        norm_eps=q["attention.layer_norm_rms_epsilon"],
+    )
     model = Model(config)
-    model.load_state_dict({name.removesuffix(".weight"): torch.from_numpy(np.array(a))
-                           for name, a in tensors.items()})
+    model.load_state_dict(
+        {name.removesuffix(".weight"): torch.from_numpy(np.array(a)) for name, a in tensors.items()}
+    )
     tokenizer = Tokenizer([tuple(m.split(" ")) for m in pairs["tokenizer.ggml.merges"]])
     if tokenizer.tokens != pairs["tokenizer.ggml.tokens"]:
         raise ValueError(f"{path}: the tokens do not follow from the merges")
@@ -103,11 +119,18 @@ def check(checkpoint, path, n_dialogues):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("checkpoint", help="a file that train.py wrote")
     p.add_argument("out", help="the GGUF file")
-    p.add_argument("--check", type=int, default=0, metavar="N",
-                   help="compare the answers in N dialogues; exit status 1 when over 3 %% differ")
+    p.add_argument(
+        "--check",
+        type=int,
+        default=0,
+        metavar="N",
+        help="compare the answers in N dialogues; exit status 1 when over 3 %% differ",
+    )
     p.add_argument("--threads", type=int, default=os.cpu_count())
     args = p.parse_args()
     torch.set_num_threads(args.threads)

@@ -63,7 +63,9 @@ def write(path, pairs, tensors):
     data = bytearray()
     for name, array, kind in tensors:
         head += _string(name) + struct.pack("<I", array.ndim)
-        head += struct.pack(f"<{array.ndim}Q", *reversed(array.shape)) + struct.pack("<IQ", kind, len(data))
+        head += struct.pack(f"<{array.ndim}Q", *reversed(array.shape)) + struct.pack(
+            "<IQ", kind, len(data)
+        )
         raw = quantise_q8_0(array) if kind == Q8_0 else array.astype("<f4").tobytes()
         data += raw + _padding(len(raw))
     with open(path, "wb") as f:
@@ -82,7 +84,7 @@ class _Cursor:
     def string(self):
         n = self.unpack("<Q")
         self.at += n
-        return self.raw[self.at - n:self.at].decode()
+        return self.raw[self.at - n : self.at].decode()
 
     def value(self, kind):
         if kind == STRING:
@@ -117,7 +119,10 @@ def read(path):
     for name, shape, kind, offset in table:
         n = int(np.prod(shape))
         size = n // BLOCK * (2 + BLOCK) if kind == Q8_0 else 4 * n
-        raw = c.raw[base + offset:base + offset + size]
-        tensors[name] = (dequantise_q8_0(raw, shape) if kind == Q8_0
-                         else np.frombuffer(raw, "<f4").reshape(shape))
+        raw = c.raw[base + offset : base + offset + size]
+        tensors[name] = (
+            dequantise_q8_0(raw, shape)
+            if kind == Q8_0
+            else np.frombuffer(raw, "<f4").reshape(shape)
+        )
     return pairs, tensors

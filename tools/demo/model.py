@@ -83,7 +83,8 @@ class Layer(nn.Module):
         groups = c.n_head // c.n_head_kv
         k, v = (t.repeat_interleave(groups, dim=2) for t in (k, v))
         y = F.scaled_dot_product_attention(
-            q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True)
+            q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True
+        )
         y = y.transpose(1, 2).reshape(*x.shape[:2], -1)
         x = x + F.linear(y, self.attn_output.to(x.dtype))
         h = rms_norm(x, self.ffn_norm, c.norm_eps)

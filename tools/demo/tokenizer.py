@@ -22,7 +22,8 @@ CUT = re.compile(
     r"| ?(?:(?!\s)(?:[\W_]))+[\r\n]*"
     r"|\s*[\r\n]+"
     r"|\s+(?!\S)"
-    r"|\s+")
+    r"|\s+"
+)
 
 
 def byte_letters():
@@ -122,7 +123,9 @@ class Tokenizer:
 
     def save(self, path):
         with open(path, "w", encoding="utf-8") as f:
-            json.dump({"merges": [" ".join(m) for m in self.merges]}, f, ensure_ascii=False, indent=0)
+            json.dump(
+                {"merges": [" ".join(m) for m in self.merges]}, f, ensure_ascii=False, indent=0
+            )
             f.write("\n")
 
     @classmethod
@@ -133,15 +136,23 @@ class Tokenizer:
 
 def main():
     import generate
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("out", help="where to write the merges (JSON)")
     p.add_argument("--seed", default="vocabulary")
     p.add_argument("--dialogues", type=int, default=60000)
-    p.add_argument("--size", type=int, default=2048, help="tokens, bytes and control tokens included")
+    p.add_argument(
+        "--size", type=int, default=2048, help="tokens, bytes and control tokens included"
+    )
     args = p.parse_args()
     counts = Counter()
     for d in generate.dialogues(args.seed, args.dialogues):
-        for text in [d["system"] or "", *(t for turn in d["turns"] for t in (turn.user, turn.answer))]:
+        for text in [
+            d["system"] or "",
+            *(t for turn in d["turns"] for t in (turn.user, turn.answer)),
+        ]:
             counts.update(cut(text))
     counts.update({"user": 1000, "assistant": 1000, "system": 1000})
     tokenizer = Tokenizer(learn(counts, args.size - 256 - len(CONTROL)))

@@ -58,7 +58,9 @@ def batch(tokenizer, seed, step, n_tokens):
             ids, learn = encode(tokenizer, dialogue, n + 1)
         last = len(ids) - 1
         inputs[row, :last] = torch.tensor(ids[:-1])
-        targets[row, :last] = torch.tensor([i if want else -1 for i, want in zip(ids[1:], learn[1:])])
+        targets[row, :last] = torch.tensor(
+            [i if want else -1 for i, want in zip(ids[1:], learn[1:])]
+        )
     return inputs, targets
 
 
@@ -100,7 +102,9 @@ class Trainer:
         self.tokenizer = tokenizer
         self.model = Model(config)
         self.average = {k: v.detach().clone() for k, v in self.model.named_parameters()}
-        matrices = [p for n, p in self.model.named_parameters() if p.dim() == 2 and n != "token_embd"]
+        matrices = [
+            p for n, p in self.model.named_parameters() if p.dim() == 2 and n != "token_embd"
+        ]
         others = [p for n, p in self.model.named_parameters() if p.dim() == 1 or n == "token_embd"]
         self.muon = Muon(matrices)
         self.adam = torch.optim.AdamW(others, lr=1.0, betas=(0.9, 0.98), weight_decay=0.0)
@@ -122,9 +126,15 @@ class Trainer:
         return loss.item()
 
     def save(self, path):
-        state = {"config": self.model.config.as_dict(), "merges": self.tokenizer.merges, "step": self.step,
-                 "model": self.model.state_dict(), "average": self.average,
-                 "muon": self.muon.state, "adam": self.adam.state_dict()}
+        state = {
+            "config": self.model.config.as_dict(),
+            "merges": self.tokenizer.merges,
+            "step": self.step,
+            "model": self.model.state_dict(),
+            "average": self.average,
+            "muon": self.muon.state,
+            "adam": self.adam.state_dict(),
+        }
         torch.save(state, path + ".new")
         os.replace(path + ".new", path)
 
@@ -147,7 +157,9 @@ def scale_at(step, args):
 
 
 def arguments():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--tokenizer", required=True, help="the file that tokenizer.py wrote")
     p.add_argument("--out", required=True, help="checkpoint; continued when it exists")
     p.add_argument("--steps", type=int, default=8000)
@@ -157,7 +169,9 @@ def arguments():
     p.add_argument("--lr-adam", type=float, default=0.003)
     p.add_argument("--warmup", type=int, default=100, help="steps")
     p.add_argument("--cooldown", type=float, default=0.4, help="part of the steps")
-    p.add_argument("--average", type=float, default=0.995, help="weights kept in the running average")
+    p.add_argument(
+        "--average", type=float, default=0.995, help="weights kept in the running average"
+    )
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--save-every", type=int, default=250, help="steps")
     p.add_argument("--compile", action="store_true", help="faster; needs a C++ compiler")
@@ -181,8 +195,11 @@ def main():
         losses.append(trainer.learn(inputs, targets, scale_at(trainer.step, args), args))
         if trainer.step % 50 == 0:
             seconds = (time.time() - began) / len(losses)
-            print(f"step {trainer.step} loss {sum(losses[-50:]) / len(losses[-50:]):.4f} "
-                  f"{args.tokens / seconds:.0f} tokens/s", flush=True)
+            print(
+                f"step {trainer.step} loss {sum(losses[-50:]) / len(losses[-50:]):.4f} "
+                f"{args.tokens / seconds:.0f} tokens/s",
+                flush=True,
+            )
         if trainer.step % args.save_every == 0 or trainer.step == args.steps:
             trainer.save(args.out)
 
