@@ -156,6 +156,17 @@ def game(kind):
     return make
 
 
+def drill(rng):
+    """A bare fact about a word as (what is given, what follows)."""
+    kind = rng.choice(("opposite", "plural", "first letter", "last letter", "spelling", "spelling"))
+    words_of_kind, _, reply, _ = GAMES[kind]
+    given, is_, wanted = reply(rng.choice(words_of_kind)).partition(" is ")
+    if kind == "spelling":
+        verb, _, wanted = wanted.partition(" ")
+        is_ += verb + " "
+    return given + is_[:-1], " " + wanted
+
+
 def strange_word(rng, talk):
     word = rng.choice(words.STRANGE) if rng.random() < 0.4 else words.made_up(rng)
     if word in words.WORDS or word in OPPOSITE or word in RHYME or word in PLURAL:

@@ -1,7 +1,7 @@
 """Turns about numbers: sums, their follow-ups, and what is too hard."""
 
 import words
-from patterns import dress, expand, normalise
+from patterns import dress, expand, is_held_out, normalise
 from talk import Turn
 
 MAX_SUM = 99  # the largest number that is added or subtracted
@@ -115,6 +115,20 @@ def arithmetic(sign, category):
         return sum_turn(sign, a, b, text, category)
 
     return make
+
+
+def drill(rng):
+    """A bare sum as (what is given, what follows); pairs that are held out do not occur."""
+    sign = rng.choice("+++---*")
+    while True:
+        if sign == "*":
+            a, b = rng.randint(0, MAX_FACTOR), rng.randint(0, MAX_FACTOR)
+        else:
+            a, b = rng.randint(0, MAX_SUM), rng.randint(0, MAX_SUM)
+        if sign == "-" and a < b and rng.random() < 0.7:
+            a, b = b, a
+        if not is_held_out(sum_key(sign, a, b, "")):
+            return f"{a} {sign} {b} =", f" {APPLY[sign](a, b)}."
 
 
 def and_sum(rng, talk):

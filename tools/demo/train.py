@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Trains the demo model on dialogues that generate.py writes while it trains.
 
-No dialogue is seen twice, and none that has a held-out turn. Every row of a batch is one dialogue
-with as many turns as fit; only the assistant's tokens are learned. Matrices are updated by momentum
+No dialogue is seen twice, and none that has a held-out turn. A row of a batch is one dialogue
+with as many turns as fit, of which only the assistant's tokens are learned, or a drill. Matrices are updated by momentum
 whose singular values are set to one (Muon), the rest by Adam. A checkpoint holds everything:
 call again with the same --out to continue, also with another --steps.
 """
@@ -15,11 +15,14 @@ import time
 
 import torch
 
+import games
 import generate
+import sums
 from model import Config, Model
 from tokenizer import Tokenizer
 
 ROWS = [(64, 0.30), (128, 0.30), (256, 0.25), (512, 0.15)]  # tokens of a row, how often
+DRILLS = 0.25  # part of the rows that are no dialogue
 TURN_TOKENS = 20  # fewer than nearly every turn has
 
 
@@ -45,6 +48,18 @@ def encode(tokenizer, dialogue, n_max):
     return ids[:n_whole], learn[:n_whole]
 
 
+def encode_drill(tokenizer, rng, n_max):
+    """Bare sums and word facts one after another, of which the ends must be written."""
+    ids, learn = [], []
+    while True:
+        given, wanted = (sums if rng.random() < 0.8 else games).drill(rng)
+        given, wanted = tokenizer.encode(" " + given), tokenizer.encode(wanted)
+        if len(ids) + len(given) + len(wanted) > n_max:
+            return ids, learn
+        ids += given + wanted
+        learn += [False] * len(given) + [True] * len(wanted)
+
+
 def batch(tokenizer, seed, step, n_tokens):
     """Inputs and targets [rows, n]; a target of -1 is not learned."""
     rng = random.Random(f"{seed}/{step}")
@@ -53,6 +68,8 @@ def batch(tokenizer, seed, step, n_tokens):
     targets = torch.full((n_tokens // n, n), -1)
     for row in range(n_tokens // n):
         ids = []
+        if rng.random() < DRILLS:
+            ids, learn = encode_drill(tokenizer, rng, n + 1)
         while not ids:
             dialogue = generate.dialogue(rng, rng.randint(1, 2) if n == 64 else n // TURN_TOKENS)
             ids, learn = encode(tokenizer, dialogue, n + 1)

@@ -41,8 +41,9 @@ arrive leave, always never, before after, more less, top bottom
 
 RHYMES = """
 cat hat bat rat mat, dog fog log frog, cake lake snake rake, star car jar far, moon spoon noon soon,
-tree bee sea key, house mouse blouse, light night kite bite, rain train plane chain, book cook hook look,
-ring king sing wing, bell shell well smell, boat coat goat note, fire wire tire, gold cold old bold,
+tree bee sea key, house mouse blouse, light night kite bite, rain train plane chain,
+book cook hook look, ring king sing wing, bell shell well smell, boat coat goat note,
+fire wire tire, gold cold old bold,
 bear chair hair pear, nose rose hose, bread red bed head, sock rock clock lock, fan man can pan,
 wall ball tall fall, blue shoe glue zoo, pen hen ten men, day play say way, sand hand band land
 """
