@@ -11,9 +11,11 @@ import argparse
 import os
 import random
 import sys
+import tempfile
 import time
 
 import torch
+import torch.distributed as dist
 
 import games
 import generate
@@ -60,10 +62,10 @@ def encode_drill(tokenizer, rng, n_max):
         learn += [False] * len(given) + [True] * len(wanted)
 
 
-def batch(tokenizer, seed, step, n_tokens):
+def batch(tokenizer, seed, step, rank, n_tokens):
     """Inputs and targets [rows, n]; a target of -1 is not learned."""
-    rng = random.Random(f"{seed}/{step}")
-    n = rng.choices([r[0] for r in ROWS], [r[1] for r in ROWS])[0]
+    n = random.Random(f"{seed}/{step}").choices([r[0] for r in ROWS], [r[1] for r in ROWS])[0]
+    rng = random.Random(f"{seed}/{step}/{rank}")
     inputs = torch.full((n_tokens // n, n), tokenizer.end_of_text)
     targets = torch.full((n_tokens // n, n), -1)
     for row in range(n_tokens // n):
@@ -94,11 +96,18 @@ def orthogonal(m):
     return (x.mT if tall else x).float()
 
 
-class Muon:
-    """For matrices; those of one shape are handled together."""
+def sum_up(tensor):
+    """The sum over all processes, in place."""
+    if dist.is_initialized():
+        dist.all_reduce(tensor)
+    return tensor
 
-    def __init__(self, params, momentum=0.95, decay=0.02):
-        self.momentum, self.decay = momentum, decay
+
+class Muon:
+    """For matrices; those of one shape are handled together, each by one of the processes."""
+
+    def __init__(self, params, mine, momentum=0.95, decay=0.02):
+        self.mine, self.momentum, self.decay = mine, momentum, decay
         self.groups = {}
         for p in params:
             self.groups.setdefault(tuple(p.shape), []).append(p)
@@ -109,13 +118,15 @@ class Muon:
         for shape, group in self.groups.items():
             grad = torch.stack([p.grad for p in group])
             v = self.state[shape].mul_(self.momentum).add_(grad, alpha=1 - self.momentum)
-            update = orthogonal(grad.lerp(v, self.momentum)) * max(1, shape[0] / shape[1]) ** 0.5
+            update = torch.zeros_like(v)
+            update[self.mine] = orthogonal(grad.lerp(v, self.momentum)[self.mine])
+            sum_up(update).mul_(max(1, shape[0] / shape[1]) ** 0.5)
             for p, u in zip(group, update):
                 p.mul_(1 - lr * self.decay).sub_(u, alpha=lr)
 
 
 class Trainer:
-    def __init__(self, config, tokenizer):
+    def __init__(self, config, tokenizer, rank=0, n_ranks=1):
         self.tokenizer = tokenizer
         self.model = Model(config)
         self.average = {k: v.detach().clone() for k, v in self.model.named_parameters()}
@@ -123,13 +134,15 @@ class Trainer:
             p for n, p in self.model.named_parameters() if p.dim() == 2 and n != "token_embd"
         ]
         others = [p for n, p in self.model.named_parameters() if p.dim() == 1 or n == "token_embd"]
-        self.muon = Muon(matrices)
+        self.muon = Muon(matrices, slice(rank, None, n_ranks))
         self.adam = torch.optim.AdamW(others, lr=1.0, betas=(0.9, 0.98), weight_decay=0.0)
         self.step = 0
 
     def learn(self, inputs, targets, scale, args):
         loss = self.model.loss(inputs, targets, torch.bfloat16)
         loss.backward()
+        for p in self.model.parameters():
+            sum_up(p.grad).div_(args.processes)
         for group in self.adam.param_groups:
             group["lr"] = args.lr_adam * scale
         self.adam.step()
@@ -156,9 +169,9 @@ class Trainer:
         os.replace(path + ".new", path)
 
     @classmethod
-    def load(cls, path):
+    def load(cls, path, rank=0, n_ranks=1):
         state = torch.load(path, weights_only=True)
-        t = cls(Config(**state["config"]), Tokenizer(state["merges"]))
+        t = cls(Config(**state["config"]), Tokenizer(state["merges"]), rank, n_ranks)
         t.model.load_state_dict(state["model"])
         t.average = state["average"]
         t.muon.state = state["muon"]
@@ -180,7 +193,7 @@ def arguments():
     p.add_argument("--tokenizer", required=True, help="the file that tokenizer.py wrote")
     p.add_argument("--out", required=True, help="checkpoint; continued when it exists")
     p.add_argument("--steps", type=int, default=8000)
-    p.add_argument("--tokens", type=int, default=4096, help="tokens of a step, a multiple of 512")
+    p.add_argument("--tokens", type=int, default=4096, help="of a step and all processes")
     p.add_argument("--seed", default="train")
     p.add_argument("--lr-muon", type=float, default=0.02)
     p.add_argument("--lr-adam", type=float, default=0.003)
@@ -189,36 +202,53 @@ def arguments():
     p.add_argument(
         "--average", type=float, default=0.995, help="weights kept in the running average"
     )
-    p.add_argument("--threads", type=int, default=os.cpu_count())
+    p.add_argument("--processes", type=int, default=os.cpu_count(), help="one thread each")
     p.add_argument("--save-every", type=int, default=250, help="steps")
     p.add_argument("--compile", action="store_true", help="faster; needs a C++ compiler")
     return p.parse_args()
 
 
-def main():
-    args = arguments()
-    torch.set_num_threads(args.threads)
+def run(rank, args):
+    """One of the processes; each computes its rows of every step, and all hold the same weights."""
+    torch.set_num_threads(1)
     torch.manual_seed(0)
+    if args.processes > 1:
+        dist.init_process_group("gloo", "file://" + args.meet, rank=rank, world_size=args.processes)
     if os.path.exists(args.out):
-        trainer = Trainer.load(args.out)
+        trainer = Trainer.load(args.out, rank, args.processes)
     else:
-        trainer = Trainer(Config(), Tokenizer.load(args.tokenizer))
-    print(f"{trainer.model.n_params()} parameters, from step {trainer.step}", flush=True)
+        trainer = Trainer(Config(), Tokenizer.load(args.tokenizer), rank, args.processes)
+    if rank == 0:
+        print(f"{trainer.model.n_params()} parameters, from step {trainer.step}", flush=True)
     if args.compile:
         trainer.model.hidden = torch.compile(trainer.model.hidden, dynamic=False)
-    began, losses = time.time(), []
+    losses, began = [], time.time()
     while trainer.step < args.steps:
-        inputs, targets = batch(trainer.tokenizer, args.seed, trainer.step, args.tokens)
-        losses.append(trainer.learn(inputs, targets, scale_at(trainer.step, args), args))
+        rows = batch(
+            trainer.tokenizer, args.seed, trainer.step, rank, args.tokens // args.processes
+        )
+        losses.append(trainer.learn(*rows, scale_at(trainer.step, args), args))
+        if rank > 0:
+            continue
         if trainer.step % 50 == 0:
-            seconds = (time.time() - began) / len(losses)
+            rate = args.tokens * len(losses) / (time.time() - began)
             print(
-                f"step {trainer.step} loss {sum(losses[-50:]) / len(losses[-50:]):.4f} "
-                f"{args.tokens / seconds:.0f} tokens/s",
+                f"step {trainer.step} loss {sum(losses) / len(losses):.4f} {rate:.0f} tokens/s",
                 flush=True,
             )
+            losses, began = [], time.time()
         if trainer.step % args.save_every == 0 or trainer.step == args.steps:
             trainer.save(args.out)
+
+
+def main():
+    args = arguments()
+    with tempfile.TemporaryDirectory() as folder:
+        args.meet = os.path.join(folder, "meet")
+        if args.processes > 1:
+            torch.multiprocessing.spawn(run, (args,), args.processes)
+        else:
+            run(0, args)
 
 
 if __name__ == "__main__":
