@@ -4,7 +4,7 @@
  *
  *     GET  /        a short answer          POST /echo    the body again
  *     GET  /pull    N events as fast as the socket takes them (/pull?N, default 100)
- *     GET  /push    an event every millisecond to every stream, N in all (/push?N)
+ *     GET  /push    an event to every stream in every round of the loop, N in all (/push?N)
  *     GET  /idle    a stream that says nothing
  *
  * Prints "port N" when it listens; SIGINT and SIGTERM drain it. */
@@ -65,7 +65,7 @@ static void on_tick(struct loop_timer *t)
         }
     }
     if (pushed.next != &pushed)
-        loop_timer_set(loop, t, loop_now(loop) + 1000000);
+        loop_timer_set(loop, t, loop_now(loop));
 }
 
 static void stream_begin(struct http_exchange *x, bool is_pushed, uint64_t n)

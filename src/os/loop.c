@@ -30,6 +30,7 @@ struct loop {
 
     struct loop_timer **heap; /* [1, n_timers] */
     size_t n_timers, heap_cap;
+    bool is_firing; /* timers set now are for the next round */
 
     struct loop_task tasks; /* list head */
     struct loop_task mark;  /* ends a run: what tasks queue comes behind it */
@@ -222,7 +223,8 @@ void loop_timer_set(struct loop *l, struct loop_timer *t, uint64_t due_ns)
 {
     OWNED(l->owner);
     CHECK(t->fn);
-    t->due_ns = due_ns;
+    /* A timer that sets itself to the past would otherwise keep the sockets waiting for ever. */
+    t->due_ns = l->is_firing ? MAX(due_ns, l->now + 1) : due_ns;
     if (!t->heap_index) {
         if (l->n_timers + 1 >= l->heap_cap) {
             l->heap_cap = MAX(l->heap_cap * 2, (size_t)16);
@@ -257,15 +259,13 @@ uint64_t loop_now(const struct loop *l)
 
 static void fire_timers(struct loop *l)
 {
-    /* No more than were running at the start: one that sets itself to the past would otherwise
-     * keep the sockets waiting for ever. */
-    for (size_t left = l->n_timers; left && l->n_timers; left--) {
+    l->is_firing = true;
+    while (l->n_timers && l->heap[1]->due_ns <= l->now) {
         struct loop_timer *t = l->heap[1];
-        if (t->due_ns > l->now)
-            break;
         loop_timer_stop(l, t);
         t->fn(t);
     }
+    l->is_firing = false;
 }
 
 /* ---- tasks */

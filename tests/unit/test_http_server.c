@@ -1,6 +1,6 @@
 /* Clients that behave and clients that do not. Deadlines are short, and what is waited for is
  * always an event, never a length of time, except where silence itself is the expectation. */
-#include "../wire/http_kit.h"
+#include "../wire/http_peer.h"
 
 #include "base/fault.h"
 #include "base/limits.h"
@@ -246,7 +246,8 @@ static void a_slow_body_is_cut_and_a_steady_one_is_not(void)
     kit_open(&k);
     for (int steady = 0; steady < 2; steady++) {
         int fd = kit_connect(&k);
-        EXPECT(kit_send(&k, fd, STR("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 400\r\n\r\n")));
+        EXPECT(kit_send(&k, fd,
+            STR("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 400\r\n\r\n")));
         char piece[50];
         memset(piece, 'x', sizeof(piece));
         size_t n = steady ? 50 : 1;
@@ -676,7 +677,8 @@ static void a_request_is_handed_over_whole(void)
     kit_open(&k);
     int fd = kit_connect(&k);
     EXPECT(kit_send(&k, fd,
-        STR("POST /hold?q=%41 HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nx-b:  2 \r\nContent-Length: 3\r\n\r\nxyz")));
+        STR("POST /hold?q=%41 HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nx-b:  2 \r\n"
+            "Content-Length: 3\r\n\r\nxyz")));
     EXPECT(kit_wait(&k, &k.n_requests, 1));
     const struct http_request *r = k.held->req;
     EXPECT(str_is(r->method, "POST") && str_is(r->target, "/hold?q=%41"));

@@ -1,6 +1,6 @@
 /* Requests as text files: what is sent, what comes back, over a real socket; whole, cut in two at
  * every byte, and byte by byte. tests/wire/README.md describes the files. */
-#include "http_kit.h"
+#include "http_peer.h"
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -36,7 +36,9 @@ static void put_escaped(struct buf *b, const char *z)
             buf_putc(b, (char)(hex(z[1]) << 4 | hex(z[2])));
             z += 2;
         } else {
-            buf_putc(b, *z == 'r' ? '\r' : *z == 'n' ? '\n' : *z == 't' ? '\t' : *z == '0' ? 0 : *z);
+            static const char names[] = "rnt0", bytes[] = "\r\n\t";
+            const char *at = strchr(names, *z);
+            buf_putc(b, at ? bytes[at - names] : *z);
         }
     }
 }
