@@ -1,6 +1,7 @@
 #include "kernel/kernels.h"
 #include "kernel/cpu.h"
 #include "kernel/ref.h"
+#include "kernel/x86_avx2.h"
 #include "kernel/x86_avx512.h"
 
 #include <pthread.h>
@@ -17,6 +18,7 @@ static const struct {
 } sets[] = {
     { &kernels_ref, lacks_nothing },
 #if defined(__x86_64__)
+    { &kernels_avx2, cpu_lacks_avx2 },
     { &kernels_avx512, cpu_lacks_avx512 },
 #endif
 };

@@ -1,0 +1,90 @@
+/* x86_avx2.h: how the AVX2 set is spread over its files, and what they share. Nobody else may
+ * include it but kernels.c, for the name. */
+#pragma once
+
+#include "kernel/kernels.h"
+
+extern const struct kernels kernels_avx2;
+
+void avx2_gemm_f32(const struct gemm_args *g);
+void avx2_gemm_f16(const struct gemm_args *g);
+void avx2_gemm_bf16(const struct gemm_args *g);
+void avx2_gemm_q8_0(const struct gemm_args *g);
+void avx2_gemm_q4_0(const struct gemm_args *g);
+void avx2_gemm_q4_k(const struct gemm_args *g);
+void avx2_gemm_q5_k(const struct gemm_args *g);
+void avx2_gemm_q6_k(const struct gemm_args *g);
+
+void avx2_kv_append(const struct kv_slot *slot, const float *k, const float *v);
+void avx2_attend(const struct attn_args *a);
+
+#ifdef __AVX2__
+#include "kernel/mandate.h"
+
+#include <immintrin.h>
+
+/* 2^n for n in -126 .. 127. */
+static inline __m256 two_to(__m256i n)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
+}
+
+/* mandate.h. The operand order of min and max lets a NaN through. 2^n comes in two factors: the
+ * first product is exact, so that only the second rounds, also where the result is subnormal. */
+static inline __m256 exp8(__m256 x)
+{
+    x = _mm256_min_ps(_mm256_set1_ps(EXP_HI), x);
+    x = _mm256_max_ps(_mm256_set1_ps(EXP_LO), x);
+    __m256i whole = _mm256_cvtps_epi32(_mm256_mul_ps(x, _mm256_set1_ps(LOG2_E)));
+    __m256 n = _mm256_cvtepi32_ps(whole);
+    __m256 r = _mm256_fnmadd_ps(n, _mm256_set1_ps(LN2_HI), x);
+    r = _mm256_fnmadd_ps(n, _mm256_set1_ps(LN2_LO), r);
+    __m256 p = _mm256_fmadd_ps(_mm256_set1_ps(EXP_C6), r, _mm256_set1_ps(EXP_C5));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(EXP_C4));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(EXP_C3));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(EXP_C2));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1));
+    p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1));
+    __m256i half = _mm256_srai_epi32(whole, 1);
+    p = _mm256_mul_ps(p, two_to(half));
+    return _mm256_mul_ps(p, two_to(_mm256_sub_epi32(whole, half)));
+}
+
+/* Lanes 0-7 and 8-15 fold 8, 4, 2, 1. */
+static inline float fold16(__m256 low, __m256 high)
+{
+    __m256 a = _mm256_add_ps(low, high);
+    __m128 b = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+
+    b = _mm_add_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_add_ss(b, _mm_movehdup_ps(b)));
+}
+
+static inline float max8(__m256 v)
+{
+    __m128 b = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+
+    b = _mm_max_ps(b, _mm_movehl_ps(b, b));
+    return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
+}
+
+/* Eight lanes, the first n of which are all ones. */
+static inline __m256i first_lanes(int n)
+{
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+/* Eight floats from i on, or as many as there are (none is fine), with zeros behind. */
+static inline __m256 load_upto(const float *x, int i, int n)
+{
+    return n - i >= 8 ? _mm256_loadu_ps(x + i) : _mm256_maskload_ps(x + i, first_lanes(n - i));
+}
+
+static inline void store_upto(float *x, int i, int n, __m256 v)
+{
+    if (n - i >= 8)
+        _mm256_storeu_ps(x + i, v);
+    else
+        _mm256_maskstore_ps(x + i, first_lanes(n - i), v);
+}
+#endif
