@@ -154,20 +154,16 @@ static inline void tiny_keys(struct tiny_file *f, const struct tiny *t)
         tiny_string(f, t->key_str, t->str);
 }
 
-/* Writes the file, opens it, unlinks it. */
-static inline struct gguf *tiny_open(const struct tiny *t)
+/* The file's bytes. */
+static inline struct buf tiny_bytes(const struct tiny *t)
 {
-    char path[] = "/tmp/inferflux-tiny-XXXXXX";
     struct tiny_file f = { .rng = { t->seed, 0 } };
-    struct gguf *g = NULL;
-    struct err e;
-    FILE *out = fdopen(mkstemp(path), "wb");
+    struct buf head;
 
     buf_init(&f.kv, 1 << 20), buf_init(&f.infos, 1 << 20), buf_init(&f.data, 64 << 20);
+    buf_init(&head, 80 << 20);
     tiny_keys(&f, t);
     tiny_tensors(&f, t);
-    struct buf head;
-    buf_init(&head, 1 << 22);
     buf_putz(&head, "GGUF");
     tiny_u32(&head, 3);
     tiny_u64(&head, f.n_tensors);
@@ -177,10 +173,24 @@ static inline struct gguf *tiny_open(const struct tiny *t)
     while (head.n % 32)
         buf_putc(&head, 0);
     buf_puts(&head, buf_str(&f.data));
-    CHECK(out && buf_ok(&head) && fwrite(head.p, 1, head.n, out) == head.n && !fclose(out));
+    CHECK(buf_ok(&head));
+    buf_clear(&f.kv), buf_clear(&f.infos), buf_clear(&f.data);
+    return head;
+}
+
+/* Writes the file, opens it, unlinks it. */
+static inline struct gguf *tiny_open(const struct tiny *t)
+{
+    char path[] = "/tmp/inferflux-tiny-XXXXXX";
+    struct buf bytes = tiny_bytes(t);
+    struct gguf *g = NULL;
+    struct err e;
+    FILE *out = fdopen(mkstemp(path), "wb");
+
+    CHECK(out && fwrite(bytes.p, 1, bytes.n, out) == bytes.n && !fclose(out));
     if (gguf_open(&g, path, &e))
         fprintf(stderr, "tiny_open: %s\n", e.msg);
     unlink(path);
-    buf_clear(&head), buf_clear(&f.kv), buf_clear(&f.infos), buf_clear(&f.data);
+    buf_clear(&bytes);
     return g;
 }
