@@ -70,18 +70,16 @@ static void finish(struct inferflux_request *r, const inferflux_event *end)
     pthread_mutex_unlock(&r->mu); /* the owner may free it from here on */
 }
 
-static void on_piece(void *ctx, const struct piece *p)
+static void on_text(void *ctx, int choice, struct str text)
 {
     struct inferflux_request *r = ctx;
 
-    if (!p->text.n)
-        return;
     buf_reset(&r->text);
-    buf_puts(&r->text, p->text);
+    buf_puts(&r->text, text);
     buf_putc(&r->text, '\0');
     if (buf_ok(&r->text))
         r->callback(r->user,
-            &(inferflux_event){ .kind = INFERFLUX_TEXT, .text = r->text.p, .n_text = p->text.n });
+            &(inferflux_event){ .kind = INFERFLUX_TEXT, .text = r->text.p, .n_text = text.n });
     else
         session_cancel(r->session);
 }
@@ -108,7 +106,7 @@ static void on_end(void *ctx, const struct session_end *s)
     finish(r, &end);
 }
 
-static const struct session_ops ops = { .piece = on_piece, .choice_end = on_choice_end,
+static const struct session_ops ops = { .text = on_text, .choice_end = on_choice_end,
     .end = on_end };
 
 static int tokenize(struct inferflux_request *r, struct err *e)

@@ -1,29 +1,15 @@
-/* session.c: engine events -> text. Each choice has its own detokenizer, stop matcher and queue
- * of tokens whose text is still held back. */
+/* session.c: engine events -> text. Each choice has its own detokenizer and stop matcher. */
 #include "pool/session.h"
 
 #include "os/clock.h"
 
-/* Tokens wait here until their text is out; more cannot be pending than stop strings have bytes
- * plus the bytes of an open character, as each token but empty ones adds a byte; the queue grows
- * in the arena all the same when empty ones pile up. */
-struct pending {
-    struct piece_token *tokens;
-    uint64_t *ends; /* text offset behind each token */
-    int n, cap;
-};
-
 struct choice {
     struct detok detok;
     struct stops *stops; /* NULL when there are none */
-    struct pending pending;
-    uint64_t n_text;    /* bytes that left the detokenizer */
-    uint64_t n_shown;   /* bytes that left the stop matcher */
-    struct buf raw, out;
+    struct buf raw, out; /* from the detokenizer; from the stop matcher, to be shown */
     struct str stop_string;
     int n_tokens;
-    double logprob_sum;
-    bool has_ended;     /* choice_end was told */
+    bool has_ended; /* choice_end was told */
 };
 
 struct session {
@@ -130,33 +116,6 @@ int session_open(struct session **out, const struct session_params *p,
     return 0;
 }
 
-static bool wants_tokens(const struct session *s)
-{
-    return s->p.sample.want_logprobs;
-}
-
-static bool pending_put(struct session *s, struct choice *c, const struct gen_event *ev)
-{
-    struct pending *q = &c->pending;
-
-    if (q->n == q->cap) {
-        int cap = MAX(2 * q->cap, 8);
-        q->tokens = arena_realloc(s->at.arena, q->tokens, sizeof(*q->tokens) * (size_t)q->cap,
-            sizeof(*q->tokens) * (size_t)cap);
-        q->ends = arena_realloc(
-            s->at.arena, q->ends, sizeof(*q->ends) * (size_t)q->cap, sizeof(*q->ends) * (size_t)cap);
-        if (!q->tokens || !q->ends) {
-            *q = (struct pending){ 0 };
-            return false;
-        }
-        q->cap = cap;
-    }
-    q->tokens[q->n] = (struct piece_token){ ev->token,
-        vocab_bytes(s->at.model->vocab, ev->token.id) };
-    q->ends[q->n++] = c->n_text;
-    return true;
-}
-
 static void fail(struct session *s, const char *what)
 {
     if (!s->err.code)
@@ -164,26 +123,12 @@ static void fail(struct session *s, const char *what)
     engine_cancel(s->at.model->engine, s->gen);
 }
 
-/* Shows what is in c->out, with the tokens whose text it completes (all of them when `flush`). */
-static void show(struct session *s, struct choice *c, bool flush)
+static void show(struct session *s, struct choice *c)
 {
-    struct pending *q = &c->pending;
-    int n = 0;
-
     if (!buf_ok(&c->raw) || !buf_ok(&c->out))
         fail(s, "the answer's text");
-    c->n_shown += c->out.n;
-    while (n < q->n && (flush || q->ends[n] <= c->n_shown))
-        n++;
-    if (c->out.n || n) {
-        struct piece p = { (int)(c - s->choices), buf_str(&c->out), n ? q->tokens : NULL, n };
-        s->at.ops->piece(s->at.ctx, &p);
-    }
-    if (n) {
-        memmove(q->tokens, q->tokens + n, sizeof(*q->tokens) * (size_t)(q->n - n));
-        memmove(q->ends, q->ends + n, sizeof(*q->ends) * (size_t)(q->n - n));
-        q->n -= n;
-    }
+    else if (c->out.n)
+        s->at.ops->text(s->at.ctx, (int)(c - s->choices), buf_str(&c->out));
     buf_reset(&c->out);
 }
 
@@ -196,22 +141,15 @@ static void end_choice(struct session *s, struct choice *c, const struct choice_
     c->has_ended = true;
     end.choice = (int)(c - s->choices);
     end.n_tokens = c->n_tokens;
-    end.logprob_sum = c->logprob_sum;
     end.stop_string = c->stop_string;
     s->n_completion += c->n_tokens;
     s->at.ops->choice_end(s->at.ctx, &end);
 }
 
-/* The stop string `hit` is complete: tokens behind the cut are not part of the answer. */
 static void stop_here(struct session *s, struct choice *c, int hit)
 {
-    uint64_t cut = c->n_shown + c->out.n;
-    struct pending *q = &c->pending;
-
-    while (q->n > 0 && (q->n > 1 ? q->ends[q->n - 2] : c->n_shown) >= cut && q->ends[q->n - 1] > cut)
-        q->n--;
     c->stop_string = s->p.stops[hit];
-    show(s, c, true);
+    show(s, c);
     engine_stop_choice(s->at.model->engine, s->gen, (int)(c - s->choices));
     end_choice(s, c, &(struct choice_end){ .finish = FINISH_STOP, .stop_id = TOKEN_NONE });
 }
@@ -220,7 +158,6 @@ static int filter(struct session *s, struct choice *c)
 {
     int hit = -1;
 
-    c->n_text += c->raw.n;
     if (c->stops)
         hit = stops_put(c->stops, buf_str(&c->raw), s->p.include_stop, &c->out);
     else
@@ -236,16 +173,14 @@ static void on_token(struct session *s, const struct gen_event *ev)
     if (c->has_ended)
         return; /* it ran on while our stop was on its way */
     c->n_tokens++;
-    if (wants_tokens(s))
-        c->logprob_sum += (double)ev->token.logprob;
+    if (s->at.ops->token)
+        s->at.ops->token(s->at.ctx, ev->choice, &ev->token);
     detok_put(&c->detok, s->at.model->vocab, ev->token.id, s->p.show_control, &c->raw);
     int hit = filter(s, c);
-    if (wants_tokens(s) && !pending_put(s, c, ev))
-        fail(s, "log-probabilities");
     if (hit >= 0)
         stop_here(s, c, hit);
     else if (!s->p.script || ev->is_group_end)
-        show(s, c, false);
+        show(s, c);
 }
 
 static void on_choice_end(struct session *s, const struct gen_event *ev)
@@ -269,7 +204,7 @@ static void on_choice_end(struct session *s, const struct gen_event *ev)
             if (s->p.stop_ids[i] == ev->stop_id)
                 end.stop_id = ev->stop_id;
     }
-    show(s, c, true);
+    show(s, c);
     end_choice(s, c, &end);
 }
 
@@ -295,10 +230,8 @@ static void deliver(struct session *s, struct gen_event *ev)
         on_token(s, ev);
         break;
     case GEN_PROMPT_TOKEN:
-        if (s->at.ops->prompt_token) {
-            struct piece_token t = { ev->token, vocab_bytes(s->at.model->vocab, ev->token.id) };
-            s->at.ops->prompt_token(s->at.ctx, ev->index, &t);
-        }
+        if (s->at.ops->prompt_token)
+            s->at.ops->prompt_token(s->at.ctx, ev->index, &ev->token);
         break;
     case GEN_CHOICE_END:
         on_choice_end(s, ev);

@@ -1,8 +1,7 @@
 /* session.h: one request on a model, from prompt tokens to finished text.
  *
  * Sits between the engine, which knows tokens, and the wires, which know JSON: it detokenises,
- * finds stop strings, keeps each token with the text it made, and counts. Serves HTTP handlers
- * and the library alike.
+ * finds stop strings and counts. Serves HTTP handlers and the library alike.
  *
  * Owner: the thread that drains the mailbox given to session_open. That thread passes each
  * gen_event to session_event; callbacks run inside. After `end` the session is gone. */
@@ -13,25 +12,12 @@
 
 struct session;
 
-struct piece_token {
-    struct sampled sampled;
-    struct str bytes; /* what the token stands for, raw; may hold half a character */
-};
-
-struct piece { /* text that is final, and the tokens it came from */
-    int choice;
-    struct str text;
-    const struct piece_token *tokens; /* NULL unless logprobs were asked for */
-    int n_tokens;
-};
-
 struct choice_end {
     int choice;
     enum finish finish;
     struct str stop_string; /* the stop string that ended it; STR_NONE */
     int32_t stop_id;        /* a client's stop token that ended it; TOKEN_NONE */
     int n_tokens;           /* generated, up to and with the one that ended it */
-    double logprob_sum;     /* of these, when logprobs were asked for */
 };
 
 struct session_end {
@@ -41,8 +27,10 @@ struct session_end {
 };
 
 struct session_ops { /* ctx is the caller's; none may close the session */
-    void (*prompt_token)(void *ctx, int position, const struct piece_token *t);
-    void (*piece)(void *ctx, const struct piece *p);
+    /* want_prompt_logprobs: each token of the prompt but the first. May be NULL. */
+    void (*prompt_token)(void *ctx, int position, const struct sampled *t);
+    void (*token)(void *ctx, int choice, const struct sampled *t); /* as it comes; may be NULL */
+    void (*text)(void *ctx, int choice, struct str text); /* final; whole characters, never empty */
     void (*choice_end)(void *ctx, const struct choice_end *c);
     void (*end)(void *ctx, const struct session_end *s); /* last; frees the arena if it owns it */
 };
