@@ -65,8 +65,6 @@ struct model *pool_at(struct pool *p, int i);
 enum model_state model_state(const struct model *m);
 int pool_n_ready(const struct pool *p);
 
-/* Blocks until all have been loaded or failed; -1 with the first failure. */
-int pool_wait(struct pool *p, struct err *e);
 
 /* Opens one model on the calling thread, outside of any pool: for tools and the library. */
 int model_open(struct model *m, const struct model_spec *spec, struct err *e);

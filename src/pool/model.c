@@ -1,0 +1,230 @@
+/* model.c: a model from its file: vocabulary, template, weights, engine, in that order, so that
+ * what is cheap to refuse is refused before the weights are read. */
+#include "pool/pool.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "model/llama.h"
+#include "model/script.h"
+#include "os/clock.h"
+#include "os/mapfile.h"
+#include "os/thread.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+enum { SCRIPT_CTX = 131072, SCRIPT_PAGES = 65536, TEMPLATE_MAX = 1 << 20 };
+
+struct progress { /* of loading, drawn on a terminal */
+    const char *id;
+    uint64_t began_ns, drawn_ns;
+};
+
+static void draw(void *arg, double share)
+{
+    struct progress *p = arg;
+    uint64_t now = clock_ns();
+    bool is_done = share >= 1.0;
+
+    if (now - p->began_ns < 1000000000u || (!is_done && now - p->drawn_ns < 100000000u))
+        return;
+    p->drawn_ns = now;
+    fprintf(stderr, "\r%s: loading %3d %%%s", p->id, (int)(share * 100), is_done ? "\n" : "");
+}
+
+static int read_template_file(const char *path, struct buf *out, struct err *e)
+{
+    struct mapfile f;
+
+    if (mapfile_open(&f, path, e))
+        return -1;
+    buf_init(out, TEMPLATE_MAX);
+    buf_put(out, f.p, f.n);
+    mapfile_close(&f);
+    return buf_ok(out) ? 0 : err_set(e, ERR_TOO_LARGE, "%s: over %d bytes", path, TEMPLATE_MAX);
+}
+
+/* The operator's file, else the operator's family, else the model's own, else its family's. */
+static int open_template(struct model *m, const struct gguf *g, struct err *e)
+{
+    const struct model_spec *spec = m->spec;
+    struct str own = STR_NONE;
+    struct buf file = { 0 };
+    struct str source = STR_NONE;
+    const char *builtin = NULL;
+
+    if (*spec->template_path) {
+        if (read_template_file(spec->template_path, &file, e))
+            return -1;
+        source = buf_str(&file);
+    } else if (*spec->family) {
+        builtin = chat_template_builtin(spec->family);
+        if (!builtin)
+            return err_set(e, ERR_NOT_FOUND, "no chat family '%s'", spec->family);
+        source = str_of(builtin);
+    } else if (gguf_get_str(g, "tokenizer.chat_template", &own)) {
+        source = own;
+    }
+    if (!source.p)
+        return 0; /* a base model: it completes, and does not chat */
+    int rc = chat_template_compile(&m->template, source, e);
+    buf_clear(&file);
+    return rc ? err_wrap(e, "chat template") : 0;
+}
+
+static int list_end_ids(struct model *m, struct err *e)
+{
+    int32_t n = vocab_n(m->vocab);
+    int cap = 0;
+
+    for (int pass = 0; pass < 2; pass++) {
+        m->n_end_ids = 0;
+        for (int32_t id = 0; id < n; id++)
+            if (vocab_is_end(m->vocab, id)) {
+                if (pass)
+                    m->end_ids[m->n_end_ids] = id;
+                m->n_end_ids++;
+            }
+        if (!pass) {
+            cap = m->n_end_ids;
+            m->end_ids = try_calloc((size_t)MAX(cap, 1), sizeof(*m->end_ids));
+            if (!m->end_ids)
+                return err_set(e, ERR_MEMORY, "no memory for the end tokens");
+        }
+    }
+    return 0;
+}
+
+static void describe(struct model *m, const struct gguf *g)
+{
+    struct str s;
+    uint64_t bytes[64] = { 0 };
+    enum qtype most = Q_F32;
+
+    if (gguf_get_str(g, "general.architecture", &s))
+        snprintf(m->arch, sizeof(m->arch), STR_FMT, STR_ARG(s));
+    if (gguf_get_str(g, "general.name", &s))
+        snprintf(m->name, sizeof(m->name), STR_FMT, STR_ARG(s));
+    for (size_t i = 0; i < gguf_n_tensors(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        if ((size_t)t->type < ARRAY_LEN(bytes)) {
+            bytes[t->type] += t->bytes;
+            most = bytes[t->type] > bytes[most] ? t->type : most;
+        }
+    }
+    const struct qtype_info *info = qtype_info(most);
+    snprintf(m->quant, sizeof(m->quant), "%s", info ? info->name : "?");
+    m->file_bytes = gguf_file_bytes(g);
+}
+
+static uint64_t free_memory(void)
+{
+    long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
+}
+
+/* Pages for the budget: a full context for each sequence that may run, at most a quarter of free
+ * memory, at least one full context. */
+static uint32_t choose_pages(const struct model *m, size_t page_bytes)
+{
+    uint64_t per_seq = ((uint64_t)m->n_ctx + PAGE_TOKENS - 1) / PAGE_TOKENS + 1;
+    uint64_t want = per_seq * (uint64_t)m->spec->engine.max_batch;
+    uint64_t cap = m->spec->kv_bytes ? (uint64_t)m->spec->kv_bytes : free_memory() / 4;
+
+    if (m->spec->kv_bytes)
+        want = cap / page_bytes;
+    uint64_t pages = MAX(MIN(want, cap / page_bytes), per_seq);
+    return (uint32_t)MIN(pages, (uint64_t)UINT32_MAX - 1);
+}
+
+static int open_lm(struct model *m, const struct gguf *g, const struct kernels *k, struct lm **lm,
+    struct err *e)
+{
+    const struct model_spec *spec = m->spec;
+    enum kv_type kv = strcmp(spec->kv_type, "bf16") ? KV_F16 : KV_BF16;
+    struct progress progress = { spec->id, clock_ns(), 0 };
+    struct llama_needs needs;
+
+    if (spec->backend == BACKEND_SCRIPT) {
+        struct script_options so = { .n_vocab = vocab_n(m->vocab), .n_pages = SCRIPT_PAGES,
+            .max_rows = spec->engine.max_batch_tokens };
+        m->n_ctx = spec->ctx_size ? (int)spec->ctx_size : SCRIPT_CTX;
+        return lm_open_script(lm, &so, e);
+    }
+    if (llama_needs(&needs, g, kv, e))
+        return -1;
+    if (needs.n_vocab != vocab_n(m->vocab))
+        return err_set(e, ERR_CORRUPT, "the vocabulary has %d tokens, the embedding %d",
+            vocab_n(m->vocab), needs.n_vocab);
+    m->n_ctx = spec->ctx_size ? (int)spec->ctx_size : needs.n_ctx_train;
+    struct llama_options o = {
+        .kernels = k,
+        .n_threads = spec->threads ? spec->threads : thread_count_online(),
+        .n_pages = choose_pages(m, needs.page_bytes),
+        .kv_type = kv,
+        .max_rows = spec->engine.max_batch_tokens,
+        .max_logits = MAX(spec->engine.max_batch, 1),
+        .progress = spec->show_progress && isatty(STDERR_FILENO) ? draw : NULL,
+        .progress_arg = &progress,
+    };
+    return lm_open_llama(lm, g, &o, e);
+}
+
+static int open_engine(struct model *m, const struct gguf *g, struct err *e)
+{
+    const struct kernels *k;
+    struct lm *lm;
+    struct engine_options eo = m->spec->engine;
+
+    if (kernels_choose(&k, m->spec->kernels, e))
+        return -1;
+    if (open_lm(m, g, k, &lm, e))
+        return -1;
+    eo.n_ctx = m->n_ctx;
+    snprintf(m->kernels, sizeof(m->kernels), "%s", k->name);
+    if (engine_open(&m->engine, lm, k, &eo, e)) /* takes lm */
+        return -1;
+    m->lm = engine_lm(m->engine);
+    return 0;
+}
+
+static struct str token_text(const struct vocab *v, int32_t id)
+{
+    return id == TOKEN_NONE ? STR("") : vocab_text(v, id);
+}
+
+int model_open(struct model *m, const struct model_spec *spec, struct err *e)
+{
+    struct gguf *g = NULL;
+    uint64_t began = clock_ns();
+
+    *m = (struct model){ .spec = spec };
+    if (gguf_open(&g, spec->path, e))
+        return -1;
+    describe(m, g);
+    if (vocab_open(&m->vocab, g, e) || open_template(m, g, e) || list_end_ids(m, e) ||
+        open_engine(m, g, e)) {
+        err_wrap(e, "%s", spec->path);
+        gguf_close(g);
+        model_close(m);
+        return -1;
+    }
+    gguf_close(g);
+    m->env.bos_token = token_text(m->vocab, vocab_bos(m->vocab));
+    m->env.eos_token = token_text(m->vocab, vocab_eos(m->vocab));
+    m->created = clock_wall_s();
+    log_info("pool", "loaded", "model=%s arch=%s quant=%s ctx=%d kv_pages=%u kernels=%s ms=%d",
+        spec->id, m->arch, m->quant, m->n_ctx, m->lm->n_pages, m->kernels,
+        (int)((clock_ns() - began) / 1000000));
+    return 0;
+}
+
+void model_close(struct model *m)
+{
+    if (m->engine)
+        engine_close(m->engine);
+    chat_template_free(m->template);
+    vocab_close(m->vocab);
+    mem_free(m->end_ids);
+    *m = (struct model){ .spec = m->spec };
+}
