@@ -198,7 +198,8 @@ int model_open(struct model *m, const struct model_spec *spec, struct err *e)
     struct gguf *g = NULL;
     uint64_t began = clock_ns();
 
-    *m = (struct model){ .spec = spec };
+    CHECK(!m->vocab && !m->engine);
+    m->spec = spec;
     if (gguf_open(&g, spec->path, e))
         return -1;
     describe(m, g);
@@ -226,5 +227,9 @@ void model_close(struct model *m)
     chat_template_free(m->template);
     vocab_close(m->vocab);
     mem_free(m->end_ids);
-    *m = (struct model){ .spec = m->spec };
+    m->engine = NULL;
+    m->lm = NULL;
+    m->template = NULL;
+    m->vocab = NULL;
+    m->end_ids = NULL;
 }

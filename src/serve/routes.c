@@ -1,0 +1,52 @@
+/* routes.c: every route once; who may use it, and which shape its errors have. */
+#include "serve/io.h"
+
+static const struct route routes[] = {
+    { "GET", "/livez", SCOPE_NONE, false, ERROR_PROBLEM, health_live },
+    { "GET", "/readyz", SCOPE_NONE, false, ERROR_PROBLEM, health_ready },
+    { "GET", "/healthz", SCOPE_NONE, false, ERROR_PROBLEM, health_status },
+    { "GET", "/", SCOPE_READ, false, ERROR_PROBLEM, health_root },
+    { "GET", "/metrics", SCOPE_READ, false, ERROR_PROBLEM, health_metrics },
+    { "GET", "/debug/invariants", SCOPE_ADMIN, false, ERROR_PROBLEM, health_invariants },
+    { "GET", "/v1/models", SCOPE_READ, false, ERROR_OPENAI, models_all },
+    { "GET", "/v1/models/*", SCOPE_READ, false, ERROR_OPENAI, models_single },
+    { "GET", "/models", SCOPE_READ, false, ERROR_OPENAI, models_all },
+    { "POST", "/v1/chat/completions", SCOPE_GENERATE, true, ERROR_OPENAI, generate_chat },
+    { "POST", "/chat/completions", SCOPE_GENERATE, true, ERROR_OPENAI, generate_chat },
+    { "POST", "/v1/completions", SCOPE_GENERATE, true, ERROR_OPENAI, generate_completion },
+    { "POST", "/tokenize", SCOPE_READ, true, ERROR_OPENAI, words_tokenize },
+    { "POST", "/detokenize", SCOPE_READ, true, ERROR_OPENAI, words_detokenize },
+    { "POST", "/apply-template", SCOPE_READ, true, ERROR_OPENAI, words_apply_template },
+};
+
+const struct route *route_at(size_t i)
+{
+    return i < ARRAY_LEN(routes) ? &routes[i] : NULL;
+}
+
+static bool path_matches(const char *pattern, struct str path)
+{
+    struct str p = str_of(pattern);
+
+    if (str_ends(p, STR("*"))) {
+        p.n--;
+        return path.n > p.n && str_starts(path, p);
+    }
+    return str_eq(p, path);
+}
+
+const struct route *route_find(struct str method, struct str path, bool *is_other_method)
+{
+    bool is_head = str_is(method, "HEAD"); /* HEAD is GET without the body, which http drops */
+
+    *is_other_method = false;
+    for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
+        const struct route *r = &routes[i];
+        if (!path_matches(r->path, path))
+            continue;
+        if (str_is(method, r->method) || (is_head && !strcmp(r->method, "GET")))
+            return r;
+        *is_other_method = true;
+    }
+    return NULL;
+}

@@ -1,0 +1,41 @@
+/* serve.h: the HTTP service: routes, handlers, io threads.
+ *
+ * Every io thread has a loop, an HTTP server (SO_REUSEPORT) and a shard of the metrics of its own;
+ * they share what never changes: the options, the pool, the keys. A request stays on the thread
+ * that read it. */
+#pragma once
+
+#include "gate/keys.h"
+#include "http/server.h"
+#include "pool/pool.h"
+#include "serve/metrics.h"
+#include "store/audit.h"
+
+enum auth_mode { AUTH_AUTO, AUTH_ALWAYS, AUTH_NEVER };
+
+struct serve_options { /* borrowed for the life of the service */
+    struct http_options http;
+    int n_threads;
+    int64_t max_body;
+    uint32_t ping_ms, drain_ms;
+    const char *cors_origin; /* "" = no CORS fields */
+    const char *role;        /* "unified", "prefill", "decode" */
+    int default_max_tokens;  /* 0 = to the end of the context */
+    struct pool *pool;
+    const struct keys *keys;
+    bool needs_key;
+    struct audit *audit; /* NULL = none */
+};
+
+struct service;
+
+int service_open(struct service **out, const struct serve_options *o, struct err *e);
+uint16_t service_port(const struct service *s);
+
+/* Stops accepting, lets running requests finish, cancels the rest after drain_ms, joins the
+ * threads. Main thread. */
+void service_drain(struct service *s);
+void service_close(struct service *s);
+
+/* True when listening on `host` needs a key under AUTH_AUTO: it is not a loopback address. */
+bool host_is_loopback(const char *host);
