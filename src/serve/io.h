@@ -6,6 +6,8 @@
 #include "api/status.h"
 #include "serve/serve.h"
 
+#include <pthread.h>
+
 struct request;
 
 struct io {

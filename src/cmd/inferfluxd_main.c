@@ -1,0 +1,222 @@
+/* inferfluxd: the server. Reads the settings, opens the pool and the service, waits for a signal,
+ * drains. Exit status 0 after a drain, 1 when it could not start, 2 for bad usage. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "cmd/options.h"
+#include "serve/serve.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* "models/Llama-3.2-1B-Q4_0.gguf" -> "Llama-3.2-1B-Q4_0" */
+static const char *id_from_path(const char *path, char *out, size_t size)
+{
+    const char *name = base_name(path);
+    struct str s = str_of(name);
+
+    if (str_ends(s, STR(".gguf")))
+        s.n -= strlen(".gguf");
+    snprintf(out, size, STR_FMT, STR_ARG(s));
+    return *out ? out : "model";
+}
+
+static struct model_spec spec_with_defaults(const struct options *o)
+{
+    struct model_spec s = {
+        .family = "",
+        .template_path = "",
+        .kernels = o->kernels,
+        .kv_type = o->kv_type,
+        .threads = (int)o->threads,
+        .ctx_size = o->ctx_size,
+        .kv_bytes = o->kv_bytes,
+        .engine = engine_options_default,
+        .show_progress = true,
+    };
+
+    if (o->parallel)
+        s.engine.max_batch = (int)o->parallel;
+    s.engine.max_batch_tokens = (int)o->batch_tokens;
+    s.engine.prefill_chunk = (int)MIN(o->prefill_chunk, o->batch_tokens);
+    s.engine.max_queue = (int)o->max_queue;
+    return s;
+}
+
+static int list_models(const struct options *o, struct model_spec *specs, char *id, size_t n_id)
+{
+    int n = 0;
+
+    if (*o->model) {
+        specs[n] = spec_with_defaults(o);
+        specs[n].path = o->model;
+        specs[n++].id = *o->alias ? o->alias : id_from_path(o->model, id, n_id);
+    }
+    for (int i = 0; i < o->n_models && n < POOL_MODELS_MAX; i++) {
+        const struct model_entry *m = &o->models[i];
+        struct model_spec *s = &specs[n++];
+        *s = spec_with_defaults(o);
+        s->id = m->id;
+        s->path = m->path;
+        s->family = m->family;
+        s->template_path = m->template_path;
+        s->backend = !strcmp(m->backend, "script") ? BACKEND_SCRIPT : BACKEND_NATIVE;
+        s->ctx_size = m->ctx_size ? m->ctx_size : s->ctx_size;
+        s->kv_bytes = m->kv_bytes ? m->kv_bytes : s->kv_bytes;
+        if (m->parallel)
+            s->engine.max_batch = (int)MIN(m->parallel, 1024);
+    }
+    return n;
+}
+
+static int decide_auth(const struct options *o, struct serve_options *so, struct err *e)
+{
+    bool is_local = host_is_loopback(o->host);
+
+    so->needs_key = !strcmp(o->auth, "always") ||
+        (!strcmp(o->auth, "auto") && (keys_count(so->keys) > 0 || !is_local));
+    if (so->needs_key && !keys_count(so->keys))
+        return err_set(e, ERR_INVALID,
+            "listening on %s needs an API key: set INFERFLUX_API_KEYS (or say --auth never)",
+            o->host);
+    return 0;
+}
+
+static void http_settings(const struct options *o, struct http_options *h)
+{
+    *h = http_options_default;
+    h->host = o->host;
+    h->port = (uint16_t)o->port;
+    h->max_connections = (int)o->max_connections;
+    h->head_ms = (uint32_t)o->head_timeout_ms;
+    h->body_ms = (uint32_t)o->body_timeout_ms;
+    h->idle_ms = (uint32_t)o->idle_timeout_ms;
+    h->write_ms = (uint32_t)o->write_timeout_ms;
+    h->tls_cert = *o->tls_cert ? o->tls_cert : NULL;
+    h->tls_key = *o->tls_key ? o->tls_key : NULL;
+}
+
+static void announce(const struct options *o, const struct service *s)
+{
+    bool is_v6 = strchr(o->host, ':') != NULL;
+    const char *scheme = *o->tls_cert ? "https" : "http";
+    char url[300];
+
+    snprintf(url, sizeof(url), "%s://%s%s%s:%d", scheme, is_v6 ? "[" : "", o->host,
+        is_v6 ? "]" : "", service_port(s));
+    printf("InferFlux %s listens on %s\n\n"
+           "  curl %s/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+           "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'\n\n",
+        INFERFLUX_VERSION, url, url);
+    fflush(stdout);
+}
+
+/* SIGTERM and SIGINT drain; a second one ends the process at once. */
+static void wait_for_signal(void)
+{
+    sigset_t set;
+    int sig;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    while (sigwait(&set, &sig))
+        continue;
+    log_info("cmd", "drain", "signal=%s", strsignal(sig));
+    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static int run(const struct options *o, struct err *e)
+{
+    struct model_spec specs[POOL_MODELS_MAX];
+    char id[256];
+    struct keys *keys = NULL;
+    struct pool *pool = NULL;
+    struct service *service = NULL;
+    struct serve_options so = { .n_threads = (int)o->threads_http, .max_body = o->max_body,
+        .ping_ms = (uint32_t)o->sse_ping_ms, .drain_ms = (uint32_t)o->drain_ms,
+        .cors_origin = o->cors_origin, .role = o->role,
+        .default_max_tokens = (int)o->max_tokens };
+    int rc = -1;
+
+    struct pool_options po = { specs, list_models(o, specs, id, sizeof(id)),
+        o->strict_model || o->n_models > 0 };
+    if (!po.n_specs)
+        return err_set(e, ERR_INVALID, "no model: give --model FILE.gguf or --config FILE.yaml");
+    if (keys_open(&keys, o->api_keys, e))
+        goto out;
+    so.keys = keys;
+    http_settings(o, &so.http);
+    if (decide_auth(o, &so, e) || (*o->audit_log && audit_open(&so.audit, o->audit_log, e)) ||
+        pool_open(&pool, &po, e))
+        goto out;
+    so.pool = pool;
+    if (service_open(&service, &so, e))
+        goto out;
+    announce(o, service);
+    wait_for_signal();
+    service_drain(service);
+    rc = 0;
+
+out:
+    /* Engines end before the mailboxes they post to. */
+    if (pool)
+        pool_close(pool);
+    service_close(service);
+    audit_close(so.audit);
+    keys_close(keys);
+    return rc;
+}
+
+static void print(void (*write_to)(struct buf *out))
+{
+    struct buf b;
+
+    buf_init(&b, MB);
+    write_to(&b);
+    fwrite(b.p, 1, b.n, stdout);
+    buf_clear(&b);
+}
+
+int main(int argc, char **argv)
+{
+    struct options o;
+    struct err e;
+    enum log_level level;
+    sigset_t set;
+    int status = 0;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    if (options_read(&o, argc, argv, environ, &e)) {
+        fprintf(stderr, "inferfluxd: %s\n", e.msg);
+        status = 2;
+    } else if (o.want_help) {
+        print(options_help);
+    } else if (o.want_version) {
+        printf("inferfluxd %s\n", INFERFLUX_VERSION);
+    } else if (o.want_docs) {
+        print(options_docs);
+        print(metrics_docs);
+    } else {
+        if (log_level_parse(o.log_level, &level))
+            log_set_level(level);
+        if (run(&o, &e)) {
+            fprintf(stderr, "inferfluxd: %s\n", e.msg);
+            status = 1;
+        }
+    }
+    options_clear(&o);
+    return status;
+}

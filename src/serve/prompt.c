@@ -1,0 +1,193 @@
+#include "serve/prompt.h"
+#include "api/status.h"
+#include "base/utf8.h"
+#include "os/clock.h"
+
+#include <stdio.h>
+
+int prompt_render(struct rendered *out, const struct convo *c, const struct model *m,
+    struct arena *a, struct err *e)
+{
+    struct template_env env = m->env;
+
+    if (!m->template)
+        return err_param(e, ERR_UNSUPPORTED, "messages",
+            "The model '%s' has no chat template; use /v1/completions.", m->spec->id);
+    env.now = clock_wall_s();
+    return chat_template_render(m->template, c, &env, &template_limits_default, a, out, e);
+}
+
+static int build_chat(
+    struct prompt *p, const struct ask *ask, const struct model *m, struct arena *a, struct err *e)
+{
+    struct rendered r;
+    struct tokens t = { .arena = a };
+
+    if (prompt_render(&r, &ask->convo, m, a, e))
+        return -1;
+    if (vocab_encode(m->vocab, r.spans, r.n_spans, ask->add_special_tokens, &t, e))
+        return -1;
+    *p = (struct prompt){ t.ids, (int)t.n, STR_NONE };
+    return 0;
+}
+
+/* A completion's prompt is its author's own template: control tokens in it are meant. */
+static int build_completion(struct prompt *p, const struct ask *ask, const struct ask_prompt *from,
+    const struct model *m, struct arena *a, struct err *e)
+{
+    struct span span = { from->text, true };
+    struct tokens t = { .arena = a };
+
+    if (from->is_tokens) {
+        *p = (struct prompt){ from->ids, from->n_ids, STR_NONE };
+        return 0;
+    }
+    if (vocab_encode(m->vocab, &span, 1, ask->add_special_tokens, &t, e))
+        return -1;
+    *p = (struct prompt){ t.ids, (int)t.n, from->text };
+    return 0;
+}
+
+int prompts_build(struct prompt **out, const struct ask *ask, const struct model *m,
+    struct arena *a, struct err *e)
+{
+    const char *field = ask->kind == ASK_CHAT ? "messages" : "prompt";
+    struct prompt *prompts = arena_zalloc(a, (size_t)ask->n_prompts, sizeof(*prompts));
+    bool scores_only = ask->max_tokens == 0;
+
+    if (!prompts)
+        return err_set(e, ERR_MEMORY, "no memory for %d prompts", ask->n_prompts);
+    *out = prompts;
+    for (int i = 0; i < ask->n_prompts; i++) {
+        struct prompt *p = &prompts[i];
+        int rc = ask->kind == ASK_CHAT ? build_chat(p, ask, m, a, e)
+                                       : build_completion(p, ask, &ask->prompts[i], m, a, e);
+        if (rc)
+            return -1;
+        if (!p->n && vocab_bos(m->vocab) != TOKEN_NONE) {
+            int32_t *bos = arena_alloc(a, sizeof(*bos));
+            if (!bos)
+                return err_set(e, ERR_MEMORY, "no memory for the prompt");
+            *bos = vocab_bos(m->vocab);
+            p->ids = bos;
+            p->n = 1;
+        }
+        if (!p->n)
+            return err_param(e, ERR_INVALID, field, "The prompt is empty.");
+        if (p->n > m->n_ctx - (scores_only ? 0 : 1))
+            return err_context(e, field, p->n, m->n_ctx);
+    }
+    return 0;
+}
+
+int prompt_max_tokens(const struct ask *ask, const struct model *m, const struct prompt *p,
+    int default_max)
+{
+    int room = m->n_ctx - p->n;
+    int want = ask->max_tokens >= 0 ? ask->max_tokens : default_max > 0 ? default_max : room;
+
+    return MIN(want, room);
+}
+
+/* ---- scripts */
+
+static struct str script_text(const struct ask *ask, int prompt, struct arena *a)
+{
+    if (ask->script.is_set)
+        return ask->script.text;
+    if (ask->kind == ASK_COMPLETION)
+        return ask->prompts[prompt].is_tokens ? STR("") : ask->prompts[prompt].text;
+    for (int i = ask->convo.n_messages - 1; i >= 0; i--)
+        if (ask->convo.messages[i].role == ROLE_USER)
+            return message_text(&ask->convo.messages[i], a);
+    return STR("");
+}
+
+/* One byte as its own token, so that characters can be cut anywhere. */
+static int put_byte(struct tokens *t, const struct vocab *v, char byte, struct err *e)
+{
+    char name[8];
+
+    snprintf(name, sizeof(name), "<0x%02X>", (unsigned char)byte);
+    int32_t id = vocab_find(v, str_of(name));
+    if (id == TOKEN_NONE) {
+        struct span one = { { &byte, 1 }, false };
+        return vocab_encode(v, &one, 1, false, t, e);
+    }
+    if (t->n == t->cap) {
+        size_t cap = MAX(2 * t->cap, (size_t)64);
+        int32_t *ids = arena_realloc(t->arena, t->ids, t->cap * sizeof(*ids), cap * sizeof(*ids));
+        if (!ids)
+            return err_set(e, ERR_MEMORY, "no memory for the script");
+        t->ids = ids;
+        t->cap = cap;
+    }
+    t->ids[t->n++] = id;
+    return 0;
+}
+
+struct groups {
+    int32_t *ends;
+    int n;
+};
+
+static int group_chars(struct tokens *t, struct groups *g, const struct ask_script *s,
+    struct str text, const struct vocab *v, struct err *e)
+{
+    int in_group = 0;
+
+    g->ends = arena_alloc(t->arena, (text.n + 1) * sizeof(*g->ends));
+    if (!g->ends)
+        return err_set(e, ERR_MEMORY, "no memory for the script");
+    while (text.n) {
+        uint32_t cp;
+        int n = MAX(utf8_decode(text, &cp), 1);
+        for (int i = 0; i < n; i++)
+            if (put_byte(t, v, text.p[i], e))
+                return -1;
+        text = str_skip(text, (size_t)n);
+        if (++in_group == s->per_chunk || !text.n) {
+            g->ends[g->n++] = (int32_t)t->n;
+            in_group = 0;
+        }
+    }
+    return 0;
+}
+
+static int group_tokens(struct tokens *t, struct groups *g, const struct ask_script *s,
+    struct str text, const struct vocab *v, struct err *e)
+{
+    struct span span = { text, false };
+    size_t step = s->is_set && s->unit == SCRIPT_ALL ? SIZE_MAX : (size_t)MAX(s->per_chunk, 1);
+
+    if (text.n && vocab_encode(v, &span, 1, false, t, e))
+        return -1;
+    g->ends = arena_alloc(t->arena, (t->n + 1) * sizeof(*g->ends));
+    if (!g->ends)
+        return err_set(e, ERR_MEMORY, "no memory for the script");
+    for (size_t at = 0; at < t->n;) {
+        at = step > t->n - at ? t->n : at + step;
+        g->ends[g->n++] = (int32_t)at;
+    }
+    return 0;
+}
+
+int script_build(const struct gen_script **out, const struct ask *ask, int prompt,
+    const struct model *m, struct arena *a, struct err *e)
+{
+    const struct ask_script *s = &ask->script;
+    struct gen_script *script = arena_zalloc(a, 1, sizeof(*script));
+    struct tokens t = { .arena = a };
+    struct groups g = { 0 };
+    struct str text = script_text(ask, prompt, a);
+
+    if (!script || !text.p)
+        return err_set(e, ERR_MEMORY, "no memory for the script");
+    bool by_chars = s->is_set && s->unit == SCRIPT_CHARS;
+    if (by_chars ? group_chars(&t, &g, s, text, m->vocab, e)
+                 : group_tokens(&t, &g, s, text, m->vocab, e))
+        return -1;
+    *script = (struct gen_script){ t.ids, (int)t.n, g.ends, g.n, s->delay_ms };
+    *out = script;
+    return 0;
+}

@@ -1,0 +1,29 @@
+/* prompt.h: what a request asks -> tokens the engine takes. Pure work on the io thread, in the
+ * request's arena. */
+#pragma once
+
+#include "api/ask.h"
+#include "pool/pool.h"
+
+struct prompt {
+    const int32_t *ids;
+    int n;
+    struct str text; /* a completion's own text, for echo; .p NULL when it came as tokens */
+};
+
+/* One entry per ask->n_prompts; on error *out holds those that were built. ERR_UNSUPPORTED when the model cannot chat, ERR_CONTEXT when a
+ * prompt leaves no room for a token, and the template's own errors. */
+int prompts_build(struct prompt **out, const struct ask *ask, const struct model *m,
+    struct arena *a, struct err *e);
+
+/* Tokens that prompt i may be answered with, given the request and the context. */
+int prompt_max_tokens(const struct ask *ask, const struct model *m, const struct prompt *p,
+    int default_max);
+
+/* The whole rendered chat, as text. For /apply-template. */
+int prompt_render(struct rendered *out, const struct convo *c, const struct model *m,
+    struct arena *a, struct err *e);
+
+/* What a script model answers: the request's script, else the last user message or the prompt. */
+int script_build(const struct gen_script **out, const struct ask *ask, int prompt,
+    const struct model *m, struct arena *a, struct err *e);

@@ -1,0 +1,266 @@
+/* service.c: the io threads, and what stands before every handler: CORS, routes, keys. */
+#include "serve/io.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "engine/engine.h"
+#include "os/thread.h"
+#include "pool/session.h"
+
+#include <arpa/inet.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+enum { THREADS_MAX = 64, MSG_DRAIN = 200 };
+
+struct service {
+    struct serve_options o;
+    struct io *ios[THREADS_MAX];
+    int n;
+    struct msg drain[THREADS_MAX];
+};
+
+/* ---- before the handlers */
+
+static void begin_call(struct io *io, struct call *c)
+{
+    snprintf(c->request_id, sizeof(c->request_id), "req_%016llx%04x",
+        (unsigned long long)rng_entropy(), (unsigned)(uintptr_t)c & 0xffff);
+    c->fields[c->n_fields++] = (struct http_field){ STR("x-request-id"), str_of(c->request_id) };
+    if (*io->o->cors_origin) {
+        c->fields[c->n_fields++] = (struct http_field){ STR("Access-Control-Allow-Origin"),
+            str_of(io->o->cors_origin) };
+        c->fields[c->n_fields++] =
+            (struct http_field){ STR("Access-Control-Expose-Headers"), STR("*") };
+    }
+}
+
+/* Preflight comes before everything else: browsers send it without a key. */
+static void answer_preflight(struct http_exchange *x, struct call *c)
+{
+    struct str wanted = http_field_get(x->req, "access-control-request-headers");
+
+    c->fields[c->n_fields++] = (struct http_field){ STR("Access-Control-Allow-Methods"),
+        STR("GET, POST, DELETE, OPTIONS") };
+    c->fields[c->n_fields++] = (struct http_field){ STR("Access-Control-Allow-Headers"),
+        wanted.n ? wanted : STR("Authorization, Content-Type, X-Api-Key") };
+    c->fields[c->n_fields++] = (struct http_field){ STR("Access-Control-Max-Age"), STR("86400") };
+    sink_reply(&x->sink, 204, "text/plain", STR(""), c->fields, c->n_fields);
+}
+
+static int check_caller(struct io *io, struct http_exchange *x, struct call *c, struct err *e)
+{
+    struct str key = keys_from_fields(http_field_get(x->req, "authorization"),
+        http_field_get(x->req, "x-api-key"));
+
+    c->caller.scopes = SCOPE_READ | SCOPE_GENERATE | SCOPE_ADMIN;
+    if (!io->o->needs_key || c->route->scope == SCOPE_NONE)
+        return 0;
+    if (!keys_find(io->o->keys, key, &c->caller))
+        return err_set(e, ERR_AUTH, key.n ? "Incorrect API key provided."
+                                          : "You did not provide an API key. Send it as "
+                                            "`Authorization: Bearer KEY`.");
+    if ((c->caller.scopes & c->route->scope) != c->route->scope)
+        return err_set(e, ERR_FORBIDDEN, "This key may not use %s.", c->route->path);
+    return 0;
+}
+
+static int64_t on_head(void *ctx, struct http_exchange *x)
+{
+    struct io *io = ctx;
+    struct call *c = arena_zalloc(x->arena, 1, sizeof(*c));
+    struct err e;
+    bool is_other_method;
+
+    if (!c) {
+        err_set(&e, ERR_MEMORY, "no memory for the request");
+        status_reply(&x->sink, ERROR_PROBLEM, &e, NULL, NULL, 0);
+        return -1;
+    }
+    begin_call(io, c);
+    if (str_is(x->req->method, "OPTIONS") && *io->o->cors_origin) {
+        answer_preflight(x, c);
+        return -1;
+    }
+    c->route = route_find(x->req->method, x->req->path, &is_other_method);
+    if (!c->route) {
+        err_set(&e, ERR_NOT_FOUND, "%s " STR_FMT, is_other_method ? "Not with this method:" : "No",
+            (int)MIN(x->req->path.n, (size_t)120), x->req->path.p);
+        struct error_extra extra = { 0 };
+        reply_error(x, c, &e, &extra);
+        return -1;
+    }
+    if (check_caller(io, x, c, &e)) {
+        reply_error(x, c, &e, NULL);
+        return -1;
+    }
+    x->user = c; /* until on_request */
+    return c->route->has_body ? io->o->max_body : 0;
+}
+
+static void on_request(void *ctx, struct http_exchange *x)
+{
+    struct call *c = x->user;
+
+    x->user = NULL;
+    c->route->fn(ctx, x, c);
+}
+
+static void on_gone(void *ctx, struct http_exchange *x)
+{
+    request_gone(ctx, x);
+}
+
+static void on_drained(void *ctx, struct http_exchange *x)
+{
+    request_drained(ctx, x);
+}
+
+/* ---- threads */
+
+static void on_http_drained(void *arg)
+{
+    struct io *io = arg;
+
+    request_cancel_all(io); /* the deadline passed: exchanges are gone, engines may still work */
+    if (!io->requests)
+        loop_stop(io->loop);
+}
+
+static void on_message(void *ctx, struct msg *m)
+{
+    struct io *io = ctx;
+
+    if (m->kind == MSG_DRAIN) {
+        io->is_draining = true;
+        http_server_drain(io->http, io->o->drain_ms, on_http_drained, io);
+        return;
+    }
+    session_event(container_of(m, struct gen_event, msg));
+    if (io->is_draining && !io->requests && !http_server_stats(io->http)->open)
+        loop_stop(io->loop);
+}
+
+static void *io_run(void *arg)
+{
+    struct io *io = arg;
+
+    loop_run(io->loop);
+    return NULL;
+}
+
+static void io_close(struct io *io)
+{
+    if (!io)
+        return;
+    CHECK(!io->requests);
+    if (io->http)
+        http_server_close(io->http);
+    if (io->loop)
+        loop_close(io->loop);
+    mem_free(io);
+}
+
+static int io_open(struct io **out, struct service *s, int port, struct err *e)
+{
+    struct io *io = xcalloc(1, sizeof(*io));
+    struct http_options http = s->o.http;
+    struct http_app app = { io, on_head, on_request, on_gone, on_drained };
+
+    io->service = s;
+    io->o = &s->o;
+    *out = io;
+    if (port >= 0)
+        http.port = (uint16_t)port;
+    http.reuse_port = s->o.n_threads > 1;
+    if (loop_open(&io->loop, e))
+        return -1;
+    loop_on_message(io->loop, on_message, io);
+    return http_server_open(&io->http, io->loop, &http, &app, e);
+}
+
+int service_open(struct service **out, const struct serve_options *o, struct err *e)
+{
+    struct service *s = xcalloc(1, sizeof(*s));
+
+    s->o = *o;
+    for (int i = 0; i < MIN(o->n_threads, THREADS_MAX); i++) {
+        /* The first thread may have been given any free port; the others share it. */
+        int port = i ? http_server_port(s->ios[0]->http) : -1;
+        s->n++;
+        if (io_open(&s->ios[i], s, port, e))
+            goto fail;
+    }
+    for (int i = 0; i < s->n; i++) {
+        if (thread_start(&s->ios[i]->thread, "io", io_run, s->ios[i], e)) {
+            service_drain(s);
+            goto fail;
+        }
+        s->ios[i]->has_thread = true;
+    }
+    *out = s;
+    return 0;
+
+fail:
+    service_close(s);
+    return -1;
+}
+
+uint16_t service_port(const struct service *s)
+{
+    return http_server_port(s->ios[0]->http);
+}
+
+void service_drain(struct service *s)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->ios[i]->has_thread) {
+            s->drain[i].kind = MSG_DRAIN;
+            mailbox_post(loop_mailbox(s->ios[i]->loop), &s->drain[i]);
+        }
+    for (int i = 0; i < s->n; i++)
+        if (s->ios[i]->has_thread) {
+            pthread_join(s->ios[i]->thread, NULL);
+            s->ios[i]->has_thread = false;
+        }
+}
+
+void service_close(struct service *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; i < s->n; i++)
+        io_close(s->ios[i]);
+    mem_free(s);
+}
+
+/* A scrape reads what other io threads write: plain counters that nothing depends on. */
+int service_shards(struct service *s, struct metrics **out, int max)
+{
+    int n = MIN(s->n, max);
+
+    for (int i = 0; i < n; i++) {
+        struct io *io = s->ios[i];
+        const struct http_stats *h = http_server_stats(io->http);
+        metric_set(&io->metrics, METRIC_http_requests_total, h->requests);
+        metric_set(&io->metrics, METRIC_http_bad_requests_total, h->bad_requests);
+        metric_set(&io->metrics, METRIC_http_gone_total, h->gone);
+        metric_set(&io->metrics, METRIC_http_connections_total, h->accepted);
+        metric_set(&io->metrics, METRIC_http_connections_open, h->open);
+        out[i] = &io->metrics;
+    }
+    return n;
+}
+
+bool host_is_loopback(const char *host)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+
+    if (!strcmp(host, "localhost"))
+        return true;
+    if (inet_pton(AF_INET, host, &v4) == 1)
+        return ntohl(v4.s_addr) >> 24 == 127;
+    return inet_pton(AF_INET6, host, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
