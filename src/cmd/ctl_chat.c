@@ -1,0 +1,309 @@
+/* ctl_chat.c: `inferctl chat`: a conversation at a terminal, or one answer for a pipe.
+ *
+ * At the terminal: a line is a message; a line that ends in a backslash goes on in the next one,
+ * and three quotes begin and end a block. Ctrl-C stops the answer, not the program. */
+#include "base/mem.h"
+#include "cmd/ctl_say.h"
+
+#include <histedit.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { INPUT_MAX = 16 * 1024 * 1024, HISTORY_LINES = 1000 };
+
+struct turn {
+    const char *role;
+    struct str text; /* owned */
+};
+
+struct talk {
+    struct ctl *c;
+    struct say_params p;
+    struct turn *turns;
+    int n, cap;
+    const char *system; /* NULL = none */
+    EditLine *el;
+    History *history;
+    char history_path[1024];
+};
+
+static void add_turn(struct talk *t, const char *role, struct str take)
+{
+    if (t->n == t->cap) {
+        t->cap = MAX(2 * t->cap, 16);
+        t->turns = xrealloc(t->turns, sizeof(*t->turns) * (size_t)t->cap);
+    }
+    t->turns[t->n++] = (struct turn){ role, take };
+}
+
+static void drop_turns(struct talk *t, int keep)
+{
+    while (t->n > keep)
+        mem_free((void *)(uintptr_t)t->turns[--t->n].text.p);
+}
+
+static void put_turn(struct jw *w, const char *role, struct str text)
+{
+    jw_object(w);
+    jw_key(w, "role"), jw_z(w, role);
+    jw_key(w, "content"), jw_str(w, text);
+    jw_end_object(w);
+}
+
+/* Sends the whole conversation; the answer joins it. */
+static int ask(struct talk *t)
+{
+    struct buf body, answer;
+    struct jw w;
+
+    buf_init(&body, 8 * (size_t)INPUT_MAX);
+    buf_init(&answer, INPUT_MAX);
+    jw_init(&w, &body);
+    jw_object(&w);
+    jw_key(&w, "messages"), jw_array(&w);
+    if (t->system)
+        put_turn(&w, "system", str_of(t->system));
+    for (int i = 0; i < t->n; i++)
+        put_turn(&w, t->turns[i].role, t->turns[i].text);
+    jw_end_array(&w);
+    say_put_params(&w, t->c, &t->p);
+    jw_end_object(&w);
+    int rc = say(t->c, "/v1/chat/completions", &body, !t->p.no_stream, &answer);
+    if (rc == EXIT_OK && answer.n)
+        add_turn(t, "assistant", buf_steal(&answer));
+    else
+        drop_turns(t, t->n - 1); /* unanswered: the message may be sent again */
+    buf_clear(&answer);
+    buf_clear(&body);
+    return rc;
+}
+
+/* ---- the terminal */
+
+static const char *prompt_text(EditLine *el)
+{
+    bool *is_more;
+
+    el_get(el, EL_CLIENTDATA, &is_more);
+    return *is_more ? ". " : "> ";
+}
+
+/* One line without its newline, in a buffer of the editor's; NULL at the end or after Ctrl-C. */
+static const char *read_line(struct talk *t, int *n)
+{
+    const char *line = el_gets(t->el, n);
+
+    if (!line || *n <= 0)
+        return NULL;
+    if (line[*n - 1] == '\n')
+        --*n;
+    return line;
+}
+
+/* A message: a line, lines joined by backslashes, or a block in triple quotes. False at the end. */
+static bool read_message(struct talk *t, struct buf *out)
+{
+    bool is_more = false, in_block = false;
+
+    el_set(t->el, EL_CLIENTDATA, &is_more);
+    buf_reset(out);
+    for (;;) {
+        int n;
+        const char *line = read_line(t, &n);
+        if (!line && say_interrupted()) {
+            puts("^C  (/quit or Ctrl-D ends the program)");
+            buf_reset(out);
+            is_more = in_block = false;
+            continue;
+        }
+        if (!line)
+            return false;
+        struct str s = { line, (size_t)n };
+        if (str_is(str_trim(s), "\"\"\"")) {
+            in_block = is_more = !in_block;
+            if (!in_block)
+                return true;
+            continue;
+        }
+        bool continues = !in_block && str_ends(s, STR("\\"));
+        if (is_more)
+            buf_putc(out, '\n');
+        if (in_block && !out->n && s.n == 0)
+            continue;
+        buf_put(out, s.p, s.n - (continues ? 1 : 0));
+        is_more = continues || in_block;
+        if (!is_more)
+            return buf_ok(out);
+    }
+}
+
+static void print_commands(void)
+{
+    puts("/help              this\n"
+         "/clear             forget the conversation\n"
+         "/system TEXT       instructions for the model; without TEXT, none\n"
+         "/again             answer the last message once more\n"
+         "/history           the conversation so far\n"
+         "/quit              end (Ctrl-D, too)\n"
+         "A line that ends in \\ goes on in the next; \"\"\" begins and ends a block.\n"
+         "Ctrl-C stops an answer.");
+}
+
+/* A line that begins with a slash. False = end the program. */
+static bool run_command(struct talk *t, struct str line)
+{
+    if (str_is(line, "/quit") || str_is(line, "/exit"))
+        return false;
+    if (str_is(line, "/clear")) {
+        drop_turns(t, 0);
+        puts("(forgotten)");
+    } else if (str_starts(line, STR("/system"))) {
+        struct str text = str_trim(str_skip(line, strlen("/system")));
+        char *copy = xmalloc(text.n + 1);
+        memcpy(copy, text.p, text.n);
+        copy[text.n] = '\0';
+        t->system = text.n ? copy : NULL;
+        puts(text.n ? "(set)" : "(none)");
+    } else if (str_is(line, "/again") && t->n >= 2) {
+        drop_turns(t, t->n - 1);
+        ask(t);
+    } else if (str_is(line, "/history")) {
+        for (int i = 0; i < t->n; i++)
+            printf("%s: " STR_FMT "\n", t->turns[i].role, STR_ARG(t->turns[i].text));
+    } else {
+        print_commands();
+    }
+    return true;
+}
+
+static void open_editor(struct talk *t)
+{
+    HistEvent ev;
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+
+    t->el = el_init("inferctl", stdin, stdout, stderr);
+    t->history = history_init();
+    CHECK(t->el && t->history);
+    history(t->history, &ev, H_SETSIZE, HISTORY_LINES);
+    el_set(t->el, EL_PROMPT, prompt_text);
+    el_set(t->el, EL_EDITOR, "emacs");
+    el_set(t->el, EL_SIGNAL, 0);
+    el_set(t->el, EL_HIST, history, t->history);
+    el_source(t->el, NULL);
+    if (state && *state)
+        snprintf(t->history_path, sizeof(t->history_path), "%s/inferctl_history", state);
+    else if (home && *home)
+        snprintf(t->history_path, sizeof(t->history_path), "%s/.inferctl_history", home);
+    if (*t->history_path)
+        history(t->history, &ev, H_LOAD, t->history_path);
+}
+
+static void close_editor(struct talk *t)
+{
+    HistEvent ev;
+
+    if (*t->history_path) {
+        mode_t old = umask(077); /* what was said is nobody else's business */
+        history(t->history, &ev, H_SAVE, t->history_path);
+        umask(old);
+    }
+    history_end(t->history);
+    el_end(t->el);
+}
+
+static int interactive(struct talk *t)
+{
+    struct buf message;
+    HistEvent ev;
+
+    buf_init(&message, INPUT_MAX);
+    open_editor(t);
+    say_catch_interrupt();
+    printf("%s  -  /help lists commands, Ctrl-C stops an answer, Ctrl-D ends\n", t->c->url);
+    while (read_message(t, &message)) {
+        struct str s = str_trim(buf_str(&message));
+        if (!s.n)
+            continue;
+        buf_putc(&message, '\0');
+        history(t->history, &ev, H_ENTER, message.p);
+        message.n--;
+        if (s.p[0] == '/') {
+            if (!run_command(t, s))
+                break;
+            continue;
+        }
+        add_turn(t, "user", buf_steal(&message));
+        ask(t); /* has said what went wrong; the conversation goes on */
+    }
+    putchar('\n');
+    close_editor(t);
+    buf_clear(&message);
+    return EXIT_OK;
+}
+
+/* ---- one answer */
+
+static int one_shot(struct talk *t, const char *message)
+{
+    struct buf in = { 0 }, all;
+
+    buf_init(&all, INPUT_MAX);
+    if (message)
+        buf_putz(&all, message);
+    if (!isatty(STDIN_FILENO)) {
+        if (ctl_read_stdin(&in, INPUT_MAX))
+            return ctl_fail("chat: standard input is larger than 16 MiB");
+        if (message && in.n)
+            buf_putz(&all, "\n\n");
+        buf_puts(&all, buf_str(&in));
+    }
+    buf_clear(&in);
+    if (!buf_ok(&all) || !str_trim(buf_str(&all)).n) {
+        buf_clear(&all);
+        return ctl_usage("chat: nothing to say");
+    }
+    say_catch_interrupt();
+    add_turn(t, "user", buf_steal(&all));
+    return ask(t);
+}
+
+static void print_help(void)
+{
+    printf("usage: inferctl chat [options] [MESSAGE]\n\n"
+           "Without MESSAGE at a terminal: a conversation. With MESSAGE or a pipe: one answer\n"
+           "(a pipe's text follows MESSAGE).\n\n"
+           "  --system TEXT     instructions for the model\n%s",
+        say_help);
+}
+
+int ctl_chat(struct ctl *c, int argc, char **argv)
+{
+    static const char *const names[] = { "temperature=", "top-p=", "max-tokens=", "seed=",
+        "no-stream", "json", "help", "system=" };
+    struct ctl_args a = { .argc = argc, .argv = argv };
+    struct talk t = { .c = c, .p = say_params_default };
+    const char *message = NULL;
+
+    for (int i; (i = ctl_next(&a, names, ARRAY_LEN(names))) != -1;) {
+        if (i == -3 || (i >= 0 && i < SAY_N_OPTIONS && say_option(&t.p, i, a.value)))
+            return EXIT_USAGE;
+        if (i == -2 && message)
+            return ctl_usage("chat: one message; quote it if it has blanks");
+        if (i == -2)
+            message = a.value;
+        else if (i == 5)
+            c->as_json = true;
+        else if (i == 7)
+            t.system = a.value;
+        else if (i == 6) {
+            print_help();
+            return EXIT_OK;
+        }
+    }
+    int rc = message || !isatty(STDIN_FILENO) ? one_shot(&t, message) : interactive(&t);
+    drop_turns(&t, 0);
+    mem_free(t.turns);
+    return rc;
+}

@@ -1,0 +1,155 @@
+#include "cmd/ctl_say.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+const struct say_params say_params_default = { -1, -1, -1, -1, false };
+
+const char *const say_options[SAY_N_OPTIONS] = { "temperature=", "top-p=", "max-tokens=", "seed=",
+    "no-stream" };
+
+const char say_help[] = "  --temperature T   0 = the most likely token each time\n"
+                        "  --top-p P         sample from the most likely tokens of this mass\n"
+                        "  --max-tokens N    longest answer\n"
+                        "  --seed N          same seed, same answer\n"
+                        "  --no-stream       print the answer when it is complete\n"
+                        "  --json            print what the server sends\n";
+
+static volatile bool is_interrupted;
+
+static void on_interrupt(int sig)
+{
+    (void)sig;
+    is_interrupted = true;
+}
+
+void say_catch_interrupt(void)
+{
+    struct sigaction sa = { .sa_handler = on_interrupt }; /* no SA_RESTART: reading returns */
+
+    sigaction(SIGINT, &sa, NULL);
+}
+
+bool say_interrupted(void)
+{
+    bool was = is_interrupted;
+
+    is_interrupted = false;
+    return was;
+}
+
+int say_option(struct say_params *p, int i, const char *value)
+{
+    double *numbers[] = { &p->temperature, &p->top_p };
+    int64_t *integers[] = { &p->max_tokens, &p->seed };
+    bool ok = true;
+
+    if (i < 2)
+        ok = str_to_f64(str_of(value), numbers[i]) && *numbers[i] >= 0;
+    else if (i < 4)
+        ok = str_to_i64(str_of(value), integers[i - 2]) && *integers[i - 2] >= 0;
+    else
+        p->no_stream = true;
+    if (!ok)
+        ctl_usage("'%s' is not a number of the kind that --%.*s takes", value,
+            (int)strlen(say_options[i]) - 1, say_options[i]);
+    return ok ? 0 : -1;
+}
+
+void say_put_params(struct jw *w, const struct ctl *c, const struct say_params *p)
+{
+    if (*c->model)
+        jw_key(w, "model"), jw_z(w, c->model);
+    if (p->temperature >= 0)
+        jw_key(w, "temperature"), jw_f64(w, p->temperature);
+    if (p->top_p >= 0)
+        jw_key(w, "top_p"), jw_f64(w, p->top_p);
+    if (p->max_tokens >= 0)
+        jw_key(w, "max_tokens"), jw_i64(w, p->max_tokens);
+    if (p->seed >= 0)
+        jw_key(w, "seed"), jw_i64(w, p->seed);
+    jw_key(w, "stream"), jw_bool(w, !p->no_stream);
+}
+
+struct printer {
+    const struct ctl *c;
+    struct buf *text;
+    struct buf error; /* an error frame in the stream */
+};
+
+/* The text of a chunk or of a whole answer, chat or completion. */
+static struct str text_of(const struct json *answer)
+{
+    const struct json *choices = json_get(answer, "choices");
+    const struct json *first = choices ? choices->child : NULL;
+    const struct json *candidates[] = { json_get(json_get(first, "delta"), "content"),
+        json_get(json_get(first, "message"), "content"), json_get(first, "text") };
+
+    for (size_t i = 0; i < ARRAY_LEN(candidates); i++)
+        if (candidates[i] && candidates[i]->kind == JSON_STRING)
+            return candidates[i]->s;
+    return STR("");
+}
+
+static bool print_answer(struct printer *p, struct str json)
+{
+    struct arena *a = arena_new(64 * MB);
+    struct json *j;
+    struct err e;
+
+    CHECK(a);
+    if (p->c->as_json)
+        printf(STR_FMT "\n", STR_ARG(json));
+    bool ok = !json_parse(&j, json, a, &json_limits_default, &e);
+    if (!ok) {
+        buf_printf(&p->error, "the server sent something else than JSON: %s", e.msg);
+    } else if (!json_is_null(json_get(j, "error"))) {
+        buf_puts(&p->error, json);
+        ok = false;
+    } else {
+        struct str text = text_of(j);
+        if (p->text)
+            buf_puts(p->text, text);
+        if (!p->c->as_json) {
+            fwrite(text.p, 1, text.n, stdout);
+            fflush(stdout);
+        }
+    }
+    arena_free(a);
+    return ok;
+}
+
+static bool on_data(void *ctx, struct str data)
+{
+    return print_answer(ctx, data);
+}
+
+int say(struct ctl *c, const char *path, const struct buf *body, bool stream, struct buf *text)
+{
+    struct printer p = { .c = c, .text = text };
+    struct ctl_reply r;
+
+    is_interrupted = false;
+    buf_init(&p.error, MB);
+    if (stream) {
+        ctl_stream(c, path, buf_str(body), on_data, &p, &is_interrupted, &r);
+    } else {
+        struct str b = buf_str(body);
+        ctl_request(c, path, &b, &r);
+        if (r.status == 200)
+            print_answer(&p, buf_str(&r.body));
+    }
+    if (!c->as_json && r.status == 200)
+        putchar('\n');
+    int rc = is_interrupted ? EXIT_OK : ctl_check(&r);
+    if (rc == EXIT_OK && p.error.n) {
+        buf_clear(&r.body);
+        r.body = p.error;
+        p.error = (struct buf){ 0 };
+        r.status = 500;
+        rc = ctl_check(&r);
+    }
+    buf_clear(&p.error);
+    buf_clear(&r.body);
+    return rc;
+}

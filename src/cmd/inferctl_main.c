@@ -1,0 +1,107 @@
+/* inferctl: client and administration of a server. Exit status 0, or 1 (it failed, one line says
+ * why), or 2 (usage). */
+#include "cmd/ctl.h"
+
+#include <curl/curl.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static const struct command commands[] = {
+    { "status", "", "is the server ready, and what is it doing", ctl_status },
+    { "models", "", "the models it serves", ctl_models },
+    { "completion", "[PROMPT]", "continue a text (standard input without PROMPT)",
+        ctl_completion },
+    { "chat", "[MESSAGE]", "talk: interactive, or one answer with MESSAGE or a pipe", ctl_chat },
+    { "inspect", "FILE.gguf", "what is in a model file", ctl_inspect },
+    { "bench", "FILE.gguf", "speed of a model on this machine", ctl_bench },
+};
+
+static void print_help(FILE *to)
+{
+    fputs("usage: inferctl [--url URL] [--api-key KEY] [--model NAME] [--json] COMMAND ...\n\n",
+        to);
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
+        char left[48];
+        snprintf(left, sizeof(left), "%s %s", commands[i].name, commands[i].arguments);
+        fprintf(to, "  %-24s %s\n", left, commands[i].help);
+    }
+    fputs("\n  --url URL       server (INFERFLUX_URL) [http://127.0.0.1:8080]\n"
+          "  --api-key KEY   key (INFERFLUX_API_KEY)\n"
+          "  --model NAME    model, where the server has several\n"
+          "  --json          machine-readable output\n"
+          "  --help, --version\n\n"
+          "`inferctl COMMAND --help` says more. Exit status: 0 done, 1 failed, 2 usage.\n",
+        to);
+}
+
+static const char *from_environment(const char *name, const char *otherwise)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : otherwise;
+}
+
+/* Options before the command. Returns the index of the command, or -1 - status. */
+static int read_options(struct ctl *c, int argc, char **argv)
+{
+    static const char *const names[] = { "url=", "api-key=", "model=", "json", "help", "version" };
+    struct ctl_args a = { .argc = argc, .argv = argv };
+
+    for (;;) {
+        switch (ctl_next(&a, names, ARRAY_LEN(names))) {
+        case 0:
+            c->url = a.value;
+            break;
+        case 1:
+            c->api_key = a.value;
+            break;
+        case 2:
+            c->model = a.value;
+            break;
+        case 3:
+            c->as_json = true;
+            break;
+        case 4:
+            print_help(stdout);
+            return -1 - EXIT_OK;
+        case 5:
+            printf("inferctl %s\n", INFERFLUX_VERSION);
+            return -1 - EXIT_OK;
+        case -2:
+            return a.at;
+        case -1:
+            print_help(stderr);
+            return -1 - EXIT_USAGE;
+        default:
+            return -1 - EXIT_USAGE;
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct ctl c = { .url = from_environment("INFERFLUX_URL", "http://127.0.0.1:8080"),
+        .api_key = from_environment("INFERFLUX_API_KEY", ""), .model = "" };
+    char url[1024];
+
+    setlocale(LC_CTYPE, "");
+    signal(SIGPIPE, SIG_IGN);
+    c.is_tty = isatty(STDOUT_FILENO);
+    int at = read_options(&c, argc, argv);
+    if (at < 0)
+        return -1 - at;
+    snprintf(url, sizeof(url), "%s", c.url);
+    if (*url && url[strlen(url) - 1] == '/')
+        url[strlen(url) - 1] = '\0';
+    c.url = url;
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        if (!strcmp(argv[at], commands[i].name)) {
+            curl_global_init(CURL_GLOBAL_DEFAULT);
+            int status = commands[i].run(&c, argc - at, argv + at);
+            curl_global_cleanup();
+            return status;
+        }
+    return ctl_usage("unknown command '%s'; see inferctl --help", argv[at]);
+}
