@@ -1,0 +1,77 @@
+// The official OpenAI client for Node against the server at argv[2]. Run by test_openai_node.
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+
+const require = createRequire(process.argv[3] + "/");
+const OpenAI = require("openai").default ?? require("openai");
+const client = new OpenAI({ baseURL: process.argv[2] + "/v1", apiKey: "none", maxRetries: 0 });
+const messages = [{ role: "user", content: "What is InferFlux?" }];
+const ask = (more) =>
+  client.chat.completions.create({ model: "demo", messages, temperature: 0, max_tokens: 40, ...more });
+const script = (text, more) =>
+  client.chat.completions.create({ model: "echo", messages, script: text, ...more });
+
+async function gather(stream) {
+  let text = "";
+  for await (const chunk of stream) text += chunk.choices[0]?.delta?.content ?? "";
+  return text;
+}
+
+const tests = {
+  async "a stream says the same as a body"() {
+    const body = await ask({});
+    assert.ok(body.choices[0].message.content.length > 0);
+    assert.equal(await gather(await ask({ stream: true })), body.choices[0].message.content);
+  },
+  async "n choices and usage"() {
+    const r = await ask({ n: 2, temperature: 1.2, seed: 3 });
+    assert.deepEqual(r.choices.map((c) => c.index), [0, 1]);
+    assert.equal(r.usage.total_tokens, r.usage.prompt_tokens + r.usage.completion_tokens);
+  },
+  async "logprobs"() {
+    const r = await ask({ logprobs: true, top_logprobs: 2, max_tokens: 4 });
+    assert.equal(r.choices[0].logprobs.content[0].top_logprobs.length, 2);
+  },
+  async "a stop string ends the answer"() {
+    const r = await script("alpha beta gamma", { stop: "gamma" });
+    assert.equal(r.choices[0].message.content, "alpha beta ");
+  },
+  async "text comes back to the letter"() {
+    const text = "日本語 🙂 and \"quotes\"\n";
+    assert.equal(await gather(await script({ text, chunk: "char" }, { stream: true })), text);
+  },
+  async "errors name the parameter"() {
+    await assert.rejects(ask({ temperature: 9 }), (e) => e.status === 400 && e.param === "temperature");
+    await assert.rejects(ask({ model: "nobody" }), (e) => e.status === 404 && e.code === "model_not_found");
+  },
+  async "abort in mid-stream"() {
+    const stream = await script({ text: "word ".repeat(2000), delay_ms: 20 }, { stream: true });
+    let n = 0;
+    for await (const _ of stream) if (++n === 3) stream.controller.abort();
+    const base = process.argv[2];
+    for (let i = 0; ; i++) {
+      const text = await (await fetch(base + "/metrics")).text();
+      if (/^inferflux_requests_running 0$/m.test(text)) break;
+      assert.ok(i < 500, "the request still runs");
+      await new Promise((r) => setTimeout(r, 10));
+    }
+  },
+  async "models"() {
+    const ids = [];
+    for await (const m of client.models.list()) ids.push(m.id);
+    assert.deepEqual(ids, ["demo", "echo"]);
+  },
+};
+
+let failed = 0;
+for (const [name, fn] of Object.entries(tests)) {
+  try {
+    await fn();
+    console.log("ok  ", name);
+  } catch (e) {
+    failed++;
+    console.log("FAIL", name, e);
+  }
+}
+console.log(`${Object.keys(tests).length - failed} passed, ${failed} failed`);
+process.exit(failed ? 1 : 0);

@@ -1,0 +1,304 @@
+#!/usr/bin/env python3
+"""The server as a client sees it: probes, keys, CORS, bad bodies, clients that leave, draining."""
+import glob
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+from harness import CONFIG, SHARED, Server, equal, run
+
+CHAT = "/v1/chat/completions"
+
+
+def chat_body(**more):
+    return json.dumps({"messages": [{"role": "user", "content": "Hi"}], **more})
+
+
+def metric(server, name):
+    for line in server.get("/metrics")[2].decode().splitlines():
+        if line.startswith(f"inferflux_{name} "):
+            return float(line.split()[1])
+    raise AssertionError(f"no metric {name}")
+
+
+def until(condition, what, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.002)
+
+
+def invariants(server):
+    return json.loads(server.get("/debug/invariants")[2])
+
+
+def test_probes_say_exactly_what_orchestrators_expect():
+    with Server() as s:
+        equal(s.get("/livez")[2], b'{"status":"alive"}')
+        equal(s.get("/healthz")[2], b'{"status":"ok"}')
+        equal(s.get("/readyz")[2], b'{"status":"ready","role":"unified"}')
+
+
+def test_without_a_model_it_lives_and_is_not_ready():
+    config = "models:\n  - id: gone\n    path: /nonexistent.gguf\n"
+    with Server(config=config, ready=False) as s:
+        until(lambda: b"could not" in s.request("POST", CHAT, chat_body(model="gone"))[2], "failed")
+        equal(s.get("/livez")[:1], (200,))
+        equal(s.get("/healthz")[0], 200)
+        equal(s.get("/healthz")[2], b'{"status":"degraded","reason":"model_not_loaded"}')
+        status, _, body = s.get("/readyz")
+        equal(status, 503)
+        equal(json.loads(body),
+            {"status": "not_ready", "role": "unified", "reason": "no model backend loaded"})
+        equal(s.request("POST", CHAT, chat_body(model="gone"))[0], 503)
+
+
+def test_keys_are_asked_for_and_probes_are_open():
+    env = {"INFERFLUX_API_KEYS": "alpha, beta:admin"}
+    with Server(env=env, ready=False) as s:
+        until(lambda: s.get("/readyz")[0] == 200, "ready")
+        for path in ("/livez", "/readyz", "/healthz"):
+            equal(s.get(path)[0], 200, path)
+        for path in ("/v1/models", "/metrics", "/debug/invariants"):
+            status, _, body = s.get(path)
+            equal(status, 401, path)
+        equal(json.loads(s.get("/v1/models")[2])["error"]["code"], "invalid_api_key")
+        equal(s.get("/v1/models", Authorization="Bearer wrong")[0], 401)
+        equal(s.get("/v1/models", Authorization="Bearer alpha")[0], 200)
+        equal(s.get("/v1/models", x_api_key="alpha")[0], 200)
+        equal(s.get("/debug/invariants", Authorization="Bearer alpha")[0], 403)
+        equal(s.get("/debug/invariants", Authorization="Bearer beta")[0], 200)
+        equal(s.request("OPTIONS", CHAT, None, Origin="http://x")[0], 204)
+        # A big body without a key is refused before it is read.
+        with s.connect() as c:
+            c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000\r\n\r\n".encode())
+            assert b" 401 " in c.recv(4096)
+        assert "alpha" not in s.errors() and "wrong" not in s.errors()
+
+
+def test_listening_beyond_loopback_needs_a_key():
+    for flags, starts in (([], False), (["--auth", "never"], True)):
+        try:
+            with Server("--host", "0.0.0.0", *flags, ready=False):
+                assert starts, "it started without a key"
+        except RuntimeError as e:
+            assert not starts and "INFERFLUX_API_KEYS" in str(e), e
+
+
+def test_preflight_comes_before_everything():
+    with Server(env={"INFERFLUX_API_KEYS": "k"}, ready=False) as s:
+        status, fields, _ = s.request("OPTIONS", CHAT, None, Origin="http://a",
+            Access_Control_Request_Method="POST", Access_Control_Request_Headers="authorization,x-y")
+        equal(status, 204)
+        equal(fields["access-control-allow-origin"], "*")
+        equal(fields["access-control-allow-headers"], "authorization,x-y")
+
+
+def test_unknown_paths_are_problems_and_models_are_not():
+    with Server() as s:
+        status, fields, body = s.get("/nothing")
+        equal((status, fields["content-type"]), (404, "application/problem+json"))
+        status, fields, body = s.request("PUT", CHAT, "{}")
+        assert status in (404, 405), status
+        status, _, body = s.request("POST", CHAT, chat_body(model="nobody"))
+        equal((status, json.loads(body)["error"]["code"]), (404, "model_not_found"))
+
+
+def test_one_model_answers_to_any_name_unless_strict():
+    demo = os.path.join(ROOT, "models/demo.gguf")
+    with Server("--model", demo, config=None) as s:
+        status, _, body = s.request("POST", CHAT, chat_body(model="gpt-4o", max_tokens=2))
+        equal((status, json.loads(body)["model"]), (200, "demo"))
+    with Server("--model", demo, "--strict-model", config=None) as s:
+        equal(s.request("POST", CHAT, chat_body(model="gpt-4o", max_tokens=2))[0], 404)
+
+
+def test_every_json_of_the_suite_is_answered():
+    paths = sorted(glob.glob(os.path.join(SHARED, "json-bodies/test_parsing/*.json")))
+    if not paths:
+        print("     skipped: no JSON suite")
+        return
+    with Server() as s:
+        for path in paths:
+            name = os.path.basename(path)
+            with open(path, "rb") as f:
+                body = f.read()
+            status, _, answer = s.request("POST", CHAT, body)
+            if name.startswith("n_"):
+                equal(status, 400, name)
+                assert "error" in json.loads(answer), name
+            else:
+                assert status in (200, 400), (name, status)
+        equal(s.request("POST", CHAT, chat_body(max_tokens=1))[0], 200)
+
+
+def test_a_body_over_the_cap_is_refused():
+    with Server("--max-body", "64K") as s:
+        equal(s.request("POST", CHAT, b" " * 70000)[0], 413)
+        with s.connect() as c:
+            c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+            answer = b""
+            try:
+                for _ in range(10):
+                    c.sendall(b"2000\r\n" + b" " * 0x2000 + b"\r\n")
+            except OSError:
+                pass
+            try:
+                answer = c.recv(4096)
+            except OSError:
+                pass
+            assert not answer or b" 413 " in answer, answer
+
+
+def post(s, body, close=False):
+    c = s.connect()
+    data = body.encode()
+    c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(data)}\r\n\r\n".encode() + data)
+    return c
+
+
+def test_a_client_that_leaves_takes_its_request_along():
+    with Server() as s:
+        slow = {"text": "word " * 3000, "delay_ms": 50}
+        for phase in ("waiting", "prefill", "stream"):
+            if phase == "prefill":
+                c = post(s, chat_body(model="demo", max_tokens=1000, ignore_eos=True,
+                    messages=[{"role": "user", "content": "word " * 300}]))
+            else:
+                c = post(s, chat_body(model="echo", script=slow, stream=phase == "stream"))
+            until(lambda: metric(s, "requests_running") == 1, phase)
+            if phase == "stream":
+                assert b"200 OK" in c.recv(4096)
+            left = time.monotonic()
+            c.close()
+            until(lambda: metric(s, "requests_running") == 0, phase)
+            assert time.monotonic() - left < 5, phase
+            sums = invariants(s)
+            assert sums["ok"] and sums["sequences"] == 0, (phase, sums)
+            equal(sums["pages"]["free"], sums["pages"]["total"], phase)
+        equal(metric(s, "requests_cancelled_total"), 3.0)
+
+
+def test_a_slow_reader_is_bounded_and_others_go_on():
+    with Server() as s:
+        text = "x" * 4000000
+        c = socket.socket()
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        c.connect(("127.0.0.1", s.port))
+        body = chat_body(model="echo", script={"text": text, "chunk": 64}, stream=True,
+            max_tokens=100000).encode()
+        c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            + body)
+        until(lambda: metric(s, "requests_running") == 1, "it runs")
+        began = time.monotonic()
+        equal(s.request("POST", CHAT, chat_body(model="echo", script="quick"))[0], 200)
+        assert time.monotonic() - began < 10
+        steps = 0
+        while steps != (now := metric(s, "scheduler_steps_total")):
+            steps = now
+            time.sleep(0.2)
+        equal(metric(s, "requests_running"), 1.0)  # parked, not finished
+        c.close()
+        until(lambda: metric(s, "requests_running") == 0, "it left")
+
+
+def test_a_stream_that_is_silent_gets_comments():
+    with Server("--sse-ping-interval", "50") as s:
+        c = post(s, chat_body(model="echo", script={"text": "late", "delay_ms": 1000}, stream=True))
+        data = b""
+        while b"[DONE]" not in data:
+            more = c.recv(4096)
+            assert more
+            data += more
+        assert data.count(b"\n:") + data.count(b"\r\n:") >= 3, data
+        c.close()
+
+
+def test_draining_finishes_what_runs_and_takes_nothing_new():
+    with Server() as s:
+        c = post(s, chat_body(model="echo", script={"text": "one two three", "delay_ms": 200},
+            stream=True))
+        until(lambda: metric(s, "requests_running") == 1, "it runs")
+        s.process.send_signal(signal.SIGTERM)
+        data = b""
+        while more := c.recv(4096):
+            data += more
+        assert b"three" in data and b"[DONE]" in data, data
+        equal(s.process.wait(20), 0)
+    with Server("--drain-timeout", "100") as s:
+        c = post(s, chat_body(model="echo", script={"text": "word " * 1000, "delay_ms": 1000}))
+        until(lambda: metric(s, "requests_running") == 1, "it runs")
+        began = time.monotonic()
+        equal(s.stop(), 0)
+        assert time.monotonic() - began < 10
+        c.close()
+
+
+def test_many_clients_get_what_they_would_get_alone():
+    with Server("--parallel", "5") as s:
+        bodies = [chat_body(model="demo", max_tokens=12, temperature=t, seed=i,
+            messages=[{"role": "user", "content": f"What is {i} plus {i % 7}?"}])
+            for i in range(12) for t in (0, 1.1)]
+        alone = [json.loads(s.request("POST", CHAT, b)[2])["choices"] for b in bodies]
+        together = [None] * len(bodies)
+
+        def one(i):
+            together[i] = json.loads(s.request("POST", CHAT, bodies[i])[2])["choices"]
+
+        threads = [threading.Thread(target=one, args=(i,)) for i in range(len(bodies))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        equal(together, alone)
+
+
+def test_words_go_to_numbers_and_back():
+    with Server() as s:
+        text = "Hello, wörld! 🙂 12"
+        r = json.loads(s.request("POST", "/tokenize", json.dumps({"content": text}))[2])
+        back = s.request("POST", "/detokenize", json.dumps({"tokens": r["tokens"]}))[2]
+        equal(json.loads(back)["content"], text)
+        pieces = json.loads(s.request("POST", "/tokenize",
+            json.dumps({"content": text, "with_pieces": True}))[2])["tokens"]
+        equal([p["id"] for p in pieces], r["tokens"])
+        prompt = json.loads(s.request("POST", "/apply-template", chat_body())[2])["prompt"]
+        assert prompt.endswith("<|im_start|>assistant\n") and "Hi" in prompt, prompt
+        equal(s.request("POST", "/detokenize", '{"tokens":[99999999]}')[0], 400)
+
+
+def test_an_audit_log_has_a_line_per_request_and_no_prompt():
+    path = f"/tmp/inferflux-audit-{os.getpid()}"
+    try:
+        with Server("--audit-log", path) as s:
+            for _ in range(3):
+                s.request("POST", CHAT, chat_body(model="echo", script="secret answer",
+                    messages=[{"role": "user", "content": "secret question"}]))
+        with Server("--audit-log", path) as s:
+            s.request("POST", CHAT, chat_body(model="echo", script="x"))
+        with open(path) as f:
+            lines = f.read().splitlines()
+        equal(len(lines), 4)
+        assert "secret" not in "".join(lines)
+        equal(json.loads(lines[0])["completion_tokens"] > 0, True)
+        with open(path, "w") as f:
+            f.write("\n".join([lines[0], lines[2], lines[3]]) + "\n")
+        try:
+            with Server("--audit-log", path):
+                raise AssertionError("a broken chain went unnoticed")
+        except RuntimeError as e:
+            assert "line 2" in str(e), e
+    finally:
+        if os.path.exists(path):
+            os.unlink(path)
+
+
+if __name__ == "__main__":
+    run(globals())
