@@ -93,3 +93,10 @@ help:
 	@echo "make fmt lint   format the C code; check format and limits"
 	@echo "make install    PREFIX=/usr/local DESTDIR="
 	@echo "Options: VARIANT=release|asan|tsan|small  CC=gcc|clang  V=1 (show commands)"
+
+# The documents that the program writes itself.
+.PHONY: docs
+docs: $(B)/inferfluxd
+	@$(B)/inferfluxd --print-docs | awk '/^# Metrics/ { out = "docs/metrics.md" } \
+	    { print > (out ? out : "docs/configuration.md") }'
+	@$(B)/inferfluxd --print-docs=man > docs/man/inferfluxd.8

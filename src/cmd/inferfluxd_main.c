@@ -206,9 +206,10 @@ int main(int argc, char **argv)
         print(options_help);
     } else if (o.want_version) {
         printf("inferfluxd %s\n", INFERFLUX_VERSION);
-    } else if (o.want_docs) {
-        print(options_docs);
-        print(metrics_docs);
+    } else if (o.docs) {
+        print(!strcmp(o.docs, "man") ? options_man : options_docs);
+        if (!*o.docs)
+            print(metrics_docs);
     } else {
         if (log_level_parse(o.log_level, &level))
             log_set_level(level);

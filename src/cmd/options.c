@@ -1,19 +1,10 @@
 /* options.c: the table of settings at work: flags, environment, defaults, help. */
 #include "cmd/options.h"
+#include "cmd/options_table.h"
 
 #include <stdio.h>
 
-enum kind { STRING, SECRET, CHOICE, INTEGER, BYTES, BOOL };
-
-struct option {
-    enum kind kind;
-    const char *section, *key, *flag, *env;
-    const char *def, *choices, *help;
-    int64_t def_int, lo, hi;
-    size_t offset;
-};
-
-static const struct option table[] = {
+const struct option option_table[] = {
 #define AT(field) offsetof(struct options, field)
 #define OPT_STR(field, section, key, flag, env, def, help)                                         \
     { STRING, section, key, flag, env, def, NULL, help, 0, 0, 0, AT(field) },
@@ -29,6 +20,7 @@ static const struct option table[] = {
     { BOOL, section, key, flag, env, #def, NULL, help, def, 0, 1, AT(field) },
 #include "cmd/options.def"
 };
+const size_t n_option_table = ARRAY_LEN(option_table);
 
 static void *field_of(struct options *o, const struct option *t)
 {
@@ -127,8 +119,8 @@ int options_set(
 {
     const char *dot = strrchr(dotted, '.');
 
-    for (size_t i = 0; dot && i < ARRAY_LEN(table); i++) {
-        const struct option *t = &table[i];
+    for (size_t i = 0; dot && i < n_option_table; i++) {
+        const struct option *t = &option_table[i];
         struct str section = { dotted, (size_t)(dot - dotted) };
         if (str_is(section, t->section) && !strcmp(dot + 1, t->key))
             return set(o, t, value, where, e);
@@ -138,8 +130,8 @@ int options_set(
 
 static void set_defaults(struct options *o)
 {
-    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-        const struct option *t = &table[i];
+    for (size_t i = 0; i < n_option_table; i++) {
+        const struct option *t = &option_table[i];
         if (t->kind == BOOL)
             *(bool *)field_of(o, t) = t->def_int != 0;
         else if (t->kind == INTEGER || t->kind == BYTES)
@@ -157,8 +149,8 @@ static int read_environment(struct options *o, char **env, struct err *e)
         if (!eq)
             continue;
         struct str name = { *env, (size_t)(eq - *env) };
-        for (size_t i = 0; i < ARRAY_LEN(table); i++)
-            if (eq[1] && str_is(name, table[i].env) && set(o, &table[i], eq + 1, table[i].env, e))
+        for (size_t i = 0; i < n_option_table; i++)
+            if (eq[1] && str_is(name, table[i].env) && set(o, &option_table[i], eq + 1, table[i].env, e))
                 return -1;
         if (str_is(name, "INFERFLUX_CONFIG") && !*o->config_path)
             o->config_path = eq + 1;
@@ -197,9 +189,12 @@ static int own_flag(struct options *o, const struct flag_arg *f)
     static const struct {
         const char *name;
         size_t offset;
-    } own[] = { { "help", AT(want_help) }, { "version", AT(want_version) },
-        { "print-docs", AT(want_docs) } };
+    } own[] = { { "help", AT(want_help) }, { "version", AT(want_version) } };
 
+    if (str_is(f->name, "print-docs")) {
+        o->docs = f->value ? f->value : "";
+        return 1;
+    }
     for (size_t i = 0; i < ARRAY_LEN(own); i++)
         if (str_is(f->name, own[i].name)) {
             *(bool *)((char *)o + own[i].offset) = true;
@@ -210,9 +205,9 @@ static int own_flag(struct options *o, const struct flag_arg *f)
 
 static const struct option *find_flag(struct str name)
 {
-    for (size_t i = 0; i < ARRAY_LEN(table); i++)
+    for (size_t i = 0; i < n_option_table; i++)
         if (str_is(name, table[i].flag))
-            return &table[i];
+            return &option_table[i];
     return NULL;
 }
 
@@ -271,65 +266,3 @@ void options_clear(struct options *o)
     *o = (struct options){ 0 };
 }
 
-static void put_default(struct buf *out, const struct option *t)
-{
-    if (t->def && *t->def && strcmp(t->def, "0") && strcmp(t->def, "false"))
-        buf_printf(out, " [%s]", t->def);
-}
-
-void options_help(struct buf *out)
-{
-    buf_putz(out, "usage: inferfluxd --model FILE.gguf [flags]\n"
-                  "       inferfluxd --config FILE.yaml [flags]\n\n"
-                  "Serves language models over HTTP. Every flag can also be set in the\n"
-                  "environment or in the configuration file; a flag wins.\n\n"
-                  "  --config FILE             configuration file (INFERFLUX_CONFIG)\n"
-                  "  --help, --version\n");
-    const char *section = "";
-    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-        const struct option *t = &table[i];
-        char left[64];
-        if (strcmp(section, t->section))
-            buf_printf(out, "\n%s:\n", section = t->section);
-        snprintf(left, sizeof(left), "--%s%s", t->flag, t->kind == BOOL ? "" : " VALUE");
-        buf_printf(out, "  %-25s %s", left, t->help);
-        if (t->choices)
-            buf_printf(out, " (%s)", t->choices);
-        put_default(out, t);
-        buf_putc(out, '\n');
-    }
-}
-
-void options_docs(struct buf *out)
-{
-    buf_putz(out, "# Configuration\n\n"
-                  "Generated by `inferfluxd --print-docs`; a test compares it with the program.\n\n"
-                  "A flag wins over the environment, the environment over the file, the file\n"
-                  "over the default. `config/server.yaml` is an example of the file; unknown keys\n"
-                  "and bad values are errors that name file and line.\n\n"
-                  "| file | flag | environment | default | meaning |\n"
-                  "|---|---|---|---|---|\n");
-    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-        const struct option *t = &table[i];
-        buf_printf(out, "| `%s.%s` | `--%s` | `%s` | %s%s%s | %s", t->section, t->key, t->flag,
-            t->env, *t->def ? "`" : "", t->def, *t->def ? "`" : "", t->help);
-        if (t->kind == INTEGER || t->kind == BYTES)
-            buf_printf(out, " (%lld..%lld)", (long long)t->lo, (long long)t->hi);
-        if (t->choices) {
-            buf_putz(out, " (");
-            for (const char *c = t->choices; *c; c++)
-                buf_putz(out, *c == '|' ? ", " : (char[]){ *c, 0 });
-            buf_putc(out, ')');
-        }
-        buf_putz(out, " |\n");
-    }
-    buf_putz(out,
-        "\nThe file may also hold `models:`, a list whose entries have\n\n"
-        "| key | meaning |\n|---|---|\n"
-        "| `id` | name in requests and in `/v1/models` |\n"
-        "| `path` | GGUF file; for `backend: script` the one whose vocabulary is used |\n"
-        "| `backend` | `native` (default) or `script`, which answers what the request says |\n"
-        "| `family` | chat family whose built-in template is used instead of the file's own |\n"
-        "| `template_path` | a Jinja file used instead of the file's own template |\n"
-        "| `ctx_size`, `parallel`, `kv_bytes` | as above, for this model alone |\n");
-}

@@ -36,7 +36,8 @@ struct options {
 #undef OPT_BYTES
 #undef OPT_BOOL
     const char *config_path; /* "" = none */
-    bool want_help, want_version, want_docs;
+    bool want_help, want_version;
+    const char *docs; /* NULL; "" = the reference, "man" = the manual page */
     struct model_entry models[MODELS_MAX];
     int n_models;
     struct arena *arena; /* owns every string */
@@ -57,3 +58,4 @@ int config_read(struct options *o, const char *path, struct err *e);
 
 void options_help(struct buf *out); /* --help */
 void options_docs(struct buf *out); /* docs/configuration.md */
+void options_man(struct buf *out);  /* docs/man/inferfluxd.8 */

@@ -1,0 +1,17 @@
+/* options_table.h: the option table, for the files that work on it. Constant. */
+#pragma once
+
+#include "cmd/options.h"
+
+enum option_kind { STRING, SECRET, CHOICE, INTEGER, BYTES, BOOL };
+
+struct option {
+    enum option_kind kind;
+    const char *section, *key, *flag, *env;
+    const char *def, *choices, *help;
+    int64_t def_int, lo, hi;
+    size_t offset; /* in struct options */
+};
+
+extern const struct option option_table[];
+extern const size_t n_option_table;

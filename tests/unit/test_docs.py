@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""What the documents say about the program is so."""
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+from harness import program, run
+
+
+def read(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+        return f.read()
+
+
+def sources():
+    for base, _, names in os.walk(os.path.join(ROOT, "src")):
+        for name in names:
+            if name.endswith((".c", ".h", ".def")):
+                yield read(os.path.join(base, name))
+
+
+def test_every_function_of_the_life_of_a_request_exists():
+    code = "\n".join(sources())
+    missing = []
+    for name in re.findall(r"`([a-z_0-9]+)`", read("src/README.md")):
+        if "_" in name and not re.search(rf"^[^\n#]*\b{name}\(", code, re.M):
+            missing.append(name)
+    assert not missing, f"named in src/README.md, found nowhere: {missing}"
+
+
+def test_every_folder_is_in_the_map():
+    readme = read("README.md")
+    for name in sorted(os.listdir(os.path.join(ROOT, "src"))):
+        if os.path.isdir(os.path.join(ROOT, "src", name)):
+            assert f"{name}/" in readme, f"README.md: the map lacks {name}/"
+
+
+def test_configuration_and_metrics_are_generated():
+    made = subprocess.run([program("inferfluxd"), "--print-docs"], capture_output=True, text=True,
+        check=True).stdout
+    config, metrics = made.split("# Metrics\n")
+    assert config == read("docs/configuration.md"), "run: make docs"
+    assert "# Metrics\n" + metrics == read("docs/metrics.md"), "run: make docs"
+
+
+def test_every_flag_is_in_help_and_manual():
+    text = subprocess.run([program("inferfluxd"), "--help"], capture_output=True, text=True,
+        check=True).stdout
+    manual = read("docs/man/inferfluxd.8")
+    flags = re.findall(r'"([a-z-]+)", "INFERFLUX_', read("src/cmd/options.def").replace("\n    ", " "))
+    assert len(flags) > 25
+    for flag in flags:
+        assert f"--{flag}" in text, flag
+        assert flag.replace("-", "\\-") in manual or flag in manual, f"manual lacks --{flag}"
+
+
+def test_commands_of_the_readme_exist():
+    targets = read("Makefile") + read("tools/targets.mk")
+    for target in re.findall(r"`?make ([a-z]+)", read("README.md") + read("CONTRIBUTING.md")):
+        assert re.search(rf"^{target}\b[^\n]*:", targets, re.M) or re.search(
+            rf"^\.PHONY:.*\b{target}\b", targets, re.M) or f" {target}" in targets, target
+
+
+def test_links_between_documents_lead_somewhere():
+    for path in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md",
+            "docs/decisions.md", "docs/performance.md"):
+        for link in re.findall(r"\]\(([^)#:]+)\)", read(path)):
+            target = os.path.join(ROOT, os.path.dirname(path), link)
+            assert os.path.exists(target), f"{path}: {link}"
+
+
+if __name__ == "__main__":
+    run(globals())
