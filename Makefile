@@ -33,7 +33,7 @@ build/pkg.mk: tools/packages tools/deps
 	@tools/deps build
 endif
 
-CPPFLAGS += -D_GNU_SOURCE -DINFERFLUX_VERSION='"$(VERSION)"' -Isrc -Iinclude $(V_CPPFLAGS)
+CPPFLAGS += -D_GNU_SOURCE -DINFERFLUX_VERSION='"$(VERSION)"' -Isrc -Iinclude -Itests $(V_CPPFLAGS)
 CFLAGS   ?= -O2 -g
 CFLAGS   += -std=gnu11 -ffp-contract=off -fno-math-errno -fPIC -fvisibility=hidden -pthread $(WARN) $(V_CFLAGS)
 LDFLAGS  += -pthread $(V_CFLAGS) $(V_LDFLAGS)

@@ -149,9 +149,11 @@ static int read_environment(struct options *o, char **env, struct err *e)
         if (!eq)
             continue;
         struct str name = { *env, (size_t)(eq - *env) };
-        for (size_t i = 0; i < n_option_table; i++)
-            if (eq[1] && str_is(name, table[i].env) && set(o, &option_table[i], eq + 1, table[i].env, e))
+        for (size_t i = 0; i < n_option_table; i++) {
+            const struct option *t = &option_table[i];
+            if (eq[1] && str_is(name, t->env) && set(o, t, eq + 1, t->env, e))
                 return -1;
+        }
         if (str_is(name, "INFERFLUX_CONFIG") && !*o->config_path)
             o->config_path = eq + 1;
     }
@@ -206,7 +208,7 @@ static int own_flag(struct options *o, const struct flag_arg *f)
 static const struct option *find_flag(struct str name)
 {
     for (size_t i = 0; i < n_option_table; i++)
-        if (str_is(name, table[i].flag))
+        if (str_is(name, option_table[i].flag))
             return &option_table[i];
     return NULL;
 }

@@ -1,0 +1,91 @@
+/* Keys and the audit chain. */
+#include "check.h"
+#include "gate/keys.h"
+#include "store/audit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void keys_are_found_with_their_scopes(void)
+{
+    struct caller c = { 0 };
+    struct keys *k;
+    struct err e;
+
+    EXPECT_EQ(keys_open(&k, " alpha , beta:admin", &e), 0);
+    EXPECT_EQ(keys_count(k), 2);
+    EXPECT(keys_find(k, STR("alpha"), &c));
+    EXPECT_EQ(c.scopes, SCOPE_READ | SCOPE_GENERATE);
+    EXPECT_EQ(strlen(c.id), 2 * KEY_ID_BYTES);
+    EXPECT(keys_find(k, STR("beta"), &c));
+    EXPECT(c.scopes & SCOPE_ADMIN);
+    EXPECT(!keys_find(k, STR("beta:admin"), &c));
+    EXPECT(!keys_find(k, STR("alph"), &c));
+    EXPECT(!keys_find(k, STR(""), &c));
+    keys_close(k);
+}
+
+static void bad_lists_name_the_place_and_not_the_key(void)
+{
+    struct keys *k;
+    struct err e;
+
+    EXPECT_EQ(keys_open(&k, "good,,other", &e), -1);
+    EXPECT_STR(e.msg, "api keys: entry 2 is empty");
+    EXPECT_EQ(keys_open(&k, "good,se cret", &e), -1);
+    EXPECT(!strstr(e.msg, "cret"));
+    EXPECT_EQ(keys_open(&k, ":admin", &e), -1);
+}
+
+static void a_key_comes_in_either_field(void)
+{
+    EXPECT(str_is(keys_from_fields(STR("Bearer  abc "), STR_NONE), "abc"));
+    EXPECT(str_is(keys_from_fields(STR("bearer abc"), STR("other")), "abc"));
+    EXPECT(str_is(keys_from_fields(STR_NONE, STR("abc")), "abc"));
+    EXPECT(str_is(keys_from_fields(STR("Basic abc"), STR_NONE), ""));
+}
+
+static void write_some(const char *path, int n)
+{
+    struct audit *a;
+    struct err e;
+
+    EXPECT_EQ(audit_open(&a, path, &e), 0);
+    for (int i = 0; i < n; i++)
+        audit_write(a,
+            &(struct audit_entry){ "req_1", "", "/v1/x", STR("m\"\n"), STR("secret"), 200, "done", 1,
+                2, 0, 5000000 });
+    audit_close(a);
+}
+
+static void the_audit_chain_goes_on_and_shows_changes(void)
+{
+    char path[] = "/tmp/inferflux-audit-XXXXXX";
+    char text[8192] = "";
+    struct err e;
+
+    close(mkstemp(path));
+    write_some(path, 3);
+    write_some(path, 2);
+    EXPECT_EQ(audit_verify(path, &e), 0);
+    FILE *f = fopen(path, "r");
+    size_t n = fread(text, 1, sizeof(text) - 1, f);
+    fclose(f);
+    EXPECT(!strstr(text, "secret"));
+    for (size_t flip = 10; flip < n - 1; flip += 97) {
+        if (strchr(text + flip, '\n') == text + n - 1)
+            break; /* nothing follows the last line that could give a change in it away */
+        char was = text[flip];
+        text[flip] ^= 1;
+        f = fopen(path, "w");
+        fwrite(text, 1, n, f);
+        fclose(f);
+        EXPECT_EQ(audit_verify(path, &e), -1);
+        text[flip] = was;
+    }
+    unlink(path);
+}
+
+TESTS(TEST(keys_are_found_with_their_scopes), TEST(bad_lists_name_the_place_and_not_the_key),
+    TEST(a_key_comes_in_either_field), TEST(the_audit_chain_goes_on_and_shows_changes))
