@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""inferctl and inferfluxd as a person uses them: commands, exit statuses, a terminal."""
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+from harness import Server, equal, program, run
+
+DEMO = os.path.join(ROOT, "models/demo.gguf")
+
+
+def ctl(*args, stdin="", server=None):
+    env = {**os.environ, "INFERFLUX_URL": server.url if server else "http://127.0.0.1:9",
+        "HOME": "/nonexistent"}
+    r = subprocess.run([program("inferctl"), *args], input=stdin, capture_output=True, text=True,
+        env=env, timeout=60)
+    return r.returncode, r.stdout, r.stderr
+
+
+def daemon(*args):
+    r = subprocess.run([program("inferfluxd"), *args], capture_output=True, text=True, timeout=60)
+    return r.returncode, r.stdout, r.stderr
+
+
+def one_line(text):
+    assert text.endswith("\n") and text.count("\n") == 1, text
+    return text
+
+
+def test_usage_errors_are_one_line_and_status_2():
+    for args, says in (([], "usage:"), (["fly"], "unknown command 'fly'"),
+            (["--nope"], "unknown option --nope"), (["status", "x"], "takes no arguments"),
+            (["chat", "--temperature"], "needs a value"), (["completion", "a", "b"], "one prompt"),
+            (["chat", "--seed", "x", "hi"], "not a number"), (["inspect"], "which file?"),
+            (["bench"], "which file?")):
+        status, _, err = ctl(*args)
+        equal(status, 2, args)
+        assert says in err, (args, err)
+    for args, says in ((["--nope"], "unknown flag --nope"), (["--port", "x"], "not a number"),
+            (["--port"], "needs a value")):
+        status, _, err = daemon(*args)
+        equal(status, 2, args)
+        assert says in one_line(err), err
+
+
+def test_failures_are_one_line_and_status_1():
+    status, _, err = ctl("status")
+    equal(status, 1)
+    assert "127.0.0.1:9" in one_line(err), err
+    status, _, err = ctl("inspect", "/nonexistent.gguf")
+    equal(status, 1)
+    assert "/nonexistent.gguf" in one_line(err), err
+    status, _, err = ctl("inspect", __file__)
+    equal(status, 1)
+    one_line(err)
+    status, _, err = daemon()
+    equal(status, 1)
+    assert "no model" in one_line(err), err
+
+
+def test_help_and_version():
+    for name in ("inferctl", "inferfluxd"):
+        for flag in ("--help", "--version"):
+            r = subprocess.run([program(name), flag], capture_output=True, text=True)
+            equal((r.returncode, r.stderr), (0, ""), f"{name} {flag}")
+            assert r.stdout.startswith(("usage:", name)), r.stdout
+    for command in ("completion", "chat", "inspect", "bench"):
+        status, out, _ = ctl(command, "--help")
+        equal(status, 0)
+        assert out.startswith("usage: inferctl " + command)
+
+
+def test_status_and_models():
+    with Server() as s:
+        status, out, _ = ctl("status", server=s)
+        equal(status, 0)
+        assert re.search(r"^status +ready$", out, re.M), out
+        equal(json.loads(ctl("--json", "status", server=s)[1])["status"], "ready")
+        status, out, _ = ctl("models", server=s)
+        equal(status, 0)
+        assert re.search(r"^demo +", out, re.M) and re.search(r"^echo +", out, re.M), out
+        equal(len(json.loads(ctl("models", "--json", server=s)[1])["data"]), 2)
+
+
+def test_one_answer_from_an_argument_or_a_pipe():
+    with Server() as s:
+        equal(ctl("--model", "echo", "chat", "say this", server=s)[:2], (0, "say this\n"))
+        equal(ctl("--model", "echo", "chat", stdin="from a pipe", server=s)[:2], (0, "from a pipe\n"))
+        equal(ctl("--model", "echo", "chat", "sum up:", stdin="text", server=s)[1],
+            "sum up:\n\ntext\n")
+        equal(ctl("--model", "echo", "completion", "--no-stream", "abc", server=s)[1], "abc\n")
+        status, out, _ = ctl("--model", "demo", "completion", "--max-tokens", "4", "Hello", server=s)
+        equal(status, 0)
+        lines = ctl("--json", "--model", "echo", "chat", "hi", server=s)[1].splitlines()
+        assert all(json.loads(line)["object"] == "chat.completion.chunk" for line in lines)
+        status, _, err = ctl("--model", "nobody", "chat", "hi", server=s)
+        equal(status, 1)
+        assert "404" in one_line(err) and "nobody" in err, err
+
+
+def test_inspect_tells_what_is_in_a_file():
+    status, out, _ = ctl("inspect", DEMO)
+    equal(status, 0)
+    assert "general.architecture" in out and "token_embd.weight" in out, out
+    j = json.loads(ctl("inspect", "--json", DEMO)[1])
+    assert j, j
+
+
+def test_bench_prints_a_table_and_csv():
+    status, out, err = ctl("bench", "--quick", DEMO)
+    equal(status, 0, err)
+    assert "prefill" in out and "decode" in out, out
+    status, out, err = ctl("bench", "--quick", "--csv", DEMO)
+    equal(status, 0, err)
+    rows = [line.split(",") for line in out.splitlines()]
+    assert len(rows) > 2 and len({len(r) for r in rows}) == 1, out
+    json.loads(ctl("--json", "bench", "--quick", DEMO)[1])
+
+
+class Terminal:
+    """A program on a pseudo terminal."""
+
+    def __init__(self, *args, env):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve(args[0], args, {**os.environ, "TERM": "xterm", **env})
+        self.text = ""
+
+    def until(self, what, seconds=30):
+        """Reads until `what` appears in what came since the last match."""
+        deadline = time.monotonic() + seconds
+        while what not in self.text:
+            left = deadline - time.monotonic()
+            assert left > 0, f"no {what!r} in {self.text!r}"
+            if select.select([self.fd], [], [], left)[0]:
+                self.text += os.read(self.fd, 65536).decode(errors="replace")
+        before, self.text = self.text.split(what, 1)
+        return before
+
+    def send(self, text):
+        os.write(self.fd, text.encode())
+
+    def wait(self):
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            if select.select([self.fd], [], [], 0.05)[0]:
+                try:
+                    os.read(self.fd, 65536)
+                except OSError:
+                    pass
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                os.close(self.fd)
+                return os.waitstatus_to_exitcode(status)
+        os.kill(self.pid, signal.SIGKILL)
+        raise AssertionError("the program did not end")
+
+
+def test_a_conversation_at_a_terminal():
+    with Server() as s:
+        t = Terminal(program("inferctl"), "--url", s.url, "--model", "echo", "chat",
+            env={"HOME": "/nonexistent"})
+        t.until("Ctrl-D ends")
+        t.until("> ")
+        t.send("parrot\n")
+        t.until("parrot\r\n")  # the typed line
+        t.until("parrot\r\n")  # the answer
+        t.send("/help\n")
+        t.until("/clear")
+        t.send("one\\\ntwo\n")
+        t.until("\r\none\r\ntwo\r\n")
+        t.send('"""\nred\n\nblue\n"""\n')
+        t.until("\r\nred\r\n\r\nblue\r\n")
+        t.send("/history\n")
+        t.until("assistant: parrot")
+        t.send("\x03")  # Ctrl-C at the prompt ends nothing
+        t.until("/quit")
+        t.send("/quit\n")
+        equal(t.wait(), 0)
+
+
+def test_ctrl_c_stops_the_answer_and_not_the_program():
+    with Server() as s:
+        t = Terminal(program("inferctl"), "--url", s.url, "--model", "demo", "chat",
+            "--max-tokens", "100000", "--temperature", "2", env={"HOME": "/nonexistent"})
+        t.until("> ")
+        t.send("Hello!\n")
+        t.until("Hello!\r\n")
+        t.send("\x03")
+        t.send("/history\n")
+        t.send("/help\n")
+        t.until("/clear")
+        t.send("\x04")
+        equal(t.wait(), 0)
+
+
+if __name__ == "__main__":
+    run(globals())
