@@ -39,15 +39,15 @@ typedef struct {
     const char *content;
 } inferflux_message;
 
-typedef struct { /* zero means: the default in brackets */
+typedef struct {                       /* zero means: the default in brackets */
     const inferflux_message *messages; /* a conversation for the model's template, or ... */
     int n_messages;
-    const char *prompt;  /* ... plain text to continue */
-    int max_tokens;      /* [to the end of the context] */
-    float temperature;   /* 0 = the most likely token each time [0] */
-    float top_p;         /* [1] */
-    int top_k;           /* [off] */
-    uint64_t seed;       /* same seed, same answer [0] */
+    const char *prompt;      /* ... plain text to continue */
+    int max_tokens;          /* [to the end of the context] */
+    float temperature;       /* 0 = the most likely token each time [0] */
+    float top_p;             /* [1] */
+    int top_k;               /* [off] */
+    uint64_t seed;           /* same seed, same answer [0] */
     const char *const *stop; /* strings that end the answer, not part of it */
     int n_stop;
 } inferflux_params;
@@ -56,11 +56,11 @@ enum { INFERFLUX_TEXT, INFERFLUX_END };
 enum { INFERFLUX_STOP, INFERFLUX_LENGTH, INFERFLUX_CANCELLED, INFERFLUX_ERROR };
 
 typedef struct {
-    int kind;                       /* INFERFLUX_TEXT any number of times, then one INFERFLUX_END */
-    const char *text;               /* TEXT: whole UTF-8 characters, terminated; yours to copy */
-    size_t n_text;                  /* bytes */
-    int finish;                     /* END: INFERFLUX_STOP ... */
-    const char *error;              /* END with INFERFLUX_ERROR: one line */
+    int kind;          /* INFERFLUX_TEXT any number of times, then one INFERFLUX_END */
+    const char *text;  /* TEXT: whole UTF-8 characters, terminated; yours to copy */
+    size_t n_text;     /* bytes */
+    int finish;        /* END: INFERFLUX_STOP ... */
+    const char *error; /* END with INFERFLUX_ERROR: one line */
     int prompt_tokens, completion_tokens; /* END */
 } inferflux_event;
 
@@ -69,8 +69,8 @@ typedef struct {
 typedef void (*inferflux_callback)(void *user, const inferflux_event *event);
 
 /* Reads a GGUF file; takes seconds for a large one. options may be NULL. */
-int inferflux_open(inferflux **out, const char *path, const inferflux_options *options, char *why,
-    size_t n_why);
+int inferflux_open(
+    inferflux **out, const char *path, const inferflux_options *options, char *why, size_t n_why);
 
 /* Ends what still runs (its callbacks get their END) and frees the model. Requests that were not
  * released yet may only be released after it. */

@@ -21,7 +21,10 @@ struct check_test {
     void (*fn)(void);
 };
 
-#define TEST(f) { #f, f }
+#define TEST(f)                                                                                    \
+    {                                                                                              \
+#f, f                                                                                      \
+    }
 
 #define EXPECT(x)                                                                                  \
     do {                                                                                           \

@@ -8,14 +8,14 @@
 
 #if SMALL
 enum {
-    PAGE_TOKENS = 2,        /* tokens per KV page */
-    MAX_BATCH_DEFAULT = 2,  /* sequences decoded together */
-    READ_CHUNK = 7,         /* bytes per read(2) from a socket */
-    ARENA_CHUNK = 256,      /* first chunk of an arena */
-    BUF_FIRST = 1,          /* first capacity of a growing buffer */
-    SEQ_EVENTS = 2,         /* token events a sequence may have in flight */
-    MAILBOX_BATCH = 2,      /* messages drained before looking at sockets again */
-    PREFILL_CHUNK = 3,      /* prompt tokens of one sequence per step */
+    PAGE_TOKENS = 2,       /* tokens per KV page */
+    MAX_BATCH_DEFAULT = 2, /* sequences decoded together */
+    READ_CHUNK = 7,        /* bytes per read(2) from a socket */
+    ARENA_CHUNK = 256,     /* first chunk of an arena */
+    BUF_FIRST = 1,         /* first capacity of a growing buffer */
+    SEQ_EVENTS = 2,        /* token events a sequence may have in flight */
+    MAILBOX_BATCH = 2,     /* messages drained before looking at sockets again */
+    PREFILL_CHUNK = 3,     /* prompt tokens of one sequence per step */
 };
 #else
 enum {

@@ -11,8 +11,8 @@ static uint64_t seed(void)
         uint64_t fresh = rng_entropy() | 1, zero = 0;
         v = __atomic_compare_exchange_n(
                 &value, &zero, fresh, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)
-            ? fresh
-            : zero; /* another thread was first: its seed holds for all */
+                ? fresh
+                : zero; /* another thread was first: its seed holds for all */
     }
     return v;
 }

@@ -8,10 +8,10 @@ struct str {
     size_t n;
 };
 
-#define STR(literal)     ((struct str){ "" literal, sizeof(literal) - 1 })
-#define STR_NONE         ((struct str){ NULL, 0 }) /* absent, as opposed to empty */
-#define STR_FMT          "%.*s"
-#define STR_ARG(s)       (int)(s).n, (s).p
+#define STR(literal) ((struct str){ "" literal, sizeof(literal) - 1 })
+#define STR_NONE     ((struct str){ NULL, 0 }) /* absent, as opposed to empty */
+#define STR_FMT      "%.*s"
+#define STR_ARG(s)   (int)(s).n, (s).p
 
 static inline struct str str_of(const char *z)
 {
@@ -39,9 +39,9 @@ static inline struct str str_skip(struct str a, size_t from)
     from = MIN(from, a.n);
     return (struct str){ a.p ? a.p + from : a.p, a.n - from };
 }
-bool str_eq_nocase(struct str a, struct str b);             /* ASCII only */
-ptrdiff_t str_find(struct str hay, struct str needle);      /* -1 when absent */
-struct str str_trim(struct str s);                          /* ASCII blanks off both ends */
+bool str_eq_nocase(struct str a, struct str b);        /* ASCII only */
+ptrdiff_t str_find(struct str hay, struct str needle); /* -1 when absent */
+struct str str_trim(struct str s);                     /* ASCII blanks off both ends */
 /* Whole string is a decimal number in range; false leaves *out alone. */
 bool str_to_u64(struct str s, uint64_t *out);
 bool str_to_i64(struct str s, int64_t *out);

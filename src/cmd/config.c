@@ -106,8 +106,9 @@ static int check_model(const struct reader *r, const struct model_entry *m, stru
 /* The mapping of one entry; its start event is behind us. */
 static int read_model(struct reader *r, int line, struct err *e)
 {
-    struct model_entry m = { .id = "", .path = "", .backend = "native", .family = "",
-        .template_path = "", .line = line };
+    struct model_entry m = {
+        .id = "", .path = "", .backend = "native", .family = "", .template_path = "", .line = line
+    };
     yaml_event_t key, value;
 
     for (;;) {
@@ -122,8 +123,8 @@ static int read_model(struct reader *r, int line, struct err *e)
             return -1;
         }
         int rc = key.type != YAML_SCALAR_EVENT || value.type != YAML_SCALAR_EVENT
-            ? fail_at(r, &key.start_mark, e, "a model's fields are plain values")
-            : model_field(r, &m, text(&key), &value, e);
+                     ? fail_at(r, &key.start_mark, e, "a model's fields are plain values")
+                     : model_field(r, &m, text(&key), &value, e);
         yaml_event_delete(&key);
         yaml_event_delete(&value);
         if (rc)
@@ -187,8 +188,7 @@ static int read_mapping(struct reader *r, struct err *e)
         } else if (at_key) {
             size_t n = strlen(r->key);
             lengths[depth] = n;
-            if (ev.type != YAML_SCALAR_EVENT ||
-                n + 2 + strlen(text(&ev)) > sizeof(r->key))
+            if (ev.type != YAML_SCALAR_EVENT || n + 2 + strlen(text(&ev)) > sizeof(r->key))
                 rc = fail_at(r, &ev.start_mark, e, "not a usable key");
             else
                 snprintf(r->key + n, sizeof(r->key) - n, "%s%s", n ? "." : "", text(&ev));
@@ -238,8 +238,8 @@ int config_read(struct options *o, const char *path, struct err *e)
 
     FILE *f = fopen(path, "r");
     if (!f)
-        return err_set(e, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: %s", path,
-            strerror(errno));
+        return err_set(
+            e, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: %s", path, strerror(errno));
     if (fstat(fileno(f), &st) || !S_ISREG(st.st_mode) || st.st_size > MAX_FILE_BYTES) {
         fclose(f);
         return err_set(e, ERR_TOO_LARGE, "%s: not a file of at most 1 MiB", path);

@@ -7,7 +7,7 @@
 
 enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-struct ctl { /* the options every command knows */
+struct ctl {             /* the options every command knows */
     const char *url;     /* of the server, without a slash at the end */
     const char *api_key; /* "" = none */
     const char *model;   /* "" = the server's own choice */

@@ -62,8 +62,9 @@ static void print_help(void)
 /* -1 = go on; else the exit status. */
 static int read_args(struct ctl *c, struct plan *p, int argc, char **argv)
 {
-    static const char *const names[] = { "contexts=", "batches=", "threads=", "kernels=", "steps=",
-        "quick", "csv", "json", "help" };
+    static const char *const names[] = {
+        "contexts=", "batches=", "threads=", "kernels=", "steps=", "quick", "csv", "json", "help"
+    };
     struct ctl_args a = { .argc = argc, .argv = argv };
     int64_t steps = 16;
     bool ok = true;
@@ -122,12 +123,12 @@ static int list_cases(const struct plan *p, struct row *rows)
     int n = 0;
 
     for (int i = 0; i < p->n_contexts && n < CASES_MAX; i++)
-        rows[n++] = (struct row){ "prefill", { p->contexts[i], 1, CHUNK, MAX(p->n_steps / 4, 1) },
-            { 0 } };
+        rows[n++] =
+            (struct row){ "prefill", { p->contexts[i], 1, CHUNK, MAX(p->n_steps / 4, 1) }, { 0 } };
     for (int i = 0; i < p->n_contexts; i++)
         for (int j = 0; j < p->n_batches && n < CASES_MAX; j++)
-            rows[n++] = (struct row){ "decode",
-                { p->contexts[i], p->batches[j], 1, p->n_steps }, { 0 } };
+            rows[n++] =
+                (struct row){ "decode", { p->contexts[i], p->batches[j], 1, p->n_steps }, { 0 } };
     return n;
 }
 
@@ -155,8 +156,8 @@ static void print_head(const struct bench_roof *roof, enum form form)
         "tokens/s", "ms/step", "GB/s", "GMAC/s", "memory", "compute");
 }
 
-static void print_json(const struct plan *p, const struct bench_roof *roof, const struct row *rows,
-    int n)
+static void print_json(
+    const struct plan *p, const struct bench_roof *roof, const struct row *rows, int n)
 {
     struct buf b;
     struct jw w;
@@ -198,8 +199,11 @@ static int open_model(
     struct lm **lm, const struct plan *p, const struct row *rows, int n, struct err *e)
 {
     struct gguf *g;
-    struct llama_options o = { .n_threads = (int)p->threads, .n_pages = 1, .max_rows = CHUNK,
-        .max_logits = 1, .progress = isatty(STDERR_FILENO) ? draw_loading : NULL,
+    struct llama_options o = { .n_threads = (int)p->threads,
+        .n_pages = 1,
+        .max_rows = CHUNK,
+        .max_logits = 1,
+        .progress = isatty(STDERR_FILENO) ? draw_loading : NULL,
         .progress_arg = (void *)(uintptr_t)p->path };
 
     if (kernels_choose(&o.kernels, p->kernels, e) || gguf_open(&g, p->path, e))
@@ -216,8 +220,12 @@ static int open_model(
 
 int ctl_bench(struct ctl *c, int argc, char **argv)
 {
-    struct plan p = { .kernels = "auto", .threads = thread_count_online(), .contexts = { 0, 1024 },
-        .n_contexts = 2, .batches = { 1, 4, 16 }, .n_batches = 3 };
+    struct plan p = { .kernels = "auto",
+        .threads = thread_count_online(),
+        .contexts = { 0, 1024 },
+        .n_contexts = 2,
+        .batches = { 1, 4, 16 },
+        .n_batches = 3 };
     struct row rows[CASES_MAX];
     struct bench_roof roof;
     struct lm *lm;

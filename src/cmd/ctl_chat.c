@@ -280,8 +280,9 @@ static void print_help(void)
 
 int ctl_chat(struct ctl *c, int argc, char **argv)
 {
-    static const char *const names[] = { "temperature=", "top-p=", "max-tokens=", "seed=",
-        "no-stream", "json", "help", "system=" };
+    static const char *const names[] = {
+        "temperature=", "top-p=", "max-tokens=", "seed=", "no-stream", "json", "help", "system="
+    };
     struct ctl_args a = { .argc = argc, .argv = argv };
     struct talk t = { .c = c, .p = say_params_default };
     const char *message = NULL;

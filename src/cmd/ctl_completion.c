@@ -15,8 +15,9 @@ static void print_help(void)
 
 int ctl_completion(struct ctl *c, int argc, char **argv)
 {
-    static const char *const names[] = { "temperature=", "top-p=", "max-tokens=", "seed=",
-        "no-stream", "json", "help", "echo" };
+    static const char *const names[] = {
+        "temperature=", "top-p=", "max-tokens=", "seed=", "no-stream", "json", "help", "echo"
+    };
     struct ctl_args a = { .argc = argc, .argv = argv };
     struct say_params p = say_params_default;
     const char *prompt = NULL;

@@ -70,8 +70,8 @@ static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl
     return s->is_stopped;
 }
 
-static void perform(struct ctl *c, CURL *curl, const char *path, const struct str *body,
-    struct ctl_reply *r)
+static void perform(
+    struct ctl *c, CURL *curl, const char *path, const struct str *body, struct ctl_reply *r)
 {
     char url[2048], key[1100], why[CURL_ERROR_SIZE] = "";
     struct curl_slist *fields = curl_slist_append(NULL, "Content-Type: application/json");
@@ -119,8 +119,9 @@ void ctl_stream(struct ctl *c, const char *path, struct str body,
     bool (*fn)(void *ctx, struct str data), void *ctx, const volatile bool *interrupted,
     struct ctl_reply *r)
 {
-    struct stream s = { .curl = curl_easy_init(), .reply = r, .fn = fn, .ctx = ctx,
-        .interrupted = interrupted };
+    struct stream s = {
+        .curl = curl_easy_init(), .reply = r, .fn = fn, .ctx = ctx, .interrupted = interrupted
+    };
 
     CHECK(s.curl);
     *r = (struct ctl_reply){ 0 };

@@ -5,8 +5,9 @@
 
 const struct say_params say_params_default = { -1, -1, -1, -1, false };
 
-const char *const say_options[SAY_N_OPTIONS] = { "temperature=", "top-p=", "max-tokens=", "seed=",
-    "no-stream" };
+const char *const say_options[SAY_N_OPTIONS] = {
+    "temperature=", "top-p=", "max-tokens=", "seed=", "no-stream"
+};
 
 const char say_help[] = "  --temperature T   0 = the most likely token each time\n"
                         "  --top-p P         sample from the most likely tokens of this mass\n"

@@ -123,8 +123,7 @@ static int print_models(const struct ctl_reply *r, struct arena *a)
         printf("%-32s %-10s %-10s %-8s %10s\n", text_of(m, "id", a),
             is_object ? text_of(status, "value", a) : text_of(m, "status", a),
             text_of(m, "family", a), text_of(m, "quantization", a),
-            json_get(meta, "n_ctx") ? text_of(meta, "n_ctx", a)
-                                    : text_of(m, "max_model_len", a));
+            json_get(meta, "n_ctx") ? text_of(meta, "n_ctx", a) : text_of(m, "max_model_len", a));
     }
     return EXIT_OK;
 }

@@ -12,8 +12,7 @@
 static const struct command commands[] = {
     { "status", "", "is the server ready, and what is it doing", ctl_status },
     { "models", "", "the models it serves", ctl_models },
-    { "completion", "[PROMPT]", "continue a text (standard input without PROMPT)",
-        ctl_completion },
+    { "completion", "[PROMPT]", "continue a text (standard input without PROMPT)", ctl_completion },
     { "chat", "[MESSAGE]", "talk: interactive, or one answer with MESSAGE or a pipe", ctl_chat },
     { "inspect", "FILE.gguf", "what is in a model file", ctl_inspect },
     { "bench", "FILE.gguf", "speed of a model on this machine", ctl_bench },
@@ -21,8 +20,8 @@ static const struct command commands[] = {
 
 static void print_help(FILE *to)
 {
-    fputs("usage: inferctl [--url URL] [--api-key KEY] [--model NAME] [--json] COMMAND ...\n\n",
-        to);
+    fputs(
+        "usage: inferctl [--url URL] [--api-key KEY] [--model NAME] [--json] COMMAND ...\n\n", to);
     for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
         char left[48];
         snprintf(left, sizeof(left), "%s %s", commands[i].name, commands[i].arguments);
@@ -83,7 +82,8 @@ static int read_options(struct ctl *c, int argc, char **argv)
 int main(int argc, char **argv)
 {
     struct ctl c = { .url = from_environment("INFERFLUX_URL", "http://127.0.0.1:8080"),
-        .api_key = from_environment("INFERFLUX_API_KEY", ""), .model = "" };
+        .api_key = from_environment("INFERFLUX_API_KEY", ""),
+        .model = "" };
     char url[1024];
 
     setlocale(LC_CTYPE, "");

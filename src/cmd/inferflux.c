@@ -21,7 +21,7 @@ struct inferflux {
     pthread_t thread;
     struct msg close;
     struct inferflux_request *open; /* the thread's: between submit and END */
-    bool is_closing; /* the thread's */
+    bool is_closing;                /* the thread's */
     char path[4096], kernels[32];
 };
 
@@ -86,8 +86,10 @@ static void on_text(void *ctx, int choice, struct str text)
 
 static void on_choice_end(void *ctx, const struct choice_end *c)
 {
-    static const int names[] = { [FINISH_STOP] = INFERFLUX_STOP, [FINISH_LENGTH] = INFERFLUX_LENGTH,
-        [FINISH_CANCELLED] = INFERFLUX_CANCELLED, [FINISH_ERROR] = INFERFLUX_ERROR };
+    static const int names[] = { [FINISH_STOP] = INFERFLUX_STOP,
+        [FINISH_LENGTH] = INFERFLUX_LENGTH,
+        [FINISH_CANCELLED] = INFERFLUX_CANCELLED,
+        [FINISH_ERROR] = INFERFLUX_ERROR };
     struct inferflux_request *r = ctx;
 
     r->finish = names[c->finish];
@@ -106,8 +108,9 @@ static void on_end(void *ctx, const struct session_end *s)
     finish(r, &end);
 }
 
-static const struct session_ops ops = { .text = on_text, .choice_end = on_choice_end,
-    .end = on_end };
+static const struct session_ops ops = {
+    .text = on_text, .choice_end = on_choice_end, .end = on_end
+};
 
 static int tokenize(struct inferflux_request *r, struct err *e)
 {
@@ -119,7 +122,7 @@ static int tokenize(struct inferflux_request *r, struct err *e)
     if (r->convo.n_messages && !m->template)
         return err_set(e, ERR_UNSUPPORTED, "the model has no chat template; give it a prompt");
     if (r->convo.n_messages && chat_template_render(m->template, &r->convo, &m->env,
-            &template_limits_default, r->arena, &text, e))
+                                   &template_limits_default, r->arena, &text, e))
         return -1;
     if (vocab_encode(m->vocab, text.spans, text.n_spans, !r->convo.n_messages, &tokens, e))
         return -1;
@@ -148,8 +151,8 @@ static void start(struct inferflux_request *r)
     else if (!tokenize(r, &e))
         (void)!session_open(&r->session, &r->params, &at, &e);
     if (e.code)
-        finish(r, &(inferflux_event){ .kind = INFERFLUX_END, .finish = INFERFLUX_ERROR,
-                      .error = e.msg });
+        finish(r,
+            &(inferflux_event){ .kind = INFERFLUX_END, .finish = INFERFLUX_ERROR, .error = e.msg });
 }
 
 static void on_cancel(struct inferflux_request *r)
@@ -205,8 +208,8 @@ static void *serve(void *arg)
 
 /* ---- on the caller's thread */
 
-EXPORT int inferflux_open(inferflux **out, const char *path, const inferflux_options *options,
-    char *why, size_t n_why)
+EXPORT int inferflux_open(
+    inferflux **out, const char *path, const inferflux_options *options, char *why, size_t n_why)
 {
     static const inferflux_options none;
     const inferflux_options *o = options ? options : &none;
@@ -215,9 +218,15 @@ EXPORT int inferflux_open(inferflux **out, const char *path, const inferflux_opt
     struct inferflux *m = xcalloc(1, sizeof(*m));
     snprintf(m->path, sizeof(m->path), "%s", path);
     snprintf(m->kernels, sizeof(m->kernels), "%s", o->kernels ? o->kernels : "auto");
-    m->spec = (struct model_spec){ .id = "model", .path = m->path, .family = "",
-        .template_path = "", .kernels = m->kernels, .kv_type = "f16", .threads = o->threads,
-        .ctx_size = o->ctx_size, .engine = engine_options_default };
+    m->spec = (struct model_spec){ .id = "model",
+        .path = m->path,
+        .family = "",
+        .template_path = "",
+        .kernels = m->kernels,
+        .kv_type = "f16",
+        .threads = o->threads,
+        .ctx_size = o->ctx_size,
+        .engine = engine_options_default };
     if (o->parallel > 0)
         m->spec.engine.max_batch = o->parallel;
     if (mailbox_open(&m->mail, &e))
@@ -286,8 +295,11 @@ static int copy_params(struct inferflux_request *r, const inferflux_params *p, s
         if (!stops[i].p)
             return err_set(e, ERR_MEMORY, "no memory for the stop strings");
     }
-    *to = (struct session_params){ .max_tokens = p->max_tokens, .n_choices = 1,
-        .sample = sample_params_default, .stops = stops, .n_stops = p->n_stop };
+    *to = (struct session_params){ .max_tokens = p->max_tokens,
+        .n_choices = 1,
+        .sample = sample_params_default,
+        .stops = stops,
+        .n_stops = p->n_stop };
     to->sample.temperature = p->temperature;
     to->sample.top_k = p->top_k;
     to->sample.seed = p->seed;

@@ -82,7 +82,7 @@ static int decide_auth(const struct options *o, struct serve_options *so, struct
     bool is_local = host_is_loopback(o->host);
 
     so->needs_key = !strcmp(o->auth, "always") ||
-        (!strcmp(o->auth, "auto") && (keys_count(so->keys) > 0 || !is_local));
+                    (!strcmp(o->auth, "auto") && (keys_count(so->keys) > 0 || !is_local));
     if (so->needs_key && !keys_count(so->keys))
         return err_set(e, ERR_INVALID,
             "listening on %s needs an API key: set INFERFLUX_API_KEYS (or say --auth never)",
@@ -141,9 +141,12 @@ static int run(const struct options *o, struct err *e)
     struct keys *keys = NULL;
     struct pool *pool = NULL;
     struct service *service = NULL;
-    struct serve_options so = { .n_threads = (int)o->threads_http, .max_body = o->max_body,
-        .ping_ms = (uint32_t)o->sse_ping_ms, .drain_ms = (uint32_t)o->drain_ms,
-        .cors_origin = o->cors_origin, .role = o->role,
+    struct serve_options so = { .n_threads = (int)o->threads_http,
+        .max_body = o->max_body,
+        .ping_ms = (uint32_t)o->sse_ping_ms,
+        .drain_ms = (uint32_t)o->drain_ms,
+        .cors_origin = o->cors_origin,
+        .role = o->role,
         .default_max_tokens = (int)o->max_tokens };
     int rc = -1;
 

@@ -86,8 +86,8 @@ static int set_integer(
     return 0;
 }
 
-static int set(struct options *o, const struct option *t, const char *z, const char *where,
-    struct err *e)
+static int set(
+    struct options *o, const struct option *t, const char *z, const char *where, struct err *e)
 {
     struct str value = str_of(z);
 
@@ -267,4 +267,3 @@ void options_clear(struct options *o)
     arena_free(o->arena);
     *o = (struct options){ 0 };
 }
-

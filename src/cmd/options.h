@@ -11,8 +11,8 @@
 struct model_entry { /* one item of `models:` in the configuration file */
     const char *id;
     const char *path;
-    const char *backend;  /* "native" or "script" */
-    const char *family;   /* chat family whose template to use; "" = the file's */
+    const char *backend;       /* "native" or "script" */
+    const char *family;        /* chat family whose template to use; "" = the file's */
     const char *template_path; /* a Jinja file instead of the model's own; "" */
     int64_t ctx_size, parallel;
     int64_t kv_bytes;
@@ -49,8 +49,8 @@ int options_read(struct options *o, int argc, char **argv, char **env, struct er
 void options_clear(struct options *o);
 
 /* Sets one option by its dotted key, as the configuration file does. `where` begins the error. */
-int options_set(struct options *o, const char *dotted, const char *value, const char *where,
-    struct err *e);
+int options_set(
+    struct options *o, const char *dotted, const char *value, const char *where, struct err *e);
 
 /* config.c: reads a YAML file into o. Aliases, unknown keys, wrong kinds, files over 1 MiB and
  * nesting over 32 are errors "FILE:LINE: ...". */

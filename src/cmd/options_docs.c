@@ -110,6 +110,7 @@ void options_man(struct buf *out)
                   ".It Fl Fl help , Fl Fl version\nSay so and exit.\n");
     for (size_t i = 0; i < n_option_table; i++)
         man_option(out, &option_table[i]);
-    buf_putz(out, ".El\n.Sh EXIT STATUS\n0 after a drain, 1 when it could not start or go on, 2 for "
-                  "bad usage.\n.Sh SEE ALSO\n.Xr inferctl 1\n");
+    buf_putz(out,
+        ".El\n.Sh EXIT STATUS\n0 after a drain, 1 when it could not start or go on, 2 for "
+        "bad usage.\n.Sh SEE ALSO\n.Xr inferctl 1\n");
 }

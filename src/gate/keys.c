@@ -27,8 +27,8 @@ static int add(struct keys *k, struct str item, int place, struct err *e)
         return err_set(e, ERR_INVALID, "api keys: entry %d is empty", place);
     for (size_t i = 0; i < item.n; i++)
         if (item.p[i] <= ' ' || item.p[i] > '~')
-            return err_set(e, ERR_INVALID, "api keys: entry %d has a blank or a control character",
-                place);
+            return err_set(
+                e, ERR_INVALID, "api keys: entry %d has a blank or a control character", place);
     if (k->n == KEYS_MAX)
         return err_set(e, ERR_RANGE, "api keys: more than %d", KEYS_MAX);
     SHA256((const unsigned char *)item.p, item.n, k->keys[k->n].hash);

@@ -3,6 +3,6 @@
 
 #include "base/base.h"
 
-uint64_t clock_ns(void);      /* monotonic */
-uint64_t clock_ms(void);      /* monotonic */
-int64_t clock_wall_s(void);   /* Unix time */
+uint64_t clock_ns(void);    /* monotonic */
+uint64_t clock_ms(void);    /* monotonic */
+int64_t clock_wall_s(void); /* Unix time */

@@ -29,8 +29,8 @@ int mapfile_open(struct mapfile *m, const char *path, struct err *e)
     if (!fault_hit(FAULT_MMAP))
         p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (p == MAP_FAILED) {
-        err_set(e, ERR_IO, "%s: mmap of %lld bytes: %s", path, (long long)st.st_size,
-            strerror(errno));
+        err_set(
+            e, ERR_IO, "%s: mmap of %lld bytes: %s", path, (long long)st.st_size, strerror(errno));
         goto fail;
     }
     close(fd); /* the mapping keeps the file */

@@ -5,8 +5,8 @@
 
 #include <pthread.h>
 
-int thread_start(pthread_t *out, const char *name, void *(*fn)(void *arg), void *arg,
-    struct err *e);
+int thread_start(
+    pthread_t *out, const char *name, void *(*fn)(void *arg), void *arg, struct err *e);
 
 int thread_count_online(void); /* processors this process may use */
 

@@ -137,8 +137,8 @@ static uint32_t choose_pages(const struct model *m, size_t page_bytes)
     return (uint32_t)MIN(pages, (uint64_t)UINT32_MAX - 1);
 }
 
-static int open_lm(struct model *m, const struct gguf *g, const struct kernels *k, struct lm **lm,
-    struct err *e)
+static int open_lm(
+    struct model *m, const struct gguf *g, const struct kernels *k, struct lm **lm, struct err *e)
 {
     const struct model_spec *spec = m->spec;
     enum kv_type kv = strcmp(spec->kv_type, "bf16") ? KV_F16 : KV_BF16;
@@ -146,9 +146,11 @@ static int open_lm(struct model *m, const struct gguf *g, const struct kernels *
     struct llama_needs needs;
 
     if (spec->backend == BACKEND_SCRIPT) {
-        struct script_options so = { .n_vocab = vocab_n(m->vocab), .n_pages = SCRIPT_PAGES,
+        struct script_options so = { .n_vocab = vocab_n(m->vocab),
+            .n_pages = SCRIPT_PAGES,
             .max_rows = spec->engine.max_batch_tokens };
         m->n_ctx = spec->ctx_size ? (int)spec->ctx_size : SCRIPT_CTX;
+        so.n_ctx_train = m->n_ctx;
         return lm_open_script(lm, &so, e);
     }
     if (llama_needs(&needs, g, kv, e))
@@ -185,6 +187,7 @@ static int open_engine(struct model *m, const struct gguf *g, struct err *e)
     if (engine_open(&m->engine, lm, k, &eo, e)) /* takes lm */
         return -1;
     m->lm = engine_lm(m->engine);
+    m->n_ctx = engine_n_ctx(m->engine);
     return 0;
 }
 

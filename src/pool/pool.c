@@ -34,8 +34,8 @@ static void *load_all(void *arg)
 int pool_open(struct pool **out, const struct pool_options *o, struct err *e)
 {
     if (o->n_specs < 1 || o->n_specs > POOL_MODELS_MAX)
-        return err_set(e, ERR_RANGE, "%d models; 1 to %d can be served", o->n_specs,
-            POOL_MODELS_MAX);
+        return err_set(
+            e, ERR_RANGE, "%d models; 1 to %d can be served", o->n_specs, POOL_MODELS_MAX);
     struct pool *p = xcalloc(1, sizeof(*p));
     p->n = o->n_specs;
     p->is_strict = o->is_strict;
@@ -74,8 +74,9 @@ struct model *pool_find(struct pool *p, struct str name, struct err *e)
             return &p->models[i];
     if (!name.n || !p->is_strict)
         return &p->models[0];
-    err_param(e, ERR_NOT_FOUND, "model", "The model '%.*s' does not exist; GET /v1/models lists "
-                                         "those that do.",
+    err_param(e, ERR_NOT_FOUND, "model",
+        "The model '%.*s' does not exist; GET /v1/models lists "
+        "those that do.",
         (int)MIN(name.n, (size_t)80), name.p);
     return NULL;
 }

@@ -65,7 +65,6 @@ struct model *pool_at(struct pool *p, int i);
 enum model_state model_state(const struct model *m);
 int pool_n_ready(const struct pool *p);
 
-
 /* Opens one model on the calling thread; *m is zeroed before. Also for tools and the library,
  * outside of any pool. `state` is not touched. */
 int model_open(struct model *m, const struct model_spec *spec, struct err *e);

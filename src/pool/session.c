@@ -212,8 +212,7 @@ static void on_end(struct session *s)
 {
     struct gen *gen = s->gen;
     const struct gen_result *r = gen_result(gen);
-    struct session_end end = { s->err.code ? &s->err : &r->err, r, s->p.n_prompt,
-        s->n_completion };
+    struct session_end end = { s->err.code ? &s->err : &r->err, r, s->p.n_prompt, s->n_completion };
 
     s->at.ops->end(s->at.ctx, &end); /* may free the arena, and s with it */
     gen_free(gen);
@@ -265,7 +264,7 @@ static void drain_paused(struct session *s)
     s->paused = NULL;
     s->paused_tail = &s->paused;
     while (m) {
-        struct msg *next = m->next; /* s is gone after the last one */
+        struct msg *next = m->next;                            /* s is gone after the last one */
         session_event(container_of(m, struct gen_event, msg)); /* may be kept back again */
         m = next;
     }

@@ -21,7 +21,7 @@ struct choice_end {
 };
 
 struct session_end {
-    const struct err *err; /* code ERR_NONE when all went well */
+    const struct err *err;           /* code ERR_NONE when all went well */
     const struct gen_result *result; /* times, cached tokens */
     int n_prompt, n_completion;      /* completion: over all choices */
 };
@@ -43,9 +43,9 @@ struct session_params {
     const struct str *stops;
     int n_stops;
     bool include_stop;
-    bool show_control;        /* control tokens appear in the text */
-    bool ignore_end;          /* the model's end tokens do not end it */
-    const int32_t *stop_ids;  /* the client's */
+    bool show_control;       /* control tokens appear in the text */
+    bool ignore_end;         /* the model's end tokens do not end it */
+    const int32_t *stop_ids; /* the client's */
     int n_stop_ids;
     bool want_prompt_logprobs;
     int priority;
@@ -63,9 +63,8 @@ struct session_place { /* where it lives and whom it tells */
 
 /* Allocates in the arena, which must live until `end`. ERR_CONTEXT when the prompt does not fit,
  * ERR_OVERLOADED, ERR_MEMORY; then there is no session and no callback. */
-int session_open(
-    struct session **out, const struct session_params *p, const struct session_place *at,
-    struct err *e);
+int session_open(struct session **out, const struct session_params *p,
+    const struct session_place *at, struct err *e);
 
 /* For messages with a gen_kind. May call callbacks, the last of them `end`. */
 void session_event(struct gen_event *ev);

@@ -35,7 +35,7 @@ struct request {
     struct answer *answer; /* NULL once the exchange has ended or gone */
     struct prompt *prompts;
     struct leg *legs;
-    int n_open; /* sessions that run, and one for whoever holds the request */
+    int n_open;     /* sessions that run, and one for whoever holds the request */
     struct err err; /* the first thing that went wrong */
     struct loop_timer ping;
     uint64_t began_ns, first_token_ns, last_write_ns;
@@ -54,10 +54,10 @@ static void write_audit(const struct request *r, const char *finish, int status)
     struct str prompt = { (const char *)r->prompts[0].ids,
         (size_t)r->prompts[0].n * sizeof(*r->prompts[0].ids) };
 
-    audit_write(r->io->o->audit,
-        &(struct audit_entry){ r->request_id, r->caller.id, r->route->path,
-            str_of(r->model->spec->id), prompt, status, finish, r->n_prompt, r->n_completion,
-            r->n_cached, clock_ns() - r->began_ns });
+    audit_write(
+        r->io->o->audit, &(struct audit_entry){ r->request_id, r->caller.id, r->route->path,
+                             str_of(r->model->spec->id), prompt, status, finish, r->n_prompt,
+                             r->n_completion, r->n_cached, clock_ns() - r->began_ns });
 }
 
 static void request_free(struct request *r)
@@ -270,8 +270,7 @@ static void on_choice_end(void *ctx, const struct choice_end *c)
     r->n_completion += c->n_tokens;
     if (!r->answer || c->finish == FINISH_CANCELLED || c->finish == FINISH_ERROR)
         return;
-    answer_choice_end(
-        r->answer, choice_of(p, c->choice), c->finish, c->stop_string, c->stop_id);
+    answer_choice_end(r->answer, choice_of(p, c->choice), c->finish, c->stop_string, c->stop_id);
     after_write(r);
 }
 

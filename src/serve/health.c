@@ -10,8 +10,8 @@ static void put_field(struct jw *w, const char *key, const char *value)
 
 void health_live(struct io *io, struct http_exchange *x, struct call *c)
 {
-    sink_reply(&x->sink, 200, "application/json", STR("{\"status\":\"alive\"}"), c->fields,
-        c->n_fields);
+    sink_reply(
+        &x->sink, 200, "application/json", STR("{\"status\":\"alive\"}"), c->fields, c->n_fields);
 }
 
 void health_ready(struct io *io, struct http_exchange *x, struct call *c)

@@ -20,7 +20,8 @@ enum metric {
 enum { METRIC_BUCKETS = 22 }; /* the last is +Inf */
 
 struct metrics { /* zeroed = ready */
-    _Atomic uint64_t value[N_METRICS]; /* counters; gauges are sums over shards; histograms: count */
+    _Atomic uint64_t
+        value[N_METRICS]; /* counters; gauges are sums over shards; histograms: count */
     _Atomic uint64_t sum_ns[N_METRICS];
     _Atomic uint64_t bucket[N_METRICS][METRIC_BUCKETS]; /* not cumulative */
 };

@@ -7,8 +7,10 @@ static struct model_info info_of(struct model *m)
     static const char *const states[] = { "loading", "loaded", "failed" };
     enum model_state state = model_state(m);
     bool is_script = m->spec->backend == BACKEND_SCRIPT;
-    struct model_info i = { .id = m->spec->id, .is_ready = state == MODEL_READY,
-        .status = states[state], .backend = is_script ? "script" : "native" };
+    struct model_info i = { .id = m->spec->id,
+        .is_ready = state == MODEL_READY,
+        .status = states[state],
+        .backend = is_script ? "script" : "native" };
 
     if (!i.is_ready)
         return i;

@@ -80,8 +80,8 @@ int prompts_build(struct prompt **out, const struct ask *ask, const struct model
     return 0;
 }
 
-int prompt_max_tokens(const struct ask *ask, const struct model *m, const struct prompt *p,
-    int default_max)
+int prompt_max_tokens(
+    const struct ask *ask, const struct model *m, const struct prompt *p, int default_max)
 {
     int room = m->n_ctx - p->n;
     int want = ask->max_tokens >= 0 ? ask->max_tokens : default_max > 0 ? default_max : room;

@@ -17,8 +17,8 @@ int prompts_build(struct prompt **out, const struct ask *ask, const struct model
     struct arena *a, struct err *e);
 
 /* Tokens that prompt i may be answered with, given the request and the context. */
-int prompt_max_tokens(const struct ask *ask, const struct model *m, const struct prompt *p,
-    int default_max);
+int prompt_max_tokens(
+    const struct ask *ask, const struct model *m, const struct prompt *p, int default_max);
 
 /* The whole rendered chat, as text. For /apply-template. */
 int prompt_render(struct rendered *out, const struct convo *c, const struct model *m,

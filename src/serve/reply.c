@@ -32,8 +32,8 @@ struct model *ready_model(struct io *io, struct str name, struct err *e)
         err_set(e, ERR_NOT_READY, "The model '%s' is still loading.", m->spec->id);
         return NULL;
     case MODEL_FAILED:
-        err_set(e, ERR_NOT_READY, "The model '%s' could not be loaded: %s", m->spec->id,
-            m->why.msg);
+        err_set(
+            e, ERR_NOT_READY, "The model '%s' could not be loaded: %s", m->spec->id, m->why.msg);
         return NULL;
     }
     return NULL;

@@ -29,8 +29,8 @@ static void begin_call(struct io *io, struct call *c)
         (unsigned long long)rng_entropy(), (unsigned)(uintptr_t)c & 0xffff);
     c->fields[c->n_fields++] = (struct http_field){ STR("x-request-id"), str_of(c->request_id) };
     if (*io->o->cors_origin) {
-        c->fields[c->n_fields++] = (struct http_field){ STR("Access-Control-Allow-Origin"),
-            str_of(io->o->cors_origin) };
+        c->fields[c->n_fields++] =
+            (struct http_field){ STR("Access-Control-Allow-Origin"), str_of(io->o->cors_origin) };
         c->fields[c->n_fields++] =
             (struct http_field){ STR("Access-Control-Expose-Headers"), STR("*") };
     }
@@ -51,16 +51,17 @@ static void answer_preflight(struct http_exchange *x, struct call *c)
 
 static int check_caller(struct io *io, struct http_exchange *x, struct call *c, struct err *e)
 {
-    struct str key = keys_from_fields(http_field_get(x->req, "authorization"),
-        http_field_get(x->req, "x-api-key"));
+    struct str key = keys_from_fields(
+        http_field_get(x->req, "authorization"), http_field_get(x->req, "x-api-key"));
 
     c->caller.scopes = SCOPE_READ | SCOPE_GENERATE | SCOPE_ADMIN;
     if (!io->o->needs_key || c->route->scope == SCOPE_NONE)
         return 0;
     if (!keys_find(io->o->keys, key, &c->caller))
-        return err_set(e, ERR_AUTH, key.n ? "Incorrect API key provided."
-                                          : "You did not provide an API key. Send it as "
-                                            "`Authorization: Bearer KEY`.");
+        return err_set(e, ERR_AUTH,
+            key.n ? "Incorrect API key provided."
+                  : "You did not provide an API key. Send it as "
+                    "`Authorization: Bearer KEY`.");
     if ((c->caller.scopes & c->route->scope) != c->route->scope)
         return err_set(e, ERR_FORBIDDEN, "This key may not use %s.", c->route->path);
     return 0;

@@ -6,6 +6,7 @@
 #include "serve/serve.h"
 
 #include <arpa/inet.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -24,19 +25,30 @@ static void world_open(struct world *w)
 {
     struct err e;
 
-    *w = (struct world){ .spec = { .id = "echo", .path = demo, .backend = BACKEND_SCRIPT,
-                             .family = "", .template_path = "", .kernels = "auto", .kv_type = "f16",
+    *w = (struct world){ .spec = { .id = "echo",
+                             .path = demo,
+                             .backend = BACKEND_SCRIPT,
+                             .family = "",
+                             .template_path = "",
+                             .kernels = "auto",
+                             .kv_type = "f16",
                              .engine = engine_options_default } };
     EXPECT_EQ(keys_open(&w->keys, "", &e), 0);
     EXPECT_EQ(pool_open(&w->pool, &(struct pool_options){ &w->spec, 1, false }, &e), 0);
-    struct serve_options o = { .http = http_options_default, .n_threads = 1, .max_body = 1 << 20,
-        .ping_ms = 15000, .drain_ms = 2000, .cors_origin = "*", .role = "unified",
-        .pool = w->pool, .keys = w->keys };
+    struct serve_options o = { .http = http_options_default,
+        .n_threads = 1,
+        .max_body = 1 << 20,
+        .ping_ms = 15000,
+        .drain_ms = 2000,
+        .cors_origin = "*",
+        .role = "unified",
+        .pool = w->pool,
+        .keys = w->keys };
     o.http.host = "127.0.0.1";
     o.http.port = 0;
     EXPECT_EQ(service_open(&w->service, &o, &e), 0);
     while (model_state(pool_at(w->pool, 0)) == MODEL_LOADING)
-        usleep(1000);
+        poll(NULL, 0, 1);
     EXPECT_EQ(model_state(pool_at(w->pool, 0)), MODEL_READY);
 }
 
@@ -50,7 +62,8 @@ static void world_close(struct world *w)
 
 static int connect_to(const struct world *w)
 {
-    struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(service_port(w->service)),
+    struct sockaddr_in to = { .sin_family = AF_INET,
+        .sin_port = htons(service_port(w->service)),
         .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     struct timeval patience = { 20, 0 };
 

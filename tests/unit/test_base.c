@@ -24,7 +24,8 @@ static void numbers_are_whole_strings_in_range(void)
     for (size_t k = 0; k < ARRAY_LEN(bad); k++)
         EXPECT(!str_to_i64(str_of(bad[k]), &i));
     EXPECT(str_to_f64(STR("-1.5e2"), &f) && f == -150);
-    EXPECT(!str_to_f64(STR("nan"), &f) && !str_to_f64(STR("1e999"), &f) && !str_to_f64(STR(" 1"), &f));
+    EXPECT(
+        !str_to_f64(STR("nan"), &f) && !str_to_f64(STR("1e999"), &f) && !str_to_f64(STR(" 1"), &f));
 }
 
 static void strings_are_searched_and_trimmed(void)
@@ -146,10 +147,19 @@ static void utf8_is_strict(void)
         int n;
         uint32_t cp;
     } rows[] = {
-        { "a", 1, 'a' }, { "\xC3\xA9", 2, 0xE9 }, { "\xE2\x82\xAC", 3, 0x20AC },
-        { "\xF0\x9F\x99\x82", 4, 0x1F642 }, { "\xC0\x80", 0, 0 }, { "\xED\xA0\x80", 0, 0 },
-        { "\xF4\x90\x80\x80", 0, 0 }, { "\xE0\x80\x80", 0, 0 }, { "\x80", 0, 0 },
-        { "\xE2\x82", -1, 0 }, { "\xF0\x9F", -1, 0 }, { "\xC3", -1, 0 }, { "\xC3x", 0, 0 },
+        { "a", 1, 'a' },
+        { "\xC3\xA9", 2, 0xE9 },
+        { "\xE2\x82\xAC", 3, 0x20AC },
+        { "\xF0\x9F\x99\x82", 4, 0x1F642 },
+        { "\xC0\x80", 0, 0 },
+        { "\xED\xA0\x80", 0, 0 },
+        { "\xF4\x90\x80\x80", 0, 0 },
+        { "\xE0\x80\x80", 0, 0 },
+        { "\x80", 0, 0 },
+        { "\xE2\x82", -1, 0 },
+        { "\xF0\x9F", -1, 0 },
+        { "\xC3", -1, 0 },
+        { "\xC3x", 0, 0 },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {

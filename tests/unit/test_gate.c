@@ -53,9 +53,8 @@ static void write_some(const char *path, int n)
 
     EXPECT_EQ(audit_open(&a, path, &e), 0);
     for (int i = 0; i < n; i++)
-        audit_write(a,
-            &(struct audit_entry){ "req_1", "", "/v1/x", STR("m\"\n"), STR("secret"), 200, "done", 1,
-                2, 0, 5000000 });
+        audit_write(a, &(struct audit_entry){ "req_1", "", "/v1/x", STR("m\"\n"), STR("secret"),
+                           200, "done", 1, 2, 0, 5000000 });
     audit_close(a);
 }
 

@@ -54,8 +54,8 @@ static void a_flag_wins_over_the_environment_and_that_over_the_file(void)
     struct options o;
     struct err e;
 
-    EXPECT_EQ(read_file(&o, &e, env, "server:\n  port: 1\nruntime:\n  threads: 1\n  ctx_size: 1\n"),
-        0);
+    EXPECT_EQ(
+        read_file(&o, &e, env, "server:\n  port: 1\nruntime:\n  threads: 1\n  ctx_size: 1\n"), 0);
     EXPECT_EQ(o.port, 2);
     EXPECT_EQ(o.threads, 3);
     EXPECT_EQ(o.ctx_size, 1);
@@ -89,8 +89,7 @@ static void bad_flags_are_named(void)
         { "--port", "99999", "--port: 99999 is not in 0..65535" },
         { "--port", "eight", "--port: 'eight' is not a number" },
         { "--kernels", "mmx", "--kernels: 'mmx' is none of auto|ref|avx2|avx512" },
-        { "--strict-model=perhaps", NULL,
-            "--strict-model: 'perhaps' is neither true nor false" },
+        { "--strict-model=perhaps", NULL, "--strict-model: 'perhaps' is neither true nor false" },
         { "--max-body", "9999999999999999999T",
             "--max-body: '9999999999999999999T' is not a size (like 4096, 512M or 2G)" },
         { "model.gguf", NULL, "'model.gguf' is no flag; see --help" },
