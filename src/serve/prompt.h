@@ -8,11 +8,12 @@
 struct prompt {
     const int32_t *ids;
     int n;
-    struct str text; /* a completion's own text, for echo; .p NULL when it came as tokens */
+    struct str text; /* a completion's own, for echo; .p NULL when it came as tokens */
 };
 
-/* One entry per ask->n_prompts; on error *out holds those that were built. ERR_UNSUPPORTED when the model cannot chat, ERR_CONTEXT when a
- * prompt leaves no room for a token, and the template's own errors. */
+/* One entry per ask->n_prompts; on error *out holds those that were built. ERR_UNSUPPORTED when
+ * the model cannot chat, ERR_CONTEXT when a prompt leaves no room for a token, and the template's
+ * own errors. */
 int prompts_build(struct prompt **out, const struct ask *ask, const struct model *m,
     struct arena *a, struct err *e);
 
