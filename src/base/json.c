@@ -129,7 +129,7 @@ static char simple_escape(char c)
 /* Behind a backslash; writes what it stands for to *to. */
 static int escape(struct parser *p, char **to)
 {
-    uint32_t cp;
+    uint32_t cp = 0;
 
     if (p->at == p->end)
         return fail(p, "the text ends inside a string");
