@@ -198,12 +198,9 @@ static void on_choice_end(struct session *s, const struct gen_event *ev)
     }
     if (c->stops)
         stops_end(c->stops, &c->out);
-    if (ev->finish == FINISH_STOP) {
-        c->n_tokens++; /* the end token was generated too */
-        for (int i = 0; i < s->p.n_stop_ids; i++)
-            if (s->p.stop_ids[i] == ev->stop_id)
-                end.stop_id = ev->stop_id;
-    }
+    for (int i = 0; ev->finish == FINISH_STOP && i < s->p.n_stop_ids; i++)
+        if (s->p.stop_ids[i] == ev->stop_id)
+            end.stop_id = ev->stop_id;
     show(s, c);
     end_choice(s, c, &end);
 }

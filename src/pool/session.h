@@ -17,7 +17,7 @@ struct choice_end {
     enum finish finish;
     struct str stop_string; /* the stop string that ended it; STR_NONE */
     int32_t stop_id;        /* a client's stop token that ended it; TOKEN_NONE */
-    int n_tokens;           /* generated, up to and with the one that ended it */
+    int n_tokens;           /* of its text; an end token is not one of them */
 };
 
 struct session_end {
