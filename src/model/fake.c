@@ -1,0 +1,151 @@
+#include "model/fake.h"
+#include "base/mem.h"
+
+struct fake {
+    struct lm lm;
+    struct fake_options o;
+    uint64_t *kv;  /* [n_pages][PAGE_TOKENS] */
+    float *logits; /* [max_logits][n_vocab] */
+};
+
+static uint64_t mix(uint64_t x)
+{
+    x ^= x >> 32;
+    x *= 0xd6e8feb86659fd93u;
+    x ^= x >> 29;
+    x *= 0xa0761d6478bd642fu;
+    return x ^ x >> 32;
+}
+
+static uint64_t row_hash(uint64_t seed, uint64_t before, int32_t token, int pos)
+{
+    return mix(mix(seed ^ before) + ((uint64_t)(uint32_t)token << 32 | (uint32_t)pos));
+}
+
+/* What the positions before leave behind depends on each of them and on its place. */
+static uint64_t fold(uint64_t acc, uint64_t row, int pos)
+{
+    return acc + (row | 1) * (0x9e3779b97f4a7c15u + 2 * (uint64_t)(uint32_t)pos);
+}
+
+static void logits_of(uint64_t row, int n_vocab, float *out)
+{
+    for (int v = 0; v < n_vocab; v++) {
+        uint64_t bits = mix(row + 0x632be59bd9b4e019u * (uint64_t)(v + 1));
+        out[v] = (float)(bits >> 40) * 0x1p-21f - 4.0f; /* -4 .. 4 */
+    }
+}
+
+static uint64_t *slot(struct fake *f, const page_id *pages, int pos)
+{
+    page_id page = pages[pos / PAGE_TOKENS];
+
+    CHECK(page.i < f->o.n_pages);
+    return &f->kv[(size_t)page.i * PAGE_TOKENS + (size_t)(pos % PAGE_TOKENS)];
+}
+
+static void run_rows(struct fake *f, const struct lm_run *r, float *logits)
+{
+    uint64_t before = 0;
+
+    for (int j = 0; j < r->pos; j++)
+        before = fold(before, *slot(f, r->pages, j), j);
+    for (int i = 0; i < r->n; i++) {
+        int pos = r->pos + i;
+        CHECK(r->tokens[i] >= 0 && r->tokens[i] < f->o.n_vocab);
+        uint64_t row = row_hash(f->o.seed, before, r->tokens[i], pos);
+        *slot(f, r->pages, pos) = row;
+        before = fold(before, row, pos);
+        if (i >= r->n - r->n_logits) {
+            logits_of(row, f->o.n_vocab, logits);
+            logits += f->o.n_vocab;
+        }
+    }
+}
+
+static void scribble(struct fake *f, const struct lm_run *r)
+{
+    for (int i = 0; i < r->n; i++)
+        *slot(f, r->pages, r->pos + i) = 0xdeadbeefu * (uint64_t)(i + 1);
+}
+
+static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
+{
+    struct fake *f = container_of(m, struct fake, lm);
+    int n_rows = 0, n_logits = 0;
+
+    for (int i = 0; i < n_runs; i++) {
+        struct lm_run *r = &runs[i];
+        CHECK(r->n >= 1 && r->pos >= 0 && r->n_logits >= 0 && r->n_logits <= r->n);
+        if (stop && *stop) {
+            for (int j = 0; j < n_runs; j++)
+                scribble(f, &runs[j]);
+            return false;
+        }
+        CHECK((n_rows += r->n) <= m->max_rows);
+        CHECK(n_logits + r->n_logits <= m->max_logits);
+        r->logits = f->logits + (size_t)n_logits * (size_t)f->o.n_vocab;
+        run_rows(f, r, f->logits + (size_t)n_logits * (size_t)f->o.n_vocab);
+        n_logits += r->n_logits;
+    }
+    return true;
+}
+
+static void copy_page(struct lm *m, page_id from, page_id to)
+{
+    struct fake *f = container_of(m, struct fake, lm);
+
+    CHECK(from.i < f->o.n_pages && to.i < f->o.n_pages && from.i != to.i);
+    memcpy(&f->kv[(size_t)to.i * PAGE_TOKENS], &f->kv[(size_t)from.i * PAGE_TOKENS],
+        PAGE_TOKENS * sizeof(*f->kv));
+}
+
+static void close_fake(struct lm *m)
+{
+    struct fake *f = container_of(m, struct fake, lm);
+
+    mem_free(f->kv);
+    mem_free(f->logits);
+    mem_free(f);
+}
+
+static const struct lm_ops fake_ops = { forward, copy_page, close_fake };
+
+int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
+{
+    if (o->n_vocab < 2 || o->n_ctx_train < 1 || o->max_rows < 1 || o->n_pages < 1)
+        return err_set(e, ERR_RANGE, "a fake model without vocabulary, context, rows or pages");
+
+    struct fake *f = xcalloc(1, sizeof(*f));
+    size_t n_slots = (size_t)o->n_pages * PAGE_TOKENS;
+    f->o = *o;
+    f->kv = try_calloc(n_slots, sizeof(*f->kv));
+    f->logits = try_calloc((size_t)o->max_rows * (size_t)o->n_vocab, sizeof(*f->logits));
+    f->lm = (struct lm){
+        .ops = &fake_ops,
+        .n_vocab = o->n_vocab,
+        .n_ctx_train = o->n_ctx_train,
+        .max_rows = o->max_rows,
+        .max_logits = o->max_rows,
+        .n_pages = o->n_pages,
+        .page_bytes = PAGE_TOKENS * sizeof(*f->kv),
+    };
+    if (!f->kv || !f->logits) {
+        close_fake(&f->lm);
+        return err_set(e, ERR_MEMORY, "no memory for a fake model of %u pages", o->n_pages);
+    }
+    *out = &f->lm;
+    return 0;
+}
+
+void fake_logits(const struct fake_options *o, const int32_t *tokens, int n, uint64_t *scratch,
+    float *logits)
+{
+    uint64_t before = 0;
+
+    for (int pos = 0; pos < n; pos++) {
+        scratch[pos] = row_hash(o->seed, before, tokens[pos], pos);
+        before = fold(before, scratch[pos], pos);
+    }
+    logits_of(scratch[n - 1], o->n_vocab, logits);
+}

@@ -1,0 +1,43 @@
+#include "model/script.h"
+#include "base/mem.h"
+
+static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
+{
+    if (stop && *stop)
+        return false;
+    for (int i = 0; i < n_runs; i++) {
+        CHECK(runs[i].n_logits == 0); /* there are none to give */
+        runs[i].logits = NULL;
+    }
+    return true;
+}
+
+static void copy_page(struct lm *m, page_id from, page_id to)
+{
+    CHECK(from.i < m->n_pages && to.i < m->n_pages); /* pages without content */
+}
+
+static void close_script(struct lm *m)
+{
+    mem_free(m);
+}
+
+static const struct lm_ops script_ops = { forward, copy_page, close_script };
+
+int lm_open_script(struct lm **out, const struct script_options *o, struct err *e)
+{
+    if (o->n_vocab < 1 || o->n_ctx_train < 1 || o->max_rows < 1 || o->n_pages < 1)
+        return err_set(e, ERR_RANGE, "a script model without vocabulary, context, rows or pages");
+
+    struct lm *m = xcalloc(1, sizeof(*m));
+    *m = (struct lm){
+        .ops = &script_ops,
+        .n_vocab = o->n_vocab,
+        .n_ctx_train = o->n_ctx_train,
+        .max_rows = o->max_rows,
+        .max_logits = o->max_rows,
+        .n_pages = o->n_pages,
+    };
+    *out = m;
+    return 0;
+}

@@ -1,0 +1,117 @@
+#include "base/mem.h"
+#include "base/rng.h"
+#include "cache/pages.h"
+#include "../check.h"
+
+static struct page_pool *pool_of(uint32_t n)
+{
+    struct page_pool *p;
+    struct err e;
+
+    EXPECT_EQ(page_pool_new(&p, n, &e), 0);
+    return p;
+}
+
+static void a_full_pool_says_so_and_the_warm_page_comes_back_first(void)
+{
+    struct page_pool *p = pool_of(2);
+
+    page_id a = page_take(p), b = page_take(p), c = page_take(p);
+    EXPECT(a.i != b.i);
+    EXPECT_EQ(c.i, PAGE_NONE.i);
+    EXPECT_EQ(page_n_free(p), 0u);
+
+    EXPECT(page_unref(p, a));
+    EXPECT_EQ(page_take(p).i, a.i);
+    EXPECT(page_unref(p, b));
+    EXPECT(page_unref(p, a));
+    EXPECT_EQ(page_take(p).i, a.i);
+    EXPECT_EQ(page_take(p).i, b.i);
+    page_unref(p, a);
+    page_unref(p, b);
+    page_pool_free(p);
+}
+
+static void a_shared_page_goes_home_with_its_last_holder(void)
+{
+    struct page_pool *p = pool_of(3);
+    page_id a = page_take(p);
+
+    page_ref(p, a);
+    page_ref(p, a);
+    EXPECT_EQ(page_refs(p, a), 3u);
+    EXPECT(!page_unref(p, a));
+    EXPECT(!page_unref(p, a));
+    EXPECT_EQ(page_n_free(p), 2u);
+    EXPECT(page_unref(p, a));
+    EXPECT_EQ(page_n_free(p), 3u);
+    EXPECT_EQ(page_n_total(p), 3u);
+    page_pool_free(p);
+}
+
+static void impossible_sizes_and_missing_memory_are_errors(void)
+{
+    struct page_pool *p = NULL;
+    struct err e;
+
+    EXPECT_EQ(page_pool_new(&p, 0, &e), -1);
+    EXPECT(e.code == ERR_RANGE);
+    EXPECT_EQ(page_pool_new(&p, UINT32_MAX, &e), -1);
+    EXPECT(e.code == ERR_RANGE);
+#ifdef TESTING
+    for (uint64_t nth = 1; nth <= 2; nth++) {
+        mem_fail_after(nth);
+        EXPECT_EQ(page_pool_new(&p, 10, &e), -1);
+        EXPECT(e.code == ERR_MEMORY);
+    }
+    mem_fail_after(0);
+#endif
+    EXPECT(!p);
+}
+
+/* Random takes, refs and unrefs against an array of counts. */
+static void agrees_with_a_plain_array(void)
+{
+    enum { N = 37 };
+
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        struct rng r = { .key = seed };
+        struct page_pool *p = pool_of(N);
+        uint32_t refs[N] = { 0 }, n_held = 0, held = 0;
+
+        for (int i = 0; i < 2000; i++) {
+            uint32_t at = (uint32_t)rng_below(&r, N);
+            uint64_t what = rng_below(&r, 10);
+            if (what < 4) {
+                page_id id = page_take(p);
+                EXPECT_EQ(id.i == PAGE_NONE.i, n_held == N);
+                if (id.i != PAGE_NONE.i) {
+                    EXPECT_EQ(refs[id.i], 0u);
+                    refs[id.i] = 1;
+                    n_held++;
+                    held++;
+                }
+            } else if (what < 6 && refs[at]) {
+                page_ref(p, (page_id){ at });
+                refs[at]++;
+                held++;
+            } else if (refs[at]) {
+                EXPECT_EQ(page_unref(p, (page_id){ at }), refs[at] == 1);
+                n_held -= --refs[at] == 0;
+                held--;
+            }
+            EXPECT_EQ(page_refs(p, (page_id){ at }), refs[at]);
+            EXPECT_EQ(page_n_free(p), N - n_held);
+            page_pool_check(p);
+        }
+        for (uint32_t i = 0; i < N; i++)
+            while (refs[i]-- > 0)
+                page_unref(p, (page_id){ i });
+        page_pool_check(p);
+        page_pool_free(p);
+    }
+}
+
+TESTS(TEST(a_full_pool_says_so_and_the_warm_page_comes_back_first),
+    TEST(a_shared_page_goes_home_with_its_last_holder),
+    TEST(impossible_sizes_and_missing_memory_are_errors), TEST(agrees_with_a_plain_array))
