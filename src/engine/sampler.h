@@ -5,7 +5,17 @@
  * of (seed, choice, position). Reported log-probabilities are of the model's own distribution,
  * before all of this.
  *
- * A sampler's scratch is sized for one vocabulary and allocates nothing while sampling.
+ * Candidates stay in the order of their ids. Each filter sees the distribution that the one
+ * before left, at temperature 1: weights are kernels->softmax over the candidates in id order,
+ * their total is the sum it returns; top_p and typical_p add weights up in double, best first,
+ * ties by lowest id. The draw walks the candidates in id order. Logits that are NaN or -inf are
+ * banned, +inf counts as the largest float.
+ *
+ * When nothing is left: the lowest id that mask and allowed list permit; when they permit
+ * nothing or are absent, the model's own arg-max.
+ *
+ * A sampler's scratch is sized for one vocabulary and allocates nothing while sampling. Time is
+ * linear in the vocabulary; only as many candidates are sorted as top_p and typical_p need.
  * Owner: the engine thread. */
 #pragma once
 
@@ -18,6 +28,12 @@ struct token_bias {
     int32_t id;
     float bias; /* added to the logit; <= -100 bans */
 };
+
+/* Which tokens may follow `out` (n tokens so far) in this choice: sets bits of `bits` (one per id,
+ * (n_vocab + 31) / 32 words, all zero on entry). Returns false when anything goes. Called on the
+ * engine thread, once per token; must not allocate, and must give the same answer for the same
+ * tokens. */
+typedef bool (*sample_mask_fn)(void *ctx, int choice, const int32_t *out, int n, uint32_t *bits);
 
 struct sample_params { /* plain data; arrays are borrowed and live as long as the request */
     float temperature;    /* 0 = greedy */
@@ -36,6 +52,8 @@ struct sample_params { /* plain data; arrays are borrowed and live as long as th
     const int32_t *banned_until_min; /* end tokens, banned while fewer than min_tokens came */
     int n_banned_until_min;
     int min_tokens;
+    sample_mask_fn mask; /* NULL = none */
+    void *mask_ctx;
     bool want_logprobs;
     int n_top; /* alternatives to report, 0..20 */
 };
@@ -49,7 +67,7 @@ struct token_logprob {
 
 struct sampled {
     int32_t id;
-    float logprob; /* finite; floor -9999 */
+    float logprob; /* finite; floor -9999; 0 when not wanted */
     int n_top;
     struct token_logprob top[TOP_LOGPROBS_MAX]; /* most likely first; ties by id */
 };
@@ -59,10 +77,14 @@ struct sampler;
 int sampler_open(struct sampler **out, const struct kernels *k, int n_vocab, struct err *e);
 void sampler_close(struct sampler *s);
 
-/* history: prompt then output; n_prompt of them are the prompt. choice, n_history make the
- * random number. */
+struct sample_past {
+    const int32_t *tokens; /* prompt, then output */
+    int n_prompt, n;       /* n of them, n_prompt are the prompt */
+};
+
+/* logits: [n_vocab], not changed. seed, choice and past->n make the random number. */
 void sampler_sample(struct sampler *s, const struct sample_params *p, const float *logits,
-    const int32_t *history, int n_prompt, int n_history, int choice, struct sampled *out);
+    const struct sample_past *past, int choice, struct sampled *out);
 
 /* The model's own log-probability of `id` and its best alternatives (for echoed prompts). */
 void sampler_score(struct sampler *s, const float *logits, int32_t id, int n_top,
