@@ -21,25 +21,28 @@
 
 enum finish { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR };
 
-struct gen_script { /* what a script model answers, instead of sampling */
+struct gen_script { /* what a script model answers, instead of sampling; every choice the same */
     const int32_t *tokens;
     int n_tokens;
     const int32_t *group_end; /* ascending indices: tokens before each leave in one step */
-    int n_groups;
-    uint32_t delay_ms; /* before each group */
+    int n_groups;             /* what lies beyond the last group is one more */
+    uint32_t delay_ms;        /* before each group */
 };
+
+enum { GEN_CHOICES_MAX = 128 };
 
 /* Inputs; filled by the asker before submit, read-only after. Arrays are borrowed and must
  * outlive the gen. */
 struct gen_input {
     const int32_t *prompt;
     int n_prompt;          /* >= 1 */
-    int max_tokens;        /* per choice; 0 = only score the prompt */
+    int max_tokens;        /* per choice; 0 = only score the prompt. Memory is sized by it:
+                            * callers cut it to engine_n_ctx() - n_prompt */
     int n_choices;         /* share one prefill */
     struct sample_params sample;
     const int32_t *stop_ids; /* end tokens and the client's stop_token_ids; end the choice */
     int n_stop_ids;
-    bool want_prompt_logprobs;
+    bool want_prompt_logprobs; /* GEN_PROMPT_TOKEN for positions 1 .. n_prompt - 1 */
     int priority;          /* higher first */
     uint64_t deadline_ns;  /* clock_ns; 0 = none: then FINISH_ERROR with ERR_TIMEOUT */
     const struct gen_script *script;
@@ -54,7 +57,8 @@ struct gen_event {
     struct msg msg; /* msg.kind is a gen_kind */
     struct gen *gen;
     int choice;
-    int index;          /* GEN_TOKEN: 0, 1, ... of the choice; GEN_PROMPT_TOKEN: position */
+    int index;          /* GEN_TOKEN: 0, 1, ... of the choice; GEN_PROMPT_TOKEN: position;
+                         * GEN_CHOICE_END: how many tokens the choice had */
     bool is_group_end;  /* script: show the text gathered so far */
     enum finish finish; /* GEN_CHOICE_END */
     int32_t stop_id;    /* GEN_CHOICE_END, FINISH_STOP: which; the stop token itself is not sent */
@@ -69,10 +73,11 @@ struct gen_result { /* valid at GEN_END */
 };
 
 /* Allocates the request with all its sequences and events; reply is where events go; user is the
- * asker's. ERR_MEMORY. */
+ * asker's. ERR_MEMORY; ERR_RANGE or ERR_TOO_LARGE for counts that make no sense. All functions
+ * that take a gen or an event belong to the asker's thread. */
 int gen_new(struct gen **out, const struct gen_input *in, struct mailbox *reply, void *user,
     struct err *e);
-void gen_free(struct gen *g);
+void gen_free(struct gen *g); /* NULL is fine; never submitted, or its GEN_END was drained */
 void *gen_user(const struct gen *g);
 uint64_t gen_id(const struct gen *g);
 const struct gen_input *gen_input(const struct gen *g);
@@ -82,32 +87,41 @@ struct engine_options {
     int max_batch;       /* sequences that run together */
     int max_batch_tokens;/* rows per step */
     int prefill_chunk;   /* prompt rows of one sequence per step */
-    int max_queue;       /* requests waiting; beyond: ERR_OVERLOADED at submit */
-    int n_ctx;           /* longest prompt + output */
+    int max_queue;       /* requests beyond max_batch; more: ERR_OVERLOADED at submit */
+    int n_ctx;           /* longest prompt + output; 0 = what the model was made for. Never more
+                          * than all pages hold, so that every request can run alone */
     uint64_t age_ns;     /* waiting that raises the priority by one */
 };
 extern const struct engine_options engine_options_default;
 
-struct engine_stats { /* engine thread writes, anyone reads (relaxed); nothing depends on it */
-    uint64_t steps, prompt_tokens, generated_tokens, preemptions, cancelled, finished, rejected;
-    uint64_t prefill_ns, decode_ns; /* time in forward, by what the step held */
-    uint32_t running, waiting, pages_used, pages_total;
+struct engine_stats { /* engine thread writes, anyone reads; nothing depends on it */
+    _Atomic uint64_t steps, prompt_tokens, generated_tokens, preemptions;
+    _Atomic uint64_t cancelled, finished, rejected; /* requests; rejected by the submitters */
+    _Atomic uint64_t prefill_ns, decode_ns; /* time in forward, by what the step held */
+    _Atomic uint32_t running, waiting, pages_used, pages_total; /* sequences; pages */
 };
 
-/* Takes the model (closes it). Starts the thread. */
+/* Takes the model (closes it, also on failure). Starts the thread. */
 int engine_open(struct engine **out, struct lm *take, const struct kernels *k,
     const struct engine_options *o, struct err *e);
+/* Takes no more requests (ERR_DRAINING); what is there goes on. Any thread. */
+void engine_drain(struct engine *en);
 /* Cancels what runs, waits for the thread. All gens must have had their GEN_END drained by their
- * askers afterwards. */
+ * askers afterwards. Nobody may call engine_* with this engine later, except engine_cancel and
+ * engine_stop_choice for gens that were submitted to it. A submit that is under way meanwhile is
+ * refused, or gets its GEN_END. */
 void engine_close(struct engine *en);
 
-/* On error the gen stays the caller's. */
+/* Any thread. On error the gen stays the caller's, who may submit it again. ERR_OVERLOADED,
+ * ERR_DRAINING, ERR_CONTEXT (the prompt leaves no room), ERR_INVALID (a token that is none). */
 int engine_submit(struct engine *en, struct gen *g, struct err *e);
-void engine_cancel(struct engine *en, struct gen *g); /* before its GEN_END was drained */
+void engine_cancel(struct engine *en, struct gen *g); /* harmless when it has ended already */
 /* One choice has what it needs (a stop string was found): ends like a cancel, only it. */
 void engine_stop_choice(struct engine *en, struct gen *g, int choice);
-void gen_event_done(struct gen_event *ev); /* back to the engine */
+/* Back to the engine, before gen_free. Events of choice or request ends need not come back. */
+void gen_event_done(struct gen_event *ev);
 
+int engine_n_ctx(const struct engine *en); /* longest prompt + output it takes */
 const struct engine_stats *engine_stats(const struct engine *en);
 const struct lm *engine_lm(const struct engine *en);
 /* What the engine thread finds between two steps when it walks everything it owns:

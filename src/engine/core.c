@@ -1,0 +1,311 @@
+#include "engine/core.h"
+#include "base/mem.h"
+#include "os/clock.h"
+
+const struct engine_options engine_options_default = {
+    .max_batch = MAX_BATCH_DEFAULT,
+    .max_batch_tokens = 2048,
+    .prefill_chunk = PREFILL_CHUNK,
+    .max_queue = 512,
+    .n_ctx = 0,
+    .age_ns = 2000000000u,
+};
+
+/* ---- opening and closing */
+
+static int check_options(const struct engine_options *o, struct err *e)
+{
+    if (o->max_batch < 1 || o->max_batch > 1 << 16)
+        return err_param(e, ERR_RANGE, "max_batch", "%d sequences at once", o->max_batch);
+    if (o->max_batch_tokens < 1)
+        return err_param(e, ERR_RANGE, "max_batch_tokens", "%d rows a step", o->max_batch_tokens);
+    if (o->prefill_chunk < 1)
+        return err_param(e, ERR_RANGE, "prefill_chunk", "%d rows a chunk", o->prefill_chunk);
+    if (o->max_queue < 0 || o->max_queue > 1 << 20)
+        return err_param(e, ERR_RANGE, "max_queue", "%d requests waiting", o->max_queue);
+    if (o->n_ctx < 0)
+        return err_param(e, ERR_RANGE, "n_ctx", "a context of %d tokens", o->n_ctx);
+    if (o->age_ns < 1)
+        return err_param(e, ERR_RANGE, "age_ns", "age must take some time");
+    return 0;
+}
+
+static void set_limits(const struct core *c, struct sched_limits *l)
+{
+    int max_rows = MIN(c->o.max_batch_tokens, c->lm->max_rows);
+    struct port *p = c->port;
+
+    *l = (struct sched_limits){
+        .max_batch = MIN(c->o.max_batch, MIN(max_rows, c->lm->max_logits)),
+        .max_rows = max_rows,
+        .max_logits = c->lm->max_logits,
+        .prefill_chunk = c->o.prefill_chunk,
+        .age_ns = c->o.age_ns,
+    };
+    p->n_vocab = c->lm->n_vocab;
+    int64_t n_ctx = c->o.n_ctx ? c->o.n_ctx : c->lm->n_ctx_train;
+    p->n_ctx = (int)MIN(n_ctx, (int64_t)c->lm->n_pages * PAGE_TOKENS);
+    p->max_requests = c->o.max_queue + l->max_batch;
+    p->max_seqs = MAX(2 * p->max_requests, 2 * GEN_CHOICES_MAX);
+    l->max_seqs = (uint32_t)p->max_seqs;
+    p->stats.pages_total = c->lm->n_pages;
+}
+
+static int open_parts(struct core *c, const struct kernels *k, struct err *e)
+{
+    struct sched_limits l;
+
+    set_limits(c, &l);
+    if (page_pool_new(&c->pool, c->lm->n_pages, e) || sched_new(&c->sched, c->pool, &l, e) ||
+        sampler_open(&c->sampler, k, c->lm->n_vocab, e))
+        return -1;
+    plan_init(&c->plan, &l);
+    c->runs = xcalloc((size_t)l.max_batch, sizeof(*c->runs));
+    return 0;
+}
+
+int core_open(struct core **out, struct lm *take, const struct kernels *k,
+    const struct engine_options *o, struct port *port, struct err *e)
+{
+    struct core *c = xcalloc(1, sizeof(*c));
+
+    c->lm = take;
+    c->port = port;
+    c->o = *o;
+    c->clock = clock_ns;
+    port->refs++;
+    if (check_options(o, e) || open_parts(c, k, e)) {
+        core_close(c);
+        return -1;
+    }
+    *out = c;
+    return 0;
+}
+
+void core_close(struct core *c)
+{
+    if (!c)
+        return;
+    CHECK(!c->gens && c->out.n == 0);
+    plan_clear(&c->plan);
+    mem_free(c->runs);
+    sampler_close(c->sampler);
+    sched_free(c->sched);
+    page_pool_free(c->pool);
+    c->lm->ops->close(c->lm);
+    port_unref(c->port);
+    mem_free(c);
+}
+
+/* ---- events and ends */
+
+void core_post(struct core *c, struct choice *ch, struct gen_event *ev, enum gen_kind kind)
+{
+    ev->gen = ch->gen;
+    ev->choice = ch->index;
+    ev->msg.kind = (int)kind;
+    outbox_add(&c->out, ch->gen->reply, &ev->msg);
+}
+
+static void release_seq(struct core *c, struct choice *ch)
+{
+    sched_end(c->sched, ch->seq);
+    ch->seq = SEQ_NONE;
+}
+
+static void end_gen(struct core *c, struct gen *g, uint64_t now)
+{
+    struct engine_stats *st = &c->port->stats;
+
+    if (g->prev)
+        g->prev->next = g->next;
+    else
+        c->gens = g->next;
+    if (g->next)
+        g->next->prev = g->prev;
+    *(g->result.err.code == ERR_NONE ? &st->finished : &st->cancelled) += 1;
+    c->port->n_seqs -= g->in.n_choices;
+    c->port->n_requests--;
+    g->result.ended_ns = now;
+    g->is_over = true;
+    g->end = (struct gen_event){ .msg.kind = GEN_END, .gen = g };
+    outbox_add(&c->out, g->reply, &g->end.msg);
+}
+
+void core_end_choice(struct core *c, struct choice *ch, enum finish why, int32_t stop_id,
+    uint64_t now)
+{
+    struct gen *g = ch->gen;
+    struct choice *leader = &g->choice[0];
+
+    CHECK(!ch->is_ended);
+    ch->is_ended = true;
+    g->n_live--;
+    g->result.n_preempted += sched_seq(c->sched, ch->seq)->n_preempted;
+    ch->end.finish = why;
+    ch->end.stop_id = stop_id;
+    ch->end.index = ch->n_out;
+    core_post(c, ch, &ch->end, GEN_CHOICE_END);
+    /* The first choice computes the prompt for the others, also when nobody wants its own answer
+     * any more. */
+    if (ch != leader || g->is_forked || g->n_live == 0)
+        release_seq(c, ch);
+    if (g->n_live > 0)
+        return;
+    if (leader->seq.i != NO_SEQ)
+        release_seq(c, leader);
+    end_gen(c, g, now);
+}
+
+static void cancel(struct core *c, struct gen *g, enum errcode why, uint64_t now)
+{
+    if (g->is_over)
+        return;
+    err_set(&g->result.err, why,
+        why == ERR_TIMEOUT ? "the deadline of the request has passed" :
+        why == ERR_DRAINING ? "the model was shut down" : "the request was cancelled");
+    for (int i = 0; i < g->in.n_choices && !g->is_over; i++)
+        if (!g->choice[i].is_ended)
+            core_end_choice(c, &g->choice[i],
+                why == ERR_TIMEOUT ? FINISH_ERROR : FINISH_CANCELLED, -1, now);
+}
+
+void core_cancel_all(struct core *c, enum errcode why, uint64_t now)
+{
+    while (c->gens)
+        cancel(c, c->gens, why, now);
+    outbox_flush(&c->out);
+}
+
+/* ---- messages */
+
+static void submit(struct core *c, struct gen *g, uint64_t now)
+{
+    uint64_t order = c->n_arrived++;
+
+    g->n_live = g->in.n_choices;
+    g->prev = NULL;
+    g->next = c->gens;
+    if (g->next)
+        g->next->prev = g;
+    c->gens = g;
+    for (int i = 0; i < g->in.n_choices; i++) {
+        struct choice *ch = &g->choice[i];
+        bool is_scored = i == 0 && g->in.want_prompt_logprobs && !g->in.script;
+        struct seq_spec spec = {
+            .priority = g->in.priority,
+            .choice = i,
+            .order = order,
+            .deadline_ns = g->in.deadline_ns ? g->in.deadline_ns : UINT64_MAX,
+            .n_prompt = g->in.n_prompt,
+            .score_from = is_scored ? 0 : g->in.n_prompt - 1,
+            .credits = ch->credits,
+            .is_scripted = g->in.script,
+            .pages = ch->pages,
+            .user = ch,
+            .is_held = i > 0,
+        };
+        ch->seq = sched_add(c->sched, now, &spec);
+    }
+}
+
+/* A sequence that had none left goes on when a quarter of its events is back: waking it for each
+ * would, when pages are short, compute its prefix again for one token. */
+static void event_home(struct core *c, struct gen_event *ev, uint64_t now)
+{
+    struct choice *ch = &ev->gen->choice[ev->choice];
+
+    choice_event_home(ch, ev);
+    if (ch->seq.i == NO_SEQ)
+        return;
+    struct seq *s = sched_seq(c->sched, ch->seq);
+    s->credits = ch->credits;
+    if (s->state == SEQ_PARKED && ch->credits * 4 >= ch->n_events)
+        sched_unpark(c->sched, ch->seq, now);
+}
+
+static void audit_asked(struct core *c, struct msg *m);
+
+static void receive(struct core *c, struct msg *m, uint64_t now)
+{
+    struct choice *ch;
+
+    switch ((enum port_kind)m->kind) {
+    case PORT_SUBMIT:
+        submit(c, container_of(m, struct gen, submit_msg), now);
+        break;
+    case PORT_CANCEL:
+        cancel(c, container_of(m, struct gen, cancel_msg), ERR_CANCELLED, now);
+        break;
+    case PORT_STOP_CHOICE:
+        ch = container_of(m, struct choice, stop_msg);
+        if (!ch->is_ended)
+            core_end_choice(c, ch, FINISH_CANCELLED, -1, now);
+        break;
+    case PORT_EVENT_HOME:
+        event_home(c, container_of(m, struct gen_event, msg), now);
+        break;
+    case PORT_FREE:
+        mem_free(container_of(m, struct gen, free_msg));
+        break;
+    case PORT_AUDIT:
+        audit_asked(c, m);
+        break;
+    case PORT_WAKE:
+        break;
+    }
+}
+
+void core_drain(struct core *c, uint64_t now)
+{
+    struct msg *next;
+
+    for (struct msg *m = mailbox_drain(c->port->inbox); m; m = next) {
+        next = m->next;
+        receive(c, m, now);
+    }
+    for (seq_id id; (id = sched_expired(c->sched, now)).i != NO_SEQ;) {
+        struct choice *ch = sched_seq(c->sched, id)->user;
+        cancel(c, ch->gen, ERR_TIMEOUT, now);
+    }
+    outbox_flush(&c->out);
+}
+
+uint64_t core_next_wake(const struct core *c)
+{
+    return sched_next_wake(c->sched);
+}
+
+/* ---- audit */
+
+void core_audit(struct core *c, struct engine_audit *out)
+{
+    struct sched_counts n;
+    uint32_t n_gens = 0, n_choices = 0, n_started = 0;
+
+    sched_counts(c->sched, &n);
+    for (struct gen *g = c->gens; g; g = g->next) {
+        n_gens++;
+        n_started += g->result.started_ns > 0;
+        for (int i = 0; i < g->in.n_choices; i++)
+            n_choices += g->choice[i].seq.i != NO_SEQ;
+    }
+    *out = (struct engine_audit){
+        .ok = !sched_check(c->sched) && n_choices == n.seqs &&
+            (int)n_gens <= c->port->max_requests,
+        .pages_total = page_n_total(c->pool),
+        .pages_free = page_n_free(c->pool),
+        .pages_owned = page_n_total(c->pool) - page_n_free(c->pool),
+        .sequences = n.seqs,
+        .requests_running = n_started,
+        .requests_waiting = n_gens - n_started,
+    };
+}
+
+static void audit_asked(struct core *c, struct msg *m)
+{
+    struct audit_call *call = container_of(m, struct audit_call, msg);
+
+    core_audit(c, call->out);
+    mailbox_post(call->reply, m); /* the call is the caller's again, and may be gone */
+}

@@ -1,0 +1,57 @@
+/* core.h: the engine without its thread: requests, pages, model, one step at a time.
+ *
+ * Everything the engine thread does is here and is done synchronously, with a clock that is told,
+ * so that tests/sim drives the same code as the server:
+ *
+ *     core_drain   messages: submit, cancel, events coming home, ...
+ *     core_step    deadlines -> plan -> copies -> forward -> sample -> events
+ *
+ * Owner: one thread, the engine's or the test's. core_step allocates and frees nothing. */
+#pragma once
+
+#include "engine/gen.h"
+#include "engine/outbox.h"
+#include "engine/sched.h"
+
+struct core {
+    struct port *port; /* a reference */
+    struct lm *lm;
+    struct engine_options o;
+    uint64_t (*clock)(void); /* for measuring; decisions use the time they are told */
+    struct page_pool *pool;
+    struct sched *sched;
+    struct sampler *sampler;
+    struct plan plan;
+    struct lm_run *runs; /* [max_batch] */
+    struct outbox out;
+    struct gen *gens; /* live ones */
+    uint64_t n_arrived;
+    _Atomic bool stop; /* anyone: interrupt the forward pass that runs; it will be repeated */
+};
+
+struct audit_call { /* PORT_AUDIT: on the caller's stack, who waits at `reply` */
+    struct msg msg;
+    struct mailbox *reply;
+    struct engine_audit *out;
+};
+
+/* Takes the model, also on failure. Refers to the port and sets its limits. */
+int core_open(struct core **out, struct lm *take, const struct kernels *k,
+    const struct engine_options *o, struct port *port, struct err *e);
+void core_close(struct core *c); /* every request must have ended */
+
+void core_drain(struct core *c, uint64_t now);
+/* False: nothing could run; sleep until a message or core_next_wake. */
+bool core_step(struct core *c, uint64_t now);
+uint64_t core_next_wake(const struct core *c);
+
+void core_cancel_all(struct core *c, enum errcode why, uint64_t now);
+void core_audit(struct core *c, struct engine_audit *out);
+
+/* ---- between core.c and step.c */
+
+void core_post(struct core *c, struct choice *ch, struct gen_event *ev, enum gen_kind kind);
+/* GEN_CHOICE_END, and GEN_END with the last one. `ch` may be freed by its asker afterwards, but
+ * not before the next core_drain. */
+void core_end_choice(struct core *c, struct choice *ch, enum finish why, int32_t stop_id,
+    uint64_t now);

@@ -1,0 +1,110 @@
+#include "engine/engine.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/core.h"
+#include "os/clock.h"
+#include "os/thread.h"
+
+/* The thread: messages, one step, messages, one step; asleep when nothing can run. */
+struct engine {
+    struct core *core; /* the thread's, once it runs */
+    struct port *port;
+    pthread_t thread;
+    _Atomic bool is_closing;
+};
+
+static void *engine_main(void *arg)
+{
+    struct engine *en = arg;
+    struct core *c = en->core;
+
+    while (!en->is_closing) {
+        core_drain(c, clock_ns());
+        if (!core_step(c, clock_ns()))
+            mailbox_wait(en->port->inbox, core_next_wake(c));
+    }
+    /* Whatever was admitted lies in the inbox now: it gets its end like the others. */
+    core_drain(c, clock_ns());
+    core_cancel_all(c, ERR_DRAINING, clock_ns());
+    return NULL;
+}
+
+int engine_open(struct engine **out, struct lm *take, const struct kernels *k,
+    const struct engine_options *o, struct err *e)
+{
+    struct engine *en = xcalloc(1, sizeof(*en));
+
+    if (port_open(&en->port, e)) {
+        take->ops->close(take);
+        mem_free(en);
+        return -1;
+    }
+    if (core_open(&en->core, take, k, o, en->port, e))
+        goto fail;
+    if (thread_start(&en->thread, "engine", engine_main, en, e)) {
+        core_close(en->core);
+        goto fail;
+    }
+    *out = en;
+    return 0;
+
+fail:
+    port_unref(en->port);
+    mem_free(en);
+    return -1;
+}
+
+void engine_drain(struct engine *en)
+{
+    en->port->is_draining = true;
+}
+
+void engine_close(struct engine *en)
+{
+    if (!en)
+        return;
+    port_shut(en->port);
+    en->is_closing = true;
+    en->core->stop = true; /* nobody will see what the pass that runs would have given */
+    mailbox_post(en->port->inbox, &en->port->wake);
+    pthread_join(en->thread, NULL);
+    core_close(en->core);
+    port_unref(en->port);
+    mem_free(en);
+}
+
+int engine_submit(struct engine *en, struct gen *g, struct err *e)
+{
+    return port_submit(en->port, g, clock_ns(), e);
+}
+
+int engine_n_ctx(const struct engine *en)
+{
+    return en->port->n_ctx;
+}
+
+const struct engine_stats *engine_stats(const struct engine *en)
+{
+    return &en->port->stats;
+}
+
+const struct lm *engine_lm(const struct engine *en)
+{
+    return en->core->lm;
+}
+
+void engine_audit(struct engine *en, struct engine_audit *out)
+{
+    struct audit_call call = { .msg.kind = PORT_AUDIT, .out = out };
+    struct err e;
+
+    *out = (struct engine_audit){ 0 };
+    if (mailbox_open(&call.reply, &e)) {
+        log_warn("engine", "audit", "why=%s", e.msg);
+        return; /* not ok: nobody looked */
+    }
+    mailbox_post(en->port->inbox, &call.msg);
+    while (!mailbox_drain(call.reply))
+        mailbox_wait(call.reply, UINT64_MAX);
+    mailbox_close(call.reply);
+}

@@ -1,0 +1,196 @@
+#include "engine/gen.h"
+#include "base/mem.h"
+
+#include <stdatomic.h>
+
+enum { TOKENS_MAX = 1 << 24, ALL_TOKENS_MAX = 1 << 26 }; /* of one choice; of all together */
+
+static _Atomic uint64_t last_id;
+
+static int check_script(const struct gen_script *s, struct err *e)
+{
+    if (s->n_tokens < 0 || s->n_groups < 0)
+        return err_set(e, ERR_RANGE, "a script of %d tokens", s->n_tokens);
+    for (int i = 0; i < s->n_groups; i++)
+        if (s->group_end[i] < (i ? s->group_end[i - 1] : 0) || s->group_end[i] > s->n_tokens)
+            return err_set(e, ERR_RANGE, "script groups are out of order");
+    return 0;
+}
+
+static int check_input(const struct gen_input *in, struct err *e)
+{
+    if (in->n_prompt < 1 || in->max_tokens < 0)
+        return err_set(e, ERR_RANGE, "%d prompt tokens, %d to come", in->n_prompt, in->max_tokens);
+    if (in->n_choices < 1 || in->n_choices > GEN_CHOICES_MAX)
+        return err_set(e, ERR_RANGE, "%d choices; 1 to %d", in->n_choices, (int)GEN_CHOICES_MAX);
+    if (in->n_prompt > TOKENS_MAX || in->max_tokens > TOKENS_MAX ||
+        in->n_prompt + in->max_tokens > ALL_TOKENS_MAX / in->n_choices)
+        return err_set(e, ERR_TOO_LARGE, "%d times %d tokens are more than one request may hold",
+            in->n_choices, in->n_prompt + in->max_tokens);
+    return in->script ? check_script(in->script, e) : 0;
+}
+
+static int n_events_for(const struct gen_input *in, int choice)
+{
+    int n_most = in->max_tokens;
+
+    if (choice == 0 && in->want_prompt_logprobs)
+        n_most += in->n_prompt;
+    return MAX(MIN(n_most, (int)SEQ_EVENTS), 1);
+}
+
+/* One block: gen and choices, events, tokens, page tables. Untouched parts cost nothing: events
+ * and tokens are written when they are first used. */
+static void lay_out(struct gen *g, const struct gen_input *in, char *p)
+{
+    int n_tokens = in->n_prompt + in->max_tokens;
+
+    for (int i = 0; i < in->n_choices; i++) {
+        struct choice *ch = &g->choice[i];
+        ch->events = (struct gen_event *)(void *)p;
+        ch->n_events = ch->credits = n_events_for(in, i);
+        p += (size_t)ch->n_events * sizeof(*ch->events);
+    }
+    for (int i = 0; i < in->n_choices; i++) {
+        struct choice *ch = &g->choice[i];
+        ch->gen = g;
+        ch->index = i;
+        ch->seq = SEQ_NONE;
+        ch->tokens = (int32_t *)(void *)p;
+        p += (size_t)n_tokens * sizeof(*ch->tokens);
+        ch->pages = (page_id *)(void *)p;
+        p += (size_t)pages_for(n_tokens) * sizeof(*ch->pages);
+        memcpy(ch->tokens, in->prompt, (size_t)in->n_prompt * sizeof(*ch->tokens));
+    }
+}
+
+static size_t bytes_for(const struct gen_input *in)
+{
+    size_t n_tokens = (size_t)in->n_prompt + (size_t)in->max_tokens, n = 0;
+
+    for (int i = 0; i < in->n_choices; i++)
+        n += (size_t)n_events_for(in, i) * sizeof(struct gen_event) +
+            n_tokens * sizeof(int32_t) + (size_t)pages_for((int)n_tokens) * sizeof(page_id);
+    return n;
+}
+
+int gen_new(struct gen **out, const struct gen_input *in, struct mailbox *reply, void *user,
+    struct err *e)
+{
+    if (check_input(in, e))
+        return -1;
+
+    size_t head = sizeof(struct gen) + (size_t)in->n_choices * sizeof(struct choice);
+    struct gen *g = try_malloc(head + bytes_for(in));
+    if (!g)
+        return err_set(e, ERR_MEMORY, "no memory for a request of %d tokens, %d choices",
+            in->n_prompt + in->max_tokens, in->n_choices);
+    memset(g, 0, head);
+    g->in = *in;
+    g->reply = reply;
+    g->user = user;
+    g->id = ++last_id;
+    lay_out(g, in, (char *)g + head);
+    *out = g;
+    return 0;
+}
+
+void gen_free(struct gen *g)
+{
+    if (!g)
+        return;
+    if (!g->port) {
+        mem_free(g);
+        return;
+    }
+    CHECK(g->is_over);
+    struct port *p = g->port; /* g is gone with the message */
+    g->free_msg.kind = PORT_FREE;
+    mailbox_post(p->inbox, &g->free_msg);
+    port_unref(p);
+}
+
+void *gen_user(const struct gen *g)
+{
+    return g->user;
+}
+
+uint64_t gen_id(const struct gen *g)
+{
+    return g->id;
+}
+
+const struct gen_input *gen_input(const struct gen *g)
+{
+    return &g->in;
+}
+
+const struct gen_result *gen_result(const struct gen *g)
+{
+    return &g->result;
+}
+
+/* ---- the asker's messages */
+
+void gen_event_done(struct gen_event *ev)
+{
+    if (ev->msg.kind != GEN_TOKEN && ev->msg.kind != GEN_PROMPT_TOKEN)
+        return;
+    ev->msg.kind = PORT_EVENT_HOME;
+    mailbox_post(ev->gen->port->inbox, &ev->msg);
+}
+
+void engine_cancel(struct engine *en, struct gen *g)
+{
+    if (!g->port || atomic_exchange(&g->is_cancel_posted, true))
+        return;
+    g->cancel_msg.kind = PORT_CANCEL;
+    mailbox_post(g->port->inbox, &g->cancel_msg);
+}
+
+void engine_stop_choice(struct engine *en, struct gen *g, int choice)
+{
+    CHECK(choice >= 0 && choice < g->in.n_choices);
+    struct choice *ch = &g->choice[choice];
+
+    if (!g->port || atomic_exchange(&ch->is_stop_posted, true))
+        return;
+    ch->stop_msg.kind = PORT_STOP_CHOICE;
+    mailbox_post(g->port->inbox, &ch->stop_msg);
+}
+
+/* ---- the engine's side */
+
+struct gen_event *choice_take_event(struct choice *ch)
+{
+    struct gen_event *ev = ch->home;
+
+    CHECK(ch->credits > 0);
+    ch->credits--;
+    if (ev)
+        ch->home = ev->msg.next ? container_of(ev->msg.next, struct gen_event, msg) : NULL;
+    else
+        ev = &ch->events[ch->n_used++];
+    ev->gen = ch->gen;
+    ev->choice = ch->index;
+    ev->is_group_end = false;
+    ev->finish = FINISH_NONE;
+    return ev;
+}
+
+void choice_event_home(struct choice *ch, struct gen_event *ev)
+{
+    CHECK(ch->credits < ch->n_events);
+    ev->msg.next = ch->home ? &ch->home->msg : NULL;
+    ch->home = ev;
+    ch->credits++;
+}
+
+int choice_group_end(struct choice *ch)
+{
+    const struct gen_script *s = ch->gen->in.script;
+
+    while (ch->script_group < s->n_groups && s->group_end[ch->script_group] <= ch->n_script)
+        ch->script_group++;
+    return ch->script_group < s->n_groups ? s->group_end[ch->script_group] : s->n_tokens;
+}

@@ -1,0 +1,53 @@
+/* gen.h: the inside of a request: everything it needs in the engine, in one block of memory.
+ *
+ * Owners, in turn: the asker until submit; then the engine (fields below), while the asker only
+ * reads `in` and posts messages; the asker again after GEN_END; freed by whoever drains PORT_FREE.
+ * Events travel: at home (linked from the choice), or out with the asker. */
+#pragma once
+
+#include "engine/port.h"
+#include "engine/seq.h"
+
+struct choice {
+    struct gen *gen;
+    int index;
+    bool is_ended;     /* its GEN_CHOICE_END is posted */
+    seq_id seq;        /* SEQ_NONE once released: after is_ended, when others need its prompt */
+    int32_t *tokens;   /* [n_prompt + max_tokens] */
+    int n_out;
+    page_id *pages;    /* [pages_for(n_prompt + max_tokens)] */
+    struct gen_event *events; /* [n_events] */
+    int n_events, n_used;     /* those from n_used on have never been out */
+    struct gen_event *home;   /* those that came back, through msg.next */
+    int credits;              /* = events at home; the scheduler has a copy */
+    int n_script;      /* script tokens sent */
+    int script_group;  /* the one being sent */
+    bool has_waited;   /* its delay is over */
+    struct gen_event end;
+    struct msg stop_msg;
+    _Atomic bool is_stop_posted;
+};
+
+struct gen {
+    struct gen_input in;
+    struct mailbox *reply;
+    void *user;
+    uint64_t id;
+    struct port *port; /* NULL until submitted; holds a reference */
+    int max_out;       /* max_tokens, or what the context leaves */
+    int n_live;        /* choices that have not ended */
+    bool is_forked;    /* the prompt was computed once: choices are on their own */
+    bool is_over;      /* GEN_END is posted */
+    struct gen *prev, *next; /* the engine's list of live ones */
+    struct gen_result result;
+    struct gen_event end;
+    struct msg submit_msg, cancel_msg, free_msg;
+    _Atomic bool is_cancel_posted;
+    struct choice choice[];
+};
+
+/* An event to send; the choice must have credits. */
+struct gen_event *choice_take_event(struct choice *ch);
+void choice_event_home(struct choice *ch, struct gen_event *ev);
+/* Script: tokens before this index leave with the group being sent; skips empty groups. */
+int choice_group_end(struct choice *ch);

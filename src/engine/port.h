@@ -1,0 +1,52 @@
+/* port.h: the engine's letter box, and what can be decided at its door.
+ *
+ * Askers hold it through their gens, the engine through itself; the last one out empties it. So a
+ * message can be posted at any moment, also to an engine that is gone, and is never lost memory.
+ *
+ * Messages to the engine and who owns them:
+ *
+ *   SUBMIT       gen.submit_msg; the gen is the engine's until GEN_END
+ *   CANCEL       gen.cancel_msg, posted at most once
+ *   STOP_CHOICE  choice.stop_msg, posted at most once
+ *   EVENT_HOME   the event itself comes back
+ *   FREE         gen.free_msg, the last one of its gen: the memory is the engine's to free. The
+ *                messages of one thread arrive in order: none can follow that points into it.
+ *   AUDIT        on the stack of the caller, who waits for it
+ *   WAKE         says nothing; the port's own
+ *
+ * Any thread. Guarded by the mailbox's mutex; the counters decide admission and nothing else. */
+#pragma once
+
+#include "engine/engine.h"
+
+enum port_kind {
+    PORT_SUBMIT = 100,
+    PORT_CANCEL,
+    PORT_STOP_CHOICE,
+    PORT_EVENT_HOME,
+    PORT_FREE,
+    PORT_AUDIT,
+    PORT_WAKE,
+};
+
+struct port {
+    struct mailbox *inbox;
+    _Atomic int refs;
+    /* set before the port is used, then constant */
+    int n_vocab, n_ctx;
+    int max_requests, max_seqs;
+    /* at the door */
+    _Atomic int n_requests, n_seqs; /* admitted, not ended */
+    _Atomic int n_submitting;       /* between the question whether we are closing and the post */
+    _Atomic bool is_draining;
+    struct engine_stats stats;
+    struct msg wake; /* posted once, at the end */
+};
+
+int port_open(struct port **out, struct err *e); /* one reference */
+void port_unref(struct port *p);
+
+/* Admits the request or says why not; now_ns is when. */
+int port_submit(struct port *p, struct gen *g, uint64_t now_ns, struct err *e);
+/* From here on nothing is admitted, and whatever was is in the inbox. */
+void port_shut(struct port *p);

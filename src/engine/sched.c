@@ -1,0 +1,546 @@
+#include "engine/sched.h"
+#include "base/mem.h"
+#include "engine/timers.h"
+#include "engine/waitq.h"
+
+struct sched {
+    struct page_pool *pool;
+    struct sched_limits l;
+    struct seq *seqs;     /* [max_seqs] */
+    uint32_t free;        /* stack of unused entries, through next */
+    uint32_t running;     /* in the order of rank, which does not change while running */
+    uint32_t running_tail;
+    uint32_t holders;     /* keep pages, do not run */
+    uint64_t held_pages;  /* sum of theirs; an upper bound on what evicting them gives */
+    struct waitq waiting;
+    struct timers timers;
+    struct sched_counts counts;
+    uint32_t *pass;       /* [max_batch] the running ones at the start of a pass */
+    uint32_t *page_refs;  /* [n_pages] scratch of sched_check */
+    int rows_left, logits_left; /* while planning */
+};
+
+int sched_new(struct sched **out, struct page_pool *pool, const struct sched_limits *l,
+    struct err *e)
+{
+    struct sched *sc = xcalloc(1, sizeof(*sc));
+
+    CHECK(l->max_batch >= 1 && l->max_batch <= l->max_rows && l->max_batch <= l->max_logits);
+    CHECK(l->prefill_chunk >= 1 && l->age_ns > 0 && l->max_seqs < NO_SEQ);
+    sc->pool = pool;
+    sc->l = *l;
+    sc->seqs = try_calloc(l->max_seqs, sizeof(*sc->seqs));
+    sc->timers.heap = try_calloc(l->max_seqs, sizeof(*sc->timers.heap));
+    sc->pass = try_calloc((size_t)l->max_batch, sizeof(*sc->pass));
+    sc->page_refs = try_calloc(page_n_total(pool), sizeof(*sc->page_refs));
+    if (!sc->seqs || !sc->timers.heap || !sc->pass || !sc->page_refs) {
+        sched_free(sc);
+        return err_set(e, ERR_MEMORY, "no memory to schedule %u sequences", l->max_seqs);
+    }
+    sc->timers.seqs = sc->seqs;
+    waitq_init(&sc->waiting, sc->seqs);
+    sc->running = sc->running_tail = sc->holders = NO_SEQ;
+    for (uint32_t i = 0; i < l->max_seqs; i++)
+        sc->seqs[i].next = i + 1 < l->max_seqs ? i + 1 : NO_SEQ;
+    *out = sc;
+    return 0;
+}
+
+void sched_free(struct sched *sc)
+{
+    if (!sc)
+        return;
+    CHECK(sc->counts.seqs == 0);
+    mem_free(sc->seqs);
+    mem_free(sc->timers.heap);
+    mem_free(sc->pass);
+    mem_free(sc->page_refs);
+    mem_free(sc);
+}
+
+struct seq *sched_seq(struct sched *sc, seq_id id)
+{
+    CHECK(id.i < sc->l.max_seqs && sc->seqs[id.i].state != SEQ_FREE);
+    return &sc->seqs[id.i];
+}
+
+static uint32_t index_of(const struct sched *sc, const struct seq *s)
+{
+    return (uint32_t)(s - sc->seqs);
+}
+
+/* ---- lists */
+
+static void hold(struct sched *sc, struct seq *s)
+{
+    if (s->n_pages == 0)
+        return;
+    s->is_holder = true;
+    s->prev_holder = NO_SEQ;
+    s->next_holder = sc->holders;
+    if (sc->holders != NO_SEQ)
+        sc->seqs[sc->holders].prev_holder = index_of(sc, s);
+    sc->holders = index_of(sc, s);
+    sc->held_pages += (uint64_t)s->n_pages;
+}
+
+static void unhold(struct sched *sc, struct seq *s)
+{
+    if (!s->is_holder)
+        return;
+    s->is_holder = false;
+    if (s->prev_holder != NO_SEQ)
+        sc->seqs[s->prev_holder].next_holder = s->next_holder;
+    else
+        sc->holders = s->next_holder;
+    if (s->next_holder != NO_SEQ)
+        sc->seqs[s->next_holder].prev_holder = s->prev_holder;
+    sc->held_pages -= (uint64_t)s->n_pages;
+}
+
+static bool goes_before(const struct sched *sc, const struct seq *a, const struct seq *b,
+    uint64_t now)
+{
+    return seq_is_before(a, b, now, sc->l.age_ns);
+}
+
+static void running_insert(struct sched *sc, struct seq *s)
+{
+    uint32_t after = sc->running_tail; /* newcomers mostly rank last */
+
+    while (after != NO_SEQ && goes_before(sc, s, &sc->seqs[after], 0))
+        after = sc->seqs[after].prev;
+    s->prev = after;
+    s->next = after == NO_SEQ ? sc->running : sc->seqs[after].next;
+    *(after == NO_SEQ ? &sc->running : &sc->seqs[after].next) = index_of(sc, s);
+    *(s->next == NO_SEQ ? &sc->running_tail : &sc->seqs[s->next].prev) = index_of(sc, s);
+}
+
+static void running_remove(struct sched *sc, struct seq *s)
+{
+    *(s->prev == NO_SEQ ? &sc->running : &sc->seqs[s->prev].next) = s->next;
+    *(s->next == NO_SEQ ? &sc->running_tail : &sc->seqs[s->next].prev) = s->prev;
+}
+
+static uint32_t *count_of(struct sched *sc, enum seq_state state)
+{
+    switch (state) {
+    case SEQ_HELD:
+        return &sc->counts.held;
+    case SEQ_WAITING:
+        return &sc->counts.waiting;
+    case SEQ_RUNNING:
+        return &sc->counts.running;
+    case SEQ_PARKED:
+        return &sc->counts.parked;
+    case SEQ_DELAYED:
+        return &sc->counts.delayed;
+    case SEQ_FREE:
+        break;
+    }
+    CHECK(!"a state");
+}
+
+/* Out of its present state's lists, with all its pages. */
+static void leave(struct sched *sc, struct seq *s)
+{
+    unhold(sc, s);
+    if (s->state == SEQ_RUNNING)
+        running_remove(sc, s);
+    else if (s->state == SEQ_WAITING)
+        waitq_remove(&sc->waiting, index_of(sc, s));
+    --*count_of(sc, s->state);
+}
+
+static void enter(struct sched *sc, struct seq *s, enum seq_state state)
+{
+    s->state = state;
+    ++*count_of(sc, state);
+    if (state == SEQ_RUNNING) {
+        s->is_fresh = false;
+        running_insert(sc, s);
+        return;
+    }
+    if (state == SEQ_WAITING)
+        waitq_push(&sc->waiting, index_of(sc, s));
+    hold(sc, s);
+}
+
+static void move(struct sched *sc, struct seq *s, enum seq_state state, uint64_t now)
+{
+    leave(sc, s);
+    if (s->state == SEQ_WAITING && now > s->since_ns)
+        s->waited_ns += now - s->since_ns;
+    s->since_ns = now;
+    enter(sc, s, state);
+}
+
+/* ---- events */
+
+seq_id sched_add(struct sched *sc, uint64_t now, const struct seq_spec *spec)
+{
+    uint32_t id = sc->free;
+
+    CHECK(id != NO_SEQ); /* the letter box admits no more than max_seqs */
+    struct seq *s = &sc->seqs[id];
+    sc->free = s->next;
+    CHECK(spec->n_prompt >= 1 && spec->credits >= 1);
+    *s = (struct seq){
+        .is_fresh = !spec->is_held,
+        .timer_at = NO_SEQ,
+        .priority = spec->priority,
+        .choice = spec->choice,
+        .order = spec->order,
+        .since_ns = now,
+        .deadline_ns = spec->deadline_ns,
+        .delay_until_ns = UINT64_MAX,
+        .n_prompt = spec->n_prompt,
+        .n_tokens = spec->n_prompt,
+        .is_scripted = spec->is_scripted,
+        .score_from = spec->score_from,
+        .credits = spec->credits,
+        .pages = spec->pages,
+        .copy_from = PAGE_NONE,
+        .copy_to = PAGE_NONE,
+        .user = spec->user,
+    };
+    sc->counts.seqs++;
+    enter(sc, s, spec->is_held ? SEQ_HELD : SEQ_WAITING);
+    timers_update(&sc->timers, id);
+    return (seq_id){ id };
+}
+
+void sched_fork(struct sched *sc, seq_id leader, seq_id held, uint64_t now)
+{
+    struct seq *from = sched_seq(sc, leader), *s = sched_seq(sc, held);
+
+    CHECK(s->state == SEQ_HELD && from->n_kv == s->n_tokens);
+    leave(sc, s);
+    seq_share(s, from, sc->pool);
+    s->waited_ns = from->waited_ns;
+    s->since_ns = now;
+    enter(sc, s, SEQ_WAITING);
+}
+
+void sched_push(struct sched *sc, seq_id id, int n)
+{
+    sched_seq(sc, id)->n_tokens += n;
+}
+
+void sched_end(struct sched *sc, seq_id id)
+{
+    struct seq *s = sched_seq(sc, id);
+
+    leave(sc, s);
+    seq_release(s, sc->pool);
+    s->deadline_ns = s->delay_until_ns = UINT64_MAX;
+    timers_update(&sc->timers, id.i);
+    s->state = SEQ_FREE;
+    s->next = sc->free;
+    sc->free = id.i;
+    sc->counts.seqs--;
+}
+
+void sched_park(struct sched *sc, seq_id id, uint64_t now)
+{
+    struct seq *s = sched_seq(sc, id);
+
+    CHECK(s->state == SEQ_RUNNING || s->state == SEQ_WAITING);
+    move(sc, s, SEQ_PARKED, now);
+}
+
+void sched_unpark(struct sched *sc, seq_id id, uint64_t now)
+{
+    struct seq *s = sched_seq(sc, id);
+
+    CHECK(s->state == SEQ_PARKED);
+    move(sc, s, SEQ_WAITING, now);
+}
+
+void sched_delay(struct sched *sc, seq_id id, uint64_t now, uint64_t until_ns)
+{
+    struct seq *s = sched_seq(sc, id);
+
+    CHECK(s->state == SEQ_RUNNING || s->state == SEQ_WAITING);
+    CHECK(s->n_kv == s->n_tokens);
+    s->n_kv--;
+    s->delay_until_ns = until_ns;
+    move(sc, s, SEQ_DELAYED, now);
+    timers_update(&sc->timers, id.i);
+}
+
+seq_id sched_expired(struct sched *sc, uint64_t now)
+{
+    for (;;) {
+        uint32_t id = timers_first(&sc->timers);
+        if (id == NO_SEQ || timer_key(&sc->seqs[id]) > now)
+            return SEQ_NONE;
+        struct seq *s = &sc->seqs[id];
+        if (s->deadline_ns <= now)
+            return (seq_id){ id };
+        s->delay_until_ns = UINT64_MAX;
+        timers_update(&sc->timers, id);
+        move(sc, s, SEQ_WAITING, now);
+    }
+}
+
+uint64_t sched_next_wake(const struct sched *sc)
+{
+    uint32_t id = timers_first(&sc->timers);
+
+    return id == NO_SEQ ? UINT64_MAX : timer_key(&sc->seqs[id]);
+}
+
+/* ---- pages */
+
+static void take_pages_of(struct sched *sc, struct seq *s)
+{
+    unhold(sc, s);
+    seq_release(s, sc->pool);
+    s->n_preempted++;
+    sc->counts.preemptions++;
+}
+
+static bool evict_holder(struct sched *sc, uint64_t now)
+{
+    struct seq *last = NULL;
+
+    for (uint32_t id = sc->holders; id != NO_SEQ; id = sc->seqs[id].next_holder)
+        if (!last || goes_before(sc, last, &sc->seqs[id], now))
+            last = &sc->seqs[id];
+    if (last)
+        take_pages_of(sc, last);
+    return last;
+}
+
+/* Preempts the lowest running sequence below `s` that has pages. */
+static bool preempt_below(struct sched *sc, const struct seq *s, uint64_t now)
+{
+    uint32_t id = sc->running_tail;
+
+    while (&sc->seqs[id] != s && sc->seqs[id].n_pages == 0)
+        id = sc->seqs[id].prev;
+    struct seq *victim = &sc->seqs[id];
+    if (victim == s)
+        return false;
+    take_pages_of(sc, victim);
+    sc->rows_left += victim->plan_rows;
+    sc->logits_left += victim->plan_logits;
+    victim->plan_rows = victim->plan_logits = 0;
+    move(sc, victim, SEQ_WAITING, now);
+    return true;
+}
+
+/* Pages of the running ones below full: promised when they were admitted. */
+static int64_t promised_pages(const struct sched *sc)
+{
+    int64_t n = 0;
+
+    for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next)
+        n += MAX(pages_for(sc->seqs[id].n_tokens) - sc->seqs[id].n_pages, 0);
+    return n;
+}
+
+/* Room for all that `s` knows so far, beside what others were promised and a little for them to
+ * grow; else it would only be preempted again. Alone it needs no such margin. */
+static bool make_way_for(struct sched *sc, struct seq *s, uint64_t now)
+{
+    int64_t margin = 0;
+
+    if (sc->counts.running)
+        margin = promised_pages(sc) +
+            MIN(sc->counts.running, page_n_total(sc->pool) / 16 + 1);
+    unhold(sc, s);
+    for (;;) {
+        int64_t need = pages_for(s->n_tokens) - s->n_pages + seq_shares_tail(s, sc->pool) + margin;
+        int64_t n_free = page_n_free(sc->pool);
+        if (need <= n_free)
+            return true;
+        if (need > n_free + (int64_t)sc->held_pages || !evict_holder(sc, now)) {
+            hold(sc, s);
+            return false;
+        }
+    }
+}
+
+/* ---- planning */
+
+/* Gives `s` as many rows as it may have; pages may come from others. */
+static void plan_seq(struct sched *sc, struct seq *s, uint64_t now)
+{
+    int n = MIN(MIN(s->n_tokens - s->n_kv, sc->l.prefill_chunk), sc->rows_left);
+    /* Rows from here on want logits: one event each. */
+    int logits_from = s->is_scripted ? s->n_tokens :
+                                       MIN(MAX(s->n_kv, s->score_from), s->n_tokens - 1);
+
+    n = MIN(n, logits_from - s->n_kv + MIN(s->credits, sc->logits_left));
+    if (n <= 0)
+        return;
+    int upto = s->n_kv + n, got;
+    while ((got = seq_reserve(s, sc->pool, upto)) < upto)
+        if (!evict_holder(sc, now) && !preempt_below(sc, s, now))
+            break;
+    s->plan_rows = MIN(got, upto) - s->n_kv;
+    s->plan_logits = MAX(s->n_kv + s->plan_rows - logits_from, 0);
+    sc->rows_left -= s->plan_rows;
+    sc->logits_left -= s->plan_logits;
+}
+
+/* A pass goes over a copy of the list: planning one may preempt others. */
+static void plan_running(struct sched *sc, bool is_decode, uint64_t now)
+{
+    int n = 0;
+
+    for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next)
+        if ((sc->seqs[id].n_tokens - sc->seqs[id].n_kv == 1) == is_decode)
+            sc->pass[n++] = id;
+    for (int i = 0; i < n; i++)
+        if (sc->seqs[sc->pass[i]].state == SEQ_RUNNING)
+            plan_seq(sc, &sc->seqs[sc->pass[i]], now);
+}
+
+static void plan_waiting(struct sched *sc, uint64_t now)
+{
+    while (sc->counts.running < (uint32_t)sc->l.max_batch && sc->rows_left > 0 &&
+        sc->logits_left > 0) {
+        uint32_t id = waitq_first(&sc->waiting, now, sc->l.age_ns);
+        if (id == NO_SEQ || !make_way_for(sc, &sc->seqs[id], now))
+            return;
+        move(sc, &sc->seqs[id], SEQ_RUNNING, now);
+        plan_seq(sc, &sc->seqs[id], now);
+    }
+}
+
+static void write_down(struct sched *sc, struct plan *p)
+{
+    p->n_runs = p->n_copies = p->n_rows = 0;
+    p->has_prefill = false;
+    for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
+        struct seq *s = &sc->seqs[id];
+        if (s->copy_from.i != PAGE_NONE.i) {
+            p->copies[p->n_copies++] = (struct plan_copy){ s->copy_from, s->copy_to };
+            page_unref(sc->pool, s->copy_from); /* from here on nobody takes before the copy */
+            s->copy_from = s->copy_to = PAGE_NONE;
+        }
+        if (s->plan_rows == 0)
+            continue;
+        p->has_prefill |= s->n_tokens - s->n_kv > 1;
+        p->n_rows += s->plan_rows;
+        p->runs[p->n_runs++] = (struct plan_run){
+            .seq = { id },
+            .pos = s->n_kv,
+            .n = s->plan_rows,
+            .n_logits = s->plan_logits,
+            .is_whole = s->n_kv + s->plan_rows == s->n_tokens,
+        };
+        s->plan_rows = s->plan_logits = 0;
+    }
+}
+
+void sched_plan(struct sched *sc, uint64_t now, struct plan *p)
+{
+    sc->rows_left = sc->l.max_rows;
+    sc->logits_left = sc->l.max_logits;
+    plan_running(sc, true, now);
+    plan_running(sc, false, now);
+    plan_waiting(sc, now);
+    write_down(sc, p);
+}
+
+void sched_commit(struct sched *sc, const struct plan *p)
+{
+    for (int i = 0; i < p->n_runs; i++)
+        sched_seq(sc, p->runs[i].seq)->n_kv += p->runs[i].n;
+}
+
+void plan_init(struct plan *p, const struct sched_limits *l)
+{
+    *p = (struct plan){
+        .runs = xcalloc((size_t)l->max_batch, sizeof(*p->runs)),
+        .copies = xcalloc((size_t)l->max_batch, sizeof(*p->copies)),
+    };
+}
+
+void plan_clear(struct plan *p)
+{
+    mem_free(p->runs);
+    mem_free(p->copies);
+    *p = (struct plan){ 0 };
+}
+
+/* ---- checking */
+
+void sched_counts(const struct sched *sc, struct sched_counts *out)
+{
+    *out = sc->counts;
+}
+
+static const char *check_seq(struct sched *sc, const struct seq *s)
+{
+    if (s->n_kv < 0 || s->n_kv > s->n_tokens || s->n_kv > s->n_pages * PAGE_TOKENS)
+        return "a sequence claims more than its pages hold";
+    if (s->plan_rows || s->copy_from.i != PAGE_NONE.i)
+        return "a plan was left behind";
+    if (s->state == SEQ_HELD && s->n_pages)
+        return "a held sequence has pages";
+    if (s->is_holder != (s->state != SEQ_RUNNING && s->n_pages > 0))
+        return "the list of holders is wrong";
+    if ((timer_key(s) != UINT64_MAX) != (s->timer_at != NO_SEQ))
+        return "a timer is lost";
+    for (int i = 0; i < s->n_pages; i++) {
+        if (s->pages[i].i >= page_n_total(sc->pool))
+            return "a page that does not exist";
+        sc->page_refs[s->pages[i].i]++;
+        if (i > s->n_kv / PAGE_TOKENS && page_refs(sc->pool, s->pages[i]) != 1)
+            return "a page to be written is shared";
+    }
+    return NULL;
+}
+
+static const char *check_lists(const struct sched *sc)
+{
+    uint32_t n_running = 0;
+    uint64_t held_pages = 0;
+
+    for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
+        const struct seq *s = &sc->seqs[id];
+        if (s->state != SEQ_RUNNING || ++n_running > sc->counts.running)
+            return "the list of running sequences is wrong";
+        if (s->next != NO_SEQ && !goes_before(sc, s, &sc->seqs[s->next], 0))
+            return "the running are out of order";
+    }
+    for (uint32_t id = sc->holders; id != NO_SEQ; id = sc->seqs[id].next_holder)
+        held_pages += (uint64_t)sc->seqs[id].n_pages;
+    if (n_running != sc->counts.running || sc->waiting.n != sc->counts.waiting)
+        return "the counts of running or waiting are wrong";
+    return held_pages == sc->held_pages ? NULL : "the sum of held pages is wrong";
+}
+
+const char *sched_check(struct sched *sc)
+{
+    uint32_t n[SEQ_DELAYED + 1] = { 0 }, n_owned = 0;
+    const struct sched_counts *c = &sc->counts;
+
+    page_pool_check(sc->pool);
+    memset(sc->page_refs, 0, page_n_total(sc->pool) * sizeof(*sc->page_refs));
+    for (uint32_t i = 0; i < sc->l.max_seqs; i++) {
+        const char *wrong = NULL;
+        n[sc->seqs[i].state]++;
+        if (sc->seqs[i].state != SEQ_FREE)
+            wrong = check_seq(sc, &sc->seqs[i]);
+        if (wrong)
+            return wrong;
+    }
+    for (uint32_t i = 0; i < page_n_total(sc->pool); i++) {
+        n_owned += sc->page_refs[i] > 0;
+        if (sc->page_refs[i] != page_refs(sc->pool, (page_id){ i }))
+            return "a page has other holders than it counts";
+    }
+    if (n_owned + page_n_free(sc->pool) != page_n_total(sc->pool))
+        return "pages owned and free are not all pages";
+    if (n[SEQ_HELD] != c->held || n[SEQ_WAITING] != c->waiting || n[SEQ_RUNNING] != c->running ||
+        n[SEQ_PARKED] != c->parked || n[SEQ_DELAYED] != c->delayed ||
+        n[SEQ_FREE] + c->seqs != sc->l.max_seqs)
+        return "the counts of states are wrong";
+    return check_lists(sc);
+}

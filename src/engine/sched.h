@@ -1,0 +1,104 @@
+/* sched.h: who runs in the next step, and with whose pages.
+ *
+ * A pure function of its state, the clock it is told and the events it is given: no input or
+ * output, no threads, no allocation after sched_new, no look at any clock. The engine drives it,
+ * and so does tests/sim.
+ *
+ *   events   sched_add, sched_fork, sched_push, sched_end, sched_park, ...
+ *   plan     sched_plan: runs (rows of sequences) and page copies for one step
+ *   answer   sched_commit when the step was computed; nothing when it was interrupted
+ *
+ * A step's rows go first to sequences with one row to go (decode), then to partly filled ones,
+ * then to the first of those who wait, in the order of rank; each as far as rows, logits, its
+ * chunk, its credits and pages allow. Only the very first who waits may come in: nobody is
+ * overtaken for being large.
+ *
+ * When a running sequence needs a page and none is free, pages come from those who do not run
+ * (lowest rank first), then from running ones below it (lowest first, preempted: they compute
+ * their pages again later). The highest always gets what it needs, so the whole always moves;
+ * who gets nothing stalls with what it has.
+ *
+ * Owner: the engine thread. Cost of a step: running + those considered. */
+#pragma once
+
+#include "engine/seq.h"
+
+struct sched_limits {
+    int max_batch;     /* sequences that run together; <= max_rows, max_logits */
+    int max_rows;      /* per step */
+    int max_logits;    /* per step */
+    int prefill_chunk; /* rows of one sequence per step */
+    uint32_t max_seqs; /* live ones */
+    uint64_t age_ns;
+};
+
+struct plan_run {
+    seq_id seq;
+    int pos, n;
+    int n_logits;  /* of the last rows */
+    bool is_whole; /* after it the sequence has nothing to run: its next token is due */
+};
+
+struct plan_copy {
+    page_id from, to;
+};
+
+struct plan { /* arrays of max_batch; do the copies in order, then the runs */
+    struct plan_run *runs;
+    struct plan_copy *copies;
+    int n_runs, n_copies, n_rows;
+    bool has_prefill;
+};
+
+struct sched;
+
+/* Borrows the pool. ERR_MEMORY. */
+int sched_new(struct sched **out, struct page_pool *pool, const struct sched_limits *l,
+    struct err *e) MUST_CHECK;
+void sched_free(struct sched *sc); /* every sequence must have ended */
+
+struct seq_spec {
+    int priority, choice;
+    uint64_t order;       /* of arrival: later ones are larger */
+    uint64_t deadline_ns; /* UINT64_MAX = none */
+    int n_prompt;
+    int score_from; /* see seq.h; n_prompt - 1 when no prompt logits are wanted */
+    int credits;
+    bool is_scripted;
+    page_id *pages; /* room for all it may ever need; the caller's until sched_end */
+    void *user;
+    bool is_held; /* waits for sched_fork, not for its turn */
+};
+seq_id sched_add(struct sched *sc, uint64_t now, const struct seq_spec *spec);
+
+/* The leader has computed the prompt: a held sequence starts there, on the same pages. */
+void sched_fork(struct sched *sc, seq_id leader, seq_id held, uint64_t now);
+void sched_push(struct sched *sc, seq_id id, int n); /* n tokens more are known */
+void sched_end(struct sched *sc, seq_id id);         /* in any state */
+/* Takes no part until unparked, or until the time has come. Running ones, or just forked. */
+void sched_park(struct sched *sc, seq_id id, uint64_t now);
+void sched_unpark(struct sched *sc, seq_id id, uint64_t now);
+/* As above, and its last row runs once more then, so that its token is due again. */
+void sched_delay(struct sched *sc, seq_id id, uint64_t now, uint64_t until_ns);
+
+/* Wakes the delayed whose time has come; returns one whose deadline has passed, to be ended by
+ * the caller, or SEQ_NONE. Call until SEQ_NONE, then plan. */
+seq_id sched_expired(struct sched *sc, uint64_t now);
+uint64_t sched_next_wake(const struct sched *sc); /* of those; UINT64_MAX = never */
+
+void plan_init(struct plan *p, const struct sched_limits *l);
+void plan_clear(struct plan *p);
+void sched_plan(struct sched *sc, uint64_t now, struct plan *p);
+void sched_commit(struct sched *sc, const struct plan *p);
+
+/* Borrowed. The caller may write credits, score_from. */
+struct seq *sched_seq(struct sched *sc, seq_id id);
+
+struct sched_counts {
+    uint32_t seqs, running, waiting, parked, delayed, held;
+    uint64_t preemptions;
+};
+void sched_counts(const struct sched *sc, struct sched_counts *out);
+
+/* Walks everything between two steps: what is wrong with pages, lists and states, or NULL. */
+const char *sched_check(struct sched *sc);

@@ -1,0 +1,73 @@
+#include "engine/seq.h"
+
+int64_t seq_rank(const struct seq *s, uint64_t now, uint64_t age_ns)
+{
+    uint64_t waited = s->waited_ns;
+
+    if (s->state == SEQ_WAITING && now > s->since_ns)
+        waited += now - s->since_ns;
+    return s->priority + (int64_t)(waited / age_ns);
+}
+
+bool seq_is_before(const struct seq *a, const struct seq *b, uint64_t now, uint64_t age_ns)
+{
+    int64_t ra = seq_rank(a, now, age_ns), rb = seq_rank(b, now, age_ns);
+
+    if (ra != rb)
+        return ra > rb;
+    if (a->order != b->order)
+        return a->order < b->order;
+    return a->choice < b->choice;
+}
+
+bool seq_shares_tail(const struct seq *s, const struct page_pool *pool)
+{
+    int tail = s->n_kv / PAGE_TOKENS;
+
+    return tail < s->n_pages && page_refs(pool, s->pages[tail]) > 1;
+}
+
+int seq_reserve(struct seq *s, struct page_pool *pool, int upto)
+{
+    if (seq_shares_tail(s, pool)) {
+        page_id *tail = &s->pages[s->n_kv / PAGE_TOKENS];
+        page_id own = page_take(pool);
+        if (own.i == PAGE_NONE.i)
+            return s->n_kv;
+        /* Our reference to the old page stays until the copy is planned for good: nobody may
+         * take and overwrite it before. */
+        CHECK(s->copy_from.i == PAGE_NONE.i);
+        s->copy_from = *tail;
+        s->copy_to = own;
+        *tail = own;
+    }
+    while (s->n_pages < pages_for(upto)) {
+        page_id page = page_take(pool);
+        if (page.i == PAGE_NONE.i)
+            return MAX(s->n_pages * PAGE_TOKENS, s->n_kv);
+        s->pages[s->n_pages++] = page;
+    }
+    return upto;
+}
+
+void seq_release(struct seq *s, struct page_pool *pool)
+{
+    if (s->copy_from.i != PAGE_NONE.i)
+        page_unref(pool, s->copy_from);
+    s->copy_from = s->copy_to = PAGE_NONE;
+    for (int i = 0; i < s->n_pages; i++)
+        page_unref(pool, s->pages[i]);
+    s->n_pages = 0;
+    s->n_kv = 0;
+}
+
+void seq_share(struct seq *s, const struct seq *from, struct page_pool *pool)
+{
+    CHECK(s->n_pages == 0);
+    s->n_kv = from->n_kv;
+    s->n_pages = pages_for(from->n_kv);
+    for (int i = 0; i < s->n_pages; i++) {
+        s->pages[i] = from->pages[i];
+        page_ref(pool, s->pages[i]);
+    }
+}

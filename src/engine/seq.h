@@ -1,0 +1,78 @@
+/* seq.h: one sequence, as the scheduler sees it: numbers, times and pages; no tokens.
+ *
+ * A sequence is one choice of one request. `n_tokens` are known (prompt, then output), the first
+ * `n_kv` of them lie in its pages. What is missing, n_tokens - n_kv, is what it runs next: one row
+ * is a decode step, more are (re)filling. Preemption sets n_kv to 0 and gives the pages back;
+ * nothing else changes.
+ *
+ *               add                        admitted                  out of credits
+ *      (free) ------> WAITING ----------------------> RUNNING -----------------------> PARKED
+ *         |              ^   ^ preempted                | |                              |
+ *         | add, with    |   +--------------------------+ | told to wait   credits home  |
+ *         | a leader     | leader's prompt is done        v                              |
+ *         +---> HELD ----+ <--------------------------- DELAYED                          |
+ *                        +---------------------------------------------------------------+
+ *      any of them --- sched_end ---> (free)
+ *
+ * Pages outlive RUNNING: whoever waits, is parked or delayed keeps them until somebody needs them
+ * more. Owner: the engine thread. */
+#pragma once
+
+#include "cache/pages.h"
+
+typedef struct {
+    uint32_t i;
+} seq_id;
+
+#define SEQ_NONE ((seq_id){ UINT32_MAX })
+#define NO_SEQ   UINT32_MAX
+
+enum seq_state { SEQ_FREE, SEQ_HELD, SEQ_WAITING, SEQ_RUNNING, SEQ_PARKED, SEQ_DELAYED };
+
+struct seq {
+    enum seq_state state;
+    bool is_fresh;   /* waiting for the first time: in its priority's queue */
+    bool is_holder;  /* in the list of those that keep pages without running */
+    uint32_t prev, next;               /* of its state's list */
+    uint32_t prev_holder, next_holder;
+    uint32_t next_class, class_tail;   /* first of a priority's queue: see waitq.c */
+    uint32_t timer_at;                 /* place in the heap of timers, NO_SEQ when in none */
+
+    int priority, choice;
+    uint64_t order;     /* of arrival; choices of one request share it */
+    uint64_t waited_ns; /* before `since_ns`, over all times it waited */
+    uint64_t since_ns;  /* while waiting: when that began */
+    uint64_t deadline_ns, delay_until_ns; /* UINT64_MAX = none */
+
+    int n_prompt, n_tokens, n_kv;
+    bool is_scripted; /* needs no logits */
+    int score_from;   /* first prompt row whose logits are wanted beside the last row's */
+    int credits;      /* events it may still send: rows with logits in a step are at most these */
+    int n_preempted;
+    page_id *pages; /* the owner's memory, room for all it may ever need */
+    int n_pages;
+
+    int plan_rows, plan_logits;   /* in the step being planned */
+    page_id copy_from, copy_to;   /* copy-on-write to do before it; we hold copy_from until then */
+    void *user;
+};
+
+static inline int pages_for(int n_tokens)
+{
+    return (n_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS;
+}
+
+/* priority + one per age_ns of waiting, all waits together. Never falls. */
+int64_t seq_rank(const struct seq *s, uint64_t now, uint64_t age_ns);
+/* Does a go before b: by rank, then first come, then choice. */
+bool seq_is_before(const struct seq *a, const struct seq *b, uint64_t now, uint64_t age_ns);
+
+/* The page it writes next is also somebody else's. */
+bool seq_shares_tail(const struct seq *s, const struct page_pool *pool);
+
+/* Takes pages, and a copy of a shared tail, to write positions n_kv .. upto - 1. Returns how far
+ * it came: n_kv .. upto. */
+int seq_reserve(struct seq *s, struct page_pool *pool, int upto);
+void seq_release(struct seq *s, struct page_pool *pool); /* all pages; n_kv = 0 */
+/* `s` starts where `from` is: refers to the pages of its first n_kv positions. */
+void seq_share(struct seq *s, const struct seq *from, struct page_pool *pool);

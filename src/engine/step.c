@@ -1,0 +1,246 @@
+/* step.c: one step of the engine, from the plan to the events. */
+#include "engine/core.h"
+#include "base/mem.h"
+
+/* ---- what comes out of a sequence */
+
+static void send_token(struct core *c, struct choice *ch, const struct sampled *token,
+    bool is_group_end)
+{
+    struct gen_event *ev = choice_take_event(ch);
+
+    ev->index = ch->n_out - 1;
+    ev->token = *token;
+    ev->is_group_end = is_group_end;
+    core_post(c, ch, ev, GEN_TOKEN);
+    c->port->stats.generated_tokens++;
+}
+
+static void append(struct core *c, struct choice *ch, int32_t token, uint64_t now)
+{
+    struct gen *g = ch->gen;
+
+    ch->tokens[g->in.n_prompt + ch->n_out++] = token;
+    sched_push(c->sched, ch->seq, 1);
+    if (!g->result.first_token_ns)
+        g->result.first_token_ns = now;
+}
+
+static bool is_stop(const struct gen *g, int32_t token)
+{
+    for (int i = 0; i < g->in.n_stop_ids; i++)
+        if (g->in.stop_ids[i] == token)
+            return true;
+    return false;
+}
+
+/* The events that are left are the ones it may still send; none: it takes no part. */
+static void settle(struct core *c, struct choice *ch, uint64_t now)
+{
+    if (ch->seq.i == NO_SEQ)
+        return;
+    sched_seq(c->sched, ch->seq)->credits = ch->credits;
+    if (ch->credits == 0)
+        sched_park(c->sched, ch->seq, now);
+}
+
+static void continue_sampled(struct core *c, struct choice *ch, const float *logits, uint64_t now)
+{
+    struct gen *g = ch->gen;
+    struct sample_past past = { ch->tokens, g->in.n_prompt, g->in.n_prompt + ch->n_out };
+    struct sampled token;
+
+    if (g->max_out == 0) {
+        core_end_choice(c, ch, FINISH_LENGTH, -1, now);
+        return;
+    }
+    sampler_sample(c->sampler, &g->in.sample, logits, &past, ch->index, &token);
+    if (is_stop(g, token.id)) {
+        core_end_choice(c, ch, FINISH_STOP, token.id, now);
+        return;
+    }
+    append(c, ch, token.id, now);
+    send_token(c, ch, &token, false);
+    if (ch->n_out == g->max_out)
+        core_end_choice(c, ch, FINISH_LENGTH, -1, now);
+}
+
+static struct sampled scripted_token(const struct gen *g, int32_t id)
+{
+    struct sampled token = { .id = id }; /* certain: its log-probability is 0 */
+
+    if (g->in.sample.want_logprobs && g->in.sample.n_top > 0) {
+        token.n_top = 1;
+        token.top[0] = (struct token_logprob){ id, 0.0f };
+    }
+    return token;
+}
+
+/* Sends the group that is due, as far as credits go; the rest of it follows when it runs again. */
+static void continue_script(struct core *c, struct choice *ch, uint64_t now)
+{
+    struct gen *g = ch->gen;
+    const struct gen_script *s = g->in.script;
+    int end = choice_group_end(ch);
+
+    if (s->delay_ms && !ch->has_waited && ch->n_script < s->n_tokens && g->max_out > 0) {
+        ch->has_waited = true;
+        sched_delay(c->sched, ch->seq, now, now + s->delay_ms * (uint64_t)1000000);
+        return;
+    }
+    while (ch->n_script < end && ch->n_out < g->max_out && ch->credits > 0) {
+        int32_t id = s->tokens[ch->n_script];
+        if (is_stop(g, id)) {
+            core_end_choice(c, ch, FINISH_STOP, id, now);
+            return;
+        }
+        struct sampled token = scripted_token(g, id);
+        ch->n_script++;
+        append(c, ch, id, now);
+        send_token(c, ch, &token, ch->n_script == end || ch->n_out == g->max_out);
+    }
+    if (ch->n_script == end)
+        ch->has_waited = false;
+    if (ch->n_script == s->n_tokens)
+        core_end_choice(c, ch, FINISH_STOP, -1, now);
+    else if (ch->n_out == g->max_out)
+        core_end_choice(c, ch, FINISH_LENGTH, -1, now);
+}
+
+static void continue_choice(struct core *c, struct choice *ch, const float *logits, uint64_t now)
+{
+    if (!ch->is_ended && ch->gen->in.script)
+        continue_script(c, ch, now);
+    else if (!ch->is_ended)
+        continue_sampled(c, ch, logits, now);
+    settle(c, ch, now);
+}
+
+/* The prompt is computed: from here on every choice is on its own, and all take their first
+ * token from these logits. */
+static void fork_choices(struct core *c, struct gen *g, const float *logits, uint64_t now)
+{
+    struct choice *leader = &g->choice[0];
+    int n = g->in.n_choices;
+
+    g->is_forked = true;
+    c->port->stats.prompt_tokens += (uint64_t)g->in.n_prompt;
+    for (int i = 1; i < n; i++)
+        if (!g->choice[i].is_ended)
+            sched_fork(c->sched, leader->seq, g->choice[i].seq, now);
+    if (leader->is_ended) { /* it lived on for the prompt */
+        sched_end(c->sched, leader->seq);
+        leader->seq = SEQ_NONE;
+    }
+    for (int i = 0; i < n; i++)
+        continue_choice(c, &g->choice[i], logits, now);
+}
+
+/* Row `pos` says how likely the prompt's next token was. */
+static void score_prompt(struct core *c, struct choice *ch, const struct lm_run *r, int n)
+{
+    struct gen *g = ch->gen;
+    struct seq *s = sched_seq(c->sched, ch->seq);
+
+    for (int i = 0; i < n; i++, s->score_from++) {
+        int pos = r->pos + r->n - r->n_logits + i + 1;
+        CHECK(pos == s->score_from + 1);
+        if (ch->is_ended)
+            continue;
+        struct gen_event *ev = choice_take_event(ch);
+        sampler_score(c->sampler, r->logits + (size_t)i * (size_t)c->lm->n_vocab,
+            g->in.prompt[pos], g->in.sample.n_top, &ev->token);
+        ev->index = pos;
+        core_post(c, ch, ev, GEN_PROMPT_TOKEN);
+    }
+}
+
+static void finish_run(struct core *c, const struct plan_run *p, const struct lm_run *r,
+    uint64_t now)
+{
+    struct choice *ch = sched_seq(c->sched, p->seq)->user;
+    struct gen *g = ch->gen;
+    bool has_last = p->is_whole && !g->in.script;
+    const float *last = NULL;
+
+    if (has_last)
+        last = r->logits + (size_t)(r->n_logits - 1) * (size_t)c->lm->n_vocab;
+    if (!g->in.script)
+        score_prompt(c, ch, r, r->n_logits - has_last);
+    if (!p->is_whole)
+        settle(c, ch, now);
+    else if (!g->is_forked)
+        fork_choices(c, g, last, now);
+    else
+        continue_choice(c, ch, last, now);
+}
+
+/* ---- the step */
+
+static void set_runs(struct core *c, uint64_t now)
+{
+    const struct plan *p = &c->plan;
+
+    for (int i = 0; i < p->n_copies; i++)
+        c->lm->ops->copy_page(c->lm, p->copies[i].from, p->copies[i].to);
+    for (int i = 0; i < p->n_runs; i++) {
+        const struct plan_run *r = &p->runs[i];
+        struct seq *s = sched_seq(c->sched, r->seq);
+        struct choice *ch = s->user;
+        if (!ch->gen->result.started_ns)
+            ch->gen->result.started_ns = now;
+        c->runs[i] = (struct lm_run){
+            .tokens = ch->tokens + r->pos,
+            .n = r->n,
+            .pos = r->pos,
+            .pages = s->pages,
+            .n_logits = r->n_logits,
+        };
+    }
+}
+
+static void count(struct core *c)
+{
+    struct engine_stats *st = &c->port->stats;
+    struct sched_counts n;
+
+    sched_counts(c->sched, &n);
+    st->running = n.running;
+    st->waiting = n.waiting + n.held;
+    st->preemptions = n.preemptions;
+    st->pages_used = page_n_total(c->pool) - page_n_free(c->pool);
+}
+
+static bool run_step(struct core *c, uint64_t now)
+{
+    const struct plan *p = &c->plan;
+    struct engine_stats *st = &c->port->stats;
+
+    sched_plan(c->sched, now, &c->plan);
+    if (p->n_runs == 0 && p->n_copies == 0)
+        return false;
+    set_runs(c, now);
+    if (p->n_runs == 0)
+        return true;
+    uint64_t start = c->clock();
+    bool is_done = c->lm->ops->forward(c->lm, c->runs, p->n_runs, &c->stop);
+    uint64_t end = c->clock();
+    st->steps++;
+    *(p->has_prefill ? &st->prefill_ns : &st->decode_ns) += end - start;
+    if (!is_done)
+        return true; /* as if it had not been planned */
+    sched_commit(c->sched, p);
+    for (int i = 0; i < p->n_runs; i++)
+        finish_run(c, &p->runs[i], &c->runs[i], end);
+    return true;
+}
+
+bool core_step(struct core *c, uint64_t now)
+{
+    noalloc_begin("step");
+    bool has_run = run_step(c, now);
+    count(c);
+    outbox_flush(&c->out);
+    noalloc_end();
+    return has_run;
+}
