@@ -365,13 +365,20 @@ static bool make_way_for(struct sched *sc, struct seq *s, uint64_t now)
 
 /* ---- planning */
 
+/* Rows from here on want logits: one event each. The last row always does, prompt rows until they
+ * were all scored, which is before anything else is known. */
+static int logits_begin(const struct seq *s)
+{
+    if (s->is_scripted)
+        return s->n_tokens;
+    return s->score_from < s->n_prompt - 1 ? MAX(s->n_kv, s->score_from) : s->n_tokens - 1;
+}
+
 /* Gives `s` as many rows as it may have; pages may come from others. */
 static void plan_seq(struct sched *sc, struct seq *s, uint64_t now)
 {
     int n = MIN(MIN(s->n_tokens - s->n_kv, sc->l.prefill_chunk), sc->rows_left);
-    /* Rows from here on want logits: one event each. */
-    int logits_from = s->is_scripted ? s->n_tokens :
-                                       MIN(MAX(s->n_kv, s->score_from), s->n_tokens - 1);
+    int logits_from = logits_begin(s);
 
     n = MIN(n, logits_from - s->n_kv + MIN(s->credits, sc->logits_left));
     if (n <= 0)

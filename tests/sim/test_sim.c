@@ -1,0 +1,413 @@
+/* The simulator: the engine without its thread, over a model that is a hash of what its pages
+ * say, under a clock of ours, with everything that can go wrong going wrong, seed by seed.
+ *
+ * After every step: page sums, reference counts, lists and states (core_audit), the step's
+ * limits, ranks that only rise, who started before whom, and that nobody stood idle who was
+ * first. For every request: its events in order, one end, and the tokens and log-probabilities
+ * it would have had alone. `test_sim SEED` runs one seed; SIM_SEEDS says how many. */
+#include "asks.h"
+#include "engine/core.h"
+
+#include <stdlib.h>
+
+enum { MAX_ASKS = 24, N_VOCAB = 13 };
+
+struct life { /* of one request */
+    struct ask ask;
+    struct gen *gen;
+    struct answer got, want;
+    int arrives, cancels, stops_choice; /* step numbers; -1 = never */
+    bool is_slow; /* gives events back late */
+    bool is_started, is_done, is_cut;
+    uint64_t came_ns, order;
+    int64_t rank[ASK_CHOICES];
+};
+
+struct sim {
+    struct rng r;
+    struct fake_options fake;
+    struct engine_options o;
+    struct core *core;
+    struct port *port;
+    struct mailbox *reply;
+    struct sampler *sampler;
+    struct life life[MAX_ASKS];
+    int n_asks, n_live, step;
+    uint64_t now, n_orders;
+    struct gen_event *late[MAX_ASKS * ASK_CHOICES * 8]; /* events slow askers still hold */
+    int n_late;
+};
+
+static struct sim sim;
+
+/* Over all seeds: that the simulator really meets what it is about. */
+static struct {
+    uint64_t steps, preemptions, copies, parked, delayed, held, stopped, whole;
+    uint64_t cancelled, timed_out, overloaded, too_long;
+} met;
+
+static uint64_t fake_clock(void)
+{
+    return sim.now;
+}
+
+static void open_sim(struct sim *s, uint64_t seed)
+{
+    const struct kernels *k;
+    struct lm *lm;
+    struct err e;
+
+    *s = (struct sim){ .r = { .key = seed }, .now = 1000 };
+    struct rng *r = &s->r;
+    s->fake = (struct fake_options){ .n_vocab = N_VOCAB, .n_ctx_train = 200, .seed = seed,
+        .max_rows = ask_between(r, 1, 60) };
+    s->fake.n_pages = (uint32_t)ask_between(r, 1, ask_chance(r, 50) ? 8 : 40);
+    if (PAGE_TOKENS < 32)
+        s->fake.n_pages *= 32 / PAGE_TOKENS / 2;
+    s->o = (struct engine_options){ .max_batch = ask_between(r, 1, 10),
+        .max_batch_tokens = ask_between(r, 1, 70), .prefill_chunk = ask_between(r, 1, 50),
+        .max_queue = ask_between(r, 0, 20), .n_ctx = ask_chance(r, 30) ? ask_between(r, 5, 90) : 0,
+        .age_ns = 2000000000u };
+    EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
+    EXPECT_EQ(lm_open_fake(&lm, &s->fake, &e), 0);
+    EXPECT_EQ(port_open(&s->port, &e), 0);
+    EXPECT_EQ(core_open(&s->core, lm, k, &s->o, s->port, &e), 0);
+    EXPECT_EQ(sampler_open(&s->sampler, k, N_VOCAB, &e), 0);
+    EXPECT_EQ(mailbox_open(&s->reply, &e), 0);
+    s->core->clock = fake_clock;
+}
+
+static void invent_asks(struct sim *s)
+{
+    struct ask_limits l = { .n_vocab = N_VOCAB, .max_prompt = ask_between(&s->r, 1, ASK_PROMPT),
+        .max_out = ask_between(&s->r, 1, ASK_OUT), .max_choices = ASK_CHOICES,
+        .with_scripts = true };
+    int spread = ask_between(&s->r, 0, 60);
+
+    s->n_asks = ask_between(&s->r, 1, MAX_ASKS);
+    for (int i = 0; i < s->n_asks; i++) {
+        struct life *f = &s->life[i];
+        ask_random(&f->ask, &s->r, &l);
+        f->arrives = ask_between(&s->r, 0, spread);
+        f->cancels = ask_chance(&s->r, 15) ? f->arrives + ask_between(&s->r, 0, 60) : -1;
+        f->stops_choice = ask_chance(&s->r, 10) ? f->arrives + ask_between(&s->r, 0, 40) : -1;
+        f->is_slow = ask_chance(&s->r, 30);
+        if (ask_chance(&s->r, 8))
+            f->ask.in.deadline_ns = s->now + rng_below(&s->r, 60) * 1000000000u;
+        f->is_cut = f->cancels >= 0 || f->stops_choice >= 0 || f->ask.in.deadline_ns;
+        for (int c = 0; c < ASK_CHOICES; c++)
+            f->rank[c] = INT64_MIN;
+    }
+}
+
+static void submit(struct sim *s, struct life *f)
+{
+    struct err e;
+    bool fits = f->ask.in.n_prompt + (f->ask.in.max_tokens > 0) <= s->port->n_ctx;
+
+    EXPECT_EQ(gen_new(&f->gen, &f->ask.in, s->reply, f, &e), 0);
+    for (int i = 0; i < f->ask.in.n_choices; i++) { /* few events, so that they run out */
+        struct choice *ch = &f->gen->choice[i];
+        ch->n_events = ch->credits = MIN(ch->n_events, ask_between(&s->r, 1, 12));
+    }
+    if (port_submit(s->port, f->gen, s->now, &e)) {
+        EXPECT(fits ? e.code == ERR_OVERLOADED : e.code == ERR_CONTEXT);
+        EXPECT(!fits || s->n_live >= s->port->max_requests);
+        gen_free(f->gen);
+        f->gen = NULL;
+        f->is_done = true;
+        met.overloaded += fits;
+        met.too_long += !fits;
+        return;
+    }
+    EXPECT(fits);
+    EXPECT(++s->n_live <= s->port->max_requests);
+    f->came_ns = s->now;
+    f->order = s->n_orders++;
+    ask_answer(&f->ask, &s->fake, s->port->n_ctx, s->sampler, &f->want);
+}
+
+static void act(struct sim *s)
+{
+    for (int i = 0; i < s->n_asks; i++) {
+        struct life *f = &s->life[i];
+        if (f->arrives == s->step)
+            submit(s, f);
+        if (!f->gen)
+            continue;
+        if (f->cancels == s->step)
+            engine_cancel(NULL, f->gen);
+        if (f->stops_choice == s->step)
+            engine_stop_choice(NULL, f->gen, ask_between(&s->r, 0, f->ask.in.n_choices - 1));
+    }
+}
+
+/* ---- the asker's side */
+
+static void send_home(struct sim *s, bool is_all)
+{
+    int n = 0;
+
+    for (int i = 0; i < s->n_late; i++) {
+        if (is_all || ask_chance(&s->r, 20))
+            gen_event_done(s->late[i]);
+        else
+            s->late[n++] = s->late[i];
+    }
+    s->n_late = n;
+}
+
+static void end(struct sim *s, struct life *f)
+{
+    int n = 0;
+
+    for (int i = 0; i < s->n_late; i++) /* all events come home before the request is freed */
+        if (s->late[i]->gen == f->gen)
+            gen_event_done(s->late[i]);
+        else
+            s->late[n++] = s->late[i];
+    s->n_late = n;
+    expect_same_answer(&f->got, &f->want, f->ask.in.n_choices);
+    for (int i = 0; i < f->ask.in.n_choices; i++)
+        EXPECT(f->is_cut || f->got.choice[i].finish < FINISH_CANCELLED);
+    enum errcode code = gen_result(f->gen)->err.code;
+    EXPECT(code == ERR_NONE || (code == ERR_CANCELLED && f->cancels >= 0) ||
+        (code == ERR_TIMEOUT && f->ask.in.deadline_ns <= s->now));
+    met.cancelled += code == ERR_CANCELLED;
+    met.timed_out += code == ERR_TIMEOUT;
+    met.whole += !f->is_cut;
+    gen_free(f->gen);
+    f->gen = NULL;
+    f->is_done = true;
+    s->n_live--;
+}
+
+static void read_events(struct sim *s)
+{
+    struct msg *next;
+
+    for (struct msg *m = mailbox_drain(s->reply); m; m = next) {
+        next = m->next;
+        struct gen_event *ev = container_of(m, struct gen_event, msg);
+        struct life *f = gen_user(ev->gen);
+        answer_take(&f->got, ev);
+        if (m->kind == GEN_END)
+            end(s, f);
+        else if (!f->is_slow || s->n_late == (int)ARRAY_LEN(s->late))
+            gen_event_done(ev);
+        else if (m->kind != GEN_CHOICE_END)
+            s->late[s->n_late++] = ev;
+    }
+}
+
+/* ---- invariants */
+
+static void check_plan(struct sim *s)
+{
+    const struct plan *p = &s->core->plan;
+    int n_rows = 0, n_logits = 0;
+
+    for (int i = 0; i < p->n_runs; i++) {
+        n_rows += p->runs[i].n;
+        n_logits += p->runs[i].n_logits;
+        EXPECT(p->runs[i].n >= 1 && p->runs[i].n <= s->o.prefill_chunk);
+        for (int j = 0; j < i; j++)
+            EXPECT(p->runs[i].seq.i != p->runs[j].seq.i);
+    }
+    EXPECT_EQ(n_rows, p->n_rows);
+    EXPECT(n_rows <= s->o.max_batch_tokens && n_rows <= s->fake.max_rows);
+    EXPECT(n_logits <= s->fake.max_rows);
+    EXPECT(p->n_runs <= s->o.max_batch);
+}
+
+static int64_t rank_of_new(const struct sim *s, const struct life *f)
+{
+    return f->ask.in.priority + (int64_t)((s->now - f->came_ns) / s->o.age_ns);
+}
+
+/* Of those that never ran, nobody starts before one of higher rank, or of the same who came
+ * earlier. */
+static void check_starts(struct sim *s)
+{
+    for (int i = 0; i < s->n_asks; i++) {
+        struct life *f = &s->life[i];
+        if (!f->gen || f->is_started || !gen_result(f->gen)->started_ns)
+            continue;
+        for (int j = 0; j < s->n_asks; j++) {
+            struct life *g = &s->life[j];
+            if (!g->gen || g == f || g->is_started || gen_result(g->gen)->started_ns)
+                continue;
+            int64_t a = rank_of_new(s, f), b = rank_of_new(s, g);
+            EXPECT(a > b || (a == b && f->order < g->order));
+        }
+    }
+    for (int i = 0; i < s->n_asks; i++)
+        if (s->life[i].gen)
+            s->life[i].is_started = gen_result(s->life[i].gen)->started_ns > 0;
+}
+
+/* Ranks never fall. */
+static void check_ranks(struct sim *s)
+{
+    for (int i = 0; i < s->n_asks; i++) {
+        struct life *f = &s->life[i];
+        for (int c = 0; f->gen && c < f->ask.in.n_choices; c++) {
+            seq_id id = f->gen->choice[c].seq;
+            if (f->gen->is_over || id.i == SEQ_NONE.i || !f->gen->n_live)
+                continue;
+            int64_t rank = seq_rank(sched_seq(s->core->sched, id), s->now, s->o.age_ns);
+            EXPECT(rank >= f->rank[c]);
+            f->rank[c] = rank;
+        }
+    }
+}
+
+/* The highest of those that run. It always gets a row, whatever pages and rows the others want. */
+static seq_id highest_running(struct sim *s)
+{
+    seq_id best = SEQ_NONE;
+
+    for (int i = 0; i < s->n_asks; i++)
+        for (int c = 0; s->life[i].gen && c < s->life[i].ask.in.n_choices; c++) {
+            seq_id id = s->life[i].gen->choice[c].seq;
+            if (id.i == SEQ_NONE.i)
+                continue;
+            struct seq *q = sched_seq(s->core->sched, id);
+            if (q->state == SEQ_RUNNING && (best.i == SEQ_NONE.i ||
+                    seq_is_before(q, sched_seq(s->core->sched, best), s->now, s->o.age_ns)))
+                best = id;
+        }
+    return best;
+}
+
+static void check_in_plan(struct sim *s, seq_id id)
+{
+    bool is_in = id.i == SEQ_NONE.i;
+
+    for (int i = 0; i < s->core->plan.n_runs; i++)
+        is_in |= s->core->plan.runs[i].seq.i == id.i;
+    EXPECT(is_in);
+}
+
+static void check(struct sim *s, bool has_run)
+{
+    struct engine_audit a;
+    struct sched_counts n;
+
+    core_audit(s->core, &a);
+    if (!a.ok)
+        fprintf(stderr, "%s\n", sched_check(s->core->sched));
+    EXPECT(a.ok);
+    EXPECT_EQ(a.pages_free + a.pages_owned, a.pages_total);
+    sched_counts(s->core->sched, &n);
+    EXPECT(n.running <= (uint32_t)s->o.max_batch);
+    met.parked += n.parked;
+    met.delayed += n.delayed;
+    met.held += n.held;
+    /* Work conserving: a step without rows means that nothing could have run. */
+    if (!has_run)
+        EXPECT(n.running == 0 && n.waiting == 0);
+    check_ranks(s);
+}
+
+/* ---- one life of the engine */
+
+static void run_step(struct sim *s)
+{
+    act(s);
+    core_drain(s->core, s->now);
+    read_events(s);
+    /* A cancelled request is gone as soon as its message is read. */
+    for (int i = 0; i < s->n_asks; i++)
+        EXPECT(!s->life[i].gen || s->life[i].cancels != s->step);
+    s->core->stop = ask_chance(&s->r, 3);
+    seq_id highest = highest_running(s);
+    bool has_run = core_step(s->core, s->now);
+    check_in_plan(s, highest);
+    met.steps += has_run;
+    met.stopped += has_run && s->core->stop;
+    if (has_run) {
+        check_plan(s);
+        met.copies += (uint64_t)s->core->plan.n_copies;
+    }
+    check_starts(s);
+    read_events(s);
+    check(s, has_run);
+    send_home(s, ask_chance(&s->r, 3));
+    s->now += rng_below(&s->r, 10) ? rng_below(&s->r, 50000000) : rng_below(&s->r, 3000000000u);
+    s->step++;
+}
+
+static bool is_all_done(const struct sim *s)
+{
+    for (int i = 0; i < s->n_asks; i++)
+        if (!s->life[i].is_done)
+            return false;
+    return true;
+}
+
+static void run_seed(uint64_t seed)
+{
+    struct sim *s = &sim;
+    struct engine_audit a;
+
+    open_sim(s, seed);
+    invent_asks(s);
+    while (!is_all_done(s)) {
+        EXPECT(s->step < 20000); /* somebody starves */
+        run_step(s);
+    }
+    core_drain(s->core, s->now); /* the memory of the last ones */
+    core_audit(s->core, &a);
+    EXPECT(a.ok && a.pages_owned == 0 && a.sequences == 0);
+    EXPECT_EQ(s->port->n_requests, 0);
+    EXPECT_EQ(s->port->n_seqs, 0);
+    met.preemptions += s->port->stats.preemptions;
+    core_close(s->core);
+    port_unref(s->port);
+    sampler_close(s->sampler);
+    mailbox_close(s->reply);
+}
+
+static uint64_t running_seed;
+
+static void say_seed(void)
+{
+    if (running_seed)
+        fprintf(stderr, "test_sim: seed %lu\n", (unsigned long)running_seed);
+}
+
+static uint64_t only_seed, n_seeds = 1000;
+
+static void every_seed_keeps_every_promise(void)
+{
+    uint64_t first = only_seed ? only_seed : 1, last = only_seed ? only_seed : n_seeds;
+
+    for (running_seed = first; running_seed <= last; running_seed++)
+        run_seed(running_seed);
+    running_seed = 0;
+    printf("%lu steps, %lu whole answers, %lu preempted, %lu copies, %lu cut passes, %lu cancelled, "
+           "%lu timed out, %lu overloaded, %lu too long\n",
+        met.steps, met.whole, met.preemptions, met.copies, met.stopped, met.cancelled,
+        met.timed_out, met.overloaded, met.too_long);
+    if (!only_seed && n_seeds >= 1000) {
+        EXPECT(met.whole > 5 * n_seeds && met.preemptions > n_seeds && met.copies > n_seeds);
+        EXPECT(met.parked > n_seeds && met.delayed > n_seeds && met.held > n_seeds);
+        EXPECT(met.stopped > n_seeds && met.cancelled > n_seeds / 2);
+        EXPECT(met.timed_out > n_seeds / 10 && met.overloaded > n_seeds / 10);
+        EXPECT(met.too_long > n_seeds / 10);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct check_test tests[] = { TEST(every_seed_keeps_every_promise) };
+
+    if (argc > 1)
+        only_seed = strtoull(argv[1], NULL, 10);
+    if (getenv("SIM_SEEDS"))
+        n_seeds = strtoull(getenv("SIM_SEEDS"), NULL, 10);
+    int failed = check_main(tests, 1, 1, argv);
+    say_seed();
+    return failed;
+}
