@@ -5,7 +5,7 @@
  * limits, ranks that only rise, who started before whom, and that nobody stood idle who was
  * first. For every request: its events in order, one end, and the tokens and log-probabilities
  * it would have had alone. `test_sim SEED` runs one seed; SIM_SEEDS says how many. */
-#include "asks.h"
+#include "wants.h"
 #include "engine/core.h"
 
 #include <stdlib.h>
@@ -386,8 +386,8 @@ static void every_seed_keeps_every_promise(void)
     for (running_seed = first; running_seed <= last; running_seed++)
         run_seed(running_seed);
     running_seed = 0;
-    printf("%lu steps, %lu whole answers, %lu preempted, %lu copies, %lu cut passes, %lu cancelled, "
-           "%lu timed out, %lu overloaded, %lu too long\n",
+    printf("%lu steps, %lu whole answers, %lu preempted, %lu copies, %lu cut passes\n"
+           "%lu cancelled, %lu timed out, %lu overloaded, %lu too long\n",
         met.steps, met.whole, met.preemptions, met.copies, met.stopped, met.cancelled,
         met.timed_out, met.overloaded, met.too_long);
     if (!only_seed && n_seeds >= 1000) {

@@ -1,0 +1,94 @@
+/* wants.h: what a fake model's answer must be, computed without engine, scheduler or pages. */
+#pragma once
+
+#include "answers.h"
+#include "model/fake.h"
+
+static inline void want_script(const struct ask *a, int max_out, int i, struct answer *w)
+{
+    for (int n = 0; n < a->script.n_tokens; n++) {
+        int32_t id = a->script_tokens[n];
+        struct sampled t = { .id = id };
+        if (n == max_out) {
+            w->choice[i].finish = FINISH_LENGTH;
+            return;
+        }
+        for (int s = 0; s < a->in.n_stop_ids; s++)
+            if (a->stops[s] == id) {
+                w->choice[i].stop_id = id;
+                w->choice[i].finish = FINISH_STOP;
+                return;
+            }
+        if (a->in.sample.want_logprobs && a->in.sample.n_top > 0) {
+            t.n_top = 1;
+            t.top[0].id = id;
+        }
+        w->choice[i].token[n] = id;
+        w->choice[i].digest[n] = digest_of(&t);
+        w->choice[i].n++;
+    }
+    w->choice[i].finish = FINISH_STOP;
+}
+
+static inline void want_sampled(const struct ask *a, const struct fake_options *o,
+    struct sampler *s, int max_out, int i, struct answer *w)
+{
+    int32_t history[ASK_PROMPT + ASK_OUT];
+    uint64_t scratch[ASK_PROMPT + ASK_OUT];
+    float logits[256];
+    int n_prompt = a->in.n_prompt;
+
+    memcpy(history, a->prompt, sizeof(a->prompt));
+    for (int n = 0;; n++) {
+        struct sample_past past = { history, n_prompt, n_prompt + n };
+        struct sampled t;
+        if (n == max_out) {
+            w->choice[i].finish = FINISH_LENGTH;
+            return;
+        }
+        fake_logits(o, history, past.n, scratch, logits);
+        sampler_sample(s, &a->in.sample, logits, &past, i, &t);
+        for (int j = 0; j < a->in.n_stop_ids; j++)
+            if (a->stops[j] == t.id) {
+                w->choice[i].stop_id = t.id;
+                w->choice[i].finish = FINISH_STOP;
+                return;
+            }
+        history[past.n] = w->choice[i].token[n] = t.id;
+        w->choice[i].digest[n] = digest_of(&t);
+        w->choice[i].n++;
+    }
+}
+
+static inline void want_scores(const struct ask *a, const struct fake_options *o,
+    struct sampler *s, struct answer *w)
+{
+    uint64_t scratch[ASK_PROMPT];
+    float logits[256];
+    struct sampled t;
+
+    for (int n = 1; n < a->in.n_prompt; n++) {
+        fake_logits(o, a->prompt, n, scratch, logits);
+        sampler_score(s, logits, a->prompt[n], a->in.sample.n_top, &t);
+        w->score[w->n_scores++] = digest_of(&t);
+    }
+}
+
+/* n_ctx as the engine has it; n_vocab <= 256. */
+static inline void ask_answer(const struct ask *a, const struct fake_options *o, int n_ctx,
+    struct sampler *s, struct answer *w)
+{
+    int max_out = MIN(a->in.max_tokens, n_ctx - a->in.n_prompt);
+
+    CHECK(o->n_vocab <= 256);
+    memset(w, 0, sizeof(*w));
+    for (int i = 0; i < a->in.n_choices; i++) {
+        w->choice[i].stop_id = -1;
+        if (a->in.script)
+            want_script(a, max_out, i, w);
+        else
+            want_sampled(a, o, s, max_out, i, w);
+    }
+    if (a->in.want_prompt_logprobs && !a->in.script)
+        want_scores(a, o, s, w);
+}
