@@ -166,6 +166,7 @@ struct gen_event *choice_take_event(struct choice *ch)
     struct gen_event *ev = ch->home;
 
     CHECK(ch->credits > 0);
+    CHECK(ch->home || ch->n_used < ch->n_events);
     ch->credits--;
     if (ev)
         ch->home = ev->msg.next ? container_of(ev->msg.next, struct gen_event, msg) : NULL;

@@ -108,7 +108,8 @@ static void submit(struct sim *s, struct life *f)
     EXPECT_EQ(gen_new(&f->gen, &f->ask.in, s->reply, f, &e), 0);
     for (int i = 0; i < f->ask.in.n_choices; i++) { /* few events, so that they run out */
         struct choice *ch = &f->gen->choice[i];
-        ch->n_events = ch->credits = MIN(ch->n_events, ask_between(&s->r, 1, 12));
+        int n = ask_between(&s->r, 1, 12);
+        ch->n_events = ch->credits = MIN(ch->n_events, n);
     }
     if (port_submit(s->port, f->gen, s->now, &e)) {
         EXPECT(fits ? e.code == ERR_OVERLOADED : e.code == ERR_CONTEXT);
