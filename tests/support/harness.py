@@ -70,13 +70,13 @@ class Server:
         return self
 
     def until_ready(self, seconds=60):
+        """All models, not only the first, as /readyz would have it."""
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            status = self.get("/readyz")
-            if status[0] == 200:
+        while time.monotonic() < deadline and self.process.poll() is None:
+            text = self.get("/metrics")[2].decode()
+            ready = re.search(r"^inferflux_models_ready (\d+)$", text, re.M)
+            if ready and int(ready.group(1)) == max((self.config or "x").count("- id:"), 1):
                 return
-            if self.process.poll() is not None:
-                break
             time.sleep(0.02)
         raise RuntimeError(f"the server did not become ready: {self.errors()}")
 
