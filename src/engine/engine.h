@@ -31,7 +31,7 @@ struct gen_script { /* what a script model answers, instead of sampling; every c
 
 enum { GEN_CHOICES_MAX = 128 };
 
-/* Inputs; filled by the asker before submit, read-only after. Arrays are borrowed and must
+/* Inputs; read-only after gen_new. The prompt is copied; the other arrays are borrowed and must
  * outlive the gen. */
 struct gen_input {
     const int32_t *prompt;

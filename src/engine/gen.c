@@ -25,8 +25,8 @@ static int check_input(const struct gen_input *in, struct err *e)
         return err_set(e, ERR_RANGE, "%d choices; 1 to %d", in->n_choices, (int)GEN_CHOICES_MAX);
     if (in->n_prompt > TOKENS_MAX || in->max_tokens > TOKENS_MAX ||
         in->n_prompt + in->max_tokens > ALL_TOKENS_MAX / in->n_choices)
-        return err_set(e, ERR_TOO_LARGE, "%d times %d tokens are more than one request may hold",
-            in->n_choices, in->n_prompt + in->max_tokens);
+        return err_set(e, ERR_TOO_LARGE, "%d times %lld tokens are more than one request may hold",
+            in->n_choices, (long long)in->n_prompt + in->max_tokens);
     return in->script ? check_script(in->script, e) : 0;
 }
 

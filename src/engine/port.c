@@ -37,11 +37,12 @@ void port_unref(struct port *p)
 static int check_gen(const struct port *p, const struct gen *g, struct err *e)
 {
     const struct gen_input *in = &g->in;
+    const int32_t *prompt = g->choice[0].tokens; /* the copy that will be used */
 
     for (int i = 0; i < in->n_prompt; i++)
-        if (in->prompt[i] < 0 || in->prompt[i] >= p->n_vocab)
+        if (prompt[i] < 0 || prompt[i] >= p->n_vocab)
             return err_set(e, ERR_INVALID, "token %d of the prompt is %d; the vocabulary has %d", i,
-                in->prompt[i], p->n_vocab);
+                prompt[i], p->n_vocab);
     for (int i = 0; in->script && i < in->script->n_tokens; i++)
         if (in->script->tokens[i] < 0 || in->script->tokens[i] >= p->n_vocab)
             return err_set(e, ERR_INVALID, "token %d of the script is none", i);

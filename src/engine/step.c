@@ -149,7 +149,7 @@ static void score_prompt(struct core *c, struct choice *ch, const struct lm_run 
             continue;
         struct gen_event *ev = choice_take_event(ch);
         sampler_score(c->sampler, r->logits + (size_t)i * (size_t)c->lm->n_vocab,
-            g->in.prompt[pos], g->in.sample.n_top, &ev->token);
+            ch->tokens[pos], g->in.sample.n_top, &ev->token);
         ev->index = pos;
         core_post(c, ch, ev, GEN_PROMPT_TOKEN);
     }
