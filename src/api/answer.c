@@ -25,6 +25,7 @@ int answer_new(struct answer **out, const struct answer_setup *s, struct err *e)
     buf_init(&a->out, ANSWER_BYTES_MAX);
     buf_init(&a->head, 64 * KB);
     buf_init(&a->tail, 4 * KB);
+    buf_init(&a->plain_tail, 4 * KB);
     for (int i = 0; i < n; i++) {
         struct choice *c = &a->choices[i];
         c->number = i / ask->best_of * ask->n + i % ask->best_of;
@@ -58,6 +59,7 @@ void answer_free(struct answer *a)
     }
     buf_clear(&a->head);
     buf_clear(&a->tail);
+    buf_clear(&a->plain_tail);
     buf_clear(&a->out);
     mem_free(a);
 }
@@ -69,7 +71,8 @@ const char *answer_id(const struct answer *a)
 
 bool answer_ok(const struct answer *a)
 {
-    return !a->has_failed && buf_ok(&a->out) && buf_ok(&a->head) && buf_ok(&a->tail);
+    return !a->has_failed && buf_ok(&a->out) && buf_ok(&a->head) && buf_ok(&a->tail) &&
+           buf_ok(&a->plain_tail);
 }
 
 bool answer_has_begun(const struct answer *a)
@@ -131,8 +134,7 @@ void answer_error(struct answer *a, const struct err *e, const struct error_extr
         return;
     if (!a->has_begun) {
         a->has_ended = true;
-        status_reply(
-            a->setup.sink, a->wire->error_form, e, x, a->setup.fields, a->setup.n_fields);
+        status_reply(a->setup.sink, a->wire->error_form, e, x, a->setup.fields, a->setup.n_fields);
         return;
     }
     if (!buf_ok(&a->out))
@@ -195,23 +197,35 @@ static void put_token(struct answer *a, struct choice *c, int32_t id, const stru
     account(a, c, before);
 }
 
+static void stream_text(struct answer *a, struct choice *c, struct str text)
+{
+    a->wire->text(a, c, text);
+    for (int k = 0; k < N_ANSWER_LISTS; k++) {
+        a->held -= c->lists[k].n;
+        buf_reset(&c->lists[k]);
+        c->shown[k] = 0;
+    }
+    if (a->out.n >= FLUSH_AT)
+        answer_flush(a);
+}
+
+static void mark_shown(struct choice *c)
+{
+    for (int k = 0; k < N_ANSWER_LISTS; k++)
+        c->shown[k] = c->lists[k].n;
+}
+
 static void put_text(struct answer *a, struct choice *c, struct str text)
 {
-    size_t before = choice_bytes(c);
-
     if (!text.n)
         return;
     if (a->setup.ask->stream) {
-        a->wire->text(a, c, text);
-        for (int k = 0; k < N_ANSWER_LISTS; k++)
-            buf_reset(&c->lists[k]);
-        if (a->out.n >= FLUSH_AT)
-            answer_flush(a);
-    } else {
-        json_escape(&c->text, text);
+        stream_text(a, c, text);
+        return;
     }
-    for (int k = 0; k < N_ANSWER_LISTS; k++)
-        c->shown[k] = c->lists[k].n;
+    size_t before = choice_bytes(c);
+    json_escape(&c->text, text);
+    mark_shown(c);
     account(a, c, before);
 }
 
@@ -227,8 +241,10 @@ void answer_prompt_token(struct answer *a, int prompt, int32_t id, const struct 
 
     for (int i = prompt * each; i < (prompt + 1) * each; i++) {
         struct choice *c = open_choice(a, i);
-        if (c)
-            put_token(a, c, id, t);
+        if (!c)
+            continue;
+        put_token(a, c, id, t);
+        mark_shown(c); /* no stop string takes a prompt away */
     }
 }
 

@@ -34,10 +34,10 @@ struct wire;
 struct answer_setup { /* borrowed as long as the answer lives, unless said otherwise */
     const struct ask *ask;
     struct sink *sink;
-    struct str model;              /* the name the answer carries */
-    const char *fingerprint;       /* system_fingerprint; NULL = null */
-    int64_t created;               /* wall seconds */
-    const char *id;                /* without prefix; NULL = random. Tests fix it. */
+    struct str model;                /* the name the answer carries */
+    const char *fingerprint;         /* system_fingerprint; NULL = null */
+    int64_t created;                 /* wall seconds */
+    const char *id;                  /* without prefix; NULL = random. Tests fix it. */
     const struct http_field *fields; /* sent with the headers; borrowed until begin or end */
     int n_fields;
     /* The bytes a token stands for (vocab_bytes); control tokens have their text. */

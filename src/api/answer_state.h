@@ -44,9 +44,10 @@ struct answer {
     char id[64];
     bool has_begun, has_ended, has_failed;
     int n_prompt, n_cached;
-    size_t held; /* bytes of all choices, against ANSWER_BYTES_MAX */
+    size_t held;           /* bytes of all choices, against ANSWER_BYTES_MAX */
     struct buf out;        /* stream: whole frames not yet in the sink; else the body */
     struct buf head, tail; /* of every frame; see the row's begin */
+    struct buf plain_tail; /* of a frame with nothing but text; empty: there are none */
     size_t n_head_common;  /* bytes of head that go in front of any frame */
     int n_choices;
     struct choice choices[];

@@ -10,7 +10,10 @@ static const struct ask ask_default = {
     .max_tokens = -1,
     .skip_special_tokens = true,
     .cache_prompt = true,
-    .sample = { .temperature = 1, .top_p = 1, .typical_p = 1, .repeat_penalty = 1,
+    .sample = { .temperature = 1,
+        .top_p = 1,
+        .typical_p = 1,
+        .repeat_penalty = 1,
         .repeat_last_n = 64 },
     .convo = { .add_generation_prompt = true },
 };
@@ -42,8 +45,7 @@ bool ask_has(const struct ask *ask, const char *field)
     return !json_is_null(json_get(ask->raw, field));
 }
 
-static int check_ids(
-    const char *field, const int32_t *ids, int n, int32_t n_vocab, struct err *e)
+static int check_ids(const char *field, const int32_t *ids, int n, int32_t n_vocab, struct err *e)
 {
     for (int i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= n_vocab)

@@ -12,11 +12,12 @@
 enum ask_kind { ASK_CHAT, ASK_COMPLETION };
 
 enum {
-    ASK_N_MAX = 128,            /* n, best_of */
-    ASK_PROMPTS_MAX = 1024,     /* prompts of a completion; also choices of all of them together */
+    ASK_N_MAX = 128,        /* n, best_of */
+    ASK_PROMPTS_MAX = 1024, /* prompts of a completion; also choices of all of them together */
     ASK_STOPS_MAX = 16,
     ASK_STOP_IDS_MAX = 256,
     ASK_BIAS_MAX = 4096,
+    ASK_ALLOWED_MAX = 300000, /* no vocabulary is larger */
     ASK_MESSAGES_MAX = 100000,
     ASK_METADATA_MAX = 16,
 };
@@ -46,14 +47,14 @@ struct ask {
     const struct json *raw; /* the body */
     struct str model;       /* .p NULL when absent */
 
-    struct convo convo;          /* ASK_CHAT; with what the template is told */
-    struct ask_prompt *prompts;  /* ASK_COMPLETION */
-    int n_prompts;               /* 1 for ASK_CHAT */
+    struct convo convo;         /* ASK_CHAT; with what the template is told */
+    struct ask_prompt *prompts; /* ASK_COMPLETION */
+    int n_prompts;              /* 1 for ASK_CHAT */
 
     /* how much, and until when */
-    int n;             /* choices to show, per prompt */
-    int best_of;       /* choices to generate, per prompt; >= n */
-    int max_tokens;    /* per choice; -1 = as many as fit */
+    int n;          /* choices to show, per prompt */
+    int best_of;    /* choices to generate, per prompt; >= n */
+    int max_tokens; /* per choice; -1 = as many as fit */
     int min_tokens;
     struct str *stops; /* not empty strings */
     int n_stops;
@@ -70,12 +71,12 @@ struct ask {
 
     /* how it is told */
     bool stream, include_usage, continuous_usage;
-    bool echo;                 /* the prompt comes back in front */
-    bool want_logprobs;        /* the client's wish; alternatives: sample.n_top */
-    bool tokens_as_ids;        /* return_tokens_as_token_ids: "token_id:17" in logprobs */
-    bool want_token_ids;       /* return_token_ids */
-    bool skip_special_tokens;  /* default true */
-    bool add_special_tokens;   /* default true for a completion, false for a rendered chat */
+    bool echo;                /* the prompt comes back in front */
+    bool want_logprobs;       /* the client's wish; alternatives: sample.n_top */
+    bool tokens_as_ids;       /* return_tokens_as_token_ids: "token_id:17" in logprobs */
+    bool want_token_ids;      /* return_token_ids */
+    bool skip_special_tokens; /* default true */
+    bool add_special_tokens;  /* default true for a completion, false for a rendered chat */
 
     /* whose, and how urgent */
     struct str user, safety_identifier, service_tier, cache_salt, prompt_cache_key, request_id;

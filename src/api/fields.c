@@ -3,26 +3,30 @@
 static const char *kind_name(const struct json *v)
 {
     switch (v->kind) {
-    case JSON_NULL: return "null";
-    case JSON_BOOL: return "a boolean";
-    case JSON_NUMBER: return "a number";
-    case JSON_STRING: return "a string";
-    case JSON_ARRAY: return "an array";
-    case JSON_OBJECT: return "an object";
+    case JSON_NULL:
+        return "null";
+    case JSON_BOOL:
+        return "a boolean";
+    case JSON_NUMBER:
+        return "a number";
+    case JSON_STRING:
+        return "a string";
+    case JSON_ARRAY:
+        return "an array";
+    case JSON_OBJECT:
+        return "an object";
     }
     return "something else";
 }
 
 int field_wrong_kind(struct fields *f, const char *name, const char *want, const struct json *v)
 {
-    return err_param(
-        f->e, ERR_INVALID, name, "'%s' must be %s, not %s.", name, want, kind_name(v));
+    return err_param(f->e, ERR_INVALID, name, "'%s' must be %s, not %s.", name, want, kind_name(v));
 }
 
 int field_unsupported(struct fields *f, const char *name, const char *what)
 {
-    return err_param(
-        f->e, ERR_UNSUPPORTED, name, "'%s' is not supported here: %s.", name, what);
+    return err_param(f->e, ERR_UNSUPPORTED, name, "'%s' is not supported here: %s.", name, what);
 }
 
 int field_missing(struct fields *f, const char *name)
@@ -42,12 +46,17 @@ bool field_says_nothing(const struct json *v)
     if (json_is_null(v))
         return true;
     switch (v->kind) {
-    case JSON_NULL: return true;
-    case JSON_BOOL: return !v->b;
-    case JSON_NUMBER: return json_f64(v, &d) && d == 0;
-    case JSON_STRING: return v->s.n == 0;
+    case JSON_NULL:
+        return true;
+    case JSON_BOOL:
+        return !v->b;
+    case JSON_NUMBER:
+        return json_f64(v, &d) && d == 0;
+    case JSON_STRING:
+        return v->s.n == 0;
     case JSON_ARRAY:
-    case JSON_OBJECT: break;
+    case JSON_OBJECT:
+        break;
     }
     return v->n == 0;
 }
@@ -146,8 +155,8 @@ int field_ids(struct fields *f, const char *name, const struct json *v, size_t m
     if (v->kind != JSON_ARRAY)
         return field_wrong_kind(f, name, "an array of token ids", v);
     if (v->n > most)
-        return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %zu entries, not %u.", name,
-            most, v->n);
+        return err_param(
+            f->e, ERR_RANGE, name, "'%s' may have at most %zu entries, not %u.", name, most, v->n);
     list = arena_alloc(f->arena, (size_t)v->n * sizeof(*list));
     if (!list)
         return field_no_memory(f);

@@ -63,8 +63,7 @@ bool field_says_nothing(const struct json *v);
 
 /* One value by itself: 0 or -1. */
 int field_bool(struct fields *f, const char *name, const struct json *v, bool *out);
-int field_int(
-    struct fields *f, const char *name, const struct json *v, struct range in, int *out);
+int field_int(struct fields *f, const char *name, const struct json *v, struct range in, int *out);
 int field_number(
     struct fields *f, const char *name, const struct json *v, struct range in, double *out);
 int field_text(

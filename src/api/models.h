@@ -8,9 +8,9 @@ struct model_info { /* strings borrowed; NULL or 0 = not known, then left out */
     const char *owned_by; /* NULL = "inferflux" */
     int64_t created;      /* wall seconds */
     bool is_ready;
-    const char *status;   /* "loaded", "loading", "unloaded", "failed" */
-    const char *backend;  /* "native", "script", "remote" */
-    const char *family;   /* "qwen3" */
+    const char *status;     /* "loaded", "loading", "unloaded", "failed" */
+    const char *backend;    /* "native", "script", "remote" */
+    const char *family;     /* "qwen3" */
     const char *vocab_type; /* "bpe", "spm" */
     const char *quantization;
     int64_t n_ctx, n_ctx_train, n_vocab, n_embd, n_params;

@@ -28,10 +28,9 @@ static struct path_text spell(const struct path *p)
     while (n-- > 0 && at < sizeof(t.z)) {
         const char *dot = at ? "." : "";
         const struct path *c = chain[n];
-        at += (size_t)(c->index < 0 ?
-                           snprintf(t.z + at, sizeof(t.z) - at, "%s%s", dot, c->member) :
-                           snprintf(t.z + at, sizeof(t.z) - at, "%s%s[%d]", dot, c->member,
-                               c->index));
+        at += (size_t)(c->index < 0 ? snprintf(t.z + at, sizeof(t.z) - at, "%s%s", dot, c->member)
+                                    : snprintf(t.z + at, sizeof(t.z) - at, "%s%s[%d]", dot,
+                                          c->member, c->index));
     }
     return t;
 }
@@ -51,8 +50,7 @@ static int missing(struct fields *f, const struct path *at)
 }
 
 /* A string that must be there. */
-static int need_text(
-    struct fields *f, const struct path *at, const struct json *v, struct str *out)
+static int need_text(struct fields *f, const struct path *at, const struct json *v, struct str *out)
 {
     if (json_is_null(v))
         return missing(f, at);
@@ -63,8 +61,7 @@ static int need_text(
 }
 
 /* One that may be. */
-static int take_text(
-    struct fields *f, const struct path *at, const struct json *v, struct str *out)
+static int take_text(struct fields *f, const struct path *at, const struct json *v, struct str *out)
 {
     return json_is_null(v) ? 0 : need_text(f, at, v, out);
 }
@@ -248,8 +245,8 @@ static int read_role(struct fields *f, const struct path *where, struct message 
         return 0;
     struct path_text at = spell(AT(where, "role"));
     return err_param(f->e, ERR_INVALID, at.z,
-        "'%s' must be one of system, developer, user, assistant, tool, function, not '%.*s'.",
-        at.z, (int)MIN(role.n, (size_t)40), role.p);
+        "'%s' must be one of system, developer, user, assistant, tool, function, not '%.*s'.", at.z,
+        (int)MIN(role.n, (size_t)40), role.p);
 }
 
 /* `reasoning` is newer than `reasoning_content`; it may also be an object that only some servers
@@ -298,8 +295,7 @@ int openai_read_messages(struct fields *f, const char *name, const struct json *
     if (!c->messages)
         return field_no_memory(f);
     for (const struct json *m = v->child; m; m = m->next, c->n_messages++)
-        if (read_message(
-                f, AT_INDEX(NULL, name, c->n_messages), m, &c->messages[c->n_messages]))
+        if (read_message(f, AT_INDEX(NULL, name, c->n_messages), m, &c->messages[c->n_messages]))
             return -1;
     return 0;
 }

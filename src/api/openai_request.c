@@ -22,6 +22,7 @@ static int read_stream_options(struct fields *f, const char *name, const struct 
 
 enum { CHAT = 1 << ASK_CHAT, COMPLETION = 1 << ASK_COMPLETION, BOTH = CHAT | COMPLETION };
 
+/* clang-format off */
 #define TO(member)               offsetof(struct ask, member)
 #define FLAG(name, on, member)   { name, FIELD_BOOL, on, .to = TO(member) }
 #define INT(name, lo, hi, m)     { name, FIELD_INT, BOTH, { lo, hi }, TO(m) }
@@ -30,6 +31,7 @@ enum { CHAT = 1 << ASK_CHAT, COMPLETION = 1 << ASK_COMPLETION, BOTH = CHAT | COM
 #define READ(name, on, fn)       { name, FIELD_READ, on, .read = fn }
 #define LATER(name, on)          { name, FIELD_LATER, on }
 #define REFUSE(name, on, what)   { name, FIELD_REFUSE, on, .text = what }
+/* clang-format on */
 
 #define OUR_SHAPE  "answers of a prescribed shape are not served yet"
 #define OUR_SAMPLE "the sampler has no such step"
@@ -134,7 +136,7 @@ static int read_allowed_ids(struct fields *f, const char *name, const struct jso
     int32_t *ids;
     int n = 0;
 
-    if (field_ids(f, name, v, INT32_MAX, &ids))
+    if (field_ids(f, name, v, ASK_ALLOWED_MAX, &ids))
         return -1;
     if (!v->n)
         return err_param(f->e, ERR_INVALID, name, "'%s' must not be empty.", name);
@@ -170,17 +172,16 @@ static int by_token(const void *pa, const void *pb)
     return a->place - b->place;
 }
 
-static int read_bias_row(struct fields *f, const char *name, const struct json *v,
-    struct token_bias *out)
+static int read_bias_row(
+    struct fields *f, const char *name, const struct json *v, struct token_bias *out)
 {
     const struct range in = { -100, 100 };
     uint64_t id;
     double d;
 
     if (!str_to_u64(v->key, &id) || id > INT32_MAX)
-        return err_param(f->e, ERR_INVALID, name,
-            "'%s' has the key '%.*s', which is no token id.", name,
-            (int)MIN(v->key.n, (size_t)40), v->key.p);
+        return err_param(f->e, ERR_INVALID, name, "'%s' has the key '%.*s', which is no token id.",
+            name, (int)MIN(v->key.n, (size_t)40), v->key.p);
     if (field_number(f, name, v, in, &d))
         return -1;
     *out = (struct token_bias){ (int32_t)id, (float)d };
@@ -305,9 +306,9 @@ static int read_script_chunk(struct fields *f, const struct json *v, struct ask_
         return field_wrong_kind(f, name, "a number or one of token|char|all", v);
     if (field_word(f, name, v, "token|char|all", &word))
         return -1;
-    s->unit = str_is(word, "token") ? SCRIPT_TOKENS :
-              str_is(word, "char")  ? SCRIPT_CHARS :
-                                      SCRIPT_ALL;
+    s->unit = str_is(word, "token")  ? SCRIPT_TOKENS
+              : str_is(word, "char") ? SCRIPT_CHARS
+                                     : SCRIPT_ALL;
     return 0;
 }
 
@@ -343,8 +344,8 @@ static int read_seed(struct fields *f, const char *name, const struct json *v)
         return field_wrong_kind(f, name, "an integer", v);
     if (!json_i64(v, &seed))
         return err_param(f->e, v->is_int ? ERR_RANGE : ERR_INVALID, name,
-            "'%s' must be an integer of 64 bits, not %.*s.", name,
-            (int)MIN(v->s.n, (size_t)40), v->s.p);
+            "'%s' must be an integer of 64 bits, not %.*s.", name, (int)MIN(v->s.n, (size_t)40),
+            v->s.p);
     if (seed == -1)
         return 0; /* "any", as llama-server's clients say it */
     f->ask->sample.seed = (uint64_t)seed;
@@ -412,7 +413,8 @@ static int prompt_is_mixed(struct fields *f, const char *name)
 {
     return err_param(f->e, ERR_INVALID, name,
         "'%s' must be a string, an array of strings, an array of token ids, or an array of such "
-        "arrays.", name);
+        "arrays.",
+        name);
 }
 
 static int read_one_prompt(
@@ -523,8 +525,8 @@ static int check_counts(struct fields *f)
     if (!field_get(f, "best_of"))
         ask->best_of = ask->n;
     if (ask->best_of < ask->n)
-        return err_param(f->e, ERR_INVALID, "best_of",
-            "'best_of' is %d, less than 'n', %d.", ask->best_of, ask->n);
+        return err_param(f->e, ERR_INVALID, "best_of", "'best_of' is %d, less than 'n', %d.",
+            ask->best_of, ask->n);
     if (ask->best_of > ask->n && ask->stream)
         return err_param(f->e, ERR_INVALID, "best_of",
             "'best_of' greater than 'n' cannot be streamed: the best is known only at the end.");
@@ -560,8 +562,8 @@ static int read_top_logprobs(struct fields *f)
     if (field_int(f, "top_logprobs", v, in, &f->ask->sample.n_top))
         return -1;
     if (f->ask->sample.n_top && !f->ask->want_logprobs)
-        return err_param(f->e, ERR_INVALID, "top_logprobs",
-            "'top_logprobs' needs 'logprobs' to be true.");
+        return err_param(
+            f->e, ERR_INVALID, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true.");
     return 0;
 }
 
@@ -646,8 +648,8 @@ int openai_parse_chat(struct ask *ask, const struct json *body, struct arena *a,
 
     ask->kind = ASK_CHAT;
     if (fields_read(&f, body) || required(&f, "messages", openai_read_messages) ||
-        tools_are_off(&f) || read_max_tokens(&f, -1) || read_top_logprobs(&f) ||
-        check_counts(&f) || check_continuation(&f) || add_effort(&f))
+        tools_are_off(&f) || read_max_tokens(&f, -1) || read_top_logprobs(&f) || check_counts(&f) ||
+        check_continuation(&f) || add_effort(&f))
         return -1;
     return finish_sampling(&f);
 }

@@ -19,11 +19,13 @@
 static const char *finish_name(enum finish finish)
 {
     switch (finish) {
-    case FINISH_STOP: return "stop";
+    case FINISH_STOP:
+        return "stop";
     case FINISH_NONE:
     case FINISH_LENGTH:
     case FINISH_CANCELLED: /* cut short, whoever did it */
-    case FINISH_ERROR: return "length";
+    case FINISH_ERROR:
+        return "length";
     }
     return "length";
 }
@@ -98,11 +100,13 @@ static void put_token_ids(struct buf *out, const struct answer *a, const struct 
 
 /* ---- frames ---- */
 
-static void begin_frames(struct answer *a, const char *object)
+/* plain: what closes the text of a frame that has neither logprobs nor token ids. */
+static void begin_frames(struct answer *a, const char *object, const char *plain)
 {
+    const struct ask *ask = a->setup.ask;
     struct jw w;
 
-    if (!a->setup.ask->stream)
+    if (!ask->stream)
         return;
     buf_putz(&a->head, "data: ");
     jw_init(&w, &a->head);
@@ -111,8 +115,14 @@ static void begin_frames(struct answer *a, const char *object)
     a->n_head_common = a->head.n;
     buf_putz(&a->head, ",\"choices\":[{\"index\":");
     buf_putz(&a->tail, "}]");
-    if (a->setup.ask->include_usage && !a->setup.ask->continuous_usage)
+    if (ask->include_usage && !ask->continuous_usage)
         buf_putz(&a->tail, ",\"usage\":null");
+    if (ask->want_logprobs || ask->want_token_ids || ask->continuous_usage)
+        return;
+    buf_putz(&a->plain_tail, plain);
+    buf_putz(&a->plain_tail, ",\"logprobs\":null,\"finish_reason\":null");
+    buf_puts(&a->plain_tail, buf_str(&a->tail));
+    buf_putz(&a->plain_tail, "}\n\n");
 }
 
 static void frame_begin(struct answer *a, const struct choice *c)
@@ -215,8 +225,7 @@ static void chat_token(struct answer *a, struct choice *c, const struct answer_t
         const struct token_logprob *top = &t->s->top[i];
         if (i)
             buf_putc(b, ',');
-        put_chat_token(
-            b, a, top->id, a->setup.token_bytes(a->setup.vocab, top->id), top->logprob);
+        put_chat_token(b, a, top->id, a->setup.token_bytes(a->setup.vocab, top->id), top->logprob);
         buf_putc(b, '}');
     }
     buf_putz(b, "]}");
@@ -235,7 +244,7 @@ static void put_chat_logprobs(struct buf *out, const struct answer *a, const str
 
 static void chat_begin(struct answer *a)
 {
-    begin_frames(a, "chat.completion.chunk");
+    begin_frames(a, "chat.completion.chunk", "\"}");
 }
 
 /* The first frame of a choice says who speaks. */
@@ -256,6 +265,10 @@ static void chat_text(struct answer *a, struct choice *c, struct str text)
     frame_begin(a, c);
     buf_putz(&a->out, ",\"delta\":{\"content\":\"");
     json_escape(&a->out, text);
+    if (a->plain_tail.n) {
+        buf_puts(&a->out, buf_str(&a->plain_tail));
+        return;
+    }
     buf_putz(&a->out, "\"}");
     put_chat_logprobs(&a->out, a, c);
     buf_putz(&a->out, ",\"finish_reason\":null");
@@ -351,8 +364,7 @@ static void completion_token(struct answer *a, struct choice *c, const struct an
     }
 }
 
-static void put_completion_logprobs(
-    struct buf *out, const struct answer *a, const struct choice *c)
+static void put_completion_logprobs(struct buf *out, const struct answer *a, const struct choice *c)
 {
     if (!a->setup.ask->want_logprobs) {
         buf_putz(out, ",\"logprobs\":null");
@@ -371,7 +383,7 @@ static void put_completion_logprobs(
 
 static void completion_begin(struct answer *a)
 {
-    begin_frames(a, "text_completion");
+    begin_frames(a, "text_completion", "\"");
 }
 
 static void completion_text(struct answer *a, struct choice *c, struct str text)
@@ -379,6 +391,10 @@ static void completion_text(struct answer *a, struct choice *c, struct str text)
     frame_begin(a, c);
     buf_putz(&a->out, ",\"text\":\"");
     json_escape(&a->out, text);
+    if (a->plain_tail.n) {
+        buf_puts(&a->out, buf_str(&a->plain_tail));
+        return;
+    }
     buf_putc(&a->out, '"');
     put_completion_logprobs(&a->out, a, c);
     buf_putz(&a->out, ",\"finish_reason\":null");

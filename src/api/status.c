@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 
-#define BAD      "invalid_request_error"
-#define OURS     "server_error"
-#define BUSY     "overloaded"
+#define BAD  "invalid_request_error"
+#define OURS "server_error"
+#define BUSY "overloaded"
 
 /* No default: a new code does not compile until somebody has decided what it is called. */
 struct status status_of(enum errcode code)
@@ -16,8 +16,8 @@ struct status status_of(enum errcode code)
     case ERR_INVALID:
         return (struct status){ 400, BAD, "invalid_value", "Bad Request", RETRY_NO_WORD };
     case ERR_MISSING:
-        return (struct status){ 400, BAD, "missing_required_parameter", "Bad Request",
-            RETRY_NO_WORD };
+        return (
+            struct status){ 400, BAD, "missing_required_parameter", "Bad Request", RETRY_NO_WORD };
     case ERR_SYNTAX:
         return (struct status){ 400, BAD, "invalid_json", "Bad Request", RETRY_NO_WORD };
     case ERR_RANGE:
@@ -25,8 +25,7 @@ struct status status_of(enum errcode code)
     case ERR_UNSUPPORTED:
         return (struct status){ 400, BAD, "unsupported_parameter", "Bad Request", RETRY_NO_WORD };
     case ERR_CONTEXT:
-        return (struct status){ 400, BAD, "context_length_exceeded", "Bad Request",
-            RETRY_NO_WORD };
+        return (struct status){ 400, BAD, "context_length_exceeded", "Bad Request", RETRY_NO_WORD };
     case ERR_AUTH:
         return (struct status){ 401, BAD, "invalid_api_key", "Unauthorized", RETRY_NO_WORD };
     case ERR_FORBIDDEN:
@@ -35,21 +34,20 @@ struct status status_of(enum errcode code)
     case ERR_NOT_FOUND:
         return (struct status){ 404, BAD, "not_found", "Not Found", RETRY_NO_WORD };
     case ERR_TOO_LARGE:
-        return (struct status){ 413, BAD, "request_too_large", "Content Too Large",
-            RETRY_NO_WORD };
+        return (struct status){ 413, BAD, "request_too_large", "Content Too Large", RETRY_NO_WORD };
     case ERR_RATE:
-        return (struct status){ 429, "rate_limit_error", "rate_limit_exceeded",
-            "Too Many Requests", RETRY_LATER };
+        return (struct status){ 429, "rate_limit_error", "rate_limit_exceeded", "Too Many Requests",
+            RETRY_LATER };
     case ERR_CANCELLED:
         return (struct status){ 499, BAD, "cancelled", "Client Closed Request", RETRY_POINTLESS };
     case ERR_CORRUPT:
-        return (struct status){ 500, OURS, "model_corrupt", "Internal Server Error",
-            RETRY_POINTLESS };
+        return (
+            struct status){ 500, OURS, "model_corrupt", "Internal Server Error", RETRY_POINTLESS };
     case ERR_IO:
         return (struct status){ 500, OURS, "io_error", "Internal Server Error", RETRY_NO_WORD };
     case ERR_INTERNAL:
-        return (struct status){ 500, OURS, "internal_error", "Internal Server Error",
-            RETRY_NO_WORD };
+        return (
+            struct status){ 500, OURS, "internal_error", "Internal Server Error", RETRY_NO_WORD };
     case ERR_OVERLOADED:
         return (struct status){ 503, BUSY, "queue_full", "Service Unavailable", RETRY_LATER };
     case ERR_NOT_READY:
@@ -148,7 +146,8 @@ int status_fields(
     uint32_t seconds = x && x->retry_after_s ? x->retry_after_s : 1;
 
     switch (status_of(code).retry) {
-    case RETRY_NO_WORD: return 0;
+    case RETRY_NO_WORD:
+        return 0;
     case RETRY_LATER:
         snprintf(scratch, 16, "%u", seconds);
         out[0] = (struct http_field){ STR("Retry-After"), str_of(scratch) };
@@ -178,8 +177,8 @@ void status_reply(struct sink *s, enum error_form form, const struct err *e,
     else
         problem_error(&body, e, x);
     /* Errors must work when memory does not. */
-    struct str text = buf_ok(&body) ? buf_str(&body) :
-                                      STR("{\"error\":{\"message\":\"out of memory\",\"type\":"
+    struct str text = buf_ok(&body) ? buf_str(&body)
+                                    : STR("{\"error\":{\"message\":\"out of memory\",\"type\":"
                                           "\"server_error\",\"param\":null,\"code\":null}}");
     const char *type = form == ERROR_OPENAI ? "application/json" : "application/problem+json";
     sink_reply(s, status_of(e->code).http, type, text, all, n);

@@ -21,8 +21,8 @@ struct status {
 
 struct status status_of(enum errcode code);
 
-struct error_extra {   /* zeroed = nothing extra */
-    const char *code;  /* instead of the usual one; NULL */
+struct error_extra {            /* zeroed = nothing extra */
+    const char *code;           /* instead of the usual one; NULL */
     int n_prompt_tokens, n_ctx; /* with ERR_CONTEXT */
     uint32_t retry_after_s;     /* 0 = 1 */
     const char *instance;       /* problem documents: the path; NULL */
@@ -42,8 +42,8 @@ enum error_form { ERROR_OPENAI, ERROR_PROBLEM };
 enum { RETRY_FIELDS_MAX = 1 };
 
 /* The fields that tell a client whether to come again; 0 or 1. Values live in `scratch`. */
-int status_fields(enum errcode code, const struct error_extra *x, struct http_field *out,
-    char scratch[16]);
+int status_fields(
+    enum errcode code, const struct error_extra *x, struct http_field *out, char scratch[16]);
 
 /* The whole answer: status, fields (the caller's and ours), body. x may be NULL. */
 void status_reply(struct sink *s, enum error_form form, const struct err *e,

@@ -11,10 +11,10 @@ struct choice;
 struct answer_token;
 
 struct wire {
-    const char *name;        /* "openai.chat" */
-    const char *id_prefix;   /* "chatcmpl-" */
-    const char *stream_type; /* Content-Type of a stream */
-    struct str keepalive;    /* what may be sent at any time between frames */
+    const char *name;           /* "openai.chat" */
+    const char *id_prefix;      /* "chatcmpl-" */
+    const char *stream_type;    /* Content-Type of a stream */
+    struct str keepalive;       /* what may be sent at any time between frames */
     enum error_form error_form; /* of an error instead of an answer; for status_reply */
 
     /* `body` is an object. On error e->param names the field. */

@@ -116,13 +116,20 @@ static char simple_escape(char c)
     switch (c) {
     case '"':
     case '\\':
-    case '/': return c;
-    case 'b': return '\b';
-    case 'f': return '\f';
-    case 'n': return '\n';
-    case 'r': return '\r';
-    case 't': return '\t';
-    default: return 0;
+    case '/':
+        return c;
+    case 'b':
+        return '\b';
+    case 'f':
+        return '\f';
+    case 'n':
+        return '\n';
+    case 'r':
+        return '\r';
+    case 't':
+        return '\t';
+    default:
+        return 0;
     }
 }
 
@@ -349,18 +356,16 @@ static int value(struct parser *p)
     j->raw.p = p->at;
     append(p, j);
     switch (*p->at) {
-    case '{': return open_container(p, j, JSON_OBJECT);
-    case '[': return open_container(p, j, JSON_ARRAY);
+    case '{':
+        return open_container(p, j, JSON_OBJECT);
+    case '[':
+        return open_container(p, j, JSON_ARRAY);
     case '"':
         j->kind = JSON_STRING;
         rc = string(p, &j->s);
         break;
-    case '-':
-    case '0': case '1': case '2': case '3': case '4':
-    case '5': case '6': case '7': case '8': case '9':
-        rc = number(p, j);
-        break;
-    default: rc = word(p, j);
+    default:
+        rc = *p->at == '-' || (*p->at >= '0' && *p->at <= '9') ? number(p, j) : word(p, j);
     }
     j->raw.n = (size_t)(p->at - j->raw.p);
     return rc;
@@ -375,8 +380,8 @@ static int after_value(struct parser *p)
             return p->at == p->end ? 0 : fail(p, "something follows the value");
         bool is_array = p->open->kind == JSON_ARRAY;
         if (p->at == p->end)
-            return fail(p, is_array ? "the text ends inside an array" :
-                                      "the text ends inside an object");
+            return fail(
+                p, is_array ? "the text ends inside an array" : "the text ends inside an object");
         if (*p->at == (is_array ? ']' : '}')) {
             close_container(p);
             continue;
@@ -390,11 +395,15 @@ static int after_value(struct parser *p)
     }
 }
 
-int json_parse(struct json **out, struct str text, struct arena *a, const struct json_limits *l,
-    struct err *e)
+int json_parse(
+    struct json **out, struct str text, struct arena *a, const struct json_limits *l, struct err *e)
 {
-    struct parser p = { .start = text.p, .at = text.p, .end = text.n ? text.p + text.n : text.p,
-        .arena = a, .limits = l ? l : &json_limits_default, .e = e };
+    struct parser p = { .start = text.p,
+        .at = text.p,
+        .end = text.n ? text.p + text.n : text.p,
+        .arena = a,
+        .limits = l ? l : &json_limits_default,
+        .e = e };
     int more = 1;
 
     while (more > 0)
@@ -592,12 +601,18 @@ bool json_equal(const struct json *a, const struct json *b)
     if (!a || !b || a->kind != b->kind)
         return a == b;
     switch (a->kind) {
-    case JSON_NULL: return true;
-    case JSON_BOOL: return a->b == b->b;
-    case JSON_NUMBER: return numbers_equal(a, b);
-    case JSON_STRING: return str_eq(a->s, b->s);
-    case JSON_OBJECT: return objects_equal(a, b);
-    case JSON_ARRAY: break;
+    case JSON_NULL:
+        return true;
+    case JSON_BOOL:
+        return a->b == b->b;
+    case JSON_NUMBER:
+        return numbers_equal(a, b);
+    case JSON_STRING:
+        return str_eq(a->s, b->s);
+    case JSON_OBJECT:
+        return objects_equal(a, b);
+    case JSON_ARRAY:
+        break;
     }
     const struct json *x = a->child, *y = b->child;
     while (x && y && json_equal(x, y)) {

@@ -65,8 +65,8 @@ void jw_str(struct jw *w, struct str s); /* invalid UTF-8 becomes U+FFFD */
 void jw_z(struct jw *w, const char *z);  /* NULL = null */
 void jw_i64(struct jw *w, int64_t v);
 void jw_u64(struct jw *w, uint64_t v);
-void jw_f64(struct jw *w, double v);     /* shortest that reads back; not finite = null */
-void jw_f32(struct jw *w, float v);      /* shortest that reads back as this float */
+void jw_f64(struct jw *w, double v); /* shortest that reads back; not finite = null */
+void jw_f32(struct jw *w, float v);  /* shortest that reads back as this float */
 void jw_bool(struct jw *w, bool v);
 void jw_null(struct jw *w);
 void jw_raw(struct jw *w, struct str json); /* already JSON */

@@ -11,8 +11,13 @@ enum { JW_DEPTH = 64 };
 
 static void put_escape(struct buf *b, unsigned char c)
 {
-    static const char short_form[] = { ['"'] = '"', ['\\'] = '\\', ['\b'] = 'b', ['\f'] = 'f',
-        ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't' };
+    static const char short_form[] = { ['"'] = '"',
+        ['\\'] = '\\',
+        ['\b'] = 'b',
+        ['\f'] = 'f',
+        ['\n'] = 'n',
+        ['\r'] = 'r',
+        ['\t'] = 't' };
     static const char hex[] = "0123456789abcdef";
 
     if (c < sizeof(short_form) && short_form[c]) {
@@ -348,12 +353,21 @@ static void put_tree(struct buf *b, const struct json *j)
     bool is_object = j->kind == JSON_OBJECT;
 
     switch (j->kind) {
-    case JSON_NULL: buf_putz(b, "null"); return;
-    case JSON_BOOL: buf_putz(b, j->b ? "true" : "false"); return;
-    case JSON_NUMBER: buf_puts(b, j->s); return;
-    case JSON_STRING: put_string(b, j->s); return;
+    case JSON_NULL:
+        buf_putz(b, "null");
+        return;
+    case JSON_BOOL:
+        buf_putz(b, j->b ? "true" : "false");
+        return;
+    case JSON_NUMBER:
+        buf_puts(b, j->s);
+        return;
+    case JSON_STRING:
+        put_string(b, j->s);
+        return;
     case JSON_ARRAY:
-    case JSON_OBJECT: break;
+    case JSON_OBJECT:
+        break;
     }
     buf_putc(b, is_object ? '{' : '[');
     for (const struct json *c = j->child; c; c = c->next) {
