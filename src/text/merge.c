@@ -2,66 +2,136 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
+enum {
+    MERGE_NEVER = UINT32_MAX,
+    FEW = 64, /* pairs that are sorted by insertion */
+    DIGIT_BITS = 11,
+};
+
 void merge_clear(struct merge *m)
 {
     mem_free(m->symbols);
+    mem_free(m->queue);
     mem_free(m->heap);
     *m = (struct merge){ 0 };
 }
 
-/* ---- the heap: a plain binary one over (rank, place) */
-
-static void sift_down(struct merge_pair *heap, size_t n, size_t i)
+static int reserve(struct merge_pair **p, size_t *cap, size_t n)
 {
-    struct merge_pair moving = heap[i];
-
-    for (;;) {
-        size_t child = 2 * i + 1;
-        if (child >= n)
-            break;
-        child += child + 1 < n && heap[child + 1].key < heap[child].key;
-        if (moving.key <= heap[child].key)
-            break;
-        heap[i] = heap[child];
-        i = child;
-    }
-    heap[i] = moving;
-}
-
-static int reserve(struct merge *m, size_t n)
-{
-    if (n <= m->cap_heap)
+    if (n <= *cap)
         return 0;
-    size_t cap = MAX(n, m->cap_heap * 2);
-    struct merge_pair *p = try_realloc(m->heap, cap * sizeof(*p));
-    if (!p)
+    size_t more = MAX(n, *cap * 2);
+    struct merge_pair *q = try_realloc(*p, more * sizeof(**p));
+    if (!q)
         return -1;
-    m->heap = p;
-    m->cap_heap = cap;
+    *p = q;
+    *cap = more;
     return 0;
 }
 
+/* ---- the heap of new pairs */
+
 static int push(struct merge *m, struct merge_pair p)
 {
-    if (reserve(m, m->n_heap + 1))
+    if (reserve(&m->heap, &m->cap_heap, m->n_heap + 1))
         return -1;
     size_t i = m->n_heap++;
-    while (i && p.key < m->heap[(i - 1) / 2].key) {
+    for (; i && p.key < m->heap[(i - 1) / 2].key; i = (i - 1) / 2, m->n_steps++)
         m->heap[i] = m->heap[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
     m->heap[i] = p;
     return 0;
 }
 
 static struct merge_pair pop(struct merge *m)
 {
-    struct merge_pair least = m->heap[0];
+    struct merge_pair least = m->heap[0], moving = m->heap[--m->n_heap];
+    size_t i = 0;
 
-    m->heap[0] = m->heap[--m->n_heap];
-    if (m->n_heap)
-        sift_down(m->heap, m->n_heap, 0);
+    for (size_t child = 1; child < m->n_heap; child = 2 * i + 1, m->n_steps++) {
+        child += child + 1 < m->n_heap && m->heap[child + 1].key < m->heap[child].key;
+        if (moving.key <= m->heap[child].key)
+            break;
+        m->heap[i] = m->heap[child];
+        i = child;
+    }
+    m->heap[i] = moving;
     return least;
+}
+
+/* ---- the queue of known pairs */
+
+static void sort_few(struct merge_pair *p, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        struct merge_pair moving = p[i];
+        size_t k = i;
+        for (; k && moving.key < p[k - 1].key; k--)
+            p[k] = p[k - 1];
+        p[k] = moving;
+    }
+}
+
+/* By rank only: the pairs come in the order of their places, and each pass keeps the order of
+ * equals. `spare` has room for as many; the result is in p. */
+static void sort_many(struct merge_pair *p, size_t n, struct merge_pair *spare)
+{
+    struct merge_pair *from = p, *to = spare;
+
+    for (unsigned shift = 32; shift < 64; shift += DIGIT_BITS) {
+        uint32_t starts[1 << DIGIT_BITS] = { 0 }, mask = (1 << DIGIT_BITS) - 1, sum = 0;
+        for (size_t i = 0; i < n; i++)
+            starts[from[i].key >> shift & mask]++;
+        if (starts[from[0].key >> shift & mask] == n)
+            continue; /* all alike here */
+        for (uint32_t d = 0; d <= mask; d++) {
+            uint32_t count = starts[d];
+            starts[d] = sum;
+            sum += count;
+        }
+        for (size_t i = 0; i < n; i++)
+            to[starts[from[i].key >> shift & mask]++] = from[i];
+        struct merge_pair *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != p)
+        memcpy(p, from, n * sizeof(*p));
+}
+
+/* New pairs of a run come in order, so that the heap is a sorted array already: it becomes the
+ * queue, and the run stays linear. */
+static void refill(struct merge *m)
+{
+    for (size_t i = 1; i < m->n_heap; i++)
+        if (m->heap[i].key < m->heap[i - 1].key)
+            return;
+    struct merge_pair *swap = m->queue;
+    size_t cap = m->cap_queue;
+    m->queue = m->heap;
+    m->cap_queue = m->cap_heap;
+    m->n_queue = m->n_heap;
+    m->at_queue = 0;
+    m->heap = swap;
+    m->cap_heap = cap;
+    m->n_heap = 0;
+}
+
+static bool next_pair(struct merge *m, struct merge_pair *out)
+{
+    if (m->at_queue == m->n_queue) {
+        if (!m->n_heap)
+            return false;
+        m->at_queue = m->n_queue = 0;
+        if (m->n_heap > FEW && m->heap[1].key <= m->heap[2].key)
+            refill(m);
+    }
+    m->n_steps++;
+    bool has_queue = m->at_queue < m->n_queue;
+    if (m->n_heap && (!has_queue || m->heap[0].key < m->queue[m->at_queue].key))
+        *out = pop(m);
+    else
+        *out = m->queue[m->at_queue++];
+    return true;
 }
 
 /* ---- what a pair is worth */
@@ -78,37 +148,48 @@ static uint32_t rank_of_score(float score)
     return ~bits;
 }
 
-bool merge_ranks_pair(const struct vocab *v, uint32_t left, uint32_t right, uint32_t *rank)
+static struct merge_known look_up(const struct vocab *v, uint64_t pair, struct str both)
 {
-    return u64_map_get(v->merges, (uint64_t)left << 32 | right, rank);
+    struct merge_known k = { ~pair, 0, MERGE_NEVER };
+
+    if (v->type == VOCAB_BPE) {
+        if (u64_map_get(v->merges, pair, &k.rank))
+            k.id = v->merged[k.rank];
+    } else if (both.n <= v->longest && str_map_get(v->by_bytes, both, &k.id)) {
+        k.rank = rank_of_score(v->scores[k.id]);
+    }
+    return k;
 }
 
 /* The pair that begins at symbol `left`, if the vocabulary merges it. */
-static bool pair_at(const struct merge *m, const struct vocab *v, const char *at, int32_t left,
+static bool pair_at(struct merge *m, const struct vocab *v, const char *word, int32_t left,
     struct merge_pair *out)
 {
     const struct merge_symbol *a = &m->symbols[left], *b = &m->symbols[a->next];
-    uint32_t n = a->n + b->n, rank;
+    struct str both = { word + left, a->n + b->n };
 
-    if (v->type == VOCAB_BPE) {
-        if (a->id < 0 || b->id < 0 ||
-            !merge_ranks_pair(v, (uint32_t)a->id, (uint32_t)b->id, &rank))
+    if (a->id < 0 || b->id < 0) { /* characters without a token: SPM may know the two together */
+        struct merge_known k = look_up(v, UINT64_MAX, both);
+        if (v->type == VOCAB_BPE || k.id == MERGE_NEVER)
             return false;
-        *out = (struct merge_pair){ (uint64_t)rank << 32 | (uint32_t)left, v->merged[rank], n };
+        *out = (struct merge_pair){ (uint64_t)k.rank << 32 | (uint32_t)left, k.id,
+            (uint32_t)both.n };
         return true;
     }
-    uint32_t id;
-    if (n > v->longest || !str_map_get(v->by_bytes, (struct str){ at, n }, &id))
-        return false;
-    *out = (struct merge_pair){ (uint64_t)rank_of_score(v->scores[id]) << 32 | (uint32_t)left, id,
-        n };
-    return true;
+    uint64_t pair = (uint64_t)a->id << 32 | (uint32_t)b->id;
+    struct merge_known *k =
+        &m->memo[(pair * 0x9e3779b97f4a7c15ull >> 32) % MERGE_MEMO];
+    if (k->not_pair != ~pair)
+        *k = look_up(v, pair, both);
+    *out = (struct merge_pair){ (uint64_t)k->rank << 32 | (uint32_t)left, k->id,
+        (uint32_t)both.n };
+    return k->id != MERGE_NEVER;
 }
 
 /* ---- a word */
 
-/* Bytes for BPE, characters for SPM. Symbol i of BPE begins at byte i; SPM's at the byte of the
- * same number too, the numbers in between stay unused. So a symbol's number is its place. */
+/* Bytes for BPE, characters for SPM. A symbol's number is the place of its first byte in the
+ * word; the numbers in between stay unused. */
 static void first_symbols(struct merge *m, const struct vocab *v, struct str word)
 {
     int32_t prev = -1;
@@ -134,25 +215,53 @@ static int first_pairs(struct merge *m, const struct vocab *v, struct str word)
 {
     struct merge_pair p;
 
-    m->n_heap = 0;
-    if (reserve(m, word.n))
+    m->at_queue = m->n_queue = m->n_heap = 0;
+    if (reserve(&m->queue, &m->cap_queue, word.n))
         return -1;
     for (int32_t i = 0; m->symbols[i].next >= 0; i = m->symbols[i].next)
-        if (pair_at(m, v, word.p + i, i, &p))
-            m->heap[m->n_heap++] = p;
-    for (size_t i = m->n_heap / 2; i-- > 0;)
-        sift_down(m->heap, m->n_heap, i);
+        if (pair_at(m, v, word.p, i, &p))
+            m->queue[m->n_queue++] = p;
+    if (m->n_queue <= FEW) {
+        sort_few(m->queue, m->n_queue);
+        return 0;
+    }
+    if (reserve(&m->heap, &m->cap_heap, m->n_queue))
+        return -1;
+    sort_many(m->queue, m->n_queue, m->heap);
+    return 0;
+}
+
+static int merge_pair_of(struct merge *m, const struct vocab *v, const char *word,
+    struct merge_pair p)
+{
+    struct merge_symbol *s = m->symbols;
+    int32_t i = (int32_t)(uint32_t)p.key, j = s[i].next;
+    struct merge_pair more;
+
+    if (!s[i].n || j < 0 || s[i].n + s[j].n != p.n)
+        return 0; /* one of the halves is not what it was */
+    s[i].id = (int32_t)p.id;
+    s[i].n = p.n;
+    s[i].next = s[j].next;
+    s[j].n = 0;
+    int32_t next = s[i].next, prev = s[i].prev;
+    if (next >= 0)
+        s[next].prev = i;
+    if (prev >= 0 && pair_at(m, v, word, prev, &more) && push(m, more))
+        return -1;
+    if (next >= 0 && pair_at(m, v, word, i, &more) && push(m, more))
+        return -1;
     return 0;
 }
 
 int merge_word(struct merge *m, const struct vocab *v, struct str word)
 {
-    struct merge_symbol *s;
+    struct merge_pair p;
 
     CHECK(word.n && word.n <= MERGE_MAX_WORD);
     if (word.n > m->cap_symbols) {
         size_t cap = MAX(word.n, m->cap_symbols * 2);
-        s = try_realloc(m->symbols, cap * sizeof(*s));
+        struct merge_symbol *s = try_realloc(m->symbols, cap * sizeof(*s));
         if (!s)
             return -1;
         m->symbols = s;
@@ -161,25 +270,8 @@ int merge_word(struct merge *m, const struct vocab *v, struct str word)
     first_symbols(m, v, word);
     if (first_pairs(m, v, word))
         return -1;
-    s = m->symbols;
-    while (m->n_heap) {
-        struct merge_pair p = pop(m);
-        int32_t i = (int32_t)(uint32_t)p.key, j = s[i].next;
-        m->n_steps++;
-        if (!s[i].n || j < 0 || s[i].n + s[j].n != p.n)
-            continue; /* one of the halves is not what it was */
-        s[i].id = (int32_t)p.id;
-        s[i].n = p.n;
-        s[i].next = s[j].next;
-        s[j].n = 0;
-        if (s[i].next >= 0)
-            s[s[i].next].prev = i;
-        struct merge_pair more;
-        if (s[i].next >= 0 && pair_at(m, v, word.p + i, i, &more) && push(m, more))
+    while (next_pair(m, &p))
+        if (merge_pair_of(m, v, word.p, p))
             return -1;
-        if (s[i].prev >= 0 && pair_at(m, v, word.p + s[i].prev, s[i].prev, &more) &&
-            push(m, more))
-            return -1;
-    }
     return 0;
 }

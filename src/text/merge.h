@@ -1,12 +1,17 @@
 /* merge.h: one word into tokens, by the merges of BPE or the scores of SPM.
  *
- * Pairs of neighbours wait in a heap, best first (the leftmost of equals); a pair is dropped when
- * one of its halves has changed meanwhile. O(n log n) for any word. */
+ * Of all pairs of neighbours the best is merged, the leftmost of equals, until none is left. The
+ * first pairs wait in a sorted queue, those that merging makes in a heap; a pair is dropped when
+ * one of its halves has changed meanwhile. O(n log n) for any word, O(n) for a run of one
+ * character. */
 #pragma once
 
 #include "text/vocab_in.h"
 
-enum { MERGE_MAX_WORD = 4 << 20 }; /* bytes; a longer one is refused rather than paid for */
+enum {
+    MERGE_MAX_WORD = 2 << 20, /* bytes; a longer one is refused rather than paid for */
+    MERGE_MEMO = 512,
+};
 
 struct merge_symbol {
     int32_t prev, next; /* -1: none */
@@ -20,18 +25,23 @@ struct merge_pair {
     uint32_t n;   /* bytes of both halves when it was made */
 };
 
-/* Scratch that grows with the longest word; zeroed = empty. One user at a time. */
+struct merge_known {
+    uint64_t not_pair; /* ~(left << 32 | right), so that zeroed = empty */
+    uint32_t rank, id; /* id MERGE_NEVER: they do not merge */
+};
+
+/* Scratch that grows with the longest word; zeroed = empty. One user at a time, and only ever
+ * for one vocabulary. */
 struct merge {
     struct merge_symbol *symbols;
-    struct merge_pair *heap;
-    size_t cap_symbols, cap_heap, n_heap;
-    uint64_t n_steps; /* pairs taken from the heap so far: what tests count */
+    struct merge_pair *queue, *heap;
+    size_t cap_symbols, cap_queue, cap_heap;
+    size_t at_queue, n_queue, n_heap;
+    struct merge_known memo[MERGE_MEMO];
+    uint64_t n_steps; /* pairs taken, and places they moved in the heap: what tests count */
 };
 
 void merge_clear(struct merge *m);
 
 /* Fills m->symbols; the first is 0, the rest follow by `next`. -1: no memory. */
 int merge_word(struct merge *m, const struct vocab *v, struct str word) MUST_CHECK;
-
-/* BPE: the rank of a pair and what it becomes. SPM: NULL for a text that is no token. */
-bool merge_ranks_pair(const struct vocab *v, uint32_t left, uint32_t right, uint32_t *rank);
