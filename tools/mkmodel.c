@@ -1,0 +1,206 @@
+/* mkmodel: writes a GGUF file of a chosen shape with random weights, for tests and benchmarks.
+ *
+ *     mkmodel --preset llama-3.2-1b --type Q4_0 -o /tmp/1b.gguf
+ *     mkmodel --arch qwen3 --layers 4 --embd 512 --heads 8 --kv-heads 2 --type Q6_K -o small.gguf
+ *
+ * A preset comes first; what follows changes it. Without one, "tiny". */
+#include "base/str.h"
+#include "format/synth.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum option_id {
+    OPT_ARCH = 256, OPT_PRESET, OPT_TYPE, OPT_HEAD_TYPE, OPT_LAYERS, OPT_EMBD, OPT_HEADS,
+    OPT_KV_HEADS, OPT_HEAD_DIM, OPT_FF, OPT_VOCAB, OPT_CTX, OPT_VOCAB_FROM, OPT_TIED,
+    OPT_NO_TIED, OPT_SEED, OPT_NAME,
+};
+
+static const struct option options[] = {
+    { "preset", required_argument, NULL, OPT_PRESET },
+    { "arch", required_argument, NULL, OPT_ARCH },
+    { "name", required_argument, NULL, OPT_NAME },
+    { "type", required_argument, NULL, OPT_TYPE },
+    { "head-type", required_argument, NULL, OPT_HEAD_TYPE },
+    { "layers", required_argument, NULL, OPT_LAYERS },
+    { "embd", required_argument, NULL, OPT_EMBD },
+    { "heads", required_argument, NULL, OPT_HEADS },
+    { "kv-heads", required_argument, NULL, OPT_KV_HEADS },
+    { "head-dim", required_argument, NULL, OPT_HEAD_DIM },
+    { "ff", required_argument, NULL, OPT_FF },
+    { "vocab", required_argument, NULL, OPT_VOCAB },
+    { "ctx", required_argument, NULL, OPT_CTX },
+    { "vocab-from", required_argument, NULL, OPT_VOCAB_FROM },
+    { "tied", no_argument, NULL, OPT_TIED },
+    { "no-tied", no_argument, NULL, OPT_NO_TIED },
+    { "seed", required_argument, NULL, OPT_SEED },
+    { "output", required_argument, NULL, 'o' },
+    { "help", no_argument, NULL, 'h' },
+    { 0 },
+};
+
+struct args {
+    struct synth s;
+    const char *vocab_from, *output;
+    bool has_head_type;
+};
+
+static int usage(FILE *to)
+{
+    fprintf(to, "usage: mkmodel [--preset NAME] [options] -o OUT.gguf\n"
+                "  --preset NAME      ");
+    for (size_t i = 0; synth_preset_name(i); i++)
+        fprintf(to, "%s%s", i ? ", " : "", synth_preset_name(i));
+    fprintf(to, "\n"
+                "  --arch NAME        llama, qwen2, qwen3\n"
+                "  --name TEXT        general.name of the file\n"
+                "  --type TYPE        F32 F16 BF16 Q8_0 Q4_0 Q4_K Q5_K Q6_K, of the layers\n"
+                "  --head-type TYPE   of embedding and head (default: Q6_K beside 4 and 5 bits)\n"
+                "  --layers --embd --heads --kv-heads --head-dim --ff --vocab --ctx N\n"
+                "  --vocab-from FILE  the vocabulary and template of another GGUF file\n"
+                "  --tied, --no-tied  whether the head is the embedding\n"
+                "  --seed N           other weights\n");
+    return to == stdout ? 0 : 2;
+}
+
+static bool parse_type(const char *text, enum qtype *out)
+{
+    for (uint32_t i = 0; i < 64; i++) {
+        if (qtype_info(i) && str_eq_nocase(str_of(text), str_of(qtype_info(i)->name))) {
+            *out = (enum qtype)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint32_t *size_of(struct synth *s, int option)
+{
+    switch (option) {
+    case OPT_LAYERS:
+        return &s->n_layers;
+    case OPT_EMBD:
+        return &s->d_model;
+    case OPT_HEADS:
+        return &s->n_heads;
+    case OPT_KV_HEADS:
+        return &s->n_kv_heads;
+    case OPT_HEAD_DIM:
+        return &s->head_dim;
+    case OPT_FF:
+        return &s->d_ff;
+    case OPT_VOCAB:
+        return &s->n_vocab;
+    case OPT_CTX:
+        return &s->n_ctx;
+    default:
+        return NULL;
+    }
+}
+
+/* False for a bad value. */
+static bool apply(struct args *a, int option, const char *value)
+{
+    uint32_t *size = size_of(&a->s, option);
+    uint64_t n;
+
+    if (size) {
+        if (!str_to_u64(str_of(value), &n) || n > UINT32_MAX)
+            return false;
+        *size = (uint32_t)n;
+        return true;
+    }
+    switch (option) {
+    case OPT_PRESET:
+        return synth_preset(&a->s, value);
+    case OPT_ARCH:
+        a->s.arch = value;
+        return true;
+    case OPT_NAME:
+        a->s.name = value;
+        return true;
+    case OPT_TYPE:
+        return parse_type(value, &a->s.type);
+    case OPT_HEAD_TYPE:
+        a->has_head_type = true;
+        return parse_type(value, &a->s.head_type);
+    case OPT_VOCAB_FROM:
+        a->vocab_from = value;
+        return true;
+    case OPT_TIED:
+    case OPT_NO_TIED:
+        a->s.is_tied = option == OPT_TIED;
+        return true;
+    case OPT_SEED:
+        return str_to_u64(str_of(value), &a->s.seed);
+    case 'o':
+        a->output = value;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void show_progress(void *arg, uint64_t done, uint64_t all)
+{
+    fprintf(stderr, "\r%5.1f %% of %.1f MB ", 100 * (double)done / (double)all,
+        (double)all / 1e6);
+    if (done == all)
+        fprintf(stderr, "\n");
+}
+
+/* Real files keep these two tables finer than the layers. */
+static enum qtype usual_head_type(enum qtype type)
+{
+    return type == Q_Q4_0 || type == Q_Q4_K || type == Q_Q5_K ? Q_Q6_K : type;
+}
+
+static int make(struct args *a, struct err *e)
+{
+    struct gguf *g = NULL;
+
+    if (!a->has_head_type)
+        a->s.head_type = usual_head_type(a->s.type);
+    if (isatty(STDERR_FILENO))
+        a->s.progress = show_progress;
+    if (a->vocab_from) {
+        if (gguf_open(&g, a->vocab_from, e))
+            return -1;
+        const struct gguf_value *tokens = gguf_find(g, "tokenizer.ggml.tokens");
+        if (tokens && tokens->kind == GGUF_ARR && tokens->arr.n < UINT32_MAX)
+            a->s.n_vocab = (uint32_t)tokens->arr.n;
+        a->s.vocab_from = g;
+    }
+    int rc = synth_write(&a->s, a->output, e);
+    gguf_close(g);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    struct args a = { 0 };
+    struct err e = { 0 };
+    int option;
+
+    synth_preset(&a.s, "tiny");
+    while ((option = getopt_long(argc, argv, "o:h", options, NULL)) != -1) {
+        if (option == 'h')
+            return usage(stdout);
+        if (option == '?')
+            return usage(stderr);
+        if (!apply(&a, option, optarg)) {
+            fprintf(stderr, "mkmodel: %s has the bad value '%s'\n", argv[optind - 2],
+                optarg ? optarg : "");
+            return 2;
+        }
+    }
+    if (!a.output || optind < argc)
+        return usage(stderr);
+    if (make(&a, &e)) {
+        fprintf(stderr, "mkmodel: %s\n", e.msg);
+        return 1;
+    }
+    return 0;
+}
