@@ -250,6 +250,65 @@ static void loading_tells_how_far_it_is(void)
     gguf_close(g);
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HAS_OWN_MEMORY 0
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define HAS_OWN_MEMORY 0
+#endif
+#endif
+#ifndef HAS_OWN_MEMORY
+#define HAS_OWN_MEMORY 1
+#endif
+
+/* kB behind a name in /proc/self/status; 0 where there is none. */
+static long status_kb(const char *name)
+{
+    char line[256];
+    long kb = 0;
+    FILE *f = fopen("/proc/self/status", "r");
+
+    while (f && fgets(line, sizeof(line), f))
+        if (!strncmp(line, name, strlen(name)))
+            kb = strtol(line + strlen(name), NULL, 10);
+    if (f)
+        fclose(f);
+    return kb;
+}
+
+/* The peak while loading is the weights once, not the file and the weights. */
+static void loading_holds_the_weights_once(void)
+{
+    struct tiny t = of("llama");
+    struct llama_options o = { .n_threads = 2, .n_pages = 2, .max_rows = 8 };
+    struct lm *m;
+    struct err e;
+
+    if (!HAS_OWN_MEMORY) {
+        printf("skipped: a sanitizer's memory is not ours\n");
+        return;
+    }
+    t.type = t.type_v = Q_F16;
+    t.d = t.ff = 1024;
+    t.layers = 6; /* about 40 MB, the largest tensor 2 MB */
+    struct gguf *g = tiny_open(&t);
+    long before = status_kb("VmRSS:");
+    FILE *f = fopen("/proc/self/clear_refs", "w");
+    bool can_reset = f && fputs("5", f) >= 0 && fflush(f) == 0;
+    if (f)
+        fclose(f);
+    EXPECT(!lm_open_llama(&m, g, &o, &e));
+    long peak = status_kb("VmHWM:") - before, weights = (long)(m->weight_bytes / 1024);
+    printf("weights %ld kB, peak %ld kB more than before\n", weights, peak);
+    EXPECT(weights > 30 * 1024);
+    if (can_reset && before)
+        EXPECT(peak < weights + 8 * 1024);
+    else
+        printf("skipped: the peak is not this test's own\n");
+    m->ops->close(m);
+    gguf_close(g);
+}
+
 static void options_out_of_range_are_refused(void)
 {
     struct gguf *g = tiny_open(&tiny_default);
@@ -270,4 +329,4 @@ TESTS(TEST(whole_models_open), TEST(every_missing_tensor_is_named),
     TEST(a_tensor_nobody_knows_is_refused), TEST(every_key_that_must_be_there_is_named),
     TEST(absurd_numbers_are_refused_by_name), TEST(what_we_do_not_serve_is_said_by_name),
     TEST(a_window_limits_the_context), TEST(loading_tells_how_far_it_is),
-    TEST(options_out_of_range_are_refused))
+    TEST(loading_holds_the_weights_once), TEST(options_out_of_range_are_refused))
