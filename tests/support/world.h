@@ -55,7 +55,7 @@ static inline void world_open(struct world *w, int n_models, int n_threads)
     for (int i = 0; i < n_models; i++) {
         while (model_state(pool_at(w->pool, i)) == MODEL_LOADING)
             poll(NULL, 0, 1);
-        EXPECT_EQ(model_state(pool_at(w->pool, i)), MODEL_READY);
+        EXPECT(model_state(pool_at(w->pool, i)) == MODEL_READY);
     }
 }
 
