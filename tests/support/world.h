@@ -87,7 +87,8 @@ static inline void world_send(int fd, const char *path, const char *body)
     int n = snprintf(head, sizeof(head),
         "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n", path,
         strlen(body));
-    if (write(fd, head, (size_t)n) < 0 || write(fd, body, strlen(body)) < 0)
+    if (send(fd, head, (size_t)n, MSG_NOSIGNAL) < 0 ||
+        send(fd, body, strlen(body), MSG_NOSIGNAL) < 0)
         return; /* it was cut already: reading tells */
 }
 
