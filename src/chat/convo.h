@@ -46,5 +46,6 @@ struct convo {
     bool continue_final_message;
 };
 
-/* All text parts of a message, joined. In arena a. .p NULL when memory is gone. */
+/* All text parts of a message, joined by newlines. One part is borrowed, more are in arena a.
+ * .p NULL when memory is gone. */
 struct str message_text(const struct message *m, struct arena *a);

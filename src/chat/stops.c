@@ -8,7 +8,7 @@ enum { ROOT = 0, NONE = 0xFFFF };
 struct node {
     uint16_t child, sibling; /* NONE: no such */
     uint16_t fail;           /* the longest proper tail that is in the trie */
-    uint16_t hit;            /* the nearest state on the failure chain that ends a string, or NONE */
+    uint16_t hit;            /* the nearest state on the failure chain that ends a string; NONE */
     uint16_t depth;          /* bytes from the root */
     int16_t string;          /* the string that ends here, or -1 */
     uint16_t prefix_of;      /* any string whose first `depth` bytes lead here */

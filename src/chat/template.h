@@ -17,8 +17,9 @@ int chat_template_compile(struct chat_template **out, struct str source, struct 
 void chat_template_free(struct chat_template *t);
 
 struct template_env {
-    struct str bos_token, eos_token;
-    int64_t now; /* for strftime_now; wall seconds */
+    struct str bos_token, eos_token; /* .p NULL: the variable is undefined */
+    int64_t now;                     /* for strftime_now; wall seconds */
+    bool exact; /* render the messages as they are, once: none of the help described below */
 };
 
 struct template_limits {
@@ -34,7 +35,14 @@ struct rendered {
     size_t n_bytes;
 };
 
-/* ERR_INVALID with the template's own message when it calls raise_exception. */
+/* ERR_INVALID with the template's own message when it calls raise_exception, or with the line
+ * and reason when it fails; ERR_TOO_LARGE at a limit; ERR_MEMORY. Spans live in `a`.
+ *
+ * Templates disagree about what a message looks like. Compiling finds out by trial whether this
+ * one takes content as parts or as a string, arguments of tool calls as an object or as text,
+ * and developer messages; rendering gives it what it takes, and tries the other way where it
+ * raises. With continue_final_message the prompt ends with the last message's content; an empty
+ * one begins the assistant's turn. */
 int chat_template_render(const struct chat_template *t, const struct convo *c,
     const struct template_env *env, const struct template_limits *l, struct arena *a,
     struct rendered *out, struct err *e);

@@ -4,7 +4,7 @@
  * panel times up to GROUP rows of activations, whose sums stay in registers.
  *
  * Few rows (decoding): memory is the limit, and one sequential stream of reads gets little more
- * than half of what a core can draw. So a call reads STREAMS panels in turns of about two kilobytes,
+ * than half of what a core can draw. So a call reads STREAMS panels in turns of about a kilobyte,
  * each stream going through consecutive panels and prefetching ahead of itself.
  *
  * Many rows: a panel, which the first group of rows brings into the cache, is gone through whole
@@ -21,7 +21,7 @@ enum {
     GROUP = 8,
     STREAMS = 2,
     AHEAD = 6144, /* bytes that a stream prefetches ahead of itself, into L2 */
-    TURN_BYTES = 2048,
+    TURN_BYTES = 1024,
 };
 
 #if defined(__clang__)

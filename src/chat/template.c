@@ -1,0 +1,329 @@
+#include "chat/template.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "chat/tpl_parser.h"
+
+enum { SOURCE_MAX = 256 * 1024, COMPILE_MAX = 64 * 1024 * 1024 };
+
+const struct template_limits template_limits_default = {
+    .max_steps = 1500 * 1000,
+    .max_output = 32 * MB,
+    .max_memory = 128 * MB,
+    .max_depth = 500,
+};
+
+/* ---- rendering */
+
+/* Where the content of the last message ends in the output: its last occurrence that is made of
+ * input, cut as transformers does. */
+static int end_of_final(struct rt *rt, const struct text *out, struct str content, size_t *end)
+{
+    struct str bare = str_skip(content, space_ahead(content));
+    bool has_head = bare.n < content.n;
+    struct str whole = bare;
+
+    bare.n -= space_behind(bare);
+    if (rt_spend(rt, out->n / 8))
+        return -1;
+    for (size_t at = out->n + 1; bare.n <= out->n && at-- > 0;) {
+        size_t run_end;
+        if (at + bare.n > out->n || out->p[at] != bare.p[0] ||
+            !str_starts(str_skip(text_str(out), at), bare))
+            continue;
+        bool trusted = text_origin(out, at, &run_end);
+        if (trusted || run_end < at + bare.n)
+            continue;
+        bool keeps_tail = !has_head && str_starts(str_skip(text_str(out), at), whole);
+        *end = at + (keeps_tail ? whole.n : bare.n);
+        return 0;
+    }
+    return err_set(rt->e, ERR_INVALID,
+        "continue_final_message: the template does not show the last message as it is");
+}
+
+static struct str final_content(const struct convo *c)
+{
+    const struct message *m = c->n_messages ? &c->messages[c->n_messages - 1] : NULL;
+
+    for (int i = m ? m->n_parts : 0; i-- > 0;)
+        if (m->parts[i].kind == PART_TEXT)
+            return m->parts[i].text;
+    return STR("");
+}
+
+/* The first n bytes of the output as spans in the caller's arena. */
+static int hand_over(struct rt *rt, const struct text *t, size_t n, struct arena *a,
+    struct rendered *out)
+{
+    size_t n_spans = 0, end;
+
+    for (size_t i = 0; i < n; i = end, n_spans++)
+        text_origin(t, i, &end);
+    struct str bytes = arena_str(a, (struct str){ t->p, n });
+    struct span *spans = arena_zalloc(a, MAX(n_spans, (size_t)1), sizeof(*spans));
+    if (!bytes.p || !spans)
+        return err_set(rt->e, ERR_MEMORY, "no memory for the prompt");
+    n_spans = 0;
+    for (size_t i = 0; i < n; i = end) {
+        bool trusted = text_origin(t, i, &end);
+        end = MIN(end, n);
+        spans[n_spans++] = (struct span){ { bytes.p + i, end - i }, trusted };
+    }
+    *out = (struct rendered){ spans, n_spans, n };
+    return 0;
+}
+
+struct job {
+    const struct chat_template *t;
+    const struct convo *c;
+    const struct template_env *env;
+    const struct template_limits *limits;
+    struct arena *a;
+};
+
+static int run(struct rt *rt, const struct job *j, int how, struct rendered *out)
+{
+    rt->variables = rt_alloc(rt, MAX(j->t->n_names, 1u) * sizeof(*rt->variables));
+    rt->out = blob_new(rt);
+    if (!rt->variables || !rt->out || context_set(rt, j->c, j->env, how) ||
+        exec(rt, j->t->root) < 0)
+        return -1;
+    struct text *t = blob_text(rt, rt->out);
+    if (!t)
+        return -1;
+    size_t n = t->n;
+    if (j->c->continue_final_message && !(how & WITHOUT_LAST) &&
+        end_of_final(rt, t, final_content(j->c), &n))
+        return -1;
+    return hand_over(rt, t, n, j->a, out);
+}
+
+static int render_once(const struct job *j, int how, struct rendered *out, struct err *e)
+{
+    const struct template_limits *l = j->limits;
+    struct rt rt = { .e = e, .fuel = l->max_steps, .max_depth = l->max_depth,
+        .max_output = l->max_output, .max_memory = l->max_memory, .line = 1,
+        .now = j->env->now, .t = j->t };
+
+    rt.a = arena_new(l->max_memory);
+    if (!rt.a)
+        return err_set(e, ERR_MEMORY, "no memory to render the template");
+    int rc = run(&rt, j, how, out);
+    arena_free(rt.a);
+    return rc;
+}
+
+/* What compiling found out about the template, as far as this conversation needs it. */
+static int usual_ways(const struct chat_template *t)
+{
+    return (t->takes_parts ? 0 : AS_PLAIN) | (t->needs_parts ? AS_PARTS : 0) |
+           (t->drops_developer ? AS_SYSTEM : 0) | (t->wants_text_args ? AS_TEXT_ARGS : 0) |
+           (t->wants_no_tools ? AS_NO_TOOLS : 0);
+}
+
+static bool has_calls(const struct convo *c)
+{
+    for (int i = 0; i < c->n_messages; i++)
+        if (c->messages[i].n_tool_calls)
+            return true;
+    return false;
+}
+
+static bool has_developer(const struct convo *c)
+{
+    for (int i = 0; i < c->n_messages; i++)
+        if (c->messages[i].role == ROLE_DEVELOPER)
+            return true;
+    return false;
+}
+
+/* check-size: chat_template_render parameters=7: what, for whom, within what, where to, and why */
+int chat_template_render(const struct chat_template *t, const struct convo *c,
+    const struct template_env *env, const struct template_limits *l, struct arena *a,
+    struct rendered *out, struct err *e)
+{
+    const struct job j = { t, c, env, l, a };
+    struct err first = { 0 }, again;
+    struct str content = final_content(c);
+    int how = env->exact ? 0 : usual_ways(t);
+
+    if (c->continue_final_message && space_ahead(content) == content.n)
+        how |= WITHOUT_LAST;
+    if (!render_once(&j, how, out, &first))
+        return 0;
+    int other_args = has_calls(c) ? AS_TEXT_ARGS : 0;
+    int other_role = has_developer(c) && !(how & AS_SYSTEM) ? AS_SYSTEM : 0;
+    int both = other_args && other_role ? other_args | other_role : 0;
+    const int tries[] = { other_args, other_role, both };
+    for (size_t i = 0; i < ARRAY_LEN(tries) && !env->exact && first.code == ERR_INVALID; i++)
+        if (tries[i] && !render_once(&j, how ^ tries[i], out, &again))
+            return 0;
+    *e = first;
+    return -1;
+}
+
+/* ---- finding out what a template takes, by rendering small conversations */
+
+static const char probe_word[] = "zqxprobe";
+
+struct probe {
+    bool renders, shows; /* without an error; and the word is in the output */
+    bool has_key;        /* a Python or JSON key of the word's surroundings too */
+};
+
+static bool contains(const struct rendered *r, const char *z)
+{
+    return r->n_bytes && str_find((struct str){ r->spans[0].text.p, r->n_bytes }, str_of(z)) >= 0;
+}
+
+static int probe(const struct chat_template *t, const struct convo *c, int how, struct probe *out,
+    struct err *e)
+{
+    static const struct template_limits limits = { 100 * 1000, MB, 8 * MB, 500 };
+    static const struct template_env env = { .bos_token = { "", 0 }, .eos_token = { "", 0 } };
+    struct arena *a = arena_new(8 * MB);
+    const struct job j = { t, c, &env, &limits, a };
+    struct rendered r;
+    struct err ignored;
+
+    *out = (struct probe){ 0 };
+    if (!a)
+        return err_set(e, ERR_MEMORY, "no memory to compile the template");
+    int rc = render_once(&j, how, &r, &ignored);
+    if (!rc) {
+        out->renders = true;
+        out->shows = contains(&r, probe_word);
+        out->has_key = contains(&r, "'text'") || contains(&r, "\"text\"") ||
+                       contains(&r, "'zqxkey'");
+    }
+    arena_free(a);
+    if (rc && ignored.code == ERR_MEMORY) {
+        *e = ignored;
+        return -1;
+    }
+    return 0;
+}
+
+static int find_ways(struct chat_template *t, struct err *e)
+{
+    struct part hello = { .kind = PART_TEXT, .text = STR("hello") };
+    struct part word = { .kind = PART_TEXT, .text = str_of(probe_word) };
+    struct tool_call call = { .id = STR("call12345"), .name = STR("look_up"),
+        .arguments = STR("{\"zqxkey\": \"zqxprobe\"}") };
+    struct message m[3] = { { .role = ROLE_USER, .has_content = true, .parts = &word,
+        .n_parts = 1, .is_plain = true } };
+    struct convo c = { .messages = m, .n_messages = 1, .add_generation_prompt = true };
+    struct probe plain, parts, system, developer, args;
+    int how = 0;
+
+    if (probe(t, &c, how, &plain, e))
+        return -1;
+    if (!plain.renders) {
+        if (probe(t, &c, AS_NO_TOOLS, &plain, e))
+            return -1;
+        t->wants_no_tools = plain.renders;
+        how = plain.renders ? AS_NO_TOOLS : 0;
+    }
+    if (probe(t, &c, how | AS_PARTS, &parts, e))
+        return -1;
+    t->takes_parts = parts.shows && !parts.has_key;
+    t->needs_parts = t->takes_parts && !plain.shows;
+    how |= t->needs_parts ? AS_PARTS : 0;
+
+    m[1] = m[0];
+    m[1].parts = &hello;
+    c.n_messages = 2;
+    m[0].role = ROLE_SYSTEM;
+    if (probe(t, &c, how, &system, e))
+        return -1;
+    m[0].role = ROLE_DEVELOPER;
+    if (probe(t, &c, how, &developer, e))
+        return -1;
+    t->drops_developer = system.shows && developer.renders && !developer.shows;
+
+    m[0] = m[1];
+    m[1] = (struct message){ .role = ROLE_ASSISTANT, .tool_calls = &call, .n_tool_calls = 1 };
+    m[2] = (struct message){ .role = ROLE_TOOL, .has_content = true, .is_plain = true,
+        .parts = &hello, .n_parts = 1, .tool_call_id = call.id };
+    c.n_messages = 3;
+    if (probe(t, &c, how, &args, e))
+        return -1;
+    t->wants_text_args = args.shows && args.has_key;
+    return 0;
+}
+
+/* ---- compiling */
+
+/* A copy with every line end as \n, less one at the very end. */
+static int copy_source(struct compiler *c, struct str source, struct str *out)
+{
+    char *p = compile_alloc(c, source.n + 1);
+    size_t n = 0;
+
+    if (!p)
+        return -1;
+    for (size_t i = 0; i < source.n; i++) {
+        char b = source.p[i];
+        if (b == '\r' && i + 1 < source.n && source.p[i + 1] == '\n')
+            continue;
+        p[n++] = b == '\r' ? '\n' : b;
+    }
+    if (n && p[n - 1] == '\n')
+        n--;
+    *out = (struct str){ p, n };
+    return 0;
+}
+
+static int compile(struct chat_template *t, struct compiler *c, struct str source)
+{
+    static const char *const fixed[N_FIXED_NAMES] = { "loop", "caller", "varargs", "kwargs" };
+    uint32_t id;
+
+    if (copy_source(c, source, &t->source))
+        return -1;
+    for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
+        if (name_id(c, str_of(fixed[i]), &id))
+            return -1;
+    if (tpl_lex(c, t->source) || !(t->root = tpl_parse(c)))
+        return -1;
+    t->names = c->names;
+    t->n_names = c->n_names;
+    return 0;
+}
+
+int chat_template_compile(struct chat_template **out, struct str source, struct err *e)
+{
+    struct compiler c = { .e = e };
+    struct chat_template *t = NULL;
+    int rc = -1;
+
+    if (source.n > SOURCE_MAX)
+        return err_set(e, ERR_TOO_LARGE, "a template of more than %d bytes", SOURCE_MAX);
+    if (!utf8_valid(source))
+        return err_set(e, ERR_SYNTAX, "line 1: the template is not UTF-8");
+    c.a = arena_new(COMPILE_MAX);
+    c.scratch = arena_new(COMPILE_MAX);
+    c.name_ids = str_map_new(64);
+    if (c.a && c.scratch && c.name_ids)
+        t = arena_zalloc(c.a, 1, sizeof(*t));
+    if (t) {
+        t->a = c.a;
+        rc = compile(t, &c, source) || find_ways(t, e) ? -1 : 0;
+    } else {
+        err_set(e, ERR_MEMORY, "no memory to compile the template");
+    }
+    str_map_free(c.name_ids);
+    arena_free(c.scratch);
+    if (rc)
+        arena_free(c.a);
+    else
+        *out = t;
+    return rc;
+}
+
+void chat_template_free(struct chat_template *t)
+{
+    if (t)
+        arena_free(t->a);
+}

@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Chat templates against Python's jinja2 in the environment that transformers renders them in.
+
+Every template of SHARED_DATA/templates with every conversation of template_cases.py, and snippets
+of the language: the same bytes, or an exception on both sides. Ends with `N passed, N failed,
+N skipped`. An argument: only templates and conversations whose name has it."""
+import datetime
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DATA = pathlib.Path(os.environ.get("SHARED_DATA", ROOT / "../shared/data")) / "templates"
+TOOL = ROOT / os.environ.get("BUILD", "build") / "tools/render_template"
+VENV = ROOT / "build/venv/bin/python"
+NOW = 1732155555
+
+
+def skip(reason):
+    print(f"skipped: {reason}\n0 passed, 0 failed, 1 skipped")
+    sys.exit(0)
+
+
+try:
+    import jinja2
+    import jinja2.ext
+    import jinja2.sandbox
+except ImportError:
+    if VENV.exists() and os.environ.get("IN_VENV") != "1":
+        os.environ["IN_VENV"] = "1"
+        os.execv(VENV, [str(VENV), *sys.argv])
+    skip("jinja2 is not installed")
+
+from template_cases import CONTEXT, CONVERSATIONS, SETTINGS, SNIPPETS  # noqa: E402
+
+
+class Generation(jinja2.ext.Extension):
+    """{% generation %}: its body is rendered as it is."""
+
+    tags = {"generation"}
+
+    def parse(self, parser):
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
+        return jinja2.nodes.CallBlock(self.call_method("_render"), [], [], body).set_lineno(line)
+
+    def _render(self, caller):
+        return caller()
+
+
+def environment(base):
+    def raise_exception(message):
+        raise jinja2.exceptions.TemplateError(message)
+
+    def tojson(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+        return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators,
+                          sort_keys=sort_keys)
+
+    env = base(trim_blocks=True, lstrip_blocks=True,
+               extensions=[Generation, jinja2.ext.loopcontrols])
+    env.filters["tojson"] = tojson
+    env.globals["raise_exception"] = raise_exception
+    env.globals["strftime_now"] = lambda f: datetime.datetime.fromtimestamp(NOW).strftime(f)
+    return env
+
+
+# transformers forbids templates to change lists and dicts; here append, pop and update work, so
+# where that is what the reference stumbles over, the sandbox that allows it is asked.
+STRICT = environment(jinja2.sandbox.ImmutableSandboxedEnvironment)
+LOOSE = environment(jinja2.sandbox.SandboxedEnvironment)
+
+
+@functools.lru_cache
+def compiled_by(env, source):
+    return env.from_string(source)
+
+
+def reference(source, variables):
+    try:
+        return compiled_by(STRICT, source).render(**variables), None
+    except jinja2.exceptions.SecurityError:
+        pass
+    except Exception as e:  # whatever Python raises is a failure of the template
+        return None, f"{type(e).__name__}: {e}"
+    try:
+        return compiled_by(LOOSE, source).render(**variables), None
+    except Exception as e:
+        return None, f"{type(e).__name__}: {e}"
+
+
+class Renderer:
+    def __init__(self):
+        self.process = subprocess.Popen([TOOL], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def ask(self, job):
+        self.process.stdin.write(json.dumps(job, ensure_ascii=False).encode() + b"\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"render_template died ({self.process.wait()}) at {job}\n"
+                             "0 passed, 1 failed, 0 skipped")
+        answer = json.loads(line)
+        return (answer["text"], None) if answer["ok"] else (None, answer["error"])
+
+
+def as_sent(messages):
+    """As a client sends it: arguments of tool calls are JSON text."""
+    messages = json.loads(json.dumps(messages))
+    for m in messages:
+        for c in m.get("tool_calls") or []:
+            args = c["function"]["arguments"]
+            if not isinstance(args, str):
+                c["function"]["arguments"] = json.dumps(args, ensure_ascii=False)
+    return messages
+
+
+class Tally:
+    passed = failed = 0
+
+    def compare(self, label, want, got):
+        same = want[0] == got[0] and (want[1] is None) == (got[1] is None)
+        self.passed += same
+        self.failed += not same
+        if not same and self.failed <= 20:
+            print(f"FAILED {label}\n  want: {show(want)}\n  got:  {show(got)}")
+
+
+def show(result):
+    text = f"raises {result[1]}" if result[0] is None else repr(result[0])
+    return text if len(text) < 1500 else text[:700] + " ... " + text[-700:]
+
+
+def run_snippets(tally, renderer, only):
+    def one(label, source):
+        if only and only not in source:
+            return
+        compiled = renderer.ask({"source": source})
+        got = compiled
+        if compiled[1] is None:
+            got = renderer.ask({"messages": [], "exact": True, "now": NOW,
+                                "chat_template_kwargs": CONTEXT})
+        want = reference(source, {"messages": [], "tools": None, "documents": None,
+                                  "add_generation_prompt": False, **CONTEXT})
+        tally.compare(f"{label}: {source!r}", want, got)
+
+    lines = SNIPPETS.strip("\n").split("\n")
+    for i, line in enumerate(lines):
+        one(f"snippet {i}", line)
+    start = next(i for i, line in enumerate(lines) if line.startswith("  {% if t %}"))
+    one("all lines about blanks", "\n".join(lines[start:start + 29]))
+    one("the same with a newline more", "\n".join(lines[start:start + 29]) + "\n\n")
+    one("the same with CRLF", "\r\n".join(lines[start:start + 29]))
+
+
+def run_conversations(tally, renderer, only):
+    for path in sorted(DATA.glob("*.jinja")):
+        source = path.read_text(encoding="utf-8")
+        compiled = renderer.ask({"source": source})
+        if compiled[1] is not None:
+            tally.compare(path.name, ("", None), compiled)
+            continue
+        for name, messages in CONVERSATIONS.items():
+            for setting, tools, kwargs, prompt in SETTINGS:
+                label = f"{path.name}, {name}, {setting}"
+                if only and only not in label:
+                    continue
+                tokens = {"bos_token": "<s>", "eos_token": "</s>"}
+                got = renderer.ask({"messages": as_sent(messages), "tools": tools, "now": NOW,
+                                    "chat_template_kwargs": kwargs, "exact": True,
+                                    "add_generation_prompt": prompt, **tokens})
+                want = reference(source, {"messages": json.loads(json.dumps(messages)),
+                                          "tools": tools, "documents": None,
+                                          "add_generation_prompt": prompt, **tokens, **kwargs})
+                tally.compare(label, want, got)
+
+
+def main():
+    only = sys.argv[1] if len(sys.argv) > 1 else None
+    if not TOOL.exists():
+        skip(f"{TOOL} is not built")
+    tally, skipped = Tally(), 0
+    renderer = Renderer()
+    run_snippets(tally, renderer, only)
+    if DATA.is_dir():
+        run_conversations(tally, renderer, only)
+    else:
+        print(f"skipped: no templates at {DATA}")
+        skipped = 1
+    print(f"{tally.passed} passed, {tally.failed} failed, {skipped} skipped")
+    return tally.failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

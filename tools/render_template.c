@@ -1,0 +1,125 @@
+/* render_template: renders chat templates from a list of jobs, for tests and for looking at them.
+ *
+ * One JSON value a line on stdin, one on stdout:
+ *     {"source": "{{ ... }}"}                               the template of the lines that follow
+ *     {"messages": [...], "tools": [...], "chat_template_kwargs": {...}, "bos_token": "<s>",
+ *      "eos_token": "</s>", "now": 0, "add_generation_prompt": true, "exact": true}
+ * Answers {"ok": true, "text": "...", "trusted": [[from, to], ...]} with byte offsets, or
+ * {"ok": false, "code": "...", "error": "..."}. */
+#include "../tests/convo_json.h"
+#include "base/mem.h"
+#include "chat/template.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static void answer(struct buf *b)
+{
+    buf_putc(b, '\n');
+    fwrite(b->p, 1, b->n, stdout);
+    fflush(stdout);
+    buf_clear(b);
+}
+
+static void answer_error(const struct err *e)
+{
+    struct buf b;
+    struct jw w;
+
+    buf_init(&b, MB);
+    jw_init(&w, &b);
+    jw_object(&w);
+    jw_key(&w, "ok");
+    jw_bool(&w, false);
+    jw_key(&w, "code");
+    jw_z(&w, errcode_name(e->code));
+    jw_key(&w, "error");
+    jw_z(&w, e->msg);
+    jw_end_object(&w);
+    answer(&b);
+}
+
+static void answer_text(const struct rendered *r)
+{
+    struct buf b, text;
+    struct jw w;
+    int64_t at = 0;
+
+    buf_init(&b, 256 * MB);
+    buf_init(&text, 64 * MB);
+    for (size_t i = 0; i < r->n_spans; i++)
+        buf_puts(&text, r->spans[i].text);
+    jw_init(&w, &b);
+    jw_object(&w);
+    jw_key(&w, "ok");
+    jw_bool(&w, true);
+    jw_key(&w, "text");
+    jw_str(&w, buf_str(&text));
+    jw_key(&w, "trusted");
+    jw_array(&w);
+    for (size_t i = 0; i < r->n_spans; i++) {
+        int64_t end = at + (int64_t)r->spans[i].text.n;
+        if (r->spans[i].is_trusted) {
+            jw_array(&w);
+            jw_i64(&w, at);
+            jw_i64(&w, end);
+            jw_end_array(&w);
+        }
+        at = end;
+    }
+    jw_end_array(&w);
+    jw_end_object(&w);
+    buf_clear(&text);
+    answer(&b);
+}
+
+static void render(const struct chat_template *t, const struct json *j, struct arena *a)
+{
+    const struct json *exact = json_get(j, "exact"), *now = json_get(j, "now");
+    struct template_env env = { .bos_token = cj_str(j, "bos_token"),
+        .eos_token = cj_str(j, "eos_token"), .exact = exact && exact->b };
+    struct rendered r;
+    struct convo c;
+    struct err e = { .code = ERR_INVALID, .msg = "no messages, or a bad role" };
+
+    if (now)
+        json_i64(now, &env.now);
+    if (!t || !cj_convo(j, &c, a) ||
+        chat_template_render(t, &c, &env, &template_limits_default, a, &r, &e))
+        answer_error(&e);
+    else
+        answer_text(&r);
+}
+
+int main(void)
+{
+    struct chat_template *t = NULL;
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t n;
+
+    while ((n = getline(&line, &cap, stdin)) > 0) {
+        struct arena *a = arena_new(GB);
+        struct json *j;
+        struct err e;
+        CHECK(a);
+        if (json_parse(&j, (struct str){ line, (size_t)n }, a, &json_limits_default, &e)) {
+            answer_error(&e);
+        } else if (json_get(j, "source")) {
+            struct chat_template *next = NULL;
+            if (chat_template_compile(&next, cj_str(j, "source"), &e)) {
+                answer_error(&e);
+            } else {
+                answer_text(&(struct rendered){ 0 });
+            }
+            chat_template_free(t);
+            t = next;
+        } else {
+            render(t, j, a);
+        }
+        arena_free(a);
+    }
+    chat_template_free(t);
+    free(line); /* from getline */
+    return 0;
+}
