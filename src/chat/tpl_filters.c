@@ -92,6 +92,9 @@ static int filter_format(struct rt *rt, struct val self, const struct args *args
     return str_percent(rt, t, values, out);
 }
 
+enum { BLANKS = 32 };
+static const char blanks[] = "                                ";
+
 /* The blanks of indent: as many as asked for, of the origin of the line they stand before. */
 static int put_indent(struct rt *rt, struct blob *b, struct val width, bool trusted)
 {
@@ -103,8 +106,8 @@ static int put_indent(struct rt *rt, struct blob *b, struct val width, bool trus
         return -1;
     if (n > 1000)
         return rt_fail(rt, "an indent above 1000 is not served");
-    for (int64_t i = 0; i < n; i++)
-        if (blob_put(rt, b, STR(" "), trusted))
+    for (; n > 0; n -= BLANKS)
+        if (blob_put(rt, b, (struct str){ blanks, (size_t)MIN(n, BLANKS) }, trusted))
             return -1;
     return 0;
 }

@@ -4,7 +4,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { BYTES_PER_STEP = 32, BLOB_FIRST = 64, RUNS_FIRST = 4 };
+enum {
+    BYTES_PER_STEP = 32,     /* that are copied or looked at */
+    NEW_BYTES_PER_STEP = 64, /* of memory that is taken */
+    BLOB_FIRST = 64,
+    RUNS_FIRST = 4,
+};
 
 int rt_fail(struct rt *rt, const char *fmt, ...)
 {
@@ -34,8 +39,9 @@ int rt_spend_bytes(struct rt *rt, size_t n)
 
 char *rt_bytes(struct rt *rt, size_t n)
 {
+    if (rt_spend(rt, n / NEW_BYTES_PER_STEP))
+        return NULL;
     char *p = arena_alloc(rt->a, n);
-
     if (p)
         return p;
     if (n > rt->max_memory - MIN(rt->max_memory, arena_used(rt->a)))
@@ -113,7 +119,7 @@ int blob_put(struct rt *rt, struct blob *b, struct str s, bool trusted)
 {
     if (!s.n)
         return 0;
-    if (rt_spend_bytes(rt, s.n) || grow(rt, b, s.n) || add_run(rt, b, b->n + s.n, trusted))
+    if (rt_spend(rt, 1 + s.n / BYTES_PER_STEP) || grow(rt, b, s.n) || add_run(rt, b, b->n + s.n, trusted))
         return -1;
     memcpy(b->p + b->n, s.p, s.n);
     b->n += s.n;

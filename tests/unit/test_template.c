@@ -1,0 +1,263 @@
+/* The language, its errors and its limits. Equality with jinja2 is tested by
+ * tests/golden/test_templates.py; here is what must hold without it. */
+#include "../template_kit.h"
+
+#include <time.h>
+
+static void text_and_output_come_out(void)
+{
+    kit_expect("a{{ 1 + 2 * 3 }}b{{ messages[0].content | upper }}{# c #}", "a7bHI");
+    kit_expect("", "");
+    kit_expect("\n", "");
+    kit_expect("x\r\ny\rz\n\n", "x\ny\nz\n");
+}
+
+static void blanks_around_tags_go_where_jinja_drops_them(void)
+{
+    kit_expect("  {% if true %}\n  a\n  {% endif %}\n  b", "  a\n  b");
+    kit_expect("a \n {%- if true -%} \n b {%+ endif %} c", "ab  c");
+    kit_expect("{% raw %}{{ x }}{% endraw %}", "{{ x }}");
+}
+
+static void values_print_as_python_prints_them(void)
+{
+    kit_expect("{{ [none, true, 1.0, 'a\\'b', {'k': (1,)}] }}",
+        "[None, True, 1.0, \"a'b\", {'k': (1,)}]");
+    kit_expect("{{ {'b': [1, 'é']} | tojson }}", "{\"b\": [1, \"\xC3\xA9\"]}");
+    kit_expect("{{ 1e16 }} {{ 0.1 + 0.2 }}", "1e+16 0.30000000000000004");
+}
+
+static void scopes_end_where_jinja_ends_them(void)
+{
+    kit_expect("{% set a = 1 %}{% for x in [1, 2] %}{% set a = a + x %}{{ a }}{% endfor %}{{ a }}",
+        "231");
+    kit_expect("{% set n = namespace(a=1) %}{% for x in [1, 2] %}{% set n.a = n.a + x %}{% endfor %}"
+               "{{ n.a }}",
+        "4");
+    kit_expect("{% macro f(x, y=2) %}{{ x }}{{ y }}{% endmacro %}{{ f(1) }}{{ f(y=3, x=0) }}",
+        "1203");
+}
+
+static void macros_keep_the_scope_they_were_written_in(void)
+{
+    kit_expect("{% set n = namespace(f=[]) %}{% for x in [1, 2, 3] %}{% macro g() %}{{ x }}"
+               "{% endmacro %}{% set n.f = n.f + [g] %}{% endfor %}"
+               "{% for g in n.f %}{{ g() }}{% endfor %}",
+        "123");
+}
+
+static void an_error_names_its_line(void)
+{
+    kit_expect_error("a\n{{ x.y }}", ERR_INVALID, "line 2: 'x' is undefined");
+    kit_expect_error("a\n\n{{ 1 + }}", ERR_SYNTAX, "line 3: expected an expression");
+    kit_expect_error("{{ 1 | nope }}", ERR_SYNTAX, "line 1: unknown filter 'nope'");
+    kit_expect_error("\n{{ 1 is nope }}", ERR_SYNTAX, "line 2: unknown test 'nope'");
+    kit_expect_error("{% nope %}", ERR_SYNTAX, "line 1: unknown statement 'nope'");
+    kit_expect_error("{% for x in [] %}", ERR_SYNTAX,
+        "line 1: the template ends where endfor is expected");
+    kit_expect_error("\n{{ 'a'.encode() }}", ERR_INVALID, "line 2: encode() is not served here");
+    kit_expect_error("{{ 'abc", ERR_SYNTAX, "line 1: a string has no end");
+    kit_expect_error("{% break %}", ERR_SYNTAX, "line 1: break outside a loop");
+    kit_expect_error("\xFF", ERR_SYNTAX, "line 1: the template is not UTF-8");
+}
+
+static void raise_exception_speaks_for_itself(void)
+{
+    kit_expect_error("{{ raise_exception('Roles must alternate: ' ~ messages[0].role) }}",
+        ERR_INVALID, "Roles must alternate: user");
+}
+
+/* ---- limits */
+
+static double cpu_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static const char *const hostile[] = {
+    "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
+    "{{ range(10 ** 9) }}",
+    "{{ 'a' * 10 ** 12 }}",
+    "{% set x = 'a' * 1000000 %}{% for i in range(100000) %}{{ x }}{% endfor %}",
+    "{% set n = namespace(s='a') %}{% for i in range(100) %}{% set n.s = n.s + n.s %}{% endfor %}",
+    "{% set n = namespace(s=[1]) %}{% for i in range(100) %}{% set n.s = n.s + n.s %}{% endfor %}",
+    "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}",
+    "{% macro f(x) %}{{ f(x) }}{{ f(x) }}{% endmacro %}{{ f(1) }}",
+    "{% set l = [] %}{% set _ = l.append(l) %}{{ l }}",
+    "{% set l = [] %}{% set _ = l.append(l) %}{{ l | tojson }}",
+    "{% set a = [] %}{% set b = [] %}{% set _ = a.append(a) %}{% set _ = b.append(b) %}{{ a == b }}",
+    "{% set l = [1] %}{% for x in l %}{% set _ = l.append(x) %}{% endfor %}",
+    "{% set n = namespace(x=[]) %}{% for i in range(100000) %}{% set n.x = [n.x] %}{% endfor %}"
+    "{{ n.x }}",
+    "{% set x = 'ab' * 500000 %}{% for i in range(100000) %}{{ x.find('ba' * 9000 ~ 'c') }}"
+    "{% endfor %}",
+    "{% set x = 'a' * 500000 %}{% for i in range(1000) %}{{ x.rfind('a' * 1000 ~ 'b') }}"
+    "{% endfor %}",
+    "{% set x = '\xC3\xA9' * 500000 %}{% for i in range(100000) %}{{ x[400000] }}{% endfor %}",
+    "{% set x = 'a ' * 500000 %}{% for i in range(1000) %}{% set y = x.split() %}{% endfor %}",
+    "{% set x = 'a' * 500000 %}{% for i in range(1000) %}{% set y = x.replace('a', 'bb') %}"
+    "{% endfor %}",
+    "{% set x = '\xCE\xA3' * 200000 %}{{ x.lower() }}{{ x | title }}",
+    "{% set x = '\xCE\xA3' * 200000 %}{{ x | title }}",
+    "{% set x = 'x' * 500000 %}{{ (x * 10) | indent(900, true) }}",
+    "{% set x = '\\n' * 500000 %}{{ x | indent(900, blank=true) }}",
+    "{% set x = range(100000) | list %}{% for i in range(1000) %}{{ x | sort | first }}{% endfor %}",
+    "{% set x = range(100000) | list %}{{ (x | map('string') | list) == (x | map('string') | list) }}"
+    "{% for i in range(1000) %}{{ x == (x + []) }}{% endfor %}",
+    "{% set d = {} %}{% for i in range(100000) %}{% set _ = d.update({i: d.copy()}) %}{% endfor %}",
+    "{% set x = 'a' * 1000000 %}{{ '%1000000000s' % x }}",
+    "{{ '{:>1000000000}'.format('x') }}",
+    "{{ 'x'.ljust(10 ** 12) }}",
+    "{{ 'x'.zfill(10 ** 12) }}",
+    "{{ [0] * 10 ** 12 }}",
+    "{% set s = '[' * 100000 %}{{ s | from_json }}",
+    "{% for i in range(100000) %}{{ '1,' * 10000 }}{% endfor %}",
+    "{% set x = 'ab' * 100000 %}{{ x.strip(x) }}{% for i in range(9999) %}{{ x.strip(x) }}{% endfor %}",
+    "{{ raise_exception('a' * 1000000) }}",
+    "{% set c = ['a' * 100000] * 10000 %}{{ c | join }}",
+    "{% set c = ['a' * 100000] * 10000 %}{{ c | tojson }}",
+    "{% set c = 'a' * 100000 %}{% for i in range(100000) %}{% set d = {c: 1} %}{% endfor %}",
+};
+
+static void a_hostile_template_costs_little_and_fails(void)
+{
+    double worst = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(hostile); i++) {
+        double begun = cpu_ms();
+        struct rendering x = kit_render_with(hostile[i],
+            "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}", &kit_env,
+            &template_limits_default);
+        double ms = cpu_ms() - begun;
+        if (!x.rc)
+            fprintf(stderr, "%s: rendered\n", hostile[i]);
+        if (ms > 60)
+            printf("%.1f ms: %.90s: %s\n", ms, hostile[i], x.e.msg);
+        EXPECT(x.rc != 0);
+        EXPECT(x.e.code == ERR_TOO_LARGE || x.e.code == ERR_INVALID);
+        worst = MAX(worst, ms);
+        kit_free(&x);
+    }
+    printf("worst: %.1f ms\n", worst);
+#ifndef TESTING
+    EXPECT(worst < 200); /* of a loaded machine; about a third of it alone */
+#endif
+}
+
+static void nesting_is_capped_in_the_source_too(void)
+{
+    enum { N = 20000 };
+    static const char *const openers[] = { "(", "[", "{'a':", "-", "not ", "a.b(", "a[", "1 if ",
+        "1 if 1 else " };
+    static char source[N * 16 + 64];
+
+    for (size_t i = 0; i < ARRAY_LEN(openers); i++) {
+        char *p = source + sprintf(source, "{{ ");
+        for (int k = 0; k < N; k++)
+            p += sprintf(p, "%s", openers[i]);
+        sprintf(p, " }}");
+        struct err e;
+        struct chat_template *t;
+        EXPECT(chat_template_compile(&t, str_of(source), &e));
+        EXPECT_STR(errcode_name(e.code), errcode_name(ERR_SYNTAX));
+    }
+    char *p = source;
+    for (int k = 0; k < N; k++)
+        p += sprintf(p, "{%% if 1 %%}");
+    struct err e;
+    struct chat_template *t;
+    EXPECT(chat_template_compile(&t, str_of(source), &e));
+}
+
+static void long_chains_of_operators_fail_or_run_but_never_overflow(void)
+{
+    static const char *const links[] = { " + 1", " ~ 1", ".a", "|trim", "[0]", " and 1", " == 1",
+        " is defined", "()" };
+    static char source[100000];
+
+    for (size_t i = 0; i < ARRAY_LEN(links); i++) {
+        char *p = source + sprintf(source, "{{ 1");
+        for (int k = 0; k < 9000; k++)
+            p += sprintf(p, "%s", links[i]);
+        sprintf(p, " }}");
+        struct rendering x = kit_render_with(source, "{\"messages\":[]}", &kit_env,
+            &template_limits_default);
+        EXPECT(!x.rc || x.e.code == ERR_TOO_LARGE || x.e.code == ERR_SYNTAX ||
+               x.e.code == ERR_INVALID);
+        kit_free(&x);
+    }
+}
+
+static void a_source_that_is_too_large_is_refused(void)
+{
+    static char source[300 * 1024];
+    struct chat_template *t;
+    struct err e;
+
+    memset(source, ' ', sizeof(source));
+    EXPECT(chat_template_compile(&t, (struct str){ source, sizeof(source) }, &e));
+    EXPECT_STR(errcode_name(e.code), errcode_name(ERR_TOO_LARGE));
+}
+
+/* ---- memory */
+
+static void every_allocation_may_fail(void)
+{
+    static const char source[] =
+        "{%- macro f(a, b=1) -%}{{ a ~ b }}{{ caller() }}{%- endmacro -%}"
+        "{%- set ns = namespace(n=0, l=[]) -%}"
+        "{%- for m in messages if m.role != 'x' -%}"
+        "{%- set ns.n = ns.n + 1 -%}{%- set ns.l = ns.l + [m.content | trim | upper] -%}"
+        "<|{{ m.role }}|>{{ m | tojson(indent=2) }}{{ m.tool_calls }}{{ '%5d' % ns.n }}"
+        "{%- call f(m.content.split(' ')) -%}x{%- endcall -%}"
+        "{%- endfor -%}{{ ns.l | sort | join('-') }}{{ tools | tojson }}"
+        "{{ {'a': 1, 'b': 2, 'c': 3, 'd': 4, 'e': 5, 'f': 6, 'g': 7, 'h': 8, 'i': 9} | dictsort }}";
+    static const char request[] =
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a b c\"},"
+        "{\"role\":\"assistant\",\"content\":\"x\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
+        "\"arguments\":\"{\\\"k\\\":[1,2]}\"}}]}],\"tools\":[{\"a\":1}]}";
+    uint64_t n_failed = 0;
+
+    for (uint64_t nth = 1;; nth++) {
+        struct arena *a = arena_new(MB);
+        struct chat_template *t = NULL;
+        struct rendered r;
+        struct json *j;
+        struct convo c;
+        struct err e = { 0 };
+        EXPECT(a && !json_parse(&j, str_of(request), a, &json_limits_default, &e));
+        EXPECT(cj_convo(j, &c, a));
+        uint64_t before = mem_failures();
+        mem_fail_after(nth);
+        int rc = chat_template_compile(&t, str_of(source), &e);
+        if (!rc)
+            rc = chat_template_render(t, &c, &kit_env, &template_limits_default, a, &r, &e);
+        mem_fail_after(0);
+        bool failed = mem_failures() > before;
+        if (failed) {
+            EXPECT(rc != 0);
+            EXPECT_STR(errcode_name(e.code), errcode_name(ERR_MEMORY));
+            n_failed++;
+        } else {
+            EXPECT_EQ(rc, 0);
+        }
+        chat_template_free(t);
+        arena_free(a);
+        if (!failed)
+            break;
+    }
+#ifdef TESTING
+    EXPECT(n_failed > 10);
+#endif
+}
+
+TESTS(TEST(text_and_output_come_out), TEST(blanks_around_tags_go_where_jinja_drops_them),
+    TEST(values_print_as_python_prints_them), TEST(scopes_end_where_jinja_ends_them),
+    TEST(macros_keep_the_scope_they_were_written_in), TEST(an_error_names_its_line),
+    TEST(raise_exception_speaks_for_itself), TEST(a_hostile_template_costs_little_and_fails),
+    TEST(nesting_is_capped_in_the_source_too),
+    TEST(long_chains_of_operators_fail_or_run_but_never_overflow),
+    TEST(a_source_that_is_too_large_is_refused), TEST(every_allocation_may_fail))
