@@ -202,7 +202,8 @@ static void ignore_merges_takes_whole_words(void)
 
 /* ---- SPM */
 enum { S_UNK, S_BOS, S_EOS, S_BYTES };
-enum { S_BLANK = S_BYTES + 256, S_H, S_E, S_HE, S_BLANK_H, S_BLANK_HE, S_TWO, S_EACUTE, N_SPM };
+enum { S_BLANK = S_BYTES + 256, S_H, S_E, S_HE, S_BLANK_H, S_BLANK_HE, S_TWO, S_EACUTE, S_USER,
+    N_SPM };
 
 static struct vocab *spm(bool prefix, bool squeeze)
 {
@@ -224,6 +225,7 @@ static struct vocab *spm(bool prefix, bool squeeze)
     kit_add_scored(&k, "\xE2\x96\x81he", -5);
     kit_add_scored(&k, "\xE2\x96\x81\xE2\x96\x81", -3);
     kit_add_scored(&k, "\xC3\xA9", -12);
+    kit_add(&k, "\n\n", TOKEN_USER);
     EXPECT_EQ(k.n, (size_t)N_SPM);
     gguf_put_bool(w, "tokenizer.ggml.add_space_prefix", prefix);
     gguf_put_bool(w, "tokenizer.ggml.remove_extra_whitespaces", squeeze);
@@ -244,6 +246,9 @@ static void spm_merges_by_score(void)
     EXPECT_IDS(kit_encode(v, STR("\xC3\xA9z"), false), S_BLANK, S_EACUTE, S_BYTES + 'z');
     EXPECT_IDS(kit_encode(v, STR("</s>"), true), S_EOS);
     EXPECT_IDS(kit_encode(v, STR("he</s>he"), true), S_BLANK_HE, S_EOS, S_BLANK_HE);
+    /* A piece of the text, not the end of one: no blank behind it. */
+    EXPECT_IDS(kit_encode(v, STR("he\n\nhe"), false), S_BLANK_HE, S_USER, S_HE);
+    EXPECT_IDS(kit_encode(v, STR("\n\nhe"), false), S_USER, S_HE);
     EXPECT_IDS(kit_encode(v, STR("\xFF\xC3"), false), S_BLANK, S_BYTES + 255, S_BYTES + 0xC3);
     vocab_close(v);
 }
