@@ -158,7 +158,9 @@ def game(kind):
 
 def drill(rng):
     """A bare fact about a word as (what is given, what follows)."""
-    kind = rng.choice(sorted(GAMES) + ["spelling", "letter count", "order", "order"])
+    kind = rng.choice(
+        sorted(GAMES) + ["spelling", "letter count", "order", "order", "rhyme", "rhyme", "rhyme"]
+    )
     if kind == "order":
         answer, cut = _follows(rng)[2], " comes "
     elif kind == "letter count":

@@ -205,13 +205,17 @@ def looks_back(rng, patterns, context):
     return text, f"{normalise(text)}|{normalise(context)}"
 
 
+def is_quotable(said):
+    return len(said) <= 70 and '"' not in said and said.isascii()
+
+
 def ask_before(rng, talk):
     if not talk.last:
         text, key = looks_back(rng, ASK_BEFORE, "")
         answer = "You have not asked anything yet."
         return Turn(text, answer, "memory", {"exact": [answer]}, key)
     said = talk.last.user
-    if len(said) > 70 or '"' in said:
+    if not is_quotable(said):
         return None
     text, key = looks_back(rng, ASK_BEFORE, said)
     return Turn(text, f'You asked: "{said}"', "memory", {"has": [[f'"{said}"']]}, key)
@@ -221,7 +225,7 @@ def ask_first(rng, talk):
     if len(talk.turns) < 2 or len(talk.turns) > 8:
         return None
     said = talk.turns[0].user
-    if len(said) > 70 or '"' in said:
+    if not is_quotable(said):
         return None
     text, key = looks_back(rng, ASK_FIRST, said)
     return Turn(text, f'You first asked: "{said}"', "memory", {"has": [[f'"{said}"']]}, key)
@@ -283,13 +287,14 @@ SYSTEM = [
 
 def drill(rng):
     """A question from a dialogue, and the words that repeat it."""
-    said = rng.choice(dialogue(rng, 1)["turns"]).user
+    while not is_quotable(said := dialogue(rng, 1)["turns"][0].user):
+        pass
     return said, f' You asked: "{said}"'
 
 
 # (generator, how often)
 OPENERS = [
-    (lookup("chat", facts.CHAT, 4), 10),
+    (lookup("chat", facts.CHAT, 5), 10),
     (lookup("about itself", facts.SELF, 4), 10),
     (lookup("about InferFlux", facts.PRODUCT, 4), 24),
     (flag, 6),

@@ -2,9 +2,9 @@
 """Trains the demo model on dialogues that generate.py writes while it trains.
 
 No dialogue is seen twice, and none that has a held-out turn. A row of a batch is one dialogue
-with as many turns as fit, of which only the assistant's tokens are learned, or a drill. Matrices are updated by momentum
-whose singular values are set to one (Muon), the rest by Adam. A checkpoint holds everything:
-call again with the same --out to continue, also with another --steps.
+with as many turns as fit, of which only the assistant's tokens are learned, or a drill. Matrices
+are updated by momentum whose singular values are set to one (Muon), the rest by Adam. A checkpoint
+holds everything: call again with the same --out to continue, also with another --steps.
 """
 
 import argparse
