@@ -38,7 +38,9 @@ static int32_t long_prompt[LONG_PROMPT];
 static void invent(const struct subject *s, uint64_t seed)
 {
     struct rng r = { .key = seed };
-    struct ask_limits l = { .n_vocab = s->n_vocab, .max_prompt = ASK_PROMPT, .max_out = ASK_OUT,
+    struct ask_limits l = { .n_vocab = s->n_vocab,
+        .max_prompt = ASK_PROMPT,
+        .max_out = ASK_OUT,
         .max_choices = ASK_CHOICES };
 
     for (int i = 0; i < LONG_PROMPT; i++)
@@ -57,9 +59,14 @@ static void invent(const struct subject *s, uint64_t seed)
 static struct lm *open_lm(const struct subject *s, const struct world *w)
 {
     const uint32_t n_pages = (uint32_t)w->pages * 32 / PAGE_TOKENS;
-    struct fake_options f = { .n_vocab = s->n_vocab, .n_ctx_train = N_CTX, .max_rows = w->rows,
-        .n_pages = n_pages, .seed = 9 };
-    struct llama_options o = { .n_threads = w->threads, .n_pages = n_pages, .max_rows = w->rows,
+    struct fake_options f = { .n_vocab = s->n_vocab,
+        .n_ctx_train = N_CTX,
+        .max_rows = w->rows,
+        .n_pages = n_pages,
+        .seed = 9 };
+    struct llama_options o = { .n_threads = w->threads,
+        .n_pages = n_pages,
+        .max_rows = w->rows,
         .max_logits = MIN(w->rows, 64) };
     struct lm *lm = NULL;
     struct err e = { 0 };
@@ -190,7 +197,8 @@ static void compare(const struct subject *s)
     EXPECT(n_whole > s->n_asks * 3 / 4);
 }
 
-static void keep_the_promise(const struct subject *s, const struct world *w, size_t n, uint64_t seed)
+static void keep_the_promise(
+    const struct subject *s, const struct world *w, size_t n, uint64_t seed)
 {
     uint64_t n_preempted = 0;
 
@@ -249,12 +257,12 @@ static void a_small_model_in_q4_k(void)
 
 static void a_small_model_in_q4_0(void)
 {
-    small_model("q4_0", Q_Q4_0, Q_Q8_0, ASKS / 2);
+    small_model("q4_0", Q_Q4_0, Q_Q8_0, ASKS / 4);
 }
 
 static void a_small_model_in_f16(void)
 {
-    small_model("f16", Q_F16, Q_F16, ASKS / 2);
+    small_model("f16", Q_F16, Q_F16, ASKS / 4);
 }
 
 static void stories260k_where_it_is_at_hand(void)
@@ -279,5 +287,4 @@ static void stories260k_where_it_is_at_hand(void)
 }
 
 TESTS(TEST(a_model_that_is_a_hash_of_its_pages), TEST(a_small_model_in_q4_k),
-    TEST(a_small_model_in_q4_0), TEST(a_small_model_in_f16),
-    TEST(stories260k_where_it_is_at_hand))
+    TEST(a_small_model_in_q4_0), TEST(a_small_model_in_f16), TEST(stories260k_where_it_is_at_hand))

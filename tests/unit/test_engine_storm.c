@@ -16,7 +16,10 @@ static const struct fake_options fake = {
 };
 
 static const struct engine_options options = {
-    .max_batch = 5, .max_batch_tokens = 40, .prefill_chunk = 9, .max_queue = 14,
+    .max_batch = 5,
+    .max_batch_tokens = 40,
+    .prefill_chunk = 9,
+    .max_queue = 14,
     .age_ns = 1000000u,
 };
 
@@ -36,7 +39,7 @@ struct asker {
     struct mailbox *box;
     struct sampler *sampler;
     struct flight flights[AT_ONCE];
-    int n_left;     /* requests still to make */
+    int n_left;        /* requests still to make */
     bool till_the_end; /* goes on until the engine takes no more */
     int n_started, n_ended, n_refused;
     bool is_refused_for_good;
@@ -46,8 +49,11 @@ static _Atomic int n_answers; /* over all askers */
 
 static void start(struct asker *a, struct flight *f)
 {
-    struct ask_limits l = { .n_vocab = VOCAB, .max_prompt = 60, .max_out = ASK_OUT,
-        .max_choices = 3, .with_scripts = true };
+    struct ask_limits l = { .n_vocab = VOCAB,
+        .max_prompt = 60,
+        .max_out = ASK_OUT,
+        .max_choices = 3,
+        .with_scripts = true };
     struct err e;
 
     memset(f, 0, sizeof(*f));

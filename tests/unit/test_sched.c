@@ -24,8 +24,11 @@ static struct desk *desk_open(uint32_t n_pages, int max_batch, int max_rows, int
     struct err e;
 
     memset(&d, 0, sizeof(d));
-    d.l = (struct sched_limits){ .max_batch = max_batch, .max_rows = max_rows,
-        .max_logits = max_rows, .prefill_chunk = chunk, .max_seqs = MAX_SEQS,
+    d.l = (struct sched_limits){ .max_batch = max_batch,
+        .max_rows = max_rows,
+        .max_logits = max_rows,
+        .prefill_chunk = chunk,
+        .max_seqs = MAX_SEQS,
         .age_ns = 2u * SECOND };
     EXPECT_EQ(page_pool_new(&d.pool, n_pages, &e), 0);
     EXPECT_EQ(sched_new(&d.sc, d.pool, &d.l, &e), 0);
@@ -42,8 +45,12 @@ static void desk_close(struct desk *d)
 
 static seq_id add(struct desk *d, uint64_t now, int priority, int n_prompt)
 {
-    struct seq_spec spec = { .priority = priority, .order = d->n_added, .n_prompt = n_prompt,
-        .deadline_ns = UINT64_MAX, .score_from = n_prompt - 1, .credits = 1000,
+    struct seq_spec spec = { .priority = priority,
+        .order = d->n_added,
+        .n_prompt = n_prompt,
+        .deadline_ns = UINT64_MAX,
+        .score_from = n_prompt - 1,
+        .credits = 1000,
         .pages = d->pages[d->n_added] };
 
     d->n_added++;
@@ -235,8 +242,14 @@ static void a_fork_shares_the_prompt_and_copies_its_last_page(void)
 {
     struct desk *d = desk_open(10, 4, 500, 500);
     int n = 2 * PAGE_TOKENS - 1; /* the second page is not full */
-    struct seq_spec held = { .order = 0, .choice = 1, .n_prompt = n, .deadline_ns = UINT64_MAX,
-        .score_from = n - 1, .credits = 9, .pages = d->pages[40], .is_held = true };
+    struct seq_spec held = { .order = 0,
+        .choice = 1,
+        .n_prompt = n,
+        .deadline_ns = UINT64_MAX,
+        .score_from = n - 1,
+        .credits = 9,
+        .pages = d->pages[40],
+        .is_held = true };
     seq_id a = add(d, 0, 0, n), b = sched_add(d->sc, 0, &held);
 
     sched_plan(d->sc, 0, &d->plan);
@@ -282,8 +295,11 @@ static void an_interrupted_step_is_planned_again(void)
 static void prompt_scores_stay_within_credits_and_logits(void)
 {
     struct desk *d = desk_open(50, 4, 8, 100);
-    struct seq_spec spec = { .n_prompt = 20, .deadline_ns = UINT64_MAX, .score_from = 0,
-        .credits = 5, .pages = d->pages[0] };
+    struct seq_spec spec = { .n_prompt = 20,
+        .deadline_ns = UINT64_MAX,
+        .score_from = 0,
+        .credits = 5,
+        .pages = d->pages[0] };
     seq_id a = sched_add(d->sc, 0, &spec);
     struct seq *s = sched_seq(d->sc, a);
 
@@ -311,8 +327,11 @@ static void delays_and_deadlines_come_in_their_order(void)
     uint64_t last = 0;
 
     for (int i = 0; i < 30; i++) {
-        struct seq_spec spec = { .order = d->n_added, .n_prompt = 1, .credits = 1,
-            .deadline_ns = 1 + rng_below(&r, 1000), .pages = d->pages[d->n_added] };
+        struct seq_spec spec = { .order = d->n_added,
+            .n_prompt = 1,
+            .credits = 1,
+            .deadline_ns = 1 + rng_below(&r, 1000),
+            .pages = d->pages[d->n_added] };
         d->n_added++;
         id[i] = sched_add(d->sc, 0, &spec);
     }
@@ -420,7 +439,6 @@ TESTS(TEST(decode_goes_before_chunks_and_chunks_before_newcomers),
     TEST(a_large_prompt_waits_for_room_and_is_not_overtaken),
     TEST(those_who_do_not_run_give_their_pages_first),
     TEST(a_fork_shares_the_prompt_and_copies_its_last_page),
-    TEST(an_interrupted_step_is_planned_again),
-    TEST(prompt_scores_stay_within_credits_and_logits),
+    TEST(an_interrupted_step_is_planned_again), TEST(prompt_scores_stay_within_credits_and_logits),
     TEST(delays_and_deadlines_come_in_their_order), TEST(missing_memory_is_an_error),
     TEST(the_first_of_the_queue_is_the_first_of_all))
