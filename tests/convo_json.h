@@ -26,8 +26,9 @@ static inline void cj_content(const struct json *content, struct message *m, str
     struct part *p = m->parts;
     for (const struct json *j = content->child; j; j = j->next, p++) {
         bool is_text = str_is(cj_str(j, "type"), "text");
-        *p = (struct part){ .kind = is_text ? PART_TEXT : PART_OTHER, .raw = j,
-            .text = cj_str(j, "text") };
+        *p = (struct part){
+            .kind = is_text ? PART_TEXT : PART_OTHER, .raw = j, .text = cj_str(j, "text")
+        };
     }
 }
 
@@ -55,7 +56,8 @@ static inline bool cj_convo(const struct json *request, struct convo *c, struct 
 
     *c = (struct convo){ .tools = json_get(request, "tools"),
         .template_kwargs = json_get(request, "chat_template_kwargs"),
-        .add_generation_prompt = add && add->b, .continue_final_message = cont && cont->b };
+        .add_generation_prompt = add && add->b,
+        .continue_final_message = cont && cont->b };
     if (!messages || messages->kind != JSON_ARRAY)
         return false;
     c->n_messages = (int)messages->n;

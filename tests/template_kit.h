@@ -15,8 +15,9 @@ struct rendering {
     char *text; /* all spans, terminated */
 };
 
-static const struct template_env kit_env = { .bos_token = { "<s>", 3 },
-    .eos_token = { "</s>", 4 }, .now = 1732155555 };
+static const struct template_env kit_env = {
+    .bos_token = { "<s>", 3 }, .eos_token = { "</s>", 4 }, .now = 1732155555
+};
 
 static inline struct rendering kit_render_with(const char *source, const char *request,
     const struct template_env *env, const struct template_limits *limits)
@@ -67,9 +68,9 @@ static inline void kit_expect(const char *source, const char *want)
 
 static inline void kit_expect_error(const char *source, enum errcode code, const char *want)
 {
-    struct rendering x = kit_render_with(source,
-        "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}", &kit_env,
-        &template_limits_default);
+    struct rendering x =
+        kit_render_with(source, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}", &kit_env,
+            &template_limits_default);
 
     EXPECT(x.rc != 0);
     EXPECT_STR(errcode_name(x.e.code), errcode_name(code));

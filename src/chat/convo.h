@@ -20,14 +20,14 @@ struct part {
 
 struct tool_call {
     struct str id, name;
-    struct str arguments;   /* JSON text */
+    struct str arguments; /* JSON text */
     const struct json *raw;
 };
 
 struct message {
     enum role role;
-    bool has_content;       /* false: null or absent */
-    bool is_plain;          /* content was one string, not an array of parts */
+    bool has_content; /* false: null or absent */
+    bool is_plain;    /* content was one string, not an array of parts */
     struct part *parts;
     int n_parts;
     struct tool_call *tool_calls;

@@ -1,7 +1,9 @@
 #include "chat/family.h"
 #include "chat/template.h"
 
-#define ASSISTANT "<\xEF\xBD\x9C" "Assistant\xEF\xBD\x9C>" /* with full-width bars */
+#define ASSISTANT                                                                                  \
+    "<\xEF\xBD\x9C"                                                                                \
+    "Assistant\xEF\xBD\x9C>" /* with full-width bars */
 
 #define MARKERS(...)                                                                               \
     (const char *const[])                                                                          \
@@ -34,13 +36,11 @@ static const struct chat_family families[] = {
         "{% endif %}"
         "{% endfor %}"
         "{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}" },
-    { "deepseek", MARKERS("<\xEF\xBD\x9CUser\xEF\xBD\x9C>", ASSISTANT),
-        "deepseek-r1 deepseek-v3",
+    { "deepseek", MARKERS("<\xEF\xBD\x9CUser\xEF\xBD\x9C>", ASSISTANT), "deepseek-r1 deepseek-v3",
         "{{ bos_token }}"
         "{% for message in messages %}"
         "{% if message.role in ['system', 'developer'] %}{{ message.content }}"
-        "{% elif message.role == 'assistant' %}"
-        ASSISTANT
+        "{% elif message.role == 'assistant' %}" ASSISTANT
         "{{ (message.content | default('', true)).split('</think>')[-1] }}{{ eos_token }}"
         "{% else %}<\xEF\xBD\x9CUser\xEF\xBD\x9C>{{ message.content }}"
         "{% endif %}"

@@ -8,12 +8,12 @@
 #include "text/vocab.h"
 
 struct chat_family {
-    const char *name;          /* "chatml" */
+    const char *name;           /* "chatml" */
     const char *const *markers; /* tokens that the vocabulary must all have; NULL-terminated */
-    const char *also;          /* other names by which operators know it, blanks between */
-    const char *source;        /* the template */
+    const char *also;           /* other names by which operators know it, blanks between */
+    const char *source;         /* the template */
 };
 
-const struct chat_family *chat_family_find(struct str name);            /* NULL: no such */
-const struct chat_family *chat_family_of_vocab(const struct vocab *v);  /* NULL: none fits */
-const struct chat_family *chat_family_at(size_t i);                     /* NULL behind the last */
+const struct chat_family *chat_family_find(struct str name);           /* NULL: no such */
+const struct chat_family *chat_family_of_vocab(const struct vocab *v); /* NULL: none fits */
+const struct chat_family *chat_family_at(size_t i);                    /* NULL behind the last */

@@ -55,9 +55,14 @@ static void add(struct stops *s, int index)
         uint16_t next = child_of(s, at, byte);
         if (next == NONE) {
             next = s->n_nodes++;
-            s->nodes[next] = (struct node){ .child = NONE, .sibling = s->nodes[at].child,
-                .fail = ROOT, .hit = NONE, .depth = (uint16_t)(i + 1), .string = -1,
-                .prefix_of = (uint16_t)index, .byte = byte };
+            s->nodes[next] = (struct node){ .child = NONE,
+                .sibling = s->nodes[at].child,
+                .fail = ROOT,
+                .hit = NONE,
+                .depth = (uint16_t)(i + 1),
+                .string = -1,
+                .prefix_of = (uint16_t)index,
+                .byte = byte };
             s->nodes[at].child = next;
             if (at == ROOT)
                 s->first[byte] = next;

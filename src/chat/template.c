@@ -53,8 +53,8 @@ static struct str final_content(const struct convo *c)
 }
 
 /* The first n bytes of the output as spans in the caller's arena. */
-static int hand_over(struct rt *rt, const struct text *t, size_t n, struct arena *a,
-    struct rendered *out)
+static int hand_over(
+    struct rt *rt, const struct text *t, size_t n, struct arena *a, struct rendered *out)
 {
     size_t n_spans = 0, end;
 
@@ -102,9 +102,14 @@ static int run(struct rt *rt, const struct job *j, int how, struct rendered *out
 static int render_once(const struct job *j, int how, struct rendered *out, struct err *e)
 {
     const struct template_limits *l = j->limits;
-    struct rt rt = { .e = e, .fuel = l->max_steps, .max_depth = l->max_depth,
-        .max_output = l->max_output, .max_memory = l->max_memory, .line = 1,
-        .now = j->env->now, .t = j->t };
+    struct rt rt = { .e = e,
+        .fuel = l->max_steps,
+        .max_depth = l->max_depth,
+        .max_output = l->max_output,
+        .max_memory = l->max_memory,
+        .line = 1,
+        .now = j->env->now,
+        .t = j->t };
 
     rt.a = arena_new(l->max_memory);
     if (!rt.a)
@@ -177,8 +182,8 @@ static bool contains(const struct rendered *r, const char *z)
     return r->n_bytes && str_find((struct str){ r->spans[0].text.p, r->n_bytes }, str_of(z)) >= 0;
 }
 
-static int probe(const struct chat_template *t, const struct convo *c, int how, struct probe *out,
-    struct err *e)
+static int probe(
+    const struct chat_template *t, const struct convo *c, int how, struct probe *out, struct err *e)
 {
     static const struct template_limits limits = { 100 * 1000, MB, 8 * MB, 500 };
     static const struct template_env env = { .bos_token = { "", 0 }, .eos_token = { "", 0 } };
@@ -194,8 +199,8 @@ static int probe(const struct chat_template *t, const struct convo *c, int how, 
     if (!rc) {
         out->renders = true;
         out->shows = contains(&r, probe_word);
-        out->has_key = contains(&r, "'text'") || contains(&r, "\"text\"") ||
-                       contains(&r, "'zqxkey'");
+        out->has_key =
+            contains(&r, "'text'") || contains(&r, "\"text\"") || contains(&r, "'zqxkey'");
     }
     arena_free(a);
     if (rc && ignored.code == ERR_MEMORY) {
@@ -209,10 +214,12 @@ static int find_ways(struct chat_template *t, struct err *e)
 {
     struct part hello = { .kind = PART_TEXT, .text = STR("hello") };
     struct part word = { .kind = PART_TEXT, .text = str_of(probe_word) };
-    struct tool_call call = { .id = STR("call12345"), .name = STR("look_up"),
+    struct tool_call call = { .id = STR("call12345"),
+        .name = STR("look_up"),
         .arguments = STR("{\"zqxkey\": \"zqxprobe\"}") };
-    struct message m[3] = { { .role = ROLE_USER, .has_content = true, .parts = &word,
-        .n_parts = 1, .is_plain = true } };
+    struct message m[3] = {
+        { .role = ROLE_USER, .has_content = true, .parts = &word, .n_parts = 1, .is_plain = true }
+    };
     struct convo c = { .messages = m, .n_messages = 1, .add_generation_prompt = true };
     struct probe plain, parts, system, developer, args;
     int how = 0;
@@ -244,8 +251,12 @@ static int find_ways(struct chat_template *t, struct err *e)
 
     m[0] = m[1];
     m[1] = (struct message){ .role = ROLE_ASSISTANT, .tool_calls = &call, .n_tool_calls = 1 };
-    m[2] = (struct message){ .role = ROLE_TOOL, .has_content = true, .is_plain = true,
-        .parts = &hello, .n_parts = 1, .tool_call_id = call.id };
+    m[2] = (struct message){ .role = ROLE_TOOL,
+        .has_content = true,
+        .is_plain = true,
+        .parts = &hello,
+        .n_parts = 1,
+        .tool_call_id = call.id };
     c.n_messages = 3;
     if (probe(t, &c, how, &args, e))
         return -1;

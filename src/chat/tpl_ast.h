@@ -20,16 +20,60 @@
 #include "chat/tpl_call.h"
 
 enum kind {
-    K_CONST, K_NAME, K_LIST, K_TUPLE, K_DICT, K_ATTR, K_ITEM, K_SLICE, K_CALL, K_FILTER, K_TEST,
-    K_NEG, K_POS, K_NOT, K_AND, K_OR, K_COND, K_CONCAT, K_COMPARE, K_OPERAND, K_BINARY,
+    K_CONST,
+    K_NAME,
+    K_LIST,
+    K_TUPLE,
+    K_DICT,
+    K_ATTR,
+    K_ITEM,
+    K_SLICE,
+    K_CALL,
+    K_FILTER,
+    K_TEST,
+    K_NEG,
+    K_POS,
+    K_NOT,
+    K_AND,
+    K_OR,
+    K_COND,
+    K_CONCAT,
+    K_COMPARE,
+    K_OPERAND,
+    K_BINARY,
     K_NAMESPACE_REF,
-    K_TEXT, K_OUT, K_IF, K_FOR, K_SET, K_SET_BLOCK, K_MACRO, K_CALL_BLOCK, K_FILTER_BLOCK,
-    K_WITH, K_BREAK, K_CONTINUE, K_BODY, K_SCOPE,
+    K_TEXT,
+    K_OUT,
+    K_IF,
+    K_FOR,
+    K_SET,
+    K_SET_BLOCK,
+    K_MACRO,
+    K_CALL_BLOCK,
+    K_FILTER_BLOCK,
+    K_WITH,
+    K_BREAK,
+    K_CONTINUE,
+    K_BODY,
+    K_SCOPE,
 };
 
 enum op {
-    OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOORDIV, OP_MOD, OP_POW,
-    OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_IN, OP_NOT_IN,
+    OP_ADD,
+    OP_SUB,
+    OP_MUL,
+    OP_DIV,
+    OP_FLOORDIV,
+    OP_MOD,
+    OP_POW,
+    OP_EQ,
+    OP_NE,
+    OP_LT,
+    OP_LE,
+    OP_GT,
+    OP_GE,
+    OP_IN,
+    OP_NOT_IN,
 };
 
 /* Flags of a MACRO: which of the implicit arguments its body names. */
@@ -39,11 +83,11 @@ struct node {
     uint8_t kind, op; /* op: of BINARY and OPERAND; flags of MACRO */
     uint16_t n_kw;
     uint32_t n, line;
-    uint32_t name;       /* NAME, MACRO, NAMESPACE_REF: the variable */
+    uint32_t name; /* NAME, MACRO, NAMESPACE_REF: the variable */
     struct node **kid;
     struct str *kw;
-    struct text text;    /* CONST string, TEXT, ATTR and NAMESPACE_REF: the attribute */
-    struct val value;    /* CONST */
+    struct text text;           /* CONST string, TEXT, ATTR and NAMESPACE_REF: the attribute */
+    struct val value;           /* CONST */
     const struct callable *row; /* FILTER, TEST */
 };
 
@@ -57,24 +101,33 @@ struct chat_template {
     struct str *names; /* of variables, by number */
     uint32_t n_names;
     /* How the template takes messages; found out by rendering probes (template.c). */
-    bool takes_parts;      /* content as a list of parts */
-    bool needs_parts;      /* content only as such a list */
-    bool drops_developer;  /* messages of that role vanish */
-    bool wants_text_args;  /* arguments of tool calls as JSON text */
-    bool wants_no_tools;   /* `tools` undefined, not none, when there are none */
+    bool takes_parts;     /* content as a list of parts */
+    bool needs_parts;     /* content only as such a list */
+    bool drops_developer; /* messages of that role vanish */
+    bool wants_text_args; /* arguments of tool calls as JSON text */
+    bool wants_no_tools;  /* `tools` undefined, not none, when there are none */
 };
 
 /* ---- tokens */
 enum token_kind {
-    TOK_END, TOK_DATA, TOK_VAR_BEGIN, TOK_VAR_END, TOK_BLOCK_BEGIN, TOK_BLOCK_END,
-    TOK_NAME, TOK_STRING, TOK_INT, TOK_FLOAT, TOK_OP,
+    TOK_END,
+    TOK_DATA,
+    TOK_VAR_BEGIN,
+    TOK_VAR_END,
+    TOK_BLOCK_BEGIN,
+    TOK_BLOCK_END,
+    TOK_NAME,
+    TOK_STRING,
+    TOK_INT,
+    TOK_FLOAT,
+    TOK_OP,
 };
 
 struct token {
     uint8_t kind;
-    char op[3];      /* OP: "==", "**", "(" ... */
+    char op[3]; /* OP: "==", "**", "(" ... */
     uint32_t line;
-    struct str s;    /* DATA, NAME: as written; STRING: decoded */
+    struct str s;     /* DATA, NAME: as written; STRING: decoded */
     struct val value; /* INT, FLOAT */
 };
 
@@ -105,8 +158,8 @@ struct node *tpl_parse(struct compiler *c) MUST_CHECK; /* NULL: failed */
 /* ---- running */
 int eval(struct rt *rt, const struct node *n, struct val *out) MUST_CHECK;
 int eval_args(struct rt *rt, const struct node *n, struct args *args) MUST_CHECK;
-int call_value(struct rt *rt, struct val callee, const struct args *args, struct val *out)
-    MUST_CHECK;
+int call_value(
+    struct rt *rt, struct val callee, const struct args *args, struct val *out) MUST_CHECK;
 
 enum flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE };
 int exec(struct rt *rt, const struct node *n) MUST_CHECK; /* enum flow, or -1 */
@@ -120,16 +173,15 @@ enum {
     AS_NO_TOOLS = 16,  /* without tools the variable is undefined */
     WITHOUT_LAST = 32, /* the last message is left out, the assistant's turn begins */
 };
-int context_set(struct rt *rt, const struct convo *c, const struct template_env *env, int how)
-    MUST_CHECK;
+int context_set(
+    struct rt *rt, const struct convo *c, const struct template_env *env, int how) MUST_CHECK;
 
 /* A macro with the scope it was written in. */
 struct macro {
     const struct node *node;
     struct scope *scope;
 };
-int macro_call(struct rt *rt, struct macro *m, const struct args *args, struct val *out)
-    MUST_CHECK;
+int macro_call(struct rt *rt, struct macro *m, const struct args *args, struct val *out) MUST_CHECK;
 
 struct var {
     uint32_t name;

@@ -55,7 +55,7 @@ const struct callable *test_find(struct str name);
 const struct callable *method_find(struct val self, struct str name);
 const struct function *function_find(struct str name);
 
-extern const struct callable str_methods[];  /* ends with a NULL name */
+extern const struct callable str_methods[]; /* ends with a NULL name */
 extern const struct callable seq_filters[];
 extern const struct callable text_filters[];
 extern const struct callable loop_methods[];
@@ -68,17 +68,26 @@ int loop_attr(struct rt *rt, struct loop *l, struct str name, struct val *out) M
 
 /* ---- tpl_str.c, tpl_case.c, tpl_format.c: what both filters and methods do to strings. */
 enum { STRIP_LEFT = 1, STRIP_RIGHT = 2, STRIP_BOTH = 3 };
-int str_strip(struct rt *rt, struct text *t, struct val chars, int sides, struct val *out)
-    MUST_CHECK;
-int str_replace(struct rt *rt, struct text *t, const struct val *from_to_count, struct val *out)
-    MUST_CHECK;
-int str_format(struct rt *rt, struct text *fmt, const struct args *args, struct val *out)
-    MUST_CHECK; /* "{} {name}" */
-int str_percent(struct rt *rt, struct text *fmt, struct val arg, struct val *out)
-    MUST_CHECK; /* "%s" */
+int str_strip(
+    struct rt *rt, struct text *t, struct val chars, int sides, struct val *out) MUST_CHECK;
+int str_replace(
+    struct rt *rt, struct text *t, const struct val *from_to_count, struct val *out) MUST_CHECK;
+int str_format(struct rt *rt, struct text *fmt, const struct args *args,
+    struct val *out) MUST_CHECK; /* "{} {name}" */
+int str_percent(
+    struct rt *rt, struct text *fmt, struct val arg, struct val *out) MUST_CHECK; /* "%s" */
 
 enum change_case { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE, CASE_SWAP, CASE_WORDS };
-enum char_class { CLASS_ALPHA, CLASS_DIGIT, CLASS_DECIMAL, CLASS_NUMERIC, CLASS_ALNUM, CLASS_SPACE,
-    CLASS_ASCII, CLASS_UPPER, CLASS_LOWER };
+enum char_class {
+    CLASS_ALPHA,
+    CLASS_DIGIT,
+    CLASS_DECIMAL,
+    CLASS_NUMERIC,
+    CLASS_ALNUM,
+    CLASS_SPACE,
+    CLASS_ASCII,
+    CLASS_UPPER,
+    CLASS_LOWER
+};
 bool str_is_class(struct str s, enum char_class cls);
 int str_case(struct rt *rt, struct text *t, enum change_case how, struct val *out) MUST_CHECK;

@@ -121,8 +121,8 @@ static struct str rest_of_word(struct str s, size_t from)
     return word;
 }
 
-static bool wants_upper(enum change_case how, uint32_t cp, bool is_first, bool follows_cased,
-    bool begins_word)
+static bool wants_upper(
+    enum change_case how, uint32_t cp, bool is_first, bool follows_cased, bool begins_word)
 {
     switch (how) {
     case CASE_UPPER:

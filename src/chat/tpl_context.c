@@ -34,8 +34,7 @@ static int text_part_value(struct rt *rt, struct str s, struct val *out)
     struct dict *d = input_dict(rt);
     struct val type;
 
-    if (!d || val_z(rt, "text", &type) || put(rt, d, "type", type) ||
-        put_input(rt, d, "text", s))
+    if (!d || val_z(rt, "text", &type) || put(rt, d, "type", type) || put_input(rt, d, "text", s))
         return -1;
     *out = V(T_DICT, dict, d);
     return 0;
@@ -208,8 +207,8 @@ static const char *const members[] = { "role", "content", "name", "tool_calls", 
     "reasoning_content" };
 
 /* T_MISSING when the message has no such member. */
-static int member_value(struct rt *rt, const struct message *m, size_t which, int how,
-    struct val *out)
+static int member_value(
+    struct rt *rt, const struct message *m, size_t which, int how, struct val *out)
 {
     bool as_system = m->role == ROLE_DEVELOPER && how & AS_SYSTEM;
 
@@ -257,8 +256,7 @@ static int message_value(struct rt *rt, const struct message *m, int how, struct
     for (size_t k = 0; k < ARRAY_LEN(members); k++) {
         if (is_put[k])
             continue;
-        if (member_value(rt, m, k, how, &v) ||
-            (v.type != T_MISSING && put(rt, d, members[k], v)))
+        if (member_value(rt, m, k, how, &v) || (v.type != T_MISSING && put(rt, d, members[k], v)))
             return -1;
     }
     *out = V(T_DICT, dict, d);

@@ -68,8 +68,8 @@ int call_row(struct rt *rt, const struct callable *c, struct val self, const str
     for (int i = 0; i < args->n_kw; i++) {
         int at = param_at(c->params, args->kw[i].name);
         if (at < 0 || in[at + 1].type != T_MISSING)
-            return rt_fail(rt, "%s takes no argument '" STR_FMT "'", c->name,
-                STR_ARG(args->kw[i].name));
+            return rt_fail(
+                rt, "%s takes no argument '" STR_FMT "'", c->name, STR_ARG(args->kw[i].name));
         in[at + 1] = args->kw[i].v;
     }
     for (int i = 0; i < c->min; i++)

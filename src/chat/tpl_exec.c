@@ -237,8 +237,7 @@ static int run_loop(struct rt *rt, const struct node *n, struct list *items)
     loop->items = items;
     for (; rc >= 0 && rc != FLOW_BREAK && loop->i < items->n; loop->i++) {
         rc = -1;
-        if (rt_spend(rt, 1) || fresh_scope(rt, outer) ||
-            assign(rt, n->kid[0], items->v[loop->i]) ||
+        if (rt_spend(rt, 1) || fresh_scope(rt, outer) || assign(rt, n->kid[0], items->v[loop->i]) ||
             scope_set(rt, NAME_LOOP, V(T_LOOP, loop, loop)))
             break;
         rc = exec(rt, n->kid[3]);
@@ -287,8 +286,8 @@ static bool take_keyword(const struct args *args, bool *used, struct str name, s
 }
 
 /* caller, varargs and kwargs, where the body asks for them; else what is left over is an error. */
-static int bind_rest(struct rt *rt, const struct node *n, const struct args *args, bool *used,
-    int n_params)
+static int bind_rest(
+    struct rt *rt, const struct node *n, const struct args *args, bool *used, int n_params)
 {
     struct val caller = V_UNDEFINED(NULL);
     struct dict *kwargs = dict_new(rt);
@@ -306,8 +305,8 @@ static int bind_rest(struct rt *rt, const struct node *n, const struct args *arg
         if (used[i])
             continue;
         if (!(n->op & MACRO_KWARGS))
-            return rt_fail(rt, "the macro takes no argument '" STR_FMT "'",
-                STR_ARG(args->kw[i].name));
+            return rt_fail(
+                rt, "the macro takes no argument '" STR_FMT "'", STR_ARG(args->kw[i].name));
         if (!key || dict_put(rt, kwargs, V_STR(key), args->kw[i].v))
             return -1;
     }

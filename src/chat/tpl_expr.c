@@ -155,8 +155,8 @@ static int parse_args(struct compiler *c, struct node *n)
             return compile_fail(c, n->line, "more than %d arguments", ARGS_MAX);
         if (is_op(c, "*") || is_op(c, "**"))
             return compile_fail(c, n->line, "*args and **kwargs are not served");
-        bool is_kw = name->kind == TOK_NAME && c->at + 1 < c->tokens.n &&
-                     name[1].kind == TOK_OP && !strcmp(name[1].op, "=");
+        bool is_kw = name->kind == TOK_NAME && c->at + 1 < c->tokens.n && name[1].kind == TOK_OP &&
+                     !strcmp(name[1].op, "=");
         if (is_kw) {
             c->at += 2;
             if (add_keyword(c, n, name->s, parse_expr(c)))
@@ -192,8 +192,8 @@ struct node *parse_filters(struct compiler *c, struct node *subject, bool is_bar
             return unexpected(c, "the name of a filter");
         c->at++;
         if (!(n->row = filter_find(name->s))) {
-            compile_fail(c, name->line, "unknown filter '" STR_FMT "'", (int)MIN(name->s.n, 40u),
-                name->s.p);
+            compile_fail(
+                c, name->line, "unknown filter '" STR_FMT "'", (int)MIN(name->s.n, 40u), name->s.p);
             return NULL;
         }
         if (is_op(c, "(") && parse_args(c, n))
@@ -263,10 +263,10 @@ static struct node *parse_string(struct compiler *c)
 static void note_macro_name(struct compiler *c, uint32_t name)
 {
     if (c->macro_flags)
-        *c->macro_flags |= name == NAME_CALLER     ? MACRO_CALLER
+        *c->macro_flags |= name == NAME_CALLER    ? MACRO_CALLER
                            : name == NAME_VARARGS ? MACRO_VARARGS
                            : name == NAME_KWARGS  ? MACRO_KWARGS
-                                                   : 0;
+                                                  : 0;
 }
 
 static struct node *parse_name(struct compiler *c)
@@ -397,8 +397,8 @@ static struct node *parse_test(struct compiler *c, struct node *subject)
         return unexpected(c, "the name of a test");
     c->at++;
     if (!(n->row = test_find(name->s))) {
-        compile_fail(c, name->line, "unknown test '" STR_FMT "'", (int)MIN(name->s.n, 40u),
-            name->s.p);
+        compile_fail(
+            c, name->line, "unknown test '" STR_FMT "'", (int)MIN(name->s.n, 40u), name->s.p);
         return NULL;
     }
     if (is_op(c, "(")) {
@@ -415,7 +415,7 @@ static struct node *parse_test(struct compiler *c, struct node *subject)
     if (!negated)
         return n;
     struct node *not = node_new(c, K_NOT);
-    return !not || node_add(c, not, n) ? NULL : not;
+    return !not || node_add(c, not, n) ? NULL : not ;
 }
 
 /* ---- operators */
@@ -499,8 +499,8 @@ static int comparison(struct compiler *c, uint8_t *op)
     static const struct {
         const char *text;
         uint8_t op;
-    } ops[] = { { "==", OP_EQ }, { "!=", OP_NE }, { "<", OP_LT }, { "<=", OP_LE },
-        { ">", OP_GT }, { ">=", OP_GE } };
+    } ops[] = { { "==", OP_EQ }, { "!=", OP_NE }, { "<", OP_LT }, { "<=", OP_LE }, { ">", OP_GT },
+        { ">=", OP_GE } };
 
     for (size_t i = 0; i < ARRAY_LEN(ops); i++)
         if (is_op(c, ops[i].text)) {

@@ -24,8 +24,8 @@ static size_t take_number(struct str s, size_t at, int *out)
     return at;
 }
 
-static int pad(struct rt *rt, struct blob *b, const struct text *t, const struct spec *s,
-    bool trusted)
+static int pad(
+    struct rt *rt, struct blob *b, const struct text *t, const struct spec *s, bool trusted)
 {
     struct text part = *t;
     size_t n;
@@ -220,8 +220,8 @@ static int put_conversion(struct rt *rt, struct blob *b, struct val v, struct sp
 }
 
 /* One conversion behind its %: the offset behind it, or -1. */
-static ptrdiff_t percent_one(struct rt *rt, struct blob *b, const struct text *fmt, size_t at,
-    struct percent *p)
+static ptrdiff_t percent_one(
+    struct rt *rt, struct blob *b, const struct text *fmt, size_t at, struct percent *p)
 {
     struct str s = text_str(fmt);
     struct spec spec = { .fill = ' ' };
@@ -333,8 +333,8 @@ static int parse_spec(struct rt *rt, struct str s, struct spec *out)
     return 0;
 }
 
-static int put_field(struct rt *rt, struct blob *b, struct val v, char conversion,
-    struct str format)
+static int put_field(
+    struct rt *rt, struct blob *b, struct val v, char conversion, struct str format)
 {
     struct spec s;
 
@@ -370,8 +370,8 @@ static bool is_number(struct str s, int64_t *out)
 }
 
 /* The value of "0", "name", "name.member[item]"; "" is the next positional one. */
-static int field_value(struct rt *rt, struct str name, const struct args *args, int *next,
-    struct val *out)
+static int field_value(
+    struct rt *rt, struct str name, const struct args *args, int *next, struct val *out)
 {
     size_t end = 0;
     int64_t i;
@@ -412,8 +412,8 @@ static int field_value(struct rt *rt, struct str name, const struct args *args, 
 }
 
 /* One field behind its brace: the offset behind the closing one, or -1. */
-static ptrdiff_t format_one(struct rt *rt, struct blob *b, struct str s, size_t at,
-    const struct args *args, int *next)
+static ptrdiff_t format_one(
+    struct rt *rt, struct blob *b, struct str s, size_t at, const struct args *args, int *next)
 {
     const char *close = memchr(s.p + at, '}', s.n - at);
     struct val v;

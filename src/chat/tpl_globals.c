@@ -15,8 +15,8 @@ static int namespace_new(struct rt *rt, struct val self, const struct args *args
     if (args->n > 1 || (args->n && args->v[0].type != T_DICT))
         return rt_fail(rt, "a dict is needed");
     for (size_t i = 0; args->n && i < args->v[0].u.dict->n; i++)
-        if (rt_spend(rt, 1) || dict_put(rt, d, args->v[0].u.dict->e[i].key,
-                                   args->v[0].u.dict->e[i].value))
+        if (rt_spend(rt, 1) ||
+            dict_put(rt, d, args->v[0].u.dict->e[i].key, args->v[0].u.dict->e[i].value))
             return -1;
     for (int i = 0; i < args->n_kw; i++) {
         struct text *key = text_new(rt, args->kw[i].name, true);

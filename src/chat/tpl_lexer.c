@@ -213,8 +213,8 @@ static size_t digits_ahead(struct str s, size_t at)
 {
     size_t n = at;
 
-    while (n < s.n && (is_digit(s.p[n]) || (s.p[n] == '_' && n > at && n + 1 < s.n &&
-                                               is_digit(s.p[n + 1]))))
+    while (n < s.n &&
+           (is_digit(s.p[n]) || (s.p[n] == '_' && n > at && n + 1 < s.n && is_digit(s.p[n + 1]))))
         n++;
     return n - at;
 }
@@ -380,8 +380,7 @@ static size_t word_tag(struct str s, const char *word)
     n += strlen(word);
     n += space_ahead(str_skip(s, n));
     struct str end = str_skip(s, n);
-    return str_starts(end, STR("%}")) || str_starts(end, STR("-%}")) ||
-                   str_starts(end, STR("+%}"))
+    return str_starts(end, STR("%}")) || str_starts(end, STR("-%}")) || str_starts(end, STR("+%}"))
                ? n
                : 0;
 }

@@ -13,8 +13,13 @@ int fail_undefined(struct rt *rt, struct val v)
 
 static int bad_operands(struct rt *rt, int op, struct val a, struct val b)
 {
-    static const char *const names[] = { [OP_ADD] = "+", [OP_SUB] = "-", [OP_MUL] = "*",
-        [OP_DIV] = "/", [OP_FLOORDIV] = "//", [OP_MOD] = "%", [OP_POW] = "**" };
+    static const char *const names[] = { [OP_ADD] = "+",
+        [OP_SUB] = "-",
+        [OP_MUL] = "*",
+        [OP_DIV] = "/",
+        [OP_FLOORDIV] = "//",
+        [OP_MOD] = "%",
+        [OP_POW] = "**" };
 
     if (a.type == T_UNDEFINED || b.type == T_UNDEFINED)
         return fail_undefined(rt, a.type == T_UNDEFINED ? a : b);

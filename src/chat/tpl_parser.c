@@ -91,8 +91,7 @@ static struct node *parse_if(struct compiler *c)
     struct node *n = node_new(c, K_IF);
 
     for (;;) {
-        if (!n || node_add(c, n, parse_tuple_expr(c, false)) ||
-            node_add(c, n, parse_body(c, ends)))
+        if (!n || node_add(c, n, parse_tuple_expr(c, false)) || node_add(c, n, parse_body(c, ends)))
             return NULL;
         if (is_name(c, "elif")) {
             c->at++;

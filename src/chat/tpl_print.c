@@ -114,8 +114,13 @@ static size_t repr_escape(uint32_t cp, char quote, char out[12])
 
 static size_t json_escape_char(uint32_t cp, bool ascii, char out[16])
 {
-    static const char names[] = { ['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n', ['\r'] = 'r',
-        ['\t'] = 't', ['"'] = '"', ['\\'] = '\\' };
+    static const char names[] = { ['\b'] = 'b',
+        ['\f'] = 'f',
+        ['\n'] = 'n',
+        ['\r'] = 'r',
+        ['\t'] = 't',
+        ['"'] = '"',
+        ['\\'] = '\\' };
 
     if (cp < sizeof(names) && names[cp])
         return (size_t)snprintf(out, 16, "\\%c", names[cp]);
@@ -123,13 +128,12 @@ static size_t json_escape_char(uint32_t cp, bool ascii, char out[16])
         return 0;
     if (cp < 0x10000)
         return (size_t)snprintf(out, 16, "\\u%04x", cp);
-    return (size_t)snprintf(out, 16, "\\u%04x\\u%04x", 0xD7C0 + (cp >> 10),
-        0xDC00 + (cp & 0x3FF));
+    return (size_t)snprintf(out, 16, "\\u%04x\\u%04x", 0xD7C0 + (cp >> 10), 0xDC00 + (cp & 0x3FF));
 }
 
 /* Copies t with some characters escaped. quote: repr with that quote; 0: JSON. */
-static int put_escaped(struct rt *rt, const struct text *t, char quote, bool ascii,
-    struct blob *out)
+static int put_escaped(
+    struct rt *rt, const struct text *t, char quote, bool ascii, struct blob *out)
 {
     char escape[16];
     size_t plain = 0; /* from here to i nothing needs escaping */
@@ -150,8 +154,7 @@ static int put_escaped(struct rt *rt, const struct text *t, char quote, bool asc
     return blob_put_part(rt, out, t, plain, t->n - plain);
 }
 
-static int put_quoted(struct rt *rt, const struct text *t, char quote, bool ascii,
-    struct blob *out)
+static int put_quoted(struct rt *rt, const struct text *t, char quote, bool ascii, struct blob *out)
 {
     char q[2] = { quote ? quote : '"', '\0' };
     bool first = t->n ? text_trusted_at(t, 0) : t->trusted;
@@ -173,8 +176,8 @@ static int repr_str(struct rt *rt, const struct text *t, struct blob *out)
 
 /* ---- str() and repr() */
 
-static int print_list(struct rt *rt, const struct list *l, const char *open, const char *close,
-    struct blob *out)
+static int print_list(
+    struct rt *rt, const struct list *l, const char *open, const char *close, struct blob *out)
 {
     if (put_z(rt, out, open, l->trusted))
         return -1;
@@ -276,8 +279,8 @@ int val_text(struct rt *rt, struct val v, struct text **out)
 
 /* ---- json.dumps() */
 
-static int new_line(struct rt *rt, const struct json_style *s, int level, bool trusted,
-    struct blob *out)
+static int new_line(
+    struct rt *rt, const struct json_style *s, int level, bool trusted, struct blob *out)
 {
     if (!s->indent)
         return 0;
@@ -289,11 +292,11 @@ static int new_line(struct rt *rt, const struct json_style *s, int level, bool t
     return 0;
 }
 
-static int dump(struct rt *rt, struct val v, const struct json_style *s, int level,
-    struct blob *out);
+static int dump(
+    struct rt *rt, struct val v, const struct json_style *s, int level, struct blob *out);
 
-static int dump_list(struct rt *rt, const struct list *l, const struct json_style *s, int level,
-    struct blob *out)
+static int dump_list(
+    struct rt *rt, const struct list *l, const struct json_style *s, int level, struct blob *out)
 {
     if (!l->n)
         return put_z(rt, out, "[]", l->trusted);
@@ -342,8 +345,8 @@ static int sorted_entries(struct rt *rt, const struct dict *d, uint32_t **out)
     return 0;
 }
 
-static int dump_dict(struct rt *rt, const struct dict *d, const struct json_style *s, int level,
-    struct blob *out)
+static int dump_dict(
+    struct rt *rt, const struct dict *d, const struct json_style *s, int level, struct blob *out)
 {
     uint32_t *order = NULL;
 
@@ -383,8 +386,8 @@ static int dump_scalar(struct rt *rt, struct val v, struct blob *out)
     }
 }
 
-static int dump(struct rt *rt, struct val v, const struct json_style *s, int level,
-    struct blob *out)
+static int dump(
+    struct rt *rt, struct val v, const struct json_style *s, int level, struct blob *out)
 {
     int rc;
 

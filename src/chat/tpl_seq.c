@@ -62,8 +62,8 @@ static int follow(struct rt *rt, struct val path, struct val v, struct val *out)
 }
 
 /* The key to sort by: with letters of one case unless told otherwise. */
-static int sort_key(struct rt *rt, struct val path, bool case_sensitive, struct val v,
-    struct val *out)
+static int sort_key(
+    struct rt *rt, struct val path, bool case_sensitive, struct val v, struct val *out)
 {
     if (follow(rt, path, v, out))
         return -1;
@@ -258,14 +258,14 @@ static int filter_reject(struct rt *rt, struct val self, const struct args *args
     return choose(rt, self, args, false, false, out);
 }
 
-static int filter_selectattr(struct rt *rt, struct val self, const struct args *args,
-    struct val *out)
+static int filter_selectattr(
+    struct rt *rt, struct val self, const struct args *args, struct val *out)
 {
     return choose(rt, self, args, true, true, out);
 }
 
-static int filter_rejectattr(struct rt *rt, struct val self, const struct args *args,
-    struct val *out)
+static int filter_rejectattr(
+    struct rt *rt, struct val self, const struct args *args, struct val *out)
 {
     return choose(rt, self, args, true, false, out);
 }
@@ -329,8 +329,7 @@ static int filter_join(struct rt *rt, const struct val *in, struct val *out)
     struct text *sep = NULL, *t;
     struct list *l;
 
-    if (!b || val_iterate(rt, in[0], &l) ||
-        (in[1].type != T_MISSING && val_text(rt, in[1], &sep)))
+    if (!b || val_iterate(rt, in[0], &l) || (in[1].type != T_MISSING && val_text(rt, in[1], &sep)))
         return -1;
     for (size_t i = 0; i < l->n; i++) {
         struct val v;
@@ -353,8 +352,7 @@ static int filter_sum(struct rt *rt, const struct val *in, struct val *out)
     *out = in[2].type == T_MISSING ? V_INT(0) : in[2];
     for (size_t i = 0; i < l->n; i++) {
         struct val v, sum = *out;
-        if (rt_spend(rt, 1) || follow(rt, in[1], l->v[i], &v) ||
-            op_binary(rt, OP_ADD, sum, v, out))
+        if (rt_spend(rt, 1) || follow(rt, in[1], l->v[i], &v) || op_binary(rt, OP_ADD, sum, v, out))
             return -1;
     }
     return 0;

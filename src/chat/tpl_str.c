@@ -362,8 +362,8 @@ static int split_at(struct rt *rt, struct text *t, struct text *sep, int64_t max
     }
 }
 
-static int split_at_right(struct rt *rt, struct text *t, struct text *sep, int64_t max,
-    struct list *l)
+static int split_at_right(
+    struct rt *rt, struct text *t, struct text *sep, int64_t max, struct list *l)
 {
     size_t n = t->n;
 
@@ -451,8 +451,8 @@ static int partition_at(struct rt *rt, const struct val *in, bool last, struct v
         return rt_fail(rt, "empty separator");
     if (rt_spend_bytes(rt, t->n * 4))
         return -1;
-    ptrdiff_t at = last ? find_last(text_str(t), text_str(sep))
-                        : str_find(text_str(t), text_str(sep));
+    ptrdiff_t at =
+        last ? find_last(text_str(t), text_str(sep)) : str_find(text_str(t), text_str(sep));
     size_t from = at >= 0 ? (size_t)at : last ? 0 : t->n;
     size_t to = at >= 0 ? from + sep->n : from;
     *out = V(T_TUPLE, list, l);
@@ -492,8 +492,8 @@ static int join(struct rt *rt, const struct val *in, struct val *out)
 
 /* ---- replace and padding */
 
-static int replace_empty(struct rt *rt, struct text *t, struct text *to, int64_t max,
-    struct blob *b)
+static int replace_empty(
+    struct rt *rt, struct text *t, struct text *to, int64_t max, struct blob *b)
 {
     size_t i = 0;
 
@@ -568,9 +568,7 @@ static int pad(struct rt *rt, const struct val *in, int left, struct val *out)
     int64_t missing = MAX(width - (int64_t)n, 0);
     if ((uint64_t)missing > rt->max_output)
         return err_set(rt->e, ERR_TOO_LARGE, "line %u: a width is too large", rt->line);
-    int64_t before = left == 2 ? missing
-                     : left    ? missing / 2 + (missing & width & 1)
-                               : 0;
+    int64_t before = left == 2 ? missing : left ? missing / 2 + (missing & width & 1) : 0;
     for (int64_t i = 0; i <= missing; i++) {
         if (i == before && blob_put_text(rt, b, t))
             return -1;

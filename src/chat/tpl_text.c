@@ -63,8 +63,8 @@ int rt_enter(struct rt *rt)
     if (rt_spend(rt, 1))
         return -1;
     if (rt->depth >= rt->max_depth)
-        return err_set(rt->e, ERR_TOO_LARGE, "line %u: nested deeper than %d", rt->line,
-            rt->max_depth);
+        return err_set(
+            rt->e, ERR_TOO_LARGE, "line %u: nested deeper than %d", rt->line, rt->max_depth);
     rt->depth++;
     return 0;
 }
@@ -119,7 +119,8 @@ int blob_put(struct rt *rt, struct blob *b, struct str s, bool trusted)
 {
     if (!s.n)
         return 0;
-    if (rt_spend(rt, 1 + s.n / BYTES_PER_STEP) || grow(rt, b, s.n) || add_run(rt, b, b->n + s.n, trusted))
+    if (rt_spend(rt, 1 + s.n / BYTES_PER_STEP) || grow(rt, b, s.n) ||
+        add_run(rt, b, b->n + s.n, trusted))
         return -1;
     memcpy(b->p + b->n, s.p, s.n);
     b->n += s.n;

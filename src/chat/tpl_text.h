@@ -58,7 +58,7 @@ int rt_fail(struct rt *rt, const char *fmt, ...) PRINTF(2, 3);
 int rt_spend(struct rt *rt, size_t steps) MUST_CHECK;
 int rt_spend_bytes(struct rt *rt, size_t n) MUST_CHECK;
 void *rt_alloc(struct rt *rt, size_t n) MUST_CHECK; /* zeroed; NULL with the error set */
-char *rt_bytes(struct rt *rt, size_t n) MUST_CHECK;       /* the same, not zeroed */
+char *rt_bytes(struct rt *rt, size_t n) MUST_CHECK; /* the same, not zeroed */
 /* Brackets whatever may recurse on what a template or a client wrote. rt_leave only after 0. */
 int rt_enter(struct rt *rt) MUST_CHECK;
 static inline void rt_leave(struct rt *rt)
@@ -70,8 +70,8 @@ static inline void rt_leave(struct rt *rt)
 struct blob *blob_new(struct rt *rt) MUST_CHECK;
 int blob_put(struct rt *rt, struct blob *b, struct str s, bool trusted) MUST_CHECK;
 int blob_put_text(struct rt *rt, struct blob *b, const struct text *t) MUST_CHECK;
-int blob_put_part(struct rt *rt, struct blob *b, const struct text *t, size_t from, size_t n)
-    MUST_CHECK;
+int blob_put_part(
+    struct rt *rt, struct blob *b, const struct text *t, size_t from, size_t n) MUST_CHECK;
 struct text *blob_text(struct rt *rt, struct blob *b) MUST_CHECK; /* all of it */
 
 struct text *text_new(struct rt *rt, struct str s, bool trusted) MUST_CHECK; /* bytes borrowed */

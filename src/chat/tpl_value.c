@@ -9,12 +9,26 @@ enum { INDEX_FROM = 8, LIST_FIRST = 4 }; /* a dict of so many entries gets an in
 const char *type_name(struct val v)
 {
     static const char *const names[] = {
-        [T_MISSING] = "Undefined", [T_UNDEFINED] = "Undefined", [T_NONE] = "NoneType",
-        [T_BOOL] = "bool", [T_INT] = "int", [T_BIG] = "int", [T_FLOAT] = "float",
-        [T_STR] = "str", [T_LIST] = "list", [T_TUPLE] = "tuple", [T_RANGE] = "range",
-        [T_VIEW] = "dict view", [T_ITER] = "generator", [T_DICT] = "dict",
-        [T_NAMESPACE] = "Namespace", [T_LOOP] = "LoopContext", [T_MACRO] = "Macro",
-        [T_FUNCTION] = "function", [T_METHOD] = "method", [T_CYCLER] = "Cycler",
+        [T_MISSING] = "Undefined",
+        [T_UNDEFINED] = "Undefined",
+        [T_NONE] = "NoneType",
+        [T_BOOL] = "bool",
+        [T_INT] = "int",
+        [T_BIG] = "int",
+        [T_FLOAT] = "float",
+        [T_STR] = "str",
+        [T_LIST] = "list",
+        [T_TUPLE] = "tuple",
+        [T_RANGE] = "range",
+        [T_VIEW] = "dict view",
+        [T_ITER] = "generator",
+        [T_DICT] = "dict",
+        [T_NAMESPACE] = "Namespace",
+        [T_LOOP] = "LoopContext",
+        [T_MACRO] = "Macro",
+        [T_FUNCTION] = "function",
+        [T_METHOD] = "method",
+        [T_CYCLER] = "Cycler",
         [T_JOINER] = "Joiner",
     };
     return names[v.type];
@@ -118,8 +132,8 @@ struct dict *dict_new(struct rt *rt)
     return d;
 }
 
-static int lookup(struct rt *rt, struct dict *d, struct val key, uint64_t hash,
-    struct dict_entry **out)
+static int lookup(
+    struct rt *rt, struct dict *d, struct val key, uint64_t hash, struct dict_entry **out)
 {
     bool equal;
 

@@ -134,15 +134,15 @@ int val_repr(struct rt *rt, struct val v, struct blob *out) MUST_CHECK;
 
 struct json_style {
     bool ascii, sort_keys;
-    const struct text *indent; /* NULL: on one line */
-    const struct text *item, *key;     /* separators */
+    const struct text *indent;     /* NULL: on one line */
+    const struct text *item, *key; /* separators */
 };
 int val_dump(struct rt *rt, struct val v, const struct json_style *s, struct blob *out) MUST_CHECK;
 size_t float_text(double f, char out[40]); /* repr(float) */
 
 /* ---- tpl_ops.c: operators, items and attributes. */
 int op_binary(struct rt *rt, int op, struct val a, struct val b, struct val *out) MUST_CHECK;
-int op_item(struct rt *rt, struct val v, struct val key, struct val *out) MUST_CHECK;  /* v[key] */
+int op_item(struct rt *rt, struct val v, struct val key, struct val *out) MUST_CHECK; /* v[key] */
 /* v.name */
 int op_attr(struct rt *rt, struct val v, struct text *name, struct val *out) MUST_CHECK;
 /* start, stop and step are T_MISSING where they were not written. */

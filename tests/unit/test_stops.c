@@ -9,8 +9,8 @@ struct outcome {
     struct buf out;
 };
 
-static struct outcome feed(const struct str *strings, int n, struct str text, const size_t *cuts,
-    int n_cuts, bool include)
+static struct outcome feed(
+    const struct str *strings, int n, struct str text, const size_t *cuts, int n_cuts, bool include)
 {
     struct arena *a = arena_new(MB);
     struct stops *s = stops_new(a, strings, n);
@@ -198,6 +198,6 @@ static void every_allocation_may_fail(void)
 }
 
 TESTS(TEST(a_stop_string_ends_the_text_before_it), TEST(the_tail_that_may_become_one_is_held_back),
-    TEST(the_first_completed_wins_then_the_longest_then_the_first_listed),
-    TEST(cuts_do_not_matter), TEST(agrees_with_the_definition_on_random_texts),
-    TEST(more_than_the_limits_is_refused), TEST(every_allocation_may_fail))
+    TEST(the_first_completed_wins_then_the_longest_then_the_first_listed), TEST(cuts_do_not_matter),
+    TEST(agrees_with_the_definition_on_random_texts), TEST(more_than_the_limits_is_refused),
+    TEST(every_allocation_may_fail))

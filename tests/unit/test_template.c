@@ -2,6 +2,7 @@
  * tests/golden/test_templates.py; here is what must hold without it. */
 #include "../template_kit.h"
 
+#include <pthread.h>
 #include <time.h>
 
 static void text_and_output_come_out(void)
@@ -21,21 +22,22 @@ static void blanks_around_tags_go_where_jinja_drops_them(void)
 
 static void values_print_as_python_prints_them(void)
 {
-    kit_expect("{{ [none, true, 1.0, 'a\\'b', {'k': (1,)}] }}",
-        "[None, True, 1.0, \"a'b\", {'k': (1,)}]");
+    kit_expect(
+        "{{ [none, true, 1.0, 'a\\'b', {'k': (1,)}] }}", "[None, True, 1.0, \"a'b\", {'k': (1,)}]");
     kit_expect("{{ {'b': [1, 'é']} | tojson }}", "{\"b\": [1, \"\xC3\xA9\"]}");
     kit_expect("{{ 1e16 }} {{ 0.1 + 0.2 }}", "1e+16 0.30000000000000004");
 }
 
 static void scopes_end_where_jinja_ends_them(void)
 {
-    kit_expect("{% set a = 1 %}{% for x in [1, 2] %}{% set a = a + x %}{{ a }}{% endfor %}{{ a }}",
-        "231");
-    kit_expect("{% set n = namespace(a=1) %}{% for x in [1, 2] %}{% set n.a = n.a + x %}{% endfor %}"
-               "{{ n.a }}",
+    kit_expect(
+        "{% set a = 1 %}{% for x in [1, 2] %}{% set a = a + x %}{{ a }}{% endfor %}{{ a }}", "231");
+    kit_expect(
+        "{% set n = namespace(a=1) %}{% for x in [1, 2] %}{% set n.a = n.a + x %}{% endfor %}"
+        "{{ n.a }}",
         "4");
-    kit_expect("{% macro f(x, y=2) %}{{ x }}{{ y }}{% endmacro %}{{ f(1) }}{{ f(y=3, x=0) }}",
-        "1203");
+    kit_expect(
+        "{% macro f(x, y=2) %}{{ x }}{{ y }}{% endmacro %}{{ f(1) }}{{ f(y=3, x=0) }}", "1203");
 }
 
 static void macros_keep_the_scope_they_were_written_in(void)
@@ -53,8 +55,8 @@ static void an_error_names_its_line(void)
     kit_expect_error("{{ 1 | nope }}", ERR_SYNTAX, "line 1: unknown filter 'nope'");
     kit_expect_error("\n{{ 1 is nope }}", ERR_SYNTAX, "line 2: unknown test 'nope'");
     kit_expect_error("{% nope %}", ERR_SYNTAX, "line 1: unknown statement 'nope'");
-    kit_expect_error("{% for x in [] %}", ERR_SYNTAX,
-        "line 1: the template ends where endfor is expected");
+    kit_expect_error(
+        "{% for x in [] %}", ERR_SYNTAX, "line 1: the template ends where endfor is expected");
     kit_expect_error("\n{{ 'a'.encode() }}", ERR_INVALID, "line 2: encode() is not served here");
     kit_expect_error("{{ 'abc", ERR_SYNTAX, "line 1: a string has no end");
     kit_expect_error("{% break %}", ERR_SYNTAX, "line 1: break outside a loop");
@@ -88,7 +90,8 @@ static const char *const hostile[] = {
     "{% macro f(x) %}{{ f(x) }}{{ f(x) }}{% endmacro %}{{ f(1) }}",
     "{% set l = [] %}{% set _ = l.append(l) %}{{ l }}",
     "{% set l = [] %}{% set _ = l.append(l) %}{{ l | tojson }}",
-    "{% set a = [] %}{% set b = [] %}{% set _ = a.append(a) %}{% set _ = b.append(b) %}{{ a == b }}",
+    "{% set a = [] %}{% set b = [] %}{% set _ = a.append(a) %}{% set _ = b.append(b) %}{{ a == b "
+    "}}",
     "{% set l = [1] %}{% for x in l %}{% set _ = l.append(x) %}{% endfor %}",
     "{% set n = namespace(x=[]) %}{% for i in range(100000) %}{% set n.x = [n.x] %}{% endfor %}"
     "{{ n.x }}",
@@ -104,8 +107,10 @@ static const char *const hostile[] = {
     "{% set x = '\xCE\xA3' * 200000 %}{{ x | title }}",
     "{% set x = 'x' * 500000 %}{{ (x * 10) | indent(900, true) }}",
     "{% set x = '\\n' * 500000 %}{{ x | indent(900, blank=true) }}",
-    "{% set x = range(100000) | list %}{% for i in range(1000) %}{{ x | sort | first }}{% endfor %}",
-    "{% set x = range(100000) | list %}{{ (x | map('string') | list) == (x | map('string') | list) }}"
+    "{% set x = range(100000) | list %}{% for i in range(1000) %}{{ x | sort | first }}{% endfor "
+    "%}",
+    "{% set x = range(100000) | list %}{{ (x | map('string') | list) == (x | map('string') | list) "
+    "}}"
     "{% for i in range(1000) %}{{ x == (x + []) }}{% endfor %}",
     "{% set d = {} %}{% for i in range(100000) %}{% set _ = d.update({i: d.copy()}) %}{% endfor %}",
     "{% set x = 'a' * 1000000 %}{{ '%1000000000s' % x }}",
@@ -115,7 +120,8 @@ static const char *const hostile[] = {
     "{{ [0] * 10 ** 12 }}",
     "{% set s = '[' * 100000 %}{{ s | from_json }}",
     "{% for i in range(100000) %}{{ '1,' * 10000 }}{% endfor %}",
-    "{% set x = 'ab' * 100000 %}{{ x.strip(x) }}{% for i in range(9999) %}{{ x.strip(x) }}{% endfor %}",
+    "{% set x = 'ab' * 100000 %}{{ x.strip(x) }}{% for i in range(9999) %}{{ x.strip(x) }}{% "
+    "endfor %}",
     "{{ raise_exception('a' * 1000000) }}",
     "{% set c = ['a' * 100000] * 10000 %}{{ c | join }}",
     "{% set c = ['a' * 100000] * 10000 %}{{ c | tojson }}",
@@ -128,9 +134,9 @@ static void a_hostile_template_costs_little_and_fails(void)
 
     for (size_t i = 0; i < ARRAY_LEN(hostile); i++) {
         double begun = cpu_ms();
-        struct rendering x = kit_render_with(hostile[i],
-            "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}", &kit_env,
-            &template_limits_default);
+        struct rendering x =
+            kit_render_with(hostile[i], "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}",
+                &kit_env, &template_limits_default);
         double ms = cpu_ms() - begun;
         if (!x.rc)
             fprintf(stderr, "%s: rendered\n", hostile[i]);
@@ -147,47 +153,52 @@ static void a_hostile_template_costs_little_and_fails(void)
 #endif
 }
 
+/* head, then `link` n times, then tail. */
+static struct str repeated(
+    struct buf *b, const char *head, const char *link, int n, const char *tail)
+{
+    buf_init(b, MB);
+    buf_putz(b, head);
+    for (int i = 0; i < n; i++)
+        buf_putz(b, link);
+    buf_putz(b, tail);
+    EXPECT(buf_ok(b));
+    return buf_str(b);
+}
+
 static void nesting_is_capped_in_the_source_too(void)
 {
-    enum { N = 20000 };
     static const char *const openers[] = { "(", "[", "{'a':", "-", "not ", "a.b(", "a[", "1 if ",
         "1 if 1 else " };
-    static char source[N * 16 + 64];
+    struct chat_template *t;
+    struct buf b;
+    struct err e;
 
     for (size_t i = 0; i < ARRAY_LEN(openers); i++) {
-        char *p = source + sprintf(source, "{{ ");
-        for (int k = 0; k < N; k++)
-            p += sprintf(p, "%s", openers[i]);
-        sprintf(p, " }}");
-        struct err e;
-        struct chat_template *t;
-        EXPECT(chat_template_compile(&t, str_of(source), &e));
+        EXPECT(chat_template_compile(&t, repeated(&b, "{{ ", openers[i], 20000, " }}"), &e));
         EXPECT_STR(errcode_name(e.code), errcode_name(ERR_SYNTAX));
+        buf_clear(&b);
     }
-    char *p = source;
-    for (int k = 0; k < N; k++)
-        p += sprintf(p, "{%% if 1 %%}");
-    struct err e;
-    struct chat_template *t;
-    EXPECT(chat_template_compile(&t, str_of(source), &e));
+    EXPECT(chat_template_compile(&t, repeated(&b, "", "{% if 1 %}", 20000, ""), &e));
+    EXPECT_STR(errcode_name(e.code), errcode_name(ERR_SYNTAX));
+    buf_clear(&b);
 }
 
 static void long_chains_of_operators_fail_or_run_but_never_overflow(void)
 {
     static const char *const links[] = { " + 1", " ~ 1", ".a", "|trim", "[0]", " and 1", " == 1",
         " is defined", "()" };
-    static char source[100000];
 
     for (size_t i = 0; i < ARRAY_LEN(links); i++) {
-        char *p = source + sprintf(source, "{{ 1");
-        for (int k = 0; k < 9000; k++)
-            p += sprintf(p, "%s", links[i]);
-        sprintf(p, " }}");
-        struct rendering x = kit_render_with(source, "{\"messages\":[]}", &kit_env,
-            &template_limits_default);
+        struct buf b;
+        repeated(&b, "{{ 1", links[i], 9000, " }}");
+        buf_putc(&b, '\0');
+        struct rendering x =
+            kit_render_with(b.p, "{\"messages\":[]}", &kit_env, &template_limits_default);
         EXPECT(!x.rc || x.e.code == ERR_TOO_LARGE || x.e.code == ERR_SYNTAX ||
                x.e.code == ERR_INVALID);
         kit_free(&x);
+        buf_clear(&b);
     }
 }
 
@@ -254,10 +265,55 @@ static void every_allocation_may_fail(void)
 #endif
 }
 
+/* ---- threads */
+
+static struct chat_template *shared;
+
+static void *render_often(void *arg)
+{
+    static const char request[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"h\xC3\xA9\"}]}";
+    int *failed = arg;
+
+    for (int i = 0; i < 200; i++) {
+        struct arena *a = arena_new(MB);
+        struct rendered r;
+        struct json *j;
+        struct convo c;
+        struct err e;
+        bool ok = a && !json_parse(&j, str_of(request), a, &json_limits_default, &e) &&
+                  cj_convo(j, &c, a) &&
+                  !chat_template_render(shared, &c, &kit_env, &template_limits_default, a, &r, &e);
+        *failed += !ok || r.n_bytes != strlen("<|user|>H\xC3\x89 H\xC3\x89!\xC3\xA4");
+        arena_free(a);
+    }
+    return NULL;
+}
+
+static void threads_share_a_template(void)
+{
+    pthread_t threads[4];
+    int failed[4] = { 0 };
+    struct err e;
+
+    EXPECT(!chat_template_compile(&shared,
+        STR("{% macro f(x) %}{{ x | upper }}{% endmacro %}<|{{ messages[0].role }}|>"
+            "{% for m in messages %}{{ f(m.content) ~ ' ' ~ f(m.content) }}{% endfor %}"
+            "{{ '!\xC3\xA4\xC3\xB6'[:2] }}"),
+        &e));
+    for (int i = 0; i < 4; i++)
+        EXPECT(!pthread_create(&threads[i], NULL, render_often, &failed[i]));
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        EXPECT_EQ(failed[i], 0);
+    }
+    chat_template_free(shared);
+}
+
 TESTS(TEST(text_and_output_come_out), TEST(blanks_around_tags_go_where_jinja_drops_them),
     TEST(values_print_as_python_prints_them), TEST(scopes_end_where_jinja_ends_them),
     TEST(macros_keep_the_scope_they_were_written_in), TEST(an_error_names_its_line),
     TEST(raise_exception_speaks_for_itself), TEST(a_hostile_template_costs_little_and_fails),
     TEST(nesting_is_capped_in_the_source_too),
     TEST(long_chains_of_operators_fail_or_run_but_never_overflow),
-    TEST(a_source_that_is_too_large_is_refused), TEST(every_allocation_may_fail))
+    TEST(a_source_that_is_too_large_is_refused), TEST(every_allocation_may_fail),
+    TEST(threads_share_a_template))

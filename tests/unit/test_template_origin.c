@@ -80,7 +80,8 @@ static const char *const ways[] = {
     "{% set y = x %}{{ y }}",
     "{% set y %}a{{ x }}b{% endset %}{{ y }}",
     "{% set y %}a{{ x }}b{% endset %}{{ y | trim | lower }}",
-    "{% set n = namespace(s='') %}{% for i in range(3) %}{% set n.s = n.s + x %}{% endfor %}{{ n.s }}",
+    "{% set n = namespace(s='') %}{% for i in range(3) %}{% set n.s = n.s + x %}{% endfor %}{{ n.s "
+    "}}",
     "{% macro f(a) %}<{{ a }}>{% endmacro %}{{ f(x) }}{{ f(x) | lower }}",
     "{% macro f() %}<{{ caller() }}>{% endmacro %}{% call f() %}{{ x }}{% endcall %}",
     "{% filter lower %}A{{ x }}{% endfilter %}",
@@ -122,7 +123,8 @@ static const char everywhere[] =
     "{\"role\":\"system\",\"content\":\"s" MARK "\"},"
     "{\"role\":\"user\",\"name\":\"" MARK "\",\"content\":\"u" MARK "\",\"" MARK "\":\"" MARK "\"},"
     "{\"role\":\"assistant\",\"content\":\"a" MARK "\",\"reasoning_content\":\"" MARK "\","
-    "\"tool_calls\":[{\"id\":\"" MARK "\",\"type\":\"" MARK "\",\"function\":{\"name\":\"" MARK "\","
+    "\"tool_calls\":[{\"id\":\"" MARK "\",\"type\":\"" MARK "\",\"function\":{\"name\":\"" MARK
+    "\","
     "\"arguments\":\"{\\\"" MARK "\\\":\\\"" MARK "\\\"}\"}}]},"
     "{\"role\":\"tool\",\"tool_call_id\":\"" MARK "\",\"content\":\"t" MARK "\"}],"
     "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"" MARK "\",\"description\":\"" MARK
@@ -133,7 +135,8 @@ static const char everywhere[] =
 
 static void no_member_of_a_request_is_trusted(void)
 {
-    struct rendering x = kit_render_with("{{ messages }}{{ tools | tojson }}{{ documents }}{{ mode }}"
+    struct rendering x = kit_render_with(
+        "{{ messages }}{{ tools | tojson }}{{ documents }}{{ mode }}"
         "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.arguments }}"
         "{% for k, v in c.function.arguments.items() %}{{ k }}{{ v }}{% endfor %}{% endfor %}"
         "{% for k, v in m.items() %}{{ k }}{{ v }}{% endfor %}{% endfor %}",
@@ -152,7 +155,8 @@ static void the_built_in_templates_keep_the_two_apart(void)
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         const char *source = chat_template_builtin(names[i]);
         EXPECT(source);
-        struct rendering x = kit_render_with(source, everywhere, &kit_env, &template_limits_default);
+        struct rendering x =
+            kit_render_with(source, everywhere, &kit_env, &template_limits_default);
         if (x.rc)
             fprintf(stderr, "%s: %s\n", names[i], x.e.msg);
         EXPECT_EQ(x.rc, 0);
@@ -190,8 +194,8 @@ static void what_the_template_writes_is_trusted(void)
     expect_trusted("{% macro f(m) %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endmacro %}"
                    "{{ f(messages[0]) | trim }}",
         request, "<|end|>");
-    expect_trusted("{{ ('<|a|>' ~ messages[0].content).replace('hi', '<|b|>') }}", request,
-        "<|a|><|b|>");
+    expect_trusted(
+        "{{ ('<|a|>' ~ messages[0].content).replace('hi', '<|b|>') }}", request, "<|a|><|b|>");
     expect_trusted("{{ {'type': '<|x|>', 'v': messages[0].content} | tojson }}", request, "<|x|>");
 }
 
@@ -211,8 +215,7 @@ static void pieces_that_meet_are_one_span(void)
 static void numbers_of_a_request_are_input_too(void)
 {
     struct rendering x = kit_render_with("{{ n }}{{ n + 1 }}{{ 1 + 1 }}",
-        "{\"messages\":[],\"chat_template_kwargs\":{\"n\":7}}", &kit_env,
-        &template_limits_default);
+        "{\"messages\":[],\"chat_template_kwargs\":{\"n\":7}}", &kit_env, &template_limits_default);
 
     EXPECT_EQ(x.rc, 0);
     EXPECT_STR(x.text, "782");

@@ -72,8 +72,8 @@ static void developer_messages_become_system_messages_where_they_must(void)
     static const char request[] = "{\"messages\":[{\"role\":\"developer\",\"content\":\"D\"},"
                                   "{\"role\":\"user\",\"content\":\"u\"}]}";
 
-    kit_expect_request(CHATML, request,
-        "<|im_start|>developer\nD<|im_end|>\n<|im_start|>user\nu<|im_end|>\n");
+    kit_expect_request(
+        CHATML, request, "<|im_start|>developer\nD<|im_end|>\n<|im_start|>user\nu<|im_end|>\n");
     kit_expect_request("{% for m in messages %}{% if m.role not in ['system', 'user'] %}"
                        "{{ raise_exception('no') }}{% endif %}{{ m.role }}{{ m.content }}"
                        "{% endfor %}",
@@ -116,8 +116,13 @@ static void messages_of_other_wires_look_alike(void)
 {
     struct part part = { .kind = PART_TEXT, .text = STR("x") };
     struct tool_call call = { .id = STR("i"), .name = STR("f"), .arguments = STR("{\"a\":1}") };
-    struct message m = { .role = ROLE_ASSISTANT, .has_content = true, .is_plain = true,
-        .parts = &part, .n_parts = 1, .tool_calls = &call, .n_tool_calls = 1,
+    struct message m = { .role = ROLE_ASSISTANT,
+        .has_content = true,
+        .is_plain = true,
+        .parts = &part,
+        .n_parts = 1,
+        .tool_calls = &call,
+        .n_tool_calls = 1,
         .reasoning = STR("r") };
     struct convo c = { .messages = &m, .n_messages = 1 };
     struct arena *a = arena_new(MB);
@@ -165,7 +170,8 @@ static void the_prompt_ends_with_the_message_that_is_continued(void)
         snprintf(want, sizeof(want), "%s%s", head, wants[i]);
         expect_continued(CHATML, contents[i], want);
     }
-    expect_continued("{% for m in messages %}[{{ m.content | trim }}]{% endfor %}", "x  ", "[hi][x");
+    expect_continued(
+        "{% for m in messages %}[{{ m.content | trim }}]{% endfor %}", "x  ", "[hi][x");
     expect_continued(CHATML, "", head);
     expect_continued(CHATML, " ", head);
 }
@@ -197,7 +203,8 @@ static void families_are_found_by_their_names(void)
 static void every_built_in_template_holds_a_conversation(void)
 {
     static const char request[] =
-        "{\"messages\":[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":\"A\"},"
+        "{\"messages\":[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":"
+        "\"A\"},"
         "{\"role\":\"assistant\",\"content\":\"B\"},{\"role\":\"user\",\"content\":\"C\"}],"
         "\"add_generation_prompt\":true}";
     static const struct {
@@ -211,8 +218,9 @@ static void every_built_in_template_holds_a_conversation(void)
                     "<|start_header_id|>assistant<|end_header_id|>\n\nB<|eot_id|>"
                     "<|start_header_id|>user<|end_header_id|>\n\nC<|eot_id|>"
                     "<|start_header_id|>assistant<|end_header_id|>\n\n" },
-        { "gemma", "<s><start_of_turn>user\nS\n\nA<end_of_turn>\n<start_of_turn>model\nB<end_of_turn>\n"
-                   "<start_of_turn>user\nC<end_of_turn>\n<start_of_turn>model\n" },
+        { "gemma",
+            "<s><start_of_turn>user\nS\n\nA<end_of_turn>\n<start_of_turn>model\nB<end_of_turn>\n"
+            "<start_of_turn>user\nC<end_of_turn>\n<start_of_turn>model\n" },
         { "mistral", "<s>[INST] S\n\nA[/INST] B</s>[INST] C[/INST]" },
         { "llama2", "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\nA [/INST] B </s><s>[INST] C [/INST]" },
         { "phi3", "<|system|>\nS<|end|>\n<|user|>\nA<|end|>\n<|assistant|>\nB<|end|>\n"
@@ -225,8 +233,8 @@ static void every_built_in_template_holds_a_conversation(void)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         kit_expect_request(chat_template_builtin(cases[i].name), request, cases[i].want);
     for (size_t i = 0; chat_family_at(i); i++) {
-        struct rendering x = kit_render_with(chat_family_at(i)->source, call_request, &kit_env,
-            &template_limits_default);
+        struct rendering x = kit_render_with(
+            chat_family_at(i)->source, call_request, &kit_env, &template_limits_default);
         EXPECT_EQ(x.rc, 0);
         EXPECT(!strstr(x.text, "None"));
         kit_free(&x);
