@@ -152,8 +152,9 @@ int main(int argc, char **argv)
     static const struct option names[] = { { "port", 1, NULL, 'p' }, { "cert", 1, NULL, 'c' },
         { "key", 1, NULL, 'k' }, { NULL, 0, NULL, 0 } };
     struct http_options o = http_options_default;
-    struct http_app app = { .on_request = on_request, .on_drained = on_drained,
-        .on_gone = on_gone };
+    struct http_app app = {
+        .on_request = on_request, .on_drained = on_drained, .on_gone = on_gone
+    };
     struct rlimit files;
     struct err e;
 

@@ -34,12 +34,12 @@ enum body_state { IN_HEAD, IN_LENGTH, CHUNK_SIZE, CHUNK_REST, CHUNK_DATA, CHUNK_
 struct client {
     int fd;
     enum body_state state;
-    uint64_t left;       /* of the body or the chunk */
+    uint64_t left; /* of the body or the chunk */
     uint64_t sent_ns;
-    size_t out_at;       /* bytes of the request sent */
-    int line_n;          /* bytes of the current line compared with "data:"; -1 = another line */
-    int tail_n;          /* trailer: bytes of the current line */
-    bool has_first;      /* the first byte of the answer has come */
+    size_t out_at;  /* bytes of the request sent */
+    int line_n;     /* bytes of the current line compared with "data:"; -1 = another line */
+    int tail_n;     /* trailer: bytes of the current line */
+    bool has_first; /* the first byte of the answer has come */
     struct buf head;
 };
 
@@ -362,8 +362,8 @@ static void report(double seconds, double cpu)
                "total_p50_us,total_p99_us,server_cpu_s,failed\n");
         printf("%s,%d,%.2f,%.0f,%.0f,%.1f,%.1f,%.1f,%.1f,%.1f,%.2f,%llu\n",
             opt.mode == STREAMS ? "streams" : "requests", opt.n, seconds, rps, eps, mbps,
-            quantile(&ttfb, .5), quantile(&ttfb, .99), quantile(&total, .5),
-            quantile(&total, .99), cpu, (unsigned long long)n_failed);
+            quantile(&ttfb, .5), quantile(&ttfb, .99), quantile(&total, .5), quantile(&total, .99),
+            cpu, (unsigned long long)n_failed);
         return;
     }
     printf("%d connections, %.2f s: %.0f requests/s, %.0f events/s, %.1f MB/s, %llu failed\n",
@@ -417,8 +417,8 @@ static void run_idle(struct client *clients)
     else
         printf("%llu of %d streams open in %.2f s; server %.1f MB before, %.1f MB with them: "
                "%.0f bytes a stream; %llu failed\n",
-            (unsigned long long)n_first, opt.n, took, (double)before / 1024,
-            (double)after / 1024, per, (unsigned long long)n_failed);
+            (unsigned long long)n_first, opt.n, took, (double)before / 1024, (double)after / 1024,
+            per, (unsigned long long)n_failed);
 }
 
 /* ---- options */
@@ -476,16 +476,35 @@ static bool parse_options(int argc, char **argv)
 
     for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         switch (c) {
-        case 'h': opt.host = optarg; break;
-        case 'p': opt.port = optarg; break;
-        case 'P': opt.path = optarg; break;
-        case 'b': opt.body = optarg; break;
-        case 'H': opt.header = optarg; break;
-        case 'n': opt.n = (int)strtol(optarg, NULL, 10); break;
-        case 's': opt.seconds = strtod(optarg, NULL); break;
-        case 'i': opt.pid = (int)strtol(optarg, NULL, 10); break;
-        case 'c': opt.csv = true; break;
-        default: return false;
+        case 'h':
+            opt.host = optarg;
+            break;
+        case 'p':
+            opt.port = optarg;
+            break;
+        case 'P':
+            opt.path = optarg;
+            break;
+        case 'b':
+            opt.body = optarg;
+            break;
+        case 'H':
+            opt.header = optarg;
+            break;
+        case 'n':
+            opt.n = (int)strtol(optarg, NULL, 10);
+            break;
+        case 's':
+            opt.seconds = strtod(optarg, NULL);
+            break;
+        case 'i':
+            opt.pid = (int)strtol(optarg, NULL, 10);
+            break;
+        case 'c':
+            opt.csv = true;
+            break;
+        default:
+            return false;
         }
     }
     const char *mode = optind < argc ? argv[optind] : "";

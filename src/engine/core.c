@@ -132,8 +132,8 @@ static void end_gen(struct core *c, struct gen *g, uint64_t now)
     outbox_add(&c->out, g->reply, &g->end.msg);
 }
 
-void core_end_choice(struct core *c, struct choice *ch, enum finish why, int32_t stop_id,
-    uint64_t now)
+void core_end_choice(
+    struct core *c, struct choice *ch, enum finish why, int32_t stop_id, uint64_t now)
 {
     struct gen *g = ch->gen;
     struct choice *leader = &g->choice[0];
@@ -162,12 +162,13 @@ static void cancel(struct core *c, struct gen *g, enum errcode why, uint64_t now
     if (g->is_over)
         return;
     err_set(&g->result.err, why,
-        why == ERR_TIMEOUT ? "the deadline of the request has passed" :
-        why == ERR_DRAINING ? "the model was shut down" : "the request was cancelled");
+        why == ERR_TIMEOUT    ? "the deadline of the request has passed"
+        : why == ERR_DRAINING ? "the model was shut down"
+                              : "the request was cancelled");
     for (int i = 0; i < g->in.n_choices && !g->is_over; i++)
         if (!g->choice[i].is_ended)
-            core_end_choice(c, &g->choice[i],
-                why == ERR_TIMEOUT ? FINISH_ERROR : FINISH_CANCELLED, -1, now);
+            core_end_choice(
+                c, &g->choice[i], why == ERR_TIMEOUT ? FINISH_ERROR : FINISH_CANCELLED, -1, now);
 }
 
 void core_cancel_all(struct core *c, enum errcode why, uint64_t now)
@@ -291,8 +292,7 @@ void core_audit(struct core *c, struct engine_audit *out)
             n_choices += g->choice[i].seq.i != NO_SEQ;
     }
     *out = (struct engine_audit){
-        .ok = !sched_check(c->sched) && n_choices == n.seqs &&
-            (int)n_gens <= c->port->max_requests,
+        .ok = !sched_check(c->sched) && n_choices == n.seqs && (int)n_gens <= c->port->max_requests,
         .pages_total = page_n_total(c->pool),
         .pages_free = page_n_free(c->pool),
         .pages_owned = page_n_total(c->pool) - page_n_free(c->pool),

@@ -53,5 +53,5 @@ void core_audit(struct core *c, struct engine_audit *out);
 void core_post(struct core *c, struct choice *ch, struct gen_event *ev, enum gen_kind kind);
 /* GEN_CHOICE_END, and GEN_END with the last one. `ch` may be freed by its asker afterwards, but
  * not before the next core_drain. */
-void core_end_choice(struct core *c, struct choice *ch, enum finish why, int32_t stop_id,
-    uint64_t now);
+void core_end_choice(
+    struct core *c, struct choice *ch, enum finish why, int32_t stop_id, uint64_t now);

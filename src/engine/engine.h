@@ -35,16 +35,16 @@ enum { GEN_CHOICES_MAX = 128 };
  * outlive the gen. */
 struct gen_input {
     const int32_t *prompt;
-    int n_prompt;          /* >= 1 */
-    int max_tokens;        /* per choice; 0 = only score the prompt. Memory is sized by it:
+    int n_prompt;   /* >= 1 */
+    int max_tokens; /* per choice; 0 = only score the prompt. Memory is sized by it:
                             * callers cut it to engine_n_ctx() - n_prompt */
-    int n_choices;         /* share one prefill */
+    int n_choices;  /* share one prefill */
     struct sample_params sample;
     const int32_t *stop_ids; /* end tokens and the client's stop_token_ids; end the choice */
     int n_stop_ids;
     bool want_prompt_logprobs; /* GEN_PROMPT_TOKEN for positions 1 .. n_prompt - 1 */
-    int priority;          /* higher first */
-    uint64_t deadline_ns;  /* clock_ns; 0 = none: then FINISH_ERROR with ERR_TIMEOUT */
+    int priority;              /* higher first */
+    uint64_t deadline_ns;      /* clock_ns; 0 = none: then FINISH_ERROR with ERR_TIMEOUT */
     const struct gen_script *script;
 };
 
@@ -66,8 +66,8 @@ struct gen_event {
 };
 
 struct gen_result { /* valid at GEN_END */
-    struct err err;      /* code ERR_NONE when all went well */
-    int n_cached;        /* prompt tokens whose KV was found */
+    struct err err; /* code ERR_NONE when all went well */
+    int n_cached;   /* prompt tokens whose KV was found */
     uint64_t submitted_ns, started_ns, first_token_ns, ended_ns;
     int n_preempted;
 };
@@ -75,8 +75,8 @@ struct gen_result { /* valid at GEN_END */
 /* Allocates the request with all its sequences and events; reply is where events go; user is the
  * asker's. ERR_MEMORY; ERR_RANGE or ERR_TOO_LARGE for counts that make no sense. All functions
  * that take a gen or an event belong to the asker's thread. */
-int gen_new(struct gen **out, const struct gen_input *in, struct mailbox *reply, void *user,
-    struct err *e);
+int gen_new(
+    struct gen **out, const struct gen_input *in, struct mailbox *reply, void *user, struct err *e);
 void gen_free(struct gen *g); /* NULL is fine; never submitted, or its GEN_END was drained */
 void *gen_user(const struct gen *g);
 uint64_t gen_id(const struct gen *g);
@@ -84,20 +84,20 @@ const struct gen_input *gen_input(const struct gen *g);
 const struct gen_result *gen_result(const struct gen *g); /* after GEN_END */
 
 struct engine_options {
-    int max_batch;       /* sequences that run together */
-    int max_batch_tokens;/* rows per step */
-    int prefill_chunk;   /* prompt rows of one sequence per step */
-    int max_queue;       /* requests beyond max_batch; more: ERR_OVERLOADED at submit */
-    int n_ctx;           /* longest prompt + output; 0 = what the model was made for. Never more
+    int max_batch;        /* sequences that run together */
+    int max_batch_tokens; /* rows per step */
+    int prefill_chunk;    /* prompt rows of one sequence per step */
+    int max_queue;        /* requests beyond max_batch; more: ERR_OVERLOADED at submit */
+    int n_ctx;            /* longest prompt + output; 0 = what the model was made for. Never more
                           * than all pages hold, so that every request can run alone */
-    uint64_t age_ns;     /* waiting that raises the priority by one */
+    uint64_t age_ns;      /* waiting that raises the priority by one */
 };
 extern const struct engine_options engine_options_default;
 
 struct engine_stats { /* engine thread writes, anyone reads; nothing depends on it */
     _Atomic uint64_t steps, prompt_tokens, generated_tokens, preemptions;
     _Atomic uint64_t cancelled, finished, rejected; /* requests; rejected by the submitters */
-    _Atomic uint64_t prefill_ns, decode_ns; /* time in forward, by what the step held */
+    _Atomic uint64_t prefill_ns, decode_ns;         /* time in forward, by what the step held */
     _Atomic uint32_t running, waiting, pages_used, pages_total; /* sequences; pages */
 };
 

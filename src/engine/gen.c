@@ -69,13 +69,13 @@ static size_t bytes_for(const struct gen_input *in)
     size_t n_tokens = (size_t)in->n_prompt + (size_t)in->max_tokens, n = 0;
 
     for (int i = 0; i < in->n_choices; i++)
-        n += (size_t)n_events_for(in, i) * sizeof(struct gen_event) +
-            n_tokens * sizeof(int32_t) + (size_t)pages_for((int)n_tokens) * sizeof(page_id);
+        n += (size_t)n_events_for(in, i) * sizeof(struct gen_event) + n_tokens * sizeof(int32_t) +
+             (size_t)pages_for((int)n_tokens) * sizeof(page_id);
     return n;
 }
 
-int gen_new(struct gen **out, const struct gen_input *in, struct mailbox *reply, void *user,
-    struct err *e)
+int gen_new(
+    struct gen **out, const struct gen_input *in, struct mailbox *reply, void *user, struct err *e)
 {
     if (check_input(in, e))
         return -1;

@@ -11,18 +11,18 @@
 struct choice {
     struct gen *gen;
     int index;
-    bool is_ended;     /* its GEN_CHOICE_END is posted */
-    seq_id seq;        /* SEQ_NONE once released: after is_ended, when others need its prompt */
-    int32_t *tokens;   /* [n_prompt + max_tokens] */
+    bool is_ended;   /* its GEN_CHOICE_END is posted */
+    seq_id seq;      /* SEQ_NONE once released: after is_ended, when others need its prompt */
+    int32_t *tokens; /* [n_prompt + max_tokens] */
     int n_out;
-    page_id *pages;    /* [pages_for(n_prompt + max_tokens)] */
+    page_id *pages;           /* [pages_for(n_prompt + max_tokens)] */
     struct gen_event *events; /* [n_events] */
     int n_events, n_used;     /* those from n_used on have never been out */
     struct gen_event *home;   /* those that came back, through msg.next */
     int credits;              /* = events at home; the scheduler has a copy */
-    int n_script;      /* script tokens sent */
-    int script_group;  /* the one being sent */
-    bool has_waited;   /* its delay is over */
+    int n_script;             /* script tokens sent */
+    int script_group;         /* the one being sent */
+    bool has_waited;          /* its delay is over */
     struct gen_event end;
     struct msg stop_msg;
     _Atomic bool is_stop_posted;
@@ -33,11 +33,11 @@ struct gen {
     struct mailbox *reply;
     void *user;
     uint64_t id;
-    struct port *port; /* NULL until submitted; holds a reference */
-    int max_out;       /* max_tokens, or what the context leaves */
-    int n_live;        /* choices that have not ended */
-    bool is_forked;    /* the prompt was computed once: choices are on their own */
-    bool is_over;      /* GEN_END is posted */
+    struct port *port;       /* NULL until submitted; holds a reference */
+    int max_out;             /* max_tokens, or what the context leaves */
+    int n_live;              /* choices that have not ended */
+    bool is_forked;          /* the prompt was computed once: choices are on their own */
+    bool is_over;            /* GEN_END is posted */
     struct gen *prev, *next; /* the engine's list of live ones */
     struct gen_result result;
     struct gen_event end;

@@ -47,8 +47,8 @@ static int check_gen(const struct port *p, const struct gen *g, struct err *e)
         if (in->script->tokens[i] < 0 || in->script->tokens[i] >= p->n_vocab)
             return err_set(e, ERR_INVALID, "token %d of the script is none", i);
     if (in->n_prompt + (in->max_tokens > 0) > p->n_ctx)
-        return err_set(e, ERR_CONTEXT, "the prompt has %d tokens, the context %d", in->n_prompt,
-            p->n_ctx);
+        return err_set(
+            e, ERR_CONTEXT, "the prompt has %d tokens, the context %d", in->n_prompt, p->n_ctx);
     return 0;
 }
 

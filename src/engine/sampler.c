@@ -11,8 +11,8 @@
 struct sampler {
     const struct kernels *k;
     int n_vocab;
-    float *logit; /* by id, as adjusted */
-    uint32_t *bits; /* by id: permitted by mask and allowed list */
+    float *logit;    /* by id, as adjusted */
+    uint32_t *bits;  /* by id: permitted by mask and allowed list */
     uint32_t *count; /* by id; all zero between uses */
     /* candidates, in id order */
     int n;
@@ -75,8 +75,8 @@ static bool is_id(const struct sampler *s, int32_t id)
 }
 
 /* Fills bits with what mask and allowed list permit; false when they permit everything. */
-static bool permit(struct sampler *s, const struct sample_params *p, const int32_t *out, int n_out,
-    int choice)
+static bool permit(
+    struct sampler *s, const struct sample_params *p, const int32_t *out, int n_out, int choice)
 {
     size_t n_words = ((size_t)s->n_vocab + 31) / 32;
 
@@ -120,8 +120,8 @@ static void penalise_repeats(struct sampler *s, float penalty, const int32_t *se
             s->count[seen[i]] = 0;
 }
 
-static void penalise_presence(struct sampler *s, const struct sample_params *p, const int32_t *out,
-    int n)
+static void penalise_presence(
+    struct sampler *s, const struct sample_params *p, const int32_t *out, int n)
 {
     for (int i = 0; i < n; i++)
         if (is_id(s, out[i]))
@@ -137,7 +137,7 @@ static void penalise_presence(struct sampler *s, const struct sample_params *p, 
 static bool wants_penalties(const struct sample_params *p)
 {
     return (p->repeat_penalty > 0.0f && p->repeat_penalty != 1.0f && p->repeat_last_n != 0) ||
-        p->presence_penalty != 0.0f || p->frequency_penalty != 0.0f;
+           p->presence_penalty != 0.0f || p->frequency_penalty != 0.0f;
 }
 
 static void penalise(struct sampler *s, const struct sample_params *p, const struct sample_past *h)
@@ -355,8 +355,8 @@ static void best_of(const float *x, int n_vocab, int n_top, struct sampled *out)
     }
 }
 
-void sampler_score(struct sampler *s, const float *logits, int32_t id, int n_top,
-    struct sampled *out)
+void sampler_score(
+    struct sampler *s, const float *logits, int32_t id, int n_top, struct sampled *out)
 {
     n_top = MIN(MIN(MAX(n_top, 0), (int)TOP_LOGPROBS_MAX), s->n_vocab);
     for (int i = 0; i < s->n_vocab; i++)

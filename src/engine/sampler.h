@@ -35,7 +35,7 @@ struct token_bias {
  * tokens. */
 typedef bool (*sample_mask_fn)(void *ctx, int choice, const int32_t *out, int n, uint32_t *bits);
 
-struct sample_params { /* plain data; arrays are borrowed and live as long as the request */
+struct sample_params {    /* plain data; arrays are borrowed and live as long as the request */
     float temperature;    /* 0 = greedy */
     int top_k;            /* 0 = off */
     float top_p;          /* 1 = off */
@@ -87,5 +87,5 @@ void sampler_sample(struct sampler *s, const struct sample_params *p, const floa
     const struct sample_past *past, int choice, struct sampled *out);
 
 /* The model's own log-probability of `id` and its best alternatives (for echoed prompts). */
-void sampler_score(struct sampler *s, const float *logits, int32_t id, int n_top,
-    struct sampled *out);
+void sampler_score(
+    struct sampler *s, const float *logits, int32_t id, int n_top, struct sampled *out);

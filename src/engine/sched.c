@@ -6,22 +6,22 @@
 struct sched {
     struct page_pool *pool;
     struct sched_limits l;
-    struct seq *seqs;     /* [max_seqs] */
-    uint32_t free;        /* stack of unused entries, through next */
-    uint32_t running;     /* in the order of rank, which does not change while running */
+    struct seq *seqs; /* [max_seqs] */
+    uint32_t free;    /* stack of unused entries, through next */
+    uint32_t running; /* in the order of rank, which does not change while running */
     uint32_t running_tail;
-    uint32_t holders;     /* keep pages, do not run */
-    uint64_t held_pages;  /* sum of theirs; an upper bound on what evicting them gives */
+    uint32_t holders;    /* keep pages, do not run */
+    uint64_t held_pages; /* sum of theirs; an upper bound on what evicting them gives */
     struct waitq waiting;
     struct timers timers;
     struct sched_counts counts;
-    uint32_t *pass;       /* [max_batch] the running ones at the start of a pass */
-    uint32_t *page_refs;  /* [n_pages] scratch of sched_check */
+    uint32_t *pass;             /* [max_batch] the running ones at the start of a pass */
+    uint32_t *page_refs;        /* [n_pages] scratch of sched_check */
     int rows_left, logits_left; /* while planning */
 };
 
-int sched_new(struct sched **out, struct page_pool *pool, const struct sched_limits *l,
-    struct err *e)
+int sched_new(
+    struct sched **out, struct page_pool *pool, const struct sched_limits *l, struct err *e)
 {
     struct sched *sc = xcalloc(1, sizeof(*sc));
 
@@ -98,8 +98,8 @@ static void unhold(struct sched *sc, struct seq *s)
     sc->held_pages -= (uint64_t)s->n_pages;
 }
 
-static bool goes_before(const struct sched *sc, const struct seq *a, const struct seq *b,
-    uint64_t now)
+static bool goes_before(
+    const struct sched *sc, const struct seq *a, const struct seq *b, uint64_t now)
 {
     return seq_is_before(a, b, now, sc->l.age_ns);
 }
@@ -348,8 +348,7 @@ static bool make_way_for(struct sched *sc, struct seq *s, uint64_t now)
     int64_t margin = 0;
 
     if (sc->counts.running)
-        margin = promised_pages(sc) +
-            MIN(sc->counts.running, page_n_total(sc->pool) / 16 + 1);
+        margin = promised_pages(sc) + MIN(sc->counts.running, page_n_total(sc->pool) / 16 + 1);
     unhold(sc, s);
     for (;;) {
         int64_t need = pages_for(s->n_tokens) - s->n_pages + seq_shares_tail(s, sc->pool) + margin;
@@ -409,7 +408,7 @@ static void plan_running(struct sched *sc, bool is_decode, uint64_t now)
 static void plan_waiting(struct sched *sc, uint64_t now)
 {
     while (sc->counts.running < (uint32_t)sc->l.max_batch && sc->rows_left > 0 &&
-        sc->logits_left > 0) {
+           sc->logits_left > 0) {
         uint32_t id = waitq_first(&sc->waiting, now, sc->l.age_ns);
         if (id == NO_SEQ || !make_way_for(sc, &sc->seqs[id], now))
             return;

@@ -8,8 +8,8 @@
 #include "base/base.h"
 
 struct select {
-    uint64_t *keys;   /* [n] the caller fills it; nth and mass leave it as it is */
-    uint64_t *a, *b;  /* [n] scratch */
+    uint64_t *keys;  /* [n] the caller fills it; nth and mass leave it as it is */
+    uint64_t *a, *b; /* [n] scratch */
 };
 
 bool select_init(struct select *s, size_t n) MUST_CHECK; /* false: no memory; clear it anyway */

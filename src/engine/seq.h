@@ -31,17 +31,17 @@ enum seq_state { SEQ_FREE, SEQ_HELD, SEQ_WAITING, SEQ_RUNNING, SEQ_PARKED, SEQ_D
 
 struct seq {
     enum seq_state state;
-    bool is_fresh;   /* waiting for the first time: in its priority's queue */
-    bool is_holder;  /* in the list of those that keep pages without running */
-    uint32_t prev, next;               /* of its state's list */
+    bool is_fresh;       /* waiting for the first time: in its priority's queue */
+    bool is_holder;      /* in the list of those that keep pages without running */
+    uint32_t prev, next; /* of its state's list */
     uint32_t prev_holder, next_holder;
-    uint32_t next_class, class_tail;   /* first of a priority's queue: see waitq.c */
-    uint32_t timer_at;                 /* place in the heap of timers, NO_SEQ when in none */
+    uint32_t next_class, class_tail; /* first of a priority's queue: see waitq.c */
+    uint32_t timer_at;               /* place in the heap of timers, NO_SEQ when in none */
 
     int priority, choice;
-    uint64_t order;     /* of arrival; choices of one request share it */
-    uint64_t waited_ns; /* before `since_ns`, over all times it waited */
-    uint64_t since_ns;  /* while waiting: when that began */
+    uint64_t order;                       /* of arrival; choices of one request share it */
+    uint64_t waited_ns;                   /* before `since_ns`, over all times it waited */
+    uint64_t since_ns;                    /* while waiting: when that began */
     uint64_t deadline_ns, delay_until_ns; /* UINT64_MAX = none */
 
     int n_prompt, n_tokens, n_kv;
@@ -52,8 +52,8 @@ struct seq {
     page_id *pages; /* the owner's memory, room for all it may ever need */
     int n_pages;
 
-    int plan_rows, plan_logits;   /* in the step being planned */
-    page_id copy_from, copy_to;   /* copy-on-write to do before it; we hold copy_from until then */
+    int plan_rows, plan_logits; /* in the step being planned */
+    page_id copy_from, copy_to; /* copy-on-write to do before it; we hold copy_from until then */
     void *user;
 };
 

@@ -4,8 +4,8 @@
 
 /* ---- what comes out of a sequence */
 
-static void send_token(struct core *c, struct choice *ch, const struct sampled *token,
-    bool is_group_end)
+static void send_token(
+    struct core *c, struct choice *ch, const struct sampled *token, bool is_group_end)
 {
     struct gen_event *ev = choice_take_event(ch);
 
@@ -148,15 +148,15 @@ static void score_prompt(struct core *c, struct choice *ch, const struct lm_run 
         if (ch->is_ended)
             continue;
         struct gen_event *ev = choice_take_event(ch);
-        sampler_score(c->sampler, r->logits + (size_t)i * (size_t)c->lm->n_vocab,
-            ch->tokens[pos], g->in.sample.n_top, &ev->token);
+        sampler_score(c->sampler, r->logits + (size_t)i * (size_t)c->lm->n_vocab, ch->tokens[pos],
+            g->in.sample.n_top, &ev->token);
         ev->index = pos;
         core_post(c, ch, ev, GEN_PROMPT_TOKEN);
     }
 }
 
-static void finish_run(struct core *c, const struct plan_run *p, const struct lm_run *r,
-    uint64_t now)
+static void finish_run(
+    struct core *c, const struct plan_run *p, const struct lm_run *r, uint64_t now)
 {
     struct choice *ch = sched_seq(c->sched, p->seq)->user;
     struct gen *g = ch->gen;

@@ -12,6 +12,6 @@ struct timers {
     uint32_t n;
 };
 
-uint64_t timer_key(const struct seq *s); /* UINT64_MAX: nothing to wait for */
+uint64_t timer_key(const struct seq *s);           /* UINT64_MAX: nothing to wait for */
 void timers_update(struct timers *t, uint32_t id); /* after either time has changed */
 uint32_t timers_first(const struct timers *t);     /* NO_SEQ: empty */

@@ -1,6 +1,7 @@
 /* gguf_write.c: the layout is described in gguf.c. The file is written as PATH.part and renamed,
  * so that a reader never sees half of one. */
 #include "format/gguf_write.h"
+#include "base/fault.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -300,7 +301,7 @@ int gguf_writer_data(struct gguf_writer *w, const void *p, size_t n, struct err 
         if (w->filled == w->n_tensors)
             return err_set(e, ERR_INVALID, "%s: more bytes than tensors", w->path);
         size_t now = (size_t)MIN(n, w->ends[w->filled] - w->at);
-        if (fwrite(bytes, 1, now, w->f) != now)
+        if (fault_hit(FAULT_WRITE) ? (errno = EIO) : fwrite(bytes, 1, now, w->f) != now)
             return write_failed(w, e);
         w->at += now;
         bytes += now;

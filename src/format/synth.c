@@ -50,7 +50,7 @@ enum qtype synth_type_for(enum qtype wanted, uint32_t n_cols)
     return qtype_bytes(Q_Q8_0, n_cols, &bytes) ? Q_Q8_0 : Q_F16;
 }
 
-/* ---- the vocabulary: bytes, then pairs and triples of printable characters, then control tokens */
+/* ---- the vocabulary: bytes, pairs and triples of printable characters, control tokens */
 
 static const char *const control[] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>" };
 

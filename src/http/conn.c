@@ -19,15 +19,15 @@
 #include <unistd.h>
 
 enum {
-    READS_PER_EVENT = 4,                /* then it is somebody else's turn */
-    SEND_MAX = SMALL ? 61 : 1 << 20,    /* bytes per send(2) */
-    PIPELINE_OUT = SMALL ? 64 : 65536,  /* no further request is begun above so many queued bytes */
-    BODY_FIRST = 65536,                 /* the most reserved on the word of a Content-Length */
-    LINGER_MS = 2000,                   /* how long a refused client may still send... */
-    LINGER_DRAIN_MS = 300,              /* ...and when the server is on its way out */
+    READS_PER_EVENT = 4,               /* then it is somebody else's turn */
+    SEND_MAX = SMALL ? 61 : 1 << 20,   /* bytes per send(2) */
+    PIPELINE_OUT = SMALL ? 64 : 65536, /* no further request is begun above so many queued bytes */
+    BODY_FIRST = 65536,                /* the most reserved on the word of a Content-Length */
+    LINGER_MS = 2000,                  /* how long a refused client may still send... */
+    LINGER_DRAIN_MS = 300,             /* ...and when the server is on its way out */
 };
-#define LINGER_BYTES  (64 * MB)
-#define BODY_DEFAULT  ((int64_t)(16 * MB))
+#define LINGER_BYTES (64 * MB)
+#define BODY_DEFAULT ((int64_t)(16 * MB))
 
 static void on_io(struct loop_io *io, uint32_t events);
 static void on_timer(struct loop_timer *t);
@@ -220,6 +220,7 @@ static void exchange_free(struct conn *c)
     if (!x)
         return;
     c->x = NULL;
+    c->s->bodies_n -= x->body.n;
     buf_clear(&x->body);
     arena_free(x->x.arena); /* x itself lives there */
 }
@@ -288,10 +289,9 @@ static struct exchange *exchange_new(struct conn *c)
     x->c = c;
     x->req.peer = str_of(c->peer);
     x->req.is_tls = c->tls != NULL;
-    x->x = (struct http_exchange){ .sink.ops = &reply_sink_ops,
-        .req = &x->req,
-        .arena = a,
-        .started_ns = c->first_byte_ns };
+    x->x = (struct http_exchange){
+        .sink.ops = &reply_sink_ops, .req = &x->req, .arena = a, .started_ns = c->first_byte_ns
+    };
     return x;
 }
 
@@ -352,6 +352,21 @@ static void head_arrived(struct conn *c)
         buf_putz(&c->out, "HTTP/1.1 100 Continue\r\n\r\n");
 }
 
+static void take_body(struct conn *c, struct str piece)
+{
+    struct http_server *s = c->s;
+    size_t before = c->x->body.n;
+
+    if (piece.n > s->o.max_bodies - MIN(s->bodies_n, s->o.max_bodies)) {
+        refuse(c, 503, "too many large requests at once");
+        return;
+    }
+    buf_puts(&c->x->body, piece);
+    s->bodies_n += c->x->body.n - before;
+    if (!buf_ok(&c->x->body))
+        refuse(c, 503, "out of memory");
+}
+
 static void body_arrived(struct conn *c)
 {
     struct http_server *s = c->s;
@@ -386,9 +401,7 @@ static size_t feed(struct conn *c, struct str in)
         if (ev == HTTP_HEAD) {
             head_arrived(c);
         } else if (ev == HTTP_BODY) {
-            buf_puts(&c->x->body, piece);
-            if (!buf_ok(&c->x->body))
-                refuse(c, 503, "out of memory");
+            take_body(c, piece);
         } else if (ev == HTTP_END) {
             body_arrived(c);
         } else {
@@ -518,8 +531,8 @@ static void on_timer(struct loop_timer *t)
     struct conn *c = container_of(t, struct conn, timer);
     const struct http_options *o = &c->s->o;
 
-    if (c->blocked_ns && o->write_ms
-        && loop_now(c->s->loop) >= after_ms(c->blocked_ns, o->write_ms)) {
+    if (c->blocked_ns && o->write_ms &&
+        loop_now(c->s->loop) >= after_ms(c->blocked_ns, o->write_ms)) {
         c->want_reset = true; /* the kernel need not keep the bytes either */
         conn_cut(c);
         return;

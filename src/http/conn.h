@@ -29,8 +29,8 @@ struct exchange {
     struct http_request req;
     struct conn *c;
     struct buf body;
-    int64_t left;       /* declared bytes of the answer not yet written; -1 = not declared */
-    bool is_handed;     /* on_request was called: on_gone is owed until the end */
+    int64_t left;   /* declared bytes of the answer not yet written; -1 = not declared */
+    bool is_handed; /* on_request was called: on_gone is owed until the end */
     bool is_begun, is_ended, is_aborted;
     bool is_chunked;
     bool is_until_close; /* an HTTP/1.0 stream: only the close ends it */
@@ -50,22 +50,22 @@ struct conn {
     struct exchange *x;       /* NULL between requests */
     struct tls_conn *tls;     /* NULL when plain */
     struct http_parser parser;
-    struct buf out;           /* [out_at, out.n) waits to be sent */
+    struct buf out; /* [out_at, out.n) waits to be sent */
     size_t out_at;
-    struct buf pending;       /* bytes of later requests; at most one read. [pending_at, n) */
+    struct buf pending; /* bytes of later requests; at most one read. [pending_at, n) */
     size_t pending_at;
-    uint64_t since_ns;        /* what the deadline of the state counts from */
-    uint64_t first_byte_ns;   /* of the running request */
-    uint64_t blocked_ns;      /* the peer takes nothing since; 0 = not blocked */
-    uint64_t lingered;        /* bytes thrown away */
+    uint64_t since_ns;      /* what the deadline of the state counts from */
+    uint64_t first_byte_ns; /* of the running request */
+    uint64_t blocked_ns;    /* the peer takes nothing since; 0 = not blocked */
+    uint64_t lingered;      /* bytes thrown away */
     uint8_t state;
-    bool is_fresh;            /* no request yet: its head counts from accept */
-    bool is_eof;              /* the peer will send no more */
-    bool want_close;          /* after this answer */
-    bool is_doomed;           /* to be cut at the end of the round */
-    bool was_high;            /* the queue has been over SINK_HIGH_WATER */
-    bool want_reset;          /* a FIN would look like the end of the answer */
-    bool tls_wants_write;     /* to go on with what it was doing */
+    bool is_fresh;        /* no request yet: its head counts from accept */
+    bool is_eof;          /* the peer will send no more */
+    bool want_close;      /* after this answer */
+    bool is_doomed;       /* to be cut at the end of the round */
+    bool was_high;        /* the queue has been over SINK_HIGH_WATER */
+    bool want_reset;      /* a FIN would look like the end of the answer */
+    bool tls_wants_write; /* to go on with what it was doing */
     char peer[46];
 };
 
@@ -84,21 +84,22 @@ struct http_server {
     struct tls *tls;
     struct listener listeners[MAX_LISTENERS];
     int n_listeners;
-    int reserve_fd;               /* given up to turn one away when descriptors run out */
+    int reserve_fd; /* given up to turn one away when descriptors run out */
     uint16_t port;
-    struct conn_list idle, busy;  /* idle: longest first */
+    struct conn_list idle, busy; /* idle: longest first */
     int n_conns;
+    size_t bodies_n;               /* bytes of bodies held by all exchanges */
     struct loop_timer pause_timer; /* accepting again after the system had no memory */
     struct loop_timer drain_timer;
     struct loop_task drain_task;
     void (*drain_done)(void *arg);
     void *drain_arg;
     bool is_draining, is_closing;
-    uint64_t warned_ns;           /* at most one warning a second about descriptors */
+    uint64_t warned_ns; /* at most one warning a second about descriptors */
     int64_t date_s;
-    char date[32];                /* of date_s, IMF-fixdate */
+    char date[32]; /* of date_s, IMF-fixdate */
     struct http_stats stats;
-    char scratch[READ_CHUNK];     /* every read goes here: idle connections own no buffer */
+    char scratch[READ_CHUNK]; /* every read goes here: idle connections own no buffer */
 };
 
 #define STAT_ADD(s, field, by)                                                                     \

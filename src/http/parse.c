@@ -58,10 +58,20 @@ static enum http_event bad(struct http_parser *p, int status, const char *why)
 
 static bool is_tchar(unsigned char c)
 {
-    static const char others[] = "!#$%&'*+-.^_`|~";
+    static const bool table[256] = { ['a' ... 'z'] = true,
+        ['A' ... 'Z'] = true,
+        ['0' ... '9'] = true,
+        ['!'] = true,
+        ['#' ... '\''] = true,
+        ['*'] = true,
+        ['+'] = true,
+        ['-'] = true,
+        ['.'] = true,
+        ['^' ... '`'] = true,
+        ['|'] = true,
+        ['~'] = true };
 
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9')
-        || (c && strchr(others, c));
+    return table[c];
 }
 
 /* In a field value: visible, blank, tab, or a byte of another character set. */
@@ -168,8 +178,8 @@ static enum http_event request_line(struct http_parser *p, struct str line)
         if (c <= ' ' || c >= 0x7f || c == '#')
             return bad(p, 400, "a character in the target that must be percent-encoded");
     }
-    if (version.n != 8 || !str_starts(version, STR("HTTP/")) || version.p[6] != '.'
-        || version.p[5] < '0' || version.p[5] > '9' || version.p[7] < '0' || version.p[7] > '9')
+    if (version.n != 8 || !str_starts(version, STR("HTTP/")) || version.p[6] != '.' ||
+        version.p[5] < '0' || version.p[5] > '9' || version.p[7] < '0' || version.p[7] > '9')
         return bad(p, 400, "malformed HTTP version");
     if (!str_is(version, "HTTP/1.1") && !str_is(version, "HTTP/1.0"))
         return bad(p, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");

@@ -36,8 +36,8 @@ struct http_parser {
     uint32_t host_at, host_n;
     uint32_t target_at, target_n, method_n;
     int n_fields, n_trailers;
-    int status;        /* of HTTP_BAD */
-    const char *why;   /* of HTTP_BAD; a constant */
+    int status;      /* of HTTP_BAD */
+    const char *why; /* of HTTP_BAD; a constant */
     uint8_t state, n_digits, n_blank_lines;
     bool is_http10, want_close, want_continue;
     bool has_host, has_length, has_type, has_authorization;

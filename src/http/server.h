@@ -38,17 +38,17 @@ struct http_request {
     struct str query;          /* raw, without '?' */
     const struct http_field *fields;
     int n_fields;
-    struct str body;           /* whole, de-chunked; valid until the exchange ends */
-    struct str peer;           /* "127.0.0.1" or "::1" */
+    struct str body; /* whole, de-chunked; valid until the exchange ends */
+    struct str peer; /* "127.0.0.1" or "::1" */
     bool is_tls;
 };
 
 struct http_exchange {
-    struct sink sink;             /* the answer goes here */
+    struct sink sink; /* the answer goes here */
     const struct http_request *req;
-    struct arena *arena;          /* lives as long as the exchange; for the app's own things */
-    void *user;                   /* the app's */
-    uint64_t started_ns;          /* when the first byte of the request came */
+    struct arena *arena; /* lives as long as the exchange; for the app's own things */
+    void *user;          /* the app's */
+    uint64_t started_ns; /* when the first byte of the request came */
 };
 
 /* A field's value, blanks trimmed; STR_NONE when absent. Name case does not matter. */
@@ -72,7 +72,7 @@ struct http_options {
     uint16_t port;    /* 0 = any free one; see http_server_port */
     bool reuse_port;
     int max_connections;
-    size_t max_head_bytes;  /* request line and fields; over it 431 */
+    size_t max_head_bytes; /* request line and fields; over it 431 */
     int max_fields;
     uint32_t head_ms;       /* total time for a head, not inactivity */
     uint32_t body_ms;       /* total time for a body, plus body_min_rate */
@@ -80,6 +80,7 @@ struct http_options {
     uint32_t idle_ms;       /* keep-alive */
     uint32_t write_ms;      /* a reader that takes nothing for so long is cut */
     size_t max_queued;      /* bytes queued for one connection; over it it is cut */
+    size_t max_bodies;      /* bytes of all bodies together; over it 503 */
     size_t max_arena;       /* bytes the arena of one exchange may take */
     bool allow_half_close;
     const char *tls_cert, *tls_key; /* PEM files; NULL = plain */

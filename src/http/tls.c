@@ -34,8 +34,8 @@ static int choose_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_n
     static const unsigned char ours[] = "\x08http/1.1";
     unsigned char *chosen;
 
-    if (SSL_select_next_proto(&chosen, out_n, ours, sizeof(ours) - 1, in, in_n)
-        != OPENSSL_NPN_NEGOTIATED)
+    if (SSL_select_next_proto(&chosen, out_n, ours, sizeof(ours) - 1, in, in_n) !=
+        OPENSSL_NPN_NEGOTIATED)
         return SSL_TLSEXT_ERR_ALERT_FATAL;
     *out = chosen;
     return SSL_TLSEXT_ERR_OK;
@@ -68,10 +68,10 @@ int tls_open(struct tls **out, const char *cert, const char *key, struct err *e)
     }
     SSL_CTX_set_min_proto_version(t->ctx, TLS1_2_VERSION);
     /* The default keeps a write buffer and a read buffer for every idle connection: 34 kB. */
-    SSL_CTX_set_mode(t->ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE
-            | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    SSL_CTX_set_options(t->ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION
-            | SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_IGNORE_UNEXPECTED_EOF);
+    SSL_CTX_set_mode(t->ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
+                                 SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_options(t->ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                    SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_IGNORE_UNEXPECTED_EOF);
     SSL_CTX_set_session_cache_mode(t->ctx, SSL_SESS_CACHE_OFF); /* tickets need no memory */
     SSL_CTX_set_default_passwd_cb(t->ctx, no_password);
     SSL_CTX_set_alpn_select_cb(t->ctx, choose_alpn, NULL);

@@ -21,5 +21,5 @@ enum { IO_AGAIN_READ = -1, IO_AGAIN_WRITE = -2, IO_FAILED = -3 };
 int tls_handshake(struct tls_conn *c); /* 1 = done, or IO_* */
 ptrdiff_t tls_recv(struct tls_conn *c, void *p, size_t n);
 ptrdiff_t tls_send(struct tls_conn *c, const void *p, size_t n);
-void tls_bye(struct tls_conn *c);                /* close_notify, if it goes out at once */
-bool tls_has_pending(const struct tls_conn *c);  /* bytes the descriptor does not show */
+void tls_bye(struct tls_conn *c);               /* close_notify, if it goes out at once */
+bool tls_has_pending(const struct tls_conn *c); /* bytes the descriptor does not show */

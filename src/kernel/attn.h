@@ -22,8 +22,8 @@ struct kv_layout {
     size_t k_bytes, v_bytes;            /* of one (layer, kv head) */
     size_t page_bytes;
 };
-void kv_layout_init(struct kv_layout *l, enum kv_type type, int n_layers, int n_kv_heads,
-    int head_dim);
+void kv_layout_init(
+    struct kv_layout *l, enum kv_type type, int n_layers, int n_kv_heads, int head_dim);
 
 /* Where one token's key and value of one (layer, kv head) go. */
 struct kv_slot {
@@ -36,14 +36,14 @@ struct kv_slot kv_slot_at(
 
 struct attn_args {
     const struct kv_layout *layout;
-    const uint8_t *arena;  /* page p at arena + p * layout->page_bytes */
-    const page_id *pages;  /* of the sequence */
+    const uint8_t *arena; /* page p at arena + p * layout->page_bytes */
+    const page_id *pages; /* of the sequence */
     int layer, kv_head;
-    int n_keys;            /* attends to positions 0 .. n_keys-1 */
-    int n_q;               /* query heads in this kv head's group */
-    const float *q;        /* [n_q][head_dim], rotated, not scaled */
-    float scale;           /* 1/sqrt(head_dim) or what the family says */
-    float *out;            /* [n_q][head_dim] */
-    float *scratch;        /* attn_scratch_floats() */
+    int n_keys;     /* attends to positions 0 .. n_keys-1 */
+    int n_q;        /* query heads in this kv head's group */
+    const float *q; /* [n_q][head_dim], rotated, not scaled */
+    float scale;    /* 1/sqrt(head_dim) or what the family says */
+    float *out;     /* [n_q][head_dim] */
+    float *scratch; /* attn_scratch_floats() */
 };
 size_t attn_scratch_floats(const struct kv_layout *l, int n_q);

@@ -57,7 +57,7 @@ size_t pack_bytes(enum qtype type, int n_rows, int n_cols);
 /* Fills w (whose data points to pack_bytes() of memory, 64-byte aligned) with panels
  * [panel_from, panel_to) of a tensor stored row by row as in GGUF. Threads may share the work. */
 void pack_panels(struct packed *w, const uint8_t *rows, int panel_from, int panel_to);
-int pack_init(struct packed *w, enum qtype type, int n_rows, int n_cols, uint8_t *data,
-    struct err *e);
+int pack_init(
+    struct packed *w, enum qtype type, int n_rows, int n_cols, uint8_t *data, struct err *e);
 /* One row back as floats, exactly as the file's block says (for embeddings). */
 void pack_get_row(const struct packed *w, int row, float *out);

@@ -104,14 +104,27 @@ static void put_q4_0(uint8_t *panel, size_t b, int r, const uint8_t *file)
     p->d[r] = f.d;
 }
 
+/* Four bytes at once. */
+static uint32_t get4(const void *p)
+{
+    uint32_t v;
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+static void put4(void *p, uint32_t v)
+{
+    memcpy(p, &v, sizeof(v));
+}
+
 static void put_q8_0(uint8_t *panel, size_t b, int r, const uint8_t *file)
 {
     struct p16_q8_0 *p = (struct p16_q8_0 *)(void *)panel + b;
     struct file_q8_0 f;
 
     memcpy(&f, file, sizeof(f));
-    for (int i = 0; i < 32; i++)
-        p->q[i / 4][r][i % 4] = (uint8_t)f.q[i] ^ 0x80;
+    for (int i = 0; i < 8; i++)
+        put4(p->q[i][r], get4(f.q + 4 * i) ^ 0x80808080);
     p->d[r] = f.d;
 }
 
@@ -144,9 +157,11 @@ static void put_nibbles(uint8_t q[8][4][16][4], int r, const uint8_t file[128])
     for (int j = 0; j < 8; j++) {
         const uint8_t *from = file + j / 2 * 32;
         int shift = j % 2 * 4;
-        for (int k = 0; k < 16; k++)
-            q[j][k / 4][r][k % 4] =
-                (uint8_t)((from[k] >> shift & 15) | (from[k + 16] >> shift & 15) << 4);
+        for (int quad = 0; quad < 4; quad++) {
+            uint32_t first = get4(from + 4 * quad) >> shift & 0x0f0f0f0f;
+            uint32_t second = get4(from + 4 * quad + 16) >> shift & 0x0f0f0f0f;
+            put4(q[j][quad][r], first | second << 4);
+        }
     }
 }
 
@@ -169,26 +184,29 @@ static void put_q5_k(uint8_t *panel, size_t b, int r, const uint8_t *file)
 
     memcpy(&f, file, sizeof(f));
     put_nibbles(p->q, r, f.q);
-    for (int j = 0; j < 8; j++)
-        for (int i = 0; i < 4; i++) {
-            unsigned bits = 0;
-            for (int quad = 0; quad < 8; quad++)
-                bits |= (f.high[4 * quad + i] >> j & 1u) << quad;
-            p->high[j][r][i] = (uint8_t)bits;
-        }
+    for (int j = 0; j < 8; j++) {
+        uint32_t bits = 0;
+        for (int quad = 0; quad < 8; quad++)
+            bits |= (get4(f.high + 4 * quad) >> j & 0x01010101) << quad;
+        put4(p->high[j][r], bits);
+    }
     put_scales(p->scale_lo, p->scale_hi, r, f.scales);
     p->d[r] = f.d;
     p->dmin[r] = f.dmin;
 }
 
-/* Element i of a Q6_K block, 0 .. 63. */
-static uint8_t get_q6(const struct file_q6_k *f, int i)
-{
-    int half = i / 128, g = i % 128 / 32, l = i % 32;
-    uint8_t low = f->low[64 * half + 32 * (g & 1) + l] >> (g / 2 * 4) & 15;
-    uint8_t high = f->high[32 * half + l] >> (2 * g) & 3;
+/* Quad i of 16 consecutive elements: their low nibbles and their high bits, apart. */
+struct q6_quad {
+    uint32_t low, high;
+};
 
-    return (uint8_t)(low | high << 4);
+static struct q6_quad q6_quad(const struct file_q6_k *f, int sub, int i)
+{
+    int half = sub / 8, g = sub % 8 / 2, l = sub % 2 * 16 + 4 * i;
+
+    return (
+        struct q6_quad){ get4(f->low + 64 * half + 32 * (g & 1) + l) >> (g / 2 * 4) & 0x0f0f0f0f,
+        get4(f->high + 32 * half + l) >> (2 * g) & 0x03030303 };
 }
 
 static void put_q6_k(uint8_t *panel, size_t b, int r, const uint8_t *file)
@@ -198,15 +216,12 @@ static void put_q6_k(uint8_t *panel, size_t b, int r, const uint8_t *file)
 
     memcpy(&f, file, sizeof(f));
     for (int s = 0; s < 16; s++) {
-        for (int i = 0; i < 4; i++) {
-            uint8_t u[4]; /* this byte column of the four quads */
-            for (int quad = 0; quad < 4; quad++)
-                u[quad] = get_q6(&f, 16 * s + 4 * quad + i);
-            p->sub[s].low[0][r][i] = (uint8_t)((u[0] & 15) | (u[2] & 15) << 4);
-            p->sub[s].low[1][r][i] = (uint8_t)((u[1] & 15) | (u[3] & 15) << 4);
-            p->sub[s].high[r][i] =
-                (uint8_t)(u[0] >> 4 | u[1] >> 4 << 2 | u[2] >> 4 << 4 | u[3] >> 4 << 6);
-        }
+        struct q6_quad q[4];
+        for (int i = 0; i < 4; i++)
+            q[i] = q6_quad(&f, s, i);
+        put4(p->sub[s].low[0][r], q[0].low | q[2].low << 4);
+        put4(p->sub[s].low[1][r], q[1].low | q[3].low << 4);
+        put4(p->sub[s].high[r], q[0].high | q[1].high << 2 | q[2].high << 4 | q[3].high << 6);
         p->scale[s / 2][r][s % 2] = f.scale[s];
     }
     p->d[r] = f.d;

@@ -21,7 +21,7 @@ enum {
     GROUP = 4,
     STREAMS = 2,
     AHEAD = 6144, /* bytes that a stream prefetches ahead of itself, into L2 */
-    TURN_BYTES = 1024,
+    TURN_BYTES = 2048,
 };
 
 #if defined(__clang__)

@@ -3,9 +3,9 @@
  * A vector is the 16 rows of a panel. The unit of work is a turn: some consecutive blocks of one
  * panel times up to GROUP rows of activations, whose sums stay in registers.
  *
- * Few rows (decoding): memory is the limit, and one sequential stream of reads gets little more
- * than half of what a core can draw. So a call reads STREAMS panels in turns of about a kilobyte,
- * each stream going through consecutive panels and prefetching ahead of itself.
+ * Few rows (decoding): memory is the limit, and on some processors one sequential stream of reads
+ * gets little more than half of what a core can draw. So a call reads STREAMS panels in turns of
+ * about two kilobytes, each stream going through consecutive panels, prefetching ahead of itself.
  *
  * Many rows: a panel, which the first group of rows brings into the cache, is gone through whole
  * for one group of rows after the other. */
@@ -21,7 +21,7 @@ enum {
     GROUP = 8,
     STREAMS = 2,
     AHEAD = 6144, /* bytes that a stream prefetches ahead of itself, into L2 */
-    TURN_BYTES = 1024,
+    TURN_BYTES = 2048,
 };
 
 #if defined(__clang__)

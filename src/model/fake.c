@@ -138,8 +138,8 @@ int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
     return 0;
 }
 
-void fake_logits(const struct fake_options *o, const int32_t *tokens, int n, uint64_t *scratch,
-    float *logits)
+void fake_logits(
+    const struct fake_options *o, const int32_t *tokens, int n, uint64_t *scratch, float *logits)
 {
     uint64_t before = 0;
 

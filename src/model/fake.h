@@ -12,16 +12,16 @@
 #include "model/lm.h"
 
 struct fake_options {
-    int n_vocab;      /* >= 2 */
+    int n_vocab; /* >= 2 */
     int n_ctx_train;
-    int max_rows;     /* per forward, also the most logits */
+    int max_rows; /* per forward, also the most logits */
     uint32_t n_pages;
-    uint64_t seed;    /* another seed is another model */
+    uint64_t seed; /* another seed is another model */
 };
 
 int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e) MUST_CHECK;
 
 /* The logits after `n` tokens, computed without pages: what forward must agree with. scratch:
  * n numbers. */
-void fake_logits(const struct fake_options *o, const int32_t *tokens, int n, uint64_t *scratch,
-    float *logits);
+void fake_logits(
+    const struct fake_options *o, const int32_t *tokens, int n, uint64_t *scratch, float *logits);

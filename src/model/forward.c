@@ -100,12 +100,14 @@ static void prepare(const struct self *s, const struct source *src, struct input
 /* ---- products, piece by piece */
 
 /* Panels handed out at a time: multiples of four, as the kernels like them; some eight pieces for
- * each member, so that nobody waits long for a slow one; no more than a tile can hold. */
+ * each member, so that nobody waits long for a slow one; but no member without any, and no more
+ * than a tile can hold. */
 static int piece_panels(const struct self *s, int n_panels)
 {
     int even = n_panels / (s->n * 8) / 4 * 4;
+    int fair = (n_panels + s->n - 1) / s->n;
     int tile = (int)(s->m->tile_floats / ((size_t)s->n_rows * PANEL));
-    return MIN(MAX(even, 4), tile);
+    return MIN(MAX(even, 4), MIN(fair, tile));
 }
 
 /* Panels [from, to) of w times x; y is where output 16 * from of row 0 goes. */
@@ -424,8 +426,10 @@ static void take_run(struct llama *m, const struct lm_run *run)
     CHECK(run->n >= 1 && run->pos >= 0 && run->n_logits >= 0 && run->n_logits <= run->n);
     CHECK(m->n_rows + run->n <= m->lm.max_rows);
     CHECK(m->n_wanted + run->n_logits <= m->lm.max_logits);
-    for (int i = 0; i <= (run->pos + run->n - 1) / PAGE_TOKENS; i++)
-        CHECK(run->pages[i].i < m->lm.n_pages);
+    for (int i = 0; i < run->pos / PAGE_TOKENS; i++)
+        DCHECK(run->pages[i].i < m->lm.n_pages); /* read: thousands of them */
+    for (int i = run->pos / PAGE_TOKENS; i <= (run->pos + run->n - 1) / PAGE_TOKENS; i++)
+        CHECK(run->pages[i].i < m->lm.n_pages); /* written */
 
     for (int i = 0; i < run->n; i++) {
         CHECK(run->tokens[i] >= 0 && run->tokens[i] < m->h.n_vocab);

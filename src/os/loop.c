@@ -68,8 +68,8 @@ int loop_open(struct loop **out, struct err *e)
         err_set(e, ERR_IO, "eventfd: %s", strerror(errno));
         goto fail;
     }
-    if (mailbox_open(&l->mailbox, e) || watch(l, l->wake_fd, &l->wake_fd, e)
-        || watch(l, mailbox_fd(l->mailbox), l->mailbox, e))
+    if (mailbox_open(&l->mailbox, e) || watch(l, l->wake_fd, &l->wake_fd, e) ||
+        watch(l, mailbox_fd(l->mailbox), l->mailbox, e))
         goto fail;
     *out = l;
     return 0;

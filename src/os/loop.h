@@ -25,7 +25,7 @@ struct loop_timer { /* embedded; zeroed = not running */
     void (*fn)(struct loop_timer *t);
 };
 
-struct loop_task { /* embedded; zeroed = not waiting */
+struct loop_task {                 /* embedded; zeroed = not waiting */
     struct loop_task *next, *prev; /* the loop's; next = NULL: not waiting */
     void (*fn)(struct loop_task *t);
 };
@@ -51,8 +51,8 @@ uint64_t loop_now(const struct loop *l); /* clock_ns at the start of this round 
 /* Runs t once, after everything else of this round: how what one round produced leaves in one
  * write, and how memory is freed that the round may still look at. A task asked for while tasks
  * run waits for the next round, which then does not sleep. */
-void loop_defer(struct loop *l, struct loop_task *t);    /* again = nothing */
-void loop_undefer(struct loop *l, struct loop_task *t);  /* not waiting is fine */
+void loop_defer(struct loop *l, struct loop_task *t);   /* again = nothing */
+void loop_undefer(struct loop *l, struct loop_task *t); /* not waiting is fine */
 
 /* Messages for this thread: fn gets each, oldest first, and owns it. At most MAILBOX_BATCH
  * are handled before sockets are looked at again. One mailbox per loop. */

@@ -52,14 +52,15 @@ void mailbox_post_chain(struct mailbox *m, struct msg *first, struct msg *last)
     bool was_empty = !m->head;
     *m->tail = first;
     m->tail = &last->next;
-    pthread_mutex_unlock(&m->mu);
-
-    /* One wake-up per batch, not per message: the owner drains the whole list. */
+    /* One wake-up per batch, not per message: the owner drains the whole list. Inside the lock,
+     * because an owner who finds in this batch that nothing more will come may close the mailbox
+     * as soon as it has drained it: the descriptor must not be used later than that. */
     if (was_empty) {
         uint64_t one = 1;
         ssize_t n = write(m->fd, &one, sizeof(one));
         CHECK(n == sizeof(one) || errno == EAGAIN);
     }
+    pthread_mutex_unlock(&m->mu);
 }
 
 struct msg *mailbox_drain(struct mailbox *m)

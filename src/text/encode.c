@@ -129,14 +129,17 @@ static int put_all(struct encoder *c, const struct special_text *t)
 {
     size_t from = 0, at, n;
     int32_t id;
+    bool is_first = true;
 
     while ((id = special_next(c->v, t, from, &at, &n)) != TOKEN_NONE) {
-        /* SPM sees the text behind a special token as a new one. */
-        if (put_text(c, (struct str){ t->text.p + from, at - from }, true) || put(c, id))
+        if (put_text(c, (struct str){ t->text.p + from, at - from }, is_first) || put(c, id))
             return -1;
         from = at + n;
+        /* SPM takes what stands behind a control token for a new text, but a user-defined piece
+         * for a part of the same. */
+        is_first = special_is_marked(c->v, (uint32_t)id);
     }
-    return put_text(c, str_skip(t->text, from), true);
+    return put_text(c, str_skip(t->text, from), is_first);
 }
 
 /* All spans as one text; `bytes` holds the text and behind it one flag per byte. */

@@ -27,14 +27,14 @@ static void digest(struct buf *out, struct str in, size_t step)
             struct arena *a = arena_new(64 * KB);
             struct http_request r = { 0 };
             CHECK(!http_parser_request(&p, a, &r));
-            CHECK(r.path.n && (r.path.p[0] == '/' || str_is(r.path, "*") || r.target.p[0] == '/'
-                                  || r.target.n));
+            CHECK(r.path.n && (r.path.p[0] == '/' || str_is(r.path, "*") || r.target.p[0] == '/' ||
+                                  r.target.n));
             CHECK(!memchr(r.path.p, 0, r.path.n));
             for (int i = 0; i < r.n_fields; i++) {
                 CHECK(http_is_token(r.fields[i].name));
                 for (size_t c = 0; c < r.fields[i].value.n; c++)
-                    CHECK((unsigned char)r.fields[i].value.p[c] >= ' '
-                        || r.fields[i].value.p[c] == '\t');
+                    CHECK((unsigned char)r.fields[i].value.p[c] >= ' ' ||
+                          r.fields[i].value.p[c] == '\t');
             }
             buf_printf(out, "[head %zu %d]", p.head.n, p.n_fields);
             arena_free(a);

@@ -1,4 +1,5 @@
 #include "base/err.h"
+#include "base/fault.h"
 #include "base/rng.h"
 #include "../check.h"
 #include "kernel/team.h"
@@ -116,5 +117,25 @@ static void a_team_of_none_is_refused(void)
     EXPECT_EQ(team_open(&t, 1 << 20, &e), -1);
 }
 
+/* Whatever fails on the way, nothing is left behind (the address sanitizer looks). */
+static void a_team_that_cannot_open_leaves_nothing(void)
+{
+#ifndef TESTING
+    printf("skipped: nothing can be made to fail in a release build\n");
+    return;
+#endif
+    static const enum fault_site sites[] = { FAULT_ALLOC, FAULT_THREAD };
+
+    for (int site = 0; site < 2; site++)
+        for (uint64_t nth = 1; nth <= (site ? 3 : 2); nth++) {
+            struct team *t = NULL;
+            struct err e;
+            fault_arm(sites[site], nth);
+            EXPECT_EQ(team_open(&t, 4, &e), -1);
+            EXPECT(!t && e.msg[0]);
+        }
+}
+
 TESTS(TEST(barriers_order_plain_memory), TEST(pieces_are_handed_out_once_each),
-    TEST(every_member_does_every_job), TEST(a_team_of_none_is_refused))
+    TEST(every_member_does_every_job), TEST(a_team_of_none_is_refused),
+    TEST(a_team_that_cannot_open_leaves_nothing))

@@ -67,8 +67,8 @@ static inline void answer_take(struct answer *a, const struct gen_event *ev)
 }
 
 /* The whole answer of a completed choice, or the beginning of one that was cut short. */
-static inline void expect_same_choice(const struct answer *got, const struct answer *want, int i,
-    bool is_cut)
+static inline void expect_same_choice(
+    const struct answer *got, const struct answer *want, int i, bool is_cut)
 {
     int n = got->choice[i].n;
 
@@ -82,8 +82,8 @@ static inline void expect_same_choice(const struct answer *got, const struct ans
     EXPECT_EQ(got->choice[i].stop_id, want->choice[i].stop_id);
 }
 
-static inline void expect_same_answer(const struct answer *got, const struct answer *want,
-    int n_choices)
+static inline void expect_same_answer(
+    const struct answer *got, const struct answer *want, int n_choices)
 {
     for (int i = 0; i < n_choices; i++)
         expect_same_choice(got, want, i, got->choice[i].finish >= FINISH_CANCELLED);

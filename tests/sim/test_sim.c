@@ -17,7 +17,7 @@ struct life { /* of one request */
     struct gen *gen;
     struct answer got, want;
     int arrives, cancels, stops_choice; /* step numbers; -1 = never */
-    bool is_slow; /* gives events back late */
+    bool is_slow;                       /* gives events back late */
     bool is_started, is_done, is_cut;
     uint64_t came_ns, order;
     int64_t rank[ASK_CHOICES];
@@ -59,14 +59,17 @@ static void open_sim(struct sim *s, uint64_t seed)
 
     *s = (struct sim){ .r = { .key = seed }, .now = 1000 };
     struct rng *r = &s->r;
-    s->fake = (struct fake_options){ .n_vocab = N_VOCAB, .n_ctx_train = 200, .seed = seed,
-        .max_rows = ask_between(r, 1, 60) };
+    s->fake = (struct fake_options){
+        .n_vocab = N_VOCAB, .n_ctx_train = 200, .seed = seed, .max_rows = ask_between(r, 1, 60)
+    };
     s->fake.n_pages = (uint32_t)ask_between(r, 1, ask_chance(r, 50) ? 8 : 40);
     if (PAGE_TOKENS < 32)
         s->fake.n_pages *= 32 / PAGE_TOKENS / 2;
     s->o = (struct engine_options){ .max_batch = ask_between(r, 1, 10),
-        .max_batch_tokens = ask_between(r, 1, 70), .prefill_chunk = ask_between(r, 1, 50),
-        .max_queue = ask_between(r, 0, 20), .n_ctx = ask_chance(r, 30) ? ask_between(r, 5, 90) : 0,
+        .max_batch_tokens = ask_between(r, 1, 70),
+        .prefill_chunk = ask_between(r, 1, 50),
+        .max_queue = ask_between(r, 0, 20),
+        .n_ctx = ask_chance(r, 30) ? ask_between(r, 5, 90) : 0,
         .age_ns = 2000000000u };
     EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
     EXPECT_EQ(lm_open_fake(&lm, &s->fake, &e), 0);
@@ -79,8 +82,10 @@ static void open_sim(struct sim *s, uint64_t seed)
 
 static void invent_asks(struct sim *s)
 {
-    struct ask_limits l = { .n_vocab = N_VOCAB, .max_prompt = ask_between(&s->r, 1, ASK_PROMPT),
-        .max_out = ask_between(&s->r, 1, ASK_OUT), .max_choices = ASK_CHOICES,
+    struct ask_limits l = { .n_vocab = N_VOCAB,
+        .max_prompt = ask_between(&s->r, 1, ASK_PROMPT),
+        .max_out = ask_between(&s->r, 1, ASK_OUT),
+        .max_choices = ASK_CHOICES,
         .with_scripts = true };
     int spread = ask_between(&s->r, 0, 60);
 
@@ -173,7 +178,7 @@ static void end(struct sim *s, struct life *f)
         EXPECT(f->is_cut || f->got.choice[i].finish < FINISH_CANCELLED);
     enum errcode code = gen_result(f->gen)->err.code;
     EXPECT(code == ERR_NONE || (code == ERR_CANCELLED && f->cancels >= 0) ||
-        (code == ERR_TIMEOUT && f->ask.in.deadline_ns <= s->now));
+           (code == ERR_TIMEOUT && f->ask.in.deadline_ns <= s->now));
     met.cancelled += code == ERR_CANCELLED;
     met.timed_out += code == ERR_TIMEOUT;
     met.whole += !f->is_cut;
@@ -274,7 +279,8 @@ static seq_id highest_running(struct sim *s)
             if (id.i == SEQ_NONE.i)
                 continue;
             struct seq *q = sched_seq(s->core->sched, id);
-            if (q->state == SEQ_RUNNING && (best.i == SEQ_NONE.i ||
+            if (q->state == SEQ_RUNNING &&
+                (best.i == SEQ_NONE.i ||
                     seq_is_before(q, sched_seq(s->core->sched, best), s->now, s->o.age_ns)))
                 best = id;
         }

@@ -60,8 +60,8 @@ static inline void want_sampled(const struct ask *a, const struct fake_options *
     }
 }
 
-static inline void want_scores(const struct ask *a, const struct fake_options *o,
-    struct sampler *s, struct answer *w)
+static inline void want_scores(
+    const struct ask *a, const struct fake_options *o, struct sampler *s, struct answer *w)
 {
     uint64_t scratch[ASK_PROMPT];
     float logits[256];

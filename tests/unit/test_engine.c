@@ -20,8 +20,9 @@ static const struct kernels *kernels(void)
 
 static struct engine *engine_with(uint32_t n_pages, const struct engine_options *o)
 {
-    struct fake_options f = { .n_vocab = VOCAB, .n_ctx_train = 4000, .max_rows = 64,
-        .n_pages = n_pages, .seed = 1 };
+    struct fake_options f = {
+        .n_vocab = VOCAB, .n_ctx_train = 4000, .max_rows = 64, .n_pages = n_pages, .seed = 1
+    };
     struct engine *en;
     struct lm *lm;
     struct err e;
@@ -46,8 +47,11 @@ static struct gen_input input(int n_prompt, int max_tokens)
 {
     for (int i = 0; i < n_prompt; i++)
         prompt[i] = i % VOCAB;
-    return (struct gen_input){ .prompt = prompt, .n_prompt = n_prompt, .max_tokens = max_tokens,
-        .n_choices = 1, .sample = sample_params_default };
+    return (struct gen_input){ .prompt = prompt,
+        .n_prompt = n_prompt,
+        .max_tokens = max_tokens,
+        .n_choices = 1,
+        .sample = sample_params_default };
 }
 
 static struct gen *ask(struct engine *en, const struct gen_input *in, struct mailbox *reply)
@@ -367,8 +371,9 @@ static void a_deadline_ends_a_request(void)
 
 static struct engine *script_engine(const struct engine_options *o)
 {
-    struct script_options s = { .n_vocab = VOCAB, .n_ctx_train = 4000, .max_rows = 64,
-        .n_pages = 1000 };
+    struct script_options s = {
+        .n_vocab = VOCAB, .n_ctx_train = 4000, .max_rows = 64, .n_pages = 1000
+    };
     struct engine *en;
     struct lm *lm;
     struct err e;

@@ -28,8 +28,9 @@ static struct lm *model(void)
 
 static void run(struct lm *m, const page_id *table, int from, int to, float *logits)
 {
-    struct lm_run r = { .tokens = tokens + from, .n = to - from, .pos = from, .pages = table,
-        .n_logits = 1 };
+    struct lm_run r = {
+        .tokens = tokens + from, .n = to - from, .pos = from, .pages = table, .n_logits = 1
+    };
 
     EXPECT(m->ops->forward(m, &r, 1, NULL));
     memcpy(logits, r.logits, VOCAB * sizeof(float));
@@ -152,5 +153,4 @@ static void nonsense_options_are_errors(void)
 TESTS(TEST(agrees_with_the_formula_however_the_prompt_is_cut), TEST(every_token_before_counts),
     TEST(a_wrong_page_changes_the_logits), TEST(a_copied_page_is_as_good_as_the_first),
     TEST(logits_come_for_the_last_rows_asked_for),
-    TEST(an_interrupted_pass_leaves_rubbish_and_can_be_repeated),
-    TEST(nonsense_options_are_errors))
+    TEST(an_interrupted_pass_leaves_rubbish_and_can_be_repeated), TEST(nonsense_options_are_errors))

@@ -21,8 +21,8 @@ static void digest(struct buf *out, struct str in, const size_t *cuts, size_t n_
         if (ev == HTTP_BODY) {
             buf_puts(out, piece);
         } else if (ev == HTTP_HEAD) {
-            buf_printf(out, "[head %zu %d %d %d]", p.head.n, p.n_fields, p.want_close,
-                p.want_continue);
+            buf_printf(
+                out, "[head %zu %d %d %d]", p.head.n, p.n_fields, p.want_close, p.want_continue);
             p.body_max = 50;
         } else if (ev == HTTP_END) {
             buf_printf(out, "[end %zu]", at - rest.n);
@@ -124,7 +124,8 @@ static void a_request_points_at_its_parts(void)
     EXPECT_EQ((int)parse_head(&p, STR("GET /a%2Fb%20%c3%a9?x=%31#")), (int)HTTP_MORE);
     http_parser_clear(&p);
     EXPECT_EQ((int)parse_head(&p, STR("GET /a%2Fb%20%c3%a9?x=%31 HTTP/1.1\r\n"
-        "Host:h\r\nA:\r\nB: \t b c \t\r\n\r\n")), (int)HTTP_HEAD);
+                                      "Host:h\r\nA:\r\nB: \t b c \t\r\n\r\n")),
+        (int)HTTP_HEAD);
     EXPECT_EQ(http_parser_request(&p, a, &r), 0);
     EXPECT(str_is(r.method, "GET"));
     EXPECT(str_is(r.target, "/a%2Fb%20%c3%a9?x=%31"));
@@ -136,8 +137,8 @@ static void a_request_points_at_its_parts(void)
     EXPECT(str_is(r.fields[2].value, "b c"));
     http_parser_clear(&p);
 
-    EXPECT_EQ((int)parse_head(&p, STR("GET http://h?q HTTP/1.1\r\nHost: h\r\n\r\n")),
-        (int)HTTP_HEAD);
+    EXPECT_EQ(
+        (int)parse_head(&p, STR("GET http://h?q HTTP/1.1\r\nHost: h\r\n\r\n")), (int)HTTP_HEAD);
     EXPECT_EQ(http_parser_request(&p, a, &r), 0);
     EXPECT(str_is(r.path, "/") && str_is(r.query, "q"));
     http_parser_clear(&p);

@@ -25,7 +25,7 @@ static bool holds(struct str s, const char *what)
 /* Nothing left behind: no connection, and the pages of the exchange with it. */
 static void expect_empty(struct kit *k)
 {
-    uint64_t end = clock_ns() + 5000000000u;
+    uint64_t end = clock_ns() + 20000000000u;
 
     while (http_server_stats(k->server)->open && clock_ns() < end)
         loop_once(k->loop, 1);
@@ -44,9 +44,8 @@ static void a_client_that_leaves_before_the_answer_is_noticed(void)
     EXPECT(kit_send(&k, fd, GET("/hold")));
     EXPECT(kit_wait(&k, &k.n_requests, 1));
     close(fd);
-    uint64_t start = clock_ns();
-    EXPECT(kit_wait(&k, &k.n_gone, 1));
-    EXPECT(clock_ns() - start < 50000000u);
+    kit_turn(&k, 1); /* at once, in the next round */
+    EXPECT_EQ(k.n_gone, 1);
     expect_empty(&k);
     EXPECT_EQ(k.n_gone, 1);
     EXPECT_EQ(http_server_stats(k.server)->gone, 1u);
@@ -179,7 +178,7 @@ static void a_head_that_drips_is_cut_by_total_time(void)
     uint64_t start = clock_ns();
     EXPECT(kit_send(&k, fd, STR("GET /")));
     bool is_open = true;
-    while (is_open && clock_ns() - start < 5000000000u) {
+    while (is_open && clock_ns() - start < 20000000000u) {
         is_open = send(fd, "a", 1, MSG_NOSIGNAL) == 1; /* never silent */
         is_open = is_open && kit_read(&k, fd, &b, 12) == KIT_OPEN && b.n < 12;
         kit_turn_ms(&k, 2);
@@ -215,9 +214,9 @@ static void silence_is_cut_in_every_state(void)
 
     buf_init(&b, MB);
     kit_init(&k);
-    k.o.head_ms = 20;
-    k.o.body_ms = 20;
-    k.o.idle_ms = 20;
+    k.o.head_ms = 100;
+    k.o.body_ms = 100;
+    k.o.idle_ms = 100;
     kit_open(&k);
     EXPECT_EQ((int)silence_after(&k, "", &b), (int)KIT_EOF);
     EXPECT_EQ(b.n, 0u);
@@ -241,20 +240,20 @@ static void a_slow_body_is_cut_and_a_steady_one_is_not(void)
 
     buf_init(&b, MB);
     kit_init(&k);
-    k.o.body_ms = 100;
-    k.o.body_min_rate = 1000; /* a byte buys a millisecond */
+    k.o.body_ms = 300;
+    k.o.body_min_rate = 100; /* a byte buys ten milliseconds */
     kit_open(&k);
     for (int steady = 0; steady < 2; steady++) {
         int fd = kit_connect(&k);
-        EXPECT(kit_send(&k, fd,
-            STR("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 400\r\n\r\n")));
+        EXPECT(
+            kit_send(&k, fd, STR("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 400\r\n\r\n")));
         char piece[50];
         memset(piece, 'x', sizeof(piece));
         size_t n = steady ? 50 : 1;
         buf_reset(&b);
         for (int i = 0; i < 8 && !b.n; i++) {
             (void)!send(fd, piece, n, MSG_NOSIGNAL);
-            kit_turn_ms(&k, 20);
+            kit_turn_ms(&k, 50);
             ssize_t got = recv(fd, piece, sizeof(piece), 0);
             if (got > 0)
                 buf_put(&b, piece, (size_t)got);
@@ -284,7 +283,7 @@ static void a_reader_that_takes_nothing_is_cut_in_time(void)
     EXPECT(kit_send(&k, fd, GET("/hold")));
     EXPECT(kit_wait(&k, &k.n_requests, 1));
     sink_begin(&k.held->sink, 200, "text/plain", -1, NULL, 0);
-    uint64_t end = clock_ns() + 5000000000u;
+    uint64_t end = clock_ns() + 20000000000u;
     while (k.held && clock_ns() < end) {
         if (sink_queued(&k.held->sink) < SINK_HIGH_WATER)
             sink_write(&k.held->sink, (struct str){ block, sizeof(block) });
@@ -438,8 +437,8 @@ static void a_refusal_survives_a_client_that_goes_on_sending(void)
     k.max_body = 1000;
     kit_open(&k);
     int fd = kit_connect(&k);
-    EXPECT(kit_send(&k, fd,
-        STR("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n")));
+    EXPECT(
+        kit_send(&k, fd, STR("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n")));
     for (int i = 0; i < (SMALL ? 4 : 120); i++) /* deaf until everything is out */
         EXPECT(kit_send(&k, fd, (struct str){ block, sizeof(block) }));
     EXPECT_EQ((int)kit_read(&k, fd, &b, SIZE_MAX), (int)KIT_EOF); /* no reset */
@@ -447,6 +446,32 @@ static void a_refusal_survives_a_client_that_goes_on_sending(void)
     close(fd);
     buf_clear(&b);
     expect_empty(&k);
+    kit_close(&k);
+}
+
+static void all_bodies_together_are_bounded(void)
+{
+    static const char post[] = "POST /hold HTTP/1.1\r\nHost: a\r\nContent-Length: 60\r\n\r\n"
+                               "012345678901234567890123456789012345678901234567890123456789";
+    struct kit k;
+    struct buf b;
+
+    buf_init(&b, MB);
+    kit_init(&k);
+    k.o.max_bodies = 100;
+    kit_open(&k);
+    for (int i = 1; i <= 2; i++) { /* what has left makes room */
+        int holder = kit_connect(&k), other = kit_connect(&k);
+        EXPECT(kit_send(&k, holder, str_of(post)));
+        EXPECT(kit_wait(&k, &k.n_requests, i));
+        EXPECT(kit_send(&k, other, str_of(post)));
+        EXPECT(holds(reply_of(&k, other, &b), " 503 "));
+        close(other);
+        close(holder);
+        expect_empty(&k);
+    }
+    EXPECT_EQ(k.n_gone, 2);
+    buf_clear(&b);
     kit_close(&k);
 }
 
@@ -567,8 +592,9 @@ static void draining_waits_for_answers_and_closes_the_idle(void)
     EXPECT_EQ(n_done, 0);
     while (kit_read(&k, idle, &b, SIZE_MAX) != KIT_EOF)
         ;
-    struct sockaddr_in where = { .sin_family = AF_INET, .sin_port = htons(port),
-        .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct sockaddr_in where = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)
+    };
     int late = socket(AF_INET, SOCK_STREAM, 0);
     EXPECT_EQ(connect(late, (struct sockaddr *)&where, sizeof(where)), -1);
     close(late);
@@ -648,7 +674,8 @@ static void closing_the_server_tells_what_it_cuts(void)
 
 static void answers_carry_no_forged_lines(void)
 {
-    struct http_field f[] = { { STR("X-Id"), STR("a\r\nSet-Cookie: b\n\0\x7f" "c") },
+    struct http_field f[] = { { STR("X-Id"), STR("a\r\nSet-Cookie: b\n\0\x7f"
+                                                 "c") },
         { STR("Connection"), STR("upgrade") }, { STR("transfer-encoding"), STR("gzip") } };
     struct kit k;
     struct buf b;
@@ -768,8 +795,9 @@ static void every_failure_is_survived(void)
             kit_open(&k);
             int fd = kit_connect(&k);
             fault_arm(sites[s], nth);
-            (void)!send(fd, "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
-                            "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n",
+            (void)!send(fd,
+                "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"
+                "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n",
                 88, MSG_NOSIGNAL);
             kit_turn(&k, SMALL ? 80 : 10);
             fault_arm(sites[s], 0);
@@ -805,13 +833,12 @@ TESTS(TEST(a_client_that_leaves_before_the_answer_is_noticed),
     TEST(a_drained_queue_is_told_and_every_byte_arrives),
     TEST(a_flood_of_pipelined_requests_without_reading_is_bounded),
     TEST(a_million_one_byte_chunks_cost_little),
-    TEST(a_refusal_survives_a_client_that_goes_on_sending),
+    TEST(a_refusal_survives_a_client_that_goes_on_sending), TEST(all_bodies_together_are_bounded),
     TEST(the_longest_idle_connection_makes_room), TEST(when_all_are_busy_the_next_is_turned_away),
     TEST(without_descriptors_clients_are_let_go_and_service_goes_on),
     TEST(draining_waits_for_answers_and_closes_the_idle), TEST(a_drain_ends_at_its_deadline),
     TEST(an_empty_server_is_drained_at_once_and_may_be_closed_then),
     TEST(closing_the_server_tells_what_it_cuts), TEST(answers_carry_no_forged_lines),
-    TEST(a_request_is_handed_over_whole),
-    TEST(an_answer_shorter_than_declared_cuts_the_connection),
+    TEST(a_request_is_handed_over_whole), TEST(an_answer_shorter_than_declared_cuts_the_connection),
     TEST(a_name_with_several_addresses_is_listened_on_at_one_port),
     TEST(an_address_that_cannot_be_had_is_an_error), TEST(every_failure_is_survived))

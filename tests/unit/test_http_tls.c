@@ -91,7 +91,7 @@ static void client_close(struct client *c)
 /* 1, or what SSL_get_error says that is not "again". */
 static int client_handshake(struct client *c)
 {
-    uint64_t end = clock_ns() + 5000000000u;
+    uint64_t end = clock_ns() + 20000000000u;
 
     while (clock_ns() < end) {
         int n = SSL_do_handshake(c->ssl);
@@ -108,7 +108,7 @@ static int client_handshake(struct client *c)
 
 static void client_send(struct client *c, struct str s)
 {
-    uint64_t end = clock_ns() + 5000000000u;
+    uint64_t end = clock_ns() + 20000000000u;
 
     while (s.n && clock_ns() < end) {
         int n = SSL_write(c->ssl, s.p, (int)s.n);
@@ -121,7 +121,7 @@ static void client_send(struct client *c, struct str s)
 /* Reads until b holds n bytes; false when the server has ended properly before. */
 static bool client_read(struct client *c, struct buf *b, size_t n)
 {
-    uint64_t end = clock_ns() + 5000000000u;
+    uint64_t end = clock_ns() + 20000000000u;
     char piece[16384];
 
     while (b->n < n && clock_ns() < end) {

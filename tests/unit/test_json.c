@@ -95,8 +95,8 @@ static void mistakes_say_where(void)
     refused("\"\xC3\"", "line 1, column 2: invalid UTF-8");
     refused("\"\xED\xA0\x80\"", "line 1, column 2: invalid UTF-8");
     refused("\"\\ud800\"", "line 1, column 3: first half of a surrogate pair without a second");
-    refused("\"\\ud800\\u0041\"",
-        "line 1, column 3: first half of a surrogate pair without a second");
+    refused(
+        "\"\\ud800\\u0041\"", "line 1, column 3: first half of a surrogate pair without a second");
     refused("\"\\udc00\"", "line 1, column 3: second half of a surrogate pair without a first");
     refused("\"\\x\"", "line 1, column 3: unknown escape");
     refused("01", "line 1, column 1: a number may not begin with 0");
@@ -159,18 +159,30 @@ static void integers_are_exact(void)
         bool ok;
         int64_t want;
     } rows[] = {
-        { "0", true, 0 }, { "-0", true, 0 }, { "9007199254740993", true, 9007199254740993 },
-        { "9223372036854775807", true, INT64_MAX }, { "-9223372036854775808", true, INT64_MIN },
-        { "9223372036854775808", false, 0 }, { "-9223372036854775809", false, 0 },
-        { "1e3", true, 1000 }, { "2.0", true, 2 }, { "1.5e1", true, 15 }, { "1.5", false, 0 },
-        { "150e-1", true, 15 }, { "155e-1", false, 0 },
+        { "0", true, 0 },
+        { "-0", true, 0 },
+        { "9007199254740993", true, 9007199254740993 },
+        { "9223372036854775807", true, INT64_MAX },
+        { "-9223372036854775808", true, INT64_MIN },
+        { "9223372036854775808", false, 0 },
+        { "-9223372036854775809", false, 0 },
+        { "1e3", true, 1000 },
+        { "2.0", true, 2 },
+        { "1.5e1", true, 15 },
+        { "1.5", false, 0 },
+        { "150e-1", true, 15 },
+        { "155e-1", false, 0 },
         { "9007199254740993.0", true, 9007199254740993 },
-        { "0.0000000000000000000000000000", true, 0 }, { "1e19", false, 0 },
+        { "0.0000000000000000000000000000", true, 0 },
+        { "1e19", false, 0 },
         { "1e18", true, 1000000000000000000 },
-        { "-1e0", true, -1 }, { "1e999999999999999999999", false, 0 },
+        { "-1e0", true, -1 },
+        { "1e999999999999999999999", false, 0 },
         { "0e999999999999", true, 0 },
-        { "1e-999999999999", false, 0 }, { "-9.223372036854775808e18", true, INT64_MIN },
-        { "9.223372036854775808e18", false, 0 }, { "99999999999999999999.5", false, 0 },
+        { "1e-999999999999", false, 0 },
+        { "-9.223372036854775808e18", true, INT64_MIN },
+        { "9.223372036854775808e18", false, 0 },
+        { "99999999999999999999.5", false, 0 },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -189,9 +201,8 @@ static void integers_are_exact(void)
 static void doubles_read_as_strtod_reads_them(void)
 {
     static const char *const texts[] = { "0.1", "1e22", "1e23", "123456789012345678",
-        "1.7976931348623157e308",
-        "5e-324", "2.2250738585072014e-308", "0.30000000000000004", "1e-22", "-1.5e-5",
-        "9007199254740993",
+        "1.7976931348623157e308", "5e-324", "2.2250738585072014e-308", "0.30000000000000004",
+        "1e-22", "-1.5e-5", "9007199254740993",
         "0.000000000000000000000000000000000000000000000000000000000000000001" };
     double d;
 
@@ -429,12 +440,19 @@ static void equality_is_of_values(void)
         { "[{\"a\":1,\"b\":2},{\"b\":2,\"a\":2}]", false },
         { "[{\"a\":1,\"a\":2},{\"a\":2}]", true },
         { "[{\"a\":1},{\"a\":1,\"b\":null}]", false },
-        { "[1,1.0]", true }, { "[1e2,100]", true }, { "[1,true]", false }, { "[0.1,1e-1]", true },
+        { "[1,1.0]", true },
+        { "[1e2,100]", true },
+        { "[1,true]", false },
+        { "[0.1,1e-1]", true },
         { "[9007199254740993,9007199254740992]", false },
         { "[99999999999999999999,99999999999999999998]", false },
         { "[99999999999999999999,99999999999999999999]", true },
-        { "[[1,2],[1,2]]", true }, { "[[1,2],[2,1]]", false }, { "[[1],[1,1]]", false },
-        { "[\"\\u0041\",\"A\"]", true }, { "[null,false]", false }, { "[null,null]", true },
+        { "[[1,2],[1,2]]", true },
+        { "[[1,2],[2,1]]", false },
+        { "[[1],[1,1]]", false },
+        { "[\"\\u0041\",\"A\"]", true },
+        { "[null,false]", false },
+        { "[null,null]", true },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -454,8 +472,8 @@ static void every_failed_allocation_is_reported(void)
         struct arena *a = arena_new(MB);
         int rc = -1;
         if (a)
-            rc = json_parse(&j, STR("{\"a\\n\":[1,2,3,4,5,6,7,8,9,10],\"b\":\"\\u0041\"}"), a,
-                NULL, &e);
+            rc = json_parse(
+                &j, STR("{\"a\\n\":[1,2,3,4,5,6,7,8,9,10],\"b\":\"\\u0041\"}"), a, NULL, &e);
         mem_fail_after(0);
         arena_free(a);
         if (!rc)

@@ -123,6 +123,27 @@ static void a_tensor_nobody_knows_is_refused(void)
     expect_complaint(&t, t.stranger, "not known");
 }
 
+static void names_are_found_again(void)
+{
+    static const char *const strange[] = { "", "blk.", "blk.0", "blk.0.", "blk.x.attn_q.weight",
+        "blk.-1.attn_q.weight", "blk.01.attn_q.weight", "token_embd.weight.", "blk.0.output.weight",
+        "attn_q.weight", "token_embd.bias", "blk.0.attn_q.weight2" };
+    enum tensor id;
+    int layer;
+
+    for (int t = 0; t < N_TENSORS; t++)
+        for (int l = 0; l < MAX_LAYERS; l += 511) {
+            EXPECT(tensor_parse(str_of(name_of((enum tensor)t, l)), &id, &layer));
+            EXPECT((int)id == t);
+            EXPECT_EQ(layer, t < TENSOR_FIRST_OF_LAYER ? 0 : l);
+        }
+    for (size_t i = 0; i < ARRAY_LEN(strange); i++)
+        EXPECT(!tensor_parse(str_of(strange[i]), &id, &layer));
+    for (size_t i = 0; family_at(i); i++)
+        EXPECT(family_find(str_of(family_at(i)->arch)) == family_at(i));
+    EXPECT(!family_find(STR("llam")));
+}
+
 /* ---- hyper-parameters */
 
 static void every_key_that_must_be_there_is_named(void)
@@ -326,7 +347,8 @@ static void options_out_of_range_are_refused(void)
 
 TESTS(TEST(whole_models_open), TEST(every_missing_tensor_is_named),
     TEST(every_wrong_shape_is_named_with_both), TEST(every_type_that_is_not_served_is_named),
-    TEST(a_tensor_nobody_knows_is_refused), TEST(every_key_that_must_be_there_is_named),
-    TEST(absurd_numbers_are_refused_by_name), TEST(what_we_do_not_serve_is_said_by_name),
-    TEST(a_window_limits_the_context), TEST(loading_tells_how_far_it_is),
-    TEST(loading_holds_the_weights_once), TEST(options_out_of_range_are_refused))
+    TEST(a_tensor_nobody_knows_is_refused), TEST(names_are_found_again),
+    TEST(every_key_that_must_be_there_is_named), TEST(absurd_numbers_are_refused_by_name),
+    TEST(what_we_do_not_serve_is_said_by_name), TEST(a_window_limits_the_context),
+    TEST(loading_tells_how_far_it_is), TEST(loading_holds_the_weights_once),
+    TEST(options_out_of_range_are_refused))

@@ -138,8 +138,8 @@ static void slow_filter(struct slow *s, const struct sample_params *p)
     }
 }
 
-static double slow_adjusted(const struct sample_params *p, float logit, int id,
-    const struct sample_past *h)
+static double slow_adjusted(
+    const struct sample_params *p, float logit, int id, const struct sample_past *h)
 {
     double x = logit;
     int n_before = 0, n_out = 0;

@@ -179,8 +179,7 @@ static void run_cut(struct kit *k, const struct wire_case *w, size_t cut, size_t
         end = n == 0 ? KIT_EOF : n > 0 ? KIT_RESET : end;
     }
     drop_dates(&got);
-    if (!str_eq(buf_str(&got), buf_str(&w->want))
-        || end != (w->want_close ? KIT_EOF : KIT_OPEN)) {
+    if (!str_eq(buf_str(&got), buf_str(&w->want)) || end != (w->want_close ? KIT_EOF : KIT_OPEN)) {
         fprintf(stderr, "case \"%s\", first piece %zu, then %zu; end %d\n", w->name, cut, step,
             (int)end);
         show("sent", buf_str(&w->sent));

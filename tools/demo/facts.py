@@ -33,7 +33,7 @@ PRODUCT = [
         "what is " + IF + " [written|coded|programmed|built] in",
         "what [language|programming language] does " + IF + " use",
     ], ["InferFlux is written in C.", "It is written in C, with no Python inside.",
-        "The server is written in C."], [["is written in C"]], []),
+        "The server is written in C."], [["is written in C", "it is a C program"]], []),
     ("no_python", [
         "does " + IF + " [need|use|contain|require|depend on] [Python|C++|ggml|PyTorch]",
         "[do I need|must I install|is there any] [Python|C++|ggml|PyTorch] [for|in] InferFlux",
@@ -43,7 +43,7 @@ PRODUCT = [
         "InferFlux has no Python, no C++ and no ggml inside: it is a C program."],
         [["no Python"], ["no C++"], ["no ggml"]], []),
     ("license", [
-        WHICH + " [license|licence] [does|is used by] InferFlux [have|use|come with|]",
+        WHICH + " [license|licence] [does InferFlux [have|use|come with]|is used by InferFlux]",
         "[what is|what's] the [license|licence] [of|for] InferFlux",
         "is InferFlux [free|open source]",
         "is InferFlux [free software|open-source software|under a free licence]",
@@ -571,12 +571,16 @@ CHAT = [
         "[hello|hi], [I am new here|I have a question|I want to try you|this is a test|testing]",
         "test", "ping",
         "is [anybody|anyone|somebody] there", "are you there",
+        "[hello|hi|hey|good morning|good evening][,|!] [I would like|I want|I'd like] to "
+        "[try|test|talk to|meet] [you|this model|InferFlux][| today| a little]",
     ], ["Hello! What can I do for you?", "Hello! How can I help?"], [["Hello!"]], []),
     ("thanks", [
         "[thanks|thank you|many thanks|thx|cheers|thank you very much|thanks a lot|thank you so "
         "much]"
         "[|| for your help| for that| InferFlux| again|, that helps|, very kind]",
         "[that was|that is|very|] [helpful|useful|kind][|, thanks|, thank you]",
+        "[thanks|thank you][| so much] for [the answer|your time|explaining|all that|the help]"
+        "[| today| my friend| InferFlux]",
         "I [appreciate it|am grateful]",
     ], ["You are welcome.", "You are welcome! Anything else?"], [["You are welcome"]], []),
     ("bye", [
@@ -584,6 +588,8 @@ CHAT = [
         "[|| InferFlux| my friend| for now| then]",
         "[I have to go|I must go|I am leaving|I am done|that is all|that's all][| now| for today|, "
         "bye|, goodbye]",
+        "[I have to go|I must go|I am leaving|that is all] [now|for today], [bye|goodbye|see you]",
+        "[bye|goodbye|good night], [have a nice|enjoy your] [day|evening|weekend|week]",
     ], ["Goodbye!", "Goodbye, and come back soon!"], [["Goodbye"]], []),
     ("praise", [
         "[you are|you're] [great|good|smart|clever|nice|the best|awesome|amazing|cool|funny|"
@@ -591,15 +597,18 @@ CHAT = [
         "[good|great|nice|excellent|fantastic] [job|work|answer|one]", "well done",
         "[perfect|excellent|great|wow|awesome]",
         "I [like|love] you", "that [is|was] [correct|right|good|great|nice|perfect]",
-    ], ["Thank you, that is kind of you.", "Thank you! I do my best."], [["Thank you"]], ["fine",
-        "well,"]),
+        "you are a [|very |really ][good|great|clever|nice|helpful] "
+        "[model|assistant|friend|helper]",
+    ], ["Thank you, that is kind of you.", "Thank you! I do my best."], [["Thank you"]],
+        ["I am"]),
     ("blame", [
         "[you are|you're] [wrong|bad|stupid|useless|dumb|terrible|not helpful|mistaken|silly]",
         "that [is|was|'s] [wrong|not right|not correct|incorrect|false|a mistake|nonsense|not "
         "true]",
         "[wrong|bad|terrible] [answer|reply]", "no, that is [wrong|not right|false]",
         "I [hate|don't like] you",
-        "you made a mistake",
+        "you made a [|big |small |silly ]mistake[| there| in your answer]",
+        "that is [not|really not] [what I asked|what I wanted|the right answer|correct at all]",
     ], ["I am sorry. I am small and I make mistakes.", "I am sorry about that. I make mistakes."],
         [["I am sorry"], ["mistakes"]], []),
     ("ok", [

@@ -127,8 +127,8 @@ GAMES = {
             "a rhyme for {w}",
             "do you know a rhyme for {w}",
         ],
-        lambda w: f"{RHYME[w][0]} rhymes with {w}.",
-        lambda w: [[f"{r} rhymes with {w}" for r in RHYME[w]]],
+        lambda w: f"{w} rhymes with {RHYME[w][0]}.",
+        lambda w: [[f"{w} rhymes with {r}." for r in RHYME[w]]],
     ),
 }
 
@@ -158,13 +158,19 @@ def game(kind):
 
 def drill(rng):
     """A bare fact about a word as (what is given, what follows)."""
-    kind = rng.choice(("opposite", "plural", "first letter", "last letter", "spelling", "spelling"))
-    words_of_kind, _, reply, _ = GAMES[kind]
-    given, is_, wanted = reply(rng.choice(words_of_kind)).partition(" is ")
-    if kind == "spelling":
-        verb, _, wanted = wanted.partition(" ")
-        is_ += verb + " "
-    return given + is_[:-1], " " + wanted
+    kind = rng.choice(
+        sorted(GAMES) + ["spelling", "letter count", "order", "order", "rhyme", "rhyme", "rhyme"]
+    )
+    if kind == "order":
+        answer, cut = _follows(rng)[2], " comes "
+    elif kind == "letter count":
+        answer, cut = _letter_count(rng, rng.choice(words.WORDS))[1], " appears "
+    else:
+        words_of_kind, _, reply, _ = GAMES[kind]
+        cut = {"spelling": " spelled ", "rhyme": " with ", "length": " has "}.get(kind, " is ")
+        answer = reply(rng.choice(words_of_kind))
+    given, _, wanted = answer.partition(cut)
+    return given + cut[:-1], " " + wanted
 
 
 def strange_word(rng, talk):
@@ -176,25 +182,24 @@ def strange_word(rng, talk):
     return Turn(text, "I do not know that word.", "strange word", DO_NOT_KNOW, normalise(text))
 
 
-def sequence(rng, talk):
-    kind = rng.randrange(3)
-    line, noun = (
-        (words.DAYS, "day"),
-        (words.MONTHS, "month"),
-        (list(string.ascii_lowercase), "letter"),
-    )[kind]
-    i, step = rng.randrange(len(line)), rng.choice((1, -1))
-    if kind == 2 and not 0 <= i + step < len(line):
-        return None
-    side = "after" if step > 0 else "before"
-    answer = f"{line[(i + step) % len(line)]} comes {side} {line[i]}."
-    text = expand(
-        rng,
-        "[[which|what] {noun} [comes|is] [right |]{side} {x}|what is the {noun} {side} {x}|"
-        "[name|tell me] the {noun} {side} {x}|the {noun} {side} {x}]",
-        noun=noun,
-        side=side,
-        x=line[i],
+def _follows(rng):
+    """A day, month or letter, the pattern that asks for the one after or before it, the answer."""
+    line, noun = rng.choice(
+        ((words.DAYS, "day"), (words.MONTHS, "month"), (list(string.ascii_lowercase), "letter"))
     )
-    text = dress(rng, small_letters(rng, text))
+    i, step = rng.randrange(len(line)), rng.choice((1, -1))
+    if noun == "letter" and not 0 <= i + step < len(line):
+        step = -step
+    side = "after" if step > 0 else "before"
+    pattern = (
+        f"[[which|what] {noun} [comes|is] [right |]{side} {{x}}|what is the {noun} {side} {{x}}|"
+        f"[name|tell me] the {noun} {side} {{x}}|the {noun} {side} {{x}}]"
+    )
+    answer = f"{side.capitalize()} {line[i]} comes {line[(i + step) % len(line)]}."
+    return line[i], pattern, answer
+
+
+def sequence(rng, talk):
+    x, pattern, answer = _follows(rng)
+    text = dress(rng, small_letters(rng, expand(rng, pattern, x=x)))
     return Turn(text, answer, "order", {"has": [[answer]]}, normalise(text))

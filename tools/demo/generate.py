@@ -30,7 +30,7 @@ def lookup(category, table, always_trained):
         name, patterns, answers, has, lacks = rng.choice(table)
         text = dress(rng, small_letters(rng, expand(rng, rng.choice(patterns))), category == "chat")
         key = normalise(text)
-        if len(key.split()) <= always_trained:
+        if len(text.split()) <= always_trained:
             key = None
         return Turn(
             text, rng.choice(answers), category, {"has": has, "lacks": lacks}, key, {"fact": name}
@@ -205,13 +205,17 @@ def looks_back(rng, patterns, context):
     return text, f"{normalise(text)}|{normalise(context)}"
 
 
+def is_quotable(said):
+    return len(said) <= 70 and '"' not in said and said.isascii()
+
+
 def ask_before(rng, talk):
     if not talk.last:
         text, key = looks_back(rng, ASK_BEFORE, "")
         answer = "You have not asked anything yet."
         return Turn(text, answer, "memory", {"exact": [answer]}, key)
     said = talk.last.user
-    if len(said) > 70 or '"' in said:
+    if not is_quotable(said):
         return None
     text, key = looks_back(rng, ASK_BEFORE, said)
     return Turn(text, f'You asked: "{said}"', "memory", {"has": [[f'"{said}"']]}, key)
@@ -221,7 +225,7 @@ def ask_first(rng, talk):
     if len(talk.turns) < 2 or len(talk.turns) > 8:
         return None
     said = talk.turns[0].user
-    if len(said) > 70 or '"' in said:
+    if not is_quotable(said):
         return None
     text, key = looks_back(rng, ASK_FIRST, said)
     return Turn(text, f'You first asked: "{said}"', "memory", {"has": [[f'"{said}"']]}, key)
@@ -280,11 +284,19 @@ SYSTEM = [
     "[Help the user.|Answer the user's questions.|Today is a nice day.|This is a test.]",
 ]
 
+
+def drill(rng):
+    """A question from a dialogue, and the words that repeat it."""
+    while not is_quotable(said := dialogue(rng, 1)["turns"][0].user):
+        pass
+    return said, f' You asked: "{said}"'
+
+
 # (generator, how often)
 OPENERS = [
-    (lookup("chat", facts.CHAT, 2), 9),
+    (lookup("chat", facts.CHAT, 5), 10),
     (lookup("about itself", facts.SELF, 4), 10),
-    (lookup("about InferFlux", facts.PRODUCT, 4), 26),
+    (lookup("about InferFlux", facts.PRODUCT, 4), 24),
     (flag, 6),
     (endpoint, 7),
     (tell_name, 5),
@@ -293,18 +305,18 @@ OPENERS = [
     (arithmetic("-", "subtraction"), 15),
     (arithmetic("*", "multiplication"), 5),
     (hard_sum, 4),
-    (compare, 3),
-    (neighbour, 2),
-    (game("opposite"), 3),
+    (compare, 4),
+    (neighbour, 3),
+    (game("opposite"), 4),
     (game("plural"), 2),
     (game("first letter"), 2),
     (game("last letter"), 2),
     (game("spelling"), 3),
     (game("length"), 3),
     (game("letter count"), 4),
-    (game("rhyme"), 2),
+    (game("rhyme"), 3),
     (strange_word, 4),
-    (sequence, 2),
+    (sequence, 3),
     (not_known, 20),
 ]
 LOOKING_BACK = [
@@ -312,9 +324,9 @@ LOOKING_BACK = [
     (sure, 4),
     (and_this, 14),
     (ask_name, 6),
-    (ask_before, 5),
-    (ask_again, 4),
-    (ask_first, 3),
+    (ask_before, 10),
+    (ask_again, 6),
+    (ask_first, 5),
 ]
 MEASURED_TOO = [(not_known_unseen, 4)]
 

@@ -76,9 +76,14 @@ AND_SUMS = {
 APPLY = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b}
 
 
+def is_table(sign, a, b):
+    """Small enough to be known by heart."""
+    return sign == "*" or max(a, b) <= 10
+
+
 def sum_key(sign, a, b, text):
     """Pairs of numbers are held out whatever the wording, except the small ones of a table."""
-    if sign == "*" or max(a, b) <= 10:
+    if is_table(sign, a, b):
         return f"{a}|{normalise(text)}"
     if sign == "+":
         a, b = sorted((a, b))
@@ -119,15 +124,23 @@ def arithmetic(sign, category):
 
 def drill(rng):
     """A bare sum as (what is given, what follows); pairs that are held out do not occur."""
-    sign = rng.choice("+++---*")
+    sign = rng.choice("++++-----*<>s")
     while True:
         if sign == "*":
             a, b = rng.randint(0, MAX_FACTOR), rng.randint(0, MAX_FACTOR)
         else:
-            a, b = rng.randint(0, MAX_SUM), rng.randint(0, MAX_SUM)
+            a, b = operand(rng), operand(rng)
+        if sign in "<>s":
+            if sign == "s" or a == b:
+                side = rng.choice(sorted(SIDES))
+                return f"{side} {a} comes", f" {a + SIDES[side]}."
+            if max(a, b) <= 10 or not is_held_out(compare_key(a, b, "")):
+                given, _, wanted = compared(a, b, sign == ">").partition(" is ")
+                return given + " is", " " + wanted
+            continue
         if sign == "-" and a < b and rng.random() < 0.7:
             a, b = b, a
-        if not is_held_out(sum_key(sign, a, b, "")):
+        if is_table(sign, a, b) or not is_held_out(sum_key(sign, a, b, "")):
             return f"{a} {sign} {b} =", f" {APPLY[sign](a, b)}."
 
 
@@ -202,55 +215,47 @@ def hard_sum(rng, talk):
     return too_hard(text, normalise(text))
 
 
+SIDES = {"After": 1, "Before": -1}
+BIGGER = (
+    "[[which|what] [number |]is [bigger|larger|greater|more][:|,] {a} or {b}|"
+    "is {a} [bigger|larger|greater|more] than {b}|"
+    "what is the [bigger|larger] number[:|,] {a} or {b}]"
+)
+SMALLER = (
+    "[[which|what] [number |]is [smaller|less|lower][:|,] {a} or {b}|"
+    "is {a} [smaller|less|lower] than {b}|what is the [smaller|lower] number[:|,] {a} or {b}]"
+)
+NEXT = "[[which|what] number [comes|is] [right |]{side} {a}|what comes {side} {a}]"
+EVEN = "[is {a} [even or odd|odd or even|an even number|an odd number|even|odd]|even or odd: {a}]"
+
+
+def compared(a, b, is_bigger):
+    wanted = max(a, b) if is_bigger else min(a, b)
+    return f"The {'bigger' if is_bigger else 'smaller'} of {a} and {b} is {wanted}."
+
+
+def compare_key(a, b, text):
+    low, high = sorted((a, b))
+    return f"{low} or {high}" if high > 10 else normalise(text)
+
+
 def compare(rng, talk):
     a, b = operand(rng), operand(rng)
     if a == b:
         return None
-    low, high = sorted((a, b))
-    key = f"{low} or {high}" if high > 10 else None
-    if rng.random() < 0.6:
-        text = expand(
-            rng,
-            "[[which|what] [number |]is [bigger|larger|greater|more][:|,] {a} or {b}|is {a}"
-            " [bigger|larger|greater|more] than {b}|what is the [bigger|larger] number[:|,] {a} or"
-            " {b}]",
-            a=a,
-            b=b,
-        )
-        answer, has = f"{high} is bigger than {low}.", [[f"{high} is bigger than {low}."]]
-    else:
-        text = expand(
-            rng,
-            "[[which|what] [number |]is [smaller|less|lower][:|,] {a} or {b}|is {a}"
-            " [smaller|less|lower] than {b}|what is the [smaller|lower] number[:|,] {a} or {b}]",
-            a=a,
-            b=b,
-        )
-        answer, has = f"{low} is smaller than {high}.", [[f"{low} is smaller than {high}."]]
-    text = dress(rng, text)
-    return Turn(text, answer, "numbers", {"has": has}, key or normalise(text))
+    is_bigger = rng.random() < 0.6
+    text = dress(rng, expand(rng, BIGGER if is_bigger else SMALLER, a=a, b=b))
+    answer = compared(a, b, is_bigger)
+    return Turn(text, answer, "numbers", {"has": [[answer]]}, compare_key(a, b, text))
 
 
 def neighbour(rng, talk):
-    a = rng.randint(1, 99)
-    kind = rng.randrange(3)
-    if kind == 0:
-        text = expand(
-            rng, "[[which|what] number [comes|is] [right |]after {a}|what comes after {a}]", a=a
-        )
-        answer = f"{a + 1} comes after {a}."
-    elif kind == 1:
-        text = expand(
-            rng, "[[which|what] number [comes|is] [right |]before {a}|what comes before {a}]", a=a
-        )
-        answer = f"{a - 1} comes before {a}."
+    a = rng.randint(1, MAX_SUM)
+    side = rng.choice(("After", "Before", None))
+    if side:
+        text = expand(rng, NEXT, a=a, side=side.casefold())
+        answer = f"{side} {a} comes {a + SIDES[side]}."
     else:
-        text = expand(
-            rng,
-            "[is {a} [even or odd|odd or even|an even number|an odd number|even|odd]|even or odd:"
-            " {a}]",
-            a=a,
-        )
-        answer = f"{a} is {'odd' if a % 2 else 'even'}."
+        text, answer = expand(rng, EVEN, a=a), f"{a} is {'odd' if a % 2 else 'even'}."
     text = dress(rng, text)
     return Turn(text, answer, "numbers", {"has": [[answer]]}, normalise(text))

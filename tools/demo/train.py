@@ -2,9 +2,9 @@
 """Trains the demo model on dialogues that generate.py writes while it trains.
 
 No dialogue is seen twice, and none that has a held-out turn. A row of a batch is one dialogue
-with as many turns as fit, of which only the assistant's tokens are learned, or a drill. Matrices are updated by momentum
-whose singular values are set to one (Muon), the rest by Adam. A checkpoint holds everything:
-call again with the same --out to continue, also with another --steps.
+with as many turns as fit, of which only the assistant's tokens are learned, or a drill. Matrices
+are updated by momentum whose singular values are set to one (Muon), the rest by Adam. A checkpoint
+holds everything: call again with the same --out to continue, also with another --steps.
 """
 
 import argparse
@@ -24,7 +24,8 @@ from model import Config, Model
 from tokenizer import Tokenizer
 
 ROWS = [(64, 0.30), (128, 0.30), (256, 0.25), (512, 0.15)]  # tokens of a row, how often
-DRILLS = 0.25  # part of the rows that are no dialogue
+DRILL_ROWS = 0.3  # part of the rows that are no dialogue
+DRILLS, DRILL_WEIGHTS = (sums.drill, games.drill, generate.drill), (0.6, 0.25, 0.15)
 TURN_TOKENS = 20  # fewer than nearly every turn has
 
 
@@ -54,7 +55,7 @@ def encode_drill(tokenizer, rng, n_max):
     """Bare sums and word facts one after another, of which the ends must be written."""
     ids, learn = [], []
     while True:
-        given, wanted = (sums if rng.random() < 0.8 else games).drill(rng)
+        given, wanted = rng.choices(DRILLS, DRILL_WEIGHTS)[0](rng)
         given, wanted = tokenizer.encode(" " + given), tokenizer.encode(wanted)
         if len(ids) + len(given) + len(wanted) > n_max:
             return ids, learn
@@ -70,7 +71,7 @@ def batch(tokenizer, seed, step, rank, n_tokens):
     targets = torch.full((n_tokens // n, n), -1)
     for row in range(n_tokens // n):
         ids = []
-        if rng.random() < DRILLS:
+        if rng.random() < DRILL_ROWS:
             ids, learn = encode_drill(tokenizer, rng, n + 1)
         while not ids:
             dialogue = generate.dialogue(rng, rng.randint(1, 2) if n == 64 else n // TURN_TOKENS)
@@ -180,10 +181,15 @@ class Trainer:
         return t
 
 
-def scale_at(step, args):
-    """Up over the first steps, flat, then down to zero over the last part."""
-    left = (args.steps - step) / max(1.0, args.steps * args.cooldown)
-    return min((step + 1) / args.warmup, 1.0, max(left, 0.0))
+def scale_at(step, done, args):
+    """Up over the first steps, flat, then down to zero over the last part; `done` from 0 to 1."""
+    return min((step + 1) / args.warmup, 1.0, max((1 - done) / args.cooldown, 0.0))
+
+
+def part_done(step, began, args):
+    """Of all steps or of the time of this call; the same in all processes."""
+    done = (time.time() - began) / (60 * args.minutes) if args.minutes else step / args.steps
+    return sum_up(torch.tensor(done)).item() / args.processes
 
 
 def arguments():
@@ -193,6 +199,7 @@ def arguments():
     p.add_argument("--tokenizer", required=True, help="the file that tokenizer.py wrote")
     p.add_argument("--out", required=True, help="checkpoint; continued when it exists")
     p.add_argument("--steps", type=int, default=8000)
+    p.add_argument("--minutes", type=float, help="of this call, instead of --steps")
     p.add_argument("--tokens", type=int, default=4096, help="of a step and all processes")
     p.add_argument("--seed", default="train")
     p.add_argument("--lr-muon", type=float, default=0.02)
@@ -222,23 +229,21 @@ def run(rank, args):
         print(f"{trainer.model.n_params()} parameters, from step {trainer.step}", flush=True)
     if args.compile:
         trainer.model.hidden = torch.compile(trainer.model.hidden, dynamic=False)
-    losses, began = [], time.time()
-    while trainer.step < args.steps:
+    losses, began, shown = [], time.time(), time.time()
+    while (done := part_done(trainer.step, began, args)) < 1:
         rows = batch(
             trainer.tokenizer, args.seed, trainer.step, rank, args.tokens // args.processes
         )
-        losses.append(trainer.learn(*rows, scale_at(trainer.step, args), args))
-        if rank > 0:
-            continue
-        if trainer.step % 50 == 0:
-            rate = args.tokens * len(losses) / (time.time() - began)
-            print(
-                f"step {trainer.step} loss {sum(losses) / len(losses):.4f} {rate:.0f} tokens/s",
-                flush=True,
-            )
-            losses, began = [], time.time()
-        if trainer.step % args.save_every == 0 or trainer.step == args.steps:
+        losses.append(trainer.learn(*rows, scale_at(trainer.step, done, args), args))
+        if rank == 0 and trainer.step % args.save_every == 0:
             trainer.save(args.out)
+        if rank == 0 and trainer.step % 50 == 0:
+            rate = args.tokens * len(losses) / (time.time() - shown)
+            loss = sum(losses) / len(losses)
+            print(f"step {trainer.step} loss {loss:.4f} {rate:.0f} tokens/s", flush=True)
+            losses, shown = [], time.time()
+    if rank == 0:
+        trainer.save(args.out)
 
 
 def main():

@@ -1,0 +1,141 @@
+/* Any bytes as a request body of every route, and an answer to what was accepted. The first byte
+ * picks the route; the rest is the body. Whatever is answered must be JSON. */
+#include "api/tokenize.h"
+#include "api/wire.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* ---- a sink that keeps what it is told */
+
+static struct buf told;
+static int n_ended;
+
+static void on_begin(struct sink *s, int status, const char *type, int64_t n_bytes,
+    const struct http_field *fields, int n_fields)
+{
+    CHECK(status >= 200 && type && n_fields >= 0);
+}
+
+static void on_write(struct sink *s, struct str bytes)
+{
+    buf_puts(&told, bytes);
+}
+
+static void on_end(struct sink *s)
+{
+    n_ended++;
+}
+
+static size_t on_queued(const struct sink *s)
+{
+    return 0;
+}
+
+static const struct sink_ops ops = { on_begin, on_write, on_end, on_end, on_queued };
+
+static struct str token_bytes(const void *vocab, int32_t id)
+{
+    static const struct str words[] = { { "a", 1 }, { "\xC3", 1 }, { "\"\n\xF0\x9F\x98\x80", 6 } };
+
+    return words[(uint32_t)id % ARRAY_LEN(words)];
+}
+
+static void must_be_json(struct str text)
+{
+    struct arena *a = arena_new(64 * MB);
+    struct json *j = NULL;
+    struct err e;
+
+    CHECK(!json_parse(&j, text, a, NULL, &e));
+    arena_free(a);
+}
+
+static void must_be_frames(struct str rest)
+{
+    while (rest.n) {
+        ptrdiff_t end = str_find(rest, STR("\n\n"));
+        CHECK(end > 6 && str_starts(rest, STR("data: ")));
+        struct str frame = { rest.p + 6, (size_t)end - 6 };
+        if (!str_is(frame, "[DONE]"))
+            must_be_json(frame);
+        rest = str_skip(rest, (size_t)end + 2);
+    }
+}
+
+static void tell(struct answer *a, const struct ask *ask)
+{
+    struct sampled t = { .id = 1, .logprob = -0.75f, .n_top = 2, .top = { { 2, -1 }, { 1, -2 } } };
+
+    answer_begin(a);
+    answer_usage(a, 3, 1);
+    if (ask->echo) {
+        answer_prompt_token(a, 0, 0, NULL);
+        answer_prompt_text(a, 0, ask->prompts ? ask->prompts[0].text : STR("p"));
+    }
+    for (int i = 0; i < MIN(ask_n_choices(ask), 4); i++) {
+        answer_token(a, i, &t);
+        answer_text(a, i, ask->n_stops ? ask->stops[0] : ask->raw->raw);
+        answer_choice_end(a, i, FINISH_STOP, ask->n_stops ? ask->stops[0] : STR_NONE, -1);
+    }
+    answer_end(a);
+}
+
+static void ask_and_answer(const struct wire *w, struct str body, struct arena *arena)
+{
+    struct sink sink = { &ops };
+    struct ask ask;
+    struct err e = { 0 };
+    struct answer *a = NULL;
+
+    n_ended = 0;
+    buf_init(&told, GB);
+    if (ask_parse(&ask, w, body, arena, &e)) {
+        CHECK(e.code && e.msg[0]);
+        status_reply(&sink, ERROR_OPENAI, &e, NULL, NULL, 0);
+        must_be_json(buf_str(&told));
+    } else {
+        struct answer_setup s = {
+            .ask = &ask, .sink = &sink, .model = ask.model, .token_bytes = token_bytes
+        };
+        CHECK(ask.n >= 1 && ask.n <= ask.best_of && ask.n_prompts >= 1);
+        CHECK(ask.sample.temperature >= 0 && ask.sample.n_top <= TOP_LOGPROBS_MAX);
+        if (ask_check_vocab(&ask, 1000, &e))
+            CHECK(e.code == ERR_RANGE);
+        CHECK(!answer_new(&a, &s, &e));
+        tell(a, &ask);
+        if (ask.stream)
+            must_be_frames(buf_str(&told));
+        else
+            must_be_json(buf_str(&told));
+    }
+    CHECK(n_ended == 1);
+    answer_free(a);
+    buf_clear(&told);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct arena *a = arena_new(64 * MB);
+    struct err e;
+
+    if (size && a) {
+        struct str body = { (const char *)data + 1, size - 1 };
+        struct tokenize_ask t;
+        struct detokenize_ask d;
+        switch (data[0] & 3) {
+        case 0:
+            ask_and_answer(&wire_openai_chat, body, a);
+            break;
+        case 1:
+            ask_and_answer(&wire_openai_completion, body, a);
+            break;
+        case 2:
+            CHECK(tokenize_parse(&t, body, a, &e) || t.content.p);
+            break;
+        default:
+            CHECK(detokenize_parse(&d, body, a, &e) || d.n <= size);
+        }
+    }
+    arena_free(a);
+    return 0;
+}

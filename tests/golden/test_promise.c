@@ -1,0 +1,290 @@
+/* The promise: the schedule never shows.
+ *
+ * 200 random requests (lengths, sampling, seeds, choices, stops), each alone; then all together,
+ * in random order, some cancelled on the way, with other batch sizes, chunks, threads, and pages
+ * so few that sequences are preempted again and again. Tokens and log-probabilities must be the
+ * same, bit for bit; of cancelled ones what came must be how the whole answer begins.
+ *
+ * Over a model that is a hash of its pages, over small random models of several number formats,
+ * and over stories260K where its file is at hand. */
+#include "format/gguf.h"
+#include "model/llama.h"
+#include "../sim/answers.h"
+#include "../unit/tiny.h"
+#include "model/fake.h"
+
+enum { ASKS = 200, LONG_ASKS = 4, LONG_PROMPT = 640, N_CTX = LONG_PROMPT + ASK_OUT };
+
+struct subject { /* what is tested */
+    const char *name;
+    const struct gguf *g; /* NULL: the fake */
+    int n_vocab, n_asks;
+    bool has_long;
+};
+
+struct world { /* how it is run */
+    int batch, rows, chunk, threads, pages;
+    uint64_t seed; /* of the order of submission */
+};
+
+static struct ask asks[ASKS];
+static struct answer alone[ASKS], together[ASKS];
+static int cancel_after[ASKS]; /* events; -1 = never */
+static int n_events[ASKS];
+static int32_t long_prompt[LONG_PROMPT];
+
+/* ---- setting up */
+
+static void invent(const struct subject *s, uint64_t seed)
+{
+    struct rng r = { .key = seed };
+    struct ask_limits l = { .n_vocab = s->n_vocab,
+        .max_prompt = ASK_PROMPT,
+        .max_out = ASK_OUT,
+        .max_choices = ASK_CHOICES };
+
+    for (int i = 0; i < LONG_PROMPT; i++)
+        long_prompt[i] = ask_between(&r, 0, s->n_vocab - 1);
+    for (int i = 0; i < s->n_asks; i++) {
+        ask_random(&asks[i], &r, &l);
+        cancel_after[i] = ask_chance(&r, 12) ? ask_between(&r, 0, ASK_OUT) : -1;
+        if (!s->has_long || i >= LONG_ASKS)
+            continue;
+        asks[i].in.prompt = long_prompt; /* more than one block and one split of attention */
+        asks[i].in.n_prompt = ask_between(&r, LONG_PROMPT / 2, LONG_PROMPT);
+        asks[i].in.want_prompt_logprobs = false;
+    }
+}
+
+static struct lm *open_lm(const struct subject *s, const struct world *w)
+{
+    const uint32_t n_pages = (uint32_t)w->pages * 32 / PAGE_TOKENS;
+    struct fake_options f = { .n_vocab = s->n_vocab,
+        .n_ctx_train = N_CTX,
+        .max_rows = w->rows,
+        .n_pages = n_pages,
+        .seed = 9 };
+    struct llama_options o = { .n_threads = w->threads,
+        .n_pages = n_pages,
+        .max_rows = w->rows,
+        .max_logits = MIN(w->rows, 64) };
+    struct lm *lm = NULL;
+    struct err e = { 0 };
+    int failed = s->g ? lm_open_llama(&lm, s->g, &o, &e) : lm_open_fake(&lm, &f, &e);
+
+    if (failed)
+        fprintf(stderr, "%s: %s\n", s->name, e.msg);
+    EXPECT(!failed);
+    return lm;
+}
+
+static struct engine *open_engine(const struct subject *s, const struct world *w)
+{
+    struct engine_options o = engine_options_default;
+    const struct kernels *k;
+    struct engine *en;
+    struct err e;
+
+    o.max_batch = w->batch;
+    o.max_batch_tokens = w->rows;
+    o.prefill_chunk = w->chunk;
+    o.max_queue = ASKS;
+    o.n_ctx = s->has_long ? N_CTX : ASK_PROMPT + ASK_OUT;
+    EXPECT_EQ(kernels_choose(&k, NULL, &e), 0);
+    EXPECT_EQ(engine_open(&en, open_lm(s, w), k, &o, &e), 0);
+    EXPECT_EQ(engine_n_ctx(en), o.n_ctx);
+    return en;
+}
+
+/* ---- running */
+
+static void submit(struct engine *en, int i, struct answer *into, struct mailbox *box)
+{
+    struct gen *g;
+    struct err e;
+
+    memset(&into[i], 0, sizeof(into[i]));
+    n_events[i] = 0;
+    EXPECT_EQ(gen_new(&g, &asks[i].in, box, &asks[i], &e), 0);
+    EXPECT_EQ(engine_submit(en, g, &e), 0);
+}
+
+/* Reads until `n_open` requests have ended. */
+static void read_answers(struct engine *en, struct mailbox *box, struct answer *into, int n_open)
+{
+    struct msg *next;
+
+    while (n_open > 0) {
+        mailbox_wait(box, UINT64_MAX);
+        for (struct msg *m = mailbox_drain(box); m; m = next) {
+            next = m->next;
+            struct gen_event *ev = container_of(m, struct gen_event, msg);
+            struct gen *g = ev->gen;
+            int i = (int)((struct ask *)gen_user(g) - asks);
+            answer_take(&into[i], ev);
+            if (into == together && n_events[i]++ == cancel_after[i])
+                engine_cancel(en, g);
+            bool is_over = m->kind == GEN_END;
+            gen_event_done(ev);
+            if (is_over)
+                gen_free(g);
+            n_open -= is_over;
+        }
+    }
+}
+
+static void run_alone(const struct subject *s)
+{
+    struct world w = { .batch = 4, .rows = 1024, .chunk = 1024, .threads = 1, .pages = 40 };
+    struct engine *en = open_engine(s, &w);
+    struct mailbox *box;
+    struct err e;
+
+    EXPECT_EQ(mailbox_open(&box, &e), 0);
+    for (int i = 0; i < s->n_asks; i++) {
+        submit(en, i, alone, box);
+        read_answers(en, box, alone, 1);
+    }
+    EXPECT_EQ(engine_stats(en)->preemptions, 0u);
+    engine_close(en);
+    mailbox_close(box);
+}
+
+/* Returns how often a sequence lost its pages. */
+static uint64_t run_together(const struct subject *s, const struct world *w)
+{
+    uint64_t n_preempted;
+    struct engine *en = open_engine(s, w);
+    struct rng r = { .key = w->seed };
+    struct mailbox *box;
+    struct err e;
+    int order[ASKS];
+
+    for (int i = 0; i < s->n_asks; i++) {
+        int at = ask_between(&r, 0, i);
+        order[i] = order[at];
+        order[at] = i;
+    }
+    EXPECT_EQ(mailbox_open(&box, &e), 0);
+    for (int i = 0; i < s->n_asks; i++)
+        submit(en, order[i], together, box);
+    read_answers(en, box, together, s->n_asks);
+
+    struct engine_audit audit;
+    engine_audit(en, &audit);
+    EXPECT(audit.ok && audit.pages_owned == 0);
+    printf("%s: batch %d rows %d chunk %d threads %d pages %d: %d steps, %d preempted\n", s->name,
+        w->batch, w->rows, w->chunk, w->threads, w->pages, (int)engine_stats(en)->steps,
+        (int)engine_stats(en)->preemptions);
+    n_preempted = engine_stats(en)->preemptions;
+    engine_close(en);
+    mailbox_close(box);
+    return n_preempted;
+}
+
+static void compare(const struct subject *s)
+{
+    int n_whole = 0;
+
+    for (int i = 0; i < s->n_asks; i++) {
+        bool is_cut = false;
+        expect_same_answer(&together[i], &alone[i], asks[i].in.n_choices);
+        for (int c = 0; c < asks[i].in.n_choices; c++)
+            is_cut |= together[i].choice[c].finish >= FINISH_CANCELLED;
+        EXPECT(!is_cut || cancel_after[i] >= 0);
+        n_whole += !is_cut;
+    }
+    EXPECT(n_whole > s->n_asks * 3 / 4);
+}
+
+static void keep_the_promise(
+    const struct subject *s, const struct world *w, size_t n, uint64_t seed)
+{
+    uint64_t n_preempted = 0;
+
+    printf("%s: %d requests, seed %lu\n", s->name, s->n_asks, (unsigned long)seed);
+    invent(s, seed);
+    run_alone(s);
+    for (size_t i = 0; i < n; i++) {
+        n_preempted += run_together(s, &w[i]);
+        compare(s);
+    }
+    EXPECT(n_preempted > 10);
+}
+
+/* ---- subjects */
+
+static void a_model_that_is_a_hash_of_its_pages(void)
+{
+    const struct subject s = { "fake", NULL, 60, ASKS, true };
+    const struct world w[] = {
+        { .batch = 1, .rows = 1, .chunk = 512, .threads = 1, .pages = 22, .seed = 1 },
+        { .batch = 32, .rows = 512, .chunk = 512, .threads = 1, .pages = 200, .seed = 2 },
+        { .batch = 32, .rows = 64, .chunk = 1, .threads = 1, .pages = 24, .seed = 3 },
+        { .batch = 7, .rows = 33, .chunk = 5, .threads = 1, .pages = 22, .seed = 4 },
+        { .batch = 32, .rows = 300, .chunk = 100, .threads = 1, .pages = 40, .seed = 5 },
+    };
+
+    keep_the_promise(&s, w, ARRAY_LEN(w), 41);
+}
+
+static void small_model(const char *name, enum qtype type, enum qtype type_v, int n_asks)
+{
+    struct tiny t = tiny_default;
+    const struct world w[] = {
+        { .batch = 32, .rows = 128, .chunk = 64, .threads = 2, .pages = 26, .seed = 6 },
+        { .batch = 3, .rows = 20, .chunk = 7, .threads = 1, .pages = 100, .seed = 7 },
+        { .batch = 16, .rows = 512, .chunk = 512, .threads = 2, .pages = 60, .seed = 8 },
+    };
+
+    t.type = type;
+    t.type_v = type_v;
+    t.d = t.ff = 256;
+    t.head_dim = 64;
+    t.vocab = 200;
+    t.ctx = N_CTX;
+    struct gguf *g = tiny_open(&t);
+    EXPECT(g);
+    const struct subject s = { name, g, t.vocab, n_asks, true };
+    keep_the_promise(&s, w, ARRAY_LEN(w), 42);
+    gguf_close(g);
+}
+
+static void a_small_model_in_q4_k(void)
+{
+    small_model("q4_k", Q_Q4_K, Q_Q6_K, ASKS);
+}
+
+static void a_small_model_in_q4_0(void)
+{
+    small_model("q4_0", Q_Q4_0, Q_Q8_0, ASKS / 4);
+}
+
+static void a_small_model_in_f16(void)
+{
+    small_model("f16", Q_F16, Q_F16, ASKS / 4);
+}
+
+static void stories260k_where_it_is_at_hand(void)
+{
+    const char *dir = getenv("SHARED_DATA");
+    const struct world w[] = {
+        { .batch = 32, .rows = 100, .chunk = 30, .threads = 2, .pages = 9, .seed = 9 },
+    };
+    struct subject s = { "stories260K", NULL, 512, ASKS / 4, false };
+    struct gguf *g;
+    struct err e;
+    char path[1024];
+
+    snprintf(path, sizeof(path), "%s/models/stories260K-f32.gguf", dir ? dir : "../shared/data");
+    if (gguf_open(&g, path, &e)) {
+        printf("skipped: %s\n", e.msg);
+        return;
+    }
+    s.g = g;
+    keep_the_promise(&s, w, ARRAY_LEN(w), 43);
+    gguf_close(g);
+}
+
+TESTS(TEST(a_model_that_is_a_hash_of_its_pages), TEST(a_small_model_in_q4_k),
+    TEST(a_small_model_in_q4_0), TEST(a_small_model_in_f16), TEST(stories260k_where_it_is_at_hand))

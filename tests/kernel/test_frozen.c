@@ -1,0 +1,140 @@
+/* The definition stands still: the bits of ref.c over fixed inputs, as numbers. The same in every
+ * build, with either compiler, with pages of 2 or of 32 tokens. Whoever changes one of these
+ * changes what every server answers: then CHANGES.md says so, and the new number goes here. */
+#include "kit.h"
+
+static uint64_t hash(uint64_t h, const void *data, size_t n)
+{
+    const uint8_t *p = data;
+
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ p[i]) * 0x100000001b3;
+    return h;
+}
+
+enum { START = 0x12345 };
+
+/* Exact on every machine: no libm. */
+static void fill(struct rng *r, float *x, int n)
+{
+    for (int i = 0; i < n; i++)
+        x[i] = (float)(rng_next_unit(r) * 4 - 2);
+}
+
+/* Random bits with sane scales. */
+static uint8_t *rows_of(struct rng *r, const struct kit_type *t, int n_rows, int n_cols)
+{
+    size_t n = (size_t)(n_rows * (n_cols / t->block));
+    uint8_t *rows = xmalloc(n * t->bytes);
+    float f;
+
+    for (size_t b = 0; b < n; b++) {
+        uint8_t *block = rows + b * t->bytes;
+        for (size_t i = 0; i < t->bytes; i++)
+            block[i] = (uint8_t)rng_next(r);
+        fill(r, &f, 1);
+        if (t->type == Q_F32)
+            memcpy(block, &f, 4);
+        else if (t->type == Q_BF16)
+            block[1] = (uint8_t)(0x3f ^ (block[1] & 0x80));
+        else
+            kit_put_half(block + (t->type == Q_Q6_K ? 208 : 0), f);
+        if (t->type == Q_Q4_K || t->type == Q_Q5_K)
+            kit_put_half(block + 2, f * 0.5f);
+    }
+    return rows;
+}
+
+static void products(void)
+{
+    static const uint64_t want[KIT_N_TYPES] = { 0xc486be892a0b1599, 0x5ec25adb4bbfab94,
+        0xbc096afd820cb3ea, 0xf0741f70994678f7, 0xdfe0c9c60f01a1ed, 0x302dff622e3c3796,
+        0x802b1bfe112f7b89, 0x62d4a320a0ed239c };
+    enum { M = 2, ROWS = 19, COLS = 512 };
+    struct rng r = { .key = 1 };
+    float x[M * COLS], y[M * ROWS];
+
+    for (int t = 0; t < KIT_N_TYPES; t++) {
+        uint8_t *rows = rows_of(&r, &kit_types[t], ROWS, COLS);
+        struct packed w = kit_pack(kit_types[t].type, ROWS, COLS, rows);
+        fill(&r, x, M * COLS);
+        struct acts a = kit_acts(kit_ref(), w.type, M, COLS, x);
+        struct gemm_args g = { &w, &a, 0, w.n_panels, y, ROWS };
+        kit_ref()->gemm[gemm_slot(w.type)](&g);
+        EXPECT_EQ(hash(START, y, sizeof(y)), want[t]);
+        mem_free(a.data);
+        mem_free(w.data);
+        mem_free(rows);
+    }
+}
+
+static void vectors(void)
+{
+    static const uint64_t want[] = { 0x8a27e48f952ec2d9, 0xe9d0c7e7af5e5d3f, 0xd7d7e6c5f3adb381,
+        0x3cd2ecd8ae3c292b, 0x3ae59060a630b0ab };
+    enum { N = 1000 };
+    const struct kernels *k = kit_ref();
+    struct rng r = { .key = 2 };
+    float x[N], y[N], out[N];
+
+    fill(&r, x, N);
+    fill(&r, y, N);
+    k->rms_norm(out, x, y, N, 1e-5f);
+    EXPECT_EQ(hash(START, out, sizeof(out)), want[0]);
+    k->silu_mul(out, x, y, N);
+    EXPECT_EQ(hash(START, out, sizeof(out)), want[1]);
+    memcpy(out, x, sizeof(out));
+    k->rope(out, N / 50, 50, y, 40, false);
+    EXPECT_EQ(hash(START, out, sizeof(out)), want[2]);
+    memcpy(out, x, sizeof(out));
+    k->rope(out, N / 50, 50, y, 40, true);
+    EXPECT_EQ(hash(START, out, sizeof(out)), want[3]);
+    memcpy(out, x, sizeof(out));
+    for (int i = 0; i < N; i++)
+        out[i] *= 20;
+    double sum = k->softmax(out, N, k->max(out, N));
+    EXPECT_EQ(hash(hash(START, out, sizeof(out)), &sum, sizeof(sum)), want[4]);
+}
+
+static void attention(void)
+{
+    static const uint64_t want[2] = { 0xa610d37cf0cb5d39, 0x08b7c201069b5db2 };
+    enum { DIM = 20, N = 1060, N_Q = 3, N_PAGES = N / PAGE_TOKENS + 1 };
+    const struct kernels *k = kit_ref();
+    static page_id pages[N_PAGES];
+    float q[N_Q * DIM], out[N_Q * DIM], key[DIM], value[DIM];
+
+    for (int type = KV_F16; type <= KV_BF16; type++) {
+        struct rng r = { .key = 3 };
+        struct kv_layout l;
+        kv_layout_init(&l, (enum kv_type)type, 1, 1, DIM);
+        uint8_t *arena = try_aligned(64, N_PAGES * l.page_bytes);
+        float *scratch = xmalloc(attn_scratch_floats(&l, N_Q) * sizeof(float));
+        EXPECT(arena);
+        for (int i = 0; i < N_PAGES; i++)
+            pages[i].i = (uint32_t)(i ^ 1) < N_PAGES ? (uint32_t)i ^ 1 : (uint32_t)i;
+        for (int t = 0; t < N; t++) {
+            fill(&r, key, DIM);
+            fill(&r, value, DIM);
+            struct kv_slot s = kv_slot_at(
+                &l, arena + pages[t / PAGE_TOKENS].i * l.page_bytes, 0, 0, t % PAGE_TOKENS);
+            k->kv_append(&s, key, value);
+        }
+        fill(&r, q, N_Q * DIM);
+        struct attn_args a = { .layout = &l,
+            .arena = arena,
+            .pages = pages,
+            .n_keys = N,
+            .n_q = N_Q,
+            .q = q,
+            .scale = 0.25f,
+            .out = out,
+            .scratch = scratch };
+        k->attend(&a);
+        EXPECT_EQ(hash(START, out, sizeof(out)), want[type]);
+        mem_free(arena);
+        mem_free(scratch);
+    }
+}
+
+TESTS(TEST(products), TEST(vectors), TEST(attention))

@@ -1,0 +1,215 @@
+/* api/answer.c against a plain model: the same random calls told as a stream and as a body must
+ * say the same, choice by choice: text, logprobs, token ids, why it ended, and the counts. */
+#include "../check.h"
+
+#include "api/wire.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "fake_sink.h"
+
+enum { CHOICES = 6 };
+
+static const char *const words[] = { "a", " b", "\"\n", "\xC3", "\xA9", "\xF0\x9F\x98\x80", "" };
+
+static struct str token_bytes(const void *vocab, int32_t id)
+{
+    (void)vocab;
+    return str_of(words[id]);
+}
+
+struct told { /* what a client has understood */
+    struct buf text[CHOICES], logprobs[CHOICES], ids[CHOICES], finish[CHOICES];
+    struct buf usage;
+};
+
+static void told_init(struct told *t)
+{
+    for (int i = 0; i < CHOICES; i++) {
+        buf_init(&t->text[i], MB);
+        buf_init(&t->logprobs[i], MB);
+        buf_init(&t->ids[i], MB);
+        buf_init(&t->finish[i], MB);
+    }
+    buf_init(&t->usage, MB);
+}
+
+static void told_clear(struct told *t)
+{
+    for (int i = 0; i < CHOICES; i++) {
+        buf_clear(&t->text[i]);
+        buf_clear(&t->logprobs[i]);
+        buf_clear(&t->ids[i]);
+        buf_clear(&t->finish[i]);
+    }
+    buf_clear(&t->usage);
+}
+
+static void append_items(struct buf *b, const struct json *array)
+{
+    if (!array || array->kind != JSON_ARRAY)
+        return;
+    for (const struct json *c = array->child; c; c = c->next) {
+        buf_puts(b, c->raw);
+        buf_putc(b, '\n');
+    }
+}
+
+/* One choice of a frame or of a body. */
+static void understand_choice(struct told *t, const struct json *c)
+{
+    const struct json *in = json_get(c, "delta");
+    int64_t i;
+
+    in = in ? in : json_get(c, "message");
+    EXPECT(json_i64(json_get(c, "index"), &i) && i >= 0 && i < CHOICES);
+    const struct json *text = in ? json_get(in, "content") : json_get(c, "text");
+    if (text)
+        buf_puts(&t->text[i], text->s);
+    const struct json *logprobs = json_get(c, "logprobs");
+    append_items(&t->logprobs[i], json_get(logprobs, "content"));
+    append_items(&t->logprobs[i], json_get(logprobs, "tokens"));
+    append_items(&t->ids[i], json_get(c, "token_ids"));
+    const struct json *finish = json_get(c, "finish_reason");
+    if (!json_is_null(finish)) {
+        buf_puts(&t->finish[i], finish->s);
+        buf_puts(&t->finish[i], json_get(c, "stop_reason")->raw);
+    }
+}
+
+static void understand(struct told *t, struct str text)
+{
+    struct arena *a = arena_new(16 * MB);
+    struct json *j = NULL;
+    struct err e;
+
+    EXPECT_EQ(json_parse(&j, text, a, NULL, &e), 0);
+    for (const struct json *c = json_get(j, "choices")->child; c; c = c->next)
+        understand_choice(t, c);
+    const struct json *usage = json_get(j, "usage");
+    if (!json_is_null(usage))
+        buf_puts(&t->usage, usage->raw);
+    arena_free(a);
+}
+
+static void understand_stream(struct told *t, struct str rest)
+{
+    while (!str_is(rest, "data: [DONE]\n\n")) {
+        ptrdiff_t end = str_find(rest, STR("\n\n"));
+        EXPECT(end > 6);
+        understand(t, (struct str){ rest.p + 6, (size_t)end - 6 });
+        rest = str_skip(rest, (size_t)end + 2);
+    }
+}
+
+/* Random calls that depend on the seed alone. */
+static void drive(struct answer *a, const struct ask *ask, uint64_t seed)
+{
+    struct rng r = { .key = seed };
+    int n_open = ask_n_choices(ask);
+
+    answer_begin(a);
+    answer_usage(a, 11, (int)rng_below(&r, 11));
+    while (n_open > 0) {
+        int i = (int)rng_below(&r, (uint64_t)ask_n_choices(ask));
+        int32_t id = (int32_t)rng_below(&r, ARRAY_LEN(words));
+        struct sampled s = { .id = id,
+            .logprob = -(float)rng_next_unit(&r),
+            .n_top = 1,
+            .top = { { (int32_t)rng_below(&r, ARRAY_LEN(words)), -0.5f } } };
+        switch (rng_below(&r, 9)) {
+        case 0:
+            n_open -= !answer_choice_ended(a, i);
+            answer_choice_end(a, i, rng_below(&r, 2) ? FINISH_STOP : FINISH_LENGTH,
+                rng_below(&r, 2) ? STR("st\"op") : STR_NONE, (int32_t)rng_below(&r, 3) - 1);
+            break;
+        case 1:
+            answer_text(a, i, STR("\xF0\x9F\x98\x80 text \\ \x01"));
+            break;
+        case 2:
+            answer_flush(a);
+            break;
+        case 3:
+        case 4:
+            answer_token(a, i, &s);
+            answer_text(a, i, str_of("x"));
+            break;
+        default:
+            answer_token(a, i, &s);
+        }
+    }
+    answer_end(a);
+}
+
+static struct answer_counts tell(
+    struct told *t, const struct wire *w, const char *body, uint64_t seed)
+{
+    struct arena *arena = arena_new(MB);
+    struct fake_sink sink;
+    struct ask ask;
+    struct answer_setup s = {
+        .ask = &ask, .sink = &sink.sink, .model = STR("m"), .token_bytes = token_bytes
+    };
+    struct answer *a = NULL;
+    struct err e = { 0 };
+
+    fake_sink_init(&sink);
+    EXPECT_EQ(ask_parse(&ask, w, str_of(body), arena, &e), 0);
+    EXPECT_EQ(answer_new(&a, &s, &e), 0);
+    drive(a, &ask, seed);
+    EXPECT_EQ(sink.n_ended, 1);
+    if (ask.stream)
+        understand_stream(t, buf_str(&sink.body));
+    else
+        understand(t, buf_str(&sink.body));
+    struct answer_counts n = answer_counts(a);
+    answer_free(a);
+    fake_sink_clear(&sink);
+    arena_free(arena);
+    return n;
+}
+
+static bool same(const struct buf *a, const struct buf *b)
+{
+    if (str_eq(buf_str(a), buf_str(b)))
+        return true;
+    fprintf(stderr, "stream: " STR_FMT "\nbody: " STR_FMT "\n", STR_ARG(*a), STR_ARG(*b));
+    return false;
+}
+
+#define ONE                                                                                        \
+    "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"n\":3,\"logprobs\":true,"              \
+    "\"top_logprobs\":1,\"return_token_ids\":true"
+#define TWO "\"prompt\":[\"a\",\"b\"],\"n\":3,\"logprobs\":1,\"return_token_ids\":true"
+
+static const char stream_too[] = ",\"stream\":true,\"stream_options\":{\"include_usage\":true}";
+
+static void a_stream_and_a_body_say_the_same(void)
+{
+    printf("seeds 1..400\n");
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        const struct wire *w = seed & 1 ? &wire_openai_chat : &wire_openai_completion;
+        const char *keep = seed & 2 ? ",\"include_stop_str_in_output\":true" : "";
+        char streamed[500], whole[500];
+        struct told a, b;
+
+        snprintf(whole, sizeof(whole), "{%s%s}", seed & 1 ? ONE : TWO, keep);
+        snprintf(streamed, sizeof(streamed), "{%s%s%s}", seed & 1 ? ONE : TWO, keep, stream_too);
+        told_init(&a);
+        told_init(&b);
+        struct answer_counts n = tell(&a, w, streamed, seed), m = tell(&b, w, whole, seed);
+        EXPECT(n.completion_tokens == m.completion_tokens && n.prompt_tokens == 11);
+        EXPECT(n.cached_tokens == m.cached_tokens);
+        bool all = same(&a.usage, &b.usage);
+        for (int i = 0; i < CHOICES; i++)
+            all = all && same(&a.text[i], &b.text[i]) && same(&a.logprobs[i], &b.logprobs[i]) &&
+                  same(&a.ids[i], &b.ids[i]) && same(&a.finish[i], &b.finish[i]);
+        if (!all)
+            fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
+        EXPECT(all);
+        EXPECT(a.finish[0].n > 0 && a.usage.n > 0);
+        told_clear(&a);
+        told_clear(&b);
+    }
+}
+
+TESTS(TEST(a_stream_and_a_body_say_the_same))

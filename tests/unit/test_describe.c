@@ -1,0 +1,157 @@
+/* format/describe.c: what is said about a file, in both forms, and that nothing of it can move a
+ * terminal's cursor. */
+#include "../check.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "format/describe.h"
+#include "format/gguf_write.h"
+#include "model/family.h"
+
+static struct gguf *opened;
+static struct buf file, text;
+
+static void begin(struct gguf_writer *w)
+{
+    struct err e = { 0 };
+
+    buf_init(&file, MB);
+    buf_init(&text, MB);
+    EXPECT_EQ(gguf_writer_header(w, &file, &e), 0);
+    size_t n = gguf_writer_data_bytes(w);
+    char *p = n ? buf_reserve(&file, n) : NULL;
+    if (p) {
+        memset(p, 0, n);
+        file.n += n;
+    }
+    gguf_writer_free(w);
+    if (gguf_open_bytes(&opened, (uint8_t *)file.p, file.n, &e))
+        fprintf(stderr, "%s\n", e.msg);
+    EXPECT(opened);
+}
+
+static void end(void)
+{
+    gguf_close(opened);
+    opened = NULL;
+    buf_clear(&file);
+    buf_clear(&text);
+}
+
+static struct gguf_writer *sample(const char *arch, const char *vocabulary, enum qtype type)
+{
+    static const struct str words[] = { { "a", 1 }, { "\x1B[2J", 4 } };
+    static const uint32_t many[100] = { 7, 8, 9 };
+    struct gguf_writer *w = gguf_writer_new(0);
+
+    gguf_put_str(w, "general.architecture", str_of(arch));
+    gguf_put_str(w, "general.name", STR("evil\n\x1B[31m\xFF name"));
+    gguf_put_str(w, "tokenizer.ggml.model", str_of(vocabulary));
+    gguf_put_u64(w, "big", UINT64_MAX);
+    gguf_put_i32(w, "minus", -3);
+    gguf_put_f32(w, "eps", 1e-5f);
+    gguf_put_bool(w, "yes", true);
+    gguf_put_strs(w, "words", words, 2);
+    gguf_put_arr(w, "many", GGUF_U32, many, 100);
+    if (type != Q_I8)
+        gguf_put_tensor(w, STR("w"), type, 2, (uint64_t[]){ 256, 3 });
+    return w;
+}
+
+static bool says(const char *what)
+{
+    return str_find(buf_str(&text), str_of(what)) >= 0;
+}
+
+static void people_see_it_all(void)
+{
+    begin(sample("llama", "gpt2", Q_Q4_K));
+    gguf_describe(opened, false, &text);
+    EXPECT(buf_ok(&text));
+    EXPECT(says("architecture  llama\n"));
+    EXPECT(says("served        yes\n"));
+    EXPECT(says("parameters    768\n"));
+    EXPECT(says("evil\\n\\u001b[31m\\xff name"));
+    EXPECT(says("\"a\", \"\\u001b[2J\""));
+    EXPECT(says("7, 8, 9, 0, ... (100)"));
+    EXPECT(says("Q4_K    256 x 3"));
+    EXPECT(says("1 tensors, 768 parameters, 432 B\n"));
+    for (size_t i = 0; i < text.n; i++)
+        EXPECT((unsigned char)text.p[i] >= 0x20 || text.p[i] == '\n');
+    end();
+}
+
+static void programs_get_json(void)
+{
+    struct arena *a = arena_new(MB);
+    struct json *j = NULL;
+    struct err e = { 0 };
+    double f;
+
+    begin(sample("llama", "gpt2", Q_Q4_K));
+    gguf_describe(opened, true, &text);
+    EXPECT_EQ(json_parse(&j, buf_str(&text), a, &json_limits_default, &e), 0);
+    const struct json *meta = json_get(j, "metadata"), *tensor = json_get(j, "tensors")->child;
+    EXPECT(json_get(j, "served")->b && json_is_null(json_get(j, "reason")));
+    EXPECT(str_is(json_get(meta, "big")->s, "18446744073709551615"));
+    EXPECT(json_f64(json_get(meta, "eps"), &f) && f == 1e-5);
+    EXPECT(str_is(json_get(meta, "minus")->s, "-3") && json_get(meta, "yes")->b);
+    EXPECT_EQ(json_get(meta, "words")->n, 2u);
+    EXPECT(str_is(json_get(json_get(meta, "many"), "n")->s, "100"));
+    EXPECT_EQ(json_get(json_get(meta, "many"), "first")->n, 4u);
+    EXPECT(str_is(json_get(tensor, "type")->s, "Q4_K"));
+    EXPECT(str_is(json_get(tensor, "shape")->child->s, "256"));
+    EXPECT(str_is(json_get(json_get(j, "types")->child, "bytes")->s, "432"));
+    arena_free(a);
+    end();
+}
+
+static void what_is_not_served_is_named(void)
+{
+    static const struct {
+        const char *arch, *vocabulary;
+        enum qtype type;
+        const char *why;
+    } rows[] = {
+        { "gpt9", "gpt2", Q_F32, "architecture gpt9" },
+        { "llama", "bert", Q_F32, "vocabulary of kind bert" },
+        { "llama", "llama", Q_Q2_K, "weights of type Q2_K" },
+        { "qwen2", "gpt2", Q_I8, "no weights" },
+        { "", "", Q_F32, "no architecture" },
+        { "qwen3", "gpt2", Q_Q6_K, "" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        begin(sample(rows[i].arch, rows[i].vocabulary, rows[i].type));
+        EXPECT_EQ(gguf_is_servable(opened, &text), !*rows[i].why);
+        EXPECT(str_is(buf_str(&text), rows[i].why));
+        end();
+    }
+}
+
+/* The list here stands below the families, so it cannot ask them. */
+static void the_families_are_the_same(void)
+{
+    size_t n = 0;
+
+    for (; family_at(n); n++)
+        EXPECT(gguf_served_arch(n) && !strcmp(family_at(n)->arch, gguf_served_arch(n)));
+    EXPECT(!gguf_served_arch(n));
+}
+
+static void a_full_buffer_is_only_full(void)
+{
+    struct buf small;
+
+    begin(sample("llama", "gpt2", Q_F32));
+    for (size_t max = 0; max < 400; max += 7) {
+        buf_init(&small, max);
+        gguf_describe(opened, max & 1, &small);
+        EXPECT(!buf_ok(&small));
+        buf_clear(&small);
+    }
+    end();
+}
+
+TESTS(TEST(people_see_it_all), TEST(programs_get_json), TEST(what_is_not_served_is_named),
+    TEST(the_families_are_the_same), TEST(a_full_buffer_is_only_full))

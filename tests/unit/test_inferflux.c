@@ -1,0 +1,153 @@
+/* The embeddable library: many requests, cancels, a close in the middle. */
+#include "base/base.h"
+#include "check.h"
+#include "inferflux.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+static const char demo[] = "models/demo.gguf";
+
+struct seen {
+    char text[4096];
+    size_t n;
+    int finish, n_ends;
+    _Atomic int n_texts;
+    char error[256];
+};
+
+static void on_event(void *user, const inferflux_event *ev)
+{
+    struct seen *s = user;
+
+    if (ev->kind == INFERFLUX_TEXT) {
+        EXPECT_EQ(ev->text[ev->n_text], '\0');
+        if (s->n + ev->n_text < sizeof(s->text))
+            memcpy(s->text + s->n, ev->text, ev->n_text + 1);
+        s->n += ev->n_text;
+        s->n_texts++;
+        return;
+    }
+    s->n_ends++;
+    s->finish = ev->finish;
+    if (ev->error)
+        snprintf(s->error, sizeof(s->error), "%s", ev->error);
+}
+
+static inferflux *open_demo(void)
+{
+    inferflux *m;
+    char why[256];
+
+    EXPECT_EQ(inferflux_open(&m, demo, &(inferflux_options){ .threads = 2 }, why, sizeof(why)), 0);
+    return m;
+}
+
+static inferflux_request *ask(inferflux *m, struct seen *s, const char *text, int max_tokens)
+{
+    inferflux_message message = { "user", text };
+    inferflux_params p = { .messages = &message, .n_messages = 1, .max_tokens = max_tokens };
+    char why[256];
+
+    inferflux_request *r = inferflux_submit(m, &p, on_event, s, why, sizeof(why));
+    EXPECT(r != NULL);
+    return r;
+}
+
+static void a_missing_file_is_one_line(void)
+{
+    inferflux *m;
+    char why[256];
+
+    EXPECT_EQ(inferflux_open(&m, "/nonexistent.gguf", NULL, why, sizeof(why)), -1);
+    EXPECT(strstr(why, "/nonexistent.gguf") && !strchr(why, '\n'));
+    char tiny[8];
+    EXPECT_EQ(inferflux_open(&m, "/nonexistent.gguf", NULL, tiny, sizeof(tiny)), -1);
+    EXPECT(strlen(tiny) < sizeof(tiny));
+}
+
+static void many_requests_get_what_they_would_get_alone(void)
+{
+    enum { N = 12 };
+    static struct seen alone[N], together[N];
+    inferflux_request *r[N];
+    inferflux *m = open_demo();
+    char text[N][40];
+
+    for (int i = 0; i < N; i++) {
+        snprintf(text[i], sizeof(text[i]), "What is %d plus %d?", i, i % 5);
+        alone[i] = together[i] = (struct seen){ 0 };
+        inferflux_release(ask(m, &alone[i], text[i], 12));
+        EXPECT(alone[i].n > 0);
+        EXPECT_EQ(alone[i].n_ends, 1);
+    }
+    for (int i = 0; i < N; i++)
+        r[i] = ask(m, &together[i], text[i], 12);
+    for (int i = 0; i < N; i++) {
+        inferflux_release(r[i]);
+        EXPECT_STR(together[i].text, alone[i].text);
+        EXPECT_EQ(together[i].finish, alone[i].finish);
+    }
+    inferflux_close(m);
+}
+
+static void bad_parameters_are_said(void)
+{
+    static struct seen s;
+    inferflux *m = open_demo();
+    inferflux_message message = { "pope", "hi" };
+    inferflux_params p = { .messages = &message, .n_messages = 1 };
+    char why[256] = "";
+
+    EXPECT(inferflux_submit(m, &p, on_event, &s, why, sizeof(why)) == NULL);
+    EXPECT(strstr(why, "role") != NULL);
+    p = (inferflux_params){ 0 };
+    EXPECT(inferflux_submit(m, &p, on_event, &s, why, sizeof(why)) == NULL);
+    p.prompt = "";
+    s = (struct seen){ 0 };
+    inferflux_release(inferflux_submit(m, &p, on_event, &s, why, sizeof(why)));
+    EXPECT_EQ(s.finish, INFERFLUX_ERROR);
+    EXPECT(*s.error);
+    inferflux_close(m);
+}
+
+static void a_cancelled_request_ends_once(void)
+{
+    inferflux *m = open_demo();
+
+    for (int i = 0; i < 20; i++) {
+        static struct seen s;
+        s = (struct seen){ 0 };
+        inferflux_request *r = ask(m, &s, "Hello!", 400);
+        for (int spin = 0; spin < i * 1000 && !s.n_texts; spin++)
+            continue;
+        inferflux_cancel(r);
+        inferflux_cancel(r);
+        inferflux_release(r);
+        EXPECT_EQ(s.n_ends, 1);
+        EXPECT(s.finish == INFERFLUX_CANCELLED || s.finish == INFERFLUX_STOP);
+    }
+    inferflux_close(m);
+}
+
+static void closing_ends_what_runs(void)
+{
+    enum { N = 8 };
+    static struct seen s[N];
+    inferflux_request *r[N];
+    inferflux *m = open_demo();
+
+    for (int i = 0; i < N; i++) {
+        s[i] = (struct seen){ 0 };
+        r[i] = ask(m, &s[i], "Tell me about everything, please.", 400);
+    }
+    inferflux_close(m);
+    for (int i = 0; i < N; i++) {
+        EXPECT_EQ(s[i].n_ends, 1);
+        inferflux_release(r[i]);
+    }
+}
+
+TESTS(TEST(a_missing_file_is_one_line), TEST(many_requests_get_what_they_would_get_alone),
+    TEST(bad_parameters_are_said), TEST(a_cancelled_request_ends_once),
+    TEST(closing_ends_what_runs))

@@ -1,0 +1,444 @@
+#include "engine/sched.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "engine/timers.h"
+#include "engine/waitq.h"
+#include "../check.h"
+
+enum { MAX_SEQS = 64, MAX_PAGES = 100 };
+#define SECOND ((uint64_t)1000000000)
+
+/* A scheduler of its own, with the tokens only counted. */
+struct desk {
+    struct page_pool *pool;
+    struct sched *sc;
+    struct sched_limits l;
+    struct plan plan;
+    page_id pages[MAX_SEQS][MAX_PAGES];
+    uint64_t n_added;
+};
+
+static struct desk *desk_open(uint32_t n_pages, int max_batch, int max_rows, int chunk)
+{
+    static struct desk d;
+    struct err e;
+
+    memset(&d, 0, sizeof(d));
+    d.l = (struct sched_limits){ .max_batch = max_batch,
+        .max_rows = max_rows,
+        .max_logits = max_rows,
+        .prefill_chunk = chunk,
+        .max_seqs = MAX_SEQS,
+        .age_ns = 2u * SECOND };
+    EXPECT_EQ(page_pool_new(&d.pool, n_pages, &e), 0);
+    EXPECT_EQ(sched_new(&d.sc, d.pool, &d.l, &e), 0);
+    plan_init(&d.plan, &d.l);
+    return &d;
+}
+
+static void desk_close(struct desk *d)
+{
+    plan_clear(&d->plan);
+    sched_free(d->sc);
+    page_pool_free(d->pool);
+}
+
+static seq_id add(struct desk *d, uint64_t now, int priority, int n_prompt)
+{
+    struct seq_spec spec = { .priority = priority,
+        .order = d->n_added,
+        .n_prompt = n_prompt,
+        .deadline_ns = UINT64_MAX,
+        .score_from = n_prompt - 1,
+        .credits = 1000,
+        .pages = d->pages[d->n_added] };
+
+    d->n_added++;
+    return sched_add(d->sc, now, &spec);
+}
+
+static void step(struct desk *d, uint64_t now)
+{
+    sched_plan(d->sc, now, &d->plan);
+    sched_commit(d->sc, &d->plan);
+    for (int i = 0; i < d->plan.n_runs; i++)
+        if (d->plan.runs[i].is_whole)
+            sched_push(d->sc, d->plan.runs[i].seq, 1);
+    const char *wrong = sched_check(d->sc);
+    if (wrong)
+        fprintf(stderr, "%s\n", wrong);
+    EXPECT(!wrong);
+}
+
+static int rows_of(const struct desk *d, seq_id id)
+{
+    for (int i = 0; i < d->plan.n_runs; i++)
+        if (d->plan.runs[i].seq.i == id.i)
+            return d->plan.runs[i].n;
+    return 0;
+}
+
+static enum seq_state state_of(struct desk *d, seq_id id)
+{
+    return sched_seq(d->sc, id)->state;
+}
+
+/* ---- order */
+
+static void decode_goes_before_chunks_and_chunks_before_newcomers(void)
+{
+    struct desk *d = desk_open(50, 8, 10, 6);
+    seq_id a = add(d, 0, 0, 3);
+
+    step(d, 0);
+    EXPECT_EQ(rows_of(d, a), 3);
+    seq_id b = add(d, 0, 5, 20), c = add(d, 0, 5, 20);
+    step(d, 0); /* one row decodes, six are b's chunk, three are left for c */
+    EXPECT_EQ(rows_of(d, a), 1);
+    EXPECT_EQ(rows_of(d, b), 6);
+    EXPECT_EQ(rows_of(d, c), 3);
+    seq_id n = add(d, 0, 9, 20); /* the highest of all, but those in the middle go first */
+    step(d, 0);
+    EXPECT_EQ(rows_of(d, a), 1);
+    EXPECT_EQ(rows_of(d, b), 6);
+    EXPECT_EQ(rows_of(d, c), 3);
+    EXPECT_EQ(rows_of(d, n), 0);
+    EXPECT(d->plan.has_prefill);
+    sched_end(d->sc, a), sched_end(d->sc, b), sched_end(d->sc, c), sched_end(d->sc, n);
+    desk_close(d);
+}
+
+static void a_higher_priority_starts_first_and_equals_in_their_order(void)
+{
+    struct desk *d = desk_open(50, 1, 10, 10);
+    seq_id low = add(d, 0, -1, 3), a = add(d, 0, 0, 3), b = add(d, 0, 0, 3), top = add(d, 0, 7, 3);
+    const seq_id want[] = { top, a, b, low };
+
+    for (int i = 0; i < 4; i++) {
+        step(d, 1000);
+        EXPECT_EQ(rows_of(d, want[i]), 3);
+        sched_end(d->sc, want[i]);
+    }
+    desk_close(d);
+}
+
+static void two_seconds_of_waiting_are_worth_one_priority(void)
+{
+    for (int early = 0; early < 2; early++) {
+        struct desk *d = desk_open(50, 1, 10, 10);
+        seq_id old = add(d, 0, 0, 3);
+        seq_id young = add(d, 6u * SECOND - 1, 3, 3);
+        uint64_t now = 6u * SECOND - (early ? 1 : 0);
+        step(d, now);
+        EXPECT_EQ(rows_of(d, old), early ? 0 : 3); /* equal ranks: first come */
+        EXPECT_EQ(rows_of(d, young), early ? 3 : 0);
+        sched_end(d->sc, old), sched_end(d->sc, young);
+        desk_close(d);
+    }
+}
+
+/* Newcomers of a higher priority without end: the low one still gets its turn, when its age has
+ * made up for the difference. */
+static void nobody_waits_for_ever(void)
+{
+    struct desk *d = desk_open(50, 1, 10, 10);
+    seq_id low = add(d, 0, 0, 3);
+    uint64_t now = 0;
+    int n_before = 0;
+
+    for (;; now += SECOND, n_before++) {
+        d->n_added = 1 + (uint64_t)n_before % (MAX_SEQS - 1);
+        seq_id high = add(d, now, 4, 3);
+        step(d, now);
+        bool is_lows_turn = rows_of(d, low) > 0;
+        sched_end(d->sc, high);
+        if (is_lows_turn)
+            break;
+        EXPECT(n_before < 20);
+    }
+    EXPECT_EQ(now, 8u * SECOND);
+    sched_end(d->sc, low);
+    desk_close(d);
+}
+
+static void age_counts_all_waits_together(void)
+{
+    struct desk *d = desk_open(50, 1, 10, 10);
+    seq_id a = add(d, 0, 0, 3);
+
+    step(d, 3u * SECOND); /* waited 3 s, then runs for long */
+    EXPECT_EQ(seq_rank(sched_seq(d->sc, a), 50 * SECOND, d->l.age_ns), 1);
+    sched_park(d->sc, a, 50 * SECOND);
+    EXPECT_EQ(seq_rank(sched_seq(d->sc, a), 90 * SECOND, d->l.age_ns), 1);
+    sched_unpark(d->sc, a, 90 * SECOND);
+    EXPECT_EQ(seq_rank(sched_seq(d->sc, a), 92 * SECOND, d->l.age_ns), 2);
+    sched_end(d->sc, a);
+    desk_close(d);
+}
+
+/* ---- pages */
+
+static void the_lowest_is_preempted_and_comes_back(void)
+{
+    struct desk *d = desk_open(4, 4, 200, 200);
+    int n = 2 * PAGE_TOKENS - 1;
+    seq_id high = add(d, 0, 1, n), low = add(d, 0, 0, PAGE_TOKENS - 1);
+
+    step(d, 0);
+    EXPECT_EQ(rows_of(d, high), n);
+    EXPECT(state_of(d, low) == SEQ_RUNNING);
+    for (int i = 0; state_of(d, low) == SEQ_RUNNING; i++) {
+        EXPECT(i < 3 * PAGE_TOKENS);
+        step(d, 0);
+        EXPECT_EQ(rows_of(d, high), 1);
+    }
+    struct seq *s = sched_seq(d->sc, low);
+    int n_known = s->n_tokens;
+    EXPECT(s->state == SEQ_WAITING && s->n_kv == 0 && s->n_pages == 0 && s->n_preempted == 1);
+    EXPECT(n_known > PAGE_TOKENS - 1); /* what it knew is kept */
+    sched_end(d->sc, high);
+    step(d, 0);
+    EXPECT_EQ(rows_of(d, low), n_known);
+    sched_end(d->sc, low);
+    desk_close(d);
+}
+
+static void a_large_prompt_waits_for_room_and_is_not_overtaken(void)
+{
+    struct desk *d = desk_open(6, 4, 500, 500);
+    seq_id a = add(d, 0, 0, 3 * PAGE_TOKENS);
+
+    step(d, 0);
+    seq_id large = add(d, 0, 0, 5 * PAGE_TOKENS), small = add(d, 0, 0, 1);
+    step(d, 0);
+    EXPECT_EQ(rows_of(d, large), 0);
+    EXPECT_EQ(rows_of(d, small), 0);
+    sched_end(d->sc, a);
+    step(d, 0);
+    EXPECT_EQ(rows_of(d, large), 5 * PAGE_TOKENS);
+    sched_end(d->sc, large), sched_end(d->sc, small);
+    desk_close(d);
+}
+
+static void those_who_do_not_run_give_their_pages_first(void)
+{
+    struct desk *d = desk_open(4, 4, 500, 500);
+    seq_id parked = add(d, 0, 9, 2 * PAGE_TOKENS), a = add(d, 0, 0, PAGE_TOKENS - 1);
+
+    step(d, 0);
+    sched_park(d->sc, parked, 0);
+    EXPECT_EQ(sched_seq(d->sc, parked)->n_pages, 2);
+    seq_id b = add(d, 0, 0, 2 * PAGE_TOKENS);
+    step(d, 0);
+    EXPECT_EQ(rows_of(d, b), 2 * PAGE_TOKENS);
+    EXPECT_EQ(rows_of(d, a), 1);
+    EXPECT_EQ(sched_seq(d->sc, parked)->n_pages, 0);
+    EXPECT(state_of(d, parked) == SEQ_PARKED);
+    sched_end(d->sc, parked), sched_end(d->sc, a), sched_end(d->sc, b);
+    desk_close(d);
+}
+
+static void a_fork_shares_the_prompt_and_copies_its_last_page(void)
+{
+    struct desk *d = desk_open(10, 4, 500, 500);
+    int n = 2 * PAGE_TOKENS - 1; /* the second page is not full */
+    struct seq_spec held = { .order = 0,
+        .choice = 1,
+        .n_prompt = n,
+        .deadline_ns = UINT64_MAX,
+        .score_from = n - 1,
+        .credits = 9,
+        .pages = d->pages[40],
+        .is_held = true };
+    seq_id a = add(d, 0, 0, n), b = sched_add(d->sc, 0, &held);
+
+    sched_plan(d->sc, 0, &d->plan);
+    EXPECT_EQ(d->plan.n_runs, 1);
+    sched_commit(d->sc, &d->plan);
+    sched_fork(d->sc, a, b, 0);
+    EXPECT_EQ(page_n_free(d->pool), 8u);
+    EXPECT_EQ(page_refs(d->pool, d->pages[0][1]), 2u);
+    sched_push(d->sc, a, 1);
+    sched_push(d->sc, b, 1);
+    page_id shared = d->pages[0][1];
+    step(d, 0);
+    EXPECT_EQ(d->plan.n_runs, 2);
+    EXPECT(d->plan.n_copies >= 1);
+    EXPECT_EQ(d->plan.copies[0].from.i, shared.i);
+    EXPECT(d->pages[0][1].i != d->pages[40][1].i);
+    EXPECT_EQ(d->pages[0][0].i, d->pages[40][0].i);
+    EXPECT_EQ(page_refs(d->pool, d->pages[0][0]), 2u);
+    sched_end(d->sc, a), sched_end(d->sc, b);
+    EXPECT_EQ(page_n_free(d->pool), 10u);
+    desk_close(d);
+}
+
+static void an_interrupted_step_is_planned_again(void)
+{
+    struct desk *d = desk_open(40, 4, 500, 9);
+    seq_id a = add(d, 0, 0, 30);
+
+    sched_plan(d->sc, 0, &d->plan);
+    EXPECT_EQ(d->plan.runs[0].pos, 0);
+    sched_plan(d->sc, 0, &d->plan);
+    EXPECT_EQ(d->plan.runs[0].pos, 0);
+    EXPECT_EQ(rows_of(d, a), 9);
+    step(d, 0);
+    sched_plan(d->sc, 0, &d->plan);
+    EXPECT_EQ(d->plan.runs[0].pos, 9);
+    sched_end(d->sc, a);
+    desk_close(d);
+}
+
+/* ---- limits */
+
+static void prompt_scores_stay_within_credits_and_logits(void)
+{
+    struct desk *d = desk_open(50, 4, 8, 100);
+    struct seq_spec spec = { .n_prompt = 20,
+        .deadline_ns = UINT64_MAX,
+        .score_from = 0,
+        .credits = 5,
+        .pages = d->pages[0] };
+    seq_id a = sched_add(d->sc, 0, &spec);
+    struct seq *s = sched_seq(d->sc, a);
+
+    step(d, 0);
+    EXPECT_EQ(rows_of(d, a), 5);
+    EXPECT_EQ(d->plan.runs[0].n_logits, 5);
+    s->score_from = 5;
+    s->credits = 1000;
+    step(d, 0);
+    EXPECT_EQ(rows_of(d, a), 8);
+    s->score_from = 19; /* all scored */
+    step(d, 0);
+    EXPECT_EQ(rows_of(d, a), 7);
+    EXPECT_EQ(d->plan.runs[0].n_logits, 1);
+    EXPECT(d->plan.runs[0].is_whole);
+    sched_end(d->sc, a);
+    desk_close(d);
+}
+
+static void delays_and_deadlines_come_in_their_order(void)
+{
+    struct desk *d = desk_open(50, 8, 100, 100);
+    struct rng r = { .key = 1 };
+    seq_id id[30];
+    uint64_t last = 0;
+
+    for (int i = 0; i < 30; i++) {
+        struct seq_spec spec = { .order = d->n_added,
+            .n_prompt = 1,
+            .credits = 1,
+            .deadline_ns = 1 + rng_below(&r, 1000),
+            .pages = d->pages[d->n_added] };
+        d->n_added++;
+        id[i] = sched_add(d->sc, 0, &spec);
+    }
+    for (int i = 0; i < 30; i += 7)
+        sched_end(d->sc, id[i]);
+    for (int n = 25; n > 0; n--) {
+        uint64_t wake = sched_next_wake(d->sc);
+        EXPECT(wake >= last && wake < UINT64_MAX);
+        EXPECT_EQ(sched_expired(d->sc, wake - 1).i, SEQ_NONE.i);
+        seq_id first = sched_expired(d->sc, wake);
+        EXPECT_EQ(sched_seq(d->sc, first)->deadline_ns, wake);
+        sched_end(d->sc, first);
+        EXPECT(!sched_check(d->sc));
+        last = wake;
+    }
+    EXPECT(sched_next_wake(d->sc) == UINT64_MAX);
+
+    seq_id a = add(d, 0, 0, 3);
+    step(d, 0);
+    sched_seq(d->sc, a)->n_tokens--; /* as if its token were not known yet */
+    sched_delay(d->sc, a, 0, 500);
+    step(d, 499);
+    EXPECT_EQ(sched_expired(d->sc, 499).i, SEQ_NONE.i);
+    EXPECT_EQ(d->plan.n_runs, 0);
+    EXPECT_EQ(sched_next_wake(d->sc), 500u);
+    EXPECT_EQ(sched_expired(d->sc, 500).i, SEQ_NONE.i);
+    step(d, 500);
+    EXPECT_EQ(rows_of(d, a), 1);
+    EXPECT(d->plan.runs[0].is_whole);
+    sched_end(d->sc, a);
+    desk_close(d);
+}
+
+#ifdef TESTING
+static void missing_memory_is_an_error(void)
+{
+    struct sched_limits l = { 1, 1, 1, 1, 4, 1 };
+    struct page_pool *pool;
+    struct sched *sc;
+    struct err e;
+
+    EXPECT_EQ(page_pool_new(&pool, 3, &e), 0);
+    for (uint64_t nth = 1; nth <= 4; nth++) {
+        mem_fail_after(nth);
+        EXPECT_EQ(sched_new(&sc, pool, &l, &e), -1);
+        EXPECT(e.code == ERR_MEMORY);
+    }
+    mem_fail_after(0);
+    page_pool_free(pool);
+}
+#else
+static void missing_memory_is_an_error(void)
+{
+}
+#endif
+
+/* ---- the queue against a plain scan */
+
+static void the_first_of_the_queue_is_the_first_of_all(void)
+{
+    enum { N = 60 };
+    static struct seq seqs[N];
+
+    for (uint64_t seed = 1; seed <= 30; seed++) {
+        struct rng r = { .key = seed };
+        struct waitq q;
+        uint64_t now = 0, n_orders = 0;
+        memset(seqs, 0, sizeof(seqs));
+        waitq_init(&q, seqs);
+        for (int i = 0; i < 600; i++) {
+            uint32_t at = (uint32_t)rng_below(&r, N), best = NO_SEQ, n = 0;
+            now += rng_below(&r, 100);
+            if (seqs[at].state == SEQ_WAITING) {
+                waitq_remove(&q, at);
+                seqs[at].waited_ns += now - seqs[at].since_ns;
+                seqs[at].state = SEQ_RUNNING;
+            } else {
+                bool is_new = seqs[at].state == SEQ_FREE || rng_below(&r, 2);
+                seqs[at].state = SEQ_WAITING;
+                seqs[at].is_fresh = is_new;
+                seqs[at].since_ns = now;
+                if (is_new) {
+                    seqs[at].priority = (int)rng_below(&r, 4);
+                    seqs[at].order = n_orders++;
+                    seqs[at].waited_ns = 0;
+                }
+                waitq_push(&q, at);
+            }
+            for (uint32_t j = 0; j < N; j++) {
+                n += seqs[j].state == SEQ_WAITING;
+                if (seqs[j].state == SEQ_WAITING &&
+                    (best == NO_SEQ || seq_is_before(&seqs[j], &seqs[best], now, 500)))
+                    best = j;
+            }
+            EXPECT_EQ(q.n, n);
+            EXPECT_EQ(waitq_first(&q, now, 500), best);
+        }
+    }
+}
+
+TESTS(TEST(decode_goes_before_chunks_and_chunks_before_newcomers),
+    TEST(a_higher_priority_starts_first_and_equals_in_their_order),
+    TEST(two_seconds_of_waiting_are_worth_one_priority), TEST(nobody_waits_for_ever),
+    TEST(age_counts_all_waits_together), TEST(the_lowest_is_preempted_and_comes_back),
+    TEST(a_large_prompt_waits_for_room_and_is_not_overtaken),
+    TEST(those_who_do_not_run_give_their_pages_first),
+    TEST(a_fork_shares_the_prompt_and_copies_its_last_page),
+    TEST(an_interrupted_step_is_planned_again), TEST(prompt_scores_stay_within_credits_and_logits),
+    TEST(delays_and_deadlines_come_in_their_order), TEST(missing_memory_is_an_error),
+    TEST(the_first_of_the_queue_is_the_first_of_all))

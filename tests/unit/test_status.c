@@ -1,0 +1,155 @@
+/* api/status.c: every error has a name on the wire, and says whether to come again. */
+#include "../check.h"
+
+#include "api/status.h"
+#include "base/json.h"
+#include "fake_sink.h"
+
+static const enum errcode codes[] = {
+#define ERR(name, meaning) ERR_##name,
+#include "base/errors.def"
+#undef ERR
+};
+
+static struct fake_sink sink;
+static struct arena *arena;
+
+static const struct json *reply(
+    enum error_form form, const struct err *e, const struct error_extra *x)
+{
+    struct http_field own = { STR("x-request-id"), STR("r1") };
+    struct json *j = NULL;
+    struct err ignored;
+
+    fake_sink_clear(&sink);
+    fake_sink_init(&sink);
+    arena_free(arena);
+    arena = arena_new(MB);
+    status_reply(&sink.sink, form, e, x, &own, 1);
+    EXPECT_EQ(sink.n_ended, 1);
+    EXPECT_EQ(json_parse(&j, buf_str(&sink.body), arena, NULL, &ignored), 0);
+    return j;
+}
+
+static void done(void)
+{
+    fake_sink_clear(&sink);
+    arena_free(arena);
+    arena = NULL;
+}
+
+static void every_code_has_a_status(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(codes); i++) {
+        struct status s = status_of(codes[i]);
+        EXPECT(s.http >= 400 && s.http < 600);
+        EXPECT(s.type && s.code && s.title);
+        /* Client libraries repeat 408, 409, 429 and 5xx by themselves. */
+        if (s.http < 500 && s.http != 429)
+            EXPECT(s.retry != RETRY_LATER);
+        if (s.http == 429 || s.http == 503)
+            EXPECT(s.retry == RETRY_LATER);
+        EXPECT(s.http != 408 && s.http != 409);
+    }
+}
+
+static void an_error_is_an_object(void)
+{
+    struct err e;
+
+    for (size_t i = 0; i < ARRAY_LEN(codes); i++) {
+        err_param(&e, codes[i], "field", "what %s", "happened");
+        const struct json *o = json_get(reply(ERROR_OPENAI, &e, NULL), "error");
+        EXPECT(o && o->kind == JSON_OBJECT && o->n == 4);
+        EXPECT(str_is(json_get(o, "message")->s, "what happened"));
+        EXPECT(str_is(json_get(o, "param")->s, "field"));
+        EXPECT(str_is(json_get(o, "type")->s, status_of(codes[i]).type));
+        EXPECT(str_is(json_get(o, "code")->s, status_of(codes[i]).code));
+        EXPECT_EQ(sink.status, status_of(codes[i]).http);
+        EXPECT_STR(sink.type, "application/json");
+        EXPECT(strstr(sink.fields, "x-request-id: r1\n") == sink.fields);
+    }
+    done();
+}
+
+static void codes_depend_on_what_was_meant(void)
+{
+    struct err e;
+    struct error_extra x = { .code = "insufficient_quota" };
+
+    err_param(&e, ERR_NOT_FOUND, "model", "The model 'x' does not exist.");
+    EXPECT(str_is(
+        json_get(json_get(reply(ERROR_OPENAI, &e, NULL), "error"), "code")->s, "model_not_found"));
+    EXPECT_EQ(sink.status, 404);
+    err_set(&e, ERR_NOT_FOUND, "No such path.");
+    const struct json *o = json_get(reply(ERROR_OPENAI, &e, NULL), "error");
+    EXPECT(str_is(json_get(o, "code")->s, "not_found"));
+    EXPECT(json_get(o, "param")->kind == JSON_NULL);
+    err_set(&e, ERR_UNSUPPORTED, "x");
+    EXPECT(str_is(
+        json_get(json_get(reply(ERROR_OPENAI, &e, NULL), "error"), "code")->s, "unsupported"));
+    err_set(&e, ERR_RATE, "x");
+    EXPECT(str_is(
+        json_get(json_get(reply(ERROR_OPENAI, &e, &x), "error"), "code")->s, "insufficient_quota"));
+    done();
+}
+
+static void clients_are_told_when_to_come_again(void)
+{
+    struct err e;
+    struct error_extra x = { .retry_after_s = 30 };
+
+    err_set(&e, ERR_OVERLOADED, "The queue is full.");
+    reply(ERROR_OPENAI, &e, NULL);
+    EXPECT_STR(sink.fields, "x-request-id: r1\nRetry-After: 1\n");
+    reply(ERROR_OPENAI, &e, &x);
+    EXPECT_STR(sink.fields, "x-request-id: r1\nRetry-After: 30\n");
+    err_set(&e, ERR_CORRUPT, "x");
+    reply(ERROR_OPENAI, &e, NULL);
+    EXPECT_STR(sink.fields, "x-request-id: r1\nx-should-retry: false\n");
+    err_set(&e, ERR_INVALID, "x");
+    reply(ERROR_OPENAI, &e, NULL);
+    EXPECT_STR(sink.fields, "x-request-id: r1\n");
+    done();
+}
+
+static void an_overflow_tells_both_numbers(void)
+{
+    struct error_extra x = { .n_prompt_tokens = 9, .n_ctx = 8 };
+    struct err e;
+    int64_t n;
+
+    EXPECT_EQ(err_context(&e, "messages", 9, 8), -1);
+    const struct json *o = json_get(reply(ERROR_OPENAI, &e, &x), "error");
+    EXPECT(str_find(json_get(o, "message")->s, STR("maximum context length is 8 tokens")) > 0);
+    EXPECT(str_find(json_get(o, "message")->s, STR("exceeds the available context size")) > 0);
+    EXPECT(str_is(json_get(o, "code")->s, "context_length_exceeded"));
+    EXPECT(json_i64(json_get(o, "n_prompt_tokens"), &n) && n == 9);
+    EXPECT(json_i64(json_get(o, "n_ctx"), &n) && n == 8);
+    EXPECT_EQ(sink.status, 400);
+    EXPECT_EQ(err_context(&e, "messages", INT32_MAX, INT32_MAX), -1);
+    EXPECT(strlen(e.msg) < sizeof(e.msg) - 1);
+    done();
+}
+
+static void problems_are_documents(void)
+{
+    struct error_extra x = { .instance = "/admin/x" };
+    struct err e;
+    int64_t n;
+
+    err_set(&e, ERR_NOT_FOUND, "Nobody serves this \"path\".");
+    const struct json *j = reply(ERROR_PROBLEM, &e, &x);
+    EXPECT_STR(sink.type, "application/problem+json");
+    EXPECT(str_is(json_get(j, "title")->s, "Not Found"));
+    EXPECT(str_is(json_get(j, "detail")->s, "Nobody serves this \"path\"."));
+    EXPECT(str_is(json_get(j, "instance")->s, "/admin/x"));
+    EXPECT(str_is(json_get(j, "type")->s, "about:blank"));
+    EXPECT(json_i64(json_get(j, "status"), &n) && n == 404);
+    EXPECT(!json_get(j, "error"));
+    done();
+}
+
+TESTS(TEST(every_code_has_a_status), TEST(an_error_is_an_object),
+    TEST(codes_depend_on_what_was_meant), TEST(clients_are_told_when_to_come_again),
+    TEST(an_overflow_tells_both_numbers), TEST(problems_are_documents))
