@@ -43,6 +43,9 @@ fmt:
 lint: check
 	@clang-format --dry-run -Werror $(C_FILES)
 
+SONAME := libinferflux.so.0
+SHLIB  := $(B)/$(SONAME)
+
 # FHS layout below PREFIX; DESTDIR for packagers.
 .PHONY: install
 BINDIR  := $(DESTDIR)$(PREFIX)/bin
@@ -72,8 +75,6 @@ install: $(PROGRAMS) $(SHLIB) $(B)/inferflux.pc
 $(B)/inferflux.pc: deploy/inferflux.pc.in VERSION
 	@sed 's|@PREFIX@|$(PREFIX)|g; s|@VERSION@|$(VERSION)|g' $< > $@
 
-SONAME := libinferflux.so.0
-SHLIB  := $(B)/$(SONAME)
 $(SHLIB): $(LIB_OBJ)
 	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
