@@ -47,7 +47,8 @@ static uint64_t walk(const struct gguf *g, const uint8_t *data, size_t n)
 
 static void use_vocabulary(const struct gguf *g)
 {
-    static const struct span spans[] = { { { "<|im_start|>user\nHello  w\xC3\xB6rld 123", 33 }, true },
+    static const struct span spans[] = { { { "<|im_start|>user\nHello  w\xC3\xB6rld 123", 33 },
+                                             true },
         { { "'s <s> \xFF\xF0\x9F\x98\x80\n\n</s>", 18 }, false } };
     struct vocab *v;
     struct err e;
