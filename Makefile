@@ -70,7 +70,9 @@ $(B)/inferctl: $(B)/src/cmd/inferctl_main.o $(CTL_OBJ) $(LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(CTL_LIBS)
 
 # Tests, benchmarks and tools written in C: one source, one program, all linked with the library.
-TEST_SRC  := $(filter-out tests/fuzz/%,$(wildcard tests/*/test_*.c))
+# Failures can only be injected where TESTING says so.
+TEST_SRC  := $(filter-out tests/fuzz/% $(if $(findstring TESTING,$(V_CPPFLAGS)),,tests/fault/%), \
+             $(wildcard tests/*/test_*.c))
 TEST_BIN  := $(TEST_SRC:%.c=$(B)/%)
 TOOL_SRC  := $(wildcard bench/*.c tools/*.c)
 TOOL_BIN  := $(TOOL_SRC:%.c=$(B)/%)

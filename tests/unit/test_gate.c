@@ -16,8 +16,8 @@ static void keys_are_found_with_their_scopes(void)
     EXPECT_EQ(keys_open(&k, " alpha , beta:admin", &e), 0);
     EXPECT_EQ(keys_count(k), 2);
     EXPECT(keys_find(k, STR("alpha"), &c));
-    EXPECT_EQ(c.scopes, SCOPE_READ | SCOPE_GENERATE);
-    EXPECT_EQ(strlen(c.id), 2 * KEY_ID_BYTES);
+    EXPECT_EQ(c.scopes, (unsigned)(SCOPE_READ | SCOPE_GENERATE));
+    EXPECT_EQ(strlen(c.id), (size_t)(2 * KEY_ID_BYTES));
     EXPECT(keys_find(k, STR("beta"), &c));
     EXPECT(c.scopes & SCOPE_ADMIN);
     EXPECT(!keys_find(k, STR("beta:admin"), &c));

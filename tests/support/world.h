@@ -1,0 +1,109 @@
+/* world.h: a whole server inside a test: pool, service, loopback clients. */
+#pragma once
+
+#include "base/mem.h"
+#include "check.h"
+#include "serve/serve.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct world {
+    struct pool *pool;
+    struct keys *keys;
+    struct service *service;
+    struct model_spec specs[2]; /* "echo" answers scripts, "demo" computes */
+};
+
+/* models/demo.gguf is found from the top of the tree, where tests are started. */
+static inline void world_open(struct world *w, int n_models, int n_threads)
+{
+    struct err e;
+    struct model_spec spec = { .id = "echo",
+        .path = "models/demo.gguf",
+        .backend = BACKEND_SCRIPT,
+        .family = "",
+        .template_path = "",
+        .kernels = "auto",
+        .kv_type = "f16",
+        .threads = 2,
+        .engine = engine_options_default };
+
+    w->specs[0] = spec;
+    spec.id = "demo";
+    spec.backend = BACKEND_NATIVE;
+    spec.kv_bytes = 1 << 20; /* few pages, so that sequences are preempted */
+    w->specs[1] = spec;
+    EXPECT_EQ(keys_open(&w->keys, "", &e), 0);
+    EXPECT_EQ(pool_open(&w->pool, &(struct pool_options){ w->specs, n_models, true }, &e), 0);
+    struct serve_options o = { .http = http_options_default,
+        .n_threads = n_threads,
+        .max_body = 1 << 20,
+        .ping_ms = 20,
+        .drain_ms = 2000,
+        .cors_origin = "*",
+        .role = "unified",
+        .pool = w->pool,
+        .keys = w->keys };
+    o.http.host = "127.0.0.1";
+    o.http.port = 0;
+    EXPECT_EQ(service_open(&w->service, &o, &e), 0);
+    for (int i = 0; i < n_models; i++) {
+        while (model_state(pool_at(w->pool, i)) == MODEL_LOADING)
+            poll(NULL, 0, 1);
+        EXPECT(model_state(pool_at(w->pool, i)) == MODEL_READY);
+    }
+}
+
+static inline void world_close(struct world *w)
+{
+    service_drain(w->service);
+    pool_close(w->pool);
+    service_close(w->service);
+    keys_close(w->keys);
+}
+
+static inline int world_connect(const struct world *w)
+{
+    struct sockaddr_in to = { .sin_family = AF_INET,
+        .sin_port = htons(service_port(w->service)),
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct timeval patience = { 60, 0 };
+
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(fd >= 0 && !connect(fd, (struct sockaddr *)&to, sizeof(to)));
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    return fd;
+}
+
+static inline void world_send(int fd, const char *path, const char *body)
+{
+    char head[256];
+
+    int n = snprintf(head, sizeof(head),
+        "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n", path,
+        strlen(body));
+    if (send(fd, head, (size_t)n, MSG_NOSIGNAL) < 0 ||
+        send(fd, body, strlen(body), MSG_NOSIGNAL) < 0)
+        return; /* it was cut already: reading tells */
+}
+
+/* Status of the answer, whose bytes are in `text`; 0 when the connection was cut without one. */
+static inline int world_post(
+    const struct world *w, const char *path, const char *body, char *text, size_t size)
+{
+    size_t n = 0;
+    ssize_t got;
+    int fd = world_connect(w);
+
+    world_send(fd, path, body);
+    while (n < size - 1 && (got = read(fd, text + n, size - 1 - n)) > 0)
+        n += (size_t)got;
+    close(fd);
+    text[n] = '\0';
+    return n > 12 && !strncmp(text, "HTTP/1.1 ", 9) ? (int)strtol(text + 9, NULL, 10) : 0;
+}

@@ -1,0 +1,113 @@
+/* Many clients at once on two io threads and two models, some of which leave in the middle: each
+ * answer is the one it would be alone, and at the end nothing is left over. */
+#include "base/rng.h"
+#include "os/thread.h"
+#include "support/world.h"
+
+enum { CLIENTS = 6, ROUNDS = 12, ASKS = 5, TEXT = 1 << 16 };
+
+static const char *const bodies[ASKS] = {
+    "{\"model\":\"echo\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
+    "\"script\":{\"text\":\"one two three four\",\"chunk\":\"char\"},\"stop\":\"four\"}",
+    "{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":\"What is 3 plus 4?\"}],"
+    "\"temperature\":0,\"max_tokens\":8}",
+    "{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello!\"}],"
+    "\"temperature\":1.1,\"seed\":7,\"n\":3,\"max_tokens\":6,\"logprobs\":true,\"top_logprobs\":2}",
+    "{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello!\"}],"
+    "\"temperature\":0.7,\"seed\":1,\"max_tokens\":10,\"stream\":true}",
+    "{\"model\":\"echo\",\"messages\":[{\"role\":\"user\",\"content\":\"a longer message\"}],"
+    "\"script\":{\"text\":\"slow words come late\",\"delay_ms\":3},\"stream\":true}",
+};
+
+static const char path[] = "/v1/chat/completions";
+static char alone[ASKS][TEXT];
+
+struct client {
+    const struct world *w;
+    pthread_t thread;
+    struct rng rng;
+    int n_wrong;
+    char text[TEXT];
+};
+
+/* What may differ between two answers to one request: id, time, comments of the ping. */
+static void keep_what_counts(char *text)
+{
+    char *to = text;
+
+    for (char *line = text, *end; *line; line = end) {
+        end = strchrnul(line, '\n');
+        end += *end != '\0';
+        char *choices = memmem(line, (size_t)(end - line), "\"choices\":", 10);
+        size_t n = choices ? (size_t)(end - choices) : 0;
+        memmove(to, choices ? choices : line, n);
+        to += n;
+    }
+    *to = '\0';
+}
+
+static void leave_early(struct client *c, int which)
+{
+    char some[512];
+    int fd = world_connect(c->w);
+
+    world_send(fd, path, bodies[which]);
+    for (uint64_t i = rng_below(&c->rng, 4); i > 0; i--)
+        if (read(fd, some, 1 + rng_below(&c->rng, sizeof(some) - 1)) <= 0)
+            break;
+    close(fd);
+}
+
+static void *run_client(void *arg)
+{
+    struct client *c = arg;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        int which = (int)rng_below(&c->rng, ASKS);
+        if (rng_below(&c->rng, 3) == 0) {
+            leave_early(c, which);
+            continue;
+        }
+        int status = world_post(c->w, path, bodies[which], c->text, TEXT);
+        keep_what_counts(c->text);
+        if (status != 200 || strcmp(c->text, alone[which])) {
+            c->n_wrong++;
+            fprintf(stderr, "request %d, status %d:\n%s\nalone:\n%s\n", which, status, c->text,
+                alone[which]);
+        }
+    }
+    return NULL;
+}
+
+static void everybody_gets_what_they_would_get_alone(void)
+{
+    static struct client clients[CLIENTS];
+    struct world w;
+    struct err e;
+
+    world_open(&w, 2, 2);
+    for (int i = 0; i < ASKS; i++) {
+        EXPECT_EQ(world_post(&w, path, bodies[i], alone[i], TEXT), 200);
+        keep_what_counts(alone[i]);
+        EXPECT(strlen(alone[i]) > 20);
+    }
+    for (int i = 0; i < CLIENTS; i++) {
+        clients[i] = (struct client){ .w = &w, .rng = { .key = (uint64_t)i + 1 } };
+        EXPECT_EQ(thread_start(&clients[i].thread, "client", run_client, &clients[i], &e), 0);
+    }
+    for (int i = 0; i < CLIENTS; i++) {
+        pthread_join(clients[i].thread, NULL);
+        EXPECT_EQ(clients[i].n_wrong, 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        struct engine_audit a;
+        do
+            engine_audit(pool_at(w.pool, i)->engine, &a);
+        while (a.sequences && !poll(NULL, 0, 1)); /* those whose clients left, on their way out */
+        EXPECT(a.ok);
+        EXPECT_EQ(a.pages_free, a.pages_total);
+    }
+    world_close(&w);
+}
+
+TESTS(TEST(everybody_gets_what_they_would_get_alone))
