@@ -44,6 +44,7 @@ static struct sim sim;
 static struct {
     uint64_t steps, preemptions, copies, parked, delayed, held, stopped, whole;
     uint64_t cancelled, timed_out, overloaded, too_long;
+    uint64_t cancelled_in[SEQ_DELAYED + 1], cancelled_filling, cancelled_preempted;
 } met;
 
 static uint64_t fake_clock(void)
@@ -133,6 +134,17 @@ static void submit(struct sim *s, struct life *f)
     ask_answer(&f->ask, &s->fake, s->port->n_ctx, s->sampler, &f->want);
 }
 
+/* Notes in which state a request is cancelled, by its first choice. */
+static void note_cancel(struct sim *s, const struct life *f)
+{
+    if (f->gen->is_over || !f->gen->n_live || f->gen->choice[0].seq.i == SEQ_NONE.i)
+        return;
+    struct seq *q = sched_seq(s->core->sched, f->gen->choice[0].seq);
+    met.cancelled_in[q->state]++;
+    met.cancelled_filling += q->state == SEQ_RUNNING && q->n_kv < q->n_prompt;
+    met.cancelled_preempted += q->state == SEQ_WAITING && q->n_preempted > 0;
+}
+
 static void act(struct sim *s)
 {
     for (int i = 0; i < s->n_asks; i++) {
@@ -141,8 +153,10 @@ static void act(struct sim *s)
             submit(s, f);
         if (!f->gen)
             continue;
-        if (f->cancels == s->step)
+        if (f->cancels == s->step) {
+            note_cancel(s, f);
             engine_cancel(NULL, f->gen);
+        }
         if (f->stops_choice == s->step)
             engine_stop_choice(NULL, f->gen, ask_between(&s->r, 0, f->ask.in.n_choices - 1));
     }
@@ -403,6 +417,9 @@ static void every_seed_keeps_every_promise(void)
         EXPECT(met.stopped > n_seeds && met.cancelled > n_seeds / 2);
         EXPECT(met.timed_out > n_seeds / 10 && met.overloaded > n_seeds / 10);
         EXPECT(met.too_long > n_seeds / 10);
+        for (int i = SEQ_WAITING; i <= SEQ_DELAYED; i++)
+            EXPECT(met.cancelled_in[i] > 0);
+        EXPECT(met.cancelled_filling > 0 && met.cancelled_preempted > 0);
     }
 }
 
