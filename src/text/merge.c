@@ -4,7 +4,8 @@
 
 enum {
     MERGE_NEVER = UINT32_MAX,
-    FEW = 64, /* pairs that are sorted by insertion */
+    FEW = 64,    /* pairs that are sorted by insertion */
+    MANY = 1024, /* pairs that are better sorted than popped one by one */
     DIGIT_BITS = 11,
 };
 
@@ -29,17 +30,29 @@ static int reserve(struct merge_pair **p, size_t *cap, size_t n)
     return 0;
 }
 
-/* ---- the heap of new pairs */
+/* ---- new pairs: a heap, and behind it the newest, not yet in order */
 
 static int push(struct merge *m, struct merge_pair p)
 {
-    if (reserve(&m->heap, &m->cap_heap, m->n_heap + 1))
+    size_t n = m->n_heap + m->n_fresh;
+
+    if (reserve(&m->heap, &m->cap_heap, n + 1))
         return -1;
-    size_t i = m->n_heap++;
-    for (; i && p.key < m->heap[(i - 1) / 2].key; i = (i - 1) / 2, m->n_steps++)
-        m->heap[i] = m->heap[(i - 1) / 2];
-    m->heap[i] = p;
+    m->heap[n] = p;
+    m->least_fresh = m->n_fresh ? MIN(m->least_fresh, p.key) : p.key;
+    m->n_fresh++;
     return 0;
+}
+
+static void heap_all(struct merge *m)
+{
+    for (; m->n_fresh; m->n_fresh--, m->n_heap++) {
+        size_t i = m->n_heap;
+        struct merge_pair p = m->heap[i];
+        for (; i && p.key < m->heap[(i - 1) / 2].key; i = (i - 1) / 2, m->n_steps++)
+            m->heap[i] = m->heap[(i - 1) / 2];
+        m->heap[i] = p;
+    }
 }
 
 static struct merge_pair pop(struct merge *m)
@@ -71,18 +84,18 @@ static void sort_few(struct merge_pair *p, size_t n)
     }
 }
 
-/* By rank only: the pairs come in the order of their places, and each pass keeps the order of
- * equals. `spare` has room for as many; the result is in p. */
-static void sort_many(struct merge_pair *p, size_t n, struct merge_pair *spare)
+/* By the bits of the key from `shift` on, the lowest digit first; a digit that is the same in all
+ * costs one look. `spare` has room for as many; the result is in p. */
+static void sort_many(struct merge_pair *p, size_t n, unsigned shift, struct merge_pair *spare)
 {
     struct merge_pair *from = p, *to = spare;
 
-    for (unsigned shift = 32; shift < 64; shift += DIGIT_BITS) {
+    for (; shift < 64; shift += DIGIT_BITS) {
         uint32_t starts[1 << DIGIT_BITS] = { 0 }, mask = (1 << DIGIT_BITS) - 1, sum = 0;
         for (size_t i = 0; i < n; i++)
             starts[from[i].key >> shift & mask]++;
         if (starts[from[0].key >> shift & mask] == n)
-            continue; /* all alike here */
+            continue;
         for (uint32_t d = 0; d <= mask; d++) {
             uint32_t count = starts[d];
             starts[d] = sum;
@@ -98,40 +111,49 @@ static void sort_many(struct merge_pair *p, size_t n, struct merge_pair *spare)
         memcpy(p, from, n * sizeof(*p));
 }
 
-/* New pairs of a run come in order, so that the heap is a sorted array already: it becomes the
- * queue, and the run stays linear. */
-static void refill(struct merge *m)
+/* The queue is used up: all that is waiting becomes the next one, sorted at once. Every pair goes
+ * through this at most once, so that it stays linear; popping a large heap is a cache miss per
+ * level. */
+static int refill(struct merge *m)
 {
-    for (size_t i = 1; i < m->n_heap; i++)
-        if (m->heap[i].key < m->heap[i - 1].key)
-            return;
     struct merge_pair *swap = m->queue;
-    size_t cap = m->cap_queue;
+    size_t cap = m->cap_queue, n = m->n_heap + m->n_fresh;
+
+    if (reserve(&swap, &cap, n)) {
+        m->queue = swap;
+        m->cap_queue = cap;
+        return -1;
+    }
+    sort_many(m->heap, n, 0, swap);
+    m->n_steps += n;
     m->queue = m->heap;
     m->cap_queue = m->cap_heap;
-    m->n_queue = m->n_heap;
+    m->n_queue = n;
     m->at_queue = 0;
     m->heap = swap;
     m->cap_heap = cap;
-    m->n_heap = 0;
+    m->n_heap = m->n_fresh = 0;
+    return 0;
 }
 
-static bool next_pair(struct merge *m, struct merge_pair *out)
+/* 1 and *out, 0 when there is none, -1: no memory. */
+static int next_pair(struct merge *m, struct merge_pair *out)
 {
-    if (m->at_queue == m->n_queue) {
-        if (!m->n_heap)
-            return false;
-        m->at_queue = m->n_queue = 0;
-        if (m->n_heap > FEW && m->heap[1].key <= m->heap[2].key)
-            refill(m);
-    }
+    if (m->at_queue == m->n_queue && m->n_heap + m->n_fresh >= MANY && refill(m))
+        return -1;
     m->n_steps++;
-    bool has_queue = m->at_queue < m->n_queue;
-    if (m->n_heap && (!has_queue || m->heap[0].key < m->queue[m->at_queue].key))
+    uint64_t known = m->at_queue < m->n_queue ? m->queue[m->at_queue].key : UINT64_MAX;
+    bool needs_fresh = m->n_fresh && m->least_fresh < known;
+    bool needs_heap = m->n_heap && m->heap[0].key < known;
+    if (needs_fresh || needs_heap)
+        heap_all(m); /* popping moves the border between the two */
+    if (needs_fresh || needs_heap)
         *out = pop(m);
-    else
+    else if (m->at_queue < m->n_queue)
         *out = m->queue[m->at_queue++];
-    return true;
+    else
+        return 0;
+    return 1;
 }
 
 /* ---- what a pair is worth */
@@ -215,7 +237,7 @@ static int first_pairs(struct merge *m, const struct vocab *v, struct str word)
 {
     struct merge_pair p;
 
-    m->at_queue = m->n_queue = m->n_heap = 0;
+    m->at_queue = m->n_queue = m->n_heap = m->n_fresh = 0;
     if (reserve(&m->queue, &m->cap_queue, word.n))
         return -1;
     for (int32_t i = 0; m->symbols[i].next >= 0; i = m->symbols[i].next)
@@ -227,7 +249,7 @@ static int first_pairs(struct merge *m, const struct vocab *v, struct str word)
     }
     if (reserve(&m->heap, &m->cap_heap, m->n_queue))
         return -1;
-    sort_many(m->queue, m->n_queue, m->heap);
+    sort_many(m->queue, m->n_queue, 32, m->heap); /* by rank: their places are in order */
     return 0;
 }
 
@@ -270,8 +292,9 @@ int merge_word(struct merge *m, const struct vocab *v, struct str word)
     first_symbols(m, v, word);
     if (first_pairs(m, v, word))
         return -1;
-    while (next_pair(m, &p))
+    int rc;
+    while ((rc = next_pair(m, &p)) > 0)
         if (merge_pair_of(m, v, word.p, p))
             return -1;
-    return 0;
+    return rc;
 }

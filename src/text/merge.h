@@ -1,9 +1,9 @@
 /* merge.h: one word into tokens, by the merges of BPE or the scores of SPM.
  *
  * Of all pairs of neighbours the best is merged, the leftmost of equals, until none is left. The
- * first pairs wait in a sorted queue, those that merging makes in a heap; a pair is dropped when
- * one of its halves has changed meanwhile. O(n log n) for any word, O(n) for a run of one
- * character. */
+ * first pairs wait in a sorted queue, those that merging makes in a heap, or, when they turn out
+ * not to be needed before the queue is used up, as its successor; a pair is dropped when one of
+ * its halves has changed meanwhile. O(n log n) for any word, O(n) for a run of one character. */
 #pragma once
 
 #include "text/vocab_in.h"
@@ -36,7 +36,9 @@ struct merge {
     struct merge_symbol *symbols;
     struct merge_pair *queue, *heap;
     size_t cap_symbols, cap_queue, cap_heap;
-    size_t at_queue, n_queue, n_heap;
+    size_t at_queue, n_queue;
+    size_t n_heap, n_fresh; /* heap[n_heap .. n_heap + n_fresh) is not in order yet */
+    uint64_t least_fresh;   /* key; of use when n_fresh > 0 */
     struct merge_known memo[MERGE_MEMO];
     uint64_t n_steps; /* pairs taken, and places they moved in the heap: what tests count */
 };
