@@ -223,24 +223,32 @@ struct range {
     uint32_t from, to;
 };
 
-static bool in_ranges(uint32_t cp, const struct range *r, size_t n)
-{
-    size_t lo = 0;
+struct ranges {
+    const struct range *r; /* in order, and a sentinel behind them */
+    size_t n;
+    uint64_t ascii[2]; /* what they say of the first 128, bit by bit */
+};
 
+static bool in_ranges(uint32_t cp, const struct ranges *s)
+{
+    size_t lo = 0, n = s->n;
+
+    if (cp < 128)
+        return s->ascii[cp >> 6] >> (cp & 63) & 1;
     while (n) { /* the first range that ends at or behind cp */
         size_t half = n / 2;
-        if (r[lo + half].to < cp) {
+        if (s->r[lo + half].to < cp) {
             lo += half + 1;
             n -= half + 1;
         } else {
             n = half;
         }
     }
-    return cp >= r[lo].from && cp <= r[lo].to; /* a sentinel ends each table */
+    return cp >= s->r[lo].from && cp <= s->r[lo].to;
 }
 
 /* \s?[ranges]+ without the \s? when blank is false. The blank may itself be in the ranges. */
-static size_t ranged(const char *p, const char *end, const struct range *r, size_t n, bool blank,
+static size_t ranged(const char *p, const char *end, const struct ranges *s, bool blank,
     bool *is_match)
 {
     const char *at = p;
@@ -250,12 +258,12 @@ static size_t ranged(const char *p, const char *end, const struct range *r, size
 
     if (blank && (class & U_SPACE) && p + first < end) {
         (void)unicode_next(p + first, end, &cp, &class);
-        at = in_ranges(cp, r, n) ? p + first : p;
+        at = in_ranges(cp, s) ? p + first : p;
     }
     const char *start = at;
     for (; at < end; at += len) {
         len = unicode_next(at, end, &cp, &class);
-        if (!in_ranges(cp, r, n))
+        if (!in_ranges(cp, s))
             break;
     }
     *is_match = at > start;
@@ -291,7 +299,10 @@ static const struct range cased[] = {
 
 static size_t cased_word(const char *p, const char *end, bool *is_match)
 {
-    return ranged(p, end, cased, ARRAY_LEN(cased) - 1, true, is_match);
+    static const struct ranges s = { cased, ARRAY_LEN(cased) - 1,
+        { 0, 0x07FFFFFE07FFFFFE } };
+
+    return ranged(p, end, &s, true, is_match);
 }
 
 /* \s?[!-/:-~<fullwidth !-/ and :-~><quotes><ideographic space, comma, stop>]+ */
@@ -299,15 +310,18 @@ static size_t cased_marks(const char *p, const char *end, bool *is_match)
 {
     static const struct range r[] = { { 0x21, 0x2F }, { 0x3A, 0x7E }, { 0x2018, 0x201F },
         { 0x3000, 0x3002 }, { 0xFF01, 0xFF0F }, { 0xFF1A, 0xFF5E }, SENTINEL };
+    static const struct ranges s = { r, ARRAY_LEN(r) - 1,
+        { 0xFC00FFFE00000000, 0x7FFFFFFFFFFFFFFF } };
 
-    return ranged(p, end, r, ARRAY_LEN(r) - 1, true, is_match);
+    return ranged(p, end, &s, true, is_match);
 }
 
 static size_t cjk(const char *p, const char *end, bool *is_match)
 {
     static const struct range r[] = { { 0x800, 0x9FA5 }, { 0xAC00, 0xD7FF }, SENTINEL };
+    static const struct ranges s = { r, ARRAY_LEN(r) - 1, { 0, 0 } };
 
-    return ranged(p, end, r, ARRAY_LEN(r) - 1, false, is_match);
+    return ranged(p, end, &s, false, is_match);
 }
 
 /* \s?\p{L}+ and \s?\p{P}+ */
