@@ -301,9 +301,9 @@ static int bind_rest(
             return -1;
     }
     for (int i = 0; i < args->n_kw; i++) {
-        struct text *key = text_new(rt, args->kw[i].name, true);
         if (used[i])
             continue;
+        struct text *key = text_new(rt, args->kw[i].name, true);
         if (!(n->op & MACRO_KWARGS))
             return rt_fail(
                 rt, "the macro takes no argument '" STR_FMT "'", STR_ARG(args->kw[i].name));

@@ -2,13 +2,15 @@
 """Chat templates against Python's jinja2 in the environment that transformers renders them in.
 
 Every template of SHARED_DATA/templates with every conversation of template_cases.py, and snippets
-of the language: the same bytes, or an exception on both sides. Ends with `N passed, N failed,
+of the language: the same bytes, or an exception on both sides. And in each template everything that
+looks like a control token, put wherever a client can write, stays untrusted. Ends with `N passed, N failed,
 N skipped`. An argument: only templates and conversations whose name has it."""
 import datetime
 import functools
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -34,7 +36,7 @@ except ImportError:
         os.execv(VENV, [str(VENV), *sys.argv])
     skip("jinja2 is not installed")
 
-from template_cases import CONTEXT, CONVERSATIONS, SETTINGS, SNIPPETS  # noqa: E402
+from template_cases import CONTEXT, CONVERSATIONS, SETTINGS, SNIPPETS, TOOLS  # noqa: E402
 
 
 class Generation(jinja2.ext.Extension):
@@ -96,14 +98,17 @@ class Renderer:
         self.process = subprocess.Popen([TOOL], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def ask(self, job):
+        answer = self.ask_all(job)
+        return (answer["text"], None) if answer["ok"] else (None, answer["error"])
+
+    def ask_all(self, job):
         self.process.stdin.write(json.dumps(job, ensure_ascii=False).encode() + b"\n")
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         if not line:
             raise SystemExit(f"render_template died ({self.process.wait()}) at {job}\n"
                              "0 passed, 1 failed, 0 skipped")
-        answer = json.loads(line)
-        return (answer["text"], None) if answer["ok"] else (None, answer["error"])
+        return json.loads(line)
 
 
 def as_sent(messages):
@@ -177,6 +182,72 @@ def run_conversations(tally, renderer, only):
                 tally.compare(label, want, got)
 
 
+# What looks like a control token. One that the template splits content at may well be put
+# together again from the pieces, by the template: such are left out.
+MARKER = re.compile(r"<[|\uff5c][^<>{}' ]*[|\uff5c]>|\[/?[A-Z_]{3,}\]|</?[a-z_]+>")
+
+
+def evil_conversations(marker):
+    """Conversations with the marker in everything that a client can write."""
+    evil = f"\u00ab{marker}\u00bb"
+    tools = json.dumps(TOOLS)
+    for word in ("get_weather", "How many", "city"):
+        tools = tools.replace(word, json.dumps(evil)[1:-1])
+    tools = json.loads(tools)
+    messages = [
+        {"role": "system", "content": f"s {evil}"},
+        {"role": "user", "content": f"u {evil}", "name": evil},
+        {"role": "assistant", "content": f"a {evil}", "reasoning_content": evil},
+        {"role": "user", "content": f"u {evil}"},
+        {"role": "assistant", "content": "", "tool_calls": [
+            {"id": "abcdefgh9", "type": "function",
+             "function": {"name": evil, "arguments": json.dumps({evil: evil, "n": [evil]})}}]},
+        {"role": "tool", "content": f"t {evil}", "tool_call_id": "abcdefgh9", "name": evil},
+        {"role": "assistant", "content": f"done {evil}"},
+    ]
+    kwargs = {"documents": [{"doc_id": evil, "text": evil, "title": evil}],
+              "controls": {evil: evil}, "reasoning_effort": evil, "model_identity": evil}
+    for n in range(1, len(messages) + 1):
+        for system in (0, 1):
+            yield {"messages": messages[system:n] or messages[:n],
+                   "tools": tools if n > 3 else None,
+                   "chat_template_kwargs": kwargs if n % 2 else {}, "add_generation_prompt": True,
+                   "bos_token": "<s>", "eos_token": "</s>", "now": NOW}, evil
+
+
+def run_provenance(tally, renderer, only):
+    """Markers that a client wrote are in untrusted spans, and all of the template's are not."""
+    for path in sorted(DATA.glob("*.jinja")):
+        source = path.read_text(encoding="utf-8")
+        markers = {m for m in re.findall(MARKER, source) if f"split('{m}'" not in source}
+        if renderer.ask({"source": source})[1] is not None or (only and only not in path.name):
+            continue
+        shown = 0
+        for marker in sorted(markers):
+            for job, evil in evil_conversations(marker):
+                answer = renderer.ask_all(job)
+                if not answer["ok"]:
+                    continue
+                text, needle = answer["text"].encode(), evil.encode()
+                bad = [text[a:b] for a, b in answer["trusted"] if needle in text[a:b]
+                       or any(a < at + len(needle) and at < b for at in find_all(text, needle))]
+                shown += needle in text
+                tally.passed += not bad
+                tally.failed += bool(bad)
+                if bad:
+                    print(f"FAILED {path.name}: {marker} is trusted in {bad[:2]}")
+        if markers and not shown:
+            tally.failed += 1
+            print(f"FAILED {path.name}: no conversation shows a marker")
+
+
+def find_all(text, needle):
+    at = text.find(needle)
+    while at >= 0:
+        yield at
+        at = text.find(needle, at + 1)
+
+
 def main():
     only = sys.argv[1] if len(sys.argv) > 1 else None
     if not TOOL.exists():
@@ -186,6 +257,7 @@ def main():
     run_snippets(tally, renderer, only)
     if DATA.is_dir():
         run_conversations(tally, renderer, only)
+        run_provenance(tally, renderer, only)
     else:
         print(f"skipped: no templates at {DATA}")
         skipped = 1
