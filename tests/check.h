@@ -16,6 +16,13 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Release builds cannot fail allocations on purpose: what a fault test must have met there is 0. */
+#ifdef TESTING
+#define FAULTS_AT_LEAST(n) (n)
+#else
+#define FAULTS_AT_LEAST(n) 0
+#endif
+
 struct check_test {
     const char *name;
     void (*fn)(void);

@@ -480,7 +480,7 @@ static void every_failed_allocation_is_reported(void)
             break;
         EXPECT(!a || e.code == ERR_MEMORY);
     }
-    EXPECT(n >= 2);
+    EXPECT(n >= FAULTS_AT_LEAST(2));
 }
 
 static bool read_file(const char *path, struct buf *b)

@@ -774,7 +774,7 @@ static void every_failed_allocation_is_reported(void)
             break;
         EXPECT(!a || err.code == ERR_MEMORY);
     }
-    EXPECT(n >= 3);
+    EXPECT(n >= FAULTS_AT_LEAST(3));
     /* And an arena that is full at any point. */
     for (size_t room = 0; room < 12000; room += 64) {
         struct ask out;

@@ -611,7 +611,7 @@ static void every_failed_allocation_is_reported(void)
                 break;
             EXPECT(!rc || err.code == ERR_MEMORY || !err.code);
         }
-        EXPECT(n > 10);
+        EXPECT(n >= FAULTS_AT_LEAST(11));
     }
 }
 
