@@ -80,7 +80,7 @@ static const char *const ways[] = {
     "{% set y = x %}{{ y }}",
     "{% set y %}a{{ x }}b{% endset %}{{ y }}",
     "{% set y %}a{{ x }}b{% endset %}{{ y | trim | lower }}",
-    "{% set n = namespace(s='') %}{% for i in [1, 2] %}{% set n.s = n.s + x %}{% endfor %}{{ n.s }}",
+    "{% set n = namespace(s='') %}{% for i in 'ab' %}{% set n.s = n.s + x %}{% endfor %}{{ n.s }}",
     "{% macro f(a) %}<{{ a }}>{% endmacro %}{{ f(x) }}{{ f(x) | lower }}",
     "{% macro f() %}<{{ caller() }}>{% endmacro %}{% call f() %}{{ x }}{% endcall %}",
     "{% filter lower %}A{{ x }}{% endfilter %}",
