@@ -303,10 +303,10 @@ static int bind_rest(
     for (int i = 0; i < args->n_kw; i++) {
         if (used[i])
             continue;
-        struct text *key = text_new(rt, args->kw[i].name, true);
         if (!(n->op & MACRO_KWARGS))
             return rt_fail(
                 rt, "the macro takes no argument '" STR_FMT "'", STR_ARG(args->kw[i].name));
+        struct text *key = text_new(rt, args->kw[i].name, true);
         if (!key || dict_put(rt, kwargs, V_STR(key), args->kw[i].v))
             return -1;
     }
