@@ -7,6 +7,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -119,6 +120,18 @@ static void announce(const struct options *o, const struct service *s)
     fflush(stdout);
 }
 
+/* As many descriptors as the system lets us have: each connection is one. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit l;
+
+    if (!getrlimit(RLIMIT_NOFILE, &l) && l.rlim_cur < l.rlim_max) {
+        l.rlim_cur = l.rlim_max;
+        if (setrlimit(RLIMIT_NOFILE, &l))
+            log_warn("cmd", "limits", "descriptors stay at the soft limit");
+    }
+}
+
 /* SIGTERM and SIGINT drain; a second one ends the process at once. */
 static void wait_for_signal(void)
 {
@@ -202,6 +215,7 @@ int main(int argc, char **argv)
     sigaddset(&set, SIGINT);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
+    raise_descriptor_limit();
     if (options_read(&o, argc, argv, environ, &e)) {
         fprintf(stderr, "inferfluxd: %s\n", e.msg);
         status = 2;

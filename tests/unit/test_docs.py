@@ -59,7 +59,8 @@ def test_every_flag_is_in_help_and_manual():
 
 def test_commands_of_the_readme_exist():
     targets = read("Makefile") + read("tools/targets.mk")
-    for target in re.findall(r"`?make ([a-z]+)", read("README.md") + read("CONTRIBUTING.md")):
+    text = read("README.md") + read("CONTRIBUTING.md")
+    for target in re.findall(r"(?:^|`)make ([a-z]+)", text, re.M):
         assert re.search(rf"^{target}\b[^\n]*:", targets, re.M) or re.search(
             rf"^\.PHONY:.*\b{target}\b", targets, re.M) or f" {target}" in targets, target
 
