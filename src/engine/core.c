@@ -148,7 +148,7 @@ void core_end_choice(
     core_post(c, ch, &ch->end, GEN_CHOICE_END);
     /* The first choice computes the prompt for the others, also when nobody wants its own answer
      * any more. */
-    if (ch != leader || g->is_forked || g->n_live == 0)
+    if (ch != leader || g->is_forked)
         release_seq(c, ch);
     if (g->n_live > 0)
         return;

@@ -290,6 +290,39 @@ static void an_interrupted_step_is_planned_again(void)
     desk_close(d);
 }
 
+/* L decodes and is planned first; H, above it, then needs its page: L's row goes to T. */
+static void rows_of_a_preempted_sequence_go_to_others(void)
+{
+    struct desk *d = desk_open(8, 3, 10, 8);
+
+    if (PAGE_TOKENS != 32) { /* the numbers are for pages of 32 */
+        desk_close(d);
+        return;
+    }
+    seq_id l = add(d, 0, 0, 1);
+    step(d, 0);
+    seq_id h = add(d, 0, 2, 90), t = add(d, 0, 1, 90);
+    for (int i = 0; i < 4; i++) {
+        step(d, 0);
+        EXPECT_EQ(rows_of(d, l), 1);
+        EXPECT_EQ(rows_of(d, h), 8);
+        EXPECT_EQ(rows_of(d, t), 1);
+    }
+    page_id hog[8];
+    int n_hogged = 0;
+    while (page_n_free(d->pool))
+        hog[n_hogged++] = page_take(d->pool);
+    sched_plan(d->sc, 0, &d->plan);
+    EXPECT(state_of(d, l) == SEQ_WAITING);
+    EXPECT_EQ(rows_of(d, l), 0);
+    EXPECT_EQ(rows_of(d, h), 8);
+    EXPECT_EQ(rows_of(d, t), 2);
+    while (n_hogged)
+        page_unref(d->pool, hog[--n_hogged]);
+    sched_end(d->sc, l), sched_end(d->sc, h), sched_end(d->sc, t);
+    desk_close(d);
+}
+
 /* ---- limits */
 
 static void prompt_scores_stay_within_credits_and_logits(void)
@@ -439,6 +472,7 @@ TESTS(TEST(decode_goes_before_chunks_and_chunks_before_newcomers),
     TEST(a_large_prompt_waits_for_room_and_is_not_overtaken),
     TEST(those_who_do_not_run_give_their_pages_first),
     TEST(a_fork_shares_the_prompt_and_copies_its_last_page),
-    TEST(an_interrupted_step_is_planned_again), TEST(prompt_scores_stay_within_credits_and_logits),
+    TEST(an_interrupted_step_is_planned_again), TEST(rows_of_a_preempted_sequence_go_to_others),
+    TEST(prompt_scores_stay_within_credits_and_logits),
     TEST(delays_and_deadlines_come_in_their_order), TEST(missing_memory_is_an_error),
     TEST(the_first_of_the_queue_is_the_first_of_all))
