@@ -121,7 +121,10 @@ static int filter_indent(struct rt *rt, const struct val *in, struct val *out)
     struct val lines;
     struct text *t;
 
+    int64_t width;
     if (!b || want_text(rt, in[0], &t))
+        return -1;
+    if (in[1].type != T_MISSING && in[1].type != T_STR && want_int(rt, in[1], &width))
         return -1;
     /* A newline at the end begins one more, empty, line. */
     struct text *newline = text_new(rt, STR("\n"), t->n ? text_trusted_at(t, t->n - 1) : true);
@@ -170,19 +173,21 @@ static int filter_truncate(struct rt *rt, const struct val *in, struct val *out)
     int64_t length = 255, leeway = 5;
     size_t n, n_end, to;
 
-    if (val_text(rt, in[0], &t) || (in[1].type != T_MISSING && want_int(rt, in[1], &length)) ||
+    if (val_length(rt, in[0], &n) || (in[1].type != T_MISSING && want_int(rt, in[1], &length)) ||
         (in[4].type != T_MISSING && in[4].type != T_NONE && want_int(rt, in[4], &leeway)))
         return -1;
     if (in[3].type == T_MISSING ? !(end = text_new(rt, STR("..."), true))
                                 : want_text(rt, in[3], &end))
         return -1;
-    if (text_n_chars(rt, t, &n) || text_n_chars(rt, end, &n_end))
+    if (text_n_chars(rt, end, &n_end))
         return -1;
     if (length < (int64_t)n_end || leeway < 0)
         return rt_fail(rt, "truncate: the length is too small");
-    if ((int64_t)n <= length + leeway)
-        return put_text(t, out);
-    if (text_offset(rt, t, (size_t)length - n_end, &to))
+    if ((int64_t)n <= length + leeway) {
+        *out = in[0];
+        return 0;
+    }
+    if (want_text(rt, in[0], &t) || text_offset(rt, t, (size_t)length - n_end, &to))
         return -1;
     bool kills_words = in[2].type != T_MISSING && val_truth(in[2]);
     for (size_t k = to; !kills_words && k-- > 0;)

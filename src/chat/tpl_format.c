@@ -285,8 +285,10 @@ int str_percent(struct rt *rt, struct text *fmt, struct val arg, struct val *out
             return -1;
         at = (size_t)next;
     }
-    bool left_over = arg.type == T_TUPLE ? p.next < arg.u.list->n
-                                         : !p.used && arg.type != T_DICT && arg.type != T_LIST;
+    /* What could be a mapping may be left over: so Python has it. */
+    bool is_mapping =
+        arg.type == T_DICT || arg.type == T_LIST || arg.type == T_UNDEFINED || arg.type == T_RANGE;
+    bool left_over = arg.type == T_TUPLE ? p.next < arg.u.list->n : !p.used && !is_mapping;
     if (left_over)
         return rt_fail(rt, "not all values were used by the format");
     struct text *t = blob_text(rt, b);

@@ -267,11 +267,24 @@ static int attribute(struct rt *rt, struct val v, struct text *name, struct val 
     return 0;
 }
 
+/* Lists and dicts are no keys, nor are tuples of them; what lies deeper fails when it is hashed. */
+static bool is_hashable(struct val v)
+{
+    if (v.type != T_TUPLE)
+        return v.type != T_LIST && v.type != T_DICT;
+    for (size_t i = 0; i < v.u.list->n; i++)
+        if (v.u.list->v[i].type == T_LIST || v.u.list->v[i].type == T_DICT)
+            return false;
+    return true;
+}
+
 static int dict_at(struct rt *rt, struct val v, struct val key, struct val *out)
 {
     struct dict_entry *e = NULL;
 
-    if (key.type != T_LIST && key.type != T_DICT && dict_find(rt, v.u.dict, key, &e))
+    if (key.type == T_TUPLE && rt_spend(rt, key.u.list->n / 8))
+        return -1;
+    if (is_hashable(key) && dict_find(rt, v.u.dict, key, &e))
         return -1;
     *out = e ? e->value : (struct val){ .type = T_MISSING };
     return 0;

@@ -75,12 +75,15 @@ static bool flag(struct val v)
     return v.type != T_MISSING && val_truth(v);
 }
 
-static int sort_into(struct rt *rt, struct item *items, size_t n, bool reverse, struct val *out)
+static int sort_into(
+    struct rt *rt, struct item *items, size_t n, struct val reverse, struct val *out)
 {
     struct item *tmp = rt_alloc(rt, MAX(n, (size_t)1) * sizeof(*tmp));
     struct list *l = list_new(rt, n);
 
-    if (!tmp || !l || sort(rt, items, tmp, n, reverse))
+    int64_t down = 0;
+    if (!tmp || !l || (reverse.type != T_MISSING && want_int(rt, reverse, &down)) ||
+        sort(rt, items, tmp, n, down != 0))
         return -1;
     for (size_t i = 0; i < n; i++)
         l->v[l->n++] = items[i].value;
@@ -102,7 +105,7 @@ static int filter_sort(struct rt *rt, const struct val *in, struct val *out)
         if (sort_key(rt, in[3], flag(in[2]), l->v[i], &items[i].key))
             return -1;
     }
-    if (sort_into(rt, items, l->n, flag(in[1]), out))
+    if (sort_into(rt, items, l->n, in[1], out))
         return -1;
     out->u.list->trusted = l->trusted;
     return 0;
@@ -141,7 +144,7 @@ static int filter_dictsort(struct rt *rt, const struct val *in, struct val *out)
         if (sort_key(rt, V_NONE, flag(in[1]), key, &items[i].key))
             return -1;
     }
-    return sort_into(rt, items, l->n, flag(in[3]), out);
+    return sort_into(rt, items, l->n, in[3], out);
 }
 
 static int extreme(struct rt *rt, const struct val *in, int sign, struct val *out)
@@ -349,6 +352,8 @@ static int filter_sum(struct rt *rt, const struct val *in, struct val *out)
 
     if (val_iterate(rt, in[0], &l))
         return -1;
+    if (in[2].type == T_STR)
+        return rt_fail(rt, "strings are joined, not summed");
     *out = in[2].type == T_MISSING ? V_INT(0) : in[2];
     for (size_t i = 0; i < l->n; i++) {
         struct val v, sum = *out;

@@ -36,46 +36,31 @@ TYPE_TEST(test_filter, v.type == T_STR && filter_find(text_str(v.u.s)))
 TYPE_TEST(test_test, v.type == T_STR && test_find(text_str(v.u.s)))
 TYPE_TEST(test_sameas, val_same(v, in[1]))
 
-static int remainder_of(struct rt *rt, struct val v, struct val by, int64_t *out)
+/* Is v % by equal to `what`? */
+static int remainder_is(struct rt *rt, struct val v, struct val by, int64_t what, struct val *out)
 {
     struct val r;
+    bool equal;
 
-    if (op_binary(rt, OP_MOD, v, by, &r))
+    if (op_binary(rt, OP_MOD, v, by, &r) || val_equal(rt, r, V_INT(what), &equal))
         return -1;
-    *out = r.type == T_FLOAT ? r.u.f != 0 : val_int(r);
+    *out = V_BOOL(equal);
     return 0;
 }
 
 static int test_divisibleby(struct rt *rt, const struct val *in, struct val *out)
 {
-    int64_t r;
-
-    if (!val_is_number(in[0]) || !val_is_number(in[1]))
-        return rt_fail(rt, "divisibleby needs numbers");
-    if (remainder_of(rt, in[0], in[1], &r))
-        return -1;
-    *out = V_BOOL(r == 0);
-    return 0;
-}
-
-static int parity(struct rt *rt, const struct val *in, bool odd, struct val *out)
-{
-    struct val args[2] = { in[0], V_INT(2) };
-
-    if (test_divisibleby(rt, args, out))
-        return -1;
-    out->u.b = out->u.b != odd;
-    return 0;
+    return remainder_is(rt, in[0], in[1], 0, out);
 }
 
 static int test_odd(struct rt *rt, const struct val *in, struct val *out)
 {
-    return parity(rt, in, true, out);
+    return remainder_is(rt, in[0], V_INT(2), 1, out);
 }
 
 static int test_even(struct rt *rt, const struct val *in, struct val *out)
 {
-    return parity(rt, in, false, out);
+    return remainder_is(rt, in[0], V_INT(2), 0, out);
 }
 
 static int test_eq(struct rt *rt, const struct val *in, struct val *out)
