@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "chat/family.h"
 #include "model/llama.h"
 #include "model/script.h"
 #include "os/clock.h"
@@ -44,7 +45,8 @@ static int read_template_file(const char *path, struct buf *out, struct err *e)
     return buf_ok(out) ? 0 : err_set(e, ERR_TOO_LARGE, "%s: over %d bytes", path, TEMPLATE_MAX);
 }
 
-/* The operator's file, else the operator's family, else the model's own, else its family's. */
+/* The operator's file, else the operator's family, else the model's own, else that of the family
+ * whose marker tokens the vocabulary has. */
 static int open_template(struct model *m, const struct gguf *g, struct err *e)
 {
     const struct model_spec *spec = m->spec;
@@ -65,6 +67,9 @@ static int open_template(struct model *m, const struct gguf *g, struct err *e)
     } else if (gguf_get_str(g, "tokenizer.chat_template", &own)) {
         source = own;
     }
+    const struct chat_family *family = source.p ? NULL : chat_family_of_vocab(m->vocab);
+    if (family)
+        source = str_of(family->source);
     if (!source.p)
         return 0; /* a base model: it completes, and does not chat */
     int rc = chat_template_compile(&m->template, source, e);

@@ -99,6 +99,10 @@ int session_open(struct session **out, const struct session_params *p,
 {
     struct session *s = arena_zalloc(at->arena, 1, sizeof(*s));
 
+    if (!stops_fit(p->stops, p->n_stops))
+        return err_param(e, ERR_INVALID, "stop",
+            "The stop strings are too many or too long: at most %d, and %d bytes together.",
+            STOPS_MAX, STOP_BYTES_MAX);
     if (!s)
         return err_set(e, ERR_MEMORY, "no memory for the request");
     s->at = *at;

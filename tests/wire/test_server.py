@@ -138,6 +138,12 @@ def test_every_json_of_the_suite_is_answered():
         equal(s.request("POST", CHAT, chat_body(max_tokens=1))[0], 200)
 
 
+def test_stop_strings_have_a_limit_that_is_said():
+    with Server() as s:
+        status, _, body = s.request("POST", CHAT, chat_body(stop=["x" * 5000]))
+        equal((status, json.loads(body)["error"]["param"]), (400, "stop"))
+
+
 def test_a_body_over_the_cap_is_refused():
     with Server("--max-body", "64K") as s:
         equal(s.request("POST", CHAT, b" " * 70000)[0], 413)
