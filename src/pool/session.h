@@ -61,8 +61,9 @@ struct session_place { /* where it lives and whom it tells */
     void *ctx;
 };
 
-/* Allocates in the arena, which must live until `end`. ERR_INVALID (the stop strings), ERR_CONTEXT when the prompt does not fit,
- * ERR_OVERLOADED, ERR_MEMORY; then there is no session and no callback. */
+/* Allocates in the arena, which must live until `end`. ERR_INVALID (the stop strings), ERR_CONTEXT
+ * when the prompt does not fit, ERR_OVERLOADED, ERR_MEMORY; then there is no session and no
+ * callback. */
 int session_open(struct session **out, const struct session_params *p,
     const struct session_place *at, struct err *e);
 
