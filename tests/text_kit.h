@@ -128,8 +128,8 @@ static inline int kit_make(struct vocab **out, const struct kit_vocab *k, const 
 
 /* ---- encoding */
 
-static inline struct tokens kit_encode_spans(const struct vocab *v, const struct span *s, size_t n,
-    bool with_bos)
+static inline struct tokens kit_encode_spans(
+    const struct vocab *v, const struct span *s, size_t n, bool with_bos)
 {
     struct tokens t = { .arena = arena_new(256 * MB) };
     struct err e = { 0 };

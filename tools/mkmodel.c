@@ -13,9 +13,23 @@
 #include <unistd.h>
 
 enum option_id {
-    OPT_ARCH = 256, OPT_PRESET, OPT_TYPE, OPT_HEAD_TYPE, OPT_LAYERS, OPT_EMBD, OPT_HEADS,
-    OPT_KV_HEADS, OPT_HEAD_DIM, OPT_FF, OPT_VOCAB, OPT_CTX, OPT_VOCAB_FROM, OPT_TIED,
-    OPT_NO_TIED, OPT_SEED, OPT_NAME,
+    OPT_ARCH = 256,
+    OPT_PRESET,
+    OPT_TYPE,
+    OPT_HEAD_TYPE,
+    OPT_LAYERS,
+    OPT_EMBD,
+    OPT_HEADS,
+    OPT_KV_HEADS,
+    OPT_HEAD_DIM,
+    OPT_FF,
+    OPT_VOCAB,
+    OPT_CTX,
+    OPT_VOCAB_FROM,
+    OPT_TIED,
+    OPT_NO_TIED,
+    OPT_SEED,
+    OPT_NAME,
 };
 
 static const struct option options[] = {
@@ -145,8 +159,7 @@ static bool apply(struct args *a, int option, const char *value)
 
 static void show_progress(void *arg, uint64_t done, uint64_t all)
 {
-    fprintf(stderr, "\r%5.1f %% of %.1f MB ", 100 * (double)done / (double)all,
-        (double)all / 1e6);
+    fprintf(stderr, "\r%5.1f %% of %.1f MB ", 100 * (double)done / (double)all, (double)all / 1e6);
     if (done == all)
         fprintf(stderr, "\n");
 }

@@ -41,7 +41,7 @@ fmt:
 	@clang-format -i $(C_FILES)
 
 lint: check
-	@clang-format --dry-run -Werror $(C_FILES)
+	@tools/check-format
 
 SONAME := libinferflux.so.0
 SHLIB  := $(B)/$(SONAME)

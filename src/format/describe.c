@@ -258,8 +258,8 @@ static void put_tensors(const struct gguf *g, struct buf *out)
         char shape[96];
         int n = 0;
         for (int d = 0; d < t->n_dims; d++)
-            n += snprintf(shape + n, sizeof(shape) - (size_t)n, "%s%" PRIu64, d ? " x " : "",
-                t->dims[d]);
+            n += snprintf(
+                shape + n, sizeof(shape) - (size_t)n, "%s%" PRIu64, d ? " x " : "", t->dims[d]);
         buf_putz(out, "  ");
         put_padded(out, t->name, width);
         buf_printf(out, "  %-7s %-20s ", qtype_info((uint32_t)t->type)->name, shape);

@@ -25,7 +25,7 @@ enum {
     MAX_NAME = 255,  /* the format says 64; some converters write more */
     MIN_ALIGNMENT = 8,
     MAX_ALIGNMENT = 1 << 16,
-    KV_MIN_BYTES = 8 + 1 + 4 + 1,          /* a one-byte key with a one-byte value */
+    KV_MIN_BYTES = 8 + 1 + 4 + 1, /* a one-byte key with a one-byte value */
     TENSOR_MIN_BYTES = 8 + 1 + 4 + 8 + 4 + 8,
 };
 
@@ -49,15 +49,34 @@ struct gguf {
 };
 
 static const uint8_t kind_bytes[] = {
-    [GGUF_U8] = 1, [GGUF_I8] = 1, [GGUF_U16] = 2, [GGUF_I16] = 2, [GGUF_U32] = 4,
-    [GGUF_I32] = 4, [GGUF_F32] = 4, [GGUF_BOOL] = 1, [GGUF_STR] = 0, [GGUF_ARR] = 0,
-    [GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8,
+    [GGUF_U8] = 1,
+    [GGUF_I8] = 1,
+    [GGUF_U16] = 2,
+    [GGUF_I16] = 2,
+    [GGUF_U32] = 4,
+    [GGUF_I32] = 4,
+    [GGUF_F32] = 4,
+    [GGUF_BOOL] = 1,
+    [GGUF_STR] = 0,
+    [GGUF_ARR] = 0,
+    [GGUF_U64] = 8,
+    [GGUF_I64] = 8,
+    [GGUF_F64] = 8,
 };
 
 static const char *const kind_names[] = {
-    [GGUF_U8] = "u8", [GGUF_I8] = "i8", [GGUF_U16] = "u16", [GGUF_I16] = "i16",
-    [GGUF_U32] = "u32", [GGUF_I32] = "i32", [GGUF_F32] = "f32", [GGUF_BOOL] = "bool",
-    [GGUF_STR] = "str", [GGUF_ARR] = "arr", [GGUF_U64] = "u64", [GGUF_I64] = "i64",
+    [GGUF_U8] = "u8",
+    [GGUF_I8] = "i8",
+    [GGUF_U16] = "u16",
+    [GGUF_I16] = "i16",
+    [GGUF_U32] = "u32",
+    [GGUF_I32] = "i32",
+    [GGUF_F32] = "f32",
+    [GGUF_BOOL] = "bool",
+    [GGUF_STR] = "str",
+    [GGUF_ARR] = "arr",
+    [GGUF_U64] = "u64",
+    [GGUF_I64] = "i64",
     [GGUF_F64] = "f64",
 };
 
@@ -133,8 +152,8 @@ static int read_array(struct cursor *c, struct gguf_value *v, struct str key, st
     size_t left = cursor_left(c), from = c->at;
     uint64_t least = c->failed ? 1 : kind_bytes[kind] ? kind_bytes[kind] : 8;
     if (v->arr.n > left / least || c->failed)
-        return err_set(e, ERR_CORRUPT, "offset %zu: key %.*s: an array of %llu in %zu bytes",
-            start, SHORT_ARG(key), (unsigned long long)v->arr.n, left);
+        return err_set(e, ERR_CORRUPT, "offset %zu: key %.*s: an array of %llu in %zu bytes", start,
+            SHORT_ARG(key), (unsigned long long)v->arr.n, left);
     if (kind_bytes[kind])
         (void)cursor_take(c, v->arr.n * kind_bytes[kind]);
     for (uint64_t i = 0; !kind_bytes[kind] && i < v->arr.n; i++) {
@@ -192,8 +211,8 @@ static int read_kv(struct part *p, size_t i, struct err *e)
         return -1;
     int put = str_map_put(p->keys, kv->key, (uint32_t)i);
     if (put == 0)
-        return err_set(e, ERR_CORRUPT, "offset %zu: key %.*s is there twice", start,
-            SHORT_ARG(kv->key));
+        return err_set(
+            e, ERR_CORRUPT, "offset %zu: key %.*s is there twice", start, SHORT_ARG(kv->key));
     return put < 0 ? err_set(e, ERR_MEMORY, "no memory for %zu keys", p->n_kv) : 0;
 }
 
@@ -250,20 +269,20 @@ static int read_tensor(struct cursor *c, struct gguf_tensor *t, struct err *e)
     bool is_sane = true;
     for (uint32_t i = 0; i < 4; i++) {
         t->dims[i] = i < n_dims ? cursor_u64(c) : 1;
-        is_sane &= t->dims[i] > 0 && t->dims[i] <= INT64_MAX &&
-            !__builtin_mul_overflow(n, t->dims[i], &n);
+        is_sane &=
+            t->dims[i] > 0 && t->dims[i] <= INT64_MAX && !__builtin_mul_overflow(n, t->dims[i], &n);
     }
     uint32_t type = cursor_u32(c);
     t->data = (const uint8_t *)(uintptr_t)cursor_u64(c);
     if (c->failed)
-        return err_set(e, ERR_CORRUPT, "offset %zu: tensor %.*s: its record leaves the file",
-            start, SHORT_ARG(t->name));
+        return err_set(e, ERR_CORRUPT, "offset %zu: tensor %.*s: its record leaves the file", start,
+            SHORT_ARG(t->name));
     if (!is_sane)
         return err_set(e, ERR_CORRUPT, "offset %zu: tensor %.*s: impossible dimensions", start,
             SHORT_ARG(t->name));
     if (!qtype_info(type))
-        return err_set(e, ERR_UNSUPPORTED, "offset %zu: tensor %.*s has the unknown type %u",
-            start, SHORT_ARG(t->name), type);
+        return err_set(e, ERR_UNSUPPORTED, "offset %zu: tensor %.*s has the unknown type %u", start,
+            SHORT_ARG(t->name), type);
     t->type = (enum qtype)type;
     if (!qtype_bytes(t->type, t->dims[0], &row) ||
         __builtin_mul_overflow(row, n / t->dims[0], &t->bytes))
@@ -303,11 +322,10 @@ static int part_alignment(const struct part *p, uint64_t *out, struct err *e)
     const struct gguf_value *v = part_find(p, "general.alignment");
 
     *out = 32;
-    if (v && (!value_u64(v, out) || *out < MIN_ALIGNMENT || *out > MAX_ALIGNMENT ||
-            (*out & (*out - 1))))
-        return err_set(e, ERR_CORRUPT,
-            "general.alignment is no power of two between %d and %d", MIN_ALIGNMENT,
-            MAX_ALIGNMENT);
+    if (v &&
+        (!value_u64(v, out) || *out < MIN_ALIGNMENT || *out > MAX_ALIGNMENT || (*out & (*out - 1))))
+        return err_set(e, ERR_CORRUPT, "general.alignment is no power of two between %d and %d",
+            MIN_ALIGNMENT, MAX_ALIGNMENT);
     return 0;
 }
 
@@ -333,7 +351,8 @@ static int place_tensors(struct gguf *g, struct part *p, struct err *e)
         if (off > room || t[i].bytes > room - off)
             return err_set(e, ERR_CORRUPT,
                 "tensor %.*s: %llu bytes at %llu leave the file of %zu bytes: it is cut short or "
-                "damaged", SHORT_ARG(t[i].name), (unsigned long long)t[i].bytes,
+                "damaged",
+                SHORT_ARG(t[i].name), (unsigned long long)t[i].bytes,
                 (unsigned long long)(start + (off > room ? room : off)), p->c.n);
         t[i].data = p->c.p + start + off;
     }
@@ -350,11 +369,11 @@ static int read_tensors(struct gguf *g, struct part *p, struct err *e)
     if (p->n_tensors > cursor_left(c) / TENSOR_MIN_BYTES)
         return err_set(e, ERR_CORRUPT, "offset 8: %llu tensors in %zu bytes",
             (unsigned long long)p->n_tensors, cursor_left(c));
-    struct gguf_tensor *more = try_realloc(
-        g->tensors, (g->n_tensors + (size_t)p->n_tensors) * sizeof(*more));
+    struct gguf_tensor *more =
+        try_realloc(g->tensors, (g->n_tensors + (size_t)p->n_tensors) * sizeof(*more));
     if (!more)
-        return err_set(e, ERR_MEMORY, "no memory for %llu tensors",
-            (unsigned long long)p->n_tensors);
+        return err_set(
+            e, ERR_MEMORY, "no memory for %llu tensors", (unsigned long long)p->n_tensors);
     g->tensors = more;
     for (size_t i = 0; i < p->n_tensors; i++) {
         struct gguf_tensor *t = &g->tensors[g->n_tensors];
@@ -391,8 +410,8 @@ static int read_magic(struct part *p, struct err *e)
         return err_set(e, ERR_UNSUPPORTED,
             "offset 4: a big-endian GGUF file; only little-endian ones are read");
     if (p->version != 2 && p->version != 3)
-        return err_set(e, ERR_UNSUPPORTED, "offset 4: GGUF version %u; 2 and 3 are read",
-            p->version);
+        return err_set(
+            e, ERR_UNSUPPORTED, "offset 4: GGUF version %u; 2 and 3 are read", p->version);
     return 0;
 }
 
@@ -492,8 +511,8 @@ static int open_rest(struct gguf *g, const char *path, struct err *e)
     if (count < 2)
         return 0;
     if (count > MAX_PARTS)
-        return err_set(e, ERR_TOO_LARGE, "%.120s: a model in %llu parts", path,
-            (unsigned long long)count);
+        return err_set(
+            e, ERR_TOO_LARGE, "%.120s: a model in %llu parts", path, (unsigned long long)count);
     struct part *parts = try_realloc(g->parts, (size_t)count * sizeof(*parts));
     if (!parts)
         return err_set(e, ERR_MEMORY, "no memory for %llu parts", (unsigned long long)count);
@@ -505,8 +524,7 @@ static int open_rest(struct gguf *g, const char *path, struct err *e)
         if (open_part(g, i, part, e))
             return -1;
     }
-    if (value_u64(part_find(&g->parts[0], "split.tensors.count"), &total) &&
-        total != g->n_tensors)
+    if (value_u64(part_find(&g->parts[0], "split.tensors.count"), &total) && total != g->n_tensors)
         return err_set(e, ERR_CORRUPT, "%.120s: the parts hold %zu tensors and should hold %llu",
             path, g->n_tensors, (unsigned long long)total);
     return 0;

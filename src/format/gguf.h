@@ -14,16 +14,27 @@
 #include "format/qtype.h"
 
 enum gguf_kind { /* as numbered in the file */
-    GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL,
-    GGUF_STR, GGUF_ARR, GGUF_U64, GGUF_I64, GGUF_F64,
+    GGUF_U8,
+    GGUF_I8,
+    GGUF_U16,
+    GGUF_I16,
+    GGUF_U32,
+    GGUF_I32,
+    GGUF_F32,
+    GGUF_BOOL,
+    GGUF_STR,
+    GGUF_ARR,
+    GGUF_U64,
+    GGUF_I64,
+    GGUF_F64,
 };
 
 struct gguf_value {
     enum gguf_kind kind;
     union {
-        uint64_t u;  /* unsigned kinds and bool */
-        int64_t i;   /* signed kinds */
-        double f;    /* F32, F64 */
+        uint64_t u; /* unsigned kinds and bool */
+        int64_t i;  /* signed kinds */
+        double f;   /* F32, F64 */
         struct str s;
         struct {
             enum gguf_kind kind; /* of the elements; never ARR */
@@ -42,8 +53,8 @@ struct gguf_kv {
 struct gguf_tensor {
     struct str name;
     enum qtype type;
-    int n_dims;         /* 1..4 */
-    uint64_t dims[4];   /* dims[0] is the row length (ggml order); 1 beyond n_dims */
+    int n_dims;       /* 1..4 */
+    uint64_t dims[4]; /* dims[0] is the row length (ggml order); 1 beyond n_dims */
     const uint8_t *data;
     uint64_t bytes;
 };
@@ -63,8 +74,8 @@ size_t gguf_n_kv(const struct gguf *g);
 const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i);
 size_t gguf_n_tensors(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i);
-uint64_t gguf_file_bytes(const struct gguf *g); /* all parts */
-size_t gguf_n_parts(const struct gguf *g);      /* 1 unless the model is split */
+uint64_t gguf_file_bytes(const struct gguf *g);  /* all parts */
+size_t gguf_n_parts(const struct gguf *g);       /* 1 unless the model is split */
 const char *gguf_kind_name(enum gguf_kind kind); /* "u32", "str", "arr" ... */
 
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key); /* NULL when absent */

@@ -78,8 +78,8 @@ static void put_key(struct gguf_writer *w, struct str key, enum gguf_kind kind)
     w->n_kv++;
 }
 
-static void put_number(struct gguf_writer *w, const char *key, enum gguf_kind kind, uint64_t v,
-    size_t n)
+static void put_number(
+    struct gguf_writer *w, const char *key, enum gguf_kind kind, uint64_t v, size_t n)
 {
     put_key(w, str_of(key), kind);
     put_uint(&w->kv, v, n);
@@ -151,8 +151,8 @@ static void put_array_head(struct gguf_writer *w, struct str key, enum gguf_kind
     put_uint(&w->kv, n, 8);
 }
 
-void gguf_put_arr(struct gguf_writer *w, const char *key, enum gguf_kind kind, const void *p,
-    size_t n)
+void gguf_put_arr(
+    struct gguf_writer *w, const char *key, enum gguf_kind kind, const void *p, size_t n)
 {
     CHECK(kind_size(kind));
     put_array_head(w, str_of(key), kind, n);
@@ -193,16 +193,16 @@ static uint64_t align_up(const struct gguf_writer *w, uint64_t n)
     return (n + w->alignment - 1) / w->alignment * w->alignment;
 }
 
-uint64_t gguf_put_tensor(struct gguf_writer *w, struct str name, enum qtype type, int n_dims,
-    const uint64_t *dims)
+uint64_t gguf_put_tensor(
+    struct gguf_writer *w, struct str name, enum qtype type, int n_dims, const uint64_t *dims)
 {
     uint64_t rows = 1, row = 0, bytes = 0;
     bool is_sane = n_dims >= 1 && n_dims <= 4 && qtype_bytes(type, dims[0], &row);
 
     for (int i = 1; is_sane && i < n_dims; i++)
         is_sane = dims[i] && !__builtin_mul_overflow(rows, dims[i], &rows);
-    is_sane = is_sane && row && !__builtin_mul_overflow(row, rows, &bytes) &&
-        bytes < INT64_MAX - w->next;
+    is_sane =
+        is_sane && row && !__builtin_mul_overflow(row, rows, &bytes) && bytes < INT64_MAX - w->next;
     uint64_t *ends = is_sane ? try_realloc(w->ends, (w->n_tensors + 1) * sizeof(*ends)) : NULL;
     if (!ends) {
         w->is_impossible |= !is_sane;

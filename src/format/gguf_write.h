@@ -30,15 +30,15 @@ void gguf_put_f32(struct gguf_writer *w, const char *key, float v);
 void gguf_put_bool(struct gguf_writer *w, const char *key, bool v);
 void gguf_put_str(struct gguf_writer *w, const char *key, struct str v);
 /* n packed little-endian elements of a kind that is neither STR nor ARR. */
-void gguf_put_arr(struct gguf_writer *w, const char *key, enum gguf_kind kind, const void *p,
-    size_t n);
+void gguf_put_arr(
+    struct gguf_writer *w, const char *key, enum gguf_kind kind, const void *p, size_t n);
 void gguf_put_strs(struct gguf_writer *w, const char *key, const struct str *v, size_t n);
 /* A value as another file holds it. */
 void gguf_put_value(struct gguf_writer *w, struct str key, const struct gguf_value *v);
 
 /* Returns the bytes the tensor takes; 0 (and the writer failed) for an impossible shape. */
-uint64_t gguf_put_tensor(struct gguf_writer *w, struct str name, enum qtype type, int n_dims,
-    const uint64_t *dims);
+uint64_t gguf_put_tensor(
+    struct gguf_writer *w, struct str name, enum qtype type, int n_dims, const uint64_t *dims);
 
 /* The header with its padding, without a file: for tests. ERR_MEMORY, ERR_INVALID. */
 int gguf_writer_header(struct gguf_writer *w, struct buf *out, struct err *e);

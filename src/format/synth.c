@@ -8,18 +8,59 @@
 #include <stdio.h>
 
 static const struct synth presets[] = {
-    { .arch = "llama", .name = "tiny", .n_layers = 2, .d_model = 256, .n_heads = 4,
-        .n_kv_heads = 2, .head_dim = 64, .d_ff = 256, .n_vocab = 512, .n_ctx = 512,
-        .rope_base = 10000, .rms_eps = 1e-5f, .is_tied = true },
-    { .arch = "llama", .name = "llama-3.2-1b", .n_layers = 16, .d_model = 2048, .n_heads = 32,
-        .n_kv_heads = 8, .head_dim = 64, .d_ff = 8192, .n_vocab = 128256, .n_ctx = 131072,
-        .rope_base = 500000, .rms_eps = 1e-5f, .rope_scale = 32, .is_tied = true },
-    { .arch = "qwen2", .name = "qwen2.5-0.5b", .n_layers = 24, .d_model = 896, .n_heads = 14,
-        .n_kv_heads = 2, .head_dim = 64, .d_ff = 4864, .n_vocab = 151936, .n_ctx = 32768,
-        .rope_base = 1000000, .rms_eps = 1e-6f, .is_tied = true },
-    { .arch = "qwen3", .name = "qwen3-0.6b", .n_layers = 28, .d_model = 1024, .n_heads = 16,
-        .n_kv_heads = 8, .head_dim = 128, .d_ff = 3072, .n_vocab = 151936, .n_ctx = 40960,
-        .rope_base = 1000000, .rms_eps = 1e-6f, .is_tied = true },
+    { .arch = "llama",
+        .name = "tiny",
+        .n_layers = 2,
+        .d_model = 256,
+        .n_heads = 4,
+        .n_kv_heads = 2,
+        .head_dim = 64,
+        .d_ff = 256,
+        .n_vocab = 512,
+        .n_ctx = 512,
+        .rope_base = 10000,
+        .rms_eps = 1e-5f,
+        .is_tied = true },
+    { .arch = "llama",
+        .name = "llama-3.2-1b",
+        .n_layers = 16,
+        .d_model = 2048,
+        .n_heads = 32,
+        .n_kv_heads = 8,
+        .head_dim = 64,
+        .d_ff = 8192,
+        .n_vocab = 128256,
+        .n_ctx = 131072,
+        .rope_base = 500000,
+        .rms_eps = 1e-5f,
+        .rope_scale = 32,
+        .is_tied = true },
+    { .arch = "qwen2",
+        .name = "qwen2.5-0.5b",
+        .n_layers = 24,
+        .d_model = 896,
+        .n_heads = 14,
+        .n_kv_heads = 2,
+        .head_dim = 64,
+        .d_ff = 4864,
+        .n_vocab = 151936,
+        .n_ctx = 32768,
+        .rope_base = 1000000,
+        .rms_eps = 1e-6f,
+        .is_tied = true },
+    { .arch = "qwen3",
+        .name = "qwen3-0.6b",
+        .n_layers = 28,
+        .d_model = 1024,
+        .n_heads = 16,
+        .n_kv_heads = 8,
+        .head_dim = 128,
+        .d_ff = 3072,
+        .n_vocab = 151936,
+        .n_ctx = 40960,
+        .rope_base = 1000000,
+        .rms_eps = 1e-6f,
+        .is_tied = true },
 };
 
 const char *synth_preset_name(size_t i)
@@ -137,8 +178,8 @@ static int put_made_vocab(struct gguf_writer *w, const struct synth *s, struct e
     int rc = -1;
 
     if (n < N_MADE_MIN || n > 1 << 20)
-        return err_set(e, ERR_INVALID, "a made-up vocabulary has %d to %d tokens", N_MADE_MIN,
-            1 << 20);
+        return err_set(
+            e, ERR_INVALID, "a made-up vocabulary has %d to %d tokens", N_MADE_MIN, 1 << 20);
     m.tokens = try_malloc(n * sizeof(*m.tokens));
     m.merges = try_malloc(n * sizeof(*m.merges));
     m.types = try_malloc(n * sizeof(*m.types));
@@ -149,8 +190,8 @@ static int put_made_vocab(struct gguf_writer *w, const struct synth *s, struct e
     }
     make_tokens(&m);
     gguf_put_str(w, "tokenizer.ggml.model", STR("gpt2"));
-    gguf_put_str(w, "tokenizer.ggml.pre",
-        strcmp(s->arch, "llama") ? STR("qwen2") : STR("llama-bpe"));
+    gguf_put_str(
+        w, "tokenizer.ggml.pre", strcmp(s->arch, "llama") ? STR("qwen2") : STR("llama-bpe"));
     gguf_put_strs(w, "tokenizer.ggml.tokens", m.tokens, m.n);
     gguf_put_arr(w, "tokenizer.ggml.token_type", GGUF_I32, m.types, m.n);
     gguf_put_strs(w, "tokenizer.ggml.merges", m.merges, m.n_merges);
@@ -248,8 +289,9 @@ static void plan(struct plan *p, const char *name, struct tensor t)
 
 static void plan_matrix(struct plan *p, const char *name, uint32_t cols, uint32_t rows, float gain)
 {
-    plan(p, name, (struct tensor){ FILL_MATRIX, synth_type_for(p->s->type, cols), cols, rows,
-        gain / sqrtf((float)cols), 0 });
+    plan(p, name,
+        (struct tensor){ FILL_MATRIX, synth_type_for(p->s->type, cols), cols, rows,
+            gain / sqrtf((float)cols), 0 });
 }
 
 static void plan_vector(struct plan *p, const char *name, enum fill fill, uint32_t n)
@@ -316,7 +358,7 @@ static void fill_rope(const struct synth *s, float *x, size_t n)
 
     for (size_t i = 0; i < n; i++) {
         double wave = 2 * 3.14159265358979323846 *
-            pow((double)s->rope_base, 2 * (double)i / (double)s->head_dim);
+                      pow((double)s->rope_base, 2 * (double)i / (double)s->head_dim);
         double smooth = (original / wave - low) / (high - low);
         smooth = smooth < 0 ? 0 : smooth > 1 ? 1 : smooth;
         x[i] = (float)(1 / ((1 - smooth) / (double)s->rope_scale + smooth));
@@ -387,14 +429,13 @@ static int check_shape(const struct synth *s, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(arches); i++)
         is_known |= !strcmp(s->arch, arches[i]);
     if (!is_known)
-        return err_set(e, ERR_INVALID, "architecture '%s' is none of llama, qwen2, qwen3",
-            s->arch);
+        return err_set(e, ERR_INVALID, "architecture '%s' is none of llama, qwen2, qwen3", s->arch);
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
         if (sizes[i] < 1 || sizes[i] > 1 << 20)
             return err_set(e, ERR_INVALID, "every size must be between 1 and %d", 1 << 20);
     if (s->n_heads % s->n_kv_heads)
-        return err_set(e, ERR_INVALID, "%u heads cannot share %u key-value heads", s->n_heads,
-            s->n_kv_heads);
+        return err_set(
+            e, ERR_INVALID, "%u heads cannot share %u key-value heads", s->n_heads, s->n_kv_heads);
     if (s->head_dim % 2)
         return err_set(e, ERR_INVALID, "the head dimension %u is odd", s->head_dim);
     if (s->n_layers > 1024 || s->n_heads > 1024 || s->head_dim > 1024)

@@ -13,9 +13,9 @@
 #include "format/gguf.h"
 
 struct synth {
-    const char *arch; /* "llama", "qwen2", "qwen3" */
-    const char *name; /* general.name */
-    enum qtype type;  /* of the layers' matrices */
+    const char *arch;     /* "llama", "qwen2", "qwen3" */
+    const char *name;     /* general.name */
+    enum qtype type;      /* of the layers' matrices */
     enum qtype head_type; /* of the embedding and the head */
     uint32_t n_layers, d_model, n_heads, n_kv_heads, head_dim, d_ff, n_vocab, n_ctx;
     float rope_base, rms_eps;

@@ -167,8 +167,8 @@ static void one_block(enum qtype type, struct source *s, float sigma, uint8_t *o
     }
 }
 
-void synth_blocks(enum qtype type, float sigma, uint64_t key, uint64_t first, uint8_t *out,
-    size_t n)
+void synth_blocks(
+    enum qtype type, float sigma, uint64_t key, uint64_t first, uint8_t *out, size_t n)
 {
     const size_t bytes = qtype_info((uint32_t)type)->block_bytes;
 

@@ -68,15 +68,15 @@ static void put_bytes(struct detok *d, struct str s, struct buf *out)
     d->n_held = (uint8_t)(d->n_held + left);
 }
 
-void detok_put(struct detok *d, const struct vocab *v, int32_t id, bool show_control,
-    struct buf *out)
+void detok_put(
+    struct detok *d, const struct vocab *v, int32_t id, bool show_control, struct buf *out)
 {
     struct str s = vocab_bytes(v, id);
 
     if (!s.n || (v->attr[id] == TOKEN_CONTROL && !show_control))
         return;
-    bool drops_blank = !d->has_begun && v->type == VOCAB_SPM && v->add_space_prefix &&
-        v->attr[id] == TOKEN_NORMAL;
+    bool drops_blank =
+        !d->has_begun && v->type == VOCAB_SPM && v->add_space_prefix && v->attr[id] == TOKEN_NORMAL;
     if (drops_blank && s.p[0] == ' ')
         s = str_skip(s, 1);
     d->has_begun = true;

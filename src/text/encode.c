@@ -67,8 +67,8 @@ static int put_word(void *ctx, struct str word)
         (v->ignores_merges || vocab_is_whole(v, id)))
         return put(c, (int32_t)id);
     if (word.n > MERGE_MAX_WORD)
-        return err_set(c->e, ERR_TOO_LARGE, "%zu bytes of text without a break; at most %d",
-            word.n, MERGE_MAX_WORD);
+        return err_set(c->e, ERR_TOO_LARGE, "%zu bytes of text without a break; at most %d", word.n,
+            MERGE_MAX_WORD);
     if (merge_word(&c->merge, v, word))
         return err_set(c->e, ERR_MEMORY, "no memory to merge a word of %zu bytes", word.n);
     return put_merged(c, word);

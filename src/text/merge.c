@@ -184,8 +184,8 @@ static struct merge_known look_up(const struct vocab *v, uint64_t pair, struct s
 }
 
 /* The pair that begins at symbol `left`, if the vocabulary merges it. */
-static bool pair_at(struct merge *m, const struct vocab *v, const char *word, int32_t left,
-    struct merge_pair *out)
+static bool pair_at(
+    struct merge *m, const struct vocab *v, const char *word, int32_t left, struct merge_pair *out)
 {
     const struct merge_symbol *a = &m->symbols[left], *b = &m->symbols[a->next];
     struct str both = { word + left, a->n + b->n };
@@ -194,17 +194,15 @@ static bool pair_at(struct merge *m, const struct vocab *v, const char *word, in
         struct merge_known k = look_up(v, UINT64_MAX, both);
         if (v->type == VOCAB_BPE || k.id == MERGE_NEVER)
             return false;
-        *out = (struct merge_pair){ (uint64_t)k.rank << 32 | (uint32_t)left, k.id,
-            (uint32_t)both.n };
+        *out =
+            (struct merge_pair){ (uint64_t)k.rank << 32 | (uint32_t)left, k.id, (uint32_t)both.n };
         return true;
     }
     uint64_t pair = (uint64_t)a->id << 32 | (uint32_t)b->id;
-    struct merge_known *k =
-        &m->memo[(pair * 0x9e3779b97f4a7c15ull >> 32) % MERGE_MEMO];
+    struct merge_known *k = &m->memo[(pair * 0x9e3779b97f4a7c15ull >> 32) % MERGE_MEMO];
     if (k->not_pair != ~pair)
         *k = look_up(v, pair, both);
-    *out = (struct merge_pair){ (uint64_t)k->rank << 32 | (uint32_t)left, k->id,
-        (uint32_t)both.n };
+    *out = (struct merge_pair){ (uint64_t)k->rank << 32 | (uint32_t)left, k->id, (uint32_t)both.n };
     return k->id != MERGE_NEVER;
 }
 
@@ -226,8 +224,7 @@ static void first_symbols(struct merge *m, const struct vocab *v, struct str wor
                                                                                  : TOKEN_NONE;
         }
         size_t next = i + n;
-        m->symbols[i] = (struct merge_symbol){ prev, next < word.n ? (int32_t)next : -1, found,
-            n };
+        m->symbols[i] = (struct merge_symbol){ prev, next < word.n ? (int32_t)next : -1, found, n };
         prev = (int32_t)i;
         i = next;
     }
@@ -253,8 +250,8 @@ static int first_pairs(struct merge *m, const struct vocab *v, struct str word)
     return 0;
 }
 
-static int merge_pair_of(struct merge *m, const struct vocab *v, const char *word,
-    struct merge_pair p)
+static int merge_pair_of(
+    struct merge *m, const struct vocab *v, const char *word, struct merge_pair p)
 {
     struct merge_symbol *s = m->symbols;
     int32_t i = (int32_t)(uint32_t)p.key, j = s[i].next;

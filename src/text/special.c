@@ -134,8 +134,8 @@ static int32_t longest(const struct vocab *v, const struct special_text *t, size
     return best;
 }
 
-int32_t special_next(const struct vocab *v, const struct special_text *t, size_t from, size_t *at,
-    size_t *n)
+int32_t special_next(
+    const struct vocab *v, const struct special_text *t, size_t from, size_t *at, size_t *n)
 {
     const struct special *s = &v->special;
 

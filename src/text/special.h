@@ -14,7 +14,7 @@ enum { SPECIAL_MAX_BYTES = 256 }; /* longer ones are not looked for */
 struct special {
     uint32_t *ids; /* sorted by their text */
     size_t n;
-    uint8_t first[32];      /* bit per byte that one begins with */
+    uint8_t first[32];       /* bit per byte that one begins with */
     uint8_t first_plain[32]; /* the same of the plain ones */
 };
 
@@ -32,5 +32,5 @@ struct special_text {
     const uint8_t *trusted;
     bool all_trusted;
 };
-int32_t special_next(const struct vocab *v, const struct special_text *t, size_t from, size_t *at,
-    size_t *n);
+int32_t special_next(
+    const struct vocab *v, const struct special_text *t, size_t from, size_t *at, size_t *n);

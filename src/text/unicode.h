@@ -8,12 +8,12 @@
 #include "base/utf8.h"
 
 enum {
-    U_LETTER = 1,   /* \p{L} */
-    U_NUMBER = 2,   /* \p{N} */
-    U_SPACE = 4,    /* \s: the White_Space property */
-    U_NEWLINE = 8,  /* [\r\n] */
-    U_OTHER = 16,   /* none of the first three */
-    U_PUNCT = 32,   /* \p{P} */
+    U_LETTER = 1,  /* \p{L} */
+    U_NUMBER = 2,  /* \p{N} */
+    U_SPACE = 4,   /* \s: the White_Space property */
+    U_NEWLINE = 8, /* [\r\n] */
+    U_OTHER = 16,  /* none of the first three */
+    U_PUNCT = 32,  /* \p{P} */
 };
 
 extern const uint8_t unicode_ascii[128];

@@ -31,8 +31,8 @@ static int load_kind(struct vocab *v, const struct gguf *g, struct err *e)
     (void)gguf_get_str(g, "tokenizer.ggml.pre", &pre);
     v->pre = pretok_find(pre);
     if (!v->pre)
-        return err_set(e, ERR_UNSUPPORTED, "the pre-tokenizer '%s' is not known here",
-            printable(pre, shown));
+        return err_set(
+            e, ERR_UNSUPPORTED, "the pre-tokenizer '%s' is not known here", printable(pre, shown));
     CHECK(pre.n < sizeof(v->pre_name)); /* it is one of ours */
     memcpy(v->pre_name, pre.p, pre.n);
     v->ignores_merges = pretok_ignores_merges(v->pre);
@@ -42,8 +42,8 @@ static int load_kind(struct vocab *v, const struct gguf *g, struct err *e)
 /* ---- tokens with a part to play */
 
 /* Files write "none" as -1 or 2^32 - 1. */
-static int load_id(const struct vocab *v, const struct gguf *g, const char *key, int32_t *out,
-    struct err *e)
+static int load_id(
+    const struct vocab *v, const struct gguf *g, const char *key, int32_t *out, struct err *e)
 {
     const struct gguf_value *value = gguf_find(g, key);
     uint64_t id;
@@ -73,8 +73,8 @@ static const char *const end_names[] = { "<|im_end|>", "<|eot_id|>", "<|eom_id|>
 bool vocab_names_control(struct str text)
 {
     static const char *const names[] = { "<s>", "<bos>", "<|im_start|>", "<|begin_of_text|>",
-        "<|start_header_id|>", "<|end_header_id|>", "<start_of_turn>", "<|user|>",
-        "<|assistant|>", "<|system|>" };
+        "<|start_header_id|>", "<|end_header_id|>", "<start_of_turn>", "<|user|>", "<|assistant|>",
+        "<|system|>" };
     bool found = false;
 
     for (size_t i = 0; i < ARRAY_LEN(end_names); i++)
@@ -90,7 +90,7 @@ static int load_ends(struct vocab *v, const struct gguf *g, struct err *e)
         "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id" };
     /* In the harmony format <|end|> ends a message, and only these end the turn. */
     bool is_harmony = vocab_find(v, STR("<|return|>")) != TOKEN_NONE &&
-        vocab_find(v, STR("<|call|>")) != TOKEN_NONE;
+                      vocab_find(v, STR("<|call|>")) != TOKEN_NONE;
 
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
         int32_t id = TOKEN_NONE;

@@ -12,8 +12,14 @@
 
 enum { TOKEN_NONE = -1 };
 
-enum token_attr { TOKEN_NORMAL = 1, TOKEN_UNKNOWN = 2, TOKEN_CONTROL = 3, TOKEN_USER = 4,
-    TOKEN_UNUSED = 5, TOKEN_BYTE = 6 };
+enum token_attr {
+    TOKEN_NORMAL = 1,
+    TOKEN_UNKNOWN = 2,
+    TOKEN_CONTROL = 3,
+    TOKEN_USER = 4,
+    TOKEN_UNUSED = 5,
+    TOKEN_BYTE = 6
+};
 
 struct vocab;
 
@@ -70,6 +76,6 @@ struct detok {
     bool has_begun;
 };
 /* Writes to out (at most 3 * token bytes + 12); control tokens are skipped unless show_control. */
-void detok_put(struct detok *d, const struct vocab *v, int32_t id, bool show_control,
-    struct buf *out);
+void detok_put(
+    struct detok *d, const struct vocab *v, int32_t id, bool show_control, struct buf *out);
 void detok_end(struct detok *d, struct buf *out); /* what is still held: U+FFFD */

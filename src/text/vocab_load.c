@@ -39,8 +39,8 @@ static int no_memory(struct err *e)
 }
 
 /* An array that must be there; of strings, or of anything else. */
-static const struct gguf_value *array(const struct gguf *g, const char *key, bool of_strings,
-    struct err *e)
+static const struct gguf_value *array(
+    const struct gguf *g, const char *key, bool of_strings, struct err *e)
 {
     const struct gguf_value *a = gguf_find(g, key);
 
@@ -85,8 +85,8 @@ static int load_types(struct vocab *v, const struct gguf *g, struct err *e)
     int64_t type;
 
     for (int32_t i = 0; i < v->n; i++)
-        v->attr[i] = vocab_names_control(strings_at(&v->text, (size_t)i)) ? TOKEN_CONTROL
-                                                                          : TOKEN_NORMAL;
+        v->attr[i] =
+            vocab_names_control(strings_at(&v->text, (size_t)i)) ? TOKEN_CONTROL : TOKEN_NORMAL;
     if (!gguf_find(g, key))
         return 0;
     const struct gguf_value *a = array(g, key, false, e);
@@ -211,8 +211,8 @@ static bool is_ordinary(const struct vocab *v, uint32_t id)
         return true;
     /* SPM's byte tokens come in when nothing else is left; and a blank in a token's text is not
      * the blank of texts, which is U+2581 there. */
-    return v->attr[id] != TOKEN_BYTE && !memchr(strings_at(&v->text, id).p, ' ',
-        strings_at(&v->text, id).n);
+    return v->attr[id] != TOKEN_BYTE &&
+           !memchr(strings_at(&v->text, id).p, ' ', strings_at(&v->text, id).n);
 }
 
 static bool blank_inside(struct str s)

@@ -146,5 +146,4 @@ static void writing_may_fail_anywhere(void)
 #endif
 }
 
-TESTS(TEST(every_allocation_may_fail), TEST(the_system_may_refuse),
-    TEST(writing_may_fail_anywhere))
+TESTS(TEST(every_allocation_may_fail), TEST(the_system_may_refuse), TEST(writing_may_fail_anywhere))

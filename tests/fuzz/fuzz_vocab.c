@@ -12,8 +12,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-static const char *const pres[] = { "gpt-2", "llama-bpe", "qwen2", "deepseek-llm",
-    "deepseek-coder", "smollm", "default", "" /* SPM */ };
+static const char *const pres[] = { "gpt-2", "llama-bpe", "qwen2", "deepseek-llm", "deepseek-coder",
+    "smollm", "default", "" /* SPM */ };
 
 static const char *const merges[] = { "a b", "ab c", "e r", "h e", "\xC4\xA0 h", "\xC4\xA0h e",
     "\xC4\xA0 \xC4\xA0", "1 2", "12 3", "< |", "\xC3\x83 \xC2\xA9" };

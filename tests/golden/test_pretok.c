@@ -43,8 +43,8 @@ static bool agrees(const char *hex, char *lengths, const struct lengths *got)
     for (size_t i = 0; i < got->n; i++) {
         size_t want = strtoul(lengths, &end, 10);
         if (end == lengths || want != got->at[i]) {
-            fprintf(stderr, "%s: word %zu has %zu bytes, should have %zu\n", hex, i, got->at[i],
-                want);
+            fprintf(
+                stderr, "%s: word %zu has %zu bytes, should have %zu\n", hex, i, got->at[i], want);
             return false;
         }
         lengths = end;

@@ -277,8 +277,8 @@ static void expect_refused(struct buf *b, enum errcode code, const char *says)
 
     EXPECT(!try_open(b->p, b->n, &e));
     if (e.code != code || !strstr(e.msg, says))
-        fprintf(stderr, "%s: %s\n  want: %s: %s\n", errcode_name(e.code), e.msg,
-            errcode_name(code), says);
+        fprintf(stderr, "%s: %s\n  want: %s: %s\n", errcode_name(e.code), e.msg, errcode_name(code),
+            says);
     EXPECT(e.code == code && strstr(e.msg, says));
 }
 

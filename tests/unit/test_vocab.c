@@ -202,8 +202,18 @@ static void ignore_merges_takes_whole_words(void)
 
 /* ---- SPM */
 enum { S_UNK, S_BOS, S_EOS, S_BYTES };
-enum { S_BLANK = S_BYTES + 256, S_H, S_E, S_HE, S_BLANK_H, S_BLANK_HE, S_TWO, S_EACUTE, S_USER,
-    N_SPM };
+enum {
+    S_BLANK = S_BYTES + 256,
+    S_H,
+    S_E,
+    S_HE,
+    S_BLANK_H,
+    S_BLANK_HE,
+    S_TWO,
+    S_EACUTE,
+    S_USER,
+    N_SPM
+};
 
 static struct vocab *spm(bool prefix, bool squeeze)
 {
@@ -412,8 +422,7 @@ static struct str random_text(struct rng *r, char *p, size_t n, bool is_valid)
 static void encoding_and_decoding_is_identity(void)
 {
     struct vocab *all[] = { bpe("gpt-2"), bpe("llama-bpe"), bpe("qwen2"), bpe("deepseek-llm"),
-        bpe("deepseek-coder"), bpe("smollm"), bpe("default"), spm(true, false),
-        spm(false, false) };
+        bpe("deepseek-coder"), bpe("smollm"), bpe("default"), spm(true, false), spm(false, false) };
     struct rng r = { .key = 77 };
     char text[256];
 
@@ -593,8 +602,8 @@ static void a_word_beyond_the_limit_is_refused(void)
 
 /* ---- hostile files */
 
-static void expect_refused(const struct kit_vocab *k, const char *model, struct gguf_writer *w,
-    const char *says)
+static void expect_refused(
+    const struct kit_vocab *k, const char *model, struct gguf_writer *w, const char *says)
 {
     struct vocab *v = NULL;
     struct err e = { 0 };
