@@ -93,6 +93,7 @@ static const char *prompt_text(EditLine *el)
 /* One line without its newline, in a buffer of the editor's; NULL at the end or after Ctrl-C. */
 static const char *read_line(struct talk *t, int *n)
 {
+    say_interrupted(); /* a Ctrl-C that came when the answer was over is not about this line */
     const char *line = el_gets(t->el, n);
 
     if (!line || *n <= 0)

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -145,6 +146,14 @@ class Terminal:
         before, self.text = self.text.split(what, 1)
         return before
 
+    def editing(self, seconds=30):
+        """Waits until the program reads keys itself: what is typed earlier, the terminal's own
+        line discipline would take, and Ctrl-C would flush."""
+        deadline = time.monotonic() + seconds
+        while termios.tcgetattr(self.fd)[3] & termios.ICANON:
+            assert time.monotonic() < deadline, "the editor does not start"
+            time.sleep(0.005)
+
     def more(self, seconds=30):
         """Reads until there is something that no match has taken."""
         deadline = time.monotonic() + seconds
@@ -153,15 +162,18 @@ class Terminal:
             if select.select([self.fd], [], [], 0.1)[0]:
                 self.text += os.read(self.fd, 65536).decode(errors="replace")
 
+    def say(self, text):
+        """Types at the prompt."""
+        self.until("> ")
+        self.editing()
+        self.send(text)
+
     def send(self, text):
         os.write(self.fd, text.encode())
 
-    def wait(self, key=""):
-        """The exit status; presses the key until it comes (one pressed before the editor has set
-        the terminal up is lost)."""
+    def wait(self):
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
-            self.send(key)
             if select.select([self.fd], [], [], 0.05)[0]:
                 try:
                     os.read(self.fd, 65536)
@@ -180,21 +192,26 @@ def test_a_conversation_at_a_terminal():
         t = Terminal(program("inferctl"), "--url", s.url, "--model", "echo", "chat",
             env={"HOME": "/nonexistent"})
         t.until("Ctrl-D ends")
-        t.until("> ")
-        t.send("parrot\n")
+        t.say("parrot\n")
         t.until("parrot\r\n")  # the typed line
         t.until("parrot\r\n")  # the answer
-        t.send("/help\n")
-        t.until("/clear")
-        t.send("one\\\ntwo\n")
+        t.say("/help\n")
+        t.until("Ctrl-C stops an answer.")
+        t.say("one\\\n")
+        t.until("\r\n. ")
+        t.send("two\n")
         t.until("\r\none\r\ntwo\r\n")
-        t.send('"""\nred\n\nblue\n"""\n')
+        t.say('"""\n')
+        for line in ("red", "", "blue", '"""'):
+            t.until("\r\n. ")
+            t.editing()
+            t.send(line + "\n")
         t.until("\r\nred\r\n\r\nblue\r\n")
-        t.send("/history\n")
+        t.say("/history\n")
         t.until("assistant: parrot")
-        t.send("\x03")  # Ctrl-C at the prompt ends nothing
+        t.say("\x03")  # Ctrl-C at the prompt ends nothing
         t.until("/quit")
-        t.send("/quit\n")
+        t.say("/quit\n")
         equal(t.wait(), 0)
 
 
@@ -202,16 +219,14 @@ def test_ctrl_c_stops_the_answer_and_not_the_program():
     with Server() as s:
         t = Terminal(program("inferctl"), "--url", s.url, "--model", "demo", "chat",
             "--max-tokens", "100000", "--temperature", "2", env={"HOME": "/nonexistent"})
-        t.until("> ")
-        t.send("Hello!\n")
+        t.say("Hello!\n")
         t.until("Hello!\r\n")
-        t.more()  # the answer has begun: the line was read, and is not flushed by Ctrl-C
+        t.more()  # the answer has begun
         t.send("\x03")
-        t.until("> ")  # the prompt is back, and the program goes on
-        t.send("/help\n")
+        t.say("/help\n")
         t.until("Ctrl-C stops an answer.")
-        t.until("> ")
-        equal(t.wait(key="\x04"), 0)
+        t.say("\x04")
+        equal(t.wait(), 0)
 
 
 if __name__ == "__main__":
