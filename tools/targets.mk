@@ -55,14 +55,15 @@ DATADIR := $(DESTDIR)$(PREFIX)/share/inferflux
 DOCDIR  := $(DESTDIR)$(PREFIX)/share/doc/inferflux
 ETCDIR  := $(DESTDIR)$(if $(filter /usr,$(PREFIX)),/etc,$(PREFIX)/etc)/inferflux
 UNITDIR := $(DESTDIR)$(PREFIX)/lib/systemd/system
-install: $(PROGRAMS) $(SHLIB) $(B)/inferflux.pc
+install: $(PROGRAMS) $(SHLIB)
 	install -d $(BINDIR) $(LIBDIR)/pkgconfig $(DESTDIR)$(PREFIX)/include $(MANDIR)/man1 \
 	    $(MANDIR)/man8 $(DATADIR)/models $(DOCDIR) $(ETCDIR) $(UNITDIR)
 	install -m 755 $(B)/inferfluxd $(B)/inferctl $(BINDIR)
 	install -m 644 $(LIB) $(LIBDIR)
 	install -m 755 $(SHLIB) $(LIBDIR)/$(SONAME)
 	ln -sf $(SONAME) $(LIBDIR)/libinferflux.so
-	install -m 644 $(B)/inferflux.pc $(LIBDIR)/pkgconfig
+	sed 's|@PREFIX@|$(PREFIX)|g; s|@VERSION@|$(VERSION)|g' deploy/inferflux.pc.in \
+	    > $(LIBDIR)/pkgconfig/inferflux.pc
 	install -m 644 include/inferflux.h $(DESTDIR)$(PREFIX)/include
 	install -m 644 docs/man/inferctl.1 $(MANDIR)/man1
 	install -m 644 docs/man/inferfluxd.8 $(MANDIR)/man8
@@ -71,9 +72,6 @@ install: $(PROGRAMS) $(SHLIB) $(B)/inferflux.pc
 	test -e $(ETCDIR)/server.yaml || install -m 640 config/server.yaml $(ETCDIR)/server.yaml
 	sed 's|@PREFIX@|$(PREFIX)|g; s|@ETC@|$(patsubst $(DESTDIR)%,%,$(ETCDIR))|g' \
 	    deploy/inferfluxd.service.in > $(UNITDIR)/inferfluxd.service
-
-$(B)/inferflux.pc: deploy/inferflux.pc.in VERSION
-	@sed 's|@PREFIX@|$(PREFIX)|g; s|@VERSION@|$(VERSION)|g' $< > $@
 
 $(SHLIB): $(LIB_OBJ)
 	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
