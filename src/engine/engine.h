@@ -44,6 +44,7 @@ struct gen_input {
     int n_stop_ids;
     bool want_prompt_logprobs; /* GEN_PROMPT_TOKEN for positions 1 .. n_prompt - 1 */
     int priority;              /* higher first */
+    uint64_t tenant;           /* whom its service is charged to; 0 = anonymous */
     uint64_t deadline_ns;      /* clock_ns; 0 = none: then FINISH_ERROR with ERR_TIMEOUT */
     const struct gen_script *script;
 };

@@ -87,6 +87,18 @@ bool keys_find(const struct keys *k, struct str key, struct caller *out)
     return true;
 }
 
+uint64_t caller_tenant(const struct caller *c)
+{
+    unsigned char hash[SHA256_DIGEST_LENGTH];
+    uint64_t tenant;
+
+    if (!*c->id)
+        return 0;
+    SHA256((const unsigned char *)c->id, strlen(c->id), hash);
+    memcpy(&tenant, hash, sizeof(tenant));
+    return tenant ? tenant : 1;
+}
+
 struct str keys_from_fields(struct str authorization, struct str x_api_key)
 {
     struct str scheme = { authorization.p, MIN(authorization.n, (size_t)7) };

@@ -24,6 +24,10 @@ struct caller { /* who asks, as far as it is known */
     char id[2 * KEY_ID_BYTES + 1]; /* start of the key's hash in hex: for logs; "" = anonymous */
 };
 
+/* Who pays for what a caller uses, as a number: the same for all requests of a key, for others
+ * another. 0 = anonymous. */
+uint64_t caller_tenant(const struct caller *c);
+
 /* The caller behind a key; false when it is none of ours. */
 bool keys_find(const struct keys *k, struct str key, struct caller *out);
 

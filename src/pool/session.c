@@ -76,6 +76,7 @@ static int start(struct session *s, struct err *e)
         .sample = s->p.sample,
         .want_prompt_logprobs = s->p.want_prompt_logprobs,
         .priority = s->p.priority,
+        .tenant = s->p.tenant,
         .deadline_ns = s->p.deadline_ns,
         .script = s->p.script,
     };

@@ -49,6 +49,7 @@ struct session_params {
     int n_stop_ids;
     bool want_prompt_logprobs;
     int priority;
+    uint64_t tenant; /* as in gen_input */
     uint64_t deadline_ns;
     const struct gen_script *script; /* needed by, and only by, a script model */
 };

@@ -366,6 +366,7 @@ static int open_session(struct request *r, int i, struct err *e)
         .n_stop_ids = ask->n_stop_ids,
         .want_prompt_logprobs = ask->echo && ask->want_logprobs,
         .priority = ask->priority,
+        .tenant = caller_tenant(&r->caller),
     };
     struct session_place at = { r->model, r->arena, loop_mailbox(r->io->loop), &session_ops,
         &r->legs[i] };

@@ -26,6 +26,22 @@ static void keys_are_found_with_their_scopes(void)
     keys_close(k);
 }
 
+static void a_key_is_one_tenant_and_nobody_is_none(void)
+{
+    struct caller alpha = { 0 }, beta = { 0 }, again = { 0 }, nobody = { 0 };
+    struct keys *k;
+    struct err e;
+
+    EXPECT_EQ(keys_open(&k, "alpha,beta", &e), 0);
+    EXPECT(keys_find(k, STR("alpha"), &alpha) && keys_find(k, STR("beta"), &beta));
+    EXPECT(keys_find(k, STR("alpha"), &again));
+    EXPECT(caller_tenant(&alpha) != 0 && caller_tenant(&beta) != 0);
+    EXPECT(caller_tenant(&alpha) == caller_tenant(&again));
+    EXPECT(caller_tenant(&alpha) != caller_tenant(&beta));
+    EXPECT_EQ(caller_tenant(&nobody), (uint64_t)0);
+    keys_close(k);
+}
+
 static void bad_lists_name_the_place_and_not_the_key(void)
 {
     struct keys *k;
@@ -86,5 +102,6 @@ static void the_audit_chain_goes_on_and_shows_changes(void)
     unlink(path);
 }
 
-TESTS(TEST(keys_are_found_with_their_scopes), TEST(bad_lists_name_the_place_and_not_the_key),
+TESTS(TEST(keys_are_found_with_their_scopes), TEST(a_key_is_one_tenant_and_nobody_is_none),
+    TEST(bad_lists_name_the_place_and_not_the_key),
     TEST(a_key_comes_in_either_field), TEST(the_audit_chain_goes_on_and_shows_changes))
