@@ -42,7 +42,7 @@ LIBS     := $(PKG_LIBS) -lm
 
 # Each instruction set is a translation unit with its own flags; nothing else may use them.
 ISA_avx2   := -mavx2 -mfma -mf16c -O3
-ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512vbmi -mfma -mf16c -O3
+ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c -O3
 isa = $(if $(findstring x86_avx512,$(1)),$(ISA_avx512),$(if $(findstring x86_avx2,$(1)),$(ISA_avx2)))
 
 LIB_SRC  := $(filter-out src/cmd/%_main.c src/cmd/ctl_%.c,$(wildcard src/*/*.c))

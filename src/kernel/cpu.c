@@ -24,7 +24,6 @@ static const struct want for_avx512[] = {
     { "AVX-512 DQ", 7, EBX, 17 },
     { "AVX-512 BW", 7, EBX, 30 },
     { "AVX-512 VL", 7, EBX, 31 },
-    { "AVX-512 VBMI", 7, ECX, 1 },
     { "AVX-512 VNNI", 7, ECX, 11 },
 };
 

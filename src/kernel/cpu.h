@@ -8,4 +8,4 @@
 
 /* NULL when the set can run here, else the first thing that is missing, for people to read. */
 const char *cpu_lacks_avx2(void);   /* AVX2, FMA, F16C */
-const char *cpu_lacks_avx512(void); /* that, and AVX-512 F, BW, VL, DQ, VNNI, VBMI */
+const char *cpu_lacks_avx512(void); /* that, and AVX-512 F, BW, VL, DQ, VNNI */

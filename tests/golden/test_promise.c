@@ -228,7 +228,7 @@ static void a_model_that_is_a_hash_of_its_pages(void)
     keep_the_promise(&s, w, ARRAY_LEN(w), 41);
 }
 
-static void small_model(const char *name, enum qtype type, enum qtype type_v, int n_asks)
+static void small_model(const char *name, enum qtype type, enum qtype type_v)
 {
     struct tiny t = tiny_default;
     const struct world w[] = {
@@ -245,24 +245,24 @@ static void small_model(const char *name, enum qtype type, enum qtype type_v, in
     t.ctx = N_CTX;
     struct gguf *g = tiny_open(&t);
     EXPECT(g);
-    const struct subject s = { name, g, t.vocab, n_asks, true };
+    const struct subject s = { name, g, t.vocab, ASKS, true };
     keep_the_promise(&s, w, ARRAY_LEN(w), 42);
     gguf_close(g);
 }
 
 static void a_small_model_in_q4_k(void)
 {
-    small_model("q4_k", Q_Q4_K, Q_Q6_K, ASKS);
+    small_model("q4_k", Q_Q4_K, Q_Q6_K);
 }
 
 static void a_small_model_in_q4_0(void)
 {
-    small_model("q4_0", Q_Q4_0, Q_Q8_0, ASKS / 4);
+    small_model("q4_0", Q_Q4_0, Q_Q8_0);
 }
 
 static void a_small_model_in_f16(void)
 {
-    small_model("f16", Q_F16, Q_F16, ASKS / 4);
+    small_model("f16", Q_F16, Q_F16);
 }
 
 static void stories260k_where_it_is_at_hand(void)
@@ -271,7 +271,7 @@ static void stories260k_where_it_is_at_hand(void)
     const struct world w[] = {
         { .batch = 32, .rows = 100, .chunk = 30, .threads = 2, .pages = 9, .seed = 9 },
     };
-    struct subject s = { "stories260K", NULL, 512, ASKS / 4, false };
+    struct subject s = { "stories260K", NULL, 512, ASKS, false };
     struct gguf *g;
     struct err e;
     char path[1024];

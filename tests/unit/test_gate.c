@@ -103,5 +103,5 @@ static void the_audit_chain_goes_on_and_shows_changes(void)
 }
 
 TESTS(TEST(keys_are_found_with_their_scopes), TEST(a_key_is_one_tenant_and_nobody_is_none),
-    TEST(bad_lists_name_the_place_and_not_the_key),
-    TEST(a_key_comes_in_either_field), TEST(the_audit_chain_goes_on_and_shows_changes))
+    TEST(bad_lists_name_the_place_and_not_the_key), TEST(a_key_comes_in_either_field),
+    TEST(the_audit_chain_goes_on_and_shows_changes))
