@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "base/limits.h"
 
+#include <netdb.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
@@ -754,8 +755,14 @@ static void an_answer_shorter_than_declared_cuts_the_connection(void)
 
 static void a_name_with_several_addresses_is_listened_on_at_one_port(void)
 {
+    struct addrinfo *found;
     struct kit k;
 
+    if (getaddrinfo("localhost", NULL, NULL, &found)) {
+        printf("skipped: this machine knows no localhost\n");
+        return;
+    }
+    freeaddrinfo(found);
     kit_init(&k);
     k.o.host = "localhost";
     kit_open(&k);
