@@ -45,7 +45,7 @@ ISA_avx2   := -mavx2 -mfma -mf16c -O3
 ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c -O3
 isa = $(if $(findstring x86_avx512,$(1)),$(ISA_avx512),$(if $(findstring x86_avx2,$(1)),$(ISA_avx2)))
 
-LIB_SRC  := $(filter-out src/cmd/%_main.c src/cmd/ctl_%.c,$(wildcard src/*/*.c))
+LIB_SRC  := $(filter-out src/cmd/%_main.c src/cmd/ctl_%.c,$(wildcard src/*/*.c src/*/*/*.c))
 CTL_SRC  := $(wildcard src/cmd/ctl_*.c)
 LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o)
 CTL_OBJ  := $(CTL_SRC:%.c=$(B)/%.o)

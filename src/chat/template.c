@@ -1,10 +1,19 @@
 #include "chat/template.h"
-#include "base/map.h"
 #include "base/mem.h"
-#include "base/utf8.h"
-#include "chat/tpl_parser.h"
+#include "chat/context.h"
 
-enum { SOURCE_MAX = 256 * 1024, COMPILE_MAX = 64 * 1024 * 1024 };
+static const size_t COMPILE_MAX = 64 * MB;
+
+struct chat_template {
+    struct arena *a;
+    struct jinja jinja;
+    /* How it takes messages; found out by rendering probes. */
+    bool takes_parts;     /* content as a list of parts */
+    bool needs_parts;     /* content only as such a list */
+    bool drops_developer; /* messages of that role vanish */
+    bool wants_text_args; /* arguments of tool calls as JSON text */
+    bool wants_no_tools;  /* `tools` undefined, not none, when there are none */
+};
 
 const struct template_limits template_limits_default = {
     .max_steps = 1500 * 1000,
@@ -84,10 +93,10 @@ struct job {
 
 static int run(struct rt *rt, const struct job *j, int how, struct rendered *out)
 {
-    rt->variables = rt_alloc(rt, MAX(j->t->n_names, 1u) * sizeof(*rt->variables));
+    rt->variables = rt_alloc(rt, MAX(j->t->jinja.n_names, 1u) * sizeof(*rt->variables));
     rt->out = blob_new(rt);
     if (!rt->variables || !rt->out || context_set(rt, j->c, j->env, how) ||
-        exec(rt, j->t->root) < 0)
+        exec(rt, j->t->jinja.root) < 0)
         return -1;
     struct text *t = blob_text(rt, rt->out);
     if (!t)
@@ -109,7 +118,7 @@ static int render_once(const struct job *j, int how, struct rendered *out, struc
         .max_memory = l->max_memory,
         .line = 1,
         .now = j->env->now,
-        .t = j->t };
+        .t = &j->t->jinja };
 
     rt.a = arena_new(l->max_memory);
     if (!rt.a)
@@ -266,71 +275,22 @@ static int find_ways(struct chat_template *t, struct err *e)
 
 /* ---- compiling */
 
-/* A copy with every line end as \n, less one at the very end. */
-static int copy_source(struct compiler *c, struct str source, struct str *out)
-{
-    char *p = compile_alloc(c, source.n + 1);
-    size_t n = 0;
-
-    if (!p)
-        return -1;
-    for (size_t i = 0; i < source.n; i++) {
-        char b = source.p[i];
-        if (b == '\r' && i + 1 < source.n && source.p[i + 1] == '\n')
-            continue;
-        p[n++] = b == '\r' ? '\n' : b;
-    }
-    if (n && p[n - 1] == '\n')
-        n--;
-    *out = (struct str){ p, n };
-    return 0;
-}
-
-static int compile(struct chat_template *t, struct compiler *c, struct str source)
-{
-    static const char *const fixed[N_FIXED_NAMES] = { "loop", "caller", "varargs", "kwargs" };
-    uint32_t id;
-
-    if (copy_source(c, source, &t->source))
-        return -1;
-    for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
-        if (name_id(c, str_of(fixed[i]), &id))
-            return -1;
-    if (tpl_lex(c, t->source) || !(t->root = tpl_parse(c)))
-        return -1;
-    t->names = c->names;
-    t->n_names = c->n_names;
-    return 0;
-}
-
 int chat_template_compile(struct chat_template **out, struct str source, struct err *e)
 {
-    struct compiler c = { .e = e };
-    struct chat_template *t = NULL;
-    int rc = -1;
+    struct arena *a = arena_new(COMPILE_MAX);
+    struct chat_template *t = a ? arena_zalloc(a, 1, sizeof(*t)) : NULL;
 
-    if (source.n > SOURCE_MAX)
-        return err_set(e, ERR_TOO_LARGE, "a template of more than %d bytes", SOURCE_MAX);
-    if (!utf8_valid(source))
-        return err_set(e, ERR_SYNTAX, "line 1: the template is not UTF-8");
-    c.a = arena_new(COMPILE_MAX);
-    c.scratch = arena_new(COMPILE_MAX);
-    c.name_ids = str_map_new(64);
-    if (c.a && c.scratch && c.name_ids)
-        t = arena_zalloc(c.a, 1, sizeof(*t));
-    if (t) {
-        t->a = c.a;
-        rc = compile(t, &c, source) || find_ways(t, e) ? -1 : 0;
-    } else {
-        err_set(e, ERR_MEMORY, "no memory to compile the template");
+    if (!t) {
+        arena_free(a);
+        return err_set(e, ERR_MEMORY, "no memory to compile the template");
     }
-    str_map_free(c.name_ids);
-    arena_free(c.scratch);
-    if (rc)
-        arena_free(c.a);
-    else
-        *out = t;
-    return rc;
+    t->a = a;
+    if (jinja_compile(&t->jinja, source, a, e) || find_ways(t, e)) {
+        arena_free(a);
+        return -1;
+    }
+    *out = t;
+    return 0;
 }
 
 void chat_template_free(struct chat_template *t)

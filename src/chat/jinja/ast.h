@@ -1,6 +1,6 @@
-/* tpl_ast.h: a compiled template: a tree of nodes in one arena, never changed after compiling.
+/* ast.h: a compiled template: a tree of nodes in one arena, never changed after compiling.
  *
- *     source --tpl_lexer--> tokens --tpl_parser--> nodes --tpl_eval, tpl_exec--> spans
+ *     source --lexer--> tokens --parser, expr--> nodes --exec, eval--> a blob with runs
  *
  * What the kinds keep in kid[]:
  *     ITEM      object, key             SLICE     object, start, stop, step (NULL: not written)
@@ -16,8 +16,7 @@
  * Of calls the last n_kw kids are the values of keyword arguments, named by kw[]. */
 #pragma once
 
-#include "chat/template.h"
-#include "chat/tpl_call.h"
+#include "chat/jinja/call.h"
 
 enum kind {
     K_CONST,
@@ -94,19 +93,16 @@ struct node {
 /* Variables every template may name: their numbers are fixed. */
 enum { NAME_LOOP, NAME_CALLER, NAME_VARARGS, NAME_KWARGS, N_FIXED_NAMES };
 
-struct chat_template {
-    struct arena *a;
+/* Read-only once compiled. */
+struct jinja {
     struct str source; /* a copy, with its line ends made uniform */
     struct node *root;
     struct str *names; /* of variables, by number */
     uint32_t n_names;
-    /* How the template takes messages; found out by rendering probes (template.c). */
-    bool takes_parts;     /* content as a list of parts */
-    bool needs_parts;     /* content only as such a list */
-    bool drops_developer; /* messages of that role vanish */
-    bool wants_text_args; /* arguments of tool calls as JSON text */
-    bool wants_no_tools;  /* `tools` undefined, not none, when there are none */
 };
+
+/* Everything lives in `a`. ERR_SYNTAX "line 3: ...", ERR_TOO_LARGE, ERR_MEMORY. */
+int jinja_compile(struct jinja *out, struct str source, struct arena *a, struct err *e) MUST_CHECK;
 
 /* ---- tokens */
 enum token_kind {
@@ -152,8 +148,8 @@ struct compiler {
 
 int compile_fail(struct compiler *c, uint32_t line, const char *fmt, ...) PRINTF(3, 4);
 void *compile_alloc(struct compiler *c, size_t n) MUST_CHECK; /* zeroed; NULL with the error set */
-int tpl_lex(struct compiler *c, struct str source) MUST_CHECK;
-struct node *tpl_parse(struct compiler *c) MUST_CHECK; /* NULL: failed */
+int jinja_lex(struct compiler *c, struct str source) MUST_CHECK;
+struct node *jinja_parse(struct compiler *c) MUST_CHECK; /* NULL: failed */
 
 /* ---- running */
 int eval(struct rt *rt, const struct node *n, struct val *out) MUST_CHECK;
@@ -163,18 +159,6 @@ int call_value(
 
 enum flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE };
 int exec(struct rt *rt, const struct node *n) MUST_CHECK; /* enum flow, or -1 */
-
-/* ---- tpl_context.c: a conversation as the variables of a template. */
-enum {
-    AS_TEXT_ARGS = 1,  /* arguments of tool calls stay JSON text */
-    AS_SYSTEM = 2,     /* developer messages become system messages */
-    AS_PLAIN = 4,      /* lists of text parts become one string */
-    AS_PARTS = 8,      /* strings become a list of one part */
-    AS_NO_TOOLS = 16,  /* without tools the variable is undefined */
-    WITHOUT_LAST = 32, /* the last message is left out, the assistant's turn begins */
-};
-int context_set(
-    struct rt *rt, const struct convo *c, const struct template_env *env, int how) MUST_CHECK;
 
 /* A macro with the scope it was written in. */
 struct macro {

@@ -1,4 +1,4 @@
-#include "chat/tpl_text.h"
+#include "chat/jinja/text.h"
 #include "base/utf8.h"
 
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * Of % the conversions s r d i f e g x o c with flags, width and precision; of format() fields by
  * position and name, with .member and [item], !s and !r, and a specification of
  * [[fill]align][0][width][,][.precision][type] for strings and numbers. */
-#include "chat/tpl_call.h"
+#include "chat/jinja/call.h"
 
 #include <math.h>
 #include <stdio.h>

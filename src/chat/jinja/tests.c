@@ -1,5 +1,5 @@
 /* What may stand behind `is`, and what select and reject can ask. */
-#include "chat/tpl_ast.h"
+#include "chat/jinja/ast.h"
 
 static bool is_integer(struct val v)
 {

@@ -1,5 +1,5 @@
 /* The functions a template can call by name: Jinja's, and what transformers adds. */
-#include "chat/tpl_call.h"
+#include "chat/jinja/call.h"
 
 #include <time.h>
 

@@ -1,5 +1,5 @@
 /* Evaluates expressions, and calls what can be called. Recursion is bounded by rt_enter. */
-#include "chat/tpl_ast.h"
+#include "chat/jinja/ast.h"
 
 /* ---- arguments and calls */
 

@@ -1,7 +1,7 @@
 /* Upper, lower and title case as Python has them: Unicode's full mappings and the final sigma.
  * Every character keeps its origin. */
 #include "base/utf8.h"
-#include "chat/tpl_call.h"
+#include "chat/jinja/call.h"
 
 #include <utf8proc.h>
 
@@ -10,7 +10,7 @@ static const struct special {
     const char *upper, *title;
 } specials[] = {
 #define SPECIAL(cp, upper, title) { cp, upper, title },
-#include "chat/tpl_case.def"
+#include "chat/jinja/case.def"
 #undef SPECIAL
 };
 

@@ -1,6 +1,6 @@
 /* How values look: str() for output, repr() inside lists and dicts, json.dumps() for tojson.
  * Quotes and escapes take the origin of what they stand for, brackets that of their container. */
-#include "chat/tpl_value.h"
+#include "chat/jinja/value.h"
 #include "base/utf8.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
  * A for loop, a macro, a call, set, filter or with block each open a scope; `if` does not. What
  * is set inside is gone behind it, and in a loop behind each turn. Loops run over a list that is
  * complete before the first turn, the `if` of a for included. */
-#include "chat/tpl_ast.h"
+#include "chat/jinja/ast.h"
 
 /* ---- scopes */
 

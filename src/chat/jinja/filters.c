@@ -1,5 +1,5 @@
-/* Filters on strings, numbers and single values. Those on sequences are in tpl_seq.c. */
-#include "chat/tpl_call.h"
+/* Filters on strings, numbers and single values. Those on sequences are in seq.c. */
+#include "chat/jinja/call.h"
 
 #include <math.h>
 #include <stdio.h>

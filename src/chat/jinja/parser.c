@@ -1,5 +1,5 @@
-/* Tokens to nodes: statements. Expressions are in tpl_expr.c. */
-#include "chat/tpl_parser.h"
+/* Tokens to nodes: statements. Expressions are in expr.c. */
+#include "chat/jinja/parser.h"
 
 static struct node *parse_body(struct compiler *c, const char *const *ends);
 
@@ -389,7 +389,7 @@ static struct node *parse_body(struct compiler *c, const char *const *ends)
     return body;
 }
 
-struct node *tpl_parse(struct compiler *c)
+struct node *jinja_parse(struct compiler *c)
 {
     return parse_body(c, NULL);
 }

@@ -1,4 +1,4 @@
-/* tpl_value.h: the values a template computes with: Python's, as far as templates use them.
+/* value.h: the values a template computes with: Python's, as far as templates use them.
  *
  * A value is a 16-byte cell; what it points at lives in the run's arena. Scalars and containers
  * carry an origin too: digits and brackets that came with a request are as untrusted as its
@@ -8,7 +8,7 @@
 #pragma once
 
 #include "base/json.h"
-#include "chat/tpl_text.h"
+#include "chat/jinja/text.h"
 
 enum type {
     T_MISSING, /* no value: a variable never set, an argument not given */
@@ -127,7 +127,7 @@ int val_iterate(struct rt *rt, struct val v, struct list **out) MUST_CHECK;
 int val_from_json(struct rt *rt, const struct json *j, bool trusted, struct val *out) MUST_CHECK;
 int val_z(struct rt *rt, const char *z, struct val *out) MUST_CHECK; /* trusted; borrowed */
 
-/* ---- tpl_print.c: str(), repr() and json.dumps(). */
+/* ---- print.c: str(), repr() and json.dumps(). */
 int val_text(struct rt *rt, struct val v, struct text **out) MUST_CHECK;
 int val_print(struct rt *rt, struct val v, struct blob *out) MUST_CHECK;
 int val_repr(struct rt *rt, struct val v, struct blob *out) MUST_CHECK;
@@ -140,7 +140,7 @@ struct json_style {
 int val_dump(struct rt *rt, struct val v, const struct json_style *s, struct blob *out) MUST_CHECK;
 size_t float_text(double f, char out[40]); /* repr(float) */
 
-/* ---- tpl_ops.c: operators, items and attributes. */
+/* ---- ops.c: operators, items and attributes. */
 int op_binary(struct rt *rt, int op, struct val a, struct val b, struct val *out) MUST_CHECK;
 int op_item(struct rt *rt, struct val v, struct val key, struct val *out) MUST_CHECK; /* v[key] */
 /* v.name */

@@ -1,5 +1,5 @@
 /* Python's methods of str. Positions are characters, pieces keep the origin of their bytes. */
-#include "chat/tpl_call.h"
+#include "chat/jinja/call.h"
 
 int want_text(struct rt *rt, struct val v, struct text **out)
 {

@@ -1,11 +1,11 @@
-/* tpl_call.h: what a template can call: filters, tests, methods, global functions, macros.
+/* call.h: what a template can call: filters, tests, methods, global functions, macros.
  *
  * Each is a row of a table. Most have a parameter list ("chars count"): their arguments arrive
  * bound to it in in[1..], those not given as T_MISSING, and in[0] is the subject. Rows with
  * RAW instead get the arguments as they were written. */
 #pragma once
 
-#include "chat/tpl_value.h"
+#include "chat/jinja/value.h"
 
 enum { PARAMS_MAX = 6, ARGS_MAX = 64 };
 
@@ -66,7 +66,7 @@ int want_int(struct rt *rt, struct val v, int64_t *out) MUST_CHECK;
 
 int loop_attr(struct rt *rt, struct loop *l, struct str name, struct val *out) MUST_CHECK;
 
-/* ---- tpl_str.c, tpl_case.c, tpl_format.c: what both filters and methods do to strings. */
+/* ---- str.c, case.c, format.c: what both filters and methods do to strings. */
 enum { STRIP_LEFT = 1, STRIP_RIGHT = 2, STRIP_BOTH = 3 };
 int str_strip(
     struct rt *rt, struct text *t, struct val chars, int sides, struct val *out) MUST_CHECK;

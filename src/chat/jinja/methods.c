@@ -1,5 +1,5 @@
 /* Methods of lists, tuples, dicts and loops, and which object has which. */
-#include "chat/tpl_call.h"
+#include "chat/jinja/call.h"
 
 /* ---- lists */
 

@@ -1,4 +1,4 @@
-/* tpl_text.h: strings of a template's run that remember where their bytes came from.
+/* text.h: strings of a template's run that remember where their bytes came from.
  *
  * Every byte is trusted (it stood in the template) or not (it came with the request). Filters,
  * concatenation, slices and tojson carry that along, so that the tokenizer can be told which
@@ -46,7 +46,7 @@ struct rt {
     size_t max_output, max_memory;
     uint32_t line;
     int64_t now;
-    const struct chat_template *t;
+    const struct jinja *t;
     struct blob *out;      /* where output goes: the prompt, or what a macro collects */
     struct scope *scope;   /* innermost; NULL: the template's own variables */
     struct val *variables; /* the template's own, by name */

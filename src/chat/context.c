@@ -1,10 +1,4 @@
-/* A conversation as the variables of a template.
- *
- * A message becomes a dict with the members that the client sent, in their order; those that
- * struct message knows take their value from there, so that every wire's messages look alike to
- * a template. All of it is untrusted but the role, which is one of our six words: templates
- * build markers like <|user|> from it. */
-#include "chat/tpl_ast.h"
+#include "chat/context.h"
 
 static int put(struct rt *rt, struct dict *d, const char *key, struct val v)
 {

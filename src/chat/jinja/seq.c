@@ -1,6 +1,6 @@
 /* Filters on sequences. Those that Python evaluates lazily give a T_ITER here, whose items are
  * computed at once. */
-#include "chat/tpl_ast.h"
+#include "chat/jinja/ast.h"
 
 /* ---- sorting: a stable merge sort whose comparisons are paid for and may fail */
 

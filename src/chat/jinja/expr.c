@@ -1,6 +1,6 @@
 /* Tokens to nodes: expressions, by precedence as Jinja has it:
  * if-else, or, and, not, comparisons, + -, ~, * / // %, **, unary, postfix, filters and tests. */
-#include "chat/tpl_parser.h"
+#include "chat/jinja/parser.h"
 #include "base/map.h"
 
 enum { DEPTH_MAX = 100, NAMES_MAX = 4096 };

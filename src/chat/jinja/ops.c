@@ -1,6 +1,6 @@
 /* Operators, slices, items and attributes, as Python and its sandbox have them. */
-#include "chat/tpl_call.h"
-#include "chat/tpl_ast.h"
+#include "chat/jinja/call.h"
+#include "chat/jinja/ast.h"
 
 #include <math.h>
 

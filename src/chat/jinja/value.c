@@ -1,4 +1,4 @@
-#include "chat/tpl_value.h"
+#include "chat/jinja/value.h"
 #include "base/utf8.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
-/* tpl_parser.h: between the two halves of the parser. NULL and -1: failed, the error is set. */
+/* parser.h: between the two halves of the parser. NULL and -1: failed, the error is set. */
 #pragma once
 
-#include "chat/tpl_ast.h"
+#include "chat/jinja/ast.h"
 
 static inline struct token *peek(struct compiler *c)
 {

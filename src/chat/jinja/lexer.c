@@ -3,7 +3,7 @@
  * A newline behind a block tag or comment is dropped, blanks before one are dropped when nothing
  * else stands before it on its line; `-` drops all blanks on its side, `+` keeps them. One
  * newline at the very end of the source is dropped. */
-#include "chat/tpl_ast.h"
+#include "chat/jinja/ast.h"
 #include "base/utf8.h"
 
 #include <stdarg.h>
@@ -412,7 +412,7 @@ static int lex_raw(struct lexer *l, size_t behind_word)
     return compile_fail(l->c, opened, "a raw block has no end");
 }
 
-int tpl_lex(struct compiler *c, struct str source)
+int jinja_lex(struct compiler *c, struct str source)
 {
     struct lexer l = { .c = c, .s = source, .line = 1, .at_line_start = true };
 
