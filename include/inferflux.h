@@ -29,7 +29,7 @@ typedef struct inferflux_request inferflux_request; /* a question being answered
 
 typedef struct {
     int threads;         /* 0: one per processor */
-    int parallel;        /* sequences computed together; 0: 16 */
+    int parallel;        /* sequences computed together; 0: 4 */
     int ctx_size;        /* tokens of a prompt and its answer; 0: what the model was made for */
     const char *kernels; /* NULL: the best this machine can run */
 } inferflux_options;

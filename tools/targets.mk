@@ -7,7 +7,7 @@ PORT ?= 8080
 
 .PHONY: run
 run: $(B)/inferfluxd
-	@exec $(B)/inferfluxd --host $(HOST) --port $(PORT) --model models/demo.gguf
+	@exec $(B)/inferfluxd --host $(HOST) --port $(PORT) --batch auto --model models/demo.gguf
 
 .PHONY: test
 test:

@@ -20,7 +20,7 @@ enum {
 #else
 enum {
     PAGE_TOKENS = 32,
-    MAX_BATCH_DEFAULT = 16,
+    MAX_BATCH_DEFAULT = 4,
     READ_CHUNK = 16384,
     ARENA_CHUNK = 4096,
     BUF_FIRST = 64,

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cmd/options.h"
+#include "os/thread.h"
 #include "serve/serve.h"
 
 #include <signal.h>
@@ -30,7 +31,32 @@ static const char *id_from_path(const char *path, char *out, size_t size)
     return *out ? out : "model";
 }
 
-static struct model_spec spec_with_defaults(const struct options *o)
+/* scheduler.batch: a number, or `auto`: enough sequences to keep the processors busy, more of them
+ * begun than computed, and shorter steps where a token costs more. */
+static int read_batch(const struct options *o, struct engine_options *eo, struct err *e)
+{
+    uint64_t n;
+
+    eo->max_batch_tokens = (int)o->batch_tokens;
+    eo->max_sequences = (int)o->max_sequences;
+    if (!strcmp(o->batch, "auto")) {
+        int n_threads = o->threads ? (int)o->threads : thread_count_online();
+        eo->max_batch = MAX(16, MIN(8 * n_threads, 128));
+        eo->max_batch_tokens = MIN(eo->max_batch_tokens, MAX(2048, MIN(256 * n_threads, 8192)));
+        eo->max_sequences = MAX(eo->max_sequences, 2 * eo->max_batch);
+    } else if (str_to_u64(str_of(o->batch), &n) && n >= 1 && n <= 1024) {
+        eo->max_batch = (int)n;
+    } else {
+        return err_set(
+            e, ERR_INVALID, "scheduler.batch: '%s' is neither auto nor 1 to 1024", o->batch);
+    }
+    if (o->parallel)
+        eo->max_batch = (int)o->parallel;
+    return 0;
+}
+
+static struct model_spec spec_with_defaults(
+    const struct options *o, const struct engine_options *batch)
 {
     struct model_spec s = {
         .family = "",
@@ -44,27 +70,29 @@ static struct model_spec spec_with_defaults(const struct options *o)
         .show_progress = true,
     };
 
-    if (o->parallel)
-        s.engine.max_batch = (int)o->parallel;
-    s.engine.max_batch_tokens = (int)o->batch_tokens;
-    s.engine.prefill_chunk = (int)MIN(o->prefill_chunk, o->batch_tokens);
+    s.engine.max_batch = batch->max_batch;
+    s.engine.max_batch_tokens = batch->max_batch_tokens;
+    s.engine.max_sequences = batch->max_sequences;
+    s.engine.prefill_chunk = (int)MIN(o->prefill_chunk, batch->max_batch_tokens);
+    s.engine.stretch_percent = (int)o->step_stretch;
     s.engine.max_queue = (int)o->max_queue;
     return s;
 }
 
-static int list_models(const struct options *o, struct model_spec *specs, char *id, size_t n_id)
+static int list_models(const struct options *o, const struct engine_options *batch,
+    struct model_spec *specs, char *id, size_t n_id)
 {
     int n = 0;
 
     if (*o->model) {
-        specs[n] = spec_with_defaults(o);
+        specs[n] = spec_with_defaults(o, batch);
         specs[n].path = o->model;
         specs[n++].id = *o->alias ? o->alias : id_from_path(o->model, id, n_id);
     }
     for (int i = 0; i < o->n_models && n < POOL_MODELS_MAX; i++) {
         const struct model_entry *m = &o->models[i];
         struct model_spec *s = &specs[n++];
-        *s = spec_with_defaults(o);
+        *s = spec_with_defaults(o, batch);
         s->id = m->id;
         s->path = m->path;
         s->family = m->family;
@@ -163,7 +191,10 @@ static int run(const struct options *o, struct err *e)
         .default_max_tokens = (int)o->max_tokens };
     int rc = -1;
 
-    struct pool_options po = { specs, list_models(o, specs, id, sizeof(id)),
+    struct engine_options batch = engine_options_default;
+    if (read_batch(o, &batch, e))
+        return -1;
+    struct pool_options po = { specs, list_models(o, &batch, specs, id, sizeof(id)),
         o->strict_model || o->n_models > 0 };
     if (!po.n_specs)
         return err_set(e, ERR_INVALID, "no model: give --model FILE.gguf or --config FILE.yaml");

@@ -4,11 +4,13 @@
 
 const struct engine_options engine_options_default = {
     .max_batch = MAX_BATCH_DEFAULT,
-    .max_batch_tokens = 2048,
+    .max_batch_tokens = 8192,
+    .max_sequences = 16,
     .prefill_chunk = PREFILL_CHUNK,
     .max_queue = 512,
     .n_ctx = 0,
     .age_ns = 2000000000u,
+    .stretch_percent = 140,
 };
 
 /* ---- opening and closing */
@@ -25,6 +27,9 @@ static int check_options(const struct engine_options *o, struct err *e)
         return err_param(e, ERR_RANGE, "max_queue", "%d requests waiting", o->max_queue);
     if (o->n_ctx < 0)
         return err_param(e, ERR_RANGE, "n_ctx", "a context of %d tokens", o->n_ctx);
+    if (o->stretch_percent && (o->stretch_percent < 100 || o->stretch_percent > 100000))
+        return err_param(
+            e, ERR_RANGE, "stretch_percent", "a step of %d %% of itself", o->stretch_percent);
     if (o->age_ns < 1)
         return err_param(e, ERR_RANGE, "age_ns", "age must take some time");
     return 0;
@@ -41,6 +46,7 @@ static void set_limits(const struct core *c, struct sched_limits *l)
         .max_logits = c->lm->max_logits,
         .prefill_chunk = c->o.prefill_chunk,
         .age_ns = c->o.age_ns,
+        .stretch = c->o.stretch_percent / 100.0,
     };
     p->n_vocab = c->lm->n_vocab;
     int64_t n_ctx = c->o.n_ctx ? c->o.n_ctx : c->lm->n_ctx_train;

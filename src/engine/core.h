@@ -24,8 +24,9 @@ struct core {
     struct plan plan;
     struct lm_run *runs; /* [max_batch] */
     struct outbox out;
-    struct gen *gens; /* live ones */
-    uint64_t n_arrived;
+    struct gen *gens;               /* live ones */
+    uint64_t n_arrived, n_computed; /* requests; steps that were not interrupted */
+    struct cost_book costs;
     _Atomic bool stop; /* anyone: interrupt the forward pass that runs; it will be repeated */
 };
 

@@ -87,11 +87,14 @@ const struct gen_result *gen_result(const struct gen *g); /* after GEN_END */
 struct engine_options {
     int max_batch;        /* sequences that run together */
     int max_batch_tokens; /* rows per step */
+    int max_sequences;    /* begun and not ended, parked ones aside; at least max_batch */
     int prefill_chunk;    /* prompt rows of one sequence per step */
     int max_queue;        /* requests beyond max_batch; more: ERR_OVERLOADED at submit */
     int n_ctx;            /* longest prompt + output; 0 = what the model was made for. Never more
                           * than all pages hold, so that every request can run alone */
     uint64_t age_ns;      /* waiting that raises the priority by one */
+    int stretch_percent;  /* prompts may make a step that decodes as long as this, of what it
+                           * would be without them; 0 = as long as it takes */
 };
 extern const struct engine_options engine_options_default;
 

@@ -18,6 +18,10 @@ struct sched {
     uint32_t *pass;             /* [max_batch] the running ones at the start of a pass */
     uint32_t *page_refs;        /* [n_pages] scratch of sched_check */
     int rows_left, logits_left; /* while planning */
+    double ride_ns;             /* while planning: what prompts may still add beside decodes */
+    bool is_riding;             /* some decode in this step */
+    bool has_ridden;            /* the least that a prompt gets was given away */
+    struct cost cost;
 };
 
 int sched_new(
@@ -27,6 +31,7 @@ int sched_new(
 
     CHECK(l->max_batch >= 1 && l->max_batch <= l->max_rows && l->max_batch <= l->max_logits);
     CHECK(l->prefill_chunk >= 1 && l->age_ns > 0 && l->max_seqs < NO_SEQ);
+    CHECK(l->stretch == 0 || l->stretch >= 1);
     sc->pool = pool;
     sc->l = *l;
     sc->seqs = try_calloc(l->max_seqs, sizeof(*sc->seqs));
@@ -373,11 +378,39 @@ static int logits_begin(const struct seq *s)
     return s->score_from < s->n_prompt - 1 ? MAX(s->n_kv, s->score_from) : s->n_tokens - 1;
 }
 
+/* More than its next token's row is missing: it fills, and may have to ride. */
+static bool is_filling(const struct seq *s)
+{
+    return s->n_tokens - s->n_kv > 1;
+}
+
+/* Of n rows, those that do not hold up the ones that decode. */
+static int rows_to_ride(struct sched *sc, const struct seq *s, int n)
+{
+    if (!sc->is_riding || !is_filling(s))
+        return n;
+    int fit = cost_rows_within(&sc->cost, s->n_kv, sc->ride_ns, n);
+    return sc->has_ridden ? fit : MIN(n, MAX(fit, (int)RIDING_ROWS_MIN));
+}
+
+static void count_ride(struct sched *sc, const struct seq *s)
+{
+    struct step_size added = { 0 };
+
+    if (!sc->is_riding || !is_filling(s) || s->plan_rows == 0)
+        return;
+    step_size_add(&added, s->n_kv, s->plan_rows);
+    sc->ride_ns -= cost_of(&sc->cost, &added) - sc->cost.fixed;
+    sc->has_ridden = true;
+}
+
 /* Gives `s` as many rows as it may have; pages may come from others. */
 static void plan_seq(struct sched *sc, struct seq *s, uint64_t now)
 {
     int n = MIN(MIN(s->n_tokens - s->n_kv, sc->l.prefill_chunk), sc->rows_left);
     int logits_from = logits_begin(s);
+
+    n = rows_to_ride(sc, s, n);
 
     n = MIN(n, logits_from - s->n_kv + MIN(s->credits, sc->logits_left));
     if (n <= 0)
@@ -390,6 +423,7 @@ static void plan_seq(struct sched *sc, struct seq *s, uint64_t now)
     s->plan_logits = MAX(s->n_kv + s->plan_rows - logits_from, 0);
     sc->rows_left -= s->plan_rows;
     sc->logits_left -= s->plan_logits;
+    count_ride(sc, s);
 }
 
 /* A pass goes over a copy of the list: planning one may preempt others. */
@@ -398,11 +432,25 @@ static void plan_running(struct sched *sc, bool is_decode, uint64_t now)
     int n = 0;
 
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next)
-        if ((sc->seqs[id].n_tokens - sc->seqs[id].n_kv == 1) == is_decode)
+        if (is_filling(&sc->seqs[id]) != is_decode)
             sc->pass[n++] = id;
     for (int i = 0; i < n; i++)
         if (sc->seqs[sc->pass[i]].state == SEQ_RUNNING)
             plan_seq(sc, &sc->seqs[sc->pass[i]], now);
+}
+
+/* What decodes is planned: prompts may make the step so much longer. */
+static void begin_riding(struct sched *sc)
+{
+    struct step_size size = { 0 };
+
+    sc->is_riding = sc->has_ridden = false;
+    if (sc->l.stretch <= 0)
+        return;
+    for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next)
+        step_size_add(&size, sc->seqs[id].n_kv, sc->seqs[id].plan_rows);
+    sc->is_riding = size.rows > 0;
+    sc->ride_ns = (sc->l.stretch - 1) * cost_of(&sc->cost, &size);
 }
 
 static void plan_waiting(struct sched *sc, uint64_t now)
@@ -410,7 +458,8 @@ static void plan_waiting(struct sched *sc, uint64_t now)
     while (sc->counts.running < (uint32_t)sc->l.max_batch && sc->rows_left > 0 &&
            sc->logits_left > 0) {
         uint32_t id = waitq_first(&sc->waiting, now, sc->l.age_ns);
-        if (id == NO_SEQ || !make_way_for(sc, &sc->seqs[id], now))
+        if (id == NO_SEQ || rows_to_ride(sc, &sc->seqs[id], 1) < 1 ||
+            !make_way_for(sc, &sc->seqs[id], now))
             return;
         move(sc, &sc->seqs[id], SEQ_RUNNING, now);
         plan_seq(sc, &sc->seqs[id], now);
@@ -420,7 +469,8 @@ static void plan_waiting(struct sched *sc, uint64_t now)
 static void write_down(struct sched *sc, struct plan *p)
 {
     p->n_runs = p->n_copies = p->n_rows = 0;
-    p->has_prefill = false;
+    p->has_prefill = p->has_decode = false;
+    p->size = (struct step_size){ 0 };
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
         struct seq *s = &sc->seqs[id];
         if (s->copy_from.i != PAGE_NONE.i) {
@@ -430,7 +480,8 @@ static void write_down(struct sched *sc, struct plan *p)
         }
         if (s->plan_rows == 0)
             continue;
-        p->has_prefill |= s->n_tokens - s->n_kv > 1;
+        *(is_filling(s) ? &p->has_prefill : &p->has_decode) = true;
+        step_size_add(&p->size, s->n_kv, s->plan_rows);
         p->n_rows += s->plan_rows;
         p->runs[p->n_runs++] = (struct plan_run){
             .seq = { id },
@@ -447,10 +498,17 @@ void sched_plan(struct sched *sc, uint64_t now, struct plan *p)
 {
     sc->rows_left = sc->l.max_rows;
     sc->logits_left = sc->l.max_logits;
+    sc->is_riding = false;
     plan_running(sc, true, now);
+    begin_riding(sc);
     plan_running(sc, false, now);
     plan_waiting(sc, now);
     write_down(sc, p);
+}
+
+void sched_set_cost(struct sched *sc, const struct cost *c)
+{
+    sc->cost = *c;
 }
 
 void sched_commit(struct sched *sc, const struct plan *p)

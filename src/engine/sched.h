@@ -13,6 +13,10 @@
  * chunk, its credits and pages allow. Only the very first who waits may come in: nobody is
  * overtaken for being large.
  *
+ * While some decode, the rows of others ride along: as many as make the step `stretch` times as
+ * long as what decodes alone would take, by what steps were measured to cost (sched_set_cost). So a
+ * long prompt slows a stream down and never stops it; it gets a row or two in any case.
+ *
  * When a running sequence needs a page and none is free, pages come from those who do not run
  * (lowest rank first), then from running ones below it (lowest first, preempted: they compute
  * their pages again later). The highest always gets what it needs, so the whole always moves;
@@ -21,6 +25,7 @@
  * Owner: the engine thread. Cost of a step: running + those considered. */
 #pragma once
 
+#include "engine/cost.h"
 #include "engine/seq.h"
 
 struct sched_limits {
@@ -30,7 +35,10 @@ struct sched_limits {
     int prefill_chunk; /* rows of one sequence per step */
     uint32_t max_seqs; /* live ones */
     uint64_t age_ns;
+    double stretch; /* >= 1; 0 = prompts take what rows there are */
 };
+
+enum { RIDING_ROWS_MIN = 2 }; /* of a prompt beside decoding sequences, whatever they cost */
 
 struct plan_run {
     seq_id seq;
@@ -47,7 +55,8 @@ struct plan { /* arrays of max_batch; do the copies in order, then the runs */
     struct plan_run *runs;
     struct plan_copy *copies;
     int n_runs, n_copies, n_rows;
-    bool has_prefill;
+    bool has_prefill, has_decode;
+    struct step_size size;
 };
 
 struct sched;
@@ -89,6 +98,8 @@ uint64_t sched_next_wake(const struct sched *sc); /* of those; UINT64_MAX = neve
 void plan_init(struct plan *p, const struct sched_limits *l);
 void plan_clear(struct plan *p);
 void sched_plan(struct sched *sc, uint64_t now, struct plan *p);
+/* What steps cost, as far as it is known, from now on. */
+void sched_set_cost(struct sched *sc, const struct cost *c);
 void sched_commit(struct sched *sc, const struct plan *p);
 
 /* Borrowed. The caller may write credits, score_from. */

@@ -229,18 +229,33 @@ static bool run_step(struct core *c, uint64_t now)
     *(p->has_prefill ? &st->prefill_ns : &st->decode_ns) += end - start;
     if (!is_done)
         return true; /* as if it had not been planned */
+    c->n_computed++;
     sched_commit(c->sched, p);
     for (int i = 0; i < p->n_runs; i++)
         finish_run(c, &p->runs[i], &c->runs[i], end);
     return true;
 }
 
+/* What the step took, sampling and messages included: that is the gap a stream sees. */
+static void learn_cost(struct core *c, uint64_t took_ns)
+{
+    const struct plan *p = &c->plan;
+    int kind = !p->has_prefill ? 0 : !p->has_decode ? 1 : 2;
+
+    cost_learn(&c->costs, &p->size, kind, took_ns);
+    sched_set_cost(c->sched, &c->costs.cost);
+}
+
 bool core_step(struct core *c, uint64_t now)
 {
     noalloc_begin("step");
+    uint64_t start = c->clock();
+    uint64_t steps_before = c->n_computed;
     bool has_run = run_step(c, now);
     count(c);
     outbox_flush(&c->out);
+    if (c->n_computed > steps_before)
+        learn_cost(c, c->clock() - start);
     noalloc_end();
     return has_run;
 }

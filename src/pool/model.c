@@ -142,6 +142,12 @@ static uint32_t choose_pages(const struct model *m, size_t page_bytes)
     return (uint32_t)MIN(pages, (uint64_t)UINT32_MAX - 1);
 }
 
+/* The most that a step can hold: what it may, and what all who run could bring. */
+static int rows_of_a_step(const struct engine_options *o)
+{
+    return (int)MIN((int64_t)o->max_batch_tokens, (int64_t)o->max_batch * o->prefill_chunk);
+}
+
 static int open_lm(
     struct model *m, const struct gguf *g, const struct kernels *k, struct lm **lm, struct err *e)
 {
@@ -153,7 +159,7 @@ static int open_lm(
     if (spec->backend == BACKEND_SCRIPT) {
         struct script_options so = { .n_vocab = vocab_n(m->vocab),
             .n_pages = SCRIPT_PAGES,
-            .max_rows = spec->engine.max_batch_tokens };
+            .max_rows = rows_of_a_step(&spec->engine) };
         m->n_ctx = spec->ctx_size ? (int)spec->ctx_size : SCRIPT_CTX;
         so.n_ctx_train = m->n_ctx;
         return lm_open_script(lm, &so, e);
@@ -169,7 +175,7 @@ static int open_lm(
         .n_threads = spec->threads ? spec->threads : thread_count_online(),
         .n_pages = choose_pages(m, needs.page_bytes),
         .kv_type = kv,
-        .max_rows = spec->engine.max_batch_tokens,
+        .max_rows = rows_of_a_step(&spec->engine),
         .max_logits = MAX(spec->engine.max_batch, 1),
         .progress = spec->show_progress && isatty(STDERR_FILENO) ? draw : NULL,
         .progress_arg = &progress,

@@ -88,6 +88,7 @@ static struct engine *open_engine(const struct subject *s, const struct world *w
     o.max_batch = w->batch;
     o.max_batch_tokens = w->rows;
     o.prefill_chunk = w->chunk;
+    o.stretch_percent = (const int[]){ 0, 140, 100, 110, 300 }[w->seed % 5];
     o.max_queue = ASKS;
     o.n_ctx = s->has_long ? N_CTX : ASK_PROMPT + ASK_OUT;
     EXPECT_EQ(kernels_choose(&k, NULL, &e), 0);

@@ -42,7 +42,7 @@ static struct sim sim;
 
 /* Over all seeds: that the simulator really meets what it is about. */
 static struct {
-    uint64_t steps, preemptions, copies, parked, delayed, held, stopped, whole;
+    uint64_t steps, preemptions, copies, riders, parked, delayed, held, stopped, whole;
     uint64_t cancelled, timed_out, overloaded, too_long;
     uint64_t cancelled_in[SEQ_DELAYED + 1], cancelled_filling, cancelled_preempted;
 } met;
@@ -71,7 +71,8 @@ static void open_sim(struct sim *s, uint64_t seed)
         .prefill_chunk = ask_between(r, 1, 50),
         .max_queue = ask_between(r, 0, 20),
         .n_ctx = ask_chance(r, 30) ? ask_between(r, 5, 90) : 0,
-        .age_ns = 2000000000u };
+        .age_ns = 2000000000u,
+        .stretch_percent = ask_chance(r, 50) ? 100 + (int)rng_below(r, 300) : 0 };
     EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
     EXPECT_EQ(lm_open_fake(&lm, &s->fake, &e), 0);
     EXPECT_EQ(port_open(&s->port, &e), 0);
@@ -79,6 +80,10 @@ static void open_sim(struct sim *s, uint64_t seed)
     EXPECT_EQ(sampler_open(&s->sampler, k, N_VOCAB, &e), 0);
     EXPECT_EQ(mailbox_open(&s->reply, &e), 0);
     s->core->clock = fake_clock;
+    /* The clock stands still during a step, so nothing is learned; this is what is known. */
+    s->core->costs.cost = (struct cost){ (double)rng_below(r, 10), rng_next_unit(r) * 3,
+        ask_chance(r, 50) ? rng_next_unit(r) : 0 };
+    sched_set_cost(s->core->sched, &s->core->costs.cost);
 }
 
 static void invent_asks(struct sim *s)
@@ -222,6 +227,32 @@ static void read_events(struct sim *s)
 
 /* ---- invariants */
 
+struct before {       /* of a step */
+    seq_id highest;   /* that runs. It always gets a row, whatever pages and rows the others want */
+    bool is_decoding; /* something that runs */
+    uint64_t preemptions;
+};
+
+static struct before look(struct sim *s)
+{
+    struct before b = { SEQ_NONE, false, s->port->stats.preemptions };
+
+    for (int i = 0; i < s->n_asks; i++)
+        for (int c = 0; s->life[i].gen && c < s->life[i].ask.in.n_choices; c++) {
+            seq_id id = s->life[i].gen->choice[c].seq;
+            if (id.i == SEQ_NONE.i)
+                continue;
+            struct seq *q = sched_seq(s->core->sched, id);
+            if (q->state != SEQ_RUNNING)
+                continue;
+            b.is_decoding |= q->n_tokens - q->n_kv == 1;
+            if (b.highest.i == SEQ_NONE.i ||
+                seq_is_before(q, sched_seq(s->core->sched, b.highest), s->now, s->o.age_ns))
+                b.highest = id;
+        }
+    return b;
+}
+
 static void check_plan(struct sim *s)
 {
     const struct plan *p = &s->core->plan;
@@ -238,6 +269,34 @@ static void check_plan(struct sim *s)
     EXPECT(n_rows <= s->o.max_batch_tokens && n_rows <= s->fake.max_rows);
     EXPECT(n_logits <= s->fake.max_rows);
     EXPECT(p->n_runs <= s->o.max_batch);
+}
+
+/* What fills beside those that decode adds no more than it may, beyond the rows of one that it
+ * gets in any case. */
+static void check_riders(struct sim *s, const struct before *before)
+{
+    const struct plan *p = &s->core->plan;
+    const struct cost *c = &s->core->costs.cost;
+    struct step_size alone = { 0 };
+    double ridden = 0, least = 0;
+
+    if (!s->o.stretch_percent || !before->is_decoding)
+        return;
+    if (s->port->stats.preemptions > before->preemptions)
+        return; /* some that decode were planned with, and lost their pages again */
+    for (int i = 0; i < p->n_runs; i++) {
+        const struct plan_run *r = &p->runs[i];
+        bool is_filling = r->n > 1 || !r->is_whole;
+        struct step_size size = { 0 };
+        step_size_add(is_filling ? &size : &alone, r->pos, r->n);
+        double added = cost_of(c, &size) - c->fixed;
+        if (is_filling)
+            ridden += added;
+        if (is_filling && r->n <= RIDING_ROWS_MIN)
+            least = MAX(least, added);
+        met.riders += is_filling;
+    }
+    EXPECT(ridden - least <= cost_of(c, &alone) * (s->o.stretch_percent / 100.0 - 1) + 1e-6);
 }
 
 static int64_t rank_of_new(const struct sim *s, const struct life *f)
@@ -282,25 +341,6 @@ static void check_ranks(struct sim *s)
     }
 }
 
-/* The highest of those that run. It always gets a row, whatever pages and rows the others want. */
-static seq_id highest_running(struct sim *s)
-{
-    seq_id best = SEQ_NONE;
-
-    for (int i = 0; i < s->n_asks; i++)
-        for (int c = 0; s->life[i].gen && c < s->life[i].ask.in.n_choices; c++) {
-            seq_id id = s->life[i].gen->choice[c].seq;
-            if (id.i == SEQ_NONE.i)
-                continue;
-            struct seq *q = sched_seq(s->core->sched, id);
-            if (q->state == SEQ_RUNNING &&
-                (best.i == SEQ_NONE.i ||
-                    seq_is_before(q, sched_seq(s->core->sched, best), s->now, s->o.age_ns)))
-                best = id;
-        }
-    return best;
-}
-
 static void check_in_plan(struct sim *s, seq_id id)
 {
     bool is_in = id.i == SEQ_NONE.i;
@@ -342,13 +382,14 @@ static void run_step(struct sim *s)
     for (int i = 0; i < s->n_asks; i++)
         EXPECT(!s->life[i].gen || s->life[i].cancels != s->step);
     s->core->stop = ask_chance(&s->r, 3);
-    seq_id highest = highest_running(s);
+    struct before before = look(s);
     bool has_run = core_step(s->core, s->now);
-    check_in_plan(s, highest);
+    check_in_plan(s, before.highest);
     met.steps += has_run;
     met.stopped += has_run && s->core->stop;
     if (has_run) {
         check_plan(s);
+        check_riders(s, &before);
         met.copies += (uint64_t)s->core->plan.n_copies;
     }
     check_starts(s);
@@ -413,6 +454,7 @@ static void every_seed_keeps_every_promise(void)
         met.timed_out, met.overloaded, met.too_long);
     if (!only_seed && n_seeds >= 1000) {
         EXPECT(met.whole > 5 * n_seeds && met.preemptions > n_seeds && met.copies > n_seeds);
+        EXPECT(met.riders > 5 * n_seeds);
         EXPECT(met.parked > n_seeds && met.delayed > n_seeds && met.held > n_seeds);
         EXPECT(met.stopped > n_seeds && met.cancelled > n_seeds / 2);
         EXPECT(met.timed_out > n_seeds / 10 && met.overloaded > n_seeds / 10);

@@ -1,0 +1,62 @@
+#include "model/timed.h"
+#include "base/mem.h"
+#include "base/rng.h"
+
+struct timed {
+    struct lm lm;
+    struct timed_law law;
+    struct rng rng;
+    uint64_t *clock;
+};
+
+static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
+{
+    struct timed *t = container_of(m, struct timed, lm);
+    const struct timed_law *law = &t->law;
+    double rows = 0, keys = 0;
+
+    if (stop && *stop)
+        return false;
+    for (int i = 0; i < n_runs; i++) {
+        CHECK(runs[i].n_logits == 0);
+        rows += runs[i].n;
+        keys += runs[i].n * (runs[i].pos + (runs[i].n + 1) * 0.5);
+        runs[i].logits = NULL;
+    }
+    double ns = law->fixed + law->per_row * MAX(rows - law->free_rows, 0) + law->per_key * keys;
+    *t->clock += (uint64_t)(ns * (1 + law->jitter * rng_next_unit(&t->rng)));
+    return true;
+}
+
+static void copy_page(struct lm *m, page_id from, page_id to)
+{
+    CHECK(from.i < m->n_pages && to.i < m->n_pages);
+}
+
+static void close_timed(struct lm *m)
+{
+    mem_free(container_of(m, struct timed, lm));
+}
+
+static const struct lm_ops timed_ops = { forward, copy_page, close_timed };
+
+int lm_open_timed(struct lm **out, const struct timed_options *o, struct err *e)
+{
+    if (o->n_vocab < 1 || o->n_ctx_train < 1 || o->max_rows < 1 || o->n_pages < 1)
+        return err_set(e, ERR_RANGE, "a timed model without vocabulary, context, rows or pages");
+
+    struct timed *t = xcalloc(1, sizeof(*t));
+    t->law = o->law;
+    t->rng.key = o->law.seed;
+    t->clock = o->clock;
+    t->lm = (struct lm){
+        .ops = &timed_ops,
+        .n_vocab = o->n_vocab,
+        .n_ctx_train = o->n_ctx_train,
+        .max_rows = o->max_rows,
+        .max_logits = o->max_rows,
+        .n_pages = o->n_pages,
+    };
+    *out = &t->lm;
+    return 0;
+}

@@ -1,0 +1,131 @@
+#include "engine/cost.h"
+#include "base/rng.h"
+#include "check.h"
+
+#include <math.h>
+
+static double noise(struct rng *r)
+{
+    return 0.95 + 0.1 * rng_next_unit(r);
+}
+
+static const struct cost truth = { 4e6, 250e3, 40 };
+
+static void measure(struct cost_book *b, struct rng *r, const int (*runs)[2], int n, int kind)
+{
+    struct step_size s = { 0 };
+
+    for (int i = 0; i < n; i++)
+        step_size_add(&s, runs[i][0], runs[i][1]);
+    cost_learn(b, &s, kind, (uint64_t)(cost_of(&truth, &s) * noise(r)));
+}
+
+static bool is_near(double got, double want, double share)
+{
+    return fabs(got - want) <= share * want;
+}
+
+static void keys_are_counted_row_by_row(void)
+{
+    struct step_size s = { 0 };
+
+    step_size_add(&s, 10, 3); /* 11 + 12 + 13 */
+    step_size_add(&s, 0, 1);
+    EXPECT_EQ(s.rows, 4.0);
+    EXPECT_EQ(s.keys, 37.0);
+}
+
+static void nothing_known_is_free(void)
+{
+    struct cost_book b = { 0 };
+    struct step_size s = { 100, 1000 };
+
+    EXPECT_EQ(cost_of(&b.cost, &s), 0.0);
+    EXPECT_EQ(cost_rows_within(&b.cost, 5, 1, 77), 77);
+    cost_learn(&b, &s, 0, 0); /* a clock that stands still teaches nothing */
+    EXPECT_EQ(b.n_used, 0);
+}
+
+static void it_finds_the_coefficients_in_noise(void)
+{
+    struct cost_book b = { 0 };
+    struct rng r = { .key = 7 };
+
+    for (int i = 0; i < 200; i++) {
+        measure(&b, &r, (const int[][2]){ { i * 160, 512 } }, 1, 1);
+        measure(&b, &r, (const int[][2]){ { 300 + i, 1 }, { 900, 1 }, { 40, 1 } }, 3, 0);
+    }
+    EXPECT(is_near(b.cost.per_row, truth.per_row, 0.1));
+    EXPECT(is_near(b.cost.per_key, truth.per_key, 0.1));
+    struct step_size s = { 0 };
+    step_size_add(&s, 5000, 30);
+    EXPECT(is_near(cost_of(&b.cost, &s), cost_of(&truth, &s), 0.1));
+}
+
+static void a_long_time_of_one_kind_does_not_forget_the_other(void)
+{
+    struct cost_book b = { 0 };
+    struct rng r = { .key = 8 };
+
+    for (int i = 0; i < 20; i++)
+        measure(&b, &r, (const int[][2]){ { i * 512, 512 } }, 1, 1);
+    for (int i = 0; i < 5000; i++)
+        measure(&b, &r, (const int[][2]){ { 200, 1 }, { 300, 1 } }, 2, 0);
+    struct step_size s = { 0 };
+    step_size_add(&s, 2000, 100);
+    EXPECT(is_near(cost_of(&b.cost, &s), cost_of(&truth, &s), 0.2));
+}
+
+static void an_outlier_moves_little(void)
+{
+    struct cost_book b = { 0 };
+    struct rng r = { .key = 9 };
+    struct step_size s = { 2, 400 };
+
+    for (int i = 0; i < 100; i++)
+        measure(&b, &r, (const int[][2]){ { 199, 1 }, { 199, 1 } }, 2, 0);
+    cost_learn(&b, &s, 0, 10u * 1000000000u);
+    for (int i = 0; i < 8; i++)
+        measure(&b, &r, (const int[][2]){ { 199, 1 }, { 199, 1 } }, 2, 0);
+    EXPECT(is_near(cost_of(&b.cost, &s), cost_of(&truth, &s), 0.2));
+}
+
+static void no_term_is_negative_whatever_is_measured(void)
+{
+    struct rng r = { .key = 10 };
+
+    for (int round = 0; round < 200; round++) {
+        struct cost_book b = { 0 };
+        for (int i = 0; i < 30; i++) {
+            struct step_size s = { 1 + (double)rng_below(&r, 600), 0 };
+            s.keys = s.rows * (double)(1 + rng_below(&r, 30000));
+            cost_learn(&b, &s, (int)rng_below(&r, 3), 1 + rng_below(&r, 1u << 30));
+            EXPECT(b.cost.fixed >= 0 && b.cost.per_row >= 0 && b.cost.per_key >= 0);
+            EXPECT(isfinite(b.cost.fixed + b.cost.per_row + b.cost.per_key));
+        }
+    }
+}
+
+static void rows_within_a_time_are_the_most_that_fit(void)
+{
+    const struct cost laws[] = { truth, { 1, 3, 0 }, { 1, 0, 3 }, { 5, 0, 0 } };
+    struct rng r = { .key = 11 };
+
+    for (int i = 0; i < 20000; i++) {
+        const struct cost *c = &laws[rng_below(&r, 4)];
+        int pos = (int)rng_below(&r, 40000), max = (int)rng_below(&r, 600);
+        double ns = (double)rng_below(&r, 1u << rng_below(&r, 31));
+        int n = cost_rows_within(c, pos, ns, max);
+        struct step_size fits = { 0 }, more = { 0 };
+        EXPECT(n >= 0 && n <= max);
+        step_size_add(&fits, pos, n);
+        step_size_add(&more, pos, n + 1);
+        EXPECT(n == 0 || cost_of(c, &fits) - c->fixed <= ns * (1 + 1e-9) + 1e-6);
+        EXPECT(n == max || ns <= 0 || cost_of(c, &more) - c->fixed > ns * (1 - 1e-9) - 1e-6);
+    }
+}
+
+TESTS(TEST(keys_are_counted_row_by_row), TEST(nothing_known_is_free),
+    TEST(it_finds_the_coefficients_in_noise),
+    TEST(a_long_time_of_one_kind_does_not_forget_the_other), TEST(an_outlier_moves_little),
+    TEST(no_term_is_negative_whatever_is_measured), TEST(rows_within_a_time_are_the_most_that_fit))
