@@ -11,6 +11,7 @@ const struct engine_options engine_options_default = {
     .n_ctx = 0,
     .age_ns = 2000000000u,
     .stretch_percent = 140,
+    .spec = { .max = 16, .by_history = true },
 };
 
 /* ---- opening and closing */
@@ -80,7 +81,8 @@ int core_open(struct core **out, struct lm *take, const struct kernels *k,
     c->o = *o;
     c->clock = clock_ns;
     port->refs++;
-    if (check_options(o, e) || open_parts(c, k, e)) {
+    c->o.spec.n_vocab = take->n_vocab;
+    if (spec_open(&c->spec, &c->o.spec, e) || check_options(o, e) || open_parts(c, k, e)) {
         core_close(c);
         return -1;
     }
@@ -96,6 +98,7 @@ void core_close(struct core *c)
     plan_clear(&c->plan);
     mem_free(c->runs);
     sampler_close(c->sampler);
+    spec_close(c->spec);
     sched_free(c->sched);
     page_pool_free(c->pool);
     c->lm->ops->close(c->lm);
@@ -115,6 +118,7 @@ void core_post(struct core *c, struct choice *ch, struct gen_event *ev, enum gen
 
 static void release_seq(struct core *c, struct choice *ch)
 {
+    spec_forget(c->spec, ch);
     sched_end(c->sched, ch->seq);
     ch->seq = SEQ_NONE;
 }
@@ -148,6 +152,7 @@ void core_end_choice(
     ch->is_ended = true;
     g->n_live--;
     g->result.n_preempted += sched_seq(c->sched, ch->seq)->n_preempted;
+    g->result.n_hinted += ch->draft.n_hinted;
     ch->end.finish = why;
     ch->end.stop_id = stop_id;
     ch->end.index = ch->n_out;

@@ -12,6 +12,7 @@
 #include "engine/gen.h"
 #include "engine/outbox.h"
 #include "engine/sched.h"
+#include "engine/spec.h"
 
 struct core {
     struct port *port; /* a reference */
@@ -21,9 +22,11 @@ struct core {
     struct page_pool *pool;
     struct sched *sched;
     struct sampler *sampler;
+    struct spec *spec;
     struct plan plan;
     struct lm_run *runs; /* [max_batch] */
     struct outbox out;
+    int n_right;                    /* drafts of this step that came true */
     struct gen *gens;               /* live ones */
     uint64_t n_arrived, n_computed; /* requests; steps that were not interrupted */
     struct cost_book costs;

@@ -37,6 +37,8 @@ int engine_open(struct engine **out, struct lm *take, const struct kernels *k,
 
     if (port_open(&en->port, e)) {
         take->ops->close(take);
+        if (o->spec.drafter)
+            o->spec.drafter->ops->close(o->spec.drafter);
         mem_free(en);
         return -1;
     }

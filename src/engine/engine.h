@@ -47,6 +47,9 @@ struct gen_input {
     uint64_t tenant;           /* whom its service is charged to; 0 = anonymous */
     uint64_t deadline_ns;      /* clock_ns; 0 = none: then FINISH_ERROR with ERR_TIMEOUT */
     const struct gen_script *script;
+    bool want_drafts;         /* keep an index of its tokens, so that repetitions are guessed */
+    const int32_t *predicted; /* what the client thinks the answer will be; any numbers */
+    int n_predicted;
 };
 
 struct gen;
@@ -71,6 +74,10 @@ struct gen_result { /* valid at GEN_END */
     int n_cached;   /* prompt tokens whose KV was found */
     uint64_t submitted_ns, started_ns, first_token_ns, ended_ns;
     int n_preempted;
+    int n_hinted; /* output tokens that were as predicted, over all choices; a function
+                                * of prediction and answer, whatever was drafted */
+    int n_drafts, n_drafted,
+        n_accepted; /* steps with drafts, their tokens, those that were right */
 };
 
 /* Allocates the request with all its sequences and events; reply is where events go; user is the
@@ -84,6 +91,16 @@ uint64_t gen_id(const struct gen *g);
 const struct gen_input *gen_input(const struct gen *g);
 const struct gen_result *gen_result(const struct gen *g); /* after GEN_END */
 
+struct drafter;
+
+struct spec_options {        /* guessing ahead; see spec.h */
+    int max;                 /* tokens of a draft; 0 = none, at most DRAFT_MOST */
+    int min;                 /* so many whatever they cost; for tests and measurements */
+    bool by_history;         /* from what the request itself holds */
+    struct drafter *drafter; /* asked when that has nothing; the engine's to close; NULL = none */
+    int n_vocab;             /* the engine fills it in */
+};
+
 struct engine_options {
     int max_batch;        /* sequences that run together */
     int max_batch_tokens; /* rows per step */
@@ -95,6 +112,7 @@ struct engine_options {
     uint64_t age_ns;      /* waiting that raises the priority by one */
     int stretch_percent;  /* prompts may make a step that decodes as long as this, of what it
                            * would be without them; 0 = as long as it takes */
+    struct spec_options spec;
 };
 extern const struct engine_options engine_options_default;
 
@@ -102,10 +120,11 @@ struct engine_stats { /* engine thread writes, anyone reads; nothing depends on 
     _Atomic uint64_t steps, prompt_tokens, generated_tokens, preemptions;
     _Atomic uint64_t cancelled, finished, rejected; /* requests; rejected by the submitters */
     _Atomic uint64_t prefill_ns, decode_ns;         /* time in forward, by what the step held */
+    _Atomic uint64_t drafts, drafted_tokens, accepted_tokens;   /* guesses; see spec.h */
     _Atomic uint32_t running, waiting, pages_used, pages_total; /* sequences; pages */
 };
 
-/* Takes the model (closes it, also on failure). Starts the thread. */
+/* Takes the model and the drafter (closes them, also on failure). Starts the thread. */
 int engine_open(struct engine **out, struct lm *take, const struct kernels *k,
     const struct engine_options *o, struct err *e);
 /* Takes no more requests (ERR_DRAINING); what is there goes on. Any thread. */

@@ -5,6 +5,9 @@
 
 enum { TOKENS_MAX = 1 << 24, ALL_TOKENS_MAX = 1 << 26 }; /* of one choice; of all together */
 
+/* Slots of the indexes that drafts come from: of a prompt or prediction, of one answer. */
+enum { TEXT_SLOTS = 1 << 16, OWN_SLOTS = 1 << 14 };
+
 static _Atomic uint64_t last_id;
 
 static int check_script(const struct gen_script *s, struct err *e)
@@ -27,6 +30,8 @@ static int check_input(const struct gen_input *in, struct err *e)
         in->n_prompt + in->max_tokens > ALL_TOKENS_MAX / in->n_choices)
         return err_set(e, ERR_TOO_LARGE, "%d times %lld tokens are more than one request may hold",
             in->n_choices, (long long)in->n_prompt + in->max_tokens);
+    if (in->n_predicted < 0 || in->n_predicted > TOKENS_MAX)
+        return err_set(e, ERR_RANGE, "a prediction of %d tokens", in->n_predicted);
     return in->script ? check_script(in->script, e) : 0;
 }
 
@@ -39,7 +44,47 @@ static int n_events_for(const struct gen_input *in, int choice)
     return MAX(MIN(n_most, (int)SEQ_EVENTS), 1);
 }
 
-/* One block: gen and choices, events, tokens, page tables. Untouched parts cost nothing: events
+/* What drafts are found by: one index over the prompt and one over the prediction for all choices,
+ * one for each answer. */
+static size_t slots_for(const struct gen_input *in)
+{
+    size_t n = 0;
+
+    if (in->want_drafts && !in->script)
+        n = ngram_slots(in->n_prompt, TEXT_SLOTS) +
+            ngram_slots(in->max_tokens, OWN_SLOTS) * (size_t)in->n_choices;
+    return n + (in->n_predicted ? ngram_slots(in->n_predicted, TEXT_SLOTS) : 0);
+}
+
+static void index_text(
+    struct ngram *g, const int32_t *tokens, int n, uint32_t **slots, size_t n_slots)
+{
+    ngram_init(g, *slots, n_slots);
+    ngram_add(g, tokens, 0, n);
+    *slots += n_slots;
+}
+
+static void lay_out_drafts(struct gen *g, uint32_t *slots)
+{
+    const struct gen_input *in = &g->in;
+    bool has_history = in->want_drafts && !in->script;
+    size_t n_own = has_history ? ngram_slots(in->max_tokens, OWN_SLOTS) : 0;
+
+    if (has_history)
+        index_text(&g->prompt_ngram, in->prompt, in->n_prompt, &slots,
+            ngram_slots(in->n_prompt, TEXT_SLOTS));
+    if (in->n_predicted)
+        index_text(&g->predicted_ngram, in->predicted, in->n_predicted, &slots,
+            ngram_slots(in->n_predicted, TEXT_SLOTS));
+    for (int i = 0; i < in->n_choices; i++) {
+        struct draft_seq *d = &g->choice[i].draft;
+        draft_seq_init(d, has_history ? &g->prompt_ngram : NULL, in->n_prompt,
+            has_history ? slots + n_own * (size_t)i : NULL, n_own);
+        draft_seq_predict(d, in->predicted, in->n_predicted, &g->predicted_ngram);
+    }
+}
+
+/* One block: gen and choices, events, tokens, page tables, indexes. Untouched parts cost nothing: events
  * and tokens are written when they are first used. */
 static void lay_out(struct gen *g, const struct gen_input *in, char *p)
 {
@@ -62,11 +107,13 @@ static void lay_out(struct gen *g, const struct gen_input *in, char *p)
         p += (size_t)pages_for(n_tokens) * sizeof(*ch->pages);
         memcpy(ch->tokens, in->prompt, (size_t)in->n_prompt * sizeof(*ch->tokens));
     }
+    lay_out_drafts(g, (uint32_t *)(void *)p);
 }
 
 static size_t bytes_for(const struct gen_input *in)
 {
-    size_t n_tokens = (size_t)in->n_prompt + (size_t)in->max_tokens, n = 0;
+    size_t n_tokens = (size_t)in->n_prompt + (size_t)in->max_tokens;
+    size_t n = slots_for(in) * sizeof(uint32_t);
 
     for (int i = 0; i < in->n_choices; i++)
         n += (size_t)n_events_for(in, i) * sizeof(struct gen_event) + n_tokens * sizeof(int32_t) +

@@ -5,6 +5,7 @@
  * Events travel: at home (linked from the choice), or out with the asker. */
 #pragma once
 
+#include "engine/draft.h"
 #include "engine/port.h"
 #include "engine/seq.h"
 
@@ -23,6 +24,8 @@ struct choice {
     int n_script;             /* script tokens sent */
     int script_group;         /* the one being sent */
     bool has_waited;          /* its delay is over */
+    struct draft_seq draft;
+    enum draft_source draft_source; /* of the drafts under way */
     struct gen_event end;
     struct msg stop_msg;
     _Atomic bool is_stop_posted;
@@ -33,18 +36,25 @@ struct gen {
     struct mailbox *reply;
     void *user;
     uint64_t id;
-    struct port *port;       /* NULL until submitted; holds a reference */
-    int max_out;             /* max_tokens, or what the context leaves */
-    int n_live;              /* choices that have not ended */
-    bool is_forked;          /* the prompt was computed once: choices are on their own */
-    bool is_over;            /* GEN_END is posted */
-    struct gen *prev, *next; /* the engine's list of live ones */
+    struct port *port; /* NULL until submitted; holds a reference */
+    int max_out;       /* max_tokens, or what the context leaves */
+    int n_live;        /* choices that have not ended */
+    bool is_forked;    /* the prompt was computed once: choices are on their own */
+    bool is_over;      /* GEN_END is posted */
+    struct ngram prompt_ngram, predicted_ngram; /* filled by gen_new, then constant */
+    struct gen *prev, *next;                    /* the engine's list of live ones */
     struct gen_result result;
     struct gen_event end;
     struct msg submit_msg, cancel_msg, free_msg;
     _Atomic bool is_cancel_posted;
     struct choice choice[];
 };
+
+/* Unlike any other choice's. */
+static inline uint64_t choice_key(const struct choice *ch)
+{
+    return ch->gen->id * GEN_CHOICES_MAX + (uint64_t)ch->index;
+}
 
 /* An event to send; the choice must have credits. */
 struct gen_event *choice_take_event(struct choice *ch);

@@ -3,6 +3,8 @@
 #include "engine/timers.h"
 #include "engine/waitq.h"
 
+#include <stdlib.h>
+
 struct sched {
     struct page_pool *pool;
     struct sched_limits l;
@@ -514,7 +516,64 @@ void sched_set_cost(struct sched *sc, const struct cost *c)
 void sched_commit(struct sched *sc, const struct plan *p)
 {
     for (int i = 0; i < p->n_runs; i++)
-        sched_seq(sc, p->runs[i].seq)->n_kv += p->runs[i].n;
+        sched_seq(sc, p->runs[i].seq)->n_kv += p->runs[i].n - p->runs[i].n_drafts;
+}
+
+/* ---- drafts */
+
+static void add_drafts(struct sched *sc, struct plan *p, int i, int n)
+{
+    struct plan_run *r = &p->runs[i];
+    struct step_size size = { 0 };
+
+    step_size_add(&size, r->pos + MIN(r->n, r->n + n), abs(n));
+    p->size.rows += n < 0 ? -size.rows : size.rows;
+    p->size.keys += n < 0 ? -size.keys : size.keys;
+    r->n += n;
+    r->n_logits += n;
+    r->n_drafts += n;
+    p->n_rows += n;
+    sc->rows_left -= n;
+    sc->logits_left -= n;
+}
+
+int sched_extend(struct sched *sc, struct plan *p, int i, int n)
+{
+    struct plan_run *r = &p->runs[i];
+    struct seq *s = sched_seq(sc, r->seq);
+
+    CHECK(r->is_whole && !s->is_scripted && s->state == SEQ_RUNNING);
+    n = MIN(n, MIN(sc->rows_left, sc->logits_left));
+    n = MIN(n, MIN(s->credits - r->n_logits, sc->l.prefill_chunk - r->n));
+    if (n <= 0)
+        return 0;
+    int from = r->pos + r->n, got = seq_reserve(s, sc->pool, from + n);
+    n = MIN(got - from, n);
+    add_drafts(sc, p, i, n);
+    return n;
+}
+
+void sched_retract(struct sched *sc, struct plan *p, int i, int n)
+{
+    CHECK(n >= 0 && n <= p->runs[i].n_drafts);
+    add_drafts(sc, p, i, -n);
+}
+
+void sched_accept(struct sched *sc, seq_id id)
+{
+    struct seq *s = sched_seq(sc, id);
+
+    CHECK(s->n_kv < s->n_tokens);
+    s->n_kv++;
+}
+
+void sched_trim(struct sched *sc, seq_id id)
+{
+    struct seq *s = sched_seq(sc, id);
+
+    CHECK(s->state == SEQ_RUNNING);
+    while (s->n_pages > pages_for(s->n_tokens))
+        page_unref(sc->pool, s->pages[--s->n_pages]);
 }
 
 void plan_init(struct plan *p, const struct sched_limits *l)

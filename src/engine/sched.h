@@ -44,6 +44,7 @@ struct plan_run {
     seq_id seq;
     int pos, n;
     int n_logits;  /* of the last rows */
+    int n_drafts;  /* rows behind what is known: see sched_extend */
     bool is_whole; /* after it the sequence has nothing to run: its next token is due */
 };
 
@@ -101,6 +102,15 @@ void sched_plan(struct sched *sc, uint64_t now, struct plan *p);
 /* What steps cost, as far as it is known, from now on. */
 void sched_set_cost(struct sched *sc, const struct cost *c);
 void sched_commit(struct sched *sc, const struct plan *p);
+
+/* Drafts: rows of run i behind the last token of a sequence that decodes. They get what nobody
+ * else has wanted (rows, logits, credits, free pages) and are not counted by sched_commit: each
+ * that turned out right is told by sched_accept, after the sched_push of its token. sched_trim
+ * gives the pages of the others back, also after a step that was interrupted. */
+int sched_extend(struct sched *sc, struct plan *p, int i, int n);   /* returns how many */
+void sched_retract(struct sched *sc, struct plan *p, int i, int n); /* n of them after all not */
+void sched_accept(struct sched *sc, seq_id id);
+void sched_trim(struct sched *sc, seq_id id);
 
 /* Borrowed. The caller may write credits, score_from. */
 struct seq *sched_seq(struct sched *sc, seq_id id);

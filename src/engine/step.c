@@ -22,6 +22,7 @@ static void append(struct core *c, struct choice *ch, int32_t token, uint64_t no
 
     ch->tokens[g->in.n_prompt + ch->n_out++] = token;
     sched_push(c->sched, ch->seq, 1);
+    draft_seq_came(&ch->draft, ch->tokens, g->in.n_prompt + ch->n_out);
     if (!g->result.first_token_ns)
         g->result.first_token_ns = now;
 }
@@ -63,6 +64,32 @@ static void continue_sampled(struct core *c, struct choice *ch, const float *log
     send_token(c, ch, &token, false);
     if (ch->n_out == g->max_out)
         core_end_choice(c, ch, FINISH_LENGTH, -1, now);
+}
+
+/* The rows behind the last token were guesses. The sampler takes each token from the logits before
+ * it, as it does without them; the guess is right when it is the same, and then the row behind it
+ * was computed already. */
+static void continue_drafted(struct core *c, struct choice *ch, const struct plan_run *p,
+    const struct lm_run *r, uint64_t now)
+{
+    struct gen *g = ch->gen;
+    int32_t *next = ch->tokens + g->in.n_prompt + ch->n_out;
+    int n_right = 0;
+
+    for (;; n_right++) {
+        int32_t guess = n_right < p->n_drafts ? next[n_right] : -1;
+        continue_sampled(c, ch, r->logits + (size_t)n_right * (size_t)c->lm->n_vocab, now);
+        if (ch->is_ended || guess < 0 || next[n_right] != guess)
+            break;
+        sched_accept(c->sched, ch->seq);
+    }
+    draft_seq_judge(&ch->draft, ch->draft_source, p->n_drafts, n_right);
+    g->result.n_drafts++;
+    g->result.n_drafted += p->n_drafts;
+    g->result.n_accepted += n_right;
+    c->n_right += n_right;
+    if (ch->seq.i != NO_SEQ)
+        sched_trim(c->sched, ch->seq);
 }
 
 static struct sampled scripted_token(const struct gen *g, int32_t id)
@@ -166,12 +193,15 @@ static void finish_run(
     if (has_last)
         last = r->logits + (size_t)(r->n_logits - 1) * (size_t)c->lm->n_vocab;
     if (!g->in.script)
-        score_prompt(c, ch, r, r->n_logits - has_last);
+        score_prompt(c, ch, r, r->n_logits - has_last - p->n_drafts);
     if (!p->is_whole)
         settle(c, ch, now);
     else if (!g->is_forked)
         fork_choices(c, g, last, now);
-    else
+    else if (p->n_drafts) {
+        continue_drafted(c, ch, p, r, now);
+        settle(c, ch, now);
+    } else
         continue_choice(c, ch, last, now);
 }
 
@@ -211,12 +241,31 @@ static void count(struct core *c)
     st->pages_used = page_n_total(c->pool) - page_n_free(c->pool);
 }
 
+static void count_drafts(struct core *c)
+{
+    struct engine_stats *st = &c->port->stats;
+
+    for (int i = 0; i < c->plan.n_runs; i++) {
+        st->drafts += c->plan.runs[i].n_drafts > 0;
+        st->drafted_tokens += (uint64_t)c->plan.runs[i].n_drafts;
+    }
+    st->accepted_tokens += (uint64_t)c->n_right;
+}
+
+static void drop_drafts(struct core *c)
+{
+    for (int i = 0; i < c->plan.n_runs; i++)
+        if (c->plan.runs[i].n_drafts)
+            sched_trim(c->sched, c->plan.runs[i].seq);
+}
+
 static bool run_step(struct core *c, uint64_t now)
 {
     const struct plan *p = &c->plan;
     struct engine_stats *st = &c->port->stats;
 
     sched_plan(c->sched, now, &c->plan);
+    spec_plan(c->spec, c->sched, &c->plan, &c->stop);
     if (p->n_runs == 0 && p->n_copies == 0)
         return false;
     set_runs(c, now);
@@ -227,12 +276,17 @@ static bool run_step(struct core *c, uint64_t now)
     uint64_t end = c->clock();
     st->steps++;
     *(p->has_prefill ? &st->prefill_ns : &st->decode_ns) += end - start;
-    if (!is_done)
+    if (!is_done) {
+        drop_drafts(c);
         return true; /* as if it had not been planned */
+    }
     c->n_computed++;
     sched_commit(c->sched, p);
+    c->n_right = 0;
     for (int i = 0; i < p->n_runs; i++)
         finish_run(c, &p->runs[i], &c->runs[i], end);
+    spec_learn(c->spec, p, end - start, c->n_right);
+    count_drafts(c);
     return true;
 }
 

@@ -5,12 +5,17 @@
  * so few that sequences are preempted again and again. Tokens and log-probabilities must be the
  * same, bit for bit; of cancelled ones what came must be how the whole answer begins.
  *
+ * Alone nothing is guessed ahead. Together some requests have an index of what they said before,
+ * some a prediction (what really comes, with holes and changes), and in some runs a drafter guesses
+ * at random: right, wrong, end tokens, and numbers that are no tokens.
+ *
  * Over a model that is a hash of its pages, over small random models of several number formats,
  * and over stories260K where its file is at hand. */
 #include "format/gguf.h"
 #include "model/llama.h"
 #include "../sim/answers.h"
 #include "../unit/tiny.h"
+#include "engine/draft.h"
 #include "model/fake.h"
 
 enum { ASKS = 200, LONG_ASKS = 4, LONG_PROMPT = 640, N_CTX = LONG_PROMPT + ASK_OUT };
@@ -24,7 +29,9 @@ struct subject { /* what is tested */
 
 struct world { /* how it is run */
     int batch, rows, chunk, threads, pages;
-    uint64_t seed; /* of the order of submission */
+    uint64_t seed;  /* of the order of submission */
+    int draft, min; /* longest draft, and the shortest that is forced */
+    int wicked; /* percent of the guesses that the wicked drafter gets wrong; 0: it is not there */
 };
 
 static struct ask asks[ASKS];
@@ -32,6 +39,83 @@ static struct answer alone[ASKS], together[ASKS];
 static int cancel_after[ASKS]; /* events; -1 = never */
 static int n_events[ASKS];
 static int32_t long_prompt[LONG_PROMPT];
+static int32_t predicted[ASKS][ASK_OUT];
+
+/* ---- a drafter that knows the answers, and lies */
+
+struct wicked {
+    struct drafter d;
+    struct rng r;
+    int percent, n_vocab;
+};
+
+static int wicked_offer(struct drafter *d, struct draft_job *job)
+{
+    job->source = DRAFT_MODEL;
+    return job->most;
+}
+
+static int32_t wicked_token(struct wicked *w, const struct draft_job *job, int i)
+{
+    const struct ask *a = job->user;
+    const struct answer *want = &alone[a - asks];
+    int n = job->n - job->n_prompt + i;
+
+    if (ask_chance(&w->r, w->percent))
+        switch (ask_between(&w->r, 0, 4)) {
+        case 0:
+            return a->in.n_stop_ids ? a->stops[0] : 0;
+        case 1:
+            return w->n_vocab;
+        case 2:
+            return ask_chance(&w->r, 50) ? -1 : INT32_MIN;
+        case 3:
+            return INT32_MAX;
+        case 4:
+            return ask_between(&w->r, 0, w->n_vocab - 1);
+        }
+    return n < want->choice[job->choice].n ? want->choice[job->choice].token[n] : 0;
+}
+
+static void wicked_propose(
+    struct drafter *d, struct draft_job *jobs, int n_jobs, const _Atomic bool *stop)
+{
+    struct wicked *w = container_of(d, struct wicked, d);
+
+    for (int j = 0; j < n_jobs; j++) {
+        jobs[j].n_out = ask_chance(&w->r, 80) ? jobs[j].most : ask_between(&w->r, 0, jobs[j].most);
+        for (int i = 0; i < jobs[j].n_out; i++)
+            jobs[j].out[i] = wicked_token(w, &jobs[j], i);
+    }
+}
+
+static void wicked_forget(struct drafter *d, uint64_t key)
+{
+}
+
+static void wicked_close(struct drafter *d)
+{
+}
+
+static const struct draft_ops wicked_ops = { wicked_offer, wicked_propose, wicked_forget,
+    wicked_close };
+static struct wicked wicked;
+
+static void predict(struct rng *r, int i, int n_vocab)
+{
+    const struct answer *want = &alone[i];
+    struct gen_input *in = &asks[i].in;
+
+    in->want_drafts = ask_chance(r, 60);
+    in->predicted = predicted[i];
+    in->n_predicted = 0;
+    for (int j = 0; ask_chance(r, 99) && j < want->choice[0].n; j++)
+        if (!ask_chance(r, 5)) /* else it is left out */
+            predicted[i][in->n_predicted++] =
+                ask_chance(r, 5) ? ask_between(r, -5, n_vocab + 5) : want->choice[0].token[j];
+    if (ask_chance(r, 50))
+        in->n_predicted = 0;
+}
 
 /* ---- setting up */
 
@@ -91,6 +175,11 @@ static struct engine *open_engine(const struct subject *s, const struct world *w
     o.stretch_percent = (const int[]){ 0, 140, 100, 110, 300 }[w->seed % 5];
     o.max_queue = ASKS;
     o.n_ctx = s->has_long ? N_CTX : ASK_PROMPT + ASK_OUT;
+    wicked = (struct wicked){ { &wicked_ops }, { .key = w->seed }, w->wicked, s->n_vocab };
+    o.spec = (struct spec_options){ .max = w->draft,
+        .min = w->min,
+        .by_history = w->wicked == 0,
+        .drafter = w->wicked ? &wicked.d : NULL };
     EXPECT_EQ(kernels_choose(&k, NULL, &e), 0);
     EXPECT_EQ(engine_open(&en, open_lm(s, w), k, &o, &e), 0);
     EXPECT_EQ(engine_n_ctx(en), o.n_ctx);
@@ -165,6 +254,7 @@ static uint64_t run_together(const struct subject *s, const struct world *w)
         int at = ask_between(&r, 0, i);
         order[i] = order[at];
         order[at] = i;
+        predict(&r, i, s->n_vocab);
     }
     EXPECT_EQ(mailbox_open(&box, &e), 0);
     for (int i = 0; i < s->n_asks; i++)
@@ -174,9 +264,13 @@ static uint64_t run_together(const struct subject *s, const struct world *w)
     struct engine_audit audit;
     engine_audit(en, &audit);
     EXPECT(audit.ok && audit.pages_owned == 0);
-    printf("%s: batch %d rows %d chunk %d threads %d pages %d: %d steps, %d preempted\n", s->name,
-        w->batch, w->rows, w->chunk, w->threads, w->pages, (int)engine_stats(en)->steps,
-        (int)engine_stats(en)->preemptions);
+    const struct engine_stats *st = engine_stats(en);
+    printf("%s: batch %d rows %d chunk %d threads %d pages %d: %d steps, %d preempted, "
+           "%d of %d guesses right\n",
+        s->name, w->batch, w->rows, w->chunk, w->threads, w->pages, (int)st->steps,
+        (int)st->preemptions, (int)st->accepted_tokens, (int)st->drafted_tokens);
+    EXPECT(w->min == 0 || w->rows == 1 || st->accepted_tokens > 0);
+    EXPECT(w->min == 0 || w->rows == 1 || st->accepted_tokens < st->drafted_tokens);
     n_preempted = engine_stats(en)->preemptions;
     engine_close(en);
     mailbox_close(box);
@@ -219,11 +313,41 @@ static void a_model_that_is_a_hash_of_its_pages(void)
 {
     const struct subject s = { "fake", NULL, 60, ASKS, true };
     const struct world w[] = {
-        { .batch = 1, .rows = 1, .chunk = 512, .threads = 1, .pages = 22, .seed = 1 },
-        { .batch = 32, .rows = 512, .chunk = 512, .threads = 1, .pages = 200, .seed = 2 },
-        { .batch = 32, .rows = 64, .chunk = 1, .threads = 1, .pages = 24, .seed = 3 },
-        { .batch = 7, .rows = 33, .chunk = 5, .threads = 1, .pages = 22, .seed = 4 },
-        { .batch = 32, .rows = 300, .chunk = 100, .threads = 1, .pages = 40, .seed = 5 },
+        { .batch = 1,
+            .rows = 1,
+            .chunk = 512,
+            .threads = 1,
+            .pages = 22,
+            .seed = 1,
+            .draft = 8,
+            .min = 2 },
+        { .batch = 32,
+            .rows = 512,
+            .chunk = 512,
+            .threads = 1,
+            .pages = 200,
+            .seed = 2,
+            .draft = 8,
+            .min = 8,
+            .wicked = 30 },
+        { .batch = 32, .rows = 64, .chunk = 1, .threads = 1, .pages = 24, .seed = 3, .draft = 16 },
+        { .batch = 7,
+            .rows = 33,
+            .chunk = 5,
+            .threads = 1,
+            .pages = 22,
+            .seed = 4,
+            .draft = 3,
+            .min = 3,
+            .wicked = 10 },
+        { .batch = 32,
+            .rows = 300,
+            .chunk = 100,
+            .threads = 1,
+            .pages = 40,
+            .seed = 5,
+            .draft = 16,
+            .min = 16 },
     };
 
     keep_the_promise(&s, w, ARRAY_LEN(w), 41);
@@ -233,9 +357,30 @@ static void small_model(const char *name, enum qtype type, enum qtype type_v)
 {
     struct tiny t = tiny_default;
     const struct world w[] = {
-        { .batch = 32, .rows = 128, .chunk = 64, .threads = 2, .pages = 23, .seed = 6 },
-        { .batch = 3, .rows = 20, .chunk = 7, .threads = 1, .pages = 100, .seed = 7 },
-        { .batch = 16, .rows = 512, .chunk = 512, .threads = 2, .pages = 60, .seed = 8 },
+        { .batch = 32,
+            .rows = 128,
+            .chunk = 64,
+            .threads = 2,
+            .pages = 23,
+            .seed = 6,
+            .draft = 8,
+            .min = 4 },
+        { .batch = 3,
+            .rows = 20,
+            .chunk = 7,
+            .threads = 1,
+            .pages = 100,
+            .seed = 7,
+            .draft = 5,
+            .min = 5,
+            .wicked = 20 },
+        { .batch = 16,
+            .rows = 512,
+            .chunk = 512,
+            .threads = 2,
+            .pages = 60,
+            .seed = 8,
+            .draft = 16 },
     };
 
     t.type = type;
@@ -270,7 +415,15 @@ static void stories260k_where_it_is_at_hand(void)
 {
     const char *dir = getenv("SHARED_DATA");
     const struct world w[] = {
-        { .batch = 32, .rows = 100, .chunk = 30, .threads = 2, .pages = 9, .seed = 9 },
+        { .batch = 32,
+            .rows = 100,
+            .chunk = 30,
+            .threads = 2,
+            .pages = 9,
+            .seed = 9,
+            .draft = 8,
+            .min = 8,
+            .wicked = 20 },
     };
     struct subject s = { "stories260K", NULL, 512, ASKS, false };
     struct gguf *g;

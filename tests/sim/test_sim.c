@@ -16,6 +16,7 @@ struct life { /* of one request */
     struct ask ask;
     struct gen *gen;
     struct answer got, want;
+    int32_t predicted[ASK_OUT];
     int arrives, cancels, stops_choice; /* step numbers; -1 = never */
     bool is_slow;                       /* gives events back late */
     bool is_started, is_done, is_cut;
@@ -43,6 +44,7 @@ static struct sim sim;
 /* Over all seeds: that the simulator really meets what it is about. */
 static struct {
     uint64_t steps, preemptions, copies, riders, parked, delayed, held, stopped, whole;
+    uint64_t drafted, accepted;
     uint64_t cancelled, timed_out, overloaded, too_long;
     uint64_t cancelled_in[SEQ_DELAYED + 1], cancelled_filling, cancelled_preempted;
 } met;
@@ -73,6 +75,8 @@ static void open_sim(struct sim *s, uint64_t seed)
         .n_ctx = ask_chance(r, 30) ? ask_between(r, 5, 90) : 0,
         .age_ns = 2000000000u,
         .stretch_percent = ask_chance(r, 50) ? 100 + (int)rng_below(r, 300) : 0 };
+    s->o.spec = (struct spec_options){ .max = ask_between(r, 0, 9), .by_history = true };
+    s->o.spec.min = ask_between(r, 0, s->o.spec.max);
     EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
     EXPECT_EQ(lm_open_fake(&lm, &s->fake, &e), 0);
     EXPECT_EQ(port_open(&s->port, &e), 0);
@@ -103,6 +107,7 @@ static void invent_asks(struct sim *s)
         f->cancels = ask_chance(&s->r, 15) ? f->arrives + ask_between(&s->r, 0, 60) : -1;
         f->stops_choice = ask_chance(&s->r, 10) ? f->arrives + ask_between(&s->r, 0, 40) : -1;
         f->is_slow = ask_chance(&s->r, 30);
+        f->ask.in.want_drafts = ask_chance(&s->r, 60);
         if (ask_chance(&s->r, 8))
             f->ask.in.deadline_ns = s->now + rng_below(&s->r, 60) * 1000000000u;
         f->is_cut = f->cancels >= 0 || f->stops_choice >= 0 || f->ask.in.deadline_ns;
@@ -111,11 +116,27 @@ static void invent_asks(struct sim *s)
     }
 }
 
+/* What it will answer, with mistakes, as the client's prediction. */
+static void predict(struct sim *s, struct life *f)
+{
+    int n = ask_chance(&s->r, 40) ? f->want.choice[0].n : 0;
+
+    for (int i = 0; i < n; i++)
+        f->predicted[i] = ask_chance(&s->r, 15) ? ask_between(&s->r, -2, N_VOCAB + 2)
+                                                : f->want.choice[0].token[i];
+    f->ask.in.predicted = f->predicted;
+    f->ask.in.n_predicted = n;
+}
+
 static void submit(struct sim *s, struct life *f)
 {
     struct err e;
     bool fits = f->ask.in.n_prompt + (f->ask.in.max_tokens > 0) <= s->port->n_ctx;
 
+    if (fits) {
+        ask_answer(&f->ask, &s->fake, s->port->n_ctx, s->sampler, &f->want);
+        predict(s, f);
+    }
     EXPECT_EQ(gen_new(&f->gen, &f->ask.in, s->reply, f, &e), 0);
     for (int i = 0; i < f->ask.in.n_choices; i++) { /* few events, so that they run out */
         struct choice *ch = &f->gen->choice[i];
@@ -136,7 +157,6 @@ static void submit(struct sim *s, struct life *f)
     EXPECT(++s->n_live <= s->port->max_requests);
     f->came_ns = s->now;
     f->order = s->n_orders++;
-    ask_answer(&f->ask, &s->fake, s->port->n_ctx, s->sampler, &f->want);
 }
 
 /* Notes in which state a request is cancelled, by its first choice. */
@@ -425,6 +445,8 @@ static void run_seed(uint64_t seed)
     EXPECT_EQ(s->port->n_requests, 0);
     EXPECT_EQ(s->port->n_seqs, 0);
     met.preemptions += s->port->stats.preemptions;
+    met.drafted += s->port->stats.drafted_tokens;
+    met.accepted += s->port->stats.accepted_tokens;
     core_close(s->core);
     port_unref(s->port);
     sampler_close(s->sampler);
@@ -449,9 +471,9 @@ static void every_seed_keeps_every_promise(void)
         run_seed(running_seed);
     running_seed = 0;
     printf("%lu steps, %lu whole answers, %lu preempted, %lu copies, %lu cut passes\n"
-           "%lu cancelled, %lu timed out, %lu overloaded, %lu too long\n",
+           "%lu cancelled, %lu timed out, %lu overloaded, %lu too long, %lu of %lu guesses right\n",
         met.steps, met.whole, met.preemptions, met.copies, met.stopped, met.cancelled,
-        met.timed_out, met.overloaded, met.too_long);
+        met.timed_out, met.overloaded, met.too_long, met.accepted, met.drafted);
     if (!only_seed && n_seeds >= 1000) {
         EXPECT(met.whole > 5 * n_seeds && met.preemptions > n_seeds && met.copies > n_seeds);
         EXPECT(met.riders > 5 * n_seeds);
@@ -459,6 +481,7 @@ static void every_seed_keeps_every_promise(void)
         EXPECT(met.stopped > n_seeds && met.cancelled > n_seeds / 2);
         EXPECT(met.timed_out > n_seeds / 10 && met.overloaded > n_seeds / 10);
         EXPECT(met.too_long > n_seeds / 10);
+        EXPECT(met.accepted > n_seeds && met.drafted > met.accepted);
         for (int i = SEQ_WAITING; i <= SEQ_DELAYED; i++)
             EXPECT(met.cancelled_in[i] > 0);
         EXPECT(met.cancelled_filling > 0 && met.cancelled_preempted > 0);

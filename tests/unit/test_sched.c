@@ -465,7 +465,82 @@ static void the_first_of_the_queue_is_the_first_of_all(void)
     }
 }
 
-TESTS(TEST(decode_goes_before_chunks_and_chunks_before_newcomers),
+/* ---- drafts */
+
+static void drafts_get_what_is_left_over_and_go_back(void)
+{
+    struct desk *d = desk_open(4, 2, 8, 64);
+    seq_id a = add(d, 0, 0, 2 * PAGE_TOKENS - 1);
+    while (sched_seq(d->sc, a)->n_tokens < 2 * PAGE_TOKENS)
+        step(d, 0);
+    sched_plan(d->sc, 0, &d->plan); /* its last token fills the page */
+    EXPECT_EQ(d->plan.n_runs, 1);
+    EXPECT_EQ(d->plan.runs[0].n, 1);
+    EXPECT_EQ(sched_extend(d->sc, &d->plan, 0, 100), MIN(7, 2 * PAGE_TOKENS));
+    int n = d->plan.runs[0].n_drafts;
+    EXPECT_EQ(d->plan.n_rows, 1 + n);
+    EXPECT_EQ(d->plan.runs[0].n_logits, 1 + n);
+    EXPECT(page_n_free(d->pool) < 2);
+    sched_retract(d->sc, &d->plan, 0, 1);
+    EXPECT_EQ(d->plan.runs[0].n, n);
+    sched_commit(d->sc, &d->plan);
+    EXPECT_EQ(sched_seq(d->sc, a)->n_kv, 2 * PAGE_TOKENS); /* drafts are not counted */
+    sched_push(d->sc, a, 1);
+    sched_accept(d->sc, a);
+    EXPECT_EQ(sched_seq(d->sc, a)->n_kv, 2 * PAGE_TOKENS + 1);
+    sched_push(d->sc, a, 1);
+    sched_trim(d->sc, a); /* one was right: the pages of the others come home */
+    EXPECT_EQ(sched_seq(d->sc, a)->n_pages, pages_for(2 * PAGE_TOKENS + 2));
+    EXPECT_EQ(page_n_free(d->pool), 4u - (uint32_t)pages_for(2 * PAGE_TOKENS + 2));
+    EXPECT(!sched_check(d->sc));
+    sched_end(d->sc, a);
+    desk_close(d);
+}
+
+static void drafts_take_no_page_from_anybody(void)
+{
+    struct desk *d = desk_open(5, 2, 200, 64);
+    seq_id a = add(d, 0, 0, 2 * PAGE_TOKENS), b = add(d, 0, 0, PAGE_TOKENS);
+    step(d, 0);
+    EXPECT_EQ(sched_seq(d->sc, b)->n_tokens, PAGE_TOKENS + 1);
+    sched_plan(d->sc, 0, &d->plan); /* both need a page more: the last two */
+    EXPECT_EQ(page_n_free(d->pool), 0u);
+    for (int i = 0; i < d->plan.n_runs; i++)
+        EXPECT_EQ(sched_extend(d->sc, &d->plan, i, 2 * PAGE_TOKENS), PAGE_TOKENS - 1);
+    EXPECT_EQ(d->plan.n_runs, 2);
+    sched_commit(d->sc, &d->plan);
+    for (int i = 0; i < d->plan.n_runs; i++) {
+        sched_push(d->sc, d->plan.runs[i].seq, 1);
+        sched_trim(d->sc, d->plan.runs[i].seq);
+    }
+    EXPECT(!sched_check(d->sc));
+    sched_end(d->sc, a);
+    sched_end(d->sc, b);
+    desk_close(d);
+}
+
+static void drafts_keep_to_rows_logits_chunk_and_credits(void)
+{
+    struct desk *d = desk_open(50, 2, 40, 4);
+    seq_id a = add(d, 0, 0, 1), b = add(d, 0, 0, 1);
+
+    step(d, 0);
+    sched_plan(d->sc, 0, &d->plan);
+    EXPECT_EQ(sched_extend(d->sc, &d->plan, 0, 100), 3); /* the chunk is four rows */
+    EXPECT_EQ(sched_extend(d->sc, &d->plan, 0, 100), 0);
+    sched_seq(d->sc, d->plan.runs[1].seq)->credits = 3;
+    EXPECT_EQ(sched_extend(d->sc, &d->plan, 1, 100), 2); /* an event for each of three logits */
+    EXPECT_EQ(d->plan.n_rows, 7);
+    sched_trim(d->sc, a);
+    sched_trim(d->sc, b);
+    sched_end(d->sc, a);
+    sched_end(d->sc, b);
+    desk_close(d);
+}
+
+TESTS(TEST(drafts_get_what_is_left_over_and_go_back), TEST(drafts_take_no_page_from_anybody),
+    TEST(drafts_keep_to_rows_logits_chunk_and_credits),
+    TEST(decode_goes_before_chunks_and_chunks_before_newcomers),
     TEST(a_higher_priority_starts_first_and_equals_in_their_order),
     TEST(two_seconds_of_waiting_are_worth_one_priority), TEST(nobody_waits_for_ever),
     TEST(age_counts_all_waits_together), TEST(the_lowest_is_preempted_and_comes_back),

@@ -1,0 +1,297 @@
+#include "engine/spec.h"
+#include "base/mem.h"
+#include "os/clock.h"
+
+enum { SPAN = 64, N_DRAFTERS = 2 }; /* drafts of one step, all sequences together */
+
+struct spec {
+    struct spec_options o;
+    struct drafter *drafters[N_DRAFTERS]; /* asked in turn; NULL = none */
+    double cost[SPEC_ROWS + 1];           /* ns of a step with so many rows; 0 = never seen */
+    int n_seen[SPEC_ROWS + 1];
+    double budget_ns;
+    int turn; /* whose turn it is, when there are more than SPEC_SEQS */
+
+    /* the step being planned */
+    int base;               /* rows without drafts */
+    double curve[SPAN + 1]; /* cost of base + i rows */
+    double draft_ns;        /* time that drafting took */
+    double token_ns;        /* of one token of the drafter that computes, lately */
+    struct draft_job jobs[N_DRAFTERS][SPEC_SEQS];
+    int run_of[N_DRAFTERS][SPEC_SEQS];
+    int n_jobs[N_DRAFTERS];
+};
+
+int spec_open(struct spec **out, const struct spec_options *o, struct err *e)
+{
+    struct spec *sp = xcalloc(1, sizeof(*sp));
+
+    sp->o = *o;
+    sp->drafters[0] = o->by_history ? &draft_history : NULL;
+    sp->drafters[1] = o->drafter;
+    if (o->max < 0 || o->max > DRAFT_MOST || o->min < 0) {
+        spec_close(sp);
+        return err_param(e, ERR_RANGE, "draft_max", "drafts of %d to %d tokens; at most %d", o->min,
+            o->max, (int)DRAFT_MOST);
+    }
+    *out = sp;
+    return 0;
+}
+
+void spec_close(struct spec *sp)
+{
+    for (int i = 0; sp && i < N_DRAFTERS; i++)
+        if (sp->drafters[i])
+            sp->drafters[i]->ops->close(sp->drafters[i]);
+    mem_free(sp);
+}
+
+void spec_forget(struct spec *sp, const struct choice *ch)
+{
+    for (int i = 0; i < N_DRAFTERS; i++)
+        if (sp->drafters[i])
+            sp->drafters[i]->ops->forget(sp->drafters[i], choice_key(ch));
+}
+
+/* ---- what a step costs */
+
+static void learn_cost(struct spec *sp, int n_rows, double ns)
+{
+    double *c = &sp->cost[n_rows];
+    int n = MIN(++sp->n_seen[n_rows], 8);
+
+    /* A step that took very long was held up by something else. */
+    *c += ((n > 1 ? MIN(ns, 2 * *c) : ns) - *c) / n;
+}
+
+/* Between two numbers of rows that were seen, a straight line; beyond the last one, on in the
+ * direction of the last two; before there are two, an eighth of a step per row: hopeful, or it
+ * would never be tried. */
+static double slope_at(const struct spec *sp, int lo, int hi, int below)
+{
+    if (hi <= SPEC_ROWS && hi > lo)
+        return (sp->cost[hi] - sp->cost[lo]) / (hi - lo);
+    if (below > 0)
+        return MAX((sp->cost[lo] - sp->cost[below]) / (lo - below), 0);
+    return sp->cost[lo] / 8;
+}
+
+static int seen_below(const struct spec *sp, int n_rows)
+{
+    while (n_rows > 0 && !sp->cost[n_rows])
+        n_rows--;
+    return n_rows; /* 0 = none */
+}
+
+static int seen_above(const struct spec *sp, int n_rows)
+{
+    while (n_rows <= SPEC_ROWS && !sp->cost[n_rows])
+        n_rows++;
+    return n_rows;
+}
+
+static void fill_curve(struct spec *sp)
+{
+    int lo = seen_below(sp, sp->base), hi = seen_above(sp, sp->base), below = 0;
+
+    if (lo > 0)
+        below = seen_below(sp, lo - 1);
+    for (int i = 0; i <= SPAN; i++) {
+        int r = sp->base + i;
+        if (r == hi) {
+            below = lo;
+            lo = hi;
+            hi = seen_above(sp, hi + 1);
+        }
+        if (lo > 0)
+            sp->curve[i] = sp->cost[lo] + slope_at(sp, lo, hi, below) * (r - lo);
+        else
+            sp->curve[i] = hi <= SPEC_ROWS ? sp->cost[hi] : 0;
+    }
+}
+
+/* ---- how many */
+
+struct load { /* of the step so far */
+    int n_drafts;
+    double tokens; /* that it is expected to bring */
+    double ns;     /* of drafting */
+};
+
+static double rate(const struct spec *sp, const struct load *l)
+{
+    return l->tokens / (sp->curve[l->n_drafts] + l->ns);
+}
+
+/* Adds the best number of drafts, 0 .. most, to the load, and returns it. */
+static int choose(const struct spec *sp, struct load *l, double chance, double token_ns, int most)
+{
+    struct load at = *l, best = *l;
+    double best_rate = rate(sp, l) * 1.02, right = 1;
+
+    while (at.n_drafts - l->n_drafts < MIN(most, SPAN - l->n_drafts)) {
+        right *= chance;
+        at.n_drafts++;
+        at.tokens += right;
+        at.ns += token_ns;
+        if (rate(sp, &at) > best_rate) {
+            best = at;
+            best_rate = rate(sp, &at);
+        }
+    }
+    int n = best.n_drafts - l->n_drafts;
+    *l = best;
+    return n;
+}
+
+/* ---- asking */
+
+static bool may_draft(const struct plan_run *r, const struct choice *ch)
+{
+    const struct gen *g = ch->gen;
+
+    /* A constraint decides by itself what may follow: it is left alone. */
+    return r->n == 1 && r->is_whole && g->is_forked && !g->in.script && !g->in.sample.mask &&
+           ch->n_out + 1 < g->max_out;
+}
+
+static struct draft_job job_for(const struct spec *sp, struct choice *ch)
+{
+    struct gen *g = ch->gen;
+    int n = g->in.n_prompt + ch->n_out;
+
+    return (struct draft_job){ .seq = &ch->draft,
+        .key = choice_key(ch),
+        .tokens = ch->tokens,
+        .n = n,
+        .n_prompt = g->in.n_prompt,
+        .sample = &g->in.sample,
+        .choice = ch->index,
+        .user = g->user,
+        .most = MIN(sp->o.max, g->max_out - ch->n_out - 1),
+        .out = ch->tokens + n };
+}
+
+/* Asks one drafter about run i. False: it has nothing, or it does not pay. */
+static bool try_drafter(
+    struct spec *sp, struct sched *sc, struct plan *p, int i, int d, struct load *l)
+{
+    struct choice *ch = sched_seq(sc, p->runs[i].seq)->user;
+    struct draft_job job = job_for(sp, ch);
+    struct load before = *l;
+    int n_offered = sp->drafters[d]->ops->offer(sp->drafters[d], &job);
+
+    if (n_offered <= 0)
+        return false;
+    CHECK(n_offered <= job.most);
+    double chance = draft_seq_chance(&ch->draft, job.source);
+    double token_ns = job.source == DRAFT_MODEL ? sp->token_ns : 0;
+    int n = choose(sp, l, chance, token_ns, n_offered);
+    n = sched_extend(sc, p, i, MAX(n, MIN(sp->o.min, n_offered)));
+    if (n == 0) {
+        *l = before;
+        return false;
+    }
+    job.most = n;
+    ch->draft_source = job.source;
+    sp->run_of[d][sp->n_jobs[d]] = i;
+    sp->jobs[d][sp->n_jobs[d]++] = job;
+    return true;
+}
+
+static void ask(struct spec *sp, struct sched *sc, struct plan *p)
+{
+    struct load l = { .tokens = sp->base };
+    int n_asked = 0;
+
+    for (int j = 0; j < p->n_runs && n_asked < SPEC_SEQS; j++) {
+        int i = (sp->turn + j) % p->n_runs;
+        struct choice *ch = sched_seq(sc, p->runs[i].seq)->user;
+        if (!may_draft(&p->runs[i], ch))
+            continue;
+        n_asked++;
+        bool has_drafts = false;
+        for (int d = 0; d < N_DRAFTERS && !has_drafts; d++)
+            has_drafts = sp->drafters[d] && try_drafter(sp, sc, p, i, d, &l);
+        if (!has_drafts)
+            draft_seq_fade(&ch->draft);
+    }
+    sp->turn = p->n_runs > SPEC_SEQS ? (sp->turn + n_asked) % p->n_runs : 0;
+}
+
+/* ---- drafting */
+
+/* What came of a job: only as much as the vocabulary knows. */
+static void settle_job(
+    struct sched *sc, struct plan *p, const struct draft_job *job, int i, int n_vocab)
+{
+    int n = 0;
+
+    CHECK(job->n_out >= 0 && job->n_out <= job->most);
+    while (n < job->n_out && job->out[n] >= 0 && job->out[n] < n_vocab)
+        n++;
+    sched_retract(sc, p, i, p->runs[i].n_drafts - n);
+}
+
+static void draft(
+    struct spec *sp, struct sched *sc, struct plan *p, int d, const _Atomic bool *stop)
+{
+    bool is_timed = sp->drafters[d] && sp->drafters[d] == sp->o.drafter;
+    int n = 0;
+
+    if (sp->n_jobs[d] == 0)
+        return;
+    uint64_t start = is_timed ? clock_ns() : 0;
+    sp->drafters[d]->ops->propose(sp->drafters[d], sp->jobs[d], sp->n_jobs[d], stop);
+    for (int j = 0; j < sp->n_jobs[d]; j++) {
+        n += sp->jobs[d][j].n_out;
+        settle_job(sc, p, &sp->jobs[d][j], sp->run_of[d][j], sp->o.n_vocab);
+    }
+    if (!is_timed)
+        return; /* copying a few tokens takes no time to speak of */
+    sp->draft_ns = (double)(clock_ns() - start);
+    if (n > 0)
+        sp->token_ns += (sp->draft_ns / n - sp->token_ns) / 8;
+}
+
+/* Could it pay, were every guess right? */
+static bool can_pay(struct spec *sp, const struct plan *p)
+{
+    struct load l = { .tokens = p->n_rows };
+
+    memset(sp->curve, 0, sizeof(sp->curve));
+    if (!p->has_prefill && p->n_rows <= SPEC_ROWS)
+        fill_curve(sp);
+    if (sp->o.min > 0)
+        return true;
+    if (sp->budget_ns < 0 || !(sp->curve[0] > 0))
+        return false;
+    return choose(sp, &l, 1, 0, sp->o.max) > 0;
+}
+
+void spec_plan(struct spec *sp, struct sched *sc, struct plan *p, const _Atomic bool *stop)
+{
+    sp->base = p->n_rows;
+    sp->draft_ns = 0;
+    sp->n_jobs[0] = sp->n_jobs[1] = 0;
+    if (sp->o.max == 0 || p->n_runs == 0 || !can_pay(sp, p))
+        return;
+    ask(sp, sc, p);
+    for (int d = 0; d < N_DRAFTERS; d++)
+        draft(sp, sc, p, d, stop);
+}
+
+void spec_learn(struct spec *sp, const struct plan *p, uint64_t forward_ns, int n_right)
+{
+    double ns = (double)forward_ns;
+
+    if (p->has_prefill || p->n_rows > SPEC_ROWS)
+        return;
+    learn_cost(sp, p->n_rows, ns);
+    if (p->n_rows == sp->base && sp->draft_ns == 0) {
+        sp->budget_ns = MIN(sp->budget_ns + ns / SPEC_PART, 2 * ns);
+        return;
+    }
+    double won = sp->curve[0] * (sp->base + n_right) / sp->base - ns - sp->draft_ns;
+    sp->budget_ns = MIN(sp->budget_ns + MIN(won, ns / SPEC_PART), 2 * ns);
+}

@@ -1,0 +1,38 @@
+/* spec.h: how many guesses a step takes along, and whether they pay.
+ *
+ * A step of a sequence that decodes may carry drafts (draft.h): rows behind its last token, which
+ * step.c compares with what the sampler takes from the row before. Nothing here reaches an answer:
+ * it decides about time alone, so it may look at the clock and at what happened before.
+ *
+ *   what a row costs   the time of steps without prompts is learned by their number of rows, and
+ *                      interpolated between those that were seen
+ *   what it brings     draft j of a sequence comes true with chance^j, where chance is what was
+ *                      learned of drafts of its kind (draft_seq_chance)
+ *   the rule           a sequence gets as many as make the most of (tokens / time) of the step,
+ *                      if that is 2 % better than none
+ *   the bound          time that was lost all the same is paid from a budget, into which one part
+ *                      in SPEC_PART of all time goes; while it is empty nothing is drafted
+ *
+ * Owner: the engine thread. Steps allocate nothing. Costs at most SPEC_SEQS offers a step. */
+#pragma once
+
+#include "engine/gen.h"
+#include "engine/sched.h"
+
+enum {
+    SPEC_SEQS = 64,  /* sequences that may draft in one step; they take turns */
+    SPEC_ROWS = 128, /* steps with more rows than this take no drafts along */
+    SPEC_PART = 64,
+};
+
+struct spec;
+
+/* Takes o->drafter, also on failure. */
+int spec_open(struct spec **out, const struct spec_options *o, struct err *e) MUST_CHECK;
+void spec_close(struct spec *sp); /* NULL is fine */
+
+/* Extends runs of the plan; the drafts lie behind the known tokens of their choices. */
+void spec_plan(struct spec *sp, struct sched *sc, struct plan *p, const _Atomic bool *stop);
+/* The plan took forward_ns, and n_right of its drafts came true. */
+void spec_learn(struct spec *sp, const struct plan *p, uint64_t forward_ns, int n_right);
+void spec_forget(struct spec *sp, const struct choice *ch); /* it has ended */
