@@ -82,7 +82,10 @@ bool answer_has_begun(const struct answer *a)
 
 struct answer_counts answer_counts(const struct answer *a)
 {
-    struct answer_counts n = { .prompt_tokens = a->n_prompt, .cached_tokens = a->n_cached };
+    struct answer_counts n = { .prompt_tokens = a->n_prompt,
+        .cached_tokens = a->n_cached,
+        .accepted_prediction_tokens = a->n_accepted,
+        .rejected_prediction_tokens = a->n_rejected };
 
     for (int i = 0; i < a->n_choices; i++)
         n.completion_tokens += a->choices[i].n_tokens;
@@ -93,6 +96,12 @@ void answer_usage(struct answer *a, int n_prompt, int n_cached)
 {
     a->n_prompt = n_prompt;
     a->n_cached = n_cached;
+}
+
+void answer_predicted(struct answer *a, int n_accepted, int n_rejected)
+{
+    a->n_accepted = n_accepted;
+    a->n_rejected = n_rejected;
 }
 
 /* ---- towards the sink ---- */

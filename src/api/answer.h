@@ -58,6 +58,8 @@ void answer_begin(struct answer *a);
 /* Tokens of the prompts, of all together, and how many of them came from the cache. Any time
  * before answer_end; before the first text when continuous usage is to be right. */
 void answer_usage(struct answer *a, int n_prompt, int n_cached);
+/* Of the client's prediction: so many tokens were in the answers, so many were not. */
+void answer_predicted(struct answer *a, int n_accepted, int n_rejected);
 
 /* Echo: `t` NULL for the first token of a prompt, which nothing predicts. */
 void answer_prompt_token(struct answer *a, int prompt, int32_t id, const struct sampled *t);
@@ -82,5 +84,6 @@ void answer_error(struct answer *a, const struct err *e, const struct error_extr
 /* What was counted. */
 struct answer_counts {
     int prompt_tokens, cached_tokens, completion_tokens;
+    int accepted_prediction_tokens, rejected_prediction_tokens;
 };
 struct answer_counts answer_counts(const struct answer *a);

@@ -84,6 +84,7 @@ struct ask {
     const struct json *metadata; /* object or NULL */
     int priority;                /* higher first */
     bool cache_prompt;           /* default true */
+    struct str prediction;       /* what the client thinks the answer will be; .p NULL = nothing */
 
     struct ask_script script;
 };

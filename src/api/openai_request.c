@@ -12,6 +12,7 @@ static int read_logit_bias(struct fields *f, const char *name, const struct json
 static int read_logprobs(struct fields *f, const char *name, const struct json *v);
 static int read_metadata(struct fields *f, const char *name, const struct json *v);
 static int read_modalities(struct fields *f, const char *name, const struct json *v);
+static int read_prediction(struct fields *f, const char *name, const struct json *v);
 static int read_prompt(struct fields *f, const char *name, const struct json *v);
 static int read_response_format(struct fields *f, const char *name, const struct json *v);
 static int read_script(struct fields *f, const char *name, const struct json *v);
@@ -80,6 +81,7 @@ static const struct field table[] = {
     TEXT("model", 1024, model),
     INT("n", 1, ASK_N_MAX, n),
     { "parallel_tool_calls", FIELD_BOOL, CHAT, .to = FIELD_TYPE_ONLY },
+    READ("prediction", BOTH, read_prediction),
     FLOAT("presence_penalty", -2, 2, sample.presence_penalty),
     INT("priority", INT32_MIN, INT32_MAX, priority),
     LATER("prompt", COMPLETION),
@@ -415,6 +417,49 @@ static int prompt_is_mixed(struct fields *f, const char *name)
         "'%s' must be a string, an array of strings, an array of token ids, or an array of such "
         "arrays.",
         name);
+}
+
+static int join_prediction(struct fields *f, const struct json *parts)
+{
+    struct buf text;
+    int rc = 0;
+
+    buf_init(&text, parts->raw.n + 1);
+    for (const struct json *c = parts->child; c && !rc; c = c->next) {
+        const struct json *t = c->kind == JSON_OBJECT ? json_get(c, "text") : NULL;
+        if (t && t->kind == JSON_STRING)
+            buf_put(&text, t->s.p, t->s.n);
+        else
+            rc = err_param(f->e, ERR_INVALID, "prediction.content",
+                "'prediction.content' may hold parts with a text only.");
+    }
+    if (!rc) {
+        f->ask->prediction = buf_ok(&text) ? arena_str(f->arena, buf_str(&text)) : STR_NONE;
+        rc = f->ask->prediction.p ? 0 : field_no_memory(f);
+    }
+    buf_clear(&text);
+    return rc;
+}
+
+/* { type: "content", content: text or parts of text }. */
+static int read_prediction(struct fields *f, const char *name, const struct json *v)
+{
+    const struct json *content, *type;
+
+    if (v->kind != JSON_OBJECT)
+        return field_wrong_kind(f, name, "an object", v);
+    type = json_get(v, "type");
+    content = json_get(v, "content");
+    if (!type || type->kind != JSON_STRING || !str_is(type->s, "content"))
+        return err_param(
+            f->e, ERR_INVALID, "prediction.type", "'prediction.type' must be 'content'.");
+    if (!content || (content->kind != JSON_STRING && content->kind != JSON_ARRAY))
+        return err_param(f->e, ERR_INVALID, "prediction.content",
+            "'prediction.content' must be a string or an array of text parts.");
+    if (content->kind == JSON_ARRAY)
+        return join_prediction(f, content);
+    f->ask->prediction = content->s;
+    return 0;
 }
 
 static int read_one_prompt(

@@ -59,9 +59,9 @@ static void put_usage(struct buf *out, const struct answer *a)
         "{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d,"
         "\"prompt_tokens_details\":{\"cached_tokens\":%d,\"audio_tokens\":0},"
         "\"completion_tokens_details\":{\"reasoning_tokens\":0,\"audio_tokens\":0,"
-        "\"accepted_prediction_tokens\":0,\"rejected_prediction_tokens\":0}}",
+        "\"accepted_prediction_tokens\":%d,\"rejected_prediction_tokens\":%d}}",
         n.prompt_tokens, n.completion_tokens, n.prompt_tokens + n.completion_tokens,
-        n.cached_tokens);
+        n.cached_tokens, n.accepted_prediction_tokens, n.rejected_prediction_tokens);
 }
 
 static void put_logprob(struct buf *b, float v)

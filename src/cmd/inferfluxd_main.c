@@ -76,6 +76,8 @@ static struct model_spec spec_with_defaults(
     s.engine.prefill_chunk = (int)MIN(o->prefill_chunk, batch->max_batch_tokens);
     s.engine.stretch_percent = (int)o->step_stretch;
     s.engine.max_queue = (int)o->max_queue;
+    s.engine.spec.max = strcmp(o->spec, "off") ? (int)o->draft_max : 0;
+    s.engine.spec.min = (int)MIN(o->draft_min, o->draft_max);
     return s;
 }
 

@@ -152,7 +152,6 @@ void core_end_choice(
     ch->is_ended = true;
     g->n_live--;
     g->result.n_preempted += sched_seq(c->sched, ch->seq)->n_preempted;
-    g->result.n_hinted += ch->draft.n_hinted;
     ch->end.finish = why;
     ch->end.stop_id = stop_id;
     ch->end.index = ch->n_out;

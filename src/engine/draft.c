@@ -89,8 +89,6 @@ static void follow_hint(struct draft_seq *s, const int32_t *tokens, int n)
 {
     struct trail *t = &s->hint;
 
-    if (t->at >= 0 && s->predicted[t->at] == tokens[n - 1])
-        s->n_hinted++;
     go_on(t, s->predicted, tokens[n - 1]);
     if (t->at == s->n_predicted)
         *t = (struct trail){ .at = -1, .lost_at = s->n_predicted };
@@ -101,10 +99,13 @@ static void follow_hint(struct draft_seq *s, const int32_t *tokens, int n)
         found(t, s->predicted, at, tokens + n, n);
 }
 
-void draft_seq_came(struct draft_seq *s, const int32_t *tokens, int n)
+bool draft_seq_came(struct draft_seq *s, const int32_t *tokens, int n)
 {
+    bool was_predicted = s->hint.at >= 0 && s->predicted[s->hint.at] == tokens[n - 1];
+
     if (s->n_predicted > 0)
         follow_hint(s, tokens, n);
+    return was_predicted;
 }
 
 /* ---- prompt and own output */

@@ -47,7 +47,6 @@ struct draft_seq {
     struct ngram own;               /* places behind the prompt */
     struct trail past, hint;        /* through the tokens themselves; through the prediction */
     int n_fed;                      /* tokens that `past` has seen */
-    int n_hinted;                   /* output tokens that were as predicted */
     struct draft_grade grade[N_DRAFT_SOURCES];
 };
 
@@ -57,9 +56,9 @@ void draft_seq_init(struct draft_seq *s, const struct ngram *prompt, int n_promp
 void draft_seq_predict(
     struct draft_seq *s, const int32_t *predicted, int n, const struct ngram *prediction);
 
-/* tokens[n - 1] is what really came. A function of the tokens alone: n_hinted is told to clients,
- * whatever was drafted. */
-void draft_seq_came(struct draft_seq *s, const int32_t *tokens, int n);
+/* tokens[n - 1] is what really came. True: as the prediction said. A function of the tokens alone,
+ * whatever was drafted, because clients are told. */
+bool draft_seq_came(struct draft_seq *s, const int32_t *tokens, int n);
 /* Of a draft of n tokens, the first n_right were. */
 void draft_seq_judge(struct draft_seq *s, enum draft_source source, int n, int n_right);
 /* How likely the next token of such a draft is right; a guess before there is experience. */

@@ -64,6 +64,7 @@ struct gen_event {
     int index;          /* GEN_TOKEN: 0, 1, ... of the choice; GEN_PROMPT_TOKEN: position;
                          * GEN_CHOICE_END: how many tokens the choice had */
     bool is_group_end;  /* script: show the text gathered so far */
+    bool is_predicted;  /* GEN_TOKEN: as the client's prediction said, whatever was drafted */
     enum finish finish; /* GEN_CHOICE_END */
     int32_t stop_id;    /* GEN_CHOICE_END, FINISH_STOP: which; the stop token itself is not sent */
     struct sampled token;
@@ -74,10 +75,8 @@ struct gen_result { /* valid at GEN_END */
     int n_cached;   /* prompt tokens whose KV was found */
     uint64_t submitted_ns, started_ns, first_token_ns, ended_ns;
     int n_preempted;
-    int n_hinted; /* output tokens that were as predicted, over all choices; a function
-                                * of prediction and answer, whatever was drafted */
-    int n_drafts, n_drafted,
-        n_accepted; /* steps with drafts, their tokens, those that were right */
+    int n_drafts;              /* steps that took guesses along */
+    int n_drafted, n_accepted; /* their tokens; those that were right */
 };
 
 /* Allocates the request with all its sequences and events; reply is where events go; user is the

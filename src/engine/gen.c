@@ -44,8 +44,8 @@ static int n_events_for(const struct gen_input *in, int choice)
     return MAX(MIN(n_most, (int)SEQ_EVENTS), 1);
 }
 
-/* What drafts are found by: one index over the prompt and one over the prediction for all choices,
- * one for each answer. */
+/* What drafts are found by: one index over the prompt and one over the prediction for all
+ * choices, one for each answer. */
 static size_t slots_for(const struct gen_input *in)
 {
     size_t n = 0;
@@ -84,8 +84,8 @@ static void lay_out_drafts(struct gen *g, uint32_t *slots)
     }
 }
 
-/* One block: gen and choices, events, tokens, page tables, indexes. Untouched parts cost nothing: events
- * and tokens are written when they are first used. */
+/* One block: gen and choices, events, tokens, page tables, indexes. Untouched parts cost nothing:
+ * events and tokens are written when they are first used. */
 static void lay_out(struct gen *g, const struct gen_input *in, char *p)
 {
     int n_tokens = in->n_prompt + in->max_tokens;

@@ -26,6 +26,7 @@ struct choice {
     bool has_waited;          /* its delay is over */
     struct draft_seq draft;
     enum draft_source draft_source; /* of the drafts under way */
+    bool was_predicted;             /* the last token, by the client */
     struct gen_event end;
     struct msg stop_msg;
     _Atomic bool is_stop_posted;

@@ -12,6 +12,7 @@ static void send_token(
     ev->index = ch->n_out - 1;
     ev->token = *token;
     ev->is_group_end = is_group_end;
+    ev->is_predicted = ch->was_predicted;
     core_post(c, ch, ev, GEN_TOKEN);
     c->port->stats.generated_tokens++;
 }
@@ -22,7 +23,7 @@ static void append(struct core *c, struct choice *ch, int32_t token, uint64_t no
 
     ch->tokens[g->in.n_prompt + ch->n_out++] = token;
     sched_push(c->sched, ch->seq, 1);
-    draft_seq_came(&ch->draft, ch->tokens, g->in.n_prompt + ch->n_out);
+    ch->was_predicted = draft_seq_came(&ch->draft, ch->tokens, g->in.n_prompt + ch->n_out);
     if (!g->result.first_token_ns)
         g->result.first_token_ns = now;
 }

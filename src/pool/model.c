@@ -176,7 +176,7 @@ static int open_lm(
         .n_pages = choose_pages(m, needs.page_bytes),
         .kv_type = kv,
         .max_rows = rows_of_a_step(&spec->engine),
-        .max_logits = MAX(spec->engine.max_batch, 1),
+        .max_logits = MAX(spec->engine.max_batch, 1) + 2 * spec->engine.spec.max,
         .progress = spec->show_progress && isatty(STDERR_FILENO) ? draw : NULL,
         .progress_arg = &progress,
     };

@@ -21,7 +21,7 @@ struct session {
     bool is_cancelled, is_paused;
     struct err err; /* a fault of our own on the way to the text */
     uint64_t first_token_ns;
-    int n_completion;
+    int n_completion, n_predicted;
 };
 
 enum { TEXT_MAX = 1 << 20 }; /* bytes one token event can add to a choice's buffers */
@@ -79,8 +79,12 @@ static int start(struct session *s, struct err *e)
         .tenant = s->p.tenant,
         .deadline_ns = s->p.deadline_ns,
         .script = s->p.script,
+        .predicted = s->p.predicted,
+        .n_predicted = s->p.n_predicted,
     };
+    const struct spec_options *spec = &s->at.model->spec->engine.spec;
 
+    in.want_drafts = spec->max > 0 && spec->by_history;
     in.stop_ids = merge_stop_ids(s, &in.n_stop_ids);
     if (!in.stop_ids)
         return err_set(e, ERR_MEMORY, "no memory for the stop tokens");
@@ -178,6 +182,7 @@ static void on_token(struct session *s, const struct gen_event *ev)
     if (c->has_ended)
         return; /* it ran on while our stop was on its way */
     c->n_tokens++;
+    s->n_predicted += ev->is_predicted;
     if (s->at.ops->token)
         s->at.ops->token(s->at.ctx, ev->choice, &ev->token);
     detok_put(&c->detok, s->at.model->vocab, ev->token.id, s->p.show_control, &c->raw);
@@ -214,7 +219,13 @@ static void on_end(struct session *s)
 {
     struct gen *gen = s->gen;
     const struct gen_result *r = gen_result(gen);
-    struct session_end end = { s->err.code ? &s->err : &r->err, r, s->p.n_prompt, s->n_completion };
+    struct session_end end = {
+        .err = s->err.code ? &s->err : &r->err,
+        .result = r,
+        .n_prompt = s->p.n_prompt,
+        .n_completion = s->n_completion,
+        .n_predicted = s->n_predicted,
+    };
 
     s->at.ops->end(s->at.ctx, &end); /* may free the arena, and s with it */
     gen_free(gen);

@@ -24,6 +24,7 @@ struct session_end {
     const struct err *err;           /* code ERR_NONE when all went well */
     const struct gen_result *result; /* times, cached tokens */
     int n_prompt, n_completion;      /* completion: over all choices */
+    int n_predicted;                 /* of those, as the client's prediction said */
 };
 
 struct session_ops { /* ctx is the caller's; none may close the session */
@@ -52,6 +53,8 @@ struct session_params {
     uint64_t tenant; /* as in gen_input */
     uint64_t deadline_ns;
     const struct gen_script *script; /* needed by, and only by, a script model */
+    const int32_t *predicted;        /* what the client thinks will come; NULL = it does not say */
+    int n_predicted;
 };
 
 struct session_place { /* where it lives and whom it tells */

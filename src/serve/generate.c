@@ -34,6 +34,8 @@ struct request {
     struct model *model;
     struct answer *answer; /* NULL once the exchange has ended or gone */
     struct prompt *prompts;
+    const int32_t *predicted; /* the client's prediction */
+    int n_predicted;
     struct leg *legs;
     int n_open;     /* sessions that run, and one for whoever holds the request */
     struct err err; /* the first thing that went wrong */
@@ -41,6 +43,7 @@ struct request {
     uint64_t began_ns, first_token_ns, last_write_ns;
     uint64_t *last_token_ns; /* per choice */
     int n_prompt, n_cached, n_completion;
+    int n_accepted; /* tokens that came as predicted */
     char request_id[28];
     struct caller caller;
 };
@@ -98,6 +101,14 @@ static struct answer *leave_exchange(struct request *r)
     return last;
 }
 
+/* What was predicted is counted for each choice. */
+static void tell_predicted(const struct request *r, struct answer *a)
+{
+    int64_t n = (int64_t)r->n_predicted * ask_n_choices(&r->ask) - r->n_accepted;
+
+    answer_predicted(a, r->n_accepted, (int)MIN(MAX(n, 0), INT32_MAX));
+}
+
 static void finish_answer(struct request *r)
 {
     struct answer *last = leave_exchange(r);
@@ -105,6 +116,7 @@ static void finish_answer(struct request *r)
     if (!last)
         return;
     answer_usage(last, r->n_prompt, r->n_cached);
+    tell_predicted(r, last);
     if (r->err.code)
         answer_error(last, &r->err, NULL);
     else
@@ -282,6 +294,7 @@ static void on_end(void *ctx, const struct session_end *s)
 
     p->session = NULL;
     r->n_cached += t->n_cached;
+    r->n_accepted += s->n_predicted;
     if (t->started_ns > t->submitted_ns)
         metric_observe_ns(&r->io->metrics, METRIC_queue_seconds, t->started_ns - t->submitted_ns);
     if (s->err->code && s->err->code != ERR_CANCELLED && !r->err.code) {
@@ -313,7 +326,8 @@ static int prepare(struct request *r, struct err *e)
     if (!r->model)
         return -1;
     if (ask_check_vocab(ask, vocab_n(r->model->vocab), e) ||
-        prompts_build(&r->prompts, ask, r->model, r->arena, e))
+        prompts_build(&r->prompts, ask, r->model, r->arena, e) ||
+        prediction_build(&r->predicted, &r->n_predicted, ask, r->model, r->arena, e))
         return -1;
     for (int i = 0; i < ask->n_prompts; i++)
         r->n_prompt += r->prompts[i].n;
@@ -366,6 +380,8 @@ static int open_session(struct request *r, int i, struct err *e)
         .n_stop_ids = ask->n_stop_ids,
         .want_prompt_logprobs = ask->echo && ask->want_logprobs,
         .priority = ask->priority,
+        .predicted = r->predicted,
+        .n_predicted = r->n_predicted,
         .tenant = caller_tenant(&r->caller),
     };
     struct session_place at = { r->model, r->arena, loop_mailbox(r->io->loop), &session_ops,

@@ -72,6 +72,9 @@ static void copy_numbers(struct io *io, struct metrics *m)
             { METRIC_generated_tokens_total, s->generated_tokens },
             { METRIC_prefill_microseconds_total, s->prefill_ns / 1000 },
             { METRIC_decode_microseconds_total, s->decode_ns / 1000 },
+            { METRIC_spec_decode_drafts_total, s->drafts },
+            { METRIC_spec_decode_draft_tokens_total, s->drafted_tokens },
+            { METRIC_spec_decode_accepted_tokens_total, s->accepted_tokens },
             { METRIC_kv_pages_used, s->pages_used },
             { METRIC_kv_pages_total, s->pages_total },
         };

@@ -80,6 +80,19 @@ int prompts_build(struct prompt **out, const struct ask *ask, const struct model
     return 0;
 }
 
+int prediction_build(const int32_t **out, int *n, const struct ask *ask, const struct model *m,
+    struct arena *a, struct err *e)
+{
+    struct span span = { ask->prediction, false };
+    struct tokens t = { .arena = a };
+
+    if (ask->prediction.n && vocab_encode(m->vocab, &span, 1, false, &t, e))
+        return err_wrap(e, "prediction");
+    *out = t.ids;
+    *n = (int)MIN(t.n, (size_t)m->n_ctx);
+    return 0;
+}
+
 int prompt_max_tokens(
     const struct ask *ask, const struct model *m, const struct prompt *p, int default_max)
 {

@@ -17,6 +17,10 @@ struct prompt {
 int prompts_build(struct prompt **out, const struct ask *ask, const struct model *m,
     struct arena *a, struct err *e);
 
+/* The client's prediction as tokens, at most a context of them; none when it makes none. */
+int prediction_build(const int32_t **out, int *n, const struct ask *ask, const struct model *m,
+    struct arena *a, struct err *e);
+
 /* Tokens that prompt i may be answered with, given the request and the context. */
 int prompt_max_tokens(
     const struct ask *ask, const struct model *m, const struct prompt *p, int default_max);

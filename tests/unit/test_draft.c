@@ -10,7 +10,7 @@ static int32_t tokens[MOST + DRAFT_MOST];
 struct desk { /* one choice */
     struct draft_seq s;
     struct ngram prompt, hint;
-    int n, n_prompt, n_guessed, n_right;
+    int n, n_prompt, n_guessed, n_right, n_predicted;
 };
 
 static void open_desk(struct desk *d, const int32_t *prompt, int n)
@@ -62,7 +62,7 @@ static int live(struct desk *d, const int32_t *next, int n, int most)
         d->n_right += n_right;
         for (int j = 0; j <= n_right; j++, i++) {
             tokens[d->n++] = next[i];
-            draft_seq_came(&d->s, tokens, d->n);
+            d->n_predicted += draft_seq_came(&d->s, tokens, d->n);
         }
     }
     return n_steps;
@@ -138,7 +138,7 @@ static void a_prediction_is_followed_from_its_first_token(void)
     open_desk(&d, prompt, 2);
     open_hint(&d, hint, 200);
     EXPECT_EQ(live(&d, hint, 200, 9), 20);
-    EXPECT_EQ(d.s.n_hinted, 200);
+    EXPECT_EQ(d.n_predicted, 200);
     EXPECT_EQ(ask(&d, 8), 0); /* it is at its end */
 }
 
@@ -165,8 +165,8 @@ static void how_much_was_predicted_does_not_depend_on_drafts(void)
             if (most == 0)
                 d.s.prompt = NULL;
             live(&d, answer, 400, most);
-            want = want < 0 ? d.s.n_hinted : want;
-            EXPECT_EQ(d.s.n_hinted, want);
+            want = want < 0 ? d.n_predicted : want;
+            EXPECT_EQ(d.n_predicted, want);
         }
         EXPECT(want > 50 && want <= 400);
     }

@@ -137,6 +137,14 @@ static const struct row common_rows[] = {
         ERR_RANGE, "metadata" },
     { "'user':'u','safety_identifier':'s','cache_salt':'c','request_id':'r'", OK, "" },
     { "'user':{}", ERR_INVALID, "user" },
+    { "'prediction':{'type':'content','content':'x'}", OK, "" },
+    { "'prediction':{'type':'content','content':[]}", OK, "" },
+    { "'prediction':'x'", ERR_INVALID, "prediction" },
+    { "'prediction':{'content':'x'}", ERR_INVALID, "prediction.type" },
+    { "'prediction':{'type':'image','content':'x'}", ERR_INVALID, "prediction.type" },
+    { "'prediction':{'type':'content'}", ERR_INVALID, "prediction.content" },
+    { "'prediction':{'type':'content','content':7}", ERR_INVALID, "prediction.content" },
+    { "'prediction':{'type':'content','content':['x']}", ERR_INVALID, "prediction.content" },
     { "'service_tier':'auto'", OK, "" },
     { "'service_tier':'gold'", ERR_INVALID, "service_tier" },
     { "'response_format':{'type':'text'}", OK, "" },
@@ -573,6 +581,13 @@ static void the_rest_goes_where_it_belongs(void)
     EXPECT(ask.include_stop && ask.metadata && ask.metadata->n == 1);
     EXPECT(ask.script.is_set && ask.script.unit == SCRIPT_TOKENS && ask.script.per_chunk == 3);
     EXPECT_EQ(ask.script.delay_ms, 7u);
+    EXPECT(!ask.prediction.p);
+    EXPECT_EQ(chat_with("'prediction':{'type':'content','content':'as I said'}"), 0);
+    EXPECT_STR(z(ask.prediction), "as I said");
+    EXPECT_EQ(chat_with("'prediction':{'type':'content','content':[{'type':'text','text':'as '},"
+                        "{'type':'text','text':'I said'}]}"),
+        0);
+    EXPECT_STR(z(ask.prediction), "as I said");
     EXPECT_EQ(chat_with("'script':{'text':'t','chunk':'char'}"), 0);
     EXPECT(ask.script.unit == SCRIPT_CHARS && ask.script.per_chunk == 1);
 }

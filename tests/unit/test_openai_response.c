@@ -221,6 +221,19 @@ static void continuous_usage_is_in_every_frame(void)
     close_answer();
 }
 
+static void a_prediction_is_accounted_for(void)
+{
+    open_answer(&wire_openai_chat, CHAT("'n':1"));
+    answer_begin(answer);
+    say(0, 1);
+    end_choice(0, FINISH_STOP);
+    answer_predicted(answer, 3, 9);
+    answer_end(answer);
+    EXPECT(
+        strstr(sink.body.p, "\"accepted_prediction_tokens\":3,\"rejected_prediction_tokens\":9"));
+    close_answer();
+}
+
 static void choices_interleave_by_index(void)
 {
     open_answer(&wire_openai_chat, CHAT("'stream':true,'n':2"));
@@ -616,8 +629,8 @@ static void every_failed_allocation_is_reported(void)
 }
 
 TESTS(TEST(a_chat_in_one_piece), TEST(a_chat_as_a_stream), TEST(usage_comes_in_a_frame_of_its_own),
-    TEST(continuous_usage_is_in_every_frame), TEST(choices_interleave_by_index),
-    TEST(logprobs_wait_for_their_text), TEST(logprobs_of_a_body),
+    TEST(continuous_usage_is_in_every_frame), TEST(a_prediction_is_accounted_for),
+    TEST(choices_interleave_by_index), TEST(logprobs_wait_for_their_text), TEST(logprobs_of_a_body),
     TEST(a_stop_string_takes_its_tokens_along), TEST(a_completion_with_echo_and_logprobs),
     TEST(an_echoed_prompt_stays), TEST(only_the_prompt_is_scored), TEST(a_completion_as_a_stream),
     TEST(tokens_can_be_named_by_id), TEST(the_best_of_several_are_shown),
