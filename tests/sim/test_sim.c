@@ -306,9 +306,10 @@ static void check_riders(struct sim *s, const struct before *before)
         return; /* some that decode were planned with, and lost their pages again */
     for (int i = 0; i < p->n_runs; i++) {
         const struct plan_run *r = &p->runs[i];
-        bool is_filling = r->n > 1 || !r->is_whole;
+        int n = r->n - r->n_drafts;
+        bool is_filling = n > 1 || !r->is_whole;
         struct step_size size = { 0 };
-        step_size_add(is_filling ? &size : &alone, r->pos, r->n);
+        step_size_add(is_filling ? &size : &alone, r->pos, n);
         double added = cost_of(c, &size) - c->fixed;
         if (is_filling)
             ridden += added;
