@@ -8,7 +8,11 @@
  *
  *     free     refs == 0, on the free list
  *     private  refs == 1, one sequence writes to it
- *     shared   refs >= 2, or held by the prefix cache: nobody writes to it */
+ *     shared   refs >= 2: nobody writes to it
+ *     idle     refs == 1 and kept: only the prefix cache holds it, and would give it back
+ *
+ * A page remembers whose keys and values it holds, also when it is free: before it passes to
+ * another tenant it is cleared (page_claim). */
 #pragma once
 
 #include "base/err.h"
@@ -25,5 +29,17 @@ bool page_unref(struct page_pool *p, page_id id); /* true: that was the last one
 uint32_t page_refs(const struct page_pool *p, page_id id);
 uint32_t page_n_free(const struct page_pool *p);
 uint32_t page_n_total(const struct page_pool *p);
+
+/* Of the prefix cache (cache/tree.h), which has a reference of its own to each page that it keeps.
+ * `watch` is told when one of them becomes idle or stops being it; it may not call back. */
+void page_keep(struct page_pool *p, page_id id);   /* shared or private before */
+void page_unkeep(struct page_pool *p, page_id id); /* its reference is still there */
+bool page_is_kept(const struct page_pool *p, page_id id);
+uint32_t page_n_idle(const struct page_pool *p);
+void page_pool_watch(
+    struct page_pool *p, void (*watch)(void *arg, page_id id, bool is_idle), void *arg);
+
+/* `tenant` is about to write here. True: what another tenant left must be cleared first. */
+bool page_claim(struct page_pool *p, page_id id, uint64_t tenant) MUST_CHECK;
 
 void page_pool_check(const struct page_pool *p); /* walk everything; aborts on a lie */

@@ -12,6 +12,9 @@ const struct engine_options engine_options_default = {
     .age_ns = 2000000000u,
     .stretch_percent = 140,
     .spec = { .max = 16, .by_history = true },
+    .prefix_cache = true,
+    .kv_evict = EVICT_LRU,
+    .kv_tenant_share = 50,
 };
 
 /* ---- opening and closing */
@@ -33,6 +36,8 @@ static int check_options(const struct engine_options *o, struct err *e)
             e, ERR_RANGE, "stretch_percent", "a step of %d %% of itself", o->stretch_percent);
     if (o->age_ns < 1)
         return err_param(e, ERR_RANGE, "age_ns", "age must take some time");
+    if (o->kv_tenant_share < 1 || o->kv_tenant_share > 100)
+        return err_param(e, ERR_RANGE, "kv_tenant_share", "%d percent", o->kv_tenant_share);
     return 0;
 }
 
@@ -58,13 +63,32 @@ static void set_limits(const struct core *c, struct sched_limits *l)
     p->stats.pages_total = c->lm->n_pages;
 }
 
+static int open_tree(struct core *c, struct sched_limits *l, struct err *e)
+{
+    const struct lm *lm = c->lm;
+    uint64_t reserve = (uint64_t)pages_for(c->port->n_ctx) + 1; /* one request must always fit */
+    struct tree_options o = { .policy = c->o.kv_evict,
+        .n_users = l->max_seqs,
+        .quota = (uint32_t)((uint64_t)lm->n_pages * (uint64_t)c->o.kv_tenant_share / 100),
+        .n_pinned = lm->n_pages > reserve ? (uint32_t)(lm->n_pages - reserve) / 2 : 0 };
+
+    if (!c->o.prefix_cache)
+        return 0;
+    if (lm->row_macs > 0)
+        o.depth_weight = (uint32_t)(EVICT_WEIGHT * lm->key_macs * PAGE_TOKENS / lm->row_macs);
+    if (tree_new(&c->tree, c->pool, &o, e))
+        return -1;
+    l->tree = c->tree;
+    return 0;
+}
+
 static int open_parts(struct core *c, const struct kernels *k, struct err *e)
 {
     struct sched_limits l;
 
     set_limits(c, &l);
-    if (page_pool_new(&c->pool, c->lm->n_pages, e) || sched_new(&c->sched, c->pool, &l, e) ||
-        sampler_open(&c->sampler, k, c->lm->n_vocab, e))
+    if (page_pool_new(&c->pool, c->lm->n_pages, e) || open_tree(c, &l, e) ||
+        sched_new(&c->sched, c->pool, &l, e) || sampler_open(&c->sampler, k, c->lm->n_vocab, e))
         return -1;
     plan_init(&c->plan, &l);
     c->runs = xcalloc((size_t)l.max_batch, sizeof(*c->runs));
@@ -100,6 +124,7 @@ void core_close(struct core *c)
     sampler_close(c->sampler);
     spec_close(c->spec);
     sched_free(c->sched);
+    tree_free(c->tree);
     page_pool_free(c->pool);
     c->lm->ops->close(c->lm);
     port_unref(c->port);
@@ -152,6 +177,8 @@ void core_end_choice(
     ch->is_ended = true;
     g->n_live--;
     g->result.n_preempted += sched_seq(c->sched, ch->seq)->n_preempted;
+    if (ch == leader && !g->is_forked) /* ended before its prompt was computed */
+        g->result.n_cached = sched_seq(c->sched, ch->seq)->n_cached;
     ch->end.finish = why;
     ch->end.stop_id = stop_id;
     ch->end.index = ch->n_out;
@@ -213,6 +240,9 @@ static void submit(struct core *c, struct gen *g, uint64_t now)
             .credits = ch->credits,
             .is_scripted = g->in.script,
             .pages = ch->pages,
+            .tokens = ch->tokens,
+            .scope = g->in.scope,
+            .is_uncached = g->in.is_uncached,
             .user = ch,
             .is_held = i > 0,
         };
@@ -305,7 +335,8 @@ void core_audit(struct core *c, struct engine_audit *out)
         .ok = !sched_check(c->sched) && n_choices == n.seqs && (int)n_gens <= c->port->max_requests,
         .pages_total = page_n_total(c->pool),
         .pages_free = page_n_free(c->pool),
-        .pages_owned = page_n_total(c->pool) - page_n_free(c->pool),
+        .pages_cached = page_n_idle(c->pool),
+        .pages_owned = page_n_total(c->pool) - page_n_free(c->pool) - page_n_idle(c->pool),
         .sequences = n.seqs,
         .requests_running = n_started,
         .requests_waiting = n_gens - n_started,

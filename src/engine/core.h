@@ -20,6 +20,7 @@ struct core {
     struct engine_options o;
     uint64_t (*clock)(void); /* for measuring; decisions use the time they are told */
     struct page_pool *pool;
+    struct tree *tree; /* NULL: no prefix cache */
     struct sched *sched;
     struct sampler *sampler;
     struct spec *spec;

@@ -15,6 +15,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "cache/tree.h"
 #include "engine/sampler.h"
 #include "model/lm.h"
 #include "os/mailbox.h"
@@ -45,6 +46,8 @@ struct gen_input {
     bool want_prompt_logprobs; /* GEN_PROMPT_TOKEN for positions 1 .. n_prompt - 1 */
     int priority;              /* higher first */
     uint64_t tenant;           /* whom its service is charged to; 0 = anonymous */
+    struct cache_scope scope;  /* who may find what it computes, and it what others did */
+    bool is_uncached;          /* finds and leaves nothing in the prefix cache */
     uint64_t deadline_ns;      /* clock_ns; 0 = none: then FINISH_ERROR with ERR_TIMEOUT */
     const struct gen_script *script;
     bool want_drafts;         /* keep an index of its tokens, so that repetitions are guessed */
@@ -112,6 +115,9 @@ struct engine_options {
     int stretch_percent;  /* prompts may make a step that decodes as long as this, of what it
                            * would be without them; 0 = as long as it takes */
     struct spec_options spec;
+    bool prefix_cache;    /* what was computed is kept while there is room, and found again */
+    enum evict_policy kv_evict;
+    int kv_tenant_share; /* percent of the pages that are a tenant's own; above them it gives way */
 };
 extern const struct engine_options engine_options_default;
 
@@ -121,6 +127,13 @@ struct engine_stats { /* engine thread writes, anyone reads; nothing depends on 
     _Atomic uint64_t prefill_ns, decode_ns;         /* time in forward, by what the step held */
     _Atomic uint64_t drafts, drafted_tokens, accepted_tokens;   /* guesses; see spec.h */
     _Atomic uint32_t running, waiting, pages_used, pages_total; /* sequences; pages */
+    _Atomic uint32_t pages_cached; /* nobody uses them, and they can be had; not in pages_used */
+    struct {
+        _Atomic uint64_t matches, hits, partial_hits, matched_tokens, asked_tokens;
+        _Atomic uint64_t kept, evicted, evicted_for_quota; /* pages */
+        _Atomic uint64_t lived_ns, idled_ns;               /* sums over evicted pages */
+        _Atomic uint64_t reused, reused_ns;                /* times, and how long after */
+    } prefix;
 };
 
 /* Takes the model and the drafter (closes them, also on failure). Starts the thread. */
@@ -150,6 +163,7 @@ const struct lm *engine_lm(const struct engine *en);
  * pages, sequences, requests, and whether their sums agree. Used by GET /debug/invariants. */
 struct engine_audit {
     bool ok;
-    uint32_t pages_total, pages_free, pages_owned, sequences, requests_running, requests_waiting;
+    uint32_t pages_total, pages_free, pages_cached, pages_owned; /* the last three are the first */
+    uint32_t sequences, requests_running, requests_waiting;
 };
 void engine_audit(struct engine *en, struct engine_audit *out); /* blocks for one step at most */

@@ -1,5 +1,6 @@
 #include "engine/sched.h"
 #include "base/mem.h"
+#include "engine/prefix.h"
 #include "engine/timers.h"
 #include "engine/waitq.h"
 
@@ -209,8 +210,14 @@ seq_id sched_add(struct sched *sc, uint64_t now, const struct seq_spec *spec)
         .pages = spec->pages,
         .copy_from = PAGE_NONE,
         .copy_to = PAGE_NONE,
+        .tokens = spec->tokens,
+        .root = TREE_NONE,
+        .writer = spec->scope.tenant,
         .user = spec->user,
     };
+    if (sc->l.tree && !spec->is_uncached)
+        s->root = tree_enter(sc->l.tree, &spec->scope);
+    s->node = s->root;
     sc->counts.seqs++;
     enter(sc, s, spec->is_held ? SEQ_HELD : SEQ_WAITING);
     timers_update(&sc->timers, id);
@@ -234,12 +241,22 @@ void sched_push(struct sched *sc, seq_id id, int n)
     sched_seq(sc, id)->n_tokens += n;
 }
 
+/* What it has computed stays behind in the prefix cache. */
+static void give_pages(struct sched *sc, struct seq *s)
+{
+    seq_undo_copy(s, sc->pool);
+    prefix_keep_all(s, sc->l.tree);
+    seq_release(s, sc->pool);
+}
+
 void sched_end(struct sched *sc, seq_id id)
 {
     struct seq *s = sched_seq(sc, id);
 
     leave(sc, s);
-    seq_release(s, sc->pool);
+    give_pages(sc, s);
+    if (s->root.i != TREE_NONE.i)
+        tree_leave(sc->l.tree, s->root);
     s->deadline_ns = s->delay_until_ns = UINT64_MAX;
     timers_update(&sc->timers, id.i);
     s->state = SEQ_FREE;
@@ -303,9 +320,26 @@ uint64_t sched_next_wake(const struct sched *sc)
 static void take_pages_of(struct sched *sc, struct seq *s)
 {
     unhold(sc, s);
-    seq_release(s, sc->pool);
+    give_pages(sc, s);
+    if (s->is_fresh) { /* it never ran: only what it had found is gone */
+        s->n_cached = 0;
+        return;
+    }
     s->n_preempted++;
     sc->counts.preemptions++;
+}
+
+static bool evict_idle(struct sched *sc)
+{
+    return sc->l.tree && tree_evict(sc->l.tree);
+}
+
+/* Its next row goes to a page that only the prefix cache holds beside it: when there is no page
+ * for a copy, the cache forgets it. */
+static bool take_back_tail(struct sched *sc, struct seq *s)
+{
+    return sc->l.tree && seq_shares_tail(s, sc->pool) &&
+           tree_forget(sc->l.tree, s->pages[s->n_kv / PAGE_TOKENS]);
 }
 
 static bool evict_holder(struct sched *sc, uint64_t now)
@@ -338,6 +372,20 @@ static bool preempt_below(struct sched *sc, const struct seq *s, uint64_t now)
     return true;
 }
 
+/* Alone, and all pages are not enough for a copy of the last one that it found. */
+static bool give_up_tail(struct sched *sc, struct seq *s)
+{
+    if (!sc->l.tree)
+        return false;
+    prefix_keep(s, sc->l.tree); /* what it holds and what it says it holds may differ by a page */
+    if (take_back_tail(sc, s))
+        return true;
+    if (!seq_shares_tail(s, sc->pool))
+        return false;
+    prefix_drop_tail(s, sc->pool);
+    return true;
+}
+
 /* Pages of the running ones below full: promised when they were admitted. */
 static int64_t promised_pages(const struct sched *sc)
 {
@@ -359,10 +407,12 @@ static bool make_way_for(struct sched *sc, struct seq *s, uint64_t now)
     unhold(sc, s);
     for (;;) {
         int64_t need = pages_for(s->n_tokens) - s->n_pages + seq_shares_tail(s, sc->pool) + margin;
-        int64_t n_free = page_n_free(sc->pool);
+        int64_t n_free = (int64_t)page_n_free(sc->pool) + page_n_idle(sc->pool);
         if (need <= n_free)
             return true;
-        if (need > n_free + (int64_t)sc->held_pages || !evict_holder(sc, now)) {
+        if (need <= n_free + (int64_t)sc->held_pages && evict_holder(sc, now))
+            continue;
+        if (sc->counts.running || !give_up_tail(sc, s)) {
             hold(sc, s);
             return false;
         }
@@ -406,9 +456,25 @@ static void count_ride(struct sched *sc, const struct seq *s)
     sc->has_ridden = true;
 }
 
+/* Takes over what others have computed for the same prefix. True: one that runs before it is at
+ * the very next tokens, which it better waits for. */
+static bool follow(struct sched *sc, struct seq *s)
+{
+    prefix_keep(s, sc->l.tree);
+    if (s->root.i == TREE_NONE.i || !is_filling(s))
+        return false;
+    prefix_catch_up(s, sc->l.tree);
+    for (const struct seq *f = &sc->seqs[sc->running]; f != s; f = &sc->seqs[f->next])
+        if (prefix_is_ahead(f, s))
+            return true;
+    return false;
+}
+
 /* Gives `s` as many rows as it may have; pages may come from others. */
 static void plan_seq(struct sched *sc, struct seq *s, uint64_t now)
 {
+    if (follow(sc, s))
+        return;
     int n = MIN(MIN(s->n_tokens - s->n_kv, sc->l.prefill_chunk), sc->rows_left);
     int logits_from = logits_begin(s);
 
@@ -419,7 +485,8 @@ static void plan_seq(struct sched *sc, struct seq *s, uint64_t now)
         return;
     int upto = s->n_kv + n, got;
     while ((got = seq_reserve(s, sc->pool, upto)) < upto)
-        if (!evict_holder(sc, now) && !preempt_below(sc, s, now))
+        if (!evict_idle(sc) && !evict_holder(sc, now) && !preempt_below(sc, s, now) &&
+            !take_back_tail(sc, s))
             break;
     s->plan_rows = MIN(got, upto) - s->n_kv;
     s->plan_logits = MAX(s->n_kv + s->plan_rows - logits_from, 0);
@@ -455,33 +522,56 @@ static void begin_riding(struct sched *sc)
     sc->ride_ns = (sc->l.stretch - 1) * cost_of(&sc->cost, &size);
 }
 
+/* Before it comes in, so that it needs no room for what is there. Should there be no room for the
+ * rest, it keeps what it found as long as nobody needs it more. */
+static void find_prefix(struct sched *sc, struct seq *s)
+{
+    if (s->n_pages > 0)
+        return;
+    prefix_find(s, sc->l.tree);
+    hold(sc, s);
+}
+
 static void plan_waiting(struct sched *sc, uint64_t now)
 {
     while (sc->counts.running < (uint32_t)sc->l.max_batch && sc->rows_left > 0 &&
            sc->logits_left > 0) {
         uint32_t id = waitq_first(&sc->waiting, now, sc->l.age_ns);
-        if (id == NO_SEQ || rows_to_ride(sc, &sc->seqs[id], 1) < 1 ||
-            !make_way_for(sc, &sc->seqs[id], now))
+        if (id == NO_SEQ)
             return;
+        find_prefix(sc, &sc->seqs[id]);
+        if (rows_to_ride(sc, &sc->seqs[id], 1) < 1 || !make_way_for(sc, &sc->seqs[id], now))
+            return;
+        prefix_count(&sc->seqs[id], sc->l.tree);
         move(sc, &sc->seqs[id], SEQ_RUNNING, now);
         plan_seq(sc, &sc->seqs[id], now);
     }
 }
 
+/* Pages that a run is the first to write to, and that hold another tenant's rows. */
+static void clear_pages(struct sched *sc, struct plan *p, const struct seq *s, int from, int upto)
+{
+    for (int i = pages_for(from); i < pages_for(upto); i++)
+        if (page_claim(sc->pool, s->pages[i], s->writer))
+            p->clears[p->n_clears++] = s->pages[i];
+}
+
 static void write_down(struct sched *sc, struct plan *p)
 {
-    p->n_runs = p->n_copies = p->n_rows = 0;
+    p->n_runs = p->n_copies = p->n_clears = p->n_rows = 0;
     p->has_prefill = p->has_decode = false;
     p->size = (struct step_size){ 0 };
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
         struct seq *s = &sc->seqs[id];
         if (s->copy_from.i != PAGE_NONE.i) {
             p->copies[p->n_copies++] = (struct plan_copy){ s->copy_from, s->copy_to };
+            (void)!page_claim(sc->pool, s->copy_to, s->writer); /* the copy overwrites all */
             page_unref(sc->pool, s->copy_from); /* from here on nobody takes before the copy */
             s->copy_from = s->copy_to = PAGE_NONE;
         }
         if (s->plan_rows == 0)
             continue;
+        clear_pages(sc, p, s, s->n_kv, s->n_kv + s->plan_rows);
         *(is_filling(s) ? &p->has_prefill : &p->has_decode) = true;
         step_size_add(&p->size, s->n_kv, s->plan_rows);
         p->n_rows += s->plan_rows;
@@ -501,6 +591,8 @@ void sched_plan(struct sched *sc, uint64_t now, struct plan *p)
     sc->rows_left = sc->l.max_rows;
     sc->logits_left = sc->l.max_logits;
     sc->is_riding = false;
+    if (sc->l.tree)
+        tree_set_time(sc->l.tree, now);
     plan_running(sc, true, now);
     begin_riding(sc);
     plan_running(sc, false, now);
@@ -549,6 +641,7 @@ int sched_extend(struct sched *sc, struct plan *p, int i, int n)
         return 0;
     int from = r->pos + r->n, got = seq_reserve(s, sc->pool, from + n);
     n = MIN(got - from, n);
+    clear_pages(sc, p, s, from, from + n);
     add_drafts(sc, p, i, n);
     return n;
 }
@@ -581,6 +674,7 @@ void plan_init(struct plan *p, const struct sched_limits *l)
     *p = (struct plan){
         .runs = xcalloc((size_t)l->max_batch, sizeof(*p->runs)),
         .copies = xcalloc((size_t)l->max_batch, sizeof(*p->copies)),
+        .clears = xcalloc((size_t)(l->max_batch + l->max_rows), sizeof(*p->clears)),
     };
 }
 
@@ -588,6 +682,7 @@ void plan_clear(struct plan *p)
 {
     mem_free(p->runs);
     mem_free(p->copies);
+    mem_free(p->clears);
     *p = (struct plan){ 0 };
 }
 
@@ -614,6 +709,8 @@ static const char *check_seq(struct sched *sc, const struct seq *s)
         if (s->pages[i].i >= page_n_total(sc->pool))
             return "a page that does not exist";
         sc->page_refs[s->pages[i].i]++;
+        if (i < s->n_kept && !page_is_kept(sc->pool, s->pages[i]))
+            return "a page that is said to be in the prefix cache is not";
         if (i > s->n_kv / PAGE_TOKENS && page_refs(sc->pool, s->pages[i]) != 1)
             return "a page to be written is shared";
     }
@@ -655,12 +752,16 @@ const char *sched_check(struct sched *sc)
             return wrong;
     }
     for (uint32_t i = 0; i < page_n_total(sc->pool); i++) {
-        n_owned += sc->page_refs[i] > 0;
+        uint32_t n_kept = sc->l.tree ? tree_refs(sc->l.tree, (page_id){ i }) : 0;
+        n_owned += sc->page_refs[i] > 0 || n_kept > 1; /* by sequences or pins */
+        sc->page_refs[i] += n_kept;
         if (sc->page_refs[i] != page_refs(sc->pool, (page_id){ i }))
             return "a page has other holders than it counts";
     }
-    if (n_owned + page_n_free(sc->pool) != page_n_total(sc->pool))
-        return "pages owned and free are not all pages";
+    if (n_owned + page_n_idle(sc->pool) + page_n_free(sc->pool) != page_n_total(sc->pool))
+        return "pages owned, cached and free are not all pages";
+    if (sc->l.tree && tree_check(sc->l.tree))
+        return tree_check(sc->l.tree);
     if (n[SEQ_HELD] != c->held || n[SEQ_WAITING] != c->waiting || n[SEQ_RUNNING] != c->running ||
         n[SEQ_PARKED] != c->parked || n[SEQ_DELAYED] != c->delayed ||
         n[SEQ_FREE] + c->seqs != sc->l.max_seqs)

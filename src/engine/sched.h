@@ -17,10 +17,10 @@
  * long as what decodes alone would take, by what steps were measured to cost (sched_set_cost). So a
  * long prompt slows a stream down and never stops it; it gets a row or two in any case.
  *
- * When a running sequence needs a page and none is free, pages come from those who do not run
- * (lowest rank first), then from running ones below it (lowest first, preempted: they compute
- * their pages again later). The highest always gets what it needs, so the whole always moves;
- * who gets nothing stalls with what it has.
+ * When a running sequence needs a page and none is free, pages come from the prefix cache, then
+ * from those who do not run (lowest rank first), then from running ones below it (lowest first,
+ * preempted: they compute their pages again later). The highest always gets what it needs, so the
+ * whole always moves; who gets nothing stalls with what it has.
  *
  * Owner: the engine thread. Cost of a step: running + those considered. */
 #pragma once
@@ -35,7 +35,8 @@ struct sched_limits {
     int prefill_chunk; /* rows of one sequence per step */
     uint32_t max_seqs; /* live ones */
     uint64_t age_ns;
-    double stretch; /* >= 1; 0 = prompts take what rows there are */
+    double stretch;    /* >= 1; 0 = prompts take what rows there are */
+    struct tree *tree; /* the prefix cache, borrowed; NULL: nothing is remembered */
 };
 
 enum { RIDING_ROWS_MIN = 2 }; /* of a prompt beside decoding sequences, whatever they cost */
@@ -52,10 +53,11 @@ struct plan_copy {
     page_id from, to;
 };
 
-struct plan { /* arrays of max_batch; do the copies in order, then the runs */
-    struct plan_run *runs;
-    struct plan_copy *copies;
-    int n_runs, n_copies, n_rows;
+struct plan {                 /* do the copies in order, clear pages, then the runs */
+    struct plan_run *runs;    /* [max_batch] */
+    struct plan_copy *copies; /* [max_batch] */
+    page_id *clears;          /* pages that another tenant had */
+    int n_runs, n_copies, n_clears, n_rows;
     bool has_prefill, has_decode;
     struct step_size size;
 };
@@ -75,7 +77,10 @@ struct seq_spec {
     int score_from; /* see seq.h; n_prompt - 1 when no prompt logits are wanted */
     int credits;
     bool is_scripted;
-    page_id *pages; /* room for all it may ever need; the caller's until sched_end */
+    page_id *pages;           /* room for all it may ever need; the caller's until sched_end */
+    const int32_t *tokens;    /* likewise; needed for the prefix cache */
+    struct cache_scope scope; /* in which it takes part in it */
+    bool is_uncached;         /* takes no part */
     void *user;
     bool is_held; /* waits for sched_fork, not for its turn */
 };

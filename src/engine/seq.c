@@ -50,15 +50,24 @@ int seq_reserve(struct seq *s, struct page_pool *pool, int upto)
     return upto;
 }
 
+void seq_undo_copy(struct seq *s, struct page_pool *pool)
+{
+    if (s->copy_from.i == PAGE_NONE.i)
+        return;
+    page_unref(pool, s->copy_to);
+    s->pages[s->n_kv / PAGE_TOKENS] = s->copy_from;
+    s->copy_from = s->copy_to = PAGE_NONE;
+}
+
 void seq_release(struct seq *s, struct page_pool *pool)
 {
-    if (s->copy_from.i != PAGE_NONE.i)
-        page_unref(pool, s->copy_from);
-    s->copy_from = s->copy_to = PAGE_NONE;
+    seq_undo_copy(s, pool);
     for (int i = 0; i < s->n_pages; i++)
         page_unref(pool, s->pages[i]);
     s->n_pages = 0;
     s->n_kv = 0;
+    s->n_kept = 0;
+    s->node = s->root;
 }
 
 void seq_share(struct seq *s, const struct seq *from, struct page_pool *pool)
@@ -66,6 +75,8 @@ void seq_share(struct seq *s, const struct seq *from, struct page_pool *pool)
     CHECK(s->n_pages == 0);
     s->n_kv = from->n_kv;
     s->n_pages = pages_for(from->n_kv);
+    s->n_kept = from->n_kept;
+    s->node = from->node;
     for (int i = 0; i < s->n_pages; i++) {
         s->pages[i] = from->pages[i];
         page_ref(pool, s->pages[i]);

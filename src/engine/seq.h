@@ -18,7 +18,7 @@
  * more. Owner: the engine thread. */
 #pragma once
 
-#include "cache/pages.h"
+#include "cache/tree.h"
 
 typedef struct {
     uint32_t i;
@@ -52,6 +52,14 @@ struct seq {
     page_id *pages; /* the owner's memory, room for all it may ever need */
     int n_pages;
 
+    /* prefix.h's: the first n_kept pages, all full, are the prefix cache's, too; `node` is the
+     * last of them, `root` where they begin (TREE_NONE: takes no part in the cache). */
+    const int32_t *tokens; /* the owner's: n_tokens are known */
+    tree_node root, node;
+    int n_kept;
+    int n_cached;    /* prompt tokens that had not to be computed when it first ran */
+    uint64_t writer; /* the tenant whose keys and values these are */
+
     int plan_rows, plan_logits; /* in the step being planned */
     page_id copy_from, copy_to; /* copy-on-write to do before it; we hold copy_from until then */
     void *user;
@@ -73,6 +81,8 @@ bool seq_shares_tail(const struct seq *s, const struct page_pool *pool);
 /* Takes pages, and a copy of a shared tail, to write positions n_kv .. upto - 1. Returns how far
  * it came: n_kv .. upto. */
 int seq_reserve(struct seq *s, struct page_pool *pool, int upto);
+/* Takes back a copy that was reserved and not done. */
+void seq_undo_copy(struct seq *s, struct page_pool *pool);
 void seq_release(struct seq *s, struct page_pool *pool); /* all pages; n_kv = 0 */
 /* `s` starts where `from` is: refers to the pages of its first n_kv positions. */
 void seq_share(struct seq *s, const struct seq *from, struct page_pool *pool);

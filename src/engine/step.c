@@ -152,6 +152,7 @@ static void fork_choices(struct core *c, struct gen *g, const float *logits, uin
     int n = g->in.n_choices;
 
     g->is_forked = true;
+    g->result.n_cached = sched_seq(c->sched, leader->seq)->n_cached;
     c->port->stats.prompt_tokens += (uint64_t)g->in.n_prompt;
     for (int i = 1; i < n; i++)
         if (!g->choice[i].is_ended)
@@ -214,6 +215,8 @@ static void set_runs(struct core *c, uint64_t now)
 
     for (int i = 0; i < p->n_copies; i++)
         c->lm->ops->copy_page(c->lm, p->copies[i].from, p->copies[i].to);
+    for (int i = 0; i < p->n_clears; i++)
+        c->lm->ops->clear_page(c->lm, p->clears[i]);
     for (int i = 0; i < p->n_runs; i++) {
         const struct plan_run *r = &p->runs[i];
         struct seq *s = sched_seq(c->sched, r->seq);
@@ -230,6 +233,22 @@ static void set_runs(struct core *c, uint64_t now)
     }
 }
 
+static void count_prefix(struct engine_stats *st, const struct tree_stats *t)
+{
+    st->prefix.matches = t->n_matches;
+    st->prefix.hits = t->n_hits;
+    st->prefix.partial_hits = t->n_partial;
+    st->prefix.matched_tokens = t->n_matched_tokens;
+    st->prefix.asked_tokens = t->n_asked_tokens;
+    st->prefix.kept = t->n_kept;
+    st->prefix.evicted = t->n_evicted;
+    st->prefix.evicted_for_quota = t->n_evicted_for_quota;
+    st->prefix.lived_ns = t->lived.sum_ns;
+    st->prefix.idled_ns = t->idled.sum_ns;
+    st->prefix.reused = t->reused.n;
+    st->prefix.reused_ns = t->reused.sum_ns;
+}
+
 static void count(struct core *c)
 {
     struct engine_stats *st = &c->port->stats;
@@ -239,7 +258,10 @@ static void count(struct core *c)
     st->running = n.running;
     st->waiting = n.waiting + n.held;
     st->preemptions = n.preemptions;
-    st->pages_used = page_n_total(c->pool) - page_n_free(c->pool);
+    st->pages_cached = page_n_idle(c->pool);
+    st->pages_used = page_n_total(c->pool) - page_n_free(c->pool) - page_n_idle(c->pool);
+    if (c->tree)
+        count_prefix(st, tree_stats(c->tree));
 }
 
 static void count_drafts(struct core *c)

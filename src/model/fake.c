@@ -100,6 +100,14 @@ static void copy_page(struct lm *m, page_id from, page_id to)
         PAGE_TOKENS * sizeof(*f->kv));
 }
 
+static void clear_page(struct lm *m, page_id page)
+{
+    struct fake *f = container_of(m, struct fake, lm);
+
+    CHECK(page.i < f->o.n_pages);
+    memset(&f->kv[(size_t)page.i * PAGE_TOKENS], 0, PAGE_TOKENS * sizeof(*f->kv));
+}
+
 static void close_fake(struct lm *m)
 {
     struct fake *f = container_of(m, struct fake, lm);
@@ -109,7 +117,7 @@ static void close_fake(struct lm *m)
     mem_free(f);
 }
 
-static const struct lm_ops fake_ops = { forward, copy_page, close_fake };
+static const struct lm_ops fake_ops = { forward, copy_page, clear_page, close_fake };
 
 int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
 {

@@ -28,6 +28,14 @@ static void llama_copy_page(struct lm *lm, page_id from, page_id to)
         m->arena + to.i * m->kv.page_bytes, m->arena + from.i * m->kv.page_bytes, m->kv.page_bytes);
 }
 
+static void llama_clear_page(struct lm *lm, page_id page)
+{
+    struct llama *m = of(lm);
+    OWNED(m->owner);
+    CHECK(page.i < lm->n_pages);
+    memset(m->arena + page.i * m->kv.page_bytes, 0, m->kv.page_bytes);
+}
+
 static void llama_close(struct lm *lm)
 {
     struct llama *m = of(lm);
@@ -39,7 +47,8 @@ static void llama_close(struct lm *lm)
     mem_free(m);
 }
 
-static const struct lm_ops llama_ops = { llama_forward, llama_copy_page, llama_close };
+static const struct lm_ops llama_ops = { llama_forward, llama_copy_page, llama_clear_page,
+    llama_close };
 
 /* ---- scratch: laid out twice, first to learn the size */
 

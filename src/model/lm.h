@@ -5,7 +5,7 @@
  * the tokens before it in its sequence and on nothing else: not on the other rows, not on how
  * the prompt was cut into runs, not on threads.
  *
- * Owner: the engine thread calls forward and copy_page; everything is allocated when the model
+ * Owner: the engine thread calls everything in lm_ops; everything is allocated when the model
  * is opened, a step allocates nothing and cannot fail.
  *
  * Implementations: llama.c (the real one), fake.c (the next token is a hash of the prefix, read
@@ -33,6 +33,7 @@ struct lm_ops {
      * call returns false, logits are undefined and the rows' pages hold rubbish beyond pos. */
     bool (*forward)(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop);
     void (*copy_page)(struct lm *m, page_id from, page_id to); /* for copy-on-write */
+    void (*clear_page)(struct lm *m, page_id page); /* nothing of what it held is left */
     void (*close)(struct lm *m);
 };
 

@@ -17,12 +17,17 @@ static void copy_page(struct lm *m, page_id from, page_id to)
     CHECK(from.i < m->n_pages && to.i < m->n_pages); /* pages without content */
 }
 
+static void clear_page(struct lm *m, page_id page)
+{
+    CHECK(page.i < m->n_pages);
+}
+
 static void close_script(struct lm *m)
 {
     mem_free(m);
 }
 
-static const struct lm_ops script_ops = { forward, copy_page, close_script };
+static const struct lm_ops script_ops = { forward, copy_page, clear_page, close_script };
 
 int lm_open_script(struct lm **out, const struct script_options *o, struct err *e)
 {

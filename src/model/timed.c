@@ -33,12 +33,17 @@ static void copy_page(struct lm *m, page_id from, page_id to)
     CHECK(from.i < m->n_pages && to.i < m->n_pages);
 }
 
+static void clear_page(struct lm *m, page_id page)
+{
+    CHECK(page.i < m->n_pages);
+}
+
 static void close_timed(struct lm *m)
 {
     mem_free(container_of(m, struct timed, lm));
 }
 
-static const struct lm_ops timed_ops = { forward, copy_page, close_timed };
+static const struct lm_ops timed_ops = { forward, copy_page, clear_page, close_timed };
 
 int lm_open_timed(struct lm **out, const struct timed_options *o, struct err *e)
 {

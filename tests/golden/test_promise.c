@@ -2,10 +2,11 @@
  *
  * 200 random requests (lengths, sampling, seeds, choices, stops), each alone; then all together,
  * in random order, some cancelled on the way, with other batch sizes, chunks, threads, and pages
- * so few that sequences are preempted again and again. Tokens and log-probabilities must be the
+ * so few that sequences are preempted again and again, with and without a prefix cache, where much
+ * is found, since many are the next turn of another. Tokens and log-probabilities must be the
  * same, bit for bit; of cancelled ones what came must be how the whole answer begins.
  *
- * Alone nothing is guessed ahead. Together some requests have an index of what they said before,
+ * Alone nothing is guessed ahead, nor found. Together some requests have an index of what they said before,
  * some a prediction (what really comes, with holes and changes), and in some runs a drafter guesses
  * at random: right, wrong, end tokens, and numbers that are no tokens.
  *
@@ -162,6 +163,11 @@ static struct lm *open_lm(const struct subject *s, const struct world *w)
     return lm;
 }
 
+static bool is_cached(const struct world *w)
+{
+    return w->seed % 3 != 1;
+}
+
 static struct engine *open_engine(const struct subject *s, const struct world *w)
 {
     struct engine_options o = engine_options_default;
@@ -174,6 +180,9 @@ static struct engine *open_engine(const struct subject *s, const struct world *w
     o.prefill_chunk = w->chunk;
     o.stretch_percent = (const int[]){ 0, 140, 100, 110, 300 }[w->seed % 5];
     o.max_queue = ASKS;
+    o.prefix_cache = is_cached(w);
+    o.kv_evict = w->seed % 2 ? EVICT_LRU : EVICT_CLOCK;
+    o.kv_tenant_share = 20;
     o.n_ctx = s->has_long ? N_CTX : ASK_PROMPT + ASK_OUT;
     wicked = (struct wicked){ { &wicked_ops }, { .key = w->seed }, w->wicked, s->n_vocab };
     o.spec = (struct spec_options){ .max = w->draft,
@@ -223,15 +232,20 @@ static void read_answers(struct engine *en, struct mailbox *box, struct answer *
     }
 }
 
-static void run_alone(const struct subject *s)
+static void run_alone(const struct subject *s, uint64_t seed)
 {
     struct world w = { .batch = 4, .rows = 1024, .chunk = 1024, .threads = 1, .pages = 40 };
     struct engine *en = open_engine(s, &w);
+    struct rng r = { .key = seed };
     struct mailbox *box;
     struct err e;
 
     EXPECT_EQ(mailbox_open(&box, &e), 0);
     for (int i = 0; i < s->n_asks; i++) {
+        int j = ask_between(&r, 0, i) - 1; /* often the next turn of an earlier one */
+        if (j >= 0 && ask_chance(&r, 60) && asks[i].in.prompt == asks[i].prompt &&
+            asks[j].in.prompt == asks[j].prompt)
+            ask_follow(&asks[i], &r, &asks[j], alone[j].choice[0].token, alone[j].choice[0].n);
         submit(en, i, alone, box);
         read_answers(en, box, alone, 1);
     }
@@ -266,9 +280,11 @@ static uint64_t run_together(const struct subject *s, const struct world *w)
     EXPECT(audit.ok && audit.pages_owned == 0);
     const struct engine_stats *st = engine_stats(en);
     printf("%s: batch %d rows %d chunk %d threads %d pages %d: %d steps, %d preempted, "
-           "%d of %d guesses right\n",
+           "%d of %d guesses right, %d prompt tokens found\n",
         s->name, w->batch, w->rows, w->chunk, w->threads, w->pages, (int)st->steps,
-        (int)st->preemptions, (int)st->accepted_tokens, (int)st->drafted_tokens);
+        (int)st->preemptions, (int)st->accepted_tokens, (int)st->drafted_tokens,
+        (int)st->prefix.matched_tokens);
+    EXPECT_EQ(st->prefix.matched_tokens > 0, is_cached(w));
     EXPECT(w->min == 0 || w->rows == 1 || st->accepted_tokens > 0);
     EXPECT(w->min == 0 || w->rows == 1 || st->accepted_tokens < st->drafted_tokens);
     n_preempted = engine_stats(en)->preemptions;
@@ -299,7 +315,7 @@ static void keep_the_promise(
 
     printf("%s: %d requests, seed %lu\n", s->name, s->n_asks, (unsigned long)seed);
     invent(s, seed);
-    run_alone(s);
+    run_alone(s, seed);
     for (size_t i = 0; i < n; i++) {
         n_preempted += run_together(s, &w[i]);
         compare(s);

@@ -85,6 +85,23 @@ static inline void ask_script(struct ask *a, struct rng *r, int n_vocab, int max
     a->in.script = &a->script;
 }
 
+/* The next turn of a conversation: a prompt, part of its answer, and something new; or the same
+ * beginning once more. */
+static inline void ask_follow(
+    struct ask *a, struct rng *r, const struct ask *before, const int32_t *answer, int n_answer)
+{
+    int n = ask_chance(r, 50) ? before->in.n_prompt : ask_between(r, 1, before->in.n_prompt);
+    int n_more = n < before->in.n_prompt ? 0 : ask_between(r, 0, MIN(n_answer, ASK_PROMPT - n));
+
+    if (before->in.n_prompt > ASK_PROMPT)
+        return;
+    memcpy(a->prompt, before->prompt, (size_t)n * sizeof(*a->prompt));
+    memcpy(a->prompt + n, answer, (size_t)n_more * sizeof(*answer));
+    a->in.n_prompt = MAX(a->in.n_prompt, n + n_more);
+    if (ask_chance(r, 90))
+        a->in.scope = before->in.scope;
+}
+
 static inline void ask_random(struct ask *a, struct rng *r, const struct ask_limits *l)
 {
     memset(a, 0, sizeof(*a));
@@ -106,6 +123,9 @@ static inline void ask_random(struct ask *a, struct rng *r, const struct ask_lim
     }
     a->in.want_prompt_logprobs = ask_chance(r, 15);
     a->in.priority = ask_chance(r, 70) ? 0 : ask_between(r, -2, 3);
+    a->in.scope.tenant = (uint64_t)ask_between(r, 0, 2);
+    a->in.scope.salt[7] = ask_chance(r, 20);
+    a->in.is_uncached = ask_chance(r, 5);
     if (l->with_scripts && ask_chance(r, 15))
         ask_script(a, r, l->n_vocab, l->max_out);
 }

@@ -18,8 +18,10 @@ struct life { /* of one request */
     struct answer got, want;
     int32_t predicted[ASK_OUT];
     int arrives, cancels, stops_choice; /* step numbers; -1 = never */
+    int follows;                        /* whose next turn it may be; -1: nobody's */
     bool is_slow;                       /* gives events back late */
     bool is_started, is_done, is_cut;
+    bool is_known; /* its prompt is final, and its answer was computed */
     uint64_t came_ns, order;
     int64_t rank[ASK_CHOICES];
 };
@@ -46,6 +48,7 @@ static struct {
     uint64_t steps, preemptions, copies, riders, parked, delayed, held, stopped, whole;
     uint64_t drafted, accepted;
     uint64_t cancelled, timed_out, overloaded, too_long;
+    uint64_t cached, cached_whole;
     uint64_t cancelled_in[SEQ_DELAYED + 1], cancelled_filling, cancelled_preempted;
 } met;
 
@@ -74,7 +77,10 @@ static void open_sim(struct sim *s, uint64_t seed)
         .max_queue = ask_between(r, 0, 20),
         .n_ctx = ask_chance(r, 30) ? ask_between(r, 5, 90) : 0,
         .age_ns = 2000000000u,
-        .stretch_percent = ask_chance(r, 50) ? 100 + (int)rng_below(r, 300) : 0 };
+        .stretch_percent = ask_chance(r, 50) ? 100 + (int)rng_below(r, 300) : 0,
+        .prefix_cache = ask_chance(r, 80),
+        .kv_evict = ask_chance(r, 50) ? EVICT_LRU : EVICT_CLOCK,
+        .kv_tenant_share = ask_between(r, 1, 100) };
     s->o.spec = (struct spec_options){ .max = ask_between(r, 0, 9), .by_history = true };
     s->o.spec.min = ask_between(r, 0, s->o.spec.max);
     EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
@@ -106,6 +112,7 @@ static void invent_asks(struct sim *s)
         f->arrives = ask_between(&s->r, 0, spread);
         f->cancels = ask_chance(&s->r, 15) ? f->arrives + ask_between(&s->r, 0, 60) : -1;
         f->stops_choice = ask_chance(&s->r, 10) ? f->arrives + ask_between(&s->r, 0, 40) : -1;
+        f->follows = ask_chance(&s->r, 60) ? ask_between(&s->r, 0, i) - 1 : -1;
         f->is_slow = ask_chance(&s->r, 30);
         f->ask.in.want_drafts = ask_chance(&s->r, 60);
         if (ask_chance(&s->r, 8))
@@ -131,6 +138,10 @@ static void predict(struct sim *s, struct life *f)
 static void submit(struct sim *s, struct life *f)
 {
     struct err e;
+    const struct life *before = f->follows >= 0 ? &s->life[f->follows] : NULL;
+    if (before && before->is_known)
+        ask_follow(
+            &f->ask, &s->r, &before->ask, before->want.choice[0].token, before->want.choice[0].n);
     bool fits = f->ask.in.n_prompt + (f->ask.in.max_tokens > 0) <= s->port->n_ctx;
 
     if (fits) {
@@ -157,6 +168,7 @@ static void submit(struct sim *s, struct life *f)
     EXPECT(++s->n_live <= s->port->max_requests);
     f->came_ns = s->now;
     f->order = s->n_orders++;
+    f->is_known = true;
 }
 
 /* Notes in which state a request is cancelled, by its first choice. */
@@ -202,6 +214,38 @@ static void send_home(struct sim *s, bool is_all)
     s->n_late = n;
 }
 
+/* How much of the prompt anybody of its scope had before: no more can be in the cache. */
+static int most_cached(const struct sim *s, const struct life *f)
+{
+    int most = 0;
+
+    for (int i = 0; i < s->n_asks; i++)
+        for (int c = 0; s->life[i].is_known && c < s->life[i].ask.in.n_choices; c++) {
+            const struct life *g = &s->life[i];
+            int n = 0, n_prompt = g->ask.in.n_prompt;
+            if (g == f || g->ask.in.is_uncached ||
+                memcmp(&g->ask.in.scope, &f->ask.in.scope, sizeof(f->ask.in.scope)) != 0)
+                continue;
+            while (n < f->ask.in.n_prompt - 1 && n < n_prompt + g->want.choice[c].n &&
+                   f->ask.prompt[n] ==
+                       (n < n_prompt ? g->ask.prompt[n] : g->want.choice[c].token[n - n_prompt]))
+                n++;
+            most = MAX(most, n);
+        }
+    return f->ask.in.is_uncached || !s->o.prefix_cache ? 0 : most;
+}
+
+static void check_cached(const struct sim *s, const struct life *f)
+{
+    int n = gen_result(f->gen)->n_cached, most = most_cached(s, f);
+
+    EXPECT(n >= 0 && n <= most);
+    if (f->ask.in.want_prompt_logprobs && !f->ask.in.script)
+        EXPECT_EQ(n, 0);
+    met.cached += (uint64_t)n;
+    met.cached_whole += n == most;
+}
+
 static void end(struct sim *s, struct life *f)
 {
     int n = 0;
@@ -213,6 +257,7 @@ static void end(struct sim *s, struct life *f)
             s->late[n++] = s->late[i];
     s->n_late = n;
     expect_same_answer(&f->got, &f->want, f->ask.in.n_choices);
+    check_cached(s, f);
     for (int i = 0; i < f->ask.in.n_choices; i++)
         EXPECT(f->is_cut || f->got.choice[i].finish < FINISH_CANCELLED);
     enum errcode code = gen_result(f->gen)->err.code;
@@ -325,17 +370,26 @@ static int64_t rank_of_new(const struct sim *s, const struct life *f)
     return f->ask.in.priority + (int64_t)((s->now - f->came_ns) / s->o.age_ns);
 }
 
-/* Of those that never ran, nobody starts before one of higher rank, or of the same who came
+/* It was let in: it has run, or waits for another to compute what it needs, too. */
+static bool is_let_in(const struct sim *s, const struct life *f)
+{
+    seq_id id = f->gen->choice[0].seq;
+
+    return gen_result(f->gen)->started_ns ||
+           (id.i != SEQ_NONE.i && sched_seq(s->core->sched, id)->state == SEQ_RUNNING);
+}
+
+/* Of those that never ran, nobody is let in before one of higher rank, or of the same who came
  * earlier. */
 static void check_starts(struct sim *s)
 {
     for (int i = 0; i < s->n_asks; i++) {
         struct life *f = &s->life[i];
-        if (!f->gen || f->is_started || !gen_result(f->gen)->started_ns)
+        if (!f->gen || f->is_started || !is_let_in(s, f))
             continue;
         for (int j = 0; j < s->n_asks; j++) {
             struct life *g = &s->life[j];
-            if (!g->gen || g == f || g->is_started || gen_result(g->gen)->started_ns)
+            if (!g->gen || g == f || g->is_started || is_let_in(s, g))
                 continue;
             int64_t a = rank_of_new(s, f), b = rank_of_new(s, g);
             EXPECT(a > b || (a == b && f->order < g->order));
@@ -343,7 +397,7 @@ static void check_starts(struct sim *s)
     }
     for (int i = 0; i < s->n_asks; i++)
         if (s->life[i].gen)
-            s->life[i].is_started = gen_result(s->life[i].gen)->started_ns > 0;
+            s->life[i].is_started |= is_let_in(s, &s->life[i]);
 }
 
 /* Ranks never fall. */
@@ -380,7 +434,7 @@ static void check(struct sim *s, bool has_run)
     if (!a.ok)
         fprintf(stderr, "%s\n", sched_check(s->core->sched));
     EXPECT(a.ok);
-    EXPECT_EQ(a.pages_free + a.pages_owned, a.pages_total);
+    EXPECT_EQ(a.pages_free + a.pages_cached + a.pages_owned, a.pages_total);
     sched_counts(s->core->sched, &n);
     EXPECT(n.running <= (uint32_t)s->o.max_batch);
     met.parked += n.parked;
@@ -472,9 +526,11 @@ static void every_seed_keeps_every_promise(void)
         run_seed(running_seed);
     running_seed = 0;
     printf("%lu steps, %lu whole answers, %lu preempted, %lu copies, %lu cut passes\n"
-           "%lu cancelled, %lu timed out, %lu overloaded, %lu too long, %lu of %lu guesses right\n",
+           "%lu cancelled, %lu timed out, %lu overloaded, %lu too long, %lu of %lu guesses right\n"
+           "%lu prompt tokens found, all that could be in %lu requests\n",
         met.steps, met.whole, met.preemptions, met.copies, met.stopped, met.cancelled,
-        met.timed_out, met.overloaded, met.too_long, met.accepted, met.drafted);
+        met.timed_out, met.overloaded, met.too_long, met.accepted, met.drafted, met.cached,
+        met.cached_whole);
     if (!only_seed && n_seeds >= 1000) {
         EXPECT(met.whole > 5 * n_seeds && met.preemptions > n_seeds && met.copies > n_seeds);
         EXPECT(met.riders > 5 * n_seeds);
@@ -483,6 +539,7 @@ static void every_seed_keeps_every_promise(void)
         EXPECT(met.timed_out > n_seeds / 10 && met.overloaded > n_seeds / 10);
         EXPECT(met.too_long > n_seeds / 10);
         EXPECT(met.accepted > n_seeds && met.drafted > met.accepted);
+        EXPECT(met.cached > 10 * n_seeds);
         for (int i = SEQ_WAITING; i <= SEQ_DELAYED; i++)
             EXPECT(met.cancelled_in[i] > 0);
         EXPECT(met.cancelled_filling > 0 && met.cancelled_preempted > 0);

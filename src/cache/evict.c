@@ -1,0 +1,152 @@
+#include "cache/evict.h"
+#include "base/mem.h"
+
+int evict_init(struct evict *ev, enum evict_policy policy, uint32_t n, struct err *e)
+{
+    *ev = (struct evict){ .policy = policy, .n = n };
+    ev->entry = try_calloc(n, sizeof(*ev->entry));
+    ev->heap = policy == EVICT_LRU ? try_calloc(n, sizeof(*ev->heap)) : NULL;
+    if (!ev->entry || (policy == EVICT_LRU && !ev->heap)) {
+        evict_clear(ev);
+        return err_set(e, ERR_MEMORY, "no memory to order %u pages", n);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        ev->entry[i].heap_at = EVICT_NONE;
+    return 0;
+}
+
+void evict_clear(struct evict *ev)
+{
+    mem_free(ev->entry);
+    mem_free(ev->heap);
+    *ev = (struct evict){ 0 };
+}
+
+/* ---- the heap: the lowest value on top, of equal ones the one used longest ago */
+
+static bool goes_before(const struct evict *ev, uint32_t a, uint32_t b)
+{
+    const struct evict_entry *x = &ev->entry[a], *y = &ev->entry[b];
+
+    return x->value != y->value ? x->value < y->value : x->tick < y->tick;
+}
+
+static void place(struct evict *ev, uint32_t at, uint32_t i)
+{
+    ev->heap[at] = i;
+    ev->entry[i].heap_at = at;
+}
+
+static void sift_up(struct evict *ev, uint32_t at, uint32_t i)
+{
+    while (at > 0 && goes_before(ev, i, ev->heap[(at - 1) / 2])) {
+        place(ev, at, ev->heap[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+    place(ev, at, i);
+}
+
+static void sift_down(struct evict *ev, uint32_t at, uint32_t i)
+{
+    for (;;) {
+        uint32_t low = 2 * at + 1;
+        if (low + 1 < ev->n_candidates && goes_before(ev, ev->heap[low + 1], ev->heap[low]))
+            low++;
+        if (low >= ev->n_candidates || !goes_before(ev, ev->heap[low], i))
+            break;
+        place(ev, at, ev->heap[low]);
+        at = low;
+    }
+    place(ev, at, i);
+}
+
+static void heap_remove(struct evict *ev, uint32_t at)
+{
+    uint32_t last = ev->heap[ev->n_candidates]; /* already one fewer */
+
+    if (at == ev->n_candidates)
+        return;
+    if (at > 0 && goes_before(ev, last, ev->heap[(at - 1) / 2]))
+        sift_up(ev, at, last);
+    else
+        sift_down(ev, at, last);
+}
+
+/* ---- use */
+
+void evict_touch(struct evict *ev, uint32_t i, uint32_t weight)
+{
+    struct evict_entry *t = &ev->entry[i];
+
+    CHECK(i < ev->n && t->heap_at == EVICT_NONE);
+    t->value = ev->floor + weight;
+    t->tick = ++ev->tick;
+    t->rounds = MIN(weight / EVICT_WEIGHT, (uint32_t)EVICT_ROUNDS);
+}
+
+bool evict_has(const struct evict *ev, uint32_t i)
+{
+    CHECK(i < ev->n);
+    return ev->entry[i].heap_at != EVICT_NONE;
+}
+
+void evict_add(struct evict *ev, uint32_t i)
+{
+    CHECK(!evict_has(ev, i));
+    ev->n_candidates++;
+    if (ev->policy == EVICT_LRU)
+        sift_up(ev, ev->n_candidates - 1, i);
+    else
+        ev->entry[i].heap_at = 0;
+}
+
+void evict_remove(struct evict *ev, uint32_t i)
+{
+    CHECK(evict_has(ev, i));
+    ev->n_candidates--;
+    if (ev->policy == EVICT_LRU)
+        heap_remove(ev, ev->entry[i].heap_at);
+    ev->entry[i].heap_at = EVICT_NONE;
+}
+
+static uint32_t turn_hand(struct evict *ev)
+{
+    for (;;) {
+        uint32_t i = ev->hand;
+        struct evict_entry *t = &ev->entry[i];
+        ev->hand = i + 1 < ev->n ? i + 1 : 0;
+        if (t->heap_at == EVICT_NONE)
+            continue;
+        if (t->rounds == 0)
+            return i;
+        t->rounds--;
+    }
+}
+
+uint32_t evict_take(struct evict *ev)
+{
+    if (ev->n_candidates == 0)
+        return EVICT_NONE;
+
+    uint32_t i = ev->policy == EVICT_LRU ? ev->heap[0] : turn_hand(ev);
+    ev->floor = MAX(ev->floor, ev->entry[i].value);
+    evict_remove(ev, i);
+    return i;
+}
+
+const char *evict_check(const struct evict *ev)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < ev->n; i++) {
+        uint32_t at = ev->entry[i].heap_at;
+        n += at != EVICT_NONE;
+        if (at == EVICT_NONE || ev->policy != EVICT_LRU)
+            continue;
+        if (at >= ev->n_candidates || ev->heap[at] != i)
+            return "a candidate for eviction is not where it says";
+        if (at > 0 && goes_before(ev, i, ev->heap[(at - 1) / 2]))
+            return "the heap of candidates is out of order";
+    }
+    return n == ev->n_candidates ? NULL : "the count of candidates is wrong";
+}

@@ -1,0 +1,762 @@
+#include "cache/tree.h"
+#include "base/mem.h"
+#include "base/rng.h"
+
+enum { SIBLINGS_MAX = 64 }; /* looked at for a partial match: time is bounded, not the tree */
+
+#define NONE UINT32_MAX
+
+/* Indices below n_pages are pages, those from there on roots. Children are a list, newest first;
+ * full pages are also in a bucket by (parent, tokens). */
+struct node {
+    uint32_t parent, child, next, prev;
+    uint32_t chain; /* of its bucket; full pages */
+    uint32_t root, depth;
+    uint32_t n_pins;
+    uint32_t next_idle, prev_idle; /* of its tenant's idle leaves, while evict_has() */
+    int n_tokens;                  /* 0: not in the tree */
+    uint64_t born_ns, used_ns;     /* put there; when its last user left */
+};
+
+struct root {
+    struct cache_scope scope;
+    uint32_t chain; /* of its bucket, or the next free one */
+    uint32_t tenant;
+    uint32_t n_users, n_pages;
+};
+
+struct tenant {
+    uint64_t id;
+    uint32_t chain; /* of its bucket, or the next free one */
+    uint32_t n_roots, n_pages;
+    uint32_t first_idle, last_idle; /* leaves, by when they were used */
+    uint32_t next_over, prev_over;  /* while n_pages > quota */
+};
+
+struct tree {
+    struct page_pool *pool;
+    struct tree_options o;
+    struct evict evict;
+    uint64_t seed, now;
+    uint32_t n_pages, n_roots, n_kept, n_pinned, n_tenants;
+    struct node *nodes;             /* [n_pages + n_roots] */
+    int32_t (*tokens)[PAGE_TOKENS]; /* [n_pages] */
+    uint32_t *buckets;              /* three tables of n_buckets each: pages, roots, tenants */
+    uint32_t n_buckets;             /* a power of two */
+    struct root *roots;             /* [n_roots]; a page or a user for each at least */
+    struct tenant *tenants;         /* [n_roots] */
+    uint32_t free_root, free_tenant, over;
+    struct tree_stats stats;
+};
+
+/* ---- hashing */
+
+static uint64_t mix(uint64_t a, uint64_t b)
+{
+    __uint128_t p = (__uint128_t)(a ^ 0x9e3779b97f4a7c15u) * (b ^ 0xd6e8feb86659fd93u);
+
+    return (uint64_t)p ^ (uint64_t)(p >> 64);
+}
+
+static uint64_t hash_bytes(const struct tree *t, uint64_t start, const void *bytes, size_t n)
+{
+    const uint8_t *p = bytes;
+    uint64_t h = mix(t->seed, start), w[2];
+
+    for (; n >= sizeof(w); n -= sizeof(w), p += sizeof(w)) {
+        memcpy(w, p, sizeof(w));
+        h = mix(h ^ w[0], t->seed ^ w[1]);
+    }
+    w[0] = w[1] = 0;
+    memcpy(w, p, n);
+    return mix(h ^ w[0], t->seed ^ w[1]);
+}
+
+static uint32_t *page_bucket(struct tree *t, uint32_t parent, const int32_t *tokens)
+{
+    uint64_t h = hash_bytes(t, parent, tokens, PAGE_TOKENS * sizeof(*tokens));
+
+    return &t->buckets[h & (t->n_buckets - 1)];
+}
+
+static uint32_t *root_bucket(struct tree *t, const struct cache_scope *s)
+{
+    uint64_t h = hash_bytes(t, s->tenant, s->salt, sizeof(s->salt));
+
+    return &t->buckets[t->n_buckets + (h & (t->n_buckets - 1))];
+}
+
+static uint32_t *tenant_bucket(struct tree *t, uint64_t id)
+{
+    return &t->buckets[2 * t->n_buckets + (mix(t->seed, id) & (t->n_buckets - 1))];
+}
+
+static bool is_page(const struct tree *t, uint32_t i)
+{
+    return i < t->n_pages;
+}
+
+/* ---- tenants */
+
+static uint32_t tenant_take(struct tree *t, uint64_t id)
+{
+    uint32_t *bucket = tenant_bucket(t, id);
+
+    for (uint32_t i = *bucket; i != NONE; i = t->tenants[i].chain)
+        if (t->tenants[i].id == id) {
+            t->tenants[i].n_roots++;
+            return i;
+        }
+    uint32_t i = t->free_tenant;
+    CHECK(i != NONE); /* as many as roots */
+    t->free_tenant = t->tenants[i].chain;
+    t->tenants[i] = (struct tenant){ .id = id,
+        .chain = *bucket,
+        .n_roots = 1,
+        .first_idle = NONE,
+        .last_idle = NONE,
+        .next_over = NONE,
+        .prev_over = NONE };
+    *bucket = i;
+    t->n_tenants++;
+    return i;
+}
+
+static void tenant_give(struct tree *t, uint32_t i)
+{
+    struct tenant *n = &t->tenants[i];
+    uint32_t *link = tenant_bucket(t, n->id);
+
+    if (--n->n_roots > 0)
+        return;
+    CHECK(n->n_pages == 0);
+    while (*link != i)
+        link = &t->tenants[*link].chain;
+    *link = n->chain;
+    n->chain = t->free_tenant;
+    t->free_tenant = i;
+    t->n_tenants--;
+}
+
+static void tenant_count(struct tree *t, uint32_t i, int by)
+{
+    struct tenant *n = &t->tenants[i];
+    bool was_over = n->n_pages > t->o.quota;
+
+    n->n_pages += (uint32_t)by;
+    bool is_over = n->n_pages > t->o.quota;
+    if (is_over && !was_over) {
+        n->prev_over = NONE;
+        n->next_over = t->over;
+        if (t->over != NONE)
+            t->tenants[t->over].prev_over = i;
+        t->over = i;
+    } else if (was_over && !is_over) {
+        *(n->prev_over == NONE ? &t->over : &t->tenants[n->prev_over].next_over) = n->next_over;
+        if (n->next_over != NONE)
+            t->tenants[n->next_over].prev_over = n->prev_over;
+    }
+}
+
+/* ---- idle leaves: what can be evicted */
+
+static uint32_t weight_of(const struct tree *t, const struct node *n)
+{
+    uint64_t w = EVICT_WEIGHT + (uint64_t)t->o.depth_weight * n->depth;
+
+    return (uint32_t)MIN(w * (uint64_t)n->n_tokens / PAGE_TOKENS, UINT32_MAX);
+}
+
+static void candidate_add(struct tree *t, uint32_t i, bool is_last_used)
+{
+    struct node *n = &t->nodes[i];
+    struct tenant *owner = &t->tenants[t->roots[n->root].tenant];
+    uint32_t *end = is_last_used ? &owner->last_idle : &owner->first_idle;
+    uint32_t beside = *end;
+
+    n->prev_idle = is_last_used ? beside : NONE;
+    n->next_idle = is_last_used ? NONE : beside;
+    if (beside == NONE)
+        owner->first_idle = owner->last_idle = i;
+    else if (is_last_used)
+        t->nodes[beside].next_idle = i;
+    else
+        t->nodes[beside].prev_idle = i;
+    *end = i;
+    evict_add(&t->evict, i);
+}
+
+static void candidate_unlink(struct tree *t, uint32_t i)
+{
+    struct node *n = &t->nodes[i];
+    struct tenant *owner = &t->tenants[t->roots[n->root].tenant];
+
+    *(n->prev_idle == NONE ? &owner->first_idle : &t->nodes[n->prev_idle].next_idle) = n->next_idle;
+    *(n->next_idle == NONE ? &owner->last_idle : &t->nodes[n->next_idle].prev_idle) = n->prev_idle;
+}
+
+static void candidate_remove(struct tree *t, uint32_t i)
+{
+    candidate_unlink(t, i);
+    evict_remove(&t->evict, i);
+}
+
+static void age_add(struct tree_ages *a, uint64_t from, uint64_t to)
+{
+    a->n++;
+    a->sum_ns += to > from ? to - from : 0;
+}
+
+/* The pool's word that a page of ours lost its last user, or got one. */
+static void watch(void *arg, page_id page, bool is_idle)
+{
+    struct tree *t = arg;
+    struct node *n = &t->nodes[page.i];
+
+    if (is_idle) {
+        n->used_ns = t->now;
+        evict_touch(&t->evict, page.i, weight_of(t, n));
+        if (n->child == NONE)
+            candidate_add(t, page.i, true);
+        return;
+    }
+    if (evict_has(&t->evict, page.i))
+        candidate_remove(t, page.i);
+}
+
+/* ---- opening and closing */
+
+static int take_memory(struct tree *t, struct err *e)
+{
+    uint32_t n_all = t->n_pages + t->n_roots;
+
+    t->nodes = try_calloc(n_all, sizeof(*t->nodes));
+    t->tokens = try_calloc(t->n_pages, sizeof(*t->tokens));
+    t->buckets = try_calloc(3 * (size_t)t->n_buckets, sizeof(*t->buckets));
+    t->roots = try_calloc(t->n_roots, sizeof(*t->roots));
+    t->tenants = try_calloc(t->n_roots, sizeof(*t->tenants));
+    if (!t->nodes || !t->tokens || !t->buckets || !t->roots || !t->tenants)
+        return err_set(e, ERR_MEMORY, "no memory for a prefix cache of %u pages", t->n_pages);
+    for (uint32_t i = 0; i < n_all; i++)
+        t->nodes[i].child = NONE;
+    for (uint32_t i = 0; i < 3 * t->n_buckets; i++)
+        t->buckets[i] = NONE;
+    for (uint32_t i = 0; i < t->n_roots; i++)
+        t->roots[i].chain = t->tenants[i].chain = i + 1 < t->n_roots ? i + 1 : NONE;
+    return evict_init(&t->evict, t->o.policy, t->n_pages, e);
+}
+
+int tree_new(struct tree **out, struct page_pool *pool, const struct tree_options *o, struct err *e)
+{
+    struct tree *t = xcalloc(1, sizeof(*t));
+
+    t->pool = pool;
+    t->o = *o;
+    t->seed = rng_entropy();
+    t->n_pages = page_n_total(pool);
+    CHECK(o->n_users < UINT32_MAX / 8 && t->n_pages < UINT32_MAX / 8);
+    t->n_roots = t->n_pages + o->n_users; /* never too few: each has a page or a user */
+    t->over = NONE;
+    for (t->n_buckets = 16; t->n_buckets < t->n_roots;)
+        t->n_buckets *= 2;
+    if (take_memory(t, e)) {
+        tree_free(t);
+        return -1;
+    }
+    page_pool_watch(pool, watch, t);
+    *out = t;
+    return 0;
+}
+
+static void remove_node(struct tree *t, uint32_t i);
+
+static void drop_pins(struct tree *t, uint32_t i)
+{
+    for (; t->nodes[i].n_pins > 0; t->nodes[i].n_pins--)
+        page_unref(t->pool, (page_id){ i });
+}
+
+void tree_free(struct tree *t)
+{
+    if (!t)
+        return;
+    for (uint32_t i = 0; i < t->n_pages && t->n_kept > 0; i++)
+        drop_pins(t, i);
+    if (t->n_kept > 0)
+        tree_flush(t);
+    CHECK(t->n_kept == 0 && t->n_tenants == 0);
+    page_pool_watch(t->pool, NULL, NULL);
+    evict_clear(&t->evict);
+    mem_free(t->nodes);
+    mem_free(t->tokens);
+    mem_free(t->buckets);
+    mem_free(t->roots);
+    mem_free(t->tenants);
+    mem_free(t);
+}
+
+void tree_set_time(struct tree *t, uint64_t now_ns)
+{
+    t->now = now_ns;
+}
+
+/* ---- roots */
+
+tree_node tree_enter(struct tree *t, const struct cache_scope *scope)
+{
+    uint32_t *bucket = root_bucket(t, scope), r;
+
+    for (r = *bucket; r != NONE; r = t->roots[r].chain)
+        if (t->roots[r].scope.tenant == scope->tenant &&
+            !memcmp(t->roots[r].scope.salt, scope->salt, sizeof(scope->salt)))
+            break;
+    if (r == NONE) {
+        r = t->free_root;
+        CHECK(r != NONE);
+        t->free_root = t->roots[r].chain;
+        t->roots[r] = (struct root){
+            .scope = *scope, .chain = *bucket, .tenant = tenant_take(t, scope->tenant)
+        };
+        *bucket = r;
+        t->nodes[t->n_pages + r] =
+            (struct node){ .parent = NONE, .child = NONE, .next = NONE, .prev = NONE, .root = r };
+    }
+    t->roots[r].n_users++;
+    return (tree_node){ t->n_pages + r };
+}
+
+static void root_settle(struct tree *t, uint32_t r)
+{
+    struct root *root = &t->roots[r];
+    uint32_t *link = root_bucket(t, &root->scope);
+
+    if (root->n_users > 0 || root->n_pages > 0)
+        return;
+    while (*link != r)
+        link = &t->roots[*link].chain;
+    *link = root->chain;
+    tenant_give(t, root->tenant);
+    root->chain = t->free_root;
+    t->free_root = r;
+}
+
+static struct root *root_of(struct tree *t, tree_node at)
+{
+    CHECK(at.i >= t->n_pages && at.i < t->n_pages + t->n_roots);
+    struct root *r = &t->roots[at.i - t->n_pages];
+    CHECK(r->n_users > 0);
+    return r;
+}
+
+void tree_leave(struct tree *t, tree_node root)
+{
+    root_of(t, root)->n_users--;
+    root_settle(t, root.i - t->n_pages);
+}
+
+uint64_t tree_tenant(const struct tree *t, tree_node root)
+{
+    CHECK(root.i >= t->n_pages && root.i < t->n_pages + t->n_roots);
+    return t->roots[root.i - t->n_pages].scope.tenant;
+}
+
+/* ---- finding */
+
+static uint32_t find_full(struct tree *t, uint32_t at, const int32_t *tokens)
+{
+    uint32_t i = *page_bucket(t, at, tokens);
+
+    while (i != NONE &&
+           (t->nodes[i].parent != at || memcmp(t->tokens[i], tokens, sizeof(t->tokens[i])) != 0))
+        i = t->nodes[i].chain;
+    return i;
+}
+
+static int common(const int32_t *a, const int32_t *b, int n)
+{
+    int i = 0;
+
+    while (i < n && a[i] == b[i])
+        i++;
+    return i;
+}
+
+/* The child that shares most tokens, and how many; NONE when none shares the first. */
+static uint32_t find_partial(struct tree *t, uint32_t at, const int32_t *tokens, int n, int *n_best)
+{
+    uint32_t best = NONE;
+    int n_seen = 0;
+
+    *n_best = 0;
+    for (uint32_t i = t->nodes[at].child; i != NONE && n_seen++ < SIBLINGS_MAX;
+         i = t->nodes[i].next) {
+        int n_same = common(t->tokens[i], tokens, MIN(n, t->nodes[i].n_tokens));
+        if (n_same > *n_best) {
+            *n_best = n_same;
+            best = i;
+        }
+    }
+    return best;
+}
+
+static void check_place(const struct tree *t, tree_node at)
+{
+    CHECK(at.i < t->n_pages + t->n_roots);
+    CHECK(!is_page(t, at.i) || t->nodes[at.i].n_tokens == PAGE_TOKENS);
+}
+
+static void use_page(struct tree *t, uint32_t i)
+{
+    if (page_refs(t->pool, (page_id){ i }) == 1)
+        age_add(&t->stats.reused, t->nodes[i].used_ns, t->now);
+    page_ref(t->pool, (page_id){ i });
+}
+
+int tree_match(struct tree *t, tree_node *at, const int32_t *tokens, int n, page_id *pages)
+{
+    int done = 0, n_more;
+    uint32_t i;
+
+    check_place(t, *at);
+    while (n - done >= PAGE_TOKENS && (i = find_full(t, at->i, tokens + done)) != NONE) {
+        at->i = i;
+        use_page(t, i);
+        *pages++ = (page_id){ i };
+        done += PAGE_TOKENS;
+    }
+    i = find_partial(t, at->i, tokens + done, MIN(n - done, (int)PAGE_TOKENS), &n_more);
+    if (i == NONE)
+        return done;
+    use_page(t, i);
+    *pages = (page_id){ i };
+    return done + n_more;
+}
+
+void tree_count(struct tree *t, int n_found, int n_asked)
+{
+    t->stats.n_matches++;
+    t->stats.n_hits += n_found > 0;
+    t->stats.n_partial += n_found > 0 && n_found < n_asked;
+    t->stats.n_matched_tokens += (uint64_t)n_found;
+    t->stats.n_asked_tokens += (uint64_t)n_asked;
+}
+
+void tree_count_more(struct tree *t, int n_found)
+{
+    t->stats.n_matched_tokens += (uint64_t)n_found;
+}
+
+/* ---- adding and removing */
+
+static void link_node(struct tree *t, uint32_t at, const int32_t *tokens, int n, page_id page)
+{
+    const struct node *parent = &t->nodes[at];
+    uint32_t i = page.i;
+
+    t->nodes[i] = (struct node){ .parent = at,
+        .child = NONE,
+        .next = parent->child,
+        .prev = NONE,
+        .chain = NONE,
+        .root = parent->root,
+        .depth = is_page(t, at) ? parent->depth + 1 : 0,
+        .n_tokens = n,
+        .born_ns = t->now,
+        .used_ns = t->now };
+    if (parent->child != NONE)
+        t->nodes[parent->child].prev = i;
+    if (is_page(t, at) && evict_has(&t->evict, at))
+        candidate_remove(t, at);
+    t->nodes[at].child = i;
+    memcpy(t->tokens[i], tokens, (size_t)n * sizeof(*tokens));
+    if (n == PAGE_TOKENS) {
+        uint32_t *bucket = page_bucket(t, at, tokens);
+        t->nodes[i].chain = *bucket;
+        *bucket = i;
+    }
+    t->n_kept++;
+    t->stats.n_kept++;
+    t->roots[parent->root].n_pages++;
+    tenant_count(t, t->roots[parent->root].tenant, 1);
+    page_ref(t->pool, page);
+    page_keep(t->pool, page);
+}
+
+/* A page whose last child has gone can be evicted, when nobody uses it: next, for it was used no
+ * later than the child. */
+static void expose(struct tree *t, uint32_t i)
+{
+    if (is_page(t, i) && t->nodes[i].child == NONE && page_refs(t->pool, (page_id){ i }) == 1)
+        candidate_add(t, i, false);
+}
+
+static void remove_node(struct tree *t, uint32_t i)
+{
+    struct node *n = &t->nodes[i];
+    uint32_t parent = n->parent, r = n->root;
+
+    CHECK(n->n_tokens > 0 && n->child == NONE && n->n_pins == 0);
+    page_unkeep(t->pool, (page_id){ i }); /* no candidate from here on */
+    *(n->prev == NONE ? &t->nodes[parent].child : &t->nodes[n->prev].next) = n->next;
+    if (n->next != NONE)
+        t->nodes[n->next].prev = n->prev;
+    if (n->n_tokens == PAGE_TOKENS) {
+        uint32_t *link = page_bucket(t, parent, t->tokens[i]);
+        while (*link != i)
+            link = &t->nodes[*link].chain;
+        *link = n->chain;
+    }
+    n->n_tokens = 0;
+    t->n_kept--;
+    t->roots[r].n_pages--;
+    tenant_count(t, t->roots[r].tenant, -1);
+    page_unref(t->pool, (page_id){ i });
+    expose(t, parent);
+    root_settle(t, r);
+}
+
+tree_node tree_add(struct tree *t, tree_node at, const int32_t *tokens, int n, page_id *page)
+{
+    bool is_full = n == PAGE_TOKENS;
+    int n_same;
+
+    check_place(t, at);
+    CHECK(n >= 1 && n <= PAGE_TOKENS);
+    uint32_t i = is_full ? find_full(t, at.i, tokens) : NONE;
+    if (i == NONE) {
+        i = find_partial(t, at.i, tokens, n, &n_same);
+        if (i != NONE && n_same < n) {
+            /* One that goes no further is superseded. It cannot be the caller's own, whose tokens
+             * would be all of these. */
+            if (n_same == t->nodes[i].n_tokens && i != page->i && t->nodes[i].n_pins == 0)
+                remove_node(t, i);
+            i = NONE;
+        }
+    }
+    if (i == NONE && !page_is_kept(t->pool, *page)) {
+        link_node(t, at.i, tokens, n, *page);
+        i = page->i;
+    }
+    if (i == NONE)
+        return TREE_NONE;
+    if (i != page->i) {
+        page_ref(t->pool, (page_id){ i });
+        page_unref(t->pool, *page);
+        *page = (page_id){ i };
+    }
+    return is_full ? (tree_node){ i } : TREE_NONE;
+}
+
+tree_node tree_parent(const struct tree *t, tree_node at)
+{
+    CHECK(is_page(t, at.i) && t->nodes[at.i].n_tokens > 0);
+    return (tree_node){ t->nodes[at.i].parent };
+}
+
+page_id tree_page(tree_node at)
+{
+    return (page_id){ at.i };
+}
+
+bool tree_forget(struct tree *t, page_id page)
+{
+    if (!page_is_kept(t->pool, page) || t->nodes[page.i].child != NONE ||
+        t->nodes[page.i].n_pins > 0)
+        return false;
+    remove_node(t, page.i);
+    return true;
+}
+
+/* ---- eviction */
+
+/* The idle leaf used longest ago of the tenant that is furthest above its quota. One tenant alone
+ * has all there is. */
+static uint32_t take_over_quota(struct tree *t)
+{
+    uint32_t most = NONE;
+
+    if (t->n_tenants < 2)
+        return NONE;
+    for (uint32_t i = t->over; i != NONE; i = t->tenants[i].next_over)
+        if (t->tenants[i].first_idle != NONE &&
+            (most == NONE || t->tenants[i].n_pages > t->tenants[most].n_pages))
+            most = i;
+    if (most == NONE)
+        return NONE;
+    uint32_t victim = t->tenants[most].first_idle;
+    candidate_remove(t, victim);
+    t->stats.n_evicted_for_quota++;
+    return victim;
+}
+
+bool tree_evict(struct tree *t)
+{
+    uint32_t i = take_over_quota(t);
+
+    if (i == NONE) {
+        i = evict_take(&t->evict);
+        if (i == EVICT_NONE)
+            return false;
+        candidate_unlink(t, i);
+    }
+    age_add(&t->stats.lived, t->nodes[i].born_ns, t->now);
+    age_add(&t->stats.idled, t->nodes[i].used_ns, t->now);
+    t->stats.n_evicted++;
+    remove_node(t, i);
+    return true;
+}
+
+void tree_flush(struct tree *t)
+{
+    while (tree_evict(t))
+        continue;
+}
+
+/* ---- pins */
+
+int tree_pin(struct tree *t, tree_node root, const int32_t *tokens, int n)
+{
+    uint32_t n_new = 0, at = root.i, i;
+    int done = 0;
+
+    check_place(t, root);
+    while (n - done >= PAGE_TOKENS && (i = find_full(t, at, tokens + done)) != NONE) {
+        n_new += t->nodes[i].n_pins == 0;
+        done += PAGE_TOKENS;
+        at = i;
+    }
+    if (n_new > t->o.n_pinned - t->n_pinned)
+        return 0;
+    t->n_pinned += n_new;
+    for (; is_page(t, at); at = t->nodes[at].parent) {
+        t->nodes[at].n_pins++;
+        page_ref(t->pool, (page_id){ at });
+    }
+    return done;
+}
+
+int tree_unpin(struct tree *t, tree_node root, const int32_t *tokens, int n)
+{
+    uint32_t at = root.i, i;
+    int done = 0;
+
+    check_place(t, root);
+    while (n - done >= PAGE_TOKENS && (i = find_full(t, at, tokens + done)) != NONE &&
+           t->nodes[i].n_pins > 0) {
+        done += PAGE_TOKENS;
+        at = i;
+    }
+    for (; is_page(t, at); at = t->nodes[at].parent) {
+        t->n_pinned -= --t->nodes[at].n_pins == 0;
+        page_unref(t->pool, (page_id){ at });
+    }
+    return done;
+}
+
+/* ---- looking */
+
+uint32_t tree_n_pages(const struct tree *t)
+{
+    return t->n_kept;
+}
+
+uint32_t tree_refs(const struct tree *t, page_id page)
+{
+    CHECK(is_page(t, page.i));
+    const struct node *n = &t->nodes[page.i];
+    return n->n_tokens > 0 ? 1 + n->n_pins : 0;
+}
+
+const struct tree_stats *tree_stats(const struct tree *t)
+{
+    return &t->stats;
+}
+
+static const char *check_node(const struct tree *t, uint32_t i)
+{
+    const struct node *n = &t->nodes[i], *parent = &t->nodes[n->parent];
+    uint32_t refs = page_refs(t->pool, (page_id){ i });
+    bool is_top = !is_page(t, n->parent);
+
+    if (n->n_tokens > PAGE_TOKENS || (n->n_tokens < PAGE_TOKENS && n->child != NONE))
+        return "a page that is not full has children";
+    if (!is_top && parent->n_tokens != PAGE_TOKENS)
+        return "a page hangs behind one that is not full";
+    if (n->root != parent->root || n->depth != (is_top ? 0 : parent->depth + 1))
+        return "a page has a wrong root or depth";
+    if (refs < 1 + n->n_pins)
+        return "the tree's references are not counted";
+    if (!is_top && refs > 1 && page_refs(t->pool, (page_id){ n->parent }) < 2)
+        return "a page is in use, the one before it is not";
+    if (evict_has(&t->evict, i) != (refs == 1 && n->child == NONE))
+        return "the candidates are not the idle leaves";
+    for (uint32_t c = n->child; c != NONE; c = t->nodes[c].next)
+        if (t->nodes[c].parent != i)
+            return "a list of children is wrong";
+    return NULL;
+}
+
+static uint32_t n_chained(const struct tree *t)
+{
+    uint32_t n = 0;
+
+    for (uint32_t b = 0; b < t->n_buckets; b++)
+        for (uint32_t i = t->buckets[b]; i != NONE; i = t->nodes[i].chain)
+            n++;
+    return n;
+}
+
+static const char *check_tenants(const struct tree *t)
+{
+    uint32_t n_idle = 0, n_over = 0;
+
+    for (uint32_t b = 2 * t->n_buckets; b < 3 * t->n_buckets; b++)
+        for (uint32_t i = t->buckets[b]; i != NONE; i = t->tenants[i].chain) {
+            const struct tenant *n = &t->tenants[i];
+            uint32_t n_pages = 0;
+            for (uint32_t r = 0; r < t->n_roots; r++)
+                if (t->roots[r].tenant == i)
+                    n_pages += t->roots[r].n_pages;
+            if (n_pages != n->n_pages)
+                return "a tenant's pages are miscounted";
+            n_over += n_pages > t->o.quota;
+            for (uint32_t j = n->first_idle; j != NONE; j = t->nodes[j].next_idle) {
+                n_idle++;
+                if (t->nodes[j].next_idle == NONE ? j != n->last_idle
+                                                  : t->nodes[t->nodes[j].next_idle].prev_idle != j)
+                    return "a tenant's idle pages are mislinked";
+            }
+        }
+    for (uint32_t i = t->over; i != NONE; i = t->tenants[i].next_over)
+        n_over--;
+    if (n_over != 0)
+        return "the tenants above their quota are not listed";
+    return n_idle == t->evict.n_candidates ? NULL
+                                           : "the tenants' idle pages are not the candidates";
+}
+
+const char *tree_check(const struct tree *t)
+{
+    uint32_t n_kept = 0, n_full = 0, n_pinned = 0, n_in_roots = 0;
+    const char *wrong = evict_check(&t->evict);
+
+    for (uint32_t i = 0; i < t->n_pages && !wrong; i++) {
+        bool is_in = t->nodes[i].n_tokens > 0;
+        if (is_in != page_is_kept(t->pool, (page_id){ i }))
+            return "the pool and the tree disagree about a page";
+        n_kept += is_in;
+        n_full += t->nodes[i].n_tokens == PAGE_TOKENS;
+        n_pinned += is_in && t->nodes[i].n_pins > 0;
+        if (is_in)
+            wrong = check_node(t, i);
+    }
+    if (wrong)
+        return wrong;
+    for (uint32_t r = 0; r < t->n_roots; r++)
+        n_in_roots += t->roots[r].n_pages;
+    if (n_kept != t->n_kept || n_kept != n_in_roots)
+        return "the pages of the tree are miscounted";
+    if (n_full != n_chained(t) || n_pinned != t->n_pinned)
+        return "full or pinned pages are miscounted";
+    return check_tenants(t);
+}

@@ -1,0 +1,106 @@
+#include "engine/prefix.h"
+
+static bool is_scored(const struct seq *s)
+{
+    return s->score_from < s->n_prompt - 1;
+}
+
+int prefix_limit(const struct seq *s)
+{
+    return is_scored(s) ? MIN(s->score_from, s->n_tokens - 1) : s->n_tokens - 1;
+}
+
+/* What lies behind the pages it has, all of them full and of the tree. */
+/* Returns how many tokens more were found that count: the first time it comes in. */
+static int match_on(struct seq *s, struct tree *t)
+{
+    int room = prefix_limit(s) - s->n_kv;
+
+    if (room <= 0)
+        return 0;
+    int n = tree_match(t, &s->node, s->tokens + s->n_kv, room, s->pages + s->n_pages);
+    s->n_kv += n;
+    s->n_pages = pages_for(s->n_kv);
+    s->n_kept = s->n_kv / PAGE_TOKENS;
+    if (s->n_preempted > 0)
+        return 0;
+    s->n_cached += MIN(n, s->n_prompt - s->n_cached);
+    return n;
+}
+
+void prefix_find(struct seq *s, struct tree *t)
+{
+    if (s->root.i == TREE_NONE.i || prefix_limit(s) <= 0)
+        return;
+    CHECK(s->n_pages == 0 && s->n_kept == 0);
+    s->node = s->root;
+    match_on(s, t);
+}
+
+void prefix_count(const struct seq *s, struct tree *t)
+{
+    if (s->root.i != TREE_NONE.i && s->is_fresh)
+        tree_count(t, s->n_cached, prefix_limit(s));
+}
+
+void prefix_drop_tail(struct seq *s, struct page_pool *pool)
+{
+    int n_lost = s->n_kv % PAGE_TOKENS;
+
+    CHECK(n_lost > 0 && s->n_pages == pages_for(s->n_kv));
+    page_unref(pool, s->pages[--s->n_pages]);
+    s->n_kv -= n_lost;
+    s->n_cached = MIN(s->n_cached, s->n_kv);
+}
+
+void prefix_catch_up(struct seq *s, struct tree *t)
+{
+    if (s->root.i != TREE_NONE.i && s->n_kv == s->n_kept * PAGE_TOKENS && s->n_pages == s->n_kept)
+        tree_count_more(t, match_on(s, t));
+}
+
+void prefix_keep(struct seq *s, struct tree *t)
+{
+    if (s->root.i == TREE_NONE.i)
+        return;
+    /* A row that runs once more is about to be written again: its page is not full. */
+    for (; s->n_kept > s->n_kv / PAGE_TOKENS; s->n_kept--)
+        s->node = tree_parent(t, s->node);
+    while (s->n_kept < s->n_kv / PAGE_TOKENS) {
+        page_id *page = &s->pages[s->n_kept];
+        const int32_t *tokens = s->tokens + s->n_kept * PAGE_TOKENS;
+        tree_node node = tree_add(t, s->node, tokens, PAGE_TOKENS, page);
+        if (node.i == TREE_NONE.i)
+            return; /* the page is in the tree at another place: it stays ours alone */
+        s->node = node;
+        s->n_kept++;
+    }
+}
+
+void prefix_keep_all(struct seq *s, struct tree *t)
+{
+    if (s->root.i == TREE_NONE.i)
+        return;
+    s->n_kv = MIN(s->n_kv, s->n_tokens);
+    prefix_keep(s, t);
+    int n_rest = s->n_kv - s->n_kept * PAGE_TOKENS;
+    if (n_rest > 0 && n_rest < PAGE_TOKENS)
+        tree_add(t, s->node, s->tokens + s->n_kv - n_rest, n_rest, &s->pages[s->n_kept]);
+}
+
+bool prefix_is_ahead(const struct seq *f, const struct seq *s)
+{
+    int at = s->n_kv;
+
+    if (s->root.i == TREE_NONE.i || f->root.i != s->root.i || f->plan_rows == 0 || is_scored(f))
+        return false;
+    if (at != s->n_kept * PAGE_TOKENS || s->n_pages != s->n_kept ||
+        prefix_limit(s) < at + PAGE_TOKENS)
+        return false;
+    if (f->n_kv < at || f->n_kv >= at + PAGE_TOKENS || f->n_tokens < at + PAGE_TOKENS)
+        return false;
+    /* Equal pages are the same page, so the last one speaks for all. */
+    if (at > 0 && f->pages[s->n_kept - 1].i != s->pages[s->n_kept - 1].i)
+        return false;
+    return !memcmp(f->tokens + at, s->tokens + at, PAGE_TOKENS * sizeof(*s->tokens));
+}
