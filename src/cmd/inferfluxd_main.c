@@ -78,6 +78,9 @@ static struct model_spec spec_with_defaults(
     s.engine.max_queue = (int)o->max_queue;
     s.engine.spec.max = strcmp(o->spec, "off") ? (int)o->draft_max : 0;
     s.engine.spec.min = (int)MIN(o->draft_min, o->draft_max);
+    s.engine.prefix_cache = !strcmp(o->prefix_cache, "on");
+    s.engine.kv_evict = strcmp(o->kv_evict, "clock") ? EVICT_LRU : EVICT_CLOCK;
+    s.engine.kv_tenant_share = (int)o->kv_tenant_share;
     return s;
 }
 
@@ -190,7 +193,8 @@ static int run(const struct options *o, struct err *e)
         .drain_ms = (uint32_t)o->drain_ms,
         .cors_origin = o->cors_origin,
         .role = o->role,
-        .default_max_tokens = (int)o->max_tokens };
+        .default_max_tokens = (int)o->max_tokens,
+        .share_prefixes = !strcmp(o->prefix_share, "all") };
     int rc = -1;
 
     struct engine_options batch = engine_options_default;

@@ -33,7 +33,7 @@ struct lm_ops {
      * call returns false, logits are undefined and the rows' pages hold rubbish beyond pos. */
     bool (*forward)(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop);
     void (*copy_page)(struct lm *m, page_id from, page_id to); /* for copy-on-write */
-    void (*clear_page)(struct lm *m, page_id page); /* nothing of what it held is left */
+    void (*clear_page)(struct lm *m, page_id page);            /* nothing of what it held is left */
     void (*close)(struct lm *m);
 };
 

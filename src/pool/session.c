@@ -77,6 +77,8 @@ static int start(struct session *s, struct err *e)
         .want_prompt_logprobs = s->p.want_prompt_logprobs,
         .priority = s->p.priority,
         .tenant = s->p.tenant,
+        .scope = s->p.scope,
+        .is_uncached = s->p.is_uncached,
         .deadline_ns = s->p.deadline_ns,
         .script = s->p.script,
         .predicted = s->p.predicted,

@@ -50,7 +50,9 @@ struct session_params {
     int n_stop_ids;
     bool want_prompt_logprobs;
     int priority;
-    uint64_t tenant; /* as in gen_input */
+    uint64_t tenant; /* as in gen_input, and the next two */
+    struct cache_scope scope;
+    bool is_uncached;
     uint64_t deadline_ns;
     const struct gen_script *script; /* needed by, and only by, a script model */
     const int32_t *predicted;        /* what the client thinks will come; NULL = it does not say */

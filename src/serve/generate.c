@@ -383,6 +383,7 @@ static int open_session(struct request *r, int i, struct err *e)
         .predicted = r->predicted,
         .n_predicted = r->n_predicted,
         .tenant = caller_tenant(&r->caller),
+        .is_uncached = !ask->cache_prompt,
     };
     struct session_place at = { r->model, r->arena, loop_mailbox(r->io->loop), &session_ops,
         &r->legs[i] };
@@ -393,6 +394,7 @@ static int open_session(struct request *r, int i, struct err *e)
         script_build(&p.script, ask, i, r->model, r->arena, e))
         return -1;
     p.sample.min_tokens = ask->min_tokens;
+    prompt_scope(&p.scope, ask, r->io->o->share_prefixes ? 0 : p.tenant);
     r->legs[i] = (struct leg){ r, i, NULL };
     r->n_open++;
     if (session_open(&r->legs[i].session, &p, &at, e)) {

@@ -77,6 +77,19 @@ static void copy_numbers(struct io *io, struct metrics *m)
             { METRIC_spec_decode_accepted_tokens_total, s->accepted_tokens },
             { METRIC_kv_pages_used, s->pages_used },
             { METRIC_kv_pages_total, s->pages_total },
+            { METRIC_kv_pages_cached, s->pages_cached },
+            { METRIC_prefix_queries_total, s->prefix.matches },
+            { METRIC_prefix_query_tokens_total, s->prefix.asked_tokens },
+            { METRIC_prefix_hits_total, s->prefix.hits },
+            { METRIC_prefix_partial_hits_total, s->prefix.partial_hits },
+            { METRIC_prefix_matched_tokens_total, s->prefix.matched_tokens },
+            { METRIC_prefix_kept_pages_total, s->prefix.kept },
+            { METRIC_prefix_evicted_pages_total, s->prefix.evicted },
+            { METRIC_prefix_quota_evicted_pages_total, s->prefix.evicted_for_quota },
+            { METRIC_prefix_lifetime_seconds_total, s->prefix.lived_ns / 1000000000 },
+            { METRIC_prefix_idle_seconds_total, s->prefix.idled_ns / 1000000000 },
+            { METRIC_prefix_reuses_total, s->prefix.reused },
+            { METRIC_prefix_reuse_gap_seconds_total, s->prefix.reused_ns / 1000000000 },
         };
         for (size_t j = 0; j < ARRAY_LEN(rows); j++)
             metric_add(m, rows[j].which, (int64_t)rows[j].value);
@@ -113,6 +126,7 @@ void health_invariants(struct io *io, struct http_exchange *x, struct call *c)
         sum.ok = sum.ok && a.ok;
         sum.pages_total += a.pages_total;
         sum.pages_free += a.pages_free;
+        sum.pages_cached += a.pages_cached;
         sum.pages_owned += a.pages_owned;
         sum.sequences += a.sequences;
         sum.requests_running += a.requests_running;
@@ -125,6 +139,7 @@ void health_invariants(struct io *io, struct http_exchange *x, struct call *c)
     jw_key(&w, "pages"), jw_object(&w);
     jw_key(&w, "total"), jw_u64(&w, sum.pages_total);
     jw_key(&w, "free"), jw_u64(&w, sum.pages_free);
+    jw_key(&w, "cached"), jw_u64(&w, sum.pages_cached);
     jw_key(&w, "owned"), jw_u64(&w, sum.pages_owned);
     jw_end_object(&w);
     jw_key(&w, "sequences"), jw_u64(&w, sum.sequences);

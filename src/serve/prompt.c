@@ -3,6 +3,7 @@
 #include "base/utf8.h"
 #include "os/clock.h"
 
+#include <openssl/sha.h>
 #include <stdio.h>
 
 int prompt_render(struct rendered *out, const struct convo *c, const struct model *m,
@@ -100,6 +101,14 @@ int prompt_max_tokens(
     int want = ask->max_tokens >= 0 ? ask->max_tokens : default_max > 0 ? default_max : room;
 
     return MIN(want, room);
+}
+
+void prompt_scope(struct cache_scope *out, const struct ask *ask, uint64_t tenant)
+{
+    *out = (struct cache_scope){ .tenant = tenant };
+    _Static_assert(sizeof(out->salt) == SHA256_DIGEST_LENGTH, "a salt is a digest");
+    if (ask->cache_salt.n)
+        SHA256((const unsigned char *)ask->cache_salt.p, ask->cache_salt.n, out->salt);
 }
 
 /* ---- scripts */

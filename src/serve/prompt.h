@@ -25,6 +25,9 @@ int prediction_build(const int32_t **out, int *n, const struct ask *ask, const s
 int prompt_max_tokens(
     const struct ask *ask, const struct model *m, const struct prompt *p, int default_max);
 
+/* Who shares prefixes with this request: its tenant's, and of those the ones with its salt. */
+void prompt_scope(struct cache_scope *out, const struct ask *ask, uint64_t tenant);
+
 /* The whole rendered chat, as text. For /apply-template. */
 int prompt_render(struct rendered *out, const struct convo *c, const struct model *m,
     struct arena *a, struct err *e);

@@ -21,6 +21,7 @@ struct serve_options { /* borrowed for the life of the service */
     const char *cors_origin; /* "" = no CORS fields */
     const char *role;        /* "unified", "prefill", "decode" */
     int default_max_tokens;  /* 0 = to the end of the context */
+    bool share_prefixes;     /* between all keys; else each finds what its own requests left */
     struct pool *pool;
     const struct keys *keys;
     bool needs_key;

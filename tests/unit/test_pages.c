@@ -59,7 +59,7 @@ static void impossible_sizes_and_missing_memory_are_errors(void)
     EXPECT_EQ(page_pool_new(&p, UINT32_MAX, &e), -1);
     EXPECT(e.code == ERR_RANGE);
 #ifdef TESTING
-    for (uint64_t nth = 1; nth <= 2; nth++) {
+    for (uint64_t nth = 1; nth <= 4; nth++) {
         mem_fail_after(nth);
         EXPECT_EQ(page_pool_new(&p, 10, &e), -1);
         EXPECT(e.code == ERR_MEMORY);
@@ -67,6 +67,65 @@ static void impossible_sizes_and_missing_memory_are_errors(void)
     mem_fail_after(0);
 #endif
     EXPECT(!p);
+}
+
+struct watched {
+    page_id last;
+    bool is_idle;
+    int n;
+};
+
+static void watch(void *arg, page_id id, bool is_idle)
+{
+    struct watched *w = arg;
+
+    *w = (struct watched){ id, is_idle, w->n + 1 };
+}
+
+static void a_kept_page_is_idle_while_its_keeper_alone_holds_it(void)
+{
+    struct page_pool *p = pool_of(3);
+    struct watched w = { PAGE_NONE, false, 0 };
+    page_id a = page_take(p), b = page_take(p);
+
+    page_pool_watch(p, watch, &w);
+    page_ref(p, a);
+    page_keep(p, a);
+    EXPECT(page_is_kept(p, a) && !page_is_kept(p, b));
+    EXPECT_EQ(page_n_idle(p), 0u);
+    EXPECT(!page_unref(p, a));
+    EXPECT(w.n == 1 && w.is_idle && w.last.i == a.i);
+    EXPECT_EQ(page_n_idle(p), 1u);
+    page_pool_check(p);
+    page_ref(p, a);
+    EXPECT(w.n == 2 && !w.is_idle);
+    EXPECT_EQ(page_n_idle(p), 0u);
+    EXPECT(!page_unref(p, a));
+    page_unkeep(p, a);
+    EXPECT(w.n == 4 && !w.is_idle);
+    EXPECT_EQ(page_n_idle(p), 0u);
+    EXPECT(page_unref(p, a));
+    page_unref(p, b);
+    EXPECT_EQ(w.n, 4);
+    page_pool_check(p);
+    page_pool_free(p);
+}
+
+static void a_page_remembers_whose_it_was(void)
+{
+    struct page_pool *p = pool_of(1);
+    page_id a = page_take(p);
+
+    EXPECT(!page_claim(p, a, 7)); /* nobody's before */
+    EXPECT(!page_claim(p, a, 7));
+    page_unref(p, a);
+    a = page_take(p);
+    EXPECT(!page_claim(p, a, 7));
+    EXPECT(page_claim(p, a, 0));
+    EXPECT(!page_claim(p, a, 0));
+    EXPECT(page_claim(p, a, UINT64_MAX));
+    page_unref(p, a);
+    page_pool_free(p);
 }
 
 /* Random takes, refs and unrefs against an array of counts. */
@@ -114,4 +173,5 @@ static void agrees_with_a_plain_array(void)
 
 TESTS(TEST(a_full_pool_says_so_and_the_warm_page_comes_back_first),
     TEST(a_shared_page_goes_home_with_its_last_holder),
+    TEST(a_kept_page_is_idle_while_its_keeper_alone_holds_it), TEST(a_page_remembers_whose_it_was),
     TEST(impossible_sizes_and_missing_memory_are_errors), TEST(agrees_with_a_plain_array))

@@ -21,7 +21,11 @@ def chat_body(**more):
 
 
 def metric(server, name):
-    for line in server.get("/metrics")[2].decode().splitlines():
+    return metric_as(server, name, {})
+
+
+def metric_as(server, name, fields):
+    for line in server.get("/metrics", **fields)[2].decode().splitlines():
         if line.startswith(f"inferflux_{name} "):
             return float(line.split()[1])
     raise AssertionError(f"no metric {name}")
@@ -188,8 +192,50 @@ def test_a_client_that_leaves_takes_its_request_along():
             assert time.monotonic() - left < 5, phase
             sums = invariants(s)
             assert sums["ok"] and sums["sequences"] == 0, (phase, sums)
-            equal(sums["pages"]["free"], sums["pages"]["total"], phase)
+            equal(sums["pages"]["free"] + sums["pages"]["cached"], sums["pages"]["total"], phase)
+            equal(sums["pages"]["owned"], 0, phase)
         equal(metric(s, "requests_cancelled_total"), 3.0)
+
+
+def chat_of(server, messages, **more):
+    body = json.dumps({"model": "demo", "messages": messages, "max_tokens": 40,
+        "temperature": 0, "ignore_eos": True, **more.pop("body", {})})
+    status, _, answer = server.request("POST", CHAT, body, **more)
+    equal(status, 200, answer)
+    answer = json.loads(answer)
+    return (answer["choices"][0]["message"]["content"], answer["usage"]["prompt_tokens"],
+        answer["usage"]["prompt_tokens_details"]["cached_tokens"])
+
+
+def test_the_next_turn_starts_where_the_last_one_ended():
+    first = [{"role": "user", "content": "Tell me of the sea, at length. " * 12}]
+    with Server("--prefix-cache", "off") as off:
+        text, n, cached = chat_of(off, first)
+        second = first + [{"role": "assistant", "content": text},
+            {"role": "user", "content": "And of the wind?"}]
+        told, n_second, cached_second = chat_of(off, second)
+        equal((cached, cached_second), (0, 0))
+        equal(metric(off, "prefix_queries_total"), 0.0)
+    alpha, beta = ({"Authorization": f"Bearer {k}"} for k in ("alpha", "beta"))
+    with Server("--api-key", "alpha,beta", ready=False) as s:
+        until(lambda: s.get("/readyz")[0] == 200, "ready")
+        equal(chat_of(s, first, **alpha), (text, n, 0))
+        equal(chat_of(s, second, **alpha)[:2], (told, n_second))
+        equal(metric_as(s, "prefix_queries_total", alpha), 2.0)
+        # What was asked and answered is there; the template may word an answer's end differently.
+        assert metric_as(s, "prefix_matched_tokens_total", alpha) >= n - 8
+        again = chat_of(s, second, **alpha)
+        equal(again, (told, n_second, n_second - 1))
+        # Another key, another salt, and who does not want it, find nothing.
+        equal(chat_of(s, second, **beta), (told, n_second, 0))
+        equal(chat_of(s, second, body={"cache_salt": "mine"}, **alpha), (told, n_second, 0))
+        equal(chat_of(s, second, body={"cache_prompt": False}, **alpha), (told, n_second, 0))
+        equal(chat_of(s, second, body={"cache_salt": "mine"}, **alpha)[2], n_second - 1)
+    with Server("--api-key", "alpha,beta", "--prefix-share", "all", "--kv-evict", "clock",
+            ready=False) as s:
+        until(lambda: s.get("/readyz")[0] == 200, "ready")
+        equal(chat_of(s, first, **alpha), (text, n, 0))
+        equal(chat_of(s, first, **beta), (text, n, n - 1))
 
 
 def test_a_slow_reader_is_bounded_and_others_go_on():
