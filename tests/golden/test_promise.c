@@ -6,9 +6,9 @@
  * is found, since many are the next turn of another. Tokens and log-probabilities must be the
  * same, bit for bit; of cancelled ones what came must be how the whole answer begins.
  *
- * Alone nothing is guessed ahead, nor found. Together some requests have an index of what they said before,
- * some a prediction (what really comes, with holes and changes), and in some runs a drafter guesses
- * at random: right, wrong, end tokens, and numbers that are no tokens.
+ * Alone nothing is guessed ahead, nor found. Together some requests have an index of what they said
+ * before, some a prediction (what really comes, with holes and changes), and in some runs a drafter
+ * guesses at random: right, wrong, end tokens, and numbers that are no tokens.
  *
  * Over a model that is a hash of its pages, over small random models of several number formats,
  * and over stories260K where its file is at hand. */
