@@ -21,6 +21,9 @@ static const struct engine_options options = {
     .prefill_chunk = 9,
     .max_queue = 14,
     .age_ns = 1000000u,
+    .prefix_cache = true,
+    .kv_evict = EVICT_CLOCK,
+    .kv_tenant_share = 50,
 };
 
 struct flight { /* one request of an asker */
