@@ -32,7 +32,7 @@ fuzz:
 	@tests/fuzz/run $(FUZZ_SECONDS)
 
 soak: $(PROGRAMS)
-	@tests/soak/run
+	@BUILD=$(B) tests/soak/run
 
 C_FILES := $(shell find src include tests bench tools -name '*.[ch]' 2>/dev/null)
 

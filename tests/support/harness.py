@@ -41,8 +41,8 @@ models:
 class Server:
     """inferfluxd on a free loopback port; `with Server() as s: s.url`."""
 
-    def __init__(self, *flags, config=CONFIG, env=None, ready=True):
-        self.flags, self.config, self.wait_ready = list(flags), config, ready
+    def __init__(self, *flags, config=CONFIG, env=None, ready=True, key=None):
+        self.flags, self.config, self.wait_ready, self.key = list(flags), config, ready, key
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("INFERFLUX_")}
         self.env.update(env or {})
 
@@ -100,6 +100,8 @@ class Server:
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             head = {k.replace("_", "-"): v for k, v in fields.items()}
+            if self.key:
+                head.setdefault("Authorization", "Bearer " + self.key)
             if body is not None:
                 head.setdefault("Content-Type", "application/json")
             c.request(method, path, body, head)
