@@ -1,0 +1,202 @@
+/* prefix: what the prefix cache costs, and what it saves.
+ *
+ *     prefix FILE [--prompt N] [--threads N] [--others N]
+ *
+ * First the tree alone: N other texts of the same length in it that begin alike for a quarter of
+ * it, and the time of a lookup for each token it finds, with everything in the processor's caches
+ * and after they were swept. Then the time to the first token of a prompt, cold, and again. */
+#include "base/mem.h"
+#include "base/rng.h"
+#include "engine/engine.h"
+#include "model/llama.h"
+#include "os/clock.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { ROUNDS = 21, SWEEP = 64 << 20 };
+
+struct setup {
+    const char *path;
+    int n_prompt, n_threads, n_others;
+};
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof(*v), by_value);
+    return v[n / 2];
+}
+
+/* ---- the tree alone */
+
+static void write_text(int32_t *text, int n, int which)
+{
+    struct rng alike = { .key = 1 }, own = { .key = 2 + (uint64_t)which };
+
+    for (int i = 0; i < n; i++)
+        text[i] = (int32_t)rng_below(i < n / 4 ? &alike : &own, 100000);
+}
+
+static void put_text(
+    struct tree *t, struct page_pool *p, tree_node root, const int32_t *text, int n)
+{
+    page_id *pages = xcalloc((size_t)n / PAGE_TOKENS, sizeof(*pages));
+    tree_node at = root;
+
+    for (int i = 0; i < n / PAGE_TOKENS; i++) {
+        pages[i] = page_take(p);
+        CHECK(pages[i].i != PAGE_NONE.i);
+        at = tree_add(t, at, text + i * PAGE_TOKENS, PAGE_TOKENS, &pages[i]);
+    }
+    for (int i = 0; i < n / PAGE_TOKENS; i++)
+        page_unref(p, pages[i]);
+    mem_free(pages);
+}
+
+static double look_up(
+    struct tree *t, struct page_pool *p, tree_node root, const int32_t *text, int n)
+{
+    page_id *pages = xcalloc((size_t)n / PAGE_TOKENS + 1, sizeof(*pages));
+    tree_node at = root;
+    uint64_t began = clock_ns();
+    int found = tree_match(t, &at, text, n, pages);
+    double ns = (double)(clock_ns() - began) / found;
+
+    CHECK(found == n);
+    for (int i = 0; i < n / PAGE_TOKENS; i++)
+        page_unref(p, pages[i]);
+    mem_free(pages);
+    return ns;
+}
+
+static int bench_tree(const struct setup *s, struct err *e)
+{
+    const struct cache_scope scope = { .tenant = 1 };
+    const int n = s->n_prompt / PAGE_TOKENS * PAGE_TOKENS;
+    uint32_t n_pages = (uint32_t)((s->n_others + 2) * n / PAGE_TOKENS);
+    struct tree_options o = { .n_users = 4, .quota = n_pages };
+    struct page_pool *p;
+    struct tree *t;
+    double warm[ROUNDS], cold[ROUNDS];
+    char *sweep = xcalloc(1, SWEEP);
+    int32_t *text = xcalloc((size_t)n, sizeof(*text));
+
+    if (page_pool_new(&p, n_pages, e) || tree_new(&t, p, &o, e))
+        return -1;
+    tree_node root = tree_enter(t, &scope);
+    for (int i = 0; i <= s->n_others; i++) {
+        write_text(text, n, i);
+        put_text(t, p, root, text, n);
+    }
+    write_text(text, n, s->n_others / 2);
+    for (int i = 0; i < ROUNDS; i++) {
+        for (int j = 0; j < SWEEP; j += 64)
+            *(volatile char *)&sweep[j] = 1;
+        cold[i] = look_up(t, p, root, text, n);
+        warm[i] = look_up(t, p, root, text, n);
+    }
+    printf("lookup of %d tokens among %d texts, per token: %.2f ns, after a sweep %.2f ns\n", n,
+        s->n_others + 1, median(warm, ROUNDS), median(cold, ROUNDS));
+    tree_leave(t, root);
+    tree_free(t);
+    page_pool_free(p);
+    mem_free(sweep);
+    mem_free(text);
+    return 0;
+}
+
+/* ---- the first token */
+
+static int first_token_ms(
+    struct engine *en, struct mailbox *box, const struct gen_input *in, double *ms, struct err *e)
+{
+    struct gen *g;
+
+    if (gen_new(&g, in, box, NULL, e) || engine_submit(en, g, e))
+        return -1;
+    for (bool is_over = false; !is_over;) {
+        mailbox_wait(box, UINT64_MAX);
+        for (struct msg *m = mailbox_drain(box), *next; m; m = next) {
+            next = m->next;
+            is_over |= m->kind == GEN_END;
+            gen_event_done(container_of(m, struct gen_event, msg));
+        }
+    }
+    const struct gen_result *r = gen_result(g);
+    *ms = (double)(r->first_token_ns - r->submitted_ns) * 1e-6;
+    printf("  %d of %d tokens found: first token after %.2f ms\n", r->n_cached, in->n_prompt, *ms);
+    gen_free(g);
+    return 0;
+}
+
+static int bench_model(const struct setup *s, struct err *e)
+{
+    struct llama_options lo = { .n_threads = s->n_threads,
+        .n_pages = (uint32_t)(s->n_prompt / PAGE_TOKENS + 16),
+        .max_rows = 512 };
+    struct engine_options eo = engine_options_default;
+    const struct kernels *k;
+    struct engine *en;
+    struct mailbox *box;
+    struct gguf *g;
+    struct lm *lm;
+    double cold, warm;
+
+    if (gguf_open(&g, s->path, e) || kernels_choose(&k, NULL, e) || lm_open_llama(&lm, g, &lo, e) ||
+        mailbox_open(&box, e))
+        return -1;
+    int n_vocab = lm->n_vocab;
+    if (engine_open(&en, lm, k, &eo, e))
+        return -1;
+    int32_t *prompt = xcalloc((size_t)s->n_prompt, sizeof(*prompt));
+    struct rng r = { .key = 3 };
+    for (int i = 0; i < s->n_prompt; i++)
+        prompt[i] = (int32_t)rng_below(&r, (uint64_t)n_vocab);
+    struct gen_input in = { .prompt = prompt,
+        .n_prompt = s->n_prompt,
+        .max_tokens = 4,
+        .n_choices = 1,
+        .sample = sample_params_default };
+    if (first_token_ms(en, box, &in, &cold, e) || first_token_ms(en, box, &in, &warm, e))
+        return -1;
+    printf("warm / cold: %.3f %%\n", 100 * warm / cold);
+    mem_free(prompt);
+    engine_close(en);
+    mailbox_close(box);
+    gguf_close(g);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option flags[] = { { "prompt", 1, NULL, 'p' }, { "threads", 1, NULL, 't' },
+        { "others", 1, NULL, 'o' }, { 0 } };
+    struct setup s = { .n_prompt = 8192, .n_others = 63 };
+    struct err e;
+    int c;
+
+    while ((c = getopt_long(argc, argv, "", flags, NULL)) != -1) {
+        int n = optarg ? (int)strtol(optarg, NULL, 10) : 0;
+        if (c == '?' || n < 0 || n > 1 << 20)
+            return 2;
+        *(c == 'p' ? &s.n_prompt : c == 't' ? &s.n_threads : &s.n_others) = n;
+    }
+    if (optind + 1 != argc || s.n_prompt < PAGE_TOKENS || s.n_others > 4096) {
+        fprintf(stderr, "usage: prefix FILE [--prompt N] [--threads N] [--others N]\n");
+        return 2;
+    }
+    s.path = argv[optind];
+    if (bench_tree(&s, &e) || bench_model(&s, &e)) {
+        fprintf(stderr, "prefix: %s\n", e.msg);
+        return 1;
+    }
+    return 0;
+}
