@@ -9,6 +9,7 @@
 #include "model/script.h"
 #include "os/clock.h"
 #include "os/mapfile.h"
+#include "os/memory.h"
 #include "os/thread.h"
 
 #include <stdio.h>
@@ -122,24 +123,26 @@ static void describe(struct model *m, const struct gguf *g)
     m->file_bytes = gguf_file_bytes(g);
 }
 
-static uint64_t free_memory(void)
+/* Pages for the budget: a full context for each sequence that may run, within --kv-bytes, or a
+ * quarter of the memory that is at hand. Where not even one context fits, it shrinks to what does;
+ * one that was asked for may have three quarters, and is refused beyond. */
+static int choose_pages(uint32_t *out, const struct model *m, size_t page_bytes, struct err *e)
 {
-    long pages = sysconf(_SC_AVPHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : 0;
-}
-
-/* Pages for the budget: a full context for each sequence that may run, at most a quarter of free
- * memory, at least one full context. */
-static uint32_t choose_pages(const struct model *m, size_t page_bytes)
-{
+    const struct model_spec *spec = m->spec;
     uint64_t per_seq = ((uint64_t)m->n_ctx + PAGE_TOKENS - 1) / PAGE_TOKENS + 1;
-    uint64_t want = per_seq * (uint64_t)m->spec->engine.max_batch;
-    uint64_t cap = m->spec->kv_bytes ? (uint64_t)m->spec->kv_bytes : free_memory() / 4;
+    uint64_t at_hand = memory_available();
+    uint64_t fit = (spec->kv_bytes ? (uint64_t)spec->kv_bytes : at_hand / 4) / page_bytes;
+    uint64_t pages = spec->kv_bytes ? fit : MIN(fit, per_seq * (uint64_t)spec->engine.max_batch);
 
-    if (m->spec->kv_bytes)
-        want = cap / page_bytes;
-    uint64_t pages = MAX(MIN(want, cap / page_bytes), per_seq);
-    return (uint32_t)MIN(pages, (uint64_t)UINT32_MAX - 1);
+    if (spec->ctx_size && !spec->kv_bytes)
+        pages = MAX(pages, MIN(per_seq, at_hand / 4 * 3 / page_bytes));
+    if (pages < 1 || (spec->ctx_size && pages < per_seq))
+        return err_set(e, ERR_MEMORY,
+            "a context of %d tokens takes %llu MB of keys and values, there is room for %llu",
+            m->n_ctx, (unsigned long long)(per_seq * page_bytes / MB + 1),
+            (unsigned long long)(pages * page_bytes / MB));
+    *out = (uint32_t)MIN(pages, (uint64_t)UINT32_MAX / 8 - 1);
+    return 0;
 }
 
 /* The most that a step can hold: what it may, and what all who run could bring. */
@@ -173,13 +176,14 @@ static int open_lm(
     struct llama_options o = {
         .kernels = k,
         .n_threads = spec->threads ? spec->threads : thread_count_online(),
-        .n_pages = choose_pages(m, needs.page_bytes),
         .kv_type = kv,
         .max_rows = rows_of_a_step(&spec->engine),
         .max_logits = MAX(spec->engine.max_batch, 1) + 2 * spec->engine.spec.max,
         .progress = spec->show_progress && isatty(STDERR_FILENO) ? draw : NULL,
         .progress_arg = &progress,
     };
+    if (choose_pages(&o.n_pages, m, needs.page_bytes, e))
+        return -1;
     return lm_open_llama(lm, g, &o, e);
 }
 
