@@ -1,70 +1,9 @@
 #include "api/openai.h"
-
-#include <stdio.h>
+#include "api/path.h"
 
 /* History is what other programs stored, so it is read leniently: arguments as an object, a tool
  * call or a text part without its type, content that is null. What is new in a turn must be
  * right. Fields are named by path: "messages[3].content[1].type". */
-
-struct path { /* where we are; put into words only when something is wrong there */
-    const struct path *up;
-    const char *member;
-    int index; /* -1: none */
-};
-
-struct path_text {
-    char z[48];
-};
-
-static struct path_text spell(const struct path *p)
-{
-    enum { DEEPEST = 8 };
-    const struct path *chain[DEEPEST];
-    struct path_text t = { "" };
-    size_t n = 0, at = 0;
-
-    for (; p && n < DEEPEST; p = p->up)
-        chain[n++] = p;
-    while (n-- > 0 && at < sizeof(t.z)) {
-        const char *dot = at ? "." : "";
-        const struct path *c = chain[n];
-        at += (size_t)(c->index < 0 ? snprintf(t.z + at, sizeof(t.z) - at, "%s%s", dot, c->member)
-                                    : snprintf(t.z + at, sizeof(t.z) - at, "%s%s[%d]", dot,
-                                          c->member, c->index));
-    }
-    return t;
-}
-
-#define AT(up, member)        (&(struct path){ up, member, -1 })
-#define AT_INDEX(up, list, i) (&(struct path){ up, list, i })
-
-static int wrong_kind(
-    struct fields *f, const struct path *at, const char *want, const struct json *v)
-{
-    return field_wrong_kind(f, spell(at).z, want, v);
-}
-
-static int missing(struct fields *f, const struct path *at)
-{
-    return field_missing(f, spell(at).z);
-}
-
-/* A string that must be there. */
-static int need_text(struct fields *f, const struct path *at, const struct json *v, struct str *out)
-{
-    if (json_is_null(v))
-        return missing(f, at);
-    if (v->kind != JSON_STRING)
-        return wrong_kind(f, at, "a string", v);
-    *out = v->s;
-    return 0;
-}
-
-/* One that may be. */
-static int take_text(struct fields *f, const struct path *at, const struct json *v, struct str *out)
-{
-    return json_is_null(v) ? 0 : need_text(f, at, v, out);
-}
 
 /* ---- content ---- */
 
@@ -95,12 +34,12 @@ static int read_part(
         return 0;
     }
     if (v->kind != JSON_OBJECT)
-        return wrong_kind(f, where, "an object", v);
+        return path_wrong_kind(f, where, "an object", v);
     *p = (struct part){ .raw = v };
     const struct json *text = json_get(v, "text"), *t = json_get(v, "type");
     if (json_is_null(t) && !json_is_null(text))
-        return need_text(f, AT(where, "text"), text, &p->text);
-    if (need_text(f, AT(where, "type"), t, &type))
+        return path_need_text(f, AT(where, "text"), text, &p->text);
+    if (path_need_text(f, AT(where, "type"), t, &type))
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(part_types); i++) {
         if (!str_is(type, part_types[i].type))
@@ -108,10 +47,10 @@ static int read_part(
         p->kind = part_types[i].kind;
         const char *member = part_types[i].text;
         if (!member)
-            return field_unsupported(f, spell(where).z, "this model reads only text");
-        return need_text(f, AT(where, member), json_get(v, member), &p->text);
+            return path_unsupported(f, where, "this model reads only text");
+        return path_need_text(f, AT(where, member), json_get(v, member), &p->text);
     }
-    struct path_text at = spell(AT(where, "type"));
+    struct path_text at = path_spell(AT(where, "type"));
     return err_param(f->e, ERR_INVALID, at.z, "'%s' is '%.*s', which is no kind of content.", at.z,
         (int)MIN(type.n, (size_t)40), type.p);
 }
@@ -134,12 +73,12 @@ static int read_content(struct fields *f, const struct path *where, struct messa
     bool may_lack = m->role == ROLE_ASSISTANT || m->role == ROLE_TOOL || m->role == ROLE_FUNCTION;
 
     if (json_is_null(content))
-        return may_lack ? 0 : missing(f, AT(where, "content"));
+        return may_lack ? 0 : path_missing(f, AT(where, "content"));
     m->has_content = true;
     if (content->kind == JSON_ARRAY)
         return read_parts(f, where, content, m);
     if (content->kind != JSON_STRING)
-        return wrong_kind(f, AT(where, "content"), "a string or an array of parts", content);
+        return path_wrong_kind(f, AT(where, "content"), "a string or an array of parts", content);
     m->is_plain = true;
     m->parts = arena_zalloc(f->arena, 1, sizeof(*m->parts));
     if (!m->parts)
@@ -166,7 +105,7 @@ static int read_arguments(
         return 0;
     }
     if (v->kind != JSON_OBJECT && v->kind != JSON_ARRAY)
-        return wrong_kind(f, at, "a string of JSON", v);
+        return path_wrong_kind(f, at, "a string of JSON", v);
     buf_init(&b, 2 * v->raw.n + 16);
     jw_init(&w, &b);
     jw_json(&w, v);
@@ -180,10 +119,10 @@ static int read_function(
     struct fields *f, const struct path *where, const struct json *v, struct tool_call *call)
 {
     if (json_is_null(v))
-        return missing(f, where);
+        return path_missing(f, where);
     if (v->kind != JSON_OBJECT)
-        return wrong_kind(f, where, "an object", v);
-    if (need_text(f, AT(where, "name"), json_get(v, "name"), &call->name))
+        return path_wrong_kind(f, where, "an object", v);
+    if (path_need_text(f, AT(where, "name"), json_get(v, "name"), &call->name))
         return -1;
     return read_arguments(f, AT(where, "arguments"), json_get(v, "arguments"), &call->arguments);
 }
@@ -192,9 +131,9 @@ static int read_tool_call(
     struct fields *f, const struct path *where, const struct json *v, struct tool_call *call)
 {
     if (v->kind != JSON_OBJECT)
-        return wrong_kind(f, where, "an object", v);
+        return path_wrong_kind(f, where, "an object", v);
     *call = (struct tool_call){ .raw = v };
-    if (take_text(f, AT(where, "id"), json_get(v, "id"), &call->id))
+    if (path_take_text(f, AT(where, "id"), json_get(v, "id"), &call->id))
         return -1;
     return read_function(f, AT(where, "function"), json_get(v, "function"), call);
 }
@@ -207,7 +146,7 @@ static int read_tool_calls(struct fields *f, const struct path *where, struct me
     if (json_is_null(calls) && json_is_null(old))
         return 0;
     if (!json_is_null(calls) && calls->kind != JSON_ARRAY)
-        return wrong_kind(f, AT(where, "tool_calls"), "an array", calls);
+        return path_wrong_kind(f, AT(where, "tool_calls"), "an array", calls);
     uint32_t n = json_is_null(calls) ? 1 : calls->n;
     m->tool_calls = arena_zalloc(f->arena, MAX(n, 1u), sizeof(*m->tool_calls));
     if (!m->tool_calls)
@@ -239,11 +178,11 @@ static int read_role(struct fields *f, const struct path *where, struct message 
 {
     struct str role;
 
-    if (need_text(f, AT(where, "role"), json_get(m->raw, "role"), &role))
+    if (path_need_text(f, AT(where, "role"), json_get(m->raw, "role"), &role))
         return -1;
     if (role_parse(role, &m->role))
         return 0;
-    struct path_text at = spell(AT(where, "role"));
+    struct path_text at = path_spell(AT(where, "role"));
     return err_param(f->e, ERR_INVALID, at.z,
         "'%s' must be one of system, developer, user, assistant, tool, function, not '%.*s'.", at.z,
         (int)MIN(role.n, (size_t)40), role.p);
@@ -263,20 +202,20 @@ static int read_message(
     struct fields *f, const struct path *where, const struct json *v, struct message *m)
 {
     if (v->kind != JSON_OBJECT)
-        return wrong_kind(f, where, "an object", v);
+        return path_wrong_kind(f, where, "an object", v);
     m->raw = v;
     if (read_role(f, where, m) || read_content(f, where, m) || read_tool_calls(f, where, m))
         return -1;
     for (size_t k = 0; k < ARRAY_LEN(texts); k++) {
         struct str *to = (struct str *)(void *)((char *)m + texts[k].to);
-        if (take_text(f, AT(where, texts[k].name), json_get(v, texts[k].name), to))
+        if (path_take_text(f, AT(where, texts[k].name), json_get(v, texts[k].name), to))
             return -1;
     }
     read_new_reasoning(m);
     if (m->role == ROLE_TOOL && !m->tool_call_id.p)
-        return missing(f, AT(where, "tool_call_id"));
+        return path_missing(f, AT(where, "tool_call_id"));
     if (m->role == ROLE_FUNCTION && !m->name.p)
-        return missing(f, AT(where, "name"));
+        return path_missing(f, AT(where, "name"));
     return 0;
 }
 

@@ -1,5 +1,5 @@
 #include "api/openai.h"
-#include "chat/stops.h"
+#include "api/rows.h"
 
 #include <stdlib.h>
 
@@ -13,11 +13,7 @@ static int read_logprobs(struct fields *f, const char *name, const struct json *
 static int read_metadata(struct fields *f, const char *name, const struct json *v);
 static int read_modalities(struct fields *f, const char *name, const struct json *v);
 static int read_prediction(struct fields *f, const char *name, const struct json *v);
-static int read_prompt(struct fields *f, const char *name, const struct json *v);
 static int read_response_format(struct fields *f, const char *name, const struct json *v);
-static int read_script(struct fields *f, const char *name, const struct json *v);
-static int read_seed(struct fields *f, const char *name, const struct json *v);
-static int read_stop(struct fields *f, const char *name, const struct json *v);
 static int read_stop_ids(struct fields *f, const char *name, const struct json *v);
 static int read_stream_options(struct fields *f, const char *name, const struct json *v);
 
@@ -98,12 +94,12 @@ static const struct field table[] = {
     FLAG("return_token_ids", BOTH, want_token_ids),
     FLAG("return_tokens_as_token_ids", BOTH, tokens_as_ids),
     TEXT("safety_identifier", 1024, safety_identifier),
-    READ("script", BOTH, read_script),
-    READ("seed", BOTH, read_seed),
+    READ("script", BOTH, row_script),
+    READ("seed", BOTH, row_seed),
     { "service_tier", FIELD_WORD, BOTH, .to = TO(service_tier),
         .text = "auto|default|flex|scale|priority|fast" },
     FLAG("skip_special_tokens", BOTH, skip_special_tokens),
-    READ("stop", BOTH, read_stop),
+    READ("stop", BOTH, row_stop),
     READ("stop_token_ids", BOTH, read_stop_ids),
     FLAG("stream", BOTH, stream),
     READ("stream_options", BOTH, read_stream_options),
@@ -294,96 +290,6 @@ static int read_response_format(struct fields *f, const char *name, const struct
     return str_is(type, "text") ? 0 : field_unsupported(f, name, OUR_SHAPE);
 }
 
-static int read_script_chunk(struct fields *f, const struct json *v, struct ask_script *s)
-{
-    const char *name = "script.chunk";
-    const struct range in = { 1, INT32_MAX };
-    struct str word;
-
-    if (json_is_null(v))
-        return 0;
-    if (v->kind == JSON_NUMBER)
-        return field_int(f, name, v, in, &s->per_chunk);
-    if (v->kind != JSON_STRING)
-        return field_wrong_kind(f, name, "a number or one of token|char|all", v);
-    if (field_word(f, name, v, "token|char|all", &word))
-        return -1;
-    s->unit = str_is(word, "token")  ? SCRIPT_TOKENS
-              : str_is(word, "char") ? SCRIPT_CHARS
-                                     : SCRIPT_ALL;
-    return 0;
-}
-
-static int read_script(struct fields *f, const char *name, const struct json *v)
-{
-    const struct range delays = { 0, 60000 };
-    struct ask_script *s = &f->ask->script;
-    int delay_ms = 0;
-
-    *s = (struct ask_script){ .is_set = true, .unit = SCRIPT_TOKENS, .per_chunk = 1 };
-    if (v->kind == JSON_STRING) {
-        s->text = v->s;
-        return 0;
-    }
-    if (v->kind != JSON_OBJECT)
-        return field_wrong_kind(f, name, "a string or an object", v);
-    const struct json *text = json_get(v, "text"), *delay = json_get(v, "delay_ms");
-    if (json_is_null(text))
-        return field_missing(f, "script.text");
-    if (field_text(f, "script.text", text, SIZE_MAX, &s->text))
-        return -1;
-    if (!json_is_null(delay) && field_int(f, "script.delay_ms", delay, delays, &delay_ms))
-        return -1;
-    s->delay_ms = (uint32_t)delay_ms;
-    return read_script_chunk(f, json_get(v, "chunk"), s);
-}
-
-static int read_seed(struct fields *f, const char *name, const struct json *v)
-{
-    int64_t seed;
-
-    if (v->kind != JSON_NUMBER)
-        return field_wrong_kind(f, name, "an integer", v);
-    if (!json_i64(v, &seed))
-        return err_param(f->e, v->is_int ? ERR_RANGE : ERR_INVALID, name,
-            "'%s' must be an integer of 64 bits, not %.*s.", name, (int)MIN(v->s.n, (size_t)40),
-            v->s.p);
-    if (seed == -1)
-        return 0; /* "any", as llama-server's clients say it */
-    f->ask->sample.seed = (uint64_t)seed;
-    f->ask->has_seed = true;
-    return 0;
-}
-
-static int read_stop(struct fields *f, const char *name, const struct json *v)
-{
-    struct ask *ask = f->ask;
-    size_t bytes = 0;
-
-    if (v->kind != JSON_STRING && v->kind != JSON_ARRAY)
-        return field_wrong_kind(f, name, "a string or an array of strings", v);
-    uint32_t n = v->kind == JSON_ARRAY ? v->n : 1;
-    if (n > ASK_STOPS_MAX)
-        return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %d entries, not %u.", name,
-            ASK_STOPS_MAX, n);
-    ask->stops = arena_zalloc(f->arena, MAX(n, 1u), sizeof(*ask->stops));
-    if (!ask->stops)
-        return field_no_memory(f);
-    for (const struct json *c = v->kind == JSON_ARRAY ? v->child : v; c; c = c->next) {
-        if (c->kind != JSON_STRING)
-            return field_wrong_kind(f, name, "an array of strings", c);
-        bytes += c->s.n;
-        if (c->s.n)
-            ask->stops[ask->n_stops++] = c->s;
-        if (v->kind == JSON_STRING)
-            break; /* next is the next field of the body */
-    }
-    if (bytes > STOP_BYTES_MAX)
-        return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %d bytes, not %zu.", name,
-            STOP_BYTES_MAX, bytes);
-    return 0;
-}
-
 static int read_stop_ids(struct fields *f, const char *name, const struct json *v)
 {
     if (field_ids(f, name, v, ASK_STOP_IDS_MAX, &f->ask->stop_ids))
@@ -407,16 +313,6 @@ static int read_stream_options(struct fields *f, const char *name, const struct 
                                          continuous, &f->ask->continuous_usage))
         return -1;
     return 0;
-}
-
-/* ---- the prompt of a completion ---- */
-
-static int prompt_is_mixed(struct fields *f, const char *name)
-{
-    return err_param(f->e, ERR_INVALID, name,
-        "'%s' must be a string, an array of strings, an array of token ids, or an array of such "
-        "arrays.",
-        name);
 }
 
 static int join_prediction(struct fields *f, const struct json *parts)
@@ -459,52 +355,6 @@ static int read_prediction(struct fields *f, const char *name, const struct json
     if (content->kind == JSON_ARRAY)
         return join_prediction(f, content);
     f->ask->prediction = content->s;
-    return 0;
-}
-
-static int read_one_prompt(
-    struct fields *f, const char *name, const struct json *v, struct ask_prompt *p)
-{
-    int32_t *ids;
-
-    if (v->kind == JSON_STRING) {
-        p->text = v->s;
-        return 0;
-    }
-    if (!v->n)
-        return err_param(f->e, ERR_INVALID, name, "'%s' must not be empty.", name);
-    if (field_ids(f, name, v, INT32_MAX, &ids))
-        return -1;
-    p->is_tokens = true;
-    p->ids = ids;
-    p->n_ids = (int)v->n;
-    return 0;
-}
-
-static int read_prompt(struct fields *f, const char *name, const struct json *v)
-{
-    bool is_list = v->kind == JSON_ARRAY && v->n &&
-                   (v->child->kind == JSON_STRING || v->child->kind == JSON_ARRAY);
-    uint32_t n = is_list ? v->n : 1;
-    struct ask *ask = f->ask;
-
-    if (v->kind != JSON_STRING && v->kind != JSON_ARRAY)
-        return field_wrong_kind(f, name, "a string or an array", v);
-    if (n > ASK_PROMPTS_MAX)
-        return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %d entries, not %u.", name,
-            ASK_PROMPTS_MAX, n);
-    ask->n_prompts = 0;
-    ask->prompts = arena_zalloc(f->arena, n, sizeof(*ask->prompts));
-    if (!ask->prompts)
-        return field_no_memory(f);
-    if (!is_list)
-        return read_one_prompt(f, name, v, &ask->prompts[ask->n_prompts++]);
-    for (const struct json *c = v->child; c; c = c->next) {
-        if (c->kind != v->child->kind)
-            return prompt_is_mixed(f, name);
-        if (read_one_prompt(f, name, c, &ask->prompts[ask->n_prompts++]))
-            return -1;
-    }
     return 0;
 }
 
@@ -614,50 +464,12 @@ static int read_top_logprobs(struct fields *f)
 
 /* ---- what the template is told ---- */
 
-static struct json *member_new(struct fields *f, const char *key, enum json_kind kind)
+/* No effort at all means no thinking to the templates that know only that. */
+static int tell_effort(struct fields *f)
 {
-    struct json *j = arena_zalloc(f->arena, 1, sizeof(*j));
-
-    if (j) {
-        j->kind = kind;
-        j->key = str_of(key);
-    }
-    return j;
-}
-
-/* The client's chat_template_kwargs, and reasoning_effort where they do not have it. */
-static int add_effort(struct fields *f)
-{
-    struct convo *c = &f->ask->convo;
     bool is_none = str_is(f->ask->reasoning_effort, "none");
 
-    if (!f->ask->reasoning_effort.p)
-        return 0;
-    struct json *all = member_new(f, "", JSON_OBJECT);
-    struct json *effort = member_new(f, "reasoning_effort", JSON_STRING);
-    struct json *thinking = member_new(f, "enable_thinking", JSON_BOOL);
-    if (!all || !effort || !thinking)
-        return field_no_memory(f);
-    effort->s = f->ask->reasoning_effort;
-    /* In front, because of two members with one name the last counts: the client's own. */
-    struct json *first = effort;
-    effort->next = is_none ? thinking : NULL;
-    struct json **tail = is_none ? &thinking->next : &effort->next;
-    all->n = is_none ? 2 : 1;
-    for (const struct json *m = c->template_kwargs ? c->template_kwargs->child : NULL; m;
-         m = m->next) {
-        struct json *copy = arena_alloc(f->arena, sizeof(*copy));
-        if (!copy)
-            return field_no_memory(f);
-        *copy = *m;
-        copy->next = NULL;
-        *tail = copy;
-        tail = &copy->next;
-        all->n++;
-    }
-    all->child = first;
-    c->template_kwargs = all;
-    return 0;
+    return tell_template(f, is_none ? THINKING_OFF : THINKING_UNSAID);
 }
 
 static int check_continuation(struct fields *f)
@@ -694,7 +506,7 @@ int openai_parse_chat(struct ask *ask, const struct json *body, struct arena *a,
     ask->kind = ASK_CHAT;
     if (fields_read(&f, body) || required(&f, "messages", openai_read_messages) ||
         tools_are_off(&f) || read_max_tokens(&f, -1) || read_top_logprobs(&f) || check_counts(&f) ||
-        check_continuation(&f) || add_effort(&f))
+        check_continuation(&f) || tell_effort(&f))
         return -1;
     return finish_sampling(&f);
 }
@@ -706,7 +518,7 @@ int openai_parse_completion(
 
     ask->kind = ASK_COMPLETION;
     ask->add_special_tokens = true;
-    if (fields_read(&f, body) || required(&f, "prompt", read_prompt) || read_max_tokens(&f, 16) ||
+    if (fields_read(&f, body) || required(&f, "prompt", row_prompt) || read_max_tokens(&f, 16) ||
         check_counts(&f))
         return -1;
     return finish_sampling(&f);
