@@ -104,6 +104,11 @@ void answer_predicted(struct answer *a, int n_accepted, int n_rejected)
     a->n_rejected = n_rejected;
 }
 
+void answer_times(struct answer *a, const struct answer_times *t)
+{
+    a->times = *t;
+}
+
 /* ---- towards the sink ---- */
 
 void answer_begin(struct answer *a)
@@ -119,6 +124,8 @@ void answer_begin(struct answer *a)
     all[n++] = (struct http_field){ STR("Cache-Control"), STR("no-cache") };
     all[n++] = (struct http_field){ STR("X-Accel-Buffering"), STR("no") };
     sink_begin(a->setup.sink, 200, a->wire->stream_type, -1, all, n);
+    if (a->wire->start)
+        a->wire->start(a);
 }
 
 void answer_flush(struct answer *a)

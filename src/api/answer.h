@@ -61,6 +61,13 @@ void answer_usage(struct answer *a, int n_prompt, int n_cached);
 /* Of the client's prediction: so many tokens were in the answers, so many were not. */
 void answer_predicted(struct answer *a, int n_accepted, int n_rejected);
 
+/* When it began to wait, to run, to answer (0 = it never did), and ended; clock_ns. For the wires
+ * that tell: any time before answer_end. */
+struct answer_times {
+    uint64_t asked_ns, started_ns, first_token_ns, ended_ns;
+};
+void answer_times(struct answer *a, const struct answer_times *t);
+
 /* Echo: `t` NULL for the first token of a prompt, which nothing predicts. */
 void answer_prompt_token(struct answer *a, int prompt, int32_t id, const struct sampled *t);
 void answer_prompt_text(struct answer *a, int prompt, struct str text);

@@ -45,6 +45,7 @@ struct answer {
     bool has_begun, has_ended, has_failed;
     int n_prompt, n_cached;
     int n_accepted, n_rejected; /* tokens of the client's prediction */
+    struct answer_times times;
     size_t held;           /* bytes of all choices, against ANSWER_BYTES_MAX */
     struct buf out;        /* stream: whole frames not yet in the sink; else the body */
     struct buf head, tail; /* of every frame; see the row's begin */

@@ -39,6 +39,8 @@ struct ask_script { /* what a script model is to answer */
     uint32_t delay_ms;     /* before each chunk */
 };
 
+enum thinking { THINKING_UNSAID, THINKING_ON, THINKING_OFF };
+
 struct wire;
 
 struct ask {
@@ -69,6 +71,8 @@ struct ask {
     struct sample_params sample;
     bool has_seed; /* false: sample.seed was drawn at random, once */
 
+    bool load_only; /* nothing to answer: the model is only to be there. No prompts then. */
+
     /* how it is told */
     bool stream, include_usage, continuous_usage;
     bool echo;                /* the prompt comes back in front */
@@ -81,6 +85,8 @@ struct ask {
     /* whose, and how urgent */
     struct str user, safety_identifier, service_tier, cache_salt, prompt_cache_key, request_id;
     struct str reasoning_effort; /* also in convo.template_kwargs */
+    enum thinking thinking;      /* likewise */
+    int thinking_budget;         /* tokens; 0 = none was named */
     const struct json *metadata; /* object or NULL */
     int priority;                /* higher first */
     bool cache_prompt;           /* default true */

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "api/fields.h"
+#include "api/path.h"
 #include "api/wire.h"
 
 /* openai_request.c */
@@ -12,3 +13,8 @@ int openai_parse_completion(
 
 /* openai_messages.c: the messages array -> f->ask->convo. */
 int openai_read_messages(struct fields *f, const char *name, const struct json *v);
+/* m->raw's tool_calls, or its function_call -> m->tool_calls; arguments as text or as an object. */
+int openai_read_tool_calls(struct fields *f, const struct path *where, struct message *m);
+
+/* openai_response.c: wire.token of a chat: {"token","logprob","bytes","top_logprobs"}. */
+void openai_chat_token(struct answer *a, struct choice *c, const struct answer_token *t);

@@ -1,5 +1,4 @@
 #include "api/openai.h"
-#include "api/path.h"
 
 /* History is what other programs stored, so it is read leniently: arguments as an object, a tool
  * call or a text part without its type, content that is null. What is new in a turn must be
@@ -138,7 +137,7 @@ static int read_tool_call(
     return read_function(f, AT(where, "function"), json_get(v, "function"), call);
 }
 
-static int read_tool_calls(struct fields *f, const struct path *where, struct message *m)
+int openai_read_tool_calls(struct fields *f, const struct path *where, struct message *m)
 {
     const struct json *calls = json_get(m->raw, "tool_calls");
     const struct json *old = json_get(m->raw, "function_call");
@@ -204,7 +203,7 @@ static int read_message(
     if (v->kind != JSON_OBJECT)
         return path_wrong_kind(f, where, "an object", v);
     m->raw = v;
-    if (read_role(f, where, m) || read_content(f, where, m) || read_tool_calls(f, where, m))
+    if (read_role(f, where, m) || read_content(f, where, m) || openai_read_tool_calls(f, where, m))
         return -1;
     for (size_t k = 0; k < ARRAY_LEN(texts); k++) {
         struct str *to = (struct str *)(void *)((char *)m + texts[k].to);

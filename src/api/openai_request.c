@@ -8,7 +8,6 @@
 
 static int read_allowed_ids(struct fields *f, const char *name, const struct json *v);
 static int read_echo(struct fields *f, const char *name, const struct json *v);
-static int read_logit_bias(struct fields *f, const char *name, const struct json *v);
 static int read_logprobs(struct fields *f, const char *name, const struct json *v);
 static int read_metadata(struct fields *f, const char *name, const struct json *v);
 static int read_modalities(struct fields *f, const char *name, const struct json *v);
@@ -62,7 +61,7 @@ static const struct field table[] = {
     FLAG("ignore_eos", BOTH, ignore_eos),
     FLAG("include_stop_str_in_output", BOTH, include_stop),
     REFUSE("json_schema", BOTH, OUR_SHAPE),
-    READ("logit_bias", BOTH, read_logit_bias),
+    READ("logit_bias", BOTH, row_logit_bias),
     REFUSE("logprob_token_ids", BOTH, "use top_logprobs"),
     READ("logprobs", BOTH, read_logprobs),
     REFUSE("lora", BOTH, "no adapters are loaded"),
@@ -153,66 +152,6 @@ static int read_echo(struct fields *f, const char *name, const struct json *v)
         return -1;
     if (f->ask->echo && f->ask->kind == ASK_CHAT)
         return field_unsupported(f, name, "a chat is not echoed");
-    return 0;
-}
-
-struct bias_row { /* token_bias with its place, so that of two for one token the last counts */
-    struct token_bias bias;
-    int place;
-};
-
-static int by_token(const void *pa, const void *pb)
-{
-    const struct bias_row *a = pa, *b = pb;
-
-    if (a->bias.id != b->bias.id)
-        return a->bias.id < b->bias.id ? -1 : 1;
-    return a->place - b->place;
-}
-
-static int read_bias_row(
-    struct fields *f, const char *name, const struct json *v, struct token_bias *out)
-{
-    const struct range in = { -100, 100 };
-    uint64_t id;
-    double d;
-
-    if (!str_to_u64(v->key, &id) || id > INT32_MAX)
-        return err_param(f->e, ERR_INVALID, name, "'%s' has the key '%.*s', which is no token id.",
-            name, (int)MIN(v->key.n, (size_t)40), v->key.p);
-    if (field_number(f, name, v, in, &d))
-        return -1;
-    *out = (struct token_bias){ (int32_t)id, (float)d };
-    return 0;
-}
-
-static int read_logit_bias(struct fields *f, const char *name, const struct json *v)
-{
-    struct sample_params *s = &f->ask->sample;
-    int n = 0, kept = 0;
-
-    if (v->kind != JSON_OBJECT)
-        return field_wrong_kind(f, name, "an object", v);
-    if (v->n > ASK_BIAS_MAX)
-        return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %d entries, not %u.", name,
-            ASK_BIAS_MAX, v->n);
-    struct bias_row *rows = arena_zalloc(f->arena, MAX(v->n, 1u), sizeof(*rows));
-    struct token_bias *bias = arena_zalloc(f->arena, MAX(v->n, 1u), sizeof(*bias));
-    if (!rows || !bias)
-        return field_no_memory(f);
-    for (const struct json *c = v->child; c; c = c->next) {
-        if (c->kind == JSON_NULL)
-            continue;
-        rows[n].place = n;
-        if (read_bias_row(f, name, c, &rows[n++].bias))
-            return -1;
-    }
-    qsort(rows, (size_t)n, sizeof(*rows), by_token);
-    for (int i = 0; i < n; i++)
-        if (i + 1 == n || rows[i].bias.id != rows[i + 1].bias.id)
-            bias[kept++] = rows[i].bias;
-    s->bias = bias;
-    s->n_bias = kept;
     return 0;
 }
 
@@ -467,9 +406,9 @@ static int read_top_logprobs(struct fields *f)
 /* No effort at all means no thinking to the templates that know only that. */
 static int tell_effort(struct fields *f)
 {
-    bool is_none = str_is(f->ask->reasoning_effort, "none");
-
-    return tell_template(f, is_none ? THINKING_OFF : THINKING_UNSAID);
+    if (str_is(f->ask->reasoning_effort, "none"))
+        f->ask->thinking = THINKING_OFF;
+    return tell_template(f);
 }
 
 static int check_continuation(struct fields *f)

@@ -212,7 +212,7 @@ static void put_chat_token(
     buf_putc(b, ']');
 }
 
-static void chat_token(struct answer *a, struct choice *c, const struct answer_token *t)
+void openai_chat_token(struct answer *a, struct choice *c, const struct answer_token *t)
 {
     if (!t->s)
         return;
@@ -440,7 +440,7 @@ const struct wire wire_openai_chat = {
     .error_form = ERROR_OPENAI,
     .parse = openai_parse_chat,
     .begin = chat_begin,
-    .token = chat_token,
+    .token = openai_chat_token,
     .text = chat_text,
     .choice_end = chat_choice_end,
     .end = stream_end,

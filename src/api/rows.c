@@ -1,6 +1,75 @@
 #include "api/rows.h"
 #include "chat/stops.h"
 
+#include <stdlib.h>
+
+struct bias_row { /* token_bias with its place, so that of two for one token the last counts */
+    struct token_bias bias;
+    int place;
+};
+
+static int by_token(const void *pa, const void *pb)
+{
+    const struct bias_row *a = pa, *b = pb;
+
+    if (a->bias.id != b->bias.id)
+        return a->bias.id < b->bias.id ? -1 : 1;
+    return a->place - b->place;
+}
+
+static int read_bias_row(
+    struct fields *f, const char *name, const struct json *v, struct token_bias *out)
+{
+    const struct range in = { -100, 100 };
+    uint64_t id;
+    double d;
+
+    if (!str_to_u64(v->key, &id) || id > INT32_MAX)
+        return err_param(f->e, ERR_INVALID, name, "'%s' has the key '%.*s', which is no token id.",
+            name, (int)MIN(v->key.n, (size_t)40), v->key.p);
+    if (field_number(f, name, v, in, &d))
+        return -1;
+    *out = (struct token_bias){ (int32_t)id, (float)d };
+    return 0;
+}
+
+int keep_bias(struct fields *f, const struct token_bias *list, int n)
+{
+    struct bias_row *rows = arena_zalloc(f->arena, (size_t)MAX(n, 1), sizeof(*rows));
+    struct token_bias *bias = arena_zalloc(f->arena, (size_t)MAX(n, 1), sizeof(*bias));
+    int kept = 0;
+
+    if (!rows || !bias)
+        return field_no_memory(f);
+    for (int i = 0; i < n; i++)
+        rows[i] = (struct bias_row){ list[i], i };
+    qsort(rows, (size_t)n, sizeof(*rows), by_token);
+    for (int i = 0; i < n; i++)
+        if (i + 1 == n || rows[i].bias.id != rows[i + 1].bias.id)
+            bias[kept++] = rows[i].bias;
+    f->ask->sample.bias = bias;
+    f->ask->sample.n_bias = kept;
+    return 0;
+}
+
+int row_logit_bias(struct fields *f, const char *name, const struct json *v)
+{
+    int n = 0;
+
+    if (v->kind != JSON_OBJECT)
+        return field_wrong_kind(f, name, "an object", v);
+    if (v->n > ASK_BIAS_MAX)
+        return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %d entries, not %u.", name,
+            ASK_BIAS_MAX, v->n);
+    struct token_bias *list = arena_zalloc(f->arena, MAX(v->n, 1u), sizeof(*list));
+    if (!list)
+        return field_no_memory(f);
+    for (const struct json *c = v->child; c; c = c->next)
+        if (c->kind != JSON_NULL && read_bias_row(f, name, c, &list[n++]))
+            return -1;
+    return keep_bias(f, list, n);
+}
+
 int row_seed(struct fields *f, const char *name, const struct json *v)
 {
     int64_t seed;
@@ -168,10 +237,11 @@ static struct json **member_append(struct json *all, struct json **tail, struct 
 }
 
 /* In front of the client's own, because of two members with one name the last counts. */
-int tell_template(struct fields *f, enum thinking thinking)
+int tell_template(struct fields *f)
 {
     struct convo *c = &f->ask->convo;
-    bool has_effort = f->ask->reasoning_effort.p != NULL, is_said = thinking != THINKING_UNSAID;
+    bool has_effort = f->ask->reasoning_effort.p != NULL,
+         is_said = f->ask->thinking != THINKING_UNSAID;
 
     if (!has_effort && !is_said)
         return 0;
@@ -181,7 +251,7 @@ int tell_template(struct fields *f, enum thinking thinking)
     if (!all || !effort || !enable)
         return field_no_memory(f);
     effort->s = f->ask->reasoning_effort;
-    enable->b = thinking == THINKING_ON;
+    enable->b = f->ask->thinking == THINKING_ON;
     struct json **tail = &all->child;
     if (has_effort)
         tail = member_append(all, tail, effort);

@@ -5,13 +5,15 @@
 
 #include "api/fields.h"
 
-int row_prompt(struct fields *f, const char *name, const struct json *v); /* one or several */
+int row_logit_bias(struct fields *f, const char *name, const struct json *v); /* {"id": bias} */
+int row_prompt(struct fields *f, const char *name, const struct json *v);     /* one or several */
 int row_script(struct fields *f, const char *name, const struct json *v);
 int row_seed(struct fields *f, const char *name, const struct json *v); /* -1: any */
 int row_stop(struct fields *f, const char *name, const struct json *v); /* one or an array */
 
-enum thinking { THINKING_UNSAID, THINKING_ON, THINKING_OFF };
+/* The list becomes the request's, ascending; of two for one token the last counts. */
+int keep_bias(struct fields *f, const struct token_bias *list, int n);
 
-/* The template is told of ask->reasoning_effort and whether to think, as reasoning_effort and
+/* The template is told of ask->reasoning_effort and ask->thinking, as reasoning_effort and
  * enable_thinking, where the client's chat_template_kwargs do not say otherwise. */
-int tell_template(struct fields *f, enum thinking thinking);
+int tell_template(struct fields *f);

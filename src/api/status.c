@@ -86,6 +86,16 @@ static const char *message_of(const struct err *e)
     return e->msg[0] ? e->msg : status_of(e->code).title;
 }
 
+static void put_overflow(struct jw *w, const struct err *e, const struct error_extra *x)
+{
+    if (e->code != ERR_CONTEXT || !x || !x->n_ctx)
+        return;
+    jw_key(w, "n_prompt_tokens");
+    jw_i64(w, x->n_prompt_tokens);
+    jw_key(w, "n_ctx");
+    jw_i64(w, x->n_ctx);
+}
+
 void openai_error(struct buf *out, const struct err *e, const struct error_extra *x)
 {
     struct jw w;
@@ -102,12 +112,140 @@ void openai_error(struct buf *out, const struct err *e, const struct error_extra
     jw_z(&w, e->param[0] ? e->param : NULL);
     jw_key(&w, "code");
     jw_z(&w, code_of(e, x));
-    if (e->code == ERR_CONTEXT && x) {
-        jw_key(&w, "n_prompt_tokens");
-        jw_i64(&w, x->n_prompt_tokens);
-        jw_key(&w, "n_ctx");
-        jw_i64(&w, x->n_ctx);
+    put_overflow(&w, e, x);
+    jw_end_object(&w);
+    jw_end_object(&w);
+}
+
+/* No default, as above. */
+static const char *anthropic_type(enum errcode code)
+{
+    switch (code) {
+    case ERR_NONE:
+        break;
+    case ERR_INVALID:
+    case ERR_MISSING:
+    case ERR_SYNTAX:
+    case ERR_RANGE:
+    case ERR_UNSUPPORTED:
+    case ERR_CONTEXT:
+    case ERR_CANCELLED:
+        return BAD;
+    case ERR_AUTH:
+        return "authentication_error";
+    case ERR_FORBIDDEN:
+        return "permission_error";
+    case ERR_NOT_FOUND:
+        return "not_found_error";
+    case ERR_TOO_LARGE:
+        return "request_too_large";
+    case ERR_RATE:
+        return "rate_limit_error";
+    case ERR_OVERLOADED:
+    case ERR_NOT_READY:
+    case ERR_DRAINING:
+    case ERR_MEMORY:
+        return "overloaded_error";
+    case ERR_TIMEOUT:
+        return "timeout_error";
+    case ERR_CORRUPT:
+    case ERR_IO:
+    case ERR_INTERNAL:
+        break;
     }
+    return "api_error";
+}
+
+void anthropic_error(struct buf *out, const struct err *e, const struct error_extra *x)
+{
+    bool is_overflow = e->code == ERR_CONTEXT && x && x->n_ctx;
+    char words[80]; /* which its clients look for */
+    struct jw w;
+
+    if (is_overflow)
+        snprintf(words, sizeof(words), "prompt is too long: %d tokens > %d maximum",
+            x->n_prompt_tokens, x->n_ctx);
+    jw_init(&w, out);
+    jw_object(&w);
+    jw_key(&w, "type");
+    jw_z(&w, "error");
+    jw_key(&w, "error");
+    jw_object(&w);
+    jw_key(&w, "type");
+    jw_z(&w, anthropic_type(e->code));
+    jw_key(&w, "message");
+    jw_z(&w, is_overflow ? words : message_of(e));
+    jw_end_object(&w);
+    jw_key(&w, "request_id");
+    if (x && x->request_id.n)
+        jw_str(&w, x->request_id);
+    else
+        jw_null(&w);
+    jw_end_object(&w);
+}
+
+void ollama_error(struct buf *out, const struct err *e, const struct error_extra *x)
+{
+    struct jw w;
+
+    jw_init(&w, out);
+    jw_object(&w);
+    jw_key(&w, "error");
+    jw_z(&w, message_of(e));
+    jw_end_object(&w);
+}
+
+static const char *llama_type(enum errcode code)
+{
+    switch (code) {
+    case ERR_NONE:
+        break;
+    case ERR_INVALID:
+    case ERR_MISSING:
+    case ERR_SYNTAX:
+    case ERR_RANGE:
+    case ERR_UNSUPPORTED:
+    case ERR_TOO_LARGE:
+    case ERR_RATE:
+    case ERR_CANCELLED:
+        return BAD;
+    case ERR_CONTEXT:
+        return "exceed_context_size_error";
+    case ERR_AUTH:
+        return "authentication_error";
+    case ERR_FORBIDDEN:
+        return "permission_error";
+    case ERR_NOT_FOUND:
+        return "not_found_error";
+    case ERR_OVERLOADED:
+    case ERR_NOT_READY:
+    case ERR_DRAINING:
+    case ERR_MEMORY:
+        return "unavailable_error";
+    case ERR_CORRUPT:
+    case ERR_IO:
+    case ERR_INTERNAL:
+    case ERR_TIMEOUT:
+        break;
+    }
+    return OURS;
+}
+
+void llama_error(struct buf *out, const struct err *e, const struct error_extra *x)
+{
+    struct jw w;
+
+    jw_init(&w, out);
+    jw_object(&w);
+    jw_key(&w, "error");
+    jw_object(&w);
+    jw_key(&w, "code");
+    jw_i64(&w, status_of(e->code).http);
+    jw_key(&w, "message");
+    jw_z(&w, message_of(e));
+    jw_key(&w, "type");
+    jw_z(&w, llama_type(e->code));
+    put_overflow(&w, e, x);
     jw_end_object(&w);
     jw_end_object(&w);
 }
@@ -159,11 +297,36 @@ int status_fields(
     return 0;
 }
 
+static const struct {
+    const char *type; /* Content-Type */
+    void (*put)(struct buf *out, const struct err *e, const struct error_extra *x);
+} forms[] = {
+    [ERROR_OPENAI] = { "application/json", openai_error },
+    [ERROR_PROBLEM] = { "application/problem+json", problem_error },
+    [ERROR_ANTHROPIC] = { "application/json", anthropic_error },
+    [ERROR_OLLAMA] = { "application/json", ollama_error },
+    [ERROR_LLAMA] = { "application/json", llama_error },
+};
+
+int status_http(enum error_form form, enum errcode code)
+{
+    return form == ERROR_ANTHROPIC && code == ERR_OVERLOADED ? 529 : status_of(code).http;
+}
+
+static struct str own_request_id(const struct http_field *fields, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (str_is(fields[i].name, "request-id"))
+            return fields[i].value;
+    return STR_NONE;
+}
+
 void status_reply(struct sink *s, enum error_form form, const struct err *e,
     const struct error_extra *x, const struct http_field *fields, int n_fields)
 {
     enum { MOST = 24 };
     struct http_field all[MOST + RETRY_FIELDS_MAX];
+    struct error_extra extra = x ? *x : (struct error_extra){ 0 };
     char scratch[16];
     struct buf body;
 
@@ -171,16 +334,14 @@ void status_reply(struct sink *s, enum error_form form, const struct err *e,
     if (n)
         memcpy(all, fields, (size_t)n * sizeof(*all));
     n += status_fields(e->code, x, all + n, scratch);
+    if (!extra.request_id.n)
+        extra.request_id = own_request_id(fields, n_fields);
     buf_init(&body, 16 * KB);
-    if (form == ERROR_OPENAI)
-        openai_error(&body, e, x);
-    else
-        problem_error(&body, e, x);
+    forms[form].put(&body, e, &extra);
     /* Errors must work when memory does not. */
     struct str text = buf_ok(&body) ? buf_str(&body)
                                     : STR("{\"error\":{\"message\":\"out of memory\",\"type\":"
                                           "\"server_error\",\"param\":null,\"code\":null}}");
-    const char *type = form == ERROR_OPENAI ? "application/json" : "application/problem+json";
-    sink_reply(s, status_of(e->code).http, type, text, all, n);
+    sink_reply(s, status_http(form, e->code), forms[form].type, text, all, n);
     buf_clear(&body);
 }

@@ -26,6 +26,7 @@ struct error_extra {            /* zeroed = nothing extra */
     int n_prompt_tokens, n_ctx; /* with ERR_CONTEXT */
     uint32_t retry_after_s;     /* 0 = 1 */
     const char *instance;       /* problem documents: the path; NULL */
+    struct str request_id; /* in Anthropic's body; empty = the field `request-id` of the answer */
 };
 
 /* ERR_CONTEXT in the words that agents look for, so that they compact the conversation. param is
@@ -37,7 +38,17 @@ void openai_error(struct buf *out, const struct err *e, const struct error_extra
 /* {"type","title","status","detail"}, RFC 7807: admin routes and paths that nobody serves. */
 void problem_error(struct buf *out, const struct err *e, const struct error_extra *x);
 
-enum error_form { ERROR_OPENAI, ERROR_PROBLEM };
+/* {"type":"error","error":{"type","message"},"request_id"}: Anthropic's routes. */
+void anthropic_error(struct buf *out, const struct err *e, const struct error_extra *x);
+/* {"error":"..."}: Ollama's routes. */
+void ollama_error(struct buf *out, const struct err *e, const struct error_extra *x);
+/* {"error":{"code","message","type"}}: llama-server's own routes. */
+void llama_error(struct buf *out, const struct err *e, const struct error_extra *x);
+
+enum error_form { ERROR_OPENAI, ERROR_PROBLEM, ERROR_ANTHROPIC, ERROR_OLLAMA, ERROR_LLAMA };
+
+/* The HTTP status of an error in this form. Anthropic has one that others have not: 529. */
+int status_http(enum error_form form, enum errcode code);
 
 enum { RETRY_FIELDS_MAX = 1 };
 

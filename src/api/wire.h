@@ -22,6 +22,8 @@ struct wire {
 
     /* Once, before anything else: render what every frame begins and ends with. */
     void (*begin)(struct answer *a);
+    /* Stream: what comes before all choices, as soon as the headers have left. NULL = nothing. */
+    void (*start)(struct answer *a);
     /* One token of a choice, for logprobs: into the choice's own buffers. */
     void (*token)(struct answer *a, struct choice *c, const struct answer_token *t);
     /* Stream: one frame with text and the logprobs gathered since the last one. */
@@ -38,6 +40,11 @@ struct wire {
 
 extern const struct wire wire_openai_chat;       /* /v1/chat/completions */
 extern const struct wire wire_openai_completion; /* /v1/completions */
+extern const struct wire wire_anthropic;         /* /v1/messages */
+extern const struct wire wire_anthropic_count;   /* /v1/messages/count_tokens; only parses */
+extern const struct wire wire_ollama_chat;       /* /api/chat */
+extern const struct wire wire_ollama_generate;   /* /api/generate */
+extern const struct wire wire_llama;             /* /completion, as llama-server has it */
 
 /* Body -> ask, through the row's parser. `body` and the arena outlive the ask. Errors have the
  * code, the field and the sentence the client is to see: ERR_SYNTAX, ERR_MISSING, ERR_INVALID,

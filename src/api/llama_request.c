@@ -1,0 +1,165 @@
+#include "api/llama.h"
+#include "api/rows.h"
+
+/* What would change the answer and is not served is refused by name; what concerns slots and
+ * caches (n_keep, id_slot, ...) is the server's own business here and ignored. */
+
+static int read_bias(struct fields *f, const char *name, const struct json *v);
+static int read_n_predict(struct fields *f, const char *name, const struct json *v);
+static int read_n_probs(struct fields *f, const char *name, const struct json *v);
+
+enum { ON = 1 << ASK_COMPLETION };
+
+/* clang-format off */
+#define TO(member)             offsetof(struct ask, member)
+#define FLAG(name, member)     { name, FIELD_BOOL, ON, .to = TO(member) }
+#define FLOAT(name, lo, hi, m) { name, FIELD_FLOAT, ON, { lo, hi }, TO(m) }
+#define INT(name, lo, hi, m)   { name, FIELD_INT, ON, { lo, hi }, TO(m) }
+#define READ(name, fn)         { name, FIELD_READ, ON, .read = fn }
+#define REFUSE(name, what)     { name, FIELD_REFUSE, ON, .text = what }
+/* clang-format on */
+
+#define OUR_SHAPE  "answers of a prescribed shape are not served yet"
+#define OUR_SAMPLE "the sampler has no such step"
+
+static const struct field table[] = {
+    FLAG("cache_prompt", cache_prompt),
+    REFUSE("dry_multiplier", OUR_SAMPLE),
+    REFUSE("dynatemp_range", OUR_SAMPLE),
+    FLOAT("frequency_penalty", -2, 2, sample.frequency_penalty),
+    REFUSE("grammar", OUR_SHAPE),
+    FLAG("ignore_eos", ignore_eos),
+    REFUSE("json_schema", OUR_SHAPE),
+    READ("logit_bias", read_bias),
+    REFUSE("lora", "no adapters are loaded"),
+    FLOAT("min_p", 0, 1, sample.min_p),
+    REFUSE("mirostat", OUR_SAMPLE),
+    { "model", FIELD_TEXT, ON, { 0, 1024 }, TO(model) },
+    INT("n_cmpl", 1, ASK_N_MAX, n),
+    READ("n_predict", read_n_predict),
+    READ("n_probs", read_n_probs),
+    REFUSE("post_sampling_probs", "probabilities are the model's own"),
+    FLOAT("presence_penalty", -2, 2, sample.presence_penalty),
+    { "prompt", FIELD_LATER, ON },
+    INT("repeat_last_n", -1, INT32_MAX, sample.repeat_last_n),
+    FLOAT("repeat_penalty", 0.001, 100, sample.repeat_penalty),
+    FLAG("return_tokens", want_token_ids),
+    READ("script", row_script),
+    READ("seed", row_seed),
+    READ("stop", row_stop),
+    FLAG("stream", stream),
+    REFUSE("t_max_predict_ms", "use x_timeout"),
+    FLOAT("temperature", 0, 2, sample.temperature),
+    INT("top_k", -1, INT32_MAX, sample.top_k),
+    FLOAT("top_p", 0, 1, sample.top_p),
+    FLOAT("typical_p", 0, 1, sample.typical_p),
+    { "x_timeout", FIELD_DOUBLE, ON, { 0, 86400 }, TO(timeout_s) },
+    REFUSE("xtc_probability", OUR_SAMPLE),
+};
+
+/* ---- rows with a mind of their own */
+
+/* [id, bias] or [id, false]: never. */
+static int read_pair(
+    struct fields *f, const char *name, const struct json *v, struct token_bias *out)
+{
+    const struct range ids = { 0, INT32_MAX }, values = { -100, 100 };
+    double d = -100;
+
+    if (v->kind != JSON_ARRAY || v->n != 2)
+        return field_wrong_kind(f, name, "an array of pairs of a token id and a number", v);
+    const struct json *id = v->child, *bias = id->next;
+    if (id->kind == JSON_STRING)
+        return field_unsupported(f, name, "name tokens by their ids; /tokenize gives them");
+    if (field_int(f, name, id, ids, &out->id))
+        return -1;
+    bool is_never = bias->kind == JSON_BOOL && !bias->b;
+    if (!is_never && field_number(f, name, bias, values, &d))
+        return -1;
+    out->bias = (float)d;
+    return 0;
+}
+
+static int read_bias(struct fields *f, const char *name, const struct json *v)
+{
+    struct token_bias *list;
+    int n = 0;
+
+    if (v->kind == JSON_OBJECT)
+        return row_logit_bias(f, name, v);
+    if (v->kind != JSON_ARRAY)
+        return field_wrong_kind(f, name, "an object or an array of pairs", v);
+    if (v->n > ASK_BIAS_MAX)
+        return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %d entries, not %u.", name,
+            ASK_BIAS_MAX, v->n);
+    list = arena_zalloc(f->arena, MAX(v->n, 1u), sizeof(*list));
+    if (!list)
+        return field_no_memory(f);
+    for (const struct json *c = v->child; c; c = c->next)
+        if (read_pair(f, name, c, &list[n++]))
+            return -1;
+    return keep_bias(f, list, n);
+}
+
+/* -1: as many as fit; -2, until the context is full, is the same here. 0 only reads the prompt. */
+static int read_n_predict(struct fields *f, const char *name, const struct json *v)
+{
+    const struct range in = { -2, INT32_MAX };
+
+    if (field_int(f, name, v, in, &f->ask->max_tokens))
+        return -1;
+    f->ask->max_tokens = MAX(f->ask->max_tokens, -1);
+    return 0;
+}
+
+static int read_n_probs(struct fields *f, const char *name, const struct json *v)
+{
+    const struct range in = { 0, TOP_LOGPROBS_MAX };
+
+    if (field_int(f, name, v, in, &f->ask->sample.n_top))
+        return -1;
+    f->ask->want_logprobs = f->ask->sample.n_top > 0;
+    return 0;
+}
+
+/* ---- the route */
+
+static int read_prompt(struct fields *f)
+{
+    const struct json *v = field_get(f, "prompt");
+
+    if (!v)
+        return field_missing(f, "prompt");
+    if (v->kind != JSON_OBJECT)
+        return row_prompt(f, "prompt", v);
+    const struct json *text = json_get(v, "prompt_string");
+    if (!field_says_nothing(json_get(v, "multimodal_data")))
+        return field_unsupported(f, "prompt.multimodal_data", "this model reads only text");
+    if (json_is_null(text))
+        return field_missing(f, "prompt.prompt_string");
+    if (text->kind != JSON_STRING)
+        return field_wrong_kind(f, "prompt.prompt_string", "a string", text);
+    return row_prompt(f, "prompt.prompt_string", text);
+}
+
+int llama_parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+{
+    struct fields f = { ask, a, e, table, ARRAY_LEN(table), { NULL } };
+
+    ask->kind = ASK_COMPLETION;
+    ask->add_special_tokens = true;
+    ask->sample.temperature = 0.8f;
+    ask->sample.top_k = 40;
+    ask->sample.top_p = 0.95f;
+    ask->sample.min_p = 0.05f;
+    if (fields_read(&f, body) || read_prompt(&f))
+        return -1;
+    if ((int64_t)ask->n_prompts * ask->n > ASK_PROMPTS_MAX)
+        return err_param(e, ERR_RANGE, "prompt",
+            "%d prompts with %d answers each are more than %d answers.", ask->n_prompts, ask->n,
+            ASK_PROMPTS_MAX);
+    ask->best_of = ask->n;
+    ask->sample.top_k = MAX(ask->sample.top_k, 0);
+    ask->sample.want_logprobs = ask->want_logprobs;
+    return 0;
+}

@@ -1,0 +1,166 @@
+#include "api/answer_state.h"
+#include "api/ollama.h"
+#include "api/openai.h"
+
+#include <time.h>
+
+/* One answer, told as lines. A line is
+ *
+ *     head  {"model":...,"created_at":...,"message":{"role":"assistant","content":"
+ *     text
+ *     tail  "},"done":false}
+ *
+ * and the last one has the counts and times instead. A body is the last line with all the text.
+ * Blanks in front of a line are no part of it for any client: they keep a connection alive. */
+
+static void put_head(struct answer *a, const char *open)
+{
+    char time_text[32] = "1970-01-01T00:00:00Z";
+    time_t t = (time_t)a->setup.created;
+    struct tm tm;
+    struct jw w;
+
+    if (gmtime_r(&t, &tm))
+        strftime(time_text, sizeof(time_text), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    jw_init(&w, &a->head);
+    jw_object(&w);
+    jw_key(&w, "model");
+    jw_str(&w, a->setup.model);
+    jw_key(&w, "created_at");
+    jw_z(&w, time_text);
+    buf_putz(&a->head, open);
+}
+
+static void begin_chat(struct answer *a)
+{
+    put_head(a, ",\"message\":{\"role\":\"assistant\",\"content\":\"");
+    buf_putz(&a->tail, "\"}");
+}
+
+static void begin_generate(struct answer *a)
+{
+    put_head(a, ",\"response\":\"");
+    buf_putz(&a->tail, "\"");
+}
+
+static void put_logprobs(struct answer *a, const struct choice *c)
+{
+    if (!a->setup.ask->want_logprobs)
+        return;
+    buf_putz(&a->out, ",\"logprobs\":[");
+    buf_puts(&a->out, buf_str(&c->lists[LIST_TOKENS]));
+    buf_putc(&a->out, ']');
+}
+
+static void text(struct answer *a, struct choice *c, struct str text)
+{
+    buf_puts(&a->out, buf_str(&a->head));
+    json_escape(&a->out, text);
+    buf_puts(&a->out, buf_str(&a->tail));
+    put_logprobs(a, c);
+    buf_putz(&a->out, ",\"done\":false}\n");
+}
+
+/* Tokens without text of their own still have their probabilities. */
+static void choice_end(struct answer *a, struct choice *c)
+{
+    if (c->lists[LIST_TOKENS].n)
+        text(a, c, STR(""));
+}
+
+static const char *done_reason(const struct answer *a)
+{
+    if (a->setup.ask->load_only)
+        return "load";
+    switch (a->choices[0].finish) {
+    case FINISH_STOP:
+        return "stop";
+    case FINISH_NONE:
+    case FINISH_LENGTH:
+    case FINISH_CANCELLED:
+    case FINISH_ERROR:
+        break;
+    }
+    return "length";
+}
+
+static void put_ns(struct buf *out, const char *key, uint64_t from, uint64_t to)
+{
+    buf_printf(out, ",\"%s\":%llu", key, (unsigned long long)(from && to > from ? to - from : 0));
+}
+
+static void put_done(struct answer *a)
+{
+    struct answer_counts n = answer_counts(a);
+    const struct answer_times *t = &a->times;
+
+    buf_printf(&a->out, ",\"done\":true,\"done_reason\":\"%s\"", done_reason(a));
+    if (a->setup.ask->load_only)
+        return;
+    put_ns(&a->out, "total_duration", t->asked_ns, t->ended_ns);
+    put_ns(&a->out, "load_duration", t->asked_ns, t->started_ns);
+    buf_printf(&a->out, ",\"prompt_eval_count\":%d", n.prompt_tokens);
+    put_ns(&a->out, "prompt_eval_duration", t->started_ns,
+        t->first_token_ns ? t->first_token_ns : t->ended_ns);
+    buf_printf(&a->out, ",\"eval_count\":%d", n.completion_tokens);
+    put_ns(&a->out, "eval_duration", t->first_token_ns, t->ended_ns);
+}
+
+static void body(struct answer *a)
+{
+    struct choice *c = &a->choices[0];
+
+    buf_puts(&a->out, buf_str(&a->head));
+    buf_puts(&a->out, buf_str(&c->text));
+    buf_puts(&a->out, buf_str(&a->tail));
+    if (!a->setup.ask->stream)
+        put_logprobs(a, c);
+    put_done(a);
+    buf_putc(&a->out, '}');
+}
+
+static void end(struct answer *a)
+{
+    body(a);
+    buf_putc(&a->out, '\n');
+}
+
+static void error_frame(struct buf *out, const struct err *e, const struct error_extra *x)
+{
+    ollama_error(out, e, x);
+    buf_putc(out, '\n');
+}
+
+/* ---- the rows */
+
+const struct wire wire_ollama_chat = {
+    .name = "ollama.chat",
+    .id_prefix = "",
+    .stream_type = "application/x-ndjson",
+    .keepalive = { " ", 1 },
+    .error_form = ERROR_OLLAMA,
+    .parse = ollama_parse_chat,
+    .begin = begin_chat,
+    .token = openai_chat_token,
+    .text = text,
+    .choice_end = choice_end,
+    .end = end,
+    .body = body,
+    .error_frame = error_frame,
+};
+
+const struct wire wire_ollama_generate = {
+    .name = "ollama.generate",
+    .id_prefix = "",
+    .stream_type = "application/x-ndjson",
+    .keepalive = { " ", 1 },
+    .error_form = ERROR_OLLAMA,
+    .parse = ollama_parse_generate,
+    .begin = begin_generate,
+    .token = openai_chat_token,
+    .text = text,
+    .choice_end = choice_end,
+    .end = end,
+    .body = body,
+    .error_frame = error_frame,
+};
