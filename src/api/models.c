@@ -1,7 +1,6 @@
 #include "api/models.h"
-#include "base/json.h"
+#include "api/ollama.h"
 
-#include <stdio.h>
 #include <time.h>
 
 static void put_text(struct jw *w, const char *key, const char *value)
@@ -30,7 +29,7 @@ static void put_words(struct jw *w, const char *key, const char *const *words, s
     jw_end_array(w);
 }
 
-static void put_capabilities(struct jw *w, const struct model_info *m)
+void models_put_capabilities(struct jw *w, const struct model_info *m)
 {
     const char *const words[] = { m->can_complete ? "completion" : NULL,
         m->can_chat ? "chat" : NULL };
@@ -72,7 +71,7 @@ static void put_model(struct jw *w, const struct model_info *m)
     put_text(w, "backend", m->backend);
     put_text(w, "family", m->family);
     put_count(w, "max_model_len", m->n_ctx); /* where vLLM's clients look */
-    put_capabilities(w, m);
+    models_put_capabilities(w, m);
     jw_key(w, "architecture");
     jw_object(w);
     put_words(w, "input_modalities", text, 1);
@@ -82,54 +81,15 @@ static void put_model(struct jw *w, const struct model_info *m)
     jw_end_object(w);
 }
 
-/* RFC 3339 in UTC. */
-static void put_time(struct jw *w, const char *key, int64_t seconds)
+struct time_text models_time(int64_t seconds)
 {
-    char text[48] = "1970-01-01T00:00:00Z";
+    struct time_text text = { "1970-01-01T00:00:00Z" };
     time_t t = (time_t)seconds;
     struct tm tm;
 
     if (gmtime_r(&t, &tm))
-        strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm);
-    put_text(w, key, text);
-}
-
-/* 1235814400 -> "1.2B" */
-static void put_parameter_size(struct jw *w, int64_t n)
-{
-    char text[32];
-
-    if (n >= 1000000000)
-        snprintf(text, sizeof(text), "%.1fB", (double)n / 1e9);
-    else if (n >= 1000000)
-        snprintf(text, sizeof(text), "%.1fM", (double)n / 1e6);
-    else
-        snprintf(text, sizeof(text), "%.1fK", (double)n / 1e3);
-    put_text(w, "parameter_size", n > 0 ? text : "");
-}
-
-/* Ollama's list, of which llama-server's clients and coding agents read the names. */
-static void put_ollama_model(struct jw *w, const struct model_info *m)
-{
-    jw_object(w);
-    put_text(w, "name", m->id);
-    put_text(w, "model", m->id);
-    put_time(w, "modified_at", m->created);
-    jw_key(w, "size");
-    jw_u64(w, m->size_bytes);
-    put_text(w, "digest", "");
-    put_text(w, "type", "model");
-    put_capabilities(w, m);
-    jw_key(w, "details");
-    jw_object(w);
-    put_text(w, "parent_model", "");
-    put_text(w, "format", "gguf");
-    put_text(w, "family", m->family ? m->family : "");
-    put_words(w, "families", &m->family, 1);
-    put_parameter_size(w, m->n_params);
-    put_text(w, "quantization_level", m->quantization ? m->quantization : "");
-    jw_end_object(w);
-    jw_end_object(w);
+        strftime(text.z, sizeof(text.z), "%Y-%m-%dT%H:%M:%SZ", &tm);
+    return text;
 }
 
 void models_list(struct buf *out, const struct model_info *m, size_t n)
@@ -147,7 +107,7 @@ void models_list(struct buf *out, const struct model_info *m, size_t n)
     jw_key(&w, "models");
     jw_array(&w);
     for (size_t i = 0; i < n; i++)
-        put_ollama_model(&w, &m[i]);
+        ollama_put_model(&w, &m[i]);
     jw_end_array(&w);
     jw_end_object(&w);
 }

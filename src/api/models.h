@@ -1,7 +1,7 @@
 /* models.h: what GET /v1/models says about what is served. Pure; any thread. */
 #pragma once
 
-#include "base/buf.h"
+#include "base/json.h"
 
 struct model_info { /* strings borrowed; NULL or 0 = not known, then left out */
     const char *id;
@@ -23,3 +23,11 @@ struct model_info { /* strings borrowed; NULL or 0 = not known, then left out */
 void models_list(struct buf *out, const struct model_info *m, size_t n);
 /* One entry of data, for GET /v1/models/{id}. */
 void models_one(struct buf *out, const struct model_info *m);
+
+/* "capabilities":["completion",...] */
+void models_put_capabilities(struct jw *w, const struct model_info *m);
+/* Wall seconds in RFC 3339, UTC. */
+struct time_text {
+    char z[48];
+};
+struct time_text models_time(int64_t seconds);

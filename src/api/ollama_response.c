@@ -2,8 +2,6 @@
 #include "api/ollama.h"
 #include "api/openai.h"
 
-#include <time.h>
-
 /* One answer, told as lines. A line is
  *
  *     head  {"model":...,"created_at":...,"message":{"role":"assistant","content":"
@@ -15,19 +13,15 @@
 
 static void put_head(struct answer *a, const char *open)
 {
-    char time_text[32] = "1970-01-01T00:00:00Z";
-    time_t t = (time_t)a->setup.created;
-    struct tm tm;
+    struct time_text created = models_time(a->setup.created);
     struct jw w;
 
-    if (gmtime_r(&t, &tm))
-        strftime(time_text, sizeof(time_text), "%Y-%m-%dT%H:%M:%SZ", &tm);
     jw_init(&w, &a->head);
     jw_object(&w);
     jw_key(&w, "model");
     jw_str(&w, a->setup.model);
     jw_key(&w, "created_at");
-    jw_z(&w, time_text);
+    jw_z(&w, created.z);
     buf_putz(&a->head, open);
 }
 

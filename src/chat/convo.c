@@ -55,3 +55,24 @@ struct str message_text(const struct message *m, struct arena *a)
     }
     return (struct str){ p, n };
 }
+
+void convo_drop_billing(struct convo *c)
+{
+    struct message *m = c->messages;
+
+    if (!c->n_messages || m->role != ROLE_SYSTEM || !m->n_parts)
+        return;
+    struct part *p = &m->parts[0];
+    if (p->kind != PART_TEXT || !str_starts(p->text, STR("x-anthropic-billing-header:")))
+        return;
+    ptrdiff_t line = str_find(p->text, STR("\n"));
+    p->text = line < 0 ? STR("") : str_skip(p->text, (size_t)line + 1);
+    p->raw = NULL; /* what is shown is what is left */
+    if (p->text.n)
+        return;
+    m->parts++;
+    if (--m->n_parts)
+        return;
+    c->messages++;
+    c->n_messages--;
+}

@@ -49,3 +49,8 @@ struct convo {
 /* All text parts of a message, joined by newlines. One part is borrowed, more are in arena a.
  * .p NULL when memory is gone. */
 struct str message_text(const struct message *m, struct arena *a);
+
+/* Some coding agents begin their system prompt with a line `x-anthropic-billing-header: ...` that
+ * differs in every request, so that no two prompts would have a prefix in common. That line goes;
+ * nothing else is touched. */
+void convo_drop_billing(struct convo *c);

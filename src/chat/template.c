@@ -298,3 +298,8 @@ void chat_template_free(struct chat_template *t)
     if (t)
         arena_free(t->a);
 }
+
+struct str chat_template_source(const struct chat_template *t)
+{
+    return t->jinja.source;
+}

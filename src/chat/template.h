@@ -15,6 +15,7 @@ struct chat_template;
 /* ERR_SYNTAX "line 3: ..."; an unknown filter, test or statement is an error here, not later. */
 int chat_template_compile(struct chat_template **out, struct str source, struct err *e);
 void chat_template_free(struct chat_template *t);
+struct str chat_template_source(const struct chat_template *t);
 
 struct template_env {
     struct str bos_token, eos_token; /* .p NULL: the variable is undefined */

@@ -10,6 +10,7 @@ struct pool {
     struct model_spec specs[POOL_MODELS_MAX];
     int n;
     bool is_strict;
+    struct str aliases;
     pthread_t loader;
     _Atomic bool stop; /* the loader opens no further model */
 };
@@ -39,6 +40,7 @@ int pool_open(struct pool **out, const struct pool_options *o, struct err *e)
     struct pool *p = xcalloc(1, sizeof(*p));
     p->n = o->n_specs;
     p->is_strict = o->is_strict;
+    p->aliases = str_of(o->aliases);
     for (int i = 0; i < p->n; i++) {
         p->specs[i] = o->specs[i];
         p->models[i].spec = &p->specs[i];
@@ -67,11 +69,52 @@ enum model_state model_state(const struct model *m)
     return (enum model_state)atomic_load_explicit(&m->state, memory_order_acquire);
 }
 
-struct model *pool_find(struct pool *p, struct str name, struct err *e)
+static struct model *find_id(struct pool *p, struct str id)
 {
     for (int i = 0; i < p->n; i++)
-        if (str_is(name, p->specs[i].id))
+        if (str_is(id, p->specs[i].id))
             return &p->models[i];
+    return NULL;
+}
+
+/* What stands in front of the separator, which goes with it. */
+static struct str take_until(struct str *rest, const char *separator)
+{
+    ptrdiff_t at = str_find(*rest, str_of(separator));
+    struct str head = { rest->p, at < 0 ? rest->n : (size_t)at };
+
+    *rest = at < 0 ? STR_NONE : str_skip(*rest, (size_t)at + 1);
+    return str_trim(head);
+}
+
+static struct model *find_alias(struct pool *p, struct str name)
+{
+    for (struct str rest = p->aliases; rest.n;) {
+        struct str id = take_until(&rest, ",");
+        struct str pattern = take_until(&id, "=");
+        bool is_front = str_ends(pattern, STR("*"));
+        pattern.n -= is_front;
+        if (!(is_front ? str_starts(name, pattern) : str_eq(name, pattern)))
+            continue;
+        id = str_trim(id);
+        return id.n ? find_id(p, id) : &p->models[0];
+    }
+    return NULL;
+}
+
+struct model *pool_find(struct pool *p, struct str name, struct err *e)
+{
+    struct str bare = name;
+    struct model *m = find_id(p, name);
+
+    if (str_ends(name, STR(":latest")))
+        bare.n -= strlen(":latest");
+    if (!m && bare.n < name.n)
+        m = find_id(p, bare);
+    if (!m && name.n)
+        m = find_alias(p, name);
+    if (m)
+        return m;
     if (!name.n || !p->is_strict)
         return &p->models[0];
     err_param(e, ERR_NOT_FOUND, "model",

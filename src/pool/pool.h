@@ -52,12 +52,16 @@ struct pool_options {
     const struct model_spec *specs;
     int n_specs;
     bool is_strict; /* an unknown name is nobody's; else it means the first model */
+    /* "claude-*, gpt-4o=ID": further names, separated by commas, what they begin with where a star
+     * ends them, of the model ID or else the first one. NULL = none. Borrowed. */
+    const char *aliases;
 };
 
 int pool_open(struct pool **out, const struct pool_options *o, struct err *e);
 void pool_close(struct pool *p); /* waits for a load under way; cancels what runs */
 
-/* The model a request names; an empty name means the first. NULL with ERR_NOT_FOUND. */
+/* The model a request names: by its id, by its id and the tag `:latest`, by an alias; an empty name
+ * means the first. NULL with ERR_NOT_FOUND. */
 struct model *pool_find(struct pool *p, struct str name, struct err *e);
 
 int pool_n(const struct pool *p);

@@ -51,5 +51,47 @@ static void without_memory_there_is_no_text(void)
     arena_free(a);
 }
 
-TESTS(TEST(roles_go_there_and_back), TEST(the_text_of_a_message_is_its_text_parts),
-    TEST(without_memory_there_is_no_text))
+/* What is left of a system prompt, its parts joined; "-" when there is no system message. */
+static void expect_left(const char *first, const char *second, const char *want)
+{
+    struct part parts[] = { { .kind = PART_TEXT, .text = str_of(first) },
+        { .kind = PART_TEXT, .text = str_of(second) } };
+    struct message m[] = {
+        { .role = ROLE_SYSTEM, .parts = parts, .n_parts = second ? 2 : 1, .has_content = true },
+        { .role = ROLE_USER, .has_content = true }
+    };
+    struct convo c = { .messages = m, .n_messages = 2 };
+    struct arena *a = arena_new(MB);
+
+    convo_drop_billing(&c);
+    if (!strcmp(want, "-")) {
+        EXPECT_EQ(c.n_messages, 1);
+        EXPECT_EQ((int)c.messages[0].role, (int)ROLE_USER);
+    } else {
+        EXPECT_EQ(c.n_messages, 2);
+        EXPECT(str_is(message_text(&c.messages[0], a), want));
+    }
+    arena_free(a);
+}
+
+static void a_billing_line_in_front_goes_and_nothing_else(void)
+{
+    expect_left("x-anthropic-billing-header: cc=1; cch=0aF;", "You are.", "You are.");
+    expect_left("x-anthropic-billing-header: cc=1;\nYou are.", NULL, "You are.");
+    expect_left("x-anthropic-billing-header: cc=1;\n", NULL, "-");
+    expect_left("x-anthropic-billing-header:", NULL, "-");
+    expect_left(
+        "You are.", "x-anthropic-billing-header: 1", "You are.\nx-anthropic-billing-header: 1");
+    expect_left("The x-anthropic-billing-header: 1", NULL, "The x-anthropic-billing-header: 1");
+    expect_left("", NULL, "");
+
+    struct part p = { .kind = PART_TEXT, .text = STR("x-anthropic-billing-header: 1") };
+    struct message user = { .role = ROLE_USER, .parts = &p, .n_parts = 1, .has_content = true };
+    struct convo c = { .messages = &user, .n_messages = 1 };
+    convo_drop_billing(&c);
+    EXPECT(c.n_messages == 1 && user.n_parts == 1 && p.text.n);
+    convo_drop_billing(&(struct convo){ 0 });
+}
+
+TESTS(TEST(a_billing_line_in_front_goes_and_nothing_else), TEST(roles_go_there_and_back),
+    TEST(the_text_of_a_message_is_its_text_parts), TEST(without_memory_there_is_no_text))
