@@ -1,5 +1,6 @@
 /* Any bytes as a request body of every route, and an answer to what was accepted. The first byte
  * picks the route; the rest is the body. Whatever is answered must be JSON. */
+#include "api/ollama.h"
 #include "api/tokenize.h"
 #include "api/wire.h"
 
@@ -50,15 +51,30 @@ static void must_be_json(struct str text)
     arena_free(a);
 }
 
+/* "event: NAME\ndata: JSON", "data: JSON", "data: [DONE]" */
 static void must_be_frames(struct str rest)
 {
     while (rest.n) {
         ptrdiff_t end = str_find(rest, STR("\n\n"));
-        CHECK(end > 6 && str_starts(rest, STR("data: ")));
-        struct str frame = { rest.p + 6, (size_t)end - 6 };
+        CHECK(end > 6);
+        struct str frame = { rest.p, (size_t)end };
+        rest = str_skip(rest, (size_t)end + 2);
+        if (str_starts(frame, STR("event: ")))
+            frame = str_skip(frame, (size_t)str_find(frame, STR("\n")) + 1);
+        CHECK(str_starts(frame, STR("data: ")));
+        frame = str_skip(frame, 6);
         if (!str_is(frame, "[DONE]"))
             must_be_json(frame);
-        rest = str_skip(rest, (size_t)end + 2);
+    }
+}
+
+static void must_be_lines(struct str rest)
+{
+    while (rest.n) {
+        ptrdiff_t end = str_find(rest, STR("\n"));
+        CHECK(end > 0);
+        must_be_json((struct str){ rest.p, (size_t)end });
+        rest = str_skip(rest, (size_t)end + 1);
     }
 }
 
@@ -91,7 +107,7 @@ static void ask_and_answer(const struct wire *w, struct str body, struct arena *
     buf_init(&told, GB);
     if (ask_parse(&ask, w, body, arena, &e)) {
         CHECK(e.code && e.msg[0]);
-        status_reply(&sink, ERROR_OPENAI, &e, NULL, NULL, 0);
+        status_reply(&sink, w->error_form, &e, NULL, NULL, 0);
         must_be_json(buf_str(&told));
     } else {
         struct answer_setup s = {
@@ -103,7 +119,9 @@ static void ask_and_answer(const struct wire *w, struct str body, struct arena *
             CHECK(e.code == ERR_RANGE);
         CHECK(!answer_new(&a, &s, &e));
         tell(a, &ask);
-        if (ask.stream)
+        if (ask.stream && !strcmp(w->stream_type, "application/x-ndjson"))
+            must_be_lines(buf_str(&told));
+        else if (ask.stream)
             must_be_frames(buf_str(&told));
         else
             must_be_json(buf_str(&told));
@@ -112,6 +130,10 @@ static void ask_and_answer(const struct wire *w, struct str body, struct arena *
     answer_free(a);
     buf_clear(&told);
 }
+
+/* '0' and '1', then '5' and on: the corpus knows them. */
+static const struct wire *const wires[] = { &wire_openai_chat, &wire_openai_completion,
+    &wire_anthropic, &wire_ollama_chat, &wire_ollama_generate, &wire_llama };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -122,19 +144,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct str body = { (const char *)data + 1, size - 1 };
         struct tokenize_ask t;
         struct detokenize_ask d;
-        switch (data[0] & 3) {
-        case 0:
-            ask_and_answer(&wire_openai_chat, body, a);
-            break;
-        case 1:
-            ask_and_answer(&wire_openai_completion, body, a);
-            break;
-        case 2:
+        struct str name;
+        size_t which = (uint8_t)(data[0] - '0') % (ARRAY_LEN(wires) + 3);
+        if (which == 2)
             CHECK(tokenize_parse(&t, body, a, &e) || t.content.p);
-            break;
-        default:
+        else if (which == 3)
             CHECK(detokenize_parse(&d, body, a, &e) || d.n <= size);
-        }
+        else if (which == 4)
+            CHECK(ollama_parse_name(&name, body, a, &e) || name.p);
+        else
+            ask_and_answer(wires[which < 2 ? which : which - 3], body, a);
     }
     arena_free(a);
     return 0;

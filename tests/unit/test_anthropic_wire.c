@@ -1,0 +1,439 @@
+/* api/anthropic_*.c: which bodies are accepted, what becomes of them, the bytes a client reads. */
+#include "api/anthropic.h"
+#include "wire_kit.h"
+
+#define MSG               "'messages':[{'role':'user','content':'hi'}]"
+#define BODY(more)        "{'model':'m','max_tokens':9," MSG more "}"
+#define SAY(messages)     "{'model':'m','max_tokens':9,'messages':[" messages "]}"
+#define USER(blocks)      "{'role':'user','content':[" blocks "]}"
+#define ASSISTANT(blocks) "{'role':'assistant','content':[" blocks "]}"
+#define TEXT(text)        "{'type':'text','text':'" text "'}"
+#define OK                ERR_NONE
+
+static const struct kit_row rows[] = {
+    { BODY(""), OK, "" },
+    { "{'max_tokens':9," MSG "}", OK, "" },
+    { "{" MSG "}", ERR_MISSING, "max_tokens" },
+    { "{'max_tokens':0," MSG "}", OK, "" },
+    { "{'max_tokens':-1," MSG "}", ERR_RANGE, "max_tokens" },
+    { "{'max_tokens':'9'," MSG "}", ERR_INVALID, "max_tokens" },
+    { "{'max_tokens':9}", ERR_MISSING, "messages" },
+    { "{'max_tokens':9,'messages':{}}", ERR_INVALID, "messages" },
+    { "{'max_tokens':9,'messages':[]}", ERR_INVALID, "messages" },
+    { BODY(",'an_unknown_field':[1]"), OK, "" },
+    { BODY(",'stream':true"), OK, "" },
+    { BODY(",'stream':1"), ERR_INVALID, "stream" },
+    { BODY(",'temperature':1"), OK, "" },
+    { BODY(",'temperature':-1"), ERR_RANGE, "temperature" },
+    { BODY(",'temperature':null"), OK, "" },
+    { BODY(",'top_k':5,'top_p':0.5"), OK, "" },
+    { BODY(",'top_p':2"), ERR_RANGE, "top_p" },
+    { BODY(",'stop_sequences':['a','b']"), OK, "" },
+    { BODY(",'stop_sequences':[1]"), ERR_INVALID, "stop_sequences" },
+    { BODY(",'metadata':{'user_id':'u'}"), OK, "" },
+    { BODY(",'metadata':{'user_id':null}"), OK, "" },
+    { BODY(",'metadata':{'user_id':1}"), ERR_INVALID, "metadata.user_id" },
+    { BODY(",'metadata':'u'"), ERR_INVALID, "metadata" },
+    { BODY(",'service_tier':'auto'"), OK, "" },
+    { BODY(",'service_tier':'gold'"), ERR_INVALID, "service_tier" },
+    { BODY(",'cache_control':{'type':'ephemeral'}"), OK, "" },
+    { BODY(",'thinking':{'type':'disabled'}"), OK, "" },
+    { BODY(",'thinking':{'type':'adaptive'}"), OK, "" },
+    { BODY(",'thinking':{'type':'enabled','budget_tokens':1024}"), ERR_INVALID,
+        "thinking.budget_tokens" },
+    { "{'max_tokens':2000,'thinking':{'type':'enabled','budget_tokens':1024}," MSG "}", OK, "" },
+    { BODY(",'thinking':{'type':'enabled','budget_tokens':5}"), ERR_RANGE,
+        "thinking.budget_tokens" },
+    { BODY(",'thinking':{'type':'enabled'}"), ERR_MISSING, "thinking.budget_tokens" },
+    { BODY(",'thinking':{'type':'hard'}"), ERR_INVALID, "thinking.type" },
+    { BODY(",'thinking':{}"), ERR_MISSING, "thinking.type" },
+    { BODY(",'output_config':{'effort':'high'}"), OK, "" },
+    { BODY(",'output_config':{'effort':'great'}"), ERR_INVALID, "output_config.effort" },
+    { BODY(",'output_config':{'format':{'type':'json_schema','schema':{}}}"), ERR_UNSUPPORTED,
+        "output_config.format" },
+    { BODY(",'tools':[]"), OK, "" },
+    { BODY(",'tools':[{'name':'f','input_schema':{'type':'object'}}]"), ERR_UNSUPPORTED, "tools" },
+    { BODY(",'tools':[{'name':'f'}],'tool_choice':{'type':'none'}"), OK, "" },
+    { BODY(",'tools':[{'input_schema':{}}]"), ERR_MISSING, "tools.name" },
+    { BODY(",'tools':[{'name':'f','input_schema':[]}]"), ERR_INVALID, "tools.input_schema" },
+    { BODY(",'tools':[7]"), ERR_INVALID, "tools" },
+    { BODY(",'tools':[{'type':'web_search_20250305','name':'web_search'}]"), OK, "" },
+    { BODY(",'tool_choice':{'type':'auto'}"), OK, "" },
+    { BODY(",'tool_choice':{'type':'any'}"), ERR_INVALID, "tool_choice" },
+    { BODY(",'tool_choice':{'type':'tool','name':'f'}"), ERR_INVALID, "tool_choice" },
+    { BODY(",'tool_choice':{'type':'must'}"), ERR_INVALID, "tool_choice.type" },
+    { BODY(",'tool_choice':'any'"), ERR_INVALID, "tool_choice" },
+    { BODY(",'tool_choice':{}"), ERR_MISSING, "tool_choice.type" },
+    { BODY(",'system':'s'"), OK, "" },
+    { BODY(",'system':[" TEXT("s") "]"), OK, "" },
+    { BODY(",'system':7"), ERR_INVALID, "system" },
+    { BODY(",'system':[{'type':'image'}]"), ERR_UNSUPPORTED, "system[0]" },
+    { SAY("7"), ERR_INVALID, "messages[0]" },
+    { SAY("{'content':'x'}"), ERR_MISSING, "messages[0].role" },
+    { SAY("{'role':'user'}"), ERR_MISSING, "messages[0].content" },
+    { SAY("{'role':'tool','content':'x'}"), ERR_INVALID, "messages[0].role" },
+    { SAY("{'role':'user','content':7}"), ERR_INVALID, "messages[0].content" },
+    { SAY(USER("7")), ERR_INVALID, "messages[0].content[0]" },
+    { SAY(USER("{}")), ERR_MISSING, "messages[0].content[0].type" },
+    { SAY(USER("{'type':'song'}")), ERR_INVALID, "messages[0].content[0].type" },
+    { SAY(USER("{'type':'text'}")), ERR_MISSING, "messages[0].content[0].text" },
+    { SAY(USER(TEXT("a") ",{'type':'image','source':{}}")), ERR_UNSUPPORTED,
+        "messages[0].content[1]" },
+    { SAY(USER("{'type':'document','source':{'type':'base64','data':''}}")), ERR_UNSUPPORTED,
+        "messages[0].content[0]" },
+    { SAY(USER("{'type':'document'}")), ERR_MISSING, "messages[0].content[0].source" },
+    { SAY(USER("{'type':'document','source':{'type':'text','data':'d'}}")), OK, "" },
+    { SAY(USER("{'type':'tool_result','content':'x'}")), ERR_MISSING,
+        "messages[0].content[0].tool_use_id" },
+    { SAY(USER("{'type':'tool_result','tool_use_id':'t','content':[{'type':'image'}]}")),
+        ERR_UNSUPPORTED, "messages[0].content[0].content[0]" },
+    { SAY(USER("{'type':'tool_use','id':'i','name':'f','input':{}}")), ERR_INVALID,
+        "messages[0].content[0].type" },
+    { SAY(ASSISTANT("{'type':'tool_use','id':'i','name':'f','input':[]}")), ERR_INVALID,
+        "messages[0].content[0].input" },
+    { SAY(ASSISTANT("{'type':'tool_use','id':'i'}")), ERR_MISSING, "messages[0].content[0].name" },
+    { SAY(ASSISTANT("{'type':'thinking'}")), ERR_MISSING, "messages[0].content[0].thinking" },
+    { SAY(ASSISTANT("{'type':'image'}")), ERR_INVALID, "messages[0].content[0].type" },
+    { "[]", ERR_INVALID, "" },
+    { "{", ERR_SYNTAX, "" },
+};
+
+static void a_body_is_right_or_its_field_is_named(void)
+{
+    kit_rows(&wire_anthropic, rows, ARRAY_LEN(rows));
+    EXPECT_EQ(kit_parse(&wire_anthropic_count, "{" MSG "}"), 0);
+    EXPECT_EQ(kit_parse(&wire_anthropic_count, "{'max_tokens':1}"), -1);
+    EXPECT_STR(kit.e.param, "messages");
+    kit_close();
+}
+
+static void every_field_arrives(void)
+{
+    EXPECT_EQ(kit_parse(&wire_anthropic,
+                  "{'model':'claude-x','max_tokens':2000,'temperature':0.5,'top_k':7,'top_p':0.25,"
+                  "'stop_sequences':['a','b'],'metadata':{'user_id':'u'},'stream':true,"
+                  "'service_tier':'auto','thinking':{'type':'enabled','budget_tokens':1500},"
+                  "'output_config':{'effort':'high'},'seed':3,'x':1," MSG "}"),
+        0);
+    const struct ask *a = &kit.ask;
+    EXPECT_STR(kit_z(a->model), "claude-x");
+    EXPECT_STR(kit_z(a->user), "u");
+    EXPECT_STR(kit_z(a->service_tier), "auto");
+    EXPECT_STR(kit_z(a->reasoning_effort), "high");
+    EXPECT(a->max_tokens == 2000 && a->thinking_budget == 1500 && a->thinking == THINKING_ON);
+    EXPECT(a->sample.temperature == 0.5f && a->sample.top_k == 7 && a->sample.top_p == 0.25f);
+    EXPECT(a->n_stops == 2 && str_is(a->stops[1], "b") && a->stream && a->metadata);
+    EXPECT(a->has_seed && a->sample.seed == 3 && ask_has(a, "x"));
+    const struct json *kwargs = a->convo.template_kwargs;
+    EXPECT(json_get(kwargs, "enable_thinking")->b);
+    EXPECT(str_is(json_get(kwargs, "reasoning_effort")->s, "high"));
+    EXPECT_EQ(kit_parse(&wire_anthropic, BODY(",'thinking':{'type':'disabled'}")), 0);
+    EXPECT(!json_get(kit.ask.convo.template_kwargs, "enable_thinking")->b);
+    EXPECT_EQ(kit_parse(&wire_anthropic, BODY(",'thinking':{'type':'adaptive'}")), 0);
+    EXPECT(!kit.ask.convo.template_kwargs);
+    kit_close();
+}
+
+static void convo_is(const char *body, const char *want)
+{
+    EXPECT_EQ(kit_parse(&wire_anthropic, body), 0);
+    EXPECT_STR(kit_convo(), want);
+}
+
+static void blocks_become_messages(void)
+{
+    convo_is(BODY(",'system':'s'"), "system: s|user: hi");
+    convo_is(BODY(",'system':''"), "user: hi");
+    convo_is(BODY(",'system':[]"), "user: hi");
+    convo_is(BODY(",'system':[" TEXT("s") "," TEXT("t") "]"), "system: s, t|user: hi");
+    convo_is(SAY(USER(TEXT("a") "," TEXT("b"))), "user: a, b");
+    convo_is(SAY(USER("")), "user:");
+    convo_is(SAY("{'role':'user','content':'a'},{'role':'user','content':'b'}"), "user: a, b");
+    convo_is(SAY("{'role':'user','content':'a'},{'role':'system','content':'s'},"
+                 "{'role':'user','content':'b'}"),
+        "user: a|system: s|user: b");
+    convo_is(SAY(USER("{'type':'document','source':{'type':'text','data':'d'}}," TEXT("q"))),
+        "user: d, q");
+    convo_is(
+        SAY(
+            USER(
+                TEXT(
+                    "q")) "," ASSISTANT("{'type':'thinking','thinking':'t','signature':'x'},"
+                                        "{'type':'redacted_thinking','data':'zz'},{'type':'"
+                                        "thinking','thinking':'u'}," TEXT(
+                                            "a") ",{'type':'tool_use','id':'i','name':'f','input':{"
+                                                 "'x':[1, 2]}},"
+                                                 "{'type':'tool_use','id':'j','name':'g','input':{}"
+                                                 "}") "," USER(TEXT("now") ",{'type':'tool_result',"
+                                                                           "'tool_use_id':'i','"
+                                                                           "content':'r'},"
+                                                                           "{'type':'tool_result','"
+                                                                           "tool_use_id':'j','is_"
+                                                                           "error':true,'content':"
+                                                                           "[" TEXT("s") "," TEXT(
+                                                                               "t") "]},{'type':'"
+                                                                                    "tool_result','"
+                                                                                    "tool_use_id':'"
+                                                                                    "k'}")),
+        "user: q|assistant: a [f({\"x\":[1, 2]})#i] [g({})#j] {t\nu}|tool#i: r|tool#j: s, t|"
+        "tool#k: |user: now");
+    convo_is(SAY(ASSISTANT("{'type':'tool_use','id':'i','name':'f'}") "," USER(
+                 "{'type':'tool_result','tool_use_id':'i','content':'r'}")),
+        "assistant [f({})#i]|tool#i: r");
+    kit_close();
+}
+
+static void a_string_is_short_for_one_block(void)
+{
+    EXPECT_EQ(kit_parse(&wire_anthropic, SAY(USER(TEXT("a")))), 0);
+    EXPECT(kit.ask.convo.messages[0].is_plain);
+    EXPECT_EQ(kit_parse(&wire_anthropic, BODY("")), 0);
+    EXPECT(kit.ask.convo.messages[0].is_plain);
+    EXPECT_EQ(kit_parse(&wire_anthropic, SAY(USER(TEXT("a") "," TEXT("b")))), 0);
+    EXPECT(!kit.ask.convo.messages[0].is_plain);
+    kit_close();
+}
+
+static void a_last_message_of_the_assistant_is_continued(void)
+{
+    EXPECT_EQ(kit_parse(&wire_anthropic, BODY("")), 0);
+    EXPECT(kit.ask.convo.add_generation_prompt && !kit.ask.convo.continue_final_message);
+    EXPECT_EQ(kit_parse(&wire_anthropic, SAY("{'role':'assistant','content':'('}")), 0);
+    EXPECT(!kit.ask.convo.add_generation_prompt && kit.ask.convo.continue_final_message);
+    EXPECT_EQ(kit_parse(&wire_anthropic,
+                  SAY(ASSISTANT("{'type':'tool_use','id':'i','name':'f','input':{}}"))),
+        0);
+    EXPECT(kit.ask.convo.add_generation_prompt && !kit.ask.convo.continue_final_message);
+    kit_close();
+}
+
+/* 100,000 messages of one role are one; were they joined by copying, this would take minutes. */
+static void joining_is_linear(void)
+{
+    struct buf b;
+
+    buf_init(&b, 64 * MB);
+    buf_putz(&b, "{'max_tokens':1,'messages':[");
+    for (int i = 0; i < 100000; i++)
+        buf_putz(&b, i ? ",{'role':'user','content':'a'}" : "{'role':'user','content':'a'}");
+    buf_putz(&b, "]}");
+    buf_putc(&b, 0);
+    EXPECT_EQ(kit_parse(&wire_anthropic, b.p), 0);
+    EXPECT_EQ(kit.ask.convo.n_messages, 1);
+    EXPECT_EQ(kit.ask.convo.messages[0].n_parts, 100000);
+    buf_clear(&b);
+    kit_close();
+}
+
+static void tools_take_the_shape_that_templates_know(void)
+{
+    static const char body[] =
+        "{\"tools\":[{\"name\":\"f\",\"description\":\"d\",\"input_schema\":{\"type\":\"object\"},"
+        "\"cache_control\":{}},{\"type\":\"bash_20250124\",\"name\":\"bash\"},{\"name\":\"g\"}]}";
+    struct arena *a = arena_new(MB);
+    struct ask ask = { .kind = ASK_CHAT };
+    struct json *j;
+    struct buf b;
+    struct jw w;
+
+    EXPECT_EQ(json_parse(&j, str_of(body), a, NULL, &kit.e), 0);
+    struct fields f = { .ask = &ask, .arena = a, .e = &kit.e };
+    EXPECT_EQ(anthropic_read_tools(&f, json_get(j, "tools")), 0);
+    buf_init(&b, MB);
+    jw_init(&w, &b);
+    jw_json(&w, ask.convo.tools);
+    EXPECT_STR(kit_z(buf_str(&b)),
+        "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\","
+        "\"parameters\":{\"type\":\"object\"}}},"
+        "{\"type\":\"function\",\"function\":{\"name\":\"g\"}}]");
+    buf_clear(&b);
+    arena_free(a);
+}
+
+/* ---- answers */
+
+#define USAGE(in, cached, out)                                                                     \
+    "'usage':{'input_tokens':" #in                                                                 \
+    ",'cache_creation_input_tokens':0,'cache_read_input_tokens':" #cached ",'output_tokens':" #out \
+    ",'service_tier':'standard'}"
+#define MESSAGE           "{'id':'msg_1','type':'message','role':'assistant','model':'m','content':["
+#define EVENT(name, more) "event: " name "\ndata: {'type':'" name "'" more "}\n\n"
+#define PING              EVENT("ping", "")
+
+static void a_message_in_one_piece(void)
+{
+    kit_open(&wire_anthropic, BODY(""));
+    answer_begin(kit.answer);
+    answer_usage(kit.answer, 7, 4);
+    kit_say(0, 1);
+    kit_say(0, 4);
+    answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
+    answer_end(kit.answer);
+    EXPECT(kit.sink.status == 200 && kit.sink.n_ended == 1);
+    kit_body_is(MESSAGE "{'type':'text','text':'Hello\\'q\\'\\n'}],'stop_reason':'end_turn',"
+                        "'stop_sequence':null,'stop_details':null," USAGE(3, 4, 2) "}");
+    kit_close();
+}
+
+static void a_message_as_a_stream(void)
+{
+    kit_open(&wire_anthropic, BODY(",'stream':true"));
+    answer_usage(kit.answer, 7, 0);
+    answer_begin(kit.answer);
+    answer_flush(kit.answer);
+    EXPECT_STR(kit.sink.type, "text/event-stream");
+    kit_say(0, 1);
+    answer_flush(kit.answer);
+    answer_keepalive(kit.answer);
+    kit_say(0, 4);
+    answer_usage(kit.answer, 7, 4);
+    answer_choice_end(kit.answer, 0, FINISH_STOP, STR("END"), -1);
+    answer_end(kit.answer);
+    kit_body_is(EVENT("message_start",
+        ",'message':" MESSAGE
+        "],'stop_reason':null,'stop_sequence':null,'stop_details':null," USAGE(7, 0, 0) "}")
+            PING EVENT("content_block_start",
+                ",'index':0,'content_block':{'type':'text','text':''}") EVENT("content_block_delta",
+                ",'index':0,'delta':{'type':'text_delta','text':'Hello'}")
+                PING EVENT("content_block_delta",
+                    ",'index':0,'delta':{'type':'text_delta','text':'\\'q\\'\\n'}")
+                    EVENT("content_block_stop", ",'index':0") EVENT("message_delta",
+                        ",'delta':{'stop_reason':'stop_sequence','stop_sequence':'END',"
+                        "'stop_details':null}," USAGE(3, 4, 2)) EVENT("message_stop", ""));
+    kit_close();
+}
+
+static void an_answer_without_text_has_no_block(void)
+{
+    kit_open(&wire_anthropic, "{'max_tokens':0,'stream':true," MSG "}");
+    answer_usage(kit.answer, 7, 0);
+    answer_begin(kit.answer);
+    answer_choice_end(kit.answer, 0, FINISH_LENGTH, STR_NONE, -1);
+    answer_end(kit.answer);
+    kit_body_is(EVENT("message_start",
+        ",'message':" MESSAGE
+        "],'stop_reason':null,'stop_sequence':null,'stop_details':null," USAGE(7, 0, 0) "}")
+            PING EVENT("message_delta", ",'delta':{'stop_reason':'max_tokens','stop_sequence':null,"
+                                        "'stop_details':null}," USAGE(7, 0, 0))
+                EVENT("message_stop", ""));
+    kit_open(&wire_anthropic, BODY(""));
+    answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
+    answer_end(kit.answer);
+    kit_body_is(MESSAGE
+        "],'stop_reason':'end_turn','stop_sequence':null,'stop_details':null," USAGE(0, 0, 0) "}");
+    kit_close();
+}
+
+/* Fewer tokens than were allowed, and yet cut: there was no more room in the context. */
+static void a_full_context_has_a_reason_of_its_own(void)
+{
+    for (int n = 1; n <= 2; n++) {
+        kit_open(&wire_anthropic, "{'max_tokens':2," MSG "}");
+        for (int i = 0; i < n; i++)
+            kit_say(0, 1);
+        answer_choice_end(kit.answer, 0, FINISH_LENGTH, STR_NONE, -1);
+        answer_end(kit.answer);
+        const char *want = n == 2 ? "\"max_tokens\"" : "\"model_context_window_exceeded\"";
+        EXPECT(str_find(buf_str(&kit.sink.body), str_of(want)) > 0);
+    }
+    kit_close();
+}
+
+static void errors_have_their_own_shape(void)
+{
+    const struct http_field id = { STR("request-id"), STR("req_7") };
+    const struct error_extra full = { .n_prompt_tokens = 9, .n_ctx = 8 };
+    static const struct {
+        enum errcode code;
+        int status;
+        const char *type;
+    } want[] = {
+        { ERR_INVALID, 400, "invalid_request_error" },
+        { ERR_AUTH, 401, "authentication_error" },
+        { ERR_FORBIDDEN, 403, "permission_error" },
+        { ERR_NOT_FOUND, 404, "not_found_error" },
+        { ERR_TOO_LARGE, 413, "request_too_large" },
+        { ERR_RATE, 429, "rate_limit_error" },
+        { ERR_INTERNAL, 500, "api_error" },
+        { ERR_OVERLOADED, 529, "overloaded_error" },
+        { ERR_MEMORY, 503, "overloaded_error" },
+        { ERR_TIMEOUT, 504, "timeout_error" },
+    };
+    char text[200];
+    struct err e;
+
+    for (size_t i = 0; i < ARRAY_LEN(want); i++) {
+        fake_sink_clear(&kit.sink);
+        fake_sink_init(&kit.sink);
+        err_set(&e, want[i].code, "why");
+        status_reply(&kit.sink.sink, ERROR_ANTHROPIC, &e, NULL, &id, 1);
+        EXPECT_EQ(kit.sink.status, want[i].status);
+        snprintf(text, sizeof(text),
+            "{'type':'error','error':{'type':'%s','message':'why'},'request_id':'req_7'}",
+            want[i].type);
+        kit_body_is(text);
+    }
+    fake_sink_clear(&kit.sink);
+    fake_sink_init(&kit.sink);
+    err_context(&e, "messages", 9, 8);
+    status_reply(&kit.sink.sink, ERROR_ANTHROPIC, &e, &full, NULL, 0);
+    kit_body_is("{'type':'error','error':{'type':'invalid_request_error','message':'prompt is too "
+                "long: 9 tokens > 8 maximum'},'request_id':null}");
+    kit_open(&wire_anthropic, BODY(",'stream':true"));
+    answer_begin(kit.answer);
+    answer_flush(kit.answer);
+    buf_reset(&kit.sink.body);
+    err_set(&e, ERR_OVERLOADED, "why");
+    answer_error(kit.answer, &e, NULL);
+    kit_body_is("event: error\ndata: {'type':'error','error':{'type':'overloaded_error','message':"
+                "'why'},'request_id':null}\n\n");
+    EXPECT_EQ(kit.sink.n_ended, 1);
+    kit_close();
+}
+
+/* ---- models */
+
+static void models_are(const struct anthropic_page *page, const char *want)
+{
+    static const struct model_info m[] = { { .id = "a" }, { .id = "b" }, { .id = "c" } };
+    struct arena *a = arena_new(MB);
+    struct json *j;
+    struct buf b;
+    char got[100] = "";
+
+    buf_init(&b, MB);
+    anthropic_models(&b, m, 3, page);
+    EXPECT_EQ(json_parse(&j, buf_str(&b), a, NULL, &kit.e), 0);
+    for (const struct json *d = json_get(j, "data")->child; d; d = d->next)
+        strncat(got, kit_z(json_get(d, "id")->s), 10);
+    if (json_get(j, "has_more")->b)
+        strncat(got, "+", 2);
+    EXPECT_STR(got, want);
+    bool is_empty = !json_get(j, "data")->n;
+    EXPECT_EQ(json_is_null(json_get(j, "first_id")), is_empty);
+    EXPECT_EQ(json_is_null(json_get(j, "last_id")), is_empty);
+    buf_clear(&b);
+    arena_free(a);
+}
+
+static void models_come_in_pages(void)
+{
+    models_are(&(struct anthropic_page){ .limit = 20 }, "abc");
+    models_are(&(struct anthropic_page){ .limit = 2 }, "ab+");
+    models_are(&(struct anthropic_page){ .limit = 2, .after = STR("b") }, "c");
+    models_are(&(struct anthropic_page){ .limit = 2, .after = STR("c") }, "");
+    models_are(&(struct anthropic_page){ .limit = 1, .before = STR("c") }, "b+");
+    models_are(&(struct anthropic_page){ .limit = 9, .before = STR("c") }, "ab");
+    models_are(&(struct anthropic_page){ .limit = 9, .before = STR("a") }, "");
+    models_are(
+        &(struct anthropic_page){ .limit = 9, .after = STR("x"), .before = STR("y") }, "abc");
+    models_are(&(struct anthropic_page){ .limit = 9, .after = STR("c"), .before = STR("a") }, "");
+}
+
+TESTS(TEST(a_body_is_right_or_its_field_is_named), TEST(every_field_arrives),
+    TEST(blocks_become_messages), TEST(a_string_is_short_for_one_block),
+    TEST(a_last_message_of_the_assistant_is_continued), TEST(joining_is_linear),
+    TEST(tools_take_the_shape_that_templates_know), TEST(a_message_in_one_piece),
+    TEST(a_message_as_a_stream), TEST(an_answer_without_text_has_no_block),
+    TEST(a_full_context_has_a_reason_of_its_own), TEST(errors_have_their_own_shape),
+    TEST(models_come_in_pages))

@@ -1,0 +1,190 @@
+/* api/llama_*.c: llama-server's own completion: bodies, and the bytes a client reads. */
+#include "api/llama.h"
+#include "wire_kit.h"
+
+#define ASK(more) "{'prompt':'hi'" more "}"
+#define OK        ERR_NONE
+
+static const struct kit_row rows[] = {
+    { ASK(""), OK, "" },
+    { ASK(",'an_unknown_field':1,'id_slot':3,'n_keep':5"), OK, "" },
+    { "{}", ERR_MISSING, "prompt" },
+    { "{'prompt':7}", ERR_INVALID, "prompt" },
+    { "{'prompt':[]}", ERR_INVALID, "prompt" },
+    { "{'prompt':[1,2]}", OK, "" },
+    { "{'prompt':['a','b']}", OK, "" },
+    { "{'prompt':[[1],[2,3]]}", OK, "" },
+    { "{'prompt':[1,'a']}", ERR_INVALID, "prompt" },
+    { "{'prompt':{'prompt_string':'a'}}", OK, "" },
+    { "{'prompt':{'prompt_string':'a','multimodal_data':[]}}", OK, "" },
+    { "{'prompt':{'prompt_string':'a','multimodal_data':['x']}}", ERR_UNSUPPORTED,
+        "prompt.multimodal_data" },
+    { "{'prompt':{}}", ERR_MISSING, "prompt.prompt_string" },
+    { "{'prompt':{'prompt_string':1}}", ERR_INVALID, "prompt.prompt_string" },
+    { ASK(",'n_predict':-1"), OK, "" },
+    { ASK(",'n_predict':-2"), OK, "" },
+    { ASK(",'n_predict':0"), OK, "" },
+    { ASK(",'n_predict':-3"), ERR_RANGE, "n_predict" },
+    { ASK(",'n_probs':3"), OK, "" },
+    { ASK(",'n_probs':99"), ERR_RANGE, "n_probs" },
+    { ASK(",'n_cmpl':0"), ERR_RANGE, "n_cmpl" },
+    { "{'prompt':['a','b','c','d','e','f','g','h','i'],'n_cmpl':128}", ERR_RANGE, "prompt" },
+    { ASK(",'logit_bias':{'17':-5}"), OK, "" },
+    { ASK(",'logit_bias':[[17,-5],[18,false]]"), OK, "" },
+    { ASK(",'logit_bias':[[17,true]]"), ERR_INVALID, "logit_bias" },
+    { ASK(",'logit_bias':[['a',1]]"), ERR_UNSUPPORTED, "logit_bias" },
+    { ASK(",'logit_bias':[[17]]"), ERR_INVALID, "logit_bias" },
+    { ASK(",'logit_bias':[17,1]"), ERR_INVALID, "logit_bias" },
+    { ASK(",'logit_bias':[[17,101]]"), ERR_RANGE, "logit_bias" },
+    { ASK(",'logit_bias':7"), ERR_INVALID, "logit_bias" },
+    { ASK(",'grammar':''"), OK, "" },
+    { ASK(",'grammar':'root ::= x'"), ERR_UNSUPPORTED, "grammar" },
+    { ASK(",'json_schema':{}"), OK, "" },
+    { ASK(",'json_schema':{'type':'object'}"), ERR_UNSUPPORTED, "json_schema" },
+    { ASK(",'mirostat':1"), ERR_UNSUPPORTED, "mirostat" },
+    { ASK(",'dry_multiplier':0.0"), OK, "" },
+    { ASK(",'t_max_predict_ms':5"), ERR_UNSUPPORTED, "t_max_predict_ms" },
+    { ASK(",'temperature':-1"), ERR_RANGE, "temperature" },
+    { ASK(",'stop':['a']"), OK, "" },
+};
+
+static void a_body_is_right_or_its_field_is_named(void)
+{
+    kit_rows(&wire_llama, rows, ARRAY_LEN(rows));
+    kit_close();
+}
+
+static void every_field_arrives(void)
+{
+    EXPECT_EQ(kit_parse(&wire_llama,
+                  ASK(",'n_predict':9,'temperature':0.5,'top_k':-1,'top_p':0.25,'min_p':0.125,"
+                      "'typical_p':0.5,'repeat_penalty':1.5,'repeat_last_n':-1,"
+                      "'presence_penalty':0.5,'frequency_penalty':-0.5,'seed':4,'ignore_eos':true,"
+                      "'logit_bias':[[18,1],[17,-5],[18,false]],'n_probs':2,'return_tokens':true,"
+                      "'n_cmpl':2,'stop':['a','b'],'stream':true,'cache_prompt':false")),
+        0);
+    const struct ask *a = &kit.ask;
+    const struct sample_params *s = &a->sample;
+    EXPECT(a->max_tokens == 9 && a->n == 2 && a->best_of == 2 && a->stream && a->ignore_eos);
+    EXPECT(a->want_token_ids && !a->cache_prompt && a->n_stops == 2 && s->seed == 4);
+    EXPECT(s->temperature == 0.5f && s->top_k == 0 && s->top_p == 0.25f && s->min_p == 0.125f);
+    EXPECT(s->typical_p == 0.5f && s->repeat_penalty == 1.5f && s->repeat_last_n == -1);
+    EXPECT(s->presence_penalty == 0.5f && s->frequency_penalty == -0.5f);
+    EXPECT(s->want_logprobs && s->n_top == 2 && s->n_bias == 2);
+    EXPECT(s->bias[0].id == 17 && s->bias[0].bias == -5);
+    EXPECT(s->bias[1].id == 18 && s->bias[1].bias == -100);
+    EXPECT_EQ(kit_parse(&wire_llama, ASK("")), 0);
+    EXPECT(s->temperature == 0.8f && s->top_k == 40 && s->top_p == 0.95f && s->min_p == 0.05f);
+    EXPECT(a->max_tokens == -1 && !a->want_logprobs && !a->stream && a->add_special_tokens);
+    EXPECT_STR(kit_z(a->prompts[0].text), "hi");
+    kit_close();
+}
+
+/* ---- answers */
+
+#define SETTINGS(stream)                                                                           \
+    "'generation_settings':{'seed':4,'temperature':0.5,'top_k':40,'top_p':0.95,'min_p':0.05,"      \
+    "'typical_p':1,'repeat_last_n':64,'repeat_penalty':1,'presence_penalty':0,"                    \
+    "'frequency_penalty':0,'n_predict':9,'n_probs':0,'ignore_eos':false,'stop':['x'],'stream'"     \
+    ":" stream "}"
+#define TIMINGS(n, ms, each, pace)                                                                 \
+    "'timings':{'cache_n':4,'prompt_n':3,'prompt_ms':30,'prompt_per_token_ms':10,"                 \
+    "'prompt_per_second':100,'predicted_n':" n ",'predicted_ms':" ms                               \
+    ",'predicted_per_token_ms':" each ",'predicted_per_second':" pace "}}"
+#define REPORT(type, word, stream)                                                                 \
+    "'id_slot':-1,'stop':true,'truncated':false,'model':'m','tokens_predicted':2,"                 \
+    "'tokens_evaluated':7,'tokens_cached':4,'stop_type':'" type "','stopping_word':'" word         \
+    "','prompt':'hi'," SETTINGS(stream) "," TIMINGS("2", "50", "25", "40")
+#define FIELDS ",'seed':4,'temperature':0.5,'n_predict':9,'stop':'x'"
+
+static const struct answer_times times = { 1000000, 1000000, 31000000, 81000000 };
+
+static void an_answer_in_one_piece(void)
+{
+    kit_open(&wire_llama, ASK(FIELDS));
+    answer_usage(kit.answer, 7, 4);
+    kit_say(0, 1);
+    kit_say(0, 4);
+    answer_choice_end(kit.answer, 0, FINISH_STOP, STR("x"), -1);
+    answer_times(kit.answer, &times);
+    answer_end(kit.answer);
+    kit_body_is("{'index':0,'content':'Hello\\'q\\'\\n','tokens':[]," REPORT("word", "x", "false"));
+    kit_close();
+}
+
+static void an_answer_as_a_stream(void)
+{
+    kit_open(&wire_llama, ASK(FIELDS ",'stream':true,'return_tokens':true"));
+    answer_usage(kit.answer, 7, 4);
+    answer_begin(kit.answer);
+    EXPECT_STR(kit.sink.type, "text/event-stream");
+    kit_say(0, 1);
+    kit_say(0, 4);
+    answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
+    answer_times(kit.answer, &times);
+    answer_end(kit.answer);
+    kit_body_is("data: {'index':0,'content':'Hello','tokens':[1],'stop':false,'id_slot':-1,"
+                "'tokens_predicted':1,'tokens_evaluated':7}\n\n"
+                "data: {'index':0,'content':'\\'q\\'\\n','tokens':[4],'stop':false,'id_slot':-1,"
+                "'tokens_predicted':2,'tokens_evaluated':7}\n\n"
+                "data: {'index':0,'content':'','tokens':[]," REPORT("eos", "", "true") "\n\n");
+    kit_close();
+}
+
+static void several_answers_are_an_array(void)
+{
+    kit_open(&wire_llama, "{'prompt':['a','b'],'n_cmpl':2}");
+    for (int i = 0; i < 4; i++) {
+        kit_say(i, 1 + i);
+        answer_choice_end(kit.answer, i, FINISH_LENGTH, STR_NONE, -1);
+    }
+    answer_end(kit.answer);
+    struct json *j;
+    EXPECT_EQ(json_parse(&j, buf_str(&kit.sink.body), kit.arena, NULL, &kit.e), 0);
+    EXPECT(j->kind == JSON_ARRAY && j->n == 4);
+    int i = 0;
+    for (const struct json *c = j->child; c; c = c->next, i++) {
+        int64_t index;
+        EXPECT(json_i64(json_get(c, "index"), &index) && index == i);
+        EXPECT_STR(kit_z(json_get(c, "content")->s), kit_words[1 + i]);
+        EXPECT_STR(kit_z(json_get(c, "prompt")->s), i < 2 ? "a" : "b");
+        EXPECT_STR(kit_z(json_get(c, "stop_type")->s), "limit");
+    }
+    kit_close();
+}
+
+static void probabilities_come_with_their_text(void)
+{
+    kit_open(&wire_llama, ASK(",'n_probs':1,'stream':true"));
+    answer_begin(kit.answer);
+    kit_say(0, 6); /* half a character has no text yet */
+    kit_say(0, 1);
+    answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
+    answer_end(kit.answer);
+    EXPECT(str_find(buf_str(&kit.sink.body),
+               STR("\"completion_probabilities\":[{\"id\":6,\"token\":\"\xEF\xBF\xBD\","
+                   "\"bytes\":[195],\"logprob\":-0.5,\"top_logprobs\":[{\"id\":6,")) > 0);
+    kit_close();
+}
+
+static void errors_have_their_own_shape(void)
+{
+    const struct error_extra full = { .n_prompt_tokens = 9, .n_ctx = 8 };
+    struct err e;
+
+    err_set(&e, ERR_INVALID, "why");
+    fake_sink_init(&kit.sink);
+    status_reply(&kit.sink.sink, ERROR_LLAMA, &e, NULL, NULL, 0);
+    kit_body_is("{'error':{'code':400,'message':'why','type':'invalid_request_error'}}");
+    fake_sink_clear(&kit.sink);
+    fake_sink_init(&kit.sink);
+    err_set(&e, ERR_CONTEXT, "why");
+    status_reply(&kit.sink.sink, ERROR_LLAMA, &e, &full, NULL, 0);
+    kit_body_is("{'error':{'code':400,'message':'why','type':'exceed_context_size_error',"
+                "'n_prompt_tokens':9,'n_ctx':8}}");
+    fake_sink_clear(&kit.sink);
+}
+
+TESTS(TEST(a_body_is_right_or_its_field_is_named), TEST(every_field_arrives),
+    TEST(an_answer_in_one_piece), TEST(an_answer_as_a_stream), TEST(several_answers_are_an_array),
+    TEST(probabilities_come_with_their_text), TEST(errors_have_their_own_shape))

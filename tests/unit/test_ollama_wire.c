@@ -1,0 +1,320 @@
+/* api/ollama_*.c: which bodies are accepted, what becomes of them, the lines a client reads. */
+#include "api/ollama.h"
+#include "wire_kit.h"
+
+#define CHAT(more)    "{'model':'m','messages':[{'role':'user','content':'hi'}]" more "}"
+#define SAY(messages) "{'model':'m','messages':[" messages "]}"
+#define ASK(more)     "{'model':'m','prompt':'hi'" more "}"
+#define OPTIONS(more) CHAT(",'options':{" more "}")
+#define OK            ERR_NONE
+
+static const struct kit_row chat_rows[] = {
+    { CHAT(""), OK, "" },
+    { CHAT(",'an_unknown_field':1"), OK, "" },
+    { "{'messages':{}}", OK, "" }, /* as empty as [] */
+    { "{'messages':'x'}", ERR_INVALID, "messages" },
+    { CHAT(",'stream':1"), ERR_INVALID, "stream" },
+    { CHAT(",'format':''"), OK, "" },
+    { CHAT(",'format':'json'"), ERR_UNSUPPORTED, "format" },
+    { CHAT(",'format':{'type':'object'}"), ERR_UNSUPPORTED, "format" },
+    { CHAT(",'tools':[]"), OK, "" },
+    { CHAT(",'tools':[{'type':'function'}]"), ERR_UNSUPPORTED, "tools" },
+    { CHAT(",'think':true"), OK, "" },
+    { CHAT(",'think':'high'"), OK, "" },
+    { CHAT(",'think':'hard'"), ERR_INVALID, "think" },
+    { CHAT(",'think':1"), ERR_INVALID, "think" },
+    { CHAT(",'keep_alive':0"), OK, "" },
+    { CHAT(",'keep_alive':'5m'"), OK, "" },
+    { CHAT(",'keep_alive':true"), ERR_INVALID, "keep_alive" },
+    { CHAT(",'logprobs':true,'top_logprobs':3"), OK, "" },
+    { CHAT(",'top_logprobs':99"), ERR_RANGE, "top_logprobs" },
+    { CHAT(",'options':null"), OK, "" },
+    { CHAT(",'options':7"), ERR_INVALID, "options" },
+    { OPTIONS("'temperature':0,'num_ctx':4096,'num_gpu':1,'seed':1,'stop':['a']"), OK, "" },
+    { OPTIONS("'temperature':'hot'"), ERR_INVALID, "temperature" },
+    { OPTIONS("'top_p':7"), ERR_RANGE, "top_p" },
+    { OPTIONS("'num_predict':-2"), OK, "" },
+    { OPTIONS("'num_predict':1.5"), ERR_INVALID, "num_predict" },
+    { OPTIONS("'mirostat':0"), OK, "" },
+    { OPTIONS("'mirostat':2"), ERR_UNSUPPORTED, "mirostat" },
+    { SAY("7"), ERR_INVALID, "messages[0]" },
+    { SAY("{'content':'x'}"), ERR_MISSING, "messages[0].role" },
+    { SAY("{'role':'boss','content':'x'}"), ERR_INVALID, "messages[0].role" },
+    { SAY("{'role':'user','content':7}"), ERR_INVALID, "messages[0].content" },
+    { SAY("{'role':'user','content':'x','images':[]}"), OK, "" },
+    { SAY("{'role':'user','content':'x','images':['aGk=']}"), ERR_UNSUPPORTED,
+        "messages[0].images" },
+    { SAY("{'role':'assistant','tool_calls':7}"), ERR_INVALID, "messages[0].tool_calls" },
+};
+
+static const struct kit_row generate_rows[] = {
+    { ASK(""), OK, "" },
+    { "{'prompt':7}", ERR_INVALID, "prompt" },
+    { ASK(",'system':7"), ERR_INVALID, "system" },
+    { ASK(",'raw':7"), ERR_INVALID, "raw" },
+    { ASK(",'suffix':''"), OK, "" },
+    { ASK(",'suffix':'x'"), ERR_UNSUPPORTED, "suffix" },
+    { ASK(",'template':'x'"), ERR_UNSUPPORTED, "template" },
+    { ASK(",'context':[]"), OK, "" },
+    { ASK(",'context':[1,2]"), ERR_UNSUPPORTED, "context" },
+    { ASK(",'images':['aGk=']"), ERR_UNSUPPORTED, "images" },
+    { ASK(",'format':'json'"), ERR_UNSUPPORTED, "format" },
+};
+
+static void a_body_is_right_or_its_field_is_named(void)
+{
+    kit_rows(&wire_ollama_chat, chat_rows, ARRAY_LEN(chat_rows));
+    kit_rows(&wire_ollama_generate, generate_rows, ARRAY_LEN(generate_rows));
+    kit_close();
+}
+
+static void every_field_arrives(void)
+{
+    EXPECT_EQ(kit_parse(&wire_ollama_chat,
+                  CHAT(",'stream':false,'think':'low','logprobs':true,'top_logprobs':2,'options':{"
+                       "'temperature':0.5,'top_k':-1,'top_p':0.25,'min_p':0.125,'typical_p':0.5,"
+                       "'repeat_last_n':5,'repeat_penalty':1.5,'presence_penalty':0.5,"
+                       "'frequency_penalty':-0.5,'num_predict':17,'seed':4,'stop':['a','b']}")),
+        0);
+    const struct ask *a = &kit.ask;
+    const struct sample_params *s = &a->sample;
+    EXPECT(!a->stream && a->max_tokens == 17 && a->n_stops == 2 && a->has_seed && s->seed == 4);
+    EXPECT(s->temperature == 0.5f && s->top_k == 0 && s->top_p == 0.25f && s->min_p == 0.125f);
+    EXPECT(s->typical_p == 0.5f && s->repeat_last_n == 5 && s->repeat_penalty == 1.5f);
+    EXPECT(s->presence_penalty == 0.5f && s->frequency_penalty == -0.5f);
+    EXPECT(a->want_logprobs && s->want_logprobs && s->n_top == 2);
+    EXPECT_STR(kit_z(a->reasoning_effort), "low");
+    EXPECT(json_get(a->convo.template_kwargs, "enable_thinking")->b);
+    EXPECT_EQ(kit_parse(&wire_ollama_chat, CHAT(",'think':false")), 0);
+    EXPECT(!json_get(a->convo.template_kwargs, "enable_thinking")->b);
+    kit_close();
+}
+
+static void what_is_not_said_is_as_ollama_has_it(void)
+{
+    EXPECT_EQ(kit_parse(&wire_ollama_chat, CHAT("")), 0);
+    EXPECT(kit.ask.stream && kit.ask.max_tokens == -1 && !kit.ask.load_only);
+    EXPECT(kit.ask.sample.temperature == 0.8f && kit.ask.sample.top_k == 40);
+    EXPECT(kit.ask.sample.top_p == 0.9f && kit.ask.sample.repeat_penalty == 1.1f);
+    EXPECT_EQ(kit_parse(&wire_ollama_chat, "{'model':'m'}"), 0);
+    EXPECT(kit.ask.load_only);
+    EXPECT_EQ(kit_parse(&wire_ollama_chat, "{'model':'m','messages':[],'keep_alive':0}"), 0);
+    EXPECT(kit.ask.load_only);
+    EXPECT_EQ(kit_parse(&wire_ollama_generate, "{'model':'m','prompt':''}"), 0);
+    EXPECT(kit.ask.load_only);
+    kit_close();
+}
+
+static void messages_arrive(void)
+{
+    EXPECT_EQ(kit_parse(&wire_ollama_chat,
+                  SAY("{'role':'system','content':'s'},{'role':'user','content':'q','images':null},"
+                      "{'role':'assistant','content':'','thinking':'t','tool_calls':[{'function':{"
+                      "'name':'f','arguments':{'x':1}}}]},"
+                      "{'role':'assistant','tool_calls':[{'function':{'name':'g'}}]},"
+                      "{'role':'tool','content':'r','tool_name':'f','tool_call_id':'i'}")),
+        0);
+    EXPECT_STR(kit_convo(), "system: s|user: q|assistant:  [f({\"x\":1})#] {t}|"
+                            "assistant [g({})#]|tool#i: r");
+    EXPECT_STR(kit_z(kit.ask.convo.messages[4].name), "f");
+    EXPECT(kit.ask.convo.add_generation_prompt && !kit.ask.convo.continue_final_message);
+    EXPECT_EQ(kit_parse(&wire_ollama_chat, SAY("{'role':'assistant','content':'('}")), 0);
+    EXPECT(!kit.ask.convo.add_generation_prompt && kit.ask.convo.continue_final_message);
+    kit_close();
+}
+
+static void a_prompt_goes_into_the_template_or_not(void)
+{
+    EXPECT_EQ(kit_parse(&wire_ollama_generate, ASK(",'system':'s'")), 0);
+    EXPECT(kit.ask.kind == ASK_CHAT);
+    EXPECT_STR(kit_convo(), "system: s|user: hi");
+    EXPECT_EQ(kit_parse(&wire_ollama_generate, ASK("")), 0);
+    EXPECT_STR(kit_convo(), "user: hi");
+    EXPECT_EQ(kit_parse(&wire_ollama_generate, ASK(",'raw':true")), 0);
+    EXPECT(kit.ask.kind == ASK_COMPLETION && kit.ask.n_prompts == 1);
+    EXPECT_STR(kit_z(kit.ask.prompts[0].text), "hi");
+    kit_close();
+}
+
+/* ---- answers */
+
+#define HEAD       "{'model':'m','created_at':'2023-11-14T22:13:20Z',"
+#define SAID(text) "'message':{'role':'assistant','content':'" text "'}"
+#define TIMES                                                                                      \
+    "'total_duration':90,'load_duration':10,'prompt_eval_count':7,'prompt_eval_duration':30,"      \
+    "'eval_count':2,'eval_duration':50}"
+
+static const struct answer_times times = { 1000, 1010, 1040, 1090 };
+
+static void a_chat_in_lines(void)
+{
+    kit_open(&wire_ollama_chat, CHAT(""));
+    answer_usage(kit.answer, 7, 4);
+    answer_begin(kit.answer);
+    EXPECT_STR(kit.sink.type, "application/x-ndjson");
+    kit_say(0, 1);
+    answer_keepalive(kit.answer);
+    kit_say(0, 4);
+    answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
+    answer_times(kit.answer, &times);
+    answer_end(kit.answer);
+    kit_body_is(
+        HEAD SAID("Hello") ",'done':false}\n " HEAD SAID("\\'q\\'\\n") ",'done':false}\n" HEAD SAID(
+            "") ",'done':true,'done_reason':'stop'," TIMES "\n");
+    kit_close();
+}
+
+static void a_chat_in_one_piece(void)
+{
+    kit_open(&wire_ollama_chat, CHAT(",'stream':false"));
+    answer_usage(kit.answer, 7, 4);
+    answer_begin(kit.answer);
+    kit_say(0, 1);
+    kit_say(0, 4);
+    answer_choice_end(kit.answer, 0, FINISH_LENGTH, STR_NONE, -1);
+    answer_times(kit.answer, &times);
+    answer_end(kit.answer);
+    EXPECT_STR(kit.sink.type, "application/json");
+    kit_body_is(HEAD SAID("Hello\\'q\\'\\n") ",'done':true,'done_reason':'length'," TIMES);
+    kit_close();
+}
+
+static void a_prompt_is_answered(void)
+{
+    kit_open(&wire_ollama_generate, ASK(""));
+    answer_usage(kit.answer, 7, 0);
+    answer_begin(kit.answer);
+    kit_say(0, 1);
+    kit_say(0, 5);
+    answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
+    answer_times(kit.answer, &times);
+    answer_end(kit.answer);
+    kit_body_is(HEAD "'response':'Hello','done':false}\n" HEAD "'response':'!','done':false}\n" HEAD
+                     "'response':'','done':true,'done_reason':'stop'," TIMES "\n");
+    kit_close();
+}
+
+static void logprobs_come_with_their_text(void)
+{
+#define TOKEN    "{'token':'Hello','logprob':-0.5,'bytes':[72,101,108,108,111]"
+#define LOGPROBS ",'logprobs':[" TOKEN ",'top_logprobs':[" TOKEN "}]}]"
+    kit_open(&wire_ollama_chat, CHAT(",'logprobs':true,'top_logprobs':1"));
+    answer_begin(kit.answer);
+    kit_say(0, 1);
+    answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
+    answer_end(kit.answer);
+    EXPECT(str_starts(buf_str(&kit.sink.body), STR("{\"model\"")));
+    static char want[1000];
+    snprintf(want, sizeof(want), "%s", HEAD SAID("Hello") LOGPROBS ",'done':false}\n");
+    for (char *c = want; *c; c++)
+        *c = *c == '\'' ? '"' : *c;
+    EXPECT(str_starts(buf_str(&kit.sink.body), str_of(want)));
+    kit_open(&wire_ollama_chat, CHAT(",'stream':false,'logprobs':true,'top_logprobs':1"));
+    kit_say(0, 1);
+    answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
+    answer_end(kit.answer);
+    kit_body_is(HEAD SAID("Hello") LOGPROBS
+        ",'done':true,'done_reason':'stop','total_duration':0,'load_duration':0,"
+        "'prompt_eval_count':0,'prompt_eval_duration':0,'eval_count':1,'eval_duration':0}");
+    kit_close();
+}
+
+static void an_empty_request_loads(void)
+{
+    kit_open(&wire_ollama_chat, "{'model':'m'}");
+    answer_begin(kit.answer);
+    answer_end(kit.answer);
+    kit_body_is(HEAD SAID("") ",'done':true,'done_reason':'load'}\n");
+    kit_open(&wire_ollama_generate, "{'model':'m','stream':false}");
+    answer_end(kit.answer);
+    kit_body_is(HEAD "'response':'','done':true,'done_reason':'load'}");
+    kit_close();
+}
+
+static void an_error_is_a_line(void)
+{
+    struct err e;
+
+    err_set(&e, ERR_NOT_FOUND, "no \"x\"");
+    fake_sink_init(&kit.sink);
+    status_reply(&kit.sink.sink, ERROR_OLLAMA, &e, NULL, NULL, 0);
+    EXPECT_EQ(kit.sink.status, 404);
+    kit_body_is("{'error':'no \\'x\\''}");
+    kit_open(&wire_ollama_chat, CHAT(""));
+    answer_begin(kit.answer);
+    kit_say(0, 1);
+    answer_error(kit.answer, &e, NULL);
+    kit_body_is(HEAD SAID("Hello") ",'done':false}\n{'error':'no \\'x\\''}\n");
+    kit_close();
+}
+
+/* ---- models */
+
+static void models_are_described(void)
+{
+    const struct model_info m[] = { { .id = "a",
+                                        .is_ready = true,
+                                        .family = "qwen3",
+                                        .quantization = "Q4_K",
+                                        .n_ctx = 100,
+                                        .n_ctx_train = 200,
+                                        .n_vocab = 50,
+                                        .n_params = 1235814400,
+                                        .size_bytes = 7,
+                                        .created = 1700000000,
+                                        .can_complete = true },
+        { .id = "b" } };
+#define DETAILS                                                                                    \
+    "'details':{'parent_model':'','format':'gguf','family':'qwen3','families':['qwen3'],"          \
+    "'parameter_size':'1.2B','quantization_level':'Q4_K'}"
+#define ENTRY                                                                                      \
+    "{'name':'a','model':'a','modified_at':'2023-11-14T22:13:20Z','size':7,'digest':'','type':"    \
+    "'model','capabilities':['completion']," DETAILS
+    fake_sink_init(&kit.sink);
+    ollama_ps(&kit.sink.body, m, 2);
+    kit_body_is("{'models':[" ENTRY
+                ",'expires_at':'9999-12-31T23:59:59Z','size_vram':0,'context_length':100}]}");
+    buf_reset(&kit.sink.body);
+    ollama_tags(&kit.sink.body, m, 1);
+    kit_body_is("{'models':[" ENTRY "}]}");
+    buf_reset(&kit.sink.body);
+    ollama_show(&kit.sink.body, m, STR("{{ x }}"));
+    kit_body_is(
+        "{'modelfile':'','parameters':'','license':'','template':'{{ x }}'," DETAILS
+        ",'model_info':{'general.architecture':'qwen3','general.parameter_count':1235814400,"
+        "'qwen3.context_length':200,'qwen3.vocab_size':50},'capabilities':['completion'],"
+        "'modified_at':'2023-11-14T22:13:20Z'}");
+    fake_sink_clear(&kit.sink);
+}
+
+static void a_name_is_read(void)
+{
+    static const struct {
+        const char *body, *name; /* NULL: refused */
+        enum errcode code;
+    } rows[] = {
+        { "{\"model\":\"a\"}", "a", OK },
+        { "{\"name\":\"a\",\"verbose\":true}", "a", OK },
+        { "{\"model\":\"a\",\"name\":\"b\"}", "a", OK },
+        { "{\"model\":7}", NULL, ERR_INVALID },
+        { "{}", NULL, ERR_MISSING },
+        { "[]", NULL, ERR_MISSING },
+        { "{", NULL, ERR_SYNTAX },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct arena *a = arena_new(MB);
+        struct str name;
+        struct err e = { 0 };
+        int rc = ollama_parse_name(&name, str_of(rows[i].body), a, &e);
+        EXPECT_EQ(rc, rows[i].name ? 0 : -1);
+        EXPECT(rc ? e.code == rows[i].code : str_is(name, rows[i].name));
+        arena_free(a);
+    }
+}
+
+TESTS(TEST(a_body_is_right_or_its_field_is_named), TEST(every_field_arrives),
+    TEST(what_is_not_said_is_as_ollama_has_it), TEST(messages_arrive),
+    TEST(a_prompt_goes_into_the_template_or_not), TEST(a_chat_in_lines), TEST(a_chat_in_one_piece),
+    TEST(a_prompt_is_answered), TEST(logprobs_come_with_their_text), TEST(an_empty_request_loads),
+    TEST(an_error_is_a_line), TEST(models_are_described), TEST(a_name_is_read))

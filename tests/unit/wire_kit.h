@@ -1,0 +1,146 @@
+/* wire_kit.h: a body -> an ask, an answer over a fake sink. Bodies and expected bytes are written
+ * with ' for ". */
+#pragma once
+
+#include "../check.h"
+
+#include "api/wire.h"
+#include "base/mem.h"
+#include "fake_sink.h"
+
+struct wire_kit {
+    struct arena *arena;
+    struct err e;
+    struct ask ask;
+    struct fake_sink sink;
+    struct answer *answer;
+};
+
+static struct wire_kit kit;
+
+static inline int kit_parse(const struct wire *w, const char *body)
+{
+    arena_free(kit.arena);
+    kit.arena = arena_new(64 * MB);
+    memset(&kit.e, 0, sizeof(kit.e));
+    struct str copy = arena_str(kit.arena, str_of(body));
+    for (char *c = (char *)(uintptr_t)copy.p; *c; c++)
+        *c = *c == '\'' ? '"' : *c;
+    return ask_parse(&kit.ask, w, copy, kit.arena, &kit.e);
+}
+
+struct kit_row {
+    const char *body;
+    enum errcode code;
+    const char *param;
+};
+
+static inline void kit_rows(const struct wire *w, const struct kit_row *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        int rc = kit_parse(w, rows[i].body);
+        enum errcode code = rc ? kit.e.code : ERR_NONE;
+        if (code != rows[i].code || strcmp(kit.e.param, rows[i].param))
+            fprintf(stderr, "%s: %s '%s' %s\n", rows[i].body, errcode_name(code), kit.e.param,
+                kit.e.msg);
+        EXPECT(code == rows[i].code);
+        EXPECT_STR(kit.e.param, rows[i].param);
+        EXPECT(!rc || kit.e.msg[0]);
+    }
+}
+
+static inline const char *kit_z(struct str s)
+{
+    static char out[4][2000];
+    static unsigned turn;
+    char *to = out[turn++ % 4];
+
+    snprintf(to, 2000, STR_FMT, STR_ARG(s));
+    return to;
+}
+
+/* "system: a|user: b, c|assistant: d [call(args)#id] {thoughts}|tool#id: e": the whole convo. */
+static inline const char *kit_convo(void)
+{
+    static char out[4000];
+    size_t n = 0;
+
+    out[0] = 0;
+    for (int i = 0; i < kit.ask.convo.n_messages; i++) {
+        const struct message *m = &kit.ask.convo.messages[i];
+        n += (size_t)snprintf(out + n, sizeof(out) - n, "%s%s", i ? "|" : "", role_name(m->role));
+        if (m->tool_call_id.p)
+            n += (size_t)snprintf(out + n, sizeof(out) - n, "#%s", kit_z(m->tool_call_id));
+        n += (size_t)snprintf(out + n, sizeof(out) - n, m->has_content ? ":" : "");
+        for (int k = 0; k < m->n_parts; k++)
+            n += (size_t)snprintf(
+                out + n, sizeof(out) - n, "%s%s", k ? ", " : " ", kit_z(m->parts[k].text));
+        for (int k = 0; k < m->n_tool_calls; k++)
+            n += (size_t)snprintf(out + n, sizeof(out) - n, " [%s(%s)#%s]",
+                kit_z(m->tool_calls[k].name), kit_z(m->tool_calls[k].arguments),
+                kit_z(m->tool_calls[k].id));
+        if (m->reasoning.p)
+            n += (size_t)snprintf(out + n, sizeof(out) - n, " {%s}", kit_z(m->reasoning));
+        EXPECT(n < sizeof(out));
+    }
+    return out;
+}
+
+/* ---- answers */
+
+static const char *const kit_words[] = { "<end>", "Hello", " wor", "ld", "\"q\"\n", "!", "\xC3",
+    "\xA9" };
+
+static inline struct str kit_token_bytes(const void *vocab, int32_t id)
+{
+    CHECK(vocab == kit_words && id >= 0 && id < (int32_t)ARRAY_LEN(kit_words));
+    return str_of(kit_words[id]);
+}
+
+static inline void kit_open(const struct wire *w, const char *body)
+{
+    struct answer_setup s = { .ask = &kit.ask,
+        .sink = &kit.sink.sink,
+        .model = STR("m"),
+        .fingerprint = "fp_1",
+        .created = 1700000000,
+        .id = "1",
+        .token_bytes = kit_token_bytes,
+        .vocab = kit_words };
+
+    answer_free(kit.answer);
+    fake_sink_clear(&kit.sink);
+    fake_sink_init(&kit.sink);
+    if (kit_parse(w, body))
+        fprintf(stderr, "%s\n", kit.e.msg);
+    EXPECT(!kit.e.code);
+    EXPECT_EQ(answer_new(&kit.answer, &s, &kit.e), 0);
+}
+
+static inline void kit_close(void)
+{
+    answer_free(kit.answer);
+    kit.answer = NULL;
+    fake_sink_clear(&kit.sink);
+    arena_free(kit.arena);
+    kit.arena = NULL;
+}
+
+/* A token and the text it makes. */
+static inline void kit_say(int choice, int32_t id)
+{
+    struct sampled t = { .id = id, .logprob = -0.5f, .n_top = 1, .top = { { id, -0.5f } } };
+
+    answer_token(kit.answer, choice, &t);
+    answer_text(kit.answer, choice, str_of(kit_words[id]));
+}
+
+static inline void kit_body_is(const char *want)
+{
+    static char got[20000];
+
+    snprintf(got, sizeof(got), STR_FMT, STR_ARG(kit.sink.body));
+    for (char *c = got; *c; c++)
+        *c = *c == '"' ? '\'' : *c;
+    EXPECT_STR(got, want);
+}
