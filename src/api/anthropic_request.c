@@ -187,7 +187,7 @@ int anthropic_read_tools(struct fields *f, const struct json *tools)
     return 0;
 }
 
-/* Calls are not found in answers yet, so tools are read, and refused unless they may not be used. */
+/* Calls are not found in answers yet: tools are read, and refused unless they may not be used. */
 static int settle_tools(struct fields *f)
 {
     const struct json *tools = field_get(f, "tools"), *choice = field_get(f, "tool_choice");

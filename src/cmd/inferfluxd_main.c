@@ -193,6 +193,7 @@ static int run(const struct options *o, struct err *e)
         .drain_ms = (uint32_t)o->drain_ms,
         .cors_origin = o->cors_origin,
         .role = o->role,
+        .strip_billing = o->strip_billing,
         .default_max_tokens = (int)o->max_tokens,
         .share_prefixes = !strcmp(o->prefix_share, "all") };
     int rc = -1;
@@ -201,7 +202,7 @@ static int run(const struct options *o, struct err *e)
     if (read_batch(o, &batch, e))
         return -1;
     struct pool_options po = { specs, list_models(o, &batch, specs, id, sizeof(id)),
-        o->strict_model || o->n_models > 0 };
+        o->strict_model || o->n_models > 0, o->model_aliases };
     if (!po.n_specs)
         return err_set(e, ERR_INVALID, "no model: give --model FILE.gguf or --config FILE.yaml");
     if (keys_open(&keys, o->api_keys, e))

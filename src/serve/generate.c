@@ -322,6 +322,8 @@ static int prepare(struct request *r, struct err *e)
 
     if (ask_parse(ask, wire_for(r->route), r->x->req->body, r->arena, e))
         return -1;
+    if (r->io->o->strip_billing)
+        convo_drop_billing(&ask->convo);
     r->model = ready_model(r->io, ask->model, e);
     if (!r->model)
         return -1;

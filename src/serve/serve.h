@@ -20,6 +20,7 @@ struct serve_options { /* borrowed for the life of the service */
     uint32_t ping_ms, drain_ms;
     const char *cors_origin; /* "" = no CORS fields */
     const char *role;        /* "unified", "prefill", "decode" */
+    bool strip_billing;      /* see convo_drop_billing */
     int default_max_tokens;  /* 0 = to the end of the context */
     bool share_prefixes;     /* between all keys; else each finds what its own requests left */
     struct pool *pool;

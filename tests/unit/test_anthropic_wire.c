@@ -154,27 +154,23 @@ static void blocks_become_messages(void)
         "user: a|system: s|user: b");
     convo_is(SAY(USER("{'type':'document','source':{'type':'text','data':'d'}}," TEXT("q"))),
         "user: d, q");
-    convo_is(
-        SAY(
-            USER(
-                TEXT(
-                    "q")) "," ASSISTANT("{'type':'thinking','thinking':'t','signature':'x'},"
-                                        "{'type':'redacted_thinking','data':'zz'},{'type':'"
-                                        "thinking','thinking':'u'}," TEXT(
-                                            "a") ",{'type':'tool_use','id':'i','name':'f','input':{"
-                                                 "'x':[1, 2]}},"
-                                                 "{'type':'tool_use','id':'j','name':'g','input':{}"
-                                                 "}") "," USER(TEXT("now") ",{'type':'tool_result',"
-                                                                           "'tool_use_id':'i','"
-                                                                           "content':'r'},"
-                                                                           "{'type':'tool_result','"
-                                                                           "tool_use_id':'j','is_"
-                                                                           "error':true,'content':"
-                                                                           "[" TEXT("s") "," TEXT(
-                                                                               "t") "]},{'type':'"
-                                                                                    "tool_result','"
-                                                                                    "tool_use_id':'"
-                                                                                    "k'}")),
+    convo_is(SAY(USER(TEXT("q")) "," ASSISTANT(
+                 "{'type':'thinking','thinking':'t','signature':'x'},"
+                 "{'type':'redacted_thinking','data':'zz'},{'type':'"
+                 "thinking','thinking':'u'}," TEXT(
+                     "a") ",{'type':'tool_use','id':'i','name':'f','input':{"
+                          "'x':[1, 2]}},"
+                          "{'type':'tool_use','id':'j','name':'g','input':{}"
+                          "}") "," USER(TEXT("now") ",{'type':'tool_result',"
+                                                    "'tool_use_id':'i','"
+                                                    "content':'r'},"
+                                                    "{'type':'tool_result','"
+                                                    "tool_use_id':'j','is_"
+                                                    "error':true,'content':"
+                                                    "[" TEXT("s") "," TEXT("t") "]},{'type':'"
+                                                                                "tool_result','"
+                                                                                "tool_use_id':'"
+                                                                                "k'}")),
         "user: q|assistant: a [f({\"x\":[1, 2]})#i] [g({})#j] {t\nu}|tool#i: r|tool#j: s, t|"
         "tool#k: |user: now");
     convo_is(SAY(ASSISTANT("{'type':'tool_use','id':'i','name':'f'}") "," USER(
