@@ -252,7 +252,8 @@ static void tools_take_the_shape_that_templates_know(void)
     "'usage':{'input_tokens':" #in                                                                 \
     ",'cache_creation_input_tokens':0,'cache_read_input_tokens':" #cached ",'output_tokens':" #out \
     ",'service_tier':'standard'}"
-#define MESSAGE           "{'id':'msg_1','type':'message','role':'assistant','model':'m','content':["
+#define FROM              "'type':'message','role':'assistant','model':'m'"
+#define MESSAGE           "{'id':'msg_1'," FROM ",'content':["
 #define EVENT(name, more) "event: " name "\ndata: {'type':'" name "'" more "}\n\n"
 #define PING              EVENT("ping", "")
 
