@@ -75,6 +75,7 @@ static struct model_spec spec_with_defaults(
     s.engine.max_sequences = batch->max_sequences;
     s.engine.prefill_chunk = (int)MIN(o->prefill_chunk, batch->max_batch_tokens);
     s.engine.stretch_percent = (int)o->step_stretch;
+    s.engine.live_fairness = batch->live_fairness;
     s.engine.max_queue = (int)o->max_queue;
     s.engine.spec.max = strcmp(o->spec, "off") ? (int)o->draft_max : 0;
     s.engine.spec.min = (int)MIN(o->draft_min, o->draft_max);
@@ -199,6 +200,10 @@ static int run(const struct options *o, struct err *e)
     int rc = -1;
 
     struct engine_options batch = engine_options_default;
+    struct live_fairness fairness;
+    fairness_set(&fairness,
+        &(struct fairness){ o->fairness_preempt, (int)o->fairness_high, (int)o->fairness_slice });
+    batch.live_fairness = so.fairness = &fairness;
     if (read_batch(o, &batch, e))
         return -1;
     struct pool_options po = { specs, list_models(o, &batch, specs, id, sizeof(id)),

@@ -114,17 +114,44 @@ static int set(
     return 0;
 }
 
+/* Names that other documents use for some of the settings. */
+static const struct {
+    const char *dotted, *env;
+    const char *means; /* the environment's name of the option */
+} others[] = {
+    { "runtime.fairness.enable_preemption", "INFERFLUX_FAIRNESS_ENABLE_PREEMPTION",
+        "INFERFLUX_FAIRNESS_PREEMPT" },
+    { "runtime.fairness.high_priority_threshold", "INFERFLUX_FAIRNESS_PRIORITY_THRESHOLD",
+        "INFERFLUX_FAIRNESS_HIGH_PRI" },
+    { "runtime.fairness.max_timeslice_tokens", "INFERFLUX_FAIRNESS_MAX_TIMESLICE",
+        "INFERFLUX_FAIRNESS_TIMESLICE" },
+};
+
+static struct str usual_env(struct str name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        if (str_is(name, others[i].env))
+            return str_of(others[i].means);
+    return name;
+}
+
+static bool is_named(const struct option *t, const char *dotted)
+{
+    const char *dot = strrchr(dotted, '.');
+    struct str section = { dotted, dot ? (size_t)(dot - dotted) : 0 };
+
+    for (size_t i = 0; i < ARRAY_LEN(others); i++)
+        if (!strcmp(dotted, others[i].dotted))
+            return !strcmp(t->env, others[i].means);
+    return dot && str_is(section, t->section) && !strcmp(dot + 1, t->key);
+}
+
 int options_set(
     struct options *o, const char *dotted, const char *value, const char *where, struct err *e)
 {
-    const char *dot = strrchr(dotted, '.');
-
-    for (size_t i = 0; dot && i < n_option_table; i++) {
-        const struct option *t = &option_table[i];
-        struct str section = { dotted, (size_t)(dot - dotted) };
-        if (str_is(section, t->section) && !strcmp(dot + 1, t->key))
-            return set(o, t, value, where, e);
-    }
+    for (size_t i = 0; i < n_option_table; i++)
+        if (is_named(&option_table[i], dotted))
+            return set(o, &option_table[i], value, where, e);
     return err_set(e, ERR_INVALID, "%s: unknown key '%s'", where, dotted);
 }
 
@@ -148,7 +175,7 @@ static int read_environment(struct options *o, char **env, struct err *e)
         const char *eq = strchr(*env, '=');
         if (!eq)
             continue;
-        struct str name = { *env, (size_t)(eq - *env) };
+        struct str name = usual_env((struct str){ *env, (size_t)(eq - *env) });
         for (size_t i = 0; i < n_option_table; i++) {
             const struct option *t = &option_table[i];
             if (eq[1] && str_is(name, t->env) && set(o, t, eq + 1, t->env, e))

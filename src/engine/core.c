@@ -15,6 +15,7 @@ const struct engine_options engine_options_default = {
     .prefix_cache = true,
     .kv_evict = EVICT_LRU,
     .kv_tenant_share = 50,
+    .fairness = { .high_priority_threshold = 5 },
 };
 
 /* ---- opening and closing */
@@ -38,19 +39,21 @@ static int check_options(const struct engine_options *o, struct err *e)
         return err_param(e, ERR_RANGE, "age_ns", "age must take some time");
     if (o->kv_tenant_share < 1 || o->kv_tenant_share > 100)
         return err_param(e, ERR_RANGE, "kv_tenant_share", "%d percent", o->kv_tenant_share);
-    return 0;
+    return fairness_check(&o->fairness, e);
 }
 
 static void set_limits(const struct core *c, struct sched_limits *l)
 {
     int max_rows = MIN(c->o.max_batch_tokens, c->lm->max_rows);
+    int max_batch = MIN(c->o.max_batch, MIN(max_rows, c->lm->max_logits));
     struct port *p = c->port;
 
     *l = (struct sched_limits){
-        .max_batch = MIN(c->o.max_batch, MIN(max_rows, c->lm->max_logits)),
+        .max_batch = max_batch,
         .max_rows = max_rows,
         .max_logits = c->lm->max_logits,
         .prefill_chunk = c->o.prefill_chunk,
+        .max_begun = MAX(c->o.max_sequences, max_batch),
         .age_ns = c->o.age_ns,
         .stretch = c->o.stretch_percent / 100.0,
     };
@@ -90,6 +93,7 @@ static int open_parts(struct core *c, const struct kernels *k, struct err *e)
     if (page_pool_new(&c->pool, c->lm->n_pages, e) || open_tree(c, &l, e) ||
         sched_new(&c->sched, c->pool, &l, e) || sampler_open(&c->sampler, k, c->lm->n_vocab, e))
         return -1;
+    sched_set_fairness(c->sched, &c->o.fairness);
     plan_init(&c->plan, &l);
     c->runs = xcalloc((size_t)l.max_batch, sizeof(*c->runs));
     return 0;
@@ -148,6 +152,14 @@ static void release_seq(struct core *c, struct choice *ch)
     ch->seq = SEQ_NONE;
 }
 
+static void note_phases(struct engine_stats *st, const struct gen_result *r)
+{
+    if (!r->first_token_ns)
+        return;
+    histogram_add(&st->prefill, SECONDS, r->first_token_ns - r->started_ns);
+    histogram_add(&st->decode, SECONDS, r->ended_ns - MIN(r->first_token_ns, r->ended_ns));
+}
+
 static void end_gen(struct core *c, struct gen *g, uint64_t now)
 {
     struct engine_stats *st = &c->port->stats;
@@ -162,6 +174,7 @@ static void end_gen(struct core *c, struct gen *g, uint64_t now)
     c->port->n_seqs -= g->in.n_choices;
     c->port->n_requests--;
     g->result.ended_ns = now;
+    note_phases(st, &g->result);
     g->is_over = true;
     g->end = (struct gen_event){ .msg.kind = GEN_END, .gen = g };
     outbox_add(&c->out, g->reply, &g->end.msg);
@@ -219,8 +232,6 @@ void core_cancel_all(struct core *c, enum errcode why, uint64_t now)
 
 static void submit(struct core *c, struct gen *g, uint64_t now)
 {
-    uint64_t order = c->n_arrived++;
-
     g->n_live = g->in.n_choices;
     g->prev = NULL;
     g->next = c->gens;
@@ -233,7 +244,8 @@ static void submit(struct core *c, struct gen *g, uint64_t now)
         struct seq_spec spec = {
             .priority = g->in.priority,
             .choice = i,
-            .order = order,
+            .tenant = g->in.tenant,
+            .weight = g->in.tenant_weight,
             .deadline_ns = g->in.deadline_ns ? g->in.deadline_ns : UINT64_MAX,
             .n_prompt = g->in.n_prompt,
             .score_from = is_scored ? 0 : g->in.n_prompt - 1,
@@ -308,6 +320,10 @@ void core_drain(struct core *c, uint64_t now)
     for (seq_id id; (id = sched_expired(c->sched, now)).i != NO_SEQ;) {
         struct choice *ch = sched_seq(c->sched, id)->user;
         cancel(c, ch->gen, ERR_TIMEOUT, now);
+    }
+    if (c->o.live_fairness) {
+        struct fairness f = fairness_get(c->o.live_fairness);
+        sched_set_fairness(c->sched, &f);
     }
     outbox_flush(&c->out);
 }

@@ -27,9 +27,9 @@ struct core {
     struct plan plan;
     struct lm_run *runs; /* [max_batch] */
     struct outbox out;
-    int n_right;                    /* drafts of this step that came true */
-    struct gen *gens;               /* live ones */
-    uint64_t n_arrived, n_computed; /* requests; steps that were not interrupted */
+    int n_right;         /* drafts of this step that came true */
+    struct gen *gens;    /* live ones */
+    uint64_t n_computed; /* steps that were not interrupted */
     struct cost_book costs;
     _Atomic bool stop; /* anyone: interrupt the forward pass that runs; it will be repeated */
 };

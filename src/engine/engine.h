@@ -16,6 +16,8 @@
 
 #include "base/err.h"
 #include "cache/tree.h"
+#include "base/histogram.h"
+#include "engine/fairness.h"
 #include "engine/sampler.h"
 #include "model/lm.h"
 #include "os/mailbox.h"
@@ -48,6 +50,8 @@ struct gen_input {
     uint64_t tenant;           /* whom its service is charged to; 0 = anonymous */
     struct cache_scope scope;  /* who may find what it computes, and it what others did */
     bool is_uncached;          /* finds and leaves nothing in the prefix cache */
+    const char *name;          /* for the log; borrowed; NULL = its number */
+    float tenant_weight;       /* with twice the weight it may get twice the service; 0 = 1 */
     uint64_t deadline_ns;      /* clock_ns; 0 = none: then FINISH_ERROR with ERR_TIMEOUT */
     const struct gen_script *script;
     bool want_drafts;         /* keep an index of its tokens, so that repetitions are guessed */
@@ -111,21 +115,37 @@ struct engine_options {
     int max_queue;        /* requests beyond max_batch; more: ERR_OVERLOADED at submit */
     int n_ctx;            /* longest prompt + output; 0 = what the model was made for. Never more
                           * than all pages hold, so that every request can run alone */
-    uint64_t age_ns;      /* waiting that raises the priority by one */
-    int stretch_percent;  /* prompts may make a step that decodes as long as this, of what it
+    struct fairness fairness;
+    const struct live_fairness *live_fairness; /* read between steps instead of that; NULL */
+    uint64_t age_ns;                           /* waiting that raises the priority by one */
+    int stretch_percent; /* prompts may make a step that decodes as long as this, of what it
                            * would be without them; 0 = as long as it takes */
     struct spec_options spec;
-    bool prefix_cache;    /* what was computed is kept while there is room, and found again */
+    bool prefix_cache; /* what was computed is kept while there is room, and found again */
     enum evict_policy kv_evict;
     int kv_tenant_share; /* percent of the pages that are a tenant's own; above them it gives way */
 };
 extern const struct engine_options engine_options_default;
 
+enum { ENGINE_PRIORITIES = 32 };
+
 struct engine_stats { /* engine thread writes, anyone reads; nothing depends on it */
     _Atomic uint64_t steps, prompt_tokens, generated_tokens, preemptions;
     _Atomic uint64_t cancelled, finished, rejected; /* requests; rejected by the submitters */
     _Atomic uint64_t prefill_ns, decode_ns;         /* time in forward, by what the step held */
-    _Atomic uint64_t drafts, drafted_tokens, accepted_tokens;   /* guesses; see spec.h */
+    _Atomic uint64_t drafts, drafted_tokens, accepted_tokens;       /* guesses; see spec.h */
+    _Atomic uint64_t turns_preempted, turns_yielded, turns_resumed; /* struct fairness */
+    _Atomic uint32_t turns_waiting; /* sequences that gave theirs away and wait to go on */
+    struct { /* tokens sampled; priorities in the order in which they came up */
+        _Atomic int priority;
+        _Atomic uint64_t tokens;
+    } by_priority[ENGINE_PRIORITIES];
+    _Atomic int n_priorities;
+    _Atomic uint64_t other_priorities; /* tokens of those that found no place there */
+    struct histogram prefill,
+        decode; /* of requests: first step to first token, and on to the end */
+    struct histogram step_prefill, step_decode;                 /* steps, by what they held */
+    struct histogram batch_size, batch_tokens;                  /* of steps: sequences, rows */
     _Atomic uint32_t running, waiting, pages_used, pages_total; /* sequences; pages */
     _Atomic uint32_t pages_cached; /* nobody uses them, and they can be had; not in pages_used */
     struct {

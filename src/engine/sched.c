@@ -1,6 +1,7 @@
 #include "engine/sched.h"
 #include "base/mem.h"
 #include "engine/prefix.h"
+#include "engine/tenants.h"
 #include "engine/timers.h"
 #include "engine/waitq.h"
 
@@ -15,16 +16,21 @@ struct sched {
     uint32_t running_tail;
     uint32_t holders;    /* keep pages, do not run */
     uint64_t held_pages; /* sum of theirs; an upper bound on what evicting them gives */
+    struct tenants tenants;
     struct waitq waiting;
+    struct fairness fair;
+    uint64_t n_orders;
     struct timers timers;
     struct sched_counts counts;
     uint32_t *pass;             /* [max_batch] the running ones at the start of a pass */
     uint32_t *page_refs;        /* [n_pages] scratch of sched_check */
     int rows_left, logits_left; /* while planning */
     double ride_ns;             /* while planning: what prompts may still add beside decodes */
+    int n_riders;               /* to share that */
     bool is_riding;             /* some decode in this step */
     bool has_ridden;            /* the least that a prompt gets was given away */
     struct cost cost;
+    struct plan *plan; /* while planning */
 };
 
 int sched_new(
@@ -35,6 +41,7 @@ int sched_new(
     CHECK(l->max_batch >= 1 && l->max_batch <= l->max_rows && l->max_batch <= l->max_logits);
     CHECK(l->prefill_chunk >= 1 && l->age_ns > 0 && l->max_seqs < NO_SEQ);
     CHECK(l->stretch == 0 || l->stretch >= 1);
+    CHECK(l->max_begun >= l->max_batch);
     sc->pool = pool;
     sc->l = *l;
     sc->seqs = try_calloc(l->max_seqs, sizeof(*sc->seqs));
@@ -45,8 +52,13 @@ int sched_new(
         sched_free(sc);
         return err_set(e, ERR_MEMORY, "no memory to schedule %u sequences", l->max_seqs);
     }
+    if (tenants_init(&sc->tenants, l->max_seqs, e)) {
+        sched_free(sc);
+        return -1;
+    }
     sc->timers.seqs = sc->seqs;
-    waitq_init(&sc->waiting, sc->seqs);
+    waitq_init(&sc->waiting, sc->seqs, &sc->tenants, l->age_ns);
+    sc->fair = fairness_default;
     sc->running = sc->running_tail = sc->holders = NO_SEQ;
     for (uint32_t i = 0; i < l->max_seqs; i++)
         sc->seqs[i].next = i + 1 < l->max_seqs ? i + 1 : NO_SEQ;
@@ -59,6 +71,7 @@ void sched_free(struct sched *sc)
     if (!sc)
         return;
     CHECK(sc->counts.seqs == 0);
+    tenants_clear(&sc->tenants);
     mem_free(sc->seqs);
     mem_free(sc->timers.heap);
     mem_free(sc->pass);
@@ -198,7 +211,8 @@ seq_id sched_add(struct sched *sc, uint64_t now, const struct seq_spec *spec)
         .timer_at = NO_SEQ,
         .priority = spec->priority,
         .choice = spec->choice,
-        .order = spec->order,
+        .tenant = tenants_enter(&sc->tenants, spec->tenant, spec->weight),
+        .order = spec->choice && sc->n_orders ? sc->n_orders - 1 : sc->n_orders++,
         .since_ns = now,
         .deadline_ns = spec->deadline_ns,
         .delay_until_ns = UINT64_MAX,
@@ -238,7 +252,10 @@ void sched_fork(struct sched *sc, seq_id leader, seq_id held, uint64_t now)
 
 void sched_push(struct sched *sc, seq_id id, int n)
 {
-    sched_seq(sc, id)->n_tokens += n;
+    struct seq *s = sched_seq(sc, id);
+
+    s->n_tokens += n;
+    s->n_slice += n;
 }
 
 /* What it has computed stays behind in the prefix cache. */
@@ -259,6 +276,8 @@ void sched_end(struct sched *sc, seq_id id)
         tree_leave(sc->l.tree, s->root);
     s->deadline_ns = s->delay_until_ns = UINT64_MAX;
     timers_update(&sc->timers, id.i);
+    tenants_leave(&sc->tenants, s->tenant);
+    sc->counts.turns_waiting -= s->has_yielded;
     s->state = SEQ_FREE;
     s->next = sc->free;
     sc->free = id.i;
@@ -436,13 +455,22 @@ static bool is_filling(const struct seq *s)
     return s->n_tokens - s->n_kv > 1;
 }
 
-/* Of n rows, those that do not hold up the ones that decode. */
+/* Of n rows, those that do not hold up the ones that decode. What may be added is shared equally,
+ * so that a short prompt need not wait for a long one, but no share is below the least; who comes
+ * later then gets none. The very first gets that in any case. */
 static int rows_to_ride(struct sched *sc, const struct seq *s, int n)
 {
+    const int least = MIN(n, (int)RIDING_ROWS_MIN);
+
     if (!sc->is_riding || !is_filling(s))
         return n;
-    int fit = cost_rows_within(&sc->cost, s->n_kv, sc->ride_ns, n);
-    return sc->has_ridden ? fit : MIN(n, MAX(fit, (int)RIDING_ROWS_MIN));
+    int fit = cost_rows_within(&sc->cost, s->n_kv, sc->ride_ns / MAX(sc->n_riders, 1), n);
+    if (fit < least)
+        fit = sc->has_ridden ? cost_rows_within(&sc->cost, s->n_kv, sc->ride_ns, least) : least;
+    if (fit == 0)
+        sc->ride_ns = 0;
+    sc->n_riders--;
+    return fit;
 }
 
 static void count_ride(struct sched *sc, const struct seq *s)
@@ -516,8 +544,11 @@ static void begin_riding(struct sched *sc)
     sc->is_riding = sc->has_ridden = false;
     if (sc->l.stretch <= 0)
         return;
-    for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next)
+    sc->n_riders = 0;
+    for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
         step_size_add(&size, sc->seqs[id].n_kv, sc->seqs[id].plan_rows);
+        sc->n_riders += is_filling(&sc->seqs[id]);
+    }
     sc->is_riding = size.rows > 0;
     sc->ride_ns = (sc->l.stretch - 1) * cost_of(&sc->cost, &size);
 }
@@ -532,18 +563,142 @@ static void find_prefix(struct sched *sc, struct seq *s)
     hold(sc, s);
 }
 
+/* ---- turns */
+
+static void tell_turn(struct sched *sc, const struct seq *s, bool is_resumed, bool is_preempted)
+{
+    struct plan *p = sc->plan;
+
+    if (p->n_turns < 4 * sc->l.max_batch)
+        p->turns[p->n_turns++] = (struct plan_turn){ s->user, is_resumed, is_preempted };
+}
+
+static void admit(struct sched *sc, struct seq *s, uint64_t now)
+{
+    move(sc, s, SEQ_RUNNING, now);
+    s->n_slice = 0;
+    if (!s->has_yielded)
+        return;
+    s->has_yielded = false;
+    sc->counts.turns_waiting--;
+    sc->counts.turns_resumed++;
+    tell_turn(sc, s, true, false);
+}
+
+/* When there is room for it. */
+static bool let_in(struct sched *sc, struct seq *s, uint64_t now)
+{
+    find_prefix(sc, s);
+    if (!make_way_for(sc, s, now))
+        return false;
+    prefix_count(s, sc->l.tree);
+    admit(sc, s, now);
+    return true;
+}
+
+static bool is_low(const struct sched *sc, const struct seq *s)
+{
+    return s->priority < sc->fair.high_priority_threshold;
+}
+
+/* The first of those who may come in: fresh ones only while not too many have begun; one of high
+ * priority that may take another's place is not held up by that. */
+static uint32_t first_waiting(const struct sched *sc, uint64_t now)
+{
+    bool is_full = sc->counts.running + sc->waiting.n_back >= (uint32_t)sc->l.max_begun;
+    uint32_t id = waitq_first(&sc->waiting, now, true);
+
+    if (!is_full || id == NO_SEQ || !sc->seqs[id].is_fresh)
+        return id;
+    if (sc->fair.enable_preemption && !is_low(sc, &sc->seqs[id]))
+        return id;
+    return waitq_first(&sc->waiting, now, false);
+}
+
+/* `s` gives its place to the first of those who wait, it among them. False: it keeps it. */
+static bool change_turn(struct sched *sc, struct seq *s, bool is_preempted, uint64_t now)
+{
+    move(sc, s, SEQ_WAITING, now); /* its pages count as free for the other from here on */
+    struct seq *first = &sc->seqs[first_waiting(sc, now)];
+    if (first == s || !let_in(sc, first, now)) {
+        move(sc, s, SEQ_RUNNING, now);
+        return false;
+    }
+    s->has_yielded = true;
+    sc->counts.turns_waiting++;
+    ++*(is_preempted ? &sc->counts.turns_preempted : &sc->counts.turns_yielded);
+    tell_turn(sc, s, false, is_preempted);
+    return true;
+}
+
+/* After its slice one goes behind all that wait. */
+static void end_slices(struct sched *sc, uint64_t now)
+{
+    int n = 0;
+
+    if (sc->fair.max_timeslice_tokens <= 0)
+        return;
+    for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next)
+        if (is_low(sc, &sc->seqs[id]) && sc->seqs[id].n_slice >= sc->fair.max_timeslice_tokens)
+            sc->pass[n++] = id;
+    for (int i = 0; i < n; i++) {
+        struct seq *s = &sc->seqs[sc->pass[i]];
+        uint64_t order = s->order;
+        running_remove(sc, s);
+        s->order = sc->n_orders++;
+        running_insert(sc, s);
+        s->n_slice = 0;
+        if (change_turn(sc, s, false, now))
+            continue;
+        running_remove(sc, s);
+        s->order = order;
+        running_insert(sc, s);
+    }
+}
+
+/* The lowest that runs, when `s` may take its place. */
+static struct seq *lower_than(const struct sched *sc, const struct seq *s, uint64_t now)
+{
+    uint32_t id = sc->running_tail;
+
+    while (id != NO_SEQ && !is_low(sc, &sc->seqs[id]))
+        id = sc->seqs[id].prev;
+    if (id == NO_SEQ ||
+        seq_rank(&sc->seqs[id], now, sc->l.age_ns) >= seq_rank(s, now, sc->l.age_ns))
+        return NULL;
+    return &sc->seqs[id];
+}
+
+static void let_high_ones_in(struct sched *sc, uint64_t now)
+{
+    if (!sc->fair.enable_preemption)
+        return;
+    while (sc->counts.running == (uint32_t)sc->l.max_batch) {
+        uint32_t id = first_waiting(sc, now);
+        if (id == NO_SEQ || is_low(sc, &sc->seqs[id]))
+            return;
+        struct seq *low = lower_than(sc, &sc->seqs[id], now);
+        if (!low || !change_turn(sc, low, true, now))
+            return;
+    }
+}
+
+/* When all places are taken and others wait. Whoever comes in is planned with those who run. */
+static void change_turns(struct sched *sc, uint64_t now)
+{
+    if (sc->waiting.n == 0 || sc->counts.running < (uint32_t)sc->l.max_batch)
+        return;
+    end_slices(sc, now);
+    let_high_ones_in(sc, now);
+}
+
 static void plan_waiting(struct sched *sc, uint64_t now)
 {
     while (sc->counts.running < (uint32_t)sc->l.max_batch && sc->rows_left > 0 &&
            sc->logits_left > 0) {
-        uint32_t id = waitq_first(&sc->waiting, now, sc->l.age_ns);
-        if (id == NO_SEQ)
+        uint32_t id = first_waiting(sc, now);
+        if (id == NO_SEQ || !let_in(sc, &sc->seqs[id], now))
             return;
-        find_prefix(sc, &sc->seqs[id]);
-        if (rows_to_ride(sc, &sc->seqs[id], 1) < 1 || !make_way_for(sc, &sc->seqs[id], now))
-            return;
-        prefix_count(&sc->seqs[id], sc->l.tree);
-        move(sc, &sc->seqs[id], SEQ_RUNNING, now);
         plan_seq(sc, &sc->seqs[id], now);
     }
 }
@@ -593,11 +748,20 @@ void sched_plan(struct sched *sc, uint64_t now, struct plan *p)
     sc->is_riding = false;
     if (sc->l.tree)
         tree_set_time(sc->l.tree, now);
+    sc->plan = p;
+    p->n_turns = 0;
+    change_turns(sc, now);
     plan_running(sc, true, now);
     begin_riding(sc);
     plan_running(sc, false, now);
     plan_waiting(sc, now);
     write_down(sc, p);
+    sc->plan = NULL;
+}
+
+void sched_set_fairness(struct sched *sc, const struct fairness *f)
+{
+    sc->fair = *f;
 }
 
 void sched_set_cost(struct sched *sc, const struct cost *c)
@@ -605,10 +769,27 @@ void sched_set_cost(struct sched *sc, const struct cost *c)
     sc->cost = *c;
 }
 
+/* What was computed before, or found, was paid for or costs nothing. */
+static void charge(struct sched *sc, struct seq *s, int pos, int n)
+{
+    int from = MAX(pos, s->n_charged), end = pos + n;
+    int n_prompt = MAX(MIN(end, s->n_prompt) - from, 0),
+        n_output = MAX(end - MAX(from, s->n_prompt), 0);
+
+    s->n_charged = MAX(end, s->n_charged);
+    if (n_prompt + n_output > 0)
+        tenants_charge(&sc->tenants, s->tenant,
+            n_prompt * (double)CHARGE_PROMPT + n_output * (double)CHARGE_OUTPUT);
+}
+
 void sched_commit(struct sched *sc, const struct plan *p)
 {
-    for (int i = 0; i < p->n_runs; i++)
-        sched_seq(sc, p->runs[i].seq)->n_kv += p->runs[i].n - p->runs[i].n_drafts;
+    for (int i = 0; i < p->n_runs; i++) {
+        struct seq *s = sched_seq(sc, p->runs[i].seq);
+        int n = p->runs[i].n - p->runs[i].n_drafts;
+        charge(sc, s, p->runs[i].pos, n);
+        s->n_kv += n;
+    }
 }
 
 /* ---- drafts */
@@ -657,6 +838,7 @@ void sched_accept(struct sched *sc, seq_id id)
     struct seq *s = sched_seq(sc, id);
 
     CHECK(s->n_kv < s->n_tokens);
+    charge(sc, s, s->n_kv, 1);
     s->n_kv++;
 }
 
@@ -675,6 +857,7 @@ void plan_init(struct plan *p, const struct sched_limits *l)
         .runs = xcalloc((size_t)l->max_batch, sizeof(*p->runs)),
         .copies = xcalloc((size_t)l->max_batch, sizeof(*p->copies)),
         .clears = xcalloc((size_t)(l->max_batch + l->max_rows), sizeof(*p->clears)),
+        .turns = xcalloc(4 * (size_t)l->max_batch, sizeof(*p->turns)),
     };
 }
 
@@ -683,6 +866,7 @@ void plan_clear(struct plan *p)
     mem_free(p->runs);
     mem_free(p->copies);
     mem_free(p->clears);
+    mem_free(p->turns);
     *p = (struct plan){ 0 };
 }
 

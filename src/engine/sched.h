@@ -17,6 +17,11 @@
  * long as what decodes alone would take, by what steps were measured to cost (sched_set_cost). So a
  * long prompt slows a stream down and never stops it; it gets a row or two in any case.
  *
+ * Turns change hands in two ways, both off by default (struct fairness): one of low priority that
+ * has had its slice goes to the back of those who wait, when one of them is due; and one of high
+ * priority that waits takes the place of the lowest. Who gives its turn away keeps its pages and
+ * its age, and goes on where it was.
+ *
  * When a running sequence needs a page and none is free, pages come from the prefix cache, then
  * from those who do not run (lowest rank first), then from running ones below it (lowest first,
  * preempted: they compute their pages again later). The highest always gets what it needs, so the
@@ -26,6 +31,7 @@
 #pragma once
 
 #include "engine/cost.h"
+#include "engine/fairness.h"
 #include "engine/seq.h"
 
 struct sched_limits {
@@ -33,6 +39,7 @@ struct sched_limits {
     int max_rows;      /* per step */
     int max_logits;    /* per step */
     int prefill_chunk; /* rows of one sequence per step */
+    int max_begun;     /* that have run and want to; fresh ones wait beyond it; >= max_batch */
     uint32_t max_seqs; /* live ones */
     uint64_t age_ns;
     double stretch;    /* >= 1; 0 = prompts take what rows there are */
@@ -53,10 +60,18 @@ struct plan_copy {
     page_id from, to;
 };
 
+struct plan_turn {     /* for the log */
+    void *user;        /* of the sequence */
+    bool is_resumed;   /* else it gave its turn away */
+    bool is_preempted; /* ... to a higher priority */
+};
+
 struct plan {                 /* do the copies in order, clear pages, then the runs */
     struct plan_run *runs;    /* [max_batch] */
     struct plan_copy *copies; /* [max_batch] */
     page_id *clears;          /* pages that another tenant had */
+    struct plan_turn *turns;  /* [4 max_batch]; more of them are not told */
+    int n_turns;
     int n_runs, n_copies, n_clears, n_rows;
     bool has_prefill, has_decode;
     struct step_size size;
@@ -70,8 +85,9 @@ int sched_new(struct sched **out, struct page_pool *pool, const struct sched_lim
 void sched_free(struct sched *sc); /* every sequence must have ended */
 
 struct seq_spec {
-    int priority, choice;
-    uint64_t order;       /* of arrival: later ones are larger */
+    int priority, choice; /* choices above 0 come right after their first one */
+    uint64_t tenant;
+    double weight;        /* of the tenant's service; 0 = 1 */
     uint64_t deadline_ns; /* UINT64_MAX = none */
     int n_prompt;
     int score_from; /* see seq.h; n_prompt - 1 when no prompt logits are wanted */
@@ -104,6 +120,7 @@ uint64_t sched_next_wake(const struct sched *sc); /* of those; UINT64_MAX = neve
 void plan_init(struct plan *p, const struct sched_limits *l);
 void plan_clear(struct plan *p);
 void sched_plan(struct sched *sc, uint64_t now, struct plan *p);
+void sched_set_fairness(struct sched *sc, const struct fairness *f);
 /* What steps cost, as far as it is known, from now on. */
 void sched_set_cost(struct sched *sc, const struct cost *c);
 void sched_commit(struct sched *sc, const struct plan *p);
@@ -122,7 +139,9 @@ struct seq *sched_seq(struct sched *sc, seq_id id);
 
 struct sched_counts {
     uint32_t seqs, running, waiting, parked, delayed, held;
-    uint64_t preemptions;
+    uint64_t preemptions; /* for pages */
+    uint64_t turns_preempted, turns_yielded, turns_resumed;
+    uint32_t turns_waiting; /* sequences that gave theirs away and wait */
 };
 void sched_counts(const struct sched *sc, struct sched_counts *out);
 

@@ -9,15 +9,16 @@ int64_t seq_rank(const struct seq *s, uint64_t now, uint64_t age_ns)
     return s->priority + (int64_t)(waited / age_ns);
 }
 
+bool seq_came_before(const struct seq *a, const struct seq *b)
+{
+    return a->order != b->order ? a->order < b->order : a->choice < b->choice;
+}
+
 bool seq_is_before(const struct seq *a, const struct seq *b, uint64_t now, uint64_t age_ns)
 {
     int64_t ra = seq_rank(a, now, age_ns), rb = seq_rank(b, now, age_ns);
 
-    if (ra != rb)
-        return ra > rb;
-    if (a->order != b->order)
-        return a->order < b->order;
-    return a->choice < b->choice;
+    return ra != rb ? ra > rb : seq_came_before(a, b);
 }
 
 bool seq_shares_tail(const struct seq *s, const struct page_pool *pool)

@@ -38,8 +38,10 @@ struct seq {
     uint32_t next_class, class_tail; /* first of a priority's queue: see waitq.c */
     uint32_t timer_at;               /* place in the heap of timers, NO_SEQ when in none */
 
+    uint32_t tenant; /* number in the table of tenants */
     int priority, choice;
-    uint64_t order;                       /* of arrival; choices of one request share it */
+    uint64_t order;                       /* of arrival, which choices of one request share; or of
+                                           * the last time it gave its turn away */
     uint64_t waited_ns;                   /* before `since_ns`, over all times it waited */
     uint64_t since_ns;                    /* while waiting: when that began */
     uint64_t deadline_ns, delay_until_ns; /* UINT64_MAX = none */
@@ -49,7 +51,10 @@ struct seq {
     int score_from;   /* first prompt row whose logits are wanted beside the last row's */
     int credits;      /* events it may still send: rows with logits in a step are at most these */
     int n_preempted;
-    page_id *pages; /* the owner's memory, room for all it may ever need */
+    int n_charged;    /* positions its tenant was charged for, whatever is computed again */
+    int n_slice;      /* tokens since it was admitted the last time */
+    bool has_yielded; /* waits because it gave its turn away */
+    page_id *pages;   /* the owner's memory, room for all it may ever need */
     int n_pages;
 
     /* prefix.h's: the first n_kept pages, all full, are the prefix cache's, too; `node` is the
@@ -72,6 +77,8 @@ static inline int pages_for(int n_tokens)
 
 /* priority + one per age_ns of waiting, all waits together. Never falls. */
 int64_t seq_rank(const struct seq *s, uint64_t now, uint64_t age_ns);
+/* Of equals: who came first, then by choice. */
+bool seq_came_before(const struct seq *a, const struct seq *b);
 /* Does a go before b: by rank, then first come, then choice. */
 bool seq_is_before(const struct seq *a, const struct seq *b, uint64_t now, uint64_t age_ns);
 

@@ -1,8 +1,28 @@
 /* step.c: one step of the engine, from the plan to the events. */
 #include "engine/core.h"
+#include "base/log.h"
 #include "base/mem.h"
 
+#include <stdio.h>
+
 /* ---- what comes out of a sequence */
+
+static void count_priority(struct engine_stats *st, int priority)
+{
+    int n = st->n_priorities, i = 0;
+
+    while (i < n && st->by_priority[i].priority != priority)
+        i++;
+    if (i == ENGINE_PRIORITIES) {
+        st->other_priorities++;
+        return;
+    }
+    if (i == n) {
+        st->by_priority[i].priority = priority;
+        st->n_priorities = n + 1;
+    }
+    st->by_priority[i].tokens++;
+}
 
 static void send_token(
     struct core *c, struct choice *ch, const struct sampled *token, bool is_group_end)
@@ -15,6 +35,7 @@ static void send_token(
     ev->is_predicted = ch->was_predicted;
     core_post(c, ch, ev, GEN_TOKEN);
     c->port->stats.generated_tokens++;
+    count_priority(&c->port->stats, ch->gen->in.priority);
 }
 
 static void append(struct core *c, struct choice *ch, int32_t token, uint64_t now)
@@ -262,6 +283,10 @@ static void count(struct core *c)
     st->pages_used = page_n_total(c->pool) - page_n_free(c->pool) - page_n_idle(c->pool);
     if (c->tree)
         count_prefix(st, tree_stats(c->tree));
+    st->turns_preempted = n.turns_preempted;
+    st->turns_yielded = n.turns_yielded;
+    st->turns_resumed = n.turns_resumed;
+    st->turns_waiting = n.turns_waiting;
 }
 
 static void count_drafts(struct core *c)
@@ -317,10 +342,32 @@ static bool run_step(struct core *c, uint64_t now)
 static void learn_cost(struct core *c, uint64_t took_ns)
 {
     const struct plan *p = &c->plan;
+    struct engine_stats *st = &c->port->stats;
     int kind = !p->has_prefill ? 0 : !p->has_decode ? 1 : 2;
 
+    histogram_add(p->has_prefill ? &st->step_prefill : &st->step_decode, SECONDS, took_ns);
+    histogram_add(&st->batch_size, SIZES, (uint64_t)p->n_runs);
+    histogram_add(&st->batch_tokens, SIZES, (uint64_t)p->n_rows);
     cost_learn(&c->costs, &p->size, kind, took_ns);
     sched_set_cost(c->sched, &c->costs.cost);
+}
+
+/* After the step, which makes no system call. Requests that ended in it are there until the next
+ * core_drain. */
+static void log_turns(struct core *c)
+{
+    for (int i = 0; i < c->plan.n_turns; i++) {
+        const struct plan_turn *t = &c->plan.turns[i];
+        const struct choice *ch = t->user;
+        char name[24];
+        snprintf(name, sizeof(name), "%llu", (unsigned long long)ch->gen->id);
+        log_info("engine", t->is_resumed ? "scheduler.fairness.resume" : "scheduler.fairness.yield",
+            "req=%s choice=%d priority=%d tokens=%d why=%s",
+            ch->gen->in.name ? ch->gen->in.name : name, ch->index, ch->gen->in.priority, ch->n_out,
+            t->is_resumed     ? "turn"
+            : t->is_preempted ? "priority"
+                              : "slice");
+    }
 }
 
 bool core_step(struct core *c, uint64_t now)
@@ -334,5 +381,6 @@ bool core_step(struct core *c, uint64_t now)
     if (c->n_computed > steps_before)
         learn_cost(c, c->clock() - start);
     noalloc_end();
+    log_turns(c);
     return has_run;
 }

@@ -79,6 +79,7 @@ static int start(struct session *s, struct err *e)
         .tenant = s->p.tenant,
         .scope = s->p.scope,
         .is_uncached = s->p.is_uncached,
+        .name = s->p.name,
         .deadline_ns = s->p.deadline_ns,
         .script = s->p.script,
         .predicted = s->p.predicted,

@@ -50,9 +50,10 @@ struct session_params {
     int n_stop_ids;
     bool want_prompt_logprobs;
     int priority;
-    uint64_t tenant; /* as in gen_input, and the next two */
+    uint64_t tenant; /* as in gen_input, and the next three */
     struct cache_scope scope;
     bool is_uncached;
+    const char *name;
     uint64_t deadline_ns;
     const struct gen_script *script; /* needed by, and only by, a script model */
     const int32_t *predicted;        /* what the client thinks will come; NULL = it does not say */

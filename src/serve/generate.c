@@ -386,6 +386,7 @@ static int open_session(struct request *r, int i, struct err *e)
         .n_predicted = r->n_predicted,
         .tenant = caller_tenant(&r->caller),
         .is_uncached = !ask->cache_prompt,
+        .name = r->request_id,
     };
     struct session_place at = { r->model, r->arena, loop_mailbox(r->io->loop), &session_ops,
         &r->legs[i] };

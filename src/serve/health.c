@@ -50,52 +50,6 @@ void health_root(struct io *io, struct http_exchange *x, struct call *c)
 
 enum { SHARDS_MAX = 65 };
 
-/* Engines and sockets keep their own plain numbers; a scrape copies them out. */
-static void copy_numbers(struct io *io, struct metrics *m)
-{
-    struct pool *p = io->o->pool;
-
-    metric_set(m, METRIC_models_ready, (uint64_t)pool_n_ready(p));
-    for (int i = 0; i < pool_n(p); i++) {
-        struct model *model = pool_at(p, i);
-        if (model_state(model) != MODEL_READY)
-            continue;
-        const struct engine_stats *s = engine_stats(model->engine);
-        const struct {
-            enum metric which;
-            uint64_t value;
-        } rows[] = {
-            { METRIC_scheduler_queue_depth, s->waiting },
-            { METRIC_scheduler_running, s->running },
-            { METRIC_scheduler_steps_total, s->steps },
-            { METRIC_scheduler_preemptions_total, s->preemptions },
-            { METRIC_generated_tokens_total, s->generated_tokens },
-            { METRIC_prefill_microseconds_total, s->prefill_ns / 1000 },
-            { METRIC_decode_microseconds_total, s->decode_ns / 1000 },
-            { METRIC_spec_decode_drafts_total, s->drafts },
-            { METRIC_spec_decode_draft_tokens_total, s->drafted_tokens },
-            { METRIC_spec_decode_accepted_tokens_total, s->accepted_tokens },
-            { METRIC_kv_pages_used, s->pages_used },
-            { METRIC_kv_pages_total, s->pages_total },
-            { METRIC_kv_pages_cached, s->pages_cached },
-            { METRIC_prefix_queries_total, s->prefix.matches },
-            { METRIC_prefix_query_tokens_total, s->prefix.asked_tokens },
-            { METRIC_prefix_hits_total, s->prefix.hits },
-            { METRIC_prefix_partial_hits_total, s->prefix.partial_hits },
-            { METRIC_prefix_matched_tokens_total, s->prefix.matched_tokens },
-            { METRIC_prefix_kept_pages_total, s->prefix.kept },
-            { METRIC_prefix_evicted_pages_total, s->prefix.evicted },
-            { METRIC_prefix_quota_evicted_pages_total, s->prefix.evicted_for_quota },
-            { METRIC_prefix_lifetime_seconds_total, s->prefix.lived_ns / 1000000000 },
-            { METRIC_prefix_idle_seconds_total, s->prefix.idled_ns / 1000000000 },
-            { METRIC_prefix_reuses_total, s->prefix.reused },
-            { METRIC_prefix_reuse_gap_seconds_total, s->prefix.reused_ns / 1000000000 },
-        };
-        for (size_t j = 0; j < ARRAY_LEN(rows); j++)
-            metric_add(m, rows[j].which, (int64_t)rows[j].value);
-    }
-}
-
 void health_metrics(struct io *io, struct http_exchange *x, struct call *c)
 {
     struct metrics *shards[SHARDS_MAX];
@@ -103,7 +57,7 @@ void health_metrics(struct io *io, struct http_exchange *x, struct call *c)
     struct buf b;
 
     int n = service_shards(io->service, shards, SHARDS_MAX - 1);
-    copy_numbers(io, &copied);
+    numbers_copy(io->o->pool, &copied);
     shards[n++] = &copied;
     buf_init(&b, MB);
     metrics_write(&b, shards, n);

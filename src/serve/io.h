@@ -59,6 +59,13 @@ void words_tokenize(struct io *io, struct http_exchange *x, struct call *c);
 void words_detokenize(struct io *io, struct http_exchange *x, struct call *c);
 void words_apply_template(struct io *io, struct http_exchange *x, struct call *c);
 
+/* fairness.c */
+void fairness_show(struct io *io, struct http_exchange *x, struct call *c);
+void fairness_change(struct io *io, struct http_exchange *x, struct call *c);
+
+/* numbers.c: adds what the engines of the pool count. */
+void numbers_copy(struct pool *p, struct metrics *m);
+
 /* generate.c: the exchange of a request has gone, or may write again; messages of engines */
 void request_gone(struct io *io, struct http_exchange *x);
 void request_drained(struct io *io, struct http_exchange *x);

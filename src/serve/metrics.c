@@ -1,27 +1,26 @@
 #include "serve/metrics.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 
-enum kind { COUNTER_KIND, GAUGE_KIND, HISTOGRAM_KIND };
+enum kind { COUNTER_KIND, GAUGE_KIND, HISTOGRAM_KIND, SERIES_KIND };
 
 static const struct {
     enum kind kind;
     const char *name, *help;
+    enum histogram_kind buckets;
 } table[N_METRICS] = {
-#define COUNTER(name, help) [METRIC_##name] = { COUNTER_KIND, "inferflux_" #name, help },
-#define GAUGE(name, help)   [METRIC_##name] = { GAUGE_KIND, "inferflux_" #name, help },
+#define COUNTER(name, help)           [METRIC_##name] = { COUNTER_KIND, "inferflux_" #name, help },
+#define GAUGE(name, help)             [METRIC_##name] = { GAUGE_KIND, "inferflux_" #name, help },
+#define COUNTER_BY(name, label, help) [METRIC_##name] = { SERIES_KIND, "inferflux_" #name, help },
 #define HISTOGRAM(name, buckets, help)                                                             \
-    [METRIC_##name] = { HISTOGRAM_KIND, "inferflux_" #name, help },
+    [METRIC_##name] = { HISTOGRAM_KIND, "inferflux_" #name, help, buckets },
 #include "serve/metrics.def"
 #undef COUNTER
+#undef COUNTER_BY
 #undef GAUGE
 #undef HISTOGRAM
 };
-
-/* Upper bounds in microseconds, a 1-2.5-5 series from 100 us to 10 min. */
-static const uint64_t bounds_us[METRIC_BUCKETS - 1] = { 100, 250, 500, 1000, 2500, 5000, 10000,
-    25000, 50000, 100000, 250000, 500000, 1000000, 2500000, 5000000, 10000000, 25000000, 60000000,
-    120000000, 300000000, 600000000 };
 
 void metric_add(struct metrics *m, enum metric which, int64_t n)
 {
@@ -35,13 +34,27 @@ void metric_set(struct metrics *m, enum metric which, uint64_t v)
 
 void metric_observe_ns(struct metrics *m, enum metric which, uint64_t ns)
 {
-    int i = 0;
+    histogram_add(&m->histogram[which], SECONDS, ns);
+}
 
-    while (i < METRIC_BUCKETS - 1 && ns > bounds_us[i] * 1000)
-        i++;
-    atomic_fetch_add_explicit(&m->bucket[which][i], 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&m->sum_ns[which], ns, memory_order_relaxed);
-    metric_add(m, which, 1);
+void metric_add_histogram(struct metrics *m, enum metric which, const struct histogram *h)
+{
+    for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
+        m->histogram[which].bucket[i] += h->bucket[i];
+    m->histogram[which].sum += h->sum;
+}
+
+void metric_add_series(struct metrics *m, enum metric which, const char *label, uint64_t n)
+{
+    for (int i = 0; i < METRIC_SERIES; i++) {
+        struct metric_series *s = &m->series[i];
+        if (*s->label && (s->which != which || strcmp(s->label, label)))
+            continue;
+        s->which = which;
+        snprintf(s->label, sizeof(s->label), "%s", label);
+        s->value += n;
+        return;
+    }
 }
 
 static uint64_t total(struct metrics *const *shards, int n, size_t offset)
@@ -58,31 +71,47 @@ static uint64_t total(struct metrics *const *shards, int n, size_t offset)
 
 static void write_histogram(struct buf *out, struct metrics *const *shards, int n, int which)
 {
+    enum histogram_kind kind = table[which].buckets;
     uint64_t below = 0;
 
-    for (int i = 0; i < METRIC_BUCKETS; i++) {
-        below += total(shards, n, offsetof(struct metrics, bucket[which][i]));
-        if (i < METRIC_BUCKETS - 1)
+    for (int i = 0; i < HISTOGRAM_BUCKETS; i++) {
+        below += total(shards, n, offsetof(struct metrics, histogram[which].bucket[i]));
+        if (i < HISTOGRAM_BUCKETS - 1)
             buf_printf(out, "%s_bucket{le=\"%g\"} %llu\n", table[which].name,
-                (double)bounds_us[i] * 1e-6, (unsigned long long)below);
+                histogram_bound(kind, i), (unsigned long long)below);
         else
             buf_printf(
                 out, "%s_bucket{le=\"+Inf\"} %llu\n", table[which].name, (unsigned long long)below);
     }
-    double sum = (double)total(shards, n, offsetof(struct metrics, sum_ns[which])) * 1e-9;
-    buf_printf(out, "%s_sum %.9g\n%s_count %llu\n", table[which].name, sum, table[which].name,
-        (unsigned long long)below);
+    double sum = (double)total(shards, n, offsetof(struct metrics, histogram[which].sum));
+    buf_printf(out, "%s_sum %.9g\n%s_count %llu\n", table[which].name,
+        kind == SECONDS ? sum * 1e-9 : sum, table[which].name, (unsigned long long)below);
+}
+
+static void write_series(struct buf *out, struct metrics *const *shards, int n, int which)
+{
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < METRIC_SERIES; j++) {
+            const struct metric_series *s = &shards[i]->series[j];
+            if (*s->label && (int)s->which == which)
+                buf_printf(out, "%s{%s} %llu\n", table[which].name, s->label,
+                    (unsigned long long)s->value);
+        }
 }
 
 void metrics_write(struct buf *out, struct metrics *const *shards, int n)
 {
-    static const char *const kinds[] = { "counter", "gauge", "histogram" };
+    static const char *const kinds[] = { "counter", "gauge", "histogram", "counter" };
 
     for (int which = 0; which < N_METRICS; which++) {
         buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", table[which].name, table[which].help,
             table[which].name, kinds[table[which].kind]);
         if (table[which].kind == HISTOGRAM_KIND) {
             write_histogram(out, shards, n, which);
+            continue;
+        }
+        if (table[which].kind == SERIES_KIND) {
+            write_series(out, shards, n, which);
             continue;
         }
         buf_printf(out, "%s ", table[which].name);
@@ -93,7 +122,7 @@ void metrics_write(struct buf *out, struct metrics *const *shards, int n)
 
 void metrics_docs(struct buf *out)
 {
-    static const char *const kinds[] = { "counter", "gauge", "histogram" };
+    static const char *const kinds[] = { "counter", "gauge", "histogram", "counter" };
 
     buf_putz(out,
         "# Metrics\n\nGenerated by `inferfluxd --print-docs`; a test compares it with the\n"

@@ -7,6 +7,8 @@ static const struct route routes[] = {
     { "GET", "/healthz", SCOPE_NONE, false, ERROR_PROBLEM, health_status },
     { "GET", "/", SCOPE_READ, false, ERROR_PROBLEM, health_root },
     { "GET", "/metrics", SCOPE_READ, false, ERROR_PROBLEM, health_metrics },
+    { "GET", "/v1/admin/fairness", SCOPE_ADMIN, false, ERROR_OPENAI, fairness_show },
+    { "PUT", "/v1/admin/fairness", SCOPE_ADMIN, true, ERROR_OPENAI, fairness_change },
     { "GET", "/debug/invariants", SCOPE_ADMIN, false, ERROR_PROBLEM, health_invariants },
     { "GET", "/v1/models", SCOPE_READ, false, ERROR_OPENAI, models_all },
     { "GET", "/v1/models/*", SCOPE_READ, false, ERROR_OPENAI, models_single },

@@ -26,7 +26,8 @@ struct serve_options { /* borrowed for the life of the service */
     struct pool *pool;
     const struct keys *keys;
     bool needs_key;
-    struct audit *audit; /* NULL = none */
+    struct audit *audit;            /* NULL = none */
+    struct live_fairness *fairness; /* of all engines; NULL: cannot be changed */
 };
 
 struct service;

@@ -12,6 +12,7 @@
  *
  * Over a model that is a hash of its pages, over small random models of several number formats,
  * and over stories260K where its file is at hand. */
+#include "base/log.h"
 #include "format/gguf.h"
 #include "model/llama.h"
 #include "../sim/answers.h"
@@ -178,6 +179,7 @@ static struct engine *open_engine(const struct subject *s, const struct world *w
     o.max_batch = w->batch;
     o.max_batch_tokens = w->rows;
     o.prefill_chunk = w->chunk;
+    o.fairness = (struct fairness){ w->seed % 2, 1, w->seed % 3 ? (int)w->seed : 0 };
     o.stretch_percent = (const int[]){ 0, 140, 100, 110, 300 }[w->seed % 5];
     o.max_queue = ASKS;
     o.prefix_cache = is_cached(w);
@@ -189,6 +191,7 @@ static struct engine *open_engine(const struct subject *s, const struct world *w
         .min = w->min,
         .by_history = w->wicked == 0,
         .drafter = w->wicked ? &wicked.d : NULL };
+    log_set_level(LOG_WARN); /* turns are told */
     EXPECT_EQ(kernels_choose(&k, NULL, &e), 0);
     EXPECT_EQ(engine_open(&en, open_lm(s, w), k, &o, &e), 0);
     EXPECT_EQ(engine_n_ctx(en), o.n_ctx);

@@ -54,6 +54,7 @@ static void open_world(struct world *w, const struct timed_law *law, int stretch
     now_ns = 1;
     eo.max_batch = N_STREAMS + 2;
     eo.prefill_chunk = 512;
+    eo.prefix_cache = false; /* the prompts are all alike */
     eo.stretch_percent = stretch_percent;
     EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
     EXPECT_EQ(lm_open_timed(&lm, &o, &e), 0);
@@ -209,6 +210,29 @@ static void unlimited_it_would_stall_them(void)
     }
 }
 
+/* A short prompt that comes while a long one rides along does not wait for it. */
+static void a_short_prompt_does_not_wait_for_a_long_one(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(laws); i++) {
+        struct world w;
+        struct stream small;
+        open_world(&w, &laws[i], 140);
+        for (int j = 0; j < N_STREAMS - 2; j++)
+            submit(&w, &w.streams[j], SHORT_PROMPT, &w.script);
+        for (int j = 0; j < 100; j++)
+            step(&w);
+        submit(&w, &w.other, LONG_PROMPT, &w.one);
+        step(&w);
+        submit(&w, &small, SHORT_PROMPT, &w.one);
+        int n_steps = 0;
+        while (small.gen)
+            step(&w), n_steps++;
+        EXPECT(w.other.gen);
+        EXPECT(n_steps <= 1 + SHORT_PROMPT / RIDING_ROWS_MIN);
+        close_world(&w);
+    }
+}
+
 /* What a prompt may add is used: it is not slower than its share of the time makes it. */
 static void the_prompt_gets_its_share(void)
 {
@@ -220,4 +244,4 @@ static void the_prompt_gets_its_share(void)
 }
 
 TESTS(TEST(a_long_prompt_stretches_gaps_by_half_at_most), TEST(unlimited_it_would_stall_them),
-    TEST(the_prompt_gets_its_share))
+    TEST(a_short_prompt_does_not_wait_for_a_long_one), TEST(the_prompt_gets_its_share))

@@ -172,8 +172,25 @@ static void models_are_a_list_of_entries(void)
     options_clear(&o);
 }
 
+static void settings_have_other_names_too(void)
+{
+    struct options o;
+    struct err e;
+
+    EXPECT_EQ(read_file(&o, &e, NULL,
+                  "runtime:\n  fairness:\n    max_timeslice_tokens: 8\n"
+                  "    high_priority_threshold: -2\n    enable_preemption: true\n"),
+        0);
+    EXPECT_EQ(o.fairness_slice, 8);
+    EXPECT_EQ(o.fairness_high, -2);
+    EXPECT(o.fairness_preempt);
+    options_clear(&o);
+    EXPECT_EQ(read_file(&o, &e, NULL, "runtime:\n  fairness:\n    max: 8\n"), -1);
+    options_clear(&o);
+}
+
 TESTS(TEST(defaults_are_those_of_the_table),
     TEST(a_flag_wins_over_the_environment_and_that_over_the_file),
     TEST(flags_may_be_written_in_every_usual_way), TEST(bad_flags_are_named),
     TEST(a_bad_file_is_an_error_with_its_line), TEST(hostile_files_are_cut_short),
-    TEST(models_are_a_list_of_entries))
+    TEST(models_are_a_list_of_entries), TEST(settings_have_other_names_too))

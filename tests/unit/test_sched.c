@@ -28,6 +28,7 @@ static struct desk *desk_open(uint32_t n_pages, int max_batch, int max_rows, int
         .max_rows = max_rows,
         .max_logits = max_rows,
         .prefill_chunk = chunk,
+        .max_begun = MAX_SEQS,
         .max_seqs = MAX_SEQS,
         .age_ns = 2u * SECOND };
     EXPECT_EQ(page_pool_new(&d.pool, n_pages, &e), 0);
@@ -46,7 +47,6 @@ static void desk_close(struct desk *d)
 static seq_id add(struct desk *d, uint64_t now, int priority, int n_prompt)
 {
     struct seq_spec spec = { .priority = priority,
-        .order = d->n_added,
         .n_prompt = n_prompt,
         .deadline_ns = UINT64_MAX,
         .score_from = n_prompt - 1,
@@ -242,8 +242,7 @@ static void a_fork_shares_the_prompt_and_copies_its_last_page(void)
 {
     struct desk *d = desk_open(10, 4, 500, 500);
     int n = 2 * PAGE_TOKENS - 1; /* the second page is not full */
-    struct seq_spec held = { .order = 0,
-        .choice = 1,
+    struct seq_spec held = { .choice = 1,
         .n_prompt = n,
         .deadline_ns = UINT64_MAX,
         .score_from = n - 1,
@@ -360,8 +359,7 @@ static void delays_and_deadlines_come_in_their_order(void)
     uint64_t last = 0;
 
     for (int i = 0; i < 30; i++) {
-        struct seq_spec spec = { .order = d->n_added,
-            .n_prompt = 1,
+        struct seq_spec spec = { .n_prompt = 1,
             .credits = 1,
             .deadline_ns = 1 + rng_below(&r, 1000),
             .pages = d->pages[d->n_added] };
@@ -401,7 +399,7 @@ static void delays_and_deadlines_come_in_their_order(void)
 #ifdef TESTING
 static void missing_memory_is_an_error(void)
 {
-    struct sched_limits l = { 1, 1, 1, 1, 4, 1 };
+    struct sched_limits l = { 1, 1, 1, 1, 1, 4, 1 };
     struct page_pool *pool;
     struct sched *sc;
     struct err e;
@@ -423,6 +421,37 @@ static void missing_memory_is_an_error(void)
 
 /* ---- the queue against a plain scan */
 
+/* By the words of waitq.h, over everything that waits. */
+static uint32_t first_by_looking(
+    const struct seq *seqs, uint32_t n, const struct tenants *ts, uint64_t now)
+{
+    uint32_t top = NO_SEQ, best = NO_SEQ, least = NO_SEQ;
+
+    for (uint32_t j = 0; j < n; j++) {
+        const struct seq *s = &seqs[j], *t = &seqs[top == NO_SEQ ? 0 : top];
+        int64_t rank = seq_rank(s, now, 500), rank_top = seq_rank(t, now, 500);
+        double served = ts->t[s->tenant].served, served_top = ts->t[t->tenant].served;
+        if (s->state != SEQ_WAITING)
+            continue;
+        if (top == NO_SEQ || rank > rank_top ||
+            (rank == rank_top &&
+                (served < served_top || (served == served_top && seq_came_before(s, t)))))
+            top = j;
+    }
+    for (uint32_t j = 0; j < n; j++) {
+        const struct seq *s = &seqs[j], *l = &seqs[least == NO_SEQ ? 0 : least];
+        double a = ts->t[s->tenant].served, b = ts->t[l->tenant].served;
+        if (s->state == SEQ_WAITING && s->priority == seqs[top].priority &&
+            (least == NO_SEQ || a < b || (a == b && seq_came_before(s, l))))
+            least = j;
+    }
+    for (uint32_t j = 0; j < n; j++)
+        if (seqs[j].state == SEQ_WAITING && seqs[j].tenant == seqs[least].tenant &&
+            (best == NO_SEQ || seq_is_before(&seqs[j], &seqs[best], now, 500)))
+            best = j;
+    return best;
+}
+
 static void the_first_of_the_queue_is_the_first_of_all(void)
 {
     enum { N = 60 };
@@ -430,38 +459,43 @@ static void the_first_of_the_queue_is_the_first_of_all(void)
 
     for (uint64_t seed = 1; seed <= 30; seed++) {
         struct rng r = { .key = seed };
+        struct tenants ts;
         struct waitq q;
-        uint64_t now = 0, n_orders = 0;
+        struct err e;
+        uint64_t now = 0, n_orders = 0, n_tenants = 1 + seed % 6;
         memset(seqs, 0, sizeof(seqs));
-        waitq_init(&q, seqs);
+        EXPECT_EQ(tenants_init(&ts, N, &e), 0);
+        waitq_init(&q, seqs, &ts, 500);
         for (int i = 0; i < 600; i++) {
-            uint32_t at = (uint32_t)rng_below(&r, N), best = NO_SEQ, n = 0;
+            uint32_t at = (uint32_t)rng_below(&r, N), n = 0;
+            struct seq *s = &seqs[at];
             now += rng_below(&r, 100);
-            if (seqs[at].state == SEQ_WAITING) {
+            if (s->state == SEQ_WAITING) {
                 waitq_remove(&q, at);
-                seqs[at].waited_ns += now - seqs[at].since_ns;
-                seqs[at].state = SEQ_RUNNING;
+                s->waited_ns += now - s->since_ns;
+                s->state = SEQ_RUNNING;
+                tenants_charge(&ts, s->tenant, 1 + rng_next_unit(&r)); /* no two alike */
             } else {
-                bool is_new = seqs[at].state == SEQ_FREE || rng_below(&r, 2);
-                seqs[at].state = SEQ_WAITING;
-                seqs[at].is_fresh = is_new;
-                seqs[at].since_ns = now;
+                bool is_new = s->state == SEQ_FREE || rng_below(&r, 2);
                 if (is_new) {
-                    seqs[at].priority = (int)rng_below(&r, 4);
-                    seqs[at].order = n_orders++;
-                    seqs[at].waited_ns = 0;
+                    if (s->state != SEQ_FREE)
+                        tenants_leave(&ts, s->tenant);
+                    s->tenant = tenants_enter(&ts, rng_below(&r, n_tenants), 1);
+                    s->priority = (int)rng_below(&r, 4);
+                    s->order = n_orders++;
+                    s->waited_ns = 0;
                 }
+                s->state = SEQ_WAITING;
+                s->is_fresh = is_new;
+                s->since_ns = now;
                 waitq_push(&q, at);
             }
-            for (uint32_t j = 0; j < N; j++) {
+            for (uint32_t j = 0; j < N; j++)
                 n += seqs[j].state == SEQ_WAITING;
-                if (seqs[j].state == SEQ_WAITING &&
-                    (best == NO_SEQ || seq_is_before(&seqs[j], &seqs[best], now, 500)))
-                    best = j;
-            }
             EXPECT_EQ(q.n, n);
-            EXPECT_EQ(waitq_first(&q, now, 500), best);
+            EXPECT_EQ(waitq_first(&q, now, true), first_by_looking(seqs, N, &ts, now));
         }
+        tenants_clear(&ts);
     }
 }
 

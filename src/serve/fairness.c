@@ -1,0 +1,91 @@
+/* fairness.c: GET and PUT /v1/admin/fairness: the scheduler's fairness while requests run. */
+#include "base/json.h"
+#include "base/log.h"
+#include "serve/io.h"
+
+static void answer(struct http_exchange *x, struct call *c, const struct fairness *f)
+{
+    struct buf b;
+    struct jw w;
+
+    buf_init(&b, 4 * KB);
+    jw_init(&w, &b);
+    jw_object(&w);
+    jw_key(&w, "enable_preemption"), jw_bool(&w, f->enable_preemption);
+    jw_key(&w, "high_priority_threshold"), jw_i64(&w, f->high_priority_threshold);
+    jw_key(&w, "max_timeslice_tokens"), jw_i64(&w, f->max_timeslice_tokens);
+    jw_end_object(&w);
+    reply_json(x, c, 200, &b);
+    buf_clear(&b);
+}
+
+void fairness_show(struct io *io, struct http_exchange *x, struct call *c)
+{
+    struct fairness f = io->o->fairness ? fairness_get(io->o->fairness) : fairness_default;
+
+    answer(x, c, &f);
+}
+
+static int take_number(const struct json *v, int *out, struct err *e)
+{
+    int64_t n;
+
+    if (!json_i64(v, &n) || n < INT32_MIN || n > INT32_MAX)
+        return err_param(
+            e, ERR_INVALID, "fairness", STR_FMT " must be an integer.", STR_ARG(v->key));
+    *out = (int)n;
+    return 0;
+}
+
+static int take_field(const struct json *v, struct fairness *f, struct err *e)
+{
+    if (str_is(v->key, "enable_preemption")) {
+        f->enable_preemption = v->b;
+        return v->kind == JSON_BOOL ? 0
+                                    : err_param(e, ERR_INVALID, "enable_preemption",
+                                          "enable_preemption must be true or false.");
+    }
+    if (str_is(v->key, "high_priority_threshold"))
+        return take_number(v, &f->high_priority_threshold, e);
+    if (str_is(v->key, "max_timeslice_tokens"))
+        return take_number(v, &f->max_timeslice_tokens, e);
+    return err_param(e, ERR_INVALID, "fairness", "Unknown field '" STR_FMT "'.",
+        (int)MIN(v->key.n, (size_t)80), v->key.p);
+}
+
+/* Fields that are not there stay as they are. */
+static int parse(struct http_exchange *x, struct fairness *f, struct err *e)
+{
+    const struct json_limits limits = { 4, 64 };
+    struct json *root;
+
+    if (json_parse(&root, x->req->body, x->arena, &limits, e))
+        return -1;
+    if (root->kind != JSON_OBJECT)
+        return err_set(e, ERR_INVALID, "The body must be a JSON object.");
+    for (const struct json *v = root->child; v; v = v->next)
+        if (take_field(v, f, e))
+            return -1;
+    return fairness_check(f, e);
+}
+
+void fairness_change(struct io *io, struct http_exchange *x, struct call *c)
+{
+    struct fairness f;
+    struct err e;
+
+    if (!io->o->fairness) {
+        err_set(&e, ERR_UNSUPPORTED, "The fairness of this server is fixed.");
+        reply_error(x, c, &e, NULL);
+        return;
+    }
+    f = fairness_get(io->o->fairness);
+    if (parse(x, &f, &e)) {
+        reply_error(x, c, &e, NULL);
+        return;
+    }
+    fairness_set(io->o->fairness, &f);
+    log_info("serve", "fairness", "preempt=%d high=%d slice=%d caller=%s", f.enable_preemption,
+        f.high_priority_threshold, f.max_timeslice_tokens, c->caller.id);
+    answer(x, c, &f);
+}

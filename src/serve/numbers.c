@@ -1,0 +1,91 @@
+/* numbers.c: what the engines count, copied out for a scrape. */
+#include "serve/io.h"
+
+#include <stdio.h>
+
+static void copy_counters(const struct engine_stats *s, struct metrics *m)
+{
+    const struct {
+        enum metric which;
+        uint64_t value;
+    } rows[] = {
+        { METRIC_scheduler_queue_depth, s->waiting },
+        { METRIC_scheduler_running, s->running },
+        { METRIC_scheduler_steps_total, s->steps },
+        { METRIC_scheduler_preemptions_total, s->preemptions },
+        { METRIC_preemptions_total, s->turns_preempted },
+        { METRIC_fairness_preemptions_total, s->turns_preempted },
+        { METRIC_fairness_yields_total, s->turns_yielded },
+        { METRIC_fairness_resumes_total, s->turns_resumed },
+        { METRIC_fairness_queue_depth, s->turns_waiting },
+        { METRIC_generated_tokens_total, s->generated_tokens },
+        { METRIC_prefill_microseconds_total, s->prefill_ns / 1000 },
+        { METRIC_decode_microseconds_total, s->decode_ns / 1000 },
+        { METRIC_spec_decode_drafts_total, s->drafts },
+        { METRIC_spec_decode_draft_tokens_total, s->drafted_tokens },
+        { METRIC_spec_decode_accepted_tokens_total, s->accepted_tokens },
+        { METRIC_kv_pages_cached, s->pages_cached },
+        { METRIC_prefix_queries_total, s->prefix.matches },
+        { METRIC_prefix_query_tokens_total, s->prefix.asked_tokens },
+        { METRIC_prefix_hits_total, s->prefix.hits },
+        { METRIC_prefix_partial_hits_total, s->prefix.partial_hits },
+        { METRIC_prefix_matched_tokens_total, s->prefix.matched_tokens },
+        { METRIC_prefix_kept_pages_total, s->prefix.kept },
+        { METRIC_prefix_evicted_pages_total, s->prefix.evicted },
+        { METRIC_prefix_quota_evicted_pages_total, s->prefix.evicted_for_quota },
+        { METRIC_prefix_lifetime_seconds_total, s->prefix.lived_ns / 1000000000 },
+        { METRIC_prefix_idle_seconds_total, s->prefix.idled_ns / 1000000000 },
+        { METRIC_prefix_reuses_total, s->prefix.reused },
+        { METRIC_prefix_reuse_gap_seconds_total, s->prefix.reused_ns / 1000000000 },
+        { METRIC_kv_pages_used, s->pages_used },
+        { METRIC_kv_pages_total, s->pages_total },
+    };
+    for (size_t j = 0; j < ARRAY_LEN(rows); j++)
+        metric_add(m, rows[j].which, (int64_t)rows[j].value);
+}
+
+static void copy_histograms(const struct engine_stats *s, struct metrics *m)
+{
+    const struct {
+        enum metric which;
+        const struct histogram *h;
+    } rows[] = {
+        { METRIC_prefill_duration_seconds, &s->prefill },
+        { METRIC_decode_duration_seconds, &s->decode },
+        { METRIC_step_prefill_seconds, &s->step_prefill },
+        { METRIC_step_decode_seconds, &s->step_decode },
+        { METRIC_batch_size, &s->batch_size },
+        { METRIC_batch_tokens, &s->batch_tokens },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        metric_add_histogram(m, rows[i].which, rows[i].h);
+}
+
+static void copy_priorities(const struct engine_stats *s, struct metrics *m)
+{
+    int n = s->n_priorities;
+    char label[48];
+
+    for (int i = 0; i < n; i++) {
+        snprintf(label, sizeof(label), "priority=\"%d\"", (int)s->by_priority[i].priority);
+        metric_add_series(m, METRIC_fairness_tokens_total, label, s->by_priority[i].tokens);
+    }
+    if (s->other_priorities)
+        metric_add_series(
+            m, METRIC_fairness_tokens_total, "priority=\"other\"", s->other_priorities);
+}
+
+void numbers_copy(struct pool *p, struct metrics *m)
+{
+    metric_set(m, METRIC_models_ready, (uint64_t)pool_n_ready(p));
+    for (int i = 0; i < pool_n(p); i++) {
+        struct model *model = pool_at(p, i);
+        if (model_state(model) != MODEL_READY)
+            continue;
+        const struct engine_stats *s = engine_stats(model->engine);
+        copy_counters(s, m);
+        copy_histograms(s, m);
+        copy_priorities(s, m);
+    }
+}

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""The scheduler's fairness: settings, change while it runs, counters, and answers that stay."""
+import json
+import os
+import sys
+import threading
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+from harness import Server, equal, run
+
+CHAT = "/v1/chat/completions"
+FAIRNESS = "/v1/admin/fairness"
+OFF = {"enable_preemption": False, "high_priority_threshold": 5, "max_timeslice_tokens": 0}
+
+
+def metrics(server):
+    found = {}
+    for line in server.get("/metrics")[2].decode().splitlines():
+        if not line.startswith("#"):
+            name, value = line.rsplit(" ", 1)
+            found[name.removeprefix("inferflux_")] = float(value)
+    return found
+
+
+def body(i, **more):
+    return json.dumps({"model": "demo", "seed": i, "temperature": 1, "max_tokens": 24,
+        "ignore_eos": True, "messages": [{"role": "user", "content": f"Tell me about {i}."}], **more})
+
+
+def ask_all(server, bodies):
+    answers = [None] * len(bodies)
+
+    def one(i):
+        answers[i] = json.loads(server.request("POST", CHAT, bodies[i])[2])["choices"]
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(len(bodies))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return answers
+
+
+def test_settings_are_shown_and_change_while_it_runs():
+    with Server() as s:
+        equal(json.loads(s.get(FAIRNESS)[2]), OFF)
+        status, _, text = s.request("PUT", FAIRNESS, '{"max_timeslice_tokens": 7}')
+        equal((status, json.loads(text)), (200, {**OFF, "max_timeslice_tokens": 7}))
+        s.request("PUT", FAIRNESS, '{"enable_preemption": true, "high_priority_threshold": -3}')
+        equal(json.loads(s.get(FAIRNESS)[2]), {"enable_preemption": True,
+            "high_priority_threshold": -3, "max_timeslice_tokens": 7})
+        for wrong in ("", "[]", "{", '{"max_timeslice_tokens": -1}', '{"enable_preemption": 1}',
+                '{"high_priority_threshold": "5"}', '{"other": 1}',
+                '{"max_timeslice_tokens": 1e30}'):
+            equal(s.request("PUT", FAIRNESS, wrong)[0], 400)
+        equal(json.loads(s.get(FAIRNESS)[2])["max_timeslice_tokens"], 7)
+
+
+def test_only_administrators_may():
+    with Server("--api-key", "user,boss:admin", ready=False) as s:
+        for method in ("GET", "PUT"):
+            text = "{}" if method == "PUT" else None
+            equal(s.request(method, FAIRNESS, text)[0], 401)
+            equal(s.request(method, FAIRNESS, text, Authorization="Bearer user")[0], 403)
+            equal(s.request(method, FAIRNESS, text, Authorization="Bearer boss")[0], 200)
+
+
+def test_it_starts_as_it_was_told():
+    env = {"INFERFLUX_FAIRNESS_PREEMPT": "true", "INFERFLUX_FAIRNESS_HIGH_PRI": "3",
+        "INFERFLUX_FAIRNESS_TIMESLICE": "9"}
+    want = {"enable_preemption": True, "high_priority_threshold": 3, "max_timeslice_tokens": 9}
+    with Server(env=env) as s:
+        equal(json.loads(s.get(FAIRNESS)[2]), want)
+    others = {"INFERFLUX_FAIRNESS_ENABLE_PREEMPTION": "true",
+        "INFERFLUX_FAIRNESS_PRIORITY_THRESHOLD": "3", "INFERFLUX_FAIRNESS_MAX_TIMESLICE": "9"}
+    with Server(env=others) as s:
+        equal(json.loads(s.get(FAIRNESS)[2]), want)
+
+
+def test_slices_change_turns_and_no_answer():
+    with Server("--parallel", "2") as s:
+        bodies = [body(i, priority=i % 2) for i in range(6)]
+        alone = [json.loads(s.request("POST", CHAT, b)[2])["choices"] for b in bodies]
+        equal(metrics(s)["fairness_yields_total"], 0)
+        s.request("PUT", FAIRNESS, '{"max_timeslice_tokens": 3}')
+        equal(ask_all(s, bodies), alone)
+        m = metrics(s)
+        assert m["fairness_yields_total"] > 0, m
+        equal(m["fairness_resumes_total"], m["fairness_yields_total"])
+        equal(m["fairness_queue_depth"], 0)
+        equal(m['fairness_tokens_total{priority="0"}'], 3 * 2 * 24)
+        equal(m['fairness_tokens_total{priority="1"}'], 3 * 2 * 24)
+
+
+def test_a_high_priority_takes_a_turn():
+    with Server("--parallel", "1") as s:
+        s.request("PUT", FAIRNESS, '{"enable_preemption": true}')
+        low = [body(i, max_tokens=300) for i in range(2)]
+        done = []
+        t = threading.Thread(target=lambda: done.append(ask_all(s, low)))
+        t.start()
+        for i in range(200):
+            s.request("POST", CHAT, body(9, priority=7, max_tokens=2))
+            if metrics(s)["fairness_preemptions_total"] > 0 or not t.is_alive():
+                break
+        t.join()
+        m = metrics(s)
+        assert m["fairness_preemptions_total"] > 0, m
+        equal(m["preemptions_total"], m["fairness_preemptions_total"])
+        equal(done[0], [json.loads(s.request("POST", CHAT, b)[2])["choices"] for b in low])
+
+
+def test_phases_are_measured():
+    with Server() as s:
+        for i in range(3):
+            s.request("POST", CHAT, body(i))
+        m = metrics(s)
+        for name in ("prefill_duration_seconds", "decode_duration_seconds"):
+            equal(m[f"{name}_count"], 3)
+            assert m[f"{name}_sum"] > 0
+        for name in ("step_prefill_seconds", "step_decode_seconds", "batch_size", "batch_tokens"):
+            assert m[f"{name}_count"] >= 3, name
+        equal(m["step_prefill_seconds_count"] + m["step_decode_seconds_count"],
+            m["batch_size_count"])
+    XX
+
+
+if __name__ == "__main__":
+    run(globals())
