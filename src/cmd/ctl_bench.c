@@ -1,6 +1,6 @@
 /* ctl_bench.c: `inferctl bench FILE.gguf`: prefill and decode speed by context and batch, beside
  * the measured roofs of this machine. Runs the model in this process; needs no server. */
-#include "cmd/ctl.h"
+#include "cmd/ctl_bench.h"
 #include "format/gguf.h"
 #include "model/bench.h"
 #include "model/llama.h"
@@ -20,6 +20,7 @@ struct plan { /* what to measure */
     int batches[LIST_MAX], n_batches;
     int n_steps;
     enum form form;
+    struct workload_args work; /* name NULL: not asked for */
 };
 
 struct row {
@@ -44,27 +45,42 @@ static bool read_list(const char *text, int *out, int *n)
     return *n > 0 && !rest.n;
 }
 
+static bool read_int(const char *text, int most, int *out)
+{
+    int64_t v;
+
+    if (!str_to_i64(str_of(text), &v) || v < 0 || v > most)
+        return false;
+    *out = (int)v;
+    return true;
+}
+
 static void print_help(void)
 {
-    printf("usage: inferctl bench [options] FILE.gguf\n\n"
-           "Tokens per second of a model on this machine: prompts (prefill) by context, answers\n"
-           "(decode) by context and by sequences computed together; with the share of the roofs\n"
-           "of memory and arithmetic, which are measured first.\n\n"
-           "  --contexts A,B    tokens already there [0,1024]\n"
-           "  --batches A,B     sequences together [1,4,16]\n"
-           "  --threads N       [one per processor]\n"
-           "  --kernels SET     auto, ref, avx2 or avx512 [auto]\n"
-           "  --steps N         timed steps per figure [16]\n"
-           "  --quick           few steps, small sizes\n"
-           "  --csv, --json     machine-readable\n");
+    printf(
+        "usage: inferctl bench [options] FILE.gguf\n\n"
+        "Tokens per second of a model on this machine: prompts (prefill) by context, answers\n"
+        "(decode) by context and by sequences computed together; with the share of the roofs\n"
+        "of memory and arithmetic, which are measured first.\n\n"
+        "  --contexts A,B    tokens already there [0,1024]\n"
+        "  --batches A,B     sequences together [1,4,16]\n"
+        "  --threads N       [one per processor]\n"
+        "  --kernels SET     auto, ref, avx2 or avx512 [auto]\n"
+        "  --steps N         timed steps per figure [16]\n"
+        "  --quick           few steps, small sizes\n"
+        "  --csv, --json     machine-readable\n\n"
+        "  --workload NAME   instead: one stream with and without guessing ahead, of edit (the\n"
+        "                    client predicts the answer but for one token in 16), chat, json or\n"
+        "                    all; the answers must be the same\n"
+        "  --draft-max N     tokens guessed at once [16]\n"
+        "  --answer N        tokens of an answer, at most 384 [256]\n");
 }
 
 /* -1 = go on; else the exit status. */
 static int read_args(struct ctl *c, struct plan *p, int argc, char **argv)
 {
-    static const char *const names[] = {
-        "contexts=", "batches=", "threads=", "kernels=", "steps=", "quick", "csv", "json", "help"
-    };
+    static const char *const names[] = { "contexts=", "batches=", "threads=", "kernels=", "steps=",
+        "quick", "csv", "json", "help", "workload=", "draft-max=", "answer=" };
     struct ctl_args a = { .argc = argc, .argv = argv };
     int64_t steps = 16;
     bool ok = true;
@@ -101,6 +117,16 @@ static int read_args(struct ctl *c, struct plan *p, int argc, char **argv)
         case 8:
             print_help();
             return EXIT_OK;
+        case 9:
+            p->work.name = a.value;
+            ok = workload_exists(a.value);
+            break;
+        case 10:
+            ok = read_int(a.value, 64, &p->work.draft_max);
+            break;
+        case 11:
+            ok = read_int(a.value, 384, &p->work.n_answer);
+            break;
         case -2:
             ok = !p->path;
             p->path = a.value;
@@ -221,6 +247,7 @@ static int open_model(
 int ctl_bench(struct ctl *c, int argc, char **argv)
 {
     struct plan p = { .kernels = "auto",
+        .work = { .draft_max = -1 },
         .threads = thread_count_online(),
         .contexts = { 0, 1024 },
         .n_contexts = 2,
@@ -234,6 +261,13 @@ int ctl_bench(struct ctl *c, int argc, char **argv)
     int rc = read_args(c, &p, argc, argv);
     if (rc >= 0)
         return rc;
+    if (p.work.name) {
+        p.work.path = p.path;
+        p.work.kernels = p.kernels;
+        p.work.threads = (int)p.threads;
+        p.work.as_json = c->as_json;
+        return workload_run(&p.work);
+    }
     int n = list_cases(&p, rows);
     if (open_model(&lm, &p, rows, n, &e))
         return ctl_fail("%s", e.msg);

@@ -1,6 +1,7 @@
 #include "engine/draft.h"
 
 enum {
+    LEFT_OUT = 4,   /* tokens that an edit may have left out, to be seen by the first one behind */
     NEARBY = 64,    /* an edit is looked for so far behind the place where a text was lost */
     FEED_MOST = 256 /* tokens put in the index per offer: a step's time is bounded */
 };
@@ -10,12 +11,13 @@ static const struct trail lost = { .at = -1, .lost_at = -1 };
 /* Chances before there is experience, and how much experience outweighs them. */
 static const float expected[N_DRAFT_SOURCES] = {
     [DRAFT_PREDICTION] = 0.8f,
+    [DRAFT_BENT] = 0.5f,
     [DRAFT_LONG] = 0.8f,
     [DRAFT_MIDDLE] = 0.6f,
     [DRAFT_SHORT] = 0.4f,
     [DRAFT_MODEL] = 0.6f,
 };
-static const float expected_tries = 3.0f;
+static const float expected_tries = 2.0f;
 
 void draft_seq_init(struct draft_seq *s, const struct ngram *prompt, int n_prompt,
     uint32_t *own_slots, size_t n_own_slots)
@@ -35,7 +37,7 @@ void draft_seq_predict(
     s->n_predicted = n;
     s->prediction = prediction;
     if (n > 0)
-        s->hint = (struct trail){ .at = 0, .lost_at = 0 };
+        s->hint = (struct trail){ .at = 0, .len = NGRAM_LONG, .lost_at = 0 };
 }
 
 /* ---- following a text */
@@ -49,16 +51,34 @@ static int agreeing(const int32_t *a, const int32_t *b, int n_most)
     return n;
 }
 
-static void go_on(struct trail *t, const int32_t *text, int32_t token)
+/* An edit: behind which token does the text go on? */
+static void bend(struct trail *t, const int32_t *text, int n, int32_t token)
+{
+    int skip = 1;
+
+    while (skip <= LEFT_OUT && t->at + skip < n && text[t->at + skip] != token)
+        skip++;
+    bool is_left_out = skip <= LEFT_OUT && t->at + skip < n;
+    *t = (struct trail){ .at = t->at + (is_left_out ? skip + 1 : 1),
+        .len = is_left_out,
+        .lost_at = t->at,
+        .is_bent = true };
+}
+
+/* `token` came; text[0 .. n) was known before. */
+static void go_on(struct trail *t, const int32_t *text, int n, int32_t token)
 {
     if (t->at < 0)
         return;
     if (text[t->at] == token) {
         t->at++;
         t->len++;
-        return;
+        t->is_bent &= t->len < 2;
+    } else if (!t->is_bent && t->len >= NGRAM_LONG) {
+        bend(t, text, n, token);
+    } else {
+        *t = (struct trail){ .at = -1, .lost_at = t->is_bent ? t->lost_at : t->at };
     }
-    *t = (struct trail){ .at = -1, .lost_at = t->at };
 }
 
 static void found(struct trail *t, const int32_t *text, int at, const int32_t *end, int n_past)
@@ -67,6 +87,7 @@ static void found(struct trail *t, const int32_t *text, int at, const int32_t *e
 
     t->at = at;
     t->len = agreeing(text + at, end, most);
+    t->is_bent = false;
 }
 
 /* The nearest place behind the one where it was lost: what an edit leaves behind. */
@@ -89,8 +110,8 @@ static void follow_hint(struct draft_seq *s, const int32_t *tokens, int n)
 {
     struct trail *t = &s->hint;
 
-    go_on(t, s->predicted, tokens[n - 1]);
-    if (t->at == s->n_predicted)
+    go_on(t, s->predicted, s->n_predicted, tokens[n - 1]);
+    if (t->at >= s->n_predicted)
         *t = (struct trail){ .at = -1, .lost_at = s->n_predicted };
     if (t->at >= 0 || find_nearby(t, s->predicted, s->n_predicted, tokens + n, n))
         return;
@@ -124,7 +145,7 @@ static bool feed(struct draft_seq *s, const int32_t *tokens, int n)
     int upto = MIN(n, s->n_fed + FEED_MOST);
 
     for (int i = s->n_fed; i < upto; i++)
-        go_on(&s->past, tokens, tokens[i]);
+        go_on(&s->past, tokens, i, tokens[i]);
     s->n_fed = upto;
     ngram_add(&s->own, tokens, s->own.n, upto);
     return upto == n;
@@ -151,6 +172,8 @@ static void find_past(struct draft_seq *s, const int32_t *tokens, int n)
 
 static enum draft_source source_of(const struct trail *t)
 {
+    if (t->is_bent)
+        return DRAFT_BENT;
     return t->len >= 2 * NGRAM_LONG ? DRAFT_LONG
            : t->len >= NGRAM_LONG   ? DRAFT_MIDDLE
                                     : DRAFT_SHORT;
@@ -169,8 +192,8 @@ void draft_seq_judge(struct draft_seq *s, enum draft_source source, int n, int n
 {
     struct draft_grade *g = &s->grade[source];
 
-    g->hits = g->hits * 0.9f + (float)n_right;
-    g->tries = g->tries * 0.9f + (float)(n_right + (n_right < n));
+    g->hits = g->hits * 0.95f + (float)n_right;
+    g->tries = g->tries * 0.95f + (float)(n_right + (n_right < n));
 }
 
 void draft_seq_fade(struct draft_seq *s)
@@ -183,10 +206,16 @@ void draft_seq_fade(struct draft_seq *s)
 
 /* ---- the drafter */
 
+static enum draft_source hint_source(const struct draft_seq *s)
+{
+    return s->hint.is_bent ? DRAFT_BENT : DRAFT_PREDICTION;
+}
+
 static bool prefers_hint(const struct draft_seq *s)
 {
-    return s->hint.at >= 0 && (s->past.at < 0 || draft_seq_chance(s, DRAFT_PREDICTION) >=
-                                                     draft_seq_chance(s, source_of(&s->past)));
+    if (s->hint.at < 0 || s->past.at < 0)
+        return s->hint.at >= 0;
+    return draft_seq_chance(s, hint_source(s)) >= draft_seq_chance(s, source_of(&s->past));
 }
 
 static int offer(struct drafter *d, struct draft_job *job)
@@ -195,8 +224,9 @@ static int offer(struct drafter *d, struct draft_job *job)
 
     if (s->prompt && feed(s, job->tokens, job->n))
         find_past(s, job->tokens, job->n);
-    if (prefers_hint(s)) {
-        job->source = DRAFT_PREDICTION;
+    job->is_hint = prefers_hint(s);
+    if (job->is_hint) {
+        job->source = hint_source(s);
         return MIN(job->most, s->n_predicted - s->hint.at);
     }
     if (s->past.at < 0 || s->n_fed < job->n)
@@ -220,7 +250,7 @@ static void propose(struct drafter *d, struct draft_job *jobs, int n_jobs, const
     for (int i = 0; i < n_jobs; i++) {
         struct draft_job *job = &jobs[i];
         const struct draft_seq *s = job->seq;
-        if (job->source != DRAFT_PREDICTION) {
+        if (!job->is_hint) {
             copy_past(s, job);
             continue;
         }

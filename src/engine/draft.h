@@ -21,13 +21,15 @@
 
 enum { DRAFT_MOST = 64 }; /* tokens of one draft */
 
-/* One text being followed: while what comes agrees with it, `at` is what it has next. When it
- * stops agreeing it is `lost`, and found again by the last tokens: first near the place it was
- * lost at (an edit), then anywhere. */
+/* One text being followed: while what comes agrees with it, `at` is what it has next. When a text
+ * that was long followed stops agreeing, one token was replaced, or a few left out: it is followed
+ * behind them at once, and `bent` until two tokens agree again. When that was wrong it is lost, and
+ * found again by the last tokens: first near the place it was lost at, then anywhere. */
 struct trail {
     int at;  /* -1 = lost */
     int len; /* so many tokens agreed, as far as we looked */
     int lost_at;
+    bool is_bent;
 };
 
 /* How often drafts from one kind of evidence were right lately; fades. */
@@ -35,7 +37,14 @@ struct draft_grade {
     float hits, tries;
 };
 
-enum draft_source { DRAFT_PREDICTION, DRAFT_LONG, DRAFT_MIDDLE, DRAFT_SHORT, DRAFT_MODEL };
+enum draft_source {
+    DRAFT_PREDICTION,
+    DRAFT_BENT,
+    DRAFT_LONG,
+    DRAFT_MIDDLE,
+    DRAFT_SHORT,
+    DRAFT_MODEL
+};
 enum { N_DRAFT_SOURCES = DRAFT_MODEL + 1 };
 
 /* What is kept of one choice, in the gen's memory. */
@@ -75,6 +84,7 @@ struct draft_job { /* about one sequence that decodes */
     int choice;
     void *user;               /* the gen's */
     enum draft_source source; /* out: of offer */
+    bool is_hint;             /* of the history: from the prediction */
     int most;                 /* offer: at most so many may be wanted; propose: are wanted */
     int n_out;                /* out: so many are in `out` */
     int32_t *out;             /* room for `most` */

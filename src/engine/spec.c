@@ -2,15 +2,26 @@
 #include "base/mem.h"
 #include "os/clock.h"
 
-enum { SPAN = 64, N_DRAFTERS = 2 }; /* drafts of one step, all sequences together */
+enum {
+    SPAN = 64, /* drafts of one step, all sequences together */
+    N_DRAFTERS = 2,
+    SEEN_MOST = 32,  /* what was seen counts as so many steps */
+    TRIED_FIRST = 3, /* steps with drafts before their law is believed */
+    SEEN_FIRST = 16, /* steps without drafts before there are any */
+    SEEN_AGAIN = 32, /* of so many, one more */
+};
 
 struct spec {
     struct spec_options o;
     struct drafter *drafters[N_DRAFTERS]; /* asked in turn; NULL = none */
-    double cost[SPEC_ROWS + 1];           /* ns of a step with so many rows; 0 = never seen */
+    struct cost_book book;                /* of steps without prompts */
+    double cost[SPEC_ROWS + 1];           /* the same, by rows; ns */
     int n_seen[SPEC_ROWS + 1];
+    int n_tried; /* steps with drafts, up to TRIED_FIRST */
     double budget_ns;
-    int turn; /* whose turn it is, when there are more than SPEC_SEQS */
+    unsigned n_in_a_row; /* steps that could have had drafts */
+    bool has_budget;     /* it began with SPEC_STEPS steps */
+    int turn;            /* whose turn it is, when there are more than SPEC_SEQS */
 
     /* the step being planned */
     int base;               /* rows without drafts */
@@ -55,59 +66,38 @@ void spec_forget(struct spec *sp, const struct choice *ch)
 
 /* ---- what a step costs */
 
-static void learn_cost(struct spec *sp, int n_rows, double ns)
+/* Returns the time that the step counts as: one that took very long was held up by something
+ * else. */
+static double learn_cost(struct spec *sp, const struct plan *p, double ns)
 {
-    double *c = &sp->cost[n_rows];
-    int n = MIN(++sp->n_seen[n_rows], 8);
+    double *c = &sp->cost[p->n_rows];
+    int n = MIN(sp->n_seen[p->n_rows] + 1, SEEN_MOST);
 
-    /* A step that took very long was held up by something else. */
-    *c += ((n > 1 ? MIN(ns, 2 * *c) : ns) - *c) / n;
+    if (n > 1)
+        ns = MIN(ns, 2 * *c);
+    sp->n_seen[p->n_rows] = n;
+    *c += (ns - *c) / n;
+    cost_learn(&sp->book, &p->size, 0, (uint64_t)ns);
+    return ns;
 }
 
-/* Between two numbers of rows that were seen, a straight line; beyond the last one, on in the
- * direction of the last two; before there are two, an eighth of a step per row: hopeful, or it
- * would never be tried. */
-static double slope_at(const struct spec *sp, int lo, int hi, int below)
+/* The law for any number of rows; for the one without drafts also what was measured just there,
+ * the less of both: drafts that only seem to pay are worse than some that are not made. At first,
+ * when no step was any larger, rows are hoped to cost an eighth of what they cost so far. */
+static void fill_curve(struct spec *sp, const struct plan *p)
 {
-    if (hi <= SPEC_ROWS && hi > lo)
-        return (sp->cost[hi] - sp->cost[lo]) / (hi - lo);
-    if (below > 0)
-        return MAX((sp->cost[lo] - sp->cost[below]) / (lo - below), 0);
-    return sp->cost[lo] / 8;
-}
+    struct step_size size = p->size;
+    double keys = size.keys / size.rows;
 
-static int seen_below(const struct spec *sp, int n_rows)
-{
-    while (n_rows > 0 && !sp->cost[n_rows])
-        n_rows--;
-    return n_rows; /* 0 = none */
-}
-
-static int seen_above(const struct spec *sp, int n_rows)
-{
-    while (n_rows <= SPEC_ROWS && !sp->cost[n_rows])
-        n_rows++;
-    return n_rows;
-}
-
-static void fill_curve(struct spec *sp)
-{
-    int lo = seen_below(sp, sp->base), hi = seen_above(sp, sp->base), below = 0;
-
-    if (lo > 0)
-        below = seen_below(sp, lo - 1);
     for (int i = 0; i <= SPAN; i++) {
-        int r = sp->base + i;
-        if (r == hi) {
-            below = lo;
-            lo = hi;
-            hi = seen_above(sp, hi + 1);
-        }
-        if (lo > 0)
-            sp->curve[i] = sp->cost[lo] + slope_at(sp, lo, hi, below) * (r - lo);
-        else
-            sp->curve[i] = hi <= SPEC_ROWS ? sp->cost[hi] : 0;
+        sp->curve[i] = cost_of(&sp->book.cost, &size);
+        size.rows++;
+        size.keys += keys;
     }
+    if (sp->n_seen[p->n_rows] >= SEEN_FIRST)
+        sp->curve[0] = MIN(sp->curve[0], sp->cost[p->n_rows]);
+    for (int i = 1; sp->n_tried < TRIED_FIRST && i <= SPAN; i++)
+        sp->curve[i] = sp->curve[0] * (1 + i / (8.0 * p->n_rows));
 }
 
 /* ---- how many */
@@ -127,7 +117,7 @@ static double rate(const struct spec *sp, const struct load *l)
 static int choose(const struct spec *sp, struct load *l, double chance, double token_ns, int most)
 {
     struct load at = *l, best = *l;
-    double best_rate = rate(sp, l) * 1.02, right = 1;
+    double best_rate = rate(sp, l) * 1.05, right = 1;
 
     while (at.n_drafts - l->n_drafts < MIN(most, SPAN - l->n_drafts)) {
         right *= chance;
@@ -261,10 +251,13 @@ static bool can_pay(struct spec *sp, const struct plan *p)
 
     memset(sp->curve, 0, sizeof(sp->curve));
     if (!p->has_prefill && p->n_rows <= SPEC_ROWS)
-        fill_curve(sp);
+        fill_curve(sp, p);
     if (sp->o.min > 0)
         return true;
-    if (sp->budget_ns < 0 || !(sp->curve[0] > 0))
+    if (p->has_prefill || p->n_rows > SPEC_ROWS || sp->budget_ns < 0)
+        return false;
+    /* What it costs without drafts is known well, and looked at again now and then. */
+    if (sp->book.n_steps < SEEN_FIRST || ++sp->n_in_a_row % SEEN_AGAIN == 0)
         return false;
     return choose(sp, &l, 1, 0, sp->o.max) > 0;
 }
@@ -283,15 +276,19 @@ void spec_plan(struct spec *sp, struct sched *sc, struct plan *p, const _Atomic 
 
 void spec_learn(struct spec *sp, const struct plan *p, uint64_t forward_ns, int n_right)
 {
-    double ns = (double)forward_ns;
-
     if (p->has_prefill || p->n_rows > SPEC_ROWS)
         return;
-    learn_cost(sp, p->n_rows, ns);
-    if (p->n_rows == sp->base && sp->draft_ns == 0) {
-        sp->budget_ns = MIN(sp->budget_ns + ns / SPEC_PART, 2 * ns);
-        return;
-    }
-    double won = sp->curve[0] * (sp->base + n_right) / sp->base - ns - sp->draft_ns;
-    sp->budget_ns = MIN(sp->budget_ns + MIN(won, ns / SPEC_PART), 2 * ns);
+    double ns = learn_cost(sp, p, (double)forward_ns);
+    bool has_drafts = p->n_rows > sp->base || sp->draft_ns > 0;
+    sp->n_tried += has_drafts && sp->n_tried < TRIED_FIRST;
+    double won = ns / SPEC_PART;
+    if (has_drafts)
+        won = sp->curve[0] * (sp->base + n_right) / sp->base - ns - sp->draft_ns;
+    /* Costs are guesses too, and those who draft are those who were guessed too cheap. */
+    if (has_drafts && won > 0)
+        won /= 2;
+    if (!sp->has_budget)
+        sp->budget_ns = SPEC_STEPS * ns;
+    sp->has_budget = true;
+    sp->budget_ns = MIN(sp->budget_ns + won, SPEC_STEPS * ns);
 }

@@ -4,12 +4,11 @@
  * step.c compares with what the sampler takes from the row before. Nothing here reaches an answer:
  * it decides about time alone, so it may look at the clock and at what happened before.
  *
- *   what a row costs   the time of steps without prompts is learned by their number of rows, and
- *                      interpolated between those that were seen
+ *   what a row costs   the time of steps without prompts is learned (cost.h)
  *   what it brings     draft j of a sequence comes true with chance^j, where chance is what was
  *                      learned of drafts of its kind (draft_seq_chance)
  *   the rule           a sequence gets as many as make the most of (tokens / time) of the step,
- *                      if that is 2 % better than none
+ *                      if that is 5 % better than none
  *   the bound          time that was lost all the same is paid from a budget, into which one part
  *                      in SPEC_PART of all time goes; while it is empty nothing is drafted
  *
@@ -22,7 +21,8 @@
 enum {
     SPEC_SEQS = 64,  /* sequences that may draft in one step; they take turns */
     SPEC_ROWS = 128, /* steps with more rows than this take no drafts along */
-    SPEC_PART = 64,
+    SPEC_PART = 80,
+    SPEC_STEPS = 4, /* it holds the time of so many steps at most, and what was won goes in too */
 };
 
 struct spec;

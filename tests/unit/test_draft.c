@@ -104,7 +104,7 @@ static void an_edit_is_bridged(void)
             break;
     }
     open_desk(&d, text, 600);
-    EXPECT(live(&d, edited, n, 8) < n / 8 + 10 * 5);
+    EXPECT(live(&d, edited, n, 8) <= n / 9 + 10 * 3);
 }
 
 static void a_loop_goes_round_inside_one_draft(void)

@@ -1,0 +1,277 @@
+/* Guessing must pay: the engine over a model whose steps take what a law says, on a clock of ours,
+ * with a drafter that is right as often as we say. Time with guesses against time without. */
+#include "base/mem.h"
+#include "base/rng.h"
+#include "engine/core.h"
+#include "model/fake.h"
+#include "../check.h"
+
+enum { VOCAB = 40, PROMPT = 8, OUT = 400, STREAMS = 8 };
+
+struct law { /* nanoseconds of a step */
+    double fixed, per_row, jitter;
+};
+
+static uint64_t now, seed = 1;
+static struct rng noise;
+
+static uint64_t law_clock(void)
+{
+    return now;
+}
+
+/* ---- a fake model that takes its time */
+
+struct slow {
+    struct lm lm;
+    struct lm *fake;
+    struct law law;
+};
+
+static bool slow_forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
+{
+    struct slow *s = container_of(m, struct slow, lm);
+    double ns = s->law.fixed;
+
+    for (int i = 0; i < n_runs; i++)
+        ns += s->law.per_row * runs[i].n;
+    ns *= 1 + s->law.jitter * rng_next_unit(&noise);
+    now += (uint64_t)ns;
+    return s->fake->ops->forward(s->fake, runs, n_runs, stop);
+}
+
+static void slow_copy(struct lm *m, page_id from, page_id to)
+{
+    struct slow *s = container_of(m, struct slow, lm);
+    s->fake->ops->copy_page(s->fake, from, to);
+}
+
+static void slow_close(struct lm *m)
+{
+    struct slow *s = container_of(m, struct slow, lm);
+    s->fake->ops->close(s->fake);
+    mem_free(s);
+}
+
+static const struct lm_ops slow_ops = { slow_forward, slow_copy, slow_close };
+
+static struct lm *open_slow(const struct law *law)
+{
+    const struct fake_options o = {
+        .n_vocab = VOCAB, .n_ctx_train = 1000, .max_rows = 200, .n_pages = 8000 / PAGE_TOKENS
+    };
+    struct slow *s = xcalloc(1, sizeof(*s));
+    struct err e;
+
+    EXPECT_EQ(lm_open_fake(&s->fake, &o, &e), 0);
+    s->lm = *s->fake;
+    s->lm.ops = &slow_ops;
+    s->law = *law;
+    return &s->lm;
+}
+
+/* ---- a drafter that knows the answers and is right in so many of a hundred tokens */
+
+struct oracle {
+    struct drafter d;
+    struct rng r;
+    int percent;
+    int turn_at, percent_then; /* from this token of the answer on */
+};
+
+static int32_t answers[STREAMS][OUT];
+static struct oracle oracle;
+
+static int oracle_offer(struct drafter *d, struct draft_job *job)
+{
+    job->source = DRAFT_LONG;
+    return job->most;
+}
+
+static void oracle_propose(
+    struct drafter *d, struct draft_job *jobs, int n_jobs, const _Atomic bool *stop)
+{
+    struct oracle *o = container_of(d, struct oracle, d);
+
+    for (int j = 0; j < n_jobs; j++) {
+        const int32_t *want = answers[*(int *)jobs[j].user];
+        jobs[j].n_out = jobs[j].most;
+        for (int i = 0; i < jobs[j].most; i++) {
+            int at = jobs[j].n - jobs[j].n_prompt + i;
+            int percent = o->turn_at && at >= o->turn_at ? o->percent_then : o->percent;
+            bool is_right = rng_below(&o->r, 100) < (uint64_t)percent;
+            jobs[j].out[i] = is_right ? want[at] : (want[at] + 1) % VOCAB;
+        }
+    }
+}
+
+static void oracle_forget(struct drafter *d, uint64_t key)
+{
+}
+
+static void oracle_close(struct drafter *d)
+{
+}
+
+static const struct draft_ops oracle_ops = { oracle_offer, oracle_propose, oracle_forget,
+    oracle_close };
+
+/* ---- runs */
+
+struct run {
+    double ns; /* of all */
+    uint64_t drafted, accepted;
+};
+
+static void read_events(struct mailbox *box, int *n_open, bool is_first)
+{
+    struct msg *next;
+
+    for (struct msg *m = mailbox_drain(box); m; m = next) {
+        next = m->next;
+        struct gen_event *ev = container_of(m, struct gen_event, msg);
+        struct gen *g = ev->gen;
+        int i = *(int *)gen_user(g);
+        bool is_over = m->kind == GEN_END;
+        if (m->kind == GEN_TOKEN && is_first)
+            answers[i][ev->index] = ev->token.id;
+        else if (m->kind == GEN_TOKEN)
+            EXPECT_EQ(answers[i][ev->index], ev->token.id);
+        gen_event_done(ev);
+        *n_open -= is_over;
+        if (is_over)
+            gen_free(g);
+    }
+}
+
+static struct run run(const struct law *law, int n_streams, int draft_max)
+{
+    static int index[STREAMS];
+    static const int32_t prompt[PROMPT] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+    struct engine_options o = engine_options_default;
+    const struct kernels *k;
+    struct mailbox *box;
+    struct port *port;
+    struct core *c;
+    struct err e;
+    int n_open = n_streams;
+
+    now = 1;
+    noise = (struct rng){ .key = seed };
+    o.spec = (struct spec_options){ .max = draft_max, .drafter = &oracle.d };
+    o.max_batch = o.max_sequences = STREAMS;
+    EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
+    EXPECT_EQ(port_open(&port, &e), 0);
+    EXPECT_EQ(core_open(&c, open_slow(law), k, &o, port, &e), 0);
+    c->clock = law_clock;
+    EXPECT_EQ(mailbox_open(&box, &e), 0);
+    for (int i = 0; i < n_streams; i++) {
+        struct gen_input in = { .prompt = prompt,
+            .n_prompt = PROMPT,
+            .max_tokens = OUT,
+            .n_choices = 1,
+            .sample = sample_params_default };
+        struct gen *g;
+        index[i] = i;
+        in.sample.seed = (uint64_t)i;
+        EXPECT_EQ(gen_new(&g, &in, box, &index[i], &e), 0);
+        EXPECT_EQ(port_submit(port, g, now, &e), 0);
+    }
+    while (n_open > 0) {
+        core_drain(c, now);
+        EXPECT(core_step(c, now));
+        read_events(box, &n_open, draft_max == 0);
+    }
+    core_drain(c, now);
+    struct run r = { (double)now, port->stats.drafted_tokens, port->stats.accepted_tokens };
+    core_close(c);
+    port_unref(port);
+    mailbox_close(box);
+    return r;
+}
+
+/* How much faster with guesses than without. */
+static double ratio(const struct law *law, int n_streams, int percent)
+{
+    oracle.d.ops = &oracle_ops;
+    oracle.r = (struct rng){ .key = seed };
+    oracle.percent = percent;
+    struct run off = run(law, n_streams, 0), on = run(law, n_streams, 16);
+    EXPECT_EQ(off.drafted, 0u);
+    printf("seed %d fixed %.0f row %.0f jitter %.1f streams %d right %d %%: %.3f, %d of %d\n",
+        (int)seed, law->fixed, law->per_row, law->jitter, n_streams, percent, off.ns / on.ns,
+        (int)on.accepted, (int)on.drafted);
+    return off.ns / on.ns;
+}
+
+static const struct law memory_bound = { 1e6, 1e4, 0 }, mixed = { 1e6, 3e5, 0.2 },
+                        compute_bound = { 1e4, 1e6, 0 }, noisy = { 1e6, 1e5, 0.3 };
+static const struct law *const laws[] = { &memory_bound, &mixed, &compute_bound, &noisy };
+
+static void it_never_costs_more_than_three_percent(void)
+{
+    const int percents[] = { 0, 20, 50, 80, 95, 100 };
+
+    oracle = (struct oracle){ 0 };
+    for (seed = 1; seed <= 5; seed++)
+        for (size_t l = 0; l < ARRAY_LEN(laws); l++)
+            for (size_t p = 0; p < ARRAY_LEN(percents); p++)
+                for (int n = 1; n <= STREAMS; n += STREAMS - 1)
+                    EXPECT(ratio(laws[l], n, percents[p]) > 0.97);
+}
+
+/* It was right for long, and from one token on it never is. */
+static void good_luck_that_ends_costs_no_more(void)
+{
+    for (size_t l = 0; l < ARRAY_LEN(laws); l++)
+        for (int at = 50; at < OUT; at += 150) {
+            oracle = (struct oracle){ .turn_at = at, .percent_then = 0 };
+            EXPECT(ratio(laws[l], 1, 100) > 0.97);
+            oracle = (struct oracle){ .turn_at = at, .percent_then = 100 };
+            EXPECT(ratio(laws[l], 1, 0) > 0.97);
+        }
+}
+
+static void where_rows_are_cheap_it_is_several_times_as_fast(void)
+{
+    oracle = (struct oracle){ 0 };
+    EXPECT(ratio(&memory_bound, 1, 95) > 5);
+    EXPECT(ratio(&memory_bound, 1, 80) > 3);
+    EXPECT(ratio(&memory_bound, 8, 95) > 2.5);
+    EXPECT(ratio(&noisy, 1, 95) > 3);
+    EXPECT(ratio(&mixed, 1, 100) > 1.7);
+}
+
+/* Nothing is lost for ever: bad beginnings are forgotten. */
+static void a_drafter_that_gets_better_is_heard_again(void)
+{
+    oracle = (struct oracle){ .turn_at = 100, .percent_then = 98 };
+    EXPECT(ratio(&memory_bound, 1, 0) > 1.5);
+}
+
+static void where_rows_cost_as_much_as_steps_nothing_is_guessed(void)
+{
+    oracle = (struct oracle){ .d.ops = &oracle_ops, .percent = 100 };
+    run(&compute_bound, 1, 0);
+    struct run on = run(&compute_bound, 1, 16);
+    EXPECT(on.drafted < OUT / 10);
+}
+
+static void impossible_settings_are_refused(void)
+{
+    const struct spec_options bad[] = { { .max = -1 }, { .max = DRAFT_MOST + 1 }, { .min = -1 } };
+    struct spec *sp;
+    struct err e;
+
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        EXPECT_EQ(spec_open(&sp, &bad[i], &e), -1);
+        EXPECT_EQ((int)e.code, (int)ERR_RANGE);
+    }
+    spec_close(NULL);
+}
+
+TESTS(TEST(it_never_costs_more_than_three_percent), TEST(good_luck_that_ends_costs_no_more),
+    TEST(where_rows_are_cheap_it_is_several_times_as_fast),
+    TEST(a_drafter_that_gets_better_is_heard_again),
+    TEST(where_rows_cost_as_much_as_steps_nothing_is_guessed),
+    TEST(impossible_settings_are_refused))
