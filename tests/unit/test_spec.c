@@ -46,6 +46,12 @@ static void slow_copy(struct lm *m, page_id from, page_id to)
     s->fake->ops->copy_page(s->fake, from, to);
 }
 
+static void slow_clear(struct lm *m, page_id page)
+{
+    struct slow *s = container_of(m, struct slow, lm);
+    s->fake->ops->clear_page(s->fake, page);
+}
+
 static void slow_close(struct lm *m)
 {
     struct slow *s = container_of(m, struct slow, lm);
@@ -53,7 +59,7 @@ static void slow_close(struct lm *m)
     mem_free(s);
 }
 
-static const struct lm_ops slow_ops = { slow_forward, slow_copy, slow_close };
+static const struct lm_ops slow_ops = { slow_forward, slow_copy, slow_clear, slow_close };
 
 static struct lm *open_slow(const struct law *law)
 {
