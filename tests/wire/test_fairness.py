@@ -123,7 +123,8 @@ def test_phases_are_measured():
             assert m[f"{name}_count"] >= 3, name
         equal(m["step_prefill_seconds_count"] + m["step_decode_seconds_count"],
             m["batch_size_count"])
-    XX
+        computed = m["prompt_tokens_total"] - m["cached_tokens_total"] + 3 * 23
+        assert m["batch_tokens_sum"] >= computed, m["batch_tokens_sum"]
 
 
 if __name__ == "__main__":
