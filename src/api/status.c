@@ -33,6 +33,9 @@ struct status status_of(enum errcode code)
             RETRY_NO_WORD };
     case ERR_NOT_FOUND:
         return (struct status){ 404, BAD, "not_found", "Not Found", RETRY_NO_WORD };
+    case ERR_METHOD:
+        return (
+            struct status){ 405, BAD, "method_not_allowed", "Method Not Allowed", RETRY_NO_WORD };
     case ERR_TOO_LARGE:
         return (struct status){ 413, BAD, "request_too_large", "Content Too Large", RETRY_NO_WORD };
     case ERR_RATE:
@@ -129,6 +132,7 @@ static const char *anthropic_type(enum errcode code)
     case ERR_RANGE:
     case ERR_UNSUPPORTED:
     case ERR_CONTEXT:
+    case ERR_METHOD:
     case ERR_CANCELLED:
         return BAD;
     case ERR_AUTH:
@@ -207,6 +211,7 @@ static const char *llama_type(enum errcode code)
     case ERR_UNSUPPORTED:
     case ERR_TOO_LARGE:
     case ERR_RATE:
+    case ERR_METHOD:
     case ERR_CANCELLED:
         return BAD;
     case ERR_CONTEXT:

@@ -23,6 +23,7 @@ struct command {
 
 int ctl_status(struct ctl *c, int argc, char **argv);
 int ctl_models(struct ctl *c, int argc, char **argv);
+int ctl_cancel(struct ctl *c, int argc, char **argv);
 int ctl_completion(struct ctl *c, int argc, char **argv);
 int ctl_chat(struct ctl *c, int argc, char **argv);
 int ctl_inspect(struct ctl *c, int argc, char **argv);
@@ -41,6 +42,8 @@ struct ctl_reply {
 
 /* One request; `body` NULL = GET. The reply's body is the caller's to clear. */
 void ctl_request(struct ctl *c, const char *path, const struct str *body, struct ctl_reply *r);
+
+void ctl_delete(struct ctl *c, const char *path, struct ctl_reply *r);
 
 /* A streaming POST: fn gets the data of each SSE event; it returns false to stop. interrupted is
  * polled (Ctrl-C). Returns the status; other than 200, r->body holds the error. */

@@ -101,7 +101,8 @@ static void perform(
     curl_slist_free_all(fields);
 }
 
-void ctl_request(struct ctl *c, const char *path, const struct str *body, struct ctl_reply *r)
+static void request(struct ctl *c, const char *method, const char *path, const struct str *body,
+    struct ctl_reply *r)
 {
     CURL *curl = curl_easy_init();
 
@@ -110,8 +111,20 @@ void ctl_request(struct ctl *c, const char *path, const struct str *body, struct
     buf_init(&r->body, BODY_MAX);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, r);
+    if (method)
+        curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
     perform(c, curl, path, body, r);
     curl_easy_cleanup(curl);
+}
+
+void ctl_request(struct ctl *c, const char *path, const struct str *body, struct ctl_reply *r)
+{
+    request(c, NULL, path, body, r);
+}
+
+void ctl_delete(struct ctl *c, const char *path, struct ctl_reply *r)
+{
+    request(c, "DELETE", path, NULL, r);
 }
 
 /* check-size: ctl_stream parameters=7: a callback with its context, and a flag set by a signal */

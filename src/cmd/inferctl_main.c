@@ -12,6 +12,7 @@
 static const struct command commands[] = {
     { "status", "", "is the server ready, and what is it doing", ctl_status },
     { "models", "", "the models it serves", ctl_models },
+    { "cancel", "ID...", "end requests, by the x-request-id of their answers", ctl_cancel },
     { "completion", "[PROMPT]", "continue a text (standard input without PROMPT)", ctl_completion },
     { "chat", "[MESSAGE]", "talk: interactive, or one answer with MESSAGE or a pipe", ctl_chat },
     { "inspect", "FILE.gguf", "what is in a model file", ctl_inspect },

@@ -364,5 +364,6 @@ static void audit_asked(struct core *c, struct msg *m)
     struct audit_call *call = container_of(m, struct audit_call, msg);
 
     core_audit(c, call->out);
+    m->kind = call->kind;
     mailbox_post(call->reply, m); /* the call is the caller's again, and may be gone */
 }

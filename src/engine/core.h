@@ -34,12 +34,6 @@ struct core {
     _Atomic bool stop; /* anyone: interrupt the forward pass that runs; it will be repeated */
 };
 
-struct audit_call { /* PORT_AUDIT: on the caller's stack, who waits at `reply` */
-    struct msg msg;
-    struct mailbox *reply;
-    struct engine_audit *out;
-};
-
 /* Takes the model, also on failure. Refers to the port and sets its limits. */
 int core_open(struct core **out, struct lm *take, const struct kernels *k,
     const struct engine_options *o, struct port *port, struct err *e);

@@ -98,7 +98,7 @@ const struct lm *engine_lm(const struct engine *en)
 
 void engine_audit(struct engine *en, struct engine_audit *out)
 {
-    struct audit_call call = { .msg.kind = PORT_AUDIT, .out = out };
+    struct audit_call call = { .out = out };
     struct err e;
 
     *out = (struct engine_audit){ 0 };
@@ -106,8 +106,14 @@ void engine_audit(struct engine *en, struct engine_audit *out)
         log_warn("engine", "audit", "why=%s", e.msg);
         return; /* not ok: nobody looked */
     }
-    mailbox_post(en->port->inbox, &call.msg);
+    engine_audit_ask(en, &call);
     while (!mailbox_drain(call.reply))
         mailbox_wait(call.reply, UINT64_MAX);
     mailbox_close(call.reply);
+}
+
+void engine_audit_ask(struct engine *en, struct audit_call *call)
+{
+    call->msg.kind = PORT_AUDIT;
+    mailbox_post(en->port->inbox, &call->msg);
 }

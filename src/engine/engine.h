@@ -187,3 +187,13 @@ struct engine_audit {
     uint32_t sequences, requests_running, requests_waiting;
 };
 void engine_audit(struct engine *en, struct engine_audit *out); /* blocks for one step at most */
+
+/* The same without waiting: *out is filled and the message goes to `reply`, as `kind`. Until then
+ * the call and *out are the engine's. An engine that is closed answers first. */
+struct audit_call {
+    struct msg msg;
+    struct mailbox *reply;
+    struct engine_audit *out;
+    int kind;
+};
+void engine_audit_ask(struct engine *en, struct audit_call *call);

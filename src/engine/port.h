@@ -11,7 +11,7 @@
  *   EVENT_HOME   the event itself comes back
  *   FREE         gen.free_msg, the last one of its gen: the memory is the engine's to free. The
  *                messages of one thread arrive in order: none can follow that points into it.
- *   AUDIT        on the stack of the caller, who waits for it
+ *   AUDIT        the caller's; goes back to the mailbox it names
  *   WAKE         says nothing; the port's own
  *
  * Any thread. Guarded by the mailbox's mutex; the counters decide admission and nothing else. */

@@ -225,6 +225,22 @@ static void exchange_free(struct conn *c)
     arena_free(x->x.arena); /* x itself lives there */
 }
 
+void http_body_take(struct http_exchange *x, struct http_body *out)
+{
+    struct exchange *ex = container_of(x, struct exchange, x);
+
+    *out = (struct http_body){ ex->c->s, ex->body };
+    buf_init(&ex->body, 0);
+}
+
+void http_body_free(struct http_body *b)
+{
+    if (b->server)
+        b->server->bodies_n -= b->bytes.n;
+    buf_clear(&b->bytes);
+    *b = (struct http_body){ 0 };
+}
+
 void conn_cut(struct conn *c)
 {
     struct http_server *s = c->s;

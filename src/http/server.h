@@ -51,6 +51,16 @@ struct http_exchange {
     uint64_t started_ns; /* when the first byte of the request came */
 };
 
+/* The body becomes the caller's, who reads it longer than the exchange lives: req->body stays what
+ * it is until http_body_free. It counts against max_bodies as long. Before http_server_close, on
+ * the thread of the server. */
+struct http_body {
+    struct http_server *server;
+    struct buf bytes;
+};
+void http_body_take(struct http_exchange *x, struct http_body *out);
+void http_body_free(struct http_body *b); /* zeroed and freed ones are fine */
+
 /* A field's value, blanks trimmed; STR_NONE when absent. Name case does not matter. */
 struct str http_field_get(const struct http_request *r, const char *name);
 

@@ -217,7 +217,8 @@ int model_open(struct model *m, const struct model_spec *spec, struct err *e)
     uint64_t began = clock_ns();
 
     CHECK(!m->vocab && !m->engine);
-    m->spec = spec;
+    if (m->spec != spec) /* the pool has set it already, and others may be reading it */
+        m->spec = spec;
     if (gguf_open(&g, spec->path, e))
         return -1;
     describe(m, g);

@@ -1,5 +1,6 @@
 /* health.c: probes, metrics, invariants. The probes' texts are a contract with orchestrators. */
 #include "base/json.h"
+#include "base/mem.h"
 #include "serve/io.h"
 
 static void put_field(struct jw *w, const char *key, const char *value)
@@ -66,42 +67,118 @@ void health_metrics(struct io *io, struct http_exchange *x, struct call *c)
     buf_clear(&b);
 }
 
-void health_invariants(struct io *io, struct http_exchange *x, struct call *c)
+/* ---- invariants: every engine looks between two steps, nobody waits for it meanwhile */
+
+struct audit_round {
+    struct pending pending;
+    struct http_exchange *x; /* NULL: the client left; the engines still write to us */
+    struct call *call;
+    int n_out, n; /* engines that have not looked; all */
+    struct audit {
+        struct audit_round *round;
+        struct audit_call call;
+        struct engine_audit found;
+    } audits[];
+};
+
+static void on_gone(struct pending *p)
 {
-    struct engine_audit sum = { .ok = true };
+    struct audit_round *r = container_of(p, struct audit_round, pending);
+
+    r->x->user = NULL;
+    r->x = NULL;
+}
+
+static void add_up(struct engine_audit *sum, const struct engine_audit *a)
+{
+    sum->ok = sum->ok && a->ok;
+    sum->pages_total += a->pages_total;
+    sum->pages_free += a->pages_free;
+    sum->pages_cached += a->pages_cached;
+    sum->pages_owned += a->pages_owned;
+    sum->sequences += a->sequences;
+    sum->requests_running += a->requests_running;
+    sum->requests_waiting += a->requests_waiting;
+}
+
+static void put_number(struct jw *w, const char *key, uint64_t value)
+{
+    jw_key(w, key);
+    jw_u64(w, value);
+}
+
+static void answer_audit(struct http_exchange *x, struct call *c, const struct engine_audit *sum)
+{
     struct buf b;
     struct jw w;
 
-    for (int i = 0; i < pool_n(io->o->pool); i++) {
-        struct engine_audit a;
-        if (model_state(pool_at(io->o->pool, i)) != MODEL_READY)
-            continue;
-        engine_audit(pool_at(io->o->pool, i)->engine, &a);
-        sum.ok = sum.ok && a.ok;
-        sum.pages_total += a.pages_total;
-        sum.pages_free += a.pages_free;
-        sum.pages_cached += a.pages_cached;
-        sum.pages_owned += a.pages_owned;
-        sum.sequences += a.sequences;
-        sum.requests_running += a.requests_running;
-        sum.requests_waiting += a.requests_waiting;
-    }
     buf_init(&b, 4 * KB);
     jw_init(&w, &b);
     jw_object(&w);
-    jw_key(&w, "ok"), jw_bool(&w, sum.ok);
+    jw_key(&w, "ok"), jw_bool(&w, sum->ok);
     jw_key(&w, "pages"), jw_object(&w);
-    jw_key(&w, "total"), jw_u64(&w, sum.pages_total);
-    jw_key(&w, "free"), jw_u64(&w, sum.pages_free);
-    jw_key(&w, "cached"), jw_u64(&w, sum.pages_cached);
-    jw_key(&w, "owned"), jw_u64(&w, sum.pages_owned);
+    put_number(&w, "total", sum->pages_total);
+    put_number(&w, "free", sum->pages_free);
+    put_number(&w, "cached", sum->pages_cached);
+    put_number(&w, "owned", sum->pages_owned);
     jw_end_object(&w);
-    jw_key(&w, "sequences"), jw_u64(&w, sum.sequences);
+    put_number(&w, "sequences", sum->sequences);
     jw_key(&w, "requests"), jw_object(&w);
-    jw_key(&w, "running"), jw_u64(&w, sum.requests_running);
-    jw_key(&w, "waiting"), jw_u64(&w, sum.requests_waiting);
+    put_number(&w, "running", sum->requests_running);
+    put_number(&w, "waiting", sum->requests_waiting);
     jw_end_object(&w);
     jw_end_object(&w);
     reply_json(x, c, 200, &b);
     buf_clear(&b);
+}
+
+static void release_round(struct audit_round *r)
+{
+    struct engine_audit sum = { .ok = true };
+
+    if (--r->n_out > 0)
+        return;
+    for (int i = 0; i < r->n; i++)
+        add_up(&sum, &r->audits[i].found);
+    if (r->x) {
+        r->x->user = NULL;
+        answer_audit(r->x, r->call, &sum);
+    }
+    mem_free(r);
+}
+
+void audit_message(struct msg *m)
+{
+    struct audit_call *call = container_of(m, struct audit_call, msg);
+
+    release_round(container_of(call, struct audit, call)->round);
+}
+
+void health_invariants(struct io *io, struct http_exchange *x, struct call *c)
+{
+    struct pool *p = io->o->pool;
+    struct audit_round *r = try_calloc(1, sizeof(*r) + (size_t)pool_n(p) * sizeof(r->audits[0]));
+    struct err e;
+
+    if (!r) {
+        err_set(&e, ERR_MEMORY, "no memory for the audit");
+        reply_error(x, c, &e, NULL);
+        return;
+    }
+    r->pending.gone = on_gone;
+    r->x = x;
+    r->call = c;
+    r->n_out = 1; /* ourselves, until all have been asked */
+    x->user = &r->pending;
+    for (int i = 0; i < pool_n(p); i++) {
+        struct audit *a = &r->audits[r->n];
+        if (model_state(pool_at(p, i)) != MODEL_READY)
+            continue;
+        r->n++;
+        r->n_out++;
+        a->round = r;
+        a->call = (struct audit_call){ { NULL, 0 }, loop_mailbox(io->loop), &a->found, MSG_AUDIT };
+        engine_audit_ask(pool_at(p, i)->engine, &a->call);
+    }
+    release_round(r);
 }

@@ -4,11 +4,18 @@
 #pragma once
 
 #include "api/status.h"
+#include "serve/clerk.h"
 #include "serve/serve.h"
 
 #include <pthread.h>
 
 struct request;
+
+/* Who answers an exchange later than in its handler; x->user points to it meanwhile. */
+struct pending {
+    void (*gone)(struct pending *p);    /* the exchange is over when this returns */
+    void (*drained)(struct pending *p); /* what was written has left: more may follow; or NULL */
+};
 
 struct io {
     struct service *service;
@@ -16,19 +23,28 @@ struct io {
     struct loop *loop;
     struct http_server *http;
     struct metrics metrics;
-    struct request *requests; /* generation requests whose engine work has not ended */
+    struct clerk *clerk;
+    int index;                /* in the service */
+    struct request *requests; /* generation requests that have not ended */
+    int n_words;              /* jobs of words.c that are at the clerk */
+    struct cancel *cancels;   /* asked here, on their way through the io threads */
     pthread_t thread;
-    bool has_thread, is_draining;
+    bool has_thread, is_draining, is_closing;
 };
 
-enum { CALL_FIELDS_MAX = 6 };
+/* Kinds of the messages between io threads. */
+enum { MSG_DRAIN = 200, MSG_CANCEL, MSG_AUDIT };
+
+enum { CALL_FIELDS_MAX = 6, REQUEST_ID_MAX = 64 };
 
 struct call { /* one HTTP request on a known route; in the exchange's arena */
     const struct route *route;
+    const struct route *route_near; /* route NULL: the path's own, with another method */
     struct caller caller;
+    uint64_t deadline_ns; /* of the answer, as far as the head tells; UINT64_MAX = none */
     struct http_field fields[CALL_FIELDS_MAX]; /* of every answer: request id, CORS */
     int n_fields;
-    char request_id[28];
+    char request_id[REQUEST_ID_MAX + 1], allow[64];
 };
 
 typedef void (*handler_fn)(struct io *io, struct http_exchange *x, struct call *c);
@@ -39,9 +55,13 @@ struct route {
     bool has_body;
     enum error_form errors;
     handler_fn fn;
+    enum serve_limit limit; /* the server's own on how long an answer may take */
 };
 
-const struct route *route_find(struct str method, struct str path, bool *is_other_method);
+/* NULL: nobody serves it; then *near is a route of that path with another method, or NULL. */
+const struct route *route_find(struct str method, struct str path, const struct route **near);
+/* "GET, HEAD, POST": the methods of all routes with this path. */
+struct str route_methods(struct str path, char out[64]);
 const struct route *route_at(size_t i); /* NULL at the end; for tests and docs */
 
 /* handlers, by file */
@@ -66,17 +86,23 @@ void fairness_change(struct io *io, struct http_exchange *x, struct call *c);
 /* numbers.c: adds what the engines of the pool count. */
 void numbers_copy(struct pool *p, struct metrics *m);
 
-/* generate.c: the exchange of a request has gone, or may write again; messages of engines */
-void request_gone(struct io *io, struct http_exchange *x);
-void request_drained(struct io *io, struct http_exchange *x);
-void request_cancel_all(struct io *io);
+void control_cancel(struct io *io, struct http_exchange *x, struct call *c);
+
+/* control.c: messages of DELETE /v1/requests/{id} from other threads; the end of those asked here
+ * when the service drains. */
+void cancel_message(struct io *io, struct msg *m);
+void cancel_drain(struct io *io);
+/* health.c: what an engine has found. */
+void audit_message(struct msg *m);
 
 /* reply.c */
 void reply_json(struct http_exchange *x, const struct call *c, int status, const struct buf *body);
 void reply_error(struct http_exchange *x, const struct call *c, const struct err *e,
     const struct error_extra *extra);
-/* The model a request names, when it is ready; else the answer has been given: NULL. */
-struct model *ready_model(struct io *io, struct str name, struct err *e);
+/* The model a request names, when it is ready; else NULL. Any thread. */
+struct model *ready_model(const struct io *io, struct str name, struct err *e);
 
-/* service.c: all shards, for a scrape */
+/* service.c */
+struct io *service_io(struct service *s, int i); /* NULL behind the last */
+/* All shards, for a scrape. */
 int service_shards(struct service *s, struct metrics **out, int max);

@@ -19,14 +19,14 @@ int prompt_render(struct rendered *out, const struct convo *c, const struct mode
 }
 
 static int build_chat(
-    struct prompt *p, const struct ask *ask, const struct model *m, struct arena *a, struct err *e)
+    struct prompt *p, const struct ask *ask, const struct workplace *at, struct err *e)
 {
     struct rendered r;
-    struct tokens t = { .arena = a };
+    struct tokens t = { .arena = at->arena, .stop = at->stop };
 
-    if (prompt_render(&r, &ask->convo, m, a, e))
+    if (prompt_render(&r, &ask->convo, at->model, at->arena, e))
         return -1;
-    if (vocab_encode(m->vocab, r.spans, r.n_spans, ask->add_special_tokens, &t, e))
+    if (vocab_encode(at->model->vocab, r.spans, r.n_spans, ask->add_special_tokens, &t, e))
         return -1;
     *p = (struct prompt){ t.ids, (int)t.n, STR_NONE };
     return 0;
@@ -34,26 +34,43 @@ static int build_chat(
 
 /* A completion's prompt is its author's own template: control tokens in it are meant. */
 static int build_completion(struct prompt *p, const struct ask *ask, const struct ask_prompt *from,
-    const struct model *m, struct arena *a, struct err *e)
+    const struct workplace *at, struct err *e)
 {
     struct span span = { from->text, true };
-    struct tokens t = { .arena = a };
+    struct tokens t = { .arena = at->arena, .stop = at->stop };
 
     if (from->is_tokens) {
         *p = (struct prompt){ from->ids, from->n_ids, STR_NONE };
         return 0;
     }
-    if (vocab_encode(m->vocab, &span, 1, ask->add_special_tokens, &t, e))
+    if (vocab_encode(at->model->vocab, &span, 1, ask->add_special_tokens, &t, e))
         return -1;
     *p = (struct prompt){ t.ids, (int)t.n, from->text };
     return 0;
 }
 
-int prompts_build(struct prompt **out, const struct ask *ask, const struct model *m,
-    struct arena *a, struct err *e)
+/* An empty prompt begins with the token that begins every text, where there is one. */
+static int begin_empty(struct prompt *p, const struct workplace *at, struct err *e)
+{
+    int32_t bos = vocab_bos(at->model->vocab);
+
+    if (p->n || bos == TOKEN_NONE)
+        return 0;
+    int32_t *ids = arena_alloc(at->arena, sizeof(*ids));
+    if (!ids)
+        return err_set(e, ERR_MEMORY, "no memory for the prompt");
+    *ids = bos;
+    p->ids = ids;
+    p->n = 1;
+    return 0;
+}
+
+int prompts_build(
+    struct prompt **out, const struct ask *ask, const struct workplace *at, struct err *e)
 {
     const char *field = ask->kind == ASK_CHAT ? "messages" : "prompt";
-    struct prompt *prompts = arena_zalloc(a, (size_t)ask->n_prompts, sizeof(*prompts));
+    struct prompt *prompts = arena_zalloc(at->arena, (size_t)ask->n_prompts, sizeof(*prompts));
+    int n_ctx = at->model->n_ctx;
     bool scores_only = ask->max_tokens == 0;
 
     if (!prompts)
@@ -61,36 +78,28 @@ int prompts_build(struct prompt **out, const struct ask *ask, const struct model
     *out = prompts;
     for (int i = 0; i < ask->n_prompts; i++) {
         struct prompt *p = &prompts[i];
-        int rc = ask->kind == ASK_CHAT ? build_chat(p, ask, m, a, e)
-                                       : build_completion(p, ask, &ask->prompts[i], m, a, e);
-        if (rc)
+        int rc = ask->kind == ASK_CHAT ? build_chat(p, ask, at, e)
+                                       : build_completion(p, ask, &ask->prompts[i], at, e);
+        if (rc || begin_empty(p, at, e))
             return -1;
-        if (!p->n && vocab_bos(m->vocab) != TOKEN_NONE) {
-            int32_t *bos = arena_alloc(a, sizeof(*bos));
-            if (!bos)
-                return err_set(e, ERR_MEMORY, "no memory for the prompt");
-            *bos = vocab_bos(m->vocab);
-            p->ids = bos;
-            p->n = 1;
-        }
         if (!p->n)
             return err_param(e, ERR_INVALID, field, "The prompt is empty.");
-        if (p->n > m->n_ctx - (scores_only ? 0 : 1))
-            return err_context(e, field, p->n, m->n_ctx);
+        if (p->n > n_ctx - (scores_only ? 0 : 1))
+            return err_context(e, field, p->n, n_ctx);
     }
     return 0;
 }
 
-int prediction_build(const int32_t **out, int *n, const struct ask *ask, const struct model *m,
-    struct arena *a, struct err *e)
+int prediction_build(
+    const int32_t **out, int *n, const struct ask *ask, const struct workplace *at, struct err *e)
 {
     struct span span = { ask->prediction, false };
-    struct tokens t = { .arena = a };
+    struct tokens t = { .arena = at->arena, .stop = at->stop };
 
-    if (ask->prediction.n && vocab_encode(m->vocab, &span, 1, false, &t, e))
+    if (ask->prediction.n && vocab_encode(at->model->vocab, &span, 1, false, &t, e))
         return err_wrap(e, "prediction");
     *out = t.ids;
-    *n = (int)MIN(t.n, (size_t)m->n_ctx);
+    *n = (int)MIN(t.n, (size_t)at->model->n_ctx);
     return 0;
 }
 
@@ -195,19 +204,19 @@ static int group_tokens(struct tokens *t, struct groups *g, const struct ask_scr
 }
 
 int script_build(const struct gen_script **out, const struct ask *ask, int prompt,
-    const struct model *m, struct arena *a, struct err *e)
+    const struct workplace *at, struct err *e)
 {
     const struct ask_script *s = &ask->script;
-    struct gen_script *script = arena_zalloc(a, 1, sizeof(*script));
-    struct tokens t = { .arena = a };
+    struct gen_script *script = arena_zalloc(at->arena, 1, sizeof(*script));
+    struct tokens t = { .arena = at->arena, .stop = at->stop };
     struct groups g = { 0 };
-    struct str text = script_text(ask, prompt, a);
+    struct str text = script_text(ask, prompt, at->arena);
 
     if (!script || !text.p)
         return err_set(e, ERR_MEMORY, "no memory for the script");
     bool by_chars = s->is_set && s->unit == SCRIPT_CHARS;
-    if (by_chars ? group_chars(&t, &g, s, text, m->vocab, e)
-                 : group_tokens(&t, &g, s, text, m->vocab, e))
+    if (by_chars ? group_chars(&t, &g, s, text, at->model->vocab, e)
+                 : group_tokens(&t, &g, s, text, at->model->vocab, e))
         return -1;
     *script = (struct gen_script){ t.ids, (int)t.n, g.ends, g.n, s->delay_ms };
     *out = script;

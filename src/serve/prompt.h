@@ -1,9 +1,15 @@
-/* prompt.h: what a request asks -> tokens the engine takes. Pure work on the io thread, in the
- * request's arena. */
+/* prompt.h: what a request asks -> tokens the engine takes. Pure work in the request's arena, on
+ * the thread that holds it: the io thread's or its clerk's. */
 #pragma once
 
 #include "api/ask.h"
 #include "pool/pool.h"
+
+struct workplace {
+    const struct model *model;
+    struct arena *arena;
+    const _Atomic bool *stop; /* true: nobody waits for it; ends with ERR_CANCELLED. Or NULL */
+};
 
 struct prompt {
     const int32_t *ids;
@@ -14,12 +20,12 @@ struct prompt {
 /* One entry per ask->n_prompts; on error *out holds those that were built. ERR_UNSUPPORTED when
  * the model cannot chat, ERR_CONTEXT when a prompt leaves no room for a token, and the template's
  * own errors. */
-int prompts_build(struct prompt **out, const struct ask *ask, const struct model *m,
-    struct arena *a, struct err *e);
+int prompts_build(
+    struct prompt **out, const struct ask *ask, const struct workplace *at, struct err *e);
 
 /* The client's prediction as tokens, at most a context of them; none when it makes none. */
-int prediction_build(const int32_t **out, int *n, const struct ask *ask, const struct model *m,
-    struct arena *a, struct err *e);
+int prediction_build(
+    const int32_t **out, int *n, const struct ask *ask, const struct workplace *at, struct err *e);
 
 /* Tokens that prompt i may be answered with, given the request and the context. */
 int prompt_max_tokens(
@@ -34,4 +40,4 @@ int prompt_render(struct rendered *out, const struct convo *c, const struct mode
 
 /* What a script model answers: the request's script, else the last user message or the prompt. */
 int script_build(const struct gen_script **out, const struct ask *ask, int prompt,
-    const struct model *m, struct arena *a, struct err *e);
+    const struct workplace *at, struct err *e);

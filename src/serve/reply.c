@@ -15,11 +15,12 @@ void reply_json(struct http_exchange *x, const struct call *c, int status, const
 void reply_error(struct http_exchange *x, const struct call *c, const struct err *e,
     const struct error_extra *extra)
 {
-    enum error_form form = c->route ? c->route->errors : ERROR_PROBLEM;
+    const struct route *r = c->route ? c->route : c->route_near;
+    enum error_form form = r ? r->errors : ERROR_PROBLEM;
     status_reply(&x->sink, form, e, extra, c->fields, c->n_fields);
 }
 
-struct model *ready_model(struct io *io, struct str name, struct err *e)
+struct model *ready_model(const struct io *io, struct str name, struct err *e)
 {
     struct model *m = pool_find(io->o->pool, name, e);
 

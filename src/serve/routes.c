@@ -1,6 +1,8 @@
 /* routes.c: every route once; who may use it, and which shape its errors have. */
 #include "serve/io.h"
 
+#include <stdio.h>
+
 static const struct route routes[] = {
     { "GET", "/livez", SCOPE_NONE, false, ERROR_PROBLEM, health_live },
     { "GET", "/readyz", SCOPE_NONE, false, ERROR_PROBLEM, health_ready },
@@ -10,15 +12,19 @@ static const struct route routes[] = {
     { "GET", "/v1/admin/fairness", SCOPE_ADMIN, false, ERROR_OPENAI, fairness_show },
     { "PUT", "/v1/admin/fairness", SCOPE_ADMIN, true, ERROR_OPENAI, fairness_change },
     { "GET", "/debug/invariants", SCOPE_ADMIN, false, ERROR_PROBLEM, health_invariants },
+    { "DELETE", "/v1/requests/*", SCOPE_GENERATE, false, ERROR_OPENAI, control_cancel },
     { "GET", "/v1/models", SCOPE_READ, false, ERROR_OPENAI, models_all },
     { "GET", "/v1/models/*", SCOPE_READ, false, ERROR_OPENAI, models_single },
     { "GET", "/models", SCOPE_READ, false, ERROR_OPENAI, models_all },
-    { "POST", "/v1/chat/completions", SCOPE_GENERATE, true, ERROR_OPENAI, generate_chat },
-    { "POST", "/chat/completions", SCOPE_GENERATE, true, ERROR_OPENAI, generate_chat },
-    { "POST", "/v1/completions", SCOPE_GENERATE, true, ERROR_OPENAI, generate_completion },
-    { "POST", "/tokenize", SCOPE_READ, true, ERROR_OPENAI, words_tokenize },
-    { "POST", "/detokenize", SCOPE_READ, true, ERROR_OPENAI, words_detokenize },
-    { "POST", "/apply-template", SCOPE_READ, true, ERROR_OPENAI, words_apply_template },
+    { "POST", "/v1/chat/completions", SCOPE_GENERATE, true, ERROR_OPENAI, generate_chat,
+        LIMIT_CHAT },
+    { "POST", "/chat/completions", SCOPE_GENERATE, true, ERROR_OPENAI, generate_chat, LIMIT_CHAT },
+    { "POST", "/v1/completions", SCOPE_GENERATE, true, ERROR_OPENAI, generate_completion,
+        LIMIT_COMPLETION },
+    { "POST", "/tokenize", SCOPE_READ, true, ERROR_OPENAI, words_tokenize, LIMIT_WORDS },
+    { "POST", "/detokenize", SCOPE_READ, true, ERROR_OPENAI, words_detokenize, LIMIT_WORDS },
+    { "POST", "/apply-template", SCOPE_READ, true, ERROR_OPENAI, words_apply_template,
+        LIMIT_WORDS },
 };
 
 const struct route *route_at(size_t i)
@@ -37,18 +43,33 @@ static bool path_matches(const char *pattern, struct str path)
     return str_eq(p, path);
 }
 
-const struct route *route_find(struct str method, struct str path, bool *is_other_method)
+const struct route *route_find(struct str method, struct str path, const struct route **near)
 {
     bool is_head = str_is(method, "HEAD"); /* HEAD is GET without the body, which http drops */
 
-    *is_other_method = false;
+    *near = NULL;
     for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
         const struct route *r = &routes[i];
         if (!path_matches(r->path, path))
             continue;
         if (str_is(method, r->method) || (is_head && !strcmp(r->method, "GET")))
             return r;
-        *is_other_method = true;
+        *near = r;
     }
     return NULL;
+}
+
+struct str route_methods(struct str path, char out[64])
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
+        const struct route *r = &routes[i];
+        if (!path_matches(r->path, path))
+            continue;
+        const char *head = strcmp(r->method, "GET") ? "" : ", HEAD";
+        n += (size_t)snprintf(out + n, 64 - n, "%s%s%s", n ? ", " : "", r->method, head);
+        CHECK(n < 64);
+    }
+    return (struct str){ out, n };
 }

@@ -13,16 +13,19 @@
 
 enum auth_mode { AUTH_AUTO, AUTH_ALWAYS, AUTH_NEVER };
 
+enum serve_limit { LIMIT_NONE, LIMIT_CHAT, LIMIT_COMPLETION, LIMIT_WORDS, N_SERVE_LIMITS };
+
 struct serve_options { /* borrowed for the life of the service */
     struct http_options http;
     int n_threads;
     int64_t max_body;
     uint32_t ping_ms, drain_ms;
-    const char *cors_origin; /* "" = no CORS fields */
-    const char *role;        /* "unified", "prefill", "decode" */
-    bool strip_billing;      /* see convo_drop_billing */
-    int default_max_tokens;  /* 0 = to the end of the context */
-    bool share_prefixes;     /* between all keys; else each finds what its own requests left */
+    uint32_t limit_ms[N_SERVE_LIMITS]; /* an answer takes at most so long, else 504; 0 = no limit */
+    const char *cors_origin;           /* "" = no CORS fields */
+    const char *role;                  /* "unified", "prefill", "decode" */
+    bool strip_billing;                /* see convo_drop_billing */
+    int default_max_tokens;            /* 0 = to the end of the context */
+    bool share_prefixes; /* between all keys; else each finds what its own requests left */
     struct pool *pool;
     const struct keys *keys;
     bool needs_key;

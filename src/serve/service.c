@@ -1,5 +1,5 @@
 /* service.c: the io threads, and what stands before every handler: CORS, routes, keys. */
-#include "serve/io.h"
+#include "serve/request.h"
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-enum { THREADS_MAX = 64, MSG_DRAIN = 200 };
+enum { THREADS_MAX = 64, TIMEOUT_MAX_MS = 86400000 };
 
 struct service {
     struct serve_options o;
@@ -23,10 +23,30 @@ struct service {
 
 /* ---- before the handlers */
 
-static void begin_call(struct io *io, struct call *c)
+static const char id_characters[] =
+    "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-._";
+
+static bool is_id(struct str s)
 {
-    snprintf(c->request_id, sizeof(c->request_id), "req_%016llx%04x",
-        (unsigned long long)rng_entropy(), (unsigned)(uintptr_t)c & 0xffff);
+    if (!s.n || s.n > REQUEST_ID_MAX)
+        return false;
+    for (size_t i = 0; i < s.n; i++)
+        if (!memchr(id_characters, s.p[i], sizeof(id_characters) - 1))
+            return false;
+    return true;
+}
+
+/* The client's own name for the request, if it is one, so that it can be cancelled before there is
+ * an answer; else one of ours. */
+static void begin_call(struct io *io, const struct http_exchange *x, struct call *c)
+{
+    struct str own = http_field_get(x->req, "x-request-id");
+
+    if (is_id(own))
+        memcpy(c->request_id, own.p, own.n);
+    else
+        snprintf(c->request_id, sizeof(c->request_id), "req_%016llx%016llx",
+            (unsigned long long)rng_entropy(), (unsigned long long)rng_entropy());
     c->fields[c->n_fields++] = (struct http_field){ STR("x-request-id"), str_of(c->request_id) };
     if (*io->o->cors_origin) {
         c->fields[c->n_fields++] =
@@ -67,32 +87,54 @@ static int check_caller(struct io *io, struct http_exchange *x, struct call *c, 
     return 0;
 }
 
+/* How long the answer may take: the server's limit for the route, or less if the client says so. */
+static int read_deadline(struct io *io, struct http_exchange *x, struct call *c, struct err *e)
+{
+    struct str wish = http_field_get(x->req, "x-request-timeout-ms");
+    uint64_t ms = UINT64_MAX, limit = io->o->limit_ms[c->route->limit];
+
+    if (wish.p && (!str_to_u64(wish, &ms) || ms < 1 || ms > TIMEOUT_MAX_MS))
+        return err_param(e, ERR_RANGE, "x-request-timeout-ms",
+            "x-request-timeout-ms must be a whole number of milliseconds, 1 to %d.",
+            TIMEOUT_MAX_MS);
+    ms = limit ? MIN(ms, limit) : ms;
+    c->deadline_ns = ms == UINT64_MAX ? ms : x->started_ns + ms * 1000000;
+    return 0;
+}
+
+static int find_route(struct io *io, struct http_exchange *x, struct call *c, struct err *e)
+{
+    const struct http_request *q = x->req;
+    int n = (int)MIN(q->path.n, (size_t)120);
+
+    c->route = route_find(q->method, q->path, &c->route_near);
+    if (c->route)
+        return 0;
+    if (!c->route_near)
+        return err_set(e, ERR_NOT_FOUND, "No %.*s", n, q->path.p);
+    c->fields[c->n_fields++] =
+        (struct http_field){ STR("Allow"), route_methods(q->path, c->allow) };
+    return err_set(e, ERR_METHOD, "%.*s does not take " STR_FMT ", but " STR_FMT ".", n, q->path.p,
+        STR_ARG(q->method), STR_ARG(c->fields[c->n_fields - 1].value));
+}
+
 static int64_t on_head(void *ctx, struct http_exchange *x)
 {
     struct io *io = ctx;
     struct call *c = arena_zalloc(x->arena, 1, sizeof(*c));
     struct err e;
-    bool is_other_method;
 
     if (!c) {
         err_set(&e, ERR_MEMORY, "no memory for the request");
         status_reply(&x->sink, ERROR_PROBLEM, &e, NULL, NULL, 0);
         return -1;
     }
-    begin_call(io, c);
+    begin_call(io, x, c);
     if (str_is(x->req->method, "OPTIONS") && *io->o->cors_origin) {
         answer_preflight(x, c);
         return -1;
     }
-    c->route = route_find(x->req->method, x->req->path, &is_other_method);
-    if (!c->route) {
-        err_set(&e, ERR_NOT_FOUND, "%s " STR_FMT, is_other_method ? "Not with this method:" : "No",
-            (int)MIN(x->req->path.n, (size_t)120), x->req->path.p);
-        struct error_extra extra = { 0 };
-        reply_error(x, c, &e, &extra);
-        return -1;
-    }
-    if (check_caller(io, x, c, &e)) {
+    if (find_route(io, x, c, &e) || check_caller(io, x, c, &e) || read_deadline(io, x, c, &e)) {
         reply_error(x, c, &e, NULL);
         return -1;
     }
@@ -104,42 +146,72 @@ static void on_request(void *ctx, struct http_exchange *x)
 {
     struct call *c = x->user;
 
-    x->user = NULL;
+    x->user = NULL; /* from here on NULL or a struct pending */
     c->route->fn(ctx, x, c);
 }
 
 static void on_gone(void *ctx, struct http_exchange *x)
 {
-    request_gone(ctx, x);
+    struct pending *p = x->user;
+
+    if (p)
+        p->gone(p);
 }
 
 static void on_drained(void *ctx, struct http_exchange *x)
 {
-    request_drained(ctx, x);
+    struct pending *p = x->user;
+
+    if (p && p->drained)
+        p->drained(p);
 }
 
 /* ---- threads */
+
+/* Clients are gone; what their requests left with engines and the clerk must come home. */
+static bool is_idle(const struct io *io)
+{
+    return !io->requests && !io->n_words;
+}
 
 static void on_http_drained(void *arg)
 {
     struct io *io = arg;
 
-    request_cancel_all(io); /* the deadline passed: exchanges are gone, engines may still work */
-    if (!io->requests)
+    /* The deadline passed: exchanges are gone, engines may still work. */
+    request_cancel_all(io, ERR_DRAINING);
+    if (is_idle(io))
         loop_stop(io->loop);
+}
+
+static void begin_drain(struct io *io)
+{
+    io->is_draining = true;
+    cancel_drain(io);
+    http_server_drain(io->http, io->o->drain_ms, on_http_drained, io);
 }
 
 static void on_message(void *ctx, struct msg *m)
 {
     struct io *io = ctx;
 
-    if (m->kind == MSG_DRAIN) {
-        io->is_draining = true;
-        http_server_drain(io->http, io->o->drain_ms, on_http_drained, io);
+    switch (m->kind) {
+    case MSG_DRAIN:
+        begin_drain(io);
         return;
+    case MSG_CANCEL:
+        cancel_message(io, m);
+        return;
+    case MSG_AUDIT:
+        audit_message(m);
+        return;
+    case CLERK_DONE:
+        clerk_done(m);
+        break;
+    default:
+        session_event(container_of(m, struct gen_event, msg));
     }
-    session_event(container_of(m, struct gen_event, msg));
-    if (io->is_draining && !io->requests && !http_server_stats(io->http)->open)
+    if (io->is_draining && is_idle(io) && !http_server_stats(io->http)->open)
         loop_stop(io->loop);
 }
 
@@ -148,6 +220,9 @@ static void *io_run(void *arg)
     struct io *io = arg;
 
     loop_run(io->loop);
+    /* It reads models, which may go once all io threads have ended. */
+    clerk_close(io->clerk);
+    io->clerk = NULL;
     return NULL;
 }
 
@@ -155,11 +230,13 @@ static void io_close(struct io *io)
 {
     if (!io)
         return;
-    CHECK(!io->requests);
+    CHECK(is_idle(io));
+    io->is_closing = true;
     if (io->http)
         http_server_close(io->http);
+    clerk_close(io->clerk);
     if (io->loop)
-        loop_close(io->loop);
+        loop_close(io->loop); /* the last messages are handled, or freed */
     mem_free(io);
 }
 
@@ -170,6 +247,7 @@ static int io_open(struct io **out, struct service *s, int port, struct err *e)
     struct http_app app = { io, on_head, on_request, on_gone, on_drained };
 
     io->service = s;
+    io->index = s->n - 1;
     io->o = &s->o;
     *out = io;
     if (port >= 0)
@@ -178,6 +256,8 @@ static int io_open(struct io **out, struct service *s, int port, struct err *e)
     if (loop_open(&io->loop, e))
         return -1;
     loop_on_message(io->loop, on_message, io);
+    if (clerk_open(&io->clerk, loop_mailbox(io->loop), e))
+        return -1;
     return http_server_open(&io->http, io->loop, &http, &app, e);
 }
 
@@ -206,6 +286,11 @@ int service_open(struct service **out, const struct serve_options *o, struct err
 fail:
     service_close(s);
     return -1;
+}
+
+struct io *service_io(struct service *s, int i)
+{
+    return i >= 0 && i < s->n ? s->ios[i] : NULL;
 }
 
 uint16_t service_port(const struct service *s)
@@ -243,12 +328,13 @@ int service_shards(struct service *s, struct metrics **out, int max)
 
     for (int i = 0; i < n; i++) {
         struct io *io = s->ios[i];
-        const struct http_stats *h = http_server_stats(io->http);
-        metric_set(&io->metrics, METRIC_http_requests_total, h->requests);
-        metric_set(&io->metrics, METRIC_http_bad_requests_total, h->bad_requests);
-        metric_set(&io->metrics, METRIC_http_gone_total, h->gone);
-        metric_set(&io->metrics, METRIC_http_connections_total, h->accepted);
-        metric_set(&io->metrics, METRIC_http_connections_open, h->open);
+        struct http_stats h;
+        http_server_stats_read(io->http, &h);
+        metric_set(&io->metrics, METRIC_http_requests_total, h.requests);
+        metric_set(&io->metrics, METRIC_http_bad_requests_total, h.bad_requests);
+        metric_set(&io->metrics, METRIC_http_gone_total, h.gone);
+        metric_set(&io->metrics, METRIC_http_connections_total, h.accepted);
+        metric_set(&io->metrics, METRIC_http_connections_open, h.open);
         out[i] = &io->metrics;
     }
     return n;

@@ -1,4 +1,5 @@
-/* words.c: /tokenize, /detokenize, /apply-template. */
+/* words.c: /tokenize, /detokenize, /apply-template. Large bodies go to the clerk; large answers
+ * leave as fast as they are read. */
 #include "api/tokenize.h"
 #include "api/wire.h"
 #include "serve/io.h"
@@ -6,42 +7,42 @@
 
 static const size_t ARENA_MAX = 512 * 1024 * 1024;
 
-struct job { /* a handler's own memory */
+struct words;
+typedef int (*words_fn)(struct words *w, struct str body);
+
+struct
+    words { /* in its own arena; owner: the io thread, of `out`, `err` and `rc` the clerk's job */
+    struct pending pending;
+    struct clerk_job job;
+    struct io *io;
+    struct http_exchange *x; /* NULL: answered, or the client left */
+    struct call *call;
+    struct loop_timer deadline;
+    struct http_body body; /* what went to the clerk */
     struct arena *arena;
+    words_fn fn;
     struct buf out;
+    size_t n_sent;
     struct err err;
+    int rc;
+    bool is_at_clerk;
 };
 
-static int job_begin(struct job *j)
-{
-    buf_init(&j->out, ARENA_MAX);
-    j->arena = arena_new(ARENA_MAX);
-    return j->arena ? 0 : err_set(&j->err, ERR_MEMORY, "no memory for the request");
-}
-
-static void job_end(struct job *j, int rc, struct http_exchange *x, struct call *c)
-{
-    if (rc)
-        reply_error(x, c, &j->err, NULL);
-    else
-        reply_json(x, c, 200, &j->out);
-    buf_clear(&j->out);
-    arena_free(j->arena);
-}
+/* ---- the three */
 
 static struct str bytes_of_token(const void *vocab, int32_t id)
 {
     return vocab_bytes(vocab, id);
 }
 
-static int tokenize(struct io *io, struct job *j, struct str body)
+static int tokenize(struct words *j, struct str body)
 {
     struct tokenize_ask ask;
-    struct tokens t = { .arena = j->arena };
+    struct tokens t = { .arena = j->arena, .stop = &j->job.is_stopped };
 
     if (tokenize_parse(&ask, body, j->arena, &j->err))
         return -1;
-    struct model *m = ready_model(io, ask.model, &j->err);
+    struct model *m = ready_model(j->io, ask.model, &j->err);
     if (!m)
         return -1;
     struct span span = { ask.content, ask.parse_special };
@@ -51,14 +52,7 @@ static int tokenize(struct io *io, struct job *j, struct str body)
     return 0;
 }
 
-void words_tokenize(struct io *io, struct http_exchange *x, struct call *c)
-{
-    struct job j;
-    int rc = job_begin(&j) || tokenize(io, &j, x->req->body) ? -1 : 0;
-    job_end(&j, rc, x, c);
-}
-
-static int detokenize(struct io *io, struct job *j, struct str body)
+static int detokenize(struct words *j, struct str body)
 {
     struct detokenize_ask ask;
     struct detok d = { 0 };
@@ -66,7 +60,7 @@ static int detokenize(struct io *io, struct job *j, struct str body)
 
     if (detokenize_parse(&ask, body, j->arena, &j->err))
         return -1;
-    struct model *m = ready_model(io, ask.model, &j->err);
+    struct model *m = ready_model(j->io, ask.model, &j->err);
     if (!m)
         return -1;
     buf_init(&text, ARENA_MAX);
@@ -87,14 +81,7 @@ static int detokenize(struct io *io, struct job *j, struct str body)
     return 0;
 }
 
-void words_detokenize(struct io *io, struct http_exchange *x, struct call *c)
-{
-    struct job j;
-    int rc = job_begin(&j) || detokenize(io, &j, x->req->body) ? -1 : 0;
-    job_end(&j, rc, x, c);
-}
-
-static int apply_template(struct io *io, struct job *j, struct str body)
+static int apply_template(struct words *j, struct str body)
 {
     struct ask ask;
     struct rendered r;
@@ -102,7 +89,7 @@ static int apply_template(struct io *io, struct job *j, struct str body)
 
     if (ask_parse(&ask, &wire_openai_chat, body, j->arena, &j->err))
         return -1;
-    struct model *m = ready_model(io, ask.model, &j->err);
+    struct model *m = ready_model(j->io, ask.model, &j->err);
     if (!m || prompt_render(&r, &ask.convo, m, j->arena, &j->err))
         return -1;
     buf_init(&text, ARENA_MAX);
@@ -116,9 +103,180 @@ static int apply_template(struct io *io, struct job *j, struct str body)
     return 0;
 }
 
+/* ---- their life */
+
+static void free_memory(struct clerk_job *j)
+{
+    struct words *w = container_of(j, struct words, job);
+
+    buf_clear(&w->out);
+    arena_free(w->arena);
+}
+
+static void words_free(struct words *w)
+{
+    bool is_large = w->body.bytes.n >= CLERK_FROM && w->io->clerk;
+
+    http_body_free(&w->body);
+    w->job.run = free_memory;
+    w->job.done = NULL;
+    if (is_large)
+        clerk_post(w->io->clerk, &w->job);
+    else
+        free_memory(&w->job);
+}
+
+static void leave_exchange(struct words *w)
+{
+    loop_timer_stop(w->io->loop, &w->deadline);
+    w->x->user = NULL;
+    w->x = NULL;
+}
+
+/* The clerk's part comes home later. */
+static void let_go(struct words *w)
+{
+    leave_exchange(w);
+    if (w->is_at_clerk)
+        w->job.is_stopped = true;
+    else
+        words_free(w);
+}
+
+static void on_gone(struct pending *p)
+{
+    let_go(container_of(p, struct words, pending));
+}
+
+static void on_deadline(struct loop_timer *t)
+{
+    struct words *w = container_of(t, struct words, deadline);
+    struct err e;
+
+    if (w->n_sent) { /* too late to say so */
+        sink_abort(&w->x->sink);
+    } else {
+        err_set(&e, ERR_TIMEOUT, "the deadline of the request has passed");
+        reply_error(w->x, w->call, &e, NULL);
+    }
+    let_go(w);
+}
+
+/* As much as the client has room for; the rest when it has taken that. */
+static void send_some(struct words *w)
+{
+    struct sink *s = &w->x->sink;
+
+    while (w->n_sent < w->out.n && sink_queued(s) <= SINK_HIGH_WATER) {
+        size_t n = MIN(w->out.n - w->n_sent, (size_t)SINK_HIGH_WATER);
+        sink_write(s, (struct str){ w->out.p + w->n_sent, n });
+        w->n_sent += n;
+    }
+    if (w->n_sent < w->out.n)
+        return;
+    sink_end(s);
+    let_go(w);
+}
+
+static void on_drained(struct pending *p)
+{
+    struct words *w = container_of(p, struct words, pending);
+
+    if (w->n_sent)
+        send_some(w);
+}
+
+static void answer(struct words *w)
+{
+    const struct call *c = w->call;
+
+    if (!w->rc && !buf_ok(&w->out))
+        w->rc = err_set(&w->err, ERR_MEMORY, "no memory for the answer");
+    if (w->rc) {
+        reply_error(w->x, c, &w->err, NULL);
+        let_go(w);
+        return;
+    }
+    sink_begin(&w->x->sink, 200, "application/json", (int64_t)w->out.n, c->fields, c->n_fields);
+    send_some(w);
+}
+
+static void run_job(struct clerk_job *j)
+{
+    struct words *w = container_of(j, struct words, job);
+
+    w->rc = w->fn(w, buf_str(&w->body.bytes));
+}
+
+static void job_done(struct clerk_job *j)
+{
+    struct words *w = container_of(j, struct words, job);
+
+    w->is_at_clerk = false;
+    w->io->n_words--;
+    if (w->x)
+        answer(w);
+    else
+        words_free(w);
+}
+
+static struct words *words_new(struct io *io, struct http_exchange *x, struct call *c)
+{
+    struct arena *a = arena_new(ARENA_MAX);
+    struct words *w = a ? arena_zalloc(a, 1, sizeof(*w)) : NULL;
+
+    if (!w) {
+        arena_free(a);
+        return NULL;
+    }
+    w->pending = (struct pending){ on_gone, on_drained };
+    w->io = io;
+    w->x = x;
+    w->call = c;
+    w->arena = a;
+    w->deadline.fn = on_deadline;
+    buf_init(&w->out, ARENA_MAX);
+    x->user = &w->pending;
+    if (c->deadline_ns != UINT64_MAX)
+        loop_timer_set(io->loop, &w->deadline, c->deadline_ns);
+    return w;
+}
+
+static void begin(struct io *io, struct http_exchange *x, struct call *c, words_fn fn)
+{
+    struct words *w = words_new(io, x, c);
+    struct err e;
+
+    if (!w) {
+        err_set(&e, ERR_MEMORY, "no memory for the request");
+        reply_error(x, c, &e, NULL);
+        return;
+    }
+    w->fn = fn;
+    if (x->req->body.n < CLERK_FROM) {
+        w->rc = fn(w, x->req->body);
+        answer(w);
+        return;
+    }
+    http_body_take(x, &w->body);
+    w->is_at_clerk = true;
+    io->n_words++;
+    w->job.run = run_job;
+    w->job.done = job_done;
+    clerk_post(io->clerk, &w->job);
+}
+
+void words_tokenize(struct io *io, struct http_exchange *x, struct call *c)
+{
+    begin(io, x, c, tokenize);
+}
+
+void words_detokenize(struct io *io, struct http_exchange *x, struct call *c)
+{
+    begin(io, x, c, detokenize);
+}
+
 void words_apply_template(struct io *io, struct http_exchange *x, struct call *c)
 {
-    struct job j;
-    int rc = job_begin(&j) || apply_template(io, &j, x->req->body) ? -1 : 0;
-    job_end(&j, rc, x, c);
+    begin(io, x, c, apply_template);
 }

@@ -5,6 +5,8 @@
 #include "text/merge.h"
 #include "text/vocab_in.h"
 
+#include <stdatomic.h>
+
 enum { MAX_TEXT = 1 << 30 };
 
 struct encoder {
@@ -63,6 +65,8 @@ static int put_word(void *ctx, struct str word)
     const struct vocab *v = c->v;
     uint32_t id;
 
+    if (c->out->stop && atomic_load_explicit(c->out->stop, memory_order_relaxed))
+        return err_set(c->e, ERR_CANCELLED, "nobody waits for the tokens");
     if (word.n <= v->longest && str_map_get(v->by_bytes, word, &id) &&
         (v->ignores_merges || vocab_is_whole(v, id)))
         return put(c, (int32_t)id);

@@ -55,6 +55,7 @@ struct tokens { /* grows in the arena it was given */
     int32_t *ids;
     size_t n, cap;
     struct arena *arena;
+    const _Atomic bool *stop; /* asked at every word: true ends it. May be NULL */
 };
 
 /* Appends the tokens of the spans. Spans that meet where no special token lies are joined
@@ -62,7 +63,7 @@ struct tokens { /* grows in the arena it was given */
  * with_bos: the BOS first, if the vocabulary asks for one. (An EOS behind a text is the caller's
  * to put: vocab_add_eos.) Invalid UTF-8 is tokenised byte by byte. Time is O(n log n) for any
  * input. ERR_MEMORY: the heap or the arena is full; ERR_TOO_LARGE: over 1 GB of text, or a word
- * of over 4 MB. Tokens that were appended before an error stay. */
+ * of over 2 MB; ERR_CANCELLED: `stop`. Tokens that were appended before an error stay. */
 int vocab_encode(const struct vocab *v, const struct span *spans, size_t n_spans, bool with_bos,
     struct tokens *out, struct err *e);
 

@@ -1,5 +1,6 @@
 /* Real vocabularies against the token ids that the reference implementation gives. */
 #include "../text_kit.h"
+#include "chat/family.h"
 
 #define MARK "\n__ggml_vocab_test__\n"
 
@@ -120,5 +121,54 @@ static void wordpiece_is_named_and_refused(void)
     gguf_close(g);
 }
 
-TESTS(TEST(gpt_2_is_exact), TEST(llama_spm_is_exact), TEST(deepseek_llm_is_exact),
-    TEST(wordpiece_is_named_and_refused))
+/* A vocabulary's file says nothing about chatting: what is known is what its tokens mark. */
+static const char *family_of(const char *path)
+{
+    struct vocab *v = kit_open(path);
+    const struct chat_family *f = chat_family_of_vocab(v);
+
+    vocab_close(v);
+    return f ? f->name : "none";
+}
+
+static void families_are_told_by_their_markers(void)
+{
+    static const struct {
+        const char *file, *family;
+    } rows[] = {
+        { "vocab/ggml-vocab-gpt-2.gguf", "none" },
+        { "vocab/ggml-vocab-llama-spm.gguf", "none" }, /* [INST] is text there, not a token */
+        /* The base model's: it has its own begin and end, but nobody's turn. */
+        { "vocab/ggml-vocab-deepseek-llm.gguf", "none" },
+        { "models/stories260K-f32.gguf", "none" },
+    };
+    char path[512];
+
+    EXPECT_STR(family_of("models/demo.gguf"), "chatml");
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (kit_data_path(path, rows[i].file))
+            EXPECT_STR(family_of(path), rows[i].family);
+}
+
+/* A vocabulary with all markers of a family is its; one marker less, and it is nobody's. */
+static void markers_make_a_family(void)
+{
+    for (size_t i = 0; chat_family_at(i); i++) {
+        const struct chat_family *f = chat_family_at(i);
+        for (int n_missing = 0; f->markers && n_missing < 2; n_missing++) {
+            struct kit_vocab k = { 0 };
+            struct vocab *v;
+            struct err e;
+            kit_bytes(&k, true);
+            for (const char *const *m = f->markers; *m; m++)
+                if (m[1] || !n_missing)
+                    kit_add(&k, *m, TOKEN_CONTROL);
+            EXPECT_EQ(kit_make(&v, &k, "gpt2", gguf_writer_new(32), &e), 0);
+            EXPECT(chat_family_of_vocab(v) == (n_missing ? NULL : f));
+            vocab_close(v);
+        }
+    }
+}
+
+TESTS(TEST(gpt_2_is_exact), TEST(families_are_told_by_their_markers), TEST(markers_make_a_family),
+    TEST(llama_spm_is_exact), TEST(deepseek_llm_is_exact), TEST(wordpiece_is_named_and_refused))

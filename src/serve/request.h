@@ -1,0 +1,77 @@
+/* request.h: a generation request, from its body to the last byte of its answer.
+ *
+ *     PREPARING  the body becomes tokens: here when it is small, at the clerk when it is large
+ *     RUNNING    a session per prompt, one answer; events come from the engine
+ *     ENDING     the client has its answer, or has left; sessions end behind
+ *
+ * It outlives its exchange: when the client leaves, the sessions are cancelled and the request
+ * waits for their last message, so that the engine never reads memory that is gone. It is in
+ * io->requests from its first moment to its last.
+ *
+ * Owner: its io thread. While is_at_clerk the clerk has `ask`, `model`, `prompts`, `legs`,
+ * `prepared` and the arena; the io thread everything else. */
+#pragma once
+
+#include "api/answer.h"
+#include "pool/session.h"
+#include "serve/io.h"
+#include "serve/prompt.h"
+
+struct leg { /* one prompt of a request */
+    struct request *request;
+    int index;
+    struct session *session; /* NULL before it began and after it ended */
+    const struct gen_script *script;
+    /* A prompt whose tokens come back one by one, each with its text and probability. */
+    bool is_echoing;
+    struct detok echo;
+    struct str echo_left; /* of the text that was written; .p NULL when it came as tokens */
+};
+
+struct request {
+    struct pending pending;       /* what x->user points to */
+    struct request *next, **prev; /* io->requests */
+    struct io *io;
+    struct http_exchange *x; /* NULL once it has ended or gone */
+    struct call *call;       /* in x's arena: as long as x */
+    const struct route *route;
+    struct arena *arena; /* holds the request */
+    struct clerk_job job;
+    bool is_at_clerk, is_accepted;
+    struct http_body body; /* what went to the clerk; ask points into it */
+    struct err prepared;   /* how PREPARING ended */
+    struct ask ask;
+    struct model *model;
+    struct answer *answer; /* NULL before RUNNING and once x is NULL */
+    struct prompt *prompts;
+    const int32_t *predicted; /* the client's prediction */
+    int n_predicted;
+    struct leg *legs;
+    int n_open;     /* sessions that run, and one for whoever holds the request */
+    struct err err; /* the first thing that went wrong */
+    struct loop_timer ping, deadline;
+    uint64_t began_ns, deadline_ns, first_token_ns, last_write_ns;
+    uint64_t *last_token_ns; /* per choice */
+    int n_prompt, n_cached, n_completion;
+    int n_accepted; /* tokens that came as predicted */
+    char request_id[REQUEST_ID_MAX + 1];
+    struct caller caller;
+};
+
+/* In the list, held once, with its deadline set. NULL: no memory, and the client knows. */
+struct request *request_new(struct io *io, struct http_exchange *x, struct call *c);
+/* Lets go of one hold; the last one ends the answer and frees the request. */
+void request_release(struct request *r);
+
+/* Tells the client at once; what runs winds down behind. Harmless when it has ended. */
+void request_fail(struct request *r, const struct err *e);
+void request_cancel_all(struct io *io, enum errcode why);
+/* One that has not ended, with this id; caller: whose, or NULL for anybody's. NULL: none. */
+struct request *request_find(struct io *io, struct str id, const struct caller *whose);
+
+/* The deadline moves here, if it is earlier than the one there is. */
+void request_set_deadline(struct request *r, uint64_t when_ns);
+
+/* After the answer was given something: it leaves, and the sessions of a slow reader pause. */
+void request_wrote(struct request *r);
+void request_start_pings(struct request *r);

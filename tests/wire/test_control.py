@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+"""What a request can be told from outside: how long it may take, that it is no longer wanted; and
+what routes say to those who ask in the wrong way."""
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+sys.path.insert(0, os.path.join(ROOT, "tests/wire"))
+from harness import Server, equal, program, run
+from test_leave import CHAT, Line, big_prompt, chat, send, tiny_model
+
+SLOW = {"text": "word " * 3000, "delay_ms": 20}
+
+
+def fields_of(head):
+    lines = head.decode().split("\r\n")[1:]
+    return {k.lower(): v for k, v in (line.split(": ", 1) for line in lines if ": " in line)}
+
+
+def head_of(c):
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += c.recv(1)
+    return fields_of(data)
+
+
+def test_the_wrong_method_is_told_the_right_ones():
+    with Server() as s:
+        for method, path, allow, kind in (
+                ("GET", CHAT, "POST", "application/json"),
+                ("PUT", "/v1/models/demo", "GET, HEAD", "application/json"),
+                ("POST", "/metrics", "GET, HEAD", "application/problem+json"),
+                ("GET", "/v1/requests/req_1", "DELETE", "application/json"),
+                ("DELETE", "/tokenize", "POST", "application/json")):
+            status, fields, body = s.request(method, path, None)
+            equal((status, fields["allow"], fields["content-type"]), (405, allow, kind), path)
+            answer = json.loads(body)
+            code = answer["code"] if "problem" in kind else answer["error"]["code"]
+            equal(code, "method_not_allowed", path)
+        equal(s.request("HEAD", "/livez", None)[0], 200)
+        equal(s.request("GET", "/v1/requests/", None)[0], 404)
+    with Server("--cors-origin", "") as s:
+        status, fields, _ = s.request("OPTIONS", CHAT, None)
+        equal((status, fields["allow"]), (405, "POST"))
+
+
+def echoed(server, **more):
+    """(text, tokens with their probabilities) per frame of an echoed completion."""
+    body = {"model": "demo", "echo": True, "logprobs": 2, "temperature": 0, **more}
+    if not body.get("stream"):
+        c = json.loads(server.request("POST", "/v1/completions", json.dumps(body))[2])["choices"][0]
+        return [(c["text"], c["logprobs"])]
+    data = server.request("POST", "/v1/completions", json.dumps(body))[2].decode()
+    frames = [json.loads(x[6:]) for x in data.split("\n\n") if x.startswith("data: {")]
+    return [(f["choices"][0]["text"], f["choices"][0]["logprobs"]) for f in frames]
+
+
+def test_an_echoed_stream_has_each_text_beside_its_probability():
+    with Server() as s:
+        tokens = json.loads(s.request("POST", "/tokenize",
+            json.dumps({"content": "Wörter 🙂 like these"}))[2])["tokens"]
+        for prompt in ("Hello, what is 3 plus 4?", "Wörter 🙂 like these", "x", tokens,
+                "<|im_start|>user\nHi<|im_end|>\n"):
+            for n in (0, 3):
+                (text, want), = echoed(s, prompt=prompt, max_tokens=n)
+                frames = echoed(s, prompt=prompt, max_tokens=n, stream=True)
+                equal("".join(t for t, _ in frames), text, prompt)
+                gathered = {k: sum((f[k] for _, f in frames if f), []) for k in want}
+                equal(gathered, want, prompt)
+                equal(want["token_logprobs"][0], None)
+                assert all(x < 0 for x in want["token_logprobs"][1:]), want
+                # What a frame shows is what its tokens say: no text runs ahead of its numbers.
+                shown = told = ""
+                for t, f in frames:
+                    shown += t
+                    told += "".join(f["tokens"]) if f else ""
+                    assert "\\x" in told or told.startswith(shown), (shown, told)
+                if prompt == "Hello, what is 3 plus 4?":
+                    assert len([t for t, f in frames if t]) > 5, frames
+        # A script's prompt is not scored: it comes back as it is.
+        frames = echoed(s, prompt="one two", model="echo", script=" three", stream=True)
+        equal("".join(t for t, _ in frames), "one two three")
+
+
+def error_of(body):
+    return json.loads(body)["error"]
+
+
+def test_a_deadline_ends_a_request_honestly():
+    with Server("--max-body", "16M") as s:
+        line = Line(s)
+        for bad in ("0", "-1", "1.5", "soon", "99999999999", ""):
+            status, _, body = s.request("POST", CHAT, json.dumps(chat()), x_request_timeout_ms=bad)
+            equal((status, error_of(body)["param"]), (400, "x-request-timeout-ms"), bad)
+        # In the midst of an answer that nobody has seen yet: a status.
+        began = time.monotonic()
+        status, fields, body = s.request("POST", CHAT, json.dumps(chat(model="echo", script=SLOW)),
+            x_request_timeout_ms="100")
+        taken = time.monotonic() - began
+        equal((status, error_of(body)["code"], fields["x-should-retry"]), (504, "timeout", "false"))
+        assert 0.1 <= taken < 1, taken
+        # In a stream: what there is, then an error frame, and no [DONE].
+        status, _, body = s.request("POST", CHAT,
+            json.dumps(chat(model="echo", script=SLOW, stream=True)), x_request_timeout_ms="200")
+        frames = body.decode().strip().split("\n\n")
+        equal(status, 200)
+        assert '"content":"w"' in body.decode(), frames
+        equal(error_of(frames[-1][6:])["code"], "timeout")
+        # While a long prompt is read.
+        status, _, body = s.request("POST", "/v1/completions",
+            json.dumps({"model": "echo", "prompt": big_prompt(8 << 20)}), x_request_timeout_ms="20")
+        equal((status, error_of(body)["code"]), (504, "timeout"))
+        status, _, body = s.request("POST", "/tokenize",
+            json.dumps({"content": big_prompt(8 << 20)}), x_request_timeout_ms="20")
+        equal((status, error_of(body)["code"]), (504, "timeout"))
+        line.until(lambda m: m["requests_running"] == 0, "all are gone")
+        sums = line.invariants()
+        assert sums["ok"] and sums["sequences"] == 0, sums
+        equal(sums["pages"]["free"] + sums["pages"]["cached"], sums["pages"]["total"])
+        equal(line.metrics()["requests_timed_out_total"], 3.0)
+        # Early enough is early enough.
+        equal(s.request("POST", CHAT, json.dumps(chat(model="echo", script="quick")),
+            x_request_timeout_ms="30000")[0], 200)
+
+
+def test_deadlines_and_cancels_reach_the_queue_and_the_prefill():
+    with tempfile.TemporaryDirectory() as folder:
+        model = tiny_model(folder)
+        with Server("--model", model, "--parallel", "1", "--ubatch-size", "64", config=None) as s:
+            first = send(s, "/v1/completions", {"prompt": [5 + i % 97 for i in range(8000)],
+                "max_tokens": 10, "stream": True})
+            line = Line(s)
+            line.until(lambda m: m["scheduler_steps_total"] >= 1, "the first")
+            status, _, body = s.request("POST", "/v1/completions",
+                json.dumps({"prompt": [5] * 9, "max_tokens": 1}), x_request_timeout_ms="50")
+            equal((status, error_of(body)["code"]), (504, "timeout"))
+            equal(line.metrics()["generated_tokens_total"], 0.0)  # it waited, to the end
+            equal(line.invariants()["requests"], {"running": 1, "waiting": 0})
+            equal(cancel(s, head_of(first)["x-request-id"])[0], 200)
+            line.until(lambda m: m["requests_running"] == 0, "it is gone")
+            equal(line.metrics()["generated_tokens_total"], 0.0)
+            equal(line.invariants()["sequences"], 0)
+            first.close()
+
+
+def test_the_server_has_limits_of_its_own():
+    with Server("--chat-timeout", "150", "--completion-timeout", "1000000") as s:
+        status, _, body = s.request("POST", CHAT, json.dumps(chat(model="echo", script=SLOW)),
+            x_request_timeout_ms="100000")
+        equal((status, error_of(body)["code"]), (504, "timeout"))
+        equal(s.request("POST", "/v1/completions", json.dumps(
+            {"model": "echo", "prompt": "x", "script": {"text": "a b c", "delay_ms": 100}}))[0], 200)
+
+
+def cancel(server, request_id, **fields):
+    return server.request("DELETE", f"/v1/requests/{request_id}", None, **fields)
+
+
+def test_a_request_is_cancelled_by_its_id():
+    with Server("--parallel", "1", "--threads-http", "3") as s:
+        streams = [send(s, CHAT, chat(model="echo", script=SLOW, stream=True)) for _ in range(4)]
+        ids = [head_of(c)["x-request-id"] for c in streams]
+        equal(len(set(ids)), 4)
+        for i in (2, 0, 3, 1):  # running or queued, on whatever thread
+            status, fields, body = cancel(s, ids[i])
+            equal((status, json.loads(body)),
+                (200, {"id": ids[i], "object": "request", "cancelled": True}))
+            data = b""
+            while b"error" not in data:
+                more = streams[i].recv(4096)
+                assert more, data
+                data += more
+            assert b"[DONE]" not in data and b'"code":"cancelled"' in data, data
+            status, _, body = cancel(s, ids[i])
+            equal((status, error_of(body)["code"]), (404, "request_not_found"))
+        line = Line(s)
+        line.until(lambda m: m["requests_running"] == 0, "all are gone")
+        equal(line.metrics()["requests_cancelled_total"], 4.0)
+        for nobody in ("req_0", "x" * 3000, "%41", "req_/../x"):
+            equal(cancel(s, nobody)[0], 404, nobody)
+        for c in streams:
+            c.close()
+
+
+def test_inferctl_cancels():
+    with Server() as s:
+        c = send(s, CHAT, chat(model="echo", script=SLOW, stream=True))
+        its = head_of(c)["x-request-id"]
+        ctl = lambda *args: subprocess.run([program("inferctl"), "--url", s.url, *args],
+            capture_output=True, text=True, timeout=60)
+        r = ctl("cancel", its)
+        equal((r.returncode, r.stdout, r.stderr), (0, f"{its} cancelled\n", ""))
+        r = ctl("--json", "cancel", its)
+        equal((r.returncode, r.stdout), (1, ""))
+        equal(r.stderr, f"inferctl: the server answers 404: No request '{its}' waits or runs.\n")
+        equal(ctl("cancel").returncode, 2)
+        c.close()
+
+
+def test_every_phase_can_be_cancelled():
+    with Server() as s:
+        line = Line(s)
+
+        # An answer that has not begun tells no id: the client may give it one.
+        for what, path, body in (
+                ("running", CHAT, chat(model="echo", script=SLOW)),
+                ("being read", "/v1/completions", {"model": "demo", "prompt": big_prompt(12 << 20)})):
+            c, own = Line(s), f"mine-{what.split()[0]}"
+            data = json.dumps(body).encode()
+            c.s.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nX-Request-Id: {own}\r\n"
+                f"Content-Length: {len(data)}\r\n\r\n".encode() + data)
+            line.until(lambda m: m["requests_running"] == 1, what)
+            equal(cancel(s, own)[0], 200, what)
+            status, head, answer = c.answer()
+            equal((status, error_of(answer)["code"]), (499, "cancelled"), what)
+            fields = fields_of(head)
+            equal((fields["x-should-retry"], fields["x-request-id"]), ("false", own), what)
+            line.until(lambda m: m["requests_running"] == 0, what)
+        equal(s.get("/livez", X_Request_Id="no good")[1]["x-request-id"][:4], "req_")
+
+        # A reader that takes nothing: its sequence is parked, and goes all the same.
+        slow = s.connect()
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        data = json.dumps(chat(model="echo", script="x y " * 500000, stream=True,
+            max_tokens=100000)).encode()
+        slow.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+            + data)
+        blocked = head_of(slow)["x-request-id"]
+        steps = -1
+        while steps != (now := line.metrics()["scheduler_steps_total"]):
+            steps = now
+            time.sleep(0.2)
+        equal(line.metrics()["requests_running"], 1.0)
+        equal(cancel(s, blocked)[0], 200)
+        line.until(lambda m: m["requests_running"] == 0, "it is gone")
+        slow.close()
+        sums = line.invariants()
+        assert sums["ok"] and sums["sequences"] == 0, sums
+
+
+def test_only_ones_own_requests_can_be_cancelled():
+    env = {"INFERFLUX_API_KEYS": "alpha,beta,root:admin"}
+    with Server("--threads-http", "2", env=env, ready=False) as s:
+        key = lambda k: {"Authorization": f"Bearer {k}"}
+        deadline = time.monotonic() + 30
+        while s.get("/readyz")[0] != 200:
+            assert time.monotonic() < deadline
+
+        def begin():
+            c = s.connect()
+            data = json.dumps(chat(model="echo", script=SLOW, stream=True)).encode()
+            while True:  # until both models are loaded
+                c = s.connect()
+                c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer alpha\r\n"
+                    f"Content-Length: {len(data)}\r\n\r\n".encode() + data)
+                head = head_of(c)
+                if "event-stream" in head["content-type"]:
+                    return c, head["x-request-id"]
+                assert time.monotonic() < deadline
+                c.close()
+
+        c, its = begin()
+        equal(cancel(s, its)[0], 401)
+        equal(cancel(s, its, **key("beta"))[0], 404)
+        equal(cancel(s, its, **key("alpha"))[0], 200)
+        c.close()
+        c, its = begin()
+        equal(cancel(s, its, **key("root"))[0], 200)
+        c.close()
+
+
+if __name__ == "__main__":
+    run(globals())
