@@ -108,6 +108,22 @@ static void clear_page(struct lm *m, page_id page)
     memset(&f->kv[(size_t)page.i * PAGE_TOKENS], 0, PAGE_TOKENS * sizeof(*f->kv));
 }
 
+static void read_page(struct lm *m, page_id page, void *out)
+{
+    const struct fake *f = container_of(m, struct fake, lm);
+
+    CHECK(page.i < f->o.n_pages);
+    memcpy(out, &f->kv[(size_t)page.i * PAGE_TOKENS], PAGE_TOKENS * sizeof(*f->kv));
+}
+
+static void write_page(struct lm *m, page_id page, const void *in)
+{
+    struct fake *f = container_of(m, struct fake, lm);
+
+    CHECK(page.i < f->o.n_pages);
+    memcpy(&f->kv[(size_t)page.i * PAGE_TOKENS], in, PAGE_TOKENS * sizeof(*f->kv));
+}
+
 static void close_fake(struct lm *m)
 {
     struct fake *f = container_of(m, struct fake, lm);
@@ -117,7 +133,8 @@ static void close_fake(struct lm *m)
     mem_free(f);
 }
 
-static const struct lm_ops fake_ops = { forward, copy_page, clear_page, close_fake };
+static const struct lm_ops fake_ops = { forward, copy_page, clear_page, read_page, write_page,
+    close_fake };
 
 int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
 {

@@ -3,7 +3,11 @@
 #include "model/block.h"
 #include "model/forward.h"
 
-enum { MAX_ROWS = 1 << 16, ALIGNMENT = 64 };
+enum {
+    MAX_ROWS = 1 << 16,
+    ALIGNMENT = 64,
+    KV_LAYOUT_VERSION = 1, /* of what attn.h describes; records of another are not read */
+};
 
 static struct llama *of(struct lm *lm)
 {
@@ -36,6 +40,20 @@ static void llama_clear_page(struct lm *lm, page_id page)
     memset(m->arena + page.i * m->kv.page_bytes, 0, m->kv.page_bytes);
 }
 
+static void llama_read_page(struct lm *lm, page_id page, void *out)
+{
+    const struct llama *m = of(lm);
+    CHECK(page.i < lm->n_pages);
+    memcpy(out, m->arena + page.i * m->kv.page_bytes, m->kv.page_bytes);
+}
+
+static void llama_write_page(struct lm *lm, page_id page, const void *in)
+{
+    struct llama *m = of(lm);
+    CHECK(page.i < lm->n_pages);
+    memcpy(m->arena + page.i * m->kv.page_bytes, in, m->kv.page_bytes);
+}
+
 static void llama_close(struct lm *lm)
 {
     struct llama *m = of(lm);
@@ -48,7 +66,7 @@ static void llama_close(struct lm *lm)
 }
 
 static const struct lm_ops llama_ops = { llama_forward, llama_copy_page, llama_clear_page,
-    llama_close };
+    llama_read_page, llama_write_page, llama_close };
 
 /* ---- scratch: laid out twice, first to learn the size */
 
@@ -243,6 +261,7 @@ int lm_open_llama(
     m->lm.n_vocab = m->h.n_vocab;
     m->lm.n_ctx_train = m->h.n_ctx;
     m->lm.page_bytes = m->kv.page_bytes;
+    m->lm.kv_kind = KV_LAYOUT_VERSION << 8 | (uint32_t)m->kv.type;
     m->lm.weight_bytes = m->w.bytes;
     m->lm.n_params = m->w.n_params;
     count_costs(m);

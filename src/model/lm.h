@@ -5,7 +5,7 @@
  * the tokens before it in its sequence and on nothing else: not on the other rows, not on how
  * the prompt was cut into runs, not on threads.
  *
- * Owner: the engine thread calls everything in lm_ops; everything is allocated when the model
+ * Owner: the engine thread calls what is in lm_ops, but for read_page and write_page; everything is allocated when the model
  * is opened, a step allocates nothing and cannot fail.
  *
  * Implementations: llama.c (the real one), fake.c (the next token is a hash of the prefix, read
@@ -34,6 +34,10 @@ struct lm_ops {
     bool (*forward)(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop);
     void (*copy_page)(struct lm *m, page_id from, page_id to); /* for copy-on-write */
     void (*clear_page)(struct lm *m, page_id page);            /* nothing of what it held is left */
+    /* All of a page, page_bytes, to and from memory. These two from any thread, as long as nobody
+     * writes to the page, or reads it, meanwhile. */
+    void (*read_page)(struct lm *m, page_id page, void *out);
+    void (*write_page)(struct lm *m, page_id page, const void *in);
     void (*close)(struct lm *m);
 };
 
@@ -44,7 +48,8 @@ struct lm {
     int max_rows;        /* per forward */
     int max_logits;      /* per forward */
     uint32_t n_pages;    /* pages its KV arena has */
-    size_t page_bytes;   /* of one page, all layers */
+    size_t page_bytes;   /* of one page, all layers; 0: pages without content */
+    uint32_t kv_kind;    /* number format and layout of what is in a page */
     size_t weight_bytes; /* as held in memory */
     uint64_t n_params;
 

@@ -22,12 +22,23 @@ static void clear_page(struct lm *m, page_id page)
     CHECK(page.i < m->n_pages);
 }
 
+static void read_page(struct lm *m, page_id page, void *out)
+{
+    CHECK(page.i < m->n_pages); /* page_bytes is 0 */
+}
+
+static void write_page(struct lm *m, page_id page, const void *in)
+{
+    CHECK(page.i < m->n_pages);
+}
+
 static void close_script(struct lm *m)
 {
     mem_free(m);
 }
 
-static const struct lm_ops script_ops = { forward, copy_page, clear_page, close_script };
+static const struct lm_ops script_ops = { forward, copy_page, clear_page, read_page, write_page,
+    close_script };
 
 int lm_open_script(struct lm **out, const struct script_options *o, struct err *e)
 {

@@ -38,12 +38,23 @@ static void clear_page(struct lm *m, page_id page)
     CHECK(page.i < m->n_pages);
 }
 
+static void read_page(struct lm *m, page_id page, void *out)
+{
+    CHECK(page.i < m->n_pages); /* page_bytes is 0 */
+}
+
+static void write_page(struct lm *m, page_id page, const void *in)
+{
+    CHECK(page.i < m->n_pages);
+}
+
 static void close_timed(struct lm *m)
 {
     mem_free(container_of(m, struct timed, lm));
 }
 
-static const struct lm_ops timed_ops = { forward, copy_page, clear_page, close_timed };
+static const struct lm_ops timed_ops = { forward, copy_page, clear_page, read_page, write_page,
+    close_timed };
 
 int lm_open_timed(struct lm **out, const struct timed_options *o, struct err *e)
 {

@@ -1,0 +1,40 @@
+#include "base/crc.h"
+
+#include <pthread.h>
+
+/* Eight bytes at a time, a table for each of them (Kounavis and Berry, 2005). */
+static uint32_t table[8][256];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void fill(void)
+{
+    const uint32_t reversed = 0x82f63b78; /* the polynomial 0x1edc6f41, mirrored */
+
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t c = i;
+        for (int bit = 0; bit < 8; bit++)
+            c = c >> 1 ^ (c & 1 ? reversed : 0);
+        table[0][i] = c;
+    }
+    for (uint32_t i = 0; i < 256; i++)
+        for (int t = 1; t < 8; t++)
+            table[t][i] = table[t - 1][i] >> 8 ^ table[0][table[t - 1][i] & 255];
+}
+
+uint32_t crc32c(uint32_t crc, const void *bytes, size_t n)
+{
+    const uint8_t *p = bytes;
+
+    pthread_once(&once, fill);
+    crc = ~crc;
+    for (; n >= 8; n -= 8, p += 8) {
+        uint32_t low = crc ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
+                                 (uint32_t)p[3] << 24);
+        crc = table[7][low & 255] ^ table[6][low >> 8 & 255] ^ table[5][low >> 16 & 255] ^
+              table[4][low >> 24] ^ table[3][p[4]] ^ table[2][p[5]] ^ table[1][p[6]] ^
+              table[0][p[7]];
+    }
+    while (n-- > 0)
+        crc = crc >> 8 ^ table[0][(crc ^ *p++) & 255];
+    return ~crc;
+}

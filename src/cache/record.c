@@ -1,0 +1,171 @@
+#include "cache/record.h"
+#include "base/crc.h"
+#include "format/cursor.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are written as they lie here");
+
+static const char magic[8] = "IFLUXKV";
+
+enum { VERSION = 1, HEAD_SUM_AT = RECORD_HEAD - 4 };
+
+struct head { /* as it lies in the file: no gaps */
+    char magic[8];
+    uint32_t version, page_tokens;
+    uint8_t model[32];
+    uint64_t page_bytes;
+    uint32_t kv_kind;
+    uint32_t n_tokens, first_page, n_pages;
+    uint64_t tenant;
+    uint8_t salt[32];
+    uint8_t reserved[12];
+    uint32_t sum;
+};
+_Static_assert(sizeof(struct head) == RECORD_HEAD && offsetof(struct head, sum) == HEAD_SUM_AT,
+    "the head of a record");
+
+static uint64_t up(uint64_t n)
+{
+    return (n + RECORD_ALIGN - 1) / RECORD_ALIGN * RECORD_ALIGN;
+}
+
+static int pages_of(int n_tokens)
+{
+    return (n_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS;
+}
+
+/* Where the pages begin. */
+static size_t front_bytes(size_t n_tokens, size_t n_pages)
+{
+    return up(RECORD_HEAD + n_tokens * sizeof(int32_t) + n_pages * sizeof(uint32_t));
+}
+
+size_t record_bytes(const struct record_kind *k, int n_tokens, int first_page)
+{
+    size_t n_pages = (size_t)(pages_of(n_tokens) - first_page);
+
+    return front_bytes((size_t)n_tokens, n_pages) + n_pages * k->page_bytes;
+}
+
+static uint32_t sum_front(const uint8_t *bytes, size_t n)
+{
+    uint32_t sum = crc32c(0, bytes, HEAD_SUM_AT);
+
+    return crc32c(sum, bytes + RECORD_HEAD, n - RECORD_HEAD);
+}
+
+void record_begin(uint8_t *out, const struct record_kind *k, struct record *r)
+{
+    struct head h = { .version = VERSION,
+        .page_tokens = PAGE_TOKENS,
+        .page_bytes = k->page_bytes,
+        .kv_kind = k->kv_kind,
+        .n_tokens = (uint32_t)r->n_tokens,
+        .first_page = (uint32_t)r->first_page,
+        .tenant = r->scope.tenant };
+
+    CHECK(r->n_tokens >= 1 && r->n_tokens <= RECORD_TOKENS_MAX);
+    CHECK(r->first_page >= 0 && r->first_page < pages_of(r->n_tokens));
+    r->n_pages = pages_of(r->n_tokens) - r->first_page;
+    h.n_pages = (uint32_t)r->n_pages;
+    memcpy(h.magic, magic, sizeof(magic));
+    memcpy(h.model, k->model, sizeof(h.model));
+    memcpy(h.salt, r->scope.salt, sizeof(h.salt));
+    size_t n_front = front_bytes(h.n_tokens, h.n_pages), n = h.n_tokens * sizeof(*r->tokens);
+    memcpy(out, &h, sizeof(h));
+    memcpy(out + RECORD_HEAD, r->tokens, n);
+    memset(out + RECORD_HEAD + n, 0, n_front - RECORD_HEAD - n);
+    r->pages = out + n_front;
+}
+
+void record_seal(uint8_t *bytes)
+{
+    struct head h;
+
+    memcpy(&h, bytes, sizeof(h));
+    size_t n_front = front_bytes(h.n_tokens, h.n_pages);
+    uint8_t *sums = bytes + RECORD_HEAD + h.n_tokens * sizeof(int32_t);
+    for (uint32_t i = 0; i < h.n_pages; i++) {
+        uint32_t sum = crc32c(0, bytes + n_front + i * h.page_bytes, h.page_bytes);
+        memcpy(sums + i * sizeof(sum), &sum, sizeof(sum));
+    }
+    uint32_t sum = sum_front(bytes, n_front);
+    memcpy(bytes + HEAD_SUM_AT, &sum, sizeof(sum));
+}
+
+/* ---- reading */
+
+static int check_counts(const struct head *h, size_t n, struct err *e)
+{
+    if (memcmp(h->magic, magic, sizeof(magic)) != 0)
+        return err_set(e, ERR_CORRUPT, "no record of keys and values");
+    if (h->version != VERSION)
+        return err_set(e, ERR_UNSUPPORTED, "a record of version %u, not %d", h->version, VERSION);
+    if (h->n_tokens < 1 || h->n_tokens > RECORD_TOKENS_MAX || h->page_bytes < 1 ||
+        h->page_tokens < 1 || h->n_pages < 1)
+        return err_set(e, ERR_CORRUPT, "a record of nothing, or of too much");
+    /* In 64 bits: each is below 2^32. */
+    uint64_t front = up(RECORD_HEAD + (uint64_t)h->n_tokens * 4 + (uint64_t)h->n_pages * 4);
+    if (front > n || h->n_pages > (n - front) / h->page_bytes)
+        return err_set(e, ERR_CORRUPT, "a record that is cut short");
+    return 0;
+}
+
+static int check_kind(const struct head *h, const struct record_kind *k, struct err *e)
+{
+    if (memcmp(h->model, k->model, sizeof(h->model)) != 0)
+        return err_set(e, ERR_UNSUPPORTED, "a record of another model");
+    if (h->page_tokens != PAGE_TOKENS || h->page_bytes != k->page_bytes || h->kv_kind != k->kv_kind)
+        return err_set(e, ERR_UNSUPPORTED, "a record of pages that are laid out differently");
+    return 0;
+}
+
+int record_read_head(struct record *out, const struct record_kind *k, uint8_t *bytes, size_t n,
+    size_t *n_bytes, struct err *e)
+{
+    struct cursor c = { .p = bytes, .n = n };
+    struct head h;
+    const uint8_t *p = cursor_take(&c, sizeof(h));
+
+    if (!p)
+        return err_set(e, ERR_CORRUPT, "a record that is cut short");
+    memcpy(&h, p, sizeof(h));
+    if (check_counts(&h, n, e))
+        return -1;
+    size_t n_front = front_bytes(h.n_tokens, h.n_pages);
+    if (sum_front(bytes, n_front) != h.sum)
+        return err_set(e, ERR_CORRUPT, "a record whose head does not add up");
+    if (check_kind(&h, k, e))
+        return -1;
+    int n_tokens = (int)h.n_tokens;
+    if (h.n_pages > (uint32_t)pages_of(n_tokens) ||
+        h.first_page != (uint32_t)pages_of(n_tokens) - h.n_pages)
+        return err_set(e, ERR_CORRUPT, "a record of pages that its tokens do not have");
+    *out = (struct record){ .scope.tenant = h.tenant,
+        .tokens = (const int32_t *)(const void *)(bytes + RECORD_HEAD),
+        .n_tokens = n_tokens,
+        .first_page = (int)h.first_page,
+        .n_pages = (int)h.n_pages,
+        .pages = bytes + n_front };
+    memcpy(out->scope.salt, h.salt, sizeof(h.salt));
+    *n_bytes = n_front + h.n_pages * (size_t)h.page_bytes;
+    return 0;
+}
+
+int record_read(
+    struct record *out, const struct record_kind *k, uint8_t *bytes, size_t n, struct err *e)
+{
+    struct record r;
+    size_t n_bytes;
+
+    if (record_read_head(&r, k, bytes, n, &n_bytes, e))
+        return -1;
+    const uint8_t *sums = bytes + RECORD_HEAD + (size_t)r.n_tokens * sizeof(int32_t);
+    for (int i = 0; i < r.n_pages; i++) {
+        uint32_t sum;
+        memcpy(&sum, sums + (size_t)i * sizeof(sum), sizeof(sum));
+        if (crc32c(0, r.pages + (size_t)i * k->page_bytes, k->page_bytes) != sum)
+            return err_set(e, ERR_CORRUPT, "a record whose page %d does not add up", i);
+    }
+    *out = r;
+    return 0;
+}
