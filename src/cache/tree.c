@@ -614,6 +614,17 @@ void tree_flush(struct tree *t)
 
 /* ---- pins */
 
+static void pin(struct tree *t, uint32_t i)
+{
+    t->n_pinned += t->nodes[i].n_pins++ == 0;
+}
+
+static void unpin(struct tree *t, uint32_t i)
+{
+    CHECK(t->nodes[i].n_pins > 0);
+    t->n_pinned -= --t->nodes[i].n_pins == 0;
+}
+
 int tree_pin(struct tree *t, tree_node root, const int32_t *tokens, int n)
 {
     uint32_t n_new = 0, at = root.i, i;
@@ -625,11 +636,10 @@ int tree_pin(struct tree *t, tree_node root, const int32_t *tokens, int n)
         done += PAGE_TOKENS;
         at = i;
     }
-    if (n_new > t->o.n_pinned - t->n_pinned)
+    if (t->n_pinned + n_new > t->o.n_pinned)
         return 0;
-    t->n_pinned += n_new;
     for (; is_page(t, at); at = t->nodes[at].parent) {
-        t->nodes[at].n_pins++;
+        pin(t, at);
         page_ref(t->pool, (page_id){ at });
     }
     return done;
@@ -647,10 +657,52 @@ int tree_unpin(struct tree *t, tree_node root, const int32_t *tokens, int n)
         at = i;
     }
     for (; is_page(t, at); at = t->nodes[at].parent) {
-        t->n_pinned -= --t->nodes[at].n_pins == 0;
+        unpin(t, at);
         page_unref(t->pool, (page_id){ at });
     }
     return done;
+}
+
+/* ---- pages that somebody else reads or fills */
+
+int tree_hold(struct tree *t, tree_node root, const int32_t *tokens, int n, page_id *pages)
+{
+    int found = tree_match(t, &root, tokens, n, pages);
+
+    for (int i = 0; i * PAGE_TOKENS < found; i++)
+        pin(t, pages[i].i); /* the reference is the match's */
+    return found;
+}
+
+void tree_let_go(struct tree *t, const page_id *pages, int n)
+{
+    for (int i = 0; i < n; i++) {
+        unpin(t, pages[i].i);
+        page_unref(t->pool, pages[i]);
+    }
+}
+
+page_id tree_take_blank(struct tree *t)
+{
+    page_id page = page_take(t->pool);
+
+    if (page.i == PAGE_NONE.i && tree_evict(t))
+        page = page_take(t->pool);
+    if (page.i != PAGE_NONE.i)
+        pin(t, page.i);
+    return page;
+}
+
+tree_node tree_put_blank(struct tree *t, tree_node at, const int32_t *tokens, int n, page_id page)
+{
+    tree_node node = TREE_NONE;
+
+    CHECK(t->nodes[page.i].n_tokens == 0);
+    unpin(t, page.i);
+    if (at.i != TREE_NONE.i)
+        node = tree_add(t, at, tokens, n, &page);
+    page_unref(t->pool, page);
+    return node;
 }
 
 /* ---- looking */
@@ -664,7 +716,7 @@ uint32_t tree_refs(const struct tree *t, page_id page)
 {
     CHECK(is_page(t, page.i));
     const struct node *n = &t->nodes[page.i];
-    return n->n_tokens > 0 ? 1 + n->n_pins : 0;
+    return (n->n_tokens > 0) + n->n_pins;
 }
 
 const struct tree_stats *tree_stats(const struct tree *t)
@@ -746,7 +798,7 @@ const char *tree_check(const struct tree *t)
             return "the pool and the tree disagree about a page";
         n_kept += is_in;
         n_full += t->nodes[i].n_tokens == PAGE_TOKENS;
-        n_pinned += is_in && t->nodes[i].n_pins > 0;
+        n_pinned += t->nodes[i].n_pins > 0;
         if (is_in)
             wrong = check_node(t, i);
     }

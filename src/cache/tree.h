@@ -87,6 +87,14 @@ bool tree_forget(struct tree *t, page_id page);
  * the tokens that are pinned: 0 when nothing is there, or too much is pinned already. */
 int tree_pin(struct tree *t, tree_node root, const int32_t *tokens, int n);
 int tree_unpin(struct tree *t, tree_node root, const int32_t *tokens, int n);
+/* As tree_match from a root, and nobody can take the pages away, or replace the last one, until
+ * they are let go. */
+int tree_hold(struct tree *t, tree_node root, const int32_t *tokens, int n, page_id *pages);
+void tree_let_go(struct tree *t, const page_id *pages, int n);
+/* A page for the caller to fill, evicted if need be; PAGE_NONE when there is none. Then it goes
+ * into the tree as by tree_add, or (TREE_NONE) back to the pool. */
+page_id tree_take_blank(struct tree *t) MUST_CHECK;
+tree_node tree_put_blank(struct tree *t, tree_node at, const int32_t *tokens, int n, page_id page);
 void tree_flush(struct tree *t); /* all idle pages */
 
 uint32_t tree_n_pages(const struct tree *t);

@@ -278,6 +278,7 @@ static void event_home(struct core *c, struct gen_event *ev, uint64_t now)
 }
 
 static void audit_asked(struct core *c, struct msg *m);
+static void answer_call(struct core *c, struct msg *m);
 
 static void receive(struct core *c, struct msg *m, uint64_t now)
 {
@@ -303,6 +304,9 @@ static void receive(struct core *c, struct msg *m, uint64_t now)
         break;
     case PORT_AUDIT:
         audit_asked(c, m);
+        break;
+    case PORT_CALL:
+        answer_call(c, m);
         break;
     case PORT_WAKE:
         break;
@@ -365,5 +369,13 @@ static void audit_asked(struct core *c, struct msg *m)
 
     core_audit(c, call->out);
     m->kind = call->kind;
+    mailbox_post(call->reply, m); /* the call is the caller's again, and may be gone */
+}
+
+static void answer_call(struct core *c, struct msg *m)
+{
+    struct core_call *call = container_of(m, struct core_call, msg);
+
+    call->fn(c, call->arg);
     mailbox_post(call->reply, m); /* the call is the caller's again, and may be gone */
 }

@@ -34,6 +34,13 @@ struct core {
     _Atomic bool stop; /* anyone: interrupt the forward pass that runs; it will be repeated */
 };
 
+struct core_call { /* PORT_CALL: on the caller's stack, who waits at `reply` */
+    struct msg msg;
+    struct mailbox *reply;
+    void (*fn)(struct core *c, void *arg); /* on the engine's thread, between two steps */
+    void *arg;
+};
+
 /* Takes the model, also on failure. Refers to the port and sets its limits. */
 int core_open(struct core **out, struct lm *take, const struct kernels *k,
     const struct engine_options *o, struct port *port, struct err *e);

@@ -1,7 +1,7 @@
 #include "engine/engine.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "engine/core.h"
+#include "engine/call.h"
 #include "os/clock.h"
 #include "os/thread.h"
 
@@ -94,6 +94,21 @@ const struct engine_stats *engine_stats(const struct engine *en)
 const struct lm *engine_lm(const struct engine *en)
 {
     return en->core->lm;
+}
+
+const struct engine_options *engine_settings(const struct engine *en)
+{
+    return &en->core->o;
+}
+
+void engine_call(
+    struct engine *en, struct mailbox *reply, void (*fn)(struct core *c, void *arg), void *arg)
+{
+    struct core_call call = { .msg.kind = PORT_CALL, .reply = reply, .fn = fn, .arg = arg };
+
+    mailbox_post(en->port->inbox, &call.msg);
+    while (!mailbox_drain(reply))
+        mailbox_wait(reply, UINT64_MAX);
 }
 
 void engine_audit(struct engine *en, struct engine_audit *out)

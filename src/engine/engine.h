@@ -123,6 +123,7 @@ struct engine_options {
     struct spec_options spec;
     bool prefix_cache; /* what was computed is kept while there is room, and found again */
     enum evict_policy kv_evict;
+    const uint8_t *model_digest; /* [32], of its file; NULL: nothing can be saved or restored */
     int kv_tenant_share; /* percent of the pages that are a tenant's own; above them it gives way */
 };
 extern const struct engine_options engine_options_default;

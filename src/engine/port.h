@@ -12,6 +12,7 @@
  *   FREE         gen.free_msg, the last one of its gen: the memory is the engine's to free. The
  *                messages of one thread arrive in order: none can follow that points into it.
  *   AUDIT        the caller's; goes back to the mailbox it names
+ *   CALL         on the stack of the caller, who waits for it
  *   WAKE         says nothing; the port's own
  *
  * Any thread. Guarded by the mailbox's mutex; the counters decide admission and nothing else. */
@@ -26,6 +27,7 @@ enum port_kind {
     PORT_EVENT_HOME,
     PORT_FREE,
     PORT_AUDIT,
+    PORT_CALL,
     PORT_WAKE,
 };
 

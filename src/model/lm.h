@@ -5,8 +5,8 @@
  * the tokens before it in its sequence and on nothing else: not on the other rows, not on how
  * the prompt was cut into runs, not on threads.
  *
- * Owner: the engine thread calls what is in lm_ops, but for read_page and write_page; everything is allocated when the model
- * is opened, a step allocates nothing and cannot fail.
+ * Owner: the engine thread calls what is in lm_ops, but for read_page and write_page; everything is
+ * allocated when the model is opened, a step allocates nothing and cannot fail.
  *
  * Implementations: llama.c (the real one), fake.c (the next token is a hash of the prefix, read
  * back from the pages; for the simulator and the promise test), script.c (answers are given in
