@@ -165,6 +165,19 @@ static void on_choice_end(void *ctx, const struct choice_end *c)
     request_wrote(r);
 }
 
+/* Of several prompts, from the first beginning to the last end. */
+static void note_times(struct request *r, const struct gen_result *t)
+{
+    struct answer_times *all = &r->times;
+
+    all->asked_ns = r->began_ns;
+    if (!all->started_ns || t->started_ns < all->started_ns)
+        all->started_ns = t->started_ns;
+    if (!all->first_token_ns || (t->first_token_ns && t->first_token_ns < all->first_token_ns))
+        all->first_token_ns = t->first_token_ns;
+    all->ended_ns = MAX(all->ended_ns, t->ended_ns);
+}
+
 static void on_end(void *ctx, const struct session_end *s)
 {
     struct leg *p = ctx;
@@ -173,6 +186,7 @@ static void on_end(void *ctx, const struct session_end *s)
 
     p->session = NULL;
     r->n_cached += t->n_cached;
+    note_times(r, t);
     r->n_accepted += s->n_predicted;
     if (t->started_ns > t->submitted_ns)
         metric_observe_ns(&r->io->metrics, METRIC_queue_seconds, t->started_ns - t->submitted_ns);
@@ -188,11 +202,6 @@ static const struct session_ops session_ops = { on_prompt_token, on_token, on_te
     on_end };
 
 /* ---- begin */
-
-static const struct wire *wire_for(const struct route *route)
-{
-    return route->fn == generate_chat ? &wire_openai_chat : &wire_openai_completion;
-}
 
 static int prepare_legs(struct request *r, const struct workplace *at, struct err *e)
 {
@@ -218,7 +227,7 @@ static int prepare(struct request *r, struct str body, struct err *e)
 {
     struct ask *ask = &r->ask;
 
-    if (ask_parse(ask, wire_for(r->route), body, r->arena, e))
+    if (ask_parse(ask, r->route->wire, body, r->arena, e))
         return -1;
     if (r->io->o->strip_billing)
         convo_drop_billing(&ask->convo);
@@ -226,6 +235,8 @@ static int prepare(struct request *r, struct str body, struct err *e)
     if (!m)
         return -1;
     r->model = m;
+    if (ask->load_only)
+        return 0;
     struct workplace at = { m, r->arena, &r->job.is_stopped };
     if (ask_check_vocab(ask, vocab_n(m->vocab), e) || prompts_build(&r->prompts, ask, &at, e) ||
         prediction_build(&r->predicted, &r->n_predicted, ask, &at, e) || prepare_legs(r, &at, e))
@@ -312,9 +323,11 @@ static int begin(struct request *r, struct err *e)
 {
     if (r->ask.timeout_s > 0)
         request_set_deadline(r, r->began_ns + (uint64_t)(r->ask.timeout_s * 1e9));
-    if (open_answer(r, e) || open_session(r, 0, e))
+    if (open_answer(r, e) || (!r->ask.load_only && open_session(r, 0, e)))
         return -1;
     count_begin(r);
+    if (r->ask.load_only)
+        return 0; /* it is loaded: the answer ends with the last hold */
     answer_usage(r->answer, r->n_prompt, 0);
     answer_begin(r->answer);
     echo_prompts(r);
@@ -379,12 +392,7 @@ static void generate(struct io *io, struct http_exchange *x, struct call *c)
     clerk_post(io->clerk, &r->job);
 }
 
-void generate_chat(struct io *io, struct http_exchange *x, struct call *c)
-{
-    generate(io, x, c);
-}
-
-void generate_completion(struct io *io, struct http_exchange *x, struct call *c)
+void generate_answer(struct io *io, struct http_exchange *x, struct call *c)
 {
     generate(io, x, c);
 }

@@ -44,8 +44,8 @@ void health_status(struct io *io, struct http_exchange *x, struct call *c)
 
 void health_root(struct io *io, struct http_exchange *x, struct call *c)
 {
-    sink_reply(&x->sink, 200, "text/plain; charset=utf-8",
-        STR("InferFlux is running. GET /v1/models lists what it serves.\n"), c->fields,
+    /* Ollama's clients look for these very words. */
+    sink_reply(&x->sink, 200, "text/plain; charset=utf-8", STR("Ollama is running"), c->fields,
         c->n_fields);
 }
 

@@ -3,7 +3,8 @@
  * Owner of everything here: that io thread. */
 #pragma once
 
-#include "api/status.h"
+#include "api/models.h"
+#include "api/wire.h"
 #include "serve/clerk.h"
 #include "serve/serve.h"
 
@@ -55,7 +56,8 @@ struct route {
     bool has_body;
     enum error_form errors;
     handler_fn fn;
-    enum serve_limit limit; /* the server's own on how long an answer may take */
+    enum serve_limit limit;  /* the server's own on how long an answer may take */
+    const struct wire *wire; /* of what is generated or counted; else NULL */
 };
 
 /* NULL: nobody serves it; then *near is a route of that path with another method, or NULL. */
@@ -73,11 +75,17 @@ void health_root(struct io *io, struct http_exchange *x, struct call *c);
 void health_invariants(struct io *io, struct http_exchange *x, struct call *c);
 void models_all(struct io *io, struct http_exchange *x, struct call *c);
 void models_single(struct io *io, struct http_exchange *x, struct call *c);
-void generate_chat(struct io *io, struct http_exchange *x, struct call *c);
-void generate_completion(struct io *io, struct http_exchange *x, struct call *c);
+void generate_answer(struct io *io, struct http_exchange *x, struct call *c);
+void ollama_get_version(struct io *io, struct http_exchange *x, struct call *c);
+void ollama_get_tags(struct io *io, struct http_exchange *x, struct call *c);
+void ollama_get_ps(struct io *io, struct http_exchange *x, struct call *c);
+void ollama_post_show(struct io *io, struct http_exchange *x, struct call *c);
+void props_show(struct io *io, struct http_exchange *x, struct call *c);
+void props_health(struct io *io, struct http_exchange *x, struct call *c);
 void words_tokenize(struct io *io, struct http_exchange *x, struct call *c);
 void words_detokenize(struct io *io, struct http_exchange *x, struct call *c);
 void words_apply_template(struct io *io, struct http_exchange *x, struct call *c);
+void words_count(struct io *io, struct http_exchange *x, struct call *c);
 
 /* fairness.c */
 void fairness_show(struct io *io, struct http_exchange *x, struct call *c);
@@ -95,7 +103,14 @@ void cancel_drain(struct io *io);
 /* health.c: what an engine has found. */
 void audit_message(struct msg *m);
 
+/* models.c */
+struct model_info model_info_of(struct model *m);
+size_t models_info(struct io *io, struct model_info out[POOL_MODELS_MAX]); /* how many */
+
 /* reply.c */
+/* The value of `name` in the query, decoded; left alone where it is not there. ERR_SYNTAX,
+ * ERR_MEMORY. */
+int query_get(const struct http_exchange *x, const char *name, struct str *out, struct err *e);
 void reply_json(struct http_exchange *x, const struct call *c, int status, const struct buf *body);
 void reply_error(struct http_exchange *x, const struct call *c, const struct err *e,
     const struct error_extra *extra);
@@ -103,6 +118,7 @@ void reply_error(struct http_exchange *x, const struct call *c, const struct err
 struct model *ready_model(const struct io *io, struct str name, struct err *e);
 
 /* service.c */
+void call_tell_request_id(struct call *c); /* in `request-id`, where Anthropic's clients look */
 struct io *service_io(struct service *s, int i); /* NULL behind the last */
 /* All shards, for a scrape. */
 int service_shards(struct service *s, struct metrics **out, int max);

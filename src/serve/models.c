@@ -1,8 +1,8 @@
-/* models.c: GET /v1/models and GET /v1/models/{id}. */
-#include "api/models.h"
+/* models.c: GET /v1/models and GET /v1/models/{id}, in the shape of the client that asks. */
+#include "api/anthropic.h"
 #include "serve/io.h"
 
-static struct model_info info_of(struct model *m)
+struct model_info model_info_of(struct model *m)
 {
     static const char *const states[] = { "loading", "loaded", "failed" };
     enum model_state state = model_state(m);
@@ -28,17 +28,70 @@ static struct model_info info_of(struct model *m)
     return i;
 }
 
-void models_all(struct io *io, struct http_exchange *x, struct call *c)
+size_t models_info(struct io *io, struct model_info out[POOL_MODELS_MAX])
 {
-    struct model_info infos[POOL_MODELS_MAX];
-    struct buf b;
     int n = pool_n(io->o->pool);
 
     for (int i = 0; i < n; i++)
-        infos[i] = info_of(pool_at(io->o->pool, i));
+        out[i] = model_info_of(pool_at(io->o->pool, i));
+    return (size_t)n;
+}
+
+/* Its clients always send this field; those of the others never do. */
+static bool is_anthropic(const struct http_exchange *x, struct call *c)
+{
+    if (!http_field_get(x->req, "anthropic-version").n)
+        return false;
+    call_tell_request_id(c);
+    return true;
+}
+
+static int read_page(const struct http_exchange *x, struct anthropic_page *out, struct err *e)
+{
+    enum { LIMIT = 20, LIMIT_MAX = 1000 };
+    struct str limit = STR_NONE;
+    uint64_t n = LIMIT;
+
+    *out = (struct anthropic_page)
+    {
+        .limit = LIMIT
+    };
+    if (query_get(x, "after_id", &out->after, e) || query_get(x, "before_id", &out->before, e) ||
+        query_get(x, "limit", &limit, e))
+        return -1;
+    if (limit.p && (!str_to_u64(limit, &n) || n < 1 || n > LIMIT_MAX))
+        return err_param(e, ERR_RANGE, "limit", "'limit' must be between 1 and %d.", LIMIT_MAX);
+    out->limit = (size_t)n;
+    return 0;
+}
+
+static int list(
+    struct io *io, struct http_exchange *x, struct call *c, struct buf *out, struct err *e)
+{
+    struct model_info infos[POOL_MODELS_MAX];
+    struct anthropic_page page;
+    size_t n = models_info(io, infos);
+
+    if (!is_anthropic(x, c)) {
+        models_list(out, infos, n);
+        return 0;
+    }
+    if (read_page(x, &page, e))
+        return -1;
+    anthropic_models(out, infos, n, &page);
+    return 0;
+}
+
+void models_all(struct io *io, struct http_exchange *x, struct call *c)
+{
+    struct buf b;
+    struct err e;
+
     buf_init(&b, MB);
-    models_list(&b, infos, (size_t)n);
-    reply_json(x, c, 200, &b);
+    if (list(io, x, c, &b, &e))
+        status_reply(&x->sink, ERROR_ANTHROPIC, &e, NULL, c->fields, c->n_fields);
+    else
+        reply_json(x, c, 200, &b);
     buf_clear(&b);
 }
 
@@ -46,6 +99,7 @@ void models_all(struct io *io, struct http_exchange *x, struct call *c)
 void models_single(struct io *io, struct http_exchange *x, struct call *c)
 {
     struct str id = str_skip(x->req->path, strlen("/v1/models/"));
+    bool as_anthropic = is_anthropic(x, c);
     struct err e;
     struct buf b;
 
@@ -53,14 +107,18 @@ void models_single(struct io *io, struct http_exchange *x, struct call *c)
         struct model *m = pool_at(io->o->pool, i);
         if (!str_is(id, m->spec->id))
             continue;
-        struct model_info info = info_of(m);
+        struct model_info info = model_info_of(m);
         buf_init(&b, 64 * KB);
-        models_one(&b, &info);
+        if (as_anthropic)
+            anthropic_model(&b, &info);
+        else
+            models_one(&b, &info);
         reply_json(x, c, 200, &b);
         buf_clear(&b);
         return;
     }
     err_param(&e, ERR_NOT_FOUND, "model", "The model '%.*s' does not exist.",
         (int)MIN(id.n, (size_t)80), id.p);
-    reply_error(x, c, &e, NULL);
+    status_reply(&x->sink, as_anthropic ? ERROR_ANTHROPIC : c->route->errors, &e, NULL, c->fields,
+        c->n_fields);
 }

@@ -1,4 +1,5 @@
 /* reply.c: whole answers in the shape of their route. */
+#include "http/parse.h"
 #include "serve/io.h"
 
 void reply_json(struct http_exchange *x, const struct call *c, int status, const struct buf *body)
@@ -18,6 +19,36 @@ void reply_error(struct http_exchange *x, const struct call *c, const struct err
     const struct route *r = c->route ? c->route : c->route_near;
     enum error_form form = r ? r->errors : ERROR_PROBLEM;
     status_reply(&x->sink, form, e, extra, c->fields, c->n_fields);
+}
+
+/* The query as far as its next `&`. */
+static struct str next_pair(struct str *rest)
+{
+    ptrdiff_t at = str_find(*rest, STR("&"));
+    struct str pair = { rest->p, at < 0 ? rest->n : (size_t)at };
+
+    *rest = at < 0 ? STR_NONE : str_skip(*rest, (size_t)at + 1);
+    return pair;
+}
+
+int query_get(const struct http_exchange *x, const char *name, struct str *out, struct err *e)
+{
+    for (struct str rest = x->req->query; rest.n;) {
+        struct str pair = next_pair(&rest);
+        ptrdiff_t is = str_find(pair, STR("="));
+        if (is < 0 || !str_is((struct str){ pair.p, (size_t)is }, name))
+            continue;
+        struct str value = str_skip(pair, (size_t)is + 1);
+        char *text = arena_alloc(x->arena, value.n + 1);
+        if (!text)
+            return err_set(e, ERR_MEMORY, "no memory for the request");
+        ptrdiff_t n = http_percent_decode(value, text);
+        if (n < 0)
+            return err_param(e, ERR_SYNTAX, name, "The query has a bad '%s'.", name);
+        *out = (struct str){ text, (size_t)n };
+        return 0;
+    }
+    return 0;
 }
 
 struct model *ready_model(const struct io *io, struct str name, struct err *e)

@@ -9,8 +9,8 @@ static const size_t ARENA_MAX = 512 * 1024 * 1024;
 
 static void write_audit(const struct request *r, const char *finish, int status)
 {
-    struct str prompt = { (const char *)r->prompts[0].ids,
-        (size_t)r->prompts[0].n * sizeof(*r->prompts[0].ids) };
+    const struct prompt *p = r->prompts; /* NULL: there was nothing to answer */
+    struct str prompt = { p ? (const char *)p->ids : "", p ? (size_t)p->n * sizeof(*p->ids) : 0 };
 
     audit_write(
         r->io->o->audit, &(struct audit_entry){ r->request_id, r->caller.id, r->route->path,
@@ -105,6 +105,7 @@ static void finish_answer(struct request *r)
         return;
     }
     answer_usage(last, r->n_prompt, r->n_cached);
+    answer_times(last, &r->times);
     tell_predicted(r, last);
     if (r->err.code)
         answer_error(last, &r->err, &extra);

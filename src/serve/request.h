@@ -51,7 +51,8 @@ struct request {
     struct err err; /* the first thing that went wrong */
     struct loop_timer ping, deadline;
     uint64_t began_ns, deadline_ns, first_token_ns, last_write_ns;
-    uint64_t *last_token_ns; /* per choice */
+    uint64_t *last_token_ns;   /* per choice */
+    struct answer_times times; /* as the engine has them */
     int n_prompt, n_cached, n_completion;
     int n_accepted; /* tokens that came as predicted */
     char request_id[REQUEST_ID_MAX + 1];

@@ -56,6 +56,12 @@ static void begin_call(struct io *io, const struct http_exchange *x, struct call
     }
 }
 
+void call_tell_request_id(struct call *c)
+{
+    CHECK(c->n_fields < CALL_FIELDS_MAX);
+    c->fields[c->n_fields++] = (struct http_field){ STR("request-id"), str_of(c->request_id) };
+}
+
 /* Preflight comes before everything else: browsers send it without a key. */
 static void answer_preflight(struct http_exchange *x, struct call *c)
 {
@@ -108,6 +114,9 @@ static int find_route(struct io *io, struct http_exchange *x, struct call *c, st
     int n = (int)MIN(q->path.n, (size_t)120);
 
     c->route = route_find(q->method, q->path, &c->route_near);
+    const struct route *nearest = c->route ? c->route : c->route_near;
+    if (nearest && nearest->errors == ERROR_ANTHROPIC)
+        call_tell_request_id(c);
     if (c->route)
         return 0;
     if (!c->route_near)

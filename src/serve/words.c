@@ -1,5 +1,6 @@
-/* words.c: /tokenize, /detokenize, /apply-template. Large bodies go to the clerk; large answers
- * leave as fast as they are read. */
+/* words.c: /tokenize, /detokenize, /apply-template, /v1/messages/count_tokens. Large bodies go to
+ * the clerk; large answers leave as fast as they are read. */
+#include "api/anthropic.h"
 #include "api/tokenize.h"
 #include "api/wire.h"
 #include "serve/io.h"
@@ -28,7 +29,7 @@ struct
     bool is_at_clerk;
 };
 
-/* ---- the three */
+/* ---- what they do */
 
 static struct str bytes_of_token(const void *vocab, int32_t id)
 {
@@ -100,6 +101,25 @@ static int apply_template(struct words *j, struct str body)
     else
         j->out.failed = true;
     buf_clear(&text);
+    return 0;
+}
+
+/* The prompt as /v1/messages would have it; one that is too long is counted, too. */
+static int count(struct words *j, struct str body)
+{
+    struct ask ask;
+    struct rendered r;
+    struct tokens t = { .arena = j->arena, .stop = &j->job.is_stopped };
+
+    if (ask_parse(&ask, &wire_anthropic_count, body, j->arena, &j->err))
+        return -1;
+    if (j->io->o->strip_billing)
+        convo_drop_billing(&ask.convo);
+    struct model *m = ready_model(j->io, ask.model, &j->err);
+    if (!m || prompt_render(&r, &ask.convo, m, j->arena, &j->err) ||
+        vocab_encode(m->vocab, r.spans, r.n_spans, ask.add_special_tokens, &t, &j->err))
+        return -1;
+    anthropic_count(&j->out, (int)t.n);
     return 0;
 }
 
@@ -279,4 +299,9 @@ void words_detokenize(struct io *io, struct http_exchange *x, struct call *c)
 void words_apply_template(struct io *io, struct http_exchange *x, struct call *c)
 {
     begin(io, x, c, apply_template);
+}
+
+void words_count(struct io *io, struct http_exchange *x, struct call *c)
+{
+    begin(io, x, c, count);
 }

@@ -1,0 +1,82 @@
+// Ollama's official client for Node against the server at argv[2]. Run by test_ollama_node.
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+
+const require = createRequire(process.argv[3] + "/");
+const { Ollama } = require("ollama");
+const base = process.argv[2];
+const client = new Ollama({ host: base });
+const messages = [{ role: "user", content: "What is InferFlux?" }];
+const options = { temperature: 0, num_predict: 40 };
+const ask = (more) => client.chat({ model: "demo", messages, options, ...more });
+const script = (text, more) => client.chat({ model: "echo", messages, script: text, ...more });
+
+async function gather(stream) {
+  let text = "";
+  for await (const part of stream) text += part.message.content;
+  return text;
+}
+
+const tests = {
+  async "a stream says the same as a body"() {
+    const whole = await ask({});
+    assert.ok(whole.message.content.length > 0 && whole.done && whole.eval_count > 0);
+    assert.equal(await gather(await ask({ stream: true })), whole.message.content);
+  },
+  async "a prompt is answered"() {
+    const r = await client.generate({ model: "demo", prompt: messages[0].content, options });
+    assert.equal(r.response, (await ask({})).message.content);
+  },
+  async "a stop string ends the answer"() {
+    const r = await script("alpha beta gamma", { options: { stop: ["gamma"] } });
+    assert.deepEqual([r.message.content, r.done_reason], ["alpha beta ", "stop"]);
+  },
+  async "text comes back to the letter"() {
+    const text = "日本語 🙂 and \"quotes\"\n";
+    assert.equal(await gather(await script({ text, chunk: "char" }, { stream: true })), text);
+  },
+  async "a silent stream is kept alive between lines"() {
+    const warned = [], warn = console.warn;
+    console.warn = (...what) => warned.push(what);
+    assert.equal(await gather(await script({ text: "late", delay_ms: 300 }, { stream: true })), "late");
+    console.warn = warn;
+    assert.deepEqual(warned, []);
+  },
+  async "errors are sentences"() {
+    await assert.rejects(ask({ model: "nobody" }), (e) => e.status_code === 404 && /nobody/.test(e.message));
+    await assert.rejects(ask({ format: "json" }), (e) => e.status_code === 400 && /format/.test(e.message));
+    await assert.rejects(ask({ options: { top_p: 7 }, stream: true }), (e) => e.status_code === 400);
+  },
+  async "abort in mid-stream"() {
+    const stream = await script({ text: "word ".repeat(2000), delay_ms: 20 }, { stream: true });
+    let n = 0;
+    await assert.rejects(async () => {
+      for await (const _ of stream) if (++n === 3) client.abort();
+    }, { name: "AbortError" });
+    for (let i = 0; ; i++) {
+      const text = await (await fetch(base + "/metrics")).text();
+      if (/^inferflux_requests_running 0$/m.test(text)) break;
+      assert.ok(i < 500, "the request still runs");
+      await new Promise((r) => setTimeout(r, 10));
+    }
+  },
+  async "models"() {
+    assert.deepEqual((await client.list()).models.map((m) => m.name), ["demo", "echo"]);
+    assert.deepEqual((await client.ps()).models.map((m) => m.name), ["demo", "echo"]);
+    assert.ok((await client.show({ model: "demo" })).capabilities.includes("completion"));
+    assert.ok((await client.version()).version);
+  },
+};
+
+let failed = 0;
+for (const [name, fn] of Object.entries(tests)) {
+  try {
+    await fn();
+    console.log("ok  ", name);
+  } catch (e) {
+    failed++;
+    console.log("FAIL", name, e);
+  }
+}
+console.log(`${Object.keys(tests).length - failed} passed, ${failed} failed`);
+process.exit(failed ? 1 : 0);

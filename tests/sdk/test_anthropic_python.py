@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""The official Anthropic client for Python against a running server."""
+import os
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+VENV = os.path.join(ROOT, "build/venv/bin/python")
+if os.path.exists(VENV) and sys.executable != VENV and not os.environ.get("IN_VENV"):
+    os.environ["IN_VENV"] = "1"
+    os.execv(VENV, [VENV, *sys.argv])
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+
+import time
+
+import anthropic
+from harness import Server, equal, run
+
+SERVER = Server("--sse-ping-interval", "50").__enter__()
+client = anthropic.Anthropic(base_url=SERVER.url, api_key="none", max_retries=0)
+QUESTION = [{"role": "user", "content": "What is InferFlux?"}]
+
+
+def ask(model="demo", max_tokens=40, messages=QUESTION, temperature=0, **more):
+    extra = {"temperature": temperature, **more.pop("extra", {})}
+    return dict(model=model, max_tokens=max_tokens, messages=messages, extra_body=extra, **more)
+
+
+def create(**more):
+    return client.messages.create(**ask(**more))
+
+
+def script(text, **more):
+    return ask(model="echo", extra={"script": text}, **more)
+
+
+def test_a_message_has_an_answer_and_usage():
+    r = create()
+    assert r.content[0].type == "text" and r.content[0].text.strip()
+    assert r.stop_reason in ("end_turn", "max_tokens") and r.stop_sequence is None
+    assert r.id.startswith("msg_") and r.type == "message" and r.role == "assistant"
+    assert r.usage.input_tokens + r.usage.cache_read_input_tokens > 0
+    assert r.usage.output_tokens > 0
+    assert r._request_id.startswith("req_")
+
+
+def test_a_stream_says_the_same_as_a_body():
+    body = create()
+    with client.messages.stream(**ask()) as stream:
+        kinds = [e.type for e in stream]
+        final = stream.get_final_message()
+    equal(final.content[0].text, body.content[0].text)
+    equal(final.stop_reason, body.stop_reason)
+    equal(final.usage.output_tokens, body.usage.output_tokens)
+    order = [k for i, k in enumerate(kinds) if i == 0 or kinds[i - 1] != k]
+    equal([k for k in order if k != "text"][:2], ["message_start", "content_block_start"])
+    equal(order[-3:], ["content_block_stop", "message_delta", "message_stop"])
+
+
+def test_prompts_are_counted_alike_everywhere():
+    n = client.messages.count_tokens(model="demo", messages=QUESTION, system="Be brief.").input_tokens
+    r = create(system="Be brief.")
+    equal(r.usage.input_tokens + r.usage.cache_read_input_tokens, n)
+    with client.messages.stream(**ask(system="Be brief.")) as stream:
+        u = stream.get_final_message().usage
+    equal(u.input_tokens + u.cache_read_input_tokens, n)
+
+
+def test_a_system_prompt_as_a_string_or_as_blocks():
+    a = create(system="Be brief.")
+    b = create(system=[{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}])
+    equal(a.content[0].text, b.content[0].text)
+    nonce = {"type": "text", "text": "x-anthropic-billing-header: cc_version=2; cch=0af3;"}
+    c = create(system=[nonce, {"type": "text", "text": "Be brief."}])
+    equal(c.content[0].text, a.content[0].text)
+    equal(client.messages.count_tokens(model="demo", messages=QUESTION, system=[nonce]).input_tokens,
+        client.messages.count_tokens(model="demo", messages=QUESTION).input_tokens)
+
+
+def test_blocks_and_strings_mean_the_same():
+    blocks = [{"role": "user", "content": [{"type": "text", "text": "What is InferFlux?"}]}]
+    equal(create(messages=blocks).content[0].text, create().content[0].text)
+
+
+def test_a_prefill_is_continued():
+    whole = create().content[0].text
+    head = whole[:10]
+    r = create(messages=QUESTION + [{"role": "assistant", "content": head}])
+    assert not r.content[0].text.startswith(head)
+    equal(head + r.content[0].text, whole)
+
+
+def test_a_conversation_remembers_what_was_said():
+    messages = [{"role": "user", "content": "Hello!"}]
+    for turn in ("What is 2 plus 3?", "And plus 4?"):
+        with client.messages.stream(**ask(messages=messages)) as stream:
+            answer = stream.get_final_text()
+        assert answer
+        messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": turn}]
+    assert create(messages=messages).content[0].text
+
+
+def test_a_stop_sequence_ends_the_answer_and_is_named():
+    r = client.messages.create(**script("one two three four", stop_sequences=["three"]))
+    equal(r.content[0].text, "one two ")
+    equal((r.stop_reason, r.stop_sequence), ("stop_sequence", "three"))
+    with client.messages.stream(**script({"text": "one two three four", "chunk": "char"},
+            stop_sequences=["three"])) as stream:
+        final = stream.get_final_message()
+    equal(final.content[0].text, "one two ")
+    equal((final.stop_reason, final.stop_sequence), ("stop_sequence", "three"))
+
+
+def test_a_script_comes_back_to_the_letter():
+    for text in ("héllo wörld", "日本語 🙂👩‍👩‍👧 ok", "a\nb\tc  d", "<|im_end|> stays", "{\"a\": 1}"):
+        for chunk in ("token", "char", "all"):
+            with client.messages.stream(**script({"text": text, "chunk": chunk})) as stream:
+                equal(stream.get_final_text(), text, f"chunk {chunk}")
+        equal(client.messages.create(**script(text)).content[0].text, text)
+
+
+def test_length_ends_a_long_answer():
+    r = create(max_tokens=3)
+    equal((r.stop_reason, r.usage.output_tokens), ("max_tokens", 3))
+    r = create(max_tokens=0)
+    equal((r.content, r.stop_reason, r.usage.output_tokens), ([], "max_tokens", 0))
+
+
+def test_pings_keep_a_silent_stream_alive():
+    with client.messages.create(**script({"text": "late", "delay_ms": 400}), stream=True) as stream:
+        raw = b"".join(stream.response.iter_bytes())
+    assert raw.count(b"event: ping\n") >= 3, raw
+    assert raw.index(b"event: message_start\n") < raw.index(b"event: ping\n")
+
+
+def raises(kind, status, what, fn):
+    try:
+        fn()
+    except kind as e:
+        equal(e.status_code, status)
+        assert what in e.body["error"]["message"], e.body
+        equal(e.body["type"], "error")
+        equal(e.body["request_id"], e.response.headers["request-id"])
+        return e
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def test_errors_have_the_clients_own_classes():
+    bad = anthropic.BadRequestError
+    raises(bad, 400, "temperature", lambda: create(temperature=9))
+    raises(bad, 400, "messages", lambda: create(messages=[]))
+    raises(bad, 400, "tools", lambda: create(tools=[{"name": "f", "input_schema": {"type": "object"}}]))
+    raises(bad, 400, "messages[0].content[0]", lambda: create(messages=[{"role": "user", "content": [
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}]}]))
+    e = raises(anthropic.NotFoundError, 404, "nobody", lambda: create(model="nobody"))
+    equal(e.body["error"]["type"], "not_found_error")
+    raises(bad, 400, "prompt is too long: ",
+        lambda: create(messages=[{"role": "user", "content": "word " * 100000}]))
+    assert client.messages.create(**ask(model="claude-opus-4-1")).model == "demo"
+
+
+def test_models_in_this_clients_shape():
+    equal([m.id for m in client.models.list()], ["demo", "echo"])
+    equal([m.id for m in client.models.list(limit=1)], ["demo", "echo"])
+    m = client.models.retrieve("demo")
+    equal((m.id, m.type), ("demo", "model"))
+    assert m.created_at.year >= 2024 and m.max_input_tokens > 0
+    try:
+        client.models.retrieve("nobody")
+        raise AssertionError("found")
+    except anthropic.NotFoundError as e:
+        equal(e.body["error"]["type"], "not_found_error")
+
+
+def running():
+    text = SERVER.get("/metrics")[2].decode()
+    return int(next(line.split()[1] for line in text.splitlines()
+        if line.startswith("inferflux_requests_running ")))
+
+
+def test_leaving_in_mid_stream_ends_the_request():
+    with client.messages.create(**script({"text": "word " * 2000, "delay_ms": 20}, max_tokens=3000),
+            stream=True) as stream:
+        for _, _ in zip(range(4), stream):
+            pass
+        equal(running(), 1)
+    deadline = time.monotonic() + 10
+    while running():
+        assert time.monotonic() < deadline, "the request still runs"
+        time.sleep(0.005)
+    audit = SERVER.get("/debug/invariants")
+    assert b'"ok":true' in audit[2] and b'"sequences":0' in audit[2], audit
+
+
+if __name__ == "__main__":
+    try:
+        run(globals())
+    finally:
+        SERVER.__exit__(None, None, None)

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Ollama's official client for Python against a running server."""
+import os
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+VENV = os.path.join(ROOT, "build/venv/bin/python")
+if os.path.exists(VENV) and sys.executable != VENV and not os.environ.get("IN_VENV"):
+    os.environ["IN_VENV"] = "1"
+    os.execv(VENV, [VENV, *sys.argv])
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+
+import json
+import time
+
+import ollama
+from harness import Server, equal, run
+
+SERVER = Server("--sse-ping-interval", "50").__enter__()
+client = ollama.Client(host=SERVER.url)
+QUESTION = [{"role": "user", "content": "What is InferFlux?"}]
+GREEDY = {"temperature": 0, "num_predict": 40}
+
+
+def chat(model="demo", messages=QUESTION, options=GREEDY, **more):
+    return client.chat(model=model, messages=messages, options=options, **more)
+
+
+def test_a_chat_has_an_answer_and_counts():
+    r = chat()
+    assert r.message.role == "assistant" and r.message.content.strip()
+    assert r.done and r.done_reason in ("stop", "length") and r.model == "demo"
+    assert r.prompt_eval_count > 0 and r.eval_count > 0
+    assert r.total_duration >= r.eval_duration > 0 and r.prompt_eval_duration > 0
+
+
+def test_a_stream_says_the_same_as_a_body():
+    body = chat()
+    parts = list(chat(stream=True))
+    equal("".join(p.message.content for p in parts), body.message.content)
+    equal([p.done for p in parts], [False] * (len(parts) - 1) + [True])
+    equal(parts[-1].eval_count, body.eval_count)
+
+
+def test_a_prompt_is_a_chat_of_one_turn_unless_raw():
+    equal(client.generate(model="demo", prompt=QUESTION[0]["content"], options=GREEDY).response,
+        chat().message.content)
+    equal(client.generate(model="demo", prompt=QUESTION[0]["content"], system="Be brief.",
+        options=GREEDY).response,
+        chat(messages=[{"role": "system", "content": "Be brief."}, *QUESTION]).message.content)
+    raw = list(client.generate(model="demo", prompt="Hello", raw=True, options=GREEDY, stream=True))
+    assert raw[-1].done and raw[-1].prompt_eval_count < chat().prompt_eval_count
+
+
+def test_a_conversation_remembers_what_was_said():
+    messages = [{"role": "user", "content": "Hello!"}]
+    for turn in ("What is 2 plus 3?", "And plus 4?"):
+        answer = "".join(p.message.content for p in chat(messages=messages, stream=True))
+        assert answer
+        messages += [{"role": "assistant", "content": answer}, {"role": "user", "content": turn}]
+    assert chat(messages=messages).message.content
+
+
+def test_options_arrive():
+    equal(chat(options={"temperature": 0, "num_predict": 3}).eval_count, 3)
+    equal(chat(options={"temperature": 0, "num_predict": 3}).done_reason, "length")
+    texts = {chat(options={"temperature": 1.3, "seed": 17}).message.content for _ in range(3)}
+    equal(len(texts), 1)
+    r = chat(model="echo", messages=[{"role": "user", "content": "one two three"}],
+        options={"stop": ["three"]})
+    equal((r.message.content, r.done_reason), ("one two ", "stop"))
+
+
+def test_text_comes_back_to_the_letter():
+    for text in ("héllo wörld", "日本語 🙂👩‍👩‍👧 ok", "a\nb\tc  d", "<|im_end|> stays", "{\"a\": 1}"):
+        said = [{"role": "user", "content": text}]
+        equal(chat(model="echo", messages=said).message.content, text)
+        equal("".join(p.message.content for p in chat(model="echo", messages=said, stream=True)), text)
+
+
+def test_logprobs_have_bytes_and_alternatives():
+    r = chat(logprobs=True, top_logprobs=3, options={"temperature": 0, "num_predict": 6})
+    assert len(r.logprobs) == 6 and all(len(t.top_logprobs) == 3 for t in r.logprobs)
+    parts = list(chat(logprobs=True, options={"temperature": 0, "num_predict": 6}, stream=True))
+    equal([t.token for p in parts for t in p.logprobs or []], [t.token for t in r.logprobs])
+
+
+def test_models_and_what_they_are():
+    equal([m.model for m in client.list().models], ["demo", "echo"])
+    equal([m.model for m in client.ps().models], ["demo", "echo"])
+    shown = client.show("demo")
+    assert "completion" in shown.capabilities and shown.details.format == "gguf"
+    assert shown.template and shown.modelinfo["general.parameter_count"] > 1000000
+    assert chat(model="demo:latest").message.content
+    equal(json.loads(SERVER.get("/api/version")[2]).keys(), {"version"})
+
+
+def test_it_says_that_it_is_running():
+    equal(SERVER.get("/")[2], b"Ollama is running")
+    equal(SERVER.request("HEAD", "/", None)[0], 200)
+
+
+def test_an_empty_request_loads_a_model():
+    r = client.generate(model="demo")
+    equal((r.done, r.done_reason, r.response), (True, "load", ""))
+    r = client.chat(model="demo", messages=[], keep_alive=0)
+    equal((r.done, r.done_reason, r.message.content), (True, "load", ""))
+
+
+def raises(status, what, fn):
+    try:
+        fn()
+    except ollama.ResponseError as e:
+        equal(e.status_code, status)
+        assert what in e.error, e.error
+        return
+    raise AssertionError(f"no error about {what}")
+
+
+def test_errors_are_sentences():
+    raises(404, "nobody", lambda: chat(model="nobody"))
+    raises(404, "nobody", lambda: list(chat(model="nobody", stream=True)))
+    raises(404, "nobody", lambda: client.show("nobody"))
+    raises(400, "temperature", lambda: chat(options={"temperature": -1}))
+    raises(400, "format", lambda: chat(format="json"))
+    raises(400, "tools", lambda: chat(tools=[{"type": "function", "function": {"name": "f",
+        "description": "", "parameters": {"type": "object", "properties": {}}}}]))
+    raises(400, "images", lambda: client.generate(model="demo", prompt="x", images=[b"\x89PNG"]))
+    raises(400, "context", lambda: chat(messages=[{"role": "user", "content": "word " * 100000}]))
+
+
+def script(text, **more):
+    """The client has no way to send what it does not know: the same bytes by hand."""
+    return json.dumps({"model": "echo", "messages": QUESTION, "script": text, **more})
+
+
+def test_a_silent_stream_is_kept_alive_between_lines():
+    body = SERVER.request("POST", "/api/chat", script({"text": "late", "delay_ms": 300}))[2]
+    lines = body.split(b"\n")
+    assert lines[0].startswith(b"  "), body
+    equal("".join(json.loads(line)["message"]["content"] for line in lines[:-1]), "late")
+    equal(lines[-1], b"")
+
+
+def running():
+    text = SERVER.get("/metrics")[2].decode()
+    return int(next(line.split()[1] for line in text.splitlines()
+        if line.startswith("inferflux_requests_running ")))
+
+
+def test_leaving_in_mid_stream_ends_the_request():
+    stream = client.chat(model="demo", messages=QUESTION, stream=True,
+        options={"temperature": 2, "num_predict": 100000, "repeat_penalty": 1.0})
+    next(stream)
+    stream.close()
+    deadline = time.monotonic() + 10
+    while running():
+        assert time.monotonic() < deadline, "the request still runs"
+        time.sleep(0.005)
+    audit = SERVER.get("/debug/invariants")
+    assert b'"ok":true' in audit[2] and b'"sequences":0' in audit[2], audit
+
+
+if __name__ == "__main__":
+    try:
+        run(globals())
+    finally:
+        SERVER.__exit__(None, None, None)
