@@ -83,9 +83,8 @@ def test_blocks_and_strings_mean_the_same():
 
 def test_a_prefill_is_continued():
     whole = create().content[0].text
-    head = whole[:10]
+    head = " ".join(whole.split(" ")[:3])
     r = create(messages=QUESTION + [{"role": "assistant", "content": head}])
-    assert not r.content[0].text.startswith(head)
     equal(head + r.content[0].text, whole)
 
 
