@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""The wires beside OpenAI's, as bytes: what the official clients of tests/sdk do not show."""
+import json
+import os
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+from harness import Server, equal, run
+
+DEMO = os.path.join(ROOT, "models/demo.gguf")
+HI = [{"role": "user", "content": "Hi"}]
+MESSAGES, COUNT = "/v1/messages", "/v1/messages/count_tokens"
+
+
+def post(server, path, **body):
+    status, fields, text = server.request("POST", path, json.dumps(body))
+    return status, fields, json.loads(text)
+
+
+def frames(text):
+    return [json.loads(f.removeprefix(b"data: ")) for f in text.split(b"\n\n") if f]
+
+
+def test_a_native_completion_is_not_the_openai_one():
+    with Server() as s:
+        for path in ("/completion", "/completions"):
+            status, _, body = post(s, path, model="demo", prompt="Hello", n_predict=5, temperature=0)
+            equal((status, body["stop"], body["stop_type"]), (200, True, "limit"), path)
+            equal((body["tokens_predicted"], body["prompt"]), (5, "Hello"))
+            assert body["timings"]["predicted_n"] == 5 and "choices" not in body
+            stream = s.request("POST", path, json.dumps({"model": "demo", "prompt": "Hello",
+                "n_predict": 5, "temperature": 0, "stream": True}))[2]
+            parts = frames(stream)
+            equal("".join(p["content"] for p in parts), body["content"])
+            equal([p["stop"] for p in parts], [False] * (len(parts) - 1) + [True])
+        assert "choices" in post(s, "/v1/completions", model="demo", prompt="Hello", max_tokens=1)[2]
+        ids = post(s, "/tokenize", model="demo", content="Hello")[2]["tokens"]
+        same = post(s, "/completion", model="demo", prompt=ids, n_predict=5, temperature=0)[2]
+        equal(same["content"], body["content"])
+        two = post(s, "/completion", model="demo", prompt=["Hello", "Bye"], n_predict=2)[2]
+        equal([r["prompt"] for r in two], ["Hello", "Bye"])
+        probs = post(s, "/completion", model="demo", prompt="Hello", n_predict=3, n_probs=2,
+            return_tokens=True)[2]
+        equal([t["id"] for t in probs["completion_probabilities"]], probs["tokens"])
+        status, _, body = post(s, "/completion", model="demo", prompt="word " * 9000)
+        equal((status, body["error"]["type"]), (400, "exceed_context_size_error"))
+        assert body["error"]["n_prompt_tokens"] > body["error"]["n_ctx"] > 0
+
+
+def test_props_and_health():
+    with Server() as s:
+        status, _, text = s.get("/props?model=demo")
+        props = json.loads(text)
+        equal((status, props["model_path"], props["modalities"]["vision"]), (200, "demo.gguf", False))
+        assert "im_start" in props["chat_template"] and props["total_slots"] > 0
+        equal(s.get("/props?model=nobody")[0], 404)
+        equal(s.get("/props?model=%zz")[0], 400)
+        for path in ("/health", "/v1/health"):
+            equal(s.get(path)[::2], (200, b'{"status":"ok"}'))
+    with Server(config="models:\n  - id: gone\n    path: /nonexistent.gguf\n", ready=False) as s:
+        status, _, text = s.get("/health")
+        equal((status, json.loads(text)["error"]["type"]), (503, "unavailable_error"))
+
+
+def test_keys_are_asked_for_in_each_shape():
+    with Server(env={"INFERFLUX_API_KEYS": "k"}, ready=False) as s:
+        for path in (MESSAGES, COUNT):
+            status, fields, body = post(s, path, messages=HI)
+            equal((status, body["error"]["type"]), (401, "authentication_error"), path)
+            equal(body["request_id"], fields["request-id"])
+        for path in ("/api/chat", "/api/generate", "/api/show"):
+            status, _, body = post(s, path, model="demo")
+            equal((status, list(body)), (401, ["error"]), path)
+        equal(post(s, "/completion", prompt="x")[2]["error"]["type"], "authentication_error")
+        for path in ("/api/tags", "/api/ps", "/props"):
+            equal(s.get(path)[0], 401, path)
+        for path in ("/", "/api/version", "/health", "/v1/health"):
+            equal(s.get(path)[0] in (200, 503), True, path)
+        for field in ({"x_api_key": "k"}, {"Authorization": "Bearer k"}):
+            assert s.get("/api/tags", **field)[0] == 200
+            assert s.get("/v1/models", anthropic_version="2023-06-01", **field)[0] == 200
+
+
+def test_a_wrong_method_keeps_its_shape():
+    with Server() as s:
+        status, fields, text = s.get(MESSAGES)
+        equal((status, fields["allow"], json.loads(text)["type"]), (405, "POST", "error"))
+        equal(json.loads(text)["request_id"], fields["request-id"])
+        status, _, text = s.get("/api/chat")
+        equal((status, list(json.loads(text))), (405, ["error"]))
+
+
+def test_models_have_further_names():
+    def model_of(server, name):
+        status, _, body = post(server, MESSAGES, model=name, max_tokens=1, messages=HI)
+        return body["model"] if status == 200 else status
+
+    with Server() as s:
+        equal(model_of(s, "claude-sonnet-4-5-20250929"), "demo")
+        equal(model_of(s, "echo:latest"), "echo")
+        equal(model_of(s, "demo:7b"), 404)
+        equal(model_of(s, "gpt-4o"), 404)
+        for path in ("/v1/messages?beta=true", "/v1/messages/count_tokens?beta=true"):
+            equal(post(s, path, model="claude-x", max_tokens=1, messages=HI)[0], 200, path)
+    with Server("--model-aliases", " claude-haiku*=echo, gpt-4o = demo ,x=nobody,plain") as s:
+        equal(model_of(s, "claude-haiku-4"), "echo")
+        equal(model_of(s, "claude-opus-4"), 404)
+        equal(model_of(s, "gpt-4o"), "demo")
+        equal(model_of(s, "gpt-4o-mini"), 404)
+        equal(model_of(s, "x"), 404)
+        equal(model_of(s, "plain"), "demo")
+    with Server("--model", DEMO, "--strict-model", "--model-aliases", "", config=None) as s:
+        equal(model_of(s, "claude-opus-4"), 404)
+
+
+def test_a_billing_line_goes_unless_told_otherwise():
+    line = "x-anthropic-billing-header: cc_version=2.1.36; cch=%s;"
+
+    def count(server, nonce):
+        return post(server, COUNT, model="demo", messages=HI, system=[{"type": "text",
+            "text": line % nonce}, {"type": "text", "text": "Be brief."}])[2]["input_tokens"]
+
+    with Server() as s:
+        plain = post(s, COUNT, model="demo", messages=HI, system="Be brief.")[2]["input_tokens"]
+        equal(count(s, "0af3"), plain)
+        # What is computed for one request serves the next, whatever the line says.
+        long = "Answer briefly, kindly and in whole sentences. " * 5
+        for nonce, n_cached in (("aaaa", 0), ("bbbb", 1)):
+            usage = post(s, MESSAGES, model="demo", max_tokens=2, messages=HI,
+                system=[{"type": "text", "text": line % nonce}, {"type": "text", "text": long}])[2]["usage"]
+            equal(usage["cache_read_input_tokens"] > 0, n_cached > 0)
+        chat = [{"role": "system", "content": line % "1" + "\nBe brief."}, *HI]
+        equal(post(s, "/v1/chat/completions", model="demo", max_tokens=1, messages=chat)[2]["usage"][
+            "prompt_tokens"], plain)
+    with Server("--strip-billing-header=false") as s:
+        assert count(s, "0af3") > plain
+
+
+def test_what_is_counted_may_be_too_long():
+    with Server() as s:
+        long = [{"role": "user", "content": "word " * 30000}]
+        status, _, body = post(s, COUNT, model="demo", messages=long)
+        assert status == 200 and body["input_tokens"] > 30000, body
+        status, fields, body = post(s, MESSAGES, model="demo", max_tokens=5, messages=long)
+        equal((status, body["error"]["type"]), (400, "invalid_request_error"))
+        assert body["error"]["message"].startswith("prompt is too long: "), body
+
+
+def test_streams_end_with_an_error_of_their_own():
+    """The script is silent for longer than the request allows."""
+    late = {"model": "echo", "stream": True, "x_timeout": 0.1,
+        "script": {"text": "a b c", "delay_ms": 60000}}
+    with Server() as s:
+        told = s.request("POST", MESSAGES, json.dumps({**late, "max_tokens": 9, "messages": HI}))[2]
+        name, data = told.split(b"\n\n")[-2].split(b"\n")
+        equal((name, json.loads(data.removeprefix(b"data: "))["error"]["type"]),
+            (b"event: error", "timeout_error"))
+        told = s.request("POST", "/api/chat", json.dumps({**late, "messages": HI}))[2]
+        equal(list(json.loads(told)), ["error"])
+        told = s.request("POST", "/completion", json.dumps({**late, "prompt": "x"}))[2]
+        equal([list(f) for f in frames(told)], [["error"]])
+
+
+if __name__ == "__main__":
+    run(globals())
