@@ -75,6 +75,33 @@ static void each_allocation_of_the_word_routes_may_fail(void)
     world_close(&w);
 }
 
-TESTS(TEST(each_allocation_of_a_chat_may_fail), TEST(each_allocation_of_a_stream_may_fail),
-    TEST(each_allocation_of_a_completion_may_fail),
+static void each_allocation_of_the_other_wires_may_fail(void)
+{
+    struct world w;
+
+    world_open(&w, 1, 1);
+    walk(&w, "/v1/messages",
+        "{\"max_tokens\":9,\"system\":[{\"type\":\"text\",\"text\":\"s\"}],\"messages\":["
+        "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"hi\"}]},"
+        "{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"t\"},"
+        "{\"type\":\"text\",\"text\":\"a\"}]},{\"role\":\"user\",\"content\":\"b\"}],"
+        "\"thinking\":{\"type\":\"disabled\"},\"stream\":true,\"script\":\"one\"}",
+        "message_stop");
+    walk(&w, "/v1/messages/count_tokens", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}",
+        "\"input_tokens\"");
+    walk(&w, "/api/chat",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"think\":\"low\","
+        "\"logprobs\":true,\"script\":\"one\"}",
+        "\"done\":true");
+    walk(&w, "/api/generate", "{\"prompt\":\"hi\",\"system\":\"s\",\"script\":\"one\"}",
+        "\"done\":true");
+    walk(&w, "/completion",
+        "{\"prompt\":[\"a\",\"b\"],\"n_probs\":2,\"n_cmpl\":2,\"logit_bias\":[[5,false]],"
+        "\"script\":\"one\"}",
+        "\"stop_type\"");
+    world_close(&w);
+}
+
+TESTS(TEST(each_allocation_of_the_other_wires_may_fail), TEST(each_allocation_of_a_chat_may_fail),
+    TEST(each_allocation_of_a_stream_may_fail), TEST(each_allocation_of_a_completion_may_fail),
     TEST(each_allocation_of_the_word_routes_may_fail))

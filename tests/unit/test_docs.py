@@ -65,9 +65,21 @@ def test_commands_of_the_readme_exist():
             rf"^\.PHONY:.*\b{target}\b", targets, re.M) or f" {target}" in targets, target
 
 
+def test_every_route_is_described():
+    described = read("docs/dialects.md")
+    routes = re.findall(r'\{ "([A-Z]+)", "([^"]+)", SCOPE_(\w+)', read("src/serve/routes.c"))
+    assert len(routes) > 25
+    for method, path, scope in routes:
+        shown = path.replace("*", "{id}") + "`"
+        row = next((line for line in described.splitlines() if line.startswith("|")
+            and (f"`{shown}" in line or f" {shown}" in line) and f"`{method} " in line), None)
+        assert row, f"docs/dialects.md: no {method} {path}"
+        assert scope.lower() == row.split("|")[2].strip(), f"docs/dialects.md: the key of {path}"
+
+
 def test_links_between_documents_lead_somewhere():
     for path in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md",
-            "docs/decisions.md", "docs/performance.md"):
+            "docs/decisions.md", "docs/dialects.md", "docs/performance.md"):
         for link in re.findall(r"\]\(([^)#:]+)\)", read(path)):
             target = os.path.join(ROOT, os.path.dirname(path), link)
             assert os.path.exists(target), f"{path}: {link}"
