@@ -181,6 +181,13 @@ static void wait_for_signal(void)
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
+static int open_exact(struct exact **out, const struct options *o, struct err *e)
+{
+    struct exact_options eo = { (size_t)o->exact_bytes, (uint64_t)o->exact_ttl_s * 1000000000 };
+
+    return eo.max_bytes ? exact_open(out, &eo, e) : 0;
+}
+
 static int run(const struct options *o, struct err *e)
 {
     struct model_spec specs[POOL_MODELS_MAX];
@@ -221,7 +228,7 @@ static int run(const struct options *o, struct err *e)
         pool_open(&pool, &po, e))
         goto out;
     so.pool = pool;
-    if (service_open(&service, &so, e))
+    if (open_exact(&so.exact, o, e) || service_open(&service, &so, e))
         goto out;
     announce(o, service);
     wait_for_signal();
@@ -233,6 +240,7 @@ out:
     if (pool)
         pool_close(pool);
     service_close(service);
+    exact_close(so.exact);
     audit_close(so.audit);
     keys_close(keys);
     return rc;

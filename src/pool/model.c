@@ -17,6 +17,8 @@
 
 enum { SCRIPT_CTX = 131072, SCRIPT_PAGES = 65536, TEMPLATE_MAX = 1 << 20 };
 
+static _Atomic uint64_t last_load;
+
 struct progress { /* of loading, drawn on a terminal */
     const char *id;
     uint64_t began_ns, drawn_ns;
@@ -233,6 +235,7 @@ int model_open(struct model *m, const struct model_spec *spec, struct err *e)
     m->env.bos_token = token_text(m->vocab, vocab_bos(m->vocab));
     m->env.eos_token = token_text(m->vocab, vocab_eos(m->vocab));
     m->created = clock_wall_s();
+    m->load = ++last_load;
     log_info("pool", "loaded", "model=%s arch=%s quant=%s ctx=%d kv_pages=%u kernels=%s ms=%d",
         spec->id, m->arch, m->quant, m->n_ctx, m->lm->n_pages, m->kernels,
         (int)((clock_ns() - began) / 1000000));

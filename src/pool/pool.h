@@ -39,6 +39,7 @@ struct model {
     int n_end_ids;
     int n_ctx;
     int64_t created; /* wall seconds when it became ready */
+    uint64_t load;   /* no other model_open of this process has this number */
     uint64_t file_bytes;
     char arch[32], quant[16], kernels[16];
     char name[64]; /* general.name */

@@ -12,8 +12,17 @@ struct choice {
     bool has_ended; /* choice_end was told */
 };
 
+struct replay {            /* an answer from memory: a slice of it at each turn */
+    struct gen_event turn; /* the message to ourselves; of it only msg counts */
+    bool has_turn;         /* it is under way */
+    bool is_running;       /* a slice is being told */
+    int n;                 /* tokens told */
+    struct gen_result result;
+};
+
 struct session {
-    struct gen *gen;
+    struct gen *gen; /* NULL: replay */
+    struct replay replay;
     struct session_place at;
     struct session_params p;
     struct choice *choices;
@@ -24,7 +33,19 @@ struct session {
     int n_completion, n_predicted;
 };
 
-enum { TEXT_MAX = 1 << 20 }; /* bytes one token event can add to a choice's buffers */
+enum {
+    TEXT_MAX = 1 << 20, /* bytes one token event can add to a choice's buffers */
+    REPLAY_SLICE = 64,  /* tokens told before others have their turn */
+};
+
+static void take_turn(struct session *s)
+{
+    if (s->replay.has_turn || s->replay.is_running)
+        return;
+    s->replay.has_turn = true;
+    s->replay.turn.msg.kind = SESSION_TURN;
+    mailbox_post(s->at.reply, &s->replay.turn.msg);
+}
 
 static int choice_init(struct session *s, struct choice *c, struct err *e)
 {
@@ -122,8 +143,16 @@ int session_open(struct session **out, const struct session_params *p,
     for (int i = 0; i < p->n_choices; i++)
         if (choice_init(s, &s->choices[i], e))
             return -1;
-    if (start(s, e))
+    if (p->replay) {
+        CHECK(p->n_choices == 1);
+        uint64_t now = clock_ns();
+        s->replay.result = (struct gen_result){
+            .n_cached = p->n_prompt, .submitted_ns = now, .started_ns = now, .first_token_ns = now
+        };
+        take_turn(s);
+    } else if (start(s, e)) {
         return -1;
+    }
     *out = s;
     return 0;
 }
@@ -132,7 +161,8 @@ static void fail(struct session *s, const char *what)
 {
     if (!s->err.code)
         err_set(&s->err, ERR_MEMORY, "no memory for %s", what);
-    engine_cancel(s->at.model->engine, s->gen);
+    if (s->gen)
+        engine_cancel(s->at.model->engine, s->gen);
 }
 
 static void show(struct session *s, struct choice *c)
@@ -162,7 +192,8 @@ static void stop_here(struct session *s, struct choice *c, int hit)
 {
     c->stop_string = s->p.stops[hit];
     show(s, c);
-    engine_stop_choice(s->at.model->engine, s->gen, (int)(c - s->choices));
+    if (s->gen)
+        engine_stop_choice(s->at.model->engine, s->gen, (int)(c - s->choices));
     end_choice(s, c, &(struct choice_end){ .finish = FINISH_STOP, .stop_id = TOKEN_NONE });
 }
 
@@ -221,7 +252,7 @@ static void on_choice_end(struct session *s, const struct gen_event *ev)
 static void on_end(struct session *s)
 {
     struct gen *gen = s->gen;
-    const struct gen_result *r = gen_result(gen);
+    const struct gen_result *r = gen ? gen_result(gen) : &s->replay.result;
     struct session_end end = {
         .err = s->err.code ? &s->err : &r->err,
         .result = r,
@@ -256,8 +287,48 @@ static void deliver(struct session *s, struct gen_event *ev)
     }
 }
 
+/* As many tokens as a turn has, told like those that come from the engine. False: there is more. */
+static bool tell_slice(struct session *s)
+{
+    const struct exact_answer *a = s->p.replay;
+    struct choice *c = &s->choices[0];
+    int n = MIN(exact_answer_n(a), s->p.max_tokens), left = REPLAY_SLICE;
+    struct gen_event ev = { 0 };
+
+    while (s->replay.n < n && !c->has_ended && !s->err.code && !s->is_cancelled) {
+        if (s->is_paused || left-- == 0)
+            return false;
+        exact_answer_token(a, s->replay.n++, &ev.token);
+        on_token(s, &ev);
+    }
+    if (s->is_paused && !s->is_cancelled)
+        return false;
+    ev.finish = exact_answer_finish(a, s->p.max_tokens);
+    ev.stop_id = exact_answer_stop_id(a);
+    if (!c->has_ended && !s->err.code && !s->is_cancelled)
+        on_choice_end(s, &ev);
+    return true;
+}
+
+static void on_turn(struct session *s)
+{
+    s->replay.has_turn = false;
+    s->replay.is_running = true; /* callbacks may pause, resume and cancel */
+    bool is_over = tell_slice(s);
+    s->replay.is_running = false;
+    s->replay.result.ended_ns = clock_ns();
+    if (is_over)
+        on_end(s);
+    else if (!s->is_paused || s->is_cancelled)
+        take_turn(s);
+}
+
 void session_event(struct gen_event *ev)
 {
+    if (ev->msg.kind == SESSION_TURN) {
+        on_turn(container_of(ev, struct session, replay.turn));
+        return;
+    }
     struct session *s = gen_user(ev->gen);
 
     if (s->is_paused && !s->is_cancelled) {
@@ -291,6 +362,10 @@ void session_cancel(struct session *s)
     if (s->is_cancelled)
         return;
     s->is_cancelled = true;
+    if (!s->gen) {
+        take_turn(s);
+        return;
+    }
     engine_cancel(s->at.model->engine, s->gen);
     drain_paused(s);
 }
@@ -305,7 +380,10 @@ void session_resume(struct session *s)
     if (!s->is_paused)
         return;
     s->is_paused = false;
-    drain_paused(s);
+    if (s->gen)
+        drain_paused(s);
+    else
+        take_turn(s);
 }
 
 uint64_t session_first_token_ns(const struct session *s)

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "chat/stops.h"
+#include "pool/exact.h"
 #include "pool/pool.h"
 
 struct session;
@@ -56,7 +57,9 @@ struct session_params {
     const char *name;
     uint64_t deadline_ns;
     const struct gen_script *script; /* needed by, and only by, a script model */
-    const int32_t *predicted;        /* what the client thinks will come; NULL = it does not say */
+    /* One choice, told from memory instead of computed; borrowed. NULL: computed. */
+    const struct exact_answer *replay;
+    const int32_t *predicted; /* what the client thinks will come; NULL = it does not say */
     int n_predicted;
 };
 
@@ -74,7 +77,9 @@ struct session_place { /* where it lives and whom it tells */
 int session_open(struct session **out, const struct session_params *p,
     const struct session_place *at, struct err *e);
 
-/* For messages with a gen_kind. May call callbacks, the last of them `end`. */
+/* For messages with a gen_kind, and for this one, by which a session that is told from memory gets
+ * its turns. May call callbacks, the last of them `end`. */
+enum { SESSION_TURN = 50 };
 void session_event(struct gen_event *ev);
 
 /* Nobody is interested any more: no callback but `end` will come. */

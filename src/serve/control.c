@@ -1,4 +1,6 @@
-/* control.c: DELETE /v1/requests/{id}: a request is cancelled by the id that it came with, or that
+/* control.c: what can be said to a server that runs.
+ *
+ * DELETE /v1/requests/{id}: a request is cancelled by the id that it came with, or that
  * its answer tells, as x-request-id.
  *
  * A request lives on one io thread and is asked about on any. So the question travels: a message
@@ -9,6 +11,7 @@
 #include "serve/request.h"
 
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 struct cancel {
@@ -158,4 +161,42 @@ void control_cancel(struct io *io, struct http_exchange *x, struct call *c)
     }
     answer(k, k->is_found ? ERR_NONE : ERR_NOT_FOUND);
     mem_free(k);
+}
+
+/* ---- GET and DELETE /v1/admin/cache: the answers that are remembered */
+
+static void answer_numbers(struct http_exchange *x, struct call *c, const char *const *names,
+    const uint64_t *values, int n)
+{
+    struct buf b;
+    struct jw w;
+
+    buf_init(&b, 4 * KB);
+    jw_init(&w, &b);
+    jw_object(&w);
+    for (int i = 0; i < n; i++)
+        jw_key(&w, names[i]), jw_u64(&w, values[i]);
+    jw_end_object(&w);
+    reply_json(x, c, 200, &b);
+    buf_clear(&b);
+}
+
+void control_cache(struct io *io, struct http_exchange *x, struct call *c)
+{
+    static const char *const names[] = { "answers", "bytes", "hits", "misses", "evicted" };
+    struct exact_stats s = { 0 };
+
+    if (io->o->exact)
+        exact_stats(io->o->exact, &s);
+    uint64_t values[] = { s.entries, s.bytes, s.hits, s.misses, s.evicted };
+    answer_numbers(x, c, names, values, ARRAY_LEN(values));
+}
+
+void control_flush(struct io *io, struct http_exchange *x, struct call *c)
+{
+    static const char *const names[] = { "flushed" };
+    uint64_t n = io->o->exact ? exact_flush(io->o->exact) : 0;
+
+    log_info("serve", "flush", "answers=%d", (int)n);
+    answer_numbers(x, c, names, &n, 1);
 }

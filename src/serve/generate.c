@@ -7,6 +7,7 @@
 
 #include "api/wire.h"
 #include "os/clock.h"
+#include "serve/remember.h"
 
 /* ---- echo: the prompt in front of a completion */
 
@@ -126,6 +127,8 @@ static void on_token(void *ctx, int choice, const struct sampled *t)
 
     measure_token(r, choice_of(p, choice));
     echo_rest(p);
+    if (r->exact_key.n && !r->recalled)
+        exact_record_token(&r->record, r->io->o->exact, t);
     if (r->answer)
         answer_token(r->answer, choice_of(p, choice), t);
 }
@@ -158,6 +161,7 @@ static void on_choice_end(void *ctx, const struct choice_end *c)
     struct request *r = p->request;
 
     r->n_completion += c->n_tokens;
+    r->exact_end = (struct exact_end){ c->finish, c->stop_id };
     if (!r->answer || c->finish == FINISH_CANCELLED || c->finish == FINISH_ERROR)
         return;
     echo_rest(p);
@@ -178,6 +182,16 @@ static void note_times(struct request *r, const struct gen_result *t)
     all->ended_ns = MAX(all->ended_ns, t->ended_ns);
 }
 
+static void remember(struct request *r, const struct session_end *s)
+{
+    enum finish how = r->exact_end.finish;
+
+    if (!r->exact_key.n || r->recalled || s->err->code || r->err.code)
+        return;
+    if (how == FINISH_STOP || how == FINISH_LENGTH)
+        exact_put(r->io->o->exact, r->exact_key, &r->record, &r->exact_end, clock_ns());
+}
+
 static void on_end(void *ctx, const struct session_end *s)
 {
     struct leg *p = ctx;
@@ -185,6 +199,7 @@ static void on_end(void *ctx, const struct session_end *s)
     const struct gen_result *t = s->result;
 
     p->session = NULL;
+    remember(r, s);
     r->n_cached += t->n_cached;
     note_times(r, t);
     r->n_accepted += s->n_predicted;
@@ -243,7 +258,30 @@ static int prepare(struct request *r, struct str body, struct err *e)
         return -1;
     for (int i = 0; i < ask->n_prompts; i++)
         r->n_prompt += r->prompts[i].n;
+    if (r->io->o->exact)
+        r->exact_key = remember_key(ask, &r->prompts[0], &r->caller, &at);
     return 0;
+}
+
+static int max_tokens_of(const struct request *r, int i)
+{
+    return prompt_max_tokens(&r->ask, r->model, &r->prompts[i],
+        r->ask.kind == ASK_CHAT ? r->io->o->default_max_tokens : 0);
+}
+
+/* What a client says of caches is about remembered answers, too. */
+static void recall(struct request *r)
+{
+    struct str control = http_field_get(r->x->req, "cache-control");
+    struct call *c = r->call;
+
+    if (str_find(control, STR("no-store")) >= 0)
+        r->exact_key.n = 0;
+    if (!r->exact_key.n || str_find(control, STR("no-cache")) >= 0)
+        return;
+    r->recalled = exact_take(r->io->o->exact, r->exact_key, max_tokens_of(r, 0), clock_ns());
+    if (r->recalled)
+        c->fields[c->n_fields++] = (struct http_field){ STR("x-inferflux-cache"), STR("exact") };
 }
 
 static struct str bytes_of_token(const void *vocab, int32_t id)
@@ -274,8 +312,7 @@ static int open_session(struct request *r, int i, struct err *e)
     struct session_params p = {
         .prompt = r->prompts[i].ids,
         .n_prompt = r->prompts[i].n,
-        .max_tokens = prompt_max_tokens(ask, r->model, &r->prompts[i],
-            ask->kind == ASK_CHAT ? r->io->o->default_max_tokens : 0),
+        .max_tokens = max_tokens_of(r, i),
         .n_choices = ask->best_of,
         .sample = ask->sample,
         .stops = ask->stops,
@@ -294,6 +331,7 @@ static int open_session(struct request *r, int i, struct err *e)
         .name = r->request_id,
         .deadline_ns = r->deadline_ns == UINT64_MAX ? 0 : r->deadline_ns,
         .script = r->legs[i].script,
+        .replay = r->recalled,
     };
     struct session_place at = { r->model, r->arena, loop_mailbox(r->io->loop), &session_ops,
         &r->legs[i] };
@@ -323,6 +361,8 @@ static int begin(struct request *r, struct err *e)
 {
     if (r->ask.timeout_s > 0)
         request_set_deadline(r, r->began_ns + (uint64_t)(r->ask.timeout_s * 1e9));
+    if (!r->ask.load_only)
+        recall(r);
     if (open_answer(r, e) || (!r->ask.load_only && open_session(r, 0, e)))
         return -1;
     count_begin(r);

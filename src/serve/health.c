@@ -51,6 +51,18 @@ void health_root(struct io *io, struct http_exchange *x, struct call *c)
 
 enum { SHARDS_MAX = 65 };
 
+static void copy_exact(struct exact *x, struct metrics *m)
+{
+    struct exact_stats s;
+
+    exact_stats(x, &s);
+    metric_set(m, METRIC_exact_hits_total, s.hits);
+    metric_set(m, METRIC_exact_misses_total, s.misses);
+    metric_set(m, METRIC_exact_evicted_total, s.evicted);
+    metric_set(m, METRIC_exact_answers, s.entries);
+    metric_set(m, METRIC_exact_bytes, s.bytes);
+}
+
 void health_metrics(struct io *io, struct http_exchange *x, struct call *c)
 {
     struct metrics *shards[SHARDS_MAX];
@@ -59,6 +71,8 @@ void health_metrics(struct io *io, struct http_exchange *x, struct call *c)
 
     int n = service_shards(io->service, shards, SHARDS_MAX - 1);
     numbers_copy(io->o->pool, &copied);
+    if (io->o->exact)
+        copy_exact(io->o->exact, &copied);
     shards[n++] = &copied;
     buf_init(&b, MB);
     metrics_write(&b, shards, n);

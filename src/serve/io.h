@@ -94,6 +94,8 @@ void fairness_change(struct io *io, struct http_exchange *x, struct call *c);
 /* numbers.c: adds what the engines of the pool count. */
 void numbers_copy(struct pool *p, struct metrics *m);
 
+void control_cache(struct io *io, struct http_exchange *x, struct call *c);
+void control_flush(struct io *io, struct http_exchange *x, struct call *c);
 void control_cancel(struct io *io, struct http_exchange *x, struct call *c);
 
 /* control.c: messages of DELETE /v1/requests/{id} from other threads; the end of those asked here

@@ -57,6 +57,8 @@ static void request_free(struct request *r)
     *r->prev = r->next;
     if (r->next)
         r->next->prev = r->prev;
+    exact_unref(r->recalled);
+    exact_record_clear(&r->record);
     http_body_free(&r->body);
     r->job.run = free_memory;
     r->job.done = NULL;

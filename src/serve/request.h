@@ -47,8 +47,12 @@ struct request {
     const int32_t *predicted; /* the client's prediction */
     int n_predicted;
     struct leg *legs;
-    int n_open;     /* sessions that run, and one for whoever holds the request */
-    struct err err; /* the first thing that went wrong */
+    struct str exact_key;                /* .n 0: its answer is neither remembered nor recalled */
+    const struct exact_answer *recalled; /* a reference; NULL: it is computed */
+    struct exact_record record;
+    struct exact_end exact_end; /* finish NONE: it did not end by itself */
+    int n_open;                 /* sessions that run, and one for whoever holds the request */
+    struct err err;             /* the first thing that went wrong */
     struct loop_timer ping, deadline;
     uint64_t began_ns, deadline_ns, first_token_ns, last_write_ns;
     uint64_t *last_token_ns;   /* per choice */

@@ -11,6 +11,8 @@ static const struct route routes[] = {
     { "GET", "/metrics", SCOPE_READ, false, ERROR_PROBLEM, health_metrics },
     { "GET", "/v1/admin/fairness", SCOPE_ADMIN, false, ERROR_OPENAI, fairness_show },
     { "PUT", "/v1/admin/fairness", SCOPE_ADMIN, true, ERROR_OPENAI, fairness_change },
+    { "GET", "/v1/admin/cache", SCOPE_ADMIN, false, ERROR_OPENAI, control_cache },
+    { "DELETE", "/v1/admin/cache", SCOPE_ADMIN, false, ERROR_OPENAI, control_flush },
     { "GET", "/debug/invariants", SCOPE_ADMIN, false, ERROR_PROBLEM, health_invariants },
     { "DELETE", "/v1/requests/*", SCOPE_GENERATE, false, ERROR_OPENAI, control_cancel },
     { "GET", "/v1/models", SCOPE_READ, false, ERROR_OPENAI, models_all },

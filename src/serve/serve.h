@@ -7,6 +7,7 @@
 
 #include "gate/keys.h"
 #include "http/server.h"
+#include "pool/exact.h"
 #include "pool/pool.h"
 #include "serve/metrics.h"
 #include "store/audit.h"
@@ -27,6 +28,7 @@ struct serve_options { /* borrowed for the life of the service */
     int default_max_tokens;            /* 0 = to the end of the context */
     bool share_prefixes; /* between all keys; else each finds what its own requests left */
     struct pool *pool;
+    struct exact *exact; /* answers that are remembered; NULL = none */
     const struct keys *keys;
     bool needs_key;
     struct audit *audit;            /* NULL = none */

@@ -4,6 +4,7 @@ what routes say to those who ask in the wrong way."""
 import json
 import os
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -156,6 +157,25 @@ def test_the_server_has_limits_of_its_own():
         equal((status, error_of(body)["code"]), (504, "timeout"))
         equal(s.request("POST", "/v1/completions", json.dumps(
             {"model": "echo", "prompt": "x", "script": {"text": "a b c", "delay_ms": 100}}))[0], 200)
+
+
+def test_who_is_refused_is_told_at_once_when_to_come_again():
+    with Server("--parallel", "1", "--max-queue", "1", "--batch", "1") as s:
+        line = Line(s)
+        body = json.dumps(chat(model="echo", script=SLOW)).encode()
+        inside = [send(s, CHAT, json.loads(body)) for _ in range(2)]
+        line.until(lambda m: m["requests_running"] == 2, "it is full")
+        times = []
+        for _ in range(30):
+            began = time.monotonic()
+            status, head, answer = line.ask(CHAT, "POST", body)
+            times.append(time.monotonic() - began)
+            equal((status, error_of(answer)["code"]), (503, "queue_full"))
+            assert int(fields_of(head)["retry-after"]) >= 1
+        print(f"     refused in {statistics.median(times) * 1e3:.2f} ms")
+        assert statistics.median(times) < 0.01, times
+        for c in inside:
+            c.close()
 
 
 def cancel(server, request_id, **fields):
