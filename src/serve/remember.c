@@ -18,8 +18,8 @@ static bool is_eligible(const struct ask *ask, const struct model *m)
     bool is_native = m->spec->backend == BACKEND_NATIVE;
 
     return is_certain && is_one && is_native && !is_scored && ask->cache_prompt &&
-           ask->max_tokens != 0 && !ask->prediction.p &&
-           !ask->load_only && ask->raw->kind == JSON_OBJECT;
+           ask->max_tokens != 0 && !ask->prediction.p && !ask->load_only &&
+           ask->raw->kind == JSON_OBJECT;
 }
 
 static bool is_in_key(struct str name)
