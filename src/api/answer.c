@@ -155,7 +155,9 @@ void answer_error(struct answer *a, const struct err *e, const struct error_extr
     }
     if (!buf_ok(&a->out))
         buf_reset(&a->out); /* its last frame is not whole */
-    a->wire->error_frame(&a->out, e, x);
+    struct error_extra extra = x ? *x : (struct error_extra){ 0 };
+    extra.request_id = status_request_id(a->setup.fields, a->setup.n_fields);
+    a->wire->error_frame(&a->out, e, &extra);
     answer_flush(a);
     a->has_ended = true;
     sink_end(a->setup.sink);

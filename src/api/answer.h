@@ -38,7 +38,7 @@ struct answer_setup { /* borrowed as long as the answer lives, unless said other
     const char *fingerprint;         /* system_fingerprint; NULL = null */
     int64_t created;                 /* wall seconds */
     const char *id;                  /* without prefix; NULL = random. Tests fix it. */
-    const struct http_field *fields; /* sent with the headers; borrowed until begin or end */
+    const struct http_field *fields; /* sent with the headers; borrowed until the end */
     int n_fields;
     /* The bytes a token stands for (vocab_bytes); control tokens have their text. */
     struct str (*token_bytes)(const void *vocab, int32_t id);

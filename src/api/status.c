@@ -318,7 +318,7 @@ int status_http(enum error_form form, enum errcode code)
     return form == ERROR_ANTHROPIC && code == ERR_OVERLOADED ? 529 : status_of(code).http;
 }
 
-static struct str own_request_id(const struct http_field *fields, int n)
+struct str status_request_id(const struct http_field *fields, int n)
 {
     for (int i = 0; i < n; i++)
         if (str_is(fields[i].name, "request-id"))
@@ -340,7 +340,7 @@ void status_reply(struct sink *s, enum error_form form, const struct err *e,
         memcpy(all, fields, (size_t)n * sizeof(*all));
     n += status_fields(e->code, x, all + n, scratch);
     if (!extra.request_id.n)
-        extra.request_id = own_request_id(fields, n_fields);
+        extra.request_id = status_request_id(fields, n_fields);
     buf_init(&body, 16 * KB);
     forms[form].put(&body, e, &extra);
     /* Errors must work when memory does not. */

@@ -56,6 +56,9 @@ enum { RETRY_FIELDS_MAX = 1 };
 int status_fields(
     enum errcode code, const struct error_extra *x, struct http_field *out, char scratch[16]);
 
+/* The field `request-id`, which only Anthropic's routes have; else STR_NONE. */
+struct str status_request_id(const struct http_field *fields, int n);
+
 /* The whole answer: status, fields (the caller's and ours), body. x may be NULL. */
 void status_reply(struct sink *s, enum error_form form, const struct err *e,
     const struct error_extra *x, const struct http_field *fields, int n_fields);

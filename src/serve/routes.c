@@ -34,7 +34,7 @@ static const struct route routes[] = {
         LIMIT_COMPLETION, &wire_ollama_generate },
     { "GET", "/api/tags", SCOPE_READ, false, ERROR_OLLAMA, ollama_get_tags },
     { "GET", "/api/ps", SCOPE_READ, false, ERROR_OLLAMA, ollama_get_ps },
-    { "GET", "/api/version", SCOPE_NONE, false, ERROR_OLLAMA, ollama_get_version },
+    { "GET", "/api/version", SCOPE_READ, false, ERROR_OLLAMA, ollama_get_version },
     { "POST", "/api/show", SCOPE_READ, true, ERROR_OLLAMA, ollama_post_show },
     { "POST", "/completion", SCOPE_GENERATE, true, ERROR_LLAMA, generate_answer, LIMIT_COMPLETION,
         &wire_llama },

@@ -10,9 +10,11 @@ if os.path.exists(VENV) and sys.executable != VENV and not os.environ.get("IN_VE
     os.execv(VENV, [VENV, *sys.argv])
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
 
+import json
 import time
 
 import anthropic
+import pydantic
 from harness import Server, equal, run
 
 SERVER = Server("--sse-ping-interval", "50").__enter__()
@@ -155,6 +157,27 @@ def test_errors_have_the_clients_own_classes():
     raises(bad, 400, "prompt is too long: ",
         lambda: create(messages=[{"role": "user", "content": "word " * 100000}]))
     assert client.messages.create(**ask(model="claude-opus-4-1")).model == "demo"
+
+
+def test_every_answer_is_what_the_types_say():
+    """The client builds its objects without looking; here they are checked."""
+    event = pydantic.TypeAdapter(anthropic.types.RawMessageStreamEvent)
+
+    def post(body, path="/v1/messages"):
+        return SERVER.request("POST", path, json.dumps(body))[2]
+
+    body = {"model": "demo", "max_tokens": 9, "messages": QUESTION, "stop_sequences": ["e"]}
+    for more in ({}, {"temperature": 0}, {"max_tokens": 0}, {"model": "echo", "script": ""}):
+        anthropic.types.Message.model_validate_json(post({**body, **more}), strict=True)
+        for frame in post({**body, **more, "stream": True}).split(b"\n\n")[:-1]:
+            name, data = frame.split(b"\n")
+            if name != b"event: ping":
+                equal(event.validate_json(data.removeprefix(b"data: ")).type, name[7:].decode())
+    anthropic.types.MessageTokensCount.model_validate_json(
+        post(body, "/v1/messages/count_tokens"), strict=True)
+    for e in client.models.list():
+        anthropic.types.ModelInfo.model_validate(e.model_dump())
+    anthropic.types.ErrorResponse.model_validate_json(post({}), strict=True)
 
 
 def test_models_in_this_clients_shape():

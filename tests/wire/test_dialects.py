@@ -73,9 +73,9 @@ def test_keys_are_asked_for_in_each_shape():
             status, _, body = post(s, path, model="demo")
             equal((status, list(body)), (401, ["error"]), path)
         equal(post(s, "/completion", prompt="x")[2]["error"]["type"], "authentication_error")
-        for path in ("/api/tags", "/api/ps", "/props"):
+        for path in ("/api/tags", "/api/ps", "/api/version", "/props"):
             equal(s.get(path)[0], 401, path)
-        for path in ("/", "/api/version", "/health", "/v1/health"):
+        for path in ("/", "/health", "/v1/health"):
             equal(s.get(path)[0] in (200, 503), True, path)
         for field in ({"x_api_key": "k"}, {"Authorization": "Bearer k"}):
             assert s.get("/api/tags", **field)[0] == 200
@@ -147,6 +147,27 @@ def test_what_is_counted_may_be_too_long():
         assert body["error"]["message"].startswith("prompt is too long: "), body
 
 
+def test_one_request_has_one_answer_in_every_dialect():
+    """The same sampling, said in four ways."""
+    question = [{"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "What is InferFlux?"}]
+    how = {"temperature": 1.2, "top_p": 0.9, "top_k": 30, "seed": 11}
+    options = {**how, "repeat_penalty": 1, "num_predict": 24}
+    with Server() as s:
+        text = post(s, "/v1/chat/completions", model="demo", messages=question, max_tokens=24,
+            **how)[2]["choices"][0]["message"]["content"]
+        assert text
+        equal(post(s, MESSAGES, model="demo", system="Be brief.", messages=question[1:],
+            max_tokens=24, **how)[2]["content"][0]["text"], text)
+        equal(post(s, "/api/chat", model="demo", messages=question, stream=False,
+            options=options)[2]["message"]["content"], text)
+        equal(post(s, "/api/generate", model="demo", system="Be brief.", stream=False,
+            prompt=question[1]["content"], options=options)[2]["response"], text)
+        prompt = post(s, "/apply-template", model="demo", messages=question)[2]["prompt"]
+        equal(post(s, "/completion", model="demo", prompt=prompt, n_predict=24, min_p=0,
+            **how)[2]["content"], text)
+
+
 def test_streams_end_with_an_error_of_their_own():
     """The script is silent for longer than the request allows."""
     late = {"model": "echo", "stream": True, "x_timeout": 0.1,
@@ -154,8 +175,9 @@ def test_streams_end_with_an_error_of_their_own():
     with Server() as s:
         told = s.request("POST", MESSAGES, json.dumps({**late, "max_tokens": 9, "messages": HI}))[2]
         name, data = told.split(b"\n\n")[-2].split(b"\n")
-        equal((name, json.loads(data.removeprefix(b"data: "))["error"]["type"]),
-            (b"event: error", "timeout_error"))
+        error = json.loads(data.removeprefix(b"data: "))
+        equal((name, error["error"]["type"]), (b"event: error", "timeout_error"))
+        assert error["request_id"].startswith("req_")
         told = s.request("POST", "/api/chat", json.dumps({**late, "messages": HI}))[2]
         equal(list(json.loads(told)), ["error"])
         told = s.request("POST", "/completion", json.dumps({**late, "prompt": "x"}))[2]
