@@ -72,6 +72,7 @@ static int model_field(struct reader *r, struct model_entry *m, const char *key,
         { "backend", &m->backend, NULL },
         { "family", &m->family, NULL },
         { "template_path", &m->template_path, NULL },
+        { "draft", &m->draft, NULL },
         { "ctx_size", NULL, &m->ctx_size },
         { "parallel", NULL, &m->parallel },
         { "kv_bytes", NULL, &m->kv_bytes },
@@ -106,9 +107,13 @@ static int check_model(const struct reader *r, const struct model_entry *m, stru
 /* The mapping of one entry; its start event is behind us. */
 static int read_model(struct reader *r, int line, struct err *e)
 {
-    struct model_entry m = {
-        .id = "", .path = "", .backend = "native", .family = "", .template_path = "", .line = line
-    };
+    struct model_entry m = { .id = "",
+        .path = "",
+        .backend = "native",
+        .family = "",
+        .template_path = "",
+        .draft = "",
+        .line = line };
     yaml_event_t key, value;
 
     for (;;) {

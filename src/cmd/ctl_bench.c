@@ -73,6 +73,7 @@ static void print_help(void)
         "                    client predicts the answer but for one token in 16), chat, json or\n"
         "                    all; the answers must be the same\n"
         "  --draft-max N     tokens guessed at once [16]\n"
+        "  --model-draft F   a small model that guesses where nothing repeats\n"
         "  --answer N        tokens of an answer, at most 384 [256]\n");
 }
 
@@ -80,7 +81,7 @@ static void print_help(void)
 static int read_args(struct ctl *c, struct plan *p, int argc, char **argv)
 {
     static const char *const names[] = { "contexts=", "batches=", "threads=", "kernels=", "steps=",
-        "quick", "csv", "json", "help", "workload=", "draft-max=", "answer=" };
+        "quick", "csv", "json", "help", "workload=", "draft-max=", "answer=", "model-draft=" };
     struct ctl_args a = { .argc = argc, .argv = argv };
     int64_t steps = 16;
     bool ok = true;
@@ -126,6 +127,9 @@ static int read_args(struct ctl *c, struct plan *p, int argc, char **argv)
             break;
         case 11:
             ok = read_int(a.value, 384, &p->work.n_answer);
+            break;
+        case 12:
+            p->work.draft = a.value;
             break;
         case -2:
             ok = !p->path;

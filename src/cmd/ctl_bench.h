@@ -4,11 +4,11 @@
 #include "cmd/ctl.h"
 
 struct workload_args {
-    const char *name; /* of a workload, or "all" */
-    const char *path, *kernels;
-    int threads;   /* 0 = one per processor */
-    int draft_max; /* -1 = the engine's own */
-    int n_answer;  /* tokens; 0 = 256 */
+    const char *name;                   /* of a workload, or "all" */
+    const char *path, *draft, *kernels; /* draft: a small model, or NULL */
+    int threads;                        /* 0 = one per processor */
+    int draft_max;                      /* -1 = the engine's own */
+    int n_answer;                       /* tokens; 0 = 256 */
     bool as_json;
 };
 

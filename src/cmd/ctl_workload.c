@@ -85,6 +85,7 @@ static int open_bench(struct bench *b, const struct workload_args *a, struct err
                              .kernels = a->kernels,
                              .kv_type = "f16",
                              .threads = a->threads,
+                             .draft_path = a->draft,
                              .engine = engine_options_default } };
     if (a->draft_max >= 0)
         b->spec.engine.spec.max = a->draft_max;

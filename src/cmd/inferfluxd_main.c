@@ -79,10 +79,16 @@ static struct model_spec spec_with_defaults(
     s.engine.max_queue = (int)o->max_queue;
     s.engine.spec.max = strcmp(o->spec, "off") ? (int)o->draft_max : 0;
     s.engine.spec.min = (int)MIN(o->draft_min, o->draft_max);
+    s.engine.spec.by_history = strcmp(o->spec, "draft") != 0;
     s.engine.prefix_cache = !strcmp(o->prefix_cache, "on");
     s.engine.kv_evict = strcmp(o->kv_evict, "clock") ? EVICT_LRU : EVICT_CLOCK;
     s.engine.kv_tenant_share = (int)o->kv_tenant_share;
     return s;
+}
+
+static bool uses_draft(const struct options *o)
+{
+    return !strcmp(o->spec, "auto") || !strcmp(o->spec, "draft");
 }
 
 static int list_models(const struct options *o, const struct engine_options *batch,
@@ -93,6 +99,7 @@ static int list_models(const struct options *o, const struct engine_options *bat
     if (*o->model) {
         specs[n] = spec_with_defaults(o, batch);
         specs[n].path = o->model;
+        specs[n].draft_path = uses_draft(o) ? o->model_draft : "";
         specs[n++].id = *o->alias ? o->alias : id_from_path(o->model, id, n_id);
     }
     for (int i = 0; i < o->n_models && n < POOL_MODELS_MAX; i++) {
@@ -103,6 +110,7 @@ static int list_models(const struct options *o, const struct engine_options *bat
         s->path = m->path;
         s->family = m->family;
         s->template_path = m->template_path;
+        s->draft_path = uses_draft(o) ? m->draft : "";
         s->backend = !strcmp(m->backend, "script") ? BACKEND_SCRIPT : BACKEND_NATIVE;
         s->ctx_size = m->ctx_size ? m->ctx_size : s->ctx_size;
         s->kv_bytes = m->kv_bytes ? m->kv_bytes : s->kv_bytes;

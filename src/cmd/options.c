@@ -197,7 +197,8 @@ static bool split_flag(const char *arg, struct flag_arg *f)
     static const struct {
         const char *is, *means;
     } shorts[] = { { "-m", "model" }, { "-c", "ctx-size" }, { "-t", "threads" }, { "-h", "help" },
-        { "-np", "parallel" }, { "-b", "batch-size" }, { "-n", "predict" } };
+        { "-np", "parallel" }, { "-b", "batch-size" }, { "-n", "predict" },
+        { "-md", "model-draft" } };
 
     for (size_t i = 0; i < ARRAY_LEN(shorts); i++)
         if (!strcmp(arg, shorts[i].is)) {

@@ -63,6 +63,7 @@ void options_docs(struct buf *out)
         "| `backend` | `native` (default) or `script`, which answers what the request says |\n"
         "| `family` | chat family whose built-in template is used instead of the file's own |\n"
         "| `template_path` | a Jinja file used instead of the file's own template |\n"
+        "| `draft` | GGUF file of a small model with the same vocabulary that guesses ahead |\n"
         "| `ctx_size`, `parallel`, `kv_bytes` | as above, for this model alone |\n");
 }
 

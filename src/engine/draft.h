@@ -57,6 +57,7 @@ struct draft_seq {
     struct trail past, hint;        /* through the tokens themselves; through the prediction */
     int n_fed;                      /* tokens that `past` has seen */
     struct draft_grade grade[N_DRAFT_SOURCES];
+    uint32_t model_slot; /* draft_lm's note */
 };
 
 /* The slots are the gen's: own_slots may be NULL. The prompt's index is complete. */
@@ -87,7 +88,8 @@ struct draft_job { /* about one sequence that decodes */
     bool is_hint;             /* of the history: from the prediction */
     int most;                 /* offer: at most so many may be wanted; propose: are wanted */
     int n_out;                /* out: so many are in `out` */
-    int32_t *out;             /* room for `most` */
+    bool is_prompt;           /* out: time went into computing its prompt */
+    int32_t *out;             /* room for `most`, right behind the known tokens */
 };
 
 struct drafter;

@@ -18,10 +18,11 @@ struct spec {
     double cost[SPEC_ROWS + 1];           /* the same, by rows; ns */
     int n_seen[SPEC_ROWS + 1];
     int n_tried; /* steps with drafts, up to TRIED_FIRST */
-    double budget_ns;
-    unsigned n_in_a_row; /* steps that could have had drafts */
-    bool has_budget;     /* it began with SPEC_STEPS steps */
-    int turn;            /* whose turn it is, when there are more than SPEC_SEQS */
+    double budget_ns[N_DRAFTERS];
+    unsigned n_in_a_row;      /* steps that could have had drafts */
+    struct draft_grade model; /* of the drafter that computes, over all sequences */
+    bool has_budget;          /* it began with SPEC_STEPS steps */
+    int turn;                 /* whose turn it is, when there are more than SPEC_SEQS */
 
     /* the step being planned */
     int base;               /* rows without drafts */
@@ -134,6 +135,28 @@ static int choose(const struct spec *sp, struct load *l, double chance, double t
     return n;
 }
 
+/* ---- experience */
+
+/* A model is as good for the next sequence as it was for those before; texts differ. */
+static double chance_of(const struct spec *sp, const struct draft_seq *s, enum draft_source source)
+{
+    const struct draft_grade *g = &s->grade[DRAFT_MODEL];
+
+    if (source != DRAFT_MODEL)
+        return draft_seq_chance(s, source);
+    double usual = (sp->model.hits + 1.2) / (sp->model.tries + 2);
+    return (g->hits + 2 * usual) / (g->tries + 2);
+}
+
+void spec_judge(struct spec *sp, struct choice *ch, int n, int n_right)
+{
+    draft_seq_judge(&ch->draft, ch->draft_source, n, n_right);
+    if (ch->draft_source != DRAFT_MODEL)
+        return;
+    sp->model.hits = sp->model.hits * 0.99f + (float)n_right;
+    sp->model.tries = sp->model.tries * 0.99f + (float)(n_right + (n_right < n));
+}
+
 /* ---- asking */
 
 static bool may_draft(const struct plan_run *r, const struct choice *ch)
@@ -162,6 +185,12 @@ static struct draft_job job_for(const struct spec *sp, struct choice *ch)
         .out = ch->tokens + n };
 }
 
+/* One that has lost more than it may is left alone for a while. */
+static bool is_asked(const struct spec *sp, int d)
+{
+    return sp->drafters[d] && (sp->o.min > 0 || sp->budget_ns[d] >= 0);
+}
+
 /* Asks one drafter about run i. False: it has nothing, or it does not pay. */
 static bool try_drafter(
     struct spec *sp, struct sched *sc, struct plan *p, int i, int d, struct load *l)
@@ -174,7 +203,9 @@ static bool try_drafter(
     if (n_offered <= 0)
         return false;
     CHECK(n_offered <= job.most);
-    double chance = draft_seq_chance(&ch->draft, job.source);
+    double chance = chance_of(sp, &ch->draft, job.source);
+    if (d == 0 && is_asked(sp, 1) && chance < chance_of(sp, &ch->draft, DRAFT_MODEL))
+        return false; /* the model knows better */
     double token_ns = job.source == DRAFT_MODEL ? sp->token_ns : 0;
     int n = choose(sp, l, chance, token_ns, n_offered);
     n = sched_extend(sc, p, i, MAX(n, MIN(sp->o.min, n_offered)));
@@ -202,7 +233,7 @@ static void ask(struct spec *sp, struct sched *sc, struct plan *p)
         n_asked++;
         bool has_drafts = false;
         for (int d = 0; d < N_DRAFTERS && !has_drafts; d++)
-            has_drafts = sp->drafters[d] && try_drafter(sp, sc, p, i, d, &l);
+            has_drafts = is_asked(sp, d) && try_drafter(sp, sc, p, i, d, &l);
         if (!has_drafts)
             draft_seq_fade(&ch->draft);
     }
@@ -227,6 +258,7 @@ static void draft(
     struct spec *sp, struct sched *sc, struct plan *p, int d, const _Atomic bool *stop)
 {
     bool is_timed = sp->drafters[d] && sp->drafters[d] == sp->o.drafter;
+    bool is_free = false;
     int n = 0;
 
     if (sp->n_jobs[d] == 0)
@@ -235,10 +267,13 @@ static void draft(
     sp->drafters[d]->ops->propose(sp->drafters[d], sp->jobs[d], sp->n_jobs[d], stop);
     for (int j = 0; j < sp->n_jobs[d]; j++) {
         n += sp->jobs[d][j].n_out;
+        is_free |= sp->jobs[d][j].is_prompt;
         settle_job(sc, p, &sp->jobs[d][j], sp->run_of[d][j], sp->o.n_vocab);
     }
-    if (!is_timed)
-        return; /* copying a few tokens takes no time to speak of */
+    /* Copying a few tokens takes no time to speak of; and a prompt is computed once, which cannot
+     * be paid by what a few steps may bring. */
+    if (!is_timed || is_free)
+        return;
     sp->draft_ns = (double)(clock_ns() - start);
     if (n > 0)
         sp->token_ns += (sp->draft_ns / n - sp->token_ns) / 8;
@@ -254,7 +289,7 @@ static bool can_pay(struct spec *sp, const struct plan *p)
         fill_curve(sp, p);
     if (sp->o.min > 0)
         return true;
-    if (p->has_prefill || p->n_rows > SPEC_ROWS || sp->budget_ns < 0)
+    if (p->has_prefill || p->n_rows > SPEC_ROWS)
         return false;
     /* What it costs without drafts is known well, and looked at again now and then. */
     if (sp->book.n_steps < SEEN_FIRST || ++sp->n_in_a_row % SEEN_AGAIN == 0)
@@ -281,14 +316,18 @@ void spec_learn(struct spec *sp, const struct plan *p, uint64_t forward_ns, int 
     double ns = learn_cost(sp, p, (double)forward_ns);
     bool has_drafts = p->n_rows > sp->base || sp->draft_ns > 0;
     sp->n_tried += has_drafts && sp->n_tried < TRIED_FIRST;
-    double won = ns / SPEC_PART;
+    double won = ns / SPEC_PART / N_DRAFTERS;
     if (has_drafts)
         won = sp->curve[0] * (sp->base + n_right) / sp->base - ns - sp->draft_ns;
     /* Costs are guesses too, and those who draft are those who were guessed too cheap. */
     if (has_drafts && won > 0)
         won /= 2;
-    if (!sp->has_budget)
-        sp->budget_ns = SPEC_STEPS * ns;
+    for (int d = 0; d < N_DRAFTERS; d++) {
+        double *budget = &sp->budget_ns[d];
+        if (!sp->has_budget)
+            *budget = SPEC_STEPS * ns / N_DRAFTERS;
+        if (!has_drafts || sp->n_jobs[d] > 0)
+            *budget = MIN(*budget + won, SPEC_STEPS * ns);
+    }
     sp->has_budget = true;
-    sp->budget_ns = MIN(sp->budget_ns + won, SPEC_STEPS * ns);
 }

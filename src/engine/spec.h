@@ -9,8 +9,9 @@
  *                      learned of drafts of its kind (draft_seq_chance)
  *   the rule           a sequence gets as many as make the most of (tokens / time) of the step,
  *                      if that is 5 % better than none
- *   the bound          time that was lost all the same is paid from a budget, into which one part
- *                      in SPEC_PART of all time goes; while it is empty nothing is drafted
+ *   the bound          time that a drafter lost all the same is paid from its budget, into which all
+ *                      together one part in SPEC_PART of all time goes; while it is empty, that
+ *                      drafter is not asked
  *
  * Owner: the engine thread. Steps allocate nothing. Costs at most SPEC_SEQS offers a step. */
 #pragma once
@@ -22,7 +23,7 @@ enum {
     SPEC_SEQS = 64,  /* sequences that may draft in one step; they take turns */
     SPEC_ROWS = 128, /* steps with more rows than this take no drafts along */
     SPEC_PART = 80,
-    SPEC_STEPS = 4, /* it holds the time of so many steps at most, and what was won goes in too */
+    SPEC_STEPS = 4, /* a budget holds so many steps at most; half of what was won goes in too */
 };
 
 struct spec;
@@ -35,4 +36,6 @@ void spec_close(struct spec *sp); /* NULL is fine */
 void spec_plan(struct spec *sp, struct sched *sc, struct plan *p, const _Atomic bool *stop);
 /* The plan took forward_ns, and n_right of its drafts came true. */
 void spec_learn(struct spec *sp, const struct plan *p, uint64_t forward_ns, int n_right);
+/* Of the n drafts of a choice, the first n_right came true. */
+void spec_judge(struct spec *sp, struct choice *ch, int n, int n_right);
 void spec_forget(struct spec *sp, const struct choice *ch); /* it has ended */

@@ -105,7 +105,7 @@ static void continue_drafted(struct core *c, struct choice *ch, const struct pla
             break;
         sched_accept(c->sched, ch->seq);
     }
-    draft_seq_judge(&ch->draft, ch->draft_source, p->n_drafts, n_right);
+    spec_judge(c->spec, ch, p->n_drafts, n_right);
     g->result.n_drafts++;
     g->result.n_drafted += p->n_drafts;
     g->result.n_accepted += n_right;

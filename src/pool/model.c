@@ -11,6 +11,7 @@
 #include "os/mapfile.h"
 #include "os/memory.h"
 #include "os/thread.h"
+#include "pool/draft.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -189,6 +190,12 @@ static int open_lm(
     return lm_open_llama(lm, g, &o, e);
 }
 
+static bool wants_draft(const struct model_spec *s)
+{
+    return s->backend == BACKEND_NATIVE && s->draft_path && *s->draft_path &&
+           s->engine.spec.max > 0;
+}
+
 static int open_engine(struct model *m, const struct gguf *g, struct err *e)
 {
     const struct kernels *k;
@@ -199,9 +206,13 @@ static int open_engine(struct model *m, const struct gguf *g, struct err *e)
         return -1;
     if (open_lm(m, g, k, &lm, e))
         return -1;
+    if (wants_draft(m->spec) && draft_open(&eo.spec.drafter, m, k, e)) {
+        lm->ops->close(lm);
+        return -1;
+    }
     eo.n_ctx = m->n_ctx;
     snprintf(m->kernels, sizeof(m->kernels), "%s", k->name);
-    if (engine_open(&m->engine, lm, k, &eo, e)) /* takes lm */
+    if (engine_open(&m->engine, lm, k, &eo, e)) /* takes lm, drafter */
         return -1;
     m->lm = engine_lm(m->engine);
     m->n_ctx = engine_n_ctx(m->engine);

@@ -22,6 +22,7 @@ struct model_spec { /* strings are borrowed and outlive the pool */
     int threads;               /* 0 = one per processor */
     int64_t ctx_size;          /* 0 = what the model was made for */
     int64_t kv_bytes;          /* 0 = automatic */
+    const char *draft_path;    /* a small model that guesses ahead; NULL or "" = none */
     struct engine_options engine;
     bool show_progress; /* on stderr while loading, when that is a terminal */
 };
