@@ -1,0 +1,144 @@
+/* A small model that guesses for a large one, from their files to the answer. */
+#include "base/mem.h"
+#include "format/synth.h"
+#include "pool/pool.h"
+#include "../check.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { ANSWER = 60 };
+
+static char large[64], small[64], other[64];
+
+static void write_model(char *path, uint32_t n_layers, const struct gguf *vocab, uint32_t n_vocab)
+{
+    struct synth s;
+    struct err e = { 0 };
+
+    EXPECT(synth_preset(&s, "tiny"));
+    s.n_layers = n_layers;
+    s.n_vocab = n_vocab;
+    s.vocab_from = vocab;
+    snprintf(path, 64, "/tmp/pool-draft-XXXXXX");
+    int fd = mkstemp(path);
+    EXPECT(fd >= 0);
+    close(fd);
+    int rc = synth_write(&s, path, &e);
+    if (rc)
+        fprintf(stderr, "%s\n", e.msg);
+    EXPECT_EQ(rc, 0);
+}
+
+static void write_models(void)
+{
+    struct gguf *demo;
+    struct err e;
+
+    EXPECT_EQ(gguf_open(&demo, "models/demo.gguf", &e), 0);
+    write_model(large, 3, demo, 2048);
+    write_model(small, 1, demo, 2048);
+    write_model(other, 1, NULL, 2048);
+    gguf_close(demo);
+}
+
+static void remove_models(void)
+{
+    unlink(large);
+    unlink(small);
+    unlink(other);
+}
+
+static int open_model(struct model *m, struct model_spec *s, const char *draft, struct err *e)
+{
+    *m = (struct model){ 0 };
+    *s = (struct model_spec){ .id = "m",
+        .path = large,
+        .family = "",
+        .template_path = "",
+        .kernels = "auto",
+        .kv_type = "f16",
+        .threads = 1,
+        .ctx_size = 200,
+        .kv_bytes = 1 << 24,
+        .draft_path = draft,
+        .engine = engine_options_default };
+    s->engine.spec.min = draft ? 4 : 0;
+    s->engine.spec.by_history = false;
+    return model_open(m, s, e);
+}
+
+static int answer(const char *draft, int32_t *out, uint64_t *n_drafted, uint64_t *n_accepted)
+{
+    static const int32_t prompt[] = { 10, 20, 30, 40 };
+    struct gen_input in = { .prompt = prompt,
+        .n_prompt = 4,
+        .max_tokens = ANSWER,
+        .n_choices = 1,
+        .sample = sample_params_default };
+    struct model_spec spec;
+    struct mailbox *box;
+    struct model m;
+    struct err e = { 0 };
+    struct gen *g;
+    int n = 0;
+
+    in.sample.seed = 3;
+    EXPECT_EQ(open_model(&m, &spec, draft, &e), 0);
+    EXPECT_EQ(mailbox_open(&box, &e), 0);
+    EXPECT_EQ(gen_new(&g, &in, box, NULL, &e), 0);
+    EXPECT_EQ(engine_submit(m.engine, g, &e), 0);
+    for (bool is_over = false; !is_over;) {
+        struct msg *next;
+        mailbox_wait(box, UINT64_MAX);
+        for (struct msg *msg = mailbox_drain(box); msg; msg = next) {
+            next = msg->next;
+            struct gen_event *ev = container_of(msg, struct gen_event, msg);
+            if (msg->kind == GEN_TOKEN)
+                out[n++] = ev->token.id;
+            is_over |= msg->kind == GEN_END;
+            gen_event_done(ev);
+        }
+    }
+    gen_free(g);
+    *n_drafted = engine_stats(m.engine)->drafted_tokens;
+    *n_accepted = engine_stats(m.engine)->accepted_tokens;
+    model_close(&m);
+    mailbox_close(box);
+    return n;
+}
+
+static void the_answer_is_the_same_whoever_guesses(void)
+{
+    int32_t alone[ANSWER], with[ANSWER];
+    uint64_t n_drafted, n_accepted;
+
+    write_models();
+    EXPECT_EQ(answer(NULL, alone, &n_drafted, &n_accepted), ANSWER);
+    EXPECT_EQ(n_drafted, 0u);
+    EXPECT_EQ(answer(small, with, &n_drafted, &n_accepted), ANSWER);
+    EXPECT(n_drafted > ANSWER);
+    EXPECT(!memcmp(alone, with, sizeof(alone)));
+    EXPECT_EQ(answer(large, with, &n_drafted, &n_accepted), ANSWER); /* it guesses for itself */
+    EXPECT(!memcmp(alone, with, sizeof(alone)));
+    EXPECT(n_accepted > ANSWER / 2);
+    remove_models();
+}
+
+static void another_vocabulary_is_refused_by_its_first_token(void)
+{
+    struct model_spec spec;
+    struct model m;
+    struct err e;
+
+    write_models();
+    EXPECT_EQ(open_model(&m, &spec, other, &e), -1);
+    EXPECT_EQ((int)e.code, (int)ERR_INVALID);
+    EXPECT(strstr(e.msg, "not the same vocabulary") && strstr(e.msg, other));
+    EXPECT_EQ(open_model(&m, &spec, "/nowhere/draft.gguf", &e), -1);
+    EXPECT(strstr(e.msg, "draft model") && strstr(e.msg, "/nowhere/draft.gguf"));
+    remove_models();
+}
+
+TESTS(TEST(the_answer_is_the_same_whoever_guesses),
+    TEST(another_vocabulary_is_refused_by_its_first_token))
