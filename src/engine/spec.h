@@ -9,9 +9,9 @@
  *                      learned of drafts of its kind (draft_seq_chance)
  *   the rule           a sequence gets as many as make the most of (tokens / time) of the step,
  *                      if that is 5 % better than none
- *   the bound          time that a drafter lost all the same is paid from its budget, into which all
- *                      together one part in SPEC_PART of all time goes; while it is empty, that
- *                      drafter is not asked
+ *   the bound          time that a drafter lost all the same is paid from its budget, into which
+ *                      all together one part in SPEC_PART of all time goes; while it is empty,
+ *                      that drafter is not asked
  *
  * Owner: the engine thread. Steps allocate nothing. Costs at most SPEC_SEQS offers a step. */
 #pragma once
