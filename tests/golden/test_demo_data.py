@@ -1,30 +1,50 @@
 #!/usr/bin/env python3
 """The dialogues of the demo model: the same seed writes the same ones, nothing measured is
-trained, an expectation accepts what is right and refuses what is not, and the vocabulary gives
-every text back. Standard library only."""
+trained, an expectation accepts what is right and refuses what is not, calls fit the tools that are
+offered, and the vocabulary gives every text back. Standard library only."""
 
+import functools
 import os
+import random
 import sys
 import traceback
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.path.insert(0, os.path.join(ROOT, "tools", "demo"))
 
+import chat  # noqa: E402
 import facts  # noqa: E402
 import games  # noqa: E402
 import generate  # noqa: E402
+import measure  # noqa: E402
 import sums  # noqa: E402
+import thoughts  # noqa: E402
 import tokenizer  # noqa: E402
+import tools  # noqa: E402
 import unknown  # noqa: E402
 import words  # noqa: E402
 from patterns import is_held_out, normalise  # noqa: E402
-from talk import check  # noqa: E402
+from talk import check, check_thinking  # noqa: E402
 
 N = 2000
 
 
+@functools.lru_cache
+def made(seed, held_out=False, count=N):
+    return list(generate.dialogues(seed, count, held_out))
+
+
 def turns(seed, held_out=False, count=N):
-    return [t for d in generate.dialogues(seed, count, held_out) for t in d["turns"]]
+    return [t for d in made(seed, held_out, count) for t in d["turns"]]
+
+
+def with_tools(seed, held_out=False):
+    return [d for d in made(seed, held_out) if d["tools"]]
+
+
+def said(turn):
+    """What the model has to write, without its thought."""
+    return turn.answer + chat.calls_text(turn.calls)
 
 
 def known():
@@ -36,13 +56,13 @@ def known():
 
 
 def test_same_seed_same_dialogues():
-    assert turns("a") == turns("a")
-    assert turns("a", True) == turns("a", True)
-    assert turns("a") != turns("b")
+    for held_out in (False, True):
+        assert made("a", held_out) == list(generate.dialogues("a", N, held_out))
+    assert made("a", count=50) != made("b", count=50)
 
 
 def test_held_out_and_trained_are_disjoint():
-    trained = {t.key for t in turns("train", count=3 * N)}
+    trained = {t.key for t in turns("train", count=2 * N)}
     asked = turns("measure", held_out=True)
     assert not [t.key for t in asked if t.key in trained]
     unseen = [t for t in asked if t.category == "unknown, unseen kinds"]
@@ -57,7 +77,7 @@ def test_held_out_covers_every_category():
 
 def test_reference_answers_are_right():
     for t in turns("a") + turns("measure", held_out=True):
-        assert check(t.expect, t.answer), t
+        assert check(t.expect, said(t)), t
 
 
 def test_wrong_answers_are_refused():
@@ -65,11 +85,120 @@ def test_wrong_answers_are_refused():
         assert not check(t.expect, ""), t
         if "do not know" not in t.answer.casefold():
             assert not check(t.expect, unknown.ANSWERS[0]), t
-        elif "can" not in t.about.get("fact", ""):
+        elif "has" in t.expect and "can" not in t.about.get("fact", ""):
             assert not check(t.expect, "Hello! How can I help?"), t
         if "number" in t.expect:
             wrong = t.answer.replace(f"= {t.expect['number']}.", f"= {t.expect['number'] + 1}.")
             assert wrong != t.answer and not check(t.expect, wrong), t
+        if "calls" not in t.expect:
+            call = chat.calls_text([{"name": "x", "arguments": {}}])
+            assert not check(t.expect, t.answer + call), t
+
+
+def test_a_call_is_right_only_when_it_is_exact():
+    calls = [{"name": "f", "arguments": {"a": "x", "n": 3}}]
+    text = chat.calls_text(calls)
+    assert text == '<tool_call>\n{"name": "f", "arguments": {"a": "x", "n": 3}}\n</tool_call>'
+    assert check({"calls": calls}, text) and check({"calls": calls}, f"\n{text}\n")
+    assert check({"calls": calls * 2}, text + "\n" + text)
+    for wrong in (
+        "",
+        "x",
+        text + "x",
+        "x" + text,
+        text + text,
+        text[:-1],
+        text.replace("3", '"3"'),
+        text.replace('"f"', '"g"'),
+        text.replace('"n"', '"m"'),
+        text.replace(', "n": 3', ""),
+        text.replace("}}", "}"),
+        "<tool_call>[]</tool_call>",
+    ):
+        assert not check({"calls": calls}, wrong), wrong
+
+
+def test_json_is_right_only_when_it_is_exact():
+    expect = {"json": {"name": "Anna", "age": 3}}
+    assert check(expect, '{"age": 3, "name": "Anna"}')
+    for wrong in ("", '{"name": "Anna", "age": "3"}', '{"name": "Anna"}', "{}", "Anna, 3", "null"):
+        assert not check(expect, wrong), wrong
+
+
+def test_thoughts_are_there_when_they_are_asked_for():
+    right = {"has": [["yes"]]}
+    assert check_thinking(right, "yes", False)
+    assert check_thinking(right, "<think>\nhm\n</think>\n\nyes", True)
+    assert not check_thinking(right, "yes", True)
+    assert not check_thinking(right, "<think>\n\n</think>\n\nyes", True)
+    assert not check_thinking(right, "<think>\n\n</think>\n\nyes", False)
+    assert not check_thinking(right, "<think>\nyes\n</think>\n\nyes", False)
+    assert not check_thinking(right, "<think>\nyes", True)
+    for d in made("a"):
+        assert all(bool(t.thought) for t in d["turns"]) or not d["think"]
+    assert thoughts.of_sum(47, "+", 38, 85) == "7 + 8 = 15, 40 + 30 = 70, 70 + 15 = 85."
+    assert thoughts.of_sum(85, "-", 38, 47) == "85 - 30 = 55, 55 - 8 = 47."
+
+
+TYPES = {"string": str, "integer": int, "boolean": bool}
+
+
+def fits(schema, value):
+    if type(value) is not TYPES[schema["type"]]:
+        return False
+    return "enum" not in schema or value in schema["enum"]
+
+
+def test_calls_fit_their_tools():
+    for d in with_tools("a") + with_tools("measure", True):
+        offered = {t["function"]["name"]: t["function"]["parameters"] for t in d["tools"]}
+        assert len(offered) == len(d["tools"]) <= 4
+        for c in (c for t in d["turns"] for c in t.calls):
+            properties = offered[c["name"]]["properties"]
+            assert set(offered[c["name"]].get("required", ())) <= set(c["arguments"]), c
+            for name, value in c["arguments"].items():
+                assert fits(properties[name], value), (c, properties)
+
+
+def test_arguments_are_the_words_of_the_user():
+    for d in with_tools("a"):
+        for t in d["turns"]:
+            for value in (v for c in t.calls for v in c["arguments"].values()):
+                if isinstance(value, bool):
+                    continue
+                shown = [str(value)]
+                if isinstance(value, int) and value < len(words.NUMBER_WORDS):
+                    shown.append(words.NUMBER_WORDS[value])
+                assert any(x in t.user for x in shown), (value, t.user)
+
+
+def test_names_of_tools_are_held_out():
+    def names(seed, held_out):
+        return {n for d in with_tools(seed, held_out) for n in measure.names_of(d["tools"])}
+
+    trained, asked = names("train", False), names("measure", True)
+    assert "get_weather" in trained and len(trained) > 1000 and len(asked) > 500
+    assert not trained & asked
+    assert all(tools.is_name_held_out(n) for n in asked)
+    assert tools.is_name_held_out("getOtherName") == tools.is_name_held_out("get_other-name")
+
+
+def test_results_answer_calls_and_calls_have_results():
+    for d in with_tools("a"):
+        for before, turn in zip([None, *d["turns"]], d["turns"]):
+            assert len(turn.results) == (len(before.calls) if before else 0), d
+        assert not d["turns"][-1].calls
+
+
+def test_one_text_from_pieces_and_a_prompt_begins_it():
+    t = tokenizer.Tokenizer([], tokenizer.MARKS)
+    for d in generate.dialogues("pieces", 200):
+        pieces = chat.pieces(chat.messages_of(d), d["tools"], d["think"])
+        whole = "".join(text for text, _ in pieces)
+        assert t.encode_marked(whole) == [i for x, _ in pieces for i in t.encode_marked(x)]
+        prompt = chat.prompt(chat.messages_of(d, close=False), d["tools"], d["think"])
+        assert whole.startswith(prompt)
+        assert "".join(x for x, learned in pieces[-2:] if learned) == whole[len(prompt) : -1]
 
 
 def test_a_fact_is_not_answered_by_another():
@@ -83,9 +212,9 @@ def test_a_fact_is_not_answered_by_another():
 def test_one_question_has_one_answer():
     """Without a history, the same wording must not be right in two different ways."""
     right = {}
-    for d in generate.dialogues("ambiguous", 5 * N, max_turns=1):
+    for d in generate.dialogues("ambiguous", 8 * N, max_turns=1):
         t = d["turns"][0]
-        if t.category != "name":
+        if not d["tools"] and t.category != "name":
             assert right.setdefault(normalise(t.user), t.expect) == t.expect, t
 
 
@@ -118,18 +247,42 @@ def test_lists_are_clean():
     assert not set(unknown.UNSEEN) & set(unknown.SEEN)
 
 
-def test_vocabulary_gives_every_text_back():
-    text = [x for t in turns("a", count=300) for x in (t.user, t.answer)]
+def small_vocabulary(n_merges):
+    text = [x for t in turns("a", count=300) for x in (t.user, t.answer, *t.results)]
     counts = {}
     for piece in (p for x in text for p in tokenizer.cut(x)):
         counts[piece] = counts.get(piece, 0) + 1
-    t = tokenizer.Tokenizer(tokenizer.learn(counts, 200))
-    assert len(t.tokens) == len(set(t.tokens)) == 256 + 200 + len(tokenizer.CONTROL)
-    for x in text + ["", "a\n\n b", "你好 <|im_end|> \x00\x7f", "ÿ  \t x_y '"]:
+    return tokenizer.Tokenizer(tokenizer.learn(counts, n_merges), tokenizer.MARKS), text
+
+
+def test_vocabulary_gives_every_text_back():
+    t, text = small_vocabulary(200)
+    n_special = len(tokenizer.MARKS) + len(tokenizer.CONTROL)
+    assert 100 < len(t.merges) <= 200
+    assert len(t.tokens) == len(set(t.tokens)) == 256 + len(t.merges) + n_special
+    for x in text + ["", "a\n\n b", "你好 <|im_end|> \x00\x7f", "ÿ  \t x_y '", "<tool_call>"]:
         assert "".join(tokenizer.cut(x)) == x
         assert t.decode(t.encode(x)) == x
-        assert not set(t.encode(x)) & {t.start, t.end, t.end_of_text}
+        assert max(t.encode(x), default=0) < t.n_plain
     assert t.encode("12") == t.encode("1") + t.encode("2")
+
+
+def test_marks_are_tokens_in_the_template_only():
+    t, _ = small_vocabulary(50)
+    ids = t.encode_marked("<|im_start|>a<think>b</think>")
+    assert ids == [t.start, *t.encode("a"), t.id["<think>"], *t.encode("b"), t.id["</think>"]]
+    assert t.decode(ids) == "a<think>b</think>"
+
+
+def test_new_names_have_the_same_pieces_everywhere():
+    """With frequent words alone the character before a word joins it."""
+    t, _ = small_vocabulary(800)
+    assert len(t.encode(" the")) == 1
+    same = 0
+    for i in range(200):
+        word = words.made_up(random.Random(i)).capitalize()
+        same += t.encode(" " + word)[1:] == t.encode(word) == t.encode("_" + word)[1:]
+    assert same >= 190, same
 
 
 def main():

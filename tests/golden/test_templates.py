@@ -17,6 +17,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = pathlib.Path(os.environ.get("SHARED_DATA", ROOT / "../shared/data")) / "templates"
 TOOL = ROOT / os.environ.get("BUILD", "build") / "tools/render_template"
+DEMO = ROOT / "tools/demo/template.jinja"
 VENV = ROOT / "build/venv/bin/python"
 NOW = 1732155555
 
@@ -161,7 +162,7 @@ def run_snippets(tally, renderer, only):
 
 
 def run_conversations(tally, renderer, only):
-    for path in sorted(DATA.glob("*.jinja")):
+    for path in [*sorted(DATA.glob("*.jinja")), DEMO]:
         source = path.read_text(encoding="utf-8")
         compiled = renderer.ask({"source": source})
         if compiled[1] is not None:
@@ -217,7 +218,7 @@ def evil_conversations(marker):
 
 def run_provenance(tally, renderer, only):
     """Markers that a client wrote are in untrusted spans, and all of the template's are not."""
-    for path in sorted(DATA.glob("*.jinja")):
+    for path in [*sorted(DATA.glob("*.jinja")), DEMO]:
         source = path.read_text(encoding="utf-8")
         markers = {m for m in re.findall(MARKER, source) if f"split('{m}'" not in source}
         if renderer.ask({"source": source})[1] is not None or (only and only not in path.name):

@@ -17,20 +17,15 @@ import measure
 from model import Config, Model
 from tokenizer import CONTROL, Tokenizer
 
-TEMPLATE = (
-    "{% for message in messages %}"
-    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
-)
+with open(os.path.join(os.path.dirname(__file__), "template.jinja"), encoding="utf-8") as f:
+    TEMPLATE = f.read()
 
-NORMAL, IN_CONTROL = 1, 3  # token types
+NORMAL, IN_CONTROL, MARK = 1, 3, 4  # token types
 MOSTLY_Q8_0 = 7
 
 
 def pairs_of(config, tokenizer):
     c, t = config, tokenizer
-    n_plain = len(t.tokens) - len(CONTROL)
     u32 = [
         ("block_count", c.n_layer),
         ("context_length", c.n_ctx),
@@ -43,7 +38,7 @@ def pairs_of(config, tokenizer):
         ("vocab_size", c.n_vocab),
     ]
     ids = [("bos", t.end_of_text), ("eos", t.end), ("eot", t.end), ("padding", t.end_of_text)]
-    types = [NORMAL] * n_plain + [IN_CONTROL] * len(CONTROL)
+    types = [NORMAL] * t.n_plain + [MARK] * len(t.marks) + [IN_CONTROL] * len(CONTROL)
     return [
         ("general.architecture", gguf.STRING, "qwen3"),
         ("general.type", gguf.STRING, "model"),
@@ -77,7 +72,7 @@ def model_of_checkpoint(path):
     state = torch.load(path, weights_only=True)
     model = Model(Config(**state["config"]))
     model.load_state_dict(state["average"])
-    return model, Tokenizer(state["merges"])
+    return model, Tokenizer(state["merges"], state["marks"])
 
 
 def model_of_gguf(path):
@@ -99,21 +94,24 @@ def model_of_gguf(path):
     model.load_state_dict(
         {name.removesuffix(".weight"): torch.from_numpy(np.array(a)) for name, a in tensors.items()}
     )
-    tokenizer = Tokenizer([tuple(m.split(" ")) for m in pairs["tokenizer.ggml.merges"]])
-    if tokenizer.tokens != pairs["tokenizer.ggml.tokens"]:
+    tokens, types = pairs["tokenizer.ggml.tokens"], pairs["tokenizer.ggml.token_type"]
+    marks = [t for t, kind in zip(tokens, types) if kind == MARK]
+    tokenizer = Tokenizer([tuple(m.split(" ")) for m in pairs["tokenizer.ggml.merges"]], marks)
+    if tokenizer.tokens != tokens:
         raise ValueError(f"{path}: the tokens do not follow from the merges")
     return model, tokenizer
 
 
 def check(checkpoint, path, n_dialogues):
     """The share of greedy answers that the file and the checkpoint have in common."""
-    asked = [messages for messages, _ in measure.questions("export", n_dialogues)]
+    asked = measure.questions("export", n_dialogues)
     ours = measure.ask_here(*model_of_checkpoint(checkpoint))(asked)
     theirs = measure.ask_here(*model_of_gguf(path))(asked)
     same = sum(a == b for a, b in zip(ours, theirs))
     for question, a, b in zip(asked, ours, theirs):
         if a != b:
-            print(f"differs: {question[-1]['content']!r}: {a!r}, from the file {b!r}")
+            asked_last = question.messages[-1]["content"]
+            print(f"differs: {asked_last!r}: {a!r}, from the file {b!r}")
     print(f"{same} of {len(asked)} answers are the same from the file as from the checkpoint")
     return same / len(asked)
 

@@ -540,7 +540,7 @@ SELF = [
         "how [long|big|large] is your context", "what is your context [length|size|window]",
         "how many tokens can you [read|remember|see]", "how long is your memory",
         "how much [text|of a conversation] can you [remember|read]",
-    ], ["My context is 512 tokens long.", "I can read 512 tokens at a time."], [["512 tokens"]],
+    ], ["My context is 1024 tokens long.", "I can read 1024 tokens at a time."], [["1024 tokens"]],
         []),
     ("languages", [
         "[which|what] [languages|human languages] do you [speak|know|understand]",

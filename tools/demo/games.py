@@ -21,6 +21,7 @@ RHYME = {
     word: [w for w in group if w != word] for group in words.groups(words.RHYMES) for word in group
 }
 IT = "[the word |||]"
+LETTERS = ("first letter", "last letter", "spelling", "length", "letter count")  # of a word
 
 
 def spelled(word):
@@ -146,7 +147,10 @@ def game_turn(rng, kind, word, text=None, context=""):
         pattern, answer, has = rng.choice(patterns), reply(word), needs(word)
     if text is None:
         text = dress(rng, small_letters(rng, quoted(rng, pattern, word)))
-    return Turn(text, answer, kind, {"has": has}, context + normalise(text), {"and": kind})
+    about = {"and": kind}
+    if kind in LETTERS:
+        about["word"] = word
+    return Turn(text, answer, kind, {"has": has}, context + normalise(text), about)
 
 
 def game(kind):

@@ -12,7 +12,11 @@ import json
 import random
 from dataclasses import asdict
 
+import chat
 import facts
+import jsons
+import thoughts
+import tools
 import unknown
 import words
 from games import GAMES, game, game_turn, sequence, strange_word
@@ -287,7 +291,7 @@ SYSTEM = [
 
 def drill(rng):
     """A question from a dialogue, and the words that repeat it."""
-    while not is_quotable(said := dialogue(rng, 1)["turns"][0].user):
+    while not is_quotable(said := plain(rng, 1)["turns"][0].user):
         pass
     return said, f' You asked: "{said}"'
 
@@ -318,7 +322,9 @@ OPENERS = [
     (strange_word, 4),
     (sequence, 3),
     (not_known, 20),
+    (jsons.json_turn, 14),
 ]
+PART_WITH_TOOLS, PART_THINKING = 0.4, 0.15
 LOOKING_BACK = [
     (and_sum, 20),
     (sure, 4),
@@ -347,15 +353,52 @@ def next_turn(rng, talk, held_out):
                 return turn
 
 
-def dialogue(rng, n_turns, held_out=False):
-    """{"system": text or None, "turns": [Turn]}"""
+def thinking(rng, dialogue):
+    """The same dialogue with thoughts."""
+    for turn in dialogue["turns"]:
+        turn.thought = thoughts.thought(turn)
+    return {**dialogue, "think": True}
+
+
+def plain(rng, n_turns, held_out=False):
+    """A dialogue without tools."""
     talk = Talk()
     system = None
     if rng.random() < 0.25:
         system = expand(rng, rng.choice(SYSTEM), name=rng.choice(words.NAMES)).replace(" .", ".")
     for _ in range(n_turns):
         talk.add(next_turn(rng, talk, held_out))
-    return {"system": system, "turns": talk.turns}
+    return {"system": system, "tools": None, "think": False, "turns": talk.turns}
+
+
+def beside_tools(rng, offered, held_out):
+    """A turn that needs none of the tools at hand."""
+    taken = {w for t in offered for w in tools.stems(t.noun + " " + t.name.replace("_", " "))}
+    adds = any(t.deed in ("sum", "product") for t in offered)
+    for _ in range(100):
+        turn = next_turn(rng, Talk(), held_out)
+        if turn.category in ("unknown, unseen kinds", "JSON"):
+            continue
+        if adds and turn.category in ("addition", "multiplication", "too hard", "subtraction"):
+            continue
+        if not tools.stems(turn.user) & taken:
+            return turn
+    return None
+
+
+def with_tools(rng, n_turns, held_out=False, most_tools=4):
+    return tools.dialogue(rng, n_turns, held_out, beside_tools, most_tools)
+
+
+def dialogue(rng, n_turns, held_out=False, most_tools=4):
+    """{"system": text or None, "tools": as clients send them or None, "think": bool,
+    "turns": [Turn]}"""
+    has_tools = rng.random() < PART_WITH_TOOLS
+    think = rng.random() < PART_THINKING
+    if think:
+        n_turns = min(n_turns, rng.choice((1, 1, 2)))
+    d = with_tools(rng, n_turns, held_out, most_tools) if has_tools else plain(rng, n_turns, held_out)
+    return thinking(rng, d) if think else d
 
 
 def dialogues(seed, count, held_out=False, max_turns=6):
@@ -380,13 +423,10 @@ def main():
     args = p.parse_args()
     for d in dialogues(args.seed, args.count, args.held_out, args.max_turns):
         if not args.text:
-            print(json.dumps({"system": d["system"], "turns": [asdict(t) for t in d["turns"]]}))
+            print(json.dumps({**d, "turns": [asdict(t) for t in d["turns"]]}))
             continue
-        if d["system"]:
-            print("system:", d["system"])
-        for t in d["turns"]:
-            print(f"user:   {t.user}\nmodel:  {t.answer}    ({t.category})")
-        print()
+        messages = chat.messages_of(d)
+        print("".join(text for text, _ in chat.pieces(messages, d["tools"], d["think"])))
 
 
 if __name__ == "__main__":

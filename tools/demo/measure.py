@@ -2,9 +2,12 @@
 """Measures how many answers are right, on dialogues that the demo model was not trained on.
 
 Every measured turn has a held-out key (see generate.py), and this program checks that no such key
-occurs in a sample of the training dialogues. A turn is asked with the reference answers as its
-history, at temperature 0. Ask a running server (--url; needs nothing but Python), or compute here
-from a GGUF file or a checkpoint (needs PyTorch).
+occurs in a sample of the training dialogues, nor a name of a measured tool. A turn is asked with
+the reference answers as its history, at temperature 0. Ask a running server (--url; needs nothing
+but Python), or compute here from a GGUF file or a checkpoint (needs PyTorch).
+
+A call is right when it is the only thing in the answer, names the tool and gives exactly the
+arguments that are wanted. A thought must be there when it is asked for, and only then.
 """
 
 import argparse
@@ -14,56 +17,162 @@ import sys
 import urllib.request
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
+import chat
 import generate
-from talk import check
+from talk import check_thinking
 
-MAX_TOKENS = 100
+MAX_TOKENS = 160
+CALLS = ("tool call", "two calls", "thinking, calls")
+
+
+@dataclass
+class Question:
+    """What is asked: chat messages, what is offered with them, and the turn that answers."""
+
+    messages: list
+    tools: list
+    think: bool
+    turn: object
+    category: str
+
+    def is_right(self, answer):
+        return check_thinking(self.turn.expect, answer, self.think)
+
+
+def category_of(turn, tools, think):
+    if think:
+        return "thinking, calls" if turn.calls else "thinking"
+    if tools and turn.category not in OF_TOOLS:
+        return "no tool needed"
+    return turn.category
+
+
+OF_TOOLS = ("tool call", "two calls", "tool result", "no tool fits")
 
 
 def questions(seed, count):
-    """[(messages, turn)]: one for every turn of every held-out dialogue."""
+    """One for every turn of every held-out dialogue."""
     out = []
     for d in generate.dialogues(seed, count, held_out=True):
-        messages = [{"role": "system", "content": d["system"]}] if d["system"] else []
-        for turn in d["turns"]:
-            messages = messages + [{"role": "user", "content": turn.user}]
-            out.append((messages, turn))
-            messages = messages + [{"role": "assistant", "content": turn.answer}]
+        for i, turn in enumerate(d["turns"]):
+            category = category_of(turn, d["tools"], d["think"])
+            messages = chat.messages_of(d, i + 1, close=False)
+            out.append(Question(messages, d["tools"], d["think"], turn, category))
     return out
 
 
+def names_of(tools):
+    return {t["function"]["name"] for t in tools or ()}
+
+
 def check_disjoint(asked, count):
-    """No measured key may occur in training; `count` training dialogues are looked at."""
-    keys = {turn.key for _, turn in asked}
+    """No measured key or tool may occur in training; `count` training dialogues are looked at."""
+    keys = {q.turn.key for q in asked}
+    names = set().union(*(names_of(q.tools) for q in asked))
     for d in generate.dialogues("train", count):
+        if both := names & names_of(d["tools"]):
+            raise SystemExit(f"measured, but also trained: {both}")
         for turn in d["turns"]:
             if turn.key in keys:
                 raise SystemExit(f"measured, but also trained: {turn.key!r}")
 
 
-def ask_server(url, key, model, parallel):
-    """A function from questions to answers."""
+def poster(url, key):
+    """A function from a path and a body to the server's answer."""
+    base = url.partition("/v1/")[0].rstrip("/")
+    head = {"Content-Type": "application/json"}
+    if key:
+        head["Authorization"] = "Bearer " + key
 
-    def ask(messages):
-        body = {"model": model, "messages": messages, "temperature": 0, "max_tokens": MAX_TOKENS}
-        head = {"Content-Type": "application/json"}
-        if key:
-            head["Authorization"] = "Bearer " + key
-        request = urllib.request.Request(url, json.dumps(body).encode(), head)
+    def post(path, body):
+        request = urllib.request.Request(base + path, json.dumps(body).encode(), head)
         with urllib.request.urlopen(request, timeout=300) as response:
-            return json.load(response)["choices"][0]["message"]["content"]
+            return json.load(response)
+
+    return post
+
+
+def as_sent(messages):
+    """Arguments of calls as JSON text, and the ids that clients give."""
+    out, n_calls, n_results = [], 0, 0
+    for message in messages:
+        message = dict(message)
+        if message.get("tool_calls"):
+            calls = []
+            for c in message["tool_calls"]:
+                f = {**c["function"], "arguments": chat.as_json(c["function"]["arguments"])}
+                calls.append({**c, "id": f"call_{n_calls}", "function": f})
+                n_calls += 1
+            message["tool_calls"] = calls
+        if message["role"] == "tool":
+            message["tool_call_id"] = f"call_{n_results}"
+            n_results += 1
+        out.append(message)
+    return out
+
+
+def completion_asker(post, model):
+    """Renders the prompt here, as the template does, and has the server go on from it."""
+
+    def ask(q):
+        body = {"model": model, "temperature": 0, "max_tokens": MAX_TOKENS}
+        prompt = chat.prompt(q.messages, q.tools, q.think)
+        return post("/v1/completions", {**body, "prompt": prompt})["choices"][0]["text"]
+
+    return ask
+
+
+def rendering_asker(post, model):
+    """The same, with the prompt that the server's own template engine makes."""
+
+    def ask(q):
+        offered = {"tools": q.tools} if q.tools else {}
+        if q.think:
+            offered["chat_template_kwargs"] = {"enable_thinking": True}
+        body = {"model": model, "messages": as_sent(q.messages), **offered}
+        prompt = post("/apply-template", body)["prompt"]
+        if prompt != chat.prompt(q.messages, q.tools, q.think):
+            raise SystemExit(f"the server renders something else: {prompt!r}")
+        body = {"model": model, "temperature": 0, "max_tokens": MAX_TOKENS}
+        return post("/v1/completions", {**body, "prompt": prompt})["choices"][0]["text"]
+
+    return ask
+
+
+def chat_asker(post, model):
+    """What every client does. Calls and thoughts come back apart from the text."""
+
+    def ask(q):
+        body = {"model": model, "messages": as_sent(q.messages), "temperature": 0}
+        body["max_tokens"] = MAX_TOKENS
+        if q.tools:
+            body["tools"] = q.tools
+        if q.think:
+            body["chat_template_kwargs"] = {"enable_thinking": True}
+        message = post("/v1/chat/completions", body)["choices"][0]["message"]
+        text = message.get("content") or ""
+        calls = [c["function"] for c in message.get("tool_calls") or ()]
+        if calls:
+            text += chat.calls_text([{**c, "arguments": json.loads(c["arguments"])} for c in calls])
+        thought = message.get("reasoning_content") or message.get("reasoning")
+        return f"{chat.THINK}\n{thought}\n{chat.END_THINK}\n\n{text}" if thought else text
+
+    return ask
+
+
+ASKERS = {"chat": chat_asker, "render": rendering_asker, "completion": completion_asker}
+
+
+def ask_server(args):
+    ask = ASKERS[args.by](poster(args.url, args.key), args.model)
 
     def answer(batch):
-        with ThreadPoolExecutor(parallel) as pool:
+        with ThreadPoolExecutor(args.parallel) as pool:
             return list(pool.map(ask, batch))
 
     return answer
-
-
-def prompt_ids(tokenizer, messages):
-    ids = [i for m in messages for i in tokenizer.message(m["role"], m["content"])]
-    return ids + tokenizer.message("assistant", "", close=False)
 
 
 def greedy(model, tokenizer, prompts, n_max=MAX_TOKENS):
@@ -92,7 +201,9 @@ def greedy(model, tokenizer, prompts, n_max=MAX_TOKENS):
 
 def ask_here(model, tokenizer, rows=32):
     def answer(batch):
-        prompts = [prompt_ids(tokenizer, messages) for messages in batch]
+        prompts = [
+            tokenizer.encode_marked(chat.prompt(q.messages, q.tools, q.think)) for q in batch
+        ]
         order = sorted(range(len(batch)), key=lambda i: len(prompts[i]))
         answers = [""] * len(batch)
         for begin in range(0, len(order), rows):
@@ -115,24 +226,25 @@ def load_here(args):
     return ask_here(model, tokenizer)
 
 
+def share_of(asked, rights, categories=None):
+    of = [r for q, r in zip(asked, rights) if not categories or q.category in categories]
+    return sum(of), len(of), 100 * sum(of) / len(of) if of else 100.0
+
+
 def table(asked, answers, show):
-    """Prints right answers by category; the share of all."""
-    right, total, wrong = defaultdict(int), defaultdict(int), []
-    for (messages, turn), answer in zip(asked, answers):
-        good = check(turn.expect, answer)
-        right[turn.category] += good
-        total[turn.category] += 1
-        if not good:
-            wrong.append((turn, answer))
-    for turn, answer in wrong[:show]:
-        print(f"wrong ({turn.category}): {turn.user!r} -> {answer!r}, for example {turn.answer!r}")
+    """Prints right answers by category; the shares of all and of the calls."""
+    rights = [q.is_right(a) for q, a in zip(asked, answers)]
+    wrong = [(q, a) for q, a, right in zip(asked, answers, rights) if not right]
+    for q, answer in wrong[:show]:
+        user = q.turn.user or q.turn.results
+        good = q.turn.answer or chat.calls_text(q.turn.calls)
+        print(f"wrong ({q.category}): {user!r} -> {answer!r}, for example {good!r}")
     print(f"\n{'category':<24} {'right':>6} {'of':>6} {'%':>6}")
-    for category in sorted(total):
-        share = 100 * right[category] / total[category]
-        print(f"{category:<24} {right[category]:>6} {total[category]:>6} {share:>6.1f}")
-    n, of = sum(right.values()), sum(total.values())
-    print(f"{'all':<24} {n:>6} {of:>6} {100 * n / of:>6.1f}")
-    return 100 * n / of
+    rows = [(c, (c,)) for c in sorted({q.category for q in asked})]
+    for name, categories in [*rows, ("exact calls", CALLS), ("all", None)]:
+        right, of, share = share_of(asked, rights, categories)
+        print(f"{name:<24} {right:>6} {of:>6} {share:>6.1f}")
+    return share, share_of(asked, rights, CALLS)[2]
 
 
 def main():
@@ -140,7 +252,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     who = p.add_mutually_exclusive_group(required=True)
-    who.add_argument("--url", help="for example http://127.0.0.1:8080/v1/chat/completions")
+    who.add_argument("--url", help="for example http://127.0.0.1:8080")
     who.add_argument("--gguf", help="a file that export.py wrote")
     who.add_argument("--checkpoint", help="a file that train.py wrote")
     p.add_argument("--seed", default="measure")
@@ -148,6 +260,8 @@ def main():
     p.add_argument(
         "--at-least", type=float, default=95.0, help="percent; below it the exit status is 1"
     )
+    p.add_argument("--calls-at-least", type=float, default=90.0, help="percent of exact calls")
+    p.add_argument("--only", help="categories with this in their name")
     p.add_argument(
         "--check-train",
         type=int,
@@ -157,17 +271,24 @@ def main():
     )
     p.add_argument("--show", type=int, default=10, help="wrong answers to print")
     p.add_argument("--model", default="demo", help="model name for --url")
+    p.add_argument(
+        "--by",
+        choices=sorted(ASKERS),
+        default="chat",
+        help="for --url: chat completions with tools; prompts rendered by /apply-template, or by "
+        "this program, and completed",
+    )
     p.add_argument("--parallel", type=int, default=4, help="requests at once for --url")
     p.add_argument("--key", default=os.environ.get("INFERFLUX_API_KEY"), help="API key for --url")
     p.add_argument("--threads", type=int, default=os.cpu_count())
     args = p.parse_args()
     asked = questions(args.seed, args.dialogues)
     check_disjoint(asked, args.check_train)
-    answer = (
-        ask_server(args.url, args.key, args.model, args.parallel) if args.url else load_here(args)
-    )
-    share = table(asked, answer([messages for messages, _ in asked]), args.show)
-    return 0 if share >= args.at_least else 1
+    if args.only:
+        asked = [q for q in asked if args.only in q.category]
+    answer = ask_server(args) if args.url else load_here(args)
+    share, calls = table(asked, answer(asked), args.show)
+    return 0 if share >= args.at_least and calls >= args.calls_at_least else 1
 
 
 if __name__ == "__main__":

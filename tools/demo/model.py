@@ -13,14 +13,14 @@ from torch import nn
 
 @dataclass
 class Config:
-    n_vocab: int = 2048
+    n_vocab: int = 3072
     n_embd: int = 256
-    n_layer: int = 5
+    n_layer: int = 6
     n_head: int = 4
     n_head_kv: int = 2
     head_dim: int = 64
     n_ff: int = 768
-    n_ctx: int = 512
+    n_ctx: int = 1024
     rope_base: float = 10000.0
     norm_eps: float = 1e-6
 

@@ -12,6 +12,16 @@ import re
 import sys
 from collections import Counter, defaultdict
 
+MARKS = [
+    "<tools>",
+    "</tools>",
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_response>",
+    "</tool_response>",
+    "<think>",
+    "</think>",
+]
 CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 # "qwen2". Letters are [^\W\d_] here: the same as \p{L} for every script the generator writes.
@@ -60,15 +70,21 @@ def merge_word(word, pair):
     return tuple(out)
 
 
-def learn(counts, n_merges):
-    """The most frequent pair first; ties go to the pair that sorts last."""
-    words = [(as_letters(piece), n) for piece, n in sorted(counts.items())]
+def split_prefix(piece):
+    """('" "', 'word') of a word with a character before it; ('', piece) of anything else."""
+    if len(piece) > 1 and piece[1:].isalpha() and not piece[0].isalpha() and piece[0].isascii():
+        return piece[0], piece[1:]
+    return "", piece
+
+
+def frequent_pairs(words, n_merges):
+    """words: [(letters, count)]. The most frequent pair first; of equals the one that sorts last."""
+    words, merges = list(words), []
     pairs, where = Counter(), defaultdict(set)
     for i, (word, n) in enumerate(words):
         for pair in zip(word, word[1:]):
             pairs[pair] += n
             where[pair].add(i)
-    merges = []
     while len(merges) < n_merges and pairs:
         best = max(pairs, key=lambda p: (pairs[p], p))
         if pairs[best] < 2:
@@ -87,11 +103,36 @@ def learn(counts, n_merges):
     return merges
 
 
+def learn(counts, n_merges, part_inside=0.65):
+    """Merges inside words, then those that put a space or another character before a whole one."""
+    bare, with_prefix = Counter(), Counter()
+    for piece, n in counts.items():
+        prefix, word = split_prefix(piece)
+        bare[word] += n
+        if prefix:
+            with_prefix[prefix, word] += n
+    words = [(as_letters(word), n) for word, n in sorted(bare.items())]
+    merges = frequent_pairs(words, int(n_merges * part_inside))
+    whole = {"".join(m) for m in merges} | set(LETTER.values())
+    ranked = sorted(with_prefix.items(), key=lambda item: (-item[1], item[0]))
+    for (prefix, word), n in ranked:
+        letters = "".join(as_letters(word))
+        if len(word) == 1 and (prefix, word) not in ((" ", "a"), (" ", "I")) and prefix != "-":
+            continue  # it would be taken from longer words
+        if letters in whole and n > 1 and len(merges) < n_merges:
+            merges.append((LETTER[ord(prefix)], letters))
+    return merges
+
+
 class Tokenizer:
-    def __init__(self, merges):
+    def __init__(self, merges, marks=()):
+        self.marks = list(marks)
         self.merges = [tuple(m) for m in merges]
         self.rank = {m: i for i, m in enumerate(self.merges)}
-        self.tokens = [LETTER[b] for b in range(256)] + ["".join(m) for m in self.merges] + CONTROL
+        self.tokens = [LETTER[b] for b in range(256)] + ["".join(m) for m in self.merges]
+        self.n_plain = len(self.tokens)
+        self.tokens += self.marks + CONTROL
+        self.special = re.compile("(" + "|".join(map(re.escape, self.marks + CONTROL)) + ")")
         self.id = {t: i for i, t in enumerate(self.tokens)}
         self.end_of_text, self.start, self.end = (self.id[t] for t in CONTROL)
         self.cache = {}
@@ -111,15 +152,22 @@ class Tokenizer:
         """Text only: a control token's name in it is plain text."""
         return [i for piece in cut(text) for i in self.piece(piece)]
 
-    def decode(self, ids):
-        n_plain = len(self.tokens) - len(CONTROL)
-        raw = bytes(BYTE[c] for i in ids if i < n_plain for c in self.tokens[i])
-        return raw.decode(errors="replace")
+    def encode_marked(self, text):
+        """Text of the template: marks and control tokens are what they say."""
+        ids = []
+        for i, part in enumerate(self.special.split(text)):
+            ids += [self.id[part]] if i % 2 else self.encode(part)
+        return ids
 
-    def message(self, role, content, close=True):
-        """ChatML: what the chat template writes for one message."""
-        ids = [self.start] + self.encode(role + "\n" + content)
-        return ids + ([self.end] + self.encode("\n") if close else [])
+    def decode(self, ids):
+        """Without control tokens, with marks."""
+        raw = b""
+        for i in ids:
+            if i < self.n_plain:
+                raw += bytes(BYTE[c] for c in self.tokens[i])
+            elif self.tokens[i] in self.marks:
+                raw += self.tokens[i].encode()
+        return raw.decode(errors="replace")
 
     def save(self, path):
         with open(path, "w", encoding="utf-8") as f:
@@ -131,10 +179,11 @@ class Tokenizer:
     @classmethod
     def load(cls, path):
         with open(path, encoding="utf-8") as f:
-            return cls([tuple(m.split(" ")) for m in json.load(f)["merges"]])
+            return cls([tuple(m.split(" ")) for m in json.load(f)["merges"]], MARKS)
 
 
 def main():
+    import chat
     import generate
 
     p = argparse.ArgumentParser(
@@ -144,18 +193,17 @@ def main():
     p.add_argument("--seed", default="vocabulary")
     p.add_argument("--dialogues", type=int, default=60000)
     p.add_argument(
-        "--size", type=int, default=2048, help="tokens, bytes and control tokens included"
+        "--size", type=int, default=3072, help="tokens, bytes and control tokens included"
     )
     args = p.parse_args()
     counts = Counter()
+    special = Tokenizer([], MARKS).special
     for d in generate.dialogues(args.seed, args.dialogues):
-        for text in [
-            d["system"] or "",
-            *(t for turn in d["turns"] for t in (turn.user, turn.answer)),
-        ]:
-            counts.update(cut(text))
-    counts.update({"user": 1000, "assistant": 1000, "system": 1000})
-    tokenizer = Tokenizer(learn(counts, args.size - 256 - len(CONTROL)))
+        for text, _ in chat.pieces(chat.messages_of(d), d["tools"], d["think"]):
+            for part in special.split(text)[::2]:
+                counts.update(cut(part))
+    n_merges = args.size - 256 - len(MARKS) - len(CONTROL)
+    tokenizer = Tokenizer(learn(counts, n_merges), MARKS)
     tokenizer.save(args.out)
     print(f"{len(tokenizer.tokens)} tokens from {len(counts)} different words", file=sys.stderr)
 

@@ -17,38 +17,41 @@ import time
 import torch
 import torch.distributed as dist
 
+import chat
+import export
 import games
 import generate
 import sums
 from model import Config, Model
 from tokenizer import Tokenizer
 
-ROWS = [(64, 0.30), (128, 0.30), (256, 0.25), (512, 0.15)]  # tokens of a row, how often
-DRILL_ROWS = 0.3  # part of the rows that are no dialogue
+# Tokens of a row, how often, which part of the rows has tools and at most how many.
+ROWS = [(64, 0.15, 0, 0), (128, 0.17, 0, 0), (256, 0.3, 0.8, 2), (512, 0.33, 0.85, 4),
+        (1024, 0.05, 0.9, 4)]  # fmt: skip
+DRILL_ROWS = 0.2  # part of the rows without tools that are no dialogue
+THINKING = 0.15
 DRILLS, DRILL_WEIGHTS = (sums.drill, games.drill, generate.drill), (0.6, 0.25, 0.15)
-TURN_TOKENS = 20  # fewer than nearly every turn has
+TURN_TOKENS = 16  # fewer than nearly every turn has
 
 
 def encode(tokenizer, dialogue, n_max):
     """Token ids and, for each, whether the assistant must write it; whole turns only."""
-    ids, learn = [], []
-
-    def put(role, content, is_answer):
-        message = tokenizer.message(role, content)
-        head = len(tokenizer.message(role, "", close=False))
-        ids.extend(message)
-        learn.extend(is_answer and head <= i < len(message) - 1 for i in range(len(message)))
-
-    if dialogue["system"]:
-        put("system", dialogue["system"], False)
-    n_whole = 0
-    for turn in dialogue["turns"]:
-        put("user", turn.user, False)
-        put("assistant", turn.answer, True)
-        if len(ids) > n_max:
-            break
-        n_whole = len(ids)
-    return ids[:n_whole], learn[:n_whole]
+    n_turns = len(dialogue["turns"])
+    while n_turns:
+        messages = chat.messages_of(dialogue, n_turns)
+        ids, learn, n_whole, was_answer = [], [], 0, False
+        for text, is_answer in chat.pieces(messages, dialogue["tools"], dialogue["think"]):
+            some = tokenizer.encode_marked(text)
+            ids += some
+            learn += [is_answer] * len(some)
+            if len(ids) > n_max:
+                break
+            n_whole = len(ids) if was_answer else n_whole
+            was_answer = is_answer
+        if n_whole == len(ids) or not dialogue["think"]:
+            return ids[:n_whole], learn[:n_whole]
+        n_turns -= 1  # which answers are learned depends on which is the last
+    return [], []
 
 
 def encode_drill(tokenizer, rng, n_max):
@@ -63,19 +66,37 @@ def encode_drill(tokenizer, rng, n_max):
         learn += [False] * len(given) + [True] * len(wanted)
 
 
+def row_of(tokenizer, rng, n, part_with_tools, most_tools):
+    """Token ids and what to learn of one row of at most n tokens."""
+    while True:
+        has_tools = rng.random() < part_with_tools
+        if not has_tools and rng.random() < DRILL_ROWS:
+            return encode_drill(tokenizer, rng, n)
+        n_turns = rng.randint(1, 2) if n == 64 else n // TURN_TOKENS
+        think = rng.random() < THINKING
+        if think:
+            n_turns = rng.randint(1, 2)
+        if has_tools:
+            dialogue = generate.with_tools(rng, n_turns, most_tools=most_tools)
+        else:
+            dialogue = generate.plain(rng, n_turns)
+        if think:
+            dialogue = generate.thinking(rng, dialogue)
+        ids, learn = encode(tokenizer, dialogue, n)
+        if any(learn):
+            return ids, learn
+
+
 def batch(tokenizer, seed, step, rank, n_tokens):
     """Inputs and targets [rows, n]; a target of -1 is not learned."""
-    n = random.Random(f"{seed}/{step}").choices([r[0] for r in ROWS], [r[1] for r in ROWS])[0]
+    n, _, part_with_tools, most_tools = random.Random(f"{seed}/{step}").choices(
+        ROWS, [r[1] for r in ROWS]
+    )[0]
     rng = random.Random(f"{seed}/{step}/{rank}")
     inputs = torch.full((n_tokens // n, n), tokenizer.end_of_text)
     targets = torch.full((n_tokens // n, n), -1)
     for row in range(n_tokens // n):
-        ids = []
-        if rng.random() < DRILL_ROWS:
-            ids, learn = encode_drill(tokenizer, rng, n + 1)
-        while not ids:
-            dialogue = generate.dialogue(rng, rng.randint(1, 2) if n == 64 else n // TURN_TOKENS)
-            ids, learn = encode(tokenizer, dialogue, n + 1)
+        ids, learn = row_of(tokenizer, rng, n + 1, part_with_tools, most_tools)
         last = len(ids) - 1
         inputs[row, :last] = torch.tensor(ids[:-1])
         targets[row, :last] = torch.tensor(
@@ -126,6 +147,30 @@ class Muon:
                 p.mul_(1 - lr * self.decay).sub_(u, alpha=lr)
 
 
+def grow(model, tokenizer, old, old_tokenizer, after):
+    """Takes over what a smaller model knows: its layers, new ones that add nothing yet behind
+    layer `after`, and tokens: the same ones, or the mean of the old ones that spell a new one."""
+    n_new = len(model.blk) - len(old.blk)
+    source = dict(old.named_parameters())
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if name.startswith("blk."):
+                _, i, rest = name.split(".", 2)
+                i = int(i)
+                if after < i <= after + n_new:
+                    if rest in ("attn_output", "ffn_down"):
+                        p.zero_()
+                    continue
+                name = f"blk.{i - n_new if i > after else i}.{rest}"
+            if name != "token_embd":
+                p.copy_(source[name])
+        for i, token in enumerate(tokenizer.tokens):
+            ids = [old_tokenizer.id.get(token)]
+            if ids[0] is None:
+                ids = old_tokenizer.encode(tokenizer.decode([i])) if i > 255 else [i]
+            model.token_embd[i] = old.token_embd[ids].mean(0)
+
+
 class Trainer:
     def __init__(self, config, tokenizer, rank=0, n_ranks=1):
         self.tokenizer = tokenizer
@@ -160,6 +205,7 @@ class Trainer:
         state = {
             "config": self.model.config.as_dict(),
             "merges": self.tokenizer.merges,
+            "marks": self.tokenizer.marks,
             "step": self.step,
             "model": self.model.state_dict(),
             "average": self.average,
@@ -172,7 +218,7 @@ class Trainer:
     @classmethod
     def load(cls, path, rank=0, n_ranks=1):
         state = torch.load(path, weights_only=True)
-        t = cls(Config(**state["config"]), Tokenizer(state["merges"]), rank, n_ranks)
+        t = cls(Config(**state["config"]), Tokenizer(state["merges"], state["marks"]), rank, n_ranks)
         t.model.load_state_dict(state["model"])
         t.average = state["average"]
         t.muon.state = state["muon"]
@@ -198,6 +244,7 @@ def arguments():
     )
     p.add_argument("--tokenizer", required=True, help="the file that tokenizer.py wrote")
     p.add_argument("--out", required=True, help="checkpoint; continued when it exists")
+    p.add_argument("--grow", metavar="GGUF", help="an older, smaller demo model to begin with")
     p.add_argument("--steps", type=int, default=8000)
     p.add_argument("--minutes", type=float, help="of this call, instead of --steps")
     p.add_argument("--tokens", type=int, default=4096, help="of a step and all processes")
@@ -225,6 +272,9 @@ def run(rank, args):
         trainer = Trainer.load(args.out, rank, args.processes)
     else:
         trainer = Trainer(Config(), Tokenizer.load(args.tokenizer), rank, args.processes)
+        if args.grow:
+            grow(trainer.model, trainer.tokenizer, *export.model_of_gguf(args.grow), after=2)
+            trainer.average = {k: v.detach().clone() for k, v in trainer.model.named_parameters()}
     if rank == 0:
         print(f"{trainer.model.n_params()} parameters, from step {trainer.step}", flush=True)
     if args.compile:
