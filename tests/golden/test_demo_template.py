@@ -42,7 +42,7 @@ class Engine:
 
 
 def texts_of(dialogue):
-    """Every prompt that the dialogue's turns begin with, and the whole; (messages, prompt?, text)"""
+    """Every prompt that a turn begins with, and the whole: (messages, is it a prompt, text)."""
     tools, think = dialogue["tools"], dialogue["think"]
     for i in range(len(dialogue["turns"])):
         messages = chat.messages_of(dialogue, i + 1, close=False)

@@ -386,8 +386,8 @@ def beside_tools(rng, offered, held_out):
     return None
 
 
-def with_tools(rng, n_turns, held_out=False, most_tools=4):
-    return tools.dialogue(rng, n_turns, held_out, beside_tools, most_tools)
+def with_tools(rng, n_turns, held_out=False, most_tools=4, has_results=True):
+    return tools.dialogue(rng, n_turns, held_out, beside_tools, most_tools, has_results)
 
 
 def dialogue(rng, n_turns, held_out=False, most_tools=4):
@@ -397,7 +397,10 @@ def dialogue(rng, n_turns, held_out=False, most_tools=4):
     think = rng.random() < PART_THINKING
     if think:
         n_turns = min(n_turns, rng.choice((1, 1, 2)))
-    d = with_tools(rng, n_turns, held_out, most_tools) if has_tools else plain(rng, n_turns, held_out)
+    if has_tools:
+        d = with_tools(rng, n_turns, held_out, most_tools)
+    else:
+        d = plain(rng, n_turns, held_out)
     return thinking(rng, d) if think else d
 
 

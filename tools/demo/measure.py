@@ -15,7 +15,6 @@ import json
 import os
 import sys
 import urllib.request
-from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 

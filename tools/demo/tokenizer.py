@@ -78,7 +78,7 @@ def split_prefix(piece):
 
 
 def frequent_pairs(words, n_merges):
-    """words: [(letters, count)]. The most frequent pair first; of equals the one that sorts last."""
+    """words: [(letters, count)]. The most frequent first; of equals the one that sorts last."""
     words, merges = list(words), []
     pairs, where = Counter(), defaultdict(set)
     for i, (word, n) in enumerate(words):

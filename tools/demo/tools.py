@@ -551,8 +551,9 @@ def next_turn(rng, talk, tools, held_out, plain_turn):
     return one_call(rng, tools, held_out)
 
 
-def dialogue(rng, n_turns, held_out, plain_turn, most_tools):
-    """`plain_turn(rng, tools, held_out)` makes a turn that needs no tool."""
+def dialogue(rng, n_turns, held_out, plain_turn, most_tools, has_results=True):
+    """`plain_turn(rng, tools, held_out)` makes a turn that needs no tool. Without results there is
+    more to learn in a dialogue of the same length."""
     tools = make_tools(rng, rng.randint(1, most_tools), held_out)
     talk = Talk()
     while len(talk.turns) < n_turns:
@@ -560,7 +561,7 @@ def dialogue(rng, n_turns, held_out, plain_turn, most_tools):
         if turn is None:
             continue
         talk.add(turn)
-        if turn.calls:
+        if turn.calls and has_results:
             talk.add(result_turn(rng, turn.about["requests"]))
     as_sent = [{"type": "function", "function": t.schema} for t in tools]
     system = system_prompt(rng) if rng.random() < 0.4 else None

@@ -26,10 +26,10 @@ from model import Config, Model
 from tokenizer import Tokenizer
 
 # Tokens of a row, how often, which part of the rows has tools and at most how many.
-ROWS = [(64, 0.15, 0, 0), (128, 0.17, 0, 0), (256, 0.3, 0.8, 2), (512, 0.33, 0.85, 4),
-        (1024, 0.05, 0.9, 4)]  # fmt: skip
+ROWS = [(128, 0.25, 0, 0), (256, 0.4, 0.85, 2), (512, 0.3, 0.9, 4), (1024, 0.05, 0.9, 4)]
 DRILL_ROWS = 0.2  # part of the rows without tools that are no dialogue
-THINKING = 0.15
+THINKING = 0.1
+NO_RESULTS = 0.5  # part of the dialogues with tools
 DRILLS, DRILL_WEIGHTS = (sums.drill, games.drill, generate.drill), (0.6, 0.25, 0.15)
 TURN_TOKENS = 16  # fewer than nearly every turn has
 
@@ -38,9 +38,11 @@ def encode(tokenizer, dialogue, n_max):
     """Token ids and, for each, whether the assistant must write it; whole turns only."""
     n_turns = len(dialogue["turns"])
     while n_turns:
-        messages = chat.messages_of(dialogue, n_turns)
+        pieces = chat.pieces(
+            chat.messages_of(dialogue, n_turns), dialogue["tools"], dialogue["think"]
+        )
         ids, learn, n_whole, was_answer = [], [], 0, False
-        for text, is_answer in chat.pieces(messages, dialogue["tools"], dialogue["think"]):
+        for text, is_answer in pieces:
             some = tokenizer.encode_marked(text)
             ids += some
             learn += [is_answer] * len(some)
@@ -72,12 +74,13 @@ def row_of(tokenizer, rng, n, part_with_tools, most_tools):
         has_tools = rng.random() < part_with_tools
         if not has_tools and rng.random() < DRILL_ROWS:
             return encode_drill(tokenizer, rng, n)
-        n_turns = rng.randint(1, 2) if n == 64 else n // TURN_TOKENS
+        n_turns = n // TURN_TOKENS
         think = rng.random() < THINKING
         if think:
             n_turns = rng.randint(1, 2)
         if has_tools:
-            dialogue = generate.with_tools(rng, n_turns, most_tools=most_tools)
+            has_results = think or rng.random() >= NO_RESULTS
+            dialogue = generate.with_tools(rng, n_turns, False, most_tools, has_results)
         else:
             dialogue = generate.plain(rng, n_turns)
         if think:
@@ -218,7 +221,8 @@ class Trainer:
     @classmethod
     def load(cls, path, rank=0, n_ranks=1):
         state = torch.load(path, weights_only=True)
-        t = cls(Config(**state["config"]), Tokenizer(state["merges"], state["marks"]), rank, n_ranks)
+        tokenizer = Tokenizer(state["merges"], state["marks"])
+        t = cls(Config(**state["config"]), tokenizer, rank, n_ranks)
         t.model.load_state_dict(state["model"])
         t.average = state["average"]
         t.muon.state = state["muon"]
