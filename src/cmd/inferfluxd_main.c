@@ -77,6 +77,7 @@ static struct model_spec spec_with_defaults(
     s.engine.stretch_percent = (int)o->step_stretch;
     s.engine.live_fairness = batch->live_fairness;
     s.engine.max_queue = (int)o->max_queue;
+    s.engine.max_queue_tokens = o->max_queue_tokens;
     s.engine.spec.max = strcmp(o->spec, "off") ? (int)o->draft_max : 0;
     s.engine.spec.min = (int)MIN(o->draft_min, o->draft_max);
     s.engine.spec.by_history = strcmp(o->spec, "draft") != 0;

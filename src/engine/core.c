@@ -8,6 +8,7 @@ const struct engine_options engine_options_default = {
     .max_sequences = 16,
     .prefill_chunk = PREFILL_CHUNK,
     .max_queue = 512,
+    .max_queue_tokens = 1 << 20,
     .n_ctx = 0,
     .age_ns = 2000000000u,
     .stretch_percent = 140,
@@ -30,6 +31,9 @@ static int check_options(const struct engine_options *o, struct err *e)
         return err_param(e, ERR_RANGE, "prefill_chunk", "%d rows a chunk", o->prefill_chunk);
     if (o->max_queue < 0 || o->max_queue > 1 << 20)
         return err_param(e, ERR_RANGE, "max_queue", "%d requests waiting", o->max_queue);
+    if (o->max_queue_tokens < 1)
+        return err_param(e, ERR_RANGE, "max_queue_tokens", "%lld tokens waiting",
+            (long long)o->max_queue_tokens);
     if (o->n_ctx < 0)
         return err_param(e, ERR_RANGE, "n_ctx", "a context of %d tokens", o->n_ctx);
     if (o->stretch_percent && (o->stretch_percent < 100 || o->stretch_percent > 100000))
@@ -61,6 +65,8 @@ static void set_limits(const struct core *c, struct sched_limits *l)
     int64_t n_ctx = c->o.n_ctx ? c->o.n_ctx : c->lm->n_ctx_train;
     p->n_ctx = (int)MIN(n_ctx, (int64_t)c->lm->n_pages * PAGE_TOKENS);
     p->max_requests = c->o.max_queue + l->max_batch;
+    p->max_batch = l->max_batch;
+    p->max_tokens = c->o.max_queue_tokens;
     p->max_seqs = MAX(2 * p->max_requests, 2 * GEN_CHOICES_MAX);
     l->max_seqs = (uint32_t)p->max_seqs;
     p->stats.pages_total = c->lm->n_pages;
@@ -152,10 +158,16 @@ static void release_seq(struct core *c, struct choice *ch)
     ch->seq = SEQ_NONE;
 }
 
-static void note_phases(struct engine_stats *st, const struct gen_result *r)
+static void note_phases(struct core *c, const struct gen *g)
 {
+    struct engine_stats *st = &c->port->stats;
+    const struct gen_result *r = &g->result;
+
     if (!r->first_token_ns)
         return;
+    if (r->err.code == ERR_NONE)
+        pace_answer(
+            &c->pace, g->choice[0].n_out, r->ended_ns - MIN(r->first_token_ns, r->ended_ns));
     histogram_add(&st->prefill, SECONDS, r->first_token_ns - r->started_ns);
     histogram_add(&st->decode, SECONDS, r->ended_ns - MIN(r->first_token_ns, r->ended_ns));
 }
@@ -171,10 +183,9 @@ static void end_gen(struct core *c, struct gen *g, uint64_t now)
     if (g->next)
         g->next->prev = g->prev;
     *(g->result.err.code == ERR_NONE ? &st->finished : &st->cancelled) += 1;
-    c->port->n_seqs -= g->in.n_choices;
-    c->port->n_requests--;
+    port_uncount(c->port, g);
     g->result.ended_ns = now;
-    note_phases(st, &g->result);
+    note_phases(c, g);
     g->is_over = true;
     g->end = (struct gen_event){ .msg.kind = GEN_END, .gen = g };
     outbox_add(&c->out, g->reply, &g->end.msg);
@@ -212,13 +223,15 @@ static void cancel(struct core *c, struct gen *g, enum errcode why, uint64_t now
     if (g->is_over)
         return;
     err_set(&g->result.err, why,
-        why == ERR_TIMEOUT    ? "the deadline of the request has passed"
-        : why == ERR_DRAINING ? "the model was shut down"
-                              : "the request was cancelled");
+        why == ERR_TIMEOUT      ? "the deadline of the request has passed"
+        : why == ERR_OVERLOADED ? "the deadline of the request cannot be met any more"
+        : why == ERR_DRAINING   ? "the model was shut down"
+                                : "the request was cancelled");
     for (int i = 0; i < g->in.n_choices && !g->is_over; i++)
         if (!g->choice[i].is_ended)
-            core_end_choice(
-                c, &g->choice[i], why == ERR_TIMEOUT ? FINISH_ERROR : FINISH_CANCELLED, -1, now);
+            core_end_choice(c, &g->choice[i],
+                why == ERR_CANCELLED || why == ERR_DRAINING ? FINISH_CANCELLED : FINISH_ERROR, -1,
+                now);
 }
 
 void core_cancel_all(struct core *c, enum errcode why, uint64_t now)
@@ -229,6 +242,16 @@ void core_cancel_all(struct core *c, enum errcode why, uint64_t now)
 }
 
 /* ---- messages */
+
+/* Beginning later than this it would not end by its deadline: then it better does not begin. */
+static uint64_t begin_by(const struct core *c, const struct gen *g, uint64_t now)
+{
+    uint64_t takes = pace_answer_ns(&c->pace, g->max_out);
+
+    if (!g->in.deadline_ns || now + takes >= g->in.deadline_ns)
+        return 0;
+    return g->in.deadline_ns - takes;
+}
 
 static void submit(struct core *c, struct gen *g, uint64_t now)
 {
@@ -247,6 +270,7 @@ static void submit(struct core *c, struct gen *g, uint64_t now)
             .tenant = g->in.tenant,
             .weight = g->in.tenant_weight,
             .deadline_ns = g->in.deadline_ns ? g->in.deadline_ns : UINT64_MAX,
+            .begin_by_ns = i ? 0 : begin_by(c, g, now),
             .n_prompt = g->in.n_prompt,
             .score_from = is_scored ? 0 : g->in.n_prompt - 1,
             .credits = ch->credits,
@@ -323,7 +347,8 @@ void core_drain(struct core *c, uint64_t now)
     }
     for (seq_id id; (id = sched_expired(c->sched, now)).i != NO_SEQ;) {
         struct choice *ch = sched_seq(c->sched, id)->user;
-        cancel(c, ch->gen, ERR_TIMEOUT, now);
+        cancel(c, ch->gen,
+            sched_seq(c->sched, id)->deadline_ns <= now ? ERR_TIMEOUT : ERR_OVERLOADED, now);
     }
     if (c->o.live_fairness) {
         struct fairness f = fairness_get(c->o.live_fairness);

@@ -31,7 +31,9 @@ struct core {
     struct gen *gens;    /* live ones */
     uint64_t n_computed; /* steps that were not interrupted */
     struct cost_book costs;
-    _Atomic bool stop; /* anyone: interrupt the forward pass that runs; it will be repeated */
+    struct pace pace;
+    int64_t prompts_done; /* tokens, in this step */
+    _Atomic bool stop;    /* anyone: interrupt the forward pass that runs; it will be repeated */
 };
 
 struct core_call { /* PORT_CALL: on the caller's stack, who waits at `reply` */

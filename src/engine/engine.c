@@ -81,6 +81,11 @@ int engine_submit(struct engine *en, struct gen *g, struct err *e)
     return port_submit(en->port, g, clock_ns(), e);
 }
 
+uint64_t engine_wait_ns(const struct engine *en)
+{
+    return port_wait_ns(en->port);
+}
+
 int engine_n_ctx(const struct engine *en)
 {
     return en->port->n_ctx;

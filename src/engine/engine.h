@@ -16,9 +16,9 @@
 
 #include "base/err.h"
 #include "cache/tree.h"
-#include "base/histogram.h"
 #include "engine/fairness.h"
 #include "engine/sampler.h"
+#include "engine/stats.h"
 #include "model/lm.h"
 #include "os/mailbox.h"
 
@@ -108,12 +108,14 @@ struct spec_options {        /* guessing ahead; see spec.h */
 };
 
 struct engine_options {
-    int max_batch;        /* sequences that run together */
-    int max_batch_tokens; /* rows per step */
-    int max_sequences;    /* begun and not ended, parked ones aside; at least max_batch */
-    int prefill_chunk;    /* prompt rows of one sequence per step */
-    int max_queue;        /* requests beyond max_batch; more: ERR_OVERLOADED at submit */
-    int n_ctx;            /* longest prompt + output; 0 = what the model was made for. Never more
+    int max_batch;            /* sequences that run together */
+    int max_batch_tokens;     /* rows per step */
+    int max_sequences;        /* begun and not ended, parked ones aside; at least max_batch */
+    int prefill_chunk;        /* prompt rows of one sequence per step */
+    int max_queue;            /* requests beyond max_batch; more: ERR_OVERLOADED at submit */
+    int64_t max_queue_tokens; /* prompt tokens that wait to be computed; more: the same, unless
+                               * nothing else waits */
+    int n_ctx; /* longest prompt + output; 0 = what the model was made for. Never more
                           * than all pages hold, so that every request can run alone */
     struct fairness fairness;
     const struct live_fairness *live_fairness; /* read between steps instead of that; NULL */
@@ -128,35 +130,6 @@ struct engine_options {
 };
 extern const struct engine_options engine_options_default;
 
-enum { ENGINE_PRIORITIES = 32 };
-
-struct engine_stats { /* engine thread writes, anyone reads; nothing depends on it */
-    _Atomic uint64_t steps, prompt_tokens, generated_tokens, preemptions;
-    _Atomic uint64_t cancelled, finished, rejected; /* requests; rejected by the submitters */
-    _Atomic uint64_t prefill_ns, decode_ns;         /* time in forward, by what the step held */
-    _Atomic uint64_t drafts, drafted_tokens, accepted_tokens;       /* guesses; see spec.h */
-    _Atomic uint64_t turns_preempted, turns_yielded, turns_resumed; /* struct fairness */
-    _Atomic uint32_t turns_waiting; /* sequences that gave theirs away and wait to go on */
-    struct { /* tokens sampled; priorities in the order in which they came up */
-        _Atomic int priority;
-        _Atomic uint64_t tokens;
-    } by_priority[ENGINE_PRIORITIES];
-    _Atomic int n_priorities;
-    _Atomic uint64_t other_priorities; /* tokens of those that found no place there */
-    struct histogram prefill,
-        decode; /* of requests: first step to first token, and on to the end */
-    struct histogram step_prefill, step_decode;                 /* steps, by what they held */
-    struct histogram batch_size, batch_tokens;                  /* of steps: sequences, rows */
-    _Atomic uint32_t running, waiting, pages_used, pages_total; /* sequences; pages */
-    _Atomic uint32_t pages_cached; /* nobody uses them, and they can be had; not in pages_used */
-    struct {
-        _Atomic uint64_t matches, hits, partial_hits, matched_tokens, asked_tokens;
-        _Atomic uint64_t kept, evicted, evicted_for_quota; /* pages */
-        _Atomic uint64_t lived_ns, idled_ns;               /* sums over evicted pages */
-        _Atomic uint64_t reused, reused_ns;                /* times, and how long after */
-    } prefix;
-};
-
 /* Takes the model and the drafter (closes them, also on failure). Starts the thread. */
 int engine_open(struct engine **out, struct lm *take, const struct kernels *k,
     const struct engine_options *o, struct err *e);
@@ -168,8 +141,13 @@ void engine_drain(struct engine *en);
  * refused, or gets its GEN_END. */
 void engine_close(struct engine *en);
 
-/* Any thread. On error the gen stays the caller's, who may submit it again. ERR_OVERLOADED,
- * ERR_DRAINING, ERR_CONTEXT (the prompt leaves no room), ERR_INVALID (a token that is none). */
+/* Any thread: how long a request that comes now will wait for its turn, by what was measured. 0 =
+ * not at all, or unknown. */
+uint64_t engine_wait_ns(const struct engine *en);
+
+/* Any thread. On error the gen stays the caller's, who may submit it again. ERR_OVERLOADED
+ * (no room, or its deadline cannot be met), ERR_DRAINING, ERR_CONTEXT (the prompt leaves no room),
+ * ERR_INVALID (a token that is none). */
 int engine_submit(struct engine *en, struct gen *g, struct err *e);
 void engine_cancel(struct engine *en, struct gen *g); /* harmless when it has ended already */
 /* One choice has what it needs (a stop string was found): ends like a cancel, only it. */

@@ -34,6 +34,8 @@ void port_unref(struct port *p)
     mem_free(p);
 }
 
+enum { MARGIN = 10 }; /* a tenth more than expected must fit before the deadline */
+
 static int check_gen(const struct port *p, const struct gen *g, struct err *e)
 {
     const struct gen_input *in = &g->in;
@@ -52,22 +54,64 @@ static int check_gen(const struct port *p, const struct gen *g, struct err *e)
     return 0;
 }
 
-static int admit(struct port *p, const struct gen *g, struct err *e)
+/* While places are free a request is let in whatever was measured before: it is how new measures
+ * come about. */
+static int check_deadline(const struct port *p, const struct gen *g, uint64_t now_ns, struct err *e)
 {
-    if (p->is_draining)
-        return err_set(e, ERR_DRAINING, "the model is being shut down");
+    if (!g->in.deadline_ns || p->n_requests <= p->max_batch)
+        return 0;
+    struct expected x =
+        forecast_of(&p->forecast, p->n_prompt_tokens, g->in.n_prompt, g->in.max_tokens);
+    if (now_ns + x.end_ns + x.end_ns / MARGIN <= g->in.deadline_ns)
+        return 0;
+    return err_set(e, ERR_OVERLOADED,
+        "it would take about %.1f s, %.1f of them to its first token; its deadline is earlier",
+        (double)x.end_ns * 1e-9, (double)x.first_ns * 1e-9);
+}
+
+static int count_in(struct port *p, const struct gen *g, struct err *e)
+{
     if (atomic_fetch_add(&p->n_requests, 1) >= p->max_requests) {
         p->n_requests--;
-        p->stats.rejected++;
         return err_set(e, ERR_OVERLOADED, "%d requests wait or run already", p->max_requests);
     }
     if (atomic_fetch_add(&p->n_seqs, g->in.n_choices) > p->max_seqs - g->in.n_choices) {
         p->n_seqs -= g->in.n_choices;
         p->n_requests--;
-        p->stats.rejected++;
         return err_set(e, ERR_OVERLOADED, "%d choices wait or run already", p->max_seqs);
     }
+    int64_t before = atomic_fetch_add(&p->n_prompt_tokens, g->in.n_prompt);
+    if (before > 0 && before + g->in.n_prompt > p->max_tokens) { /* alone any prompt may wait */
+        port_uncount(p, g);
+        return err_set(e, ERR_OVERLOADED, "%lld prompt tokens wait already", (long long)before);
+    }
     return 0;
+}
+
+void port_uncount(struct port *p, const struct gen *g)
+{
+    if (!g->is_forked)
+        p->n_prompt_tokens -= g->in.n_prompt;
+    p->n_seqs -= g->in.n_choices;
+    p->n_requests--;
+}
+
+static int admit(struct port *p, const struct gen *g, uint64_t now_ns, struct err *e)
+{
+    if (p->is_draining)
+        return err_set(e, ERR_DRAINING, "the model is being shut down");
+    if (check_deadline(p, g, now_ns, e) || count_in(p, g, e)) {
+        p->stats.rejected++;
+        return -1;
+    }
+    return 0;
+}
+
+uint64_t port_wait_ns(const struct port *p)
+{
+    if (p->n_requests <= p->max_batch)
+        return 0;
+    return forecast_of(&p->forecast, p->n_prompt_tokens, 0, 0).first_ns;
 }
 
 int port_submit(struct port *p, struct gen *g, uint64_t now_ns, struct err *e)
@@ -79,7 +123,7 @@ int port_submit(struct port *p, struct gen *g, uint64_t now_ns, struct err *e)
         return -1;
     /* Announced before the look at is_draining: port_shut waits for us or we see its flag. */
     p->n_submitting++;
-    if (!admit(p, g, e)) {
+    if (!admit(p, g, now_ns, e)) {
         g->port = p;
         p->refs++;
         g->max_out = MIN(g->in.max_tokens, p->n_ctx - g->in.n_prompt);

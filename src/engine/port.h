@@ -19,6 +19,7 @@
 #pragma once
 
 #include "engine/engine.h"
+#include "engine/pace.h"
 
 enum port_kind {
     PORT_SUBMIT = 100,
@@ -36,10 +37,13 @@ struct port {
     _Atomic int refs;
     /* set before the port is used, then constant */
     int n_vocab, n_ctx;
-    int max_requests, max_seqs;
+    int max_requests, max_seqs, max_batch;
+    int64_t max_tokens;
     /* at the door */
-    _Atomic int n_requests, n_seqs; /* admitted, not ended */
-    _Atomic int n_submitting;       /* between the question whether we are closing and the post */
+    _Atomic int n_requests, n_seqs;  /* admitted, not ended */
+    _Atomic int64_t n_prompt_tokens; /* of prompts admitted and not computed yet */
+    struct forecast forecast;
+    _Atomic int n_submitting; /* between the question whether we are closing and the post */
     _Atomic bool is_draining;
     struct engine_stats stats;
     struct msg wake; /* posted once, at the end */
@@ -50,5 +54,9 @@ void port_unref(struct port *p);
 
 /* Admits the request or says why not; now_ns is when. */
 int port_submit(struct port *p, struct gen *g, uint64_t now_ns, struct err *e);
+/* A request that was admitted has ended. */
+void port_uncount(struct port *p, const struct gen *g);
+/* Until what waits now has had its turn, as far as it can be told. */
+uint64_t port_wait_ns(const struct port *p);
 /* From here on nothing is admitted, and whatever was is in the inbox. */
 void port_shut(struct port *p);

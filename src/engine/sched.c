@@ -22,13 +22,15 @@ struct sched {
     uint64_t n_orders;
     struct timers timers;
     struct sched_counts counts;
-    uint32_t *pass;             /* [max_batch] the running ones at the start of a pass */
-    uint32_t *page_refs;        /* [n_pages] scratch of sched_check */
-    int rows_left, logits_left; /* while planning */
-    double ride_ns;             /* while planning: what prompts may still add beside decodes */
-    int n_riders;               /* to share that */
-    bool is_riding;             /* some decode in this step */
-    bool has_ridden;            /* the least that a prompt gets was given away */
+    uint32_t *decode, *fill; /* [max_batch], [2 max_batch]: who runs, while planning */
+    int n_decode, n_fill;
+    uint32_t *page_refs;          /* [n_pages] scratch of sched_check */
+    int rows_left, logits_left;   /* while planning */
+    struct step_size decode_size; /* while planning: rows of those that decode */
+    double ride_ns;               /* while planning: what prompts may still add beside decodes */
+    int n_riders;                 /* to share that */
+    bool is_riding;               /* some decode in this step */
+    bool has_ridden;              /* the least that a prompt gets was given away */
     struct cost cost;
     struct plan *plan; /* while planning */
 };
@@ -46,9 +48,10 @@ int sched_new(
     sc->l = *l;
     sc->seqs = try_calloc(l->max_seqs, sizeof(*sc->seqs));
     sc->timers.heap = try_calloc(l->max_seqs, sizeof(*sc->timers.heap));
-    sc->pass = try_calloc((size_t)l->max_batch, sizeof(*sc->pass));
+    sc->decode = try_calloc(3 * (size_t)l->max_batch, sizeof(*sc->decode));
+    sc->fill = sc->decode ? sc->decode + l->max_batch : NULL;
     sc->page_refs = try_calloc(page_n_total(pool), sizeof(*sc->page_refs));
-    if (!sc->seqs || !sc->timers.heap || !sc->pass || !sc->page_refs) {
+    if (!sc->seqs || !sc->timers.heap || !sc->decode || !sc->page_refs) {
         sched_free(sc);
         return err_set(e, ERR_MEMORY, "no memory to schedule %u sequences", l->max_seqs);
     }
@@ -74,7 +77,7 @@ void sched_free(struct sched *sc)
     tenants_clear(&sc->tenants);
     mem_free(sc->seqs);
     mem_free(sc->timers.heap);
-    mem_free(sc->pass);
+    mem_free(sc->decode);
     mem_free(sc->page_refs);
     mem_free(sc);
 }
@@ -178,6 +181,10 @@ static void enter(struct sched *sc, struct seq *s, enum seq_state state)
     s->state = state;
     ++*count_of(sc, state);
     if (state == SEQ_RUNNING) {
+        if (s->begin_by_ns != UINT64_MAX) {
+            s->begin_by_ns = UINT64_MAX;
+            timers_update(&sc->timers, index_of(sc, s));
+        }
         s->is_fresh = false;
         running_insert(sc, s);
         return;
@@ -216,6 +223,7 @@ seq_id sched_add(struct sched *sc, uint64_t now, const struct seq_spec *spec)
         .since_ns = now,
         .deadline_ns = spec->deadline_ns,
         .delay_until_ns = UINT64_MAX,
+        .begin_by_ns = spec->begin_by_ns ? spec->begin_by_ns : UINT64_MAX,
         .n_prompt = spec->n_prompt,
         .n_tokens = spec->n_prompt,
         .is_scripted = spec->is_scripted,
@@ -274,7 +282,7 @@ void sched_end(struct sched *sc, seq_id id)
     give_pages(sc, s);
     if (s->root.i != TREE_NONE.i)
         tree_leave(sc->l.tree, s->root);
-    s->deadline_ns = s->delay_until_ns = UINT64_MAX;
+    s->deadline_ns = s->delay_until_ns = s->begin_by_ns = UINT64_MAX;
     timers_update(&sc->timers, id.i);
     tenants_leave(&sc->tenants, s->tenant);
     sc->counts.turns_waiting -= s->has_yielded;
@@ -319,7 +327,7 @@ seq_id sched_expired(struct sched *sc, uint64_t now)
         if (id == NO_SEQ || timer_key(&sc->seqs[id]) > now)
             return SEQ_NONE;
         struct seq *s = &sc->seqs[id];
-        if (s->deadline_ns <= now)
+        if (MIN(s->deadline_ns, s->begin_by_ns) <= now)
             return (seq_id){ id };
         s->delay_until_ns = UINT64_MAX;
         timers_update(&sc->timers, id);
@@ -477,6 +485,8 @@ static void count_ride(struct sched *sc, const struct seq *s)
 {
     struct step_size added = { 0 };
 
+    if (!is_filling(s))
+        step_size_add(&sc->decode_size, s->n_kv, s->plan_rows);
     if (!sc->is_riding || !is_filling(s) || s->plan_rows == 0)
         return;
     step_size_add(&added, s->n_kv, s->plan_rows);
@@ -484,7 +494,7 @@ static void count_ride(struct sched *sc, const struct seq *s)
     sc->has_ridden = true;
 }
 
-/* Takes over what others have computed for the same prefix. True: one that runs before it is at
+/* Takes over what others have computed for the same prefix. True: one that is planned already is at
  * the very next tokens, which it better waits for. */
 static bool follow(struct sched *sc, struct seq *s)
 {
@@ -492,8 +502,8 @@ static bool follow(struct sched *sc, struct seq *s)
     if (s->root.i == TREE_NONE.i || !is_filling(s))
         return false;
     prefix_catch_up(s, sc->l.tree);
-    for (const struct seq *f = &sc->seqs[sc->running]; f != s; f = &sc->seqs[f->next])
-        if (prefix_is_ahead(f, s))
+    for (int i = 0; i < sc->n_fill && &sc->seqs[sc->fill[i]] != s; i++)
+        if (prefix_is_ahead(&sc->seqs[sc->fill[i]], s))
             return true;
     return false;
 }
@@ -523,34 +533,34 @@ static void plan_seq(struct sched *sc, struct seq *s, uint64_t now)
     count_ride(sc, s);
 }
 
-/* A pass goes over a copy of the list: planning one may preempt others. */
-static void plan_running(struct sched *sc, bool is_decode, uint64_t now)
+/* Planning goes over copies of the list: planning one may preempt others. */
+static void list_running(struct sched *sc)
 {
-    int n = 0;
-
+    sc->n_decode = sc->n_fill = 0;
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next)
-        if (is_filling(&sc->seqs[id]) != is_decode)
-            sc->pass[n++] = id;
-    for (int i = 0; i < n; i++)
-        if (sc->seqs[sc->pass[i]].state == SEQ_RUNNING)
-            plan_seq(sc, &sc->seqs[sc->pass[i]], now);
+        if (is_filling(&sc->seqs[id]))
+            sc->fill[sc->n_fill++] = id;
+        else
+            sc->decode[sc->n_decode++] = id;
+}
+
+static void plan_listed(struct sched *sc, const uint32_t *ids, int n, uint64_t now)
+{
+    for (int i = 0; i < n; i++) {
+        if (i + 2 < n)
+            __builtin_prefetch(&sc->seqs[ids[i + 2]].n_prompt);
+        if (sc->seqs[ids[i]].state == SEQ_RUNNING)
+            plan_seq(sc, &sc->seqs[ids[i]], now);
+    }
 }
 
 /* What decodes is planned: prompts may make the step so much longer. */
 static void begin_riding(struct sched *sc)
 {
-    struct step_size size = { 0 };
-
-    sc->is_riding = sc->has_ridden = false;
-    if (sc->l.stretch <= 0)
-        return;
-    sc->n_riders = 0;
-    for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
-        step_size_add(&size, sc->seqs[id].n_kv, sc->seqs[id].plan_rows);
-        sc->n_riders += is_filling(&sc->seqs[id]);
-    }
-    sc->is_riding = size.rows > 0;
-    sc->ride_ns = (sc->l.stretch - 1) * cost_of(&sc->cost, &size);
+    sc->has_ridden = false;
+    sc->n_riders = sc->n_fill;
+    sc->is_riding = sc->l.stretch > 0 && sc->decode_size.rows > 0;
+    sc->ride_ns = (sc->l.stretch - 1) * cost_of(&sc->cost, &sc->decode_size);
 }
 
 /* Before it comes in, so that it needs no room for what is there. Should there be no room for the
@@ -640,9 +650,9 @@ static void end_slices(struct sched *sc, uint64_t now)
         return;
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next)
         if (is_low(sc, &sc->seqs[id]) && sc->seqs[id].n_slice >= sc->fair.max_timeslice_tokens)
-            sc->pass[n++] = id;
+            sc->decode[n++] = id;
     for (int i = 0; i < n; i++) {
-        struct seq *s = &sc->seqs[sc->pass[i]];
+        struct seq *s = &sc->seqs[sc->decode[i]];
         uint64_t order = s->order;
         running_remove(sc, s);
         s->order = sc->n_orders++;
@@ -699,6 +709,8 @@ static void plan_waiting(struct sched *sc, uint64_t now)
         uint32_t id = first_waiting(sc, now);
         if (id == NO_SEQ || !let_in(sc, &sc->seqs[id], now))
             return;
+        if (is_filling(&sc->seqs[id]) && sc->n_fill < 2 * sc->l.max_batch)
+            sc->fill[sc->n_fill++] = id; /* some were listed and preempted: two lists' room */
         plan_seq(sc, &sc->seqs[id], now);
     }
 }
@@ -746,14 +758,16 @@ void sched_plan(struct sched *sc, uint64_t now, struct plan *p)
     sc->rows_left = sc->l.max_rows;
     sc->logits_left = sc->l.max_logits;
     sc->is_riding = false;
+    sc->decode_size = (struct step_size){ 0 };
     if (sc->l.tree)
         tree_set_time(sc->l.tree, now);
     sc->plan = p;
     p->n_turns = 0;
     change_turns(sc, now);
-    plan_running(sc, true, now);
+    list_running(sc);
+    plan_listed(sc, sc->decode, sc->n_decode, now);
     begin_riding(sc);
-    plan_running(sc, false, now);
+    plan_listed(sc, sc->fill, sc->n_fill, now);
     plan_waiting(sc, now);
     write_down(sc, p);
     sc->plan = NULL;

@@ -89,6 +89,7 @@ struct seq_spec {
     uint64_t tenant;
     double weight;        /* of the tenant's service; 0 = 1 */
     uint64_t deadline_ns; /* UINT64_MAX = none */
+    uint64_t begin_by_ns; /* likewise, until it is let in; 0 = none */
     int n_prompt;
     int score_from; /* see seq.h; n_prompt - 1 when no prompt logits are wanted */
     int credits;

@@ -6,6 +6,8 @@ int64_t seq_rank(const struct seq *s, uint64_t now, uint64_t age_ns)
 
     if (s->state == SEQ_WAITING && now > s->since_ns)
         waited += now - s->since_ns;
+    if (waited < age_ns) /* mostly: a queue of hundreds is looked through without a division */
+        return s->priority;
     return s->priority + (int64_t)(waited / age_ns);
 }
 

@@ -45,6 +45,7 @@ struct seq {
     uint64_t waited_ns;                   /* before `since_ns`, over all times it waited */
     uint64_t since_ns;                    /* while waiting: when that began */
     uint64_t deadline_ns, delay_until_ns; /* UINT64_MAX = none */
+    uint64_t begin_by_ns;                 /* a deadline while it never ran; UINT64_MAX = none */
 
     int n_prompt, n_tokens, n_kv;
     bool is_scripted; /* needs no logits */

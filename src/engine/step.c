@@ -175,6 +175,8 @@ static void fork_choices(struct core *c, struct gen *g, const float *logits, uin
     g->is_forked = true;
     g->result.n_cached = sched_seq(c->sched, leader->seq)->n_cached;
     c->port->stats.prompt_tokens += (uint64_t)g->in.n_prompt;
+    c->port->n_prompt_tokens -= g->in.n_prompt;
+    c->prompts_done += g->in.n_prompt;
     for (int i = 1; i < n; i++)
         if (!g->choice[i].is_ended)
             sched_fork(c->sched, leader->seq, g->choice[i].seq, now);
@@ -375,11 +377,16 @@ bool core_step(struct core *c, uint64_t now)
     noalloc_begin("step");
     uint64_t start = c->clock();
     uint64_t steps_before = c->n_computed;
+    bool have_waited = c->port->n_requests > c->port->max_batch;
+    c->prompts_done = 0;
     bool has_run = run_step(c, now);
     count(c);
     outbox_flush(&c->out);
+    uint64_t took = c->clock() - start;
     if (c->n_computed > steps_before)
-        learn_cost(c, c->clock() - start);
+        learn_cost(c, took);
+    pace_step(&c->pace, took, c->prompts_done, have_waited);
+    pace_publish(&c->pace, &c->port->forecast);
     noalloc_end();
     log_turns(c);
     return has_run;

@@ -101,6 +101,9 @@ static void finish_answer(struct request *r)
         for (int i = 0; i < r->ask.n_prompts && r->prompts; i++)
             extra.n_prompt_tokens = MAX(extra.n_prompt_tokens, r->prompts[i].n);
     }
+    if (r->err.code == ERR_OVERLOADED && r->model)
+        extra.retry_after_s =
+            (uint32_t)MIN(engine_wait_ns(r->model->engine) / 1000000000 + 1, 600u);
     if (!last) {
         CHECK(r->err.code);
         reply_error(x, r->call, &r->err, &extra);

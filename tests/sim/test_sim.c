@@ -48,7 +48,7 @@ static struct sim sim;
 static struct {
     uint64_t steps, preemptions, copies, riders, parked, delayed, held, stopped, whole;
     uint64_t drafted, accepted;
-    uint64_t cancelled, timed_out, overloaded, too_long;
+    uint64_t cancelled, timed_out, dropped, overloaded, too_long;
     uint64_t cached, cached_whole;
     uint64_t cancelled_in[SEQ_DELAYED + 1], cancelled_filling, cancelled_preempted;
 } met;
@@ -76,6 +76,7 @@ static void open_sim(struct sim *s, uint64_t seed)
         .max_batch_tokens = ask_between(r, 1, 70),
         .prefill_chunk = ask_between(r, 1, 50),
         .max_queue = ask_between(r, 0, 20),
+        .max_queue_tokens = ask_chance(r, 80) ? 1 << 20 : ask_between(r, 1, 600),
         .n_ctx = ask_chance(r, 30) ? ask_between(r, 5, 90) : 0,
         .max_sequences = ask_between(r, 1, 30),
         .fairness = { ask_chance(r, 40), ask_between(r, -2, 6),
@@ -122,7 +123,7 @@ static void invent_asks(struct sim *s)
         f->follows = ask_chance(&s->r, 60) ? ask_between(&s->r, 0, i) - 1 : -1;
         f->is_slow = ask_chance(&s->r, 30);
         f->ask.in.want_drafts = ask_chance(&s->r, 60);
-        if (ask_chance(&s->r, 8))
+        if (ask_chance(&s->r, 12))
             f->ask.in.deadline_ns = s->now + rng_below(&s->r, 60) * 1000000000u;
         f->is_cut = f->cancels >= 0 || f->stops_choice >= 0 || f->ask.in.deadline_ns;
         for (int c = 0; c < ASK_CHOICES; c++)
@@ -163,7 +164,10 @@ static void submit(struct sim *s, struct life *f)
     }
     if (port_submit(s->port, f->gen, s->now, &e)) {
         EXPECT(fits ? e.code == ERR_OVERLOADED : e.code == ERR_CONTEXT);
-        EXPECT(!fits || s->n_live >= s->port->max_requests);
+        int64_t n_tokens = s->port->n_prompt_tokens;
+        EXPECT(!fits || s->n_live >= s->port->max_requests ||
+               (n_tokens > 0 && n_tokens + f->ask.in.n_prompt > s->o.max_queue_tokens) ||
+               (f->ask.in.deadline_ns && s->n_live >= s->port->max_batch));
         gen_free(f->gen);
         f->gen = NULL;
         f->is_done = true;
@@ -269,9 +273,11 @@ static void end(struct sim *s, struct life *f)
         EXPECT(f->is_cut || f->got.choice[i].finish < FINISH_CANCELLED);
     enum errcode code = gen_result(f->gen)->err.code;
     EXPECT(code == ERR_NONE || (code == ERR_CANCELLED && f->cancels >= 0) ||
-           (code == ERR_TIMEOUT && f->ask.in.deadline_ns <= s->now));
+           (code == ERR_TIMEOUT && f->ask.in.deadline_ns <= s->now) ||
+           (code == ERR_OVERLOADED && f->ask.in.deadline_ns && !gen_result(f->gen)->started_ns));
     met.cancelled += code == ERR_CANCELLED;
     met.timed_out += code == ERR_TIMEOUT;
+    met.dropped += code == ERR_OVERLOADED;
     met.whole += !f->is_cut;
     gen_free(f->gen);
     f->gen = NULL;
@@ -509,6 +515,7 @@ static void run_seed(uint64_t seed)
     EXPECT(a.ok && a.pages_owned == 0 && a.sequences == 0);
     EXPECT_EQ(s->port->n_requests, 0);
     EXPECT_EQ(s->port->n_seqs, 0);
+    EXPECT_EQ(s->port->n_prompt_tokens, 0);
     met.preemptions += s->port->stats.preemptions;
     met.drafted += s->port->stats.drafted_tokens;
     met.accepted += s->port->stats.accepted_tokens;
@@ -551,7 +558,8 @@ static void every_seed_keeps_every_promise(void)
         EXPECT(met.riders > 5 * n_seeds);
         EXPECT(met.parked > n_seeds && met.delayed > n_seeds && met.held > n_seeds);
         EXPECT(met.stopped > n_seeds && met.cancelled > n_seeds / 2);
-        EXPECT(met.timed_out > n_seeds / 10 && met.overloaded > n_seeds / 10);
+        EXPECT(met.timed_out > n_seeds / 10 && met.dropped > n_seeds / 1000 &&
+               met.overloaded > n_seeds / 10);
         EXPECT(met.too_long > n_seeds / 10);
         EXPECT(met.accepted > n_seeds && met.drafted > met.accepted);
         EXPECT(met.cached > 10 * n_seeds);

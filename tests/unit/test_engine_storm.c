@@ -20,6 +20,7 @@ static const struct engine_options options = {
     .max_batch_tokens = 40,
     .prefill_chunk = 9,
     .max_queue = 14,
+    .max_queue_tokens = 1 << 20,
     .age_ns = 1000000u,
     .prefix_cache = true,
     .kv_evict = EVICT_CLOCK,

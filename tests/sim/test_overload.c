@@ -1,0 +1,129 @@
+/* More requests than can be served: those that are let in end in time, the others are told at
+ * once. On the engine and a law of time, at loads up to three times what it can do. */
+#include "base/mem.h"
+#include "base/rng.h"
+#include "check.h"
+#include "engine/replay.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { N_REQUESTS = 1500, LOADS = 6 };
+
+static const struct timed_law law = { 8e6, 100e3, 10, 0, 0.05, 1 }; /* decodes 16 in 10 ms */
+
+static struct replay_setup setup(void)
+{
+    struct replay_setup s = { .engine = engine_options_default,
+        .law = law,
+        .n_ctx = 4096,
+        .n_pages = 65536 / PAGE_TOKENS,
+        .deadline_s = 12,
+        .max_rows = 2048 };
+
+    s.engine.max_batch = 16;
+    s.engine.max_sequences = 16;
+    s.engine.prefill_chunk = 512;
+    s.engine.prefix_cache = false;
+    return s;
+}
+
+/* Arrivals at random times, `rate` a second. */
+static struct replay_row *poisson(uint64_t seed, double rate)
+{
+    struct replay_row *rows = xcalloc(N_REQUESTS, sizeof(*rows));
+    struct rng r = { .key = seed };
+    double at = 0;
+
+    for (int i = 0; i < N_REQUESTS; i++) {
+        at += -log(1 - rng_next_unit(&r)) / rate;
+        rows[i] = (struct replay_row){ .at_s = at,
+            .n_prompt = 50 + (int)rng_below(&r, 700),
+            .n_out = 20 + (int)rng_below(&r, 300) };
+    }
+    return rows;
+}
+
+static struct replay_result at_rate(double rate, const struct replay_setup *s)
+{
+    struct replay_row *rows = poisson(7, rate);
+    struct replay_result out;
+    struct err e;
+
+    EXPECT_EQ(replay_run(&out, rows, N_REQUESTS, s, &e), 0);
+    EXPECT_EQ(out.n_done + out.n_refused + out.n_dropped + out.n_late, N_REQUESTS);
+    mem_free(rows);
+    return out;
+}
+
+static void goodput_holds_at_three_times_the_capacity(void)
+{
+    static const double loads[LOADS] = { 0.5, 0.8, 1, 1.5, 2, 3 };
+    struct replay_setup s = setup();
+    double peak = 0, capacity, last = 0;
+
+    struct replay_setup patient = s; /* everybody waits as long as it takes */
+    patient.deadline_s = 0;
+    patient.engine.max_queue = N_REQUESTS;
+    patient.engine.max_queue_tokens = INT32_MAX;
+    capacity = at_rate(1000, &patient).requests_s;
+    for (int i = 0; i < LOADS; i++) {
+        struct replay_result r = at_rate(capacity * loads[i], &s);
+        printf("load %.1f: %.2f requests/s in time, %d refused, %d dropped, %d late, first token "
+               "p50 %.2f s "
+               "p99 %.2f s\n",
+            loads[i], r.requests_s, r.n_refused, r.n_dropped, r.n_late, r.first.p50, r.first.p99);
+        peak = MAX(peak, r.requests_s);
+        last = r.requests_s;
+    }
+    EXPECT(last >= 0.9 * peak);
+    EXPECT(last >= 0.85 * capacity);
+}
+
+static void the_same_trace_gives_the_same_result(void)
+{
+    struct replay_setup s = setup();
+    struct replay_result a = at_rate(4, &s), b = at_rate(4, &s);
+
+    EXPECT_EQ(a.n_done, b.n_done);
+    EXPECT_EQ(a.steps, b.steps);
+    EXPECT(a.first.p99 == b.first.p99 && a.between.max == b.between.max);
+}
+
+static void prefixes_are_found_again(void)
+{
+    struct replay_setup s = setup();
+    struct replay_row rows[40];
+    struct replay_result r;
+    struct err e;
+
+    for (int i = 0; i < 40; i++) /* four conversations that grow */
+        rows[i] = (struct replay_row){ .at_s = i * 10,
+            .n_prompt = 200 + i / 4 * 100,
+            .n_out = 10,
+            .prefix = (uint64_t)(1 + i % 4) };
+    EXPECT_EQ(replay_run(&r, rows, 40, &s, &e), 0);
+    EXPECT_EQ(r.hit_rate, 0.0);
+    s.engine.prefix_cache = true;
+    EXPECT_EQ(replay_run(&r, rows, 40, &s, &e), 0);
+    EXPECT(r.hit_rate > 0.7 && r.hit_rate < 1);
+    EXPECT_EQ(r.n_done, 40);
+}
+
+static void traces_that_make_no_sense_are_refused(void)
+{
+    struct replay_setup s = setup();
+    struct replay_result r;
+    struct err e;
+    const struct replay_row wrong[][2] = { { { .n_prompt = 0, .n_out = 1 } },
+        { { .n_prompt = 1, .n_out = 0 } }, { { .n_prompt = 4096, .n_out = 1 } },
+        { { .at_s = 2, .n_prompt = 1, .n_out = 1 }, { .at_s = 1, .n_prompt = 1, .n_out = 1 } },
+        { { .at_s = NAN, .n_prompt = 1, .n_out = 1 } } };
+
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
+        EXPECT_EQ(replay_run(&r, wrong[i], i == 3 ? 2 : 1, &s, &e), -1);
+    EXPECT_EQ(replay_run(&r, wrong[0], 0, &s, &e), -1);
+}
+
+TESTS(TEST(goodput_holds_at_three_times_the_capacity), TEST(the_same_trace_gives_the_same_result),
+    TEST(prefixes_are_found_again), TEST(traces_that_make_no_sense_are_refused))

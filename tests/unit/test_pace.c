@@ -1,0 +1,146 @@
+/* What a new request may expect, and who is refused at the door. */
+#include "engine/pace.h"
+#include "base/mem.h"
+#include "check.h"
+#include "engine/gen.h"
+
+#define SECOND ((uint64_t)1000000000)
+
+static void nothing_measured_is_nothing_known(void)
+{
+    struct pace p = { 0 };
+    struct forecast f = { 0 };
+
+    pace_publish(&p, &f);
+    struct expected x = forecast_of(&f, 1000, 1000, 1000);
+    EXPECT(x.first_ns == 0 && x.end_ns == 0);
+    EXPECT_EQ(pace_answer_ns(&p, 100), (uint64_t)0);
+    pace_step(&p, SECOND, 500, false); /* nobody waited: says nothing about the queue */
+    pace_publish(&p, &f);
+    EXPECT_EQ(f.prompt_tokens_s, (uint64_t)0);
+}
+
+static void a_queue_drains_as_it_was_seen_to(void)
+{
+    struct pace p = { 0 };
+    struct forecast f = { 0 };
+
+    for (int i = 0; i < 100; i++)
+        pace_step(&p, SECOND / 10, i % 2 ? 100 : 0, true);
+    for (int i = 0; i < 50; i++)
+        pace_answer(&p, 40, SECOND);
+    pace_answer(&p, 0, SECOND); /* no answer */
+    pace_publish(&p, &f);
+    EXPECT_EQ(f.prompt_tokens_s, 500u);
+    struct expected x = forecast_of(&f, 900, 100, 20);
+    EXPECT(x.first_ns / (SECOND / 100) == 200);
+    EXPECT(x.end_ns - x.first_ns > SECOND * 49 / 100 && x.end_ns - x.first_ns < SECOND * 51 / 100);
+    for (int i = 0; i < 1000; i++) /* ten times faster now: it is noticed */
+        pace_step(&p, SECOND / 10, 500, true);
+    pace_publish(&p, &f);
+    EXPECT(f.prompt_tokens_s > 4900);
+}
+
+/* ---- the door */
+
+static struct gen *new_gen(struct mailbox *box, int n_prompt, uint64_t deadline_ns)
+{
+    static const int32_t prompt[1000];
+    struct gen_input in = { .prompt = prompt,
+        .n_prompt = n_prompt,
+        .max_tokens = 10,
+        .n_choices = 1,
+        .sample = sample_params_default,
+        .deadline_ns = deadline_ns };
+    struct gen *g;
+    struct err e;
+
+    EXPECT_EQ(gen_new(&g, &in, box, NULL, &e), 0);
+    return g;
+}
+
+static int try_submit(struct port *p, struct mailbox *box, int n_prompt, uint64_t deadline_ns)
+{
+    struct gen *g = new_gen(box, n_prompt, deadline_ns);
+    struct err e;
+    int failed = port_submit(p, g, SECOND, &e);
+
+    if (failed) {
+        EXPECT(e.code == ERR_OVERLOADED);
+        gen_free(g);
+        return -1;
+    }
+    /* As the engine would, to leave nothing behind. */
+    return 0;
+}
+
+static void close_port(struct port *p, struct mailbox *box)
+{
+    struct msg *next;
+
+    for (struct msg *m = mailbox_drain(p->inbox); m; m = next) {
+        next = m->next;
+        struct gen *g = container_of(m, struct gen, submit_msg);
+        port_uncount(p, g);
+        g->is_over = true;
+        gen_free(g);
+    }
+    EXPECT(p->n_requests == 0 && p->n_seqs == 0 && p->n_prompt_tokens == 0);
+    port_unref(p);
+    mailbox_close(box);
+}
+
+static void open_port(struct port **p, struct mailbox **box)
+{
+    struct err e;
+
+    EXPECT_EQ(port_open(p, &e), 0);
+    EXPECT_EQ(mailbox_open(box, &e), 0);
+    (*p)->n_vocab = 2;
+    (*p)->n_ctx = 2000;
+    (*p)->max_requests = 6;
+    (*p)->max_batch = 2;
+    (*p)->max_seqs = 256;
+    (*p)->max_tokens = 1000;
+}
+
+static void prompts_that_wait_have_so_many_tokens_at_most(void)
+{
+    struct mailbox *box;
+    struct port *p;
+
+    open_port(&p, &box);
+    p->max_tokens = 300;
+    EXPECT_EQ(try_submit(p, box, 900, 0), 0); /* alone any may wait */
+    EXPECT_EQ(try_submit(p, box, 1, 0), -1);
+    p->n_prompt_tokens -= 800; /* most of it was computed */
+    EXPECT_EQ(try_submit(p, box, 200, 0), 0);
+    EXPECT_EQ(try_submit(p, box, 1, 0), -1);
+    EXPECT_EQ(p->stats.rejected, 2u);
+    p->n_prompt_tokens += 800;
+    close_port(p, box);
+}
+
+static void a_deadline_that_cannot_be_met_is_refused_at_once(void)
+{
+    struct mailbox *box;
+    struct port *p;
+
+    open_port(&p, &box);
+    p->forecast.prompt_tokens_s = 100;
+    p->forecast.out_tokens = 50;
+    p->forecast.token_ns = SECOND / 10;
+    EXPECT_EQ(port_wait_ns(p), (uint64_t)0);
+    for (int i = 0; i < 3; i++) /* with free places, whatever was measured */
+        EXPECT_EQ(try_submit(p, box, 100, SECOND + 1), 0);
+    /* 300 tokens before it, 100 of its own, 10 to come: 4 s and 1 s. */
+    EXPECT_EQ(try_submit(p, box, 100, SECOND + 5 * SECOND), -1);
+    EXPECT_EQ(try_submit(p, box, 100, SECOND + 6 * SECOND), 0);
+    EXPECT_EQ(try_submit(p, box, 100, 0), 0);
+    EXPECT(port_wait_ns(p) / SECOND == 5);
+    close_port(p, box);
+}
+
+TESTS(TEST(nothing_measured_is_nothing_known), TEST(a_queue_drains_as_it_was_seen_to),
+    TEST(prompts_that_wait_have_so_many_tokens_at_most),
+    TEST(a_deadline_that_cannot_be_met_is_refused_at_once))
