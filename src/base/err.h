@@ -19,7 +19,7 @@ enum errcode {
 struct err {
     enum errcode code;
     char param[48]; /* the request field or option at fault, "" when none */
-    char msg[240];  /* truncated, never allocated: errors must work when memory does not */
+    char msg[480];  /* truncated, never allocated: errors must work when memory does not */
 };
 
 /* Fills *e and returns -1, so that a function can end in `return err_set(...)`. */

@@ -1,0 +1,552 @@
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "chat/parser_in.h"
+
+/* ---- telling ---- */
+
+/* Takes out characters with which what has been told would end in a marker: one can grow together
+ * where another one was taken out, as in <too<tool_call>l_call>. Returns the new length. */
+static size_t guard(struct parser *p, enum stream_id id, char *text, size_t n)
+{
+    static const unsigned char length[16] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 4 };
+    const struct marks *m = p->f->marks;
+    uint16_t at = p->streams[id].guard;
+    size_t to = 0, i = 0;
+
+    while (i < n) {
+        size_t len = 0;
+        uint16_t next = at;
+        bool is_marker = false;
+        if (at == MARKS_ROOT)
+            len = (size_t)(marks_skip(m, text + i, text + n) - (text + i));
+        if (!len) {
+            len = MIN((size_t)length[(unsigned char)text[i] >> 4], n - i);
+            for (size_t k = 0; k < len; k++) {
+                next = marks_step(m, next, text[i + k]);
+                int hit = marks_hit(m, next);
+                is_marker |= hit >= 0 && !(p->f->rows[hit].flags & MARK_SOFT) &&
+                             (id == CONTENT || !p->f->is_tool[hit]);
+            }
+        }
+        if (!is_marker) {
+            if (to < i)
+                memmove(text + to, text + i, len);
+            to += len;
+            at = next;
+        }
+        i += len;
+    }
+    p->streams[id].guard = at;
+    p->work += n;
+    return to;
+}
+
+static void tell_text(struct parser *p)
+{
+    struct buf *b = &p->out;
+
+    if (!b->n || !buf_ok(b))
+        return;
+    b->n = guard(p, p->out_stream, b->p, b->n);
+    if (b->n && p->out_stream == CONTENT)
+        p->ops->content(p->arg, buf_str(b));
+    else if (b->n)
+        p->ops->reasoning(p->arg, buf_str(b));
+    buf_reset(b);
+}
+
+static void gather(struct parser *p, enum stream_id id, struct str text)
+{
+    if (p->out_stream != id)
+        tell_text(p);
+    p->out_stream = id;
+    buf_puts(&p->out, text);
+    p->work += text.n;
+}
+
+static void stream_put(struct parser *p, enum stream_id id, struct str text)
+{
+    struct stream *s = &p->streams[id];
+    size_t n = text.n, from = 0;
+
+    while (s->after_mark && from < n && is_blank(text.p[from]))
+        from++;
+    if (s->keeps_blanks && s->after_mark)
+        buf_put(&s->blanks, text.p, from);
+    text = str_skip(text, from);
+    for (n = text.n; n && is_blank(text.p[n - 1]);)
+        n--;
+    p->work += from + text.n - n;
+    if (n) {
+        if (s->blanks.n)
+            gather(p, id, buf_str(&s->blanks));
+        else if (s->needs_newline && s->any)
+            gather(p, id, STR("\n"));
+        buf_reset(&s->blanks);
+        gather(p, id, (struct str){ text.p, n });
+        s->any = true;
+        s->after_mark = s->needs_newline = false;
+        if (id == CONTENT)
+            p->is_start = false;
+    }
+    buf_puts(&s->blanks, str_skip(text, n));
+}
+
+/* Blanks next to a marker count only between two texts, and then only those on one side. */
+static void streams_mark(struct parser *p)
+{
+    for (int i = 0; i < N_STREAMS; i++) {
+        struct stream *s = &p->streams[i];
+        if (!s->any)
+            buf_reset(&s->blanks);
+        s->keeps_blanks = s->any && !s->blanks.n;
+        s->after_mark = true;
+    }
+}
+
+void parser_message(struct parser *p, enum stream_id stream)
+{
+    p->in_thinking = stream == REASONING;
+    p->streams[stream].needs_newline = true;
+    streams_mark(p);
+}
+
+/* ---- calls ---- */
+
+static struct str without_suffix(struct str name, const char *suffix)
+{
+    size_t n = name.n;
+
+    if (!suffix)
+        return name;
+    if (strcmp(suffix, ":")) {
+        struct str s = str_of(suffix);
+        return str_ends(name, s) && name.n > s.n ? (struct str){ name.p, name.n - s.n } : name;
+    }
+    while (n && name.p[n - 1] >= '0' && name.p[n - 1] <= '9')
+        n--;
+    return n > 1 && n < name.n && name.p[n - 1] == ':' ? (struct str){ name.p, n - 1 } : name;
+}
+
+bool call_named(struct parser *p, struct str name)
+{
+    const struct tool_row *row = p->f->tool;
+
+    name = str_trim(name);
+    if (row->prefix && row->body != BODY_PYTHON && str_starts(name, str_of(row->prefix)))
+        name = str_skip(name, strlen(row->prefix));
+    name = without_suffix(name, row->suffix);
+    if (!name.n || name.n > PARSER_NAME_MAX || p->call.has_name)
+        return false;
+    for (size_t i = 0; i < name.n; i++)
+        if ((unsigned char)name.p[i] < 0x20)
+            return false;
+    memcpy(p->call.name, name.p, name.n);
+    p->call.n_name = name.n;
+    p->call.has_name = true;
+    return true;
+}
+
+static void tell_args(struct parser *p)
+{
+    if (p->call.is_told && p->args.n && buf_ok(&p->args)) {
+        p->ops->call_args(p->arg, p->call.index, buf_str(&p->args));
+        buf_reset(&p->args);
+    }
+}
+
+/* As soon as the name and the first byte of the arguments are known. */
+static void call_tell(struct parser *p)
+{
+    struct call *c = &p->call;
+
+    c->has_args |= p->args.n > 0;
+    if (c->is_told || !c->has_name || !c->has_args)
+        return;
+    tell_text(p);
+    c->is_told = true;
+    c->index = p->n_begun++;
+    p->ops->call_begin(p->arg, c->index, (struct str){ c->name, c->n_name });
+}
+
+static void call_clear(struct parser *p)
+{
+    p->call = (struct call){ .has_name = false };
+    buf_reset(&p->raw);
+    buf_reset(&p->args);
+    p->is_between = false;
+}
+
+static void call_end(struct parser *p)
+{
+    p->call.has_args |= p->args.n > 0;
+    if (!p->call.has_args)
+        buf_putz(&p->args, "{}");
+    call_tell(p);
+    tell_args(p);
+    p->ops->call_end(p->arg, p->call.index);
+    p->n_complete++;
+    call_clear(p);
+    p->is_between = true;
+    streams_mark(p);
+}
+
+/* ---- text ---- */
+
+/* The bytes held in state `held`, followed by text: all but the last `keep` are told. */
+static void release(struct parser *p, uint16_t held, struct str text, size_t keep)
+{
+    struct str old = marks_held(p->f->marks, held);
+    size_t n = old.n + text.n - keep;
+    enum stream_id id = p->in_thinking ? REASONING : CONTENT;
+
+    if (n > 0 && old.n)
+        stream_put(p, id, (struct str){ old.p, MIN(n, old.n) });
+    if (n > old.n)
+        stream_put(p, id, (struct str){ text.p, n - old.n });
+    p->work += text.n;
+}
+
+static void call_open(struct parser *p, const struct reader *reader, const struct mark_row *opener)
+{
+    call_clear(p);
+    p->opener = opener ? opener->text : STR("");
+    if (opener && opener->flags & MARK_SOFT)
+        buf_puts(&p->raw, opener->text);
+    p->in_call = true;
+    p->reader = reader;
+    reader->begin(p);
+}
+
+static bool is_active(const struct parser *p, int hit)
+{
+    const struct mark_row *r = &p->f->rows[hit];
+
+    if (r->flags & MARK_IN_SECTION && !p->in_section)
+        return false;
+    if (!p->in_thinking || !p->f->is_tool[hit] || p->f->thinking->flags & THINKING_IS_CHANNEL)
+        return true;
+    return p->f->thinking->flags & THINKING_CALL_ENDS &&
+           (r->kind == MARK_OPEN || r->kind == MARK_SECTION);
+}
+
+static void act(struct parser *p, int hit)
+{
+    const struct mark_row *r = &p->f->rows[hit];
+    bool is_soft = r->flags & MARK_SOFT;
+
+    if (!is_soft)
+        streams_mark(p);
+    switch (r->kind) {
+    case MARK_SECTION:
+    case MARK_SECTION_END:
+        p->in_section = r->kind == MARK_SECTION;
+        p->in_thinking = false;
+        break;
+    case MARK_THINK:
+        if (!p->in_thinking)
+            parser_message(p, REASONING);
+        break;
+    case MARK_THINK_END:
+        p->in_thinking = false;
+        break;
+    case MARK_HEADER:
+    case MARK_OPEN:
+        if (r->kind == MARK_OPEN)
+            p->in_thinking = false;
+        if (r->kind == MARK_HEADER)
+            call_open(p, &reader_channels, r);
+        else if (p->n_begun < PARSER_CALLS_MAX)
+            call_open(p, p->f->reader, r);
+        else if (is_soft)
+            stream_put(p, CONTENT, r->text);
+        break;
+    case MARK_MESSAGE_END:
+        p->in_thinking = false;
+        p->streams[CONTENT].needs_newline = true;
+        break;
+    case MARK_DROP:
+        break;
+    }
+}
+
+/* Blanks, then a byte with which a call may begin: true when it does. */
+static bool starts_call(struct parser *p, char c)
+{
+    const char *bare = p->f->tool->bare;
+
+    return bare &&
+           (p->f->tool->flags & TOOL_START_IS_CALL ? !p->f->marks->starts[(unsigned char)c]
+                                                   : c && strchr(bare, c)) &&
+           p->n_begun < PARSER_CALLS_MAX;
+}
+
+static size_t text_start(struct parser *p, struct str in)
+{
+    size_t n = 0;
+
+    while (n < in.n && is_blank(in.p[n]))
+        n++;
+    if (n) {
+        stream_put(p, CONTENT, (struct str){ in.p, n });
+    } else if (starts_call(p, in.p[0])) {
+        p->is_start = !(p->f->tool->flags & TOOL_START_IS_CALL); /* there is only one start */
+        call_open(p, p->f->reader, NULL);
+    }
+    return n;
+}
+
+static size_t text_run(struct parser *p, struct str in)
+{
+    const struct marks *m = p->f->marks;
+    uint16_t at = p->at;
+
+    if (p->is_start && p->f->tool->bare && at == MARKS_ROOT && !p->in_thinking) {
+        size_t n = text_start(p, in);
+        if (n || p->in_call)
+            return n;
+    }
+    for (size_t i = 0; i < in.n;) {
+        if (at == MARKS_ROOT) {
+            i = (size_t)(marks_skip(m, in.p + i, in.p + in.n) - in.p);
+            if (i == in.n)
+                break;
+        }
+        at = marks_step(m, at, in.p[i++]);
+        int hit = marks_hit(m, at);
+        if (hit < 0 || !is_active(p, hit))
+            continue;
+        release(p, p->at, (struct str){ in.p, i }, p->f->texts[hit].n);
+        p->at = MARKS_ROOT;
+        act(p, hit);
+        return i;
+    }
+    release(p, p->at, in, marks_depth(m, at));
+    p->at = at;
+    return in.n;
+}
+
+/* What was taken for a call is text: markers in it are dropped and do nothing. The automaton is
+ * left in the middle of what may become a marker with the bytes that follow. */
+static void replay(struct parser *p, struct str raw)
+{
+    const struct marks *m = p->f->marks;
+    uint16_t at = MARKS_ROOT;
+
+    p->at = MARKS_ROOT;
+    for (size_t i = 0, from = 0; from < raw.n; from = i) {
+        int hit = -1;
+        while (i < raw.n && hit < 0) {
+            at = marks_step(m, at, raw.p[i++]);
+            hit = marks_hit(m, at);
+            if (hit >= 0 && p->f->rows[hit].flags & MARK_SOFT)
+                hit = -1;
+        }
+        size_t keep = hit >= 0 ? p->f->texts[hit].n : marks_depth(m, at);
+        release(p, p->at, (struct str){ raw.p + from, i - from }, keep);
+        if (hit >= 0) {
+            at = MARKS_ROOT;
+            streams_mark(p);
+        }
+        p->at = at;
+    }
+}
+
+static void call_break(struct parser *p)
+{
+    struct buf raw = p->raw;
+
+    call_tell(p);
+    tell_args(p);
+    if (p->call.is_told)
+        p->ops->call_broken(p->arg, p->call.index);
+    buf_init(&p->raw, PARSER_CALL_MAX);
+    call_clear(p);
+    p->in_call = false;
+    p->is_start = false;
+    replay(p, buf_str(&raw));
+    buf_reset(&raw);
+    p->raw = raw;
+}
+
+static size_t call_run(struct parser *p, struct str in)
+{
+    size_t used = 0;
+    enum verdict v = READ_BAD;
+
+    in.n = MIN(in.n, p->raw.max - p->raw.n);
+    if (in.n)
+        v = p->reader->read(p, in, &used);
+    buf_put(&p->raw, in.p, used);
+    if (p->drop_raw)
+        buf_reset(&p->raw);
+    p->drop_raw = false;
+    switch (v) {
+    case READ_MORE:
+        call_tell(p);
+        break;
+    case READ_CALL:
+        call_end(p);
+        if (p->n_begun < PARSER_CALLS_MAX)
+            break;
+        /* fallthrough */
+    case READ_LEAVE:
+        call_clear(p);
+        p->in_call = false;
+        break;
+    case READ_BAD:
+        call_break(p);
+        break;
+    }
+    return used;
+}
+
+/* ---- life ---- */
+
+struct parser *parser_new(const struct parser_format *f, const struct parser_options *o,
+    const struct parser_ops *ops, void *arg)
+{
+    struct parser *p = try_calloc(1, sizeof(*p));
+
+    if (!p)
+        return NULL;
+    p->f = f;
+    p->ops = ops;
+    p->arg = arg;
+    p->tools = o ? o->tools : NULL;
+    enum parser_start start = o ? o->start : PARSER_START_DEFAULT;
+    p->in_thinking = start == PARSER_START_DEFAULT ? (f->thinking->flags & THINKING_STARTS) != 0
+                                                   : start == PARSER_START_THINKING;
+    p->is_start = true;
+    p->streams[REASONING].after_mark = p->in_thinking;
+    for (int i = 0; i < N_STREAMS; i++)
+        buf_init(&p->streams[i].blanks, PARSER_TEXT_MAX);
+    buf_init(&p->out, PARSER_TEXT_MAX);
+    buf_init(&p->raw, PARSER_CALL_MAX);
+    buf_init(&p->args, PARSER_TEXT_MAX);
+    buf_init(&p->scratch, PARSER_TEXT_MAX);
+    buf_init(&p->json.word, PARSER_NAME_MAX * 4);
+    buf_init(&p->tag.text, PARSER_CALL_MAX);
+    buf_init(&p->channel.header, PARSER_NAME_MAX * 4);
+    json_walk_init(&p->walk);
+    literal_init(&p->python.literal, f->tool->quote, f->tool->quote.n > 0);
+    return p;
+}
+
+void parser_free(struct parser *p)
+{
+    if (!p)
+        return;
+    for (int i = 0; i < N_STREAMS; i++)
+        buf_clear(&p->streams[i].blanks);
+    buf_clear(&p->out);
+    buf_clear(&p->raw);
+    buf_clear(&p->args);
+    buf_clear(&p->scratch);
+    buf_clear(&p->json.word);
+    buf_clear(&p->tag.text);
+    buf_clear(&p->channel.header);
+    json_walk_clear(&p->walk);
+    literal_clear(&p->python.literal);
+    mem_free(p);
+}
+
+static void put_valid(struct parser *p, struct str in)
+{
+    while (in.n) {
+        size_t used = p->in_call ? call_run(p, in) : text_run(p, in);
+        p->work += used + 1;
+        in = str_skip(in, used);
+    }
+}
+
+/* Bytes that can never be a character become one that says so. Returns what is not yet whole. */
+static struct str put_bytes(struct parser *p, struct str in)
+{
+    size_t n = 0;
+
+    while (n < in.n) {
+        uint32_t cp;
+        if (!(in.p[n] & 0x80)) {
+            n++;
+            continue;
+        }
+        int len = utf8_decode(str_skip(in, n), &cp);
+        if (len > 0) {
+            n += (size_t)len;
+            continue;
+        }
+        put_valid(p, (struct str){ in.p, n });
+        in = str_skip(in, n + (len == 0));
+        n = 0;
+        if (len < 0)
+            return in;
+        put_valid(p, UTF8_REPLACEMENT);
+    }
+    put_valid(p, in);
+    return STR("");
+}
+
+static int after_put(struct parser *p, struct err *e)
+{
+    const struct buf *bufs[] = { &p->out, &p->args, &p->raw, &p->scratch, &p->tag.text,
+        &p->streams[CONTENT].blanks, &p->streams[REASONING].blanks };
+
+    tell_text(p);
+    tell_args(p);
+    for (size_t i = 0; i < ARRAY_LEN(bufs); i++)
+        if (bufs[i]->failed)
+            return bufs[i]->n < bufs[i]->max / 2
+                       ? err_set(e, ERR_MEMORY, "no memory for an answer")
+                       : err_set(e, ERR_TOO_LARGE, "an answer is too long to be parsed");
+    return 0;
+}
+
+int parser_put(struct parser *p, struct str text, struct err *e)
+{
+    while (p->n_tail && text.n) { /* at most three bytes until the character is whole */
+        p->tail[p->n_tail++] = text.p[0];
+        text = str_skip(text, 1);
+        struct str rest = put_bytes(p, (struct str){ p->tail, p->n_tail });
+        p->n_tail = rest.n;
+        if (rest.n && rest.p != p->tail)
+            memmove(p->tail, rest.p, rest.n);
+    }
+    struct str rest = put_bytes(p, text);
+    if (rest.n) {
+        memcpy(p->tail, rest.p, rest.n);
+        p->n_tail = rest.n;
+    }
+    return after_put(p, e);
+}
+
+int parser_end(struct parser *p, struct err *e)
+{
+    if (p->n_tail)
+        put_valid(p, UTF8_REPLACEMENT);
+    p->n_tail = 0;
+    if (p->in_call && !p->is_between)
+        call_break(p);
+    p->in_call = false;
+    release(p, p->at, STR(""), 0);
+    p->at = MARKS_ROOT;
+    for (int i = 0; i < N_STREAMS; i++)
+        if (!p->streams[i].after_mark && p->streams[i].blanks.n)
+            gather(p, (enum stream_id)i, buf_str(&p->streams[i].blanks));
+    return after_put(p, e);
+}
+
+bool parser_in_thinking(const struct parser *p)
+{
+    return p->in_thinking;
+}
+
+int parser_n_calls(const struct parser *p)
+{
+    return p->n_complete;
+}
+
+uint64_t parser_work(const struct parser *p)
+{
+    return p->work;
+}

@@ -1,0 +1,431 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/parser.txt: what models of each format say, and what it means.
+
+Each row of the parser's tables is rendered here a second time, as its model would write it, so
+that the expectation is not the parser's own. A case is
+
+    case TOOL THINKING: name
+    start thinking | content          (optional)
+    tools none                        (optional; else the tools below)
+    in: text                          \\n and \\\\ are escapes
+    content: text                     what is expected; absent = empty
+    reasoning: text
+    call: name {json}                 arguments are compared as values
+    broken: n                         calls that were told and taken back
+"""
+import json
+import re
+
+BAR, LOW = "\uff5c", "\u2581"
+DS = lambda name: f"<{BAR}{name.replace(' ', LOW)}{BAR}>"
+DSML = f"{BAR}DSML{BAR}"
+compact = lambda v: json.dumps(v, ensure_ascii=False)
+
+
+def python(v, quote=None):
+    if isinstance(v, dict):
+        return "{" + ", ".join(f"{python(k)}: {python(x)}" for k, x in v.items()) + "}"
+    if isinstance(v, list):
+        return "[" + ", ".join(python(x) for x in v) + "]"
+    return repr(v)
+
+
+def gemma(v, quote):
+    if isinstance(v, dict):
+        return "{" + ",".join(f"{k}:{gemma(x, quote)}" for k, x in v.items()) + "}"
+    if isinstance(v, list):
+        return "[" + ",".join(gemma(x, quote) for x in v) + "]"
+    return f"{quote}{v}{quote}" if isinstance(v, str) else compact(v)
+
+
+plain = lambda v: v if isinstance(v, str) else compact(v)
+pycall = lambda n, a: f"{n}({', '.join(f'{k}={python(v)}' for k, v in a.items())})"
+
+
+def qwen(name, args):
+    params = "".join(f"<parameter={k}>\n{plain(v)}\n</parameter>\n" for k, v in args.items())
+    return f"<function={name}>\n{params}</function>"
+
+
+def glm(sep):
+    return lambda n, a: f"<tool_call>{n}{sep}" + "".join(
+        f"<arg_key>{k}</arg_key>{sep}<arg_value>{plain(v)}</arg_value>{sep}"
+        for k, v in a.items()) + "</tool_call>"
+
+
+def invoke(open_, param, value, end, close):
+    return lambda n, a: open_ % n + "".join(
+        (param(k, v) + plain(v) + value) for k, v in a.items()) + end + close
+
+
+def obj(n, a, key="arguments", name="name"):
+    return compact({name: n, key: a})
+
+
+# id: (one call, before all, between, after all, markers that vanish, what stays soft, text after)
+class Row:
+    def __init__(self, call, before="", between="\n", after="", marks=(), trailing=True,
+            leading=True, lead="", bare=False):
+        self.call, self.before, self.between, self.after = call, before, between, after
+        self.marks, self.trailing, self.leading, self.lead = marks, trailing, leading, lead
+        self.bare = bare
+
+    def text(self, calls):
+        return self.lead + self.before + self.between.join(
+            self.call(n, a) for n, a in calls) + self.after
+
+
+HERMES = ("<tool_call>", "</tool_call>")
+DEEP = tuple(DS(x) for x in ("tool calls begin", "tool calls end", "tool call begin", "tool sep",
+    "tool call end"))
+KIMI = tuple(f"<|tool_{x}|>" for x in ("calls_section_begin", "calls_section_end", "call_begin",
+    "call_argument_begin", "call_end"))
+ROWS = {
+    "hermes_json": Row(lambda n, a: f"<tool_call>\n{obj(n, a)}\n</tool_call>", marks=HERMES),
+    "glm4_native": Row(glm(""), between="", marks=HERMES),
+    "glm45": Row(glm("\n"), marks=HERMES),
+    "glm4_xml": Row(lambda n, a: f"<tool_call><name>{n}</name><arguments>{compact(a)}</arguments>"
+        "</tool_call>", marks=HERMES + ("</arguments>",)),
+    "llama_xml": Row(lambda n, a: f"<function={n}>{compact(a)}</function>",
+        marks=("<function=", "</function>")),
+    "llama_python": Row(pycall, before="<|python_tag|>", after="<|eom_id|>",
+        marks=("<|python_tag|>", "<|eom_id|>")),
+    "llama3_json": Row(lambda n, a: obj(n, a, "parameters"), between="; ", bare=True,
+        leading=False),
+    "json": Row(obj, before="[", between=", ", after="]", bare=True, leading=False),
+    "pythonic": Row(pycall, before="[", between=", ", after="]", bare=True, leading=False),
+    "qwen3_coder": Row(lambda n, a: f"<tool_call>\n{qwen(n, a)}\n</tool_call>",
+        marks=HERMES + ("<function=", "</function>")),
+    "mistral": Row(lambda n, a: compact({"name": n, "arguments": a, "id": "abcdefghi"}),
+        before="[TOOL_CALLS][", between=", ", after="]", marks=("[TOOL_CALLS]",)),
+    "mistral_v11": Row(lambda n, a: f"[TOOL_CALLS]{n}[ARGS]{compact(a)}", between="",
+        marks=("[TOOL_CALLS]",)),
+    "deepseek_v3": Row(lambda n, a: f"{DS('tool call begin')}function{DS('tool sep')}{n}\n```json\n"
+        f"{compact(a)}\n```{DS('tool call end')}", before=DS("tool calls begin"),
+        after=DS("tool calls end"), marks=("```" + DS("tool call end"),) + DEEP),
+    "deepseek_v31": Row(lambda n, a: f"{DS('tool call begin')}{n}{DS('tool sep')}{compact(a)}"
+        f"{DS('tool call end')}", before=DS("tool calls begin"), between="",
+        after=DS("tool calls end"), marks=DEEP),
+    "deepseek_v32": Row(invoke(f"<{DSML}invoke name=\"%s\">\n",
+        lambda k, v: f"<{DSML}parameter name=\"{k}\" string=\"{compact(isinstance(v, str))}\">",
+        f"</{DSML}parameter>\n", f"</{DSML}invoke>", ""), before=f"<{DSML}function_calls>\n",
+        after=f"\n</{DSML}function_calls>", marks=(f"<{DSML}function_calls>",
+        f"</{DSML}function_calls>", f"<{DSML}invoke name=\"", f"</{DSML}invoke>",
+        f"</{DSML}parameter>")),
+    "kimi_k2": Row(lambda n, a: f"<|tool_call_begin|>functions.{n}:0<|tool_call_argument_begin|>"
+        f"{compact(a)}<|tool_call_end|>", before=KIMI[0], between="", after=KIMI[1], marks=KIMI),
+    "harmony": Row(lambda n, a: f"<|channel|>commentary to=functions.{n} <|constrain|>json"
+        f"<|message|>{compact(a)}<|call|>", between="<|start|>assistant", marks=("<|channel|>",
+        "<|start|>", "<|message|>", "<|call|>", "<|constrain|>"), leading=False, trailing=False),
+    "minimax_m2": Row(invoke("<invoke name=\"%s\">\n", lambda k, v: f"<parameter name=\"{k}\">",
+        "</parameter>\n", "</invoke>", ""), before="<minimax:tool_call>\n",
+        after="\n</minimax:tool_call>", marks=("<minimax:tool_call>", "</minimax:tool_call>")),
+    "granite": Row(obj, before="<|tool_call|>[", between=", ", after="]",
+        marks=("<|tool_call|>",)),
+    "phi4": Row(obj, before="functools[", between=", ", after="]", marks=()),
+    "jamba": Row(obj, before="<tool_calls>[\n    ", between=",\n    ", after="\n]</tool_calls>",
+        marks=("<tool_calls>", "</tool_calls>")),
+    "command_r": Row(lambda n, a: compact({"tool_call_id": "0", "tool_name": n, "parameters": a}),
+        before="<|START_ACTION|>[\n    ", between=",\n    ", after="\n]<|END_ACTION|>",
+        marks=("<|START_ACTION|>", "<|END_ACTION|>")),
+    "nemotron": Row(obj, before="<TOOLCALL>[", between=", ", after="]</TOOLCALL>",
+        marks=("<TOOLCALL>", "</TOOLCALL>")),
+    "internlm": Row(lambda n, a: "<|action_start|><|plugin|>\n" + obj(n, a, "parameters") +
+        "<|action_end|>", between="\n", marks=("<|action_start|>", "<|plugin|>", "<|action_end|>")),
+    "longcat": Row(lambda n, a: f"<longcat_tool_call>{obj(n, a)}</longcat_tool_call>",
+        marks=("<longcat_tool_call>", "</longcat_tool_call>")),
+    "apertus": Row(lambda n, a: compact({n: a}), before="<|tools_prefix|>[", between=", ",
+        after="]<|tools_suffix|>", marks=("<|tools_prefix|>", "<|tools_suffix|>")),
+    "functionary": Row(lambda n, a: f"{n}\n{compact(a)}", between="\n>>>", leading=False,
+        bare=True),
+    "seed_oss": Row(lambda n, a: f"<seed:tool_call>\n{qwen(n, a)}\n</seed:tool_call>",
+        marks=("<seed:tool_call>", "</seed:tool_call>", "<function=", "</function>")),
+    "step3": Row(invoke(f"{DS('tool_call_begin')}function{DS('tool_sep')}"
+        "<steptml:invoke name=\"%s\">\n", lambda k, v: f"<steptml:parameter name=\"{k}\">",
+        "</steptml:parameter>\n", "</steptml:invoke>", DS("tool_call_end")),
+        before=DS("tool_calls_begin"), after=DS("tool_calls_end"),
+        marks=tuple(DS(x) for x in ("tool_calls_begin", "tool_calls_end", "tool_call_begin",
+        "tool_sep", "tool_call_end"))),
+    "lfm2": Row(pycall, before="<|tool_call_start|>[", between=", ", after="]<|tool_call_end|>",
+        marks=("<|tool_call_start|>", "<|tool_call_end|>")),
+    "olmo3": Row(pycall, before="<function_calls>\n", after="\n</function_calls>",
+        marks=("<function_calls>", "</function_calls>")),
+    "gemma": Row(pycall, before="```tool_code\n", after="\n```", marks=("```tool_code\n",)),
+    "gemma4": Row(lambda n, a: f"<|tool_call>call:{n}{gemma(a, '<|' + chr(34) + '|>')}<tool_call|>",
+        between="", marks=("<|tool_call>", "<tool_call|>")),
+    "function_gemma": Row(lambda n, a: f"<start_function_call>call:{n}{gemma(a, '<escape>')}"
+        "<end_function_call>", between="", marks=("<start_function_call>", "<end_function_call>")),
+}
+
+PARIS = ("get_weather", {"city": "Paris"})
+ROME = ("get_weather", {"city": "Rome", "days": 3})
+NESTED = ("plan", {"where": {"a": [1, 2.5, True, None], "b": {}}, "list": ["x", "y"], "on": False})
+UNICODE = ("note", {"text": "é \"quoted\" 'single' \\ tab\t日本 😀 {[(<b>&"})
+ESCAPED = ("note", {"text": "line one\nline two\n\nend"})
+MARKED = "I say <think>, </think>, <tool_call>, [TOOL_CALLS] and } ] )"
+
+out = []
+
+
+def escape(s):
+    return s.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def case(tool, thinking, name, text, content="", reasoning="", calls=(), broken=0, start=None,
+        tools=True):
+    out.append(f"case {tool} {thinking}: {name}")
+    if start:
+        out.append(f"start {start}")
+    if not tools:
+        out.append("tools none")
+    out.append("in: " + escape(text))
+    if content:
+        out.append("content: " + escape(content))
+    if reasoning:
+        out.append("reasoning: " + escape(reasoning))
+    for n, a in calls:
+        out.append(f"call: {n} {json.dumps(a)}")
+    if broken:
+        out.append(f"broken: {broken}")
+    out.append("")
+
+
+def without(text, marks):
+    """What a broken call looks like as content: its markers gone, blanks at its ends, too."""
+    for m in sorted(marks, key=len, reverse=True):
+        text = re.sub(r"\s*" + re.escape(m) + r"\s*", "", text)
+    return text.lstrip()
+
+
+for id_, row in ROWS.items():
+    one = row.text([PARIS])
+    case(id_, "null", "one call", one, calls=[PARIS])
+    case(id_, "null", "one call without tools", one, calls=[PARIS], tools=False)
+    case(id_, "null", "two calls", row.text([PARIS, ROME]), calls=[PARIS, ROME])
+    case(id_, "null", "no arguments", row.text([("now", {})]), calls=[("now", {})])
+    case(id_, "null", "nested arguments", row.text([NESTED]), calls=[NESTED])
+    case(id_, "null", "unicode and quotes", row.text([UNICODE]), calls=[UNICODE])
+    case(id_, "null", "newlines in an argument", row.text([ESCAPED]), calls=[ESCAPED])
+    case(id_, "null", "a tool that nobody knows", row.text([("nobody.knows-it", {"a": "b"})]),
+        calls=[("nobody.knows-it", {"a": "b"})])
+    if row.leading:
+        case(id_, "null", "text before", "Let me look.\n\n" + one, content="Let me look.",
+            calls=[PARIS])
+    if row.trailing and id_ not in ("functionary", "gemma"):
+        case(id_, "null", "text after", one + "\n\nThere it is.", content="There it is.",
+            calls=[PARIS])
+    if row.leading and row.trailing and id_ != "gemma":
+        case(id_, "null", "text before and after", "Before\n" + one + "\nafter",
+            content="Before\nafter", calls=[PARIS])
+    if id_ not in ("harmony",):
+        case(id_, "null", "text only", " Hello, <b>world</b>! {\"a\": [1]} <|x|> </y>\n",
+            content=" Hello, <b>world</b>! {\"a\": [1]} <|x|> </y>\n")
+    if "Rome" in one.replace("Paris", "Rome"):
+        at = one.index("Paris") + 3
+        # Told are calls whose name stands before the arguments and whose arguments have begun.
+        case(id_, "null", "cut off inside an argument", one[:at],
+            content='{"city": "Par' if id_ == "harmony" else without(one[:at], row.marks), broken=1)
+        at = one.index("get_weather") + 5
+        if id_ != "harmony":
+            case(id_, "null", "cut off inside the name", one[:at],
+                content=without(one[:at], row.marks))
+
+# ---- what is particular to a row
+
+T, E = HERMES
+case("hermes_json", "null", "broken: a comma too many", f'{T}{{"name": "f",, "arguments": {{}}}}{E}',
+    content='{"name": "f",, "arguments": {}}')
+case("hermes_json", "null", "broken behind the beginning of arguments",
+    f'{T}{{"name": "f", "arguments": {{"a" 1}}}}{E} then {T}{{"name": "g", "arguments": {{}}}}{E}',
+    content='{"name": "f", "arguments": {"a" 1}} then', calls=[("g", {})], broken=1)
+case("hermes_json", "null", "no name", f'{T}{{"arguments": {{"a": 1}}}}{E}',
+    content='{"arguments": {"a": 1}}')
+case("hermes_json", "null", "an empty name", f'{T}{{"name": "", "arguments": {{}}}}{E}',
+    content='{"name": "", "arguments": {}}')
+case("hermes_json", "null", "arguments are a list", f'{T}{{"name": "f", "arguments": [1]}}{E}',
+    content='{"name": "f", "arguments": [1]}')
+case("hermes_json", "null", "the name comes last", f'{T}{{"arguments": {{"a": 1}}, "name": "f"}}{E}',
+    calls=[("f", {"a": 1})])
+case("hermes_json", "null", "arguments as a string", T + json.dumps({"name": "f",
+    "arguments": json.dumps({"a": "é\n\"\\", "b": [1]})}) + E, calls=[("f", {"a": "é\n\"\\", "b": [1]})])
+case("hermes_json", "null", "arguments as an empty string", T + '{"name": "f", "arguments": ""}' + E,
+    calls=[("f", {})])
+case("hermes_json", "null", "a string of arguments that is none",
+    T + '{"name": "f", "arguments": "a=1"}' + E, content='{"name": "f", "arguments": "a=1"}')
+case("hermes_json", "null", "arguments are null", T + '{"name": "f", "arguments": null}' + E,
+    calls=[("f", {})])
+case("hermes_json", "null", "arguments are absent", T + '{"name": "f"}' + E, calls=[("f", {})])
+case("hermes_json", "null", "wrapped as in the interface", T + '{"type": "function", "function": '
+    '{"name": "f", "arguments": "{\\"a\\": 1}"}, "id": [1, {"x": "}"}]}' + E, calls=[("f", {"a": 1})])
+case("hermes_json", "null", "markers inside a string", T + compact({"name": "f",
+    "arguments": {"a": MARKED}}) + E, calls=[("f", {"a": MARKED})])
+case("hermes_json", "null", "escapes of every kind", T + '{"name": "f", "arguments": {"a": '
+    '"\\u00e9\\ud83d\\ude00\\n\\t\\/\\\\\\""}}' + E, calls=[("f", {"a": "é😀\n\t/\\\""})])
+case("hermes_json", "null", "half a surrogate pair", T + '{"name": "f", "arguments": {"a": '
+    '"\\ud83dx\\udc00"}}' + E, calls=[("f", {"a": "\ufffdx\ufffd"})])
+case("hermes_json", "null", "raw newlines in a string", T + '{"name": "f", "arguments": {"a": '
+    '"x\ny\tz"}}' + E, calls=[("f", {"a": "x\ny\tz"})])
+case("hermes_json", "null", "no end marker", T + '{"name": "f", "arguments": {}}', calls=[("f", {})])
+case("hermes_json", "null", "no end marker, another call", T + '{"name": "f", "arguments": {}}\n' + T
+    + '{"name": "g"}' + E, calls=[("f", {}), ("g", {})])
+case("hermes_json", "null", "one brace too many", T + '{"name": "f", "arguments": {}}}' + E,
+    content="}", calls=[("f", {})])
+case("hermes_json", "null", "a stray end marker", "a" + E + "b", content="ab")
+case("hermes_json", "null", "markers do not grow together", f"<tool_{E}call>x", content="<tool_callx")
+case("hermes_json", "null", "a call in a broken call", T + '{"name": ' + T + '{"name": "g"}' + E,
+    content='{"name":', calls=[("g", {})])
+case("hermes_json", "null", "an empty call", T + "\n" + E + "x", content="x")
+case("hermes_json", "null", "unterminated string swallows the marker",
+    T + '{"name": "f", "arguments": {"a": "b}}' + E + " tail",
+    content='{"name": "f", "arguments": {"a": "b}} tail', broken=1)
+case("hermes_json", "null", "almost a marker", "a <tool_cal> <tool_call b", content="a <tool_cal> <tool_call b")
+case("hermes_json", "null", "cut off inside a marker", "a <tool_cal", content="a <tool_cal")
+case("hermes_json", "null", "a list in the tags", T + '[{"name": "f"}, {"name": "g"}]' + E,
+    calls=[("f", {}), ("g", {})])
+case("llama3_json", "null", "an answer that is JSON", '{"answer": 42, "name": "x"}',
+    content='{"answer": 42, "name": "x"}')
+case("llama3_json", "null", "behind the tag", '<|python_tag|>{"name": "f", "parameters": {"a": 1}}',
+    calls=[("f", {"a": 1})])
+case("llama3_json", "null", "not at the beginning", 'See {"name": "f", "parameters": {}}',
+    content='See {"name": "f", "parameters": {}}')
+case("llama3_json", "null", "blanks before", '\n {"name": "f", "parameters": {}}', calls=[("f", {})])
+case("json", "null", "a list of numbers", "[1, 2]", content="[1, 2]")
+case("json", "null", "one object", '{"name": "f", "arguments": {"a": 1}}', calls=[("f", {"a": 1})])
+case("pythonic", "null", "a link", "[link](http://x)", content="[link](http://x)")
+case("pythonic", "null", "literals", "[f(a=None, b=[True, False,], c=(1, -2.5e3), d={'k': \"v\", 1: 2}, "
+    "e='it\\'s \\x41\\u00e9\\n', g=\"\"\"t\"q\"\"\", h='', i=1_000, j=.5)]", calls=[("f", {"a": None,
+    "b": [True, False], "c": [1, -2500.0], "d": {"k": "v", "1": 2}, "e": "it's Aé\n", "g": 't"q',
+    "h": "", "i": 1000, "j": 0.5})])
+case("pythonic", "null", "by position", "[get_weather('Paris', 3)]",
+    calls=[("get_weather", {"city": "Paris", "days": 3})])
+case("pythonic", "null", "code in an argument", "[f(a=open('x'))]", content="[f(a=open('x'))]", broken=1)
+case("llama_python", "null", "call is no name", '<|python_tag|>brave_search.call(query="x")<|eom_id|>',
+    calls=[("brave_search", {"query": "x"})])
+case("llama_python", "null", "code", "<|python_tag|>x = 5\nprint(x)<|eom_id|>", content="x = 5\nprint(x)")
+case("qwen3_coder", "null", "types of the schema", "<tool_call>\n" + qwen("typed", {"s": "5", "n": 5,
+    "b": True, "o": {"a": 1}, "l": [1], "m": "null"}).replace("true", "True") + "\n</tool_call>",
+    calls=[("typed", {"s": "5", "n": 5, "b": True, "o": {"a": 1}, "l": [1], "m": None})])
+case("qwen3_coder", "null", "values that do not fit", qwen("typed", {"n": "five", "o": "{'a': 1}",
+    "u": "5", "e": "7"}), calls=[("typed", {"n": "five", "o": {"a": 1}, "u": 5, "e": "7"})])
+case("qwen3_coder", "null", "without the outer tag", qwen(*PARIS), calls=[PARIS])
+case("qwen3_coder", "null", "without the inner end", "<tool_call>\n<function=now>\n</tool_call>",
+    calls=[("now", {})])
+case("qwen3_coder", "null", "newlines of the value itself", "<function=note><parameter=text>\n\n a\n\n"
+    "</parameter></function>", calls=[("note", {"text": "\n a\n"})])
+case("qwen3_coder", "null", "tags in a value", qwen("note", {"text": "<a></para></function>\n</p"}),
+    calls=[("note", {"text": "<a></para></function>\n</p"})])
+case("glm45", "null", "two types", glm("\n")("typed", {"s": "1", "n": 1, "u": [1]}),
+    calls=[("typed", {"s": "1", "n": 1, "u": [1]})])
+case("glm4_xml", "null", "no arguments at all", "<tool_call><name>now</name></tool_call>",
+    calls=[("now", {})])
+case("mistral_v11", "null", "with an id", '[TOOL_CALLS]f[CALL_ID]abc[ARGS]{"a": 1}',
+    calls=[("f", {"a": 1})])
+case("mistral_v11", "null", "without ARGS", '[TOOL_CALLS]f{"a": 1}[TOOL_CALLS]g{}',
+    calls=[("f", {"a": 1}), ("g", {})])
+case("deepseek_v32", "null", "strings say so", f'<{DSML}tool_calls><{DSML}invoke name="f">'
+    f'<{DSML}parameter name="a" string="true">5</{DSML}parameter><{DSML}parameter name="b" '
+    f'string="false">5</{DSML}parameter></{DSML}invoke></{DSML}tool_calls>',
+    calls=[("f", {"a": "5", "b": 5})])
+case("minimax_m2", "null", "outside of a section", 'Write <invoke name="f"> here.',
+    content='Write <invoke name="f"> here.')
+case("granite", "null", "the older tag", '<function_call>{"name": "f", "arguments": {}}',
+    calls=[("f", {})])
+case("granite", "null", "the older tag in text", "a <function_call> tag",
+    content="a <function_call> tag")
+case("phi4", "null", "in text", "import functools\nfunctools.reduce(f)",
+    content="import functools\nfunctools.reduce(f)")
+case("phi4", "null", "as its prompt says", '<|tool_call|>[{"name": "f", "arguments": {}}]<|/tool_call|>',
+    calls=[("f", {})])
+case("functionary", "null", "text", "all\nHello >>> there\n", content="Hello >>> there\n")
+case("functionary", "null", "text, then a call", 'all\nI look.\n>>>get_weather\n{"city": "Paris"}',
+    content="I look.", calls=[PARIS])
+case("gemma", "null", "fences of others", "```python\nx\n```", content="```python\nx\n```")
+case("gemma4", "null", "quotes inside", '<|tool_call>call:f{a:<|"|>x "y" <|z<|"|>}<tool_call|>',
+    calls=[("f", {"a": 'x "y" <|z'})])
+
+H = "<|start|>assistant"
+case("harmony", "harmony", "thinking and an answer",
+    f"<|channel|>analysis<|message|>I think.<|end|>{H}<|channel|>final<|message|>Hello.<|return|>",
+    content="Hello.", reasoning="I think.")
+case("harmony", "harmony", "thinking and a call", "<|channel|>analysis<|message|>I think.<|end|>" + H +
+    ROWS["harmony"].text([PARIS]), reasoning="I think.", calls=[PARIS])
+case("harmony", "harmony", "the recipient in front", " to=functions.get_weather<|channel|>commentary json"
+    '<|message|>{"city": "Paris"}<|call|>', calls=[PARIS])
+case("harmony", "harmony", "a preamble", f"<|channel|>commentary<|message|>I will look.<|end|>{H}" +
+    ROWS["harmony"].text([PARIS]), content="I will look.", calls=[PARIS])
+case("harmony", "harmony", "two thoughts", f"<|channel|>analysis<|message|>One.<|end|>{H}<|channel|>"
+    f"analysis<|message|>Two.<|end|>{H}<|channel|>final<|message|>Done.", content="Done.",
+    reasoning="One.\nTwo.")
+case("harmony", "harmony", "no channels", "to be or not to be", content="to be or not to be")
+case("harmony", "harmony", "cut off in a header", "<|channel|>analysis<|message|>Hm.<|end|>" + H +
+    "<|channel|>fin", reasoning="Hm.")
+case("harmony", "harmony", "code for a tool of its own",
+    "<|channel|>commentary to=python<|message|>print(1)<|call|>", content="print(1)")
+case("harmony", "null", "thinking that nobody wants apart",
+    f"<|channel|>analysis<|message|>Hm.<|end|>{H}<|channel|>final<|message|>Yes.", content="Hm.\nYes.")
+case("null", "harmony", "no calls are wanted", "<|channel|>analysis<|message|>Hm.<|end|>" + H +
+    '<|channel|>commentary to=functions.f<|message|>{"a":1}<|call|>', content='{"a":1}',
+    reasoning="Hm.")
+case("null", "null", "nothing is looked for", f"<think>a</think> {T}{{}}{E}\n",
+    content=f"<think>a</think> {T}{{}}{E}\n")
+case("null", "null", "nothing at all", "")
+
+# ---- thinking
+
+THINK = {
+    "think_tag": ("<think>", "</think>"), "deepseek_r1": ("<think>", "</think>"),
+    "deepseek_v3": ("<think>", "</think>"), "mistral": ("[THINK]", "[/THINK]"),
+    "granite": ("<think>", "</think>"), "seed_oss": ("<seed:think>", "</seed:think>"),
+    "minimax_m2": ("<think>", "</think>"), "gemma4": ("<|channel>thought\n", "<channel|>"),
+    "nemotron": ("<think>", "</think>"), "command_r": ("<|START_THINKING|>", "<|END_THINKING|>"),
+    "kimi_k2": ("\u25c1think\u25b7", "\u25c1/think\u25b7"), "hunyuan": ("<think>", "</think>"),
+    "exaone": ("<thought>", "</thought>"), "apertus": ("<|inner_prefix|>", "<|inner_suffix|>"),
+}
+for id_, (a, b) in THINK.items():
+    t = lambda name, *args, **more: case("null", id_, name, *args, start=more.pop("start", "content"),
+        **more)
+    t("thinking, then an answer", f"{a}\nHm, 2 < 3.\n{b}\n\nYes.", content="Yes.", reasoning="Hm, 2 < 3.")
+    t("nothing thought", f"{a}\n\n{b}\n\nYes.", content="Yes.")
+    t("the prompt began it", f"Hm.\n{b}\n\nYes.", content="Yes.", reasoning="Hm.", start="thinking")
+    t("never ends", f"{a}Hm. é", reasoning="Hm. é")
+    t("twice", f"{a}One.{b}A\n{a}Two.{b}\nB", content="A\nB", reasoning="One.\nTwo.")
+    t("twice, with newlines", f"{a}\nOne.{b}A{a}\nTwo.\n{b}B", content="AB", reasoning="One.\nTwo.")
+    t("text before", f"Well. {a}Hm.{b} Yes.", content="Well. Yes.", reasoning="Hm.")
+    t("nested", f"{a}x{a}y{b}z", content="z", reasoning="xy")
+    t("a stray end", f"x{b}y", content="xy")
+    t("cut off in the end marker", f"{a}x{b[:-1]}", reasoning="x" + b[:-1])
+    t("no thinking", " Just <b>text</b>.\n", content=" Just <b>text</b>.\n")
+    t("markers do not grow together", f"{a[:3]}{b}{a[3:]}x", content=a[:3] + a[3:-1].rstrip("\n") + "x"
+        if id_ not in ("gemma4",) else a[:3] + a[3:-1] + "x")
+
+t = lambda name, text, **more: case("hermes_json", more.pop("thinking", "think_tag"), name, text, **more)
+t("thinking, then a call", f'<think>\nHm.\n</think>\n\n{T}\n{{"name": "f"}}\n{E}', reasoning="Hm.",
+    calls=[("f", {})])
+t("a call that is only thought of", f'<think>I could {T}{{"name": "f"}}{E}</think>No.',
+    content="No.", reasoning=f'I could {T}{{"name": "f"}}{E}')
+t("thinking inside an argument", f'{T}{{"name": "f", "arguments": {{"a": "<think>"}}}}{E}',
+    calls=[("f", {"a": "<think>"})])
+t("text between", f'<think>a</think>B{T}{{"name": "f"}}{E}C<think>d</think>E', content="BCE",
+    reasoning="a\nd", calls=[("f", {})])
+t("a call ends the thinking", f'Hm.{T}{{"name": "f"}}{E}', thinking="deepseek_v3", start="thinking",
+    reasoning="Hm.", calls=[("f", {})])
+case("minimax_m2", "minimax_m2", "a call ends the thinking", "Hm.\n" + ROWS["minimax_m2"].text([PARIS]),
+    reasoning="Hm.", calls=[PARIS])
+case("null", "deepseek_r1", "begins inside", "Hm.</think>Yes.", content="Yes.", reasoning="Hm.")
+case("null", "minimax_m2", "the newer tag", "Hm.</mm:think>Yes.", content="Yes.", reasoning="Hm.")
+case("null", "granite", "in words", "Here is my thought process: Hm. Here is my response: Yes.",
+    content="Yes.", reasoning="Hm.")
+case("null", "granite", "response tags", "<think>Hm.</think><response>Yes.</response>", content="Yes.",
+    reasoning="Hm.")
+case("null", "hunyuan", "answer tags", "<think>\nHm.\n</think>\n<answer>\nYes.\n</answer>",
+    content="Yes.", reasoning="Hm.")
+case("command_r", "command_r", "thinking and a call", "<|START_THINKING|>Hm.<|END_THINKING|>" +
+    ROWS["command_r"].text([PARIS]), reasoning="Hm.", calls=[PARIS])
+case("command_r", "command_r", "a response", "<|START_RESPONSE|>Hi.<|END_RESPONSE|>", content="Hi.")
+case("kimi_k2", "kimi_k2", "thinking and a call", "<think>Hm." + ROWS["kimi_k2"].text([PARIS]),
+    reasoning="Hm.", calls=[PARIS])
+case("gemma4", "gemma4", "thinking and a call", "<|channel>thought\nHm.\n<channel|>" +
+    ROWS["gemma4"].text([PARIS]), reasoning="Hm.", calls=[PARIS])
+
+print("# Written by tests/golden/parser_cases.py, which says what a case is.\n")
+print("\n".join(out))

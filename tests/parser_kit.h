@@ -1,0 +1,174 @@
+/* parser_kit.h: runs the output parser over a text cut in some way, and keeps what it told. */
+#pragma once
+
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "chat/parser.h"
+#include "chat/parser_rows.h"
+
+#ifdef KIT_FUZZ /* there is no cmocka */
+#define EXPECT(x)       CHECK(x)
+#define EXPECT_EQ(a, b) CHECK((a) == (b))
+#else
+#include "check.h"
+#endif
+
+#define KIT_TOOLS                                                                                  \
+    "[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"parameters\":{\"type\":"     \
+    "\"object\",\"properties\":{\"city\":{\"type\":\"string\"},\"days\":{\"type\":\"integer\"}}}}" \
+    "},"                                                                                           \
+    "{\"type\":\"function\",\"function\":{\"name\":\"now\"}},"                                     \
+    "{\"name\":\"note\",\"input_schema\":{\"properties\":{\"text\":{\"type\":\"string\"}}}},"      \
+    "{\"name\":\"plan\",\"parameters\":{\"properties\":{\"where\":{\"type\":\"object\"},"          \
+    "\"list\":{\"type\":\"array\"},\"on\":{\"type\":\"boolean\"}}}},"                              \
+    "{\"name\":\"typed\",\"parameters\":{\"properties\":{\"s\":{\"type\":\"string\"},"             \
+    "\"n\":{\"type\":\"integer\"},\"b\":{\"type\":\"boolean\"},\"o\":{\"type\":\"object\"},"       \
+    "\"l\":{\"type\":\"array\"},\"m\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]},"    \
+    "\"e\":{\"enum\":[\"7\",\"8\"]}}}}]"
+
+/* Everything that was told, as one text: equal texts mean equal answers. Events that follow each
+ * other and say the same kind of thing are one. */
+struct told {
+    struct parsed whole;
+    struct buf log;
+    char last; /* the kind of the last event */
+    int n_begun, n_broken;
+    bool is_open;
+};
+
+static inline void told_text(struct told *t, char kind, struct str text)
+{
+    EXPECT(text.n > 0);
+    EXPECT(kind == 'a' ? t->is_open : !t->is_open);
+    if (t->last != kind)
+        buf_printf(&t->log, "\n%c ", kind);
+    t->last = kind;
+    buf_puts(&t->log, text);
+}
+
+static inline void told_content(void *arg, struct str text)
+{
+    struct told *t = arg;
+    told_text(t, 'c', text);
+    parsed_ops.content(&t->whole, text);
+}
+
+static inline void told_reasoning(void *arg, struct str text)
+{
+    struct told *t = arg;
+    told_text(t, 'r', text);
+    parsed_ops.reasoning(&t->whole, text);
+}
+
+static inline void told_begin(void *arg, int index, struct str name)
+{
+    struct told *t = arg;
+    EXPECT(!t->is_open && name.n > 0);
+    EXPECT_EQ(index, t->n_begun);
+    t->is_open = true;
+    t->n_begun++;
+    t->last = 'b';
+    buf_printf(&t->log, "\nb %d " STR_FMT, index, STR_ARG(name));
+    parsed_ops.call_begin(&t->whole, index, name);
+}
+
+static inline void told_args(void *arg, int index, struct str json)
+{
+    struct told *t = arg;
+    EXPECT_EQ(index, t->n_begun - 1);
+    told_text(t, 'a', json);
+    parsed_ops.call_args(&t->whole, index, json);
+}
+
+static inline void told_end(void *arg, int index)
+{
+    struct told *t = arg;
+    EXPECT(t->is_open && t->last == 'a'); /* arguments are never empty */
+    EXPECT_EQ(index, t->n_begun - 1);
+    t->is_open = false;
+    t->last = 'e';
+    buf_printf(&t->log, "\ne");
+    parsed_ops.call_end(&t->whole, index);
+}
+
+static inline void told_broken(void *arg, int index)
+{
+    struct told *t = arg;
+    EXPECT(t->is_open);
+    EXPECT_EQ(index, t->n_begun - 1);
+    t->is_open = false;
+    t->n_broken++;
+    t->last = 'x';
+    buf_printf(&t->log, "\nx");
+    parsed_ops.call_broken(&t->whole, index);
+}
+
+static const struct parser_ops told_ops = { told_content, told_reasoning, told_begin, told_args,
+    told_end, told_broken };
+
+static inline void told_clear(struct told *t)
+{
+    parsed_clear(&t->whole);
+    buf_clear(&t->log);
+}
+
+/* cuts: ascending places; the text is put in n_cuts + 1 pieces. */
+static inline void told_run(struct told *t, const struct parser_format *f,
+    const struct parser_options *o, struct str text, const size_t *cuts, size_t n_cuts)
+{
+    struct err e = { 0 };
+    size_t from = 0;
+
+    *t = (struct told){ .last = 0 };
+    parsed_init(&t->whole, 64 * MB);
+    buf_init(&t->log, 256 * MB);
+    struct parser *p = parser_new(f, o, &told_ops, t);
+    EXPECT(p);
+    for (size_t i = 0; i <= n_cuts; i++) {
+        size_t to = i < n_cuts ? cuts[i] : text.n;
+        EXPECT(!parser_put(p, (struct str){ text.p + from, to - from }, &e));
+        from = to;
+    }
+    EXPECT(!parser_end(p, &e));
+    EXPECT(!t->is_open && !t->whole.failed);
+    EXPECT_EQ(parser_n_calls(p), t->whole.n_calls);
+    EXPECT(parser_work(p) <= 16 * (text.n + n_cuts) + 1024);
+    parser_free(p);
+}
+
+static inline bool kit_has_mark(struct str text, const struct mark_row *marks, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!(marks[i].flags & MARK_SOFT) && str_find(text, marks[i].text) >= 0)
+            return true;
+    return false;
+}
+
+/* What must hold for every answer whatsoever. */
+static inline void told_check(
+    const struct told *t, const struct tool_row *tool, const struct thinking_row *thinking)
+{
+    static const struct json_limits deep = { 1 << 20, 1 << 24 };
+    struct str content = buf_str(&t->whole.content), reasoning = buf_str(&t->whole.reasoning);
+    struct arena *a = arena_new(512 * MB);
+    struct json *j;
+    struct err e;
+
+    EXPECT(!kit_has_mark(content, tool->marks, tool->n_marks));
+    EXPECT(!kit_has_mark(content, thinking->marks, thinking->n_marks));
+    EXPECT(!kit_has_mark(reasoning, thinking->marks, thinking->n_marks));
+    EXPECT(utf8_valid(content) && utf8_valid(reasoning));
+    EXPECT_EQ(t->n_begun, t->n_broken + t->whole.n_calls);
+    for (int i = 0; a && i < t->whole.n_calls; i++) {
+        EXPECT(t->whole.calls[i].is_complete && t->whole.calls[i].name.n > 0);
+        EXPECT(!json_parse(&j, t->whole.calls[i].arguments, a, &deep, &e));
+        EXPECT(j->kind == JSON_OBJECT);
+    }
+    arena_free(a);
+}
+
+static inline uint64_t kit_random(uint64_t *x)
+{
+    *x = *x * 6364136223846793005u + 1442695040888963407u;
+    return *x >> 33;
+}
