@@ -86,6 +86,7 @@ void words_tokenize(struct io *io, struct http_exchange *x, struct call *c);
 void words_detokenize(struct io *io, struct http_exchange *x, struct call *c);
 void words_apply_template(struct io *io, struct http_exchange *x, struct call *c);
 void words_count(struct io *io, struct http_exchange *x, struct call *c);
+void words_parse(struct io *io, struct http_exchange *x, struct call *c);
 
 /* fairness.c */
 void fairness_show(struct io *io, struct http_exchange *x, struct call *c);

@@ -47,6 +47,7 @@ static const struct route routes[] = {
     { "POST", "/detokenize", SCOPE_READ, true, ERROR_OPENAI, words_detokenize, LIMIT_WORDS },
     { "POST", "/apply-template", SCOPE_READ, true, ERROR_OPENAI, words_apply_template,
         LIMIT_WORDS },
+    { "POST", "/v1/parse", SCOPE_READ, true, ERROR_OPENAI, words_parse, LIMIT_WORDS },
 };
 
 const struct route *route_at(size_t i)

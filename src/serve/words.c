@@ -1,6 +1,7 @@
-/* words.c: /tokenize, /detokenize, /apply-template, /v1/messages/count_tokens. Large bodies go to
- * the clerk; large answers leave as fast as they are read. */
+/* words.c: /tokenize, /detokenize, /apply-template, /v1/messages/count_tokens, /v1/parse. Large
+ * bodies go to the clerk; large answers leave as fast as they are read. */
 #include "api/anthropic.h"
+#include "api/parse.h"
 #include "api/tokenize.h"
 #include "api/wire.h"
 #include "serve/io.h"
@@ -121,6 +122,15 @@ static int count(struct words *j, struct str body)
         return -1;
     anthropic_count(&j->out, (int)t.n);
     return 0;
+}
+
+static int parse(struct words *j, struct str body)
+{
+    struct parse_ask ask;
+
+    if (parse_ask_read(&ask, body, j->arena, &j->err))
+        return -1;
+    return parse_answer(&j->out, &ask, &j->err);
 }
 
 /* ---- their life */
@@ -304,4 +314,9 @@ void words_apply_template(struct io *io, struct http_exchange *x, struct call *c
 void words_count(struct io *io, struct http_exchange *x, struct call *c)
 {
     begin(io, x, c, count);
+}
+
+void words_parse(struct io *io, struct http_exchange *x, struct call *c)
+{
+    begin(io, x, c, parse);
 }

@@ -72,6 +72,9 @@ static void each_allocation_of_the_word_routes_may_fail(void)
     walk(&w, "/detokenize", "{\"tokens\":[1,2,3]}", "\"content\"");
     walk(&w, "/apply-template", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}",
         "\"prompt\"");
+    walk(&w, "/v1/parse",
+        "{\"tool_parser\":\"hermes_json\",\"chunks\":[\"<tool_call>{\\\"name\\\":\\\"f\\\"}\"]}",
+        "\"deltas\"");
     world_close(&w);
 }
 

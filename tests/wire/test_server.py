@@ -325,6 +325,52 @@ def test_words_go_to_numbers_and_back():
         equal(s.request("POST", "/detokenize", '{"tokens":[99999999]}')[0], 400)
 
 
+PARSE = "/v1/parse"
+
+
+def test_a_model_s_words_are_taken_apart_the_same_however_they_are_cut():
+    text = ("<think>\nHm, 2 < 3.\n</think>\n\nI'll look.\n<tool_call>\n"
+            '{"name": "get_weather", "arguments": {"city": "S\u00e3o \\"Paulo\\" \U0001f600", "n": [1]}}'
+            "\n</tool_call>")
+    ids = {"tool_parser": "hermes_json", "thinking_parser": "think_tag"}
+    with Server() as s:
+        def parse(**body):
+            status, _, answer = s.request("POST", PARSE, json.dumps({**ids, **body}))
+            equal(status, 200, answer)
+            return json.loads(answer)
+
+        for chunks in ([text], list(text), [text[i:i + 7] for i in range(0, len(text), 7)]):
+            r = parse(chunks=chunks)
+            equal(r["content"], "I'll look.")
+            equal(r["reasoning"], "Hm, 2 < 3.")
+            equal(r["finish_reason"], "tool_calls")
+            call, = r["tool_calls"]
+            equal((call["type"], call["function"]["name"]), ("function", "get_weather"))
+            equal(json.loads(call["function"]["arguments"]),
+                {"city": "S\u00e3o \"Paulo\" \U0001f600", "n": [1]})
+            deltas = r["deltas"]
+            equal("".join(d.get("content", "") for d in deltas), r["content"])
+            equal("".join(d.get("reasoning", "") for d in deltas), r["reasoning"])
+            equal("".join(d["tool_calls"][0]["function"]["arguments"]
+                for d in deltas if "tool_calls" in d), call["function"]["arguments"])
+        broken = parse(chunks=[text[:-25]])
+        equal((broken["tool_calls"], broken["finish_reason"]), ([], "stop"))
+        assert broken["content"].startswith('I\'ll look.\n{"name"'), broken
+        assert {"broken_call": 0} in broken["deltas"], broken
+        status, _, answer = s.request("POST", PARSE, '{"tool_parser":"nobody","chunks":[]}')
+        equal(status, 400)
+        error = json.loads(answer)["error"]
+        equal(error["param"], "tool_parser")
+        assert "hermes_json" in error["message"] and "qwen3_coder" in error["message"], error
+
+
+def test_parsing_needs_the_key_that_tokenizing_needs():
+    with Server(env={"INFERFLUX_API_KEYS": "alpha"}, ready=False) as s:
+        body = '{"chunks":["x"]}'
+        equal(s.request("POST", PARSE, body)[0], 401)
+        equal(s.request("POST", PARSE, body, Authorization="Bearer alpha")[0], 200)
+
+
 def test_an_audit_log_has_a_line_per_request_and_no_prompt():
     path = f"/tmp/inferflux-audit-{os.getpid()}"
     try:

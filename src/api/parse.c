@@ -1,0 +1,262 @@
+#include "api/parse.h"
+#include "chat/parser.h"
+
+enum { VALUES_MAX = 4 * 1024 * 1024 };
+
+static const struct json_limits limits = { .max_depth = 128, .max_nodes = VALUES_MAX };
+
+static int read_id(const struct json *o, const char *key, struct str *out, struct err *e)
+{
+    const struct json *v = json_get(o, key);
+
+    if (json_is_null(v))
+        return 0;
+    if (v->kind != JSON_STRING)
+        return err_param(e, ERR_INVALID, key, "'%s' must be a string.", key);
+    *out = v->s;
+    return 0;
+}
+
+static int read_array(const struct json *o, const char *key, const struct json **out, struct err *e)
+{
+    const struct json *v = json_get(o, key);
+
+    if (json_is_null(v))
+        return 0;
+    if (v->kind != JSON_ARRAY)
+        return err_param(e, ERR_INVALID, key, "'%s' must be an array.", key);
+    *out = v;
+    return 0;
+}
+
+static int read_chunks(struct parse_ask *out, const struct json *o, struct err *e)
+{
+    if (read_id(o, "text", &out->text, e) || read_array(o, "chunks", &out->chunks, e))
+        return -1;
+    if (!out->chunks && !out->text.p)
+        return err_param(e, ERR_MISSING, "chunks", "'chunks' is missing; it is required.");
+    if (!out->chunks)
+        return 0;
+    for (const struct json *c = out->chunks->child; c; c = c->next)
+        if (c->kind != JSON_STRING)
+            return err_param(e, ERR_INVALID, "chunks", "'chunks' must be an array of strings.");
+    return 0;
+}
+
+int parse_ask_read(struct parse_ask *out, struct str body, struct arena *a, struct err *e)
+{
+    struct json *o = NULL;
+
+    *out = (struct parse_ask){ .tools = NULL };
+    if (json_parse(&o, body, a, &limits, e)) {
+        if (e->code == ERR_TOO_LARGE)
+            e->code = ERR_SYNTAX;
+        return e->code == ERR_MEMORY ? -1 : err_wrap(e, "The body is not valid JSON");
+    }
+    if (o->kind != JSON_OBJECT)
+        return err_set(e, ERR_INVALID, "The body must be a JSON object.");
+    const struct json *start = json_get(o, "in_thinking");
+    if (!json_is_null(start) && start->kind != JSON_BOOL)
+        return err_param(e, ERR_INVALID, "in_thinking", "'in_thinking' must be a boolean.");
+    out->has_start = !json_is_null(start);
+    out->in_thinking = out->has_start && start->b;
+    if (read_id(o, "tool_parser", &out->tool_parser, e) ||
+        read_id(o, "thinking_parser", &out->thinking_parser, e) ||
+        read_array(o, "tools", &out->tools, e))
+        return -1;
+    return read_chunks(out, o, e);
+}
+
+/* ---- the answer: every event is a delta, and goes into the whole */
+
+struct telling {
+    struct parsed whole;
+    struct jw *w;
+};
+
+static void delta_text(struct telling *t, const char *key, struct str text)
+{
+    jw_object(t->w);
+    jw_key(t->w, key);
+    jw_str(t->w, text);
+    jw_end_object(t->w);
+}
+
+static void on_content(void *arg, struct str text)
+{
+    struct telling *t = arg;
+
+    delta_text(t, "content", text);
+    parsed_ops.content(&t->whole, text);
+}
+
+static void on_reasoning(void *arg, struct str text)
+{
+    struct telling *t = arg;
+
+    delta_text(t, "reasoning", text);
+    parsed_ops.reasoning(&t->whole, text);
+}
+
+static void put_id(struct jw *w, int index)
+{
+    char id[24];
+    struct buf b;
+
+    buf_init(&b, sizeof(id));
+    jw_key(w, "id");
+    buf_printf(&b, "call_%d", index);
+    jw_str(w, buf_str(&b));
+    buf_clear(&b);
+    jw_key(w, "type");
+    jw_z(w, "function");
+}
+
+static void put_function(struct jw *w, struct str name, struct str arguments)
+{
+    jw_key(w, "function");
+    jw_object(w);
+    if (name.p) {
+        jw_key(w, "name");
+        jw_str(w, name);
+    }
+    jw_key(w, "arguments");
+    jw_str(w, arguments);
+    jw_end_object(w);
+}
+
+static void delta_call(struct telling *t, int index, struct str name, struct str arguments)
+{
+    struct jw *w = t->w;
+
+    jw_object(w);
+    jw_key(w, "tool_calls");
+    jw_array(w);
+    jw_object(w);
+    jw_key(w, "index");
+    jw_i64(w, index);
+    if (name.p)
+        put_id(w, index);
+    put_function(w, name, arguments);
+    jw_end_object(w);
+    jw_end_array(w);
+    jw_end_object(w);
+}
+
+static void on_call_begin(void *arg, int index, struct str name)
+{
+    struct telling *t = arg;
+
+    delta_call(t, index, name, STR(""));
+    parsed_ops.call_begin(&t->whole, index, name);
+}
+
+static void on_call_args(void *arg, int index, struct str json)
+{
+    struct telling *t = arg;
+
+    delta_call(t, index, STR_NONE, json);
+    parsed_ops.call_args(&t->whole, index, json);
+}
+
+static void on_call_end(void *arg, int index)
+{
+    struct telling *t = arg;
+
+    parsed_ops.call_end(&t->whole, index);
+}
+
+static void on_call_broken(void *arg, int index)
+{
+    struct telling *t = arg;
+
+    jw_object(t->w);
+    jw_key(t->w, "broken_call");
+    jw_i64(t->w, index);
+    jw_end_object(t->w);
+    parsed_ops.call_broken(&t->whole, index);
+}
+
+static const struct parser_ops telling_ops = { on_content, on_reasoning, on_call_begin,
+    on_call_args, on_call_end, on_call_broken };
+
+static int feed(struct parser *p, const struct parse_ask *ask, struct err *e)
+{
+    if (!ask->chunks)
+        return parser_put(p, ask->text, e) || parser_end(p, e) ? -1 : 0;
+    for (const struct json *c = ask->chunks->child; c; c = c->next)
+        if (parser_put(p, c->s, e))
+            return -1;
+    return parser_end(p, e);
+}
+
+static void put_whole(struct jw *w, const struct parsed *r)
+{
+    jw_key(w, "content");
+    jw_str(w, buf_str(&r->content));
+    jw_key(w, "reasoning");
+    if (r->reasoning.n)
+        jw_str(w, buf_str(&r->reasoning));
+    else
+        jw_null(w);
+    jw_key(w, "tool_calls");
+    jw_array(w);
+    for (int i = 0; i < r->n_calls; i++) {
+        jw_object(w);
+        put_id(w, i);
+        put_function(w, r->calls[i].name, r->calls[i].arguments);
+        jw_end_object(w);
+    }
+    jw_end_array(w);
+    jw_key(w, "finish_reason");
+    jw_z(w, r->n_calls ? "tool_calls" : "stop");
+}
+
+static int run(
+    struct telling *t, const struct parser_format *f, const struct parse_ask *ask, struct err *e)
+{
+    struct parser_options o = { ask->tools, PARSER_START_DEFAULT };
+
+    if (ask->has_start)
+        o.start = ask->in_thinking ? PARSER_START_THINKING : PARSER_START_CONTENT;
+    struct parser *p = parser_new(f, &o, &telling_ops, t);
+    if (!p)
+        return err_set(e, ERR_MEMORY, "No memory for this request.");
+    int rc = feed(p, ask, e);
+    parser_free(p);
+    if (!rc && t->whole.failed)
+        rc = err_set(e, ERR_MEMORY, "No memory for this request.");
+    return rc;
+}
+
+int parse_answer(struct buf *out, const struct parse_ask *ask, struct err *e)
+{
+    struct parser_format *f = NULL;
+    struct telling t;
+    struct buf deltas;
+    struct jw w, list;
+
+    if (parser_format_new(&f, ask->tool_parser, ask->thinking_parser, e))
+        return -1;
+    buf_init(&deltas, out->max);
+    jw_init(&list, &deltas);
+    jw_array(&list);
+    t.w = &list;
+    parsed_init(&t.whole, out->max);
+    int rc = run(&t, f, ask, e);
+    jw_end_array(&list);
+    if (!rc && !buf_ok(&deltas))
+        rc = err_set(e, ERR_MEMORY, "No memory for this request.");
+    if (!rc) {
+        jw_init(&w, out);
+        jw_object(&w);
+        put_whole(&w, &t.whole);
+        jw_key(&w, "deltas");
+        jw_raw(&w, buf_str(&deltas));
+        jw_end_object(&w);
+    }
+    buf_clear(&deltas);
+    parsed_clear(&t.whole);
+    parser_format_free(f);
+    return rc;
+}
