@@ -135,9 +135,9 @@ def script(text, **more):
 
 
 def test_a_silent_stream_is_kept_alive_between_lines():
-    body = SERVER.request("POST", "/api/chat", script({"text": "late", "delay_ms": 300}))[2]
+    body = SERVER.request("POST", "/api/chat", script({"text": "late", "delay_ms": 600}))[2]
     lines = body.split(b"\n")
-    assert lines[0].startswith(b"  "), body
+    assert lines[0].startswith(b" "), body
     equal("".join(json.loads(line)["message"]["content"] for line in lines[:-1]), "late")
     equal(lines[-1], b"")
 
