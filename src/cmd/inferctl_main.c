@@ -17,6 +17,7 @@ static const struct command commands[] = {
     { "chat", "[MESSAGE]", "talk: interactive, or one answer with MESSAGE or a pipe", ctl_chat },
     { "inspect", "FILE.gguf", "what is in a model file", ctl_inspect },
     { "bench", "FILE.gguf", "speed of a model on this machine", ctl_bench },
+    { "replay", "TRACE.csv", "what a trace of arrivals would have seen", ctl_replay },
 };
 
 static void print_help(FILE *to)

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 
@@ -73,7 +74,7 @@ def test_help_and_version():
             r = subprocess.run([program(name), flag], capture_output=True, text=True)
             equal((r.returncode, r.stderr), (0, ""), f"{name} {flag}")
             assert r.stdout.startswith(("usage:", name)), r.stdout
-    for command in ("completion", "chat", "inspect", "bench"):
+    for command in ("completion", "chat", "inspect", "bench", "replay"):
         status, out, _ = ctl(command, "--help")
         equal(status, 0)
         assert out.startswith("usage: inferctl " + command)
@@ -105,6 +106,31 @@ def test_one_answer_from_an_argument_or_a_pipe():
         status, _, err = ctl("--model", "nobody", "chat", "hi", server=s)
         equal(status, 1)
         assert "404" in one_line(err) and "nobody" in err, err
+
+
+def test_a_trace_is_replayed():
+    with tempfile.TemporaryDirectory() as d:
+        path = os.path.join(d, "trace.csv")
+        with open(path, "w") as f:
+            f.write("time,prompt,output,prefix\n")
+            for i in range(60):
+                f.write(f"{i * 0.5},{200 + i // 3 * 20},20,conversation {i % 3}\n")
+        status, out, _ = ctl("replay", path)
+        equal(status, 0)
+        assert "60 requests in" in out and "60 done" in out, out
+        warm = json.loads(ctl("replay", "--json", path)[1])
+        equal(warm, json.loads(ctl("replay", "--json", path)[1]))
+        cold = json.loads(ctl("replay", "--json", "--no-prefix-cache", path)[1])
+        equal((warm["done"], cold["done"], cold["hit_rate"]), (60, 60, 0))
+        assert warm["hit_rate"] > 0.7 and warm["ttft_s"]["p50"] < cold["ttft_s"]["p50"]
+        late = json.loads(ctl("replay", "--json", "--no-prefix-cache", "--speed", "50",
+            "--deadline", "6", path)[1])
+        assert late["done"] < 60 and late["refused"] + late["dropped"] + late["late"] > 0, late
+        with open(path, "a") as f:
+            f.write("1,2\n")
+        status, _, err = ctl("replay", path)
+        equal(status, 1)
+        assert "trace.csv:62: not seconds" in err, err
 
 
 def test_inspect_tells_what_is_in_a_file():

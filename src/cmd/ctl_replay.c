@@ -1,0 +1,289 @@
+/* ctl_replay.c: `inferctl replay TRACE.csv`: a trace of arrivals through the scheduler, on a model
+ * that only takes its time; an hour of traffic in a second or two. */
+#include "base/mem.h"
+#include "cmd/ctl.h"
+#include "engine/replay.h"
+#include "os/mapfile.h"
+
+#include <stdio.h>
+
+enum { ROWS_MAX = 4000000, COLUMNS = 6 };
+
+struct job {
+    const char *path;
+    struct replay_setup setup;
+    double speed; /* arrivals come so much faster than the trace says */
+    struct replay_row *rows;
+    int n;
+};
+
+static const char help[] =
+    "usage: inferctl replay [options] TRACE.csv\n\n"
+    "Runs requests that arrive as the trace says through the scheduler, and prints what they "
+    "would\n"
+    "have seen: times to the first token and between tokens, how many were done in time, how many\n"
+    "prompt tokens the prefix cache had. The model only takes time: for each step `--fixed-us`, "
+    "for\n"
+    "each row `--row-us`, for each position a row attends to `--key-ns`.\n\n"
+    "A line of the trace: seconds,prompt tokens,output tokens[,prefix[,tenant[,priority]]]. "
+    "Requests\n"
+    "with the same prefix (any word) begin alike, as far as both go. A first line of names is "
+    "skipped.\n\n"
+    "  --fixed-us N --row-us N --key-ns N   what a step takes [20000, 500, 30]\n"
+    "  --batch N           sequences computed together [16]\n"
+    "  --chunk N           prompt tokens of one request in a step [512]\n"
+    "  --ctx N             longest prompt and output together [131072]\n"
+    "  --kv-tokens N       that the cache of keys and values holds [1048576]\n"
+    "  --stretch PERCENT   as inferfluxd --step-stretch [140]\n"
+    "  --timeslice N       as inferfluxd --fairness-timeslice [0]\n"
+    "  --deadline S        seconds a request may take; 0: as long as it takes [0]\n"
+    "  --speed X           arrivals come X times as fast [1]\n"
+    "  --no-prefix-cache   nothing is remembered\n"
+    "  --json\n";
+
+/* ---- the trace */
+
+static uint64_t hash_of(struct str s)
+{
+    uint64_t h = 1469598103934665603u;
+
+    for (size_t i = 0; i < s.n; i++)
+        h = (h ^ (uint8_t)s.p[i]) * 1099511628211u;
+    return s.n ? (h ? h : 1) : 0;
+}
+
+static int split(struct str line, struct str out[COLUMNS])
+{
+    int n = 0;
+
+    for (;;) {
+        ptrdiff_t comma = str_find(line, STR(","));
+        size_t len = comma < 0 ? line.n : (size_t)comma;
+        if (n == COLUMNS)
+            return -1;
+        out[n++] = str_trim((struct str){ line.p, len });
+        if (comma < 0)
+            return n;
+        line = str_skip(line, len + 1);
+    }
+}
+
+static bool to_int(struct str s, int *out)
+{
+    int64_t v;
+
+    if (!str_to_i64(s, &v) || v < INT32_MIN || v > INT32_MAX)
+        return false;
+    *out = (int)v;
+    return true;
+}
+
+static bool parse_line(struct str line, struct replay_row *row)
+{
+    struct str c[COLUMNS] = { 0 };
+    int n = split(line, c);
+
+    *row = (struct replay_row){ 0 };
+    if (n < 3 || !str_to_f64(c[0], &row->at_s) || !to_int(c[1], &row->n_prompt) ||
+        !to_int(c[2], &row->n_out) || (n > 5 && c[5].n && !to_int(c[5], &row->priority)))
+        return false;
+    row->prefix = hash_of(c[3]);
+    row->tenant = hash_of(c[4]);
+    return true;
+}
+
+static int parse(struct job *j, struct str text, struct err *e)
+{
+    size_t cap = 0;
+
+    for (int line_no = 1; text.n; line_no++) {
+        ptrdiff_t nl = str_find(text, STR("\n"));
+        struct str line = str_trim((struct str){ text.p, nl < 0 ? text.n : (size_t)nl });
+        text = str_skip(text, nl < 0 ? text.n : (size_t)nl + 1);
+        struct replay_row row;
+        if (!line.n)
+            continue;
+        if (!parse_line(line, &row)) {
+            if (line_no == 1)
+                continue; /* names of columns */
+            return err_set(e, ERR_SYNTAX,
+                "%s:%d: not seconds,prompt,output[,prefix[,tenant[,priority]]]", j->path, line_no);
+        }
+        if (j->n == ROWS_MAX)
+            return err_set(e, ERR_TOO_LARGE, "%s: over %d requests", j->path, ROWS_MAX);
+        if ((size_t)j->n == cap) {
+            cap = cap ? 2 * cap : 1024;
+            j->rows = xrealloc(j->rows, cap * sizeof(*j->rows));
+        }
+        row.at_s /= j->speed;
+        j->rows[j->n++] = row;
+    }
+    return 0;
+}
+
+static int read_trace(struct job *j, struct err *e)
+{
+    struct mapfile f;
+
+    if (mapfile_open(&f, j->path, e))
+        return -1;
+    int rc = parse(j, (struct str){ (const char *)f.p, f.n }, e);
+    mapfile_close(&f);
+    return rc;
+}
+
+/* ---- what came of it */
+
+static void show_times(const char *what, const struct replay_times *t)
+{
+    printf("%-16s p50 %9.4f s   p90 %9.4f s   p99 %9.4f s   longest %9.4f s\n", what, t->p50,
+        t->p90, t->p99, t->max);
+}
+
+static void show(const struct replay_result *r)
+{
+    printf("%d requests in %.1f s: %d done, %d refused, %d dropped, %d late, %d failed\n", r->n,
+        r->span_s, r->n_done, r->n_refused, r->n_dropped, r->n_late, r->n_failed);
+    printf("goodput          %.2f requests/s, %.1f tokens/s\n", r->requests_s, r->tokens_s);
+    show_times("to first token", &r->first);
+    show_times("between tokens", &r->between);
+    printf("prefix cache     %.1f %% of the prompt tokens\n", 100 * r->hit_rate);
+    printf("steps            %llu, %llu preemptions\n", (unsigned long long)r->steps,
+        (unsigned long long)r->preemptions);
+}
+
+static void put_times(struct jw *w, const char *key, const struct replay_times *t)
+{
+    jw_key(w, key), jw_object(w);
+    jw_key(w, "p50"), jw_f64(w, t->p50);
+    jw_key(w, "p90"), jw_f64(w, t->p90);
+    jw_key(w, "p99"), jw_f64(w, t->p99);
+    jw_key(w, "max"), jw_f64(w, t->max);
+    jw_end_object(w);
+}
+
+static void show_json(const struct replay_result *r)
+{
+    const struct {
+        const char *key;
+        double value;
+    } numbers[] = { { "requests", r->n }, { "done", r->n_done }, { "refused", r->n_refused },
+        { "dropped", r->n_dropped }, { "late", r->n_late }, { "failed", r->n_failed },
+        { "seconds", r->span_s }, { "goodput_requests_s", r->requests_s },
+        { "goodput_tokens_s", r->tokens_s }, { "hit_rate", r->hit_rate },
+        { "steps", (double)r->steps }, { "preemptions", (double)r->preemptions } };
+    struct buf b;
+    struct jw w;
+
+    buf_init(&b, 64 * KB);
+    jw_init(&w, &b);
+    jw_object(&w);
+    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
+        jw_key(&w, numbers[i].key), jw_f64(&w, numbers[i].value);
+    put_times(&w, "ttft_s", &r->first);
+    put_times(&w, "inter_token_s", &r->between);
+    jw_end_object(&w);
+    printf(STR_FMT "\n", STR_ARG(buf_str(&b)));
+    buf_clear(&b);
+}
+
+/* ---- the command */
+
+static int read_number(struct job *j, int which, double v)
+{
+    struct engine_options *o = &j->setup.engine;
+    const bool is_small = v >= 0 && v <= 1e9;
+
+    if (!is_small)
+        return -1;
+    switch (which) {
+    case 0:
+        j->setup.law.fixed = v * 1e3;
+        return 0;
+    case 1:
+        j->setup.law.per_row = v * 1e3;
+        return 0;
+    case 2:
+        j->setup.law.per_key = v;
+        return 0;
+    case 3:
+        o->max_batch = o->max_sequences = (int)v;
+        return v >= 1 && v <= 1024 ? 0 : -1;
+    case 4:
+        o->prefill_chunk = (int)v;
+        return v >= 1 && v <= 65536 ? 0 : -1;
+    case 5:
+        j->setup.n_ctx = (int)v;
+        return v >= 2 && v <= 1 << 24 ? 0 : -1;
+    case 6:
+        j->setup.n_pages = (uint32_t)(v / PAGE_TOKENS) + 1;
+        return 0;
+    case 7:
+        o->stretch_percent = (int)v;
+        return v == 0 || (v >= 100 && v <= 100000) ? 0 : -1;
+    case 8:
+        o->fairness.max_timeslice_tokens = (int)v;
+        return v <= FAIRNESS_SLICE_MAX ? 0 : -1;
+    case 9:
+        j->setup.deadline_s = v;
+        return 0;
+    default:
+        j->speed = v;
+        return v > 0 ? 0 : -1;
+    }
+}
+
+static int read_arguments(struct job *j, struct ctl *c, int argc, char **argv)
+{
+    static const char *const names[] = { "fixed-us=", "row-us=", "key-ns=", "batch=", "chunk=",
+        "ctx=", "kv-tokens=", "stretch=", "timeslice=", "deadline=", "speed=", "no-prefix-cache",
+        "json", "help" };
+    struct ctl_args a = { .argc = argc, .argv = argv };
+
+    for (int i; (i = ctl_next(&a, names, ARRAY_LEN(names))) != -1;) {
+        double v;
+        if (i == -3)
+            return EXIT_USAGE;
+        if (i == -2 && j->path)
+            return ctl_usage("replay: one trace at a time");
+        if (i == -2)
+            j->path = a.value;
+        else if (i == 11)
+            j->setup.engine.prefix_cache = false;
+        else if (i == 12)
+            c->as_json = true;
+        else if (i == 13)
+            return fputs(help, stdout), -1;
+        else if (!str_to_f64(str_of(a.value), &v) || read_number(j, i, v))
+            return ctl_usage("replay: --%s%s is out of range", names[i], a.value);
+    }
+    return j->path ? EXIT_OK : ctl_usage("replay: which trace?");
+}
+
+int ctl_replay(struct ctl *c, int argc, char **argv)
+{
+    struct job j = { .speed = 1,
+        .setup = { .engine = engine_options_default,
+            .law = { .fixed = 20e6, .per_row = 500e3, .per_key = 30 },
+            .n_ctx = 131072,
+            .n_pages = (1 << 20) / PAGE_TOKENS } };
+    struct replay_result r;
+    struct err e;
+
+    j.setup.engine.max_batch = j.setup.engine.max_sequences = 16;
+    j.setup.engine.max_queue = 1 << 20;
+    j.setup.engine.max_queue_tokens = INT64_MAX / 2;
+    int status = read_arguments(&j, c, argc, argv);
+    if (status)
+        return status < 0 ? EXIT_OK : status;
+    j.setup.max_rows = MAX(j.setup.engine.max_batch * j.setup.engine.prefill_chunk, 1);
+    j.setup.engine.max_batch_tokens = j.setup.max_rows;
+    if (read_trace(&j, &e) || replay_run(&r, j.rows, j.n, &j.setup, &e))
+        status = ctl_fail("%s", e.msg);
+    else if (c->as_json)
+        show_json(&r);
+    else
+        show(&r);
+    mem_free(j.rows);
+    return status;
+}
