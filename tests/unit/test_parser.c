@@ -175,7 +175,7 @@ static void every_row_is_linear_on_its_own_markers(void)
             char unit[256];
             struct str mark = k < r->n_marks ? r->marks[k].text : r->edges[k - r->n_marks].literal;
             snprintf(unit, sizeof(unit), STR_FMT "x", STR_ARG(mark));
-            struct str text = fill(HOSTILE / 16, r->n_marks ? r->marks[0].text.p : "", unit, "");
+            struct str text = fill(HOSTILE / 32, r->n_marks ? r->marks[0].text.p : "", unit, "");
             expect_linear(r->id, "deepseek_v3", text);
             free((char *)(uintptr_t)text.p);
         }
@@ -188,7 +188,7 @@ static void every_row_is_linear_on_brackets_quotes_and_blanks(void)
         "\\", "<", "<think>", "\xF0\x9F\x98\x80", "\xFF" };
 
     for (size_t i = 0; i < ARRAY_LEN(units); i++)
-        all_rows_read_a_mebibyte_of(units[i], HOSTILE / 16);
+        all_rows_read_a_mebibyte_of(units[i], HOSTILE / 32);
 }
 
 static void a_mebibyte_of_each_kind_is_linear(void)
