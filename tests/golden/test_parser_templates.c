@@ -98,7 +98,7 @@ static struct str last_between(const char *text, const char *head, const char *t
 static void expect_read_back(const struct learned *m, struct str answer, int n_calls)
 {
     struct parser_format *f = NULL;
-    struct json *tools, *got, *want;
+    struct json *tools = NULL, *got = NULL, *want = NULL;
     struct arena *a = arena_new(MB);
     struct parsed r;
     struct err e;
