@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """The wires beside OpenAI's, as bytes: what the official clients of tests/sdk do not show."""
+import glob
 import json
 import os
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
-from harness import Server, equal, run
+from harness import SHARED, Server, equal, run
 
 DEMO = os.path.join(ROOT, "models/demo.gguf")
 HI = [{"role": "user", "content": "Hi"}]
@@ -182,6 +183,23 @@ def test_streams_end_with_an_error_of_their_own():
         equal(list(json.loads(told)), ["error"])
         told = s.request("POST", "/completion", json.dumps({**late, "prompt": "x"}))[2]
         equal([list(f) for f in frames(told)], [["error"]])
+
+
+def test_every_json_of_the_suite_is_answered_in_its_shape():
+    paths = sorted(glob.glob(os.path.join(SHARED, "json-bodies/test_parsing/*.json")))
+    if not paths:
+        print("     skipped: no JSON suite")
+        return
+    with Server() as s:
+        for path in paths:
+            name = os.path.basename(path)
+            with open(path, "rb") as f:
+                body = f.read()
+            for route in (MESSAGES, "/api/chat", "/api/show", "/completion"):
+                status, _, answer = s.request("POST", route, body)
+                assert status == 400 or not name.startswith("n_"), (name, route, status)
+                assert status in (200, 400), (name, route, status)
+                assert status == 200 or "error" in json.loads(answer), (name, route)
 
 
 if __name__ == "__main__":
