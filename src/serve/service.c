@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-enum { THREADS_MAX = 64, TIMEOUT_MAX_MS = 86400000 };
+enum { THREADS_MAX = 64, TIMEOUT_MAX_MS = 86400000, SMALL_BODY = 64 * 1024 };
 
 struct service {
     struct serve_options o;
@@ -148,7 +148,10 @@ static int64_t on_head(void *ctx, struct http_exchange *x)
         return -1;
     }
     x->user = c; /* until on_request */
-    return c->route->has_body ? io->o->max_body : 0;
+    if (!c->route->has_body)
+        return 0;
+    /* Only what may take its time may be large. */
+    return c->route->limit ? io->o->max_body : MIN(io->o->max_body, (int64_t)SMALL_BODY);
 }
 
 static void on_request(void *ctx, struct http_exchange *x)

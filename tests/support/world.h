@@ -80,30 +80,47 @@ static inline int world_connect(const struct world *w)
     return fd;
 }
 
-static inline void world_send(int fd, const char *path, const char *body)
+/* start: "POST /path"; fields: whole lines, or "". */
+static inline void world_send_with(int fd, const char *start, const char *fields, const char *body)
 {
-    char head[256];
+    char head[512];
 
     int n = snprintf(head, sizeof(head),
-        "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n\r\n", path,
-        strlen(body));
+        "%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%sContent-Length: %zu\r\n\r\n", start,
+        fields, strlen(body));
     if (send(fd, head, (size_t)n, MSG_NOSIGNAL) < 0 ||
         send(fd, body, strlen(body), MSG_NOSIGNAL) < 0)
         return; /* it was cut already: reading tells */
+}
+
+static inline void world_send(int fd, const char *path, const char *body)
+{
+    char start[128];
+
+    snprintf(start, sizeof(start), "POST %s", path);
+    world_send_with(fd, start, "", body);
+}
+
+/* Reads to the end; the status, 0 when the connection was cut without one. */
+static inline int world_read(int fd, char *text, size_t size)
+{
+    size_t n = 0;
+    ssize_t got;
+
+    while (n < size - 1 && (got = read(fd, text + n, size - 1 - n)) > 0)
+        n += (size_t)got;
+    text[n] = '\0';
+    return n > 12 && !strncmp(text, "HTTP/1.1 ", 9) ? (int)strtol(text + 9, NULL, 10) : 0;
 }
 
 /* Status of the answer, whose bytes are in `text`; 0 when the connection was cut without one. */
 static inline int world_post(
     const struct world *w, const char *path, const char *body, char *text, size_t size)
 {
-    size_t n = 0;
-    ssize_t got;
     int fd = world_connect(w);
 
     world_send(fd, path, body);
-    while (n < size - 1 && (got = read(fd, text + n, size - 1 - n)) > 0)
-        n += (size_t)got;
+    int status = world_read(fd, text, size);
     close(fd);
-    text[n] = '\0';
-    return n > 12 && !strncmp(text, "HTTP/1.1 ", 9) ? (int)strtol(text + 9, NULL, 10) : 0;
+    return status;
 }

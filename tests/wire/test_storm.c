@@ -1,10 +1,10 @@
-/* Many clients at once on two io threads and two models, some of which leave in the middle: each
- * answer is the one it would be alone, and at the end nothing is left over. */
+/* Many clients at once on two io threads and two models, some of which leave or are ended in the
+ * middle: each answer is the one it would be alone, and at the end nothing is left over. */
 #include "base/rng.h"
 #include "os/thread.h"
 #include "support/world.h"
 
-enum { CLIENTS = 6, ROUNDS = 12, ASKS = 5, TEXT = 1 << 16 };
+enum { CLIENTS = 6, ROUNDS = 18, ASKS = 5, TEXT = 1 << 16 };
 
 static const char *const bodies[ASKS] = {
     "{\"model\":\"echo\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
@@ -26,7 +26,7 @@ struct client {
     const struct world *w;
     pthread_t thread;
     struct rng rng;
-    int n_wrong;
+    int index, n_wrong;
     char text[TEXT];
 };
 
@@ -66,6 +66,30 @@ static void leave_early(struct client *c, int which)
     close(fd);
 }
 
+/* Ended from outside, or by a deadline, at any moment: the answer, or an honest end. */
+static void end_early(struct client *c, int which, int round)
+{
+    char fields[128], start[128];
+    bool is_hurry = rng_below(&c->rng, 2);
+    int fd = world_connect(c->w);
+
+    snprintf(fields, sizeof(fields), "X-Request-Id: storm-%d-%d\r\n%s%d\r\n", c->index, round,
+        is_hurry ? "X-Request-Timeout-Ms: " : "X-Nothing: ", 1 + (int)rng_below(&c->rng, 20));
+    world_send_with(fd, "POST /v1/chat/completions", fields, bodies[which]);
+    if (!is_hurry) {
+        poll(NULL, 0, (int)rng_below(&c->rng, 6)); /* some moment of its life */
+        int other = world_connect(c->w);
+        snprintf(start, sizeof(start), "DELETE /v1/requests/storm-%d-%d", c->index, round);
+        world_send_with(other, start, "", "");
+        int status = world_read(other, c->text, TEXT);
+        c->n_wrong += status != 200 && status != 404;
+        close(other);
+    }
+    int status = world_read(fd, c->text, TEXT);
+    c->n_wrong += status != 200 && status != (is_hurry ? 504 : 499);
+    close(fd);
+}
+
 static void *run_client(void *arg)
 {
     struct client *c = arg;
@@ -74,6 +98,10 @@ static void *run_client(void *arg)
         int which = (int)rng_below(&c->rng, ASKS);
         if (rng_below(&c->rng, 3) == 0) {
             leave_early(c, which);
+            continue;
+        }
+        if (rng_below(&c->rng, 3) == 0) {
+            end_early(c, which, i);
             continue;
         }
         int status = world_post(c->w, path, bodies[which], c->text, TEXT);
@@ -100,7 +128,7 @@ static void everybody_gets_what_they_would_get_alone(void)
         EXPECT(strlen(alone[i]) > 20);
     }
     for (int i = 0; i < CLIENTS; i++) {
-        clients[i] = (struct client){ .w = &w, .rng = { .key = (uint64_t)i + 1 } };
+        clients[i] = (struct client){ .w = &w, .rng = { .key = (uint64_t)i + 1 }, .index = i };
         EXPECT_EQ(thread_start(&clients[i].thread, "client", run_client, &clients[i], &e), 0);
     }
     for (int i = 0; i < CLIENTS; i++) {

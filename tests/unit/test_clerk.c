@@ -1,0 +1,110 @@
+/* serve/clerk.c: jobs are done in order beside their asker, and every one comes home once. */
+#include "../check.h"
+
+#include "base/mem.h"
+#include "os/thread.h"
+#include "serve/clerk.h"
+
+enum { JOBS = 1000 };
+
+struct work {
+    struct clerk_job job;
+    int number, ran_as, n_done;
+    pthread_t ran_on;
+};
+
+static int n_run;
+static _Atomic int n_freed;
+
+static void run(struct clerk_job *j)
+{
+    struct work *w = container_of(j, struct work, job);
+
+    w->ran_as = n_run++; /* one clerk: nobody else counts */
+    w->ran_on = pthread_self();
+}
+
+static void done(struct clerk_job *j)
+{
+    container_of(j, struct work, job)->n_done++;
+}
+
+static void run_and_free(struct clerk_job *j)
+{
+    mem_free(container_of(j, struct work, job));
+    n_freed++;
+}
+
+/* Takes what is at home; the number of jobs. */
+static int collect(struct mailbox *home)
+{
+    int n = 0;
+
+    for (struct msg *m = mailbox_drain(home), *next; m; m = next, n++) {
+        next = m->next;
+        EXPECT_EQ(m->kind, (int)CLERK_DONE);
+        clerk_done(m);
+    }
+    return n;
+}
+
+static void every_job_comes_home_in_order(void)
+{
+    static struct work work[JOBS];
+    struct mailbox *home;
+    struct clerk *c;
+    struct err e;
+    int n = 0;
+
+    n_run = 0;
+    EXPECT_EQ(mailbox_open(&home, &e), 0);
+    EXPECT_EQ(clerk_open(&c, home, &e), 0);
+    for (int i = 0; i < JOBS; i++) {
+        work[i] = (struct work){ .job = { .run = run, .done = done }, .ran_as = -1 };
+        clerk_post(c, &work[i].job);
+        if (i % 100 == 0)
+            n += collect(home);
+    }
+    while (n < JOBS) {
+        mailbox_wait(home, UINT64_MAX);
+        n += collect(home);
+    }
+    for (int i = 0; i < JOBS; i++) {
+        EXPECT(work[i].ran_as == i && work[i].n_done == 1);
+        EXPECT(!pthread_equal(work[i].ran_on, pthread_self()));
+    }
+    clerk_close(c);
+    EXPECT_EQ(collect(home), 0);
+    mailbox_close(home);
+}
+
+static void what_is_stopped_is_not_run_and_comes_home_all_the_same(void)
+{
+    static struct work work[JOBS];
+    struct mailbox *home;
+    struct clerk *c;
+    struct err e;
+
+    n_run = 0;
+    n_freed = 0;
+    EXPECT_EQ(mailbox_open(&home, &e), 0);
+    EXPECT_EQ(clerk_open(&c, home, &e), 0);
+    for (int i = 0; i < JOBS; i++) {
+        work[i] = (struct work){ .job = { .run = run, .done = done }, .ran_as = -1 };
+        work[i].job.is_stopped = i % 2;
+        clerk_post(c, &work[i].job);
+        struct work *own = xcalloc(1, sizeof(*own)); /* one that frees itself, stopped or not */
+        own->job.run = run_and_free;
+        own->job.is_stopped = i % 3 == 0;
+        clerk_post(c, &own->job);
+    }
+    clerk_close(c); /* what it has is done first */
+    EXPECT_EQ(collect(home), (int)JOBS);
+    for (int i = 0; i < JOBS; i++)
+        EXPECT(work[i].n_done == 1 && (work[i].ran_as >= 0) == (i % 2 == 0));
+    EXPECT_EQ(n_freed, (int)JOBS);
+    mailbox_close(home);
+}
+
+TESTS(TEST(every_job_comes_home_in_order),
+    TEST(what_is_stopped_is_not_run_and_comes_home_all_the_same))
