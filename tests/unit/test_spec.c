@@ -241,6 +241,8 @@ static void good_luck_that_ends_costs_no_more(void)
 
 static void where_rows_are_cheap_it_is_several_times_as_fast(void)
 {
+    if (SMALL)
+        return; /* with two events at a time a draft has one token */
     oracle = (struct oracle){ 0 };
     EXPECT(ratio(&memory_bound, 1, 95) > 5);
     EXPECT(ratio(&memory_bound, 1, 80) > 3);

@@ -1,0 +1,242 @@
+/* A million draws over 32 tokens with guesses in every step: each token comes as often as the
+ * model says, whatever was guessed in its place, and also where the guess was right. */
+#include "base/mem.h"
+#include "base/rng.h"
+#include "engine/core.h"
+#include "../check.h"
+
+#include <math.h>
+
+enum { VOCAB = 32, OUT = 4000, STREAMS = 8, DRAWS = 1000000, ROWS = 256 };
+
+/* Of 31 degrees of freedom, exceeded once in 10,000 times. Seeds are fixed. */
+static const double chi_square_most = 69.0;
+
+static float logits[ROWS][VOCAB];
+static double share[VOCAB];
+
+static void invent_odds(float temperature)
+{
+    struct rng r = { .key = 12 };
+    double sum = 0;
+
+    for (int i = 0; i < VOCAB; i++)
+        logits[0][i] = (float)rng_next_unit(&r) * 3.0f;
+    for (int i = 1; i < ROWS; i++)
+        memcpy(logits[i], logits[0], sizeof(logits[0]));
+    for (int i = 0; i < VOCAB; i++)
+        sum += exp((double)logits[0][i] / temperature);
+    for (int i = 0; i < VOCAB; i++)
+        share[i] = exp((double)logits[0][i] / temperature) / sum;
+}
+
+/* ---- a model that always says the same */
+
+static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
+{
+    int n = 0;
+
+    for (int i = 0; i < n_runs; i++) {
+        CHECK(n + runs[i].n_logits <= ROWS);
+        runs[i].logits = logits[n];
+        n += runs[i].n_logits;
+    }
+    return true;
+}
+
+static void copy_page(struct lm *m, page_id from, page_id to)
+{
+}
+
+static void clear_page(struct lm *m, page_id page)
+{
+}
+
+static void close_lm(struct lm *m)
+{
+}
+
+static const struct lm_ops ops = { .forward = forward,
+    .copy_page = copy_page,
+    .clear_page = clear_page,
+    .close = close_lm };
+static struct lm same = { .ops = &ops,
+    .n_vocab = VOCAB,
+    .n_ctx_train = OUT + 1,
+    .max_rows = ROWS,
+    .max_logits = ROWS,
+    .n_pages = 2 * STREAMS * (OUT / PAGE_TOKENS + 1) };
+
+/* ---- a drafter that guesses at random, mostly likely ones, and notes what */
+
+static int8_t guessed[STREAMS][OUT]; /* -1: not */
+static struct rng guesses;
+
+static int offer(struct drafter *d, struct draft_job *job)
+{
+    job->source = DRAFT_LONG;
+    return job->most;
+}
+
+static void propose(struct drafter *d, struct draft_job *jobs, int n_jobs, const _Atomic bool *stop)
+{
+    for (int j = 0; j < n_jobs; j++)
+        for (int i = 0; i < jobs[j].most; i++) {
+            int at = jobs[j].n - jobs[j].n_prompt + i;
+            int32_t guess = (int32_t)rng_below(&guesses, VOCAB);
+            if (share[guess] < 1.0 / VOCAB)
+                guess = (int32_t)rng_below(&guesses, VOCAB);
+            jobs[j].out[jobs[j].n_out++] = guess;
+            guessed[*(int *)jobs[j].user][at] = (int8_t)guess;
+        }
+}
+
+static void forget(struct drafter *d, uint64_t key)
+{
+}
+
+static void close_drafter(struct drafter *d)
+{
+}
+
+static const struct draft_ops drafter_ops = { offer, propose, forget, close_drafter };
+static struct drafter drafter = { &drafter_ops };
+
+/* ---- counting */
+
+static uint64_t seen[VOCAB];           /* all tokens */
+static uint64_t seen_at[VOCAB][VOCAB]; /* by what was guessed there */
+static uint64_t n_seen, n_at[VOCAB], n_unguessed;
+
+static void count(int stream, int at, int32_t token)
+{
+    int guess = guessed[stream][at];
+
+    seen[token]++;
+    n_seen++;
+    if (guess < 0) {
+        n_unguessed++;
+        return;
+    }
+    seen_at[guess][token]++;
+    n_at[guess]++;
+}
+
+static double chi_square(const uint64_t *n, uint64_t all)
+{
+    double sum = 0;
+
+    for (int i = 0; i < VOCAB; i++) {
+        double want = share[i] * (double)all, off = (double)n[i] - want;
+        sum += off * off / want;
+    }
+    return sum;
+}
+
+static int read_events(struct mailbox *box)
+{
+    struct msg *next;
+    int n_over = 0;
+
+    for (struct msg *m = mailbox_drain(box); m; m = next) {
+        next = m->next;
+        struct gen_event *ev = container_of(m, struct gen_event, msg);
+        struct gen *g = ev->gen;
+        int stream = *(int *)gen_user(g);
+        if (m->kind == GEN_TOKEN) {
+            count(stream, ev->index, ev->token.id);
+            guessed[stream][ev->index] = -1;
+        }
+        gen_event_done(ev);
+        if (m->kind == GEN_END) {
+            gen_free(g);
+            n_over++;
+        }
+    }
+    return n_over;
+}
+
+static void submit(struct port *port, struct mailbox *box, int *stream, uint64_t seed, float t)
+{
+    static const int32_t prompt[] = { 0 };
+    struct gen_input in = { .prompt = prompt,
+        .n_prompt = 1,
+        .max_tokens = OUT,
+        .n_choices = 1,
+        .sample = sample_params_default };
+    struct gen *g;
+    struct err e;
+
+    in.sample.seed = seed;
+    in.sample.temperature = t;
+    memset(guessed[*stream], -1, sizeof(guessed[*stream]));
+    EXPECT_EQ(gen_new(&g, &in, box, stream, &e), 0);
+    EXPECT_EQ(port_submit(port, g, 0, &e), 0);
+}
+
+static void draw(float temperature)
+{
+    static int streams[STREAMS];
+    struct engine_options o = engine_options_default;
+    const struct kernels *k;
+    struct mailbox *box;
+    struct port *port;
+    struct core *c;
+    struct err e;
+    uint64_t seed = 1;
+
+    o.max_batch = o.max_sequences = STREAMS;
+    o.prefill_chunk = 16;
+    o.spec = (struct spec_options){ .max = 5, .min = 5, .drafter = &drafter };
+    EXPECT_EQ(kernels_choose(&k, NULL, &e), 0);
+    EXPECT_EQ(port_open(&port, &e), 0);
+    EXPECT_EQ(core_open(&c, &same, k, &o, port, &e), 0);
+    EXPECT_EQ(mailbox_open(&box, &e), 0);
+    for (int i = 0; n_seen < DRAWS; i = 0) {
+        for (; i < STREAMS; i++) {
+            streams[i] = i;
+            submit(port, box, &streams[i], seed++, temperature);
+        }
+        for (int n_over = 0; n_over < STREAMS; n_over += read_events(box)) {
+            core_drain(c, 0);
+            core_step(c, 0);
+        }
+    }
+    core_drain(c, 0);
+    printf("temperature %.1f: %lu draws, %lu of %lu guesses right\n", (double)temperature,
+        (unsigned long)n_seen, (unsigned long)port->stats.accepted_tokens,
+        (unsigned long)port->stats.drafted_tokens);
+    core_close(c);
+    port_unref(port);
+    mailbox_close(box);
+}
+
+static void check_draws(float temperature)
+{
+    double all;
+
+    memset(seen, 0, sizeof(seen));
+    memset(seen_at, 0, sizeof(seen_at));
+    memset(n_at, 0, sizeof(n_at));
+    n_seen = n_unguessed = 0;
+    guesses = (struct rng){ .key = 77 };
+    invent_odds(temperature);
+    draw(temperature);
+    all = chi_square(seen, n_seen);
+    printf("chi-square of all: %.1f\n", all);
+    EXPECT(all < chi_square_most);
+    for (int g = 0; g < VOCAB; g++) {
+        if (n_at[g] * share[g] < 100)
+            continue; /* too few to say */
+        double x = chi_square(seen_at[g], n_at[g]);
+        EXPECT(x < chi_square_most);
+    }
+    EXPECT(n_unguessed < n_seen / 2);
+}
+
+static void a_million_draws_are_as_the_model_says(void)
+{
+    check_draws(1.0f);
+}
+
+TESTS(TEST(a_million_draws_are_as_the_model_says))
