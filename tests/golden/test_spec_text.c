@@ -1,7 +1,7 @@
 /* Guesses never show in the text: requests to the demo model at temperatures 0, 0.7 and 1.0, with
  * penalties, log-probabilities, several choices and stop strings that lie across the ends of
- * drafts, on a model that guesses whenever it can and on one that never does. Text, ends, counts and
- * what is told about predictions must be the same, byte for byte. */
+ * drafts, on a model that guesses whenever it can and on one that never does. Text, ends, counts
+ * and what is told about predictions must be the same, byte for byte. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "pool/session.h"
@@ -170,9 +170,10 @@ static void expect_same(const struct said *got, const struct said *want, int n_c
 static void guesses_never_show_in_the_text(void)
 {
     static struct said whole, want, got;
-    static const char *const prompts[] = { "<|im_start|>user\nHow do I build InferFlux?<|im_end|>\n"
-                                           "<|im_start|>assistant\n",
-        "1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 1, 2, 3,", "make make make make" };
+    static const char *const prompts[] = {
+        ("<|im_start|>user\nHow do I build InferFlux?<|im_end|>\n<|im_start|>assistant\n"),
+        "1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 1, 2, 3,", "make make make make"
+    };
     struct rng r = { .key = 20 };
     struct model plain, guessing;
     struct model_spec spec[2];
