@@ -68,7 +68,7 @@ static void answer_preflight(struct http_exchange *x, struct call *c)
     struct str wanted = http_field_get(x->req, "access-control-request-headers");
 
     c->fields[c->n_fields++] = (struct http_field){ STR("Access-Control-Allow-Methods"),
-        STR("GET, POST, DELETE, OPTIONS") };
+        STR("GET, POST, PUT, DELETE, OPTIONS") };
     c->fields[c->n_fields++] = (struct http_field){ STR("Access-Control-Allow-Headers"),
         wanted.n ? wanted : STR("Authorization, Content-Type, X-Api-Key") };
     c->fields[c->n_fields++] = (struct http_field){ STR("Access-Control-Max-Age"), STR("86400") };
