@@ -31,6 +31,11 @@ fuzz:
 	@tools/deps build test
 	@tests/fuzz/run $(FUZZ_SECONDS)
 
+# A million requests cancelled in whatever they are at; nothing may be left behind.
+.PHONY: cancels
+cancels: $(B)/tests/sim/test_sim
+	@SIM_CANCELS=1000000 $(B)/tests/sim/test_sim
+
 soak: $(PROGRAMS)
 	@BUILD=$(B) tests/soak/run
 
@@ -88,6 +93,7 @@ help:
 	@echo "make check      the limits a machine enforces: layers, sizes, banned calls, headers"
 	@echo "make bench      measure (BENCH=kernels|serve|decode|compare picks one)"
 	@echo "make fuzz       every fuzzer for FUZZ_SECONDS=600 each"
+	@echo "make cancels    a million requests cancelled at random moments, in the simulator"
 	@echo "make soak       clients that stall, hang up and flood, for SOAK_SECONDS=600"
 	@echo "make fmt lint   format the C code; check format and limits"
 	@echo "make install    PREFIX=/usr/local DESTDIR="

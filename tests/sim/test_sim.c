@@ -6,6 +6,7 @@
  * first. For every request: its events in order, one end, and the tokens and log-probabilities
  * it would have had alone. `test_sim SEED` runs one seed; SIM_SEEDS says how many. */
 #include "wants.h"
+#include "shrink.h"
 #include "base/log.h"
 #include "engine/core.h"
 
@@ -38,11 +39,16 @@ struct sim {
     struct life life[MAX_ASKS];
     int n_asks, n_live, step;
     uint64_t now, n_orders;
+    struct shape shape;
     struct gen_event *late[MAX_ASKS * ASK_CHOICES * 8]; /* events slow askers still hold */
     int n_late;
 };
 
 static struct sim sim;
+
+/* What is done to the engine on purpose, so that there is a failure to shrink. */
+static bool does_leak; /* a page, when a request of several choices is cancelled */
+static bool is_storm;  /* every request is cancelled, at some moment */
 
 /* Over all seeds: that the simulator really meets what it is about. */
 static struct {
@@ -58,8 +64,9 @@ static uint64_t fake_clock(void)
     return sim.now;
 }
 
-static void open_sim(struct sim *s, uint64_t seed)
+static void open_sim(struct sim *s, const struct shape *shape)
 {
+    const uint64_t seed = shape->seed;
     const struct kernels *k;
     struct lm *lm;
     struct err e;
@@ -88,6 +95,15 @@ static void open_sim(struct sim *s, uint64_t seed)
         .kv_tenant_share = ask_between(r, 1, 100) };
     s->o.spec = (struct spec_options){ .max = ask_between(r, 0, 9), .by_history = true };
     s->o.spec.min = ask_between(r, 0, s->o.spec.max);
+    if (shape->plain & NO_FAIRNESS)
+        s->o.fairness = fairness_default;
+    if (shape->plain & NO_STRETCH)
+        s->o.stretch_percent = 0;
+    if (shape->plain & NO_CACHE)
+        s->o.prefix_cache = false;
+    if (shape->plain & NO_DRAFTS)
+        s->o.spec = (struct spec_options){ 0 };
+    s->shape = *shape;
     EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
     EXPECT_EQ(lm_open_fake(&lm, &s->fake, &e), 0);
     EXPECT_EQ(port_open(&s->port, &e), 0);
@@ -99,6 +115,33 @@ static void open_sim(struct sim *s, uint64_t seed)
     s->core->costs.cost = (struct cost){ (double)rng_below(r, 10), rng_next_unit(r) * 3,
         ask_chance(r, 50) ? rng_next_unit(r) : 0 };
     sched_set_cost(s->core->sched, &s->core->costs.cost);
+}
+
+/* Takes away what the shape leaves out. */
+static void reshape(struct life *f, const struct shape *shape, bool is_dropped)
+{
+    if (is_dropped) {
+        f->is_done = true;
+        f->arrives = -1;
+    }
+    if (is_storm && f->cancels < 0)
+        f->cancels = f->arrives + (int)(f->ask.in.sample.seed % 40);
+    if (shape->plain & NO_CANCELS || is_dropped)
+        f->cancels = -1;
+    if (shape->plain & NO_STOPPED_CHOICES)
+        f->stops_choice = -1;
+    if (shape->plain & NOBODY_SLOW)
+        f->is_slow = false;
+    if (shape->plain & ONE_CHOICE)
+        f->ask.in.n_choices = 1;
+    if (shape->plain & NO_DEADLINES)
+        f->ask.in.deadline_ns = 0;
+    if (shape->plain & NO_SCRIPTS)
+        f->ask.in.script = NULL;
+    if (shape->plain & NO_DRAFTS)
+        f->ask.in.want_drafts = false;
+    f->ask.in.n_prompt = MIN(f->ask.in.n_prompt, shape->prompt);
+    f->ask.in.max_tokens = MIN(f->ask.in.max_tokens, shape->out);
 }
 
 static void invent_asks(struct sim *s)
@@ -125,6 +168,7 @@ static void invent_asks(struct sim *s)
         f->ask.in.want_drafts = ask_chance(&s->r, 60);
         if (ask_chance(&s->r, 12))
             f->ask.in.deadline_ns = s->now + rng_below(&s->r, 60) * 1000000000u;
+        reshape(f, &s->shape, s->shape.dropped >> i & 1);
         f->is_cut = f->cancels >= 0 || f->stops_choice >= 0 || f->ask.in.deadline_ns;
         for (int c = 0; c < ASK_CHOICES; c++)
             f->rank[c] = INT64_MIN;
@@ -203,6 +247,8 @@ static void act(struct sim *s)
             continue;
         if (f->cancels == s->step) {
             note_cancel(s, f);
+            if (does_leak && f->ask.in.n_choices > 1)
+                (void)!page_take(s->core->pool).i;
             engine_cancel(NULL, f->gen);
         }
         if (f->stops_choice == s->step)
@@ -472,7 +518,7 @@ static void run_step(struct sim *s)
     /* A cancelled request is gone as soon as its message is read. */
     for (int i = 0; i < s->n_asks; i++)
         EXPECT(!s->life[i].gen || s->life[i].cancels != s->step);
-    s->core->stop = ask_chance(&s->r, 3);
+    s->core->stop = ask_chance(&s->r, 3) && !(s->shape.plain & NO_INTERRUPTS);
     struct before before = look(s);
     bool has_run = core_step(s->core, s->now);
     check_in_plan(s, before.highest);
@@ -499,12 +545,20 @@ static bool is_all_done(const struct sim *s)
     return true;
 }
 
-static void run_seed(uint64_t seed)
+static void close_sim(struct sim *s)
+{
+    core_close(s->core);
+    port_unref(s->port);
+    sampler_close(s->sampler);
+    mailbox_close(s->reply);
+}
+
+static void run_shape(const struct shape *shape)
 {
     struct sim *s = &sim;
     struct engine_audit a;
 
-    open_sim(s, seed);
+    open_sim(s, shape);
     invent_asks(s);
     while (!is_all_done(s)) {
         EXPECT(s->step < 20000); /* somebody starves */
@@ -519,21 +573,71 @@ static void run_seed(uint64_t seed)
     met.preemptions += s->port->stats.preemptions;
     met.drafted += s->port->stats.drafted_tokens;
     met.accepted += s->port->stats.accepted_tokens;
-    core_close(s->core);
-    port_unref(s->port);
-    sampler_close(s->sampler);
-    mailbox_close(s->reply);
+    close_sim(s);
+}
+
+static struct shape whole(uint64_t seed)
+{
+    return (struct shape){ .seed = seed, .prompt = ASK_PROMPT, .out = ASK_OUT };
+}
+
+static void run_seed(uint64_t seed)
+{
+    struct shape s = whole(seed);
+
+    run_shape(&s);
+}
+
+static int n_left(const struct shape *shape)
+{
+    return MAX_ASKS - __builtin_popcount(shape->dropped & ((1u << MAX_ASKS) - 1));
+}
+
+/* The requests of a shape, and how to see it run again. */
+static void tell(const struct shape *shape)
+{
+    struct sim *s = &sim;
+
+    open_sim(s, shape);
+    invent_asks(s);
+    printf("test_sim %llu %x %x %d %d: %d running together, %u pages, %d rows a step\n",
+        (unsigned long long)shape->seed, shape->dropped, shape->plain, shape->prompt, shape->out,
+        s->o.max_batch, s->fake.n_pages, MIN(s->o.max_batch_tokens, s->fake.max_rows));
+    for (int i = 0; i < s->n_asks; i++) {
+        const struct life *f = &s->life[i];
+        if (shape->dropped >> i & 1)
+            continue;
+        printf("  request %d comes at step %d: %d tokens, at most %d to come, %d choices, "
+               "priority %d, tenant %d",
+            i, f->arrives, f->ask.in.n_prompt, f->ask.in.max_tokens, f->ask.in.n_choices,
+            f->ask.in.priority, (int)f->ask.in.tenant);
+        if (f->cancels >= 0)
+            printf(", cancelled at step %d", f->cancels);
+        if (f->stops_choice >= 0)
+            printf(", a choice stopped at step %d", f->stops_choice);
+        printf("%s%s%s\n", f->is_slow ? ", slow" : "", f->ask.in.script ? ", a script" : "",
+            f->ask.in.deadline_ns ? ", a deadline" : "");
+    }
+    close_sim(s);
 }
 
 static uint64_t running_seed;
 
+/* Of the seed that failed. */
 static void say_seed(void)
 {
-    if (running_seed)
-        fprintf(stderr, "test_sim: seed %lu\n", (unsigned long)running_seed);
+    struct shape s = whole(running_seed);
+
+    if (!running_seed)
+        return;
+    fprintf(stderr, "test_sim: seed %lu\n", (unsigned long)running_seed);
+    if (!shape_fails(&s, run_shape))
+        return;
+    shape_shrink(&s, MAX_ASKS, run_shape);
+    tell(&s);
 }
 
-static uint64_t only_seed;
+static struct shape only; /* seed 0: all */
 #ifdef TESTING
 static uint64_t n_seeds = 1500;
 #else
@@ -542,8 +646,12 @@ static uint64_t n_seeds = 10000;
 
 static void every_seed_keeps_every_promise(void)
 {
-    uint64_t first = only_seed ? only_seed : 1, last = only_seed ? only_seed : n_seeds;
+    uint64_t first = only.seed ? only.seed : 1, last = only.seed ? only.seed : n_seeds;
 
+    if (only.prompt) {
+        run_shape(&only);
+        return;
+    }
     for (running_seed = first; running_seed <= last; running_seed++)
         run_seed(running_seed);
     running_seed = 0;
@@ -553,7 +661,7 @@ static void every_seed_keeps_every_promise(void)
         met.steps, met.whole, met.preemptions, met.copies, met.stopped, met.cancelled,
         met.timed_out, met.overloaded, met.too_long, met.accepted, met.drafted, met.cached,
         met.cached_whole);
-    if (!only_seed && n_seeds >= 1000) {
+    if (!only.seed && n_seeds >= 1000) {
         EXPECT(met.whole > 5 * n_seeds && met.preemptions > n_seeds && met.copies > n_seeds);
         EXPECT(met.riders > 5 * n_seeds);
         EXPECT(met.parked > n_seeds && met.delayed > n_seeds && met.held > n_seeds);
@@ -569,16 +677,67 @@ static void every_seed_keeps_every_promise(void)
     }
 }
 
+/* A scheduler that is broken on purpose: what is left of the failure is what it takes. */
+static void a_failure_is_made_small(void)
+{
+    struct shape s;
+
+    if (only.seed)
+        return;
+    does_leak = true;
+    for (uint64_t seed = 1;; seed++) {
+        EXPECT(seed < 200);
+        s = whole(seed);
+        if (shape_fails(&s, run_shape))
+            break;
+    }
+    shape_shrink(&s, MAX_ASKS, run_shape);
+    tell(&s);
+    EXPECT(n_left(&s) <= 2); /* the one that is cancelled, and perhaps one that holds it up */
+    EXPECT(!(s.plain & NO_CANCELS) && !(s.plain & ONE_CHOICE));
+    EXPECT_EQ(s.plain | NO_CANCELS | ONE_CHOICE, PLAIN_END - 1u);
+    EXPECT(s.prompt <= 2 && s.out <= ASK_OUT);
+    EXPECT(shape_fails(&s, run_shape));
+    does_leak = false;
+    EXPECT(!shape_fails(&s, run_shape));
+}
+
+/* Every request is cancelled, in whatever it is at. SIM_CANCELS says how many. */
+static void a_storm_of_cancels_leaves_nothing(void)
+{
+    uint64_t n = getenv("SIM_CANCELS") ? strtoull(getenv("SIM_CANCELS"), NULL, 10) : 3000;
+    uint64_t before = met.cancelled;
+
+    if (only.seed)
+        return;
+    is_storm = true;
+    for (running_seed = 1; met.cancelled - before < n; running_seed++)
+        run_seed(running_seed); /* which ends with all pages, sequences and requests at home */
+    printf("%lu cancelled in %lu runs\n", met.cancelled - before, running_seed - 1);
+    running_seed = 0;
+    is_storm = false;
+}
+
+/* test_sim [SEED [DROPPED PLAIN PROMPT OUT]]: one run, as a failure was told. */
 int main(int argc, char **argv)
 {
-    static const struct check_test tests[] = { TEST(every_seed_keeps_every_promise) };
+    static const struct check_test tests[] = { TEST(every_seed_keeps_every_promise),
+        TEST(a_failure_is_made_small), TEST(a_storm_of_cancels_leaves_nothing) };
 
     log_set_level(LOG_WARN);
     if (argc > 1)
-        only_seed = strtoull(argv[1], NULL, 10);
+        only.seed = strtoull(argv[1], NULL, 10);
+    if (argc == 6) {
+        only.dropped = (uint32_t)strtoul(argv[2], NULL, 16);
+        only.plain = (unsigned)strtoul(argv[3], NULL, 16);
+        only.prompt = (int)strtol(argv[4], NULL, 10);
+        only.out = (int)strtol(argv[5], NULL, 10);
+    }
     if (getenv("SIM_SEEDS"))
         n_seeds = strtoull(getenv("SIM_SEEDS"), NULL, 10);
-    int failed = check_main(tests, 1, 1, argv);
+    int failed = check_main(tests, ARRAY_LEN(tests), 1, argv);
+    if (is_child)
+        _exit(1);
     say_seed();
     return failed;
 }

@@ -1,0 +1,102 @@
+/* shrink.h: a failing run of the simulator, made as small as it still fails.
+ *
+ * A run is a shape: a seed, which of its requests take part, what is left out, and the most tokens
+ * a prompt and an answer may have. Shapes are tried in processes of their own, so that one that
+ * aborts or hangs is just one that fails. */
+#pragma once
+
+#include "base/base.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum plain { /* left out of a shape */
+    NO_CANCELS = 1,
+    NO_STOPPED_CHOICES = 2,
+    NOBODY_SLOW = 4,
+    ONE_CHOICE = 8,
+    NO_DEADLINES = 16,
+    NO_SCRIPTS = 32,
+    NO_DRAFTS = 64,
+    NO_FAIRNESS = 128,
+    NO_STRETCH = 256,
+    NO_CACHE = 512,
+    NO_INTERRUPTS = 1024,
+    PLAIN_END = 2048,
+};
+
+struct shape {
+    uint64_t seed;
+    uint32_t dropped; /* bit i: request i does not come */
+    unsigned plain;
+    int prompt, out;
+};
+
+typedef void (*shape_fn)(const struct shape *s);
+
+static bool is_child; /* this process only tries a shape */
+
+static inline bool shape_fails(const struct shape *s, shape_fn run)
+{
+    int status = 0;
+
+    fflush(stdout);
+    fflush(stderr);
+    pid_t pid = fork();
+    CHECK(pid >= 0);
+    if (pid == 0) {
+        is_child = true;
+        int null = open("/dev/null", O_WRONLY);
+        dup2(null, 1), dup2(null, 2);
+        alarm(20);
+        run(s);
+        _exit(0);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid);
+    return status != 0;
+}
+
+/* Tries `smaller`; keeps it when it fails as well. */
+static inline bool shape_try(struct shape *s, struct shape smaller, shape_fn run)
+{
+    if (!memcmp(s, &smaller, sizeof(smaller)) || !shape_fails(&smaller, run))
+        return false;
+    *s = smaller;
+    return true;
+}
+
+static inline bool shape_drop(struct shape *s, int n_requests, shape_fn run)
+{
+    bool is_less = false;
+
+    for (int size = (n_requests + 1) / 2; size >= 1; size /= 2)
+        for (int at = 0; at < n_requests; at += size) {
+            struct shape t = *s;
+            t.dropped |= ((1u << size) - 1) << at;
+            is_less |= shape_try(s, t, run);
+        }
+    return is_less;
+}
+
+/* Until nothing can be taken away any more. */
+static inline void shape_shrink(struct shape *s, int n_requests, shape_fn run)
+{
+    for (bool is_less = true; is_less;) {
+        is_less = shape_drop(s, n_requests, run);
+        for (unsigned bit = 1; bit < PLAIN_END; bit *= 2) {
+            struct shape t = *s;
+            t.plain |= bit;
+            is_less |= shape_try(s, t, run);
+        }
+        for (int part = 2; part <= 8; part *= 2) { /* by a half, by a quarter, by an eighth */
+            struct shape t = *s;
+            t.prompt -= MAX(t.prompt / part, t.prompt > 1);
+            is_less |= shape_try(s, t, run);
+            t = *s;
+            t.out -= MAX(t.out / part, t.out > 1);
+            is_less |= shape_try(s, t, run);
+        }
+    }
+}
