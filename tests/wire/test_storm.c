@@ -86,7 +86,11 @@ static void end_early(struct client *c, int which, int round)
         close(other);
     }
     int status = world_read(fd, c->text, TEXT);
-    c->n_wrong += status != 200 && status != (is_hurry ? 504 : 499);
+    bool is_late = is_hurry && (status == 504 || status == 503); /* or would be: told at the door */
+    if (status != 200 && !is_late && (is_hurry || status != 499)) {
+        c->n_wrong++;
+        fprintf(stderr, "request %d, status %d:\n%s\n", which, status, c->text);
+    }
     close(fd);
 }
 
