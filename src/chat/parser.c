@@ -147,6 +147,32 @@ bool call_named(struct parser *p, struct str name)
     return true;
 }
 
+/* The price of a look-up is the most that it can cost: a step per few bytes of JSON. */
+static bool may_ask_tools(struct parser *p)
+{
+    if (!p->tools || p->schema_bytes >= PARSER_SCHEMA_MAX)
+        return false;
+    p->schema_bytes += p->tools->raw.n;
+    return true;
+}
+
+const struct json *call_schema(struct parser *p)
+{
+    struct str name = { p->call.name, p->call.n_name };
+
+    return may_ask_tools(p) ? tool_schema(p->tools, name) : NULL;
+}
+
+unsigned call_argument_types(struct parser *p, const struct json *schema, struct str argument)
+{
+    return schema && may_ask_tools(p) ? tool_argument_types(schema, argument) : 0;
+}
+
+struct str call_argument_at(struct parser *p, const struct json *schema, uint32_t i)
+{
+    return schema && may_ask_tools(p) ? tool_argument_at(schema, i) : STR_NONE;
+}
+
 static void tell_args(struct parser *p)
 {
     if (p->call.is_told && p->args.n && buf_ok(&p->args)) {

@@ -26,7 +26,8 @@
  *
  * Memory: PARSER_CALL_MAX bytes of the call being read (a longer one is text), whitespace that is
  * held back, and what one parser_put produces. Names are at most PARSER_NAME_MAX bytes, there are
- * at most PARSER_CALLS_MAX calls; what goes beyond is text.
+ * at most PARSER_CALLS_MAX calls; what goes beyond is text. A look-up in the tools may cost their
+ * whole length: after PARSER_SCHEMA_MAX bytes they are asked no more, and types are guessed.
  *
  * Owner: whoever holds it (the io thread); a format is read-only, any thread. */
 #pragma once
@@ -37,6 +38,7 @@ enum {
     PARSER_CALL_MAX = 16 * 1024 * 1024,
     PARSER_NAME_MAX = 256,
     PARSER_CALLS_MAX = 1024,
+    PARSER_SCHEMA_MAX = 512 * 1024 * 1024,
     PARSER_TEXT_MAX = 256 * 1024 * 1024 /* what one put may produce, or hold back */
 };
 

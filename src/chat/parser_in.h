@@ -101,6 +101,7 @@ struct parser {
     const struct parser_ops *ops;
     void *arg;
     const struct json *tools;
+    uint64_t schema_bytes; /* looked through so far, at most */
 
     char tail[4]; /* the beginning of a character that is not there yet */
     size_t n_tail;
@@ -134,6 +135,12 @@ static inline bool is_blank(char c)
 {
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
+
+/* For readers: what the tools' schemas say about the call, as coerce.h has it; nothing when they
+ * have been asked so often that it would take long. */
+const struct json *call_schema(struct parser *p);
+unsigned call_argument_types(struct parser *p, const struct json *schema, struct str argument);
+struct str call_argument_at(struct parser *p, const struct json *schema, uint32_t i);
 
 /* For readers. The name is complete: false when it cannot be one. */
 bool call_named(struct parser *p, struct str name);

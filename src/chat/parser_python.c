@@ -117,7 +117,7 @@ static enum verdict name(struct parser *p, char c, size_t *used)
         *used = 0;
         return READ_BAD;
     }
-    y->schema = tool_schema(p->tools, (struct str){ p->call.name, p->call.n_name });
+    y->schema = call_schema(p);
     y->has_args = false;
     y->n_positional = 0;
     y->state = ARG;
@@ -144,7 +144,7 @@ static enum verdict end_call(struct parser *p)
 /* An argument without a name: which one of the schema's is it? */
 static bool put_positional_key(struct parser *p)
 {
-    struct str key = tool_argument_at(p->python.schema, p->python.n_positional++);
+    struct str key = call_argument_at(p, p->python.schema, p->python.n_positional++);
 
     if (key.p)
         put_key(p, key);

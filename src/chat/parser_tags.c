@@ -18,7 +18,7 @@ static bool begin_value(struct parser *p)
 
     if (!key.n)
         return false;
-    t->types = tool_argument_types(t->schema, key);
+    t->types = call_argument_types(p, t->schema, key);
     buf_putz(&p->args, t->has_params ? ",\"" : "{\"");
     json_text_put(&p->args, key);
     buf_putz(&p->args, "\":");
@@ -98,7 +98,7 @@ static enum verdict end_name(struct parser *p)
 
     if (!call_named(p, name))
         return READ_BAD;
-    p->tag.schema = tool_schema(p->tools, (struct str){ p->call.name, p->call.n_name });
+    p->tag.schema = call_schema(p);
     return READ_MORE;
 }
 

@@ -281,6 +281,32 @@ static void a_call_beyond_the_limit_is_text(void)
     parser_format_free(f);
 }
 
+/* A request may bring a schema of megabytes, and a model may name its arguments over and over. */
+static void a_large_schema_is_not_asked_forever(void)
+{
+    struct str tools = fill(4 * MB, "[{\"name\":\"f\",\"parameters\":{\"properties\":{\"z\":{}",
+        ",\"y\":{}", ",\"a\":{\"type\":\"string\"}}}}]");
+    struct str text = fill(32 * KB, "<function=f>", "<parameter=a>5</parameter>", "</function>");
+    struct parser_format *f = format("qwen3_coder", "null");
+    struct arena *a = arena_new(256 * MB);
+    struct json *j = NULL;
+    struct told t;
+    struct err e;
+
+    EXPECT(a && !json_parse(&j, tools, a, NULL, &e));
+    struct parser_options o = { j, PARSER_START_CONTENT };
+    told_run(&t, f, &o, text, NULL, 0);
+    EXPECT_EQ(t.whole.n_calls, 1);
+    struct str args = t.whole.calls[0].arguments;
+    EXPECT(str_starts(args, STR("{\"a\":\"5\",\"a\":\"5\"")));
+    EXPECT(str_ends(args, STR("\"a\":5,\"a\":5}")));
+    told_clear(&t);
+    arena_free(a);
+    free((char *)(uintptr_t)tools.p);
+    free((char *)(uintptr_t)text.p);
+    parser_format_free(f);
+}
+
 static void bytes_that_are_no_characters_are_replaced_wherever_they_are_cut(void)
 {
     static const char text[] =
@@ -393,6 +419,7 @@ TESTS(TEST(a_row_is_found_by_its_id_and_others_are_told), TEST(no_marker_hides_a
     TEST(every_row_is_linear_on_brackets_quotes_and_blanks),
     TEST(a_mebibyte_of_each_kind_is_linear), TEST(ten_thousand_levels_are_a_call_like_any_other),
     TEST(names_and_calls_beyond_the_limits_are_text), TEST(a_call_beyond_the_limit_is_text),
+    TEST(a_large_schema_is_not_asked_forever),
     TEST(bytes_that_are_no_characters_are_replaced_wherever_they_are_cut),
     TEST(the_probe_asks_the_same_code), TEST(random_texts_mean_the_same_however_they_are_cut),
     TEST(every_allocation_may_fail))
