@@ -64,7 +64,7 @@ struct call {
 };
 
 struct json_reader {
-    uint8_t state, n_nested, key;
+    uint8_t state, n_nested, key, n_fence;
     bool in_list, is_first; /* no key of the object has been read */
     struct json_string text;
     struct buf word; /* a key or a name */

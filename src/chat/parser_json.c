@@ -5,6 +5,7 @@
 
 enum state {
     START,      /* '{', or '[' where the row has lists */
+    FENCE,      /* inside ```json, where the row has fences */
     FIRST_ITEM, /* behind '[' */
     ITEM,       /* behind ',' or ';' */
     FIRST_KEY,
@@ -44,6 +45,11 @@ static enum verdict start(struct parser *p, char c)
 
     if (is_blank(c))
         return READ_MORE;
+    if (c == '`' && p->f->tool->flags & TOOL_FENCE && !j->n_fence) {
+        j->n_fence = 1;
+        j->state = FENCE;
+        return READ_MORE;
+    }
     if (c == '{') {
         j->n_nested = 0;
         j->state = FIRST_KEY;
@@ -52,6 +58,19 @@ static enum verdict start(struct parser *p, char c)
     j->in_list = c == '[' && p->f->tool->flags & TOOL_LIST;
     j->state = FIRST_ITEM;
     return j->in_list ? READ_MORE : READ_BAD;
+}
+
+static enum verdict fence(struct parser *p, char c, size_t *used)
+{
+    static const char text[] = "```json";
+    struct json_reader *j = &p->json;
+
+    *used = c == text[j->n_fence];
+    j->n_fence += *used;
+    if (*used)
+        return READ_MORE;
+    j->state = START;
+    return j->n_fence == 3 || j->n_fence == sizeof(text) - 1 ? READ_MORE : READ_BAD;
 }
 
 static void begin_text(struct json_reader *j, enum state state)
@@ -246,8 +265,12 @@ static enum verdict between(struct parser *p, char c, size_t *used)
     *used = 1;
     if (is_blank(c))
         return READ_MORE;
-    if (j->in_list && c == ']')
-        return READ_LEAVE;
+    if (c == '`' && j->n_fence)
+        return READ_MORE;
+    if (j->in_list && c == ']') {
+        j->in_list = false;
+        return j->n_fence ? READ_MORE : READ_LEAVE;
+    }
     if (c == (j->in_list ? ',' : ';') && (j->in_list || p->f->tool->flags & TOOL_SEMICOLON)) {
         j->state = ITEM;
         return READ_MORE;
@@ -316,6 +339,8 @@ static enum verdict read_json(struct parser *p, struct str in, size_t *used)
         v = start(p, c);
         *used = v == READ_MORE;
         return v;
+    case FENCE:
+        return fence(p, c, used);
     case FIRST_ITEM:
     case ITEM:
         return item(p, c, used);

@@ -44,7 +44,7 @@ enum {
     TOOL_KEY_IS_NAME = 4,   /* JSON: {"name": {arguments}} */
     TOOL_VERBATIM = 8,      /* tags: the newlines around a value belong to it */
     TOOL_MANY = 16,         /* Python: calls follow each other without a list */
-    TOOL_FENCE = 32,        /* Python: a fence of ``` ends the calls */
+    TOOL_FENCE = 32,        /* JSON, Python: a fence of ``` may stand around the calls */
     TOOL_START_IS_CALL = 64 /* the text begins behind a marker */
 };
 

@@ -290,6 +290,13 @@ case("llama3_json", "null", "not at the beginning", 'See {"name": "f", "paramete
     content='See {"name": "f", "parameters": {}}')
 case("llama3_json", "null", "blanks before", '\n {"name": "f", "parameters": {}}', calls=[("f", {})])
 case("json", "null", "a list of numbers", "[1, 2]", content="[1, 2]")
+FENCED = '```json\n[{"name": "f", "arguments": {"a": 1}}]\n```'
+case("json", "null", "in a fence", FENCED, calls=[("f", {"a": 1})])
+case("json", "null", "in a fence, then text", FENCED + "\nDone.", content="Done.",
+    calls=[("f", {"a": 1})])
+case("json", "null", "in a plain fence", '```\n{"name": "f"}\n```', calls=[("f", {})])
+case("json", "null", "other things in fences", '```json\n{"x": 1}\n```', content='```json\n{"x": 1}\n```')
+case("json", "null", "code in a fence", "```js\n[]\n```", content="```js\n[]\n```")
 case("json", "null", "one object", '{"name": "f", "arguments": {"a": 1}}', calls=[("f", {"a": 1})])
 case("pythonic", "null", "a link", "[link](http://x)", content="[link](http://x)")
 case("pythonic", "null", "literals", "[f(a=None, b=[True, False,], c=(1, -2.5e3), d={'k': \"v\", 1: 2}, "
