@@ -242,7 +242,8 @@ def table(asked, answers, show):
     rows = [(c, (c,)) for c in sorted({q.category for q in asked})]
     for name, categories in [*rows, ("exact calls", CALLS), ("all", None)]:
         right, of, share = share_of(asked, rights, categories)
-        print(f"{name:<24} {right:>6} {of:>6} {share:>6.1f}")
+        if of:
+            print(f"{name:<24} {right:>6} {of:>6} {share:>6.1f}")
     return share, share_of(asked, rights, CALLS)[2]
 
 
