@@ -119,6 +119,17 @@ static int check_kind(const struct head *h, const struct record_kind *k, struct 
     return 0;
 }
 
+size_t record_front(const uint8_t *head)
+{
+    struct head h;
+
+    memcpy(&h, head, sizeof(h));
+    if (memcmp(h.magic, magic, sizeof(magic)) != 0 || h.n_tokens < 1 ||
+        h.n_tokens > RECORD_TOKENS_MAX || h.n_pages < 1 || h.n_pages > h.n_tokens)
+        return 0;
+    return front_bytes(h.n_tokens, h.n_pages);
+}
+
 int record_read_head(struct record *out, const struct record_kind *k, uint8_t *bytes, size_t n,
     size_t *n_bytes, struct err *e)
 {

@@ -41,6 +41,8 @@ void record_seal(uint8_t *bytes);
  * are good, too. ERR_CORRUPT; ERR_UNSUPPORTED for one that is sound, and not of this kind. */
 int record_read(struct record *out, const struct record_kind *k, uint8_t *bytes, size_t n,
     struct err *e) MUST_CHECK;
+/* Bytes before the pages of what begins with these RECORD_HEAD bytes; 0: it is no record. */
+size_t record_front(const uint8_t *head);
 /* The first step of it: all but the pages' sums are held true; *n_bytes is the whole length, and
  * is there. */
 int record_read_head(struct record *out, const struct record_kind *k, uint8_t *bytes, size_t n,

@@ -15,6 +15,7 @@ struct node {
     uint32_t n_pins;
     uint32_t next_idle, prev_idle; /* of its tenant's idle leaves, while evict_has() */
     int n_tokens;                  /* 0: not in the tree */
+    uint64_t name;                 /* of all up to its end */
     uint64_t born_ns, used_ns;     /* put there; when its last user left */
 };
 
@@ -47,6 +48,8 @@ struct tree {
     struct tenant *tenants;         /* [n_roots] */
     uint32_t free_root, free_tenant, over;
     struct tree_stats stats;
+    void (*gone)(void *arg, page_id page);
+    void *gone_arg;
 };
 
 /* ---- hashing */
@@ -318,8 +321,12 @@ tree_node tree_enter(struct tree *t, const struct cache_scope *scope)
             .scope = *scope, .chain = *bucket, .tenant = tenant_take(t, scope->tenant)
         };
         *bucket = r;
-        t->nodes[t->n_pages + r] =
-            (struct node){ .parent = NONE, .child = NONE, .next = NONE, .prev = NONE, .root = r };
+        t->nodes[t->n_pages + r] = (struct node){ .parent = NONE,
+            .child = NONE,
+            .next = NONE,
+            .prev = NONE,
+            .root = r,
+            .name = tree_scope_name(scope) };
     }
     t->roots[r].n_users++;
     return (tree_node){ t->n_pages + r };
@@ -461,6 +468,7 @@ static void link_node(struct tree *t, uint32_t at, const int32_t *tokens, int n,
         .root = parent->root,
         .depth = is_page(t, at) ? parent->depth + 1 : 0,
         .n_tokens = n,
+        .name = tree_name_after(parent->name, tokens, n),
         .born_ns = t->now,
         .used_ns = t->now };
     if (parent->child != NONE)
@@ -602,6 +610,8 @@ bool tree_evict(struct tree *t)
     age_add(&t->stats.lived, t->nodes[i].born_ns, t->now);
     age_add(&t->stats.idled, t->nodes[i].used_ns, t->now);
     t->stats.n_evicted++;
+    if (t->gone && t->nodes[i].n_tokens == PAGE_TOKENS)
+        t->gone(t->gone_arg, (page_id){ i });
     remove_node(t, i);
     return true;
 }
@@ -703,6 +713,67 @@ tree_node tree_put_blank(struct tree *t, tree_node at, const int32_t *tokens, in
         node = tree_add(t, at, tokens, n, &page);
     page_unref(t->pool, page);
     return node;
+}
+
+/* ---- names */
+
+uint64_t tree_scope_name(const struct cache_scope *scope)
+{
+    uint64_t w[4], name = mix(1, scope->tenant);
+
+    memcpy(w, scope->salt, sizeof(w));
+    for (size_t i = 0; i < ARRAY_LEN(w); i++)
+        name = mix(name, w[i]);
+    return name | 1; /* never 0 */
+}
+
+uint64_t tree_name_after(uint64_t name, const int32_t *tokens, int n)
+{
+    for (int i = 0; i < n; i++)
+        name = mix(name + (uint64_t)i, (uint32_t)tokens[i]);
+    return name | 1;
+}
+
+uint64_t tree_name(const struct tree *t, tree_node at)
+{
+    CHECK(at.i < t->n_pages + t->n_roots);
+    return t->nodes[at.i].name;
+}
+
+int tree_path(const struct tree *t, page_id page, int32_t *tokens)
+{
+    const struct node *n = &t->nodes[page.i];
+    int n_all = (int)n->depth * PAGE_TOKENS + n->n_tokens;
+
+    CHECK(is_page(t, page.i) && n->n_tokens > 0);
+    for (uint32_t i = page.i; is_page(t, i); i = t->nodes[i].parent)
+        memcpy(tokens + t->nodes[i].depth * PAGE_TOKENS, t->tokens[i],
+            (size_t)t->nodes[i].n_tokens * sizeof(*tokens));
+    return n_all;
+}
+
+int tree_peek(struct tree *t, tree_node *at, const int32_t *tokens, int n)
+{
+    int done = 0;
+    uint32_t i;
+
+    check_place(t, *at);
+    for (; n - done >= PAGE_TOKENS && (i = find_full(t, at->i, tokens + done)) != NONE;
+         done += PAGE_TOKENS)
+        at->i = i;
+    return done;
+}
+
+void tree_on_evict(struct tree *t, void (*gone)(void *arg, page_id page), void *arg)
+{
+    t->gone = gone;
+    t->gone_arg = arg;
+}
+
+const struct cache_scope *tree_scope(const struct tree *t, page_id page)
+{
+    CHECK(is_page(t, page.i) && t->nodes[page.i].n_tokens > 0);
+    return &t->roots[t->nodes[page.i].root].scope;
 }
 
 /* ---- looking */

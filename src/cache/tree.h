@@ -97,6 +97,19 @@ page_id tree_take_blank(struct tree *t) MUST_CHECK;
 tree_node tree_put_blank(struct tree *t, tree_node at, const int32_t *tokens, int n, page_id page);
 void tree_flush(struct tree *t); /* all idle pages */
 
+/* The name of a prefix: a hash, the same in every process. Of a scope, of what follows a name, and
+ * of a page that is in the tree. */
+uint64_t tree_scope_name(const struct cache_scope *scope);
+uint64_t tree_name_after(uint64_t name, const int32_t *tokens, int n);
+uint64_t tree_name(const struct tree *t, tree_node at);
+/* All tokens up to the end of a page of the tree; returns how many. tokens: room for them. */
+int tree_path(const struct tree *t, page_id page, int32_t *tokens);
+/* Full pages that match, without taking any; *at as in tree_match. For a look only. */
+int tree_peek(struct tree *t, tree_node *at, const int32_t *tokens, int n);
+/* `gone` sees each full page before it is evicted; it may read the tree. */
+void tree_on_evict(struct tree *t, void (*gone)(void *arg, page_id page), void *arg);
+const struct cache_scope *tree_scope(const struct tree *t, page_id page);
+
 uint32_t tree_n_pages(const struct tree *t);
 uint32_t tree_refs(const struct tree *t, page_id page); /* how many of its references are ours */
 const struct tree_stats *tree_stats(const struct tree *t);

@@ -83,6 +83,8 @@ static struct model_spec spec_with_defaults(
     s.engine.spec.by_history = strcmp(o->spec, "draft") != 0;
     s.engine.prefix_cache = !strcmp(o->prefix_cache, "on");
     s.engine.kv_evict = strcmp(o->kv_evict, "clock") ? EVICT_LRU : EVICT_CLOCK;
+    s.engine.kv_disk = o->kv_disk;
+    s.engine.kv_disk_bytes = (uint64_t)o->kv_disk_bytes;
     s.engine.kv_tenant_share = (int)o->kv_tenant_share;
     return s;
 }

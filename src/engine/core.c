@@ -1,4 +1,4 @@
-#include "engine/core.h"
+#include "engine/fetch.h"
 #include "base/mem.h"
 #include "os/clock.h"
 
@@ -102,7 +102,7 @@ static int open_parts(struct core *c, const struct kernels *k, struct err *e)
     sched_set_fairness(c->sched, &c->o.fairness);
     plan_init(&c->plan, &l);
     c->runs = xcalloc((size_t)l.max_batch, sizeof(*c->runs));
-    return 0;
+    return fetch_open(c, e);
 }
 
 int core_open(struct core **out, struct lm *take, const struct kernels *k,
@@ -129,6 +129,7 @@ void core_close(struct core *c)
     if (!c)
         return;
     CHECK(!c->gens && c->out.n == 0);
+    fetch_close(c);
     plan_clear(&c->plan);
     mem_free(c->runs);
     sampler_close(c->sampler);
@@ -218,6 +219,15 @@ void core_end_choice(
     end_gen(c, g, now);
 }
 
+/* Its sequences are needed: to be ended. */
+static void stop_fetching(struct core *c, struct gen *g, uint64_t now)
+{
+    if (!g->fetch)
+        return;
+    fetch_abandon(c, g);
+    core_begin(c, g, now);
+}
+
 static void cancel(struct core *c, struct gen *g, enum errcode why, uint64_t now)
 {
     if (g->is_over)
@@ -227,6 +237,7 @@ static void cancel(struct core *c, struct gen *g, enum errcode why, uint64_t now
         : why == ERR_OVERLOADED ? "the deadline of the request cannot be met any more"
         : why == ERR_DRAINING   ? "the model was shut down"
                                 : "the request was cancelled");
+    stop_fetching(c, g, now);
     for (int i = 0; i < g->in.n_choices && !g->is_over; i++)
         if (!g->choice[i].is_ended)
             core_end_choice(c, &g->choice[i],
@@ -261,6 +272,12 @@ static void submit(struct core *c, struct gen *g, uint64_t now)
     if (g->next)
         g->next->prev = g;
     c->gens = g;
+    if (!fetch_begin(c, g))
+        core_begin(c, g, now);
+}
+
+void core_begin(struct core *c, struct gen *g, uint64_t now)
+{
     for (int i = 0; i < g->in.n_choices; i++) {
         struct choice *ch = &g->choice[i];
         bool is_scored = i == 0 && g->in.want_prompt_logprobs && !g->in.script;
@@ -317,8 +334,14 @@ static void receive(struct core *c, struct msg *m, uint64_t now)
         break;
     case PORT_STOP_CHOICE:
         ch = container_of(m, struct choice, stop_msg);
-        if (!ch->is_ended)
-            core_end_choice(c, ch, FINISH_CANCELLED, -1, now);
+        if (ch->is_ended)
+            break;
+        stop_fetching(c, ch->gen, now);
+        core_end_choice(c, ch, FINISH_CANCELLED, -1, now);
+        break;
+    case PORT_WRITTEN:
+    case PORT_FETCHED:
+        fetch_receive(c, m, now);
         break;
     case PORT_EVENT_HOME:
         event_home(c, container_of(m, struct gen_event, msg), now);
@@ -355,6 +378,8 @@ void core_drain(struct core *c, uint64_t now)
         sched_set_fairness(c->sched, &f);
     }
     outbox_flush(&c->out);
+    if (c->tier)
+        tier_send(c->tier);
 }
 
 uint64_t core_next_wake(const struct core *c)

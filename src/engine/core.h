@@ -11,6 +11,7 @@
 
 #include "engine/gen.h"
 #include "engine/outbox.h"
+#include "cache/tier.h"
 #include "engine/sched.h"
 #include "engine/spec.h"
 
@@ -21,6 +22,9 @@ struct core {
     uint64_t (*clock)(void); /* for measuring; decisions use the time they are told */
     struct page_pool *pool;
     struct tree *tree; /* NULL: no prefix cache */
+    struct tier *tier; /* NULL: none on disk */
+    struct record_kind kind;
+    int32_t *path; /* [n_ctx]: scratch of fetch.c */
     struct sched *sched;
     struct sampler *sampler;
     struct spec *spec;
@@ -56,7 +60,9 @@ uint64_t core_next_wake(const struct core *c);
 void core_cancel_all(struct core *c, enum errcode why, uint64_t now);
 void core_audit(struct core *c, struct engine_audit *out);
 
-/* ---- between core.c and step.c */
+/* ---- between core.c, fetch.c and step.c */
+
+void core_begin(struct core *c, struct gen *g, uint64_t now); /* its sequences are scheduled */
 
 void core_post(struct core *c, struct choice *ch, struct gen_event *ev, enum gen_kind kind);
 /* GEN_CHOICE_END, and GEN_END with the last one. `ch` may be freed by its asker afterwards, but

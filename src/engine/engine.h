@@ -126,6 +126,9 @@ struct engine_options {
     bool prefix_cache; /* what was computed is kept while there is room, and found again */
     enum evict_policy kv_evict;
     const uint8_t *model_digest; /* [32], of its file; NULL: nothing can be saved or restored */
+    const char *kv_disk;         /* where evicted pages go; NULL or "": nowhere. Needs the digest */
+    uint64_t kv_disk_bytes;
+    bool kv_disk_always; /* read what is there also when computing it is quicker: for tests */
     int kv_tenant_share; /* percent of the pages that are a tenant's own; above them it gives way */
 };
 extern const struct engine_options engine_options_default;

@@ -37,11 +37,12 @@ struct gen {
     struct mailbox *reply;
     void *user;
     uint64_t id;
-    struct port *port; /* NULL until submitted; holds a reference */
-    int max_out;       /* max_tokens, or what the context leaves */
-    int n_live;        /* choices that have not ended */
-    bool is_forked;    /* the prompt was computed once: choices are on their own */
-    bool is_over;      /* GEN_END is posted */
+    struct port *port;        /* NULL until submitted; holds a reference */
+    int max_out;              /* max_tokens, or what the context leaves */
+    int n_live;               /* choices that have not ended */
+    bool is_forked;           /* the prompt was computed once: choices are on their own */
+    bool is_over;             /* GEN_END is posted */
+    struct tier_fetch *fetch; /* pages it waits for before it is scheduled; NULL: none */
     struct ngram prompt_ngram, predicted_ngram; /* filled by gen_new, then constant */
     struct gen *prev, *next;                    /* the engine's list of live ones */
     struct gen_result result;

@@ -13,6 +13,7 @@
  *                messages of one thread arrive in order: none can follow that points into it.
  *   AUDIT        the caller's; goes back to the mailbox it names
  *   CALL         on the stack of the caller, who waits for it
+ *   WRITTEN, FETCHED   the disk tier's: work that comes home
  *   WAKE         says nothing; the port's own
  *
  * Any thread. Guarded by the mailbox's mutex; the counters decide admission and nothing else. */
@@ -29,6 +30,8 @@ enum port_kind {
     PORT_FREE,
     PORT_AUDIT,
     PORT_CALL,
+    PORT_WRITTEN,
+    PORT_FETCHED,
     PORT_WAKE,
 };
 

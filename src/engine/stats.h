@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/histogram.h"
+#include "engine/prefix_counts.h"
 
 enum { ENGINE_PRIORITIES = 32 };
 
@@ -24,10 +25,5 @@ struct engine_stats { /* engine thread writes, anyone reads; nothing depends on 
     struct histogram batch_size, batch_tokens;                  /* of steps: sequences, rows */
     _Atomic uint32_t running, waiting, pages_used, pages_total; /* sequences; pages */
     _Atomic uint32_t pages_cached; /* nobody uses them, and they can be had; not in pages_used */
-    struct {
-        _Atomic uint64_t matches, hits, partial_hits, matched_tokens, asked_tokens;
-        _Atomic uint64_t kept, evicted, evicted_for_quota; /* pages */
-        _Atomic uint64_t lived_ns, idled_ns;               /* sums over evicted pages */
-        _Atomic uint64_t reused, reused_ns;                /* times, and how long after */
-    } prefix;
+    struct prefix_counts prefix;
 };

@@ -272,6 +272,15 @@ static void count_prefix(struct engine_stats *st, const struct tree_stats *t)
     st->prefix.reused_ns = t->reused.sum_ns;
 }
 
+static void count_disk(struct engine_stats *st, const struct tier_stats *t)
+{
+    st->prefix.disk_written = t->n_written;
+    st->prefix.disk_lost = t->n_lost;
+    st->prefix.disk_fetched = t->n_fetched;
+    st->prefix.disk_failed = t->n_failed;
+    st->prefix.disk_bytes = t->n_bytes;
+}
+
 static void count(struct core *c)
 {
     struct engine_stats *st = &c->port->stats;
@@ -285,6 +294,8 @@ static void count(struct core *c)
     st->pages_used = page_n_total(c->pool) - page_n_free(c->pool) - page_n_idle(c->pool);
     if (c->tree)
         count_prefix(st, tree_stats(c->tree));
+    if (c->tier)
+        count_disk(st, tier_numbers(c->tier));
     st->turns_preempted = n.turns_preempted;
     st->turns_yielded = n.turns_yielded;
     st->turns_resumed = n.turns_resumed;
@@ -388,6 +399,8 @@ bool core_step(struct core *c, uint64_t now)
     pace_step(&c->pace, took, c->prompts_done, have_waited);
     pace_publish(&c->pace, &c->port->forecast);
     noalloc_end();
+    if (c->tier)
+        tier_send(c->tier);
     log_turns(c);
     return has_run;
 }

@@ -13,6 +13,7 @@
 #include "os/thread.h"
 #include "pool/draft.h"
 
+#include <openssl/sha.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -190,6 +191,18 @@ static int open_lm(
     return lm_open_llama(lm, g, &o, e);
 }
 
+/* Of every byte: another file of the same shape must not find what this one has computed. */
+static int digest_file(struct model *m, struct err *e)
+{
+    struct mapfile f;
+
+    if (mapfile_open(&f, m->spec->path, e))
+        return -1;
+    SHA256(f.p, f.n, m->digest);
+    mapfile_close(&f);
+    return 0;
+}
+
 static bool wants_draft(const struct model_spec *s)
 {
     return s->backend == BACKEND_NATIVE && s->draft_path && *s->draft_path &&
@@ -204,6 +217,11 @@ static int open_engine(struct model *m, const struct gguf *g, struct err *e)
 
     if (kernels_choose(&k, m->spec->kernels, e))
         return -1;
+    if (eo.kv_disk && *eo.kv_disk && m->spec->backend == BACKEND_NATIVE) {
+        if (digest_file(m, e))
+            return -1;
+        eo.model_digest = m->digest;
+    }
     if (open_lm(m, g, k, &lm, e))
         return -1;
     if (wants_draft(m->spec) && draft_open(&eo.spec.drafter, m, k, e)) {

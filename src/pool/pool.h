@@ -42,6 +42,7 @@ struct model {
     int64_t created; /* wall seconds when it became ready */
     uint64_t load;   /* no other model_open of this process has this number */
     uint64_t file_bytes;
+    uint8_t digest[32]; /* of the file, when what it computes is kept on disk */
     char arch[32], quant[16], kernels[16];
     char name[64]; /* general.name */
 };

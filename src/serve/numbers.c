@@ -37,6 +37,11 @@ static void copy_counters(const struct engine_stats *s, struct metrics *m)
         { METRIC_prefix_idle_seconds_total, s->prefix.idled_ns / 1000000000 },
         { METRIC_prefix_reuses_total, s->prefix.reused },
         { METRIC_prefix_reuse_gap_seconds_total, s->prefix.reused_ns / 1000000000 },
+        { METRIC_kv_disk_written_pages_total, s->prefix.disk_written },
+        { METRIC_kv_disk_lost_pages_total, s->prefix.disk_lost },
+        { METRIC_kv_disk_fetched_pages_total, s->prefix.disk_fetched },
+        { METRIC_kv_disk_failed_pages_total, s->prefix.disk_failed },
+        { METRIC_kv_disk_bytes, s->prefix.disk_bytes },
         { METRIC_kv_pages_used, s->pages_used },
         { METRIC_kv_pages_total, s->pages_total },
     };

@@ -16,6 +16,7 @@
 #include "format/gguf.h"
 #include "model/llama.h"
 #include "../sim/answers.h"
+#include "../support/tmpdir.h"
 #include "../unit/tiny.h"
 #include "engine/draft_lm.h"
 #include "model/fake.h"
@@ -165,6 +166,14 @@ static struct lm *open_lm(const struct subject *s, const struct world *w)
     return lm;
 }
 
+static char disk_dir[TMPDIR_NAME];
+static uint64_t n_from_disk; /* pages, in the last run */
+
+static bool has_disk(const struct world *w)
+{
+    return w->seed % 3 == 2;
+}
+
 static bool is_cached(const struct world *w)
 {
     return w->seed % 3 != 1;
@@ -201,6 +210,12 @@ static struct engine *open_engine(const struct subject *s, const struct world *w
     o.prefix_cache = is_cached(w);
     o.kv_evict = w->seed % 2 ? EVICT_LRU : EVICT_CLOCK;
     o.kv_tenant_share = 20;
+    if (has_disk(w)) { /* what is evicted goes to disk, and comes back whatever it takes */
+        o.model_digest = (const uint8_t *)"a digest of thirty-two characters";
+        o.kv_disk = disk_dir;
+        o.kv_disk_bytes = 1 << 22;
+        o.kv_disk_always = true;
+    }
     o.n_ctx = s->has_long ? N_CTX : ASK_PROMPT + ASK_OUT;
     wicked = (struct wicked){ { &wicked_ops }, { .key = w->seed }, w->wicked, s->n_vocab };
     o.spec = (struct spec_options){ .max = w->draft,
@@ -299,15 +314,16 @@ static uint64_t run_together(const struct subject *s, const struct world *w)
     EXPECT(audit.ok && audit.pages_owned == 0);
     const struct engine_stats *st = engine_stats(en);
     printf("%s: batch %d rows %d chunk %d threads %d pages %d: %d steps, %d preempted, "
-           "%d of %d guesses right, %d prompt tokens found\n",
+           "%d of %d guesses right, %d prompt tokens found, %d pages read from disk\n",
         s->name, w->batch, w->rows, w->chunk, w->threads, w->pages, (int)st->steps,
         (int)st->preemptions, (int)st->accepted_tokens, (int)st->drafted_tokens,
-        (int)st->prefix.matched_tokens);
+        (int)st->prefix.matched_tokens, (int)st->prefix.disk_fetched);
     EXPECT_EQ(st->prefix.matched_tokens > 0, is_cached(w));
     EXPECT(w->min == 0 || w->rows == 1 || st->accepted_tokens > 0);
     EXPECT(
         w->min == 0 || w->rows == 1 || w->model_pages || st->accepted_tokens < st->drafted_tokens);
     n_preempted = engine_stats(en)->preemptions;
+    n_from_disk = st->prefix.disk_fetched;
     engine_close(en);
     mailbox_close(box);
     return n_preempted;
@@ -337,8 +353,16 @@ static void keep_the_promise(
     invent(s, seed);
     run_alone(s, seed);
     for (size_t i = 0; i < n; i++) {
+        if (has_disk(&w[i]))
+            tmpdir_make(disk_dir);
         n_preempted += run_together(s, &w[i]);
         compare(s);
+        if (!has_disk(&w[i]))
+            continue;
+        run_together(s, &w[i]); /* a restart */
+        compare(s);
+        EXPECT(n_from_disk > 0);
+        tmpdir_remove(disk_dir);
     }
     EXPECT(n_preempted > 0 || s->n_asks < ASKS); /* few requests may just miss each other */
 }

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import threading
 import time
 
@@ -236,6 +237,21 @@ def test_the_next_turn_starts_where_the_last_one_ended():
         until(lambda: s.get("/readyz")[0] == 200, "ready")
         equal(chat_of(s, first, **alpha), (text, n, 0))
         equal(chat_of(s, first, **beta), (text, n, n - 1))
+
+
+def test_what_was_computed_survives_a_restart_on_disk():
+    first = [{"role": "user", "content": "Tell me of the sea, at length. " * 12}]
+    with tempfile.TemporaryDirectory() as disk:
+        for turn in range(2):
+            with Server("--kv-disk", disk, "--kv-disk-bytes", "64M") as s:
+                told = chat_of(s, first)
+                if turn == 0:
+                    cold = told
+                    equal(told[2], 0)
+                else:
+                    equal(told[:2], cold[:2])
+                    assert metric(s, "kv_disk_fetched_pages_total") >= 2
+                    equal(told[2], 32 * metric(s, "kv_disk_fetched_pages_total"))
 
 
 def test_a_slow_reader_is_bounded_and_others_go_on():

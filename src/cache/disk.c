@@ -1,0 +1,288 @@
+#include "cache/disk.h"
+#include "base/mem.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SEGMENTS_MAX = 4096, PARTS = 32 }; /* a segment is about that part of all */
+
+struct segment {
+    uint32_t id;
+    int fd;
+    uint64_t n_bytes;
+};
+
+struct disk {
+    struct disk_options o;
+    int dir_fd, lock_fd;
+    struct segment *segments; /* [SEGMENTS_MAX], oldest first */
+    uint32_t n_segments, next_id;
+    uint64_t n_bytes, segment_bytes;
+};
+
+static void name_of(uint32_t id, char *name, size_t size)
+{
+    snprintf(name, size, "kv-%016x.seg", id);
+}
+
+static uint64_t aligned(uint64_t n)
+{
+    return (n + RECORD_ALIGN - 1) / RECORD_ALIGN * RECORD_ALIGN;
+}
+
+static int read_all(int fd, uint8_t *out, size_t n, uint64_t offset)
+{
+    while (n > 0) {
+        ssize_t got = pread(fd, out, n, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return -1;
+        out += got;
+        offset += (uint64_t)got;
+        n -= (size_t)got;
+    }
+    return 0;
+}
+
+static int write_all(int fd, const uint8_t *p, size_t n, uint64_t offset)
+{
+    while (n > 0) {
+        ssize_t done = pwrite(fd, p, n, (off_t)offset);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return -1;
+        p += done;
+        offset += (uint64_t)done;
+        n -= (size_t)done;
+    }
+    return 0;
+}
+
+/* ---- segments */
+
+static int add_segment(struct disk *d, uint32_t id, int flags, struct err *e)
+{
+    char name[40];
+
+    if (d->n_segments == SEGMENTS_MAX)
+        return err_set(e, ERR_IO, "%s: more than %d segments", d->o.dir, SEGMENTS_MAX);
+    name_of(id, name, sizeof(name));
+    int fd = openat(d->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+    if (fd < 0)
+        return err_set(e, ERR_IO, "%s/%s: %s", d->o.dir, name, strerror(errno));
+    d->segments[d->n_segments++] = (struct segment){ .id = id, .fd = fd };
+    d->next_id = MAX(d->next_id, id + 1);
+    return 0;
+}
+
+static void drop_oldest(struct disk *d)
+{
+    struct segment *s = &d->segments[0];
+    char name[40];
+
+    name_of(s->id, name, sizeof(name));
+    unlinkat(d->dir_fd, name, 0);
+    close(s->fd);
+    d->n_bytes -= s->n_bytes;
+    d->n_segments--;
+    memmove(s, s + 1, d->n_segments * sizeof(*s));
+}
+
+static struct segment *find_segment(struct disk *d, uint32_t id)
+{
+    for (uint32_t i = 0; i < d->n_segments; i++)
+        if (d->segments[i].id == id)
+            return &d->segments[i];
+    return NULL;
+}
+
+/* ---- opening */
+
+static int by_id(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Ids of the segments there are, ascending; the newest ones, when they are too many. */
+static uint32_t list_segments(struct disk *d, uint32_t *ids)
+{
+    int fd = openat(d->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    uint32_t n = 0;
+
+    if (!dir) {
+        if (fd >= 0)
+            close(fd);
+        return 0;
+    }
+    for (struct dirent *f; n < SEGMENTS_MAX - 1 && (f = readdir(dir));) {
+        char name[40], *end;
+        if (strncmp(f->d_name, "kv-", 3) != 0)
+            continue;
+        unsigned long long id = strtoull(f->d_name + 3, &end, 16);
+        name_of((uint32_t)id, name, sizeof(name));
+        if (id > 0 && id < UINT32_MAX && !strcmp(name, f->d_name))
+            ids[n++] = (uint32_t)id;
+    }
+    closedir(dir);
+    qsort(ids, n, sizeof(*ids), by_id);
+    return n;
+}
+
+/* Tells of every record up to the first that is none. */
+static void scan(struct disk *d, struct segment *s, uint8_t *front, size_t front_max)
+{
+    struct stat st;
+    uint64_t at = 0;
+
+    if (fstat(s->fd, &st) || st.st_size < 0)
+        return;
+    for (uint64_t size = (uint64_t)st.st_size; size - at >= RECORD_HEAD;) {
+        struct record r;
+        struct err e;
+        size_t n_bytes;
+        if (read_all(s->fd, front, RECORD_HEAD, at))
+            break;
+        size_t n_front = record_front(front);
+        if (n_front == 0 || n_front > front_max || n_front > size - at ||
+            read_all(s->fd, front, n_front, at) ||
+            record_read_head(&r, &d->o.kind, front, size - at, &n_bytes, &e) ||
+            n_bytes > UINT32_MAX)
+            break;
+        d->o.found(d->o.arg, &r, (struct disk_at){ s->id, (uint32_t)n_bytes, at });
+        at = MIN(at + aligned(n_bytes), size);
+    }
+    s->n_bytes = (uint64_t)st.st_size; /* what it takes, sound or not */
+    d->n_bytes += s->n_bytes;
+}
+
+static int scan_all(struct disk *d, struct err *e)
+{
+    size_t front_max =
+        record_bytes(&d->o.kind, d->o.max_tokens, 0) -
+        (size_t)((d->o.max_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS) * d->o.kind.page_bytes;
+    uint32_t *ids = try_calloc(SEGMENTS_MAX, sizeof(*ids));
+    uint8_t *front = try_aligned(RECORD_ALIGN, front_max);
+    uint32_t n = ids && front ? list_segments(d, ids) : 0;
+    int failed = ids && front ? 0 : err_set(e, ERR_MEMORY, "no memory to look into %s", d->o.dir);
+
+    for (uint32_t i = 0; i < n && !failed; i++) {
+        failed = add_segment(d, ids[i], 0, e);
+        if (!failed)
+            scan(d, &d->segments[d->n_segments - 1], front, front_max);
+    }
+    while (!failed && d->n_segments > 0 && d->n_bytes > d->o.max_bytes)
+        drop_oldest(d);
+    mem_free(ids);
+    mem_free(front);
+    return failed;
+}
+
+static int open_dir(struct disk *d, struct err *e)
+{
+    if (mkdir(d->o.dir, 0700) && errno != EEXIST)
+        return err_set(e, ERR_IO, "%s: %s", d->o.dir, strerror(errno));
+    d->dir_fd = open(d->o.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d->dir_fd < 0)
+        return err_set(e, ERR_IO, "%s: %s", d->o.dir, strerror(errno));
+    d->lock_fd = openat(d->dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (d->lock_fd < 0)
+        return err_set(e, ERR_IO, "%s/lock: %s", d->o.dir, strerror(errno));
+    if (flock(d->lock_fd, LOCK_EX | LOCK_NB))
+        return err_set(e, ERR_IO, "%s: another process uses it", d->o.dir);
+    return 0;
+}
+
+int disk_open(struct disk **out, const struct disk_options *o, struct err *e)
+{
+    struct disk *d = xcalloc(1, sizeof(*d));
+
+    d->o = *o;
+    d->dir_fd = d->lock_fd = -1;
+    d->next_id = 1;
+    d->segment_bytes = MAX(o->max_bytes / PARTS, 1 * MB);
+    d->segments = try_calloc(SEGMENTS_MAX, sizeof(*d->segments));
+    if (!d->segments) {
+        disk_close(d);
+        return err_set(e, ERR_MEMORY, "no memory for the segments of %s", o->dir);
+    }
+    if (open_dir(d, e) || scan_all(d, e) || add_segment(d, d->next_id, O_CREAT | O_EXCL, e)) {
+        disk_close(d);
+        return -1;
+    }
+    *out = d;
+    return 0;
+}
+
+void disk_close(struct disk *d)
+{
+    if (!d)
+        return;
+    for (uint32_t i = 0; i < d->n_segments; i++)
+        close(d->segments[i].fd);
+    if (d->lock_fd >= 0)
+        close(d->lock_fd);
+    if (d->dir_fd >= 0)
+        close(d->dir_fd);
+    mem_free(d->segments);
+    mem_free(d);
+}
+
+/* ---- use */
+
+int disk_append(struct disk *d, const uint8_t *bytes, size_t n, struct disk_at *at, struct err *e)
+{
+    uint64_t n_more = aligned(n);
+
+    if (n_more > d->o.max_bytes || n > UINT32_MAX)
+        return err_set(e, ERR_TOO_LARGE, "a record of %zu bytes", n);
+    if ((d->n_segments == 0 || d->segments[d->n_segments - 1].n_bytes >= d->segment_bytes) &&
+        add_segment(d, d->next_id, O_CREAT | O_EXCL, e))
+        return -1;
+    while (d->n_bytes + n_more > d->o.max_bytes && d->n_segments > 1)
+        drop_oldest(d);
+    struct segment *s = &d->segments[d->n_segments - 1];
+    if (d->n_bytes + n_more > d->o.max_bytes) { /* it alone is too much: begin again */
+        if (add_segment(d, d->next_id, O_CREAT | O_EXCL, e))
+            return -1;
+        drop_oldest(d);
+        s = &d->segments[d->n_segments - 1];
+    }
+    if (write_all(s->fd, bytes, n, s->n_bytes)) /* the next one is written over what there is */
+        return err_set(e, ERR_IO, "%s: %s", d->o.dir, strerror(errno));
+    *at = (struct disk_at){ s->id, (uint32_t)n, s->n_bytes };
+    s->n_bytes += n_more;
+    d->n_bytes += n_more;
+    return 0;
+}
+
+int disk_read(struct disk *d, struct disk_at at, uint8_t *bytes, struct err *e)
+{
+    const struct segment *s = find_segment(d, at.segment);
+
+    if (!s)
+        return err_set(e, ERR_NOT_FOUND, "segment %u is gone", at.segment);
+    if (read_all(s->fd, bytes, at.n_bytes, at.offset))
+        return err_set(e, ERR_IO, "%s: a record could not be read", d->o.dir);
+    return 0;
+}
+
+uint32_t disk_first_segment(const struct disk *d)
+{
+    return d->n_segments > 0 ? d->segments[0].id : d->next_id;
+}
+
+uint64_t disk_bytes(const struct disk *d)
+{
+    return d->n_bytes;
+}

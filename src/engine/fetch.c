@@ -1,0 +1,197 @@
+#include "engine/fetch.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+/* ---- out */
+
+/* A page is about to be evicted. */
+static void gone(void *arg, page_id page)
+{
+    struct core *c = arg;
+    uint64_t name = tree_name(c->tree, (tree_node){ page.i });
+
+    if (tier_has(c->tier, name))
+        return;
+    struct tier_write *w = tier_write_begin(c->tier);
+    if (!w)
+        return;
+    int n = tree_path(c->tree, page, c->path);
+    struct record r = { .scope = *tree_scope(c->tree, page),
+        .tokens = c->path,
+        .n_tokens = n,
+        .first_page = n / PAGE_TOKENS - 1 };
+    record_begin(w->bytes, &c->kind, &r);
+    c->lm->ops->read_page(c->lm, page, r.pages);
+    w->n_bytes = record_bytes(&c->kind, n, r.first_page);
+    w->name = name;
+    tier_put_write(c->tier, w);
+}
+
+/* ---- in */
+
+static bool is_cheaper(struct core *c, int pos, int n_pages)
+{
+    struct step_size size = { 0 };
+
+    step_size_add(&size, pos, n_pages * PAGE_TOKENS);
+    double compute = cost_of(&c->costs.cost, &size), read = tier_page_ns(c->tier) * n_pages;
+    if (c->o.kv_disk_always || compute == 0 || read < compute) /* not known yet: then we learn it */
+        return true;
+    tier_doubt(c->tier);
+    return false;
+}
+
+/* Takes pages to be filled. False: there are none. */
+static bool take_blanks(struct core *c, struct tier_fetch *f, int n)
+{
+    for (f->n_pages = 0; f->n_pages < n; f->n_pages++) {
+        page_id page = tree_take_blank(c->tree);
+        if (page.i == PAGE_NONE.i)
+            break;
+        (void)!page_claim(c->pool, page, f->scope.tenant); /* all of it is written */
+        f->pages[f->n_pages] = page;
+    }
+    return f->n_pages > 0;
+}
+
+static bool start(struct core *c, struct gen *g, tree_node root, int limit)
+{
+    const int32_t *tokens = g->choice[0].tokens;
+    tree_node at = root;
+    int n_here = tree_peek(c->tree, &at, tokens, limit);
+    int n_more = (limit - n_here) / PAGE_TOKENS;
+    struct tier_fetch *f = n_more > 0 ? tier_fetch_begin(c->tier) : NULL;
+
+    if (!f)
+        return false;
+    n_more = tier_chain(c->tier, tree_name(c->tree, at), tokens + n_here, n_more, f->at);
+    f->scope = g->in.scope;
+    f->n_pages = f->n_ok = 0;
+    f->first_page = n_here / PAGE_TOKENS;
+    bool can_start = n_more > 0 && is_cheaper(c, n_here, n_more);
+    if (can_start) {
+        /* What it goes on from stays, whatever has to be evicted for it. */
+        tree_hold(c->tree, root, tokens, n_here, f->held);
+        can_start = take_blanks(c, f, n_more);
+        if (!can_start)
+            tree_let_go(c->tree, f->held, f->first_page);
+    }
+    if (!can_start) {
+        tier_fetch_end(c->tier, f);
+        return false;
+    }
+    memcpy(f->tokens, tokens, (size_t)(n_here + f->n_pages * PAGE_TOKENS) * sizeof(*tokens));
+    f->user = g;
+    g->fetch = f;
+    tier_put_fetch(c->tier, f);
+    return true;
+}
+
+bool fetch_begin(struct core *c, struct gen *g)
+{
+    bool is_scored = g->in.want_prompt_logprobs && !g->in.script;
+
+    if (!c->tier || g->in.is_uncached || is_scored)
+        return false;
+    tree_node root = tree_enter(c->tree, &g->in.scope);
+    bool has_started = start(c, g, root, g->in.n_prompt - 1);
+    tree_leave(c->tree, root);
+    return has_started;
+}
+
+void fetch_abandon(struct core *c, struct gen *g)
+{
+    g->fetch->user = NULL;
+    g->fetch = NULL;
+}
+
+static void fetched(struct core *c, struct tier_fetch *f, uint64_t now)
+{
+    tree_node root = tree_enter(c->tree, &f->scope), at = root;
+    int n_here = f->first_page * PAGE_TOKENS;
+    struct gen *g = f->user;
+
+    CHECK(tree_peek(c->tree, &at, f->tokens, n_here) == n_here); /* it is held */
+    for (int i = 0; i < f->n_pages; i++) {
+        const int32_t *tokens = f->tokens + n_here + i * PAGE_TOKENS;
+        at =
+            tree_put_blank(c->tree, i < f->n_ok ? at : TREE_NONE, tokens, PAGE_TOKENS, f->pages[i]);
+    }
+    tree_let_go(c->tree, f->held, f->first_page);
+    tree_leave(c->tree, root);
+    tier_fetch_end(c->tier, f);
+    if (!g)
+        return;
+    g->fetch = NULL;
+    core_begin(c, g, now);
+}
+
+void fetch_receive(struct core *c, struct msg *m, uint64_t now)
+{
+    if (m->kind == PORT_WRITTEN)
+        tier_written(c->tier, m);
+    else
+        fetched(c, container_of(m, struct tier_fetch, msg), now);
+}
+
+/* ---- opening and closing */
+
+static int make_dir(struct core *c, char *dir, size_t size, struct err *e)
+{
+    int n = snprintf(dir, size, "%s", c->o.kv_disk);
+
+    if (mkdir(c->o.kv_disk, 0700) && errno != EEXIST)
+        return err_set(e, ERR_IO, "%s: %s", c->o.kv_disk, strerror(errno));
+    n += snprintf(dir + n, size - (size_t)n, "/");
+    for (int i = 0; i < 12; i++)
+        n += snprintf(dir + n, size - (size_t)n, "%02x", c->kind.model[i]);
+    snprintf(dir + n, size - (size_t)n, "-%x-%llx", c->kind.kv_kind,
+        (unsigned long long)c->kind.page_bytes);
+    return 0;
+}
+
+int fetch_open(struct core *c, struct err *e)
+{
+    char dir[4096];
+
+    if (!c->o.kv_disk || !*c->o.kv_disk || !c->tree || !c->o.model_digest || !c->lm->page_bytes)
+        return 0;
+    if (strlen(c->o.kv_disk) > sizeof(dir) - 100)
+        return err_set(e, ERR_RANGE, "a directory's name of %zu bytes", strlen(c->o.kv_disk));
+    c->kind.kv_kind = c->lm->kv_kind;
+    c->kind.page_bytes = c->lm->page_bytes;
+    memcpy(c->kind.model, c->o.model_digest, sizeof(c->kind.model));
+    c->path = try_calloc((size_t)c->port->n_ctx + PAGE_TOKENS, sizeof(*c->path));
+    if (!c->path)
+        return err_set(e, ERR_MEMORY, "no memory for a path of %d tokens", c->port->n_ctx);
+    struct tier_options o = { .dir = dir,
+        .max_bytes = c->o.kv_disk_bytes,
+        .kind = c->kind,
+        .max_tokens = c->port->n_ctx + PAGE_TOKENS,
+        .lm = c->lm,
+        .home = c->port->inbox,
+        .written_kind = PORT_WRITTEN,
+        .fetched_kind = PORT_FETCHED };
+    if (make_dir(c, dir, sizeof(dir), e) || tier_open(&c->tier, &o, e))
+        return -1;
+    tree_on_evict(c->tree, gone, c);
+    log_info("cache", "disk", "dir=%s bytes=%llu of=%llu", dir,
+        (unsigned long long)tier_numbers(c->tier)->n_bytes, (unsigned long long)c->o.kv_disk_bytes);
+    return 0;
+}
+
+void fetch_close(struct core *c)
+{
+    if (c->tier) {
+        tier_stop(c->tier);
+        core_drain(c, 0); /* what came home at last */
+        tree_flush(c->tree);
+        tree_on_evict(c->tree, NULL, NULL);
+        tier_close(c->tier);
+    }
+    mem_free(c->path);
+}
