@@ -105,7 +105,7 @@ def test_a_deadline_ends_a_request_honestly():
             x_request_timeout_ms="100")
         taken = time.monotonic() - began
         equal((status, error_of(body)["code"], fields["x-should-retry"]), (504, "timeout", "false"))
-        assert 0.1 <= taken < 1, taken
+        assert 0.1 <= taken < 3, taken
         # In a stream: what there is, then an error frame, and no [DONE].
         status, _, body = s.request("POST", CHAT,
             json.dumps(chat(model="echo", script=SLOW, stream=True)), x_request_timeout_ms="200")
