@@ -160,16 +160,35 @@ static void models_are_a_list_of_entries(void)
     struct err e;
 
     EXPECT_EQ(read_file(&o, &e, NULL,
-                  "models:\n  - {id: a, path: x, ctx_size: 12}\n  - id: b\n    path: y\n"
+                  "models:\n  - {id: a, path: x, ctx_size: 12, draft: z}\n  - id: b\n    path: y\n"
                   "    backend: script\n    family: chatml\nserver:\n  port: 9\n"),
         0);
     EXPECT_EQ(o.n_models, 2);
     EXPECT_STR(o.models[0].id, "a");
     EXPECT_EQ(o.models[0].ctx_size, 12);
+    EXPECT_STR(o.models[0].draft, "z");
+    EXPECT_STR(o.models[1].draft, "");
     EXPECT_STR(o.models[1].backend, "script");
     EXPECT_STR(o.models[1].family, "chatml");
     EXPECT_EQ(o.port, 9);
     options_clear(&o);
+}
+
+static void guessing_is_set_as_elsewhere(void)
+{
+    struct options o;
+    struct err e;
+
+    EXPECT_EQ(read_args(&o, &e, NULL, "-md", "small.gguf"), 0);
+    EXPECT_STR(o.model_draft, "small.gguf");
+    EXPECT_STR(o.spec, "auto");
+    EXPECT_EQ(o.draft_max, 16);
+    EXPECT_EQ(o.draft_min, 0);
+    options_clear(&o);
+    EXPECT_EQ(read_args(&o, &e, NULL, "--spec", "draft"), 0);
+    EXPECT_STR(o.spec, "draft");
+    options_clear(&o);
+    EXPECT_EQ(read_args(&o, &e, NULL, "--draft-max", "65"), -1);
 }
 
 static void settings_have_other_names_too(void)
@@ -193,4 +212,5 @@ TESTS(TEST(defaults_are_those_of_the_table),
     TEST(a_flag_wins_over_the_environment_and_that_over_the_file),
     TEST(flags_may_be_written_in_every_usual_way), TEST(bad_flags_are_named),
     TEST(a_bad_file_is_an_error_with_its_line), TEST(hostile_files_are_cut_short),
-    TEST(models_are_a_list_of_entries), TEST(settings_have_other_names_too))
+    TEST(models_are_a_list_of_entries), TEST(guessing_is_set_as_elsewhere),
+    TEST(settings_have_other_names_too))

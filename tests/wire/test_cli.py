@@ -152,6 +152,15 @@ def test_bench_prints_a_table_and_csv():
     json.loads(ctl("--json", "bench", "--quick", DEMO)[1])
 
 
+def test_bench_of_a_workload_says_that_answers_are_the_same():
+    status, out, err = ctl("--json", "bench", "--workload", "edit", "--answer", "24", DEMO)
+    equal(status, 0, err)
+    row = json.loads(out)
+    equal((row["workload"], row["same"]), ("edit", True))
+    assert row["tokens_s"] > 0 and row["ratio"] > 0 and row["accepted"] <= row["drafted"], row
+    equal(ctl("bench", "--workload", "nonsense", DEMO)[0], 2)
+
+
 class Terminal:
     """A program on a pseudo terminal."""
 
