@@ -189,6 +189,7 @@ static void guessing_is_set_as_elsewhere(void)
     EXPECT_STR(o.spec, "draft");
     options_clear(&o);
     EXPECT_EQ(read_args(&o, &e, NULL, "--draft-max", "65"), -1);
+    options_clear(&o);
 }
 
 static void settings_have_other_names_too(void)
