@@ -12,7 +12,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-enum { THREADS_MAX = 64, TIMEOUT_MAX_MS = 86400000, SMALL_BODY = 64 * 1024 };
+enum { THREADS_MAX = 64, TIMEOUT_MAX_MS = 86400000, SMALL_BODY = 1024 * 1024 };
 
 struct service {
     struct serve_options o;
