@@ -252,6 +252,8 @@ void sched_fork(struct sched *sc, seq_id leader, seq_id held, uint64_t now)
 
     CHECK(s->state == SEQ_HELD && from->n_kv == s->n_tokens);
     leave(sc, s);
+    /* First: should the cache know its pages as others, all choices refer to those. */
+    prefix_keep(from, sc->l.tree);
     seq_share(s, from, sc->pool);
     s->waited_ns = from->waited_ns;
     s->since_ns = now;

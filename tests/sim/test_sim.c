@@ -677,6 +677,18 @@ static void every_seed_keeps_every_promise(void)
     }
 }
 
+/* What was found once, as it was told. */
+static void what_failed_once_does_not_again(void)
+{
+    static const struct shape once[] = {
+        /* A choice brought its pages to the cache after they were shared with the others. */
+        { 38821, 0xff79fb, 0x5d7, 23, 11 },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(once) && !only.seed; i++)
+        run_shape(&once[i]);
+}
+
 /* A scheduler that is broken on purpose: what is left of the failure is what it takes. */
 static void a_failure_is_made_small(void)
 {
@@ -722,7 +734,8 @@ static void a_storm_of_cancels_leaves_nothing(void)
 int main(int argc, char **argv)
 {
     static const struct check_test tests[] = { TEST(every_seed_keeps_every_promise),
-        TEST(a_failure_is_made_small), TEST(a_storm_of_cancels_leaves_nothing) };
+        TEST(what_failed_once_does_not_again), TEST(a_failure_is_made_small),
+        TEST(a_storm_of_cancels_leaves_nothing) };
 
     log_set_level(LOG_WARN);
     if (argc > 1)
