@@ -114,6 +114,9 @@ int core_open(struct core **out, struct lm *take, const struct kernels *k,
     c->port = port;
     c->o = *o;
     c->clock = clock_ns;
+    /* Integer dots beside floats: a multiplication with a key costs a few times more. */
+    if (take->row_macs)
+        c->costs.key_share = 4.0 * (double)take->key_macs / (double)take->row_macs;
     port->refs++;
     c->o.spec.n_vocab = take->n_vocab;
     if (spec_open(&c->spec, &c->o.spec, e) || check_options(o, e) || open_parts(c, k, e)) {

@@ -87,12 +87,15 @@ static bool solve_positive(double a[N_TERMS][N_TERMS], const double *y, double *
 static void refit(struct cost_book *b)
 {
     double a[N_TERMS][N_TERMS] = { 0 }, y[N_TERMS] = { 0 }, x[N_TERMS], size[N_TERMS] = { 0 };
+    double keys_ns = 0; /* of the cell with the most keys */
 
     /* Terms are measured in their largest value, so that they are of one size. */
     for (int u = 0; u < b->n_used; u++) {
         const struct cost_cell *c = &b->cells[b->used[u]];
         size[0] = 1;
         size[1] = MAX(size[1], c->rows);
+        if (c->keys > size[2])
+            keys_ns = c->ns;
         size[2] = MAX(size[2], c->keys);
     }
     for (int u = 0; u < b->n_used; u++) {
@@ -105,6 +108,13 @@ static void refit(struct cost_book *b)
             for (int j = 0; j < N_TERMS; j++)
                 a[i][j] += w * t[i] * t[j];
         }
+    }
+    if (b->key_share > 0 && keys_ns > 0) { /* per_key = key_share * per_row */
+        const double scale = MEMORY * size[2] * size[2] / (keys_ns * keys_ns);
+        const double t[N_TERMS] = { 0, -b->key_share / size[1], 1 / size[2] };
+        for (int i = 0; i < N_TERMS; i++)
+            for (int j = 0; j < N_TERMS; j++)
+                a[i][j] += scale * t[i] * t[j];
     }
     for (int i = 0; i < N_TERMS; i++)
         a[i][i] *= 1 + 1e-6; /* kinds of steps that differ in nothing share the time */

@@ -10,6 +10,10 @@
  * squares over the cells, of relative errors, none of them negative. So a kind of step that is
  * rare keeps its say, however long another kind runs, and one outlier moves one average a little.
  *
+ * Rows and keys mostly come together, and noise could give all of the time to either. What is
+ * known of the model's arithmetic (key_share) decides as long as the measures do not: it counts as
+ * one cell more that may be wrong by its whole time.
+ *
  * Owner: the engine thread. No input or output, no clock, no allocation. */
 #pragma once
 
@@ -36,6 +40,7 @@ struct cost_book { /* zeroed = empty */
     uint16_t used[COST_KINDS * COST_ROWS * COST_CONTEXTS]; /* indices of those with n > 0 */
     int n_used;
     uint64_t n_steps;
+    double key_share; /* a key beside a row, as expected of the model; 0 = nothing is */
     struct cost cost;
 };
 

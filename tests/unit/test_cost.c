@@ -62,6 +62,23 @@ static void it_finds_the_coefficients_in_noise(void)
     EXPECT(is_near(cost_of(&b.cost, &s), cost_of(&truth, &s), 0.1));
 }
 
+/* Two kinds of steps that differ in rows and keys alike say nothing about which of them it is. */
+static void what_measures_leave_open_the_model_decides(void)
+{
+    struct cost_book b = { .key_share = truth.per_key / truth.per_row };
+    struct rng r = { .key = 12 };
+
+    for (int i = 0; i < 40; i++) {
+        measure(&b, &r, (const int[][2]){ { 0, 500 } }, 1, 1);
+        measure(&b, &r, (const int[][2]){ { 100, 1 }, { 110, 1 }, { 120, 1 } }, 3, 0);
+    }
+    for (int pos = 0; pos < 2000; pos += 500) {
+        struct step_size s = { 0 };
+        step_size_add(&s, pos, 60);
+        EXPECT(is_near(cost_of(&b.cost, &s), cost_of(&truth, &s), 0.15));
+    }
+}
+
 static void a_long_time_of_one_kind_does_not_forget_the_other(void)
 {
     struct cost_book b = { 0 };
@@ -126,6 +143,6 @@ static void rows_within_a_time_are_the_most_that_fit(void)
 }
 
 TESTS(TEST(keys_are_counted_row_by_row), TEST(nothing_known_is_free),
-    TEST(it_finds_the_coefficients_in_noise),
+    TEST(it_finds_the_coefficients_in_noise), TEST(what_measures_leave_open_the_model_decides),
     TEST(a_long_time_of_one_kind_does_not_forget_the_other), TEST(an_outlier_moves_little),
     TEST(no_term_is_negative_whatever_is_measured), TEST(rows_within_a_time_are_the_most_that_fit))
