@@ -670,7 +670,7 @@ static void every_seed_keeps_every_promise(void)
                met.overloaded > n_seeds / 10);
         EXPECT(met.too_long > n_seeds / 10);
         EXPECT(met.accepted > n_seeds && met.drafted > met.accepted);
-        EXPECT(met.cached > 10 * n_seeds);
+        EXPECT(met.cached > 7 * n_seeds);
         for (int i = SEQ_WAITING; i <= SEQ_DELAYED; i++)
             EXPECT(met.cancelled_in[i] > 0);
         EXPECT(met.cancelled_filling > 0 && met.cancelled_preempted > 0);
