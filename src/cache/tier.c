@@ -17,6 +17,7 @@ struct tier {
     struct mailbox *inbox;
     pthread_t thread;
     bool has_thread, is_stopped;
+    bool is_failing; /* the thread's: the last write was not done */
     struct msg stop;
     uint8_t *record; /* the thread's: the one being read */
     size_t record_bytes;
@@ -92,8 +93,9 @@ static void do_write(struct tier *t, struct tier_write *w)
 
     record_seal(w->bytes);
     w->is_done = !disk_append(t->disk, w->bytes, w->n_bytes, &w->at, &e);
-    if (!w->is_done)
+    if (!w->is_done && !t->is_failing) /* once, not for every page while a disk is full */
         log_warn("cache", "disk", "why=%s", e.msg);
+    t->is_failing = !w->is_done;
     t->first_segment = disk_first_segment(t->disk);
     t->n_bytes = disk_bytes(t->disk);
     w->took_ns = clock_ns() - began;
