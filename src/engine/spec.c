@@ -2,6 +2,8 @@
 #include "base/mem.h"
 #include "os/clock.h"
 
+#include <math.h>
+
 enum {
     SPAN = 64, /* drafts of one step, all sequences together */
     N_DRAFTERS = 2,
@@ -27,6 +29,8 @@ struct spec {
     /* the step being planned */
     int base;               /* rows without drafts */
     double curve[SPAN + 1]; /* cost of base + i rows */
+    double most_ns;         /* that it may cost */
+    int share;              /* drafts of one sequence, so that there are some for all */
     double draft_ns;        /* time that drafting took */
     double token_ns;        /* of one token of the drafter that computes, lately */
     struct draft_job jobs[N_DRAFTERS][SPEC_SEQS];
@@ -118,11 +122,14 @@ static double rate(const struct spec *sp, const struct load *l)
 static int choose(const struct spec *sp, struct load *l, double chance, double token_ns, int most)
 {
     struct load at = *l, best = *l;
-    double best_rate = rate(sp, l) * 1.05, right = 1;
+    /* 5 % of one sequence's share of the step. */
+    double best_rate = rate(sp, l) * (1 + 0.1 / (1 + sp->base)), right = 1;
 
     while (at.n_drafts - l->n_drafts < MIN(most, SPAN - l->n_drafts)) {
         right *= chance;
         at.n_drafts++;
+        if (sp->curve[at.n_drafts] > sp->most_ns)
+            break;
         at.tokens += right;
         at.ns += token_ns;
         if (rate(sp, &at) > best_rate) {
@@ -181,7 +188,7 @@ static struct draft_job job_for(const struct spec *sp, struct choice *ch)
         .sample = &g->in.sample,
         .choice = ch->index,
         .user = g->user,
-        .most = MIN(sp->o.max, g->max_out - ch->n_out - 1),
+        .most = MIN(MIN(sp->o.max, sp->share), g->max_out - ch->n_out - 1),
         .out = ch->tokens + n };
 }
 
@@ -279,6 +286,16 @@ static void draft(
         sp->token_ns += (sp->draft_ns / n - sp->token_ns) / 8;
 }
 
+static void set_share(struct spec *sp, const struct plan *p)
+{
+    int room = 0;
+
+    sp->most_ns = p->n_runs > 1 ? SPEC_STRETCH * sp->curve[0] : INFINITY;
+    while (room < SPAN && sp->curve[room + 1] <= sp->most_ns)
+        room++;
+    sp->share = MAX((room + p->n_runs - 1) / p->n_runs, sp->o.min);
+}
+
 /* Could it pay, were every guess right? */
 static bool can_pay(struct spec *sp, const struct plan *p)
 {
@@ -287,6 +304,7 @@ static bool can_pay(struct spec *sp, const struct plan *p)
     memset(sp->curve, 0, sizeof(sp->curve));
     if (!p->has_prefill && p->n_rows <= SPEC_ROWS)
         fill_curve(sp, p);
+    set_share(sp, p);
     if (sp->o.min > 0)
         return true;
     if (p->has_prefill || p->n_rows > SPEC_ROWS)

@@ -8,7 +8,9 @@
  *   what it brings     draft j of a sequence comes true with chance^j, where chance is what was
  *                      learned of drafts of its kind (draft_seq_chance)
  *   the rule           a sequence gets as many as make the most of (tokens / time) of the step,
- *                      if that is 5 % better than none
+ *                      if that is better than none by 5 % of what the sequence brings; beside
+ *                      others, who wait for their own next token, all of them together may make
+ *                      a step SPEC_STRETCH times as long
  *   the bound          time that a drafter lost all the same is paid from its budget, into which
  *                      all together one part in SPEC_PART of all time goes; while it is empty,
  *                      that drafter is not asked
@@ -25,6 +27,8 @@ enum {
     SPEC_PART = 80,
     SPEC_STEPS = 4, /* a budget holds so many steps at most; half of what was won goes in too */
 };
+
+#define SPEC_STRETCH 1.4
 
 struct spec;
 
