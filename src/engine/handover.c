@@ -165,3 +165,52 @@ int engine_restore(
     *n_restored = h.n_found;
     return 0;
 }
+
+/* ---- pins */
+
+static void pin(struct core *c, void *arg)
+{
+    struct handover *h = arg;
+    tree_node root = tree_enter(c->tree, h->scope);
+
+    h->n_found = tree_pin(c->tree, root, h->tokens, h->n);
+    tree_leave(c->tree, root);
+}
+
+static void unpin(struct core *c, void *arg)
+{
+    struct handover *h = arg;
+    tree_node root = tree_enter(c->tree, h->scope);
+
+    h->n_found = tree_unpin(c->tree, root, h->tokens, h->n);
+    tree_leave(c->tree, root);
+}
+
+static int call_for_pins(struct engine *en, void (*fn)(struct core *c, void *arg),
+    struct handover *h, int *n, struct err *e)
+{
+    if (!engine_settings(en)->prefix_cache)
+        return err_set(e, ERR_UNSUPPORTED, "this model has no prefix cache");
+    if (mailbox_open(&h->reply, e))
+        return -1;
+    engine_call(en, h->reply, fn, h);
+    mailbox_close(h->reply);
+    *n = h->n_found;
+    return 0;
+}
+
+int engine_pin(struct engine *en, const struct cache_scope *scope, struct token_list list,
+    int *n_pinned, struct err *e)
+{
+    struct handover h = { .scope = scope, .tokens = list.tokens, .n = list.n };
+
+    return call_for_pins(en, pin, &h, n_pinned, e);
+}
+
+int engine_unpin(struct engine *en, const struct cache_scope *scope, struct token_list list,
+    int *n_unpinned, struct err *e)
+{
+    struct handover h = { .scope = scope, .tokens = list.tokens, .n = list.n };
+
+    return call_for_pins(en, unpin, &h, n_unpinned, e);
+}

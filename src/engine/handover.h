@@ -1,4 +1,5 @@
-/* handover.h: what a model's prefix cache holds, as bytes: for files, and for other processes.
+/* handover.h: what a model's prefix cache holds, as bytes: for files, and for other processes;
+ * and what of it has to stay.
  *
  * Any thread but the engine's, which goes on meanwhile: it only says which pages, and nobody writes
  * to a page that is held. */
@@ -22,3 +23,11 @@ int engine_save(struct engine *en, const struct cache_scope *scope, struct token
  * ERR_CORRUPT; ERR_UNSUPPORTED: of another model or layout. */
 int engine_restore(
     struct engine *en, uint8_t *bytes, size_t n_bytes, int *n_restored, struct err *e);
+
+/* The full pages of these tokens stay in the prefix cache, until the same is unpinned, as often as
+ * it was pinned. *n_pinned tokens; 0: nothing of it is there, or half of what one request at most
+ * leaves is pinned already. ERR_UNSUPPORTED: there is no cache. */
+int engine_pin(struct engine *en, const struct cache_scope *scope, struct token_list list,
+    int *n_pinned, struct err *e);
+int engine_unpin(struct engine *en, const struct cache_scope *scope, struct token_list list,
+    int *n_unpinned, struct err *e);

@@ -22,6 +22,7 @@ static struct engine *engine_of(const uint8_t *model, uint32_t n_pages)
     struct err e;
 
     o.model_digest = model;
+    o.n_ctx = PROMPT + OUT;
     EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
     EXPECT_EQ(lm_open_fake(&lm, &f, &e), 0);
     EXPECT_EQ(engine_open(&en, lm, k, &o, &e), 0);
@@ -170,6 +171,38 @@ static void damage_and_other_models_are_refused(void)
     engine_close(none);
 }
 
+/* The context is short, which leaves pages that may be pinned. */
+static void a_pinned_prompt_stays_whatever_comes(void)
+{
+    struct engine *en = engine_of(digest, 2 * PROMPT / PAGE_TOKENS + 30);
+    const struct cache_scope scope = { .tenant = 1 }, flood = { .tenant = 2 };
+    struct token_list list = { prompt, PROMPT };
+    struct told told;
+    struct err e;
+    int n;
+
+    ask(en, &scope, &told);
+    EXPECT_EQ(engine_pin(en, &flood, list, &n, &e), 0);
+    EXPECT_EQ(n, 0);
+    EXPECT_EQ(engine_pin(en, &scope, list, &n, &e), 0);
+    EXPECT_EQ(n, PROMPT / PAGE_TOKENS * PAGE_TOKENS);
+    for (int i = 0; i < 40; i++) {
+        prompt[0] = i % VOCAB;
+        prompt[1] = i / VOCAB;
+        ask(en, &flood, &told);
+    }
+    prompt[0] = 0;
+    prompt[1] = 1;
+    ask(en, &scope, &told);
+    EXPECT(told.n_cached >= n);
+    EXPECT_EQ(engine_unpin(en, &scope, list, &n, &e), 0);
+    EXPECT_EQ(n, PROMPT / PAGE_TOKENS * PAGE_TOKENS);
+    EXPECT_EQ(engine_unpin(en, &scope, list, &n, &e), 0);
+    EXPECT_EQ(n, 0);
+    expect_whole(en);
+    engine_close(en);
+}
+
 static void missing_memory_is_an_error(void)
 {
 #ifdef TESTING
@@ -202,4 +235,5 @@ static void missing_memory_is_an_error(void)
 
 TESTS(TEST(another_engine_goes_on_where_one_ended),
     TEST(what_does_not_fit_is_restored_as_far_as_it_does),
-    TEST(damage_and_other_models_are_refused), TEST(missing_memory_is_an_error))
+    TEST(damage_and_other_models_are_refused), TEST(a_pinned_prompt_stays_whatever_comes),
+    TEST(missing_memory_is_an_error))
