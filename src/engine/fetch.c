@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+static const uint64_t CLOSING_NS = 5000000000u; /* nobody waits for ever for a shutdown */
+
 /* ---- out */
 
 /* A page is about to be evicted. */
@@ -189,7 +191,9 @@ void fetch_close(struct core *c)
     if (c->tier) {
         tier_stop(c->tier);
         core_drain(c, 0); /* what came home at last */
-        tree_flush(c->tree);
+        uint64_t until = c->clock() + CLOSING_NS;
+        while (c->clock() < until && tree_evict(c->tree))
+            continue;
         tree_on_evict(c->tree, NULL, NULL);
         tier_close(c->tier);
     }

@@ -12,7 +12,8 @@
 
 /* Where the options say so; else nothing. ERR_IO, ERR_MEMORY. */
 int fetch_open(struct core *c, struct err *e);
-/* What lies in the cache goes to disk, for the next time. The engine's thread has ended. */
+/* What lies in the cache goes to disk, for the next time, as much as five seconds allow. The
+ * engine's thread has ended. */
 void fetch_close(struct core *c);
 
 /* True: the request waits for pages; core_begin is called for it then. */
