@@ -4,6 +4,7 @@ import json
 import os
 import sys
 import threading
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
@@ -109,6 +110,25 @@ def test_a_high_priority_takes_a_turn():
         assert m["fairness_preemptions_total"] > 0, m
         equal(m["preemptions_total"], m["fairness_preemptions_total"])
         equal(done[0], [json.loads(s.request("POST", CHAT, b)[2])["choices"] for b in low])
+
+
+def test_who_cannot_end_in_time_is_told_at_once():
+    with Server("--parallel", "1") as s:
+        busy = [body(i, max_tokens=300) for i in range(8)]
+        t = threading.Thread(target=lambda: ask_all(s, busy))
+        t.start()
+        refused = []
+        while t.is_alive() and len(refused) < 5:
+            began = time.monotonic()
+            status, fields, text = s.request("POST", CHAT, body(9, max_tokens=300),
+                x_request_timeout_ms="60")
+            if status == 503:
+                refused.append(time.monotonic() - began)
+                assert int(fields["retry-after"]) >= 1, fields
+                assert b"deadline" in text, text
+        t.join()
+        assert refused, "nobody was refused"
+        assert min(refused) < 0.03, refused  # at once, and not when its 60 ms were over
 
 
 def test_phases_are_measured():
