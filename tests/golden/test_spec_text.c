@@ -209,7 +209,8 @@ static void guesses_never_show_in_the_text(void)
     printf("seed 20: %d of %d stopped by a string; %d of %d guesses right\n", n_stopped,
         (int)ROUNDS, (int)st->accepted_tokens, (int)st->drafted_tokens);
     EXPECT(n_stopped > ROUNDS / 4);
-    EXPECT(st->accepted_tokens > 200 && st->accepted_tokens < st->drafted_tokens);
+    EXPECT(st->accepted_tokens > (SMALL ? 20 : 200)); /* two events at a time: one guess */
+    EXPECT(st->accepted_tokens < st->drafted_tokens);
     EXPECT_EQ(engine_stats(plain.engine)->drafted_tokens, 0u);
     model_close(&plain);
     model_close(&guessing);

