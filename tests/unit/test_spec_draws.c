@@ -56,10 +56,9 @@ static void close_lm(struct lm *m)
 {
 }
 
-static const struct lm_ops ops = { .forward = forward,
-    .copy_page = copy_page,
-    .clear_page = clear_page,
-    .close = close_lm };
+static const struct lm_ops ops = {
+    .forward = forward, .copy_page = copy_page, .clear_page = clear_page, .close = close_lm
+};
 static struct lm same = { .ops = &ops,
     .n_vocab = VOCAB,
     .n_ctx_train = OUT + 1,
