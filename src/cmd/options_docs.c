@@ -79,8 +79,11 @@ static void man_option(struct buf *out, const struct option *t)
     buf_putz(out, ".It Fl Fl ");
     put_flag(out, t->flag);
     buf_printf(out, "%s\n", t->kind == BOOL ? "" : " Ar value");
-    for (const char *c = t->help; *c; c++) /* a line may not begin with a dot */
-        buf_putz(out, *c == '-' ? "\\-" : (char[]){ *c, 0 });
+    for (const char *c = t->help; *c; c++) /* each sentence has a line of its own */
+        if (*c == '-')
+            buf_putz(out, "\\-");
+        else
+            buf_putc(out, *c == ' ' && c > t->help && c[-1] == '.' ? '\n' : *c);
     if (t->choices) {
         buf_putz(out, " (");
         for (const char *c = t->choices; *c; c++)
