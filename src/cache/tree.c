@@ -47,6 +47,7 @@ struct tree {
     struct root *roots;             /* [n_roots]; a page or a user for each at least */
     struct tenant *tenants;         /* [n_roots] */
     uint32_t free_root, free_tenant, over;
+    uint32_t n_seen_roots, n_seen_tenants; /* the memory of those from here on was never touched */
     struct tree_stats stats;
     void (*gone)(void *arg, page_id page);
     void *gone_arg;
@@ -110,9 +111,10 @@ static uint32_t tenant_take(struct tree *t, uint64_t id)
             t->tenants[i].n_roots++;
             return i;
         }
-    uint32_t i = t->free_tenant;
-    CHECK(i != NONE); /* as many as roots */
-    t->free_tenant = t->tenants[i].chain;
+    uint32_t i = t->free_tenant == NONE ? t->n_seen_tenants++ : t->free_tenant;
+    CHECK(i < t->n_roots);
+    if (i == t->free_tenant)
+        t->free_tenant = t->tenants[i].chain;
     t->tenants[i] = (struct tenant){ .id = id,
         .chain = *bucket,
         .n_roots = 1,
@@ -240,12 +242,8 @@ static int take_memory(struct tree *t, struct err *e)
     t->tenants = try_calloc(t->n_roots, sizeof(*t->tenants));
     if (!t->nodes || !t->tokens || !t->buckets || !t->roots || !t->tenants)
         return err_set(e, ERR_MEMORY, "no memory for a prefix cache of %u pages", t->n_pages);
-    for (uint32_t i = 0; i < n_all; i++)
-        t->nodes[i].child = NONE;
     for (uint32_t i = 0; i < 3 * t->n_buckets; i++)
         t->buckets[i] = NONE;
-    for (uint32_t i = 0; i < t->n_roots; i++)
-        t->roots[i].chain = t->tenants[i].chain = i + 1 < t->n_roots ? i + 1 : NONE;
     return evict_init(&t->evict, t->o.policy, t->n_pages, e);
 }
 
@@ -259,7 +257,7 @@ int tree_new(struct tree **out, struct page_pool *pool, const struct tree_option
     t->n_pages = page_n_total(pool);
     CHECK(o->n_users < UINT32_MAX / 8 && t->n_pages < UINT32_MAX / 8);
     t->n_roots = t->n_pages + o->n_users; /* never too few: each has a page or a user */
-    t->over = NONE;
+    t->over = t->free_root = t->free_tenant = NONE;
     for (t->n_buckets = 16; t->n_buckets < t->n_roots;)
         t->n_buckets *= 2;
     if (take_memory(t, e)) {
@@ -314,9 +312,10 @@ tree_node tree_enter(struct tree *t, const struct cache_scope *scope)
             !memcmp(t->roots[r].scope.salt, scope->salt, sizeof(scope->salt)))
             break;
     if (r == NONE) {
-        r = t->free_root;
-        CHECK(r != NONE);
-        t->free_root = t->roots[r].chain;
+        r = t->free_root == NONE ? t->n_seen_roots++ : t->free_root;
+        CHECK(r < t->n_roots);
+        if (r == t->free_root)
+            t->free_root = t->roots[r].chain;
         t->roots[r] = (struct root){
             .scope = *scope, .chain = *bucket, .tenant = tenant_take(t, scope->tenant)
         };

@@ -11,7 +11,8 @@ struct sched {
     struct page_pool *pool;
     struct sched_limits l;
     struct seq *seqs; /* [max_seqs] */
-    uint32_t free;    /* stack of unused entries, through next */
+    uint32_t free;    /* stack of entries that were used and are not, through next */
+    uint32_t n_seen;  /* those from here on were never used, nor their memory touched */
     uint32_t running; /* in the order of rank, which does not change while running */
     uint32_t running_tail;
     uint32_t holders;    /* keep pages, do not run */
@@ -62,9 +63,7 @@ int sched_new(
     sc->timers.seqs = sc->seqs;
     waitq_init(&sc->waiting, sc->seqs, &sc->tenants, l->age_ns);
     sc->fair = fairness_default;
-    sc->running = sc->running_tail = sc->holders = NO_SEQ;
-    for (uint32_t i = 0; i < l->max_seqs; i++)
-        sc->seqs[i].next = i + 1 < l->max_seqs ? i + 1 : NO_SEQ;
+    sc->running = sc->running_tail = sc->holders = sc->free = NO_SEQ;
     *out = sc;
     return 0;
 }
@@ -207,11 +206,12 @@ static void move(struct sched *sc, struct seq *s, enum seq_state state, uint64_t
 
 seq_id sched_add(struct sched *sc, uint64_t now, const struct seq_spec *spec)
 {
-    uint32_t id = sc->free;
+    uint32_t id = sc->free == NO_SEQ ? sc->n_seen++ : sc->free;
 
-    CHECK(id != NO_SEQ); /* the letter box admits no more than max_seqs */
+    CHECK(id < sc->l.max_seqs); /* the letter box admits no more */
     struct seq *s = &sc->seqs[id];
-    sc->free = s->next;
+    if (id == sc->free)
+        sc->free = s->next;
     CHECK(spec->n_prompt >= 1 && spec->credits >= 1);
     *s = (struct seq){
         .is_fresh = !spec->is_held,
@@ -943,7 +943,7 @@ const char *sched_check(struct sched *sc)
 
     page_pool_check(sc->pool);
     memset(sc->page_refs, 0, page_n_total(sc->pool) * sizeof(*sc->page_refs));
-    for (uint32_t i = 0; i < sc->l.max_seqs; i++) {
+    for (uint32_t i = 0; i < sc->n_seen; i++) {
         const char *wrong = NULL;
         n[sc->seqs[i].state]++;
         if (sc->seqs[i].state != SEQ_FREE)
@@ -964,7 +964,7 @@ const char *sched_check(struct sched *sc)
         return tree_check(sc->l.tree);
     if (n[SEQ_HELD] != c->held || n[SEQ_WAITING] != c->waiting || n[SEQ_RUNNING] != c->running ||
         n[SEQ_PARKED] != c->parked || n[SEQ_DELAYED] != c->delayed ||
-        n[SEQ_FREE] + c->seqs != sc->l.max_seqs)
+        n[SEQ_FREE] + c->seqs != sc->n_seen)
         return "the counts of states are wrong";
     return check_lists(sc);
 }
