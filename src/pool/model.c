@@ -155,6 +155,13 @@ static int rows_of_a_step(const struct engine_options *o)
     return (int)MIN((int64_t)o->max_batch_tokens, (int64_t)o->max_batch * o->prefill_chunk);
 }
 
+/* Of a network that is computed here. With more rows than these the weights' way through memory is
+ * no cost any more: a longer step would gain nothing, take scratch memory and hold everybody up. */
+static int rows_worth_a_step(const struct engine_options *o)
+{
+    return MIN(rows_of_a_step(o), MAX(o->prefill_chunk, MAX(o->max_batch, 512)));
+}
+
 static int open_lm(
     struct model *m, const struct gguf *g, const struct kernels *k, struct lm **lm, struct err *e)
 {
@@ -181,7 +188,7 @@ static int open_lm(
         .kernels = k,
         .n_threads = spec->threads ? spec->threads : thread_count_online(),
         .kv_type = kv,
-        .max_rows = rows_of_a_step(&spec->engine),
+        .max_rows = rows_worth_a_step(&spec->engine),
         .max_logits = MAX(spec->engine.max_batch, 1) + 2 * spec->engine.spec.max,
         .progress = spec->show_progress && isatty(STDERR_FILENO) ? draw : NULL,
         .progress_arg = &progress,
