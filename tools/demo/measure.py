@@ -51,10 +51,26 @@ def category_of(turn, tools, think):
 OF_TOOLS = ("tool call", "two calls", "tool result", "no tool fits")
 
 
-def questions(seed, count):
+def is_plain(d):
+    return not (d["tools"] or d["think"] or any(t.category == "JSON" for t in d["turns"]))
+
+
+def plain_dialogues(seed, count):
+    """The first so many without tools, thoughts and JSON objects."""
+    left = count
+    for d in generate.dialogues(seed, 100 * count, held_out=True):
+        if left and is_plain(d):
+            left -= 1
+            yield d
+        if not left:
+            return
+
+
+def questions(seed, count, plain=False):
     """One for every turn of every held-out dialogue."""
     out = []
-    for d in generate.dialogues(seed, count, held_out=True):
+    all_kinds = generate.dialogues(seed, count, held_out=True)
+    for d in plain_dialogues(seed, count) if plain else all_kinds:
         for i, turn in enumerate(d["turns"]):
             category = category_of(turn, d["tools"], d["think"])
             messages = chat.messages_of(d, i + 1, close=False)
@@ -261,6 +277,9 @@ def main():
         "--at-least", type=float, default=95.0, help="percent; below it the exit status is 1"
     )
     p.add_argument("--calls-at-least", type=float, default=90.0, help="percent of exact calls")
+    p.add_argument(
+        "--plain", action="store_true", help="dialogues without tools, thoughts and JSON objects"
+    )
     p.add_argument("--only", help="categories with this in their name")
     p.add_argument(
         "--check-train",
@@ -282,7 +301,7 @@ def main():
     p.add_argument("--key", default=os.environ.get("INFERFLUX_API_KEY"), help="API key for --url")
     p.add_argument("--threads", type=int, default=os.cpu_count())
     args = p.parse_args()
-    asked = questions(args.seed, args.dialogues)
+    asked = questions(args.seed, args.dialogues, args.plain)
     check_disjoint(asked, args.check_train)
     if args.only:
         asked = [q for q in asked if args.only in q.category]
