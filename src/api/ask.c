@@ -1,4 +1,5 @@
 #include "api/ask.h"
+#include "api/body.h"
 #include "api/wire.h"
 #include "base/rng.h"
 
@@ -24,18 +25,13 @@ static const struct json_limits limits = { .max_depth = 128, .max_nodes = 100000
 int ask_parse(
     struct ask *out, const struct wire *w, struct str body, struct arena *a, struct err *e)
 {
-    struct json *root = NULL;
+    struct json *root;
 
-    if (json_parse(&root, body, a, &limits, e)) {
-        if (e->code == ERR_TOO_LARGE)
-            e->code = ERR_SYNTAX; /* too deep or too many: a bad body, not a long one */
-        return e->code == ERR_MEMORY ? -1 : err_wrap(e, "The body is not valid JSON");
-    }
+    if (body_object(&root, body, &limits, a, e))
+        return -1;
     *out = ask_default;
     out->wire = w;
     out->raw = root;
-    if (root->kind != JSON_OBJECT)
-        return err_set(e, ERR_INVALID, "The body must be a JSON object.");
     out->sample.seed = rng_entropy();
     return w->parse(out, root, a, e);
 }

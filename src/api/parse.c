@@ -1,37 +1,14 @@
 #include "api/parse.h"
+#include "api/body.h"
 #include "chat/parser.h"
 
 enum { VALUES_MAX = 4 * 1024 * 1024 };
 
 static const struct json_limits limits = { .max_depth = 128, .max_nodes = VALUES_MAX };
 
-static int read_id(const struct json *o, const char *key, struct str *out, struct err *e)
-{
-    const struct json *v = json_get(o, key);
-
-    if (json_is_null(v))
-        return 0;
-    if (v->kind != JSON_STRING)
-        return err_param(e, ERR_INVALID, key, "'%s' must be a string.", key);
-    *out = v->s;
-    return 0;
-}
-
-static int read_array(const struct json *o, const char *key, const struct json **out, struct err *e)
-{
-    const struct json *v = json_get(o, key);
-
-    if (json_is_null(v))
-        return 0;
-    if (v->kind != JSON_ARRAY)
-        return err_param(e, ERR_INVALID, key, "'%s' must be an array.", key);
-    *out = v;
-    return 0;
-}
-
 static int read_chunks(struct parse_ask *out, const struct json *o, struct err *e)
 {
-    if (read_id(o, "text", &out->text, e) || read_array(o, "chunks", &out->chunks, e))
+    if (body_text(o, "text", &out->text, e) || body_array(o, "chunks", &out->chunks, e))
         return -1;
     if (!out->chunks && !out->text.p)
         return err_param(e, ERR_MISSING, "chunks", "'chunks' is missing; it is required.");
@@ -45,24 +22,19 @@ static int read_chunks(struct parse_ask *out, const struct json *o, struct err *
 
 int parse_ask_read(struct parse_ask *out, struct str body, struct arena *a, struct err *e)
 {
-    struct json *o = NULL;
+    struct json *o;
 
     *out = (struct parse_ask){ .tools = NULL };
-    if (json_parse(&o, body, a, &limits, e)) {
-        if (e->code == ERR_TOO_LARGE)
-            e->code = ERR_SYNTAX;
-        return e->code == ERR_MEMORY ? -1 : err_wrap(e, "The body is not valid JSON");
-    }
-    if (o->kind != JSON_OBJECT)
-        return err_set(e, ERR_INVALID, "The body must be a JSON object.");
+    if (body_object(&o, body, &limits, a, e))
+        return -1;
     const struct json *start = json_get(o, "in_thinking");
     if (!json_is_null(start) && start->kind != JSON_BOOL)
         return err_param(e, ERR_INVALID, "in_thinking", "'in_thinking' must be a boolean.");
     out->has_start = !json_is_null(start);
     out->in_thinking = out->has_start && start->b;
-    if (read_id(o, "tool_parser", &out->tool_parser, e) ||
-        read_id(o, "thinking_parser", &out->thinking_parser, e) ||
-        read_array(o, "tools", &out->tools, e))
+    if (body_text(o, "tool_parser", &out->tool_parser, e) ||
+        body_text(o, "thinking_parser", &out->thinking_parser, e) ||
+        body_array(o, "tools", &out->tools, e))
         return -1;
     return read_chunks(out, o, e);
 }

@@ -1,60 +1,22 @@
 #include "api/tokenize.h"
+#include "api/body.h"
 #include "base/utf8.h"
 
 enum { TOKENS_MAX = 4 * 1024 * 1024 };
 
 static const struct json_limits limits = { .max_depth = 32, .max_nodes = TOKENS_MAX };
 
-static int parse_object(const struct json **out, struct str body, struct arena *a, struct err *e)
-{
-    struct json *j = NULL;
-
-    if (json_parse(&j, body, a, &limits, e)) {
-        if (e->code == ERR_TOO_LARGE)
-            e->code = ERR_SYNTAX;
-        return e->code == ERR_MEMORY ? -1 : err_wrap(e, "The body is not valid JSON");
-    }
-    if (j->kind != JSON_OBJECT)
-        return err_set(e, ERR_INVALID, "The body must be a JSON object.");
-    *out = j;
-    return 0;
-}
-
-static int read_text(const struct json *o, const char *key, struct str *out, struct err *e)
-{
-    const struct json *v = json_get(o, key);
-
-    if (json_is_null(v))
-        return 0;
-    if (v->kind != JSON_STRING)
-        return err_param(e, ERR_INVALID, key, "'%s' must be a string.", key);
-    *out = v->s;
-    return 0;
-}
-
-static int read_flag(const struct json *o, const char *key, bool *out, struct err *e)
-{
-    const struct json *v = json_get(o, key);
-
-    if (json_is_null(v))
-        return 0;
-    if (v->kind != JSON_BOOL)
-        return err_param(e, ERR_INVALID, key, "'%s' must be a boolean.", key);
-    *out = v->b;
-    return 0;
-}
-
 int tokenize_parse(struct tokenize_ask *out, struct str body, struct arena *a, struct err *e)
 {
-    const struct json *o;
+    struct json *o;
 
     *out = (struct tokenize_ask){ .parse_special = true };
-    if (parse_object(&o, body, a, e) || read_text(o, "model", &out->model, e) ||
-        read_text(o, "prompt", &out->content, e) || read_text(o, "content", &out->content, e) ||
-        read_flag(o, "add_special_tokens", &out->add_special, e) ||
-        read_flag(o, "add_special", &out->add_special, e) ||
-        read_flag(o, "parse_special", &out->parse_special, e) ||
-        read_flag(o, "with_pieces", &out->with_pieces, e))
+    if (body_object(&o, body, &limits, a, e) || body_text(o, "model", &out->model, e) ||
+        body_text(o, "prompt", &out->content, e) || body_text(o, "content", &out->content, e) ||
+        body_flag(o, "add_special_tokens", &out->add_special, e) ||
+        body_flag(o, "add_special", &out->add_special, e) ||
+        body_flag(o, "parse_special", &out->parse_special, e) ||
+        body_flag(o, "with_pieces", &out->with_pieces, e))
         return -1;
     if (!out->content.p)
         return err_param(e, ERR_MISSING, "content", "'content' is missing; it is required.");
@@ -100,11 +62,11 @@ void tokenize_answer(struct buf *out, const int32_t *ids, size_t n,
 
 int detokenize_parse(struct detokenize_ask *out, struct str body, struct arena *a, struct err *e)
 {
-    const struct json *o;
+    struct json *o;
     int64_t id;
 
     *out = (struct detokenize_ask){ .n = 0 };
-    if (parse_object(&o, body, a, e) || read_text(o, "model", &out->model, e))
+    if (body_object(&o, body, &limits, a, e) || body_text(o, "model", &out->model, e))
         return -1;
     const struct json *tokens = json_get(o, "tokens");
     if (json_is_null(tokens))

@@ -77,15 +77,10 @@ static int hex4(const char *p, uint32_t *out)
     uint32_t v = 0;
 
     for (int i = 0; i < 4; i++) {
-        char c = p[i];
-        uint32_t d;
-        if (c >= '0' && c <= '9')
-            d = (uint32_t)(c - '0');
-        else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
-            d = (uint32_t)((c | 0x20) - 'a' + 10);
-        else
+        int digit = json_hex(p[i]);
+        if (digit < 0)
             return -1;
-        v = v << 4 | d;
+        v = v << 4 | (uint32_t)digit;
     }
     *out = v;
     return 0;
@@ -111,28 +106,6 @@ static int unicode_escape(struct parser *p, uint32_t *cp)
     return 0;
 }
 
-static char simple_escape(char c)
-{
-    switch (c) {
-    case '"':
-    case '\\':
-    case '/':
-        return c;
-    case 'b':
-        return '\b';
-    case 'f':
-        return '\f';
-    case 'n':
-        return '\n';
-    case 'r':
-        return '\r';
-    case 't':
-        return '\t';
-    default:
-        return 0;
-    }
-}
-
 /* Behind a backslash; writes what it stands for to *to. */
 static int escape(struct parser *p, char **to)
 {
@@ -140,7 +113,7 @@ static int escape(struct parser *p, char **to)
 
     if (p->at == p->end)
         return fail(p, "the text ends inside a string");
-    char c = simple_escape(*p->at);
+    char c = json_escape_of(*p->at);
     if (c) {
         *(*to)++ = c;
         p->at++;

@@ -1,4 +1,5 @@
-/* json_scan.h: how far a string goes without anything special, eight bytes at a time.
+/* json_scan.h: what the readers and the writer of JSON strings share: escapes, digits, and how far
+ * a string goes without anything special, eight bytes at a time.
  *
  * Shared by the reader and the writer of JSON: what needs a decision when reading (quote,
  * backslash, control character, the start of a multi-byte character) needs one when writing. */
@@ -26,4 +27,36 @@ static inline const char *json_scan_plain(const char *p, const char *end)
     while (p < end && (unsigned char)*p >= 0x20 && *p != '"' && *p != '\\' && !(*p & 0x80))
         p++;
     return p;
+}
+
+/* What the letter behind a backslash stands for: " \\ / b f n r t; 0: none of these. */
+static inline char json_escape_of(char c)
+{
+    switch (c) {
+    case '"':
+    case '\\':
+    case '/':
+        return c;
+    case 'b':
+        return '\b';
+    case 'f':
+        return '\f';
+    case 'n':
+        return '\n';
+    case 'r':
+        return '\r';
+    case 't':
+        return '\t';
+    default:
+        return 0;
+    }
+}
+
+/* -1: no hexadecimal digit. */
+static inline int json_hex(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 0x20;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }

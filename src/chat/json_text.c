@@ -75,36 +75,6 @@ void json_unit_text(struct json_units *u, uint16_t unit, struct buf *out)
         buf_put(out, bytes, (size_t)utf8_encode(cp, bytes));
 }
 
-char json_escape_of(char c)
-{
-    switch (c) {
-    case '"':
-    case '\\':
-    case '/':
-        return c;
-    case 'b':
-        return '\b';
-    case 'f':
-        return '\f';
-    case 'n':
-        return '\n';
-    case 'r':
-        return '\r';
-    case 't':
-        return '\t';
-    default:
-        return 0;
-    }
-}
-
-int json_hex(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static size_t plain(struct json_string *s, struct str in, struct buf *out)
 {
     size_t n = 0;

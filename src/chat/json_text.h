@@ -6,6 +6,7 @@
 #pragma once
 
 #include "base/buf.h"
+#include "base/json_scan.h"
 
 /* Text as the inside of a JSON string. */
 void json_text_put(struct buf *out, struct str s);
@@ -19,10 +20,6 @@ void json_unit_text(struct json_units *u, uint16_t unit, struct buf *out);   /* 
 /* Something else follows: a half that waits has lost its other half. */
 void json_unit_end_escape(struct json_units *u, struct buf *out);
 void json_unit_end_text(struct json_units *u, struct buf *out);
-
-/* What the letter behind a backslash stands for: " \ / b f n r t; 0: none of these. */
-char json_escape_of(char c);
-int json_hex(char c); /* -1: no hexadecimal digit */
 
 /* ---- reading: behind the opening quote, to the closing one */
 
