@@ -3,66 +3,48 @@
 
 #include <stdio.h>
 
+/* What the rows share. */
 #define BAD  "invalid_request_error"
 #define OURS "server_error"
 #define BUSY "overloaded"
+#define FULL "overloaded_error"
 
-/* No default: a new code does not compile until somebody has decided what it is called. */
+static const struct row {
+    struct status status;
+    int http_anthropic;
+    const char *type_anthropic, *type_llama;
+} rows[] = {
+#define STATUS(name, http, http_a, again, title, type, code, type_a, type_l)                       \
+    [ERR_##name] = { { http, type, code, title, RETRY_##again }, http_a, type_a, type_l },
+#include "api/status.def"
+#undef STATUS
+};
+
+/* As many rows as codes; no two rows are one code's, or the compiler complains. */
+enum {
+    N_CODES = 0
+#define ERR(name, meaning) +1
+#include "base/errors.def"
+#undef ERR
+    ,
+    N_ROWS = 0
+#define STATUS(name, ...) +1
+#include "api/status.def"
+#undef STATUS
+};
+_Static_assert(N_CODES == N_ROWS, "every code of base/errors.def has a row in status.def");
+
+/* No code, or none of ours, is our fault. */
+static const struct row *row_of(enum errcode code)
+{
+    bool is_code = code > ERR_NONE && (size_t)code < ARRAY_LEN(rows);
+
+    return &rows[is_code ? code : ERR_INTERNAL];
+}
+
 struct status status_of(enum errcode code)
 {
-    switch (code) {
-    case ERR_NONE:
-        break;
-    case ERR_INVALID:
-        return (struct status){ 400, BAD, "invalid_value", "Bad Request", RETRY_NO_WORD };
-    case ERR_MISSING:
-        return (
-            struct status){ 400, BAD, "missing_required_parameter", "Bad Request", RETRY_NO_WORD };
-    case ERR_SYNTAX:
-        return (struct status){ 400, BAD, "invalid_json", "Bad Request", RETRY_NO_WORD };
-    case ERR_RANGE:
-        return (struct status){ 400, BAD, "invalid_value", "Bad Request", RETRY_NO_WORD };
-    case ERR_UNSUPPORTED:
-        return (struct status){ 400, BAD, "unsupported_parameter", "Bad Request", RETRY_NO_WORD };
-    case ERR_CONTEXT:
-        return (struct status){ 400, BAD, "context_length_exceeded", "Bad Request", RETRY_NO_WORD };
-    case ERR_AUTH:
-        return (struct status){ 401, BAD, "invalid_api_key", "Unauthorized", RETRY_NO_WORD };
-    case ERR_FORBIDDEN:
-        return (struct status){ 403, "permission_error", "insufficient_scope", "Forbidden",
-            RETRY_NO_WORD };
-    case ERR_NOT_FOUND:
-        return (struct status){ 404, BAD, "not_found", "Not Found", RETRY_NO_WORD };
-    case ERR_METHOD:
-        return (
-            struct status){ 405, BAD, "method_not_allowed", "Method Not Allowed", RETRY_NO_WORD };
-    case ERR_TOO_LARGE:
-        return (struct status){ 413, BAD, "request_too_large", "Content Too Large", RETRY_NO_WORD };
-    case ERR_RATE:
-        return (struct status){ 429, "rate_limit_error", "rate_limit_exceeded", "Too Many Requests",
-            RETRY_LATER };
-    case ERR_CANCELLED:
-        return (struct status){ 499, BAD, "cancelled", "Client Closed Request", RETRY_POINTLESS };
-    case ERR_CORRUPT:
-        return (
-            struct status){ 500, OURS, "model_corrupt", "Internal Server Error", RETRY_POINTLESS };
-    case ERR_IO:
-        return (struct status){ 500, OURS, "io_error", "Internal Server Error", RETRY_NO_WORD };
-    case ERR_INTERNAL:
-        return (
-            struct status){ 500, OURS, "internal_error", "Internal Server Error", RETRY_NO_WORD };
-    case ERR_OVERLOADED:
-        return (struct status){ 503, BUSY, "queue_full", "Service Unavailable", RETRY_LATER };
-    case ERR_NOT_READY:
-        return (struct status){ 503, BUSY, "model_not_ready", "Service Unavailable", RETRY_LATER };
-    case ERR_DRAINING:
-        return (struct status){ 503, BUSY, "shutting_down", "Service Unavailable", RETRY_LATER };
-    case ERR_MEMORY:
-        return (struct status){ 503, BUSY, "out_of_memory", "Service Unavailable", RETRY_LATER };
-    case ERR_TIMEOUT: /* the same work would take the same time again */
-        return (struct status){ 504, OURS, "timeout", "Gateway Timeout", RETRY_POINTLESS };
-    }
-    return (struct status){ 500, OURS, "internal_error", "Internal Server Error", RETRY_NO_WORD };
+    return row_of(code)->status;
 }
 
 int err_context(struct err *e, const char *param, int n_prompt_tokens, int n_ctx)
@@ -120,46 +102,6 @@ void openai_error(struct buf *out, const struct err *e, const struct error_extra
     jw_end_object(&w);
 }
 
-/* No default, as above. */
-static const char *anthropic_type(enum errcode code)
-{
-    switch (code) {
-    case ERR_NONE:
-        break;
-    case ERR_INVALID:
-    case ERR_MISSING:
-    case ERR_SYNTAX:
-    case ERR_RANGE:
-    case ERR_UNSUPPORTED:
-    case ERR_CONTEXT:
-    case ERR_METHOD:
-    case ERR_CANCELLED:
-        return BAD;
-    case ERR_AUTH:
-        return "authentication_error";
-    case ERR_FORBIDDEN:
-        return "permission_error";
-    case ERR_NOT_FOUND:
-        return "not_found_error";
-    case ERR_TOO_LARGE:
-        return "request_too_large";
-    case ERR_RATE:
-        return "rate_limit_error";
-    case ERR_OVERLOADED:
-    case ERR_NOT_READY:
-    case ERR_DRAINING:
-    case ERR_MEMORY:
-        return "overloaded_error";
-    case ERR_TIMEOUT:
-        return "timeout_error";
-    case ERR_CORRUPT:
-    case ERR_IO:
-    case ERR_INTERNAL:
-        break;
-    }
-    return "api_error";
-}
-
 void anthropic_error(struct buf *out, const struct err *e, const struct error_extra *x)
 {
     bool is_overflow = e->code == ERR_CONTEXT && x && x->n_ctx;
@@ -176,7 +118,7 @@ void anthropic_error(struct buf *out, const struct err *e, const struct error_ex
     jw_key(&w, "error");
     jw_object(&w);
     jw_key(&w, "type");
-    jw_z(&w, anthropic_type(e->code));
+    jw_z(&w, row_of(e->code)->type_anthropic);
     jw_key(&w, "message");
     jw_z(&w, is_overflow ? words : message_of(e));
     jw_end_object(&w);
@@ -199,43 +141,6 @@ void ollama_error(struct buf *out, const struct err *e, const struct error_extra
     jw_end_object(&w);
 }
 
-static const char *llama_type(enum errcode code)
-{
-    switch (code) {
-    case ERR_NONE:
-        break;
-    case ERR_INVALID:
-    case ERR_MISSING:
-    case ERR_SYNTAX:
-    case ERR_RANGE:
-    case ERR_UNSUPPORTED:
-    case ERR_TOO_LARGE:
-    case ERR_RATE:
-    case ERR_METHOD:
-    case ERR_CANCELLED:
-        return BAD;
-    case ERR_CONTEXT:
-        return "exceed_context_size_error";
-    case ERR_AUTH:
-        return "authentication_error";
-    case ERR_FORBIDDEN:
-        return "permission_error";
-    case ERR_NOT_FOUND:
-        return "not_found_error";
-    case ERR_OVERLOADED:
-    case ERR_NOT_READY:
-    case ERR_DRAINING:
-    case ERR_MEMORY:
-        return "unavailable_error";
-    case ERR_CORRUPT:
-    case ERR_IO:
-    case ERR_INTERNAL:
-    case ERR_TIMEOUT:
-        break;
-    }
-    return OURS;
-}
-
 void llama_error(struct buf *out, const struct err *e, const struct error_extra *x)
 {
     struct jw w;
@@ -249,7 +154,7 @@ void llama_error(struct buf *out, const struct err *e, const struct error_extra 
     jw_key(&w, "message");
     jw_z(&w, message_of(e));
     jw_key(&w, "type");
-    jw_z(&w, llama_type(e->code));
+    jw_z(&w, row_of(e->code)->type_llama);
     put_overflow(&w, e, x);
     jw_end_object(&w);
     jw_end_object(&w);
@@ -315,7 +220,7 @@ static const struct {
 
 int status_http(enum error_form form, enum errcode code)
 {
-    return form == ERROR_ANTHROPIC && code == ERR_OVERLOADED ? 529 : status_of(code).http;
+    return form == ERROR_ANTHROPIC ? row_of(code)->http_anthropic : status_of(code).http;
 }
 
 struct str status_request_id(const struct http_field *fields, int n)

@@ -1,5 +1,6 @@
 /* status.h: what an error is called towards clients: HTTP status, type, code, and whether trying
- * again makes sense. The one place where struct err meets HTTP. Pure; any thread. */
+ * again makes sense. The one place where struct err meets HTTP; status.def has a row for every
+ * code. Pure; any thread. */
 #pragma once
 
 #include "base/err.h"

@@ -1,10 +1,8 @@
 // The official Anthropic client for Node against the server at argv[2]. Run by test_anthropic_node.
 import assert from "node:assert/strict";
-import { createRequire } from "node:module";
+import { base, load, run, untilIdle } from "./node_kit.mjs";
 
-const require = createRequire(process.argv[3] + "/");
-const Anthropic = require("@anthropic-ai/sdk").default ?? require("@anthropic-ai/sdk");
-const base = process.argv[2];
+const Anthropic = load("@anthropic-ai/sdk").default ?? load("@anthropic-ai/sdk");
 const client = new Anthropic({ baseURL: base, apiKey: "none", maxRetries: 0 });
 const messages = [{ role: "user", content: "What is InferFlux?" }];
 const body = (more) => ({ model: "demo", max_tokens: 40, messages, temperature: 0, ...more });
@@ -60,12 +58,7 @@ const tests = {
     let n = 0;
     stream.on("text", () => ++n === 3 && stream.abort());
     await assert.rejects(stream.done(), Anthropic.APIUserAbortError);
-    for (let i = 0; ; i++) {
-      const text = await (await fetch(base + "/metrics")).text();
-      if (/^inferflux_requests_running 0$/m.test(text)) break;
-      assert.ok(i < 500, "the request still runs");
-      await new Promise((r) => setTimeout(r, 10));
-    }
+    await untilIdle();
   },
   async "models"() {
     const ids = [];
@@ -74,15 +67,4 @@ const tests = {
   },
 };
 
-let failed = 0;
-for (const [name, fn] of Object.entries(tests)) {
-  try {
-    await fn();
-    console.log("ok  ", name);
-  } catch (e) {
-    failed++;
-    console.log("FAIL", name, e);
-  }
-}
-console.log(`${Object.keys(tests).length - failed} passed, ${failed} failed`);
-process.exit(failed ? 1 : 0);
+await run(tests);

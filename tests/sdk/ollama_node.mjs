@@ -1,10 +1,8 @@
 // Ollama's official client for Node against the server at argv[2]. Run by test_ollama_node.
 import assert from "node:assert/strict";
-import { createRequire } from "node:module";
+import { base, load, run, untilIdle } from "./node_kit.mjs";
 
-const require = createRequire(process.argv[3] + "/");
-const { Ollama } = require("ollama");
-const base = process.argv[2];
+const { Ollama } = load("ollama");
 const client = new Ollama({ host: base });
 const messages = [{ role: "user", content: "What is InferFlux?" }];
 const options = { temperature: 0, num_predict: 40 };
@@ -53,12 +51,7 @@ const tests = {
     await assert.rejects(async () => {
       for await (const _ of stream) if (++n === 3) client.abort();
     }, { name: "AbortError" });
-    for (let i = 0; ; i++) {
-      const text = await (await fetch(base + "/metrics")).text();
-      if (/^inferflux_requests_running 0$/m.test(text)) break;
-      assert.ok(i < 500, "the request still runs");
-      await new Promise((r) => setTimeout(r, 10));
-    }
+    await untilIdle();
   },
   async "models"() {
     assert.deepEqual((await client.list()).models.map((m) => m.name), ["demo", "echo"]);
@@ -68,15 +61,4 @@ const tests = {
   },
 };
 
-let failed = 0;
-for (const [name, fn] of Object.entries(tests)) {
-  try {
-    await fn();
-    console.log("ok  ", name);
-  } catch (e) {
-    failed++;
-    console.log("FAIL", name, e);
-  }
-}
-console.log(`${Object.keys(tests).length - failed} passed, ${failed} failed`);
-process.exit(failed ? 1 : 0);
+await run(tests);

@@ -1,10 +1,9 @@
 // The official OpenAI client for Node against the server at argv[2]. Run by test_openai_node.
 import assert from "node:assert/strict";
-import { createRequire } from "node:module";
+import { base, load, run, untilIdle } from "./node_kit.mjs";
 
-const require = createRequire(process.argv[3] + "/");
-const OpenAI = require("openai").default ?? require("openai");
-const client = new OpenAI({ baseURL: process.argv[2] + "/v1", apiKey: "none", maxRetries: 0 });
+const OpenAI = load("openai").default ?? load("openai");
+const client = new OpenAI({ baseURL: base + "/v1", apiKey: "none", maxRetries: 0 });
 const messages = [{ role: "user", content: "What is InferFlux?" }];
 const ask = (more) =>
   client.chat.completions.create({ model: "demo", messages, temperature: 0, max_tokens: 40, ...more });
@@ -48,13 +47,7 @@ const tests = {
     const stream = await script({ text: "word ".repeat(2000), delay_ms: 20 }, { stream: true });
     let n = 0;
     for await (const _ of stream) if (++n === 3) stream.controller.abort();
-    const base = process.argv[2];
-    for (let i = 0; ; i++) {
-      const text = await (await fetch(base + "/metrics")).text();
-      if (/^inferflux_requests_running 0$/m.test(text)) break;
-      assert.ok(i < 500, "the request still runs");
-      await new Promise((r) => setTimeout(r, 10));
-    }
+    await untilIdle();
   },
   async "models"() {
     const ids = [];
@@ -63,15 +56,4 @@ const tests = {
   },
 };
 
-let failed = 0;
-for (const [name, fn] of Object.entries(tests)) {
-  try {
-    await fn();
-    console.log("ok  ", name);
-  } catch (e) {
-    failed++;
-    console.log("FAIL", name, e);
-  }
-}
-console.log(`${Object.keys(tests).length - failed} passed, ${failed} failed`);
-process.exit(failed ? 1 : 0);
+await run(tests);

@@ -1,14 +1,9 @@
 #!/usr/bin/env python3
 """Starts a server and runs openai_node.mjs, the official OpenAI client for Node, against it."""
 import os
-import subprocess
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "tests/support"))
-from harness import Server
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+import sdk
 
-with Server() as server:
-    status = subprocess.call(["node", os.path.join(ROOT, "tests/sdk/openai_node.mjs"), server.url,
-        os.path.join(ROOT, "build/node")])
-sys.exit(status)
+sdk.node("openai_node.mjs")

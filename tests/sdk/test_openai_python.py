@@ -3,19 +3,14 @@
 import os
 import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-VENV = os.path.join(ROOT, "build/venv/bin/python")
-if os.path.exists(VENV) and sys.executable != VENV and not os.environ.get("IN_VENV"):
-    os.environ["IN_VENV"] = "1"
-    os.execv(VENV, [VENV, *sys.argv])
-sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 
-import time
+from sdk import Served
 
 import openai
-from harness import Server, equal, run
+from harness import equal
 
-SERVER = Server().__enter__()
+SERVER = Served()
 client = openai.OpenAI(base_url=SERVER.url + "/v1", api_key="none", max_retries=0)
 QUESTION = [{"role": "user", "content": "What is InferFlux?"}]
 
@@ -153,32 +148,14 @@ def test_models_are_listed():
     equal(client.models.retrieve("demo").id, "demo")
 
 
-def running():
-    text = SERVER.get("/metrics")[2].decode()
-    return int(next(line.split()[1] for line in text.splitlines()
-        if line.startswith("inferflux_requests_running ")))
-
-
-def until(condition, what, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.005)
-
-
 def test_leaving_in_mid_stream_ends_the_request():
     stream = script({"text": "word " * 2000, "delay_ms": 20}, stream=True)
     for _, _ in zip(range(3), stream):
         pass
-    equal(running(), 1)
+    equal(SERVER.running(), 1)
     stream.close()
-    until(lambda: running() == 0, "the request still runs")
-    audit = SERVER.get("/debug/invariants")
-    assert b'"ok":true' in audit[2] and b'"sequences":0' in audit[2], audit
+    SERVER.until_idle()
 
 
 if __name__ == "__main__":
-    try:
-        run(globals())
-    finally:
-        SERVER.__exit__(None, None, None)
+    SERVER.main(globals())

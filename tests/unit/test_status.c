@@ -150,6 +150,43 @@ static void problems_are_documents(void)
     done();
 }
 
-TESTS(TEST(every_code_has_a_status), TEST(an_error_is_an_object),
+/* What client libraries of each wire look for. */
+static void each_wire_has_its_own_words(void)
+{
+    static const struct {
+        enum errcode code;
+        int http_anthropic;
+        const char *anthropic, *llama;
+    } want[] = {
+        { ERR_INVALID, 400, "invalid_request_error", "invalid_request_error" },
+        { ERR_UNSUPPORTED, 400, "invalid_request_error", "not_supported_error" },
+        { ERR_CONTEXT, 400, "invalid_request_error", "exceed_context_size_error" },
+        { ERR_AUTH, 401, "authentication_error", "authentication_error" },
+        { ERR_FORBIDDEN, 403, "permission_error", "permission_error" },
+        { ERR_NOT_FOUND, 404, "not_found_error", "not_found_error" },
+        { ERR_TOO_LARGE, 413, "request_too_large", "invalid_request_error" },
+        { ERR_RATE, 429, "rate_limit_error", "invalid_request_error" },
+        { ERR_INTERNAL, 500, "api_error", "server_error" },
+        { ERR_OVERLOADED, 529, "overloaded_error", "unavailable_error" },
+        { ERR_NOT_READY, 503, "overloaded_error", "unavailable_error" },
+        { ERR_TIMEOUT, 504, "timeout_error", "server_error" },
+        { ERR_NONE, 500, "api_error", "server_error" }, /* no code, and none of ours */
+        { (enum errcode)1000, 500, "api_error", "server_error" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(want); i++) {
+        struct err e = { .code = want[i].code };
+        const struct json *o = json_get(reply(ERROR_ANTHROPIC, &e, NULL), "error");
+        EXPECT_EQ(sink.status, want[i].http_anthropic);
+        EXPECT(str_is(json_get(o, "type")->s, want[i].anthropic));
+        o = json_get(reply(ERROR_LLAMA, &e, NULL), "error");
+        EXPECT_EQ(sink.status, status_of(want[i].code).http);
+        EXPECT(str_is(json_get(o, "type")->s, want[i].llama));
+        EXPECT(json_get(reply(ERROR_OLLAMA, &e, NULL), "error")->kind == JSON_STRING);
+    }
+    done();
+}
+
+TESTS(TEST(every_code_has_a_status), TEST(each_wire_has_its_own_words), TEST(an_error_is_an_object),
     TEST(codes_depend_on_what_was_meant), TEST(clients_are_told_when_to_come_again),
     TEST(an_overflow_tells_both_numbers), TEST(problems_are_documents))

@@ -92,6 +92,19 @@ def test_a_wrong_method_keeps_its_shape():
         equal((status, list(json.loads(text))), (405, ["error"]))
 
 
+def test_who_asks_for_nobodys_path_gets_a_problem_document():
+    with Server(env={"INFERFLUX_API_KEYS": "k,boss:admin"}) as s:
+        for method, path, key, want in (("GET", "/nowhere", "k", 404), ("POST", "/v2/chat", "k", 404),
+                ("GET", "/v1/admin/fairness", "k", 403), ("GET", "/v1/admin/fairness", "x", 401),
+                ("PUT", "/v1/admin/fairness", "boss", 400), ("POST", "/v1/admin/cache", "boss", 405)):
+            status, fields, text = s.request(method, path, "{" if method == "PUT" else None,
+                Authorization="Bearer " + key)
+            equal((status, fields["content-type"]), (want, "application/problem+json"), path)
+            problem = json.loads(text)
+            equal((problem["status"], problem["type"]), (want, "about:blank"))
+            assert problem["title"] and problem["detail"], problem
+
+
 def test_models_have_further_names():
     def model_of(server, name):
         status, _, body = post(server, MESSAGES, model=name, max_tokens=1, messages=HI)

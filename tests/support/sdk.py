@@ -1,0 +1,55 @@
+"""What the tests of the official clients share. Importing it goes on in the environment that
+`tests/env` made, where those clients are; so it comes before them."""
+import os
+import subprocess
+import sys
+import time
+
+from harness import ROOT, Server, equal, run
+
+VENV = os.path.join(ROOT, "build/venv/bin/python")
+if os.path.exists(VENV) and sys.executable != VENV and not os.environ.get("IN_VENV"):
+    os.environ["IN_VENV"] = "1"
+    os.execv(VENV, [VENV, *sys.argv])
+
+
+class Served(Server):
+    """A server for all tests of a file: SERVER = Served(); it runs until main() ends."""
+
+    def __init__(self, *flags, **more):
+        super().__init__(*flags, **more)
+        self.__enter__()
+
+    def running(self):
+        """Requests that have not ended."""
+        text = self.get("/metrics")[2].decode()
+        return int(next(line.split()[1] for line in text.splitlines()
+            if line.startswith("inferflux_requests_running ")))
+
+    def until_idle(self):
+        """What clients left behind ends soon, and nothing of it stays."""
+        until(lambda: self.running() == 0, "a request still runs")
+        audit = self.get("/debug/invariants")
+        assert b'"ok":true' in audit[2] and b'"sequences":0' in audit[2], audit
+
+    def main(self, namespace):
+        """Runs the tests of a module, as harness.run does, and stops the server."""
+        try:
+            run(namespace)
+        finally:
+            self.__exit__(None, None, None)
+
+
+def until(condition, what, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.005)
+
+
+def node(script, *flags):
+    """Runs a test of a client for Node (see node_kit.mjs) against a server; then exits."""
+    with Server(*flags) as server:
+        status = subprocess.call(["node", os.path.join(ROOT, "tests/sdk", script), server.url,
+            os.path.join(ROOT, "build/node")])
+    sys.exit(status)
