@@ -31,6 +31,7 @@ int answer_new(struct answer **out, const struct answer_setup *s, struct err *e)
         c->number = i / ask->best_of * ask->n + i % ask->best_of;
         c->stop_id = -1;
         buf_init(&c->text, ANSWER_BYTES_MAX);
+        buf_init(&c->reasoning, ANSWER_BYTES_MAX);
         for (int k = 0; k < N_ANSWER_LISTS; k++)
             buf_init(&c->lists[k], ANSWER_BYTES_MAX);
     }
@@ -54,6 +55,8 @@ void answer_free(struct answer *a)
         return;
     for (int i = 0; i < a->n_choices; i++) {
         buf_clear(&a->choices[i].text);
+        buf_clear(&a->choices[i].reasoning);
+        answer_calls_clear(&a->choices[i]);
         for (int k = 0; k < N_ANSWER_LISTS; k++)
             buf_clear(&a->choices[i].lists[k]);
     }
@@ -87,8 +90,10 @@ struct answer_counts answer_counts(const struct answer *a)
         .accepted_prediction_tokens = a->n_accepted,
         .rejected_prediction_tokens = a->n_rejected };
 
-    for (int i = 0; i < a->n_choices; i++)
+    for (int i = 0; i < a->n_choices; i++) {
         n.completion_tokens += a->choices[i].n_tokens;
+        n.reasoning_tokens += a->choices[i].n_reasoning;
+    }
     return n;
 }
 
@@ -165,23 +170,22 @@ void answer_error(struct answer *a, const struct err *e, const struct error_extr
 
 /* ---- tokens and text ---- */
 
-static size_t choice_bytes(const struct choice *c)
+size_t answer_choice_bytes(const struct choice *c)
 {
-    size_t n = c->text.n;
+    size_t n = c->text.n + c->reasoning.n;
 
     for (int k = 0; k < N_ANSWER_LISTS; k++)
         n += c->lists[k].n;
     return n;
 }
 
-/* What a choice holds has changed by what it had before. */
-static void account(struct answer *a, const struct choice *c, size_t before)
+void answer_account(struct answer *a, const struct choice *c, size_t before)
 {
-    bool ok = buf_ok(&c->text);
+    bool ok = buf_ok(&c->text) && buf_ok(&c->reasoning);
 
     for (int k = 0; k < N_ANSWER_LISTS; k++)
         ok = ok && buf_ok(&c->lists[k]);
-    a->held += choice_bytes(c);
+    a->held += answer_choice_bytes(c);
     a->held -= before;
     if (!ok || a->held > ANSWER_BYTES_MAX)
         a->has_failed = true;
@@ -202,7 +206,7 @@ static void put_token(struct answer *a, struct choice *c, int32_t id, const stru
 
     if (!ask->want_logprobs && !ask->want_token_ids)
         return;
-    size_t before = choice_bytes(c);
+    size_t before = answer_choice_bytes(c);
     if (ask->want_token_ids)
         buf_printf(choice_item(c, LIST_IDS), "%d", id);
     if (ask->want_logprobs) {
@@ -212,12 +216,22 @@ static void put_token(struct answer *a, struct choice *c, int32_t id, const stru
         for (size_t i = 0; i < t.bytes.n; i++)
             c->n_characters += (t.bytes.p[i] & 0xC0) != 0x80;
     }
-    account(a, c, before);
+    answer_account(a, c, before);
 }
 
-static void stream_text(struct answer *a, struct choice *c, struct str text)
+static void mark_shown(struct choice *c)
 {
-    a->wire->text(a, c, text);
+    for (int k = 0; k < N_ANSWER_LISTS; k++)
+        c->shown[k] = c->lists[k].n;
+}
+
+/* A stream's frame has told the lists; a body keeps them, and they are not taken away any more. */
+void answer_shown(struct answer *a, struct choice *c)
+{
+    if (!a->setup.ask->stream) {
+        mark_shown(c);
+        return;
+    }
     for (int k = 0; k < N_ANSWER_LISTS; k++) {
         a->held -= c->lists[k].n;
         buf_reset(&c->lists[k]);
@@ -227,27 +241,28 @@ static void stream_text(struct answer *a, struct choice *c, struct str text)
         answer_flush(a);
 }
 
-static void mark_shown(struct choice *c)
+static void put_text(struct answer *a, struct choice *c, struct str text, bool is_reasoning)
 {
-    for (int k = 0; k < N_ANSWER_LISTS; k++)
-        c->shown[k] = c->lists[k].n;
-}
+    const struct wire *w = a->wire;
+    bool stream = a->setup.ask->stream;
 
-static void put_text(struct answer *a, struct choice *c, struct str text)
-{
     if (!text.n)
         return;
-    if (a->setup.ask->stream) {
-        stream_text(a, c, text);
-        return;
+    if (!stream || w->keeps) {
+        size_t before = answer_choice_bytes(c);
+        json_escape(is_reasoning ? &c->reasoning : &c->text, text);
+        answer_account(a, c, before);
     }
-    size_t before = choice_bytes(c);
-    json_escape(&c->text, text);
-    mark_shown(c);
-    account(a, c, before);
+    void (*tell)(struct answer *, struct choice *, struct str) =
+        is_reasoning ? w->reasoning : w->text;
+    if (stream && !tell)
+        return;
+    if (stream)
+        tell(a, c, text);
+    answer_shown(a, c);
 }
 
-static struct choice *open_choice(struct answer *a, int i)
+struct choice *answer_open_choice(struct answer *a, int i)
 {
     CHECK(i >= 0 && i < a->n_choices);
     return a->has_ended || a->has_failed || a->choices[i].has_ended ? NULL : &a->choices[i];
@@ -258,7 +273,7 @@ void answer_prompt_token(struct answer *a, int prompt, int32_t id, const struct 
     int each = a->setup.ask->best_of;
 
     for (int i = prompt * each; i < (prompt + 1) * each; i++) {
-        struct choice *c = open_choice(a, i);
+        struct choice *c = answer_open_choice(a, i);
         if (!c)
             continue;
         put_token(a, c, id, t);
@@ -271,15 +286,15 @@ void answer_prompt_text(struct answer *a, int prompt, struct str text)
     int each = a->setup.ask->best_of;
 
     for (int i = prompt * each; i < (prompt + 1) * each; i++) {
-        struct choice *c = open_choice(a, i);
+        struct choice *c = answer_open_choice(a, i);
         if (c)
-            put_text(a, c, text);
+            put_text(a, c, text, false);
     }
 }
 
 void answer_token(struct answer *a, int choice, const struct sampled *t)
 {
-    struct choice *c = open_choice(a, choice);
+    struct choice *c = answer_open_choice(a, choice);
 
     if (!c)
         return;
@@ -290,21 +305,39 @@ void answer_token(struct answer *a, int choice, const struct sampled *t)
 
 void answer_text(struct answer *a, int choice, struct str text)
 {
-    struct choice *c = open_choice(a, choice);
+    struct choice *c = answer_open_choice(a, choice);
 
     if (c)
-        put_text(a, c, text);
+        put_text(a, c, text, false);
+}
+
+void answer_reasoning(struct answer *a, int choice, struct str text)
+{
+    struct choice *c = answer_open_choice(a, choice);
+
+    if (c)
+        put_text(a, c, text, true);
+}
+
+void answer_reasoning_tokens(struct answer *a, int choice, int n)
+{
+    struct choice *c = answer_open_choice(a, choice);
+
+    if (c)
+        c->n_reasoning = n;
 }
 
 void answer_choice_end(
     struct answer *a, int choice, enum finish finish, struct str stop_text, int32_t stop_id)
 {
-    struct choice *c = open_choice(a, choice);
+    struct choice *c = answer_open_choice(a, choice);
 
     if (!c)
         return;
-    size_t before = choice_bytes(c);
+    answer_calls_end(a, c);
+    size_t before = answer_choice_bytes(c);
     c->finish = finish;
+    c->ends_in_calls = finish == FINISH_STOP && c->n_calls > 0;
     c->stop_text = stop_text;
     c->stop_id = stop_id;
     if (stop_text.p && !a->setup.ask->include_stop)
@@ -316,7 +349,7 @@ void answer_choice_end(
             buf_clear(&c->lists[k]);
     }
     c->has_ended = true;
-    account(a, c, before);
+    answer_account(a, c, before);
 }
 
 bool answer_choice_ended(const struct answer *a, int choice)

@@ -8,7 +8,9 @@
  *     answer_prompt_token*            with echo and logprobs: the prompt, token by token,
  *     answer_prompt_text              with echo: and as text
  *     answer_token                    for every generated token,
- *     answer_text                     then the whole characters that became safe to show
+ *     answer_text                     then the whole characters that became safe to show,
+ *     answer_reasoning                as text, as what was thought,
+ *     answer_call_*                   or as a tool call: begin, args*, end or broken
  *     answer_choice_end               once per choice: after its last text
  *     answer_flush                    stream: what was formatted since goes to the sink
  *   answer_end                        usage and [DONE], or the whole body; the sink has ended
@@ -31,13 +33,21 @@ enum { ANSWER_BYTES_MAX = 64 * 1024 * 1024 };
 struct answer;
 struct wire;
 
+enum call_ids {    /* what ids of tool calls look like, where a model's template wants its own */
+    CALL_IDS_OWN,  /* the wire's prefix and 24 characters */
+    CALL_IDS_NINE, /* nine letters and digits */
+    CALL_IDS_NAME  /* functions.NAME:NUMBER, counted over the conversation */
+};
+
 struct answer_setup { /* borrowed as long as the answer lives, unless said otherwise */
     const struct ask *ask;
     struct sink *sink;
-    struct str model;                /* the name the answer carries */
-    const char *fingerprint;         /* system_fingerprint; NULL = null */
-    int64_t created;                 /* wall seconds */
-    const char *id;                  /* without prefix; NULL = random. Tests fix it. */
+    struct str model;        /* the name the answer carries */
+    const char *fingerprint; /* system_fingerprint; NULL = null */
+    int64_t created;         /* wall seconds */
+    const char *id;          /* without prefix; NULL = random. Tests fix it. */
+    enum call_ids call_ids;
+    int n_earlier_calls;             /* of the conversation; for CALL_IDS_NAME */
     const struct http_field *fields; /* sent with the headers; borrowed until the end */
     int n_fields;
     /* The bytes a token stands for (vocab_bytes); control tokens have their text. */
@@ -75,6 +85,19 @@ void answer_prompt_text(struct answer *a, int prompt, struct str text);
 void answer_token(struct answer *a, int choice, const struct sampled *t);
 void answer_text(struct answer *a, int choice, struct str text); /* empty: nothing happens */
 
+void answer_reasoning(struct answer *a, int choice, struct str text);
+
+/* Tool calls are numbered from 0 in each choice, broken ones included, and told one after the
+ * other; the answer makes their ids. A call that is open when its choice ends was broken. */
+void answer_call_begin(struct answer *a, int choice, int call, struct str name);
+void answer_call_args(struct answer *a, int choice, int call, struct str json); /* in pieces */
+void answer_call_end(struct answer *a, int choice, int call);
+/* Begun, and turned out to be text, which follows as text. */
+void answer_call_broken(struct answer *a, int choice, int call);
+
+/* How many of the choice's tokens were thoughts, so far. */
+void answer_reasoning_tokens(struct answer *a, int choice, int n);
+
 /* FINISH_STOP by a string: stop_text is it, borrowed until the end; by one of the client's
  * stop_token_ids: stop_id is it; by the model's own end token: both absent (.p NULL, -1). Tokens
  * whose text a stop string swallowed are not among the logprobs. */
@@ -91,6 +114,7 @@ void answer_error(struct answer *a, const struct err *e, const struct error_extr
 /* What was counted. */
 struct answer_counts {
     int prompt_tokens, cached_tokens, completion_tokens;
+    int reasoning_tokens; /* of completion_tokens */
     int accepted_prediction_tokens, rejected_prediction_tokens;
 };
 struct answer_counts answer_counts(const struct answer *a);

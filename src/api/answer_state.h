@@ -24,6 +24,14 @@ struct answer_token { /* one token as its wire shows it */
     uint32_t offset;         /* characters before it */
 };
 
+struct answer_call {
+    int number;          /* as the caller counts them: broken ones, too */
+    struct str id, name; /* heap; the id is made here */
+    struct buf args;     /* raw JSON so far */
+    bool has_ended;      /* complete: the arguments are a JSON object */
+    int block;           /* for the wire's own use: the number of a block or an item */
+};
+
 struct choice {
     int number; /* what the client sees as index */
     bool has_ended, has_started;
@@ -32,8 +40,15 @@ struct choice {
     int32_t stop_id;      /* -1: none */
     int n_tokens;         /* generated */
     double sum_logprob;
-    uint32_t n_characters; /* of the tokens so far */
-    struct buf text;       /* escaped; of a body */
+    uint32_t n_characters;     /* of the tokens so far */
+    int n_reasoning;           /* of n_tokens, thoughts */
+    struct buf text;           /* escaped; of a body, or when the wire keeps it */
+    struct buf reasoning;      /* likewise */
+    struct answer_call *calls; /* heap, also of a stream; broken ones are gone */
+    int n_calls, cap_calls;
+    bool has_open_call;  /* the last of them goes on */
+    bool ends_in_calls;  /* FINISH_STOP and a complete call: a finish of its own on each wire */
+    int block, n_blocks; /* for the wire's own use: what is open in its stream, how many were */
     struct buf lists[N_ANSWER_LISTS];
     size_t shown[N_ANSWER_LISTS]; /* their lengths when text was last shown */
 };
@@ -54,6 +69,21 @@ struct answer {
     int n_choices;
     struct choice choices[];
 };
+
+/* ---- between answer.c and answer_calls.c */
+
+/* The choice, or NULL when nothing more is to be told of it. */
+struct choice *answer_open_choice(struct answer *a, int i);
+size_t answer_choice_bytes(const struct choice *c);
+/* What a choice holds has changed by what it had before. */
+void answer_account(struct answer *a, const struct choice *c, size_t before);
+/* Something was shown, and so were the tokens that made it. */
+void answer_shown(struct answer *a, struct choice *c);
+void answer_calls_end(
+    struct answer *a, struct choice *c); /* the choice ends: so does an open call */
+void answer_calls_clear(struct choice *c);
+
+/* ---- for the rows */
 
 /* The choice's list, with a comma when it has items. */
 struct buf *choice_item(struct choice *c, enum answer_list list);

@@ -1,5 +1,6 @@
 #include "api/ask.h"
 #include "api/body.h"
+#include "api/tools.h"
 #include "api/wire.h"
 #include "base/rng.h"
 
@@ -11,6 +12,8 @@ static const struct ask ask_default = {
     .max_tokens = -1,
     .skip_special_tokens = true,
     .cache_prompt = true,
+    .tool_choice = TOOL_CHOICE_AUTO,
+    .parallel_tool_calls = true,
     .sample = { .temperature = 1,
         .top_p = 1,
         .typical_p = 1,
@@ -33,7 +36,7 @@ int ask_parse(
     out->wire = w;
     out->raw = root;
     out->sample.seed = rng_entropy();
-    return w->parse(out, root, a, e);
+    return w->parse(out, root, a, e) || tools_settle(out, a, e) ? -1 : 0;
 }
 
 bool ask_has(const struct ask *ask, const char *field)

@@ -20,6 +20,7 @@ enum {
     ASK_ALLOWED_MAX = 300000, /* no vocabulary is larger */
     ASK_MESSAGES_MAX = 100000,
     ASK_METADATA_MAX = 16,
+    ASK_TOOLS_MAX = 4096,
 };
 
 struct ask_prompt { /* of a completion: text, or tokens that are not to be tokenised again */
@@ -39,6 +40,13 @@ struct ask_script { /* what a script model is to answer */
     uint32_t delay_ms;     /* before each chunk */
 };
 
+enum tool_choice {
+    TOOL_CHOICE_NONE, /* also when there are no tools: calls are not looked for */
+    TOOL_CHOICE_AUTO,
+    TOOL_CHOICE_REQUIRED, /* at least one call */
+    TOOL_CHOICE_NAMED     /* a call of tool_name */
+};
+
 enum thinking { THINKING_UNSAID, THINKING_ON, THINKING_OFF };
 
 struct wire;
@@ -52,6 +60,15 @@ struct ask {
     struct convo convo;         /* ASK_CHAT; with what the template is told */
     struct ask_prompt *prompts; /* ASK_COMPLETION */
     int n_prompts;              /* 1 for ASK_CHAT */
+
+    /* Tools; settled by api/tools.h. The template is shown convo.tools: those that may be called. */
+    const struct json *tools; /* OpenAI's function tools, from whatever wire; NULL = none */
+    enum tool_choice tool_choice;
+    struct str tool_name;            /* TOOL_CHOICE_NAMED */
+    const struct str *allowed_tools; /* nothing else may be called; n_allowed_tools 0 = all may */
+    int n_allowed_tools;
+    bool parallel_tool_calls; /* default true; false: at most one call */
+    bool has_functions;       /* OpenAI's first way: one call, told as function_call */
 
     /* how much, and until when */
     int n;          /* choices to show, per prompt */

@@ -58,10 +58,11 @@ static void put_usage(struct buf *out, const struct answer *a)
     buf_printf(out,
         "{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d,"
         "\"prompt_tokens_details\":{\"cached_tokens\":%d,\"audio_tokens\":0},"
-        "\"completion_tokens_details\":{\"reasoning_tokens\":0,\"audio_tokens\":0,"
+        "\"completion_tokens_details\":{\"reasoning_tokens\":%d,\"audio_tokens\":0,"
         "\"accepted_prediction_tokens\":%d,\"rejected_prediction_tokens\":%d}}",
         n.prompt_tokens, n.completion_tokens, n.prompt_tokens + n.completion_tokens,
-        n.cached_tokens, n.accepted_prediction_tokens, n.rejected_prediction_tokens);
+        n.cached_tokens, n.reasoning_tokens, n.accepted_prediction_tokens,
+        n.rejected_prediction_tokens);
 }
 
 static void put_logprob(struct buf *b, float v)
@@ -76,7 +77,7 @@ static void put_logprob(struct buf *b, float v)
 static void put_finish(struct buf *out, const struct choice *c)
 {
     buf_putz(out, ",\"finish_reason\":\"");
-    buf_putz(out, finish_name(c->finish));
+    buf_putz(out, c->ends_in_calls ? "tool_calls" : finish_name(c->finish));
     buf_putz(out, "\",\"stop_reason\":");
     if (c->stop_text.p) {
         buf_putc(out, '"');
@@ -259,21 +260,63 @@ static void chat_start(struct answer *a, struct choice *c)
     frame_end(a);
 }
 
+/* A delta ends, and its frame: after a string. */
+static void chat_string_end(struct answer *a, struct choice *c, const char *closing)
+{
+    if (a->plain_tail.n && !*closing) {
+        buf_puts(&a->out, buf_str(&a->plain_tail));
+        return;
+    }
+    buf_putz(&a->out, "\"}");
+    buf_putz(&a->out, closing);
+    put_chat_logprobs(&a->out, a, c);
+    buf_putz(&a->out, ",\"finish_reason\":null");
+    put_token_ids(&a->out, a, c);
+    frame_end(a);
+}
+
 static void chat_text(struct answer *a, struct choice *c, struct str text)
 {
     chat_start(a, c);
     frame_begin(a, c);
     buf_putz(&a->out, ",\"delta\":{\"content\":\"");
     json_escape(&a->out, text);
-    if (a->plain_tail.n) {
-        buf_puts(&a->out, buf_str(&a->plain_tail));
-        return;
-    }
-    buf_putz(&a->out, "\"}");
-    put_chat_logprobs(&a->out, a, c);
-    buf_putz(&a->out, ",\"finish_reason\":null");
-    put_token_ids(&a->out, a, c);
-    frame_end(a);
+    chat_string_end(a, c, "");
+}
+
+/* By both names that clients know. */
+static void chat_reasoning(struct answer *a, struct choice *c, struct str text)
+{
+    chat_start(a, c);
+    frame_begin(a, c);
+    buf_putz(&a->out, ",\"delta\":{\"reasoning_content\":\"");
+    json_escape(&a->out, text);
+    buf_putz(&a->out, "\",\"reasoning\":\"");
+    json_escape(&a->out, text);
+    chat_string_end(a, c, "");
+}
+
+/* Id and name are told once; a client puts the pieces of arguments together by index. */
+static void chat_call_begin(struct answer *a, struct choice *c, struct answer_call *k)
+{
+    chat_start(a, c);
+    frame_begin(a, c);
+    buf_printf(&a->out, ",\"delta\":{\"tool_calls\":[{\"index\":%d,\"id\":\"", k->number);
+    json_escape(&a->out, k->id);
+    buf_putz(&a->out, "\",\"type\":\"function\",\"function\":{\"name\":\"");
+    json_escape(&a->out, k->name);
+    buf_putz(&a->out, "\",\"arguments\":\"");
+    chat_string_end(a, c, "}]}");
+}
+
+static void chat_call_args(
+    struct answer *a, struct choice *c, struct answer_call *k, struct str json)
+{
+    frame_begin(a, c);
+    buf_printf(&a->out, ",\"delta\":{\"tool_calls\":[{\"index\":%d,\"function\":{\"arguments\":\"",
+        k->number);
+    json_escape(&a->out, json);
+    chat_string_end(a, c, "}]}");
 }
 
 static void chat_choice_end(struct answer *a, struct choice *c)
@@ -290,11 +333,54 @@ static void chat_choice_end(struct answer *a, struct choice *c)
     frame_end(a);
 }
 
+static void put_member(struct buf *out, const char *key, struct str escaped)
+{
+    buf_printf(out, ",\"%s\":\"", key);
+    buf_puts(out, escaped);
+    buf_putc(out, '"');
+}
+
+static void put_calls(struct buf *out, const struct choice *c)
+{
+    struct jw w;
+
+    buf_putz(out, ",\"tool_calls\":");
+    jw_init(&w, out);
+    jw_array(&w);
+    for (int i = 0; i < c->n_calls; i++) {
+        const struct answer_call *k = &c->calls[i];
+        jw_object(&w);
+        jw_key(&w, "id");
+        jw_str(&w, k->id);
+        jw_key(&w, "type");
+        jw_z(&w, "function");
+        jw_key(&w, "function");
+        jw_object(&w);
+        jw_key(&w, "name");
+        jw_str(&w, k->name);
+        jw_key(&w, "arguments");
+        jw_str(&w, buf_str(&k->args));
+        jw_end_object(&w);
+        jw_end_object(&w);
+    }
+    jw_end_array(&w);
+}
+
 static void chat_put_choice(struct answer *a, const struct choice *c)
 {
-    buf_putz(&a->out, ",\"message\":{\"role\":\"assistant\",\"content\":\"");
-    buf_puts(&a->out, buf_str(&c->text));
-    buf_putz(&a->out, "\",\"refusal\":null,\"annotations\":[]}");
+    buf_putz(&a->out, ",\"message\":{\"role\":\"assistant\"");
+    if (c->n_calls && !c->text.n)
+        buf_putz(&a->out, ",\"content\":null");
+    else
+        put_member(&a->out, "content", buf_str(&c->text));
+    if (c->reasoning.n) {
+        put_member(&a->out, "reasoning_content", buf_str(&c->reasoning));
+        put_member(&a->out, "reasoning", buf_str(&c->reasoning));
+    }
+    buf_putz(&a->out, ",\"refusal\":null");
+    if (c->n_calls)
+        put_calls(&a->out, c);
+    buf_putz(&a->out, ",\"annotations\":[]}");
     put_chat_logprobs(&a->out, a, c);
     put_finish(&a->out, c);
     put_token_ids(&a->out, a, c);
@@ -442,6 +528,9 @@ const struct wire wire_openai_chat = {
     .begin = chat_begin,
     .token = openai_chat_token,
     .text = chat_text,
+    .reasoning = chat_reasoning,
+    .call_begin = chat_call_begin,
+    .call_args = chat_call_args,
     .choice_end = chat_choice_end,
     .end = stream_end,
     .body = chat_body,

@@ -8,6 +8,7 @@
 #include "api/answer.h"
 
 struct choice;
+struct answer_call;
 struct answer_token;
 
 struct wire {
@@ -16,6 +17,8 @@ struct wire {
     const char *stream_type;    /* Content-Type of a stream */
     struct str keepalive;       /* what may be sent at any time between frames */
     enum error_form error_form; /* of an error instead of an answer; for status_reply */
+    const char *call_prefix;    /* of the ids of tool calls; NULL = "call_" */
+    bool keeps;                 /* a stream gathers text and reasoning, too, for what ends it */
 
     /* `body` is an object. On error e->param names the field. */
     int (*parse)(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
@@ -28,6 +31,17 @@ struct wire {
     void (*token)(struct answer *a, struct choice *c, const struct answer_token *t);
     /* Stream: one frame with text and the logprobs gathered since the last one. */
     void (*text)(struct answer *a, struct choice *c, struct str text);
+    /* Stream: as text, what was thought. NULL: this wire does not tell it. */
+    void (*reasoning)(struct answer *a, struct choice *c, struct str text);
+    /* Stream: a tool call, which has its id and its name; then its arguments, JSON in pieces of
+     * whole characters (call->args has all so far, this piece included); then it is complete.
+     * call_broken: it is not a call after all, what was read of it follows as text. NULL: this
+     * wire does not tell it. */
+    void (*call_begin)(struct answer *a, struct choice *c, struct answer_call *call);
+    void (*call_args)(
+        struct answer *a, struct choice *c, struct answer_call *call, struct str json);
+    void (*call_end)(struct answer *a, struct choice *c, struct answer_call *call);
+    void (*call_broken)(struct answer *a, struct choice *c, struct answer_call *call);
     /* Stream: the last frame of a choice. */
     void (*choice_end)(struct answer *a, struct choice *c);
     /* Stream: what follows the last choice. */

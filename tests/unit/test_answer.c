@@ -1,5 +1,6 @@
 /* api/answer.c against a plain model: the same random calls told as a stream and as a body must
- * say the same, choice by choice: text, logprobs, token ids, why it ended, and the counts. */
+ * say the same, choice by choice: text, thoughts, calls, logprobs, token ids, why it ended, and the
+ * counts. */
 #include "../check.h"
 
 #include "api/wire.h"
@@ -18,7 +19,8 @@ static struct str token_bytes(const void *vocab, int32_t id)
 }
 
 struct told { /* what a client has understood */
-    struct buf text[CHOICES], logprobs[CHOICES], ids[CHOICES], finish[CHOICES];
+    struct buf text[CHOICES], logprobs[CHOICES], ids[CHOICES], finish[CHOICES], thoughts[CHOICES],
+        calls[CHOICES];
     struct buf usage;
 };
 
@@ -29,6 +31,8 @@ static void told_init(struct told *t)
         buf_init(&t->logprobs[i], MB);
         buf_init(&t->ids[i], MB);
         buf_init(&t->finish[i], MB);
+        buf_init(&t->thoughts[i], MB);
+        buf_init(&t->calls[i], MB);
     }
     buf_init(&t->usage, MB);
 }
@@ -40,6 +44,8 @@ static void told_clear(struct told *t)
         buf_clear(&t->logprobs[i]);
         buf_clear(&t->ids[i]);
         buf_clear(&t->finish[i]);
+        buf_clear(&t->thoughts[i]);
+        buf_clear(&t->calls[i]);
     }
     buf_clear(&t->usage);
 }
@@ -54,6 +60,22 @@ static void append_items(struct buf *b, const struct json *array)
     }
 }
 
+/* Id and name, where they are told, then what there is of the arguments. */
+static void append_calls(struct buf *b, const struct json *calls)
+{
+    for (const struct json *c = calls ? calls->child : NULL; c; c = c->next) {
+        const struct json *id = json_get(c, "id"), *f = json_get(c, "function");
+        if (id) {
+            buf_putc(b, '\n');
+            buf_puts(b, id->s);
+            buf_putc(b, ' ');
+            buf_puts(b, json_get(f, "name")->s);
+            EXPECT(str_is(json_get(c, "type")->s, "function"));
+        }
+        buf_puts(b, json_get(f, "arguments")->s);
+    }
+}
+
 /* One choice of a frame or of a body. */
 static void understand_choice(struct told *t, const struct json *c)
 {
@@ -65,6 +87,13 @@ static void understand_choice(struct told *t, const struct json *c)
     const struct json *text = in ? json_get(in, "content") : json_get(c, "text");
     if (text)
         buf_puts(&t->text[i], text->s);
+    const struct json *thoughts = in ? json_get(in, "reasoning_content") : NULL;
+    if (thoughts) {
+        buf_puts(&t->thoughts[i], thoughts->s);
+        EXPECT(str_eq(thoughts->s, json_get(in, "reasoning")->s));
+    }
+    if (in)
+        append_calls(&t->calls[i], json_get(in, "tool_calls"));
     const struct json *logprobs = json_get(c, "logprobs");
     append_items(&t->logprobs[i], json_get(logprobs, "content"));
     append_items(&t->logprobs[i], json_get(logprobs, "tokens"));
@@ -101,11 +130,20 @@ static void understand_stream(struct told *t, struct str rest)
     }
 }
 
+/* A call with everything that belongs to it; text may come in between nowhere. */
+static void make_call(struct answer *a, int i, int number, struct rng *r)
+{
+    answer_call_begin(a, i, number, STR("get_\"weather\""));
+    for (uint64_t n = rng_below(r, 4); n; n--)
+        answer_call_args(a, i, number, STR("{\"k\\n\xC3\xA9\":1}"));
+    answer_call_end(a, i, number);
+}
+
 /* Random calls that depend on the seed alone. */
 static void drive(struct answer *a, const struct ask *ask, uint64_t seed)
 {
     struct rng r = { .key = seed };
-    int n_open = ask_n_choices(ask);
+    int n_open = ask_n_choices(ask), n_calls = 0;
 
     answer_begin(a);
     answer_usage(a, 11, (int)rng_below(&r, 11));
@@ -116,7 +154,7 @@ static void drive(struct answer *a, const struct ask *ask, uint64_t seed)
             .logprob = -(float)rng_next_unit(&r),
             .n_top = 1,
             .top = { { (int32_t)rng_below(&r, ARRAY_LEN(words)), -0.5f } } };
-        switch (rng_below(&r, 9)) {
+        switch (rng_below(&r, 12)) {
         case 0:
             n_open -= !answer_choice_ended(a, i);
             answer_choice_end(a, i, rng_below(&r, 2) ? FINISH_STOP : FINISH_LENGTH,
@@ -127,6 +165,14 @@ static void drive(struct answer *a, const struct ask *ask, uint64_t seed)
             break;
         case 2:
             answer_flush(a);
+            break;
+        case 5:
+            if (ask->kind == ASK_CHAT)
+                answer_reasoning(a, i, STR("hm \"\xC3\xA9"));
+            break;
+        case 6:
+            if (ask->kind == ASK_CHAT)
+                make_call(a, i, n_calls++, &r);
             break;
         case 3:
         case 4:
@@ -147,7 +193,7 @@ static struct answer_counts tell(
     struct fake_sink sink;
     struct ask ask;
     struct answer_setup s = {
-        .ask = &ask, .sink = &sink.sink, .model = STR("m"), .token_bytes = token_bytes
+        .ask = &ask, .sink = &sink.sink, .model = STR("m"), .id = "1", .token_bytes = token_bytes
     };
     struct answer *a = NULL;
     struct err e = { 0 };
@@ -202,7 +248,8 @@ static void a_stream_and_a_body_say_the_same(void)
         bool all = same(&a.usage, &b.usage);
         for (int i = 0; i < CHOICES; i++)
             all = all && same(&a.text[i], &b.text[i]) && same(&a.logprobs[i], &b.logprobs[i]) &&
-                  same(&a.ids[i], &b.ids[i]) && same(&a.finish[i], &b.finish[i]);
+                  same(&a.ids[i], &b.ids[i]) && same(&a.finish[i], &b.finish[i]) &&
+                  same(&a.thoughts[i], &b.thoughts[i]) && same(&a.calls[i], &b.calls[i]);
         if (!all)
             fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
         EXPECT(all);
