@@ -61,7 +61,7 @@ struct ask {
     struct ask_prompt *prompts; /* ASK_COMPLETION */
     int n_prompts;              /* 1 for ASK_CHAT */
 
-    /* Tools; settled by api/tools.h. The template is shown convo.tools: those that may be called. */
+    /* Tools; settled by api/tools.h. convo.tools has those that may be called. */
     const struct json *tools; /* OpenAI's function tools, from whatever wire; NULL = none */
     enum tool_choice tool_choice;
     struct str tool_name;            /* TOOL_CHOICE_NAMED */
