@@ -8,3 +8,5 @@
 
 /* `crc` is 0 at the beginning, or the result for the bytes before. */
 uint32_t crc32c(uint32_t crc, const void *bytes, size_t n);
+/* The same by the processor's plainest means, to hold the other against. */
+uint32_t crc32c_portable(uint32_t crc, const void *bytes, size_t n);

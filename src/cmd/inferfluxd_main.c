@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "cmd/options.h"
 #include "os/thread.h"
+#include "pool/pack.h"
 #include "serve/serve.h"
 
 #include <signal.h>
@@ -63,6 +64,7 @@ static struct model_spec spec_with_defaults(
         .template_path = "",
         .kernels = o->kernels,
         .kv_type = o->kv_type,
+        .pack = pack_mode_of(o->pack),
         .threads = (int)o->threads,
         .ctx_size = o->ctx_size,
         .kv_bytes = o->kv_bytes,

@@ -638,6 +638,15 @@ uint64_t gguf_file_bytes(const struct gguf *g)
     return n;
 }
 
+int64_t gguf_mtime_ns(const struct gguf *g)
+{
+    int64_t newest = 0;
+
+    for (size_t i = 0; i < g->n_parts; i++)
+        newest = MAX(newest, g->parts[i].map.mtime_ns);
+    return newest;
+}
+
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key)
 {
     return part_find(&g->parts[0], key);

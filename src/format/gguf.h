@@ -75,6 +75,7 @@ const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i);
 size_t gguf_n_tensors(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i);
 uint64_t gguf_file_bytes(const struct gguf *g);  /* all parts */
+int64_t gguf_mtime_ns(const struct gguf *g);     /* of the newest part; 0: not from a file */
 size_t gguf_n_parts(const struct gguf *g);       /* 1 unless the model is split */
 const char *gguf_kind_name(enum gguf_kind kind); /* "u32", "str", "arr" ... */
 

@@ -1,4 +1,5 @@
 #include "model/bind.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "model/block.h"
 
@@ -35,8 +36,9 @@ struct bind {
     const struct hparams *h;
     const struct gguf *g;
     struct team *team;
-    const struct bind_progress *progress;
+    const struct bind_options *o;
     size_t used;         /* of w->block */
+    bool is_filled;      /* the block has all bytes */
     uint64_t file_bytes; /* of the tensors packed so far */
     uint64_t file_total;
 };
@@ -186,6 +188,14 @@ static void *place_of(const struct bind *b, const struct slot *s)
     return base + places[s->id];
 }
 
+static void tell(struct bind *b, const struct slot *s)
+{
+    b->file_bytes += s->t->bytes;
+    if (b->o->progress)
+        b->o->progress(b->o->progress_arg, (double)b->file_bytes / (double)b->file_total);
+}
+
+/* Where it is in the block; and its bytes, unless they are there. */
 static int load(struct bind *b, struct slot *s, struct err *e)
 {
     if (!s->t)
@@ -194,19 +204,54 @@ static int load(struct bind *b, struct slot *s, struct err *e)
     b->used += slot_bytes(s);
 
     if (is_vector(s->id)) {
-        memcpy(to, s->t->data, (size_t)s->cols * sizeof(float));
+        if (!b->is_filled)
+            memcpy(to, s->t->data, (size_t)s->cols * sizeof(float));
         *(const float **)place_of(b, s) = (const float *)to;
     } else {
         struct packed *w = place_of(b, s);
         struct pack_job job = { b->team, w, s->t->data };
         if (pack_init(w, s->t->type, s->rows, s->cols, to, e))
             return err_wrap(e, "tensor %s", s->name);
-        team_run(b->team, pack_some, &job);
+        if (!b->is_filled)
+            team_run(b->team, pack_some, &job);
     }
     gguf_tensor_done(b->g, s->t);
-    b->file_bytes += s->t->bytes;
-    if (b->progress && b->progress->fn)
-        b->progress->fn(b->progress->arg, (double)b->file_bytes / (double)b->file_total);
+    tell(b, s);
+    return 0;
+}
+
+/* A file that does not fit is a start that takes longer, not an error. */
+static int open_packfile(struct bind *b, struct err *e)
+{
+    struct weights *w = b->w;
+    struct err why;
+
+    if (packfile_key_of(&w->key, b->g, e))
+        return -1;
+    w->wants_file = packfile_open(&w->file, b->o->packfile, &w->key, w->bytes, b->team, &why);
+    if (w->wants_file && why.code != ERR_NOT_FOUND)
+        log_info("model", "packfile_unused", "%s", why.msg);
+    b->is_filled = !w->wants_file;
+    return 0;
+}
+
+/* The block: mapped, or memory, to pack into or to copy to. */
+static int take_block(struct bind *b, struct err *e)
+{
+    struct weights *w = b->w;
+
+    if (b->o->packfile && open_packfile(b, e))
+        return -1;
+    if (b->is_filled && !b->o->packfile_to_memory) {
+        w->block = (uint8_t *)(uintptr_t)w->file.block;
+        return 0;
+    }
+    w->block = block_take(w->bytes);
+    if (!w->block)
+        return err_set(e, ERR_MEMORY, "no memory for %zu MB of weights", w->bytes / MB);
+    if (b->is_filled)
+        memcpy(w->block, w->file.block, w->bytes);
+    packfile_close(&w->file);
     return 0;
 }
 
@@ -220,9 +265,9 @@ static int check_factors(const struct weights *w, const struct hparams *h, struc
 }
 
 int weights_bind(struct weights *w, const struct hparams *h, const struct gguf *g,
-    struct team *team, const struct bind_progress *p, struct err *e)
+    struct team *team, const struct bind_options *o, struct err *e)
 {
-    struct bind b = { .w = w, .h = h, .g = g, .team = team, .progress = p };
+    struct bind b = { .w = w, .h = h, .g = g, .team = team, .o = o };
 
     *w = (struct weights){ 0 };
     if (refuse_strangers(&b, e) || each_slot(&b, measure, e))
@@ -232,12 +277,7 @@ int weights_bind(struct weights *w, const struct hparams *h, const struct gguf *
         err_set(e, ERR_MEMORY, "no memory for %d layers", h->n_layers);
         goto fail;
     }
-    w->block = block_take(w->bytes);
-    if (!w->block) {
-        err_set(e, ERR_MEMORY, "no memory for %zu MB of weights", w->bytes / MB);
-        goto fail;
-    }
-    if (each_slot(&b, load, e) || check_factors(w, h, e))
+    if (take_block(&b, e) || each_slot(&b, load, e) || check_factors(w, h, e))
         goto fail;
     w->is_tied = !w->head.data;
     if (w->is_tied)
@@ -252,6 +292,8 @@ fail:
 void weights_clear(struct weights *w)
 {
     mem_free(w->layers);
-    block_give(w->block);
+    if (!w->file.block)
+        block_give(w->block);
+    packfile_close(&w->file);
     *w = (struct weights){ 0 };
 }

@@ -6,7 +6,8 @@
  *
  * All weights live in one block of memory. Packing is shared by the team; a tensor's pages in
  * the file are given back as soon as it is packed, so that the peak is the weights plus one
- * tensor. Nothing of the file is used afterwards: it may be closed.
+ * tensor. Or the block is mapped from a file in which an earlier start has put it (packfile.h).
+ * Nothing of the model's file is used afterwards: it may be closed.
  *
  * Read-only after weights_bind: any thread. */
 #pragma once
@@ -14,6 +15,7 @@
 #include "kernel/gemm.h"
 #include "kernel/team.h"
 #include "model/hparams.h"
+#include "model/packfile.h"
 
 struct layer {                    /* shapes as [rows][cols], cols contiguous in the file */
     const float *attn_norm;       /* [d_model] */
@@ -35,17 +37,22 @@ struct weights {
     const float *out_norm;     /* [d_model] */
     const float *rope_factors; /* [n_rot / 2], or NULL */
     struct layer *layers;      /* [n_layers] */
-    uint8_t *block;            /* what all of them point into */
+    uint8_t *block;            /* what all of them point into; read-only when it is mapped */
     size_t bytes;              /* of the block */
+    struct packfile file;      /* whose block it is; empty: memory of our own */
+    struct packfile_key key;   /* of bind_options.packfile */
+    bool wants_file;           /* which was not there, or did not fit */
     uint64_t n_params;
 };
 
-struct bind_progress {
-    void (*fn)(void *arg, double share); /* 0 .. 1, on the caller's thread; NULL: none */
-    void *arg;
+struct bind_options {
+    void (*progress)(void *arg, double share); /* 0 .. 1, on the caller's thread; NULL: none */
+    void *progress_arg;
+    const char *packfile; /* used when it is there and fits; NULL: none */
+    bool packfile_to_memory;
 };
 
 /* On error *w holds nothing. ERR_CORRUPT, ERR_UNSUPPORTED, ERR_MEMORY. */
 int weights_bind(struct weights *w, const struct hparams *h, const struct gguf *g,
-    struct team *team, const struct bind_progress *p, struct err *e);
+    struct team *team, const struct bind_options *o, struct err *e);
 void weights_clear(struct weights *w); /* an empty one is fine */

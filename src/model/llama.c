@@ -207,7 +207,8 @@ static int set_sizes(struct llama *m, const struct llama_options *o, struct err 
 static int open_parts(
     struct llama *m, const struct gguf *g, const struct llama_options *o, struct err *e)
 {
-    const struct bind_progress progress = { o->progress, o->progress_arg };
+    const struct bind_options bind = { o->progress, o->progress_arg, o->packfile,
+        o->packfile_to_memory };
 
     if (hparams_read(&m->h, g, e) || set_sizes(m, o, e))
         return -1;
@@ -216,7 +217,7 @@ static int open_parts(
         return -1;
     if (team_open(&m->team, o->n_threads ? o->n_threads : thread_count_online(), e))
         return -1;
-    if (weights_bind(&m->w, &m->h, g, m->team, &progress, e))
+    if (weights_bind(&m->w, &m->h, g, m->team, &bind, e))
         return -1;
     rope_table_init(&m->rope, &m->h, m->w.rope_factors);
     kv_layout_init(&m->kv, o->kv_type, m->h.n_layers, m->h.n_kv_heads, m->h.head_dim);
@@ -279,4 +280,24 @@ int llama_needs(struct llama_needs *out, const struct gguf *g, enum kv_type kv_t
     kv_layout_init(&kv, kv_type, h.n_layers, h.n_kv_heads, h.head_dim);
     *out = (struct llama_needs){ h.n_vocab, h.n_ctx, kv.page_bytes };
     return 0;
+}
+
+static const struct weights *weights_of(const struct lm *lm)
+{
+    return &((const struct llama *)(const void *)((const char *)lm - offsetof(struct llama, lm)))
+                ->w;
+}
+
+bool llama_wants_packfile(const struct lm *lm)
+{
+    return weights_of(lm)->wants_file;
+}
+
+int llama_write_packfile(
+    const struct lm *lm, const char *path, const _Atomic bool *stop, struct err *e)
+{
+    const struct weights *w = weights_of(lm);
+
+    CHECK(w->wants_file);
+    return packfile_write(path, &w->key, w->block, w->bytes, stop, e);
 }

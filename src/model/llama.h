@@ -19,6 +19,8 @@ struct llama_options {
     int max_logits;                            /* per forward; 0: 32 */
     void (*progress)(void *arg, double share); /* while loading, 0 .. 1; NULL: none */
     void *progress_arg;
+    const char *packfile;    /* packed weights of an earlier start, if they fit; NULL: none */
+    bool packfile_to_memory; /* read, not mapped */
 };
 
 /* ERR_CORRUPT, ERR_UNSUPPORTED, ERR_RANGE name what is wrong with the file; ERR_MEMORY. */
@@ -31,3 +33,9 @@ struct llama_needs {
     size_t page_bytes;
 };
 int llama_needs(struct llama_needs *out, const struct gguf *g, enum kv_type kv_type, struct err *e);
+
+/* Opened with a packfile that was not there or did not fit: the next start could use one. */
+bool llama_wants_packfile(const struct lm *lm);
+/* Writes it. From any thread, also while it computes; packfile.h says the rest. */
+int llama_write_packfile(
+    const struct lm *lm, const char *path, const _Atomic bool *stop, struct err *e);

@@ -12,6 +12,7 @@
 #include "os/memory.h"
 #include "os/thread.h"
 #include "pool/draft.h"
+#include "pool/pack.h"
 
 #include <openssl/sha.h>
 #include <stdio.h>
@@ -168,6 +169,7 @@ static int open_lm(
     const struct model_spec *spec = m->spec;
     enum kv_type kv = strcmp(spec->kv_type, "bf16") ? KV_F16 : KV_BF16;
     struct progress progress = { spec->id, clock_ns(), 0 };
+    char packfile[PACK_PATH_MAX];
     struct llama_needs needs;
 
     if (spec->backend == BACKEND_SCRIPT) {
@@ -192,6 +194,8 @@ static int open_lm(
         .max_logits = MAX(spec->engine.max_batch, 1) + 2 * spec->engine.spec.max,
         .progress = spec->show_progress && isatty(STDERR_FILENO) ? draw : NULL,
         .progress_arg = &progress,
+        .packfile = pack_path(packfile, spec) ? packfile : NULL,
+        .packfile_to_memory = spec->pack == PACK_RAM,
     };
     if (choose_pages(&o.n_pages, m, needs.page_bytes, e))
         return -1;

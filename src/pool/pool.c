@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "os/thread.h"
+#include "pool/pack.h"
 
 #include <stdatomic.h>
 
@@ -29,6 +30,9 @@ static void *load_all(void *arg)
         atomic_store_explicit(
             &m->state, m->engine ? MODEL_READY : MODEL_FAILED, memory_order_release);
     }
+    for (int i = 0; i < p->n && !atomic_load(&p->stop); i++)
+        if (model_state(&p->models[i]) == MODEL_READY)
+            pack_write(&p->models[i], &p->stop);
     return NULL;
 }
 

@@ -12,6 +12,9 @@
 enum backend { BACKEND_NATIVE, BACKEND_SCRIPT };
 enum model_state { MODEL_LOADING, MODEL_READY, MODEL_FAILED };
 
+/* Of packed weights: no file of them, one that is read into memory, one that is mapped. */
+enum pack_mode { PACK_OFF, PACK_RAM, PACK_FILE };
+
 struct model_spec { /* strings are borrowed and outlive the pool */
     const char *id, *path;
     enum backend backend;
@@ -19,10 +22,11 @@ struct model_spec { /* strings are borrowed and outlive the pool */
     const char *template_path; /* "" = the file's own */
     const char *kernels;       /* "auto", "avx2", ... */
     const char *kv_type;       /* "f16", "bf16" */
-    int threads;               /* 0 = one per processor */
-    int64_t ctx_size;          /* 0 = what the model was made for */
-    int64_t kv_bytes;          /* 0 = automatic */
-    const char *draft_path;    /* a small model that guesses ahead; NULL or "" = none */
+    enum pack_mode pack;
+    int threads;            /* 0 = one per processor */
+    int64_t ctx_size;       /* 0 = what the model was made for */
+    int64_t kv_bytes;       /* 0 = automatic */
+    const char *draft_path; /* a small model that guesses ahead; NULL or "" = none */
     struct engine_options engine;
     bool show_progress; /* on stderr while loading, when that is a terminal */
 };

@@ -1,0 +1,287 @@
+#include "model/packfile.h"
+#include "base/buf.h"
+#include "base/crc.h"
+#include "base/fault.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/sha.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    VERSION = 1,       /* of this file's form */
+    PACKING = 1,       /* of what pack.c makes; the order of the block (bind.c) */
+    UNIT = 4096,       /* head, table and block begin at multiples */
+    STRETCH = 1 << 20, /* bytes per sum */
+    SAMPLES = 4,
+    SAMPLE_BYTES = 64,
+    KEY_BYTES_MAX = 64 * 1024 * 1024,
+};
+
+static const char magic[8] = "IFXPACK\n";
+
+struct head { /* little-endian, as all machines that this runs on */
+    char magic[8];
+    uint32_t version, packing;
+    uint8_t key[32];
+    uint64_t bytes; /* of the block */
+    uint32_t sums_crc, head_crc;
+};
+
+_Static_assert(sizeof(struct head) == 64, "no holes");
+
+static size_t unit_up(size_t n)
+{
+    return (n + UNIT - 1) / UNIT * UNIT;
+}
+
+static size_t n_stretches(size_t bytes)
+{
+    return (bytes + STRETCH - 1) / STRETCH;
+}
+
+static size_t front_bytes(size_t bytes)
+{
+    return UNIT + unit_up(n_stretches(bytes) * sizeof(uint32_t));
+}
+
+static uint32_t head_crc(const struct head *h)
+{
+    return crc32c(0, h, offsetof(struct head, head_crc));
+}
+
+/* ---- the key */
+
+static void put_u64(struct buf *b, uint64_t v)
+{
+    buf_put(b, &v, sizeof(v));
+}
+
+static void put_tensor(struct buf *b, const struct gguf_tensor *t)
+{
+    put_u64(b, t->name.n);
+    buf_puts(b, t->name);
+    put_u64(b, (uint64_t)t->type);
+    for (int i = 0; i < 4; i++)
+        put_u64(b, t->dims[i]);
+    put_u64(b, t->bytes);
+    uint64_t n = MIN(t->bytes, (uint64_t)SAMPLE_BYTES);
+    for (uint64_t i = 0; i < SAMPLES; i++)
+        buf_put(b, t->data + (t->bytes - n) * i / (SAMPLES - 1), n);
+}
+
+int packfile_key_of(struct packfile_key *out, const struct gguf *g, struct err *e)
+{
+    struct buf b;
+
+    buf_init(&b, KEY_BYTES_MAX);
+    put_u64(&b, gguf_file_bytes(g));
+    put_u64(&b, (uint64_t)gguf_mtime_ns(g));
+    for (size_t i = 0; i < gguf_n_tensors(g); i++)
+        put_tensor(&b, gguf_tensor_at(g, i));
+    int rc = buf_ok(&b) ? 0 : err_set(e, ERR_MEMORY, "no memory for a key of the weights");
+    if (!rc)
+        SHA256((const uint8_t *)b.p, b.n, out->digest);
+    buf_clear(&b);
+    return rc;
+}
+
+/* ---- reading */
+
+struct sum_job {
+    struct team *team;
+    const uint8_t *block;
+    size_t bytes;
+    const uint32_t *sums;
+    _Atomic size_t n_wrong;
+};
+
+static uint32_t sum_of(const uint8_t *block, size_t bytes, size_t stretch)
+{
+    size_t from = stretch * STRETCH;
+
+    return crc32c(0, block + from, MIN(bytes - from, (size_t)STRETCH));
+}
+
+static void sum_some(void *arg, int member, int n_members)
+{
+    struct sum_job *j = arg;
+    (void)member;
+    (void)n_members;
+    for (;;) {
+        size_t i = (size_t)team_next(j->team);
+        if (i >= n_stretches(j->bytes))
+            return;
+        if (sum_of(j->block, j->bytes, i) != j->sums[i])
+            atomic_fetch_add(&j->n_wrong, 1);
+    }
+}
+
+static int check_head(
+    const struct mapfile *m, const struct packfile_key *key, size_t bytes, struct err *e)
+{
+    struct head h;
+
+    if (m->n < UNIT)
+        return err_set(e, ERR_CORRUPT, "a file of %zu bytes", m->n);
+    memcpy(&h, m->p, sizeof(h));
+    if (memcmp(h.magic, magic, sizeof(magic)) != 0 || h.head_crc != head_crc(&h))
+        return err_set(e, ERR_CORRUPT, "the head is damaged");
+    if (h.version != VERSION || h.packing != PACKING)
+        return err_set(e, ERR_UNSUPPORTED, "another version wrote it");
+    if (memcmp(h.key, key->digest, sizeof(h.key)) != 0 || h.bytes != bytes)
+        return err_set(e, ERR_UNSUPPORTED, "it is of another model file");
+    if (m->n != front_bytes(bytes) + bytes)
+        return err_set(
+            e, ERR_CORRUPT, "%zu bytes instead of %zu", m->n, front_bytes(bytes) + bytes);
+    if (h.sums_crc != crc32c(0, m->p + UNIT, n_stretches(bytes) * sizeof(uint32_t)))
+        return err_set(e, ERR_CORRUPT, "the table of sums is damaged");
+    return 0;
+}
+
+static int check_block(const struct packfile *f, size_t bytes, struct team *team, struct err *e)
+{
+    struct sum_job job = { .team = team,
+        .block = f->block,
+        .bytes = bytes,
+        .sums = (const uint32_t *)(const void *)(f->map.p + UNIT) };
+
+    team_run(team, sum_some, &job);
+    if (!job.n_wrong)
+        return 0;
+    return err_set(
+        e, ERR_CORRUPT, "%zu of %zu stretches are damaged", job.n_wrong, n_stretches(bytes));
+}
+
+int packfile_open(struct packfile *f, const char *path, const struct packfile_key *key,
+    size_t bytes, struct team *team, struct err *e)
+{
+    *f = (struct packfile){ 0 };
+    if (mapfile_open(&f->map, path, e))
+        return -1;
+    f->block = f->map.p + front_bytes(bytes);
+    if (check_head(&f->map, key, bytes, e) || check_block(f, bytes, team, e)) {
+        packfile_close(f);
+        return err_wrap(e, "%s", path);
+    }
+    return 0;
+}
+
+void packfile_close(struct packfile *f)
+{
+    mapfile_close(&f->map);
+    *f = (struct packfile){ 0 };
+}
+
+/* ---- writing */
+
+static int put_all(int fd, const void *bytes, size_t n)
+{
+    const uint8_t *p = bytes;
+
+    while (n > 0) {
+        ssize_t done = fault_hit(FAULT_WRITE) ? (errno = ENOSPC, -1) : write(fd, p, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return -1;
+        p += done;
+        n -= (size_t)done;
+    }
+    return 0;
+}
+
+static bool is_stopped(const _Atomic bool *stop)
+{
+    return stop && atomic_load_explicit(stop, memory_order_relaxed);
+}
+
+/* The sums are taken of the memory that is written: what was wrong there would be found wrong in
+ * the file only if it changed on the way. */
+static int fill_front(uint8_t *front, const struct packfile_key *key, const uint8_t *block,
+    size_t bytes, const _Atomic bool *stop)
+{
+    uint32_t *sums = (uint32_t *)(void *)(front + UNIT);
+    struct head h = { .version = VERSION, .packing = PACKING, .bytes = bytes };
+
+    for (size_t i = 0; i < n_stretches(bytes) && !is_stopped(stop); i++)
+        sums[i] = sum_of(block, bytes, i);
+    memcpy(h.magic, magic, sizeof(magic));
+    memcpy(h.key, key->digest, sizeof(h.key));
+    h.sums_crc = crc32c(0, sums, n_stretches(bytes) * sizeof(*sums));
+    h.head_crc = head_crc(&h);
+    memcpy(front, &h, sizeof(h));
+    return is_stopped(stop) ? -1 : 0;
+}
+
+static int put_block(int fd, const uint8_t *block, size_t bytes, const _Atomic bool *stop)
+{
+    for (size_t i = 0; i < n_stretches(bytes); i++) {
+        size_t from = i * STRETCH;
+        if (is_stopped(stop) || put_all(fd, block + from, MIN(bytes - from, (size_t)STRETCH)))
+            return -1;
+    }
+    return fsync(fd);
+}
+
+/* A file that nobody else writes: locked, and still there under its name. What a process that was
+ * killed has left is used again. */
+static int open_alone(const char *path, struct err *e)
+{
+    struct stat mine, named;
+    int fd = fault_hit(FAULT_OPEN) ? (errno = EIO, -1)
+                                   : open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+
+    if (fd < 0)
+        return err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) || fstat(fd, &mine) || stat(path, &named) ||
+        mine.st_ino != named.st_ino || mine.st_dev != named.st_dev) {
+        close(fd);
+        return err_set(e, ERR_IO, "%s: another process writes it", path);
+    }
+    if (ftruncate(fd, 0)) {
+        err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+int packfile_write(const char *path, const struct packfile_key *key, const uint8_t *block,
+    size_t bytes, const _Atomic bool *stop, struct err *e)
+{
+    char temp[4096];
+    int n = snprintf(temp, sizeof(temp), "%s.new", path);
+    uint8_t *front = try_calloc(1, front_bytes(bytes));
+    int fd = -1, rc = -1;
+
+    if (!front || n >= (int)sizeof(temp)) {
+        err_set(e, ERR_MEMORY, "%.80s: no memory for its head", path);
+        goto out;
+    }
+    fd = open_alone(temp, e);
+    if (fd < 0)
+        goto out;
+    errno = 0;
+    if (fill_front(front, key, block, bytes, stop) || put_all(fd, front, front_bytes(bytes)) ||
+        put_block(fd, block, bytes, stop) || rename(temp, path)) {
+        if (is_stopped(stop))
+            err_set(e, ERR_CANCELLED, "%s: not written to its end", path);
+        else
+            err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
+        unlink(temp);
+        goto out;
+    }
+    rc = 0;
+
+out:
+    if (fd >= 0)
+        close(fd);
+    mem_free(front);
+    return rc;
+}

@@ -1,0 +1,119 @@
+#include "pool/pack.h"
+#include "base/log.h"
+#include "model/llama.h"
+#include "os/clock.h"
+
+#include <errno.h>
+#include <openssl/sha.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+enum { WORTH_BYTES = 64 * 1024 * 1024 }; /* less is packed before anybody notices */
+
+enum pack_mode pack_mode_of(const char *name)
+{
+    if (!strcmp(name, "off"))
+        return PACK_OFF;
+    return strcmp(name, "ram") ? PACK_FILE : PACK_RAM;
+}
+
+/* The folder of a path, with its slash; "./" without one. */
+static void folder_of(char *out, size_t size, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    if (slash)
+        snprintf(out, size, "%.*s", (int)(slash - path + 1), path);
+    else
+        snprintf(out, size, "./");
+}
+
+static bool is_there(const char *path)
+{
+    struct stat st;
+
+    return !stat(path, &st) && S_ISREG(st.st_mode);
+}
+
+/* Two models of the same name in two folders are two files. */
+static bool cache_path(char *out, const char *model)
+{
+    const char *home = getenv("HOME"), *xdg = getenv("XDG_CACHE_HOME");
+    const char *slash = strrchr(model, '/'), *base = slash ? slash + 1 : model;
+    char full[PACK_PATH_MAX], dir[PACK_PATH_MAX - 600];
+    uint8_t sum[SHA256_DIGEST_LENGTH];
+    int n = 0;
+
+    if (xdg && *xdg == '/')
+        n = snprintf(dir, sizeof(dir), "%s/inferflux", xdg);
+    else if (home && *home == '/')
+        n = snprintf(dir, sizeof(dir), "%s/.cache/inferflux", home);
+    if (n <= 0 || (size_t)n >= sizeof(dir) || !realpath(model, full))
+        return false;
+    SHA256((const uint8_t *)full, strlen(full), sum);
+    n = snprintf(out, PACK_PATH_MAX, "%s/%.400s-%02x%02x%02x%02x.pack", dir, base, sum[0], sum[1],
+        sum[2], sum[3]);
+    return n > 0 && n < PACK_PATH_MAX;
+}
+
+bool pack_path(char out[PACK_PATH_MAX], const struct model_spec *spec)
+{
+    char folder[PACK_PATH_MAX];
+    struct stat st;
+
+    if (spec->pack == PACK_OFF || stat(spec->path, &st) || st.st_size < WORTH_BYTES)
+        return false;
+    int n = snprintf(out, PACK_PATH_MAX, "%s.pack", spec->path);
+    folder_of(folder, sizeof(folder), spec->path);
+    if (n > 0 && n < PACK_PATH_MAX && (is_there(out) || !access(folder, W_OK)))
+        return true;
+    return cache_path(out, spec->path);
+}
+
+/* Twice what is written, so that a model never fills somebody's disk. */
+static int check_room(const char *folder, uint64_t bytes, struct err *e)
+{
+    struct statvfs fs;
+
+    if (statvfs(folder, &fs))
+        return err_set(e, ERR_IO, "%s: %s", folder, strerror(errno));
+    if ((uint64_t)fs.f_bavail * fs.f_frsize / 2 < bytes)
+        return err_set(e, ERR_IO, "%s: %llu MB are free, half of that would be taken at most",
+            folder, (unsigned long long)((uint64_t)fs.f_bavail * fs.f_frsize / MB));
+    return 0;
+}
+
+/* The last folder of the cache path, and the one before it. */
+static void make_folders(const char *folder)
+{
+    char path[PACK_PATH_MAX];
+
+    for (const char *p = folder + 1; (p = strchr(p, '/')); p++) {
+        snprintf(path, sizeof(path), "%.*s", (int)(p - folder), folder);
+        (void)mkdir(path, 0700); /* what cannot be made is found missing by who writes into it */
+    }
+}
+
+void pack_write(const struct model *m, const _Atomic bool *stop)
+{
+    char path[PACK_PATH_MAX], folder[PACK_PATH_MAX];
+    uint64_t began = clock_ns();
+    struct err e;
+
+    if (m->spec->backend != BACKEND_NATIVE || !pack_path(path, m->spec) ||
+        !llama_wants_packfile(m->lm))
+        return;
+    folder_of(folder, sizeof(folder), path);
+    make_folders(folder);
+    if (check_room(folder, m->lm->weight_bytes, &e) ||
+        llama_write_packfile(m->lm, path, stop, &e)) {
+        log_warn(
+            "pool", "packfile", "model=%s not kept for the next start: %s", m->spec->id, e.msg);
+        return;
+    }
+    log_info("pool", "packfile", "model=%s path=%s mb=%zu ms=%d", m->spec->id, path,
+        m->lm->weight_bytes / MB, (int)((clock_ns() - began) / 1000000));
+}

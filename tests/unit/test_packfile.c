@@ -1,0 +1,374 @@
+/* Packed weights from a file compute the same bits as those made anew; a file that is not exactly
+ * what was written, or not of this model, is not used; a write that fails leaves nothing. */
+#include "../check.h"
+#include "base/crc.h"
+#include "base/fault.h"
+#include "model/llama.h"
+#include "model/packfile.h"
+#include "tiny.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BYTES = 3 * 1024 * 1024 + 77, N_TOKENS = 33 };
+
+struct place {
+    char dir[64], path[96];
+};
+
+static struct place new_place(void)
+{
+    struct place p = { .dir = "/tmp/ifx-packfile-XXXXXX" };
+
+    EXPECT(mkdtemp(p.dir));
+    snprintf(p.path, sizeof(p.path), "%s/m.pack", p.dir);
+    return p;
+}
+
+static void leave(const struct place *p)
+{
+    char temp[128];
+
+    snprintf(temp, sizeof(temp), "%s.new", p->path);
+    unlink(p->path);
+    unlink(temp);
+    EXPECT(!rmdir(p->dir)); /* nothing else is left */
+}
+
+static struct packfile_key key_of(const struct tiny *t)
+{
+    struct gguf *g = tiny_open(t);
+    struct packfile_key k;
+    struct err e;
+
+    EXPECT(!packfile_key_of(&k, g, &e));
+    gguf_close(g);
+    return k;
+}
+
+static uint8_t *some_block(void)
+{
+    uint8_t *block = xmalloc(BYTES);
+    struct rng r = { 5, 0 };
+
+    for (size_t i = 0; i < BYTES; i++)
+        block[i] = (uint8_t)rng_next(&r);
+    return block;
+}
+
+static int try_open(const char *path, const struct packfile_key *k, size_t bytes)
+{
+    struct packfile f;
+    struct team *team;
+    struct err e = { 0 };
+
+    EXPECT(!team_open(&team, 2, &e));
+    if (!packfile_open(&f, path, k, bytes, team, &e)) {
+        e.code = ERR_NONE;
+        EXPECT_EQ((int)((uintptr_t)f.block % 4096), 0);
+    } else {
+        EXPECT(!f.block && !f.map.p);
+    }
+    packfile_close(&f);
+    team_close(team);
+    return (int)e.code;
+}
+
+/* ---- what is computed */
+
+struct logits {
+    float v[N_TOKENS][128];
+};
+
+static struct lm *open_with(const struct gguf *g, const char *path, bool to_memory)
+{
+    struct llama_options o = { .n_threads = 2,
+        .n_pages = 8,
+        .max_rows = N_TOKENS,
+        .max_logits = N_TOKENS,
+        .packfile = path,
+        .packfile_to_memory = to_memory };
+    struct lm *m = NULL;
+    struct err e;
+
+    EXPECT(!lm_open_llama(&m, g, &o, &e));
+    return m;
+}
+
+static struct logits compute(struct lm *m)
+{
+    struct logits out = { 0 };
+    int32_t tokens[N_TOKENS];
+    page_id pages[N_TOKENS / PAGE_TOKENS + 1];
+    struct lm_run run = { .tokens = tokens, .n = N_TOKENS, .pages = pages, .n_logits = N_TOKENS };
+    _Atomic bool stop = false;
+
+    for (int i = 0; i < N_TOKENS; i++)
+        tokens[i] = i * 7 % m->n_vocab;
+    for (uint32_t i = 0; i < ARRAY_LEN(pages); i++)
+        pages[i].i = i;
+    EXPECT(m->ops->forward(m, &run, 1, &stop));
+    for (int i = 0; i < N_TOKENS; i++)
+        memcpy(out.v[i], run.logits + (size_t)i * (size_t)m->n_vocab,
+            (size_t)m->n_vocab * sizeof(float));
+    return out;
+}
+
+static void the_same_bits_from_the_file(void)
+{
+    static const enum qtype types[] = { Q_F32, Q_Q4_0, Q_Q8_0, Q_F16 };
+
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        struct place p = new_place();
+        struct tiny t = tiny_default;
+        t.type = t.type_v = types[i];
+        t.is_untied = i % 2;
+        t.has_factors = i / 2;
+        struct gguf *g = tiny_open(&t);
+        struct err e;
+
+        struct lm *m = open_with(g, p.path, false);
+        EXPECT(llama_wants_packfile(m));
+        struct logits want = compute(m);
+        EXPECT(!llama_write_packfile(m, p.path, NULL, &e));
+        m->ops->close(m);
+        for (int to_memory = 0; to_memory < 2; to_memory++) {
+            m = open_with(g, p.path, to_memory);
+            EXPECT(!llama_wants_packfile(m));
+            struct logits got = compute(m);
+            EXPECT(!memcmp(&got, &want, sizeof(want)));
+            m->ops->close(m);
+        }
+        gguf_close(g);
+        leave(&p);
+    }
+}
+
+/* The model's own weights, not the file's, are computed when the two are not of each other. */
+static void a_file_of_another_model_is_not_used(void)
+{
+    struct place p = new_place();
+    struct tiny mine = tiny_default, other = tiny_default;
+    other.seed = 2;
+    struct gguf *g = tiny_open(&mine), *g2 = tiny_open(&other);
+    struct err e;
+
+    struct lm *m = open_with(g2, p.path, false);
+    EXPECT(!llama_write_packfile(m, p.path, NULL, &e));
+    m->ops->close(m);
+    m = open_with(g, NULL, false);
+    struct logits want = compute(m);
+    m->ops->close(m);
+    m = open_with(g, p.path, false);
+    struct logits got = compute(m);
+    EXPECT(llama_wants_packfile(m));
+    EXPECT(!memcmp(&got, &want, sizeof(want)));
+    m->ops->close(m);
+    gguf_close(g);
+    gguf_close(g2);
+    leave(&p);
+}
+
+/* ---- what is refused */
+
+static void a_key_says_what_it_is_of(void)
+{
+    struct tiny t = tiny_default;
+    struct gguf *g = tiny_open(&t);
+    struct packfile_key a, again;
+    struct err e;
+
+    EXPECT(gguf_mtime_ns(g) > 0);
+    EXPECT(!packfile_key_of(&a, g, &e) && !packfile_key_of(&again, g, &e));
+    EXPECT(!memcmp(&a, &again, sizeof(a)));
+    gguf_close(g);
+    t.seed = 2;
+    again = key_of(&t);
+    EXPECT(memcmp(&a, &again, sizeof(a)) != 0);
+    t = tiny_default;
+    again = key_of(&t); /* the same bytes, in a file of another time */
+    EXPECT(memcmp(&a, &again, sizeof(a)) != 0);
+}
+
+static void flip(const char *path, size_t at, int bit)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    uint8_t c;
+
+    EXPECT(fd >= 0 && pread(fd, &c, 1, (off_t)at) == 1);
+    c ^= (uint8_t)(1 << bit);
+    EXPECT(pwrite(fd, &c, 1, (off_t)at) == 1);
+    close(fd);
+}
+
+static void one_wrong_bit_is_found(void)
+{
+    struct place p = new_place();
+    struct tiny t = tiny_default;
+    struct packfile_key k = key_of(&t), other = k;
+    uint8_t *block = some_block();
+    struct rng r = { 3, 0 };
+    struct err e;
+
+    EXPECT(!packfile_write(p.path, &k, block, BYTES, NULL, &e));
+    EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_NONE);
+    for (int i = 0; i < 64 * 8; i++) { /* the head, all of it */
+        flip(p.path, (size_t)i / 8, i % 8);
+        EXPECT(try_open(p.path, &k, BYTES) != ERR_NONE);
+        flip(p.path, (size_t)i / 8, i % 8);
+    }
+    for (int i = 0; i < 4 * 32; i++) { /* the sums */
+        flip(p.path, 4096 + (size_t)i / 8, i % 8);
+        EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_CORRUPT);
+        flip(p.path, 4096 + (size_t)i / 8, i % 8);
+    }
+    for (int i = 0; i < 60; i++) { /* the block, its ends among them */
+        size_t at = i == 0 ? 0 : i == 1 ? BYTES - 1 : rng_below(&r, BYTES);
+        flip(p.path, 8192 + at, i % 8);
+        EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_CORRUPT);
+        flip(p.path, 8192 + at, i % 8);
+    }
+    EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_NONE);
+    EXPECT_EQ(try_open(p.path, &k, BYTES - 1), ERR_UNSUPPORTED);
+    other.digest[31] ^= 1;
+    EXPECT_EQ(try_open(p.path, &other, BYTES), ERR_UNSUPPORTED);
+    mem_free(block);
+    leave(&p);
+}
+
+static void a_cut_file_is_found(void)
+{
+    static const size_t cuts[] = { 8192 + BYTES - 1, 8192 + BYTES / 2, 8192, 4097, 4096, 64, 63,
+        1 };
+    struct place p = new_place();
+    struct tiny t = tiny_default;
+    struct packfile_key k = key_of(&t);
+    uint8_t *block = some_block();
+    struct err e;
+
+    EXPECT(!packfile_write(p.path, &k, block, BYTES, NULL, &e));
+    for (size_t i = 0; i < ARRAY_LEN(cuts); i++) {
+        EXPECT(!truncate(p.path, (off_t)cuts[i]));
+        EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_CORRUPT);
+    }
+    EXPECT(!truncate(p.path, 0));
+    EXPECT(try_open(p.path, &k, BYTES) != ERR_NONE);
+    EXPECT(!unlink(p.path));
+    EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_NOT_FOUND);
+    mem_free(block);
+    leave(&p);
+}
+
+/* ---- what fails while it is written */
+
+static bool is_there(const char *path)
+{
+    struct stat st;
+    return !stat(path, &st);
+}
+
+static void a_write_that_fails_leaves_nothing(void)
+{
+    struct place p = new_place();
+    struct tiny t = tiny_default;
+    struct packfile_key k = key_of(&t);
+    uint8_t *block = some_block();
+    struct err e;
+    int failed = 0, rc = -1;
+
+    for (uint64_t nth = 1; rc && nth < 100; nth++) {
+        fault_arm(FAULT_WRITE, nth);
+        rc = packfile_write(p.path, &k, block, BYTES, NULL, &e);
+        failed += rc != 0;
+        EXPECT(!rc || (e.code == ERR_IO && strstr(e.msg, p.path)));
+        EXPECT(is_there(p.path) == !rc);
+    }
+    fault_arm(FAULT_WRITE, 0);
+    EXPECT(failed >= FAULTS_AT_LEAST(5)); /* the head and four stretches */
+    EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_NONE);
+    mem_free(block);
+    leave(&p);
+}
+
+static void a_stop_leaves_nothing_and_what_was_there_stays(void)
+{
+    struct place p = new_place();
+    struct tiny t = tiny_default;
+    struct packfile_key k = key_of(&t);
+    uint8_t *block = some_block();
+    _Atomic bool stop = true;
+    struct err e;
+
+    EXPECT(packfile_write(p.path, &k, block, BYTES, &stop, &e));
+    EXPECT(e.code == ERR_CANCELLED);
+    EXPECT(!is_there(p.path));
+    stop = false;
+    EXPECT(!packfile_write(p.path, &k, block, BYTES, &stop, &e));
+    stop = true;
+    EXPECT(packfile_write(p.path, &k, block, BYTES, &stop, &e));
+    EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_NONE);
+    mem_free(block);
+    leave(&p);
+}
+
+static void two_writers_do_not_meet(void)
+{
+    struct place p = new_place();
+    struct tiny t = tiny_default;
+    struct packfile_key k = key_of(&t);
+    uint8_t *block = some_block();
+    char temp[128];
+    struct err e;
+
+    snprintf(temp, sizeof(temp), "%s.new", p.path);
+    int fd = open(temp, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    EXPECT(fd >= 0 && !flock(fd, LOCK_EX) && write(fd, "half", 4) == 4);
+    EXPECT(packfile_write(p.path, &k, block, BYTES, NULL, &e));
+    EXPECT(e.code == ERR_IO && is_there(temp) && !is_there(p.path));
+    close(fd); /* the other one was killed */
+    EXPECT(!packfile_write(p.path, &k, block, BYTES, NULL, &e));
+    EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_NONE);
+    EXPECT(!is_there(temp));
+    mem_free(block);
+    leave(&p);
+}
+
+static void a_link_in_its_way_is_not_followed(void)
+{
+    struct place p = new_place();
+    struct tiny t = tiny_default;
+    struct packfile_key k = key_of(&t);
+    uint8_t *block = some_block();
+    char temp[128], other[128];
+    struct err e;
+
+    snprintf(temp, sizeof(temp), "%s.new", p.path);
+    snprintf(other, sizeof(other), "%s/other", p.dir);
+    EXPECT(!symlink(other, temp));
+    EXPECT(packfile_write(p.path, &k, block, BYTES, NULL, &e));
+    EXPECT(e.code == ERR_IO && !is_there(other));
+    mem_free(block);
+    leave(&p);
+}
+
+static void the_sum_is_the_same_by_every_means(void)
+{
+    uint8_t bytes[300];
+    struct rng r = { 9, 0 };
+
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (uint8_t)rng_next(&r);
+    EXPECT_EQ(crc32c(0, "123456789", 9), 0xe3069283u);
+    for (size_t from = 0; from < 16; from++)
+        for (size_t n = 0; from + n <= sizeof(bytes); n += 1 + n / 16)
+            EXPECT_EQ(crc32c(17, bytes + from, n), crc32c_portable(17, bytes + from, n));
+}
+
+TESTS(TEST(the_same_bits_from_the_file), TEST(a_file_of_another_model_is_not_used),
+    TEST(a_key_says_what_it_is_of), TEST(one_wrong_bit_is_found), TEST(a_cut_file_is_found),
+    TEST(a_write_that_fails_leaves_nothing), TEST(a_stop_leaves_nothing_and_what_was_there_stays),
+    TEST(two_writers_do_not_meet), TEST(a_link_in_its_way_is_not_followed),
+    TEST(the_sum_is_the_same_by_every_means))

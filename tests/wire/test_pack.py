@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""The second start maps what the first one has packed, and answers with the same bytes; what is not
+exactly that file is packed again."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+from harness import Server, equal, program, run
+
+LEAST = 64 << 20  # smaller models do without
+
+
+def make_model(path):
+    subprocess.run([program("tools/mkmodel"), "--layers", "3", "--embd", "1024", "--ff", "4096", "--heads",
+        "16", "--kv-heads", "4", "--type", "F16", "-o", path], check=True, stdout=subprocess.DEVNULL)
+    assert os.path.getsize(path) > LEAST, os.path.getsize(path)
+
+
+class Start:
+    """One life of the server: what it answered, what it said of the packed weights."""
+
+    def __init__(self, model, *flags, wait_for=None):
+        with Server("--model", model, "--threads", "2", "--ctx-size", "256", *flags, config=None) as s:
+            body = {"prompt": "Once", "n_predict": 8, "temperature": 0, "n_probs": 3}
+            status, _, text = s.request("POST", "/completion", json.dumps(body))
+            answer = json.loads(text)
+            equal(status, 200)
+            self.answer = answer["content"], answer["completion_probabilities"]
+            deadline = time.monotonic() + 30
+            while wait_for and f"path={wait_for}" not in s.errors():
+                assert time.monotonic() < deadline, s.errors()
+                time.sleep(0.02)
+            s.stop()
+            self.log = s.errors()
+
+
+def test_the_second_start_maps_what_the_first_one_packed():
+    with tempfile.TemporaryDirectory() as folder:
+        model = os.path.join(folder, "m.gguf")
+        pack = model + ".pack"
+        make_model(model)
+        want = Start(model, "--pack", "off")
+        equal(os.listdir(folder), ["m.gguf"])
+        first = Start(model, wait_for=pack)
+        assert f"path={pack}" in first.log, first.log
+        written = os.stat(pack)
+        for flags in ((), ("--pack", "ram")):
+            again = Start(model, *flags)
+            assert "packfile" not in again.log, again.log
+            equal(again.answer, want.answer)
+            equal(os.stat(pack).st_ino, written.st_ino)
+        equal(first.answer, want.answer)
+
+
+def test_a_damaged_or_stale_file_is_made_again():
+    with tempfile.TemporaryDirectory() as folder:
+        model = os.path.join(folder, "m.gguf")
+        pack = model + ".pack"
+        make_model(model)
+        want = Start(model, wait_for=pack)
+        with open(pack, "r+b") as f:
+            f.seek(40 << 20)
+            byte = f.read(1)
+            f.seek(40 << 20)
+            f.write(bytes([byte[0] ^ 1]))
+        damaged = Start(model, wait_for=pack)
+        assert "stretches are damaged" in damaged.log, damaged.log
+        assert f"path={pack}" in damaged.log, damaged.log
+        os.utime(model, ns=(1, 1))
+        stale = Start(model, wait_for=pack)
+        assert "it is of another model file" in stale.log, stale.log
+        for s in (damaged, stale):
+            equal(s.answer, want.answer)
+        assert "packfile" not in Start(model).log
+
+
+run(globals())
