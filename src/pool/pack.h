@@ -13,6 +13,6 @@ enum pack_mode pack_mode_of(const char *name); /* "off", "ram", "file" */
 /* False when the model does without: by its spec, or because it is small. Any thread. */
 bool pack_path(char out[PACK_PATH_MAX], const struct model_spec *spec);
 
-/* Writes what the next start will want, if it was not there: once, after the model is ready. When it
- * fails, the log says so. Takes as long as the disk; *stop ends it. */
+/* Writes what the next start will want, if it was not there: once, after the model is ready. When
+ * it fails, the log says so. Takes as long as the disk; *stop ends it. */
 void pack_write(const struct model *m, const _Atomic bool *stop);

@@ -233,7 +233,8 @@ class Trainer:
 
 def scale_at(step, done, args):
     """Up over the first steps, flat, then down to zero over the last part; `done` from 0 to 1."""
-    return min((step + 1) / args.warmup, 1.0, max((1 - done) / args.cooldown, 0.0))
+    left = (1 - done) / args.cooldown if args.cooldown else 1.0
+    return min((step + 1) / args.warmup, 1.0, max(left, 0.0))
 
 
 def part_done(step, began, args):
