@@ -1,0 +1,83 @@
+/* sched_in.h: what the files of the scheduler share: its state, and the moves between states.
+ *
+ *   sched.c        sequences come, change their state, go
+ *   sched_pages.c  whose pages make room for whom
+ *   sched_turns.c  who comes in, and who gives its place away
+ *   sched_plan.c   the rows of one step
+ *   sched_check.c  whether all of it agrees
+ *
+ * Owner: the engine thread. */
+#pragma once
+
+#include "engine/prefix.h"
+#include "engine/sched.h"
+#include "engine/tenants.h"
+#include "engine/timers.h"
+#include "engine/waitq.h"
+
+struct sched {
+    struct page_pool *pool;
+    struct sched_limits l;
+    struct seq *seqs; /* [max_seqs] */
+    uint32_t free;    /* stack of entries that were used and are not, through next */
+    uint32_t n_seen;  /* those from here on were never used, nor their memory touched */
+    uint32_t running; /* in the order of rank, which does not change while running */
+    uint32_t running_tail;
+    uint32_t holders;    /* keep pages, do not run */
+    uint64_t held_pages; /* sum of theirs; an upper bound on what evicting them gives */
+    struct tenants tenants;
+    struct waitq waiting;
+    struct fairness fair;
+    uint64_t n_orders;
+    struct timers timers;
+    struct sched_counts counts;
+    uint32_t *decode, *fill; /* [max_batch], [2 max_batch]: who runs, while planning */
+    int n_decode, n_fill;
+    uint32_t *page_refs;          /* [n_pages] scratch of sched_check */
+    int rows_left, logits_left;   /* while planning */
+    struct step_size decode_size; /* while planning: rows of those that decode */
+    double ride_ns;               /* while planning: what prompts may still add beside decodes */
+    int n_riders;                 /* to share that */
+    bool is_riding;               /* some decode in this step */
+    bool has_ridden;              /* the least that a prompt gets was given away */
+    struct cost cost;
+    struct plan *plan; /* while planning */
+};
+
+static inline uint32_t sched_index(const struct sched *sc, const struct seq *s)
+{
+    return (uint32_t)(s - sc->seqs);
+}
+
+/* By rank at this moment; among those that run, at any. */
+static inline bool sched_goes_before(
+    const struct sched *sc, const struct seq *a, const struct seq *b, uint64_t now)
+{
+    return seq_is_before(a, b, now, sc->l.age_ns);
+}
+
+/* ---- sched.c */
+
+/* In and out of the list of those that keep pages without running. */
+void sched_hold(struct sched *sc, struct seq *s);
+void sched_unhold(struct sched *sc, struct seq *s);
+void sched_running_insert(struct sched *sc, struct seq *s);
+void sched_running_remove(struct sched *sc, struct seq *s);
+/* To another state, with all its pages. */
+void sched_move(struct sched *sc, struct seq *s, enum seq_state state, uint64_t now);
+/* All its pages; what it has computed stays behind in the prefix cache. */
+void sched_give_pages(struct sched *sc, struct seq *s);
+
+/* ---- sched_pages.c */
+
+/* Pages for the positions below `upto`, from others where none is free: how far it came. */
+int sched_get_pages(struct sched *sc, struct seq *s, int upto, uint64_t now);
+/* Before it comes in: is there room for all it knows, beside what others were promised? */
+bool sched_make_way_for(struct sched *sc, struct seq *s, uint64_t now);
+
+/* ---- sched_turns.c */
+
+void sched_change_turns(struct sched *sc, uint64_t now);
+/* The first of those who may come in; NO_SEQ. */
+uint32_t sched_first_waiting(const struct sched *sc, uint64_t now);
+bool sched_let_in(struct sched *sc, struct seq *s, uint64_t now); /* when there is room for it */

@@ -1,0 +1,115 @@
+/* sched_pages.c: whose pages make room for whom. */
+#include "engine/sched_in.h"
+
+static void take_pages_of(struct sched *sc, struct seq *s)
+{
+    sched_unhold(sc, s);
+    sched_give_pages(sc, s);
+    if (s->is_fresh) { /* it never ran: only what it had found is gone */
+        s->n_cached = 0;
+        return;
+    }
+    s->n_preempted++;
+    sc->counts.preemptions++;
+}
+
+static bool evict_idle(struct sched *sc)
+{
+    return sc->l.tree && tree_evict(sc->l.tree);
+}
+
+/* Its next row goes to a page that only the prefix cache holds beside it: when there is no page
+ * for a copy, the cache forgets it. */
+static bool take_back_tail(struct sched *sc, struct seq *s)
+{
+    return sc->l.tree && seq_shares_tail(s, sc->pool) &&
+           tree_forget(sc->l.tree, s->pages[s->n_kv / PAGE_TOKENS]);
+}
+
+static bool evict_holder(struct sched *sc, uint64_t now)
+{
+    struct seq *last = NULL;
+
+    for (uint32_t id = sc->holders; id != NO_SEQ; id = sc->seqs[id].next_holder)
+        if (!last || sched_goes_before(sc, last, &sc->seqs[id], now))
+            last = &sc->seqs[id];
+    if (last)
+        take_pages_of(sc, last);
+    return last;
+}
+
+/* Preempts the lowest running sequence below `s` that has pages. */
+static bool preempt_below(struct sched *sc, const struct seq *s, uint64_t now)
+{
+    uint32_t id = sc->running_tail;
+
+    while (&sc->seqs[id] != s && sc->seqs[id].n_pages == 0)
+        id = sc->seqs[id].prev;
+    struct seq *victim = &sc->seqs[id];
+    if (victim == s)
+        return false;
+    take_pages_of(sc, victim);
+    sc->rows_left += victim->plan_rows;
+    sc->logits_left += victim->plan_logits;
+    victim->plan_rows = victim->plan_logits = 0;
+    sched_move(sc, victim, SEQ_WAITING, now);
+    return true;
+}
+
+int sched_get_pages(struct sched *sc, struct seq *s, int upto, uint64_t now)
+{
+    int got;
+
+    while ((got = seq_reserve(s, sc->pool, upto)) < upto)
+        if (!evict_idle(sc) && !evict_holder(sc, now) && !preempt_below(sc, s, now) &&
+            !take_back_tail(sc, s))
+            break;
+    return MIN(got, upto);
+}
+
+/* Alone, and all pages are not enough for a copy of the last one that it found. */
+static bool give_up_tail(struct sched *sc, struct seq *s)
+{
+    if (!sc->l.tree)
+        return false;
+    prefix_keep(s, sc->l.tree); /* what it holds and what it says it holds may differ by a page */
+    if (take_back_tail(sc, s))
+        return true;
+    if (!seq_shares_tail(s, sc->pool))
+        return false;
+    prefix_drop_tail(s, sc->pool);
+    return true;
+}
+
+/* Pages of the running ones below full: promised when they were admitted. */
+static int64_t promised_pages(const struct sched *sc)
+{
+    int64_t n = 0;
+
+    for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next)
+        n += MAX(pages_for(sc->seqs[id].n_tokens) - sc->seqs[id].n_pages, 0);
+    return n;
+}
+
+/* Room for all that `s` knows so far, beside what others were promised and a little for them to
+ * grow; else it would only be preempted again. Alone it needs no such margin. */
+bool sched_make_way_for(struct sched *sc, struct seq *s, uint64_t now)
+{
+    int64_t margin = 0;
+
+    if (sc->counts.running)
+        margin = promised_pages(sc) + MIN(sc->counts.running, page_n_total(sc->pool) / 16 + 1);
+    sched_unhold(sc, s);
+    for (;;) {
+        int64_t need = pages_for(s->n_tokens) - s->n_pages + seq_shares_tail(s, sc->pool) + margin;
+        int64_t n_free = (int64_t)page_n_free(sc->pool) + page_n_idle(sc->pool);
+        if (need <= n_free)
+            return true;
+        if (need <= n_free + (int64_t)sc->held_pages && evict_holder(sc, now))
+            continue;
+        if (sc->counts.running || !give_up_tail(sc, s)) {
+            sched_hold(sc, s);
+            return false;
+        }
+    }
+}

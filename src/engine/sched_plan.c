@@ -1,0 +1,286 @@
+/* sched_plan.c: the rows of one step. */
+#include "engine/sched_in.h"
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+/* Rows from here on want logits: one event each. The last row always does, prompt rows until they
+ * were all scored, which is before anything else is known. */
+static int logits_begin(const struct seq *s)
+{
+    if (s->is_scripted)
+        return s->n_tokens;
+    return s->score_from < s->n_prompt - 1 ? MAX(s->n_kv, s->score_from) : s->n_tokens - 1;
+}
+
+/* More than its next token's row is missing: it fills, and may have to ride. */
+static bool is_filling(const struct seq *s)
+{
+    return s->n_tokens - s->n_kv > 1;
+}
+
+/* Of n rows, those that do not hold up the ones that decode. What may be added is shared equally,
+ * so that a short prompt need not wait for a long one, but no share is below the least; who comes
+ * later then gets none. The very first gets that in any case. */
+static int rows_to_ride(struct sched *sc, const struct seq *s, int n)
+{
+    const int least = MIN(n, (int)RIDING_ROWS_MIN);
+
+    if (!sc->is_riding || !is_filling(s))
+        return n;
+    int fit = cost_rows_within(&sc->cost, s->n_kv, sc->ride_ns / MAX(sc->n_riders, 1), n);
+    if (fit < least)
+        fit = sc->has_ridden ? cost_rows_within(&sc->cost, s->n_kv, sc->ride_ns, least) : least;
+    if (fit == 0)
+        sc->ride_ns = 0;
+    sc->n_riders--;
+    return fit;
+}
+
+static void count_ride(struct sched *sc, const struct seq *s)
+{
+    struct step_size added = { 0 };
+
+    if (!is_filling(s))
+        step_size_add(&sc->decode_size, s->n_kv, s->plan_rows);
+    if (!sc->is_riding || !is_filling(s) || s->plan_rows == 0)
+        return;
+    step_size_add(&added, s->n_kv, s->plan_rows);
+    sc->ride_ns -= cost_of(&sc->cost, &added) - sc->cost.fixed;
+    sc->has_ridden = true;
+}
+
+/* Takes over what others have computed for the same prefix. True: one that is planned already is at
+ * the very next tokens, which it better waits for. */
+static bool follow(struct sched *sc, struct seq *s)
+{
+    prefix_keep(s, sc->l.tree);
+    if (s->root.i == TREE_NONE.i || !is_filling(s))
+        return false;
+    prefix_catch_up(s, sc->l.tree);
+    for (int i = 0; i < sc->n_fill && &sc->seqs[sc->fill[i]] != s; i++)
+        if (prefix_is_ahead(&sc->seqs[sc->fill[i]], s))
+            return true;
+    return false;
+}
+
+/* Gives `s` as many rows as it may have; pages may come from others. */
+static void plan_seq(struct sched *sc, struct seq *s, uint64_t now)
+{
+    if (follow(sc, s))
+        return;
+    int n = MIN(MIN(s->n_tokens - s->n_kv, sc->l.prefill_chunk), sc->rows_left);
+    int logits_from = logits_begin(s);
+
+    n = rows_to_ride(sc, s, n);
+    n = MIN(n, logits_from - s->n_kv + MIN(s->credits, sc->logits_left));
+    if (n <= 0)
+        return;
+    s->plan_rows = sched_get_pages(sc, s, s->n_kv + n, now) - s->n_kv;
+    s->plan_logits = MAX(s->n_kv + s->plan_rows - logits_from, 0);
+    sc->rows_left -= s->plan_rows;
+    sc->logits_left -= s->plan_logits;
+    count_ride(sc, s);
+}
+
+/* Planning goes over copies of the list: planning one may preempt others. */
+static void list_running(struct sched *sc)
+{
+    sc->n_decode = sc->n_fill = 0;
+    for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next)
+        if (is_filling(&sc->seqs[id]))
+            sc->fill[sc->n_fill++] = id;
+        else
+            sc->decode[sc->n_decode++] = id;
+}
+
+static void plan_listed(struct sched *sc, const uint32_t *ids, int n, uint64_t now)
+{
+    for (int i = 0; i < n; i++) {
+        if (i + 2 < n)
+            __builtin_prefetch(&sc->seqs[ids[i + 2]].n_prompt);
+        if (sc->seqs[ids[i]].state == SEQ_RUNNING)
+            plan_seq(sc, &sc->seqs[ids[i]], now);
+    }
+}
+
+/* What decodes is planned: prompts may make the step so much longer. */
+static void begin_riding(struct sched *sc)
+{
+    sc->has_ridden = false;
+    sc->n_riders = sc->n_fill;
+    sc->is_riding = sc->l.stretch > 0 && sc->decode_size.rows > 0;
+    sc->ride_ns = (sc->l.stretch - 1) * cost_of(&sc->cost, &sc->decode_size);
+}
+
+static void plan_waiting(struct sched *sc, uint64_t now)
+{
+    while (sc->counts.running < (uint32_t)sc->l.max_batch && sc->rows_left > 0 &&
+           sc->logits_left > 0) {
+        uint32_t id = sched_first_waiting(sc, now);
+        if (id == NO_SEQ || !sched_let_in(sc, &sc->seqs[id], now))
+            return;
+        if (is_filling(&sc->seqs[id]) && sc->n_fill < 2 * sc->l.max_batch)
+            sc->fill[sc->n_fill++] = id; /* some were listed and preempted: two lists' room */
+        plan_seq(sc, &sc->seqs[id], now);
+    }
+}
+
+/* Pages that a run is the first to write to, and that hold another tenant's rows. */
+static void clear_pages(struct sched *sc, struct plan *p, const struct seq *s, int from, int upto)
+{
+    for (int i = pages_for(from); i < pages_for(upto); i++)
+        if (page_claim(sc->pool, s->pages[i], s->writer))
+            p->clears[p->n_clears++] = s->pages[i];
+}
+
+static void write_down(struct sched *sc, struct plan *p)
+{
+    p->n_runs = p->n_copies = p->n_clears = p->n_rows = 0;
+    p->has_prefill = p->has_decode = false;
+    p->size = (struct step_size){ 0 };
+    for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
+        struct seq *s = &sc->seqs[id];
+        if (s->copy_from.i != PAGE_NONE.i) {
+            p->copies[p->n_copies++] = (struct plan_copy){ s->copy_from, s->copy_to };
+            (void)!page_claim(sc->pool, s->copy_to, s->writer); /* the copy overwrites all */
+            page_unref(sc->pool, s->copy_from); /* from here on nobody takes before the copy */
+            s->copy_from = s->copy_to = PAGE_NONE;
+        }
+        if (s->plan_rows == 0)
+            continue;
+        clear_pages(sc, p, s, s->n_kv, s->n_kv + s->plan_rows);
+        *(is_filling(s) ? &p->has_prefill : &p->has_decode) = true;
+        step_size_add(&p->size, s->n_kv, s->plan_rows);
+        p->n_rows += s->plan_rows;
+        p->runs[p->n_runs++] = (struct plan_run){
+            .seq = { id },
+            .pos = s->n_kv,
+            .n = s->plan_rows,
+            .n_logits = s->plan_logits,
+            .is_whole = s->n_kv + s->plan_rows == s->n_tokens,
+        };
+        s->plan_rows = s->plan_logits = 0;
+    }
+}
+
+void sched_plan(struct sched *sc, uint64_t now, struct plan *p)
+{
+    sc->rows_left = sc->l.max_rows;
+    sc->logits_left = sc->l.max_logits;
+    sc->is_riding = false;
+    sc->decode_size = (struct step_size){ 0 };
+    if (sc->l.tree)
+        tree_set_time(sc->l.tree, now);
+    sc->plan = p;
+    p->n_turns = 0;
+    sched_change_turns(sc, now);
+    list_running(sc);
+    plan_listed(sc, sc->decode, sc->n_decode, now);
+    begin_riding(sc);
+    plan_listed(sc, sc->fill, sc->n_fill, now);
+    plan_waiting(sc, now);
+    write_down(sc, p);
+    sc->plan = NULL;
+}
+
+/* What was computed before, or found, was paid for or costs nothing. */
+static void charge(struct sched *sc, struct seq *s, int pos, int n)
+{
+    int from = MAX(pos, s->n_charged), end = pos + n;
+    int n_prompt = MAX(MIN(end, s->n_prompt) - from, 0),
+        n_output = MAX(end - MAX(from, s->n_prompt), 0);
+
+    s->n_charged = MAX(end, s->n_charged);
+    if (n_prompt + n_output > 0)
+        tenants_charge(&sc->tenants, s->tenant,
+            n_prompt * (double)CHARGE_PROMPT + n_output * (double)CHARGE_OUTPUT);
+}
+
+void sched_commit(struct sched *sc, const struct plan *p)
+{
+    for (int i = 0; i < p->n_runs; i++) {
+        struct seq *s = sched_seq(sc, p->runs[i].seq);
+        int n = p->runs[i].n - p->runs[i].n_drafts;
+        charge(sc, s, p->runs[i].pos, n);
+        s->n_kv += n;
+    }
+}
+
+/* ---- drafts */
+
+static void add_drafts(struct sched *sc, struct plan *p, int i, int n)
+{
+    struct plan_run *r = &p->runs[i];
+    struct step_size size = { 0 };
+
+    step_size_add(&size, r->pos + MIN(r->n, r->n + n), abs(n));
+    p->size.rows += n < 0 ? -size.rows : size.rows;
+    p->size.keys += n < 0 ? -size.keys : size.keys;
+    r->n += n;
+    r->n_logits += n;
+    r->n_drafts += n;
+    p->n_rows += n;
+    sc->rows_left -= n;
+    sc->logits_left -= n;
+}
+
+int sched_extend(struct sched *sc, struct plan *p, int i, int n)
+{
+    struct plan_run *r = &p->runs[i];
+    struct seq *s = sched_seq(sc, r->seq);
+
+    CHECK(r->is_whole && !s->is_scripted && s->state == SEQ_RUNNING);
+    n = MIN(n, MIN(sc->rows_left, sc->logits_left));
+    n = MIN(n, MIN(s->credits - r->n_logits, sc->l.prefill_chunk - r->n));
+    if (n <= 0)
+        return 0;
+    int from = r->pos + r->n, got = seq_reserve(s, sc->pool, from + n);
+    n = MIN(got - from, n);
+    clear_pages(sc, p, s, from, from + n);
+    add_drafts(sc, p, i, n);
+    return n;
+}
+
+void sched_retract(struct sched *sc, struct plan *p, int i, int n)
+{
+    CHECK(n >= 0 && n <= p->runs[i].n_drafts);
+    add_drafts(sc, p, i, -n);
+}
+
+void sched_accept(struct sched *sc, seq_id id)
+{
+    struct seq *s = sched_seq(sc, id);
+
+    CHECK(s->n_kv < s->n_tokens);
+    charge(sc, s, s->n_kv, 1);
+    s->n_kv++;
+}
+
+void sched_trim(struct sched *sc, seq_id id)
+{
+    struct seq *s = sched_seq(sc, id);
+
+    CHECK(s->state == SEQ_RUNNING);
+    while (s->n_pages > pages_for(s->n_tokens))
+        page_unref(sc->pool, s->pages[--s->n_pages]);
+}
+
+void plan_init(struct plan *p, const struct sched_limits *l)
+{
+    *p = (struct plan){
+        .runs = xcalloc((size_t)l->max_batch, sizeof(*p->runs)),
+        .copies = xcalloc((size_t)l->max_batch, sizeof(*p->copies)),
+        .clears = xcalloc((size_t)(l->max_batch + l->max_rows), sizeof(*p->clears)),
+        .turns = xcalloc(4 * (size_t)l->max_batch, sizeof(*p->turns)),
+    };
+}
+
+void plan_clear(struct plan *p)
+{
+    mem_free(p->runs);
+    mem_free(p->copies);
+    mem_free(p->clears);
+    mem_free(p->turns);
+    *p = (struct plan){ 0 };
+}
