@@ -39,8 +39,9 @@ static int check_options(const struct engine_options *o, struct err *e)
     if (o->stretch_percent && (o->stretch_percent < 100 || o->stretch_percent > 100000))
         return err_param(
             e, ERR_RANGE, "stretch_percent", "a step of %d %% of itself", o->stretch_percent);
-    if (o->age_ns < 1)
-        return err_param(e, ERR_RANGE, "age_ns", "age must take some time");
+    if (o->age_ns < 1 || o->age_ns > SCHED_AGE_MAX)
+        return err_param(
+            e, ERR_RANGE, "age_ns", "an age of %llu ns", (unsigned long long)o->age_ns);
     if (o->kv_tenant_share < 1 || o->kv_tenant_share > 100)
         return err_param(e, ERR_RANGE, "kv_tenant_share", "%d percent", o->kv_tenant_share);
     return fairness_check(&o->fairness, e);

@@ -32,7 +32,7 @@ struct gen_script { /* what a script model answers, instead of sampling; every c
     uint32_t delay_ms;        /* before each group */
 };
 
-enum { GEN_CHOICES_MAX = 128 };
+enum { GEN_CHOICES_MAX = 128 }; /* = SEQ_CHOICES_MAX */
 
 /* Inputs; read-only after gen_new. The prompt is copied; the other arrays are borrowed and must
  * outlive the gen. */

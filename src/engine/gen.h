@@ -9,6 +9,8 @@
 #include "engine/port.h"
 #include "engine/seq.h"
 
+_Static_assert((int)GEN_CHOICES_MAX == (int)SEQ_CHOICES_MAX, "one choice, one sequence");
+
 struct choice {
     struct gen *gen;
     int index;

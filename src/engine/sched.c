@@ -7,7 +7,8 @@ int sched_new(
     struct sched *sc = xcalloc(1, sizeof(*sc));
 
     CHECK(l->max_batch >= 1 && l->max_batch <= l->max_rows && l->max_batch <= l->max_logits);
-    CHECK(l->prefill_chunk >= 1 && l->age_ns > 0 && l->max_seqs < NO_SEQ);
+    CHECK(l->prefill_chunk >= 1 && l->max_seqs < NO_SEQ);
+    CHECK(l->age_ns > 0 && l->age_ns <= SCHED_AGE_MAX);
     CHECK(l->stretch == 0 || l->stretch >= 1);
     CHECK(l->max_begun >= l->max_batch);
     sc->pool = pool;
@@ -21,12 +22,12 @@ int sched_new(
         sched_free(sc);
         return err_set(e, ERR_MEMORY, "no memory to schedule %u sequences", l->max_seqs);
     }
-    if (tenants_init(&sc->tenants, l->max_seqs, e)) {
+    if (tenants_init(&sc->tenants, l->max_seqs, e) ||
+        waitq_init(&sc->waiting, sc->seqs, l->max_seqs, &sc->tenants, l->age_ns, e)) {
         sched_free(sc);
         return -1;
     }
     sc->timers.seqs = sc->seqs;
-    waitq_init(&sc->waiting, sc->seqs, &sc->tenants, l->age_ns);
     sc->fair = fairness_default;
     sc->running = sc->running_tail = sc->holders = sc->free = NO_SEQ;
     *out = sc;
@@ -38,6 +39,7 @@ void sched_free(struct sched *sc)
     if (!sc)
         return;
     CHECK(sc->counts.seqs == 0);
+    waitq_clear(&sc->waiting);
     tenants_clear(&sc->tenants);
     mem_free(sc->seqs);
     mem_free(sc->timers.heap);
@@ -123,7 +125,7 @@ static void leave(struct sched *sc, struct seq *s)
 {
     sched_unhold(sc, s);
     if (s->state == SEQ_RUNNING)
-        sched_running_remove(sc, s);
+        sched_running_remove(sc, s), sc->promised = -1;
     else if (s->state == SEQ_WAITING)
         waitq_remove(&sc->waiting, sched_index(sc, s));
     --*count_of(sc, s->state);
@@ -140,6 +142,8 @@ static void enter(struct sched *sc, struct seq *s, enum seq_state state)
         }
         s->is_fresh = false;
         sched_running_insert(sc, s);
+        if (sc->promised >= 0)
+            sc->promised += sched_missing(s);
         return;
     }
     if (state == SEQ_WAITING)
@@ -166,7 +170,7 @@ seq_id sched_add(struct sched *sc, uint64_t now, const struct seq_spec *spec)
     struct seq *s = &sc->seqs[id];
     if (id == sc->free)
         sc->free = s->next;
-    CHECK(spec->n_prompt >= 1 && spec->credits >= 1);
+    CHECK(spec->n_prompt >= 1 && spec->credits >= 1 && spec->choice < SEQ_CHOICES_MAX);
     *s = (struct seq){
         .is_fresh = !spec->is_held,
         .timer_at = NO_SEQ,

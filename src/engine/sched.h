@@ -46,6 +46,9 @@ struct sched_limits {
     struct tree *tree; /* the prefix cache, borrowed; NULL: nothing is remembered */
 };
 
+/* Of age_ns: any priority times it, and the clock for years, are less than 2^63. */
+#define SCHED_AGE_MAX 4000000000u
+
 enum { RIDING_ROWS_MIN = 2 }; /* of a prompt beside decoding sequences, whatever they cost */
 
 struct plan_run {

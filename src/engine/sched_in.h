@@ -25,6 +25,7 @@ struct sched {
     uint32_t running_tail;
     uint32_t holders;    /* keep pages, do not run */
     uint64_t held_pages; /* sum of theirs; an upper bound on what evicting them gives */
+    int64_t promised;    /* sched_missing of all that run; -1: not counted */
     struct tenants tenants;
     struct waitq waiting;
     struct fairness fair;
@@ -47,6 +48,12 @@ struct sched {
 static inline uint32_t sched_index(const struct sched *sc, const struct seq *s)
 {
     return (uint32_t)(s - sc->seqs);
+}
+
+/* Pages below those for all it knows: promised when it was admitted. */
+static inline int sched_missing(const struct seq *s)
+{
+    return MAX(pages_for(s->n_tokens) - s->n_pages, 0);
 }
 
 /* By rank at this moment; among those that run, at any. */
@@ -79,5 +86,5 @@ bool sched_make_way_for(struct sched *sc, struct seq *s, uint64_t now);
 
 void sched_change_turns(struct sched *sc, uint64_t now);
 /* The first of those who may come in; NO_SEQ. */
-uint32_t sched_first_waiting(const struct sched *sc, uint64_t now);
+uint32_t sched_first_waiting(struct sched *sc, uint64_t now);
 bool sched_let_in(struct sched *sc, struct seq *s, uint64_t now); /* when there is room for it */

@@ -81,14 +81,15 @@ static bool give_up_tail(struct sched *sc, struct seq *s)
     return true;
 }
 
-/* Pages of the running ones below full: promised when they were admitted. */
-static int64_t promised_pages(const struct sched *sc)
+/* Counted once, and kept up while a step is planned. */
+static int64_t promised_pages(struct sched *sc)
 {
-    int64_t n = 0;
-
+    if (sc->promised >= 0)
+        return sc->promised;
+    sc->promised = 0;
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next)
-        n += MAX(pages_for(sc->seqs[id].n_tokens) - sc->seqs[id].n_pages, 0);
-    return n;
+        sc->promised += sched_missing(&sc->seqs[id]);
+    return sc->promised;
 }
 
 /* Room for all that `s` knows so far, beside what others were promised and a little for them to

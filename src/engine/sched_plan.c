@@ -65,7 +65,7 @@ static bool follow(struct sched *sc, struct seq *s)
 }
 
 /* Gives `s` as many rows as it may have; pages may come from others. */
-static void plan_seq(struct sched *sc, struct seq *s, uint64_t now)
+static void plan_rows_of(struct sched *sc, struct seq *s, uint64_t now)
 {
     if (follow(sc, s))
         return;
@@ -81,6 +81,15 @@ static void plan_seq(struct sched *sc, struct seq *s, uint64_t now)
     sc->rows_left -= s->plan_rows;
     sc->logits_left -= s->plan_logits;
     count_ride(sc, s);
+}
+
+static void plan_seq(struct sched *sc, struct seq *s, uint64_t now)
+{
+    if (sc->promised >= 0)
+        sc->promised -= sched_missing(s);
+    plan_rows_of(sc, s, now);
+    if (sc->promised >= 0)
+        sc->promised += sched_missing(s);
 }
 
 /* Planning goes over copies of the list: planning one may preempt others. */
@@ -173,6 +182,7 @@ void sched_plan(struct sched *sc, uint64_t now, struct plan *p)
     if (sc->l.tree)
         tree_set_time(sc->l.tree, now);
     sc->plan = p;
+    sc->promised = -1;
     p->n_turns = 0;
     sched_change_turns(sc, now);
     list_running(sc);

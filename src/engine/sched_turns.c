@@ -49,7 +49,7 @@ static bool is_low(const struct sched *sc, const struct seq *s)
 
 /* The first of those who may come in: fresh ones only while not too many have begun; one of high
  * priority that may take another's place is not held up by that. */
-uint32_t sched_first_waiting(const struct sched *sc, uint64_t now)
+uint32_t sched_first_waiting(struct sched *sc, uint64_t now)
 {
     bool is_full = sc->counts.running + sc->waiting.n_back >= (uint32_t)sc->l.max_begun;
     uint32_t id = waitq_first(&sc->waiting, now, true);

@@ -27,47 +27,48 @@ typedef struct {
 #define SEQ_NONE ((seq_id){ UINT32_MAX })
 #define NO_SEQ   UINT32_MAX
 
+enum { SEQ_CHOICES_MAX = 128 }; /* of one request */
+
 enum seq_state { SEQ_FREE, SEQ_HELD, SEQ_WAITING, SEQ_RUNNING, SEQ_PARKED, SEQ_DELAYED };
 
 struct seq {
+    /* What each step reads of those that run, close together. */
     enum seq_state state;
-    bool is_fresh;       /* waiting for the first time: in its priority's queue */
+    uint32_t prev, next; /* of those that run */
+    bool is_fresh;       /* waits for the first time */
     bool is_holder;      /* in the list of those that keep pages without running */
-    uint32_t prev, next; /* of its state's list */
-    uint32_t prev_holder, next_holder;
-    uint32_t next_class, class_tail; /* first of a priority's queue: see waitq.c */
-    uint32_t timer_at;               /* place in the heap of timers, NO_SEQ when in none */
+    bool is_scripted;    /* needs no logits */
+    bool has_yielded;    /* waits because it gave its turn away */
+    int n_prompt, n_tokens, n_kv;
+    int score_from; /* first prompt row whose logits are wanted beside the last row's */
+    int credits;    /* events it may still send: rows with logits in a step are at most these */
+    int n_slice;    /* tokens since it was admitted the last time */
+    int n_charged;  /* positions its tenant was charged for, whatever is computed again */
+    int n_pages;
+    page_id *pages;             /* the owner's memory, room for all it may ever need */
+    int plan_rows, plan_logits; /* in the step being planned */
+    page_id copy_from, copy_to; /* copy-on-write before it; we hold copy_from until then */
+    uint32_t tenant;            /* number in the table of tenants */
 
-    uint32_t tenant; /* number in the table of tenants */
+    /* prefix.h's: the first n_kept pages, all full, are the prefix cache's, too; `node` is the
+     * last of them, `root` where they begin (TREE_NONE: takes no part in the cache). */
+    int n_kept;
+    tree_node root, node;
+    const int32_t *tokens; /* the owner's: n_tokens are known */
+    int n_cached;          /* prompt tokens that had not to be computed when it first ran */
+    uint64_t writer;       /* the tenant whose keys and values these are */
+
     int priority, choice;
     uint64_t order;                       /* of arrival, which choices of one request share; or of
                                            * the last time it gave its turn away */
     uint64_t waited_ns;                   /* before `since_ns`, over all times it waited */
-    uint64_t since_ns;                    /* while waiting: when that began */
+    uint64_t since_ns;                    /* in its state */
     uint64_t deadline_ns, delay_until_ns; /* UINT64_MAX = none */
     uint64_t begin_by_ns;                 /* a deadline while it never ran; UINT64_MAX = none */
-
-    int n_prompt, n_tokens, n_kv;
-    bool is_scripted; /* needs no logits */
-    int score_from;   /* first prompt row whose logits are wanted beside the last row's */
-    int credits;      /* events it may still send: rows with logits in a step are at most these */
+    uint32_t prev_holder, next_holder;
+    uint32_t line;     /* while it waits: see waitq.c */
+    uint32_t timer_at; /* place in the heap of timers, NO_SEQ when in none */
     int n_preempted;
-    int n_charged;    /* positions its tenant was charged for, whatever is computed again */
-    int n_slice;      /* tokens since it was admitted the last time */
-    bool has_yielded; /* waits because it gave its turn away */
-    page_id *pages;   /* the owner's memory, room for all it may ever need */
-    int n_pages;
-
-    /* prefix.h's: the first n_kept pages, all full, are the prefix cache's, too; `node` is the
-     * last of them, `root` where they begin (TREE_NONE: takes no part in the cache). */
-    const int32_t *tokens; /* the owner's: n_tokens are known */
-    tree_node root, node;
-    int n_kept;
-    int n_cached;    /* prompt tokens that had not to be computed when it first ran */
-    uint64_t writer; /* the tenant whose keys and values these are */
-
-    int plan_rows, plan_logits; /* in the step being planned */
-    page_id copy_from, copy_to; /* copy-on-write to do before it; we hold copy_from until then */
     void *user;
 };
 

@@ -5,14 +5,16 @@ enum { REMEMBERED = 256 };
 
 int tenants_init(struct tenants *ts, uint32_t n_live, struct err *e)
 {
-    *ts = (struct tenants){
-        .cap = n_live + REMEMBERED, .idle = NO_TENANT, .idle_tail = NO_TENANT, .waiting = NO_TENANT
-    };
+    *ts = (struct tenants){ .cap = n_live + REMEMBERED,
+        .idle = NO_TENANT,
+        .idle_tail = NO_TENANT,
+        .waiting = SORTED_NONE };
     for (ts->n_hash = 1; ts->n_hash < ts->cap;)
         ts->n_hash *= 2;
     ts->t = try_calloc(ts->cap, sizeof(*ts->t));
     ts->hash = try_malloc(ts->n_hash * sizeof(*ts->hash));
-    if (!ts->t || !ts->hash)
+    ts->by_service.n = try_calloc(ts->cap, sizeof(*ts->by_service.n));
+    if (!ts->t || !ts->hash || !ts->by_service.n)
         return err_set(e, ERR_MEMORY, "no memory for %u tenants", ts->cap);
     memset(ts->hash, 0xff, ts->n_hash * sizeof(*ts->hash));
     return 0;
@@ -22,6 +24,7 @@ void tenants_clear(struct tenants *ts)
 {
     mem_free(ts->t);
     mem_free(ts->hash);
+    mem_free(ts->by_service.n);
     *ts = (struct tenants){ 0 };
 }
 
@@ -90,7 +93,9 @@ uint32_t tenants_enter(struct tenants *ts, uint64_t id, double weight)
         i = ts->t[i].next_hash;
     if (i == NO_TENANT) {
         i = take_place(ts);
-        ts->t[i] = (struct tenant){ .id = id, .queues = UINT32_MAX, .next_hash = *chain };
+        ts->t[i] = (struct tenant){
+            .id = id, .waiting = { SORTED_NONE, SORTED_NONE }, .next_hash = *chain
+        };
         *chain = i;
     } else if (ts->t[i].n_live == 0) {
         wake(ts, i);
@@ -107,14 +112,20 @@ void tenants_leave(struct tenants *ts, uint32_t i)
         rest(ts, i);
 }
 
-static double least_served(const struct tenants *ts)
+/* It only grows: who is first by what it was served once, and still is, was served least. */
+static double least_served(struct tenants *ts)
 {
-    double least = ts->left_served;
-
-    for (uint32_t i = ts->waiting; i != NO_TENANT; i = ts->t[i].next)
-        if (i == ts->waiting || ts->t[i].served < least)
-            least = ts->t[i].served;
-    return least;
+    for (;;) {
+        uint32_t i = sorted_first(&ts->by_service, ts->waiting);
+        if (i == SORTED_NONE)
+            return ts->left_served;
+        int64_t key = sorted_key_of(ts->t[i].served);
+        if (ts->by_service.n[i].key == key)
+            return ts->t[i].served;
+        sorted_drop(&ts->by_service, &ts->waiting, i);
+        ts->by_service.n[i].key = key;
+        sorted_put(&ts->by_service, &ts->waiting, i);
+    }
 }
 
 void tenants_wait(struct tenants *ts, uint32_t i, bool is_new)
@@ -125,8 +136,10 @@ void tenants_wait(struct tenants *ts, uint32_t i, bool is_new)
         return;
     if (is_new)
         t->served = MAX(t->served, least_served(ts));
-    link_in(ts, i, NO_TENANT, ts->waiting);
-    ts->waiting = i;
+    ts->n_waiting++;
+    ts->by_service.n[i].key = sorted_key_of(t->served);
+    ts->by_service.n[i].tag = i;
+    sorted_put(&ts->by_service, &ts->waiting, i);
 }
 
 void tenants_go(struct tenants *ts, uint32_t i)
@@ -136,9 +149,8 @@ void tenants_go(struct tenants *ts, uint32_t i)
     CHECK(t->n_waiting > 0);
     if (--t->n_waiting > 0)
         return;
-    if (ts->waiting == i)
-        ts->waiting = t->next;
-    link_out(ts, i);
+    ts->n_waiting--;
+    sorted_drop(&ts->by_service, &ts->waiting, i);
     ts->left_served = t->served;
 }
 

@@ -14,16 +14,17 @@
 #pragma once
 
 #include "base/err.h"
+#include "engine/sorted.h"
 
-enum { CHARGE_PROMPT = 1, CHARGE_OUTPUT = 2 };
+enum { CHARGE_PROMPT = 1, CHARGE_OUTPUT = 2, LANES = 2 };
 
 struct tenant {
     uint64_t id;
     double served, weight;
     uint32_t n_live, n_waiting; /* its sequences */
-    uint32_t queues;            /* of its fresh ones: heads, one per priority (waitq.c) */
+    uint32_t waiting[LANES];    /* those: sets of waitq.c */
     uint32_t next_hash;
-    uint32_t prev, next; /* of the idle, or of those with some waiting */
+    uint32_t prev, next; /* of the idle */
 };
 
 struct tenants {
@@ -31,7 +32,9 @@ struct tenants {
     uint32_t *hash;   /* [n_hash] chains through next_hash */
     uint32_t cap, n, n_hash;
     uint32_t idle, idle_tail; /* without sequences; the one that left first at the head */
-    uint32_t waiting;         /* with some that wait */
+    struct sorted by_service; /* those with some that wait, by what they were served once */
+    uint32_t waiting;         /* that set */
+    uint32_t n_waiting;       /* how many they are */
     double left_served;       /* of the last that had nothing waiting any more */
 };
 

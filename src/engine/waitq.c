@@ -1,192 +1,255 @@
 #include "engine/waitq.h"
+#include "base/mem.h"
 
-/* The queues of fresh sequences of a tenant:
- *
- *   queues -> head of priority 0 --next_class--> head of priority 5 --next_class--> NO_SEQ
- *                | next, prev                       |
- *              second                             second
- *                |
- *              tail <- class_tail of the head
- */
+/* ---- opening */
 
-void waitq_init(struct waitq *q, struct seq *seqs, struct tenants *tenants, uint64_t age_ns)
+static bool get_nodes(struct sorted *s, uint32_t n)
 {
-    *q = (struct waitq){ .seqs = seqs, .tenants = tenants, .back = NO_SEQ, .age_ns = age_ns };
+    s->n = try_calloc(n, sizeof(*s->n));
+    return s->n;
 }
 
-static uint32_t *class_link(struct waitq *q, const struct seq *s)
+int waitq_init(struct waitq *q, struct seq *seqs, uint32_t n, struct tenants *tenants,
+    uint64_t age_ns, struct err *e)
 {
-    uint32_t *at = &q->tenants->t[s->tenant].queues;
-
-    while (*at != NO_SEQ && q->seqs[*at].priority != s->priority)
-        at = &q->seqs[*at].next_class;
-    return at;
+    *q = (struct waitq){ .seqs = seqs,
+        .tenants = tenants,
+        .age_ns = age_ns,
+        .cap = n,
+        .free_class = SORTED_NONE,
+        .free_line = SORTED_NONE,
+        .all = { SORTED_NONE, SORTED_NONE },
+        .priorities = SORTED_NONE,
+        .names = SORTED_NONE };
+    q->classes = try_calloc(n, sizeof(*q->classes));
+    q->lines = try_calloc(n, sizeof(*q->lines));
+    if (q->classes && q->lines && get_nodes(&q->by_rank, n) && get_nodes(&q->of_tenant, n) &&
+        get_nodes(&q->by_priority, n) && get_nodes(&q->by_name, n) && get_nodes(&q->by_service, n))
+        return 0;
+    waitq_clear(q);
+    return err_set(e, ERR_MEMORY, "no memory for a queue of %u", n);
 }
 
-static void push_fresh(struct waitq *q, uint32_t id)
+void waitq_clear(struct waitq *q)
 {
-    struct seq *s = &q->seqs[id];
-    uint32_t *link = class_link(q, s);
+    mem_free(q->classes);
+    mem_free(q->lines);
+    mem_free(q->by_rank.n);
+    mem_free(q->of_tenant.n);
+    mem_free(q->by_priority.n);
+    mem_free(q->by_name.n);
+    mem_free(q->by_service.n);
+    *q = (struct waitq){ 0 };
+}
 
-    s->prev = s->next = NO_SEQ;
-    if (*link == NO_SEQ) {
-        s->next_class = NO_SEQ;
-        s->class_tail = id;
-        *link = id;
+/* ---- lines and their classes */
+
+static uint32_t class_of(struct waitq *q, int priority)
+{
+    uint32_t c = sorted_find(&q->by_priority, q->priorities, priority);
+
+    if (c != SORTED_NONE)
+        return c;
+    c = q->free_class;
+    if (c == SORTED_NONE)
+        c = q->n_classes++;
+    else
+        q->free_class = q->classes[c].next_free;
+    CHECK(c < q->cap); /* each has a line, each line a sequence */
+    q->classes[c] = (struct waitq_class){ .lines = { SORTED_NONE, SORTED_NONE } };
+    q->by_priority.n[c].key = priority;
+    q->by_priority.n[c].tag = c;
+    sorted_put(&q->by_priority, &q->priorities, c);
+    return c;
+}
+
+static void leave_class(struct waitq *q, uint32_t c)
+{
+    if (--q->classes[c].n > 0)
+        return;
+    sorted_drop(&q->by_priority, &q->priorities, c);
+    q->classes[c].next_free = q->free_class;
+    q->free_class = c;
+}
+
+static uint32_t *services_of(struct waitq *q, const struct waitq_line *l)
+{
+    return &q->classes[l->class_of].lines[l->lane];
+}
+
+/* By what its tenant was served, behind all its equals. */
+static void take_place(struct waitq *q, uint32_t line)
+{
+    struct waitq_line *l = &q->lines[line];
+
+    q->by_service.n[line].key = sorted_key_of(q->tenants->t[l->tenant].served);
+    q->by_service.n[line].tag = q->n_turns++;
+    sorted_put(&q->by_service, services_of(q, l), line);
+}
+
+static void leave_place(struct waitq *q, uint32_t line)
+{
+    sorted_drop(&q->by_service, services_of(q, &q->lines[line]), line);
+}
+
+static uint32_t line_of(struct waitq *q, uint32_t tenant, int priority, uint32_t lane)
+{
+    uint32_t c = class_of(q, priority);
+    int64_t name = (int64_t)tenant << 32 | c << 1 | lane;
+    uint32_t line = sorted_find(&q->by_name, q->names, name);
+
+    if (line != SORTED_NONE)
+        return line;
+    line = q->free_line;
+    if (line == SORTED_NONE)
+        line = q->n_lines++;
+    else
+        q->free_line = q->lines[line].next_free;
+    CHECK(line < q->cap);
+    q->lines[line] = (struct waitq_line){ tenant, c, lane, 0, SORTED_NONE };
+    q->by_name.n[line].key = name;
+    q->by_name.n[line].tag = line;
+    sorted_put(&q->by_name, &q->names, line);
+    q->classes[c].n++;
+    take_place(q, line);
+    return line;
+}
+
+/* One has gone. */
+static void leave_line(struct waitq *q, uint32_t line)
+{
+    struct waitq_line *l = &q->lines[line];
+
+    leave_place(q, line);
+    if (--l->n > 0) {
+        take_place(q, line);
         return;
     }
-    struct seq *head = &q->seqs[*link];
-    s->prev = head->class_tail;
-    q->seqs[head->class_tail].next = id;
-    head->class_tail = id;
+    sorted_drop(&q->by_name, &q->names, line);
+    leave_class(q, l->class_of);
+    l->next_free = q->free_line;
+    q->free_line = line;
 }
 
-static void remove_fresh(struct waitq *q, uint32_t id)
-{
-    struct seq *s = &q->seqs[id];
-    uint32_t *link = class_link(q, s);
+/* ---- coming and going */
 
-    CHECK(*link != NO_SEQ);
-    if (*link != id) {
-        q->seqs[s->prev].next = s->next;
-        if (s->next != NO_SEQ)
-            q->seqs[s->next].prev = s->prev;
-        else
-            q->seqs[*link].class_tail = s->prev;
-    } else if (s->next != NO_SEQ) {
-        struct seq *head = &q->seqs[s->next];
-        head->prev = NO_SEQ;
-        head->next_class = s->next_class;
-        head->class_tail = s->class_tail;
-        *link = s->next;
-    } else {
-        *link = s->next_class;
-    }
+static void sort_in(struct sorted *by, uint32_t *set, uint32_t id, int64_t v, uint64_t order)
+{
+    by->n[id].key = v;
+    by->n[id].tag = order;
+    sorted_put(by, set, id);
 }
 
 void waitq_push(struct waitq *q, uint32_t id)
 {
     struct seq *s = &q->seqs[id];
+    uint32_t lane = s->is_fresh ? LANE_FRESH : LANE_BACK;
+    int64_t v = (int64_t)(s->since_ns - s->waited_ns) - s->priority * (int64_t)q->age_ns;
+    uint64_t order = s->order * SEQ_CHOICES_MAX + (uint64_t)s->choice;
 
     q->n++;
+    q->n_back += lane == LANE_BACK;
     tenants_wait(q->tenants, s->tenant, s->is_fresh);
-    if (s->is_fresh) {
-        push_fresh(q, id);
-        return;
-    }
-    q->n_back++;
-    s->prev = NO_SEQ;
-    s->next = q->back;
-    if (q->back != NO_SEQ)
-        q->seqs[q->back].prev = id;
-    q->back = id;
+    s->line = line_of(q, s->tenant, s->priority, lane);
+    q->lines[s->line].n++;
+    sort_in(&q->by_rank, &q->all[lane], id, v, order);
+    sort_in(&q->of_tenant, &q->tenants->t[s->tenant].waiting[lane], id, v, order);
 }
 
 void waitq_remove(struct waitq *q, uint32_t id)
 {
     struct seq *s = &q->seqs[id];
+    uint32_t lane = s->is_fresh ? LANE_FRESH : LANE_BACK;
 
     CHECK(q->n > 0 && s->state == SEQ_WAITING);
     q->n--;
+    q->n_back -= lane == LANE_BACK;
+    sorted_drop(&q->by_rank, &q->all[lane], id);
+    sorted_drop(&q->of_tenant, &q->tenants->t[s->tenant].waiting[lane], id);
+    leave_line(q, s->line);
     tenants_go(q->tenants, s->tenant);
-    if (s->is_fresh) {
-        remove_fresh(q, id);
-        return;
+}
+
+/* ---- who is first */
+
+/* The v of what waits longest beyond all whose rank is as high as that of v. */
+static int64_t last_of_rank(const struct waitq *q, int64_t v, uint64_t now)
+{
+    int64_t age = (int64_t)q->age_ns, waited = (int64_t)now - v;
+    int64_t rank = waited / age - (waited % age < 0);
+
+    return (int64_t)now - rank * age;
+}
+
+/* Of the sequences in `sets`, one for each lane: by rank, then by arrival. */
+static uint32_t first_in(
+    struct waitq *q, struct sorted *by, const uint32_t sets[LANES], uint64_t now, int n_lanes)
+{
+    uint32_t best = NO_SEQ;
+    int64_t v = INT64_MAX;
+
+    for (int i = 0; i < n_lanes; i++) {
+        uint32_t id = sorted_first(by, sets[i]);
+        if (id != SORTED_NONE)
+            v = MIN(v, by->n[id].key);
     }
-    q->n_back--;
-    if (s->prev != NO_SEQ)
-        q->seqs[s->prev].next = s->next;
-    else
-        q->back = s->next;
-    if (s->next != NO_SEQ)
-        q->seqs[s->next].prev = s->prev;
+    if (v == INT64_MAX)
+        return NO_SEQ;
+    v = last_of_rank(q, v, now);
+    for (int i = 0; i < n_lanes; i++) {
+        uint32_t id = sorted_upto(by, sets[i], v);
+        if (id != SORTED_NONE && (best == NO_SEQ || by->n[id].tag < by->n[best].tag))
+            best = id;
+    }
+    return best;
 }
 
-struct search {
-    const struct waitq *q;
-    uint64_t now;
-    bool with_fresh;
-    uint32_t best;
-    int64_t rank;  /* of the best */
-    double served; /* of its tenant */
-};
-
-static bool is_better(const struct search *f, const struct seq *s, int64_t rank, double served)
+/* The line whose tenant was served least, by what it is now. */
+static uint32_t least_served(struct waitq *q, uint32_t set)
 {
-    if (f->best == NO_SEQ || rank != f->rank)
-        return f->best == NO_SEQ || rank > f->rank;
-    if (served != f->served)
-        return served < f->served;
-    return seq_came_before(s, &f->q->seqs[f->best]);
+    for (;;) {
+        uint32_t line = sorted_first(&q->by_service, set);
+        if (line == SORTED_NONE)
+            return line;
+        struct waitq_line *l = &q->lines[line];
+        if (q->by_service.n[line].key == sorted_key_of(q->tenants->t[l->tenant].served))
+            return line;
+        leave_place(q, line);
+        take_place(q, line);
+        set = *services_of(q, l);
+    }
 }
 
-static void keep_better(struct search *f, uint32_t id)
+static uint32_t tenant_to_go(struct waitq *q, const struct waitq_class *c, int n_lanes)
 {
-    const struct seq *s = &f->q->seqs[id];
-    int64_t rank = seq_rank(s, f->now, f->q->age_ns);
-    double served = f->q->tenants->t[s->tenant].served;
+    const struct sorted_node *n = q->by_service.n;
+    uint32_t best = SORTED_NONE;
 
-    if (!is_better(f, s, rank, served))
-        return;
-    f->best = id;
-    f->rank = rank;
-    f->served = served;
-}
-
-static void look_at_tenant(struct search *f, uint32_t tenant)
-{
-    const struct waitq *q = f->q;
-
-    for (uint32_t id = q->tenants->t[tenant].queues; f->with_fresh && id != NO_SEQ;
-         id = q->seqs[id].next_class)
-        keep_better(f, id);
-}
-
-/* Is the tenant of `s` served less than that of `least`; or the same, and s came before? */
-static bool is_served_less(const struct search *f, const struct seq *s, const struct seq *least)
-{
-    const struct tenant *t = f->q->tenants->t;
-    double a = t[s->tenant].served, b = t[least->tenant].served;
-
-    return a != b ? a < b : seq_came_before(s, least);
-}
-
-/* Whose turn it is, of those that have something of the best one's priority. */
-static uint32_t least_served(const struct search *f)
-{
-    const struct waitq *q = f->q;
-    const struct tenant *t = q->tenants->t;
-    const struct seq *least = &q->seqs[f->best];
-    int priority = least->priority;
-
-    for (uint32_t i = q->tenants->waiting; f->with_fresh && i != NO_TENANT; i = t[i].next) {
-        if (t[i].served > t[least->tenant].served)
+    for (int i = 0; i < n_lanes; i++) {
+        uint32_t line = least_served(q, c->lines[i]);
+        if (line == SORTED_NONE)
             continue;
-        for (uint32_t id = t[i].queues; id != NO_SEQ; id = q->seqs[id].next_class)
-            if (q->seqs[id].priority == priority && is_served_less(f, &q->seqs[id], least))
-                least = &q->seqs[id];
+        if (best == SORTED_NONE || n[line].key < n[best].key ||
+            (n[line].key == n[best].key && n[line].tag < n[best].tag))
+            best = line;
     }
-    for (uint32_t id = q->back; id != NO_SEQ; id = q->seqs[id].next)
-        if (q->seqs[id].priority == priority && is_served_less(f, &q->seqs[id], least))
-            least = &q->seqs[id];
-    return least->tenant;
+    return q->lines[best].tenant;
 }
 
-uint32_t waitq_first(const struct waitq *q, uint64_t now, bool with_fresh)
+uint32_t waitq_first(struct waitq *q, uint64_t now, bool with_fresh)
 {
-    struct search f = { .q = q, .now = now, .with_fresh = with_fresh, .best = NO_SEQ };
+    int n_lanes = with_fresh ? LANES : LANE_BACK + 1;
+    uint32_t id = first_in(q, &q->by_rank, q->all, now, n_lanes);
 
-    for (uint32_t i = q->tenants->waiting; i != NO_TENANT; i = q->tenants->t[i].next)
-        look_at_tenant(&f, i);
-    for (uint32_t id = q->back; id != NO_SEQ; id = q->seqs[id].next)
-        keep_better(&f, id);
-    if (f.best == NO_SEQ || q->tenants->t[q->tenants->waiting].next == NO_TENANT)
-        return f.best; /* all of one tenant */
-    uint32_t tenant = least_served(&f);
-    f.best = NO_SEQ;
-    look_at_tenant(&f, tenant);
-    for (uint32_t id = q->back; id != NO_SEQ; id = q->seqs[id].next)
-        if (q->seqs[id].tenant == tenant)
-            keep_better(&f, id);
-    return f.best;
+    if (id == NO_SEQ || q->tenants->n_waiting == 1)
+        return id;
+    const struct waitq_class *c = &q->classes[q->lines[q->seqs[id].line].class_of];
+    uint32_t tenant = tenant_to_go(q, c, n_lanes);
+    return first_in(q, &q->of_tenant, q->tenants->t[tenant].waiting, now, n_lanes);
+}
+
+uint64_t waitq_n_looks(const struct waitq *q)
+{
+    return q->by_rank.n_looks + q->of_tenant.n_looks + q->by_priority.n_looks + q->by_name.n_looks +
+           q->by_service.n_looks + q->tenants->by_service.n_looks;
 }

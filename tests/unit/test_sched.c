@@ -2,7 +2,6 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/timers.h"
-#include "engine/waitq.h"
 #include "../check.h"
 
 enum { MAX_SEQS = 64, MAX_PAGES = 100 };
@@ -419,86 +418,6 @@ static void missing_memory_is_an_error(void)
 }
 #endif
 
-/* ---- the queue against a plain scan */
-
-/* By the words of waitq.h, over everything that waits. */
-static uint32_t first_by_looking(
-    const struct seq *seqs, uint32_t n, const struct tenants *ts, uint64_t now)
-{
-    uint32_t top = NO_SEQ, best = NO_SEQ, least = NO_SEQ;
-
-    for (uint32_t j = 0; j < n; j++) {
-        const struct seq *s = &seqs[j], *t = &seqs[top == NO_SEQ ? 0 : top];
-        int64_t rank = seq_rank(s, now, 500), rank_top = seq_rank(t, now, 500);
-        double served = ts->t[s->tenant].served, served_top = ts->t[t->tenant].served;
-        if (s->state != SEQ_WAITING)
-            continue;
-        if (top == NO_SEQ || rank > rank_top ||
-            (rank == rank_top &&
-                (served < served_top || (served == served_top && seq_came_before(s, t)))))
-            top = j;
-    }
-    for (uint32_t j = 0; j < n; j++) {
-        const struct seq *s = &seqs[j], *l = &seqs[least == NO_SEQ ? 0 : least];
-        double a = ts->t[s->tenant].served, b = ts->t[l->tenant].served;
-        if (s->state == SEQ_WAITING && s->priority == seqs[top].priority &&
-            (least == NO_SEQ || a < b || (a == b && seq_came_before(s, l))))
-            least = j;
-    }
-    for (uint32_t j = 0; j < n; j++)
-        if (seqs[j].state == SEQ_WAITING && seqs[j].tenant == seqs[least].tenant &&
-            (best == NO_SEQ || seq_is_before(&seqs[j], &seqs[best], now, 500)))
-            best = j;
-    return best;
-}
-
-static void the_first_of_the_queue_is_the_first_of_all(void)
-{
-    enum { N = 60 };
-    static struct seq seqs[N];
-
-    for (uint64_t seed = 1; seed <= 30; seed++) {
-        struct rng r = { .key = seed };
-        struct tenants ts;
-        struct waitq q;
-        struct err e;
-        uint64_t now = 0, n_orders = 0, n_tenants = 1 + seed % 6;
-        memset(seqs, 0, sizeof(seqs));
-        EXPECT_EQ(tenants_init(&ts, N, &e), 0);
-        waitq_init(&q, seqs, &ts, 500);
-        for (int i = 0; i < 600; i++) {
-            uint32_t at = (uint32_t)rng_below(&r, N), n = 0;
-            struct seq *s = &seqs[at];
-            now += rng_below(&r, 100);
-            if (s->state == SEQ_WAITING) {
-                waitq_remove(&q, at);
-                s->waited_ns += now - s->since_ns;
-                s->state = SEQ_RUNNING;
-                tenants_charge(&ts, s->tenant, 1 + rng_next_unit(&r)); /* no two alike */
-            } else {
-                bool is_new = s->state == SEQ_FREE || rng_below(&r, 2);
-                if (is_new) {
-                    if (s->state != SEQ_FREE)
-                        tenants_leave(&ts, s->tenant);
-                    s->tenant = tenants_enter(&ts, rng_below(&r, n_tenants), 1);
-                    s->priority = (int)rng_below(&r, 4);
-                    s->order = n_orders++;
-                    s->waited_ns = 0;
-                }
-                s->state = SEQ_WAITING;
-                s->is_fresh = is_new;
-                s->since_ns = now;
-                waitq_push(&q, at);
-            }
-            for (uint32_t j = 0; j < N; j++)
-                n += seqs[j].state == SEQ_WAITING;
-            EXPECT_EQ(q.n, n);
-            EXPECT_EQ(waitq_first(&q, now, true), first_by_looking(seqs, N, &ts, now));
-        }
-        tenants_clear(&ts);
-    }
-}
-
 /* ---- drafts */
 
 static void drafts_get_what_is_left_over_and_go_back(void)
@@ -583,5 +502,4 @@ TESTS(TEST(drafts_get_what_is_left_over_and_go_back), TEST(drafts_take_no_page_f
     TEST(a_fork_shares_the_prompt_and_copies_its_last_page),
     TEST(an_interrupted_step_is_planned_again), TEST(rows_of_a_preempted_sequence_go_to_others),
     TEST(prompt_scores_stay_within_credits_and_logits),
-    TEST(delays_and_deadlines_come_in_their_order), TEST(missing_memory_is_an_error),
-    TEST(the_first_of_the_queue_is_the_first_of_all))
+    TEST(delays_and_deadlines_come_in_their_order), TEST(missing_memory_is_an_error))
