@@ -54,6 +54,8 @@ struct parser_format;
 int parser_format_new(
     struct parser_format **out, struct str tool, struct str thinking, struct err *e);
 void parser_format_free(struct parser_format *f);
+const char *parser_format_tool(const struct parser_format *f); /* the ids of its rows */
+const char *parser_format_thinking(const struct parser_format *f);
 bool parser_supports_toggle(const struct parser_format *f); /* thinking can be turned off */
 
 /* ---- one answer */

@@ -135,6 +135,16 @@ void parser_format_free(struct parser_format *f)
         arena_free(f->arena);
 }
 
+const char *parser_format_tool(const struct parser_format *f)
+{
+    return f->tool->id;
+}
+
+const char *parser_format_thinking(const struct parser_format *f)
+{
+    return f->thinking->id;
+}
+
 bool parser_supports_toggle(const struct parser_format *f)
 {
     return f->thinking->flags & THINKING_TOGGLE;

@@ -72,6 +72,8 @@ static int model_field(struct reader *r, struct model_entry *m, const char *key,
         { "backend", &m->backend, NULL },
         { "family", &m->family, NULL },
         { "template_path", &m->template_path, NULL },
+        { "tool_parser", &m->tool_parser, NULL },
+        { "thinking_parser", &m->thinking_parser, NULL },
         { "draft", &m->draft, NULL },
         { "ctx_size", NULL, &m->ctx_size },
         { "parallel", NULL, &m->parallel },
@@ -112,6 +114,8 @@ static int read_model(struct reader *r, int line, struct err *e)
         .backend = "native",
         .family = "",
         .template_path = "",
+        .tool_parser = "",
+        .thinking_parser = "",
         .draft = "",
         .line = line };
     yaml_event_t key, value;

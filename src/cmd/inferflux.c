@@ -5,6 +5,7 @@
 #include "inferflux.h"
 
 #include "base/mem.h"
+#include "os/clock.h"
 #include "os/mailbox.h"
 #include "os/thread.h"
 #include "pool/session.h"
@@ -121,8 +122,8 @@ static int tokenize(struct inferflux_request *r, struct err *e)
 
     if (r->convo.n_messages && !m->template)
         return err_set(e, ERR_UNSUPPORTED, "the model has no chat template; give it a prompt");
-    if (r->convo.n_messages && chat_template_render(m->template, &r->convo, &m->env,
-                                   &template_limits_default, r->arena, &text, e))
+    if (r->convo.n_messages &&
+        adapter_render(m->adapter, &r->convo, clock_wall_s(), r->arena, &text, e))
         return -1;
     if (vocab_encode(m->vocab, text.spans, text.n_spans, !r->convo.n_messages, &tokens, e))
         return -1;

@@ -62,6 +62,8 @@ static struct model_spec spec_with_defaults(
     struct model_spec s = {
         .family = "",
         .template_path = "",
+        .tool_parser = o->tool_parser,
+        .thinking_parser = o->thinking_parser,
         .kernels = o->kernels,
         .kv_type = o->kv_type,
         .pack = pack_mode_of(o->pack),
@@ -115,6 +117,8 @@ static int list_models(const struct options *o, const struct engine_options *bat
         s->path = m->path;
         s->family = m->family;
         s->template_path = m->template_path;
+        s->tool_parser = *m->tool_parser ? m->tool_parser : s->tool_parser;
+        s->thinking_parser = *m->thinking_parser ? m->thinking_parser : s->thinking_parser;
         s->draft_path = uses_draft(o) ? m->draft : "";
         s->backend = !strcmp(m->backend, "script") ? BACKEND_SCRIPT : BACKEND_NATIVE;
         s->ctx_size = m->ctx_size ? m->ctx_size : s->ctx_size;

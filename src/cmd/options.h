@@ -14,7 +14,8 @@ struct model_entry { /* one item of `models:` in the configuration file */
     const char *backend;       /* "native" or "script" */
     const char *family;        /* chat family whose template to use; "" = the file's */
     const char *template_path; /* a Jinja file instead of the model's own; "" */
-    const char *draft;         /* a small model that guesses ahead; "" */
+    const char *tool_parser, *thinking_parser; /* ids of chat/parser.h; "" = found out */
+    const char *draft;                         /* a small model that guesses ahead; "" */
     int64_t ctx_size, parallel;
     int64_t kv_bytes;
     int line; /* in the file, for errors */

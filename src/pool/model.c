@@ -51,36 +51,59 @@ static int read_template_file(const char *path, struct buf *out, struct err *e)
     return buf_ok(out) ? 0 : err_set(e, ERR_TOO_LARGE, "%s: over %d bytes", path, TEMPLATE_MAX);
 }
 
-/* The operator's file, else the operator's family, else the model's own, else that of the family
- * whose marker tokens the vocabulary has. */
+/* The operator's family's, else the model's own, else that of the family whose marker tokens the
+ * vocabulary has. .p NULL: a base model, which completes and does not chat. */
+static struct str find_template(const struct model *m, const struct gguf *g)
+{
+    const struct chat_family *family = chat_family_find(str_of(m->spec->family));
+    struct str own;
+
+    if (family && family->source)
+        return str_of(family->source);
+    if (gguf_get_str(g, "tokenizer.chat_template", &own))
+        return own;
+    family = chat_family_of_vocab(m->vocab);
+    return family ? str_of(family->source) : STR_NONE;
+}
+
 static int open_template(struct model *m, const struct gguf *g, struct err *e)
 {
     const struct model_spec *spec = m->spec;
-    struct str own = STR_NONE;
     struct buf file = { 0 };
-    struct str source = STR_NONE;
-    const char *builtin = NULL;
+    struct str source;
 
-    if (*spec->template_path) {
-        if (read_template_file(spec->template_path, &file, e))
-            return -1;
-        source = buf_str(&file);
-    } else if (*spec->family) {
-        builtin = chat_template_builtin(spec->family);
-        if (!builtin)
-            return err_set(e, ERR_NOT_FOUND, "no chat family '%s'", spec->family);
-        source = str_of(builtin);
-    } else if (gguf_get_str(g, "tokenizer.chat_template", &own)) {
-        source = own;
-    }
-    const struct chat_family *family = source.p ? NULL : chat_family_of_vocab(m->vocab);
-    if (family)
-        source = str_of(family->source);
-    if (!source.p)
-        return 0; /* a base model: it completes, and does not chat */
-    int rc = chat_template_compile(&m->template, source, e);
+    if (*spec->family && !chat_family_find(str_of(spec->family)))
+        return err_set(e, ERR_NOT_FOUND, "no chat family '%s'", spec->family);
+    if (*spec->template_path && read_template_file(spec->template_path, &file, e))
+        return -1;
+    source = *spec->template_path ? buf_str(&file) : find_template(m, g);
+    int rc = source.p ? chat_template_compile(&m->template, source, e) : 0;
     buf_clear(&file);
     return rc ? err_wrap(e, "chat template") : 0;
+}
+
+static struct str token_text(const struct vocab *v, int32_t id)
+{
+    return id == TOKEN_NONE ? STR("") : vocab_text(v, id);
+}
+
+static int open_adapter(struct model *m, const struct gguf *g, struct err *e)
+{
+    struct str arch = STR("");
+
+    m->env.bos_token = token_text(m->vocab, vocab_bos(m->vocab));
+    m->env.eos_token = token_text(m->vocab, vocab_eos(m->vocab));
+    gguf_get_str(g, "general.architecture", &arch);
+    struct adapter_options o = {
+        .arch = arch,
+        .family = str_of(m->spec->family),
+        .tool = m->spec->tool_parser,
+        .thinking = m->spec->thinking_parser,
+        .template = m->template,
+        .env = &m->env,
+        .vocab = m->vocab,
+    };
+    return adapter_open(&m->adapter, &o, e);
 }
 
 static int list_end_ids(struct model *m, struct err *e)
@@ -248,11 +271,6 @@ static int open_engine(struct model *m, const struct gguf *g, struct err *e)
     return 0;
 }
 
-static struct str token_text(const struct vocab *v, int32_t id)
-{
-    return id == TOKEN_NONE ? STR("") : vocab_text(v, id);
-}
-
 int model_open(struct model *m, const struct model_spec *spec, struct err *e)
 {
     struct gguf *g = NULL;
@@ -264,21 +282,23 @@ int model_open(struct model *m, const struct model_spec *spec, struct err *e)
     if (gguf_open(&g, spec->path, e))
         return -1;
     describe(m, g);
-    if (vocab_open(&m->vocab, g, e) || open_template(m, g, e) || list_end_ids(m, e) ||
-        open_engine(m, g, e)) {
+    if (vocab_open(&m->vocab, g, e) || open_template(m, g, e) || open_adapter(m, g, e) ||
+        list_end_ids(m, e) || open_engine(m, g, e)) {
         err_wrap(e, "%s", spec->path);
         gguf_close(g);
         model_close(m);
         return -1;
     }
     gguf_close(g);
-    m->env.bos_token = token_text(m->vocab, vocab_bos(m->vocab));
-    m->env.eos_token = token_text(m->vocab, vocab_eos(m->vocab));
     m->created = clock_wall_s();
     m->load = ++last_load;
     log_info("pool", "loaded", "model=%s arch=%s quant=%s ctx=%d kv_pages=%u kernels=%s ms=%d",
         spec->id, m->arch, m->quant, m->n_ctx, m->lm->n_pages, m->kernels,
         (int)((clock_ns() - began) / 1000000));
+    const struct adapter_info *info = adapter_info(m->adapter);
+    log_info("pool", "adapter", "model=%s family=%s tool_parser=%s thinking_parser=%s tools=%s",
+        spec->id, info->family, info->tool_parser, info->thinking_parser,
+        info->has_native_tools ? "native" : "none");
     return 0;
 }
 
@@ -286,11 +306,13 @@ void model_close(struct model *m)
 {
     if (m->engine)
         engine_close(m->engine);
+    adapter_close(m->adapter);
     chat_template_free(m->template);
     vocab_close(m->vocab);
     mem_free(m->end_ids);
     m->engine = NULL;
     m->lm = NULL;
+    m->adapter = NULL;
     m->template = NULL;
     m->vocab = NULL;
     m->end_ids = NULL;

@@ -5,7 +5,7 @@
  * READY never changes again until pool_close. Any thread may look. */
 #pragma once
 
-#include "chat/template.h"
+#include "chat/adapter.h"
 #include "engine/engine.h"
 #include "text/vocab.h"
 
@@ -20,8 +20,10 @@ struct model_spec { /* strings are borrowed and outlive the pool */
     enum backend backend;
     const char *family;        /* chat family whose template is used; "" = the file's own */
     const char *template_path; /* "" = the file's own */
-    const char *kernels;       /* "auto", "avx2", ... */
-    const char *kv_type;       /* "f16", "bf16" */
+    /* ids of chat/parser.h; NULL or "" = found out */
+    const char *tool_parser, *thinking_parser;
+    const char *kernels; /* "auto", "avx2", ... */
+    const char *kv_type; /* "f16", "bf16" */
     enum pack_mode pack;
     int threads;            /* 0 = one per processor */
     int64_t ctx_size;       /* 0 = what the model was made for */
@@ -38,6 +40,7 @@ struct model {
     struct vocab *vocab;
     struct chat_template *template; /* NULL: the model cannot chat */
     struct template_env env;
+    struct adapter *adapter; /* how it is talked to, and what reads its answers */
     struct engine *engine;
     const struct lm *lm; /* the engine's; for its plain numbers */
     int32_t *end_ids;    /* tokens that end an answer, ascending */

@@ -9,13 +9,10 @@
 int prompt_render(struct rendered *out, const struct convo *c, const struct model *m,
     struct arena *a, struct err *e)
 {
-    struct template_env env = m->env;
-
     if (!m->template)
         return err_param(e, ERR_UNSUPPORTED, "messages",
             "The model '%s' has no chat template; use /v1/completions.", m->spec->id);
-    env.now = clock_wall_s();
-    return chat_template_render(m->template, c, &env, &template_limits_default, a, out, e);
+    return adapter_render(m->adapter, c, clock_wall_s(), a, out, e);
 }
 
 static int build_chat(

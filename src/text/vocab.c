@@ -111,6 +111,42 @@ static int load_ends(struct vocab *v, const struct gguf *g, struct err *e)
     return 0;
 }
 
+/* By the file's own words, else by the names that are in use. */
+static int load_fim(struct vocab *v, const struct gguf *g, struct err *e)
+{
+    static const struct {
+        const char *keys[2], *names[8];
+    } rows[N_FIM] = {
+        [FIM_PRE] = { { "tokenizer.ggml.prefix_token_id", "tokenizer.ggml.fim_pre_token_id" },
+            { "<|fim_prefix|>", "<fim_prefix>", "<fim-prefix>", "<PRE>", "▁<PRE>",
+                "<｜fim▁begin｜>", "<|code_prefix|>" } },
+        [FIM_SUF] = { { "tokenizer.ggml.suffix_token_id", "tokenizer.ggml.fim_suf_token_id" },
+            { "<|fim_suffix|>", "<fim_suffix>", "<fim-suffix>", "<SUF>", "▁<SUF>", "<｜fim▁hole｜>",
+                "<|code_suffix|>" } },
+        [FIM_MID] = { { "tokenizer.ggml.middle_token_id", "tokenizer.ggml.fim_mid_token_id" },
+            { "<|fim_middle|>", "<fim_middle>", "<fim-middle>", "<MID>", "▁<MID>", "<｜fim▁end｜>",
+                "<|code_middle|>" } },
+        [FIM_REP] = { { "tokenizer.ggml.fim_rep_token_id" },
+            { "<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<reponame>", "<repo_name>",
+                "<REPO>" } },
+        [FIM_SEP] = { { "tokenizer.ggml.fim_sep_token_id" }, { "<|file_sep|>", "<file_sep>" } },
+    };
+
+    for (int i = 0; i < N_FIM; i++) {
+        int32_t id = TOKEN_NONE;
+        for (size_t k = 0; k < ARRAY_LEN(rows[i].keys) && rows[i].keys[k]; k++)
+            if (load_id(v, g, rows[i].keys[k], &id, e))
+                return -1;
+        for (size_t k = 0; id == TOKEN_NONE && rows[i].names[k]; k++) {
+            id = vocab_find(v, str_of(rows[i].names[k]));
+            if (id != TOKEN_NONE && v->attr[id] != TOKEN_CONTROL && v->attr[id] != TOKEN_USER)
+                id = TOKEN_NONE;
+        }
+        v->fim[i] = id;
+    }
+    return 0;
+}
+
 static int load_roles(struct vocab *v, const struct gguf *g, struct err *e)
 {
     bool is_spm = v->type == VOCAB_SPM;
@@ -130,7 +166,7 @@ static int load_roles(struct vocab *v, const struct gguf *g, struct err *e)
         (void)gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", &v->add_space_prefix);
         (void)gguf_get_bool(g, "tokenizer.ggml.remove_extra_whitespaces", &v->squeezes_blanks);
     }
-    return load_ends(v, g, e);
+    return load_ends(v, g, e) || load_fim(v, g, e) ? -1 : 0;
 }
 
 static int load(struct vocab *v, const struct gguf *g, struct err *e)
@@ -217,6 +253,11 @@ bool vocab_add_eos(const struct vocab *v)
 static bool is_token(const struct vocab *v, int32_t id)
 {
     return id >= 0 && id < v->n;
+}
+
+int32_t vocab_fim(const struct vocab *v, enum fim which)
+{
+    return v->fim[which];
 }
 
 bool vocab_is_end(const struct vocab *v, int32_t id)

@@ -38,6 +38,10 @@ bool vocab_add_eos(const struct vocab *v);
 bool vocab_is_end(const struct vocab *v, int32_t id);
 enum token_attr vocab_attr(const struct vocab *v, int32_t id);
 
+/* Tokens around the gap of a fill-in-the-middle prompt; TOKEN_NONE when the model has none. */
+enum fim { FIM_PRE, FIM_SUF, FIM_MID, FIM_REP, FIM_SEP, N_FIM };
+int32_t vocab_fim(const struct vocab *v, enum fim which);
+
 /* The token as it stands in the file: "<|im_end|>", "Ġhello", "▁hello". Borrowed. */
 struct str vocab_text(const struct vocab *v, int32_t id);
 /* The bytes the token stands for: " hello". Empty for unknown and unused ones; for control

@@ -55,6 +55,7 @@ struct vocab {
     size_t longest;           /* bytes of the longest key in by_bytes */
     int32_t byte_token[256];  /* TOKEN_NONE where there is none */
     int32_t bos, eos, unk;
+    int32_t fim[N_FIM];
     bool add_bos, add_eos;
     struct special special;
 

@@ -164,7 +164,10 @@ static void markers_make_a_family(void)
                 if (m[1] || !n_missing)
                     kit_add(&k, *m, TOKEN_CONTROL);
             EXPECT_EQ(kit_make(&v, &k, "gpt2", gguf_writer_new(32), &e), 0);
-            EXPECT(chat_family_of_vocab(v) == (n_missing ? NULL : f));
+            /* Qwen's are those of ChatML, and only its architecture tells. */
+            const struct chat_family *got = chat_family_of_vocab(v);
+            EXPECT(got == (n_missing ? NULL : f) ||
+                   (!n_missing && got && got->source == f->source && !strcmp(f->name, "qwen")));
             vocab_close(v);
         }
     }

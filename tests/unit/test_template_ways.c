@@ -193,7 +193,7 @@ static void a_message_that_is_not_shown_cannot_be_continued(void)
 static void families_are_found_by_their_names(void)
 {
     EXPECT(chat_family_find(STR("chatml")));
-    EXPECT(chat_family_find(STR("Qwen3")) == chat_family_find(STR("chatml")));
+    EXPECT_STR(chat_template_builtin("Qwen3"), chat_template_builtin("chatml"));
     EXPECT(!chat_family_find(STR("")));
     EXPECT(!chat_family_find(STR("nobody")));
     EXPECT(!chat_template_builtin("nobody"));
@@ -233,6 +233,8 @@ static void every_built_in_template_holds_a_conversation(void)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         kit_expect_request(chat_template_builtin(cases[i].name), request, cases[i].want);
     for (size_t i = 0; chat_family_at(i); i++) {
+        if (!chat_family_at(i)->source)
+            continue;
         struct rendering x = kit_render_with(
             chat_family_at(i)->source, call_request, &kit_env, &template_limits_default);
         EXPECT_EQ(x.rc, 0);

@@ -1,0 +1,52 @@
+/* adapter.h: between a model and its conversations: everything that is particular about how it is
+ * told things and how it tells them, decided once when the model is loaded.
+ *
+ *   convo --convert_messages, tools--> the family's kind of convo --template--> prompt
+ *   answer --parser--> content, thinking, tool calls
+ *
+ * Which parsers, by the first of these that knows: the operator, the probe (a row of the
+ * capabilities store), what the template shows (learn.h), the family's defaults (family.h).
+ *
+ * Read-only once open: any thread. */
+#pragma once
+
+#include "chat/family.h"
+#include "chat/parser.h"
+#include "chat/template.h"
+
+struct adapter;
+
+struct adapter_options {                  /* borrowed for the call, but for template and vocab */
+    struct str arch;                      /* general.architecture */
+    struct str family;                    /* the operator's; "" = to be found out */
+    const char *tool, *thinking;          /* the operator's parser ids; NULL or "" = likewise */
+    const struct chat_template *template; /* NULL: the model cannot chat. Outlives the adapter */
+    const struct template_env *env;       /* the vocabulary's tokens */
+    const struct vocab *vocab;            /* outlives the adapter */
+};
+
+/* ERR_INVALID for an unknown id, ERR_NOT_FOUND for an unknown family, ERR_MEMORY. */
+int adapter_open(struct adapter **out, const struct adapter_options *o, struct err *e);
+void adapter_close(struct adapter *a);
+
+/* The prompt of a conversation, in arena `to`; `now` in wall seconds. ERR_UNSUPPORTED when the
+ * model cannot chat; else as chat_template_render. */
+int adapter_render(const struct adapter *a, const struct convo *c, int64_t now, struct arena *to,
+    struct rendered *out, struct err *e);
+
+/* What reads this model's answers. */
+const struct parser_format *adapter_format(const struct adapter *a);
+/* How the answer to this prompt begins: in thinking when the prompt has opened it. */
+enum parser_start adapter_start(
+    const struct adapter *a, const struct convo *c, const struct rendered *prompt);
+
+struct adapter_info {
+    const char *family;                        /* "qwen" */
+    const char *tool_parser, *thinking_parser; /* ids */
+    bool has_native_tools;                     /* the template shows tools */
+    bool can_call_tools;                       /* natively, or told in the system prompt */
+    bool can_think;
+    bool can_toggle_thinking;
+    bool thinks_by_default; /* unless it is told not to */
+};
+const struct adapter_info *adapter_info(const struct adapter *a);

@@ -1,0 +1,322 @@
+#include "chat/learn.h"
+#include "base/mem.h"
+#include "chat/parser.h"
+#include "chat/thinking.h"
+
+#define FUNCTION  "zqx_look_up"
+#define ARGUMENTS "{\"zqxcity\": \"Zqxpolis\", \"zqxdays\": 3}"
+#define WORD      "Zqxword."
+#define THOUGHT   "Zqxthought."
+
+static const char tools_text[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"" FUNCTION "\",\"description\":\"D\","
+    "\"parameters\":{\"type\":\"object\",\"properties\":{\"zqxcity\":{\"type\":\"string\","
+    "\"description\":\"c\"},\"zqxdays\":{\"type\":\"integer\",\"description\":\"d\"}},"
+    "\"required\":[\"zqxcity\"]}}}]";
+
+static const struct template_limits small_limits = { 200 * 1000, MB, 8 * MB, 500 };
+
+struct lesson {
+    const struct chat_template *t;
+    const struct template_env *env;
+    const struct chat_family *family;
+    struct arena *a;
+    const struct json *tools;
+    struct err *e;
+    bool failed; /* no memory */
+};
+
+/* ---- small conversations */
+
+static struct message said(enum role role, struct part *part)
+{
+    return (struct message){
+        .role = role, .has_content = true, .is_plain = true, .parts = part, .n_parts = 1
+    };
+}
+
+static struct part words(const char *text)
+{
+    return (struct part){ .kind = PART_TEXT, .text = str_of(text) };
+}
+
+/* .p NULL when the template refuses it. */
+static struct str render(struct lesson *l, const struct convo *c)
+{
+    struct rendered r;
+    struct err e;
+
+    if (!chat_template_render(l->t, c, l->env, &small_limits, l->a, &r, &e))
+        return (struct str){ r.n_spans ? r.spans[0].text.p : "", r.n_bytes };
+    if (e.code == ERR_MEMORY && !l->failed) {
+        l->failed = true;
+        *l->e = e;
+    }
+    return STR_NONE;
+}
+
+static struct str render_messages(
+    struct lesson *l, struct message *m, int n, const struct json *tools, bool begins)
+{
+    struct convo c = {
+        .messages = m, .n_messages = n, .tools = tools, .add_generation_prompt = begins
+    };
+    return render(l, &c);
+}
+
+static struct str render_with(struct lesson *l, const char *kwargs, const char *system)
+{
+    struct part s = words(system), u = words("hi");
+    struct message m[] = { said(ROLE_SYSTEM, &s), said(ROLE_USER, &u) };
+    struct convo c = { .messages = *system ? m : m + 1,
+        .n_messages = *system ? 2 : 1,
+        .add_generation_prompt = true };
+    struct json *j;
+    struct err e;
+
+    if (*kwargs && !json_parse(&j, str_of(kwargs), l->a, NULL, &e))
+        c.template_kwargs = j;
+    return render(l, &c);
+}
+
+static bool shows(struct str text, const char *word)
+{
+    return text.p && str_find(text, str_of(word)) >= 0;
+}
+
+/* ---- which parser reads it back */
+
+/* The answer in a text that goes on where `head` ends, or left it for something else. */
+static struct str behind_common(struct str text, struct str head)
+{
+    size_t n = 0;
+
+    if (head.n && str_starts(text, head))
+        return str_skip(text, head.n);
+    while (n < text.n && n < head.n && text.p[n] == head.p[n])
+        n++;
+    while (n && text.p[n - 1] != '>' && text.p[n - 1] != ']' && text.p[n - 1] != '\n')
+        n--; /* not in the middle of a marker that both begin with */
+    return str_skip(text, n);
+}
+
+static bool is_our_call(const struct lesson *l, const struct parsed *r)
+{
+    struct json *got, *want;
+    struct err e;
+
+    return r->n_calls == 1 && str_is(r->calls[0].name, FUNCTION) &&
+           !json_parse(&got, r->calls[0].arguments, l->a, NULL, &e) &&
+           !json_parse(&want, STR(ARGUMENTS), l->a, NULL, &e) && json_equal(got, want);
+}
+
+struct reading {
+    bool is_good;
+    size_t left_over; /* bytes that are neither the call nor the thought */
+};
+
+static struct reading read_back(
+    struct lesson *l, struct str text, const char *tool, const char *thinking)
+{
+    struct parser_options o = { .tools = l->tools, .start = PARSER_START_CONTENT };
+    struct parser_format *f = NULL;
+    struct reading out = { 0 };
+    struct parsed r;
+    struct err e;
+
+    if (parser_format_new(&f, str_of(tool), str_of(thinking), &e)) {
+        l->failed = true;
+        *l->e = e;
+        return out;
+    }
+    if (!parse_text(&r, f, &o, text, &e)) {
+        out.left_over = r.content.n;
+        out.is_good = *tool ? is_our_call(l, &r)
+                            : str_eq(str_trim(buf_str(&r.reasoning)), STR(THOUGHT)) &&
+                                  shows(buf_str(&r.content), WORD);
+    }
+    parsed_clear(&r);
+    parser_format_free(f);
+    return out;
+}
+
+/* The one that leaves least over; of equal ones the family's, then the first. */
+static const char *best_reader(struct lesson *l, struct str text, bool of_tools)
+{
+    const char *usual = of_tools ? l->family->tool : l->family->thinking;
+    const char *(*at)(size_t) = of_tools ? parser_tool_id : parser_thinking_id;
+    struct reading best = read_back(l, text, of_tools ? usual : "", of_tools ? "" : usual);
+    const char *id = best.is_good ? usual : NULL;
+
+    for (size_t i = 0; at(i) && !l->failed; i++) {
+        struct reading r = read_back(l, text, of_tools ? at(i) : "", of_tools ? "" : at(i));
+        if (!r.is_good || (id && r.left_over >= best.left_over))
+            continue;
+        best = r;
+        id = at(i);
+    }
+    return id;
+}
+
+/* ---- tools */
+
+static void learn_tools(struct lesson *l, struct learned *out)
+{
+    struct part hi = words("hi"), empty = words(""), result = words("Zqxresult");
+    struct tool_call call = {
+        .id = STR("zqxcall12"), .name = STR(FUNCTION), .arguments = STR(ARGUMENTS)
+    };
+    struct message m[3] = { said(ROLE_USER, &hi), said(ROLE_ASSISTANT, &empty),
+        said(ROLE_TOOL, &result) };
+    struct str head = render_messages(l, m, 1, l->tools, true);
+    struct str text = STR_NONE;
+
+    out->takes_tools = shows(head, FUNCTION);
+    m[1].tool_calls = &call;
+    m[1].n_tool_calls = 1;
+    m[2].tool_call_id = call.id;
+    m[2].name = call.name;
+    for (int empty_content = 0; empty_content < 2 && !out->tool; empty_content++) {
+        m[1].has_content = empty_content;
+        text = render_messages(l, m, 2, l->tools, false);
+        out->takes_calls |= shows(text, "Zqxpolis");
+        if (shows(text, "Zqxpolis"))
+            out->tool = best_reader(l, behind_common(text, head), true);
+        out->takes_results |= shows(render_messages(l, m, 3, l->tools, true), "Zqxresult");
+    }
+}
+
+/* ---- thinking */
+
+static bool wants_row(
+    const struct lesson *l, const struct thinking_row *r, const struct str prompts[2], bool by_end)
+{
+    if (!by_end)
+        return thinking_is_in(r, chat_template_source(l->t), MARK_THINK_END);
+    for (int i = 0; i < 2; i++)
+        if (thinking_ends_prompt(r, prompts[i], MARK_THINK) ||
+            thinking_ends_prompt(r, prompts[i], MARK_THINK_END))
+            return true;
+    return false;
+}
+
+/* By what the prompt ends with, else by what the source has; the family's row first. */
+static const char *thinking_by_marks(const struct lesson *l, const struct str prompts[2])
+{
+    for (int by_end = 1; by_end >= 0; by_end--) {
+        const struct thinking_row *r, *first = NULL;
+        for (size_t i = 0; (r = thinking_row_at(i)); i++) {
+            if (!wants_row(l, r, prompts, by_end))
+                continue;
+            if (!strcmp(r->id, l->family->thinking))
+                return r->id;
+            first = first ? first : r;
+        }
+        if (first)
+            return first->id;
+    }
+    return NULL;
+}
+
+static void learn_toggle(struct lesson *l, struct learned *out, struct str prompts[2])
+{
+    static const struct {
+        const char *on, *off;
+        enum toggle toggle;
+    } variables[] = {
+        { "{\"enable_thinking\":true}", "{\"enable_thinking\":false}", TOGGLE_ENABLE_THINKING },
+        { "{\"thinking\":true}", "{\"thinking\":false}", TOGGLE_THINKING },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(variables) && !out->toggle; i++) {
+        struct str on = render_with(l, variables[i].on, "");
+        struct str off = render_with(l, variables[i].off, "");
+        if (!on.p || !off.p || str_eq(on, off))
+            continue;
+        out->toggle = variables[i].toggle;
+        prompts[0] = on;
+        prompts[1] = off;
+    }
+    if (!out->toggle && shows(chat_template_source(l->t), "/no_think")) {
+        out->toggle = TOGGLE_NO_THINK;
+        prompts[1] = render_with(l, "", "/no_think");
+    }
+    struct str low = render_with(l, "{\"reasoning_effort\":\"low\"}", "");
+    struct str high = render_with(l, "{\"reasoning_effort\":\"high\"}", "");
+    out->takes_effort = low.p && high.p && !str_eq(low, high);
+}
+
+static void learn_thinking(struct lesson *l, struct learned *out)
+{
+    struct part hi = words("hi"), word = words(WORD);
+    struct message m[] = { said(ROLE_USER, &hi), said(ROLE_ASSISTANT, &word) };
+    struct str plain = render_with(l, "", "");
+    struct str prompts[2] = { plain, STR_NONE };
+
+    learn_toggle(l, out, prompts);
+    m[1].reasoning = STR(THOUGHT);
+    struct str text = render_messages(l, m, 2, NULL, false);
+    if (shows(text, THOUGHT))
+        out->thinking = best_reader(l, behind_common(text, plain), false);
+    if (!out->thinking)
+        out->thinking = thinking_by_marks(l, prompts);
+    if (out->thinking)
+        out->thinks_by_default =
+            thinking_ends_prompt(thinking_find(out->thinking), plain, MARK_THINK);
+}
+
+/* ---- roles */
+
+static void learn_roles(struct lesson *l, struct learned *out)
+{
+    struct part word = words(WORD), hi = words("hi"), ho = words("ho");
+    struct message front[] = { said(ROLE_SYSTEM, &word), said(ROLE_USER, &hi) };
+    struct message late[] = { said(ROLE_USER, &hi), said(ROLE_ASSISTANT, &ho),
+        said(ROLE_SYSTEM, &word), said(ROLE_USER, &hi) };
+    struct message same[] = { said(ROLE_USER, &word), said(ROLE_USER, &ho) };
+
+    out->takes_system = shows(render_messages(l, front, 2, NULL, true), WORD);
+    out->takes_late_system = shows(render_messages(l, late, 4, NULL, true), WORD);
+    struct str both = render_messages(l, same, 2, NULL, true);
+    out->takes_same_role = shows(both, WORD) && shows(both, "ho");
+}
+
+/* What stands behind the text of an assistant: up to the end of what looks like one token. */
+static void learn_end(struct lesson *l, struct learned *out)
+{
+    struct part hi = words("hi"), word = words(WORD);
+    struct message m[] = { said(ROLE_USER, &hi), said(ROLE_ASSISTANT, &word),
+        said(ROLE_USER, &hi) };
+    struct str text = render_messages(l, m, 3, NULL, true);
+    ptrdiff_t at = text.p ? str_find(text, STR(WORD)) : -1;
+
+    if (at < 0)
+        return;
+    struct str rest = str_trim(str_skip(text, (size_t)at + strlen(WORD)));
+    size_t n = 0;
+    while (n < rest.n && n < sizeof(out->end) - 1 && rest.p[n] != '\n' && rest.p[n] != ' ')
+        if (rest.p[n++] == '>')
+            break;
+    memcpy(out->end, rest.p, n);
+    out->end[n] = '\0';
+}
+
+int chat_learn(struct learned *out, const struct chat_template *t, const struct template_env *env,
+    const struct chat_family *f, struct err *e)
+{
+    struct lesson l = { .t = t, .env = env, .family = f, .e = e, .a = arena_new(64 * MB) };
+    struct json *tools;
+
+    *out = (struct learned){ 0 };
+    if (!l.a || json_parse(&tools, str_of(tools_text), l.a, NULL, e)) {
+        arena_free(l.a);
+        return err_set(e, ERR_MEMORY, "no memory to learn from the template");
+    }
+    l.tools = tools;
+    learn_tools(&l, out);
+    learn_thinking(&l, out);
+    learn_roles(&l, out);
+    learn_end(&l, out);
+    arena_free(l.a);
+    return l.failed ? -1 : 0;
+}

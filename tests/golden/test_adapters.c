@@ -1,0 +1,118 @@
+/* What is found out about a model from its architecture and its template alone. */
+#include "../adapter_kit.h"
+
+struct known {
+    const char *file, *arch;
+    const char *family, *tool, *thinking;
+    bool has_native_tools, can_think, can_toggle;
+};
+
+static const struct known models[] = {
+    { "CohereForAI-c4ai-command-r7b-12-2024-tool_use", "cohere2", "command_r", "command_r",
+        "command_r", true, true, true },
+    { "GLM-4.6", "glm4moe", "glm4", "glm4_native", "think_tag", true, true, true },
+    { "GLM-4.7-Flash", "deepseek2", "glm4", "glm4_native", "think_tag", true, true, true },
+    { "Kimi-K2-Instruct", "deepseek2", "kimi", "kimi_k2", "kimi_k2", true, false, false },
+    { "LFM2-8B-A1B", "lfm2moe", "lfm2", "lfm2", "null", true, false, false },
+    { "MiniMax-M2", "minimax-m2", "minimax", "minimax_m2", "minimax_m2", true, true, false },
+    { "NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "llama", "chatml", "hermes_json", "think_tag",
+        true, false, false },
+    { "Qwen-Qwen2.5-7B-Instruct", "qwen2", "qwen", "hermes_json", "think_tag", true, false, false },
+    { "Qwen-Qwen3-0.6B", "qwen3", "qwen", "hermes_json", "think_tag", true, true, true },
+    { "Qwen3-Coder", "qwen3moe", "qwen", "qwen3_coder", "think_tag", true, false, false },
+    { "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "qwen2", "deepseek", "deepseek_v3", "deepseek_v3",
+        false, true, true },
+    { "deepseek-ai-DeepSeek-V3.1", "deepseek2", "deepseek", "deepseek_v31", "deepseek_v3", false,
+        true, true },
+    { "google-gemma-2-2b-it", "gemma2", "gemma", "null", "null", false, false, false },
+    { "ibm-granite-granite-3.3-2B-Instruct", "granite", "granite", "granite", "granite", true, true,
+        true },
+    { "meta-llama-Llama-3.1-8B-Instruct", "llama", "llama", "llama3_json", "null", true, false,
+        false },
+    { "meta-llama-Llama-3.2-3B-Instruct", "llama", "llama", "llama3_json", "null", true, false,
+        false },
+    { "microsoft-Phi-3.5-mini-instruct", "phi3", "phi3", "null", "null", false, false, false },
+    { "mistralai-Mistral-Nemo-Instruct-2407", "llama", "mistral", "mistral", "null", true, false,
+        false },
+    { "openai-gpt-oss-120b", "gpt-oss", "gpt_oss", "harmony", "harmony", true, true, false },
+};
+
+static void templates_tell_the_parsers(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(models); i++) {
+        const struct known *m = &models[i];
+        char *source = kit_template(m->file);
+        if (!source)
+            continue;
+        struct fitting f = kit_fit(source, &(struct adapter_options){ .arch = str_of(m->arch) });
+        EXPECT_EQ(f.rc, 0);
+        fprintf(stderr, "%s\n", m->file);
+        EXPECT_STR(f.info->family, m->family);
+        EXPECT_STR(f.info->tool_parser, m->tool);
+        EXPECT_STR(f.info->thinking_parser, m->thinking);
+        EXPECT_EQ(f.info->has_native_tools, m->has_native_tools);
+        EXPECT_EQ(f.info->can_think, m->can_think);
+        EXPECT_EQ(f.info->can_toggle_thinking, m->can_toggle);
+        kit_unfit(&f);
+        mem_free(source);
+    }
+}
+
+/* ---- how the answer begins */
+
+static enum parser_start start_of(const struct fitting *f, const char *request)
+{
+    struct arena *a = arena_new(64 * MB);
+    struct rendered r;
+    struct json *j;
+    struct convo c;
+    struct err e;
+
+    EXPECT(a && !json_parse(&j, str_of(request), a, NULL, &e) && cj_convo(j, &c, a));
+    int rc = adapter_render(f->adapter, &c, 1732155555, a, &r, &e);
+    if (rc)
+        fprintf(stderr, "%s\n", e.msg);
+    EXPECT_EQ(rc, 0);
+    enum parser_start start = adapter_start(f->adapter, &c, &r);
+    arena_free(a);
+    return start;
+}
+
+#define HI "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"add_generation_prompt\":true"
+#define PREFILL(text)                                                                              \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\",\"content\":"   \
+    "\"" text "\"}],\"continue_final_message\":true}"
+#define KWARGS(k) ",\"chat_template_kwargs\":{" k "}}"
+
+static void the_prompt_says_whether_the_answer_begins_inside_a_thought(void)
+{
+    static const struct {
+        const char *file, *request;
+        enum parser_start want;
+    } rows[] = {
+        { "Qwen-Qwen3-0.6B", HI "}", PARSER_START_DEFAULT },
+        { "Qwen-Qwen3-0.6B", HI KWARGS("\"enable_thinking\":false"), PARSER_START_CONTENT },
+        { "Qwen-Qwen3-0.6B", PREFILL("<think>\\nLet me"), PARSER_START_THINKING },
+        { "Qwen-Qwen3-0.6B", PREFILL("The answer"), PARSER_START_CONTENT },
+        { "deepseek-ai-DeepSeek-V3.1", HI KWARGS("\"thinking\":true"), PARSER_START_THINKING },
+        { "deepseek-ai-DeepSeek-V3.1", HI "}", PARSER_START_CONTENT },
+        { "MiniMax-M2", HI "}", PARSER_START_THINKING },
+        { "GLM-4.7-Flash", HI "}", PARSER_START_THINKING },
+        { "GLM-4.7-Flash", HI KWARGS("\"enable_thinking\":false"), PARSER_START_CONTENT },
+        { "openai-gpt-oss-120b", HI "}", PARSER_START_DEFAULT },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char *source = kit_template(rows[i].file);
+        if (!source)
+            continue;
+        struct fitting f = kit_fit(source, &(struct adapter_options){ .arch = STR("") });
+        fprintf(stderr, "%s %s\n", rows[i].file, rows[i].request);
+        EXPECT_EQ((int)start_of(&f, rows[i].request), (int)rows[i].want);
+        kit_unfit(&f);
+        mem_free(source);
+    }
+}
+
+TESTS(TEST(templates_tell_the_parsers),
+    TEST(the_prompt_says_whether_the_answer_begins_inside_a_thought))
