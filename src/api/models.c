@@ -32,7 +32,8 @@ static void put_words(struct jw *w, const char *key, const char *const *words, s
 void models_put_capabilities(struct jw *w, const struct model_info *m)
 {
     const char *const words[] = { m->can_complete ? "completion" : NULL,
-        m->can_chat ? "chat" : NULL };
+        m->can_chat ? "chat" : NULL, m->can_call_tools ? "tools" : NULL,
+        m->can_think ? "thinking" : NULL, m->can_insert ? "insert" : NULL };
 
     put_words(w, "capabilities", words, ARRAY_LEN(words));
 }
@@ -52,6 +53,24 @@ static void put_meta(struct jw *w, const struct model_info *m)
         jw_key(w, "size");
         jw_u64(w, m->size_bytes);
     }
+    jw_end_object(w);
+}
+
+static void put_adapter(struct jw *w, const struct model_info *m)
+{
+    if (!m->chat_family)
+        return;
+    jw_key(w, "adapter");
+    jw_object(w);
+    put_text(w, "family", m->chat_family);
+    put_text(w, "tool_parser", m->tool_parser);
+    put_text(w, "thinking_parser", m->thinking_parser);
+    jw_key(w, "tool_format");
+    jw_z(w, m->tool_format);
+    jw_key(w, "probed");
+    jw_bool(w, m->is_probed);
+    if (!m->is_probed)
+        put_text(w, "notice", "Model not probed — capabilities may be incomplete");
     jw_end_object(w);
 }
 
@@ -78,6 +97,7 @@ static void put_model(struct jw *w, const struct model_info *m)
     put_words(w, "output_modalities", text, 1);
     jw_end_object(w);
     put_meta(w, m);
+    put_adapter(w, m);
     jw_end_object(w);
 }
 

@@ -16,6 +16,11 @@ struct model_info { /* strings borrowed; NULL or 0 = not known, then left out */
     int64_t n_ctx, n_ctx_train, n_vocab, n_embd, n_params;
     uint64_t size_bytes;
     bool can_chat, can_complete;
+    bool can_call_tools, can_think, can_insert;
+    /* how it is talked to (chat/adapter.h); NULL = it is not known yet */
+    const char *chat_family, *tool_parser, *thinking_parser;
+    const char *tool_format; /* "native", "injection"; NULL = none */
+    bool is_probed;
 };
 
 /* {"object":"list","data":[...],"models":[...]}: OpenAI's list, and beside it the one that

@@ -1,5 +1,6 @@
 /* models.c: GET /v1/models and GET /v1/models/{id}, in the shape of the client that asks. */
 #include "api/anthropic.h"
+#include "chat/infill.h"
 #include "serve/io.h"
 
 struct model_info model_info_of(struct model *m)
@@ -25,6 +26,14 @@ struct model_info model_info_of(struct model *m)
     i.size_bytes = m->file_bytes;
     i.can_chat = m->template != NULL || is_script;
     i.can_complete = true;
+    const struct adapter_info *a = adapter_info(m->adapter);
+    i.can_call_tools = i.can_chat && a->can_call_tools;
+    i.can_think = i.can_chat && a->can_think;
+    i.can_insert = infill_is_possible(m->vocab);
+    i.chat_family = a->family;
+    i.tool_parser = a->tool_parser;
+    i.thinking_parser = a->thinking_parser;
+    i.tool_format = !a->can_call_tools ? NULL : a->has_native_tools ? "native" : "injection";
     return i;
 }
 
