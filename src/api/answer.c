@@ -22,6 +22,7 @@ int answer_new(struct answer **out, const struct answer_setup *s, struct err *e)
     a->setup = *s;
     a->wire = ask->wire;
     a->n_choices = n;
+    a->id_slot = -1;
     buf_init(&a->out, ANSWER_BYTES_MAX);
     buf_init(&a->head, 64 * KB);
     buf_init(&a->tail, 4 * KB);
@@ -112,6 +113,11 @@ void answer_predicted(struct answer *a, int n_accepted, int n_rejected)
 void answer_times(struct answer *a, const struct answer_times *t)
 {
     a->times = *t;
+}
+
+void answer_slot(struct answer *a, int id_slot)
+{
+    a->id_slot = id_slot;
 }
 
 /* ---- towards the sink ---- */

@@ -78,6 +78,9 @@ struct answer_times {
 };
 void answer_times(struct answer *a, const struct answer_times *t);
 
+/* The slot of its first prompt, for the wire that tells (serve/slots.h); -1, as before: none. */
+void answer_slot(struct answer *a, int id_slot);
+
 /* Echo: `t` NULL for the first token of a prompt, which nothing predicts. */
 void answer_prompt_token(struct answer *a, int prompt, int32_t id, const struct sampled *t);
 void answer_prompt_text(struct answer *a, int prompt, struct str text);

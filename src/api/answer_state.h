@@ -59,6 +59,7 @@ struct answer {
     char id[64];
     bool has_begun, has_ended, has_failed;
     int n_prompt, n_cached;
+    int id_slot;                /* -1: none */
     int n_accepted, n_rejected; /* tokens of the client's prediction */
     struct answer_times times;
     size_t held;           /* bytes of all choices, against ANSWER_BYTES_MAX */

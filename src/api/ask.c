@@ -10,6 +10,7 @@ static const struct ask ask_default = {
     .n = 1,
     .best_of = 1,
     .max_tokens = -1,
+    .id_slot = -1,
     .skip_special_tokens = true,
     .cache_prompt = true,
     .tool_choice = TOOL_CHOICE_AUTO,

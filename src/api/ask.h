@@ -107,6 +107,7 @@ struct ask {
     const struct json *metadata; /* object or NULL */
     int priority;                /* higher first */
     bool cache_prompt;           /* default true */
+    int id_slot;                 /* llama-server's; -1 = any */
     struct str prediction;       /* what the client thinks the answer will be; .p NULL = nothing */
 
     struct ask_script script;

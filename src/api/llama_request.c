@@ -2,7 +2,7 @@
 #include "api/rows.h"
 
 /* What would change the answer and is not served is refused by name; what concerns slots and
- * caches (n_keep, id_slot, ...) is the server's own business here and ignored. */
+ * caches (n_keep, ...) is the server's own business here and ignored. */
 
 static int read_bias(struct fields *f, const char *name, const struct json *v);
 static int read_n_predict(struct fields *f, const char *name, const struct json *v);
@@ -28,6 +28,7 @@ static const struct field table[] = {
     REFUSE("dynatemp_range", OUR_SAMPLE),
     FLOAT("frequency_penalty", -2, 2, sample.frequency_penalty),
     REFUSE("grammar", OUR_SHAPE),
+    INT("id_slot", -1, INT32_MAX, id_slot),
     FLAG("ignore_eos", ignore_eos),
     REFUSE("json_schema", OUR_SHAPE),
     READ("logit_bias", read_bias),

@@ -68,8 +68,8 @@ static void text(struct answer *a, struct choice *c, struct str text)
     json_escape(&a->out, text);
     put_lists(a, c);
     buf_printf(&a->out,
-        ",\"stop\":false,\"id_slot\":-1,\"tokens_predicted\":%d,\"tokens_evaluated\":%d}\n\n",
-        c->n_tokens, a->n_prompt);
+        ",\"stop\":false,\"id_slot\":%d,\"tokens_predicted\":%d,\"tokens_evaluated\":%d}\n\n",
+        a->id_slot, c->n_tokens, a->n_prompt);
 }
 
 /* Tokens without text of their own are told, too. */
@@ -184,7 +184,7 @@ static void put_report(struct answer *a, const struct choice *c)
     put_lists(a, c);
     buf_putc(&a->out, ',');
     jw_init(&w, &a->out); /* members of an object that is open already */
-    put_count(&w, "id_slot", -1);
+    put_count(&w, "id_slot", a->id_slot);
     put_flag(&w, "stop", true);
     put_flag(&w, "truncated", false);
     jw_key(&w, "model");

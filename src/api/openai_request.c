@@ -58,6 +58,7 @@ static const struct field table[] = {
     REFUSE("guided_grammar", BOTH, OUR_SHAPE),
     REFUSE("guided_json", BOTH, OUR_SHAPE),
     REFUSE("guided_regex", BOTH, OUR_SHAPE),
+    INT("id_slot", -1, INT32_MAX, id_slot),
     FLAG("ignore_eos", BOTH, ignore_eos),
     FLAG("include_stop_str_in_output", BOTH, include_stop),
     REFUSE("json_schema", BOTH, OUR_SHAPE),

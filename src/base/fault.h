@@ -15,7 +15,10 @@
     X(OPEN, "open")                                                                                \
     X(MMAP, "mmap")                                                                                \
     X(THREAD, "thread")                                                                            \
-    X(EPOLL, "epoll")
+    X(EPOLL, "epoll")                                                                              \
+    X(DISK_READ, "disk_read")                                                                      \
+    X(DISK_WRITE, "disk_write")                                                                    \
+    X(DISK_SHORT, "disk_short")
 
 enum fault_site {
 #define X(name, text) FAULT_##name,

@@ -1,5 +1,6 @@
 #include "cache/disk.h"
 #include "base/mem.h"
+#include "os/files.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -34,36 +35,6 @@ static void name_of(uint32_t id, char *name, size_t size)
 static uint64_t aligned(uint64_t n)
 {
     return (n + RECORD_ALIGN - 1) / RECORD_ALIGN * RECORD_ALIGN;
-}
-
-static int read_all(int fd, uint8_t *out, size_t n, uint64_t offset)
-{
-    while (n > 0) {
-        ssize_t got = pread(fd, out, n, (off_t)offset);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return -1;
-        out += got;
-        offset += (uint64_t)got;
-        n -= (size_t)got;
-    }
-    return 0;
-}
-
-static int write_all(int fd, const uint8_t *p, size_t n, uint64_t offset)
-{
-    while (n > 0) {
-        ssize_t done = pwrite(fd, p, n, (off_t)offset);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return -1;
-        p += done;
-        offset += (uint64_t)done;
-        n -= (size_t)done;
-    }
-    return 0;
 }
 
 /* ---- segments */
@@ -151,11 +122,11 @@ static void scan(struct disk *d, struct segment *s, uint8_t *front, size_t front
         struct record r;
         struct err e;
         size_t n_bytes;
-        if (read_all(s->fd, front, RECORD_HEAD, at))
+        if (file_read(s->fd, front, RECORD_HEAD, at))
             break;
         size_t n_front = record_front(front);
         if (n_front == 0 || n_front > front_max || n_front > size - at ||
-            read_all(s->fd, front, n_front, at) ||
+            file_read(s->fd, front, n_front, at) ||
             record_read_head(&r, &d->o.kind, front, size - at, &n_bytes, &e) ||
             n_bytes > UINT32_MAX)
             break;
@@ -258,7 +229,7 @@ int disk_append(struct disk *d, const uint8_t *bytes, size_t n, struct disk_at *
         drop_oldest(d);
         s = &d->segments[d->n_segments - 1];
     }
-    if (write_all(s->fd, bytes, n, s->n_bytes)) /* the next one is written over what there is */
+    if (file_write(s->fd, bytes, n, s->n_bytes)) /* the next one is written over what there is */
         return err_set(e, ERR_IO, "%s: %s", d->o.dir, strerror(errno));
     *at = (struct disk_at){ s->id, (uint32_t)n, s->n_bytes };
     s->n_bytes += n_more;
@@ -272,7 +243,7 @@ int disk_read(struct disk *d, struct disk_at at, uint8_t *bytes, struct err *e)
 
     if (!s)
         return err_set(e, ERR_NOT_FOUND, "segment %u is gone", at.segment);
-    if (read_all(s->fd, bytes, at.n_bytes, at.offset))
+    if (file_read(s->fd, bytes, at.n_bytes, at.offset))
         return err_set(e, ERR_IO, "%s: a record could not be read", d->o.dir);
     return 0;
 }

@@ -69,6 +69,15 @@ bool tier_has(const struct tier *t, uint64_t name)
     return find(t, name) != NULL;
 }
 
+void tier_forget(struct tier *t, uint64_t name)
+{
+    struct entry *set = set_of(t, name);
+
+    for (int i = 0; i < WAYS; i++)
+        if (set[i].name == name)
+            set[i] = (struct entry){ 0 };
+}
+
 int tier_chain(
     const struct tier *t, uint64_t name, const int32_t *tokens, int n_pages, struct disk_at *at)
 {

@@ -70,6 +70,7 @@ void tier_close(struct tier *t); /* NULL is fine */
 void tier_stop(struct tier *t);
 
 bool tier_has(const struct tier *t, uint64_t name);
+void tier_forget(struct tier *t, uint64_t name); /* until the process ends */
 /* How many pages follow one another from here: of the tokens behind a prefix of this name. */
 int tier_chain(
     const struct tier *t, uint64_t name, const int32_t *tokens, int n_pages, struct disk_at *at);

@@ -621,6 +621,28 @@ void tree_flush(struct tree *t)
         continue;
 }
 
+int tree_drop(struct tree *t, tree_node root, const int32_t *tokens, int n, int *n_dropped)
+{
+    tree_node at = root;
+    int n_there = tree_peek(t, &at, tokens, n), n_more;
+    uint32_t i = find_partial(t, at.i, tokens + n_there, MIN(n - n_there, PAGE_TOKENS), &n_more);
+
+    if (i != NONE && n_more == t->nodes[i].n_tokens) /* its last page, which is not full */
+        n_there += n_more;
+    else
+        i = at.i;
+    *n_dropped = 0;
+    while (is_page(t, i) && t->nodes[i].child == NONE && page_refs(t->pool, (page_id){ i }) == 1) {
+        uint32_t parent = t->nodes[i].parent;
+        int n_page = t->nodes[i].n_tokens;
+        remove_node(t, i);
+        n_there -= n_page;
+        *n_dropped += n_page;
+        i = parent;
+    }
+    return n_there;
+}
+
 /* ---- pins */
 
 static void pin(struct tree *t, uint32_t i)

@@ -96,6 +96,9 @@ void tree_let_go(struct tree *t, const page_id *pages, int n);
 page_id tree_take_blank(struct tree *t) MUST_CHECK;
 tree_node tree_put_blank(struct tree *t, tree_node at, const int32_t *tokens, int n, page_id page);
 void tree_flush(struct tree *t); /* all idle pages */
+/* Pages of this prefix, from its end back, that nobody uses and nothing goes on from: given up,
+ * unseen by tree_on_evict. *n_dropped tokens; returns how many of the prefix are still there. */
+int tree_drop(struct tree *t, tree_node root, const int32_t *tokens, int n, int *n_dropped);
 
 /* The name of a prefix: a hash, the same in every process. Of a scope, of what follows a name, and
  * of a page that is in the tree. */

@@ -6,6 +6,7 @@
 #include "os/thread.h"
 #include "pool/pack.h"
 #include "serve/serve.h"
+#include "serve/slots.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -223,7 +224,9 @@ static int run(const struct options *o, struct err *e)
         .role = o->role,
         .strip_billing = o->strip_billing,
         .default_max_tokens = (int)o->max_tokens,
-        .share_prefixes = !strcmp(o->prefix_share, "all") };
+        .share_prefixes = !strcmp(o->prefix_share, "all"),
+        .slot_dir = o->slot_save_path,
+        .slot_bytes = o->slot_save_bytes };
     int rc = -1;
 
     struct engine_options batch = engine_options_default;
@@ -245,6 +248,7 @@ static int run(const struct options *o, struct err *e)
         pool_open(&pool, &po, e))
         goto out;
     so.pool = pool;
+    so.slots = slots_new(pool, *o->slot_save_path);
     if (open_exact(&so.exact, o, e) || service_open(&service, &so, e))
         goto out;
     announce(o, service);
@@ -257,6 +261,7 @@ out:
     if (pool)
         pool_close(pool);
     service_close(service);
+    slots_free(so.slots);
     exact_close(so.exact);
     audit_close(so.audit);
     keys_close(keys);

@@ -13,17 +13,16 @@ struct handover {
     int n_pages;    /* of the ones held */
 };
 
-static bool get_kind(struct engine *en, struct record_kind *k, struct err *e)
+static bool get_kind(struct engine *en, const uint8_t *digest, struct record_kind *k, struct err *e)
 {
     const struct lm *lm = engine_lm(en);
-    const struct engine_options *o = engine_settings(en);
 
-    if (!o->model_digest || !o->prefix_cache || lm->page_bytes == 0) {
+    if (!engine_settings(en)->prefix_cache || lm->page_bytes == 0) {
         err_set(e, ERR_UNSUPPORTED, "this model's keys and values can not be saved");
         return false;
     }
     *k = (struct record_kind){ .kv_kind = lm->kv_kind, .page_bytes = lm->page_bytes };
-    memcpy(k->model, o->model_digest, sizeof(k->model));
+    memcpy(k->model, digest, sizeof(k->model));
     return true;
 }
 
@@ -46,17 +45,18 @@ static void let_go(struct core *c, void *arg)
     tree_let_go(c->tree, h->pages, h->n_pages);
 }
 
-static int copy_out(
-    struct engine *en, const struct record_kind *k, struct handover *h, uint8_t **bytes, size_t *n)
+static int copy_out(struct engine *en, const struct record_kind *k, const struct handover *h,
+    struct handover_record *out)
 {
     struct lm *lm = (struct lm *)(uintptr_t)engine_lm(en); /* reading a page changes nothing */
     struct record r = { .scope = *h->scope, .tokens = h->tokens, .n_tokens = h->n_found };
 
-    *n = record_bytes(k, h->n_found, 0);
-    *bytes = try_aligned(RECORD_ALIGN, *n);
-    if (!*bytes)
+    out->n_tokens = h->n_found;
+    out->n_bytes = record_bytes(k, h->n_found, 0);
+    out->bytes = try_aligned(RECORD_ALIGN, out->n_bytes);
+    if (!out->bytes)
         return -1;
-    record_begin(*bytes, k, &r);
+    record_begin(out->bytes, k, &r);
     for (int i = 0; i < r.n_pages; i++)
         lm->ops->read_page(lm, h->pages[i], r.pages + (size_t)i * k->page_bytes);
     return 0;
@@ -76,17 +76,17 @@ static void end(struct handover *h)
     mem_free(h->pages);
 }
 
-int engine_save(struct engine *en, const struct cache_scope *scope, struct token_list list,
-    uint8_t **bytes, size_t *n_bytes, struct err *e)
+int engine_save(
+    struct engine *en, const struct handover_part *p, struct handover_record *out, struct err *e)
 {
-    struct handover h = { .scope = scope, .tokens = list.tokens, .n = list.n };
+    struct handover h = { .scope = &p->scope, .tokens = p->list.tokens, .n = p->list.n };
     struct record_kind k;
     int failed = 0;
 
-    if (!get_kind(en, &k, e))
+    if (!get_kind(en, p->digest, &k, e))
         return -1;
-    if (list.n < 1 || list.n > RECORD_TOKENS_MAX)
-        return err_set(e, ERR_RANGE, "%d tokens to save", list.n);
+    if (h.n < 1 || h.n > RECORD_TOKENS_MAX)
+        return err_set(e, ERR_RANGE, "%d tokens to save", h.n);
     if (begin(&h, e)) {
         end(&h);
         return -1;
@@ -94,13 +94,20 @@ int engine_save(struct engine *en, const struct cache_scope *scope, struct token
     engine_call(en, h.reply, hold, &h);
     if (h.n_found == 0)
         failed = err_set(e, ERR_NOT_FOUND, "nothing of these tokens is in the prefix cache");
-    else if (copy_out(en, &k, &h, bytes, n_bytes))
+    else if (copy_out(en, &k, &h, out))
         failed = err_set(e, ERR_MEMORY, "no memory to save %d tokens", h.n_found);
     engine_call(en, h.reply, let_go, &h);
     end(&h);
     if (!failed)
-        record_seal(*bytes);
+        record_seal(out->bytes);
     return failed;
+}
+
+size_t engine_record_bytes(const struct engine *en, int n_tokens)
+{
+    struct record_kind k = { .page_bytes = engine_lm(en)->page_bytes };
+
+    return record_bytes(&k, n_tokens, 0);
 }
 
 /* ---- restoring */
@@ -140,30 +147,76 @@ static int check_tokens(const struct record *r, int n_vocab, struct err *e)
     return 0;
 }
 
+static int check_record(const struct record *r, uint64_t tenant, int n_vocab, struct err *e)
+{
+    if (r->first_page > 0)
+        return err_set(e, ERR_UNSUPPORTED, "a record of the end of a sequence alone");
+    if (r->scope.tenant != tenant)
+        return err_set(e, ERR_FORBIDDEN, "a record of another key");
+    return check_tokens(r, n_vocab, e);
+}
+
 int engine_restore(
-    struct engine *en, uint8_t *bytes, size_t n_bytes, int *n_restored, struct err *e)
+    struct engine *en, struct handover_part *p, struct handover_record *r, struct err *e)
 {
     struct lm *lm = (struct lm *)(uintptr_t)engine_lm(en); /* its pages are ours meanwhile */
     struct record_kind k;
-    struct record r;
+    struct record in;
 
-    if (!get_kind(en, &k, e) || record_read(&r, &k, bytes, n_bytes, e) ||
-        check_tokens(&r, lm->n_vocab, e))
+    if (!get_kind(en, p->digest, &k, e) || record_read(&in, &k, r->bytes, r->n_bytes, e) ||
+        check_record(&in, p->scope.tenant, lm->n_vocab, e))
         return -1;
-    if (r.first_page > 0)
-        return err_set(e, ERR_UNSUPPORTED, "a record of the end of a sequence alone");
-    struct handover h = { .scope = &r.scope, .tokens = r.tokens, .n = r.n_tokens };
+    p->scope = in.scope;
+    p->list = (struct token_list){ in.tokens, in.n_tokens };
+    struct handover h = { .scope = &p->scope, .tokens = in.tokens, .n = in.n_tokens };
     if (begin(&h, e)) {
         end(&h);
         return -1;
     }
     engine_call(en, h.reply, take_blanks, &h);
     for (int i = 0; i < h.n_pages; i++)
-        lm->ops->write_page(lm, h.pages[i], r.pages + (size_t)i * k.page_bytes);
+        lm->ops->write_page(lm, h.pages[i], in.pages + (size_t)i * k.page_bytes);
     engine_call(en, h.reply, put_blanks, &h);
     end(&h);
-    *n_restored = h.n_found;
+    r->n_tokens = h.n_found;
     return 0;
+}
+
+/* ---- erasing */
+
+static int call_on_tree(struct engine *en, void (*fn)(struct core *c, void *arg),
+    struct handover *h, int *n, struct err *e)
+{
+    if (!engine_settings(en)->prefix_cache)
+        return err_set(e, ERR_UNSUPPORTED, "this model has no prefix cache");
+    if (mailbox_open(&h->reply, e))
+        return -1;
+    engine_call(en, h->reply, fn, h);
+    mailbox_close(h->reply);
+    *n = h->n_found;
+    return 0;
+}
+
+static void erase(struct core *c, void *arg)
+{
+    struct handover *h = arg;
+    tree_node root = tree_enter(c->tree, h->scope);
+    uint64_t name = tree_scope_name(h->scope);
+    int n_kept = tree_drop(c->tree, root, h->tokens, h->n, &h->n_found);
+
+    tree_leave(c->tree, root);
+    for (int i = 0; c->tier && i + PAGE_TOKENS <= h->n; i += PAGE_TOKENS) {
+        name = tree_name_after(name, h->tokens + i, PAGE_TOKENS);
+        if (i >= n_kept)
+            tier_forget(c->tier, name);
+    }
+}
+
+int engine_erase(struct engine *en, const struct handover_part *p, int *n_erased, struct err *e)
+{
+    struct handover h = { .scope = &p->scope, .tokens = p->list.tokens, .n = p->list.n };
+
+    return call_on_tree(en, erase, &h, n_erased, e);
 }
 
 /* ---- pins */
@@ -186,25 +239,12 @@ static void unpin(struct core *c, void *arg)
     tree_leave(c->tree, root);
 }
 
-static int call_for_pins(struct engine *en, void (*fn)(struct core *c, void *arg),
-    struct handover *h, int *n, struct err *e)
-{
-    if (!engine_settings(en)->prefix_cache)
-        return err_set(e, ERR_UNSUPPORTED, "this model has no prefix cache");
-    if (mailbox_open(&h->reply, e))
-        return -1;
-    engine_call(en, h->reply, fn, h);
-    mailbox_close(h->reply);
-    *n = h->n_found;
-    return 0;
-}
-
 int engine_pin(struct engine *en, const struct cache_scope *scope, struct token_list list,
     int *n_pinned, struct err *e)
 {
     struct handover h = { .scope = scope, .tokens = list.tokens, .n = list.n };
 
-    return call_for_pins(en, pin, &h, n_pinned, e);
+    return call_on_tree(en, pin, &h, n_pinned, e);
 }
 
 int engine_unpin(struct engine *en, const struct cache_scope *scope, struct token_list list,
@@ -212,5 +252,5 @@ int engine_unpin(struct engine *en, const struct cache_scope *scope, struct toke
 {
     struct handover h = { .scope = scope, .tokens = list.tokens, .n = list.n };
 
-    return call_for_pins(en, unpin, &h, n_unpinned, e);
+    return call_on_tree(en, unpin, &h, n_unpinned, e);
 }

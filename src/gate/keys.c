@@ -8,6 +8,7 @@
 struct key {
     unsigned char hash[SHA256_DIGEST_LENGTH];
     unsigned scopes;
+    char group[KEY_GROUP_MAX + 1];
 };
 
 struct keys {
@@ -15,14 +16,45 @@ struct keys {
     struct key keys[KEYS_MAX];
 };
 
+static int read_group(struct key *key, struct str name, int place, struct err *e)
+{
+    static const char characters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+
+    if (*key->group || name.n < 1 || name.n > KEY_GROUP_MAX)
+        return err_set(e, ERR_INVALID, "api keys: entry %d has a bad group", place);
+    for (size_t i = 0; i < name.n; i++)
+        if (!memchr(characters, name.p[i], sizeof(characters) - 1))
+            return err_set(e, ERR_INVALID, "api keys: entry %d has a bad group", place);
+    memcpy(key->group, name.p, name.n);
+    return 0;
+}
+
+/* What is said of a key behind it, from the end; what is left of *item is the key. */
+static int read_suffixes(struct key *key, struct str *item, int place, struct err *e)
+{
+    const struct str admin = STR(":admin"), group = STR(":group=");
+
+    for (;;) {
+        const char *colon = item->n ? memrchr(item->p, ':', item->n) : NULL;
+        size_t n = colon ? (size_t)(colon - item->p) : item->n;
+        struct str suffix = str_skip(*item, n);
+        if (str_eq(suffix, admin))
+            key->scopes |= SCOPE_ADMIN;
+        else if (!str_starts(suffix, group))
+            return 0;
+        else if (read_group(key, str_skip(suffix, group.n), place, e))
+            return -1;
+        item->n = n;
+    }
+}
+
 static int add(struct keys *k, struct str item, int place, struct err *e)
 {
-    unsigned scopes = SCOPE_READ | SCOPE_GENERATE;
+    struct key key = { .scopes = SCOPE_READ | SCOPE_GENERATE };
 
-    if (str_ends(item, STR(":admin"))) {
-        scopes |= SCOPE_ADMIN;
-        item.n -= strlen(":admin");
-    }
+    if (read_suffixes(&key, &item, place, e))
+        return -1;
     if (!item.n)
         return err_set(e, ERR_INVALID, "api keys: entry %d is empty", place);
     for (size_t i = 0; i < item.n; i++)
@@ -31,8 +63,8 @@ static int add(struct keys *k, struct str item, int place, struct err *e)
                 e, ERR_INVALID, "api keys: entry %d has a blank or a control character", place);
     if (k->n == KEYS_MAX)
         return err_set(e, ERR_RANGE, "api keys: more than %d", KEYS_MAX);
-    SHA256((const unsigned char *)item.p, item.n, k->keys[k->n].hash);
-    k->keys[k->n++].scopes = scopes;
+    SHA256((const unsigned char *)item.p, item.n, key.hash);
+    k->keys[k->n++] = key;
     return 0;
 }
 
@@ -82,21 +114,36 @@ bool keys_find(const struct keys *k, struct str key, struct caller *out)
     if (!found)
         return false;
     out->scopes = found->scopes;
+    memcpy(out->group, found->group, sizeof(out->group));
     for (int i = 0; i < KEY_ID_BYTES; i++)
         snprintf(out->id + 2 * i, 3, "%02x", hash[i]);
     return true;
 }
 
-uint64_t caller_tenant(const struct caller *c)
+/* Never 0. */
+static uint64_t number_of(const char *text)
 {
     unsigned char hash[SHA256_DIGEST_LENGTH];
-    uint64_t tenant;
+    uint64_t n;
 
-    if (!*c->id)
-        return 0;
-    SHA256((const unsigned char *)c->id, strlen(c->id), hash);
-    memcpy(&tenant, hash, sizeof(tenant));
-    return tenant ? tenant : 1;
+    SHA256((const unsigned char *)text, strlen(text), hash);
+    memcpy(&n, hash, sizeof(n));
+    return n ? n : 1;
+}
+
+uint64_t caller_tenant(const struct caller *c)
+{
+    return *c->id ? number_of(c->id) : 0;
+}
+
+uint64_t caller_circle(const struct caller *c)
+{
+    char name[KEY_GROUP_MAX + 8];
+
+    if (!*c->group)
+        return caller_tenant(c);
+    snprintf(name, sizeof(name), "group=%s", c->group); /* no key's id has such letters */
+    return number_of(name);
 }
 
 struct str keys_from_fields(struct str authorization, struct str x_api_key)

@@ -10,11 +10,12 @@ enum scope { SCOPE_NONE = 0, SCOPE_READ = 1, SCOPE_GENERATE = 2, SCOPE_ADMIN = 4
 
 struct keys;
 
-enum { KEYS_MAX = 1024, KEY_ID_BYTES = 8 };
+enum { KEYS_MAX = 1024, KEY_ID_BYTES = 8, KEY_GROUP_MAX = 32 };
 
-/* "KEY,KEY:admin,...": blanks around commas do not count. A key has the scopes read and generate;
- * `:admin` adds administration. NULL list or "" = no keys. ERR_INVALID names the place, never the
- * key. */
+/* "KEY,KEY:admin,KEY:group=NAME,KEY:admin:group=NAME,...": blanks around commas do not count. A key
+ * has the scopes read and generate; `:admin` adds administration. Keys of one group (letters,
+ * digits, . _ -) trust each other with what they ask: they find each other's prefixes. NULL list or
+ * "" = no keys. ERR_INVALID names the place, never the key. */
 int keys_open(struct keys **out, const char *list, struct err *e);
 void keys_close(struct keys *k);
 int keys_count(const struct keys *k);
@@ -22,11 +23,15 @@ int keys_count(const struct keys *k);
 struct caller { /* who asks, as far as it is known */
     unsigned scopes;
     char id[2 * KEY_ID_BYTES + 1]; /* start of the key's hash in hex: for logs; "" = anonymous */
+    char group[KEY_GROUP_MAX + 1]; /* "": none */
 };
 
 /* Who pays for what a caller uses, as a number: the same for all requests of a key, for others
  * another. 0 = anonymous. */
 uint64_t caller_tenant(const struct caller *c);
+
+/* Who shares prefixes with a caller, as a number: its group, else its tenant. */
+uint64_t caller_circle(const struct caller *c);
 
 /* The caller behind a key; false when it is none of ours. */
 bool keys_find(const struct keys *k, struct str key, struct caller *out);

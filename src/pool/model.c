@@ -11,10 +11,10 @@
 #include "os/mapfile.h"
 #include "os/memory.h"
 #include "os/thread.h"
+#include "pool/digest.h"
 #include "pool/draft.h"
 #include "pool/pack.h"
 
-#include <openssl/sha.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -225,18 +225,6 @@ static int open_lm(
     return lm_open_llama(lm, g, &o, e);
 }
 
-/* Of every byte: another file of the same shape must not find what this one has computed. */
-static int digest_file(struct model *m, struct err *e)
-{
-    struct mapfile f;
-
-    if (mapfile_open(&f, m->spec->path, e))
-        return -1;
-    SHA256(f.p, f.n, m->digest);
-    mapfile_close(&f);
-    return 0;
-}
-
 static bool wants_draft(const struct model_spec *s)
 {
     return s->backend == BACKEND_NATIVE && s->draft_path && *s->draft_path &&
@@ -252,7 +240,7 @@ static int open_engine(struct model *m, const struct gguf *g, struct err *e)
     if (kernels_choose(&k, m->spec->kernels, e))
         return -1;
     if (eo.kv_disk && *eo.kv_disk && m->spec->backend == BACKEND_NATIVE) {
-        if (digest_file(m, e))
+        if (digest_of_file(m->digest, m->spec->path, eo.kv_disk, e))
             return -1;
         eo.model_digest = m->digest;
     }

@@ -127,6 +127,8 @@ static void on_token(void *ctx, int choice, const struct sampled *t)
 
     measure_token(r, choice_of(p, choice));
     echo_rest(p);
+    if (choice == 0)
+        slot_token(&p->slot, t->id);
     if (r->exact_key.n && !r->recalled)
         exact_record_token(&r->record, r->io->o->exact, t);
     if (r->answer)
@@ -199,6 +201,9 @@ static void on_end(void *ctx, const struct session_end *s)
     const struct gen_result *t = s->result;
 
     p->session = NULL;
+    if (p->index == 0 && r->answer) /* it may have had to wait for one */
+        answer_slot(r->answer, slot_id(&p->slot));
+    slot_end(&p->slot);
     remember(r, s);
     r->n_cached += t->n_cached;
     note_times(r, t);
@@ -306,6 +311,27 @@ static int open_answer(struct request *r, struct err *e)
     return answer_new(&r->answer, &setup, e);
 }
 
+static int take_slot(struct request *r, int i, struct err *e)
+{
+    const struct ask *ask = &r->ask;
+    const struct sample_params *s = &ask->sample;
+    struct slot_use u = { .model = r->model,
+        .wanted = ask->id_slot,
+        .prompt = r->prompts[i].ids,
+        .n_prompt = r->prompts[i].n,
+        .n_max = max_tokens_of(r, i),
+        .params = { s->seed, s->temperature, s->top_p, s->min_p, s->typical_p, s->repeat_penalty,
+            s->presence_penalty, s->frequency_penalty, s->top_k, s->repeat_last_n, ask->max_tokens,
+            ask->stream, ask->ignore_eos } };
+
+    prompt_scope(&u.scope, ask, scope_tenant(r->io->o, &r->caller));
+    if (slot_begin(&r->legs[i].slot, r->io->o->slots, &u, e))
+        return -1;
+    if (i == 0)
+        answer_slot(r->answer, slot_id(&r->legs[i].slot));
+    return 0;
+}
+
 static int open_session(struct request *r, int i, struct err *e)
 {
     const struct ask *ask = &r->ask;
@@ -337,9 +363,12 @@ static int open_session(struct request *r, int i, struct err *e)
         &r->legs[i] };
 
     p.sample.min_tokens = ask->min_tokens;
-    prompt_scope(&p.scope, ask, r->io->o->share_prefixes ? 0 : p.tenant);
+    prompt_scope(&p.scope, ask, scope_tenant(r->io->o, &r->caller));
+    if (take_slot(r, i, e))
+        return -1;
     r->n_open++;
     if (session_open(&r->legs[i].session, &p, &at, e)) {
+        slot_end(&r->legs[i].slot);
         r->n_open--;
         return -1;
     }

@@ -27,7 +27,7 @@ struct io {
     struct clerk *clerk;
     int index;                /* in the service */
     struct request *requests; /* generation requests that have not ended */
-    int n_words;              /* jobs of words.c that are at the clerk */
+    int n_words;              /* jobs of words.c and slot_files.c that are at the clerk */
     struct cancel *cancels;   /* asked here, on their way through the io threads */
     pthread_t thread;
     bool has_thread, is_draining, is_closing;
@@ -87,6 +87,10 @@ void words_detokenize(struct io *io, struct http_exchange *x, struct call *c);
 void words_apply_template(struct io *io, struct http_exchange *x, struct call *c);
 void words_count(struct io *io, struct http_exchange *x, struct call *c);
 void words_parse(struct io *io, struct http_exchange *x, struct call *c);
+
+/* slot_files.c */
+void slots_show(struct io *io, struct http_exchange *x, struct call *c);
+void slots_act(struct io *io, struct http_exchange *x, struct call *c);
 
 /* fairness.c */
 void fairness_show(struct io *io, struct http_exchange *x, struct call *c);

@@ -16,12 +16,14 @@
 #include "pool/session.h"
 #include "serve/io.h"
 #include "serve/prompt.h"
+#include "serve/slots.h"
 
 struct leg { /* one prompt of a request */
     struct request *request;
     int index;
     struct session *session; /* NULL before it began and after it ended */
     const struct gen_script *script;
+    struct slot_hold slot;
     /* A prompt whose tokens come back one by one, each with its text and probability. */
     bool is_echoing;
     struct detok echo;

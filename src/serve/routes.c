@@ -41,6 +41,8 @@ static const struct route routes[] = {
     { "POST", "/completions", SCOPE_GENERATE, true, ERROR_LLAMA, generate_answer, LIMIT_COMPLETION,
         &wire_llama },
     { "GET", "/props", SCOPE_READ, false, ERROR_LLAMA, props_show },
+    { "GET", "/slots", SCOPE_READ, false, ERROR_LLAMA, slots_show },
+    { "POST", "/slots/*", SCOPE_GENERATE, true, ERROR_LLAMA, slots_act },
     { "GET", "/health", SCOPE_NONE, false, ERROR_LLAMA, props_health },
     { "GET", "/v1/health", SCOPE_NONE, false, ERROR_LLAMA, props_health },
     { "POST", "/tokenize", SCOPE_READ, true, ERROR_OPENAI, words_tokenize, LIMIT_WORDS },

@@ -26,7 +26,10 @@ struct serve_options { /* borrowed for the life of the service */
     const char *role;                  /* "unified", "prefill", "decode" */
     bool strip_billing;                /* see convo_drop_billing */
     int default_max_tokens;            /* 0 = to the end of the context */
-    bool share_prefixes; /* between all keys; else each finds what its own requests left */
+    bool share_prefixes;  /* between all keys; else each finds what its own, or its group's, left */
+    struct slots *slots;  /* NULL = none */
+    const char *slot_dir; /* of their files; NULL or "" = they can not be saved */
+    int64_t slot_bytes;   /* the most that the files of a key take together */
     struct pool *pool;
     struct exact *exact; /* answers that are remembered; NULL = none */
     const struct keys *keys;
@@ -34,6 +37,12 @@ struct serve_options { /* borrowed for the life of the service */
     struct audit *audit;            /* NULL = none */
     struct live_fairness *fairness; /* of all engines; NULL: cannot be changed */
 };
+
+/* Whose prefixes these are, as a number. */
+static inline uint64_t scope_tenant(const struct serve_options *o, const struct caller *c)
+{
+    return o->share_prefixes ? 0 : caller_circle(c);
+}
 
 struct service;
 

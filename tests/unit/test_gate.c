@@ -42,6 +42,26 @@ static void a_key_is_one_tenant_and_nobody_is_none(void)
     keys_close(k);
 }
 
+static void keys_of_a_group_are_one_circle_and_pay_for_themselves(void)
+{
+    struct caller a = { 0 }, b = { 0 }, other = { 0 }, alone = { 0 };
+    struct keys *k;
+    struct err e;
+
+    EXPECT_EQ(keys_open(&k, "a:group=red,b:admin:group=red,c:group=blue:admin,d:e:f", &e), 0);
+    EXPECT(keys_find(k, STR("a"), &a) && keys_find(k, STR("b"), &b));
+    EXPECT(keys_find(k, STR("c"), &other) && keys_find(k, STR("d:e:f"), &alone));
+    EXPECT(!(a.scopes & SCOPE_ADMIN) && (b.scopes & SCOPE_ADMIN) && (other.scopes & SCOPE_ADMIN));
+    EXPECT(caller_circle(&a) == caller_circle(&b));
+    EXPECT(caller_circle(&a) != caller_circle(&other));
+    EXPECT(caller_circle(&alone) == caller_tenant(&alone));
+    EXPECT(caller_circle(&a) != caller_tenant(&a) && caller_tenant(&a) != caller_tenant(&b));
+    /* A caller that was somebody else's before. */
+    EXPECT(keys_find(k, STR("d:e:f"), &a));
+    EXPECT_STR(a.group, "");
+    keys_close(k);
+}
+
 static void bad_lists_name_the_place_and_not_the_key(void)
 {
     struct keys *k;
@@ -52,6 +72,11 @@ static void bad_lists_name_the_place_and_not_the_key(void)
     EXPECT_EQ(keys_open(&k, "good,se cret", &e), -1);
     EXPECT(!strstr(e.msg, "cret"));
     EXPECT_EQ(keys_open(&k, ":admin", &e), -1);
+    EXPECT_EQ(keys_open(&k, "a,b:group=", &e), -1);
+    EXPECT_STR(e.msg, "api keys: entry 2 has a bad group");
+    EXPECT_EQ(keys_open(&k, "a:group=x y", &e), -1);
+    EXPECT_EQ(keys_open(&k, "a:group=x:group=x", &e), -1);
+    EXPECT_EQ(keys_open(&k, "a:group=a23456789012345678901234567890123", &e), -1);
 }
 
 static void a_key_comes_in_either_field(void)
@@ -103,5 +128,6 @@ static void the_audit_chain_goes_on_and_shows_changes(void)
 }
 
 TESTS(TEST(keys_are_found_with_their_scopes), TEST(a_key_is_one_tenant_and_nobody_is_none),
+    TEST(keys_of_a_group_are_one_circle_and_pay_for_themselves),
     TEST(bad_lists_name_the_place_and_not_the_key), TEST(a_key_comes_in_either_field),
     TEST(the_audit_chain_goes_on_and_shows_changes))

@@ -10,7 +10,7 @@ enum { VOCAB = 50, PROMPT = 3 * PAGE_TOKENS + 5, OUT = PAGE_TOKENS };
 static const uint8_t digest[32] = "the fake";
 static int32_t prompt[PROMPT];
 
-static struct engine *engine_of(const uint8_t *model, uint32_t n_pages)
+static struct engine *engine_of(uint32_t n_pages, bool has_cache)
 {
     struct fake_options f = {
         .n_vocab = VOCAB, .n_ctx_train = 4000, .max_rows = 64, .n_pages = n_pages, .seed = 1
@@ -21,7 +21,7 @@ static struct engine *engine_of(const uint8_t *model, uint32_t n_pages)
     struct lm *lm;
     struct err e;
 
-    o.model_digest = model;
+    o.prefix_cache = has_cache;
     o.n_ctx = PROMPT + OUT;
     EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
     EXPECT_EQ(lm_open_fake(&lm, &f, &e), 0);
@@ -82,28 +82,44 @@ static void expect_whole(struct engine *en)
     EXPECT(a.ok && a.pages_owned == 0);
 }
 
+static int save(struct engine *en, const struct cache_scope *scope, struct token_list list,
+    struct handover_record *out, struct err *e)
+{
+    struct handover_part p = { digest, *scope, list };
+
+    return engine_save(en, &p, out, e);
+}
+
+static int restore(
+    struct engine *en, const struct cache_scope *scope, struct handover_record *r, struct err *e)
+{
+    struct handover_part p = { digest, *scope, { NULL, 0 } };
+
+    return engine_restore(en, &p, r, e);
+}
+
 static void another_engine_goes_on_where_one_ended(void)
 {
-    struct engine *one = engine_of(digest, 40), *two = engine_of(digest, 40);
+    struct engine *one = engine_of(40, true), *two = engine_of(40, true);
     struct cache_scope scope = { .tenant = 8 }, other = { .tenant = 9 };
     struct told first, again;
-    uint8_t *bytes;
-    size_t n;
+    struct handover_record r;
     struct err e;
-    int n_restored;
 
     ask(one, &scope, &first);
     EXPECT(first.n == OUT && first.n_cached == 0);
     struct token_list all = { first.tokens, PROMPT + OUT };
-    EXPECT_EQ(engine_save(one, &other, all, &bytes, &n, &e), -1);
+    EXPECT_EQ(save(one, &other, all, &r, &e), -1);
     EXPECT(e.code == ERR_NOT_FOUND);
-    EXPECT_EQ(engine_save(one, &scope, all, &bytes, &n, &e), 0);
+    EXPECT_EQ(save(one, &scope, all, &r, &e), 0);
     expect_whole(one);
     engine_close(one);
 
-    EXPECT_EQ(engine_restore(two, bytes, n, &n_restored, &e), 0);
-    EXPECT_EQ(n_restored, PROMPT + OUT - 1); /* nobody computed the last one's row */
-    EXPECT_EQ(engine_restore(two, bytes, n, &n_restored, &e), 0); /* it is there already */
+    EXPECT_EQ(restore(two, &other, &r, &e), -1);
+    EXPECT(e.code == ERR_FORBIDDEN);
+    EXPECT_EQ(restore(two, &scope, &r, &e), 0);
+    EXPECT_EQ(r.n_tokens, PROMPT + OUT - 1);    /* nobody computed the last one's row */
+    EXPECT_EQ(restore(two, &scope, &r, &e), 0); /* it is there already */
     expect_whole(two);
     ask(two, &other, &again);
     EXPECT_EQ(again.n_cached, 0);
@@ -111,70 +127,65 @@ static void another_engine_goes_on_where_one_ended(void)
     EXPECT_EQ(again.n_cached, PROMPT - 1);
     EXPECT(!memcmp(again.tokens, first.tokens, sizeof(first.tokens)));
     EXPECT(!memcmp(again.logprobs, first.logprobs, sizeof(first.logprobs)));
-    mem_free(bytes);
+    mem_free(r.bytes);
     engine_close(two);
 }
 
 static void what_does_not_fit_is_restored_as_far_as_it_does(void)
 {
-    struct engine *one = engine_of(digest, 40), *small = engine_of(digest, 2);
+    struct engine *one = engine_of(40, true), *small = engine_of(2, true);
     const struct cache_scope scope = { 0 };
     struct told told;
-    uint8_t *bytes;
-    size_t n;
+    struct handover_record r;
     struct err e;
-    int n_restored;
 
     ask(one, &scope, &told);
-    EXPECT_EQ(engine_save(one, &scope, (struct token_list){ prompt, PROMPT }, &bytes, &n, &e), 0);
-    EXPECT_EQ(engine_restore(small, bytes, n, &n_restored, &e), 0);
-    EXPECT_EQ(n_restored, 2 * PAGE_TOKENS);
-    EXPECT_EQ(engine_restore(small, bytes, n, &n_restored, &e), 0);
+    EXPECT_EQ(save(one, &scope, (struct token_list){ prompt, PROMPT }, &r, &e), 0);
+    EXPECT_EQ(restore(small, &scope, &r, &e), 0);
+    EXPECT_EQ(r.n_tokens, 2 * PAGE_TOKENS);
+    EXPECT_EQ(restore(small, &scope, &r, &e), 0);
     expect_whole(small);
-    mem_free(bytes);
+    mem_free(r.bytes);
     engine_close(one);
     engine_close(small);
 }
 
 static void damage_and_other_models_are_refused(void)
 {
-    static const uint8_t another[32] = "not the fake";
-    struct engine *one = engine_of(digest, 40), *two = engine_of(another, 40);
-    struct engine *none = engine_of(NULL, 40);
+    struct handover_part another = { (const uint8_t *)"not the fake, which has 32 bytes", { 0 },
+        { NULL, 0 } };
+    struct engine *one = engine_of(40, true), *none = engine_of(40, false);
     const struct cache_scope scope = { 0 };
     struct token_list list = { prompt, PROMPT };
     struct told told;
-    uint8_t *bytes;
-    size_t n;
+    struct handover_record r;
     struct err e;
-    int n_restored;
 
     ask(one, &scope, &told);
-    EXPECT_EQ(engine_save(one, &scope, list, &bytes, &n, &e), 0);
-    EXPECT_EQ(engine_restore(two, bytes, n, &n_restored, &e), -1);
+    EXPECT_EQ(save(one, &scope, list, &r, &e), 0);
+    EXPECT_EQ(engine_restore(one, &another, &r, &e), -1);
     EXPECT(e.code == ERR_UNSUPPORTED);
-    EXPECT_EQ(engine_save(none, &scope, list, &bytes, &n, &e), -1);
+    EXPECT_EQ(save(none, &scope, list, &r, &e), -1);
     EXPECT(e.code == ERR_UNSUPPORTED);
-    EXPECT_EQ(engine_restore(none, bytes, n, &n_restored, &e), -1);
-    bytes[n - 1] ^= 1;
-    EXPECT_EQ(engine_restore(one, bytes, n, &n_restored, &e), -1);
+    EXPECT_EQ(restore(none, &scope, &r, &e), -1);
+    r.bytes[r.n_bytes - 1] ^= 1;
+    EXPECT_EQ(restore(one, &scope, &r, &e), -1);
     EXPECT(e.code == ERR_CORRUPT);
-    bytes[n - 1] ^= 1;
-    ((int32_t *)(void *)(bytes + RECORD_HEAD))[3] = VOCAB; /* sound, and nonsense */
-    record_seal(bytes);
-    EXPECT_EQ(engine_restore(one, bytes, n, &n_restored, &e), -1);
+    r.bytes[r.n_bytes - 1] ^= 1;
+    ((int32_t *)(void *)(r.bytes + RECORD_HEAD))[3] = VOCAB; /* sound, and nonsense */
+    record_seal(r.bytes);
+    EXPECT_EQ(restore(one, &scope, &r, &e), -1);
     EXPECT(e.code == ERR_CORRUPT);
     expect_whole(one);
-    mem_free(bytes);
+    mem_free(r.bytes);
     engine_close(one);
-    engine_close(two);
     engine_close(none);
 }
 
 /* The context is short, which leaves pages that may be pinned. */
 static void a_pinned_prompt_stays_whatever_comes(void)
 {
-    struct engine *en = engine_of(digest, 2 * PROMPT / PAGE_TOKENS + 30);
+    struct engine *en = engine_of(2 * PROMPT / PAGE_TOKENS + 30, true);
     const struct cache_scope scope = { .tenant = 1 }, flood = { .tenant = 2 };
     struct token_list list = { prompt, PROMPT };
     struct told told;
@@ -203,32 +214,58 @@ static void a_pinned_prompt_stays_whatever_comes(void)
     engine_close(en);
 }
 
+/* What another conversation goes on from stays, and so does what somebody uses. */
+static void what_is_erased_is_not_found_any_more(void)
+{
+    struct engine *en = engine_of(40, true);
+    struct handover_part p = { digest, { .tenant = 3 }, { NULL, 0 } };
+    struct told first, other;
+    struct err e;
+    int n;
+
+    ask(en, &p.scope, &first);
+    p.list = (struct token_list){ first.tokens, PROMPT + OUT };
+    prompt[PROMPT - 1] ^= 1; /* it shares all full pages of the prompt */
+    ask(en, &p.scope, &other);
+    prompt[PROMPT - 1] ^= 1;
+    EXPECT_EQ(engine_erase(en, &p, &n, &e), 0);
+    EXPECT_EQ(n, PROMPT + OUT - 1 - PROMPT / PAGE_TOKENS * PAGE_TOKENS);
+    EXPECT_EQ(engine_erase(en, &p, &n, &e), 0);
+    EXPECT_EQ(n, 0);
+    p.list = (struct token_list){ other.tokens, PROMPT + OUT };
+    EXPECT_EQ(engine_erase(en, &p, &n, &e), 0);
+    EXPECT_EQ(n, PROMPT + OUT - 1);
+    ask(en, &p.scope, &other);
+    EXPECT_EQ(other.n_cached, 0);
+    EXPECT(!memcmp(other.tokens, first.tokens, sizeof(first.tokens)));
+    expect_whole(en);
+    engine_close(en);
+}
+
 static void missing_memory_is_an_error(void)
 {
 #ifdef TESTING
-    struct engine *en = engine_of(digest, 40);
+    struct engine *en = engine_of(40, true);
     const struct cache_scope scope = { 0 };
     struct token_list list = { prompt, PROMPT };
     struct told told;
-    uint8_t *bytes = NULL;
-    size_t n;
+    struct handover_record r;
     struct err e;
-    int n_restored;
 
     ask(en, &scope, &told);
     for (uint64_t nth = 1; nth <= 2; nth++) {
         mem_fail_after(nth);
-        EXPECT_EQ(engine_save(en, &scope, list, &bytes, &n, &e), -1);
+        EXPECT_EQ(save(en, &scope, list, &r, &e), -1);
         EXPECT(e.code == ERR_MEMORY);
         expect_whole(en);
     }
     mem_fail_after(0);
-    EXPECT_EQ(engine_save(en, &scope, list, &bytes, &n, &e), 0);
+    EXPECT_EQ(save(en, &scope, list, &r, &e), 0);
     mem_fail_after(1);
-    EXPECT_EQ(engine_restore(en, bytes, n, &n_restored, &e), -1);
+    EXPECT_EQ(restore(en, &scope, &r, &e), -1);
     EXPECT(e.code == ERR_MEMORY);
     mem_fail_after(0);
-    mem_free(bytes);
+    mem_free(r.bytes);
     engine_close(en);
 #endif
 }
@@ -236,4 +273,4 @@ static void missing_memory_is_an_error(void)
 TESTS(TEST(another_engine_goes_on_where_one_ended),
     TEST(what_does_not_fit_is_restored_as_far_as_it_does),
     TEST(damage_and_other_models_are_refused), TEST(a_pinned_prompt_stays_whatever_comes),
-    TEST(missing_memory_is_an_error))
+    TEST(what_is_erased_is_not_found_any_more), TEST(missing_memory_is_an_error))

@@ -1,0 +1,134 @@
+#include "os/files.h"
+#include "base/fault.h"
+#include "base/limits.h"
+#include "base/rng.h"
+#include "base/utf8.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { NAME_MAX_BYTES = 200 };
+
+int file_read(int fd, void *out, size_t n, uint64_t offset)
+{
+    uint8_t *p = out;
+
+    while (n > 0) {
+        if (fault_hit(FAULT_DISK_READ)) {
+            errno = EIO;
+            return -1;
+        }
+        size_t most = fault_hit(FAULT_DISK_SHORT) ? (n + 1) / 2 : n;
+        ssize_t got = pread(fd, p, most, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got == 0)
+            errno = EIO;
+        if (got <= 0)
+            return -1;
+        p += got;
+        offset += (uint64_t)got;
+        n -= (size_t)got;
+    }
+    return 0;
+}
+
+int file_write(int fd, const void *from, size_t n, uint64_t offset)
+{
+    const uint8_t *p = from;
+
+    while (n > 0) {
+        if (fault_hit(FAULT_DISK_WRITE)) {
+            errno = ENOSPC;
+            return -1;
+        }
+        size_t most = fault_hit(FAULT_DISK_SHORT) ? (n + 1) / 2 : n;
+        ssize_t done = pwrite(fd, p, most, (off_t)offset);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done == 0)
+            errno = ENOSPC;
+        if (done <= 0)
+            return -1;
+        p += done;
+        offset += (uint64_t)done;
+        n -= (size_t)done;
+    }
+    return 0;
+}
+
+bool file_name_is_plain(struct str name)
+{
+    static const char never[] = "/\\:*?\"<>|";
+
+    if (name.n < 1 || name.n > NAME_MAX_BYTES || !utf8_valid(name))
+        return false;
+    if (name.p[0] == '.' || name.p[0] == ' ' || str_ends(name, STR(".")) ||
+        str_ends(name, STR(" ")))
+        return false;
+    for (size_t i = 0; i < name.n; i++) {
+        unsigned char c = (unsigned char)name.p[i];
+        if (c < ' ' || c == 0x7f || memchr(never, c, sizeof(never) - 1))
+            return false;
+    }
+    return true;
+}
+
+int file_open_at(int dir, const char *name, int *out, uint64_t *n_bytes, struct err *e)
+{
+    struct stat st;
+    /* Not blocking: should somebody have put a pipe there, nobody waits for its other end. */
+    int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
+    if (fd < 0)
+        return err_set(
+            e, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: %s", name, strerror(errno));
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return err_set(e, ERR_IO, "%s: not a file", name);
+    }
+    *out = fd;
+    *n_bytes = (uint64_t)st.st_size;
+    return 0;
+}
+
+int file_read_at(int dir, const char *name, struct buf *out, struct err *e)
+{
+    uint64_t n;
+    int fd, failed = 0;
+
+    if (file_open_at(dir, name, &fd, &n, e))
+        return -1;
+    char *to = n > out->max - MIN(out->n, out->max) ? NULL : buf_reserve(out, n);
+    if (!to)
+        failed = err_set(e, ERR_TOO_LARGE, "%s: over %zu bytes", name, out->max);
+    else if (file_read(fd, to, n, 0))
+        failed = err_set(e, ERR_IO, "%s: %s", name, strerror(errno));
+    else
+        out->n += n;
+    close(fd);
+    return failed;
+}
+
+/* Beside it under another name first. */
+int file_replace_at(int dir, const char *name, const void *p, size_t n, struct err *e)
+{
+    char part[40];
+
+    snprintf(part, sizeof(part), ".part-%016llx", (unsigned long long)rng_entropy());
+    int fd = openat(dir, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_set(e, ERR_IO, "%s: %s", name, strerror(errno));
+    bool is_there = !file_write(fd, p, n, 0) && !fsync(fd);
+    int why = errno;
+    is_there = !close(fd) && is_there;
+    if (!is_there || renameat(dir, part, dir, name)) {
+        why = is_there ? errno : why;
+        unlinkat(dir, part, 0);
+        return err_set(e, ERR_IO, "%s: %s", name, strerror(why));
+    }
+    return fsync(dir) ? err_set(e, ERR_IO, "%s: %s", name, strerror(errno)) : 0;
+}

@@ -1,0 +1,474 @@
+/* slot_files.c: GET /slots, and POST /slots/{id}?action=save|restore|erase as llama-server has it.
+ *
+ * A file is a record (cache/record.h) in the operator's directory; those of each key in one of its
+ * own there, so that no key reads, or writes over, what is another's. All that reads, writes or
+ * waits is done at the clerk. */
+#include "api/body.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "cache/record.h"
+#include "engine/handover.h"
+#include "os/clock.h"
+#include "os/files.h"
+#include "pool/digest.h"
+#include "serve/io.h"
+#include "serve/prompt.h"
+#include "serve/slots.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FILES_MAX = 100000, BODY_ARENA = 4 * MB };
+
+/* ---- GET /slots */
+
+static void put_int(struct jw *w, const char *key, int64_t v)
+{
+    jw_key(w, key);
+    jw_i64(w, v);
+}
+
+static void put_float(struct jw *w, const char *key, float v)
+{
+    jw_key(w, key);
+    jw_f32(w, v);
+}
+
+static void put_flag(struct jw *w, const char *key, bool v)
+{
+    jw_key(w, key);
+    jw_bool(w, v);
+}
+
+static void put_params(struct jw *w, const struct slot_params *p)
+{
+    jw_key(w, "params");
+    jw_object(w);
+    put_int(w, "n_predict", p->n_predict);
+    put_int(w, "max_tokens", p->n_predict);
+    jw_key(w, "seed");
+    jw_u64(w, p->seed);
+    put_float(w, "temperature", p->temperature);
+    put_int(w, "top_k", p->top_k);
+    put_float(w, "top_p", p->top_p);
+    put_float(w, "min_p", p->min_p);
+    put_float(w, "typical_p", p->typical_p);
+    put_int(w, "repeat_last_n", p->repeat_last_n);
+    put_float(w, "repeat_penalty", p->repeat_penalty);
+    put_float(w, "presence_penalty", p->presence_penalty);
+    put_float(w, "frequency_penalty", p->frequency_penalty);
+    put_flag(w, "ignore_eos", p->ignore_eos);
+    put_flag(w, "stream", p->stream);
+    jw_end_object(w);
+}
+
+static void put_slot(
+    struct jw *w, const struct model *m, int id, const struct slot_view *v, bool is_own)
+{
+    jw_object(w);
+    put_int(w, "id", id);
+    put_int(w, "n_ctx", m->n_ctx);
+    put_flag(w, "speculative", m->spec->engine.spec.max > 0);
+    put_flag(w, "is_processing", v->is_busy);
+    if (v->task > 0 && is_own) { /* what another key asks is its own business */
+        put_int(w, "id_task", (int64_t)v->task - 1);
+        put_params(w, &v->params);
+        jw_key(w, "next_token");
+        jw_object(w);
+        put_flag(w, "has_next_token", v->is_busy);
+        put_int(w, "n_remain", v->n_max - v->n_told);
+        put_int(w, "n_decoded", v->n_told);
+        jw_end_object(w);
+    }
+    jw_end_object(w);
+}
+
+static struct model *model_of(struct io *io, struct http_exchange *x, struct err *e)
+{
+    struct str name = STR("");
+
+    return query_get(x, "model", &name, e) ? NULL : ready_model(io, name, e);
+}
+
+void slots_show(struct io *io, struct http_exchange *x, struct call *c)
+{
+    struct str must_have_idle = STR("");
+    struct slot_view v;
+    struct buf b;
+    struct err e;
+    struct jw w;
+    int n_idle = 0;
+    struct model *m = model_of(io, x, &e);
+
+    if (m && !io->o->slots)
+        m = (err_set(&e, ERR_DISABLED, "This server does not support slots endpoint."), NULL);
+    if (!m || query_get(x, "fail_on_no_slot", &must_have_idle, &e)) {
+        reply_error(x, c, &e, NULL);
+        return;
+    }
+    buf_init(&b, 4 * MB);
+    jw_init(&w, &b);
+    jw_array(&w);
+    for (int i = 0; i < slots_count(io->o->slots, m); i++) {
+        slots_view(io->o->slots, m, i, &v);
+        n_idle += !v.is_busy;
+        put_slot(&w, m, i, &v, v.tenant == scope_tenant(io->o, &c->caller));
+    }
+    jw_end_array(&w);
+    if (n_idle > 0 || !must_have_idle.n) {
+        reply_json(x, c, 200, &b);
+    } else {
+        err_set(&e, ERR_OVERLOADED, "no slot available");
+        reply_error(x, c, &e, NULL);
+    }
+    buf_clear(&b);
+}
+
+/* ---- POST /slots/{id}?action= */
+
+enum action { SAVE, RESTORE, ERASE };
+
+struct slot_job { /* in its own memory; the clerk's but for x while is_at_clerk */
+    struct pending pending;
+    struct clerk_job job;
+    struct io *io;
+    struct http_exchange *x; /* NULL: answered, or the client left */
+    struct call *call;
+    struct model *model;
+    enum action action;
+    int id;
+    uint64_t tenant;
+    char name[256];
+    struct buf out;
+    struct err err;
+    int rc;
+};
+
+/* The directory of the caller's files: the operator's, or one in it. */
+static int open_dir(const struct slot_job *j, struct err *e)
+{
+    char name[32];
+    int base = open(j->io->o->slot_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd = base;
+
+    if (base < 0)
+        return err_set(e, ERR_IO, "the directory of the slots' files: %s", strerror(errno));
+    if (!j->tenant)
+        return base;
+    snprintf(name, sizeof(name), "key-%016llx", (unsigned long long)j->tenant);
+    if (mkdirat(base, name, 0700) && errno != EEXIST)
+        err_set(e, ERR_IO, "the directory of this key's files: %s", strerror(errno));
+    fd = openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        err_set(e, ERR_IO, "the directory of this key's files: %s", strerror(errno));
+    close(base);
+    return fd;
+}
+
+/* What its files take, but for the one that is written over. */
+static int64_t bytes_in(int dir, const char *but)
+{
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n_seen = 0;
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    int64_t n = 0;
+    struct stat st;
+
+    if (!d) {
+        if (fd >= 0)
+            close(fd);
+        return 0;
+    }
+    for (struct dirent *f; (f = readdir(d)) && n_seen++ < FILES_MAX;)
+        if (strcmp(f->d_name, but) != 0 && !fstatat(dir, f->d_name, &st, AT_SYMLINK_NOFOLLOW) &&
+            S_ISREG(st.st_mode))
+            n += st.st_size;
+    closedir(d);
+    return n_seen >= FILES_MAX ? INT64_MAX : n;
+}
+
+static int find_digest(struct slot_job *j, uint8_t digest[32], struct err *e)
+{
+    struct slots *s = j->io->o->slots;
+
+    if (slots_digest(s, j->model, digest))
+        return 0;
+    if (digest_of_file(digest, j->model->spec->path, j->io->o->slot_dir, e))
+        return -1;
+    slots_set_digest(s, j->model, digest);
+    return 0;
+}
+
+static void begin_answer(struct slot_job *j, struct jw *w)
+{
+    jw_init(w, &j->out);
+    jw_object(w);
+    put_int(w, "id_slot", j->id);
+}
+
+static void tell_file(struct slot_job *j, const char *tokens, const char *bytes, const char *ms,
+    const struct handover_record *r, uint64_t began_ns)
+{
+    struct jw w;
+
+    begin_answer(j, &w);
+    jw_key(&w, "filename");
+    jw_z(&w, j->name);
+    put_int(&w, tokens, r->n_tokens);
+    put_int(&w, bytes, (int64_t)r->n_bytes);
+    jw_key(&w, "timings");
+    jw_object(&w);
+    put_float(&w, ms, (float)((double)(clock_ns() - began_ns) * 1e-6));
+    jw_end_object(&w);
+    jw_end_object(&w);
+}
+
+static int write_file(struct slot_job *j, const struct handover_record *r, struct err *e)
+{
+    int dir = open_dir(j, e), failed;
+
+    if (dir < 0)
+        return -1;
+    int64_t there = bytes_in(dir, j->name);
+    if (there > j->io->o->slot_bytes - (int64_t)MIN(r->n_bytes, (size_t)INT64_MAX))
+        failed = err_set(
+            e, ERR_TOO_LARGE, "%zu bytes are more than there is room for here.", r->n_bytes);
+    else
+        failed = file_replace_at(dir, j->name, r->bytes, r->n_bytes, e);
+    close(dir);
+    return failed;
+}
+
+static int save(struct slot_job *j, struct err *e)
+{
+    uint64_t began = clock_ns();
+    struct handover_record r = { 0 };
+    struct slot_talk talk;
+    uint8_t digest[32];
+
+    if (slots_copy(j->io->o->slots, j->model, j->id, j->tenant, &talk, e))
+        return -1;
+    if (!talk.n)
+        return err_set(e, ERR_INVALID, "Slot %d holds no conversation.", j->id);
+    struct handover_part p = { digest, talk.scope, { talk.tokens, talk.n } };
+    int failed = find_digest(j, digest, e) || engine_save(j->model->engine, &p, &r, e) ||
+                 write_file(j, &r, e);
+    if (!failed)
+        tell_file(j, "n_saved", "n_written", "save_ms", &r, began);
+    mem_free(talk.tokens);
+    mem_free(r.bytes);
+    return failed ? -1 : 0;
+}
+
+/* No larger than the longest conversation: a count in a file does not make us allocate. */
+static int read_file(struct slot_job *j, struct handover_record *r, struct err *e)
+{
+    int dir = open_dir(j, e), fd = -1, failed = 0;
+    uint64_t n = 0;
+
+    if (dir < 0)
+        return -1;
+    if (file_open_at(dir, j->name, &fd, &n, e)) {
+        failed = -1;
+    } else if (n > engine_record_bytes(j->model->engine, j->model->n_ctx)) {
+        failed = err_set(e, ERR_TOO_LARGE, "%s is larger than any conversation.", j->name);
+    } else {
+        r->n_bytes = n;
+        r->bytes = try_aligned(RECORD_ALIGN, MAX(n, (uint64_t)RECORD_ALIGN));
+        if (!r->bytes)
+            failed = err_set(e, ERR_MEMORY, "no memory for %s", j->name);
+        else if (file_read(fd, r->bytes, n, 0))
+            failed = err_set(e, ERR_IO, "%s: %s", j->name, strerror(errno));
+    }
+    if (fd >= 0)
+        close(fd);
+    close(dir);
+    return failed;
+}
+
+static int keep_restored(struct slot_job *j, const struct handover_part *p, struct err *e)
+{
+    struct slot_talk talk = { p->scope, NULL, p->list.n };
+    size_t n_bytes = (size_t)p->list.n * sizeof(*talk.tokens);
+
+    talk.tokens = try_malloc(n_bytes);
+    if (!talk.tokens)
+        return err_set(e, ERR_MEMORY, "no memory for a conversation of %d tokens", talk.n);
+    memcpy(talk.tokens, p->list.tokens, n_bytes);
+    slots_put(j->io->o->slots, j->model, j->id, &talk);
+    return 0;
+}
+
+static int restore(struct slot_job *j, struct err *e)
+{
+    uint64_t began = clock_ns();
+    struct handover_record r = { 0 };
+    uint8_t digest[32];
+    struct handover_part p = { digest, { .tenant = j->tenant }, { NULL, 0 } };
+    int failed = find_digest(j, digest, e) || read_file(j, &r, e);
+
+    if (!failed && engine_restore(j->model->engine, &p, &r, e)) {
+        bool is_bad = e->code == ERR_CORRUPT || e->code == ERR_UNSUPPORTED;
+        e->code = is_bad ? ERR_INVALID : e->code; /* the client's file, and choice */
+        failed = err_wrap(e, "Unable to restore slot");
+    }
+    failed = failed || keep_restored(j, &p, e);
+    if (!failed)
+        tell_file(j, "n_restored", "n_read", "restore_ms", &r, began);
+    mem_free(r.bytes);
+    return failed ? -1 : 0;
+}
+
+static int erase(struct slot_job *j, struct err *e)
+{
+    struct slot_talk talk, none = { 0 };
+    struct jw w;
+    int n = 0;
+
+    if (slots_copy(j->io->o->slots, j->model, j->id, j->tenant, &talk, e))
+        return -1;
+    struct handover_part p = { NULL, talk.scope, { talk.tokens, talk.n } };
+    int failed = talk.n > 0 && engine_erase(j->model->engine, &p, &n, e);
+    mem_free(talk.tokens);
+    if (failed)
+        return -1;
+    slots_put(j->io->o->slots, j->model, j->id, &none);
+    begin_answer(j, &w);
+    put_int(&w, "n_erased", n);
+    jw_end_object(&w);
+    return 0;
+}
+
+/* ---- its life */
+
+static void job_free(struct slot_job *j)
+{
+    buf_clear(&j->out);
+    mem_free(j);
+}
+
+static void leave_exchange(struct slot_job *j)
+{
+    j->x->user = NULL;
+    j->x = NULL;
+}
+
+/* What is under way is done. */
+static void on_gone(struct pending *p)
+{
+    leave_exchange(container_of(p, struct slot_job, pending));
+}
+
+static void run_job(struct clerk_job *job)
+{
+    static int (*const actions[])(struct slot_job * j,
+        struct err * e) = { [SAVE] = save, [RESTORE] = restore, [ERASE] = erase };
+    struct slot_job *j = container_of(job, struct slot_job, job);
+
+    j->rc = actions[j->action](j, &j->err);
+}
+
+static void job_done(struct clerk_job *job)
+{
+    struct slot_job *j = container_of(job, struct slot_job, job);
+
+    j->io->n_words--;
+    if (j->x && j->rc)
+        reply_error(j->x, j->call, &j->err, NULL);
+    else if (j->x)
+        reply_json(j->x, j->call, 200, &j->out);
+    if (j->x)
+        leave_exchange(j);
+    job_free(j);
+}
+
+/* ---- reading the request */
+
+static int read_id(struct slot_job *j, struct err *e)
+{
+    struct str text = str_skip(j->x->req->path, strlen("/slots/"));
+    uint64_t id;
+
+    if (!str_to_u64(text, &id) || id >= (uint64_t)slots_count(j->io->o->slots, j->model))
+        return err_param(e, ERR_RANGE, "id_slot", "Invalid slot ID");
+    j->id = (int)id;
+    return 0;
+}
+
+static int read_action(struct slot_job *j, struct err *e)
+{
+    static const char *const names[] = {
+        [SAVE] = "save", [RESTORE] = "restore", [ERASE] = "erase"
+    };
+    struct str name = STR("");
+
+    if (query_get(j->x, "action", &name, e))
+        return -1;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (str_is(name, names[i])) {
+            j->action = (enum action)i;
+            return 0;
+        }
+    return err_param(e, ERR_INVALID, "action", "Invalid action");
+}
+
+static int read_name(struct slot_job *j, struct err *e)
+{
+    struct arena *a = arena_new(BODY_ARENA);
+    struct str name = STR_NONE;
+    struct json *body;
+    int failed = a ? 0 : err_set(e, ERR_MEMORY, "no memory for the request");
+
+    failed = failed || body_object(&body, j->x->req->body, &json_limits_default, a, e) ||
+             body_text(body, "filename", &name, e);
+    if (!failed && !file_name_is_plain(name))
+        failed = err_param(e, ERR_INVALID, "filename", "Invalid filename");
+    else if (!failed)
+        snprintf(j->name, sizeof(j->name), STR_FMT, STR_ARG(name));
+    arena_free(a);
+    return failed ? -1 : 0;
+}
+
+static int read_request(struct slot_job *j, struct err *e)
+{
+    const struct serve_options *o = j->io->o;
+
+    if (!o->slots || !*o->slot_dir)
+        return err_set(e, ERR_DISABLED,
+            "This server does not support slots action. Start it with `--slot-save-path`");
+    j->model = model_of(j->io, j->x, e);
+    if (!j->model || read_id(j, e) || read_action(j, e))
+        return -1;
+    return j->action == ERASE ? 0 : read_name(j, e);
+}
+
+void slots_act(struct io *io, struct http_exchange *x, struct call *c)
+{
+    struct slot_job *j = try_calloc(1, sizeof(*j));
+    struct err e;
+
+    if (!j) {
+        err_set(&e, ERR_MEMORY, "no memory for the request");
+        reply_error(x, c, &e, NULL);
+        return;
+    }
+    j->io = io;
+    j->x = x;
+    j->call = c;
+    j->tenant = scope_tenant(io->o, &c->caller);
+    buf_init(&j->out, MB);
+    if (io->is_draining ? err_set(&e, ERR_DRAINING, "The server is shutting down.")
+                        : read_request(j, &e)) {
+        reply_error(x, c, &e, NULL);
+        job_free(j);
+        return;
+    }
+    j->pending.gone = on_gone;
+    x->user = &j->pending;
+    j->job.run = run_job;
+    j->job.done = job_done;
+    io->n_words++;
+    clerk_post(io->clerk, &j->job);
+}

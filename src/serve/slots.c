@@ -1,0 +1,281 @@
+#include "serve/slots.h"
+#include "base/mem.h"
+
+#include <pthread.h>
+
+struct slot {
+    struct slot_view view;
+    int n_users;   /* more than one when a busy slot was asked for by its number */
+    uint64_t left; /* in the order of leaving; 0: never used */
+    struct slot_talk talk;
+};
+
+struct table { /* of a model */
+    const struct model *model;
+    struct slot *slots;
+    int n;
+    bool has_digest;
+    uint8_t digest[32];
+};
+
+struct slots {
+    pthread_mutex_t mu; /* everything below the tables' sizes */
+    bool keeps;
+    int n_tables;
+    struct table tables[POOL_MODELS_MAX];
+    uint64_t n_tasks, n_left;
+};
+
+struct slots *slots_new(struct pool *p, bool keeps)
+{
+    struct slots *s = xcalloc(1, sizeof(*s));
+
+    CHECK(!pthread_mutex_init(&s->mu, NULL));
+    s->keeps = keeps;
+    for (int i = 0; i < pool_n(p); i++) {
+        struct table *t = &s->tables[s->n_tables++];
+        t->model = pool_at(p, i);
+        t->n = t->model->spec->engine.max_batch;
+        t->slots = xcalloc((size_t)t->n, sizeof(*t->slots));
+    }
+    return s;
+}
+
+void slots_free(struct slots *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; i < s->n_tables; i++) {
+        for (int j = 0; j < s->tables[i].n; j++) {
+            CHECK(s->tables[i].slots[j].n_users == 0);
+            mem_free(s->tables[i].slots[j].talk.tokens);
+        }
+        mem_free(s->tables[i].slots);
+    }
+    pthread_mutex_destroy(&s->mu);
+    mem_free(s);
+}
+
+static struct table *table_of(const struct slots *s, const struct model *m)
+{
+    for (int i = 0; i < s->n_tables; i++)
+        if (s->tables[i].model == m)
+            return (struct table *)(uintptr_t)&s->tables[i];
+    CHECK(!"a model of the pool");
+}
+
+static int wrong_id(struct err *e)
+{
+    return err_param(e, ERR_RANGE, "id_slot", "Invalid slot ID");
+}
+
+/* ---- taking one */
+
+static bool is_same(const struct cache_scope *a, const struct cache_scope *b)
+{
+    return a->tenant == b->tenant && !memcmp(a->salt, b->salt, sizeof(a->salt));
+}
+
+static int n_common(const struct slot_talk *t, const struct slot_use *u)
+{
+    int n = MIN(t->n, u->n_prompt), i = 0;
+
+    if (!is_same(&t->scope, &u->scope))
+        return 0;
+    while (i < n && t->tokens[i] == u->prompt[i])
+        i++;
+    return i;
+}
+
+/* Of those that nobody is in: whose conversation goes on here, else used longest ago. */
+static int choose(const struct table *t, const struct slot_use *u)
+{
+    int oldest = SLOT_NONE, best = SLOT_NONE;
+    int64_t most = (int64_t)u->n_prompt * SLOT_CONTINUES_PERCENT / 100;
+
+    for (int i = 0; i < t->n; i++) {
+        const struct slot *s = &t->slots[i];
+        if (s->n_users > 0)
+            continue;
+        if (oldest == SLOT_NONE || s->left < t->slots[oldest].left)
+            oldest = i;
+        int n = n_common(&s->talk, u);
+        if (n > most) {
+            most = n;
+            best = i;
+        }
+    }
+    return best == SLOT_NONE ? oldest : best;
+}
+
+static void enter(struct slots *s, struct slot_hold *h)
+{
+    struct table *t = table_of(s, h->use.model);
+
+    pthread_mutex_lock(&s->mu);
+    h->id = h->use.wanted == SLOT_NONE ? choose(t, &h->use) : h->use.wanted;
+    if (h->id != SLOT_NONE) {
+        struct slot *slot = &t->slots[h->id];
+        slot->n_users++;
+        slot->view = (struct slot_view){ .task = ++s->n_tasks,
+            .tenant = h->use.scope.tenant,
+            .is_busy = true,
+            .n_told = h->n_told,
+            .n_max = h->use.n_max,
+            .params = h->use.params };
+    }
+    pthread_mutex_unlock(&s->mu);
+}
+
+int slot_begin(struct slot_hold *h, struct slots *s, const struct slot_use *u, struct err *e)
+{
+    *h = (struct slot_hold){ .id = SLOT_NONE };
+    if (!s)
+        return 0;
+    if (u->wanted != SLOT_NONE && (u->wanted < 0 || u->wanted >= slots_count(s, u->model)))
+        return wrong_id(e);
+    h->slots = s;
+    h->use = *u;
+    if (s->keeps)
+        h->tokens = try_calloc((size_t)u->n_prompt + (size_t)u->n_max, sizeof(*h->tokens));
+    if (h->tokens) {
+        memcpy(h->tokens, u->prompt, (size_t)u->n_prompt * sizeof(*u->prompt));
+        h->n_tokens = u->n_prompt;
+    }
+    enter(s, h);
+    return 0;
+}
+
+void slot_token(struct slot_hold *h, int32_t id)
+{
+    struct slots *s = h->slots;
+
+    if (!s)
+        return;
+    h->n_told++;
+    if (h->tokens && h->n_tokens < h->use.n_prompt + h->use.n_max)
+        h->tokens[h->n_tokens++] = id;
+    if (h->id == SLOT_NONE) {
+        if (h->n_told == 1)
+            enter(s, h);
+        return;
+    }
+    pthread_mutex_lock(&s->mu);
+    table_of(s, h->use.model)->slots[h->id].view.n_told = h->n_told;
+    pthread_mutex_unlock(&s->mu);
+}
+
+/* With the lock held. */
+static void keep_talk(struct slot *slot, struct slot_talk *take)
+{
+    struct slot_talk old = slot->talk;
+
+    slot->talk = *take;
+    *take = old;
+}
+
+void slot_end(struct slot_hold *h)
+{
+    struct slots *s = h->slots;
+    struct slot_talk talk = { h->use.scope, h->tokens, h->n_tokens };
+
+    if (!s)
+        return;
+    if (h->id != SLOT_NONE) {
+        pthread_mutex_lock(&s->mu);
+        struct slot *slot = &table_of(s, h->use.model)->slots[h->id];
+        CHECK(slot->n_users > 0);
+        slot->view.is_busy = --slot->n_users > 0;
+        slot->left = ++s->n_left;
+        if (talk.tokens)
+            keep_talk(slot, &talk);
+        pthread_mutex_unlock(&s->mu);
+    }
+    mem_free(talk.tokens);
+    *h = (struct slot_hold){ .id = SLOT_NONE };
+}
+
+int slot_id(const struct slot_hold *h)
+{
+    return h->slots ? h->id : SLOT_NONE;
+}
+
+/* ---- looking */
+
+int slots_count(const struct slots *s, const struct model *m)
+{
+    return table_of(s, m)->n;
+}
+
+void slots_view(struct slots *s, const struct model *m, int id, struct slot_view *out)
+{
+    struct table *t = table_of(s, m);
+
+    CHECK(id >= 0 && id < t->n);
+    pthread_mutex_lock(&s->mu);
+    *out = t->slots[id].view;
+    pthread_mutex_unlock(&s->mu);
+}
+
+/* ---- conversations */
+
+int slots_copy(struct slots *s, const struct model *m, int id, uint64_t tenant,
+    struct slot_talk *out, struct err *e)
+{
+    struct table *t = table_of(s, m);
+    int failed = 0;
+
+    *out = (struct slot_talk){ 0 };
+    if (id < 0 || id >= t->n)
+        return wrong_id(e);
+    pthread_mutex_lock(&s->mu);
+    const struct slot_talk *talk = &t->slots[id].talk;
+    if (talk->n > 0 && talk->scope.tenant != tenant) {
+        failed = err_set(e, ERR_FORBIDDEN, "The conversation of slot %d is another key's.", id);
+    } else if (talk->n > 0) {
+        size_t n_bytes = (size_t)talk->n * sizeof(*talk->tokens);
+        *out = *talk;
+        out->tokens = try_malloc(n_bytes);
+        if (out->tokens)
+            memcpy(out->tokens, talk->tokens, n_bytes);
+        else
+            failed = err_set(e, ERR_MEMORY, "no memory for a conversation of %d tokens", talk->n);
+    }
+    pthread_mutex_unlock(&s->mu);
+    return failed;
+}
+
+void slots_put(struct slots *s, const struct model *m, int id, struct slot_talk *take)
+{
+    struct table *t = table_of(s, m);
+
+    CHECK(id >= 0 && id < t->n);
+    pthread_mutex_lock(&s->mu);
+    keep_talk(&t->slots[id], take);
+    pthread_mutex_unlock(&s->mu);
+    mem_free(take->tokens);
+    *take = (struct slot_talk){ 0 };
+}
+
+/* ---- digests */
+
+bool slots_digest(struct slots *s, const struct model *m, uint8_t out[32])
+{
+    struct table *t = table_of(s, m);
+
+    pthread_mutex_lock(&s->mu);
+    bool is_known = t->has_digest;
+    memcpy(out, t->digest, sizeof(t->digest));
+    pthread_mutex_unlock(&s->mu);
+    return is_known;
+}
+
+void slots_set_digest(struct slots *s, const struct model *m, const uint8_t digest[32])
+{
+    struct table *t = table_of(s, m);
+
+    pthread_mutex_lock(&s->mu);
+    memcpy(t->digest, digest, sizeof(t->digest));
+    t->has_digest = true;
+    pthread_mutex_unlock(&s->mu);
+}

@@ -1,0 +1,106 @@
+/* The digest of a file, and notes of it that count as long as the file is the same. */
+#include "base/fault.h"
+#include "os/files.h"
+#include "pool/digest.h"
+#include "../check.h"
+#include "../support/tmpdir.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[TMPDIR_NAME];
+
+/* of "abc", FIPS 180-2 */
+static const uint8_t abc[32] = { 0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01, 0xcf, 0xea, 0x41, 0x41, 0x40,
+    0xde, 0x5d, 0xae, 0x22, 0x23, 0xb0, 0x03, 0x61, 0xa3, 0x96, 0x17, 0x7a, 0x9c, 0xb4, 0x10, 0xff,
+    0x61, 0xf2, 0x00, 0x15, 0xad };
+
+static char file[TMPDIR_NAME + 16], notes[TMPDIR_NAME + 16];
+
+static int open_dir(const char *text)
+{
+    struct err e;
+
+    tmpdir_make(dir);
+    snprintf(file, sizeof(file), "%s/model", dir);
+    snprintf(notes, sizeof(notes), "%s/notes", dir);
+    int at = open(dir, O_RDONLY | O_DIRECTORY);
+    EXPECT_EQ(file_replace_at(at, "model", text, strlen(text), &e), 0);
+    return at;
+}
+
+static void close_dir(int at)
+{
+    close(at);
+    tmpdir_remove(dir);
+}
+
+static void it_is_the_one_of_the_bytes(void)
+{
+    int at = open_dir("abc");
+    uint8_t d[32];
+    struct err e;
+
+    EXPECT_EQ(digest_of_file(d, file, NULL, &e), 0);
+    EXPECT(!memcmp(d, abc, 32));
+    EXPECT_EQ(digest_of_file(d, "/nowhere/at/all", "", &e), -1);
+    EXPECT(e.code == ERR_IO);
+    EXPECT_EQ(digest_of_file(d, dir, NULL, &e), -1);
+    close_dir(at);
+}
+
+/* The last digit of all notes, which nobody has checked: it shows where an answer came from. */
+static void change_notes(char to)
+{
+    int at = open(notes, O_RDONLY | O_DIRECTORY);
+    struct buf b;
+    struct err e;
+
+    buf_init(&b, 4096);
+    EXPECT_EQ(file_read_at(at, ".digests", &b, &e), 0);
+    b.p[b.n - 2] = to;
+    EXPECT_EQ(file_replace_at(at, ".digests", b.p, b.n, &e), 0);
+    buf_clear(&b);
+    close(at);
+}
+
+static void a_note_counts_until_the_file_changes(void)
+{
+    int at = open_dir("abc");
+    uint8_t d[32];
+    struct err e;
+
+    EXPECT_EQ(digest_of_file(d, file, notes, &e), 0);
+    change_notes('e');
+    EXPECT_EQ(digest_of_file(d, file, notes, &e), 0);
+    EXPECT_EQ(d[31], 0xae); /* from the note */
+    EXPECT_EQ(file_replace_at(at, "model", "abc", 3, &e), 0);
+    EXPECT_EQ(digest_of_file(d, file, notes, &e), 0);
+    EXPECT(!memcmp(d, abc, 32));
+    change_notes('x'); /* no digit */
+    EXPECT_EQ(digest_of_file(d, file, notes, &e), 0);
+    EXPECT(!memcmp(d, abc, 32));
+    close_dir(at);
+}
+
+static void many_notes_are_begun_anew(void)
+{
+    int at = open_dir("abc");
+    uint8_t d[32];
+    struct err e;
+    struct stat st;
+    char path[sizeof(notes) + 16];
+
+    snprintf(path, sizeof(path), "%s/.digests", notes);
+    for (int i = 0; i < 700; i++) {
+        EXPECT_EQ(file_replace_at(at, "model", "abc", 3, &e), 0);
+        EXPECT_EQ(digest_of_file(d, file, notes, &e), 0);
+        EXPECT(!stat(path, &st) && st.st_size <= 64 * 1024);
+    }
+    EXPECT(!memcmp(d, abc, 32));
+    close_dir(at);
+}
+
+TESTS(TEST(it_is_the_one_of_the_bytes), TEST(a_note_counts_until_the_file_changes),
+    TEST(many_notes_are_begun_anew))
