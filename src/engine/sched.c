@@ -15,7 +15,7 @@ int sched_new(
     sc->l = *l;
     sc->seqs = try_calloc(l->max_seqs, sizeof(*sc->seqs));
     sc->timers.heap = try_calloc(l->max_seqs, sizeof(*sc->timers.heap));
-    sc->decode = try_calloc(3 * (size_t)l->max_batch, sizeof(*sc->decode));
+    sc->decode = try_calloc(3 * (size_t)l->max_batch + SCHED_AHEAD, sizeof(*sc->decode));
     sc->fill = sc->decode ? sc->decode + l->max_batch : NULL;
     sc->page_refs = try_calloc(page_n_total(pool), sizeof(*sc->page_refs));
     if (!sc->seqs || !sc->timers.heap || !sc->decode || !sc->page_refs) {

@@ -15,6 +15,8 @@
 #include "engine/timers.h"
 #include "engine/waitq.h"
 
+enum { SCHED_AHEAD = 4 }; /* so many sequences further on is what the processor fetches meanwhile */
+
 struct sched {
     struct page_pool *pool;
     struct sched_limits l;
@@ -32,7 +34,8 @@ struct sched {
     uint64_t n_orders;
     struct timers timers;
     struct sched_counts counts;
-    uint32_t *decode, *fill; /* [max_batch], [2 max_batch]: who runs, while planning */
+    /* [max_batch], [2 max_batch], a few: who runs, while planning; who ran, before. */
+    uint32_t *decode, *fill;
     int n_decode, n_fill;
     uint32_t *page_refs;          /* [n_pages] scratch of sched_check */
     int rows_left, logits_left;   /* while planning */

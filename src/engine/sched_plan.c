@@ -92,22 +92,30 @@ static void plan_seq(struct sched *sc, struct seq *s, uint64_t now)
         sc->promised += sched_missing(s);
 }
 
-/* Planning goes over copies of the list: planning one may preempt others. */
+/* Planning goes over copies of the list: planning one may preempt others. Who ran in the last step
+ * mostly runs in this, in the same order. */
 static void list_running(struct sched *sc)
 {
     sc->n_decode = sc->n_fill = 0;
-    for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next)
+    for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
+        __builtin_prefetch(&sc->seqs[sc->decode[sc->n_decode + SCHED_AHEAD]]);
         if (is_filling(&sc->seqs[id]))
             sc->fill[sc->n_fill++] = id;
         else
             sc->decode[sc->n_decode++] = id;
+    }
+}
+
+static const page_id *last_page(const struct seq *s)
+{
+    return &s->pages[s->n_kv / PAGE_TOKENS];
 }
 
 static void plan_listed(struct sched *sc, const uint32_t *ids, int n, uint64_t now)
 {
     for (int i = 0; i < n; i++) {
-        if (i + 2 < n)
-            __builtin_prefetch(&sc->seqs[ids[i + 2]].n_prompt);
+        if (i + SCHED_AHEAD < n)
+            __builtin_prefetch(last_page(&sc->seqs[ids[i + SCHED_AHEAD]]));
         if (sc->seqs[ids[i]].state == SEQ_RUNNING)
             plan_seq(sc, &sc->seqs[ids[i]], now);
     }

@@ -45,6 +45,7 @@ struct seq {
     int n_slice;    /* tokens since it was admitted the last time */
     int n_charged;  /* positions its tenant was charged for, whatever is computed again */
     int n_pages;
+    void *user;
     page_id *pages;             /* the owner's memory, room for all it may ever need */
     int plan_rows, plan_logits; /* in the step being planned */
     page_id copy_from, copy_to; /* copy-on-write before it; we hold copy_from until then */
@@ -69,7 +70,6 @@ struct seq {
     uint32_t line;     /* while it waits: see waitq.c */
     uint32_t timer_at; /* place in the heap of timers, NO_SEQ when in none */
     int n_preempted;
-    void *user;
 };
 
 static inline int pages_for(int n_tokens)

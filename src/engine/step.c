@@ -232,6 +232,23 @@ static void finish_run(
 
 /* ---- the step */
 
+enum { AHEAD = 4 };
+
+/* What belongs to a run some places further on: the processor fetches it meanwhile. */
+static void fetch_ahead(struct core *c, int i)
+{
+    const struct plan *p = &c->plan;
+
+    if (i + 2 * AHEAD < p->n_runs)
+        __builtin_prefetch(sched_seq(c->sched, p->runs[i + 2 * AHEAD].seq)->user);
+    if (i + AHEAD >= p->n_runs)
+        return;
+    const struct choice *ch = sched_seq(c->sched, p->runs[i + AHEAD].seq)->user;
+    __builtin_prefetch(ch->home);
+    __builtin_prefetch(&ch->gen->result);
+    __builtin_prefetch(&ch->gen->in.script);
+}
+
 static void set_runs(struct core *c, uint64_t now)
 {
     const struct plan *p = &c->plan;
@@ -241,6 +258,7 @@ static void set_runs(struct core *c, uint64_t now)
     for (int i = 0; i < p->n_clears; i++)
         c->lm->ops->clear_page(c->lm, p->clears[i]);
     for (int i = 0; i < p->n_runs; i++) {
+        fetch_ahead(c, i);
         const struct plan_run *r = &p->runs[i];
         struct seq *s = sched_seq(c->sched, r->seq);
         struct choice *ch = s->user;
@@ -344,8 +362,10 @@ static bool run_step(struct core *c, uint64_t now)
     c->n_computed++;
     sched_commit(c->sched, p);
     c->n_right = 0;
-    for (int i = 0; i < p->n_runs; i++)
+    for (int i = 0; i < p->n_runs; i++) {
+        fetch_ahead(c, i);
         finish_run(c, &p->runs[i], &c->runs[i], end);
+    }
     spec_learn(c->spec, p, end - start, c->n_right);
     count_drafts(c);
     return true;
