@@ -1,9 +1,11 @@
 /* steps: what a step costs beside the model: plan, bookkeeping, events.
  *
- *     steps [--running N] [--waiting N] [--tenants N] [--steps N]
+ *     steps [--running N] [--waiting N] [--tenants N] [--timeslice N]
+ *           [--steps N]
  *
  * The engine on a model that computes nothing, on scripts; whoever ends is replaced, so that as
  * many run and wait all the time. Prints microseconds of a whole step and of its plan alone. */
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/core.h"
@@ -21,7 +23,7 @@ struct bench {
     struct port *port;
     struct mailbox *reply;
     struct rng r;
-    int n_running, n_waiting, n_tenants, n_steps, n_live;
+    int n_running, n_waiting, n_tenants, n_steps, n_slice, n_live;
     int32_t tokens[OUT_MAX], groups[OUT_MAX], prompt[PROMPT_MAX];
     double *us;
     uint64_t clock;
@@ -112,26 +114,27 @@ static void measure(struct bench *b, bool is_plan)
 
 static int run(struct bench *b, struct err *e)
 {
+    const int n_begun = b->n_slice ? 4 * b->n_running : b->n_running;
     struct timed_options to = { .n_vocab = 4,
         .n_ctx_train = 1000,
         .max_rows = 8192,
-        .n_pages =
-            (uint32_t)((b->n_running + 1) * (PROMPT_MAX + OUT_MAX + PAGE_TOKENS)) / PAGE_TOKENS,
+        .n_pages = (uint32_t)((n_begun + 1) * (PROMPT_MAX + OUT_MAX + PAGE_TOKENS)) / PAGE_TOKENS,
         .clock = &b->clock };
     struct engine_options eo = engine_options_default;
     const struct kernels *k;
     struct lm *lm;
 
     eo.max_batch = b->n_running;
-    eo.max_sequences = b->n_running;
+    eo.max_sequences = n_begun;
+    eo.fairness.max_timeslice_tokens = b->n_slice;
     eo.max_queue = b->n_waiting;
     if (kernels_choose(&k, "ref", e) || lm_open_timed(&lm, &to, e) || port_open(&b->port, e) ||
         core_open(&b->core, lm, k, &eo, b->port, e) || mailbox_open(&b->reply, e))
         return -1;
     for (int i = 0; i < OUT_MAX; i++)
         b->groups[i] = i + 1;
-    printf("%d running, %d waiting, %d tenants, %d steps\n", b->n_running, b->n_waiting,
-        b->n_tenants, b->n_steps);
+    printf("%d running, %d waiting, %d tenants, slices of %d, %d steps\n", b->n_running,
+        b->n_waiting, b->n_tenants, b->n_slice, b->n_steps);
     int n_steps = b->n_steps;
     b->n_steps = 300; /* until requests begin and end at any time */
     for (int i = 0; i < b->n_steps; i++) {
@@ -157,7 +160,8 @@ int main(int argc, char **argv)
 {
     static const struct option longs[] = { { "running", required_argument, NULL, 'r' },
         { "waiting", required_argument, NULL, 'w' }, { "tenants", required_argument, NULL, 't' },
-        { "steps", required_argument, NULL, 's' }, { 0 } };
+        { "steps", required_argument, NULL, 's' }, { "timeslice", required_argument, NULL, 'l' },
+        { 0 } };
     static struct bench b = {
         .n_running = 256, .n_waiting = 4096, .n_tenants = 64, .n_steps = 20000, .r.key = 1
     };
@@ -170,12 +174,15 @@ int main(int argc, char **argv)
         *(c == 'r'     ? &b.n_running
             : c == 'w' ? &b.n_waiting
             : c == 't' ? &b.n_tenants
+            : c == 'l' ? &b.n_slice
                        : &b.n_steps) = v;
     }
     if (!ok || optind != argc) {
-        fprintf(stderr, "usage: steps [--running N] [--waiting N] [--tenants N] [--steps N]\n");
+        fprintf(stderr, "usage: steps [--running N] [--waiting N] [--tenants N] [--timeslice N] "
+                        "[--steps N]\n");
         return 2;
     }
+    log_set_level(LOG_ERROR);
     b.us = xcalloc((size_t)b.n_steps, sizeof(*b.us));
     int failed = run(&b, &e);
     if (failed)

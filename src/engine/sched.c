@@ -18,7 +18,8 @@ int sched_new(
     sc->decode = try_calloc(3 * (size_t)l->max_batch + SCHED_AHEAD, sizeof(*sc->decode));
     sc->fill = sc->decode ? sc->decode + l->max_batch : NULL;
     sc->page_refs = try_calloc(page_n_total(pool), sizeof(*sc->page_refs));
-    if (!sc->seqs || !sc->timers.heap || !sc->decode || !sc->page_refs) {
+    sc->by_rank.n = try_calloc(l->max_seqs, sizeof(*sc->by_rank.n));
+    if (!sc->seqs || !sc->timers.heap || !sc->decode || !sc->page_refs || !sc->by_rank.n) {
         sched_free(sc);
         return err_set(e, ERR_MEMORY, "no memory to schedule %u sequences", l->max_seqs);
     }
@@ -29,7 +30,7 @@ int sched_new(
     }
     sc->timers.seqs = sc->seqs;
     sc->fair = fairness_default;
-    sc->running = sc->running_tail = sc->holders = sc->free = NO_SEQ;
+    sc->running = sc->running_tail = sc->holders = sc->free = sc->ranked = NO_SEQ;
     *out = sc;
     return 0;
 }
@@ -45,6 +46,7 @@ void sched_free(struct sched *sc)
     mem_free(sc->timers.heap);
     mem_free(sc->decode);
     mem_free(sc->page_refs);
+    mem_free(sc->by_rank.n);
     mem_free(sc);
 }
 
@@ -83,20 +85,24 @@ void sched_unhold(struct sched *sc, struct seq *s)
     sc->held_pages -= (uint64_t)s->n_pages;
 }
 
-void sched_running_insert(struct sched *sc, struct seq *s)
+static void running_insert(struct sched *sc, struct seq *s)
 {
-    uint32_t after = sc->running_tail; /* newcomers mostly rank last */
+    uint32_t id = sched_index(sc, s);
+    struct sorted_node *n = &sc->by_rank.n[id];
 
-    while (after != NO_SEQ && sched_goes_before(sc, s, &sc->seqs[after], 0))
-        after = sc->seqs[after].prev;
+    n->key = -seq_rank(s, 0, sc->l.age_ns);
+    n->tag = seq_place(s);
+    uint32_t after = sorted_before(&sc->by_rank, sc->ranked, id);
+    sorted_put(&sc->by_rank, &sc->ranked, id);
     s->prev = after;
     s->next = after == NO_SEQ ? sc->running : sc->seqs[after].next;
-    *(after == NO_SEQ ? &sc->running : &sc->seqs[after].next) = sched_index(sc, s);
-    *(s->next == NO_SEQ ? &sc->running_tail : &sc->seqs[s->next].prev) = sched_index(sc, s);
+    *(after == NO_SEQ ? &sc->running : &sc->seqs[after].next) = id;
+    *(s->next == NO_SEQ ? &sc->running_tail : &sc->seqs[s->next].prev) = id;
 }
 
-void sched_running_remove(struct sched *sc, struct seq *s)
+static void running_remove(struct sched *sc, struct seq *s)
 {
+    sorted_drop(&sc->by_rank, &sc->ranked, sched_index(sc, s));
     *(s->prev == NO_SEQ ? &sc->running : &sc->seqs[s->prev].next) = s->next;
     *(s->next == NO_SEQ ? &sc->running_tail : &sc->seqs[s->next].prev) = s->prev;
 }
@@ -125,7 +131,7 @@ static void leave(struct sched *sc, struct seq *s)
 {
     sched_unhold(sc, s);
     if (s->state == SEQ_RUNNING)
-        sched_running_remove(sc, s), sc->promised = -1;
+        running_remove(sc, s), sc->promised -= sched_missing(s);
     else if (s->state == SEQ_WAITING)
         waitq_remove(&sc->waiting, sched_index(sc, s));
     --*count_of(sc, s->state);
@@ -141,9 +147,8 @@ static void enter(struct sched *sc, struct seq *s, enum seq_state state)
             timers_update(&sc->timers, sched_index(sc, s));
         }
         s->is_fresh = false;
-        sched_running_insert(sc, s);
-        if (sc->promised >= 0)
-            sc->promised += sched_missing(s);
+        running_insert(sc, s);
+        sc->promised += sched_missing(s);
         return;
     }
     if (state == SEQ_WAITING)

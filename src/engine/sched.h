@@ -67,6 +67,7 @@ struct plan_turn {     /* for the log */
     void *user;        /* of the sequence */
     bool is_resumed;   /* else it gave its turn away */
     bool is_preempted; /* ... to a higher priority */
+    uint64_t took_ns;  /* it ran before it gave its turn away, or waited until it went on */
 };
 
 struct plan {                 /* do the copies in order, clear pages, then the runs */

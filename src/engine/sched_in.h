@@ -25,9 +25,12 @@ struct sched {
     uint32_t n_seen;  /* those from here on were never used, nor their memory touched */
     uint32_t running; /* in the order of rank, which does not change while running */
     uint32_t running_tail;
-    uint32_t holders;    /* keep pages, do not run */
-    uint64_t held_pages; /* sum of theirs; an upper bound on what evicting them gives */
-    int64_t promised;    /* sched_missing of all that run; -1: not counted */
+    struct sorted by_rank; /* they, for where a newcomer goes */
+    uint32_t ranked;       /* in that */
+    uint32_t holders;      /* keep pages, do not run */
+    uint64_t held_pages;   /* sum of theirs; an upper bound on what evicting them gives */
+    int64_t promised;      /* while planning, once it was counted: sched_missing of all that run */
+    bool has_counted;
     struct tenants tenants;
     struct waitq waiting;
     struct fairness fair;
@@ -71,8 +74,6 @@ static inline bool sched_goes_before(
 /* In and out of the list of those that keep pages without running. */
 void sched_hold(struct sched *sc, struct seq *s);
 void sched_unhold(struct sched *sc, struct seq *s);
-void sched_running_insert(struct sched *sc, struct seq *s);
-void sched_running_remove(struct sched *sc, struct seq *s);
 /* To another state, with all its pages. */
 void sched_move(struct sched *sc, struct seq *s, enum seq_state state, uint64_t now);
 /* All its pages; what it has computed stays behind in the prefix cache. */
@@ -82,6 +83,8 @@ void sched_give_pages(struct sched *sc, struct seq *s);
 
 /* Pages for the positions below `upto`, from others where none is free: how far it came. */
 int sched_get_pages(struct sched *sc, struct seq *s, int upto, uint64_t now);
+/* Are there unused pages for all it knows and n_more tokens, so that nobody loses any? */
+bool sched_has_room_for(struct sched *sc, const struct seq *s, int n_more);
 /* Before it comes in: is there room for all it knows, beside what others were promised? */
 bool sched_make_way_for(struct sched *sc, struct seq *s, uint64_t now);
 

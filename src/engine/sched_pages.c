@@ -48,7 +48,9 @@ static bool preempt_below(struct sched *sc, const struct seq *s, uint64_t now)
     struct seq *victim = &sc->seqs[id];
     if (victim == s)
         return false;
+    sc->promised -= sched_missing(victim);
     take_pages_of(sc, victim);
+    sc->promised += sched_missing(victim);
     sc->rows_left += victim->plan_rows;
     sc->logits_left += victim->plan_logits;
     victim->plan_rows = victim->plan_logits = 0;
@@ -84,26 +86,42 @@ static bool give_up_tail(struct sched *sc, struct seq *s)
 /* Counted once, and kept up while a step is planned. */
 static int64_t promised_pages(struct sched *sc)
 {
-    if (sc->promised >= 0)
+    if (sc->has_counted)
         return sc->promised;
+    sc->has_counted = true;
     sc->promised = 0;
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next)
         sc->promised += sched_missing(&sc->seqs[id]);
     return sc->promised;
 }
 
-/* Room for all that `s` knows so far, beside what others were promised and a little for them to
- * grow; else it would only be preempted again. Alone it needs no such margin. */
+/* What others were promised and a little for them to grow. Alone one needs no such margin. */
+static int64_t margin(struct sched *sc)
+{
+    if (!sc->counts.running)
+        return 0;
+    return promised_pages(sc) + MIN(sc->counts.running, page_n_total(sc->pool) / 16 + 1);
+}
+
+static int64_t unused_pages(const struct sched *sc)
+{
+    return (int64_t)page_n_free(sc->pool) + page_n_idle(sc->pool);
+}
+
+bool sched_has_room_for(struct sched *sc, const struct seq *s, int n_more)
+{
+    return pages_for(s->n_tokens + n_more) - s->n_pages + margin(sc) <= unused_pages(sc);
+}
+
+/* Room for all that `s` knows so far, and the margin; else it would only be preempted again. */
 bool sched_make_way_for(struct sched *sc, struct seq *s, uint64_t now)
 {
-    int64_t margin = 0;
+    int64_t spare = margin(sc);
 
-    if (sc->counts.running)
-        margin = promised_pages(sc) + MIN(sc->counts.running, page_n_total(sc->pool) / 16 + 1);
     sched_unhold(sc, s);
     for (;;) {
-        int64_t need = pages_for(s->n_tokens) - s->n_pages + seq_shares_tail(s, sc->pool) + margin;
-        int64_t n_free = (int64_t)page_n_free(sc->pool) + page_n_idle(sc->pool);
+        int64_t need = pages_for(s->n_tokens) - s->n_pages + seq_shares_tail(s, sc->pool) + spare;
+        int64_t n_free = unused_pages(sc);
         if (need <= n_free)
             return true;
         if (need <= n_free + (int64_t)sc->held_pages && evict_holder(sc, now))

@@ -85,11 +85,9 @@ static void plan_rows_of(struct sched *sc, struct seq *s, uint64_t now)
 
 static void plan_seq(struct sched *sc, struct seq *s, uint64_t now)
 {
-    if (sc->promised >= 0)
-        sc->promised -= sched_missing(s);
+    sc->promised -= sched_missing(s);
     plan_rows_of(sc, s, now);
-    if (sc->promised >= 0)
-        sc->promised += sched_missing(s);
+    sc->promised += sched_missing(s);
 }
 
 /* Planning goes over copies of the list: planning one may preempt others. Who ran in the last step
@@ -190,7 +188,7 @@ void sched_plan(struct sched *sc, uint64_t now, struct plan *p)
     if (sc->l.tree)
         tree_set_time(sc->l.tree, now);
     sc->plan = p;
-    sc->promised = -1;
+    sc->has_counted = false;
     p->n_turns = 0;
     sched_change_turns(sc, now);
     list_running(sc);

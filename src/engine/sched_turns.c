@@ -11,16 +11,25 @@ static void find_prefix(struct sched *sc, struct seq *s)
     sched_hold(sc, s);
 }
 
-static void tell_turn(struct sched *sc, const struct seq *s, bool is_resumed, bool is_preempted)
+static void tell_turn(struct sched *sc, const struct plan_turn *t)
 {
     struct plan *p = sc->plan;
 
     if (p->n_turns < 4 * sc->l.max_batch)
-        p->turns[p->n_turns++] = (struct plan_turn){ s->user, is_resumed, is_preempted };
+        p->turns[p->n_turns++] = *t;
+}
+
+static uint64_t time_in_state(const struct seq *s, uint64_t now)
+{
+    return now > s->since_ns ? now - s->since_ns : 0;
 }
 
 static void admit(struct sched *sc, struct seq *s, uint64_t now)
 {
+    struct plan_turn turn = {
+        .user = s->user, .is_resumed = true, .took_ns = time_in_state(s, now)
+    };
+
     sched_move(sc, s, SEQ_RUNNING, now);
     s->n_slice = 0;
     if (!s->has_yielded)
@@ -28,7 +37,7 @@ static void admit(struct sched *sc, struct seq *s, uint64_t now)
     s->has_yielded = false;
     sc->counts.turns_waiting--;
     sc->counts.turns_resumed++;
-    tell_turn(sc, s, true, false);
+    tell_turn(sc, &turn);
 }
 
 /* When there is room for it. */
@@ -61,44 +70,73 @@ uint32_t sched_first_waiting(struct sched *sc, uint64_t now)
     return waitq_first(&sc->waiting, now, false);
 }
 
-/* `s` gives its place to the first of those who wait, it among them. False: it keeps it. */
-static bool change_turn(struct sched *sc, struct seq *s, bool is_preempted, uint64_t now)
+/* `s` gives its place to the first of those who wait, it among them with this order. False: it
+ * keeps it. */
+static bool change_turn(
+    struct sched *sc, struct seq *s, uint64_t order, bool is_preempted, uint64_t now)
 {
+    struct plan_turn turn = {
+        .user = s->user, .is_preempted = is_preempted, .took_ns = time_in_state(s, now)
+    };
+    uint64_t was = s->order;
+
+    s->order = order;
     sched_move(sc, s, SEQ_WAITING, now); /* its pages count as free for the other from here on */
     struct seq *first = &sc->seqs[sched_first_waiting(sc, now)];
     if (first == s || !sched_let_in(sc, first, now)) {
+        s->order = was;
         sched_move(sc, s, SEQ_RUNNING, now);
         return false;
     }
     s->has_yielded = true;
     sc->counts.turns_waiting++;
     ++*(is_preempted ? &sc->counts.turns_preempted : &sc->counts.turns_yielded);
-    tell_turn(sc, s, false, is_preempted);
+    tell_turn(sc, &turn);
     return true;
+}
+
+/* Its pages will go to the other and it comes back to none. Then its slice lasts until what it did
+ * in it took as long as computing all again will: turns that are too short for their price would do
+ * little else, and nobody would be served sooner. */
+static bool is_worth_a_refill(const struct sched *sc, const struct seq *s)
+{
+    static const struct cost unknown = { .fixed = 1 };
+    const struct cost *c = sc->cost.fixed + sc->cost.per_row > 0 ? &sc->cost : &unknown;
+    int chunk = MIN(sc->l.prefill_chunk, sc->l.max_rows);
+    struct step_size refill = { 0 }, slice = { s->n_slice, (double)s->n_slice * s->n_kv };
+
+    step_size_add(&refill, 0, s->n_kv);
+    double again = cost_of(c, &refill) + c->fixed * ((s->n_kv - 1) / chunk);
+    double done = cost_of(c, &slice) - c->fixed + c->fixed * s->n_slice / sc->counts.running;
+    return done >= again;
+}
+
+static bool has_had_its_slice(struct sched *sc, const struct seq *s, const struct seq *first)
+{
+    int slice = sc->fair.max_timeslice_tokens;
+
+    if (!is_low(sc, s) || s->n_slice < slice)
+        return false;
+    return sched_has_room_for(sc, first, slice) || is_worth_a_refill(sc, s);
 }
 
 /* After its slice one goes behind all that wait. */
 static void end_slices(struct sched *sc, uint64_t now)
 {
+    uint32_t first = NO_SEQ;
     int n = 0;
 
-    if (sc->fair.max_timeslice_tokens <= 0)
+    if (sc->fair.max_timeslice_tokens > 0)
+        first = sched_first_waiting(sc, now);
+    if (first == NO_SEQ)
         return;
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next)
-        if (is_low(sc, &sc->seqs[id]) && sc->seqs[id].n_slice >= sc->fair.max_timeslice_tokens)
+        if (has_had_its_slice(sc, &sc->seqs[id], &sc->seqs[first]))
             sc->decode[n++] = id;
     for (int i = 0; i < n; i++) {
         struct seq *s = &sc->seqs[sc->decode[i]];
-        uint64_t order = s->order;
-        sched_running_remove(sc, s);
-        s->order = sc->n_orders++;
-        sched_running_insert(sc, s);
         s->n_slice = 0;
-        if (change_turn(sc, s, false, now))
-            continue;
-        sched_running_remove(sc, s);
-        s->order = order;
-        sched_running_insert(sc, s);
+        change_turn(sc, s, sc->n_orders++, false, now);
     }
 }
 
@@ -124,7 +162,7 @@ static void let_high_ones_in(struct sched *sc, uint64_t now)
         if (id == NO_SEQ || is_low(sc, &sc->seqs[id]))
             return;
         struct seq *low = lower_than(sc, &sc->seqs[id], now);
-        if (!low || !change_turn(sc, low, true, now))
+        if (!low || !change_turn(sc, low, low->order, true, now))
             return;
     }
 }

@@ -81,6 +81,11 @@ static inline int pages_for(int n_tokens)
 int64_t seq_rank(const struct seq *s, uint64_t now, uint64_t age_ns);
 /* Of equals: who came first, then by choice. */
 bool seq_came_before(const struct seq *a, const struct seq *b);
+/* Of equals: a number that goes up with who came, and then with the choice. */
+static inline uint64_t seq_place(const struct seq *s)
+{
+    return s->order * SEQ_CHOICES_MAX + (uint64_t)s->choice;
+}
 /* Does a go before b: by rank, then first come, then choice. */
 bool seq_is_before(const struct seq *a, const struct seq *b, uint64_t now, uint64_t age_ns);
 

@@ -116,6 +116,23 @@ uint32_t sorted_find(struct sorted *s, uint32_t set, int64_t key)
     return found;
 }
 
+uint32_t sorted_before(struct sorted *s, uint32_t set, uint32_t i)
+{
+    uint32_t found = SORTED_NONE;
+
+    while (set != SORTED_NONE) {
+        const struct sorted_node *n = &s->n[set];
+        s->n_looks++;
+        if (is_before(n, &s->n[i])) {
+            found = set;
+            set = n->right;
+        } else {
+            set = n->left;
+        }
+    }
+    return found;
+}
+
 /* The node of this tag, which is in the set. */
 static uint32_t down_to(struct sorted *s, uint32_t set, uint64_t tag)
 {

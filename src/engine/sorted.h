@@ -33,5 +33,8 @@ uint32_t sorted_first(struct sorted *s, uint32_t set);              /* the least
 uint32_t sorted_find(struct sorted *s, uint32_t set, int64_t key);  /* the first with it */
 uint32_t sorted_upto(struct sorted *s, uint32_t set, int64_t most); /* of keys <= most: least tag */
 
+/* The last before node i, which need not be in. */
+uint32_t sorted_before(struct sorted *s, uint32_t set, uint32_t i);
+
 /* A number that is not negative as a key of the same order. */
 int64_t sorted_key_of(double v);

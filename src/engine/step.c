@@ -385,21 +385,23 @@ static void learn_cost(struct core *c, uint64_t took_ns)
     sched_set_cost(c->sched, &c->costs.cost);
 }
 
-/* After the step, which makes no system call. Requests that ended in it are there until the next
- * core_drain. */
+/* A span each: what gave its turn away ran so long, what goes on waited so long. After the step,
+ * which makes no system call. Requests that ended in it are there until the next core_drain. */
 static void log_turns(struct core *c)
 {
-    for (int i = 0; i < c->plan.n_turns; i++) {
+    for (int i = 0; i < c->plan.n_turns && log_level() >= LOG_DEBUG; i++) {
         const struct plan_turn *t = &c->plan.turns[i];
         const struct choice *ch = t->user;
         char name[24];
         snprintf(name, sizeof(name), "%llu", (unsigned long long)ch->gen->id);
-        log_info("engine", t->is_resumed ? "scheduler.fairness.resume" : "scheduler.fairness.yield",
-            "req=%s choice=%d priority=%d tokens=%d why=%s",
+        log_debug("engine",
+            t->is_resumed ? "scheduler.fairness.resume" : "scheduler.fairness.yield",
+            "req=%s choice=%d priority=%d tokens=%d why=%s us=%llu",
             ch->gen->in.name ? ch->gen->in.name : name, ch->index, ch->gen->in.priority, ch->n_out,
             t->is_resumed     ? "turn"
             : t->is_preempted ? "priority"
-                              : "slice");
+                              : "slice",
+            (unsigned long long)(t->took_ns / 1000));
     }
 }
 

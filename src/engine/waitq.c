@@ -133,10 +133,10 @@ static void leave_line(struct waitq *q, uint32_t line)
 
 /* ---- coming and going */
 
-static void sort_in(struct sorted *by, uint32_t *set, uint32_t id, int64_t v, uint64_t order)
+static void sort_in(struct sorted *by, uint32_t *set, uint32_t id, int64_t v, uint64_t place)
 {
     by->n[id].key = v;
-    by->n[id].tag = order;
+    by->n[id].tag = place;
     sorted_put(by, set, id);
 }
 
@@ -145,15 +145,14 @@ void waitq_push(struct waitq *q, uint32_t id)
     struct seq *s = &q->seqs[id];
     uint32_t lane = s->is_fresh ? LANE_FRESH : LANE_BACK;
     int64_t v = (int64_t)(s->since_ns - s->waited_ns) - s->priority * (int64_t)q->age_ns;
-    uint64_t order = s->order * SEQ_CHOICES_MAX + (uint64_t)s->choice;
 
     q->n++;
     q->n_back += lane == LANE_BACK;
     tenants_wait(q->tenants, s->tenant, s->is_fresh);
     s->line = line_of(q, s->tenant, s->priority, lane);
     q->lines[s->line].n++;
-    sort_in(&q->by_rank, &q->all[lane], id, v, order);
-    sort_in(&q->of_tenant, &q->tenants->t[s->tenant].waiting[lane], id, v, order);
+    sort_in(&q->by_rank, &q->all[lane], id, v, seq_place(s));
+    sort_in(&q->of_tenant, &q->tenants->t[s->tenant].waiting[lane], id, v, seq_place(s));
 }
 
 void waitq_remove(struct waitq *q, uint32_t id)

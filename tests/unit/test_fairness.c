@@ -18,24 +18,30 @@ struct desk {
     int n_added;
 };
 
-static struct desk *desk_open(int max_batch, int max_begun, const struct fairness *f)
+static struct desk *desk_of(
+    int max_batch, int max_begun, const struct fairness *f, uint32_t n_pages, int max_rows)
 {
     static struct desk d;
     struct err e;
 
     memset(&d, 0, sizeof(d));
     d.l = (struct sched_limits){ .max_batch = max_batch,
-        .max_rows = 100,
-        .max_logits = 100,
+        .max_rows = max_rows,
+        .max_logits = max_rows,
         .prefill_chunk = 100,
         .max_begun = max_begun,
         .max_seqs = MAX_SEQS,
         .age_ns = 2 * SECOND };
-    EXPECT_EQ(page_pool_new(&d.pool, 1000, &e), 0);
+    EXPECT_EQ(page_pool_new(&d.pool, n_pages, &e), 0);
     EXPECT_EQ(sched_new(&d.sc, d.pool, &d.l, &e), 0);
     sched_set_fairness(d.sc, f);
     plan_init(&d.plan, &d.l);
     return &d;
+}
+
+static struct desk *desk_open(int max_batch, int max_begun, const struct fairness *f)
+{
+    return desk_of(max_batch, max_begun, f, 1000, 100);
 }
 
 static void desk_close(struct desk *d, seq_id *ids, int n)
@@ -116,6 +122,62 @@ static void one_word_holds_all_settings(void)
         EXPECT_EQ(f.enable_preemption, some[i].enable_preemption);
         EXPECT_EQ(f.high_priority_threshold, some[i].high_priority_threshold);
         EXPECT_EQ(f.max_timeslice_tokens, some[i].max_timeslice_tokens);
+    }
+}
+
+struct bill {
+    int n_again;  /* rows beyond one for each token */
+    double spent; /* what all steps took, by the law of cost, in multiples of what they would
+                   * take without that */
+};
+
+/* Two that take turns of four tokens, until each has computed n_out. */
+static struct bill take_turns(uint32_t n_pages, int max_rows, int n_out, struct cost cost)
+{
+    const struct fairness f = { false, 5, 4 };
+    struct desk *d = desk_of(1, 8, &f, n_pages, max_rows);
+    const int n_prompt = 3;
+    seq_id id[2] = { add(d, 0, 0), add(d, 0, 0) };
+    int n_live = 2, most = 100 * n_out;
+    struct bill b = { 0 };
+
+    sched_set_cost(d->sc, &cost);
+    while (n_live > 0) {
+        EXPECT(most-- > 0);
+        step(d, 0);
+        b.n_again += d->plan.n_rows;
+        b.spent += cost_of(&cost, &d->plan.size);
+        for (int i = 0; i < 2; i++)
+            if (id[i].i != SEQ_NONE.i && sched_seq(d->sc, id[i])->n_kv >= n_prompt + n_out) {
+                sched_end(d->sc, id[i]);
+                id[i] = SEQ_NONE;
+                n_live--;
+            }
+    }
+    desk_close(d, id, 0);
+    b.n_again -= 2 * (n_prompt + n_out);
+    b.spent /= 2 * ((n_out + 1) * cost.fixed + (n_prompt + n_out) * cost.per_row);
+    return b;
+}
+
+/* Where there is room for both, turns are as short as was said and cost nothing. Where the pages of
+ * who gives way are needed, a turn lasts until it was worth what getting back to where one was will
+ * take: at most as much again as without turns. */
+static void turns_that_cost_more_than_they_give_last_longer(void)
+{
+    const struct cost laws[] = { { 1, 0, 0 }, { 1000, 1000, 0 }, { 1000, 1, 0 } };
+    const int n_out = 8 * PAGE_TOKENS;
+
+    for (size_t i = 0; i < ARRAY_LEN(laws); i++) {
+        EXPECT_EQ(take_turns(30, 100, n_out, laws[i]).n_again, 0);
+        for (int max_rows = 1; max_rows <= 100; max_rows *= 10) {
+            struct bill b = take_turns(10, max_rows, n_out, laws[i]);
+            printf("law %d, %d rows a step: %d of %d rows again, %.2f times as long\n", (int)i,
+                max_rows, b.n_again, 2 * (3 + n_out), b.spent);
+            EXPECT(b.n_again > 0 && b.spent < 2.05);
+            if (max_rows == 1)
+                EXPECT(b.n_again <= 2 * (3 + n_out));
+        }
     }
 }
 
@@ -336,7 +398,8 @@ static void places_go_to_those_who_need_them(void)
 }
 
 TESTS(TEST(settings_have_limits), TEST(one_word_holds_all_settings),
-    TEST(a_slice_is_so_many_tokens_when_others_wait), TEST(alone_a_slice_has_no_end),
+    TEST(a_slice_is_so_many_tokens_when_others_wait),
+    TEST(turns_that_cost_more_than_they_give_last_longer), TEST(alone_a_slice_has_no_end),
     TEST(the_high_have_no_slices), TEST(who_yields_goes_on_where_it_was),
     TEST(waits_between_slices_add_up), TEST(a_high_one_takes_the_place_of_the_lowest),
     TEST(high_ones_do_not_displace_each_other), TEST(only_so_many_begin),
