@@ -56,6 +56,8 @@ int parser_format_new(
 void parser_format_free(struct parser_format *f);
 const char *parser_format_tool(const struct parser_format *f); /* the ids of its rows */
 const char *parser_format_thinking(const struct parser_format *f);
+/* Whether a token with this text is a marker of the format, or a part of one. */
+bool parser_format_writes(const struct parser_format *f, struct str token);
 bool parser_supports_toggle(const struct parser_format *f); /* thinking can be turned off */
 
 /* ---- one answer */

@@ -149,3 +149,15 @@ bool parser_supports_toggle(const struct parser_format *f)
 {
     return f->thinking->flags & THINKING_TOGGLE;
 }
+
+bool parser_format_writes(const struct parser_format *f, struct str token)
+{
+    bool found = !token.n ? false : str_find(f->tool->quote, token) >= 0;
+
+    for (int i = 0; i < f->n_marks && token.n; i++)
+        found |= str_find(f->texts[i], token) >= 0;
+    for (int s = 0; s < N_TAG_STATES && token.n; s++)
+        for (int k = 0; k < TAG_EDGES_MAX; k++)
+            found |= f->tag_texts[s][k].n && str_find(f->tag_texts[s][k], token) >= 0;
+    return found;
+}

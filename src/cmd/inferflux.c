@@ -110,7 +110,7 @@ static void on_end(void *ctx, const struct session_end *s)
 }
 
 static const struct session_ops ops = {
-    .text = on_text, .choice_end = on_choice_end, .end = on_end
+    .parts = { .text = on_text }, .choice_end = on_choice_end, .end = on_end
 };
 
 static int tokenize(struct inferflux_request *r, struct err *e)

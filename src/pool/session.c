@@ -1,4 +1,4 @@
-/* session.c: engine events -> text. Each choice has its own detokenizer and stop matcher. */
+/* session.c: engine events -> text. Each choice has its own detokenizer, stop matcher and parser. */
 #include "pool/session.h"
 
 #include "os/clock.h"
@@ -7,6 +7,7 @@ struct choice {
     struct detok detok;
     struct stops *stops; /* NULL when there are none */
     struct buf raw, out; /* from the detokenizer; from the stop matcher, to be shown */
+    struct parts parts;
     struct str stop_string;
     int n_tokens;
     bool has_ended; /* choice_end was told */
@@ -53,6 +54,8 @@ static int choice_init(struct session *s, struct choice *c, struct err *e)
 
     buf_init(&c->raw, TEXT_MAX);
     buf_init(&c->out, TEXT_MAX);
+    if (parts_init(&c->parts, &p->parts, (int)(c - s->choices), &s->at.ops->parts, s->at.ctx, e))
+        return -1;
     if (!p->n_stops)
         return 0;
     c->stops = stops_new(s->at.arena, p->stops, p->n_stops);
@@ -66,6 +69,7 @@ static void free_buffers(void *arg)
     for (int i = 0; s->choices && i < s->p.n_choices; i++) {
         buf_clear(&s->choices[i].raw);
         buf_clear(&s->choices[i].out);
+        parts_clear(&s->choices[i].parts);
     }
 }
 
@@ -165,12 +169,19 @@ static void fail(struct session *s, const char *what)
         engine_cancel(s->at.model->engine, s->gen);
 }
 
-static void show(struct session *s, struct choice *c)
+/* What the stop matcher has let through. is_last: nothing more will come. */
+static void show(struct session *s, struct choice *c, bool is_last)
 {
-    if (!buf_ok(&c->raw) || !buf_ok(&c->out))
+    struct err e;
+
+    if (!buf_ok(&c->raw) || !buf_ok(&c->out)) {
         fail(s, "the answer's text");
-    else if (c->out.n)
-        s->at.ops->text(s->at.ctx, (int)(c - s->choices), buf_str(&c->out));
+    } else if (parts_put(&c->parts, buf_str(&c->out), &e) ||
+               (is_last && parts_end(&c->parts, &e))) {
+        if (!s->err.code)
+            s->err = e;
+        fail(s, "");
+    }
     buf_reset(&c->out);
 }
 
@@ -183,18 +194,26 @@ static void end_choice(struct session *s, struct choice *c, const struct choice_
     c->has_ended = true;
     end.choice = (int)(c - s->choices);
     end.n_tokens = c->n_tokens;
+    end.n_reasoning = c->parts.n_reasoning;
+    end.n_calls = c->parts.n_calls;
     end.stop_string = c->stop_string;
     s->n_completion += c->n_tokens;
     s->at.ops->choice_end(s->at.ctx, &end);
 }
 
-static void stop_here(struct session *s, struct choice *c, int hit)
+/* By a stop string, or with its last call. */
+static void stop_here(struct session *s, struct choice *c)
 {
-    c->stop_string = s->p.stops[hit];
-    show(s, c);
     if (s->gen)
         engine_stop_choice(s->at.model->engine, s->gen, (int)(c - s->choices));
     end_choice(s, c, &(struct choice_end){ .finish = FINISH_STOP, .stop_id = TOKEN_NONE });
+}
+
+static void stop_by_string(struct session *s, struct choice *c, int hit)
+{
+    c->stop_string = s->p.stops[hit];
+    show(s, c, true);
+    stop_here(s, c);
 }
 
 static int filter(struct session *s, struct choice *c)
@@ -209,6 +228,12 @@ static int filter(struct session *s, struct choice *c)
     return hit;
 }
 
+/* Markers among the control tokens are for the parser, which takes them out. */
+static bool is_shown(const struct session *s, int32_t id)
+{
+    return s->p.show_control || (s->p.parts.reading && reading_shows(s->p.parts.reading, id));
+}
+
 static void on_token(struct session *s, const struct gen_event *ev)
 {
     struct choice *c = &s->choices[ev->choice];
@@ -219,12 +244,15 @@ static void on_token(struct session *s, const struct gen_event *ev)
     s->n_predicted += ev->is_predicted;
     if (s->at.ops->token)
         s->at.ops->token(s->at.ctx, ev->choice, &ev->token);
-    detok_put(&c->detok, s->at.model->vocab, ev->token.id, s->p.show_control, &c->raw);
+    parts_token(&c->parts);
+    detok_put(&c->detok, s->at.model->vocab, ev->token.id, is_shown(s, ev->token.id), &c->raw);
     int hit = filter(s, c);
     if (hit >= 0)
-        stop_here(s, c, hit);
+        stop_by_string(s, c, hit);
     else if (!s->p.script || ev->is_group_end)
-        show(s, c);
+        show(s, c, false);
+    if (c->parts.is_full && !c->has_ended)
+        stop_here(s, c);
 }
 
 static void on_choice_end(struct session *s, const struct gen_event *ev)
@@ -237,7 +265,7 @@ static void on_choice_end(struct session *s, const struct gen_event *ev)
     detok_end(&c->detok, &c->raw);
     int hit = filter(s, c);
     if (hit >= 0) {
-        stop_here(s, c, hit);
+        stop_by_string(s, c, hit);
         return;
     }
     if (c->stops)
@@ -245,7 +273,7 @@ static void on_choice_end(struct session *s, const struct gen_event *ev)
     for (int i = 0; ev->finish == FINISH_STOP && i < s->p.n_stop_ids; i++)
         if (s->p.stop_ids[i] == ev->stop_id)
             end.stop_id = ev->stop_id;
-    show(s, c);
+    show(s, c, true);
     end_choice(s, c, &end);
 }
 

@@ -1,7 +1,12 @@
 /* session.h: one request on a model, from prompt tokens to finished text.
  *
  * Sits between the engine, which knows tokens, and the wires, which know JSON: it detokenises,
- * finds stop strings and counts. Serves HTTP handlers and the library alike.
+ * finds stop strings, takes the text apart and counts. Serves HTTP handlers and the library alike.
+ *
+ *   tokens --detok--> text --stop strings--> --parser--> text, thoughts, tool calls
+ *
+ * Stop strings are looked for in what the model says, before it is taken apart: one that stands in
+ * a thought or in an argument ends the answer there, too, as with other servers.
  *
  * Owner: the thread that drains the mailbox given to session_open. That thread passes each
  * gen_event to session_event; callbacks run inside. After `end` the session is gone. */
@@ -9,6 +14,7 @@
 
 #include "chat/stops.h"
 #include "pool/exact.h"
+#include "pool/parts.h"
 #include "pool/pool.h"
 
 struct session;
@@ -19,6 +25,8 @@ struct choice_end {
     struct str stop_string; /* the stop string that ended it; STR_NONE */
     int32_t stop_id;        /* a client's stop token that ended it; TOKEN_NONE */
     int n_tokens;           /* of its text; an end token is not one of them */
+    int n_reasoning;        /* of these, thoughts */
+    int n_calls;            /* complete ones */
 };
 
 struct session_end {
@@ -32,7 +40,7 @@ struct session_ops { /* ctx is the caller's; none may close the session */
     /* want_prompt_logprobs: each token of the prompt but the first. May be NULL. */
     void (*prompt_token)(void *ctx, int position, const struct sampled *t);
     void (*token)(void *ctx, int choice, const struct sampled *t); /* as it comes; may be NULL */
-    void (*text)(void *ctx, int choice, struct str text); /* final; whole characters, never empty */
+    struct parts_ops parts; /* what is said; final */
     void (*choice_end)(void *ctx, const struct choice_end *c);
     void (*end)(void *ctx, const struct session_end *s); /* last; frees the arena if it owns it */
 };
@@ -46,6 +54,7 @@ struct session_params {
     int n_stops;
     bool include_stop;
     bool show_control;       /* control tokens appear in the text */
+    struct parts_params parts;
     bool ignore_end;         /* the model's end tokens do not end it */
     const int32_t *stop_ids; /* the client's */
     int n_stop_ids;

@@ -61,7 +61,7 @@ static void on_end(void *ctx, const struct session_end *e)
 }
 
 static const struct session_ops ops = {
-    .token = on_token, .text = on_text, .choice_end = on_choice_end, .end = on_end
+    .token = on_token, .parts = { .text = on_text }, .choice_end = on_choice_end, .end = on_end
 };
 
 static void open_demo(struct model *m, struct model_spec *spec, int draft)
