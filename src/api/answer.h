@@ -33,12 +33,6 @@ enum { ANSWER_BYTES_MAX = 64 * 1024 * 1024 };
 struct answer;
 struct wire;
 
-enum call_ids {    /* what ids of tool calls look like, where a model's template wants its own */
-    CALL_IDS_OWN,  /* the wire's prefix and 24 characters */
-    CALL_IDS_NINE, /* nine letters and digits */
-    CALL_IDS_NAME  /* functions.NAME:NUMBER, counted over the conversation */
-};
-
 struct answer_setup { /* borrowed as long as the answer lives, unless said otherwise */
     const struct ask *ask;
     struct sink *sink;

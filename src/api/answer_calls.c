@@ -29,7 +29,7 @@ static struct str make_id(const struct answer *a, const struct choice *c, int ca
 
     buf_init(&b, 4 * KB);
     switch (a->setup.call_ids) {
-    case CALL_IDS_OWN:
+    case CALL_IDS_ANY: /* the wire's prefix and 24 characters */
         buf_putz(&b, a->wire->call_prefix ? a->wire->call_prefix : "call_");
         put_characters(&b, a, choice, call, OWN_CHARACTERS);
         break;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "chat/convo.h"
+#include "chat/parser.h"
 #include "engine/sampler.h"
 
 enum ask_kind { ASK_CHAT, ASK_COMPLETION };
@@ -102,6 +103,8 @@ struct ask {
     /* whose, and how urgent */
     struct str user, safety_identifier, service_tier, cache_salt, prompt_cache_key, request_id;
     struct str reasoning_effort; /* also in convo.template_kwargs */
+    bool thoughts_are_text;      /* they are not looked for: they stay in the text */
+    bool hides_thoughts;         /* they are looked for, and not told */
     enum thinking thinking;      /* likewise */
     int thinking_budget;         /* tokens; 0 = none was named */
     const struct json *metadata; /* object or NULL */

@@ -16,5 +16,10 @@ int openai_read_messages(struct fields *f, const char *name, const struct json *
 /* m->raw's tool_calls, or its function_call -> m->tool_calls; arguments as text or as an object. */
 int openai_read_tool_calls(struct fields *f, const struct path *where, struct message *m);
 
+/* openai_tools.c: tools, tool_choice, and their ancestors functions and function_call -> f->ask. */
+int openai_read_tools(struct fields *f);
+/* tool_choice, as Chat Completions and Responses write it. */
+int openai_read_tool_choice(struct fields *f, const struct json *v);
+
 /* openai_response.c: wire.token of a chat: {"token","logprob","bytes","top_logprobs"}. */
 void openai_chat_token(struct answer *a, struct choice *c, const struct answer_token *t);

@@ -8,10 +8,13 @@
 
 static int read_allowed_ids(struct fields *f, const char *name, const struct json *v);
 static int read_echo(struct fields *f, const char *name, const struct json *v);
+static int read_enable_thinking(struct fields *f, const char *name, const struct json *v);
+static int read_include_reasoning(struct fields *f, const char *name, const struct json *v);
 static int read_logprobs(struct fields *f, const char *name, const struct json *v);
 static int read_metadata(struct fields *f, const char *name, const struct json *v);
 static int read_modalities(struct fields *f, const char *name, const struct json *v);
 static int read_prediction(struct fields *f, const char *name, const struct json *v);
+static int read_reasoning_format(struct fields *f, const char *name, const struct json *v);
 static int read_response_format(struct fields *f, const char *name, const struct json *v);
 static int read_stop_ids(struct fields *f, const char *name, const struct json *v);
 static int read_stream_options(struct fields *f, const char *name, const struct json *v);
@@ -50,6 +53,7 @@ static const struct field table[] = {
     REFUSE("dynatemp_range", BOTH, OUR_SAMPLE),
     REFUSE("ebnf", BOTH, OUR_SHAPE),
     READ("echo", BOTH, read_echo),
+    READ("enable_thinking", CHAT, read_enable_thinking),
     FLOAT("frequency_penalty", -2, 2, sample.frequency_penalty),
     LATER("function_call", CHAT),
     LATER("functions", CHAT),
@@ -60,6 +64,7 @@ static const struct field table[] = {
     REFUSE("guided_regex", BOTH, OUR_SHAPE),
     INT("id_slot", -1, INT32_MAX, id_slot),
     FLAG("ignore_eos", BOTH, ignore_eos),
+    READ("include_reasoning", CHAT, read_include_reasoning),
     FLAG("include_stop_str_in_output", BOTH, include_stop),
     REFUSE("json_schema", BOTH, OUR_SHAPE),
     READ("logit_bias", BOTH, row_logit_bias),
@@ -76,7 +81,7 @@ static const struct field table[] = {
     READ("modalities", CHAT, read_modalities),
     TEXT("model", 1024, model),
     INT("n", 1, ASK_N_MAX, n),
-    { "parallel_tool_calls", FIELD_BOOL, CHAT, .to = FIELD_TYPE_ONLY },
+    FLAG("parallel_tool_calls", CHAT, parallel_tool_calls),
     READ("prediction", BOTH, read_prediction),
     FLOAT("presence_penalty", -2, 2, sample.presence_penalty),
     INT("priority", INT32_MIN, INT32_MAX, priority),
@@ -85,6 +90,7 @@ static const struct field table[] = {
     REFUSE("prompt_logprobs", BOTH, "a completion with echo and logprobs has them"),
     { "reasoning_effort", FIELD_WORD, CHAT, .to = TO(reasoning_effort),
         .text = "none|minimal|low|medium|high|xhigh|max" },
+    READ("reasoning_format", CHAT, read_reasoning_format),
     REFUSE("regex", BOTH, OUR_SHAPE),
     INT("repeat_last_n", -1, INT32_MAX, sample.repeat_last_n),
     FLOAT("repeat_penalty", 0.001, 100, sample.repeat_penalty),
@@ -215,6 +221,37 @@ static int read_modalities(struct fields *f, const char *name, const struct json
     return 0;
 }
 
+static int read_enable_thinking(struct fields *f, const char *name, const struct json *v)
+{
+    bool on;
+
+    if (field_bool(f, name, v, &on))
+        return -1;
+    f->ask->thinking = on ? THINKING_ON : THINKING_OFF;
+    return 0;
+}
+
+static int read_include_reasoning(struct fields *f, const char *name, const struct json *v)
+{
+    bool on;
+
+    if (field_bool(f, name, v, &on))
+        return -1;
+    f->ask->hides_thoughts = !on;
+    return 0;
+}
+
+/* llama-server's: `none` leaves thoughts where they are, with their marks. */
+static int read_reasoning_format(struct fields *f, const char *name, const struct json *v)
+{
+    struct str word;
+
+    if (field_word(f, name, v, "none|auto|deepseek|deepseek-legacy", &word))
+        return -1;
+    f->ask->thoughts_are_text = str_is(word, "none");
+    return 0;
+}
+
 static int read_response_format(struct fields *f, const char *name, const struct json *v)
 {
     struct str type;
@@ -299,35 +336,6 @@ static int read_prediction(struct fields *f, const char *name, const struct json
 }
 
 /* ---- what several fields say together ---- */
-
-static int tools_are_off(struct fields *f)
-{
-    const struct json *tools = field_get(f, "tools"), *functions = field_get(f, "functions");
-    const struct json *choice = field_get(f, "tool_choice"), *call = field_get(f, "function_call");
-    struct str word;
-
-    if (tools && tools->kind != JSON_ARRAY)
-        return field_wrong_kind(f, "tools", "an array", tools);
-    if (functions && functions->kind != JSON_ARRAY)
-        return field_wrong_kind(f, "functions", "an array", functions);
-    if (choice && choice->kind != JSON_OBJECT &&
-        field_word(f, "tool_choice", choice, "none|auto|required", &word))
-        return -1;
-    if (call && call->kind != JSON_OBJECT &&
-        field_word(f, "function_call", call, "none|auto", &word))
-        return -1;
-    bool is_none = choice && choice->kind == JSON_STRING && str_is(choice->s, "none");
-    bool no_call = call && call->kind == JSON_STRING && str_is(call->s, "none");
-    if (tools && tools->n && !is_none)
-        return field_unsupported(f, "tools", "tool calls are not served yet");
-    if (functions && functions->n && !no_call)
-        return field_unsupported(f, "functions", "tool calls are not served yet");
-    bool is_forced = choice && (choice->kind == JSON_OBJECT || str_is(choice->s, "required"));
-    if (is_forced)
-        return err_param(f->e, ERR_INVALID, "tool_choice",
-            "'tool_choice' asks for a tool, but 'tools' is empty.");
-    return 0;
-}
 
 static int read_max_tokens(struct fields *f, int default_value)
 {
@@ -445,8 +453,8 @@ int openai_parse_chat(struct ask *ask, const struct json *body, struct arena *a,
 
     ask->kind = ASK_CHAT;
     if (fields_read(&f, body) || required(&f, "messages", openai_read_messages) ||
-        tools_are_off(&f) || read_max_tokens(&f, -1) || read_top_logprobs(&f) || check_counts(&f) ||
-        check_continuation(&f) || tell_effort(&f))
+        openai_read_tools(&f) || read_max_tokens(&f, -1) || read_top_logprobs(&f) ||
+        check_counts(&f) || check_continuation(&f) || tell_effort(&f))
         return -1;
     return finish_sampling(&f);
 }

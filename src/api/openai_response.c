@@ -30,6 +30,12 @@ static const char *finish_name(enum finish finish)
     return "length";
 }
 
+/* What was asked for as functions is told as that. */
+static const char *calls_name(const struct answer *a)
+{
+    return a->setup.ask->has_functions ? "function_call" : "tool_calls";
+}
+
 /* From "id" to "system_fingerprint", without braces. */
 static void put_identity(struct jw *w, const struct answer *a, const char *object)
 {
@@ -74,10 +80,10 @@ static void put_logprob(struct buf *b, float v)
 }
 
 /* The part of a finished choice that says why. stop_reason is vLLM's: the string or the token. */
-static void put_finish(struct buf *out, const struct choice *c)
+static void put_finish(struct buf *out, const struct answer *a, const struct choice *c)
 {
     buf_putz(out, ",\"finish_reason\":\"");
-    buf_putz(out, c->ends_in_calls ? "tool_calls" : finish_name(c->finish));
+    buf_putz(out, c->ends_in_calls ? calls_name(a) : finish_name(c->finish));
     buf_putz(out, "\",\"stop_reason\":");
     if (c->stop_text.p) {
         buf_putc(out, '"');
@@ -301,6 +307,13 @@ static void chat_call_begin(struct answer *a, struct choice *c, struct answer_ca
 {
     chat_start(a, c);
     frame_begin(a, c);
+    if (a->setup.ask->has_functions) {
+        buf_putz(&a->out, ",\"delta\":{\"function_call\":{\"name\":\"");
+        json_escape(&a->out, k->name);
+        buf_putz(&a->out, "\",\"arguments\":\"");
+        chat_string_end(a, c, "}");
+        return;
+    }
     buf_printf(&a->out, ",\"delta\":{\"tool_calls\":[{\"index\":%d,\"id\":\"", k->number);
     json_escape(&a->out, k->id);
     buf_putz(&a->out, "\",\"type\":\"function\",\"function\":{\"name\":\"");
@@ -312,11 +325,16 @@ static void chat_call_begin(struct answer *a, struct choice *c, struct answer_ca
 static void chat_call_args(
     struct answer *a, struct choice *c, struct answer_call *k, struct str json)
 {
+    bool old = a->setup.ask->has_functions;
+
     frame_begin(a, c);
-    buf_printf(&a->out, ",\"delta\":{\"tool_calls\":[{\"index\":%d,\"function\":{\"arguments\":\"",
-        k->number);
+    if (old)
+        buf_putz(&a->out, ",\"delta\":{\"function_call\":{\"arguments\":\"");
+    else
+        buf_printf(&a->out,
+            ",\"delta\":{\"tool_calls\":[{\"index\":%d,\"function\":{\"arguments\":\"", k->number);
     json_escape(&a->out, json);
-    chat_string_end(a, c, "}]}");
+    chat_string_end(a, c, old ? "}" : "}]}");
 }
 
 static void chat_choice_end(struct answer *a, struct choice *c)
@@ -328,7 +346,7 @@ static void chat_choice_end(struct answer *a, struct choice *c)
         put_chat_logprobs(&a->out, a, c);
     else
         buf_putz(&a->out, ",\"logprobs\":null");
-    put_finish(&a->out, c);
+    put_finish(&a->out, a, c);
     put_token_ids(&a->out, a, c);
     frame_end(a);
 }
@@ -340,27 +358,36 @@ static void put_member(struct buf *out, const char *key, struct str escaped)
     buf_putc(out, '"');
 }
 
-static void put_calls(struct buf *out, const struct choice *c)
+static void put_function(struct jw *w, const struct answer_call *k)
+{
+    jw_object(w);
+    jw_key(w, "name");
+    jw_str(w, k->name);
+    jw_key(w, "arguments");
+    jw_str(w, buf_str(&k->args));
+    jw_end_object(w);
+}
+
+static void put_calls(struct buf *out, const struct answer *a, const struct choice *c)
 {
     struct jw w;
 
-    buf_putz(out, ",\"tool_calls\":");
     jw_init(&w, out);
+    if (a->setup.ask->has_functions) {
+        buf_putz(out, ",\"function_call\":");
+        put_function(&w, &c->calls[0]);
+        return;
+    }
+    buf_putz(out, ",\"tool_calls\":");
     jw_array(&w);
     for (int i = 0; i < c->n_calls; i++) {
-        const struct answer_call *k = &c->calls[i];
         jw_object(&w);
         jw_key(&w, "id");
-        jw_str(&w, k->id);
+        jw_str(&w, c->calls[i].id);
         jw_key(&w, "type");
         jw_z(&w, "function");
         jw_key(&w, "function");
-        jw_object(&w);
-        jw_key(&w, "name");
-        jw_str(&w, k->name);
-        jw_key(&w, "arguments");
-        jw_str(&w, buf_str(&k->args));
-        jw_end_object(&w);
+        put_function(&w, &c->calls[i]);
         jw_end_object(&w);
     }
     jw_end_array(&w);
@@ -379,10 +406,10 @@ static void chat_put_choice(struct answer *a, const struct choice *c)
     }
     buf_putz(&a->out, ",\"refusal\":null");
     if (c->n_calls)
-        put_calls(&a->out, c);
+        put_calls(&a->out, a, c);
     buf_putz(&a->out, ",\"annotations\":[]}");
     put_chat_logprobs(&a->out, a, c);
-    put_finish(&a->out, c);
+    put_finish(&a->out, a, c);
     put_token_ids(&a->out, a, c);
 }
 
@@ -496,7 +523,7 @@ static void completion_choice_end(struct answer *a, struct choice *c)
         put_completion_logprobs(&a->out, a, c);
     else
         buf_putz(&a->out, ",\"logprobs\":null");
-    put_finish(&a->out, c);
+    put_finish(&a->out, a, c);
     put_token_ids(&a->out, a, c);
     frame_end(a);
 }
@@ -507,7 +534,7 @@ static void completion_put_choice(struct answer *a, const struct choice *c)
     buf_puts(&a->out, buf_str(&c->text));
     buf_putc(&a->out, '"');
     put_completion_logprobs(&a->out, a, c);
-    put_finish(&a->out, c);
+    put_finish(&a->out, a, c);
     put_token_ids(&a->out, a, c);
 }
 

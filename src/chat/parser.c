@@ -128,6 +128,14 @@ static struct str without_suffix(struct str name, const char *suffix)
     return n > 1 && n < name.n && name.p[n - 1] == ':' ? (struct str){ name.p, n - 1 } : name;
 }
 
+static bool may_call(struct parser *p, struct str name)
+{
+    for (int i = 0; i < p->n_names; i++)
+        if (str_eq(p->names[i], name))
+            return true;
+    return p->n_names == 0;
+}
+
 bool call_named(struct parser *p, struct str name)
 {
     const struct tool_row *row = p->f->tool;
@@ -141,6 +149,8 @@ bool call_named(struct parser *p, struct str name)
     for (size_t i = 0; i < name.n; i++)
         if ((unsigned char)name.p[i] < 0x20)
             return false;
+    if (!may_call(p, name))
+        return false;
     memcpy(p->call.name, name.p, name.n);
     p->call.n_name = name.n;
     p->call.has_name = true;
@@ -440,6 +450,8 @@ struct parser *parser_new(const struct parser_format *f, const struct parser_opt
     p->ops = ops;
     p->arg = arg;
     p->tools = o ? o->tools : NULL;
+    p->names = o ? o->names : NULL;
+    p->n_names = o ? o->n_names : 0;
     enum parser_start start = o ? o->start : PARSER_START_DEFAULT;
     p->in_thinking = start == PARSER_START_DEFAULT ? (f->thinking->flags & THINKING_STARTS) != 0
                                                    : start == PARSER_START_THINKING;

@@ -47,6 +47,12 @@ enum {
 const char *parser_tool_id(size_t i);     /* NULL behind the last */
 const char *parser_thinking_id(size_t i); /* NULL behind the last */
 
+enum call_ids { /* what ids of calls look like, where templates want them in a form of their own */
+    CALL_IDS_ANY,
+    CALL_IDS_NINE, /* nine letters and digits */
+    CALL_IDS_NAME  /* functions.NAME:NUMBER, counted over the conversation */
+};
+
 struct parser_format;
 
 /* Ids are looked up as they are; empty means "null". ERR_INVALID with the known ids in the
@@ -56,6 +62,7 @@ int parser_format_new(
 void parser_format_free(struct parser_format *f);
 const char *parser_format_tool(const struct parser_format *f); /* the ids of its rows */
 const char *parser_format_thinking(const struct parser_format *f);
+enum call_ids parser_format_ids(const struct parser_format *f);
 /* Whether a token with this text is a marker of the format, or a part of one. */
 bool parser_format_writes(const struct parser_format *f, struct str token);
 bool parser_supports_toggle(const struct parser_format *f); /* thinking can be turned off */
@@ -81,6 +88,8 @@ enum parser_start {
 struct parser_options {
     const struct json *tools; /* as in a request, or NULL; outlives the parser */
     enum parser_start start;
+    const struct str *names; /* a call of any other is text; n_names 0: all are calls. Outlive it */
+    int n_names;
 };
 
 struct parser;

@@ -161,3 +161,8 @@ bool parser_format_writes(const struct parser_format *f, struct str token)
             found |= f->tag_texts[s][k].n && str_find(f->tag_texts[s][k], token) >= 0;
     return found;
 }
+
+enum call_ids parser_format_ids(const struct parser_format *f)
+{
+    return f->tool->ids;
+}

@@ -101,6 +101,8 @@ struct parser {
     const struct parser_ops *ops;
     void *arg;
     const struct json *tools;
+    const struct str *names;
+    int n_names;
     uint64_t schema_bytes; /* looked through so far, at most */
 
     char tail[4]; /* the beginning of a character that is not there yet */

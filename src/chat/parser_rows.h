@@ -12,7 +12,7 @@
  * Read-only. */
 #pragma once
 
-#include "base/str.h"
+#include "chat/parser.h"
 
 enum mark_kind {
     MARK_OPEN,        /* a call begins */
@@ -84,10 +84,14 @@ struct tool_row {
     const struct tag_edge *edges;
     int n_edges;
     enum tag_state first;
-    const char *bare;         /* bytes with which a call may begin the text; NULL: none */
-    const char *prefix;       /* of names: not part of them; of a Python call: must be there */
-    const char *suffix;       /* of names: ':' and digits, or a word */
-    const char *text_name;    /* a name that says: what follows is text */
+    const char *bare;      /* bytes with which a call may begin the text; NULL: none */
+    const char *prefix;    /* of names: not part of them; of a Python call: must be there */
+    const char *suffix;    /* of names: ':' and digits, or a word */
+    const char *text_name; /* a name that says: what follows is text */
+    /* A call, up to its name, and from there to its arguments: how one that is asked for begins.
+     * NULL: cannot be asked for. */
+    const char *before_name, *after_name;
+    enum call_ids ids;
     char open, close, assign; /* Python: ( ) = when 0 */
     struct str quote;         /* Python: the dialect's own quotes */
 };

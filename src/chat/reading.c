@@ -24,16 +24,18 @@ static int list_control(
     return 0;
 }
 
-int reading_open(struct reading *out, const struct parser_format *f, bool with_calls,
+int reading_open(struct reading *out, const struct parser_format *f, unsigned flags,
     const struct vocab *v, struct err *e)
 {
-    struct reading r = { .format = f };
+    const char *tool = flags & READ_CALLS ? parser_format_tool(f) : "null";
+    const char *thinking = flags & READ_THOUGHTS ? parser_format_thinking(f) : "null";
+    struct reading r = { .format = NULL };
 
-    if (!with_calls) {
-        if (parser_format_new(&r.own, STR("null"), str_of(parser_format_thinking(f)), e))
-            return -1;
-        r.format = r.own;
-    }
+    *out = r;
+    if (!strcmp(tool, "null") && !strcmp(thinking, "null"))
+        return 0;
+    if (parser_format_new(&r.format, str_of(tool), str_of(thinking), e))
+        return -1;
     if (list_control(&r, r.format, v, e)) {
         reading_close(&r);
         return -1;
@@ -44,7 +46,7 @@ int reading_open(struct reading *out, const struct parser_format *f, bool with_c
 
 void reading_close(struct reading *r)
 {
-    parser_format_free(r->own);
+    parser_format_free(r->format);
     mem_free(r->control);
     *r = (struct reading){ .format = NULL };
 }

@@ -103,7 +103,12 @@ static int open_adapter(struct model *m, const struct gguf *g, struct err *e)
         .env = &m->env,
         .vocab = m->vocab,
     };
-    return adapter_open(&m->adapter, &o, e);
+    if (adapter_open(&m->adapter, &o, e))
+        return -1;
+    for (unsigned i = 0; i < READ_KINDS; i++)
+        if (reading_open(&m->readings[i], adapter_format(m->adapter), i, m->vocab, e))
+            return -1;
+    return 0;
 }
 
 static int list_end_ids(struct model *m, struct err *e)
@@ -294,6 +299,8 @@ void model_close(struct model *m)
 {
     if (m->engine)
         engine_close(m->engine);
+    for (unsigned i = 0; i < READ_KINDS; i++)
+        reading_close(&m->readings[i]);
     adapter_close(m->adapter);
     chat_template_free(m->template);
     vocab_close(m->vocab);

@@ -59,7 +59,7 @@ int parts_init(struct parts *t, const struct parts_params *p, int choice,
     const struct parts_ops *to, void *ctx, struct err *e)
 {
     *t = (struct parts){ .ops = to, .ctx = ctx, .choice = choice, .p = p };
-    if (!p->reading)
+    if (!p->reading || !p->reading->format)
         return 0;
     t->parser = parser_new(p->reading->format, &p->parse, &ops, t);
     return t->parser ? 0 : err_set(e, ERR_MEMORY, "no memory for a parser");

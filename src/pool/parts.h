@@ -6,7 +6,7 @@
 
 #include "chat/reading.h"
 
-struct parts_ops { /* ctx is the caller's */
+struct parts_ops {                                        /* ctx is the caller's */
     void (*text)(void *ctx, int choice, struct str text); /* whole characters, never empty */
     /* As parser_ops; any of them may be NULL. */
     void (*reasoning)(void *ctx, int choice, struct str text);

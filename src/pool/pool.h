@@ -6,6 +6,7 @@
 #pragma once
 
 #include "chat/adapter.h"
+#include "chat/reading.h"
 #include "engine/engine.h"
 #include "text/vocab.h"
 
@@ -40,7 +41,8 @@ struct model {
     struct vocab *vocab;
     struct chat_template *template; /* NULL: the model cannot chat */
     struct template_env env;
-    struct adapter *adapter; /* how it is talked to, and what reads its answers */
+    struct adapter *adapter;             /* how it is talked to, and what reads its answers */
+    struct reading readings[READ_KINDS]; /* by READ_CALLS | READ_THOUGHTS */
     struct engine *engine;
     const struct lm *lm; /* the engine's; for its plain numbers */
     int32_t *end_ids;    /* tokens that end an answer, ascending */

@@ -40,7 +40,7 @@ struct session_ops { /* ctx is the caller's; none may close the session */
     /* want_prompt_logprobs: each token of the prompt but the first. May be NULL. */
     void (*prompt_token)(void *ctx, int position, const struct sampled *t);
     void (*token)(void *ctx, int choice, const struct sampled *t); /* as it comes; may be NULL */
-    struct parts_ops parts; /* what is said; final */
+    struct parts_ops parts;                                        /* what is said; final */
     void (*choice_end)(void *ctx, const struct choice_end *c);
     void (*end)(void *ctx, const struct session_end *s); /* last; frees the arena if it owns it */
 };
@@ -53,7 +53,7 @@ struct session_params {
     const struct str *stops;
     int n_stops;
     bool include_stop;
-    bool show_control;       /* control tokens appear in the text */
+    bool show_control; /* control tokens appear in the text */
     struct parts_params parts;
     bool ignore_end;         /* the model's end tokens do not end it */
     const int32_t *stop_ids; /* the client's */

@@ -7,6 +7,7 @@
 
 #include "api/wire.h"
 #include "os/clock.h"
+#include "serve/expect.h"
 #include "serve/remember.h"
 
 /* ---- echo: the prompt in front of a completion */
@@ -145,28 +146,88 @@ static void check_answer(struct request *r)
     request_fail(r, &e);
 }
 
-static void on_text(void *ctx, int choice, struct str text)
+/* The answer, when something is to be told: NULL when nobody listens any more. */
+static struct answer *answer_of(void *ctx)
 {
     struct leg *p = ctx;
-    struct request *r = p->request;
 
-    if (!r->answer)
+    return p->request->answer;
+}
+
+static void told(void *ctx)
+{
+    struct leg *p = ctx;
+
+    request_wrote(p->request);
+    check_answer(p->request);
+}
+
+static void on_text(void *ctx, int choice, struct str text)
+{
+    if (!answer_of(ctx))
         return;
-    answer_text(r->answer, choice_of(p, choice), text);
-    request_wrote(r);
-    check_answer(r);
+    answer_text(answer_of(ctx), choice_of(ctx, choice), text);
+    told(ctx);
+}
+
+static void on_reasoning(void *ctx, int choice, struct str text)
+{
+    struct leg *p = ctx;
+
+    if (!answer_of(ctx) || p->request->ask.hides_thoughts)
+        return;
+    answer_reasoning(answer_of(ctx), choice_of(ctx, choice), text);
+    told(ctx);
+}
+
+static void on_call_begin(void *ctx, int choice, int call, struct str name)
+{
+    if (!answer_of(ctx))
+        return;
+    answer_call_begin(answer_of(ctx), choice_of(ctx, choice), call, name);
+    told(ctx);
+}
+
+static void on_call_args(void *ctx, int choice, int call, struct str json)
+{
+    if (!answer_of(ctx))
+        return;
+    answer_call_args(answer_of(ctx), choice_of(ctx, choice), call, json);
+    told(ctx);
+}
+
+static void on_call_end(void *ctx, int choice, int call)
+{
+    if (!answer_of(ctx))
+        return;
+    answer_call_end(answer_of(ctx), choice_of(ctx, choice), call);
+    told(ctx);
+}
+
+static void on_call_broken(void *ctx, int choice, int call)
+{
+    if (!answer_of(ctx))
+        return;
+    answer_call_broken(answer_of(ctx), choice_of(ctx, choice), call);
+    told(ctx);
 }
 
 static void on_choice_end(void *ctx, const struct choice_end *c)
 {
     struct leg *p = ctx;
     struct request *r = p->request;
+    struct err e;
 
     r->n_completion += c->n_tokens;
     r->exact_end = (struct exact_end){ c->finish, c->stop_id };
     if (!r->answer || c->finish == FINISH_CANCELLED || c->finish == FINISH_ERROR)
         return;
     echo_rest(p);
+    if (expect_met(&r->ask, c, &e)) {
+        request_fail(r, &e);
+        return;
+    }
+    answer_reasoning_tokens(r->answer, choice_of(p, c->choice), c->n_reasoning);
     answer_choice_end(r->answer, choice_of(p, c->choice), c->finish, c->stop_string, c->stop_id);
     request_wrote(r);
 }
@@ -218,8 +279,9 @@ static void on_end(void *ctx, const struct session_end *s)
     request_release(r);
 }
 
-static const struct session_ops session_ops = { on_prompt_token, on_token, on_text, on_choice_end,
-    on_end };
+static const struct session_ops session_ops = { on_prompt_token, on_token,
+    { on_text, on_reasoning, on_call_begin, on_call_args, on_call_end, on_call_broken },
+    on_choice_end, on_end };
 
 /* ---- begin */
 
@@ -302,6 +364,8 @@ static int open_answer(struct request *r, struct err *e)
         .model = str_of(r->model->spec->id),
         .fingerprint = INFERFLUX_VERSION,
         .created = clock_wall_s(),
+        .call_ids = parser_format_ids(adapter_format(r->model->adapter)),
+        .n_earlier_calls = expect_n_earlier_calls(&r->ask),
         .fields = r->call->fields,
         .n_fields = r->call->n_fields,
         .token_bytes = bytes_of_token,
@@ -345,6 +409,7 @@ static int open_session(struct request *r, int i, struct err *e)
         .n_stops = ask->n_stops,
         .include_stop = ask->include_stop,
         .show_control = !ask->skip_special_tokens,
+        .parts = r->prompts[i].parts,
         .ignore_end = ask->ignore_eos,
         .stop_ids = ask->stop_ids,
         .n_stop_ids = ask->n_stop_ids,

@@ -2,6 +2,7 @@
 #include "api/status.h"
 #include "base/utf8.h"
 #include "os/clock.h"
+#include "serve/expect.h"
 
 #include <openssl/sha.h>
 #include <stdio.h>
@@ -21,11 +22,12 @@ static int build_chat(
     struct rendered r;
     struct tokens t = { .arena = at->arena, .stop = at->stop };
 
-    if (prompt_render(&r, &ask->convo, at->model, at->arena, e))
+    if (prompt_render(&r, &ask->convo, at->model, at->arena, e) ||
+        expect_parts(&p->parts, &r, ask, at, e) ||
+        vocab_encode(at->model->vocab, r.spans, r.n_spans, ask->add_special_tokens, &t, e))
         return -1;
-    if (vocab_encode(at->model->vocab, r.spans, r.n_spans, ask->add_special_tokens, &t, e))
-        return -1;
-    *p = (struct prompt){ t.ids, (int)t.n, STR_NONE };
+    p->ids = t.ids;
+    p->n = (int)t.n;
     return 0;
 }
 
@@ -37,12 +39,12 @@ static int build_completion(struct prompt *p, const struct ask *ask, const struc
     struct tokens t = { .arena = at->arena, .stop = at->stop };
 
     if (from->is_tokens) {
-        *p = (struct prompt){ from->ids, from->n_ids, STR_NONE };
+        *p = (struct prompt){ .ids = from->ids, .n = from->n_ids };
         return 0;
     }
     if (vocab_encode(at->model->vocab, &span, 1, ask->add_special_tokens, &t, e))
         return -1;
-    *p = (struct prompt){ t.ids, (int)t.n, from->text };
+    *p = (struct prompt){ .ids = t.ids, .n = (int)t.n, .text = from->text };
     return 0;
 }
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "api/ask.h"
-#include "pool/pool.h"
+#include "pool/session.h"
 
 struct workplace {
     const struct model *model;
@@ -14,7 +14,8 @@ struct workplace {
 struct prompt {
     const int32_t *ids;
     int n;
-    struct str text; /* a completion's own, for echo; .p NULL when it came as tokens */
+    struct str text;           /* a completion's own, for echo; .p NULL when it came as tokens */
+    struct parts_params parts; /* a chat's: how its answers are taken apart */
 };
 
 /* One entry per ask->n_prompts; on error *out holds those that were built. ERR_UNSUPPORTED when
