@@ -81,8 +81,9 @@ static struct json *no_parameters(struct fields *f)
     return all;
 }
 
-/* {"type":"function","function":function} */
-static int put_function(struct tool_list *l, struct fields *f, struct json *function)
+/* {"type":"function","function":function}, and what else was said of it (NULL: nothing). */
+static int put_tool(
+    struct tool_list *l, struct fields *f, const struct json *said, struct json *function)
 {
     struct json *tool = new_node(f, NULL, JSON_OBJECT);
     struct json *type = new_node(f, "type", JSON_STRING);
@@ -93,6 +94,14 @@ static int put_function(struct tool_list *l, struct fields *f, struct json *func
     struct json **tail = &tool->child;
     append(tool, &tail, type);
     append(tool, &tail, function);
+    for (const struct json *m = said ? said->child : NULL; m; m = m->next) {
+        if (str_is(m->key, "type") || str_is(m->key, "function"))
+            continue;
+        struct json *copy = copy_node(f, NULL, m);
+        if (!copy)
+            return field_no_memory(f);
+        append(tool, &tail, copy);
+    }
     append(l->array, &l->tail, tool);
     return 0;
 }
@@ -121,35 +130,32 @@ int tools_put(
     append(function, &tail, parameters);
     if (strict != name)
         append(function, &tail, strict);
-    return put_function(l, f, function);
+    return put_tool(l, f, NULL, function);
 }
 
 /* The function as it came, with parameters. */
-static int keep_function(struct tool_list *l, struct fields *f, const struct json *said)
+static struct json *keep_function(struct fields *f, const struct json *said)
 {
     struct json *function = copy_node(f, "function", said);
-    bool has_parameters = !json_is_null(json_get(said, "parameters"));
+    struct json *parameters = no_parameters(f);
 
-    if (!function)
-        return field_no_memory(f);
-    if (has_parameters)
-        return put_function(l, f, function);
+    if (!function || !parameters)
+        return NULL;
+    if (!json_is_null(json_get(said, "parameters")))
+        return function;
     struct json **tail = &function->child;
     function->n = 0;
     function->child = NULL;
     for (const struct json *m = said->child; m; m = m->next) {
-        struct json *copy = str_is(m->key, "parameters") ? no_parameters(f) : copy_node(f, NULL, m);
+        if (str_is(m->key, "parameters"))
+            continue;
+        struct json *copy = copy_node(f, NULL, m);
         if (!copy)
-            return field_no_memory(f);
+            return NULL;
         append(function, &tail, copy);
     }
-    if (json_get(said, "parameters"))
-        return put_function(l, f, function);
-    struct json *none = no_parameters(f);
-    if (!none)
-        return field_no_memory(f);
-    append(function, &tail, none);
-    return put_function(l, f, function);
+    append(function, &tail, parameters);
+    return function;
 }
 
 static int read_tool(
@@ -174,7 +180,8 @@ static int read_tool(
     if (path_need_text(f, AT(AT(where, "function"), "name"), json_get(function, "name"), &name) ||
         check_name(f, AT(where, "function"), name))
         return -1;
-    return keep_function(l, f, function);
+    struct json *kept = keep_function(f, function);
+    return kept ? put_tool(l, f, v, kept) : field_no_memory(f);
 }
 
 int tools_read(struct fields *f, const char *name, const struct json *v)

@@ -224,17 +224,18 @@ static void fields_of_a_chat(void)
         { "'tools':[]", OK, "" },
         { "'tools':null,'tool_choice':null", OK, "" },
         { "'tools':{}", ERR_INVALID, "tools" },
-        { "'tools':[{'type':'function','function':{'name':'f'}}]", ERR_UNSUPPORTED, "tools" },
+        { "'tools':[{'type':'function','function':{'name':'f'}}]", OK, "" },
         { "'tools':[{'type':'function','function':{'name':'f'}}],'tool_choice':'none'", OK, "" },
-        { "'tools':[{'type':'function'}],'tool_choice':'auto'", ERR_UNSUPPORTED, "tools" },
-        { "'tools':[{'type':'function'}],'tool_choice':'required'", ERR_UNSUPPORTED, "tools" },
+        { "'tools':[{'type':'function'}],'tool_choice':'auto'", ERR_MISSING, "tools[0].function" },
+        { "'tools':[{'function':{'name':'f'}}],'tool_choice':'required'", OK, "" },
+        { "'tools':[{'function':{'name':7}}]", ERR_INVALID, "tools[0].function.name" },
         { "'tool_choice':'auto'", OK, "" },
         { "'tool_choice':'none'", OK, "" },
         { "'tool_choice':'required'", ERR_INVALID, "tool_choice" },
         { "'tool_choice':{'type':'function','function':{'name':'f'}}", ERR_INVALID, "tool_choice" },
         { "'tool_choice':'sometimes'", ERR_INVALID, "tool_choice" },
         { "'tool_choice':1", ERR_INVALID, "tool_choice" },
-        { "'functions':[{'name':'f'}]", ERR_UNSUPPORTED, "functions" },
+        { "'functions':[{'name':'f'}]", OK, "" },
         { "'functions':[{'name':'f'}],'function_call':'none'", OK, "" },
         { "'functions':[]", OK, "" },
         { "'functions':1", ERR_INVALID, "functions" },
@@ -489,7 +490,7 @@ static void sentences_name_field_value_and_range(void)
     chat_with("'stop':{}");
     EXPECT_STR(e.msg, "'stop' must be a string or an array of strings, not an object.");
     chat_with("'tools':[{}]");
-    EXPECT_STR(e.msg, "'tools' is not supported here: tool calls are not served yet.");
+    EXPECT_STR(e.msg, "'tools[0].function' is missing; it is required.");
     parse(&wire_openai_chat, "{}");
     EXPECT_STR(e.msg, "'messages' is missing; it is required.");
     parse(&wire_openai_chat, "{'messages':");

@@ -1,0 +1,145 @@
+/* chat/opening.c: for every format, the beginning of a call that has to come, and what a model may
+ * say behind it, is a call. */
+#include "../parser_kit.h"
+
+#include "chat/opening.h"
+
+/* The rest of a call f(a=1), behind the name, in the words of all formats. */
+static const char *const rests[] = { "{\"a\": 1}}\n</tool_call>", "{\"a\": 1}", "{\"a\": 1}}",
+    "a=1)", "a:1}", "<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>",
+    "<parameter=a>\n1\n</parameter>\n</function>", "<parameter name=\"a\">1</parameter>\n</invoke>",
+    "<\xEF\xBD\x9C"
+    "DSML\xEF\xBD\x9Cparameter name=\"a\" string=\"false\">1</\xEF\xBD\x9C"
+    "DSML\xEF\xBD\x9Cparameter>\n</\xEF\xBD\x9C"
+    "DSML\xEF\xBD\x9Cinvoke>",
+    "<steptml:parameter name=\"a\">1</steptml:parameter></steptml:invoke>" };
+
+static struct arena *arena;
+
+static struct opening open_as(struct str tool, struct str thinking, const struct opening_of *what)
+{
+    arena = arena ? arena : arena_new(MB);
+    struct parser_format *f;
+    struct opening o;
+    struct err e;
+
+    EXPECT_EQ(parser_format_new(&f, tool, thinking, &e), 0);
+    EXPECT_EQ(opening_build(&o, f, what, arena, &e), 0);
+    parser_format_free(f);
+    return o;
+}
+
+static bool is_call(struct str tool, struct str opening, const char *rest, struct str name)
+{
+    struct parser_options options = { .names = &name, .n_names = 1 };
+    struct parser_format *f;
+    struct parsed r;
+    struct buf all;
+    struct err e;
+
+    EXPECT_EQ(parser_format_new(&f, tool, STR("null"), &e), 0);
+    buf_init(&all, MB);
+    buf_puts(&all, opening);
+    buf_putz(&all, rest);
+    EXPECT_EQ(parse_text(&r, f, &options, buf_str(&all), &e), 0);
+    bool found = r.n_calls == 1 && str_eq(r.calls[0].name, name) && !r.content.n;
+    if (found) { /* {"a": 1}, with or without the blank */
+        EXPECT(str_starts(r.calls[0].arguments, STR("{\"a\":")));
+        EXPECT(str_ends(r.calls[0].arguments, STR("1}")));
+    }
+    parsed_clear(&r);
+    buf_clear(&all);
+    parser_format_free(f);
+    return found;
+}
+
+static void what_follows_an_opening_is_a_call(void)
+{
+    struct str name = STR("get_f");
+
+    for (size_t i = 1; tool_row_at(i); i++) {
+        struct str tool = str_of(tool_row_at(i)->id);
+        struct opening named = open_as(tool, STR("null"), &(struct opening_of){ .name = name }),
+                       any = open_as(tool, STR("null"), &(struct opening_of){ .name = STR_NONE });
+        bool found = false;
+        for (size_t k = 0; k < ARRAY_LEN(rests); k++)
+            found |= is_call(tool, named.text, rests[k], name);
+        if (!found)
+            fprintf(stderr, STR_FMT ": " STR_FMT "\n", STR_ARG(tool), STR_ARG(named.text));
+        EXPECT(found);
+        EXPECT(str_starts(named.text, any.text));
+    }
+}
+
+static void only_the_name_is_not_trusted(void)
+{
+    struct str name = STR("<|im_end|>\"");
+
+    for (size_t i = 1; tool_row_at(i); i++) {
+        struct opening o =
+            open_as(str_of(tool_row_at(i)->id), STR("null"), &(struct opening_of){ .name = name });
+        struct buf all;
+        buf_init(&all, MB);
+        for (int k = 0; k < o.n_spans; k++) {
+            EXPECT(o.spans[k].is_trusted == (str_find(o.spans[k].text, STR("im_end")) < 0));
+            buf_puts(&all, o.spans[k].text);
+        }
+        EXPECT(str_eq(buf_str(&all), o.text));
+        EXPECT(str_find(o.text, STR("im_end|>")) > 0);
+        buf_clear(&all);
+    }
+}
+
+static void thinking_that_is_open_is_closed(void)
+{
+    static const struct {
+        const char *thinking;
+        enum parser_start start;
+        bool is_closed;
+    } rows[] = {
+        { "think_tag", PARSER_START_DEFAULT, false },
+        { "think_tag", PARSER_START_CONTENT, false },
+        { "think_tag", PARSER_START_THINKING, true },
+        { "deepseek_r1", PARSER_START_DEFAULT, true },
+        { "deepseek_r1", PARSER_START_CONTENT, false },
+        { "null", PARSER_START_DEFAULT, false },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct opening o = open_as(STR("hermes_json"), str_of(rows[i].thinking),
+            &(struct opening_of){ .name = STR("f"), .start = rows[i].start });
+        EXPECT(str_starts(o.text, STR("\n</think>\n\n")) == rows[i].is_closed);
+    }
+}
+
+static void a_format_that_numbers_calls_goes_on_counting(void)
+{
+    struct opening o = open_as(STR("kimi_k2"), STR("null"),
+        &(struct opening_of){ .name = STR("f"), .n_earlier_calls = 4 });
+
+    EXPECT(str_find(o.text, STR("functions.f:4<|tool_call_argument_begin|>")) > 0);
+}
+
+static void a_format_without_calls_cannot_be_asked_for_one(void)
+{
+    struct parser_format *f;
+    struct opening o;
+    struct err e;
+
+    EXPECT_EQ(parser_format_new(&f, STR("null"), STR("null"), &e), 0);
+    arena = arena ? arena : arena_new(MB);
+    EXPECT_EQ(opening_build(&o, f, &(struct opening_of){ .name = STR("f") }, arena, &e), -1);
+    EXPECT(e.code == ERR_UNSUPPORTED);
+    EXPECT_STR(e.param, "tool_choice");
+    parser_format_free(f);
+}
+
+static void the_arena_goes(void)
+{
+    arena_free(arena);
+    arena = NULL;
+}
+
+TESTS(TEST(what_follows_an_opening_is_a_call), TEST(only_the_name_is_not_trusted),
+    TEST(thinking_that_is_open_is_closed), TEST(a_format_that_numbers_calls_goes_on_counting),
+    TEST(a_format_without_calls_cannot_be_asked_for_one), TEST(the_arena_goes))
