@@ -4,9 +4,10 @@
 /* ---- the choice
  *
  *     "none" | "auto" | "required"
- *     {"type":"function","function":{"name":..}}             Responses: {"type":"function","name":..}
+ *     {"type":"function","function":{"name":..}}
  *     {"type":"allowed_tools","allowed_tools":{"mode":"auto"|"required","tools":[..]}}
- *                                        Responses: mode and tools without the object around them */
+ *
+ * Responses has no object around the name, around mode and tools, and in the list. */
 
 static int read_word(struct fields *f, const struct json *v)
 {

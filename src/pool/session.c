@@ -1,4 +1,4 @@
-/* session.c: engine events -> text. Each choice has its own detokenizer, stop matcher and parser. */
+/* session.c: engine events -> text. Each choice has a detokenizer, a stop matcher, a parser. */
 #include "pool/session.h"
 
 #include "os/clock.h"
