@@ -26,6 +26,8 @@ enum option_id {
     OPT_VOCAB,
     OPT_CTX,
     OPT_VOCAB_FROM,
+    OPT_EXPERTS,
+    OPT_USED,
     OPT_TIED,
     OPT_NO_TIED,
     OPT_SEED,
@@ -46,6 +48,8 @@ static const struct option options[] = {
     { "ff", required_argument, NULL, OPT_FF },
     { "vocab", required_argument, NULL, OPT_VOCAB },
     { "ctx", required_argument, NULL, OPT_CTX },
+    { "experts", required_argument, NULL, OPT_EXPERTS },
+    { "experts-used", required_argument, NULL, OPT_USED },
     { "vocab-from", required_argument, NULL, OPT_VOCAB_FROM },
     { "tied", no_argument, NULL, OPT_TIED },
     { "no-tied", no_argument, NULL, OPT_NO_TIED },
@@ -68,11 +72,12 @@ static int usage(FILE *to)
     for (size_t i = 0; synth_preset_name(i); i++)
         fprintf(to, "%s%s", i ? ", " : "", synth_preset_name(i));
     fprintf(to, "\n"
-                "  --arch NAME        llama, qwen2, qwen3\n"
+                "  --arch NAME        llama, qwen2, qwen3, qwen3moe\n"
                 "  --name TEXT        general.name of the file\n"
                 "  --type TYPE        F32 F16 BF16 Q8_0 Q4_0 Q4_K Q5_K Q6_K, of the layers\n"
                 "  --head-type TYPE   of embedding and head (default: Q6_K beside 4 and 5 bits)\n"
                 "  --layers --embd --heads --kv-heads --head-dim --ff --vocab --ctx N\n"
+                "  --experts --experts-used N   of --ff each, of which a token uses some\n"
                 "  --vocab-from FILE  the vocabulary and template of another GGUF file\n"
                 "  --tied, --no-tied  whether the head is the embedding\n"
                 "  --seed N           other weights\n");
@@ -109,6 +114,10 @@ static uint32_t *size_of(struct synth *s, int option)
         return &s->n_vocab;
     case OPT_CTX:
         return &s->n_ctx;
+    case OPT_EXPERTS:
+        return &s->n_experts;
+    case OPT_USED:
+        return &s->n_experts_used;
     default:
         return NULL;
     }

@@ -61,6 +61,21 @@ static const struct synth presets[] = {
         .rope_base = 1000000,
         .rms_eps = 1e-6f,
         .is_tied = true },
+    { .arch = "qwen3moe", /* of no model's shape: Qwen3-30B-A3B made small */
+        .name = "qwen3-moe-1b",
+        .n_layers = 16,
+        .d_model = 1024,
+        .n_heads = 16,
+        .n_kv_heads = 4,
+        .head_dim = 64,
+        .d_ff = 512,
+        .n_experts = 32,
+        .n_experts_used = 4,
+        .n_vocab = 65536,
+        .n_ctx = 40960,
+        .rope_base = 1000000,
+        .rms_eps = 1e-6f,
+        .is_tied = true },
 };
 
 const char *synth_preset_name(size_t i)
@@ -258,6 +273,11 @@ static void put_keys(struct gguf_writer *w, const struct synth *s)
     put_key(w, s, "attention.value_length", s->head_dim);
     put_key(w, s, "rope.dimension_count", s->head_dim);
     put_key(w, s, "vocab_size", s->n_vocab);
+    if (s->n_experts) {
+        put_key(w, s, "expert_count", s->n_experts);
+        put_key(w, s, "expert_used_count", s->n_experts_used);
+        put_key(w, s, "expert_feed_forward_length", s->d_ff);
+    }
     put_number(w, s, "rope.freq_base", s->rope_base);
     put_number(w, s, "attention.layer_norm_rms_epsilon", s->rms_eps);
 }
@@ -268,6 +288,7 @@ struct tensor {
     enum fill fill;
     enum qtype type;
     uint64_t cols, rows; /* rows 0: a vector */
+    uint64_t n_experts;  /* 0: not of experts */
     float sigma;
     uint64_t bytes;
 };
@@ -281,22 +302,37 @@ struct plan {
 
 static void plan(struct plan *p, const char *name, struct tensor t)
 {
-    uint64_t dims[2] = { t.cols, t.rows };
+    uint64_t dims[3] = { t.cols, t.rows, t.n_experts };
+    int n_dims = t.n_experts ? 3 : t.rows ? 2 : 1;
 
-    t.bytes = gguf_put_tensor(p->w, str_of(name), t.type, t.rows ? 2 : 1, dims);
+    t.bytes = gguf_put_tensor(p->w, str_of(name), t.type, n_dims, dims);
     p->t[p->n++] = t;
 }
 
 static void plan_matrix(struct plan *p, const char *name, uint32_t cols, uint32_t rows, float gain)
 {
     plan(p, name,
-        (struct tensor){ FILL_MATRIX, synth_type_for(p->s->type, cols), cols, rows,
-            gain / sqrtf((float)cols), 0 });
+        (struct tensor){ .fill = FILL_MATRIX,
+            .type = synth_type_for(p->s->type, cols),
+            .cols = cols,
+            .rows = rows,
+            .sigma = gain / sqrtf((float)cols) });
+}
+
+static void plan_experts(struct plan *p, const char *name, uint32_t cols, uint32_t rows, float gain)
+{
+    plan(p, name,
+        (struct tensor){ .fill = FILL_MATRIX,
+            .type = synth_type_for(p->s->type, cols),
+            .cols = cols,
+            .rows = rows,
+            .n_experts = p->s->n_experts,
+            .sigma = gain / sqrtf((float)cols) });
 }
 
 static void plan_vector(struct plan *p, const char *name, enum fill fill, uint32_t n)
 {
-    plan(p, name, (struct tensor){ fill, Q_F32, n, 0, 0.02f, 0 });
+    plan(p, name, (struct tensor){ .fill = fill, .type = Q_F32, .cols = n, .sigma = 0.02f });
 }
 
 static void plan_layer(struct plan *p, uint32_t layer)
@@ -317,15 +353,27 @@ static void plan_layer(struct plan *p, uint32_t layer)
         plan_vector(p, NAME("attn_k.bias"), FILL_BIAS, kv);
         plan_vector(p, NAME("attn_v.bias"), FILL_BIAS, kv);
     }
-    if (!strcmp(s->arch, "qwen3")) {
+    if (!strncmp(s->arch, "qwen3", 5)) {
         plan_vector(p, NAME("attn_q_norm.weight"), FILL_NORM, s->head_dim);
         plan_vector(p, NAME("attn_k_norm.weight"), FILL_NORM, s->head_dim);
     }
     plan_matrix(p, NAME("attn_output.weight"), q, s->d_model, out);
     plan_vector(p, NAME("ffn_norm.weight"), FILL_NORM, s->d_model);
-    plan_matrix(p, NAME("ffn_gate.weight"), s->d_model, s->d_ff, 1);
-    plan_matrix(p, NAME("ffn_up.weight"), s->d_model, s->d_ff, 1);
-    plan_matrix(p, NAME("ffn_down.weight"), s->d_ff, s->d_model, out);
+    if (!s->n_experts) {
+        plan_matrix(p, NAME("ffn_gate.weight"), s->d_model, s->d_ff, 1);
+        plan_matrix(p, NAME("ffn_up.weight"), s->d_model, s->d_ff, 1);
+        plan_matrix(p, NAME("ffn_down.weight"), s->d_ff, s->d_model, out);
+        return;
+    }
+    plan(p, NAME("ffn_gate_inp.weight"),
+        (struct tensor){ .fill = FILL_MATRIX,
+            .type = Q_F32,
+            .cols = s->d_model,
+            .rows = s->n_experts,
+            .sigma = 1 / sqrtf((float)s->d_model) });
+    plan_experts(p, NAME("ffn_gate_exps.weight"), s->d_model, s->d_ff, 1);
+    plan_experts(p, NAME("ffn_up_exps.weight"), s->d_model, s->d_ff, 1);
+    plan_experts(p, NAME("ffn_down_exps.weight"), s->d_ff, s->d_model, out);
 #undef NAME
 }
 
@@ -334,8 +382,11 @@ static void plan_all(struct plan *p)
     const struct synth *s = p->s;
     /* Logits of a normalised state come out with a deviation of about 2.5: neither flat nor
      * all on one token. */
-    struct tensor table = { FILL_MATRIX, synth_type_for(s->head_type, s->d_model), s->d_model,
-        s->n_vocab, 2.5f / sqrtf((float)s->d_model), 0 };
+    struct tensor table = { .fill = FILL_MATRIX,
+        .type = synth_type_for(s->head_type, s->d_model),
+        .cols = s->d_model,
+        .rows = s->n_vocab,
+        .sigma = 2.5f / sqrtf((float)s->d_model) };
 
     plan(p, "token_embd.weight", table);
     if (s->rope_scale > 1)
@@ -421,7 +472,8 @@ static int write_tensors(struct plan *p, struct err *e)
 
 static int check_shape(const struct synth *s, struct err *e)
 {
-    static const char *const arches[] = { "llama", "qwen2", "qwen3" };
+    static const char *const arches[] = { "llama", "qwen2", "qwen3", "qwen3moe" };
+    bool wants_experts = !strcmp(s->arch, "qwen3moe");
     const uint32_t sizes[] = { s->n_layers, s->d_model, s->n_heads, s->n_kv_heads, s->head_dim,
         s->d_ff, s->n_vocab, s->n_ctx };
     bool is_known = false;
@@ -429,10 +481,16 @@ static int check_shape(const struct synth *s, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(arches); i++)
         is_known |= !strcmp(s->arch, arches[i]);
     if (!is_known)
-        return err_set(e, ERR_INVALID, "architecture '%s' is none of llama, qwen2, qwen3", s->arch);
+        return err_set(
+            e, ERR_INVALID, "architecture '%s' is none of llama, qwen2, qwen3, qwen3moe", s->arch);
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
         if (sizes[i] < 1 || sizes[i] > 1 << 20)
             return err_set(e, ERR_INVALID, "every size must be between 1 and %d", 1 << 20);
+    if (s->n_experts > 1024 || s->n_experts_used > MIN(s->n_experts, 32) ||
+        !s->n_experts != !s->n_experts_used)
+        return err_set(e, ERR_INVALID, "%u of %u experts used", s->n_experts_used, s->n_experts);
+    if (wants_experts ? !s->n_experts : s->n_experts && strcmp(s->arch, "llama"))
+        return err_set(e, ERR_INVALID, "%s with %u experts", s->arch, s->n_experts);
     if (s->n_heads % s->n_kv_heads)
         return err_set(
             e, ERR_INVALID, "%u heads cannot share %u key-value heads", s->n_heads, s->n_kv_heads);

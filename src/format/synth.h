@@ -13,11 +13,12 @@
 #include "format/gguf.h"
 
 struct synth {
-    const char *arch;     /* "llama", "qwen2", "qwen3" */
+    const char *arch;     /* "llama", "qwen2", "qwen3", "qwen3moe" */
     const char *name;     /* general.name */
     enum qtype type;      /* of the layers' matrices */
     enum qtype head_type; /* of the embedding and the head */
     uint32_t n_layers, d_model, n_heads, n_kv_heads, head_dim, d_ff, n_vocab, n_ctx;
+    uint32_t n_experts, n_experts_used; /* 0: none; d_ff is one expert's */
     float rope_base, rms_eps;
     float rope_scale; /* over 1: a rope_freqs tensor as Llama 3.2's, with this factor */
     bool is_tied;
@@ -27,7 +28,7 @@ struct synth {
     void *progress_arg;
 };
 
-/* "tiny", "llama-3.2-1b", "qwen2.5-0.5b", "qwen3-0.6b"; NULL at the end. */
+/* "tiny", "llama-3.2-1b", "qwen2.5-0.5b", "qwen3-0.6b", "qwen3-moe-1b"; NULL at the end. */
 const char *synth_preset_name(size_t i);
 /* False for a name that is none. Type is Q4_0, seed 1. */
 bool synth_preset(struct synth *s, const char *name);

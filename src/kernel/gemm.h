@@ -33,7 +33,13 @@ struct acts {
     int n_rows, n_cols;
     size_t stride; /* bytes from row to row, a multiple of 64 */
     void *data;
+    const int *pick; /* row m is stored row pick[m]; NULL: row m */
 };
+
+static inline const uint8_t *acts_row(const struct acts *x, int m)
+{
+    return (const uint8_t *)x->data + (size_t)(x->pick ? x->pick[m] : m) * x->stride;
+}
 
 struct gemm_args {
     const struct packed *w;

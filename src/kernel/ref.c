@@ -113,6 +113,12 @@ static void add(float *x, const float *y, int n)
         x[i] += y[i];
 }
 
+static void add_scaled(float *x, float a, const float *y, int n)
+{
+    for (int i = 0; i < n; i++)
+        x[i] = fmaf(a, y[i], x[i]);
+}
+
 static double softmax(float *x, int n, float max)
 {
     double lane[LANES] = { 0 };
@@ -144,6 +150,7 @@ const struct kernels kernels_ref = {
     .rope = rope,
     .silu_mul = silu_mul,
     .add = add,
+    .add_scaled = add_scaled,
     .kv_append = ref_kv_append,
     .attend = ref_attend,
     .softmax = softmax,

@@ -23,7 +23,7 @@ static void gemm(const struct gemm_args *g, dot_fn dot)
     for (int row = g->panel_from * PANEL; row < MIN(g->panel_to * PANEL, w->n_rows); row++)
         for (int m = 0; m < g->x->n_rows; m++) {
             const uint8_t *panel = w->data + (size_t)(row / PANEL) * w->panel_bytes;
-            const uint8_t *x = (const uint8_t *)g->x->data + (size_t)m * g->x->stride;
+            const uint8_t *x = acts_row(g->x, m);
             g->y[(size_t)m * g->y_stride + (size_t)row] = dot(panel, row % PANEL, x, w->n_cols);
         }
 }

@@ -179,6 +179,14 @@ static void add(float *x, const float *y, int n)
         store_upto(x, i, n, _mm256_add_ps(load_upto(x, i, n), load_upto(y, i, n)));
 }
 
+static void add_scaled(float *x, float a, const float *y, int n)
+{
+    __m256 all = _mm256_set1_ps(a);
+
+    for (int i = 0; i < n; i += 8)
+        store_upto(x, i, n, _mm256_fmadd_ps(all, load_upto(y, i, n), load_upto(x, i, n)));
+}
+
 /* exp of eight elements in place; lanes beyond n are 0. */
 static inline __m256 exp_in_place(float *x, int i, int n, __m256 max)
 {
@@ -228,6 +236,7 @@ const struct kernels kernels_avx2 = {
     .rope = rope,
     .silu_mul = silu_mul,
     .add = add,
+    .add_scaled = add_scaled,
     .kv_append = avx2_kv_append,
     .attend = avx2_attend,
     .softmax = softmax,

@@ -50,7 +50,7 @@ struct format {
 static void set_rows(const struct gemm_args *g, int m, int n, const uint8_t *x[])
 {
     for (int i = 0; i < n; i++)
-        x[i] = (const uint8_t *)g->x->data + (size_t)(m + i) * g->x->stride;
+        x[i] = acts_row(g->x, m + i);
 }
 
 static void store(const struct gemm_args *g, int panel, int m, int n, const struct lanes *acc)

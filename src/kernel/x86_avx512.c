@@ -120,6 +120,14 @@ static void add(float *x, const float *y, int n)
         store_upto(x, i, n, _mm512_add_ps(load_upto(x, i, n), load_upto(y, i, n)));
 }
 
+static void add_scaled(float *x, float a, const float *y, int n)
+{
+    __m512 all = _mm512_set1_ps(a);
+
+    for (int i = 0; i < n; i += 16)
+        store_upto(x, i, n, _mm512_fmadd_ps(all, load_upto(y, i, n), load_upto(x, i, n)));
+}
+
 static double softmax(float *x, int n, float max)
 {
     __m512d low = _mm512_setzero_pd(), high = low;
@@ -157,6 +165,7 @@ const struct kernels kernels_avx512 = {
     .rms_norm = rms_norm,
     .silu_mul = silu_mul,
     .add = add,
+    .add_scaled = add_scaled,
     .kv_append = avx512_kv_append,
     .attend = avx512_attend,
     .softmax = softmax,

@@ -29,6 +29,10 @@ static const size_t places[N_TENSORS] = {
     [TENSOR_GATE] = offsetof(struct layer, gate),
     [TENSOR_UP] = offsetof(struct layer, up),
     [TENSOR_DOWN] = offsetof(struct layer, down),
+    [TENSOR_ROUTER] = offsetof(struct layer, router),
+    [TENSOR_GATE_EXPERTS] = offsetof(struct layer, gate),
+    [TENSOR_UP_EXPERTS] = offsetof(struct layer, up),
+    [TENSOR_DOWN_EXPERTS] = offsetof(struct layer, down),
 };
 
 struct bind {
@@ -49,6 +53,7 @@ struct slot { /* one tensor of one layer */
     char name[64];
     const struct gguf_tensor *t; /* NULL: absent, and may be */
     int rows, cols;
+    int n_experts; /* how many times the rows are there; 1 for most */
 };
 
 static bool is_vector(enum tensor id)
@@ -59,14 +64,16 @@ static bool is_vector(enum tensor id)
 static int check_shape(const struct slot *s, struct err *e)
 {
     const struct gguf_tensor *t = s->t;
-    bool ok = t->dims[0] == (uint64_t)s->cols;
-    for (int i = 1; i < t->n_dims; i++)
-        ok = ok && t->dims[i] == (i == 1 ? (uint64_t)s->rows : 1);
-    if (ok && (t->n_dims > 1 || s->rows == 1))
+    const int want[4] = { s->cols, s->rows, s->n_experts, 1 };
+    bool ok = true;
+    for (int i = 0; i < 4; i++)
+        ok = ok && t->dims[i] == (uint64_t)want[i];
+    if (ok)
         return 0;
-    return err_set(e, ERR_CORRUPT, "tensor %s: expected [%d, %d], found [%llu, %llu%s]", s->name,
-        s->cols, s->rows, (unsigned long long)t->dims[0],
-        (unsigned long long)(t->n_dims > 1 ? t->dims[1] : 1), t->n_dims > 2 ? ", ..." : "");
+    return err_set(e, ERR_CORRUPT, "tensor %s: expected [%d, %d, %d], found [%llu, %llu, %llu%s]",
+        s->name, want[0], want[1], want[2], (unsigned long long)t->dims[0],
+        (unsigned long long)t->dims[1], (unsigned long long)t->dims[2],
+        t->n_dims > 3 ? ", ..." : "");
 }
 
 static int check_type(const struct slot *s, struct err *e)
@@ -88,17 +95,21 @@ static int check_type(const struct slot *s, struct err *e)
 static int find_slot(struct slot *s, const struct bind *b, struct err *e)
 {
     const struct tensor_row *row = &tensor_rows[s->id];
-    enum need need = b->h->family->needs[s->id];
+    enum need need = hparams_need(b->h, s->id);
 
     snprintf(s->name, sizeof(s->name), row->name, s->layer);
     s->cols = hparams_dim(b->h, row->cols);
     s->rows = hparams_dim(b->h, row->rows);
+    s->n_experts = row->is_per_expert ? b->h->n_experts : 1;
     s->t = gguf_tensor(b->g, s->name);
     if (!s->t)
         return need == NEED_YES ? err_set(e, ERR_CORRUPT, "tensor %s is missing", s->name) : 0;
     if (need == NEED_NO)
-        return err_set(
-            e, ERR_UNSUPPORTED, "tensor %s: the family %s has none", s->name, b->h->family->arch);
+        return err_set(e, ERR_UNSUPPORTED, "tensor %s: the family %s has none%s", s->name,
+            b->h->family->arch,
+            s->id < TENSOR_GATE ? ""
+            : b->h->n_experts   ? " beside experts"
+                                : " without experts");
     return check_shape(s, e) || check_type(s, e) ? -1 : 0;
 }
 
@@ -107,10 +118,16 @@ static size_t align(size_t n)
     return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
+/* Experts lie one below the other, each in whole panels: as one tall matrix. */
+static int all_rows(const struct slot *s)
+{
+    return s->rows * s->n_experts;
+}
+
 static size_t slot_bytes(const struct slot *s)
 {
     return align(is_vector(s->id) ? (size_t)s->cols * sizeof(float)
-                                  : pack_bytes(s->t->type, s->rows, s->cols));
+                                  : pack_bytes(s->t->type, all_rows(s), s->cols));
 }
 
 typedef int (*slot_fn)(struct bind *b, struct slot *s, struct err *e);
@@ -138,7 +155,7 @@ static int measure(struct bind *b, struct slot *s, struct err *e)
     if (!s->t)
         return 0;
     b->w->bytes += slot_bytes(s);
-    b->w->n_params += (uint64_t)s->rows * (uint64_t)s->cols;
+    b->w->n_params += (uint64_t)all_rows(s) * (uint64_t)s->cols;
     b->file_total += s->t->bytes;
     return 0;
 }
@@ -210,7 +227,7 @@ static int load(struct bind *b, struct slot *s, struct err *e)
     } else {
         struct packed *w = place_of(b, s);
         struct pack_job job = { b->team, w, s->t->data };
-        if (pack_init(w, s->t->type, s->rows, s->cols, to, e))
+        if (pack_init(w, s->t->type, all_rows(s), s->cols, to, e))
             return err_wrap(e, "tensor %s", s->name);
         if (!b->is_filled)
             team_run(b->team, pack_some, &job);

@@ -26,8 +26,9 @@ struct layer {                    /* shapes as [rows][cols], cols contiguous in 
     const float *q_norm, *k_norm; /* [head_dim], or NULL */
     struct packed o;              /* [d_model][n_heads * head_dim] */
     const float *ffn_norm;        /* [d_model] */
-    struct packed gate, up;       /* [d_ff][d_model] */
-    struct packed down;           /* [d_model][d_ff] */
+    struct packed router;         /* [n_experts][d_model]; of experts only */
+    struct packed gate, up;       /* [d_ff][d_model], for each expert */
+    struct packed down;           /* [d_model][d_ff], for each expert */
 };
 
 struct weights {

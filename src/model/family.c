@@ -21,18 +21,23 @@ const struct tensor_row tensor_rows[N_TENSORS] = {
     [TENSOR_GATE] = { "blk.%d.ffn_gate.weight", DIM_MODEL, DIM_FF },
     [TENSOR_UP] = { "blk.%d.ffn_up.weight", DIM_MODEL, DIM_FF },
     [TENSOR_DOWN] = { "blk.%d.ffn_down.weight", DIM_FF, DIM_MODEL },
+    [TENSOR_ROUTER] = { "blk.%d.ffn_gate_inp.weight", DIM_MODEL, DIM_EXPERTS },
+    [TENSOR_GATE_EXPERTS] = { "blk.%d.ffn_gate_exps.weight", DIM_MODEL, DIM_FF, true },
+    [TENSOR_UP_EXPERTS] = { "blk.%d.ffn_up_exps.weight", DIM_MODEL, DIM_FF, true },
+    [TENSOR_DOWN_EXPERTS] = { "blk.%d.ffn_down_exps.weight", DIM_FF, DIM_MODEL, true },
 };
 
-/* What a row does not mention, the family must have (NEED_YES is zero). A head that is missing
- * is tied to the embedding. */
+/* What a row does not mention, the family must have (NEED_YES is zero), but for the feed-forward:
+ * that is either one or of experts. A head that is missing is tied to the embedding. */
 #define BIAS(need)    [TENSOR_Q_BIAS] = need, [TENSOR_K_BIAS] = need, [TENSOR_V_BIAS] = need
 #define QK_NORM(need) [TENSOR_Q_NORM] = need, [TENSOR_K_NORM] = need
 #define COMMON        [TENSOR_HEAD] = NEED_MAYBE, [TENSOR_ROPE_FREQS] = NEED_MAYBE
 
 static const struct family families[] = {
-    { "llama", .is_rope_neox = false, { COMMON, BIAS(NEED_MAYBE), QK_NORM(NEED_NO) } },
-    { "qwen2", .is_rope_neox = true, { COMMON, BIAS(NEED_YES), QK_NORM(NEED_NO) } },
-    { "qwen3", .is_rope_neox = true, { COMMON, BIAS(NEED_MAYBE), QK_NORM(NEED_YES) } },
+    { "llama", false, NEED_MAYBE, { COMMON, BIAS(NEED_MAYBE), QK_NORM(NEED_NO) } },
+    { "qwen2", true, NEED_NO, { COMMON, BIAS(NEED_YES), QK_NORM(NEED_NO) } },
+    { "qwen3", true, NEED_NO, { COMMON, BIAS(NEED_MAYBE), QK_NORM(NEED_YES) } },
+    { "qwen3moe", true, NEED_YES, { COMMON, BIAS(NEED_MAYBE), QK_NORM(NEED_YES) } },
 };
 
 const struct family *family_find(struct str arch)

@@ -28,15 +28,31 @@ enum tensor {
     TENSOR_GATE,
     TENSOR_UP,
     TENSOR_DOWN,
+    TENSOR_ROUTER, /* from here on: in place of the three before, of a network with experts */
+    TENSOR_GATE_EXPERTS,
+    TENSOR_UP_EXPERTS,
+    TENSOR_DOWN_EXPERTS,
     N_TENSORS,
     TENSOR_FIRST_OF_LAYER = TENSOR_ATTN_NORM,
 };
 
-enum dim { DIM_ONE, DIM_MODEL, DIM_Q, DIM_KV, DIM_HEAD, DIM_FF, DIM_VOCAB, DIM_PAIRS, N_DIMS };
+enum dim {
+    DIM_ONE,
+    DIM_MODEL,
+    DIM_Q,
+    DIM_KV,
+    DIM_HEAD,
+    DIM_FF,
+    DIM_VOCAB,
+    DIM_PAIRS,
+    DIM_EXPERTS,
+    N_DIMS
+};
 
 struct tensor_row {
     const char *name;    /* "%d" is the layer */
     enum dim cols, rows; /* rows == DIM_ONE: a vector, always F32 */
+    bool is_per_expert;  /* so many rows for each of them, one expert after the other */
 };
 
 enum need { NEED_YES, NEED_MAYBE, NEED_NO };
@@ -44,6 +60,7 @@ enum need { NEED_YES, NEED_MAYBE, NEED_NO };
 struct family {
     const char *arch;
     bool is_rope_neox; /* pairs are (i, i + n/2); else (2i, 2i + 1) */
+    enum need experts; /* instead of one feed-forward for all tokens */
     enum need needs[N_TENSORS];
 };
 

@@ -1,58 +1,7 @@
 #include "model/forward.h"
-
-#include <stdatomic.h>
-
-/* ---- who does what */
-
-struct self {
-    struct llama *m;
-    struct member *mem;
-    int index, n;
-    const int *pick; /* rows of the step that are still wanted; NULL: all */
-    int n_rows;      /* how many */
-};
-
-static void barrier(const struct self *s)
-{
-    team_barrier(s->m->team, s->index);
-}
-
-static bool is_alone(const struct self *s, int n_rows)
-{
-    return n_rows <= ALONE_ROWS;
-}
-
-/* A shared loop in equal parts, in order. */
-static void my_part(const struct self *s, int n, int *from, int *to)
-{
-    *from = (int)((int64_t)n * s->index / s->n);
-    *to = (int)((int64_t)n * (s->index + 1) / s->n);
-}
-
-static int picked(const struct self *s, int r)
-{
-    return s->pick ? s->pick[r] : r;
-}
+#include "model/forward_in.h"
 
 /* ---- inputs of products */
-
-struct inputs { /* the same rows in each kind that the products want */
-    struct acts kind[N_ACTS];
-};
-
-struct source {
-    const float *rows; /* [n_rows][stride] */
-    size_t stride;
-    const int *pick;   /* input row i is source row pick[i]; NULL: row i */
-    const float *norm; /* weights of the RMS norm before it, or NULL */
-    int n_cols;
-    unsigned kinds; /* bit per act_kind */
-};
-
-static unsigned kind_bit(const struct packed *w)
-{
-    return 1u << act_kind_for(w->type);
-}
 
 static void prepare_row(const struct self *s, const struct source *src, int r, struct inputs *to)
 {
@@ -76,10 +25,9 @@ static void prepare_row(const struct self *s, const struct source *src, int r, s
     }
 }
 
-/* Norms and quantises: few rows for this member alone; many together, with a barrier. */
-static void prepare(const struct self *s, const struct source *src, struct inputs *to)
+void forward_prepare(const struct self *s, const struct source *src, struct inputs *to)
 {
-    bool alone = is_alone(s, s->n_rows);
+    bool alone = s->n_rows <= ALONE_ROWS;
     int from = 0, end = s->n_rows;
 
     for (int kind = 0; kind < N_ACTS; kind++)
@@ -90,7 +38,7 @@ static void prepare(const struct self *s, const struct source *src, struct input
                 .stride = act_row_bytes((enum act_kind)kind, src->n_cols),
                 .data = alone ? s->mem->acts[kind] : s->m->acts[kind] };
     if (!alone)
-        my_part(s, s->n_rows, &from, &end);
+        forward_part(s, s->n_rows, &from, &end);
     for (int r = from; r < end; r++)
         prepare_row(s, src, r, to);
     if (!alone)
@@ -99,10 +47,9 @@ static void prepare(const struct self *s, const struct source *src, struct input
 
 /* ---- products, piece by piece */
 
-/* Panels handed out at a time: multiples of four, as the kernels like them; some eight pieces for
- * each member, so that nobody waits long for a slow one; but no member without any, and no more
- * than a tile can hold. */
-static int piece_panels(const struct self *s, int n_panels)
+/* Multiples of four, as the kernels like them; some eight pieces for each member, so that nobody
+ * waits long for a slow one; but no member without any, and no more than a tile can hold. */
+int forward_piece(const struct self *s, int n_panels)
 {
     int even = n_panels / (s->n * 8) / 4 * 4;
     int fair = (n_panels + s->n - 1) / s->n;
@@ -110,8 +57,7 @@ static int piece_panels(const struct self *s, int n_panels)
     return MIN(MAX(even, 4), MIN(fair, tile));
 }
 
-/* Panels [from, to) of w times x; y is where output 16 * from of row 0 goes. */
-static void product(
+void forward_product(
     const struct self *s, const struct packed *w, const struct inputs *x, struct gemm_args g)
 {
     struct packed part = *w;
@@ -126,19 +72,12 @@ static void product(
     s->m->kernels->gemm[gemm_slot(w->type)](&g);
 }
 
-struct target {
-    const struct packed *w;
-    float *y; /* [n_rows][stride] */
-    size_t stride;
-};
-
-/* Several products of the same input, as one list of pieces. */
-static void products(const struct self *s, const struct inputs *x, const struct target *t, int n_t)
+void forward_products(const struct self *s, const struct inputs *x, const struct target *t, int n_t)
 {
     int total = 0;
     for (int i = 0; i < n_t; i++)
         total += t[i].w->n_panels;
-    int step = piece_panels(s, total);
+    int step = forward_piece(s, total);
 
     for (int piece = team_next(s->m->team), i = 0, before = 0;;) {
         int n_pieces = (t[i].w->n_panels + step - 1) / step;
@@ -149,7 +88,7 @@ static void products(const struct self *s, const struct inputs *x, const struct 
             continue;
         }
         int from = (piece - before) * step;
-        product(s, t[i].w, x,
+        forward_product(s, t[i].w, x,
             (struct gemm_args){ .panel_from = from,
                 .panel_to = MIN(from + step, t[i].w->n_panels),
                 .y = t[i].y + (size_t)from * PANEL,
@@ -162,7 +101,7 @@ static void products(const struct self *s, const struct inputs *x, const struct 
 static void residual(const struct self *s, const struct packed *w, const struct inputs *in)
 {
     struct llama *m = s->m;
-    int step = piece_panels(s, w->n_panels);
+    int step = forward_piece(s, w->n_panels);
 
     for (;;) {
         int from = team_next(m->team) * step;
@@ -172,7 +111,7 @@ static void residual(const struct self *s, const struct packed *w, const struct 
         size_t at = (size_t)from * PANEL, width = (size_t)(to - from) * PANEL;
         int n = MIN(to * PANEL, w->n_rows) - from * PANEL;
 
-        product(s, w, in,
+        forward_product(s, w, in,
             (struct gemm_args){
                 .panel_from = from, .panel_to = to, .y = s->mem->tile, .y_stride = width });
         for (int r = 0; r < s->n_rows; r++)
@@ -185,7 +124,7 @@ static void residual(const struct self *s, const struct packed *w, const struct 
 static void gate_up(const struct self *s, const struct layer *l, const struct inputs *in)
 {
     struct llama *m = s->m;
-    int step = piece_panels(s, l->gate.n_panels);
+    int step = forward_piece(s, l->gate.n_panels);
 
     for (;;) {
         int from = team_next(m->team) * step;
@@ -197,9 +136,9 @@ static void gate_up(const struct self *s, const struct layer *l, const struct in
 
         struct gemm_args g = { .panel_from = from, .panel_to = to, .y_stride = width };
         g.y = s->mem->tile;
-        product(s, &l->gate, in, g);
+        forward_product(s, &l->gate, in, g);
         g.y = s->mem->tile2;
-        product(s, &l->up, in, g);
+        forward_product(s, &l->up, in, g);
         for (int r = 0; r < s->n_rows; r++)
             m->kernels->silu_mul(m->hidden + (size_t)r * m->ff_stride + at,
                 s->mem->tile + (size_t)r * width, s->mem->tile2 + (size_t)r * width, n);
@@ -309,7 +248,7 @@ static void embed(const struct self *s)
     struct llama *m = s->m;
     int from, to;
 
-    my_part(s, m->n_rows, &from, &to);
+    forward_part(s, m->n_rows, &from, &to);
     for (int r = from; r < to; r++) {
         pack_get_row(&m->w.embd, m->rows[r].token, m->x + (size_t)r * m->d_stride);
         rope_table_at(&m->rope, m->rows[r].pos, m->cs + (size_t)r * (size_t)m->h.n_rot);
@@ -329,8 +268,8 @@ static void qkv(const struct self *s, const struct layer *l)
         { &l->v, m->v, m->kv_stride }, /* [rows][n_kv_heads * head_dim] */
     };
 
-    prepare(s, &x, &in);
-    products(s, &in, to, 3);
+    forward_prepare(s, &x, &in);
+    forward_products(s, &in, to, 3);
     barrier(s);
 }
 
@@ -364,7 +303,7 @@ static void output(const struct self *s, const struct layer *l)
     struct source attended = { m->attended, m->q_stride, NULL, NULL, m->h.n_heads * m->h.head_dim,
         kind_bit(&l->o) };
 
-    prepare(s, &attended, &in);
+    forward_prepare(s, &attended, &in);
     residual(s, &l->o, &in); /* x[rows][d_model] += */
     barrier(s);
 }
@@ -377,13 +316,12 @@ static void feed_forward(const struct self *s, const struct layer *l)
         kind_bit(&l->gate) | kind_bit(&l->up) };
     struct source hidden = { m->hidden, m->ff_stride, NULL, NULL, m->h.d_ff, kind_bit(&l->down) };
 
-    prepare(s, &x, &in);
+    forward_prepare(s, &x, &in);
     gate_up(s, l, &in); /* hidden[rows][d_ff] */
     barrier(s);
-    prepare(s, &hidden, &in);
+    forward_prepare(s, &hidden, &in);
     residual(s, &l->down, &in); /* x[rows][d_model] += */
-    if (s->index == 0 && m->stop)
-        m->is_stopped = atomic_load_explicit(m->stop, memory_order_relaxed);
+    look_at_stop(s);
     barrier(s);
 }
 
@@ -395,8 +333,8 @@ static void head(const struct self *s)
         kind_bit(&m->w.head) };
     struct target to = { &m->w.head, m->logits, (size_t)m->h.n_vocab }; /* [wanted][n_vocab] */
 
-    prepare(s, &x, &in);
-    products(s, &in, &to, 1);
+    forward_prepare(s, &x, &in);
+    forward_products(s, &in, &to, 1);
 }
 
 static void forward_job(void *arg, int index, int n_members)
@@ -412,7 +350,10 @@ static void forward_job(void *arg, int index, int n_members)
         if (s.n_rows == 0) /* nobody wants logits, and the last keys are in their pages */
             return;
         output(&s, l);
-        feed_forward(&s, l);
+        if (m->h.n_experts)
+            forward_experts(&s, l);
+        else
+            feed_forward(&s, l);
         if (m->is_stopped)
             return;
     }

@@ -15,6 +15,7 @@
 #include "kernel/kernels.h"
 #include "kernel/team.h"
 #include "model/bind.h"
+#include "model/experts.h"
 #include "model/lm.h"
 #include "model/rope.h"
 #include "os/thread.h"
@@ -58,12 +59,13 @@ struct llama {
     float *x;         /* [rows][d_stride]: the residual stream */
     float *q, *k, *v; /* [rows][q_stride], [rows][kv_stride] twice */
     float *attended;  /* [rows][q_stride] */
-    float *hidden;    /* [rows][ff_stride]; in the memory of q, k, v and attended */
+    float *hidden;    /* [rows or entries][ff_stride]; in the memory of q, k, v and attended */
     float *cs;        /* [rows][n_rot]: cos, sin per pair */
     float *logits;    /* [max_logits][n_vocab] */
     struct row *rows;
     int *wanted;        /* [max_logits]: rows of x that get logits */
-    void *acts[N_ACTS]; /* max_rows rows of max_width each; NULL for a kind nobody wants */
+    void *acts[N_ACTS]; /* the inputs of any product; NULL for a kind nobody wants */
+    struct experts experts;
     struct member *members;
     size_t d_stride, q_stride, kv_stride, ff_stride, tile_floats;
     int max_width; /* the longest row any product reads */

@@ -60,8 +60,12 @@ static int refuse_unserved(struct reader *r, struct err *e)
         const char *tail;
         double neutral;
     } rows[] = {
-        { "expert_count", 0 },
-        { "expert_used_count", 0 },
+        { "expert_shared_count", 0 },
+        { "expert_shared_feed_forward_length", 0 },
+        { "expert_group_count", 0 },
+        { "expert_gating_func", 1 }, /* a softmax */
+        { "expert_weights_norm", 1 },
+        { "leading_dense_block_count", 0 },
         { "attention.causal", 1 },
         { "attention.clamp_kqv", 0 },
         { "attention.max_alibi_bias", 0 },
@@ -202,6 +206,36 @@ static int read_vocab(struct hparams *h, struct reader *r, struct err *e)
     return get_int(r, "vocab_size", (struct range){ h->n_vocab, h->n_vocab }, &said, e);
 }
 
+/* Scores of a token that are made into weights by a softmax over the experts it uses. */
+static int read_experts(struct hparams *h, struct reader *r, struct err *e)
+{
+    double scale = 1;
+
+    if (get_int(r, "expert_count", (struct range){ 0, MAX_EXPERTS }, &h->n_experts, e))
+        return -1;
+    if (h->family->experts == NEED_YES && !h->n_experts)
+        return err_set(e, ERR_CORRUPT, "%s is missing", key_of(r, "expert_count"));
+    if (h->family->experts == NEED_NO && h->n_experts)
+        return err_set(
+            e, ERR_UNSUPPORTED, "%s = %d is not served", key_of(r, "expert_count"), h->n_experts);
+    h->n_experts_used = h->n_experts ? -1 : 0;
+    if (get_int(r, "expert_used_count",
+            (struct range){ MIN(h->n_experts, 1), MIN(h->n_experts, MAX_EXPERTS_USED) },
+            &h->n_experts_used, e))
+        return -1;
+    if (!h->n_experts)
+        return 0;
+    gguf_get_f64(r->g, key_of(r, "expert_weights_scale"), &scale);
+    if (scale != 1 && scale != 0) /* 0: the file does without */
+        return err_set(e, ERR_UNSUPPORTED, "%s = %g is not served", r->key, scale);
+    if (get_int(r, "expert_feed_forward_length", (struct range){ 1, 1 << 20 }, &h->d_ff, e))
+        return -1;
+    if (h->d_ff % 16 || h->d_model % 16)
+        return err_set(e, ERR_UNSUPPORTED, "experts of %d x %d: served are multiples of 16",
+            h->d_model, h->d_ff);
+    return 0;
+}
+
 static int unknown_family(struct str arch, struct err *e)
 {
     char names[120] = "";
@@ -231,8 +265,9 @@ int hparams_read(struct hparams *h, const struct gguf *g, struct err *e)
         get_int(&r, "block_count", (struct range){ 1, MAX_LAYERS }, &h->n_layers, e) ||
         get_int(&r, "embedding_length", (struct range){ 1, 1 << 17 }, &h->d_model, e) ||
         get_int(&r, "feed_forward_length", (struct range){ 1, 1 << 20 }, &h->d_ff, e) ||
-        read_heads(h, &r, e) || read_context(h, &r, e) || read_vocab(h, &r, e) ||
-        read_rope(h, &r, e) || get_positive(&r, "attention.layer_norm_rms_epsilon", &eps, e))
+        read_experts(h, &r, e) || read_heads(h, &r, e) || read_context(h, &r, e) ||
+        read_vocab(h, &r, e) || read_rope(h, &r, e) ||
+        get_positive(&r, "attention.layer_norm_rms_epsilon", &eps, e))
         return -1;
     h->eps = (float)eps;
     scale = 1 / sqrt(h->head_dim);
@@ -240,6 +275,15 @@ int hparams_read(struct hparams *h, const struct gguf *g, struct err *e)
         return -1;
     h->attn_scale = (float)scale;
     return 0;
+}
+
+enum need hparams_need(const struct hparams *h, enum tensor t)
+{
+    bool is_of_experts = t >= TENSOR_ROUTER;
+
+    if (t >= TENSOR_GATE)
+        return is_of_experts == (h->n_experts > 0) ? NEED_YES : NEED_NO;
+    return h->family->needs[t];
 }
 
 int hparams_dim(const struct hparams *h, enum dim d)
@@ -261,6 +305,8 @@ int hparams_dim(const struct hparams *h, enum dim d)
         return h->n_vocab;
     case DIM_PAIRS:
         return h->n_rot / 2;
+    case DIM_EXPERTS:
+        return h->n_experts;
     case N_DIMS:
         break;
     }

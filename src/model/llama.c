@@ -100,16 +100,45 @@ static void kinds_used(const struct llama *m, bool *is_used)
         const struct packed *all[] = { &l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down };
         for (size_t j = 0; j < ARRAY_LEN(all); j++)
             mark_kind(is_used, all[j]);
+        if (m->h.n_experts)
+            mark_kind(is_used, &l->router);
     }
 }
 
-static void lay_out_acts(const struct llama *m, struct carver *c, void **acts, int n_rows)
+/* The most rows behind the activation: one for each expert that a row uses. */
+static size_t n_entries(const struct llama *m)
+{
+    return (size_t)m->lm.max_rows * (size_t)MAX(m->h.n_experts_used, 1);
+}
+
+static void lay_out_acts(
+    const struct llama *m, struct carver *c, void **acts, size_t n_rows, size_t n_ff_rows)
 {
     bool is_used[N_ACTS] = { false };
     kinds_used(m, is_used);
-    for (int k = 0; k < N_ACTS; k++)
+    for (int k = 0; k < N_ACTS; k++) {
+        size_t wide = n_rows * act_row_bytes((enum act_kind)k, m->max_width);
+        size_t many = n_ff_rows * act_row_bytes((enum act_kind)k, m->h.d_ff);
         if (is_used[k])
-            acts[k] = carve(c, (size_t)n_rows, act_row_bytes((enum act_kind)k, m->max_width));
+            acts[k] = carve(c, MAX(wide, many), 1);
+    }
+}
+
+static void lay_out_experts(struct llama *m, struct carver *c)
+{
+    const size_t rows = (size_t)m->lm.max_rows, entries = n_entries(m);
+    struct experts *x = &m->experts;
+
+    if (!m->h.n_experts)
+        return;
+    x->stride = row_floats(m->h.n_experts);
+    x->scores = carve(c, rows * x->stride, sizeof(float));
+    x->chosen = carve(c, entries, sizeof(*x->chosen));
+    x->weights = carve(c, entries, sizeof(*x->weights));
+    x->entry = carve(c, entries, sizeof(*x->entry));
+    x->row = carve(c, entries, sizeof(*x->row));
+    x->first = carve(c, (size_t)m->h.n_experts + 1, sizeof(*x->first));
+    x->said = carve(c, entries * m->d_stride, sizeof(float));
 }
 
 /* Queries, keys, values and what was attended are done with when the feed-forward begins: its
@@ -122,7 +151,7 @@ static void lay_out_shared(struct llama *m, struct carver *c, size_t rows)
     m->k = carve(&attn, rows * m->kv_stride, sizeof(float));
     m->v = carve(&attn, rows * m->kv_stride, sizeof(float));
     m->attended = carve(&attn, rows * m->q_stride, sizeof(float));
-    m->hidden = carve(&ff, rows * m->ff_stride, sizeof(float));
+    m->hidden = carve(&ff, n_entries(m) * m->ff_stride, sizeof(float));
     c->used = MAX(attn.used, ff.used);
 }
 
@@ -137,14 +166,15 @@ static void lay_out(struct llama *m, struct carver *c)
     m->logits = carve(c, n_logits * (size_t)m->h.n_vocab, sizeof(float));
     m->rows = carve(c, rows, sizeof(*m->rows));
     m->wanted = carve(c, n_logits, sizeof(*m->wanted));
-    lay_out_acts(m, c, m->acts, m->lm.max_rows);
+    lay_out_acts(m, c, m->acts, rows, n_entries(m));
+    lay_out_experts(m, c);
     for (int i = 0; i < team_size(m->team); i++) {
         struct member *mem = &m->members[i];
         mem->normed = carve(c, row_floats(m->max_width), sizeof(float));
         mem->tile = carve(c, m->tile_floats, sizeof(float));
         mem->tile2 = carve(c, m->tile_floats, sizeof(float));
         mem->attn = carve(c, attn_scratch_floats(&m->kv, group), sizeof(float));
-        lay_out_acts(m, c, mem->acts, ALONE_ROWS);
+        lay_out_acts(m, c, mem->acts, ALONE_ROWS, 0);
     }
 }
 
@@ -229,18 +259,29 @@ static uint64_t macs_of(const struct packed *w)
     return (uint64_t)w->n_rows * (uint64_t)w->n_cols;
 }
 
+/* A matrix that all rows read; of one of experts, the part that one row does. */
+static void count_matrix(struct lm *lm, const struct packed *w, double share)
+{
+    lm->row_macs += (uint64_t)((double)macs_of(w) * share);
+    lm->step_bytes += (size_t)((double)((size_t)w->n_panels * w->panel_bytes) * share);
+}
+
 static void count_costs(struct llama *m)
 {
     struct lm *lm = &m->lm;
     const struct packed *head = &m->w.head;
+    double used = m->h.n_experts ? (double)m->h.n_experts_used / m->h.n_experts : 1;
 
     for (int i = 0; i < m->h.n_layers; i++) {
         const struct layer *l = &m->w.layers[i];
-        const struct packed *all[] = { &l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down };
-        for (size_t j = 0; j < ARRAY_LEN(all); j++) {
-            lm->row_macs += macs_of(all[j]);
-            lm->step_bytes += (size_t)all[j]->n_panels * all[j]->panel_bytes;
-        }
+        const struct packed *all[] = { &l->q, &l->k, &l->v, &l->o };
+        const struct packed *ff[] = { &l->gate, &l->up, &l->down };
+        for (size_t j = 0; j < ARRAY_LEN(all); j++)
+            count_matrix(lm, all[j], 1);
+        for (size_t j = 0; j < ARRAY_LEN(ff); j++)
+            count_matrix(lm, ff[j], used);
+        if (m->h.n_experts)
+            count_matrix(lm, &l->router, 1);
     }
     lm->logit_macs = macs_of(head);
     lm->step_bytes += (size_t)head->n_panels * head->panel_bytes;

@@ -54,7 +54,7 @@ struct lm {
     uint64_t n_params;
 
     /* What a step costs, for benchmarks; 0 when nothing is computed. */
-    size_t step_bytes;   /* of weights read, however many rows */
+    size_t step_bytes;   /* of weights read; of experts, those that one row uses */
     uint64_t row_macs;   /* multiply-adds of a row up to the head */
     uint64_t key_macs;   /* more of them for each key that a row attends to */
     uint64_t logit_macs; /* more of them for a row whose logits are wanted */

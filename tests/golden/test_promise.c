@@ -423,7 +423,7 @@ static void a_model_that_is_a_hash_of_its_pages(void)
     keep_the_promise(&s, w, ARRAY_LEN(w), 41);
 }
 
-static void small_model(const char *name, enum qtype type, enum qtype type_v)
+static void small_model(const char *name, const char *arch, enum qtype type, enum qtype type_v)
 {
     struct tiny t = tiny_default;
     const struct world w[] = {
@@ -455,6 +455,9 @@ static void small_model(const char *name, enum qtype type, enum qtype type_v)
             .model_pages = 30 },
     };
 
+    t.arch = arch;
+    t.experts = strcmp(arch, "qwen3moe") ? 0 : 6;
+    t.experts_used = MIN(t.experts, 2);
     t.type = type;
     t.type_v = type_v;
     t.d = t.ff = 256;
@@ -470,17 +473,22 @@ static void small_model(const char *name, enum qtype type, enum qtype type_v)
 
 static void a_small_model_in_q4_k(void)
 {
-    small_model("q4_k", Q_Q4_K, Q_Q6_K);
+    small_model("q4_k", "llama", Q_Q4_K, Q_Q6_K);
 }
 
 static void a_small_model_in_q4_0(void)
 {
-    small_model("q4_0", Q_Q4_0, Q_Q8_0);
+    small_model("q4_0", "llama", Q_Q4_0, Q_Q8_0);
 }
 
 static void a_small_model_in_f16(void)
 {
-    small_model("f16", Q_F16, Q_F16);
+    small_model("f16", "llama", Q_F16, Q_F16);
+}
+
+static void a_small_model_of_experts(void)
+{
+    small_model("experts", "qwen3moe", Q_Q4_0, Q_Q8_0);
 }
 
 static void stories260k_where_it_is_at_hand(void)
@@ -513,4 +521,5 @@ static void stories260k_where_it_is_at_hand(void)
 }
 
 TESTS(TEST(a_model_that_is_a_hash_of_its_pages), TEST(a_small_model_in_q4_k),
-    TEST(a_small_model_in_q4_0), TEST(a_small_model_in_f16), TEST(stories260k_where_it_is_at_hand))
+    TEST(a_small_model_in_q4_0), TEST(a_small_model_in_f16), TEST(a_small_model_of_experts),
+    TEST(stories260k_where_it_is_at_hand))

@@ -103,6 +103,32 @@ static void only_the_panels_asked_for(const struct kernels *k, const struct kern
         }
 }
 
+/* Rows in another order, some of them twice, some not at all. */
+static void rows_that_are_picked(const struct kernels *k, const struct kernels *ref)
+{
+    enum { M = 13, ROWS = 40, COLS = 512 };
+    static const int pick[] = { 12, 3, 3, 0, 7, 11, 1, 5, 12, 2, 9 };
+    struct rng r = { .key = 6 };
+    (void)ref;
+
+    for (int t = 0; t < KIT_N_TYPES; t++)
+        for (int n = 1; n <= (int)ARRAY_LEN(pick); n += 5) {
+            struct problem p = problem_new(&r, &kit_types[t], M, ROWS, COLS);
+            struct acts a = kit_acts(k, p.w.type, M, COLS, p.x);
+            struct gemm_args g = { &p.w, &a, 0, p.w.n_panels, p.want, (size_t)p.y_stride };
+            k->gemm[gemm_slot(p.w.type)](&g);
+            a.pick = pick;
+            a.n_rows = n;
+            g.y = p.y;
+            k->gemm[gemm_slot(p.w.type)](&g);
+            for (int m = 0; m < n; m++)
+                EXPECT(kit_same_floats(
+                    p.y + m * p.y_stride, p.want + pick[m] * p.y_stride, (size_t)ROWS));
+            mem_free(a.data);
+            problem_free(&p);
+        }
+}
+
 /* A row's bits do not depend on the rows beside it. */
 static void rows_are_alone(const struct kernels *k, const struct kernels *ref)
 {
@@ -200,11 +226,13 @@ static void odd_weights(const struct kernels *k, const struct kernels *ref)
 FOR_EVERY_SET(every_number_of_rows)
 FOR_EVERY_SET(every_shape)
 FOR_EVERY_SET(only_the_panels_asked_for)
+FOR_EVERY_SET(rows_that_are_picked)
 FOR_EVERY_SET(rows_are_alone)
 FOR_EVERY_SET(extremes)
 FOR_EVERY_SET(odd_floats)
 FOR_EVERY_SET(odd_weights)
 
 TESTS(TEST(every_number_of_rows_in_every_set), TEST(every_shape_in_every_set),
-    TEST(only_the_panels_asked_for_in_every_set), TEST(rows_are_alone_in_every_set),
-    TEST(extremes_in_every_set), TEST(odd_floats_in_every_set), TEST(odd_weights_in_every_set))
+    TEST(only_the_panels_asked_for_in_every_set), TEST(rows_that_are_picked_in_every_set),
+    TEST(rows_are_alone_in_every_set), TEST(extremes_in_every_set), TEST(odd_floats_in_every_set),
+    TEST(odd_weights_in_every_set))

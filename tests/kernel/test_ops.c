@@ -96,6 +96,20 @@ static void add(const struct kernels *k, const struct kernels *ref)
     }
 }
 
+static void add_scaled(const struct kernels *k, const struct kernels *ref)
+{
+    struct rng r = { .key = 7 };
+
+    FOR_EACH_LENGTH(n, mood)
+    {
+        float *a = start(&r, n, mood), *b = p.b + (a - p.a);
+        float by = (float)rng_next_unit(&r) * 3 - 1;
+        k->add_scaled(a, by, p.y, n);
+        ref->add_scaled(b, by, p.y, n);
+        SAME(n);
+    }
+}
+
 static void softmax(const struct kernels *k, const struct kernels *ref)
 {
     struct rng r = { .key = 4 };
@@ -185,6 +199,7 @@ static void quantisers(const struct kernels *k, const struct kernels *ref)
 FOR_EVERY_SET(rms_norm)
 FOR_EVERY_SET(silu_mul)
 FOR_EVERY_SET(add)
+FOR_EVERY_SET(add_scaled)
 FOR_EVERY_SET(softmax)
 FOR_EVERY_SET(max)
 FOR_EVERY_SET(rope)
@@ -219,6 +234,6 @@ static void no_set_has_gaps(const struct kernels *k, const struct kernels *ref)
 FOR_EVERY_SET(no_set_has_gaps)
 
 TESTS(TEST(rms_norm_in_every_set), TEST(silu_mul_in_every_set), TEST(add_in_every_set),
-    TEST(softmax_in_every_set), TEST(max_in_every_set), TEST(rope_in_every_set),
-    TEST(quantisers_in_every_set), TEST(sets_are_chosen_by_name),
+    TEST(add_scaled_in_every_set), TEST(softmax_in_every_set), TEST(max_in_every_set),
+    TEST(rope_in_every_set), TEST(quantisers_in_every_set), TEST(sets_are_chosen_by_name),
     TEST(no_set_has_gaps_in_every_set))

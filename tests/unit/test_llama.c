@@ -141,6 +141,10 @@ static struct tiny of_type(const char *arch, enum qtype type, enum qtype type_v)
         t.head_dim = 64;
         t.vocab = 71;
     }
+    if (!strcmp(arch, "qwen3moe")) {
+        t.experts = 6;
+        t.experts_used = 3;
+    }
     return t;
 }
 
@@ -162,6 +166,9 @@ static const struct {
     { "qwen3", Q_F32, Q_F32 },
     { "qwen3", Q_Q8_0, Q_Q4_0 },
     { "qwen3", Q_Q4_K, Q_Q5_K },
+    { "qwen3moe", Q_F32, Q_F32 },
+    { "qwen3moe", Q_Q4_0, Q_Q8_0 },
+    { "qwen3moe", Q_Q4_K, Q_Q6_K },
 };
 
 static void chunks_batches_and_pages_do_not_show(void)

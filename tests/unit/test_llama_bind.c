@@ -52,10 +52,12 @@ static struct tiny of(const char *arch)
     struct tiny t = tiny_default;
     t.arch = arch;
     t.is_untied = t.has_factors = true;
+    t.experts = strcmp(arch, "qwen3moe") ? 0 : 5;
+    t.experts_used = MIN(t.experts, 2);
     return t;
 }
 
-static const char *const archs[] = { "llama", "qwen2", "qwen3" };
+static const char *const archs[] = { "llama", "qwen2", "qwen3", "qwen3moe" };
 
 /* ---- tensors */
 
@@ -111,8 +113,10 @@ static void every_type_that_is_not_served_is_named(void)
 static void a_tensor_nobody_knows_is_refused(void)
 {
     struct tiny t = of("llama");
-    t.stranger = "blk.0.ffn_gate_exps.weight";
+    t.stranger = "blk.0.ffn_gate.0.weight";
     expect_complaint(&t, t.stranger, "not known");
+    t.stranger = "blk.0.ffn_gate_exps.weight"; /* experts that nobody counts */
+    expect_complaint(&t, t.stranger, "none without experts");
     t.stranger = "blk.7.attn_q.weight";
     expect_complaint(&t, t.stranger, "2 layers");
     t.stranger = "blk.0.attn_q_norm.weight"; /* a llama has none: ignoring it would be wrong */
@@ -121,6 +125,9 @@ static void a_tensor_nobody_knows_is_refused(void)
     expect_complaint(&t, t.stranger, "not known");
     t.stranger = "blk.12345.attn_q.weight";
     expect_complaint(&t, t.stranger, "not known");
+    t = of("qwen3moe");
+    t.stranger = "blk.0.ffn_up.weight";
+    expect_complaint(&t, t.stranger, "none beside experts");
 }
 
 static void names_are_found_again(void)
@@ -189,7 +196,10 @@ static void absurd_numbers_are_refused_by_name(void)
         { "vocab_size", 84, "vocab_size" },
         { "rope.freq_base", 0, "rope.freq_base" },
         { "attention.layer_norm_rms_epsilon", 0, "layer_norm_rms_epsilon" },
-        { "expert_count", 8, "expert_count" },
+        { "expert_count", 8, "expert_used_count is missing" },
+        { "expert_count", 1 << 20, "expert_count" },
+        { "expert_shared_count", 1, "expert_shared_count" },
+        { "expert_gating_func", 2, "expert_gating_func" },
         { "attention.causal", 0, "attention.causal" },
         { "attn_logit_softcapping", 50, "softcapping" },
     };
@@ -199,6 +209,38 @@ static void absurd_numbers_are_refused_by_name(void)
         t.value = rows[i].value;
         expect_complaint(&t, rows[i].says, "");
     }
+}
+
+static void experts_that_cannot_be_are_refused_by_name(void)
+{
+    static const struct {
+        const char *key;
+        int64_t value;
+        const char *says;
+    } rows[] = {
+        { "expert_count", 0, "expert_count is missing" },
+        { "expert_count", -1, "expert_count is missing" },
+        { "expert_count", 4, "ffn_gate_inp.weight" },
+        { "expert_count", 1025, "expert_count" },
+        { "expert_used_count", 0, "expert_used_count" },
+        { "expert_used_count", 6, "expert_used_count" },
+        { "expert_used_count", -1, "expert_used_count is missing" },
+        { "expert_feed_forward_length", 100, "multiples of 16" },
+        { "expert_feed_forward_length", 112, "ffn_gate_exps.weight" },
+        { "expert_weights_scale", 3, "expert_weights_scale" },
+        { "expert_weights_norm", 0, "expert_weights_norm" },
+        { "leading_dense_block_count", 1, "leading_dense_block_count" },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct tiny t = of("qwen3moe");
+        t.key = rows[i].key;
+        t.value = rows[i].value;
+        expect_complaint(&t, rows[i].says, "");
+    }
+    struct tiny t = of("qwen3");
+    t.key = "expert_count";
+    t.value = 8;
+    expect_complaint(&t, "expert_count", "not served");
 }
 
 static void what_we_do_not_serve_is_said_by_name(void)
@@ -349,6 +391,6 @@ TESTS(TEST(whole_models_open), TEST(every_missing_tensor_is_named),
     TEST(every_wrong_shape_is_named_with_both), TEST(every_type_that_is_not_served_is_named),
     TEST(a_tensor_nobody_knows_is_refused), TEST(names_are_found_again),
     TEST(every_key_that_must_be_there_is_named), TEST(absurd_numbers_are_refused_by_name),
-    TEST(what_we_do_not_serve_is_said_by_name), TEST(a_window_limits_the_context),
-    TEST(loading_tells_how_far_it_is), TEST(loading_holds_the_weights_once),
-    TEST(options_out_of_range_are_refused))
+    TEST(experts_that_cannot_be_are_refused_by_name), TEST(what_we_do_not_serve_is_said_by_name),
+    TEST(a_window_limits_the_context), TEST(loading_tells_how_far_it_is),
+    TEST(loading_holds_the_weights_once), TEST(options_out_of_range_are_refused))

@@ -6,41 +6,12 @@
 #include "model/hparams.h"
 
 #include "../unit/tiny_bytes.h"
+#include "../unit/tiny_shape.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-struct tiny {
-    const char *arch;
-    enum qtype type, type_v; /* of matrices; of attn_v and ffn_down (K_M files mix) */
-    int layers, d, heads, kv_heads, head_dim, ff, vocab, ctx;
-    bool is_untied, has_factors;
-    uint64_t seed;
-    /* Damage; NULL and 0: none. */
-    const char *drop;   /* a tensor that is left out */
-    const char *bend;   /* a tensor with one column block more */
-    const char *retype; /* a tensor with type `retype_to` */
-    uint32_t retype_to;
-    const char *stranger; /* one more tensor, of this name */
-    const char *key;      /* a key that has this value instead; -1: left out */
-    int64_t value;
-    const char *key_str, *str; /* a key with a string */
-};
-
-static const struct tiny tiny_default = { .arch = "llama",
-    .type = Q_F32,
-    .type_v = Q_F32,
-    .layers = 2,
-    .d = 64,
-    .heads = 4,
-    .kv_heads = 2,
-    .head_dim = 16,
-    .ff = 96,
-    .vocab = 83,
-    .ctx = 512,
-    .seed = 1 };
 
 struct tiny_file {
     struct buf kv, infos, data;
@@ -67,8 +38,8 @@ static inline void tiny_tensor(struct tiny_file *f, const struct tiny *t, const 
     enum tensor id, uint64_t cols, uint64_t rows)
 {
     bool is_vector = tensor_rows[id].rows == DIM_ONE;
-    bool is_v = id == TENSOR_V || id == TENSOR_DOWN;
-    uint32_t type = is_vector ? Q_F32 : is_v ? t->type_v : t->type;
+    bool is_v = id == TENSOR_V || id == TENSOR_DOWN || id == TENSOR_DOWN_EXPERTS;
+    uint32_t type = is_vector || id == TENSOR_ROUTER ? Q_F32 : is_v ? t->type_v : t->type;
 
     if (t->drop && !strcmp(t->drop, name))
         return;
@@ -80,10 +51,15 @@ static inline void tiny_tensor(struct tiny_file *f, const struct tiny *t, const 
         buf_putc(&f->data, 0);
     f->n_tensors++;
     tiny_str(&f->infos, name);
-    tiny_u32(&f->infos, is_vector ? 1 : 2);
+    bool is_per_expert = tensor_rows[id].is_per_expert;
+    tiny_u32(&f->infos, is_vector ? 1 : is_per_expert ? 3 : 2);
     tiny_u64(&f->infos, cols);
     if (!is_vector)
         tiny_u64(&f->infos, rows);
+    if (is_per_expert) {
+        tiny_u64(&f->infos, (uint64_t)t->experts);
+        rows *= (uint64_t)t->experts;
+    }
     tiny_u32(&f->infos, type);
     tiny_u64(&f->infos, f->data.n);
 
@@ -101,7 +77,9 @@ static inline void tiny_tensor(struct tiny_file *f, const struct tiny *t, const 
 static inline void tiny_tensors(struct tiny_file *f, const struct tiny *t)
 {
     const struct family *family = family_find(str_of(t->arch));
-    const struct hparams h = { .d_model = t->d,
+    const struct hparams h = { .family = family,
+        .n_experts = t->experts,
+        .d_model = t->d,
         .n_heads = t->heads,
         .n_kv_heads = t->kv_heads,
         .head_dim = t->head_dim,
@@ -113,7 +91,9 @@ static inline void tiny_tensors(struct tiny_file *f, const struct tiny *t)
     for (int l = 0; l < t->layers; l++)
         for (int id = 0; id < N_TENSORS; id++) {
             bool is_first = id < TENSOR_FIRST_OF_LAYER;
-            enum need need = family ? family->needs[id] : NEED_YES;
+            enum need need = family               ? hparams_need(&h, (enum tensor)id)
+                             : id < TENSOR_ROUTER ? NEED_YES
+                                                  : NEED_NO;
             if ((is_first && l > 0) || need == NEED_NO || (id == TENSOR_HEAD && !t->is_untied) ||
                 (id == TENSOR_ROPE_FREQS && !t->has_factors) ||
                 (id >= TENSOR_Q_BIAS && id <= TENSOR_V_BIAS && need != NEED_YES))
@@ -147,6 +127,13 @@ static inline void tiny_keys(struct tiny_file *f, const struct tiny *t)
     for (size_t i = 0; i < ARRAY_LEN(known); i++) {
         tiny_int(f, t, known[i], values[i]);
         is_known = is_known || (t->key && !strcmp(t->key, known[i]));
+    }
+    if (t->experts) {
+        tiny_int(f, t, "expert_count", t->experts);
+        tiny_int(f, t, "expert_used_count", t->experts_used);
+        is_known =
+            is_known ||
+            (t->key && (!strcmp(t->key, "expert_count") || !strcmp(t->key, "expert_used_count")));
     }
     if (t->key && !is_known)
         tiny_int(f, t, t->key, 0);

@@ -1,0 +1,205 @@
+#include "model/experts.h"
+#include "model/forward_in.h"
+
+#include <math.h>
+
+/* ---- who goes where */
+
+double experts_choose(
+    const struct kernels *k, const float *scores, int n, int n_used, int *chosen, float *weights)
+{
+    int found = 0;
+
+    for (int i = 0; i < n; i++) {
+        float v = isnan(scores[i]) ? -INFINITY : scores[i];
+        if (found == n_used && !(v > weights[found - 1]))
+            continue;
+        int at = found < n_used ? found++ : found - 1;
+        for (; at > 0 && v > weights[at - 1]; at--) {
+            chosen[at] = chosen[at - 1];
+            weights[at] = weights[at - 1];
+        }
+        chosen[at] = i;
+        weights[at] = v;
+    }
+    return k->softmax(weights, n_used, weights[0]);
+}
+
+void experts_sort(struct experts *x, const struct hparams *h, int n_rows)
+{
+    const int n_uses = n_rows * h->n_experts_used;
+
+    memset(x->first, 0, (size_t)(h->n_experts + 1) * sizeof(*x->first));
+    for (int i = 0; i < n_uses; i++)
+        x->first[x->chosen[i] + 1]++;
+    for (int e = 0; e < h->n_experts; e++)
+        x->first[e + 1] += x->first[e];
+    for (int i = 0; i < n_uses; i++) { /* first[e] is one entry further with each */
+        x->entry[i] = x->first[x->chosen[i]]++;
+        x->row[x->entry[i]] = i / h->n_experts_used;
+    }
+    for (int e = h->n_experts; e > 0; e--)
+        x->first[e] = x->first[e - 1];
+    x->first[0] = 0;
+}
+
+static void choose(const struct self *s)
+{
+    struct experts *x = &s->m->experts;
+    const struct hparams *h = &s->m->h;
+
+    for (int r = 0; r < s->n_rows; r++) {
+        int *chosen = x->chosen + r * h->n_experts_used;
+        float *w = x->weights + r * h->n_experts_used;
+        double sum = experts_choose(s->m->kernels, x->scores + (size_t)r * x->stride, h->n_experts,
+            h->n_experts_used, chosen, w);
+        for (int i = 0; i < h->n_experts_used; i++)
+            w[i] = (float)((double)w[i] / sum);
+    }
+    experts_sort(x, h, s->n_rows);
+}
+
+/* ---- products, expert by expert */
+
+struct piece {            /* some panels of one expert, for all its entries */
+    int expert, from, to; /* panels within the expert */
+    int entry, n_entries;
+};
+
+/* Hands out the pieces of a step one after the other; `expert` and `before` walk along. */
+struct walk {
+    int n_panels, step; /* of one expert, of a piece */
+    int expert, before; /* pieces of the experts behind us */
+};
+
+static bool next_piece(const struct self *s, struct walk *w, struct piece *p)
+{
+    const struct experts *x = &s->m->experts;
+    const int per_expert = (w->n_panels + w->step - 1) / w->step;
+    int i = team_next(s->m->team);
+
+    for (; w->expert < s->m->h.n_experts; w->expert++) {
+        int n = x->first[w->expert + 1] - x->first[w->expert];
+        if (!n)
+            continue;
+        if (i - w->before < per_expert) {
+            int from = (i - w->before) * w->step;
+            *p = (struct piece){ w->expert, from, MIN(from + w->step, w->n_panels),
+                x->first[w->expert], n };
+            return true;
+        }
+        w->before += per_expert;
+    }
+    return false;
+}
+
+/* Many small pieces when few experts are in use, an expert as a whole when many are. */
+static struct walk walk_of(const struct self *s, const struct packed *w)
+{
+    const struct experts *x = &s->m->experts;
+    int n_panels = w->n_panels / s->m->h.n_experts, n_used = 0;
+
+    for (int e = 0; e < s->m->h.n_experts; e++)
+        n_used += x->first[e + 1] > x->first[e];
+    return (struct walk){ n_panels, MIN(forward_piece(s, n_panels * n_used), n_panels), 0, 0 };
+}
+
+/* Rows [first, first + n) of the inputs, by a list or as they lie. */
+static struct inputs some_inputs(const struct inputs *in, int n, int first, const int *pick)
+{
+    struct inputs out = *in;
+
+    for (int kind = 0; kind < N_ACTS; kind++) {
+        struct acts *a = &out.kind[kind];
+        a->n_rows = n;
+        a->pick = pick;
+        if (!pick && a->data)
+            a->data = (uint8_t *)a->data + (size_t)first * a->stride;
+    }
+    return out;
+}
+
+static struct gemm_args panels_of(const struct piece *p, const struct walk *w, size_t width)
+{
+    int at = p->expert * w->n_panels;
+
+    return (
+        struct gemm_args){ .panel_from = at + p->from, .panel_to = at + p->to, .y_stride = width };
+}
+
+/* hidden[entry] = silu(gate * input) * (up * input) */
+static void gate_up(const struct self *s, const struct layer *l, const struct inputs *in)
+{
+    struct llama *m = s->m;
+    struct walk walk = walk_of(s, &l->gate);
+    struct piece p;
+
+    while (next_piece(s, &walk, &p)) {
+        struct inputs some = some_inputs(in, p.n_entries, 0, m->experts.row + p.entry);
+        size_t at = (size_t)p.from * PANEL, width = (size_t)(p.to - p.from) * PANEL;
+        struct gemm_args g = panels_of(&p, &walk, width);
+        g.y = s->mem->tile;
+        forward_product(s, &l->gate, &some, g);
+        g.y = s->mem->tile2;
+        forward_product(s, &l->up, &some, g);
+        for (int i = 0; i < p.n_entries; i++)
+            m->kernels->silu_mul(m->hidden + (size_t)(p.entry + i) * m->ff_stride + at,
+                s->mem->tile + (size_t)i * width, s->mem->tile2 + (size_t)i * width, (int)width);
+    }
+}
+
+/* said[entry] = down * hidden[entry] */
+static void down(const struct self *s, const struct layer *l, const struct inputs *in)
+{
+    struct llama *m = s->m;
+    struct walk walk = walk_of(s, &l->down);
+    struct piece p;
+
+    while (next_piece(s, &walk, &p)) {
+        struct inputs some = some_inputs(in, p.n_entries, p.entry, NULL);
+        struct gemm_args g = panels_of(&p, &walk, m->d_stride);
+        g.y = m->experts.said + (size_t)p.entry * m->d_stride + (size_t)p.from * PANEL;
+        forward_product(s, &l->down, &some, g);
+    }
+}
+
+static void add_up(const struct self *s)
+{
+    struct llama *m = s->m;
+    const struct experts *x = &m->experts;
+    const int n_used = m->h.n_experts_used;
+    int from, to;
+
+    forward_part(s, s->n_rows, &from, &to);
+    for (int r = from; r < to; r++)
+        for (int i = r * n_used; i < (r + 1) * n_used; i++)
+            m->kernels->add_scaled(m->x + (size_t)picked(s, r) * m->d_stride, x->weights[i],
+                x->said + (size_t)x->entry[i] * m->d_stride, m->h.d_model);
+}
+
+void forward_experts(const struct self *s, const struct layer *l)
+{
+    struct llama *m = s->m;
+    struct inputs in = { 0 }; /* [rows][d_model], then [entries][d_ff] */
+    struct self entries = *s;
+    struct source x = { m->x, m->d_stride, s->pick, l->ffn_norm, m->h.d_model,
+        kind_bit(&l->router) | kind_bit(&l->gate) | kind_bit(&l->up) };
+    struct source hidden = { m->hidden, m->ff_stride, NULL, NULL, m->h.d_ff, kind_bit(&l->down) };
+    struct target scores = { &l->router, m->experts.scores, m->experts.stride };
+
+    forward_prepare(s, &x, &in);
+    forward_products(s, &in, &scores, 1); /* scores[rows][n_experts] */
+    barrier(s);
+    if (s->index == 0)
+        choose(s);
+    barrier(s);
+    gate_up(s, l, &in); /* hidden[entries][d_ff] */
+    barrier(s);
+    entries.n_rows = s->n_rows * m->h.n_experts_used;
+    forward_prepare(&entries, &hidden, &in);
+    down(s, l, &in); /* said[entries][d_model] */
+    barrier(s);
+    add_up(s); /* x[rows][d_model] += */
+    look_at_stop(s);
+    barrier(s);
+}

@@ -1,0 +1,81 @@
+/* forward_in.h: inside a forward: what its parts (forward.c, experts.c) share.
+ *
+ * Everything here is called by all members of the team at once, inside one job. */
+#pragma once
+
+#include "model/forward.h"
+
+#include <stdatomic.h>
+
+struct self { /* one member in the step */
+    struct llama *m;
+    struct member *mem;
+    int index, n;
+    const int *pick; /* rows of the step that are still wanted; NULL: all */
+    int n_rows;      /* how many */
+};
+
+struct inputs { /* the same rows in each kind that the products want */
+    struct acts kind[N_ACTS];
+};
+
+struct source {
+    const float *rows; /* [n_rows][stride] */
+    size_t stride;
+    const int *pick;   /* input row i is source row pick[i]; NULL: row i */
+    const float *norm; /* weights of the RMS norm before it, or NULL */
+    int n_cols;
+    unsigned kinds; /* bit per act_kind */
+};
+
+struct target {
+    const struct packed *w;
+    float *y; /* [n_rows][stride] */
+    size_t stride;
+};
+
+static inline void barrier(const struct self *s)
+{
+    team_barrier(s->m->team, s->index);
+}
+
+/* A shared loop in equal parts, in order. */
+static inline void forward_part(const struct self *s, int n, int *from, int *to)
+{
+    *from = (int)((int64_t)n * s->index / s->n);
+    *to = (int)((int64_t)n * (s->index + 1) / s->n);
+}
+
+static inline int picked(const struct self *s, int r)
+{
+    return s->pick ? s->pick[r] : r;
+}
+
+static inline unsigned kind_bit(const struct packed *w)
+{
+    return 1u << act_kind_for(w->type);
+}
+
+/* Member 0 looks whether the step is to end here; all know it behind the next barrier. */
+static inline void look_at_stop(const struct self *s)
+{
+    if (s->index == 0 && s->m->stop)
+        s->m->is_stopped = atomic_load_explicit(s->m->stop, memory_order_relaxed);
+}
+
+/* Norms and quantises s->n_rows rows: few by this member alone; many together, with a barrier. */
+void forward_prepare(const struct self *s, const struct source *src, struct inputs *to);
+
+/* Panels of n_panels that are handed out at a time. */
+int forward_piece(const struct self *s, int n_panels);
+
+/* Panels [g.panel_from, g.panel_to) of w times x; g.y is where the first output of row 0 goes. */
+void forward_product(
+    const struct self *s, const struct packed *w, const struct inputs *x, struct gemm_args g);
+
+/* Several products of the same input, as one list of pieces. */
+void forward_products(
+    const struct self *s, const struct inputs *x, const struct target *t, int n_t);
+
+/* x += what the layer's experts say; experts.c. Ends with a barrier. */
+void forward_experts(const struct self *s, const struct layer *l);
