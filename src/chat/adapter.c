@@ -1,7 +1,9 @@
 #include "chat/adapter.h"
 #include "base/mem.h"
-#include "chat/learn.h"
+#include "chat/convert.h"
 #include "chat/thinking.h"
+
+enum { ENDS_MAX = 4 };
 
 struct adapter {
     const struct chat_template *template;
@@ -9,7 +11,11 @@ struct adapter {
     const struct chat_family *family;
     const struct thinking_row *thinking;
     struct learned learned;
+    const struct writing *writing; /* of calls that the template does not show */
+    bool injects;                  /* tools are told in the system message */
     struct parser_format *format;
+    int32_t ends[ENDS_MAX];
+    int n_ends;
     struct adapter_info info;
 };
 
@@ -29,20 +35,59 @@ static int find_family(struct adapter *a, const struct adapter_options *o, struc
                : err_set(e, ERR_NOT_FOUND, "no chat family '" STR_FMT "'", STR_ARG(o->family));
 }
 
+/* Tools told in words bring the way of calling with them: of a model that has none of its own, or
+ * one that cannot be written here, that is the one most models have seen. */
+static const char *choose_tool(struct adapter *a, const struct adapter_options *o)
+{
+    const struct learned *l = &a->learned;
+    const char *usual = l->tool ? l->tool : a->family->tool;
+    const char *id = is_said(o->tool) ? o->tool : usual;
+
+    a->writing = writing_find(id);
+    if (a->injects && !a->writing && !is_said(o->tool))
+        id = "hermes_json";
+    a->writing = a->writing ? a->writing : writing_find("hermes_json");
+    return id;
+}
+
 static int choose_parsers(struct adapter *a, const struct adapter_options *o, struct err *e)
 {
     const struct learned *l = &a->learned;
-    const char *tool = is_said(o->tool) ? o->tool : l->tool ? l->tool : a->family->tool;
     const char *thinking = is_said(o->thinking) ? o->thinking
                            : l->thinking        ? l->thinking
                                                 : a->family->thinking;
 
-    if (parser_format_new(&a->format, str_of(tool), str_of(thinking), e))
+    a->injects = o->template && !l->takes_tools && !o->no_injection;
+    if (parser_format_new(&a->format, str_of(choose_tool(a, o)), str_of(thinking), e))
         return -1;
     a->info.tool_parser = parser_format_tool(a->format);
     a->info.thinking_parser = parser_format_thinking(a->format);
     a->thinking = thinking_find(a->info.thinking_parser);
     return 0;
+}
+
+static void add_end(struct adapter *a, const struct vocab *v, struct str name)
+{
+    int32_t id = v && name.n ? vocab_find(v, name) : TOKEN_NONE;
+    bool is_marker =
+        id != TOKEN_NONE && (vocab_attr(v, id) == TOKEN_CONTROL || vocab_attr(v, id) == TOKEN_USER);
+
+    if (is_marker && a->n_ends < ENDS_MAX)
+        a->ends[a->n_ends++] = id;
+}
+
+/* The family's, and what the template puts behind an answer, unless a parser reads on there. */
+static void find_ends(struct adapter *a, const struct vocab *v)
+{
+    struct str name = str_of(a->family->ends);
+
+    while (name.n) {
+        size_t n = MIN(strcspn(name.p, " "), name.n);
+        add_end(a, v, (struct str){ name.p, n });
+        name = str_skip(name, n + 1);
+    }
+    if (!parser_format_writes(a->format, str_of(a->learned.end)))
+        add_end(a, v, str_of(a->learned.end));
 }
 
 int adapter_open(struct adapter **out, const struct adapter_options *o, struct err *e)
@@ -57,11 +102,12 @@ int adapter_open(struct adapter **out, const struct adapter_options *o, struct e
         adapter_close(a);
         return -1;
     }
+    find_ends(a, o->vocab);
     bool reads_calls = strcmp(a->info.tool_parser, "null") != 0;
     bool reads_thoughts = strcmp(a->info.thinking_parser, "null") != 0;
     a->info.family = a->family->name;
     a->info.has_native_tools = l->takes_tools;
-    a->info.can_call_tools = l->takes_tools && reads_calls;
+    a->info.can_call_tools = (l->takes_tools || a->injects) && reads_calls;
     a->info.can_think = reads_thoughts && (l->thinking || is_said(o->thinking) ||
                                               a->thinking->flags & THINKING_IS_CHANNEL);
     a->info.can_toggle_thinking = a->info.can_think && l->toggle != TOGGLE_NONE;
@@ -88,16 +134,87 @@ const struct adapter_info *adapter_info(const struct adapter *a)
     return &a->info;
 }
 
+bool adapter_is_end(const struct adapter *a, int32_t id)
+{
+    for (int i = 0; i < a->n_ends; i++)
+        if (a->ends[i] == id)
+            return true;
+    return false;
+}
+
+/* ---- a prompt */
+
+enum wish { WISH_NONE, WISH_THINK, WISH_NO_THINK };
+
+static enum wish wish_of(const struct json *kwargs)
+{
+    static const char *const names[] = { "enable_thinking", "thinking" };
+
+    for (size_t i = 0; kwargs && i < ARRAY_LEN(names); i++) {
+        const struct json *j = json_get(kwargs, names[i]);
+        if (j && j->kind == JSON_BOOL)
+            return j->b ? WISH_THINK : WISH_NO_THINK;
+    }
+    return WISH_NONE;
+}
+
+/* A member in front: of two with one name the last counts, which is the client's own. */
+static int add_member(struct convo *c, struct json member, struct arena *a, struct err *e)
+{
+    const struct json *own = c->template_kwargs;
+    struct json *all = arena_zalloc(a, 1, sizeof(*all)), *m = arena_alloc(a, sizeof(*m));
+
+    if (!all || !m)
+        return err_set(e, ERR_MEMORY, "no memory for the conversation");
+    member.next = own ? own->child : NULL;
+    *m = member;
+    *all = (struct json){ .kind = JSON_OBJECT, .n = 1 + (own ? own->n : 0), .child = m };
+    c->template_kwargs = all;
+    return 0;
+}
+
+static int tell_thinking(const struct adapter *a, struct convo *c, struct arena *to, struct err *e)
+{
+    enum wish wish = wish_of(c->template_kwargs);
+    struct json on = { .kind = JSON_BOOL, .b = wish == WISH_THINK };
+    struct json low = { .kind = JSON_STRING, .key = STR("reasoning_effort"), .s = STR("low") };
+
+    if (wish == WISH_NONE)
+        return 0;
+    switch (a->learned.toggle) {
+    case TOGGLE_ENABLE_THINKING:
+        on.key = STR("enable_thinking");
+        return add_member(c, on, to, e);
+    case TOGGLE_THINKING:
+        on.key = STR("thinking");
+        return add_member(c, on, to, e);
+    case TOGGLE_NO_THINK:
+        return 0;
+    case TOGGLE_NONE:
+        break;
+    }
+    /* It cannot be told not to think, but to think little. */
+    return wish == WISH_NO_THINK && a->learned.takes_effort ? add_member(c, low, to, e) : 0;
+}
+
 int adapter_render(const struct adapter *a, const struct convo *c, int64_t now, struct arena *to,
     struct rendered *out, struct err *e)
 {
     struct template_env env = a->env;
+    struct convo told;
+    bool has_tools = !json_is_null(c->tools) && c->tools->n > 0;
+    struct convert_options o = { &a->learned, a->writing, has_tools && a->injects,
+        a->learned.toggle == TOGGLE_NO_THINK && wish_of(c->template_kwargs) == WISH_NO_THINK };
 
     if (!a->template)
         return err_param(
             e, ERR_UNSUPPORTED, "messages", "The model has no chat template; use /v1/completions.");
+    if (has_tools && !a->learned.takes_tools && !a->injects)
+        return err_param(e, ERR_UNSUPPORTED, "tools", "The model does not support tools.");
     env.now = now;
-    return chat_template_render(a->template, c, &env, &template_limits_default, to, out, e);
+    if (convo_convert(&told, c, &o, to, e) || tell_thinking(a, &told, to, e))
+        return -1;
+    return chat_template_render(a->template, &told, &env, &template_limits_default, to, out, e);
 }
 
 /* ---- how an answer begins */

@@ -23,14 +23,17 @@ struct adapter_options {                  /* borrowed for the call, but for temp
     const struct chat_template *template; /* NULL: the model cannot chat. Outlives the adapter */
     const struct template_env *env;       /* the vocabulary's tokens */
     const struct vocab *vocab;            /* outlives the adapter */
+    bool no_injection; /* tools that the template does not show are refused, not told in words */
 };
 
 /* ERR_INVALID for an unknown id, ERR_NOT_FOUND for an unknown family, ERR_MEMORY. */
 int adapter_open(struct adapter **out, const struct adapter_options *o, struct err *e);
 void adapter_close(struct adapter *a);
 
-/* The prompt of a conversation, in arena `to`; `now` in wall seconds. ERR_UNSUPPORTED when the
- * model cannot chat; else as chat_template_render. */
+/* The prompt of a conversation, in arena `to`; `now` in wall seconds. What the template does not
+ * take is told in another way (convert.h); whether to think (enable_thinking or thinking among the
+ * conversation's template_kwargs) is told as the family wants it. ERR_UNSUPPORTED when the model
+ * cannot chat, or "tools" when it cannot be told of them; else as chat_template_render. */
 int adapter_render(const struct adapter *a, const struct convo *c, int64_t now, struct arena *to,
     struct rendered *out, struct err *e);
 
@@ -39,6 +42,9 @@ const struct parser_format *adapter_format(const struct adapter *a);
 /* How the answer to this prompt begins: in thinking when the prompt has opened it. */
 enum parser_start adapter_start(
     const struct adapter *a, const struct convo *c, const struct rendered *prompt);
+
+/* The token ends a turn of this family: beside those that vocab_is_end knows. */
+bool adapter_is_end(const struct adapter *a, int32_t id);
 
 struct adapter_info {
     const char *family;                        /* "qwen" */

@@ -23,12 +23,14 @@ static struct dict *input_dict(struct rt *rt)
 
 /* ---- content */
 
-static int text_part_value(struct rt *rt, struct str s, struct val *out)
+static int text_part_value(struct rt *rt, struct str s, bool trusted, struct val *out)
 {
     struct dict *d = input_dict(rt);
+    struct text *t = text_new(rt, s, trusted);
     struct val type;
 
-    if (!d || val_z(rt, "text", &type) || put(rt, d, "type", type) || put_input(rt, d, "text", s))
+    if (!d || !t || val_z(rt, "text", &type) || put(rt, d, "type", type) ||
+        put(rt, d, "text", V_STR(t)))
         return -1;
     *out = V(T_DICT, dict, d);
     return 0;
@@ -44,7 +46,7 @@ static int part_value(struct rt *rt, const struct part *p, struct val *out)
 
     if (p->raw && (as_came || !is_text))
         return val_from_json(rt, p->raw, false, out);
-    return text_part_value(rt, p->text, out);
+    return text_part_value(rt, p->text, p->is_ours, out);
 }
 
 static bool is_all_text(const struct message *m)
@@ -55,8 +57,32 @@ static bool is_all_text(const struct message *m)
     return true;
 }
 
+static bool has_ours(const struct message *m)
+{
+    for (int i = 0; i < m->n_parts; i++)
+        if (m->parts[i].is_ours)
+            return true;
+    return false;
+}
+
+/* Pieces of both origins, one behind the other. */
+static int mixed_value(struct rt *rt, const struct message *m, struct val *out)
+{
+    struct blob *b = blob_new(rt);
+
+    for (int i = 0; b && i < m->n_parts; i++)
+        if (m->parts[i].kind == PART_TEXT && blob_put(rt, b, m->parts[i].text, m->parts[i].is_ours))
+            return -1;
+    struct text *t = b ? blob_text(rt, b) : NULL;
+    if (t)
+        *out = V_STR(t);
+    return t ? 0 : -1;
+}
+
 static int plain_value(struct rt *rt, const struct message *m, struct val *out)
 {
+    if (has_ours(m))
+        return mixed_value(rt, m, out);
     struct str s = message_text(m, rt->a);
     struct text *t = s.p ? text_new(rt, s, false) : NULL;
 

@@ -16,6 +16,7 @@ struct part {
     enum part_kind kind;
     struct str text;        /* TEXT, REFUSAL */
     const struct json *raw; /* the part as it came; NULL for a plain string content */
+    bool is_ours;           /* a TEXT that no client wrote (convert.h): trusted */
 };
 
 struct tool_call {

@@ -15,6 +15,7 @@ struct chat_family {
     const char *archs;           /* general.architecture of its files, likewise */
     const char *const *markers;  /* in its templates, and tokens of its vocabularies; or NULL */
     const char *tool, *thinking; /* ids of parser_rows.c */
+    const char *ends;            /* tokens that end a turn, blanks between, beside the usual ones */
     const char *source;          /* the template; NULL: the file has to bring one */
 };
 

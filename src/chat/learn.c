@@ -169,16 +169,18 @@ static void learn_tools(struct lesson *l, struct learned *out)
     struct message m[3] = { said(ROLE_USER, &hi), said(ROLE_ASSISTANT, &empty),
         said(ROLE_TOOL, &result) };
     struct str head = render_messages(l, m, 1, l->tools, true);
-    struct str text = STR_NONE;
+    struct str text = STR_NONE, last = STR_NONE;
 
     out->takes_tools = shows(head, FUNCTION);
     m[1].tool_calls = &call;
     m[1].n_tool_calls = 1;
     m[2].tool_call_id = call.id;
     m[2].name = call.name;
-    for (int empty_content = 0; empty_content < 2 && !out->tool; empty_content++) {
+    for (int empty_content = 0; empty_content < 2 && !out->takes_calls; empty_content++) {
         m[1].has_content = empty_content;
         text = render_messages(l, m, 2, l->tools, false);
+        out->needs_content |= empty_content && text.p && !last.p;
+        last = text;
         out->takes_calls |= shows(text, "Zqxpolis");
         if (shows(text, "Zqxpolis"))
             out->tool = best_reader(l, behind_common(text, head), true);
@@ -271,12 +273,20 @@ static void learn_roles(struct lesson *l, struct learned *out)
 {
     struct part word = words(WORD), hi = words("hi"), ho = words("ho");
     struct message front[] = { said(ROLE_SYSTEM, &word), said(ROLE_USER, &hi) };
-    struct message late[] = { said(ROLE_USER, &hi), said(ROLE_ASSISTANT, &ho),
-        said(ROLE_SYSTEM, &word), said(ROLE_USER, &hi) };
+    struct part first = words("Zqxfirst.");
+    struct message late[] = { said(ROLE_SYSTEM, &first), said(ROLE_USER, &hi),
+        said(ROLE_ASSISTANT, &ho), said(ROLE_SYSTEM, &word), said(ROLE_USER, &hi) };
     struct message same[] = { said(ROLE_USER, &word), said(ROLE_USER, &ho) };
 
+    /* One that does not even take a plain message is given everything as it is. */
+    if (!shows(render_messages(l, front + 1, 1, NULL, true), "hi")) {
+        out->takes_tools = out->takes_calls = out->takes_results = true;
+        out->takes_system = out->takes_late_system = out->takes_same_role = true;
+        return;
+    }
     out->takes_system = shows(render_messages(l, front, 2, NULL, true), WORD);
-    out->takes_late_system = shows(render_messages(l, late, 4, NULL, true), WORD);
+    struct str twice = render_messages(l, late, 5, NULL, true);
+    out->takes_late_system = shows(twice, "Zqxfirst.") && shows(twice, WORD);
     struct str both = render_messages(l, same, 2, NULL, true);
     out->takes_same_role = shows(both, WORD) && shows(both, "ho");
 }

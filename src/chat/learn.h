@@ -24,6 +24,7 @@ struct learned {
     enum toggle toggle;
     bool takes_effort;      /* reasoning_effort makes a difference */
     bool takes_tools;       /* `tools` is shown */
+    bool needs_content;     /* an assistant that only calls has "" as its content, not null */
     bool takes_calls;       /* an assistant's tool calls are shown */
     bool takes_results;     /* a tool's message is shown */
     bool takes_system;      /* a system message in front is shown */

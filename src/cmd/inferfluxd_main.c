@@ -63,6 +63,7 @@ static struct model_spec spec_with_defaults(
     struct model_spec s = {
         .family = "",
         .template_path = "",
+        .no_injection = !o->tool_injection,
         .tool_parser = o->tool_parser,
         .thinking_parser = o->thinking_parser,
         .kernels = o->kernels,

@@ -102,6 +102,7 @@ static int open_adapter(struct model *m, const struct gguf *g, struct err *e)
         .template = m->template,
         .env = &m->env,
         .vocab = m->vocab,
+        .no_injection = m->spec->no_injection,
     };
     if (adapter_open(&m->adapter, &o, e))
         return -1;
@@ -119,7 +120,7 @@ static int list_end_ids(struct model *m, struct err *e)
     for (int pass = 0; pass < 2; pass++) {
         m->n_end_ids = 0;
         for (int32_t id = 0; id < n; id++)
-            if (vocab_is_end(m->vocab, id)) {
+            if (vocab_is_end(m->vocab, id) || adapter_is_end(m->adapter, id)) {
                 if (pass)
                     m->end_ids[m->n_end_ids] = id;
                 m->n_end_ids++;
@@ -291,7 +292,9 @@ int model_open(struct model *m, const struct model_spec *spec, struct err *e)
     const struct adapter_info *info = adapter_info(m->adapter);
     log_info("pool", "adapter", "model=%s family=%s tool_parser=%s thinking_parser=%s tools=%s",
         spec->id, info->family, info->tool_parser, info->thinking_parser,
-        info->has_native_tools ? "native" : "none");
+        info->has_native_tools ? "native"
+        : info->can_call_tools ? "injection"
+                               : "none");
     return 0;
 }
 

@@ -23,6 +23,7 @@ struct model_spec { /* strings are borrowed and outlive the pool */
     const char *template_path; /* "" = the file's own */
     /* ids of chat/parser.h; NULL or "" = found out */
     const char *tool_parser, *thinking_parser;
+    bool no_injection;   /* see adapter_options */
     const char *kernels; /* "auto", "avx2", ... */
     const char *kv_type; /* "f16", "bf16" */
     enum pack_mode pack;

@@ -12,6 +12,8 @@ static const struct known models[] = {
         "command_r", true, true, true },
     { "GLM-4.6", "glm4moe", "glm4", "glm4_native", "think_tag", true, true, true },
     { "GLM-4.7-Flash", "deepseek2", "glm4", "glm4_native", "think_tag", true, true, true },
+    { "HuggingFaceTB-SmolLM3-3B", "smollm3", "chatml", "hermes_json", "think_tag", false, true,
+        true },
     { "Kimi-K2-Instruct", "deepseek2", "kimi", "kimi_k2", "kimi_k2", true, false, false },
     { "LFM2-8B-A1B", "lfm2moe", "lfm2", "lfm2", "null", true, false, false },
     { "MiniMax-M2", "minimax-m2", "minimax", "minimax_m2", "minimax_m2", true, true, false },
@@ -24,14 +26,15 @@ static const struct known models[] = {
         false, true, true },
     { "deepseek-ai-DeepSeek-V3.1", "deepseek2", "deepseek", "deepseek_v31", "deepseek_v3", false,
         true, true },
-    { "google-gemma-2-2b-it", "gemma2", "gemma", "null", "null", false, false, false },
+    { "google-gemma-2-2b-it", "gemma2", "gemma", "hermes_json", "null", false, false, false },
     { "ibm-granite-granite-3.3-2B-Instruct", "granite", "granite", "granite", "granite", true, true,
         true },
     { "meta-llama-Llama-3.1-8B-Instruct", "llama", "llama", "llama3_json", "null", true, false,
         false },
     { "meta-llama-Llama-3.2-3B-Instruct", "llama", "llama", "llama3_json", "null", true, false,
         false },
-    { "microsoft-Phi-3.5-mini-instruct", "phi3", "phi3", "null", "null", false, false, false },
+    { "microsoft-Phi-3.5-mini-instruct", "phi3", "phi3", "hermes_json", "null", false, false,
+        false },
     { "mistralai-Mistral-Nemo-Instruct-2407", "llama", "mistral", "mistral", "null", true, false,
         false },
     { "openai-gpt-oss-120b", "gpt-oss", "gpt_oss", "harmony", "harmony", true, true, false },
@@ -56,6 +59,67 @@ static void templates_tell_the_parsers(void)
         kit_unfit(&f);
         mem_free(source);
     }
+}
+
+/* ---- whatever a client sends, every template shows it */
+
+#define CALLS(id, city)                                                                            \
+    "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"" id "\",\"type\":"        \
+    "\"function\",\"function\":{\"name\":\"w7look\",\"arguments\":\"{\\\"w8city\\\": \\\"" city    \
+    "\\\"}\"}}]}"
+
+static const char everything[] =
+    "{\"messages\":["
+    "{\"role\":\"system\",\"content\":\"w1sys\"},{\"role\":\"system\",\"content\":\"w2sys\"},"
+    "{\"role\":\"user\",\"content\":\"w3user\"},"
+    "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"w4user\"},"
+    "{\"type\":\"text\",\"text\":\"w5user\"}]}," CALLS("abcdefgh1",
+        "w9city") ","
+                  "{\"role\":\"tool\",\"tool_call_id\":\"abcdefgh1\",\"content\":\"w10result\"},"
+                  "{\"role\":\"assistant\",\"content\":\"w11said\"},"
+                  "{\"role\":\"developer\",\"content\":\"w12late\"},"
+                  "{\"role\":\"user\",\"content\":\"w13user\"}],"
+                  "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"w7look\","
+                  "\"description\":\"w14tool\""
+                  ",\"parameters\":{\"type\":\"object\",\"properties\":{\"w8city\":{\"type\":"
+                  "\"string\","
+                  "\"description\":\"w15argument\"}}}}}],\"add_generation_prompt\":true}";
+
+static const char *const words[] = { "w1sys", "w2sys", "w3user", "w4user", "w5user", "w7look",
+    "w8city", "w9city", "w10result", "w11said", "w12late", "w13user", "w14tool", "w15argument" };
+
+static void nothing_that_a_client_sends_is_lost(void)
+{
+    int n_bad = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(models); i++) {
+        char *source = kit_template(models[i].file);
+        if (!source)
+            continue;
+        struct fitting f =
+            kit_fit(source, &(struct adapter_options){ .arch = str_of(models[i].arch) });
+        struct arena *a = arena_new(64 * MB);
+        struct rendered r;
+        struct json *j;
+        struct convo c;
+        struct err e;
+        EXPECT(a && !json_parse(&j, str_of(everything), a, NULL, &e) && cj_convo(j, &c, a));
+        int rc = adapter_render(f.adapter, &c, 1732155555, a, &r, &e);
+        if (rc)
+            fprintf(stderr, "%s: %s\n", models[i].file, e.msg);
+        n_bad += rc != 0;
+        for (size_t k = 0; !rc && k < ARRAY_LEN(words); k++) {
+            struct str prompt = { r.spans[0].text.p, r.n_bytes };
+            if (str_find(prompt, str_of(words[k])) >= 0)
+                continue;
+            fprintf(stderr, "%s: no %s\n", models[i].file, words[k]);
+            n_bad++;
+        }
+        arena_free(a);
+        kit_unfit(&f);
+        mem_free(source);
+    }
+    EXPECT_EQ(n_bad, 0);
 }
 
 /* ---- how the answer begins */
@@ -114,5 +178,5 @@ static void the_prompt_says_whether_the_answer_begins_inside_a_thought(void)
     }
 }
 
-TESTS(TEST(templates_tell_the_parsers),
+TESTS(TEST(templates_tell_the_parsers), TEST(nothing_that_a_client_sends_is_lost),
     TEST(the_prompt_says_whether_the_answer_begins_inside_a_thought))

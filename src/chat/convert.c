@@ -1,0 +1,388 @@
+#include "chat/convert.h"
+
+#define BAR            "\xEF\xBD\x9C"
+#define LOW            "\xE2\x96\x81"
+#define DEEPSEEK(word) "<" BAR "tool" LOW word BAR ">"
+
+static const struct writing writings[] = {
+    { "hermes_json", "<tool_call>\n{\"name\": \"", "\", \"arguments\": ", "}\n</tool_call>", true,
+        false },
+    { "glm4_xml", "<tool_call><name>", "</name><arguments>", "</arguments></tool_call>", false,
+        false },
+    { "llama_xml", "<function=", ">", "</function>", false, false },
+    { "granite", "<|tool_call|>[{\"name\": \"", "\", \"arguments\": ", "}]", true, false },
+    { "lfm2", "<|tool_call_start|>[", "(", ")]<|tool_call_end|>", false, true },
+    { "deepseek_v3",
+        DEEPSEEK("calls" LOW "begin") DEEPSEEK("call" LOW "begin") "function" DEEPSEEK("sep"),
+        "\n```json\n", "\n```" DEEPSEEK("call" LOW "end") DEEPSEEK("calls" LOW "end"), false,
+        false },
+    { "deepseek_v31", DEEPSEEK("calls" LOW "begin") DEEPSEEK("call" LOW "begin"), DEEPSEEK("sep"),
+        DEEPSEEK("call" LOW "end") DEEPSEEK("calls" LOW "end"), false, false },
+};
+
+const struct writing *writing_find(const char *tool)
+{
+    for (size_t i = 0; i < ARRAY_LEN(writings); i++)
+        if (!strcmp(writings[i].tool, tool))
+            return &writings[i];
+    return NULL;
+}
+
+/* ---- content as a row of pieces, ours and the client's */
+
+struct pieces {
+    struct arena *a;
+    struct part *v;
+    int n, cap;
+    bool failed; /* no memory; puts do nothing any more */
+};
+
+static void put(struct pieces *p, struct part part)
+{
+    if (p->n == p->cap && !p->failed) {
+        int cap = MAX(2 * p->cap, 8);
+        struct part *v =
+            arena_realloc(p->a, p->v, (size_t)p->cap * sizeof(*v), (size_t)cap * sizeof(*v));
+        p->failed = !v;
+        p->v = v ? v : p->v;
+        p->cap = v ? cap : p->cap;
+    }
+    if (!p->failed)
+        p->v[p->n++] = part;
+}
+
+static void put_ours(struct pieces *p, const char *text)
+{
+    put(p, (struct part){ .kind = PART_TEXT, .text = str_of(text), .is_ours = true });
+}
+
+static void put_theirs(struct pieces *p, struct str text)
+{
+    if (text.n)
+        put(p, (struct part){ .kind = PART_TEXT, .text = text });
+}
+
+/* A client's parts are texts with a line break between, as message_text has them. */
+static void put_content(struct pieces *p, const struct message *m)
+{
+    bool is_first = true;
+
+    for (int i = 0; i < m->n_parts; i++) {
+        if (!is_first && !m->parts[i].is_ours && !m->parts[i - 1].is_ours)
+            put_ours(p, "\n");
+        is_first = false;
+        put(p, m->parts[i]);
+    }
+}
+
+static bool has_words(const struct message *m)
+{
+    for (int i = 0; i < m->n_parts; i++)
+        if (m->parts[i].kind != PART_TEXT || m->parts[i].text.n)
+            return true;
+    return false;
+}
+
+/* The pieces as the message's content; what it was before is in them, or gone. */
+static void take_content(struct message *m, const struct pieces *p)
+{
+    m->parts = p->v;
+    m->n_parts = p->n;
+    m->has_content = true;
+    m->is_plain = true;
+    m->raw = NULL;
+    for (int i = 0; i < p->n; i++)
+        m->is_plain &= p->v[i].kind == PART_TEXT;
+}
+
+/* A piece that is written, not borrowed. */
+static void put_written(struct pieces *p, struct buf *b)
+{
+    struct str s = buf_ok(b) ? arena_str(p->a, buf_str(b)) : STR_NONE;
+
+    p->failed |= !s.p;
+    if (s.p)
+        put_theirs(p, s);
+    buf_clear(b);
+}
+
+/* ---- calls and results as text */
+
+static void python_value(struct buf *b, const struct json *j)
+{
+    bool is_first = true;
+
+    switch (j->kind) {
+    case JSON_NULL:
+        buf_putz(b, "None");
+        return;
+    case JSON_BOOL:
+        buf_putz(b, j->b ? "True" : "False");
+        return;
+    case JSON_NUMBER:
+    case JSON_STRING:
+        buf_puts(b, j->raw);
+        return;
+    case JSON_ARRAY:
+    case JSON_OBJECT:
+        buf_putc(b, j->kind == JSON_ARRAY ? '[' : '{');
+        for (const struct json *c = j->child; c; c = c->next, is_first = false) {
+            buf_putz(b, is_first ? "" : ", ");
+            if (j->kind == JSON_OBJECT) {
+                buf_putc(b, '"');
+                json_escape(b, c->key);
+                buf_putz(b, "\": ");
+            }
+            python_value(b, c); /* as deep as the limits of json_parse */
+        }
+        buf_putc(b, j->kind == JSON_ARRAY ? ']' : '}');
+        return;
+    }
+}
+
+static void put_python(struct pieces *p, struct str arguments)
+{
+    static const struct json_limits limits = { .max_depth = 64, .max_nodes = 100000 };
+    struct json *j = NULL;
+    struct buf b;
+    struct err e;
+
+    buf_init(&b, 64 * MB);
+    if (!json_parse(&j, arguments, p->a, &limits, &e) && j->kind == JSON_OBJECT)
+        for (const struct json *c = j->child; c; c = c->next) {
+            buf_puts(&b, c->key);
+            buf_putc(&b, '=');
+            python_value(&b, c);
+            buf_putz(&b, c->next ? ", " : "");
+        }
+    else
+        buf_puts(&b, arguments);
+    put_written(p, &b);
+}
+
+static void put_call(struct pieces *p, const struct writing *w, struct str name, struct str args)
+{
+    struct buf b;
+
+    put_ours(p, w->open);
+    buf_init(&b, 64 * MB);
+    if (w->is_json)
+        json_escape(&b, name);
+    else
+        buf_puts(&b, name);
+    put_written(p, &b);
+    put_ours(p, w->mid);
+    if (w->is_python)
+        put_python(p, args);
+    else
+        put_theirs(p, args.n ? args : STR("{}"));
+    put_ours(p, w->close);
+}
+
+static void calls_become_text(struct message *m, const struct writing *w, struct pieces *p)
+{
+    put_content(p, m);
+    for (int i = 0; i < m->n_tool_calls; i++) {
+        if (i || has_words(m))
+            put_ours(p, "\n");
+        put_call(p, w, m->tool_calls[i].name, m->tool_calls[i].arguments);
+    }
+    m->n_tool_calls = 0;
+    take_content(m, p);
+}
+
+static void result_becomes_text(struct message *m, struct pieces *p)
+{
+    put_ours(p, "<tool_response>\n");
+    put_content(p, m);
+    put_ours(p, "\n</tool_response>");
+    m->role = ROLE_USER;
+    m->name = m->tool_call_id = STR_NONE;
+    take_content(m, p);
+}
+
+/* ---- tools in words */
+
+static void put_tools(struct pieces *p, const struct json *tools, const struct writing *w)
+{
+    put_ours(p, "# Tools\n\nYou can call functions. Each line between the tags describes one, as "
+                "JSON:\n<tools>\n");
+    for (const struct json *t = tools->child; t; t = t->next) {
+        struct buf b;
+        struct jw out;
+        buf_init(&b, 64 * MB);
+        jw_init(&out, &b);
+        jw_json(&out, t);
+        put_written(p, &b);
+        put_ours(p, "\n");
+    }
+    put_ours(p, "</tools>\n\nTo call a function, write its name and arguments like this, once for "
+                "each call:\n");
+    put_call(p, w, STR("name_of_the_function"), STR("{\"name_of_an_argument\": \"its value\"}"));
+    put_ours(p, "\nWhat it answers comes back between <tool_response> and </tool_response>. When "
+                "no function helps, answer without one.");
+}
+
+/* ---- a list of messages */
+
+struct list {
+    struct arena *a;
+    struct message *v;
+    int n;
+    bool failed;
+};
+
+static struct pieces pieces_of(const struct list *l)
+{
+    return (struct pieces){ .a = l->a };
+}
+
+static bool is_system(const struct message *m)
+{
+    return m->role == ROLE_SYSTEM || m->role == ROLE_DEVELOPER;
+}
+
+static void messages_become_text(struct list *l, const struct convert_options *o)
+{
+    for (int i = 0; i < l->n; i++) {
+        struct message *m = &l->v[i];
+        struct pieces p = pieces_of(l);
+        bool is_result = m->role == ROLE_TOOL || m->role == ROLE_FUNCTION;
+        if (!m->has_content && o->learned->needs_content)
+            m->has_content = m->is_plain = true;
+        if (is_result && !o->learned->takes_results)
+            result_becomes_text(m, &p);
+        else if (m->n_tool_calls && !o->learned->takes_calls)
+            calls_become_text(m, o->writing, &p);
+        l->failed |= p.failed;
+    }
+}
+
+/* The list has room for one more. */
+static struct message *first_system(struct list *l)
+{
+    if (!l->n || !is_system(&l->v[0])) {
+        memmove(l->v + 1, l->v, (size_t)l->n * sizeof(*l->v));
+        l->v[0] = (struct message){ .role = ROLE_SYSTEM, .has_content = true, .is_plain = true };
+        l->n++;
+    }
+    return &l->v[0];
+}
+
+static void tell_system(struct list *l, const struct convo *in, const struct convert_options *o)
+{
+    struct message *m = first_system(l);
+    struct pieces p = pieces_of(l);
+
+    put_content(&p, m);
+    if (o->injects) {
+        put_ours(&p, p.n ? "\n\n" : "");
+        put_tools(&p, in->tools, o->writing);
+    }
+    if (o->no_think)
+        put_ours(&p, p.n ? "\n/no_think" : "/no_think");
+    take_content(m, &p);
+    l->failed |= p.failed;
+}
+
+/* b's content behind a's. */
+static void join(struct list *l, struct message *a, const struct message *b)
+{
+    struct pieces p = pieces_of(l);
+
+    put_content(&p, a);
+    if (has_words(a) && has_words(b))
+        put_ours(&p, "\n\n");
+    put_content(&p, b);
+    take_content(a, &p);
+    l->failed |= p.failed;
+}
+
+static void drop(struct list *l, int i)
+{
+    memmove(l->v + i, l->v + i + 1, (size_t)(l->n - i - 1) * sizeof(*l->v));
+    l->n--;
+}
+
+static void place_systems(struct list *l, const struct learned *k)
+{
+    int i = 1;
+
+    while (i < l->n && !k->takes_late_system && is_system(&l->v[0]) && is_system(&l->v[i])) {
+        join(l, &l->v[0], &l->v[i]);
+        drop(l, i);
+    }
+    for (; i < l->n && !k->takes_late_system; i++)
+        if (is_system(&l->v[i])) {
+            l->v[i].role = ROLE_USER;
+            l->v[i].raw = NULL;
+        }
+    if (!l->n || k->takes_system || !is_system(&l->v[0]))
+        return;
+    if (l->n > 1 && l->v[1].role == ROLE_USER) {
+        join(l, &l->v[0], &l->v[1]);
+        drop(l, 1);
+    }
+    l->v[0].role = ROLE_USER;
+    l->v[0].raw = NULL;
+}
+
+static void join_roles(struct list *l)
+{
+    for (int i = 1; i < l->n;) {
+        struct message *a = &l->v[i - 1], *b = &l->v[i];
+        bool is_plain = !a->n_tool_calls && !b->n_tool_calls;
+        if (a->role != b->role || !is_plain ||
+            (a->role != ROLE_USER && a->role != ROLE_ASSISTANT)) {
+            i++;
+            continue;
+        }
+        join(l, a, b);
+        drop(l, i);
+    }
+}
+
+static bool is_taken(const struct convo *c, const struct convert_options *o)
+{
+    const struct learned *k = o->learned;
+
+    if (o->injects || o->no_think)
+        return false;
+    for (int i = 0; i < c->n_messages; i++) {
+        const struct message *m = &c->messages[i];
+        bool is_result = m->role == ROLE_TOOL || m->role == ROLE_FUNCTION;
+        if ((!m->has_content && k->needs_content) || (is_result && !k->takes_results) ||
+            (m->n_tool_calls && !k->takes_calls) ||
+            (is_system(m) && !(i ? k->takes_late_system : k->takes_system)) ||
+            (i && !k->takes_same_role && m->role == m[-1].role))
+            return false;
+    }
+    return true;
+}
+
+int convo_convert(struct convo *out, const struct convo *in, const struct convert_options *o,
+    struct arena *a, struct err *e)
+{
+    struct list l = { .a = a, .n = in->n_messages };
+
+    *out = *in;
+    if (is_taken(in, o))
+        return 0;
+    l.v = arena_zalloc(a, (size_t)in->n_messages + 1, sizeof(*l.v));
+    if (!l.v)
+        return err_set(e, ERR_MEMORY, "no memory for the conversation");
+    if (in->n_messages)
+        memcpy(l.v, in->messages, (size_t)in->n_messages * sizeof(*l.v));
+    messages_become_text(&l, o);
+    if (o->injects || o->no_think)
+        tell_system(&l, in, o);
+    place_systems(&l, o->learned);
+    if (!o->learned->takes_same_role)
+        join_roles(&l);
+    if (l.failed)
+        return err_set(e, ERR_MEMORY, "no memory for the conversation");
+    out->messages = l.v;
+    out->n_messages = l.n;
+    out->tools = o->injects ? NULL : in->tools;
+    return 0;
+}
