@@ -61,6 +61,8 @@ void answer_free(struct answer *a)
         for (int k = 0; k < N_ANSWER_LISTS; k++)
             buf_clear(&a->choices[i].lists[k]);
     }
+    if (a->wire->clear)
+        a->wire->clear(a);
     buf_clear(&a->head);
     buf_clear(&a->tail);
     buf_clear(&a->plain_tail);
@@ -168,7 +170,10 @@ void answer_error(struct answer *a, const struct err *e, const struct error_extr
         buf_reset(&a->out); /* its last frame is not whole */
     struct error_extra extra = x ? *x : (struct error_extra){ 0 };
     extra.request_id = status_request_id(a->setup.fields, a->setup.n_fields);
-    a->wire->error_frame(&a->out, e, &extra);
+    if (a->wire->failed)
+        a->wire->failed(a, e, &extra);
+    else
+        a->wire->error_frame(&a->out, e, &extra);
     answer_flush(a);
     a->has_ended = true;
     sink_end(a->setup.sink);
@@ -234,7 +239,7 @@ static void mark_shown(struct choice *c)
 /* A stream's frame has told the lists; a body keeps them, and they are not taken away any more. */
 void answer_shown(struct answer *a, struct choice *c)
 {
-    if (!a->setup.ask->stream) {
+    if (!answer_tells(a)) {
         mark_shown(c);
         return;
     }
@@ -250,20 +255,20 @@ void answer_shown(struct answer *a, struct choice *c)
 static void put_text(struct answer *a, struct choice *c, struct str text, bool is_reasoning)
 {
     const struct wire *w = a->wire;
-    bool stream = a->setup.ask->stream;
+    bool tells = answer_tells(a);
 
     if (!text.n)
         return;
-    if (!stream || w->keeps) {
+    if (!tells || w->keeps) {
         size_t before = answer_choice_bytes(c);
         json_escape(is_reasoning ? &c->reasoning : &c->text, text);
         answer_account(a, c, before);
     }
     void (*tell)(struct answer *, struct choice *, struct str) =
         is_reasoning ? w->reasoning : w->text;
-    if (stream && !tell)
+    if (tells && !tell)
         return;
-    if (stream)
+    if (tells)
         tell(a, c, text);
     answer_shown(a, c);
 }
@@ -349,7 +354,7 @@ void answer_choice_end(
     if (stop_text.p && !a->setup.ask->include_stop)
         for (int k = 0; k < N_ANSWER_LISTS; k++)
             c->lists[k].n = c->shown[k];
-    if (a->setup.ask->stream) {
+    if (answer_tells(a)) {
         a->wire->choice_end(a, c);
         for (int k = 0; k < N_ANSWER_LISTS; k++)
             buf_clear(&c->lists[k]);
@@ -422,4 +427,12 @@ void answer_end(struct answer *a)
     a->has_ended = true;
     sink_reply(a->setup.sink, 200, "application/json", buf_str(&a->out), a->setup.fields,
         a->setup.n_fields);
+}
+
+bool answer_keep(const struct answer *a, struct buf *answer, struct buf *input)
+{
+    if (!a->wire->keep || !a->has_ended || !answer_ok(a))
+        return false;
+    a->wire->keep(a, answer, input);
+    return buf_ok(answer) && buf_ok(input);
 }

@@ -108,6 +108,10 @@ void answer_end(struct answer *a);       /* choices still open end with `length`
 /* x may be NULL. After headers: the frame, then the sink is ended. */
 void answer_error(struct answer *a, const struct err *e, const struct error_extra *x);
 
+/* After answer_end: the answer and what was asked, so that the next one can go on from it. False:
+ * its wire has no such thing, or it has failed. */
+bool answer_keep(const struct answer *a, struct buf *answer, struct buf *input);
+
 /* What was counted. */
 struct answer_counts {
     int prompt_tokens, cached_tokens, completion_tokens;

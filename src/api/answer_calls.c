@@ -123,9 +123,9 @@ void answer_call_begin(struct answer *a, int choice, int call, struct str name)
         a->has_failed = true;
         return;
     }
-    if (a->setup.ask->stream && !a->wire->call_begin)
+    if (answer_tells(a) && !a->wire->call_begin)
         return;
-    if (a->setup.ask->stream)
+    if (answer_tells(a))
         a->wire->call_begin(a, c, k);
     answer_shown(a, c);
 }
@@ -140,9 +140,9 @@ void answer_call_args(struct answer *a, int choice, int call, struct str json)
     size_t before = k->args.n;
     buf_puts(&k->args, json);
     hold(a, k, before);
-    if (a->setup.ask->stream && !a->wire->call_args)
+    if (answer_tells(a) && !a->wire->call_args)
         return;
-    if (a->setup.ask->stream)
+    if (answer_tells(a))
         a->wire->call_args(a, c, k, json);
     answer_shown(a, c);
 }
@@ -156,13 +156,13 @@ void answer_call_end(struct answer *a, int choice, int call)
         return;
     k->has_ended = true;
     c->has_open_call = false;
-    if (a->setup.ask->stream && a->wire->call_end)
+    if (answer_tells(a) && a->wire->call_end)
         a->wire->call_end(a, c, k);
 }
 
 static void break_call(struct answer *a, struct choice *c, struct answer_call *k)
 {
-    if (a->setup.ask->stream && a->wire->call_broken)
+    if (answer_tells(a) && a->wire->call_broken)
         a->wire->call_broken(a, c, k);
     a->held -= k->args.n + k->id.n + k->name.n;
     call_clear(k);

@@ -62,6 +62,7 @@ struct answer {
     int id_slot;                /* -1: none */
     int n_accepted, n_rejected; /* tokens of the client's prediction */
     struct answer_times times;
+    void *state;           /* the wire's own; see its begin and clear */
     size_t held;           /* bytes of all choices, against ANSWER_BYTES_MAX */
     struct buf out;        /* stream: whole frames not yet in the sink; else the body */
     struct buf head, tail; /* of every frame; see the row's begin */
@@ -70,6 +71,12 @@ struct answer {
     int n_choices;
     struct choice choices[];
 };
+
+/* True: what comes is given to the row as it comes. */
+static inline bool answer_tells(const struct answer *a)
+{
+    return a->setup.ask->stream || a->wire->is_gathering;
+}
 
 /* ---- between answer.c and answer_calls.c */
 

@@ -113,6 +113,12 @@ struct ask {
     int id_slot;                 /* llama-server's; -1 = any */
     struct str prediction;       /* what the client thinks the answer will be; .p NULL = nothing */
 
+    /* of an answer that can be kept and gone on from (api/responses.h) */
+    bool store;               /* keep it */
+    struct str previous_id;   /* what it goes on from; .p NULL: nothing */
+    bool needs_shelf;         /* the conversation is not complete without what is kept */
+    const struct json *items; /* what was asked now, item by item, or as a string */
+
     struct ask_script script;
 };
 

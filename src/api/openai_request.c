@@ -11,7 +11,6 @@ static int read_echo(struct fields *f, const char *name, const struct json *v);
 static int read_enable_thinking(struct fields *f, const char *name, const struct json *v);
 static int read_include_reasoning(struct fields *f, const char *name, const struct json *v);
 static int read_logprobs(struct fields *f, const char *name, const struct json *v);
-static int read_metadata(struct fields *f, const char *name, const struct json *v);
 static int read_modalities(struct fields *f, const char *name, const struct json *v);
 static int read_prediction(struct fields *f, const char *name, const struct json *v);
 static int read_reasoning_format(struct fields *f, const char *name, const struct json *v);
@@ -74,7 +73,7 @@ static const struct field table[] = {
     LATER("max_completion_tokens", CHAT),
     LATER("max_tokens", BOTH),
     LATER("messages", CHAT),
-    READ("metadata", BOTH, read_metadata),
+    READ("metadata", BOTH, row_metadata),
     FLOAT("min_p", 0, 1, sample.min_p),
     INT("min_tokens", 0, INT32_MAX, min_tokens),
     REFUSE("mirostat", BOTH, OUR_SAMPLE),
@@ -175,35 +174,6 @@ static int read_logprobs(struct fields *f, const char *name, const struct json *
     }
     f->ask->want_logprobs = true;
     return field_int(f, name, v, in, &f->ask->sample.n_top);
-}
-
-static size_t n_characters(struct str s)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < s.n; i++)
-        n += (s.p[i] & 0xC0) != 0x80;
-    return n;
-}
-
-static int read_metadata(struct fields *f, const char *name, const struct json *v)
-{
-    enum { KEY_MAX = 64, VALUE_MAX = 512 };
-
-    if (v->kind != JSON_OBJECT)
-        return field_wrong_kind(f, name, "an object", v);
-    if (v->n > ASK_METADATA_MAX)
-        return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %d entries, not %u.", name,
-            ASK_METADATA_MAX, v->n);
-    for (const struct json *c = v->child; c; c = c->next) {
-        if (c->kind != JSON_STRING)
-            return field_wrong_kind(f, name, "an object of strings", c);
-        if (n_characters(c->key) > KEY_MAX || n_characters(c->s) > VALUE_MAX)
-            return err_param(f->e, ERR_RANGE, name,
-                "'%s' may have keys of %d and values of %d characters.", name, KEY_MAX, VALUE_MAX);
-    }
-    f->ask->metadata = v;
-    return 0;
 }
 
 static int read_modalities(struct fields *f, const char *name, const struct json *v)

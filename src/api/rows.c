@@ -160,6 +160,35 @@ int row_script(struct fields *f, const char *name, const struct json *v)
     return read_script_chunk(f, json_get(v, "chunk"), s);
 }
 
+static size_t n_characters(struct str s)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < s.n; i++)
+        n += (s.p[i] & 0xC0) != 0x80;
+    return n;
+}
+
+int row_metadata(struct fields *f, const char *name, const struct json *v)
+{
+    enum { KEY_MAX = 64, VALUE_MAX = 512 };
+
+    if (v->kind != JSON_OBJECT)
+        return field_wrong_kind(f, name, "an object", v);
+    if (v->n > ASK_METADATA_MAX)
+        return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %d entries, not %u.", name,
+            ASK_METADATA_MAX, v->n);
+    for (const struct json *c = v->child; c; c = c->next) {
+        if (c->kind != JSON_STRING)
+            return field_wrong_kind(f, name, "an object of strings", c);
+        if (n_characters(c->key) > KEY_MAX || n_characters(c->s) > VALUE_MAX)
+            return err_param(f->e, ERR_RANGE, name,
+                "'%s' may have keys of %d and values of %d characters.", name, KEY_MAX, VALUE_MAX);
+    }
+    f->ask->metadata = v;
+    return 0;
+}
+
 /* ---- the prompt of a completion ---- */
 
 static int prompt_is_mixed(struct fields *f, const char *name)

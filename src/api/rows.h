@@ -6,6 +6,7 @@
 #include "api/fields.h"
 
 int row_logit_bias(struct fields *f, const char *name, const struct json *v); /* {"id": bias} */
+int row_metadata(struct fields *f, const char *name, const struct json *v);   /* 16 short strings */
 int row_prompt(struct fields *f, const char *name, const struct json *v);     /* one or several */
 int row_script(struct fields *f, const char *name, const struct json *v);
 int row_seed(struct fields *f, const char *name, const struct json *v); /* -1: any */

@@ -61,6 +61,8 @@ static const char *code_of(const struct err *e, const struct error_extra *x)
         return x->code;
     if (e->code == ERR_NOT_FOUND && !strcmp(e->param, "model"))
         return "model_not_found";
+    if (e->code == ERR_NOT_FOUND && !strcmp(e->param, "previous_response_id"))
+        return "previous_response_not_found";
     if (e->code == ERR_UNSUPPORTED && !e->param[0])
         return "unsupported";
     return status_of(e->code).code;

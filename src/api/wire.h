@@ -18,13 +18,16 @@ struct wire {
     struct str keepalive;       /* what may be sent at any time between frames */
     enum error_form error_form; /* of an error instead of an answer; for status_reply */
     const char *call_prefix;    /* of the ids of tool calls; NULL = "call_" */
-    bool keeps;                 /* a stream gathers text and reasoning, too, for what ends it */
+    bool is_gathering; /* a body is told like a stream, piece by piece: the row writes no frames */
+    bool keeps;        /* a stream gathers text and reasoning, too, for what ends it */
 
     /* `body` is an object. On error e->param names the field. */
     int (*parse)(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
 
     /* Once, before anything else: render what every frame begins and ends with. */
     void (*begin)(struct answer *a);
+    /* Frees a->state. NULL = there is none. */
+    void (*clear)(struct answer *a);
     /* Stream: what comes before all choices, as soon as the headers have left. NULL = nothing. */
     void (*start)(struct answer *a);
     /* One token of a choice, for logprobs: into the choice's own buffers. */
@@ -50,10 +53,15 @@ struct wire {
     void (*body)(struct answer *a);
     /* What went wrong, in a stream: one frame. */
     void (*error_frame)(struct buf *out, const struct err *e, const struct error_extra *x);
+    /* The same where the frame tells of the answer, too; instead of it. NULL = it does not. */
+    void (*failed)(struct answer *a, const struct err *e, const struct error_extra *x);
+    /* After the end: the answer, and what was asked, as they can be kept. NULL = they cannot. */
+    void (*keep)(const struct answer *a, struct buf *answer, struct buf *input);
 };
 
 extern const struct wire wire_openai_chat;       /* /v1/chat/completions */
 extern const struct wire wire_openai_completion; /* /v1/completions */
+extern const struct wire wire_responses;         /* /v1/responses */
 extern const struct wire wire_anthropic;         /* /v1/messages */
 extern const struct wire wire_anthropic_count;   /* /v1/messages/count_tokens; only parses */
 extern const struct wire wire_ollama_chat;       /* /api/chat */

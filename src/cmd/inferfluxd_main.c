@@ -207,6 +207,15 @@ static int open_exact(struct exact **out, const struct options *o, struct err *e
     return eo.max_bytes ? exact_open(out, &eo, e) : 0;
 }
 
+static int open_shelf(struct shelf **out, const struct options *o, struct err *e)
+{
+    size_t bytes = (size_t)o->responses_bytes;
+    struct shelf_options so = { bytes, bytes / 100 * (size_t)o->responses_share,
+        (uint64_t)o->responses_ttl_s * 1000000000 };
+
+    return bytes ? shelf_open(out, &so, e) : 0;
+}
+
 static int run(const struct options *o, struct err *e)
 {
     struct model_spec specs[POOL_MODELS_MAX];
@@ -250,7 +259,8 @@ static int run(const struct options *o, struct err *e)
         goto out;
     so.pool = pool;
     so.slots = slots_new(pool, *o->slot_save_path);
-    if (open_exact(&so.exact, o, e) || service_open(&service, &so, e))
+    if (open_exact(&so.exact, o, e) || open_shelf(&so.shelf, o, e) ||
+        service_open(&service, &so, e))
         goto out;
     announce(o, service);
     wait_for_signal();
@@ -263,6 +273,7 @@ out:
         pool_close(pool);
     service_close(service);
     slots_free(so.slots);
+    shelf_close(so.shelf);
     exact_close(so.exact);
     audit_close(so.audit);
     keys_close(keys);

@@ -311,6 +311,9 @@ static int prepare(struct request *r, struct str body, struct err *e)
 
     if (ask_parse(ask, r->route->wire, body, r->arena, e))
         return -1;
+    struct kept_place place = { r->io->o->shelf, caller_tenant(&r->caller), r->arena };
+    if (kept_recall(&r->before, ask, &place, e))
+        return -1;
     if (r->io->o->strip_billing)
         convo_drop_billing(&ask->convo);
     struct model *m = ready_model(r->io, ask->model, e);

@@ -91,6 +91,12 @@ void words_parse(struct io *io, struct http_exchange *x, struct call *c);
 /* slot_files.c */
 void slots_show(struct io *io, struct http_exchange *x, struct call *c);
 void slots_act(struct io *io, struct http_exchange *x, struct call *c);
+void words_count_input(struct io *io, struct http_exchange *x, struct call *c);
+
+/* responses.c */
+void responses_show(struct io *io, struct http_exchange *x, struct call *c);
+void responses_forget(struct io *io, struct http_exchange *x, struct call *c);
+void responses_cancel(struct io *io, struct http_exchange *x, struct call *c);
 
 /* fairness.c */
 void fairness_show(struct io *io, struct http_exchange *x, struct call *c);

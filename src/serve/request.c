@@ -58,6 +58,8 @@ static void request_free(struct request *r)
     if (r->next)
         r->next->prev = r->prev;
     exact_unref(r->recalled);
+    if (r->before)
+        shelf_unref(r->io->o->shelf, r->before);
     exact_record_clear(&r->record);
     http_body_free(&r->body);
     r->job.run = free_memory;
@@ -85,6 +87,13 @@ static void tell_predicted(const struct request *r, struct answer *a)
     int64_t n = (int64_t)r->n_predicted * ask_n_choices(&r->ask) - r->n_accepted;
 
     answer_predicted(a, r->n_accepted, (int)MIN(MAX(n, 0), INT32_MAX));
+}
+
+/* What is kept is there before its client can ask for it: bytes leave later. */
+static void end_answer(struct request *r, struct answer *last)
+{
+    answer_end(last);
+    kept_put(r->io->o->shelf, caller_tenant(&r->caller), &r->ask, last, r->before);
 }
 
 static void finish_answer(struct request *r)
@@ -115,7 +124,7 @@ static void finish_answer(struct request *r)
     if (r->err.code)
         answer_error(last, &r->err, &extra);
     else
-        answer_end(last);
+        end_answer(r, last);
     answer_free(last);
 }
 

@@ -15,6 +15,7 @@
 #include "api/answer.h"
 #include "pool/session.h"
 #include "serve/io.h"
+#include "serve/kept.h"
 #include "serve/prompt.h"
 #include "serve/slots.h"
 
@@ -52,6 +53,7 @@ struct request {
     struct str exact_key;                /* .n 0: its answer is neither remembered nor recalled */
     const struct exact_answer *recalled; /* a reference; NULL: it is computed */
     struct exact_record record;
+    const struct kept *before;  /* a reference: the answer that this one goes on from; NULL */
     struct exact_end exact_end; /* finish NONE: it did not end by itself */
     int n_open;                 /* sessions that run, and one for whoever holds the request */
     struct err err;             /* the first thing that went wrong */

@@ -11,6 +11,7 @@
 #include "pool/pool.h"
 #include "serve/metrics.h"
 #include "store/audit.h"
+#include "store/shelf.h"
 
 enum auth_mode { AUTH_AUTO, AUTH_ALWAYS, AUTH_NEVER };
 
@@ -32,6 +33,7 @@ struct serve_options { /* borrowed for the life of the service */
     int64_t slot_bytes;   /* the most that the files of a key take together */
     struct pool *pool;
     struct exact *exact; /* answers that are remembered; NULL = none */
+    struct shelf *shelf; /* answers that others go on from; NULL = none */
     const struct keys *keys;
     bool needs_key;
     struct audit *audit;            /* NULL = none */

@@ -2,9 +2,11 @@
  * bodies go to the clerk; large answers leave as fast as they are read. */
 #include "api/anthropic.h"
 #include "api/parse.h"
+#include "api/responses.h"
 #include "api/tokenize.h"
 #include "api/wire.h"
 #include "serve/io.h"
+#include "serve/kept.h"
 #include "serve/prompt.h"
 
 static const size_t ARENA_MAX = 512 * 1024 * 1024;
@@ -19,6 +21,7 @@ struct
     struct io *io;
     struct http_exchange *x; /* NULL: answered, or the client left */
     struct call *call;
+    uint64_t tenant;
     struct loop_timer deadline;
     struct http_body body; /* what went to the clerk */
     struct arena *arena;
@@ -105,23 +108,50 @@ static int apply_template(struct words *j, struct str body)
     return 0;
 }
 
+static int count_ask(struct words *j, struct ask *ask, int *n)
+{
+    struct rendered r;
+    struct tokens t = { .arena = j->arena, .stop = &j->job.is_stopped };
+
+    if (j->io->o->strip_billing)
+        convo_drop_billing(&ask->convo);
+    struct model *m = ready_model(j->io, ask->model, &j->err);
+    if (!m || prompt_render(&r, &ask->convo, m, j->arena, &j->err) ||
+        vocab_encode(m->vocab, r.spans, r.n_spans, ask->add_special_tokens, &t, &j->err))
+        return -1;
+    *n = (int)t.n;
+    return 0;
+}
+
 /* The prompt as /v1/messages would have it; one that is too long is counted, too. */
 static int count(struct words *j, struct str body)
 {
     struct ask ask;
-    struct rendered r;
-    struct tokens t = { .arena = j->arena, .stop = &j->job.is_stopped };
+    int n;
 
-    if (ask_parse(&ask, &wire_anthropic_count, body, j->arena, &j->err))
+    if (ask_parse(&ask, &wire_anthropic_count, body, j->arena, &j->err) || count_ask(j, &ask, &n))
         return -1;
-    if (j->io->o->strip_billing)
-        convo_drop_billing(&ask.convo);
-    struct model *m = ready_model(j->io, ask.model, &j->err);
-    if (!m || prompt_render(&r, &ask.convo, m, j->arena, &j->err) ||
-        vocab_encode(m->vocab, r.spans, r.n_spans, ask.add_special_tokens, &t, &j->err))
-        return -1;
-    anthropic_count(&j->out, (int)t.n);
+    anthropic_count(&j->out, n);
     return 0;
+}
+
+/* The same as /v1/responses would have it. */
+static int count_input(struct words *j, struct str body)
+{
+    struct kept_place place = { j->io->o->shelf, j->tenant, j->arena };
+    const struct kept *before = NULL;
+    struct ask ask;
+    int n = 0;
+
+    int rc = ask_parse(&ask, &wire_responses, body, j->arena, &j->err) ||
+                     kept_recall(&before, &ask, &place, &j->err) || count_ask(j, &ask, &n)
+                 ? -1
+                 : 0;
+    if (before)
+        shelf_unref(place.shelf, before);
+    if (!rc)
+        responses_count(&j->out, n);
+    return rc;
 }
 
 static int parse(struct words *j, struct str body)
@@ -263,6 +293,7 @@ static struct words *words_new(struct io *io, struct http_exchange *x, struct ca
     w->io = io;
     w->x = x;
     w->call = c;
+    w->tenant = caller_tenant(&c->caller);
     w->arena = a;
     w->deadline.fn = on_deadline;
     buf_init(&w->out, ARENA_MAX);
@@ -314,6 +345,11 @@ void words_apply_template(struct io *io, struct http_exchange *x, struct call *c
 void words_count(struct io *io, struct http_exchange *x, struct call *c)
 {
     begin(io, x, c, count);
+}
+
+void words_count_input(struct io *io, struct http_exchange *x, struct call *c)
+{
+    begin(io, x, c, count_input);
 }
 
 void words_parse(struct io *io, struct http_exchange *x, struct call *c)

@@ -1,5 +1,6 @@
 /* The ground: strings, buffers, arenas, maps, UTF-8, random numbers, errors. */
 #include "base/arena.h"
+#include "base/base64.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/map.h"
@@ -204,8 +205,33 @@ static void errors_say_where_they_were(void)
     EXPECT_STR(errcode_name(e.code), "RANGE");
 }
 
-TESTS(TEST(numbers_are_whole_strings_in_range), TEST(strings_are_searched_and_trimmed),
-    TEST(a_buffer_stops_at_its_cap_and_stays_failed), TEST(long_formats_fit),
-    TEST(an_arena_has_a_cap_and_cleans_up_backwards), TEST(an_arena_grows_its_last_block_in_place),
-    TEST(maps_agree_with_a_plain_array), TEST(utf8_is_strict), TEST(random_numbers_are_philox),
-    TEST(errors_say_where_they_were))
+static void base64_goes_there_and_back(void)
+{
+    static const struct {
+        const char *plain, *text;
+    } rows[] = { { "", "" }, { "f", "Zg==" }, { "fo", "Zm8=" }, { "foo", "Zm9v" },
+        { "foob", "Zm9vYg==" }, { "\xff\xfe\xfd", "//79" } };
+    static const char *const bad[] = { "Z", "Zg=", "Z===", "Zm9v Zm9v", "Zm-v", "=" };
+    struct buf b;
+
+    buf_init(&b, KB);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        buf_reset(&b);
+        base64_encode(&b, str_of(rows[i].plain));
+        EXPECT(str_is(buf_str(&b), rows[i].text));
+        buf_reset(&b);
+        EXPECT(base64_decode(&b, str_of(rows[i].text)));
+        EXPECT(str_is(buf_str(&b), rows[i].plain));
+    }
+    buf_reset(&b);
+    EXPECT(base64_decode(&b, STR("Zm8")) && str_is(buf_str(&b), "fo")); /* unpadded */
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        EXPECT(!base64_decode(&b, str_of(bad[i])));
+    buf_clear(&b);
+}
+
+TESTS(TEST(base64_goes_there_and_back), TEST(numbers_are_whole_strings_in_range),
+    TEST(strings_are_searched_and_trimmed), TEST(a_buffer_stops_at_its_cap_and_stays_failed),
+    TEST(long_formats_fit), TEST(an_arena_has_a_cap_and_cleans_up_backwards),
+    TEST(an_arena_grows_its_last_block_in_place), TEST(maps_agree_with_a_plain_array),
+    TEST(utf8_is_strict), TEST(random_numbers_are_philox), TEST(errors_say_where_they_were))

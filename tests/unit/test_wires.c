@@ -113,7 +113,7 @@ static void put_sampling(struct jw *w)
 }
 
 /* A string where it is one part and the dice say so, else blocks. */
-static void put_content(struct jw *w, const struct turn *t)
+static void put_content_as(struct jw *w, const struct turn *t, const char *type)
 {
     if (t->n_parts == 1 && below(2)) {
         jw_str(w, t->parts[0]);
@@ -123,12 +123,17 @@ static void put_content(struct jw *w, const struct turn *t)
     for (int i = 0; i < t->n_parts; i++) {
         jw_object(w);
         jw_key(w, "type");
-        jw_z(w, "text");
+        jw_z(w, type);
         jw_key(w, "text");
         jw_str(w, t->parts[i]);
         jw_end_object(w);
     }
     jw_end_array(w);
+}
+
+static void put_content(struct jw *w, const struct turn *t)
+{
+    put_content_as(w, t, "text");
 }
 
 static void put_messages(struct jw *w, int from)
@@ -219,6 +224,33 @@ static void write_llama(struct jw *w)
     put_stream(w);
 }
 
+/* Every part is typed by who says it; a message may say its type or not. */
+static void write_responses(struct jw *w)
+{
+    jw_key(w, "input");
+    jw_array(w);
+    for (int i = 0; i < wish.n_turns; i++) {
+        const struct turn *t = &wish.turns[i];
+        jw_object(w);
+        if (below(2)) {
+            jw_key(w, "type");
+            jw_z(w, "message");
+        }
+        jw_key(w, "role");
+        jw_z(w, role_name(t->role));
+        jw_key(w, "content");
+        put_content_as(w, t, t->role == ROLE_ASSISTANT ? "output_text" : "input_text");
+        jw_end_object(w);
+    }
+    jw_end_array(w);
+    put_sampling(w);
+    put_stops(w, "stop");
+    put_int(w, "max_output_tokens", wish.max_tokens);
+    jw_key(w, "user");
+    jw_str(w, wish.user);
+    put_stream(w);
+}
+
 /* ---- comparing */
 
 static void expect_turns(int n_parts_most)
@@ -297,6 +329,9 @@ static void nothing_of_a_request_is_lost(void)
         expect_turns(PARTS_MAX);
         EXPECT(str_eq(kit.ask.user, wish.user));
         through(&wire_anthropic, write_anthropic);
+        expect_turns(PARTS_MAX);
+        EXPECT(str_eq(kit.ask.user, wish.user));
+        through(&wire_responses, write_responses);
         expect_turns(PARTS_MAX);
         EXPECT(str_eq(kit.ask.user, wish.user));
         through(&wire_ollama_chat, write_ollama);

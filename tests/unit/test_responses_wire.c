@@ -1,0 +1,554 @@
+/* api/responses_*.c: which bodies are accepted, what becomes of their items, what is told of an
+ * answer as a stream and as a body, and how one goes on from another. */
+#include "api/responses.h"
+#include "wire_kit.h"
+
+#define SAY(more)   "{'model':'m','input':'hi'" more "}"
+#define ITEMS(list) "{'model':'m','input':[" list "]}"
+#define FN          "{'type':'function','name':'f','parameters':{'type':'object'}}"
+#define OK          ERR_NONE
+
+static const struct kit_row rows[] = {
+    { SAY(""), OK, "" },
+    { "{'model':'m'}", OK, "" }, /* as agents probe */
+    { ITEMS(""), OK, "" },
+    { SAY(",'an_unknown_field':1"), OK, "" },
+    { "{'input':7}", ERR_INVALID, "input" },
+    { SAY(",'background':false"), OK, "" },
+    { SAY(",'background':true"), ERR_UNSUPPORTED, "background" },
+    { SAY(",'conversation':'conv_1'"), ERR_UNSUPPORTED, "conversation" },
+    { SAY(",'include':['reasoning.encrypted_content','message.output_text.logprobs']"), OK, "" },
+    { SAY(",'include':['my.wishes']"), ERR_INVALID, "include" },
+    { SAY(",'include':7"), ERR_INVALID, "include" },
+    { SAY(",'instructions':'be brief'"), OK, "" },
+    { SAY(",'instructions':7"), ERR_INVALID, "instructions" },
+    { SAY(",'max_output_tokens':1"), OK, "" },
+    { SAY(",'max_output_tokens':0"), ERR_RANGE, "max_output_tokens" },
+    { SAY(",'metadata':{'a':'b'}"), OK, "" },
+    { SAY(",'metadata':{'a':1}"), ERR_INVALID, "metadata" },
+    { SAY(",'previous_response_id':7"), ERR_INVALID, "previous_response_id" },
+    { SAY(",'prompt':{'id':'pmpt_1'}"), ERR_UNSUPPORTED, "prompt" },
+    { SAY(",'reasoning':{'effort':'low','summary':'auto'}"), OK, "" },
+    { SAY(",'reasoning':{'effort':'huge'}"), ERR_INVALID, "reasoning.effort" },
+    { SAY(",'reasoning':{'summary':'long'}"), ERR_INVALID, "reasoning.summary" },
+    { SAY(",'reasoning':7"), ERR_INVALID, "reasoning" },
+    { SAY(",'service_tier':'auto'"), OK, "" },
+    { SAY(",'service_tier':'best'"), ERR_INVALID, "service_tier" },
+    { SAY(",'store':false"), OK, "" },
+    { SAY(",'store':'no'"), ERR_INVALID, "store" },
+    { SAY(",'stream_options':{'include_obfuscation':false}"), OK, "" },
+    { SAY(",'temperature':3"), ERR_RANGE, "temperature" },
+    { SAY(",'text':{'format':{'type':'text'},'verbosity':'low'}"), OK, "" },
+    { SAY(",'text':{'verbosity':'loud'}"), ERR_INVALID, "text.verbosity" },
+    { SAY(",'text':{'format':{}}"), ERR_MISSING, "text.format.type" },
+    { SAY(",'text':{'format':{'type':'poem'}}"), ERR_INVALID, "text.format.type" },
+    { SAY(",'tools':[" FN "]"), OK, "" },
+    { SAY(",'tools':7"), ERR_INVALID, "tools" },
+    { SAY(",'tools':[7]"), ERR_INVALID, "tools[0]" },
+    { SAY(",'tools':[{'type':'function'}]"), ERR_MISSING, "tools[0].name" },
+    { SAY(",'tools':[{'type':'function','name':'f','parameters':7}]"), ERR_INVALID,
+        "tools[0].parameters" },
+    { SAY(",'tools':[{'type':'flight'}]"), ERR_INVALID, "tools[0].type" },
+    { SAY(",'tools':[{'type':'web_search'},{'type':'namespace','name':'n','tools':[]},"
+          "{'type':'custom','name':'c'},{'type':'local_shell'},{'type':'image_generation'}]"),
+        OK, "" },
+    { SAY(",'tool_choice':'auto'"), OK, "" },
+    { SAY(",'tool_choice':'required'"), ERR_INVALID, "tool_choice" },
+    { SAY(",'tool_choice':'maybe'"), ERR_INVALID, "tool_choice" },
+    { SAY(",'tools':[" FN "],'tool_choice':{'type':'function','name':'f'}"), OK, "" },
+    { SAY(",'tools':[" FN "],'tool_choice':{'type':'function','name':'g'}"), ERR_INVALID,
+        "tool_choice" },
+    { SAY(",'tools':[" FN "],'tool_choice':{'type':'function'}"), ERR_MISSING, "tool_choice.name" },
+    { SAY(",'tools':[" FN "],'tool_choice':{'type':'web_search'}"), ERR_UNSUPPORTED,
+        "tool_choice.type" },
+    { SAY(",'tools':[" FN "],'tool_choice':{'type':'allowed_tools','mode':'auto','tools':"
+          "[{'type':'function','name':'f'},{'type':'web_search'}]}"),
+        OK, "" },
+    { SAY(",'tools':[" FN "],'tool_choice':{'type':'allowed_tools'}"), ERR_MISSING,
+        "tool_choice.tools" },
+    { SAY(",'top_logprobs':21"), ERR_RANGE, "top_logprobs" },
+    { SAY(",'truncation':'auto'"), OK, "" },
+    { SAY(",'truncation':'middle'"), ERR_INVALID, "truncation" },
+    { ITEMS("7"), ERR_INVALID, "input[0]" },
+    { ITEMS("{'content':'x'}"), ERR_MISSING, "input[0].role" },
+    { ITEMS("{'role':'boss','content':'x'}"), ERR_INVALID, "input[0].role" },
+    { ITEMS("{'role':'user'}"), ERR_MISSING, "input[0].content" },
+    { ITEMS("{'role':'user','content':7}"), ERR_INVALID, "input[0].content" },
+    { ITEMS("{'role':'user','content':[{'type':'input_text'}]}"), ERR_MISSING,
+        "input[0].content[0].text" },
+    { ITEMS("{'role':'user','content':[{'type':'input_image','image_url':'data:'}]}"),
+        ERR_UNSUPPORTED, "input[0].content[0]" },
+    { ITEMS("{'role':'user','content':[{'type':'song'}]}"), ERR_INVALID,
+        "input[0].content[0].type" },
+    { ITEMS("{'type':'poem'}"), ERR_INVALID, "input[0].type" },
+    { ITEMS("{'type':'function_call','name':'f'}"), ERR_MISSING, "input[0].call_id" },
+    { ITEMS("{'type':'function_call','call_id':'c'}"), ERR_MISSING, "input[0].name" },
+    { ITEMS("{'type':'function_call_output','call_id':'c'}"), ERR_MISSING, "input[0].output" },
+    { ITEMS("{'type':'item_reference','id':'msg_1_0'}"), OK, "" },
+    { ITEMS("{'type':'item_reference'}"), ERR_MISSING, "input[0].id" },
+    { ITEMS("{'type':'web_search_call','id':'ws_1','status':'completed'}"), OK, "" },
+};
+
+static void a_body_is_right_or_its_field_is_named(void)
+{
+    kit_rows(&wire_responses, rows, ARRAY_LEN(rows));
+    kit_close();
+}
+
+static void every_field_arrives(void)
+{
+    EXPECT_EQ(kit_parse(&wire_responses,
+                  SAY(",'temperature':0.5,'top_p':0.25,'top_k':-1,'max_output_tokens':17,'seed':4,"
+                      "'stop':['a'],'stream':true,'top_logprobs':2,'user':'u','store':false,"
+                      "'safety_identifier':'s','prompt_cache_key':'p','metadata':{'k':'v'},"
+                      "'previous_response_id':'resp_0','reasoning':{'effort':'low'},"
+                      "'parallel_tool_calls':false,'tools':[" FN "]")),
+        0);
+    const struct ask *a = &kit.ask;
+    EXPECT(a->sample.temperature == 0.5f && a->sample.top_p == 0.25f && a->sample.top_k == 0);
+    EXPECT(a->max_tokens == 17 && a->has_seed && a->sample.seed == 4 && a->n_stops == 1);
+    EXPECT(a->stream && a->want_logprobs && a->sample.want_logprobs && a->sample.n_top == 2);
+    EXPECT(str_is(a->user, "u") && str_is(a->safety_identifier, "s") && !a->store);
+    EXPECT(str_is(a->prompt_cache_key, "p") && a->metadata && a->metadata->n == 1);
+    EXPECT(str_is(a->previous_id, "resp_0") && a->needs_shelf);
+    EXPECT(str_is(a->reasoning_effort, "low") && !a->parallel_tool_calls);
+    EXPECT(a->tools && a->tools->n == 1 && a->tool_choice == TOOL_CHOICE_AUTO);
+    const struct json *f = json_get(a->tools->child, "function");
+    EXPECT(str_is(json_get(f, "name")->s, "f") && json_get(f, "parameters"));
+    EXPECT_EQ(kit_parse(&wire_responses, SAY("")), 0);
+    EXPECT(kit.ask.store && !kit.ask.needs_shelf && kit.ask.max_tokens == -1);
+    EXPECT_EQ(kit_parse(&wire_responses, SAY(",'reasoning':{'effort':'none'}")), 0);
+    EXPECT(kit.ask.thinking == THINKING_OFF);
+    kit_close();
+}
+
+/* ---- items become messages */
+
+static void convo_is(const char *body, const char *want)
+{
+    EXPECT_EQ(kit_parse(&wire_responses, body), 0);
+    EXPECT_STR(kit_convo(), want);
+}
+
+static void items_become_messages(void)
+{
+    convo_is(SAY(""), "user: hi");
+    convo_is(SAY(",'instructions':'be brief'"), "system: be brief|user: hi");
+    convo_is(SAY(",'instructions':[{'role':'developer','content':'d'}]"), "developer: d|user: hi");
+    convo_is("{}", "user: ");
+    convo_is("{'instructions':'i','input':[]}", "system: i|user: ");
+    convo_is(ITEMS("{'role':'user','content':[{'type':'input_text','text':'a'},"
+                   "{'type':'input_text','text':'b'}]},"
+                   "{'type':'message','role':'assistant','content':[{'type':'output_text',"
+                   "'text':'c','annotations':[]},{'type':'refusal','refusal':'no'}]}"),
+        "user: a, b|assistant: c, no");
+    convo_is(ITEMS("{'role':'user','content':'x'},"
+                   "{'type':'reasoning','id':'rs_1','summary':[],'content':[{'type':"
+                   "'reasoning_text','text':'hm'}]},"
+                   "{'role':'assistant','content':'let me see'},"
+                   "{'type':'function_call','call_id':'c1','name':'f','arguments':'{}'},"
+                   "{'type':'function_call','call_id':'c2','name':'g','arguments':{'a':1}},"
+                   "{'type':'function_call_output','call_id':'c1','output':'1'},"
+                   "{'type':'function_call_output','call_id':'c2','output':[{'type':'input_text',"
+                   "'text':'2'}]}"),
+        "user: x|assistant: let me see [f({})#c1] [g({\"a\":1})#c2] {hm}|tool#c1: 1|tool#c2: 2");
+    /* Thoughts without words, twice: two turns. Words after words: two messages. */
+    convo_is(ITEMS("{'type':'reasoning','summary':[{'type':'summary_text','text':'a'}]},"
+                   "{'type':'reasoning','summary':[],'encrypted_content':'v1.aGk='},"
+                   "{'role':'assistant','content':'b'},{'role':'assistant','content':'c'}"),
+        "assistant {a}|assistant: b {hi}|assistant: c");
+    /* What others sealed, nobody can read. */
+    convo_is(ITEMS("{'role':'user','content':'x'},"
+                   "{'type':'reasoning','summary':[],'encrypted_content':'gAAAA'}"),
+        "user: x");
+    convo_is(ITEMS("{'role':'user','content':'x'},"
+                   "{'type':'custom_tool_call','call_id':'c','name':'sh','input':'a \\'b\\''},"
+                   "{'type':'custom_tool_call_output','call_id':'c','output':'o'},"
+                   "{'type':'local_shell_call','call_id':'d','action':{'command':['ls']}},"
+                   "{'type':'local_shell_call_output','id':'d','output':'p'}"),
+        "user: x|assistant [sh({\"input\": \"a \\\"b\\\"\"})#c]|tool#c: o|"
+        "assistant [local_shell({\"command\":[\"ls\"]})#d]|tool#d: p");
+    kit_close();
+}
+
+/* ---- going on from what is kept */
+
+static const struct responses_kept turns[] = {
+    { STR("{\"id\":\"resp_1\",\"output\":[{\"id\":\"rs_1_0\",\"type\":\"reasoning\",\"summary\":[],"
+          "\"content\":[{\"type\":\"reasoning_text\",\"text\":\"t\"}]},"
+          "{\"id\":\"msg_1_1\",\"type\":\"message\",\"role\":\"assistant\",\"content\":"
+          "[{\"type\":\"output_text\",\"text\":\"one\"}]}]}"),
+        STR("[{\"id\":\"msg_1_i0\",\"type\":\"message\",\"role\":\"user\",\"content\":\"first\"}"
+            "]") },
+    { STR("{\"id\":\"resp_2\",\"output\":[{\"id\":\"fc_2_0\",\"type\":\"function_call\","
+          "\"call_id\":\"c\",\"name\":\"f\",\"arguments\":\"{}\"}]}"),
+        STR("[{\"id\":\"my_own\",\"role\":\"user\",\"content\":\"second\"}]") },
+};
+static int n_finds;
+
+static bool find(void *ctx, struct str id, struct responses_kept *out)
+{
+    n_finds++;
+    for (size_t i = 0; i < ARRAY_LEN(turns); i++)
+        if (str_is(id, i ? "resp_2" : "resp_1")) {
+            *out = turns[i];
+            return true;
+        }
+    return false;
+}
+
+static int recall(const char *body, size_t n)
+{
+    static const struct responses_shelf shelf = { NULL, find };
+
+    n_finds = 0;
+    if (kit_parse(&wire_responses, body))
+        fprintf(stderr, "%s\n", kit.e.msg);
+    EXPECT(!kit.e.code && kit.ask.needs_shelf);
+    int rc = responses_recall(&kit.ask, turns, n, &shelf, kit.arena, &kit.e);
+    EXPECT(!kit.ask.needs_shelf);
+    return rc;
+}
+
+static void an_answer_goes_on_from_another(void)
+{
+    EXPECT_EQ(recall(SAY(",'previous_response_id':'resp_1','instructions':'i'"), 1), 0);
+    EXPECT_STR(kit_convo(), "system: i|user: first|assistant: one {t}|user: hi");
+    EXPECT_EQ(recall("{'previous_response_id':'resp_2','input':["
+                     "{'type':'function_call_output','call_id':'c','output':'4'}]}",
+                  2),
+        0);
+    EXPECT_STR(
+        kit_convo(), "user: first|assistant: one {t}|user: second|assistant [f({})#c]|tool#c: 4");
+    EXPECT_EQ((int)kit.ask.items->n, 1);
+    EXPECT_EQ(recall("{'previous_response_id':'resp_1'}", 1), 0);
+    EXPECT_STR(kit_convo(), "user: first|assistant: one {t}");
+    kit_close();
+}
+
+static void items_stand_for_others(void)
+{
+    EXPECT_EQ(recall(ITEMS("{'type':'item_reference','id':'msg_1_i0'},{'id':'rs_1_0'},"
+                           "{'type':'item_reference','id':'msg_1_1'},"
+                           "{'role':'user','content':'x'}"),
+                  0),
+        0);
+    EXPECT_STR(kit_convo(), "user: first|assistant: one {t}|user: x");
+    EXPECT_EQ(n_finds, 1); /* once for each answer */
+    EXPECT_EQ((int)kit.ask.items->n, 4);
+    EXPECT(str_is(json_get(kit.ask.items->child, "type")->s, "message"));
+    static const char *const lost[] = { "msg_1_9", "msg_3_0", "my_own", "_", "__", "x" };
+    for (size_t i = 0; i < ARRAY_LEN(lost); i++) {
+        char body[200];
+        snprintf(body, sizeof(body), ITEMS("{'type':'item_reference','id':'%s'}"), lost[i]);
+        EXPECT_EQ(recall(body, 0), -1);
+        EXPECT(kit.e.code == ERR_NOT_FOUND);
+        EXPECT_STR(kit.e.param, "input[0].id");
+    }
+    kit_close();
+}
+
+static void ids_tell_whose_they_are(void)
+{
+    char out[RESPONSES_ID_MAX];
+
+    EXPECT(responses_id_of_item(STR("msg_0af_12"), out));
+    EXPECT_STR(out, "resp_0af");
+    EXPECT(responses_id_of_item(STR("fc_0af_i3"), out));
+    EXPECT_STR(out, "resp_0af");
+    EXPECT(!responses_id_of_item(STR("msg_0af"), out) && !responses_id_of_item(STR(""), out));
+    static char longest[1000];
+    memset(longest, 'a', sizeof(longest));
+    longest[1] = longest[990] = '_';
+    EXPECT(!responses_id_of_item((struct str){ longest, sizeof(longest) }, out));
+}
+
+/* ---- what is told */
+
+/* The events of a stream, one after the other: "type #number" for all, and the sum of deltas. */
+static void kinds_are(const char *want)
+{
+    static char got[8000];
+    struct str rest = buf_str(&kit.sink.body);
+    size_t n = 0;
+    int number = 0;
+
+    got[0] = 0;
+    while (rest.n) {
+        ptrdiff_t end = str_find(rest, STR("\n\n"));
+        EXPECT(end > 0);
+        struct str frame = { rest.p, (size_t)end };
+        rest = str_skip(rest, (size_t)end + 2);
+        ptrdiff_t line = str_find(frame, STR("\ndata: "));
+        EXPECT(str_starts(frame, STR("event: ")) && line > 0);
+        struct str name = { frame.p + 7, (size_t)line - 7 };
+        struct json *j = NULL;
+        EXPECT_EQ(json_parse(&j, str_skip(frame, (size_t)line + 7), kit.arena, NULL, &kit.e), 0);
+        EXPECT(str_eq(json_get(j, "type")->s, name));
+        char digits[20];
+        snprintf(digits, sizeof(digits), "%d", number++);
+        EXPECT(str_is(json_get(j, "sequence_number")->s, digits));
+        const struct json *at = json_get(j, "output_index"), *delta = json_get(j, "delta");
+        n += (size_t)snprintf(got + n, sizeof(got) - n, "%s" STR_FMT, n ? " " : "",
+            STR_ARG(str_skip(name, strlen("response."))));
+        if (at)
+            n += (size_t)snprintf(got + n, sizeof(got) - n, "@" STR_FMT, STR_ARG(at->s));
+        if (delta)
+            n += (size_t)snprintf(got + n, sizeof(got) - n, "(" STR_FMT ")", STR_ARG(delta->s));
+        EXPECT(n < sizeof(got));
+    }
+    EXPECT_STR(got, want);
+}
+
+/* The value of output in the object at the end, of a body or a stream. */
+static const char *output(void)
+{
+    static char got[8000];
+    struct str s = buf_str(&kit.sink.body);
+    ptrdiff_t at;
+
+    while ((at = str_find(s, STR("\"output\":"))) >= 0)
+        s = str_skip(s, (size_t)at + 9);
+    at = str_find(s, STR(",\"instructions\""));
+    EXPECT(at > 0);
+    snprintf(got, sizeof(got), "%.*s", (int)at, s.p);
+    for (char *c = got; *c; c++)
+        *c = *c == '"' ? '\'' : *c;
+    return got;
+}
+
+static bool says(const char *what)
+{
+    static char text[200];
+
+    snprintf(text, sizeof(text), "%s", what);
+    for (char *c = text; *c; c++)
+        *c = *c == '\'' ? '"' : *c;
+    return str_find(buf_str(&kit.sink.body), str_of(text)) >= 0;
+}
+
+static void begin(const char *more, bool is_stream)
+{
+    char body[1000];
+
+    snprintf(body, sizeof(body), "{'model':'m','input':'hi','tools':[" FN "],'stream':%s%s}",
+        is_stream ? "true" : "false", more);
+    kit_open(&wire_responses, body);
+    answer_begin(kit.answer);
+    answer_usage(kit.answer, 5, 2);
+}
+
+static void end(enum finish finish)
+{
+    answer_choice_end(kit.answer, 0, finish, STR_NONE, -1);
+    answer_end(kit.answer);
+    EXPECT_EQ(kit.sink.n_ended, 1);
+}
+
+static void call(int number, const char *name, const char *args)
+{
+    answer_call_begin(kit.answer, 0, number, str_of(name));
+    for (const char *c = args; *c; c++)
+        answer_call_args(kit.answer, 0, number, (struct str){ c, 1 });
+}
+
+static void text_is_a_message(void)
+{
+    static const char want[] =
+        "[{'id':'msg_1_0','type':'message','status':'completed','role':'assistant','content':"
+        "[{'type':'output_text','text':'Hello wor\\'q\\'\\n','annotations':[],'logprobs':[]}]}]";
+
+    for (int is_stream = 0; is_stream < 2; is_stream++) {
+        begin("", is_stream);
+        kit_say(0, 1);
+        kit_say(0, 2);
+        kit_say(0, 4);
+        end(FINISH_STOP);
+        if (is_stream)
+            kinds_are("created in_progress output_item.added@0 content_part.added@0 "
+                      "output_text.delta@0(Hello) output_text.delta@0( wor) "
+                      "output_text.delta@0(\"q\"\n) output_text.done@0 content_part.done@0 "
+                      "output_item.done@0 completed");
+        EXPECT_STR(output(), want);
+        EXPECT(says("'status':'completed','background':false,'error':null"));
+        EXPECT(says("'usage':{'input_tokens':5,'input_tokens_details':{'cached_tokens':2,"
+                    "'cache_write_tokens':0},'output_tokens':3,"));
+    }
+    kit_close();
+}
+
+static void thoughts_and_calls_are_items(void)
+{
+    for (int is_stream = 0; is_stream < 2; is_stream++) {
+        begin("", is_stream);
+        answer_reasoning(kit.answer, 0, STR("h"));
+        answer_reasoning(kit.answer, 0, STR("m"));
+        kit_say(0, 1);
+        call(0, "f", "{}");
+        answer_call_end(kit.answer, 0, 0);
+        call(1, "g", "[1]");
+        answer_call_end(kit.answer, 0, 1);
+        end(FINISH_STOP);
+        if (is_stream)
+            kinds_are("created in_progress output_item.added@0 content_part.added@0 "
+                      "reasoning_text.delta@0(h) reasoning_text.delta@0(m) reasoning_text.done@0 "
+                      "content_part.done@0 output_item.done@0 output_item.added@1 "
+                      "content_part.added@1 output_text.delta@1(Hello) output_text.done@1 "
+                      "content_part.done@1 output_item.done@1 output_item.added@2 "
+                      "function_call_arguments.delta@2({) function_call_arguments.delta@2(}) "
+                      "function_call_arguments.done@2 output_item.done@2 output_item.added@3 "
+                      "function_call_arguments.delta@3([) function_call_arguments.delta@3(1) "
+                      "function_call_arguments.delta@3(]) function_call_arguments.done@3 "
+                      "output_item.done@3 completed");
+        EXPECT(says("{'id':'rs_1_0','type':'reasoning','status':'completed','summary':[],'content':"
+                    "[{'type':'reasoning_text','text':'hm'}]}"));
+        EXPECT(says("{'id':'fc_1_3','type':'function_call','status':'completed','call_id':'call_"));
+        EXPECT(says("'name':'g','arguments':'[1]'}"));
+    }
+    kit_close();
+}
+
+static void thoughts_may_be_a_summary_and_sealed(void)
+{
+    begin(",'reasoning':{'summary':'auto'},'include':['reasoning.encrypted_content']", true);
+    answer_reasoning(kit.answer, 0, STR("hi"));
+    end(FINISH_STOP);
+    kinds_are("created in_progress output_item.added@0 reasoning_summary_part.added@0 "
+              "reasoning_summary_text.delta@0(hi) reasoning_summary_text.done@0 "
+              "reasoning_summary_part.done@0 output_item.done@0 completed");
+    EXPECT_STR(output(), "[{'id':'rs_1_0','type':'reasoning','status':'completed','summary':"
+                         "[{'type':'summary_text','text':'hi'}],'encrypted_content':'v1.aGk='}]");
+    kit_close();
+}
+
+static void a_broken_call_is_not_in_the_answer(void)
+{
+    for (int is_stream = 0; is_stream < 2; is_stream++) {
+        begin("", is_stream);
+        call(0, "f", "{x");
+        answer_call_broken(kit.answer, 0, 0);
+        answer_text(kit.answer, 0, STR("<f>{x"));
+        end(FINISH_STOP);
+        if (is_stream)
+            kinds_are("created in_progress output_item.added@0 "
+                      "function_call_arguments.delta@0({) function_call_arguments.delta@0(x) "
+                      "function_call_arguments.done@0 output_item.done@0 output_item.added@1 "
+                      "content_part.added@1 output_text.delta@1(<f>{x) output_text.done@1 "
+                      "content_part.done@1 output_item.done@1 completed");
+        EXPECT_STR(output(),
+            "[{'id':'msg_1_1','type':'message','status':'completed','role':'assistant','content':"
+            "[{'type':'output_text','text':'<f>{x','annotations':[],'logprobs':[]}]}]");
+    }
+    kit_close();
+}
+
+static void a_cut_answer_says_so(void)
+{
+    begin("", true);
+    kit_say(0, 1);
+    end(FINISH_LENGTH);
+    EXPECT(says("event: response.incomplete\n"));
+    EXPECT(says("'incomplete_details':{'reason':'max_output_tokens'}"));
+    EXPECT(says("'id':'msg_1_0','type':'message','status':'incomplete'"));
+    begin("", false);
+    end(FINISH_STOP); /* nothing was said: an empty message */
+    EXPECT(says("'content':[{'type':'output_text','text':''"));
+    kit_close();
+}
+
+static void what_goes_wrong_is_told(void)
+{
+    struct err e = { .code = ERR_TIMEOUT, .msg = "too late" };
+
+    begin("", true);
+    kit_say(0, 1);
+    answer_error(kit.answer, &e, NULL);
+    EXPECT_EQ(kit.sink.n_ended, 1);
+    EXPECT(says("event: response.failed\n"));
+    EXPECT(says("'status':'failed','background':false,'error':{'code':'server_error','message':"
+                "'too late'}"));
+    begin("", false);
+    answer_error(kit.answer, &e, NULL);
+    EXPECT_EQ(kit.sink.status, 504);
+    EXPECT(says("{'error':{'message':'too late'"));
+    kit_close();
+}
+
+static void logprobs_stay_with_their_text(void)
+{
+    begin(",'include':['message.output_text.logprobs'],'top_logprobs':1", true);
+    kit_say(0, 1);
+    end(FINISH_STOP);
+    EXPECT(says("'delta':'Hello','logprobs':[{'token':'Hello','logprob':-0.5,'bytes':"
+                "[72,101,108,108,111],'top_logprobs':[{'token':'Hello'"));
+    EXPECT(says("'text':'Hello','annotations':[],'logprobs':[{'token':'Hello'"));
+    kit_close();
+}
+
+/* ---- what is kept */
+
+static struct buf object, input;
+
+static void keep(const char *body)
+{
+    kit_open(&wire_responses, body);
+    answer_begin(kit.answer);
+    kit_say(0, 1);
+    buf_init(&object, MB);
+    buf_init(&input, MB);
+    EXPECT(!answer_keep(kit.answer, &object, &input)); /* not before its end */
+    end(FINISH_STOP);
+    EXPECT(answer_keep(kit.answer, &object, &input));
+}
+
+static void list_is(const struct responses_page *page, const char *want)
+{
+    struct buf b;
+
+    buf_init(&b, MB);
+    EXPECT_EQ(responses_list_input(&b, buf_str(&input), page, kit.arena, &kit.e), 0);
+    buf_clear(&kit.sink.body);
+    buf_puts(&kit.sink.body, buf_str(&b));
+    kit_body_is(want);
+    buf_clear(&b);
+}
+
+static void an_answer_is_kept_as_it_was_told(void)
+{
+    keep(SAY(""));
+    EXPECT(str_eq(buf_str(&object), buf_str(&kit.sink.body)));
+    list_is(&(struct responses_page){ .limit = 9 },
+        "{'object':'list','data':[{'id':'msg_1_i0','type':'message','role':'user','status':"
+        "'completed','content':[{'type':'input_text','text':'hi'}]}],'first_id':'msg_1_i0',"
+        "'last_id':'msg_1_i0','has_more':false}");
+    buf_clear(&object);
+    buf_clear(&input);
+    kit_close();
+}
+
+static void what_was_asked_comes_in_pages(void)
+{
+    keep(ITEMS("{'role':'user','content':'a'},{'role':'assistant','content':'b'},"
+               "{'id':'x','type':'function_call_output','call_id':'c','output':'d'}"));
+    list_is(&(struct responses_page){ .limit = 2, .is_ascending = true },
+        "{'object':'list','data':[{'id':'msg_1_i0','type':'message','status':'completed','role':"
+        "'user','content':[{'type':'input_text','text':'a'}]},{'id':'msg_1_i1','type':'message',"
+        "'status':'completed','role':'assistant','content':[{'type':'output_text','text':'b',"
+        "'annotations':[]}]}],'first_id':'msg_1_i0','last_id':'msg_1_i1','has_more':true}");
+    list_is(&(struct responses_page){ .limit = 1, .after = STR("x") },
+        "{'object':'list','data':[{'id':'msg_1_i1','type':'message','status':'completed','role':"
+        "'assistant','content':[{'type':'output_text','text':'b','annotations':[]}]}],'first_id':"
+        "'msg_1_i1','last_id':'msg_1_i1','has_more':true}");
+    list_is(&(struct responses_page){ .limit = 9, .after = STR("msg_1_i0") },
+        "{'object':'list','data':[],'first_id':'','last_id':'','has_more':false}");
+    buf_clear(&object);
+    buf_clear(&input);
+    kit_close();
+}
+
+TESTS(TEST(a_body_is_right_or_its_field_is_named), TEST(every_field_arrives),
+    TEST(items_become_messages), TEST(an_answer_goes_on_from_another), TEST(items_stand_for_others),
+    TEST(ids_tell_whose_they_are), TEST(text_is_a_message), TEST(thoughts_and_calls_are_items),
+    TEST(thoughts_may_be_a_summary_and_sealed), TEST(a_broken_call_is_not_in_the_answer),
+    TEST(a_cut_answer_says_so), TEST(what_goes_wrong_is_told), TEST(logprobs_stay_with_their_text),
+    TEST(an_answer_is_kept_as_it_was_told), TEST(what_was_asked_comes_in_pages))
