@@ -47,9 +47,20 @@ def until(condition, what, seconds=10):
         time.sleep(0.005)
 
 
-def node(script, *flags):
+def speaker(name, tool_parser, thinking_parser="null"):
+    """The configuration of a script model that is understood to call tools in this way."""
+    return f"""models:
+  - id: {name}
+    path: {ROOT}/models/demo.gguf
+    backend: script
+    tool_parser: {tool_parser}
+    thinking_parser: {thinking_parser}
+"""
+
+
+def node(script, *flags, **more):
     """Runs a test of a client for Node (see node_kit.mjs) against a server; then exits."""
-    with Server(*flags) as server:
+    with Server(*flags, **more) as server:
         status = subprocess.call(["node", os.path.join(ROOT, "tests/sdk", script), server.url,
             os.path.join(ROOT, "build/node")])
     sys.exit(status)

@@ -54,9 +54,9 @@ def config(pairs):
 MAIN = config([("hermes_json", "think_tag")])
 
 
-def ask(server, text, status=200, unit="all", **more):
+def ask(server, text, status=200, chunk="all", **more):
     body = {"messages": [{"role": "user", "content": "?"}], "tools": TOOLS,
-        "script": {"text": text, "unit": unit}, **more}
+        "script": {"text": text, "chunk": chunk}, **more}
     got, _, answer = server.request("POST", CHAT, json.dumps(body))
     equal(got, status, answer)
     return answer
@@ -67,11 +67,11 @@ def gather(stream):
     m = {"content": "", "reasoning_content": "", "tool_calls": []}
     finish = usage = None
     for i, frame in enumerate(stream.decode().split("\n\n")[:-2]):
-        chunk = json.loads(frame.removeprefix("data: "))
-        usage = chunk.get("usage") or usage
-        if not chunk["choices"]:
+        said = json.loads(frame.removeprefix("data: "))
+        usage = said.get("usage") or usage
+        if not said["choices"]:
             continue
-        choice, = chunk["choices"]
+        choice, = said["choices"]
         delta = choice["delta"]
         if i == 0:
             equal(delta, {"role": "assistant", "content": ""})
@@ -116,8 +116,8 @@ def test_every_format_is_understood_in_bodies_and_in_streams():
             equal(m.get("reasoning", ""), want["reasoning"], what)
             equal(calls_of(m), want["call"], what)
             equal(choice["finish_reason"], reason, what)
-            for unit in ("tokens", "chars", "all"):
-                told, finish, _ = gather(ask(s, want["in"], stream=True, unit=unit, **model))
+            for chunk in ("token", "char", "all"):
+                told, finish, _ = gather(ask(s, want["in"], stream=True, chunk=chunk, **model))
                 equal(told["content"], want["content"], what)
                 equal(told["reasoning_content"], want["reasoning"], what)
                 equal(finish, reason, what)
@@ -161,12 +161,12 @@ def test_one_call_is_enough_where_that_was_said():
     text = "".join(f'<tool_call>{{"name": "note", "arguments": {{"text": "{i}"}}}}</tool_call>'
         for i in range(3)) + "More."
     with Server(config=MAIN) as s:
-        for unit in ("all", "tokens", "chars"):
-            m, finish, usage = gather(ask(s, text, parallel_tool_calls=False, stream=True, unit=unit,
+        for chunk in ("all", "token", "char"):
+            m, finish, usage = gather(ask(s, text, parallel_tool_calls=False, stream=True, chunk=chunk,
                 stream_options={"include_usage": True}))
             equal(calls_of(m), [("note", {"text": "0"})])
             equal((m["content"], finish), ("", "tool_calls"))
-            m, finish, _ = gather(ask(s, text, stream=True, unit=unit))
+            m, finish, _ = gather(ask(s, text, stream=True, chunk=chunk))
             equal(calls_of(m), [("note", {"text": str(i)}) for i in range(3)])
             equal(m["content"], "More.")
 
@@ -174,10 +174,10 @@ def test_one_call_is_enough_where_that_was_said():
 def test_a_choice_is_forced_or_refused():
     named = {"type": "function", "function": {"name": "note"}}
     with Server(config=MAIN + config([("null", "null")])[len("models:\n"):]) as s:
-        for unit in ("all", "tokens", "chars"):
+        for chunk in ("all", "token", "char"):
             for stream in (False, True):
                 def one(rest, **more):
-                    answer = ask(s, rest, unit=unit, stream=stream, **more)
+                    answer = ask(s, rest, chunk=chunk, stream=stream, **more)
                     if stream:
                         m, finish, _ = gather(answer)
                     else:
@@ -224,7 +224,7 @@ def test_the_first_way_of_calling_functions_works():
         equal(choice["message"]["function_call"], {"name": "note", "arguments": '{"text": "a"}'})
         equal(choice["finish_reason"], "function_call")
         assert "tool_calls" not in choice["message"]
-        frames = ask(s, text, tools=None, functions=functions, stream=True, unit="chars").decode()
+        frames = ask(s, text, tools=None, functions=functions, stream=True, chunk="char").decode()
         deltas = [json.loads(f[6:])["choices"][0]["delta"].get("function_call", {})
             for f in frames.split("\n\n")[:-2]]
         equal("".join(d.get("arguments", "") for d in deltas), '{"text": "a"}')
@@ -237,19 +237,19 @@ def test_the_first_way_of_calling_functions_works():
 def test_choices_stop_strings_and_counts():
     text = '<think>one two</think>A<tool_call>{"name": "note", "arguments": {"text": "STOP"}}</tool_call>'
     with Server(config=MAIN) as s:
-        r = json.loads(ask(s, text, n=3, unit="tokens"))
+        r = json.loads(ask(s, text, n=3, chunk="token"))
         for choice in r["choices"]:
             equal(calls_of(choice["message"]), [("note", {"text": "STOP"})])
         equal(len({c["message"]["tool_calls"][0]["id"] for c in r["choices"]}), 3)
         thoughts = r["usage"]["completion_tokens_details"]["reasoning_tokens"]
         assert 0 < thoughts < r["usage"]["completion_tokens"], r["usage"]
         # Stop strings act on what is said, wherever it stands: the call is cut, and is none.
-        choice, = json.loads(ask(s, text, stop="STOP", unit="tokens"))["choices"]
+        choice, = json.loads(ask(s, text, stop="STOP", chunk="token"))["choices"]
         equal((choice["finish_reason"], choice["stop_reason"]), ("stop", "STOP"))
         equal(choice["message"]["content"], 'A{"name": "note", "arguments": {"text": "')
         # Log-probabilities of all tokens, in order, whatever they became.
-        whole = json.loads(ask(s, text, logprobs=True, unit="tokens"))["choices"][0]["logprobs"]
-        streamed = [t for f in ask(s, text, logprobs=True, stream=True, unit="tokens").decode()
+        whole = json.loads(ask(s, text, logprobs=True, chunk="token"))["choices"][0]["logprobs"]
+        streamed = [t for f in ask(s, text, logprobs=True, stream=True, chunk="token").decode()
             .split("\n\n")[:-2] for t in (json.loads(f[6:])["choices"][0]["logprobs"] or
                 {"content": []})["content"]]
         equal(streamed, whole["content"])

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Tools and thinking with the official OpenAI client for Python: bodies, streams, the streaming
+and parsing helpers, and a loop of three turns. A script model says what a model would say."""
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+
+from sdk import Served, speaker
+
+import openai
+import pydantic
+from harness import equal
+
+SERVER = Served(config=speaker("qwen", "hermes_json", "think_tag"))
+client = openai.OpenAI(base_url=SERVER.url + "/v1", api_key="none", max_retries=0)
+QUESTION = [{"role": "user", "content": "How is the weather in Oslo and in Rome?"}]
+
+
+class get_weather(pydantic.BaseModel):
+    """Tells the weather of a city."""
+    city: str
+    days: int = 1
+
+
+TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters":
+    {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}}}]
+
+
+def call(city, name="get_weather"):
+    return f'<tool_call>\n{{"name": "{name}", "arguments": {{"city": "{city}", "days": 2}}}}\n</tool_call>\n'
+
+
+BOTH = "<think>\nTwo cities.\n</think>\n\nI look.\n" + call("Oslo") + call("R\u00f3m\u00e1 \U0001f600")
+CITIES = ["Oslo", "R\u00f3m\u00e1 \U0001f600"]
+
+
+def say(text, chunk="char", create=None, **more):
+    create = create or client.chat.completions.create
+    return create(**{"model": "qwen", "messages": QUESTION, "tools": TOOLS,
+        "extra_body": {"script": {"text": text, "chunk": chunk}}, **more})
+
+
+def check(message):
+    equal(message.content, "I look.")
+    equal([c.function.name for c in message.tool_calls], ["get_weather"] * 2)
+    equal([json.loads(c.function.arguments) for c in message.tool_calls],
+        [{"city": c, "days": 2} for c in CITIES])
+    equal(len({c.id for c in message.tool_calls}), 2)
+    equal({c.type for c in message.tool_calls}, {"function"})
+
+
+def test_a_body_has_calls_and_thoughts():
+    r = say(BOTH)
+    check(r.choices[0].message)
+    equal(r.choices[0].finish_reason, "tool_calls")
+    equal(r.choices[0].message.reasoning_content, "Two cities.")
+    assert r.usage.completion_tokens_details.reasoning_tokens > 0
+
+
+def test_a_stream_is_put_together_by_the_helper():
+    for chunk in ("token", "char", "all", 5):
+        seen, done = {}, []
+        with say(BOTH, chunk, client.chat.completions.stream) as stream:
+            for event in stream:
+                if event.type == "tool_calls.function.arguments.delta":
+                    seen[event.index] = seen.get(event.index, "") + event.arguments_delta
+                if event.type == "tool_calls.function.arguments.done":
+                    done.append((event.index, event.name, event.arguments))
+            final = stream.get_final_completion()
+        check(final.choices[0].message)
+        equal(final.choices[0].finish_reason, "tool_calls")
+        equal(done, [(i, "get_weather", seen[i]) for i in range(2)])
+
+
+def test_arguments_arrive_while_they_are_said():
+    n = 0
+    for c in say(call("A long name of a city, which takes its time"), stream=True):
+        for t in c.choices[0].delta.tool_calls or []:
+            n += 1
+            assert t.function.name != "" and t.index == 0
+    assert n > 40, n
+
+
+def test_arguments_are_parsed_into_a_type():
+    tools = [openai.pydantic_function_tool(get_weather)]
+    r = say(BOTH, create=client.chat.completions.parse, tools=tools)
+    parsed = [c.function.parsed_arguments for c in r.choices[0].message.tool_calls]
+    equal(parsed, [get_weather(city=c, days=2) for c in CITIES])
+    with say(BOTH, create=client.chat.completions.stream, tools=tools) as stream:
+        final = stream.get_final_completion()
+    equal([c.function.parsed_arguments for c in final.choices[0].message.tool_calls], parsed)
+
+
+def test_a_loop_of_three_turns_ends_with_words():
+    turns = [call("Oslo"), call("Rome"), "Rain in Oslo, sun in Rome."]
+    messages = list(QUESTION)
+    for stream in (False, True):
+        messages = messages[:1]
+        for turn in turns:
+            if stream:
+                with say(turn, create=client.chat.completions.stream, messages=messages) as s:
+                    m = s.get_final_completion().choices[0].message
+            else:
+                m = say(turn, messages=messages).choices[0].message
+            if not m.tool_calls:
+                break
+            messages.append(m.model_dump(exclude_none=True, exclude={"parsed"}))
+            for c in m.tool_calls:
+                city = json.loads(c.function.arguments)["city"]
+                messages.append({"role": "tool", "tool_call_id": c.id, "content": f"{city}: fine"})
+        equal(m.content, turns[-1])
+        equal(len(messages), 5)
+
+
+def test_a_choice_is_kept():
+    named = {"type": "function", "function": {"name": "get_weather"}}
+    r = say('{"city": "Bern"}}\n</tool_call>', tool_choice=named)
+    equal(r.choices[0].message.tool_calls[0].function.arguments, '{"city": "Bern"}')
+    r = say(call("Bern"), tool_choice="none")
+    equal(r.choices[0].message.tool_calls, None)
+    assert "get_weather" in r.choices[0].message.content
+    r = say(BOTH, parallel_tool_calls=False)
+    equal(len(r.choices[0].message.tool_calls), 1)
+    try:
+        say("No.", tool_choice="required")
+        raise AssertionError("it was not met")
+    except openai.UnprocessableEntityError as e:
+        equal((e.param, e.code), ("tool_choice", "shape_not_met"))
+    for more in ({"tools": []}, {"tool_choice": {"type": "function", "function": {"name": "x"}}}):
+        try:
+            say("", **{"tool_choice": "required", **more})
+            raise AssertionError("it was not refused")
+        except openai.BadRequestError as e:
+            equal(e.param, "tool_choice")
+
+
+def test_a_shape_that_is_not_kept_yet_is_refused():
+    for create, kind in ((client.chat.completions.parse, get_weather),
+            (client.chat.completions.create, {"type": "json_object"})):
+        try:
+            say("{}", create=create, tools=[], response_format=kind)
+            raise AssertionError("it was not refused")
+        except openai.BadRequestError as e:
+            equal(e.param, "response_format")
+
+
+if __name__ == "__main__":
+    SERVER.main(globals())
