@@ -48,6 +48,19 @@ enum tool_choice {
     TOOL_CHOICE_NAMED     /* a call of tool_name */
 };
 
+enum shape { SHAPE_ANY, SHAPE_JSON_OBJECT, SHAPE_JSON_SCHEMA, SHAPE_GRAMMAR };
+
+enum { ASK_SHAPE_MAX = 16 * 1024 }; /* bytes of a schema or grammar */
+
+struct ask_shape { /* what an answer has to look like */
+    enum shape kind;
+    const char *field;         /* that asked for it, for errors */
+    const struct json *schema; /* JSON_SCHEMA; JSON_OBJECT may have one, or NULL */
+    struct str grammar;        /* GRAMMAR */
+    struct str name, description;
+    bool is_strict;
+};
+
 enum thinking { THINKING_UNSAID, THINKING_ON, THINKING_OFF };
 
 struct wire;
@@ -70,6 +83,8 @@ struct ask {
     int n_allowed_tools;
     bool parallel_tool_calls; /* default true; false: at most one call */
     bool has_functions;       /* OpenAI's first way: one call, told as function_call */
+
+    struct ask_shape shape;
 
     /* how much, and until when */
     int n;          /* choices to show, per prompt */

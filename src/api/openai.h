@@ -21,5 +21,8 @@ int openai_read_tools(struct fields *f);
 /* tool_choice, as Chat Completions and Responses write it. */
 int openai_read_tool_choice(struct fields *f, const struct json *v);
 
+/* openai_shape.c: response_format -> f->ask->shape. */
+int openai_read_response_format(struct fields *f, const char *name, const struct json *v);
+
 /* openai_response.c: wire.token of a chat: {"token","logprob","bytes","top_logprobs"}. */
 void openai_chat_token(struct answer *a, struct choice *c, const struct answer_token *t);

@@ -14,7 +14,6 @@ static int read_logprobs(struct fields *f, const char *name, const struct json *
 static int read_modalities(struct fields *f, const char *name, const struct json *v);
 static int read_prediction(struct fields *f, const char *name, const struct json *v);
 static int read_reasoning_format(struct fields *f, const char *name, const struct json *v);
-static int read_response_format(struct fields *f, const char *name, const struct json *v);
 static int read_stop_ids(struct fields *f, const char *name, const struct json *v);
 static int read_stream_options(struct fields *f, const char *name, const struct json *v);
 
@@ -95,7 +94,7 @@ static const struct field table[] = {
     FLOAT("repeat_penalty", 0.001, 100, sample.repeat_penalty),
     FLOAT("repetition_penalty", 0.001, 100, sample.repeat_penalty),
     TEXT("request_id", 256, request_id),
-    READ("response_format", BOTH, read_response_format),
+    READ("response_format", BOTH, openai_read_response_format),
     FLAG("return_token_ids", BOTH, want_token_ids),
     FLAG("return_tokens_as_token_ids", BOTH, tokens_as_ids),
     TEXT("safety_identifier", 1024, safety_identifier),
@@ -220,21 +219,6 @@ static int read_reasoning_format(struct fields *f, const char *name, const struc
         return -1;
     f->ask->thoughts_are_text = str_is(word, "none");
     return 0;
-}
-
-static int read_response_format(struct fields *f, const char *name, const struct json *v)
-{
-    struct str type;
-
-    if (v->kind != JSON_OBJECT)
-        return field_wrong_kind(f, name, "an object", v);
-    const struct json *t = json_get(v, "type");
-    if (json_is_null(t))
-        return field_missing(f, "response_format.type");
-    if (field_word(f, "response_format.type", t,
-            "text|json_object|json_schema|grammar|regex|choice|structural_tag", &type))
-        return -1;
-    return str_is(type, "text") ? 0 : field_unsupported(f, name, OUR_SHAPE);
 }
 
 static int read_stop_ids(struct fields *f, const char *name, const struct json *v)

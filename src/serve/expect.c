@@ -98,3 +98,11 @@ int expect_met(const struct ask *ask, const struct choice_end *c, struct err *e)
     return err_param(e, ERR_UNMET, "tool_choice",
         "'tool_choice' asks for a call, and what the model answered is none.");
 }
+
+int expect_shape(const struct ask *ask, struct err *e)
+{
+    if (ask->shape.kind == SHAPE_ANY)
+        return 0;
+    return err_param(e, ERR_UNSUPPORTED, ask->shape.field,
+        "'%s' is not supported here: answers are not held to a shape yet.", ask->shape.field);
+}

@@ -10,6 +10,9 @@
 int expect_parts(struct parts_params *out, struct rendered *prompt, const struct ask *ask,
     const struct workplace *at, struct err *e);
 
+/* What an answer has to look like, and cannot be held to: ERR_UNSUPPORTED with the field. */
+int expect_shape(const struct ask *ask, struct err *e);
+
 /* A choice has ended by itself: 0, or ERR_UNMET, since the call that was asked for is not there. */
 int expect_met(const struct ask *ask, const struct choice_end *c, struct err *e);
 

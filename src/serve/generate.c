@@ -323,7 +323,8 @@ static int prepare(struct request *r, struct str body, struct err *e)
     if (ask->load_only)
         return 0;
     struct workplace at = { m, r->arena, &r->job.is_stopped };
-    if (ask_check_vocab(ask, vocab_n(m->vocab), e) || prompts_build(&r->prompts, ask, &at, e) ||
+    if (expect_shape(ask, e) || ask_check_vocab(ask, vocab_n(m->vocab), e) ||
+        prompts_build(&r->prompts, ask, &at, e) ||
         prediction_build(&r->predicted, &r->n_predicted, ask, &at, e) || prepare_legs(r, &at, e))
         return -1;
     for (int i = 0; i < ask->n_prompts; i++)

@@ -148,10 +148,20 @@ static const struct row common_rows[] = {
     { "'service_tier':'auto'", OK, "" },
     { "'service_tier':'gold'", ERR_INVALID, "service_tier" },
     { "'response_format':{'type':'text'}", OK, "" },
-    { "'response_format':{'type':'json_object'}", ERR_UNSUPPORTED, "response_format" },
-    { "'response_format':{'type':'json_schema','json_schema':{'name':'x','schema':{}}}",
-        ERR_UNSUPPORTED, "response_format" },
-    { "'response_format':{'type':'grammar'}", ERR_UNSUPPORTED, "response_format" },
+    { "'response_format':{'type':'json_object'}", OK, "" },
+    { "'response_format':{'type':'json_object','schema':7}", ERR_INVALID,
+        "response_format.schema" },
+    { "'response_format':{'type':'json_schema','json_schema':{'name':'x','schema':{}}}", OK, "" },
+    { "'response_format':{'type':'json_schema'}", ERR_MISSING, "response_format.json_schema" },
+    { "'response_format':{'type':'json_schema','json_schema':{'name':'x'}}", ERR_MISSING,
+        "response_format.json_schema.schema" },
+    { "'response_format':{'type':'json_schema','json_schema':{'name':'x y','schema':{}}}",
+        ERR_INVALID, "response_format.json_schema.name" },
+    { "'response_format':{'type':'json_schema','json_schema':{'name':'x','schema':{},'strict':1}}",
+        ERR_INVALID, "response_format.json_schema.strict" },
+    { "'response_format':{'type':'grammar'}", ERR_MISSING, "response_format.grammar" },
+    { "'response_format':{'type':'grammar','grammar':'root ::= x'}", OK, "" },
+    { "'response_format':{'type':'regex'}", ERR_UNSUPPORTED, "response_format" },
     { "'response_format':{'type':'xml'}", ERR_INVALID, "response_format.type" },
     { "'response_format':{'type':1}", ERR_INVALID, "response_format.type" },
     { "'response_format':{}", ERR_MISSING, "response_format.type" },
@@ -802,12 +812,31 @@ static void every_failed_allocation_is_reported(void)
     }
 }
 
-TESTS(TEST(fields_of_both_routes), TEST(fields_of_a_chat), TEST(fields_of_a_completion),
-    TEST(messages_that_are_right_and_wrong), TEST(numbers_at_their_edges),
-    TEST(sentences_name_field_value_and_range), TEST(what_is_absent_has_its_default),
-    TEST(sampling_goes_where_it_belongs), TEST(the_rest_goes_where_it_belongs),
-    TEST(stops_of_a_string_end_there), TEST(a_conversation_is_kept_whole),
-    TEST(a_final_message_can_be_continued), TEST(effort_reaches_the_template),
-    TEST(prompts_come_in_four_shapes), TEST(token_ids_are_checked_against_the_model),
-    TEST(nothing_that_was_sent_is_lost), TEST(long_lists_are_bounded),
-    TEST(every_failed_allocation_is_reported))
+static void a_shape_goes_where_it_belongs(void)
+{
+    static char body[ASK_SHAPE_MAX + 1000];
+
+    EXPECT_EQ(chat_with("'response_format':{'type':'json_schema','json_schema':{'name':'a-b_1',"
+                        "'description':'d','strict':true,'schema':{'type':'object'}}}"),
+        0);
+    EXPECT(ask.shape.kind == SHAPE_JSON_SCHEMA && ask.shape.is_strict);
+    EXPECT(str_is(ask.shape.name, "a-b_1") && str_is(ask.shape.description, "d"));
+    EXPECT(str_is(json_get(ask.shape.schema, "type")->s, "object"));
+    EXPECT_STR(ask.shape.field, "response_format");
+    EXPECT_EQ(chat_with("'response_format':{'type':'grammar','grammar':'root ::= x'}"), 0);
+    EXPECT(ask.shape.kind == SHAPE_GRAMMAR && str_is(ask.shape.grammar, "root ::= x"));
+    snprintf(body, sizeof(body), "'response_format':{'type':'grammar','grammar':'%0*d'}",
+        ASK_SHAPE_MAX + 1, 0);
+    EXPECT_EQ(chat_with(body), -1);
+    EXPECT(e.code == ERR_INVALID && strstr(e.msg, "exceeds 16 KB limit"));
+}
+
+TESTS(TEST(a_shape_goes_where_it_belongs), TEST(fields_of_both_routes), TEST(fields_of_a_chat),
+    TEST(fields_of_a_completion), TEST(messages_that_are_right_and_wrong),
+    TEST(numbers_at_their_edges), TEST(sentences_name_field_value_and_range),
+    TEST(what_is_absent_has_its_default), TEST(sampling_goes_where_it_belongs),
+    TEST(the_rest_goes_where_it_belongs), TEST(stops_of_a_string_end_there),
+    TEST(a_conversation_is_kept_whole), TEST(a_final_message_can_be_continued),
+    TEST(effort_reaches_the_template), TEST(prompts_come_in_four_shapes),
+    TEST(token_ids_are_checked_against_the_model), TEST(nothing_that_was_sent_is_lost),
+    TEST(long_lists_are_bounded), TEST(every_failed_allocation_is_reported))
