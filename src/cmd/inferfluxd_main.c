@@ -227,6 +227,7 @@ static int run(const struct options *o, struct err *e)
         .max_body = o->max_body,
         .ping_ms = (uint32_t)o->sse_ping_ms,
         .drain_ms = (uint32_t)o->drain_ms,
+        .load_wait_ms = (uint32_t)o->load_wait_ms,
         .limit_ms = { [LIMIT_CHAT] = (uint32_t)o->chat_timeout_ms,
             [LIMIT_COMPLETION] = (uint32_t)o->completion_timeout_ms,
             [LIMIT_WORDS] = (uint32_t)o->words_timeout_ms },

@@ -14,6 +14,8 @@ struct pool {
     struct str aliases;
     pthread_t loader;
     _Atomic bool stop; /* the loader opens no further model */
+    void *watcher;     /* constant once told_by is set */
+    void (*_Atomic told_by)(void *arg);
 };
 
 static void *load_all(void *arg)
@@ -29,6 +31,9 @@ static void *load_all(void *arg)
         }
         atomic_store_explicit(
             &m->state, m->engine ? MODEL_READY : MODEL_FAILED, memory_order_release);
+        void (*tell)(void *arg) = p->told_by;
+        if (tell)
+            tell(p->watcher);
     }
     for (int i = 0; i < p->n && !atomic_load(&p->stop); i++)
         if (model_state(&p->models[i]) == MODEL_READY)
@@ -66,6 +71,13 @@ void pool_close(struct pool *p)
     for (int i = 0; i < p->n; i++)
         model_close(&p->models[i]);
     mem_free(p);
+}
+
+void pool_watch(struct pool *p, void (*fn)(void *arg), void *arg)
+{
+    CHECK(!p->told_by);
+    p->watcher = arg;
+    p->told_by = fn;
 }
 
 enum model_state model_state(const struct model *m)

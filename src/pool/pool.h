@@ -77,6 +77,10 @@ void pool_close(struct pool *p); /* waits for a load under way; cancels what run
  * means the first. NULL with ERR_NOT_FOUND. */
 struct model *pool_find(struct pool *p, struct str name, struct err *e);
 
+/* From here on fn is called whenever a model was loaded or could not be: on the loader's thread,
+ * until pool_close. Once. */
+void pool_watch(struct pool *p, void (*fn)(void *arg), void *arg);
+
 int pool_n(const struct pool *p);
 struct model *pool_at(struct pool *p, int i);
 enum model_state model_state(const struct model *m);

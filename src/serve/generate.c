@@ -3,7 +3,7 @@
  *
  *   parse -> model -> tokens -> sessions ... text, text, choice_end ... end
  *                                  \-> answer -> sink            \-> freed when all have ended */
-#include "serve/request.h"
+#include "serve/loading.h"
 
 #include "api/wire.h"
 #include "os/clock.h"
@@ -304,18 +304,10 @@ static int prepare_legs(struct request *r, const struct workplace *at, struct er
     return 0;
 }
 
-/* PREPARING: everything that takes long when the body is large. The io thread or its clerk. */
-static int prepare(struct request *r, struct str body, struct err *e)
+/* The rest of PREPARING: with its model. */
+static int prepare_prompts(struct request *r, struct err *e)
 {
     struct ask *ask = &r->ask;
-
-    if (ask_parse(ask, r->route->wire, body, r->arena, e))
-        return -1;
-    struct kept_place place = { r->io->o->shelf, caller_tenant(&r->caller), r->arena };
-    if (kept_recall(&r->before, ask, &place, e))
-        return -1;
-    if (r->io->o->strip_billing)
-        convo_drop_billing(&ask->convo);
     struct model *m = ready_model(r->io, ask->model, e);
     if (!m)
         return -1;
@@ -332,6 +324,28 @@ static int prepare(struct request *r, struct str body, struct err *e)
     if (r->io->o->exact)
         r->exact_key = remember_key(ask, &r->prompts[0], &r->caller, &at);
     return 0;
+}
+
+/* PREPARING: everything that takes long when the body is large. The io thread or its clerk. */
+static int prepare(struct request *r, struct str body, struct err *e)
+{
+    struct ask *ask = &r->ask;
+
+    if (ask_parse(ask, r->route->wire, body, r->arena, e))
+        return -1;
+    struct kept_place place = { r->io->o->shelf, caller_tenant(&r->caller), r->arena };
+    if (kept_recall(&r->before, ask, &place, e))
+        return -1;
+    if (r->io->o->strip_billing)
+        convo_drop_billing(&ask->convo);
+    struct model *m = pool_find(r->io->o->pool, ask->model, e);
+    if (!m)
+        return -1;
+    if (model_state(m) == MODEL_LOADING && r->io->o->load_wait_ms) {
+        r->loading = m;
+        return 0;
+    }
+    return prepare_prompts(r, e);
 }
 
 static int max_tokens_of(const struct request *r, int i)
@@ -478,17 +492,38 @@ static int begin(struct request *r, struct err *e)
     return 0;
 }
 
-/* The body has become tokens, or not, or nobody is there any more. */
+static void go_on_loaded(struct request *r);
+
+/* The body has become tokens, or not, or waits for its model, or nobody is there any more. */
 static void begin_prepared(struct request *r)
 {
     struct err e;
 
     if (r->prepared.code && !r->err.code) {
         request_fail(r, &r->prepared);
+    } else if (r->x && r->loading) {
+        loading_wait(r, go_on_loaded);
+        return;
     } else if (r->x && begin(r, &e)) {
         request_fail(r, &e);
     }
     request_release(r);
+}
+
+static void back_from_clerk(struct clerk_job *j)
+{
+    struct request *r = container_of(j, struct request, job);
+
+    r->is_at_clerk = false;
+    begin_prepared(r);
+}
+
+static void give_to_clerk(struct request *r, void (*run)(struct clerk_job *j))
+{
+    r->is_at_clerk = true;
+    r->job.run = run;
+    r->job.done = back_from_clerk;
+    clerk_post(r->io->clerk, &r->job);
 }
 
 static void prepare_at_clerk(struct clerk_job *j)
@@ -498,11 +533,20 @@ static void prepare_at_clerk(struct clerk_job *j)
     prepare(r, buf_str(&r->body.bytes), &r->prepared);
 }
 
-static void back_from_clerk(struct clerk_job *j)
+static void prepare_prompts_at_clerk(struct clerk_job *j)
 {
     struct request *r = container_of(j, struct request, job);
 
-    r->is_at_clerk = false;
+    prepare_prompts(r, &r->prepared);
+}
+
+static void go_on_loaded(struct request *r)
+{
+    if (r->body.bytes.n) {
+        give_to_clerk(r, prepare_prompts_at_clerk);
+        return;
+    }
+    prepare_prompts(r, &r->prepared);
     begin_prepared(r);
 }
 
@@ -524,10 +568,7 @@ static void generate(struct io *io, struct http_exchange *x, struct call *c)
         return;
     }
     http_body_take(x, &r->body);
-    r->is_at_clerk = true;
-    r->job.run = prepare_at_clerk;
-    r->job.done = back_from_clerk;
-    clerk_post(io->clerk, &r->job);
+    give_to_clerk(r, prepare_at_clerk);
 }
 
 void generate_answer(struct io *io, struct http_exchange *x, struct call *c)

@@ -31,10 +31,13 @@ struct io {
     struct cancel *cancels;   /* asked here, on their way through the io threads */
     pthread_t thread;
     bool has_thread, is_draining, is_closing;
+    struct loop_timer drain_limit;
+    struct msg told; /* of a model that has changed its state: under way while is_told */
+    _Atomic bool is_told;
 };
 
 /* Kinds of the messages between io threads. */
-enum { MSG_DRAIN = 200, MSG_CANCEL, MSG_AUDIT };
+enum { MSG_DRAIN = 200, MSG_CANCEL, MSG_AUDIT, MSG_LOADED };
 
 enum { CALL_FIELDS_MAX = 6, REQUEST_ID_MAX = 64 };
 

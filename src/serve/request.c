@@ -1,4 +1,4 @@
-#include "serve/request.h"
+#include "serve/loading.h"
 
 #include "base/log.h"
 #include "os/clock.h"
@@ -147,6 +147,10 @@ static void wind_down(struct request *r)
     for (int i = 0; r->legs && i < r->ask.n_prompts; i++)
         if (r->legs[i].session)
             session_cancel(r->legs[i].session);
+    if (r->loaded) {
+        loading_leave(r);
+        r->n_open--; /* the hold of what would have come then */
+    }
     request_release(r);
 }
 

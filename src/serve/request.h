@@ -1,6 +1,7 @@
 /* request.h: a generation request, from its body to the last byte of its answer.
  *
  *     PREPARING  the body becomes tokens: here when it is small, at the clerk when it is large
+ *     LOADING    its model is not there yet (loading.h); then PREPARING goes on
  *     RUNNING    a session per prompt, one answer; events come from the engine
  *     ENDING     the client has its answer, or has left; sessions end behind
  *
@@ -45,6 +46,9 @@ struct request {
     struct err prepared;   /* how PREPARING ended */
     struct ask ask;
     struct model *model;
+    struct model *loading;             /* LOADING, or about to: what it waits for */
+    void (*loaded)(struct request *r); /* LOADING: what comes then */
+    struct loop_timer load_limit;
     struct answer *answer; /* NULL before RUNNING and once x is NULL */
     struct prompt *prompts;
     const int32_t *predicted; /* the client's prediction */

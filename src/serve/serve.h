@@ -22,6 +22,7 @@ struct serve_options { /* borrowed for the life of the service */
     int n_threads;
     int64_t max_body;
     uint32_t ping_ms, drain_ms;
+    uint32_t load_wait_ms;             /* for a model that is being loaded; 0 = told at once */
     uint32_t limit_ms[N_SERVE_LIMITS]; /* an answer takes at most so long, else 504; 0 = no limit */
     const char *cors_origin;           /* "" = no CORS fields */
     const char *role;                  /* "unified", "prefill", "decode" */

@@ -1,10 +1,11 @@
 /* service.c: the io threads, and what stands before every handler: CORS, routes, keys. */
-#include "serve/request.h"
+#include "serve/loading.h"
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/engine.h"
+#include "os/clock.h"
 #include "os/thread.h"
 #include "pool/session.h"
 
@@ -12,7 +13,12 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-enum { THREADS_MAX = 64, TIMEOUT_MAX_MS = 86400000, SMALL_BODY = 1024 * 1024 };
+enum {
+    THREADS_MAX = 64,
+    TIMEOUT_MAX_MS = 86400000,
+    SMALL_BODY = 1024 * 1024,
+    LAST_WORDS_MS = 1000
+};
 
 struct service {
     struct serve_options o;
@@ -191,16 +197,25 @@ static void on_http_drained(void *arg)
     struct io *io = arg;
 
     /* The deadline passed: exchanges are gone, engines may still work. */
+    loop_timer_stop(io->loop, &io->drain_limit);
     request_cancel_all(io, ERR_DRAINING);
     if (is_idle(io))
         loop_stop(io->loop);
+}
+
+/* What has not ended is told so; what was told may take a moment to leave. */
+static void on_drain_limit(struct loop_timer *t)
+{
+    request_cancel_all(container_of(t, struct io, drain_limit), ERR_DRAINING);
 }
 
 static void begin_drain(struct io *io)
 {
     io->is_draining = true;
     cancel_drain(io);
-    http_server_drain(io->http, io->o->drain_ms, on_http_drained, io);
+    io->drain_limit.fn = on_drain_limit;
+    loop_timer_set(io->loop, &io->drain_limit, clock_ns() + io->o->drain_ms * 1000000ull);
+    http_server_drain(io->http, io->o->drain_ms + LAST_WORDS_MS, on_http_drained, io);
 }
 
 static void on_message(void *ctx, struct msg *m)
@@ -216,6 +231,9 @@ static void on_message(void *ctx, struct msg *m)
         return;
     case MSG_AUDIT:
         audit_message(m);
+        return;
+    case MSG_LOADED:
+        loading_message(io);
         return;
     case CLERK_DONE:
         clerk_done(m);
@@ -273,6 +291,14 @@ static int io_open(struct io **out, struct service *s, int port, struct err *e)
     return http_server_open(&io->http, io->loop, &http, &app, e);
 }
 
+static void on_loaded(void *arg)
+{
+    struct service *s = arg;
+
+    for (int i = 0; i < s->n; i++)
+        loading_tell(s->ios[i]);
+}
+
 int service_open(struct service **out, const struct serve_options *o, struct err *e)
 {
     struct service *s = xcalloc(1, sizeof(*s));
@@ -292,6 +318,8 @@ int service_open(struct service **out, const struct serve_options *o, struct err
         }
         s->ios[i]->has_thread = true;
     }
+    pool_watch(o->pool, on_loaded, s);
+    on_loaded(s); /* what happened since a thread was started */
     *out = s;
     return 0;
 

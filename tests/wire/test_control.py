@@ -3,6 +3,7 @@
 what routes say to those who ask in the wrong way."""
 import json
 import os
+import signal
 import socket
 import statistics
 import subprocess
@@ -263,6 +264,181 @@ def test_every_phase_can_be_cancelled():
         slow.close()
         sums = line.invariants()
         assert sums["ok"] and sums["sequences"] == 0, sums
+
+
+def long_answer(own, **more):
+    return own, {"model": "demo", "messages": [{"role": "user", "content": f"Count, {own}."}],
+        "seed": 3, "temperature": 0, "ignore_eos": True, "stream": True, "max_tokens": 400, **more}
+
+
+def begin_named(s, own, body):
+    c, data = s.connect(), json.dumps(body).encode()
+    c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nX-Request-Id: {own}\r\n"
+        f"Content-Length: {len(data)}\r\n\r\n".encode() + data)
+    return c
+
+
+def test_who_waits_for_a_turn_or_guesses_is_gone_before_the_next_step():
+    """The engine reads the cancel before the question, and both between the same two steps: what it
+    then finds is what it holds a step later at the latest, whatever the machine is doing."""
+    def cancel_all(s, line, asked, what):
+        for n, (own, c) in reversed(list(enumerate(asked))):
+            equal(cancel(s, own)[0], 200, what)
+            sums = line.invariants()
+            assert sums["ok"], (what, sums)
+            equal(sums["sequences"], n, what)
+            c.close()
+        equal(sums["pages"]["owned"], 0, what)
+
+    with Server("--parallel", "1", "--fairness-timeslice", "2", "--max-sequences", "8") as s:
+        line = Line(s)
+        for order in (0, 1):  # of each three, one runs and two gave their turn away
+            asked = [(own, begin_named(s, own, body))
+                for own, body in (long_answer(f"turn-{order}-{i}") for i in range(3))]
+            line.until(lambda m: m["fairness_queue_depth"] == 2, "two have yielded")
+            cancel_all(s, line, asked[::-1] if order else asked, "yielded")
+    with Server("--draft-min", "8") as s:
+        line = Line(s)
+        own, body = long_answer("guess", prediction={"type": "content", "content": "a b c " * 200})
+        before = line.metrics()["spec_decode_draft_tokens_total"]
+        asked = [(own, begin_named(s, own, body))]
+        line.until(lambda m: m["spec_decode_draft_tokens_total"] > before, "it guesses")
+        cancel_all(s, line, asked, "speculating")
+
+
+LOADING = """
+models:
+  - id: slow
+    path: {pipe}
+  - id: demo
+    path: {root}/models/demo.gguf
+"""
+
+
+class Loading:
+    """A server whose second model is not loaded before `load` says so: the first is a pipe, which is
+    opened when somebody writes to it, and is no model."""
+
+    def __init__(self, *flags):
+        self.dir = tempfile.TemporaryDirectory()
+        self.pipe = os.path.join(self.dir.name, "pipe")
+        os.mkfifo(self.pipe)
+        self.server = Server(*flags, config=LOADING.format(pipe=self.pipe, root=ROOT), ready=False)
+        self.is_loaded = False
+
+    def load(self):
+        if not self.is_loaded:
+            os.close(os.open(self.pipe, os.O_WRONLY))
+        self.is_loaded = True
+
+    def __enter__(self):
+        self.server.__enter__()
+        return self
+
+    def __exit__(self, *why):
+        self.load()
+        self.server.__exit__(*why)
+        self.dir.cleanup()
+
+
+def small(**more):
+    return chat(model="demo", temperature=0, max_tokens=8, **more)
+
+
+def test_a_request_may_wait_for_its_model():
+    large = small()
+    large["messages"] = [{"role": "user", "content": "Hi."}]
+    large["metadata"] = {f"k{i}": "v" * 400 for i in range(12)}
+    large["padding"] = "x" * 40000  # so that the clerk reads it
+    with Loading("--load-wait", "60000", "--threads-http", "2") as l:
+        s, line = l.server, Line(l.server)
+        bodies = [small(), small(stream=True), large,
+            {"model": "demo", "prompt": "x", "max_tokens": 3}]
+        paths = [CHAT, CHAT, CHAT, "/v1/completions"]
+        asked = [send(s, p, b) for p, b in zip(paths, bodies)]
+        line.until(lambda m: m["requests_loading"] == 4, "all wait")
+        # While one waits it can be cancelled, give up at its deadline, or leave.
+        status, _, body = s.request("POST", CHAT, json.dumps(small()), x_request_timeout_ms="50")
+        equal((status, error_of(body)["code"]), (504, "timeout"))
+        for i, path in enumerate((CHAT, CHAT)):
+            c, own = Line(s), f"mine-{i}"
+            data = json.dumps(large if i else small()).encode()
+            c.s.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nX-Request-Id: {own}\r\n"
+                f"Content-Length: {len(data)}\r\n\r\n".encode() + data)
+            line.until(lambda m: m["requests_loading"] == 5, "one more")
+            equal(cancel(s, own)[0], 200)
+            status, _, answer = c.answer()
+            equal((status, error_of(answer)["code"]), (499, "cancelled"))
+            line.until(lambda m: m["requests_loading"] == 4, "it is gone")
+        gone = send(s, CHAT, small())
+        line.until(lambda m: m["requests_loading"] == 5, "one more")
+        gone.close()
+        line.until(lambda m: m["requests_loading"] == 4, "it has left")
+        # Nobody waits for a model that is not there.
+        l.load()
+        answers = []
+        for c in asked:
+            data = b""
+            while more := c.recv(65536):
+                data += more
+                if data.endswith((b"[DONE]\n\n", b"0\r\n\r\n")) or (
+                        b"content-length" in data.lower() and data.endswith(b"}")):
+                    break
+            answers.append(data)
+            c.close()
+        for data in answers:
+            assert data.startswith(b"HTTP/1.1 200"), data
+        line.until(lambda m: m["requests_running"] == 0, "all are answered")
+        equal(line.metrics()["requests_loading"], 0.0)
+        status, _, body = s.request("POST", CHAT, json.dumps({**small(), "model": "slow"}))
+        equal((status, error_of(body)["code"]), (503, "model_not_ready"))
+        sums = line.invariants()
+        assert sums["ok"] and sums["sequences"] == 0, sums
+
+
+def test_waiting_for_a_model_has_an_end():
+    with Loading() as l:  # by default it does not begin
+        began = time.monotonic()
+        status, fields, body = l.server.request("POST", CHAT, json.dumps(small()))
+        equal((status, error_of(body)["code"]), (503, "model_not_ready"))
+        assert int(fields["retry-after"]) >= 1 and time.monotonic() - began < 5
+    with Loading("--load-wait", "100") as l:
+        began = time.monotonic()
+        status, fields, body = l.server.request("POST", CHAT, json.dumps(small()))
+        taken = time.monotonic() - began
+        equal((status, error_of(body)["code"]), (503, "model_not_ready"))
+        assert 0.1 <= taken < 10, taken
+        assert int(fields["retry-after"]) >= 1
+    with Loading("--load-wait", "60000", "--drain-timeout", "100") as l:
+        s, line = l.server, Line(l.server)
+        c = send(s, CHAT, small())
+        line.until(lambda m: m["requests_loading"] == 1, "it waits")
+        s.process.send_signal(signal.SIGTERM)
+        data = b""
+        while more := c.recv(65536):
+            data += more
+        assert data.startswith(b"HTTP/1.1 503") and b"shutting_down" in data, data
+        c.close()
+        l.load()
+        equal(s.process.wait(20), 0)
+
+
+def test_what_is_cut_at_the_end_of_the_drain_is_told_so():
+    with Server("--drain-timeout", "300") as s:
+        streams = [send(s, CHAT, chat(model="echo", script=SLOW, stream=True)) for _ in range(3)]
+        streams.append(send(s, CHAT, chat(model="echo", script=SLOW)))
+        line = Line(s)
+        line.until(lambda m: m["requests_running"] == 4, "all run")
+        s.process.send_signal(signal.SIGTERM)
+        for i, c in enumerate(streams):
+            data = b""
+            while more := c.recv(65536):
+                data += more
+            assert b'"code":"shutting_down"' in data, data[-400:]
+            if i < 3:
+                assert b"[DONE]" not in data and data.endswith(b"0\r\n\r\n"), data[-100:]
+            c.close()
+        equal(s.process.wait(20), 0)
 
 
 def test_only_ones_own_requests_can_be_cancelled():
