@@ -259,7 +259,7 @@ static void put_text(struct answer *a, struct choice *c, struct str text, bool i
 
     if (!text.n)
         return;
-    if (!tells || w->keeps) {
+    if (!tells || (w->keeps_thoughts && is_reasoning)) {
         size_t before = answer_choice_bytes(c);
         json_escape(is_reasoning ? &c->reasoning : &c->text, text);
         answer_account(a, c, before);

@@ -46,9 +46,11 @@ struct choice {
     struct buf reasoning;      /* likewise */
     struct answer_call *calls; /* heap, also of a stream; broken ones are gone */
     int n_calls, cap_calls;
-    bool has_open_call;  /* the last of them goes on */
-    bool ends_in_calls;  /* FINISH_STOP and a complete call: a finish of its own on each wire */
-    int block, n_blocks; /* for the wire's own use: what is open in its stream, how many were */
+    bool has_open_call; /* the last of them goes on */
+    bool ends_in_calls; /* FINISH_STOP and a complete call: a finish of its own on each wire */
+    /* For the wire's own use: what is open in its stream, how many were, where it begins. */
+    int block, n_blocks;
+    size_t block_from;
     struct buf lists[N_ANSWER_LISTS];
     size_t shown[N_ANSWER_LISTS]; /* their lengths when text was last shown */
 };

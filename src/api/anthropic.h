@@ -14,9 +14,30 @@ int anthropic_parse_count(struct ask *ask, const struct json *body, struct arena
 /* anthropic_messages.c: `system` (may be NULL) and `messages` -> f->ask->convo. A trailing
  * message of the assistant is one to continue. */
 int anthropic_read_convo(struct fields *f, const struct json *system, const struct json *messages);
-/* `tools` -> f->ask->convo.tools, in the shape templates know. Those that the servers of the
- * wire's inventor run themselves are left out. */
-int anthropic_read_tools(struct fields *f, const struct json *tools);
+
+/* anthropic_tools.c: `tools` and `tool_choice` (either may be NULL) -> f->ask. */
+int anthropic_read_tools(struct fields *f, const struct json *tools, const struct json *choice);
+/* Whether the arguments of a tool's calls are to be told as they come, complete or not. */
+bool anthropic_is_eager(const struct ask *ask, struct str name);
+
+/* anthropic_signature.c: a thinking block is signed when it is told, so that it can be known again
+ * when it comes back. What is signed is its text as JSON escapes it. The key is the process's own:
+ * after a restart, and at another server, blocks are strange ones. Any thread. */
+struct signature_text {
+    char z[48];
+};
+struct signature_text anthropic_sign(struct str escaped);
+bool anthropic_signed(struct str thought, struct str signature);
+
+/* anthropic_blocks.c: the content blocks of an answer, as rows of its wire. */
+void anthropic_text(struct answer *a, struct choice *c, struct str text);
+void anthropic_reasoning(struct answer *a, struct choice *c, struct str text);
+void anthropic_call_begin(struct answer *a, struct choice *c, struct answer_call *k);
+void anthropic_call_args(
+    struct answer *a, struct choice *c, struct answer_call *k, struct str json);
+void anthropic_call_end(struct answer *a, struct choice *c, struct answer_call *k);
+void anthropic_call_broken(struct answer *a, struct choice *c, struct answer_call *k);
+void anthropic_close_block(struct answer *a, struct choice *c);
 
 /* anthropic_models.c: GET /v1/models as this wire has it: a page of the list, one entry.
  * `after` and `before` are ids that bound the page, or STR_NONE; one that is nobody's bounds

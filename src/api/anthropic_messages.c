@@ -14,8 +14,10 @@
 struct reader {
     struct fields *f;
     struct convo *c;
-    struct part *parts;      /* the next free one */
-    struct tool_call *calls; /* likewise */
+    struct part *parts;             /* the next free one */
+    struct tool_call *calls;        /* likewise */
+    const struct tool_call *called; /* of the last message that had some */
+    int n_called, next_called;
 };
 
 static const char *const only_text = "this model reads only text";
@@ -33,6 +35,21 @@ static bool is_block(const struct json *b, const char *type)
     return t && t->kind == JSON_STRING && str_is(t->s, type);
 }
 
+static size_t n_items(const struct json *v)
+{
+    return v && v->kind == JSON_ARRAY ? v->n : 1;
+}
+
+/* A document and what was found have two words above their text. */
+static size_t n_parts(const struct json *b)
+{
+    const struct json *source = json_get(b, "source");
+
+    if (is_block(b, "document"))
+        return 2 + n_items(json_get(source, "content"));
+    return is_block(b, "search_result") ? 2 + n_items(json_get(b, "content")) : 1;
+}
+
 /* No more than what reading will fill: blocks that are none are an error before they are kept. */
 static void count_content(struct room *room, const struct json *content)
 {
@@ -44,8 +61,10 @@ static void count_content(struct room *room, const struct json *content)
         const struct json *inner = is_block(b, "tool_result") ? json_get(b, "content") : NULL;
         room->messages += is_block(b, "tool_result");
         room->calls += is_block(b, "tool_use");
-        room->parts += b->kind == JSON_OBJECT && b->n;
-        room->parts += inner && inner->kind == JSON_ARRAY ? inner->n : 0;
+        room->parts += b->kind == JSON_OBJECT && b->n ? n_parts(b) : 0;
+        for (const struct json *i = inner && inner->kind == JSON_ARRAY ? inner->child : NULL; i;
+             i = i->next)
+            room->parts += n_parts(i);
     }
 }
 
@@ -118,31 +137,80 @@ static int read_text_block(
     return 0;
 }
 
+/* The words that stand above what is quoted: its title, where it is from, what it is. */
+static int read_heads(struct reader *r, const struct path *at, const struct json *v,
+    const char *const *names, struct message *m)
+{
+    for (; *names; names++) {
+        struct str text = STR("");
+        if (path_take_text(r->f, AT(at, *names), json_get(v, *names), &text))
+            return -1;
+        if (text.n)
+            add_text(r, m, text);
+    }
+    return 0;
+}
+
+/* The text of a document or of something found: a string, or blocks of text. */
+static int read_quoted(
+    struct reader *r, const struct path *at, const struct json *v, struct message *m)
+{
+    struct str text = STR_NONE, type;
+    int i = 0;
+
+    if (json_is_null(v) || v->kind != JSON_ARRAY) {
+        if (path_need_text(r->f, at, v, &text))
+            return -1;
+        add_text(r, m, text);
+        return 0;
+    }
+    for (const struct json *b = v->child; b; b = b->next, i++) {
+        struct path *here = &(struct path){ at->up, at->member, i };
+        if (read_type(r->f, here, b, &type))
+            return -1;
+        if (!str_is(type, "text"))
+            return path_unsupported(r->f, here, only_text);
+        if (read_text_block(r, here, b, m))
+            return -1;
+    }
+    return 0;
+}
+
 /* A document that is text is text; the others need eyes. */
 static int read_document(
     struct reader *r, const struct path *at, const struct json *v, struct message *m)
 {
+    static const char *const heads[] = { "title", "context", NULL };
     const struct json *source = json_get(v, "source");
-    struct str type, data = STR_NONE;
+    struct str type;
 
     if (json_is_null(source))
         return path_missing(r->f, AT(at, "source"));
     if (read_type(r->f, AT(at, "source"), source, &type))
         return -1;
-    if (!str_is(type, "text"))
+    const char *member = str_is(type, "text") ? "data" : str_is(type, "content") ? "content" : NULL;
+    if (!member)
         return path_unsupported(r->f, at, only_text);
-    if (path_need_text(r->f, AT(AT(at, "source"), "data"), json_get(source, "data"), &data))
+    if (read_heads(r, at, v, heads, m))
         return -1;
-    add_text(r, m, data);
-    return 0;
+    return read_quoted(r, AT(AT(at, "source"), member), json_get(source, member), m);
+}
+
+static int read_found(
+    struct reader *r, const struct path *at, const struct json *v, struct message *m)
+{
+    static const char *const heads[] = { "title", "source", NULL };
+
+    if (read_heads(r, at, v, heads, m))
+        return -1;
+    return read_quoted(r, AT(at, "content"), json_get(v, "content"), m);
 }
 
 /* What may stand in a user's message, a tool's result or the system prompt alike. */
 static int read_content_block(
     struct reader *r, const struct path *at, const struct json *v, struct message *m)
 {
-    static const char *const refused[] = { "image", "search_result", "container_upload",
-        "tool_reference" };
+    static const char *const refused[] = { "image", "container_upload", "tool_reference" };
     struct str type;
 
     if (read_type(r->f, at, v, &type))
@@ -151,6 +219,8 @@ static int read_content_block(
         return read_text_block(r, at, v, m);
     if (str_is(type, "document"))
         return read_document(r, at, v, m);
+    if (str_is(type, "search_result"))
+        return read_found(r, at, v, m);
     for (size_t i = 0; i < ARRAY_LEN(refused); i++)
         if (str_is(type, refused[i]))
             return path_unsupported(r->f, at, only_text);
@@ -178,13 +248,32 @@ static int read_content(
 
 /* ---- the user's turn */
 
+/* The name of the tool that was called; results mostly come in the order of their calls. */
+static struct str name_of_call(struct reader *r, struct str id)
+{
+    enum { FARTHEST = 64 };
+
+    for (int i = 0; i < FARTHEST && i < r->n_called; i++) {
+        const struct tool_call *call = &r->called[(r->next_called + i) % r->n_called];
+        if (!str_eq(call->id, id))
+            continue;
+        r->next_called = (r->next_called + i + 1) % r->n_called;
+        return call->name;
+    }
+    return STR_NONE;
+}
+
 static int read_result(struct reader *r, const struct path *at, const struct json *v)
 {
-    const struct json *content = json_get(v, "content");
+    const struct json *content = json_get(v, "content"), *failed = json_get(v, "is_error");
     struct message *m = open_message(r, ROLE_TOOL);
 
     if (path_need_text(r->f, AT(at, "tool_use_id"), json_get(v, "tool_use_id"), &m->tool_call_id))
         return -1;
+    if (!json_is_null(failed) && failed->kind != JSON_BOOL)
+        return path_wrong_kind(r->f, AT(at, "is_error"), "a boolean", failed);
+    m->is_error = failed && failed->b;
+    m->name = name_of_call(r, m->tool_call_id);
     if (json_is_null(content)) {
         add_text(r, m, STR(""));
         return 0;
@@ -235,13 +324,34 @@ static int read_tool_use(
     }
     r->calls++;
     m->n_tool_calls++;
+    r->called = m->tool_calls;
+    r->n_called = m->n_tool_calls;
+    r->next_called = 0;
     return 0;
+}
+
+/* Who signed it makes no difference to what is done with it, but the server counts strange ones. */
+static int read_thought(struct reader *r, const struct path *at, const struct json *v)
+{
+    struct str thought = STR_NONE, signature = STR("");
+
+    if (path_need_text(r->f, AT(at, "thinking"), json_get(v, "thinking"), &thought) ||
+        path_take_text(r->f, AT(at, "signature"), json_get(v, "signature"), &signature))
+        return -1;
+    r->f->ask->n_strange_thoughts += !anthropic_signed(thought, signature);
+    return 0;
+}
+
+static bool is_servers_block(struct str type)
+{
+    return str_is(type, "server_tool_use") || str_is(type, "container_upload") ||
+           str_ends(type, STR("_tool_result"));
 }
 
 static int read_assistant_block(
     struct reader *r, const struct path *at, const struct json *v, struct message *m)
 {
-    struct str type, thought = STR_NONE;
+    struct str type;
 
     if (read_type(r->f, at, v, &type))
         return -1;
@@ -250,9 +360,11 @@ static int read_assistant_block(
     if (str_is(type, "tool_use"))
         return read_tool_use(r, at, v, m);
     if (str_is(type, "thinking"))
-        return path_need_text(r->f, AT(at, "thinking"), json_get(v, "thinking"), &thought);
+        return read_thought(r, at, v);
     if (str_is(type, "redacted_thinking"))
         return 0; /* nobody here can read it */
+    if (is_servers_block(type))
+        return path_unsupported(r->f, at, "tools that another server ran are not read");
     return unknown_type(r->f, at, type);
 }
 

@@ -72,10 +72,15 @@ static int read_thinking(struct fields *f, const char *name, const struct json *
     if (v->kind != JSON_OBJECT)
         return field_wrong_kind(f, name, "an object", v);
     const struct json *t = json_get(v, "type"), *budget = json_get(v, "budget_tokens");
+    const struct json *shown = json_get(v, "display");
+    struct str display = STR_NONE;
     if (json_is_null(t))
         return field_missing(f, "thinking.type");
-    if (field_word(f, "thinking.type", t, "enabled|disabled|adaptive|between_tools", &type))
+    if (field_word(f, "thinking.type", t, "enabled|disabled|adaptive|between_tools", &type) ||
+        (!json_is_null(shown) &&
+            field_word(f, "thinking.display", shown, "summarized|omitted", &display)))
         return -1;
+    f->ask->omits_thoughts = str_is(display, "omitted");
     if (str_is(type, "disabled"))
         f->ask->thinking = THINKING_OFF;
     if (!str_is(type, "enabled"))
@@ -84,132 +89,6 @@ static int read_thinking(struct fields *f, const char *name, const struct json *
     if (json_is_null(budget))
         return field_missing(f, "thinking.budget_tokens");
     return field_int(f, "thinking.budget_tokens", budget, budgets, &f->ask->thinking_budget);
-}
-
-/* ---- tools */
-
-static struct json *member(struct fields *f, struct json *parent, const char *key)
-{
-    struct json *j = arena_zalloc(f->arena, 1, sizeof(*j));
-
-    if (!j)
-        return NULL;
-    j->key = key ? str_of(key) : STR_NONE;
-    if (!parent->child)
-        parent->child = j;
-    else {
-        struct json *last = parent->child;
-        while (last->next)
-            last = last->next;
-        last->next = j;
-    }
-    parent->n++;
-    return j;
-}
-
-static int copy_member(struct fields *f, struct json *parent, const char *key, const struct json *v)
-{
-    if (json_is_null(v))
-        return 0;
-    struct json *j = member(f, parent, key);
-    if (!j)
-        return field_no_memory(f);
-    struct json *next = j->next;
-    *j = *v;
-    j->key = str_of(key);
-    j->next = next;
-    return 0;
-}
-
-/* {"name","description","input_schema"} ->
- * {"type":"function","function":{"name","description","parameters"}} */
-static int put_tool(struct fields *f, struct json *out, const struct json *tool)
-{
-    out->kind = JSON_OBJECT;
-    struct json *type = member(f, out, "type");
-    struct json *function = type ? member(f, out, "function") : NULL;
-    if (!function)
-        return field_no_memory(f);
-    type->kind = JSON_STRING;
-    type->s = STR("function");
-    function->kind = JSON_OBJECT;
-    if (copy_member(f, function, "name", json_get(tool, "name")) ||
-        copy_member(f, function, "description", json_get(tool, "description")))
-        return -1;
-    return copy_member(f, function, "parameters", json_get(tool, "input_schema"));
-}
-
-static int check_tool(struct fields *f, const struct json *tool)
-{
-    if (tool->kind != JSON_OBJECT)
-        return field_wrong_kind(f, "tools", "an array of objects", tool);
-    const struct json *name = json_get(tool, "name"), *schema = json_get(tool, "input_schema");
-    if (json_is_null(name))
-        return field_missing(f, "tools.name");
-    if (name->kind != JSON_STRING)
-        return field_wrong_kind(f, "tools.name", "a string", name);
-    if (!json_is_null(schema) && schema->kind != JSON_OBJECT)
-        return field_wrong_kind(f, "tools.input_schema", "an object", schema);
-    return 0;
-}
-
-/* web_search_20250305 and its like: nobody here runs them. */
-static bool is_foreign(const struct json *tool)
-{
-    const struct json *type = json_get(tool, "type");
-
-    return type && type->kind == JSON_STRING && !str_is(type->s, "custom");
-}
-
-int anthropic_read_tools(struct fields *f, const struct json *tools)
-{
-    struct json *list = arena_zalloc(f->arena, 1, sizeof(*list));
-    struct json **tail = list ? &list->child : NULL;
-
-    if (!list)
-        return field_no_memory(f);
-    if (tools->kind != JSON_ARRAY)
-        return field_wrong_kind(f, "tools", "an array", tools);
-    list->kind = JSON_ARRAY;
-    for (const struct json *t = tools->child; t; t = t->next) {
-        if (is_foreign(t))
-            continue;
-        struct json *out = arena_zalloc(f->arena, 1, sizeof(*out));
-        if (!out)
-            return field_no_memory(f);
-        if (check_tool(f, t) || put_tool(f, out, t))
-            return -1;
-        *tail = out;
-        tail = &out->next;
-        list->n++;
-    }
-    f->ask->convo.tools = list->n ? list : NULL;
-    return 0;
-}
-
-/* Calls are not found in answers yet: tools are read, and refused unless they may not be used. */
-static int settle_tools(struct fields *f)
-{
-    const struct json *tools = field_get(f, "tools"), *choice = field_get(f, "tool_choice");
-    struct str type = STR("auto");
-
-    if (tools && anthropic_read_tools(f, tools))
-        return -1;
-    if (choice && choice->kind != JSON_OBJECT)
-        return field_wrong_kind(f, "tool_choice", "an object", choice);
-    if (choice && json_is_null(json_get(choice, "type")))
-        return field_missing(f, "tool_choice.type");
-    if (choice &&
-        field_word(f, "tool_choice.type", json_get(choice, "type"), "auto|any|tool|none", &type))
-        return -1;
-    if (str_is(type, "none"))
-        f->ask->convo.tools = NULL;
-    if (f->ask->convo.tools)
-        return field_unsupported(f, "tools", "tool calls are not served yet");
-    if (str_is(type, "any") || str_is(type, "tool"))
-        return err_param(f->e, ERR_INVALID, "tool_choice",
-            "'tool_choice' asks for a tool, but 'tools' is empty.");
-    return 0;
 }
 
 /* ---- the two routes */
@@ -240,7 +119,8 @@ static int parse(
     ask->kind = ASK_CHAT;
     if (fields_read(&f, body) ||
         anthropic_read_convo(&f, field_get(&f, "system"), field_get(&f, "messages")) ||
-        settle_tools(&f) || read_max_tokens(&f, !is_count) || tell_template(&f))
+        anthropic_read_tools(&f, field_get(&f, "tools"), field_get(&f, "tool_choice")) ||
+        read_max_tokens(&f, !is_count) || tell_template(&f))
         return -1;
     ask->sample.top_k = MAX(ask->sample.top_k, 0);
     return 0;

@@ -3,9 +3,7 @@
 
 /* One message, told. A stream is
  *
- *     message_start  ping
- *     content_block_start  content_block_delta ...  content_block_stop     only if there is text
- *     message_delta  message_stop
+ *     message_start  ping  the content blocks (anthropic_blocks.c)  message_delta  message_stop
  *
  * and every event has its name twice, since clients dispatch on the line `event:`. */
 
@@ -13,7 +11,7 @@ static const char *stop_reason(const struct ask *ask, const struct choice *c)
 {
     switch (c->finish) {
     case FINISH_STOP:
-        return c->stop_text.p ? "stop_sequence" : "end_turn";
+        return c->stop_text.p ? "stop_sequence" : c->ends_in_calls ? "tool_use" : "end_turn";
     case FINISH_NONE:
     case FINISH_LENGTH:
     case FINISH_CANCELLED:
@@ -59,34 +57,43 @@ static void put_usage(struct jw *w, const struct answer *a)
     put_count(w, "cache_creation_input_tokens", 0);
     put_count(w, "cache_read_input_tokens", n.cached_tokens);
     put_count(w, "output_tokens", n.completion_tokens);
+    jw_key(w, "output_tokens_details");
+    jw_object(w);
+    put_count(w, "thinking_tokens", n.reasoning_tokens);
+    jw_end_object(w);
     jw_key(w, "service_tier");
     jw_z(w, "standard");
     jw_end_object(w);
 }
 
-/* A message; its content is `text` where that is there, escaped already. */
-static void put_message(struct jw *w, const struct answer *a, struct str text)
+/* A message up to the bracket that opens its content. */
+static void put_message(struct buf *out, const struct answer *a)
 {
-    jw_object(w);
-    jw_key(w, "id");
-    jw_z(w, a->id);
-    jw_key(w, "type");
-    jw_z(w, "message");
-    jw_key(w, "role");
-    jw_z(w, "assistant");
-    jw_key(w, "model");
-    jw_str(w, a->setup.model);
-    jw_key(w, "content");
-    jw_array(w);
-    if (text.n) {
-        jw_raw(w, STR("{\"type\":\"text\",\"text\":\""));
-        buf_puts(w->b, text);
-        buf_putz(w->b, "\"}");
-    }
-    jw_end_array(w);
-    put_stop(w, a);
-    put_usage(w, a);
-    jw_end_object(w);
+    struct jw w;
+
+    jw_init(&w, out);
+    jw_object(&w);
+    jw_key(&w, "id");
+    jw_z(&w, a->id);
+    jw_key(&w, "type");
+    jw_z(&w, "message");
+    jw_key(&w, "role");
+    jw_z(&w, "assistant");
+    jw_key(&w, "model");
+    jw_str(&w, a->setup.model);
+    buf_putz(out, ",\"content\":[");
+}
+
+/* From behind the content to the brace that closes the message. */
+static void put_end(struct buf *out, const struct answer *a)
+{
+    struct jw w;
+
+    buf_putz(out, "],");
+    jw_init(&w, out);
+    put_stop(&w, a);
+    put_usage(&w, a);
+    buf_putc(out, '}');
 }
 
 /* ---- events */
@@ -110,43 +117,21 @@ static void event_end(struct jw *w)
 
 static void begin(struct answer *a)
 {
-    buf_putz(&a->head, "event: content_block_delta\ndata: {\"type\":\"content_block_delta\","
-                       "\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"");
-    buf_putz(&a->tail, "\"}}\n\n");
+    if (!a->setup.ask->stream)
+        put_message(&a->out, a);
 }
 
 static void start(struct answer *a)
 {
-    struct jw w;
-
-    event_begin(&a->out, &w, "message_start");
-    jw_key(&w, "message");
-    put_message(&w, a, STR_NONE);
-    event_end(&w);
-    buf_putz(&a->out, PING);
+    buf_putz(&a->out, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":");
+    put_message(&a->out, a);
+    put_end(&a->out, a);
+    buf_putz(&a->out, "}\n\n" PING);
 }
 
 static void token(struct answer *a, struct choice *c, const struct answer_token *t)
 {
     /* This wire has no log-probabilities. */
-}
-
-static void text(struct answer *a, struct choice *c, struct str text)
-{
-    if (!c->has_started)
-        buf_putz(&a->out, "event: content_block_start\ndata: {\"type\":\"content_block_start\","
-                          "\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n");
-    c->has_started = true;
-    buf_puts(&a->out, buf_str(&a->head));
-    json_escape(&a->out, text);
-    buf_puts(&a->out, buf_str(&a->tail));
-}
-
-static void choice_end(struct answer *a, struct choice *c)
-{
-    if (c->has_started)
-        buf_putz(&a->out, "event: content_block_stop\ndata: {\"type\":\"content_block_stop\","
-                          "\"index\":0}\n\n");
 }
 
 static void end(struct answer *a)
@@ -166,10 +151,7 @@ static void end(struct answer *a)
 
 static void body(struct answer *a)
 {
-    struct jw w;
-
-    jw_init(&w, &a->out);
-    put_message(&w, a, buf_str(&a->choices[0].text));
+    put_end(&a->out, a);
 }
 
 static void error_frame(struct buf *out, const struct err *e, const struct error_extra *x)
@@ -187,12 +169,20 @@ const struct wire wire_anthropic = {
     .stream_type = "text/event-stream",
     .keepalive = { PING, sizeof(PING) - 1 },
     .error_form = ERROR_ANTHROPIC,
+    .call_prefix = "toolu_",
+    .keeps_thoughts = true,
+    .is_gathering = true,
     .parse = anthropic_parse,
     .begin = begin,
     .start = start,
     .token = token,
-    .text = text,
-    .choice_end = choice_end,
+    .text = anthropic_text,
+    .reasoning = anthropic_reasoning,
+    .call_begin = anthropic_call_begin,
+    .call_args = anthropic_call_args,
+    .call_end = anthropic_call_end,
+    .call_broken = anthropic_call_broken,
+    .choice_end = anthropic_close_block,
     .end = end,
     .body = body,
     .error_frame = error_frame,

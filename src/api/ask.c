@@ -64,8 +64,13 @@ int ask_check_vocab(const struct ask *ask, int32_t n_vocab, struct err *e)
     if (check_ids("stop_token_ids", ask->stop_ids, ask->n_stop_ids, n_vocab, e) ||
         check_ids("allowed_token_ids", s->allowed, s->n_allowed, n_vocab, e))
         return -1;
-    for (int i = 0; i < ask->n_prompts && ask->prompts; i++)
-        if (check_ids("prompt", ask->prompts[i].ids, ask->prompts[i].n_ids, n_vocab, e))
+    for (int i = 0; i < ask->n_prompts && ask->prompts; i++) {
+        const struct ask_prompt *p = &ask->prompts[i];
+        if (check_ids("prompt", p->ids, p->n_ids, n_vocab, e))
             return -1;
+        for (int k = 0; k < p->n_pieces; k++)
+            if (p->pieces[k].is_token && check_ids("prompt", &p->pieces[k].id, 1, n_vocab, e))
+                return -1;
+    }
     return 0;
 }

@@ -7,13 +7,15 @@
 #pragma once
 
 #include "chat/convo.h"
+#include "chat/infill.h"
 #include "chat/parser.h"
 #include "engine/sampler.h"
 
 enum ask_kind { ASK_CHAT, ASK_COMPLETION };
 
 enum {
-    ASK_N_MAX = 128,        /* n, best_of */
+    ASK_N_MAX = 128, /* n, best_of */
+    ASK_FILES_MAX = 1024,
     ASK_PROMPTS_MAX = 1024, /* prompts of a completion; also choices of all of them together */
     ASK_STOPS_MAX = 16,
     ASK_STOP_IDS_MAX = 256,
@@ -24,11 +26,20 @@ enum {
     ASK_TOOLS_MAX = 4096,
 };
 
+struct ask_piece {
+    bool is_token;
+    struct str text;
+    int32_t id;
+};
+
 struct ask_prompt { /* of a completion: text, or tokens that are not to be tokenised again */
     bool is_tokens;
     struct str text;
     const int32_t *ids;
     int n_ids;
+    const struct ask_piece *pieces; /* instead of both, in their order; NULL */
+    int n_pieces;
+    const struct infill *fill; /* instead of all of them: what stands between two texts; NULL */
 };
 
 enum script_unit { SCRIPT_TOKENS, SCRIPT_CHARS, SCRIPT_ALL };
@@ -122,6 +133,8 @@ struct ask {
     bool hides_thoughts;         /* they are looked for, and not told */
     enum thinking thinking;      /* likewise */
     int thinking_budget;         /* tokens; 0 = none was named */
+    bool omits_thoughts;         /* that there were some is told, and not what they were */
+    int n_strange_thoughts;      /* of the history: not told by this server, or changed since */
     const struct json *metadata; /* object or NULL */
     int priority;                /* higher first */
     bool cache_prompt;           /* default true */

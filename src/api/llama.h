@@ -7,3 +7,9 @@
 
 /* llama_request.c */
 int llama_parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
+/* The same body, which asks for what stands between `input_prefix` and `input_suffix`. */
+int llama_parse_infill(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
+
+/* llama_prompt.c: found fields -> f->ask->prompts. */
+int llama_read_prompts(struct fields *f);
+int llama_read_fill(struct fields *f);

@@ -30,6 +30,9 @@ static const struct field table[] = {
     REFUSE("grammar", OUR_SHAPE),
     INT("id_slot", -1, INT32_MAX, id_slot),
     FLAG("ignore_eos", ignore_eos),
+    { "input_extra", FIELD_LATER, ON },
+    { "input_prefix", FIELD_LATER, ON },
+    { "input_suffix", FIELD_LATER, ON },
     REFUSE("json_schema", OUR_SHAPE),
     READ("logit_bias", read_bias),
     REFUSE("lora", "no adapters are loaded"),
@@ -37,6 +40,7 @@ static const struct field table[] = {
     REFUSE("mirostat", OUR_SAMPLE),
     { "model", FIELD_TEXT, ON, { 0, 1024 }, TO(model) },
     INT("n_cmpl", 1, ASK_N_MAX, n),
+    REFUSE("n_indent", OUR_SAMPLE),
     READ("n_predict", read_n_predict),
     READ("n_probs", read_n_probs),
     REFUSE("post_sampling_probs", "probabilities are the model's own"),
@@ -123,27 +127,10 @@ static int read_n_probs(struct fields *f, const char *name, const struct json *v
     return 0;
 }
 
-/* ---- the route */
+/* ---- the routes */
 
-static int read_prompt(struct fields *f)
-{
-    const struct json *v = field_get(f, "prompt");
-
-    if (!v)
-        return field_missing(f, "prompt");
-    if (v->kind != JSON_OBJECT)
-        return row_prompt(f, "prompt", v);
-    const struct json *text = json_get(v, "prompt_string");
-    if (!field_says_nothing(json_get(v, "multimodal_data")))
-        return field_unsupported(f, "prompt.multimodal_data", "this model reads only text");
-    if (json_is_null(text))
-        return field_missing(f, "prompt.prompt_string");
-    if (text->kind != JSON_STRING)
-        return field_wrong_kind(f, "prompt.prompt_string", "a string", text);
-    return row_prompt(f, "prompt.prompt_string", text);
-}
-
-int llama_parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+static int parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e,
+    int (*read_prompts)(struct fields *f))
 {
     struct fields f = { ask, a, e, table, ARRAY_LEN(table), { NULL } };
 
@@ -153,7 +140,7 @@ int llama_parse(struct ask *ask, const struct json *body, struct arena *a, struc
     ask->sample.top_k = 40;
     ask->sample.top_p = 0.95f;
     ask->sample.min_p = 0.05f;
-    if (fields_read(&f, body) || read_prompt(&f))
+    if (fields_read(&f, body) || read_prompts(&f))
         return -1;
     if ((int64_t)ask->n_prompts * ask->n > ASK_PROMPTS_MAX)
         return err_param(e, ERR_RANGE, "prompt",
@@ -163,4 +150,14 @@ int llama_parse(struct ask *ask, const struct json *body, struct arena *a, struc
     ask->sample.top_k = MAX(ask->sample.top_k, 0);
     ask->sample.want_logprobs = ask->want_logprobs;
     return 0;
+}
+
+int llama_parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+{
+    return parse(ask, body, a, e, llama_read_prompts);
+}
+
+int llama_parse_infill(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+{
+    return parse(ask, body, a, e, llama_read_fill);
 }

@@ -252,3 +252,19 @@ const struct wire wire_llama = {
     .body = body,
     .error_frame = error_frame,
 };
+
+const struct wire wire_llama_infill = {
+    .name = "llama.infill",
+    .id_prefix = "cmpl-",
+    .stream_type = "text/event-stream",
+    .keepalive = { ": keep-alive\n\n", 14 },
+    .error_form = ERROR_LLAMA,
+    .parse = llama_parse_infill,
+    .begin = begin,
+    .token = token,
+    .text = text,
+    .choice_end = choice_end,
+    .end = end,
+    .body = body,
+    .error_frame = error_frame,
+};

@@ -2,7 +2,8 @@
 #include "api/openai.h"
 #include "api/rows.h"
 
-/* Two routes: a chat, and a prompt that is put into the chat template unless it is `raw`. Sampling
+/* Two routes: a chat, and a prompt that is put into the chat template unless it is `raw` or has a
+ * `suffix`, for models that fill in what stands in front of it. Sampling
  * is asked for in an object of its own, `options`, with defaults of its own. An empty request only
  * wants the model to be there. */
 
@@ -52,7 +53,7 @@ static const struct field generate_table[] = {
     LATER("raw"),
     READ("script", row_script),
     FLAG("stream", stream),
-    REFUSE("suffix", "the model does not fill in the middle"),
+    LATER("suffix"),
     LATER("system"),
     REFUSE("template", "the template comes with the model"),
     READ("think", read_think),
@@ -257,6 +258,15 @@ static int put_prompt(struct fields *f, struct str system, struct str prompt)
     return set_text(f, m, prompt);
 }
 
+static int put_fill(struct fields *f, struct str prompt, struct str suffix)
+{
+    struct infill fill = { .prefix = prompt, .suffix = suffix };
+
+    f->ask->kind = ASK_COMPLETION;
+    f->ask->add_special_tokens = true;
+    return row_fill(f, &fill);
+}
+
 static int put_raw(struct fields *f, struct str prompt)
 {
     struct ask *ask = f->ask;
@@ -273,20 +283,25 @@ static int put_raw(struct fields *f, struct str prompt)
 int ollama_parse_generate(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
 {
     struct fields f = { ask, a, e, generate_table, ARRAY_LEN(generate_table), { NULL } };
-    struct str prompt = STR(""), system = STR("");
+    struct str prompt = STR(""), system = STR(""), suffix = STR("");
     bool is_raw = false;
 
     set_defaults(ask);
     if (fields_read(&f, body))
         return -1;
     const struct json *raw = field_get(&f, "raw"), *p = field_get(&f, "prompt");
-    const struct json *s = field_get(&f, "system");
+    const struct json *s = field_get(&f, "system"), *end = field_get(&f, "suffix");
     if ((raw && field_bool(&f, "raw", raw, &is_raw)) ||
         (p && field_text(&f, "prompt", p, SIZE_MAX, &prompt)) ||
+        (end && field_text(&f, "suffix", end, SIZE_MAX, &suffix)) ||
         (s && field_text(&f, "system", s, SIZE_MAX, &system)))
         return -1;
-    ask->load_only = !prompt.n;
-    if (!ask->load_only && (is_raw ? put_raw(&f, prompt) : put_prompt(&f, system, prompt)))
+    ask->load_only = !prompt.n && !suffix.n;
+    if (ask->load_only)
+        return settle(&f);
+    if (suffix.n ? put_fill(&f, prompt, suffix)
+        : is_raw ? put_raw(&f, prompt)
+                 : put_prompt(&f, system, prompt))
         return -1;
     return settle(&f);
 }

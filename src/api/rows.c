@@ -245,6 +245,20 @@ int row_prompt(struct fields *f, const char *name, const struct json *v)
     return 0;
 }
 
+int row_fill(struct fields *f, const struct infill *fill)
+{
+    struct ask *ask = f->ask;
+    struct infill *copy = arena_alloc(f->arena, sizeof(*copy));
+
+    ask->prompts = arena_zalloc(f->arena, 1, sizeof(*ask->prompts));
+    if (!copy || !ask->prompts)
+        return field_no_memory(f);
+    *copy = *fill;
+    ask->n_prompts = 1;
+    ask->prompts[0] = (struct ask_prompt){ .text = fill->prefix, .fill = copy };
+    return 0;
+}
+
 /* ---- what the template is told ---- */
 
 static struct json *member_new(struct fields *f, const char *key, enum json_kind kind)

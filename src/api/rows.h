@@ -8,6 +8,8 @@
 int row_logit_bias(struct fields *f, const char *name, const struct json *v); /* {"id": bias} */
 int row_metadata(struct fields *f, const char *name, const struct json *v);   /* 16 short strings */
 int row_prompt(struct fields *f, const char *name, const struct json *v);     /* one or several */
+/* The one prompt is what stands between two texts. */
+int row_fill(struct fields *f, const struct infill *fill);
 int row_script(struct fields *f, const char *name, const struct json *v);
 int row_seed(struct fields *f, const char *name, const struct json *v); /* -1: any */
 int row_stop(struct fields *f, const char *name, const struct json *v); /* one or an array */

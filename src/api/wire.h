@@ -19,7 +19,7 @@ struct wire {
     enum error_form error_form; /* of an error instead of an answer; for status_reply */
     const char *call_prefix;    /* of the ids of tool calls; NULL = "call_" */
     bool is_gathering; /* a body is told like a stream, piece by piece: the row writes no frames */
-    bool keeps;        /* a stream gathers text and reasoning, too, for what ends it */
+    bool keeps_thoughts; /* they are gathered, although they are told as they come */
 
     /* `body` is an object. On error e->param names the field. */
     int (*parse)(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
@@ -67,6 +67,7 @@ extern const struct wire wire_anthropic_count;   /* /v1/messages/count_tokens; o
 extern const struct wire wire_ollama_chat;       /* /api/chat */
 extern const struct wire wire_ollama_generate;   /* /api/generate */
 extern const struct wire wire_llama;             /* /completion, as llama-server has it */
+extern const struct wire wire_llama_infill;      /* /infill */
 
 /* Body -> ask, through the row's parser. `body` and the arena outlive the ask. Errors have the
  * code, the field and the sentence the client is to see: ERR_SYNTAX, ERR_MISSING, ERR_INVALID,

@@ -224,7 +224,7 @@ static int input_value(struct rt *rt, struct str s, struct val *out)
 }
 
 static const char *const members[] = { "role", "content", "name", "tool_calls", "tool_call_id",
-    "reasoning_content" };
+    "reasoning_content", "is_error" };
 
 /* T_MISSING when the message has no such member. */
 static int member_value(
@@ -243,8 +243,11 @@ static int member_value(
         return calls_value(rt, m, how, out);
     case 4:
         return input_value(rt, m->tool_call_id, out);
-    default:
+    case 5:
         return input_value(rt, m->reasoning, out);
+    default:
+        *out = m->is_error ? V_BOOL(true) : (struct val){ .type = T_MISSING };
+        return 0;
     }
 }
 

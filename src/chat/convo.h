@@ -29,6 +29,7 @@ struct message {
     enum role role;
     bool has_content; /* false: null or absent */
     bool is_plain;    /* content was one string, not an array of parts */
+    bool is_error;    /* of a tool: it failed, and content says why */
     struct part *parts;
     int n_parts;
     struct tool_call *tool_calls;

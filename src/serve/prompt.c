@@ -31,6 +31,49 @@ static int build_chat(
     return 0;
 }
 
+static int put_id(struct tokens *t, int32_t id, struct err *e)
+{
+    if (t->n == t->cap) {
+        size_t cap = MAX(2 * t->cap, (size_t)64);
+        int32_t *ids = arena_realloc(t->arena, t->ids, t->cap * sizeof(*ids), cap * sizeof(*ids));
+        if (!ids)
+            return err_set(e, ERR_MEMORY, "no memory for the prompt");
+        t->ids = ids;
+        t->cap = cap;
+    }
+    t->ids[t->n++] = id;
+    return 0;
+}
+
+static int build_fill(
+    struct prompt *p, const struct infill *fill, const struct workplace *at, struct err *e)
+{
+    struct tokens t = { .arena = at->arena, .stop = at->stop };
+
+    if (infill_encode(at->model->vocab, fill, &t, e))
+        return -1;
+    *p = (struct prompt){ .ids = t.ids, .n = (int)t.n, .text = fill->prefix };
+    return 0;
+}
+
+/* Text and tokens in turn. A text in front begins as a whole prompt would. */
+static int build_mixed(struct prompt *p, const struct ask *ask, const struct ask_prompt *from,
+    const struct workplace *at, struct err *e)
+{
+    struct tokens t = { .arena = at->arena, .stop = at->stop };
+
+    for (int i = 0; i < from->n_pieces; i++) {
+        const struct ask_piece *piece = &from->pieces[i];
+        struct span span = { piece->text, true };
+        bool with_bos = !i && ask->add_special_tokens;
+        if (piece->is_token ? put_id(&t, piece->id, e)
+                            : vocab_encode(at->model->vocab, &span, 1, with_bos, &t, e))
+            return -1;
+    }
+    *p = (struct prompt){ .ids = t.ids, .n = (int)t.n };
+    return 0;
+}
+
 /* A completion's prompt is its author's own template: control tokens in it are meant. */
 static int build_completion(struct prompt *p, const struct ask *ask, const struct ask_prompt *from,
     const struct workplace *at, struct err *e)
@@ -42,6 +85,10 @@ static int build_completion(struct prompt *p, const struct ask *ask, const struc
         *p = (struct prompt){ .ids = from->ids, .n = from->n_ids };
         return 0;
     }
+    if (from->fill)
+        return build_fill(p, from->fill, at, e);
+    if (from->pieces)
+        return build_mixed(p, ask, from, at, e);
     if (vocab_encode(at->model->vocab, &span, 1, ask->add_special_tokens, &t, e))
         return -1;
     *p = (struct prompt){ .ids = t.ids, .n = (int)t.n, .text = from->text };
@@ -144,16 +191,7 @@ static int put_byte(struct tokens *t, const struct vocab *v, char byte, struct e
         struct span one = { { &byte, 1 }, false };
         return vocab_encode(v, &one, 1, false, t, e);
     }
-    if (t->n == t->cap) {
-        size_t cap = MAX(2 * t->cap, (size_t)64);
-        int32_t *ids = arena_realloc(t->arena, t->ids, t->cap * sizeof(*ids), cap * sizeof(*ids));
-        if (!ids)
-            return err_set(e, ERR_MEMORY, "no memory for the script");
-        t->ids = ids;
-        t->cap = cap;
-    }
-    t->ids[t->n++] = id;
-    return 0;
+    return put_id(t, id, e);
 }
 
 struct groups {

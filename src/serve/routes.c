@@ -49,6 +49,8 @@ static const struct route routes[] = {
         &wire_llama },
     { "POST", "/completions", SCOPE_GENERATE, true, ERROR_LLAMA, generate_answer, LIMIT_COMPLETION,
         &wire_llama },
+    { "POST", "/infill", SCOPE_GENERATE, true, ERROR_LLAMA, generate_answer, LIMIT_COMPLETION,
+        &wire_llama_infill },
     { "GET", "/props", SCOPE_READ, false, ERROR_LLAMA, props_show },
     { "GET", "/slots", SCOPE_READ, false, ERROR_LLAMA, slots_show },
     { "POST", "/slots/*", SCOPE_GENERATE, true, ERROR_LLAMA, slots_act },

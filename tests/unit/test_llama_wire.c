@@ -14,7 +14,13 @@ static const struct kit_row rows[] = {
     { "{'prompt':[1,2]}", OK, "" },
     { "{'prompt':['a','b']}", OK, "" },
     { "{'prompt':[[1],[2,3]]}", OK, "" },
-    { "{'prompt':[1,'a']}", ERR_INVALID, "prompt" },
+    { "{'prompt':[1,'a',2]}", OK, "" },
+    { "{'prompt':['a',[1],[2,'b'],{'prompt_string':'c'}]}", OK, "" },
+    { "{'prompt':[1,[2]]}", ERR_INVALID, "prompt" },
+    { "{'prompt':['a',[]]}", ERR_INVALID, "prompt" },
+    { "{'prompt':['a',true]}", ERR_INVALID, "prompt" },
+    { "{'prompt':[1,'a',-1]}", ERR_RANGE, "prompt" },
+    { ASK(",'n_indent':2"), ERR_UNSUPPORTED, "n_indent" },
     { "{'prompt':{'prompt_string':'a'}}", OK, "" },
     { "{'prompt':{'prompt_string':'a','multimodal_data':[]}}", OK, "" },
     { "{'prompt':{'prompt_string':'a','multimodal_data':['x']}}", ERR_UNSUPPORTED,
@@ -51,6 +57,53 @@ static const struct kit_row rows[] = {
 static void a_body_is_right_or_its_field_is_named(void)
 {
     kit_rows(&wire_llama, rows, ARRAY_LEN(rows));
+    kit_close();
+}
+
+static const struct kit_row infill_rows[] = {
+    { "{'input_prefix':'a','input_suffix':'b'}", OK, "" },
+    { "{'input_prefix':'','input_suffix':''}", OK, "" },
+    { "{'input_suffix':'b'}", ERR_MISSING, "input_prefix" },
+    { "{'input_prefix':'a'}", ERR_MISSING, "input_suffix" },
+    { "{'input_prefix':1,'input_suffix':'b'}", ERR_INVALID, "input_prefix" },
+    { "{'input_prefix':'a','input_suffix':'b','prompt':[1]}", ERR_INVALID, "prompt" },
+    { "{'input_prefix':'a','input_suffix':'b','input_extra':{}}", ERR_INVALID, "input_extra" },
+    { "{'input_prefix':'a','input_suffix':'b','input_extra':[7]}", ERR_INVALID, "input_extra[0]" },
+    { "{'input_prefix':'a','input_suffix':'b','input_extra':[{'text':'t'},{}]}", ERR_MISSING,
+        "input_extra[1].text" },
+    { "{'input_prefix':'a','input_suffix':'b','input_extra':[]}", OK, "" },
+    { "{'input_prefix':'a','input_suffix':'b','n_predict':'x'}", ERR_INVALID, "n_predict" },
+};
+
+static void what_is_filled_in_arrives(void)
+{
+    kit_rows(&wire_llama_infill, infill_rows, ARRAY_LEN(infill_rows));
+    EXPECT_EQ(kit_parse(&wire_llama_infill,
+                  "{'input_prefix':'a','input_suffix':'b','prompt':'c','n_predict':7,"
+                  "'input_extra':[{'filename':'f.c','text':'t'},{'text':'u'}]}"),
+        0);
+    EXPECT(kit.ask.n_prompts == 1 && kit.ask.max_tokens == 7);
+    const struct infill *fill = kit.ask.prompts[0].fill;
+    EXPECT(str_is(fill->prefix, "a") && str_is(fill->suffix, "b") && str_is(fill->prompt, "c"));
+    EXPECT(fill->n_extra == 2 && str_is(fill->extra[0].name, "f.c"));
+    EXPECT(str_is(fill->extra[0].text, "t") && str_is(fill->extra[1].text, "u"));
+    kit_close();
+}
+
+static void texts_and_tokens_make_one_prompt(void)
+{
+    EXPECT_EQ(kit_parse(&wire_llama, "{'prompt':[5,'a',6,'']}"), 0);
+    const struct ask_prompt *p = &kit.ask.prompts[0];
+    EXPECT(kit.ask.n_prompts == 1 && p->n_pieces == 4 && !p->is_tokens);
+    EXPECT(p->pieces[0].is_token && p->pieces[0].id == 5 && str_is(p->pieces[1].text, "a"));
+    EXPECT(p->pieces[2].id == 6 && !p->pieces[3].is_token && !p->pieces[3].text.n);
+    EXPECT_EQ(ask_check_vocab(&kit.ask, 7, &kit.e), 0);
+    EXPECT_EQ(ask_check_vocab(&kit.ask, 6, &kit.e), -1);
+    EXPECT_STR(kit.e.param, "prompt");
+    EXPECT_EQ(kit_parse(&wire_llama, "{'prompt':['a',[1],[2,'b'],{'prompt_string':'c'}]}"), 0);
+    p = kit.ask.prompts;
+    EXPECT(kit.ask.n_prompts == 4 && str_is(p[0].text, "a") && p[1].is_tokens);
+    EXPECT(p[2].n_pieces == 2 && str_is(p[3].text, "c"));
     kit_close();
 }
 
@@ -185,6 +238,7 @@ static void errors_have_their_own_shape(void)
     fake_sink_clear(&kit.sink);
 }
 
-TESTS(TEST(a_body_is_right_or_its_field_is_named), TEST(every_field_arrives),
-    TEST(an_answer_in_one_piece), TEST(an_answer_as_a_stream), TEST(several_answers_are_an_array),
+TESTS(TEST(a_body_is_right_or_its_field_is_named), TEST(what_is_filled_in_arrives),
+    TEST(texts_and_tokens_make_one_prompt), TEST(every_field_arrives), TEST(an_answer_in_one_piece),
+    TEST(an_answer_as_a_stream), TEST(several_answers_are_an_array),
     TEST(probabilities_come_with_their_text), TEST(errors_have_their_own_shape))

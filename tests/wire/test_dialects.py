@@ -93,7 +93,7 @@ def test_a_wrong_method_keeps_its_shape():
 
 
 def test_who_asks_for_nobodys_path_gets_a_problem_document():
-    with Server(env={"INFERFLUX_API_KEYS": "k,boss:admin"}) as s:
+    with Server(env={"INFERFLUX_API_KEYS": "k,boss:admin"}, key="boss") as s:
         for method, path, key, want in (("GET", "/nowhere", "k", 404), ("POST", "/v2/chat", "k", 404),
                 ("GET", "/v1/admin/fairness", "k", 403), ("GET", "/v1/admin/fairness", "x", 401),
                 ("PUT", "/v1/admin/fairness", "boss", 400), ("POST", "/v1/admin/cache", "boss", 405)):
