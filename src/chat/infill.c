@@ -72,15 +72,15 @@ int infill_encode(const struct vocab *v, const struct infill *q, struct tokens *
     struct encoding c = { v, out, e };
 
     if (!infill_is_possible(v))
-        return err_param(e, ERR_UNSUPPORTED, "input_prefix",
-            "The model has no tokens to fill in the middle of a text.");
+        return err_set(
+            e, ERR_UNSUPPORTED, "The model has no tokens to fill in the middle of a text.");
     if (vocab_add_bos(v) && vocab_bos(v) != TOKEN_NONE && put_id(&c, vocab_bos(v)))
         return -1;
     if (q->n_extra && put_extra(&c, q))
         return -1;
-    return put_marked(&c, FIM_PRE, q->prefix, q->prompt) ||
+    return put_marked(&c, FIM_PRE, q->prefix, STR("")) ||
                    put_marked(&c, FIM_SUF, q->suffix, STR("")) ||
-                   put_marked(&c, FIM_MID, STR(""), STR(""))
+                   put_marked(&c, FIM_MID, q->prompt, STR(""))
                ? -1
                : 0;
 }

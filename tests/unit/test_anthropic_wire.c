@@ -8,6 +8,7 @@
 #define USER(blocks)      "{'role':'user','content':[" blocks "]}"
 #define ASSISTANT(blocks) "{'role':'assistant','content':[" blocks "]}"
 #define TEXT(text)        "{'type':'text','text':'" text "'}"
+#define TOOL              ",'tools':[{'name':'f','input_schema':{'type':'object'}}]"
 #define OK                ERR_NONE
 
 static const struct kit_row rows[] = {
@@ -52,15 +53,31 @@ static const struct kit_row rows[] = {
     { BODY(",'output_config':{'format':{'type':'json_schema','schema':{}}}"), ERR_UNSUPPORTED,
         "output_config.format" },
     { BODY(",'tools':[]"), OK, "" },
-    { BODY(",'tools':[{'name':'f','input_schema':{'type':'object'}}]"), ERR_UNSUPPORTED, "tools" },
+    { BODY(",'thinking':{'type':'adaptive','display':'omitted'}"), OK, "" },
+    { BODY(",'thinking':{'type':'adaptive','display':'loud'}"), ERR_INVALID, "thinking.display" },
+    { BODY(",'tools':[{'name':'f','input_schema':{'type':'object'}}]"), OK, "" },
+    { BODY(",'tools':[{'name':'f','type':'custom','strict':true}]"), OK, "" },
     { BODY(",'tools':[{'name':'f'}],'tool_choice':{'type':'none'}"), OK, "" },
-    { BODY(",'tools':[{'input_schema':{}}]"), ERR_MISSING, "tools.name" },
-    { BODY(",'tools':[{'name':'f','input_schema':[]}]"), ERR_INVALID, "tools.input_schema" },
-    { BODY(",'tools':[7]"), ERR_INVALID, "tools" },
+    { BODY(",'tools':[{'name':'f'},{'input_schema':{}}]"), ERR_MISSING, "tools[1].name" },
+    { BODY(",'tools':[{'name':''}]"), ERR_INVALID, "tools[0].name" },
+    { BODY(",'tools':[{'name':'f','input_schema':[]}]"), ERR_INVALID, "tools[0].input_schema" },
+    { BODY(",'tools':[{'name':'f','description':1}]"), ERR_INVALID, "tools[0].description" },
+    { BODY(",'tools':[7]"), ERR_INVALID, "tools[0]" },
+    { BODY(",'tools':{}"), ERR_INVALID, "tools" },
     { BODY(",'tools':[{'type':'web_search_20250305','name':'web_search'}]"), OK, "" },
     { BODY(",'tool_choice':{'type':'auto'}"), OK, "" },
     { BODY(",'tool_choice':{'type':'any'}"), ERR_INVALID, "tool_choice" },
     { BODY(",'tool_choice':{'type':'tool','name':'f'}"), ERR_INVALID, "tool_choice" },
+    { BODY(TOOL ",'tool_choice':{'type':'any'}"), OK, "" },
+    { BODY(TOOL ",'tool_choice':{'type':'tool','name':'f'}"), OK, "" },
+    { BODY(TOOL ",'tool_choice':{'type':'tool'}"), ERR_MISSING, "tool_choice.name" },
+    { BODY(TOOL ",'tool_choice':{'type':'tool','name':'g'}"), ERR_INVALID, "tool_choice" },
+    { BODY(TOOL ",'tool_choice':{'type':'tool','name':7}"), ERR_INVALID, "tool_choice.name" },
+    { BODY(TOOL ",'tool_choice':{'type':'auto','disable_parallel_tool_use':1}"), ERR_INVALID,
+        "tool_choice.disable_parallel_tool_use" },
+    { BODY(",'tools':[{'type':'bash_20250124','name':'bash'}],'tool_choice':{'type':'tool',"
+           "'name':'bash'}"),
+        ERR_INVALID, "tool_choice" },
     { BODY(",'tool_choice':{'type':'must'}"), ERR_INVALID, "tool_choice.type" },
     { BODY(",'tool_choice':'any'"), ERR_INVALID, "tool_choice" },
     { BODY(",'tool_choice':{}"), ERR_MISSING, "tool_choice.type" },
@@ -83,6 +100,23 @@ static const struct kit_row rows[] = {
         "messages[0].content[0]" },
     { SAY(USER("{'type':'document'}")), ERR_MISSING, "messages[0].content[0].source" },
     { SAY(USER("{'type':'document','source':{'type':'text','data':'d'}}")), OK, "" },
+    { SAY(USER("{'type':'document','source':{'type':'content','content':'d'}}")), OK, "" },
+    { SAY(USER("{'type':'document','source':{'type':'content','content':[{'type':'image'}]}}")),
+        ERR_UNSUPPORTED, "messages[0].content[0].source.content[0]" },
+    { SAY(USER("{'type':'document','title':7,'source':{'type':'text','data':'d'}}")), ERR_INVALID,
+        "messages[0].content[0].title" },
+    { SAY(USER("{'type':'search_result','source':'s','title':'t'}")), ERR_MISSING,
+        "messages[0].content[0].content" },
+    { SAY(USER("{'type':'search_result','content':[7]}")), ERR_INVALID,
+        "messages[0].content[0].content[0]" },
+    { SAY(USER("{'type':'tool_result','tool_use_id':'t','is_error':'yes'}")), ERR_INVALID,
+        "messages[0].content[0].is_error" },
+    { SAY(ASSISTANT("{'type':'server_tool_use','id':'s','name':'web_search','input':{}}")),
+        ERR_UNSUPPORTED, "messages[0].content[0]" },
+    { SAY(ASSISTANT("{'type':'web_search_tool_result','tool_use_id':'s','content':[]}")),
+        ERR_UNSUPPORTED, "messages[0].content[0]" },
+    { SAY(ASSISTANT("{'type':'thinking','thinking':'t','signature':7}")), ERR_INVALID,
+        "messages[0].content[0].signature" },
     { SAY(USER("{'type':'tool_result','content':'x'}")), ERR_MISSING,
         "messages[0].content[0].tool_use_id" },
     { SAY(USER("{'type':'tool_result','tool_use_id':'t','content':[{'type':'image'}]}")),
@@ -154,6 +188,16 @@ static void blocks_become_messages(void)
         "user: a|system: s|user: b");
     convo_is(SAY(USER("{'type':'document','source':{'type':'text','data':'d'}}," TEXT("q"))),
         "user: d, q");
+    convo_is(SAY(USER("{'type':'document','title':'t','context':'c','source':{'type':'content',"
+                      "'content':[" TEXT("d") "," TEXT("e") "]}}," TEXT("q"))),
+        "user: t, c, d, e, q");
+    convo_is(SAY(USER("{'type':'search_result','source':'s','title':'t','content':[" TEXT(
+                 "f") "]}," TEXT("q"))),
+        "user: t, s, f, q");
+    convo_is(
+        SAY(USER("{'type':'tool_result','tool_use_id':'t','content':[{'type':'document','title':"
+                 "'n','source':{'type':'text','data':'d'}}," TEXT("r") "]}")),
+        "tool#t: n, d, r");
     convo_is(SAY(USER(TEXT("q")) "," ASSISTANT(
                  "{'type':'thinking','thinking':'t','signature':'x'},"
                  "{'type':'redacted_thinking','data':'zz'},{'type':'"
@@ -221,29 +265,115 @@ static void joining_is_linear(void)
     kit_close();
 }
 
-static void tools_take_the_shape_that_templates_know(void)
+static const char *json_text(const struct json *j)
 {
-    static const char body[] =
-        "{\"tools\":[{\"name\":\"f\",\"description\":\"d\",\"input_schema\":{\"type\":\"object\"},"
-        "\"cache_control\":{}},{\"type\":\"bash_20250124\",\"name\":\"bash\"},{\"name\":\"g\"}]}";
-    struct arena *a = arena_new(MB);
-    struct ask ask = { .kind = ASK_CHAT };
-    struct json *j;
+    static char out[2000];
     struct buf b;
     struct jw w;
 
-    EXPECT_EQ(json_parse(&j, str_of(body), a, NULL, &kit.e), 0);
-    struct fields f = { .ask = &ask, .arena = a, .e = &kit.e };
-    EXPECT_EQ(anthropic_read_tools(&f, json_get(j, "tools")), 0);
     buf_init(&b, MB);
     jw_init(&w, &b);
-    jw_json(&w, ask.convo.tools);
-    EXPECT_STR(kit_z(buf_str(&b)),
+    jw_json(&w, j);
+    snprintf(out, sizeof(out), STR_FMT, STR_ARG(b));
+    buf_clear(&b);
+    return out;
+}
+
+static void tools_take_the_shape_that_templates_know(void)
+{
+    EXPECT_EQ(kit_parse(&wire_anthropic,
+                  BODY(",'tools':[{'name':'f','description':'d','input_schema':{'type':'object'},"
+                       "'cache_control':{}},{'type':'bash_20250124','name':'bash'},{'name':'g'}]")),
+        0);
+    const char *want =
         "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\","
         "\"parameters\":{\"type\":\"object\"}}},"
-        "{\"type\":\"function\",\"function\":{\"name\":\"g\"}}]");
-    buf_clear(&b);
-    arena_free(a);
+        "{\"type\":\"function\",\"function\":{\"name\":\"g\",\"parameters\":{\"type\":\"object\","
+        "\"properties\":{}}}}]";
+    EXPECT_STR(json_text(kit.ask.tools), want);
+    EXPECT_STR(json_text(kit.ask.convo.tools), want);
+    EXPECT(kit.ask.tool_choice == TOOL_CHOICE_AUTO && kit.ask.parallel_tool_calls);
+    kit_close();
+}
+
+static void a_choice_of_tools_arrives(void)
+{
+    static const struct {
+        const char *choice;
+        enum tool_choice want;
+    } choices[] = { { "auto", TOOL_CHOICE_AUTO }, { "any", TOOL_CHOICE_REQUIRED },
+        { "tool','name':'f", TOOL_CHOICE_NAMED }, { "none", TOOL_CHOICE_NONE } };
+    char body[400];
+
+    for (size_t i = 0; i < ARRAY_LEN(choices); i++) {
+        snprintf(body, sizeof(body), BODY(TOOL ",'tool_choice':{'type':'%s'%s}"), choices[i].choice,
+            i ? ",'disable_parallel_tool_use':true" : "");
+        EXPECT_EQ(kit_parse(&wire_anthropic, body), 0);
+        EXPECT_EQ((int)kit.ask.tool_choice, (int)choices[i].want);
+        EXPECT_EQ(kit.ask.parallel_tool_calls, i == 0);
+        EXPECT(kit.ask.tools && kit.ask.tools->n == 1);
+        EXPECT_EQ(kit.ask.convo.tools != NULL, choices[i].want != TOOL_CHOICE_NONE);
+    }
+    EXPECT_EQ(
+        kit_parse(&wire_anthropic, BODY(TOOL ",'tool_choice':{'type':'tool','name':'f'}")), 0);
+    EXPECT(str_is(kit.ask.tool_name, "f"));
+    EXPECT_EQ(kit_parse(&wire_anthropic, BODY(",'tools':[{'type':'web_search_20250305',"
+                                              "'name':'web_search'}]")),
+        0);
+    EXPECT(!kit.ask.tools && kit.ask.tool_choice == TOOL_CHOICE_NONE);
+    kit_close();
+}
+
+/* Which tool a result is of, and whether it failed: templates ask for both. */
+static void results_know_their_calls(void)
+{
+#define USE(id, name)    "{'type':'tool_use','id':'" id "','name':'" name "','input':{}}"
+#define RESULT(id, more) "{'type':'tool_result','tool_use_id':'" id "','content':'r'" more "}"
+    const struct message *m;
+
+    EXPECT_EQ(kit_parse(&wire_anthropic, SAY(ASSISTANT(USE("1", "f") "," USE("2", "g")) "," USER(
+                                             RESULT("2", ",'is_error':true") "," RESULT(
+                                                 "1", ",'is_error':false") "," RESULT("3", "")))),
+        0);
+    m = kit.ask.convo.messages;
+    EXPECT_EQ(kit.ask.convo.n_messages, 4);
+    EXPECT(str_is(m[1].name, "g") && m[1].is_error);
+    EXPECT(str_is(m[2].name, "f") && !m[2].is_error);
+    EXPECT(!m[3].name.p && !m[3].is_error);
+    kit_close();
+}
+
+static void a_signature_knows_its_thought(void)
+{
+    struct str thought = STR("Let \"me\"\n\x01 think: \xF0\x9F\xA4\x94");
+    char body[1000];
+    struct buf escaped;
+
+    buf_init(&escaped, KB);
+    json_escape(&escaped, thought);
+    struct signature_text s = anthropic_sign(buf_str(&escaped));
+    EXPECT(strlen(s.z) == 44);
+    EXPECT(anthropic_signed(thought, str_of(s.z)));
+    EXPECT(!anthropic_signed(STR("Let"), str_of(s.z)));
+    EXPECT(!anthropic_signed(thought, STR("")) && !anthropic_signed(thought, STR("opaque")));
+    s.z[3] ^= 1;
+    EXPECT(!anthropic_signed(thought, str_of(s.z)));
+    s.z[3] ^= 1;
+    /* What comes back altered, or from elsewhere, is read all the same. */
+    buf_putc(&escaped, 0);
+    snprintf(body, sizeof(body),
+        "{\"max_tokens\":9,\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":"
+        "\"thinking\","
+        "\"thinking\":\"%s\",\"signature\":\"%s\"},{\"type\":\"thinking\",\"thinking\":\"x\","
+        "\"signature\":\"%s\"},{\"type\":\"text\",\"text\":\"a\"}]}]}",
+        escaped.p, s.z, s.z);
+    buf_clear(&escaped);
+    kit.arena = arena_new(MB);
+    EXPECT_EQ(ask_parse(&kit.ask, &wire_anthropic, str_of(body), kit.arena, &kit.e), 0);
+    EXPECT_EQ(kit.ask.n_strange_thoughts, 1);
+    struct str told = kit.ask.convo.messages[0].reasoning;
+    EXPECT(str_starts(told, thought) && str_ends(told, STR("\nx")));
+    kit_close();
 }
 
 /* ---- answers */
@@ -251,7 +381,7 @@ static void tools_take_the_shape_that_templates_know(void)
 #define USAGE(in, cached, out)                                                                     \
     "'usage':{'input_tokens':" #in                                                                 \
     ",'cache_creation_input_tokens':0,'cache_read_input_tokens':" #cached ",'output_tokens':" #out \
-    ",'service_tier':'standard'}"
+    ",'output_tokens_details':{'thinking_tokens':0},'service_tier':'standard'}"
 #define FROM              "'type':'message','role':'assistant','model':'m'"
 #define MESSAGE           "{'id':'msg_1'," FROM ",'content':["
 #define EVENT(name, more) "event: " name "\ndata: {'type':'" name "'" more "}\n\n"
@@ -318,6 +448,151 @@ static void an_answer_without_text_has_no_block(void)
     answer_end(kit.answer);
     kit_body_is(MESSAGE
         "],'stop_reason':'end_turn','stop_sequence':null,'stop_details':null," USAGE(0, 0, 0) "}");
+    kit_close();
+}
+
+#define TEXT_BLOCK(i)                                                                              \
+    EVENT("content_block_start", ",'index':" #i ",'content_block':{'type':'text','text':''}")
+#define TEXT_DELTA(i, t)                                                                           \
+    EVENT("content_block_delta", ",'index':" #i ",'delta':{'type':'text_delta','text':'" t "'}")
+#define THINK_BLOCK(i)                                                                             \
+    EVENT("content_block_start",                                                                   \
+        ",'index':" #i ",'content_block':{'type':'thinking','thinking':'','signature':''}")
+#define THINK_DELTA(i, t)                                                                          \
+    EVENT("content_block_delta",                                                                   \
+        ",'index':" #i ",'delta':{'type':'thinking_delta','thinking':'" t "'}")
+#define SIGN_DELTA(i)                                                                              \
+    EVENT("content_block_delta",                                                                   \
+        ",'index':" #i ",'delta':{'type':'signature_delta','signature':'S'}")
+#define TOOL_BLOCK(i, n, name)                                                                     \
+    EVENT("content_block_start",                                                                   \
+        ",'index':" #i ",'content_block':{'type':'tool_use','id':'toolu_" #n "','name':'" name     \
+        "','input':{}}")
+#define JSON_DELTA(i, t)                                                                           \
+    EVENT("content_block_delta",                                                                   \
+        ",'index':" #i ",'delta':{'type':'input_json_delta','partial_json':'" t "'}")
+#define STOP_BLOCK(i) EVENT("content_block_stop", ",'index':" #i)
+#define END_DELTA(why, n)                                                                          \
+    EVENT("message_delta", ",'delta':{'stop_reason':'" why                                         \
+                           "','stop_sequence':null,'stop_details':null}," USAGE(0, 0, n))          \
+    EVENT("message_stop", "")
+
+/* Thoughts, text, a call, text, a call that turns out to be text, a call. */
+static void say_everything(void)
+{
+    struct answer *a = kit.answer;
+
+    answer_begin(a);
+    answer_reasoning(a, 0, STR("Hm"));
+    answer_reasoning(a, 0, STR("m\n"));
+    answer_text(a, 0, STR("I "));
+    answer_text(a, 0, STR("look"));
+    answer_call_begin(a, 0, 0, STR("f"));
+    answer_call_args(a, 0, 0, STR("{\"a\":"));
+    answer_call_args(a, 0, 0, STR("1}"));
+    answer_call_end(a, 0, 0);
+    answer_text(a, 0, STR("and"));
+    answer_call_begin(a, 0, 1, STR("f"));
+    answer_call_args(a, 0, 1, STR("{\"b"));
+    answer_call_broken(a, 0, 1);
+    answer_text(a, 0, STR(" on"));
+    answer_reasoning(a, 0, STR("again"));
+    answer_call_begin(a, 0, 2, STR("g\""));
+    answer_call_args(a, 0, 2, STR("{}"));
+    answer_call_end(a, 0, 2);
+    answer_choice_end(a, 0, FINISH_STOP, STR_NONE, -1);
+    answer_end(a);
+}
+
+/* Ids and signatures of this run become toolu_0, toolu_1 and S. */
+static void forget_ids(struct buf *b)
+{
+    struct str rest = buf_str(b);
+    struct buf out;
+    int n = 0;
+
+    buf_init(&out, MB);
+    while (rest.n) {
+        bool is_id = str_starts(rest, STR("toolu_"));
+        bool is_signature = str_starts(rest, STR("\"signature\":\"")) && rest.p[13] != '"';
+        size_t head = is_id ? 6 : is_signature ? 13 : 1, gone = is_id ? 24 : is_signature ? 44 : 0;
+        buf_put(&out, rest.p, head);
+        if (is_id)
+            buf_printf(&out, "%d", n++);
+        if (is_signature)
+            buf_putc(&out, 'S');
+        rest = str_skip(rest, head + gone);
+    }
+    buf_reset(b);
+    buf_puts(b, buf_str(&out));
+    buf_clear(&out);
+}
+
+static void blocks_come_in_the_order_of_what_is_said(void)
+{
+    kit_open(&wire_anthropic, BODY(TOOL));
+    say_everything();
+    forget_ids(&kit.sink.body);
+    kit_body_is(MESSAGE
+        "{'type':'thinking','thinking':'Hmm\\n','signature':'S'},{'type':'text','text':'I look'},"
+        "{'type':'tool_use','id':'toolu_0','name':'f','input':{'a':1}},"
+        "{'type':'text','text':'and on'},{'type':'thinking','thinking':'again','signature':'S'},"
+        "{'type':'tool_use','id':'toolu_1','name':'g\\'','input':{}}],'stop_reason':'tool_use',"
+        "'stop_sequence':null,'stop_details':null," USAGE(0, 0, 0) "}");
+    kit_open(&wire_anthropic, BODY(TOOL ",'stream':true"));
+    say_everything();
+    forget_ids(&kit.sink.body);
+    kit_body_is(EVENT("message_start",
+        ",'message':" MESSAGE
+        "],'stop_reason':null,'stop_sequence':null,'stop_details':null," USAGE(0, 0, 0) "}")
+            PING THINK_BLOCK(0) THINK_DELTA(0, "Hm") THINK_DELTA(0, "m\\n") SIGN_DELTA(0)
+                STOP_BLOCK(0) TEXT_BLOCK(1) TEXT_DELTA(1, "I ") TEXT_DELTA(1, "look") STOP_BLOCK(1)
+                    TOOL_BLOCK(2, 0, "f") JSON_DELTA(2, "{\\'a\\':1}") STOP_BLOCK(2) TEXT_BLOCK(
+                        3) TEXT_DELTA(3, "and") TEXT_DELTA(3, " on") STOP_BLOCK(3) THINK_BLOCK(4)
+                        THINK_DELTA(4, "again") SIGN_DELTA(4) STOP_BLOCK(4) TOOL_BLOCK(5, 1, "g\\'")
+                            JSON_DELTA(5, "{}") STOP_BLOCK(5) END_DELTA("tool_use", 0));
+    kit_close();
+}
+
+/* Who asks for it sees arguments at once, also those of a call that is none. */
+static void eager_arguments_come_as_they_are_said(void)
+{
+    kit_open(&wire_anthropic,
+        BODY(",'stream':true,'tools':[{'name':'f','eager_input_streaming':true},{'name':'g\\''}]"));
+    say_everything();
+    forget_ids(&kit.sink.body);
+    ptrdiff_t at =
+        str_find(buf_str(&kit.sink.body), STR("event: content_block_start\ndata: {\"type\":"
+                                              "\"content_block_start\",\"index\":2"));
+    EXPECT(at > 0);
+    struct str tail = str_skip(buf_str(&kit.sink.body), (size_t)at);
+    struct buf copy;
+    buf_init(&copy, MB);
+    buf_puts(&copy, tail);
+    buf_reset(&kit.sink.body);
+    buf_puts(&kit.sink.body, buf_str(&copy));
+    buf_clear(&copy);
+    kit_body_is(TOOL_BLOCK(2, 0, "f") JSON_DELTA(2, "{\\'a\\':") JSON_DELTA(2, "1}") STOP_BLOCK(2)
+            TEXT_BLOCK(3) TEXT_DELTA(3, "and") STOP_BLOCK(3) TOOL_BLOCK(4, 1, "f")
+                JSON_DELTA(4, "{\\'b") STOP_BLOCK(4) TEXT_BLOCK(5) TEXT_DELTA(5, " on")
+                    STOP_BLOCK(5) THINK_BLOCK(6) THINK_DELTA(6, "again") SIGN_DELTA(6) STOP_BLOCK(6)
+                        TOOL_BLOCK(7, 2, "g\\'") JSON_DELTA(7, "{}") STOP_BLOCK(7)
+                            END_DELTA("tool_use", 0));
+    kit_close();
+}
+
+static void thoughts_may_be_omitted(void)
+{
+    kit_open(&wire_anthropic, BODY(",'thinking':{'type':'adaptive','display':'omitted'}"));
+    answer_reasoning(kit.answer, 0, STR("secret"));
+    answer_text(kit.answer, 0, STR("a"));
+    answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
+    answer_end(kit.answer);
+    forget_ids(&kit.sink.body);
+    kit_body_is(
+        MESSAGE "{'type':'thinking','thinking':'','signature':'S'},{'type':'text','text':"
+                "'a'}],'stop_reason':'end_turn','stop_sequence':null,'stop_details':null," USAGE(
+                    0, 0, 0) "}");
     kit_close();
 }
 
@@ -432,7 +707,9 @@ static void models_come_in_pages(void)
 TESTS(TEST(a_body_is_right_or_its_field_is_named), TEST(every_field_arrives),
     TEST(blocks_become_messages), TEST(a_string_is_short_for_one_block),
     TEST(a_last_message_of_the_assistant_is_continued), TEST(joining_is_linear),
-    TEST(tools_take_the_shape_that_templates_know), TEST(a_message_in_one_piece),
-    TEST(a_message_as_a_stream), TEST(an_answer_without_text_has_no_block),
-    TEST(a_full_context_has_a_reason_of_its_own), TEST(errors_have_their_own_shape),
-    TEST(models_come_in_pages))
+    TEST(tools_take_the_shape_that_templates_know), TEST(a_choice_of_tools_arrives),
+    TEST(results_know_their_calls), TEST(a_signature_knows_its_thought),
+    TEST(blocks_come_in_the_order_of_what_is_said), TEST(eager_arguments_come_as_they_are_said),
+    TEST(thoughts_may_be_omitted), TEST(a_message_in_one_piece), TEST(a_message_as_a_stream),
+    TEST(an_answer_without_text_has_no_block), TEST(a_full_context_has_a_reason_of_its_own),
+    TEST(errors_have_their_own_shape), TEST(models_come_in_pages))
