@@ -156,8 +156,10 @@ void answer_call_end(struct answer *a, int choice, int call)
         return;
     k->has_ended = true;
     c->has_open_call = false;
-    if (answer_tells(a) && a->wire->call_end)
-        a->wire->call_end(a, c, k);
+    if (!answer_tells(a) || !a->wire->call_end)
+        return;
+    a->wire->call_end(a, c, k);
+    answer_shown(a, c);
 }
 
 static void break_call(struct answer *a, struct choice *c, struct answer_call *k)

@@ -8,9 +8,9 @@
  *
  * and a body as an item of `content`, written into the same place by the same calls.
  *
- * A tool call is told when it is complete: what is once begun cannot be taken back on this wire, and
- * a call may turn out to be text. Arguments of tools with `eager_input_streaming` are told as they
- * come: their client has agreed to see incomplete ones. */
+ * A tool call is told when it is complete: what is once begun cannot be taken back on this wire,
+ * and a call may turn out to be text. Arguments of tools with `eager_input_streaming` are told as
+ * they come: their client has agreed to see incomplete ones. */
 
 enum { CLOSED, TEXT, THOUGHT, CALL }; /* c->block: what is open */
 

@@ -1,6 +1,7 @@
 #include "api/ollama.h"
 #include "api/openai.h"
 #include "api/rows.h"
+#include "api/tools.h"
 
 /* Two routes: a chat, and a prompt that is put into the chat template unless it is `raw` or has a
  * `suffix`, for models that fill in what stands in front of it. Sampling
@@ -11,6 +12,7 @@ static int read_keep_alive(struct fields *f, const char *name, const struct json
 static int read_num_predict(struct fields *f, const char *name, const struct json *v);
 static int read_options(struct fields *f, const char *name, const struct json *v);
 static int read_think(struct fields *f, const char *name, const struct json *v);
+static int read_tools(struct fields *f, const char *name, const struct json *v);
 
 enum { ON = 1 << ASK_CHAT };
 
@@ -36,7 +38,7 @@ static const struct field chat_table[] = {
     READ("script", row_script),
     FLAG("stream", stream),
     READ("think", read_think),
-    REFUSE("tools", "tool calls are not served yet"),
+    READ("tools", read_tools),
     INT("top_logprobs", 0, TOP_LOGPROBS_MAX, sample.n_top),
     { "x_timeout", FIELD_DOUBLE, ON, { 0, 86400 }, TO(timeout_s) },
 };
@@ -121,6 +123,13 @@ static int read_think(struct fields *f, const char *name, const struct json *v)
         return -1;
     f->ask->thinking = is_on ? THINKING_ON : THINKING_OFF;
     return 0;
+}
+
+/* Its models decide by themselves whether they call one. */
+static int read_tools(struct fields *f, const char *name, const struct json *v)
+{
+    f->ask->tool_choice = TOOL_CHOICE_AUTO;
+    return tools_read(f, name, v);
 }
 
 /* ---- messages */

@@ -5,11 +5,13 @@
 /* One answer, told as lines. A line is
  *
  *     head  {"model":...,"created_at":...,"message":{"role":"assistant","content":"
- *     text
- *     tail  "},"done":false}
+ *     text  and what else was said: ","thinking":"..." or ","tool_calls":[...]
+ *     tail  }
+ *           ,"done":false}
  *
- * and the last one has the counts and times instead. A body is the last line with all the text.
- * Blanks in front of a line are no part of it for any client: they keep a connection alive. */
+ * and the last one has the counts and times instead. A body is the last line with all that was
+ * said. A tool call is told when it is complete: its arguments are an object on this wire. Blanks
+ * in front of a line are no part of it for any client: they keep a connection alive. */
 
 static void put_head(struct answer *a, const char *open)
 {
@@ -28,13 +30,12 @@ static void put_head(struct answer *a, const char *open)
 static void begin_chat(struct answer *a)
 {
     put_head(a, ",\"message\":{\"role\":\"assistant\",\"content\":\"");
-    buf_putz(&a->tail, "\"}");
+    buf_putc(&a->tail, '}');
 }
 
 static void begin_generate(struct answer *a)
 {
     put_head(a, ",\"response\":\"");
-    buf_putz(&a->tail, "\"");
 }
 
 static void put_logprobs(struct answer *a, const struct choice *c)
@@ -46,13 +47,68 @@ static void put_logprobs(struct answer *a, const struct choice *c)
     buf_putc(&a->out, ']');
 }
 
-static void text(struct answer *a, struct choice *c, struct str text)
+static void line_begin(struct answer *a)
 {
     buf_puts(&a->out, buf_str(&a->head));
-    json_escape(&a->out, text);
+}
+
+static void line_end(struct answer *a, const struct choice *c)
+{
     buf_puts(&a->out, buf_str(&a->tail));
     put_logprobs(a, c);
     buf_putz(&a->out, ",\"done\":false}\n");
+}
+
+static void text(struct answer *a, struct choice *c, struct str text)
+{
+    line_begin(a);
+    json_escape(&a->out, text);
+    buf_putc(&a->out, '"');
+    line_end(a, c);
+}
+
+static void reasoning(struct answer *a, struct choice *c, struct str text)
+{
+    line_begin(a);
+    buf_putz(&a->out, "\",\"thinking\":\"");
+    json_escape(&a->out, text);
+    buf_putc(&a->out, '"');
+    line_end(a, c);
+}
+
+/* ,"tool_calls":[{"id","function":{"index","name","arguments"}}, ...]: n from the i-th on */
+static void put_calls(struct answer *a, const struct choice *c, int i, int n)
+{
+    struct jw w;
+
+    buf_putz(&a->out, ",\"tool_calls\":");
+    jw_init(&w, &a->out);
+    jw_array(&w);
+    for (n += i; i < n; i++) {
+        const struct answer_call *k = &c->calls[i];
+        jw_object(&w);
+        jw_key(&w, "id");
+        jw_str(&w, k->id);
+        jw_key(&w, "function");
+        jw_object(&w);
+        jw_key(&w, "index");
+        jw_i64(&w, i);
+        jw_key(&w, "name");
+        jw_str(&w, k->name);
+        jw_key(&w, "arguments");
+        jw_raw(&w, buf_str(&k->args));
+        jw_end_object(&w);
+        jw_end_object(&w);
+    }
+    jw_end_array(&w);
+}
+
+static void call_end(struct answer *a, struct choice *c, struct answer_call *k)
+{
+    line_begin(a);
+    buf_putc(&a->out, '"');
+    put_calls(a, c, (int)(k - c->calls), 1);
+    line_end(a, c);
 }
 
 /* Tokens without text of their own still have their probabilities. */
@@ -103,11 +159,20 @@ static void put_done(struct answer *a)
 static void body(struct answer *a)
 {
     struct choice *c = &a->choices[0];
+    bool is_stream = a->setup.ask->stream; /* which has told all that was said */
 
-    buf_puts(&a->out, buf_str(&a->head));
+    line_begin(a);
     buf_puts(&a->out, buf_str(&c->text));
+    buf_putc(&a->out, '"');
+    if (c->reasoning.n) {
+        buf_putz(&a->out, ",\"thinking\":\"");
+        buf_puts(&a->out, buf_str(&c->reasoning));
+        buf_putc(&a->out, '"');
+    }
+    if (c->n_calls && !is_stream)
+        put_calls(a, c, 0, c->n_calls);
     buf_puts(&a->out, buf_str(&a->tail));
-    if (!a->setup.ask->stream)
+    if (!is_stream)
         put_logprobs(a, c);
     put_done(a);
     buf_putc(&a->out, '}');
@@ -137,6 +202,8 @@ const struct wire wire_ollama_chat = {
     .begin = begin_chat,
     .token = openai_chat_token,
     .text = text,
+    .reasoning = reasoning,
+    .call_end = call_end,
     .choice_end = choice_end,
     .end = end,
     .body = body,
@@ -153,6 +220,7 @@ const struct wire wire_ollama_generate = {
     .begin = begin_generate,
     .token = openai_chat_token,
     .text = text,
+    .reasoning = reasoning,
     .choice_end = choice_end,
     .end = end,
     .body = body,

@@ -145,7 +145,8 @@ def test_errors_have_the_clients_own_classes():
     bad = anthropic.BadRequestError
     raises(bad, 400, "temperature", lambda: create(temperature=9))
     raises(bad, 400, "messages", lambda: create(messages=[]))
-    raises(bad, 400, "tools", lambda: create(tools=[{"name": "f", "input_schema": {"type": "object"}}]))
+    raises(bad, 400, "tool_choice", lambda: create(tool_choice={"type": "tool", "name": "g"},
+        tools=[{"name": "f", "input_schema": {"type": "object"}}]))
     raises(bad, 400, "messages[0].content[0]", lambda: create(messages=[{"role": "user", "content": [
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}]}]))
     e = raises(anthropic.NotFoundError, 404, "nobody", lambda: create(model="nobody"))

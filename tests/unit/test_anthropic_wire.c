@@ -472,10 +472,10 @@ static void an_answer_without_text_has_no_block(void)
     EVENT("content_block_delta",                                                                   \
         ",'index':" #i ",'delta':{'type':'input_json_delta','partial_json':'" t "'}")
 #define STOP_BLOCK(i) EVENT("content_block_stop", ",'index':" #i)
+#define LAST          EVENT("message_stop", "")
 #define END_DELTA(why, n)                                                                          \
-    EVENT("message_delta", ",'delta':{'stop_reason':'" why                                         \
-                           "','stop_sequence':null,'stop_details':null}," USAGE(0, 0, n))          \
-    EVENT("message_stop", "")
+    "event: message_delta\ndata: {'type':'message_delta','delta':{'stop_reason':'" why             \
+    "','stop_sequence':null,'stop_details':null}," USAGE(0, 0, n) "}\n\n" LAST
 
 /* Thoughts, text, a call, text, a call that turns out to be text, a call. */
 static void say_everything(void)

@@ -18,7 +18,9 @@ static const struct kit_row chat_rows[] = {
     { CHAT(",'format':'json'"), ERR_UNSUPPORTED, "format" },
     { CHAT(",'format':{'type':'object'}"), ERR_UNSUPPORTED, "format" },
     { CHAT(",'tools':[]"), OK, "" },
-    { CHAT(",'tools':[{'type':'function'}]"), ERR_UNSUPPORTED, "tools" },
+    { CHAT(",'tools':[{'type':'function'}]"), ERR_MISSING, "tools[0].function" },
+    { CHAT(",'tools':[{'type':'function','function':{'name':'f'}}]"), OK, "" },
+    { CHAT(",'tools':{}"), ERR_INVALID, "tools" },
     { CHAT(",'think':true"), OK, "" },
     { CHAT(",'think':'high'"), OK, "" },
     { CHAT(",'think':'hard'"), ERR_INVALID, "think" },
@@ -139,8 +141,12 @@ static void a_prompt_goes_into_the_template_or_not(void)
 
 /* ---- answers */
 
-#define HEAD       "{'model':'m','created_at':'2023-11-14T22:13:20Z',"
-#define SAID(text) "'message':{'role':'assistant','content':'" text "'}"
+#define HEAD                 "{'model':'m','created_at':'2023-11-14T22:13:20Z',"
+#define SAID(text)           "'message':{'role':'assistant','content':'" text "'}"
+#define SAY_ALSO(text, more) "'message':{'role':'assistant','content':'" text "'" more "}"
+#define NO_TOKENS                                                                                  \
+    "'total_duration':90,'load_duration':10,'prompt_eval_count':0,'prompt_eval_duration':30,"      \
+    "'eval_count':0,'eval_duration':50}"
 #define TIMES                                                                                      \
     "'total_duration':90,'load_duration':10,'prompt_eval_count':7,'prompt_eval_duration':30,"      \
     "'eval_count':2,'eval_duration':50}"
@@ -217,6 +223,68 @@ static void logprobs_come_with_their_text(void)
     kit_body_is(HEAD SAID("Hello") LOGPROBS
         ",'done':true,'done_reason':'stop','total_duration':0,'load_duration':0,"
         "'prompt_eval_count':0,'prompt_eval_duration':0,'eval_count':1,'eval_duration':0}");
+    kit_close();
+}
+
+#define CALL(i, name, args)                                                                        \
+    "{'id':'call_X','function':{'index':" #i ",'name':'" name "','arguments':" args "}}"
+
+/* Thoughts, a call, one that turns out to be text, a call. */
+static void say_everything(void)
+{
+    struct answer *a = kit.answer;
+
+    answer_begin(a);
+    answer_reasoning(a, 0, STR("Hm\n"));
+    answer_text(a, 0, STR("I look"));
+    answer_call_begin(a, 0, 0, STR("f"));
+    answer_call_args(a, 0, 0, STR("{\"a\":"));
+    answer_call_args(a, 0, 0, STR("[1]}"));
+    answer_call_end(a, 0, 0);
+    answer_call_begin(a, 0, 1, STR("f"));
+    answer_call_args(a, 0, 1, STR("{\"b"));
+    answer_call_broken(a, 0, 1);
+    answer_text(a, 0, STR("{"));
+    answer_call_begin(a, 0, 2, STR("g"));
+    answer_call_args(a, 0, 2, STR("{}"));
+    answer_call_end(a, 0, 2);
+    answer_choice_end(a, 0, FINISH_STOP, STR_NONE, -1);
+    answer_times(a, &times);
+    answer_end(a);
+    for (ptrdiff_t at; (at = str_find(buf_str(&kit.sink.body), STR("\"call_"))) >= 0;) {
+        char *id = kit.sink.body.p + at + 1; /* of this run: "call_X" */
+        CHECK(id[29] == '"');
+        memmove(id + 6, id + 29, kit.sink.body.n - (size_t)at - 30);
+        memcpy(id, "CALL_X", 6);
+        kit.sink.body.n -= 23;
+    }
+    for (size_t i = 0; i + 6 <= kit.sink.body.n; i++)
+        if (!memcmp(kit.sink.body.p + i, "CALL_X", 6))
+            memcpy(kit.sink.body.p + i, "call_X", 6);
+}
+
+static void calls_and_thoughts_are_told(void)
+{
+    kit_open(&wire_ollama_chat, CHAT(",'tools':[{'type':'function','function':{'name':'f'}}]"));
+    say_everything();
+    kit_body_is(HEAD SAY_ALSO("", ",'thinking':'Hm\\n'") ",'done':false}\n" HEAD SAID(
+        "I look") ",'done':false}\n" HEAD SAY_ALSO("",
+        ",'tool_calls':[" CALL(
+            0, "f", "{'a':[1]}") "]") ",'done':false}\n" HEAD SAID("{") ",'done':false}\n" HEAD
+            SAY_ALSO("", ",'tool_calls':[" CALL(1, "g", "{}") "]") ",'done':false}\n" HEAD SAID(
+                "") ",'done':true,'done_reason':'stop'," NO_TOKENS "\n");
+    kit_open(&wire_ollama_chat, CHAT(",'stream':false"));
+    say_everything();
+    kit_body_is(HEAD SAY_ALSO(
+        "I look{", ",'thinking':'Hm\\n','tool_calls':[" CALL(0, "f", "{'a':[1]}") "," CALL(
+                       1, "g", "{}") "]") ",'done':true,'done_reason':'stop'," NO_TOKENS);
+    kit_open(&wire_ollama_generate, ASK(""));
+    answer_begin(kit.answer);
+    answer_reasoning(kit.answer, 0, STR("Hm"));
+    answer_text(kit.answer, 0, STR("a"));
+    answer_flush(kit.answer);
+    kit_body_is(
+        HEAD "'response':'','thinking':'Hm','done':false}\n" HEAD "'response':'a','done':false}\n");
     kit_close();
 }
 
@@ -317,5 +385,6 @@ static void a_name_is_read(void)
 TESTS(TEST(a_body_is_right_or_its_field_is_named), TEST(every_field_arrives),
     TEST(what_is_not_said_is_as_ollama_has_it), TEST(messages_arrive),
     TEST(a_prompt_goes_into_the_template_or_not), TEST(a_chat_in_lines), TEST(a_chat_in_one_piece),
-    TEST(a_prompt_is_answered), TEST(logprobs_come_with_their_text), TEST(an_empty_request_loads),
-    TEST(an_error_is_a_line), TEST(models_are_described), TEST(a_name_is_read))
+    TEST(a_prompt_is_answered), TEST(logprobs_come_with_their_text),
+    TEST(calls_and_thoughts_are_told), TEST(an_empty_request_loads), TEST(an_error_is_a_line),
+    TEST(models_are_described), TEST(a_name_is_read))
