@@ -42,7 +42,7 @@ struct choice {
     double sum_logprob;
     uint32_t n_characters;     /* of the tokens so far */
     int n_reasoning;           /* of n_tokens, thoughts */
-    struct buf text;           /* escaped; of a body, or when the wire keeps it */
+    struct buf text;           /* escaped; of a body */
     struct buf reasoning;      /* likewise */
     struct answer_call *calls; /* heap, also of a stream; broken ones are gone */
     int n_calls, cap_calls;
