@@ -25,6 +25,7 @@ struct disk {
     struct segment *segments; /* [SEGMENTS_MAX], oldest first */
     uint32_t n_segments, next_id;
     uint64_t n_bytes, segment_bytes;
+    char dir[]; /* options are borrowed while it is opened */
 };
 
 static void name_of(uint32_t id, char *name, size_t size)
@@ -176,9 +177,11 @@ static int open_dir(struct disk *d, struct err *e)
 
 int disk_open(struct disk **out, const struct disk_options *o, struct err *e)
 {
-    struct disk *d = xcalloc(1, sizeof(*d));
+    size_t n_dir = strlen(o->dir) + 1;
+    struct disk *d = xcalloc(1, sizeof(*d) + n_dir);
 
     d->o = *o;
+    d->o.dir = memcpy(d->dir, o->dir, n_dir);
     d->dir_fd = d->lock_fd = -1;
     d->next_id = 1;
     d->segment_bytes = MAX(o->max_bytes / PARTS, 1 * MB);
@@ -211,7 +214,7 @@ void disk_close(struct disk *d)
 
 /* ---- use */
 
-int disk_append(struct disk *d, const uint8_t *bytes, size_t n, struct disk_at *at, struct err *e)
+int disk_append(struct disk *d, uint8_t *bytes, size_t n, struct disk_at *at, struct err *e)
 {
     uint64_t n_more = aligned(n);
 
@@ -229,23 +232,26 @@ int disk_append(struct disk *d, const uint8_t *bytes, size_t n, struct disk_at *
         drop_oldest(d);
         s = &d->segments[d->n_segments - 1];
     }
-    if (file_write(s->fd, bytes, n, s->n_bytes)) /* the next one is written over what there is */
-        return err_set(e, ERR_IO, "%s: %s", d->o.dir, strerror(errno));
+    struct aio_op op = { .fd = s->fd, .is_write = true, .p = bytes, .n = n, .offset = s->n_bytes };
+    aio_begin(d->o.aio, &op);
+    CHECK(aio_wait(d->o.aio) == &op);
+    if (op.why) /* the next one is written over what there is */
+        return err_set(e, ERR_IO, "%s: %s", d->o.dir, strerror(op.why));
     *at = (struct disk_at){ s->id, (uint32_t)n, s->n_bytes };
     s->n_bytes += n_more;
     d->n_bytes += n_more;
     return 0;
 }
 
-int disk_read(struct disk *d, struct disk_at at, uint8_t *bytes, struct err *e)
+bool disk_read_begin(struct disk *d, struct disk_at at, uint8_t *bytes, struct aio_op *op)
 {
     const struct segment *s = find_segment(d, at.segment);
 
     if (!s)
-        return err_set(e, ERR_NOT_FOUND, "segment %u is gone", at.segment);
-    if (file_read(s->fd, bytes, at.n_bytes, at.offset))
-        return err_set(e, ERR_IO, "%s: a record could not be read", d->o.dir);
-    return 0;
+        return false;
+    *op = (struct aio_op){ .fd = s->fd, .p = bytes, .n = at.n_bytes, .offset = at.offset };
+    aio_begin(d->o.aio, op);
+    return true;
 }
 
 uint32_t disk_first_segment(const struct disk *d)

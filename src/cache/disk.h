@@ -13,6 +13,7 @@
 #pragma once
 
 #include "cache/record.h"
+#include "os/aio.h"
 
 struct disk_at { /* where a record is */
     uint32_t segment, n_bytes;
@@ -23,7 +24,8 @@ struct disk_options {
     const char *dir; /* made if it is not there */
     uint64_t max_bytes;
     struct record_kind kind;
-    int max_tokens; /* of a record; longer ones are skipped */
+    struct aio *aio; /* borrowed */
+    int max_tokens;  /* of a record; longer ones are skipped */
     void (*found)(void *arg, const struct record *r, struct disk_at at); /* while opening */
     void *arg;
 };
@@ -35,9 +37,10 @@ int disk_open(struct disk **out, const struct disk_options *o, struct err *e) MU
 void disk_close(struct disk *d); /* NULL is fine */
 
 /* Writes a sealed record. ERR_IO: nothing of it is there. */
-int disk_append(struct disk *d, const uint8_t *bytes, size_t n, struct disk_at *at, struct err *e);
-/* Reads it back as it is, unchecked. ERR_NOT_FOUND: its segment was deleted. ERR_IO. */
-int disk_read(struct disk *d, struct disk_at at, uint8_t *bytes, struct err *e);
+int disk_append(struct disk *d, uint8_t *bytes, size_t n, struct disk_at *at, struct err *e);
+/* Begins to read it back as it is, unchecked: aio_wait tells when it is there. False: its segment
+ * was deleted, and nothing has begun. No disk_append before it is done. */
+bool disk_read_begin(struct disk *d, struct disk_at at, uint8_t *bytes, struct aio_op *op);
 
 uint32_t disk_first_segment(const struct disk *d); /* those before it are gone */
 uint64_t disk_bytes(const struct disk *d);

@@ -17,9 +17,10 @@ struct tier {
     struct mailbox *inbox;
     pthread_t thread;
     bool has_thread, is_stopped;
-    bool is_failing; /* the thread's: the last write was not done */
+    bool is_failing; /* the thread's: the last page was not written, or not read */
     struct msg stop;
-    uint8_t *record; /* the thread's: the one being read */
+    struct aio *aio;              /* the thread's, as the next */
+    uint8_t *records[TIER_AHEAD]; /* being read */
     size_t record_bytes;
     _Atomic uint32_t first_segment; /* before it nothing is left; a late look costs a failed read */
     _Atomic uint64_t n_bytes;
@@ -95,6 +96,14 @@ int tier_chain(
 
 /* ---- the thread's part */
 
+/* Once, not for every page while a disk is full or broken. */
+static void complain(struct tier *t, const char *what, const char *why)
+{
+    if (!t->is_failing)
+        log_warn("cache", "disk", "what=%s why=%s", what, why);
+    t->is_failing = true;
+}
+
 static void do_write(struct tier *t, struct tier_write *w)
 {
     uint64_t began = clock_ns();
@@ -102,38 +111,83 @@ static void do_write(struct tier *t, struct tier_write *w)
 
     record_seal(w->bytes);
     w->is_done = !disk_append(t->disk, w->bytes, w->n_bytes, &w->at, &e);
-    if (!w->is_done && !t->is_failing) /* once, not for every page while a disk is full */
-        log_warn("cache", "disk", "why=%s", e.msg);
-    t->is_failing = !w->is_done;
+    if (w->is_done)
+        t->is_failing = false;
+    else
+        complain(t, "write", e.msg);
     t->first_segment = disk_first_segment(t->disk);
     t->n_bytes = disk_bytes(t->disk);
     w->took_ns = clock_ns() - began;
 }
 
-/* Page i of the fetch, or false: it is not there, or not what it should be. */
-static bool read_page(struct tier *t, const struct tier_fetch *f, int i)
+struct reading { /* a page under way */
+    struct aio_op op;
+    uint8_t *bytes;
+    bool is_there;
+};
+
+static bool begin_page(struct tier *t, const struct tier_fetch *f, int i, struct reading *r)
+{
+    r->bytes = t->records[i % TIER_AHEAD];
+    r->is_there = false;
+    return f->at[i].n_bytes <= t->record_bytes &&
+           disk_read_begin(t->disk, f->at[i], r->bytes, &r->op);
+}
+
+static bool is_what_was_asked(const struct tier_fetch *f, int i, const struct record *r)
 {
     int page = f->first_page + i, n_tokens = (page + 1) * PAGE_TOKENS;
+
+    return r->n_tokens == n_tokens && r->first_page == page && r->scope.tenant == f->scope.tenant &&
+           !memcmp(r->scope.salt, f->scope.salt, sizeof(r->scope.salt)) &&
+           !memcmp(r->tokens, f->tokens, (size_t)n_tokens * sizeof(*r->tokens));
+}
+
+/* Page i of the fetch has come: false when it is not what it should be. */
+static bool end_page(struct tier *t, const struct tier_fetch *f, int i, const struct reading *in)
+{
     struct record r;
     struct err e;
 
-    if (f->at[i].n_bytes > t->record_bytes || disk_read(t->disk, f->at[i], t->record, &e) ||
-        record_read(&r, &t->o.kind, t->record, f->at[i].n_bytes, &e))
+    if (in->op.why) {
+        complain(t, "read", strerror(in->op.why));
         return false;
-    if (r.n_tokens != n_tokens || r.first_page != page || r.scope.tenant != f->scope.tenant ||
-        memcmp(r.scope.salt, f->scope.salt, sizeof(r.scope.salt)) != 0 ||
-        memcmp(r.tokens, f->tokens, (size_t)n_tokens * sizeof(*r.tokens)) != 0)
+    }
+    if (record_read(&r, &t->o.kind, in->bytes, f->at[i].n_bytes, &e)) {
+        complain(t, "read", e.msg);
+        return false;
+    }
+    if (!is_what_was_asked(f, i, &r)) /* another prefix of this name: very rare, and no fault */
         return false;
     t->o.lm->ops->write_page(t->o.lm, f->pages[i], r.pages);
+    t->is_failing = false;
     return true;
 }
 
 static void do_fetch(struct tier *t, struct tier_fetch *f)
 {
+    struct reading in[TIER_AHEAD];
     uint64_t began = clock_ns();
+    int n_begun = 0, n_end = f->n_pages;
 
-    for (f->n_ok = 0; f->n_ok < f->n_pages && read_page(t, f, f->n_ok);)
+    f->n_ok = 0;
+    while (f->n_ok < n_end) {
+        while (n_begun < n_end && n_begun - f->n_ok < TIER_AHEAD)
+            if (begin_page(t, f, n_begun, &in[n_begun % TIER_AHEAD]))
+                n_begun++;
+            else
+                n_end = n_begun;
+        if (f->n_ok == n_end)
+            break;
+        struct reading *next = &in[f->n_ok % TIER_AHEAD];
+        while (!next->is_there)
+            container_of(aio_wait(t->aio), struct reading, op)->is_there = true;
+        if (!end_page(t, f, f->n_ok, next))
+            break;
         f->n_ok++;
+    }
+    while (aio_wait(t->aio)) /* what comes behind a page that was not there */
+        continue;
     f->took_ns = clock_ns() - began;
 }
 
@@ -192,8 +246,11 @@ static int take_memory(struct tier *t, struct err *e)
     t->record_bytes = record_bytes(
         &t->o.kind, t->o.max_tokens, (t->o.max_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS - 1);
     t->index = try_calloc(t->n_sets * WAYS, sizeof(*t->index));
-    t->record = try_aligned(RECORD_ALIGN, t->record_bytes);
-    is_whole = t->index && t->record;
+    is_whole = t->index != NULL;
+    for (int i = 0; i < TIER_AHEAD; i++) {
+        t->records[i] = try_aligned(RECORD_ALIGN, t->record_bytes);
+        is_whole &= t->records[i] != NULL;
+    }
     for (int i = 0; i < TIER_WRITES; i++) {
         struct tier_write *w = &t->writes[i];
         w->bytes = try_aligned(RECORD_ALIGN, t->record_bytes);
@@ -231,7 +288,12 @@ int tier_open(struct tier **out, const struct tier_options *o, struct err *e)
     uint64_t n_most = MIN(o->max_bytes / o->kind.page_bytes, (uint64_t)1 << 27);
     for (t->n_sets = 16; t->n_sets * WAYS < 2 * n_most;)
         t->n_sets *= 2;
-    if (take_memory(t, e) || mailbox_open(&t->inbox, e) || disk_open(&t->disk, &d, e)) {
+    if (take_memory(t, e) || mailbox_open(&t->inbox, e) || aio_open(&t->aio, o->aio, e)) {
+        tier_close(t);
+        return -1;
+    }
+    d.aio = t->aio;
+    if (disk_open(&t->disk, &d, e)) {
         tier_close(t);
         return -1;
     }
@@ -268,7 +330,10 @@ void tier_close(struct tier *t)
         return;
     CHECK(t->is_stopped);
     disk_close(t->disk);
+    aio_close(t->aio);
     mailbox_close(t->inbox);
+    for (int i = 0; i < TIER_AHEAD; i++)
+        mem_free(t->records[i]);
     for (int i = 0; i < TIER_WRITES; i++)
         mem_free(t->writes[i].bytes);
     for (int i = 0; i < TIER_FETCHES; i++) {
@@ -278,7 +343,6 @@ void tier_close(struct tier *t)
         mem_free(t->fetches[i].at);
     }
     mem_free(t->index);
-    mem_free(t->record);
     mem_free(t);
 }
 
@@ -373,6 +437,11 @@ void tier_doubt(struct tier *t)
 double tier_page_ns(const struct tier *t)
 {
     return t->page_ns;
+}
+
+const char *tier_aio(const struct tier *t)
+{
+    return aio_name(t->aio);
 }
 
 const struct tier_stats *tier_numbers(struct tier *t)

@@ -7,6 +7,10 @@
  *   evicted page -> tier_write_begin, filled by the engine -> tier_send ... home: tier_written
  *   prompt       -> tier_chain, tier_fetch_begin, blank pages -> tier_send ... home: n_ok of them
  *
+ * Pages of a fetch are read several at a time, so that the next ones are on their way while one is
+ * looked through. What can not be read or written is a miss, a line in the log when it begins, and
+ * counted.
+ *
  * Everything is sized when it is opened; when all writes are under way, a page is not kept, and
  * when all fetches are, a prompt is computed. Any damage, of a byte or of all files, is a miss.
  *
@@ -17,7 +21,7 @@
 #include "model/lm.h"
 #include "os/mailbox.h"
 
-enum { TIER_WRITES = 8, TIER_FETCHES = 4 };
+enum { TIER_WRITES = 8, TIER_FETCHES = 4, TIER_AHEAD = 4 }; /* ahead: pages of a fetch */
 
 struct tier_options {
     const char *dir;
@@ -27,6 +31,7 @@ struct tier_options {
     struct lm *lm;        /* for its pages; outlives the tier */
     struct mailbox *home; /* messages come back there, of these kinds */
     int written_kind, fetched_kind;
+    enum aio_kind aio;
     bool is_manual; /* no thread: tier_work does what is to be done (tests) */
 };
 
@@ -88,3 +93,4 @@ void tier_fetch_end(struct tier *t, struct tier_fetch *f);
 void tier_doubt(struct tier *t);
 double tier_page_ns(const struct tier *t); /* what reading a page has taken lately; 0: unknown */
 const struct tier_stats *tier_numbers(struct tier *t);
+const char *tier_aio(const struct tier *t); /* how files are read: for the log */

@@ -181,8 +181,9 @@ int fetch_open(struct core *c, struct err *e)
     if (make_dir(c, dir, sizeof(dir), e) || tier_open(&c->tier, &o, e))
         return -1;
     tree_on_evict(c->tree, gone, c);
-    log_info("cache", "disk", "dir=%s bytes=%llu of=%llu", dir,
-        (unsigned long long)tier_numbers(c->tier)->n_bytes, (unsigned long long)c->o.kv_disk_bytes);
+    log_info("cache", "disk", "dir=%s bytes=%llu of=%llu by=%s", dir,
+        (unsigned long long)tier_numbers(c->tier)->n_bytes, (unsigned long long)c->o.kv_disk_bytes,
+        tier_aio(c->tier));
     return 0;
 }
 

@@ -1,0 +1,225 @@
+/* Records in files: what was appended is read back, by this process and by later ones; what was not
+ * written whole is not there. */
+#include "base/fault.h"
+#include "base/mem.h"
+#include "cache/disk.h"
+#include "../check.h"
+#include "../support/tmpdir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+enum { PAGE_BYTES = 3000, MAX_TOKENS = 4 * PAGE_TOKENS, LIST = 4096 };
+
+static char dir[TMPDIR_NAME];
+static const struct record_kind kind = { "a model", 7, PAGE_BYTES };
+static struct aio *aio;
+static uint8_t *bytes;
+
+static int found_tokens[LIST];
+static struct disk_at found_at[LIST];
+static int n_found;
+
+static void note(void *arg, const struct record *r, struct disk_at at)
+{
+    EXPECT(n_found < LIST && r->n_pages == 1);
+    found_tokens[n_found] = r->tokens[0];
+    found_at[n_found++] = at;
+}
+
+static struct disk *open_disk(uint64_t max_bytes)
+{
+    struct disk_options o = { .dir = dir,
+        .max_bytes = max_bytes,
+        .kind = kind,
+        .aio = aio,
+        .max_tokens = MAX_TOKENS,
+        .found = note };
+    struct disk *d;
+    struct err e;
+
+    n_found = 0;
+    EXPECT_EQ(disk_open(&d, &o, &e), 0);
+    return d;
+}
+
+/* A page of a prefix that begins with this token. */
+static size_t make_record(int32_t first)
+{
+    int32_t tokens[PAGE_TOKENS] = { first };
+    struct record r = { .tokens = tokens, .n_tokens = PAGE_TOKENS };
+
+    record_begin(bytes, &kind, &r);
+    memset(r.pages, first, PAGE_BYTES);
+    record_seal(bytes);
+    return record_bytes(&kind, PAGE_TOKENS, 0);
+}
+
+static int append(struct disk *d, int32_t first, struct disk_at *at, struct err *e)
+{
+    return disk_append(d, bytes, make_record(first), at, e);
+}
+
+static void expect_there(struct disk *d, struct disk_at at, int32_t first)
+{
+    struct aio_op op;
+    struct record r;
+    struct err e;
+
+    EXPECT(disk_read_begin(d, at, bytes, &op));
+    EXPECT(aio_wait(aio) == &op && op.why == 0);
+    EXPECT_EQ(record_read(&r, &kind, bytes, at.n_bytes, &e), 0);
+    EXPECT_EQ(r.tokens[0], first);
+    for (int i = 0; i < PAGE_BYTES; i++)
+        EXPECT(r.pages[i] == (uint8_t)first);
+}
+
+static void begin_test(void)
+{
+    struct err e;
+
+    tmpdir_make(dir);
+    EXPECT_EQ(aio_open(&aio, AIO_AUTO, &e), 0);
+    bytes = try_aligned(RECORD_ALIGN, record_bytes(&kind, MAX_TOKENS, 0));
+    EXPECT(bytes);
+}
+
+static void end_test(void)
+{
+    mem_free(bytes);
+    aio_close(aio);
+    tmpdir_remove(dir);
+}
+
+static void a_later_process_finds_what_was_appended(void)
+{
+    struct disk_at at[20];
+    struct err e;
+
+    begin_test();
+    struct disk *d = open_disk(1 << 20);
+    EXPECT_EQ(n_found, 0);
+    for (int i = 0; i < 20; i++)
+        EXPECT_EQ(append(d, i, &at[i], &e), 0);
+    for (int i = 19; i >= 0; i--)
+        expect_there(d, at[i], i);
+    disk_close(d);
+    d = open_disk(1 << 20);
+    EXPECT_EQ(n_found, 20);
+    for (int i = 0; i < 20; i++) {
+        EXPECT_EQ(found_tokens[i], i);
+        expect_there(d, found_at[i], i);
+    }
+    disk_close(d);
+    end_test();
+}
+
+static void the_oldest_go_when_it_is_full(void)
+{
+    const uint64_t most = 3 * MB; /* segments of one */
+    struct disk_at first, at = { 0 };
+    struct aio_op op;
+    struct err e;
+
+    begin_test();
+    struct disk *d = open_disk(most);
+    EXPECT_EQ(append(d, -1, &first, &e), 0);
+    for (int i = 0; i < 1500; i++) {
+        EXPECT_EQ(append(d, i, &at, &e), 0);
+        EXPECT(disk_bytes(d) <= most);
+        expect_there(d, at, i);
+    }
+    EXPECT(disk_first_segment(d) > first.segment);
+    EXPECT(!disk_read_begin(d, first, bytes, &op)); /* gone, which is no error */
+    EXPECT(!aio_wait(aio));
+    uint64_t before = disk_bytes(d);
+    disk_close(d);
+    d = open_disk(most / 2); /* a smaller limit holds at once */
+    EXPECT(n_found > 100 && disk_bytes(d) <= most / 2 && before > most / 2);
+    disk_close(d);
+    end_test();
+}
+
+static void a_full_disk_costs_one_record(void)
+{
+#ifdef TESTING
+    struct disk_at at[3];
+    struct err e;
+
+    begin_test();
+    struct disk *d = open_disk(1 << 20);
+    EXPECT_EQ(append(d, 1, &at[0], &e), 0);
+    for (int i = 0; i < 5; i++) {
+        fault_arm(FAULT_DISK_WRITE, 1);
+        EXPECT_EQ(append(d, 2, &at[1], &e), -1);
+        EXPECT(e.code == ERR_IO && strstr(e.msg, strerror(ENOSPC)) && strstr(e.msg, dir));
+    }
+    fault_arm(FAULT_DISK_SHORT, 1); /* half of it at first */
+    EXPECT_EQ(append(d, 3, &at[2], &e), 0);
+    expect_there(d, at[0], 1);
+    expect_there(d, at[2], 3);
+    disk_close(d);
+    d = open_disk(1 << 20);
+    EXPECT_EQ(n_found, 2);
+    fault_arm(FAULT_DISK_SHORT, 0);
+    disk_close(d);
+    end_test();
+#endif
+}
+
+/* Half of a record at the end of a file, as kill -9 leaves it: what comes before it counts. */
+static void half_a_record_ends_a_file(void)
+{
+    struct disk_at at;
+    struct err e;
+    char path[TMPDIR_NAME + 40];
+
+    begin_test();
+    for (int cut = 1; cut < 3000; cut += 97) {
+        struct disk *d = open_disk(1 << 20);
+        for (int i = 0; i < 5; i++)
+            EXPECT_EQ(append(d, i, &at, &e), 0);
+        disk_close(d);
+        snprintf(path, sizeof(path), "%s/kv-%016x.seg", dir, at.segment);
+        EXPECT_EQ(truncate(path, (off_t)(at.offset + at.n_bytes) - cut), 0);
+        d = open_disk(1 << 20);
+        EXPECT_EQ(n_found, 4);
+        EXPECT_EQ(append(d, 100, &at, &e), 0); /* in a file of its own */
+        expect_there(d, at, 100);
+        disk_close(d);
+        tmpdir_remove(dir);
+        EXPECT_EQ(mkdir(dir, 0700), 0);
+    }
+    end_test();
+}
+
+static void what_is_not_ours_is_left_alone(void)
+{
+    static const char *const names[] = { "kv-1.seg", "kv-000000000000000g.seg", "notes.txt",
+        "kv-0000000000000002.seg.old", "kv-", "kv-ffffffffffffffff.seg" };
+    char path[TMPDIR_NAME + 40];
+    struct disk_at at;
+    struct err e;
+
+    begin_test();
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+        close(open(path, O_CREAT | O_WRONLY, 0600));
+    }
+    struct disk *d = open_disk(1 << 20);
+    EXPECT_EQ(n_found, 0);
+    for (int i = 0; i < 1000; i++)
+        EXPECT_EQ(append(d, i, &at, &e), 0);
+    disk_close(d);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        struct stat st;
+        snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+        EXPECT(!stat(path, &st) && st.st_size == 0);
+    }
+    end_test();
+}
+
+TESTS(TEST(a_later_process_finds_what_was_appended), TEST(the_oldest_go_when_it_is_full),
+    TEST(a_full_disk_costs_one_record), TEST(half_a_record_ends_a_file),
+    TEST(what_is_not_ours_is_left_alone))
