@@ -55,8 +55,8 @@ struct tier_fetch { /* pages on their way in */
     page_id *pages;     /* [n_pages] to be filled: blanks of the tree */
     struct disk_at *at; /* [n_pages] */
     uint64_t took_ns;
-    void *user;
-    page_id *held; /* [first_page] the user's own */
+    void *user, *choice; /* whom it is for; the engine's */
+    page_id *held;       /* [first_page] the user's own */
 };
 
 struct tier_stats {

@@ -761,6 +761,12 @@ uint64_t tree_name(const struct tree *t, tree_node at)
     return t->nodes[at.i].name;
 }
 
+int tree_depth(const struct tree *t, page_id page)
+{
+    CHECK(is_page(t, page.i) && t->nodes[page.i].n_tokens > 0);
+    return (int)t->nodes[page.i].depth * PAGE_TOKENS;
+}
+
 int tree_path(const struct tree *t, page_id page, int32_t *tokens)
 {
     const struct node *n = &t->nodes[page.i];

@@ -105,6 +105,7 @@ int tree_drop(struct tree *t, tree_node root, const int32_t *tokens, int n, int 
 uint64_t tree_scope_name(const struct cache_scope *scope);
 uint64_t tree_name_after(uint64_t name, const int32_t *tokens, int n);
 uint64_t tree_name(const struct tree *t, tree_node at);
+int tree_depth(const struct tree *t, page_id page); /* tokens before a page of the tree */
 /* All tokens up to the end of a page of the tree; returns how many. tokens: room for them. */
 int tree_path(const struct tree *t, page_id page, int32_t *tokens);
 /* Full pages that match, without taking any; *at as in tree_match. For a look only. */

@@ -97,13 +97,13 @@ static int open_parts(struct core *c, const struct kernels *k, struct err *e)
     struct sched_limits l;
 
     set_limits(c, &l);
-    if (page_pool_new(&c->pool, c->lm->n_pages, e) || open_tree(c, &l, e) ||
+    if (page_pool_new(&c->pool, c->lm->n_pages, e) || open_tree(c, &l, e) || fetch_open(c, &l, e) ||
         sched_new(&c->sched, c->pool, &l, e) || sampler_open(&c->sampler, k, c->lm->n_vocab, e))
         return -1;
     sched_set_fairness(c->sched, &c->o.fairness);
     plan_init(&c->plan, &l);
     c->runs = xcalloc((size_t)l.max_batch, sizeof(*c->runs));
-    return fetch_open(c, e);
+    return 0;
 }
 
 int core_open(struct core **out, struct lm *take, const struct kernels *k,
@@ -158,6 +158,7 @@ void core_post(struct core *c, struct choice *ch, struct gen_event *ev, enum gen
 
 static void release_seq(struct core *c, struct choice *ch)
 {
+    fetch_forget(ch);
     spec_forget(c->spec, ch);
     sched_end(c->sched, ch->seq);
     ch->seq = SEQ_NONE;

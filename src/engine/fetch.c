@@ -1,6 +1,7 @@
 #include "engine/fetch.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "engine/prefix.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -8,15 +9,31 @@
 
 static const uint64_t CLOSING_NS = 5000000000u; /* nobody waits for ever for a shutdown */
 
+/* ---- what it costs */
+
+/* Is reading quicker than computing, by what both took lately? As long as one of them is not known
+ * we read, and learn it; and a disk that was slow once is tried again after some time. */
+static bool should_read(struct core *c, int pos, int n_pages)
+{
+    struct step_size size = { 0 };
+
+    step_size_add(&size, pos, n_pages * PAGE_TOKENS);
+    double compute = cost_of(&c->costs.cost, &size), read = tier_page_ns(c->tier) * n_pages;
+    if (c->o.kv_disk_always || compute == 0 || read < compute)
+        return true;
+    tier_doubt(c->tier);
+    return false;
+}
+
 /* ---- out */
 
-/* A page is about to be evicted. */
+/* A page is about to be evicted. What would not be read is not written. */
 static void gone(void *arg, page_id page)
 {
     struct core *c = arg;
     uint64_t name = tree_name(c->tree, (tree_node){ page.i });
 
-    if (tier_has(c->tier, name))
+    if (tier_has(c->tier, name) || !should_read(c, tree_depth(c->tree, page), 1))
         return;
     struct tier_write *w = tier_write_begin(c->tier);
     if (!w)
@@ -35,18 +52,6 @@ static void gone(void *arg, page_id page)
 
 /* ---- in */
 
-static bool is_cheaper(struct core *c, int pos, int n_pages)
-{
-    struct step_size size = { 0 };
-
-    step_size_add(&size, pos, n_pages * PAGE_TOKENS);
-    double compute = cost_of(&c->costs.cost, &size), read = tier_page_ns(c->tier) * n_pages;
-    if (c->o.kv_disk_always || compute == 0 || read < compute) /* not known yet: then we learn it */
-        return true;
-    tier_doubt(c->tier);
-    return false;
-}
-
 /* Takes pages to be filled. False: there are none. */
 static bool take_blanks(struct core *c, struct tier_fetch *f, int n)
 {
@@ -60,37 +65,43 @@ static bool take_blanks(struct core *c, struct tier_fetch *f, int n)
     return f->n_pages > 0;
 }
 
-static bool start(struct core *c, struct gen *g, tree_node root, int limit)
+struct wanted { /* a prefix, as far as it may be found */
+    const struct cache_scope *scope;
+    tree_node root;
+    const int32_t *tokens;
+    int limit;
+};
+
+/* NULL: nothing of it is on disk, or it is not worth the way, or not possible now. */
+static struct tier_fetch *start(struct core *c, const struct wanted *w)
 {
-    const int32_t *tokens = g->choice[0].tokens;
-    tree_node at = root;
-    int n_here = tree_peek(c->tree, &at, tokens, limit);
-    int n_more = (limit - n_here) / PAGE_TOKENS;
+    tree_node at = w->root;
+    int n_here = tree_peek(c->tree, &at, w->tokens, w->limit);
+    int n_more = (w->limit - n_here) / PAGE_TOKENS;
     struct tier_fetch *f = n_more > 0 ? tier_fetch_begin(c->tier) : NULL;
 
     if (!f)
-        return false;
-    n_more = tier_chain(c->tier, tree_name(c->tree, at), tokens + n_here, n_more, f->at);
-    f->scope = g->in.scope;
+        return NULL;
+    n_more = tier_chain(c->tier, tree_name(c->tree, at), w->tokens + n_here, n_more, f->at);
+    f->scope = *w->scope;
     f->n_pages = f->n_ok = 0;
     f->first_page = n_here / PAGE_TOKENS;
-    bool can_start = n_more > 0 && is_cheaper(c, n_here, n_more);
+    bool can_start = n_more > 0 && should_read(c, n_here, n_more);
     if (can_start) {
         /* What it goes on from stays, whatever has to be evicted for it. */
-        tree_hold(c->tree, root, tokens, n_here, f->held);
+        tree_hold(c->tree, w->root, w->tokens, n_here, f->held);
         can_start = take_blanks(c, f, n_more);
         if (!can_start)
             tree_let_go(c->tree, f->held, f->first_page);
     }
     if (!can_start) {
         tier_fetch_end(c->tier, f);
-        return false;
+        return NULL;
     }
-    memcpy(f->tokens, tokens, (size_t)(n_here + f->n_pages * PAGE_TOKENS) * sizeof(*tokens));
-    f->user = g;
-    g->fetch = f;
+    memcpy(f->tokens, w->tokens, (size_t)(n_here + f->n_pages * PAGE_TOKENS) * sizeof(*w->tokens));
+    f->user = f->choice = NULL;
     tier_put_fetch(c->tier, f);
-    return true;
+    return f;
 }
 
 bool fetch_begin(struct core *c, struct gen *g)
@@ -100,9 +111,29 @@ bool fetch_begin(struct core *c, struct gen *g)
     if (!c->tier || g->in.is_uncached || is_scored)
         return false;
     tree_node root = tree_enter(c->tree, &g->in.scope);
-    bool has_started = start(c, g, root, g->in.n_prompt - 1);
+    struct wanted w = { &g->in.scope, root, g->choice[0].tokens, g->in.n_prompt - 1 };
+    g->fetch = start(c, &w);
     tree_leave(c->tree, root);
-    return has_started;
+    if (g->fetch)
+        g->fetch->user = g;
+    return g->fetch;
+}
+
+/* Once each time that it has no pages: should they be evicted again before it comes in, then they
+ * are computed. */
+static bool is_coming(void *arg, const struct seq *s)
+{
+    struct core *c = arg;
+    struct choice *ch = s->user;
+    const struct wanted w = { &ch->gen->in.scope, s->root, s->tokens, prefix_limit(s) };
+
+    if (s->root.i == TREE_NONE.i || ch->fetch || ch->n_looks > s->n_preempted)
+        return false;
+    ch->n_looks = s->n_preempted + 1;
+    ch->fetch = start(c, &w);
+    if (ch->fetch)
+        ch->fetch->choice = ch;
+    return ch->fetch;
 }
 
 void fetch_abandon(struct core *c, struct gen *g)
@@ -111,11 +142,44 @@ void fetch_abandon(struct core *c, struct gen *g)
     g->fetch = NULL;
 }
 
+void fetch_forget(struct choice *ch)
+{
+    if (ch->fetch)
+        ch->fetch->choice = NULL;
+    ch->fetch = NULL;
+}
+
+/* A page that could not be read is not looked for again. */
+static void forget_bad_page(struct core *c, const struct tier_fetch *f)
+{
+    uint64_t name = tree_scope_name(&f->scope);
+
+    for (int i = 0; i <= f->first_page + f->n_ok; i++)
+        name = tree_name_after(name, f->tokens + i * PAGE_TOKENS, PAGE_TOKENS);
+    tier_forget(c->tier, name);
+}
+
+/* Those who waited go on. */
+static void tell(struct core *c, const struct tier_fetch *f, uint64_t now)
+{
+    struct gen *g = f->user;
+    struct choice *ch = f->choice;
+
+    if (g) {
+        g->fetch = NULL;
+        core_begin(c, g, now);
+    }
+    if (!ch)
+        return;
+    ch->fetch = NULL;
+    if (sched_seq(c->sched, ch->seq)->state == SEQ_PARKED)
+        sched_unpark(c->sched, ch->seq, now);
+}
+
 static void fetched(struct core *c, struct tier_fetch *f, uint64_t now)
 {
     tree_node root = tree_enter(c->tree, &f->scope), at = root;
     int n_here = f->first_page * PAGE_TOKENS;
-    struct gen *g = f->user;
 
     CHECK(tree_peek(c->tree, &at, f->tokens, n_here) == n_here); /* it is held */
     for (int i = 0; i < f->n_pages; i++) {
@@ -123,13 +187,12 @@ static void fetched(struct core *c, struct tier_fetch *f, uint64_t now)
         at =
             tree_put_blank(c->tree, i < f->n_ok ? at : TREE_NONE, tokens, PAGE_TOKENS, f->pages[i]);
     }
+    if (f->n_ok < f->n_pages)
+        forget_bad_page(c, f);
     tree_let_go(c->tree, f->held, f->first_page);
     tree_leave(c->tree, root);
+    tell(c, f, now);
     tier_fetch_end(c->tier, f);
-    if (!g)
-        return;
-    g->fetch = NULL;
-    core_begin(c, g, now);
 }
 
 void fetch_receive(struct core *c, struct msg *m, uint64_t now)
@@ -156,7 +219,7 @@ static int make_dir(struct core *c, char *dir, size_t size, struct err *e)
     return 0;
 }
 
-int fetch_open(struct core *c, struct err *e)
+int fetch_open(struct core *c, struct sched_limits *l, struct err *e)
 {
     char dir[4096];
 
@@ -181,6 +244,8 @@ int fetch_open(struct core *c, struct err *e)
     if (make_dir(c, dir, sizeof(dir), e) || tier_open(&c->tier, &o, e))
         return -1;
     tree_on_evict(c->tree, gone, c);
+    l->is_coming = is_coming;
+    l->is_coming_arg = c;
     log_info("cache", "disk", "dir=%s bytes=%llu of=%llu by=%s", dir,
         (unsigned long long)tier_numbers(c->tier)->n_bytes, (unsigned long long)c->o.kv_disk_bytes,
         tier_aio(c->tier));
@@ -191,7 +256,8 @@ void fetch_close(struct core *c)
 {
     if (c->tier) {
         tier_stop(c->tier);
-        core_drain(c, 0); /* what came home at last */
+        if (c->runs)          /* it was opened as a whole */
+            core_drain(c, 0); /* what came home at last */
         uint64_t until = c->clock() + CLOSING_NS;
         while (c->clock() < until && tree_evict(c->tree))
             continue;

@@ -29,6 +29,8 @@ struct choice {
     struct draft_seq draft;
     enum draft_source draft_source; /* of the drafts under way */
     bool was_predicted;             /* the last token, by the client */
+    struct tier_fetch *fetch;       /* it is parked for pages from disk */
+    int n_looks;                    /* of the times it had none, so often the disk was looked at */
     struct gen_event end;
     struct msg stop_msg;
     _Atomic bool is_stop_posted;

@@ -44,6 +44,10 @@ struct sched_limits {
     uint64_t age_ns;
     double stretch;    /* >= 1; 0 = prompts take what rows there are */
     struct tree *tree; /* the prefix cache, borrowed; NULL: nothing is remembered */
+    /* Asked of one that is about to come in: true when more of its pages are on their way. It is
+     * parked then, until sched_unpark. NULL: never. */
+    bool (*is_coming)(void *arg, const struct seq *s);
+    void *is_coming_arg;
 };
 
 /* Of age_ns: any priority times it, and the clock for years, are less than 2^63. */

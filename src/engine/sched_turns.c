@@ -40,12 +40,26 @@ static void admit(struct sched *sc, struct seq *s, uint64_t now)
     tell_turn(sc, &turn);
 }
 
+/* What it found meanwhile it finds again, and what is coming behind it. */
+static void wait_for_pages(struct sched *sc, struct seq *s, uint64_t now)
+{
+    sched_unhold(sc, s);
+    sched_give_pages(sc, s);
+    if (s->is_fresh)
+        s->n_cached = 0;
+    sched_move(sc, s, SEQ_PARKED, now);
+}
+
 /* When there is room for it. */
 bool sched_let_in(struct sched *sc, struct seq *s, uint64_t now)
 {
     find_prefix(sc, s);
     if (!sched_make_way_for(sc, s, now))
         return false;
+    if (sc->l.is_coming && sc->l.is_coming(sc->l.is_coming_arg, s)) {
+        wait_for_pages(sc, s, now);
+        return false;
+    }
     prefix_count(s, sc->l.tree);
     admit(sc, s, now);
     return true;
