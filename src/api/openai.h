@@ -23,6 +23,10 @@ int openai_read_tool_choice(struct fields *f, const struct json *v);
 
 /* openai_shape.c: response_format -> f->ask->shape. */
 int openai_read_response_format(struct fields *f, const char *name, const struct json *v);
+/* The same deeper in a body, as Responses writes it; `name` is all of where that is, and lives as
+ * long as the ask. */
+int openai_read_shape(
+    struct fields *f, const char *name, const struct path *where, const struct json *v);
 
 /* openai_response.c: wire.token of a chat: {"token","logprob","bytes","top_logprobs"}. */
 void openai_chat_token(struct answer *a, struct choice *c, const struct answer_token *t);

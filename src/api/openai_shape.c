@@ -1,9 +1,13 @@
 #include "api/openai.h"
 
+#include <stdio.h>
+
 /* {"type":"text"}
  * {"type":"json_object"}, where llama-server's clients may say "schema", too
  * {"type":"json_schema","json_schema":{"name","description","schema","strict"}}
- * {"type":"grammar","grammar":"root ::= .."} */
+ * {"type":"grammar","grammar":"root ::= .."}
+ *
+ * Responses has no object around name and schema. */
 
 enum { NAME_MAX_BYTES = 64 };
 
@@ -63,19 +67,29 @@ static int read_schema(struct fields *f, const struct path *where, const struct 
                                 : take_schema(f, AT(where, "schema"), schema);
 }
 
-int openai_read_response_format(struct fields *f, const char *name, const struct json *v)
+/* The member that says what kind it is of, by its whole name. */
+static int read_type(struct fields *f, const char *name, const struct json *t, struct str *out)
 {
-    const struct path *where = AT(NULL, name);
+    char path[40];
+
+    snprintf(path, sizeof(path), "%s.type", name);
+    if (json_is_null(t))
+        return field_missing(f, path);
+    return field_word(
+        f, path, t, "text|json_object|json_schema|grammar|regex|choice|structural_tag", out);
+}
+
+int openai_read_shape(
+    struct fields *f, const char *name, const struct path *where, const struct json *v)
+{
     struct ask_shape *shape = &f->ask->shape;
     struct str type;
 
     if (v->kind != JSON_OBJECT)
         return field_wrong_kind(f, name, "an object", v);
     const struct json *t = json_get(v, "type"), *schema = json_get(v, "schema");
-    if (json_is_null(t))
-        return path_missing(f, AT(where, "type"));
-    if (field_word(f, "response_format.type", t,
-            "text|json_object|json_schema|grammar|regex|choice|structural_tag", &type))
+    const struct json *inner = json_get(v, "json_schema");
+    if (read_type(f, name, t, &type))
         return -1;
     shape->field = name;
     if (str_is(type, "text"))
@@ -86,7 +100,8 @@ int openai_read_response_format(struct fields *f, const char *name, const struct
     }
     if (str_is(type, "json_schema")) {
         shape->kind = SHAPE_JSON_SCHEMA;
-        return read_schema(f, AT(where, "json_schema"), json_get(v, "json_schema"));
+        return where->up ? read_schema(f, where, v)
+                         : read_schema(f, AT(where, "json_schema"), inner);
     }
     if (!str_is(type, "grammar"))
         return field_unsupported(f, name, "answers of this shape are not served");
@@ -95,4 +110,9 @@ int openai_read_response_format(struct fields *f, const char *name, const struct
     return path_need_text(f, at, json_get(v, "grammar"), &shape->grammar)
                ? -1
                : check_size(f, at, shape->grammar.n);
+}
+
+int openai_read_response_format(struct fields *f, const char *name, const struct json *v)
+{
+    return openai_read_shape(f, name, AT(NULL, name), v);
 }

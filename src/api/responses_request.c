@@ -1,3 +1,4 @@
+#include "api/openai.h"
 #include "api/responses.h"
 
 #include "api/rows.h"
@@ -128,17 +129,7 @@ static int read_text(struct fields *f, const char *name, const struct json *v)
         return -1;
     if (json_is_null(format))
         return 0;
-    if (format->kind != JSON_OBJECT)
-        return field_wrong_kind(f, "text.format", "an object", format);
-    const struct json *type = json_get(format, "type");
-    if (json_is_null(type))
-        return field_missing(f, "text.format.type");
-    if (field_word(f, "text.format.type", type, "text|json_object|json_schema|grammar", &word))
-        return -1;
-    if (!str_is(word, "text"))
-        return field_unsupported(
-            f, "text.format", "answers of a prescribed shape are not served yet");
-    return 0;
+    return openai_read_shape(f, "text.format", AT(AT(NULL, name), "format"), format);
 }
 
 /* ---- what several fields say together */

@@ -1,3 +1,4 @@
+#include "api/openai.h"
 #include "api/responses.h"
 #include "api/tools.h"
 
@@ -69,29 +70,18 @@ int responses_read_tools(struct fields *f, const struct json *v)
 
 /* ---- the choice */
 
-static int choose_word(struct fields *f, const struct json *v, const char *name)
-{
-    struct str word;
-
-    if (field_word(f, name, v, "none|auto|required", &word))
-        return -1;
-    f->ask->tool_choice = str_is(word, "none")       ? TOOL_CHOICE_NONE
-                          : str_is(word, "required") ? TOOL_CHOICE_REQUIRED
-                                                     : TOOL_CHOICE_AUTO;
-    return 0;
-}
-
 /* Those of them that are functions; without any, nothing is allowed. */
 static int choose_allowed(struct fields *f, const struct json *v)
 {
     const struct json *tools = json_get(v, "tools"), *mode = json_get(v, "mode");
+    struct str word = STR("auto");
     struct ask *ask = f->ask;
 
     if (json_is_null(tools))
         return field_missing(f, "tool_choice.tools");
     if (tools->kind != JSON_ARRAY)
         return field_wrong_kind(f, "tool_choice.tools", "an array", tools);
-    if (!json_is_null(mode) && choose_word(f, mode, "tool_choice.mode"))
+    if (!json_is_null(mode) && field_word(f, "tool_choice.mode", mode, "auto|required", &word))
         return -1;
     struct str *names = arena_zalloc(f->arena, tools->n + 1u, sizeof(*names));
     if (!names)
@@ -104,9 +94,11 @@ static int choose_allowed(struct fields *f, const struct json *v)
             names[ask->n_allowed_tools++] = name->s;
     }
     ask->allowed_tools = names;
+    bool is_required = str_is(word, "required");
+    ask->tool_choice = is_required ? TOOL_CHOICE_REQUIRED : TOOL_CHOICE_AUTO;
     if (ask->n_allowed_tools)
         return 0;
-    if (ask->tool_choice == TOOL_CHOICE_REQUIRED)
+    if (is_required)
         return field_unsupported(f, "tool_choice.tools", "only functions are called");
     ask->tool_choice = TOOL_CHOICE_NONE;
     return 0;
@@ -114,19 +106,9 @@ static int choose_allowed(struct fields *f, const struct json *v)
 
 int responses_read_tool_choice(struct fields *f, const struct json *v)
 {
-    struct str type = STR_NONE;
+    const struct json *type = json_get(v, "type");
 
-    if (v->kind == JSON_STRING)
-        return choose_word(f, v, "tool_choice");
-    if (v->kind != JSON_OBJECT)
-        return field_wrong_kind(f, "tool_choice", "a string or an object", v);
-    if (path_need_text(f, AT(AT(NULL, "tool_choice"), "type"), json_get(v, "type"), &type))
-        return -1;
-    if (str_is(type, "allowed_tools"))
+    if (type && type->kind == JSON_STRING && str_is(type->s, "allowed_tools"))
         return choose_allowed(f, v);
-    if (!str_is(type, "function"))
-        return field_unsupported(f, "tool_choice.type", "only functions are called");
-    f->ask->tool_choice = TOOL_CHOICE_NAMED;
-    return path_need_text(
-        f, AT(AT(NULL, "tool_choice"), "name"), json_get(v, "name"), &f->ask->tool_name);
+    return openai_read_tool_choice(f, v);
 }

@@ -42,6 +42,12 @@ static const struct kit_row rows[] = {
     { SAY(",'text':{'verbosity':'loud'}"), ERR_INVALID, "text.verbosity" },
     { SAY(",'text':{'format':{}}"), ERR_MISSING, "text.format.type" },
     { SAY(",'text':{'format':{'type':'poem'}}"), ERR_INVALID, "text.format.type" },
+    { SAY(",'text':{'format':{'type':'json_object'}}"), OK, "" },
+    { SAY(",'text':{'format':{'type':'json_schema','name':'n','schema':{}}}"), OK, "" },
+    { SAY(",'text':{'format':{'type':'json_schema','schema':{}}}"), ERR_MISSING,
+        "text.format.name" },
+    { SAY(",'text':{'format':{'type':'json_schema','name':'n'}}"), ERR_MISSING,
+        "text.format.schema" },
     { SAY(",'tools':[" FN "]"), OK, "" },
     { SAY(",'tools':7"), ERR_INVALID, "tools" },
     { SAY(",'tools':[7]"), ERR_INVALID, "tools[0]" },
@@ -111,8 +117,14 @@ static void every_field_arrives(void)
     EXPECT(str_is(a->user, "u") && str_is(a->safety_identifier, "s") && !a->store);
     EXPECT(str_is(a->prompt_cache_key, "p") && a->metadata && a->metadata->n == 1);
     EXPECT(str_is(a->previous_id, "resp_0") && a->needs_shelf);
-    EXPECT(str_is(a->reasoning_effort, "low") && !a->parallel_tool_calls);
-    EXPECT(a->tools && a->tools->n == 1 && a->tool_choice == TOOL_CHOICE_AUTO);
+    EXPECT(str_is(a->reasoning_effort, "low"));
+    EXPECT_EQ(kit_parse(&wire_responses, SAY(",'text':{'format':{'type':'json_schema','name':'n',"
+                                             "'schema':{'type':'object'},'strict':true}}")),
+        0);
+    EXPECT(a->shape.kind == SHAPE_JSON_SCHEMA && a->shape.is_strict && a->shape.schema);
+    EXPECT_STR(a->shape.field, "text.format");
+    EXPECT_EQ(kit_parse(&wire_responses, SAY(",'parallel_tool_calls':false,'tools':[" FN "]")), 0);
+    EXPECT(a->tools && a->tools->n == 1 && !a->parallel_tool_calls);
     const struct json *f = json_get(a->tools->child, "function");
     EXPECT(str_is(json_get(f, "name")->s, "f") && json_get(f, "parameters"));
     EXPECT_EQ(kit_parse(&wire_responses, SAY("")), 0);

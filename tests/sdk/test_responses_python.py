@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""The official OpenAI client for Python: /v1/responses against a running server."""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from sdk import Served, equal
+
+import json
+
+import openai
+
+SERVER = Served()
+client = openai.OpenAI(base_url=SERVER.url + "/v1", api_key="none", max_retries=0)
+TOOL = {"type": "function", "name": "get_weather", "description": "Weather of a place.",
+    "strict": False, "parameters": {"type": "object", "properties": {"city": {"type": "string"}},
+        "required": ["city"]}}
+CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>'
+
+
+def ask(**more):
+    return client.responses.create(**{"model": "demo", "input": "What is InferFlux?",
+        "temperature": 0, "max_output_tokens": 40, **more})
+
+
+def script(text, **more):
+    return client.responses.create(**{"model": "echo", "input": "x",
+        "extra_body": {"script": text}, **more})
+
+
+def test_an_answer_has_text_and_usage():
+    r = ask()
+    assert r.output_text.strip() and r.id.startswith("resp_")
+    assert r.status in ("completed", "incomplete")
+    equal(r.usage.total_tokens, r.usage.input_tokens + r.usage.output_tokens)
+    equal(r.temperature, 0)
+    assert r._request_id
+
+
+def test_a_stream_says_the_same_as_a_body():
+    body = ask()
+    events = list(ask(stream=True))
+    equal([e.sequence_number for e in events], list(range(len(events))))
+    equal(events[0].type, "response.created")
+    equal(events[-1].type, "response." + body.status)
+    text = "".join(e.delta for e in events if e.type == "response.output_text.delta")
+    equal(text, body.output_text)
+    equal(events[-1].response.output_text, body.output_text)
+
+
+def test_the_stream_helper_follows():
+    with client.responses.stream(model="echo", input="x",
+            extra_body={"script": {"text": "<think>well</think>one two " + CALL, "chunk": "char"}},
+            tools=[TOOL]) as stream:
+        kinds = [e.type for e in stream]
+        final = stream.get_final_response()
+    equal([o.type for o in final.output], ["reasoning", "message", "function_call"])
+    assert "response.reasoning_text.delta" in kinds
+    assert "response.function_call_arguments.delta" in kinds
+    equal(final.output_text.strip(), "one two")
+    equal(json.loads(final.output[2].arguments), {"city": "Paris"})
+
+
+def test_a_tool_is_called_and_its_result_answered():
+    """Three turns, with the history sent by the client."""
+    history = [{"role": "user", "content": "Weather in Paris?"}]
+    for turn in range(2):
+        r = script(CALL, input=history, tools=[TOOL])
+        call = r.output[0]
+        equal((call.type, call.name, call.arguments), ("function_call", "get_weather",
+            '{"city": "Paris"}'))
+        assert call.call_id.startswith("call_") and call.id.startswith("fc_")
+        assert call.call_id != call.id
+        history += r.output
+        history.append({"type": "function_call_output", "call_id": call.call_id,
+            "output": "21 degrees"})
+    r = script("It is 21 degrees.", input=history, tools=[TOOL])
+    equal(r.output_text, "It is 21 degrees.")
+
+
+def test_a_tool_loop_goes_on_by_id():
+    """Three turns, with the history kept by the server."""
+    r = script(CALL, input="Weather in Paris?", tools=[TOOL])
+    for turn in range(2):
+        results = [{"type": "function_call_output", "call_id": c.call_id, "output": "21"}
+            for c in r.output if c.type == "function_call"]
+        equal(len(results), 1)
+        r = script(CALL if turn == 0 else "21 degrees.", input=results, tools=[TOOL],
+            previous_response_id=r.id)
+    equal(r.output_text, "21 degrees.")
+    counted = client.responses.input_tokens.count(model="echo", input="again",
+        previous_response_id=r.id, tools=[TOOL])
+    assert counted.input_tokens > r.usage.input_tokens
+
+
+def test_the_same_words_by_id_and_in_full():
+    """A conversation that the server remembers gets the very answer that a repeated one gets."""
+    first = ask(input="Hello!")
+    by_id = ask(input="What is 2 plus 3?", previous_response_id=first.id)
+    in_full = ask(input=[{"role": "user", "content": "Hello!"}, *first.output,
+        {"role": "user", "content": "What is 2 plus 3?"}])
+    by_reference = ask(input=[{"role": "user", "content": "Hello!"},
+        *({"type": "item_reference", "id": o.id} for o in first.output),
+        {"role": "user", "content": "What is 2 plus 3?"}])
+    equal(by_id.output_text, in_full.output_text)
+    equal(by_reference.output_text, in_full.output_text)
+    equal(by_id.usage.input_tokens, in_full.usage.input_tokens)
+    equal(by_id.usage.input_tokens, by_reference.usage.input_tokens)
+
+
+def test_what_is_kept_is_shown_and_forgotten():
+    r = ask(metadata={"a": "b"})
+    again = client.responses.retrieve(r.id)
+    equal(again.to_dict(), r.to_dict())
+    items = client.responses.input_items.list(r.id)
+    equal([i.content[0].text for i in items], ["What is InferFlux?"])
+    client.responses.delete(r.id)
+    for gone in (lambda: client.responses.retrieve(r.id), lambda: client.responses.delete(r.id),
+            lambda: client.responses.input_items.list(r.id)):
+        refused(openai.NotFoundError, "id", gone)
+    e = refused(openai.NotFoundError, "previous_response_id",
+        lambda: ask(previous_response_id=r.id))
+    equal(e.code, "previous_response_not_found")
+
+
+def test_what_is_asked_comes_in_pages():
+    r = ask(input=[{"role": "user", "content": str(i)} for i in range(7)], store=True)
+    page = client.responses.input_items.list(r.id, limit=3, order="asc")
+    equal([i.content[0].text for i in page.data], ["0", "1", "2"])
+    equal([i.content[0].text for i in page], [str(i) for i in range(7)])  # the client turns pages
+    equal([i.content[0].text for i in client.responses.input_items.list(r.id, limit=2).data],
+        ["6", "5"])
+
+
+def test_what_is_not_stored_is_not_there():
+    r = ask(store=False)
+    equal(r.store, False)
+    refused(openai.NotFoundError, "id", lambda: client.responses.retrieve(r.id))
+
+
+def test_thoughts_are_items_and_come_back():
+    r = script("<think>hm</think>yes", include=["reasoning.encrypted_content"])
+    equal([o.type for o in r.output], ["reasoning", "message"])
+    equal(r.output[0].content[0].text, "hm")
+    assert r.usage.output_tokens_details.reasoning_tokens > 0
+    sealed = {"type": "reasoning", "id": r.output[0].id, "summary": [],
+        "encrypted_content": r.output[0].encrypted_content}
+    full = [{"role": "user", "content": "x"}, *r.output]
+    count = lambda items: client.responses.input_tokens.count(model="echo",
+        input=items).input_tokens
+    equal(count([full[0], sealed, r.output[1]]), count(full))
+    r = script("<think>hm</think>yes", reasoning={"summary": "auto"})
+    equal(r.output[0].summary[0].text, "hm")
+
+
+def test_tool_choice_is_kept():
+    r = script("no call here", tools=[TOOL], tool_choice="none")
+    equal(r.output_text, "no call here")
+    r = script(CALL, tools=[TOOL], tool_choice="none")
+    equal(r.output_text, CALL)
+    refused(openai.BadRequestError, "tool_choice", lambda: script(CALL, tool_choice="required"))
+    named = {"type": "function", "name": "get_weather"}
+    r = script('{"city": "Rome"}}\n</tool_call>', tools=[TOOL], tool_choice=named)
+    equal((r.output[0].type, r.output[0].arguments), ("function_call", '{"city": "Rome"}'))
+    allowed = {"type": "allowed_tools", "mode": "auto", "tools": [named, {"type": "web_search"}]}
+    equal(script(CALL, tools=[TOOL], tool_choice=allowed).output[0].type, "function_call")
+    refused(openai.BadRequestError, "tool_choice", lambda: script(CALL, tools=[TOOL],
+        tool_choice={"type": "function", "name": "nobody"}))
+
+
+def test_tools_of_agents_are_tolerated():
+    r = script("fine", tools=[TOOL, {"type": "web_search"}, {"type": "local_shell"},
+        {"type": "custom", "name": "apply_patch", "format": {"type": "grammar",
+            "syntax": "lark", "definition": "start: /.*/"}}])
+    equal(r.output_text, "fine")
+    probe = client.responses.create(model="demo", input=[], max_output_tokens=1)
+    assert probe.status in ("completed", "incomplete")
+
+
+def test_a_broken_call_is_text():
+    text = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Pa'
+    r = script(text, tools=[TOOL])
+    equal([o.type for o in r.output], ["message"])
+    assert "get_weather" in r.output_text
+    with client.responses.stream(model="echo", input="x", tools=[TOOL],
+            extra_body={"script": {"text": text, "chunk": "char"}}) as stream:
+        equal(stream.get_final_response().output_text, r.output_text)
+
+
+def test_a_cut_answer_is_incomplete():
+    r = ask(max_output_tokens=3)
+    equal((r.status, r.incomplete_details.reason), ("incomplete", "max_output_tokens"))
+    equal(r.usage.output_tokens, 3)
+
+
+def test_logprobs_have_bytes_and_alternatives():
+    r = ask(include=["message.output_text.logprobs"], top_logprobs=3, max_output_tokens=8)
+    tokens = r.output[0].content[0].logprobs
+    equal(bytes(b for t in tokens for b in t.bytes).decode(), r.output_text)
+    equal({len(t.top_logprobs) for t in tokens}, {3})
+    events = list(ask(include=["message.output_text.logprobs"], top_logprobs=3,
+        max_output_tokens=8, stream=True))
+    deltas = [t.token for e in events if e.type == "response.output_text.delta" for t in e.logprobs]
+    equal(deltas, [t.token for t in tokens])
+
+
+def test_errors_name_the_parameter():
+    bad = openai.BadRequestError
+    refused(bad, "temperature", lambda: ask(temperature=3))
+    refused(bad, "text.format", lambda: ask(text={"format": {"type": "json_object"}}))
+    refused(bad, "background", lambda: ask(background=True))
+    refused(bad, "input[0].role", lambda: ask(input=[{"role": "boss", "content": "x"}]))
+    refused(openai.NotFoundError, "model", lambda: ask(model="nobody"))
+    refused(openai.NotFoundError, "input[0].id",
+        lambda: ask(input=[{"type": "item_reference", "id": "msg_1_0"}]))
+    r = ask()
+    refused(bad, "id", lambda: client.responses.cancel(r.id))
+
+
+def refused(kind, param, fn):
+    try:
+        fn()
+    except kind as e:
+        equal(e.param, param)
+        assert e.body["message"]
+        return e
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def test_leaving_in_mid_stream_ends_the_request():
+    stream = script({"text": "word " * 2000, "delay_ms": 20}, stream=True)
+    for _, _ in zip(range(6), stream):
+        pass
+    stream.close()
+    SERVER.until_idle()
+
+
+if __name__ == "__main__":
+    SERVER.main(globals())
