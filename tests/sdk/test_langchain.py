@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""LangChain's chat models against a running server: OpenAI's (chats and Responses) and Anthropic's,
+with tools, streams and a loop of three turns."""
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from sdk import Served, equal
+
+from langchain_anthropic import ChatAnthropic
+from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
+
+SERVER = Served()
+CALL = '<tool_call>\n{{"name": "get_weather", "arguments": {{"city": "{}"}}}}\n</tool_call>'
+
+
+@tool
+def get_weather(city: str) -> str:
+    """Weather of a place."""
+    return f"21 degrees in {city}"
+
+
+def models(name):
+    openai = {"model": name, "base_url": SERVER.url + "/v1", "api_key": "none", "max_retries": 0,
+        "temperature": 0, "max_tokens": 60}
+    yield "chat", ChatOpenAI(**openai, use_responses_api=False)
+    yield "responses", ChatOpenAI(**openai, use_responses_api=True)
+    yield "responses, by id", ChatOpenAI(**openai, use_responses_api=True,
+        use_previous_response_id=True)
+    yield "anthropic", ChatAnthropic(model=name, base_url=SERVER.url, api_key="none",
+        max_retries=0, temperature=0, max_tokens=60)
+
+
+def said(text):
+    return {"extra_body": {"script": {"text": text, "chunk": "char"}}}
+
+
+def test_all_of_them_get_the_same_answer():
+    messages = [SystemMessage("Answer briefly."), HumanMessage("What is InferFlux?")]
+    answers = {name: m.invoke(messages).text for name, m in models("demo")}
+    assert all(a.strip() for a in answers.values())
+    equal(len(set(answers.values())), 1, answers)
+
+
+def test_a_stream_says_the_same():
+    for name, m in models("demo"):
+        whole = m.invoke("What is InferFlux?")
+        pieces = list(m.stream("What is InferFlux?"))
+        assert len(pieces) > 3, name
+        equal("".join(p.text for p in pieces), whole.text, name)
+        usage = [p.usage_metadata for p in pieces if p.usage_metadata]
+        equal(sum(u["output_tokens"] for u in usage), whole.usage_metadata["output_tokens"], name)
+
+
+def test_a_loop_of_three_turns_calls_tools():
+    for name, m in models("echo"):
+        bound = m.bind_tools([get_weather])
+        history = [HumanMessage("Weather in Paris and Rome?")]
+        for city in ("Paris", "Rome"):
+            r = bound.invoke(history, **said(CALL.format(city)))
+            equal([(c["name"], c["args"]) for c in r.tool_calls],
+                [("get_weather", {"city": city})], name)
+            call = r.tool_calls[0]
+            history += [r, get_weather.invoke(call)]
+            assert isinstance(history[-1], ToolMessage) and history[-1].tool_call_id == call["id"]
+        r = bound.invoke(history, **said("21 in both."))
+        equal((r.text, r.tool_calls), ("21 in both.", []), name)
+
+
+def test_parallel_calls_are_streamed():
+    for name, m in models("echo"):
+        whole = None
+        for piece in m.bind_tools([get_weather]).stream("x",
+                **said("Both: " + CALL.format("Paris") + "\n" + CALL.format("Rome"))):
+            whole = piece if whole is None else whole + piece
+        equal([c["args"]["city"] for c in whole.tool_calls], ["Paris", "Rome"], name)
+        equal(len({c["id"] for c in whole.tool_calls}), 2, name)
+        equal(whole.text.strip(), "Both:", name)
+        equal(whole.invalid_tool_calls, [], name)
+
+
+def test_a_choice_of_tool_is_kept():
+    for name, m in models("echo"):
+        bound = m.bind_tools([get_weather], tool_choice="get_weather")
+        r = bound.invoke("x", **said('{"city": "Oslo"}}\n</tool_call>'))
+        equal([c["args"] for c in r.tool_calls], [{"city": "Oslo"}], name)
+
+
+def test_nothing_stays_behind():
+    SERVER.until_idle()
+
+
+if __name__ == "__main__":
+    SERVER.main(globals())
