@@ -24,13 +24,13 @@ def get_weather(city: str) -> str:
 
 def models(name):
     openai = {"model": name, "base_url": SERVER.url + "/v1", "api_key": "none", "max_retries": 0,
-        "temperature": 0, "max_tokens": 60}
+        "temperature": 0, "max_tokens": 400, "stream_usage": True}
     yield "chat", ChatOpenAI(**openai, use_responses_api=False)
     yield "responses", ChatOpenAI(**openai, use_responses_api=True)
     yield "responses, by id", ChatOpenAI(**openai, use_responses_api=True,
         use_previous_response_id=True)
     yield "anthropic", ChatAnthropic(model=name, base_url=SERVER.url, api_key="none",
-        max_retries=0, temperature=0, max_tokens=60)
+        max_retries=0, temperature=0, max_tokens=400)
 
 
 def said(text):
