@@ -40,11 +40,11 @@ static int find_family(struct adapter *a, const struct adapter_options *o, struc
 static const char *choose_tool(struct adapter *a, const struct adapter_options *o)
 {
     const struct learned *l = &a->learned;
-    const char *usual = l->tool ? l->tool : a->family->tool;
+    const char *usual = o->known ? o->known->tool_parser_id : l->tool ? l->tool : a->family->tool;
     const char *id = is_said(o->tool) ? o->tool : usual;
 
     a->writing = writing_find(id);
-    if (a->injects && !a->writing && !is_said(o->tool))
+    if (a->injects && !a->writing && !is_said(o->tool) && !o->known)
         id = "hermes_json";
     a->writing = a->writing ? a->writing : writing_find("hermes_json");
     return id;
@@ -54,10 +54,13 @@ static int choose_parsers(struct adapter *a, const struct adapter_options *o, st
 {
     const struct learned *l = &a->learned;
     const char *thinking = is_said(o->thinking) ? o->thinking
+                           : o->known           ? o->known->thinking_parser_id
                            : l->thinking        ? l->thinking
                                                 : a->family->thinking;
+    bool wants_words = o->known && !is_said(o->tool) ? !strcmp(o->known->tool_format, "injection")
+                                                     : !l->takes_tools;
 
-    a->injects = o->template && !l->takes_tools && !o->no_injection;
+    a->injects = o->template && wants_words && !o->no_injection;
     if (parser_format_new(&a->format, str_of(choose_tool(a, o)), str_of(thinking), e))
         return -1;
     a->info.tool_parser = parser_format_tool(a->format);
@@ -106,10 +109,12 @@ int adapter_open(struct adapter **out, const struct adapter_options *o, struct e
     bool reads_calls = strcmp(a->info.tool_parser, "null") != 0;
     bool reads_thoughts = strcmp(a->info.thinking_parser, "null") != 0;
     a->info.family = a->family->name;
+    a->info.tells_tools = a->injects;
     a->info.has_native_tools = l->takes_tools;
     a->info.can_call_tools = (l->takes_tools || a->injects) && reads_calls;
     a->info.can_think = reads_thoughts && (l->thinking || is_said(o->thinking) ||
-                                              a->thinking->flags & THINKING_IS_CHANNEL);
+                                              a->thinking->flags & THINKING_IS_CHANNEL ||
+                                              (o->known && o->known->supports_thinking));
     a->info.can_toggle_thinking = a->info.can_think && l->toggle != TOGGLE_NONE;
     a->info.thinks_by_default = l->thinks_by_default;
     *out = a;
@@ -229,19 +234,25 @@ static struct str last_text(const struct convo *c)
     return STR("");
 }
 
-enum parser_start adapter_start(
-    const struct adapter *a, const struct convo *c, const struct rendered *prompt)
+enum parser_start adapter_start_of(
+    const struct thinking_row *row, const struct convo *c, const struct rendered *prompt)
 {
     const struct span *last = prompt->n_spans ? &prompt->spans[prompt->n_spans - 1] : NULL;
     struct str begun = c->continue_final_message ? str_trim(last_text(c)) : STR("");
 
     if (begun.n)
-        return thinking_is_open(a->thinking, begun) ? PARSER_START_THINKING : PARSER_START_CONTENT;
+        return thinking_is_open(row, begun) ? PARSER_START_THINKING : PARSER_START_CONTENT;
     /* What a user wrote does not open a thinking. */
     if (!last || !last->is_trusted)
         return PARSER_START_DEFAULT;
-    if (thinking_ends_prompt(a->thinking, last->text, MARK_THINK))
+    if (thinking_ends_prompt(row, last->text, MARK_THINK))
         return PARSER_START_THINKING;
-    return thinking_ends_prompt(a->thinking, last->text, MARK_THINK_END) ? PARSER_START_CONTENT
-                                                                         : PARSER_START_DEFAULT;
+    return thinking_ends_prompt(row, last->text, MARK_THINK_END) ? PARSER_START_CONTENT
+                                                                 : PARSER_START_DEFAULT;
+}
+
+enum parser_start adapter_start(
+    const struct adapter *a, const struct convo *c, const struct rendered *prompt)
+{
+    return adapter_start_of(a->thinking, c, prompt);
 }

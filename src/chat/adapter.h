@@ -13,16 +13,18 @@
 #include "chat/family.h"
 #include "chat/parser.h"
 #include "chat/template.h"
+#include "store/capabilities.h"
 
 struct adapter;
 
-struct adapter_options {                  /* borrowed for the call, but for template and vocab */
-    struct str arch;                      /* general.architecture */
-    struct str family;                    /* the operator's; "" = to be found out */
-    const char *tool, *thinking;          /* the operator's parser ids; NULL or "" = likewise */
-    const struct chat_template *template; /* NULL: the model cannot chat. Outlives the adapter */
-    const struct template_env *env;       /* the vocabulary's tokens */
-    const struct vocab *vocab;            /* outlives the adapter */
+struct adapter_options {                    /* borrowed for the call, but for template and vocab */
+    struct str arch;                        /* general.architecture */
+    struct str family;                      /* the operator's; "" = to be found out */
+    const char *tool, *thinking;            /* the operator's parser ids; NULL or "" = likewise */
+    const struct chat_template *template;   /* NULL: the model cannot chat. Outlives the adapter */
+    const struct template_env *env;         /* the vocabulary's tokens */
+    const struct vocab *vocab;              /* outlives the adapter */
+    const struct model_capabilities *known; /* a probe's; NULL = not probed. Only for the call */
     bool no_injection; /* tools that the template does not show are refused, not told in words */
 };
 
@@ -46,9 +48,15 @@ enum parser_start adapter_start(
 /* The token ends a turn of this family: beside those that vocab_is_end knows. */
 bool adapter_is_end(const struct adapter *a, int32_t id);
 
+/* The same, for an answer in which thinking is marked as this row says. */
+struct thinking_row;
+enum parser_start adapter_start_of(
+    const struct thinking_row *row, const struct convo *c, const struct rendered *prompt);
+
 struct adapter_info {
     const char *family;                        /* "qwen" */
     const char *tool_parser, *thinking_parser; /* ids */
+    bool tells_tools;                          /* in the system message */
     bool has_native_tools;                     /* the template shows tools */
     bool can_call_tools;                       /* natively, or told in the system prompt */
     bool can_think;

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cmd/options.h"
+#include "cmd/paths.h"
 #include "os/thread.h"
 #include "pool/pack.h"
 #include "serve/serve.h"
@@ -14,24 +15,6 @@
 #include <unistd.h>
 
 extern char **environ;
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
-/* "models/Llama-3.2-1B-Q4_0.gguf" -> "Llama-3.2-1B-Q4_0" */
-static const char *id_from_path(const char *path, char *out, size_t size)
-{
-    const char *name = base_name(path);
-    struct str s = str_of(name);
-
-    if (str_ends(s, STR(".gguf")))
-        s.n -= strlen(".gguf");
-    snprintf(out, size, STR_FMT, STR_ARG(s));
-    return *out ? out : "model";
-}
 
 /* scheduler.batch: a number, or `auto`: enough sequences to keep the processors busy, more of them
  * begun than computed, and shorter steps where a token costs more. */
@@ -109,7 +92,7 @@ static int list_models(const struct options *o, const struct engine_options *bat
         specs[n] = spec_with_defaults(o, batch);
         specs[n].path = o->model;
         specs[n].draft_path = uses_draft(o) ? o->model_draft : "";
-        specs[n++].id = *o->alias ? o->alias : id_from_path(o->model, id, n_id);
+        specs[n++].id = *o->alias ? o->alias : model_id_of_path(o->model, id, n_id);
     }
     for (int i = 0; i < o->n_models && n < POOL_MODELS_MAX; i++) {
         const struct model_entry *m = &o->models[i];
@@ -219,7 +202,7 @@ static int open_shelf(struct shelf **out, const struct options *o, struct err *e
 static int run(const struct options *o, struct err *e)
 {
     struct model_spec specs[POOL_MODELS_MAX];
-    char id[256];
+    char id[256], store[1024];
     struct keys *keys = NULL;
     struct pool *pool = NULL;
     struct service *service = NULL;
@@ -248,7 +231,8 @@ static int run(const struct options *o, struct err *e)
     if (read_batch(o, &batch, e))
         return -1;
     struct pool_options po = { specs, list_models(o, &batch, specs, id, sizeof(id)),
-        o->strict_model || o->n_models > 0, o->model_aliases };
+        o->strict_model || o->n_models > 0, o->model_aliases,
+        store_path(o->store, store, sizeof(store)), !strcmp(o->probe, "auto") };
     if (!po.n_specs)
         return err_set(e, ERR_INVALID, "no model: give --model FILE.gguf or --config FILE.yaml");
     if (keys_open(&keys, o->api_keys, e))

@@ -12,6 +12,7 @@
 #include "os/memory.h"
 #include "os/thread.h"
 #include "pool/digest.h"
+#include "pool/adapt.h"
 #include "pool/draft.h"
 #include "pool/pack.h"
 
@@ -80,59 +81,6 @@ static int open_template(struct model *m, const struct gguf *g, struct err *e)
     int rc = source.p ? chat_template_compile(&m->template, source, e) : 0;
     buf_clear(&file);
     return rc ? err_wrap(e, "chat template") : 0;
-}
-
-static struct str token_text(const struct vocab *v, int32_t id)
-{
-    return id == TOKEN_NONE ? STR("") : vocab_text(v, id);
-}
-
-static int open_adapter(struct model *m, const struct gguf *g, struct err *e)
-{
-    struct str arch = STR("");
-
-    m->env.bos_token = token_text(m->vocab, vocab_bos(m->vocab));
-    m->env.eos_token = token_text(m->vocab, vocab_eos(m->vocab));
-    gguf_get_str(g, "general.architecture", &arch);
-    struct adapter_options o = {
-        .arch = arch,
-        .family = str_of(m->spec->family),
-        .tool = m->spec->tool_parser,
-        .thinking = m->spec->thinking_parser,
-        .template = m->template,
-        .env = &m->env,
-        .vocab = m->vocab,
-        .no_injection = m->spec->no_injection,
-    };
-    if (adapter_open(&m->adapter, &o, e))
-        return -1;
-    for (unsigned i = 0; i < READ_KINDS; i++)
-        if (reading_open(&m->readings[i], adapter_format(m->adapter), i, m->vocab, e))
-            return -1;
-    return 0;
-}
-
-static int list_end_ids(struct model *m, struct err *e)
-{
-    int32_t n = vocab_n(m->vocab);
-    int cap = 0;
-
-    for (int pass = 0; pass < 2; pass++) {
-        m->n_end_ids = 0;
-        for (int32_t id = 0; id < n; id++)
-            if (vocab_is_end(m->vocab, id) || adapter_is_end(m->adapter, id)) {
-                if (pass)
-                    m->end_ids[m->n_end_ids] = id;
-                m->n_end_ids++;
-            }
-        if (!pass) {
-            cap = m->n_end_ids;
-            m->end_ids = try_calloc((size_t)MAX(cap, 1), sizeof(*m->end_ids));
-            if (!m->end_ids)
-                return err_set(e, ERR_MEMORY, "no memory for the end tokens");
-        }
-    }
-    return 0;
 }
 
 static void describe(struct model *m, const struct gguf *g)
@@ -276,8 +224,8 @@ int model_open(struct model *m, const struct model_spec *spec, struct err *e)
     if (gguf_open(&g, spec->path, e))
         return -1;
     describe(m, g);
-    if (vocab_open(&m->vocab, g, e) || open_template(m, g, e) || open_adapter(m, g, e) ||
-        list_end_ids(m, e) || open_engine(m, g, e)) {
+    if (vocab_open(&m->vocab, g, e) || open_template(m, g, e) || model_adapt_known(m, e) ||
+        open_engine(m, g, e) || model_probe_new(m, e)) {
         err_wrap(e, "%s", spec->path);
         gguf_close(g);
         model_close(m);
@@ -289,12 +237,7 @@ int model_open(struct model *m, const struct model_spec *spec, struct err *e)
     log_info("pool", "loaded", "model=%s arch=%s quant=%s ctx=%d kv_pages=%u kernels=%s ms=%d",
         spec->id, m->arch, m->quant, m->n_ctx, m->lm->n_pages, m->kernels,
         (int)((clock_ns() - began) / 1000000));
-    const struct adapter_info *info = adapter_info(m->adapter);
-    log_info("pool", "adapter", "model=%s family=%s tool_parser=%s thinking_parser=%s tools=%s",
-        spec->id, info->family, info->tool_parser, info->thinking_parser,
-        info->has_native_tools ? "native"
-        : info->can_call_tools ? "injection"
-                               : "none");
+    model_log_adapter(m);
     return 0;
 }
 
@@ -302,16 +245,11 @@ void model_close(struct model *m)
 {
     if (m->engine)
         engine_close(m->engine);
-    for (unsigned i = 0; i < READ_KINDS; i++)
-        reading_close(&m->readings[i]);
-    adapter_close(m->adapter);
+    model_unadapt(m);
     chat_template_free(m->template);
     vocab_close(m->vocab);
-    mem_free(m->end_ids);
     m->engine = NULL;
     m->lm = NULL;
-    m->adapter = NULL;
     m->template = NULL;
     m->vocab = NULL;
-    m->end_ids = NULL;
 }

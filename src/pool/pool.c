@@ -5,6 +5,7 @@
 #include "pool/pack.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 struct pool {
     struct model models[POOL_MODELS_MAX];
@@ -12,19 +13,36 @@ struct pool {
     int n;
     bool is_strict;
     struct str aliases;
+    char store_path[1024]; /* "" = none */
+    bool probes;
     pthread_t loader;
     _Atomic bool stop; /* the loader opens no further model */
     void *watcher;     /* constant once told_by is set */
     void (*_Atomic told_by)(void *arg);
 };
 
+/* Without it models are served all the same. */
+static struct capabilities *open_store(const struct pool *p)
+{
+    struct capabilities *store = NULL;
+    struct err e;
+
+    if (!*p->store_path || !capabilities_open(&store, p->store_path, p->probes, &e))
+        return store;
+    if (e.code != ERR_NOT_FOUND)
+        log_error("pool", "store", "%s", e.msg);
+    return NULL;
+}
+
 static void *load_all(void *arg)
 {
     struct pool *p = arg;
+    struct capabilities *store = open_store(p);
 
     for (int i = 0; i < p->n && !atomic_load(&p->stop); i++) {
         struct model *m = &p->models[i];
         struct err e;
+        p->specs[i].store = store;
         if (model_open(m, &p->specs[i], &e)) {
             m->why = e;
             log_error("pool", "failed", "model=%s %s", p->specs[i].id, e.msg);
@@ -50,8 +68,13 @@ int pool_open(struct pool **out, const struct pool_options *o, struct err *e)
     p->n = o->n_specs;
     p->is_strict = o->is_strict;
     p->aliases = str_of(o->aliases);
+    p->probes = o->probes;
+    if (o->store_path)
+        snprintf(p->store_path, sizeof(p->store_path), "%s", o->store_path);
     for (int i = 0; i < p->n; i++) {
         p->specs[i] = o->specs[i];
+        p->specs[i].probe = o->probes;
+        p->specs[i].stop = &p->stop;
         p->models[i].spec = &p->specs[i];
     }
     if (thread_start(&p->loader, "loader", load_all, p, e)) {

@@ -8,6 +8,7 @@
 #include "chat/adapter.h"
 #include "chat/reading.h"
 #include "engine/engine.h"
+#include "store/capabilities.h"
 #include "text/vocab.h"
 
 enum backend { BACKEND_NATIVE, BACKEND_SCRIPT };
@@ -23,9 +24,12 @@ struct model_spec { /* strings are borrowed and outlive the pool */
     const char *template_path; /* "" = the file's own */
     /* ids of chat/parser.h; NULL or "" = found out */
     const char *tool_parser, *thinking_parser;
-    bool no_injection;   /* see adapter_options */
-    const char *kernels; /* "auto", "avx2", ... */
-    const char *kv_type; /* "f16", "bf16" */
+    bool no_injection;          /* see adapter_options */
+    bool probe;                 /* ask a model that nothing is known of; takes a while */
+    struct capabilities *store; /* what is known; NULL = nothing. Used by model_open alone */
+    const _Atomic bool *stop;   /* true: a probe ends early. NULL = never */
+    const char *kernels;        /* "auto", "avx2", ... */
+    const char *kv_type;        /* "f16", "bf16" */
     enum pack_mode pack;
     int threads;            /* 0 = one per processor */
     int64_t ctx_size;       /* 0 = what the model was made for */
@@ -42,7 +46,9 @@ struct model {
     struct vocab *vocab;
     struct chat_template *template; /* NULL: the model cannot chat */
     struct template_env env;
-    struct adapter *adapter;             /* how it is talked to, and what reads its answers */
+    struct adapter *adapter;         /* how it is talked to, and what reads its answers */
+    struct model_capabilities known; /* when is_probed */
+    bool is_probed;
     struct reading readings[READ_KINDS]; /* by READ_CALLS | READ_THOUGHTS */
     struct engine *engine;
     const struct lm *lm; /* the engine's; for its plain numbers */
@@ -68,6 +74,8 @@ struct pool_options {
     /* "claude-*, gpt-4o=ID": further names, separated by commas, what they begin with where a star
      * ends them, of the model ID or else the first one. NULL = none. Borrowed. */
     const char *aliases;
+    const char *store_path; /* SQLite file of what is known about models; NULL or "" = none */
+    bool probes;            /* see model_spec.probe; also makes the file */
 };
 
 int pool_open(struct pool **out, const struct pool_options *o, struct err *e);

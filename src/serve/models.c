@@ -33,7 +33,8 @@ struct model_info model_info_of(struct model *m)
     i.chat_family = a->family;
     i.tool_parser = a->tool_parser;
     i.thinking_parser = a->thinking_parser;
-    i.tool_format = !a->can_call_tools ? NULL : a->has_native_tools ? "native" : "injection";
+    i.tool_format = !a->can_call_tools ? NULL : a->tells_tools ? "injection" : "native";
+    i.is_probed = m->is_probed;
     return i;
 }
 

@@ -1,0 +1,178 @@
+/* ctl_probe.c: `inferctl probe FILE.gguf`: asks a model what it can do, on this machine, and keeps
+ * the answer where inferfluxd looks for it. */
+#include "base/mem.h"
+#include "cmd/ctl.h"
+#include "cmd/paths.h"
+#include "pool/adapt.h"
+
+#include <stdio.h>
+
+struct probe_args {
+    const char *path, *id, *store, *template_path, *family, *kernels;
+};
+
+enum { OPT_ID, OPT_STORE, OPT_TEMPLATE, OPT_FAMILY, OPT_KERNELS, OPT_JSON, OPT_HELP };
+
+static const char usage[] =
+    "usage: inferctl probe [options] FILE.gguf\n\n"
+    "Asks the model to call a tool and to think, finds out which parsers read what it says, and\n"
+    "keeps that for inferfluxd, which uses it from its next start on.\n\n"
+    "  --id NAME          the name under which it is served; default: the file's name\n"
+    "  --store PATH       where to keep it [auto]: inferfluxd's --store; none: nowhere\n"
+    "  --chat-template FILE   a Jinja file instead of the model's own template\n"
+    "  --family NAME      the template of this chat family instead\n"
+    "  --kernels NAME     auto, ref, avx2, avx512\n"
+    "  --json             the row as JSON\n";
+
+/* 0: go on; else the exit status plus one. */
+static int read_args(struct probe_args *p, struct ctl *c, int argc, char **argv)
+{
+    static const char *const names[] = {
+        "id=", "store=", "chat-template=", "family=", "kernels=", "json", "help"
+    };
+    struct ctl_args a = { .argc = argc, .argv = argv };
+    const char **const values[] = { &p->id, &p->store, &p->template_path, &p->family, &p->kernels };
+
+    for (int i; (i = ctl_next(&a, names, ARRAY_LEN(names))) != -1;) {
+        if (i == OPT_HELP) {
+            fputs(usage, stdout);
+            return EXIT_OK + 1;
+        }
+        if (i == -3 || (i == -2 && p->path))
+            return (i == -3 ? EXIT_USAGE : ctl_usage("probe: one file at a time")) + 1;
+        if (i == -2)
+            p->path = a.value;
+        else if (i == OPT_JSON)
+            c->as_json = true;
+        else
+            *values[i] = a.value;
+    }
+    return p->path ? 0 : ctl_usage("probe: which file?") + 1;
+}
+
+static void put_known(struct jw *w, const char *key, enum known k)
+{
+    jw_key(w, key);
+    if (k == UNKNOWN)
+        jw_null(w);
+    else
+        jw_bool(w, k == KNOWN_YES);
+}
+
+static void put_count(struct jw *w, const char *key, int64_t n)
+{
+    jw_key(w, key);
+    if (n)
+        jw_i64(w, n);
+    else
+        jw_null(w);
+}
+
+static void put_flag(struct jw *w, const char *key, bool b)
+{
+    jw_key(w, key);
+    jw_bool(w, b);
+}
+
+static void put_word(struct jw *w, const char *key, const char *word)
+{
+    jw_key(w, key);
+    jw_z(w, *word ? word : NULL);
+}
+
+static void put_row(struct jw *w, const struct model_capabilities *r)
+{
+    jw_object(w);
+    put_word(w, "model_id", r->model_id);
+    put_word(w, "model_type", r->model_type);
+    put_word(w, "model_family", r->model_family);
+    put_word(w, "tool_parser_id", r->tool_parser_id);
+    put_word(w, "thinking_parser_id", r->thinking_parser_id);
+    put_flag(w, "supports_native_tools", r->supports_native_tools);
+    put_flag(w, "supports_thinking", r->supports_thinking);
+    put_word(w, "tool_format", r->tool_format);
+    put_count(w, "practical_max_tokens", r->practical_max_tokens);
+    put_flag(w, "supports_multi_image", r->supports_multi_image);
+    put_flag(w, "supports_video", r->supports_video);
+    put_count(w, "embedding_dimensions", r->embedding_dimensions);
+    put_count(w, "max_sequence_length", r->max_sequence_length);
+    put_known(w, "is_normalized", r->is_normalized);
+    put_flag(w, "supports_tts", r->supports_tts);
+    put_flag(w, "supports_stt", r->supports_stt);
+    put_count(w, "probed_at", r->probed_at);
+    put_count(w, "probe_version", r->probe_version);
+    jw_end_object(w);
+}
+
+static int show(const struct ctl *c, const struct model_capabilities *r)
+{
+    struct buf b;
+    struct jw w;
+
+    if (!c->as_json) {
+        printf("model      %s (%s, family %s)\n", r->model_id, r->model_type, r->model_family);
+        printf("tools      %s, parser %s\n", *r->tool_format ? r->tool_format : "none",
+            r->tool_parser_id);
+        printf("thinking   %s, parser %s\n", r->supports_thinking ? "yes" : "no",
+            r->thinking_parser_id);
+        printf("context    %lld tokens here, made for %lld\n", (long long)r->practical_max_tokens,
+            (long long)r->max_sequence_length);
+        return EXIT_OK;
+    }
+    buf_init(&b, MB);
+    jw_init(&w, &b);
+    put_row(&w, r);
+    buf_putc(&b, '\n');
+    int rc = buf_ok(&b) ? EXIT_OK : ctl_fail("probe: no memory");
+    fwrite(b.p, 1, b.n, stdout);
+    buf_clear(&b);
+    return rc;
+}
+
+static int probe(const struct ctl *c, const struct model_spec *spec)
+{
+    struct model *m = xcalloc(1, sizeof(*m));
+    struct err e;
+    int status = EXIT_OK;
+
+    if (model_open(m, spec, &e)) {
+        mem_free(m);
+        return ctl_fail("%s", e.msg);
+    }
+    if (model_probe_again(m, &e))
+        status = ctl_fail("%s: %s", spec->path, e.msg);
+    else
+        status = show(c, &m->known);
+    model_close(m);
+    mem_free(m);
+    return status;
+}
+
+int ctl_probe(struct ctl *c, int argc, char **argv)
+{
+    struct probe_args p = {
+        .store = "auto", .template_path = "", .family = "", .kernels = "auto", .id = ""
+    };
+    struct capabilities *store = NULL;
+    char id[256], path[1024];
+    struct err e;
+
+    int status = read_args(&p, c, argc, argv);
+    if (status)
+        return status - 1;
+    struct model_spec spec = { .id = *p.id ? p.id : model_id_of_path(p.path, id, sizeof(id)),
+        .path = p.path,
+        .family = p.family,
+        .template_path = p.template_path,
+        .kernels = p.kernels,
+        .kv_type = "f16",
+        .engine = engine_options_default };
+    if (*store_path(p.store, path, sizeof(path)) && capabilities_open(&store, path, true, &e))
+        return ctl_fail("%s", e.msg);
+    spec.store = store;
+    status = probe(c, &spec);
+    if (status == EXIT_OK && store && !c->as_json)
+        printf("kept in    %s\n", path);
+    capabilities_close(store);
+    return status;
+}
