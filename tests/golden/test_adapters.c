@@ -1,13 +1,13 @@
 /* What is found out about a model from its architecture and its template alone. */
 #include "../adapter_kit.h"
 
-struct known {
+struct expected {
     const char *file, *arch;
     const char *family, *tool, *thinking;
     bool has_native_tools, can_think, can_toggle;
 };
 
-static const struct known models[] = {
+static const struct expected models[] = {
     { "CohereForAI-c4ai-command-r7b-12-2024-tool_use", "cohere2", "command_r", "command_r",
         "command_r", true, true, true },
     { "GLM-4.6", "glm4moe", "glm4", "glm4_native", "think_tag", true, true, true },
@@ -43,7 +43,7 @@ static const struct known models[] = {
 static void templates_tell_the_parsers(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(models); i++) {
-        const struct known *m = &models[i];
+        const struct expected *m = &models[i];
         char *source = kit_template(m->file);
         if (!source)
             continue;
