@@ -1,5 +1,6 @@
 #include "chat/adapter.h"
 #include "base/mem.h"
+#include "chat/call_ids.h"
 #include "chat/convert.h"
 #include "chat/thinking.h"
 
@@ -206,7 +207,7 @@ int adapter_render(const struct adapter *a, const struct convo *c, int64_t now, 
     struct rendered *out, struct err *e)
 {
     struct template_env env = a->env;
-    struct convo told;
+    struct convo named, told;
     bool has_tools = !json_is_null(c->tools) && c->tools->n > 0;
     struct convert_options o = { &a->learned, a->writing, has_tools && a->injects,
         a->learned.toggle == TOGGLE_NO_THINK && wish_of(c->template_kwargs) == WISH_NO_THINK };
@@ -217,7 +218,8 @@ int adapter_render(const struct adapter *a, const struct convo *c, int64_t now, 
     if (has_tools && !a->learned.takes_tools && !a->injects)
         return err_param(e, ERR_UNSUPPORTED, "tools", "The model does not support tools.");
     env.now = now;
-    if (convo_convert(&told, c, &o, to, e) || tell_thinking(a, &told, to, e))
+    if (call_ids_fit(&named, c, parser_format_ids(a->format), to, e) ||
+        convo_convert(&told, &named, &o, to, e) || tell_thinking(a, &told, to, e))
         return -1;
     return chat_template_render(a->template, &told, &env, &template_limits_default, to, out, e);
 }

@@ -168,7 +168,7 @@ static void every_failed_allocation_is_reported(void)
             break;
         EXPECT(!answer_ok(kit.answer));
         answer_end(kit.answer);
-        EXPECT_EQ(kit.sink.status, 500);
+        EXPECT_EQ(kit.sink.status, 503);
     }
     EXPECT(n >= FAULTS_AT_LEAST(11));
     kit_close();

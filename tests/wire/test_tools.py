@@ -8,7 +8,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 
-from harness import ROOT, Server, equal, run
+from harness import ROOT, SHARED, Server, equal, run
 
 CHAT = "/v1/chat/completions"
 TOOLS = [{"type": "function", "function": {"name": name, **more}} for name, more in (
@@ -254,6 +254,37 @@ def test_choices_stop_strings_and_counts():
                 {"content": []})["content"]]
         equal(streamed, whole["content"])
         equal("".join(t["token"] for t in streamed), text)
+
+
+def test_ids_are_those_that_a_template_wants_back():
+    files = {"mistral": "mistralai-Mistral-Nemo-Instruct-2407", "kimi": "Kimi-K2-Instruct"}
+    if not os.path.exists(f"{SHARED}/templates/{files['kimi']}.jinja"):
+        print("skip: no templates at hand")
+        return
+    models = "".join(f"""  - id: {name}
+    path: {ROOT}/models/demo.gguf
+    backend: script
+    template_path: {SHARED}/templates/{file}.jinja
+""" for name, file in files.items())
+    says = {"mistral": '[TOOL_CALLS][{"name": "now", "arguments": {}}]',
+        "kimi": "<|tool_calls_section_begin|><|tool_call_begin|>functions.now:0"
+            "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>"}
+    forms = {"mistral": "[0-9A-Za-z]{9}", "kimi": "functions.now:0"}
+    with Server(config="models:\n" + models) as s:
+        for name in files:
+            m = json.loads(ask(s, says[name], model=name))["choices"][0]["message"]
+            call, = m["tool_calls"]
+            assert re.fullmatch(forms[name], call["id"]), call
+            for id in (call["id"], "call_of_another_server"):
+                turn = [{"role": "user", "content": "?"}, {**m, "tool_calls": [{**call, "id": id}]},
+                    {"role": "tool", "tool_call_id": id, "content": "noon"}]
+                choice, = json.loads(ask(s, "Noon.", model=name, messages=turn))["choices"]
+                equal(choice["message"]["content"], "Noon.")
+                prompt = json.loads(s.request("POST", "/apply-template",
+                    json.dumps({"model": name, "messages": turn, "tools": TOOLS}))[2])["prompt"]
+                equal(len(re.findall(forms[name], prompt.split("noon")[0].rsplit("?", 1)[1])) >= 1,
+                    True, prompt)
+                assert "another" not in prompt, prompt
 
 
 def test_requests_that_make_no_sense_are_named():

@@ -1,0 +1,427 @@
+/* Wire -> ask -> wire: what an OpenAI client sends is in the ask, field by field and byte by byte;
+ * and what an answer told comes back to the ask when the client sends it as history. */
+#include "wire_kit.h"
+
+#include "base/rng.h"
+
+static struct rng rng;
+
+static int below(int n)
+{
+    return (int)rng_below(&rng, (uint64_t)n);
+}
+
+/* Text of all kinds of bytes that JSON can carry. */
+static void put_text(struct buf *b)
+{
+    static const char *const bits[] = { "a", " ", "\"", "\\", "\n", "\t", "\x01", "\xC3\xA9",
+        "\xE6\x97\xA5", "\xF0\x9F\x98\x80", "</tool_call>", "<|im_end|>", "{\"", "0", "\x7F" };
+
+    for (int n = below(12) + 1; n; n--)
+        buf_putz(b, bits[below(ARRAY_LEN(bits))]);
+}
+
+static void text(struct jw *w)
+{
+    struct buf b;
+
+    buf_init(&b, KB);
+    put_text(&b);
+    jw_str(w, buf_str(&b));
+    buf_clear(&b);
+}
+
+static void member(struct jw *w, const char *key)
+{
+    jw_key(w, key);
+    text(w);
+}
+
+/* ---- a random request, canonical: nothing in it may be said in another way */
+
+static void content(struct jw *w, bool may_lack)
+{
+    int kind = below(may_lack ? 3 : 2);
+
+    if (kind == 2)
+        return;
+    jw_key(w, "content");
+    if (kind == 0) {
+        text(w);
+        return;
+    }
+    jw_array(w);
+    for (int n = below(3) + 1; n; n--) {
+        jw_object(w);
+        jw_key(w, "type");
+        jw_z(w, "text");
+        member(w, "text");
+        jw_end_object(w);
+    }
+    jw_end_array(w);
+}
+
+static void tool_calls(struct jw *w)
+{
+    jw_key(w, "tool_calls");
+    jw_array(w);
+    for (int n = below(3) + 1; n; n--) {
+        jw_object(w);
+        member(w, "id");
+        jw_key(w, "type");
+        jw_z(w, "function");
+        jw_key(w, "function");
+        jw_object(w);
+        member(w, "name");
+        member(w, "arguments");
+        jw_end_object(w);
+        jw_end_object(w);
+    }
+    jw_end_array(w);
+}
+
+static void message(struct jw *w)
+{
+    enum role role = (enum role)below(ROLE_FUNCTION + 1);
+
+    jw_object(w);
+    jw_key(w, "role");
+    jw_z(w, role_name(role));
+    content(w, role == ROLE_ASSISTANT || role == ROLE_TOOL);
+    if (role == ROLE_FUNCTION || below(4) == 0)
+        member(w, "name");
+    if (role == ROLE_TOOL)
+        member(w, "tool_call_id");
+    if (role == ROLE_ASSISTANT && below(2))
+        tool_calls(w);
+    if (role == ROLE_ASSISTANT && below(2))
+        member(w, "reasoning_content");
+    jw_end_object(w);
+}
+
+static void tools(struct jw *w, int n)
+{
+    jw_key(w, "tools");
+    jw_array(w);
+    for (int i = 0; i < n; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "f%d", i);
+        jw_object(w);
+        jw_key(w, "type");
+        jw_z(w, "function");
+        jw_key(w, "function");
+        jw_object(w);
+        jw_key(w, "name");
+        jw_z(w, name);
+        if (below(2))
+            member(w, "description");
+        jw_key(w, "parameters");
+        jw_raw(w, STR("{\"type\":\"object\",\"$defs\":{\"x\":[1,2.50,null]},\"properties\":{}}"));
+        jw_end_object(w);
+        jw_end_object(w);
+    }
+    jw_end_array(w);
+}
+
+static void choice(struct jw *w)
+{
+    jw_key(w, "tool_choice");
+    switch (below(4)) {
+    case 0:
+        jw_z(w, "none");
+        break;
+    case 1:
+        jw_z(w, "required");
+        break;
+    case 2:
+        jw_raw(w, STR("{\"type\":\"function\",\"function\":{\"name\":\"f0\"}}"));
+        break;
+    default:
+        jw_z(w, "auto");
+    }
+}
+
+static void invent(struct buf *out)
+{
+    struct jw w;
+
+    jw_init(&w, out);
+    jw_object(&w);
+    member(&w, "model");
+    jw_key(&w, "messages");
+    jw_array(&w);
+    for (int n = below(6) + 1; n; n--)
+        message(&w);
+    jw_end_array(&w);
+    if (below(2)) {
+        tools(&w, below(3) + 1);
+        choice(&w);
+        jw_key(&w, "parallel_tool_calls");
+        jw_bool(&w, below(2));
+    }
+    jw_key(&w, "n");
+    jw_i64(&w, below(4) + 1);
+    jw_key(&w, "max_tokens");
+    jw_i64(&w, below(100) + 1);
+    jw_key(&w, "seed");
+    jw_i64(&w, below(1000));
+    jw_key(&w, "temperature");
+    jw_f64(&w, below(8) * 0.25);
+    jw_key(&w, "top_p");
+    jw_f64(&w, below(4) * 0.25 + 0.25);
+    jw_key(&w, "stop");
+    jw_array(&w);
+    for (int n = below(3) + 1; n; n--)
+        text(&w);
+    jw_end_array(&w);
+    jw_key(&w, "stream");
+    jw_bool(&w, below(2));
+    member(&w, "user");
+    member(&w, "cache_salt");
+    jw_key(&w, "reasoning_effort");
+    jw_z(&w, "low");
+    jw_end_object(&w);
+}
+
+/* ---- the ask, told in the wire's words: from the struct alone, never from what came */
+
+static void say_content(struct jw *w, const struct message *m)
+{
+    if (!m->has_content)
+        return;
+    jw_key(w, "content");
+    if (m->is_plain) {
+        jw_str(w, m->parts[0].text);
+        return;
+    }
+    jw_array(w);
+    for (int i = 0; i < m->n_parts; i++) {
+        jw_object(w);
+        jw_key(w, "type");
+        jw_z(w, "text");
+        jw_key(w, "text");
+        jw_str(w, m->parts[i].text);
+        jw_end_object(w);
+    }
+    jw_end_array(w);
+}
+
+static void say_text(struct jw *w, const char *key, struct str s)
+{
+    if (!s.p)
+        return;
+    jw_key(w, key);
+    jw_str(w, s);
+}
+
+static void say_calls(struct jw *w, const struct message *m)
+{
+    if (!m->n_tool_calls)
+        return;
+    jw_key(w, "tool_calls");
+    jw_array(w);
+    for (int i = 0; i < m->n_tool_calls; i++) {
+        jw_object(w);
+        say_text(w, "id", m->tool_calls[i].id);
+        jw_key(w, "type");
+        jw_z(w, "function");
+        jw_key(w, "function");
+        jw_object(w);
+        say_text(w, "name", m->tool_calls[i].name);
+        say_text(w, "arguments", m->tool_calls[i].arguments);
+        jw_end_object(w);
+        jw_end_object(w);
+    }
+    jw_end_array(w);
+}
+
+static void say_message(struct jw *w, const struct message *m)
+{
+    jw_object(w);
+    jw_key(w, "role");
+    jw_z(w, role_name(m->role));
+    say_content(w, m);
+    say_text(w, "name", m->name);
+    say_text(w, "tool_call_id", m->tool_call_id);
+    say_calls(w, m);
+    say_text(w, "reasoning_content", m->reasoning);
+    jw_end_object(w);
+}
+
+static void say_tools(struct jw *w, const struct ask *ask)
+{
+    static const char *const words[] = { [TOOL_CHOICE_NONE] = "none",
+        [TOOL_CHOICE_AUTO] = "auto",
+        [TOOL_CHOICE_REQUIRED] = "required" };
+
+    if (!ask->tools)
+        return;
+    jw_key(w, "tools");
+    jw_json(w, ask->tools);
+    jw_key(w, "tool_choice");
+    if (ask->tool_choice != TOOL_CHOICE_NAMED) {
+        jw_z(w, words[ask->tool_choice]);
+    } else {
+        jw_raw(w, STR("{\"type\":\"function\",\"function\":{\"name\":\""));
+        json_escape(w->b, ask->tool_name);
+        buf_putz(w->b, "\"}}");
+    }
+    jw_key(w, "parallel_tool_calls");
+    jw_bool(w, ask->parallel_tool_calls);
+}
+
+static void say(struct buf *out, const struct ask *ask)
+{
+    struct jw w;
+
+    jw_init(&w, out);
+    jw_object(&w);
+    say_text(&w, "model", ask->model);
+    jw_key(&w, "messages");
+    jw_array(&w);
+    for (int i = 0; i < ask->convo.n_messages; i++)
+        say_message(&w, &ask->convo.messages[i]);
+    jw_end_array(&w);
+    say_tools(&w, ask);
+    jw_key(&w, "n");
+    jw_i64(&w, ask->n);
+    jw_key(&w, "max_tokens");
+    jw_i64(&w, ask->max_tokens);
+    jw_key(&w, "seed");
+    jw_i64(&w, (int64_t)ask->sample.seed);
+    jw_key(&w, "temperature");
+    jw_f32(&w, ask->sample.temperature);
+    jw_key(&w, "top_p");
+    jw_f32(&w, ask->sample.top_p);
+    jw_key(&w, "stop");
+    jw_array(&w);
+    for (int i = 0; i < ask->n_stops; i++)
+        jw_str(&w, ask->stops[i]);
+    jw_end_array(&w);
+    jw_key(&w, "stream");
+    jw_bool(&w, ask->stream);
+    say_text(&w, "user", ask->user);
+    say_text(&w, "cache_salt", ask->cache_salt);
+    say_text(&w, "reasoning_effort", ask->reasoning_effort);
+    jw_end_object(&w);
+}
+
+static int parse(const struct wire *w, struct str body)
+{
+    arena_free(kit.arena);
+    kit.arena = arena_new(64 * MB);
+    return ask_parse(&kit.ask, w, arena_str(kit.arena, body), kit.arena, &kit.e);
+}
+
+static bool same_json(struct str a, struct str b)
+{
+    struct json *x, *y;
+    struct err e;
+
+    bool same = !json_parse(&x, a, kit.arena, NULL, &e) &&
+                !json_parse(&y, b, kit.arena, NULL, &e) && json_equal(x, y);
+    if (!same)
+        fprintf(stderr, STR_FMT "\n" STR_FMT "\n", STR_ARG(a), STR_ARG(b));
+    return same;
+}
+
+static void what_is_sent_is_in_the_ask(void)
+{
+    printf("seeds 1..500\n");
+    for (uint64_t seed = 1; seed <= 500; seed++) {
+        struct buf sent, said;
+        rng = (struct rng){ .key = seed };
+        buf_init(&sent, MB);
+        buf_init(&said, MB);
+        invent(&sent);
+        int rc = parse(&wire_openai_chat, buf_str(&sent));
+        if (rc)
+            fprintf(stderr, "seed %d: %s\n" STR_FMT "\n", (int)seed, kit.e.msg, STR_ARG(sent));
+        EXPECT_EQ(rc, 0);
+        say(&said, &kit.ask);
+        EXPECT(same_json(buf_str(&sent), buf_str(&said)));
+        buf_clear(&sent);
+        buf_clear(&said);
+    }
+}
+
+/* ---- an answer, sent back as history */
+
+static void put_some(struct buf *b, bool reasoning)
+{
+    struct buf piece;
+
+    buf_init(&piece, KB);
+    put_text(&piece);
+    buf_puts(b, buf_str(&piece));
+    if (reasoning)
+        answer_reasoning(kit.answer, 0, buf_str(&piece));
+    else
+        answer_text(kit.answer, 0, buf_str(&piece));
+    buf_clear(&piece);
+}
+
+static void put_call(int number, struct buf *args)
+{
+    struct buf name;
+
+    buf_init(&name, KB);
+    put_text(&name);
+    answer_call_begin(kit.answer, 0, number, buf_str(&name));
+    for (int n = below(3) + 1; n; n--) {
+        size_t from = args->n;
+        put_text(args);
+        answer_call_args(kit.answer, 0, number, str_skip(buf_str(args), from));
+    }
+    answer_call_end(kit.answer, 0, number);
+    buf_putc(args, 0);
+    buf_clear(&name);
+}
+
+static void what_was_told_comes_back(void)
+{
+    static const char ask_body[] = "{'messages':[{'role':'user','content':'x'}]}";
+
+    printf("seeds 1..500\n");
+    for (uint64_t seed = 1; seed <= 500; seed++) {
+        struct buf words, thoughts, args, back;
+        rng = (struct rng){ .key = seed };
+        buf_init(&words, MB);
+        buf_init(&thoughts, MB);
+        buf_init(&args, MB);
+        buf_init(&back, MB);
+        kit_open(&wire_openai_chat, ask_body);
+        for (int n = below(4); n; n--)
+            put_some(&thoughts, true);
+        for (int n = below(4); n; n--)
+            put_some(&words, false);
+        int n_calls = below(3);
+        for (int i = 0; i < n_calls; i++)
+            put_call(i, &args);
+        answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
+        answer_end(kit.answer);
+        struct json *r;
+        EXPECT_EQ(json_parse(&r, buf_str(&kit.sink.body), kit.arena, NULL, &kit.e), 0);
+        buf_putz(&back, "{\"messages\":[");
+        buf_puts(&back, json_get(json_get(r, "choices")->child, "message")->raw);
+        buf_putz(&back, "]}");
+        EXPECT_EQ(parse(&wire_openai_chat, buf_str(&back)), 0);
+        const struct message *m = &kit.ask.convo.messages[0];
+        EXPECT(m->role == ROLE_ASSISTANT && m->n_tool_calls == n_calls);
+        EXPECT(str_eq(m->n_parts ? m->parts[0].text : STR(""), buf_str(&words)));
+        EXPECT(str_eq(m->reasoning, buf_str(&thoughts)));
+        size_t at = 0;
+        for (int i = 0; i < n_calls; i++) {
+            EXPECT(str_eq(m->tool_calls[i].arguments, str_of(args.p + at)));
+            EXPECT(m->tool_calls[i].id.n == 29 && m->tool_calls[i].name.n > 0);
+            at += m->tool_calls[i].arguments.n + 1;
+        }
+        buf_clear(&words);
+        buf_clear(&thoughts);
+        buf_clear(&args);
+        buf_clear(&back);
+    }
+    kit_close();
+}
+
+TESTS(TEST(what_is_sent_is_in_the_ask), TEST(what_was_told_comes_back))
