@@ -78,6 +78,25 @@ static void must_be_lines(struct str rest)
     }
 }
 
+/* Thoughts, a call that is one and a call that is none; arguments are the body, an object. */
+static void tell_parts(struct answer *a, const struct ask *ask, int i)
+{
+    struct str args = ask->raw->raw, name = ask->tool_name.n ? ask->tool_name : STR("f");
+    size_t half = args.n / 2;
+
+    answer_reasoning(a, i, ask->n_stops ? ask->stops[0] : STR("hm"));
+    answer_reasoning_tokens(a, i, 1);
+    answer_call_begin(a, i, 0, name);
+    answer_call_args(a, i, 0, args);
+    answer_call_end(a, i, 0);
+    if (ask->has_functions)
+        return; /* it has one call */
+    answer_call_begin(a, i, 1, name);
+    answer_call_args(a, i, 1, (struct str){ args.p, half });
+    if (half % 2)
+        answer_call_broken(a, i, 1);
+}
+
 static void tell(struct answer *a, const struct ask *ask)
 {
     struct sampled t = { .id = 1, .logprob = -0.75f, .n_top = 2, .top = { { 2, -1 }, { 1, -2 } } };
@@ -91,6 +110,8 @@ static void tell(struct answer *a, const struct ask *ask)
     for (int i = 0; i < MIN(ask_n_choices(ask), 4); i++) {
         answer_token(a, i, &t);
         answer_text(a, i, ask->n_stops ? ask->stops[0] : ask->raw->raw);
+        if (ask->kind == ASK_CHAT)
+            tell_parts(a, ask, i);
         answer_choice_end(a, i, FINISH_STOP, ask->n_stops ? ask->stops[0] : STR_NONE, -1);
     }
     answer_end(a);

@@ -1,0 +1,143 @@
+/* parse: takes a megabyte of a model's words apart, by every format.
+ *
+ *     build/bench/parse
+ *
+ * Three texts of 1 MiB: words without any mark, many small calls, one call with a long argument;
+ * each whole and in pieces of four bytes. Prints the median in milliseconds of processor time. */
+#include "base/mem.h"
+#include "chat/opening.h"
+#include "chat/parser_rows.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { ROUNDS = 15, TEXT = 1024 * 1024 };
+
+static double now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static size_t n_told;
+
+static void on_text(void *arg, struct str text)
+{
+    n_told += text.n;
+}
+
+static void on_begin(void *arg, int index, struct str name)
+{
+    n_told += name.n;
+}
+
+static void on_args(void *arg, int index, struct str json)
+{
+    n_told += json.n;
+}
+
+static void on_call(void *arg, int index)
+{
+    n_told++;
+}
+
+static const struct parser_ops ops = { on_text, on_text, on_begin, on_args, on_call, on_call };
+
+static double once(const struct parser_format *f, struct str text, size_t piece)
+{
+    struct err e;
+    double began = now_ms();
+    struct parser *p = parser_new(f, NULL, &ops, NULL);
+
+    CHECK(p);
+    while (text.n) {
+        size_t n = MIN(piece, text.n);
+        CHECK(!parser_put(p, (struct str){ text.p, n }, &e));
+        text = str_skip(text, n);
+    }
+    CHECK(!parser_end(p, &e));
+    parser_free(p);
+    return now_ms() - began;
+}
+
+static double median(const struct parser_format *f, struct str text, size_t piece)
+{
+    double ms[ROUNDS];
+
+    for (int i = 0; i < ROUNDS; i++)
+        ms[i] = once(f, text, piece);
+    qsort(ms, ROUNDS, sizeof(*ms), ascending);
+    return ms[ROUNDS / 2];
+}
+
+static void fill(struct buf *b, const char *bit)
+{
+    buf_init(b, 2 * TEXT);
+    while (b->n < TEXT)
+        buf_putz(b, bit);
+}
+
+/* One call, whose argument is as long as the text; where arguments are JSON. */
+static void fill_one(struct buf *b, struct str opening)
+{
+    buf_init(b, 2 * TEXT);
+    buf_puts(b, opening);
+    buf_putz(b, "{\"a\": \"");
+    while (b->n < TEXT)
+        buf_putz(b, "a long argument, \\\"quoted\\\" and \xC3\xA9 ");
+    buf_putz(b, "\"}}");
+}
+
+int main(void)
+{
+    struct buf words, many, one;
+    double worst = 0;
+
+    fill(&words, "Some words, as a model writes them; a < b and { c }. \xC3\xA9t\xC3\xA9\n");
+    printf("%-16s %8s %8s %8s %8s %8s %8s   ms for 1 MiB\n", "format", "words", "by 4", "calls",
+        "by 4", "one", "by 4");
+    for (size_t i = 0; tool_row_at(i); i++) {
+        const char *id = tool_row_at(i)->id;
+        struct parser_format *f;
+        struct opening o = { .text = STR("") };
+        struct arena *a = arena_new(MB);
+        struct err e;
+        CHECK(a && !parser_format_new(&f, str_of(id), STR("think_tag"), &e));
+        if (tool_row_at(i)->before_name)
+            CHECK(!opening_build(&o, f, &(struct opening_of){ .name = STR("f") }, a, &e));
+        fill_one(&one, o.text);
+        struct buf call;
+        buf_init(&call, MB);
+        buf_puts(&call, o.text);
+        buf_putz(&call, "{\"a\": 1}}\n</tool_call>\n");
+        buf_putc(&call, 0);
+        fill(&many, call.p);
+        const struct buf *texts[] = { &words, &many, &one };
+        printf("%-16s", id);
+        for (size_t k = 0; k < ARRAY_LEN(texts); k++) {
+            double whole = median(f, buf_str(texts[k]), SIZE_MAX);
+            double pieces = median(f, buf_str(texts[k]), 4);
+            worst = MAX(worst, MAX(whole, pieces));
+            printf(" %8.2f %8.2f", whole, pieces);
+        }
+        printf("\n");
+        buf_clear(&call);
+        buf_clear(&many);
+        buf_clear(&one);
+        arena_free(a);
+        parser_format_free(f);
+    }
+    printf("worst %.2f ms\n", worst);
+    buf_clear(&words);
+    return n_told == 0;
+}
