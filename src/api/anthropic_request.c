@@ -31,6 +31,7 @@ static const struct field table[] = {
     LATER("system"),
     { "temperature", FIELD_FLOAT, ON, { 0, 2 }, TO(sample.temperature) },
     READ("thinking", read_thinking),
+    { "thread", FIELD_REFUSE, ON, .text = "conversations are not kept here: send the whole of it" },
     LATER("tool_choice"),
     LATER("tools"),
     { "top_k", FIELD_INT, ON, { -1, INT32_MAX }, TO(sample.top_k) },

@@ -47,9 +47,11 @@ enum script_unit { SCRIPT_TOKENS, SCRIPT_CHARS, SCRIPT_ALL };
 struct ask_script { /* what a script model is to answer */
     bool is_set;
     struct str text;
-    enum script_unit unit; /* what leaves together: tokens, characters, or everything */
-    int per_chunk;         /* >= 1; of SCRIPT_TOKENS, SCRIPT_CHARS */
-    uint32_t delay_ms;     /* before each chunk */
+    const struct str *turns; /* instead of text: of each turn of the assistant, the last of all */
+    int n_turns;             /* 0: none */
+    enum script_unit unit;   /* what leaves together: tokens, characters, or everything */
+    int per_chunk;           /* >= 1; of SCRIPT_TOKENS, SCRIPT_CHARS */
+    uint32_t delay_ms;       /* before each chunk */
 };
 
 enum tool_choice {

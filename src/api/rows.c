@@ -136,6 +136,26 @@ static int read_script_chunk(struct fields *f, const struct json *v, struct ask_
     return 0;
 }
 
+/* A text, or one for each turn of the assistant. */
+static int read_script_text(
+    struct fields *f, const char *name, const struct json *v, struct ask_script *s)
+{
+    struct str *turns;
+
+    if (v->kind != JSON_ARRAY)
+        return field_text(f, name, v, SIZE_MAX, &s->text);
+    if (!v->n)
+        return err_param(f->e, ERR_INVALID, name, "'%s' must not be empty.", name);
+    turns = arena_zalloc(f->arena, v->n, sizeof(*turns));
+    if (!turns)
+        return field_no_memory(f);
+    s->turns = turns;
+    for (const struct json *c = v->child; c; c = c->next)
+        if (field_text(f, name, c, SIZE_MAX, &turns[s->n_turns++]))
+            return -1;
+    return 0;
+}
+
 int row_script(struct fields *f, const char *name, const struct json *v)
 {
     const struct range delays = { 0, 60000 };
@@ -143,16 +163,14 @@ int row_script(struct fields *f, const char *name, const struct json *v)
     int delay_ms = 0;
 
     *s = (struct ask_script){ .is_set = true, .unit = SCRIPT_TOKENS, .per_chunk = 1 };
-    if (v->kind == JSON_STRING) {
-        s->text = v->s;
-        return 0;
-    }
+    if (v->kind == JSON_STRING || v->kind == JSON_ARRAY)
+        return read_script_text(f, name, v, s);
     if (v->kind != JSON_OBJECT)
         return field_wrong_kind(f, name, "a string or an object", v);
     const struct json *text = json_get(v, "text"), *delay = json_get(v, "delay_ms");
     if (json_is_null(text))
         return field_missing(f, "script.text");
-    if (field_text(f, "script.text", text, SIZE_MAX, &s->text))
+    if (read_script_text(f, "script.text", text, s))
         return -1;
     if (!json_is_null(delay) && field_int(f, "script.delay_ms", delay, delays, &delay_ms))
         return -1;

@@ -104,6 +104,15 @@ void openai_error(struct buf *out, const struct err *e, const struct error_extra
     jw_end_object(&w);
 }
 
+/* By this its clients know that they have to send the whole conversation each time. */
+static void put_details(struct jw *w, const struct err *e)
+{
+    if (e->code != ERR_UNSUPPORTED || strcmp(e->param, "thread"))
+        return;
+    jw_key(w, "details");
+    jw_raw(w, STR("{\"error_code\":\"thread_unsupported_request\",\"unsupported\":[\"thread\"]}"));
+}
+
 void anthropic_error(struct buf *out, const struct err *e, const struct error_extra *x)
 {
     bool is_overflow = e->code == ERR_CONTEXT && x && x->n_ctx;
@@ -123,6 +132,7 @@ void anthropic_error(struct buf *out, const struct err *e, const struct error_ex
     jw_z(&w, row_of(e->code)->type_anthropic);
     jw_key(&w, "message");
     jw_z(&w, is_overflow ? words : message_of(e));
+    put_details(&w, e);
     jw_end_object(&w);
     jw_key(&w, "request_id");
     if (x && x->request_id.n)

@@ -168,8 +168,21 @@ void prompt_scope(struct cache_scope *out, const struct ask *ask, uint64_t tenan
 
 /* ---- scripts */
 
+/* By what the assistant has said before. */
+static struct str script_turn(const struct ask *ask)
+{
+    const struct convo *c = &ask->convo;
+    int turn = 0, n = c->n_messages - (c->continue_final_message ? 1 : 0);
+
+    for (int i = 0; i < n; i++)
+        turn += c->messages[i].role == ROLE_ASSISTANT;
+    return ask->script.turns[MIN(turn, ask->script.n_turns - 1)];
+}
+
 static struct str script_text(const struct ask *ask, int prompt, struct arena *a)
 {
+    if (ask->script.n_turns)
+        return script_turn(ask);
     if (ask->script.is_set)
         return ask->script.text;
     if (ask->kind == ASK_COMPLETION)

@@ -129,6 +129,142 @@ def test_pings_keep_a_silent_stream_alive():
     assert raw.index(b"event: message_start\n") < raw.index(b"event: ping\n")
 
 
+WEATHER = {"name": "get_weather", "description": "The weather of a city.", "input_schema": {
+    "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}
+CLOCK = {"name": "now", "input_schema": {"type": "object", "properties": {}}}
+TOOLS = [WEATHER, CLOCK]
+
+
+def call(name, arguments):
+    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}\n</tool_call>"
+
+
+def blocks(message):
+    """[(type, what it says)]"""
+    says = {"text": lambda b: b.text, "thinking": lambda b: b.thinking,
+        "tool_use": lambda b: (b.name, b.input)}
+    return [(b.type, says[b.type](b)) for b in message.content]
+
+
+SAID = [("<think>\nHm.\n</think>\n\nLet me see.\n" + call("get_weather", {"city": "Zürich \"x\""}),
+        [("thinking", "Hm."), ("text", "Let me see."),
+            ("tool_use", ("get_weather", {"city": "Zürich \"x\""}))], "tool_use"),
+    (call("now", {}), [("tool_use", ("now", {}))], "tool_use"),
+    (call("now", {}) + "\n" + call("get_weather", {"city": "Oslo"}),
+        [("tool_use", ("now", {})), ("tool_use", ("get_weather", {"city": "Oslo"}))], "tool_use"),
+    ("No need.", [("text", "No need.")], "end_turn"),
+    ("Look: <tool_call>\n{\"name\": \"now\", \"argum", None, "end_turn"),
+    ("<think>\nonly thoughts", [("thinking", "only thoughts")], "end_turn")]
+
+
+def test_tools_are_called_in_bodies_and_streams():
+    for text, want, why in SAID:
+        body = client.messages.create(**script(text, tools=TOOLS, max_tokens=300))
+        equal(body.stop_reason, why, text)
+        if want is None:  # not a call after all: text without markers
+            equal([b.type for b in body.content], ["text"])
+            assert "tool_call" not in body.content[0].text, body.content
+        else:
+            equal(blocks(body), want)
+        ids = [b.id for b in body.content if b.type == "tool_use"]
+        assert all(i.startswith("toolu_") for i in ids) and len(set(ids)) == len(ids)
+        for chunk in ("token", "char", "all"):
+            with client.messages.stream(**script({"text": text, "chunk": chunk}, tools=TOOLS,
+                    max_tokens=900)) as stream:
+                events = list(stream)
+                final = stream.get_final_message()
+            equal(blocks(final), blocks(body), f"chunk {chunk}")
+            equal((final.stop_reason, [b.type for b in final.content]),
+                (why, [b.type for b in body.content]))
+            indices = [e.index for e in events if e.type == "content_block_start"]
+            equal(indices, list(range(len(body.content))))
+            parts = [e.partial_json for e in events if e.type == "input_json"]
+            equal("".join(parts), "".join(json.dumps(b.input, ensure_ascii=False)
+                for b in body.content if b.type == "tool_use"))
+
+
+def test_eager_arguments_arrive_while_they_are_said():
+    tool = {**WEATHER, "eager_input_streaming": True}
+    text = call("get_weather", {"city": "a" * 200})
+    with client.messages.stream(**script({"text": text, "chunk": "char"}, tools=[tool],
+            max_tokens=900)) as stream:
+        parts = [e.partial_json for e in stream if e.type == "input_json"]
+        equal(stream.get_final_message().content[0].input, {"city": "a" * 200})
+    assert len(parts) > 100, len(parts)
+
+
+def test_a_choice_of_tools_is_kept():
+    one = client.messages.create(**script(SAID[2][0], tools=TOOLS, max_tokens=300,
+        tool_choice={"type": "auto", "disable_parallel_tool_use": True}))
+    equal(blocks(one), SAID[2][1][:1])
+    none = client.messages.create(**script("plain", tools=TOOLS, tool_choice={"type": "none"}))
+    equal((blocks(none), none.stop_reason), ([("text", "plain")], "end_turn"))
+    # What is forced has been begun for the model: it says the rest.
+    rest = '{"city": "Rome"}}\n</tool_call>'
+    for choice in ({"type": "tool", "name": "get_weather"}, {"type": "any"}):
+        tools = TOOLS if choice["type"] == "tool" else [WEATHER]
+        for stream in (False, True):
+            with client.messages.stream(**script(rest, tools=tools, max_tokens=300,
+                    tool_choice=choice)) as s:
+                equal(blocks(s.get_final_message()), [("tool_use", ("get_weather", {"city": "Rome"}))])
+
+
+def test_results_and_thoughts_come_back():
+    first = client.messages.create(**script(SAID[0][0], tools=TOOLS, max_tokens=300))
+    signature = first.content[0].signature
+    assert len(signature) == 44, signature
+    history = [*QUESTION, {"role": "assistant", "content": first.content}, {"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": first.content[2].id, "content": "sunny"}]}]
+    equal(client.messages.create(**script("Sunny.", tools=TOOLS, messages=history)).content[0].text,
+        "Sunny.")
+    altered = [{**b.to_dict(), "thinking": "Other."} if b.type == "thinking" else b
+        for b in first.content]
+    history[1] = {"role": "assistant", "content": altered}
+    equal(client.messages.create(**script("ok", tools=TOOLS, messages=history)).content[0].text, "ok")
+
+
+def test_thoughts_may_be_left_out_of_what_is_told():
+    thinking = {"type": "adaptive", "display": "omitted"}
+    with client.messages.stream(**script("<think>\nsecret\n</think>\n\na", thinking=thinking)) as stream:
+        final = stream.get_final_message()
+    equal(blocks(final), [("thinking", ""), ("text", "a")])
+    assert final.content[0].signature
+
+
+def test_tools_count_as_tokens():
+    count = lambda **more: client.messages.count_tokens(model="echo", messages=QUESTION, **more).input_tokens
+    assert count(tools=TOOLS) > count(tools=[CLOCK]) > count()
+    equal(count(tools=[{"type": "web_search_20250305", "name": "web_search"}]), count())
+    r = client.messages.create(**script("x", tools=TOOLS))
+    equal(r.usage.input_tokens + r.usage.cache_read_input_tokens, count(tools=TOOLS))
+
+
+def test_a_tool_runner_goes_three_turns():
+    asked = []
+
+    @anthropic.beta_tool
+    def get_weather(city: str) -> str:
+        """The weather of a city.
+
+        Args:
+            city: Its name.
+        """
+        asked.append(city)
+        return f"sunny in {city}"
+
+    turns = ["<think>\nRome first.\n</think>\n\nOne moment." + call("get_weather", {"city": "Rome"}),
+        call("get_weather", {"city": "Oslo"}) + call("get_weather", {"city": "Bern"}),
+        "Sunny everywhere."]
+    for stream in (False, True):
+        asked.clear()
+        runner = client.beta.messages.tool_runner(model="echo", max_tokens=300, tools=[get_weather],
+            messages=QUESTION, extra_body={"script": turns}, stream=stream)
+        messages = [m.get_final_message() if stream else m for m in runner]
+        equal(asked, ["Rome", "Oslo", "Bern"])
+        equal([m.stop_reason for m in messages], ["tool_use", "tool_use", "end_turn"])
+        equal(messages[-1].content[-1].text, "Sunny everywhere.")
+
+
 def raises(kind, status, what, fn):
     try:
         fn()
@@ -164,7 +300,8 @@ def test_every_answer_is_what_the_types_say():
         return SERVER.request("POST", path, json.dumps(body))[2]
 
     body = {"model": "demo", "max_tokens": 9, "messages": QUESTION, "stop_sequences": ["e"]}
-    for more in ({}, {"temperature": 0}, {"max_tokens": 0}, {"model": "echo", "script": ""}):
+    called = {"model": "echo", "script": SAID[0][0], "max_tokens": 200, "tools": TOOLS}
+    for more in ({}, {"temperature": 0}, {"max_tokens": 0}, {"model": "echo", "script": ""}, called):
         anthropic.types.Message.model_validate_json(post({**body, **more}), strict=True)
         for frame in post({**body, **more, "stream": True}).split(b"\n\n")[:-1]:
             name, data = frame.split(b"\n")

@@ -52,6 +52,8 @@ static const struct kit_row rows[] = {
     { BODY(",'output_config':{'effort':'great'}"), ERR_INVALID, "output_config.effort" },
     { BODY(",'output_config':{'format':{'type':'json_schema','schema':{}}}"), ERR_UNSUPPORTED,
         "output_config.format" },
+    { BODY(",'thread':null"), OK, "" },
+    { BODY(",'thread':{'type':'create'}"), ERR_UNSUPPORTED, "thread" },
     { BODY(",'tools':[]"), OK, "" },
     { BODY(",'thinking':{'type':'adaptive','display':'omitted'}"), OK, "" },
     { BODY(",'thinking':{'type':'adaptive','display':'loud'}"), ERR_INVALID, "thinking.display" },
@@ -651,6 +653,14 @@ static void errors_have_their_own_shape(void)
     status_reply(&kit.sink.sink, ERROR_ANTHROPIC, &e, &full, NULL, 0);
     kit_body_is("{'type':'error','error':{'type':'invalid_request_error','message':'prompt is too "
                 "long: 9 tokens > 8 maximum'},'request_id':null}");
+    fake_sink_clear(&kit.sink);
+    fake_sink_init(&kit.sink);
+    err_param(&e, ERR_UNSUPPORTED, "thread", "why");
+    status_reply(&kit.sink.sink, ERROR_ANTHROPIC, &e, NULL, NULL, 0);
+    kit_body_is(
+        "{'type':'error','error':{'type':'invalid_request_error','message':'why','details':{"
+        "'error_code':'thread_unsupported_request','unsupported':['thread']}},"
+        "'request_id':null}");
     kit_open(&wire_anthropic, BODY(",'stream':true"));
     answer_begin(kit.answer);
     answer_flush(kit.answer);
