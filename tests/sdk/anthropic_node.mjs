@@ -3,12 +3,54 @@ import assert from "node:assert/strict";
 import { base, load, run, untilIdle } from "./node_kit.mjs";
 
 const Anthropic = load("@anthropic-ai/sdk").default ?? load("@anthropic-ai/sdk");
+const { betaTool } = load("@anthropic-ai/sdk/helpers/beta/json-schema");
 const client = new Anthropic({ baseURL: base, apiKey: "none", maxRetries: 0 });
 const messages = [{ role: "user", content: "What is InferFlux?" }];
 const body = (more) => ({ model: "demo", max_tokens: 40, messages, temperature: 0, ...more });
 const script = (text, more) => body({ model: "echo", script: text, ...more });
 
+const weather = { name: "get_weather", description: "The weather of a city.",
+  input_schema: { type: "object", properties: { city: { type: "string" } }, required: ["city"] } };
+const call = (city) =>
+  `<tool_call>\n${JSON.stringify({ name: "get_weather", arguments: { city } })}\n</tool_call>`;
+
 const tests = {
+  async "thoughts, text and a call, in a body and a stream"() {
+    const text = `<think>\nHm.\n</think>\n\nLet me see. ${call("Zürich")}`;
+    const more = { tools: [weather], max_tokens: 900 };
+    const whole = await client.messages.create(script(text, more));
+    assert.equal(whole.stop_reason, "tool_use");
+    assert.deepEqual(whole.content.map((b) => b.type), ["thinking", "text", "tool_use"]);
+    assert.ok(whole.content[0].signature.length > 0);
+    for (const chunk of ["token", "char", "all"]) {
+      const stream = client.messages.stream(script({ text, chunk }, more));
+      let thought = "", json = "";
+      stream.on("thinking", (t) => (thought += t)).on("inputJson", (t) => (json += t));
+      const final = await stream.finalMessage();
+      assert.deepEqual([thought, JSON.parse(json)], ["Hm.", { city: "Zürich" }]);
+      assert.deepEqual(final.content[2].input, { city: "Zürich" });
+      assert.match(final.content[2].id, /^toolu_/);
+      assert.equal(final.content[0].signature, whole.content[0].signature);
+      assert.equal(final.stop_reason, "tool_use");
+    }
+  },
+  async "a tool runner goes three turns"() {
+    const asked = [];
+    const tool = betaTool({ name: "get_weather", description: "The weather of a city.",
+      inputSchema: weather.input_schema, run: ({ city }) => (asked.push(city), `sunny in ${city}`) });
+    const turns = [`One moment. ${call("Rome")}`, call("Oslo") + call("Bern"), "Sunny everywhere."];
+    for (const stream of [false, true]) {
+      asked.length = 0;
+      const final = await client.beta.messages.toolRunner(
+        body({ model: "echo", max_tokens: 300, tools: [tool], script: turns, stream })).runUntilDone();
+      assert.deepEqual(asked, ["Rome", "Oslo", "Bern"]);
+      assert.equal(final.content.at(-1).text, "Sunny everywhere.");
+    }
+  },
+  async "tools count as tokens"() {
+    const n = async (more) => (await client.messages.countTokens({ model: "echo", messages, ...more })).input_tokens;
+    assert.ok((await n({ tools: [weather] })) > (await n({})));
+  },
   async "a stream says the same as a body"() {
     const whole = await client.messages.create(body());
     assert.ok(whole.content[0].text.length > 0);

@@ -15,7 +15,43 @@ async function gather(stream) {
   return text;
 }
 
+const tools = [{ type: "function", function: { name: "get_weather", description: "The weather of a city.",
+  parameters: { type: "object", properties: { city: { type: "string" } } } } }];
+const call = (city) =>
+  `<tool_call>\n${JSON.stringify({ name: "get_weather", arguments: { city } })}\n</tool_call>`;
+
 const tests = {
+  async "thoughts and calls, in a body and in lines"() {
+    const text = `<think>\nHm.\n</think>\n\nLet me see. ${call("Zürich")}`;
+    const whole = (await script(text, { tools })).message;
+    assert.deepEqual([whole.thinking, whole.content], ["Hm.", "Let me see."]);
+    assert.deepEqual(whole.tool_calls[0].function.arguments, { city: "Zürich" });
+    for (const chunk of ["token", "char", "all"]) {
+      const said = { thinking: "", content: "", calls: [] };
+      for await (const part of await script({ text, chunk }, { tools, stream: true })) {
+        said.thinking += part.message.thinking ?? "";
+        said.content += part.message.content;
+        said.calls.push(...(part.message.tool_calls ?? []));
+      }
+      assert.deepEqual([said.thinking, said.content.trim()], ["Hm.", "Let me see."]);
+      assert.deepEqual(said.calls.map((c) => c.function.arguments), [{ city: "Zürich" }]);
+    }
+  },
+  async "a tool loop of three turns"() {
+    const turns = [call("Rome"), call("Oslo") + call("Bern"), "Sunny everywhere."];
+    const history = [...messages], asked = [];
+    for (;;) {
+      const { message } = await client.chat({ model: "echo", messages: history, tools, script: turns });
+      history.push(message);
+      if (!message.tool_calls?.length) break;
+      for (const c of message.tool_calls) {
+        asked.push(c.function.arguments.city);
+        history.push({ role: "tool", tool_name: c.function.name, content: "sunny" });
+      }
+    }
+    assert.deepEqual(asked, ["Rome", "Oslo", "Bern"]);
+    assert.equal(history.at(-1).content, "Sunny everywhere.");
+  },
   async "a stream says the same as a body"() {
     const whole = await ask({});
     assert.ok(whole.message.content.length > 0 && whole.done && whole.eval_count > 0);

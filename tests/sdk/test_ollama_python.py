@@ -103,6 +103,84 @@ def test_an_empty_request_loads_a_model():
     equal((r.done, r.done_reason, r.message.content), (True, "load", ""))
 
 
+def get_weather(city: str) -> str:
+    """The weather of a city.
+
+    Args:
+        city: Its name.
+    """
+    return f"sunny in {city}"
+
+
+def call(city):
+    arguments = json.dumps({"name": "get_weather", "arguments": {"city": city}}, ensure_ascii=False)
+    return f"<tool_call>\n{arguments}\n</tool_call>"
+
+
+def says(text, **more):
+    """A script model says what the user said last."""
+    return client.chat(model="echo", messages=[{"role": "user", "content": text}], **more)
+
+
+def test_thoughts_and_calls_are_told():
+    text = "<think>\nHm.\n</think>\n\nLet me see. " + call("Zürich") + call("Oslo")
+    body = says(text, tools=[get_weather])
+    equal((body.message.thinking, body.message.content), ("Hm.", "Let me see."))
+    calls = [(c.function.name, c.function.arguments) for c in body.message.tool_calls]
+    equal(calls, [("get_weather", {"city": "Zürich"}), ("get_weather", {"city": "Oslo"})])
+    equal((body.done, body.done_reason), (True, "stop"))
+    parts = list(says(text, tools=[get_weather], stream=True))
+    equal("".join(p.message.thinking or "" for p in parts), "Hm.")
+    equal("".join(p.message.content or "" for p in parts).strip(), "Let me see.")
+    equal([(c.function.name, c.function.arguments) for p in parts for c in p.message.tool_calls or []], calls)
+    # Without tools nothing is a call.
+    assert "get_weather" in says(text).message.content
+    # What is cut off is none either.
+    broken = says("<tool_call>\n{\"name\": \"get_weather\", \"arg", tools=[get_weather])
+    assert not broken.message.tool_calls and "get_weather" in broken.message.content
+
+
+def test_thinking_is_asked_for():
+    for think in (True, False, "low", "high"):
+        r = client.generate(model="echo", prompt="<think>\nHm.\n</think>\n\na", think=think)
+        equal((r.thinking, r.response), ("Hm.", "a"))
+    parts = list(client.generate(model="echo", prompt="<think>\nHm.\n</think>\n\na", stream=True))
+    equal(("".join(p.thinking or "" for p in parts), "".join(p.response for p in parts)), ("Hm.", "a"))
+
+
+def test_a_tool_loop_of_three_turns():
+    """As Ollama's own examples do it; the script has a text for each turn of the assistant."""
+    turns = [call("Rome"), call("Oslo") + call("Bern"), "Sunny everywhere."]
+    messages = [{"role": "user", "content": "How is the weather?"}]
+    asked = []
+    for stream in (False, True):
+        del messages[1:], asked[:]
+        while True:
+            r = loop_turn(messages, turns, stream)
+            messages.append(r)
+            if not r.get("tool_calls"):
+                break
+            for c in r["tool_calls"]:
+                asked.append(c["function"]["arguments"]["city"])
+                messages.append({"role": "tool", "tool_name": c["function"]["name"],
+                    "content": get_weather(**c["function"]["arguments"])})
+        equal(asked, ["Rome", "Oslo", "Bern"])
+        equal(messages[-1]["content"], "Sunny everywhere.")
+
+
+def loop_turn(messages, turns, stream):
+    """The client sends no field that it does not know: these bytes are sent by hand, and read by it."""
+    tools = [ollama._utils.convert_function_to_tool(get_weather).model_dump()]
+    text = SERVER.request("POST", "/api/chat", json.dumps({"model": "echo", "messages": messages,
+        "tools": tools, "stream": stream, "script": turns}))[2]
+    whole = {"role": "assistant", "content": "", "tool_calls": []}
+    for line in text.splitlines():
+        part = ollama.ChatResponse.model_validate_json(line)
+        whole["content"] += part.message.content or ""
+        whole["tool_calls"] += [c.model_dump() for c in part.message.tool_calls or []]
+    return whole
+
+
 def raises(status, what, fn):
     try:
         fn()
