@@ -69,6 +69,7 @@ void answer_predicted(struct answer *a, int n_accepted, int n_rejected);
  * that tell: any time before answer_end. */
 struct answer_times {
     uint64_t asked_ns, started_ns, first_token_ns, ended_ns;
+    int n_drafted, n_drafts_right; /* tokens guessed ahead, over all choices */
 };
 void answer_times(struct answer *a, const struct answer_times *t);
 

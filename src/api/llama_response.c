@@ -171,6 +171,10 @@ static void put_timings(struct jw *w, const struct answer *a, const struct choic
     put_count(w, "cache_n", a->n_cached);
     put_pace(w, prompt, a->n_prompt - a->n_cached, ms_between(t->started_ns, first_ns));
     put_pace(w, predicted, c->n_tokens, ms_between(t->first_token_ns, t->ended_ns));
+    if (t->n_drafted > 0) {
+        put_count(w, "draft_n", t->n_drafted);
+        put_count(w, "draft_n_accepted", t->n_drafts_right);
+    }
     jw_end_object(w);
 }
 

@@ -12,7 +12,7 @@
  * Owner: the engine thread. Steps allocate nothing. */
 #pragma once
 
-#include "engine/draft.h"
+#include "engine/draft_text.h"
 #include "model/lm.h"
 
 /* Takes the model, also on failure. n_seqs: that may draft by turns; n_ctx: longest sequence.

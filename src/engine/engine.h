@@ -83,7 +83,7 @@ struct gen_result { /* valid at GEN_END */
     uint64_t submitted_ns, started_ns, first_token_ns, ended_ns;
     int n_preempted;
     int n_drafts;              /* steps that took guesses along */
-    int n_drafted, n_accepted; /* their tokens; those that were right */
+    int n_drafted, n_accepted; /* their tokens; those that were right: they tell of time */
 };
 
 /* Allocates the request with all its sequences and events; reply is where events go; user is the

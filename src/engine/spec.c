@@ -43,7 +43,7 @@ int spec_open(struct spec **out, const struct spec_options *o, struct err *e)
     struct spec *sp = xcalloc(1, sizeof(*sp));
 
     sp->o = *o;
-    sp->drafters[0] = o->by_history ? &draft_history : NULL;
+    sp->drafters[0] = o->by_history ? &draft_text : NULL;
     sp->drafters[1] = o->drafter;
     if (o->max < 0 || o->max > DRAFT_MOST || o->min < 0) {
         spec_close(sp);

@@ -88,6 +88,20 @@ static void continue_sampled(struct core *c, struct choice *ch, const float *log
         core_end_choice(c, ch, FINISH_LENGTH, -1, now);
 }
 
+static void count_draft(struct core *c, struct choice *ch, int n, int n_right)
+{
+    struct draft_counts *all = &c->port->stats.guesses[draft_kind_of(ch->draft_source)];
+    struct gen_result *own = &ch->gen->result;
+
+    all->drafts++;
+    all->drafted_tokens += (uint64_t)n;
+    all->accepted_tokens += (uint64_t)n_right;
+    own->n_drafts++;
+    own->n_drafted += n;
+    own->n_accepted += n_right;
+    c->n_right += n_right;
+}
+
 /* The rows behind the last token were guesses. The sampler takes each token from the logits before
  * it, as it does without them; the guess is right when it is the same, and then the row behind it
  * was computed already. */
@@ -106,10 +120,7 @@ static void continue_drafted(struct core *c, struct choice *ch, const struct pla
         sched_accept(c->sched, ch->seq);
     }
     spec_judge(c->spec, ch, p->n_drafts, n_right);
-    g->result.n_drafts++;
-    g->result.n_drafted += p->n_drafts;
-    g->result.n_accepted += n_right;
-    c->n_right += n_right;
+    count_draft(c, ch, p->n_drafts, n_right);
     if (ch->seq.i != NO_SEQ)
         sched_trim(c->sched, ch->seq);
 }
@@ -320,17 +331,6 @@ static void count(struct core *c)
     st->turns_waiting = n.turns_waiting;
 }
 
-static void count_drafts(struct core *c)
-{
-    struct engine_stats *st = &c->port->stats;
-
-    for (int i = 0; i < c->plan.n_runs; i++) {
-        st->drafts += c->plan.runs[i].n_drafts > 0;
-        st->drafted_tokens += (uint64_t)c->plan.runs[i].n_drafts;
-    }
-    st->accepted_tokens += (uint64_t)c->n_right;
-}
-
 static void drop_drafts(struct core *c)
 {
     for (int i = 0; i < c->plan.n_runs; i++)
@@ -367,7 +367,6 @@ static bool run_step(struct core *c, uint64_t now)
         finish_run(c, &p->runs[i], &c->runs[i], end);
     }
     spec_learn(c->spec, p, end - start, c->n_right);
-    count_drafts(c);
     return true;
 }
 

@@ -243,6 +243,8 @@ static void note_times(struct request *r, const struct gen_result *t)
     if (!all->first_token_ns || (t->first_token_ns && t->first_token_ns < all->first_token_ns))
         all->first_token_ns = t->first_token_ns;
     all->ended_ns = MAX(all->ended_ns, t->ended_ns);
+    all->n_drafted += t->n_drafted;
+    all->n_drafts_right += t->n_accepted;
 }
 
 static void remember(struct request *r, const struct session_end *s)

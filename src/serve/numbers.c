@@ -21,9 +21,6 @@ static void copy_counters(const struct engine_stats *s, struct metrics *m)
         { METRIC_generated_tokens_total, s->generated_tokens },
         { METRIC_prefill_microseconds_total, s->prefill_ns / 1000 },
         { METRIC_decode_microseconds_total, s->decode_ns / 1000 },
-        { METRIC_spec_decode_drafts_total, s->drafts },
-        { METRIC_spec_decode_draft_tokens_total, s->drafted_tokens },
-        { METRIC_spec_decode_accepted_tokens_total, s->accepted_tokens },
         { METRIC_kv_pages_cached, s->pages_cached },
         { METRIC_prefix_queries_total, s->prefix.matches },
         { METRIC_prefix_query_tokens_total, s->prefix.asked_tokens },
@@ -81,6 +78,23 @@ static void copy_priorities(const struct engine_stats *s, struct metrics *m)
             m, METRIC_fairness_tokens_total, "priority=\"other\"", s->other_priorities);
 }
 
+static void copy_drafts(const struct engine_stats *s, struct metrics *m)
+{
+    static const char *const labels[N_DRAFT_KINDS] = {
+        [DRAFT_BY_PREDICTION] = "drafter=\"prediction\"",
+        [DRAFT_BY_HISTORY] = "drafter=\"ngram\"",
+        [DRAFT_BY_MODEL] = "drafter=\"model\"",
+    };
+
+    for (int i = 0; i < N_DRAFT_KINDS; i++) {
+        const struct draft_counts *n = &s->guesses[i];
+        metric_add_series(m, METRIC_spec_decode_drafts_total, labels[i], n->drafts);
+        metric_add_series(m, METRIC_spec_decode_draft_tokens_total, labels[i], n->drafted_tokens);
+        metric_add_series(
+            m, METRIC_spec_decode_accepted_tokens_total, labels[i], n->accepted_tokens);
+    }
+}
+
 void numbers_copy(struct pool *p, struct metrics *m)
 {
     metric_set(m, METRIC_models_ready, (uint64_t)pool_n_ready(p));
@@ -92,5 +106,6 @@ void numbers_copy(struct pool *p, struct metrics *m)
         copy_counters(s, m);
         copy_histograms(s, m);
         copy_priorities(s, m);
+        copy_drafts(s, m);
     }
 }

@@ -316,12 +316,12 @@ static uint64_t run_together(const struct subject *s, const struct world *w)
     printf("%s: batch %d rows %d chunk %d threads %d pages %d: %d steps, %d preempted, "
            "%d of %d guesses right, %d prompt tokens found, %d pages read from disk\n",
         s->name, w->batch, w->rows, w->chunk, w->threads, w->pages, (int)st->steps,
-        (int)st->preemptions, (int)st->accepted_tokens, (int)st->drafted_tokens,
+        (int)st->preemptions, (int)draft_sum(st).accepted, (int)draft_sum(st).drafted,
         (int)st->prefix.matched_tokens, (int)st->prefix.disk_fetched);
     EXPECT_EQ(st->prefix.matched_tokens > 0, is_cached(w));
-    EXPECT(w->min == 0 || w->rows == 1 || st->accepted_tokens > 0);
-    EXPECT(
-        w->min == 0 || w->rows == 1 || w->model_pages || st->accepted_tokens < st->drafted_tokens);
+    EXPECT(w->min == 0 || w->rows == 1 || draft_sum(st).accepted > 0);
+    EXPECT(w->min == 0 || w->rows == 1 || w->model_pages ||
+           draft_sum(st).accepted < draft_sum(st).drafted);
     n_preempted = engine_stats(en)->preemptions;
     n_from_disk = st->prefix.disk_fetched;
     engine_close(en);

@@ -571,8 +571,8 @@ static void run_shape(const struct shape *shape)
     EXPECT_EQ(s->port->n_seqs, 0);
     EXPECT_EQ(s->port->n_prompt_tokens, 0);
     met.preemptions += s->port->stats.preemptions;
-    met.drafted += s->port->stats.drafted_tokens;
-    met.accepted += s->port->stats.accepted_tokens;
+    met.drafted += draft_sum(&s->port->stats).drafted;
+    met.accepted += draft_sum(&s->port->stats).accepted;
     close_sim(s);
 }
 

@@ -165,6 +165,21 @@ static void an_answer_in_one_piece(void)
     kit_close();
 }
 
+static void guesses_are_told_where_there_were_any(void)
+{
+    struct answer_times guessed = times;
+
+    guessed.n_drafted = 7;
+    guessed.n_drafts_right = 5;
+    kit_open(&wire_llama, ASK(FIELDS));
+    kit_say(0, 1);
+    answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
+    answer_times(kit.answer, &guessed);
+    answer_end(kit.answer);
+    EXPECT(strstr(kit.sink.body.p, ",\"draft_n\":7,\"draft_n_accepted\":5}}"));
+    kit_close();
+}
+
 static void an_answer_as_a_stream(void)
 {
     kit_open(&wire_llama, ASK(FIELDS ",'stream':true,'return_tokens':true"));
@@ -240,5 +255,6 @@ static void errors_have_their_own_shape(void)
 
 TESTS(TEST(a_body_is_right_or_its_field_is_named), TEST(what_is_filled_in_arrives),
     TEST(texts_and_tokens_make_one_prompt), TEST(every_field_arrives), TEST(an_answer_in_one_piece),
+    TEST(guesses_are_told_where_there_were_any),
     TEST(an_answer_as_a_stream), TEST(several_answers_are_an_array),
     TEST(probabilities_come_with_their_text), TEST(errors_have_their_own_shape))

@@ -101,8 +101,8 @@ static int answer(const char *draft, int32_t *out, uint64_t *n_drafted, uint64_t
         }
     }
     gen_free(g);
-    *n_drafted = engine_stats(m.engine)->drafted_tokens;
-    *n_accepted = engine_stats(m.engine)->accepted_tokens;
+    *n_drafted = draft_sum(engine_stats(m.engine)).drafted;
+    *n_accepted = draft_sum(engine_stats(m.engine)).accepted;
     model_close(&m);
     mailbox_close(box);
     return n;

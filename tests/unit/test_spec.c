@@ -194,7 +194,8 @@ static struct run run(const struct law *law, int n_streams, int draft_max)
         read_events(box, &n_open, draft_max == 0);
     }
     core_drain(c, now);
-    struct run r = { (double)now, port->stats.drafted_tokens, port->stats.accepted_tokens };
+    struct run r = { (double)now, draft_sum(&port->stats).drafted,
+        draft_sum(&port->stats).accepted };
     core_close(c);
     port_unref(port);
     mailbox_close(box);

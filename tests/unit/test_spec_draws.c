@@ -203,8 +203,8 @@ static void draw(float temperature)
     }
     core_drain(c, 0);
     printf("temperature %.1f: %lu draws, %lu of %lu guesses right\n", (double)temperature,
-        (unsigned long)n_seen, (unsigned long)port->stats.accepted_tokens,
-        (unsigned long)port->stats.drafted_tokens);
+        (unsigned long)n_seen, (unsigned long)draft_sum(&port->stats).accepted,
+        (unsigned long)draft_sum(&port->stats).drafted);
     core_close(c);
     port_unref(port);
     mailbox_close(box);

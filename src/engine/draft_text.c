@@ -1,4 +1,4 @@
-#include "engine/draft.h"
+#include "engine/draft_text.h"
 
 enum {
     LEFT_OUT = 4,   /* tokens that an edit may have left out, to be seen by the first one behind */
@@ -11,10 +11,11 @@ static const struct trail lost = { .at = -1, .lost_at = -1 };
 /* Chances before there is experience, and how much experience outweighs them. */
 static const float expected[N_DRAFT_SOURCES] = {
     [DRAFT_PREDICTION] = 0.8f,
-    [DRAFT_BENT] = 0.5f,
+    [DRAFT_PREDICTION_BENT] = 0.5f,
     [DRAFT_LONG] = 0.8f,
     [DRAFT_MIDDLE] = 0.6f,
     [DRAFT_SHORT] = 0.4f,
+    [DRAFT_BENT] = 0.5f,
     [DRAFT_MODEL] = 0.6f,
 };
 static const float expected_tries = 2.0f;
@@ -208,7 +209,7 @@ void draft_seq_fade(struct draft_seq *s)
 
 static enum draft_source hint_source(const struct draft_seq *s)
 {
-    return s->hint.is_bent ? DRAFT_BENT : DRAFT_PREDICTION;
+    return s->hint.is_bent ? DRAFT_PREDICTION_BENT : DRAFT_PREDICTION;
 }
 
 static bool prefers_hint(const struct draft_seq *s)
@@ -224,8 +225,7 @@ static int offer(struct drafter *d, struct draft_job *job)
 
     if (s->prompt && feed(s, job->tokens, job->n))
         find_past(s, job->tokens, job->n);
-    job->is_hint = prefers_hint(s);
-    if (job->is_hint) {
+    if (prefers_hint(s)) {
         job->source = hint_source(s);
         return MIN(job->most, s->n_predicted - s->hint.at);
     }
@@ -250,7 +250,7 @@ static void propose(struct drafter *d, struct draft_job *jobs, int n_jobs, const
     for (int i = 0; i < n_jobs; i++) {
         struct draft_job *job = &jobs[i];
         const struct draft_seq *s = job->seq;
-        if (!job->is_hint) {
+        if (draft_kind_of(job->source) != DRAFT_BY_PREDICTION) {
             copy_past(s, job);
             continue;
         }
@@ -263,10 +263,10 @@ static void forget(struct drafter *d, uint64_t key)
 {
 }
 
-static void close_history(struct drafter *d)
+static void close_text(struct drafter *d)
 {
 }
 
-static const struct draft_ops history_ops = { offer, propose, forget, close_history };
+static const struct draft_ops text_ops = { offer, propose, forget, close_text };
 
-struct drafter draft_history = { &history_ops };
+struct drafter draft_text = { &text_ops };

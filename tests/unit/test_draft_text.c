@@ -1,4 +1,4 @@
-#include "engine/draft.h"
+#include "engine/draft_text.h"
 #include "base/rng.h"
 #include "../check.h"
 
@@ -37,12 +37,12 @@ static int ask(struct desk *d, int most)
         .n_prompt = d->n_prompt,
         .most = most,
         .out = tokens + d->n };
-    int n = draft_history.ops->offer(&draft_history, &job);
+    int n = draft_text.ops->offer(&draft_text, &job);
 
     EXPECT(n >= 0 && n <= most);
     job.most = n;
     if (n > 0)
-        draft_history.ops->propose(&draft_history, &job, 1, NULL);
+        draft_text.ops->propose(&draft_text, &job, 1, NULL);
     EXPECT(job.n_out == n);
     return n;
 }
