@@ -314,6 +314,7 @@ static void decode_heads(void *arg, int member, int n)
                 .pages = d->pages,
                 .layer = layer,
                 .kv_head = h,
+                .n_rows = 1,
                 .n_keys = d->n_keys,
                 .n_q = d->n_q,
                 .q = d->q,

@@ -33,7 +33,8 @@ size_t attn_scratch_floats(const struct kv_layout *l, int n_q)
 {
     size_t dim = round_up((size_t)l->head_dim, 16);
 
-    /* Per query head: one block of scores, two outputs (split and total), their m and l. The 16
-     * at the end are for aligning the start. */
-    return (size_t)n_q * (KV_BLOCK + 2 * dim + 16) + 16;
+    /* Per query head: itself, one block of scores, two outputs (split and total), their m and l.
+     * Heads of several rows are taken together, up to eight. The 16 at the end are for aligning
+     * the start. */
+    return (size_t)MAX(n_q, 8) * (KV_BLOCK + 3 * dim + 16) + 16;
 }

@@ -39,11 +39,13 @@ struct attn_args {
     const uint8_t *arena; /* page p at arena + p * layout->page_bytes */
     const page_id *pages; /* of the sequence */
     int layer, kv_head;
-    int n_keys;     /* attends to positions 0 .. n_keys-1 */
+    int n_rows;     /* consecutive rows of the sequence, >= 1, which share what is read */
+    int n_keys;     /* row i attends to positions 0 .. n_keys+i-1 */
     int n_q;        /* query heads in this kv head's group */
-    const float *q; /* [n_q][head_dim], rotated, not scaled */
+    const float *q; /* row i at q + i * q_stride: [n_q][head_dim], rotated, not scaled */
     float scale;    /* 1/sqrt(head_dim) or what the family says */
-    float *out;     /* [n_q][head_dim] */
-    float *scratch; /* attn_scratch_floats() */
+    float *out;     /* row i at out + i * out_stride: [n_q][head_dim] */
+    size_t q_stride, out_stride; /* floats */
+    float *scratch;              /* attn_scratch_floats() */
 };
 size_t attn_scratch_floats(const struct kv_layout *l, int n_q);

@@ -131,7 +131,7 @@ static void merge(struct state *total, const struct state *split, int head_dim)
         total->out[d] = fmaf(split->out[d], theirs, total->out[d] * mine);
 }
 
-void ref_attend(const struct attn_args *a)
+static void attend_row(const struct attn_args *a)
 {
     int dim = a->layout->head_dim;
     struct state total = { .out = a->scratch + KV_BLOCK };
@@ -152,5 +152,17 @@ void ref_attend(const struct attn_args *a)
         float inverse = 1.0f / total.sum;
         for (int d = 0; d < dim; d++)
             out[d] = a->n_keys > 0 ? total.out[d] * inverse : 0.0f;
+    }
+}
+
+void ref_attend(const struct attn_args *a)
+{
+    struct attn_args row = *a;
+
+    for (int i = 0; i < a->n_rows; i++) {
+        attend_row(&row);
+        row.n_keys++;
+        row.q += a->q_stride;
+        row.out += a->out_stride;
     }
 }

@@ -334,7 +334,7 @@ static void attend_group(const struct attn_args *a, int first, int n)
     finish(&total, a->out + (size_t)first * (size_t)dim);
 }
 
-void avx2_attend(const struct attn_args *a)
+static void attend_row(const struct attn_args *a)
 {
     if (a->n_keys <= 0) {
         memset(a->out, 0, (size_t)a->n_q * (size_t)a->layout->head_dim * sizeof(float));
@@ -342,4 +342,16 @@ void avx2_attend(const struct attn_args *a)
     }
     for (int h = 0; h < a->n_q; h += HEADS)
         attend_group(a, h, MIN(HEADS, a->n_q - h));
+}
+
+void avx2_attend(const struct attn_args *a)
+{
+    struct attn_args row = *a;
+
+    for (int i = 0; i < a->n_rows; i++) {
+        attend_row(&row);
+        row.n_keys++;
+        row.q += a->q_stride;
+        row.out += a->out_stride;
+    }
 }

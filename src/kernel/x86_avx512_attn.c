@@ -1,8 +1,10 @@
 /* x86_avx512_attn.c: attention with lanes of 16 keys for scores and 16 dimensions for outputs.
  *
- * All query heads of a group (HEADS at a time) share every key and value that is read: a 64-byte
- * line is widened to two vectors once and multiplied by each head's numbers. The chains are those
- * of ref_attn.c, one per lane; what makes them fast is that 2 x HEADS of them run side by side.
+ * All query heads of a group, of some rows where the group is small (HEADS together), share every
+ * key and value that is read: a 64-byte line is widened to two vectors once and multiplied by each
+ * head's numbers. The chains are those of ref_attn.c, one per lane; what makes them fast is that
+ * 2 x HEADS of them run side by side. Rows that go together end in the same block of keys: there
+ * the values behind the first row's last key are added head by head, to those that see them.
  *
  * A unit is the 16 positions of a group, fewer where a page holds fewer. */
 #ifndef __AVX512F__
@@ -98,10 +100,11 @@ static const uint8_t *v_of(const struct attn_args *a, int pos)
     return k_of(a, pos / PAGE_TOKENS * PAGE_TOKENS) + a->layout->k_bytes;
 }
 
-/* One group of query heads: pointers into the caller's scratch. */
+/* One group of query heads, row by row: pointers into the caller's scratch. */
 struct group {
     const struct attn_args *a;
-    int n;          /* heads, 1 .. HEADS */
+    int n;             /* heads, 1 .. HEADS */
+    int n_keys[HEADS]; /* that each attends to; never falling */
     int dim, dim16; /* of a head, and rounded up */
     const float *q; /* [n][dim] */
     float *w;       /* [n][KV_BLOCK] scores, then weights */
@@ -179,6 +182,11 @@ static void weigh(const struct group *g, int h, int n, bool is_first)
         _mm512_storeu_ps(out + d, _mm512_mul_ps(_mm512_loadu_ps(out + d), shrink));
 }
 
+struct tail { /* a position, and the lines that hold its values */
+    int pos;
+    const uint8_t *v[2];
+};
+
 /* One page's values, dimensions d .. d + 15 and (second) d + 16 .. d + 31, to the sums. */
 INLINE void add_page(
     enum kv_type type, int heads, const float *w, const uint8_t *v[2], int n, __m512 sums[2][HEADS])
@@ -202,8 +210,28 @@ INLINE void add_page(
     }
 }
 
-INLINE void values(enum kv_type type, int heads, const struct group *g, int from, int to)
+/* The values of one position, to the heads that attend to it. */
+INLINE void add_one(
+    enum kv_type type, int heads, const struct group *g, const struct tail *at, __m512 sums[2][HEADS])
 {
+    struct two x = widen(type, at->v[0]), y = widen(type, at->v[1]);
+    bool is_odd = at->pos % 2;
+    __m512 v0 = is_odd ? x.odd : x.even, v1 = is_odd ? y.odd : y.even;
+
+    UNROLL for (int h = 0; h < heads; h++)
+    {
+        if (at->pos >= g->n_keys[h])
+            continue;
+        __m512 p = _mm512_set1_ps(g->w[h * KV_BLOCK + at->pos % KV_BLOCK]);
+        sums[0][h] = _mm512_fmadd_ps(p, v0, sums[0][h]);
+        sums[1][h] = _mm512_fmadd_ps(p, v1, sums[1][h]);
+    }
+}
+
+INLINE void values(enum kv_type type, int heads, const struct group *g, int from, int end)
+{
+    int to = MIN(end, g->n_keys[0]); /* all attend to these */
+
     for (int d = 0; d < g->dim16; d += 32) {
         int second = MIN(d + 16, g->dim16 - 16); /* the same again where there is no other */
         __m512 sums[2][HEADS];
@@ -222,6 +250,12 @@ INLINE void values(enum kv_type type, int heads, const struct group *g, int from
                 _mm_prefetch((const char *)next + (size_t)d * V_PAIRS * 4 + 64 * i, _MM_HINT_T0);
             add_page(type, heads, g->w + (pos - from), v, MIN(PAGE_TOKENS, to - pos), sums);
         }
+        for (int pos = to; pos < end; pos++) {
+            const uint8_t *line = v_of(g->a, pos) + (size_t)(pos % PAGE_TOKENS / 2) * 64;
+            struct tail at = { pos,
+                { line + (size_t)d * V_PAIRS * 4, line + (size_t)second * V_PAIRS * 4 } };
+            add_one(type, heads, g, &at, sums);
+        }
         UNROLL for (int h = 0; h < heads; h++)
         {
             _mm512_storeu_ps(g->out + (size_t)h * (size_t)g->dim16 + d, sums[0][h]);
@@ -234,7 +268,7 @@ INLINE void block(enum kv_type type, int heads, const struct group *g, int from,
 {
     scores(type, heads, g, from, to);
     for (int h = 0; h < heads; h++)
-        weigh(g, h, to - from, from % KV_SPLIT == 0);
+        weigh(g, h, MIN(to, g->n_keys[h]) - from, from % KV_SPLIT == 0);
     values(type, heads, g, from, to);
 }
 
@@ -286,51 +320,90 @@ static void merge(const struct group *total, const struct group *split)
     }
 }
 
-static void finish(const struct group *g, float *out)
+/* `part` says which rows and heads the group has. */
+struct part {
+    int row, n_rows, head, n_heads;
+};
+
+static void finish(const struct group *g, const struct part *p)
 {
-    for (int h = 0; h < g->n; h++)
+    for (int i = 0; i < g->n; i++) {
+        float *out = g->a->out + (size_t)(p->row + i / p->n_heads) * g->a->out_stride +
+                     (size_t)(p->head + i % p->n_heads) * (size_t)g->dim;
         for (int d = 0; d < g->dim; d += 16) {
-            __m512 v = _mm512_loadu_ps(g->out + (size_t)h * (size_t)g->dim16 + d);
-            v = _mm512_mul_ps(v, _mm512_set1_ps(1.0f / g->sum[h]));
-            _mm512_mask_storeu_ps(
-                out + (size_t)h * (size_t)g->dim + d, first_lanes(MIN(16, g->dim - d)), v);
+            __m512 v = _mm512_loadu_ps(g->out + (size_t)i * (size_t)g->dim16 + d);
+            v = _mm512_mul_ps(v, _mm512_set1_ps(1.0f / g->sum[i]));
+            _mm512_mask_storeu_ps(out + d, first_lanes(MIN(16, g->dim - d)), v);
         }
+    }
 }
 
-static void attend_group(const struct attn_args *a, int first, int n)
+/* The queries side by side: those of one row are, several rows' are copied. */
+static const float *gather(const struct attn_args *a, const struct part *p, float *to)
 {
-    int dim = a->layout->head_dim, dim16 = (dim + 15) / 16 * 16;
+    const float *q = a->q + (size_t)p->row * a->q_stride;
+    size_t n = (size_t)p->n_heads * (size_t)a->layout->head_dim;
+
+    q += (size_t)p->head * (size_t)a->layout->head_dim;
+    if (p->n_rows == 1)
+        return q;
+    for (int i = 0; i < p->n_rows; i++)
+        memcpy(to + (size_t)i * n, q + (size_t)i * a->q_stride, n * sizeof(float));
+    return to;
+}
+
+static void attend_part(const struct attn_args *a, const struct part *p)
+{
+    int dim = a->layout->head_dim, dim16 = (dim + 15) / 16 * 16, n = p->n_rows * p->n_heads;
+    int n_keys = a->n_keys + p->row + p->n_rows - 1;
     float *at = (float *)(void *)(((uintptr_t)a->scratch + 63) & ~(uintptr_t)63);
     struct group total = { .a = a,
         .n = n,
         .dim = dim,
         .dim16 = dim16,
-        .q = a->q + (size_t)first * (size_t)dim,
         .w = at,
         .out = at + (size_t)n * KV_BLOCK };
-    struct group split = total;
 
+    for (int i = 0; i < n; i++)
+        total.n_keys[i] = a->n_keys + p->row + i / p->n_heads;
+    struct group split = total;
     split.out = total.out + (size_t)n * (size_t)dim16;
     total.max = split.out + (size_t)n * (size_t)dim16;
     total.sum = total.max + n;
     split.max = total.sum + n;
     split.sum = split.max + n;
-    for (int from = 0; from < a->n_keys; from += KV_SPLIT) {
+    total.q = split.q = gather(a, p, split.sum + n);
+    for (int from = 0; from < n_keys; from += KV_SPLIT) {
         const struct group *g = from ? &split : &total;
-        for (int b = from; b < MIN(from + KV_SPLIT, a->n_keys); b += KV_BLOCK)
-            block_fns[a->layout->type][n - 1](g, b, MIN(b + KV_BLOCK, a->n_keys));
+        for (int b = from; b < MIN(from + KV_SPLIT, n_keys); b += KV_BLOCK)
+            block_fns[a->layout->type][n - 1](g, b, MIN(b + KV_BLOCK, n_keys));
         if (from)
             merge(&total, &split);
     }
-    finish(&total, a->out + (size_t)first * (size_t)dim);
+    finish(&total, p);
+}
+
+/* How many rows from this one on go together. */
+static int rows_together(const struct attn_args *a, int row)
+{
+    int n_keys = a->n_keys + row;
+    int to_block_end = (n_keys + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK - n_keys + 1;
+
+    return MIN(MIN(MAX(HEADS / a->n_q, 1), a->n_rows - row), to_block_end);
 }
 
 void avx512_attend(const struct attn_args *a)
 {
-    if (a->n_keys <= 0) {
-        memset(a->out, 0, (size_t)a->n_q * (size_t)a->layout->head_dim * sizeof(float));
-        return;
+    int n;
+
+    for (int row = 0; row < a->n_rows; row += n) {
+        n = rows_together(a, row);
+        if (a->n_keys + row <= 0) {
+            memset(a->out + (size_t)row * a->out_stride, 0,
+                (size_t)a->n_q * (size_t)a->layout->head_dim * sizeof(float));
+            continue;
+        }
+        for (int h = 0; h < a->n_q; h += HEADS)
+            attend_part(a, &(struct part){ row, n, h, MIN(HEADS, a->n_q - h) });
     }
-    for (int h = 0; h < a->n_q; h += HEADS)
-        attend_group(a, h, MIN(HEADS, a->n_q - h));
 }

@@ -195,11 +195,12 @@ static void append(const struct self *s, int layer, int r, int h)
     m->kernels->kv_append(&slot, k, v);
 }
 
-/* Output row i: row r's queries of kv head h against all keys up to its own. */
-static void attend(const struct self *s, int layer, int i, int h)
+/* Output rows `from` on, n of them, of one sequence and in order: their queries of kv head h
+ * against all keys up to their own. */
+static void attend(const struct self *s, int layer, int from, int n, int h)
 {
     struct llama *m = s->m;
-    int r = picked(s, i);
+    int r = picked(s, from);
     const struct row *row = &m->rows[r];
     int group = m->h.n_heads / m->h.n_kv_heads, at = h * group * m->h.head_dim;
 
@@ -208,21 +209,68 @@ static void attend(const struct self *s, int layer, int i, int h)
         .pages = row->pages,
         .layer = layer,
         .kv_head = h,
+        .n_rows = n,
         .n_keys = row->pos + 1,
         .n_q = group,
         .q = m->q + (size_t)r * m->q_stride + at,
         .scale = m->h.attn_scale,
-        .out = m->attended + (size_t)i * m->q_stride + at,
+        .out = m->attended + (size_t)from * m->q_stride + at,
+        .q_stride = m->q_stride,
+        .out_stride = m->q_stride,
         .scratch = s->mem->attn };
     m->kernels->attend(&a);
 }
 
-typedef void (*head_fn)(const struct self *s, int layer, int row, int head);
+/* How many output rows from this one on, and before `end`, follow one another in a sequence. */
+static int rows_of_run(const struct self *s, int from, int end)
+{
+    int r = picked(s, from), n = 1;
+    const struct row *first = &s->m->rows[r];
+
+    while (from + n < end && picked(s, from + n) == r + n && first[n].pages == first->pages &&
+           first[n].pos == first->pos + n)
+        n++;
+    return n;
+}
+
+/* Rows [from, to) of a kv head. */
+typedef void (*head_fn)(const struct self *s, int layer, int from, int to, int head);
+
+static void append_rows(const struct self *s, int layer, int from, int to, int h)
+{
+    for (int r = from; r < to; r++)
+        append(s, layer, r, h);
+}
+
+static void attend_rows(const struct self *s, int layer, int from, int to, int h)
+{
+    for (int n; from < to; from += n) {
+        n = rows_of_run(s, from, to);
+        attend(s, layer, from, n, h);
+    }
+}
+
+static void append_and_attend(const struct self *s, int layer, int from, int to, int h)
+{
+    for (int r = from; r < to; r++) {
+        append(s, layer, r, h);
+        attend(s, layer, r, 1, h);
+    }
+}
+
+/* Rows that a member takes at a time. Those of one run share what is read, if nobody is left
+ * without work for it. */
+static int rows_per_piece(const struct self *s, int n_rows)
+{
+    if (n_rows >= 64)
+        return 8;
+    return s->m->is_single ? 1 : MAX(MIN(n_rows * s->m->h.n_kv_heads / (2 * s->n), 8), 1);
+}
 
 /* All (row, kv head), head by head so that a head's pages stay in a member's cache. */
 static void each_head(const struct self *s, int layer, int n_rows, head_fn fn)
 {
-    const int per = n_rows >= 64 ? 8 : 1;
+    const int per = rows_per_piece(s, n_rows);
     const int blocks = (n_rows + per - 1) / per;
 
     for (;;) {
@@ -230,15 +278,8 @@ static void each_head(const struct self *s, int layer, int n_rows, head_fn fn)
         int h = i / blocks, from = i % blocks * per;
         if (h >= s->m->h.n_kv_heads)
             return;
-        for (int r = from; r < MIN(from + per, n_rows); r++)
-            fn(s, layer, r, h);
+        fn(s, layer, from, MIN(from + per, n_rows), h);
     }
-}
-
-static void append_and_attend(const struct self *s, int layer, int r, int h)
-{
-    append(s, layer, r, h);
-    attend(s, layer, r, h);
 }
 
 /* ---- the layers */
@@ -284,14 +325,14 @@ static void attention(struct self *s, int layer)
         barrier(s);
         return;
     }
-    each_head(s, layer, m->n_rows, append);
+    each_head(s, layer, m->n_rows, append_rows);
     barrier(s);
     if (is_last) { /* behind the last keys only rows that get logits matter */
         s->pick = m->wanted;
         s->n_rows = m->n_wanted;
     }
     if (s->n_rows > 0) {
-        each_head(s, layer, s->n_rows, attend);
+        each_head(s, layer, s->n_rows, attend_rows);
         barrier(s);
     }
 }

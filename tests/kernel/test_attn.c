@@ -45,23 +45,37 @@ static void seq_free(struct seq *s)
     mem_free(s->v);
 }
 
-static void attend(
-    const struct kernels *k, const struct seq *s, int n_keys, int n_q, const float *q, float *out)
+struct rows { /* rows of a run, with so many floats from one to the next */
+    int n, n_keys, n_q;
+    size_t q_stride, out_stride;
+};
+
+static void attend_rows(
+    const struct kernels *k, const struct seq *s, const struct rows *r, const float *q, float *out)
 {
-    float *scratch = xmalloc(attn_scratch_floats(&s->layout, n_q) * sizeof(float));
+    float *scratch = xmalloc(attn_scratch_floats(&s->layout, r->n_q) * sizeof(float));
     struct attn_args a = { .layout = &s->layout,
         .arena = s->arena,
         .pages = s->pages,
         .layer = s->layer,
         .kv_head = s->head,
-        .n_keys = n_keys,
-        .n_q = n_q,
+        .n_rows = r->n,
+        .n_keys = r->n_keys,
+        .n_q = r->n_q,
         .q = q,
         .scale = 0.3f,
         .out = out,
+        .q_stride = r->q_stride,
+        .out_stride = r->out_stride,
         .scratch = scratch };
     k->attend(&a);
     mem_free(scratch);
+}
+
+static void attend(
+    const struct kernels *k, const struct seq *s, int n_keys, int n_q, const float *q, float *out)
+{
+    attend_rows(k, s, &(struct rows){ 1, n_keys, n_q, 0, 0 }, q, out);
 }
 
 static double stored(enum kv_type type, float f)
@@ -170,6 +184,44 @@ static void dims_and_groups(const struct kernels *k, const struct kernels *ref)
         }
 }
 
+/* A row is as it is alone, whatever stands in the keys and values behind its own. */
+static void rows_of_a_run(const struct kernels *k, const struct kernels *ref)
+{
+    enum { N = 1100, ROWS = 19, N_Q = 9, DIM = 80, WIDTH = N_Q * DIM + 5 };
+    static float q[ROWS * WIDTH], got[ROWS * WIDTH], want[ROWS * WIDTH];
+    static const int ends[] = { 1, 20, 36, 250, 256, 258, 500, 512, 515, 768, 1027, N };
+    struct rng r = { .key = 6 };
+    int round = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++)
+        for (int n_q = 1; n_q <= N_Q; n_q++, round++) {
+            int end = ends[i], dim = 2 + 2 * (int)rng_below(&r, DIM / 2);
+            int n = 1 + (int)rng_below(&r, (uint64_t)MIN(ROWS, end));
+            struct seq s = seq_new(&r, k, round % 2 ? KV_F16 : KV_BF16, dim, end);
+            struct rows rows = { n, end - n + (round % 3 == 0), n_q, WIDTH, WIDTH - 3 };
+            rows.n_keys -= rows.n_keys + n - 1 > end;
+            if (round % 4 == 0) { /* the last value is not a number */
+                struct kv_slot slot = kv_slot_at(&s.layout,
+                    s.arena + s.pages[(end - 1) / PAGE_TOKENS].i * s.layout.page_bytes, s.layer,
+                    s.head, (end - 1) % PAGE_TOKENS);
+                s.v[(end - 1) * dim] = INFINITY;
+                k->kv_append(&slot, s.k + (end - 1) * dim, s.v + (end - 1) * dim);
+            }
+            kit_fill(&r, q, ARRAY_LEN(q), 1);
+            kit_fill(&r, got, ARRAY_LEN(got), 1);
+            memcpy(want, got, sizeof(got));
+            attend_rows(k, &s, &rows, q, got);
+            for (int j = 0; j < n; j++)
+                attend(ref, &s, rows.n_keys + j, n_q, q + j * WIDTH, want + j * (WIDTH - 3));
+            if (!kit_same_floats(got, want, ARRAY_LEN(got))) {
+                fprintf(stderr, "%s, head_dim %d, %d queries, %d rows from %d keys on\n", k->name,
+                    dim, n_q, n, rows.n_keys);
+                fail();
+            }
+            seq_free(&s);
+        }
+}
+
 /* Queries that overflow, keys that are not numbers: the same answer, whatever it is. */
 static void odd_numbers(const struct kernels *k, const struct kernels *ref)
 {
@@ -267,10 +319,11 @@ static void pages_do_not_show(void)
     }
 FOR_EVERY_SET(no_keys_give_zeros)
 FOR_EVERY_SET(lengths)
+FOR_EVERY_SET(rows_of_a_run)
 FOR_EVERY_SET(dims_and_groups)
 FOR_EVERY_SET(odd_numbers)
 FOR_EVERY_SET(append)
 
 TESTS(TEST(it_is_softmax_of_scores_times_values), TEST(no_keys_give_zeros_in_every_set),
-    TEST(lengths_in_every_set), TEST(dims_and_groups_in_every_set), TEST(odd_numbers_in_every_set),
+    TEST(lengths_in_every_set), TEST(rows_of_a_run_in_every_set), TEST(dims_and_groups_in_every_set), TEST(odd_numbers_in_every_set),
     TEST(append_in_every_set), TEST(pages_do_not_show))

@@ -124,6 +124,7 @@ static void attention(void)
         struct attn_args a = { .layout = &l,
             .arena = arena,
             .pages = pages,
+            .n_rows = 1,
             .n_keys = N,
             .n_q = N_Q,
             .q = q,
