@@ -70,18 +70,43 @@ static void print_help(void)
         "  --quick           few steps, small sizes\n"
         "  --csv, --json     machine-readable\n\n"
         "  --workload NAME   instead: one stream with and without guessing ahead, of edit (the\n"
-        "                    client predicts the answer but for one token in 16), chat, json or\n"
-        "                    all; the answers must be the same\n"
+        "                    client predicts the answer but for one token in 16), chat, json,\n"
+        "                    noise (nothing to be guessed) or all; the answers must be the same\n"
         "  --draft-max N     tokens guessed at once [16]\n"
         "  --model-draft F   a small model that guesses where nothing repeats\n"
-        "  --answer N        tokens of an answer, at most 384 [256]\n");
+        "  --answer N        tokens of an answer, at most 384 [256]\n"
+        "  --edit-every N    one token in N is not as predicted [16]\n"
+        "  --repeat N        times that each request is asked again, both ways [3]\n");
+}
+
+enum { N_PLAN_OPTIONS = 9 }; /* those of --workload follow them */
+
+static bool read_work(struct workload_args *w, int option, const char *value)
+{
+    switch (option) {
+    case 0:
+        w->name = value;
+        return workload_exists(value);
+    case 1:
+        return read_int(value, 64, &w->draft_max);
+    case 2:
+        return read_int(value, 384, &w->n_answer);
+    case 3:
+        w->draft = value;
+        return true;
+    case 4:
+        return read_int(value, 1000, &w->edit_every) && w->edit_every > 0;
+    default:
+        return read_int(value, 10000, &w->n_repeats);
+    }
 }
 
 /* -1 = go on; else the exit status. */
 static int read_args(struct ctl *c, struct plan *p, int argc, char **argv)
 {
     static const char *const names[] = { "contexts=", "batches=", "threads=", "kernels=", "steps=",
-        "quick", "csv", "json", "help", "workload=", "draft-max=", "answer=", "model-draft=" };
+        "quick", "csv", "json", "help",
+        "workload=", "draft-max=", "answer=", "model-draft=", "edit-every=", "repeat=" };
     struct ctl_args a = { .argc = argc, .argv = argv };
     int64_t steps = 16;
     bool ok = true;
@@ -118,25 +143,14 @@ static int read_args(struct ctl *c, struct plan *p, int argc, char **argv)
         case 8:
             print_help();
             return EXIT_OK;
-        case 9:
-            p->work.name = a.value;
-            ok = workload_exists(a.value);
-            break;
-        case 10:
-            ok = read_int(a.value, 64, &p->work.draft_max);
-            break;
-        case 11:
-            ok = read_int(a.value, 384, &p->work.n_answer);
-            break;
-        case 12:
-            p->work.draft = a.value;
-            break;
         case -2:
             ok = !p->path;
             p->path = a.value;
             break;
         default:
-            return EXIT_USAGE;
+            if (i < N_PLAN_OPTIONS)
+                return EXIT_USAGE;
+            ok = read_work(&p->work, i - N_PLAN_OPTIONS, a.value);
         }
     }
     if (!ok)
@@ -251,7 +265,7 @@ static int open_model(
 int ctl_bench(struct ctl *c, int argc, char **argv)
 {
     struct plan p = { .kernels = "auto",
-        .work = { .draft_max = -1 },
+        .work = { .draft_max = -1, .edit_every = 16, .n_repeats = 3 },
         .threads = thread_count_online(),
         .contexts = { 0, 1024 },
         .n_contexts = 2,

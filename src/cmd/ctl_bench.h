@@ -9,6 +9,8 @@ struct workload_args {
     int threads;                        /* 0 = one per processor */
     int draft_max;                      /* -1 = the engine's own */
     int n_answer;                       /* tokens; 0 = 256 */
+    int edit_every;                     /* tokens from one edit to the next, on average */
+    int n_repeats;                      /* of each request, after the first time */
     bool as_json;
 };
 

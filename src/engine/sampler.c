@@ -174,13 +174,15 @@ static void adjust(struct sampler *s, const struct sample_params *p, const struc
 
 static void take_candidates(struct sampler *s)
 {
-    s->n = 0;
+    int n = 0; /* in a register: each entry's place depends on the one before */
+
     for (int id = 0; id < s->n_vocab; id++) {
         float x = s->logit[id];
-        s->id[s->n] = id;
-        s->value[s->n] = MIN(x, FLT_MAX);
-        s->n += x > -INFINITY; /* false for NaN as well */
+        s->id[n] = id;
+        s->value[n] = MIN(x, FLT_MAX);
+        n += x > -INFINITY; /* false for NaN as well */
     }
+    s->n = n;
 }
 
 static void keep_from(struct sampler *s, uint64_t cut)

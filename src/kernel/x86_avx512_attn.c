@@ -105,9 +105,9 @@ struct group {
     const struct attn_args *a;
     int n;             /* heads, 1 .. HEADS */
     int n_keys[HEADS]; /* that each attends to; never falling */
-    int dim, dim16; /* of a head, and rounded up */
-    const float *q; /* [n][dim] */
-    float *w;       /* [n][KV_BLOCK] scores, then weights */
+    int dim, dim16;    /* of a head, and rounded up */
+    const float *q;    /* [n][dim] */
+    float *w;          /* [n][KV_BLOCK] scores, then weights */
     float *max, *sum;
     float *out; /* [n][dim16] */
 };
@@ -211,8 +211,8 @@ INLINE void add_page(
 }
 
 /* The values of one position, to the heads that attend to it. */
-INLINE void add_one(
-    enum kv_type type, int heads, const struct group *g, const struct tail *at, __m512 sums[2][HEADS])
+INLINE void add_one(enum kv_type type, int heads, const struct group *g, const struct tail *at,
+    __m512 sums[2][HEADS])
 {
     struct two x = widen(type, at->v[0]), y = widen(type, at->v[1]);
     bool is_odd = at->pos % 2;
@@ -357,12 +357,9 @@ static void attend_part(const struct attn_args *a, const struct part *p)
     int dim = a->layout->head_dim, dim16 = (dim + 15) / 16 * 16, n = p->n_rows * p->n_heads;
     int n_keys = a->n_keys + p->row + p->n_rows - 1;
     float *at = (float *)(void *)(((uintptr_t)a->scratch + 63) & ~(uintptr_t)63);
-    struct group total = { .a = a,
-        .n = n,
-        .dim = dim,
-        .dim16 = dim16,
-        .w = at,
-        .out = at + (size_t)n * KV_BLOCK };
+    struct group total = {
+        .a = a, .n = n, .dim = dim, .dim16 = dim16, .w = at, .out = at + (size_t)n * KV_BLOCK
+    };
 
     for (int i = 0; i < n; i++)
         total.n_keys[i] = a->n_keys + p->row + i / p->n_heads;
@@ -383,13 +380,15 @@ static void attend_part(const struct attn_args *a, const struct part *p)
     finish(&total, p);
 }
 
-/* How many rows from this one on go together. */
+/* How many rows from this one on go together: 5 are better 3 and 2 than 4 and 1. */
 static int rows_together(const struct attn_args *a, int row)
 {
     int n_keys = a->n_keys + row;
     int to_block_end = (n_keys + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK - n_keys + 1;
+    int left = MIN(a->n_rows - row, to_block_end), most = MAX(HEADS / a->n_q, 1);
+    int n_parts = (left + most - 1) / most;
 
-    return MIN(MIN(MAX(HEADS / a->n_q, 1), a->n_rows - row), to_block_end);
+    return (left + n_parts - 1) / n_parts;
 }
 
 void avx512_attend(const struct attn_args *a)

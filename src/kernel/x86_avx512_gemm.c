@@ -5,7 +5,8 @@
  *
  * Few rows (decoding): memory is the limit, and on some processors one sequential stream of reads
  * gets little more than half of what a core can draw. So a call reads STREAMS panels in turns of
- * about two kilobytes, each stream going through consecutive panels, prefetching ahead of itself.
+ * about two kilobytes, more where several rows take their time, each stream going through
+ * consecutive panels, prefetching ahead of itself.
  *
  * Many rows: a panel, which the first group of rows brings into the cache, is gone through whole
  * for one group of rows after the other. */
@@ -62,7 +63,8 @@ static void store(const struct gemm_args *g, int panel, int m, int n, const __m5
 static void few_rows(const struct gemm_args *g, const struct format *f)
 {
     int n_rows = g->x->n_rows, n_panels = g->panel_to - g->panel_from;
-    int n_blocks = g->w->n_cols / f->block, per_turn = MAX(1, TURN_BYTES / (int)f->w_bytes);
+    int n_blocks = g->w->n_cols / f->block, bytes = TURN_BYTES * MAX(1, n_rows / 2);
+    int per_turn = MAX(1, bytes / (int)f->w_bytes);
     turn_fn turn = f->turn[n_rows];
     const uint8_t *x0[GROUP], *x[GROUP];
     __m512 acc[STREAMS][GROUP];
@@ -124,6 +126,14 @@ INLINE void fetch_ahead(const uint8_t *w, size_t bytes)
 INLINE __m512 half16(const uint16_t *h)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)h));
+}
+
+/* In a register from here on: gcc would load it again for each row, and every second block lies
+ * across cache lines (three rows took as long as four). */
+INLINE __m512i kept(__m512i v)
+{
+    __asm__("" : "+v"(v));
+    return v;
 }
 
 /* Four bytes to all rows. */
@@ -189,7 +199,7 @@ INLINE void turn_q8_0(int rows, const uint8_t *wp, const uint8_t *const *xp, int
     UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];
     for (int b = 0; b < n; b++, p++) {
         fetch_ahead((const uint8_t *)p, sizeof(*p));
-        UNROLL for (int i = 0; i < 8; i++) w[i] = _mm512_loadu_si512(p->q[i]);
+        UNROLL for (int i = 0; i < 8; i++) w[i] = kept(_mm512_loadu_si512(p->q[i]));
         __m512 dw = half16(p->d);
         UNROLL for (int m = 0; m < rows; m++)
         {

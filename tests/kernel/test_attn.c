@@ -325,5 +325,6 @@ FOR_EVERY_SET(odd_numbers)
 FOR_EVERY_SET(append)
 
 TESTS(TEST(it_is_softmax_of_scores_times_values), TEST(no_keys_give_zeros_in_every_set),
-    TEST(lengths_in_every_set), TEST(rows_of_a_run_in_every_set), TEST(dims_and_groups_in_every_set), TEST(odd_numbers_in_every_set),
-    TEST(append_in_every_set), TEST(pages_do_not_show))
+    TEST(lengths_in_every_set), TEST(rows_of_a_run_in_every_set),
+    TEST(dims_and_groups_in_every_set), TEST(odd_numbers_in_every_set), TEST(append_in_every_set),
+    TEST(pages_do_not_show))
