@@ -10,7 +10,8 @@ enum {
     SEEN_MOST = 32,  /* what was seen counts as so many steps */
     TRIED_FIRST = 3, /* steps with drafts before their law is believed */
     SEEN_FIRST = 16, /* steps without drafts before there are any */
-    SEEN_AGAIN = 32, /* of so many, one more */
+    SEEN_AGAIN = 8,  /* of so many, one more; four times as many where drafts win much */
+    PLAIN_STEPS = 2, /* that tell how fast the machine is */
 };
 
 struct spec {
@@ -19,9 +20,11 @@ struct spec {
     struct cost_book book;                /* of steps without prompts */
     double cost[SPEC_ROWS + 1];           /* the same, by rows; ns */
     int n_seen[SPEC_ROWS + 1];
-    int n_tried; /* steps with drafts, up to TRIED_FIRST */
+    int n_tried;  /* steps with drafts, up to TRIED_FIRST */
+    double plain; /* what the last steps without drafts took, in times of what the law says */
     double budget_ns[N_DRAFTERS];
-    unsigned n_in_a_row;      /* steps that could have had drafts */
+    int n_in_a_row;           /* steps with drafts since the last without */
+    int n_till_plain;         /* at most so many of them */
     struct draft_grade model; /* of the drafter that computes, over all sequences */
     bool has_budget;          /* it began with SPEC_STEPS steps */
     int turn;                 /* whose turn it is, when there are more than SPEC_SEQS */
@@ -29,6 +32,7 @@ struct spec {
     /* the step being planned */
     int base;               /* rows without drafts */
     double curve[SPAN + 1]; /* cost of base + i rows */
+    double plain_ns;        /* what it would cost without, by the last such steps */
     double most_ns;         /* that it may cost */
     int share;              /* drafts of one sequence, so that there are some for all */
     double draft_ns;        /* time that drafting took */
@@ -43,6 +47,8 @@ int spec_open(struct spec **out, const struct spec_options *o, struct err *e)
     struct spec *sp = xcalloc(1, sizeof(*sp));
 
     sp->o = *o;
+    sp->plain = 1;
+    sp->n_till_plain = SEEN_AGAIN;
     sp->drafters[0] = o->by_history ? &draft_text : NULL;
     sp->drafters[1] = o->drafter;
     if (o->max < 0 || o->max > DRAFT_MOST || o->min < 0) {
@@ -70,6 +76,17 @@ void spec_forget(struct spec *sp, const struct choice *ch)
 }
 
 /* ---- what a step costs */
+
+/* The machine is faster at one time than at another, for it does other things too. What drafts win
+ * is told by steps without any at the same time, so there is always one not long ago. What takes
+ * very long says little, and nothing in favour of drafts. */
+static void look_at_speed(struct spec *sp, const struct plan *p, double ns)
+{
+    double law = cost_of(&sp->book.cost, &p->size);
+
+    if (law > 0)
+        sp->plain += (MIN(ns / law, 1.25 * sp->plain) - sp->plain) / PLAIN_STEPS;
+}
 
 /* Returns the time that the step counts as: one that took very long was held up by something
  * else. */
@@ -99,6 +116,7 @@ static void fill_curve(struct spec *sp, const struct plan *p)
         size.rows++;
         size.keys += keys;
     }
+    sp->plain_ns = sp->curve[0] * sp->plain;
     if (sp->n_seen[p->n_rows] >= SEEN_FIRST)
         sp->curve[0] = MIN(sp->curve[0], sp->cost[p->n_rows]);
     for (int i = 1; sp->n_tried < TRIED_FIRST && i <= SPAN; i++)
@@ -244,6 +262,7 @@ static void ask(struct spec *sp, struct sched *sc, struct plan *p)
         if (!has_drafts)
             draft_seq_fade(&ch->draft);
     }
+    sp->n_till_plain = rate(sp, &l) * sp->curve[0] > 1.5 * sp->base ? 4 * SEEN_AGAIN : SEEN_AGAIN;
     sp->turn = p->n_runs > SPEC_SEQS ? (sp->turn + n_asked) % p->n_runs : 0;
 }
 
@@ -310,7 +329,7 @@ static bool can_pay(struct spec *sp, const struct plan *p)
     if (p->has_prefill || p->n_rows > SPEC_ROWS)
         return false;
     /* What it costs without drafts is known well, and looked at again now and then. */
-    if (sp->book.n_steps < SEEN_FIRST || ++sp->n_in_a_row % SEEN_AGAIN == 0)
+    if (sp->book.n_steps < SEEN_FIRST || sp->n_in_a_row >= sp->n_till_plain)
         return false;
     return choose(sp, &l, 1, 0, sp->o.max) > 0;
 }
@@ -334,9 +353,12 @@ void spec_learn(struct spec *sp, const struct plan *p, uint64_t forward_ns, int 
     double ns = learn_cost(sp, p, (double)forward_ns);
     bool has_drafts = p->n_rows > sp->base || sp->draft_ns > 0;
     sp->n_tried += has_drafts && sp->n_tried < TRIED_FIRST;
+    sp->n_in_a_row = has_drafts ? sp->n_in_a_row + 1 : 0;
     double won = ns / SPEC_PART / N_DRAFTERS;
     if (has_drafts)
-        won = sp->curve[0] * (sp->base + n_right) / sp->base - ns - sp->draft_ns;
+        won = sp->plain_ns * (sp->base + n_right) / sp->base - ns - sp->draft_ns;
+    else
+        look_at_speed(sp, p, ns);
     /* Costs are guesses too, and those who draft are those who were guessed too cheap. */
     if (has_drafts && won > 0)
         won /= 2;

@@ -11,6 +11,8 @@
  *                      if that is better than none by 5 % of what the sequence brings; beside
  *                      others, who wait for their own next token, all of them together may make
  *                      a step SPEC_STRETCH times as long
+ *   what it brought    is told by the step without drafts that came last, which is never long ago:
+ *                      the machine is faster at one time than at another
  *   the bound          time that a drafter lost all the same is paid from its budget, into which
  *                      all together one part in SPEC_PART of all time goes; while it is empty,
  *                      that drafter is not asked
@@ -25,7 +27,7 @@ enum {
     SPEC_SEQS = 64,  /* sequences that may draft in one step; they take turns */
     SPEC_ROWS = 128, /* steps with more rows than this take no drafts along */
     SPEC_PART = 80,
-    SPEC_STEPS = 4, /* a budget holds so many steps at most; half of what was won goes in too */
+    SPEC_STEPS = 3, /* a budget holds so many steps at most; half of what was won goes in too */
 };
 
 #define SPEC_STRETCH 1.4
