@@ -255,6 +255,6 @@ static void errors_have_their_own_shape(void)
 
 TESTS(TEST(a_body_is_right_or_its_field_is_named), TEST(what_is_filled_in_arrives),
     TEST(texts_and_tokens_make_one_prompt), TEST(every_field_arrives), TEST(an_answer_in_one_piece),
-    TEST(guesses_are_told_where_there_were_any),
-    TEST(an_answer_as_a_stream), TEST(several_answers_are_an_array),
-    TEST(probabilities_come_with_their_text), TEST(errors_have_their_own_shape))
+    TEST(guesses_are_told_where_there_were_any), TEST(an_answer_as_a_stream),
+    TEST(several_answers_are_an_array), TEST(probabilities_come_with_their_text),
+    TEST(errors_have_their_own_shape))
