@@ -108,7 +108,7 @@ static const struct field table[] = {
     FLAG("stream", BOTH, stream),
     READ("stream_options", BOTH, read_stream_options),
     REFUSE("structured_outputs", BOTH, OUR_SHAPE),
-    REFUSE("suffix", COMPLETION, "the model does not fill in the middle"),
+    LATER("suffix", COMPLETION),
     FLOAT("temperature", 0, 2, sample.temperature),
     LATER("tool_choice", CHAT),
     LATER("tools", CHAT),
@@ -413,6 +413,30 @@ int openai_parse_chat(struct ask *ask, const struct json *body, struct arena *a,
     return finish_sampling(&f);
 }
 
+/* What is asked for stands between the prompt and this. Empty: behind the prompt, as ever. */
+static int read_suffix(struct fields *f)
+{
+    const struct json *v = field_get(f, "suffix");
+    struct ask *ask = f->ask;
+    struct str suffix;
+
+    if (!v)
+        return 0;
+    if (field_text(f, "suffix", v, SIZE_MAX, &suffix))
+        return -1;
+    for (int i = 0; i < ask->n_prompts && suffix.n; i++) {
+        if (ask->prompts[i].is_tokens)
+            return err_param(
+                f->e, ERR_INVALID, "suffix", "'suffix' needs a 'prompt' that is text.");
+        struct infill *fill = arena_zalloc(f->arena, 1, sizeof(*fill));
+        if (!fill)
+            return field_no_memory(f);
+        *fill = (struct infill){ .prefix = ask->prompts[i].text, .suffix = suffix };
+        ask->prompts[i].fill = fill;
+    }
+    return 0;
+}
+
 int openai_parse_completion(
     struct ask *ask, const struct json *body, struct arena *a, struct err *e)
 {
@@ -420,8 +444,8 @@ int openai_parse_completion(
 
     ask->kind = ASK_COMPLETION;
     ask->add_special_tokens = true;
-    if (fields_read(&f, body) || required(&f, "prompt", row_prompt) || read_max_tokens(&f, 16) ||
-        check_counts(&f))
+    if (fields_read(&f, body) || required(&f, "prompt", row_prompt) || read_suffix(&f) ||
+        read_max_tokens(&f, 16) || check_counts(&f))
         return -1;
     return finish_sampling(&f);
 }

@@ -45,13 +45,16 @@ static int put_id(struct tokens *t, int32_t id, struct err *e)
     return 0;
 }
 
-static int build_fill(
-    struct prompt *p, const struct infill *fill, const struct workplace *at, struct err *e)
+static int build_fill(struct prompt *p, const struct ask *ask, const struct infill *fill,
+    const struct workplace *at, struct err *e)
 {
     struct tokens t = { .arena = at->arena, .stop = at->stop };
 
-    if (infill_encode(at->model->vocab, fill, &t, e))
+    if (infill_encode(at->model->vocab, fill, &t, e)) {
+        if (e->code == ERR_UNSUPPORTED && ask_has(ask, "suffix"))
+            snprintf(e->param, sizeof(e->param), "suffix"); /* so it is called on other wires */
         return -1;
+    }
     *p = (struct prompt){ .ids = t.ids, .n = (int)t.n, .text = fill->prefix };
     return 0;
 }
@@ -86,7 +89,7 @@ static int build_completion(struct prompt *p, const struct ask *ask, const struc
         return 0;
     }
     if (from->fill)
-        return build_fill(p, from->fill, at, e);
+        return build_fill(p, ask, from->fill, at, e);
     if (from->pieces)
         return build_mixed(p, ask, from, at, e);
     if (vocab_encode(at->model->vocab, &span, 1, ask->add_special_tokens, &t, e))

@@ -294,7 +294,9 @@ static void fields_of_a_completion(void)
         { "'max_tokens':0", OK, "" },
         { "'echo':true,'max_tokens':0,'logprobs':1", OK, "" },
         { "'echo':'x'", ERR_INVALID, "echo" },
-        { "'suffix':'x'", ERR_UNSUPPORTED, "suffix" },
+        { "'suffix':'x'", OK, "" },
+        { "'suffix':1", ERR_INVALID, "suffix" },
+        { "'suffix':'x','prompt':[1,2]", ERR_INVALID, "suffix" },
         { "'suffix':''", OK, "" },
         { "'suffix':null", OK, "" },
         { "'messages':17,'tools':17,'max_completion_tokens':'x'", OK, "" },
@@ -816,6 +818,19 @@ static void every_failed_allocation_is_reported(void)
     }
 }
 
+static void a_suffix_makes_it_a_gap(void)
+{
+    EXPECT_EQ(completion_with("'prompt':['a','b'],'suffix':'z'"), 0);
+    EXPECT_EQ(ask.n_prompts, 2);
+    for (int i = 0; i < 2; i++) {
+        const struct infill *fill = ask.prompts[i].fill;
+        EXPECT(fill && str_is(fill->suffix, "z") && !fill->n_extra && !fill->prompt.n);
+        EXPECT(str_is(fill->prefix, i ? "b" : "a"));
+    }
+    EXPECT_EQ(completion_with("'suffix':''"), 0);
+    EXPECT(!ask.prompts[0].fill);
+}
+
 static void a_shape_goes_where_it_belongs(void)
 {
     static char body[ASK_SHAPE_MAX + 1000];
@@ -835,12 +850,13 @@ static void a_shape_goes_where_it_belongs(void)
     EXPECT(e.code == ERR_INVALID && strstr(e.msg, "exceeds 16 KB limit"));
 }
 
-TESTS(TEST(a_shape_goes_where_it_belongs), TEST(fields_of_both_routes), TEST(fields_of_a_chat),
-    TEST(fields_of_a_completion), TEST(messages_that_are_right_and_wrong),
-    TEST(numbers_at_their_edges), TEST(sentences_name_field_value_and_range),
-    TEST(what_is_absent_has_its_default), TEST(sampling_goes_where_it_belongs),
-    TEST(the_rest_goes_where_it_belongs), TEST(stops_of_a_string_end_there),
-    TEST(a_conversation_is_kept_whole), TEST(a_final_message_can_be_continued),
-    TEST(effort_reaches_the_template), TEST(prompts_come_in_four_shapes),
-    TEST(token_ids_are_checked_against_the_model), TEST(nothing_that_was_sent_is_lost),
-    TEST(long_lists_are_bounded), TEST(every_failed_allocation_is_reported))
+TESTS(TEST(a_suffix_makes_it_a_gap), TEST(a_shape_goes_where_it_belongs),
+    TEST(fields_of_both_routes), TEST(fields_of_a_chat), TEST(fields_of_a_completion),
+    TEST(messages_that_are_right_and_wrong), TEST(numbers_at_their_edges),
+    TEST(sentences_name_field_value_and_range), TEST(what_is_absent_has_its_default),
+    TEST(sampling_goes_where_it_belongs), TEST(the_rest_goes_where_it_belongs),
+    TEST(stops_of_a_string_end_there), TEST(a_conversation_is_kept_whole),
+    TEST(a_final_message_can_be_continued), TEST(effort_reaches_the_template),
+    TEST(prompts_come_in_four_shapes), TEST(token_ids_are_checked_against_the_model),
+    TEST(nothing_that_was_sent_is_lost), TEST(long_lists_are_bounded),
+    TEST(every_failed_allocation_is_reported))

@@ -287,6 +287,13 @@ def test_ids_are_those_that_a_template_wants_back():
                 assert "another" not in prompt, prompt
 
 
+def test_a_gap_is_refused_by_a_model_that_has_no_tokens_for_it():
+    with Server(config=MAIN) as s:
+        status, _, answer = s.request("POST", "/v1/completions",
+            json.dumps({"prompt": "a = ", "suffix": "\nprint(a)", "script": "1"}))
+        equal((status, json.loads(answer)["error"]["param"]), (400, "suffix"))
+
+
 def test_requests_that_make_no_sense_are_named():
     f = {"name": "f"}
     with Server(config=MAIN) as s:
