@@ -33,13 +33,16 @@ enum { ANSWER_BYTES_MAX = 64 * 1024 * 1024 };
 struct answer;
 struct wire;
 
+enum { REASONING_CONTENT = 1, REASONING = 2 }; /* the names that OpenAI's chat has for thoughts */
+
 struct answer_setup { /* borrowed as long as the answer lives, unless said otherwise */
     const struct ask *ask;
     struct sink *sink;
-    struct str model;        /* the name the answer carries */
-    const char *fingerprint; /* system_fingerprint; NULL = null */
-    int64_t created;         /* wall seconds */
-    const char *id;          /* without prefix; NULL = random. Tests fix it. */
+    struct str model;         /* the name the answer carries */
+    const char *fingerprint;  /* system_fingerprint; NULL = null */
+    int64_t created;          /* wall seconds */
+    const char *id;           /* without prefix; NULL = random. Tests fix it. */
+    unsigned reasoning_names; /* of the above, which; 0 = both */
     enum call_ids call_ids;
     int n_earlier_calls;             /* of the conversation; for CALL_IDS_NAME */
     const struct http_field *fields; /* sent with the headers; borrowed until the end */

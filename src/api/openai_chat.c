@@ -92,15 +92,33 @@ static void chat_text(struct answer *a, struct choice *c, struct str text)
     chat_string_end(a, c, "");
 }
 
-/* By both names that clients know. */
+/* The names under which thoughts are told: clients know one of two. */
+static const struct {
+    unsigned bit;
+    const char *key;
+} thought_names[] = { { REASONING_CONTENT, "reasoning_content" }, { REASONING, "reasoning" } };
+
+static bool has_name(const struct answer *a, size_t i)
+{
+    return !a->setup.reasoning_names || a->setup.reasoning_names & thought_names[i].bit;
+}
+
 static void chat_reasoning(struct answer *a, struct choice *c, struct str text)
 {
+    const char *before = "";
+
     chat_start(a, c);
     openai_frame_begin(a, c);
-    buf_putz(&a->out, ",\"delta\":{\"reasoning_content\":\"");
-    json_escape(&a->out, text);
-    buf_putz(&a->out, "\",\"reasoning\":\"");
-    json_escape(&a->out, text);
+    buf_putz(&a->out, ",\"delta\":{\"");
+    for (size_t i = 0; i < ARRAY_LEN(thought_names); i++) {
+        if (!has_name(a, i))
+            continue;
+        buf_putz(&a->out, before);
+        buf_putz(&a->out, thought_names[i].key);
+        buf_putz(&a->out, "\":\"");
+        json_escape(&a->out, text);
+        before = "\",\"";
+    }
     chat_string_end(a, c, "");
 }
 
@@ -202,10 +220,9 @@ static void chat_put_choice(struct answer *a, const struct choice *c)
         buf_putz(&a->out, ",\"content\":null");
     else
         put_member(&a->out, "content", buf_str(&c->text));
-    if (c->reasoning.n) {
-        put_member(&a->out, "reasoning_content", buf_str(&c->reasoning));
-        put_member(&a->out, "reasoning", buf_str(&c->reasoning));
-    }
+    for (size_t i = 0; i < ARRAY_LEN(thought_names) && c->reasoning.n; i++)
+        if (has_name(a, i))
+            put_member(&a->out, thought_names[i].key, buf_str(&c->reasoning));
     buf_putz(&a->out, ",\"refusal\":null");
     if (c->n_calls)
         put_calls(&a->out, a, c);

@@ -1,5 +1,6 @@
 /* inferfluxd: the server. Reads the settings, opens the pool and the service, waits for a signal,
  * drains. Exit status 0 after a drain, 1 when it could not start, 2 for bad usage. */
+#include "api/answer.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cmd/options.h"
@@ -199,6 +200,13 @@ static int open_shelf(struct shelf **out, const struct options *o, struct err *e
     return bytes ? shelf_open(out, &so, e) : 0;
 }
 
+static unsigned reasoning_names(const char *field)
+{
+    unsigned one = strcmp(field, "reasoning") ? REASONING_CONTENT : REASONING;
+
+    return strcmp(field, "both") ? one : REASONING_CONTENT | REASONING;
+}
+
 static int run(const struct options *o, struct err *e)
 {
     struct model_spec specs[POOL_MODELS_MAX];
@@ -217,6 +225,7 @@ static int run(const struct options *o, struct err *e)
         .cors_origin = o->cors_origin,
         .role = o->role,
         .strip_billing = o->strip_billing,
+        .reasoning_names = reasoning_names(o->reasoning_field),
         .default_max_tokens = (int)o->max_tokens,
         .share_prefixes = !strcmp(o->prefix_share, "all"),
         .slot_dir = o->slot_save_path,

@@ -384,6 +384,7 @@ static int open_answer(struct request *r, struct err *e)
         .model = str_of(r->model->spec->id),
         .fingerprint = INFERFLUX_VERSION,
         .created = clock_wall_s(),
+        .reasoning_names = r->io->o->reasoning_names,
         .call_ids = parser_format_ids(adapter_format(r->model->adapter)),
         .n_earlier_calls = expect_n_earlier_calls(&r->ask),
         .fields = r->call->fields,

@@ -27,6 +27,7 @@ struct serve_options { /* borrowed for the life of the service */
     const char *cors_origin;           /* "" = no CORS fields */
     const char *role;                  /* "unified", "prefill", "decode" */
     bool strip_billing;                /* see convo_drop_billing */
+    unsigned reasoning_names;          /* see answer_setup */
     int default_max_tokens;            /* 0 = to the end of the context */
     bool share_prefixes;  /* between all keys; else each finds what its own, or its group's, left */
     struct slots *slots;  /* NULL = none */

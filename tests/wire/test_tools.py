@@ -287,6 +287,17 @@ def test_ids_are_those_that_a_template_wants_back():
                 assert "another" not in prompt, prompt
 
 
+def test_thoughts_have_the_names_that_the_operator_wants():
+    for field, names in (("both", {"reasoning_content", "reasoning"}), ("reasoning", {"reasoning"}),
+            ("reasoning_content", {"reasoning_content"})):
+        with Server("--reasoning-field", field, config=MAIN) as s:
+            m = json.loads(ask(s, "<think>x</think>y"))["choices"][0]["message"]
+            equal({k for k in m if "reason" in k}, names)
+            deltas = [json.loads(f[6:])["choices"][0]["delta"] for f in
+                ask(s, "<think>x</think>y", stream=True).decode().split("\n\n")[:-2]]
+            equal({k for d in deltas for k in d if "reason" in k}, names)
+
+
 def test_a_gap_is_refused_by_a_model_that_has_no_tokens_for_it():
     with Server(config=MAIN) as s:
         status, _, answer = s.request("POST", "/v1/completions",
