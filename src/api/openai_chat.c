@@ -257,3 +257,9 @@ const struct wire wire_openai_chat = {
     .body = chat_body,
     .error_frame = openai_error_frame,
 };
+
+const struct wire wire_apply_template = {
+    .name = "apply-template",
+    .error_form = ERROR_OPENAI,
+    .parse = openai_parse_chat,
+};

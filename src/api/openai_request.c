@@ -7,6 +7,7 @@
  * refused by name; what only hints is ignored; everything stays in ask->raw. */
 
 static int read_allowed_ids(struct fields *f, const char *name, const struct json *v);
+static int read_chat_template(struct fields *f, const char *name, const struct json *v);
 static int read_echo(struct fields *f, const char *name, const struct json *v);
 static int read_enable_thinking(struct fields *f, const char *name, const struct json *v);
 static int read_include_reasoning(struct fields *f, const char *name, const struct json *v);
@@ -43,7 +44,7 @@ static const struct field table[] = {
     INT("best_of", 1, ASK_N_MAX, best_of),
     FLAG("cache_prompt", BOTH, cache_prompt),
     TEXT("cache_salt", 256, cache_salt),
-    REFUSE("chat_template", CHAT, "the template comes with the model"),
+    READ("chat_template", CHAT, read_chat_template),
     { "chat_template_kwargs", FIELD_OBJECT, CHAT, .to = TO(convo.template_kwargs) },
     FLAG("continue_final_message", CHAT, convo.continue_final_message),
     REFUSE("documents", CHAT, "put them into a message"),
@@ -149,6 +150,15 @@ static int read_allowed_ids(struct fields *f, const char *name, const struct jso
     s->allowed = ids;
     s->n_allowed = n;
     return 0;
+}
+
+/* Programs for whoever may ask are not run; /apply-template has its own rule. */
+static int read_chat_template(struct fields *f, const char *name, const struct json *v)
+{
+    if (f->ask->wire == &wire_apply_template)
+        return v->kind == JSON_STRING ? 0 : field_wrong_kind(f, name, "a string", v);
+    return field_says_nothing(v) ? 0
+                                 : field_unsupported(f, name, "the template comes with the model");
 }
 
 static int read_echo(struct fields *f, const char *name, const struct json *v)

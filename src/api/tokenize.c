@@ -103,6 +103,16 @@ void detokenize_answer(struct buf *out, struct str text)
     put_one(out, "content", text);
 }
 
+int own_template_read(struct own_template *out, const struct json *body, struct err *e)
+{
+    *out = (struct own_template){ 0 };
+    return body_text(body, "chat_template", &out->source, e) ||
+                   body_text(body, "bos_token", &out->bos_token, e) ||
+                   body_text(body, "eos_token", &out->eos_token, e)
+               ? -1
+               : 0;
+}
+
 void apply_template_answer(struct buf *out, struct str prompt)
 {
     put_one(out, "prompt", prompt);

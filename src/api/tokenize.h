@@ -32,5 +32,11 @@ struct detokenize_ask {
 int detokenize_parse(struct detokenize_ask *out, struct str body, struct arena *a, struct err *e);
 void detokenize_answer(struct buf *out, struct str text); /* {"content":"..."} */
 
-/* The request of /apply-template is a chat body: ask_parse with wire_openai_chat. */
+/* The request of /apply-template is a chat body: ask_parse with wire_apply_template. It may bring
+ * a template and its tokens, which is for administrators: a template is a program. */
+struct own_template { /* .p NULL: the model's */
+    struct str source, bos_token, eos_token;
+};
+/* From the body. ERR_INVALID. */
+int own_template_read(struct own_template *out, const struct json *body, struct err *e);
 void apply_template_answer(struct buf *out, struct str prompt); /* {"prompt":"..."} */

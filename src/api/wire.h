@@ -60,6 +60,7 @@ struct wire {
 };
 
 extern const struct wire wire_openai_chat;       /* /v1/chat/completions */
+extern const struct wire wire_apply_template;    /* /apply-template: a chat that is not answered */
 extern const struct wire wire_openai_completion; /* /v1/completions */
 extern const struct wire wire_responses;         /* /v1/responses */
 extern const struct wire wire_anthropic;         /* /v1/messages */

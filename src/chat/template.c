@@ -108,11 +108,13 @@ static int run(struct rt *rt, const struct job *j, int how, struct rendered *out
     return hand_over(rt, t, n, j->a, out);
 }
 
-static int render_once(const struct job *j, int how, struct rendered *out, struct err *e)
+/* *fuel: steps it may take; what is left of them afterwards. */
+static int render_once(
+    const struct job *j, int how, uint64_t *fuel, struct rendered *out, struct err *e)
 {
     const struct template_limits *l = j->limits;
     struct rt rt = { .e = e,
-        .fuel = l->max_steps,
+        .fuel = *fuel,
         .max_depth = l->max_depth,
         .max_output = l->max_output,
         .max_memory = l->max_memory,
@@ -124,6 +126,7 @@ static int render_once(const struct job *j, int how, struct rendered *out, struc
     if (!rt.a)
         return err_set(e, ERR_MEMORY, "no memory to render the template");
     int rc = run(&rt, j, how, out);
+    *fuel = rt.fuel;
     arena_free(rt.a);
     return rc;
 }
@@ -161,17 +164,18 @@ int chat_template_render(const struct chat_template *t, const struct convo *c,
     struct err first = { 0 }, again;
     struct str content = final_content(c);
     int how = env->exact ? 0 : usual_ways(t);
+    uint64_t fuel = l->max_steps; /* of all tries together */
 
     if (c->continue_final_message && space_ahead(content) == content.n)
         how |= WITHOUT_LAST;
-    if (!render_once(&j, how, out, &first))
+    if (!render_once(&j, how, &fuel, out, &first))
         return 0;
     int other_args = has_calls(c) ? AS_TEXT_ARGS : 0;
     int other_role = has_developer(c) && !(how & AS_SYSTEM) ? AS_SYSTEM : 0;
     int both = other_args && other_role ? other_args | other_role : 0;
     const int tries[] = { other_args, other_role, both };
     for (size_t i = 0; i < ARRAY_LEN(tries) && !env->exact && first.code == ERR_INVALID; i++)
-        if (tries[i] && !render_once(&j, how ^ tries[i], out, &again))
+        if (tries[i] && !render_once(&j, how ^ tries[i], &fuel, out, &again))
             return 0;
     *e = first;
     return -1;
@@ -204,7 +208,8 @@ static int probe(
     *out = (struct probe){ 0 };
     if (!a)
         return err_set(e, ERR_MEMORY, "no memory to compile the template");
-    int rc = render_once(&j, how, &r, &ignored);
+    uint64_t fuel = limits.max_steps;
+    int rc = render_once(&j, how, &fuel, &r, &ignored);
     if (!rc) {
         out->renders = true;
         out->shows = contains(&r, probe_word);

@@ -5,9 +5,12 @@
 #include "api/responses.h"
 #include "api/tokenize.h"
 #include "api/wire.h"
+#include "os/clock.h"
 #include "serve/io.h"
 #include "serve/kept.h"
 #include "serve/prompt.h"
+
+#include <stdio.h>
 
 static const size_t ARENA_MAX = 512 * 1024 * 1024;
 
@@ -86,16 +89,55 @@ static int detokenize(struct words *j, struct str body)
     return 0;
 }
 
+/* Whatever a template of one's own does, the request is at fault, also where a limit stops it. */
+static int own_fault(struct err *e)
+{
+    if (e->code == ERR_TOO_LARGE)
+        e->code = ERR_INVALID;
+    if (e->code != ERR_MEMORY)
+        snprintf(e->param, sizeof(e->param), "chat_template");
+    return -1;
+}
+
+/* With a template and tokens of the body's own, where these are allowed. */
+static int render_own(struct rendered *out, struct words *j, const struct ask *ask,
+    const struct own_template *own, const struct model *m)
+{
+    struct template_env env = m->env;
+    struct chat_template *t = NULL;
+
+    if (j->io->o->needs_key && !(j->call->caller.scopes & SCOPE_ADMIN))
+        return err_param(&j->err, ERR_FORBIDDEN, own->source.p ? "chat_template" : "bos_token",
+            "A template of one's own takes an administrator's key.");
+    if (!own->source.p && !m->template)
+        return prompt_render(out, &ask->convo, m, j->arena, &j->err);
+    if (own->source.p && chat_template_compile(&t, own->source, &j->err))
+        return own_fault(&j->err);
+    env.bos_token = own->bos_token.p ? own->bos_token : env.bos_token;
+    env.eos_token = own->eos_token.p ? own->eos_token : env.eos_token;
+    env.now = clock_wall_s();
+    int rc = chat_template_render(
+        t ? t : m->template, &ask->convo, &env, &template_limits_default, j->arena, out, &j->err);
+    chat_template_free(t);
+    return rc ? own_fault(&j->err) : 0;
+}
+
 static int apply_template(struct words *j, struct str body)
 {
     struct ask ask;
+    struct own_template own;
     struct rendered r;
     struct buf text;
 
-    if (ask_parse(&ask, &wire_openai_chat, body, j->arena, &j->err))
+    if (ask_parse(&ask, &wire_apply_template, body, j->arena, &j->err) ||
+        own_template_read(&own, ask.raw, &j->err))
         return -1;
     struct model *m = ready_model(j->io, ask.model, &j->err);
-    if (!m || prompt_render(&r, &ask.convo, m, j->arena, &j->err))
+    if (!m)
+        return -1;
+    bool is_own = own.source.p || own.bos_token.p || own.eos_token.p;
+    if (is_own ? render_own(&r, j, &ask, &own, m)
+               : prompt_render(&r, &ask.convo, m, j->arena, &j->err))
         return -1;
     buf_init(&text, ARENA_MAX);
     for (size_t i = 0; i < r.n_spans; i++)
@@ -303,7 +345,7 @@ static struct words *words_new(struct io *io, struct http_exchange *x, struct ca
     return w;
 }
 
-static void begin(struct io *io, struct http_exchange *x, struct call *c, words_fn fn)
+static void begin(struct io *io, struct http_exchange *x, struct call *c, words_fn fn, bool is_slow)
 {
     struct words *w = words_new(io, x, c);
     struct err e;
@@ -314,7 +356,7 @@ static void begin(struct io *io, struct http_exchange *x, struct call *c, words_
         return;
     }
     w->fn = fn;
-    if (x->req->body.n < CLERK_FROM) {
+    if (x->req->body.n < CLERK_FROM && !is_slow) {
         w->rc = fn(w, x->req->body);
         answer(w);
         return;
@@ -329,30 +371,31 @@ static void begin(struct io *io, struct http_exchange *x, struct call *c, words_
 
 void words_tokenize(struct io *io, struct http_exchange *x, struct call *c)
 {
-    begin(io, x, c, tokenize);
+    begin(io, x, c, tokenize, false);
 }
 
 void words_detokenize(struct io *io, struct http_exchange *x, struct call *c)
 {
-    begin(io, x, c, detokenize);
+    begin(io, x, c, detokenize, false);
 }
 
+/* A template of the body's own may take as long as a large body. */
 void words_apply_template(struct io *io, struct http_exchange *x, struct call *c)
 {
-    begin(io, x, c, apply_template);
+    begin(io, x, c, apply_template, str_find(x->req->body, STR("chat_template")) >= 0);
 }
 
 void words_count(struct io *io, struct http_exchange *x, struct call *c)
 {
-    begin(io, x, c, count);
+    begin(io, x, c, count, false);
 }
 
 void words_count_input(struct io *io, struct http_exchange *x, struct call *c)
 {
-    begin(io, x, c, count_input);
+    begin(io, x, c, count_input, false);
 }
 
 void words_parse(struct io *io, struct http_exchange *x, struct call *c)
 {
-    begin(io, x, c, parse);
+    begin(io, x, c, parse, false);
 }

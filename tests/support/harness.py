@@ -46,6 +46,7 @@ class Server:
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("INFERFLUX_")}
         # What is remembered is not computed: a test that asks twice wants to see it computed twice.
         self.env["INFERFLUX_EXACT_CACHE_BYTES"] = "0"
+        self.env["INFERFLUX_STORE"] = "none"  # what is known of models on this machine is not ours
         self.env.update(env or {})
 
     def __enter__(self):

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""How a model is talked to, seen from outside: /apply-template with templates of one's own, tools
+told in words, and what a probe finds out, kept over restarts."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+from harness import Server, equal, program, run
+
+DEMO = os.path.join(ROOT, "models/demo.gguf")
+HI = [{"role": "user", "content": "Hi"}]
+TOOL = {"type": "function", "function": {"name": "look_up", "description": "Looks it up.",
+    "parameters": {"type": "object", "properties": {"what": {"type": "string"}}}}}
+NOTICE = "Model not probed \u2014 capabilities may be incomplete"
+
+
+def apply(server, **body):
+    status, _, text = server.request("POST", "/apply-template", json.dumps(body))
+    return status, json.loads(text)
+
+
+def test_a_body_may_bring_its_template_and_tokens():
+    own = "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}{{ eos_token }}"
+    with Server() as s:
+        status, body = apply(s, messages=HI, chat_template=own, bos_token="<b>", eos_token="<e>")
+        equal((status, body), (200, {"prompt": "<b>[user] Hi<e>"}))
+        status, body = apply(s, messages=HI, chat_template=own + "{{ x }}{{ tools | length }}",
+            bos_token="", eos_token="", tools=[TOOL], chat_template_kwargs={"x": "y"})
+        equal((status, body), (200, {"prompt": "[user] Hiy1"}))
+        plain = apply(s, messages=HI)[1]["prompt"]
+        assert plain.startswith("<|im_start|>user\nHi<|im_end|>"), plain
+        for bad, field in (("{% if %}", "chat_template"), ("{{ x | nofilter }}", "chat_template"),
+                           (7, "chat_template")):
+            status, body = apply(s, messages=HI, chat_template=bad)
+            equal((status, body["error"]["param"]), (400, field), bad)
+        status, body = apply(s, messages=HI, chat_template="{{ raise_exception('not so') }}")
+        equal((status, body["error"]["message"]), (400, "not so"))
+        status, _, body = s.request("POST", "/v1/chat/completions",
+            json.dumps({"messages": HI, "chat_template": own, "max_tokens": 1}))
+        equal((status, json.loads(body)["error"]["param"]), (400, "chat_template"))
+
+
+def test_a_template_of_ones_own_takes_an_administrator():
+    with Server(env={"INFERFLUX_API_KEYS": "user,boss:admin"}, key="boss") as s:
+        for field, value in (("chat_template", "{{ 1 }}"), ("bos_token", "x"), ("eos_token", "x")):
+            s.key = "user"
+            status, body = apply(s, messages=HI, **{field: value})
+            equal((status, body["error"]["param"] in ("chat_template", "bos_token")), (403, True))
+            equal(apply(s, messages=HI)[0], 200)
+            s.key = "boss"
+            equal(apply(s, messages=HI, **{field: value})[0], 200)
+        equal(apply(s, messages=HI, chat_template="{{ 1 }}")[1], {"prompt": "1"})
+
+
+HOSTILE = [
+    "{% for i in range(10**9) %}{% for j in range(10**9) %}{% endfor %}{% endfor %}",
+    "{{ 'a' * 10**9 }}",
+    "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    "{% set ns = namespace(s='x') %}{% for i in range(64) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
+    # As late as it can, and again in each of the ways that rendering tries.
+    "{% for i in range(90000) %}{% endfor %}{{ raise_exception('late') }}",
+    "{{ '" + "(" * 30000 + "' }}" + "{{ " + "(" * 20000,
+]
+
+
+def cpu_seconds(server):
+    """Of the server, the few requests of the looker among them."""
+    with open(f"/proc/{server.process.pid}/stat") as f:
+        fields = f.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_hostile_template_is_a_400_and_holds_nobody_up():
+    call = {"role": "assistant", "content": "", "tool_calls": [{"id": "abcdefghi", "type": "function",
+        "function": {"name": "f", "arguments": "{}"}}]}
+    with Server() as s:
+        slowest, stop = [0.0], threading.Event()
+
+        def look():
+            while not stop.is_set():
+                began = time.monotonic()
+                s.get("/livez")
+                slowest[0] = max(slowest[0], time.monotonic() - began)
+                stop.wait(0.01)
+
+        looker = threading.Thread(target=look)
+        looker.start()
+        try:
+            for source in HOSTILE:
+                before = cpu_seconds(s)
+                for _ in range(5):
+                    status, body = apply(s, messages=HI + [call] + HI, chat_template=source)
+                    equal(status, 400, source[:60])
+                took = (cpu_seconds(s) - before) / 5  # whatever else the machine does
+                print(f"{took * 1000:6.1f} ms: {source[:60]}: {body['error']['message'][:60]}")
+                assert took <= (0.5 if "asan" in program("") else 0.05), (source[:60], took)
+        finally:
+            stop.set()
+            looker.join()
+        print(f"slowest of the others: {slowest[0] * 1000:.1f} ms")
+
+
+def adapter(server, name):
+    return json.loads(server.get("/v1/models/" + name)[2])["adapter"]
+
+
+def config(**fields):
+    lines = "".join(f"    {k}: {v}\n" for k, v in fields.items())
+    return f"models:\n  - id: echo\n    path: {DEMO}\n    backend: script\n{lines}"
+
+
+def test_tools_are_told_to_a_template_that_does_not_know_them():
+    with Server(config=config(family="gemma")) as s:
+        status, body = apply(s, model="echo", messages=[{"role": "system", "content": "Be kind."}] + HI,
+            tools=[TOOL])
+        equal(status, 200)
+        assert "# Tools" in body["prompt"] and '"name":"look_up"' in body["prompt"], body
+        equal(adapter(s, "echo")["tool_format"], "injection")
+        capabilities = json.loads(s.get("/v1/models/echo")[2])["capabilities"]
+        assert "tools" in capabilities, capabilities
+    with Server("--tool-injection=false", config=config(family="gemma")) as s:
+        status, body = apply(s, model="echo", messages=HI, tools=[TOOL])
+        equal((status, body["error"]["param"]), (400, "tools"))
+        equal(apply(s, model="echo", messages=HI)[0], 200)
+
+
+def test_an_unprobed_model_says_so():
+    with Server() as s:
+        equal((adapter(s, "demo")["probed"], adapter(s, "demo")["notice"]), (False, NOTICE))
+        assert f"model=demo {NOTICE}" in s.errors(), s.errors()
+
+
+def test_the_operator_names_the_parsers():
+    with Server(config=config(tool_parser="llama_xml", thinking_parser="seed_oss")) as s:
+        equal([adapter(s, "echo")[k] for k in ("tool_parser", "thinking_parser")],
+            ["llama_xml", "seed_oss"])
+    with Server(config=config(tool_parser="nobody"), ready=False) as s:
+        s.process.stdout.read(0)
+        for _ in range(200):
+            if "tool_parser" in s.errors() or "is none of" in s.errors():
+                break
+            time.sleep(0.05)
+        assert "'nobody' is none of: null, hermes_json" in s.errors(), s.errors()
+
+
+def test_what_a_probe_finds_out_is_used_by_the_server():
+    with tempfile.TemporaryDirectory() as d:
+        store = os.path.join(d, "x/y/store.db")
+        done = subprocess.run([program("inferctl"), "probe", "--store", store, "--json", DEMO],
+            capture_output=True, text=True)
+        equal(done.returncode, 0, done.stderr)
+        row = json.loads(done.stdout)
+        equal((row["model_id"], row["model_type"], row["model_family"], row["probe_version"]),
+            ("demo", "TEXT_GEN", "qwen", 3))
+        with Server("--store", store) as s:
+            known = adapter(s, "demo")
+            equal((known["probed"], known["tool_parser"], known["thinking_parser"],
+                known["tool_format"]), (True, row["tool_parser_id"], row["thinking_parser_id"],
+                row["tool_format"]))
+            assert "notice" not in known
+        with open(store, "r+b") as f:
+            f.write(b"no database")
+        with Server("--store", store) as s:  # which says so, and serves
+            equal(adapter(s, "demo")["probed"], False)
+            assert "damaged" in s.errors(), s.errors()
+            equal(s.request("POST", "/v1/chat/completions",
+                json.dumps({"messages": HI, "max_tokens": 1}))[0], 200)
+
+
+def test_a_first_load_can_ask_the_model():
+    with tempfile.TemporaryDirectory() as d:
+        store = os.path.join(d, "store.db")
+        with Server("--store", store, "--probe", "auto") as s:
+            equal(adapter(s, "demo")["probed"], True)
+            equal(adapter(s, "echo")["probed"], False)  # a script model has nothing to say
+            equal(s.errors().count("is asked what it can do"), 1)
+        with Server("--store", store, "--probe", "auto") as s:
+            equal(adapter(s, "demo")["probed"], True)
+            equal(s.errors().count("is asked what it can do"), 0)
+
+
+if __name__ == "__main__":
+    run(globals())
