@@ -190,11 +190,19 @@ static void end_gen(struct core *c, struct gen *g, uint64_t now)
         g->next->prev = g->prev;
     *(g->result.err.code == ERR_NONE ? &st->finished : &st->cancelled) += 1;
     port_uncount(c->port, g);
+    c->n_queued -= g->result.started_ns == 0;
     g->result.ended_ns = now;
     note_phases(c, g);
     g->is_over = true;
     g->end = (struct gen_event){ .msg.kind = GEN_END, .gen = g };
     outbox_add(&c->out, g->reply, &g->end.msg);
+}
+
+static void note_waits(struct core *c, struct gen *g, const struct seq *s)
+{
+    g->result.n_preempted += s->n_preempted;
+    if (g->is_forked)
+        histogram_add(&c->port->stats.waited, SECONDS, s->waited_ns - s->queued_ns);
 }
 
 void core_end_choice(
@@ -206,7 +214,7 @@ void core_end_choice(
     CHECK(!ch->is_ended);
     ch->is_ended = true;
     g->n_live--;
-    g->result.n_preempted += sched_seq(c->sched, ch->seq)->n_preempted;
+    note_waits(c, g, sched_seq(c->sched, ch->seq));
     if (ch == leader && !g->is_forked) /* ended before its prompt was computed */
         g->result.n_cached = sched_seq(c->sched, ch->seq)->n_cached;
     ch->end.finish = why;
@@ -271,6 +279,7 @@ static uint64_t begin_by(const struct core *c, const struct gen *g, uint64_t now
 
 static void submit(struct core *c, struct gen *g, uint64_t now)
 {
+    c->n_queued++;
     g->n_live = g->in.n_choices;
     g->prev = NULL;
     g->next = c->gens;
@@ -407,7 +416,8 @@ void core_audit(struct core *c, struct engine_audit *out)
             n_choices += g->choice[i].seq.i != NO_SEQ;
     }
     *out = (struct engine_audit){
-        .ok = !sched_check(c->sched) && n_choices == n.seqs && (int)n_gens <= c->port->max_requests,
+        .ok = !sched_check(c->sched) && n_choices == n.seqs &&
+              (int)n_gens <= c->port->max_requests && n_gens - n_started == c->n_queued,
         .pages_total = page_n_total(c->pool),
         .pages_free = page_n_free(c->pool),
         .pages_cached = page_n_idle(c->pool),

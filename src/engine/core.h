@@ -33,6 +33,7 @@ struct core {
     struct outbox out;
     int n_right;         /* drafts of this step that came true */
     struct gen *gens;    /* live ones */
+    uint32_t n_queued;   /* of those, not begun */
     uint64_t n_computed; /* steps that were not interrupted */
     struct cost_book costs;
     struct pace pace;

@@ -146,6 +146,8 @@ static void enter(struct sched *sc, struct seq *s, enum seq_state state)
             s->begin_by_ns = UINT64_MAX;
             timers_update(&sc->timers, sched_index(sc, s));
         }
+        if (s->is_fresh)
+            s->queued_ns = s->waited_ns;
         s->is_fresh = false;
         running_insert(sc, s);
         sc->promised += sched_missing(s);
@@ -218,7 +220,7 @@ void sched_fork(struct sched *sc, seq_id leader, seq_id held, uint64_t now)
     /* First: should the cache know its pages as others, all choices refer to those. */
     prefix_keep(from, sc->l.tree);
     seq_share(s, from, sc->pool);
-    s->waited_ns = from->waited_ns;
+    s->waited_ns = s->queued_ns = from->waited_ns;
     s->since_ns = now;
     enter(sc, s, SEQ_WAITING);
 }

@@ -81,6 +81,7 @@ struct plan {                 /* do the copies in order, clear pages, then the r
     struct plan_turn *turns;  /* [4 max_batch]; more of them are not told */
     int n_turns;
     int n_runs, n_copies, n_clears, n_rows;
+    int n_filling; /* runs of more than a next token */
     bool has_prefill, has_decode;
     struct step_size size;
 };

@@ -151,8 +151,7 @@ static void clear_pages(struct sched *sc, struct plan *p, const struct seq *s, i
 
 static void write_down(struct sched *sc, struct plan *p)
 {
-    p->n_runs = p->n_copies = p->n_clears = p->n_rows = 0;
-    p->has_prefill = p->has_decode = false;
+    p->n_runs = p->n_copies = p->n_clears = p->n_rows = p->n_filling = 0;
     p->size = (struct step_size){ 0 };
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
         struct seq *s = &sc->seqs[id];
@@ -165,7 +164,7 @@ static void write_down(struct sched *sc, struct plan *p)
         if (s->plan_rows == 0)
             continue;
         clear_pages(sc, p, s, s->n_kv, s->n_kv + s->plan_rows);
-        *(is_filling(s) ? &p->has_prefill : &p->has_decode) = true;
+        p->n_filling += is_filling(s);
         step_size_add(&p->size, s->n_kv, s->plan_rows);
         p->n_rows += s->plan_rows;
         p->runs[p->n_runs++] = (struct plan_run){
@@ -177,6 +176,8 @@ static void write_down(struct sched *sc, struct plan *p)
         };
         s->plan_rows = s->plan_logits = 0;
     }
+    p->has_prefill = p->n_filling > 0;
+    p->has_decode = p->n_filling < p->n_runs;
 }
 
 void sched_plan(struct sched *sc, uint64_t now, struct plan *p)

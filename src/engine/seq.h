@@ -64,6 +64,7 @@ struct seq {
                                            * the last time it gave its turn away */
     uint64_t waited_ns;                   /* before `since_ns`, over all times it waited */
     uint64_t since_ns;                    /* in its state */
+    uint64_t queued_ns;                   /* of waited_ns, before it first ran */
     uint64_t deadline_ns, delay_until_ns; /* UINT64_MAX = none */
     uint64_t begin_by_ns;                 /* a deadline while it never ran; UINT64_MAX = none */
     uint32_t prev_holder, next_holder;

@@ -27,9 +27,14 @@ struct engine_stats { /* engine thread writes, anyone reads; nothing depends on 
     _Atomic uint64_t other_priorities; /* tokens of those that found no place there */
     /* Of requests: first step to first token, and on to the end. */
     struct histogram prefill, decode;
-    struct histogram step_prefill, step_decode;                 /* steps, by what they held */
-    struct histogram batch_size, batch_tokens;                  /* of steps: sequences, rows */
-    _Atomic uint32_t running, waiting, pages_used, pages_total; /* sequences; pages */
+    struct histogram waited;                      /* of choices, after they had begun */
+    struct histogram step_prefill, step_decode;   /* steps, by what they held */
+    struct histogram batch_size, batch_tokens;    /* of steps: sequences, rows */
+    struct histogram batch_prefill, batch_decode; /* of those with some: sequences of each phase */
+    _Atomic uint32_t running; /* sequences, and those that wait as a script says */
+    _Atomic uint32_t queued;  /* requests that have not begun */
+    _Atomic uint32_t pages_used, pages_total;
+    _Atomic uint64_t cost_fixed_ns, cost_row_ns, cost_key_ps; /* of a step, as expected: cost.h */
     _Atomic uint32_t pages_cached; /* nobody uses them, and they can be had; not in pages_used */
     struct prefix_counts prefix;
 };

@@ -273,8 +273,10 @@ static void set_runs(struct core *c, uint64_t now)
         const struct plan_run *r = &p->runs[i];
         struct seq *s = sched_seq(c->sched, r->seq);
         struct choice *ch = s->user;
-        if (!ch->gen->result.started_ns)
+        if (!ch->gen->result.started_ns) {
             ch->gen->result.started_ns = now;
+            c->n_queued--;
+        }
         c->runs[i] = (struct lm_run){
             .tokens = ch->tokens + r->pos,
             .n = r->n,
@@ -316,8 +318,8 @@ static void count(struct core *c)
     struct sched_counts n;
 
     sched_counts(c->sched, &n);
-    st->running = n.running;
-    st->waiting = n.waiting + n.held;
+    st->running = n.running + n.delayed;
+    st->queued = c->n_queued;
     st->preemptions = n.preemptions;
     st->pages_cached = page_n_idle(c->pool);
     st->pages_used = page_n_total(c->pool) - page_n_free(c->pool) - page_n_idle(c->pool);
@@ -380,8 +382,15 @@ static void learn_cost(struct core *c, uint64_t took_ns)
     histogram_add(p->has_prefill ? &st->step_prefill : &st->step_decode, SECONDS, took_ns);
     histogram_add(&st->batch_size, SIZES, (uint64_t)p->n_runs);
     histogram_add(&st->batch_tokens, SIZES, (uint64_t)p->n_rows);
+    if (p->n_filling)
+        histogram_add(&st->batch_prefill, SIZES, (uint64_t)p->n_filling);
+    if (p->n_runs > p->n_filling)
+        histogram_add(&st->batch_decode, SIZES, (uint64_t)(p->n_runs - p->n_filling));
     cost_learn(&c->costs, &p->size, kind, took_ns);
     sched_set_cost(c->sched, &c->costs.cost);
+    st->cost_fixed_ns = (uint64_t)c->costs.cost.fixed;
+    st->cost_row_ns = (uint64_t)c->costs.cost.per_row;
+    st->cost_key_ps = (uint64_t)(c->costs.cost.per_key * 1000);
 }
 
 /* A span each: what gave its turn away ran so long, what goes on waited so long. After the step,

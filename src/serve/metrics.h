@@ -11,20 +11,22 @@ enum metric {
 #define COUNTER(name, help)            METRIC_##name,
 #define COUNTER_BY(name, label, help)  METRIC_##name,
 #define GAUGE(name, help)              METRIC_##name,
+#define GAUGE_BY(name, label, help)    METRIC_##name,
 #define HISTOGRAM(name, buckets, help) METRIC_##name,
 #include "serve/metrics.def"
 #undef COUNTER
 #undef COUNTER_BY
 #undef GAUGE
+#undef GAUGE_BY
 #undef HISTOGRAM
     N_METRICS
 };
 
-enum { METRIC_SERIES = 64 };
+enum { METRIC_SERIES = 256 };
 
 struct metric_series { /* one of a metric with a label */
     enum metric which;
-    char label[48]; /* `priority="5"`; "" = unused */
+    char label[80]; /* `priority="5"`; "" = unused */
     uint64_t value;
 };
 

@@ -9,7 +9,7 @@ static void copy_counters(const struct engine_stats *s, struct metrics *m)
         enum metric which;
         uint64_t value;
     } rows[] = {
-        { METRIC_scheduler_queue_depth, s->waiting },
+        { METRIC_scheduler_queue_depth, s->queued },
         { METRIC_scheduler_running, s->running },
         { METRIC_scheduler_steps_total, s->steps },
         { METRIC_scheduler_preemptions_total, s->preemptions },
@@ -56,7 +56,10 @@ static void copy_histograms(const struct engine_stats *s, struct metrics *m)
         { METRIC_decode_duration_seconds, &s->decode },
         { METRIC_step_prefill_seconds, &s->step_prefill },
         { METRIC_step_decode_seconds, &s->step_decode },
+        { METRIC_turn_wait_seconds, &s->waited },
         { METRIC_batch_size, &s->batch_size },
+        { METRIC_batch_prefill_size, &s->batch_prefill },
+        { METRIC_batch_decode_size, &s->batch_decode },
         { METRIC_batch_tokens, &s->batch_tokens },
     };
 
@@ -95,6 +98,29 @@ static void copy_drafts(const struct engine_stats *s, struct metrics *m)
     }
 }
 
+/* The id as a label's value: what would end it, or needs more room, is left out. */
+static void label_of(const struct model *m, char label[72])
+{
+    const char *id = m->spec->id;
+    int n = snprintf(label, 72, "model=\"");
+
+    for (; *id && n < 70; id++)
+        if (*id != '"' && *id != '\\' && *id >= ' ')
+            label[n++] = *id;
+    label[n++] = '"';
+    label[n] = '\0';
+}
+
+static void copy_costs(const struct model *model, const struct engine_stats *s, struct metrics *m)
+{
+    char label[72];
+
+    label_of(model, label);
+    metric_add_series(m, METRIC_step_cost_fixed_nanoseconds, label, s->cost_fixed_ns);
+    metric_add_series(m, METRIC_step_cost_token_nanoseconds, label, s->cost_row_ns);
+    metric_add_series(m, METRIC_step_cost_key_picoseconds, label, s->cost_key_ps);
+}
+
 void numbers_copy(struct pool *p, struct metrics *m)
 {
     metric_set(m, METRIC_models_ready, (uint64_t)pool_n_ready(p));
@@ -107,5 +133,6 @@ void numbers_copy(struct pool *p, struct metrics *m)
         copy_histograms(s, m);
         copy_priorities(s, m);
         copy_drafts(s, m);
+        copy_costs(model, s, m);
     }
 }

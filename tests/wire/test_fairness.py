@@ -143,8 +143,45 @@ def test_phases_are_measured():
             assert m[f"{name}_count"] >= 3, name
         equal(m["step_prefill_seconds_count"] + m["step_decode_seconds_count"],
             m["batch_size_count"])
+        # Each prompt was a step's only one, and each further token.
+        equal(m["batch_prefill_size_count"], m["step_prefill_seconds_count"])
+        equal(m["batch_prefill_size_sum"], m["batch_prefill_size_count"])
+        equal(m["batch_prefill_size_sum"] + m["batch_decode_size_sum"], m["batch_size_sum"])
+        equal((m["queue_seconds_count"], m["turn_wait_seconds_count"]), (3, 3))
+        equal(m["turn_wait_seconds_sum"], 0)  # nobody took a turn from anybody
+        for name in ("fixed_nanoseconds", "token_nanoseconds", "key_picoseconds"):
+            assert f'step_cost_{name}{{model="demo"}}' in m, m
+        assert m['step_cost_fixed_nanoseconds{model="demo"}'] > 0
         computed = m["prompt_tokens_total"] - m["cached_tokens_total"] + 3 * 23
         assert m["batch_tokens_sum"] >= computed, m["batch_tokens_sum"]
+
+
+def until(server, condition):
+    deadline = time.monotonic() + 30
+    while not condition(m := metrics(server)):
+        assert time.monotonic() < deadline, m
+
+
+def test_gauges_tell_who_runs_and_who_waits():
+    with Server("--parallel", "1") as s:
+        slow = body(1, model="echo", script={"text": "word " * 100, "delay_ms": 50})
+        t = threading.Thread(target=ask_all, args=(s, [slow] * 3))
+        t.start()  # they wait as the script says most of the time, and count as running
+        until(s, lambda m: (m["scheduler_running"], m["scheduler_queue_depth"]) == (3, 0))
+        t.join()
+        t = threading.Thread(target=ask_all, args=(s, [body(i, max_tokens=300) for i in range(3)]))
+        t.start()
+        until(s, lambda m: (m["scheduler_running"], m["scheduler_queue_depth"]) == (1, 2))
+        t.join()
+        s.request("PUT", FAIRNESS, '{"max_timeslice_tokens": 3}')
+        t = threading.Thread(target=ask_all, args=(s, [body(i, max_tokens=300) for i in range(3)]))
+        t.start()  # those that gave their turn away have begun
+        until(s, lambda m: (m["scheduler_running"], m["scheduler_queue_depth"],
+            m["fairness_queue_depth"]) == (1, 0, 2))
+        t.join()
+        m = metrics(s)
+        equal((m["scheduler_running"], m["scheduler_queue_depth"]), (0, 0))
+        assert m["turn_wait_seconds_sum"] > 0
 
 
 if __name__ == "__main__":
