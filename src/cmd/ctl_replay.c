@@ -1,8 +1,7 @@
 /* ctl_replay.c: `inferctl replay TRACE.csv`: a trace of arrivals through the scheduler, on a model
- * that only takes its time; an hour of traffic in a second or two. */
+ * that only takes its time, an hour of traffic in a second or two; or, in earnest, to a server. */
+#include "cmd/ctl_replay.h"
 #include "base/mem.h"
-#include "cmd/ctl.h"
-#include "engine/replay.h"
 #include "os/mapfile.h"
 
 #include <stdio.h>
@@ -12,6 +11,8 @@ enum { ROWS_MAX = 4000000, COLUMNS = 6 };
 struct job {
     const char *path;
     struct replay_setup setup;
+    bool is_live, has_law, has_batch, has_ctx;
+    struct live_setup live;
     double speed; /* arrivals come so much faster than the trace says */
     struct replay_row *rows;
     int n;
@@ -39,6 +40,13 @@ static const char help[] =
     "  --deadline S        seconds a request may take; 0: as long as it takes [0]\n"
     "  --speed X           arrivals come X times as fast [1]\n"
     "  --no-prefix-cache   nothing is remembered\n"
+    "  --live              the server of --url gets the requests, each when its time has come, "
+    "whatever\n"
+    "                      became of those before; then it is simulated, with what the server "
+    "tells of\n"
+    "                      its steps, batch and context where that is not given\n"
+    "  --keys K1,K2        with --live: tenants of the trace use these keys in turn\n"
+    "  --open N            with --live: requests open at once; later ones wait for a place [1000]\n"
     "  --json\n";
 
 /* ---- the trace */
@@ -148,8 +156,9 @@ static void show(const struct replay_result *r)
     show_times("to first token", &r->first);
     show_times("between tokens", &r->between);
     printf("prefix cache     %.1f %% of the prompt tokens\n", 100 * r->hit_rate);
-    printf("steps            %llu, %llu preemptions\n", (unsigned long long)r->steps,
-        (unsigned long long)r->preemptions);
+    if (r->steps)
+        printf("steps            %llu, %llu preemptions\n", (unsigned long long)r->steps,
+            (unsigned long long)r->preemptions);
 }
 
 static void put_times(struct jw *w, const char *key, const struct replay_times *t)
@@ -162,7 +171,8 @@ static void put_times(struct jw *w, const char *key, const struct replay_times *
     jw_end_object(w);
 }
 
-static void show_json(const struct replay_result *r)
+/* The fields of an object that is begun and ended by others. */
+static void put_result(struct jw *w, const struct replay_result *r)
 {
     const struct {
         const char *key;
@@ -172,19 +182,44 @@ static void show_json(const struct replay_result *r)
         { "seconds", r->span_s }, { "goodput_requests_s", r->requests_s },
         { "goodput_tokens_s", r->tokens_s }, { "hit_rate", r->hit_rate },
         { "steps", (double)r->steps }, { "preemptions", (double)r->preemptions } };
+
+    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
+        jw_key(w, numbers[i].key), jw_f64(w, numbers[i].value);
+    put_times(w, "ttft_s", &r->first);
+    put_times(w, "inter_token_s", &r->between);
+}
+
+/* live NULL: only the simulator's. */
+static void show_json(const struct replay_result *r, const struct live_result *live)
+{
     struct buf b;
     struct jw w;
 
     buf_init(&b, 64 * KB);
     jw_init(&w, &b);
     jw_object(&w);
-    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
-        jw_key(&w, numbers[i].key), jw_f64(&w, numbers[i].value);
-    put_times(&w, "ttft_s", &r->first);
-    put_times(&w, "inter_token_s", &r->between);
+    if (live) {
+        jw_key(&w, "server"), jw_object(&w);
+        put_result(&w, &live->all);
+        put_times(&w, "refused_s", &live->refused);
+        jw_end_object(&w);
+        jw_key(&w, "simulator"), jw_object(&w);
+    }
+    put_result(&w, r);
+    if (live)
+        jw_end_object(&w);
     jw_end_object(&w);
     printf(STR_FMT "\n", STR_ARG(buf_str(&b)));
     buf_clear(&b);
+}
+
+static void show_live(const struct live_result *live)
+{
+    printf("-- the server\n");
+    show(&live->all);
+    if (live->all.n_refused)
+        show_times("refused after", &live->refused);
+    printf("-- the simulator\n");
 }
 
 /* ---- the command */
@@ -196,6 +231,9 @@ static int read_number(struct job *j, int which, double v)
 
     if (!is_small)
         return -1;
+    j->has_law |= which <= 2;
+    j->has_batch |= which == 3;
+    j->has_ctx |= which == 5;
     switch (which) {
     case 0:
         j->setup.law.fixed = v * 1e3;
@@ -225,8 +263,11 @@ static int read_number(struct job *j, int which, double v)
         o->fairness.max_timeslice_tokens = (int)v;
         return v <= FAIRNESS_SLICE_MAX ? 0 : -1;
     case 9:
-        j->setup.deadline_s = v;
+        j->setup.deadline_s = j->live.deadline_s = v;
         return 0;
+    case 10:
+        j->live.max_open = (int)v;
+        return v >= 1 && v <= 100000 ? 0 : -1;
     default:
         j->speed = v;
         return v > 0 ? 0 : -1;
@@ -236,8 +277,8 @@ static int read_number(struct job *j, int which, double v)
 static int read_arguments(struct job *j, struct ctl *c, int argc, char **argv)
 {
     static const char *const names[] = { "fixed-us=", "row-us=", "key-ns=", "batch=", "chunk=",
-        "ctx=", "kv-tokens=", "stretch=", "timeslice=", "deadline=", "speed=", "no-prefix-cache",
-        "json", "help" };
+        "ctx=", "kv-tokens=", "stretch=", "timeslice=", "deadline=", "open=", "speed=",
+        "no-prefix-cache", "json", "live", "keys=", "help" };
     struct ctl_args a = { .argc = argc, .argv = argv };
 
     for (int i; (i = ctl_next(&a, names, ARRAY_LEN(names))) != -1;) {
@@ -248,11 +289,15 @@ static int read_arguments(struct job *j, struct ctl *c, int argc, char **argv)
             return ctl_usage("replay: one trace at a time");
         if (i == -2)
             j->path = a.value;
-        else if (i == 11)
-            j->setup.engine.prefix_cache = false;
         else if (i == 12)
-            c->as_json = true;
+            j->setup.engine.prefix_cache = false;
         else if (i == 13)
+            c->as_json = true;
+        else if (i == 14)
+            j->is_live = true;
+        else if (i == 15)
+            j->live.keys = a.value;
+        else if (i == 16)
             return fputs(help, stdout), -1;
         else if (!str_to_f64(str_of(a.value), &v) || read_number(j, i, v))
             return ctl_usage("replay: --%s%s is out of range", names[i], a.value);
@@ -260,14 +305,63 @@ static int read_arguments(struct job *j, struct ctl *c, int argc, char **argv)
     return j->path ? EXIT_OK : ctl_usage("replay: which trace?");
 }
 
+/* What the server has told, where nothing else was said. */
+static void be_like(struct job *j, const struct live_server *s)
+{
+    struct engine_options *o = &j->setup.engine;
+
+    if (!j->has_law)
+        j->setup.law = s->law;
+    if (!j->has_ctx)
+        j->setup.n_ctx = s->n_ctx;
+    if (!j->has_batch)
+        o->max_batch = o->max_sequences = s->n_slots;
+    o->max_queue = engine_options_default.max_queue;
+    o->max_queue_tokens = engine_options_default.max_queue_tokens;
+}
+
+static int run_live(struct job *j, struct ctl *c, struct live_result *live, struct err *e)
+{
+    struct live_server s = { j->setup.n_ctx, j->setup.engine.max_batch, j->setup.law };
+
+    uint64_t n_keys = live_n_keys(j->live.keys);
+    for (int i = 0; i < j->n; i++) /* who has the same key is the same to the server */
+        j->rows[i].tenant = n_keys ? 1 + j->rows[i].tenant % n_keys : 0;
+    if (live_run(live, c, j->rows, j->n, &j->live, e))
+        return -1;
+    live_ask(&s, c);
+    be_like(j, &s);
+    return 0;
+}
+
+static int run(struct job *j, struct ctl *c, struct err *e)
+{
+    struct live_result live;
+    struct replay_result r;
+
+    if (read_trace(j, e) || (j->is_live && run_live(j, c, &live, e)))
+        return -1;
+    j->setup.max_rows = MAX(j->setup.engine.max_batch * j->setup.engine.prefill_chunk, 1);
+    j->setup.engine.max_batch_tokens = j->setup.max_rows;
+    if (!c->as_json && j->is_live)
+        show_live(&live);
+    if (replay_run(&r, j->rows, j->n, &j->setup, e))
+        return -1;
+    if (c->as_json)
+        show_json(&r, j->is_live ? &live : NULL);
+    else
+        show(&r);
+    return 0;
+}
+
 int ctl_replay(struct ctl *c, int argc, char **argv)
 {
     struct job j = { .speed = 1,
+        .live = { .keys = "", .max_open = 1000 },
         .setup = { .engine = engine_options_default,
             .law = { .fixed = 20e6, .per_row = 500e3, .per_key = 30 },
             .n_ctx = 131072,
             .n_pages = (1 << 20) / PAGE_TOKENS } };
-    struct replay_result r;
     struct err e;
 
     j.setup.engine.max_batch = j.setup.engine.max_sequences = 16;
@@ -276,14 +370,8 @@ int ctl_replay(struct ctl *c, int argc, char **argv)
     int status = read_arguments(&j, c, argc, argv);
     if (status)
         return status < 0 ? EXIT_OK : status;
-    j.setup.max_rows = MAX(j.setup.engine.max_batch * j.setup.engine.prefill_chunk, 1);
-    j.setup.engine.max_batch_tokens = j.setup.max_rows;
-    if (read_trace(&j, &e) || replay_run(&r, j.rows, j.n, &j.setup, &e))
+    if (run(&j, c, &e))
         status = ctl_fail("%s", e.msg);
-    else if (c->as_json)
-        show_json(&r);
-    else
-        show(&r);
     mem_free(j.rows);
     return status;
 }

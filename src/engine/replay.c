@@ -13,11 +13,6 @@ struct flight {
     uint64_t last_ns; /* token */
 };
 
-struct samples {
-    float *v;
-    size_t n, cap;
-};
-
 struct replay {
     const struct replay_setup *setup;
     const struct replay_row *rows;
@@ -29,7 +24,7 @@ struct replay {
     int32_t *answer; /* tokens of all scripts, and where their groups end */
     int32_t *ends;
     int longest_out;
-    struct samples first, between;
+    struct replay_samples first, between;
     double prompt_tokens, cached_tokens, out_tokens;
     uint64_t last_end_ns;
     struct replay_result *out;
@@ -44,7 +39,7 @@ static uint64_t trace_clock(void)
 
 enum { N_VOCAB = 32000 };
 
-static void add_sample(struct samples *s, double seconds)
+void replay_add(struct replay_samples *s, double seconds)
 {
     if (s->n == s->cap) {
         s->cap = s->cap ? 2 * s->cap : 1024;
@@ -59,13 +54,19 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static struct replay_times times_of(struct samples *s)
+struct replay_times replay_times_of(struct replay_samples *s)
 {
     if (!s->n)
         return (struct replay_times){ 0 };
     qsort(s->v, s->n, sizeof(*s->v), by_size);
     return (struct replay_times){ s->v[s->n / 2], s->v[(size_t)((double)s->n * 0.9)],
         s->v[(size_t)((double)s->n * 0.99)], s->v[s->n - 1] };
+}
+
+void replay_samples_clear(struct replay_samples *s)
+{
+    mem_free(s->v);
+    *s = (struct replay_samples){ 0 };
 }
 
 /* ---- requests */
@@ -135,7 +136,7 @@ static void end(struct replay *r, struct flight *f)
         r->prompt_tokens += f->row->n_prompt;
         r->cached_tokens += g->n_cached;
         r->out_tokens += f->row->n_out;
-        add_sample(&r->first, (double)(g->first_token_ns - g->submitted_ns) * 1e-9);
+        replay_add(&r->first, (double)(g->first_token_ns - g->submitted_ns) * 1e-9);
     } else {
         *(g->err.code == ERR_TIMEOUT        ? &r->out->n_late
             : g->err.code == ERR_OVERLOADED ? &r->out->n_dropped
@@ -159,7 +160,7 @@ static void read_events(struct replay *r)
         }
         if (m->kind == GEN_TOKEN) {
             if (f->last_ns)
-                add_sample(&r->between, (double)(clock_now_ns - f->last_ns) * 1e-9);
+                replay_add(&r->between, (double)(clock_now_ns - f->last_ns) * 1e-9);
             f->last_ns = clock_now_ns;
         }
         gen_event_done(ev);
@@ -250,8 +251,8 @@ static void close_all(struct replay *r)
     mem_free(r->flights);
     mem_free(r->answer);
     mem_free(r->ends);
-    mem_free(r->first.v);
-    mem_free(r->between.v);
+    replay_samples_clear(&r->first);
+    replay_samples_clear(&r->between);
 }
 
 static void sum_up(struct replay *r)
@@ -265,8 +266,8 @@ static void sum_up(struct replay *r)
         out->tokens_s = r->out_tokens / out->span_s;
     }
     out->hit_rate = r->prompt_tokens > 0 ? r->cached_tokens / r->prompt_tokens : 0;
-    out->first = times_of(&r->first);
-    out->between = times_of(&r->between);
+    out->first = replay_times_of(&r->first);
+    out->between = replay_times_of(&r->between);
     out->steps = r->port->stats.steps;
     out->preemptions = r->port->stats.preemptions;
 }

@@ -40,6 +40,14 @@ struct replay_result {
     uint64_t steps, preemptions;
 };
 
+struct replay_samples { /* seconds; zeroed = none */
+    float *v;
+    size_t n, cap;
+};
+void replay_add(struct replay_samples *s, double seconds);
+struct replay_times replay_times_of(struct replay_samples *s); /* sorts them */
+void replay_samples_clear(struct replay_samples *s);
+
 /* ERR_RANGE, ERR_MEMORY. */
 int replay_run(struct replay_result *out, const struct replay_row *rows, int n,
     const struct replay_setup *s, struct err *e);

@@ -133,6 +133,51 @@ def test_a_trace_is_replayed():
         assert "trace.csv:62: not seconds" in err, err
 
 
+def test_a_trace_is_replayed_to_a_server():
+    with tempfile.TemporaryDirectory() as d:
+        path = os.path.join(d, "trace.csv")
+        with open(path, "w") as f:
+            for i in range(40):
+                f.write(f"{i * 0.02},{40 + i},6,p{i % 2},tenant {i % 2},{i % 3}\n")
+        with Server("--parallel", "4") as s:
+            began = time.monotonic()
+            j = json.loads(ctl("--json", "--model", "demo", "replay", "--live", path, server=s)[1])
+            assert time.monotonic() - began > 39 * 0.02
+            for who in ("server", "simulator"):
+                r = j[who]
+                equal((r["requests"], r["done"], r["failed"]), (40, 40, 0), who)
+                assert r["hit_rate"] > 0.3 and r["ttft_s"]["p50"] > 0 and r["seconds"] > 0.7, r
+                equal(round(r["goodput_tokens_s"] * r["seconds"]), 240, who)
+            m = s.get("/metrics")[2].decode()
+            assert "inferflux_requests_finished_total 40\n" in m
+            assert 'fairness_tokens_total{priority="2"} 78\n' in m, m  # 13 requests of 6
+            status, out, _ = ctl("--model", "demo", "replay", "--live", path, server=s)
+            equal(status, 0)
+            assert "-- the server\n40 requests" in out and "-- the simulator\n40" in out, out
+        # More than it can do, each with a deadline: who is not served in time is told at once.
+        with Server("--parallel", "1") as s:
+            with open(path, "w") as f:
+                for i in range(60):
+                    f.write(f"{i * 0.005},60,60,,{i % 2}\n")
+            j = json.loads(ctl("--json", "--model", "demo", "replay", "--live", "--deadline", "1",
+                path, server=s)[1])["server"]
+            equal(j["done"] + j["refused"] + j["dropped"] + j["late"], 60, j)
+            assert j["done"] > 0 and j["refused"] > 0 and j["refused_s"]["p50"] < 0.5, j
+        keys = {"INFERFLUX_API_KEYS": "alpha,beta"}
+        with Server(env=keys, ready=False) as s:
+            s.key = "alpha"
+            s.until_ready()
+            j = json.loads(ctl("--json", "--api-key", "alpha", "--model", "demo", "replay", "--live",
+                "--keys", "alpha, beta", "--speed", "5", path, server=s)[1])["server"]
+            equal(j["done"], 60)
+            bad = json.loads(ctl("--json", "--api-key", "alpha", "--model", "demo", "replay",
+                "--live", "--keys", "wrong", "--speed", "5", path, server=s)[1])["server"]
+            equal((bad["done"], bad["failed"]), (0, 60))
+            status, _, err = ctl("--api-key", "x", "replay", "--live", path, server=s)
+            equal(status, 1)
+            assert "401" in one_line(err), err
+
+
 def test_inspect_tells_what_is_in_a_file():
     status, out, _ = ctl("inspect", DEMO)
     equal(status, 0)
