@@ -8,10 +8,26 @@
 
 enum { ROWS_MAX = 4000000, COLUMNS = 6 };
 
+enum number {
+    FIXED_US,
+    ROW_US,
+    KEY_NS,
+    BATCH,
+    CHUNK,
+    CTX,
+    KV_TOKENS,
+    STRETCH,
+    TIMESLICE,
+    DEADLINE,
+    OPEN_MOST,
+    SPEED,
+    N_NUMBERS
+};
+
 struct job {
     const char *path;
     struct replay_setup setup;
-    bool is_live, has_law, has_batch, has_ctx;
+    bool is_live, is_given[N_NUMBERS];
     struct live_setup live;
     double speed; /* arrivals come so much faster than the trace says */
     struct replay_row *rows;
@@ -224,54 +240,68 @@ static void show_live(const struct live_result *live)
 
 /* ---- the command */
 
-static int read_number(struct job *j, int which, double v)
+static int read_number(struct job *j, enum number which, double v)
 {
+    static const struct {
+        double least, most;
+    } limits[N_NUMBERS] = { [FIXED_US] = { 0, 1e9 },
+        [ROW_US] = { 0, 1e9 },
+        [KEY_NS] = { 0, 1e9 },
+        [BATCH] = { 1, 1024 },
+        [CHUNK] = { 1, 65536 },
+        [CTX] = { 2, 1 << 24 },
+        [KV_TOKENS] = { 0, 1e9 },
+        [STRETCH] = { 0, 100000 },
+        [TIMESLICE] = { 0, FAIRNESS_SLICE_MAX },
+        [DEADLINE] = { 0, 1e9 },
+        [OPEN_MOST] = { 1, 100000 },
+        [SPEED] = { 1e-9, 1e9 } };
     struct engine_options *o = &j->setup.engine;
-    const bool is_small = v >= 0 && v <= 1e9;
 
-    if (!is_small)
+    if (!(v >= limits[which].least && v <= limits[which].most))
         return -1;
-    j->has_law |= which <= 2;
-    j->has_batch |= which == 3;
-    j->has_ctx |= which == 5;
+    j->is_given[which] = true;
     switch (which) {
-    case 0:
+    case FIXED_US:
         j->setup.law.fixed = v * 1e3;
         return 0;
-    case 1:
+    case ROW_US:
         j->setup.law.per_row = v * 1e3;
         return 0;
-    case 2:
+    case KEY_NS:
         j->setup.law.per_key = v;
         return 0;
-    case 3:
+    case BATCH:
         o->max_batch = o->max_sequences = (int)v;
-        return v >= 1 && v <= 1024 ? 0 : -1;
-    case 4:
+        return 0;
+    case CHUNK:
         o->prefill_chunk = (int)v;
-        return v >= 1 && v <= 65536 ? 0 : -1;
-    case 5:
+        return 0;
+    case CTX:
         j->setup.n_ctx = (int)v;
-        return v >= 2 && v <= 1 << 24 ? 0 : -1;
-    case 6:
+        return 0;
+    case KV_TOKENS:
         j->setup.n_pages = (uint32_t)(v / PAGE_TOKENS) + 1;
         return 0;
-    case 7:
+    case STRETCH:
         o->stretch_percent = (int)v;
-        return v == 0 || (v >= 100 && v <= 100000) ? 0 : -1;
-    case 8:
+        return v == 0 || v >= 100 ? 0 : -1;
+    case TIMESLICE:
         o->fairness.max_timeslice_tokens = (int)v;
-        return v <= FAIRNESS_SLICE_MAX ? 0 : -1;
-    case 9:
+        return 0;
+    case DEADLINE:
         j->setup.deadline_s = j->live.deadline_s = v;
         return 0;
-    case 10:
+    case OPEN_MOST:
         j->live.max_open = (int)v;
-        return v >= 1 && v <= 100000 ? 0 : -1;
-    default:
+        return 0;
+    case SPEED:
         j->speed = v;
-        return v > 0 ? 0 : -1;
+        return 0;
+    case N_NUMBERS:
+        break;
     }
+    return -1;
 }
 
 static int read_arguments(struct job *j, struct ctl *c, int argc, char **argv)
@@ -299,7 +329,7 @@ static int read_arguments(struct job *j, struct ctl *c, int argc, char **argv)
             j->live.keys = a.value;
         else if (i == 16)
             return fputs(help, stdout), -1;
-        else if (!str_to_f64(str_of(a.value), &v) || read_number(j, i, v))
+        else if (!str_to_f64(str_of(a.value), &v) || read_number(j, (enum number)i, v))
             return ctl_usage("replay: --%s%s is out of range", names[i], a.value);
     }
     return j->path ? EXIT_OK : ctl_usage("replay: which trace?");
@@ -310,11 +340,11 @@ static void be_like(struct job *j, const struct live_server *s)
 {
     struct engine_options *o = &j->setup.engine;
 
-    if (!j->has_law)
+    if (!j->is_given[FIXED_US] && !j->is_given[ROW_US] && !j->is_given[KEY_NS])
         j->setup.law = s->law;
-    if (!j->has_ctx)
+    if (!j->is_given[CTX])
         j->setup.n_ctx = s->n_ctx;
-    if (!j->has_batch)
+    if (!j->is_given[BATCH])
         o->max_batch = o->max_sequences = s->n_slots;
     o->max_queue = engine_options_default.max_queue;
     o->max_queue_tokens = engine_options_default.max_queue_tokens;
