@@ -40,6 +40,15 @@ static struct part words(const char *text)
     return (struct part){ .kind = PART_TEXT, .text = str_of(text) };
 }
 
+/* What a template refuses is a lesson; that there is no memory is not. */
+static void note(struct lesson *l, const struct err *e)
+{
+    if (e->code == ERR_MEMORY && !l->failed) {
+        l->failed = true;
+        *l->e = *e;
+    }
+}
+
 /* .p NULL when the template refuses it. */
 static struct str render(struct lesson *l, const struct convo *c)
 {
@@ -48,10 +57,7 @@ static struct str render(struct lesson *l, const struct convo *c)
 
     if (!chat_template_render(l->t, c, l->env, &small_limits, l->a, &r, &e))
         return (struct str){ r.n_spans ? r.spans[0].text.p : "", r.n_bytes };
-    if (e.code == ERR_MEMORY && !l->failed) {
-        l->failed = true;
-        *l->e = e;
-    }
+    note(l, &e);
     return STR_NONE;
 }
 
@@ -74,7 +80,9 @@ static struct str render_with(struct lesson *l, const char *kwargs, const char *
     struct json *j;
     struct err e;
 
-    if (*kwargs && !json_parse(&j, str_of(kwargs), l->a, NULL, &e))
+    if (*kwargs && json_parse(&j, str_of(kwargs), l->a, NULL, &e))
+        note(l, &e);
+    else if (*kwargs)
         c.template_kwargs = j;
     return render(l, &c);
 }
@@ -125,11 +133,12 @@ static struct reading read_back(
     struct err e;
 
     if (parser_format_new(&f, str_of(tool), str_of(thinking), &e)) {
-        l->failed = true;
-        *l->e = e;
+        note(l, &e);
         return out;
     }
-    if (!parse_text(&r, f, &o, text, &e)) {
+    if (parse_text(&r, f, &o, text, &e)) {
+        note(l, &e);
+    } else {
         out.left_over = r.content.n;
         out.is_good = *tool ? is_our_call(l, &r)
                             : str_eq(str_trim(buf_str(&r.reasoning)), STR(THOUGHT)) &&

@@ -60,9 +60,12 @@ void options_docs(struct buf *out)
         "| key | meaning |\n|---|---|\n"
         "| `id` | name in requests and in `/v1/models` |\n"
         "| `path` | GGUF file; for `backend: script` the one whose vocabulary is used |\n"
-        "| `backend` | `native` (default) or `script`, which answers what the request says |\n"
+        "| `backend` | `native` (default) or `script`, which answers what the request says: its "
+        "field `script`, a text or one for each turn of the assistant |\n"
         "| `family` | chat family whose built-in template is used instead of the file's own |\n"
         "| `template_path` | a Jinja file used instead of the file's own template |\n"
+        "| `tool_parser`, `thinking_parser` | how the model marks tool calls and thinking, instead "
+        "of what is found out |\n"
         "| `draft` | GGUF file of a small model with the same vocabulary that guesses ahead |\n"
         "| `ctx_size`, `parallel`, `kv_bytes` | as above, for this model alone |\n");
 }

@@ -247,7 +247,54 @@ static void thinking_is_asked_for_as_the_family_wants_it(void)
     }
 }
 
-TESTS(TEST(a_system_message_goes_in_front_of_the_users), TEST(two_of_one_role_become_one),
-    TEST(calls_and_results_become_text), TEST(tools_are_told_in_the_system_message),
+/* ---- no memory */
+
+/* Wherever it fails: an error that says so, and nothing is left over. */
+static void without_memory_it_says_so(void)
+{
+    static const char request[] = "{\"messages\":[" S("be kind") "," U("a") "," U(
+        "b") "," CALL "," RESULT "," S("late") "," U("c") "]," TOOLS ",\"chat_template_kwargs\":"
+                                                          "{\"enable_thinking\":false}}";
+    static const char *const sources[] = { strict, by_thinking };
+    uint64_t n_failed = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(sources); i++) {
+        struct chat_template *t;
+        struct err e;
+        EXPECT_EQ(chat_template_compile(&t, str_of(sources[i]), &e), 0);
+        struct adapter_options o = { .template = t, .env = &kit_env };
+        /* Learning allocates thousands of times: all of the first ones, and then some. */
+        for (uint64_t nth = 1, step = 1;; nth += step, step += nth > 50 ? 3 : 0) {
+            struct arena *a = arena_new(16 * MB);
+            struct adapter *adapter = NULL;
+            struct rendered r;
+            struct json *j;
+            struct convo c;
+            EXPECT(a && !json_parse(&j, str_of(request), a, NULL, &e) && cj_convo(j, &c, a));
+            uint64_t before = mem_failures();
+            mem_fail_after(nth);
+            int rc = adapter_open(&adapter, &o, &e);
+            rc = rc ? rc : adapter_render(adapter, &c, 1, a, &r, &e);
+            mem_fail_after(0);
+            bool failed = mem_failures() > before;
+            EXPECT_EQ(rc != 0, failed);
+            if (failed)
+                EXPECT_STR(errcode_name(e.code), errcode_name(ERR_MEMORY));
+            n_failed += failed;
+            adapter_close(adapter);
+            arena_free(a);
+            if (!failed)
+                break;
+        }
+        chat_template_free(t);
+    }
+#ifdef TESTING
+    EXPECT(n_failed > 50);
+#endif
+}
+
+TESTS(TEST(without_memory_it_says_so), TEST(a_system_message_goes_in_front_of_the_users),
+    TEST(two_of_one_role_become_one), TEST(calls_and_results_become_text),
+    TEST(tools_are_told_in_the_system_message),
     TEST(what_is_put_around_is_ours_and_the_rest_is_not), TEST(calls_are_written_as_they_are_read),
     TEST(thinking_is_asked_for_as_the_family_wants_it))
