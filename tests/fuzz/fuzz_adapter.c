@@ -1,5 +1,5 @@
-/* Any bytes as the template of a model: what is learned from it ends within its limits, prompts are
- * made for a conversation with everything in it, and the words of that never come out as trusted. */
+/* Any bytes as the template of a model: what is learned from it ends within its limits, prompts
+ * are made of a conversation with everything in it, and its words never come out as trusted. */
 #include "../convo_json.h"
 #include "base/mem.h"
 #include "chat/adapter.h"
