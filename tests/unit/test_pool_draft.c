@@ -36,9 +36,10 @@ static void write_models(void)
     struct err e;
 
     EXPECT_EQ(gguf_open(&demo, "models/demo.gguf", &e), 0);
-    write_model(large, 3, demo, 2048);
-    write_model(small, 1, demo, 2048);
-    write_model(other, 1, NULL, 2048);
+    uint32_t n_vocab = (uint32_t)gguf_find(demo, "tokenizer.ggml.tokens")->arr.n;
+    write_model(large, 3, demo, n_vocab);
+    write_model(small, 1, demo, n_vocab);
+    write_model(other, 1, NULL, n_vocab);
     gguf_close(demo);
 }
 
