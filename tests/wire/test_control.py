@@ -113,7 +113,7 @@ def test_a_deadline_ends_a_request_honestly():
             json.dumps(chat(model="echo", script=SLOW, stream=True)), x_request_timeout_ms="200")
         frames = body.decode().strip().split("\n\n")
         equal(status, 200)
-        assert '"content":"w"' in body.decode(), frames
+        assert '"content":"w' in body.decode(), frames
         equal(error_of(frames[-1][6:])["code"], "timeout")
         # While a long prompt is read.
         status, _, body = s.request("POST", "/v1/completions",

@@ -3,6 +3,7 @@
 import glob
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -297,7 +298,8 @@ def test_draining_finishes_what_runs_and_takes_nothing_new():
         data = b""
         while more := c.recv(4096):
             data += more
-        assert b"three" in data and b"[DONE]" in data, data
+        equal(b"".join(re.findall(rb'"content":"([^"]*)"', data)), b"one two three")
+        assert b"[DONE]" in data, data
         equal(s.process.wait(20), 0)
     with Server("--drain-timeout", "100") as s:
         c = post(s, chat_body(model="echo", script={"text": "word " * 1000, "delay_ms": 1000}))
