@@ -3,6 +3,7 @@
 #include "base/mem.h"
 
 #include <openssl/sha.h>
+#include <stdio.h>
 
 enum { OWN_CHARACTERS = 24, NINE = 9 };
 
@@ -12,12 +13,10 @@ static void put_characters(struct buf *out, const struct answer *a, int choice, 
 {
     static const char letters[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     unsigned char digest[SHA256_DIGEST_LENGTH];
-    struct buf in;
+    char in[sizeof(a->id) + 32];
 
-    buf_init(&in, KB);
-    buf_printf(&in, "%s/%d/%d", a->id, choice, call);
-    SHA256((const unsigned char *)in.p, in.n, digest);
-    buf_clear(&in);
+    snprintf(in, sizeof(in), "%s/%d/%d", a->id, choice, call);
+    SHA256((const unsigned char *)in, strlen(in), digest);
     for (int i = 0; i < n; i++)
         buf_putc(out, letters[digest[i] % (sizeof(letters) - 1)]);
 }

@@ -52,6 +52,26 @@ static void each_allocation_of_a_stream_may_fail(void)
     world_close(&w);
 }
 
+static void each_allocation_of_a_tool_call_may_fail(void)
+{
+    struct world w;
+
+    world_open(&w, 1, 1);
+    walk(&w, "/v1/chat/completions",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\","
+        "\"tool_calls\":[{\"id\":\"x\",\"function\":{\"name\":\"g\",\"arguments\":\"{}\"}}]},"
+        "{\"role\":\"tool\",\"tool_call_id\":\"x\",\"content\":\"1\"}],"
+        "\"tools\":[{\"function\":{\"name\":\"f\"}},{\"function\":{\"name\":\"g\"}}],"
+        "\"tool_choice\":\"required\",\"script\":\"f\\\", \\\"arguments\\\": {\\\"a\\\": 1}}\"}",
+        "\"tool_calls\"");
+    walk(&w, "/v1/chat/completions",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"stream\":true,"
+        "\"functions\":[{\"name\":\"f\"}],\"function_call\":{\"name\":\"f\"},"
+        "\"script\":\"{\\\"a\\\": 1}}\"}",
+        "\"function_call\"");
+    world_close(&w);
+}
+
 static void each_allocation_of_a_completion_may_fail(void)
 {
     struct world w;
@@ -106,5 +126,6 @@ static void each_allocation_of_the_other_wires_may_fail(void)
 }
 
 TESTS(TEST(each_allocation_of_the_other_wires_may_fail), TEST(each_allocation_of_a_chat_may_fail),
-    TEST(each_allocation_of_a_stream_may_fail), TEST(each_allocation_of_a_completion_may_fail),
+    TEST(each_allocation_of_a_stream_may_fail), TEST(each_allocation_of_a_tool_call_may_fail),
+    TEST(each_allocation_of_a_completion_may_fail),
     TEST(each_allocation_of_the_word_routes_may_fail))

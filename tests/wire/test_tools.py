@@ -305,6 +305,40 @@ def test_a_gap_is_refused_by_a_model_that_has_no_tokens_for_it():
         equal((status, json.loads(answer)["error"]["param"]), (400, "suffix"))
 
 
+def test_thinking_begins_where_the_prompt_has_put_it():
+    files = {"r1": "deepseek-ai-DeepSeek-R1-Distill-Qwen-32B", "qwen": "Qwen-Qwen3-0.6B",
+        "m2": "MiniMax-M2"}
+    if not os.path.exists(f"{SHARED}/templates/{files['r1']}.jinja"):
+        print("skip: no templates at hand")
+        return
+    models = "".join(f"""  - id: {name}
+    path: {ROOT}/models/demo.gguf
+    backend: script
+    template_path: {SHARED}/templates/{file}.jinja
+""" for name, file in files.items())
+    with Server(config="models:\n" + models) as s:
+        def said(text, **more):
+            m = json.loads(ask(s, text, **{"tools": None, **more}))["choices"][0]["message"]
+            return m.get("reasoning_content"), m["content"]
+        # The template opens the thinking; the answer begins inside.
+        equal(said("Hm.</think>Yes.", model="m2"), ("Hm.", "Yes."))
+        equal(said("Hm.</think>Yes.", model="r1", enable_thinking=True), ("Hm.", "Yes."))
+        equal(said("Yes.", model="r1", enable_thinking=False), (None, "Yes."))
+        # It opens nothing: the model does, or not.
+        equal(said("<think>Hm.</think>Yes.", model="qwen"), ("Hm.", "Yes."))
+        equal(said("Yes.", model="qwen"), (None, "Yes."))
+        # It has been closed: what follows is the answer.
+        for off in ({"chat_template_kwargs": {"enable_thinking": False}}, {"enable_thinking": False},
+                {"reasoning_effort": "none"}):
+            equal(said("Yes.", model="qwen", **off), (None, "Yes."))
+        # A call that has to come closes what is open.
+        for name, rest in (("m2", "</invoke>"), ("r1", "{}\n```"), ("qwen", "{}}\n</tool_call>")):
+            m = json.loads(ask(s, rest, model=name, enable_thinking=True, tool_choice={"type": "function",
+                "function": {"name": "now"}}))["choices"][0]["message"]
+            equal(calls_of(m), [("now", {})])
+            assert "reasoning" not in m, m
+
+
 def test_requests_that_make_no_sense_are_named():
     f = {"name": "f"}
     with Server(config=MAIN) as s:

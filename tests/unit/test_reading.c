@@ -1,0 +1,112 @@
+/* chat/reading.c: which control tokens the parser has to see, and that it then understands. */
+#include "chat/reading.h"
+#include "../text_kit.h"
+
+static const char *const harmony[] = { "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>",
+    "<|end|>", "<|call|>" };
+
+struct world {
+    struct vocab *v;
+    int32_t mark[ARRAY_LEN(harmony)], other, plain;
+};
+
+static struct world open_world(void)
+{
+    struct world w;
+    struct kit_vocab k = { 0 };
+    struct err e;
+
+    kit_bytes(&k, true);
+    w.other = kit_add(&k, "<|im_end|>", TOKEN_CONTROL);
+    for (size_t i = 0; i < ARRAY_LEN(harmony); i++)
+        w.mark[i] = kit_add(&k, harmony[i], TOKEN_CONTROL);
+    w.plain = kit_add(&k, "<think>", TOKEN_USER);
+    EXPECT_EQ(kit_make(&w.v, &k, "gpt2", gguf_writer_new(32), &e), 0);
+    return w;
+}
+
+static struct reading open_as(
+    const char *tool, const char *thinking, unsigned flags, const struct vocab *v)
+{
+    struct parser_format *f;
+    struct reading r;
+    struct err e;
+
+    EXPECT_EQ(parser_format_new(&f, str_of(tool), str_of(thinking), &e), 0);
+    EXPECT_EQ(reading_open(&r, f, flags, v, &e), 0);
+    parser_format_free(f);
+    return r;
+}
+
+static void markers_are_shown_and_no_other_control_tokens(void)
+{
+    struct world w = open_world();
+    struct reading r = open_as("harmony", "harmony", READ_CALLS | READ_THOUGHTS, w.v);
+
+    EXPECT_EQ(r.n_control, (int)ARRAY_LEN(harmony));
+    for (size_t i = 0; i < ARRAY_LEN(harmony); i++)
+        EXPECT(reading_shows(&r, w.mark[i]));
+    EXPECT(!reading_shows(&r, w.other) && !reading_shows(&r, w.plain) && !reading_shows(&r, 'a'));
+    EXPECT(!reading_shows(&r, TOKEN_NONE) && !reading_shows(&r, 1 << 30));
+    reading_close(&r);
+    vocab_close(w.v);
+}
+
+static void what_is_not_wanted_is_not_read(void)
+{
+    struct world w = open_world();
+    struct reading none = open_as("harmony", "harmony", 0, w.v);
+    struct reading no_format = open_as("null", "null", READ_CALLS | READ_THOUGHTS, w.v);
+    struct reading calls = open_as("hermes_json", "think_tag", READ_CALLS, w.v);
+    struct reading thoughts = open_as("hermes_json", "think_tag", READ_THOUGHTS, w.v);
+
+    EXPECT(!none.format && !none.n_control && !no_format.format);
+    EXPECT(!reading_shows(&none, w.mark[0]));
+    EXPECT_STR(parser_format_tool(calls.format), "hermes_json");
+    EXPECT_STR(parser_format_thinking(calls.format), "null");
+    EXPECT_STR(parser_format_tool(thoughts.format), "null");
+    EXPECT_STR(parser_format_thinking(thoughts.format), "think_tag");
+    reading_close(&none);
+    reading_close(&no_format);
+    reading_close(&calls);
+    reading_close(&thoughts);
+    vocab_close(w.v);
+}
+
+/* Control tokens and words, as a model of this family says them, through the detokenizer. */
+static void tokens_that_nobody_sees_are_understood(void)
+{
+    struct world w = open_world();
+    struct reading r = open_as("harmony", "harmony", READ_CALLS | READ_THOUGHTS, w.v);
+    static const char said[] = "1analysis2Hm.41assistant1commentary to=functions.f3json2{\"a\":1}5"
+                               "\x01";
+    struct detok d = { 0 };
+    struct parsed told;
+    struct buf text;
+    struct err e;
+
+    buf_init(&text, MB);
+    for (const char *c = said; *c; c++) {
+        struct tokens t = { .arena = arena_new(MB) };
+        struct span one = { { c, 1 }, false };
+        int32_t id = w.other;
+        if (*c >= '0' && *c <= '5' && c[1] != '}')
+            id = w.mark[*c - '0'];
+        else if (*c != '\x01' && !vocab_encode(w.v, &one, 1, false, &t, &e))
+            id = t.ids[0];
+        detok_put(&d, w.v, id, reading_shows(&r, id), &text);
+        arena_free(t.arena);
+    }
+    EXPECT(str_find(buf_str(&text), STR("im_end")) < 0);
+    EXPECT_EQ(parse_text(&told, r.format, NULL, buf_str(&text), &e), 0);
+    EXPECT(str_is(buf_str(&told.reasoning), "Hm.") && !told.content.n);
+    EXPECT_EQ(told.n_calls, 1);
+    EXPECT(str_is(told.calls[0].name, "f") && str_is(told.calls[0].arguments, "{\"a\":1}"));
+    parsed_clear(&told);
+    buf_clear(&text);
+    reading_close(&r);
+    vocab_close(w.v);
+}
+
+TESTS(TEST(markers_are_shown_and_no_other_control_tokens), TEST(what_is_not_wanted_is_not_read),
+    TEST(tokens_that_nobody_sees_are_understood))
