@@ -178,5 +178,47 @@ static void the_prompt_says_whether_the_answer_begins_inside_a_thought(void)
     }
 }
 
-TESTS(TEST(templates_tell_the_parsers), TEST(nothing_that_a_client_sends_is_lost),
+/* ---- where an answer ends */
+
+static void the_familys_own_tokens_end_an_answer(void)
+{
+    static const struct {
+        const char *file, *ends[3], *others[4];
+    } rows[] = {
+        { "GLM-4.6", { "<|user|>", "<|observation|>" }, { "<|assistant|>", "<tool_call>" } },
+        { "MiniMax-M2", { "[e~[" }, { "]~b]", "</minimax:tool_call>" } },
+        { "Qwen-Qwen3-0.6B", { "<|im_end|>" }, { "<|im_start|>", "</think>", "</tool_call>" } },
+        /* A message ends there, the turn goes on. */
+        { "openai-gpt-oss-120b", { "<|return|>", "<|call|>" }, { "<|end|>", "<|channel|>" } },
+        { "CohereForAI-c4ai-command-r7b-12-2024-tool_use", { "<|END_OF_TURN_TOKEN|>" },
+            { "<|END_RESPONSE|>", "<|END_ACTION|>", "<|END_THINKING|>" } },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char *source = kit_template(rows[i].file);
+        struct kit_vocab k = { 0 };
+        struct vocab *v;
+        struct err e;
+        if (!source)
+            continue;
+        kit_bytes(&k, true);
+        for (int n = 0; n < 3 && rows[i].ends[n]; n++)
+            kit_add(&k, rows[i].ends[n], TOKEN_CONTROL);
+        for (int n = 0; n < 4 && rows[i].others[n]; n++)
+            kit_add(&k, rows[i].others[n], TOKEN_CONTROL);
+        EXPECT_EQ(kit_make(&v, &k, "gpt2", gguf_writer_new(32), &e), 0);
+        struct fitting f = kit_fit(source, &(struct adapter_options){ .vocab = v });
+        fprintf(stderr, "%s\n", rows[i].file);
+        for (int n = 0; n < 3 && rows[i].ends[n]; n++)
+            EXPECT(adapter_is_end(f.adapter, vocab_find(v, str_of(rows[i].ends[n]))));
+        for (int n = 0; n < 4 && rows[i].others[n]; n++)
+            EXPECT(!adapter_is_end(f.adapter, vocab_find(v, str_of(rows[i].others[n]))));
+        kit_unfit(&f);
+        vocab_close(v);
+        mem_free(source);
+    }
+}
+
+TESTS(TEST(the_familys_own_tokens_end_an_answer), TEST(templates_tell_the_parsers),
+    TEST(nothing_that_a_client_sends_is_lost),
     TEST(the_prompt_says_whether_the_answer_begins_inside_a_thought))
