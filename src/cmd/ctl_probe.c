@@ -1,11 +1,14 @@
 /* ctl_probe.c: `inferctl probe FILE.gguf`: asks a model what it can do, on this machine, and keeps
- * the answer where inferfluxd looks for it. */
+ * the answer where inferfluxd looks for it. With the name of a model instead of a file: what the
+ * server that runs knows of it. (A server does not probe what it serves: a model that is ready does
+ * not change.) */
 #include "base/mem.h"
 #include "cmd/ctl.h"
 #include "cmd/paths.h"
 #include "pool/adapt.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 struct probe_args {
     const char *path, *id, *store, *template_path, *family, *kernels;
@@ -14,9 +17,10 @@ struct probe_args {
 enum { OPT_ID, OPT_STORE, OPT_TEMPLATE, OPT_FAMILY, OPT_KERNELS, OPT_JSON, OPT_HELP };
 
 static const char usage[] =
-    "usage: inferctl probe [options] FILE.gguf\n\n"
+    "usage: inferctl probe [options] FILE.gguf | NAME\n\n"
     "Asks the model to call a tool and to think, finds out which parsers read what it says, and\n"
-    "keeps that for inferfluxd, which uses it from its next start on.\n\n"
+    "keeps that for inferfluxd, which uses it from its next start on. With the name of a model\n"
+    "that a server has: what it knows of it.\n\n"
     "  --id NAME          the name under which it is served; default: the file's name\n"
     "  --store PATH       where to keep it [auto]: inferfluxd's --store; none: nowhere\n"
     "  --chat-template FILE   a Jinja file instead of the model's own template\n"
@@ -148,6 +152,56 @@ static int probe(const struct ctl *c, const struct model_spec *spec)
     return status;
 }
 
+/* ---- of a server */
+
+static const char *word_of(const struct json *o, const char *key, struct arena *a)
+{
+    const struct json *v = json_get(o, key);
+    struct str s = v && v->kind == JSON_STRING ? arena_str(a, v->s) : STR("none");
+
+    return s.p ? s.p : "?";
+}
+
+static int show_served(const struct ctl *c, const struct ctl_reply *r, struct arena *a)
+{
+    struct json *root;
+    struct err e;
+
+    if (json_parse(&root, buf_str(&r->body), a, NULL, &e))
+        return ctl_fail("the server's answer: %s", e.msg);
+    const struct json *adapter = json_get(root, "adapter");
+    if (!adapter)
+        return ctl_fail("the server does not say how it talks to it; is the model ready?");
+    if (c->as_json) {
+        printf(STR_FMT "\n", STR_ARG(adapter->raw));
+        return EXIT_OK;
+    }
+    const struct json *probed = json_get(adapter, "probed");
+    printf("model      %s (family %s)\n", word_of(root, "id", a), word_of(adapter, "family", a));
+    printf("tools      %s, parser %s\n", word_of(adapter, "tool_format", a),
+        word_of(adapter, "tool_parser", a));
+    printf("thinking   parser %s\n", word_of(adapter, "thinking_parser", a));
+    printf("probed     %s\n", probed && probed->b ? "yes" : "no: give the file to inferctl probe");
+    return EXIT_OK;
+}
+
+static int ask_server(struct ctl *c, const char *name)
+{
+    struct arena *a = arena_new(MB);
+    struct ctl_reply r;
+    char path[512];
+
+    CHECK(a);
+    snprintf(path, sizeof(path), "/v1/models/%s", name);
+    ctl_request(c, path, NULL, &r);
+    int status = ctl_check(&r);
+    if (status == EXIT_OK)
+        status = show_served(c, &r, a);
+    buf_clear(&r.body);
+    arena_free(a);
+    return status;
+}
+
 int ctl_probe(struct ctl *c, int argc, char **argv)
 {
     struct probe_args p = {
@@ -160,6 +214,9 @@ int ctl_probe(struct ctl *c, int argc, char **argv)
     int status = read_args(&p, c, argc, argv);
     if (status)
         return status - 1;
+    if (access(p.path, F_OK))
+        return str_ends(str_of(p.path), STR(".gguf")) ? ctl_fail("%s: no such file", p.path)
+                                                      : ask_server(c, p.path);
     struct model_spec spec = { .id = *p.id ? p.id : model_id_of_path(p.path, id, sizeof(id)),
         .path = p.path,
         .family = p.family,

@@ -16,7 +16,7 @@ static const struct command commands[] = {
     { "completion", "[PROMPT]", "continue a text (standard input without PROMPT)", ctl_completion },
     { "chat", "[MESSAGE]", "talk: interactive, or one answer with MESSAGE or a pipe", ctl_chat },
     { "inspect", "FILE.gguf", "what is in a model file", ctl_inspect },
-    { "probe", "FILE.gguf", "what a model can do, asked of itself; kept for the server",
+    { "probe", "FILE.gguf|NAME", "what a model can do, asked of itself; kept for the server",
         ctl_probe },
     { "bench", "FILE.gguf", "speed of a model on this machine", ctl_bench },
     { "replay", "TRACE.csv", "what a trace of arrivals would have seen", ctl_replay },

@@ -164,6 +164,13 @@ def test_what_a_probe_finds_out_is_used_by_the_server():
                 known["tool_format"]), (True, row["tool_parser_id"], row["thinking_parser_id"],
                 row["tool_format"]))
             assert "notice" not in known
+            ask = [program("inferctl"), "--url", s.url, "probe", "demo"]
+            shown = subprocess.run(ask, capture_output=True, text=True)
+            equal((shown.returncode, "probed     yes" in shown.stdout), (0, True), shown.stderr)
+            shown = subprocess.run([*ask, "--json"], capture_output=True, text=True)
+            equal(json.loads(shown.stdout), known)
+            shown = subprocess.run([*ask[:-1], "nobody"], capture_output=True, text=True)
+            equal((shown.returncode, "does not exist" in shown.stderr), (1, True), shown.stderr)
         with open(store, "r+b") as f:
             f.write(b"no database")
         with Server("--store", store) as s:  # which says so, and serves
