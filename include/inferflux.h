@@ -35,8 +35,14 @@ typedef struct {
 } inferflux_options;
 
 typedef struct {
-    const char *role; /* "system", "user", "assistant" */
+    const char *name, *arguments; /* of a function; arguments are a JSON object */
+} inferflux_call;
+
+typedef struct {
+    const char *role; /* "system", "user", "assistant", "tool" */
     const char *content;
+    const inferflux_call *calls; /* what the assistant called; the messages of the tools follow, */
+    int n_calls;                 /* in the same order */
 } inferflux_message;
 
 typedef struct {                       /* zero means: the default in brackets */
@@ -50,15 +56,24 @@ typedef struct {                       /* zero means: the default in brackets */
     uint64_t seed;           /* same seed, same answer [0] */
     const char *const *stop; /* strings that end the answer, not part of it */
     int n_stop;
+    int parts;         /* of messages: thoughts and calls are events of their own [all is text] */
+    const char *tools; /* with parts: functions that may be called, in JSON as OpenAI's clients
+                        * write them: [{"type":"function","function":{"name":..}}, ..] [none] */
 } inferflux_params;
 
-enum { INFERFLUX_TEXT, INFERFLUX_END };
+enum {
+    INFERFLUX_TEXT,
+    INFERFLUX_END,
+    INFERFLUX_THOUGHT, /* as TEXT; only with parts */
+    INFERFLUX_CALL     /* a whole call: name, and its arguments as text; only with parts */
+};
 enum { INFERFLUX_STOP, INFERFLUX_LENGTH, INFERFLUX_CANCELLED, INFERFLUX_ERROR };
 
 typedef struct {
-    int kind;          /* INFERFLUX_TEXT any number of times, then one INFERFLUX_END */
-    const char *text;  /* TEXT: whole UTF-8 characters, terminated; yours to copy */
+    int kind;          /* INFERFLUX_TEXT and its like any number of times, then one INFERFLUX_END */
+    const char *text;  /* all but END: whole UTF-8 characters, terminated; yours to copy */
     size_t n_text;     /* bytes */
+    const char *name;  /* CALL: of the function */
     int finish;        /* END: INFERFLUX_STOP ... */
     const char *error; /* END with INFERFLUX_ERROR: one line */
     int prompt_tokens, completion_tokens; /* END */

@@ -4,6 +4,7 @@
  * Callers meet it through messages; `wait` sleeps on the request's condition variable. */
 #include "inferflux.h"
 
+#include "api/tools.h"
 #include "base/mem.h"
 #include "os/clock.h"
 #include "os/mailbox.h"
@@ -36,8 +37,11 @@ struct inferflux_request {
     struct inferflux_request *next_open, **prev_open;
     struct convo convo;
     struct str prompt;
+    bool has_parts;           /* of the conversation's answer: what is no text is told apart */
+    const struct json *tools; /* or NULL */
     struct session_params params;
     struct buf text;
+    struct buf name, arguments; /* of the call that is being told */
     int finish;
     pthread_mutex_t mu; /* guards the two below */
     pthread_cond_t ended;
@@ -71,18 +75,51 @@ static void finish(struct inferflux_request *r, const inferflux_event *end)
     pthread_mutex_unlock(&r->mu); /* the owner may free it from here on */
 }
 
-static void on_text(void *ctx, int choice, struct str text)
+static void tell_text(struct inferflux_request *r, int kind, struct str text, const char *name)
 {
-    struct inferflux_request *r = ctx;
-
     buf_reset(&r->text);
     buf_puts(&r->text, text);
     buf_putc(&r->text, '\0');
-    if (buf_ok(&r->text))
+    if (buf_ok(&r->text) && buf_ok(&r->name) && buf_ok(&r->arguments))
         r->callback(r->user,
-            &(inferflux_event){ .kind = INFERFLUX_TEXT, .text = r->text.p, .n_text = text.n });
+            &(inferflux_event){ .kind = kind, .text = r->text.p, .n_text = text.n, .name = name });
     else
         session_cancel(r->session);
+}
+
+static void on_text(void *ctx, int choice, struct str text)
+{
+    tell_text(ctx, INFERFLUX_TEXT, text, NULL);
+}
+
+static void on_thought(void *ctx, int choice, struct str text)
+{
+    tell_text(ctx, INFERFLUX_THOUGHT, text, NULL);
+}
+
+static void on_call_begin(void *ctx, int choice, int call, struct str name)
+{
+    struct inferflux_request *r = ctx;
+
+    buf_reset(&r->name);
+    buf_reset(&r->arguments);
+    buf_puts(&r->name, name);
+    buf_putc(&r->name, '\0');
+}
+
+static void on_call_args(void *ctx, int choice, int call, struct str json)
+{
+    struct inferflux_request *r = ctx;
+
+    buf_puts(&r->arguments, json);
+}
+
+/* A call that breaks was never told: its text follows. */
+static void on_call_end(void *ctx, int choice, int call)
+{
+    struct inferflux_request *r = ctx;
+
+    tell_text(r, INFERFLUX_CALL, buf_str(&r->arguments), r->name.p);
 }
 
 static void on_choice_end(void *ctx, const struct choice_end *c)
@@ -109,9 +146,13 @@ static void on_end(void *ctx, const struct session_end *s)
     finish(r, &end);
 }
 
-static const struct session_ops ops = {
-    .parts = { .text = on_text }, .choice_end = on_choice_end, .end = on_end
-};
+static const struct session_ops ops = { .parts = { .text = on_text,
+                                            .reasoning = on_thought,
+                                            .call_begin = on_call_begin,
+                                            .call_args = on_call_args,
+                                            .call_end = on_call_end },
+    .choice_end = on_choice_end,
+    .end = on_end };
 
 static int tokenize(struct inferflux_request *r, struct err *e)
 {
@@ -125,6 +166,11 @@ static int tokenize(struct inferflux_request *r, struct err *e)
     if (r->convo.n_messages &&
         adapter_render(m->adapter, &r->convo, clock_wall_s(), r->arena, &text, e))
         return -1;
+    if (r->has_parts)
+        r->params.parts = (struct parts_params){
+            .reading = &m->readings[READ_THOUGHTS | (r->tools ? READ_CALLS : 0u)],
+            .parse = { .tools = r->tools, .start = adapter_start(m->adapter, &r->convo, &text) },
+        };
     if (vocab_encode(m->vocab, text.spans, text.n_spans, !r->convo.n_messages, &tokens, e))
         return -1;
     if (!tokens.n)
@@ -260,8 +306,57 @@ EXPORT void inferflux_close(inferflux *m)
     mem_free(m);
 }
 
+/* Calls have no ids here; those that templates may want are their numbers. */
+static int copy_calls(struct inferflux_request *r, struct message *to,
+    const inferflux_message *from, int n_earlier, struct err *e)
+{
+    to->tool_calls = arena_zalloc(r->arena, (size_t)from->n_calls, sizeof(*to->tool_calls));
+    if (!to->tool_calls)
+        return err_set(e, ERR_MEMORY, "no memory for %d calls", from->n_calls);
+    for (; to->n_tool_calls < from->n_calls; to->n_tool_calls++) {
+        const inferflux_call *call = &from->calls[to->n_tool_calls];
+        struct tool_call *c = &to->tool_calls[to->n_tool_calls];
+        if (!call->name)
+            return err_set(e, ERR_INVALID, "a call has no name");
+        char id[32];
+        snprintf(id, sizeof(id), "call_%d", n_earlier + to->n_tool_calls);
+        c->id = arena_str(r->arena, str_of(id));
+        c->name = arena_str(r->arena, str_of(call->name));
+        c->arguments = arena_str(r->arena, str_of(call->arguments ? call->arguments : "{}"));
+        if (!c->id.p || !c->name.p || !c->arguments.p)
+            return err_set(e, ERR_MEMORY, "no memory for a call");
+    }
+    return 0;
+}
+
+/* The k-th result since the last calls is the k-th call's. */
+static struct str id_of_result(const struct message *to, int i)
+{
+    int k = 0;
+
+    for (i--; i >= 0 && !to[i].n_tool_calls; i--)
+        k += to[i].role == ROLE_TOOL;
+    return i >= 0 && k < to[i].n_tool_calls ? to[i].tool_calls[k].id : STR("call_0");
+}
+
+static int copy_tools(struct inferflux_request *r, const char *text, struct err *e)
+{
+    struct ask ask = { .kind = ASK_CHAT };
+    struct fields f = { .ask = &ask, .arena = r->arena, .e = e };
+    struct str copy = arena_str(r->arena, str_of(text));
+    struct json *j;
+
+    if (!copy.p)
+        return err_set(e, ERR_MEMORY, "no memory for the tools");
+    if (json_parse(&j, copy, r->arena, NULL, e) || tools_read(&f, "tools", j))
+        return err_wrap(e, "tools");
+    r->tools = r->convo.tools = ask.tools;
+    return 0;
+}
+
 static int copy_messages(struct inferflux_request *r, const inferflux_params *p, struct err *e)
 {
+    int n_calls = 0;
     struct message *to = arena_zalloc(r->arena, (size_t)p->n_messages, sizeof(*to));
     struct part *parts = arena_zalloc(r->arena, (size_t)p->n_messages, sizeof(*parts));
 
@@ -277,6 +372,11 @@ static int copy_messages(struct inferflux_request *r, const inferflux_params *p,
         to[i].has_content = to[i].is_plain = true;
         to[i].parts = &parts[i];
         to[i].n_parts = 1;
+        if (from->n_calls > 0 && copy_calls(r, &to[i], from, n_calls, e))
+            return -1;
+        n_calls += to[i].n_tool_calls;
+        if (to[i].role == ROLE_TOOL)
+            to[i].tool_call_id = id_of_result(to, i);
     }
     r->convo.messages = to;
     r->convo.n_messages = p->n_messages;
@@ -306,6 +406,9 @@ static int copy_params(struct inferflux_request *r, const inferflux_params *p, s
     to->sample.seed = p->seed;
     if (p->top_p > 0)
         to->sample.top_p = p->top_p;
+    r->has_parts = p->parts && p->n_messages > 0;
+    if (r->has_parts && p->tools && copy_tools(r, p->tools, e))
+        return -1;
     if (p->n_messages > 0)
         return copy_messages(r, p, e);
     r->prompt = p->prompt ? arena_str(r->arena, str_of(p->prompt)) : STR_NONE;
@@ -331,6 +434,8 @@ EXPORT inferflux_request *inferflux_submit(inferflux *model, const inferflux_par
     r->user = user;
     r->finish = INFERFLUX_CANCELLED;
     buf_init(&r->text, 16 * MB);
+    buf_init(&r->name, KB);
+    buf_init(&r->arguments, 16 * MB);
     if (copy_params(r, params, &e)) {
         tell(why, n_why, &e);
         arena_free(a);
@@ -371,6 +476,8 @@ EXPORT void inferflux_release(inferflux_request *r)
         pthread_cond_wait(&r->ended, &r->mu);
     pthread_mutex_unlock(&r->mu);
     buf_clear(&r->text);
+    buf_clear(&r->name);
+    buf_clear(&r->arguments);
     pthread_cond_destroy(&r->ended);
     pthread_mutex_destroy(&r->mu);
     arena_free(r->arena);

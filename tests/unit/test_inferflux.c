@@ -148,6 +148,70 @@ static void closing_ends_what_runs(void)
     }
 }
 
-TESTS(TEST(a_missing_file_is_one_line), TEST(many_requests_get_what_they_would_get_alone),
+/* ---- thoughts and calls */
+
+static const char tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\","
+                            "\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{"
+                            "\"type\":\"string\"}}}}}]";
+
+static void on_part(void *user, const inferflux_event *ev)
+{
+    struct seen *s = user;
+
+    EXPECT((ev->kind == INFERFLUX_CALL) == (ev->name != NULL));
+    if (ev->kind == INFERFLUX_THOUGHT || ev->kind == INFERFLUX_CALL)
+        EXPECT(ev->n_text > 0 && !ev->text[ev->n_text]);
+    else
+        on_event(user, ev);
+    s->n_texts++;
+}
+
+static void parts_of_plain_words_are_words(void)
+{
+    inferflux *m = open_demo();
+    inferflux_message message = { "user", "What is 3 plus 4?" };
+    inferflux_params p = { .messages = &message, .n_messages = 1, .max_tokens = 20 };
+    struct seen whole = { 0 }, parts = { 0 };
+    char why[256];
+
+    inferflux_release(inferflux_submit(m, &p, on_event, &whole, why, sizeof(why)));
+    p.parts = 1;
+    inferflux_release(inferflux_submit(m, &p, on_part, &parts, why, sizeof(why)));
+    EXPECT_STR(parts.text, whole.text);
+    EXPECT(whole.n > 0 && parts.n_ends == 1);
+    inferflux_close(m);
+}
+
+static void a_conversation_with_calls_is_understood(void)
+{
+    inferflux *m = open_demo();
+    inferflux_call calls[] = { { "get_weather", "{\"city\": \"Oslo\"}" }, { "get_weather", NULL } };
+    inferflux_message messages[] = { { "user", "Oslo?" }, { "assistant", NULL, calls, 2 },
+        { "tool", "rain" }, { "tool", "sun" }, { "user", "Thanks." } };
+    inferflux_params p = {
+        .messages = messages, .n_messages = 5, .max_tokens = 5, .parts = 1, .tools = tools
+    };
+    struct seen s = { 0 };
+    char why[256];
+
+    inferflux_release(inferflux_submit(m, &p, on_part, &s, why, sizeof(why)));
+    EXPECT_EQ(s.n_ends, 1);
+    EXPECT_STR(s.error, "");
+    EXPECT(s.finish == INFERFLUX_STOP || s.finish == INFERFLUX_LENGTH);
+    calls[1].name = NULL;
+    EXPECT(!inferflux_submit(m, &p, on_part, &s, why, sizeof(why)));
+    EXPECT_STR(why, "a call has no name");
+    calls[1].name = "f";
+    p.tools = "[{]";
+    EXPECT(!inferflux_submit(m, &p, on_part, &s, why, sizeof(why)));
+    EXPECT(strstr(why, "tools: line 1"));
+    p.tools = "[{\"function\":{}}]";
+    EXPECT(!inferflux_submit(m, &p, on_part, &s, why, sizeof(why)));
+    EXPECT(strstr(why, "tools[0].function.name"));
+    inferflux_close(m);
+}
+
+TESTS(TEST(parts_of_plain_words_are_words), TEST(a_conversation_with_calls_is_understood),
+    TEST(a_missing_file_is_one_line), TEST(many_requests_get_what_they_would_get_alone),
     TEST(bad_parameters_are_said), TEST(a_cancelled_request_ends_once),
     TEST(closing_ends_what_runs))
