@@ -196,8 +196,16 @@ static void on_call_args(void *ctx, int choice, int call, struct str json)
     told(ctx);
 }
 
+static void count(void *ctx, enum metric metric, int n)
+{
+    struct leg *p = ctx;
+
+    metric_add(&p->request->io->metrics, metric, n);
+}
+
 static void on_call_end(void *ctx, int choice, int call)
 {
+    count(ctx, METRIC_tool_calls_total, 1);
     if (!answer_of(ctx))
         return;
     answer_call_end(answer_of(ctx), choice_of(ctx, choice), call);
@@ -206,6 +214,7 @@ static void on_call_end(void *ctx, int choice, int call)
 
 static void on_call_broken(void *ctx, int choice, int call)
 {
+    count(ctx, METRIC_tool_calls_broken_total, 1);
     if (!answer_of(ctx))
         return;
     answer_call_broken(answer_of(ctx), choice_of(ctx, choice), call);
@@ -223,7 +232,9 @@ static void on_choice_end(void *ctx, const struct choice_end *c)
     if (!r->answer || c->finish == FINISH_CANCELLED || c->finish == FINISH_ERROR)
         return;
     echo_rest(p);
+    count(p, METRIC_reasoning_tokens_total, c->n_reasoning);
     if (expect_met(&r->ask, c, &e)) {
+        count(p, METRIC_tool_choices_unmet_total, 1);
         request_fail(r, &e);
         return;
     }

@@ -199,6 +199,10 @@ def test_a_choice_is_forced_or_refused():
             equal(error["param"], "tool_choice")
             frames = ask(s, said, tool_choice=choice, stream=True).decode()
             assert '"error":{' in frames and "[DONE]" not in frames, frames
+        text = s.get("/metrics")[2].decode()
+        counted = {k: int(re.search(rf"^inferflux_{k} (\d+)$", text, re.M)[1]) for k in
+            ("tool_calls_total", "tool_choices_unmet_total")}
+        equal(counted, {"tool_calls_total": 18, "tool_choices_unmet_total": 6})
         # Cut off is what it is.
         choice, = json.loads(ask(s, '{"text": "abcdefgh"}}', tool_choice=named,
             max_tokens=2))["choices"]
