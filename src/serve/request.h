@@ -88,3 +88,9 @@ void request_set_deadline(struct request *r, uint64_t when_ns);
 /* After the answer was given something: it leaves, and the sessions of a slow reader pause. */
 void request_wrote(struct request *r);
 void request_start_pings(struct request *r);
+
+/* told.c: what a session of the request says goes to its answer; ctx is its leg. */
+extern const struct session_ops told_ops;
+/* Before anything is generated: the echo of whole prompts, or the first token of those that are
+ * told by token. */
+void told_echo(struct request *r);
