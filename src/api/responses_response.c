@@ -541,6 +541,8 @@ static void failed(struct answer *a, const struct err *e, const struct error_ext
     struct told *t = a->state;
 
     t->status = "failed";
+    if (!buf_ok(&t->items))
+        buf_reset(&t->items); /* the last of them is not whole */
     tell_object(a, "response.failed", e);
 }
 

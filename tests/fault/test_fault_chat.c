@@ -125,7 +125,35 @@ static void each_allocation_of_the_other_wires_may_fail(void)
     world_close(&w);
 }
 
+#define FUNCTION "{\"type\":\"function\",\"name\":\"f\",\"parameters\":{}}"
+#define THOUGHT                                                                                    \
+    "<think>hm</think>well <tool_call>{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": {}}"            \
+    "</tool_call>"
+
+/* The answers are kept, and the second body goes on from none. */
+static void each_allocation_of_a_response_may_fail(void)
+{
+    struct world w;
+
+    world_open(&w, 1, 1);
+    walk(&w, "/v1/responses",
+        "{\"input\":\"hi\",\"stream\":true,\"tools\":[" FUNCTION "],\"script\":\"" THOUGHT "\","
+        "\"include\":[\"reasoning.encrypted_content\",\"message.output_text.logprobs\"]}",
+        "response.completed");
+    walk(&w, "/v1/responses",
+        "{\"instructions\":\"i\",\"input\":[{\"role\":\"user\",\"content\":[{\"type\":"
+        "\"input_text\",\"text\":\"a\"}]},{\"type\":\"reasoning\",\"summary\":[],"
+        "\"encrypted_content\":\"v1.aGk=\"},{\"type\":\"custom_tool_call\",\"call_id\":\"c\","
+        "\"name\":\"f\",\"input\":\"x\"},{\"type\":\"custom_tool_call_output\",\"call_id\":"
+        "\"c\",\"output\":\"o\"}],\"script\":\"one\"}",
+        "\"status\":\"completed\"");
+    walk(&w, "/v1/responses/input_tokens", "{\"input\":\"hi\"}", "\"input_tokens\"");
+    shelf_check(w.shelf);
+    world_close(&w);
+}
+
 TESTS(TEST(each_allocation_of_the_other_wires_may_fail), TEST(each_allocation_of_a_chat_may_fail),
     TEST(each_allocation_of_a_stream_may_fail), TEST(each_allocation_of_a_tool_call_may_fail),
     TEST(each_allocation_of_a_completion_may_fail),
-    TEST(each_allocation_of_the_word_routes_may_fail))
+    TEST(each_allocation_of_the_word_routes_may_fail),
+    TEST(each_allocation_of_a_response_may_fail))

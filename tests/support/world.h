@@ -16,6 +16,7 @@ struct world {
     struct pool *pool;
     struct keys *keys;
     struct service *service;
+    struct shelf *shelf;
     struct model_spec specs[2]; /* "echo" answers scripts, "demo" computes */
 };
 
@@ -40,6 +41,8 @@ static inline void world_open(struct world *w, int n_models, int n_threads)
     w->specs[1] = spec;
     EXPECT_EQ(keys_open(&w->keys, "", &e), 0);
     EXPECT_EQ(pool_open(&w->pool, &(struct pool_options){ w->specs, n_models, true }, &e), 0);
+    struct shelf_options so = { 1 << 20, 1 << 20, UINT64_MAX };
+    EXPECT_EQ(shelf_open(&w->shelf, &so, &e), 0);
     struct serve_options o = { .http = http_options_default,
         .n_threads = n_threads,
         .max_body = 1 << 20,
@@ -48,6 +51,7 @@ static inline void world_open(struct world *w, int n_models, int n_threads)
         .cors_origin = "*",
         .role = "unified",
         .pool = w->pool,
+        .shelf = w->shelf,
         .keys = w->keys };
     o.http.host = "127.0.0.1";
     o.http.port = 0;
@@ -64,6 +68,7 @@ static inline void world_close(struct world *w)
     service_drain(w->service);
     pool_close(w->pool);
     service_close(w->service);
+    shelf_close(w->shelf);
     keys_close(w->keys);
 }
 

@@ -1,0 +1,142 @@
+/* A conversation over /v1/responses, of any bytes: parts are divided by NUL. The first two are kept
+ * as an answer and its input, resp_0, whatever they are; each of the others is a body, whose answer
+ * is kept as resp_1, resp_2, ..., so that bodies go on from each other and refer to items. What is
+ * answered, kept and listed must be JSON, and the shelf must hold what it says. */
+#include "api/responses.h"
+#include "http/sink.h"
+#include "serve/kept.h"
+
+#include <stdio.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { SHELF_BYTES = 64 * 1024, TURNS = 12 };
+
+static struct buf told;
+
+static void on_begin(struct sink *s, int status, const char *type, int64_t n_bytes,
+    const struct http_field *fields, int n_fields)
+{
+    CHECK(status >= 200 && type);
+}
+
+static void on_write(struct sink *s, struct str bytes)
+{
+    buf_puts(&told, bytes);
+}
+
+static void on_end(struct sink *s)
+{
+}
+
+static size_t on_queued(const struct sink *s)
+{
+    return 0;
+}
+
+static const struct sink_ops ops = { on_begin, on_write, on_end, on_end, on_queued };
+
+static struct str token_bytes(const void *vocab, int32_t id)
+{
+    return STR("a");
+}
+
+static struct str next_part(struct str *rest)
+{
+    ptrdiff_t at = str_find(*rest, (struct str){ "", 1 });
+    struct str part = { rest->p, at < 0 ? rest->n : (size_t)at };
+
+    *rest = at < 0 ? STR_NONE : str_skip(*rest, (size_t)at + 1);
+    return part;
+}
+
+/* Words, thoughts and calls, of the client's own bytes. */
+static void tell(struct answer *a, const struct ask *ask)
+{
+    struct sampled t = { .id = 1, .logprob = -0.75f, .n_top = 1, .top = { { 1, -1 } } };
+
+    answer_begin(a);
+    answer_usage(a, 3, 1);
+    answer_token(a, 0, &t);
+    answer_reasoning(a, 0, ask->user);
+    answer_text(a, 0, ask->raw->raw);
+    answer_call_begin(a, 0, 0, ask->tool_name.n ? ask->tool_name : STR("f"));
+    answer_call_args(a, 0, 0, STR("{\"a\": \""));
+    answer_call_args(a, 0, 0, STR("\"}"));
+    if (ask->parallel_tool_calls)
+        answer_call_end(a, 0, 0);
+    else
+        answer_call_broken(a, 0, 0);
+    answer_text(a, 0, ask->n_stops ? ask->stops[0] : STR("."));
+    answer_choice_end(a, 0, ask->has_seed ? FINISH_LENGTH : FINISH_STOP, STR_NONE, -1);
+    answer_end(a);
+}
+
+static void check_kept(struct shelf *shelf, struct str id, struct arena *arena)
+{
+    const struct kept *k = shelf_take(shelf, 1, id, 0);
+    struct json *j;
+    struct buf b;
+    struct err e;
+
+    if (!k)
+        return; /* too large, or it had to go */
+    buf_init(&b, GB);
+    CHECK(!json_parse(&j, k->answer, arena, NULL, &e) && j->kind == JSON_OBJECT);
+    struct responses_page page = { .limit = 3, .after = STR("x") };
+    CHECK(!responses_list_input(&b, k->input, &page, arena, &e));
+    CHECK(!json_parse(&j, buf_str(&b), arena, NULL, &e));
+    buf_clear(&b);
+    shelf_unref(shelf, k);
+}
+
+static void one_turn(struct shelf *shelf, struct str body, int number, struct arena *arena)
+{
+    struct kept_place at = { shelf, 1, arena };
+    const struct kept *before = NULL;
+    struct sink sink = { &ops };
+    struct answer *a = NULL;
+    struct err e = { 0 };
+    struct ask ask;
+    char id[32];
+
+    snprintf(id, sizeof(id), "%d", number);
+    if (ask_parse(&ask, &wire_responses, body, arena, &e) || kept_recall(&before, &ask, &at, &e)) {
+        CHECK(e.code && e.msg[0]);
+        shelf_unref(shelf, before);
+        return;
+    }
+    CHECK(ask.convo.n_messages >= 1 && ask.n_prompts == 1);
+    struct answer_setup s = {
+        .ask = &ask, .sink = &sink, .model = ask.model, .id = id, .token_bytes = token_bytes
+    };
+    buf_init(&told, GB);
+    CHECK(!answer_new(&a, &s, &e));
+    tell(a, &ask);
+    kept_put(shelf, 1, &ask, a, before);
+    shelf_check(shelf);
+    check_kept(shelf, str_of(answer_id(a)), arena);
+    answer_free(a);
+    buf_clear(&told);
+    shelf_unref(shelf, before);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct shelf_options o = { SHELF_BYTES, SHELF_BYTES, UINT64_MAX };
+    struct str rest = { (const char *)data, size };
+    struct arena *arena = arena_new(256 * MB);
+    struct shelf *shelf;
+    struct err e;
+
+    CHECK(arena && !shelf_open(&shelf, &o, &e));
+    struct kept first = { .id = STR("resp_0"), .answer = next_part(&rest) };
+    first.input = next_part(&rest);
+    shelf_put(shelf, 1, &first, 0);
+    for (int i = 1; i <= TURNS && rest.n; i++)
+        one_turn(shelf, next_part(&rest), i, arena);
+    shelf_check(shelf);
+    shelf_close(shelf);
+    arena_free(arena);
+    return 0;
+}

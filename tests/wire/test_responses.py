@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""/v1/responses over the wire: whose answers are found, what happens when there is no room or no
+shelf at all, who leaves, and what one key keeps of another."""
+import json
+import os
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+from harness import Server, equal, run
+
+
+def post(s, body, want=200, path="/v1/responses", **fields):
+    status, _, text = s.request("POST", path, json.dumps(body), **fields)
+    equal(status, want, text[:300])
+    return json.loads(text)
+
+
+def say(text, **more):
+    return {"model": "echo", "input": "hi", "script": text, **more}
+
+
+def code(s, method, path, **fields):
+    status, _, text = s.request(method, path, None, **fields)
+    return status, json.loads(text)["error"]["code"] if status >= 400 else None
+
+
+def test_nobody_finds_the_answers_of_another_key():
+    with Server("--api-key", "aaaa,bbbb,cccc:admin", key="aaaa") as s:
+        mine = post(s, say("mine"))
+        path, item = "/v1/responses/" + mine["id"], mine["output"][0]["id"]
+        equal(code(s, "GET", path), (200, None))
+        for other in ("bbbb", "cccc"):
+            key = {"Authorization": "Bearer " + other}
+            for method, to in (("GET", path), ("GET", path + "/input_items"), ("DELETE", path)):
+                equal(code(s, method, to, **key), (404, "response_not_found"))
+            equal(post(s, say("x", previous_response_id=mine["id"]), 404, **key)["error"]["code"],
+                "previous_response_not_found")
+            e = post(s, say("x", input=[{"type": "item_reference", "id": item}]), 404, **key)
+            equal(e["error"]["param"], "input[0].id")
+        equal(code(s, "GET", path, Authorization="Bearer no")[0], 401)
+        post(s, say("x", previous_response_id=mine["id"]))
+        equal(code(s, "DELETE", path), (200, None))
+
+
+def test_a_server_that_keeps_nothing_says_so():
+    with Server("--responses-store", "0") as s:
+        r = post(s, say("hello"))
+        equal(r["store"], False)
+        equal(code(s, "GET", "/v1/responses/" + r["id"]), (404, "response_not_found"))
+        for body, param in ((say("x", previous_response_id=r["id"]), "previous_response_id"),
+                (say("x", input=[{"type": "item_reference", "id": r["output"][0]["id"]}]),
+                    "input")):
+            e = post(s, body, 400)["error"]
+            equal((e["param"], e["code"]), (param, "unsupported_parameter"))
+
+
+def test_room_runs_out_for_the_oldest():
+    with Server("--responses-store", "64K", "--responses-key-share", "50") as s:
+        big = "word " * 400  # 2 kB, twice: as the item and in its text
+        ids = [post(s, say("ok", input=big))["id"] for _ in range(30)]
+        there = [code(s, "GET", "/v1/responses/" + i)[0] == 200 for i in ids]
+        equal(there, sorted(there))
+        assert there[-1] and not there[0] and 4 <= sum(there) <= 16, there
+        huge = post(s, say("", model="demo", input="word " * 9000, truncation="auto"), 400)
+        equal(huge["error"]["code"], "context_length_exceeded")
+
+
+def test_a_conversation_lives_as_long_as_it_is_used():
+    with Server("--responses-ttl", "2") as s:
+        first = post(s, say("one"))
+        last = first
+        for _ in range(5):
+            time.sleep(0.6)
+            last = post(s, say("more", previous_response_id=last["id"]))
+        equal(code(s, "GET", "/v1/responses/" + first["id"])[0], 200)
+        time.sleep(2.2)
+        equal(code(s, "GET", "/v1/responses/" + last["id"])[0], 404)
+
+
+def test_the_front_of_a_conversation_may_be_forgotten():
+    with Server() as s:
+        first = post(s, say("one"))
+        second = post(s, say("two", previous_response_id=first["id"]))
+        equal(code(s, "DELETE", "/v1/responses/" + first["id"])[0], 200)
+        third = post(s, say("three", previous_response_id=second["id"]))
+        assert third["usage"]["input_tokens"] > second["usage"]["input_tokens"]
+
+
+def test_what_is_kept_is_there_when_its_stream_ends():
+    """On any thread: the id may be used as soon as the last event was read."""
+    with Server("--threads-http", "3") as s:
+        last = None
+        for i in range(40):
+            more = {"previous_response_id": last} if last else {}
+            text = s.request("POST", "/v1/responses", json.dumps(say(str(i), stream=True,
+                **more)))[2].decode()
+            last = json.loads(text.strip().rsplit("data: ", 1)[1])["response"]["id"]
+            equal(code(s, "GET", "/v1/responses/" + last)[0], 200)
+
+
+def test_who_leaves_is_not_kept():
+    with Server() as s:
+        c = s.connect()
+        body = json.dumps(say({"text": "word " * 1000, "delay_ms": 20}, stream=True))
+        c.sendall(f"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"{body}".encode())
+        got = b""
+        while b"output_text.delta" not in got:
+            got += c.recv(65536)
+        c.close()
+        text = got.decode()
+        answer = json.loads(text.split("data: ", 1)[1].split("\n", 1)[0])["response"]["id"]
+        deadline = time.monotonic() + 10
+        while b'"sequences":0' not in s.get("/debug/invariants")[2]:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        equal(code(s, "GET", "/v1/responses/" + answer)[0], 404)
+
+
+def test_paths_that_are_none():
+    with Server() as s:
+        r = post(s, say("x"))
+        for path in (f"/v1/responses/{r['id']}/nothing", f"/v1/responses/{r['id']}/input_items/x"):
+            status, head, _ = s.get(path)
+            equal((status, head["content-type"]), (404, "application/problem+json"))
+        equal(s.request("POST", f"/v1/responses/{r['id']}", "{}")[0], 404)
+        equal(code(s, "GET", f"/v1/responses/{r['id']}?stream=true"), (400, "unsupported_parameter"))
+        for query in ("limit=0", "limit=x", "order=up"):
+            equal(code(s, "GET", f"/v1/responses/{r['id']}/input_items?{query}")[0], 400)
+        equal(s.request("PUT", "/v1/responses", "{}")[0], 405)
+
+
+def test_a_long_conversation_in_many_items():
+    """A large body goes to the clerk; what it refers to is found there, too."""
+    with Server() as s:
+        r = post(s, say("x", input=[{"role": "user", "content": "a b c"}] * 10))
+        items = [{"type": "item_reference", "id": f"msg_{r['id'][5:]}_i{i % 10}"}
+            for i in range(40)]
+        body = say("done", input=items, metadata={}, script="done",
+            safety_identifier="s" * 1000, x_padding="p" * 40000)
+        equal(post(s, body)["output"][0]["content"][0]["text"], "done")
+
+
+if __name__ == "__main__":
+    run(globals())
