@@ -248,18 +248,13 @@ static void tell_done(struct answer *a)
 static void render_head(struct answer *a)
 {
     struct told *t = a->state;
-    struct jw w;
 
     buf_reset(&t->head);
-    jw_init(&w, &t->head);
-    jw_object(&w);
-    put_item_id(&w, a, "item_id");
-    put_int(&w, "output_index", t->index);
+    buf_printf(&t->head, "\"item_id\":\"%s%s_%d\",\"output_index\":%d", kinds[t->open].prefix,
+        a->id + strlen("resp_"), t->index, t->index);
     if (kinds[t->open].place)
-        put_int(&w, kinds[t->open].place, 0);
-    jw_key(&w, "delta");
-    buf_drop(&t->head, 1); /* the brace: other members go in front */
-    buf_putc(&t->head, '"');
+        buf_printf(&t->head, ",\"%s\":0", kinds[t->open].place);
+    buf_putz(&t->head, ",\"delta\":\"");
 }
 
 static void open_item(struct answer *a, enum kind kind)
