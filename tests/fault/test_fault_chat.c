@@ -155,5 +155,4 @@ static void each_allocation_of_a_response_may_fail(void)
 TESTS(TEST(each_allocation_of_the_other_wires_may_fail), TEST(each_allocation_of_a_chat_may_fail),
     TEST(each_allocation_of_a_stream_may_fail), TEST(each_allocation_of_a_tool_call_may_fail),
     TEST(each_allocation_of_a_completion_may_fail),
-    TEST(each_allocation_of_the_word_routes_may_fail),
-    TEST(each_allocation_of_a_response_may_fail))
+    TEST(each_allocation_of_the_word_routes_may_fail), TEST(each_allocation_of_a_response_may_fail))
