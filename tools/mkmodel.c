@@ -3,9 +3,13 @@
  *     mkmodel --preset llama-3.2-1b --type Q4_0 -o /tmp/1b.gguf
  *     mkmodel --arch qwen3 --layers 4 --embd 512 --heads 8 --kv-heads 2 --type Q6_K -o small.gguf
  *
- * A preset comes first; what follows changes it. Without one, "tiny". */
+ *     mkmodel --from models/demo.gguf --keep 0,1,4 -o draft.gguf
+ *
+ * A preset comes first; what follows changes it. Without one, "tiny". With --from no weights are
+ * made up: the file has the named layers of another model, which it may guess for. */
 #include "base/str.h"
 #include "format/synth.h"
+#include "format/thin.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -32,6 +36,8 @@ enum option_id {
     OPT_NO_TIED,
     OPT_SEED,
     OPT_NAME,
+    OPT_FROM,
+    OPT_KEEP,
 };
 
 static const struct option options[] = {
@@ -54,15 +60,22 @@ static const struct option options[] = {
     { "tied", no_argument, NULL, OPT_TIED },
     { "no-tied", no_argument, NULL, OPT_NO_TIED },
     { "seed", required_argument, NULL, OPT_SEED },
+    { "from", required_argument, NULL, OPT_FROM },
+    { "keep", required_argument, NULL, OPT_KEEP },
     { "output", required_argument, NULL, 'o' },
     { "help", no_argument, NULL, 'h' },
     { 0 },
 };
 
+enum { KEEP_MAX = 256 };
+
 struct args {
     struct synth s;
     const char *vocab_from, *output;
     bool has_head_type;
+    const char *from; /* NULL: weights are made up */
+    uint32_t keep[KEEP_MAX];
+    size_t n_keep;
 };
 
 static int usage(FILE *to)
@@ -80,7 +93,8 @@ static int usage(FILE *to)
                 "  --experts --experts-used N   of --ff each, of which a token uses some\n"
                 "  --vocab-from FILE  the vocabulary and template of another GGUF file\n"
                 "  --tied, --no-tied  whether the head is the embedding\n"
-                "  --seed N           other weights\n");
+                "  --seed N           other weights\n"
+                "  --from FILE --keep A,B,...   no made-up weights but these layers of FILE\n");
     return to == stdout ? 0 : 2;
 }
 
@@ -123,6 +137,22 @@ static uint32_t *size_of(struct synth *s, int option)
     }
 }
 
+static bool read_layers(struct args *a, const char *text)
+{
+    struct str rest = str_of(text);
+
+    for (a->n_keep = 0; rest.n && a->n_keep < KEEP_MAX;) {
+        ptrdiff_t comma = str_find(rest, STR(","));
+        struct str one = { rest.p, comma < 0 ? rest.n : (size_t)comma };
+        uint64_t n;
+        if (!str_to_u64(one, &n) || n > UINT32_MAX)
+            return false;
+        a->keep[a->n_keep++] = (uint32_t)n;
+        rest = comma < 0 ? STR_NONE : str_skip(rest, one.n + 1);
+    }
+    return a->n_keep > 0 && !rest.n;
+}
+
 /* False for a bad value. */
 static bool apply(struct args *a, int option, const char *value)
 {
@@ -158,6 +188,11 @@ static bool apply(struct args *a, int option, const char *value)
         return true;
     case OPT_SEED:
         return str_to_u64(str_of(value), &a->s.seed);
+    case OPT_FROM:
+        a->from = value;
+        return true;
+    case OPT_KEEP:
+        return read_layers(a, value);
     case 'o':
         a->output = value;
         return true;
@@ -179,10 +214,23 @@ static enum qtype usual_head_type(enum qtype type)
     return type == Q_Q4_0 || type == Q_Q4_K || type == Q_Q5_K ? Q_Q6_K : type;
 }
 
+static int leave_out_layers(const struct args *a, struct err *e)
+{
+    struct gguf *g;
+
+    if (gguf_open(&g, a->from, e))
+        return -1;
+    int rc = thin_write(g, a->keep, a->n_keep, a->output, e);
+    gguf_close(g);
+    return rc;
+}
+
 static int make(struct args *a, struct err *e)
 {
     struct gguf *g = NULL;
 
+    if (a->from)
+        return leave_out_layers(a, e);
     if (!a->has_head_type)
         a->s.head_type = usual_head_type(a->s.type);
     if (isatty(STDERR_FILENO))
