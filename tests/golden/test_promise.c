@@ -19,6 +19,7 @@
 #include "../support/tmpdir.h"
 #include "../unit/tiny.h"
 #include "engine/draft_lm.h"
+#include "format/thin.h"
 #include "model/fake.h"
 
 enum { ASKS = 200, LONG_ASKS = 4, LONG_PROMPT = 640, N_CTX = LONG_PROMPT + ASK_OUT };
@@ -28,6 +29,7 @@ struct subject { /* what is tested */
     const struct gguf *g; /* NULL: the fake */
     int n_vocab, n_asks;
     bool has_long;
+    const struct gguf *guess; /* of the small model that guesses; NULL: the very model does */
 };
 
 struct world { /* how it is run */
@@ -179,18 +181,21 @@ static bool is_cached(const struct world *w)
     return w->seed % 3 != 1;
 }
 
-/* The very model guesses for itself, in few pages. */
+/* In few pages. */
 static struct drafter *open_drafter(
     const struct subject *s, const struct world *w, const struct kernels *k)
 {
     struct world small = { .rows = 64, .threads = 1, .pages = w->model_pages };
+    struct subject guesser = *s;
     struct drafter *d = NULL;
     struct err e;
 
+    if (s->guess)
+        guesser.g = s->guess;
     if (w->wicked)
         return &wicked.d;
     if (w->model_pages)
-        EXPECT_EQ(draft_lm_open(&d, open_lm(s, &small), k, 3, N_CTX, &e), 0);
+        EXPECT_EQ(draft_lm_open(&d, open_lm(&guesser, &small), k, 3, N_CTX, &e), 0);
     return d;
 }
 
@@ -520,6 +525,49 @@ static void stories260k_where_it_is_at_hand(void)
     gguf_close(g);
 }
 
+/* Weights that were trained, and a part of their layers that is right often. */
+static void the_demo_model_and_some_of_its_layers(void)
+{
+    static const uint32_t keep[] = { 0, 1, 2, 4 };
+    const struct world w[] = {
+        { .batch = 16,
+            .rows = 256,
+            .chunk = 64,
+            .threads = 2,
+            .pages = 40,
+            .seed = 10,
+            .draft = 6,
+            .min = 3,
+            .model_pages = 30 },
+        { .batch = 6,
+            .rows = 100,
+            .chunk = 20,
+            .threads = 1,
+            .pages = 25,
+            .seed = 13,
+            .draft = 8,
+            .min = 8,
+            .model_pages = 22 },
+    };
+    char path[] = "/tmp/inferflux-promise-XXXXXX";
+    struct subject s = { "demo", NULL, 2048, SMALL ? 20 : 60, false };
+    struct gguf *g, *thin;
+    struct err e;
+
+    int fd = mkstemp(path);
+    EXPECT(fd >= 0);
+    close(fd);
+    EXPECT_EQ(gguf_open(&g, "models/demo.gguf", &e), 0);
+    EXPECT_EQ(thin_write(g, keep, ARRAY_LEN(keep), path, &e), 0);
+    EXPECT_EQ(gguf_open(&thin, path, &e), 0);
+    s.g = g;
+    s.guess = thin;
+    keep_the_promise(&s, w, ARRAY_LEN(w), 44);
+    gguf_close(thin);
+    gguf_close(g);
+    unlink(path);
+}
+
 TESTS(TEST(a_model_that_is_a_hash_of_its_pages), TEST(a_small_model_in_q4_k),
     TEST(a_small_model_in_q4_0), TEST(a_small_model_in_f16), TEST(a_small_model_of_experts),
-    TEST(stories260k_where_it_is_at_hand))
+    TEST(the_demo_model_and_some_of_its_layers), TEST(stories260k_where_it_is_at_hand))

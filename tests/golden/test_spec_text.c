@@ -1,13 +1,18 @@
 /* Guesses never show in the text: requests to the demo model at temperatures 0, 0.7 and 1.0, with
  * penalties, log-probabilities, several choices and stop strings that lie across the ends of
- * drafts, on a model that guesses whenever it can and on one that never does. Text, ends, counts
- * and what is told about predictions must be the same, byte for byte. */
+ * drafts, one by one and several together, on a model that guesses whenever it can and on one that
+ * never does. Text, ends, counts and what is told about predictions must be the same, byte for
+ * byte. */
 #include "base/mem.h"
 #include "base/rng.h"
+#include "format/thin.h"
 #include "pool/session.h"
 #include "../check.h"
 
-enum { ROUNDS = 60, CHOICES = 3, TEXT = 2048, ANSWER = 48 };
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { ROUNDS = 60, TOGETHER = 3, CHOICES = 3, TEXT = 2048, ANSWER = 48 };
 
 struct said {
     char text[CHOICES][TEXT];
@@ -64,7 +69,7 @@ static const struct session_ops ops = {
     .token = on_token, .parts = { .text = on_text }, .choice_end = on_choice_end, .end = on_end
 };
 
-static void open_demo(struct model *m, struct model_spec *spec, int draft)
+static void open_demo(struct model *m, struct model_spec *spec, int draft, const char *guesser)
 {
     struct err e = { 0 };
 
@@ -78,30 +83,41 @@ static void open_demo(struct model *m, struct model_spec *spec, int draft)
         .threads = 1,
         .kv_bytes = 1 << 22,
         .engine = engine_options_default };
+    spec->draft_path = guesser;
     spec->engine.spec.max = spec->engine.spec.min = draft;
+    spec->engine.spec.by_history = !guesser;
     EXPECT_EQ(model_open(m, spec, &e), 0);
 }
 
-static void say(struct model *m, const struct session_params *p, struct said *out)
+/* All at once. */
+static void say_all(struct model *m, const struct session_params *p, struct said *out, int n)
 {
-    struct session_place at = { .model = m, .ops = &ops, .ctx = out };
+    struct session_place at = { .model = m, .ops = &ops };
     struct session *s;
     struct err e = { 0 };
+    int n_over = 0;
 
-    memset(out, 0, sizeof(*out));
     at.arena = arena_new(1 << 20);
     EXPECT(at.arena);
     EXPECT_EQ(mailbox_open(&at.reply, &e), 0);
-    EXPECT_EQ(session_open(&s, p, &at, &e), 0);
-    while (!out->is_over) {
+    for (int i = 0; i < n; i++) {
+        memset(&out[i], 0, sizeof(out[i]));
+        at.ctx = &out[i];
+        EXPECT_EQ(session_open(&s, &p[i], &at, &e), 0);
+    }
+    while (n_over < n) {
         struct msg *next;
         mailbox_wait(at.reply, UINT64_MAX);
         for (struct msg *msg = mailbox_drain(at.reply); msg; msg = next) {
             next = msg->next;
             session_event(container_of(msg, struct gen_event, msg));
         }
+        n_over = 0;
+        for (int i = 0; i < n; i++)
+            n_over += out[i].is_over;
     }
-    EXPECT_EQ((int)out->code, (int)ERR_NONE);
+    for (int i = 0; i < n; i++)
+        EXPECT_EQ((int)out[i].code, (int)ERR_NONE);
     arena_free(at.arena);
     mailbox_close(at.reply);
 }
@@ -167,53 +183,118 @@ static void expect_same(const struct said *got, const struct said *want, int n_c
     EXPECT_EQ(got->n_predicted, want->n_predicted);
 }
 
-static void guesses_never_show_in_the_text(void)
+struct question {
+    struct arena *arena;
+    struct session_params p;
+    struct str stops[2];
+    int32_t predicted[ANSWER];
+    struct said whole, want; /* to the end, and as it is asked for: without guesses */
+};
+
+static void ask(struct question *q, struct model *plain, struct rng *r, int round)
 {
-    static struct said whole, want, got;
     static const char *const prompts[] = {
         ("<|im_start|>user\nHow do I build InferFlux?<|im_end|>\n<|im_start|>assistant\n"),
         "1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 1, 2, 3,", "make make make make"
     };
-    struct rng r = { .key = 20 };
-    struct model plain, guessing;
-    struct model_spec spec[2];
+    struct span span = { str_of(prompts[rng_below(r, ARRAY_LEN(prompts))]), true };
+    struct err e;
+
+    memset(q, 0, sizeof(*q));
+    q->arena = arena_new(1 << 20);
+    struct tokens ids = { .arena = q->arena };
+    EXPECT_EQ(vocab_encode(plain->vocab, &span, 1, true, &ids, &e), 0);
+    q->p.prompt = ids.ids;
+    q->p.n_prompt = (int)ids.n;
+    invent(&q->p, r, round);
+    say_all(plain, &q->p, &q->whole, 1);
+    q->p.stops = q->stops;
+    q->p.n_stops = cut_stops(&q->whole, q->stops, r);
+    q->p.predicted = q->predicted;
+    q->p.n_predicted = rng_below(r, 3) ? predict(&q->whole, q->predicted, r) : 0;
+    say_all(plain, &q->p, &q->want, 1);
+}
+
+static void report(const char *who, const struct model *m)
+{
+    static const char *const kinds[] = { "prediction", "history", "model" };
+    const struct engine_stats *st = engine_stats(m->engine);
+
+    for (int i = 0; i < N_DRAFT_KINDS; i++)
+        printf("%s: %d of %d guesses by %s right\n", who, (int)st->guesses[i].accepted_tokens,
+            (int)st->guesses[i].drafted_tokens, kinds[i]);
+}
+
+/* Alone and three together, on a model that guesses and on one that does not. */
+static void compare(struct model *plain, struct model *guessing, uint64_t seed, int n_rounds)
+{
+    static struct question q[TOGETHER];
+    static struct said got[TOGETHER];
+    struct session_params p[TOGETHER];
+    struct rng r = { .key = seed };
     int n_stopped = 0;
 
-    open_demo(&plain, &spec[0], 0);
-    open_demo(&guessing, &spec[1], 8);
-    for (int round = 0; round < ROUNDS; round++) {
-        struct arena *a = arena_new(1 << 20);
-        struct tokens ids = { .arena = a };
-        struct span span = { str_of(prompts[rng_below(&r, ARRAY_LEN(prompts))]), true };
-        struct session_params p = { 0 };
-        struct str stops[2];
-        int32_t predicted[ANSWER];
-        struct err e;
-
-        EXPECT_EQ(vocab_encode(plain.vocab, &span, 1, true, &ids, &e), 0);
-        p.prompt = ids.ids;
-        p.n_prompt = (int)ids.n;
-        invent(&p, &r, round);
-        say(&plain, &p, &whole);
-        p.stops = stops;
-        p.n_stops = cut_stops(&whole, stops, &r);
-        p.predicted = predicted;
-        p.n_predicted = rng_below(&r, 3) ? predict(&whole, predicted, &r) : 0;
-        say(&plain, &p, &want);
-        say(&guessing, &p, &got);
-        expect_same(&got, &want, p.n_choices);
-        n_stopped += want.stop[0][0] != 0;
-        arena_free(a);
+    for (int round = 0; round < n_rounds; round += TOGETHER) {
+        for (int i = 0; i < TOGETHER; i++) {
+            ask(&q[i], plain, &r, round / TOGETHER + i);
+            p[i] = q[i].p;
+            say_all(guessing, &p[i], &got[i], 1);
+            expect_same(&got[i], &q[i].want, p[i].n_choices);
+            n_stopped += q[i].want.stop[0][0] != 0;
+        }
+        say_all(guessing, p, got, TOGETHER);
+        for (int i = 0; i < TOGETHER; i++) {
+            expect_same(&got[i], &q[i].want, p[i].n_choices);
+            arena_free(q[i].arena);
+        }
     }
-    const struct engine_stats *st = engine_stats(guessing.engine);
-    printf("seed 20: %d of %d stopped by a string; %d of %d guesses right\n", n_stopped,
-        (int)ROUNDS, (int)draft_sum(st).accepted, (int)draft_sum(st).drafted);
-    EXPECT(n_stopped > ROUNDS / 4);
-    EXPECT(draft_sum(st).accepted > (SMALL ? 20 : 200)); /* two events at a time: one guess */
-    EXPECT(draft_sum(st).accepted < draft_sum(st).drafted);
-    EXPECT_EQ(draft_sum(engine_stats(plain.engine)).drafted, 0u);
+    printf("seed %d: %d of %d stopped by a string\n", (int)seed, n_stopped, n_rounds);
+    EXPECT(n_stopped > n_rounds / 4);
+    EXPECT_EQ(draft_sum(engine_stats(plain->engine)).drafted, 0u);
+}
+
+static void guesses_never_show_in_the_text(void)
+{
+    struct model plain, guessing;
+    struct model_spec spec[2];
+
+    open_demo(&plain, &spec[0], 0, NULL);
+    open_demo(&guessing, &spec[1], 8, NULL);
+    compare(&plain, &guessing, 20, ROUNDS);
+    report("by itself", &guessing);
+    struct draft_sum n = draft_sum(engine_stats(guessing.engine));
+    EXPECT(n.accepted > (SMALL ? 20 : 200)); /* two events at a time: one guess */
+    EXPECT(n.accepted < n.drafted);
     model_close(&plain);
     model_close(&guessing);
 }
 
-TESTS(TEST(guesses_never_show_in_the_text))
+/* Some layers of the same model guess for it, and are right for the most part. */
+static void nor_do_those_of_a_small_model(void)
+{
+    static const uint32_t keep[] = { 0, 1, 2, 4 };
+    char path[] = "/tmp/inferflux-thin-XXXXXX";
+    struct model plain, guessing;
+    struct model_spec spec[2];
+    struct gguf *g;
+    struct err e;
+
+    int fd = mkstemp(path);
+    EXPECT(fd >= 0);
+    close(fd);
+    EXPECT_EQ(gguf_open(&g, "models/demo.gguf", &e), 0);
+    EXPECT_EQ(thin_write(g, keep, ARRAY_LEN(keep), path, &e), 0);
+    gguf_close(g);
+    open_demo(&plain, &spec[0], 0, NULL);
+    open_demo(&guessing, &spec[1], 6, path);
+    compare(&plain, &guessing, 21, ROUNDS / 2);
+    report("by four layers of five", &guessing);
+    const struct draft_counts *n = &engine_stats(guessing.engine)->guesses[DRAFT_BY_MODEL];
+    EXPECT_EQ((uint64_t)n->drafted_tokens, draft_sum(engine_stats(guessing.engine)).drafted);
+    EXPECT(n->accepted_tokens > (SMALL ? 10 : 100));
+    model_close(&plain);
+    model_close(&guessing);
+    unlink(path);
+}
+
+TESTS(TEST(guesses_never_show_in_the_text), TEST(nor_do_those_of_a_small_model))
