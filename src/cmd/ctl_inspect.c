@@ -1,29 +1,62 @@
-/* ctl_inspect.c: `inferctl inspect FILE.gguf`: what is in a model file, without a server. */
+/* ctl_inspect.c: `inferctl inspect FILE.gguf`: what is in a model file, without a server; and
+ * whether another may guess ahead for it. */
 #include "cmd/ctl.h"
 #include "format/describe.h"
 #include "format/gguf.h"
+#include "pool/draft.h"
 
 #include <stdio.h>
 
+static uint64_t tensor_bytes(const struct gguf *g)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < gguf_n_tensors(g); i++)
+        n += gguf_tensor_at(g, i)->bytes;
+    return n;
+}
+
+static int inspect_pair(const struct ctl *c, const struct gguf *g, const char *draft)
+{
+    struct gguf *small;
+    struct err e;
+
+    if (gguf_open(&small, draft, &e))
+        return ctl_fail("%s", e.msg);
+    int rc = draft_check(g, small, &e);
+    double share = (double)tensor_bytes(small) / (double)MAX(tensor_bytes(g), 1u);
+    gguf_close(small);
+    if (rc)
+        return ctl_fail("%s cannot guess for it: %s", draft, e.msg);
+    if (c->as_json)
+        printf("{\"draft\": true, \"weights_share\": %.3f}\n", share);
+    else
+        printf("draft         %s: the same tokens, %.0f %% of the weights\n", draft, 100 * share);
+    return EXIT_OK;
+}
+
 int ctl_inspect(struct ctl *c, int argc, char **argv)
 {
-    static const char *const names[] = { "json", "help" };
+    static const char *const names[] = { "json", "help", "draft=" };
     struct ctl_args a = { .argc = argc, .argv = argv };
-    const char *path = NULL;
+    const char *path = NULL, *draft = NULL;
     struct gguf *g;
     struct buf out;
     struct err e;
 
     for (int i; (i = ctl_next(&a, names, ARRAY_LEN(names))) != -1;) {
         if (i == 1) {
-            printf("usage: inferctl inspect [--json] FILE.gguf\n\n"
-                   "Metadata, tensors and sizes of a model file, and whether it can be served.\n");
+            printf("usage: inferctl inspect [--json] [--draft SMALL.gguf] FILE.gguf\n\n"
+                   "Metadata, tensors and sizes of a model file, and whether it can be served;\n"
+                   "or whether a small one may guess ahead for it: are their tokens the same?\n");
             return EXIT_OK;
         }
         if (i == -3 || (i == -2 && path))
             return i == -3 ? EXIT_USAGE : ctl_usage("inspect: one file at a time");
         if (i == -2)
             path = a.value;
+        else if (i == 2)
+            draft = a.value;
         else
             c->as_json = true;
     }
@@ -31,6 +64,11 @@ int ctl_inspect(struct ctl *c, int argc, char **argv)
         return ctl_usage("inspect: which file?");
     if (gguf_open(&g, path, &e))
         return ctl_fail("%s", e.msg);
+    if (draft) {
+        int pair = inspect_pair(c, g, draft);
+        gguf_close(g);
+        return pair;
+    }
     buf_init(&out, 256 * MB);
     gguf_describe(g, c->as_json, &out);
     gguf_close(g);

@@ -28,13 +28,24 @@ static int same_vocab(const struct vocab *large, const struct vocab *small, stru
     return 0;
 }
 
-static int check_vocab(const struct model *m, const struct gguf *g, struct err *e)
+static int check_vocab(const struct vocab *large, const struct gguf *g, struct err *e)
 {
     struct vocab *v = NULL;
 
     if (vocab_open(&v, g, e))
         return -1;
-    int rc = same_vocab(m->vocab, v, e);
+    int rc = same_vocab(large, v, e);
+    vocab_close(v);
+    return rc;
+}
+
+int draft_check(const struct gguf *large, const struct gguf *small, struct err *e)
+{
+    struct vocab *v = NULL;
+
+    if (vocab_open(&v, large, e))
+        return -1;
+    int rc = check_vocab(v, small, e);
     vocab_close(v);
     return rc;
 }
@@ -77,7 +88,7 @@ int draft_open(struct drafter **out, const struct model *m, const struct kernels
 
     if (gguf_open(&g, path, e))
         return err_wrap(e, "draft model");
-    int rc = check_vocab(m, g, e) || open_lm(&lm, m, g, k, e) ||
+    int rc = check_vocab(m->vocab, g, e) || open_lm(&lm, m, g, k, e) ||
              draft_lm_open(out, lm, k, m->spec->engine.max_batch, m->n_ctx, e);
     gguf_close(g);
     if (rc)

@@ -6,9 +6,13 @@
  * Thread: the one that opens the model. */
 #pragma once
 
+#include "format/gguf.h"
 #include "pool/pool.h"
 
 enum { VOCAB_PADDING = 128 };
+
+/* Do both files mean the same by their tokens? ERR_INVALID names the first that differs. */
+int draft_check(const struct gguf *large, const struct gguf *small, struct err *e);
 
 /* m->vocab and m->n_ctx are set, m->spec->draft_path names the file. ERR_INVALID names the first
  * token that differs; else what is wrong with the file, or ERR_MEMORY. */

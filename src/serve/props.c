@@ -33,6 +33,21 @@ static struct str or_empty(struct str s)
     return s.p ? s : STR("");
 }
 
+/* Who guesses ahead, and how far at once. */
+static void put_speculation(struct jw *w, const struct model_spec *s)
+{
+    jw_key(w, "speculation");
+    jw_object(w);
+    put_int(w, "draft_max", s->engine.spec.max);
+    put_flag(w, "by_history", s->engine.spec.max > 0 && s->engine.spec.by_history);
+    jw_key(w, "draft_model");
+    if (s->engine.spec.max > 0 && s->draft_path && *s->draft_path)
+        jw_str(w, file_name(s->draft_path));
+    else
+        jw_null(w);
+    jw_end_object(w);
+}
+
 static void put_props(struct jw *w, const struct model *m)
 {
     jw_object(w);
@@ -51,6 +66,7 @@ static void put_props(struct jw *w, const struct model *m)
     put_flag(w, "vision", false);
     put_flag(w, "audio", false);
     jw_end_object(w);
+    put_speculation(w, m->spec);
     put_text(w, "build_info", STR("InferFlux " INFERFLUX_VERSION));
     put_flag(w, "is_sleeping", false);
     jw_end_object(w);

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Guessing ahead as clients and operators see it: the same answers, counts of what was predicted,
+timings, metrics by drafter, a draft model in a model's entry and what is said when it does not fit."""
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+from harness import Server, build_dir, equal, program, run
+
+DEMO = os.path.join(ROOT, "models/demo.gguf")
+MKMODEL = os.path.join(build_dir(), "tools/mkmodel")
+CHAT = "/v1/chat/completions"
+COUNTS = "spec_decode_draft_tokens_total", "spec_decode_accepted_tokens_total"
+
+
+def post(server, path, **body):
+    status, _, text = server.request("POST", path, json.dumps({"model": "demo", **body}))
+    return status, json.loads(text)
+
+
+def by_drafter(server):
+    text = server.get("/metrics")[2].decode()
+    found = re.findall(r'^inferflux_(spec_decode_\w+){drafter="(\w+)"} (\d+)$', text, re.M)
+    return {(name, drafter): int(n) for name, drafter, n in found}
+
+
+def question(**more):
+    return {"messages": [{"role": "user", "content": "How do I build InferFlux?"}], "seed": 3,
+        "temperature": 0.7, "max_tokens": 60, **more}
+
+
+def entry(draft):
+    return f"models:\n  - id: demo\n    path: {DEMO}\n    draft: {draft}\n"
+
+
+def thin(folder, keep):
+    path = os.path.join(folder, f"layers-{keep}.gguf")
+    subprocess.run([MKMODEL, "--from", DEMO, "--keep", keep, "-o", path], check=True)
+    return path
+
+
+def test_a_prediction_is_counted_and_changes_nothing():
+    with Server("--draft-max", "0") as s:
+        plain = post(s, CHAT, **question())[1]
+        text = plain["choices"][0]["message"]["content"]
+        said = post(s, CHAT, **question(prediction={"type": "content", "content": text}))[1]
+        equal(said["choices"], plain["choices"])
+        counts = said["usage"]["completion_tokens_details"]
+        equal(by_drafter(s)[COUNTS[0], "prediction"], 0)
+        assert "draft_n" not in post(s, "/completion", prompt="1, 2, 1, 2,")[1]["timings"]
+    with Server("--draft-min", "4") as s:
+        told = post(s, CHAT, **question(prediction={"type": "content", "content": text}))[1]
+        equal(told["choices"], plain["choices"])
+        # What is told of the prediction does not depend on whether anybody guessed.
+        equal(told["usage"]["completion_tokens_details"], counts)
+        assert counts["accepted_prediction_tokens"] > 10, counts
+        drafted, right = (by_drafter(s)[c, "prediction"] for c in COUNTS)
+        assert drafted >= right > 10, (drafted, right)
+        wrong = post(s, CHAT, **question(prediction={"type": "content", "content": "Not at all."}))[1]
+        equal(wrong["choices"], plain["choices"])
+        assert wrong["usage"]["completion_tokens_details"]["rejected_prediction_tokens"] > 0
+
+
+def test_what_repeats_itself_is_guessed_and_told():
+    loop = {"prompt": "1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 1, 2, 3,", "n_predict": 40, "temperature": 0}
+    with Server("--draft-min", "4") as s:
+        timings = post(s, "/completion", **loop)[1]["timings"]
+        counts = by_drafter(s)
+        equal(counts[COUNTS[0], "ngram"], timings["draft_n"])
+        equal(counts[COUNTS[1], "ngram"], timings["draft_n_accepted"])
+        assert timings["draft_n"] >= timings["draft_n_accepted"] > 0, timings
+        equal(counts[COUNTS[0], "model"], 0)
+        equal(json.loads(s.get("/props")[2])["speculation"],
+            {"draft_max": 16, "by_history": True, "draft_model": None})
+
+
+def test_a_draft_model_in_the_entry_guesses():
+    with tempfile.TemporaryDirectory() as folder:
+        small = thin(folder, "0,1,2,4")
+        with Server("--draft-max", "0") as s:
+            plain = post(s, CHAT, **question())[1]["choices"]
+        with Server("--draft-min", "4", "--spec", "draft", config=entry(small)) as s:
+            equal(post(s, CHAT, **question())[1]["choices"], plain)
+            drafted, right = (by_drafter(s)[c, "model"] for c in COUNTS)
+            assert drafted >= right > 10, (drafted, right)
+            equal(json.loads(s.get("/props")[2])["speculation"],
+                {"draft_max": 16, "by_history": False, "draft_model": os.path.basename(small)})
+        told = subprocess.run([program("inferctl"), "inspect", "--draft", small, DEMO],
+            capture_output=True, text=True)
+        equal((told.returncode, told.stderr), (0, ""))
+        assert "the same tokens, " in told.stdout, told.stdout
+
+
+def test_one_of_other_tokens_is_refused_by_name():
+    with tempfile.TemporaryDirectory() as folder:
+        other = os.path.join(folder, "other.gguf")
+        subprocess.run([MKMODEL, "--vocab", "2048", "-o", other], check=True)
+        with Server(config=entry(other), ready=False) as s:
+            deadline = time.monotonic() + 20
+            while "not the same vocabulary" not in s.errors():
+                assert time.monotonic() < deadline, s.errors()
+                time.sleep(0.01)
+            assert re.search(r"token \d+ is '", s.errors()), s.errors()
+            status, told = post(s, CHAT, **question())
+            assert status >= 500 and "choices" not in told, (status, told)
+        told = subprocess.run([program("inferctl"), "inspect", "--draft", other, DEMO],
+            capture_output=True, text=True)
+        assert told.returncode == 1 and "not the same vocabulary" in told.stderr, told
+
+
+if __name__ == "__main__":
+    run(globals())
