@@ -66,7 +66,9 @@ void options_docs(struct buf *out)
         "| `template_path` | a Jinja file used instead of the file's own template |\n"
         "| `tool_parser`, `thinking_parser` | how the model marks tool calls and thinking, instead "
         "of what is found out |\n"
-        "| `draft` | GGUF file of a small model with the same vocabulary that guesses ahead |\n"
+        "| `draft` | GGUF file of a small model with the same vocabulary that guesses ahead for "
+        "this "
+        "one; `inferctl inspect --draft SMALL.gguf FILE.gguf` says whether it may |\n"
         "| `ctx_size`, `parallel`, `kv_bytes` | as above, for this model alone |\n");
 }
 
