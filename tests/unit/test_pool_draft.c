@@ -2,7 +2,7 @@
 #include "base/mem.h"
 #include "format/synth.h"
 #include "pool/pool.h"
-#include "../check.h"
+#include "../thin_kit.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ static void write_models(void)
     struct err e;
 
     EXPECT_EQ(gguf_open(&demo, "models/demo.gguf", &e), 0);
-    uint32_t n_vocab = (uint32_t)gguf_find(demo, "tokenizer.ggml.tokens")->arr.n;
+    uint32_t n_vocab = gguf_n_tokens(demo);
     write_model(large, 3, demo, n_vocab);
     write_model(small, 1, demo, n_vocab);
     write_model(other, 1, NULL, n_vocab);

@@ -39,8 +39,19 @@ def entry(draft):
     return f"models:\n  - id: demo\n    path: {DEMO}\n    draft: {draft}\n"
 
 
-def thin(folder, keep):
-    path = os.path.join(folder, f"layers-{keep}.gguf")
+def inspect(*args):
+    return subprocess.run([program("inferctl"), "inspect", *args], capture_output=True, text=True)
+
+
+def about_demo(pattern):
+    return int(re.search(pattern, inspect(DEMO).stdout)[1])
+
+
+def thin(folder):
+    """All layers but the last but one."""
+    n = about_demo(r"block_count +u32 +(\d+)")
+    path = os.path.join(folder, "thin.gguf")
+    keep = ",".join(str(i) for i in range(n) if i != n - 2)
     subprocess.run([MKMODEL, "--from", DEMO, "--keep", keep, "-o", path], check=True)
     return path
 
@@ -82,7 +93,7 @@ def test_what_repeats_itself_is_guessed_and_told():
 
 def test_a_draft_model_in_the_entry_guesses():
     with tempfile.TemporaryDirectory() as folder:
-        small = thin(folder, "0,1,2,4")
+        small = thin(folder)
         with Server("--draft-max", "0") as s:
             plain = post(s, CHAT, **question())[1]["choices"]
         with Server("--draft-min", "4", "--spec", "draft", config=entry(small)) as s:
@@ -91,8 +102,7 @@ def test_a_draft_model_in_the_entry_guesses():
             assert drafted >= right > 10, (drafted, right)
             equal(json.loads(s.get("/props")[2])["speculation"],
                 {"draft_max": 16, "by_history": False, "draft_model": os.path.basename(small)})
-        told = subprocess.run([program("inferctl"), "inspect", "--draft", small, DEMO],
-            capture_output=True, text=True)
+        told = inspect("--draft", small, DEMO)
         equal((told.returncode, told.stderr), (0, ""))
         assert "the same tokens, " in told.stdout, told.stdout
 
@@ -100,7 +110,8 @@ def test_a_draft_model_in_the_entry_guesses():
 def test_one_of_other_tokens_is_refused_by_name():
     with tempfile.TemporaryDirectory() as folder:
         other = os.path.join(folder, "other.gguf")
-        subprocess.run([MKMODEL, "--vocab", "2048", "-o", other], check=True)
+        vocab = str(about_demo(r"vocab_size +u32 +(\d+)"))
+        subprocess.run([MKMODEL, "--vocab", vocab, "-o", other], check=True)
         with Server(config=entry(other), ready=False) as s:
             deadline = time.monotonic() + 20
             while "not the same vocabulary" not in s.errors():
@@ -109,8 +120,7 @@ def test_one_of_other_tokens_is_refused_by_name():
             assert re.search(r"token \d+ is '", s.errors()), s.errors()
             status, told = post(s, CHAT, **question())
             assert status >= 500 and "choices" not in told, (status, told)
-        told = subprocess.run([program("inferctl"), "inspect", "--draft", other, DEMO],
-            capture_output=True, text=True)
+        told = inspect("--draft", other, DEMO)
         assert told.returncode == 1 and "not the same vocabulary" in told.stderr, told
 
 
