@@ -285,61 +285,73 @@ static void tell_system(struct list *l, const struct convo *in, const struct con
     l->failed |= p.failed;
 }
 
-/* b's content behind a's. */
-static void join(struct list *l, struct message *a, const struct message *b)
+/* Messages [from, to) as one: the first, with the content of all. */
+static struct message join(struct list *l, int from, int to)
 {
+    struct message all = l->v[from];
     struct pieces p = pieces_of(l);
+    bool has_any = false;
 
-    put_content(&p, a);
-    if (has_words(a) && has_words(b))
-        put_ours(&p, "\n\n");
-    put_content(&p, b);
-    take_content(a, &p);
+    for (int i = from; i < to; i++) {
+        bool has_some = has_words(&l->v[i]);
+        if (has_any && has_some)
+            put_ours(&p, "\n\n");
+        has_any |= has_some;
+        put_content(&p, &l->v[i]);
+    }
+    take_content(&all, &p);
     l->failed |= p.failed;
+    return all;
 }
 
-static void drop(struct list *l, int i)
+/* [from, to) becomes one message. */
+static void join_in_place(struct list *l, int from, int to)
 {
-    memmove(l->v + i, l->v + i + 1, (size_t)(l->n - i - 1) * sizeof(*l->v));
-    l->n--;
+    l->v[from] = join(l, from, to);
+    memmove(l->v + from + 1, l->v + to, (size_t)(l->n - to) * sizeof(*l->v));
+    l->n -= to - from - 1;
+}
+
+static void become_user(struct message *m)
+{
+    m->role = ROLE_USER;
+    m->raw = NULL;
 }
 
 static void place_systems(struct list *l, const struct learned *k)
 {
-    int i = 1;
+    int n_front = 0;
 
-    while (i < l->n && !k->takes_late_system && is_system(&l->v[0]) && is_system(&l->v[i])) {
-        join(l, &l->v[0], &l->v[i]);
-        drop(l, i);
-    }
-    for (; i < l->n && !k->takes_late_system; i++)
-        if (is_system(&l->v[i])) {
-            l->v[i].role = ROLE_USER;
-            l->v[i].raw = NULL;
-        }
+    while (n_front < l->n && is_system(&l->v[n_front]))
+        n_front++;
+    if (n_front > 1 && !k->takes_late_system)
+        join_in_place(l, 0, n_front);
+    for (int i = 1; i < l->n && !k->takes_late_system; i++)
+        if (is_system(&l->v[i]))
+            become_user(&l->v[i]);
     if (!l->n || k->takes_system || !is_system(&l->v[0]))
         return;
-    if (l->n > 1 && l->v[1].role == ROLE_USER) {
-        join(l, &l->v[0], &l->v[1]);
-        drop(l, 1);
-    }
-    l->v[0].role = ROLE_USER;
-    l->v[0].raw = NULL;
+    if (l->n > 1 && l->v[1].role == ROLE_USER)
+        join_in_place(l, 0, 2);
+    become_user(&l->v[0]);
+}
+
+static bool can_join(const struct message *a, const struct message *b)
+{
+    return a->role == b->role && (a->role == ROLE_USER || a->role == ROLE_ASSISTANT) &&
+           !a->n_tool_calls && !b->n_tool_calls;
 }
 
 static void join_roles(struct list *l)
 {
-    for (int i = 1; i < l->n;) {
-        struct message *a = &l->v[i - 1], *b = &l->v[i];
-        bool is_plain = !a->n_tool_calls && !b->n_tool_calls;
-        if (a->role != b->role || !is_plain ||
-            (a->role != ROLE_USER && a->role != ROLE_ASSISTANT)) {
-            i++;
-            continue;
-        }
-        join(l, a, b);
-        drop(l, i);
+    int n = 0;
+
+    for (int from = 0, to; from < l->n; from = to) {
+        for (to = from + 1; to < l->n && can_join(&l->v[from], &l->v[to]);)
+            to++;
+        l->v[n++] = to > from + 1 ? join(l, from, to) : l->v[from];
     }
+    l->n = n;
 }
 
 static bool is_taken(const struct convo *c, const struct convert_options *o)

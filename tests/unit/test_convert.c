@@ -2,6 +2,8 @@
 #include "../adapter_kit.h"
 #include "chat/convert.h"
 
+#include <time.h>
+
 /* Takes nothing but a user and an assistant by turns. */
 static const char strict[] =
     "{% for m in messages %}"
@@ -247,6 +249,39 @@ static void thinking_is_asked_for_as_the_family_wants_it(void)
     }
 }
 
+/* ---- large */
+
+/* A client may send as many as it likes: in time linear in them. */
+static void many_messages_of_one_role_cost_little(void)
+{
+    enum { N = 60000 };
+    struct message *m = xcalloc(N, sizeof(*m));
+    struct part part = { .kind = PART_TEXT, .text = STR("w") };
+    struct fitting f = kit_fit(strict, &(struct adapter_options){ .arch = STR("") });
+
+    for (int kind = 0; kind < 2; kind++) {
+        struct arena *a = arena_new(256 * MB);
+        struct convo c = { .messages = m, .n_messages = N, .add_generation_prompt = true };
+        struct rendered r;
+        struct err e;
+        for (int i = 0; i < N; i++)
+            m[i] = (struct message){ .role = kind ? ROLE_SYSTEM : ROLE_USER,
+                .has_content = true,
+                .is_plain = true,
+                .parts = &part,
+                .n_parts = 1 };
+        clock_t began = clock();
+        EXPECT_EQ(adapter_render(f.adapter, &c, 1, a, &r, &e), 0);
+        double seconds = (double)(clock() - began) / CLOCKS_PER_SEC;
+        printf("%d messages: %.0f ms\n", N, seconds * 1e3);
+        EXPECT(seconds < 2);
+        EXPECT_EQ(r.n_bytes, strlen("<user></><assistant>") + 3 * N - 2);
+        arena_free(a);
+    }
+    kit_unfit(&f);
+    mem_free(m);
+}
+
 /* ---- no memory */
 
 /* Wherever it fails: an error that says so, and nothing is left over. */
@@ -293,8 +328,8 @@ static void without_memory_it_says_so(void)
 #endif
 }
 
-TESTS(TEST(without_memory_it_says_so), TEST(a_system_message_goes_in_front_of_the_users),
-    TEST(two_of_one_role_become_one), TEST(calls_and_results_become_text),
-    TEST(tools_are_told_in_the_system_message),
+TESTS(TEST(many_messages_of_one_role_cost_little), TEST(without_memory_it_says_so),
+    TEST(a_system_message_goes_in_front_of_the_users), TEST(two_of_one_role_become_one),
+    TEST(calls_and_results_become_text), TEST(tools_are_told_in_the_system_message),
     TEST(what_is_put_around_is_ours_and_the_rest_is_not), TEST(calls_are_written_as_they_are_read),
     TEST(thinking_is_asked_for_as_the_family_wants_it))
