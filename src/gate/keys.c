@@ -9,6 +9,7 @@ struct key {
     unsigned char hash[SHA256_DIGEST_LENGTH];
     unsigned scopes;
     char group[KEY_GROUP_MAX + 1];
+    _Atomic float weight;
 };
 
 struct keys {
@@ -30,10 +31,20 @@ static int read_group(struct key *key, struct str name, int place, struct err *e
     return 0;
 }
 
+static int read_weight(struct key *key, struct str text, int place, struct err *e)
+{
+    double v;
+
+    if (!str_to_f64(text, &v) || !(v >= KEY_WEIGHT_MIN && v <= KEY_WEIGHT_MAX))
+        return err_set(e, ERR_INVALID, "api keys: entry %d has a bad weight", place);
+    key->weight = (float)v;
+    return 0;
+}
+
 /* What is said of a key behind it, from the end; what is left of *item is the key. */
 static int read_suffixes(struct key *key, struct str *item, int place, struct err *e)
 {
-    const struct str admin = STR(":admin"), group = STR(":group=");
+    const struct str admin = STR(":admin"), group = STR(":group="), weight = STR(":weight=");
 
     for (;;) {
         const char *colon = item->n ? memrchr(item->p, ':', item->n) : NULL;
@@ -41,9 +52,10 @@ static int read_suffixes(struct key *key, struct str *item, int place, struct er
         struct str suffix = str_skip(*item, n);
         if (str_eq(suffix, admin))
             key->scopes |= SCOPE_ADMIN;
-        else if (!str_starts(suffix, group))
+        else if (!str_starts(suffix, group) && !str_starts(suffix, weight))
             return 0;
-        else if (read_group(key, str_skip(suffix, group.n), place, e))
+        else if (str_starts(suffix, group) ? read_group(key, str_skip(suffix, group.n), place, e)
+                                           : read_weight(key, str_skip(suffix, weight.n), place, e))
             return -1;
         item->n = n;
     }
@@ -51,7 +63,7 @@ static int read_suffixes(struct key *key, struct str *item, int place, struct er
 
 static int add(struct keys *k, struct str item, int place, struct err *e)
 {
-    struct key key = { .scopes = SCOPE_READ | SCOPE_GENERATE };
+    struct key key = { .scopes = SCOPE_READ | SCOPE_GENERATE, .weight = 1 };
 
     if (read_suffixes(&key, &item, place, e))
         return -1;
@@ -99,6 +111,15 @@ int keys_count(const struct keys *k)
     return k->n;
 }
 
+static void describe(const struct key *key, struct caller *out)
+{
+    out->scopes = key->scopes;
+    out->weight = key->weight;
+    memcpy(out->group, key->group, sizeof(out->group));
+    for (int i = 0; i < KEY_ID_BYTES; i++)
+        snprintf(out->id + 2 * i, 3, "%02x", key->hash[i]);
+}
+
 bool keys_find(const struct keys *k, struct str key, struct caller *out)
 {
     unsigned char hash[SHA256_DIGEST_LENGTH];
@@ -111,13 +132,33 @@ bool keys_find(const struct keys *k, struct str key, struct caller *out)
     for (int i = 0; i < k->n; i++)
         if (!CRYPTO_memcmp(k->keys[i].hash, hash, sizeof(hash)))
             found = &k->keys[i];
-    if (!found)
-        return false;
-    out->scopes = found->scopes;
-    memcpy(out->group, found->group, sizeof(out->group));
-    for (int i = 0; i < KEY_ID_BYTES; i++)
-        snprintf(out->id + 2 * i, 3, "%02x", hash[i]);
-    return true;
+    if (found)
+        describe(found, out);
+    return found;
+}
+
+void keys_at(const struct keys *k, int i, struct caller *out)
+{
+    CHECK(i >= 0 && i < k->n);
+    describe(&k->keys[i], out);
+}
+
+int keys_place(const struct keys *k, struct str id)
+{
+    struct caller c;
+
+    for (int i = 0; i < k->n; i++) {
+        describe(&k->keys[i], &c);
+        if (str_is(id, c.id))
+            return i;
+    }
+    return -1;
+}
+
+void keys_set_weight(struct keys *k, int i, float weight)
+{
+    CHECK(i >= 0 && i < k->n && weight >= KEY_WEIGHT_MIN && weight <= KEY_WEIGHT_MAX);
+    k->keys[i].weight = weight;
 }
 
 /* Never 0. */

@@ -102,6 +102,7 @@ static int start(struct session *s, struct err *e)
         .want_prompt_logprobs = s->p.want_prompt_logprobs,
         .priority = s->p.priority,
         .tenant = s->p.tenant,
+        .tenant_weight = s->p.tenant_weight,
         .scope = s->p.scope,
         .is_uncached = s->p.is_uncached,
         .name = s->p.name,

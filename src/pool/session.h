@@ -60,7 +60,8 @@ struct session_params {
     int n_stop_ids;
     bool want_prompt_logprobs;
     int priority;
-    uint64_t tenant; /* as in gen_input, and the next three */
+    uint64_t tenant; /* as in gen_input, and the next four */
+    float tenant_weight;
     struct cache_scope scope;
     bool is_uncached;
     const char *name;

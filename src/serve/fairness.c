@@ -1,19 +1,34 @@
-/* fairness.c: GET and PUT /v1/admin/fairness: the scheduler's fairness while requests run. */
+/* fairness.c: GET and PUT /v1/admin/fairness: the scheduler's fairness while requests run, and what
+ * each key weighs, by the id that logs have of it. */
 #include "base/json.h"
 #include "base/log.h"
 #include "serve/io.h"
 
-static void answer(struct http_exchange *x, struct call *c, const struct fairness *f)
+static void put_weights(struct jw *w, const struct keys *keys)
+{
+    struct caller key;
+
+    jw_key(w, "weights"), jw_object(w);
+    for (int i = 0; keys && i < keys_count(keys); i++) {
+        keys_at(keys, i, &key);
+        jw_key(w, key.id), jw_f64(w, (double)key.weight);
+    }
+    jw_end_object(w);
+}
+
+static void answer(
+    const struct io *io, struct http_exchange *x, struct call *c, const struct fairness *f)
 {
     struct buf b;
     struct jw w;
 
-    buf_init(&b, 4 * KB);
+    buf_init(&b, 64 * KB);
     jw_init(&w, &b);
     jw_object(&w);
     jw_key(&w, "enable_preemption"), jw_bool(&w, f->enable_preemption);
     jw_key(&w, "high_priority_threshold"), jw_i64(&w, f->high_priority_threshold);
     jw_key(&w, "max_timeslice_tokens"), jw_i64(&w, f->max_timeslice_tokens);
+    put_weights(&w, io->o->keys);
     jw_end_object(&w);
     reply_json(x, c, 200, &b);
     buf_clear(&b);
@@ -23,7 +38,7 @@ void fairness_show(struct io *io, struct http_exchange *x, struct call *c)
 {
     struct fairness f = io->o->fairness ? fairness_get(io->o->fairness) : fairness_default;
 
-    answer(x, c, &f);
+    answer(io, x, c, &f);
 }
 
 static int take_number(const struct json *v, int *out, struct err *e)
@@ -53,24 +68,56 @@ static int take_field(const struct json *v, struct fairness *f, struct err *e)
         (int)MIN(v->key.n, (size_t)80), v->key.p);
 }
 
-/* Fields that are not there stay as they are. */
-static int parse(struct http_exchange *x, struct fairness *f, struct err *e)
+static int check_weights(const struct keys *keys, const struct json *weights, struct err *e)
 {
-    const struct json_limits limits = { 4, 64 };
+    double v;
+
+    if (weights->kind != JSON_OBJECT)
+        return err_param(e, ERR_INVALID, "weights", "weights must be an object.");
+    for (const struct json *w = weights->child; w; w = w->next) {
+        if (!keys || keys_place(keys, w->key) < 0)
+            return err_param(e, ERR_INVALID, "weights", "No key has the id '" STR_FMT "'.",
+                (int)MIN(w->key.n, (size_t)80), w->key.p);
+        if (!json_f64(w, &v) || !(v >= KEY_WEIGHT_MIN && v <= KEY_WEIGHT_MAX))
+            return err_param(e, ERR_INVALID, "weights", "A weight must be from %g to %g.",
+                (double)KEY_WEIGHT_MIN, (double)KEY_WEIGHT_MAX);
+    }
+    return 0;
+}
+
+static void set_weights(struct io *io, const struct call *c, const struct json *weights)
+{
+    double v = 1;
+
+    for (const struct json *w = weights ? weights->child : NULL; w; w = w->next) {
+        json_f64(w, &v);
+        keys_set_weight(io->o->keys, keys_place(io->o->keys, w->key), (float)v);
+        log_info("serve", "weight", "key=" STR_FMT " weight=%g caller=%s", STR_ARG(w->key), v,
+            c->caller.id);
+    }
+}
+
+/* Fields that are not there stay as they are. *weights: NULL where they are not. */
+static int parse(const struct io *io, struct http_exchange *x, struct fairness *f,
+    const struct json **weights, struct err *e)
+{
+    const struct json_limits limits = { 4, 64 + 2 * KEYS_MAX };
     struct json *root;
 
     if (json_parse(&root, x->req->body, x->arena, &limits, e))
         return -1;
     if (root->kind != JSON_OBJECT)
         return err_set(e, ERR_INVALID, "The body must be a JSON object.");
+    *weights = json_get(root, "weights");
     for (const struct json *v = root->child; v; v = v->next)
-        if (take_field(v, f, e))
+        if (str_is(v->key, "weights") ? check_weights(io->o->keys, v, e) : take_field(v, f, e))
             return -1;
     return fairness_check(f, e);
 }
 
 void fairness_change(struct io *io, struct http_exchange *x, struct call *c)
 {
+    const struct json *weights;
     struct fairness f;
     struct err e;
 
@@ -80,12 +127,13 @@ void fairness_change(struct io *io, struct http_exchange *x, struct call *c)
         return;
     }
     f = fairness_get(io->o->fairness);
-    if (parse(x, &f, &e)) {
+    if (parse(io, x, &f, &weights, &e)) {
         reply_error(x, c, &e, NULL);
         return;
     }
     fairness_set(io->o->fairness, &f);
+    set_weights(io, c, weights);
     log_info("serve", "fairness", "preempt=%d high=%d slice=%d caller=%s", f.enable_preemption,
         f.high_priority_threshold, f.max_timeslice_tokens, c->caller.id);
-    answer(x, c, &f);
+    answer(io, x, c, &f);
 }

@@ -162,6 +162,7 @@ static int open_session(struct request *r, int i, struct err *e)
         .predicted = r->predicted,
         .n_predicted = r->n_predicted,
         .tenant = caller_tenant(&r->caller),
+        .tenant_weight = r->caller.weight,
         .is_uncached = !ask->cache_prompt,
         .name = r->request_id,
         .deadline_ns = r->deadline_ns == UINT64_MAX ? 0 : r->deadline_ns,

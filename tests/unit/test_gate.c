@@ -42,6 +42,26 @@ static void a_key_is_one_tenant_and_nobody_is_none(void)
     keys_close(k);
 }
 
+static void keys_have_weights_that_change(void)
+{
+    struct caller a, b, c;
+    struct keys *k;
+    struct err e;
+
+    EXPECT_EQ(keys_open(&k, "a,b:weight=2.5:admin,c:group=x:weight=0.25", &e), 0);
+    EXPECT(keys_find(k, STR("a"), &a) && keys_find(k, STR("b"), &b) && keys_find(k, STR("c"), &c));
+    EXPECT(a.weight == 1 && b.weight == 2.5f && c.weight == 0.25f);
+    EXPECT(b.scopes & SCOPE_ADMIN);
+    EXPECT_STR(c.group, "x");
+    EXPECT_EQ(keys_place(k, str_of(b.id)), 1);
+    EXPECT_EQ(keys_place(k, STR("0123456789abcdef")), -1);
+    keys_set_weight(k, 1, 7);
+    EXPECT(keys_find(k, STR("b"), &b) && b.weight == 7);
+    keys_at(k, 2, &a);
+    EXPECT_STR(a.id, c.id);
+    keys_close(k);
+}
+
 static void keys_of_a_group_are_one_circle_and_pay_for_themselves(void)
 {
     struct caller a = { 0 }, b = { 0 }, other = { 0 }, alone = { 0 };
@@ -74,6 +94,11 @@ static void bad_lists_name_the_place_and_not_the_key(void)
     EXPECT_EQ(keys_open(&k, ":admin", &e), -1);
     EXPECT_EQ(keys_open(&k, "a,b:group=", &e), -1);
     EXPECT_STR(e.msg, "api keys: entry 2 has a bad group");
+    EXPECT_EQ(keys_open(&k, "a:weight=0", &e), -1);
+    EXPECT_STR(e.msg, "api keys: entry 1 has a bad weight");
+    EXPECT_EQ(keys_open(&k, "a:weight=nan", &e), -1);
+    EXPECT_EQ(keys_open(&k, "a:weight=", &e), -1);
+    EXPECT_EQ(keys_open(&k, "a:weight=1001", &e), -1);
     EXPECT_EQ(keys_open(&k, "a:group=x y", &e), -1);
     EXPECT_EQ(keys_open(&k, "a:group=x:group=x", &e), -1);
     EXPECT_EQ(keys_open(&k, "a:group=a23456789012345678901234567890123", &e), -1);
@@ -128,6 +153,7 @@ static void the_audit_chain_goes_on_and_shows_changes(void)
 }
 
 TESTS(TEST(keys_are_found_with_their_scopes), TEST(a_key_is_one_tenant_and_nobody_is_none),
+    TEST(keys_have_weights_that_change),
     TEST(keys_of_a_group_are_one_circle_and_pay_for_themselves),
     TEST(bad_lists_name_the_place_and_not_the_key), TEST(a_key_comes_in_either_field),
     TEST(the_audit_chain_goes_on_and_shows_changes))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The scheduler's fairness: settings, change while it runs, counters, and answers that stay."""
+import hashlib
 import json
 import os
 import sys
@@ -12,7 +13,8 @@ from harness import Server, equal, run
 
 CHAT = "/v1/chat/completions"
 FAIRNESS = "/v1/admin/fairness"
-OFF = {"enable_preemption": False, "high_priority_threshold": 5, "max_timeslice_tokens": 0}
+OFF = {"enable_preemption": False, "high_priority_threshold": 5, "max_timeslice_tokens": 0,
+    "weights": {}}
 
 
 def metrics(server):
@@ -50,7 +52,7 @@ def test_settings_are_shown_and_change_while_it_runs():
         equal((status, json.loads(text)), (200, {**OFF, "max_timeslice_tokens": 7}))
         s.request("PUT", FAIRNESS, '{"enable_preemption": true, "high_priority_threshold": -3}')
         equal(json.loads(s.get(FAIRNESS)[2]), {"enable_preemption": True,
-            "high_priority_threshold": -3, "max_timeslice_tokens": 7})
+            "high_priority_threshold": -3, "max_timeslice_tokens": 7, "weights": {}})
         for wrong in ("", "[]", "{", '{"max_timeslice_tokens": -1}', '{"enable_preemption": 1}',
                 '{"high_priority_threshold": "5"}', '{"other": 1}',
                 '{"max_timeslice_tokens": 1e30}'):
@@ -70,7 +72,8 @@ def test_only_administrators_may():
 def test_it_starts_as_it_was_told():
     env = {"INFERFLUX_FAIRNESS_PREEMPT": "true", "INFERFLUX_FAIRNESS_HIGH_PRI": "3",
         "INFERFLUX_FAIRNESS_TIMESLICE": "9"}
-    want = {"enable_preemption": True, "high_priority_threshold": 3, "max_timeslice_tokens": 9}
+    want = {"enable_preemption": True, "high_priority_threshold": 3, "max_timeslice_tokens": 9,
+        "weights": {}}
     with Server(env=env) as s:
         equal(json.loads(s.get(FAIRNESS)[2]), want)
     others = {"INFERFLUX_FAIRNESS_ENABLE_PREEMPTION": "true",
@@ -154,6 +157,52 @@ def test_phases_are_measured():
         assert m['step_cost_fixed_nanoseconds{model="demo"}'] > 0
         computed = m["prompt_tokens_total"] - m["cached_tokens_total"] + 3 * 23
         assert m["batch_tokens_sum"] >= computed, m["batch_tokens_sum"]
+
+
+def id_of(key):
+    return hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+def served_beside(server, keys, each):
+    """Both ask at once for as much: how many answers each had when the first had all of its."""
+    done, lock = {k: 0 for k in keys}, threading.Lock()
+    seen = []
+
+    def one(key, i):
+        status = server.request("POST", CHAT, body(i, max_tokens=16),
+            Authorization="Bearer " + key)[0]
+        equal(status, 200)
+        with lock:
+            done[key] += 1
+            if done[key] == each and not seen:
+                seen.append(dict(done))
+
+    threads = [threading.Thread(target=one, args=(k, i)) for i in range(each) for k in keys]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return seen[0]
+
+
+def test_a_key_of_more_weight_is_served_more():
+    keys = {"INFERFLUX_API_KEYS": "light, heavy:weight=4, boss:admin:weight=0.5"}
+    with Server("--parallel", "2", env=keys, ready=False) as s:
+        s.key = "boss"
+        s.until_ready()
+        weights = {id_of("light"): 1, id_of("heavy"): 4, id_of("boss"): 0.5}
+        equal(json.loads(s.get(FAIRNESS)[2])["weights"], weights)
+        n = served_beside(s, ("light", "heavy"), 16)
+        assert n["heavy"] == 16 and n["light"] <= 9, n
+        put = lambda w: s.request("PUT", FAIRNESS, json.dumps({"weights": w}))
+        equal(put({id_of("light"): 8, id_of("heavy"): 1})[0], 200)
+        equal(json.loads(s.get(FAIRNESS)[2])["weights"][id_of("light")], 8)
+        n = served_beside(s, ("light", "heavy"), 16)
+        assert n["light"] == 16 and n["heavy"] <= 8, n
+        for wrong in ([], 1, {"nobody": 1}, {id_of("light"): 0}, {id_of("light"): "2"},
+                {id_of("light"): 2, id_of("heavy"): 1e9}):
+            equal(put(wrong)[0], 400, wrong)
+        equal(json.loads(s.get(FAIRNESS)[2])["weights"][id_of("light")], 8)
 
 
 def until(server, condition):
