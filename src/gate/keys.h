@@ -1,7 +1,7 @@
 /* keys.h: who may ask. API keys as SHA-256 hashes, compared in constant time.
  *
- * Made once at start from a list; read-only after, but for the weights, which anybody may change: any
- * thread. The keys themselves are not kept. */
+ * Made once at start from a list; read-only after, but for the weights, which anybody may change:
+ * any thread. The keys themselves are not kept. */
 #pragma once
 
 #include "base/err.h"
