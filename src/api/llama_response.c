@@ -118,7 +118,6 @@ static void put_settings(struct jw *w, const struct ask *ask)
 {
     const struct sample_params *s = &ask->sample;
 
-    jw_key(w, "generation_settings");
     jw_object(w);
     jw_key(w, "seed");
     jw_u64(w, s->seed);
@@ -141,6 +140,19 @@ static void put_settings(struct jw *w, const struct ask *ask)
     jw_end_array(w);
     put_flag(w, "stream", ask->stream);
     jw_end_object(w);
+}
+
+void llama_put_defaults(struct jw *w)
+{
+    struct arena *a = arena_new(64 * KB);
+    struct ask ask;
+    struct err e;
+
+    if (a && !ask_parse(&ask, &wire_llama, STR("{\"prompt\":\"\",\"seed\":4294967295}"), a, &e))
+        put_settings(w, &ask);
+    else
+        jw_null(w);
+    arena_free(a);
 }
 
 static double ms_between(uint64_t from, uint64_t to)
@@ -202,6 +214,7 @@ static void put_report(struct answer *a, const struct choice *c)
     jw_str(&w, c->stop_text.p ? c->stop_text : STR(""));
     jw_key(&w, "prompt");
     jw_str(&w, p->is_tokens ? STR("") : p->text);
+    jw_key(&w, "generation_settings");
     put_settings(&w, ask);
     put_timings(&w, a, c);
     buf_putc(&a->out, '}');

@@ -15,6 +15,8 @@ struct model_info { /* strings borrowed; NULL or 0 = not known, then left out */
     const char *quantization;
     int64_t n_ctx, n_ctx_train, n_vocab, n_embd, n_params;
     uint64_t size_bytes;
+    const uint8_t *digest; /* of the file: 32 bytes; NULL = not known */
+    const char *file;      /* its name, without folders */
     bool can_chat, can_complete;
     bool can_call_tools, can_think, can_insert;
     /* how it is talked to (chat/adapter.h); NULL = it is not known yet */

@@ -10,6 +10,12 @@
 int ollama_parse_chat(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
 int ollama_parse_generate(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
 
+/* The digest of the model's file in hexadecimal; "" where it is not known. */
+struct digest_text {
+    char z[65];
+};
+struct digest_text ollama_digest(const struct model_info *m);
+
 /* ollama_models.c: answers of /api/tags, /api/ps and /api/show */
 void ollama_put_model(struct jw *w, const struct model_info *m);
 void ollama_tags(struct buf *out, const struct model_info *m, size_t n);

@@ -39,6 +39,15 @@ static void put_details(struct jw *w, const struct model_info *m)
     jw_end_object(w);
 }
 
+struct digest_text ollama_digest(const struct model_info *m)
+{
+    struct digest_text d = { "" };
+
+    for (size_t i = 0; m->digest && i < 32; i++)
+        snprintf(d.z + 2 * i, 3, "%02x", m->digest[i]);
+    return d;
+}
+
 static void put_members(struct jw *w, const struct model_info *m)
 {
     put_text(w, "name", m->id);
@@ -46,7 +55,7 @@ static void put_members(struct jw *w, const struct model_info *m)
     put_text(w, "modified_at", models_time(m->created).z);
     jw_key(w, "size");
     jw_u64(w, m->size_bytes);
-    put_text(w, "digest", "");
+    put_text(w, "digest", ollama_digest(m).z);
     put_text(w, "type", "model");
     models_put_capabilities(w, m);
     put_details(w, m);
@@ -114,6 +123,16 @@ static void put_number(struct jw *w, const char *family, const char *key, int64_
     jw_i64(w, v);
 }
 
+/* From what it was made; the template stands beside it. */
+static void put_modelfile(struct jw *w, const struct model_info *m)
+{
+    char text[300] = "";
+
+    if (m->file)
+        snprintf(text, sizeof(text), "FROM %s\n", m->file);
+    put_text(w, "modelfile", text);
+}
+
 void ollama_show(struct buf *out, const struct model_info *m, struct str chat_template)
 {
     const char *family = m->family ? m->family : "unknown";
@@ -121,7 +140,7 @@ void ollama_show(struct buf *out, const struct model_info *m, struct str chat_te
 
     jw_init(&w, out);
     jw_object(&w);
-    put_text(&w, "modelfile", "");
+    put_modelfile(&w, m);
     put_text(&w, "parameters", "");
     put_text(&w, "license", "");
     jw_key(&w, "template");

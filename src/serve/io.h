@@ -83,12 +83,17 @@ void ollama_get_version(struct io *io, struct http_exchange *x, struct call *c);
 void ollama_get_tags(struct io *io, struct http_exchange *x, struct call *c);
 void ollama_get_ps(struct io *io, struct http_exchange *x, struct call *c);
 void ollama_post_show(struct io *io, struct http_exchange *x, struct call *c);
+void ollama_post_embed(struct io *io, struct http_exchange *x, struct call *c);
+void ollama_post_pull(struct io *io, struct http_exchange *x, struct call *c);
+void ollama_change(struct io *io, struct http_exchange *x, struct call *c);
+void ollama_head_blob(struct io *io, struct http_exchange *x, struct call *c);
 void props_show(struct io *io, struct http_exchange *x, struct call *c);
 void props_health(struct io *io, struct http_exchange *x, struct call *c);
 void words_tokenize(struct io *io, struct http_exchange *x, struct call *c);
 void words_detokenize(struct io *io, struct http_exchange *x, struct call *c);
 void words_apply_template(struct io *io, struct http_exchange *x, struct call *c);
 void words_count(struct io *io, struct http_exchange *x, struct call *c);
+void words_count_chat(struct io *io, struct http_exchange *x, struct call *c);
 void words_parse(struct io *io, struct http_exchange *x, struct call *c);
 
 /* slot_files.c */

@@ -3,6 +3,21 @@
 #include "chat/infill.h"
 #include "serve/io.h"
 
+/* Directories are nobody's business. */
+static const char *file_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+static bool has_digest(const struct model *m)
+{
+    static const uint8_t none[sizeof(m->digest)];
+
+    return memcmp(m->digest, none, sizeof(none)) != 0;
+}
+
 struct model_info model_info_of(struct model *m)
 {
     static const char *const states[] = { "loading", "loaded", "failed" };
@@ -24,6 +39,8 @@ struct model_info model_info_of(struct model *m)
     i.n_vocab = vocab_n(m->vocab);
     i.n_params = (int64_t)m->lm->n_params;
     i.size_bytes = m->file_bytes;
+    i.digest = has_digest(m) ? m->digest : NULL;
+    i.file = file_of(m->spec->path);
     i.can_chat = m->template != NULL || is_script;
     i.can_complete = true;
     const struct adapter_info *a = adapter_info(m->adapter);

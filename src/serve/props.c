@@ -1,4 +1,5 @@
 /* props.c: what llama-server's clients ask besides answers: /props and /health. */
+#include "api/llama.h"
 #include "base/json.h"
 #include "serve/io.h"
 
@@ -48,17 +49,108 @@ static void put_speculation(struct jw *w, const struct model_spec *s)
     jw_end_object(w);
 }
 
+/* ---- what the template shows, by trial */
+
+#define WORD "InferFlux-probe"
+
+/* The rendered conversation has the word in it `least` times. */
+static bool shows(const struct model *m, const struct convo *c, int least)
+{
+    struct arena *a = arena_new(MB);
+    struct rendered r;
+    struct buf text;
+    struct err e;
+    int n = 0;
+
+    if (!a)
+        return false;
+    buf_init(&text, MB);
+    if (!chat_template_render(m->template, c, &m->env, &template_limits_default, a, &r, &e))
+        for (size_t i = 0; i < r.n_spans; i++)
+            buf_puts(&text, r.spans[i].text);
+    struct str rest = buf_str(&text);
+    for (ptrdiff_t at; (at = str_find(rest, STR(WORD))) >= 0; n++)
+        rest = str_skip(rest, (size_t)at + strlen(WORD));
+    buf_clear(&text);
+    arena_free(a);
+    return n >= least;
+}
+
+static struct part word_part = { .kind = PART_TEXT, .text = { WORD, sizeof(WORD) - 1 } };
+static struct part other_part = { .kind = PART_TEXT, .text = { "x", 1 } };
+
+static struct message say(enum role role, struct part *p)
+{
+    return (struct message){
+        .role = role, .has_content = true, .is_plain = true, .parts = p, .n_parts = 1
+    };
+}
+
+static bool shows_system(const struct model *m)
+{
+    struct message all[] = { say(ROLE_SYSTEM, &word_part), say(ROLE_USER, &other_part) };
+    const struct convo c = { .messages = all, .n_messages = 2, .add_generation_prompt = true };
+
+    return shows(m, &c, 1);
+}
+
+static bool shows_calls(const struct model *m, int n)
+{
+    struct tool_call calls[2] = { { STR("aaaaaaaaa"), STR(WORD), STR("{}"), NULL },
+        { STR("bbbbbbbbb"), STR(WORD), STR("{}"), NULL } };
+    struct message all[] = { say(ROLE_USER, &other_part), { .role = ROLE_ASSISTANT } };
+    const struct convo c = { .messages = all, .n_messages = 2, .add_generation_prompt = true };
+
+    all[1].tool_calls = calls;
+    all[1].n_tool_calls = n;
+    return shows(m, &c, n);
+}
+
+/* Of a turn that goes on: what was thought before is forgotten by many. */
+static bool shows_thoughts(const struct model *m)
+{
+    struct tool_call call = { STR("aaaaaaaaa"), STR("f"), STR("{}"), NULL };
+    struct message all[] = { say(ROLE_USER, &other_part), say(ROLE_ASSISTANT, &other_part),
+        say(ROLE_TOOL, &other_part) };
+    const struct convo c = { .messages = all, .n_messages = 3, .add_generation_prompt = true };
+
+    all[1].reasoning = STR(WORD);
+    all[1].tool_calls = &call;
+    all[1].n_tool_calls = 1;
+    all[2].tool_call_id = call.id;
+    return shows(m, &c, 1);
+}
+
+static void put_caps(struct jw *w, const struct model *m)
+{
+    const struct adapter_info *info = m->adapter ? adapter_info(m->adapter) : NULL;
+
+    jw_key(w, "chat_template_caps");
+    jw_object(w);
+    if (m->template) {
+        put_flag(w, "supports_system_role", shows_system(m));
+        put_flag(w, "supports_tools", info && info->has_native_tools);
+        put_flag(w, "supports_tool_calls", shows_calls(m, 1));
+        put_flag(w, "supports_parallel_tool_calls", shows_calls(m, 2));
+        put_flag(w, "supports_preserve_reasoning", shows_thoughts(m));
+    }
+    jw_end_object(w);
+}
+
 static void put_props(struct jw *w, const struct model *m)
 {
     jw_object(w);
     jw_key(w, "default_generation_settings");
     jw_object(w);
     put_int(w, "n_ctx", m->n_ctx);
+    jw_key(w, "params");
+    llama_put_defaults(w);
     jw_end_object(w);
     put_int(w, "total_slots", m->spec->engine.max_batch);
     put_text(w, "model_alias", str_of(m->spec->id));
     put_text(w, "model_path", file_name(m->spec->path));
     put_text(w, "chat_template", m->template ? chat_template_source(m->template) : STR(""));
+    put_caps(w, m);
     put_text(w, "bos_token", or_empty(m->env.bos_token));
     put_text(w, "eos_token", or_empty(m->env.eos_token));
     jw_key(w, "modalities");

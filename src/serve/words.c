@@ -25,6 +25,7 @@ struct
     struct http_exchange *x; /* NULL: answered, or the client left */
     struct call *call;
     uint64_t tenant;
+    bool is_admin;
     struct loop_timer deadline;
     struct http_body body; /* what went to the clerk */
     struct arena *arena;
@@ -106,7 +107,7 @@ static int render_own(struct rendered *out, struct words *j, const struct ask *a
     struct template_env env = m->env;
     struct chat_template *t = NULL;
 
-    if (j->io->o->needs_key && !(j->call->caller.scopes & SCOPE_ADMIN))
+    if (!j->is_admin)
         return err_param(&j->err, ERR_FORBIDDEN, own->source.p ? "chat_template" : "bos_token",
             "A template of one's own takes an administrator's key.");
     if (!own->source.p && !m->template)
@@ -194,6 +195,18 @@ static int count_input(struct words *j, struct str body)
     if (!rc)
         responses_count(&j->out, n);
     return rc;
+}
+
+/* And as /v1/chat/completions would. */
+static int count_chat(struct words *j, struct str body)
+{
+    struct ask ask;
+    int n;
+
+    if (ask_parse(&ask, &wire_openai_chat, body, j->arena, &j->err) || count_ask(j, &ask, &n))
+        return -1;
+    responses_count(&j->out, n);
+    return 0;
 }
 
 static int parse(struct words *j, struct str body)
@@ -336,6 +349,7 @@ static struct words *words_new(struct io *io, struct http_exchange *x, struct ca
     w->x = x;
     w->call = c;
     w->tenant = caller_tenant(&c->caller);
+    w->is_admin = c->caller.scopes & SCOPE_ADMIN;
     w->arena = a;
     w->deadline.fn = on_deadline;
     buf_init(&w->out, ARENA_MAX);
@@ -393,6 +407,11 @@ void words_count(struct io *io, struct http_exchange *x, struct call *c)
 void words_count_input(struct io *io, struct http_exchange *x, struct call *c)
 {
     begin(io, x, c, count_input, false);
+}
+
+void words_count_chat(struct io *io, struct http_exchange *x, struct call *c)
+{
+    begin(io, x, c, count_chat, false);
 }
 
 void words_parse(struct io *io, struct http_exchange *x, struct call *c)
