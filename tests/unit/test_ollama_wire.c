@@ -347,6 +347,12 @@ static void models_are_described(void)
     ollama_tags(&kit.sink.body, m, 1);
     kit_body_is("{'models':[" ENTRY "}]}");
     buf_reset(&kit.sink.body);
+    struct model_info known = m[0];
+    uint8_t digest[32] = { 0xab, 1 };
+    known.digest = digest;
+    EXPECT(!*ollama_digest(&m[0]).z);
+    EXPECT_STR(ollama_digest(&known).z,
+        "ab01000000000000000000000000000000000000000000000000000000000000");
     ollama_show(&kit.sink.body, m, STR("{{ x }}"));
     kit_body_is(
         "{'modelfile':'','parameters':'','license':'','template':'{{ x }}'," DETAILS

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """The wires beside OpenAI's, as bytes: what the official clients of tests/sdk do not show."""
 import glob
+import hashlib
 import json
 import os
 import sys
+import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
@@ -62,6 +64,80 @@ def test_props_and_health():
     with Server(config="models:\n  - id: gone\n    path: /nonexistent.gguf\n", ready=False) as s:
         status, _, text = s.get("/health")
         equal((status, json.loads(text)["error"]["type"]), (503, "unavailable_error"))
+
+
+def test_what_a_template_can_do_is_found_out():
+    template = """{% if tools %}{{ tools }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}
+{% if m.tool_calls %}{% for c in m.tool_calls %}<tool_call>{{ c.function.name }}</tool_call>{% endfor
+%}{% endif %}{{ m.content or '' }}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+    with tempfile.NamedTemporaryFile("w", suffix=".jinja") as f:
+        f.write(template)
+        f.flush()
+        config = f"models:\n  - id: a\n    path: {DEMO}\n    template_path: {f.name}\n"
+        with Server(config=config) as s:
+            caps = json.loads(s.get("/props")[2])["chat_template_caps"]
+            equal(caps, {"supports_system_role": True, "supports_tools": True, "supports_tool_calls": True,
+                "supports_parallel_tool_calls": True, "supports_preserve_reasoning": False})
+            assert "tools" in post(s, "/api/show", model="a")[2]["capabilities"]
+    with Server() as s:
+        props = json.loads(s.get("/props")[2])
+        equal(props["chat_template_caps"]["supports_tools"], False)
+        equal(props["default_generation_settings"]["params"]["top_k"], 40)
+
+
+def test_prompts_of_texts_and_tokens():
+    with Server() as s:
+        ids = post(s, "/tokenize", model="demo", content=" world, this is")[2]["tokens"]
+        whole = post(s, "/completion", model="demo", prompt="Hello world, this is", n_predict=4,
+            temperature=0)[2]
+        mixed = post(s, "/completion", model="demo", prompt=["Hello", *ids], n_predict=4,
+            temperature=0)[2]
+        equal((mixed["content"], mixed["tokens_evaluated"]), (whole["content"], whole["tokens_evaluated"]))
+        status, _, body = post(s, "/completion", model="demo", prompt=["Hello", 10 ** 8])
+        equal((status, body["error"]["type"]), (400, "invalid_request_error"))
+        status, _, body = post(s, "/infill", model="demo", input_prefix="a", input_suffix="b")
+        equal((status, body["error"]["type"]), (400, "not_supported_error"))
+
+
+def test_a_chat_is_counted_and_rendered():
+    with Server() as s:
+        n = post(s, "/v1/chat/completions", model="demo", messages=HI, max_tokens=1)[2]["usage"]
+        equal(post(s, "/v1/chat/completions/input_tokens", model="demo", messages=HI)[2],
+            {"object": "response.input_tokens", "input_tokens": n["prompt_tokens"]})
+        own = {"messages": HI, "chat_template": "{{ bos_token }}{{ messages[0].content }}{{ x }}",
+            "bos_token": "<s>", "chat_template_kwargs": {"x": "!"}}
+        equal(post(s, "/apply-template", **own)[2], {"prompt": "<s>Hi!"})
+        for bad in ("{% if", "{{ raise_exception('no') }}", "{% for i in range(99999) %}" * 3
+                + "x" + "{% endfor %}" * 3):
+            status, _, body = post(s, "/apply-template", messages=HI, chat_template=bad)
+            equal((status, body["error"]["param"]), (400, "chat_template"), bad)
+        equal(post(s, "/v1/chat/completions", model="demo", messages=HI, chat_template="x")[0], 400)
+    with Server(env={"INFERFLUX_API_KEYS": "k,boss:admin"}, ready=False) as s:
+        for key, want in (("k", 403), ("boss", 200)):
+            equal(s.request("POST", "/apply-template", json.dumps(own),
+                Authorization="Bearer " + key)[0], want)
+
+
+def test_models_are_the_operators():
+    with Server() as s:
+        for name in ("demo", "demo:latest"):
+            equal(post(s, "/api/pull", model=name)[::2], (200, {"status": "success"}))
+        for method, path, want in (("POST", "/api/pull", 404), ("POST", "/api/embed", 404),
+                ("POST", "/api/embeddings", 404), ("DELETE", "/api/delete", 400),
+                ("POST", "/api/create", 400), ("POST", "/api/copy", 400), ("POST", "/api/push", 400),
+                ("POST", "/api/blobs/sha256:00", 400)):
+            status, _, text = s.request(method, path, json.dumps({"model": "nobody", "input": "x"}))
+            equal((status, list(json.loads(text))), (want, ["error"]), path)
+        status, _, body = post(s, "/api/embed", model="demo", input="x")
+        equal(status, 400)
+        assert "embeddings" in body["error"]
+        equal(s.request("HEAD", "/api/blobs/sha256:" + "0" * 64, None)[0], 404)
+    with tempfile.TemporaryDirectory() as d, Server("--kv-disk", d) as s:
+        with open(DEMO, "rb") as f:
+            digest = hashlib.sha256(f.read()).hexdigest()
+        equal({m["digest"] for m in json.loads(s.get("/api/tags")[2])["models"]} - {""}, {digest})
+        equal(s.request("HEAD", "/api/blobs/sha256:" + digest, None)[0], 200)
 
 
 def test_keys_are_asked_for_in_each_shape():
