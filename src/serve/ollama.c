@@ -1,5 +1,5 @@
-/* ollama.c: what Ollama's clients ask besides answers: version, tags, ps, show; and models that they
- * want to have, make or lose, which are the operator's here: they are told so. */
+/* ollama.c: what Ollama's clients ask besides answers: version, tags, ps, show; and models that
+ * they want to have, make or lose, which are the operator's here: they are told so. */
 #include "api/ollama.h"
 #include "serve/io.h"
 
