@@ -62,13 +62,13 @@ struct wire {
 extern const struct wire wire_openai_chat;       /* /v1/chat/completions */
 extern const struct wire wire_apply_template;    /* /apply-template: a chat that is not answered */
 extern const struct wire wire_openai_completion; /* /v1/completions */
-extern const struct wire wire_responses;       /* /v1/responses */
-extern const struct wire wire_anthropic;       /* /v1/messages */
-extern const struct wire wire_anthropic_count; /* /v1/messages/count_tokens; only parses */
-extern const struct wire wire_ollama_chat;     /* /api/chat */
-extern const struct wire wire_ollama_generate; /* /api/generate */
-extern const struct wire wire_llama;           /* /completion, as llama-server has it */
-extern const struct wire wire_llama_infill;    /* /infill */
+extern const struct wire wire_responses;         /* /v1/responses */
+extern const struct wire wire_anthropic;         /* /v1/messages */
+extern const struct wire wire_anthropic_count;   /* /v1/messages/count_tokens; only parses */
+extern const struct wire wire_ollama_chat;       /* /api/chat */
+extern const struct wire wire_ollama_generate;   /* /api/generate */
+extern const struct wire wire_llama;             /* /completion, as llama-server has it */
+extern const struct wire wire_llama_infill;      /* /infill */
 
 /* Body -> ask, through the row's parser. `body` and the arena outlive the ask. Errors have the
  * code, the field and the sentence the client is to see: ERR_SYNTAX, ERR_MISSING, ERR_INVALID,

@@ -113,7 +113,7 @@ def test_a_chat_is_counted_and_rendered():
             status, _, body = post(s, "/apply-template", messages=HI, chat_template=bad)
             equal((status, body["error"]["param"]), (400, "chat_template"), bad)
         equal(post(s, "/v1/chat/completions", model="demo", messages=HI, chat_template="x")[0], 400)
-    with Server(env={"INFERFLUX_API_KEYS": "k,boss:admin"}, ready=False) as s:
+    with Server(env={"INFERFLUX_API_KEYS": "k,boss:admin"}, key="boss") as s:
         for key, want in (("k", 403), ("boss", 200)):
             equal(s.request("POST", "/apply-template", json.dumps(own),
                 Authorization="Bearer " + key)[0], want)
