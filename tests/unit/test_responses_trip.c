@@ -1,0 +1,286 @@
+/* There and back over /v1/responses: a random answer of thoughts, words and calls is told in random
+ * pieces, whole or streamed; what a client reads is what was told, to the byte, and handed back as
+ * input it becomes the same conversation, also by id and by reference. */
+#include "api/responses.h"
+#include "base/rng.h"
+#include "serve/kept.h"
+#include "wire_kit.h"
+
+#include <inttypes.h>
+
+enum { PARTS_MAX = 6, ROUNDS = 300 };
+
+enum said { THOUGHT, TEXT, CALL };
+
+struct said_part {
+    enum said kind;
+    struct str text, name; /* text: of a call, its arguments */
+};
+
+static struct rng rng;
+static struct said_part story[PARTS_MAX];
+static int n_story;
+static char texts[256 * 1024];
+static size_t texts_n;
+
+static uint32_t below(uint32_t n)
+{
+    return (uint32_t)rng_below(&rng, n);
+}
+
+static struct str keep_text(const char *p, size_t n)
+{
+    CHECK(texts_n + n < sizeof(texts));
+    memcpy(texts + texts_n, p, n);
+    texts_n += n;
+    return (struct str){ texts + texts_n - n, n };
+}
+
+/* Letters, escapes, control characters, all lengths of UTF-8, markers of templates. */
+static struct str some_text(void)
+{
+    static const char *const pieces[] = { "a", "Z ", "\"", "\\", "\n", "\t", "\x01", "é", "日",
+        "🙂", "<|im_end|>", "{{", "</s>", "\r\n", "null", "\x7f", " ", "\n\n", "data: " };
+    size_t from = texts_n, n = 1 + below(8);
+
+    for (size_t i = 0; i < n; i++) {
+        const char *p = pieces[below(ARRAY_LEN(pieces))];
+        keep_text(p, strlen(p));
+    }
+    return (struct str){ texts + from, texts_n - from };
+}
+
+/* {"k": "..."}, as a model writes it. */
+static struct str some_arguments(void)
+{
+    struct str value = some_text();
+    struct buf b;
+
+    buf_init(&b, MB);
+    buf_putz(&b, "{ \"k\": \"");
+    json_escape(&b, value);
+    buf_putz(&b, "\" }");
+    struct str s = keep_text(b.p, b.n);
+    buf_clear(&b);
+    return s;
+}
+
+/* Two parts of one kind beside each other would be one, but for calls. Thoughts come first. */
+static void make_story(void)
+{
+    texts_n = 0;
+    n_story = 0;
+    if (below(2))
+        story[n_story++] = (struct said_part){ THOUGHT, some_text(), STR_NONE };
+    if (below(2) || !n_story)
+        story[n_story++] = (struct said_part){ TEXT, some_text(), STR_NONE };
+    for (uint32_t n = below(3); n; n--)
+        story[n_story++] = (struct said_part){ CALL, some_arguments(), STR("f_1") };
+}
+
+/* ---- telling */
+
+static bool is_middle(char c)
+{
+    return (c & 0xC0) == 0x80;
+}
+
+/* Whole characters, as few or as many as it comes. */
+static void in_pieces(const struct said_part *p, int call)
+{
+    size_t from = 0;
+
+    while (from < p->text.n) {
+        size_t to = from + 1 + below(9);
+        while (to < p->text.n && is_middle(p->text.p[to]))
+            to++;
+        to = MIN(to, p->text.n);
+        struct str piece = { p->text.p + from, to - from };
+        if (p->kind == THOUGHT)
+            answer_reasoning(kit.answer, 0, piece);
+        else if (p->kind == TEXT)
+            answer_text(kit.answer, 0, piece);
+        else
+            answer_call_args(kit.answer, 0, call, piece);
+        from = to;
+    }
+}
+
+static void tell_story(void)
+{
+    int call = 0;
+
+    answer_begin(kit.answer);
+    for (int i = 0; i < n_story; i++) {
+        if (story[i].kind == CALL)
+            answer_call_begin(kit.answer, 0, call, story[i].name);
+        in_pieces(&story[i], call);
+        if (story[i].kind == CALL)
+            answer_call_end(kit.answer, 0, call++);
+    }
+    answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
+    answer_end(kit.answer);
+}
+
+/* ---- reading */
+
+static struct json *parse(struct str text)
+{
+    struct json *j = NULL;
+
+    EXPECT_EQ(json_parse(&j, text, kit.arena, NULL, &kit.e), 0);
+    return j;
+}
+
+static struct str text_of(const struct json *o, const char *key)
+{
+    const struct json *v = json_get(o, key);
+
+    EXPECT(v && v->kind == JSON_STRING);
+    return v->s;
+}
+
+static void item_is(const struct json *item, const struct said_part *p)
+{
+    static const char *const types[] = { "reasoning", "message", "function_call" };
+
+    EXPECT(str_is(text_of(item, "type"), types[p->kind]));
+    if (p->kind == CALL) {
+        EXPECT(str_eq(text_of(item, "arguments"), p->text));
+        EXPECT(str_eq(text_of(item, "name"), p->name));
+        return;
+    }
+    const struct json *content = json_get(item, "content");
+    EXPECT(content && content->n == 1);
+    EXPECT(str_eq(text_of(content->child, "text"), p->text));
+}
+
+/* The response in a body, or in the last event. */
+static const struct json *response(void)
+{
+    struct str s = buf_str(&kit.sink.body);
+    ptrdiff_t at;
+
+    if (!kit.ask.stream)
+        return parse(s);
+    while ((at = str_find(s, STR("\ndata: "))) >= 0)
+        s = str_skip(s, (size_t)at + 7);
+    return json_get(parse((struct str){ s.p, s.n - 2 }), "response");
+}
+
+/* What all deltas of item i say. */
+static void deltas_are(int i, const struct said_part *p)
+{
+    struct str s = buf_str(&kit.sink.body);
+    char index[20];
+    struct buf sum;
+    ptrdiff_t at;
+
+    snprintf(index, sizeof(index), "%d", i);
+    buf_init(&sum, MB);
+    while ((at = str_find(s, STR(".delta\ndata: "))) >= 0) {
+        s = str_skip(s, (size_t)at + 13);
+        ptrdiff_t end = str_find(s, STR("\n\n"));
+        EXPECT(end > 0);
+        const struct json *e = parse((struct str){ s.p, (size_t)end });
+        if (str_is(json_get(e, "output_index")->s, index))
+            buf_puts(&sum, text_of(e, "delta"));
+    }
+    EXPECT(str_eq(buf_str(&sum), p->text));
+    buf_clear(&sum);
+}
+
+/* ---- handing it back */
+
+static void convo_is(int first)
+{
+    const struct message *m = &kit.ask.convo.messages[first];
+    int call = 0;
+
+    EXPECT(m->role == ROLE_ASSISTANT);
+    for (int i = 0; i < n_story; i++) {
+        const struct said_part *p = &story[i];
+        if (p->kind == THOUGHT)
+            EXPECT(str_eq(m->reasoning, p->text));
+        else if (p->kind == TEXT)
+            EXPECT(m->n_parts == 1 && str_eq(m->parts[0].text, p->text));
+        else
+            EXPECT(str_eq(m->tool_calls[call].arguments, p->text) &&
+                   str_eq(m->tool_calls[call++].name, p->name));
+    }
+    EXPECT_EQ(m->n_tool_calls, call);
+    EXPECT_EQ(kit.ask.convo.n_messages, first + 2);
+    EXPECT(str_is(kit.ask.convo.messages[first + 1].parts[0].text, "next"));
+}
+
+/* {"input":[{"role":"user","content":"q"}, items or references, {"role":"user","content":"next"}]} */
+static struct str write_next(const struct json *output, bool by_reference)
+{
+    struct buf b;
+
+    buf_init(&b, 4 * MB);
+    buf_putz(&b, "{\"input\":[{\"role\":\"user\",\"content\":\"q\"}");
+    for (const struct json *v = output->child; v; v = v->next) {
+        if (by_reference)
+            buf_printf(&b, ",{\"type\":\"item_reference\",\"id\":\"" STR_FMT "\"}",
+                STR_ARG(text_of(v, "id")));
+        else
+            buf_printf(&b, "," STR_FMT, STR_ARG(v->raw));
+    }
+    buf_putz(&b, ",{\"role\":\"user\",\"content\":\"next\"}]}");
+    struct str s = arena_str(kit.arena, buf_str(&b));
+    buf_clear(&b);
+    return s;
+}
+
+static void ask_next(struct str body, struct shelf *shelf)
+{
+    struct kept_place at = { shelf, 7, kit.arena };
+    const struct kept *before = NULL;
+
+    EXPECT_EQ(ask_parse(&kit.ask, &wire_responses, body, kit.arena, &kit.e), 0);
+    EXPECT_EQ(kept_recall(&before, &kit.ask, &at, &kit.e), 0);
+    convo_is(1);
+    shelf_unref(shelf, before);
+}
+
+static void one_round(struct shelf *shelf)
+{
+    struct json *output;
+    int i = 0;
+
+    make_story();
+    kit_open(&wire_responses, below(2) ? "{'input':'q','stream':true}" : "{'input':'q'}");
+    tell_story();
+    const struct json *r = response(), *out = json_get(r, "output");
+    EXPECT(str_is(text_of(r, "status"), "completed") && (int)out->n == n_story);
+    for (const struct json *v = out->child; v; v = v->next, i++) {
+        item_is(v, &story[i]);
+        if (kit.ask.stream)
+            deltas_are(i, &story[i]);
+    }
+    kept_put(shelf, 7, &kit.ask, kit.answer, NULL);
+    output = parse(out->raw);
+    struct str in_full = write_next(output, false), by_reference = write_next(output, true);
+    ask_next(in_full, NULL);
+    ask_next(by_reference, shelf);
+    ask_next(STR("{\"input\":\"next\",\"previous_response_id\":\"resp_1\"}"), shelf);
+    EXPECT(shelf_drop(shelf, 7, STR("resp_1"), 0));
+}
+
+static void nothing_of_an_answer_is_lost(void)
+{
+    struct shelf_options o = { 4 * MB, 4 * MB, UINT64_MAX };
+    uint64_t seed = 20261121;
+    struct shelf *shelf;
+
+    printf("seed %" PRIu64 "\n", seed);
+    rng = (struct rng){ seed, 0 };
+    EXPECT_EQ(shelf_open(&shelf, &o, &kit.e), 0);
+    for (int i = 0; i < ROUNDS; i++)
+        one_round(shelf);
+    shelf_close(shelf);
+    kit_close();
+}
+
+TESTS(TEST(nothing_of_an_answer_is_lost))
