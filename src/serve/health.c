@@ -63,6 +63,18 @@ static void copy_exact(struct exact *x, struct metrics *m)
     metric_set(m, METRIC_exact_bytes, s.bytes);
 }
 
+static void copy_shelf(struct shelf *shelf, struct metrics *m)
+{
+    struct shelf_stats s;
+
+    shelf_stats(shelf, &s);
+    metric_set(m, METRIC_responses_found_total, s.hits);
+    metric_set(m, METRIC_responses_missed_total, s.misses);
+    metric_set(m, METRIC_responses_evicted_total, s.evicted);
+    metric_set(m, METRIC_responses_kept, s.entries);
+    metric_set(m, METRIC_responses_kept_bytes, s.bytes);
+}
+
 void health_metrics(struct io *io, struct http_exchange *x, struct call *c)
 {
     struct metrics *shards[SHARDS_MAX];
@@ -73,6 +85,8 @@ void health_metrics(struct io *io, struct http_exchange *x, struct call *c)
     numbers_copy(io->o->pool, &copied);
     if (io->o->exact)
         copy_exact(io->o->exact, &copied);
+    if (io->o->shelf)
+        copy_shelf(io->o->shelf, &copied);
     shards[n++] = &copied;
     buf_init(&b, MB);
     metrics_write(&b, shards, n);

@@ -63,6 +63,11 @@ def test_room_runs_out_for_the_oldest():
         there = [code(s, "GET", "/v1/responses/" + i)[0] == 200 for i in ids]
         equal(there, sorted(there))
         assert there[-1] and not there[0] and 4 <= sum(there) <= 16, there
+        metrics = dict(line.split() for line in s.get("/metrics")[2].decode().splitlines()
+            if line.startswith("inferflux_responses_"))
+        equal(int(metrics["inferflux_responses_kept"]), sum(there))
+        equal(int(metrics["inferflux_responses_evicted_total"]), 30 - sum(there))
+        assert int(metrics["inferflux_responses_kept_bytes"]) <= 32 * 1024
         huge = post(s, say("", model="demo", input="word " * 9000, truncation="auto"), 400)
         equal(huge["error"]["code"], "context_length_exceeded")
 
@@ -117,6 +122,47 @@ def test_who_leaves_is_not_kept():
             assert time.monotonic() < deadline
             time.sleep(0.01)
         equal(code(s, "GET", "/v1/responses/" + answer)[0], 404)
+
+
+def test_what_a_coding_agent_sends():
+    """The twelve fields, the tool types and the history that they send to everybody."""
+    tools = [{"type": "function", "name": "shell", "description": "Runs.", "strict": False,
+        "parameters": {"type": "object", "properties": {"command": {"type": "array",
+            "items": {"type": "string"}}}, "required": ["command"]}},
+        {"type": "custom", "name": "apply_patch", "description": "Edits.", "format": {
+            "type": "grammar", "syntax": "lark", "definition": "start: /x/"}},
+        {"type": "namespace", "name": "mcp", "description": "Others.", "tools": []},
+        {"type": "web_search", "external_web_access": False}, {"type": "image_generation"},
+        {"type": "local_shell"}]
+    body = {"model": "echo", "instructions": "You are an agent.", "tools": tools,
+        "tool_choice": "auto", "parallel_tool_calls": False, "store": False, "stream": True,
+        "reasoning": {"effort": "medium", "summary": "auto"},
+        "include": ["reasoning.encrypted_content"], "prompt_cache_key": "thread-1",
+        "client_metadata": {"x-codex-installation-id": "i"}}
+    said = ('<think>look</think><tool_call>\n{"name": "shell", "arguments": '
+        '{"command": ["ls"]}}\n</tool_call>')
+    history = [{"type": "message", "role": "developer", "content": [
+        {"type": "input_text", "text": "<permissions>"}]}, {"type": "message", "role": "user",
+        "content": [{"type": "input_text", "text": "What is here?"}]}]
+    with Server() as s:
+        for text in (said, said, "Two files."):
+            stream = s.request("POST", "/v1/responses", json.dumps({**body, "input": history,
+                "script": text}), session_id="thread-1", x_openai_subagent="review")[2].decode()
+            done = [json.loads(f.split("data: ", 1)[1]) for f in stream.split("\n\n") if f]
+            items = [e["item"] for e in done if e["type"] == "response.output_item.done"]
+            equal(done[-1]["response"]["output"], items)
+            for item in items:
+                kept = {k: v for k, v in item.items() if k not in ("id", "status")}
+                history.append(kept)
+                if item["type"] == "function_call":
+                    history.append({"type": "function_call_output", "call_id": item["call_id"],
+                        "output": "a b"})
+        equal([i["type"] for i in history[2:]], ["reasoning", "function_call",
+            "function_call_output"] * 2 + ["message"])
+        equal(history[2]["summary"], [{"type": "summary_text", "text": "look"}])
+        probe = post(s, {"model": "demo", "input": [], "max_output_tokens": 1, "stream": False})
+        equal(probe["usage"]["output_tokens"], 1)
+        assert json.loads(s.get("/v1/models")[2])["models"]
 
 
 def test_paths_that_are_none():
