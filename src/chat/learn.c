@@ -108,14 +108,19 @@ static struct str behind_common(struct str text, struct str head)
     return str_skip(text, n);
 }
 
-static bool is_our_call(const struct lesson *l, const struct parsed *r)
+static bool is_our_call(struct lesson *l, const struct parsed *r)
 {
     struct json *got, *want;
     struct err e;
 
-    return r->n_calls == 1 && str_is(r->calls[0].name, FUNCTION) &&
-           !json_parse(&got, r->calls[0].arguments, l->a, NULL, &e) &&
-           !json_parse(&want, STR(ARGUMENTS), l->a, NULL, &e) && json_equal(got, want);
+    if (r->n_calls != 1 || !str_is(r->calls[0].name, FUNCTION))
+        return false;
+    if (json_parse(&got, r->calls[0].arguments, l->a, NULL, &e) ||
+        json_parse(&want, STR(ARGUMENTS), l->a, NULL, &e)) {
+        note(l, &e);
+        return false;
+    }
+    return json_equal(got, want);
 }
 
 struct reading {

@@ -174,9 +174,14 @@ int chat_template_render(const struct chat_template *t, const struct convo *c,
     int other_role = has_developer(c) && !(how & AS_SYSTEM) ? AS_SYSTEM : 0;
     int both = other_args && other_role ? other_args | other_role : 0;
     const int tries[] = { other_args, other_role, both };
-    for (size_t i = 0; i < ARRAY_LEN(tries) && !env->exact && first.code == ERR_INVALID; i++)
-        if (tries[i] && !render_once(&j, how ^ tries[i], &fuel, out, &again))
+    for (size_t i = 0; i < ARRAY_LEN(tries) && !env->exact && first.code == ERR_INVALID; i++) {
+        if (!tries[i])
+            continue;
+        if (!render_once(&j, how ^ tries[i], &fuel, out, &again))
             return 0;
+        if (again.code == ERR_MEMORY)
+            first = again;
+    }
     *e = first;
     return -1;
 }
