@@ -111,6 +111,8 @@ static const struct field table[] = {
     REFUSE("structured_outputs", BOTH, OUR_SHAPE),
     LATER("suffix", COMPLETION),
     FLOAT("temperature", 0, 2, sample.temperature),
+    REFUSE("thinking_token_budget", CHAT,
+        "thinking is not cut short; turn it off, or limit the answer"),
     LATER("tool_choice", CHAT),
     LATER("tools", CHAT),
     INT("top_k", -1, INT32_MAX, sample.top_k),

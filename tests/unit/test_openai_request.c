@@ -255,6 +255,7 @@ static void fields_of_a_chat(void)
         { "'functions':1", ERR_INVALID, "functions" },
         { "'function_call':'x'", ERR_INVALID, "function_call" },
         { "'parallel_tool_calls':false", OK, "" },
+        { "'thinking_token_budget':100", ERR_UNSUPPORTED, "thinking_token_budget" },
         { "'parallel_tool_calls':2", ERR_INVALID, "parallel_tool_calls" },
         { "'modalities':['text']", OK, "" },
         { "'modalities':['text','audio']", ERR_UNSUPPORTED, "modalities" },
