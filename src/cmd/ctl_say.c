@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
 const struct say_params say_params_default = { -1, -1, -1, -1, false };
 
@@ -76,7 +77,24 @@ struct printer {
     const struct ctl *c;
     struct buf *text;
     struct buf error; /* an error frame in the stream */
+    bool has_thought; /* thoughts were shown, and no text since */
 };
+
+/* What was thought: for the eyes of who sits there, never for a pipe. */
+static void show_thoughts(struct printer *p, const struct json *answer)
+{
+    const struct json *choices = json_get(answer, "choices");
+    const struct json *first = choices ? choices->child : NULL;
+    const struct json *of_delta = json_get(json_get(first, "delta"), "reasoning_content");
+    const struct json *of_whole = json_get(json_get(first, "message"), "reasoning_content");
+    const struct json *text = of_delta ? of_delta : of_whole;
+
+    if (!text || text->kind != JSON_STRING || !text->s.n || !isatty(STDOUT_FILENO))
+        return;
+    printf("%s" STR_FMT, p->has_thought ? "" : "\033[2m", STR_ARG(text->s));
+    fflush(stdout);
+    p->has_thought = true;
+}
 
 /* The text of a chunk or of a whole answer, chat or completion. */
 static struct str text_of(const struct json *answer)
@@ -112,6 +130,10 @@ static bool print_answer(struct printer *p, struct str json)
         if (p->text)
             buf_puts(p->text, text);
         if (!p->c->as_json) {
+            show_thoughts(p, j);
+            if (text.n && p->has_thought)
+                printf("\033[0m\n");
+            p->has_thought = p->has_thought && !text.n;
             fwrite(text.p, 1, text.n, stdout);
             fflush(stdout);
         }
@@ -140,6 +162,8 @@ int say(struct ctl *c, const char *path, const struct buf *body, bool stream, st
         if (r.status == 200)
             print_answer(&p, buf_str(&r.body));
     }
+    if (p.has_thought)
+        printf("\033[0m");
     if (!c->as_json && r.status == 200)
         putchar('\n');
     int rc = is_interrupted ? EXIT_OK : ctl_check(&r);

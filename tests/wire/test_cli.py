@@ -287,6 +287,8 @@ def test_a_conversation_at_a_terminal():
             t.editing()
             t.send(line + "\n")
         t.until("\r\nred\r\n\r\nblue\r\n")
+        t.say("<think>hm</think>yes\n")
+        t.until("\x1b[2mhm\x1b[0m\r\nyes\r\n")  # what was thought stands apart
         t.say("/history\n")
         t.until("assistant: parrot")
         t.say("\x03")  # Ctrl-C at the prompt ends nothing
