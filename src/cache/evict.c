@@ -3,7 +3,7 @@
 
 int evict_init(struct evict *ev, enum evict_policy policy, uint32_t n, struct err *e)
 {
-    *ev = (struct evict){ .policy = policy, .n = n };
+    *ev = (struct evict){ .policy = policy, .n = n, .next = EVICT_NONE };
     ev->entry = try_calloc(n, sizeof(*ev->entry));
     ev->heap = policy == EVICT_LRU ? try_calloc(n, sizeof(*ev->heap)) : NULL;
     if (!ev->entry || (policy == EVICT_LRU && !ev->heap)) {
@@ -72,6 +72,43 @@ static void heap_remove(struct evict *ev, uint32_t at)
         sift_down(ev, at, last);
 }
 
+/* ---- the hand */
+
+static uint64_t n_passed(const struct evict *ev, uint32_t i)
+{
+    return ev->laps + (i < ev->hand);
+}
+
+/* The first from the hand on whose time is over, or whose time is over first. */
+static uint32_t turn_hand(struct evict *ev)
+{
+    uint32_t best = EVICT_NONE, i = ev->hand;
+    int64_t least = INT64_MAX;
+
+    for (uint32_t k = 0; k < ev->n && least > 0; k++) {
+        i = ev->hand;
+        int64_t left = (int64_t)(ev->entry[i].stays - n_passed(ev, i));
+        if (ev->entry[i].heap_at != EVICT_NONE && left < least) {
+            least = left;
+            best = i;
+        }
+        ev->laps += i + 1 == ev->n;
+        ev->hand = i + 1 < ev->n ? i + 1 : 0;
+    }
+    return best;
+}
+
+static uint32_t take_by_hand(struct evict *ev)
+{
+    uint32_t i = ev->next;
+
+    ev->next = EVICT_NONE;
+    if (i != EVICT_NONE && ev->entry[i].heap_at != EVICT_NONE &&
+        ev->entry[i].stays <= n_passed(ev, i))
+        return i;
+    return turn_hand(ev);
+}
+
 /* ---- use */
 
 void evict_touch(struct evict *ev, uint32_t i, uint32_t weight)
@@ -81,7 +118,7 @@ void evict_touch(struct evict *ev, uint32_t i, uint32_t weight)
     CHECK(i < ev->n && t->heap_at == EVICT_NONE);
     t->value = ev->floor + weight;
     t->tick = ++ev->tick;
-    t->rounds = MIN(weight / EVICT_WEIGHT, (uint32_t)EVICT_ROUNDS);
+    t->stays = n_passed(ev, i) + MIN(weight / EVICT_WEIGHT, (uint32_t)EVICT_ROUNDS);
 }
 
 bool evict_has(const struct evict *ev, uint32_t i)
@@ -100,6 +137,12 @@ void evict_add(struct evict *ev, uint32_t i)
         ev->entry[i].heap_at = 0;
 }
 
+void evict_add_next(struct evict *ev, uint32_t i)
+{
+    evict_add(ev, i);
+    ev->next = i;
+}
+
 void evict_remove(struct evict *ev, uint32_t i)
 {
     CHECK(evict_has(ev, i));
@@ -109,26 +152,12 @@ void evict_remove(struct evict *ev, uint32_t i)
     ev->entry[i].heap_at = EVICT_NONE;
 }
 
-static uint32_t turn_hand(struct evict *ev)
-{
-    for (;;) {
-        uint32_t i = ev->hand;
-        struct evict_entry *t = &ev->entry[i];
-        ev->hand = i + 1 < ev->n ? i + 1 : 0;
-        if (t->heap_at == EVICT_NONE)
-            continue;
-        if (t->rounds == 0)
-            return i;
-        t->rounds--;
-    }
-}
-
 uint32_t evict_take(struct evict *ev)
 {
     if (ev->n_candidates == 0)
         return EVICT_NONE;
 
-    uint32_t i = ev->policy == EVICT_LRU ? ev->heap[0] : turn_hand(ev);
+    uint32_t i = ev->policy == EVICT_LRU ? ev->heap[0] : take_by_hand(ev);
     ev->floor = MAX(ev->floor, ev->entry[i].value);
     evict_remove(ev, i);
     return i;

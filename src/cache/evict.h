@@ -7,8 +7,9 @@
  *   LRU    GreedyDual (Young, 1994): an entry's value is its weight above the floor at its last
  *          use, the lowest goes, and the floor rises to it. Equal weights: exactly least recently
  *          used. O(log candidates) for each change.
- *   CLOCK  a hand goes round; each point of weight is one more round that an entry stays. O(1)
- *          for each change; taking costs as far as the hand has to go.
+ *   CLOCK  a hand goes round; an entry stays until the hand has passed it, used or not, as often
+ *          since its last use as it has points of weight. O(1) for each change; taking costs as far
+ *          as the hand has to go, once round at most.
  *
  * Owner: the engine thread, through its tree. */
 #pragma once
@@ -21,14 +22,16 @@ enum { EVICT_WEIGHT = 256, EVICT_ROUNDS = 3 }; /* rounds: the most that CLOCK gr
 #define EVICT_NONE UINT32_MAX
 
 struct evict_entry {
-    uint64_t value, tick;
-    uint32_t heap_at; /* LRU: place in the heap; CLOCK: 0; EVICT_NONE: no candidate */
-    uint32_t rounds;
+    uint64_t value, tick; /* LRU */
+    uint64_t stays;       /* CLOCK: until the hand has passed it so often */
+    uint32_t heap_at;     /* LRU: place in the heap; CLOCK: 0; EVICT_NONE: no candidate */
 };
 
 struct evict {
     enum evict_policy policy;
-    uint32_t n, n_candidates, hand;
+    uint32_t n, n_candidates;
+    uint32_t hand, next; /* CLOCK: next: looked at before the hand's; EVICT_NONE */
+    uint64_t laps;       /* of the hand */
     uint64_t floor, tick;
     struct evict_entry *entry; /* [n] */
     uint32_t *heap;            /* [n]; LRU */
@@ -40,6 +43,8 @@ void evict_clear(struct evict *ev);
 
 void evict_touch(struct evict *ev, uint32_t i, uint32_t weight); /* no candidate now */
 void evict_add(struct evict *ev, uint32_t i);                    /* a candidate from now on */
+/* The same of one that was used no later than the one just taken: what they hold belongs together. */
+void evict_add_next(struct evict *ev, uint32_t i);
 void evict_remove(struct evict *ev, uint32_t i);
 bool evict_has(const struct evict *ev, uint32_t i);
 

@@ -188,7 +188,10 @@ static void candidate_add(struct tree *t, uint32_t i, bool is_last_used)
     else
         t->nodes[beside].prev_idle = i;
     *end = i;
-    evict_add(&t->evict, i);
+    if (is_last_used)
+        evict_add(&t->evict, i);
+    else
+        evict_add_next(&t->evict, i);
 }
 
 static void candidate_unlink(struct tree *t, uint32_t i)
@@ -206,10 +209,9 @@ static void candidate_remove(struct tree *t, uint32_t i)
     evict_remove(&t->evict, i);
 }
 
-static void age_add(struct tree_ages *a, uint64_t from, uint64_t to)
+static void age_add(struct histogram *h, uint64_t from, uint64_t to)
 {
-    a->n++;
-    a->sum_ns += to > from ? to - from : 0;
+    histogram_add(h, SECONDS, to > from ? to - from : 0);
 }
 
 /* The pool's word that a page of ours lost its last user, or got one. */
@@ -413,8 +415,8 @@ static void check_place(const struct tree *t, tree_node at)
 
 static void use_page(struct tree *t, uint32_t i)
 {
-    if (page_refs(t->pool, (page_id){ i }) == 1)
-        age_add(&t->stats.reused, t->nodes[i].used_ns, t->now);
+    if (t->o.ages && page_refs(t->pool, (page_id){ i }) == 1)
+        age_add(&t->o.ages->reused, t->nodes[i].used_ns, t->now);
     page_ref(t->pool, (page_id){ i });
 }
 
@@ -606,8 +608,10 @@ bool tree_evict(struct tree *t)
             return false;
         candidate_unlink(t, i);
     }
-    age_add(&t->stats.lived, t->nodes[i].born_ns, t->now);
-    age_add(&t->stats.idled, t->nodes[i].used_ns, t->now);
+    if (t->o.ages) {
+        age_add(&t->o.ages->lived, t->nodes[i].born_ns, t->now);
+        age_add(&t->o.ages->idled, t->nodes[i].used_ns, t->now);
+    }
     t->stats.n_evicted++;
     if (t->gone && t->nodes[i].n_tokens == PAGE_TOKENS)
         t->gone(t->gone_arg, (page_id){ i });

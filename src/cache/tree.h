@@ -19,6 +19,7 @@
  * Cost: a hash and a comparison per page of a match. */
 #pragma once
 
+#include "base/histogram.h"
 #include "cache/evict.h"
 #include "cache/pages.h"
 
@@ -29,21 +30,23 @@ struct cache_scope {  /* who may find what was computed here; all zero: anonymou
 
 struct tree_options {
     enum evict_policy policy;
-    uint32_t n_users;      /* roots that may be entered at once */
-    uint32_t depth_weight; /* in evict.h's units: what each page before it adds to a page's cost */
-    uint32_t quota;        /* pages; a tenant above it gives its own before others give theirs */
-    uint32_t n_pinned;     /* pages, at most */
+    uint32_t n_users;       /* roots that may be entered at once */
+    uint32_t depth_weight;  /* in evict.h's units: what each page before it adds to a page's cost */
+    uint32_t quota;         /* pages; a tenant above it gives its own before others give theirs */
+    uint32_t n_pinned;      /* pages, at most */
+    struct tree_ages *ages; /* borrowed; NULL: nobody wants to know */
 };
 
-struct tree_ages { /* sums, to be divided by their counts */
-    uint64_t n, sum_ns;
+struct tree_ages {           /* of pages, in seconds; anyone may read them */
+    struct histogram lived;  /* evicted ones: since they were put there */
+    struct histogram idled;  /* likewise: since they were used last */
+    struct histogram reused; /* used again: since then */
 };
 
 struct tree_stats {
     uint64_t n_matches, n_hits, n_partial; /* partial: some, but not all that could be */
     uint64_t n_matched_tokens, n_asked_tokens;
     uint64_t n_kept, n_evicted, n_evicted_for_quota; /* pages */
-    struct tree_ages lived, idled, reused; /* until evicted; unused before that; between uses */
 };
 
 struct tree;

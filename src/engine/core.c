@@ -79,6 +79,7 @@ static int open_tree(struct core *c, struct sched_limits *l, struct err *e)
     uint64_t reserve = (uint64_t)pages_for(c->port->n_ctx) + 1; /* one request must always fit */
     struct tree_options o = { .policy = c->o.kv_evict,
         .n_users = l->max_seqs,
+        .ages = &c->port->stats.prefix.ages,
         .quota = (uint32_t)((uint64_t)lm->n_pages * (uint64_t)c->o.kv_tenant_share / 100),
         .n_pinned = lm->n_pages > reserve ? (uint32_t)(lm->n_pages - reserve) / 2 : 0 };
 

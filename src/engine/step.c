@@ -297,10 +297,6 @@ static void count_prefix(struct engine_stats *st, const struct tree_stats *t)
     st->prefix.kept = t->n_kept;
     st->prefix.evicted = t->n_evicted;
     st->prefix.evicted_for_quota = t->n_evicted_for_quota;
-    st->prefix.lived_ns = t->lived.sum_ns;
-    st->prefix.idled_ns = t->idled.sum_ns;
-    st->prefix.reused = t->reused.n;
-    st->prefix.reused_ns = t->reused.sum_ns;
 }
 
 static void count_disk(struct engine_stats *st, const struct tier_stats *t)

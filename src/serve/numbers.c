@@ -30,10 +30,6 @@ static void copy_counters(const struct engine_stats *s, struct metrics *m)
         { METRIC_prefix_kept_pages_total, s->prefix.kept },
         { METRIC_prefix_evicted_pages_total, s->prefix.evicted },
         { METRIC_prefix_quota_evicted_pages_total, s->prefix.evicted_for_quota },
-        { METRIC_prefix_lifetime_seconds_total, s->prefix.lived_ns / 1000000000 },
-        { METRIC_prefix_idle_seconds_total, s->prefix.idled_ns / 1000000000 },
-        { METRIC_prefix_reuses_total, s->prefix.reused },
-        { METRIC_prefix_reuse_gap_seconds_total, s->prefix.reused_ns / 1000000000 },
         { METRIC_kv_disk_written_pages_total, s->prefix.disk_written },
         { METRIC_kv_disk_lost_pages_total, s->prefix.disk_lost },
         { METRIC_kv_disk_fetched_pages_total, s->prefix.disk_fetched },
@@ -61,6 +57,9 @@ static void copy_histograms(const struct engine_stats *s, struct metrics *m)
         { METRIC_batch_prefill_size, &s->batch_prefill },
         { METRIC_batch_decode_size, &s->batch_decode },
         { METRIC_batch_tokens, &s->batch_tokens },
+        { METRIC_kv_page_lifetime_seconds, &s->prefix.ages.lived },
+        { METRIC_kv_page_idle_before_evict_seconds, &s->prefix.ages.idled },
+        { METRIC_kv_page_reuse_gap_seconds, &s->prefix.ages.reused },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)

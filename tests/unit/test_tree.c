@@ -534,7 +534,77 @@ static void missing_memory_is_an_error(void)
 #endif
 }
 
-TESTS(TEST(what_was_left_is_found_to_the_token),
+static uint64_t n_in(const struct histogram *h, uint64_t *sum_ns)
+{
+    uint64_t n = 0;
+
+    for (int i = 0; i < HISTOGRAM_BUCKETS; i++)
+        n += h->bucket[i];
+    *sum_ns = h->sum;
+    return n;
+}
+
+static void how_long_pages_stay_is_told(void)
+{
+    const uint64_t s = 1000000000;
+    struct page_pool *p = pool_of(N_PAGES);
+    struct tree_ages ages = { 0 };
+    struct tree_options o = options();
+    uint64_t sum;
+
+    o.ages = &ages;
+    struct tree *t = tree_of(p, &o);
+    write_text(1);
+    tree_set_time(t, 10 * s);
+    visit(t, p, &anybody, text, 2 * PAGE_TOKENS);
+    EXPECT_EQ(n_in(&ages.reused, &sum), 0u);
+    tree_set_time(t, 12 * s);
+    visit(t, p, &anybody, text, 2 * PAGE_TOKENS);
+    EXPECT(n_in(&ages.reused, &sum) == 2 && sum == 4 * s);
+    EXPECT_EQ(n_in(&ages.lived, &sum), 0u);
+    tree_set_time(t, 17 * s);
+    tree_flush(t);
+    EXPECT(n_in(&ages.lived, &sum) == 2 && sum == 14 * s);
+    EXPECT(n_in(&ages.idled, &sum) == 2 && sum == 10 * s);
+    EXPECT(ages.idled.bucket[histogram_place(SECONDS, 5 * s)] == 2);
+    tree_free(t);
+    page_pool_free(p);
+}
+
+static void a_prefix_can_be_dropped_from_its_end(void)
+{
+    struct page_pool *p = pool_of(N_PAGES);
+    struct tree_options o = options();
+    struct tree *t = tree_of(p, &o);
+    page_id pages[LONGEST / PAGE_TOKENS + 1];
+    int n_dropped;
+
+    write_text(1);
+    visit(t, p, &anybody, text, 4 * PAGE_TOKENS + 1);
+    tree_node root = tree_enter(t, &anybody), at = root;
+    EXPECT_EQ(tree_drop(t, root, text, 4 * PAGE_TOKENS, &n_dropped), 4 * PAGE_TOKENS);
+    EXPECT_EQ(n_dropped, 0); /* something goes on behind it */
+    EXPECT_EQ(tree_match(t, &at, text, 2 * PAGE_TOKENS, pages), 2 * PAGE_TOKENS);
+    EXPECT_EQ(tree_drop(t, root, text, 4 * PAGE_TOKENS + 1, &n_dropped), 2 * PAGE_TOKENS);
+    EXPECT_EQ(n_dropped, 2 * PAGE_TOKENS + 1); /* the others are in use */
+    page_unref(p, pages[1]);
+    page_unref(p, pages[0]);
+    EXPECT_EQ(tree_pin(t, root, text, PAGE_TOKENS), PAGE_TOKENS);
+    EXPECT_EQ(tree_drop(t, root, text, 4 * PAGE_TOKENS, &n_dropped), PAGE_TOKENS);
+    EXPECT_EQ(n_dropped, PAGE_TOKENS);
+    EXPECT_EQ(tree_unpin(t, root, text, PAGE_TOKENS), PAGE_TOKENS);
+    EXPECT_EQ(tree_drop(t, root, text, 0, &n_dropped), 0);
+    EXPECT_EQ(n_dropped, 0);
+    EXPECT_EQ(tree_drop(t, root, text, LONGEST, &n_dropped), 0);
+    EXPECT_EQ(tree_n_pages(t), 0u);
+    expect_sound(t, p);
+    tree_leave(t, root);
+    tree_free(t);
+    page_pool_free(p);
+}
+
+TESTS(TEST(what_was_left_is_found_to_the_token), TEST(how_long_pages_stay_is_told),
+    TEST(a_prefix_can_be_dropped_from_its_end),
     TEST(a_page_that_goes_further_takes_the_place_of_one_that_does_not), TEST(scopes_never_mix),
     TEST(two_that_compute_the_same_end_up_with_one_page),
     TEST(a_page_in_use_is_not_evicted_and_the_oldest_of_the_others_is),
