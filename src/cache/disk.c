@@ -9,13 +9,14 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { SEGMENTS_MAX = 4096, PARTS = 32 }; /* a segment is about that part of all */
 
 struct segment {
     uint32_t id;
-    int fd;
+    int fd, direct_fd; /* direct: -1 where there is no such thing */
     uint64_t n_bytes;
 };
 
@@ -50,9 +51,17 @@ static int add_segment(struct disk *d, uint32_t id, int flags, struct err *e)
     int fd = openat(d->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
     if (fd < 0)
         return err_set(e, ERR_IO, "%s/%s: %s", d->o.dir, name, strerror(errno));
-    d->segments[d->n_segments++] = (struct segment){ .id = id, .fd = fd };
+    int direct_fd = openat(d->dir_fd, name, O_RDONLY | O_DIRECT | O_CLOEXEC | O_NOFOLLOW);
+    d->segments[d->n_segments++] = (struct segment){ .id = id, .fd = fd, .direct_fd = direct_fd };
     d->next_id = MAX(d->next_id, id + 1);
     return 0;
+}
+
+static void close_segment(const struct segment *s)
+{
+    close(s->fd);
+    if (s->direct_fd >= 0)
+        close(s->direct_fd);
 }
 
 static void drop_oldest(struct disk *d)
@@ -62,7 +71,7 @@ static void drop_oldest(struct disk *d)
 
     name_of(s->id, name, sizeof(name));
     unlinkat(d->dir_fd, name, 0);
-    close(s->fd);
+    close_segment(s);
     d->n_bytes -= s->n_bytes;
     d->n_segments--;
     memmove(s, s + 1, d->n_segments * sizeof(*s));
@@ -203,7 +212,7 @@ void disk_close(struct disk *d)
     if (!d)
         return;
     for (uint32_t i = 0; i < d->n_segments; i++)
-        close(d->segments[i].fd);
+        close_segment(&d->segments[i]);
     if (d->lock_fd >= 0)
         close(d->lock_fd);
     if (d->dir_fd >= 0)
@@ -243,15 +252,58 @@ int disk_append(struct disk *d, uint8_t *bytes, size_t n, struct disk_at *at, st
     return 0;
 }
 
-bool disk_read_begin(struct disk *d, struct disk_at at, uint8_t *bytes, struct aio_op *op)
+/* Is all of it in the system's memory? Systems that can not tell (Linux before 6.5) say no. Asking by
+ * a read that must not wait would begin to fetch it there. */
+static bool is_cached(int fd, struct disk_at at)
+{
+    const long cachestat = 451; /* the same number everywhere */
+    uint64_t range[2] = { at.offset, at.n_bytes };
+    struct {
+        uint64_t n_there, n_dirty, n_written_back, n_evicted, n_recently;
+    } found = { 0 };
+    uint64_t first = at.offset / FILE_ALIGN, last = (at.offset + at.n_bytes - 1) / FILE_ALIGN;
+
+    return !syscall(cachestat, fd, range, &found, 0) && found.n_there >= last - first + 1;
+}
+
+bool disk_read_begin(struct disk *d, struct disk_at at, struct disk_reading *r)
 {
     const struct segment *s = find_segment(d, at.segment);
+    uint64_t from = at.offset / FILE_ALIGN * FILE_ALIGN;
 
     if (!s)
         return false;
-    *op = (struct aio_op){ .fd = s->fd, .p = bytes, .n = at.n_bytes, .offset = at.offset };
-    aio_begin(d->o.aio, op);
+    r->bytes = r->space + (at.offset - from);
+    r->op = (struct aio_op){ 0 };
+    r->is_there = is_cached(s->fd, at);
+    if (r->is_there) {
+        r->op.why = file_read(s->fd, r->bytes, at.n_bytes, at.offset) ? errno : 0;
+        return true;
+    }
+    if (s->direct_fd < 0) {
+        r->op = (struct aio_op){ .fd = s->fd, .p = r->bytes, .n = at.n_bytes, .offset = at.offset };
+    } else {
+        size_t least = (size_t)(at.offset - from) + at.n_bytes;
+        r->op = (struct aio_op){ .fd = s->direct_fd,
+            .p = r->space,
+            .n = (least + FILE_ALIGN - 1) / FILE_ALIGN * FILE_ALIGN,
+            .least = least,
+            .offset = from };
+    }
+    aio_begin(d->o.aio, &r->op);
     return true;
+}
+
+/* A file system that wants still more of those who go past its memory gets a plain read. */
+int disk_read_end(struct disk *d, struct disk_at at, struct disk_reading *r)
+{
+    struct segment *s = find_segment(d, at.segment);
+
+    if (r->op.why != EINVAL || r->op.fd != s->direct_fd)
+        return r->op.why;
+    close(s->direct_fd);
+    s->direct_fd = -1;
+    return file_read(s->fd, r->bytes, at.n_bytes, at.offset) ? errno : 0;
 }
 
 uint32_t disk_first_segment(const struct disk *d)

@@ -4,7 +4,15 @@
 #include "os/clock.h"
 #include "os/thread.h"
 
-enum { WAYS = 8, STOP = 1, WRITE, FETCH }; /* kinds of messages to the thread */
+#include <sys/mman.h>
+
+enum {
+    WAYS = 8,
+    LARGE_PAGE = 2 << 20,
+    STOP = 1,
+    WRITE,
+    FETCH
+}; /* kinds of messages to the thread */
 
 struct entry {
     uint64_t name; /* 0: none */
@@ -19,8 +27,8 @@ struct tier {
     bool has_thread, is_stopped;
     bool is_failing; /* the thread's: the last page was not written, or not read */
     struct msg stop;
-    struct aio *aio;              /* the thread's, as the next */
-    uint8_t *records[TIER_AHEAD]; /* being read */
+    struct aio *aio;                        /* the thread's, as the next */
+    uint8_t *reading, *records[TIER_AHEAD]; /* being read; parts of one block */
     size_t record_bytes;
     _Atomic uint32_t first_segment; /* before it nothing is left; a late look costs a failed read */
     _Atomic uint64_t n_bytes;
@@ -120,18 +128,10 @@ static void do_write(struct tier *t, struct tier_write *w)
     w->took_ns = clock_ns() - began;
 }
 
-struct reading { /* a page under way */
-    struct aio_op op;
-    uint8_t *bytes;
-    bool is_there;
-};
-
-static bool begin_page(struct tier *t, const struct tier_fetch *f, int i, struct reading *r)
+static bool begin_page(struct tier *t, const struct tier_fetch *f, int i, struct disk_reading *r)
 {
-    r->bytes = t->records[i % TIER_AHEAD];
-    r->is_there = false;
-    return f->at[i].n_bytes <= t->record_bytes &&
-           disk_read_begin(t->disk, f->at[i], r->bytes, &r->op);
+    r->space = t->records[i % TIER_AHEAD];
+    return f->at[i].n_bytes <= t->record_bytes && disk_read_begin(t->disk, f->at[i], r);
 }
 
 static bool is_what_was_asked(const struct tier_fetch *f, int i, const struct record *r)
@@ -144,13 +144,14 @@ static bool is_what_was_asked(const struct tier_fetch *f, int i, const struct re
 }
 
 /* Page i of the fetch has come: false when it is not what it should be. */
-static bool end_page(struct tier *t, const struct tier_fetch *f, int i, const struct reading *in)
+static bool end_page(struct tier *t, const struct tier_fetch *f, int i, struct disk_reading *in)
 {
+    int why = disk_read_end(t->disk, f->at[i], in);
     struct record r;
     struct err e;
 
-    if (in->op.why) {
-        complain(t, "read", strerror(in->op.why));
+    if (why) {
+        complain(t, "read", strerror(why));
         return false;
     }
     if (record_read(&r, &t->o.kind, in->bytes, f->at[i].n_bytes, &e)) {
@@ -166,7 +167,7 @@ static bool end_page(struct tier *t, const struct tier_fetch *f, int i, const st
 
 static void do_fetch(struct tier *t, struct tier_fetch *f)
 {
-    struct reading in[TIER_AHEAD];
+    struct disk_reading in[TIER_AHEAD];
     uint64_t began = clock_ns();
     int n_begun = 0, n_end = f->n_pages;
 
@@ -179,9 +180,9 @@ static void do_fetch(struct tier *t, struct tier_fetch *f)
                 n_end = n_begun;
         if (f->n_ok == n_end)
             break;
-        struct reading *next = &in[f->n_ok % TIER_AHEAD];
+        struct disk_reading *next = &in[f->n_ok % TIER_AHEAD];
         while (!next->is_there)
-            container_of(aio_wait(t->aio), struct reading, op)->is_there = true;
+            container_of(aio_wait(t->aio), struct disk_reading, op)->is_there = true;
         if (!end_page(t, f, f->n_ok, next))
             break;
         f->n_ok++;
@@ -238,6 +239,23 @@ static void found(void *arg, const struct record *r, struct disk_at at)
     }
 }
 
+/* In large pages of the system: read past its memory, a record is a transfer or two then, and not
+ * one for each 4 kB. */
+static bool take_records(struct tier *t)
+{
+    size_t each = disk_space(t->record_bytes), all = each * TIER_AHEAD;
+    size_t align = all < LARGE_PAGE ? FILE_ALIGN : LARGE_PAGE;
+
+    t->reading = try_aligned(align, (all + align - 1) / align * align);
+    if (!t->reading)
+        return false;
+    if (align == LARGE_PAGE)
+        madvise(t->reading, all, MADV_HUGEPAGE); /* it works without, too */
+    for (int i = 0; i < TIER_AHEAD; i++)
+        t->records[i] = t->reading + (size_t)i * each;
+    return true;
+}
+
 static int take_memory(struct tier *t, struct err *e)
 {
     size_t n_tokens = (size_t)t->o.max_tokens, n_pages = n_tokens / PAGE_TOKENS + 1;
@@ -247,10 +265,7 @@ static int take_memory(struct tier *t, struct err *e)
         &t->o.kind, t->o.max_tokens, (t->o.max_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS - 1);
     t->index = try_calloc(t->n_sets * WAYS, sizeof(*t->index));
     is_whole = t->index != NULL;
-    for (int i = 0; i < TIER_AHEAD; i++) {
-        t->records[i] = try_aligned(RECORD_ALIGN, t->record_bytes);
-        is_whole &= t->records[i] != NULL;
-    }
+    is_whole &= take_records(t);
     for (int i = 0; i < TIER_WRITES; i++) {
         struct tier_write *w = &t->writes[i];
         w->bytes = try_aligned(RECORD_ALIGN, t->record_bytes);
@@ -332,8 +347,7 @@ void tier_close(struct tier *t)
     disk_close(t->disk);
     aio_close(t->aio);
     mailbox_close(t->inbox);
-    for (int i = 0; i < TIER_AHEAD; i++)
-        mem_free(t->records[i]);
+    mem_free(t->reading);
     for (int i = 0; i < TIER_WRITES; i++)
         mem_free(t->writes[i].bytes);
     for (int i = 0; i < TIER_FETCHES; i++) {

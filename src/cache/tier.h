@@ -21,7 +21,7 @@
 #include "model/lm.h"
 #include "os/mailbox.h"
 
-enum { TIER_WRITES = 8, TIER_FETCHES = 4, TIER_AHEAD = 4 }; /* ahead: pages of a fetch */
+enum { TIER_WRITES = 8, TIER_FETCHES = 4, TIER_AHEAD = 8 }; /* ahead: pages of a fetch */
 
 struct tier_options {
     const char *dir;

@@ -38,6 +38,11 @@ struct aio {
     struct msg *done; /* came home and was not asked for yet */
 };
 
+static size_t least_of(const struct aio_op *op)
+{
+    return op->least ? op->least : op->n;
+}
+
 /* ---- io_uring */
 
 static void ring_close(struct ring *r)
@@ -151,7 +156,7 @@ static void uring_begin(struct aio *a, struct aio_op *op)
         done(a, op, op->is_write ? ENOSPC : EIO);
         return;
     }
-    ring_put(&a->ring, op, fault_hit(FAULT_DISK_SHORT) ? (n + 1) / 2 : n);
+    ring_put(&a->ring, op, file_part(n));
     int why = ring_enter(&a->ring, 1, 0);
     if (!why)
         return;
@@ -174,7 +179,7 @@ static void uring_wait(struct aio *a)
         }
         if (result > 0)
             op->n_done += (size_t)result;
-        if (op->n_done == op->n)
+        if (op->n_done >= least_of(op))
             done(a, op, 0);
         else if (result > 0 || result == -EINTR || result == -EAGAIN)
             uring_begin(a, op);
@@ -198,8 +203,9 @@ static void *thread_main(void *arg)
             if (m->kind == STOP)
                 return NULL;
             struct aio_op *op = container_of(m, struct aio_op, msg);
-            int failed = op->is_write ? file_write(op->fd, op->p, op->n, op->offset)
-                                      : file_read(op->fd, op->p, op->n, op->offset);
+            int failed = op->is_write
+                             ? file_write(op->fd, op->p, op->n, op->offset)
+                             : file_read_least(op->fd, op->p, op->n, least_of(op), op->offset);
             op->why = failed ? errno : 0;
             mailbox_post(t->home, m);
         }

@@ -21,6 +21,7 @@ struct aio_op {
     bool is_write;
     uint8_t *p; /* read from, when it is a write */
     size_t n;
+    size_t least; /* of a read: the rest may be behind the end of the file; 0 = n */
     uint64_t offset;
     int why;       /* out: 0, or an errno; the end of a file is EIO */
     size_t n_done; /* ours, as the next */

@@ -12,28 +12,37 @@
 
 enum { NAME_MAX_BYTES = 200 };
 
-int file_read(int fd, void *out, size_t n, uint64_t offset)
+size_t file_part(size_t n)
 {
-    uint8_t *p = out;
+    if (!fault_hit(FAULT_DISK_SHORT))
+        return n;
+    return n > 2 * FILE_ALIGN ? n / 2 / FILE_ALIGN * FILE_ALIGN : (n + 1) / 2;
+}
 
-    while (n > 0) {
+int file_read_least(int fd, void *out, size_t n, size_t least, uint64_t offset)
+{
+    size_t done = 0;
+
+    while (done < least) {
         if (fault_hit(FAULT_DISK_READ)) {
             errno = EIO;
             return -1;
         }
-        size_t most = fault_hit(FAULT_DISK_SHORT) ? (n + 1) / 2 : n;
-        ssize_t got = pread(fd, p, most, (off_t)offset);
+        ssize_t got = pread(fd, (uint8_t *)out + done, file_part(n - done), (off_t)(offset + done));
         if (got < 0 && errno == EINTR)
             continue;
         if (got == 0)
             errno = EIO;
         if (got <= 0)
             return -1;
-        p += got;
-        offset += (uint64_t)got;
-        n -= (size_t)got;
+        done += (size_t)got;
     }
     return 0;
+}
+
+int file_read(int fd, void *out, size_t n, uint64_t offset)
+{
+    return file_read_least(fd, out, n, n, offset);
 }
 
 int file_write(int fd, const void *from, size_t n, uint64_t offset)
@@ -45,8 +54,7 @@ int file_write(int fd, const void *from, size_t n, uint64_t offset)
             errno = ENOSPC;
             return -1;
         }
-        size_t most = fault_hit(FAULT_DISK_SHORT) ? (n + 1) / 2 : n;
-        ssize_t done = pwrite(fd, p, most, (off_t)offset);
+        ssize_t done = pwrite(fd, p, file_part(n), (off_t)offset);
         if (done < 0 && errno == EINTR)
             continue;
         if (done == 0)

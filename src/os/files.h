@@ -7,8 +7,14 @@
 #include "base/buf.h"
 #include "base/err.h"
 
+enum { FILE_ALIGN = 4096 }; /* of what goes past the system's own memory (O_DIRECT) */
+
 /* All n bytes, or -1 with errno; 0 of what lies behind the end is EIO. */
 int file_read(int fd, void *out, size_t n, uint64_t offset);
+/* The same, and what lies beyond `least` may be behind the end of the file. */
+int file_read_least(int fd, void *out, size_t n, size_t least, uint64_t offset);
+/* So much of n bytes is asked for, when the tests want it to come in parts. */
+size_t file_part(size_t n);
 int file_write(int fd, const void *p, size_t n, uint64_t offset);
 
 /* A name that a client may choose for a file: UTF-8 of 1 to 200 bytes without control characters

@@ -63,13 +63,14 @@ static int append(struct disk *d, int32_t first, struct disk_at *at, struct err 
 
 static void expect_there(struct disk *d, struct disk_at at, int32_t first)
 {
-    struct aio_op op;
+    struct disk_reading in = { .space = bytes };
     struct record r;
     struct err e;
 
-    EXPECT(disk_read_begin(d, at, bytes, &op));
-    EXPECT(aio_wait(aio) == &op && op.why == 0);
-    EXPECT_EQ(record_read(&r, &kind, bytes, at.n_bytes, &e), 0);
+    EXPECT(disk_read_begin(d, at, &in));
+    EXPECT(in.is_there || aio_wait(aio) == &in.op);
+    EXPECT_EQ(disk_read_end(d, at, &in), 0);
+    EXPECT_EQ(record_read(&r, &kind, in.bytes, at.n_bytes, &e), 0);
     EXPECT_EQ(r.tokens[0], first);
     for (int i = 0; i < PAGE_BYTES; i++)
         EXPECT(r.pages[i] == (uint8_t)first);
@@ -81,7 +82,7 @@ static void begin_test(void)
 
     tmpdir_make(dir);
     EXPECT_EQ(aio_open(&aio, AIO_AUTO, &e), 0);
-    bytes = try_aligned(RECORD_ALIGN, record_bytes(&kind, MAX_TOKENS, 0));
+    bytes = try_aligned(FILE_ALIGN, disk_space(record_bytes(&kind, MAX_TOKENS, 0)));
     EXPECT(bytes);
 }
 
@@ -119,7 +120,7 @@ static void the_oldest_go_when_it_is_full(void)
 {
     const uint64_t most = 3 * MB; /* segments of one */
     struct disk_at first, at = { 0 };
-    struct aio_op op;
+    struct disk_reading in = { .space = bytes };
     struct err e;
 
     begin_test();
@@ -131,7 +132,7 @@ static void the_oldest_go_when_it_is_full(void)
         expect_there(d, at, i);
     }
     EXPECT(disk_first_segment(d) > first.segment);
-    EXPECT(!disk_read_begin(d, first, bytes, &op)); /* gone, which is no error */
+    EXPECT(!disk_read_begin(d, first, &in)); /* gone, which is no error */
     EXPECT(!aio_wait(aio));
     uint64_t before = disk_bytes(d);
     disk_close(d);
@@ -166,6 +167,45 @@ static void a_full_disk_costs_one_record(void)
     disk_close(d);
     end_test();
 #endif
+}
+
+/* The system forgets what it has of a file, so that it is read past its memory, where there is a
+ * way: records at any offset, the last one up to the end of the file. */
+static void what_the_system_has_forgotten_is_read_from_the_disk(void)
+{
+    static const enum aio_kind kinds[] = { AIO_AUTO, AIO_THREADS };
+    struct disk_at at[8];
+    char path[TMPDIR_NAME + 40];
+    struct err e;
+
+    for (size_t k = 0; k < ARRAY_LEN(kinds); k++) {
+        begin_test();
+        aio_close(aio);
+        EXPECT_EQ(aio_open(&aio, kinds[k], &e), 0);
+        struct disk *d = open_disk(1 << 20);
+        for (int i = 0; i < 8; i++)
+            EXPECT_EQ(append(d, i, &at[i], &e), 0);
+        snprintf(path, sizeof(path), "%s/kv-%016x.seg", dir, at[0].segment);
+        int fd = open(path, O_RDONLY);
+        for (int i = 0; i < 8; i++) {
+            EXPECT(!fsync(fd) && !posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED));
+            expect_there(d, at[i], i);
+#ifdef TESTING
+            EXPECT(!posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED));
+            fault_arm(FAULT_DISK_SHORT, 1);
+            expect_there(d, at[i], i);
+            fault_arm(FAULT_DISK_SHORT, 0);
+#endif
+        }
+        close(fd);
+        EXPECT_EQ(truncate(path, (off_t)(at[7].offset + at[7].n_bytes - 1)), 0);
+        struct disk_reading in = { .space = bytes };
+        EXPECT(disk_read_begin(d, at[7], &in));
+        EXPECT(in.is_there || aio_wait(aio) == &in.op);
+        EXPECT_EQ(disk_read_end(d, at[7], &in), EIO);
+        disk_close(d);
+        end_test();
+    }
 }
 
 /* Half of a record at the end of a file, as kill -9 leaves it: what comes before it counts. */
@@ -221,5 +261,5 @@ static void what_is_not_ours_is_left_alone(void)
 }
 
 TESTS(TEST(a_later_process_finds_what_was_appended), TEST(the_oldest_go_when_it_is_full),
-    TEST(a_full_disk_costs_one_record), TEST(half_a_record_ends_a_file),
-    TEST(what_is_not_ours_is_left_alone))
+    TEST(a_full_disk_costs_one_record), TEST(what_the_system_has_forgotten_is_read_from_the_disk),
+    TEST(half_a_record_ends_a_file), TEST(what_is_not_ours_is_left_alone))
