@@ -6,7 +6,7 @@
  * Traces are drawn with the lengths and the reuse that were published of recorded ones: see
  * tests/support/prefix_trace.h. */
 #include "os/clock.h"
-#include "support/prefix_trace.h"
+#include "support/prefix_rates.h"
 
 #include <stdio.h>
 

@@ -252,8 +252,8 @@ int disk_append(struct disk *d, uint8_t *bytes, size_t n, struct disk_at *at, st
     return 0;
 }
 
-/* Is all of it in the system's memory? Systems that can not tell (Linux before 6.5) say no. Asking by
- * a read that must not wait would begin to fetch it there. */
+/* Is all of it in the system's memory? Systems that can not tell (Linux before 6.5) say no. A read
+ * that must not wait would tell, too, but begin to fetch it there. */
 static bool is_cached(int fd, struct disk_at at)
 {
     const long cachestat = 451; /* the same number everywhere */

@@ -8,8 +8,8 @@
  * writing, and nothing else. Nothing is synced: after a power failure sums do not fit, and what
  * they do not fit is not there.
  *
- * What is read goes past the system's memory where it can (O_DIRECT): a page comes once, and then the
- * model has it. What is in that memory still, because it was just written, is taken from there.
+ * What is read goes past the system's memory where it can (O_DIRECT): a page comes once, and then
+ * the model has it. What is in that memory still, because it was just written, comes from there.
  *
  * A segment is never written to by a later process, and one directory belongs to one process at a
  * time (a lock says so). Owner: one thread at a time, the tier's. */

@@ -43,7 +43,7 @@ void evict_clear(struct evict *ev);
 
 void evict_touch(struct evict *ev, uint32_t i, uint32_t weight); /* no candidate now */
 void evict_add(struct evict *ev, uint32_t i);                    /* a candidate from now on */
-/* The same of one that was used no later than the one just taken: what they hold belongs together. */
+/* The same of one that was used no later than the one just taken, and goes with it. */
 void evict_add_next(struct evict *ev, uint32_t i);
 void evict_remove(struct evict *ev, uint32_t i);
 bool evict_has(const struct evict *ev, uint32_t i);

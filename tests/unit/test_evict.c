@@ -1,8 +1,8 @@
-/* Which page is given up first: in the order that was promised, and on traces of requests as good as
- * the least recently used of all pages. */
+/* Which page is given up first: in the order that was promised, and on traces of requests as good
+ * as the least recently used of all pages. */
 #include "cache/evict.h"
 #include "../check.h"
-#include "../support/prefix_trace.h"
+#include "../support/prefix_rates.h"
 
 enum { N = 40 };
 
@@ -97,10 +97,12 @@ static void few_candidates_are_found_among_many_that_are_in_use(void)
 /* Within 2 % of the ideal, and the clock within 1 % of the list, in points of tokens found. */
 static void traces_find_what_the_ideal_finds(void)
 {
+    const int n = PAGE_TOKENS < 16 ? 250 : 1200; /* small pages are many pages */
+
     for (size_t k = 2; k < ARRAY_LEN(trace_kinds); k++)
         for (uint32_t tokens = 64 * 1024; tokens <= 256 * 1024; tokens *= 2) {
             struct hit_rates h =
-                trace_run(&trace_kinds[k], 1200, tokens / PAGE_TOKENS, 3 + (uint64_t)k);
+                trace_run(&trace_kinds[k], n, tokens / PAGE_TOKENS, 3 + (uint64_t)k);
             printf("     %s, %u tokens: endless %.1f ideal %.2f lru %.2f clock %.2f\n",
                 trace_kinds[k].name, tokens, 100 * h.endless, 100 * h.ideal, 100 * h.lru,
                 100 * h.clock);
