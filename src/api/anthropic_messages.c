@@ -330,7 +330,8 @@ static int read_tool_use(
     return 0;
 }
 
-/* Who signed it makes no difference to what is done with it, but the server counts strange ones. */
+/* Who signed it makes no difference to what is done with it, but the server counts strange ones:
+ * other servers' are as good, and after a restart our own are strange. */
 static int read_thought(struct reader *r, const struct path *at, const struct json *v)
 {
     struct str thought = STR_NONE, signature = STR("");

@@ -193,6 +193,7 @@ static void count_begin(struct request *r)
     metric_add(m, METRIC_requests_total, 1);
     metric_add(m, METRIC_prompt_tokens_total, r->n_prompt);
     metric_add(m, METRIC_model_routes_total, 1);
+    metric_add(m, METRIC_strange_thoughts_total, r->ask.n_strange_thoughts);
 }
 
 /* RUNNING. The first prompt decides whether there is room in the queue: refused with a status. */

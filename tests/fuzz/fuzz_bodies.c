@@ -154,7 +154,8 @@ static void ask_and_answer(const struct wire *w, struct str body, struct arena *
 
 /* '0' and '1', then '5' and on: the corpus knows them. */
 static const struct wire *const wires[] = { &wire_openai_chat, &wire_openai_completion,
-    &wire_anthropic, &wire_ollama_chat, &wire_ollama_generate, &wire_llama, &wire_responses };
+    &wire_anthropic, &wire_ollama_chat, &wire_ollama_generate, &wire_llama, &wire_responses,
+    &wire_llama_infill };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -210,6 +210,9 @@ def test_a_choice_of_tools_is_kept():
 
 
 def test_results_and_thoughts_come_back():
+    strange = lambda: int(SERVER.get("/metrics")[2].decode().split(
+        "\ninferflux_strange_thoughts_total ")[1].split()[0])
+    before = strange()
     first = client.messages.create(**script(SAID[0][0], tools=TOOLS, max_tokens=300))
     signature = first.content[0].signature
     assert len(signature) == 44, signature
@@ -217,10 +220,12 @@ def test_results_and_thoughts_come_back():
         {"type": "tool_result", "tool_use_id": first.content[2].id, "content": "sunny"}]}]
     equal(client.messages.create(**script("Sunny.", tools=TOOLS, messages=history)).content[0].text,
         "Sunny.")
+    equal(strange(), before)
     altered = [{**b.to_dict(), "thinking": "Other."} if b.type == "thinking" else b
         for b in first.content]
     history[1] = {"role": "assistant", "content": altered}
     equal(client.messages.create(**script("ok", tools=TOOLS, messages=history)).content[0].text, "ok")
+    equal(strange(), before + 1)
 
 
 def test_thoughts_may_be_left_out_of_what_is_told():
