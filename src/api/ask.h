@@ -144,6 +144,7 @@ struct ask {
     struct str prediction;       /* what the client thinks the answer will be; .p NULL = nothing */
 
     /* of an answer that can be kept and gone on from (api/responses.h) */
+    bool may_shorten;         /* turns may go from the front of a conversation that does not fit */
     bool store;               /* keep it */
     struct str previous_id;   /* what it goes on from; .p NULL: nothing */
     bool needs_shelf;         /* the conversation is not complete without what is kept */

@@ -11,6 +11,7 @@
 static int read_include(struct fields *f, const char *name, const struct json *v);
 static int read_reasoning(struct fields *f, const char *name, const struct json *v);
 static int read_text(struct fields *f, const char *name, const struct json *v);
+static int read_truncation(struct fields *f, const char *name, const struct json *v);
 
 enum { ON = 1 << ASK_CHAT };
 
@@ -65,7 +66,7 @@ static const struct field table[] = {
     INT("top_k", -1, INT32_MAX, sample.top_k),
     INT("top_logprobs", 0, TOP_LOGPROBS_MAX, sample.n_top),
     FLOAT("top_p", 0, 1, sample.top_p),
-    WORD("truncation", FIELD_TYPE_ONLY, "auto|disabled"),
+    READ("truncation", read_truncation),
     TEXT("user", 1024, user),
     { "x_timeout", FIELD_DOUBLE, ON, { 0, 86400 }, TO(timeout_s) },
 };
@@ -130,6 +131,16 @@ static int read_text(struct fields *f, const char *name, const struct json *v)
     if (json_is_null(format))
         return 0;
     return openai_read_shape(f, "text.format", AT(AT(NULL, name), "format"), format);
+}
+
+static int read_truncation(struct fields *f, const char *name, const struct json *v)
+{
+    struct str word;
+
+    if (field_word(f, name, v, "auto|disabled", &word))
+        return -1;
+    f->ask->may_shorten = str_is(word, "auto");
+    return 0;
 }
 
 /* ---- what several fields say together */

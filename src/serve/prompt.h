@@ -24,6 +24,10 @@ struct prompt {
 int prompts_build(
     struct prompt **out, const struct ask *ask, const struct workplace *at, struct err *e);
 
+/* The same; of a chat that does not fit, turns go from its front when ask.may_shorten. */
+int prompts_build_shorter(
+    struct prompt **out, const struct ask *ask, const struct workplace *at, struct err *e);
+
 /* The client's prediction as tokens, at most a context of them; none when it makes none. */
 int prediction_build(
     const int32_t **out, int *n, const struct ask *ask, const struct workplace *at, struct err *e);

@@ -213,7 +213,7 @@ static void convo_is(int first)
     EXPECT(str_is(kit.ask.convo.messages[first + 1].parts[0].text, "next"));
 }
 
-/* {"input":[{"role":"user","content":"q"}, items or references, {"role":"user","content":"next"}]} */
+/* {"input":[a user's "q", items or references, a user's "next"]} */
 static struct str write_next(const struct json *output, bool by_reference)
 {
     struct buf b;

@@ -128,6 +128,9 @@ static void every_field_arrives(void)
     const struct json *f = json_get(a->tools->child, "function");
     EXPECT(str_is(json_get(f, "name")->s, "f") && json_get(f, "parameters"));
     EXPECT_EQ(kit_parse(&wire_responses, SAY("")), 0);
+    EXPECT(!kit.ask.may_shorten);
+    EXPECT_EQ(kit_parse(&wire_responses, SAY(",'truncation':'auto'")), 0);
+    EXPECT(kit.ask.may_shorten);
     EXPECT(kit.ask.store && !kit.ask.needs_shelf && kit.ask.max_tokens == -1);
     EXPECT_EQ(kit_parse(&wire_responses, SAY(",'reasoning':{'effort':'none'}")), 0);
     EXPECT(kit.ask.thinking == THINKING_OFF);

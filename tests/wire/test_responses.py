@@ -27,7 +27,7 @@ def code(s, method, path, **fields):
 
 
 def test_nobody_finds_the_answers_of_another_key():
-    with Server("--api-key", "aaaa,bbbb,cccc:admin", key="aaaa") as s:
+    with Server("--api-key", "aaaa:group=g,bbbb:group=g,cccc:admin", key="aaaa") as s:
         mine = post(s, say("mine"))
         path, item = "/v1/responses/" + mine["id"], mine["output"][0]["id"]
         equal(code(s, "GET", path), (200, None))
@@ -122,6 +122,30 @@ def test_who_leaves_is_not_kept():
             assert time.monotonic() < deadline
             time.sleep(0.01)
         equal(code(s, "GET", "/v1/responses/" + answer)[0], 404)
+
+
+def test_a_conversation_loses_its_front_when_it_may():
+    turn = [{"role": "user", "content": "word " * 40}, {"role": "assistant", "content": "ok"}]
+    items = turn * 40 + [{"role": "user", "content": "Hello!"}]
+    body = {"model": "demo", "instructions": "Be brief.", "input": items, "temperature": 0,
+        "max_output_tokens": 20}
+    with Server() as s:
+        equal(post(s, body, 400)["error"]["code"], "context_length_exceeded")
+        r = post(s, {**body, "truncation": "auto"})
+        n_ctx = json.loads(s.get("/v1/models/demo")[2])["max_model_len"]
+        counted = lambda n: post(s, {"model": "demo", "instructions": "Be brief.",
+            "input": items[-n:]}, path="/v1/responses/input_tokens")["input_tokens"]
+        fit = max(n for n in range(1, 2 * 40, 2) if counted(n) + 20 <= n_ctx)
+        equal(r["usage"]["input_tokens"], counted(fit))  # as many whole turns as fit, no more
+        whole = post(s, {**body, "input": items[-fit:]})
+        equal(r["output"][0]["content"], whole["output"][0]["content"])
+        huge = {**body, "input": "word " * 9000, "truncation": "auto"}
+        equal(post(s, huge, 400)["error"]["code"], "context_length_exceeded")
+        # The results of a call go with it.
+        loop = [{"role": "user", "content": "word " * 100}, {"type": "function_call",
+            "call_id": "c", "name": "f", "arguments": "{}"}, {"type": "function_call_output",
+            "call_id": "c", "output": "o"}] * 30 + [{"role": "user", "content": "Hello!"}]
+        post(s, {**body, "input": loop, "truncation": "auto"})
 
 
 def test_what_a_coding_agent_sends():
