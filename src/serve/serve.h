@@ -36,7 +36,7 @@ struct serve_options { /* borrowed for the life of the service */
     struct pool *pool;
     struct exact *exact; /* answers that are remembered; NULL = none */
     struct shelf *shelf; /* answers that others go on from; NULL = none */
-    struct keys *keys; /* whose weights an administrator may change */
+    struct keys *keys;   /* whose weights an administrator may change */
     bool needs_key;
     struct audit *audit;            /* NULL = none */
     struct live_fairness *fairness; /* of all engines; NULL: cannot be changed */
