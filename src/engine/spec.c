@@ -12,6 +12,7 @@ enum {
     SEEN_FIRST = 16, /* steps without drafts before there are any */
     SEEN_AGAIN = 8,  /* of so many, one more; four times as many where drafts win much */
     PLAIN_STEPS = 2, /* that tell how fast the machine is */
+    EARNED_STEPS = 64,
 };
 
 struct spec {
@@ -23,11 +24,12 @@ struct spec {
     int n_tried;  /* steps with drafts, up to TRIED_FIRST */
     double plain; /* what the last steps without drafts took, in times of what the law says */
     double budget_ns[N_DRAFTERS];
-    int n_in_a_row;           /* steps with drafts since the last without */
-    int n_till_plain;         /* at most so many of them */
-    struct draft_grade model; /* of the drafter that computes, over all sequences */
-    bool has_budget;          /* it began with SPEC_STEPS steps */
-    int turn;                 /* whose turn it is, when there are more than SPEC_SEQS */
+    double earned_ns[N_DRAFTERS]; /* went into the budget lately, whatever was spent of it */
+    int n_in_a_row;               /* steps with drafts since the last without */
+    int n_till_plain;             /* at most so many of them */
+    struct draft_grade model;     /* of the drafter that computes, over all sequences */
+    bool has_budget;              /* it began with SPEC_STEPS steps */
+    int turn;                     /* whose turn it is, when there are more than SPEC_SEQS */
 
     /* the step being planned */
     int base;               /* rows without drafts */
@@ -346,6 +348,16 @@ void spec_plan(struct spec *sp, struct sched *sc, struct plan *p, const _Atomic 
         draft(sp, sc, p, d, stop);
 }
 
+/* Who has earned much lately may hold more, so that one bad guess does not silence it for long. */
+static void pay(struct spec *sp, int d, double won, double step_ns)
+{
+    double *earned = &sp->earned_ns[d];
+
+    *earned += MAX(won, 0) - *earned / EARNED_STEPS;
+    double most = SPEC_STEPS * step_ns + MIN(*earned / 4, SPEC_MORE * step_ns);
+    sp->budget_ns[d] = MIN(sp->budget_ns[d] + won, most);
+}
+
 void spec_learn(struct spec *sp, const struct plan *p, uint64_t forward_ns, int n_right)
 {
     if (p->has_prefill || p->n_rows > SPEC_ROWS)
@@ -363,11 +375,10 @@ void spec_learn(struct spec *sp, const struct plan *p, uint64_t forward_ns, int 
     if (has_drafts && won > 0)
         won /= 2;
     for (int d = 0; d < N_DRAFTERS; d++) {
-        double *budget = &sp->budget_ns[d];
         if (!sp->has_budget)
-            *budget = SPEC_STEPS * ns / N_DRAFTERS;
+            sp->budget_ns[d] = SPEC_STEPS * ns / N_DRAFTERS;
         if (!has_drafts || sp->n_jobs[d] > 0)
-            *budget = MIN(*budget + won, SPEC_STEPS * ns);
+            pay(sp, d, won, ns);
     }
     sp->has_budget = true;
 }

@@ -28,6 +28,7 @@ enum {
     SPEC_ROWS = 128, /* steps with more rows than this take no drafts along */
     SPEC_PART = 80,
     SPEC_STEPS = 3, /* a budget holds so many steps at most; half of what was won goes in too */
+    SPEC_MORE = 8,  /* and so many more where much was won lately */
 };
 
 #define SPEC_STRETCH 1.4
