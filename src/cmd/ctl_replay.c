@@ -17,6 +17,7 @@ enum number {
     CTX,
     KV_TOKENS,
     STRETCH,
+    SHORT_STRETCH,
     TIMESLICE,
     DEADLINE,
     OPEN_MOST,
@@ -52,6 +53,7 @@ static const char help[] =
     "  --ctx N             longest prompt and output together [131072]\n"
     "  --kv-tokens N       that the cache of keys and values holds [1048576]\n"
     "  --stretch PERCENT   as inferfluxd --step-stretch [140]\n"
+    "  --short-stretch PERCENT   as inferfluxd --short-stretch [300]\n"
     "  --timeslice N       as inferfluxd --fairness-timeslice [0]\n"
     "  --deadline S        seconds a request may take; 0: as long as it takes [0]\n"
     "  --speed X           arrivals come X times as fast [1]\n"
@@ -252,6 +254,7 @@ static int read_number(struct job *j, enum number which, double v)
         [CTX] = { 2, 1 << 24 },
         [KV_TOKENS] = { 0, 1e9 },
         [STRETCH] = { 0, 100000 },
+        [SHORT_STRETCH] = { 0, 100000 },
         [TIMESLICE] = { 0, FAIRNESS_SLICE_MAX },
         [DEADLINE] = { 0, 1e9 },
         [OPEN_MOST] = { 1, 100000 },
@@ -286,6 +289,9 @@ static int read_number(struct job *j, enum number which, double v)
     case STRETCH:
         o->stretch_percent = (int)v;
         return v == 0 || v >= 100 ? 0 : -1;
+    case SHORT_STRETCH:
+        o->short_stretch_percent = (int)v;
+        return v == 0 || v >= 100 ? 0 : -1;
     case TIMESLICE:
         o->fairness.max_timeslice_tokens = (int)v;
         return 0;
@@ -307,8 +313,8 @@ static int read_number(struct job *j, enum number which, double v)
 static int read_arguments(struct job *j, struct ctl *c, int argc, char **argv)
 {
     static const char *const names[] = { "fixed-us=", "row-us=", "key-ns=", "batch=", "chunk=",
-        "ctx=", "kv-tokens=", "stretch=", "timeslice=", "deadline=", "open=", "speed=",
-        "no-prefix-cache", "json", "live", "keys=", "help" };
+        "ctx=", "kv-tokens=", "stretch=", "short-stretch=", "timeslice=", "deadline=", "open=",
+        "speed=", "no-prefix-cache", "json", "live", "keys=", "help" };
     struct ctl_args a = { .argc = argc, .argv = argv };
 
     for (int i; (i = ctl_next(&a, names, ARRAY_LEN(names))) != -1;) {
@@ -319,15 +325,15 @@ static int read_arguments(struct job *j, struct ctl *c, int argc, char **argv)
             return ctl_usage("replay: one trace at a time");
         if (i == -2)
             j->path = a.value;
-        else if (i == 12)
+        else if (i == N_NUMBERS)
             j->setup.engine.prefix_cache = false;
-        else if (i == 13)
+        else if (i == N_NUMBERS + 1)
             c->as_json = true;
-        else if (i == 14)
+        else if (i == N_NUMBERS + 2)
             j->is_live = true;
-        else if (i == 15)
+        else if (i == N_NUMBERS + 3)
             j->live.keys = a.value;
-        else if (i == 16)
+        else if (i == N_NUMBERS + 4)
             return fputs(help, stdout), -1;
         else if (!str_to_f64(str_of(a.value), &v) || read_number(j, (enum number)i, v))
             return ctl_usage("replay: --%s%s is out of range", names[i], a.value);

@@ -65,6 +65,7 @@ static struct model_spec spec_with_defaults(
     s.engine.max_sequences = batch->max_sequences;
     s.engine.prefill_chunk = (int)MIN(o->prefill_chunk, batch->max_batch_tokens);
     s.engine.stretch_percent = (int)o->step_stretch;
+    s.engine.short_stretch_percent = (int)o->short_stretch;
     s.engine.live_fairness = batch->live_fairness;
     s.engine.max_queue = (int)o->max_queue;
     s.engine.max_queue_tokens = o->max_queue_tokens;

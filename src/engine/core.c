@@ -12,6 +12,7 @@ const struct engine_options engine_options_default = {
     .n_ctx = 0,
     .age_ns = 2000000000u,
     .stretch_percent = 140,
+    .short_stretch_percent = 300,
     .spec = { .max = 16, .by_history = true },
     .prefix_cache = true,
     .kv_evict = EVICT_LRU,
@@ -39,6 +40,10 @@ static int check_options(const struct engine_options *o, struct err *e)
     if (o->stretch_percent && (o->stretch_percent < 100 || o->stretch_percent > 100000))
         return err_param(
             e, ERR_RANGE, "stretch_percent", "a step of %d %% of itself", o->stretch_percent);
+    if (o->short_stretch_percent &&
+        (o->short_stretch_percent < 100 || o->short_stretch_percent > 100000))
+        return err_param(e, ERR_RANGE, "short_stretch_percent", "a step of %d %% of itself",
+            o->short_stretch_percent);
     if (o->age_ns < 1 || o->age_ns > SCHED_AGE_MAX)
         return err_param(
             e, ERR_RANGE, "age_ns", "an age of %llu ns", (unsigned long long)o->age_ns);
@@ -61,6 +66,7 @@ static void set_limits(const struct core *c, struct sched_limits *l)
         .max_begun = MAX(c->o.max_sequences, max_batch),
         .age_ns = c->o.age_ns,
         .stretch = c->o.stretch_percent / 100.0,
+        .short_stretch = c->o.short_stretch_percent / 100.0,
     };
     p->n_vocab = c->lm->n_vocab;
     int64_t n_ctx = c->o.n_ctx ? c->o.n_ctx : c->lm->n_ctx_train;

@@ -120,8 +120,10 @@ struct engine_options {
     struct fairness fairness;
     const struct live_fairness *live_fairness; /* read between steps instead of that; NULL */
     uint64_t age_ns;                           /* waiting that raises the priority by one */
-    int stretch_percent; /* prompts may make a step that decodes as long as this, of what it
+    int stretch_percent;       /* prompts may make a step that decodes as long as this, of what it
                            * would be without them; 0 = as long as it takes */
+    int short_stretch_percent; /* likewise, for prompts with at most prefill_chunk to compute; at
+                                * least that */
     struct spec_options spec;
     bool prefix_cache; /* what was computed is kept while there is room, and found again */
     enum evict_policy kv_evict;

@@ -15,7 +15,9 @@
  *
  * While some decode, the rows of others ride along: as many as make the step `stretch` times as
  * long as what decodes alone would take, by what steps were measured to cost (sched_set_cost). So a
- * long prompt slows a stream down and never stops it; it gets a row or two in any case.
+ * long prompt slows a stream down and never stops it; it gets a row or two in any case. One that
+ * had at most a chunk to compute when it came in is soon done with, and rides up to
+ * `short_stretch`: waiting would cost it more than it costs the others, and keep its place empty.
  *
  * Turns change hands in two ways, both off by default (struct fairness): one of low priority that
  * has had its slice goes to the back of those who wait, when one of them is due; and one of high
@@ -42,8 +44,9 @@ struct sched_limits {
     int max_begun;     /* that have run and want to; fresh ones wait beyond it; >= max_batch */
     uint32_t max_seqs; /* live ones */
     uint64_t age_ns;
-    double stretch;    /* >= 1; 0 = prompts take what rows there are */
-    struct tree *tree; /* the prefix cache, borrowed; NULL: nothing is remembered */
+    double stretch;       /* >= 1; 0 = prompts take what rows there are */
+    double short_stretch; /* >= stretch: of those with at most a chunk to compute; 0 likewise */
+    struct tree *tree;    /* the prefix cache, borrowed; NULL: nothing is remembered */
     /* Asked of one that is about to come in: true when more of its pages are on their way. It is
      * parked then, until sched_unpark. NULL: never. */
     bool (*is_coming)(void *arg, const struct seq *s);

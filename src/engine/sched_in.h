@@ -43,10 +43,12 @@ struct sched {
     uint32_t *page_refs;          /* [n_pages] scratch of sched_check */
     int rows_left, logits_left;   /* while planning */
     struct step_size decode_size; /* while planning: rows of those that decode */
-    double ride_ns;               /* while planning: what prompts may still add beside decodes */
-    int n_riders;                 /* to share that */
-    bool is_riding;               /* some decode in this step */
-    bool has_ridden;              /* the least that a prompt gets was given away */
+    /* While planning: what prompts may still add beside decodes, long ones and all together, and
+     * how many are to share that. */
+    double ride_ns[2];
+    int n_riders[2];
+    bool is_riding;  /* some decode in this step */
+    bool has_ridden; /* the least that a prompt gets was given away */
     struct cost cost;
     struct plan *plan; /* while planning */
 };

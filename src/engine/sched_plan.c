@@ -19,21 +19,40 @@ static bool is_filling(const struct seq *s)
     return s->n_tokens - s->n_kv > 1;
 }
 
-/* Of n rows, those that do not hold up the ones that decode. What may be added is shared equally,
- * so that a short prompt need not wait for a long one, but no share is below the least; who comes
+enum { LONG_RIDES, ALL_RIDES };
+
+static int kind_of_ride(const struct sched *sc, const struct seq *s)
+{
+    return s->n_missing > sc->l.prefill_chunk ? LONG_RIDES : ALL_RIDES;
+}
+
+/* Nanoseconds that it may add: an equal share, so that a short prompt need not wait for a long one,
+ * of what is left for its kind. */
+static double ride_of(struct sched *sc, int kind)
+{
+    double left = MIN(sc->ride_ns[kind], sc->ride_ns[ALL_RIDES]);
+
+    return left / MAX(sc->n_riders[kind], 1);
+}
+
+/* Of n rows, those that do not hold up the ones that decode. No share is below the least; who comes
  * later then gets none. The very first gets that in any case. */
 static int rows_to_ride(struct sched *sc, const struct seq *s, int n)
 {
-    const int least = MIN(n, (int)RIDING_ROWS_MIN);
+    const int least = MIN(n, (int)RIDING_ROWS_MIN), kind = kind_of_ride(sc, s);
 
     if (!sc->is_riding || !is_filling(s))
         return n;
-    int fit = cost_rows_within(&sc->cost, s->n_kv, sc->ride_ns / MAX(sc->n_riders, 1), n);
-    if (fit < least)
-        fit = sc->has_ridden ? cost_rows_within(&sc->cost, s->n_kv, sc->ride_ns, least) : least;
+    int fit = cost_rows_within(&sc->cost, s->n_kv, ride_of(sc, kind), n);
+    sc->n_riders[kind]--;
+    if (fit >= least)
+        return fit;
+    if (!sc->has_ridden)
+        return least;
+    fit =
+        cost_rows_within(&sc->cost, s->n_kv, MIN(sc->ride_ns[kind], sc->ride_ns[ALL_RIDES]), least);
     if (fit == 0)
-        sc->ride_ns = 0;
-    sc->n_riders--;
+        sc->ride_ns[kind] = 0;
     return fit;
 }
 
@@ -46,7 +65,10 @@ static void count_ride(struct sched *sc, const struct seq *s)
     if (!sc->is_riding || !is_filling(s) || s->plan_rows == 0)
         return;
     step_size_add(&added, s->n_kv, s->plan_rows);
-    sc->ride_ns -= cost_of(&sc->cost, &added) - sc->cost.fixed;
+    double ns = cost_of(&sc->cost, &added) - sc->cost.fixed;
+    sc->ride_ns[ALL_RIDES] -= ns;
+    if (kind_of_ride(sc, s) == LONG_RIDES)
+        sc->ride_ns[LONG_RIDES] -= ns;
     sc->has_ridden = true;
 }
 
@@ -122,10 +144,16 @@ static void plan_listed(struct sched *sc, const uint32_t *ids, int n, uint64_t n
 /* What decodes is planned: prompts may make the step so much longer. */
 static void begin_riding(struct sched *sc)
 {
+    double alone = cost_of(&sc->cost, &sc->decode_size);
+    double all = MAX(sc->l.short_stretch, sc->l.stretch);
+
     sc->has_ridden = false;
-    sc->n_riders = sc->n_fill;
     sc->is_riding = sc->l.stretch > 0 && sc->decode_size.rows > 0;
-    sc->ride_ns = (sc->l.stretch - 1) * cost_of(&sc->cost, &sc->decode_size);
+    sc->ride_ns[LONG_RIDES] = (sc->l.stretch - 1) * alone;
+    sc->ride_ns[ALL_RIDES] = sc->l.short_stretch > 0 ? (all - 1) * alone : 1e300;
+    sc->n_riders[LONG_RIDES] = sc->n_riders[ALL_RIDES] = 0;
+    for (int i = 0; i < sc->n_fill; i++)
+        sc->n_riders[kind_of_ride(sc, &sc->seqs[sc->fill[i]])]++;
 }
 
 static void plan_waiting(struct sched *sc, uint64_t now)

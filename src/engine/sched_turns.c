@@ -32,6 +32,7 @@ static void admit(struct sched *sc, struct seq *s, uint64_t now)
 
     sched_move(sc, s, SEQ_RUNNING, now);
     s->n_slice = 0;
+    s->n_missing = s->n_tokens - s->n_kv;
     if (!s->has_yielded)
         return;
     s->has_yielded = false;

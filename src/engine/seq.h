@@ -42,7 +42,8 @@ struct seq {
     int n_prompt, n_tokens, n_kv;
     int score_from; /* first prompt row whose logits are wanted beside the last row's */
     int credits;    /* events it may still send: rows with logits in a step are at most these */
-    int n_slice;    /* tokens since it was admitted the last time */
+    int n_missing;  /* rows that it had to compute when it came in the last time */
+    int n_slice;    /* tokens since then */
     int n_charged;  /* positions its tenant was charged for, whatever is computed again */
     int n_pages;
     void *user;

@@ -211,6 +211,7 @@ static struct engine *open_engine(const struct subject *s, const struct world *w
     o.prefill_chunk = w->chunk;
     o.fairness = (struct fairness){ w->seed % 2, 1, w->seed % 3 ? (int)w->seed : 0 };
     o.stretch_percent = (const int[]){ 0, 140, 100, 110, 300 }[w->seed % 5];
+    o.short_stretch_percent = (const int[]){ 100, 300, 0 }[w->seed % 3];
     o.max_queue = ASKS;
     o.prefix_cache = is_cached(w);
     o.kv_evict = w->seed % 2 ? EVICT_LRU : EVICT_CLOCK;

@@ -80,6 +80,41 @@ static void goodput_holds_at_three_times_the_capacity(void)
     EXPECT(last >= 0.85 * capacity);
 }
 
+/* Prompts of a chunk at most: they are in about as soon, and as many are served, as without a
+ * limit, while no step is longer than it may be. A long one keeps to the other limit: test_stall. */
+static void short_prompts_do_not_pay_for_long_ones(void)
+{
+    struct replay_row *rows = xcalloc(N_REQUESTS, sizeof(*rows));
+    struct replay_setup s = setup();
+    struct rng r = { .key = 3 };
+    struct err e;
+    double at = 0;
+
+    s.law = (struct timed_law){ 20e6, 500e3, 30, 0, 0.05, 1 };
+    s.deadline_s = 0;
+    s.engine.max_queue = N_REQUESTS;
+    s.engine.max_queue_tokens = INT32_MAX;
+    for (int i = 0; i < N_REQUESTS; i++) {
+        at += -log(1 - rng_next_unit(&r)) / 4;
+        rows[i] = (struct replay_row){ .at_s = at, .n_prompt = 128, .n_out = 64 };
+    }
+    struct replay_result got[3];
+    const int stretches[3][2] = { { 0, 0 }, { 140, 140 }, { 140, 300 } };
+    for (int i = 0; i < 3; i++) {
+        s.engine.stretch_percent = stretches[i][0];
+        s.engine.short_stretch_percent = stretches[i][1];
+        EXPECT_EQ(replay_run(&got[i], rows, N_REQUESTS, &s, &e), 0);
+        printf("short prompts, %d %% and %d %%: %.2f requests/s, first token p50 %.3f s, gaps p50 "
+               "%.4f s, longest %.4f s\n",
+            stretches[i][0], stretches[i][1], got[i].requests_s, got[i].first.p50,
+            got[i].between.p50, got[i].between.max);
+    }
+    EXPECT(got[2].requests_s > 0.98 * got[0].requests_s);
+    EXPECT(got[2].first.p50 < 2 * got[0].first.p50 && got[2].first.p50 < 0.2 * got[1].first.p50);
+    EXPECT(got[2].between.max < 3.3 * 32e6 * 1e-9); /* what 16 take alone, and a twentieth */
+    mem_free(rows);
+}
+
 static void the_same_trace_gives_the_same_result(void)
 {
     struct replay_setup s = setup();
@@ -126,4 +161,5 @@ static void traces_that_make_no_sense_are_refused(void)
 }
 
 TESTS(TEST(goodput_holds_at_three_times_the_capacity), TEST(the_same_trace_gives_the_same_result),
-    TEST(prefixes_are_found_again), TEST(traces_that_make_no_sense_are_refused))
+    TEST(short_prompts_do_not_pay_for_long_ones), TEST(prefixes_are_found_again),
+    TEST(traces_that_make_no_sense_are_refused))
