@@ -24,7 +24,8 @@ struct core {
     struct tree *tree; /* NULL: no prefix cache */
     struct tier *tier; /* NULL: none on disk */
     struct record_kind kind;
-    int32_t *path; /* [n_ctx]: scratch of fetch.c */
+    int32_t *path;        /* [n_ctx]: scratch of fetch.c */
+    uint32_t n_unwritten; /* pages that it was not worth to write; fetch.c's */
     struct sched *sched;
     struct sampler *sampler;
     struct spec *spec;

@@ -7,33 +7,52 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+enum { PAGES_OF_A_DOUBT = 256 };
+
 static const uint64_t CLOSING_NS = 5000000000u; /* nobody waits for ever for a shutdown */
 
 /* ---- what it costs */
 
 /* Is reading quicker than computing, by what both took lately? As long as one of them is not known
- * we read, and learn it; and a disk that was slow once is tried again after some time. */
-static bool should_read(struct core *c, int pos, int n_pages)
+ * we read, and learn it. */
+static bool is_quicker(const struct core *c, int pos, int n_pages)
 {
     struct step_size size = { 0 };
 
     step_size_add(&size, pos, n_pages * PAGE_TOKENS);
     double compute = cost_of(&c->costs.cost, &size), read = tier_page_ns(c->tier) * n_pages;
-    if (c->o.kv_disk_always || compute == 0 || read < compute)
-        return true;
-    tier_doubt(c->tier);
-    return false;
+    return c->o.kv_disk_always || compute == 0 || read < compute;
+}
+
+/* A disk that was slow once is tried again after some time. */
+static bool should_read(struct core *c, int pos, int n_pages)
+{
+    bool is_so = is_quicker(c, pos, n_pages);
+
+    if (!is_so)
+        tier_doubt(c->tier);
+    return is_so;
+}
+
+/* What would not be read is not written. Pages are many: few of them count as a doubt. */
+static bool should_write(struct core *c, page_id page)
+{
+    bool is_so = is_quicker(c, tree_depth(c->tree, page), 1);
+
+    if (!is_so && ++c->n_unwritten % PAGES_OF_A_DOUBT == 0)
+        tier_doubt(c->tier);
+    return is_so;
 }
 
 /* ---- out */
 
-/* A page is about to be evicted. What would not be read is not written. */
+/* A page is about to be evicted. */
 static void gone(void *arg, page_id page)
 {
     struct core *c = arg;
     uint64_t name = tree_name(c->tree, (tree_node){ page.i });
 
-    if (tier_has(c->tier, name) || !should_read(c, tree_depth(c->tree, page), 1))
+    if (tier_has(c->tier, name) || !should_write(c, page))
         return;
     struct tier_write *w = tier_write_begin(c->tier);
     if (!w)

@@ -1,0 +1,198 @@
+/* Slots: who gets which, and what is known of the conversation that was there. */
+#include "base/mem.h"
+#include "serve/slots.h"
+#include "../check.h"
+
+enum { N_SLOTS = 3, TOKENS = 40, ANSWER = 4 };
+
+static struct pool *pool;
+static struct model_spec spec;
+static const struct model *model;
+static struct slots *slots;
+
+static void begin_test(bool keeps)
+{
+    struct err e;
+
+    spec = (struct model_spec){ .id = "m",
+        .path = "/nowhere",
+        .family = "",
+        .template_path = "",
+        .kernels = "auto",
+        .kv_type = "f16",
+        .engine = engine_options_default };
+    spec.engine.max_batch = N_SLOTS;
+    struct pool_options o = { .specs = &spec, .n_specs = 1 };
+    EXPECT_EQ(pool_open(&pool, &o, &e), 0); /* it fails to load, which is nothing to slots */
+    model = pool_at(pool, 0);
+    slots = slots_new(pool, keeps);
+    EXPECT_EQ(slots_count(slots, model), N_SLOTS);
+}
+
+static void end_test(void)
+{
+    slots_free(slots);
+    pool_close(pool);
+}
+
+static int32_t text[8][TOKENS];
+
+static struct slot_use use_of(int which, int wanted, uint64_t tenant)
+{
+    for (int i = 0; i < TOKENS; i++)
+        text[which][i] = which * 1000 + i;
+    return (struct slot_use){ .model = model,
+        .wanted = wanted,
+        .scope = { .tenant = tenant },
+        .prompt = text[which],
+        .n_prompt = TOKENS,
+        .n_max = ANSWER };
+}
+
+static int begin(struct slot_hold *h, int which, int wanted, uint64_t tenant)
+{
+    struct slot_use u = use_of(which, wanted, tenant);
+    struct err e;
+
+    EXPECT_EQ(slot_begin(h, slots, &u, &e), 0);
+    return slot_id(h);
+}
+
+static bool is_busy(int id)
+{
+    struct slot_view v;
+
+    slots_view(slots, model, id, &v);
+    return v.is_busy;
+}
+
+static void who_finds_none_takes_one_with_its_first_token(void)
+{
+    struct slot_hold h[N_SLOTS + 2];
+
+    begin_test(true);
+    for (int i = 0; i < N_SLOTS; i++)
+        EXPECT_EQ(begin(&h[i], i, SLOT_NONE, 0), i);
+    EXPECT_EQ(begin(&h[3], 3, SLOT_NONE, 0), SLOT_NONE);
+    EXPECT_EQ(begin(&h[4], 4, SLOT_NONE, 0), SLOT_NONE);
+    slot_end(&h[1]);
+    EXPECT(is_busy(0) && !is_busy(1));
+    slot_token(&h[3], 7);
+    EXPECT_EQ(slot_id(&h[3]), 1);
+    slot_token(&h[4], 7); /* too late: only the first token asks */
+    slot_end(&h[0]);
+    slot_token(&h[4], 7);
+    EXPECT_EQ(slot_id(&h[4]), SLOT_NONE);
+    slot_end(&h[4]);
+    slot_end(&h[3]);
+    slot_end(&h[2]);
+    for (int i = 0; i < N_SLOTS; i++)
+        EXPECT(!is_busy(i));
+    end_test();
+}
+
+static void a_conversation_goes_on_where_it_was(void)
+{
+    struct slot_hold h;
+
+    begin_test(true);
+    for (int i = 0; i < N_SLOTS; i++) {
+        EXPECT_EQ(begin(&h, i, SLOT_NONE, 5), i);
+        slot_end(&h);
+    }
+    EXPECT_EQ(begin(&h, 1, SLOT_NONE, 5), 1); /* not slot 0, which was not used for longest */
+    slot_end(&h);
+    EXPECT_EQ(begin(&h, 1, SLOT_NONE, 6), 0); /* another tenant's is none of its business */
+    slot_end(&h);
+    EXPECT_EQ(begin(&h, 7, SLOT_NONE, 5), 2);
+    slot_end(&h);
+    end_test();
+}
+
+static void one_that_is_asked_for_is_given(void)
+{
+    struct slot_use u;
+    struct slot_hold one, two, none;
+    struct slot_view v;
+    struct err e;
+
+    begin_test(true);
+    EXPECT_EQ(begin(&one, 1, 2, 0), 2);
+    EXPECT_EQ(begin(&two, 2, 2, 0), 2);
+    slot_token(&two, 9);
+    slots_view(slots, model, 2, &v);
+    EXPECT(v.is_busy && v.task == 2 && v.n_told == 1 && v.n_max == ANSWER);
+    slot_end(&one);
+    EXPECT(is_busy(2));
+    slot_end(&two);
+    EXPECT(!is_busy(2));
+    u = use_of(0, N_SLOTS, 0);
+    EXPECT_EQ(slot_begin(&none, slots, &u, &e), -1);
+    EXPECT(e.code == ERR_RANGE);
+    slot_end(&none);
+    u.wanted = 0;
+    EXPECT_EQ(slot_begin(&none, NULL, &u, &e), 0); /* a server without slots */
+    slot_token(&none, 1);
+    EXPECT_EQ(slot_id(&none), SLOT_NONE);
+    slot_end(&none);
+    end_test();
+}
+
+static void what_was_said_is_kept_for_whose_it_is(void)
+{
+    struct slot_hold h;
+    struct slot_talk talk;
+    struct err e;
+
+    begin_test(true);
+    begin(&h, 3, 1, 5);
+    for (int i = 0; i < ANSWER + 3; i++) /* never more than was asked for */
+        slot_token(&h, 70 + i);
+    slot_end(&h);
+    EXPECT_EQ(slots_copy(slots, model, 1, 6, &talk, &e), -1);
+    EXPECT(e.code == ERR_FORBIDDEN);
+    EXPECT_EQ(slots_copy(slots, model, N_SLOTS, 5, &talk, &e), -1);
+    EXPECT(e.code == ERR_RANGE);
+    EXPECT_EQ(slots_copy(slots, model, 0, 5, &talk, &e), 0);
+    EXPECT(talk.n == 0 && !talk.tokens);
+    EXPECT_EQ(slots_copy(slots, model, 1, 5, &talk, &e), 0);
+    EXPECT(talk.n == TOKENS + ANSWER && talk.scope.tenant == 5);
+    EXPECT(!memcmp(talk.tokens, text[3], sizeof(text[3])));
+    EXPECT_EQ(talk.tokens[TOKENS + 1], 71);
+    slots_put(slots, model, 0, &talk);
+    EXPECT(!talk.tokens);
+    EXPECT_EQ(slots_copy(slots, model, 0, 5, &talk, &e), 0);
+    EXPECT_EQ(talk.n, TOKENS + ANSWER);
+    mem_free(talk.tokens);
+    end_test();
+}
+
+static void without_a_directory_or_memory_nothing_is_kept(void)
+{
+    struct slot_hold h;
+    struct slot_talk talk;
+    struct err e;
+
+    begin_test(false);
+    begin(&h, 3, 1, 5);
+    slot_end(&h);
+    EXPECT_EQ(slots_copy(slots, model, 1, 5, &talk, &e), 0);
+    EXPECT_EQ(talk.n, 0);
+    end_test();
+#ifdef TESTING
+    begin_test(true);
+    mem_fail_after(1);
+    begin(&h, 3, 1, 5);
+    mem_fail_after(0);
+    slot_token(&h, 1);
+    slot_end(&h);
+    EXPECT_EQ(slots_copy(slots, model, 1, 5, &talk, &e), 0);
+    EXPECT_EQ(talk.n, 0);
+    end_test();
+#endif
+}
+
+TESTS(TEST(who_finds_none_takes_one_with_its_first_token),
+    TEST(a_conversation_goes_on_where_it_was), TEST(one_that_is_asked_for_is_given),
+    TEST(what_was_said_is_kept_for_whose_it_is),
+    TEST(without_a_directory_or_memory_nothing_is_kept))
