@@ -49,7 +49,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "embed: %s\n", why);
         return 1;
     }
-    inferflux_message question = { "user", argv[2] };
+    inferflux_message question = { .role = "user", .content = argv[2] };
     inferflux_params params = { .messages = &question, .n_messages = 1, .max_tokens = 128 };
     me.request = inferflux_submit(model, &params, on_event, &me, why, sizeof(why));
     if (!me.request) {
