@@ -420,15 +420,20 @@ static void gaps_are_filled_with_text(void)
     for (int i = 0; i < n; i++) {
         struct arena *a = arena_new(64 * MB);
         struct tokens t = { .arena = a };
-        struct buf evil;
+        struct buf evil, text;
+        struct ask ask;
         struct err e;
         buf_init(&evil, MB);
         put_evil(&evil, &l[i], 0, l[i].n);
-        struct str s = buf_str(&evil);
-        struct infill_file file = { s, s };
-        struct infill q = { s, s, s, &file, 1 };
+        buf_init(&text, 16 * MB);
+        fill(&text,
+            "{'input_prefix':'E','input_suffix':'E','prompt':'E',"
+            "'input_extra':[{'filename':'E','text':'E'}]}",
+            buf_str(&evil), STR(""));
+        EXPECT_EQ(ask_parse(&ask, &wire_llama_infill, buf_str(&text), a, &e), 0);
+        EXPECT(ask.prompts && ask.prompts[0].fill);
         if (infill_is_possible(l[i].v)) {
-            EXPECT_EQ(infill_encode(l[i].v, &q, &t, &e), 0);
+            EXPECT_EQ(infill_encode(l[i].v, ask.prompts[0].fill, &t, &e), 0);
             for (int k = 0; k < l[i].n; k++) {
                 bool is_ours = false;
                 for (int w = 0; w < N_FIM; w++)
@@ -439,6 +444,7 @@ static void gaps_are_filled_with_text(void)
             }
         }
         buf_clear(&evil);
+        buf_clear(&text);
         vocab_close(l[i].v);
         mem_free(l[i].special);
         arena_free(a);
