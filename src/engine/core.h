@@ -32,10 +32,12 @@ struct core {
     struct plan plan;
     struct lm_run *runs; /* [max_batch] */
     struct outbox out;
-    int n_right;         /* drafts of this step that came true */
-    struct gen *gens;    /* live ones */
-    uint32_t n_queued;   /* of those, not begun */
-    uint64_t n_computed; /* steps that were not interrupted */
+    int n_right;                    /* drafts of this step that came true */
+    struct gen *gens;               /* live ones */
+    uint32_t n_queued;              /* of those, not begun */
+    uint64_t n_computed;            /* steps that were not interrupted */
+    uint64_t forward_ns, tokens_ns; /* of this step: the pass, and taking and sending tokens */
+    double rest_ns;                 /* what else a step takes, lately */
     struct cost_book costs;
     struct pace pace;
     int64_t prompts_done; /* tokens, in this step */

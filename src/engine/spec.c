@@ -358,11 +358,11 @@ static void pay(struct spec *sp, int d, double won, double step_ns)
     sp->budget_ns[d] = MIN(sp->budget_ns[d] + won, most);
 }
 
-void spec_learn(struct spec *sp, const struct plan *p, uint64_t forward_ns, int n_right)
+void spec_learn(struct spec *sp, const struct plan *p, uint64_t step_ns, int n_right)
 {
     if (p->has_prefill || p->n_rows > SPEC_ROWS)
         return;
-    double ns = learn_cost(sp, p, (double)forward_ns);
+    double ns = learn_cost(sp, p, (double)step_ns);
     bool has_drafts = p->n_rows > sp->base || sp->draft_ns > 0;
     sp->n_tried += has_drafts && sp->n_tried < TRIED_FIRST;
     sp->n_in_a_row = has_drafts ? sp->n_in_a_row + 1 : 0;

@@ -41,8 +41,8 @@ void spec_close(struct spec *sp); /* NULL is fine */
 
 /* Extends runs of the plan; the drafts lie behind the known tokens of their choices. */
 void spec_plan(struct spec *sp, struct sched *sc, struct plan *p, const _Atomic bool *stop);
-/* The plan took forward_ns, and n_right of its drafts came true. */
-void spec_learn(struct spec *sp, const struct plan *p, uint64_t forward_ns, int n_right);
+/* The plan took step_ns, without what its tokens took, and n_right of its drafts came true. */
+void spec_learn(struct spec *sp, const struct plan *p, uint64_t step_ns, int n_right);
 /* Of the n drafts of a choice, the first n_right came true. */
 void spec_judge(struct spec *sp, struct choice *ch, int n, int n_right);
 void spec_forget(struct spec *sp, const struct choice *ch); /* it has ended */

@@ -364,7 +364,9 @@ static bool run_step(struct core *c, uint64_t now)
         fetch_ahead(c, i);
         finish_run(c, &p->runs[i], &c->runs[i], end);
     }
-    spec_learn(c->spec, p, end - start, c->n_right);
+    c->forward_ns = end - start;
+    c->tokens_ns = c->clock() - end;
+    spec_learn(c->spec, p, c->forward_ns + (uint64_t)c->rest_ns, c->n_right);
     return true;
 }
 
@@ -387,6 +389,18 @@ static void learn_cost(struct core *c, uint64_t took_ns)
     st->cost_fixed_ns = (uint64_t)c->costs.cost.fixed;
     st->cost_row_ns = (uint64_t)c->costs.cost.per_row;
     st->cost_key_ps = (uint64_t)(c->costs.cost.per_key * 1000);
+}
+
+/* What a step takes besides its forward pass and its tokens, which take their time in however many
+ * steps they come: planning and messages. Told by plain steps; a drafter's time is not of it. */
+static void learn_rest(struct core *c, uint64_t took_ns)
+{
+    uint64_t known = c->forward_ns + c->tokens_ns;
+
+    if (c->plan.has_prefill || c->plan.n_rows != c->plan.n_runs || took_ns < known)
+        return;
+    double rest = (double)MIN(took_ns - known, c->forward_ns); /* else it was held up */
+    c->rest_ns += (rest - c->rest_ns) / 16;
 }
 
 /* A span each: what gave its turn away ran so long, what goes on waited so long. After the step,
@@ -420,8 +434,10 @@ bool core_step(struct core *c, uint64_t now)
     count(c);
     outbox_flush(&c->out);
     uint64_t took = c->clock() - start;
-    if (c->n_computed > steps_before)
+    if (c->n_computed > steps_before) {
         learn_cost(c, took);
+        learn_rest(c, took);
+    }
     pace_step(&c->pace, took, c->prompts_done, have_waited);
     pace_publish(&c->pace, &c->port->forecast);
     noalloc_end();
