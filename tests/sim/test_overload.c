@@ -81,7 +81,8 @@ static void goodput_holds_at_three_times_the_capacity(void)
 }
 
 /* Prompts of a chunk at most: they are in about as soon, and as many are served, as without a
- * limit, while no step is longer than it may be. A long one keeps to the other limit: test_stall. */
+ * limit, while no step is longer than it may be. A long one keeps to the other limit:
+ * test_stall. */
 static void short_prompts_do_not_pay_for_long_ones(void)
 {
     struct replay_row *rows = xcalloc(N_REQUESTS, sizeof(*rows));
