@@ -12,17 +12,6 @@ static void on_limit(struct loop_timer *t)
     request_fail(r, &e);
 }
 
-void loading_wait(struct request *r, void (*go_on)(struct request *r))
-{
-    CHECK(r->loading && !r->loaded);
-    r->loaded = go_on;
-    r->load_limit.fn = on_limit;
-    loop_timer_set(
-        r->io->loop, &r->load_limit, clock_ns() + (uint64_t)r->io->o->load_wait_ms * 1000000);
-    metric_add(&r->io->metrics, METRIC_requests_loading, 1);
-    loading_message(r->io); /* it may have become ready just now */
-}
-
 void loading_leave(struct request *r)
 {
     r->loading = NULL;
@@ -31,17 +20,37 @@ void loading_leave(struct request *r)
     metric_add(&r->io->metrics, METRIC_requests_loading, -1);
 }
 
-/* The flag falls before the models are looked at: what changes later is told by another message. */
+/* It may be gone afterwards. */
+static void go_on_if_loaded(struct request *r)
+{
+    void (*go_on)(struct request * r) = r->loaded;
+
+    if (model_state(r->loading) == MODEL_LOADING)
+        return;
+    loading_leave(r);
+    go_on(r);
+}
+
+void loading_wait(struct request *r, void (*go_on)(struct request *r))
+{
+    CHECK(r->loading && !r->loaded);
+    r->loaded = go_on;
+    r->load_limit.fn = on_limit;
+    loop_timer_set(
+        r->io->loop, &r->load_limit, clock_ns() + (uint64_t)r->io->o->load_wait_ms * 1000000);
+    metric_add(&r->io->metrics, METRIC_requests_loading, 1);
+    go_on_if_loaded(r); /* it may have become ready just now, and the message have been read */
+}
+
+/* The message is home: it may be sent again. That is said before the models are looked at, so that
+ * what changes later is told by another one. */
 void loading_message(struct io *io)
 {
     atomic_exchange(&io->is_told, false);
     for (struct request *r = io->requests, *next; r; r = next) {
-        void (*go_on)(struct request * r) = r->loaded;
         next = r->next;
-        if (!go_on || model_state(r->loading) == MODEL_LOADING)
-            continue;
-        loading_leave(r);
-        go_on(r); /* which may free it */
+        if (r->loaded)
+            go_on_if_loaded(r);
     }
 }
 
