@@ -3,6 +3,8 @@
 #include "api/rows.h"
 #include "api/tools.h"
 
+#include <stdio.h>
+
 /* Two routes: a chat, and a prompt that is put into the chat template unless it is `raw` or has a
  * `suffix`, for models that fill in what stands in front of it. Sampling
  * is asked for in an object of its own, `options`, with defaults of its own. An empty request only
@@ -183,6 +185,56 @@ static int read_message(
     return text.p || !m->n_tool_calls ? set_text(f, m, text.p ? text : STR("")) : 0;
 }
 
+/* Its clients know calls by their order and their tool's name; templates may want ids, some of them
+ * just nine letters and digits. */
+struct called {
+    const struct message *by; /* the last message that called tools; NULL: none did */
+    int next, n_all;
+};
+
+static int name_calls(struct fields *f, struct message *m, struct called *c)
+{
+    enum { ID = 9 };
+
+    for (int i = 0; i < m->n_tool_calls; i++, c->n_all++) {
+        if (m->tool_calls[i].id.p)
+            continue;
+        char *id = arena_alloc(f->arena, ID + 1);
+        if (!id)
+            return field_no_memory(f);
+        snprintf(id, ID + 1, "call%05d", c->n_all % 100000);
+        m->tool_calls[i].id = (struct str){ id, ID };
+    }
+    c->by = m;
+    c->next = 0;
+    return 0;
+}
+
+/* The next call of this tool; without a name, the next one. */
+static void find_call(struct message *m, struct called *c)
+{
+    enum { FARTHEST = 64 };
+    int n = c->by ? c->by->n_tool_calls : 0;
+
+    for (int i = 0; i < MIN(n, (int)FARTHEST); i++) {
+        const struct tool_call *call = &c->by->tool_calls[(c->next + i) % n];
+        if (m->name.p && !str_eq(m->name, call->name))
+            continue;
+        m->tool_call_id = call->id;
+        c->next = (c->next + i + 1) % n;
+        return;
+    }
+}
+
+static int link_calls(struct fields *f, struct message *m, struct called *c)
+{
+    if (m->n_tool_calls)
+        return name_calls(f, m, c);
+    if (m->role == ROLE_TOOL && !m->tool_call_id.p)
+        find_call(m, c);
+    return 0;
+}
+
 static struct message *new_messages(struct fields *f, size_t n)
 {
     f->ask->convo.messages = arena_zalloc(f->arena, n, sizeof(*f->ask->convo.messages));
@@ -194,6 +246,7 @@ static int read_messages(struct fields *f, const struct json *v)
 {
     struct convo *c = &f->ask->convo;
     const char *name = "messages";
+    struct called called = { 0 };
 
     if (v->kind != JSON_ARRAY)
         return field_wrong_kind(f, name, "an array", v);
@@ -202,9 +255,11 @@ static int read_messages(struct fields *f, const struct json *v)
             ASK_MESSAGES_MAX, v->n);
     if (!new_messages(f, v->n))
         return field_no_memory(f);
-    for (const struct json *m = v->child; m; m = m->next, c->n_messages++)
-        if (read_message(f, AT_INDEX(NULL, name, c->n_messages), m, &c->messages[c->n_messages]))
+    for (const struct json *j = v->child; j; j = j->next, c->n_messages++) {
+        struct message *m = &c->messages[c->n_messages];
+        if (read_message(f, AT_INDEX(NULL, name, c->n_messages), j, m) || link_calls(f, m, &called))
             return -1;
+    }
     const struct message *last = &c->messages[c->n_messages - 1];
     c->continue_final_message = last->role == ROLE_ASSISTANT && !last->n_tool_calls;
     c->add_generation_prompt = !c->continue_final_message;

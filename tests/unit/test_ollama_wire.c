@@ -117,12 +117,27 @@ static void messages_arrive(void)
                       "{'role':'assistant','tool_calls':[{'function':{'name':'g'}}]},"
                       "{'role':'tool','content':'r','tool_name':'f','tool_call_id':'i'}")),
         0);
-    EXPECT_STR(kit_convo(), "system: s|user: q|assistant:  [f({\"x\":1})#] {t}|"
-                            "assistant [g({})#]|tool#i: r");
+    EXPECT_STR(kit_convo(), "system: s|user: q|assistant:  [f({\"x\":1})#call00000] {t}|"
+                            "assistant [g({})#call00001]|tool#i: r");
     EXPECT_STR(kit_z(kit.ask.convo.messages[4].name), "f");
     EXPECT(kit.ask.convo.add_generation_prompt && !kit.ask.convo.continue_final_message);
     EXPECT_EQ(kit_parse(&wire_ollama_chat, SAY("{'role':'assistant','content':'('}")), 0);
     EXPECT(!kit.ask.convo.add_generation_prompt && kit.ask.convo.continue_final_message);
+    kit_close();
+}
+
+static void results_find_their_calls(void)
+{
+#define CALLED(name) "{'function':{'name':'" name "','arguments':{}}}"
+#define RESULT(name) "{'role':'tool','content':'r','tool_name':'" name "'}"
+    EXPECT_EQ(kit_parse(&wire_ollama_chat,
+                  SAY("{'role':'tool','content':'x'},"
+                      "{'role':'assistant','tool_calls':[" CALLED("f") "," CALLED("g") "," CALLED(
+                          "f") "]}," RESULT("f") "," RESULT("f") "," RESULT("g") "," RESULT("h"))),
+        0);
+    EXPECT_STR(kit_convo(), "tool: x|assistant [f({})#call00000] [g({})#call00001] "
+                            "[f({})#call00002]|tool#call00000: r|tool#call00002: r|"
+                            "tool#call00001: r|tool: r");
     kit_close();
 }
 
@@ -390,7 +405,8 @@ static void a_name_is_read(void)
 
 TESTS(TEST(a_body_is_right_or_its_field_is_named), TEST(every_field_arrives),
     TEST(what_is_not_said_is_as_ollama_has_it), TEST(messages_arrive),
-    TEST(a_prompt_goes_into_the_template_or_not), TEST(a_chat_in_lines), TEST(a_chat_in_one_piece),
-    TEST(a_prompt_is_answered), TEST(logprobs_come_with_their_text),
-    TEST(calls_and_thoughts_are_told), TEST(an_empty_request_loads), TEST(an_error_is_a_line),
-    TEST(models_are_described), TEST(a_name_is_read))
+    TEST(results_find_their_calls), TEST(a_prompt_goes_into_the_template_or_not),
+    TEST(a_chat_in_lines), TEST(a_chat_in_one_piece), TEST(a_prompt_is_answered),
+    TEST(logprobs_come_with_their_text), TEST(calls_and_thoughts_are_told),
+    TEST(an_empty_request_loads), TEST(an_error_is_a_line), TEST(models_are_described),
+    TEST(a_name_is_read))
