@@ -26,6 +26,11 @@ enum {
     ASK_TOOLS_MAX = 4096,
 };
 
+struct text_bias { /* of every token that the text is made of */
+    struct str text;
+    float bias;
+};
+
 struct ask_piece {
     bool is_token;
     struct str text;
@@ -116,6 +121,10 @@ struct ask {
      * also set when best_of has to rank. The server adds banned_until_min. */
     struct sample_params sample;
     bool has_seed; /* false: sample.seed was drawn at random, once */
+
+    /* The server adds them to the sample's when the model is known. */
+    const struct text_bias *text_bias;
+    int n_text_bias;
 
     bool load_only; /* nothing to answer: the model is only to be there. No prompts then. */
 

@@ -64,46 +64,75 @@ static const struct field table[] = {
 
 /* ---- rows with a mind of their own */
 
-/* [id, bias] or [id, false]: never. */
-static int read_pair(
-    struct fields *f, const char *name, const struct json *v, struct token_bias *out)
+static int read_weight(struct fields *f, const char *name, const struct json *v, float *out)
 {
-    const struct range ids = { 0, INT32_MAX }, values = { -100, 100 };
-    double d = -100;
+    const struct range values = { -100, 100 };
+    double d = -100; /* false: never */
+
+    if ((v->kind != JSON_BOOL || v->b) && field_number(f, name, v, values, &d))
+        return -1;
+    *out = (float)d;
+    return 0;
+}
+
+/* A token by its id, or those of a text: which these are is known with the model. */
+struct biases {
+    struct token_bias *ids;
+    struct text_bias *texts;
+    int n_ids, n_texts;
+};
+
+/* [id or text, bias] */
+static int read_pair(struct fields *f, const char *name, const struct json *v, struct biases *all)
+{
+    const struct range ids = { 0, INT32_MAX };
 
     if (v->kind != JSON_ARRAY || v->n != 2)
-        return field_wrong_kind(f, name, "an array of pairs of a token id and a number", v);
-    const struct json *id = v->child, *bias = id->next;
-    if (id->kind == JSON_STRING)
-        return field_unsupported(f, name, "name tokens by their ids; /tokenize gives them");
-    if (field_int(f, name, id, ids, &out->id))
-        return -1;
-    bool is_never = bias->kind == JSON_BOOL && !bias->b;
-    if (!is_never && field_number(f, name, bias, values, &d))
-        return -1;
-    out->bias = (float)d;
-    return 0;
+        return field_wrong_kind(f, name, "an array of pairs of a token and a number", v);
+    const struct json *what = v->child, *weight = what->next;
+    if (what->kind == JSON_STRING) {
+        struct text_bias *t = &all->texts[all->n_texts++];
+        t->text = what->s;
+        return read_weight(f, name, weight, &t->bias);
+    }
+    struct token_bias *t = &all->ids[all->n_ids++];
+    return field_int(f, name, what, ids, &t->id) || read_weight(f, name, weight, &t->bias) ? -1 : 0;
+}
+
+/* {"id or text": bias} */
+static int read_named(struct fields *f, const char *name, const struct json *v, struct biases *all)
+{
+    uint64_t id;
+
+    if (str_to_u64(v->key, &id) && id <= INT32_MAX) {
+        struct token_bias *t = &all->ids[all->n_ids++];
+        t->id = (int32_t)id;
+        return read_weight(f, name, v, &t->bias);
+    }
+    struct text_bias *t = &all->texts[all->n_texts++];
+    t->text = v->key;
+    return read_weight(f, name, v, &t->bias);
 }
 
 static int read_bias(struct fields *f, const char *name, const struct json *v)
 {
-    struct token_bias *list;
-    int n = 0;
+    struct biases all = { 0 };
 
-    if (v->kind == JSON_OBJECT)
-        return row_logit_bias(f, name, v);
-    if (v->kind != JSON_ARRAY)
+    if (v->kind != JSON_OBJECT && v->kind != JSON_ARRAY)
         return field_wrong_kind(f, name, "an object or an array of pairs", v);
     if (v->n > ASK_BIAS_MAX)
         return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %d entries, not %u.", name,
             ASK_BIAS_MAX, v->n);
-    list = arena_zalloc(f->arena, MAX(v->n, 1u), sizeof(*list));
-    if (!list)
+    all.ids = arena_zalloc(f->arena, MAX(v->n, 1u), sizeof(*all.ids));
+    all.texts = arena_zalloc(f->arena, MAX(v->n, 1u), sizeof(*all.texts));
+    if (!all.ids || !all.texts)
         return field_no_memory(f);
     for (const struct json *c = v->child; c; c = c->next)
-        if (read_pair(f, name, c, &list[n++]))
+        if (v->kind == JSON_ARRAY ? read_pair(f, name, c, &all) : read_named(f, name, c, &all))
             return -1;
-    return keep_bias(f, list, n);
+    f->ask->text_bias = all.texts;
+    f->ask->n_text_bias = all.n_texts;
+    return keep_bias(f, all.ids, all.n_ids);
 }
 
 /* -1: as many as fit; -2, until the context is full, is the same here. 0 only reads the prompt. */

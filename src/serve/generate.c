@@ -41,7 +41,7 @@ static int prepare_prompts(struct request *r, struct err *e)
         return 0;
     struct workplace at = { m, r->arena, &r->job.is_stopped };
     if (expect_shape(ask, e) || ask_check_vocab(ask, vocab_n(m->vocab), e) ||
-        prompts_build_shorter(&r->prompts, ask, &at, e) ||
+        bias_build(ask, &at, e) || prompts_build_shorter(&r->prompts, ask, &at, e) ||
         prediction_build(&r->predicted, &r->n_predicted, ask, &at, e) || prepare_legs(r, &at, e))
         return -1;
     for (int i = 0; i < ask->n_prompts; i++)

@@ -1,4 +1,5 @@
 #include "serve/prompt.h"
+#include "api/rows.h"
 #include "api/status.h"
 #include "base/utf8.h"
 #include "os/clock.h"
@@ -137,6 +138,33 @@ int prompts_build(
             return err_context(e, field, p->n, n_ctx);
     }
     return 0;
+}
+
+int bias_build(struct ask *ask, const struct workplace *at, struct err *e)
+{
+    struct fields f = { .ask = ask, .arena = at->arena, .e = e };
+    struct token_bias *all;
+    int n = ask->sample.n_bias;
+
+    if (!ask->n_text_bias)
+        return 0;
+    all = arena_alloc(at->arena, ASK_BIAS_MAX * sizeof(*all));
+    if (!all)
+        return err_set(e, ERR_MEMORY, "no memory for the biases");
+    if (n)
+        memcpy(all, ask->sample.bias, (size_t)n * sizeof(*all));
+    for (int i = 0; i < ask->n_text_bias; i++) {
+        struct span span = { ask->text_bias[i].text, false };
+        struct tokens t = { .arena = at->arena, .stop = at->stop };
+        if (span.text.n && vocab_encode(at->model->vocab, &span, 1, false, &t, e))
+            return -1;
+        if (t.n > (size_t)(ASK_BIAS_MAX - n))
+            return err_param(e, ERR_RANGE, "logit_bias", "'logit_bias' may name at most %d tokens.",
+                ASK_BIAS_MAX);
+        for (size_t k = 0; k < t.n; k++)
+            all[n++] = (struct token_bias){ t.ids[k], ask->text_bias[i].bias };
+    }
+    return keep_bias(&f, all, n);
 }
 
 int prediction_build(

@@ -28,6 +28,9 @@ int prompts_build(
 int prompts_build_shorter(
     struct prompt **out, const struct ask *ask, const struct workplace *at, struct err *e);
 
+/* The tokens of ask->text_bias join those of ask->sample, at most ASK_BIAS_MAX: ERR_RANGE. */
+int bias_build(struct ask *ask, const struct workplace *at, struct err *e);
+
 /* The client's prediction as tokens, at most a context of them; none when it makes none. */
 int prediction_build(
     const int32_t **out, int *n, const struct ask *ask, const struct workplace *at, struct err *e);

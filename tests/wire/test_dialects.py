@@ -100,6 +100,18 @@ def test_prompts_of_texts_and_tokens():
         equal((status, body["error"]["type"]), (400, "not_supported_error"))
 
 
+def test_tokens_are_favoured_by_their_text():
+    ask = {"model": "demo", "prompt": "Hello", "n_predict": 4, "temperature": 0, "return_tokens": True}
+    with Server() as s:
+        plain = post(s, "/completion", **ask)[2]
+        first = post(s, "/detokenize", model="demo", tokens=plain["tokens"][:1])[2]["content"]
+        for bias in ([[first, False]], {first: False}, {first: -100}, [[plain["tokens"][0], False]]):
+            got = post(s, "/completion", logit_bias=bias, **ask)[2]
+            assert got["tokens"][0] != plain["tokens"][0], (bias, got)
+        dog, = post(s, "/tokenize", model="demo", content="Q")[2]["tokens"]
+        equal(post(s, "/completion", logit_bias=[["Q", 100]], **ask)[2]["tokens"], [dog] * 4)
+
+
 def test_a_chat_is_counted_and_rendered():
     with Server() as s:
         n = post(s, "/v1/chat/completions", model="demo", messages=HI, max_tokens=1)[2]["usage"]
