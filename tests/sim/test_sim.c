@@ -90,7 +90,7 @@ static void open_sim(struct sim *s, const struct shape *shape)
             ask_chance(r, 40) ? ask_between(r, 1, 12) : 0 },
         .age_ns = 2000000000u,
         .stretch_percent = ask_chance(r, 50) ? 100 + (int)rng_below(r, 300) : 0,
-        .short_stretch_percent = ask_chance(r, 80) ? 100 + (int)rng_below(r, 500) : 0,
+        .short_stretch_percent = (const int[]){ 300, 100, 0, 150, 600 }[seed % 5],
         .prefix_cache = ask_chance(r, 80),
         .kv_evict = ask_chance(r, 50) ? EVICT_LRU : EVICT_CLOCK,
         .kv_tenant_share = ask_between(r, 1, 100) };
