@@ -7,7 +7,7 @@
 
 enum { ARRAY_ALL = 16, ARRAY_FIRST = 4, TEXT_MAX = 72, N_TYPES = 64 };
 
-static const char *const served_arches[] = { "llama", "qwen2", "qwen3" };
+static const char *const served_arches[] = { "llama", "qwen2", "qwen3", "qwen3moe" };
 static const char *const served_vocabularies[] = { "gpt2", "llama" };
 
 const char *gguf_served_arch(size_t i)
