@@ -97,10 +97,12 @@ static void few_candidates_are_found_among_many_that_are_in_use(void)
 /* Within 2 % of the ideal, and the clock within 1 % of the list, in points of tokens found. */
 static void traces_find_what_the_ideal_finds(void)
 {
-    const int n = PAGE_TOKENS < 16 ? 250 : 1200; /* small pages are many pages */
+    const bool is_small = PAGE_TOKENS < 16; /* small pages are many pages */
+    const int n = is_small ? 250 : 1200;
+    const uint32_t least = is_small ? 16 * 1024 : 64 * 1024;
 
     for (size_t k = 2; k < ARRAY_LEN(trace_kinds); k++)
-        for (uint32_t tokens = 64 * 1024; tokens <= 256 * 1024; tokens *= 2) {
+        for (uint32_t tokens = least; tokens <= 4 * least; tokens *= 2) {
             struct hit_rates h =
                 trace_run(&trace_kinds[k], n, tokens / PAGE_TOKENS, 3 + (uint64_t)k);
             printf("     %s, %u tokens: endless %.1f ideal %.2f lru %.2f clock %.2f\n",

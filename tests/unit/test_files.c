@@ -37,10 +37,8 @@ static void expect_text(int at, const char *name, const char *want)
 
 static void a_name_leads_nowhere_else(void)
 {
-    static const char *const good[] = { "a", "slot_save_file.bin",
-        "gespr\xc3\xa4"
-        "ch 1",
-        "a..b", "-rf", "%2e%2e" };
+    static const char *const good[] = { "a", "slot_save_file.bin", "Gr\xc3\xb6\xc3\x9f e 1", "a..b",
+        "-rf", "%2e%2e" };
     static const char *const bad[] = { "", ".", "..", ".hidden", "../up", "a/b", "/etc/passwd",
         "a\\b", "c:d", "a*", "a?", "a\"", "a<", "a>", "a|", "line\nfeed", "\x7f", "end.", "end ",
         " begin", "\xff\xfe", "\xed\xa0\x80" };

@@ -86,7 +86,7 @@ struct logits {
 static struct lm *open_with(const struct gguf *g, const char *path, bool to_memory)
 {
     struct llama_options o = { .n_threads = 2,
-        .n_pages = 8,
+        .n_pages = N_TOKENS / PAGE_TOKENS + 1,
         .max_rows = N_TOKENS,
         .max_logits = N_TOKENS,
         .packfile = path,
@@ -196,7 +196,7 @@ static void a_key_says_what_it_is_of(void)
 static void flip(const char *path, size_t at, int bit)
 {
     int fd = open(path, O_RDWR | O_CLOEXEC);
-    uint8_t c;
+    uint8_t c = 0;
 
     EXPECT(fd >= 0 && pread(fd, &c, 1, (off_t)at) == 1);
     c ^= (uint8_t)(1 << bit);

@@ -151,7 +151,7 @@ class Tool:
 
 def parameter(rng, slot, kind, taken, choices=(), required=True):
     names, about = deeds.PARAMETERS[kind]
-    is_made = rng.random() < 0.2
+    is_made = rng.random() < 0.1
     while (name := words.made_up(rng) if is_made else rng.choice(names.split())) in taken:
         is_made = rng.random() < 0.3
     taken.add(name)
@@ -180,11 +180,11 @@ def parameters_of(rng, deed):
 def tool_name(rng, deed, noun):
     verb = rng.choice(deeds.DEEDS[deed].verbs.split())
     kind = rng.random()
-    if kind < 0.12:
+    if kind < 0.06:
         parts = [words.made_up(rng)]
-    elif kind < 0.2:
+    elif kind < 0.14:
         parts = noun.split() if rng.random() < 0.7 else [verb]
-    elif kind < 0.28:
+    elif kind < 0.18:
         parts = [words.made_up(rng), verb, *noun.split()]
     else:
         parts = [verb, *noun.split()]
@@ -205,7 +205,7 @@ def is_name_held_out(name):
 
 def noun_of(rng, deed):
     noun = pick(rng, deeds.DEEDS[deed].nouns)
-    if deed in ("sum", "product", "convert") or rng.random() < 0.6:
+    if deed in ("sum", "product", "convert") or rng.random() < 0.85:
         return noun
     made = words.made_up(rng)
     if deed in ("list", "search"):
