@@ -53,6 +53,7 @@ static void *load_all(void *arg)
         if (tell)
             tell(p->watcher);
     }
+    capabilities_close(store);
     for (int i = 0; i < p->n && !atomic_load(&p->stop); i++)
         if (model_state(&p->models[i]) == MODEL_READY)
             pack_write(&p->models[i], &p->stop);
