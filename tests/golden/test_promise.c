@@ -24,8 +24,8 @@
 
 enum { ASKS = 200, LONG_ASKS = 4, LONG_PROMPT = 640, N_CTX = LONG_PROMPT + ASK_OUT };
 
-/* The thread sanitizer takes fifty times as long; it looks at accesses, of which one kind of weights
- * has as many as the other. */
+/* The thread sanitizer takes fifty times as long; it looks at accesses, of which one kind of
+ * weights has as many as the other. */
 #if defined(__SANITIZE_THREAD__)
 enum { IS_WATCHED = true };
 #else
