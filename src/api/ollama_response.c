@@ -77,6 +77,18 @@ static void reasoning(struct answer *a, struct choice *c, struct str text)
 }
 
 /* ,"tool_calls":[{"id","function":{"index","name","arguments"}}, ...]: n from the i-th on */
+/* A model may break the lines of its arguments; here the line is the frame. What breaks a line in JSON
+ * stands between two tokens, where a blank does as well. */
+static void put_in_line(struct jw *w, struct buf *out, struct str json)
+{
+    size_t from = out->n;
+
+    jw_raw(w, json);
+    for (size_t i = from; i < out->n; i++)
+        if (out->p[i] == '\n' || out->p[i] == '\r')
+            out->p[i] = ' ';
+}
+
 static void put_calls(struct answer *a, const struct choice *c, int i, int n)
 {
     struct jw w;
@@ -96,7 +108,7 @@ static void put_calls(struct answer *a, const struct choice *c, int i, int n)
         jw_key(&w, "name");
         jw_str(&w, k->name);
         jw_key(&w, "arguments");
-        jw_raw(&w, buf_str(&k->args));
+        put_in_line(&w, &a->out, buf_str(&k->args));
         jw_end_object(&w);
         jw_end_object(&w);
     }

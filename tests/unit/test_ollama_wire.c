@@ -244,7 +244,7 @@ static void logprobs_come_with_their_text(void)
 #define CALL(i, name, args)                                                                        \
     "{'id':'call_X','function':{'index':" #i ",'name':'" name "','arguments':" args "}}"
 
-/* Thoughts, a call, one that turns out to be text, a call. */
+/* Thoughts, a call, one that turns out to be text, a call whose arguments have a line break. */
 static void say_everything(void)
 {
     struct answer *a = kit.answer;
@@ -261,7 +261,7 @@ static void say_everything(void)
     answer_call_broken(a, 0, 1);
     answer_text(a, 0, STR("{"));
     answer_call_begin(a, 0, 2, STR("g"));
-    answer_call_args(a, 0, 2, STR("{}"));
+    answer_call_args(a, 0, 2, STR("{\r\n}"));
     answer_call_end(a, 0, 2);
     answer_choice_end(a, 0, FINISH_STOP, STR_NONE, -1);
     answer_times(a, &times);
@@ -286,13 +286,13 @@ static void calls_and_thoughts_are_told(void)
         "I look") ",'done':false}\n" HEAD SAY_ALSO("",
         ",'tool_calls':[" CALL(
             0, "f", "{'a':[1]}") "]") ",'done':false}\n" HEAD SAID("{") ",'done':false}\n" HEAD
-            SAY_ALSO("", ",'tool_calls':[" CALL(1, "g", "{}") "]") ",'done':false}\n" HEAD SAID(
+            SAY_ALSO("", ",'tool_calls':[" CALL(1, "g", "{  }") "]") ",'done':false}\n" HEAD SAID(
                 "") ",'done':true,'done_reason':'stop'," NO_TOKENS "\n");
     kit_open(&wire_ollama_chat, CHAT(",'stream':false"));
     say_everything();
     kit_body_is(HEAD SAY_ALSO(
         "I look{", ",'thinking':'Hm\\n','tool_calls':[" CALL(0, "f", "{'a':[1]}") "," CALL(
-                       1, "g", "{}") "]") ",'done':true,'done_reason':'stop'," NO_TOKENS);
+                       1, "g", "{  }") "]") ",'done':true,'done_reason':'stop'," NO_TOKENS);
     kit_open(&wire_ollama_generate, ASK(""));
     answer_begin(kit.answer);
     answer_reasoning(kit.answer, 0, STR("Hm"));
