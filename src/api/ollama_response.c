@@ -77,8 +77,8 @@ static void reasoning(struct answer *a, struct choice *c, struct str text)
 }
 
 /* ,"tool_calls":[{"id","function":{"index","name","arguments"}}, ...]: n from the i-th on */
-/* A model may break the lines of its arguments; here the line is the frame. What breaks a line in JSON
- * stands between two tokens, where a blank does as well. */
+/* A model may break the lines of its arguments; here the line is the frame. What breaks a line in
+ * JSON stands between two tokens, where a blank does as well. */
 static void put_in_line(struct jw *w, struct buf *out, struct str json)
 {
     size_t from = out->n;
