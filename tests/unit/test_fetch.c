@@ -160,69 +160,6 @@ static void evicted_pages_come_back_also_after_a_restart(void)
     tmpdir_remove(dir);
 }
 
-enum { MANY = 3, LONG_OUT = 3 * PAGE_TOKENS };
-
-/* All at once, more than there are pages for: some are preempted, and come back. The prompts are of
- * this round alone. Returns a sum over all answers. */
-static uint64_t ask_many(struct engine *en, int round)
-{
-    struct gen *gens[MANY];
-    struct mailbox *box;
-    struct err e;
-    uint64_t sum = 0;
-    int n_ended = 0;
-
-    EXPECT_EQ(mailbox_open(&box, &e), 0);
-    for (int i = 0; i < MANY; i++) {
-        int32_t prompt[N_PROMPT];
-        struct gen_input in = { .prompt = prompt,
-            .n_prompt = N_PROMPT,
-            .max_tokens = LONG_OUT,
-            .n_choices = 1,
-            .sample = sample_params_default };
-        write_prompt(prompt, i);
-        for (int j = 0, n = round * MANY + i; j < 4; j++, n /= VOCAB)
-            prompt[j] = n % VOCAB;
-        EXPECT_EQ(gen_new(&gens[i], &in, box, NULL, &e), 0);
-        EXPECT_EQ(engine_submit(en, gens[i], &e), 0);
-    }
-    while (n_ended < MANY) {
-        mailbox_wait(box, UINT64_MAX);
-        for (struct msg *m = mailbox_drain(box), *next; m; m = next) {
-            struct gen_event *ev = container_of(m, struct gen_event, msg);
-            next = m->next;
-            n_ended += m->kind == GEN_END;
-            if (m->kind == GEN_TOKEN)
-                sum += (uint64_t)(ev->token.id + 1) * (uint64_t)(ev->index + 1);
-            gen_event_done(ev);
-        }
-    }
-    for (int i = 0; i < MANY; i++) {
-        EXPECT(gen_result(gens[i])->err.code == ERR_NONE);
-        gen_free(gens[i]);
-    }
-    mailbox_close(box);
-    return sum;
-}
-
-/* Nothing of these prompts is on disk when they are submitted: what is read was lost meanwhile. */
-static void who_was_preempted_finds_its_pages_on_disk(void)
-{
-    tmpdir_make(dir);
-    struct engine *en = engine_of(dir, 1 << 24), *plain = engine_of(NULL, 0);
-    int round = 0;
-
-    for (; !engine_stats(en)->prefix.disk_fetched; round++) {
-        EXPECT(round < 1000);
-        EXPECT_EQ(ask_many(en, round), ask_many(plain, round));
-    }
-    printf("     in round %d\n", round);
-    EXPECT(engine_stats(en)->preemptions > 0);
-    engine_close(plain);
-    engine_close(en);
-    tmpdir_remove(dir);
-}
-
 static void a_small_limit_is_kept_and_old_pages_go(void)
 {
     tmpdir_make(dir);
@@ -414,8 +351,7 @@ static void a_killed_process_loses_at_most_what_it_was_writing(void)
 }
 
 TESTS(TEST(evicted_pages_come_back_also_after_a_restart),
-    TEST(who_was_preempted_finds_its_pages_on_disk), TEST(a_small_limit_is_kept_and_old_pages_go),
-    TEST(a_directory_belongs_to_one_at_a_time), TEST(missing_memory_is_an_error),
-    TEST(a_changed_bit_is_a_miss), TEST(a_cut_file_is_a_miss),
+    TEST(a_small_limit_is_kept_and_old_pages_go), TEST(a_directory_belongs_to_one_at_a_time),
+    TEST(missing_memory_is_an_error), TEST(a_changed_bit_is_a_miss), TEST(a_cut_file_is_a_miss),
     TEST(a_broken_disk_is_slow_and_never_wrong),
     TEST(a_killed_process_loses_at_most_what_it_was_writing))
