@@ -44,10 +44,18 @@ double rng_next_unit(struct rng *r)
     return (double)(rng_next(r) >> 11) * 0x1p-53;
 }
 
+/* A request takes five: the system is asked for many at once, up to 256 bytes it never gives
+ * fewer. What was given out is forgotten. */
 uint64_t rng_entropy(void)
 {
-    uint64_t v;
+    static _Thread_local uint64_t stock[32];
+    static _Thread_local int n_left;
 
-    CHECK(getrandom(&v, sizeof(v), 0) == sizeof(v));
+    if (!n_left) {
+        CHECK(getrandom(stock, sizeof(stock), 0) == sizeof(stock));
+        n_left = (int)ARRAY_LEN(stock);
+    }
+    uint64_t v = stock[--n_left];
+    stock[n_left] = 0;
     return v;
 }

@@ -5,7 +5,11 @@
 
 enum { TOKENS_MAX = 1 << 24, ALL_TOKENS_MAX = 1 << 26 }; /* of one choice; of all together */
 
+/* The memory of requests up to this size need not be free at once. */
+enum { SMALL_TOKENS = 4096 };
+
 /* Slots of the indexes that drafts come from: of a prompt or prediction, of one answer. */
+enum { EVENTS_BACK = 8 };
 enum { TEXT_SLOTS = 1 << 16, OWN_SLOTS = 1 << 14 };
 
 static _Atomic uint64_t last_id;
@@ -35,13 +39,27 @@ static int check_input(const struct gen_input *in, struct err *e)
     return in->script ? check_script(in->script, e) : 0;
 }
 
+static int n_tokens_most(const struct gen_input *in, int choice)
+{
+    bool is_scored = choice == 0 && in->want_prompt_logprobs;
+
+    return MAX(in->max_tokens + (is_scored ? in->n_prompt : 0), 1);
+}
+
 static int n_events_for(const struct gen_input *in, int choice)
 {
-    int n_most = in->max_tokens;
+    return MIN(n_tokens_most(in, choice), (int)SEQ_EVENTS);
+}
 
-    if (choice == 0 && in->want_prompt_logprobs)
-        n_most += in->n_prompt;
-    return MAX(MIN(n_most, (int)SEQ_EVENTS), 1);
+/* Events go home in groups, so that the engine has a few letters less to open: of a quarter at
+ * most, which is when a sequence that had none left goes on (core.c), and of few, since those used
+ * last are still in the cache. Where there is one for each token nobody waits for them. */
+static int n_given_back(const struct gen_input *in, int choice)
+{
+    int n = n_events_for(in, choice);
+    bool has_enough = n == n_tokens_most(in, choice);
+
+    return has_enough ? EVENTS_BACK : MIN((n + 3) / 4, (int)EVENTS_BACK);
 }
 
 /* What drafts are found by: one index over the prompt and one over the prediction for all
@@ -94,6 +112,7 @@ static void lay_out(struct gen *g, const struct gen_input *in, char *p)
         struct choice *ch = &g->choice[i];
         ch->events = (struct gen_event *)(void *)p;
         ch->n_events = ch->credits = n_events_for(in, i);
+        ch->n_give = n_given_back(in, i);
         p += (size_t)ch->n_events * sizeof(*ch->events);
     }
     for (int i = 0; i < in->n_choices; i++) {
@@ -152,8 +171,12 @@ void gen_free(struct gen *g)
     }
     CHECK(g->is_over);
     struct port *p = g->port; /* g is gone with the message */
+    bool is_small = g->in.n_prompt + g->in.max_tokens <= SMALL_TOKENS;
     g->free_msg.kind = PORT_FREE;
-    mailbox_post(p->inbox, &g->free_msg);
+    if (is_small)
+        mailbox_post_quiet(p->inbox, &g->free_msg);
+    else
+        mailbox_post(p->inbox, &g->free_msg);
     port_unref(p);
 }
 
@@ -183,8 +206,18 @@ void gen_event_done(struct gen_event *ev)
 {
     if (ev->msg.kind != GEN_TOKEN && ev->msg.kind != GEN_PROMPT_TOKEN)
         return;
+    struct choice *ch = &ev->gen->choice[ev->choice];
+
     ev->msg.kind = PORT_EVENT_HOME;
-    mailbox_post(ev->gen->port->inbox, &ev->msg);
+    ev->msg.next = ch->back;
+    if (!ch->n_back++)
+        ch->back_last = &ev->msg;
+    ch->back = &ev->msg;
+    if (ch->n_back < ch->n_give)
+        return;
+    mailbox_post_chain(ev->gen->port->inbox, ch->back, ch->back_last);
+    ch->back = NULL;
+    ch->n_back = 0;
 }
 
 void engine_cancel(struct engine *en, struct gen *g)

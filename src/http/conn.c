@@ -5,8 +5,9 @@
  * of the round, however many times the connection was touched. So ten SSE frames produced by one
  * batch of messages leave in one write, and no callback of the application runs inside another.
  *
- * While an exchange is being answered EPOLLIN is off and EPOLLRDHUP on: what the client sends
- * ahead stays in the kernel, and that it leaves is noticed at once. */
+ * While an exchange is being answered nothing is read: what the client sends ahead stays in the
+ * kernel, and EPOLLRDHUP says at once that it leaves. EPOLLIN is taken off when something is ahead
+ * and not before, since nearly always nothing is. */
 #include "http/conn.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -195,7 +196,7 @@ void conn_accept(struct http_server *s, int fd, const struct sockaddr *peer)
     peer_name(c->peer, peer);
     if (s->tls && !(c->tls = tls_conn_new(s->tls, fd)))
         goto fail;
-    if (loop_add(s->loop, &c->io, EPOLLIN, &e)) {
+    if (loop_add(s->loop, &c->io, EPOLLIN | EPOLLRDHUP, &e)) {
         log_warn("http", "accept", "failed=\"%s\"", e.msg);
         goto fail;
     }
@@ -531,6 +532,8 @@ static void on_io(struct loop_io *io, uint32_t events)
     case CLOSING:
         if (events & EPOLLRDHUP)
             peer_left(c);
+        else if (events & EPOLLIN)
+            c->is_ahead = true;
         break;
     case LINGER:
         throw_away(c);
@@ -631,10 +634,14 @@ static void watch(struct conn *c)
     bool has_room = conn_queued(c) <= PIPELINE_OUT && !c->pending.n;
     uint32_t events = conn_queued(c) || c->tls_wants_write ? EPOLLOUT : 0;
 
-    if (c->state == HANDSHAKE || c->state == LINGER || (is_reading(c) && has_room))
+    if (is_reading(c))
+        c->is_ahead = false;
+    if (c->state == LINGER)
         events |= EPOLLIN;
-    if (c->state == ANSWER && !c->is_eof)
-        events |= EPOLLRDHUP;
+    else if (c->state == HANDSHAKE || (is_reading(c) && has_room))
+        events |= EPOLLIN | EPOLLRDHUP;
+    else if (c->state == ANSWER && !c->is_eof)
+        events |= c->is_ahead ? EPOLLRDHUP : EPOLLIN | EPOLLRDHUP;
     loop_mod(c->s->loop, &c->io, events);
 }
 

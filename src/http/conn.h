@@ -61,6 +61,7 @@ struct conn {
     uint8_t state;
     bool is_fresh;        /* no request yet: its head counts from accept */
     bool is_eof;          /* the peer will send no more */
+    bool is_ahead;        /* while an answer is due there was something to read */
     bool want_close;      /* after this answer */
     bool is_doomed;       /* to be cut at the end of the round */
     bool was_high;        /* the queue has been over SINK_HIGH_WATER */

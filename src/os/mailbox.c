@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 struct mailbox {
-    pthread_mutex_t mu; /* guards head, tail */
+    pthread_mutex_t mu; /* guards all but fd */
     struct msg *head, **tail;
+    bool is_told; /* the owner: fd is readable */
+    int n_quiet;  /* messages that it was not told of */
     int fd;
 };
 
@@ -44,22 +46,44 @@ void mailbox_post(struct mailbox *m, struct msg *take)
     mailbox_post_chain(m, take, take);
 }
 
+/* With the lock held. One wake-up per batch, not per message: the owner drains the whole list.
+ * Inside the lock, because an owner who finds in this batch that nothing more will come may close
+ * the mailbox as soon as it has drained it: the descriptor must not be used later than that. */
+static void tell(struct mailbox *m)
+{
+    uint64_t one = 1;
+
+    if (m->is_told)
+        return;
+    m->is_told = true;
+    ssize_t n = write(m->fd, &one, sizeof(one));
+    CHECK(n == sizeof(one) || errno == EAGAIN);
+}
+
+static void append(struct mailbox *m, struct msg *first, struct msg *last)
+{
+    *m->tail = first;
+    m->tail = &last->next;
+}
+
 void mailbox_post_chain(struct mailbox *m, struct msg *first, struct msg *last)
 {
     last->next = NULL;
 
     pthread_mutex_lock(&m->mu);
-    bool was_empty = !m->head;
-    *m->tail = first;
-    m->tail = &last->next;
-    /* One wake-up per batch, not per message: the owner drains the whole list. Inside the lock,
-     * because an owner who finds in this batch that nothing more will come may close the mailbox
-     * as soon as it has drained it: the descriptor must not be used later than that. */
-    if (was_empty) {
-        uint64_t one = 1;
-        ssize_t n = write(m->fd, &one, sizeof(one));
-        CHECK(n == sizeof(one) || errno == EAGAIN);
-    }
+    append(m, first, last);
+    tell(m);
+    pthread_mutex_unlock(&m->mu);
+}
+
+void mailbox_post_quiet(struct mailbox *m, struct msg *take)
+{
+    take->next = NULL;
+
+    pthread_mutex_lock(&m->mu);
+    append(m, take, take);
+    if (++m->n_quiet == MAILBOX_QUIET)
+        tell(m);
     pthread_mutex_unlock(&m->mu);
 }
 
@@ -67,14 +91,17 @@ struct msg *mailbox_drain(struct mailbox *m)
 {
     uint64_t count;
 
-    /* Clear the wake-up before taking the list: a post in between wakes once too often, which
-     * is harmless; the other order would lose it. */
-    if (read(m->fd, &count, sizeof(count)) < 0)
-        CHECK(errno == EAGAIN || errno == EINTR);
     pthread_mutex_lock(&m->mu);
+    /* Only when there was one: an owner that is busy drains after each piece of work. */
+    if (m->is_told) {
+        ssize_t n = read(m->fd, &count, sizeof(count));
+        CHECK(n == sizeof(count) || errno == EAGAIN || errno == EINTR);
+        m->is_told = n < 0 && errno == EINTR; /* then it stays readable */
+    }
     struct msg *all = m->head;
     m->head = NULL;
     m->tail = &m->head;
+    m->n_quiet = 0;
     pthread_mutex_unlock(&m->mu);
     return all;
 }

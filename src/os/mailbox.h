@@ -21,6 +21,11 @@ void mailbox_close(struct mailbox *m); /* must be empty */
 
 void mailbox_post(struct mailbox *m, struct msg *take);
 
+/* For what the owner need not hear of at once: it finds it with what comes next, or when so many
+ * have gathered. */
+enum { MAILBOX_QUIET = 64 };
+void mailbox_post_quiet(struct mailbox *m, struct msg *take);
+
 /* Posts a chain linked through ->next (last->next need not be set) with one lock and at most
  * one wake-up. */
 void mailbox_post_chain(struct mailbox *m, struct msg *first, struct msg *last);
@@ -28,7 +33,7 @@ void mailbox_post_chain(struct mailbox *m, struct msg *first, struct msg *last);
 /* Owner only. All messages so far, oldest first, linked through ->next; NULL when none. */
 struct msg *mailbox_drain(struct mailbox *m);
 
-/* Readable while messages wait; for epoll. drain clears it. */
+/* Readable while messages wait that are not quiet; for epoll. drain clears it. */
 int mailbox_fd(const struct mailbox *m);
 
 /* Owner only: sleeps until a message waits or `deadline_ns` (clock_ns; UINT64_MAX = for ever). */

@@ -2,11 +2,13 @@
 #include "base/mem.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 struct slot {
-    struct slot_view view;
-    int n_users;   /* more than one when a busy slot was asked for by its number */
-    uint64_t left; /* in the order of leaving; 0: never used */
+    struct slot_view view; /* but for n_told */
+    _Atomic int n_told;    /* by its user's thread; read by who looks */
+    int n_users;           /* more than one when a busy slot was asked for by its number */
+    int prev, next;        /* in the list of idle ones */
     struct slot_talk talk;
 };
 
@@ -14,6 +16,7 @@ struct table { /* of a model */
     const struct model *model;
     struct slot *slots;
     int n;
+    int first_idle, last_idle; /* in the order of leaving; SLOT_NONE: all are busy */
     bool has_digest;
     uint8_t digest[32];
 };
@@ -23,8 +26,36 @@ struct slots {
     bool keeps;
     int n_tables;
     struct table tables[POOL_MODELS_MAX];
-    uint64_t n_tasks, n_left;
+    uint64_t n_tasks;
 };
+
+/* ---- those that nobody is in */
+
+static int *next_of(struct table *t, int id)
+{
+    return id == SLOT_NONE ? &t->first_idle : &t->slots[id].next;
+}
+
+static int *prev_of(struct table *t, int id)
+{
+    return id == SLOT_NONE ? &t->last_idle : &t->slots[id].prev;
+}
+
+static void idle_add(struct table *t, int id)
+{
+    t->slots[id].next = SLOT_NONE;
+    t->slots[id].prev = t->last_idle;
+    *next_of(t, t->last_idle) = id;
+    t->last_idle = id;
+}
+
+static void idle_remove(struct table *t, int id)
+{
+    struct slot *s = &t->slots[id];
+
+    *next_of(t, s->prev) = s->next;
+    *prev_of(t, s->next) = s->prev;
+}
 
 struct slots *slots_new(struct pool *p, bool keeps)
 {
@@ -37,6 +68,9 @@ struct slots *slots_new(struct pool *p, bool keeps)
         t->model = pool_at(p, i);
         t->n = t->model->spec->engine.max_batch;
         t->slots = xcalloc((size_t)t->n, sizeof(*t->slots));
+        t->first_idle = t->last_idle = SLOT_NONE;
+        for (int j = 0; j < t->n; j++)
+            idle_add(t, j);
     }
     return s;
 }
@@ -88,24 +122,19 @@ static int n_common(const struct slot_talk *t, const struct slot_use *u)
 }
 
 /* Of those that nobody is in: whose conversation goes on here, else used longest ago. */
-static int choose(const struct table *t, const struct slot_use *u)
+static int choose(const struct slots *s, const struct table *t, const struct slot_use *u)
 {
-    int oldest = SLOT_NONE, best = SLOT_NONE;
+    int best = t->first_idle;
     int64_t most = (int64_t)u->n_prompt * SLOT_CONTINUES_PERCENT / 100;
 
-    for (int i = 0; i < t->n; i++) {
-        const struct slot *s = &t->slots[i];
-        if (s->n_users > 0)
-            continue;
-        if (oldest == SLOT_NONE || s->left < t->slots[oldest].left)
-            oldest = i;
-        int n = n_common(&s->talk, u);
+    for (int i = best; s->keeps && i != SLOT_NONE; i = t->slots[i].next) {
+        int n = n_common(&t->slots[i].talk, u);
         if (n > most) {
             most = n;
             best = i;
         }
     }
-    return best == SLOT_NONE ? oldest : best;
+    return best;
 }
 
 static void enter(struct slots *s, struct slot_hold *h)
@@ -113,14 +142,16 @@ static void enter(struct slots *s, struct slot_hold *h)
     struct table *t = table_of(s, h->use.model);
 
     pthread_mutex_lock(&s->mu);
-    h->id = h->use.wanted == SLOT_NONE ? choose(t, &h->use) : h->use.wanted;
+    h->id = h->use.wanted == SLOT_NONE ? choose(s, t, &h->use) : h->use.wanted;
     if (h->id != SLOT_NONE) {
         struct slot *slot = &t->slots[h->id];
-        slot->n_users++;
+        if (slot->n_users++ == 0)
+            idle_remove(t, h->id);
+        h->slot = slot;
+        slot->n_told = h->n_told;
         slot->view = (struct slot_view){ .task = ++s->n_tasks,
             .tenant = h->use.scope.tenant,
             .is_busy = true,
-            .n_told = h->n_told,
             .n_max = h->use.n_max,
             .params = h->use.params };
     }
@@ -155,14 +186,10 @@ void slot_token(struct slot_hold *h, int32_t id)
     h->n_told++;
     if (h->tokens && h->n_tokens < h->use.n_prompt + h->use.n_max)
         h->tokens[h->n_tokens++] = id;
-    if (h->id == SLOT_NONE) {
-        if (h->n_told == 1)
-            enter(s, h);
-        return;
-    }
-    pthread_mutex_lock(&s->mu);
-    table_of(s, h->use.model)->slots[h->id].view.n_told = h->n_told;
-    pthread_mutex_unlock(&s->mu);
+    if (!h->slot && h->n_told == 1)
+        enter(s, h);
+    if (h->slot)
+        atomic_store_explicit(&h->slot->n_told, h->n_told, memory_order_relaxed);
 }
 
 /* With the lock held. */
@@ -183,10 +210,11 @@ void slot_end(struct slot_hold *h)
         return;
     if (h->id != SLOT_NONE) {
         pthread_mutex_lock(&s->mu);
-        struct slot *slot = &table_of(s, h->use.model)->slots[h->id];
+        struct slot *slot = h->slot;
         CHECK(slot->n_users > 0);
         slot->view.is_busy = --slot->n_users > 0;
-        slot->left = ++s->n_left;
+        if (!slot->view.is_busy)
+            idle_add(table_of(s, h->use.model), h->id);
         if (talk.tokens)
             keep_talk(slot, &talk);
         pthread_mutex_unlock(&s->mu);
@@ -214,6 +242,7 @@ void slots_view(struct slots *s, const struct model *m, int id, struct slot_view
     CHECK(id >= 0 && id < t->n);
     pthread_mutex_lock(&s->mu);
     *out = t->slots[id].view;
+    out->n_told = t->slots[id].n_told;
     pthread_mutex_unlock(&s->mu);
 }
 

@@ -20,6 +20,7 @@
 enum { SLOT_NONE = -1, SLOT_CONTINUES_PERCENT = 10 };
 
 struct slots;
+struct slot;
 
 struct slot_params { /* of a request, as GET /slots shows them to whose it is */
     uint64_t seed;
@@ -41,6 +42,7 @@ struct slot_use { /* borrowed until slot_end */
 struct slot_hold { /* a request's; zeroed = it has none and wants none */
     struct slots *slots;
     struct slot_use use;
+    struct slot *slot; /* NULL: none */
     int id, n_told;
     int32_t *tokens; /* prompt and answer; NULL: conversations are not kept */
     int n_tokens;

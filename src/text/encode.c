@@ -181,6 +181,7 @@ int vocab_encode(const struct vocab *v, const struct span *spans, size_t n_spans
     if (mixed > 1 && !(joined = join(spans, n_spans, n, &t)))
         return err_set(e, ERR_MEMORY, "no memory for %zu bytes of text", n);
     buf_init(&c.spm, MAX_TEXT + 1u);
+    merge_remember(&c.merge, n);
     int rc = 0;
     if (with_bos && v->add_bos && v->bos != TOKEN_NONE)
         rc = put(&c, v->bos);

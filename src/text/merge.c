@@ -14,7 +14,14 @@ void merge_clear(struct merge *m)
     mem_free(m->symbols);
     mem_free(m->queue);
     mem_free(m->heap);
+    mem_free(m->memo);
     *m = (struct merge){ 0 };
+}
+
+void merge_remember(struct merge *m, size_t n_bytes)
+{
+    if (n_bytes >= MERGE_MEMO_FROM && !m->memo)
+        m->memo = try_calloc(MERGE_MEMO, sizeof(*m->memo));
 }
 
 static int reserve(struct merge_pair **p, size_t *cap, size_t n)
@@ -183,6 +190,17 @@ static struct merge_known look_up(const struct vocab *v, uint64_t pair, struct s
     return k;
 }
 
+static struct merge_known remembered(
+    struct merge *m, const struct vocab *v, uint64_t pair, struct str both)
+{
+    if (!m->memo)
+        return look_up(v, pair, both);
+    struct merge_known *k = &m->memo[(pair * 0x9e3779b97f4a7c15ull >> 32) % MERGE_MEMO];
+    if (k->not_pair != ~pair)
+        *k = look_up(v, pair, both);
+    return *k;
+}
+
 /* The pair that begins at symbol `left`, if the vocabulary merges it. */
 static bool pair_at(
     struct merge *m, const struct vocab *v, const char *word, int32_t left, struct merge_pair *out)
@@ -199,11 +217,9 @@ static bool pair_at(
         return true;
     }
     uint64_t pair = (uint64_t)a->id << 32 | (uint32_t)b->id;
-    struct merge_known *k = &m->memo[(pair * 0x9e3779b97f4a7c15ull >> 32) % MERGE_MEMO];
-    if (k->not_pair != ~pair)
-        *k = look_up(v, pair, both);
-    *out = (struct merge_pair){ (uint64_t)k->rank << 32 | (uint32_t)left, k->id, (uint32_t)both.n };
-    return k->id != MERGE_NEVER;
+    struct merge_known k = remembered(m, v, pair, both);
+    *out = (struct merge_pair){ (uint64_t)k.rank << 32 | (uint32_t)left, k.id, (uint32_t)both.n };
+    return k.id != MERGE_NEVER;
 }
 
 /* ---- a word */

@@ -6,11 +6,13 @@
  * its halves has changed meanwhile. O(n log n) for any word, O(n) for a run of one character. */
 #pragma once
 
+#include "base/limits.h"
 #include "text/vocab_in.h"
 
 enum {
     MERGE_MAX_WORD = 2 << 20, /* bytes; a longer one is refused rather than paid for */
     MERGE_MEMO = 512,
+    MERGE_MEMO_FROM = SMALL ? 2 : 1024, /* bytes of text; for less, clearing it costs more */
 };
 
 struct merge_symbol {
@@ -39,11 +41,14 @@ struct merge {
     size_t at_queue, n_queue;
     size_t n_heap, n_fresh; /* heap[n_heap .. n_heap + n_fresh) is not in order yet */
     uint64_t least_fresh;   /* key; of use when n_fresh > 0 */
-    struct merge_known memo[MERGE_MEMO];
+    struct merge_known *memo; /* [MERGE_MEMO]; NULL: none, see merge_remember */
     uint64_t n_steps; /* pairs taken, and places they moved in the heap: what tests count */
 };
 
 void merge_clear(struct merge *m);
+
+/* So much text is coming: when it is worth it, pairs that were looked up once are remembered. */
+void merge_remember(struct merge *m, size_t n_bytes);
 
 /* Fills m->symbols; the first is 0, the rest follow by `next`. -1: no memory. */
 int merge_word(struct merge *m, const struct vocab *v, struct str word) MUST_CHECK;

@@ -394,6 +394,7 @@ int vocab_load_whole(struct vocab *v, struct err *e)
     v->is_whole = try_calloc((size_t)v->n / 8 + 1, 1);
     if (!v->is_whole)
         return no_memory(e);
+    merge_remember(&m, (size_t)v->n);
     for (uint32_t i = 0; i < (uint32_t)v->n && !rc; i++) {
         struct str s = strings_at(&v->bytes, i);
         /* Longer ones are rare, and may be merged each time. */

@@ -73,6 +73,30 @@ static void the_descriptor_is_readable_while_messages_wait(void)
     mailbox_close(m);
 }
 
+static void what_is_quiet_wakes_nobody_before_there_is_much_of_it(void)
+{
+    struct mailbox *m = opened();
+    struct msg a = { .kind = 1 }, b = { .kind = 2 }, many[MAILBOX_QUIET];
+
+    mailbox_post_quiet(m, &a);
+    EXPECT(!is_readable(m));
+    mailbox_post(m, &b); /* the first is not in its way */
+    EXPECT(is_readable(m));
+    EXPECT(mailbox_drain(m) == &a && a.next == &b && !b.next);
+    EXPECT(!is_readable(m));
+    mailbox_post_quiet(m, &a);
+    EXPECT(mailbox_drain(m) == &a); /* found by who looks */
+    for (int i = 0; i < MAILBOX_QUIET; i++) {
+        EXPECT(!is_readable(m));
+        mailbox_post_quiet(m, &many[i]);
+    }
+    EXPECT(is_readable(m));
+    mailbox_post(m, &b);
+    EXPECT(mailbox_drain(m) == &many[0]);
+    EXPECT(!is_readable(m) && !mailbox_drain(m));
+    mailbox_close(m);
+}
+
 static void waiting_ends_at_the_deadline_or_with_a_message(void)
 {
     struct mailbox *m = opened();
@@ -143,5 +167,6 @@ static void nothing_is_lost_between_threads_and_each_keeps_its_order(void)
 
 TESTS(TEST(messages_come_in_the_order_posted), TEST(a_chain_is_posted_as_one),
     TEST(the_descriptor_is_readable_while_messages_wait),
+    TEST(what_is_quiet_wakes_nobody_before_there_is_much_of_it),
     TEST(waiting_ends_at_the_deadline_or_with_a_message),
     TEST(nothing_is_lost_between_threads_and_each_keeps_its_order))

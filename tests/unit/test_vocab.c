@@ -528,6 +528,8 @@ static void merging_agrees_with_its_definition(void)
     for (int round = 0; round < 60; round++) {
         struct vocab *v = random_merges(&r, names);
         struct merge m = { 0 };
+        merge_remember(&m, round % 2 ? MERGE_MEMO_FROM : MERGE_MEMO_FROM - 1);
+        EXPECT_EQ(m.memo != NULL, round % 2);
         for (int k = 0; k < 20; k++) {
             char word[600];
             int32_t want[600];
