@@ -51,17 +51,6 @@ static int n_events_for(const struct gen_input *in, int choice)
     return MIN(n_tokens_most(in, choice), (int)SEQ_EVENTS);
 }
 
-/* Events go home in groups, so that the engine has a few letters less to open: of a quarter at
- * most, which is when a sequence that had none left goes on (core.c), and of few, since those used
- * last are still in the cache. Where there is one for each token nobody waits for them. */
-static int n_given_back(const struct gen_input *in, int choice)
-{
-    int n = n_events_for(in, choice);
-    bool has_enough = n == n_tokens_most(in, choice);
-
-    return has_enough ? EVENTS_BACK : MIN((n + 3) / 4, (int)EVENTS_BACK);
-}
-
 /* What drafts are found by: one index over the prompt and one over the prediction for all
  * choices, one for each answer. */
 static size_t slots_for(const struct gen_input *in)
@@ -112,7 +101,6 @@ static void lay_out(struct gen *g, const struct gen_input *in, char *p)
         struct choice *ch = &g->choice[i];
         ch->events = (struct gen_event *)(void *)p;
         ch->n_events = ch->credits = n_events_for(in, i);
-        ch->n_give = n_given_back(in, i);
         p += (size_t)ch->n_events * sizeof(*ch->events);
     }
     for (int i = 0; i < in->n_choices; i++) {
@@ -202,6 +190,16 @@ const struct gen_result *gen_result(const struct gen *g)
 
 /* ---- the asker's messages */
 
+/* Events go home in groups, so that the engine has fewer letters to open: of a quarter at most,
+ * which is when a sequence that had none left goes on (core.c), and of few, since those used last
+ * are still in the cache. Where there is one for each token nobody waits for them. */
+static int group_of(const struct choice *ch)
+{
+    bool has_enough = ch->n_events == n_tokens_most(&ch->gen->in, ch->index);
+
+    return has_enough ? EVENTS_BACK : MIN((ch->n_events + 3) / 4, (int)EVENTS_BACK);
+}
+
 void gen_event_done(struct gen_event *ev)
 {
     if (ev->msg.kind != GEN_TOKEN && ev->msg.kind != GEN_PROMPT_TOKEN)
@@ -213,7 +211,7 @@ void gen_event_done(struct gen_event *ev)
     if (!ch->n_back++)
         ch->back_last = &ev->msg;
     ch->back = &ev->msg;
-    if (ch->n_back < ch->n_give)
+    if (ch->n_back < group_of(ch))
         return;
     mailbox_post_chain(ev->gen->port->inbox, ch->back, ch->back_last);
     ch->back = NULL;

@@ -23,9 +23,8 @@ struct choice {
     int n_events, n_used;     /* those from n_used on have never been out */
     struct gen_event *home;   /* those that came back, through msg.next */
     int credits;              /* = events at home; the scheduler has a copy */
-    /* The asker's: events it has done with, given back when there are so many. */
-    struct msg *back, *back_last;
-    int n_back, n_give;
+    struct msg *back, *back_last; /* the asker's: n_back events it is done with, to go home */
+    int n_back;
     int n_script;             /* script tokens sent */
     int script_group;         /* the one being sent */
     bool has_waited;          /* its delay is over */
