@@ -18,16 +18,16 @@ struct choice {
     seq_id seq;      /* SEQ_NONE once released: after is_ended, when others need its prompt */
     int32_t *tokens; /* [n_prompt + max_tokens] */
     int n_out;
-    page_id *pages;           /* [pages_for(n_prompt + max_tokens)] */
-    struct gen_event *events; /* [n_events] */
-    int n_events, n_used;     /* those from n_used on have never been out */
-    struct gen_event *home;   /* those that came back, through msg.next */
-    int credits;              /* = events at home; the scheduler has a copy */
+    page_id *pages;               /* [pages_for(n_prompt + max_tokens)] */
+    struct gen_event *events;     /* [n_events] */
+    int n_events, n_used;         /* those from n_used on have never been out */
+    struct gen_event *home;       /* those that came back, through msg.next */
+    int credits;                  /* = events at home; the scheduler has a copy */
     struct msg *back, *back_last; /* the asker's: n_back events it is done with, to go home */
     int n_back;
-    int n_script;             /* script tokens sent */
-    int script_group;         /* the one being sent */
-    bool has_waited;          /* its delay is over */
+    int n_script;     /* script tokens sent */
+    int script_group; /* the one being sent */
+    bool has_waited;  /* its delay is over */
     struct draft_seq draft;
     enum draft_source draft_source; /* of the drafts under way */
     bool was_predicted;             /* the last token, by the client */

@@ -39,10 +39,10 @@ struct merge {
     struct merge_pair *queue, *heap;
     size_t cap_symbols, cap_queue, cap_heap;
     size_t at_queue, n_queue;
-    size_t n_heap, n_fresh; /* heap[n_heap .. n_heap + n_fresh) is not in order yet */
-    uint64_t least_fresh;   /* key; of use when n_fresh > 0 */
+    size_t n_heap, n_fresh;   /* heap[n_heap .. n_heap + n_fresh) is not in order yet */
+    uint64_t least_fresh;     /* key; of use when n_fresh > 0 */
     struct merge_known *memo; /* [MERGE_MEMO]; NULL: none, see merge_remember */
-    uint64_t n_steps; /* pairs taken, and places they moved in the heap: what tests count */
+    uint64_t n_steps;         /* pairs taken, and places they moved in the heap: what tests count */
 };
 
 void merge_clear(struct merge *m);
