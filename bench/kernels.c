@@ -336,9 +336,9 @@ static void bench_attend(const struct kernels *k, enum kv_type type, int n_q, do
     kv_layout_init(&d.l, type, LAYERS, HEADS, DIM);
     size_t bytes = (size_t)n_pages * d.l.page_bytes;
     d.arena = aligned(bytes);
-    for (size_t i = 0; i < bytes / 2; i++) /* 0.5 .. 1 in both types */
+    for (size_t i = 0; i < bytes / 2; i++) /* 0.5 .. 1 in the types of two bytes */
         ((uint16_t *)(void *)d.arena)[i] =
-            (uint16_t)((type == KV_F16 ? 0x3800 : 0x3f00) | (rng_next(&r) & 63));
+            (uint16_t)((type == KV_BF16 ? 0x3f00 : 0x3800) | (rng_next(&r) & 63));
     d.pages = aligned((size_t)n_pages * sizeof(*d.pages));
     for (int i = 0; i < n_pages; i++)
         d.pages[i].i = (uint32_t)i;
@@ -357,8 +357,8 @@ static void bench_attend(const struct kernels *k, enum kv_type type, int n_q, do
         best = MAX(best, gbs);
         best_mac = MAX(best_mac, mac);
     }
-    line(k->name, type == KV_F16 ? "attend f16" : "attend bf16", n_q, best, best_mac,
-        100 * best / roof);
+    static const char *const names[] = { "attend f16", "attend bf16", "attend q8_0" };
+    line(k->name, names[type], n_q, best, best_mac, 100 * best / roof);
     mem_free(d.arena);
     mem_free(d.pages);
     mem_free(d.q);
@@ -383,6 +383,7 @@ static void bench_rest(void)
         for (int n_q = 1; n_q <= 8; n_q *= 2) {
             bench_attend(k, KV_F16, n_q, roof);
             bench_attend(k, KV_BF16, n_q, roof);
+            bench_attend(k, KV_Q8_0, n_q, roof);
         }
     }
 }

@@ -1,8 +1,21 @@
 #include "kernel/attn.h"
+#include "kernel/acts.h"
+#include "kernel/blocks.h"
 
 static size_t round_up(size_t n, size_t to)
 {
     return (n + to - 1) / to * to;
+}
+
+static const char *const names[N_KV_TYPES] = { "f16", "bf16", "q8_0" };
+
+enum kv_type kv_type_named(const char *name)
+{
+    int i = 0;
+
+    while (i < N_KV_TYPES && strcmp(names[i], name))
+        i++;
+    return (enum kv_type)i;
 }
 
 void kv_layout_init(
@@ -14,8 +27,16 @@ void kv_layout_init(
     *l = (struct kv_layout){
         .type = type, .n_layers = n_layers, .n_kv_heads = n_kv_heads, .head_dim = head_dim
     };
-    l->k_bytes = tokens * round_up(dim, 32) * sizeof(uint16_t);
-    l->v_bytes = tokens * round_up(dim, 16) * sizeof(uint16_t);
+    if (type == KV_Q8_0) {
+        size_t n_blocks = (dim + Q8_0_BLOCK - 1) / Q8_0_BLOCK;
+        CHECK(head_dim <= KV_Q8_DIM);
+        l->k_bytes = tokens / KV_GROUP * n_blocks * sizeof(struct p16_q8_0);
+        l->v_scales = tokens * round_up(dim, 16);
+        l->v_bytes = l->v_scales + n_blocks * tokens * sizeof(uint16_t);
+    } else {
+        l->k_bytes = tokens * round_up(dim, 32) * sizeof(uint16_t);
+        l->v_bytes = tokens * round_up(dim, 16) * sizeof(uint16_t);
+    }
     l->page_bytes = (size_t)n_layers * (size_t)n_kv_heads * (l->k_bytes + l->v_bytes);
 }
 
@@ -33,8 +54,10 @@ size_t attn_scratch_floats(const struct kv_layout *l, int n_q)
 {
     size_t dim = round_up((size_t)l->head_dim, 16);
 
-    /* Per query head: itself, one block of scores, two outputs (split and total), their m and l.
-     * Heads of several rows are taken together, up to eight. The 16 at the end are for aligning
-     * the start. */
-    return (size_t)MAX(n_q, 8) * (KV_BLOCK + 3 * dim + 16) + 16;
+    /* Per query head: itself, one block of scores, two outputs (split and total), their m and l;
+     * of q8_0 also itself quantised and a block of weights of two bytes. Heads of several rows
+     * are taken together, up to eight. The 16 at the end are for aligning the start. */
+    size_t q8 = KV_Q8_DIM / Q8_0_BLOCK * sizeof(struct act_q8_0) / sizeof(float) + KV_BLOCK / 2;
+    size_t one = KV_BLOCK + 3 * dim + 16 + (l->type == KV_Q8_0 ? q8 : 0);
+    return (size_t)MAX(n_q, 8) * one + 16;
 }

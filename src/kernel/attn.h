@@ -6,6 +6,11 @@
  * tiles as matrix units want them, lanes of 16 keys or 16 values for everybody else. Groups of
  * 16 tokens are laid out even where a page holds fewer (SMALL builds).
  *
+ * q8_0 takes 17/32 of that. A token's key and value are quantised as activations are (acts.h: 32
+ * elements to a scale; the last block may have fewer). 16 keys are a panel of weights: a K block
+ * is [token/16][d/32] of struct p16_q8_0 (blocks.h). A V block is [d/16][token-pairs][16 d][2]
+ * int8 and, v_scales bytes on, [d/32][token] f16.
+ *
  * Attention runs over key blocks of 256 absolute positions and splits of 512, merged in index
  * order: the bits of a row do not depend on pages, chunks, threads or other rows. */
 #pragma once
@@ -13,15 +18,24 @@
 #include "base/base.h"
 #include "kernel/page.h"
 
-enum kv_type { KV_F16, KV_BF16 };
-enum { KV_BLOCK = 256, KV_SPLIT = 512, KV_GROUP = 16 };
+enum kv_type { KV_F16, KV_BF16, KV_Q8_0, N_KV_TYPES };
+enum {
+    KV_BLOCK = 256,
+    KV_SPLIT = 512,
+    KV_GROUP = 16,
+    KV_Q8_DIM = 256, /* the longest head of q8_0 */
+    KV_TOP = 32767,  /* q8_0: the largest weight of a block of keys becomes this */
+};
 
 struct kv_layout {
     enum kv_type type;
     int n_layers, n_kv_heads, head_dim; /* head_dim: a multiple of 2; padded to 32 in K, 16 in V */
     size_t k_bytes, v_bytes;            /* of one (layer, kv head) */
+    size_t v_scales;                    /* q8_0: where the scales begin in V */
     size_t page_bytes;
 };
+/* "f16", "bf16", "q8_0"; N_KV_TYPES for what is none of them. */
+enum kv_type kv_type_named(const char *name);
 void kv_layout_init(
     struct kv_layout *l, enum kv_type type, int n_layers, int n_kv_heads, int head_dim);
 

@@ -27,7 +27,7 @@ float ref_exp(float x)
 }
 
 /* The largest magnitude, as a float; any NaN wins over everything. */
-static float max_magnitude(const float *x, int n)
+float ref_max_magnitude(const float *x, int n)
 {
     uint32_t top = 0;
 
@@ -48,7 +48,7 @@ static void q8_0(const float *x, int n, void *out)
     struct act_q8_0 *b = out;
 
     for (int i = 0; i < n / Q8_0_BLOCK; i++, b++, x += Q8_0_BLOCK) {
-        float d = max_magnitude(x, Q8_0_BLOCK) / 127.0f;
+        float d = ref_max_magnitude(x, Q8_0_BLOCK) / 127.0f;
         float inverse = d != 0.0f ? 1.0f / d : 0.0f;
         b->d = f16_to_f32(f16_of_f32(d));
         b->minus8 = 0;
@@ -64,7 +64,7 @@ static void q8_k(const float *x, int n, void *out)
     struct act_q8_k *b = out;
 
     for (int i = 0; i < n / Q8_K_BLOCK; i++, b++, x += Q8_K_BLOCK) {
-        float top = max_magnitude(x, Q8_K_BLOCK);
+        float top = ref_max_magnitude(x, Q8_K_BLOCK);
         float scale = top != 0.0f ? 127.0f / top : 0.0f;
         *b = (struct act_q8_k){ .d = top != 0.0f ? 1.0f / scale : 0.0f };
         for (int j = 0; j < Q8_K_BLOCK; j++) {

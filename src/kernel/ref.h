@@ -6,6 +6,7 @@
 extern const struct kernels kernels_ref;
 
 float ref_exp(float x);
+float ref_max_magnitude(const float *x, int n); /* any NaN wins */
 
 void ref_gemm_f32(const struct gemm_args *g);
 void ref_gemm_f16(const struct gemm_args *g);

@@ -5,23 +5,9 @@
 #error "compile with the AVX2 flags of the Makefile"
 #endif
 
-#include "kernel/x86_avx2.h"
+#include "kernel/x86_avx2_attn.h"
 
 #include <math.h>
-
-enum {
-    HEADS = 4,
-    UNIT = (int)PAGE_TOKENS < (int)KV_GROUP ? (int)PAGE_TOKENS : (int)KV_GROUP,
-    V_PAIRS = ((int)PAGE_TOKENS + KV_GROUP - 1) / KV_GROUP * KV_GROUP / 2, /* in a page */
-};
-
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* ---- appending */
 
@@ -48,6 +34,10 @@ void avx2_kv_append(const struct kv_slot *slot, const float *k, const float *v)
     uint8_t *to_v = slot->v + (size_t)(token / 2) * 64 + (size_t)(token % 2) * 2;
     uint16_t h[8];
 
+    if (l->type == KV_Q8_0) {
+        avx2_q8_append(slot, k, v);
+        return;
+    }
     for (int d = 0; d < dim; d += 8) {
         _mm_storeu_si128((__m128i *)(void *)h, narrow8(l->type, load_upto(k, d, dim)));
         for (int i = 0; i < MIN(8, dim - d); i += 2) /* a pair of d is a line */
@@ -100,29 +90,15 @@ INLINE struct two widen(enum kv_type type, const uint8_t *line)
 
 static const uint8_t *k_of(const struct attn_args *a, int pos)
 {
-    const struct kv_layout *l = a->layout;
-    size_t block = (size_t)a->layer * (size_t)l->n_kv_heads + (size_t)a->kv_head;
-    size_t group = (size_t)(l->head_dim + 31) / 32 * 1024;
+    size_t group = (size_t)(a->layout->head_dim + 31) / 32 * 1024;
 
-    return a->arena + a->pages[pos / PAGE_TOKENS].i * l->page_bytes +
-           block * (l->k_bytes + l->v_bytes) + (size_t)(pos % PAGE_TOKENS / KV_GROUP) * group;
+    return attn_block_of(a, pos) + (size_t)(pos % PAGE_TOKENS / KV_GROUP) * group;
 }
 
 static const uint8_t *v_of(const struct attn_args *a, int pos)
 {
-    return k_of(a, pos / PAGE_TOKENS * PAGE_TOKENS) + a->layout->k_bytes;
+    return attn_block_of(a, pos) + a->layout->k_bytes;
 }
-
-/* One group of query heads: pointers into the caller's scratch. */
-struct group {
-    const struct attn_args *a;
-    int n;          /* heads, 1 .. HEADS */
-    int dim, dim16; /* of a head, and rounded up */
-    const float *q; /* [n][dim] */
-    float *w;       /* [n][KV_BLOCK] scores, then weights */
-    float *max, *sum;
-    float *out; /* [n][dim16] */
-};
 
 INLINE void scores(enum kv_type type, int heads, const struct group *g, int from, int to)
 {
@@ -273,9 +249,18 @@ BLOCK(4)
 
 typedef void (*block_fn)(const struct group *g, int from, int to);
 
-static const block_fn block_fns[2][HEADS] = {
+static void q8_0_n(const struct group *g, int from, int to)
+{
+    avx2_q8_scores(g, from, to);
+    for (int h = 0; h < g->n; h++)
+        weigh(g, h, to - from, from % KV_SPLIT == 0);
+    avx2_q8_values(g, from, to);
+}
+
+static const block_fn block_fns[N_KV_TYPES][HEADS] = {
     { f16_1, f16_2, f16_3, f16_4 },
     { bf16_1, bf16_2, bf16_3, bf16_4 },
+    { q8_0_n, q8_0_n, q8_0_n, q8_0_n },
 };
 
 static void merge(const struct group *total, const struct group *split)
@@ -324,6 +309,11 @@ static void attend_group(const struct attn_args *a, int first, int n)
     total.sum = total.max + n;
     split.max = total.sum + n;
     split.sum = split.max + n;
+    if (a->layout->type == KV_Q8_0) {
+        total.u = split.u = (void *)(split.sum + n);
+        total.q8 = split.q8 = (void *)(total.u + (size_t)n * KV_BLOCK);
+        avx2_q8_queries(&total);
+    }
     for (int from = 0; from < a->n_keys; from += KV_SPLIT) {
         const struct group *g = from ? &split : &total;
         for (int b = from; b < MIN(from + KV_SPLIT, a->n_keys); b += KV_BLOCK)

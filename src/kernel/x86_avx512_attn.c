@@ -11,23 +11,9 @@
 #error "compile with the AVX-512 flags of the Makefile"
 #endif
 
-#include "kernel/x86_avx512.h"
+#include "kernel/x86_avx512_attn.h"
 
 #include <math.h>
-
-enum {
-    HEADS = 8,
-    UNIT = (int)PAGE_TOKENS < (int)KV_GROUP ? (int)PAGE_TOKENS : (int)KV_GROUP,
-    V_PAIRS = ((int)PAGE_TOKENS + KV_GROUP - 1) / KV_GROUP * KV_GROUP / 2, /* in a page */
-};
-
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* ---- appending */
 
@@ -52,6 +38,10 @@ void avx512_kv_append(const struct kv_slot *slot, const float *k, const float *v
     uint8_t *to_v = slot->v + (size_t)(token / 2) * 64 + (size_t)(token % 2) * 2;
     uint16_t h[16];
 
+    if (l->type == KV_Q8_0) {
+        avx512_q8_append(slot, k, v);
+        return;
+    }
     for (int d = 0; d < dim; d += 16) {
         __mmask16 here = first_lanes(MIN(16, dim - d));
         __m256i *at = (__m256i *)(void *)h;
@@ -87,30 +77,15 @@ INLINE struct two widen(enum kv_type type, const uint8_t *line)
 
 static const uint8_t *k_of(const struct attn_args *a, int pos)
 {
-    const struct kv_layout *l = a->layout;
-    size_t block = (size_t)a->layer * (size_t)l->n_kv_heads + (size_t)a->kv_head;
-    size_t group = (size_t)(l->head_dim + 31) / 32 * 1024;
+    size_t group = (size_t)(a->layout->head_dim + 31) / 32 * 1024;
 
-    return a->arena + a->pages[pos / PAGE_TOKENS].i * l->page_bytes +
-           block * (l->k_bytes + l->v_bytes) + (size_t)(pos % PAGE_TOKENS / KV_GROUP) * group;
+    return attn_block_of(a, pos) + (size_t)(pos % PAGE_TOKENS / KV_GROUP) * group;
 }
 
 static const uint8_t *v_of(const struct attn_args *a, int pos)
 {
-    return k_of(a, pos / PAGE_TOKENS * PAGE_TOKENS) + a->layout->k_bytes;
+    return attn_block_of(a, pos) + a->layout->k_bytes;
 }
-
-/* One group of query heads, row by row: pointers into the caller's scratch. */
-struct group {
-    const struct attn_args *a;
-    int n;             /* heads, 1 .. HEADS */
-    int n_keys[HEADS]; /* that each attends to; never falling */
-    int dim, dim16;    /* of a head, and rounded up */
-    const float *q;    /* [n][dim] */
-    float *w;          /* [n][KV_BLOCK] scores, then weights */
-    float *max, *sum;
-    float *out; /* [n][dim16] */
-};
 
 /* Scores of two units at a time. The lines of the units after them are fetched meanwhile: pages
  * lie anywhere, and the hardware does not look that far. */
@@ -292,9 +267,18 @@ BLOCK(8)
 
 typedef void (*block_fn)(const struct group *g, int from, int to);
 
-static const block_fn block_fns[2][HEADS] = {
+static void q8_0_n(const struct group *g, int from, int to)
+{
+    avx512_q8_scores(g, from, to);
+    for (int h = 0; h < g->n; h++)
+        weigh(g, h, MIN(to, g->n_keys[h]) - from, from % KV_SPLIT == 0);
+    avx512_q8_values(g, from, to);
+}
+
+static const block_fn block_fns[N_KV_TYPES][HEADS] = {
     { f16_1, f16_2, f16_3, f16_4, f16_5, f16_6, f16_7, f16_8 },
     { bf16_1, bf16_2, bf16_3, bf16_4, bf16_5, bf16_6, bf16_7, bf16_8 },
+    { q8_0_n, q8_0_n, q8_0_n, q8_0_n, q8_0_n, q8_0_n, q8_0_n, q8_0_n },
 };
 
 static float exp1(float x)
@@ -370,6 +354,12 @@ static void attend_part(const struct attn_args *a, const struct part *p)
     split.max = total.sum + n;
     split.sum = split.max + n;
     total.q = split.q = gather(a, p, split.sum + n);
+    if (a->layout->type == KV_Q8_0) {
+        void *behind = split.sum + n + (size_t)n * (size_t)dim;
+        total.u = split.u = behind;
+        total.q8 = split.q8 = (void *)(total.u + (size_t)n * KV_BLOCK);
+        avx512_q8_queries(&total);
+    }
     for (int from = 0; from < n_keys; from += KV_SPLIT) {
         const struct group *g = from ? &split : &total;
         for (int b = from; b < MIN(from + KV_SPLIT, n_keys); b += KV_BLOCK)

@@ -63,7 +63,7 @@ static uint32_t n_pages(const struct model *m, size_t page_bytes)
 static int open_lm(struct lm **out, const struct model *m, const struct gguf *g,
     const struct kernels *k, struct err *e)
 {
-    enum kv_type kv = strcmp(m->spec->kv_type, "bf16") ? KV_F16 : KV_BF16;
+    enum kv_type kv = kv_type_named(m->spec->kv_type);
     struct llama_needs needs;
 
     if (llama_needs(&needs, g, kv, e))

@@ -144,7 +144,7 @@ static int open_lm(
     struct model *m, const struct gguf *g, const struct kernels *k, struct lm **lm, struct err *e)
 {
     const struct model_spec *spec = m->spec;
-    enum kv_type kv = strcmp(spec->kv_type, "bf16") ? KV_F16 : KV_BF16;
+    enum kv_type kv = kv_type_named(spec->kv_type);
     struct progress progress = { spec->id, clock_ns(), 0 };
     char packfile[PACK_PATH_MAX];
     struct llama_needs needs;
@@ -157,6 +157,7 @@ static int open_lm(
         so.n_ctx_train = m->n_ctx;
         return lm_open_script(lm, &so, e);
     }
+    CHECK(kv < N_KV_TYPES); /* cmd offers the names of kernel/attn.h */
     if (llama_needs(&needs, g, kv, e))
         return -1;
     if (needs.n_vocab != vocab_n(m->vocab))

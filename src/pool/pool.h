@@ -29,7 +29,7 @@ struct model_spec { /* strings are borrowed and outlive the pool */
     struct capabilities *store; /* what is known; NULL = nothing. Used by model_open alone */
     const _Atomic bool *stop;   /* true: a probe ends early. NULL = never */
     const char *kernels;        /* "auto", "avx2", ... */
-    const char *kv_type;        /* "f16", "bf16" */
+    const char *kv_type;        /* "f16", "bf16", "q8_0" */
     enum pack_mode pack;
     int threads;            /* 0 = one per processor */
     int64_t ctx_size;       /* 0 = what the model was made for */

@@ -120,6 +120,18 @@ static void copy_costs(const struct model *model, const struct engine_stats *s, 
     metric_add_series(m, METRIC_step_cost_key_picoseconds, label, s->cost_key_ps);
 }
 
+/* The memory that pages may take, by their number format; models with the same add up. */
+static void copy_pool(const struct model *model, struct metrics *m)
+{
+    const struct lm *lm = model->lm;
+    char label[32];
+
+    if (!lm->page_bytes)
+        return;
+    snprintf(label, sizeof(label), "type=\"%s\"", model->spec->kv_type);
+    metric_add_series(m, METRIC_kv_pool_bytes, label, lm->n_pages * lm->page_bytes);
+}
+
 void numbers_copy(struct pool *p, struct metrics *m)
 {
     metric_set(m, METRIC_models_ready, (uint64_t)pool_n_ready(p));
@@ -133,5 +145,6 @@ void numbers_copy(struct pool *p, struct metrics *m)
         copy_priorities(s, m);
         copy_drafts(s, m);
         copy_costs(model, s, m);
+        copy_pool(model, m);
     }
 }

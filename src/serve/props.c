@@ -49,6 +49,18 @@ static void put_speculation(struct jw *w, const struct model_spec *s)
     jw_end_object(w);
 }
 
+/* What cached keys and values take. Without content (a script): nothing. */
+static void put_kv_cache(struct jw *w, const struct model *m)
+{
+    jw_key(w, "kv_cache");
+    jw_object(w);
+    put_text(w, "type", m->lm->page_bytes ? str_of(m->spec->kv_type) : STR("none"));
+    put_int(w, "page_tokens", PAGE_TOKENS);
+    put_int(w, "page_bytes", (int64_t)m->lm->page_bytes);
+    put_int(w, "pages", m->lm->n_pages);
+    jw_end_object(w);
+}
+
 /* ---- what the template shows, by trial */
 
 #define WORD "InferFlux-probe"
@@ -159,6 +171,7 @@ static void put_props(struct jw *w, const struct model *m)
     put_flag(w, "audio", false);
     jw_end_object(w);
     put_speculation(w, m->spec);
+    put_kv_cache(w, m);
     put_text(w, "build_info", STR("InferFlux " INFERFLUX_VERSION));
     put_flag(w, "is_sleeping", false);
     jw_end_object(w);

@@ -38,6 +38,7 @@ struct subject { /* what is tested */
     int n_vocab, n_asks;
     bool has_long;
     const struct gguf *guess; /* of the small model that guesses; NULL: the very model does */
+    enum kv_type kv_type;
 };
 
 struct world { /* how it is run */
@@ -164,6 +165,7 @@ static struct lm *open_lm(const struct subject *s, const struct world *w)
         .seed = 9 };
     struct llama_options o = { .n_threads = w->threads,
         .n_pages = n_pages,
+        .kv_type = s->kv_type,
         .max_rows = w->rows,
         .max_logits = MIN(w->rows, 64) };
     struct lm *lm = NULL;
@@ -437,7 +439,8 @@ static void a_model_that_is_a_hash_of_its_pages(void)
     keep_the_promise(&s, w, ARRAY_LEN(w), 41);
 }
 
-static void small_model(const char *name, const char *arch, enum qtype type, enum qtype type_v)
+static void small_model_with(
+    const char *name, const char *arch, enum qtype type, enum qtype type_v, enum kv_type kv_type)
 {
     struct tiny t = tiny_default;
     const struct world w[] = {
@@ -480,9 +483,14 @@ static void small_model(const char *name, const char *arch, enum qtype type, enu
     t.ctx = N_CTX;
     struct gguf *g = tiny_open(&t);
     EXPECT(g);
-    const struct subject s = { name, g, t.vocab, IS_WATCHED ? 30 : ASKS, true };
+    const struct subject s = { name, g, t.vocab, IS_WATCHED ? 30 : ASKS, true, .kv_type = kv_type };
     keep_the_promise(&s, w, ARRAY_LEN(w), 42);
     gguf_close(g);
+}
+
+static void small_model(const char *name, const char *arch, enum qtype type, enum qtype type_v)
+{
+    small_model_with(name, arch, type, type_v, KV_F16);
 }
 
 static void a_small_model_in_q4_k(void)
@@ -498,6 +506,11 @@ static void a_small_model_in_q4_0(void)
 static void a_small_model_in_f16(void)
 {
     small_model("f16", "llama", Q_F16, Q_F16);
+}
+
+static void keys_and_values_of_q8_0(void)
+{
+    small_model_with("q4_0 with q8_0 keys", "llama", Q_Q4_0, Q_Q8_0, KV_Q8_0);
 }
 
 static void a_small_model_of_experts(void)
@@ -576,4 +589,5 @@ static void the_demo_model_and_all_but_one_of_its_layers(void)
 
 TESTS(TEST(a_model_that_is_a_hash_of_its_pages), TEST(a_small_model_in_q4_k),
     TEST(a_small_model_in_q4_0), TEST(a_small_model_in_f16), TEST(a_small_model_of_experts),
-    TEST(the_demo_model_and_all_but_one_of_its_layers), TEST(stories260k_where_it_is_at_hand))
+    TEST(keys_and_values_of_q8_0), TEST(the_demo_model_and_all_but_one_of_its_layers),
+    TEST(stories260k_where_it_is_at_hand))

@@ -98,13 +98,14 @@ static void vectors(void)
 
 static void attention(void)
 {
-    static const uint64_t want[2] = { 0xa610d37cf0cb5d39, 0x08b7c201069b5db2 };
+    static const uint64_t want[N_KV_TYPES] = { 0xa610d37cf0cb5d39, 0x08b7c201069b5db2,
+        0x9fd3fb35dff00fc9 };
     enum { DIM = 20, N = 1060, N_Q = 3, N_PAGES = N / PAGE_TOKENS + 1 };
     const struct kernels *k = kit_ref();
     static page_id pages[N_PAGES];
     float q[N_Q * DIM], out[N_Q * DIM], key[DIM], value[DIM];
 
-    for (int type = KV_F16; type <= KV_BF16; type++) {
+    for (int type = KV_F16; type < N_KV_TYPES; type++) {
         struct rng r = { .key = 3 };
         struct kv_layout l;
         kv_layout_init(&l, (enum kv_type)type, 1, 1, DIM);

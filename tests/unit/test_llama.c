@@ -311,15 +311,15 @@ static void a_step_uses_no_heap(void)
     gguf_close(g);
 }
 
-/* bf16 keys and values: other numbers than f16, the same promise. */
-static void keys_and_values_may_be_bf16(void)
+/* Keys and values in another format: other numbers than f16, the same promise. */
+static void other_keys_and_values(enum kv_type type)
 {
     struct gguf *g = tiny_open(&tiny_default);
     struct llama_options o = { .n_threads = 1,
         .n_pages = 4 * MAX_TOKENS / PAGE_TOKENS,
         .max_rows = MAX_TOKENS,
         .max_logits = MAX_TOKENS,
-        .kv_type = KV_BF16 };
+        .kv_type = type };
     float *f16 = reference(g, NULL, N_TOKENS);
     static struct seq s;
     struct lm *m;
@@ -340,8 +340,44 @@ static void keys_and_values_may_be_bf16(void)
     gguf_close(g);
 }
 
+static void keys_and_values_may_be_bf16(void)
+{
+    other_keys_and_values(KV_BF16);
+}
+
+static void keys_and_values_may_be_q8_0(void)
+{
+    other_keys_and_values(KV_Q8_0);
+}
+
+/* What one wrote is not read by another: each says another kind. */
+static void every_format_of_keys_is_a_kind_of_its_own(void)
+{
+    struct gguf *g = tiny_open(&tiny_default);
+    uint32_t kind[N_KV_TYPES];
+    struct err e;
+
+    for (int i = 0; i < N_KV_TYPES; i++) {
+        struct llama_options o = { .n_threads = 1, .n_pages = 1, .kv_type = (enum kv_type)i };
+        struct llama_needs needs;
+        struct lm *m;
+        EXPECT(!lm_open_llama(&m, g, &o, &e) && !llama_needs(&needs, g, o.kv_type, &e));
+        EXPECT_EQ(m->page_bytes, needs.page_bytes);
+        kind[i] = m->kv_kind;
+        for (int j = 0; j < i; j++)
+            EXPECT(kind[i] != kind[j]);
+        m->ops->close(m);
+    }
+    EXPECT(kv_type_named("q8_0") == KV_Q8_0);
+    EXPECT(kv_type_named("bf16") == KV_BF16);
+    EXPECT(kv_type_named("f16") == KV_F16);
+    EXPECT(kv_type_named("f1") == N_KV_TYPES);
+    gguf_close(g);
+}
+
 TESTS(TEST(chunks_batches_and_pages_do_not_show), TEST(threads_do_not_show),
     TEST(kernel_sets_do_not_show), TEST(long_sequences_do_not_show_either),
     TEST(rubbish_in_pages_does_not_show), TEST(a_copied_page_continues_the_same),
     TEST(a_stop_ends_the_pass_and_harms_nobody), TEST(a_step_uses_no_heap),
-    TEST(keys_and_values_may_be_bf16))
+    TEST(keys_and_values_may_be_bf16), TEST(keys_and_values_may_be_q8_0),
+    TEST(every_format_of_keys_is_a_kind_of_its_own))

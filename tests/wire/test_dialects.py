@@ -51,12 +51,29 @@ def test_a_native_completion_is_not_the_openai_one():
         assert body["error"]["n_prompt_tokens"] > body["error"]["n_ctx"] > 0
 
 
+def test_the_kind_of_keys_and_values_is_told():
+    whole = {}
+    for kind in ("f16", "bf16", "q8_0"):
+        with Server("--kv-type", kind, "--kv-bytes", "8388608") as s:
+            told = json.loads(s.get("/props")[2])["kv_cache"]
+            equal((told["type"], told["page_tokens"]), (kind, 32))
+            size = told["pages"] * told["page_bytes"]
+            assert size <= 8388608
+            assert f'inferflux_kv_pool_bytes{{type="{kind}"}} {size}' in s.get("/metrics")[2].decode()
+            whole[kind] = told["page_bytes"]
+            status, _, text = s.post("/completion", {"prompt": "Hello", "n_predict": 4})
+            equal((status, json.loads(text)["tokens_predicted"]), (200, 4))
+    equal(whole["bf16"], whole["f16"])
+    equal(whole["q8_0"] * 32, whole["f16"] * 17)
+
+
 def test_props_and_health():
     with Server() as s:
         status, _, text = s.get("/props?model=demo")
         props = json.loads(text)
         equal((status, props["model_path"], props["modalities"]["vision"]), (200, "demo.gguf", False))
         assert "im_start" in props["chat_template"] and props["total_slots"] > 0
+        equal(props["kv_cache"]["type"], "f16")
         equal(s.get("/props?model=nobody")[0], 404)
         equal(s.get("/props?model=%zz")[0], 400)
         for path in ("/health", "/v1/health"):
