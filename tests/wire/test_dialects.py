@@ -61,8 +61,8 @@ def test_the_kind_of_keys_and_values_is_told():
             assert size <= 8388608
             assert f'inferflux_kv_pool_bytes{{type="{kind}"}} {size}' in s.get("/metrics")[2].decode()
             whole[kind] = told["page_bytes"]
-            status, _, text = s.post("/completion", {"prompt": "Hello", "n_predict": 4})
-            equal((status, json.loads(text)["tokens_predicted"]), (200, 4))
+            status, _, body = post(s, "/completion", model="demo", prompt="Hello", n_predict=4)
+            equal((status, body["tokens_predicted"]), (200, 4))
     equal(whole["bf16"], whole["f16"])
     equal(whole["q8_0"] * 32, whole["f16"] * 17)
 
