@@ -1,0 +1,134 @@
+/* x86_avx512_gemm.h: how packed weights are unpacked and block results added, in vectors of 16
+ * rows. For the files that are compiled with the AVX-512 flags: x86_avx512_gemm.c and the tiles. */
+#pragma once
+
+#include "kernel/acts.h"
+#include "kernel/blocks.h"
+#include "kernel/x86_avx512.h"
+
+#ifdef __AVX512VNNI__
+
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum { AHEAD = 6144 }; /* bytes that a stream prefetches ahead of itself, into L2 */
+
+INLINE void fetch_ahead(const uint8_t *w, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64)
+        _mm_prefetch((const char *)w + AHEAD + i, _MM_HINT_T1);
+}
+
+/* ---- blocks of 32 */
+
+INLINE __m512 half16(const uint16_t *h)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)h));
+}
+
+/* 8 quads out of nibbles as in p16_q4_0. */
+INLINE void load_nibbles(__m512i w[8], const uint8_t q[4][16][4])
+{
+    const __m512i low = _mm512_set1_epi8(15);
+
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        __m512i v = _mm512_loadu_si512(q[i]);
+        w[i] = _mm512_and_si512(v, low);
+        w[i + 4] = _mm512_and_si512(_mm512_srli_epi16(v, 4), low);
+    }
+}
+
+INLINE __m512 scaled(__m512 acc, __m512 dw, float dx, __m512i sum)
+{
+    return _mm512_fmadd_ps(_mm512_mul_ps(dw, _mm512_set1_ps(dx)), _mm512_cvtepi32_ps(sum), acc);
+}
+
+/* ---- blocks of 256 */
+
+/* Of a Q4_K or Q5_K block: 6-bit numbers as pairs of int16, sub-blocks 2p and 2p + 1 of a row. */
+struct sub_scales {
+    __m512i scale[4], min[4];
+};
+
+INLINE void load_scales(
+    struct sub_scales *s, const uint8_t lo[4][16][2], const uint8_t hi[2][16][2])
+{
+    const __m512i low4 = _mm512_set1_epi8(15), bits45 = _mm512_set1_epi8(0x30);
+    __m512i high = _mm512_loadu_si512(hi);
+
+    UNROLL for (int i = 0; i < 2; i++)
+    {
+        __m512i v = _mm512_loadu_si512(lo[2 * i]);
+        __m512i h = i ? _mm512_srli_epi16(high, 4) : high;
+        __m512i scale = _mm512_or_si512(
+            _mm512_and_si512(v, low4), _mm512_and_si512(_mm512_slli_epi16(h, 4), bits45));
+        __m512i min = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(v, 4), low4),
+            _mm512_and_si512(_mm512_slli_epi16(h, 2), bits45));
+        s->scale[2 * i] = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(scale));
+        s->scale[2 * i + 1] = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(scale, 1));
+        s->min[2 * i] = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(min));
+        s->min[2 * i + 1] = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64(min, 1));
+    }
+}
+
+/* Number i (0 or 1) of each pair as int32. */
+INLINE __m512i unsigned_of_pair(__m512i pair, int i)
+{
+    return i ? _mm512_srli_epi32(pair, 16) : _mm512_and_si512(pair, _mm512_set1_epi32(0xffff));
+}
+
+INLINE __m512i spread_pair(const int16_t *pair)
+{
+    int32_t v;
+    memcpy(&v, pair, sizeof(v));
+    return _mm512_set1_epi32(v);
+}
+
+/* acc + d * dx * sum - dmin * dx * (mins . sum32) */
+INLINE __m512 affine(
+    __m512 acc, const uint16_t *d, const struct act_q8_k *x, __m512i sum, const __m512i min[4])
+{
+    __m512i mins = _mm512_setzero_si512();
+    __m512 dx = _mm512_set1_ps(x->d);
+
+    UNROLL for (int p = 0; p < 4; p++) mins =
+        _mm512_dpwssd_epi32(mins, min[p], spread_pair(x->sum32 + 2 * p));
+    acc = _mm512_fmadd_ps(_mm512_mul_ps(half16(d), dx), _mm512_cvtepi32_ps(sum), acc);
+    return _mm512_fnmadd_ps(_mm512_mul_ps(half16(d + 16), dx), _mm512_cvtepi32_ps(mins), acc);
+}
+
+/* Fifth bits of a sub-block: bit i of the plane belongs to quad i. */
+INLINE void add_fifth(__m512i w[8], const uint8_t plane[16][4])
+{
+    const __m512i bit4 = _mm512_set1_epi8(16);
+    __m512i v = _mm512_loadu_si512(plane);
+
+    UNROLL for (int i = 0; i < 8; i++)
+    {
+        __m512i at4 = i < 4 ? _mm512_slli_epi16(v, 4 - i) : _mm512_srli_epi16(v, i - 4);
+        w[i] = _mm512_or_si512(w[i], _mm512_and_si512(at4, bit4));
+    }
+}
+
+INLINE void load_q6(__m512i w[4], const uint8_t low[2][16][4], const uint8_t high[16][4])
+{
+    const __m512i low4 = _mm512_set1_epi8(15), bits45 = _mm512_set1_epi8(0x30);
+    __m512i a = _mm512_loadu_si512(low[0]), b = _mm512_loadu_si512(low[1]);
+    __m512i h = _mm512_loadu_si512(high);
+
+    w[0] = _mm512_or_si512(
+        _mm512_and_si512(a, low4), _mm512_and_si512(_mm512_slli_epi16(h, 4), bits45));
+    w[1] = _mm512_or_si512(
+        _mm512_and_si512(b, low4), _mm512_and_si512(_mm512_slli_epi16(h, 2), bits45));
+    w[2] = _mm512_or_si512(
+        _mm512_and_si512(_mm512_srli_epi16(a, 4), low4), _mm512_and_si512(h, bits45));
+    w[3] = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(b, 4), low4),
+        _mm512_and_si512(_mm512_srli_epi16(h, 2), bits45));
+}
+#endif
