@@ -43,7 +43,8 @@ LIBS     := $(PKG_LIBS) -lm
 # Each instruction set is a translation unit with its own flags; nothing else may use them.
 ISA_avx2   := -mavx2 -mfma -mf16c -O3
 ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c -O3
-isa = $(if $(findstring x86_avx512,$(1)),$(ISA_avx512),$(if $(findstring x86_avx2,$(1)),$(ISA_avx2)))
+# The tiles' instructions are assembly; what is around them is AVX-512.
+isa = $(if $(findstring x86_avx512,$(1))$(findstring x86_amx,$(1)),$(ISA_avx512),$(if $(findstring x86_avx2,$(1)),$(ISA_avx2)))
 
 LIB_SRC  := $(filter-out src/cmd/%_main.c src/cmd/ctl_%.c,$(wildcard src/*/*.c src/*/*/*.c))
 CTL_SRC  := $(wildcard src/cmd/ctl_*.c)
@@ -78,7 +79,11 @@ TOOL_SRC  := $(wildcard bench/*.c tools/*.c)
 TOOL_BIN  := $(TOOL_SRC:%.c=$(B)/%)
 
 $(TEST_BIN): $(B)/%: $(B)/%.o $(LIB)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LIBS) -lcmocka
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS) -lcmocka
+
+# The AMX set over tiles in software, which only tests see.
+SOFT_OBJ := $(B)/tests/kernel/x86_amx_soft.o
+$(filter $(B)/tests/kernel/%,$(TEST_BIN)): $(SOFT_OBJ)
 
 $(TOOL_BIN): $(B)/%: $(B)/%.o $(LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LIBS)
@@ -89,4 +94,4 @@ tools: $(TOOL_BIN)
 
 include tools/targets.mk
 
--include $(LIB_OBJ:.o=.d) $(CTL_OBJ:.o=.d) $(TEST_BIN:=.d) $(TOOL_BIN:=.d) $(wildcard $(B)/src/cmd/*.d)
+-include $(LIB_OBJ:.o=.d) $(CTL_OBJ:.o=.d) $(SOFT_OBJ:.o=.d) $(TEST_BIN:=.d) $(TOOL_BIN:=.d) $(wildcard $(B)/src/cmd/*.d)

@@ -49,7 +49,7 @@ static const struct {
     { Q_BF16, "BF16" },
     { Q_F32, "F32" },
 };
-static const char *const set_names[] = { "ref", "avx2", "avx512" };
+static const char *const set_names[] = { "ref", "avx2", "avx512", "amx" };
 static const int row_counts[] = { 1, 2, 4, 8, 16, 64 };
 
 static struct {
@@ -390,8 +390,9 @@ static void bench_rest(void)
 
 static int usage(void)
 {
-    fprintf(stderr, "usage: kernels [--threads N] [--set ref|avx2|avx512] [--type Q4_0|...|ops]\n"
-                    "               [--rows 1|2|4|8|16|64] [--csv] [--quick]\n");
+    fprintf(stderr,
+        "usage: kernels [--threads N] [--set ref|avx2|avx512|amx]\n"
+        "               [--type Q4_0|...|ops] [--rows 1|2|4|8|16|64] [--csv] [--quick]\n");
     return 2;
 }
 

@@ -22,9 +22,9 @@ struct act_q8_0 {
     int8_t q[Q8_0_BLOCK];
 };
 
-struct act_q8_k {
-    float d;
+struct act_q8_k { /* 320 bytes: a tile's row of 64 never lies across cache lines */
+    ALIGNED(64) int8_t q[Q8_K_BLOCK];
     int16_t sum16[16]; /* of 16 consecutive q */
     int16_t sum32[8];  /* of 32 consecutive q */
-    int8_t q[Q8_K_BLOCK];
+    float d;
 };

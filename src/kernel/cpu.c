@@ -2,78 +2,157 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <errno.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-enum { EBX, ECX, EDX };
+enum { EAX, EBX, ECX, EDX };
 
 struct want {
     const char *name;
-    unsigned leaf; /* 1, or 7 (subleaf 0) */
+    unsigned leaf, sub;
     int reg, bit;
 };
 
 /* Intel's manual, volume 2, CPUID; AMD's, volume 3, appendix E: the same bits. */
 static const struct want for_avx2[] = {
-    { "AVX", 1, ECX, 28 },
-    { "FMA", 1, ECX, 12 },
-    { "F16C", 1, ECX, 29 },
-    { "AVX2", 7, EBX, 5 },
+    { "AVX", 1, 0, ECX, 28 },
+    { "FMA", 1, 0, ECX, 12 },
+    { "F16C", 1, 0, ECX, 29 },
+    { "AVX2", 7, 0, EBX, 5 },
 };
 
 static const struct want for_avx512[] = {
-    { "AVX-512 F", 7, EBX, 16 },
-    { "AVX-512 DQ", 7, EBX, 17 },
-    { "AVX-512 BW", 7, EBX, 30 },
-    { "AVX-512 VL", 7, EBX, 31 },
-    { "AVX-512 VNNI", 7, ECX, 11 },
+    { "AVX-512 F", 7, 0, EBX, 16 },
+    { "AVX-512 DQ", 7, 0, EBX, 17 },
+    { "AVX-512 BW", 7, 0, EBX, 30 },
+    { "AVX-512 VL", 7, 0, EBX, 31 },
+    { "AVX-512 VNNI", 7, 0, ECX, 11 },
+};
+
+static const struct want for_amx[] = {
+    { "AMX-TILE", 7, 0, EDX, 24 },
+    { "AMX-INT8", 7, 0, EDX, 25 },
 };
 
 enum {
-    XCR0_YMM = 0x06, /* SSE and upper halves of YMM */
-    XCR0_ZMM = 0xe6, /* also opmasks, upper halves of ZMM 0-15, ZMM 16-31 */
+    XCR0_YMM = 0x06,      /* SSE and upper halves of YMM */
+    XCR0_ZMM = 0xe6,      /* also opmasks, upper halves of ZMM 0-15, ZMM 16-31 */
+    XCR0_TILES = 0x60000, /* their configuration, their data */
 };
 
-static bool has(const struct want *w)
+static bool has(const struct cpu_source *s, const struct want *w)
 {
-    unsigned eax, r[3] = { 0 };
+    unsigned r[4] = { 0 };
 
-    return __get_cpuid_count(w->leaf, 0, &eax, &r[EBX], &r[ECX], &r[EDX]) &&
-           (r[w->reg] >> w->bit & 1);
+    return s->cpuid(w->leaf, w->sub, r) && (r[w->reg] >> w->bit & 1);
 }
 
 /* XGETBV itself needs OSXSAVE: the system has turned XSAVE on. */
-static bool system_saves(unsigned mask)
+static bool system_saves(const struct cpu_source *s, unsigned mask)
 {
-    static const struct want osxsave = { "OSXSAVE", 1, ECX, 27 };
-    unsigned low, high;
+    static const struct want osxsave = { "OSXSAVE", 1, 0, ECX, 27 };
 
-    if (!has(&osxsave))
-        return false;
-    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    return (low & mask) == mask;
+    return has(s, &osxsave) && (s->xcr0() & mask) == mask;
 }
 
-static const char *lacks(const struct want *w, size_t n)
+static const char *lacks(const struct cpu_source *s, const struct want *w, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (!has(&w[i]))
+        if (!has(s, &w[i]))
             return w[i].name;
     return NULL;
 }
 
+static const char *lacks_avx2(const struct cpu_source *s)
+{
+    const char *missing = lacks(s, for_avx2, ARRAY_LEN(for_avx2));
+
+    return missing || system_saves(s, XCR0_YMM) ? missing : "system support for YMM registers";
+}
+
+static const char *lacks_avx512(const struct cpu_source *s)
+{
+    const char *missing = lacks_avx2(s);
+
+    if (!missing)
+        missing = lacks(s, for_avx512, ARRAY_LEN(for_avx512));
+    return missing || system_saves(s, XCR0_ZMM) ? missing : "system support for ZMM registers";
+}
+
+/* Palette 1 (leaf 0x1d) has eight tiles of 16 rows x 64 bytes or more, and they can be multiplied
+ * whole (leaf 0x1e): what x86_amx.c configures. */
+static bool tiles_are_large_enough(const struct cpu_source *s)
+{
+    unsigned r[4] = { 0 };
+
+    if (!s->cpuid(0x1d, 0, r) || r[EAX] < 1 || !s->cpuid(0x1d, 1, r))
+        return false;
+    if ((r[EBX] & 0xffff) < 64 || r[EBX] >> 16 < 8 || (r[ECX] & 0xffff) < 16)
+        return false;
+    return s->cpuid(0x1e, 0, r) && (r[EBX] & 0xff) >= 16 && (r[EBX] >> 8 & 0xffff) >= 64;
+}
+
+const char *cpu_source_lacks_amx(const struct cpu_source *s)
+{
+    const char *missing = lacks_avx512(s);
+
+    if (!missing)
+        missing = lacks(s, for_amx, ARRAY_LEN(for_amx));
+    if (missing)
+        return missing;
+    if (!tiles_are_large_enough(s))
+        return "AMX tiles of 16 rows of 64 bytes";
+    if (!system_saves(s, XCR0_ZMM | XCR0_TILES))
+        return "system support for AMX tiles";
+    switch (s->ask_for_tiles()) {
+    case 0:
+        return NULL;
+    case ENOSPC:
+        return "alternate signal stacks large enough for AMX tiles";
+    default:
+        return "the system's permission to use AMX tiles";
+    }
+}
+
+/* ---- this machine */
+
+static bool cpuid_here(unsigned leaf, unsigned sub, unsigned r[4])
+{
+    return __get_cpuid_count(leaf, sub, &r[EAX], &r[EBX], &r[ECX], &r[EDX]);
+}
+
+static uint64_t xcr0_here(void)
+{
+    unsigned low, high;
+
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+
+/* arch_prctl(2); for the process, in force for threads that run already too. */
+static int ask_here(void)
+{
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
+
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) ? errno : 0;
+}
+
+static const struct cpu_source here = { cpuid_here, xcr0_here, ask_here };
+
 const char *cpu_lacks_avx2(void)
 {
-    const char *missing = lacks(for_avx2, ARRAY_LEN(for_avx2));
-
-    return missing || system_saves(XCR0_YMM) ? missing : "system support for YMM registers";
+    return lacks_avx2(&here);
 }
 
 const char *cpu_lacks_avx512(void)
 {
-    const char *missing = cpu_lacks_avx2();
+    return lacks_avx512(&here);
+}
 
-    if (!missing)
-        missing = lacks(for_avx512, ARRAY_LEN(for_avx512));
-    return missing || system_saves(XCR0_ZMM) ? missing : "system support for ZMM registers";
+const char *cpu_lacks_amx(void)
+{
+    return cpu_source_lacks_amx(&here);
 }
 
 #else
@@ -84,6 +163,16 @@ const char *cpu_lacks_avx2(void)
 }
 
 const char *cpu_lacks_avx512(void)
+{
+    return "an x86-64 processor";
+}
+
+const char *cpu_lacks_amx(void)
+{
+    return "an x86-64 processor";
+}
+
+const char *cpu_source_lacks_amx(const struct cpu_source *s)
 {
     return "an x86-64 processor";
 }

@@ -1,7 +1,9 @@
-/* cpu.h: what this processor and its operating system let us use. Pure; any thread.
+/* cpu.h: what this processor and its operating system let us use. Any thread.
  *
  * CPUID says what the chip can do; XCR0 says which registers the system saves on a context
- * switch. Both must agree, or the first wide instruction is a SIGILL. */
+ * switch. Both must agree, or the first wide instruction is a SIGILL. Tiles are a third case: the
+ * system saves them only for a process that has asked (arch_prctl), since a signal's frame grows by
+ * eight kilobytes; it refuses when a thread has an alternate signal stack too small for that. */
 #pragma once
 
 #include "base/base.h"
@@ -9,3 +11,14 @@
 /* NULL when the set can run here, else the first thing that is missing, for people to read. */
 const char *cpu_lacks_avx2(void);   /* AVX2, FMA, F16C */
 const char *cpu_lacks_avx512(void); /* that, and AVX-512 F, BW, VL, DQ, VNNI */
+const char *cpu_lacks_amx(
+    void); /* that, and AMX-TILE, AMX-INT8; asks the system, if all is there */
+
+/* Where the answers come from, so that a test can be any processor. */
+struct cpu_source {
+    /* EAX .. EDX of a leaf and subleaf; false: there is no such leaf */
+    bool (*cpuid)(unsigned leaf, unsigned sub, unsigned r[4]);
+    uint64_t (*xcr0)(void);     /* asked only when CPUID says OSXSAVE */
+    int (*ask_for_tiles)(void); /* 0 or an errno */
+};
+const char *cpu_source_lacks_amx(const struct cpu_source *s);

@@ -1,6 +1,7 @@
 #include "kernel/kernels.h"
 #include "kernel/cpu.h"
 #include "kernel/ref.h"
+#include "kernel/x86_amx.h"
 #include "kernel/x86_avx2.h"
 #include "kernel/x86_avx512.h"
 
@@ -11,7 +12,7 @@ static const char *lacks_nothing(void)
     return NULL;
 }
 
-/* Worst to best. A set that needs more than CPUID (AMX: leave of the kernel) asks in lacks(). */
+/* Worst to best. */
 static const struct {
     const struct kernels *own;  /* with gaps */
     const char *(*lacks)(void); /* NULL: it runs here */
@@ -20,6 +21,7 @@ static const struct {
 #if defined(__x86_64__)
     { &kernels_avx2, cpu_lacks_avx2 },
     { &kernels_avx512, cpu_lacks_avx512 },
+    { &kernels_amx, cpu_lacks_amx },
 #endif
 };
 
@@ -69,5 +71,5 @@ int kernels_choose(const struct kernels **out, const char *name, struct err *e)
                 e, ERR_UNSUPPORTED, "kernels '%s': this machine lacks %s", name, missing);
     }
     return err_set(
-        e, ERR_UNSUPPORTED, "kernels '%s': no such set; there are ref, avx2, avx512", name);
+        e, ERR_UNSUPPORTED, "kernels '%s': no such set; there are ref, avx2, avx512, amx", name);
 }

@@ -1,7 +1,7 @@
 /* kernels.h: the arithmetic, as one table of functions chosen at start.
  *
- * Sets, worst to best: ref, avx2, avx512. A set leaves NULL where it is no better than the next
- * one down; kernels_choose() fills the gaps. Pure functions; any thread. */
+ * Sets, worst to best: ref, avx2, avx512, amx. A set leaves NULL where it is no better than the
+ * next one down; kernels_choose() fills the gaps. Pure functions; any thread. */
 #pragma once
 
 #include "base/err.h"
@@ -17,5 +17,6 @@ struct kernels {
 };
 
 /* NULL or "auto" = the best this machine can run. ERR_UNSUPPORTED names what is missing. The
- * result lives for ever. */
+ * result lives for ever. Where there is AMX this asks the system for its tiles, for the whole
+ * process: choose before the threads that compute are started. */
 int kernels_choose(const struct kernels **out, const char *name, struct err *e);

@@ -193,8 +193,9 @@ INLINE void turn_q4_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int
                 sum[m] = _mm512_add_epi32(sum[m], _mm512_mullo_epi32(d, scale));
             }
         }
+        const __m512 d[2] = { half16(p->d), half16(p->dmin) };
         UNROLL for (int m = 0; m < rows; m++) out[m] =
-            affine(out[m], p->d, (const struct act_q8_k *)(const void *)xp[m] + b, sum[m], s.min);
+            affine(out[m], d, (const struct act_q8_k *)(const void *)xp[m] + b, sum[m], s.min);
     }
 }
 
@@ -219,8 +220,9 @@ INLINE void turn_q5_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int
                 sum[m] = _mm512_add_epi32(sum[m], _mm512_mullo_epi32(d, scale));
             }
         }
+        const __m512 d[2] = { half16(p->d), half16(p->dmin) };
         UNROLL for (int m = 0; m < rows; m++) out[m] =
-            affine(out[m], p->d, (const struct act_q8_k *)(const void *)xp[m] + b, sum[m], s.min);
+            affine(out[m], d, (const struct act_q8_k *)(const void *)xp[m] + b, sum[m], s.min);
     }
 }
 

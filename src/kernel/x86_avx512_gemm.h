@@ -90,17 +90,17 @@ INLINE __m512i spread_pair(const int16_t *pair)
     return _mm512_set1_epi32(v);
 }
 
-/* acc + d * dx * sum - dmin * dx * (mins . sum32) */
+/* acc + d[0] * dx * sum - d[1] * dx * (mins . sum32) */
 INLINE __m512 affine(
-    __m512 acc, const uint16_t *d, const struct act_q8_k *x, __m512i sum, const __m512i min[4])
+    __m512 acc, const __m512 d[2], const struct act_q8_k *x, __m512i sum, const __m512i min[4])
 {
     __m512i mins = _mm512_setzero_si512();
     __m512 dx = _mm512_set1_ps(x->d);
 
     UNROLL for (int p = 0; p < 4; p++) mins =
         _mm512_dpwssd_epi32(mins, min[p], spread_pair(x->sum32 + 2 * p));
-    acc = _mm512_fmadd_ps(_mm512_mul_ps(half16(d), dx), _mm512_cvtepi32_ps(sum), acc);
-    return _mm512_fnmadd_ps(_mm512_mul_ps(half16(d + 16), dx), _mm512_cvtepi32_ps(mins), acc);
+    acc = _mm512_fmadd_ps(_mm512_mul_ps(d[0], dx), _mm512_cvtepi32_ps(sum), acc);
+    return _mm512_fnmadd_ps(_mm512_mul_ps(d[1], dx), _mm512_cvtepi32_ps(mins), acc);
 }
 
 /* Fifth bits of a sub-block: bit i of the plane belongs to quad i. */

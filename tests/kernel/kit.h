@@ -3,6 +3,7 @@
 
 #include "../check.h"
 #include "kit_formats.h"
+#include "x86_amx_soft.h"
 #include "kernel/acts.h"
 #include "kernel/kernels.h"
 
@@ -81,10 +82,27 @@ static inline const struct kernels *kit_ref(void)
     return k;
 }
 
+/* The AMX set over tiles in software, gaps filled from AVX-512's; NULL where that does not run. */
+static inline const struct kernels *kit_amx_soft(void)
+{
+    static struct kernels k;
+    const struct kernels *avx512;
+    struct err e;
+
+    if (kernels_choose(&avx512, "avx512", &e))
+        return NULL;
+    k = *avx512;
+    k.name = kernels_amx_soft.name;
+    for (int i = 0; i < N_GEMM_SLOTS; i++)
+        if (kernels_amx_soft.gemm[i])
+            k.gemm[i] = kernels_amx_soft.gemm[i];
+    return &k;
+}
+
 /* Calls fn for every set but ref that runs here; the others are named. */
 static inline void kit_each_set(void (*fn)(const struct kernels *k, const struct kernels *ref))
 {
-    static const char *const names[] = { "avx2", "avx512" };
+    static const char *const names[] = { "avx2", "avx512", "amx" };
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         const struct kernels *k;
@@ -94,4 +112,6 @@ static inline void kit_each_set(void (*fn)(const struct kernels *k, const struct
         else
             fn(k, kit_ref());
     }
+    if (kit_amx_soft())
+        fn(kit_amx_soft(), kit_ref());
 }

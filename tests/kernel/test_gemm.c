@@ -86,6 +86,31 @@ static void every_shape(const struct kernels *k, const struct kernels *ref)
             }
 }
 
+/* What is cut into tiles and chunks: full and not, by whole and by broken stretches of k. */
+static void many_rows_of_every_shape(const struct kernels *k, const struct kernels *ref)
+{
+    static const int n_rows[] = { 16, 17, 33 };
+    static const int blocks[] = { 1, 3, 4, 7, 8, 9, 12, 13, 17 };
+    struct rng r = { .key = 8 };
+    int turn = 0;
+
+    for (int t = 3; t < KIT_N_TYPES; t++)
+        for (int m = 9; m <= 64; m++, turn++) {
+            int n_blocks = blocks[turn % (t < 5 ? 9 : 2)];
+            struct problem p =
+                problem_new(&r, &kit_types[t], m, n_rows[turn % 3], n_blocks * kit_types[t].block);
+            compare(k, ref, &p);
+            problem_free(&p);
+        }
+    static const int many[] = { 65, 256, 257, 300 };
+    for (int t = 3; t < KIT_N_TYPES; t++)
+        for (size_t i = 0; i < ARRAY_LEN(many); i++) {
+            struct problem p = problem_new(&r, &kit_types[t], many[i], 17, 256);
+            compare(k, ref, &p);
+            problem_free(&p);
+        }
+}
+
 static void only_the_panels_asked_for(const struct kernels *k, const struct kernels *ref)
 {
     struct rng r = { .key = 3 };
@@ -106,8 +131,9 @@ static void only_the_panels_asked_for(const struct kernels *k, const struct kern
 /* Rows in another order, some of them twice, some not at all. */
 static void rows_that_are_picked(const struct kernels *k, const struct kernels *ref)
 {
-    enum { M = 13, ROWS = 40, COLS = 512 };
-    static const int pick[] = { 12, 3, 3, 0, 7, 11, 1, 5, 12, 2, 9 };
+    enum { M = 37, ROWS = 40, COLS = 512 };
+    static const int pick[] = { 12, 3, 3, 0, 7, 11, 1, 5, 12, 2, 9, 4, 8, 6, 10, 0, 1, 2, 12, 3, 5,
+        7, 9, 11, 4, 8, 6, 10, 0, 1, 2, 12, 3, 5, 7, 9, 11 };
     struct rng r = { .key = 6 };
     (void)ref;
 
@@ -225,6 +251,7 @@ static void odd_weights(const struct kernels *k, const struct kernels *ref)
     }
 FOR_EVERY_SET(every_number_of_rows)
 FOR_EVERY_SET(every_shape)
+FOR_EVERY_SET(many_rows_of_every_shape)
 FOR_EVERY_SET(only_the_panels_asked_for)
 FOR_EVERY_SET(rows_that_are_picked)
 FOR_EVERY_SET(rows_are_alone)
@@ -233,6 +260,6 @@ FOR_EVERY_SET(odd_floats)
 FOR_EVERY_SET(odd_weights)
 
 TESTS(TEST(every_number_of_rows_in_every_set), TEST(every_shape_in_every_set),
-    TEST(only_the_panels_asked_for_in_every_set), TEST(rows_that_are_picked_in_every_set),
-    TEST(rows_are_alone_in_every_set), TEST(extremes_in_every_set), TEST(odd_floats_in_every_set),
-    TEST(odd_weights_in_every_set))
+    TEST(many_rows_of_every_shape_in_every_set), TEST(only_the_panels_asked_for_in_every_set),
+    TEST(rows_that_are_picked_in_every_set), TEST(rows_are_alone_in_every_set),
+    TEST(extremes_in_every_set), TEST(odd_floats_in_every_set), TEST(odd_weights_in_every_set))

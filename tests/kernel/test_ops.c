@@ -179,7 +179,10 @@ static void quantisers(const struct kernels *k, const struct kernels *ref)
                 (wide ? k->q8_k : k->q8_0)(p.x, n, a);
                 (wide ? ref->q8_k : ref->q8_0)(p.x, n, b);
                 size_t step = wide ? sizeof(struct act_q8_k) : sizeof(struct act_q8_0);
-                for (size_t i = 0; i < sizeof(a); i += step) { /* d comes first */
+                size_t d = wide ? offsetof(struct act_q8_k, d) : offsetof(struct act_q8_0, d);
+                size_t pad = wide ? step - d - 4 : 0; /* behind d; holds anything */
+                for (size_t i = d; i + 4 + pad <= sizeof(a); i += step) {
+                    memcpy(a + i + 4, b + i + 4, pad);
                     float da, db;
                     memcpy(&da, a + i, 4);
                     memcpy(&db, b + i, 4);

@@ -1,0 +1,45 @@
+/* The AMX set once more, over tiles in software, for processors without them: every bit of it but
+ * the tile instructions themselves. It takes tiles from the first row of activations on, so that
+ * they are tested with every number of rows. */
+#include "x86_amx_soft.h"
+
+#define TILES_IN_SOFTWARE
+#define AMX_FROM_ROWS 1
+#define AMX_SET       kernels_amx_soft
+#define AMX_NAME      "amx-soft"
+#include "kernel/x86_amx.c"
+
+bool amx_soft_is_released(void)
+{
+    return !tile_unit.is_configured;
+}
+
+void amx_soft_configure(const void *config)
+{
+    struct tile_config c;
+
+    memcpy(&c, config, sizeof(c));
+    tile_configure(&c);
+}
+
+void amx_soft_use(int what)
+{
+    static uint8_t memory[TILE_ROWS][TILE_ROW_BYTES];
+
+    switch (what) {
+    case 0:
+        TILE_ZERO(0);
+        break;
+    case 1:
+        TILE_LOAD(1, memory, 64);
+        break;
+    case 2:
+        TILE_STORE(2, memory, 64);
+        break;
+    case 3:
+        TILE_DOT_SS(0, 1, 2);
+        break;
+    default:
+        TILE_DOT_SU(0, 0, 2);
+    }
+}
