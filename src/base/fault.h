@@ -18,7 +18,8 @@
     X(EPOLL, "epoll")                                                                              \
     X(DISK_READ, "disk_read")                                                                      \
     X(DISK_WRITE, "disk_write")                                                                    \
-    X(DISK_SHORT, "disk_short")
+    X(DISK_SHORT, "disk_short")                                                                    \
+    X(LATE_WAKE, "late_wake")
 
 enum fault_site {
 #define X(name, text) FAULT_##name,

@@ -1,5 +1,5 @@
-/* outbox.h: the events of one step, collected per mailbox, so that a mailbox gets them with one
- * lock and one wake-up.
+/* outbox.h: the events of one step, collected per mailbox, so that a mailbox gets them as one post
+ * and with at most one wake-up.
  *
  * There are as many mailboxes as io threads. When more than OUTBOXES turn up in one step, one is
  * posted early; its order stays. Owner: the engine thread. */
@@ -12,7 +12,7 @@ enum { OUTBOXES = 16 };
 struct outbox {
     struct {
         struct mailbox *to;
-        struct msg *first, *last;
+        struct msg *newest, *oldest;
     } chain[OUTBOXES];
     int n;
 };

@@ -16,7 +16,7 @@
  *   WRITTEN, FETCHED   the disk tier's: work that comes home
  *   WAKE         says nothing; the port's own
  *
- * Any thread. Guarded by the mailbox's mutex; the counters decide admission and nothing else. */
+ * Any thread. The counters decide admission and nothing else. */
 #pragma once
 
 #include "engine/engine.h"

@@ -176,7 +176,7 @@ static void report(struct loop *l)
         if (!who) {
             continue; /* removed by an earlier one of this batch */
         } else if (who == l->mailbox) {
-            take_messages(l);
+            continue; /* taken in any round */
         } else if (who == &l->wake_fd) {
             uint64_t n;
             if (read(l->wake_fd, &n, sizeof(n)) < 0)
@@ -321,12 +321,16 @@ static int wait_ms(const struct loop *l, int max_ms)
 void loop_once(struct loop *l, int max_ms)
 {
     OWNED(l->owner);
-    int n = epoll_wait(l->ep, l->batch, BATCH, wait_ms(l, max_ms));
+    int ms = wait_ms(l, max_ms);
+    if (ms != 0 && !mailbox_arm(l->mailbox))
+        ms = 0;
+    int n = epoll_wait(l->ep, l->batch, BATCH, ms);
     CHECK(n >= 0 || errno == EINTR);
     l->now = clock_ns();
     l->batch_at = 0;
     l->batch_n = MAX(n, 0);
     report(l);
+    take_messages(l);
     fire_timers(l);
     handle_messages(l, MAILBOX_BATCH);
     run_tasks(l);

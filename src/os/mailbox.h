@@ -3,8 +3,9 @@
  * Any thread posts; one thread, the owner, drains. A message belongs to whoever holds it:
  * post takes it, drain gives it. Messages from one poster arrive in the order posted.
  *
- * There is a mutex, held for a few instructions. At our rates (thousands of messages a second)
- * a lock-free queue would be faster by nothing and harder to review by a lot. */
+ * Nobody waits for anybody: posting is one compare-and-swap, draining one exchange. The owner says
+ * when it is about to sleep; only the first message after that costs a system call, which wakes it.
+ * An owner that is busy is never called. */
 #pragma once
 
 #include "base/err.h"
@@ -17,24 +18,30 @@ struct msg {
 struct mailbox;
 
 int mailbox_open(struct mailbox **out, struct err *e);
-void mailbox_close(struct mailbox *m); /* must be empty */
+/* Must be empty. May come as soon as the last message was drained: its poster uses nothing of the
+ * mailbox any more but the descriptor, and that is waited for. */
+void mailbox_close(struct mailbox *m);
 
 void mailbox_post(struct mailbox *m, struct msg *take);
 
 /* For what the owner need not hear of at once: it finds it with what comes next, or when so many
- * have gathered. */
+ * were posted. */
 enum { MAILBOX_QUIET = 64 };
 void mailbox_post_quiet(struct mailbox *m, struct msg *take);
 
-/* Posts a chain linked through ->next (last->next need not be set) with one lock and at most
- * one wake-up. */
-void mailbox_post_chain(struct mailbox *m, struct msg *first, struct msg *last);
+/* Posts a chain linked through ->next, the newest first (oldest->next need not be set), as one:
+ * it arrives in a piece, the oldest first. */
+void mailbox_post_chain(struct mailbox *m, struct msg *newest, struct msg *oldest);
 
 /* Owner only. All messages so far, oldest first, linked through ->next; NULL when none. */
 struct msg *mailbox_drain(struct mailbox *m);
 
-/* Readable while messages wait that are not quiet; for epoll. drain clears it. */
-int mailbox_fd(const struct mailbox *m);
-
-/* Owner only: sleeps until a message waits or `deadline_ns` (clock_ns; UINT64_MAX = for ever). */
+/* Owner only: sleeps until a message waits that is not quiet, or `deadline_ns` (clock_ns;
+ * UINT64_MAX = for ever). A signal may end it early. */
 void mailbox_wait(struct mailbox *m, uint64_t deadline_ns);
+
+/* For owners that sleep on several descriptors (epoll): arm before it, and drain after it. True:
+ * from here on, and until the next drain, a message that is not quiet makes the descriptor
+ * readable. False: one is there already. */
+bool mailbox_arm(struct mailbox *m) MUST_CHECK;
+int mailbox_fd(const struct mailbox *m);

@@ -1,5 +1,6 @@
 #include "../check.h"
 
+#include "base/fault.h"
 #include "base/mem.h"
 #include "os/clock.h"
 #include "os/mailbox.h"
@@ -47,29 +48,40 @@ static void a_chain_is_posted_as_one(void)
     struct msg a = { .kind = 1 }, b = { .kind = 2 }, c = { .kind = 3 };
 
     mailbox_post(m, &a);
-    b.next = &c;
-    c.next = &a; /* need not be set, so may be anything */
-    mailbox_post_chain(m, &b, &c);
+    c.next = &b;
+    b.next = &c; /* need not be set, so may be anything */
+    mailbox_post_chain(m, &c, &b);
     struct msg *at = mailbox_drain(m);
     EXPECT(at == &a && a.next == &b && b.next == &c && !c.next);
     mailbox_close(m);
 }
 
-static void the_descriptor_is_readable_while_messages_wait(void)
+static void the_descriptor_is_readable_when_armed_and_messages_wait(void)
 {
     struct mailbox *m = opened();
     struct msg a = { 0 }, b = { 0 };
 
-    EXPECT(!is_readable(m));
     mailbox_post(m, &a);
-    EXPECT(is_readable(m));
-    mailbox_post(m, &b);
-    EXPECT(is_readable(m));
+    EXPECT(!is_readable(m)); /* nobody sleeps: no system call */
+    EXPECT(!mailbox_arm(m)); /* and nobody may */
     EXPECT(mailbox_drain(m));
-    EXPECT(!is_readable(m));
+    for (int i = 0; i < 3; i++) {
+        EXPECT(mailbox_arm(m));
+        EXPECT(mailbox_arm(m)); /* again is nothing */
+        EXPECT(!is_readable(m));
+        mailbox_post(m, &a);
+        EXPECT(is_readable(m));
+        EXPECT(!mailbox_arm(m));
+        mailbox_post(m, &b);
+        struct msg *at = mailbox_drain(m);
+        EXPECT(at == &a && a.next == &b && !b.next);
+        EXPECT(!is_readable(m));
+    }
+    EXPECT(mailbox_arm(m));
+    EXPECT(!mailbox_drain(m)); /* awake again, for another reason */
     mailbox_post(m, &a);
-    EXPECT(is_readable(m));
-    EXPECT(mailbox_drain(m));
+    EXPECT(!is_readable(m));
+    EXPECT(mailbox_drain(m) == &a);
     mailbox_close(m);
 }
 
@@ -78,21 +90,24 @@ static void what_is_quiet_wakes_nobody_before_there_is_much_of_it(void)
     struct mailbox *m = opened();
     struct msg a = { .kind = 1 }, b = { .kind = 2 }, many[MAILBOX_QUIET];
 
+    EXPECT(mailbox_arm(m));
     mailbox_post_quiet(m, &a);
-    EXPECT(!is_readable(m));
+    EXPECT(!is_readable(m) && mailbox_arm(m));
     mailbox_post(m, &b); /* the first is not in its way */
-    EXPECT(is_readable(m));
+    EXPECT(is_readable(m) && !mailbox_arm(m));
     EXPECT(mailbox_drain(m) == &a && a.next == &b && !b.next);
     EXPECT(!is_readable(m));
+    EXPECT(mailbox_arm(m));
     mailbox_post_quiet(m, &a);
-    EXPECT(mailbox_drain(m) == &a); /* found by who looks */
-    for (int i = 0; i < MAILBOX_QUIET; i++) {
+    EXPECT(mailbox_drain(m) == &a && !a.next); /* found by who looks */
+    EXPECT(mailbox_arm(m));
+    for (int i = 2; i < MAILBOX_QUIET; i++) {
         EXPECT(!is_readable(m));
         mailbox_post_quiet(m, &many[i]);
     }
     EXPECT(is_readable(m));
     mailbox_post(m, &b);
-    EXPECT(mailbox_drain(m) == &many[0]);
+    EXPECT(mailbox_drain(m) == &many[2]);
     EXPECT(!is_readable(m) && !mailbox_drain(m));
     mailbox_close(m);
 }
@@ -112,7 +127,7 @@ static void waiting_ends_at_the_deadline_or_with_a_message(void)
     mailbox_close(m);
 }
 
-enum { POSTERS = 4, PER_POSTER = 20000 };
+enum { POSTERS = 4, PER_POSTER = 20000, CHAIN_MAX = 5 };
 
 struct poster {
     struct mailbox *to;
@@ -123,12 +138,17 @@ struct poster {
     pthread_t thread;
 };
 
+/* Singly and in chains, 1 to CHAIN_MAX at a time. */
 static void *post_all(void *arg)
 {
     struct poster *p = arg;
 
-    for (int i = 0; i < PER_POSTER; i++)
-        mailbox_post(p->to, &p->all[i].m);
+    for (int i = 0, n; i < PER_POSTER; i += n) {
+        n = MIN(1 + i % CHAIN_MAX, PER_POSTER - i);
+        for (int j = 1; j < n; j++)
+            p->all[i + j].m.next = &p->all[i + j - 1].m;
+        mailbox_post_chain(p->to, &p->all[i + n - 1].m, &p->all[i].m);
+    }
     return NULL;
 }
 
@@ -148,10 +168,11 @@ static void nothing_is_lost_between_threads_and_each_keeps_its_order(void)
         }
         EXPECT_EQ(thread_start(&posters[p].thread, "poster", post_all, &posters[p], &e), 0);
     }
-    for (int got = 0; got < POSTERS * PER_POSTER;) {
-        mailbox_wait(m, clock_ns() + 5000000000u);
+    for (int got = 0, round = 0; got < POSTERS * PER_POSTER; round++) {
+        if (round % 3 != 2) /* else it is drained while awake, and may be empty */
+            mailbox_wait(m, clock_ns() + 5000000000u);
         struct msg *at = mailbox_drain(m);
-        EXPECT(at); /* a wake-up was lost */
+        EXPECT(at || round % 3 == 2); /* a wake-up was lost */
         for (; at; at = at->next, got++) {
             struct numbered *n = container_of(at, struct numbered, m);
             EXPECT_EQ(n->number, next[n->from]++);
@@ -165,8 +186,82 @@ static void nothing_is_lost_between_threads_and_each_keeps_its_order(void)
     mailbox_close(m);
 }
 
+enum { BALLS = 3000 };
+
+struct game { /* one ball at a time, thrown to a box that is closed once it was caught */
+    struct mailbox *to;
+    struct msg ball;
+};
+
+static void *throw_back(void *arg)
+{
+    struct mailbox *mine = arg;
+
+    for (int i = 0; i < BALLS; i++) {
+        struct msg *m;
+        while (!(m = mailbox_drain(mine)))
+            mailbox_wait(mine, UINT64_MAX);
+        struct game *g = container_of(m, struct game, ball);
+        mailbox_post(g->to, &g->ball);
+    }
+    return NULL;
+}
+
+/* The poster may not have written to the descriptor yet, when its message is there already: were
+ * it closed by then, the write would fail, or go to another box with the same number. */
+static void a_box_may_be_closed_when_its_last_message_is_there(void)
+{
+    struct mailbox *there = opened();
+    struct err e;
+    pthread_t thread;
+
+    EXPECT_EQ(thread_start(&thread, "thrower", throw_back, there, &e), 0);
+    for (int i = 0; i < BALLS; i++) {
+        struct game g = { .to = opened(), .ball.kind = i };
+        fault_arm(FAULT_LATE_WAKE, i % 100 ? 0 : 2); /* 1 would be the throw there */
+        EXPECT(mailbox_arm(g.to));
+        mailbox_post(there, &g.ball);
+        struct msg *m;
+        while (!(m = mailbox_drain(g.to))) /* without the descriptor: as early as can be */
+            (void)!mailbox_arm(g.to);
+        EXPECT(m == &g.ball);
+        mailbox_close(g.to);
+    }
+    pthread_join(thread, NULL);
+    mailbox_close(there);
+}
+
+static void *post_one(void *arg)
+{
+    struct game *g = arg;
+
+    mailbox_post(g->to, &g->ball);
+    return NULL;
+}
+
+/* The wake-up for a message that was drained already wakes nobody who asks for the next. */
+static void a_late_wake_up_is_none(void)
+{
+    struct game g = { .to = opened() };
+    struct err e;
+    pthread_t thread;
+
+    EXPECT(mailbox_arm(g.to));
+    fault_arm(FAULT_LATE_WAKE, 1);
+    EXPECT_EQ(thread_start(&thread, "late", post_one, &g, &e), 0);
+    while (!mailbox_drain(g.to))
+        (void)!mailbox_arm(g.to);
+    uint64_t start = clock_ns();
+    mailbox_wait(g.to, start + 20000000);
+    EXPECT(clock_ns() - start >= 20000000);
+    pthread_join(thread, NULL);
+    EXPECT(!mailbox_drain(g.to));
+    mailbox_close(g.to);
+}
+
 TESTS(TEST(messages_come_in_the_order_posted), TEST(a_chain_is_posted_as_one),
-    TEST(the_descriptor_is_readable_while_messages_wait),
+    TEST(the_descriptor_is_readable_when_armed_and_messages_wait),
     TEST(what_is_quiet_wakes_nobody_before_there_is_much_of_it),
     TEST(waiting_ends_at_the_deadline_or_with_a_message),
-    TEST(nothing_is_lost_between_threads_and_each_keeps_its_order))
+    TEST(nothing_is_lost_between_threads_and_each_keeps_its_order),
+    TEST(a_box_may_be_closed_when_its_last_message_is_there), TEST(a_late_wake_up_is_none))
