@@ -284,9 +284,24 @@ static uint64_t begin_by(const struct core *c, const struct gen *g, uint64_t now
     return g->in.deadline_ns - takes;
 }
 
+/* Where tokens of this priority are counted. */
+static int stats_place(struct engine_stats *st, int priority)
+{
+    int n = st->n_priorities, i = 0;
+
+    while (i < n && st->by_priority[i].priority != priority)
+        i++;
+    if (i == n && n < ENGINE_PRIORITIES) {
+        st->by_priority[i].priority = priority;
+        st->n_priorities = n + 1;
+    }
+    return i;
+}
+
 static void submit(struct core *c, struct gen *g, uint64_t now)
 {
     c->n_queued++;
+    g->counted_as = stats_place(&c->port->stats, g->in.priority);
     g->n_live = g->in.n_choices;
     g->prev = NULL;
     g->next = c->gens;

@@ -40,8 +40,9 @@ struct core {
     double rest_ns;                 /* what else a step takes, lately */
     struct cost_book costs;
     struct pace pace;
-    int64_t prompts_done; /* tokens, in this step */
-    _Atomic bool stop;    /* anyone: interrupt the forward pass that runs; it will be repeated */
+    int64_t prompts_done;                   /* tokens, in this step */
+    uint32_t n_sent[ENGINE_PRIORITIES + 1]; /* likewise, answers'; places of by_priority */
+    _Atomic bool stop; /* anyone: interrupt the forward pass that runs; it will be repeated */
 };
 
 struct core_call { /* PORT_CALL: on the caller's stack, who waits at `reply` */

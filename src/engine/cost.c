@@ -4,12 +4,6 @@
 
 enum { N_TERMS = 3, MEMORY = 16, REFIT_EVERY = 8, HALF_LIFE = 2000 };
 
-void step_size_add(struct step_size *s, int pos, int n)
-{
-    s->rows += n;
-    s->keys += n * (pos + (n + 1) * 0.5); /* a row attends to itself and to all before it */
-}
-
 static int log2_below(double x, int limit)
 {
     int i = 0;

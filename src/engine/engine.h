@@ -37,14 +37,17 @@ enum { GEN_CHOICES_MAX = 128 }; /* = SEQ_CHOICES_MAX */
 /* Inputs; read-only after gen_new. The prompt is copied; the other arrays are borrowed and must
  * outlive the gen. */
 struct gen_input {
+    const struct gen_script *script;
+    const int32_t *stop_ids; /* end tokens and the client's stop_token_ids; end the choice */
+    int n_stop_ids;
+    int n_prompt; /* >= 1 */
     const int32_t *prompt;
-    int n_prompt;   /* >= 1 */
     int max_tokens; /* per choice; 0 = only score the prompt. Memory is sized by it:
                             * callers cut it to engine_n_ctx() - n_prompt */
     int n_choices;  /* share one prefill */
+    int n_predicted;
+    const int32_t *predicted; /* what the client thinks the answer will be; any numbers */
     struct sample_params sample;
-    const int32_t *stop_ids; /* end tokens and the client's stop_token_ids; end the choice */
-    int n_stop_ids;
     bool want_prompt_logprobs; /* GEN_PROMPT_TOKEN for positions 1 .. n_prompt - 1 */
     int priority;              /* higher first */
     uint64_t tenant;           /* whom its service is charged to; 0 = anonymous */
@@ -53,10 +56,7 @@ struct gen_input {
     const char *name;          /* for the log; borrowed; NULL = its number */
     float tenant_weight;       /* with twice the weight it may get twice the service; 0 = 1 */
     uint64_t deadline_ns;      /* clock_ns; 0 = none: then FINISH_ERROR with ERR_TIMEOUT */
-    const struct gen_script *script;
-    bool want_drafts;         /* keep an index of its tokens, so that repetitions are guessed */
-    const int32_t *predicted; /* what the client thinks the answer will be; any numbers */
-    int n_predicted;
+    bool want_drafts;          /* keep an index of its tokens, so that repetitions are guessed */
 };
 
 struct gen;

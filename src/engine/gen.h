@@ -12,41 +12,49 @@
 _Static_assert((int)GEN_CHOICES_MAX == (int)SEQ_CHOICES_MAX, "one choice, one sequence");
 
 struct choice {
+    /* What each token reads and writes, close together. */
     struct gen *gen;
+    seq_id seq; /* SEQ_NONE once released: after is_ended, when others need its prompt */
     int index;
-    bool is_ended;   /* its GEN_CHOICE_END is posted */
-    seq_id seq;      /* SEQ_NONE once released: after is_ended, when others need its prompt */
-    int32_t *tokens; /* [n_prompt + max_tokens] */
+    bool is_ended;      /* its GEN_CHOICE_END is posted */
+    bool was_predicted; /* the last token, by the client */
+    bool has_waited;    /* its delay is over */
     int n_out;
-    page_id *pages;               /* [pages_for(n_prompt + max_tokens)] */
-    struct gen_event *events;     /* [n_events] */
-    int n_events, n_used;         /* those from n_used on have never been out */
-    struct gen_event *home;       /* those that came back, through msg.next */
-    int credits;                  /* = events at home; the scheduler has a copy */
-    struct msg *back, *back_last; /* the asker's: n_back events it is done with, to go home */
-    int n_back;
-    int n_script;     /* script tokens sent */
-    int script_group; /* the one being sent */
-    bool has_waited;  /* its delay is over */
+    int credits;              /* = events at home; the scheduler has a copy */
+    int n_events, n_used;     /* those from n_used on have never been out */
+    int n_script;             /* script tokens sent */
+    int script_group;         /* the one being sent */
+    int32_t *tokens;          /* [n_prompt + max_tokens] */
+    struct gen_event *events; /* [n_events] */
+    struct gen_event *home;   /* those that came back, through msg.next */
+
+    page_id *pages; /* [pages_for(n_prompt + max_tokens)] */
     struct draft_seq draft;
     enum draft_source draft_source; /* of the drafts under way */
-    bool was_predicted;             /* the last token, by the client */
     struct tier_fetch *fetch;       /* it is parked for pages from disk */
     int n_looks;                    /* of the times it had none, so often the disk was looked at */
     struct gen_event end;
     struct msg stop_msg;
     _Atomic bool is_stop_posted;
+    /* The asker's, away from what the engine writes: n_back events it is done with, to go home. */
+    struct msg *back, *back_last;
+    int n_back;
 };
 
 struct gen {
-    struct gen_input in;
-    struct mailbox *reply;
     void *user;
     uint64_t id;
-    struct port *port;        /* NULL until submitted; holds a reference */
-    int max_out;              /* max_tokens, or what the context leaves */
+    struct port *port; /* NULL until submitted; holds a reference */
+    /* What each token reads, close together; the first of `in` belong to it. */
+    struct mailbox *reply;
+    int max_out;    /* max_tokens, or what the context leaves */
+    int counted_as; /* place in engine_stats.by_priority; ENGINE_PRIORITIES: others */
+    bool is_forked; /* the prompt was computed once: choices are on their own */
+    bool has_begun; /* result.started_ns is set */
+    bool has_token; /* ... first_token_ns */
+    struct gen_input in;
+
     int n_live;               /* choices that have not ended */
-    bool is_forked;           /* the prompt was computed once: choices are on their own */
     bool is_over;             /* GEN_END is posted */
     struct tier_fetch *fetch; /* pages it waits for before it is scheduled; NULL: none */
     struct ngram prompt_ngram, predicted_ngram; /* filled by gen_new, then constant */

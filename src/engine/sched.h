@@ -60,6 +60,7 @@ enum { RIDING_ROWS_MIN = 2 }; /* of a prompt beside decoding sequences, whatever
 
 struct plan_run {
     seq_id seq;
+    struct seq *s; /* borrowed: until it ends */
     int pos, n;
     int n_logits;  /* of the last rows */
     int n_drafts;  /* rows behind what is known: see sched_extend */

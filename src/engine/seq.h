@@ -32,30 +32,31 @@ enum { SEQ_CHOICES_MAX = 128 }; /* of one request */
 enum seq_state { SEQ_FREE, SEQ_HELD, SEQ_WAITING, SEQ_RUNNING, SEQ_PARKED, SEQ_DELAYED };
 
 struct seq {
-    /* What each step reads of those that run, close together. */
+    /* What each step reads and writes of those that run: a cache line, and a half. */
     enum seq_state state;
-    uint32_t prev, next; /* of those that run */
-    bool is_fresh;       /* waits for the first time */
-    bool is_holder;      /* in the list of those that keep pages without running */
-    bool is_scripted;    /* needs no logits */
-    bool has_yielded;    /* waits because it gave its turn away */
+    uint32_t next;    /* of those that run */
+    bool is_scripted; /* needs no logits */
+    bool is_fresh;    /* waits for the first time */
+    bool is_holder;   /* in the list of those that keep pages without running */
+    bool has_yielded; /* waits because it gave its turn away */
     int n_prompt, n_tokens, n_kv;
-    int score_from; /* first prompt row whose logits are wanted beside the last row's */
-    int credits;    /* events it may still send: rows with logits in a step are at most these */
-    int n_missing;  /* rows that it had to compute when it came in the last time */
-    int n_slice;    /* tokens since then */
-    int n_charged;  /* positions its tenant was charged for, whatever is computed again */
-    int n_pages;
-    void *user;
-    page_id *pages;             /* the owner's memory, room for all it may ever need */
+    int score_from;  /* first prompt row whose logits are wanted beside the last row's */
+    int credits;     /* events it may still send: rows with logits in a step are at most these */
+    int n_slice;     /* tokens since it came in the last time */
+    int n_charged;   /* positions its tenant was charged for, whatever is computed again */
+    uint32_t tenant; /* number in the table of tenants */
     int plan_rows, plan_logits; /* in the step being planned */
+    int n_pages;
+    int n_kept;                 /* see below */
     page_id copy_from, copy_to; /* copy-on-write before it; we hold copy_from until then */
-    uint32_t tenant;            /* number in the table of tenants */
+    page_id *pages;             /* the owner's memory, room for all it may ever need */
+    void *user;
 
     /* prefix.h's: the first n_kept pages, all full, are the prefix cache's, too; `node` is the
      * last of them, `root` where they begin (TREE_NONE: takes no part in the cache). */
-    int n_kept;
     tree_node root, node;
+    uint32_t prev;         /* of those that run */
+    int n_missing;         /* rows that it had to compute when it came in the last time */
     const int32_t *tokens; /* the owner's: n_tokens are known */
     int n_cached;          /* prompt tokens that had not to be computed when it first ran */
     uint64_t writer;       /* the tenant whose keys and values these are */

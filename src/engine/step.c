@@ -7,35 +7,17 @@
 
 /* ---- what comes out of a sequence */
 
-static void count_priority(struct engine_stats *st, int priority)
-{
-    int n = st->n_priorities, i = 0;
-
-    while (i < n && st->by_priority[i].priority != priority)
-        i++;
-    if (i == ENGINE_PRIORITIES) {
-        st->other_priorities++;
-        return;
-    }
-    if (i == n) {
-        st->by_priority[i].priority = priority;
-        st->n_priorities = n + 1;
-    }
-    st->by_priority[i].tokens++;
-}
-
-static void send_token(
-    struct core *c, struct choice *ch, const struct sampled *token, bool is_group_end)
+/* The event that a token of the choice leaves with; its token is the caller's to fill in. */
+static struct sampled *send_token(struct core *c, struct choice *ch, bool is_group_end)
 {
     struct gen_event *ev = choice_take_event(ch);
 
     ev->index = ch->n_out - 1;
-    ev->token = *token;
     ev->is_group_end = is_group_end;
     ev->is_predicted = ch->was_predicted;
     core_post(c, ch, ev, GEN_TOKEN);
-    c->port->stats.generated_tokens++;
-    count_priority(&c->port->stats, ch->gen->in.priority);
+    c->n_sent[ch->gen->counted_as]++;
+    return &ev->token;
 }
 
 static void append(struct core *c, struct choice *ch, int32_t token, uint64_t now)
@@ -44,9 +26,12 @@ static void append(struct core *c, struct choice *ch, int32_t token, uint64_t no
 
     ch->tokens[g->in.n_prompt + ch->n_out++] = token;
     sched_push(c->sched, ch->seq, 1);
-    ch->was_predicted = draft_seq_came(&ch->draft, ch->tokens, g->in.n_prompt + ch->n_out);
-    if (!g->result.first_token_ns)
+    ch->was_predicted =
+        g->in.n_predicted > 0 && draft_seq_came(&ch->draft, ch->tokens, g->in.n_prompt + ch->n_out);
+    if (!g->has_token) {
+        g->has_token = true;
         g->result.first_token_ns = now;
+    }
 }
 
 static bool is_stop(const struct gen *g, int32_t token)
@@ -67,6 +52,12 @@ static void settle(struct core *c, struct choice *ch, uint64_t now)
         sched_park(c->sched, ch->seq, now);
 }
 
+/* Alternatives that were not asked for are not there. */
+static void copy_sampled(struct sampled *to, const struct sampled *from)
+{
+    memcpy(to, from, offsetof(struct sampled, top) + (size_t)from->n_top * sizeof(from->top[0]));
+}
+
 static void continue_sampled(struct core *c, struct choice *ch, const float *logits, uint64_t now)
 {
     struct gen *g = ch->gen;
@@ -83,7 +74,7 @@ static void continue_sampled(struct core *c, struct choice *ch, const float *log
         return;
     }
     append(c, ch, token.id, now);
-    send_token(c, ch, &token, false);
+    copy_sampled(send_token(c, ch, false), &token);
     if (ch->n_out == g->max_out)
         core_end_choice(c, ch, FINISH_LENGTH, -1, now);
 }
@@ -125,15 +116,14 @@ static void continue_drafted(struct core *c, struct choice *ch, const struct pla
         sched_trim(c->sched, ch->seq);
 }
 
-static struct sampled scripted_token(const struct gen *g, int32_t id)
+/* It is certain: its log-probability is 0. */
+static void script_token(const struct gen *g, int32_t id, struct sampled *out)
 {
-    struct sampled token = { .id = id }; /* certain: its log-probability is 0 */
-
-    if (g->in.sample.want_logprobs && g->in.sample.n_top > 0) {
-        token.n_top = 1;
-        token.top[0] = (struct token_logprob){ id, 0.0f };
-    }
-    return token;
+    out->id = id;
+    out->logprob = 0.0f;
+    out->n_top = g->in.sample.want_logprobs && g->in.sample.n_top > 0;
+    if (out->n_top)
+        out->top[0] = (struct token_logprob){ id, 0.0f };
 }
 
 /* Sends the group that is due, as far as credits go; the rest of it follows when it runs again. */
@@ -154,10 +144,9 @@ static void continue_script(struct core *c, struct choice *ch, uint64_t now)
             core_end_choice(c, ch, FINISH_STOP, id, now);
             return;
         }
-        struct sampled token = scripted_token(g, id);
         ch->n_script++;
         append(c, ch, id, now);
-        send_token(c, ch, &token, ch->n_script == end || ch->n_out == g->max_out);
+        script_token(g, id, send_token(c, ch, ch->n_script == end || ch->n_out == g->max_out));
     }
     if (ch->n_script == end)
         ch->has_waited = false;
@@ -221,7 +210,7 @@ static void score_prompt(struct core *c, struct choice *ch, const struct lm_run 
 static void finish_run(
     struct core *c, const struct plan_run *p, const struct lm_run *r, uint64_t now)
 {
-    struct choice *ch = sched_seq(c->sched, p->seq)->user;
+    struct choice *ch = p->s->user;
     struct gen *g = ch->gen;
     bool has_last = p->is_whole && !g->in.script;
     const float *last = NULL;
@@ -251,13 +240,12 @@ static void fetch_ahead(struct core *c, int i)
     const struct plan *p = &c->plan;
 
     if (i + 2 * AHEAD < p->n_runs)
-        __builtin_prefetch(sched_seq(c->sched, p->runs[i + 2 * AHEAD].seq)->user);
+        __builtin_prefetch(p->runs[i + 2 * AHEAD].s->user);
     if (i + AHEAD >= p->n_runs)
         return;
-    const struct choice *ch = sched_seq(c->sched, p->runs[i + AHEAD].seq)->user;
+    const struct choice *ch = p->runs[i + AHEAD].s->user;
     __builtin_prefetch(ch->home);
-    __builtin_prefetch(&ch->gen->result);
-    __builtin_prefetch(&ch->gen->in.script);
+    __builtin_prefetch(ch->gen->in.script);
 }
 
 static void set_runs(struct core *c, uint64_t now)
@@ -271,9 +259,9 @@ static void set_runs(struct core *c, uint64_t now)
     for (int i = 0; i < p->n_runs; i++) {
         fetch_ahead(c, i);
         const struct plan_run *r = &p->runs[i];
-        struct seq *s = sched_seq(c->sched, r->seq);
-        struct choice *ch = s->user;
-        if (!ch->gen->result.started_ns) {
+        struct choice *ch = r->s->user;
+        if (!ch->gen->has_begun) {
+            ch->gen->has_begun = true;
             ch->gen->result.started_ns = now;
             c->n_queued--;
         }
@@ -281,7 +269,7 @@ static void set_runs(struct core *c, uint64_t now)
             .tokens = ch->tokens + r->pos,
             .n = r->n,
             .pos = r->pos,
-            .pages = s->pages,
+            .pages = r->s->pages,
             .n_logits = r->n_logits,
         };
     }
@@ -308,11 +296,28 @@ static void count_disk(struct engine_stats *st, const struct tier_stats *t)
     st->prefix.disk_bytes = t->n_bytes;
 }
 
+static void count_sent(struct core *c, struct engine_stats *st)
+{
+    uint64_t n_all = 0;
+
+    for (int i = 0; i <= ENGINE_PRIORITIES; i++) {
+        if (!c->n_sent[i])
+            continue;
+        n_all += c->n_sent[i];
+        *(i < ENGINE_PRIORITIES ? &st->by_priority[i].tokens : &st->other_priorities) +=
+            c->n_sent[i];
+        c->n_sent[i] = 0;
+    }
+    if (n_all)
+        st->generated_tokens += n_all;
+}
+
 static void count(struct core *c)
 {
     struct engine_stats *st = &c->port->stats;
     struct sched_counts n;
 
+    count_sent(c, st);
     sched_counts(c->sched, &n);
     st->running = n.running + n.delayed;
     st->queued = c->n_queued;

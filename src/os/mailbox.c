@@ -32,7 +32,7 @@
 enum { LATE_NS = 3000000 };
 
 struct mailbox {
-    _Atomic uintptr_t top; /* address | ASLEEP */
+    _Atomic uintptr_t top;    /* address | ASLEEP */
     _Atomic uint32_t n_quiet; /* posted so far */
     int fd;
     char gap[48]; /* posters change the line above */
