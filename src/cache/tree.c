@@ -570,7 +570,7 @@ page_id tree_page(tree_node at)
 bool tree_forget(struct tree *t, page_id page)
 {
     if (!page_is_kept(t->pool, page) || t->nodes[page.i].child != NONE ||
-        t->nodes[page.i].n_pins > 0)
+        t->nodes[page.i].n_pins > 0 || page_refs(t->pool, page) > 2)
         return false;
     remove_node(t, page.i);
     return true;

@@ -83,8 +83,8 @@ tree_node tree_parent(const struct tree *t, tree_node at);
 page_id tree_page(tree_node at); /* of a node that is not a root */
 
 bool tree_evict(struct tree *t); /* gives back an idle page; false: there is none */
-/* Lets go of a page whose only other holder wants to write to it: false when it has children,
- * pins, or is not of the tree. */
+/* Lets go of a page whose only other holder wants to write to it: false when it has children, pins
+ * or more holders, who may go on from it, or is not of the tree. */
 bool tree_forget(struct tree *t, page_id page);
 /* Full pages of this prefix stay, until unpinned, for which the same tokens are given. Returns
  * the tokens that are pinned: 0 when nothing is there, or too much is pinned already. */

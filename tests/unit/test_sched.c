@@ -56,6 +56,19 @@ static seq_id add(struct desk *d, uint64_t now, int priority, int n_prompt)
     return sched_add(d->sc, now, &spec);
 }
 
+static seq_id add_text(struct desk *d, int priority, const int32_t *tokens, int n)
+{
+    struct seq_spec spec = { .priority = priority,
+        .n_prompt = n,
+        .deadline_ns = UINT64_MAX,
+        .score_from = n - 1,
+        .credits = 1000,
+        .tokens = tokens,
+        .pages = d->pages[d->n_added++] };
+
+    return sched_add(d->sc, 0, &spec);
+}
+
 static void step(struct desk *d, uint64_t now)
 {
     sched_plan(d->sc, now, &d->plan);
@@ -395,6 +408,54 @@ static void delays_and_deadlines_come_in_their_order(void)
     desk_close(d);
 }
 
+/* One that rides has found a page that another, above it, has computed: where no page is left for a
+ * copy it stalls, and the cache forgets nothing that the other goes on from. */
+static void a_page_that_others_go_on_from_is_not_forgotten(void)
+{
+    enum { P = PAGE_TOKENS, N = 40 };
+    static int32_t tokens[N * P], same[3 * P];
+    const struct tree_options to = { .n_users = MAX_SEQS, .depth_weight = 1, .quota = N };
+    const struct cost dear = { .fixed = 1, .per_row = 1 }, free_of_cost = { 0 };
+    page_id taken[N];
+    int n_taken = 0;
+    struct err e;
+
+    for (int i = 0; i < N * P; i++)
+        tokens[i] = i + 1;
+    memcpy(same, tokens, (2 * P - 1) * sizeof(*same)); /* all but the last of the second page */
+    struct desk *d = desk_open(N, 8, 4 * P, 2 * P);
+    desk_close(d);
+    d->l.stretch = d->l.short_stretch = 1; /* beside those that decode only what must */
+    EXPECT_EQ(page_pool_new(&d->pool, N, &e), 0);
+    EXPECT_EQ(tree_new(&d->l.tree, d->pool, &to, &e), 0);
+    EXPECT_EQ(sched_new(&d->sc, d->pool, &d->l, &e), 0);
+    plan_init(&d->plan, &d->l);
+    sched_set_cost(d->sc, &dear);
+    seq_id high = add_text(d, 9, tokens, 2 * P), low = add_text(d, 0, tokens + 2 * P, 8 * P);
+    step(d, 0);
+    seq_id mid = add_text(d, 1, same, 3 * P);
+    step(d, 0);
+    EXPECT(state_of(d, mid) == SEQ_RUNNING && rows_of(d, mid) == 0);
+    EXPECT_EQ(sched_seq(d->sc, mid)->n_kv, 2 * P - 1);
+
+    sched_end(d->sc, low);
+    tree_flush(d->l.tree);
+    for (page_id p = page_take(d->pool); p.i != PAGE_NONE.i; p = page_take(d->pool))
+        taken[n_taken++] = p; /* as pages are that come from disk */
+    sched_set_cost(d->sc, &free_of_cost);
+    sched_plan(d->sc, 0, &d->plan);
+    EXPECT_EQ(rows_of(d, high), 1);
+    EXPECT_EQ(rows_of(d, mid), 0);
+    while (n_taken)
+        page_unref(d->pool, taken[--n_taken]);
+    step(d, 0);
+    step(d, 0);
+    EXPECT(sched_seq(d->sc, mid)->n_kv > 2 * P);
+    sched_end(d->sc, high), sched_end(d->sc, mid);
+    tree_free(d->l.tree);
+    desk_close(d);
+}
+
 #ifdef TESTING
 static void missing_memory_is_an_error(void)
 {
@@ -504,6 +565,7 @@ TESTS(TEST(drafts_get_what_is_left_over_and_go_back), TEST(drafts_take_no_page_f
     TEST(a_large_prompt_waits_for_room_and_is_not_overtaken),
     TEST(those_who_do_not_run_give_their_pages_first),
     TEST(a_fork_shares_the_prompt_and_copies_its_last_page),
+    TEST(a_page_that_others_go_on_from_is_not_forgotten),
     TEST(an_interrupted_step_is_planned_again), TEST(rows_of_a_preempted_sequence_go_to_others),
     TEST(prompt_scores_stay_within_credits_and_logits),
     TEST(delays_and_deadlines_come_in_their_order), TEST(missing_memory_is_an_error))
