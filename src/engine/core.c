@@ -350,7 +350,7 @@ static void event_home(struct core *c, struct gen_event *ev, uint64_t now)
         return;
     struct seq *s = sched_seq(c->sched, ch->seq);
     s->credits = ch->credits;
-    if (s->state == SEQ_PARKED && ch->credits * 4 >= ch->n_events)
+    if (s->state == SEQ_PARKED && !ch->fetch && ch->credits * 4 >= ch->n_events)
         sched_unpark(c->sched, ch->seq, now);
 }
 

@@ -138,6 +138,23 @@ bool fetch_begin(struct core *c, struct gen *g)
     return g->fetch;
 }
 
+/* Once each time that it has no pages: should they be evicted again before it comes in, then they
+ * are computed. */
+static bool is_coming(void *arg, const struct seq *s)
+{
+    struct core *c = arg;
+    struct choice *ch = s->user;
+    const struct wanted w = { &ch->gen->in.scope, s->root, s->tokens, prefix_limit(s) };
+
+    if (s->root.i == TREE_NONE.i || ch->fetch || ch->n_looks > s->n_preempted)
+        return false;
+    ch->n_looks = s->n_preempted + 1;
+    ch->fetch = start(c, &w);
+    if (ch->fetch)
+        ch->fetch->choice = ch;
+    return ch->fetch;
+}
+
 void fetch_abandon(struct core *c, struct gen *g)
 {
     g->fetch->user = NULL;
@@ -246,6 +263,8 @@ int fetch_open(struct core *c, struct sched_limits *l, struct err *e)
     if (make_dir(c, dir, sizeof(dir), e) || tier_open(&c->tier, &o, e))
         return -1;
     tree_on_evict(c->tree, gone, c);
+    l->is_coming = is_coming;
+    l->is_coming_arg = c;
     log_info("cache", "disk", "dir=%s bytes=%llu of=%llu by=%s", dir,
         (unsigned long long)tier_numbers(c->tier)->n_bytes, (unsigned long long)c->o.kv_disk_bytes,
         tier_aio(c->tier));

@@ -3,14 +3,16 @@
  * A page that is evicted is copied and written, when there is time for it. A request whose prompt
  * goes on there waits until its pages are read, outside the scheduler, and is scheduled as if it
  * came then; when reading takes longer than computing, by what both were measured to take, it does
- * not wait. Nothing of it shows in an answer.
+ * not wait. The same is asked again when a sequence comes in, for the first time or after it had
+ * lost its pages: it is parked meanwhile. Nothing of it shows in an answer.
  *
  * Part of core.c. Owner: the engine thread; nothing here waits for the disk. */
 #pragma once
 
 #include "engine/core.h"
 
-/* Where the options say so; else nothing. ERR_IO, ERR_MEMORY. */
+/* Where the options say so; else nothing. The scheduler is going to ask what comes (is_coming).
+ * ERR_IO, ERR_MEMORY. */
 int fetch_open(struct core *c, struct sched_limits *l, struct err *e);
 /* What lies in the cache goes to disk, for the next time, as much as five seconds allow. The
  * engine's thread has ended. */

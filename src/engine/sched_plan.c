@@ -189,8 +189,13 @@ static void plan_waiting(struct sched *sc, uint64_t now)
     while (sc->counts.running < (uint32_t)sc->l.max_batch && sc->rows_left > 0 &&
            sc->logits_left > 0) {
         uint32_t id = sched_first_waiting(sc, now);
-        if (id == NO_SEQ || !sched_let_in(sc, &sc->seqs[id], now))
+        if (id == NO_SEQ)
             return;
+        if (!sched_let_in(sc, &sc->seqs[id], now)) {
+            if (sc->seqs[id].state == SEQ_WAITING)
+                return;
+            continue; /* its pages are on their way: it is the next one's turn */
+        }
         if (is_filling(&sc->seqs[id]) && sc->n_fill < 2 * sc->l.max_batch)
             sc->fill[sc->n_fill++] = id; /* some were listed and preempted: two lists' room */
         plan_seq(sc, &sc->seqs[id], now);

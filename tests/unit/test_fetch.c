@@ -37,14 +37,13 @@ static void each_segment(const char *in, void (*fn)(const char *path))
     closedir(d);
 }
 
-static struct engine *engine_of(const char *disk, uint64_t bytes)
+static struct engine *engine_with(struct engine_options o, const char *disk, uint64_t bytes)
 {
     struct fake_options f = { .n_vocab = VOCAB,
         .n_ctx_train = N_PAGES * PAGE_TOKENS,
         .max_rows = 64,
         .n_pages = N_PAGES,
         .seed = 1 };
-    struct engine_options o = engine_options_default;
     const struct kernels *k;
     struct engine *en;
     struct lm *lm;
@@ -58,6 +57,11 @@ static struct engine *engine_of(const char *disk, uint64_t bytes)
     EXPECT_EQ(lm_open_fake(&lm, &f, &e), 0);
     EXPECT_EQ(engine_open(&en, lm, k, &o, &e), 0);
     return en;
+}
+
+static struct engine *engine_of(const char *disk, uint64_t bytes)
+{
+    return engine_with(engine_options_default, disk, bytes);
 }
 
 struct told {
@@ -157,6 +161,174 @@ static void evicted_pages_come_back_also_after_a_restart(void)
     expect_answers(en);
     EXPECT_EQ(engine_stats(en)->prefix.disk_failed, 0u);
     engine_close(en);
+    tmpdir_remove(dir);
+}
+
+enum { MANY = 3, LONG_OUT = 3 * PAGE_TOKENS };
+
+/* All at once, more than there are pages for: some are preempted, and come back. The prompts are of
+ * this round alone. Returns a sum over all answers. */
+static uint64_t ask_many(struct engine *en, int round)
+{
+    struct gen *gens[MANY];
+    struct mailbox *box;
+    struct err e;
+    uint64_t sum = 0;
+    int n_ended = 0;
+
+    EXPECT_EQ(mailbox_open(&box, &e), 0);
+    for (int i = 0; i < MANY; i++) {
+        int32_t prompt[N_PROMPT];
+        struct gen_input in = { .prompt = prompt,
+            .n_prompt = N_PROMPT,
+            .max_tokens = LONG_OUT,
+            .n_choices = 1,
+            .sample = sample_params_default };
+        write_prompt(prompt, i);
+        for (int j = 0, n = round * MANY + i; j < 4; j++, n /= VOCAB)
+            prompt[j] = n % VOCAB;
+        EXPECT_EQ(gen_new(&gens[i], &in, box, NULL, &e), 0);
+        EXPECT_EQ(engine_submit(en, gens[i], &e), 0);
+    }
+    while (n_ended < MANY) {
+        mailbox_wait(box, UINT64_MAX);
+        for (struct msg *m = mailbox_drain(box), *next; m; m = next) {
+            struct gen_event *ev = container_of(m, struct gen_event, msg);
+            next = m->next;
+            n_ended += m->kind == GEN_END;
+            if (m->kind == GEN_TOKEN)
+                sum += (uint64_t)(ev->token.id + 1) * (uint64_t)(ev->index + 1);
+            gen_event_done(ev);
+        }
+    }
+    for (int i = 0; i < MANY; i++) {
+        EXPECT(gen_result(gens[i])->err.code == ERR_NONE);
+        gen_free(gens[i]);
+    }
+    mailbox_close(box);
+    return sum;
+}
+
+/* Nothing of these prompts is on disk when they are submitted: what is read was lost meanwhile. */
+static void who_was_preempted_finds_its_pages_on_disk(void)
+{
+    tmpdir_make(dir);
+    struct engine *en = engine_of(dir, 1 << 24), *plain = engine_of(NULL, 0);
+    int round = 0;
+
+    for (; !engine_stats(en)->prefix.disk_fetched; round++) {
+        EXPECT(round < 1000);
+        EXPECT_EQ(ask_many(en, round), ask_many(plain, round));
+    }
+    printf("     in round %d\n", round);
+    EXPECT(engine_stats(en)->preemptions > 0);
+    engine_close(plain);
+    engine_close(en);
+    tmpdir_remove(dir);
+}
+
+/* ---- a crowd */
+
+enum { CROWD = 12, VISITS = 600 };
+
+struct visitor {
+    struct gen *gen;
+    int text, leaves_after; /* tokens; its answer is known when it stays */
+    bool is_known;
+    struct told told;
+};
+
+/* Prompts that begin alike, of any length, of any priority. */
+static void visit(struct visitor *v, struct engine *en, struct mailbox *box, struct rng *r)
+{
+    int32_t prompt[N_PROMPT];
+    struct gen_input in = { .prompt = prompt,
+        .n_prompt = N_PROMPT,
+        .max_tokens = OUT,
+        .n_choices = 1,
+        .priority = (int)rng_below(r, 3),
+        .sample = sample_params_default };
+    struct err e;
+
+    *v = (struct visitor){ .text = (int)rng_below(r, TEXTS), .is_known = true };
+    v->leaves_after = rng_below(r, 4) ? OUT + 1 : (int)rng_below(r, OUT);
+    if (rng_below(r, 2)) {
+        in.n_prompt = 1 + (int)rng_below(r, N_PROMPT);
+        v->is_known = in.n_prompt == N_PROMPT;
+    }
+    write_prompt(prompt, v->text);
+    in.sample.want_logprobs = true;
+    EXPECT_EQ(gen_new(&v->gen, &in, box, v, &e), 0);
+    EXPECT_EQ(engine_submit(en, v->gen, &e), 0);
+    if (v->leaves_after == 0)
+        engine_cancel(en, v->gen);
+}
+
+/* True: it has gone. */
+static bool hear(struct visitor *v, struct engine *en, struct gen_event *ev)
+{
+    if (ev->msg.kind == GEN_TOKEN) {
+        v->told.logprobs[v->told.n] = ev->token.logprob;
+        v->told.tokens[v->told.n++] = ev->token.id;
+        if (v->told.n == v->leaves_after)
+            engine_cancel(en, v->gen);
+    }
+    bool is_over = ev->msg.kind == GEN_END;
+    gen_event_done(ev);
+    if (!is_over)
+        return false;
+    const struct told *w = &want[v->text];
+    size_t n = (size_t)v->told.n;
+    EXPECT(!v->is_known || v->leaves_after <= OUT || n == OUT);
+    EXPECT(!v->is_known || !memcmp(v->told.tokens, w->tokens, n * sizeof(*w->tokens)));
+    EXPECT(!v->is_known || !memcmp(v->told.logprobs, w->logprobs, n * sizeof(*w->logprobs)));
+    gen_free(v->gen);
+    v->gen = NULL;
+    return true;
+}
+
+/* They come and go while pages come and go; turns change hands after two tokens. */
+static void a_crowd_gets_its_answers(void)
+{
+    struct engine_options o = engine_options_default;
+    static struct visitor crowd[CROWD];
+    struct rng r = { .key = 5 };
+    struct engine_audit a;
+    struct mailbox *box;
+    struct err e;
+    int n_came = 0, n_there = 0;
+
+    tmpdir_make(dir);
+    compute_wants();
+    o.fairness = (struct fairness){ true, 2, 2 };
+    o.max_batch = 5;
+    o.stretch_percent = o.short_stretch_percent = 120;
+    struct engine *en = engine_with(o, dir, 1 << 24);
+    EXPECT_EQ(mailbox_open(&box, &e), 0);
+    for (; n_there < CROWD; n_there++, n_came++)
+        visit(&crowd[n_there], en, box, &r);
+    while (n_there > 0) {
+        mailbox_wait(box, UINT64_MAX);
+        for (struct msg *m = mailbox_drain(box), *next; m; m = next) {
+            struct gen_event *ev = container_of(m, struct gen_event, msg);
+            struct visitor *v = gen_user(ev->gen);
+            next = m->next;
+            if (!hear(v, en, ev))
+                continue;
+            if (n_came++ < VISITS)
+                visit(v, en, box, &r);
+            else
+                n_there--;
+        }
+    }
+    engine_audit(en, &a);
+    EXPECT(a.ok && a.pages_owned == 0);
+    EXPECT(engine_stats(en)->prefix.disk_fetched > 0);
+    printf("     %llu fetched, %llu preempted\n",
+        (unsigned long long)engine_stats(en)->prefix.disk_fetched,
+        (unsigned long long)engine_stats(en)->preemptions);
+    engine_close(en);
+    mailbox_close(box);
     tmpdir_remove(dir);
 }
 
@@ -351,6 +523,7 @@ static void a_killed_process_loses_at_most_what_it_was_writing(void)
 }
 
 TESTS(TEST(evicted_pages_come_back_also_after_a_restart),
+    TEST(who_was_preempted_finds_its_pages_on_disk), TEST(a_crowd_gets_its_answers),
     TEST(a_small_limit_is_kept_and_old_pages_go), TEST(a_directory_belongs_to_one_at_a_time),
     TEST(missing_memory_is_an_error), TEST(a_changed_bit_is_a_miss), TEST(a_cut_file_is_a_miss),
     TEST(a_broken_disk_is_slow_and_never_wrong),
