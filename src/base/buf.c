@@ -31,7 +31,7 @@ char *buf_reserve(struct buf *b, size_t n)
     return b->p + b->n;
 }
 
-void buf_put(struct buf *b, const void *p, size_t n)
+void buf_put_slow(struct buf *b, const void *p, size_t n)
 {
     if (!n)
         return;
@@ -40,11 +40,6 @@ void buf_put(struct buf *b, const void *p, size_t n)
         memcpy(to, p, n);
         b->n += n;
     }
-}
-
-void buf_putc(struct buf *b, char c)
-{
-    buf_put(b, &c, 1);
 }
 
 void buf_printf(struct buf *b, const char *fmt, ...)

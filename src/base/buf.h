@@ -32,7 +32,16 @@ static inline struct str buf_str(const struct buf *b)
     return (struct str){ b->p, b->n };
 }
 
-void buf_put(struct buf *b, const void *p, size_t n);
+void buf_put_slow(struct buf *b, const void *p, size_t n);
+static inline void buf_put(struct buf *b, const void *p, size_t n)
+{
+    if (!n || n > b->cap - b->n || b->failed) {
+        buf_put_slow(b, p, n);
+        return;
+    }
+    memcpy(b->p + b->n, p, n);
+    b->n += n;
+}
 static inline void buf_puts(struct buf *b, struct str s)
 {
     buf_put(b, s.p, s.n);
@@ -41,7 +50,10 @@ static inline void buf_putz(struct buf *b, const char *z)
 {
     buf_put(b, z, strlen(z));
 }
-void buf_putc(struct buf *b, char c);
+static inline void buf_putc(struct buf *b, char c)
+{
+    buf_put(b, &c, 1);
+}
 void buf_printf(struct buf *b, const char *fmt, ...) PRINTF(2, 3);
 void buf_u64(struct buf *b, uint64_t v);
 

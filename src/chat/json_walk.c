@@ -358,3 +358,8 @@ bool json_walk_end(const struct json_walk *w)
 
     return w->state == DONE || (is_number && !w->depth);
 }
+
+bool json_walk_in_text(const struct json_walk *w)
+{
+    return w->state == STRING && !w->units.high;
+}

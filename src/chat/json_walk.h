@@ -39,3 +39,5 @@ void json_walk_begin(struct json_walk *w); /* another value; keeps the memory */
 /* Returns the bytes used. A number at the top ends before the first byte that is none of it. */
 size_t json_walk_put(struct json_walk *w, struct str in, struct buf *out, enum walk *is);
 bool json_walk_end(const struct json_walk *w);
+/* In the middle of a string, where plain text goes in and out as it is. */
+bool json_walk_in_text(const struct json_walk *w);

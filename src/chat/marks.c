@@ -86,12 +86,6 @@ struct marks *marks_new(struct arena *a, const struct str *strings, int n)
     for (int i = 0; i < n; i++)
         add(m, i);
     complete(m, queue, queue + n_nodes);
+    m->starts_blank = m->starts[' '] || m->starts['\t'] || m->starts['\n'] || m->starts['\r'];
     return m;
-}
-
-const char *marks_skip(const struct marks *m, const char *p, const char *end)
-{
-    while (p < end && !m->starts[(unsigned char)*p])
-        p++;
-    return p;
 }

@@ -26,7 +26,8 @@ struct marks {
     uint16_t *next; /* [n_nodes][1 << shift] */
     struct marks_node *nodes;
     const struct str *strings;
-    bool starts[256]; /* some string begins with this byte */
+    bool starts[256];  /* some string begins with this byte */
+    bool starts_blank; /* or with a blank */
 };
 
 /* The strings are borrowed: they outlive the marks. None is empty. NULL when memory is gone. */
@@ -50,4 +51,9 @@ static inline struct str marks_held(const struct marks *m, uint16_t at)
     return (struct str){ m->strings[m->nodes[at].of].p, m->nodes[at].depth };
 }
 /* The first byte in [p, end) with which a string may begin; end when there is none. */
-const char *marks_skip(const struct marks *m, const char *p, const char *end);
+static inline const char *marks_skip(const struct marks *m, const char *p, const char *end)
+{
+    while (p < end && !m->starts[(unsigned char)*p])
+        p++;
+    return p;
+}

@@ -13,6 +13,12 @@ static size_t guard(struct parser *p, enum stream_id id, char *text, size_t n)
     uint16_t at = p->streams[id].guard;
     size_t to = 0, i = 0;
 
+    p->work += n;
+    if (at == MARKS_ROOT) {
+        i = to = (size_t)(marks_skip(m, text, text + n) - text);
+        if (i == n)
+            return n;
+    }
     while (i < n) {
         size_t len = 0;
         uint16_t next = at;
@@ -37,8 +43,15 @@ static size_t guard(struct parser *p, enum stream_id id, char *text, size_t n)
         i += len;
     }
     p->streams[id].guard = at;
-    p->work += n;
     return to;
+}
+
+static void tell(struct parser *p, enum stream_id id, struct str text)
+{
+    if (id == CONTENT)
+        p->ops->content(p->arg, text);
+    else
+        p->ops->reasoning(p->arg, text);
 }
 
 static void tell_text(struct parser *p)
@@ -48,10 +61,8 @@ static void tell_text(struct parser *p)
     if (!b->n || !buf_ok(b))
         return;
     b->n = guard(p, p->out_stream, b->p, b->n);
-    if (b->n && p->out_stream == CONTENT)
-        p->ops->content(p->arg, buf_str(b));
-    else if (b->n)
-        p->ops->reasoning(p->arg, buf_str(b));
+    if (b->n)
+        tell(p, p->out_stream, buf_str(b));
     buf_reset(b);
 }
 
@@ -207,7 +218,8 @@ static void call_tell(struct parser *p)
 
 static void call_clear(struct parser *p)
 {
-    p->call = (struct call){ .has_name = false };
+    p->call.n_name = 0;
+    p->call.has_name = p->call.has_args = p->call.is_told = false;
     buf_reset(&p->raw);
     buf_reset(&p->args);
     p->is_between = false;
@@ -525,6 +537,12 @@ static struct str put_bytes(struct parser *p, struct str in)
     return STR("");
 }
 
+static bool has_failed(const struct parser *p)
+{
+    return p->out.failed | p->args.failed | p->raw.failed | p->scratch.failed | p->tag.text.failed |
+           p->streams[CONTENT].blanks.failed | p->streams[REASONING].blanks.failed;
+}
+
 static int after_put(struct parser *p, struct err *e)
 {
     const struct buf *bufs[] = { &p->out, &p->args, &p->raw, &p->scratch, &p->tag.text,
@@ -532,6 +550,8 @@ static int after_put(struct parser *p, struct err *e)
 
     tell_text(p);
     tell_args(p);
+    if (!has_failed(p))
+        return 0;
     for (size_t i = 0; i < ARRAY_LEN(bufs); i++)
         if (bufs[i]->failed)
             return bufs[i]->n < bufs[i]->max / 2
@@ -540,8 +560,65 @@ static int after_put(struct parser *p, struct err *e)
     return 0;
 }
 
+/* What nearly every token of an answer is: in the middle of a text, a few words with nothing in
+ * them that a marker begins with, and no half character. It is told as it is, just as the long way
+ * would. False: it goes the long way. */
+static bool put_plain(struct parser *p, struct str text)
+{
+    enum stream_id id = p->in_thinking ? REASONING : CONTENT;
+    struct stream *s = &p->streams[id];
+    const struct marks *m = p->f->marks;
+    size_t n = text.n;
+
+    if (p->in_call || p->n_tail || p->at != MARKS_ROOT || s->guard != MARKS_ROOT || p->out.n)
+        return false;
+    if (s->after_mark || s->needs_newline || (s->blanks.n && m->starts_blank) ||
+        (p->is_start && p->f->tool->bare && !p->in_thinking))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if ((text.p[i] & 0x80) || m->starts[(unsigned char)text.p[i]])
+            return false;
+    while (n && is_blank(text.p[n - 1]))
+        n--;
+    p->work += 2 * text.n;
+    s->any |= n > 0;
+    p->is_start &= n == 0 || id != CONTENT;
+    if (n && s->blanks.n) {
+        buf_put(&s->blanks, text.p, n);
+        if (!buf_ok(&s->blanks))
+            return true; /* stays so */
+        tell(p, id, buf_str(&s->blanks));
+        buf_reset(&s->blanks);
+    } else if (n) {
+        tell(p, id, (struct str){ text.p, n });
+    }
+    buf_put(&s->blanks, text.p + n, text.n - n);
+    return true;
+}
+
+/* Likewise in the middle of a string of a call's arguments. */
+static bool put_plain_args(struct parser *p, struct str text)
+{
+    if (!p->call.is_told || !p->reader->is_walking || !p->reader->is_walking(p) || p->n_tail ||
+        p->args.n || !json_walk_in_text(&p->walk) || text.n >= p->raw.max - p->raw.n)
+        return false;
+    for (size_t i = 0; i < text.n; i++) {
+        unsigned char c = (unsigned char)text.p[i];
+        if (c < 0x20 || c >= 0x80 || c == '"' || c == '\\')
+            return false;
+    }
+    p->work += text.n;
+    buf_puts(&p->raw, text);
+    p->ops->call_args(p->arg, p->call.index, text);
+    return true;
+}
+
 int parser_put(struct parser *p, struct str text, struct err *e)
 {
+    if (!text.n)
+        return 0;
+    if (p->in_call ? put_plain_args(p, text) : put_plain(p, text))
+        return has_failed(p) ? after_put(p, e) : 0;
     while (p->n_tail && text.n) { /* at most three bytes until the character is whole */
         p->tail[p->n_tail++] = text.p[0];
         text = str_skip(text, 1);

@@ -135,4 +135,9 @@ static enum verdict read_channels(struct parser *p, struct str in, size_t *used)
     return READ_LEAVE;
 }
 
-const struct reader reader_channels = { begin, read_channels };
+static bool is_walking(const struct parser *p)
+{
+    return p->channel.state == BODY;
+}
+
+const struct reader reader_channels = { begin, read_channels, is_walking };

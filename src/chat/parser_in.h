@@ -26,6 +26,8 @@ enum verdict {
 struct reader {
     void (*begin)(struct parser *p);
     enum verdict (*read)(struct parser *p, struct str in, size_t *used);
+    /* NULL: never. True: bytes go through the walk into the arguments, and nowhere else. */
+    bool (*is_walking)(const struct parser *p);
 };
 
 extern const struct reader reader_json, reader_tags, reader_python, reader_channels;

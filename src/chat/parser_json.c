@@ -329,7 +329,7 @@ static enum verdict structure(struct parser *p, char c, size_t *used)
     return c == '"' ? READ_MORE : READ_BAD;
 }
 
-static enum verdict read_json(struct parser *p, struct str in, size_t *used)
+static enum verdict read_step(struct parser *p, struct str in, size_t *used)
 {
     char c = in.p[0];
     enum verdict v;
@@ -367,4 +367,23 @@ static enum verdict read_json(struct parser *p, struct str in, size_t *used)
     return between(p, c, used);
 }
 
-const struct reader reader_json = { begin, read_json };
+/* Steps, up to where one call ends and another may begin. */
+static enum verdict read_json(struct parser *p, struct str in, size_t *used)
+{
+    enum verdict v;
+    size_t n = 0;
+
+    do {
+        v = read_step(p, str_skip(in, n), used);
+        n += *used;
+    } while (v == READ_MORE && n < in.n && p->json.state != ITEM && p->json.state != BETWEEN);
+    *used = n;
+    return v;
+}
+
+static bool is_walking(const struct parser *p)
+{
+    return p->json.state == ARGS;
+}
+
+const struct reader reader_json = { begin, read_json, is_walking };

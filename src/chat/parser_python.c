@@ -18,9 +18,14 @@ enum state {
 
 static void begin(struct parser *p)
 {
-    struct literal l = p->python.literal;
+    struct python_reader *y = &p->python; /* literal and word are begun when they are needed */
 
-    p->python = (struct python_reader){ .state = START, .literal = l };
+    y->state = START;
+    y->n_prefix = 0;
+    y->in_list = y->has_args = false;
+    y->n_positional = 0;
+    y->n_word = 0;
+    y->schema = NULL;
 }
 
 static char open_of(const struct parser *p)
@@ -246,7 +251,7 @@ static enum verdict between(struct parser *p, char c, size_t *used)
     return go(p, NAME, used);
 }
 
-static enum verdict read_python(struct parser *p, struct str in, size_t *used)
+static enum verdict read_step(struct parser *p, struct str in, size_t *used)
 {
     char c = in.p[0];
 
@@ -276,4 +281,18 @@ static enum verdict read_python(struct parser *p, struct str in, size_t *used)
     return between(p, c, used);
 }
 
-const struct reader reader_python = { begin, read_python };
+/* Steps, up to where one call ends and another may begin. */
+static enum verdict read_python(struct parser *p, struct str in, size_t *used)
+{
+    enum verdict v;
+    size_t n = 0;
+
+    do {
+        v = read_step(p, str_skip(in, n), used);
+        n += *used;
+    } while (v == READ_MORE && n < in.n && p->python.state < BETWEEN);
+    *used = n;
+    return v;
+}
+
+const struct reader reader_python = { begin, read_python, NULL };

@@ -297,4 +297,9 @@ static enum verdict read_tags(struct parser *p, struct str in, size_t *used)
     return READ_LEAVE;
 }
 
-const struct reader reader_tags = { begin, read_tags };
+static bool is_walking(const struct parser *p)
+{
+    return p->tag.state == TAG_JSON;
+}
+
+const struct reader reader_tags = { begin, read_tags, is_walking };
