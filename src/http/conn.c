@@ -324,12 +324,26 @@ static void finish(struct conn *c)
     set_state(c, must_close ? CLOSING : IDLE);
 }
 
+/* In the words of its route, when the head has told which. */
+static bool app_refuses(struct conn *c, int status, const char *why)
+{
+    const struct http_app *app = &c->s->app;
+
+    if (c->state != BODY || !c->x || !app->on_refuse)
+        return false;
+    c->want_close = true;
+    app->on_refuse(app->ctx, &c->x->x, status, why);
+    return c->x->is_begun;
+}
+
 static void refuse(struct conn *c, int status, const char *why)
 {
     log_debug("http", "refuse", "peer=%s status=%d why=\"%s\"", c->peer, status, why);
-    exchange_free(c);
     STAT_ADD(c->s, bad_requests, 1);
-    reply_refuse(c, status, why);
+    bool is_answered = app_refuses(c, status, why);
+    exchange_free(c);
+    if (!is_answered)
+        reply_refuse(c, status, why);
     set_state(c, CLOSING);
 }
 

@@ -142,7 +142,7 @@ static struct model *find_alias(struct pool *p, struct str name)
     return NULL;
 }
 
-struct model *pool_find(struct pool *p, struct str name, struct err *e)
+struct model *pool_named(struct pool *p, struct str name)
 {
     struct str bare = name;
     struct model *m = find_id(p, name);
@@ -151,8 +151,13 @@ struct model *pool_find(struct pool *p, struct str name, struct err *e)
         bare.n -= strlen(":latest");
     if (!m && bare.n < name.n)
         m = find_id(p, bare);
-    if (!m && name.n)
-        m = find_alias(p, name);
+    return m || !name.n ? m : find_alias(p, name);
+}
+
+struct model *pool_find(struct pool *p, struct str name, struct err *e)
+{
+    struct model *m = pool_named(p, name);
+
     if (m)
         return m;
     if (!name.n || !p->is_strict)

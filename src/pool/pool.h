@@ -81,8 +81,10 @@ struct pool_options {
 int pool_open(struct pool **out, const struct pool_options *o, struct err *e);
 void pool_close(struct pool *p); /* waits for a load under way; cancels what runs */
 
-/* The model a request names: by its id, by its id and the tag `:latest`, by an alias; an empty name
- * means the first. NULL with ERR_NOT_FOUND. */
+/* By its id, by its id and the tag `:latest`, by an alias; NULL: none is called so. */
+struct model *pool_named(struct pool *p, struct str name);
+/* The model a request means: by such a name; an empty one means the first, and so does any other
+ * where that is allowed. NULL with ERR_NOT_FOUND. */
 struct model *pool_find(struct pool *p, struct str name, struct err *e);
 
 /* From here on fn is called whenever a model was loaded or could not be: on the loader's thread,

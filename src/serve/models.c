@@ -122,30 +122,29 @@ void models_all(struct io *io, struct http_exchange *x, struct call *c)
     buf_clear(&b);
 }
 
-/* The id is the rest of the path, and may hold slashes. Here a name must be one of ours. */
+/* The id is the rest of the path, and may hold slashes. Here a name must be one of ours: of what an
+ * alias stands for its own is told. */
 void models_single(struct io *io, struct http_exchange *x, struct call *c)
 {
     struct str id = str_skip(x->req->path, strlen("/v1/models/"));
     bool as_anthropic = is_anthropic(x, c);
+    struct model *m = pool_named(io->o->pool, id);
     struct err e;
     struct buf b;
 
-    for (int i = 0; i < pool_n(io->o->pool); i++) {
-        struct model *m = pool_at(io->o->pool, i);
-        if (!str_is(id, m->spec->id))
-            continue;
-        struct model_info info = model_info_of(m);
-        buf_init(&b, 64 * KB);
-        if (as_anthropic)
-            anthropic_model(&b, &info);
-        else
-            models_one(&b, &info);
-        reply_json(x, c, 200, &b);
-        buf_clear(&b);
+    if (!m) {
+        err_param(&e, ERR_NOT_FOUND, "model", "The model '%.*s' does not exist.",
+            (int)MIN(id.n, (size_t)80), id.p);
+        status_reply(&x->sink, as_anthropic ? ERROR_ANTHROPIC : c->route->errors, &e, NULL,
+            c->fields, c->n_fields);
         return;
     }
-    err_param(&e, ERR_NOT_FOUND, "model", "The model '%.*s' does not exist.",
-        (int)MIN(id.n, (size_t)80), id.p);
-    status_reply(&x->sink, as_anthropic ? ERROR_ANTHROPIC : c->route->errors, &e, NULL, c->fields,
-        c->n_fields);
+    struct model_info info = model_info_of(m);
+    buf_init(&b, 64 * KB);
+    if (as_anthropic)
+        anthropic_model(&b, &info);
+    else
+        models_one(&b, &info);
+    reply_json(x, c, 200, &b);
+    buf_clear(&b);
 }

@@ -160,6 +160,22 @@ static int64_t on_head(void *ctx, struct http_exchange *x)
     return c->route->limit ? io->o->max_body : MIN(io->o->max_body, (int64_t)SMALL_BODY);
 }
 
+/* A body that is too large, or broken, or one too many: in the shape of its route. */
+static void on_refuse(void *ctx, struct http_exchange *x, int status, const char *why)
+{
+    struct call *c = x->user;
+    struct err e;
+
+    if (!c || status == 408)
+        return;
+    err_set(&e,
+        status == 413   ? ERR_TOO_LARGE
+        : status == 503 ? ERR_OVERLOADED
+                        : ERR_INVALID,
+        "The request was refused: %s.", why);
+    reply_error(x, c, &e, NULL);
+}
+
 static void on_request(void *ctx, struct http_exchange *x)
 {
     struct call *c = x->user;
@@ -274,7 +290,7 @@ static int io_open(struct io **out, struct service *s, int port, struct err *e)
 {
     struct io *io = xcalloc(1, sizeof(*io));
     struct http_options http = s->o.http;
-    struct http_app app = { io, on_head, on_request, on_gone, on_drained };
+    struct http_app app = { io, on_head, on_refuse, on_request, on_gone, on_drained };
 
     io->service = s;
     io->index = s->n - 1;

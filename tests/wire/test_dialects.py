@@ -4,6 +4,7 @@ import glob
 import hashlib
 import json
 import os
+import socket
 import sys
 import tempfile
 
@@ -301,6 +302,44 @@ def test_streams_end_with_an_error_of_their_own():
         equal(list(json.loads(told)), ["error"])
         told = s.request("POST", "/completion", json.dumps({**late, "prompt": "x"}))[2]
         equal([list(f) for f in frames(told)], [["error"]])
+
+
+def test_a_body_that_is_too_large_is_refused_in_the_words_of_its_wire():
+    large = b'{"model": "demo", "x": "' + b"x" * 5000 + b'"}'
+    chunked = b"1\r\n{\r\nzz\r\n"
+
+    def refused(s, path, head, body):
+        with socket.create_connection(("127.0.0.1", s.port), 10) as c:
+            c.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n".encode() + body)
+            whole = b"".join(iter(lambda: c.recv(65536), b""))
+        fields, _, text = whole.partition(b"\r\n\r\n")
+        assert b"Connection: close" in fields and b"x-request-id: req_" in fields, whole
+        return int(fields.split()[1]), json.loads(text)
+
+    with Server("--max-body", "4096") as s:
+        for head, body, status in ((f"Content-Length: {len(large)}", large, 413),
+                ("Transfer-Encoding: chunked", b"%x\r\n%s\r\n0\r\n\r\n" % (len(large), large), 413),
+                ("Transfer-Encoding: chunked", chunked, 400)):
+            bad = "request_too_large" if status == 413 else "invalid_value"
+            got, answer = refused(s, "/v1/chat/completions", head, body)
+            equal((got, answer["error"]["code"]), (status, bad))
+            got, answer = refused(s, MESSAGES, head, body)
+            kind = "request_too_large" if status == 413 else "invalid_request_error"
+            equal((got, answer["type"], answer["error"]["type"]), (status, "error", kind))
+            assert answer["request_id"].startswith("req_")
+            got, answer = refused(s, "/api/chat", head, body)
+            equal((got, type(answer["error"])), (status, str))
+            got, answer = refused(s, "/completion", head, body)
+            equal((got, answer["error"]["code"]), (status, status))
+        equal(s.get("/healthz")[0], 200)
+
+
+def test_a_model_is_shown_by_its_other_names():
+    with Server() as s:
+        for name in ("demo", "demo:latest", "claude-sonnet-4"):
+            status, _, text = s.get(f"/v1/models/{name}")
+            equal((status, json.loads(text)["id"]), (200, "demo"), name)
+        equal(s.get("/v1/models/gpt-4o")[0], 404)
 
 
 def test_every_json_of_the_suite_is_answered_in_its_shape():
