@@ -132,7 +132,11 @@ static inline void kit_init(struct kit *k)
 
 static inline void kit_open(struct kit *k)
 {
-    struct http_app app = { k, kit_on_head, kit_on_request, kit_on_gone, kit_on_drained };
+    struct http_app app = { .ctx = k,
+        .on_head = kit_on_head,
+        .on_request = kit_on_request,
+        .on_gone = kit_on_gone,
+        .on_drained = kit_on_drained };
     struct err e = { 0 };
 
     if (loop_open(&k->loop, &e) || http_server_open(&k->server, k->loop, &k->o, &app, &e)) {
