@@ -13,6 +13,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.path.insert(0, os.path.join(ROOT, "tools", "demo"))
 
 import chat  # noqa: E402
+import deeds  # noqa: E402
 import facts  # noqa: E402
 import games  # noqa: E402
 import generate  # noqa: E402
@@ -181,6 +182,37 @@ def test_names_of_tools_are_held_out():
     assert not trained & asked
     assert all(tools.is_name_held_out(n) for n in asked)
     assert tools.is_name_held_out("getOtherName") == tools.is_name_held_out("get_other-name")
+
+
+def test_nouns_are_held_out():
+    for deed in deeds.DEEDS:
+        trained, unseen = tools.nouns_of(deed, False), tools.nouns_of(deed, True)
+        assert trained and not set(trained) & set(unseen)
+        rng = random.Random(deed)
+        drawn = {tools.noun_of(rng, deed, False) for _ in range(2000)}
+        assert set(trained) <= drawn and not drawn & set(unseen), deed
+        if unseen:
+            assert set(unseen) <= {tools.noun_of(rng, deed, True) for _ in range(2000)}, deed
+    kinds = {n for deed in deeds.DEEDS for n in tools.nouns_of(deed, True)}
+    assert len(kinds) > 60 and not kinds & tools.ALWAYS_NOUNS
+
+
+def test_a_tool_is_shown_as_its_call():
+    properties = {
+        "city": {"type": "string", "description": "The city."},
+        "unit": {"type": "string", "enum": ["celsius", "kelvin"]},
+        "days": {"type": "integer"},
+        "on": {"description": "Or off", "type": "boolean", "title": "On"},
+        "many": {"type": "array", "items": {"type": "string"}},
+    }
+    parameters = {"type": "object", "properties": properties, "required": ["city", "on", "many"]}
+    shown = chat.tool_text({"name": "f", "description": "Does it.", "parameters": parameters})
+    assert shown == (
+        '\nDoes it.\n{"name": "f", "arguments": {"city": "string" (The city.), '
+        '"unit": "celsius|kelvin"?, "days": integer?, "on": boolean (Or off), '
+        '"many": {"type": "array", "items": {"type": "string"}}}}'
+    ), shown
+    assert chat.tool_text({"name": "f"}) == '\n{"name": "f", "arguments": {}}'
 
 
 def test_results_answer_calls_and_calls_have_results():

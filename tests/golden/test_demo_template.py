@@ -51,6 +51,26 @@ def texts_of(dialogue):
     yield messages, False, "".join(text for text, _ in chat.pieces(messages, tools, think))
 
 
+ODD_TOOLS = [
+    {"name": "bare"},
+    {"name": "null", "description": None, "parameters": None},
+    {"name": "empty", "description": "Nothing to say.", "parameters": {"type": "object"}},
+    {"name": "odd", "description": "Odd.", "parameters": {"type": "object", "required": ["items"],
+        "properties": {
+            "items": {"type": "array", "items": {"type": "string"}, "description": "Many."},
+            "values": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            "n": {"type": ["integer", "null"]}, "x": {"type": "number", "enum": [1, 2.5]},
+            "who": {"type": "string", "enum": ["\u00e4 \"b\"", "c"], "default": "c"},
+            "any": {}, "keys": {"type": "object", "properties": {"a": {"type": "string"}}}}}},
+]  # fmt: skip
+
+
+def odd_dialogue():
+    turn = {"role": "user", "content": "Go."}
+    offered = [{"type": "function", "function": t} for t in ODD_TOOLS]
+    return [turn], offered, chat.prompt([turn], offered)
+
+
 def main():
     if not os.path.exists(TOOL):
         print(f"skipped: {TOOL} is not built\n0 passed, 0 failed, 1 skipped")
@@ -64,6 +84,11 @@ def main():
             failed += got != want
             if got != want and failed < 5:
                 print(f"FAILED\n  want: {want!r}\n  got:  {got!r}")
+    messages, offered, want = odd_dialogue()
+    got = engine.render(messages, offered, False, True)
+    passed, failed = passed + (got == want), failed + (got != want)
+    if got != want:
+        print(f"FAILED\n  want: {want!r}\n  got:  {got!r}")
     print(f"{passed} passed, {failed} failed, 0 skipped")
     return failed != 0
 

@@ -9,11 +9,33 @@ import json
 CALL, END_CALL = "<tool_call>", "</tool_call>"
 THINK, END_THINK = "<think>", "</think>"
 START, END = "<|im_start|>", "<|im_end|>"
-HOW_TO_CALL = f'To call one: {CALL}\n{{"name": ..., "arguments": {{...}}}}\n{END_CALL}'
 
 
 def as_json(value):
     return json.dumps(value, ensure_ascii=False)
+
+
+def slot_text(schema, optional):
+    """What stands for the value of a parameter: '"string"', '"low|high"?', 'integer (How many.)'.
+    Anything but such plain types is written out."""
+    kind, choices = schema.get("type"), schema.get("enum")
+    if kind in ("string", "integer", "number", "boolean"):
+        text = "|".join(map(str, choices)) if choices else kind
+        text = f'"{text}"' if kind == "string" else text
+        text += f" ({schema['description']})" if schema.get("description") else ""
+    else:
+        text = as_json(schema)
+    return text + "?" * optional
+
+
+def tool_text(function):
+    """A tool as the call of it with slots for values, after its description."""
+    schema = function.get("parameters") or {}
+    required, slots = schema.get("required") or (), []
+    for name, value in (schema.get("properties") or {}).items():
+        slots.append(f'"{name}": {slot_text(value, name not in required)}')
+    about = f"\n{function['description']}" if function.get("description") else ""
+    return f'{about}\n{{"name": "{function["name"]}", "arguments": {{{", ".join(slots)}}}}}'
 
 
 def calls_text(calls):
@@ -75,9 +97,8 @@ def _system_text(first, tools, think):
     has_system = first.get("role") == "system"
     parts = []
     if tools:
-        lines = "".join("\n" + as_json(t["function"]) for t in tools)
-        parts.append(f"{chr(10) if has_system else ''}# Tools\n<tools>{lines}\n</tools>")
-        parts.append(HOW_TO_CALL)
+        lines = "".join(tool_text(t["function"]) for t in tools)
+        parts.append(f"{chr(10) if has_system else ''}<tools>{lines}\n</tools>")
     if think:
         parts.append("/think")
     if has_system:

@@ -6,6 +6,8 @@ the answer that is made of the tool's result. {noun} is what the tool is about.
 
 from dataclasses import dataclass, field
 
+import nouns
+
 
 @dataclass(frozen=True)
 class Deed:
@@ -22,70 +24,11 @@ GET = "[get|fetch|find|check|look up|show|show me|tell me|give me|I need|please 
 WANT = "[please |can you |could you |I want to |I would like to |I need to |help me to ||||]"
 WHAT = "[what is|what's|what is|tell me|do you know|can you tell me]"
 
-OF_PLACE = """
-weather; temperature; forecast; humidity; local time; population; air quality; wind speed; sunrise;
-sunset; rainfall; traffic; pollen count; water level; snow depth; tide; mayor; area code; postcode;
-currency; holiday list; noise level; rent index; crime rate; bus schedule; train schedule; news;
-parking fee; petrol price; event list; power usage; elevation; timezone; UV index; flood risk
-"""
-OF_THING = """
-price; weight; stock level; rating; colour; owner; size; age; score; location; warranty; discount;
-delivery time; manual; recipe; calorie count; meaning; translation; definition; battery level;
-speed; length; review; availability; serial number; shelf; supplier; popularity; barcode; summary;
-ingredient list; synonym; origin; price history; exchange rate; market value
-"""
-OF_PERSON = """
-phone number; address; email; birthday; salary; calendar; balance; role; manager; department; shift;
-badge number; nickname; order history; profile; home town; office; seat; contact; vacation days;
-account; team; playlist; last login; job title; favourite song; mailbox size; password policy
-"""
-BY_CODE = """
-order; flight; invoice; ticket; parcel; shipment; booking; claim; contract; payment; refund;
-repair; delivery; case; train; package; reservation; application; server; device; transaction; job
-"""
-TO_SEND = """
-message; email; note; text; letter; postcard; greeting; reminder; invitation; alert; fax; memo
-"""
-TO_SET = """
-volume; brightness; thermostat; timer; heating; fan speed; price limit; oven; alarm level; speed
-limit; zoom; quota; budget; contrast; humidity; bass; timeout; backlight; pressure; step goal
-"""
-WITH_MODE = """
-lamp; radio; camera; printer; dishwasher; robot; screen; drone; heater; engine; projector; keyboard
-"""
-TO_SWITCH = """
-light; lights; heating; fan; radio; television; alarm; camera; oven; heater; sprinkler; speaker;
-air conditioner; projector; coffee machine; router; vacuum; dishwasher; pump; blinds
-"""
-TO_ORDER = """
-food; groceries; supplies; spare parts; furniture; books; flowers; drinks; tools; clothes; toys
-"""
-TO_BOOK = """
-hotel; room; table; taxi; flight; train; car; bicycle; ticket; seat; meeting; appointment; tour;
-boat; haircut; lesson; doctor; studio; tennis court; massage
-"""
-TO_SEARCH = """
-books; songs; films; articles; papers; recipes; photos; files; emails; jobs; houses; courses;
-restaurants; podcasts; videos; documents; notes; products; maps; patents; games; the web; news
-"""
-TO_LIST = """
-alarms; tasks; orders; users; files; devices; meetings; playlists; rooms; reminders; projects;
-servers; contacts; backups; tickets; printers; branches; friends; lamps; accounts; invoices
-"""
-TO_ADD_TO = """
-shopping list; calendar; playlist; to-do list; wish list; cart; guest list; reading list; menu;
-watch list; packing list; inventory
-"""
-TO_DELETE = """
-file; alarm; note; user; reminder; photo; account; meeting; backup; message; playlist; task; record
-"""
-TO_CONVERT = "currency; money; length; weight; unit; temperature; volume; distance; area; time"
-TO_MOVE = "file; folder; document; photo; task; card; ticket; song; note; project; user; robot"
 
 DEEDS = {
     "of place": Deed(
         "get fetch find check lookup query show read",
-        OF_PLACE,
+        nouns.OF_PLACE,
         "[Get|Returns|Look up|Find|Gives|Fetch] the [|current ]{noun} [in|of|for] a "
         "[city|place|town|location].",
         {"place": "place"},
@@ -117,7 +60,7 @@ DEEDS = {
     ),
     "of thing": Deed(
         "get fetch find check lookup query show read",
-        OF_THING,
+        nouns.OF_THING,
         "[Get|Returns|Look up|Find|Gives|Fetch] the {noun} of [an item|a thing|a product].",
         {"thing": "thing"},
         [
@@ -141,7 +84,7 @@ DEEDS = {
     ),
     "of person": Deed(
         "get fetch find check lookup query show read",
-        OF_PERSON,
+        nouns.OF_PERSON,
         "[Get|Returns|Look up|Find|Gives|Fetch] the {noun} of a [person|user|customer|colleague].",
         {"person": "person"},
         [
@@ -157,7 +100,7 @@ DEEDS = {
     ),
     "by code": Deed(
         "track get check find status_of lookup trace",
-        BY_CODE,
+        nouns.BY_CODE,
         "[Look up|Get|Track|Find|Check] [the status of |]a[|n] {noun} by its [number|code|id].",
         {"code": "code"},
         [
@@ -173,7 +116,7 @@ DEEDS = {
     ),
     "send": Deed(
         "send write post deliver submit",
-        TO_SEND,
+        nouns.TO_SEND,
         "[Send|Write|Deliver] a[|n] {noun} to [a person|somebody|a contact|a user].",
         {"person": "to", "text": "text"},
         [
@@ -188,7 +131,7 @@ DEEDS = {
     ),
     "set": Deed(
         "set change adjust configure update",
-        TO_SET,
+        nouns.TO_SET,
         "[Set|Change|Adjust] the {noun} to a [value|number|level].",
         {"value": "value"},
         [
@@ -202,7 +145,7 @@ DEEDS = {
     ),
     "mode": Deed(
         "set change switch select configure",
-        WITH_MODE,
+        nouns.WITH_MODE,
         "[Set|Choose|Change] the mode of the {noun}.",
         {"mode": "mode"},
         [
@@ -215,7 +158,7 @@ DEEDS = {
     ),
     "switch": Deed(
         "switch turn toggle control set",
-        TO_SWITCH,
+        nouns.TO_SWITCH,
         "[Turn|Switch] the {noun} in a room on or off.",
         {"room": "room", "on": "on"},
         [
@@ -228,7 +171,7 @@ DEEDS = {
     ),
     "order": Deed(
         "order buy purchase get request",
-        TO_ORDER,
+        nouns.TO_ORDER,
         "[Order|Buy] {noun}[| for the user| online].",
         {"thing": "item", "count": "count"},
         [
@@ -241,7 +184,7 @@ DEEDS = {
     ),
     "book": Deed(
         "book reserve schedule arrange make",
-        TO_BOOK,
+        nouns.TO_BOOK,
         "[Book|Reserve|Arrange] a[|n] {noun}[| for the user].",
         {"place": "place", "date": "date"},
         [
@@ -254,7 +197,7 @@ DEEDS = {
     ),
     "search": Deed(
         "search find query lookup browse",
-        TO_SEARCH,
+        nouns.TO_SEARCH,
         "[Search|Search in|Find|Look for] {noun}[| by words| for a query].",
         {"query": "query"},
         [
@@ -268,7 +211,7 @@ DEEDS = {
     ),
     "list": Deed(
         "list get show all read",
-        TO_LIST,
+        nouns.TO_LIST,
         "[List|Show|Returns|Get] all [|the ]{noun}[| of the user].",
         {},
         [
@@ -281,7 +224,7 @@ DEEDS = {
     ),
     "add to": Deed(
         "add_to append_to put_on extend update",
-        TO_ADD_TO,
+        nouns.TO_ADD_TO,
         "[Add|Put] [an entry|something|an item] [to|on] the {noun}.",
         {"thing": "item"},
         [
@@ -293,7 +236,7 @@ DEEDS = {
     ),
     "delete": Deed(
         "delete remove cancel erase drop",
-        TO_DELETE,
+        nouns.TO_DELETE,
         "[Delete|Remove|Cancel] a[|n] {noun}[| by name].",
         {"thing": "name"},
         [
@@ -305,7 +248,7 @@ DEEDS = {
     ),
     "convert": Deed(
         "convert exchange calculate change",
-        TO_CONVERT,
+        nouns.TO_CONVERT,
         "[Convert|Calculate] {noun}[| from one unit to another].",
         {"amount": "amount", "from": "from", "to": "to_unit"},
         [
@@ -318,7 +261,7 @@ DEEDS = {
     ),
     "move": Deed(
         "move transfer copy rename send",
-        TO_MOVE,
+        nouns.TO_MOVE,
         "[Move|Transfer|Rename|Copy] a[|n] {noun} from one [place|name] to another.",
         {"a": "source", "b": "target"},
         [

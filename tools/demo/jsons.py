@@ -4,7 +4,7 @@ import words
 from chat import as_json
 from patterns import expand, normalise
 from talk import Turn
-from tools import code, date, made_name, person, place, thing
+from values import code, date, made_name, person, place, thing
 
 JOBS = """
 baker teacher doctor farmer painter pilot singer cook driver nurse lawyer writer dancer engineer

@@ -1,114 +1,27 @@
-"""Tools that do not exist, requests for them, and what comes back.
+"""Tools that do not exist, requests for them, and dialogues with both.
 
-A tool does one of the deeds of deeds.py to a noun, which is a known word or a made-up one; names,
-parameters and values are made up too, so that they can only be copied from the conversation. A
-tenth of the tools' names and of the requests' wordings, chosen by a hash, is never trained.
+A tool does one of the deeds of deeds.py to one of the nouns of nouns.py, or to one that is
+composed or made up. Its name and its parameters' names are mostly the words that programmers take;
+values are mostly made up, so that they can only be copied from the conversation. A tenth of the
+tools' names, of the nouns and of the requests' wordings, chosen by a hash, is never trained.
 """
 
+import functools
 from dataclasses import dataclass
 
 import deeds
+import nouns
 import words
 from chat import as_json
 from patterns import BEFORE, dress, expand, is_held_out, normalise
+from results import LOOKUPS, result_turn
 from talk import Talk, Turn
+from values import MAKERS, integer, made_name
 
 NO_TOOL = "I do not know. I have no tool for that."
 ALWAYS_TRAINED = {"get weather"}
-LOOKUPS = ("of place", "of thing", "of person", "by code")
+NAMESPACES = "app home api my user shop data web office service city cloud".split()
 INTEGERS = {"value", "count", "amount", "first", "second", "days", "limit"}
-
-
-def pick(rng, text, separator=";"):
-    return " ".join(rng.choice(text.split(separator)).split())
-
-
-# ---- values ---------------------------------------------------------------------------------
-
-
-def made_name(rng):
-    name = words.made_up(rng).capitalize()
-    return f"{name} {words.made_up(rng).capitalize()}" if rng.random() < 0.15 else name
-
-
-def place(rng):
-    kind = rng.random()
-    if kind < 0.4:
-        return rng.choice(deeds.CITIES)
-    name = rng.choice(deeds.LONG_PLACES) if kind < 0.48 else made_name(rng)
-    return name.casefold() if rng.random() < 0.1 else name
-
-
-def person(rng):
-    name = rng.choice(words.NAMES) if rng.random() < 0.5 else made_name(rng)
-    if " " not in name and rng.random() < 0.15:
-        name += " " + words.made_up(rng).capitalize()
-    return name.casefold() if rng.random() < 0.08 else name
-
-
-def thing(rng):
-    kind = rng.random()
-    if kind < 0.35:
-        return rng.choice(words.WORDS)
-    if kind < 0.55:
-        return f"{rng.choice(('red', 'blue', 'old', 'new', 'big'))} {rng.choice(words.WORDS)}"
-    name = words.made_up(rng)
-    if kind < 0.7:
-        name += f"-{rng.randint(1, 99)}"
-    elif kind < 0.85:
-        name = name.capitalize()
-    return name
-
-
-def code(rng):
-    kind = rng.randrange(4)
-    if kind == 0:
-        return str(rng.randint(100, 99999))
-    letters = "".join(rng.choice("ABCDEFGHKLMNPRSTUVWXYZ") for _ in range(rng.randint(1, 3)))
-    return f"{letters}{'-' if kind == 1 else ''}{rng.randint(1, 9999)}"
-
-
-def text(rng):
-    kind = rng.random()
-    if kind < 0.5:
-        return pick(rng, ";".join(deeds.TEXTS))
-    if kind < 0.75:
-        return f"the {words.made_up(rng)} is {rng.choice(('here', 'late', 'red', 'open', 'gone'))}"
-    return " ".join(words.made_up(rng) for _ in range(rng.randint(1, 3)))
-
-
-def date(rng):
-    kind = rng.randrange(4)
-    if kind == 0:
-        return rng.choice(words.DAYS)
-    if kind == 1:
-        return rng.choice(("today", "tomorrow", "tonight", "next week", "this weekend"))
-    if kind == 2:
-        return f"{rng.choice(words.MONTHS)} {rng.randint(1, 28)}"
-    return f"2026-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
-
-
-def query(rng):
-    if rng.random() < 0.4:
-        return f"{words.made_up(rng)} {rng.choice(words.WORDS)}"
-    return rng.choice(words.WORDS) if rng.random() < 0.4 else words.made_up(rng)
-
-
-def integer(rng):
-    return rng.randint(0, rng.choice((9, 30, 100, 1000, 5000)))
-
-
-MAKERS = {
-    "place": place, "person": person, "to": person, "thing": thing, "item": thing, "name": thing,
-    "source": thing, "target": thing, "code": code, "text": text, "date": date, "query": query,
-    "from": lambda r: r.choice(deeds.CONVERTED), "to_unit": lambda r: r.choice(deeds.CONVERTED),
-    "room": lambda r: pick(r, ";".join(deeds.ROOMS)),
-    "language": lambda r: r.choice(deeds.LANGUAGES),
-    "on": lambda r: r.random() < 0.5,
-    "days": lambda r: r.randint(2, 14), "limit": lambda r: r.randint(1, 20),
-    "count": lambda r: r.randint(2, 40),
-    "amount": lambda r: r.randint(1, 999),
-}  # fmt: skip
 
 
 # ---- tools ----------------------------------------------------------------------------------
@@ -151,9 +64,9 @@ class Tool:
 
 def parameter(rng, slot, kind, taken, choices=(), required=True):
     names, about = deeds.PARAMETERS[kind]
-    is_made = rng.random() < 0.1
+    is_made = rng.random() < 0.03
     while (name := words.made_up(rng) if is_made else rng.choice(names.split())) in taken:
-        is_made = rng.random() < 0.3
+        is_made = rng.random() < 0.05
     taken.add(name)
     if kind == "flag":
         choices = (name,)
@@ -180,12 +93,12 @@ def parameters_of(rng, deed):
 def tool_name(rng, deed, noun):
     verb = rng.choice(deeds.DEEDS[deed].verbs.split())
     kind = rng.random()
-    if kind < 0.06:
+    if kind < 0.02:
         parts = [words.made_up(rng)]
-    elif kind < 0.14:
+    elif kind < 0.1:
         parts = noun.split() if rng.random() < 0.7 else [verb]
-    elif kind < 0.18:
-        parts = [words.made_up(rng), verb, *noun.split()]
+    elif kind < 0.13:
+        parts = [rng.choice(NAMESPACES), verb, *noun.split()]
     else:
         parts = [verb, *noun.split()]
     parts = [p.replace("'", "") for part in parts for p in part.replace("-", "_").split("_")]
@@ -203,14 +116,52 @@ def is_name_held_out(name):
     return key not in ALWAYS_TRAINED and is_held_out("tool|" + key)
 
 
-def noun_of(rng, deed):
-    noun = pick(rng, deeds.DEEDS[deed].nouns)
-    if deed in ("sum", "product", "convert") or rng.random() < 0.85:
+PLAIN_DEEDS = [d for d in deeds.DEEDS if d not in ("sum", "product", "convert")]
+ALWAYS_NOUNS = {noun for d in deeds.DEEDS.values() for noun in d.special}
+
+
+@functools.lru_cache(maxsize=None)
+def nouns_of(deed, unseen):
+    """A deed's nouns that are trained, or those that never are. Some are always trained: those of
+    which there are requests of their own, and those of sums and the like."""
+    all_nouns = [" ".join(n.split()) for n in deeds.DEEDS[deed].nouns.split(";")]
+    if deed not in PLAIN_DEEDS:
+        return () if unseen else tuple(all_nouns)
+    return tuple(
+        n
+        for n in all_nouns
+        if (n not in ALWAYS_NOUNS and is_held_out("noun|" + normalise(n))) == unseen
+    )
+
+
+def compound(rng):
+    """A noun of the first word of one, or any word, and the last word of another, which is not held
+    out."""
+    while True:
+        first, last = (rng.choice(nouns_of(rng.choice(PLAIN_DEEDS), False)) for _ in range(2))
+        if rng.random() < 0.4:
+            first = rng.choice(rng.choice((words.WORDS, words.STRANGE, deeds.MODES)))
+        noun = f"{first.split()[0]} {last.split()[-1]}"
+        if first != last and not is_held_out("noun|" + normalise(noun)):
+            return noun
+
+
+def noun_of(rng, deed, held_out):
+    """Half of the measured nouns are never trained, where the deed has such. In training there are
+    also many that nobody would say: a model must look for words that it does not know."""
+    unseen = held_out and rng.random() < 0.5
+    noun = rng.choice(nouns_of(deed, unseen) or nouns_of(deed, False))
+    kind = rng.random()
+    if deed not in PLAIN_DEEDS or kind < (0.82 if held_out else 0.5):
         return noun
+    if kind < (0.95 if held_out else 0.62):
+        return f"{rng.choice(nouns.KINDS)} {noun}"
+    if kind < 0.92 and not held_out:
+        return compound(rng)
     made = words.made_up(rng)
     if deed in ("list", "search"):
         made += "s"
-    return f"{made} {noun.split()[-1]}" if rng.random() < 0.2 else made
+    return f"{made} {noun.split()[-1]}" if rng.random() < 0.3 else made
 
 
 def described(rng, name, about, parameters):
@@ -240,8 +191,11 @@ def make_tool(rng, deed, noun, held_out):
     parameters = parameters_of(rng, deed)
     about = a_an(expand(rng, deeds.DEEDS[deed].about, noun=noun))
     about = about if rng.random() < 0.7 else about.rstrip(".")
-    while is_name_held_out(name := tool_name(rng, deed, noun)) != held_out:
-        pass
+    for _ in range(20):
+        if is_name_held_out(name := tool_name(rng, deed, noun)) == held_out:
+            break
+    else:
+        return None  # or rare kinds of names would be frequent on one side
     says_noun = noun.split()[-1].casefold() in name.casefold()
     if says_noun and deed not in ("sum", "product") and rng.random() < 0.08:
         about = ""
@@ -270,12 +224,12 @@ def make_tools(rng, count, held_out):
         seen |= {"weather", "temperature", "forecast"}
     while len(out) < count:
         deed = rng.choices(names, weights)[0]
-        noun = noun_of(rng, deed)
+        noun = noun_of(rng, deed, held_out)
         parts = {deed} if deed in ("sum", "product") else set(stems(noun))
         if parts & seen or (parts & {"weather", "temperature"} and {"weather"} & seen):
             continue
         tool = make_tool(rng, deed, noun, held_out)
-        if tool.name not in [t.name for t in out]:
+        if tool and tool.name not in [t.name for t in out]:
             seen |= parts
             out.append(tool)
     rng.shuffle(out)
@@ -442,91 +396,6 @@ def decoy(rng, tools, held_out):
                 r.wording, {}, thought="None of my tools does that.")  # fmt: skip
 
 
-# ---- results --------------------------------------------------------------------------------
-
-
-def something(rng):
-    kind = rng.randrange(7)
-    if kind == 0:
-        return rng.randint(0, 5000)
-    if kind == 1:
-        return round(rng.uniform(0, 99), 1)
-    if kind == 2:
-        return f"{rng.randint(1, 99)} {rng.choice(('degrees', 'euro', 'percent', 'points'))}"
-    if kind in (3, 4):
-        return pick(rng, ";".join(deeds.SAID_RESULTS))
-    return words.made_up(rng) if kind == 5 else code(rng)
-
-
-def said(value):
-    return str(value).casefold() if isinstance(value, bool) else str(value)
-
-
-def listed(rng):
-    items = [thing(rng) for _ in range(rng.choice((0, 1, 2, 2, 3, 3)))]
-    if not items:
-        return "[]", "nothing", ["nothing"]
-    words_ = items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
-    return as_json(items), words_, items
-
-
-def fields_of(rng, r, value):
-    """A JSON object: maybe an argument again, the value, maybe more."""
-    out = {}
-    if r.arguments and rng.random() < 0.3:
-        name = rng.choice(list(r.arguments))
-        out[name] = r.arguments[name]
-    first = r.tool.noun.replace(" ", "_") if rng.random() < 0.5 else rng.choice(("result", "value"))
-    if r.tool.deed not in LOOKUPS:
-        first = rng.choice(("status", "result", "state"))
-    if first in out:
-        return {first: value}
-    shown = {first: value}
-    for name in rng.sample(deeds.FIELDS, rng.choice((0, 0, 1, 2))):
-        if name not in out and name not in shown:
-            shown[name] = something(rng)
-    return {**out, **shown}
-
-
-def result_of(rng, r):
-    """(what the tool returns, what to say, what must be said)"""
-    if rng.random() < 0.08:
-        why = pick(rng, ";".join(deeds.FAILED))
-        raw = as_json({"error": why}) if rng.random() < 0.6 else f"Error: {why}"
-        return raw, f"That did not work: {why}.", [why]
-    deed = r.tool.deed
-    if deed in ("list", "search"):
-        raw, words_, must = listed(rng)
-    elif deed in ("sum", "product"):
-        a, b = r.arguments.values()
-        value = a + b if deed == "sum" else a * b
-        raw = str(value) if rng.random() < 0.6 else as_json({"result": value})
-        words_, must = str(value), [str(value)]
-    else:
-        does = deed not in LOOKUPS and deed != "convert"
-        value = rng.choice(deeds.DONE) if does and rng.random() < 0.7 else something(rng)
-        fields = {} if rng.random() < 0.4 or deed == "convert" else fields_of(rng, r, value)
-        raw = as_json(fields) if fields else said(value)
-        more = [(k, v) for k, v in fields.items() if k not in r.arguments and v is not value]
-        words_ = ", ".join([said(value), *(f"{k} {said(v)}" for k, v in more)])
-        must = [said(value), *(said(v) for _, v in more)]
-    slots = {**r.said, "noun": r.tool.noun, "result": words_}
-    answer = deeds.DEEDS[deed].answer
-    for slot, value in slots.items():
-        answer = answer.replace("{" + slot + "}", value)
-    return raw, answer[:1].upper() + answer[1:], must
-
-
-def result_turn(rng, requests):
-    back = [result_of(rng, r) for r in requests]
-    answer = " ".join(answer for _, answer, _ in back)
-    must = [[m] for _, _, values in back for m in values]
-    raws = [raw for raw, _, _ in back]
-    return Turn("", answer, "tool result", {"has": must}, requests[0].wording,
-                {"requests": requests}, results=raws,
-                thought="The result: " + ", ".join(m for [m] in must) + ".")  # fmt: skip
-
-
 # ---- dialogues ------------------------------------------------------------------------------
 
 
@@ -539,14 +408,16 @@ def system_prompt(rng):
 
 
 def next_turn(rng, talk, tools, held_out, plain_turn):
+    """What is learned slowly is trained more often than it is measured."""
     kind = rng.random()
-    if kind < 0.12:
+    plain, no_tool, two, again = (0.1, 0.22, 0.36, 0.48) if held_out else (0.08, 0.25, 0.47, 0.55)
+    if kind < plain:
         return plain_turn(rng, tools, held_out)
-    if kind < 0.24:
+    if kind < no_tool:
         return decoy(rng, tools, held_out)
-    if kind < 0.38:
+    if kind < two:
         return two_calls(rng, tools, held_out)
-    if kind < 0.5:
+    if kind < again:
         return same_again(rng, talk, held_out)
     return one_call(rng, tools, held_out)
 
@@ -554,7 +425,10 @@ def next_turn(rng, talk, tools, held_out, plain_turn):
 def dialogue(rng, n_turns, held_out, plain_turn, most_tools, has_results=True):
     """`plain_turn(rng, tools, held_out)` makes a turn that needs no tool. Without results there is
     more to learn in a dialogue of the same length."""
-    tools = make_tools(rng, rng.randint(1, most_tools), held_out)
+    count = rng.randint(1, most_tools)
+    if not held_out:
+        count = max(count, rng.randint(1, most_tools))
+    tools = make_tools(rng, count, held_out)
     talk = Talk()
     while len(talk.turns) < n_turns:
         turn = next_turn(rng, talk, tools, held_out, plain_turn)

@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
 """Trains the demo model on dialogues that generate.py writes while it trains.
 
-No dialogue is seen twice, and none that has a held-out turn. A row of a batch is one dialogue
-with as many turns as fit, of which only the assistant's tokens are learned, or a drill. Matrices
+No dialogue is seen twice, and none that has a held-out turn; rows.py says what is learned. Matrices
 are updated by momentum whose singular values are set to one (Muon), the rest by Adam. A checkpoint
 holds everything: call again with the same --out to continue, also with another --steps.
 """
 
 import argparse
 import os
-import random
 import sys
 import tempfile
 import time
@@ -17,95 +15,10 @@ import time
 import torch
 import torch.distributed as dist
 
-import chat
 import export
-import games
-import generate
-import sums
 from model import Config, Model
+from rows import Batches
 from tokenizer import Tokenizer
-
-# Tokens of a row, how often, which part of the rows has tools and at most how many.
-ROWS = [(128, 0.25, 0, 0), (256, 0.4, 0.85, 2), (512, 0.3, 0.9, 4), (1024, 0.05, 0.9, 4)]
-DRILL_ROWS = 0.2  # part of the rows without tools that are no dialogue
-THINKING = 0.1
-NO_RESULTS = 0.5  # part of the dialogues with tools
-DRILLS, DRILL_WEIGHTS = (sums.drill, games.drill, generate.drill), (0.6, 0.25, 0.15)
-TURN_TOKENS = 16  # fewer than nearly every turn has
-
-
-def encode(tokenizer, dialogue, n_max):
-    """Token ids and, for each, whether the assistant must write it; whole turns only."""
-    n_turns = len(dialogue["turns"])
-    while n_turns:
-        pieces = chat.pieces(
-            chat.messages_of(dialogue, n_turns), dialogue["tools"], dialogue["think"]
-        )
-        ids, learn, n_whole, was_answer = [], [], 0, False
-        for text, is_answer in pieces:
-            some = tokenizer.encode_marked(text)
-            ids += some
-            learn += [is_answer] * len(some)
-            if len(ids) > n_max:
-                break
-            n_whole = len(ids) if was_answer else n_whole
-            was_answer = is_answer
-        if n_whole == len(ids) or not dialogue["think"]:
-            return ids[:n_whole], learn[:n_whole]
-        n_turns -= 1  # which answers are learned depends on which is the last
-    return [], []
-
-
-def encode_drill(tokenizer, rng, n_max):
-    """Bare sums and word facts one after another, of which the ends must be written."""
-    ids, learn = [], []
-    while True:
-        given, wanted = rng.choices(DRILLS, DRILL_WEIGHTS)[0](rng)
-        given, wanted = tokenizer.encode(" " + given), tokenizer.encode(wanted)
-        if len(ids) + len(given) + len(wanted) > n_max:
-            return ids, learn
-        ids += given + wanted
-        learn += [False] * len(given) + [True] * len(wanted)
-
-
-def row_of(tokenizer, rng, n, part_with_tools, most_tools):
-    """Token ids and what to learn of one row of at most n tokens."""
-    while True:
-        has_tools = rng.random() < part_with_tools
-        if not has_tools and rng.random() < DRILL_ROWS:
-            return encode_drill(tokenizer, rng, n)
-        n_turns = n // TURN_TOKENS
-        think = rng.random() < THINKING
-        if think:
-            n_turns = rng.randint(1, 2)
-        if has_tools:
-            has_results = think or rng.random() >= NO_RESULTS
-            dialogue = generate.with_tools(rng, n_turns, False, most_tools, has_results)
-        else:
-            dialogue = generate.plain(rng, n_turns)
-        if think:
-            dialogue = generate.thinking(rng, dialogue)
-        ids, learn = encode(tokenizer, dialogue, n)
-        if any(learn):
-            return ids, learn
-
-
-def batch(tokenizer, seed, step, rank, n_tokens):
-    """Inputs and targets [rows, n]; a target of -1 is not learned."""
-    n, _, part_with_tools, most_tools = random.Random(f"{seed}/{step}").choices(
-        ROWS, [r[1] for r in ROWS]
-    )[0]
-    rng = random.Random(f"{seed}/{step}/{rank}")
-    inputs = torch.full((n_tokens // n, n), tokenizer.end_of_text)
-    targets = torch.full((n_tokens // n, n), -1)
-    for row in range(n_tokens // n):
-        ids, learn = row_of(tokenizer, rng, n + 1, part_with_tools, most_tools)
-        last = len(ids) - 1
-        inputs[row, :last] = torch.tensor(ids[:-1])
-        targets[row, :last] = torch.tensor(
-            [i if want else -1 for i, want in zip(ids[1:], learn[1:])]
-        )
-    return inputs, targets
 
 
 def orthogonal(m):
@@ -115,7 +28,7 @@ def orthogonal(m):
     if tall:
         x = x.mT
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
-    for _ in range(5):
+    for _ in range(4):
         a = x @ x.mT
         x = 3.4445 * x + (-4.7750 * a + 2.0315 * (a @ a)) @ x
     return (x.mT if tall else x).float()
@@ -283,13 +196,12 @@ def run(rank, args):
     if rank == 0:
         print(f"{trainer.model.n_params()} parameters, from step {trainer.step}", flush=True)
     if args.compile:
-        trainer.model.hidden = torch.compile(trainer.model.hidden, dynamic=False)
+        trainer.model.compile()
+    n_tokens = args.tokens // args.processes
+    batches = Batches(trainer.tokenizer, args.seed, trainer.step, rank, n_tokens)
     losses, began, shown = [], time.time(), time.time()
     while (done := part_done(trainer.step, began, args)) < 1:
-        rows = batch(
-            trainer.tokenizer, args.seed, trainer.step, rank, args.tokens // args.processes
-        )
-        losses.append(trainer.learn(*rows, scale_at(trainer.step, done, args), args))
+        losses.append(trainer.learn(*batches.next(), scale_at(trainer.step, done, args), args))
         if rank == 0 and trainer.step % args.save_every == 0:
             trainer.save(args.out)
         if rank == 0 and trainer.step % 50 == 0:
