@@ -1,13 +1,20 @@
 /* kernels: how fast the arithmetic is, beside what the memory and the clock allow.
  *
  *     kernels [--threads N] [--set NAME] [--type NAME] [--rows M] [--csv] [--quick]
+ *             [--record FILE | --check FILE]
  *
  * Products: every set x type x number of rows M over a matrix far larger than any cache, split
  * over the threads as a model splits it. GB/s counts bytes of weights; the roof is reading alone,
  * from several places at once, measured in the same run and again for every type (machines with
  * neighbours change from minute to minute). MAC/cycle is per thread, in cycles of the time stamp
- * counter, which is near the nominal clock. Then the operations on vectors, and attention.
- * The best of several runs counts. */
+ * counter, which is near the nominal clock. A product's percent are of the nearer roof: memory's,
+ * or the most multiply-adds that the set's instruction can do (kernels_peak.h). Then the operations
+ * on vectors, and attention. The best of several runs counts.
+ *
+ * --record writes the products' percents to a file; --check measures those of a file again and
+ * fails when one has fallen by a quarter (kernels_gate.h). On demand: it wants a quiet machine. */
+#include "kernels_gate.h"
+#include "kernels_peak.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/str.h"
@@ -54,9 +61,11 @@ static const int row_counts[] = { 1, 2, 4, 8, 16, 64 };
 
 static struct {
     int threads, rows;
-    const char *set, *type;
+    const char *set, *type, *record, *check;
     bool csv, quick;
 } opt;
+
+static struct gate gate;
 
 static struct team *team;
 
@@ -91,13 +100,43 @@ static double read_roof(const uint8_t *data, size_t bytes)
     static struct reading r;
     double best = 0;
 
-    r.data = data;
-    r.bytes = bytes;
-    for (int i = 0; i < 4; i++) {
+    r.bytes = bytes / 6;
+    for (size_t i = 0; i < 24; i++) { /* short runs, as in measure() */
+        r.data = data + i % 6 * r.bytes;
         uint64_t t = clock_ns();
         team_run(team, read_all, &r);
-        double gbs = (double)bytes / (double)(clock_ns() - t);
+        double gbs = (double)r.bytes / (double)(clock_ns() - t);
         best = MAX(best, gbs);
+    }
+    return best;
+}
+
+/* ---- the other roof: multiply-adds per cycle and thread */
+
+struct peak {
+    const char *set;
+    enum act_kind kind;
+    double macs[1024];
+};
+
+static void peak_member(void *arg, int member, int n)
+{
+    struct peak *p = arg;
+    p->macs[member] = peak_work(p->set, p->kind);
+}
+
+static double mac_roof(const char *set, enum act_kind kind)
+{
+    static struct peak p;
+    double best = 0;
+
+    p.set = set;
+    p.kind = kind;
+    for (int i = 0; i < 40; i++) {
+        uint64_t c = cycles();
+        team_run(team, peak_member, &p);
+        c = cycles() - c;
+        best = MAX(best, p.macs[0] / (double)c);
     }
     return best;
 }
@@ -109,7 +148,7 @@ struct product {
     struct packed w;
     struct acts x;
     float *y;
-    int n_panels; /* worked on: slow sets get fewer */
+    int first, n_panels; /* worked on: slow sets get fewer */
 };
 
 static void multiply(void *arg, int member, int n)
@@ -117,8 +156,8 @@ static void multiply(void *arg, int member, int n)
     struct product *p = arg;
     struct gemm_args g = { .w = &p->w,
         .x = &p->x,
-        .panel_from = (int)((int64_t)p->n_panels * member / n),
-        .panel_to = (int)((int64_t)p->n_panels * (member + 1) / n),
+        .panel_from = p->first + (int)((int64_t)p->n_panels * member / n),
+        .panel_to = p->first + (int)((int64_t)p->n_panels * (member + 1) / n),
         .y = p->y,
         .y_stride = (size_t)p->w.n_rows };
 
@@ -185,15 +224,26 @@ static void line(const char *set, const char *what, int m, double gbs, double ma
     fflush(stdout);
 }
 
-static void bench_product(struct product *p, const char *type, int m, double roof)
+struct roofs {
+    double gbs, mac; /* mac 0: not known */
+};
+
+struct speed {
+    double gbs, mac, percent;
+};
+
+/* Many short runs, each over another part of the weights, so that a neighbour's turn on the
+ * processor spoils some and not all. Parts are larger than what the caches keep of the last one,
+ * and for every M about the same work. */
+static struct speed measure(struct product *p, int m, struct roofs roof)
 {
     double best = 0, best_mac = 0;
     bool is_ref = !strcmp(p->k->name, "ref");
     int all = p->w.n_panels;
 
-    /* About the same work for every M, and enough bytes to miss the caches for the small ones. */
-    p->n_panels = is_ref ? 64 : MAX(all / (m <= 8 ? 1 : m / 4), MIN(all, 128));
-    for (int i = 0; i < (opt.quick ? 2 : 5); i++) {
+    p->n_panels = is_ref ? 64 : MIN(all, MAX(all / (m <= 8 ? 6 : m), 16));
+    for (int i = 0; i < (is_ref ? 2 : opt.quick ? 12 : 30); i++) {
+        p->first = (int)((int64_t)i * p->n_panels % (all - p->n_panels + 1));
         uint64_t t = clock_ns(), c = cycles();
         team_run(team, multiply, p);
         c = cycles() - c;
@@ -203,23 +253,68 @@ static void bench_product(struct product *p, const char *type, int m, double roo
         best = MAX(best, gbs);
         best_mac = MAX(best_mac, mac);
     }
-    line(p->k->name, type, m, best, best_mac, 100 * best / roof);
+    double of_memory = best / roof.gbs, of_macs = roof.mac > 0 ? best_mac / roof.mac : 0;
+    return (struct speed){ best, best_mac, 100 * MAX(of_memory, of_macs) };
+}
+
+static struct roofs roofs_of(const struct product *p)
+{
+    return (struct roofs){ read_roof(p->w.data, (size_t)p->w.n_panels * p->w.panel_bytes),
+        mac_roof(p->k->name, act_kind_for(p->w.type)) };
+}
+
+static void bench_product(struct product *p, const char *type, int m, struct roofs roof)
+{
+    const struct gate_row *was = gate_find(&gate, p->k->name, type, m);
+    struct speed s = measure(p, m, roof);
+
+    for (int i = 1; i < GATE_TRIES; i++) {
+        if (!opt.record && (!was || gate_holds(was, s.percent)))
+            break;
+        struct speed again = measure(p, m, roofs_of(p));
+        if (again.percent > s.percent)
+            s = again;
+    }
+    line(p->k->name, type, m, s.gbs, s.mac, s.percent);
+    gate_note(&gate, p->k->name, type, m, s.percent);
+}
+
+static bool is_wanted(const char *set, const char *type, int rows)
+{
+    if (opt.record && !strcmp(set, "ref")) /* its speed is nobody's concern */
+        return false;
+    return (!opt.set || !strcmp(opt.set, set)) && (!opt.rows || opt.rows == rows) &&
+           (!opt.check || gate_find(&gate, set, type, rows));
+}
+
+static bool any_wanted(const char *set, const char *type)
+{
+    for (size_t m = 0; m < ARRAY_LEN(row_counts); m++)
+        if (is_wanted(set, type, row_counts[m]))
+            return true;
+    return false;
 }
 
 static void bench_type(size_t t, const float *x)
 {
+    bool any = false;
+    for (size_t s = 0; s < ARRAY_LEN(set_names); s++)
+        any |= any_wanted(set_names[s], types[t].name);
+    if (!any)
+        return;
+
     struct product p = { .w = weights(types[t].type, (opt.quick ? 96 : 256) * MB) };
     struct err e;
 
     p.y = aligned((size_t)p.w.n_rows * MAX_M * sizeof(float));
     p.x.data = aligned((size_t)MAX_M * N_COLS * 5);
-    double roof = read_roof(p.w.data, (size_t)p.w.n_panels * p.w.panel_bytes);
-    line("roof", types[t].name, 0, roof, 0, 100);
     for (size_t s = 0; s < ARRAY_LEN(set_names); s++) {
-        if ((opt.set && strcmp(opt.set, set_names[s])) || kernels_choose(&p.k, set_names[s], &e))
+        if (!any_wanted(set_names[s], types[t].name) || kernels_choose(&p.k, set_names[s], &e))
             continue;
+        struct roofs roof = roofs_of(&p);
+        line("roof", types[t].name, 0, roof.gbs, roof.mac, 100);
         for (size_t m = 0; m < ARRAY_LEN(row_counts); m++) {
-            if (opt.rows && opt.rows != row_counts[m])
+            if (!is_wanted(set_names[s], types[t].name, row_counts[m]))
                 continue;
             prepare(&p, row_counts[m], x);
             bench_product(&p, types[t].name, row_counts[m], roof);
@@ -392,7 +487,8 @@ static int usage(void)
 {
     fprintf(stderr,
         "usage: kernels [--threads N] [--set ref|avx2|avx512|amx]\n"
-        "               [--type Q4_0|...|ops] [--rows 1|2|4|8|16|64] [--csv] [--quick]\n");
+        "               [--type Q4_0|...|ops] [--rows 1|2|4|8|16|64] [--csv] [--quick]\n"
+        "               [--record FILE | --check FILE]\n");
     return 2;
 }
 
@@ -402,12 +498,11 @@ static int number(const char *s)
     return str_to_i64(str_of(s), &v) && v > 0 && v <= 1024 ? (int)v : 0;
 }
 
-int main(int argc, char **argv)
+static bool read_options(int argc, char **argv)
 {
     static const struct option options[] = { { "threads", 1, NULL, 't' }, { "set", 1, NULL, 's' },
         { "type", 1, NULL, 'y' }, { "rows", 1, NULL, 'm' }, { "csv", 0, NULL, 'c' },
-        { "quick", 0, NULL, 'q' }, { 0 } };
-    struct err e;
+        { "record", 1, NULL, 'R' }, { "check", 1, NULL, 'C' }, { "quick", 0, NULL, 'q' }, { 0 } };
 
     opt.threads = thread_count_online();
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) >= 0;)
@@ -430,11 +525,35 @@ int main(int argc, char **argv)
         case 'q':
             opt.quick = true;
             break;
+        case 'R':
+            opt.record = optarg;
+            break;
+        case 'C':
+            opt.check = optarg;
+            break;
         default:
-            return usage();
+            return false;
         }
-    if (optind < argc || team_open(&team, opt.threads, &e))
+    return optind == argc && !(opt.record && opt.check);
+}
+
+static bool open_gate(void)
+{
+    if (opt.record)
+        return gate_record(&gate, opt.record, opt.threads);
+    return !opt.check || gate_read(&gate, opt.check);
+}
+
+int main(int argc, char **argv)
+{
+    struct err e;
+
+    if (!read_options(argc, argv) || team_open(&team, opt.threads, &e))
         return usage();
+    if (!open_gate()) {
+        fprintf(stderr, "kernels: cannot use %s\n", opt.record ? opt.record : opt.check);
+        return 2;
+    }
 
     float *x = aligned((size_t)MAX_M * N_COLS * sizeof(float));
     struct rng r = { .key = 2 };
@@ -445,9 +564,9 @@ int main(int argc, char **argv)
     for (size_t t = 0; t < ARRAY_LEN(types); t++)
         if (!opt.type || !strcmp(opt.type, types[t].name))
             bench_type(t, x);
-    if (!opt.type || !strcmp(opt.type, "ops"))
+    if (!opt.record && !opt.check && (!opt.type || !strcmp(opt.type, "ops")))
         bench_rest();
     mem_free(x);
     team_close(team);
-    return 0;
+    return gate_end(&gate);
 }

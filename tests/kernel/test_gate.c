@@ -1,0 +1,70 @@
+/* What bench/kernels recorded, held against what it measures. */
+#include "../check.h"
+#include "../../bench/kernels_gate.h"
+
+#include <unistd.h>
+
+static char path[64];
+
+static void write_file(const char *text)
+{
+    snprintf(path, sizeof(path), "/tmp/test_gate.%d.csv", (int)getpid());
+    FILE *f = fopen(path, "w");
+    EXPECT(f && fputs(text, f) >= 0 && !fclose(f));
+}
+
+static void what_is_recorded_is_found_again(void)
+{
+    static struct gate out, in;
+
+    write_file("");
+    EXPECT(gate_record(&out, path, 2));
+    gate_note(&out, "avx512", "Q4_0", 64, 81.25);
+    gate_note(&out, "avx2", "BF16", 1, 97);
+    EXPECT_EQ(gate_end(&out), 0);
+    EXPECT(gate_read(&in, path));
+    unlink(path);
+    EXPECT_EQ(in.n_rows, 2);
+    EXPECT(!strncmp(in.machine, out.machine, strlen(out.machine)));
+    const struct gate_row *r = gate_find(&in, "avx2", "BF16", 1);
+    EXPECT(r && r->percent == 97.0);
+    EXPECT(gate_find(&in, "avx512", "Q4_0", 64));
+    EXPECT(!gate_find(&in, "avx512", "Q4_0", 1) && !gate_find(&in, "avx512", "BF16", 1));
+}
+
+static void a_fall_by_a_quarter_fails(void)
+{
+    static const struct {
+        double percent;
+        int status;
+    } cases[] = { { 100, 0 }, { 80, 0 }, { 60.1, 0 }, { 59.9, 1 }, { 1, 1 } };
+
+    write_file("# m\nset,what,rows,percent\navx512,Q4_0,64,80.0\navx2,Q4_0,1,90.0\n");
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct gate g = { 0 };
+        EXPECT(gate_read(&g, path));
+        EXPECT_STR(g.machine, "m");
+        gate_note(&g, "avx2", "Q4_0", 1, 95); /* that others are fine does not help */
+        gate_note(&g, "avx512", "Q4_0", 64, cases[i].percent);
+        gate_note(&g, "avx512", "Q8_0", 64, 1); /* never recorded */
+        EXPECT_EQ(g.n_compared, 2);
+        EXPECT_EQ(gate_end(&g), cases[i].status);
+    }
+    unlink(path);
+}
+
+static void comparing_nothing_fails(void)
+{
+    static struct gate g, empty;
+
+    write_file("# m\nset,what,rows,percent\namx,Q4_0,64,80.0\n");
+    EXPECT(gate_read(&g, path));
+    EXPECT_EQ(gate_end(&g), 1);
+    write_file("set,what,rows,percent\n");
+    EXPECT(!gate_read(&empty, path));
+    unlink(path);
+    EXPECT(!gate_read(&empty, path));
+}
+
+TESTS(TEST(what_is_recorded_is_found_again), TEST(a_fall_by_a_quarter_fails),
+    TEST(comparing_nothing_fails))
