@@ -145,16 +145,6 @@ INLINE __m256i spread4(const void *q)
     return _mm256_set1_epi32(v);
 }
 
-/* 16-bit pair sums of n quads, added up. */
-INLINE __m256i pair_sums(const __m256i *w, const int8_t *q, int n)
-{
-    __m256i sum = _mm256_maddubs_epi16(w[0], spread4(q));
-
-    UNROLL for (int i = 1; i < n; i++) sum =
-        _mm256_add_epi16(sum, _mm256_maddubs_epi16(w[i], spread4(q + 4 * i)));
-    return sum;
-}
-
 INLINE __m256i add_madd(__m256i sum, __m256i a, __m256i b)
 {
     return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
@@ -165,16 +155,45 @@ INLINE __m256 scaled(__m256 acc, __m256 dw, float dx, __m256i sum)
     return _mm256_fmadd_ps(_mm256_mul_ps(dw, _mm256_set1_ps(dx)), _mm256_cvtepi32_ps(sum), acc);
 }
 
-/* 8 quads of eight rows out of nibbles as in p16_q4_0. */
-INLINE void load_nibbles(__m256i w[8], const uint8_t q[4][16][4], int half)
+/* Computed here and in this order: gcc would add a row's products as a tree, all of them made
+ * before and put aside in memory (a third of the speed went there). */
+INLINE __m256i kept(__m256i v)
+{
+    __asm__("" : "+x"(v));
+    return v;
+}
+
+/* A quad of weights, both halves of the panel, times the four bytes at q[m] + at of every row: pair
+ * sums of 16 bits. The weights stay in registers while the rows pass by. */
+INLINE void add_quad(
+    int rows, __m256i w0, __m256i w1, const int8_t *const *q, int at, __m256i sums[GROUP][2])
+{
+    UNROLL for (int m = 0; m < rows; m++)
+    {
+        __m256i x = spread4(q[m] + at);
+        sums[m][0] = kept(_mm256_add_epi16(sums[m][0], _mm256_maddubs_epi16(w0, x)));
+        sums[m][1] = kept(_mm256_add_epi16(sums[m][1], _mm256_maddubs_epi16(w1, x)));
+    }
+}
+
+INLINE void clear(int rows, __m256i sums[GROUP][2])
+{
+    UNROLL for (int m = 0; m < rows; m++) sums[m][0] = sums[m][1] = _mm256_setzero_si256();
+}
+
+/* 32 elements whose nibbles lie as in p16_q4_0. */
+INLINE void add_nibbles(
+    int rows, const uint8_t w[4][16][4], const int8_t *const *q, __m256i sums[GROUP][2])
 {
     const __m256i low = _mm256_set1_epi8(15);
 
     UNROLL for (int i = 0; i < 4; i++)
     {
-        __m256i v = load(q[i][8 * half]);
-        w[i] = _mm256_and_si256(v, low);
-        w[i + 4] = _mm256_and_si256(_mm256_srli_epi16(v, 4), low);
+        __m256i v0 = load(w[i][0]), v1 = load(w[i][8]);
+        add_quad(rows, _mm256_and_si256(v0, low), _mm256_and_si256(v1, low), q, 4 * i, sums);
+        v0 = _mm256_and_si256(_mm256_srli_epi16(v0, 4), low);
+        v1 = _mm256_and_si256(_mm256_srli_epi16(v1, 4), low);
+        add_quad(rows, v0, v1, q, 4 * i + 16, sums);
     }
 }
 
@@ -185,17 +204,22 @@ INLINE void turn_q4_0(
 {
     const struct p16_q4_0 *p = (const void *)wp;
     const __m256i ones = _mm256_set1_epi16(1);
-    __m256i w[8];
+    __m256i sums[GROUP][2];
+    const int8_t *q[GROUP];
 
     for (int b = 0; b < n; b++, p++) {
         fetch_ahead((const uint8_t *)p, sizeof(*p));
-        for (int half = 0; half < 2; half++) {
-            load_nibbles(w, p->q, half);
+        UNROLL for (int m = 0; m < rows; m++) q[m] =
+            ((const struct act_q8_0 *)(const void *)xp[m] + b)->q;
+        clear(rows, sums);
+        add_nibbles(rows, p->q, q, sums);
+        UNROLL for (int half = 0; half < 2; half++)
+        {
             __m256 dw = half8(p->d + 8 * half);
             UNROLL for (int m = 0; m < rows; m++)
             {
                 const struct act_q8_0 *x = (const struct act_q8_0 *)(const void *)xp[m] + b;
-                __m256i sum = add_madd(_mm256_set1_epi32(x->minus8), pair_sums(w, x->q, 8), ones);
+                __m256i sum = add_madd(_mm256_set1_epi32(x->minus8), sums[m][half], ones);
                 out[m].half[half] = scaled(out[m].half[half], dw, x->d, sum);
             }
         }
@@ -207,24 +231,32 @@ INLINE void turn_q8_0(
 {
     const struct p16_q8_0 *p = (const void *)wp;
     const __m256i ones = _mm256_set1_epi16(1), top = _mm256_set1_epi8((char)0x80);
-    __m256i w[8];
+    __m256i sums[GROUP][2];
 
     for (int b = 0; b < n; b++, p++) {
         fetch_ahead((const uint8_t *)p, sizeof(*p));
-        for (int half = 0; half < 2; half++) {
-            UNROLL for (int i = 0; i < 8; i++) w[i] =
-                _mm256_xor_si256(load(p->q[i][8 * half]), top);
-            __m256 dw = half8(p->d + 8 * half);
+        clear(rows, sums);
+        UNROLL for (int i = 0; i < 8; i++)
+        {
+            __m256i w0 = _mm256_xor_si256(load(p->q[i][0]), top), a0 = _mm256_abs_epi8(w0);
+            __m256i w1 = _mm256_xor_si256(load(p->q[i][8]), top), a1 = _mm256_abs_epi8(w1);
             UNROLL for (int m = 0; m < rows; m++)
             {
                 const struct act_q8_0 *x = (const struct act_q8_0 *)(const void *)xp[m] + b;
-                __m256i sum = _mm256_setzero_si256();
-                UNROLL for (int i = 0; i < 8; i++)
-                {
-                    __m256i q = _mm256_sign_epi8(spread4(x->q + 4 * i), w[i]);
-                    sum = add_madd(sum, _mm256_maddubs_epi16(_mm256_abs_epi8(w[i]), q), ones);
-                }
-                out[m].half[half] = scaled(out[m].half[half], dw, x->d, sum);
+                __m256i q = spread4(x->q + 4 * i);
+                __m256i p0 = _mm256_maddubs_epi16(a0, _mm256_sign_epi8(q, w0));
+                __m256i p1 = _mm256_maddubs_epi16(a1, _mm256_sign_epi8(q, w1));
+                sums[m][0] = kept(add_madd(sums[m][0], p0, ones));
+                sums[m][1] = kept(add_madd(sums[m][1], p1, ones));
+            }
+        }
+        UNROLL for (int half = 0; half < 2; half++)
+        {
+            __m256 dw = half8(p->d + 8 * half);
+            UNROLL for (int m = 0; m < rows; m++)
+            {
+                float dx = ((const struct act_q8_0 *)(const void *)xp[m] + b)->d;
+                out[m].half[half] = scaled(out[m].half[half], dw, dx, sums[m][half]);
             }
         }
     }
@@ -235,6 +267,12 @@ INLINE void turn_q8_0(
 /* Of eight rows of a Q4_K or Q5_K block: 6-bit numbers as pairs of int16, sub-blocks 2p, 2p + 1. */
 struct sub_scales {
     __m256i scale[4], min[4];
+};
+
+/* Of a block, both halves of the panel. */
+struct totals {
+    struct sub_scales scales[2];
+    __m256i sum[GROUP][2];
 };
 
 INLINE void load_scales(
@@ -274,88 +312,112 @@ INLINE __m256 affine(
     return _mm256_fnmadd_ps(_mm256_mul_ps(half8(d + 16), dx), _mm256_cvtepi32_ps(mins), acc);
 }
 
+/* The bytes of activations, 32 * j into a block, of every row. */
+INLINE void set_bytes(int rows, const int8_t *q[GROUP], const uint8_t *const *xp, int block, int at)
+{
+    UNROLL for (int m = 0; m < rows; m++) q[m] =
+        ((const struct act_q8_k *)(const void *)xp[m] + block)->q + at;
+}
+
+INLINE void add_scaled_sums(
+    int rows, __m256i totals[GROUP][2], __m256i sums[GROUP][2], __m256i scale0, __m256i scale1)
+{
+    UNROLL for (int m = 0; m < rows; m++)
+    {
+        totals[m][0] = add_madd(totals[m][0], sums[m][0], scale0);
+        totals[m][1] = add_madd(totals[m][1], sums[m][1], scale1);
+    }
+}
+
+/* Ends a block of Q4_K or Q5_K: totals and minimums to the outputs. */
+INLINE void add_affine(int rows, struct lanes *out, const uint16_t *d, const uint8_t *const *xp,
+    int block, const struct totals *t)
+{
+    UNROLL for (int half = 0; half < 2; half++)
+    {
+        UNROLL for (int m = 0; m < rows; m++) out[m].half[half] = affine(out[m].half[half],
+            d + 8 * half, (const struct act_q8_k *)(const void *)xp[m] + block, t->sum[m][half],
+            t->scales[half].min);
+    }
+}
+
 INLINE void turn_q4_k(
     int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
 {
     const struct p16_q4_k *p = (const void *)wp;
-    struct sub_scales s;
-    __m256i w[8], sum[GROUP];
+    __m256i sums[GROUP][2];
+    const int8_t *q[GROUP];
+    struct totals t;
 
-    for (int b = 0; b < n; b++, p++)
-        for (int half = 0; half < 2; half++) {
-            load_scales(&s, p->scale_lo, p->scale_hi, half);
-            UNROLL for (int m = 0; m < rows; m++) sum[m] = _mm256_setzero_si256();
-            for (int j = 0; j < 8; j++) {
-                if (!half)
-                    fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
-                load_nibbles(w, p->q[j], half);
-                __m256i scale = both(s.scale[j / 2], j % 2);
-                UNROLL for (int m = 0; m < rows; m++)
-                {
-                    const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
-                    sum[m] = add_madd(sum[m], pair_sums(w, x->q + 32 * j, 8), scale);
-                }
-            }
-            UNROLL for (int m = 0; m < rows; m++) out[m].half[half] = affine(out[m].half[half],
-                p->d + 8 * half, (const struct act_q8_k *)(const void *)xp[m] + b, sum[m], s.min);
+    for (int b = 0; b < n; b++, p++) {
+        load_scales(&t.scales[0], p->scale_lo, p->scale_hi, 0);
+        load_scales(&t.scales[1], p->scale_lo, p->scale_hi, 1);
+        clear(rows, t.sum);
+        for (int j = 0; j < 8; j++) {
+            fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
+            set_bytes(rows, q, xp, b, 32 * j);
+            clear(rows, sums);
+            add_nibbles(rows, p->q[j], q, sums);
+            add_scaled_sums(rows, t.sum, sums, both(t.scales[0].scale[j / 2], j % 2),
+                both(t.scales[1].scale[j / 2], j % 2));
         }
+        add_affine(rows, out, p->d, xp, b, &t);
+    }
 }
 
-/* Fifth bits of a sub-block: bit i of the plane belongs to quad i. */
-INLINE void add_fifth(__m256i w[8], const uint8_t plane[16][4], int half)
+/* Quad i of a sub-block of Q5_K; bit i of the plane is its fifth. */
+INLINE __m256i q5_quad(const uint8_t w[4][16][4], const uint8_t plane[16][4], int i, int half)
 {
-    const __m256i bit4 = _mm256_set1_epi8(16);
-    __m256i v = load(plane[8 * half]);
+    __m256i v = load(w[i % 4][8 * half]), fifth = load(plane[8 * half]);
 
-    UNROLL for (int i = 0; i < 8; i++)
-    {
-        __m256i at4 = i < 4 ? _mm256_slli_epi16(v, 4 - i) : _mm256_srli_epi16(v, i - 4);
-        w[i] = _mm256_or_si256(w[i], _mm256_and_si256(at4, bit4));
-    }
+    if (i >= 4)
+        v = _mm256_srli_epi16(v, 4);
+    fifth = i < 4 ? _mm256_slli_epi16(fifth, 4 - i) : _mm256_srli_epi16(fifth, i - 4);
+    return _mm256_or_si256(
+        _mm256_and_si256(v, _mm256_set1_epi8(15)), _mm256_and_si256(fifth, _mm256_set1_epi8(16)));
 }
 
 INLINE void turn_q5_k(
     int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
 {
     const struct p16_q5_k *p = (const void *)wp;
-    struct sub_scales s;
-    __m256i w[8], sum[GROUP];
+    __m256i sums[GROUP][2];
+    const int8_t *q[GROUP];
+    struct totals t;
 
-    for (int b = 0; b < n; b++, p++)
-        for (int half = 0; half < 2; half++) {
-            load_scales(&s, p->scale_lo, p->scale_hi, half);
-            UNROLL for (int m = 0; m < rows; m++) sum[m] = _mm256_setzero_si256();
-            for (int j = 0; j < 8; j++) {
-                if (!half)
-                    fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
-                load_nibbles(w, p->q[j], half);
-                add_fifth(w, p->high[j], half);
-                __m256i scale = both(s.scale[j / 2], j % 2);
-                UNROLL for (int m = 0; m < rows; m++)
-                {
-                    const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
-                    sum[m] = add_madd(sum[m], pair_sums(w, x->q + 32 * j, 4), scale);
-                    sum[m] = add_madd(sum[m], pair_sums(w + 4, x->q + 32 * j + 16, 4), scale);
-                }
+    for (int b = 0; b < n; b++, p++) {
+        load_scales(&t.scales[0], p->scale_lo, p->scale_hi, 0);
+        load_scales(&t.scales[1], p->scale_lo, p->scale_hi, 1);
+        clear(rows, t.sum);
+        for (int j = 0; j < 8; j++) {
+            fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
+            set_bytes(rows, q, xp, b, 32 * j);
+            __m256i scale0 = both(t.scales[0].scale[j / 2], j % 2);
+            __m256i scale1 = both(t.scales[1].scale[j / 2], j % 2);
+            UNROLL for (int part = 0; part < 8; part += 4)
+            {
+                clear(rows, sums);
+                UNROLL for (int i = part; i < part + 4; i++)
+                    add_quad(rows, q5_quad(p->q[j], p->high[j], i, 0),
+                        q5_quad(p->q[j], p->high[j], i, 1), q, 4 * i, sums);
+                add_scaled_sums(rows, t.sum, sums, scale0, scale1);
             }
-            UNROLL for (int m = 0; m < rows; m++) out[m].half[half] = affine(out[m].half[half],
-                p->d + 8 * half, (const struct act_q8_k *)(const void *)xp[m] + b, sum[m], s.min);
         }
+        add_affine(rows, out, p->d, xp, b, &t);
+    }
 }
 
-INLINE void load_q6(__m256i w[4], const uint8_t low[2][16][4], const uint8_t high[16][4], int half)
+/* Quad i of a sub-block of Q6_K. */
+INLINE __m256i q6_quad(const uint8_t low[2][16][4], const uint8_t high[16][4], int i, int half)
 {
-    const __m256i low4 = _mm256_set1_epi8(15), bits45 = _mm256_set1_epi8(0x30);
-    __m256i a = load(low[0][8 * half]), b = load(low[1][8 * half]), h = load(high[8 * half]);
+    __m256i v = load(low[i % 2][8 * half]), h = load(high[8 * half]);
 
-    w[0] = _mm256_or_si256(
-        _mm256_and_si256(a, low4), _mm256_and_si256(_mm256_slli_epi16(h, 4), bits45));
-    w[1] = _mm256_or_si256(
-        _mm256_and_si256(b, low4), _mm256_and_si256(_mm256_slli_epi16(h, 2), bits45));
-    w[2] = _mm256_or_si256(
-        _mm256_and_si256(_mm256_srli_epi16(a, 4), low4), _mm256_and_si256(h, bits45));
-    w[3] = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(b, 4), low4),
-        _mm256_and_si256(_mm256_srli_epi16(h, 2), bits45));
+    if (i >= 2)
+        v = _mm256_srli_epi16(v, 4);
+    if (i != 2)
+        h = i < 2 ? _mm256_slli_epi16(h, 4 - 2 * i) : _mm256_srli_epi16(h, 2);
+    return _mm256_or_si256(
+        _mm256_and_si256(v, _mm256_set1_epi8(15)), _mm256_and_si256(h, _mm256_set1_epi8(0x30)));
 }
 
 /* -32 * (scales . sum16): what the offset of the weights added too much. */
@@ -371,34 +433,51 @@ INLINE __m256i q6_offset(const struct p16_q6_k *p, const struct act_q8_k *x, int
     return _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(sum, 5));
 }
 
+/* Scale j of eight rows, twice each. */
+INLINE __m256i q6_scale(const struct p16_q6_k *p, int j, int half)
+{
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p->scale[j / 2][8 * half]);
+
+    return both(_mm256_cvtepi8_epi16(bytes), j % 2);
+}
+
 INLINE void turn_q6_k(
     int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
 {
     const struct p16_q6_k *p = (const void *)wp;
-    __m256i w[4], sum[GROUP];
+    __m256i sums[GROUP][2], totals[GROUP][2];
+    const int8_t *q[GROUP];
 
-    for (int b = 0; b < n; b++, p++)
-        for (int half = 0; half < 2; half++) {
-            UNROLL for (int m = 0; m < rows; m++) sum[m] =
-                q6_offset(p, (const struct act_q8_k *)(const void *)xp[m] + b, half);
-            for (int j = 0; j < 16; j++) {
-                if (!half)
-                    fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 16, sizeof(*p) / 16);
-                load_q6(w, p->sub[j].low, p->sub[j].high, half);
-                __m128i bytes =
-                    _mm_loadu_si128((const __m128i *)(const void *)p->scale[j / 2][8 * half]);
-                __m256i scale = both(_mm256_cvtepi8_epi16(bytes), j % 2);
-                UNROLL for (int m = 0; m < rows; m++)
-                {
-                    const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
-                    sum[m] = add_madd(sum[m], pair_sums(w, x->q + 16 * j, 2), scale);
-                    sum[m] = add_madd(sum[m], pair_sums(w + 2, x->q + 16 * j + 8, 2), scale);
-                }
-            }
-            __m256 dw = half8(p->d + 8 * half);
-            UNROLL for (int m = 0; m < rows; m++) out[m].half[half] = scaled(out[m].half[half], dw,
-                ((const struct act_q8_k *)(const void *)xp[m] + b)->d, sum[m]);
+    for (int b = 0; b < n; b++, p++) {
+        UNROLL for (int m = 0; m < rows; m++)
+        {
+            const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
+            totals[m][0] = q6_offset(p, x, 0);
+            totals[m][1] = q6_offset(p, x, 1);
         }
+        for (int j = 0; j < 16; j++) {
+            fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 16, sizeof(*p) / 16);
+            set_bytes(rows, q, xp, b, 16 * j);
+            __m256i scale0 = q6_scale(p, j, 0), scale1 = q6_scale(p, j, 1);
+            UNROLL for (int part = 0; part < 4; part += 2)
+            {
+                clear(rows, sums);
+                UNROLL for (int i = part; i < part + 2; i++)
+                    add_quad(rows, q6_quad(p->sub[j].low, p->sub[j].high, i, 0),
+                        q6_quad(p->sub[j].low, p->sub[j].high, i, 1), q, 4 * i, sums);
+                add_scaled_sums(rows, totals, sums, scale0, scale1);
+            }
+        }
+        UNROLL for (int half = 0; half < 2; half++)
+        {
+            __m256 dw = half8(p->d + 8 * half);
+            UNROLL for (int m = 0; m < rows; m++)
+            {
+                float dx = ((const struct act_q8_k *)(const void *)xp[m] + b)->d;
+                out[m].half[half] = scaled(out[m].half[half], dw, dx, totals[m][half]);
+            }
+        }
+    }
 }
 
 /* ---- float weights; n counts single k */
