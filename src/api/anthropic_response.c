@@ -40,12 +40,6 @@ static void put_stop(struct jw *w, const struct answer *a)
     jw_null(w);
 }
 
-static void put_count(struct jw *w, const char *key, int n)
-{
-    jw_key(w, key);
-    jw_i64(w, n);
-}
-
 /* input_tokens are those that had to be computed: the whole prompt is the sum of all three. */
 static void put_usage(struct jw *w, const struct answer *a)
 {
@@ -53,13 +47,13 @@ static void put_usage(struct jw *w, const struct answer *a)
 
     jw_key(w, "usage");
     jw_object(w);
-    put_count(w, "input_tokens", MAX(n.prompt_tokens - n.cached_tokens, 0));
-    put_count(w, "cache_creation_input_tokens", 0);
-    put_count(w, "cache_read_input_tokens", n.cached_tokens);
-    put_count(w, "output_tokens", n.completion_tokens);
+    jw_member_i64(w, "input_tokens", MAX(n.prompt_tokens - n.cached_tokens, 0));
+    jw_member_i64(w, "cache_creation_input_tokens", 0);
+    jw_member_i64(w, "cache_read_input_tokens", n.cached_tokens);
+    jw_member_i64(w, "output_tokens", n.completion_tokens);
     jw_key(w, "output_tokens_details");
     jw_object(w);
-    put_count(w, "thinking_tokens", n.reasoning_tokens);
+    jw_member_i64(w, "thinking_tokens", n.reasoning_tokens);
     jw_end_object(w);
     jw_key(w, "service_tier");
     jw_z(w, "standard");

@@ -96,24 +96,6 @@ static const char *stop_type(const struct choice *c)
     return "none";
 }
 
-static void put_number(struct jw *w, const char *key, double v)
-{
-    jw_key(w, key);
-    jw_f32(w, (float)v);
-}
-
-static void put_count(struct jw *w, const char *key, int64_t v)
-{
-    jw_key(w, key);
-    jw_i64(w, v);
-}
-
-static void put_flag(struct jw *w, const char *key, bool v)
-{
-    jw_key(w, key);
-    jw_bool(w, v);
-}
-
 static void put_settings(struct jw *w, const struct ask *ask)
 {
     const struct sample_params *s = &ask->sample;
@@ -121,24 +103,24 @@ static void put_settings(struct jw *w, const struct ask *ask)
     jw_object(w);
     jw_key(w, "seed");
     jw_u64(w, s->seed);
-    put_number(w, "temperature", (double)s->temperature);
-    put_count(w, "top_k", s->top_k);
-    put_number(w, "top_p", (double)s->top_p);
-    put_number(w, "min_p", (double)s->min_p);
-    put_number(w, "typical_p", (double)s->typical_p);
-    put_count(w, "repeat_last_n", s->repeat_last_n);
-    put_number(w, "repeat_penalty", (double)s->repeat_penalty);
-    put_number(w, "presence_penalty", (double)s->presence_penalty);
-    put_number(w, "frequency_penalty", (double)s->frequency_penalty);
-    put_count(w, "n_predict", ask->max_tokens);
-    put_count(w, "n_probs", s->n_top);
-    put_flag(w, "ignore_eos", ask->ignore_eos);
+    jw_member_f32(w, "temperature", s->temperature);
+    jw_member_i64(w, "top_k", s->top_k);
+    jw_member_f32(w, "top_p", s->top_p);
+    jw_member_f32(w, "min_p", s->min_p);
+    jw_member_f32(w, "typical_p", s->typical_p);
+    jw_member_i64(w, "repeat_last_n", s->repeat_last_n);
+    jw_member_f32(w, "repeat_penalty", s->repeat_penalty);
+    jw_member_f32(w, "presence_penalty", s->presence_penalty);
+    jw_member_f32(w, "frequency_penalty", s->frequency_penalty);
+    jw_member_i64(w, "n_predict", ask->max_tokens);
+    jw_member_i64(w, "n_probs", s->n_top);
+    jw_member_bool(w, "ignore_eos", ask->ignore_eos);
     jw_key(w, "stop");
     jw_array(w);
     for (int i = 0; i < ask->n_stops; i++)
         jw_str(w, ask->stops[i]);
     jw_end_array(w);
-    put_flag(w, "stream", ask->stream);
+    jw_member_bool(w, "stream", ask->stream);
     jw_end_object(w);
 }
 
@@ -163,10 +145,10 @@ static double ms_between(uint64_t from, uint64_t to)
 /* n things in so many milliseconds, four ways. */
 static void put_pace(struct jw *w, const char *const keys[4], int n, double ms)
 {
-    put_count(w, keys[0], n);
-    put_number(w, keys[1], ms);
-    put_number(w, keys[2], n ? ms / n : 0);
-    put_number(w, keys[3], ms > 0 ? n / ms * 1e3 : 0);
+    jw_member_i64(w, keys[0], n);
+    jw_member_f32(w, keys[1], (float)ms);
+    jw_member_f32(w, keys[2], (float)(n ? ms / n : 0));
+    jw_member_f32(w, keys[3], (float)(ms > 0 ? n / ms * 1e3 : 0));
 }
 
 static void put_timings(struct jw *w, const struct answer *a, const struct choice *c)
@@ -180,12 +162,12 @@ static void put_timings(struct jw *w, const struct answer *a, const struct choic
 
     jw_key(w, "timings");
     jw_object(w);
-    put_count(w, "cache_n", a->n_cached);
+    jw_member_i64(w, "cache_n", a->n_cached);
     put_pace(w, prompt, a->n_prompt - a->n_cached, ms_between(t->started_ns, first_ns));
     put_pace(w, predicted, c->n_tokens, ms_between(t->first_token_ns, t->ended_ns));
     if (t->n_drafted > 0) {
-        put_count(w, "draft_n", t->n_drafted);
-        put_count(w, "draft_n_accepted", t->n_drafts_right);
+        jw_member_i64(w, "draft_n", t->n_drafted);
+        jw_member_i64(w, "draft_n_accepted", t->n_drafts_right);
     }
     jw_end_object(w);
 }
@@ -200,14 +182,14 @@ static void put_report(struct answer *a, const struct choice *c)
     put_lists(a, c);
     buf_putc(&a->out, ',');
     jw_init(&w, &a->out); /* members of an object that is open already */
-    put_count(&w, "id_slot", a->id_slot);
-    put_flag(&w, "stop", true);
-    put_flag(&w, "truncated", false);
+    jw_member_i64(&w, "id_slot", a->id_slot);
+    jw_member_bool(&w, "stop", true);
+    jw_member_bool(&w, "truncated", false);
     jw_key(&w, "model");
     jw_str(&w, a->setup.model);
-    put_count(&w, "tokens_predicted", c->n_tokens);
-    put_count(&w, "tokens_evaluated", a->n_prompt);
-    put_count(&w, "tokens_cached", a->n_cached);
+    jw_member_i64(&w, "tokens_predicted", c->n_tokens);
+    jw_member_i64(&w, "tokens_evaluated", a->n_prompt);
+    jw_member_i64(&w, "tokens_cached", a->n_cached);
     jw_key(&w, "stop_type");
     jw_z(&w, stop_type(c));
     jw_key(&w, "stopping_word");

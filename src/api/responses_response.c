@@ -64,12 +64,6 @@ static bool is_stream(const struct answer *a)
     return a->setup.ask->stream;
 }
 
-static void put_int(struct jw *w, const char *key, int64_t v)
-{
-    jw_key(w, key);
-    jw_i64(w, v);
-}
-
 static void event_begin(struct answer *a, struct jw *w, const char *type)
 {
     struct told *t = a->state;
@@ -79,7 +73,7 @@ static void event_begin(struct answer *a, struct jw *w, const char *type)
     jw_object(w);
     jw_key(w, "type");
     jw_z(w, type);
-    put_int(w, "sequence_number", t->n_events++);
+    jw_member_i64(w, "sequence_number", t->n_events++);
 }
 
 static void event_end(struct jw *w)
@@ -199,9 +193,9 @@ static void item_event_begin(struct answer *a, struct jw *w, const char *type)
 
     event_begin(a, w, type);
     put_item_id(w, a, "item_id");
-    put_int(w, "output_index", t->index);
+    jw_member_i64(w, "output_index", t->index);
     if (kinds[t->open].place)
-        put_int(w, kinds[t->open].place, 0);
+        jw_member_i64(w, kinds[t->open].place, 0);
 }
 
 static void tell_item(struct answer *a, const char *type, const char *status)
@@ -210,7 +204,7 @@ static void tell_item(struct answer *a, const char *type, const char *status)
     struct jw w;
 
     event_begin(a, &w, type);
-    put_int(&w, "output_index", t->index);
+    jw_member_i64(&w, "output_index", t->index);
     jw_key(&w, "item");
     put_item(&w, a, status);
     event_end(&w);

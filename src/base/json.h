@@ -71,6 +71,12 @@ void jw_bool(struct jw *w, bool v);
 void jw_null(struct jw *w);
 void jw_raw(struct jw *w, struct str json); /* already JSON */
 void jw_json(struct jw *w, const struct json *j);
+/* A key and its value. */
+void jw_member_i64(struct jw *w, const char *key, int64_t v);
+void jw_member_u64(struct jw *w, const char *key, uint64_t v);
+void jw_member_f32(struct jw *w, const char *key, float v);
+void jw_member_bool(struct jw *w, const char *key, bool v);
+void jw_member_str(struct jw *w, const char *key, struct str s);
 
 /* Only the escapes and text, without quotes. */
 void json_escape(struct buf *b, struct str s);

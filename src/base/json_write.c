@@ -390,3 +390,33 @@ void jw_json(struct jw *w, const struct json *j)
     else
         buf_putz(w->b, "null");
 }
+
+void jw_member_i64(struct jw *w, const char *key, int64_t v)
+{
+    jw_key(w, key);
+    jw_i64(w, v);
+}
+
+void jw_member_u64(struct jw *w, const char *key, uint64_t v)
+{
+    jw_key(w, key);
+    jw_u64(w, v);
+}
+
+void jw_member_f32(struct jw *w, const char *key, float v)
+{
+    jw_key(w, key);
+    jw_f32(w, v);
+}
+
+void jw_member_bool(struct jw *w, const char *key, bool v)
+{
+    jw_key(w, key);
+    jw_bool(w, v);
+}
+
+void jw_member_str(struct jw *w, const char *key, struct str s)
+{
+    jw_key(w, key);
+    jw_str(w, s);
+}

@@ -72,12 +72,6 @@ static void put_count(struct jw *w, const char *key, int64_t n)
         jw_null(w);
 }
 
-static void put_flag(struct jw *w, const char *key, bool b)
-{
-    jw_key(w, key);
-    jw_bool(w, b);
-}
-
 static void put_word(struct jw *w, const char *key, const char *word)
 {
     jw_key(w, key);
@@ -92,17 +86,17 @@ static void put_row(struct jw *w, const struct model_capabilities *r)
     put_word(w, "model_family", r->model_family);
     put_word(w, "tool_parser_id", r->tool_parser_id);
     put_word(w, "thinking_parser_id", r->thinking_parser_id);
-    put_flag(w, "supports_native_tools", r->supports_native_tools);
-    put_flag(w, "supports_thinking", r->supports_thinking);
+    jw_member_bool(w, "supports_native_tools", r->supports_native_tools);
+    jw_member_bool(w, "supports_thinking", r->supports_thinking);
     put_word(w, "tool_format", r->tool_format);
     put_count(w, "practical_max_tokens", r->practical_max_tokens);
-    put_flag(w, "supports_multi_image", r->supports_multi_image);
-    put_flag(w, "supports_video", r->supports_video);
+    jw_member_bool(w, "supports_multi_image", r->supports_multi_image);
+    jw_member_bool(w, "supports_video", r->supports_video);
     put_count(w, "embedding_dimensions", r->embedding_dimensions);
     put_count(w, "max_sequence_length", r->max_sequence_length);
     put_known(w, "is_normalized", r->is_normalized);
-    put_flag(w, "supports_tts", r->supports_tts);
-    put_flag(w, "supports_stt", r->supports_stt);
+    jw_member_bool(w, "supports_tts", r->supports_tts);
+    jw_member_bool(w, "supports_stt", r->supports_stt);
     put_count(w, "probed_at", r->probed_at);
     put_count(w, "probe_version", r->probe_version);
     jw_end_object(w);

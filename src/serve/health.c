@@ -129,12 +129,6 @@ static void add_up(struct engine_audit *sum, const struct engine_audit *a)
     sum->requests_waiting += a->requests_waiting;
 }
 
-static void put_number(struct jw *w, const char *key, uint64_t value)
-{
-    jw_key(w, key);
-    jw_u64(w, value);
-}
-
 static void answer_audit(struct http_exchange *x, struct call *c, const struct engine_audit *sum)
 {
     struct buf b;
@@ -145,15 +139,15 @@ static void answer_audit(struct http_exchange *x, struct call *c, const struct e
     jw_object(&w);
     jw_key(&w, "ok"), jw_bool(&w, sum->ok);
     jw_key(&w, "pages"), jw_object(&w);
-    put_number(&w, "total", sum->pages_total);
-    put_number(&w, "free", sum->pages_free);
-    put_number(&w, "cached", sum->pages_cached);
-    put_number(&w, "owned", sum->pages_owned);
+    jw_member_u64(&w, "total", sum->pages_total);
+    jw_member_u64(&w, "free", sum->pages_free);
+    jw_member_u64(&w, "cached", sum->pages_cached);
+    jw_member_u64(&w, "owned", sum->pages_owned);
     jw_end_object(&w);
-    put_number(&w, "sequences", sum->sequences);
+    jw_member_u64(&w, "sequences", sum->sequences);
     jw_key(&w, "requests"), jw_object(&w);
-    put_number(&w, "running", sum->requests_running);
-    put_number(&w, "waiting", sum->requests_waiting);
+    jw_member_u64(&w, "running", sum->requests_running);
+    jw_member_u64(&w, "waiting", sum->requests_waiting);
     jw_end_object(&w);
     jw_end_object(&w);
     reply_json(x, c, 200, &b);

@@ -125,6 +125,7 @@ void cancel_drain(struct io *io);
 void audit_message(struct msg *m);
 
 /* models.c */
+const char *model_file(const char *path); /* its name: directories are nobody's business */
 struct model_info model_info_of(struct model *m);
 size_t models_info(struct io *io, struct model_info out[POOL_MODELS_MAX]); /* how many */
 

@@ -3,8 +3,7 @@
 #include "chat/infill.h"
 #include "serve/io.h"
 
-/* Directories are nobody's business. */
-static const char *file_of(const char *path)
+const char *model_file(const char *path)
 {
     const char *slash = strrchr(path, '/');
 
@@ -40,7 +39,7 @@ struct model_info model_info_of(struct model *m)
     i.n_params = (int64_t)m->lm->n_params;
     i.size_bytes = m->file_bytes;
     i.digest = has_digest(m) ? m->digest : NULL;
-    i.file = file_of(m->spec->path);
+    i.file = model_file(m->spec->path);
     i.can_chat = m->template != NULL || is_script;
     i.can_complete = true;
     const struct adapter_info *a = adapter_info(m->adapter);

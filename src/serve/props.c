@@ -3,32 +3,6 @@
 #include "base/json.h"
 #include "serve/io.h"
 
-static void put_text(struct jw *w, const char *key, struct str value)
-{
-    jw_key(w, key);
-    jw_str(w, value);
-}
-
-static void put_int(struct jw *w, const char *key, int64_t v)
-{
-    jw_key(w, key);
-    jw_i64(w, v);
-}
-
-static void put_flag(struct jw *w, const char *key, bool v)
-{
-    jw_key(w, key);
-    jw_bool(w, v);
-}
-
-/* Directories are nobody's business. */
-static struct str file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return str_of(slash ? slash + 1 : path);
-}
-
 static struct str or_empty(struct str s)
 {
     return s.p ? s : STR("");
@@ -39,11 +13,11 @@ static void put_speculation(struct jw *w, const struct model_spec *s)
 {
     jw_key(w, "speculation");
     jw_object(w);
-    put_int(w, "draft_max", s->engine.spec.max);
-    put_flag(w, "by_history", s->engine.spec.max > 0 && s->engine.spec.by_history);
+    jw_member_i64(w, "draft_max", s->engine.spec.max);
+    jw_member_bool(w, "by_history", s->engine.spec.max > 0 && s->engine.spec.by_history);
     jw_key(w, "draft_model");
     if (s->engine.spec.max > 0 && s->draft_path && *s->draft_path)
-        jw_str(w, file_name(s->draft_path));
+        jw_z(w, model_file(s->draft_path));
     else
         jw_null(w);
     jw_end_object(w);
@@ -54,10 +28,10 @@ static void put_kv_cache(struct jw *w, const struct model *m)
 {
     jw_key(w, "kv_cache");
     jw_object(w);
-    put_text(w, "type", m->lm->page_bytes ? str_of(m->spec->kv_type) : STR("none"));
-    put_int(w, "page_tokens", PAGE_TOKENS);
-    put_int(w, "page_bytes", (int64_t)m->lm->page_bytes);
-    put_int(w, "pages", m->lm->n_pages);
+    jw_member_str(w, "type", m->lm->page_bytes ? str_of(m->spec->kv_type) : STR("none"));
+    jw_member_i64(w, "page_tokens", PAGE_TOKENS);
+    jw_member_i64(w, "page_bytes", (int64_t)m->lm->page_bytes);
+    jw_member_i64(w, "pages", m->lm->n_pages);
     jw_end_object(w);
 }
 
@@ -140,11 +114,11 @@ static void put_caps(struct jw *w, const struct model *m)
     jw_key(w, "chat_template_caps");
     jw_object(w);
     if (m->template) {
-        put_flag(w, "supports_system_role", shows_system(m));
-        put_flag(w, "supports_tools", info && info->has_native_tools);
-        put_flag(w, "supports_tool_calls", shows_calls(m, 1));
-        put_flag(w, "supports_parallel_tool_calls", shows_calls(m, 2));
-        put_flag(w, "supports_preserve_reasoning", shows_thoughts(m));
+        jw_member_bool(w, "supports_system_role", shows_system(m));
+        jw_member_bool(w, "supports_tools", info && info->has_native_tools);
+        jw_member_bool(w, "supports_tool_calls", shows_calls(m, 1));
+        jw_member_bool(w, "supports_parallel_tool_calls", shows_calls(m, 2));
+        jw_member_bool(w, "supports_preserve_reasoning", shows_thoughts(m));
     }
     jw_end_object(w);
 }
@@ -154,26 +128,26 @@ static void put_props(struct jw *w, const struct model *m)
     jw_object(w);
     jw_key(w, "default_generation_settings");
     jw_object(w);
-    put_int(w, "n_ctx", m->n_ctx);
+    jw_member_i64(w, "n_ctx", m->n_ctx);
     jw_key(w, "params");
     llama_put_defaults(w);
     jw_end_object(w);
-    put_int(w, "total_slots", m->spec->engine.max_batch);
-    put_text(w, "model_alias", str_of(m->spec->id));
-    put_text(w, "model_path", file_name(m->spec->path));
-    put_text(w, "chat_template", m->template ? chat_template_source(m->template) : STR(""));
+    jw_member_i64(w, "total_slots", m->spec->engine.max_batch);
+    jw_member_str(w, "model_alias", str_of(m->spec->id));
+    jw_member_str(w, "model_path", str_of(model_file(m->spec->path)));
+    jw_member_str(w, "chat_template", m->template ? chat_template_source(m->template) : STR(""));
     put_caps(w, m);
-    put_text(w, "bos_token", or_empty(m->env.bos_token));
-    put_text(w, "eos_token", or_empty(m->env.eos_token));
+    jw_member_str(w, "bos_token", or_empty(m->env.bos_token));
+    jw_member_str(w, "eos_token", or_empty(m->env.eos_token));
     jw_key(w, "modalities");
     jw_object(w);
-    put_flag(w, "vision", false);
-    put_flag(w, "audio", false);
+    jw_member_bool(w, "vision", false);
+    jw_member_bool(w, "audio", false);
     jw_end_object(w);
     put_speculation(w, m->spec);
     put_kv_cache(w, m);
-    put_text(w, "build_info", STR("InferFlux " INFERFLUX_VERSION));
-    put_flag(w, "is_sleeping", false);
+    jw_member_str(w, "build_info", STR("InferFlux " INFERFLUX_VERSION));
+    jw_member_bool(w, "is_sleeping", false);
     jw_end_object(w);
 }
 

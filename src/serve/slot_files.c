@@ -26,43 +26,25 @@ enum { FILES_MAX = 100000, BODY_ARENA = 4 * MB };
 
 /* ---- GET /slots */
 
-static void put_int(struct jw *w, const char *key, int64_t v)
-{
-    jw_key(w, key);
-    jw_i64(w, v);
-}
-
-static void put_float(struct jw *w, const char *key, float v)
-{
-    jw_key(w, key);
-    jw_f32(w, v);
-}
-
-static void put_flag(struct jw *w, const char *key, bool v)
-{
-    jw_key(w, key);
-    jw_bool(w, v);
-}
-
 static void put_params(struct jw *w, const struct slot_params *p)
 {
     jw_key(w, "params");
     jw_object(w);
-    put_int(w, "n_predict", p->n_predict);
-    put_int(w, "max_tokens", p->n_predict);
+    jw_member_i64(w, "n_predict", p->n_predict);
+    jw_member_i64(w, "max_tokens", p->n_predict);
     jw_key(w, "seed");
     jw_u64(w, p->seed);
-    put_float(w, "temperature", p->temperature);
-    put_int(w, "top_k", p->top_k);
-    put_float(w, "top_p", p->top_p);
-    put_float(w, "min_p", p->min_p);
-    put_float(w, "typical_p", p->typical_p);
-    put_int(w, "repeat_last_n", p->repeat_last_n);
-    put_float(w, "repeat_penalty", p->repeat_penalty);
-    put_float(w, "presence_penalty", p->presence_penalty);
-    put_float(w, "frequency_penalty", p->frequency_penalty);
-    put_flag(w, "ignore_eos", p->ignore_eos);
-    put_flag(w, "stream", p->stream);
+    jw_member_f32(w, "temperature", p->temperature);
+    jw_member_i64(w, "top_k", p->top_k);
+    jw_member_f32(w, "top_p", p->top_p);
+    jw_member_f32(w, "min_p", p->min_p);
+    jw_member_f32(w, "typical_p", p->typical_p);
+    jw_member_i64(w, "repeat_last_n", p->repeat_last_n);
+    jw_member_f32(w, "repeat_penalty", p->repeat_penalty);
+    jw_member_f32(w, "presence_penalty", p->presence_penalty);
+    jw_member_f32(w, "frequency_penalty", p->frequency_penalty);
+    jw_member_bool(w, "ignore_eos", p->ignore_eos);
+    jw_member_bool(w, "stream", p->stream);
     jw_end_object(w);
 }
 
@@ -70,18 +52,18 @@ static void put_slot(
     struct jw *w, const struct model *m, int id, const struct slot_view *v, bool is_own)
 {
     jw_object(w);
-    put_int(w, "id", id);
-    put_int(w, "n_ctx", m->n_ctx);
-    put_flag(w, "speculative", m->spec->engine.spec.max > 0);
-    put_flag(w, "is_processing", v->is_busy);
+    jw_member_i64(w, "id", id);
+    jw_member_i64(w, "n_ctx", m->n_ctx);
+    jw_member_bool(w, "speculative", m->spec->engine.spec.max > 0);
+    jw_member_bool(w, "is_processing", v->is_busy);
     if (v->task > 0 && is_own) { /* what another key asks is its own business */
-        put_int(w, "id_task", (int64_t)v->task - 1);
+        jw_member_i64(w, "id_task", (int64_t)v->task - 1);
         put_params(w, &v->params);
         jw_key(w, "next_token");
         jw_object(w);
-        put_flag(w, "has_next_token", v->is_busy);
-        put_int(w, "n_remain", v->n_max - v->n_told);
-        put_int(w, "n_decoded", v->n_told);
+        jw_member_bool(w, "has_next_token", v->is_busy);
+        jw_member_i64(w, "n_remain", v->n_max - v->n_told);
+        jw_member_i64(w, "n_decoded", v->n_told);
         jw_end_object(w);
     }
     jw_end_object(w);
@@ -205,7 +187,7 @@ static void begin_answer(struct slot_job *j, struct jw *w)
 {
     jw_init(w, &j->out);
     jw_object(w);
-    put_int(w, "id_slot", j->id);
+    jw_member_i64(w, "id_slot", j->id);
 }
 
 static void tell_file(struct slot_job *j, const char *tokens, const char *bytes, const char *ms,
@@ -216,11 +198,11 @@ static void tell_file(struct slot_job *j, const char *tokens, const char *bytes,
     begin_answer(j, &w);
     jw_key(&w, "filename");
     jw_z(&w, j->name);
-    put_int(&w, tokens, r->n_tokens);
-    put_int(&w, bytes, (int64_t)r->n_bytes);
+    jw_member_i64(&w, tokens, r->n_tokens);
+    jw_member_i64(&w, bytes, (int64_t)r->n_bytes);
     jw_key(&w, "timings");
     jw_object(&w);
-    put_float(&w, ms, (float)((double)(clock_ns() - began_ns) * 1e-6));
+    jw_member_f32(&w, ms, (float)((double)(clock_ns() - began_ns) * 1e-6));
     jw_end_object(&w);
     jw_end_object(&w);
 }
@@ -336,7 +318,7 @@ static int erase(struct slot_job *j, struct err *e)
         return -1;
     slots_put(j->io->o->slots, j->model, j->id, &none);
     begin_answer(j, &w);
-    put_int(&w, "n_erased", n);
+    jw_member_i64(&w, "n_erased", n);
     jw_end_object(&w);
     return 0;
 }

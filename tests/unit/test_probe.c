@@ -145,17 +145,25 @@ static void what_a_model_says_tells_how_to_read_it(void)
 
 /* ---- with the store */
 
+static void open_store(struct model_spec *spec, char dir[TMPDIR_NAME])
+{
+    char path[300];
+    struct err e;
+
+    tmpdir_make(dir);
+    snprintf(path, sizeof(path), "%s/store.db", dir);
+    EXPECT_EQ(capabilities_open(&spec->store, path, true, &e), 0);
+}
+
 static void what_was_found_out_is_used_at_the_next_load(void)
 {
     struct model_spec spec = spec_of("");
     struct model *m = xcalloc(1, sizeof(*m));
     struct model_capabilities row;
-    char dir[TMPDIR_NAME], path[300];
+    char dir[TMPDIR_NAME];
     struct err e;
 
-    tmpdir_make(dir);
-    snprintf(path, sizeof(path), "%s/store.db", dir);
-    EXPECT_EQ(capabilities_open(&spec.store, path, true, &e), 0);
+    open_store(&spec, dir);
 
     EXPECT_EQ(model_open(m, &spec, &e), 0);
     EXPECT(!m->is_probed);
@@ -215,12 +223,10 @@ static void a_model_that_nothing_is_known_of_is_asked_once(void)
     struct model_spec spec = spec_of("");
     struct model *m = xcalloc(1, sizeof(*m));
     struct model_capabilities row;
-    char dir[TMPDIR_NAME], path[300];
+    char dir[TMPDIR_NAME];
     struct err e;
 
-    tmpdir_make(dir);
-    snprintf(path, sizeof(path), "%s/store.db", dir);
-    EXPECT_EQ(capabilities_open(&spec.store, path, true, &e), 0);
+    open_store(&spec, dir);
     spec.backend = BACKEND_NATIVE;
     spec.probe = true;
     spec.kv_bytes = 64 * MB;
