@@ -10,6 +10,19 @@ enum { FLUSH_AT = 32 * 1024, FIELDS_MOST = 24 };
 
 /* ---- life ---- */
 
+static void make_id(struct answer *a, const char *own)
+{
+    struct str prefix = str_of(a->wire->id_prefix);
+
+    if (own) {
+        snprintf(a->id, sizeof(a->id), "%s%s", prefix.p, own);
+        return;
+    }
+    CHECK(prefix.n + RNG_HEX < sizeof(a->id));
+    memcpy(a->id, prefix.p, prefix.n);
+    rng_hex(a->id + prefix.n);
+}
+
 int answer_new(struct answer **out, const struct answer_setup *s, struct err *e)
 {
     const struct ask *ask = s->ask;
@@ -36,11 +49,7 @@ int answer_new(struct answer **out, const struct answer_setup *s, struct err *e)
         for (int k = 0; k < N_ANSWER_LISTS; k++)
             buf_init(&c->lists[k], ANSWER_BYTES_MAX);
     }
-    if (s->id)
-        snprintf(a->id, sizeof(a->id), "%s%s", a->wire->id_prefix, s->id);
-    else
-        snprintf(a->id, sizeof(a->id), "%s%016llx%016llx", a->wire->id_prefix,
-            (unsigned long long)rng_entropy(), (unsigned long long)rng_entropy());
+    make_id(a, s->id);
     a->wire->begin(a);
     if (!answer_ok(a)) {
         answer_free(a);

@@ -59,3 +59,15 @@ uint64_t rng_entropy(void)
     stock[n_left] = 0;
     return v;
 }
+
+void rng_hex(char out[RNG_HEX + 1])
+{
+    static const char digits[] = "0123456789abcdef";
+
+    for (int i = 0; i < RNG_HEX; i += 16) {
+        uint64_t v = rng_entropy();
+        for (int k = 0; k < 16; k++, v >>= 4)
+            out[i + k] = digits[v & 15];
+    }
+    out[RNG_HEX] = '\0';
+}

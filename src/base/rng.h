@@ -24,3 +24,6 @@ uint64_t rng_below(struct rng *r, uint64_t n); /* 0 .. n-1, n > 0 */
 double rng_next_unit(struct rng *r);
 
 uint64_t rng_entropy(void); /* from the system; aborts when it has none */
+
+enum { RNG_HEX = 32 };
+void rng_hex(char out[RNG_HEX + 1]); /* 128 bits of it as hex digits: a name nobody guesses */

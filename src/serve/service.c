@@ -51,8 +51,7 @@ static void begin_call(struct io *io, const struct http_exchange *x, struct call
     if (is_id(own))
         memcpy(c->request_id, own.p, own.n);
     else
-        snprintf(c->request_id, sizeof(c->request_id), "req_%016llx%016llx",
-            (unsigned long long)rng_entropy(), (unsigned long long)rng_entropy());
+        rng_hex((char *)memcpy(c->request_id, "req_", 4) + 4);
     c->fields[c->n_fields++] = (struct http_field){ STR("x-request-id"), str_of(c->request_id) };
     if (*io->o->cors_origin) {
         c->fields[c->n_fields++] =

@@ -230,8 +230,24 @@ static void base64_goes_there_and_back(void)
     buf_clear(&b);
 }
 
-TESTS(TEST(base64_goes_there_and_back), TEST(numbers_are_whole_strings_in_range),
-    TEST(strings_are_searched_and_trimmed), TEST(a_buffer_stops_at_its_cap_and_stays_failed),
-    TEST(long_formats_fit), TEST(an_arena_has_a_cap_and_cleans_up_backwards),
-    TEST(an_arena_grows_its_last_block_in_place), TEST(maps_agree_with_a_plain_array),
-    TEST(utf8_is_strict), TEST(random_numbers_are_philox), TEST(errors_say_where_they_were))
+static void names_are_digits_and_never_the_same(void)
+{
+    enum { N = 200 };
+    static char names[N][RNG_HEX + 1];
+
+    for (int i = 0; i < N; i++) {
+        rng_hex(names[i]);
+        EXPECT_EQ(strspn(names[i], "0123456789abcdef"), RNG_HEX);
+        EXPECT_EQ(strlen(names[i]), RNG_HEX);
+        for (int k = 0; k < i; k++)
+            EXPECT(strcmp(names[i], names[k]));
+        EXPECT(memcmp(names[i], names[i] + 16, 16));
+    }
+}
+
+TESTS(TEST(names_are_digits_and_never_the_same), TEST(base64_goes_there_and_back),
+    TEST(numbers_are_whole_strings_in_range), TEST(strings_are_searched_and_trimmed),
+    TEST(a_buffer_stops_at_its_cap_and_stays_failed), TEST(long_formats_fit),
+    TEST(an_arena_has_a_cap_and_cleans_up_backwards), TEST(an_arena_grows_its_last_block_in_place),
+    TEST(maps_agree_with_a_plain_array), TEST(utf8_is_strict), TEST(random_numbers_are_philox),
+    TEST(errors_say_where_they_were))
