@@ -237,8 +237,8 @@ static void names_are_digits_and_never_the_same(void)
 
     for (int i = 0; i < N; i++) {
         rng_hex(names[i]);
-        EXPECT_EQ(strspn(names[i], "0123456789abcdef"), RNG_HEX);
-        EXPECT_EQ(strlen(names[i]), RNG_HEX);
+        EXPECT_EQ(strspn(names[i], "0123456789abcdef"), (size_t)RNG_HEX);
+        EXPECT_EQ(strlen(names[i]), (size_t)RNG_HEX);
         for (int k = 0; k < i; k++)
             EXPECT(strcmp(names[i], names[k]));
         EXPECT(memcmp(names[i], names[i] + 16, 16));
