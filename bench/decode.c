@@ -1,9 +1,11 @@
 /* decode: tokens per second of a GGUF by context length and batch, beside the machine's roofs.
  *
  *     decode FILE [--threads N] [--kernels SET] [--ctx 0,1024] [--batch 1,4] [--rows 1,512]
- *                 [--steps N] [--csv]
+ *                 [--steps N] [--kv-type f16] [--shared] [--csv] [--turns]
  *
- * rows 1 is decoding; more is a chunk of a prompt. */
+ * rows 1 is decoding; more is a chunk of a prompt. --shared: the sequences of a batch have the
+ * positions before in common. --turns: all cases again for every line of the standard input, so
+ * that two engines can be measured in turns. */
 #include "base/mem.h"
 #include "model/bench.h"
 #include "model/llama.h"
@@ -25,7 +27,7 @@ struct options {
     struct llama_options llama;
     struct list ctx, batch, rows;
     int n_steps;
-    bool is_csv;
+    bool is_csv, is_shared, in_turns;
 };
 
 static bool parse_list(const char *text, struct list *out)
@@ -49,7 +51,9 @@ static int parse(struct options *o, int argc, char **argv)
     static const struct option longs[] = { { "threads", required_argument, NULL, 't' },
         { "kernels", required_argument, NULL, 'k' }, { "ctx", required_argument, NULL, 'c' },
         { "batch", required_argument, NULL, 'b' }, { "rows", required_argument, NULL, 'r' },
-        { "steps", required_argument, NULL, 's' }, { "csv", no_argument, NULL, 'v' }, { 0 } };
+        { "steps", required_argument, NULL, 's' }, { "csv", no_argument, NULL, 'v' },
+        { "kv-type", required_argument, NULL, 'K' }, { "shared", no_argument, NULL, 'S' },
+        { "turns", no_argument, NULL, 'T' }, { 0 } };
     struct list one;
     struct err e;
     bool ok = true;
@@ -67,6 +71,12 @@ static int parse(struct options *o, int argc, char **argv)
             ok = parse_list(optarg, &o->rows);
         else if (c == 'v')
             o->is_csv = true;
+        else if (c == 'S')
+            o->is_shared = true;
+        else if (c == 'T')
+            o->in_turns = true;
+        else if (c == 'K')
+            ok = (o->llama.kv_type = kv_type_named(optarg)) < N_KV_TYPES;
         else if (c == 'k' && kernels_choose(&o->llama.kernels, optarg, &e))
             return fprintf(stderr, "decode: %s\n", e.msg), 1;
         else if (c == '?')
@@ -74,7 +84,8 @@ static int parse(struct options *o, int argc, char **argv)
     }
     if (!ok || optind != argc - 1)
         return fprintf(stderr, "usage: decode FILE [--threads N] [--kernels SET] [--ctx LIST] "
-                               "[--batch LIST] [--rows LIST] [--steps N] [--csv]\n"),
+                               "[--batch LIST] [--rows LIST] [--steps N] [--kv-type f16] [--shared] "
+                               "[--csv] [--turns]\n"),
                2;
     o->path = argv[optind];
     return 0;
@@ -90,9 +101,10 @@ static int each_case(const struct options *o, case_fn fn, void *arg, struct err 
                 struct bench_case one = { .n_ctx = o->ctx.v[c],
                     .n_seqs = o->batch.v[b],
                     .n_rows = o->rows.v[r],
-                    .n_steps = o->n_steps };
+                    .n_steps = o->n_steps,
+                    .is_shared = o->is_shared };
                 if (one.n_rows > 1) /* a chunk takes long enough */
-                    one.n_steps = MIN(one.n_steps, 3);
+                    one.n_steps = MIN(one.n_steps, 4);
                 if (fn(&one, arg, e))
                     return -1;
             }
@@ -153,7 +165,10 @@ static int run(const struct options *o, struct err *e)
             s.roof.dot_gmac_s, s.roof.fma_gmac_s);
     else
         printf("rows,batch,ctx,tokens_s,step_ms,gb_s,read_percent,gmac_s,compute_percent\n");
-    rc = each_case(o, show, &s, e);
+    char line[16];
+    do
+        rc = each_case(o, show, &s, e);
+    while (!rc && o->in_turns && fgets(line, sizeof(line), stdin));
 out:
     if (s.m)
         s.m->ops->close(s.m);

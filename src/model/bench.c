@@ -188,6 +188,10 @@ static int bench_take(struct bench *b, struct lm *m, const struct bench_case *c,
         b->tokens[i] = (int32_t)((i * 7919 + 11) % (size_t)m->n_vocab);
     for (uint32_t i = 0; i < bench_pages(c); i++)
         b->pages[i].i = i;
+    if (c->is_shared)
+        for (int s = 1; s < c->n_seqs; s++)
+            for (int i = 0; i < c->n_ctx / PAGE_TOKENS; i++)
+                b->pages[s * b->n_pages + i] = b->pages[i];
     return 0;
 }
 
@@ -210,7 +214,8 @@ static void fill_pages(struct bench *b)
         b->m->ops->forward(b->m, &run, 1, NULL);
     }
     for (uint32_t i = 1; i < bench_pages(b->c); i++)
-        b->m->ops->copy_page(b->m, b->pages[0], b->pages[i]);
+        if (b->pages[i].i != b->pages[0].i)
+            b->m->ops->copy_page(b->m, b->pages[0], b->pages[i]);
 }
 
 static double step(struct bench *b, int at)
@@ -253,7 +258,8 @@ int bench_run(struct bench_figure *out, struct lm *m, const struct bench_case *c
 
     double rows = (double)c->n_seqs * c->n_rows;
     double keys = c->n_ctx + c->n_rows * (c->n_steps / 2.0 + 1); /* at the median step, about */
-    double kv_bytes = keys * (double)m->page_bytes / PAGE_TOKENS * c->n_seqs;
+    double again = c->is_shared ? (double)c->n_ctx * (c->n_seqs - 1) : 0;
+    double kv_bytes = (keys * c->n_seqs - again) * (double)m->page_bytes / PAGE_TOKENS;
     double macs = rows * ((double)m->row_macs + keys * (double)m->key_macs) +
                   c->n_seqs * (double)m->logit_macs;
     double compute = m->is_integer ? roof->dot_gmac_s : roof->fma_gmac_s;

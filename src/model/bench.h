@@ -24,12 +24,15 @@ struct bench_case {
     int n_seqs;  /* sequences in each step */
     int n_rows;  /* rows of each: 1 is decode, more a chunk of a prompt */
     int n_steps; /* timed steps; each goes on where the last one ended */
+    /* The first n_ctx positions are in the same pages for all sequences, but for a last page that
+     * is not whole. */
+    bool is_shared;
 };
 
 struct bench_figure {
     double tokens_s;
     double step_ms; /* median */
-    double gb_s;    /* weights once a step, keys and values of every sequence */
+    double gb_s;    /* weights once a step, keys and values of every sequence; shared ones once */
     double gmac_s;
     double read_share;    /* of roof.read_gb_s, 0 .. 1 */
     double compute_share; /* of the roof of the instructions that do most of the work */

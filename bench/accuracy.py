@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""How near to the exact network, and to llama.cpp: the same file, the same positions.
+
+    bench/accuracy.py FILE.gguf (--demo | --ids IDS.json) [--types F32,Q8_0,...] [--positions 2000]
+
+The file's matrices are written in each of the types; three programs read the same text, in pieces of
+--window tokens: ours, llama.cpp (the package llama-cpp-python; see bench/compare.py), and the network
+in double precision on the very weights of the file, without any rounding of activations, keys or
+values. Of each pair the table says at how many positions the first token is the same, the divergence
+of the distributions (Kullback-Leibler, nats: mean and worst position), and the largest difference of
+a log-probability of a first token.
+
+--demo: dialogues of tools/demo that the demo model was not trained on. --ids: a list of token ids, or
+the recorded answers of tests/golden/test_stories.c. Needs numpy and build/bench/accuracy."""
+import argparse
+import ctypes
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+OURS = os.path.join(ROOT, "build/bench/accuracy")
+
+
+# ---- the file, of which all tensors are F32
+
+class Reader:
+    SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+
+    def __init__(self, path):
+        with open(path, "rb") as f:
+            self.data = f.read()
+        self.at = 4
+        assert self.data[:4] == b"GGUF"
+        _, n_tensors, n_kv = self.take("IQQ")
+        self.kv = {}
+        for _ in range(n_kv):
+            key = self.text()
+            self.kv[key] = self.value(self.take("I")[0])
+        shapes = []
+        for _ in range(n_tensors):
+            name, (n_dims,) = self.text(), self.take("I")
+            dims = self.take("Q" * n_dims)
+            kind, offset = self.take("IQ")
+            assert kind == 0, f"{name} is not F32"
+            shapes.append((name, dims, offset))
+        base = (self.at + 31) // 32 * 32
+        self.tensors = {name: np.frombuffer(self.data, np.float32, int(np.prod(dims)), base + offset)
+                        .reshape(dims[::-1]).astype(np.float64) for name, dims, offset in shapes}
+
+    def take(self, format):
+        values = struct.unpack_from("<" + format, self.data, self.at)
+        self.at += struct.calcsize("<" + format)
+        return values
+
+    def text(self):
+        n, = self.take("Q")
+        self.at += n
+        return self.data[self.at - n:self.at].decode("utf-8", "replace")
+
+    def value(self, kind):
+        if kind == 8:
+            return self.text()
+        if kind == 9:
+            kind, n = self.take("IQ")
+            return [self.value(kind) for _ in range(n)]
+        return self.take(self.SCALARS[kind])[0]
+
+
+class Exact:
+    """Llama's and Qwen3's shape in double precision."""
+
+    def __init__(self, path):
+        r = Reader(path)
+        self.t, arch = r.tensors, r.kv["general.architecture"]
+        assert arch in ("llama", "qwen3")
+        get = lambda key, default=None: r.kv.get(f"{arch}.{key}", default)
+        self.layers, self.heads = get("block_count"), get("attention.head_count")
+        self.kv_heads = get("attention.head_count_kv", self.heads)
+        self.dim = get("attention.key_length", get("embedding_length") // self.heads)
+        self.eps, self.base = get("attention.layer_norm_rms_epsilon"), get("rope.freq_base", 10000.0)
+        self.is_neox = arch == "qwen3"
+
+    def norm(self, x, name):
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * self.t[name]
+
+    def turn(self, x):
+        """[rows][heads][dim]"""
+        half = self.dim // 2
+        angle = np.arange(len(x))[:, None] * self.base ** (-np.arange(half) / half)
+        c, s = np.cos(angle)[:, None], np.sin(angle)[:, None]
+        out = np.empty_like(x)
+        a, b = (slice(0, half), slice(half, None)) if self.is_neox else (slice(0, None, 2), slice(1, None, 2))
+        out[..., a] = x[..., a] * c - x[..., b] * s
+        out[..., b] = x[..., a] * s + x[..., b] * c
+        return out
+
+    def attend(self, x, p):
+        n = len(x)
+        q = (x @ self.t[p + "attn_q.weight"].T).reshape(n, self.heads, self.dim)
+        k = (x @ self.t[p + "attn_k.weight"].T).reshape(n, self.kv_heads, self.dim)
+        v = (x @ self.t[p + "attn_v.weight"].T).reshape(n, self.kv_heads, self.dim)
+        if p + "attn_q_norm.weight" in self.t:
+            q, k = self.norm(q, p + "attn_q_norm.weight"), self.norm(k, p + "attn_k_norm.weight")
+        q, k = self.turn(q), self.turn(k)
+        out = np.empty_like(q)
+        later = np.triu(np.full((n, n), -np.inf), 1)
+        for h in range(self.heads):
+            g = h * self.kv_heads // self.heads
+            s = q[:, h] @ k[:, g].T / np.sqrt(self.dim) + later
+            w = np.exp(s - s.max(-1, keepdims=True))
+            out[:, h] = w / w.sum(-1, keepdims=True) @ v[:, g]
+        return out.reshape(n, -1) @ self.t[p + "attn_output.weight"].T
+
+    def logits(self, ids):
+        x = self.t["token_embd.weight"][ids]
+        for i in range(self.layers):
+            p = f"blk.{i}."
+            x = x + self.attend(self.norm(x, p + "attn_norm.weight"), p)
+            a = self.norm(x, p + "ffn_norm.weight")
+            gate, up = a @ self.t[p + "ffn_gate.weight"].T, a @ self.t[p + "ffn_up.weight"].T
+            x = x + (gate / (1 + np.exp(-gate)) * up) @ self.t[p + "ffn_down.weight"].T
+        head = self.t.get("output.weight", self.t["token_embd.weight"])
+        return self.norm(x, "output_norm.weight") @ head.T
+
+
+def exact(path, pieces, work):
+    whole = os.path.join(work, "whole.gguf")
+    subprocess.run([OURS, "retype", path, "F32", whole], check=True)
+    network = Exact(whole)
+    return np.concatenate([network.logits(p) for p in pieces])
+
+
+# ---- the two engines
+
+def ours(path, pieces, work, kv):
+    ids, out = os.path.join(work, "ids"), os.path.join(work, "logits")
+    np.concatenate(pieces).astype(np.int32).tofile(ids)
+    subprocess.run([OURS, "logits", path, ids, out, str(len(pieces[0])), kv], check=True)
+    return np.fromfile(out, np.float32).reshape(sum(map(len, pieces)), -1).astype(np.float64)
+
+
+class Theirs:
+    def __init__(self, path, window):
+        import llama_cpp as lc
+
+        self.lc = lc
+        lc.llama_backend_init()
+        self.model = lc.llama_model_load_from_file(path.encode(), lc.llama_model_default_params())
+        params = lc.llama_context_default_params()
+        params.n_ctx = params.n_batch = params.n_ubatch = window
+        params.n_threads = params.n_threads_batch = 2
+        self.context = lc.llama_init_from_model(self.model, params)
+        self.vocab = lc.llama_model_get_vocab(self.model)
+        self.n_vocab = lc.llama_vocab_n_tokens(self.vocab)
+
+    def tokens(self, text):
+        data = text.encode()
+        room = (self.lc.llama_token * (len(data) + 8))()
+        n = self.lc.llama_tokenize(self.vocab, data, len(data), room, len(room), False, True)
+        return list(room[:n])
+
+    def logits(self, pieces):
+        lc, all_rows = self.lc, []
+        for piece in pieces:
+            lc.llama_memory_clear(lc.llama_get_memory(self.context), True)
+            b = lc.llama_batch_init(len(piece), 0, 1)
+            b.n_tokens = len(piece)
+            for i, token in enumerate(piece):
+                b.token[i], b.pos[i], b.n_seq_id[i], b.logits[i] = int(token), i, 1, True
+                b.seq_id[i][0] = 0
+            if lc.llama_decode(self.context, b):
+                sys.exit("llama_decode failed")
+            for i in range(len(piece)):
+                row = lc.llama_get_logits_ith(self.context, i)
+                all_rows.append(np.ctypeslib.as_array(row, (self.n_vocab,)).astype(np.float64))
+            lc.llama_batch_free(b)
+        return np.array(all_rows)
+
+
+# ---- the text
+
+def demo_ids(tokenise, count):
+    sys.path.insert(0, os.path.join(ROOT, "tools/demo"))
+    import measure
+
+    out = []
+    for d in measure.plain_dialogues(4711, 10000):
+        for t in d["turns"]:
+            out += tokenise(f"<|im_start|>user\n{t.user}<|im_end|>\n<|im_start|>assistant\n{t.answer}<|im_end|>\n")
+        if len(out) >= count:
+            return out[:count]
+    return out
+
+
+def recorded_ids(path, count):
+    with open(path, encoding="utf-8") as f:
+        kept = json.load(f)
+    if isinstance(kept, dict):
+        kept = [i for e in next(iter(kept.values())) for i in
+                e["prompt_tokens"] + [s["id"] for s in e["steps"]]]
+    return kept[:count]
+
+
+# ---- the table
+
+def log_softmax(x):
+    x = x - x.max(-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+
+def compare(p, q):
+    """Of q beside p, which counts as right."""
+    p, q = log_softmax(p), log_softmax(q)
+    first = p.argmax(-1)
+    kl = (np.exp(p) * (p - q)).sum(-1)
+    at = np.arange(len(p))
+    return (first == q.argmax(-1)).mean() * 100, kl.mean(), kl.max(), np.abs(p - q)[at, first].max()
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    p.add_argument("model")
+    p.add_argument("--demo", action="store_true")
+    p.add_argument("--ids")
+    p.add_argument("--types", default="F32,F16,BF16,Q8_0,Q6_K,Q5_K,Q4_K,Q4_0")
+    p.add_argument("--positions", type=int, default=2000)
+    p.add_argument("--window", type=int, default=250)
+    a = p.parse_args()
+    if not a.demo and not a.ids:
+        p.error("--demo or --ids says what is read")
+    return a
+
+
+def main():
+    import llama_cpp as lc
+
+    a = arguments()
+    quiet = lc.llama_log_callback(lambda level, text, user: None)
+    lc.llama_log_set(quiet, ctypes.c_void_p(0))
+    print("| type | keys | compared | positions | same first, % | KL, mean | KL, worst | log p, worst |")
+    print("|---|---|---|---|---|---|---|---|")
+    pieces = None
+    with tempfile.TemporaryDirectory() as work:
+        for kind in a.types.split(","):
+            path = os.path.join(work, f"{kind}.gguf")
+            subprocess.run([OURS, "retype", a.model, kind, path], check=True)
+            theirs = Theirs(path, a.window)
+            if pieces is None:
+                ids = demo_ids(theirs.tokens, a.positions) if a.demo else recorded_ids(a.ids, a.positions)
+                pieces = [np.array(ids[i:i + a.window]) for i in range(0, len(ids), a.window)]
+            right, other = exact(path, pieces, work), theirs.logits(pieces)
+            mine = {kv: ours(path, pieces, work, kv) for kv in ("f16", "q8_0")}
+            rows = [("f16", "ours with the exact network", compare(right, mine["f16"])),
+                    ("q8_0", "ours with the exact network", compare(right, mine["q8_0"])),
+                    ("f16", "llama.cpp with the exact network", compare(right, other)),
+                    ("f16", "ours with llama.cpp", compare(other, mine["f16"]))]
+            for kv, what, (same, mean, worst, logp) in rows:
+                print(f"| {kind} | {kv} | {what} | {len(right):,} | {same:.2f} | {mean:.1e} | {worst:.1e} | "
+                      f"{logp:.1e} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
