@@ -50,14 +50,19 @@ struct kv_slot kv_slot_at(
     return (struct kv_slot){ .layout = l, .k = k, .v = k + l->k_bytes, .token = token };
 }
 
+int attn_rows_most(int n_q)
+{
+    return MAX(KV_ROW_HEADS / n_q, 1);
+}
+
 size_t attn_scratch_floats(const struct kv_layout *l, int n_q)
 {
     size_t dim = round_up((size_t)l->head_dim, 16);
+    size_t q8 = KV_Q8_DIM / Q8_0_BLOCK * sizeof(struct act_q8_0) / sizeof(float);
 
-    /* Per query head: itself, one block of scores, two outputs (split and total), their m and l;
-     * of q8_0 also itself quantised and a block of weights of two bytes. Heads of several rows
-     * are taken together, up to eight. The 16 at the end are for aligning the start. */
-    size_t q8 = KV_Q8_DIM / Q8_0_BLOCK * sizeof(struct act_q8_0) / sizeof(float) + KV_BLOCK / 2;
-    size_t one = KV_BLOCK + 3 * dim + 16 + (l->type == KV_Q8_0 ? q8 : 0);
-    return (size_t)MAX(n_q, 8) * one + 16;
+    /* Per query head that is at hand: itself (of q8_0, also quantised), two outputs (split and
+     * total), their m and l, and some to begin on a line. A block of scores, and of weights of two
+     * bytes, for the eight that are taken together. The 16 at the end are for aligning the start. */
+    size_t one = 3 * dim + 32 + (l->type == KV_Q8_0 ? q8 : 0);
+    return (size_t)MAX(n_q, KV_ROW_HEADS) * one + 8 * (KV_BLOCK + KV_BLOCK / 2) + 16;
 }

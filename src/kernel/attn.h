@@ -24,6 +24,7 @@ enum {
     KV_SPLIT = 512,
     KV_GROUP = 16,
     KV_Q8_DIM = 256, /* the longest head of q8_0 */
+    KV_ROW_HEADS = 64, /* query heads of rows that are given as a list */
     KV_TOP = 32767,  /* q8_0: the largest weight of a block of keys becomes this */
 };
 
@@ -48,12 +49,25 @@ struct kv_slot {
 struct kv_slot kv_slot_at(
     const struct kv_layout *l, uint8_t *page, int layer, int kv_head, int token);
 
+struct attn_row {
+    const page_id *pages; /* of its sequence */
+    int n_keys;
+    int at; /* its queries are at q + at * q_stride, its output so many out_strides behind out */
+};
+
 struct attn_args {
     const struct kv_layout *layout;
     const uint8_t *arena; /* page p at arena + p * layout->page_bytes */
     const page_id *pages; /* of the sequence */
     int layer, kv_head;
-    int n_rows;     /* consecutive rows of the sequence, >= 1, which share what is read */
+    int n_rows; /* consecutive rows of the sequence, >= 1, which share what is read */
+
+    /* Rows of several sequences, instead of pages and n_keys; at most attn_rows_most(). The first
+     * n_shared positions, a multiple of KV_BLOCK and less than any n_keys, are in the same pages
+     * for all of them: each key there is read once for all. NULL: none. */
+    const struct attn_row *rows;
+    int n_shared;
+
     int n_keys;     /* row i attends to positions 0 .. n_keys+i-1 */
     int n_q;        /* query heads in this kv head's group */
     const float *q; /* row i at q + i * q_stride: [n_q][head_dim], rotated, not scaled */
@@ -62,4 +76,5 @@ struct attn_args {
     size_t q_stride, out_stride; /* floats */
     float *scratch;              /* attn_scratch_floats() */
 };
+int attn_rows_most(int n_q);
 size_t attn_scratch_floats(const struct kv_layout *l, int n_q);

@@ -309,10 +309,20 @@ struct part {
     int row, n_rows, head, n_heads;
 };
 
-static void finish(const struct group *g, const struct part *p)
+/* A group with its two states: of the splits so far, and of the one under way. */
+struct pair {
+    struct group total, split;
+};
+
+static size_t at_row(const struct attn_args *a, int row)
+{
+    return a->rows ? (size_t)a->rows[row].at : (size_t)row;
+}
+
+static void finish(const struct group *g, const struct attn_args *a, const struct part *p)
 {
     for (int i = 0; i < g->n; i++) {
-        float *out = g->a->out + (size_t)(p->row + i / p->n_heads) * g->a->out_stride +
+        float *out = a->out + at_row(a, p->row + i / p->n_heads) * a->out_stride +
                      (size_t)(p->head + i % p->n_heads) * (size_t)g->dim;
         for (int d = 0; d < g->dim; d += 16) {
             __m512 v = _mm512_loadu_ps(g->out + (size_t)i * (size_t)g->dim16 + d);
@@ -325,49 +335,83 @@ static void finish(const struct group *g, const struct part *p)
 /* The queries side by side: those of one row are, several rows' are copied. */
 static const float *gather(const struct attn_args *a, const struct part *p, float *to)
 {
-    const float *q = a->q + (size_t)p->row * a->q_stride;
+    const float *q = a->q + (size_t)p->head * (size_t)a->layout->head_dim;
     size_t n = (size_t)p->n_heads * (size_t)a->layout->head_dim;
 
-    q += (size_t)p->head * (size_t)a->layout->head_dim;
     if (p->n_rows == 1)
-        return q;
+        return q + at_row(a, p->row) * a->q_stride;
     for (int i = 0; i < p->n_rows; i++)
-        memcpy(to + (size_t)i * n, q + (size_t)i * a->q_stride, n * sizeof(float));
+        memcpy(to + (size_t)i * n, q + at_row(a, p->row + i) * a->q_stride, n * sizeof(float));
     return to;
+}
+
+/* The scratch begins with what groups use in turns: scores and weights of HEADS heads. */
+static float *scratch_of(const struct attn_args *a)
+{
+    return (float *)(void *)(((uintptr_t)a->scratch + 63) & ~(uintptr_t)63);
+}
+
+static float *states_of(const struct attn_args *a)
+{
+    return scratch_of(a) + HEADS * (KV_BLOCK + KV_BLOCK / 2);
+}
+
+/* Sets a group up, its states at `at`; returns where the next may have theirs. */
+static float *open_pair(struct pair *g, const struct attn_args *a, const struct part *p, float *at)
+{
+    int dim = a->layout->head_dim, dim16 = (dim + 15) / 16 * 16, n = p->n_rows * p->n_heads;
+    size_t n_out = (size_t)n * (size_t)dim16;
+    float *w = scratch_of(a);
+
+    at = (float *)(void *)(((uintptr_t)at + 63) & ~(uintptr_t)63);
+    g->total = (struct group){ .a = a, .n = n, .dim = dim, .dim16 = dim16, .w = w };
+    g->total.u = (int16_t *)(void *)(w + HEADS * KV_BLOCK);
+    g->split = g->total;
+    g->total.out = at;
+    g->split.out = at + n_out;
+    g->total.max = g->split.out + n_out;
+    g->total.sum = g->total.max + n;
+    g->split.max = g->total.sum + n;
+    g->split.sum = g->split.max + n;
+    at = g->split.sum + n;
+    g->total.q = g->split.q = gather(a, p, at);
+    at += (size_t)n * (size_t)dim;
+    if (a->layout->type == KV_Q8_0) {
+        g->total.q8 = g->split.q8 = (struct act_q8_0 *)(void *)at;
+        avx512_q8_queries(&g->total);
+        at = (float *)(void *)(g->total.q8 + n * ((dim + Q8_0_BLOCK - 1) / Q8_0_BLOCK));
+    }
+    return at;
+}
+
+/* Keys [from, to), of which `from` begins a block; is_end: there are no more. */
+static void walk(const struct pair *g, int from, int to, bool is_end)
+{
+    const struct group *total = &g->total, *split = &g->split;
+    const block_fn fn = block_fns[total->a->layout->type][total->n - 1];
+
+    for (int b = from; b < to; b += KV_BLOCK) {
+        fn(b < KV_SPLIT ? total : split, b, MIN(b + KV_BLOCK, to));
+        bool ends = (b + KV_BLOCK) % KV_SPLIT == 0 || (is_end && b + KV_BLOCK >= to);
+        if (b >= KV_SPLIT && ends)
+            merge(total, split);
+    }
+}
+
+static void set_keys(struct pair *g, int i, int n_keys)
+{
+    g->total.n_keys[i] = g->split.n_keys[i] = n_keys;
 }
 
 static void attend_part(const struct attn_args *a, const struct part *p)
 {
-    int dim = a->layout->head_dim, dim16 = (dim + 15) / 16 * 16, n = p->n_rows * p->n_heads;
-    int n_keys = a->n_keys + p->row + p->n_rows - 1;
-    float *at = (float *)(void *)(((uintptr_t)a->scratch + 63) & ~(uintptr_t)63);
-    struct group total = {
-        .a = a, .n = n, .dim = dim, .dim16 = dim16, .w = at, .out = at + (size_t)n * KV_BLOCK
-    };
+    struct pair g;
 
-    for (int i = 0; i < n; i++)
-        total.n_keys[i] = a->n_keys + p->row + i / p->n_heads;
-    struct group split = total;
-    split.out = total.out + (size_t)n * (size_t)dim16;
-    total.max = split.out + (size_t)n * (size_t)dim16;
-    total.sum = total.max + n;
-    split.max = total.sum + n;
-    split.sum = split.max + n;
-    total.q = split.q = gather(a, p, split.sum + n);
-    if (a->layout->type == KV_Q8_0) {
-        void *behind = split.sum + n + (size_t)n * (size_t)dim;
-        total.u = split.u = behind;
-        total.q8 = split.q8 = (void *)(total.u + (size_t)n * KV_BLOCK);
-        avx512_q8_queries(&total);
-    }
-    for (int from = 0; from < n_keys; from += KV_SPLIT) {
-        const struct group *g = from ? &split : &total;
-        for (int b = from; b < MIN(from + KV_SPLIT, n_keys); b += KV_BLOCK)
-            block_fns[a->layout->type][n - 1](g, b, MIN(b + KV_BLOCK, n_keys));
-        if (from)
-            merge(&total, &split);
-    }
-    finish(&total, p);
+    open_pair(&g, a, p, states_of(a));
+    for (int i = 0; i < g.total.n; i++)
+        set_keys(&g, i, a->n_keys + p->row + i / p->n_heads);
+    walk(&g, 0, a->n_keys + p->row + p->n_rows - 1, true);
+    finish(&g.total, a, p);
 }
 
 /* How many rows from this one on go together: 5 are better 3 and 2 than 4 and 1. */
@@ -381,7 +425,7 @@ static int rows_together(const struct attn_args *a, int row)
     return (left + n_parts - 1) / n_parts;
 }
 
-void avx512_attend(const struct attn_args *a)
+static void attend_run(const struct attn_args *a)
 {
     int n;
 
@@ -394,5 +438,80 @@ void avx512_attend(const struct attn_args *a)
         }
         for (int h = 0; h < a->n_q; h += HEADS)
             attend_part(a, &(struct part){ row, n, h, MIN(HEADS, a->n_q - h) });
+    }
+}
+
+/* ---- rows of several sequences */
+
+/* The heads of one row of a group, with the same states and the keys of its own sequence. */
+static void finish_row(const struct attn_args *a, const struct pair *of, const struct part *p, int i)
+{
+    const struct attn_row *row = &a->rows[p->row + i];
+    struct attn_args own = *a;
+    struct pair g = *of;
+    struct group *both[] = { &g.total, &g.split };
+
+    own.pages = row->pages;
+    for (int j = 0; j < 2; j++) {
+        struct group *one = both[j];
+        int first = i * p->n_heads, n_blocks = (one->dim + Q8_0_BLOCK - 1) / Q8_0_BLOCK;
+        one->a = &own;
+        one->n = p->n_heads;
+        one->q += first * one->dim;
+        one->out += first * one->dim16;
+        one->max += first;
+        one->sum += first;
+        one->q8 += one->q8 ? first * n_blocks : 0;
+    }
+    for (int h = 0; h < p->n_heads; h++)
+        set_keys(&g, h, row->n_keys);
+    walk(&g, a->n_shared, row->n_keys, true);
+    finish(&g.total, a, &(struct part){ p->row + i, 1, p->head, p->n_heads });
+}
+
+/* What they share, split by split, so that a split stays in the cache until all have seen it; then
+ * each row's own. */
+static void attend_rows(const struct attn_args *a)
+{
+    enum { MOST = KV_ROW_HEADS / 4 }; /* nine heads of seven rows are 14 parts */
+    const int together = MAX(HEADS / a->n_q, 1);
+    struct attn_args shared = *a;
+    struct part parts[MOST];
+    struct pair groups[MOST];
+    float *at = states_of(a);
+    int n = 0;
+
+    shared.pages = a->rows[0].pages;
+    for (int row = 0; row < a->n_rows; row += together)
+        for (int h = 0; h < a->n_q; h += HEADS, n++) {
+            CHECK(n < MOST);
+            parts[n] = (struct part){ row, MIN(together, a->n_rows - row), h,
+                MIN(HEADS, a->n_q - h) };
+            at = open_pair(&groups[n], &shared, &parts[n], at);
+            for (int i = 0; i < groups[n].total.n; i++)
+                set_keys(&groups[n], i, a->n_shared);
+        }
+    for (int from = 0; from < a->n_shared; from += KV_SPLIT)
+        for (int i = 0; i < n; i++)
+            walk(&groups[i], from, MIN(from + KV_SPLIT, a->n_shared), false);
+    for (int i = 0; i < n; i++)
+        for (int r = 0; r < parts[i].n_rows; r++)
+            finish_row(a, &groups[i], &parts[i], r);
+}
+
+void avx512_attend(const struct attn_args *a)
+{
+    if (!a->rows) {
+        attend_run(a);
+    } else if (a->n_rows > 1) {
+        attend_rows(a);
+    } else {
+        struct attn_args one = *a;
+        one.pages = a->rows->pages;
+        one.n_keys = a->rows->n_keys;
+        one.q = a->q + (size_t)a->rows->at * a->q_stride;
+        one.out = a->out + (size_t)a->rows->at * a->out_stride;
+        one.rows = NULL;
+        attend_run(&one);
     }
 }

@@ -260,6 +260,65 @@ static void rows_of_a_run(const struct kernels *k, const struct kernels *ref)
         }
 }
 
+/* Rows of sequences that begin alike: each is as it is alone. */
+static void rows_that_share_a_prefix(const struct kernels *k, const struct kernels *ref)
+{
+    enum { N = 1400, ROWS = 16, MOST_Q = 17, DIM = 80, MOST_PAGES = N / PAGE_TOKENS + 2 };
+    static float q[ROWS * MOST_Q * DIM], got[ROWS * MOST_Q * DIM], want[ROWS * MOST_Q * DIM];
+    static page_id tables[ROWS][MOST_PAGES];
+    struct rng r = { .key = 8 };
+
+    for (int round = 0; round < 36; round++) {
+        int dim = 2 + 2 * (int)rng_below(&r, DIM / 2);
+        int n_q = 1 + (int)rng_below(&r, round % 4 ? 5 : MOST_Q), width = n_q * dim;
+        int n_rows = 1 + (int)rng_below(&r, (uint64_t)MIN(ROWS, attn_rows_most(n_q)));
+        struct seq s = seq_new(&r, k, (enum kv_type)(round % N_KV_TYPES), dim, N);
+        float *scratch = xmalloc(attn_scratch_floats(&s.layout, n_q) * sizeof(float));
+        struct attn_row rows[ROWS];
+        int n_shared = KV_BLOCK * (int)rng_below(&r, 5);
+
+        kit_fill(&r, q, ARRAY_LEN(q), 1);
+        kit_fill(&r, got, ARRAY_LEN(got), 1);
+        memcpy(want, got, sizeof(got));
+        for (int i = 0; i < n_rows; i++) { /* behind the prefix, the pages of others, shuffled */
+            int n_keys = n_shared + 1 + (int)rng_below(&r, (uint64_t)(N - n_shared));
+            for (int p = 0; p < (n_keys + PAGE_TOKENS - 1) / PAGE_TOKENS; p++)
+                tables[i][p] = p < n_shared / PAGE_TOKENS
+                                   ? s.pages[p]
+                                   : s.pages[rng_below(&r, N / PAGE_TOKENS)];
+            rows[i] = (struct attn_row){ tables[i], n_keys, (i + round) % n_rows };
+        }
+        struct attn_args a = { .layout = &s.layout,
+            .arena = s.arena,
+            .layer = s.layer,
+            .kv_head = s.head,
+            .n_rows = n_rows,
+            .rows = rows,
+            .n_shared = n_shared,
+            .n_q = n_q,
+            .q = q,
+            .scale = 0.3f,
+            .out = got,
+            .q_stride = (size_t)width,
+            .out_stride = (size_t)width,
+            .scratch = scratch };
+        k->attend(&a);
+        for (int i = 0; i < n_rows; i++) {
+            struct seq own = s;
+            own.pages = tables[i];
+            attend(ref, &own, rows[i].n_keys, n_q, q + rows[i].at * width,
+                want + rows[i].at * width);
+        }
+        if (!kit_same_floats(got, want, ARRAY_LEN(got))) {
+            fprintf(stderr, "%s, type %d, head_dim %d, %d queries, %d rows, %d shared\n", k->name,
+                (int)s.layout.type, dim, n_q, n_rows, n_shared);
+            fail();
+        }
+        mem_free(scratch);
+        seq_free(&s);
+    }
+}
+
 /* Queries that overflow, keys that are not numbers: the same answer, whatever it is. */
 static void odd_numbers(const struct kernels *k, const struct kernels *ref)
 {
@@ -358,11 +417,13 @@ static void pages_do_not_show(void)
 FOR_EVERY_SET(no_keys_give_zeros)
 FOR_EVERY_SET(lengths)
 FOR_EVERY_SET(rows_of_a_run)
+FOR_EVERY_SET(rows_that_share_a_prefix)
 FOR_EVERY_SET(dims_and_groups)
 FOR_EVERY_SET(odd_numbers)
 FOR_EVERY_SET(append)
 
 TESTS(TEST(it_is_softmax_of_scores_times_values), TEST(no_keys_give_zeros_in_every_set),
     TEST(lengths_in_every_set), TEST(rows_of_a_run_in_every_set),
+    TEST(rows_that_share_a_prefix_in_every_set),
     TEST(dims_and_groups_in_every_set), TEST(odd_numbers_in_every_set), TEST(append_in_every_set),
     TEST(pages_do_not_show))
