@@ -83,9 +83,10 @@ static int parse(struct options *o, int argc, char **argv)
             ok = false;
     }
     if (!ok || optind != argc - 1)
-        return fprintf(stderr, "usage: decode FILE [--threads N] [--kernels SET] [--ctx LIST] "
-                               "[--batch LIST] [--rows LIST] [--steps N] [--kv-type f16] [--shared] "
-                               "[--csv] [--turns]\n"),
+        return fprintf(stderr,
+                   "usage: decode FILE [--threads N] [--kernels SET] [--ctx LIST] "
+                   "[--batch LIST] [--rows LIST] [--steps N] [--kv-type f16] [--shared] "
+                   "[--csv] [--turns]\n"),
                2;
     o->path = argv[optind];
     return 0;

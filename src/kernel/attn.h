@@ -23,9 +23,9 @@ enum {
     KV_BLOCK = 256,
     KV_SPLIT = 512,
     KV_GROUP = 16,
-    KV_Q8_DIM = 256, /* the longest head of q8_0 */
+    KV_Q8_DIM = 256,   /* the longest head of q8_0 */
     KV_ROW_HEADS = 64, /* query heads of rows that are given as a list */
-    KV_TOP = 32767,  /* q8_0: the largest weight of a block of keys becomes this */
+    KV_TOP = 32767,    /* q8_0: the largest weight of a block of keys becomes this */
 };
 
 struct kv_layout {

@@ -444,7 +444,8 @@ static void attend_run(const struct attn_args *a)
 /* ---- rows of several sequences */
 
 /* The heads of one row of a group, with the same states and the keys of its own sequence. */
-static void finish_row(const struct attn_args *a, const struct pair *of, const struct part *p, int i)
+static void finish_row(
+    const struct attn_args *a, const struct pair *of, const struct part *p, int i)
 {
     const struct attn_row *row = &a->rows[p->row + i];
     struct attn_args own = *a;
@@ -485,8 +486,8 @@ static void attend_rows(const struct attn_args *a)
     for (int row = 0; row < a->n_rows; row += together)
         for (int h = 0; h < a->n_q; h += HEADS, n++) {
             CHECK(n < MOST);
-            parts[n] = (struct part){ row, MIN(together, a->n_rows - row), h,
-                MIN(HEADS, a->n_q - h) };
+            parts[n] =
+                (struct part){ row, MIN(together, a->n_rows - row), h, MIN(HEADS, a->n_q - h) };
             at = open_pair(&groups[n], &shared, &parts[n], at);
             for (int i = 0; i < groups[n].total.n; i++)
                 set_keys(&groups[n], i, a->n_shared);

@@ -250,11 +250,31 @@ static void attend_rows(const struct self *s, int layer, int from, int to, int h
     }
 }
 
+/* Parties [from, to): single rows, none of which reads what another appends. */
 static void append_and_attend(const struct self *s, int layer, int from, int to, int h)
 {
-    for (int r = from; r < to; r++) {
-        append(s, layer, r, h);
-        attend(s, layer, r, 1, h);
+    struct llama *m = s->m;
+    int group = m->h.n_heads / m->h.n_kv_heads, at = h * group * m->h.head_dim;
+
+    for (; from < to; from++) {
+        const struct party *p = &m->parties[from];
+        for (int i = 0; i < p->n; i++)
+            append(s, layer, m->list[p->from + i].at, h);
+        struct attn_args a = { .layout = &m->kv,
+            .arena = m->arena,
+            .layer = layer,
+            .kv_head = h,
+            .n_rows = p->n,
+            .rows = m->list + p->from,
+            .n_shared = p->n_shared,
+            .n_q = group,
+            .q = m->q + at,
+            .scale = m->h.attn_scale,
+            .out = m->attended + at,
+            .q_stride = m->q_stride,
+            .out_stride = m->q_stride,
+            .scratch = s->mem->attn };
+        m->kernels->attend(&a);
     }
 }
 
@@ -267,10 +287,10 @@ static int rows_per_piece(const struct self *s, int n_rows)
     return s->m->is_single ? 1 : MAX(MIN(n_rows * s->m->h.n_kv_heads / (2 * s->n), 8), 1);
 }
 
-/* All (row, kv head), head by head so that a head's pages stay in a member's cache. */
-static void each_head(const struct self *s, int layer, int n_rows, head_fn fn)
+/* All (row, kv head), head by head so that a head's pages stay in a member's cache; `per` rows at a
+ * time. */
+static void each_head(const struct self *s, int layer, int n_rows, int per, head_fn fn)
 {
-    const int per = rows_per_piece(s, n_rows);
     const int blocks = (n_rows + per - 1) / per;
 
     for (;;) {
@@ -321,18 +341,18 @@ static void attention(struct self *s, int layer)
     bool is_last = layer == m->h.n_layers - 1;
 
     if (m->is_single && (!is_last || m->n_wanted == m->n_rows)) {
-        each_head(s, layer, m->n_rows, append_and_attend);
+        each_head(s, layer, m->n_parties, 1, append_and_attend);
         barrier(s);
         return;
     }
-    each_head(s, layer, m->n_rows, append_rows);
+    each_head(s, layer, m->n_rows, rows_per_piece(s, m->n_rows), append_rows);
     barrier(s);
     if (is_last) { /* behind the last keys only rows that get logits matter */
         s->pick = m->wanted;
         s->n_rows = m->n_wanted;
     }
     if (s->n_rows > 0) {
-        each_head(s, layer, s->n_rows, attend_rows);
+        each_head(s, layer, s->n_rows, rows_per_piece(s, s->n_rows), attend_rows);
         barrier(s);
     }
 }
@@ -436,6 +456,8 @@ bool forward_run(struct llama *m, struct lm_run *runs, int n_runs, const _Atomic
     }
     if (m->n_rows == 0)
         return true;
+    if (m->is_single)
+        forward_parties(m);
     team_run(m->team, forward_job, m);
     return !m->is_stopped;
 }

@@ -34,6 +34,13 @@ struct row {
     const page_id *pages; /* of its run */
 };
 
+/* Rows that attend together when every run is a single row: those of sequences that begin with the
+ * same pages. */
+struct party {
+    int from, n;  /* in struct llama's `list` */
+    int n_shared; /* positions, a multiple of KV_BLOCK */
+};
+
 /* What one member of the team needs for itself; nobody else writes there. */
 struct member {
     float *normed;       /* [max_width] */
@@ -63,15 +70,17 @@ struct llama {
     float *cs;        /* [rows][n_rot]: cos, sin per pair */
     float *logits;    /* [max_logits][n_vocab] */
     struct row *rows;
-    int *wanted;        /* [max_logits]: rows of x that get logits */
-    void *acts[N_ACTS]; /* the inputs of any product; NULL for a kind nobody wants */
+    struct attn_row *list; /* [max_rows]: single rows, party by party */
+    struct party *parties; /* [max_rows] */
+    int *wanted;           /* [max_logits]: rows of x that get logits */
+    void *acts[N_ACTS];    /* the inputs of any product; NULL for a kind nobody wants */
     struct experts experts;
     struct member *members;
     size_t d_stride, q_stride, kv_stride, ff_stride, tile_floats;
     int max_width; /* the longest row any product reads */
 
     /* The step. */
-    int n_rows, n_wanted;
+    int n_rows, n_wanted, n_parties;
     bool is_single;           /* every run is one row: none attends to what another appends */
     const _Atomic bool *stop; /* may be NULL */
     bool is_stopped;          /* member 0 writes it before a barrier, all read it after */

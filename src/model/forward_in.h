@@ -79,3 +79,6 @@ void forward_products(
 
 /* x += what the layer's experts say; experts.c. Ends with a barrier. */
 void forward_experts(const struct self *s, const struct layer *l);
+
+/* Single rows: who attends with whom; parties.c. By the engine thread, before the job. */
+void forward_parties(struct llama *m);

@@ -165,6 +165,8 @@ static void lay_out(struct llama *m, struct carver *c)
     m->cs = carve(c, rows * (size_t)m->h.n_rot, sizeof(float));
     m->logits = carve(c, n_logits * (size_t)m->h.n_vocab, sizeof(float));
     m->rows = carve(c, rows, sizeof(*m->rows));
+    m->list = carve(c, rows, sizeof(*m->list));
+    m->parties = carve(c, rows, sizeof(*m->parties));
     m->wanted = carve(c, n_logits, sizeof(*m->wanted));
     lay_out_acts(m, c, m->acts, rows, n_entries(m));
     lay_out_experts(m, c);

@@ -283,9 +283,8 @@ static void rows_that_share_a_prefix(const struct kernels *k, const struct kerne
         for (int i = 0; i < n_rows; i++) { /* behind the prefix, the pages of others, shuffled */
             int n_keys = n_shared + 1 + (int)rng_below(&r, (uint64_t)(N - n_shared));
             for (int p = 0; p < (n_keys + PAGE_TOKENS - 1) / PAGE_TOKENS; p++)
-                tables[i][p] = p < n_shared / PAGE_TOKENS
-                                   ? s.pages[p]
-                                   : s.pages[rng_below(&r, N / PAGE_TOKENS)];
+                tables[i][p] = p < n_shared / PAGE_TOKENS ? s.pages[p]
+                                                          : s.pages[rng_below(&r, N / PAGE_TOKENS)];
             rows[i] = (struct attn_row){ tables[i], n_keys, (i + round) % n_rows };
         }
         struct attn_args a = { .layout = &s.layout,
@@ -306,8 +305,8 @@ static void rows_that_share_a_prefix(const struct kernels *k, const struct kerne
         for (int i = 0; i < n_rows; i++) {
             struct seq own = s;
             own.pages = tables[i];
-            attend(ref, &own, rows[i].n_keys, n_q, q + rows[i].at * width,
-                want + rows[i].at * width);
+            attend(
+                ref, &own, rows[i].n_keys, n_q, q + rows[i].at * width, want + rows[i].at * width);
         }
         if (!kit_same_floats(got, want, ARRAY_LEN(got))) {
             fprintf(stderr, "%s, type %d, head_dim %d, %d queries, %d rows, %d shared\n", k->name,
@@ -424,6 +423,5 @@ FOR_EVERY_SET(append)
 
 TESTS(TEST(it_is_softmax_of_scores_times_values), TEST(no_keys_give_zeros_in_every_set),
     TEST(lengths_in_every_set), TEST(rows_of_a_run_in_every_set),
-    TEST(rows_that_share_a_prefix_in_every_set),
-    TEST(dims_and_groups_in_every_set), TEST(odd_numbers_in_every_set), TEST(append_in_every_set),
-    TEST(pages_do_not_show))
+    TEST(rows_that_share_a_prefix_in_every_set), TEST(dims_and_groups_in_every_set),
+    TEST(odd_numbers_in_every_set), TEST(append_in_every_set), TEST(pages_do_not_show))

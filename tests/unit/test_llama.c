@@ -340,6 +340,67 @@ static void other_keys_and_values(enum kv_type type)
     gguf_close(g);
 }
 
+/* Sequences that begin with the same pages, to different depths, and one that does not, decode
+ * together; each as it does alone. */
+static void a_prefix_in_the_same_pages(enum kv_type type, int n_threads, uint64_t seed)
+{
+    enum { SEQS = 9, WHOLE = 560, OWN = 4 };
+    static const int depth[SEQS] = { 0, 544, 288, 544, 288, 0, 544, 256, 544 };
+    struct tiny t = tiny_default;
+    static struct seq s[SEQS];
+    struct rng r = { seed, 3 };
+    struct err e;
+
+    t.layers = 2;
+    struct gguf *g = tiny_open(&t);
+    struct llama_options o = { .n_threads = n_threads,
+        .n_pages = SEQS * (WHOLE / PAGE_TOKENS + 2),
+        .kv_type = type,
+        .max_rows = WHOLE + OWN,
+        .max_logits = WHOLE };
+    struct lm *m;
+    EXPECT(!lm_open_llama(&m, g, &o, &e));
+    size_t row = (size_t)m->n_vocab * sizeof(float);
+    float *want = xmalloc(SEQS * OWN * row);
+
+    for (int i = 0; i < SEQS; i++) { /* alone, in pages of its own */
+        for (int p = 0; p <= WHOLE / PAGE_TOKENS + 1; p++)
+            s[i].pages[p].i = (uint32_t)(i * (WHOLE / PAGE_TOKENS + 2) + p);
+        for (int at = 0; at < WHOLE + OWN; at++)
+            s[i].tokens[at] =
+                at < depth[i] ? s[0].tokens[at] : (int32_t)rng_below(&r, (uint64_t)m->n_vocab);
+        s[i].done = 0;
+        struct lm_run run = run_of(&s[i], WHOLE + OWN, OWN);
+        EXPECT(m->ops->forward(m, &run, 1, NULL));
+        memcpy(want + i * OWN * m->n_vocab, run.logits, OWN * row);
+        for (int p = 0; p < depth[i] / PAGE_TOKENS; p++)
+            s[i].pages[p] = s[0].pages[p];
+    }
+    for (int step = 0; step < OWN; step++) {
+        struct lm_run runs[SEQS];
+        int turn = (int)rng_below(&r, SEQS), n = SEQS - (int)rng_below(&r, 3);
+        for (int j = 0; j < n; j++) {
+            struct seq *one = &s[(turn + j * 2) % SEQS];
+            one->done = WHOLE + step;
+            runs[j] = run_of(one, 1, 1);
+        }
+        EXPECT(m->ops->forward(m, runs, n, NULL));
+        for (int j = 0; j < n; j++)
+            EXPECT(!memcmp(
+                runs[j].logits, want + (((turn + j * 2) % SEQS) * OWN + step) * m->n_vocab, row));
+    }
+    m->ops->close(m);
+    mem_free(want);
+    gguf_close(g);
+}
+
+static void a_shared_prefix_does_not_show(void)
+{
+    for (int type = 0; type < N_KV_TYPES; type++)
+        for (int n_threads = 1; n_threads <= 3; n_threads += 2)
+            a_prefix_in_the_same_pages((enum kv_type)type, n_threads, (uint64_t)(5 + type));
+}
+
 static void keys_and_values_may_be_bf16(void)
 {
     other_keys_and_values(KV_BF16);
@@ -380,4 +441,4 @@ TESTS(TEST(chunks_batches_and_pages_do_not_show), TEST(threads_do_not_show),
     TEST(rubbish_in_pages_does_not_show), TEST(a_copied_page_continues_the_same),
     TEST(a_stop_ends_the_pass_and_harms_nobody), TEST(a_step_uses_no_heap),
     TEST(keys_and_values_may_be_bf16), TEST(keys_and_values_may_be_q8_0),
-    TEST(every_format_of_keys_is_a_kind_of_its_own))
+    TEST(a_shared_prefix_does_not_show), TEST(every_format_of_keys_is_a_kind_of_its_own))
