@@ -6,6 +6,7 @@
  * IDS holds int32, OUT float: [n][n_vocab]. retype takes what the weights are after unpacking, so
  * from a quantised file to F32 it gives exactly what the kernels multiply with. */
 #include "base/mem.h"
+#include "base/str.h"
 #include "format/gguf_write.h"
 #include "kernel/gemm.h"
 #include "kernel/quant.h"
@@ -106,7 +107,7 @@ static int read_ids(struct text *t, const char *path, struct err *e)
     t->ids = try_calloc(MOST, sizeof(*t->ids));
     t->n = t->ids ? (int)fread(t->ids, sizeof(*t->ids), MOST, f) : 0;
     fclose(f);
-    return t->n && t->window > 0 ? 0 : err_set(e, ERR_INVALID, "%s: no tokens", path);
+    return t->n ? 0 : err_set(e, ERR_INVALID, "%s: no tokens", path);
 }
 
 static int put_logits(struct lm *m, const struct text *t, FILE *out, struct err *e)
@@ -129,7 +130,10 @@ static int put_logits(struct lm *m, const struct text *t, FILE *out, struct err 
 
 static int logits(char **argv, struct err *e)
 {
-    struct text t = { .window = atoi(argv[3]) };
+    uint64_t window;
+    if (!str_to_u64(str_of(argv[3]), &window) || !window || window > 1 << 14)
+        return err_set(e, ERR_INVALID, "a window has 1 to 16384 tokens");
+    struct text t = { .window = (int)window };
     struct llama_options o = { .kv_type = kv_type_named(argv[4]),
         .max_rows = t.window,
         .max_logits = t.window,

@@ -202,7 +202,7 @@ def recorded_ids(path, count):
     with open(path, encoding="utf-8") as f:
         kept = json.load(f)
     if isinstance(kept, dict):
-        kept = [i for e in next(iter(kept.values())) for i in
+        kept = [i for answers in kept.values() for e in answers for i in
                 e["prompt_tokens"] + [s["id"] for s in e["steps"]]]
     return kept[:count]
 

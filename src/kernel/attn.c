@@ -62,7 +62,8 @@ size_t attn_scratch_floats(const struct kv_layout *l, int n_q)
 
     /* Per query head that is at hand: itself (of q8_0, also quantised), two outputs (split and
      * total), their m and l, and some to begin on a line. A block of scores, and of weights of two
-     * bytes, for the eight that are taken together. The 16 at the end are for aligning the start. */
+     * bytes, for the eight that are taken together. The 16 at the end are for aligning the
+     * start. */
     size_t one = 3 * dim + 32 + (l->type == KV_Q8_0 ? q8 : 0);
     return (size_t)MAX(n_q, KV_ROW_HEADS) * one + 8 * (KV_BLOCK + KV_BLOCK / 2) + 16;
 }
