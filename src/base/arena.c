@@ -46,7 +46,7 @@ void arena_free(struct arena *a)
 
 static struct chunk *chunk_for(struct arena *a, size_t n)
 {
-    size_t size = a->head ? MIN(a->head->size * 2, MB) : (size_t)ARENA_CHUNK;
+    size_t size = a->head ? MIN(a->head->size / 2 * 3, MB) : (size_t)ARENA_CHUNK;
 
     size = MAX(size, n);
     struct chunk *c = try_malloc(sizeof(*c) + size);
