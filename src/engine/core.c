@@ -52,6 +52,9 @@ static int check_options(const struct engine_options *o, struct err *e)
     return fairness_check(&o->fairness, e);
 }
 
+/* A cancel, or who comes while a chunk of a prompt is computed, waits for a layer or so long. */
+enum { PASS_NS = 250000000 };
+
 static void set_limits(const struct core *c, struct sched_limits *l)
 {
     int max_rows = MIN(c->o.max_batch_tokens, c->lm->max_rows);
@@ -65,6 +68,10 @@ static void set_limits(const struct core *c, struct sched_limits *l)
         .prefill_chunk = c->o.prefill_chunk,
         .max_begun = MAX(c->o.max_sequences, max_batch),
         .age_ns = c->o.age_ns,
+        .n_layers = c->lm->n_layers,
+        .max_paused = c->lm->max_paused,
+        .most_layers = c->o.most_layers,
+        .pass_ns = PASS_NS,
         .stretch = c->o.stretch_percent / 100.0,
         .short_stretch = c->o.short_stretch_percent / 100.0,
     };

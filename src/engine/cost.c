@@ -141,6 +141,14 @@ double cost_of(const struct cost *c, const struct step_size *s)
     return c->fixed + c->per_row * s->rows + c->per_key * s->keys;
 }
 
+double cost_of_rows(const struct cost *c, int pos, int n)
+{
+    struct step_size s = { 0 };
+
+    step_size_add(&s, pos, n);
+    return c->per_row * s.rows + c->per_key * s.keys;
+}
+
 /* per_row n + per_key (n pos + n (n + 1) / 2) <= ns, solved for n. */
 int cost_rows_within(const struct cost *c, int pos, double ns, int max)
 {

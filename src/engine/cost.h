@@ -55,5 +55,7 @@ static inline void step_size_add(struct step_size *s, int pos, int n)
 void cost_learn(struct cost_book *b, const struct step_size *s, int kind, uint64_t ns);
 
 double cost_of(const struct cost *c, const struct step_size *s); /* of a step; 0: unknown */
+/* What n rows from pos on add to a step. */
+double cost_of_rows(const struct cost *c, int pos, int n);
 /* How many rows from pos on add at most `ns` to a step: 0 .. max. */
 int cost_rows_within(const struct cost *c, int pos, double ns, int max);

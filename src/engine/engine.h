@@ -124,6 +124,7 @@ struct engine_options {
                            * would be without them; 0 = as long as it takes */
     int short_stretch_percent; /* likewise, for prompts with at most prefill_chunk to compute; at
                                 * least that */
+    int most_layers;           /* that a prompt's rows pass in a step; 0 = all; for tests */
     struct spec_options spec;
     bool prefix_cache; /* what was computed is kept while there is room, and found again */
     enum evict_policy kv_evict;

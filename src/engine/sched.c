@@ -30,6 +30,7 @@ int sched_new(
     }
     sc->timers.seqs = sc->seqs;
     sc->fair = fairness_default;
+    sc->paused = NO_SEQ;
     sc->running = sc->running_tail = sc->holders = sc->free = sc->ranked = NO_SEQ;
     *out = sc;
     return 0;
@@ -85,6 +86,23 @@ void sched_unhold(struct sched *sc, struct seq *s)
     sc->held_pages -= (uint64_t)s->n_pages;
 }
 
+void sched_end_pause(struct sched *sc, struct seq *s)
+{
+    if (s->n_paused == 0)
+        return;
+    CHECK(sc->paused == sched_index(sc, s));
+    sc->paused = NO_SEQ;
+    s->n_paused = s->layer = 0;
+}
+
+void sched_forget_pause(struct sched *sc, struct seq *s)
+{
+    if (s->n_paused == 0)
+        return;
+    sc->counts.pauses_lost++;
+    sched_end_pause(sc, s);
+}
+
 static void running_insert(struct sched *sc, struct seq *s)
 {
     uint32_t id = sched_index(sc, s);
@@ -130,9 +148,11 @@ static uint32_t *count_of(struct sched *sc, enum seq_state state)
 static void leave(struct sched *sc, struct seq *s)
 {
     sched_unhold(sc, s);
-    if (s->state == SEQ_RUNNING)
-        running_remove(sc, s), sc->promised -= sched_missing(s);
-    else if (s->state == SEQ_WAITING)
+    if (s->state == SEQ_RUNNING) {
+        sched_forget_pause(sc, s);
+        running_remove(sc, s);
+        sc->promised -= sched_missing(s);
+    } else if (s->state == SEQ_WAITING)
         waitq_remove(&sc->waiting, sched_index(sc, s));
     --*count_of(sc, s->state);
 }

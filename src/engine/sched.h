@@ -15,7 +15,11 @@
  *
  * While some decode, the rows of others ride along: as many as make the step `stretch` times as
  * long as what decodes alone would take, by what steps were measured to cost (sched_set_cost). So a
- * long prompt slows a stream down and never stops it; it gets a row or two in any case. One that
+ * long prompt slows a stream down and never stops it. When there is time for a few rows only, more
+ * of them pass some of the model's layers, pause, and go on in the next step; so the least that a
+ * prompt gets is a layer of a row. Only one sequence is paused at a time, the others get whole rows
+ * or none; where the model cannot, the least is a row or two. A pause is lost, and its rows begin
+ * again, when its sequence does not run any more, or one of higher rank needs it. One that
  * had at most a chunk to compute when it came in is soon done with, and rides up to
  * `short_stretch`: waiting would cost it more than it costs the others, and keep its place empty.
  *
@@ -44,7 +48,11 @@ struct sched_limits {
     int max_begun;     /* that have run and want to; fresh ones wait beyond it; >= max_batch */
     uint32_t max_seqs; /* live ones */
     uint64_t age_ns;
-    double stretch;       /* >= 1; 0 = prompts take what rows there are */
+    double stretch;  /* >= 1; 0 = prompts take what rows there are */
+    int n_layers;    /* of the model: between them rows may pause; 0, 1: nowhere */
+    int max_paused;  /* rows at a time, of one sequence */
+    int most_layers; /* that rows of prompts pass in a step; 0 = all; for tests */
+    double pass_ns;  /* rows of a prompt pause when a step without decodes takes longer; 0: never */
     double short_stretch; /* >= stretch: of those with at most a chunk to compute; 0 likewise */
     struct tree *tree;    /* the prefix cache, borrowed; NULL: nothing is remembered */
     /* Asked of one that is about to come in: true when more of its pages are on their way. It is
@@ -62,9 +70,10 @@ struct plan_run {
     seq_id seq;
     struct seq *s; /* borrowed: until it ends */
     int pos, n;
-    int n_logits;  /* of the last rows */
-    int n_drafts;  /* rows behind what is known: see sched_extend */
-    bool is_whole; /* after it the sequence has nothing to run: its next token is due */
+    int n_logits;              /* of the last rows */
+    int n_drafts;              /* rows behind what is known: see sched_extend */
+    int from_layer, end_layer; /* a part, see lm.h; both 0: all layers */
+    bool is_whole;             /* after it the sequence has nothing to run: its next token is due */
 };
 
 struct plan_copy {
@@ -87,7 +96,8 @@ struct plan {                 /* do the copies in order, clear pages, then the r
     int n_runs, n_copies, n_clears, n_rows;
     int n_filling; /* runs of more than a next token */
     bool has_prefill, has_decode;
-    struct step_size size;
+    struct step_size size; /* of rows that pass some layers only, this part */
+    double part;           /* of the layers, that the one run passes which is not whole; else 1 */
 };
 
 struct sched;
@@ -153,7 +163,8 @@ struct seq *sched_seq(struct sched *sc, seq_id id);
 
 struct sched_counts {
     uint32_t seqs, running, waiting, parked, delayed, held;
-    uint64_t preemptions; /* for pages */
+    uint64_t preemptions;         /* for pages */
+    uint64_t pauses, pauses_lost; /* of rows, between two layers */
     uint64_t turns_preempted, turns_yielded, turns_resumed;
     uint32_t turns_waiting; /* sequences that gave theirs away and wait */
 };

@@ -7,6 +7,12 @@ static const char *check_seq(struct sched *sc, const struct seq *s)
         return "a sequence claims more than its pages hold";
     if (s->plan_rows || s->copy_from.i != PAGE_NONE.i)
         return "a plan was left behind";
+    if ((s->n_paused > 0) != (sc->paused == sched_index(sc, s)) ||
+        (s->layer > 0) != (s->n_paused > 0))
+        return "who is paused is not known";
+    if (s->n_paused > 0 && (s->state != SEQ_RUNNING || s->n_kv + s->n_paused > s->n_tokens ||
+                               s->n_kv + s->n_paused > s->n_pages * PAGE_TOKENS))
+        return "rows are paused that cannot go on";
     if (s->state == SEQ_HELD && s->n_pages)
         return "a held sequence has pages";
     if (s->is_holder != (s->state != SEQ_RUNNING && s->n_pages > 0))

@@ -47,6 +47,8 @@ struct sched {
      * how many are to share that. */
     double ride_ns[2];
     int n_riders[2];
+    uint32_t paused; /* whose rows are between two layers; NO_SEQ */
+    bool has_part;   /* while planning: somebody's rows will be, or are */
     bool is_riding;  /* some decode in this step */
     bool has_ridden; /* the least that a prompt gets was given away */
     struct cost cost;
@@ -72,6 +74,11 @@ static inline bool sched_goes_before(
 }
 
 /* ---- sched.c */
+
+/* It is between two layers no more, if it was. */
+void sched_end_pause(struct sched *sc, struct seq *s);
+/* ... and what it has computed in part is lost. */
+void sched_forget_pause(struct sched *sc, struct seq *s);
 
 /* In and out of the list of those that keep pages without running. */
 void sched_hold(struct sched *sc, struct seq *s);

@@ -53,7 +53,7 @@ static bool preempt_below(struct sched *sc, const struct seq *s, uint64_t now)
     sc->promised += sched_missing(victim);
     sc->rows_left += victim->plan_rows;
     sc->logits_left += victim->plan_logits;
-    victim->plan_rows = victim->plan_logits = 0;
+    victim->plan_rows = victim->plan_logits = victim->plan_end = 0;
     sched_move(sc, victim, SEQ_WAITING, now);
     return true;
 }

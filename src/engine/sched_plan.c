@@ -2,6 +2,7 @@
 #include "engine/sched_in.h"
 #include "base/mem.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* Rows from here on want logits: one event each. The last row always does, prompt rows until they
@@ -21,6 +22,9 @@ static bool is_filling(const struct seq *s)
 
 enum { LONG_RIDES, ALL_RIDES };
 
+/* In parts: so many rows share what they read of the prompt's keys and the layer's weights. */
+enum { PART_ROWS = 16 };
+
 static int kind_of_ride(const struct sched *sc, const struct seq *s)
 {
     return s->n_missing > sc->l.prefill_chunk ? LONG_RIDES : ALL_RIDES;
@@ -35,16 +39,21 @@ static double ride_of(struct sched *sc, int kind)
     return left / MAX(sc->n_riders[kind], 1);
 }
 
-/* Of n rows, those that do not hold up the ones that decode. No share is below the least; who comes
- * later then gets none. The very first gets that in any case. */
-static int rows_to_ride(struct sched *sc, const struct seq *s, int n)
+/* Its rows may pause in this step: nobody's of higher rank do, and none but the very last wants
+ * logits. */
+static bool may_pause(const struct sched *sc, const struct seq *s)
+{
+    return !sc->has_part && sc->l.n_layers > 1 && is_filling(s) &&
+           (s->is_scripted || s->score_from >= s->n_prompt - 1);
+}
+
+/* Of n rows, of which `fit` are its share, those that pass all layers. */
+static int whole_rows_to_ride(struct sched *sc, const struct seq *s, int n, int fit)
 {
     const int least = MIN(n, (int)RIDING_ROWS_MIN), kind = kind_of_ride(sc, s);
 
-    if (!sc->is_riding || !is_filling(s))
-        return n;
-    int fit = cost_rows_within(&sc->cost, s->n_kv, ride_of(sc, kind), n);
-    sc->n_riders[kind]--;
+    /* No share is below the least; who comes later then gets none. The very first gets that in any
+     * case. */
     if (fit >= least)
         return fit;
     if (!sc->has_ridden)
@@ -56,16 +65,93 @@ static int rows_to_ride(struct sched *sc, const struct seq *s, int n)
     return fit;
 }
 
+/* How many of the layers that are left n rows of it pass within ns: one at least. */
+static int layers_within(const struct sched *sc, const struct seq *s, int n, double ns)
+{
+    const int left = sc->l.n_layers - s->layer;
+    double layer_ns = cost_of_rows(&sc->cost, s->n_kv, n) / sc->l.n_layers;
+    int fit = left * layer_ns <= ns ? left : MAX((int)(ns / layer_ns), 1);
+
+    return sc->l.most_layers ? MIN(fit, sc->l.most_layers) : fit;
+}
+
+/* So many of n rows, in parts, use most of the time. More than a few share what they read. */
+static int rows_in_parts(const struct sched *sc, const struct seq *s, int n, double ns)
+{
+    int best = 1;
+    double most = 0;
+
+    for (int i = MIN(MIN(n, (int)PART_ROWS), sc->l.max_paused); i > 0; i--) {
+        double layer_ns = cost_of_rows(&sc->cost, s->n_kv, i) / sc->l.n_layers;
+        double used = layer_ns * layers_within(sc, s, i, ns);
+        if (used <= ns && used > most * 1.05) {
+            best = i;
+            most = used;
+        }
+    }
+    return best;
+}
+
+/* Is there time for a layer of n rows? The first has it in any case; who comes later, and finds
+ * none, ends it for all of his kind. */
+static bool has_time_for_layer(struct sched *sc, const struct seq *s, int n)
+{
+    const int kind = kind_of_ride(sc, s);
+    double layer_ns = cost_of_rows(&sc->cost, s->n_kv, n) / sc->l.n_layers;
+
+    if (!sc->has_ridden || layer_ns <= MIN(sc->ride_ns[kind], sc->ride_ns[ALL_RIDES]))
+        return true;
+    sc->ride_ns[kind] = 0;
+    return false;
+}
+
+/* Of n rows of one that rides, those for this step, and the time that they may take. */
+static int rows_to_ride(struct sched *sc, struct seq *s, int n, double *ns)
+{
+    int fit, enough = sc->paused == NO_SEQ ? PART_ROWS : RIDING_ROWS_MIN;
+
+    *ns = ride_of(sc, kind_of_ride(sc, s));
+    sc->n_riders[kind_of_ride(sc, s)]--;
+    if (s->n_paused > 0)
+        return has_time_for_layer(sc, s, n) ? n : 0;
+    fit = cost_rows_within(&sc->cost, s->n_kv, *ns, n);
+    if (!may_pause(sc, s) || fit >= MIN(n, enough)) { /* another's pause is not lost lightly */
+        *ns = INFINITY;                               /* that is seen to */
+        return whole_rows_to_ride(sc, s, n, fit);
+    }
+    n = rows_in_parts(sc, s, n, *ns);
+    return has_time_for_layer(sc, s, n) ? n : 0;
+}
+
+/* Likewise in a step without decodes, which nobody waits for but who comes meanwhile. */
+static double time_alone(const struct sched *sc)
+{
+    return sc->l.pass_ns > 0 && sc->rows_left == sc->l.max_rows ? sc->l.pass_ns : INFINITY;
+}
+
+/* The share of the layers that its planned rows pass. */
+static double part_of(const struct sched *sc, const struct seq *s)
+{
+    return s->plan_end ? (double)(s->plan_end - s->layer) / sc->l.n_layers : 1;
+}
+
+static void add_size(const struct sched *sc, const struct seq *s, struct step_size *size)
+{
+    struct step_size own = { 0 };
+    double part = part_of(sc, s);
+
+    step_size_add(&own, s->n_kv, s->plan_rows);
+    size->rows += own.rows * part;
+    size->keys += own.keys * part;
+}
+
 static void count_ride(struct sched *sc, const struct seq *s)
 {
-    struct step_size added = { 0 };
-
     if (!is_filling(s))
         step_size_add(&sc->decode_size, s->n_kv, s->plan_rows);
     if (!sc->is_riding || !is_filling(s) || s->plan_rows == 0)
         return;
-    step_size_add(&added, s->n_kv, s->plan_rows);
-    double ns = cost_of(&sc->cost, &added) - sc->cost.fixed;
+    double ns = cost_of_rows(&sc->cost, s->n_kv, s->plan_rows) * part_of(sc, s);
     sc->ride_ns[ALL_RIDES] -= ns;
     if (kind_of_ride(sc, s) == LONG_RIDES)
         sc->ride_ns[LONG_RIDES] -= ns;
@@ -86,20 +172,44 @@ static bool follow(struct sched *sc, struct seq *s)
     return false;
 }
 
+/* Rows that cannot pass all layers in ns pause, where they may. */
+static void plan_layers(struct sched *sc, struct seq *s, double ns)
+{
+    int n = s->plan_rows;
+
+    if (s->n_paused == 0 && (n == 0 || n > sc->l.max_paused || !may_pause(sc, s)))
+        return;
+    int end = s->layer + layers_within(sc, s, n, ns);
+    if (s->layer == 0 && end == sc->l.n_layers)
+        return;
+    if (sc->paused != NO_SEQ && &sc->seqs[sc->paused] != s) /* one of lower rank, not planned yet */
+        sched_forget_pause(sc, &sc->seqs[sc->paused]);
+    s->plan_end = end;
+    sc->has_part = true;
+    if (end < sc->l.n_layers)
+        s->plan_logits = 0;
+}
+
 /* Gives `s` as many rows as it may have; pages may come from others. */
 static void plan_rows_of(struct sched *sc, struct seq *s, uint64_t now)
 {
-    if (follow(sc, s))
+    if (s->n_paused == 0 && follow(sc, s))
         return;
-    int n = MIN(MIN(s->n_tokens - s->n_kv, sc->l.prefill_chunk), sc->rows_left);
+    int n = s->n_paused > 0 ? s->n_paused : MIN(s->n_tokens - s->n_kv, sc->l.prefill_chunk);
     int logits_from = logits_begin(s);
+    double ns = INFINITY;
 
-    n = rows_to_ride(sc, s, n);
+    n = MIN(n, sc->rows_left);
+    if (is_filling(s) && sc->is_riding)
+        n = rows_to_ride(sc, s, n, &ns);
+    else if (is_filling(s))
+        ns = time_alone(sc);
     n = MIN(n, logits_from - s->n_kv + MIN(s->credits, sc->logits_left));
     if (n <= 0)
         return;
     s->plan_rows = sched_get_pages(sc, s, s->n_kv + n, now) - s->n_kv;
     s->plan_logits = MAX(s->n_kv + s->plan_rows - logits_from, 0);
+    plan_layers(sc, s, ns);
     sc->rows_left -= s->plan_rows;
     sc->logits_left -= s->plan_logits;
     count_ride(sc, s);
@@ -218,10 +328,16 @@ static void write_down_copy(struct sched *sc, struct plan *p, struct seq *s)
     s->copy_from = s->copy_to = PAGE_NONE;
 }
 
+static bool pauses(const struct sched *sc, int end_layer)
+{
+    return end_layer > 0 && end_layer < sc->l.n_layers;
+}
+
 static void write_down(struct sched *sc, struct plan *p)
 {
     p->n_runs = p->n_copies = p->n_clears = p->n_rows = p->n_filling = 0;
     p->size = (struct step_size){ 0 };
+    p->part = 1;
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
         struct seq *s = &sc->seqs[id];
         if (s->copy_from.i != PAGE_NONE.i)
@@ -231,7 +347,8 @@ static void write_down(struct sched *sc, struct plan *p)
         if (s->n_kv % PAGE_TOKENS == 0 || s->plan_rows > 1)
             clear_pages(sc, p, s, s->n_kv, s->n_kv + s->plan_rows);
         p->n_filling += is_filling(s);
-        step_size_add(&p->size, s->n_kv, s->plan_rows);
+        add_size(sc, s, &p->size);
+        p->part = MIN(p->part, part_of(sc, s));
         p->n_rows += s->plan_rows;
         p->runs[p->n_runs++] = (struct plan_run){
             .seq = { id },
@@ -239,9 +356,11 @@ static void write_down(struct sched *sc, struct plan *p)
             .pos = s->n_kv,
             .n = s->plan_rows,
             .n_logits = s->plan_logits,
-            .is_whole = s->n_kv + s->plan_rows == s->n_tokens,
+            .from_layer = s->plan_end ? s->layer : 0,
+            .end_layer = s->plan_end,
+            .is_whole = s->n_kv + s->plan_rows == s->n_tokens && !pauses(sc, s->plan_end),
         };
-        s->plan_rows = s->plan_logits = 0;
+        s->plan_rows = s->plan_logits = s->plan_end = 0;
     }
     p->has_prefill = p->n_filling > 0;
     p->has_decode = p->n_filling < p->n_runs;
@@ -251,7 +370,7 @@ void sched_plan(struct sched *sc, uint64_t now, struct plan *p)
 {
     sc->rows_left = sc->l.max_rows;
     sc->logits_left = sc->l.max_logits;
-    sc->is_riding = false;
+    sc->is_riding = sc->has_part = false;
     sc->decode_size = (struct step_size){ 0 };
     if (sc->l.tree)
         tree_set_time(sc->l.tree, now);
@@ -286,6 +405,14 @@ void sched_commit(struct sched *sc, const struct plan *p)
     for (int i = 0; i < p->n_runs; i++) {
         struct seq *s = p->runs[i].s;
         int n = p->runs[i].n - p->runs[i].n_drafts;
+        if (pauses(sc, p->runs[i].end_layer)) {
+            sc->counts.pauses++;
+            sc->paused = p->runs[i].seq.i;
+            s->n_paused = n;
+            s->layer = p->runs[i].end_layer;
+            continue;
+        }
+        sched_end_pause(sc, s);
         charge(sc, s, p->runs[i].pos, n);
         s->n_kv += n;
     }

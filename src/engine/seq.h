@@ -46,6 +46,7 @@ struct seq {
     int n_charged;   /* positions its tenant was charged for, whatever is computed again */
     uint32_t tenant; /* number in the table of tenants */
     int plan_rows, plan_logits; /* in the step being planned */
+    int plan_end;               /* layer before which these pause; 0: they do not */
     int n_pages;
     int n_kept;                 /* see below */
     page_id copy_from, copy_to; /* copy-on-write before it; we hold copy_from until then */
@@ -55,8 +56,9 @@ struct seq {
     /* prefix.h's: the first n_kept pages, all full, are the prefix cache's, too; `node` is the
      * last of them, `root` where they begin (TREE_NONE: takes no part in the cache). */
     tree_node root, node;
-    uint32_t prev;         /* of those that run */
-    int n_missing;         /* rows that it had to compute when it came in the last time */
+    uint32_t prev;       /* of those that run */
+    int n_paused, layer; /* rows behind n_kv that have passed the layers below this one; 0: none */
+    int n_missing;       /* rows that it had to compute when it came in the last time */
     const int32_t *tokens; /* the owner's: n_tokens are known */
     int n_cached;          /* prompt tokens that had not to be computed when it first ran */
     uint64_t writer;       /* the tenant whose keys and values these are */

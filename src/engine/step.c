@@ -271,6 +271,8 @@ static void set_runs(struct core *c, uint64_t now)
             .pos = r->pos,
             .pages = r->s->pages,
             .n_logits = r->n_logits,
+            .from_layer = r->from_layer,
+            .end_layer = r->end_layer,
         };
     }
 }
@@ -375,6 +377,18 @@ static bool run_step(struct core *c, uint64_t now)
     return true;
 }
 
+/* Part of a run by itself takes that part of what all layers do, also of what does not depend on
+ * rows. Beside others that are whole but do not decode it says nothing for sure. */
+static void learn_size(struct core *c, int kind, uint64_t took_ns)
+{
+    const struct plan *p = &c->plan;
+    double part = p->has_decode ? 1 : p->part;
+    struct step_size whole = { p->size.rows / part, p->size.keys / part };
+
+    if (part == 1 || p->n_runs == 1)
+        cost_learn(&c->costs, &whole, kind, (uint64_t)((double)took_ns / part));
+}
+
 /* What the step took, sampling and messages included: that is the gap a stream sees. */
 static void learn_cost(struct core *c, uint64_t took_ns)
 {
@@ -389,7 +403,7 @@ static void learn_cost(struct core *c, uint64_t took_ns)
         histogram_add(&st->batch_prefill, SIZES, (uint64_t)p->n_filling);
     if (p->n_runs > p->n_filling)
         histogram_add(&st->batch_decode, SIZES, (uint64_t)(p->n_runs - p->n_filling));
-    cost_learn(&c->costs, &p->size, kind, took_ns);
+    learn_size(c, kind, took_ns);
     sched_set_cost(c->sched, &c->costs.cost);
     st->cost_fixed_ns = (uint64_t)c->costs.cost.fixed;
     st->cost_row_ns = (uint64_t)c->costs.cost.per_row;

@@ -6,6 +6,10 @@ struct fake {
     struct fake_options o;
     uint64_t *kv;  /* [n_pages][PAGE_TOKENS] */
     float *logits; /* [max_logits][n_vocab] */
+    /* The run that is paused. */
+    uint64_t *rows;   /* [max_rows]: of a run */
+    uint64_t *paused; /* [max_paused]: its rows, as far as they came */
+    struct lm_run pause;
 };
 
 static uint64_t mix(uint64_t x)
@@ -44,7 +48,7 @@ static uint64_t *slot(struct fake *f, const page_id *pages, int pos)
     return &f->kv[(size_t)page.i * PAGE_TOKENS + (size_t)(pos % PAGE_TOKENS)];
 }
 
-static void run_rows(struct fake *f, const struct lm_run *r, float *logits)
+static void run_rows(struct fake *f, const struct lm_run *r, uint64_t *out)
 {
     uint64_t before = 0;
 
@@ -53,11 +57,17 @@ static void run_rows(struct fake *f, const struct lm_run *r, float *logits)
     for (int i = 0; i < r->n; i++) {
         int pos = r->pos + i;
         CHECK(r->tokens[i] >= 0 && r->tokens[i] < f->o.n_vocab);
-        uint64_t row = row_hash(f->o.seed, before, r->tokens[i], pos);
-        *slot(f, r->pages, pos) = row;
-        before = fold(before, row, pos);
+        out[i] = row_hash(f->o.seed, before, r->tokens[i], pos);
+        before = fold(before, out[i], pos);
+    }
+}
+
+static void finish_rows(struct fake *f, const struct lm_run *r, const uint64_t *rows, float *logits)
+{
+    for (int i = 0; i < r->n; i++) {
+        *slot(f, r->pages, r->pos + i) = rows[i];
         if (i >= r->n - r->n_logits) {
-            logits_of(row, f->o.n_vocab, logits);
+            logits_of(rows[i], f->o.n_vocab, logits);
             logits += f->o.n_vocab;
         }
     }
@@ -69,9 +79,57 @@ static void scribble(struct fake *f, const struct lm_run *r)
         *slot(f, r->pages, r->pos + i) = 0xdeadbeefu * (uint64_t)(i + 1);
 }
 
+/* Each layer changes a row's number; with the last it is what it would be without. */
+static uint64_t mask_of(const struct fake *f, int layer)
+{
+    uint64_t all = 0;
+
+    if (layer < f->lm.n_layers - 1)
+        return mix((uint64_t)layer + 1);
+    for (int l = 0; l < f->lm.n_layers - 1; l++)
+        all ^= mix((uint64_t)l + 1);
+    return all;
+}
+
+static void run_part(struct fake *f, const struct lm_run *r, int end_layer, float *logits)
+{
+    const struct lm_run *p = &f->pause;
+
+    CHECK(r->from_layer >= 0 && r->from_layer < end_layer && end_layer <= f->lm.n_layers);
+    CHECK(r->n <= f->lm.max_paused && (end_layer == f->lm.n_layers || r->n_logits == 0));
+    if (r->from_layer == 0)
+        run_rows(f, r, f->paused);
+    else
+        CHECK(p->n >= r->n && p->pos == r->pos && p->from_layer == r->from_layer &&
+              p->pages == r->pages);
+    for (int i = 0; i < r->n; i++)
+        for (int l = r->from_layer; l < end_layer; l++)
+            f->paused[i] ^= mask_of(f, l);
+    f->pause = *r;
+    f->pause.from_layer = end_layer;
+    if (end_layer < f->lm.n_layers) {
+        scribble(f, r);
+        return;
+    }
+    f->pause.n = 0;
+    finish_rows(f, r, f->paused, logits);
+}
+
+static void run_whole(struct fake *f, const struct lm_run *r, float *logits)
+{
+    run_rows(f, r, f->rows);
+    finish_rows(f, r, f->rows, logits);
+}
+
+static bool is_part(const struct lm *m, const struct lm_run *r)
+{
+    return r->from_layer > 0 || (r->end_layer > 0 && r->end_layer < m->n_layers);
+}
+
 static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
 {
     struct fake *f = container_of(m, struct fake, lm);
+    struct lm_run *part = NULL;
     int n_rows = 0, n_logits = 0;
 
     for (int i = 0; i < n_runs; i++) {
@@ -84,10 +142,19 @@ static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic
         }
         CHECK((n_rows += r->n) <= m->max_rows);
         CHECK(n_logits + r->n_logits <= m->max_logits);
-        r->logits = f->logits + (size_t)n_logits * (size_t)f->o.n_vocab;
-        run_rows(f, r, f->logits + (size_t)n_logits * (size_t)f->o.n_vocab);
+        float *logits = f->logits + (size_t)n_logits * (size_t)f->o.n_vocab;
+        r->logits = logits;
         n_logits += r->n_logits;
+        if (is_part(m, r)) {
+            CHECK(!part);
+            part = r;
+        } else {
+            run_whole(f, r, logits);
+        }
     }
+    if (part) /* nothing stops the pass any more: it counts */
+        run_part(f, part, part->end_layer ? part->end_layer : m->n_layers,
+            f->logits + (part->logits - f->logits));
     return true;
 }
 
@@ -130,6 +197,8 @@ static void close_fake(struct lm *m)
 
     mem_free(f->kv);
     mem_free(f->logits);
+    mem_free(f->paused);
+    mem_free(f->rows);
     mem_free(f);
 }
 
@@ -146,16 +215,20 @@ int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
     f->o = *o;
     f->kv = try_calloc(n_slots, sizeof(*f->kv));
     f->logits = try_calloc((size_t)o->max_rows * (size_t)o->n_vocab, sizeof(*f->logits));
+    f->rows = try_calloc((size_t)o->max_rows, sizeof(*f->rows));
+    f->paused = try_calloc((size_t)o->max_rows, sizeof(*f->paused));
     f->lm = (struct lm){
         .ops = &fake_ops,
         .n_vocab = o->n_vocab,
         .n_ctx_train = o->n_ctx_train,
         .max_rows = o->max_rows,
         .max_logits = o->max_rows,
+        .n_layers = MAX(o->n_layers, 1),
+        .max_paused = o->max_rows,
         .n_pages = o->n_pages,
         .page_bytes = PAGE_TOKENS * sizeof(*f->kv),
     };
-    if (!f->kv || !f->logits) {
+    if (!f->kv || !f->logits || !f->rows || !f->paused) {
         close_fake(&f->lm);
         return err_set(e, ERR_MEMORY, "no memory for a fake model of %u pages", o->n_pages);
     }

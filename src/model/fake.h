@@ -6,7 +6,8 @@
  * forgotten copy-on-write, a page given away too early or a row computed twice differently
  * changes the tokens that come out, and comparing tokens finds it.
  *
- * Same contract as lm.h, including `stop`: an interrupted pass leaves rubbish behind. */
+ * Same contract as lm.h, including `stop`: an interrupted pass leaves rubbish behind. It has layers
+ * that do nothing: a run that pauses leaves rubbish behind, too, until it has passed them all. */
 #pragma once
 
 #include "model/lm.h"
@@ -17,6 +18,7 @@ struct fake_options {
     int max_rows; /* per forward, also the most logits */
     uint32_t n_pages;
     uint64_t seed; /* another seed is another model */
+    int n_layers;  /* a run may pause between them; 0 = 1 */
 };
 
 int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e) MUST_CHECK;

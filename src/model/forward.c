@@ -284,7 +284,7 @@ static int rows_per_piece(const struct self *s, int n_rows)
 {
     if (n_rows >= 64)
         return 8;
-    return s->m->is_single ? 1 : MAX(MIN(n_rows * s->m->h.n_kv_heads / (2 * s->n), 8), 1);
+    return s->is_single ? 1 : MAX(MIN(n_rows * s->m->h.n_kv_heads / (2 * s->n), 8), 1);
 }
 
 /* All (row, kv head), head by head so that a head's pages stay in a member's cache; `per` rows at a
@@ -304,6 +304,11 @@ static void each_head(const struct self *s, int layer, int n_rows, int per, head
 
 /* ---- the layers */
 
+static float *paused_row(const struct llama *m, int r)
+{
+    return m->paused + (size_t)(r - m->n_whole) * m->d_stride;
+}
+
 static void embed(const struct self *s)
 {
     struct llama *m = s->m;
@@ -311,7 +316,11 @@ static void embed(const struct self *s)
 
     forward_part(s, m->n_rows, &from, &to);
     for (int r = from; r < to; r++) {
-        pack_get_row(&m->w.embd, m->rows[r].token, m->x + (size_t)r * m->d_stride);
+        float *x = m->x + (size_t)r * m->d_stride;
+        if (r >= m->n_whole && m->from_layer > 0)
+            memcpy(x, paused_row(m, r), m->d_stride * sizeof(*x));
+        else
+            pack_get_row(&m->w.embd, m->rows[r].token, x);
         rope_table_at(&m->rope, m->rows[r].pos, m->cs + (size_t)r * (size_t)m->h.n_rot);
     }
     barrier(s);
@@ -340,12 +349,12 @@ static void attention(struct self *s, int layer)
     struct llama *m = s->m;
     bool is_last = layer == m->h.n_layers - 1;
 
-    if (m->is_single && (!is_last || m->n_wanted == m->n_rows)) {
+    if (s->is_single && (!is_last || m->n_wanted == s->n_rows)) {
         each_head(s, layer, m->n_parties, 1, append_and_attend);
         barrier(s);
         return;
     }
-    each_head(s, layer, m->n_rows, rows_per_piece(s, m->n_rows), append_rows);
+    each_head(s, layer, s->n_rows, rows_per_piece(s, s->n_rows), append_rows);
     barrier(s);
     if (is_last) { /* behind the last keys only rows that get logits matter */
         s->pick = m->wanted;
@@ -398,30 +407,69 @@ static void head(const struct self *s)
     forward_products(s, &in, &to, 1);
 }
 
+/* The rows that pass this layer: those of the run that pauses are the last. */
+static void choose_rows(struct self *s, int layer)
+{
+    const struct llama *m = s->m;
+    bool are_all = layer >= m->from_layer && layer < m->end_layer;
+
+    s->n_rows = are_all ? m->n_rows : m->n_whole;
+    s->is_single = m->is_single && s->n_rows == m->n_whole;
+}
+
+static void one_layer(struct self *s, int i)
+{
+    struct llama *m = s->m;
+    const struct layer *l = &m->w.layers[i];
+
+    qkv(s, l);
+    attention(s, i);
+    if (s->n_rows == 0) /* nobody wants logits, and the last keys are in their pages */
+        return;
+    output(s, l);
+    if (m->h.n_experts)
+        forward_experts(s, l);
+    else
+        feed_forward(s, l);
+}
+
+/* At the very end: a pass that is stopped on the way must find what it began with. */
+static void keep_paused(const struct self *s)
+{
+    const struct llama *m = s->m;
+    int from, to;
+
+    if (m->end_layer == m->h.n_layers)
+        return;
+    forward_part(s, m->n_rows - m->n_whole, &from, &to);
+    for (int r = m->n_whole + from; r < m->n_whole + to; r++)
+        memcpy(paused_row(m, r), m->x + (size_t)r * m->d_stride, m->d_stride * sizeof(float));
+}
+
 static void forward_job(void *arg, int index, int n_members)
 {
     struct llama *m = arg;
-    struct self s = { m, &m->members[index], index, n_members, NULL, m->n_rows };
+    struct self s = { m, &m->members[index], index, n_members, NULL, m->n_rows, false };
 
     embed(&s); /* x[rows][d_model] */
-    for (int i = 0; i < m->h.n_layers; i++) {
-        const struct layer *l = &m->w.layers[i];
-        qkv(&s, l);
-        attention(&s, i);
-        if (s.n_rows == 0) /* nobody wants logits, and the last keys are in their pages */
-            return;
-        output(&s, l);
-        if (m->h.n_experts)
-            forward_experts(&s, l);
-        else
-            feed_forward(&s, l);
-        if (m->is_stopped)
-            return;
+    for (int i = 0; i < m->h.n_layers && !m->is_stopped; i++) {
+        choose_rows(&s, i);
+        if (s.n_rows > 0)
+            one_layer(&s, i);
     }
-    head(&s);
+    if (m->is_stopped)
+        return;
+    if (m->n_wanted > 0)
+        head(&s);
+    keep_paused(&s);
 }
 
 /* ---- the step */
+
+static bool is_in_part(const struct llama *m, const struct lm_run *run)
+{
+    return run->from_layer > 0 || (run->end_layer > 0 && run->end_layer < m->h.n_layers);
+}
 
 static void take_run(struct llama *m, const struct lm_run *run)
 {
@@ -440,24 +488,57 @@ static void take_run(struct llama *m, const struct lm_run *run)
         m->rows[m->n_rows++] =
             (struct row){ .token = run->tokens[i], .pos = run->pos + i, .pages = run->pages };
     }
-    if (run->n > 1)
+    if (run->n > 1 && !is_in_part(m, run))
         m->is_single = false;
+}
+
+/* A run that was paused, or pauses: in the one buffer that there is for it. */
+static void take_part(struct llama *m, const struct lm_run *run)
+{
+    const struct lm_run *p = &m->pause;
+
+    m->n_whole = m->n_rows;
+    m->from_layer = run->from_layer;
+    m->end_layer = run->end_layer ? run->end_layer : m->h.n_layers;
+    CHECK(m->from_layer >= 0 && m->from_layer < m->end_layer && m->end_layer <= m->h.n_layers);
+    CHECK(run->n <= m->lm.max_paused && (m->end_layer == m->h.n_layers || run->n_logits == 0));
+    if (run->from_layer > 0)
+        CHECK(p->n >= run->n && p->pos == run->pos && p->from_layer == run->from_layer &&
+              p->pages == run->pages);
+    take_run(m, run);
 }
 
 bool forward_run(struct llama *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
 {
+    struct lm_run *part = NULL;
+
     m->n_rows = m->n_wanted = 0;
     m->is_single = true;
     m->is_stopped = false;
     m->stop = stop;
     for (int i = 0; i < n_runs; i++) {
         runs[i].logits = m->logits + (size_t)m->n_wanted * (size_t)m->h.n_vocab;
-        take_run(m, &runs[i]);
+        CHECK(!is_in_part(m, &runs[i]) || !part);
+        if (is_in_part(m, &runs[i]))
+            part = &runs[i];
+        else
+            take_run(m, &runs[i]);
+    }
+    m->n_whole = m->n_rows;
+    m->from_layer = m->end_layer = m->h.n_layers;
+    if (part) {
+        part->logits = m->logits + (size_t)m->n_wanted * (size_t)m->h.n_vocab;
+        take_part(m, part);
     }
     if (m->n_rows == 0)
         return true;
     if (m->is_single)
         forward_parties(m);
     team_run(m->team, forward_job, m);
+    if (part && !m->is_stopped) {
+        m->pause = *part;
+        m->pause.n = m->end_layer < m->h.n_layers ? part->n : 0;
+        m->pause.from_layer = m->end_layer;
+    }
     return !m->is_stopped;
 }

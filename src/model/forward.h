@@ -64,6 +64,7 @@ struct llama {
     uint8_t *block;
     size_t block_bytes;
     float *x;         /* [rows][d_stride]: the residual stream */
+    float *paused;    /* [max_paused][d_stride]: of the rows of a run between two forwards */
     float *q, *k, *v; /* [rows][q_stride], [rows][kv_stride] twice */
     float *attended;  /* [rows][q_stride] */
     float *hidden;    /* [rows or entries][ff_stride]; in the memory of q, k, v and attended */
@@ -79,11 +80,21 @@ struct llama {
     size_t d_stride, q_stride, kv_stride, ff_stride, tile_floats;
     int max_width; /* the longest row any product reads */
 
+    /* The run that is paused, while there is one. */
+    struct lm_run pause; /* n == 0: none; from_layer: the next */
+
     /* The step. */
     int n_rows, n_wanted, n_parties;
-    bool is_single;           /* every run is one row: none attends to what another appends */
+    int n_whole;    /* of the rows, those that pass all layers; the others are behind them */
+    int from_layer; /* ... and pass these */
+    int end_layer;
+    bool is_single; /* of those that are whole, every run is one row: none attends to what another
+                     * appends */
     const _Atomic bool *stop; /* may be NULL */
     bool is_stopped;          /* member 0 writes it before a barrier, all read it after */
 };
+
+/* Few layers of a few rows at a time are enough; memory that is not used is not touched. */
+enum { PAUSED_ROWS = 512 };
 
 bool forward_run(struct llama *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop);

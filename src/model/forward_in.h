@@ -12,7 +12,8 @@ struct self { /* one member in the step */
     struct member *mem;
     int index, n;
     const int *pick; /* rows of the step that are still wanted; NULL: all */
-    int n_rows;      /* how many */
+    int n_rows;      /* how many, in this layer */
+    bool is_single;  /* each of them is a run of its own */
 };
 
 struct inputs { /* the same rows in each kind that the products want */

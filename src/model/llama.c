@@ -161,6 +161,7 @@ static void lay_out(struct llama *m, struct carver *c)
     const int group = m->h.n_heads / m->h.n_kv_heads;
 
     m->x = carve(c, rows * m->d_stride, sizeof(float));
+    m->paused = carve(c, (size_t)m->lm.max_paused * m->d_stride, sizeof(float));
     lay_out_shared(m, c, rows);
     m->cs = carve(c, rows * (size_t)m->h.n_rot, sizeof(float));
     m->logits = carve(c, n_logits * (size_t)m->h.n_vocab, sizeof(float));
@@ -227,6 +228,8 @@ static int set_sizes(struct llama *m, const struct llama_options *o, struct err 
 {
     m->lm.max_rows = o->max_rows ? o->max_rows : 512;
     m->lm.max_logits = MIN(o->max_logits ? o->max_logits : 32, m->lm.max_rows);
+    m->lm.n_layers = m->h.n_layers;
+    m->lm.max_paused = MIN(m->lm.max_rows, (int)PAUSED_ROWS);
     m->lm.n_pages = o->n_pages;
     if (o->max_rows < 0 || o->max_rows > MAX_ROWS || o->max_logits < 0)
         return err_set(

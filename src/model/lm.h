@@ -23,8 +23,16 @@ struct lm_run {
     const page_id *pages;  /* the sequence's table; covers positions 0 .. pos + n - 1 */
     int n_logits;          /* wanted for the last n_logits rows: 0 .. n */
     const float *logits;   /* out: [n_logits][n_vocab], valid until the next forward */
+    int from_layer;        /* a run that was paused goes on with this layer; else 0 */
+    int end_layer;         /* it pauses before this one; 0: it does not */
 };
 
+/* Pausing: one run of a forward, of at most max_paused rows, may stop between two layers, with
+ * no logits yet. The model keeps what its rows are there. A later forward goes on with the same
+ * tokens, pos and pages, or the first of them, from where it stopped, for some layers or to the
+ * end; forwards between them compute other sequences. What is kept is forgotten when another run
+ * pauses, and untouched by a forward that was stopped: the same part may be computed again. Until
+ * the end its pages hold rubbish from pos on. Bits are those of a run in one piece. */
 struct lm;
 
 struct lm_ops {
@@ -47,6 +55,8 @@ struct lm {
     int n_ctx_train;     /* positions the model was made for */
     int max_rows;        /* per forward */
     int max_logits;      /* per forward */
+    int n_layers;        /* a run may pause between them; 0, 1: it may not */
+    int max_paused;      /* rows of a run that pauses; 0 likewise */
     uint32_t n_pages;    /* pages its KV arena has */
     size_t page_bytes;   /* of one page, all layers; 0: pages without content */
     uint32_t kv_kind;    /* number format and layout of what is in a page */

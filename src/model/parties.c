@@ -42,7 +42,7 @@ static bool joins(struct party *p, const struct attn_row *list, const struct att
 
 void forward_parties(struct llama *m)
 {
-    const int group = m->h.n_heads / m->h.n_kv_heads, n = m->n_rows;
+    const int group = m->h.n_heads / m->h.n_kv_heads, n = m->n_whole;
     const int fair = n * m->h.n_kv_heads / (2 * team_size(m->team));
     const int most = MAX(MIN(fair, attn_rows_most(group)), 1);
 

@@ -9,6 +9,15 @@ struct timed {
     uint64_t *clock;
 };
 
+/* Of all layers, those that it passes. */
+static double part_of(const struct lm *m, const struct lm_run *r)
+{
+    int end = r->end_layer ? r->end_layer : m->n_layers;
+
+    CHECK(r->from_layer >= 0 && r->from_layer < end && end <= m->n_layers);
+    return (double)(end - r->from_layer) / m->n_layers;
+}
+
 static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
 {
     struct timed *t = container_of(m, struct timed, lm);
@@ -19,8 +28,9 @@ static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic
         return false;
     for (int i = 0; i < n_runs; i++) {
         CHECK(runs[i].n_logits == 0);
-        rows += runs[i].n;
-        keys += runs[i].n * (runs[i].pos + (runs[i].n + 1) * 0.5);
+        double part = part_of(m, &runs[i]);
+        rows += part * runs[i].n;
+        keys += part * runs[i].n * (runs[i].pos + (runs[i].n + 1) * 0.5);
         runs[i].logits = NULL;
     }
     double ns = law->fixed + law->per_row * MAX(rows - law->free_rows, 0) + law->per_key * keys;
@@ -71,6 +81,8 @@ int lm_open_timed(struct lm **out, const struct timed_options *o, struct err *e)
         .n_ctx_train = o->n_ctx_train,
         .max_rows = o->max_rows,
         .max_logits = o->max_rows,
+        .n_layers = MAX(o->n_layers, 1),
+        .max_paused = o->max_rows,
         .n_pages = o->n_pages,
     };
     *out = &t->lm;

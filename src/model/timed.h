@@ -16,6 +16,7 @@ struct timed_law { /* nanoseconds; keys: positions that rows attend to, over all
 struct timed_options {
     int n_vocab, n_ctx_train, max_rows;
     uint32_t n_pages;
+    int n_layers; /* that share the time of a row; 0 = 1: no run may pause */
     struct timed_law law;
     uint64_t *clock; /* moved on; the caller's, outlives the model */
 };

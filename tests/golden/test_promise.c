@@ -2,8 +2,9 @@
  *
  * 200 random requests (lengths, sampling, seeds, choices, stops), each alone; then all together,
  * in random order, some cancelled on the way, with other batch sizes, chunks, threads, and pages
- * so few that sequences are preempted again and again, with and without a prefix cache, where much
- * is found, since many are the next turn of another. Tokens and log-probabilities must be the
+ * so few that sequences are preempted again and again, prompts computed layer by layer in steps of
+ * their own, with and without a prefix cache, where much is found, since many are the next turn of
+ * another. Tokens and log-probabilities must be the
  * same, bit for bit; of cancelled ones what came must be how the whole answer begins.
  *
  * Alone nothing is guessed ahead, nor found. Together some requests have an index of what they said
@@ -162,6 +163,7 @@ static struct lm *open_lm(const struct subject *s, const struct world *w)
         .n_ctx_train = N_CTX,
         .max_rows = w->rows,
         .n_pages = n_pages,
+        .n_layers = 3,
         .seed = 9 };
     struct llama_options o = { .n_threads = w->threads,
         .n_pages = n_pages,
@@ -222,6 +224,7 @@ static struct engine *open_engine(const struct subject *s, const struct world *w
     o.fairness = (struct fairness){ w->seed % 2, 1, w->seed % 3 ? (int)w->seed : 0 };
     o.stretch_percent = (const int[]){ 0, 140, 100, 110, 300 }[w->seed % 5];
     o.short_stretch_percent = (const int[]){ 100, 300, 0 }[w->seed % 3];
+    o.most_layers = w->seed % 4 == 1 || w->seed % 4 == 2; /* a pause behind each layer */
     o.max_queue = ASKS;
     o.prefix_cache = is_cached(w);
     o.kv_evict = w->seed % 2 ? EVICT_LRU : EVICT_CLOCK;

@@ -24,7 +24,8 @@ enum plain { /* left out of a shape */
     NO_STRETCH = 256,
     NO_CACHE = 512,
     NO_INTERRUPTS = 1024,
-    PLAIN_END = 2048,
+    NO_PAUSES = 2048,
+    PLAIN_END = 4096,
 };
 
 struct shape {

@@ -56,6 +56,7 @@ static struct {
     uint64_t drafted, accepted;
     uint64_t cancelled, timed_out, dropped, overloaded, too_long;
     uint64_t cached, cached_whole;
+    uint64_t pauses, pauses_lost, cancelled_paused;
     uint64_t cancelled_in[SEQ_DELAYED + 1], cancelled_filling, cancelled_preempted;
 } met;
 
@@ -76,6 +77,7 @@ static void open_sim(struct sim *s, const struct shape *shape)
     s->fake = (struct fake_options){
         .n_vocab = N_VOCAB, .n_ctx_train = 200, .seed = seed, .max_rows = ask_between(r, 1, 60)
     };
+    s->fake.n_layers = shape->plain & NO_PAUSES ? 1 : 1 + (int)(seed % 5);
     s->fake.n_pages = (uint32_t)ask_between(r, 1, ask_chance(r, 50) ? 8 : 40);
     if (PAGE_TOKENS < 32)
         s->fake.n_pages *= 32 / PAGE_TOKENS / 2;
@@ -90,6 +92,7 @@ static void open_sim(struct sim *s, const struct shape *shape)
             ask_chance(r, 40) ? ask_between(r, 1, 12) : 0 },
         .age_ns = 2000000000u,
         .stretch_percent = ask_chance(r, 50) ? 100 + (int)rng_below(r, 300) : 0,
+        .most_layers = seed % 7 == 0 ? 1 : 0,
         .short_stretch_percent = (const int[]){ 300, 100, 0, 150, 600 }[seed % 5],
         .prefix_cache = ask_chance(r, 80),
         .kv_evict = ask_chance(r, 50) ? EVICT_LRU : EVICT_CLOCK,
@@ -235,6 +238,7 @@ static void note_cancel(struct sim *s, const struct life *f)
     struct seq *q = sched_seq(s->core->sched, f->gen->choice[0].seq);
     met.cancelled_in[q->state]++;
     met.cancelled_filling += q->state == SEQ_RUNNING && q->n_kv < q->n_prompt;
+    met.cancelled_paused += q->n_paused > 0;
     met.cancelled_preempted += q->state == SEQ_WAITING && q->n_preempted > 0;
 }
 
@@ -381,23 +385,25 @@ static struct before look(struct sim *s)
 static void check_plan(struct sim *s)
 {
     const struct plan *p = &s->core->plan;
-    int n_rows = 0, n_logits = 0;
+    int n_rows = 0, n_logits = 0, n_parts = 0;
 
     for (int i = 0; i < p->n_runs; i++) {
+        n_parts += p->runs[i].end_layer > 0;
         n_rows += p->runs[i].n;
         n_logits += p->runs[i].n_logits;
         EXPECT(p->runs[i].n >= 1 && p->runs[i].n <= s->o.prefill_chunk);
         for (int j = 0; j < i; j++)
             EXPECT(p->runs[i].seq.i != p->runs[j].seq.i);
     }
+    EXPECT(n_parts <= 1);
     EXPECT_EQ(n_rows, p->n_rows);
     EXPECT(n_rows <= s->o.max_batch_tokens && n_rows <= s->fake.max_rows);
     EXPECT(n_logits <= s->fake.max_rows);
     EXPECT(p->n_runs <= s->o.max_batch);
 }
 
-/* What fills beside those that decode adds no more than it may, beyond the rows of one that it
- * gets in any case. */
+/* What fills beside those that decode adds no more than it may, beyond the rows of one, or the
+ * layer of a row, that it gets in any case. */
 static void check_riders(struct sim *s, const struct before *before)
 {
     const struct plan *p = &s->core->plan;
@@ -417,10 +423,11 @@ static void check_riders(struct sim *s, const struct before *before)
         bool is_filling = n > 1 || !r->is_whole;
         struct step_size size = { 0 };
         step_size_add(is_filling ? &size : &alone, r->pos, n);
-        double added = cost_of(c, &size) - c->fixed;
+        int n_layers = r->end_layer ? r->end_layer - r->from_layer : s->fake.n_layers;
+        double added = (cost_of(c, &size) - c->fixed) * n_layers / s->fake.n_layers;
         if (is_filling)
             ridden += added;
-        if (is_filling && r->n <= RIDING_ROWS_MIN)
+        if (is_filling && (r->end_layer ? n_layers == 1 : r->n <= RIDING_ROWS_MIN))
             least = MAX(least, added);
         met.riders += is_filling;
     }
@@ -573,6 +580,10 @@ static void run_shape(const struct shape *shape)
     EXPECT_EQ(s->port->n_requests, 0);
     EXPECT_EQ(s->port->n_seqs, 0);
     EXPECT_EQ(s->port->n_prompt_tokens, 0);
+    struct sched_counts n;
+    sched_counts(s->core->sched, &n);
+    met.pauses += n.pauses;
+    met.pauses_lost += n.pauses_lost;
     met.preemptions += s->port->stats.preemptions;
     met.drafted += draft_sum(&s->port->stats).drafted;
     met.accepted += draft_sum(&s->port->stats).accepted;
@@ -660,13 +671,16 @@ static void every_seed_keeps_every_promise(void)
     running_seed = 0;
     printf("%lu steps, %lu whole answers, %lu preempted, %lu copies, %lu cut passes\n"
            "%lu cancelled, %lu timed out, %lu overloaded, %lu too long, %lu of %lu guesses right\n"
-           "%lu prompt tokens found, all that could be in %lu requests\n",
+           "%lu prompt tokens found, all that could be in %lu requests\n"
+           "%lu pauses between layers, %lu lost, %lu cancelled in one\n",
         met.steps, met.whole, met.preemptions, met.copies, met.stopped, met.cancelled,
         met.timed_out, met.overloaded, met.too_long, met.accepted, met.drafted, met.cached,
-        met.cached_whole);
+        met.cached_whole, met.pauses, met.pauses_lost, met.cancelled_paused);
     if (!only.seed && n_seeds >= 1000) {
         EXPECT(met.whole > 5 * n_seeds && met.preemptions > n_seeds && met.copies > n_seeds);
         EXPECT(met.riders > 5 * n_seeds);
+        EXPECT(met.pauses > 5 * n_seeds && met.pauses_lost > n_seeds / 10);
+        EXPECT(met.cancelled_paused > 0);
         EXPECT(met.parked > n_seeds && met.delayed > n_seeds && met.held > n_seeds);
         EXPECT(met.stopped > n_seeds && met.cancelled > n_seeds / 2);
         EXPECT(met.timed_out > n_seeds / 10 && met.dropped > n_seeds / 1000 &&

@@ -91,31 +91,80 @@ static void expect_rows(const struct lm *m, const struct lm_run *run, const floa
         }
 }
 
-/* Sequence 0 with up to three others, in chunks of 1..max_chunk, some rows with logits. */
+struct pause { /* whose run is between two layers: seq is -1 when nobody's is */
+    int seq, n, layer;
+};
+
+/* All layers, or some of them; of the one that is paused some more, of all rows or the first. */
+static struct lm_run draw_run(
+    const struct lm *m, struct rng *r, const struct seq *s, const struct pause *p, int n)
+{
+    struct lm_run run = run_of(s, p->layer ? 1 + (int)rng_below(r, (uint64_t)p->n) : n, 0);
+
+    if (p->layer || rng_below(r, 2)) {
+        run.from_layer = p->layer;
+        run.end_layer = p->layer + 1 + (int)rng_below(r, (uint64_t)(m->n_layers - p->layer));
+    }
+    if (run.end_layer == 0 || run.end_layer == m->n_layers)
+        run.n_logits = (int)rng_below(r, (uint64_t)run.n + 1);
+    return run;
+}
+
+static bool is_over(const struct lm *m, const struct lm_run *run)
+{
+    return run->end_layer == 0 || run->end_layer == m->n_layers;
+}
+
+/* Sometimes it is stopped first, and done again. */
+static void forward(struct lm *m, struct rng *r, struct lm_run *runs, int n)
+{
+    const _Atomic bool stop = true;
+
+    if (rng_below(r, 4) || !m->ops->forward(m, runs, n, &stop))
+        EXPECT(m->ops->forward(m, runs, n, NULL));
+}
+
+/* Sequence 0 with up to three others, in chunks of 1..max_chunk, some rows with logits; one of
+ * them in parts, now and then left for another's. */
 static void check_schedule(
     struct lm *m, const float *all, int n_tokens, int max_chunk, uint64_t seed)
 {
+    static const struct pause none = { -1, 0, 0 };
     static struct seq s[N_SEQS];
+    struct pause p = none;
     struct rng r = { seed, 1 };
 
     fill_seqs(s, N_SEQS, n_tokens, m, seed);
     while (s[0].done < s[0].n) {
         struct lm_run runs[N_SEQS];
-        int who[N_SEQS], n_runs = 0, at = -1;
+        int who[N_SEQS], n_runs = 0, in_part = p.seq;
         for (int i = N_SEQS - 1; i >= 0; i--) {
             int left = s[i].n - s[i].done;
-            if (left == 0 || (i && rng_below(&r, 2)))
+            if (left == 0 || (rng_below(&r, 2) && (i || n_runs)))
                 continue;
             int n = 1 + (int)rng_below(&r, (uint64_t)MIN(left, max_chunk));
-            if (i == 0)
-                at = n_runs;
+            if (i == p.seq && !rng_below(&r, 8))
+                p = none; /* begins again */
+            if (in_part < 0 && rng_below(&r, 2))
+                in_part = i;
             who[n_runs] = i;
-            runs[n_runs++] = run_of(&s[i], n, (int)rng_below(&r, (uint64_t)n + 1));
+            if (i == in_part)
+                runs[n_runs++] = draw_run(m, &r, &s[i], i == p.seq ? &p : &none, n);
+            else
+                runs[n_runs++] = run_of(&s[i], n, (int)rng_below(&r, (uint64_t)n + 1));
         }
-        EXPECT(m->ops->forward(m, runs, n_runs, NULL));
-        expect_rows(m, &runs[at], all);
-        for (int i = 0; i < n_runs; i++)
-            s[who[i]].done += runs[i].n;
+        forward(m, &r, runs, n_runs);
+        for (int i = 0; i < n_runs; i++) {
+            const struct lm_run *run = &runs[i];
+            if (who[i] == p.seq)
+                p = none;
+            if (is_over(m, run))
+                s[who[i]].done += run->n;
+            else
+                p = (struct pause){ who[i], run->n, run->end_layer };
+            if (who[i] == 0)
+                expect_rows(m, run, all);
+        }
     }
 }
 

@@ -556,7 +556,129 @@ static void drafts_keep_to_rows_logits_chunk_and_credits(void)
     desk_close(d);
 }
 
-TESTS(TEST(drafts_get_what_is_left_over_and_go_back), TEST(drafts_take_no_page_from_anybody),
+/* ---- pauses */
+
+static struct desk *desk_with_layers(int n_layers, double pass_ns)
+{
+    struct desk *d = desk_open(90, 4, 200, 100);
+    struct err e;
+
+    sched_free(d->sc);
+    d->l.stretch = 1.4;
+    d->l.short_stretch = 1.4;
+    d->l.n_layers = n_layers;
+    d->l.max_paused = 100;
+    d->l.pass_ns = pass_ns;
+    EXPECT_EQ(sched_new(&d->sc, d->pool, &d->l, &e), 0);
+    return d;
+}
+
+static const struct plan_run *run_of(const struct desk *d, seq_id id)
+{
+    int i = 0;
+
+    while (i < d->plan.n_runs && d->plan.runs[i].seq.i != id.i)
+        i++;
+    EXPECT(i < d->plan.n_runs);
+    return &d->plan.runs[i];
+}
+
+/* A row takes ten times what decoding does: it passes layer by layer, and the next after it. */
+static void a_row_that_is_too_long_pauses_behind_each_layer(void)
+{
+    struct desk *d = desk_with_layers(4, 0);
+    seq_id a = add(d, 0, 0, 1), b;
+
+    step(d, 0);
+    b = add(d, 0, 0, 3);
+    sched_set_cost(d->sc, &(struct cost){ .per_row = 10 });
+    for (int row = 0; row < 2; row++)
+        for (int layer = 0; layer < 4; layer++) {
+            step(d, 0);
+            const struct plan_run *r = run_of(d, b);
+            EXPECT_EQ(rows_of(d, a), 1);
+            EXPECT(r->pos == row && r->n == 1 && r->n_logits == 0 && !r->is_whole);
+            EXPECT(r->from_layer == layer && r->end_layer == layer + 1);
+        }
+    step(d, 0); /* the last is like any other that decodes */
+    EXPECT(run_of(d, b)->is_whole && run_of(d, b)->end_layer == 0);
+    sched_end(d->sc, a), sched_end(d->sc, b);
+    desk_close(d);
+}
+
+static void a_pause_that_was_interrupted_is_where_it_was(void)
+{
+    struct desk *d = desk_with_layers(4, 25);
+    seq_id a = add(d, 0, 0, 20);
+
+    sched_set_cost(d->sc, &(struct cost){ .per_row = 2 }); /* a layer of all takes 10 */
+    step(d, 0);
+    EXPECT(run_of(d, a)->n == 20 && run_of(d, a)->end_layer == 2);
+    sched_plan(d->sc, 0, &d->plan); /* and not committed */
+    EXPECT(run_of(d, a)->from_layer == 2 && run_of(d, a)->end_layer == 4);
+    step(d, 0);
+    EXPECT(run_of(d, a)->from_layer == 2 && run_of(d, a)->end_layer == 4);
+    EXPECT(run_of(d, a)->is_whole && run_of(d, a)->n_logits == 1);
+    EXPECT_EQ(sched_seq(d->sc, a)->n_kv, 20);
+    sched_end(d->sc, a);
+    desk_close(d);
+}
+
+static void a_pause_is_lost_when_its_sequence_does_not_run(void)
+{
+    struct desk *d = desk_with_layers(4, 25);
+    struct sched_counts n;
+    seq_id a = add(d, 0, 0, 20);
+
+    sched_set_cost(d->sc, &(struct cost){ .per_row = 2 });
+    step(d, 0);
+    EXPECT_EQ(sched_seq(d->sc, a)->layer, 2);
+    sched_park(d->sc, a, 0);
+    sched_unpark(d->sc, a, 0);
+    step(d, 0);
+    EXPECT(run_of(d, a)->from_layer == 0 && run_of(d, a)->end_layer == 2);
+    sched_end(d->sc, a); /* while it is paused */
+    seq_id b = add(d, 0, 0, 20);
+    step(d, 0);
+    EXPECT(run_of(d, b)->from_layer == 0 && run_of(d, b)->end_layer == 2);
+    sched_counts(d->sc, &n);
+    EXPECT(n.pauses == 3 && n.pauses_lost == 2);
+    sched_end(d->sc, b);
+    desk_close(d);
+}
+
+/* The higher one gets the place, and keeps it; the lower one begins again behind it. */
+static void a_pause_is_lost_to_who_is_higher(void)
+{
+    struct desk *d = desk_with_layers(4, 0);
+    struct sched_counts n;
+    seq_id a = add(d, 0, 0, 1);
+
+    step(d, 0);
+    sched_set_cost(d->sc, &(struct cost){ .per_row = 10 });
+    seq_id low = add(d, 0, 1, 3);
+    step(d, 0);
+    EXPECT_EQ(run_of(d, low)->end_layer, 1);
+    seq_id high = add(d, 0, 2, 3);
+    step(d, 0); /* comes in, and finds no time */
+    EXPECT(run_of(d, low)->from_layer == 1 && rows_of(d, high) == 0);
+    step(d, 0);
+    EXPECT(run_of(d, high)->from_layer == 0 && rows_of(d, low) == 0);
+    for (int i = 0; i < 7; i++)
+        step(d, 0);
+    EXPECT(run_of(d, high)->end_layer == 4 && run_of(d, high)->pos == 1 && rows_of(d, low) == 0);
+    step(d, 0);
+    EXPECT(run_of(d, high)->is_whole && run_of(d, low)->from_layer == 0);
+    sched_counts(d->sc, &n);
+    EXPECT_EQ(n.pauses_lost, 1u);
+    sched_end(d->sc, a), sched_end(d->sc, low), sched_end(d->sc, high);
+    desk_close(d);
+}
+
+TESTS(TEST(a_row_that_is_too_long_pauses_behind_each_layer),
+    TEST(a_pause_that_was_interrupted_is_where_it_was),
+    TEST(a_pause_is_lost_when_its_sequence_does_not_run), TEST(a_pause_is_lost_to_who_is_higher),
+    TEST(drafts_get_what_is_left_over_and_go_back), TEST(drafts_take_no_page_from_anybody),
     TEST(drafts_keep_to_rows_logits_chunk_and_credits),
     TEST(decode_goes_before_chunks_and_chunks_before_newcomers),
     TEST(a_higher_priority_starts_first_and_equals_in_their_order),
