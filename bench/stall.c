@@ -3,10 +3,10 @@
  *     stall FILE [--prompt N] [--streams N] [--threads N] [--stretch PERCENT]
  *
  * Starts the streams, measures the gaps between the tokens of each; lets the prompt in, measures
- * until its first token; and once more without it. The streams have grown meanwhile: a gap beside
- * the prompt is compared with what the streams alone take at that length, between the medians
- * before and after. At real-time priority the system stops whoever computes all the time for 50 ms
- * a second; `nice -n -20` is the better way to be alone. */
+ * until its first token; and once more without it. A stream ends after some hundred tokens, and
+ * another begins in its place with a prompt of one, so that contexts stay as short as they were and
+ * gaps can be compared. At real-time priority the system stops whoever computes all the time for
+ * 50 ms a second; `nice -n -20` is the better way to be alone. */
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "model/llama.h"
@@ -16,12 +16,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { MAX_STREAMS = 256, STEADY_TOKENS = 60, WARM_TOKENS = 40, OUT = 20000 };
+enum { MAX_STREAMS = 256, STEADY_TOKENS = 100, WARM_TOKENS = 60, BRIEF = 300 };
 
 struct stream {
     struct gen *gen;
     uint64_t last_ns;
-    int n;
+    int n, n_all; /* tokens of it; and of those before it in its place */
 };
 
 struct bench {
@@ -31,7 +31,7 @@ struct bench {
     int n_streams, n_prompt, n_vocab;
     uint64_t first_ns; /* when the prompt's first token came */
     double *gaps;      /* ms */
-    int *at;           /* the token behind each, of its stream */
+    bool is_closing;
     int n_gaps, cap;
     int n_ended;
 };
@@ -53,19 +53,27 @@ static int submit(struct bench *b, struct stream *s, int n_prompt, int n_out, st
 
 static void note_gap(struct bench *b, const struct stream *s, uint64_t now)
 {
-    b->at[b->n_gaps] = s->n;
     b->gaps[b->n_gaps++] = (double)(now - s->last_ns) * 1e-6;
+}
+
+static int begin_stream(struct bench *b, struct stream *s, struct err *e)
+{
+    s->n = 0;
+    return submit(b, s, 1, BRIEF + 11 * (int)(s - b->streams), e);
 }
 
 static void take(struct bench *b, struct gen_event *ev)
 {
     struct stream *s = gen_user(ev->gen);
     uint64_t now = clock_ns();
+    struct err e;
 
     if (ev->msg.kind == GEN_END) {
         gen_free(s->gen);
         s->gen = NULL;
         b->n_ended++;
+        if (!b->is_closing && s < &b->streams[b->n_streams])
+            CHECK(!begin_stream(b, s, &e));
         return;
     }
     if (ev->msg.kind == GEN_TOKEN && s == &b->streams[b->n_streams]) {
@@ -74,6 +82,7 @@ static void take(struct bench *b, struct gen_event *ev)
         if (s->n++ && b->n_gaps < b->cap)
             note_gap(b, s, now);
         s->last_ns = now;
+        s->n_all++;
     }
     gen_event_done(ev);
 }
@@ -95,7 +104,7 @@ static void run_until(struct bench *b, int n_tokens)
         pump(b);
         is_there = true;
         for (int i = 0; i < b->n_streams; i++)
-            is_there = is_there && b->streams[i].n >= n_tokens;
+            is_there = is_there && b->streams[i].n_all >= n_tokens;
     }
 }
 
@@ -118,60 +127,37 @@ static void show(struct bench *b, const char *when)
     fflush(stdout);
 }
 
-/* Of the gaps beside the prompt, by what they would have been without. */
-static void show_stretch(struct bench *b, const double *gaps, const int *at, int n,
-    const double alone[2], const int from[2])
+static double steady(struct bench *b, const char *when)
 {
-    b->n_gaps = n;
-    for (int i = 0; i < n; i++) {
-        double part = (double)(at[i] - from[0]) / MAX(from[1] - from[0], 1);
-        b->gaps[i] = gaps[i] / (alone[0] + (alone[1] - alone[0]) * MIN(MAX(part, 0), 1));
-    }
-    show(b, "stretch");
-}
-
-static void steady(struct bench *b, const char *when)
-{
-    int n = b->streams[0].n;
+    int n = b->streams[0].n_all;
 
     b->n_gaps = 0;
     run_until(b, n + STEADY_TOKENS);
     show(b, when);
+    return share(b, 0.5);
 }
 
 static int measure(struct bench *b, struct err *e)
 {
     for (int i = 0; i < b->n_streams; i++)
-        if (submit(b, &b->streams[i], 32 + i, OUT, e))
+        if (begin_stream(b, &b->streams[i], e))
             return -1;
     run_until(b, WARM_TOKENS);
-    printf(
-        "gaps of %d streams, ms: median, p99, p99.9, longest; then in multiples of those without "
-        "the prompt\n",
+    printf("gaps of %d streams, ms: median, p99, p99.9, longest; then in multiples of the median "
+           "before\n",
         b->n_streams);
-    double alone[2];
-    int from[2];
-    steady(b, "before");
-    alone[0] = share(b, 0.5);
-    from[0] = b->streams[0].n;
+    double alone = steady(b, "before");
     b->n_gaps = 0;
     uint64_t came = clock_ns();
     if (submit(b, &b->streams[b->n_streams], b->n_prompt, 1, e))
         return -1;
     while (!b->first_ns)
         pump(b);
-    int n = b->n_gaps;
-    double *gaps = xcalloc((size_t)n + 1, sizeof(*gaps));
-    int *at = xcalloc((size_t)n + 1, sizeof(*at));
-    memcpy(gaps, b->gaps, (size_t)n * sizeof(*gaps));
-    memcpy(at, b->at, (size_t)n * sizeof(*at));
     show(b, "during");
-    from[1] = b->streams[0].n;
+    for (int i = 0; i < b->n_gaps; i++)
+        b->gaps[i] /= alone;
+    show(b, "stretch");
     steady(b, "after");
-    alone[1] = share(b, 0.5);
-    show_stretch(b, gaps, at, n, alone, from);
-    mem_free(gaps);
-    mem_free(at);
     printf("the prompt of %d: first token after %.1f s\n", b->n_prompt,
         (double)(b->first_ns - came) * 1e-9);
     return 0;
@@ -181,6 +167,7 @@ static void close_bench(struct bench *b)
 {
     int n_begun = 0;
 
+    b->is_closing = true;
     for (int i = 0; i <= b->n_streams; i++)
         if (b->streams[i].gen) {
             n_begun++;
@@ -191,21 +178,20 @@ static void close_bench(struct bench *b)
     engine_close(b->engine);
     mailbox_close(b->reply);
     mem_free(b->gaps);
-    mem_free(b->at);
 }
 
 static int run(struct bench *b, const char *path, int n_threads, int stretch, struct err *e)
 {
     struct engine_options eo = engine_options_default;
     struct llama_options lo = { .n_threads = n_threads, .max_rows = 2048 };
-    int n_ctx = b->n_prompt + 4 * OUT;
+    int n_ctx = b->n_prompt + 16 * BRIEF;
     struct gguf *g;
     struct lm *lm;
 
     if (kernels_choose(&lo.kernels, "auto", e) || gguf_open(&g, path, e))
         return -1;
     lo.max_logits = b->n_streams + 1;
-    lo.n_pages = (uint32_t)((n_ctx + b->n_streams * 4000) / PAGE_TOKENS);
+    lo.n_pages = (uint32_t)((n_ctx + b->n_streams * 16 * BRIEF) / PAGE_TOKENS);
     int failed = lm_open_llama(&lm, g, &lo, e);
     gguf_close(g);
     if (failed)
@@ -247,7 +233,6 @@ int main(int argc, char **argv)
         return 2;
     }
     b.gaps = xcalloc((size_t)b.cap, sizeof(*b.gaps));
-    b.at = xcalloc((size_t)b.cap, sizeof(*b.at));
     if (run(&b, argv[optind], n_threads, stretch, &e)) {
         fprintf(stderr, "stall: %s\n", e.msg);
         return 1;
