@@ -135,14 +135,14 @@ static double part_of(const struct sched *sc, const struct seq *s)
     return s->plan_end ? (double)(s->plan_end - s->layer) / sc->l.n_layers : 1;
 }
 
-static void add_size(const struct sched *sc, const struct seq *s, struct step_size *size)
+static void add_part(const struct sched *sc, const struct seq *s, struct plan *p)
 {
     struct step_size own = { 0 };
-    double part = part_of(sc, s);
 
     step_size_add(&own, s->n_kv, s->plan_rows);
-    size->rows += own.rows * part;
-    size->keys += own.keys * part;
+    p->part = part_of(sc, s);
+    p->size.rows += own.rows * p->part;
+    p->size.keys += own.keys * p->part;
 }
 
 static void count_ride(struct sched *sc, const struct seq *s)
@@ -347,8 +347,10 @@ static void write_down(struct sched *sc, struct plan *p)
         if (s->n_kv % PAGE_TOKENS == 0 || s->plan_rows > 1)
             clear_pages(sc, p, s, s->n_kv, s->n_kv + s->plan_rows);
         p->n_filling += is_filling(s);
-        add_size(sc, s, &p->size);
-        p->part = MIN(p->part, part_of(sc, s));
+        if (s->plan_end)
+            add_part(sc, s, p);
+        else
+            step_size_add(&p->size, s->n_kv, s->plan_rows);
         p->n_rows += s->plan_rows;
         p->runs[p->n_runs++] = (struct plan_run){
             .seq = { id },
