@@ -163,7 +163,8 @@ static void rope(const struct kernels *k, const struct kernels *ref)
 static void quantisers(const struct kernels *k, const struct kernels *ref)
 {
     struct rng r = { .key = 7 };
-    static uint8_t a[MOST * 2], b[MOST * 2];
+    static ALIGNED(64) uint8_t a[MOST * 2];
+    static ALIGNED(64) uint8_t b[MOST * 2];
 
     for (int n = 0; n <= 2048; n += 256)
         for (int round = 0; round < 30; round++) {
