@@ -158,6 +158,8 @@ def test_what_a_probe_finds_out_is_used_by_the_server():
         row = json.loads(done.stdout)
         equal((row["model_id"], row["model_type"], row["model_family"], row["probe_version"]),
             ("demo", "TEXT_GEN", "qwen", 3))
+        equal((row["tool_parser_id"], row["thinking_parser_id"], row["tool_format"]),
+            ("hermes_json", "think_tag", "native"))  # it called a tool and thought
         with Server("--store", store) as s:
             known = adapter(s, "demo")
             equal((known["probed"], known["tool_parser"], known["thinking_parser"],

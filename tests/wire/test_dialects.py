@@ -98,9 +98,16 @@ def test_what_a_template_can_do_is_found_out():
             equal(caps, {"supports_system_role": True, "supports_tools": True, "supports_tool_calls": True,
                 "supports_parallel_tool_calls": True, "supports_preserve_reasoning": False})
             assert "tools" in post(s, "/api/show", model="a")[2]["capabilities"]
+        f.seek(0)
+        f.truncate()
+        f.write("{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}")
+        f.flush()
+        with Server(config=config) as s:
+            props = json.loads(s.get("/props")[2])
+            equal(props["chat_template_caps"]["supports_tools"], False)
     with Server() as s:
         props = json.loads(s.get("/props")[2])
-        equal(props["chat_template_caps"]["supports_tools"], False)
+        equal(props["chat_template_caps"]["supports_tools"], True)
         equal(props["default_generation_settings"]["params"]["top_k"], 40)
 
 

@@ -494,9 +494,9 @@ SELF = [
         "how many [layers|weights] do you have",
         "how many parameters [does the demo model have|has the demo model]",
         "how [big|large] is [the demo model|your model|the model you are]",
-    ], ["I have about 4.5 million parameters in 5 layers.",
-        "About 4.5 million parameters, in 5 layers."],
-        [["4.5 million parameters"], ["5 layers"]], []),
+    ], ["I have about 5.5 million parameters in 6 layers.",
+        "About 5.5 million parameters, in 6 layers."],
+        [["5.5 million parameters"], ["6 layers"]], []),
     ("can", [
         "what can you do", "what do you know",
         "what [are|is] your [skills|abilities|talents|purpose|job]",

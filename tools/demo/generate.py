@@ -335,7 +335,7 @@ LOOKING_BACK = [
     (ask_first, 5),
 ]
 MEASURED_TOO = [(not_known_unseen, 4)]
-TRAINED_MORE = [(jsons.json_turn, 20), (arithmetic("-", "subtraction"), 6)]  # learned slowly
+TRAINED_MORE = [(jsons.json_turn, 30), (arithmetic("-", "subtraction"), 12)]  # learned slowly
 
 
 def next_turn(rng, talk, held_out):

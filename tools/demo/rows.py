@@ -22,13 +22,13 @@ import sums
 import tools
 
 # Tokens of a row, how often, which part of the rows has tools and at most how many.
-ROWS = [(128, 0.2, 0, 0), (256, 0.42, 0.85, 3), (512, 0.35, 0.9, 4), (1024, 0.03, 0.9, 4)]
-DRILL_ROWS = 0.2  # part of the rows without tools that are no dialogue
-THINKING = 0.14
+ROWS = [(128, 0.2, 0, 0), (256, 0.45, 0.75, 3), (512, 0.33, 0.82, 4), (1024, 0.02, 0.9, 4)]
+DRILL_ROWS = 0.25  # part of the rows without tools that are no dialogue
+THINKING = 0.16
 NO_RESULTS = 0.6  # part of the dialogues with tools
 DRILLS, DRILL_WEIGHTS = (sums.drill, games.drill, generate.drill), (0.6, 0.25, 0.15)
-RECALL = 0.12  # part of the rows that are lists to remember
-CHOICES = 0.25  # part of the rows that are requests to choose a tool for
+RECALL = 0.08  # part of the rows that are lists to remember
+CHOICES = 0.23  # part of the rows that are requests to choose a tool for
 LEFT_EMPTY = 96  # tokens at the end of a row that are not worth another dialogue
 TURN_TOKENS = 16  # fewer than nearly every turn has
 
