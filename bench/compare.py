@@ -54,7 +54,7 @@ def table():
         name = kind.lower()
         t[f"prompt-{name}"] = row(f"1b-{kind}", "prompt of 512", prompt, rows=512, steps=1)
         t[f"decode-{name}"] = row(f"1b-{kind}", "decode", decode, steps=24)
-    t["prompt-2048"] = row("1b-Q4_0", "prompt of 2,048 behind 2,048", 5.0, rows=512, steps=4, ctx=1536)
+    t["prompt-2048"] = row("1b-Q4_0", "prompt of 2,048 behind 2,048", 5.0, rows=512, steps=4, ctx=2048)
     t["decode-4096"] = row("1b-Q4_0", "decode behind 4,096", 2.5, ctx=4096)
     for n, goal in ((8, 1.8), (16, 2.0), (32, 3.0)):
         t[f"decode-x{n}"] = row("1b-Q4_0", f"decode, {n} sequences", goal, batch=n, steps=8)

@@ -114,19 +114,14 @@ INLINE __m512i kept(__m512i v)
     return v;
 }
 
-/* Four bytes to all rows. */
-INLINE __m512i spread4(const int8_t *q)
-{
-    int32_t v;
-    memcpy(&v, q, sizeof(v));
-    return _mm512_set1_epi32(v);
-}
-
-/* Dot of `quads` x 4 bytes added to start. */
+/* Dot of `quads` x 4 bytes added to start. In assembly, since gcc takes an instruction of its own
+ * to spread four bytes over the rows, which the product does on its way (a tenth of the time). */
 INLINE __m512i dot(__m512i start, const __m512i *w, const int8_t *q, int quads)
 {
-    UNROLL for (int i = 0; i < quads; i++) start =
-        _mm512_dpbusd_epi32(start, w[i], spread4(q + 4 * i));
+    typedef int32_t __attribute__((may_alias)) quad;
+
+    UNROLL for (int i = 0; i < quads; i++) __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(start) :
+        "v"(w[i]), "m"(*(const quad *)(const void *)(q + 4 * i)));
     return start;
 }
 
@@ -226,31 +221,42 @@ INLINE void turn_q5_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int
     }
 }
 
+/* Where the dots with unsigned numbers begin: 32 less for each. */
+INLINE void minus32(int32_t out[16], const int16_t sums[16])
+{
+    __m512i v = _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)sums));
+
+    _mm512_store_si512(out, _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(v, 5)));
+}
+
+/* Scale i (0 or 1) of each row's pair. */
+INLINE __m512i signed_of_pair(const int8_t pairs[16][2], int i)
+{
+    __m512i v = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)pairs));
+
+    return _mm512_srai_epi32(i ? v : _mm512_slli_epi32(v, 16), 16);
+}
+
 INLINE void turn_q6_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
 {
     const struct p16_q6_k *p = (const void *)wp;
-    __m512i w[4], sum[GROUP], pairs[8];
+    ALIGNED(64) int32_t start[GROUP][16];
+    __m512i w[4], sum[GROUP];
 
     for (int b = 0; b < n; b++, p++) {
-        UNROLL for (int i = 0; i < 8; i++) pairs[i] =
-            _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p->scale[i]));
         UNROLL for (int m = 0; m < rows; m++)
         {
-            const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
-            __m512i offset = _mm512_setzero_si512();
-            UNROLL for (int i = 0; i < 8; i++) offset =
-                _mm512_dpwssd_epi32(offset, pairs[i], spread_pair(x->sum16 + 2 * i));
-            sum[m] = _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(offset, 5));
+            minus32(start[m], ((const struct act_q8_k *)(const void *)xp[m] + b)->sum16);
+            sum[m] = _mm512_setzero_si512();
         }
         for (int j = 0; j < 16; j++) {
             fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 16, sizeof(*p) / 16);
             load_q6(w, p->sub[j].low, p->sub[j].high);
-            __m512i scale = pairs[j / 2];
-            scale = _mm512_srai_epi32(j % 2 ? scale : _mm512_slli_epi32(scale, 16), 16);
+            __m512i scale = signed_of_pair(p->scale[j / 2], j % 2);
             UNROLL for (int m = 0; m < rows; m++)
             {
                 const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
-                __m512i d = dot(_mm512_setzero_si512(), w, x->q + 16 * j, 4);
+                __m512i d = dot(_mm512_set1_epi32(start[m][j]), w, x->q + 16 * j, 4);
                 sum[m] = _mm512_add_epi32(sum[m], _mm512_mullo_epi32(d, scale));
             }
         }

@@ -158,7 +158,7 @@ struct bench {
 
 static int pages_per_seq(const struct bench_case *c)
 {
-    int64_t n = c->n_ctx + (int64_t)c->n_rows * (c->n_steps + 1); /* one step to warm up */
+    int64_t n = c->n_ctx + (int64_t)c->n_rows * c->n_steps;
     return (int)((n + PAGE_TOKENS - 1) / PAGE_TOKENS);
 }
 
@@ -249,15 +249,15 @@ int bench_run(struct bench_figure *out, struct lm *m, const struct bench_case *c
         return -1;
     }
     fill_pages(&b);
-    step(&b, 0);
+    step(&b, 0); /* warms up; the first that counts does the same again */
     for (int i = 0; i < c->n_steps; i++)
-        b.seconds[i] = step(&b, i + 1);
+        b.seconds[i] = step(&b, i);
     qsort(b.seconds, (size_t)c->n_steps, sizeof(*b.seconds), by_size);
     double s = b.seconds[c->n_steps / 2];
     bench_give(&b);
 
     double rows = (double)c->n_seqs * c->n_rows;
-    double keys = c->n_ctx + c->n_rows * (c->n_steps / 2.0 + 1); /* at the median step, about */
+    double keys = c->n_ctx + c->n_rows * (c->n_steps / 2 + 0.5); /* of a row of the median step */
     double again = c->is_shared ? (double)c->n_ctx * (c->n_seqs - 1) : 0;
     double kv_bytes = (keys * c->n_seqs - again) * (double)m->page_bytes / PAGE_TOKENS;
     double macs = rows * ((double)m->row_macs + keys * (double)m->key_macs) +
