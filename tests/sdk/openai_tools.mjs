@@ -29,7 +29,7 @@ const tests = {
   },
   async "the helper puts a stream together"() {
     const done = [];
-    const stream = client.beta.chat.completions.stream(body(both));
+    const stream = client.chat.completions.stream(body(both));
     stream.on("tool_calls.function.arguments.done", (e) => done.push([e.index, e.name, e.arguments]));
     const final = await stream.finalChatCompletion();
     assert.deepEqual(final.choices[0].message.tool_calls.map((c) => JSON.parse(c.function.arguments).city),
@@ -53,7 +53,7 @@ const tests = {
         } });
       const weather = { type: "function", function: { name: "get_weather", parameters,
         parse: JSON.parse, function: ({ city }) => (asked.push(city), `${city}: fine`) } };
-      const runner = own.beta.chat.completions.runTools({ model: "qwen", messages, tools: [weather], stream });
+      const runner = own.chat.completions.runTools({ model: "qwen", messages, tools: [weather], stream });
       assert.equal(await runner.finalContent(), "Rain and sun.");
       assert.deepEqual(asked, ["Oslo", "Rome"]);
       assert.equal(n, 3);

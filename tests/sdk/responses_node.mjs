@@ -64,7 +64,7 @@ await run({
     const items = [];
     for await (const i of client.responses.inputItems.list(r.id)) items.push(i);
     assert.equal(items[0].content[0].text, "What is InferFlux?");
-    await client.responses.del(r.id);
+    await client.responses.delete(r.id);
     await assert.rejects(client.responses.retrieve(r.id), (e) => e.status === 404);
     await assert.rejects(ask({ previous_response_id: r.id }), (e) => e.code === "previous_response_not_found");
   },

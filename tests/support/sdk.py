@@ -8,6 +8,8 @@ import time
 from harness import ROOT, Server, equal, run
 
 VENV = os.path.join(ROOT, "build/venv/bin/python")
+# The newest clients want a newer Node than Debian's; it comes with them.
+NODE = os.path.join(ROOT, "build/node/node_modules/.bin/node")
 if os.path.exists(VENV) and sys.executable != VENV and not os.environ.get("IN_VENV"):
     os.environ["IN_VENV"] = "1"
     os.execv(VENV, [VENV, *sys.argv])
@@ -61,6 +63,6 @@ def speaker(name, tool_parser, thinking_parser="null"):
 def node(script, *flags, **more):
     """Runs a test of a client for Node (see node_kit.mjs) against a server; then exits."""
     with Server(*flags, **more) as server:
-        status = subprocess.call(["node", os.path.join(ROOT, "tests/sdk", script), server.url,
+        status = subprocess.call([NODE, os.path.join(ROOT, "tests/sdk", script), server.url,
             os.path.join(ROOT, "build/node")])
     sys.exit(status)
