@@ -326,20 +326,67 @@ static void embed(const struct self *s)
     barrier(s);
 }
 
-static void qkv(const struct self *s, const struct layer *l)
+enum { N_QKV = 3 };
+
+static void qkv_targets(const struct llama *m, const struct layer *l, struct target to[N_QKV])
 {
-    struct llama *m = s->m;
-    struct inputs in; /* [rows][d_model] */
+    to[0] = (struct target){ &l->q, m->q, m->q_stride };  /* [rows][n_heads * head_dim] */
+    to[1] = (struct target){ &l->k, m->k, m->kv_stride }; /* [rows][n_kv_heads * head_dim] */
+    to[2] = (struct target){ &l->v, m->v, m->kv_stride }; /* [rows][n_kv_heads * head_dim] */
+}
+
+static void prepare_qkv(const struct self *s, const struct layer *l, struct inputs *in)
+{
+    const struct llama *m = s->m;
     struct source x = { m->x, m->d_stride, NULL, l->attn_norm, m->h.d_model,
         kind_bit(&l->q) | kind_bit(&l->k) | kind_bit(&l->v) };
-    struct target to[] = {
-        { &l->q, m->q, m->q_stride },  /* [rows][n_heads * head_dim] */
-        { &l->k, m->k, m->kv_stride }, /* [rows][n_kv_heads * head_dim] */
-        { &l->v, m->v, m->kv_stride }, /* [rows][n_kv_heads * head_dim] */
-    };
 
-    forward_prepare(s, &x, &in);
-    forward_products(s, &in, to, 3);
+    forward_prepare(s, &x, in); /* [rows][d_model] */
+}
+
+static void qkv(const struct self *s, const struct layer *l)
+{
+    struct target to[N_QKV];
+    struct inputs in;
+
+    qkv_targets(s->m, l, to);
+    prepare_qkv(s, l, &in);
+    forward_products(s, &in, to, N_QKV);
+    barrier(s);
+}
+
+/* Whole heads are as good as other pieces when all members get as many. */
+static bool goes_by_head(const struct self *s, int layer)
+{
+    const struct llama *m = s->m;
+    bool is_last = layer == m->h.n_layers - 1;
+
+    return s->is_single && (!is_last || m->n_wanted == s->n_rows) && m->h.head_dim % PANEL == 0 &&
+           m->h.n_kv_heads % s->n == 0;
+}
+
+/* qkv() and attention() of a decoding step: who has computed a head's query, key and value goes on
+ * with it, and nobody waits in between. */
+static void attention_by_head(const struct self *s, int layer)
+{
+    struct llama *m = s->m;
+    const struct layer *l = &m->w.layers[layer];
+    struct target to[N_QKV];
+    struct inputs in;
+
+    qkv_targets(m, l, to);
+    prepare_qkv(s, l, &in);
+    for (int h; (h = team_next(m->team)) < m->h.n_kv_heads;) {
+        for (int i = 0; i < N_QKV; i++) {
+            int n = to[i].w->n_panels / m->h.n_kv_heads;
+            forward_product(s, to[i].w, &in,
+                (struct gemm_args){ .panel_from = h * n,
+                    .panel_to = (h + 1) * n,
+                    .y = to[i].y + (size_t)h * (size_t)n * PANEL,
+                    .y_stride = to[i].stride });
+        }
+        append_and_attend(s, layer, 0, m->n_parties, h);
+    }
     barrier(s);
 }
 
@@ -422,8 +469,12 @@ static void one_layer(struct self *s, int i)
     struct llama *m = s->m;
     const struct layer *l = &m->w.layers[i];
 
-    qkv(s, l);
-    attention(s, i);
+    if (goes_by_head(s, i)) {
+        attention_by_head(s, i);
+    } else {
+        qkv(s, l);
+        attention(s, i);
+    }
     if (s->n_rows == 0) /* nobody wants logits, and the last keys are in their pages */
         return;
     output(s, l);
