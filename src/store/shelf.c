@@ -1,42 +1,9 @@
-#include "store/shelf.h"
+#include "store/shelf_in.h"
 
 #include "base/mem.h"
 #include "base/rng.h"
 
-#include <pthread.h>
-
 enum { BUCKETS_LEAST = 64, BUCKETS_MOST = 1 << 16, BYTES_PER_BUCKET = 4096 };
-
-struct owner {
-    struct owner *next;
-    uint64_t id;
-    size_t bytes;                  /* of all its entries that live */
-    size_t n_live;                 /* how many those are */
-    struct entry *newest, *oldest; /* those that are found, by use */
-};
-
-/* One block: this, the id, the answer, the input. */
-struct entry {
-    struct kept kept;
-    struct owner *owner;
-    struct entry *before; /* a reference */
-    struct entry *chain;  /* of the bucket; of a list that is let go of */
-    struct entry *newer, *older;
-    uint64_t hash, used_ns;
-    size_t bytes;
-    int refs;
-    bool is_found; /* in its bucket and in its owner's list: that is one reference */
-};
-
-struct shelf {
-    pthread_mutex_t mu;
-    struct shelf_options o;
-    uint64_t seed; /* so that nobody can choose ids that meet in one bucket */
-    struct entry **buckets;
-    size_t n_buckets;
-    struct owner *owners;
-    struct shelf_stats stats;
-};
 
 /* ---- life */
 
@@ -60,7 +27,7 @@ int shelf_open(struct shelf **out, const struct shelf_options *o, struct err *e)
     return 0;
 }
 
-static struct entry *entry_of(const struct kept *k)
+struct entry *shelf_entry(const struct kept *k)
 {
     return container_of((struct kept *)(uintptr_t)k, struct entry, kept);
 }
@@ -93,10 +60,14 @@ static void unref(struct shelf *s, struct entry *k, struct entry **gone)
     }
 }
 
-static void free_all(struct entry *gone)
+void shelf_free_all(struct entry *gone)
 {
     for (struct entry *next; gone; gone = next) {
         next = gone->chain;
+        if (gone->growth) {
+            tape_clear(&gone->growth->tape);
+            mem_free(gone->growth->final_block);
+        }
         mem_free(gone);
     }
 }
@@ -152,8 +123,9 @@ static void hide(struct shelf *s, struct entry *k, struct entry **gone)
     while (*at != k)
         at = &(*at)->chain;
     *at = k->chain;
-    unlink_use(k);
-    k->is_found = false;
+    if (k->is_listed)
+        unlink_use(k);
+    k->is_found = k->is_listed = false;
     s->stats.entries--;
     unref(s, k, gone);
 }
@@ -169,16 +141,24 @@ static void touch(struct entry *k, uint64_t now_ns)
 {
     for (; k; k = k->before) {
         k->used_ns = now_ns;
-        if (k->is_found) {
+        if (k->is_listed) {
             unlink_use(k);
             link_newest(k);
         }
     }
 }
 
+/* Complete: from now on it grows old, and may go. */
+void shelf_list(struct entry *k, uint64_t now_ns)
+{
+    k->is_listed = true;
+    link_newest(k);
+    touch(k, now_ns);
+}
+
 static bool is_too_old(const struct shelf *s, const struct entry *k, uint64_t now_ns)
 {
-    return now_ns > k->used_ns && now_ns - k->used_ns > s->o.ttl_ns;
+    return k->is_listed && now_ns > k->used_ns && now_ns - k->used_ns > s->o.ttl_ns;
 }
 
 static struct entry *find(
@@ -247,7 +227,7 @@ void shelf_close(struct shelf *s)
     for (struct owner *most; (most = richest(s));)
         hide(s, most->oldest, &gone);
     CHECK(!s->owners && !s->stats.bytes);
-    free_all(gone);
+    shelf_free_all(gone);
     pthread_mutex_destroy(&s->mu);
     mem_free(s->buckets);
     mem_free(s);
@@ -263,8 +243,11 @@ static struct str copy_to(char **at, struct str from)
     return to;
 }
 
-static struct entry *entry_new(const struct kept *from, size_t bytes)
+struct entry *shelf_new_entry(const struct kept *from, size_t extra, char **extra_at)
 {
+    size_t texts = from->id.n + from->answer.n + from->input.n, align = _Alignof(struct entry);
+    size_t at_extra = (sizeof(struct entry) + texts + align - 1) / align * align;
+    size_t bytes = extra ? at_extra + extra : sizeof(struct entry) + texts;
     struct entry *k = try_malloc(bytes);
 
     if (!k)
@@ -276,9 +259,11 @@ static struct entry *entry_new(const struct kept *from, size_t bytes)
     k->kept.input = copy_to(&at, from->input);
     k->kept.before = from->before;
     k->kept.depth = from->before ? from->before->depth + 1 : 0;
-    k->before = from->before ? entry_of(from->before) : NULL;
+    k->before = from->before ? shelf_entry(from->before) : NULL;
     k->bytes = bytes;
     k->refs = 1;
+    if (extra_at)
+        *extra_at = (char *)k + at_extra;
     return k;
 }
 
@@ -296,13 +281,26 @@ static void put(struct shelf *s, struct owner *o, struct entry *k, uint64_t now_
     s->stats.entries++;
     if (k->before)
         k->before->refs++;
-    link_newest(k);
-    touch(k, now_ns);
+    if (!k->growth)
+        shelf_list(k, now_ns);
 }
 
 static bool has_room(const struct shelf *s, const struct owner *o, size_t bytes)
 {
     return o->bytes + bytes <= s->o.max_owner_bytes && s->stats.bytes + bytes <= s->o.max_bytes;
+}
+
+bool shelf_claim(struct shelf *s, struct entry *k, size_t bytes, struct entry **gone)
+{
+    if (!bytes)
+        return true;
+    make_room(s, k->owner, bytes, gone); /* the owner stays: it has this entry */
+    if (!has_room(s, k->owner, bytes))
+        return false;
+    k->bytes += bytes;
+    k->owner->bytes += bytes;
+    s->stats.bytes += bytes;
+    return true;
 }
 
 /* With the owner's place taken: `o` does not go while n_live counts it. */
@@ -324,22 +322,17 @@ static bool try_put(
     return is_ok;
 }
 
-bool shelf_put(struct shelf *s, uint64_t owner, const struct kept *from, uint64_t now_ns)
+bool shelf_bring_in(struct shelf *s, uint64_t owner, struct entry *k, uint64_t now_ns)
 {
-    size_t bytes = sizeof(struct entry) + from->id.n + from->answer.n + from->input.n;
     struct entry *gone = NULL;
 
-    if (bytes > MIN(s->o.max_owner_bytes, s->o.max_bytes) ||
-        (from->before && from->before->depth + 1 >= SHELF_DEPTH_MAX))
+    if (k->bytes > MIN(s->o.max_owner_bytes, s->o.max_bytes) || k->kept.depth >= SHELF_DEPTH_MAX)
         return false;
-    struct entry *k = entry_new(from, bytes);
-    struct owner *fresh = k ? try_calloc(1, sizeof(*fresh)) : NULL;
-    if (!fresh) {
-        mem_free(k);
+    struct owner *fresh = try_calloc(1, sizeof(*fresh));
+    if (!fresh)
         return false;
-    }
     pthread_mutex_lock(&s->mu);
-    k->hash = hash_of(s, owner, from->id);
+    k->hash = hash_of(s, owner, k->kept.id);
     struct owner *o = find_owner(s, owner);
     if (!o) {
         o = fresh;
@@ -350,11 +343,37 @@ bool shelf_put(struct shelf *s, uint64_t owner, const struct kept *from, uint64_
     }
     bool is_ok = try_put(s, o, k, now_ns, &gone);
     pthread_mutex_unlock(&s->mu);
-    if (!is_ok)
-        mem_free(k);
     mem_free(fresh);
-    free_all(gone);
+    shelf_free_all(gone);
     return is_ok;
+}
+
+bool shelf_put(struct shelf *s, uint64_t owner, const struct kept *from, uint64_t now_ns)
+{
+    size_t most = MIN(s->o.max_owner_bytes, s->o.max_bytes);
+
+    if (from->id.n + from->answer.n + from->input.n > most)
+        return false; /* not copied for nothing */
+    struct entry *k = shelf_new_entry(from, 0, NULL);
+    if (k && shelf_bring_in(s, owner, k, now_ns))
+        return true;
+    mem_free(k);
+    return false;
+}
+
+void shelf_look(struct shelf *s, const struct kept *k, struct kept_view *out)
+{
+    const struct growth *g = shelf_entry(k)->growth;
+
+    *out = (struct kept_view){ .stage = KEPT_ENDED, .answer = k->answer };
+    if (!g)
+        return;
+    pthread_mutex_lock(&s->mu);
+    out->stage = g->stage;
+    out->is_cut = g->is_cut;
+    if (g->final.p)
+        out->answer = g->final;
+    pthread_mutex_unlock(&s->mu);
 }
 
 const struct kept *shelf_take(struct shelf *s, uint64_t owner, struct str id, uint64_t now_ns)
@@ -369,8 +388,16 @@ const struct kept *shelf_take(struct shelf *s, uint64_t owner, struct str id, ui
     }
     *(k ? &s->stats.hits : &s->stats.misses) += 1;
     pthread_mutex_unlock(&s->mu);
-    free_all(gone);
+    shelf_free_all(gone);
     return k ? &k->kept : NULL;
+}
+
+const struct kept *shelf_ref(struct shelf *s, const struct kept *k)
+{
+    pthread_mutex_lock(&s->mu);
+    shelf_entry(k)->refs++;
+    pthread_mutex_unlock(&s->mu);
+    return k;
 }
 
 void shelf_unref(struct shelf *s, const struct kept *k)
@@ -380,9 +407,9 @@ void shelf_unref(struct shelf *s, const struct kept *k)
     if (!k)
         return;
     pthread_mutex_lock(&s->mu);
-    unref(s, entry_of(k), &gone);
+    unref(s, shelf_entry(k), &gone);
     pthread_mutex_unlock(&s->mu);
-    free_all(gone);
+    shelf_free_all(gone);
 }
 
 bool shelf_drop(struct shelf *s, uint64_t owner, struct str id, uint64_t now_ns)
@@ -394,7 +421,7 @@ bool shelf_drop(struct shelf *s, uint64_t owner, struct str id, uint64_t now_ns)
     if (k)
         hide(s, k, &gone);
     pthread_mutex_unlock(&s->mu);
-    free_all(gone);
+    shelf_free_all(gone);
     return k != NULL;
 }
 
@@ -405,26 +432,35 @@ void shelf_stats(struct shelf *s, struct shelf_stats *out)
     pthread_mutex_unlock(&s->mu);
 }
 
+static void check_owner(const struct owner *o, size_t *n_listed)
+{
+    const struct entry *newer = NULL;
+
+    CHECK(o->n_live);
+    for (const struct entry *k = o->newest; k; newer = k, k = k->older) {
+        CHECK(k->is_found && k->is_listed && k->owner == o && k->newer == newer && k->refs >= 1);
+        CHECK(!k->before || k->before->refs >= 1);
+        *n_listed += 1;
+    }
+    CHECK(o->oldest == newer);
+}
+
 void shelf_check(struct shelf *s)
 {
-    size_t bytes = 0, found = 0, in_buckets = 0;
+    size_t bytes = 0, n_listed = 0, n_growing = 0, in_buckets = 0;
 
     pthread_mutex_lock(&s->mu);
     for (const struct owner *o = s->owners; o; o = o->next) {
-        const struct entry *newer = NULL;
-        CHECK(o->n_live);
         bytes += o->bytes;
-        for (const struct entry *k = o->newest; k; newer = k, k = k->older) {
-            CHECK(k->is_found && k->owner == o && k->newer == newer && k->refs >= 1);
-            CHECK(!k->before || k->before->refs >= 1);
-            found++;
-        }
-        CHECK(o->oldest == newer);
+        check_owner(o, &n_listed);
     }
     for (size_t i = 0; i < s->n_buckets; i++)
-        for (const struct entry *k = s->buckets[i]; k; k = k->chain)
+        for (const struct entry *k = s->buckets[i]; k; k = k->chain) {
             in_buckets++;
-    CHECK(found == s->stats.entries && in_buckets == found && bytes == s->stats.bytes);
-    CHECK(bytes <= s->o.max_bytes);
+            n_growing += !k->is_listed;
+            CHECK(k->is_found && (k->is_listed || k->growth));
+        }
+    CHECK(in_buckets == s->stats.entries && n_listed + n_growing == in_buckets);
+    CHECK(bytes == s->stats.bytes && bytes <= s->o.max_bytes);
     pthread_mutex_unlock(&s->mu);
 }

@@ -1,9 +1,10 @@
 /* shelf.h: answers that are kept for a while under their ids, so that a client may look at one
  * again or go on from it.
  *
- * An entry belongs to its owner (who asked): to anybody else it does not exist. It never changes.
- * One that went on from another holds it, so a conversation stays whole as long as its last answer
- * is there; a front of it that was dropped is only no longer found by its own id.
+ * An entry belongs to its owner (who asked): to anybody else it does not exist. It never changes,
+ * but for those that stand here while they are made (growing.h), until their end. One that went on
+ * from another holds it, so a conversation stays whole as long as its last answer is there; a front
+ * of it that was dropped is only no longer found by its own id.
  *
  * What happens at the caps: an owner with too many bytes loses what it has not used for longest,
  * its last answers first; when all owners together have too many, the one that has most. What was
@@ -25,10 +26,21 @@ struct shelf_options {
     uint64_t ttl_ns;
 };
 
-struct kept { /* bytes live as long as a reference to it */
-    struct str id, answer, input;
-    const struct kept *before; /* what it went on from; NULL: nothing */
-    int depth;                 /* how many there are before it */
+enum kept_stage { KEPT_ENDED, KEPT_WAITS, KEPT_RUNS, KEPT_FAILED, KEPT_CANCELLED };
+
+struct kept { /* bytes live as long as a reference to it; nothing here changes */
+    struct str id, answer, input; /* answer: of one that grows, as it began; see shelf_look */
+    const struct kept *before;    /* what it went on from; NULL: nothing */
+    int depth;                    /* how many there are before it */
+    bool is_grown;                /* it is, or was, made on the shelf (growing.h) */
+    bool is_told;                 /* ... and has a tape of what was told */
+    int maker;                    /* ... by whom; the maker's own number */
+};
+
+struct kept_view { /* texts as those of the entry */
+    enum kept_stage stage;
+    struct str answer; /* as it ended; before that, as it began */
+    bool is_cut;       /* ended, and its tape does not say how */
 };
 
 struct shelf_stats {
@@ -44,6 +56,10 @@ void shelf_close(struct shelf *s); /* NULL is fine; every reference must have co
 bool shelf_put(struct shelf *s, uint64_t owner, const struct kept *k, uint64_t now_ns);
 /* A reference; NULL when this owner has no such entry. It counts as a use of all before it. */
 const struct kept *shelf_take(struct shelf *s, uint64_t owner, struct str id, uint64_t now_ns);
+/* Another reference to what is held. */
+const struct kept *shelf_ref(struct shelf *s, const struct kept *k);
+/* How it stands now. */
+void shelf_look(struct shelf *s, const struct kept *k, struct kept_view *out);
 void shelf_unref(struct shelf *s, const struct kept *k); /* NULL is fine */
 /* False: there was none. */
 bool shelf_drop(struct shelf *s, uint64_t owner, struct str id, uint64_t now_ns);
