@@ -48,6 +48,7 @@ struct gen_input {
     int n_predicted;
     const int32_t *predicted; /* what the client thinks the answer will be; any numbers */
     struct sample_params sample;
+    bool want_begin;           /* GEN_BEGUN with its first step, before all others */
     bool want_prompt_logprobs; /* GEN_PROMPT_TOKEN for positions 1 .. n_prompt - 1 */
     int priority;              /* higher first */
     uint64_t tenant;           /* whom its service is charged to; 0 = anonymous */
@@ -62,7 +63,7 @@ struct gen_input {
 struct gen;
 struct engine;
 
-enum gen_kind { GEN_TOKEN = 1, GEN_PROMPT_TOKEN, GEN_CHOICE_END, GEN_END };
+enum gen_kind { GEN_TOKEN = 1, GEN_PROMPT_TOKEN, GEN_CHOICE_END, GEN_END, GEN_BEGUN };
 
 struct gen_event {
     struct msg msg; /* msg.kind is a gen_kind */

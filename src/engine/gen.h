@@ -60,7 +60,7 @@ struct gen {
     struct ngram prompt_ngram, predicted_ngram; /* filled by gen_new, then constant */
     struct gen *prev, *next;                    /* the engine's list of live ones */
     struct gen_result result;
-    struct gen_event end;
+    struct gen_event begun, end;
     struct msg submit_msg, cancel_msg, free_msg;
     _Atomic bool is_cancel_posted;
     struct choice choice[];

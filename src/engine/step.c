@@ -264,6 +264,8 @@ static void set_runs(struct core *c, uint64_t now)
             ch->gen->has_begun = true;
             ch->gen->result.started_ns = now;
             c->n_queued--;
+            if (ch->gen->in.want_begin)
+                core_post(c, ch, &ch->gen->begun, GEN_BEGUN);
         }
         c->runs[i] = (struct lm_run){
             .tokens = ch->tokens + r->pos,

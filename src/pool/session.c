@@ -100,6 +100,7 @@ static int start(struct session *s, struct err *e)
         .n_choices = s->p.n_choices,
         .sample = s->p.sample,
         .want_prompt_logprobs = s->p.want_prompt_logprobs,
+        .want_begin = s->p.want_begin,
         .priority = s->p.priority,
         .tenant = s->p.tenant,
         .tenant_weight = s->p.tenant_weight,
@@ -307,6 +308,10 @@ static void deliver(struct session *s, struct gen_event *ev)
     case GEN_PROMPT_TOKEN:
         if (s->at.ops->prompt_token)
             s->at.ops->prompt_token(s->at.ctx, ev->index, &ev->token);
+        break;
+    case GEN_BEGUN:
+        if (s->at.ops->begun)
+            s->at.ops->begun(s->at.ctx);
         break;
     case GEN_CHOICE_END:
         on_choice_end(s, ev);

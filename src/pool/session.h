@@ -43,6 +43,7 @@ struct session_ops { /* ctx is the caller's; none may close the session */
     struct parts_ops parts;                                        /* what is said; final */
     void (*choice_end)(void *ctx, const struct choice_end *c);
     void (*end)(void *ctx, const struct session_end *s); /* last; frees the arena if it owns it */
+    void (*begun)(void *ctx); /* want_begin: the engine has begun with the prompt; may be NULL */
 };
 
 struct session_params {
@@ -59,6 +60,7 @@ struct session_params {
     const int32_t *stop_ids; /* the client's */
     int n_stop_ids;
     bool want_prompt_logprobs;
+    bool want_begin;
     int priority;
     uint64_t tenant; /* as in gen_input, and the next four */
     float tenant_weight;
