@@ -150,6 +150,12 @@ void answer_begin(struct answer *a)
         a->wire->start(a);
 }
 
+void answer_runs(struct answer *a)
+{
+    if (a->wire->runs && a->setup.ask->background && !a->has_ended)
+        a->wire->runs(a);
+}
+
 void answer_flush(struct answer *a)
 {
     if (!a->has_begun || a->has_ended || !a->out.n || !buf_ok(&a->out))
@@ -172,7 +178,11 @@ void answer_error(struct answer *a, const struct err *e, const struct error_extr
         return;
     if (!a->has_begun) {
         a->has_ended = true;
-        status_reply(a->setup.sink, a->wire->error_form, e, x, a->setup.fields, a->setup.n_fields);
+        if (a->setup.ask->background)
+            a->wire->failed(a, e, x); /* told by what is kept */
+        else
+            status_reply(
+                a->setup.sink, a->wire->error_form, e, x, a->setup.fields, a->setup.n_fields);
         return;
     }
     if (!buf_ok(&a->out))
@@ -440,7 +450,7 @@ void answer_end(struct answer *a)
 
 bool answer_keep(const struct answer *a, struct buf *answer, struct buf *input)
 {
-    if (!a->wire->keep || !a->has_ended || !answer_ok(a))
+    if (!a->wire->keep || !answer_ok(a))
         return false;
     a->wire->keep(a, answer, input);
     return buf_ok(answer) && buf_ok(input);

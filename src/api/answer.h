@@ -61,6 +61,8 @@ bool answer_ok(const struct answer *a);
 bool answer_has_begun(const struct answer *a); /* headers have left */
 
 void answer_begin(struct answer *a);
+/* The model has begun with it. For an ask.background: others begin when they are told. */
+void answer_runs(struct answer *a);
 
 /* Tokens of the prompts, of all together, and how many of them came from the cache. Any time
  * before answer_end; before the first text when continuous usage is to be right. */
@@ -109,11 +111,12 @@ bool answer_choice_ended(const struct answer *a, int choice);
 void answer_flush(struct answer *a);
 void answer_keepalive(struct answer *a); /* stream, begun: a comment between two frames */
 void answer_end(struct answer *a);       /* choices still open end with `length` */
-/* x may be NULL. After headers: the frame, then the sink is ended. */
+/* x may be NULL. After headers: the frame, then the sink is ended. An ask.background whose headers
+ * have not left says nothing here: answer_keep has it. */
 void answer_error(struct answer *a, const struct err *e, const struct error_extra *x);
 
-/* After answer_end: the answer and what was asked, so that the next one can go on from it. False:
- * its wire has no such thing, or it has failed. */
+/* The answer as it stands and what was asked, so that it can be kept, and the next one go on from
+ * it. False: its wire has no such thing, or there was no memory. */
 bool answer_keep(const struct answer *a, struct buf *answer, struct buf *input);
 
 /* What was counted. */

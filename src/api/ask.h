@@ -155,6 +155,7 @@ struct ask {
     /* of an answer that can be kept and gone on from (api/responses.h) */
     bool may_shorten;         /* turns may go from the front of a conversation that does not fit */
     bool store;               /* keep it */
+    bool background;          /* nobody waits for it: it is kept from its beginning; with store */
     struct str previous_id;   /* what it goes on from; .p NULL: nothing */
     bool needs_shelf;         /* the conversation is not complete without what is kept */
     const struct json *items; /* what was asked now, item by item, or as a string */

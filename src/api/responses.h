@@ -63,11 +63,13 @@ int responses_read_tool_choice(struct fields *f, const struct json *v);
 
 /* responses_object.c */
 struct responses_told { /* an answer as its items are told; see responses_response.c */
-    const char *status; /* "in_progress", ... */
+    const char *status; /* "queued", "in_progress", ... */
     struct str items;   /* JSON, with commas */
     const struct err *err;
 };
 void responses_put_object(struct jw *w, const struct answer *a, const struct responses_told *t);
+/* An object that says "queued", with another status. For those of which there is nothing more. */
+void responses_restate(struct buf *out, struct str object, const char *status, const struct err *e);
 /* The items that were asked, as GET .../input_items lists them: an array. */
 void responses_put_input(struct jw *w, const struct answer *a);
 

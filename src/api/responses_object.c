@@ -23,7 +23,7 @@ static void echo(struct jw *w, const struct ask *ask, const char *key, struct st
 static void put_error(struct jw *w, const struct err *e)
 {
     jw_key(w, "error");
-    if (!e) {
+    if (!e || !e->code) {
         jw_null(w);
         return;
     }
@@ -92,6 +92,15 @@ static void put_usage(struct jw *w, const struct answer *a, bool is_known)
         n.prompt_tokens + n.completion_tokens);
 }
 
+static void put_status(struct jw *w, const char *status, bool background, const struct err *e)
+{
+    jw_key(w, "status");
+    jw_z(w, status);
+    jw_key(w, "background");
+    jw_bool(w, background);
+    put_error(w, e);
+}
+
 /* What was asked for, in front of what came of it. */
 static void put_wishes(struct jw *w, const struct ask *ask)
 {
@@ -145,11 +154,7 @@ void responses_put_object(struct jw *w, const struct answer *a, const struct res
         jw_i64(w, a->setup.created + duration_s(a));
     else
         jw_null(w);
-    jw_key(w, "status");
-    jw_z(w, t->status);
-    jw_key(w, "background");
-    jw_bool(w, false);
-    put_error(w, t->err);
+    put_status(w, t->status, ask->background, t->err);
     jw_key(w, "incomplete_details");
     if (is_cut)
         jw_raw(w, STR("{\"reason\":\"max_output_tokens\"}"));
@@ -164,6 +169,20 @@ void responses_put_object(struct jw *w, const struct answer *a, const struct res
     put_wishes(w, ask);
     put_usage(w, a, is_done || is_cut);
     jw_end_object(w);
+}
+
+/* Nothing that a client wrote stands in front of these members: what is found is ours. */
+void responses_restate(struct buf *out, struct str object, const char *status, const struct err *e)
+{
+    const struct str queued = STR("\"status\":\"queued\",\"background\":true,\"error\":null");
+    ptrdiff_t at = str_find(object, queued);
+    struct jw w;
+
+    CHECK(at > 0);
+    buf_puts(out, (struct str){ object.p, (size_t)at });
+    jw_init(&w, out);
+    put_status(&w, status, true, e);
+    buf_puts(out, str_skip(object, (size_t)at + queued.n));
 }
 
 /* ---- what was asked, as it is kept */

@@ -28,7 +28,7 @@ enum { ON = 1 << ASK_CHAT };
 /* clang-format on */
 
 static const struct field table[] = {
-    REFUSE("background", "answers are made while their client waits"),
+    FLAG("background", background),
     FLAG("cache_prompt", cache_prompt),
     TEXT("cache_salt", 256, cache_salt),
     { "chat_template_kwargs", FIELD_OBJECT, ON, .to = TO(convo.template_kwargs) },
@@ -177,13 +177,23 @@ static int finish_sampling(struct fields *f)
     return 0;
 }
 
+/* An answer that nobody waits for has to be kept, or it would be for nobody. */
+static int check_background(struct fields *f)
+{
+    if (!f->ask->background || f->ask->store)
+        return 0;
+    return err_param(f->e, ERR_INVALID, "background",
+        "'background' needs 'store': what nobody waits for has to be kept.");
+}
+
 int responses_parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
 {
     struct fields f = { ask, a, e, table, ARRAY_LEN(table), { NULL } };
 
     ask->kind = ASK_CHAT;
     ask->store = true;
-    if (fields_read(&f, body) || read_convo(&f) || read_tools(&f) || tell_template(&f))
+    if (fields_read(&f, body) || check_background(&f) || read_convo(&f) || read_tools(&f) ||
+        tell_template(&f))
         return -1;
     return finish_sampling(&f);
 }

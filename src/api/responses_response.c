@@ -8,13 +8,16 @@
 
 /* One response, told item by item. A stream is
  *
- *     response.created  response.in_progress
+ *     response.created  [response.queued]  response.in_progress
  *     for every item   output_item.added  part.added  delta ...  done  part.done  output_item.done
  *     response.completed | incomplete | failed
  *
  * and every event has its type twice and a number. Items are gathered for the object at the end as
  * they pass, in a stream and for a body alike, so both say the same: for a body, the same calls
  * come and nothing is written before the end.
+ *
+ * What is made in the background is queued until its model begins with it. When it is cancelled the
+ * stream ends as one that failed, for no other event says so, and the object says "cancelled".
  *
  * Thoughts are told in full, as reasoning_text; to clients that ask for a summary, as one, for
  * that is where they look. */
@@ -54,6 +57,7 @@ struct told {
     int index;                      /* of the open item, or of the next one */
     int n_events;
     const char *status; /* of the whole */
+    struct err err;     /* what it failed with */
     bool is_sealed, is_summary;
 };
 
@@ -294,12 +298,15 @@ static void close_item(struct answer *a, const char *status)
     t->open = KIND_NONE;
 }
 
+static void runs(struct answer *a);
+
 static void need_item(struct answer *a, enum kind kind)
 {
     const struct told *t = a->state;
 
     if (t->open == kind)
         return;
+    runs(a);
     close_item(a, "completed");
     open_item(a, kind);
 }
@@ -377,6 +384,7 @@ static void call_begin(struct answer *a, struct choice *c, struct answer_call *c
 {
     struct told *t = a->state;
 
+    runs(a);
     close_item(a, "completed");
     t->call = call;
     open_item(a, KIND_CALL);
@@ -415,21 +423,23 @@ static void call_broken(struct answer *a, struct choice *c, struct answer_call *
 
 /* ---- the whole */
 
-static void put_object(struct jw *w, const struct answer *a, const struct err *e)
+static void put_object(struct jw *w, const struct answer *a)
 {
     const struct told *t = a->state;
-    struct responses_told told = { t->status, buf_str(&t->items), e };
+    struct responses_told told = { t->status, buf_str(&t->items), &t->err };
 
     responses_put_object(w, a, &told);
 }
 
-static void tell_object(struct answer *a, const char *type, const struct err *e)
+static void tell_object(struct answer *a, const char *type)
 {
     struct jw w;
 
+    if (!is_stream(a))
+        return;
     event_begin(a, &w, type);
     jw_key(&w, "response");
-    put_object(&w, a, e);
+    put_object(&w, a);
     event_end(&w);
 }
 
@@ -470,7 +480,7 @@ static void begin(struct answer *a)
     buf_init(&t->plain, ANSWER_BYTES_MAX);
     buf_init(&t->head, 4 * KB);
     t->open = KIND_NONE;
-    t->status = "in_progress";
+    t->status = ask->background ? "queued" : "in_progress";
     t->is_sealed = wants(ask, "reasoning.encrypted_content");
     t->is_summary = wants_summary(ask);
 }
@@ -491,8 +501,19 @@ static void clear(struct answer *a)
 
 static void start(struct answer *a)
 {
-    tell_object(a, "response.created", NULL);
-    tell_object(a, "response.in_progress", NULL);
+    tell_object(a, "response.created");
+    tell_object(a, a->setup.ask->background ? "response.queued" : "response.in_progress");
+}
+
+/* At the latest when there is something to tell. */
+static void runs(struct answer *a)
+{
+    struct told *t = a->state;
+
+    if (strcmp(t->status, "queued") != 0)
+        return;
+    t->status = "in_progress";
+    tell_object(a, "response.in_progress");
 }
 
 /* An answer that says nothing is an empty message. */
@@ -501,6 +522,7 @@ static void choice_end(struct answer *a, struct choice *c)
     struct told *t = a->state;
     bool is_whole = c->finish == FINISH_STOP;
 
+    runs(a);
     if (!t->items.n && t->open == KIND_NONE)
         open_item(a, KIND_MESSAGE);
     close_item(a, is_whole ? "completed" : "incomplete");
@@ -512,8 +534,7 @@ static void end(struct answer *a)
 {
     const struct told *t = a->state;
 
-    tell_object(
-        a, !strcmp(t->status, "completed") ? "response.completed" : "response.incomplete", NULL);
+    tell_object(a, !strcmp(t->status, "completed") ? "response.completed" : "response.incomplete");
 }
 
 static void body(struct answer *a)
@@ -521,18 +542,20 @@ static void body(struct answer *a)
     struct jw w;
 
     jw_init(&w, &a->out);
-    put_object(&w, a, NULL);
+    put_object(&w, a);
 }
 
 /* An item that was under way stays without an end. */
 static void failed(struct answer *a, const struct err *e, const struct error_extra *x)
 {
     struct told *t = a->state;
+    bool is_wish = e->code == ERR_CANCELLED && a->setup.ask->background;
 
-    t->status = "failed";
+    t->status = is_wish ? "cancelled" : "failed";
+    t->err = is_wish ? (struct err){ 0 } : *e;
     if (!buf_ok(&t->items))
         buf_reset(&t->items); /* the last of them is not whole */
-    tell_object(a, "response.failed", e);
+    tell_object(a, "response.failed");
 }
 
 static void keep(const struct answer *a, struct buf *object, struct buf *input)
@@ -540,7 +563,7 @@ static void keep(const struct answer *a, struct buf *object, struct buf *input)
     struct jw w;
 
     jw_init(&w, object);
-    put_object(&w, a, NULL);
+    put_object(&w, a);
     jw_init(&w, input);
     responses_put_input(&w, a);
 }
@@ -563,6 +586,7 @@ const struct wire wire_responses = {
     .begin = begin,
     .clear = clear,
     .start = start,
+    .runs = runs,
     .token = token,
     .text = text,
     .reasoning = reasoning,

@@ -30,6 +30,8 @@ struct wire {
     void (*clear)(struct answer *a);
     /* Stream: what comes before all choices, as soon as the headers have left. NULL = nothing. */
     void (*start)(struct answer *a);
+    /* The model has begun with it: for an ask.background, which tells. NULL = nothing. */
+    void (*runs)(struct answer *a);
     /* One token of a choice, for logprobs: into the choice's own buffers. */
     void (*token)(struct answer *a, struct choice *c, const struct answer_token *t);
     /* Stream: one frame with text and the logprobs gathered since the last one. */
@@ -53,9 +55,10 @@ struct wire {
     void (*body)(struct answer *a);
     /* What went wrong, in a stream: one frame. */
     void (*error_frame)(struct buf *out, const struct err *e, const struct error_extra *x);
-    /* The same where the frame tells of the answer, too; instead of it. NULL = it does not. */
+    /* The same where the frame tells of the answer, too; instead of it. NULL = it does not. A wire
+     * with ask.background has it, and is called without a stream, too: what is kept tells it. */
     void (*failed)(struct answer *a, const struct err *e, const struct error_extra *x);
-    /* After the end: the answer, and what was asked, as they can be kept. NULL = they cannot. */
+    /* The answer as it stands, and what was asked, as they can be kept. NULL = they cannot. */
     void (*keep)(const struct answer *a, struct buf *answer, struct buf *input);
 };
 

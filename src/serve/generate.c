@@ -7,6 +7,7 @@
 
 #include "api/wire.h"
 #include "os/clock.h"
+#include "serve/background.h"
 #include "serve/expect.h"
 #include "serve/remember.h"
 
@@ -103,15 +104,15 @@ static int open_answer(struct request *r, struct err *e)
 {
     struct answer_setup setup = {
         .ask = &r->ask,
-        .sink = &r->x->sink,
+        .sink = r->background ? background_sink(r) : &r->x->sink,
         .model = str_of(r->model->spec->id),
         .fingerprint = INFERFLUX_VERSION,
         .created = clock_wall_s(),
         .reasoning_names = r->io->o->reasoning_names,
         .call_ids = parser_format_ids(adapter_format(r->model->adapter)),
         .n_earlier_calls = expect_n_earlier_calls(&r->ask),
-        .fields = r->call->fields,
-        .n_fields = r->call->n_fields,
+        .fields = r->call->fields, /* as long as x */
+        .n_fields = r->background ? 0 : r->call->n_fields,
         .token_bytes = bytes_of_token,
         .vocab = r->model->vocab,
     };
@@ -168,6 +169,7 @@ static int open_session(struct request *r, int i, struct err *e)
         .deadline_ns = r->deadline_ns == UINT64_MAX ? 0 : r->deadline_ns,
         .script = r->legs[i].script,
         .replay = r->recalled,
+        .want_begin = r->background != NULL,
     };
     struct session_place at = { r->model, r->arena, loop_mailbox(r->io->loop), &told_ops,
         &r->legs[i] };
@@ -203,7 +205,8 @@ static int begin(struct request *r, struct err *e)
         request_set_deadline(r, r->began_ns + (uint64_t)(r->ask.timeout_s * 1e9));
     if (!r->ask.load_only)
         recall(r);
-    if (open_answer(r, e) || (!r->ask.load_only && open_session(r, 0, e)))
+    if ((r->ask.background && background_new(r, e)) || open_answer(r, e) ||
+        (r->background && background_keep(r, e)) || (!r->ask.load_only && open_session(r, 0, e)))
         return -1;
     count_begin(r);
     if (r->ask.load_only)
@@ -215,6 +218,8 @@ static int begin(struct request *r, struct err *e)
     for (int i = 1; i < r->ask.n_prompts; i++)
         if (open_session(r, i, e))
             return -1;
+    if (r->background)
+        return background_detach(r, e);
     if (r->ask.stream)
         request_start_pings(r);
     return 0;

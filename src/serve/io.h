@@ -18,6 +18,11 @@ struct pending {
     void (*drained)(struct pending *p); /* what was written has left: more may follow; or NULL */
 };
 
+struct notice { /* to an io thread, which looks for itself what it is about */
+    struct msg msg;
+    _Atomic bool is_under_way;
+};
+
 struct io {
     struct service *service;
     const struct serve_options *o;
@@ -25,10 +30,12 @@ struct io {
     struct http_server *http;
     struct metrics metrics;
     struct clerk *clerk;
-    int index;                /* in the service */
-    struct request *requests; /* generation requests that have not ended */
-    int n_words;              /* jobs of words.c and slot_files.c that are at the clerk */
-    struct cancel *cancels;   /* asked here, on their way through the io threads */
+    int index;                     /* in the service */
+    struct request *requests;      /* generation requests that have not ended */
+    int n_words;                   /* jobs of words.c and slot_files.c that are at the clerk */
+    struct cancel *cancels;        /* asked here, on their way through the io threads */
+    struct watch *watches;         /* who listens here to answers that are made in the background */
+    struct notice grown, unwanted; /* of such answers; see background.h */
     pthread_t thread;
     bool has_thread, is_draining, is_closing;
     struct loop_timer drain_limit;
@@ -37,7 +44,7 @@ struct io {
 };
 
 /* Kinds of the messages between io threads. */
-enum { MSG_DRAIN = 200, MSG_CANCEL, MSG_AUDIT, MSG_LOADED };
+enum { MSG_DRAIN = 200, MSG_CANCEL, MSG_AUDIT, MSG_LOADED, MSG_GROWN, MSG_UNWANTED };
 
 enum { CALL_FIELDS_MAX = 6, REQUEST_ID_MAX = 64 };
 
@@ -105,6 +112,7 @@ void words_count_input(struct io *io, struct http_exchange *x, struct call *c);
 void responses_show(struct io *io, struct http_exchange *x, struct call *c);
 void responses_forget(struct io *io, struct http_exchange *x, struct call *c);
 void responses_cancel(struct io *io, struct http_exchange *x, struct call *c);
+void responses_compact(struct io *io, struct http_exchange *x, struct call *c);
 
 /* fairness.c */
 void fairness_show(struct io *io, struct http_exchange *x, struct call *c);

@@ -13,8 +13,8 @@ struct kept_place {
 
 /* A conversation that needs what is kept becomes complete. *before: what it goes on from, with a
  * reference, or NULL, also after an error; the request's tree points into it. ERR_UNSUPPORTED
- * without a shelf, ERR_NOT_FOUND when it is not there, or another's. Also settles whether the
- * answer is kept. */
+ * without a shelf, ERR_NOT_FOUND when it is not there, or another's, ERR_INVALID when it has not
+ * ended well. Also settles whether the answer is kept, as one in the background has to be. */
 int kept_recall(
     const struct kept **before, struct ask *ask, const struct kept_place *at, struct err *e);
 

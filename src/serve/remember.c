@@ -4,10 +4,11 @@
 
 /* Fields that the prompt's tokens or the key's head stand for, or that say nothing about the
  * answer's tokens: where it goes, how urgent it is, how many may come (pool/exact.h has that). */
-static const char *const not_in_key[] = { "cache_prompt", "id_slot", "input", "instructions",
-    "max_completion_tokens", "max_output_tokens", "max_tokens", "messages", "metadata", "model",
-    "priority", "prompt", "previous_response_id", "prompt_cache_key", "request_id",
-    "safety_identifier", "service_tier", "store", "stream", "stream_options", "user", "x_timeout" };
+static const char *const not_in_key[] = { "background", "cache_prompt", "id_slot", "input",
+    "instructions", "max_completion_tokens", "max_output_tokens", "max_tokens", "messages",
+    "metadata", "model", "priority", "prompt", "previous_response_id", "prompt_cache_key",
+    "request_id", "safety_identifier", "service_tier", "store", "stream", "stream_options", "user",
+    "x_timeout" };
 
 enum { KEY_MAX = 16 * 1024 * 1024 };
 

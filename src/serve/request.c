@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "os/clock.h"
+#include "serve/background.h"
 
 static const size_t ARENA_MAX = 512 * 1024 * 1024;
 
@@ -58,6 +59,7 @@ static void request_free(struct request *r)
     if (r->next)
         r->next->prev = r->prev;
     exact_unref(r->recalled);
+    background_free(r);
     if (r->before)
         shelf_unref(r->io->o->shelf, r->before);
     exact_record_clear(&r->record);
@@ -70,14 +72,15 @@ static void request_free(struct request *r)
         free_memory(&r->job);
 }
 
-/* The answer is complete, or nobody wants it: the exchange is let go. It may be used until the
- * callback under way returns. */
+/* The answer is complete, or nobody wants it: the exchange, if there is one, is let go. It may be
+ * used until the callback under way returns. */
 static void leave_exchange(struct request *r)
 {
     loop_timer_stop(r->io->loop, &r->ping);
     loop_timer_stop(r->io->loop, &r->deadline);
     r->answer = NULL;
-    r->x->user = NULL;
+    if (r->x)
+        r->x->user = NULL;
     r->x = NULL;
 }
 
@@ -93,7 +96,20 @@ static void tell_predicted(const struct request *r, struct answer *a)
 static void end_answer(struct request *r, struct answer *last)
 {
     answer_end(last);
-    kept_put(r->io->o->shelf, caller_tenant(&r->caller), &r->ask, last, r->before);
+    if (!r->background)
+        kept_put(r->io->o->shelf, caller_tenant(&r->caller), &r->ask, last, r->before);
+}
+
+static void explain(const struct request *r, struct error_extra *extra)
+{
+    if (r->err.code == ERR_CONTEXT && r->model) {
+        extra->n_ctx = r->model->n_ctx;
+        for (int i = 0; i < r->ask.n_prompts && r->prompts; i++)
+            extra->n_prompt_tokens = MAX(extra->n_prompt_tokens, r->prompts[i].n);
+    }
+    if (r->err.code == ERR_OVERLOADED && r->model)
+        extra->retry_after_s =
+            (uint32_t)MIN(engine_wait_ns(r->model->engine) / 1000000000 + 1, 600u);
 }
 
 static void finish_answer(struct request *r)
@@ -102,29 +118,25 @@ static void finish_answer(struct request *r)
     struct answer *last = r->answer;
     struct error_extra extra = { 0 };
 
-    if (!x)
+    if (!request_is_open(r))
         return;
     leave_exchange(r);
-    if (r->err.code == ERR_CONTEXT && r->model) {
-        extra.n_ctx = r->model->n_ctx;
-        for (int i = 0; i < r->ask.n_prompts && r->prompts; i++)
-            extra.n_prompt_tokens = MAX(extra.n_prompt_tokens, r->prompts[i].n);
-    }
-    if (r->err.code == ERR_OVERLOADED && r->model)
-        extra.retry_after_s =
-            (uint32_t)MIN(engine_wait_ns(r->model->engine) / 1000000000 + 1, 600u);
-    if (!last) {
+    explain(r, &extra);
+    if (!last || (r->background && x)) { /* refused: it has not begun */
         CHECK(r->err.code);
         reply_error(x, r->call, &r->err, &extra);
+        answer_free(last);
         return;
     }
     answer_usage(last, r->n_prompt, r->n_cached);
     answer_times(last, &r->times);
     tell_predicted(r, last);
+    background_ending(r);
     if (r->err.code)
         answer_error(last, &r->err, &extra);
     else
         end_answer(r, last);
+    background_ended(r, last);
     answer_free(last);
 }
 
@@ -187,7 +199,8 @@ void request_cancel_all(struct io *io, enum errcode why)
 struct request *request_find(struct io *io, struct str id, const struct caller *whose)
 {
     for (struct request *r = io->requests; r; r = r->next)
-        if (r->x && str_is(id, r->request_id) && (!whose || !strcmp(whose->id, r->caller.id)))
+        if (request_is_open(r) && str_is(id, r->request_id) &&
+            (!whose || !strcmp(whose->id, r->caller.id)))
             return r;
     return NULL;
 }
@@ -204,7 +217,7 @@ static void on_deadline(struct loop_timer *t)
 
 void request_set_deadline(struct request *r, uint64_t when_ns)
 {
-    if (when_ns >= r->deadline_ns || !r->x)
+    if (when_ns >= r->deadline_ns || !request_is_open(r))
         return;
     r->deadline_ns = when_ns;
     r->deadline.fn = on_deadline;
@@ -238,7 +251,7 @@ void request_wrote(struct request *r)
         return;
     answer_flush(r->answer);
     r->last_write_ns = clock_ns();
-    if (r->ask.stream && sink_queued(&r->x->sink) > SINK_HIGH_WATER)
+    if (r->x && r->ask.stream && sink_queued(&r->x->sink) > SINK_HIGH_WATER)
         for (int i = 0; i < r->ask.n_prompts; i++)
             if (r->legs[i].session)
                 session_pause(r->legs[i].session);

@@ -6,7 +6,8 @@
  *     ENDING     the client has its answer, or has left; sessions end behind
  *
  * It outlives its exchange: when the client leaves, the sessions are cancelled and the request
- * waits for their last message, so that the engine never reads memory that is gone. It is in
+ * waits for their last message, so that the engine never reads memory that is gone. One that is
+ * made in the background lets its client go when it begins to run (background.h). It is in
  * io->requests from its first moment to its last.
  *
  * Owner: its io thread. While is_at_clerk the clerk has `ask`, `model`, `prompts`, `legs`,
@@ -49,7 +50,8 @@ struct request {
     struct model *loading;             /* LOADING, or about to: what it waits for */
     void (*loaded)(struct request *r); /* LOADING: what comes then */
     struct loop_timer load_limit;
-    struct answer *answer; /* NULL before RUNNING and once x is NULL */
+    struct background *background; /* ask.background, from RUNNING on: x is let go, it runs on */
+    struct answer *answer;         /* NULL before RUNNING and once it has ended, or x has gone */
     struct prompt *prompts;
     const int32_t *predicted; /* the client's prediction */
     int n_predicted;
@@ -75,6 +77,12 @@ struct request {
 struct request *request_new(struct io *io, struct http_exchange *x, struct call *c);
 /* Lets go of one hold; the last one ends the answer and frees the request. */
 void request_release(struct request *r);
+
+/* Its answer has not ended. */
+static inline bool request_is_open(const struct request *r)
+{
+    return r->x || r->answer;
+}
 
 /* Tells the client at once; what runs winds down behind. Harmless when it has ended. */
 void request_fail(struct request *r, const struct err *e);

@@ -34,6 +34,8 @@ static const struct route routes[] = {
         LIMIT_WORDS, &wire_openai_chat },
     { "POST", "/v1/responses/input_tokens", SCOPE_READ, true, ERROR_OPENAI, words_count_input,
         LIMIT_WORDS, &wire_responses },
+    { "POST", "/v1/responses/compact", SCOPE_GENERATE, true, ERROR_OPENAI, responses_compact,
+        LIMIT_WORDS },
     { "POST", "/v1/responses/*", SCOPE_GENERATE, true, ERROR_OPENAI, responses_cancel },
     { "GET", "/v1/responses/*", SCOPE_READ, false, ERROR_OPENAI, responses_show },
     { "DELETE", "/v1/responses/*", SCOPE_GENERATE, false, ERROR_OPENAI, responses_forget },

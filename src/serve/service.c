@@ -1,5 +1,7 @@
 /* service.c: the io threads, and what stands before every handler: CORS, routes, keys. */
+#include "serve/background.h"
 #include "serve/loading.h"
+#include "serve/watch.h"
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -207,21 +209,28 @@ static bool is_idle(const struct io *io)
     return !io->requests && !io->n_words;
 }
 
+static void stop_if_idle(struct io *io)
+{
+    if (!io->is_draining || !is_idle(io) || http_server_stats(io->http)->open)
+        return;
+    loop_timer_stop(io->loop, &io->drain_limit);
+    loop_stop(io->loop);
+}
+
+/* All exchanges have ended, or were cut behind the limit. What is made in the background goes on as
+ * long as it may; engines may still work for those who left. */
 static void on_http_drained(void *arg)
 {
-    struct io *io = arg;
-
-    /* The deadline passed: exchanges are gone, engines may still work. */
-    loop_timer_stop(io->loop, &io->drain_limit);
-    request_cancel_all(io, ERR_DRAINING);
-    if (is_idle(io))
-        loop_stop(io->loop);
+    stop_if_idle(arg);
 }
 
 /* What has not ended is told so; what was told may take a moment to leave. */
 static void on_drain_limit(struct loop_timer *t)
 {
-    request_cancel_all(container_of(t, struct io, drain_limit), ERR_DRAINING);
+    struct io *io = container_of(t, struct io, drain_limit);
+
+    request_cancel_all(io, ERR_DRAINING);
+    stop_if_idle(io);
 }
 
 static void begin_drain(struct io *io)
@@ -250,14 +259,19 @@ static void on_message(void *ctx, struct msg *m)
     case MSG_LOADED:
         loading_message(io);
         return;
+    case MSG_GROWN:
+        watch_message(io);
+        return;
+    case MSG_UNWANTED:
+        background_message(io);
+        return;
     case CLERK_DONE:
         clerk_done(m);
         break;
     default:
         session_event(container_of(m, struct gen_event, msg));
     }
-    if (io->is_draining && is_idle(io) && !http_server_stats(io->http)->open)
-        loop_stop(io->loop);
+    stop_if_idle(io);
 }
 
 static void *io_run(void *arg)

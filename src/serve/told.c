@@ -2,6 +2,7 @@
 #include "serve/request.h"
 
 #include "os/clock.h"
+#include "serve/background.h"
 #include "serve/expect.h"
 
 /* ---- echo: the prompt in front of a completion */
@@ -83,6 +84,14 @@ void told_echo(struct request *r)
 
 /* ---- session callbacks */
 
+/* The engine has begun with the prompt. */
+static void on_begun(void *ctx)
+{
+    struct leg *p = ctx;
+
+    background_runs(p->request);
+}
+
 static int choice_of(const struct leg *p, int choice)
 {
     return p->index * p->request->ask.best_of + choice;
@@ -121,6 +130,7 @@ static void on_token(void *ctx, int choice, const struct sampled *t)
     struct request *r = p->request;
 
     measure_token(r, choice_of(p, choice));
+    background_runs(r);
     echo_rest(p);
     if (choice == 0)
         slot_token(&p->slot, t->id);
@@ -134,9 +144,11 @@ static void check_answer(struct request *r)
 {
     struct err e;
 
-    if (!r->answer || answer_ok(r->answer))
+    if (!r->answer || (answer_ok(r->answer) && background_fits(r)))
         return;
-    err_set(&e, ERR_MEMORY, "The answer has grown too large.");
+    err_set(&e, ERR_MEMORY,
+        answer_ok(r->answer) ? "There is no room to keep all of this answer."
+                             : "The answer has grown too large.");
     request_fail(r, &e);
 }
 
@@ -288,4 +300,4 @@ static void on_end(void *ctx, const struct session_end *s)
 
 const struct session_ops told_ops = { on_prompt_token, on_token,
     { on_text, on_reasoning, on_call_begin, on_call_args, on_call_end, on_call_broken },
-    on_choice_end, on_end };
+    on_choice_end, on_end, on_begun };

@@ -103,6 +103,7 @@ static void tell(struct answer *a, const struct ask *ask)
 
     answer_begin(a);
     answer_usage(a, 3, 1);
+    answer_runs(a);
     if (ask->echo) {
         answer_prompt_token(a, 0, 0, NULL);
         answer_prompt_text(a, 0, ask->prompts ? ask->prompts[0].text : STR("p"));

@@ -1,10 +1,13 @@
 /* A conversation over /v1/responses, of any bytes: parts are divided by NUL. The first two are kept
  * as an answer and its input, resp_0, whatever they are; each of the others is a body, whose answer
- * is kept as resp_1, resp_2, ..., so that bodies go on from each other and refer to items. What is
- * answered, kept and listed must be JSON, and the shelf must hold what it says. */
+ * is kept as resp_1, resp_2, ..., so that bodies go on from each other and refer to items; one that
+ * is in the background is there from its beginning. What is answered, kept and listed must be JSON,
+ * and the shelf must hold what it says. */
+#include "api/answer_state.h"
 #include "api/responses.h"
 #include "http/sink.h"
 #include "serve/kept.h"
+#include "store/growing.h"
 
 #include <stdio.h>
 
@@ -57,6 +60,7 @@ static void tell(struct answer *a, const struct ask *ask)
 
     answer_begin(a);
     answer_usage(a, 3, 1);
+    answer_runs(a);
     answer_token(a, 0, &t);
     answer_reasoning(a, 0, ask->user);
     answer_text(a, 0, ask->raw->raw);
@@ -75,19 +79,75 @@ static void tell(struct answer *a, const struct ask *ask)
 static void check_kept(struct shelf *shelf, struct str id, struct arena *arena)
 {
     const struct kept *k = shelf_take(shelf, 1, id, 0);
+    struct kept_view v;
     struct json *j;
     struct buf b;
     struct err e;
 
     if (!k)
         return; /* too large, or it had to go */
+    shelf_look(shelf, k, &v);
     buf_init(&b, GB);
-    CHECK(!json_parse(&j, k->answer, arena, NULL, &e) && j->kind == JSON_OBJECT);
+    CHECK(!json_parse(&j, v.answer, arena, NULL, &e) && j->kind == JSON_OBJECT);
     struct responses_page page = { .limit = 3, .after = STR("x") };
     CHECK(!responses_list_input(&b, k->input, &page, arena, &e));
     CHECK(!json_parse(&j, buf_str(&b), arena, NULL, &e));
     buf_clear(&b);
     shelf_unref(shelf, k);
+}
+
+static void must_be_an_object(struct str text, struct arena *arena)
+{
+    struct json *j;
+    struct err e;
+
+    CHECK(!json_parse(&j, text, arena, NULL, &e) && j->kind == JSON_OBJECT);
+}
+
+/* NULL: it is too large, or somebody is in the way. */
+static const struct kept *begin_growing(
+    struct shelf *shelf, const struct answer *a, const struct kept *before, struct arena *arena)
+{
+    struct err e = { .code = ERR_MEMORY, .msg = "no \"room\"\n" };
+    struct buf answer, input, again;
+
+    buf_init(&answer, GB);
+    buf_init(&input, GB);
+    buf_init(&again, GB);
+    CHECK(answer_keep(a, &answer, &input));
+    responses_restate(&again, buf_str(&answer), "failed", &e);
+    must_be_an_object(buf_str(&answer), arena);
+    must_be_an_object(buf_str(&again), arena);
+    CHECK(again.n <= answer.n + GROWING_SPARE);
+    struct kept k = { .id = str_of(answer_id(a)), .answer = buf_str(&answer),
+        .input = buf_str(&input), .before = before, .is_told = true };
+    const struct kept *kept = growing_begin(shelf, 1, &k, 0);
+    buf_clear(&answer);
+    buf_clear(&input);
+    buf_clear(&again);
+    return kept;
+}
+
+static void end_growing(struct shelf *shelf, const struct kept *k, const struct answer *a)
+{
+    struct growing_last last = { .stage = KEPT_ENDED };
+    struct buf answer, input;
+    uint64_t listeners;
+
+    if (!k)
+        return;
+    buf_init(&answer, GB);
+    buf_init(&input, GB);
+    CHECK(answer_keep(a, &answer, &input));
+    last.answer = buf_str(&answer);
+    last.frames = a->setup.ask->stream ? buf_str(&told) : STR_NONE;
+    if (!growing_end(shelf, k, &last, 0, &listeners)) {
+        last = (struct growing_last){ .stage = KEPT_FAILED, .answer = k->answer, .is_cut = true };
+        CHECK(growing_end(shelf, k, &last, 0, &listeners));
+    }
+    shelf_unref(shelf, k);
+    buf_clear(&answer);
+    buf_clear(&input);
 }
 
 static void one_turn(struct shelf *shelf, struct str body, int number, struct arena *arena)
@@ -112,8 +172,11 @@ static void one_turn(struct shelf *shelf, struct str body, int number, struct ar
     };
     buf_init(&told, GB);
     CHECK(!answer_new(&a, &s, &e));
+    const struct kept *growing = ask.background ? begin_growing(shelf, a, before, arena) : NULL;
     tell(a, &ask);
-    kept_put(shelf, 1, &ask, a, before);
+    end_growing(shelf, growing, a);
+    if (!ask.background)
+        kept_put(shelf, 1, &ask, a, before);
     shelf_check(shelf);
     check_kept(shelf, str_of(answer_id(a)), arena);
     answer_free(a);

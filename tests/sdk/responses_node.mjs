@@ -1,7 +1,7 @@
 // The official OpenAI client for Node: /v1/responses of the server at argv[2]. Run by
 // test_responses_node.
 import assert from "node:assert/strict";
-import { base, load, run } from "./node_kit.mjs";
+import { base, load, run, untilIdle } from "./node_kit.mjs";
 
 const OpenAI = load("openai");
 const client = new OpenAI({ baseURL: base + "/v1", apiKey: "none", maxRetries: 0 });
@@ -48,8 +48,7 @@ await run({
     assert.deepEqual(calls.map((c) => [c.name, c.arguments]), Array(2).fill(["get_weather", '{"city": "Paris"}']));
     assert.notEqual(calls[0].call_id, calls[1].call_id);
   },
-  async "the stream helper, when the client has one"() {
-    if (!client.responses.stream) return;
+  async "the stream helper follows"() {
     const stream = client.responses.stream({ model: "echo", input: "x", tools, script: { text: "well " + CALL, chunk: "char" } });
     const kinds = new Set();
     stream.on("event", (e) => kinds.add(e.type));
@@ -67,6 +66,36 @@ await run({
     await client.responses.delete(r.id);
     await assert.rejects(client.responses.retrieve(r.id), (e) => e.status === 404);
     await assert.rejects(ask({ previous_response_id: r.id }), (e) => e.code === "previous_response_not_found");
+  },
+  async "what is made in the background is asked for again, and followed"() {
+    const plain = await ask({});
+    let r = await ask({ background: true });
+    assert.deepEqual([r.status, r.background], ["queued", true]);
+    while (r.status === "queued" || r.status === "in_progress") r = await client.responses.retrieve(r.id);
+    assert.equal(r.output_text, plain.output_text);
+    const seen = [];
+    const text = { text: "one two three four five six", chunk: "char", delay_ms: 5 };
+    for await (const e of await script(text, { background: true, stream: true })) {
+      seen.push(e);
+      if (seen.length === 14) break; // the client lets go of its connection
+    }
+    const id = seen[0].response.id;
+    for await (const e of await client.responses.retrieve(id, { stream: true, starting_after: 13 })) seen.push(e);
+    const whole = [];
+    for await (const e of await client.responses.retrieve(id, { stream: true })) whole.push(e);
+    assert.deepEqual(seen, whole);
+    assert.deepEqual(whole.map((e) => e.sequence_number), [...whole.keys()]);
+    assert.equal(whole.at(-1).response.output[0].content[0].text, text.text);
+    const again = await client.responses.stream({ response_id: id }).finalResponse();
+    assert.equal(again.output_text, text.text);
+  },
+  async "what is made in the background is cancelled"() {
+    const r = await script({ text: "word ".repeat(2000), chunk: "char", delay_ms: 20 }, { background: true });
+    const gone = await client.responses.cancel(r.id);
+    assert.deepEqual([gone.id, gone.status], [r.id, "cancelled"]);
+    assert.equal((await client.responses.cancel(r.id)).status, "cancelled");
+    await untilIdle();
+    await assert.rejects(client.responses.cancel((await ask({})).id), (e) => e.status === 400 && /synchronous/.test(e.message));
   },
   async "errors name the parameter"() {
     await assert.rejects(ask({ temperature: 9 }), (e) => e.status === 400 && e.param === "temperature");

@@ -7,6 +7,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 from sdk import Served, equal
 
 import json
+import time
 
 import openai
 
@@ -204,11 +205,75 @@ def test_logprobs_have_bytes_and_alternatives():
     equal(deltas, [t.token for t in tokens])
 
 
+def until_done(r):
+    """As the guide has it: ask again until it is neither queued nor in progress."""
+    deadline = time.monotonic() + 20
+    while r.status in ("queued", "in_progress"):
+        assert time.monotonic() < deadline, r
+        time.sleep(0.01)
+        r = client.responses.retrieve(r.id)
+    return r
+
+
+def test_what_is_made_in_the_background_is_asked_for_again():
+    plain = ask()
+    r = ask(background=True)
+    equal((r.status, r.background, r.output, r.usage), ("queued", True, [], None))
+    done = until_done(r)
+    equal((done.status, done.output_text), (plain.status, plain.output_text))
+    equal(done.usage.output_tokens, plain.usage.output_tokens)
+    more = ask(input="Hello!", previous_response_id=done.id)
+    equal(until_done(ask(input="Hello!", previous_response_id=done.id,
+        background=True)).output_text, more.output_text)
+
+
+def test_a_stream_is_picked_up_where_it_broke_off():
+    text = {"text": "one two three four five six seven", "chunk": "char", "delay_ms": 5}
+    seen = []
+    stream = script(text, background=True, stream=True)
+    for e in stream:
+        seen.append(e)
+        if e.type == "response.output_text.delta" and len(seen) > 12:
+            break
+    stream.close()
+    name = seen[0].response.id
+    equal([e.type for e in seen[:3]],
+        ["response.created", "response.queued", "response.in_progress"])
+    rest = list(client.responses.retrieve(name, stream=True,
+        starting_after=seen[-1].sequence_number))
+    whole = list(client.responses.retrieve(name, stream=True))
+    equal([e.to_json() for e in seen + rest], [e.to_json() for e in whole])
+    equal([e.sequence_number for e in whole], list(range(len(whole))))
+    equal("".join(e.delta for e in whole if e.type == "response.output_text.delta"), text["text"])
+    with client.responses.stream(response_id=name, starting_after=4) as again:
+        kinds = [e.sequence_number for e in again]
+        equal(again.get_final_response().output_text, text["text"])
+    equal(kinds, [e.sequence_number for e in whole[5:]])
+    equal(client.responses.retrieve(name).to_dict(), whole[-1].response.to_dict())
+
+
+def test_what_is_made_in_the_background_is_cancelled():
+    r = script({"text": "word " * 2000, "delay_ms": 20, "chunk": "char"}, background=True)
+    gone = client.responses.cancel(r.id)
+    equal((gone.id, gone.status), (r.id, "cancelled"))
+    equal(client.responses.cancel(r.id).to_dict(), gone.to_dict())
+    equal(client.responses.retrieve(r.id).status, "cancelled")
+    SERVER.until_idle()
+    refused(openai.BadRequestError, "id",
+        lambda: client.responses.cancel(until_done(ask(background=True)).id))
+    refused(openai.BadRequestError, None,
+        lambda: client.responses.compact(model="demo", input="x"))
+    r = script({"text": "word " * 2000, "delay_ms": 20, "chunk": "char"}, background=True)
+    client.responses.delete(r.id)
+    refused(openai.NotFoundError, "id", lambda: client.responses.retrieve(r.id))
+    SERVER.until_idle()
+
+
 def test_errors_name_the_parameter():
     bad = openai.BadRequestError
     refused(bad, "temperature", lambda: ask(temperature=3))
     refused(bad, "text.format", lambda: ask(text={"format": {"type": "json_object"}}))
-    refused(bad, "background", lambda: ask(background=True))
+    refused(bad, "background", lambda: ask(background=True, store=False))
     refused(bad, "input[0].role", lambda: ask(input=[{"role": "boss", "content": "x"}]))
     refused(openai.NotFoundError, "model", lambda: ask(model="nobody"))
     refused(openai.NotFoundError, "input[0].id",

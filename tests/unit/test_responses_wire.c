@@ -15,7 +15,9 @@ static const struct kit_row rows[] = {
     { SAY(",'an_unknown_field':1"), OK, "" },
     { "{'input':7}", ERR_INVALID, "input" },
     { SAY(",'background':false"), OK, "" },
-    { SAY(",'background':true"), ERR_UNSUPPORTED, "background" },
+    { SAY(",'background':true"), OK, "" },
+    { SAY(",'background':'yes'"), ERR_INVALID, "background" },
+    { SAY(",'background':true,'store':false"), ERR_INVALID, "background" },
     { SAY(",'conversation':'conv_1'"), ERR_UNSUPPORTED, "conversation" },
     { SAY(",'include':['reasoning.encrypted_content','message.output_text.logprobs']"), OK, "" },
     { SAY(",'include':['my.wishes']"), ERR_INVALID, "include" },
@@ -489,6 +491,109 @@ static void what_goes_wrong_is_told(void)
     kit_close();
 }
 
+/* ---- in the background */
+
+static void in_the_background_it_is_queued_first(void)
+{
+    for (int is_stream = 0; is_stream < 2; is_stream++) {
+        begin(",'background':true", is_stream);
+        answer_runs(kit.answer);
+        answer_runs(kit.answer);
+        kit_say(0, 1);
+        end(FINISH_STOP);
+        if (is_stream) {
+            kinds_are("created queued in_progress output_item.added@0 content_part.added@0 "
+                      "output_text.delta@0(Hello) output_text.done@0 content_part.done@0 "
+                      "output_item.done@0 completed");
+            EXPECT(says("'status':'queued','background':true,'error':null"));
+            EXPECT(says("'status':'in_progress','background':true,'error':null"));
+        }
+        EXPECT(says("'status':'completed','background':true,'error':null"));
+    }
+    begin(",'background':true", true); /* what nobody said is said by the first word, or the end */
+    kit_say(0, 1);
+    end(FINISH_STOP);
+    kinds_are("created queued in_progress output_item.added@0 content_part.added@0 "
+              "output_text.delta@0(Hello) output_text.done@0 content_part.done@0 "
+              "output_item.done@0 completed");
+    begin("", true);
+    answer_runs(kit.answer); /* others are not queued */
+    end(FINISH_STOP);
+    kinds_are("created in_progress output_item.added@0 content_part.added@0 output_text.done@0 "
+              "content_part.done@0 output_item.done@0 completed");
+    kit_close();
+}
+
+/* What answer_keep has, with ' for ". */
+static const char *kept_now(void)
+{
+    static char text[4000];
+    struct buf o, i;
+
+    buf_init(&o, MB);
+    buf_init(&i, MB);
+    EXPECT(answer_keep(kit.answer, &o, &i));
+    snprintf(text, sizeof(text), STR_FMT, STR_ARG(buf_str(&o)));
+    for (char *c = text; *c; c++)
+        *c = *c == '"' ? '\'' : *c;
+    buf_clear(&o);
+    buf_clear(&i);
+    return text;
+}
+
+static void in_the_background_a_cancel_is_no_failure(void)
+{
+    struct err gone = { .code = ERR_CANCELLED, .msg = "gone" };
+    struct err late = { .code = ERR_TIMEOUT, .msg = "late" };
+
+    begin(",'background':true", true);
+    answer_error(kit.answer, &gone, NULL);
+    kinds_are("created queued failed");
+    EXPECT(says("'status':'cancelled','background':true,'error':null"));
+    EXPECT(strstr(kept_now(), "'status':'cancelled','background':true,'error':null"));
+    begin(",'background':true", false);
+    EXPECT(strstr(kept_now(), "'status':'queued','background':true,'error':null"));
+    answer_runs(kit.answer);
+    EXPECT(strstr(kept_now(), "'status':'in_progress','background':true,'error':null"));
+    kit_say(0, 1);
+    answer_error(kit.answer, &late, NULL);
+    EXPECT(!kit.sink.n_begun && !kit.sink.body.n);
+    EXPECT(strstr(kept_now(),
+        "'status':'failed','background':true,'error':{'code':'server_error','message':'late'}"));
+    kit_close();
+}
+
+static void what_is_queued_is_told_again_with_another_status(void)
+{
+    struct err e = { .code = ERR_MEMORY, .msg = "no \"room\"" };
+    struct buf o, i, again;
+
+    begin(",'background':true,'instructions':'\\'status\\':\\'queued\\'','metadata':"
+          "{'status':'queued','background':'true'}",
+        false);
+    buf_init(&o, MB);
+    buf_init(&i, MB);
+    buf_init(&again, MB);
+    EXPECT(answer_keep(kit.answer, &o, &i));
+    answer_runs(kit.answer);
+    buf_clear(&i);
+    struct buf now;
+    buf_init(&now, MB);
+    EXPECT(answer_keep(kit.answer, &now, &i));
+    responses_restate(&again, buf_str(&o), "in_progress", NULL);
+    EXPECT(str_eq(buf_str(&again), buf_str(&now)));
+    buf_reset(&again);
+    responses_restate(&again, buf_str(&o), "failed", &e);
+    EXPECT(str_find(buf_str(&again), STR("\"status\":\"failed\",\"background\":true,\"error\":"
+                                         "{\"code\":\"server_error\",\"message\":"
+                                         "\"no \\\"room\\\"\"}")) > 0);
+    buf_clear(&o);
+    buf_clear(&i);
+    buf_clear(&now);
+    buf_clear(&again);
+    kit_close();
+}
+
 static void logprobs_stay_with_their_text(void)
 {
     begin(",'include':['message.output_text.logprobs'],'top_logprobs':1", true);
@@ -511,7 +616,6 @@ static void keep(const char *body)
     kit_say(0, 1);
     buf_init(&object, MB);
     buf_init(&input, MB);
-    EXPECT(!answer_keep(kit.answer, &object, &input)); /* not before its end */
     end(FINISH_STOP);
     EXPECT(answer_keep(kit.answer, &object, &input));
 }
@@ -566,4 +670,6 @@ TESTS(TEST(a_body_is_right_or_its_field_is_named), TEST(every_field_arrives),
     TEST(ids_tell_whose_they_are), TEST(text_is_a_message), TEST(thoughts_and_calls_are_items),
     TEST(thoughts_may_be_a_summary_and_sealed), TEST(a_broken_call_is_not_in_the_answer),
     TEST(a_cut_answer_says_so), TEST(what_goes_wrong_is_told), TEST(logprobs_stay_with_their_text),
-    TEST(an_answer_is_kept_as_it_was_told), TEST(what_was_asked_comes_in_pages))
+    TEST(in_the_background_it_is_queued_first), TEST(in_the_background_a_cancel_is_no_failure),
+    TEST(what_is_queued_is_told_again_with_another_status), TEST(an_answer_is_kept_as_it_was_told),
+    TEST(what_was_asked_comes_in_pages))

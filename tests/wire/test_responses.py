@@ -197,7 +197,7 @@ def test_paths_that_are_none():
             status, head, _ = s.get(path)
             equal((status, head["content-type"]), (404, "application/problem+json"))
         equal(s.request("POST", f"/v1/responses/{r['id']}", "{}")[0], 404)
-        equal(code(s, "GET", f"/v1/responses/{r['id']}?stream=true"), (400, "unsupported_parameter"))
+        equal(code(s, "GET", f"/v1/responses/{r['id']}?stream=true"), (400, "invalid_value"))
         for query in ("limit=0", "limit=x", "order=up"):
             equal(code(s, "GET", f"/v1/responses/{r['id']}/input_items?{query}")[0], 400)
         equal(s.request("PUT", "/v1/responses", "{}")[0], 405)
