@@ -228,7 +228,7 @@ def arguments():
     p.add_argument("model")
     p.add_argument("--demo", action="store_true")
     p.add_argument("--ids")
-    p.add_argument("--types", default="F32,F16,BF16,Q8_0,Q6_K,Q5_K,Q4_K,Q4_0")
+    p.add_argument("--types", default="F32,F16,BF16,Q8_0,Q6_K,Q5_K,Q4_K,Q4_0,Q5_1,Q5_0,Q4_1,IQ4_NL,IQ4_XS,MXFP4")
     p.add_argument("--positions", type=int, default=2000)
     p.add_argument("--window", type=int, default=250)
     a = p.parse_args()

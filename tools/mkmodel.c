@@ -87,7 +87,8 @@ static int usage(FILE *to)
     fprintf(to, "\n"
                 "  --arch NAME        llama, qwen2, qwen3, qwen3moe\n"
                 "  --name TEXT        general.name of the file\n"
-                "  --type TYPE        F32 F16 BF16 Q8_0 Q4_0 Q4_K Q5_K Q6_K, of the layers\n"
+                "  --type TYPE        F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K\n"
+                "                     IQ4_NL IQ4_XS MXFP4, of the layers\n"
                 "  --head-type TYPE   of embedding and head (default: Q6_K beside 4 and 5 bits)\n"
                 "  --layers --embd --heads --kv-heads --head-dim --ff --vocab --ctx N\n"
                 "  --experts --experts-used N   of --ff each, of which a token uses some\n"
@@ -211,7 +212,15 @@ static void show_progress(void *arg, uint64_t done, uint64_t all)
 /* Real files keep these two tables finer than the layers. */
 static enum qtype usual_head_type(enum qtype type)
 {
-    return type == Q_Q4_0 || type == Q_Q4_K || type == Q_Q5_K ? Q_Q6_K : type;
+    switch ((int)type) {
+    case Q_F32:
+    case Q_F16:
+    case Q_BF16:
+    case Q_Q8_0:
+        return type;
+    default:
+        return Q_Q6_K;
+    }
 }
 
 static int leave_out_layers(const struct args *a, struct err *e)

@@ -18,10 +18,13 @@ enum qtype {
     Q_Q4_K = 12,
     Q_Q5_K = 13,
     Q_Q6_K = 14,
+    Q_IQ4_NL = 20,
+    Q_IQ4_XS = 23,
     Q_I8 = 24,
     Q_I16 = 25,
     Q_I32 = 26,
     Q_BF16 = 30,
+    Q_MXFP4 = 39,
 };
 
 struct qtype_info {

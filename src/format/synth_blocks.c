@@ -1,6 +1,7 @@
 /* synth_blocks.c: quantised numbers are uniform, so their bytes are random bits as they come; only
  * the scales are computed. With q uniform over n values the deviation of q is sqrt((n^2 - 1) / 12):
- * 4.61 for 16, 9.23 for 32, 18.47 for 64, 73.9 for 256. */
+ * 4.61 for 16, 9.23 for 32, 18.47 for 64, 73.9 for 256. IQ4_NL's list has 67.2, that of MXFP4
+ * 5.85. */
 #include "format/synth_blocks.h"
 
 struct source {
@@ -75,6 +76,54 @@ static void block_q8_0(struct source *s, float sigma, uint8_t *out)
     fill(s, put16(out, half(scale(s, sigma / 73.9f))), 32);
 }
 
+static void block_q5_0(struct source *s, float sigma, uint8_t *out)
+{
+    fill(s, put16(out, half(scale(s, sigma / 9.23f))), 20);
+}
+
+/* Q4_1 and Q5_1: the minimum puts the values around 0. */
+static void block_with_min(struct source *s, float sigma, int n_bits, uint8_t *out)
+{
+    float d = scale(s, sigma / (n_bits == 4 ? 4.61f : 9.23f));
+    float m = -d * (n_bits == 4 ? 7.5f : 15.5f);
+
+    fill(s, put16(put16(out, half(d)), half(m)), n_bits == 4 ? 16 : 20);
+}
+
+static void block_iq4_nl(struct source *s, float sigma, uint8_t *out)
+{
+    fill(s, put16(out, half(scale(s, sigma / 67.2f))), 16);
+}
+
+/* Powers of two are all the scales there are: the two next to the one wanted, by chance, so that
+ * the mean of their squares is its square. */
+static void block_mxfp4(struct source *s, float sigma, uint8_t *out)
+{
+    float d = sigma / 5.85f, low = 1;
+    int e = 128;
+
+    for (; low > d && e > 2; e--)
+        low /= 2;
+    for (; low * 2 <= d && e < 254; e++)
+        low *= 2;
+    float part = (d * d / (low * low) - 1) / 3; /* 0 .. 1 */
+    out[0] = (uint8_t)(e + ((float)(bits(s) >> 40) < part * (float)(1 << 24)));
+    fill(s, out + 1, 16);
+}
+
+/* A scale is -32 to -17 or 16 to 31: root mean square 24.4. */
+static void block_iq4_xs(struct source *s, float sigma, uint8_t *out)
+{
+    uint64_t v = bits(s);
+    uint16_t high = 0;
+
+    for (int i = 0; i < 8; i++)
+        high |= (uint16_t)((v >> (32 + i) & 1 ? 3 : 0) << (2 * i));
+    uint8_t *p = put16(put16(out, half(sigma / (24.4f * 67.2f))), high);
+    memcpy(p, &v, 4);
+    fill(s, p + 4, 128);
+}
+
 /* Q4_K and Q5_K: the minimum of a sub-block is set so that its values lie around 0: the same six
  * bits m = sc, and dmin = d * the middle of q. A scale is 32 to 63 (root mean square 48.4). */
 static void block_k(struct source *s, float sigma, int n_bits, uint8_t *out)
@@ -123,6 +172,12 @@ bool synth_has_type(enum qtype type)
     case Q_Q4_K:
     case Q_Q5_K:
     case Q_Q6_K:
+    case Q_Q4_1:
+    case Q_Q5_0:
+    case Q_Q5_1:
+    case Q_IQ4_NL:
+    case Q_MXFP4:
+    case Q_IQ4_XS:
         return true;
     default:
         return false;
@@ -149,6 +204,24 @@ static void one_block(enum qtype type, struct source *s, float sigma, uint8_t *o
         return;
     case Q_Q6_K:
         block_q6_k(s, sigma, out);
+        return;
+    case Q_Q4_1:
+        block_with_min(s, sigma, 4, out);
+        return;
+    case Q_Q5_0:
+        block_q5_0(s, sigma, out);
+        return;
+    case Q_Q5_1:
+        block_with_min(s, sigma, 5, out);
+        return;
+    case Q_IQ4_NL:
+        block_iq4_nl(s, sigma, out);
+        return;
+    case Q_MXFP4:
+        block_mxfp4(s, sigma, out);
+        return;
+    case Q_IQ4_XS:
+        block_iq4_xs(s, sigma, out);
         return;
     case Q_F32:
         f = number(s, sigma);

@@ -4,22 +4,11 @@
 int gemm_slot(enum qtype type)
 {
     switch ((int)type) {
-    case Q_F32:
-        return 0;
-    case Q_F16:
-        return 1;
-    case Q_BF16:
-        return 2;
-    case Q_Q8_0:
-        return 3;
-    case Q_Q4_0:
-        return 4;
-    case Q_Q4_K:
-        return 5;
-    case Q_Q5_K:
-        return 6;
-    case Q_Q6_K:
-        return 7;
+#define WEIGHT(TYPE, name, act, block)                                                             \
+    case Q_##TYPE:                                                                                 \
+        return GEMM_##TYPE;
+#include "kernel/types.def"
+#undef WEIGHT
     default:
         return -1;
     }
@@ -28,13 +17,11 @@ int gemm_slot(enum qtype type)
 enum act_kind act_kind_for(enum qtype weight_type)
 {
     switch ((int)weight_type) {
-    case Q_Q8_0:
-    case Q_Q4_0:
-        return ACT_Q8_0;
-    case Q_Q4_K:
-    case Q_Q5_K:
-    case Q_Q6_K:
-        return ACT_Q8_K;
+#define WEIGHT(TYPE, name, act, block)                                                             \
+    case Q_##TYPE:                                                                                 \
+        return act;
+#include "kernel/types.def"
+#undef WEIGHT
     default:
         return ACT_F32;
     }

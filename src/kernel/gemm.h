@@ -8,7 +8,7 @@
  *
  * F32, F16 and BF16 weights multiply float activations, one fma per k in order; the others
  * multiply activations quantised per block (Q8_0: 32, Q8_K: 256) by exact integer dots, and add
- * block results in block order with fma. */
+ * block results in block order with fma. types.def lists them all. */
 #pragma once
 
 #include "base/err.h"
@@ -51,8 +51,13 @@ struct gemm_args {
 
 typedef void (*gemm_fn)(const struct gemm_args *g);
 
-enum { N_GEMM_SLOTS = 8 };
-int gemm_slot(enum qtype type); /* 0 .. N_GEMM_SLOTS-1, or -1 for a type that is not served */
+enum gemm_slot {
+#define WEIGHT(TYPE, name, act, block) GEMM_##TYPE,
+#include "kernel/types.def"
+#undef WEIGHT
+    N_GEMM_SLOTS
+};
+int gemm_slot(enum qtype type); /* one of these, or -1 for a type that is not served */
 
 enum act_kind act_kind_for(enum qtype weight_type);
 size_t act_row_bytes(enum act_kind kind, int n_cols); /* rounded up to 64 */
@@ -65,5 +70,7 @@ size_t pack_bytes(enum qtype type, int n_rows, int n_cols);
 void pack_panels(struct packed *w, const uint8_t *rows, int panel_from, int panel_to);
 int pack_init(
     struct packed *w, enum qtype type, int n_rows, int n_cols, uint8_t *data, struct err *e);
-/* One row back as floats, exactly as the file's block says (for embeddings). */
+
+/* ---- unpack.c: one row back as floats, exactly as the file's block says (for embeddings) */
+
 void pack_get_row(const struct packed *w, int row, float *out);

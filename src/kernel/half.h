@@ -35,6 +35,12 @@ static inline float f16_to_f32(uint16_t h)
 
 uint16_t f16_of_f32(float f);
 
+/* Half of the scale 2^(e - 127) that a byte of MXFP4 stands for: 2^(e - 128). Two are subnormal. */
+static inline float e8m0_half(uint8_t e)
+{
+    return float_of_bits(e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23);
+}
+
 static inline float bf16_to_f32(uint16_t h)
 {
     return float_of_bits((uint32_t)h << 16);

@@ -1,10 +1,9 @@
-/* pack.c: rows of a tensor as they lie in the file, into panels, and single rows back.
+/* pack.c: rows of a tensor as they lie in the file, into panels.
  *
- * blocks.h shows both sides. Packing only moves bytes: nothing is rounded, and pack_get_row gives
- * the floats that the file's block stands for, in the order of operations GGUF users know. */
+ * blocks.h shows both sides. Packing only moves bytes: nothing is rounded. unpack.c is the way
+ * back. */
 #include "kernel/blocks.h"
 #include "kernel/gemm.h"
-#include "kernel/half.h"
 
 #include <limits.h>
 
@@ -16,25 +15,34 @@ struct shape {
     size_t file_bytes, panel_bytes;
 };
 
+/* Of types without blocks: a number of each row. */
+struct file_f32 {
+    uint8_t bytes[4];
+};
+struct file_f16 {
+    uint8_t bytes[2];
+};
+struct file_bf16 {
+    uint8_t bytes[2];
+};
+struct p16_f32 {
+    struct file_f32 row[PANEL];
+};
+struct p16_f16 {
+    struct file_f16 row[PANEL];
+};
+struct p16_bf16 {
+    struct file_bf16 row[PANEL];
+};
+
 static struct shape shape_of(enum qtype type)
 {
     switch ((int)type) {
-    case Q_F32:
-        return (struct shape){ 1, 4, 4 * PANEL };
-    case Q_F16:
-        return (struct shape){ 1, 2, 2 * PANEL };
-    case Q_BF16:
-        return (struct shape){ 1, 2, 2 * PANEL };
-    case Q_Q8_0:
-        return (struct shape){ QK_SMALL, sizeof(struct file_q8_0), sizeof(struct p16_q8_0) };
-    case Q_Q4_0:
-        return (struct shape){ QK_SMALL, sizeof(struct file_q4_0), sizeof(struct p16_q4_0) };
-    case Q_Q4_K:
-        return (struct shape){ QK_SUPER, sizeof(struct file_q4_k), sizeof(struct p16_q4_k) };
-    case Q_Q5_K:
-        return (struct shape){ QK_SUPER, sizeof(struct file_q5_k), sizeof(struct p16_q5_k) };
-    case Q_Q6_K:
-        return (struct shape){ QK_SUPER, sizeof(struct file_q6_k), sizeof(struct p16_q6_k) };
+#define WEIGHT(TYPE, name, act, block)                                                             \
+    case Q_##TYPE:                                                                                 \
+        return (struct shape){ block, sizeof(struct file_##name), sizeof(struct p16_##name) };
+#include "kernel/types.def"
+#undef WEIGHT
     default:
         return (struct shape){ 0, 0, 0 };
     }
@@ -93,17 +101,6 @@ static void put_bf16(uint8_t *panel, size_t b, int r, const uint8_t *file)
     memcpy(panel + b / 2 * 64 + (size_t)r * 4 + b % 2 * 2, file, 2);
 }
 
-static void put_q4_0(uint8_t *panel, size_t b, int r, const uint8_t *file)
-{
-    struct p16_q4_0 *p = (struct p16_q4_0 *)(void *)panel + b;
-    struct file_q4_0 f;
-
-    memcpy(&f, file, sizeof(f));
-    for (int i = 0; i < 4; i++)
-        memcpy(p->q[i][r], f.q + 4 * i, 4);
-    p->d[r] = f.d;
-}
-
 /* Four bytes at once. */
 static uint32_t get4(const void *p)
 {
@@ -115,6 +112,101 @@ static uint32_t get4(const void *p)
 static void put4(void *p, uint32_t v)
 {
     memcpy(p, &v, sizeof(v));
+}
+
+/* 32 nibbles: in files as in panels, first 16 low, second 16 high. */
+static void put_32(uint8_t q[4][16][4], int r, const uint8_t file[16])
+{
+    for (int i = 0; i < 4; i++)
+        put4(q[i][r], get4(file + 4 * i));
+}
+
+/* Fifth bits, from bit j for element j to a plane as in p16_q5_0. */
+static void put_fifths(uint8_t plane[16][4], int r, const uint8_t file[4])
+{
+    uint32_t bits = 0;
+
+    for (int k = 0; k < 32; k++)
+        bits |= (uint32_t)(file[k / 8] >> (k % 8) & 1) << (k % 4 * 8 + k / 4);
+    put4(plane[r], bits);
+}
+
+static void put_q4_0(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    struct p16_q4_0 *p = (struct p16_q4_0 *)(void *)panel + b;
+    struct file_q4_0 f;
+
+    memcpy(&f, file, sizeof(f));
+    put_32(p->q, r, f.q);
+    p->d[r] = f.d;
+}
+
+static void put_q4_1(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    struct p16_q4_1 *p = (struct p16_q4_1 *)(void *)panel + b;
+    struct file_q4_1 f;
+
+    memcpy(&f, file, sizeof(f));
+    put_32(p->q, r, f.q);
+    p->d[r] = f.d;
+    p->m[r] = f.m;
+}
+
+static void put_q5_0(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    struct p16_q5_0 *p = (struct p16_q5_0 *)(void *)panel + b;
+    struct file_q5_0 f;
+
+    memcpy(&f, file, sizeof(f));
+    put_32(p->q, r, f.q);
+    put_fifths(p->high, r, f.high);
+    p->d[r] = f.d;
+}
+
+static void put_q5_1(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    struct p16_q5_1 *p = (struct p16_q5_1 *)(void *)panel + b;
+    struct file_q5_1 f;
+
+    memcpy(&f, file, sizeof(f));
+    put_32(p->q, r, f.q);
+    put_fifths(p->high, r, f.high);
+    p->d[r] = f.d;
+    p->m[r] = f.m;
+}
+
+static void put_iq4_nl(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    struct p16_iq4_nl *p = (struct p16_iq4_nl *)(void *)panel + b;
+    struct file_iq4_nl f;
+
+    memcpy(&f, file, sizeof(f));
+    put_32(p->q, r, f.q);
+    p->d[r] = f.d;
+}
+
+static void put_mxfp4(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    struct p16_mxfp4 *p = (struct p16_mxfp4 *)(void *)panel + b;
+    struct file_mxfp4 f;
+
+    memcpy(&f, file, sizeof(f));
+    put_32(p->q, r, f.q);
+    p->e[r] = f.e;
+}
+
+static void put_iq4_xs(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    struct p16_iq4_xs *p = (struct p16_iq4_xs *)(void *)panel + b;
+    struct file_iq4_xs f;
+
+    memcpy(&f, file, sizeof(f));
+    for (int s = 0; s < 8; s++) {
+        int scale = (f.scale_lo[s / 2] >> (s % 2 * 4) & 15) | (f.scale_hi >> (2 * s) & 3) << 4;
+        put_32(p->q[s], r, f.q[s]);
+        p->scale[s / 2][r][s % 2] = (int8_t)(scale - 32);
+    }
+    p->d[r] = f.d;
 }
 
 static void put_q8_0(uint8_t *panel, size_t b, int r, const uint8_t *file)
@@ -229,8 +321,11 @@ static void put_q6_k(uint8_t *panel, size_t b, int r, const uint8_t *file)
 
 typedef void (*put_fn)(uint8_t *panel, size_t b, int r, const uint8_t *file);
 
-static const put_fn puts_by_slot[N_GEMM_SLOTS] = { put_f32, put_f16, put_bf16, put_q8_0, put_q4_0,
-    put_q4_k, put_q5_k, put_q6_k };
+static const put_fn puts_by_slot[N_GEMM_SLOTS] = {
+#define WEIGHT(TYPE, name, act, block) [GEMM_##TYPE] = put_##name,
+#include "kernel/types.def"
+#undef WEIGHT
+};
 
 void pack_panels(struct packed *w, const uint8_t *rows, int panel_from, int panel_to)
 {
@@ -248,116 +343,4 @@ void pack_panels(struct packed *w, const uint8_t *rows, int panel_from, int pane
             for (int r = 0; r < n; r++)
                 put(panel, b, r, from + (size_t)r * row_bytes + b * s.file_bytes);
     }
-}
-
-/* ---- and back */
-
-static void get_q4_0(float *out, const struct p16_q4_0 *p, int r)
-{
-    float d = f16_to_f32(p->d[r]);
-
-    for (int k = 0; k < 16; k++) {
-        uint8_t q = p->q[k / 4][r][k % 4];
-        out[k] = (float)((q & 15) - 8) * d;
-        out[k + 16] = (float)((q >> 4) - 8) * d;
-    }
-}
-
-static void get_q8_0(float *out, const struct p16_q8_0 *p, int r)
-{
-    float d = f16_to_f32(p->d[r]);
-
-    for (int k = 0; k < 32; k++)
-        out[k] = (float)(p->q[k / 4][r][k % 4] - 128) * d;
-}
-
-static void get_q4_k(float *out, const struct p16_q4_k *p, int r)
-{
-    float d = f16_to_f32(p->d[r]), dmin = f16_to_f32(p->dmin[r]);
-
-    for (int j = 0; j < 8; j++) {
-        uint8_t lo = p->scale_lo[j / 2][r][j % 2];
-        uint8_t hi = (uint8_t)(p->scale_hi[j / 2 & 1][r][j % 2] >> (j / 4 * 4));
-        float scale = d * (float)((lo & 15) | (hi & 3) << 4);
-        float min = dmin * (float)(lo >> 4 | (hi >> 2 & 3) << 4);
-        for (int k = 0; k < 32; k++) {
-            uint8_t q = p->q[j][k % 16 / 4][r][k % 4] >> (k / 16 * 4) & 15;
-            out[32 * j + k] = scale * (float)q - min;
-        }
-    }
-}
-
-static void get_q5_k(float *out, const struct p16_q5_k *p, int r)
-{
-    float d = f16_to_f32(p->d[r]), dmin = f16_to_f32(p->dmin[r]);
-
-    for (int j = 0; j < 8; j++) {
-        uint8_t lo = p->scale_lo[j / 2][r][j % 2];
-        uint8_t hi = (uint8_t)(p->scale_hi[j / 2 & 1][r][j % 2] >> (j / 4 * 4));
-        float scale = d * (float)((lo & 15) | (hi & 3) << 4);
-        float min = dmin * (float)(lo >> 4 | (hi >> 2 & 3) << 4);
-        for (int k = 0; k < 32; k++) {
-            int q = p->q[j][k % 16 / 4][r][k % 4] >> (k / 16 * 4) & 15;
-            q |= (p->high[j][r][k % 4] >> (k / 4) & 1) << 4;
-            out[32 * j + k] = scale * (float)q - min;
-        }
-    }
-}
-
-static void get_q6_k(float *out, const struct p16_q6_k *p, int r)
-{
-    float d = f16_to_f32(p->d[r]);
-
-    for (int k = 0; k < QK_SUPER; k++) {
-        int s = k / 16, quad = k % 16 / 4, i = k % 4;
-        int low = p->sub[s].low[quad & 1][r][i] >> (quad / 2 * 4) & 15;
-        int high = p->sub[s].high[r][i] >> (2 * quad) & 3;
-        float scale = d * (float)p->scale[s / 2][r][s % 2];
-        out[k] = scale * (float)((low | high << 4) - 32);
-    }
-}
-
-static void get_block(float *out, enum qtype type, const uint8_t *panel, size_t b, int r)
-{
-    const void *blocks = panel;
-    uint16_t h;
-
-    switch ((int)type) {
-    case Q_F32:
-        memcpy(out, panel + b * 64 + (size_t)r * 4, 4);
-        break;
-    case Q_F16:
-        memcpy(&h, panel + b * 32 + (size_t)r * 2, 2);
-        *out = f16_to_f32(h);
-        break;
-    case Q_BF16:
-        memcpy(&h, panel + b / 2 * 64 + (size_t)r * 4 + b % 2 * 2, 2);
-        *out = bf16_to_f32(h);
-        break;
-    case Q_Q8_0:
-        get_q8_0(out, (const struct p16_q8_0 *)blocks + b, r);
-        break;
-    case Q_Q4_0:
-        get_q4_0(out, (const struct p16_q4_0 *)blocks + b, r);
-        break;
-    case Q_Q4_K:
-        get_q4_k(out, (const struct p16_q4_k *)blocks + b, r);
-        break;
-    case Q_Q5_K:
-        get_q5_k(out, (const struct p16_q5_k *)blocks + b, r);
-        break;
-    case Q_Q6_K:
-        get_q6_k(out, (const struct p16_q6_k *)blocks + b, r);
-        break;
-    }
-}
-
-void pack_get_row(const struct packed *w, int row, float *out)
-{
-    struct shape s = shape_of(w->type);
-    const uint8_t *panel = w->data + (size_t)(row / PANEL) * w->panel_bytes;
-
-    DCHECK(row >= 0 && row < w->n_rows);
-    for (size_t b = 0; b < (size_t)(w->n_cols / s.block); b++)
-        get_block(out + b * (size_t)s.block, w->type, panel, b, row % PANEL);
 }

@@ -155,6 +155,9 @@ const struct kernels kernels_ref = {
     .attend = ref_attend,
     .softmax = softmax,
     .max = max,
-    .gemm = { ref_gemm_f32, ref_gemm_f16, ref_gemm_bf16, ref_gemm_q8_0, ref_gemm_q4_0,
-        ref_gemm_q4_k, ref_gemm_q5_k, ref_gemm_q6_k },
+    .gemm = {
+#define WEIGHT(TYPE, name, act, block) [GEMM_##TYPE] = ref_gemm_##name,
+#include "kernel/types.def"
+#undef WEIGHT
+    },
 };

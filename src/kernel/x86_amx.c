@@ -42,6 +42,7 @@ enum {
 struct unpacked {                                  /* a stretch of a panel */
     ALIGNED(64) uint8_t plane[2][STRETCH / 4][64]; /* the second: upper bytes, of blocks of 256 */
     __m512 d[STRETCH / 32];                        /* per block of 32; or d and dmin */
+    __m512 m[STRETCH / 32];                        /* minimums per block of 32, where there are */
     __m512i min[4];                                /* as in struct sub_scales */
 };
 
@@ -102,6 +103,84 @@ static void unpack_q4_0(struct unpacked *u, const uint8_t *w, int n_blocks)
     }
 }
 
+/* Eight quads less an offset into place. */
+INLINE void put_quads(struct unpacked *u, int block, const __m512i q[8], int offset)
+{
+    UNROLL for (int i = 0; i < 8; i++) _mm512_store_si512(
+        u->plane[0][8 * block + i], _mm512_sub_epi8(q[i], _mm512_set1_epi8((char)offset)));
+}
+
+static void unpack_q4_1(struct unpacked *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_q4_1 *p = (const void *)w;
+    __m512i q[8];
+
+    for (int b = 0; b < n_blocks; b++, p++) {
+        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        load_nibbles(q, p->q);
+        put_quads(u, b, q, 0);
+        u->d[b] = half16(p->d);
+        u->m[b] = half16(p->m);
+    }
+}
+
+static void unpack_q5_0(struct unpacked *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_q5_0 *p = (const void *)w;
+    __m512i q[8];
+
+    for (int b = 0; b < n_blocks; b++, p++) {
+        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        load_nibbles(q, p->q);
+        add_fifth(q, p->high);
+        put_quads(u, b, q, 16);
+        u->d[b] = half16(p->d);
+    }
+}
+
+static void unpack_q5_1(struct unpacked *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_q5_1 *p = (const void *)w;
+    __m512i q[8];
+
+    for (int b = 0; b < n_blocks; b++, p++) {
+        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        load_nibbles(q, p->q);
+        add_fifth(q, p->high);
+        put_quads(u, b, q, 0);
+        u->d[b] = half16(p->d);
+        u->m[b] = half16(p->m);
+    }
+}
+
+static void unpack_iq4_nl(struct unpacked *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_iq4_nl *p = (const void *)w;
+    __m512i q[8];
+
+    for (int b = 0; b < n_blocks; b++, p++) {
+        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        load_nibbles(q, p->q);
+        look_up(q, iq4_list(0));
+        put_quads(u, b, q, 0);
+        u->d[b] = half16(p->d);
+    }
+}
+
+static void unpack_mxfp4(struct unpacked *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_mxfp4 *p = (const void *)w;
+    __m512i q[8];
+
+    for (int b = 0; b < n_blocks; b++, p++) {
+        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        load_nibbles(q, p->q);
+        look_up(q, mxfp4_list(0));
+        put_quads(u, b, q, 0);
+        u->d[b] = e8m0_half16(p->e);
+    }
+}
+
 /* The dots of up to FLIGHT blocks from b on. */
 INLINE void dot_blocks(const struct group *g, const struct unpacked *u, int b, __m512i (*to)[16])
 {
@@ -132,30 +211,46 @@ INLINE void dot_blocks(const struct group *g, const struct unpacked *u, int b, _
         TILE_STORE(3, to[3], C_BYTES);
 }
 
-INLINE void scale_blocks(
-    const struct group *g, const struct unpacked *u, int b, __m512i (*from)[16], __m512 *acc)
+/* has_mins is a constant of each caller. */
+INLINE void scale_blocks(const struct group *g, const struct unpacked *u, int b,
+    __m512i (*from)[16], __m512 *acc, bool has_mins)
 {
     int n = MIN(FLIGHT, g->n_blocks - b);
 
     for (int m = 0; m < g->n; m++) {
         const struct act_q8_0 *x = (const void *)(g->x[m] + g->x_at);
         __m512 sum = acc[m];
-        for (int i = 0; i < n; i++)
+        for (int i = 0; i < n; i++) {
             sum = scaled(sum, u->d[b + i], x[b + i].d, from[i][m]);
+            if (has_mins)
+                sum = plus_min(sum, u->m[b + i], &x[b + i]);
+        }
         acc[m] = sum;
     }
+}
+
+INLINE void multiply_blocks(
+    struct work *k, const struct group *g, const struct unpacked *u, __m512 *acc, bool has_mins)
+{
+    dot_blocks(g, u, 0, k->dots[0]);
+    for (int b = FLIGHT; b < g->n_blocks; b += FLIGHT) {
+        dot_blocks(g, u, b, k->dots[b / FLIGHT % 2]);
+        scale_blocks(g, u, b - FLIGHT, k->dots[(b / FLIGHT + 1) % 2], acc, has_mins);
+    }
+    int last = (g->n_blocks - 1) / FLIGHT;
+    scale_blocks(g, u, last * FLIGHT, k->dots[last % 2], acc, has_mins);
 }
 
 static void multiply_small(
     struct work *k, const struct group *g, const struct unpacked *u, __m512 *acc)
 {
-    dot_blocks(g, u, 0, k->dots[0]);
-    for (int b = FLIGHT; b < g->n_blocks; b += FLIGHT) {
-        dot_blocks(g, u, b, k->dots[b / FLIGHT % 2]);
-        scale_blocks(g, u, b - FLIGHT, k->dots[(b / FLIGHT + 1) % 2], acc);
-    }
-    int last = (g->n_blocks - 1) / FLIGHT;
-    scale_blocks(g, u, last * FLIGHT, k->dots[last % 2], acc);
+    multiply_blocks(k, g, u, acc, false);
+}
+
+static void multiply_small_with_mins(
+    struct work *k, const struct group *g, const struct unpacked *u, __m512 *acc)
+{
+    multiply_blocks(k, g, u, acc, true);
 }
 
 /* ---- blocks of 256 */
@@ -235,6 +330,23 @@ static void unpack_q6_k(struct unpacked *u, const uint8_t *w, int n_blocks)
     u->d[0] = half16(p->d);
 }
 
+static void unpack_iq4_xs(struct unpacked *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_iq4_xs *p = (const void *)w;
+    __m512i q[8];
+
+    for (int j = 0; j < 8; j++) {
+        fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
+        load_nibbles(q, p->q[j]);
+        look_up(q, iq4_list(IQ4_OFFSET));
+        __m512i pair = _mm512_cvtepi8_epi16(
+            _mm256_loadu_si256((const __m256i *)(const void *)p->scale[j / 2]));
+        __m512i scale = both(pair, j % 2);
+        UNROLL for (int i = 0; i < 8; i++) put_planes(u, 8 * j + i, q[i], scale, IQ4_OFFSET);
+    }
+    u->d[0] = half16(p->d);
+}
+
 /* Both planes' dots of all rows with a block, 64 k at a time. */
 INLINE void dot_planes(const struct group *g, const struct unpacked *u, __m512i (*to)[16])
 {
@@ -288,7 +400,7 @@ static void multiply_with_mins(
     multiply_super(k, g, u, acc, true);
 }
 
-static void multiply_q6_k(
+static void multiply_without_mins(
     struct work *k, const struct group *g, const struct unpacked *u, __m512 *acc)
 {
     multiply_super(k, g, u, acc, false);
@@ -420,7 +532,13 @@ GEMM(q8_0, 32, 16, struct act_q8_0, unpack_q8_0, multiply_small)
 GEMM(q4_0, 32, 16, struct act_q8_0, unpack_q4_0, multiply_small)
 GEMM(q4_k, 256, 32, struct act_q8_k, unpack_q4_k, multiply_with_mins)
 GEMM(q5_k, 256, 32, struct act_q8_k, unpack_q5_k, multiply_with_mins)
-GEMM(q6_k, 256, 32, struct act_q8_k, unpack_q6_k, multiply_q6_k)
+GEMM(q6_k, 256, 32, struct act_q8_k, unpack_q6_k, multiply_without_mins)
+GEMM(q4_1, 32, 16, struct act_q8_0, unpack_q4_1, multiply_small_with_mins)
+GEMM(q5_0, 32, 16, struct act_q8_0, unpack_q5_0, multiply_small)
+GEMM(q5_1, 32, 16, struct act_q8_0, unpack_q5_1, multiply_small_with_mins)
+GEMM(iq4_nl, 32, 16, struct act_q8_0, unpack_iq4_nl, multiply_small)
+GEMM(mxfp4, 32, 16, struct act_q8_0, unpack_mxfp4, multiply_small)
+GEMM(iq4_xs, 256, 32, struct act_q8_k, unpack_iq4_xs, multiply_without_mins)
 
 #ifndef AMX_SET
 #define AMX_SET  kernels_amx
@@ -429,5 +547,17 @@ GEMM(q6_k, 256, 32, struct act_q8_k, unpack_q6_k, multiply_q6_k)
 
 const struct kernels AMX_SET = {
     .name = AMX_NAME,
-    .gemm = { NULL, NULL, NULL, gemm_q8_0, gemm_q4_0, gemm_q4_k, gemm_q5_k, gemm_q6_k },
+    .gemm = {
+        [GEMM_Q8_0] = gemm_q8_0,
+        [GEMM_Q4_0] = gemm_q4_0,
+        [GEMM_Q4_K] = gemm_q4_k,
+        [GEMM_Q5_K] = gemm_q5_k,
+        [GEMM_Q6_K] = gemm_q6_k,
+        [GEMM_Q4_1] = gemm_q4_1,
+        [GEMM_Q5_0] = gemm_q5_0,
+        [GEMM_Q5_1] = gemm_q5_1,
+        [GEMM_IQ4_NL] = gemm_iq4_nl,
+        [GEMM_MXFP4] = gemm_mxfp4,
+        [GEMM_IQ4_XS] = gemm_iq4_xs,
+    },
 };

@@ -241,6 +241,9 @@ const struct kernels kernels_avx2 = {
     .attend = avx2_attend,
     .softmax = softmax,
     .max = max,
-    .gemm = { avx2_gemm_f32, avx2_gemm_f16, avx2_gemm_bf16, avx2_gemm_q8_0, avx2_gemm_q4_0,
-        avx2_gemm_q4_k, avx2_gemm_q5_k, avx2_gemm_q6_k },
+    .gemm = {
+#define WEIGHT(TYPE, name, act, block) [GEMM_##TYPE] = avx2_gemm_##name,
+#include "kernel/types.def"
+#undef WEIGHT
+    },
 };

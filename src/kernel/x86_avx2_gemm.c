@@ -8,52 +8,29 @@
  *   Q5   31 * 127 * 2 =  7874, x 4 fits     Q8  |w| <= 128, 32512, x 1 (signs moved to x)
  *
  * Where a sub-block has a scale, the widening multiplies by it (vpmaddwd). Work is cut into turns
- * as in x86_avx512_gemm.c. */
+ * as in x86_avx512_gemm.c. Many rows of Q5_K and Q6_K, and what is not here, are in
+ * x86_avx2_gemm_wide.c. */
 #ifndef __AVX2__
 #error "compile with the AVX2 flags of the Makefile"
 #endif
 
-#include "kernel/acts.h"
-#include "kernel/blocks.h"
-#include "kernel/x86_avx2.h"
+#include "kernel/x86_avx2_gemm.h"
 
 enum {
-    GROUP = 4,
     STREAMS = 2,
-    AHEAD = 6144, /* bytes that a stream prefetches ahead of itself, into L2 */
     TURN_BYTES = 2048,
-};
-
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
-#define INLINE static inline __attribute__((always_inline))
-
-struct lanes { /* of 16 rows */
-    __m256 half[2];
-};
-
-/* n blocks at w times n blocks at x[m], added to acc[m]. */
-typedef void (*turn_fn)(const uint8_t *w, const uint8_t *const *x, int n, struct lanes *acc);
-
-struct format {
-    turn_fn turn[GROUP + 1]; /* by number of rows */
-    int block;               /* elements of k */
-    size_t w_bytes, x_bytes; /* of a block, of the panel and of a row */
+    WIDE_FROM = 32, /* rows from which unpacking first pays */
 };
 
 /* ---- drivers */
 
-static void set_rows(const struct gemm_args *g, int m, int n, const uint8_t *x[])
+void avx2_set_rows(const struct gemm_args *g, int m, int n, const uint8_t *x[])
 {
     for (int i = 0; i < n; i++)
         x[i] = acts_row(g->x, m + i);
 }
 
-static void store(const struct gemm_args *g, int panel, int m, int n, const struct lanes *acc)
+void avx2_store(const struct gemm_args *g, int panel, int m, int n, const struct lanes *acc)
 {
     int rows = MIN(PANEL, g->w->n_rows - panel * PANEL);
     float *y = g->y + (size_t)m * g->y_stride + (size_t)panel * PANEL;
@@ -64,8 +41,7 @@ static void store(const struct gemm_args *g, int panel, int m, int n, const stru
     }
 }
 
-/* All rows (at most GROUP) times panels, interleaved. */
-static void few_rows(const struct gemm_args *g, const struct format *f)
+void avx2_few_rows(const struct gemm_args *g, const struct format *f)
 {
     int n_rows = g->x->n_rows, n_panels = g->panel_to - g->panel_from;
     int n_blocks = g->w->n_cols / f->block, per_turn = MAX(1, TURN_BYTES / (int)f->w_bytes);
@@ -74,7 +50,7 @@ static void few_rows(const struct gemm_args *g, const struct format *f)
     struct lanes acc[STREAMS][GROUP];
     int from[STREAMS + 1];
 
-    set_rows(g, 0, n_rows, x0);
+    avx2_set_rows(g, 0, n_rows, x0);
     for (int s = 0; s <= STREAMS; s++)
         from[s] = g->panel_from + (int)((int64_t)n_panels * s / STREAMS);
     for (int i = 0; i < (n_panels + STREAMS - 1) / STREAMS; i++) {
@@ -91,7 +67,7 @@ static void few_rows(const struct gemm_args *g, const struct format *f)
         }
         for (int s = 0; s < STREAMS; s++)
             if (from[s] + i < from[s + 1])
-                store(g, from[s] + i, 0, n_rows, acc[s]);
+                avx2_store(g, from[s] + i, 0, n_rows, acc[s]);
     }
 }
 
@@ -104,64 +80,25 @@ static void many_rows(const struct gemm_args *g, const struct format *f)
     for (int p = g->panel_from; p < g->panel_to; p++)
         for (int m = 0; m < g->x->n_rows; m += GROUP) {
             int n = MIN(GROUP, g->x->n_rows - m);
-            set_rows(g, m, n, x);
+            avx2_set_rows(g, m, n, x);
             memset(acc, 0, sizeof(acc));
             f->turn[n](g->w->data + (size_t)p * g->w->panel_bytes, x, n_blocks, acc);
-            store(g, p, m, n, acc);
+            avx2_store(g, p, m, n, acc);
         }
 }
 
-static void run(const struct gemm_args *g, const struct format *f)
+/* wide: what takes many rows faster; NULL: nothing does. */
+static void run(const struct gemm_args *g, const struct format *f, gemm_fn wide)
 {
-    if (g->x->n_rows > GROUP)
+    if (wide && g->x->n_rows >= WIDE_FROM)
+        wide(g);
+    else if (g->x->n_rows > GROUP)
         many_rows(g, f);
     else if (g->x->n_rows > 0)
-        few_rows(g, f);
-}
-
-INLINE void fetch_ahead(const uint8_t *w, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i += 64)
-        _mm_prefetch((const char *)w + AHEAD + i, _MM_HINT_T1);
+        avx2_few_rows(g, f);
 }
 
 /* ---- pieces */
-
-INLINE __m256i load(const void *p)
-{
-    return _mm256_loadu_si256((const __m256i *)p);
-}
-
-INLINE __m256 half8(const uint16_t *h)
-{
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)h));
-}
-
-/* Four bytes to all rows. */
-INLINE __m256i spread4(const void *q)
-{
-    int32_t v;
-    memcpy(&v, q, sizeof(v));
-    return _mm256_set1_epi32(v);
-}
-
-INLINE __m256i add_madd(__m256i sum, __m256i a, __m256i b)
-{
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
-}
-
-INLINE __m256 scaled(__m256 acc, __m256 dw, float dx, __m256i sum)
-{
-    return _mm256_fmadd_ps(_mm256_mul_ps(dw, _mm256_set1_ps(dx)), _mm256_cvtepi32_ps(sum), acc);
-}
-
-/* Computed here and in this order: gcc would add a row's products as a tree, all of them made
- * before and put aside in memory (a third of the speed went there). */
-INLINE __m256i kept(__m256i v)
-{
-    __asm__("" : "+x"(v));
-    return v;
-}
 
 /* A quad of weights, both halves of the panel, times the four bytes at q[m] + at of every row: pair
  * sums of 16 bits. The weights stay in registers while the rows pass by. */
@@ -264,41 +201,11 @@ INLINE void turn_q8_0(
 
 /* ---- blocks of 256 */
 
-/* Of eight rows of a Q4_K or Q5_K block: 6-bit numbers as pairs of int16, sub-blocks 2p, 2p + 1. */
-struct sub_scales {
-    __m256i scale[4], min[4];
-};
-
 /* Of a block, both halves of the panel. */
 struct totals {
     struct sub_scales scales[2];
     __m256i sum[GROUP][2];
 };
-
-INLINE void load_scales(
-    struct sub_scales *s, const uint8_t lo[4][16][2], const uint8_t hi[2][16][2], int half)
-{
-    const __m128i low4 = _mm_set1_epi8(15), bits45 = _mm_set1_epi8(0x30);
-
-    UNROLL for (int p = 0; p < 4; p++)
-    {
-        __m128i v = _mm_loadu_si128((const __m128i *)(const void *)lo[p][8 * half]);
-        __m128i h = _mm_loadu_si128((const __m128i *)(const void *)hi[p % 2][8 * half]);
-        if (p >= 2)
-            h = _mm_srli_epi16(h, 4);
-        s->scale[p] = _mm256_cvtepu8_epi16(
-            _mm_or_si128(_mm_and_si128(v, low4), _mm_and_si128(_mm_slli_epi16(h, 4), bits45)));
-        s->min[p] = _mm256_cvtepu8_epi16(_mm_or_si128(_mm_and_si128(_mm_srli_epi16(v, 4), low4),
-            _mm_and_si128(_mm_slli_epi16(h, 2), bits45)));
-    }
-}
-
-/* Number i (0 or 1) of each pair, twice. */
-INLINE __m256i both(__m256i pair, int i)
-{
-    return i ? _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pair, 0xf5), 0xf5)
-             : _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pair, 0xa0), 0xa0);
-}
 
 /* acc + d * dx * sum - dmin * dx * (mins . sum32) */
 INLINE __m256 affine(
@@ -552,7 +459,7 @@ INLINE void turn_bf16(
         turn_##type(rows, w, x, n, acc);                                                           \
     }
 
-#define GEMM(type, block, w_bytes, x_bytes)                                                        \
+#define GEMM(type, block, w_bytes, x_bytes, wide)                                                  \
     TURN(type, 1)                                                                                  \
     TURN(type, 2)                                                                                  \
     TURN(type, 3)                                                                                  \
@@ -561,14 +468,14 @@ INLINE void turn_bf16(
     {                                                                                              \
         static const struct format f = { { NULL, type##_1, type##_2, type##_3, type##_4 }, block,  \
             w_bytes, x_bytes };                                                                    \
-        run(g, &f);                                                                                \
+        run(g, &f, wide);                                                                          \
     }
 
-GEMM(f32, 1, 64, 4)
-GEMM(f16, 1, 32, 4)
-GEMM(bf16, 1, 32, 4)
-GEMM(q8_0, 32, sizeof(struct p16_q8_0), sizeof(struct act_q8_0))
-GEMM(q4_0, 32, sizeof(struct p16_q4_0), sizeof(struct act_q8_0))
-GEMM(q4_k, 256, sizeof(struct p16_q4_k), sizeof(struct act_q8_k))
-GEMM(q5_k, 256, sizeof(struct p16_q5_k), sizeof(struct act_q8_k))
-GEMM(q6_k, 256, sizeof(struct p16_q6_k), sizeof(struct act_q8_k))
+GEMM(f32, 1, 64, 4, NULL)
+GEMM(f16, 1, 32, 4, NULL)
+GEMM(bf16, 1, 32, 4, NULL)
+GEMM(q8_0, 32, sizeof(struct p16_q8_0), sizeof(struct act_q8_0), NULL)
+GEMM(q4_0, 32, sizeof(struct p16_q4_0), sizeof(struct act_q8_0), NULL)
+GEMM(q4_k, 256, sizeof(struct p16_q4_k), sizeof(struct act_q8_k), NULL)
+GEMM(q5_k, 256, sizeof(struct p16_q5_k), sizeof(struct act_q8_k), avx2_wide_q5_k)
+GEMM(q6_k, 256, sizeof(struct p16_q6_k), sizeof(struct act_q8_k), avx2_wide_q6_k)

@@ -170,6 +170,9 @@ const struct kernels kernels_avx512 = {
     .attend = avx512_attend,
     .softmax = softmax,
     .max = max,
-    .gemm = { avx512_gemm_f32, avx512_gemm_f16, avx512_gemm_bf16, avx512_gemm_q8_0,
-        avx512_gemm_q4_0, avx512_gemm_q4_k, avx512_gemm_q5_k, avx512_gemm_q6_k },
+    .gemm = {
+#define WEIGHT(TYPE, name, act, block) [GEMM_##TYPE] = avx512_gemm_##name,
+#include "kernel/types.def"
+#undef WEIGHT
+    },
 };

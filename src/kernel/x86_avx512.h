@@ -6,14 +6,9 @@
 
 extern const struct kernels kernels_avx512;
 
-void avx512_gemm_f32(const struct gemm_args *g);
-void avx512_gemm_f16(const struct gemm_args *g);
-void avx512_gemm_bf16(const struct gemm_args *g);
-void avx512_gemm_q8_0(const struct gemm_args *g);
-void avx512_gemm_q4_0(const struct gemm_args *g);
-void avx512_gemm_q4_k(const struct gemm_args *g);
-void avx512_gemm_q5_k(const struct gemm_args *g);
-void avx512_gemm_q6_k(const struct gemm_args *g);
+#define WEIGHT(TYPE, name, act, block) void avx512_gemm_##name(const struct gemm_args *g);
+#include "kernel/types.def"
+#undef WEIGHT
 
 void avx512_kv_append(const struct kv_slot *slot, const float *k, const float *v);
 void avx512_attend(const struct attn_args *a);

@@ -166,6 +166,92 @@ INLINE void turn_q8_0(int rows, const uint8_t *wp, const uint8_t *const *xp, int
     UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];
 }
 
+/* The remaining types of 32. What differs from one to the other: the weights, unsigned; where a dot
+ * with them begins; the scales; and whether there are minimums. */
+struct small {
+    __m512i w[8];
+    __m512 d, m;
+};
+
+INLINE __m512i start_plain(const struct act_q8_0 *x)
+{
+    return _mm512_setzero_si512();
+}
+
+INLINE __m512i start_16(const struct act_q8_0 *x)
+{
+    return _mm512_set1_epi32(x->minus8 * 2);
+}
+
+INLINE __m512i start_128(const struct act_q8_0 *x)
+{
+    return _mm512_set1_epi32(x->minus8 * 16);
+}
+
+INLINE __m512i start_12(const struct act_q8_0 *x)
+{
+    return _mm512_set1_epi32(x->minus8 / 2 * 3);
+}
+
+INLINE void load_q4_1(struct small *s, const struct p16_q4_1 *p)
+{
+    load_nibbles(s->w, p->q);
+    s->d = half16(p->d);
+    s->m = half16(p->m);
+}
+
+INLINE void load_q5_0(struct small *s, const struct p16_q5_0 *p)
+{
+    load_nibbles(s->w, p->q);
+    add_fifth(s->w, p->high);
+    s->d = half16(p->d);
+}
+
+INLINE void load_q5_1(struct small *s, const struct p16_q5_1 *p)
+{
+    load_nibbles(s->w, p->q);
+    add_fifth(s->w, p->high);
+    s->d = half16(p->d);
+    s->m = half16(p->m);
+}
+
+INLINE void load_iq4_nl(struct small *s, const struct p16_iq4_nl *p)
+{
+    load_nibbles(s->w, p->q);
+    look_up(s->w, iq4_list(IQ4_OFFSET));
+    s->d = half16(p->d);
+}
+
+INLINE void load_mxfp4(struct small *s, const struct p16_mxfp4 *p)
+{
+    load_nibbles(s->w, p->q);
+    look_up(s->w, mxfp4_list(MXFP4_OFFSET));
+    s->d = e8m0_half16(p->e);
+}
+
+#define TURN_SMALL(type, start, has_mins)                                                          \
+    INLINE void turn_##type(                                                                       \
+        int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)                 \
+    {                                                                                              \
+        const struct p16_##type *p = (const void *)wp;                                             \
+        __m512 acc[GROUP];                                                                         \
+        struct small s;                                                                            \
+                                                                                                   \
+        UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];                                     \
+        for (int b = 0; b < n; b++, p++) {                                                         \
+            fetch_ahead((const uint8_t *)p, sizeof(*p));                                           \
+            load_##type(&s, p);                                                                    \
+            UNROLL for (int m = 0; m < rows; m++)                                                  \
+            {                                                                                      \
+                const struct act_q8_0 *x = (const struct act_q8_0 *)(const void *)xp[m] + b;       \
+                acc[m] = scaled(acc[m], s.d, x->d, dot(start(x), s.w, x->q, 8));                   \
+                if (has_mins)                                                                      \
+                    acc[m] = plus_min(acc[m], s.m, x);                                             \
+            }                                                                                      \
+        }                                                                                          \
+        UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];                                     \
+    }
+
 /* ---- blocks of 256 */
 
 INLINE void turn_q4_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
@@ -266,6 +352,32 @@ INLINE void turn_q6_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int
     }
 }
 
+INLINE void turn_iq4_xs(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
+{
+    const struct p16_iq4_xs *p = (const void *)wp;
+    __m512i w[8], sum[GROUP];
+
+    for (int b = 0; b < n; b++, p++) {
+        UNROLL for (int m = 0; m < rows; m++) sum[m] = _mm512_setzero_si512();
+        for (int j = 0; j < 8; j++) {
+            fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
+            load_nibbles(w, p->q[j]);
+            look_up(w, iq4_list(IQ4_OFFSET));
+            __m512i scale = signed_of_pair(p->scale[j / 2], j % 2);
+            UNROLL for (int m = 0; m < rows; m++)
+            {
+                const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
+                __m512i start = _mm512_set1_epi32(-IQ4_OFFSET * x->sum32[j]);
+                __m512i d = dot(start, w, x->q + 32 * j, 8);
+                sum[m] = _mm512_add_epi32(sum[m], _mm512_mullo_epi32(d, scale));
+            }
+        }
+        __m512 dw = half16(p->d);
+        UNROLL for (int m = 0; m < rows; m++) out[m] =
+            scaled(out[m], dw, ((const struct act_q8_k *)(const void *)xp[m] + b)->d, sum[m]);
+    }
+}
+
 /* ---- float weights */
 
 /* n counts single k here. */
@@ -345,6 +457,12 @@ INLINE void turn_bf16(int rows, const uint8_t *wp, const uint8_t *const *xp, int
         run(g, &f);                                                                                \
     }
 
+TURN_SMALL(q4_1, start_plain, true)
+TURN_SMALL(q5_0, start_16, false)
+TURN_SMALL(q5_1, start_plain, true)
+TURN_SMALL(iq4_nl, start_128, false)
+TURN_SMALL(mxfp4, start_12, false)
+
 GEMM(f32, 1, 64, 4)
 GEMM(f16, 1, 32, 4)
 GEMM(bf16, 1, 32, 4)
@@ -353,3 +471,9 @@ GEMM(q4_0, 32, sizeof(struct p16_q4_0), sizeof(struct act_q8_0))
 GEMM(q4_k, 256, sizeof(struct p16_q4_k), sizeof(struct act_q8_k))
 GEMM(q5_k, 256, sizeof(struct p16_q5_k), sizeof(struct act_q8_k))
 GEMM(q6_k, 256, sizeof(struct p16_q6_k), sizeof(struct act_q8_k))
+GEMM(q4_1, 32, sizeof(struct p16_q4_1), sizeof(struct act_q8_0))
+GEMM(q5_0, 32, sizeof(struct p16_q5_0), sizeof(struct act_q8_0))
+GEMM(q5_1, 32, sizeof(struct p16_q5_1), sizeof(struct act_q8_0))
+GEMM(iq4_nl, 32, sizeof(struct p16_iq4_nl), sizeof(struct act_q8_0))
+GEMM(mxfp4, 32, sizeof(struct p16_mxfp4), sizeof(struct act_q8_0))
+GEMM(iq4_xs, 256, sizeof(struct p16_iq4_xs), sizeof(struct act_q8_k))

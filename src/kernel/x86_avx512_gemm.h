@@ -44,9 +44,52 @@ INLINE void load_nibbles(__m512i w[8], const uint8_t q[4][16][4])
     }
 }
 
+/* Numbers out of a list of 16 (plus an offset that makes them unsigned, or not) for nibbles. */
+INLINE void look_up(__m512i w[8], __m128i list)
+{
+    const __m512i table = _mm512_broadcast_i32x4(list);
+
+    UNROLL for (int i = 0; i < 8; i++) w[i] = _mm512_shuffle_epi8(table, w[i]);
+}
+
+INLINE __m128i iq4_list(int offset)
+{
+    static const int8_t list[16] = { IQ4_LIST };
+    __m128i v = _mm_loadu_si128((const __m128i *)(const void *)list);
+
+    return _mm_add_epi8(v, _mm_set1_epi8((char)offset));
+}
+
+INLINE __m128i mxfp4_list(int offset)
+{
+    static const int8_t list[16] = { MXFP4_LIST };
+    __m128i v = _mm_loadu_si128((const __m128i *)(const void *)list);
+
+    return _mm_add_epi8(v, _mm_set1_epi8((char)offset));
+}
+
+/* e8m0_half of 16 bytes. */
+INLINE __m512 e8m0_half16(const uint8_t e[16])
+{
+    __m512i v = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)e));
+    __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(v, _mm512_set1_epi32(1)), 23);
+    __mmask16 small = _mm512_cmplt_epi32_mask(v, _mm512_set1_epi32(2));
+
+    return _mm512_castsi512_ps(
+        _mm512_mask_sllv_epi32(normal, small, _mm512_set1_epi32(0x00200000), v));
+}
+
 INLINE __m512 scaled(__m512 acc, __m512 dw, float dx, __m512i sum)
 {
     return _mm512_fmadd_ps(_mm512_mul_ps(dw, _mm512_set1_ps(dx)), _mm512_cvtepi32_ps(sum), acc);
+}
+
+/* acc + m * dx * (sum of q) */
+INLINE __m512 plus_min(__m512 acc, __m512 m, const struct act_q8_0 *x)
+{
+    __m512 sum = _mm512_set1_ps((float)(x->minus8 / -8));
+
+    return _mm512_fmadd_ps(_mm512_mul_ps(m, _mm512_set1_ps(x->d)), sum, acc);
 }
 
 /* ---- blocks of 256 */

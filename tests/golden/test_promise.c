@@ -521,6 +521,16 @@ static void a_small_model_of_experts(void)
     small_model("experts", "qwen3moe", Q_Q4_0, Q_Q8_0);
 }
 
+static void a_small_model_of_experts_in_mxfp4(void)
+{
+    small_model("mxfp4", "qwen3moe", Q_MXFP4, Q_IQ4_NL);
+}
+
+static void a_small_model_in_iq4_xs(void)
+{
+    small_model("iq4_xs", "llama", Q_IQ4_XS, Q_Q5_1);
+}
+
 static void stories260k_where_it_is_at_hand(void)
 {
     const char *dir = getenv("SHARED_DATA");
@@ -592,5 +602,6 @@ static void the_demo_model_and_all_but_one_of_its_layers(void)
 
 TESTS(TEST(a_model_that_is_a_hash_of_its_pages), TEST(a_small_model_in_q4_k),
     TEST(a_small_model_in_q4_0), TEST(a_small_model_in_f16), TEST(a_small_model_of_experts),
+    TEST(a_small_model_of_experts_in_mxfp4), TEST(a_small_model_in_iq4_xs),
     TEST(keys_and_values_of_q8_0), TEST(the_demo_model_and_all_but_one_of_its_layers),
     TEST(stories260k_where_it_is_at_hand))

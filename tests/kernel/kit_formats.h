@@ -25,6 +25,12 @@ static const struct kit_type kit_types[] = {
     { Q_Q4_K, "Q4_K", 256, 144 },
     { Q_Q5_K, "Q5_K", 256, 176 },
     { Q_Q6_K, "Q6_K", 256, 210 },
+    { Q_Q4_1, "Q4_1", 32, 20 },
+    { Q_Q5_0, "Q5_0", 32, 22 },
+    { Q_Q5_1, "Q5_1", 32, 24 },
+    { Q_IQ4_NL, "IQ4_NL", 32, 18 },
+    { Q_MXFP4, "MXFP4", 32, 17 },
+    { Q_IQ4_XS, "IQ4_XS", 256, 136 },
 };
 enum { KIT_N_TYPES = ARRAY_LEN(kit_types) };
 
@@ -47,6 +53,12 @@ static inline void kit_put_half(uint8_t *at, float f)
     memcpy(at, &h, 2);
 }
 
+/* Beside the scale there is a half at byte 2. */
+static inline bool kit_has_min(const struct kit_type *t)
+{
+    return t->type == Q_Q4_K || t->type == Q_Q5_K || t->type == Q_Q4_1 || t->type == Q_Q5_1;
+}
+
 /* One block of random bits; the scales are small halves of either sign. */
 static inline void kit_random_block(struct rng *r, const struct kit_type *t, uint8_t *out)
 {
@@ -57,9 +69,6 @@ static inline void kit_random_block(struct rng *r, const struct kit_type *t, uin
     case Q_F32:
         memcpy(out, &f, 4);
         break;
-    case Q_F16:
-        kit_put_half(out, f);
-        break;
     case Q_BF16: {
         uint16_t h = bf16_of_f32(f);
         memcpy(out, &h, 2);
@@ -68,10 +77,12 @@ static inline void kit_random_block(struct rng *r, const struct kit_type *t, uin
     case Q_Q6_K:
         kit_put_half(out + 208, f * 0.01f);
         break;
-    case Q_Q4_K:
-    case Q_Q5_K:
-        kit_put_half(out + 2, kit_normal(r) * 0.01f); /* and the other: */ /* fall through */
+    case Q_MXFP4:
+        out[0] = (uint8_t)(120 + rng_below(r, 8));
+        break;
     default:
+        if (kit_has_min(t))
+            kit_put_half(out + 2, kit_normal(r) * 0.01f);
         kit_put_half(out, f);
     }
 }
@@ -101,6 +112,31 @@ static inline int kit_six_bits(const uint8_t *s, int j, int want_min)
     return low + 16 * (s[j - 4 + 4 * want_min] >> 6);
 }
 
+/* Of the small types: a nibble, and with a fifth bit above. */
+static inline int kit_nibble(const uint8_t *q, int i)
+{
+    return i < 16 ? q[i] % 16 : q[i - 16] / 16;
+}
+
+static inline int kit_five_bits(const uint8_t *high, const uint8_t *q, int i)
+{
+    return kit_nibble(q, i) + 16 * (high[i / 8] >> (i % 8) & 1);
+}
+
+static inline double kit_iq4(int i)
+{
+    static const int list[16] = { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69,
+        89, 113 };
+    return list[i];
+}
+
+/* A sign, two bits of exponent and one of mantissa. */
+static inline double kit_e2m1(int i)
+{
+    double v = i & 6 ? ldexp(1 + (i & 1) / 2.0, (i >> 1 & 3) - 1) : (i & 1) / 2.0;
+    return i & 8 ? -v : v;
+}
+
 /* Element i of a block. */
 static inline double kit_element(const struct kit_type *t, const uint8_t *b, int i)
 {
@@ -116,7 +152,22 @@ static inline double kit_element(const struct kit_type *t, const uint8_t *b, int
     case Q_Q8_0:
         return kit_half(b) * (int8_t)b[2 + i];
     case Q_Q4_0:
-        return kit_half(b) * ((i < 16 ? b[2 + i] % 16 : b[2 + i - 16] / 16) - 8);
+        return kit_half(b) * (kit_nibble(b + 2, i) - 8);
+    case Q_Q4_1:
+        return kit_half(b) * kit_nibble(b + 4, i) + kit_half(b + 2);
+    case Q_Q5_0:
+        return kit_half(b) * (kit_five_bits(b + 2, b + 6, i) - 16);
+    case Q_Q5_1:
+        return kit_half(b) * kit_five_bits(b + 4, b + 8, i) + kit_half(b + 2);
+    case Q_IQ4_NL:
+        return kit_half(b) * kit_iq4(kit_nibble(b + 2, i));
+    case Q_MXFP4:
+        return ldexp(kit_e2m1(kit_nibble(b + 1, i)), b[0] - 127);
+    case Q_IQ4_XS: {
+        int j = i / 32, high = (b[2] | b[3] << 8) >> (2 * j) & 3;
+        int scale = (b[4 + j / 2] >> (j % 2 * 4)) % 16 + 16 * high - 32;
+        return kit_half(b) * scale * kit_iq4(kit_nibble(b + 8 + 16 * j, i % 32));
+    }
     case Q_Q4_K:
     case Q_Q5_K: {
         bool five = t->type == Q_Q5_K;

@@ -37,9 +37,11 @@ static uint8_t *rows_of(struct rng *r, const struct kit_type *t, int n_rows, int
             memcpy(block, &f, 4);
         else if (t->type == Q_BF16)
             block[1] = (uint8_t)(0x3f ^ (block[1] & 0x80));
+        else if (t->type == Q_MXFP4)
+            block[0] = (uint8_t)(120 + block[0] % 8);
         else
             kit_put_half(block + (t->type == Q_Q6_K ? 208 : 0), f);
-        if (t->type == Q_Q4_K || t->type == Q_Q5_K)
+        if (kit_has_min(t))
             kit_put_half(block + 2, f * 0.5f);
     }
     return rows;
@@ -49,7 +51,8 @@ static void products(void)
 {
     static const uint64_t want[KIT_N_TYPES] = { 0xc486be892a0b1599, 0x5ec25adb4bbfab94,
         0xbc096afd820cb3ea, 0xf0741f70994678f7, 0xdfe0c9c60f01a1ed, 0x302dff622e3c3796,
-        0x802b1bfe112f7b89, 0x62d4a320a0ed239c };
+        0x802b1bfe112f7b89, 0x62d4a320a0ed239c, 0xc4f51e7120beb39d, 0xd4238987caec6896,
+        0xbc939d52068b0e2e, 0xa5b7ea60eba41499, 0xcaf717340e136d77, 0xeb81dab20ad671f };
     enum { M = 2, ROWS = 19, COLS = 512 };
     struct rng r = { .key = 1 };
     float x[M * COLS], y[M * ROWS];

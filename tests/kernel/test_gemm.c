@@ -78,7 +78,7 @@ static void every_shape(const struct kernels *k, const struct kernels *ref)
 
     for (int t = 0; t < KIT_N_TYPES; t++)
         for (size_t i = 0; i < ARRAY_LEN(n_rows); i++)
-            for (size_t j = 0; j < ARRAY_LEN(blocks) - (t < 5 ? 0 : 6); j++) {
+            for (size_t j = 0; j < ARRAY_LEN(blocks) - (kit_types[t].block < 256 ? 0 : 6); j++) {
                 struct problem p = problem_new(&r, &kit_types[t], 1 + (int)(i + j) % 3, n_rows[i],
                     blocks[j] * kit_types[t].block);
                 compare(k, ref, &p);
@@ -95,8 +95,8 @@ static void many_rows_of_every_shape(const struct kernels *k, const struct kerne
     int turn = 0;
 
     for (int t = 3; t < KIT_N_TYPES; t++)
-        for (int m = 9; m <= 64; m++, turn++) {
-            int n_blocks = blocks[turn % (t < 5 ? 9 : 2)];
+        for (int m = 9 + t % 3; m <= 64; m += 3, turn++) { /* all remainders of 4, 8, 16 */
+            int n_blocks = blocks[turn % (kit_types[t].block < 256 ? 9 : 2)];
             struct problem p =
                 problem_new(&r, &kit_types[t], m, n_rows[turn % 3], n_blocks * kit_types[t].block);
             compare(k, ref, &p);
@@ -193,7 +193,7 @@ static void extremes(const struct kernels *k, const struct kernels *ref)
                     uint8_t *block = p.rows + b * type->bytes;
                     memset(block, fills[f], type->bytes);
                     memcpy(block + (type->type == Q_Q6_K ? 208 : 0), &scales[s], 2);
-                    if (type->type == Q_Q4_K || type->type == Q_Q5_K)
+                    if (kit_has_min(type))
                         memcpy(block + 2, &scales[(s + b) % ARRAY_LEN(scales)], 2);
                 }
                 pack_panels(&p.w, p.rows, 0, 1);

@@ -68,7 +68,9 @@ static void quantised_rows_are_near_what_they_came_from(void)
 {
     /* Steps are range / levels; half a step, with what the rounding of scales may add. */
     static const float bounds[KIT_N_TYPES] = { 0, 5e-4f, 4e-3f, 0.5f / 127 + 1e-3f, 0.13f,
-        0.5f / 15 * 2 + 0.02f, 0.5f / 31 * 2 + 0.02f, 0.5f / 31 + 0.01f };
+        0.5f / 15 * 2 + 0.02f, 0.5f / 31 * 2 + 0.02f, 0.5f / 31 + 0.01f, 0.5f / 15 * 2 + 0.01f,
+        1.0f / 16 + 0.002f, 0.5f / 31 * 2 + 0.01f, 14.0f / 127 + 0.002f, 0.251f,
+        14.0f / 127 + 0.02f };
     struct rng r = { .key = 3 };
     enum { N = 512 };
     float x[N], out[N];

@@ -218,6 +218,9 @@ static const struct {
     { "qwen3moe", Q_F32, Q_F32 },
     { "qwen3moe", Q_Q4_0, Q_Q8_0 },
     { "qwen3moe", Q_Q4_K, Q_Q6_K },
+    { "qwen3moe", Q_MXFP4, Q_IQ4_NL },
+    { "llama", Q_IQ4_XS, Q_Q5_1 },
+    { "qwen2", Q_Q5_0, Q_Q4_1 },
 };
 
 static void chunks_batches_and_pages_do_not_show(void)

@@ -36,7 +36,7 @@ static struct gguf *write_and_open(const struct synth *s)
 }
 
 static const enum qtype all_types[] = { Q_F32, Q_F16, Q_BF16, Q_Q8_0, Q_Q4_0, Q_Q4_K, Q_Q5_K,
-    Q_Q6_K };
+    Q_Q6_K, Q_Q4_1, Q_Q5_0, Q_Q5_1, Q_IQ4_NL, Q_MXFP4, Q_IQ4_XS };
 
 /* Read back by the code that serves them. */
 static void weights_have_the_deviation_asked_for(void)

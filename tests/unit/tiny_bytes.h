@@ -43,7 +43,8 @@ static inline void tiny_block(struct buf *b, enum qtype type, float amp, struct 
     uint32_t bits;
     uint16_t d = tiny_f16(scale / 8), d_q8 = tiny_f16(scale / 128),
              d_k = tiny_f16(scale / (type == Q_Q5_K ? 1000 : 500)), dmin = tiny_f16(scale / 60),
-             d_6 = tiny_f16(scale / 2000), x16 = tiny_f16(x);
+             d_6 = tiny_f16(scale / 2000), d_5 = tiny_f16(scale / 16), d_iq = tiny_f16(scale / 127),
+             d_xs = tiny_f16(scale / 800), x16 = tiny_f16(x);
     memcpy(&bits, &x, 4);
     uint16_t bf = (uint16_t)(bits >> 16);
 
@@ -69,6 +70,26 @@ static inline void tiny_block(struct buf *b, enum qtype type, float amp, struct 
         break;
     case Q_Q6_K:
         memcpy(p + 208, &d_6, 2);
+        break;
+    case Q_Q4_1:
+    case Q_Q5_1:
+        d = tiny_f16(scale / (type == Q_Q4_1 ? 8 : 16)), dmin = tiny_f16(-scale);
+        memcpy(p, &d, 2), memcpy(p + 2, &dmin, 2);
+        break;
+    case Q_Q5_0:
+        memcpy(p, &d_5, 2);
+        break;
+    case Q_IQ4_NL:
+        memcpy(p, &d_iq, 2);
+        break;
+    case Q_IQ4_XS: /* scales of -16 .. 15, or d would be no normal number */
+        memcpy(p, &d_xs, 2);
+        p[2] = (uint8_t)((p[2] & 0x55) | (~p[2] & 0x55) << 1);
+        p[3] = (uint8_t)((p[3] & 0x55) | (~p[3] & 0x55) << 1);
+        break;
+    case Q_MXFP4:
+        memcpy(&bits, &scale, 4);
+        p[0] = (uint8_t)((bits >> 23) - 3); /* 12 of half that scale is about the wanted one */
         break;
     }
     buf_put(b, p, q->block_bytes);

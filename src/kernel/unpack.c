@@ -1,0 +1,179 @@
+/* unpack.c: single rows out of panels, as the floats that the file's blocks stand for, in the order
+ * of operations that GGUF users know: what an embedding is. blocks.h has the layouts. */
+#include "kernel/blocks.h"
+#include "kernel/gemm.h"
+#include "kernel/half.h"
+
+static const float iq4_list[16] = { IQ4_LIST }, mxfp4_list[16] = { MXFP4_LIST };
+
+static void get_f32(float *out, const uint8_t *panel, size_t b, int r)
+{
+    memcpy(out, panel + b * 64 + (size_t)r * 4, 4);
+}
+
+static void get_f16(float *out, const uint8_t *panel, size_t b, int r)
+{
+    uint16_t h;
+
+    memcpy(&h, panel + b * 32 + (size_t)r * 2, 2);
+    *out = f16_to_f32(h);
+}
+
+static void get_bf16(float *out, const uint8_t *panel, size_t b, int r)
+{
+    uint16_t h;
+
+    memcpy(&h, panel + b / 2 * 64 + (size_t)r * 4 + b % 2 * 2, 2);
+    *out = bf16_to_f32(h);
+}
+
+/* Element k of 32 whose nibbles lie as in p16_q4_0. */
+static int nibble(const uint8_t q[4][16][4], int r, int k)
+{
+    return q[k % 16 / 4][r][k % 4] >> (k / 16 * 4) & 15;
+}
+
+/* Its fifth bit, in place, where the plane is as in p16_q5_0. */
+static int fifth(const uint8_t plane[16][4], int r, int k)
+{
+    return (plane[r][k % 4] >> (k / 4) & 1) << 4;
+}
+
+static void get_q4_0(float *out, const uint8_t *panel, size_t b, int r)
+{
+    const struct p16_q4_0 *p = (const struct p16_q4_0 *)(const void *)panel + b;
+    float d = f16_to_f32(p->d[r]);
+
+    for (int k = 0; k < 32; k++)
+        out[k] = (float)(nibble(p->q, r, k) - 8) * d;
+}
+
+static void get_q4_1(float *out, const uint8_t *panel, size_t b, int r)
+{
+    const struct p16_q4_1 *p = (const struct p16_q4_1 *)(const void *)panel + b;
+    float d = f16_to_f32(p->d[r]), m = f16_to_f32(p->m[r]);
+
+    for (int k = 0; k < 32; k++)
+        out[k] = (float)nibble(p->q, r, k) * d + m;
+}
+
+static void get_q5_0(float *out, const uint8_t *panel, size_t b, int r)
+{
+    const struct p16_q5_0 *p = (const struct p16_q5_0 *)(const void *)panel + b;
+    float d = f16_to_f32(p->d[r]);
+
+    for (int k = 0; k < 32; k++)
+        out[k] = (float)((nibble(p->q, r, k) | fifth(p->high, r, k)) - 16) * d;
+}
+
+static void get_q5_1(float *out, const uint8_t *panel, size_t b, int r)
+{
+    const struct p16_q5_1 *p = (const struct p16_q5_1 *)(const void *)panel + b;
+    float d = f16_to_f32(p->d[r]), m = f16_to_f32(p->m[r]);
+
+    for (int k = 0; k < 32; k++)
+        out[k] = (float)(nibble(p->q, r, k) | fifth(p->high, r, k)) * d + m;
+}
+
+static void get_iq4_nl(float *out, const uint8_t *panel, size_t b, int r)
+{
+    const struct p16_iq4_nl *p = (const struct p16_iq4_nl *)(const void *)panel + b;
+    float d = f16_to_f32(p->d[r]);
+
+    for (int k = 0; k < 32; k++)
+        out[k] = d * iq4_list[nibble(p->q, r, k)];
+}
+
+static void get_mxfp4(float *out, const uint8_t *panel, size_t b, int r)
+{
+    const struct p16_mxfp4 *p = (const struct p16_mxfp4 *)(const void *)panel + b;
+    float d = e8m0_half(p->e[r]);
+
+    for (int k = 0; k < 32; k++)
+        out[k] = d * mxfp4_list[nibble(p->q, r, k)];
+}
+
+static void get_q8_0(float *out, const uint8_t *panel, size_t b, int r)
+{
+    const struct p16_q8_0 *p = (const struct p16_q8_0 *)(const void *)panel + b;
+    float d = f16_to_f32(p->d[r]);
+
+    for (int k = 0; k < 32; k++)
+        out[k] = (float)(p->q[k / 4][r][k % 4] - 128) * d;
+}
+
+static void get_q4_k(float *out, const uint8_t *panel, size_t b, int r)
+{
+    const struct p16_q4_k *p = (const struct p16_q4_k *)(const void *)panel + b;
+    float d = f16_to_f32(p->d[r]), dmin = f16_to_f32(p->dmin[r]);
+
+    for (int j = 0; j < 8; j++) {
+        uint8_t lo = p->scale_lo[j / 2][r][j % 2];
+        uint8_t hi = (uint8_t)(p->scale_hi[j / 2 & 1][r][j % 2] >> (j / 4 * 4));
+        float scale = d * (float)((lo & 15) | (hi & 3) << 4);
+        float min = dmin * (float)(lo >> 4 | (hi >> 2 & 3) << 4);
+        for (int k = 0; k < 32; k++)
+            out[32 * j + k] = scale * (float)nibble(p->q[j], r, k) - min;
+    }
+}
+
+static void get_q5_k(float *out, const uint8_t *panel, size_t b, int r)
+{
+    const struct p16_q5_k *p = (const struct p16_q5_k *)(const void *)panel + b;
+    float d = f16_to_f32(p->d[r]), dmin = f16_to_f32(p->dmin[r]);
+
+    for (int j = 0; j < 8; j++) {
+        uint8_t lo = p->scale_lo[j / 2][r][j % 2];
+        uint8_t hi = (uint8_t)(p->scale_hi[j / 2 & 1][r][j % 2] >> (j / 4 * 4));
+        float scale = d * (float)((lo & 15) | (hi & 3) << 4);
+        float min = dmin * (float)(lo >> 4 | (hi >> 2 & 3) << 4);
+        for (int k = 0; k < 32; k++) {
+            int q = nibble(p->q[j], r, k) | fifth(p->high[j], r, k);
+            out[32 * j + k] = scale * (float)q - min;
+        }
+    }
+}
+
+static void get_q6_k(float *out, const uint8_t *panel, size_t b, int r)
+{
+    const struct p16_q6_k *p = (const struct p16_q6_k *)(const void *)panel + b;
+    float d = f16_to_f32(p->d[r]);
+
+    for (int k = 0; k < QK_SUPER; k++) {
+        int s = k / 16, quad = k % 16 / 4, i = k % 4;
+        int low = p->sub[s].low[quad & 1][r][i] >> (quad / 2 * 4) & 15;
+        int high = p->sub[s].high[r][i] >> (2 * quad) & 3;
+        float scale = d * (float)p->scale[s / 2][r][s % 2];
+        out[k] = scale * (float)((low | high << 4) - 32);
+    }
+}
+
+static void get_iq4_xs(float *out, const uint8_t *panel, size_t b, int r)
+{
+    const struct p16_iq4_xs *p = (const struct p16_iq4_xs *)(const void *)panel + b;
+    float d = f16_to_f32(p->d[r]);
+
+    for (int j = 0; j < 8; j++) {
+        float scale = d * (float)p->scale[j / 2][r][j % 2];
+        for (int k = 0; k < 32; k++)
+            out[32 * j + k] = scale * iq4_list[nibble(p->q[j], r, k)];
+    }
+}
+
+void pack_get_row(const struct packed *w, int row, float *out)
+{
+    static const struct {
+        int block;
+        void (*get)(float *out, const uint8_t *panel, size_t b, int r);
+    } by_slot[N_GEMM_SLOTS] = {
+#define WEIGHT(TYPE, name, act, block) [GEMM_##TYPE] = { block, get_##name },
+#include "kernel/types.def"
+#undef WEIGHT
+    };
+    const uint8_t *panel = w->data + (size_t)(row / PANEL) * w->panel_bytes;
+    int slot = gemm_slot(w->type), block = by_slot[slot].block;
+
+    DCHECK(row >= 0 && row < w->n_rows);
+    for (int b = 0; b < w->n_cols / block; b++)
+        by_slot[slot].get(out + (size_t)b * (size_t)block, panel, (size_t)b, row % PANEL);
+}
