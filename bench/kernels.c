@@ -41,7 +41,7 @@ static uint64_t cycles(void)
 }
 #endif
 
-enum { N_COLS = 2048, MAX_M = 64 };
+enum { N_COLS = 2048, MAX_M = 512 };
 
 static const struct {
     enum qtype type;
@@ -63,7 +63,7 @@ static const struct {
     { Q_F32, "F32" },
 };
 static const char *const set_names[] = { "ref", "avx2", "avx512", "amx" };
-static const int row_counts[] = { 1, 2, 4, 8, 16, 64 };
+static const int row_counts[] = { 1, 2, 4, 8, 16, 64, 512 };
 
 static struct {
     int threads, rows;
@@ -160,12 +160,17 @@ struct product {
 static void multiply(void *arg, int member, int n)
 {
     struct product *p = arg;
-    struct gemm_args g = { .w = &p->w,
+    struct packed part = p->w;
+    struct gemm_args g = { .w = &part,
         .x = &p->x,
-        .panel_from = p->first + (int)((int64_t)p->n_panels * member / n),
-        .panel_to = p->first + (int)((int64_t)p->n_panels * (member + 1) / n),
+        .panel_from = (int)((int64_t)p->n_panels * member / n),
+        .panel_to = (int)((int64_t)p->n_panels * (member + 1) / n),
         .y = p->y,
-        .y_stride = (size_t)p->w.n_rows };
+        .y_stride = (size_t)p->n_panels * PANEL };
+
+    part.data += (size_t)p->first * part.panel_bytes;
+    part.n_panels = p->n_panels;
+    part.n_rows = p->n_panels * PANEL;
 
     p->k->gemm[gemm_slot(p->w.type)](&g);
 }
@@ -238,16 +243,34 @@ struct speed {
     double gbs, mac, percent;
 };
 
+enum { LEAST_PANELS = 16, REF_PANELS = 64 };
+
+/* How many panels a run takes: for every number of rows about the same work. */
+static int run_panels(int all, int m)
+{
+    return MIN(all, MAX(all / (m <= 8 ? 6 : m), LEAST_PANELS));
+}
+
+/* The most outputs a run has. */
+static size_t most_outputs(int all)
+{
+    size_t most = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(row_counts); i++)
+        most = MAX(most, (size_t)MAX(run_panels(all, row_counts[i]), REF_PANELS) * PANEL *
+                             (size_t)row_counts[i]);
+    return most;
+}
+
 /* Many short runs, each over another part of the weights, so that a neighbour's turn on the
- * processor spoils some and not all. Parts are larger than what the caches keep of the last one,
- * and for every M about the same work. */
+ * processor spoils some and not all. Parts are larger than what the caches keep of the last one. */
 static struct speed measure(struct product *p, int m, struct roofs roof)
 {
     double best = 0, best_mac = 0;
     bool is_ref = !strcmp(p->k->name, "ref");
     int all = p->w.n_panels;
 
-    p->n_panels = is_ref ? 64 : MIN(all, MAX(all / (m <= 8 ? 6 : m), 16));
+    p->n_panels = is_ref ? REF_PANELS : run_panels(all, m);
     for (int i = 0; i < (is_ref ? 2 : opt.quick ? 12 : 30); i++) {
         p->first = (int)((int64_t)i * p->n_panels % (all - p->n_panels + 1));
         uint64_t t = clock_ns(), c = cycles();
@@ -312,7 +335,7 @@ static void bench_type(size_t t, const float *x)
     struct product p = { .w = weights(types[t].type, (opt.quick ? 96 : 256) * MB) };
     struct err e;
 
-    p.y = aligned((size_t)p.w.n_rows * MAX_M * sizeof(float));
+    p.y = aligned(most_outputs(p.w.n_panels) * sizeof(float));
     p.x.data = aligned((size_t)MAX_M * N_COLS * 5);
     for (size_t s = 0; s < ARRAY_LEN(set_names); s++) {
         if (!any_wanted(set_names[s], types[t].name) || kernels_choose(&p.k, set_names[s], &e))
@@ -493,7 +516,7 @@ static int usage(void)
 {
     fprintf(stderr,
         "usage: kernels [--threads N] [--set ref|avx2|avx512|amx]\n"
-        "               [--type Q4_0|...|ops] [--rows 1|2|4|8|16|64] [--csv] [--quick]\n"
+        "               [--type Q4_0|...|ops] [--rows 1|2|4|8|16|64|512] [--csv] [--quick]\n"
         "               [--record FILE | --check FILE]\n");
     return 2;
 }
