@@ -161,19 +161,29 @@ static int64_t on_head(void *ctx, struct http_exchange *x)
     return c->route->limit ? io->o->max_body : MIN(io->o->max_body, (int64_t)SMALL_BODY);
 }
 
-/* A body that is too large, or broken, or one too many: in the shape of its route. */
+static enum errcode code_of_refusal(int status)
+{
+    switch (status) {
+    case 408:
+        return ERR_LATE;
+    case 413:
+        return ERR_TOO_LARGE;
+    case 503:
+        return ERR_OVERLOADED;
+    default:
+        return ERR_INVALID;
+    }
+}
+
+/* A body that is too large, or broken, or late, or one too many: in the shape of its route. */
 static void on_refuse(void *ctx, struct http_exchange *x, int status, const char *why)
 {
     struct call *c = x->user;
     struct err e;
 
-    if (!c || status == 408)
+    if (!c)
         return;
-    err_set(&e,
-        status == 413   ? ERR_TOO_LARGE
-        : status == 503 ? ERR_OVERLOADED
-                        : ERR_INVALID,
-        "The request was refused: %s.", why);
+    err_set(&e, code_of_refusal(status), "The request was refused: %s.", why);
     reply_error(x, c, &e, NULL);
 }
 

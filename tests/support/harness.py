@@ -134,6 +134,22 @@ class Server:
             raise AssertionError(f"the server ended with {status}:\n{text}")
 
 
+def read_until(c, done, size=65536):
+    """What comes over a connection, until done(that); a connection that ends before has failed."""
+    data = b""
+    while not done(data):
+        more = c.recv(size)
+        if not more:
+            raise AssertionError(f"the connection ended early: {data[-400:]!r}")
+        data += more
+    return data
+
+
+def read_all(c, size=65536):
+    """What comes over a connection until it ends."""
+    return b"".join(iter(lambda: c.recv(size), b""))
+
+
 def equal(got, want, what=""):
     if got != want:
         raise AssertionError(f"{what}: got {got!r}, want {want!r}")

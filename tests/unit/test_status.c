@@ -49,7 +49,7 @@ static void every_code_has_a_status(void)
             EXPECT(s.retry != RETRY_LATER);
         if (s.http == 429 || s.http == 503)
             EXPECT(s.retry == RETRY_LATER);
-        EXPECT(s.http != 408 && s.http != 409);
+        EXPECT(s.http != 409 && (s.http == 408) == (codes[i] == ERR_LATE));
     }
 }
 
@@ -165,6 +165,7 @@ static void each_wire_has_its_own_words(void)
         { ERR_FORBIDDEN, 403, "permission_error", "permission_error" },
         { ERR_NOT_FOUND, 404, "not_found_error", "not_found_error" },
         { ERR_TOO_LARGE, 413, "request_too_large", "invalid_request_error" },
+        { ERR_LATE, 408, "invalid_request_error", "invalid_request_error" },
         { ERR_RATE, 429, "rate_limit_error", "invalid_request_error" },
         { ERR_INTERNAL, 500, "api_error", "server_error" },
         { ERR_OVERLOADED, 529, "overloaded_error", "unavailable_error" },

@@ -15,7 +15,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
 sys.path.insert(0, os.path.join(ROOT, "tests/wire"))
-from harness import Server, equal, program, run
+from harness import Server, equal, program, read_all, read_until, run
 from test_leave import CHAT, Line, big_prompt, chat, send, tiny_model
 
 SLOW = {"text": "word " * 3000, "delay_ms": 20}
@@ -27,10 +27,7 @@ def fields_of(head):
 
 
 def head_of(c):
-    data = b""
-    while b"\r\n\r\n" not in data:
-        data += c.recv(1)
-    return fields_of(data)
+    return fields_of(read_until(c, lambda data: b"\r\n\r\n" in data, 1))
 
 
 def test_the_wrong_method_is_told_the_right_ones():
@@ -194,11 +191,7 @@ def test_a_request_is_cancelled_by_its_id():
             status, fields, body = cancel(s, ids[i])
             equal((status, json.loads(body)),
                 (200, {"id": ids[i], "object": "request", "cancelled": True}))
-            data = b""
-            while b"error" not in data:
-                more = streams[i].recv(4096)
-                assert more, data
-                data += more
+            data = read_until(streams[i], lambda data: b"error" in data)
             assert b"[DONE]" not in data and b'"code":"cancelled"' in data, data
             status, _, body = cancel(s, ids[i])
             equal((status, error_of(body)["code"]), (404, "request_not_found"))
@@ -383,13 +376,8 @@ def test_a_request_may_wait_for_its_model():
         l.load()
         answers = []
         for c in asked:
-            data = b""
-            while more := c.recv(65536):
-                data += more
-                if data.endswith((b"[DONE]\n\n", b"0\r\n\r\n")) or (
-                        b"content-length" in data.lower() and data.endswith(b"}")):
-                    break
-            answers.append(data)
+            answers.append(read_until(c, lambda data: data.endswith((b"[DONE]\n\n", b"0\r\n\r\n"))
+                or (b"content-length" in data.lower() and data.endswith(b"}"))))
             c.close()
         for data in answers:
             assert data.startswith(b"HTTP/1.1 200"), data
@@ -419,9 +407,7 @@ def test_waiting_for_a_model_has_an_end():
         c = send(s, CHAT, small())
         line.until(lambda m: m["requests_loading"] == 1, "it waits")
         s.process.send_signal(signal.SIGTERM)
-        data = b""
-        while more := c.recv(65536):
-            data += more
+        data = read_all(c)
         assert data.startswith(b"HTTP/1.1 503") and b"shutting_down" in data, data
         c.close()
         l.load()
@@ -436,9 +422,7 @@ def test_what_is_cut_at_the_end_of_the_drain_is_told_so():
         line.until(lambda m: m["requests_running"] == 4, "all run")
         s.process.send_signal(signal.SIGTERM)
         for i, c in enumerate(streams):
-            data = b""
-            while more := c.recv(65536):
-                data += more
+            data = read_all(c)
             assert b'"code":"shutting_down"' in data, data[-400:]
             if i < 3:
                 assert b"[DONE]" not in data and data.endswith(b"0\r\n\r\n"), data[-100:]

@@ -10,7 +10,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
-from harness import SHARED, Server, equal, run
+from harness import SHARED, Server, equal, read_all, run
 
 DEMO = os.path.join(ROOT, "models/demo.gguf")
 HI = [{"role": "user", "content": "Hi"}]
@@ -318,7 +318,7 @@ def test_a_body_that_is_too_large_is_refused_in_the_words_of_its_wire():
     def refused(s, path, head, body):
         with socket.create_connection(("127.0.0.1", s.port), 10) as c:
             c.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n".encode() + body)
-            whole = b"".join(iter(lambda: c.recv(65536), b""))
+            whole = read_all(c)
         fields, _, text = whole.partition(b"\r\n\r\n")
         assert b"Connection: close" in fields and b"x-request-id: req_" in fields, whole
         return int(fields.split()[1]), json.loads(text)
@@ -338,6 +338,36 @@ def test_a_body_that_is_too_large_is_refused_in_the_words_of_its_wire():
             equal((got, type(answer["error"])), (status, str))
             got, answer = refused(s, "/completion", head, body)
             equal((got, answer["error"]["code"]), (status, status))
+        equal(s.get("/healthz")[0], 200)
+
+
+def test_a_body_that_is_late_is_refused_in_the_words_of_its_wire():
+    openai = lambda a: (a["error"]["type"], a["error"]["code"])
+    anthropic = lambda a: (a["type"], a["error"]["type"], a["request_id"][:4])
+    problem = lambda a: (a["status"], a["title"])
+    kinds = {
+        openai: (("invalid_request_error", "request_timeout"), "POST /v1/chat/completions",
+            "POST /v1/completions", "POST /v1/responses", "POST /v1/responses/input_tokens",
+            "POST /tokenize", "POST /v1/parse"),
+        anthropic: (("error", "invalid_request_error", "req_"), f"POST {MESSAGES}", f"POST {COUNT}"),
+        (lambda a: type(a["error"])): (str, "POST /api/chat", "POST /api/generate", "POST /api/show"),
+        (lambda a: (a["error"]["code"], a["error"]["type"])): ((408, "invalid_request_error"),
+            "POST /completion", "POST /infill", "POST /slots/0"),
+        problem: ((408, "Request Timeout"), "PUT /v1/admin/fairness"),
+    }
+    with Server("--body-timeout", "200") as s:
+        asked = []
+        for kind, (want, *routes) in kinds.items():
+            for route in routes:
+                c = s.connect()
+                c.sendall(f"{route} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{".encode())
+                asked.append((c, route, kind, want))
+        for c, route, kind, want in asked:
+            head, _, text = read_all(c).partition(b"\r\n\r\n")
+            assert b"Connection: close" in head and b"x-request-id: req_" in head, (route, head)
+            equal(b"problem+json" in head, kind is problem, route)
+            equal((int(head.split()[1]), kind(json.loads(text))), (408, want), route)
+            c.close()
         equal(s.get("/healthz")[0], 200)
 
 

@@ -11,7 +11,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
 sys.path.insert(0, os.path.join(ROOT, "tests/wire"))
-from harness import Server, equal, run
+from harness import Server, equal, read_all, run
 from test_leave import CHAT, Line, chat
 
 ON = ("--exact-cache", "64M")
@@ -172,9 +172,7 @@ def test_a_slow_reader_gets_a_remembered_stream_whole():
         c.settimeout(30)
         c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
             + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        data = b""
-        while more := c.recv(1500):
-            data += more
+        data = read_all(c, 1500)
         frames = b"".join(re.findall(rb"data: [^\n]*\n\n", data)).decode()
         got = re.sub(r'"created":\d+', '"created":0', re.sub(r'"id":"[^"]*"', '"id":""', frames))
         assert b"x-inferflux-cache: exact" in data[:2000]

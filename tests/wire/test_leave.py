@@ -16,7 +16,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
-from harness import Server, build_dir, equal, run
+from harness import Server, build_dir, equal, read_until, run
 
 CHAT = "/v1/chat/completions"
 NOTICED, TRIES = 0.050, 5
@@ -134,9 +134,7 @@ def test_whoever_leaves_is_noticed_before_and_in_the_stream():
                 begin.at = line.metrics()["scheduler_steps_total"]
                 c = send(s, CHAT, chat(model="echo", script=slow, stream=stream, max_tokens=100000))
                 if stream:
-                    data = b""
-                    while data.count(b"data:") < 3:
-                        data += c.recv(4096)
+                    read_until(c, lambda data: data.count(b"data:") >= 3)
                 return c
             check(s, line, "in the stream" if stream else "before the answer", begin, running)
 

@@ -8,7 +8,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
-from harness import Server, equal, run
+from harness import Server, equal, read_until, run
 
 
 def post(s, body, want=200, path="/v1/responses", **fields):
@@ -111,9 +111,7 @@ def test_who_leaves_is_not_kept():
         body = json.dumps(say({"text": "word " * 1000, "delay_ms": 20}, stream=True))
         c.sendall(f"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
             f"{body}".encode())
-        got = b""
-        while b"output_text.delta" not in got:
-            got += c.recv(65536)
+        got = read_until(c, lambda data: b"output_text.delta" in data)
         c.close()
         text = got.decode()
         answer = json.loads(text.split("data: ", 1)[1].split("\n", 1)[0])["response"]["id"]

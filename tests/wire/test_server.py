@@ -13,7 +13,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
-from harness import CONFIG, SHARED, Server, equal, run
+from harness import CONFIG, SHARED, Server, equal, read_all, read_until, run
 
 CHAT = "/v1/chat/completions"
 
@@ -280,11 +280,7 @@ def test_a_slow_reader_is_bounded_and_others_go_on():
 def test_a_stream_that_is_silent_gets_comments():
     with Server("--sse-ping-interval", "50") as s:
         c = post(s, chat_body(model="echo", script={"text": "late", "delay_ms": 1000}, stream=True))
-        data = b""
-        while b"[DONE]" not in data:
-            more = c.recv(4096)
-            assert more
-            data += more
+        data = read_until(c, lambda data: b"[DONE]" in data)
         assert data.count(b"\n:") + data.count(b"\r\n:") >= 3, data
         c.close()
 
@@ -295,9 +291,7 @@ def test_draining_finishes_what_runs_and_takes_nothing_new():
             stream=True))
         until(lambda: metric(s, "requests_running") == 1, "it runs")
         s.process.send_signal(signal.SIGTERM)
-        data = b""
-        while more := c.recv(4096):
-            data += more
+        data = read_all(c)
         equal(b"".join(re.findall(rb'"content":"([^"]*)"', data)), b"one two three")
         assert b"[DONE]" in data, data
         equal(s.process.wait(20), 0)
