@@ -21,7 +21,7 @@ static inline struct fitting kit_fit(const char *source, const struct adapter_op
     if (source)
         EXPECT_EQ(chat_template_compile(&f.t, str_of(source), &f.e), 0);
     o.template = f.t;
-    o.env = &kit_env;
+    o.env = o.env ? o.env : &kit_env;
     f.rc = adapter_open(&f.adapter, &o, &f.e);
     f.info = f.rc ? NULL : adapter_info(f.adapter);
     return f;

@@ -57,16 +57,35 @@ static const char glm4_source[] =
     "{{ message.content | default('', true) }}"
     "{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}";
-static const char mistral_source[] =
+
+/* What the system says stands in front of the user's last words. The blank behind a marker is that
+ * of SentencePiece: the later vocabularies have none. */
+#define MISTRAL(blank)                                                                             \
+    "{{ bos_token }}"                                                                              \
+    "{% set ns = namespace(system='', last=0) %}"                                                  \
+    "{% for message in messages %}"                                                                \
+    "{% if message.role in ['system', 'developer'] %}"                                             \
+    "{% set ns.system = ns.system + message.content + '\n\n' %}"                                   \
+    "{% elif message.role != 'assistant' %}{% set ns.last = loop.index0 %}"                        \
+    "{% endif %}"                                                                                  \
+    "{% endfor %}"                                                                                 \
+    "{% for message in messages %}"                                                                \
+    "{% if message.role == 'assistant' %}" blank                                                   \
+    "{{ message.content | default('', true) | trim }}{{ eos_token }}"                              \
+    "{% elif message.role not in ['system', 'developer'] %}"                                       \
+    "[INST]" blank "{{ ns.system if loop.index0 == ns.last else '' }}{{ message.content }}[/INST]" \
+    "{% endif %}"                                                                                  \
+    "{% endfor %}"
+static const char mistral_source[] = MISTRAL(" ");
+static const char tekken_source[] = MISTRAL("");
+static const char mistral_v7_source[] =
     "{{ bos_token }}"
-    "{% set ns = namespace(system='') %}"
     "{% for message in messages %}"
     "{% if message.role in ['system', 'developer'] %}"
-    "{% set ns.system = ns.system + message.content + '\n\n' %}"
+    "[SYSTEM_PROMPT]{{ message.content }}[/SYSTEM_PROMPT]"
     "{% elif message.role == 'assistant' %}"
-    " {{ message.content | default('', true) | trim }}{{ eos_token }}"
-    "{% else %}"
-    "[INST] {{ ns.system }}{{ message.content }}[/INST]{% set ns.system = '' %}"
+    "{{ message.content | default('', true) | trim }}{{ eos_token }}"
+    "{% else %}[INST]{{ message.content }}[/INST]"
     "{% endif %}"
     "{% endfor %}";
 static const char llama2_source[] =
@@ -115,8 +134,8 @@ static const struct chat_family families[] = {
         "command_r", "command_r", "<|END_OF_TURN_TOKEN|>", NULL },
     { "granite", "granite3", "granite granitemoe granitehybrid",
         MARKERS("<|start_of_role|>", "<|end_of_role|>"), "granite", "granite", "", NULL },
-    { "lfm2", "", "lfm2 lfm2moe", MARKERS("<|im_start|>", "<|tool_list_start|>"), "lfm2", "null",
-        "", NULL },
+    { "lfm2", "", "lfm2 lfm2moe", MARKERS("<|im_start|>", "<|tool_list_start|>", "<|im_end|>"),
+        "lfm2", "null", "", NULL },
     { "seed_oss", "seed-oss", "seed_oss", MARKERS("<seed:bos>", "<seed:eos>"), "seed_oss",
         "seed_oss", "<seed:eos>", NULL },
     { "glm4", "glm glm-4 chatglm", "chatglm glm4 glm4moe",
@@ -139,6 +158,10 @@ static const struct chat_family families[] = {
         "<|end|>", NULL },
     { "phi3", "phi-3 phi3.5", "phi3", MARKERS("<|user|>", "<|assistant|>", "<|end|>"), "null",
         "null", "<|end|>", phi3_source },
+    { "mistral_v7", "mistral-v7-tekken", "", MARKERS("<SPECIAL_20>", "[SYSTEM_PROMPT]", "[INST]"),
+        "null", "null", "", mistral_v7_source },
+    { "mistral_tekken", "mistral-v3-tekken mistral-nemo", "", MARKERS("<SPECIAL_20>", "[INST]"),
+        "null", "null", "", tekken_source },
     { "mistral", "mistral-v3 ministral mixtral", "mistral3", MARKERS("[INST]", "[/INST]"), "null",
         "null", "", mistral_source },
     { "exaone", "", "exaone exaone4", MARKERS("[|assistant|]", "[|endofturn|]"), "hermes_json",
@@ -190,11 +213,23 @@ static bool has_all(const struct chat_family *f, struct str source, const struct
     return m != NULL;
 }
 
-/* By markers, in the source or else in the vocabulary. */
+/* One of its markers ends every text of this vocabulary. */
+static bool ends_texts(const struct chat_family *f, const struct vocab *v)
+{
+    struct str eos = vocab_text(v, vocab_eos(v));
+
+    for (const char *const *m = f->markers; *m; m++)
+        if (str_is(eos, *m))
+            return true;
+    return eos.n && is_listed(eos, f->ends);
+}
+
+/* By markers, in the source or else in the vocabulary. A vocabulary that was made for one family
+ * and trained for another has the markers of both: then the end of a text tells. */
 static const struct chat_family *find_marked(
     struct str arch, struct str source, const struct vocab *v)
 {
-    const struct chat_family *first = NULL;
+    const struct chat_family *first = NULL, *by_end = NULL;
 
     for (size_t i = 0; i < ARRAY_LEN(families); i++) {
         const struct chat_family *f = &families[i];
@@ -203,8 +238,10 @@ static const struct chat_family *find_marked(
         if (is_listed(arch, f->archs))
             return f;
         first = first ? first : f;
+        if (!source.p && !by_end && ends_texts(f, v))
+            by_end = f;
     }
-    return first;
+    return by_end ? by_end : first;
 }
 
 const struct chat_family *chat_family_of_vocab(const struct vocab *v)
@@ -212,10 +249,29 @@ const struct chat_family *chat_family_of_vocab(const struct vocab *v)
     return find_marked(STR(""), STR_NONE, v);
 }
 
+/* Whose source this is; some write their markers piece by piece, so that they are not found. */
+static const struct chat_family *find_written(struct str arch, struct str source)
+{
+    const struct chat_family *first = NULL;
+
+    for (size_t i = 0; i < ARRAY_LEN(families); i++) {
+        const struct chat_family *f = &families[i];
+        if (!f->source || !str_is(source, f->source))
+            continue;
+        if (is_listed(arch, f->archs))
+            return f;
+        first = first ? first : f;
+    }
+    return first;
+}
+
 const struct chat_family *chat_family_detect(
     struct str arch, struct str source, const struct vocab *v)
 {
-    const struct chat_family *f = source.p ? find_marked(arch, source, NULL) : NULL;
+    const struct chat_family *f = source.p ? find_written(arch, source) : NULL;
+
+    if (!f && source.p)
+        f = find_marked(arch, source, NULL);
 
     if (!f && !source.p)
         f = find_marked(arch, STR_NONE, v);

@@ -1,8 +1,10 @@
 /* family.h: what a family of chat models needs to know about conversations, as rows.
  *
- * A model's family is what the operator says; else the row whose markers its template writes;
+ * A model's family is what the operator says; else the row whose template it has, or whose markers
+ * its template writes;
  * without a template the row whose markers are tokens of its vocabulary (a model cannot have
- * learned markers that it has no tokens for); else the row of its architecture; else `default`.
+ * learned markers that it has no tokens for), of several the one that ends its texts; else the row
+ * of its architecture; else `default`.
  * The row names the parsers of a model that has not been probed and whose template shows nothing
  * better (learn.h), and has a template for files that bring none. Read-only: any thread. */
 #pragma once

@@ -221,7 +221,9 @@ static void every_built_in_template_holds_a_conversation(void)
         { "gemma",
             "<s><start_of_turn>user\nS\n\nA<end_of_turn>\n<start_of_turn>model\nB<end_of_turn>\n"
             "<start_of_turn>user\nC<end_of_turn>\n<start_of_turn>model\n" },
-        { "mistral", "<s>[INST] S\n\nA[/INST] B</s>[INST] C[/INST]" },
+        { "mistral", "<s>[INST] A[/INST] B</s>[INST] S\n\nC[/INST]" },
+        { "mistral_tekken", "<s>[INST]A[/INST]B</s>[INST]S\n\nC[/INST]" },
+        { "mistral_v7", "<s>[SYSTEM_PROMPT]S[/SYSTEM_PROMPT][INST]A[/INST]B</s>[INST]C[/INST]" },
         { "llama2", "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\nA [/INST] B </s><s>[INST] C [/INST]" },
         { "phi3", "<|system|>\nS<|end|>\n<|user|>\nA<|end|>\n<|assistant|>\nB<|end|>\n"
                   "<|user|>\nC<|end|>\n<|assistant|>\n" },
