@@ -4,6 +4,13 @@
 
 static const size_t COMPILE_MAX = 64 * MB;
 
+#define LIMITS                                                                                     \
+    .max_steps = 1500 * 1000, .max_output = 32 * MB, .max_memory = 128 * MB, .max_depth = 500
+
+const struct template_limits template_limits_own = { LIMITS };
+const struct template_limits template_limits_default = { LIMITS, .steps_message = 50,
+    .steps_kb = 600, .steps_pair = 5, .max_pair_steps = 100 * 1000 * 1000 };
+
 struct chat_template {
     struct arena *a;
     struct jinja jinja;
@@ -13,13 +20,6 @@ struct chat_template {
     bool drops_developer; /* messages of that role vanish */
     bool wants_text_args; /* arguments of tool calls as JSON text */
     bool wants_no_tools;  /* `tools` undefined, not none, when there are none */
-};
-
-const struct template_limits template_limits_default = {
-    .max_steps = 1500 * 1000,
-    .max_output = 32 * MB,
-    .max_memory = 128 * MB,
-    .max_depth = 500,
 };
 
 /* ---- rendering */
@@ -94,8 +94,9 @@ struct job {
 static int run(struct rt *rt, const struct job *j, int how, struct rendered *out)
 {
     rt->variables = rt_alloc(rt, MAX(j->t->jinja.n_names, 1u) * sizeof(*rt->variables));
+    rt->texts = rt_alloc(rt, MAX(j->t->jinja.n_texts, 1u) * sizeof(*rt->texts));
     rt->out = blob_new(rt);
-    if (!rt->variables || !rt->out || context_set(rt, j->c, j->env, how) ||
+    if (!rt->variables || !rt->texts || !rt->out || context_set(rt, j->c, j->env, how) ||
         exec(rt, j->t->jinja.root) < 0)
         return -1;
     struct text *t = blob_text(rt, rt->out);
@@ -131,6 +132,30 @@ static int render_once(
     return rc;
 }
 
+/* As far as it is text: what a template may have to read. */
+static size_t bytes_of(const struct convo *c)
+{
+    size_t n = c->tools ? c->tools->raw.n : 0;
+
+    for (int i = 0; i < c->n_messages; i++) {
+        const struct message *m = &c->messages[i];
+        n += m->reasoning.n;
+        for (int k = 0; k < m->n_parts; k++)
+            n += m->parts[k].text.n;
+        for (int k = 0; k < m->n_tool_calls; k++)
+            n += m->tool_calls[k].name.n + m->tool_calls[k].arguments.n;
+    }
+    return n;
+}
+
+static uint64_t steps_for(const struct template_limits *l, const struct convo *c)
+{
+    uint64_t n = (uint64_t)c->n_messages;
+    uint64_t steps = l->steps_message * n + MIN(l->steps_pair * n * n, l->max_pair_steps);
+
+    return l->max_steps + steps + (l->steps_kb ? bytes_of(c) / KB * l->steps_kb : 0);
+}
+
 /* What compiling found out about the template, as far as this conversation needs it. */
 static int usual_ways(const struct chat_template *t)
 {
@@ -164,26 +189,28 @@ int chat_template_render(const struct chat_template *t, const struct convo *c,
     struct err first = { 0 }, again;
     struct str content = final_content(c);
     int how = env->exact ? 0 : usual_ways(t);
-    uint64_t fuel = l->max_steps; /* of all tries together */
+    uint64_t steps = steps_for(l, c), fuel = steps; /* of all tries together */
 
     if (c->continue_final_message && space_ahead(content) == content.n)
         how |= WITHOUT_LAST;
-    if (!render_once(&j, how, &fuel, out, &first))
-        return 0;
+    int rc = render_once(&j, how, &fuel, out, &first);
     int other_args = has_calls(c) ? AS_TEXT_ARGS : 0;
     int other_role = has_developer(c) && !(how & AS_SYSTEM) ? AS_SYSTEM : 0;
     int both = other_args && other_role ? other_args | other_role : 0;
     const int tries[] = { other_args, other_role, both };
-    for (size_t i = 0; i < ARRAY_LEN(tries) && !env->exact && first.code == ERR_INVALID; i++) {
+    bool may_try = rc && !env->exact && first.code == ERR_INVALID;
+    for (size_t i = 0; rc && may_try && i < ARRAY_LEN(tries); i++) {
         if (!tries[i])
             continue;
-        if (!render_once(&j, how ^ tries[i], &fuel, out, &again))
-            return 0;
-        if (again.code == ERR_MEMORY)
+        rc = render_once(&j, how ^ tries[i], &fuel, out, &again);
+        if (rc && again.code == ERR_MEMORY)
             first = again;
     }
-    *e = first;
-    return -1;
+    if (rc)
+        *e = first;
+    else
+        out->n_steps = steps - fuel;
+    return rc;
 }
 
 /* ---- finding out what a template takes, by rendering small conversations */

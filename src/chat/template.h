@@ -24,16 +24,22 @@ struct template_env {
 };
 
 struct template_limits {
-    uint64_t max_steps;
+    uint64_t max_steps; /* about 20 ns each */
     size_t max_output, max_memory;
     int max_depth;
+    /* Beside max_steps, for what there is to read: for each message and each kB of all; and since
+     * some templates look at all messages for each, for each pair, up to a limit. */
+    uint32_t steps_message, steps_kb, steps_pair;
+    uint64_t max_pair_steps;
 };
-extern const struct template_limits template_limits_default;
+extern const struct template_limits template_limits_default; /* of a model's own */
+extern const struct template_limits template_limits_own;     /* of one that came with a request */
 
 struct rendered {
     struct span *spans;
     size_t n_spans;
     size_t n_bytes;
+    uint64_t n_steps; /* that it took */
 };
 
 /* ERR_INVALID with the template's own message when it calls raise_exception, or with the line

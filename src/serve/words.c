@@ -117,8 +117,8 @@ static int render_own(struct rendered *out, struct words *j, const struct ask *a
     env.bos_token = own->bos_token.p ? own->bos_token : env.bos_token;
     env.eos_token = own->eos_token.p ? own->eos_token : env.eos_token;
     env.now = clock_wall_s();
-    int rc = chat_template_render(
-        t ? t : m->template, &ask->convo, &env, &template_limits_default, j->arena, out, &j->err);
+    int rc = chat_template_render(t ? t : m->template, &ask->convo, &env,
+        t ? &template_limits_own : &template_limits_default, j->arena, out, &j->err);
     chat_template_free(t);
     return rc ? own_fault(&j->err) : 0;
 }

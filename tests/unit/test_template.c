@@ -40,6 +40,39 @@ static void scopes_end_where_jinja_ends_them(void)
         "{% macro f(x, y=2) %}{{ x }}{{ y }}{% endmacro %}{{ f(1) }}{{ f(y=3, x=0) }}", "1203");
 }
 
+static void parts_of_lists_keep_what_they_had(void)
+{
+    kit_expect("{% set a = [1, 2, 3] %}{% set b = a[1:] %}{% set _ = a.append(4) %}"
+               "{% set _ = a.pop(0) %}{% set _ = b.append(9) %}{{ a }}{{ b }}",
+        "[2, 3, 4][2, 3, 9]");
+    kit_expect("{% set a = [1, 2, 3] %}{% set b = a[:2] %}{% set _ = a.pop() %}"
+               "{% set _ = a.pop() %}{% set _ = a.append(7) %}{{ a }}{{ b }}",
+        "[1, 7][1, 2]");
+    kit_expect("{% set a = [1, 2, 3] %}{% set b = a[:] %}{% set c = b[1:2] %}"
+               "{% set _ = b.reverse() %}{% set _ = a.clear() %}{% set _ = a.append(5) %}"
+               "{% set _ = c.insert(0, 8) %}{{ a }}{{ b }}{{ c }}",
+        "[5][3, 2, 1][8, 2]");
+    kit_expect(
+        "{% set a = (1, 2, 3)[1:] %}{{ a }}{{ a[5:] }}{{ [][0:] }}{{ range(5)[1:3] | list }}",
+        "(2, 3)()[][1, 2]");
+    kit_expect("{% set n = namespace(m=[1, 2, 3]) %}{% for x in n.m %}{% set n.m = n.m[1:] %}"
+               "{{ x }}{{ n.m }}{% endfor %}",
+        "1[2, 3]2[3]3[]");
+}
+
+/* Scopes that were left are used again, but for those that a macro looks into. */
+static void scopes_are_not_mixed_up(void)
+{
+    kit_expect("{% set n = namespace(f=[]) %}{% for x in [1, 2] %}{% for y in [x] %}"
+               "{% macro g() %}{{ x }}{{ y }}{% endmacro %}{% set n.f = n.f + [g] %}{% endfor %}"
+               "{% for z in [7, 8] %}{% set y = z %}{% endfor %}{% endfor %}"
+               "{% for g in n.f %}{% set x = 5 %}{{ g() }}{% endfor %}",
+        "1122");
+    kit_expect("{% macro f(n) %}{% for i in range(n) %}{{ i }}{{ f(i) }}{% endfor %}{% endmacro %}"
+               "{{ f(3) }}",
+        "0102010"); /* 0, 1 and what is below it, 2 and what is below it */
+}
+
 static void macros_keep_the_scope_they_were_written_in(void)
 {
     kit_expect("{% set n = namespace(f=[]) %}{% for x in [1, 2, 3] %}{% macro g() %}{{ x }}"
@@ -311,6 +344,7 @@ static void threads_share_a_template(void)
 
 TESTS(TEST(text_and_output_come_out), TEST(blanks_around_tags_go_where_jinja_drops_them),
     TEST(values_print_as_python_prints_them), TEST(scopes_end_where_jinja_ends_them),
+    TEST(parts_of_lists_keep_what_they_had), TEST(scopes_are_not_mixed_up),
     TEST(macros_keep_the_scope_they_were_written_in), TEST(an_error_names_its_line),
     TEST(raise_exception_speaks_for_itself), TEST(a_hostile_template_costs_little_and_fails),
     TEST(nesting_is_capped_in_the_source_too),

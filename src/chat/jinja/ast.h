@@ -86,6 +86,7 @@ struct node {
     struct node **kid;
     struct str *kw;
     struct text text;           /* CONST string, TEXT, ATTR and NAMESPACE_REF: the attribute */
+    uint32_t text_at;           /* of all but TEXT: a run's own copy of it, in rt.texts */
     struct val value;           /* CONST */
     const struct callable *row; /* FILTER, TEST */
 };
@@ -98,7 +99,7 @@ struct jinja {
     struct str source; /* a copy, with its line ends made uniform */
     struct node *root;
     struct str *names; /* of variables, by number */
-    uint32_t n_names;
+    uint32_t n_names, n_texts;
 };
 
 /* Everything lives in `a`. ERR_SYNTAX "line 3: ...", ERR_TOO_LARGE, ERR_MEMORY. */
@@ -141,7 +142,7 @@ struct compiler {
     size_t at; /* the token being looked at */
     struct str_map *name_ids;
     struct str *names;
-    uint32_t n_names, cap_names;
+    uint32_t n_names, cap_names, n_texts;
     int depth, loops;
     uint8_t *macro_flags; /* of the macro being compiled; NULL outside */
 };
@@ -152,6 +153,9 @@ int jinja_lex(struct compiler *c, struct str source) MUST_CHECK;
 struct node *jinja_parse(struct compiler *c) MUST_CHECK; /* NULL: failed */
 
 /* ---- running */
+/* The text of a node that is a CONST, ATTR or NAMESPACE_REF. The tree is shared between threads;
+ * what is found out about a text is not: each run has one copy. */
+struct text *node_text(struct rt *rt, const struct node *n) MUST_CHECK;
 int eval(struct rt *rt, const struct node *n, struct val *out) MUST_CHECK;
 int eval_args(struct rt *rt, const struct node *n, struct args *args) MUST_CHECK;
 int call_value(

@@ -40,6 +40,7 @@ static int compile(struct jinja *t, struct compiler *c, struct str source)
         return -1;
     t->names = c->names;
     t->n_names = c->n_names;
+    t->n_texts = c->n_texts;
     return 0;
 }
 

@@ -184,17 +184,26 @@ static int eval_slice(struct rt *rt, const struct node *n, struct val *out)
     return op_slice(rt, v, part, out);
 }
 
+struct text *node_text(struct rt *rt, const struct node *n)
+{
+    struct text **t = &rt->texts[n->text_at];
+
+    if (*t)
+        return *t;
+    *t = rt_alloc(rt, sizeof(**t));
+    if (*t)
+        **t = n->text;
+    return *t;
+}
+
 static int eval_attr(struct rt *rt, const struct node *n, struct val *out)
 {
     struct val v;
 
     if (eval(rt, n->kid[0], &v))
         return -1;
-    struct text *name = rt_alloc(rt, sizeof(*name));
-    if (!name)
-        return -1;
-    *name = n->text;
-    return op_attr(rt, v, name, out);
+    struct text *name = node_text(rt, n);
+    return name ? op_attr(rt, v, name, out) : -1;
 }
 
 static int eval_concat(struct rt *rt, const struct node *n, struct val *out)
@@ -379,13 +388,10 @@ int eval(struct rt *rt, const struct node *n, struct val *out)
         *out = n->value;
         if (n->value.type != T_STR)
             return 0;
-        /* The tree is shared between threads; what is found out about a text is not. */
-        struct text *t = rt_alloc(rt, sizeof(*t));
-        if (!t)
-            return -1;
-        *t = n->text;
-        *out = V_STR(t);
-        return 0;
+        struct text *t = node_text(rt, n);
+        if (t)
+            *out = V_STR(t);
+        return t ? 0 : -1;
     }
     if (n->kind == K_NAME)
         return eval_name(rt, n, out);

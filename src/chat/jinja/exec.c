@@ -45,11 +45,28 @@ int scope_set(struct rt *rt, uint32_t name, struct val v)
 
 static struct scope *scope_new(struct rt *rt, struct scope *up)
 {
-    struct scope *s = rt_alloc(rt, sizeof(*s));
+    struct scope *s = rt->spare;
 
+    if (s)
+        rt->spare = s->up;
+    else
+        s = rt_alloc(rt, sizeof(*s));
     if (s)
         s->up = up;
     return s;
+}
+
+/* Back to the outer one; the inner one, unless a macro holds on to it, is used again. */
+static void scope_leave(struct rt *rt, struct scope *outer)
+{
+    struct scope *s = rt->scope;
+
+    if (s && s != outer && !s->is_kept) {
+        s->n = 0;
+        s->up = rt->spare;
+        rt->spare = s;
+    }
+    rt->scope = outer;
 }
 
 /* Runs a body in a scope of its own. */
@@ -62,7 +79,7 @@ static int exec_scoped(struct rt *rt, const struct node *body)
         return -1;
     }
     int rc = exec(rt, body);
-    rt->scope = outer;
+    scope_leave(rt, outer);
     return rc;
 }
 
@@ -97,7 +114,7 @@ static int assign(struct rt *rt, const struct node *target, struct val v)
         struct val ns = scope_get(rt, target->name);
         if (ns.type != T_NAMESPACE)
             return rt_fail(rt, "cannot assign to a member of what is no namespace");
-        struct text *key = text_new(rt, text_str(&target->text), true);
+        struct text *key = node_text(rt, target);
         return key ? dict_put(rt, ns.u.dict, V_STR(key), v) : -1;
     }
     if (v.type == T_UNDEFINED)
@@ -208,7 +225,7 @@ static int filter_items(struct rt *rt, const struct node *n, struct list *all, s
         rc = assign(rt, n->kid[0], item) || eval(rt, n->kid[2], &keep) ||
              (val_truth(keep) && list_push(rt, *out, item));
     }
-    rt->scope = outer;
+    scope_leave(rt, outer);
     return rc ? -1 : 0;
 }
 
@@ -242,7 +259,7 @@ static int run_loop(struct rt *rt, const struct node *n, struct list *items)
             break;
         rc = exec(rt, n->kid[3]);
     }
-    rt->scope = outer;
+    scope_leave(rt, outer);
     return rc < 0 ? -1 : FLOW_NEXT;
 }
 
@@ -352,7 +369,7 @@ int macro_call(struct rt *rt, struct macro *m, const struct args *args, struct v
     rt->scope = s;
     if (!bind_params(rt, m->node, args))
         rc = collect(rt, m->node->kid[m->node->n - 1], out);
-    rt->scope = outer;
+    scope_leave(rt, outer);
     rt_leave(rt);
     return rc < 0 ? -1 : 0;
 }
@@ -417,7 +434,7 @@ static int exec_with(struct rt *rt, const struct node *n)
         return -1;
     rt->scope = inner;
     rc = exec(rt, n->kid[n->n - 1]);
-    rt->scope = outer;
+    scope_leave(rt, outer);
     return rc;
 }
 

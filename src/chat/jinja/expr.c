@@ -250,6 +250,7 @@ static struct node *parse_string(struct compiler *c)
     if (!n || !p)
         return NULL;
     n->text = (struct text){ .p = p, .n = bytes, .trusted = true };
+    n->text_at = c->n_texts++;
     for (size_t i = first; i < c->at; i++) {
         struct str s = c->tokens.v[i].s;
         memcpy(p, s.p, s.n);
@@ -329,6 +330,7 @@ static struct node *parse_dot(struct compiler *c, struct node *object)
         return unexpected(c, "a name or number behind the dot");
     c->at++;
     n->text = (struct text){ .p = t->s.p, .n = t->s.n, .trusted = true };
+    n->text_at = c->n_texts++;
     return n;
 }
 

@@ -34,7 +34,8 @@ static int insert(struct rt *rt, const struct val *in, struct val *out)
     int64_t i;
 
     *out = V_NONE;
-    if (want_int(rt, in[1], &i) || list_push(rt, l, in[2]) || rt_spend(rt, l->n / 4))
+    if (want_int(rt, in[1], &i) || list_own(rt, l) || list_push(rt, l, in[2]) ||
+        rt_spend(rt, l->n / 4))
         return -1;
     size_t at = place(i, l->n - 1);
     memmove(l->v + at + 1, l->v + at, (l->n - 1 - at) * sizeof(*l->v));
@@ -52,6 +53,8 @@ static int list_pop(struct rt *rt, const struct val *in, struct val *out)
     i += i < 0 ? (int64_t)l->n : 0;
     if (i < 0 || (uint64_t)i >= l->n)
         return rt_fail(rt, "pop index out of range");
+    if (list_own(rt, l))
+        return -1;
     *out = l->v[i];
     l->n--;
     memmove(l->v + i, l->v + i + 1, (l->n - (size_t)i) * sizeof(*l->v));
@@ -93,6 +96,8 @@ static int reverse(struct rt *rt, const struct val *in, struct val *out)
     struct list *l = in[0].u.list;
 
     *out = V_NONE;
+    if (list_own(rt, l))
+        return -1;
     for (size_t i = 0; i < l->n / 2; i++) {
         struct val v = l->v[i];
         l->v[i] = l->v[l->n - 1 - i];
@@ -116,9 +121,10 @@ static int list_copy(struct rt *rt, const struct val *in, struct val *out)
 
 static int list_clear(struct rt *rt, const struct val *in, struct val *out)
 {
-    (void)rt;
-    in[0].u.list->n = 0;
     *out = V_NONE;
+    if (list_own(rt, in[0].u.list))
+        return -1;
+    in[0].u.list->n = 0;
     return 0;
 }
 

@@ -396,11 +396,13 @@ int op_slice(struct rt *rt, struct val v, const struct val part[3], struct val *
     struct steps s = steps_of(part, (int64_t)n);
     if (v.type == T_STR)
         return slice_text(rt, v.u.s, s, out);
-    struct list *l = list_new(rt, (size_t)s.n);
+    bool is_part = s.step == 1 && s.n > 0;
+    struct list *l =
+        is_part ? list_part(rt, v.u.list, (size_t)s.start, (size_t)s.n) : list_new(rt, (size_t)s.n);
     if (!l)
         return -1;
     l->trusted = v.u.list->trusted;
-    for (int64_t i = 0; i < s.n; i++)
+    for (int64_t i = 0; i < s.n && !is_part; i++)
         l->v[l->n++] = v.u.list->v[s.start + i * s.step];
     *out = V(v.type, list, l);
     return 0;

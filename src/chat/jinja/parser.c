@@ -44,6 +44,7 @@ static struct node *parse_name_target(struct compiler *c, bool with_namespace)
             return unexpected(c, "the name of a member");
         n->kind = K_NAMESPACE_REF;
         n->text = (struct text){ .p = peek(c)->s.p, .n = peek(c)->s.n, .trusted = true };
+        n->text_at = c->n_texts++;
         c->at++;
     }
     return n;

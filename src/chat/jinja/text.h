@@ -49,7 +49,9 @@ struct rt {
     const struct jinja *t;
     struct blob *out;      /* where output goes: the prompt, or what a macro collects */
     struct scope *scope;   /* innermost; NULL: the template's own variables */
+    struct scope *spare;   /* scopes that were left, to be used again */
     struct val *variables; /* the template's own, by name */
+    struct text **texts;   /* of its nodes, as far as they were needed */
 };
 
 /* ERR_INVALID "line 3: ..."; returns -1. */

@@ -65,8 +65,38 @@ int list_push(struct rt *rt, struct list *l, struct val v)
             memcpy(grown, l->v, l->n * sizeof(*grown));
         l->v = grown;
         l->cap = cap;
+        l->is_shared = false;
     }
-    l->v[l->n++] = v;
+    l->v[l->n++] = v; /* behind what others read */
+    return 0;
+}
+
+struct list *list_part(struct rt *rt, struct list *l, size_t from, size_t n)
+{
+    struct list *part = rt_alloc(rt, sizeof(*part));
+
+    DCHECK(from <= l->n && n <= l->n - from);
+    if (!part)
+        return NULL;
+    l->is_shared = true;
+    *part = (struct list){
+        .v = n ? l->v + from : NULL, .n = n, .cap = n, .trusted = l->trusted, .is_shared = true
+    };
+    return part;
+}
+
+int list_own(struct rt *rt, struct list *l)
+{
+    if (!l->is_shared)
+        return 0;
+    struct val *own = rt_alloc(rt, MAX(l->n, (size_t)1) * sizeof(*own));
+    if (!own || rt_spend(rt, l->n / 4))
+        return -1;
+    if (l->n)
+        memcpy(own, l->v, l->n * sizeof(*own));
+    l->v = own;
+    l->cap = MAX(l->n, (size_t)1);
+    l->is_shared = false;
     return 0;
 }
 

@@ -57,6 +57,7 @@ struct list {
     size_t n, cap;
     size_t at; /* CYCLER: next; JOINER: times used */
     bool trusted;
+    bool is_shared; /* others read v[0..n): what changes these copies them first */
 };
 
 struct dict_entry {
@@ -84,6 +85,9 @@ const char *type_name(struct val v); /* Python's: "str", "dict" ... */
 
 struct list *list_new(struct rt *rt, size_t room) MUST_CHECK;
 int list_push(struct rt *rt, struct list *l, struct val v) MUST_CHECK;
+/* n members from `from` on, as they are now, without copying them. */
+struct list *list_part(struct rt *rt, struct list *l, size_t from, size_t n) MUST_CHECK;
+int list_own(struct rt *rt, struct list *l) MUST_CHECK; /* before members move, change or go */
 
 struct dict *dict_new(struct rt *rt) MUST_CHECK;
 int dict_put(struct rt *rt, struct dict *d, struct val key, struct val v) MUST_CHECK;
