@@ -42,6 +42,7 @@ static const struct field chat_table[] = {
     READ("think", read_think),
     READ("tools", read_tools),
     INT("top_logprobs", 0, TOP_LOGPROBS_MAX, sample.n_top),
+    FLAG("truncate", may_shorten), /* nothing is lost in silence: not unless it is said */
     { "x_timeout", FIELD_DOUBLE, ON, { 0, 86400 }, TO(timeout_s) },
 };
 

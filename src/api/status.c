@@ -47,12 +47,19 @@ struct status status_of(enum errcode code)
     return row_of(code)->status;
 }
 
+#define TOO_LONG(has)                                                                              \
+    "This model's maximum context length is %d tokens. However, your request " has " %d tokens "   \
+    "and exceeds the available context size. Please reduce the length of the %s."
+
 int err_context(struct err *e, const char *param, int n_prompt_tokens, int n_ctx)
 {
-    return err_param(e, ERR_CONTEXT, param,
-        "This model's maximum context length is %d tokens. However, your request has %d tokens and "
-        "exceeds the available context size. Please reduce the length of the %s.",
-        n_ctx, n_prompt_tokens, param);
+    return err_param(e, ERR_CONTEXT, param, TOO_LONG("has"), n_ctx, n_prompt_tokens, param);
+}
+
+int err_context_least(struct err *e, const char *param, int n_prompt_tokens, int n_ctx)
+{
+    return err_param(
+        e, ERR_CONTEXT, param, TOO_LONG("has at least"), n_ctx, n_prompt_tokens, param);
 }
 
 static const char *code_of(const struct err *e, const struct error_extra *x)
@@ -116,12 +123,12 @@ static void put_details(struct jw *w, const struct err *e)
 void anthropic_error(struct buf *out, const struct err *e, const struct error_extra *x)
 {
     bool is_overflow = e->code == ERR_CONTEXT && x && x->n_ctx;
-    char words[80]; /* which its clients look for */
+    char words[96]; /* which its clients look for */
     struct jw w;
 
     if (is_overflow)
-        snprintf(words, sizeof(words), "prompt is too long: %d tokens > %d maximum",
-            x->n_prompt_tokens, x->n_ctx);
+        snprintf(words, sizeof(words), "prompt is too long: %s%d tokens > %d maximum",
+            x->is_least ? "at least " : "", x->n_prompt_tokens, x->n_ctx);
     jw_init(&w, out);
     jw_object(&w);
     jw_key(&w, "type");

@@ -25,14 +25,17 @@ struct status status_of(enum errcode code);
 struct error_extra {            /* zeroed = nothing extra */
     const char *code;           /* instead of the usual one; NULL */
     int n_prompt_tokens, n_ctx; /* with ERR_CONTEXT */
+    bool is_least;              /* n_prompt_tokens: the prompt was not made, it has no fewer */
     uint32_t retry_after_s;     /* 0 = 1 */
     const char *instance;       /* problem documents: the path; NULL */
     struct str request_id; /* in Anthropic's body; empty = the field `request-id` of the answer */
 };
 
 /* ERR_CONTEXT in the words that agents look for, so that they compact the conversation. param is
- * "messages" or "prompt". Returns -1. */
+ * "messages" or "prompt". Returns -1. The second is of a prompt that was not made, since it has so
+ * many tokens at least. */
 int err_context(struct err *e, const char *param, int n_prompt_tokens, int n_ctx);
+int err_context_least(struct err *e, const char *param, int n_prompt_tokens, int n_ctx);
 
 /* {"error":{"message","type","param","code"}}: every /v1 route but Anthropic's. */
 void openai_error(struct buf *out, const struct err *e, const struct error_extra *x);

@@ -2,12 +2,14 @@
 #include "base/mem.h"
 #include "chat/call_ids.h"
 #include "chat/convert.h"
+#include "chat/jinja/text.h"
 #include "chat/thinking.h"
 
 enum { ENDS_MAX = 4 };
 
 struct adapter {
     const struct chat_template *template;
+    const struct vocab *vocab;
     struct template_env env;
     const struct chat_family *family;
     const struct thinking_row *thinking;
@@ -100,6 +102,7 @@ int adapter_open(struct adapter **out, const struct adapter_options *o, struct e
     struct learned *l = &a->learned;
 
     a->template = o->template;
+    a->vocab = o->vocab;
     a->env = *o->env;
     if (find_family(a, o, e) || (o->template && chat_learn(l, o->template, o->env, a->family, e)) ||
         choose_parsers(a, o, e)) {
@@ -222,6 +225,43 @@ int adapter_render(const struct adapter *a, const struct convo *c, int64_t now, 
         convo_convert(&told, &named, &o, to, e) || tell_thinking(a, &told, to, e))
         return -1;
     return chat_template_render(a->template, &told, &env, &template_limits_default, to, out, e);
+}
+
+/* ---- how long a prompt is at least */
+
+/* Without the blanks at its ends, which templates trim. */
+static size_t text_min_tokens(const struct vocab *v, struct str s)
+{
+    s = str_skip(s, space_ahead(s));
+    s.n -= space_behind(s);
+    return vocab_min_tokens(v, s);
+}
+
+static bool is_users_text(const struct message *m, const struct part *p)
+{
+    return m->role == ROLE_USER && p->kind == PART_TEXT && !p->is_ours;
+}
+
+size_t adapter_min_tokens(const struct adapter *a, const struct convo *c, size_t n_max)
+{
+    size_t n_bytes = 0, n = 0;
+
+    if (!a->vocab || !a->learned.takes_users)
+        return 0;
+    for (int i = 0; i < c->n_messages; i++)
+        for (int k = 0; k < c->messages[i].n_parts; k++)
+            if (is_users_text(&c->messages[i], &c->messages[i].parts[k]))
+                n_bytes += c->messages[i].parts[k].text.n;
+    if (n_bytes <= n_max) /* as nearly always */
+        return 0;
+    for (int i = 0; i < c->n_messages; i++)
+        for (int k = 0; k < c->messages[i].n_parts; k++) {
+            const struct part *p = &c->messages[i].parts[k];
+            size_t more =
+                is_users_text(&c->messages[i], p) ? text_min_tokens(a->vocab, p->text) : 0;
+            n += more && n ? more - 1 : more; /* two texts may have a token in common */
+        }
+    return n;
 }
 
 /* ---- how an answer begins */

@@ -39,6 +39,10 @@ void adapter_close(struct adapter *a);
 int adapter_render(const struct adapter *a, const struct convo *c, int64_t now, struct arena *to,
     struct rendered *out, struct err *e);
 
+/* Any prompt of this conversation has at least so many tokens: by the text of its users, without
+ * rendering. 0 when it may be as few as n_max for all that is quickly known. */
+size_t adapter_min_tokens(const struct adapter *a, const struct convo *c, size_t n_max);
+
 /* What reads this model's answers. */
 const struct parser_format *adapter_format(const struct adapter *a);
 /* How the answer to this prompt begins: in thinking when the prompt has opened it. */

@@ -305,15 +305,21 @@ static void learn_roles(struct lesson *l, struct learned *out)
     out->takes_same_role = shows(both, WORD) && shows(both, "ho");
 }
 
-/* What stands behind the text of an assistant: up to the end of what looks like one token. */
-static void learn_end(struct lesson *l, struct learned *out)
+/* What stands behind the text of an assistant, up to the end of what looks like one token; and
+ * whether nothing of a user's in front of it is left out. */
+static void learn_turns(struct lesson *l, struct learned *out)
 {
-    struct part hi = words("hi"), word = words(WORD);
-    struct message m[] = { said(ROLE_USER, &hi), said(ROLE_ASSISTANT, &word),
+    struct part first = words("Zqxfirst, and " WORD " It is said."), word = words(WORD),
+                hi = words("hi");
+    struct message m[] = { said(ROLE_USER, &first), said(ROLE_ASSISTANT, &word),
         said(ROLE_USER, &hi) };
     struct str text = render_messages(l, m, 3, NULL, true);
-    ptrdiff_t at = text.p ? str_find(text, STR(WORD)) : -1;
+    ptrdiff_t user = text.p ? str_find(text, first.text) : -1;
 
+    out->takes_users = user >= 0;
+    if (user >= 0)
+        text = str_skip(text, (size_t)user + first.text.n);
+    ptrdiff_t at = text.p ? str_find(text, STR(WORD)) : -1;
     if (at < 0)
         return;
     struct str rest = str_trim(str_skip(text, (size_t)at + strlen(WORD)));
@@ -340,7 +346,7 @@ int chat_learn(struct learned *out, const struct chat_template *t, const struct 
     learn_tools(&l, out);
     learn_thinking(&l, out);
     learn_roles(&l, out);
-    learn_end(&l, out);
+    learn_turns(&l, out);
     arena_free(l.a);
     return l.failed ? -1 : 0;
 }

@@ -29,6 +29,7 @@ struct learned {
     bool takes_results;     /* a tool's message is shown */
     bool takes_system;      /* a system message in front is shown */
     bool takes_late_system; /* and elsewhere */
+    bool takes_users;       /* the words of all users' messages are shown, not of the last alone */
     bool takes_same_role;   /* two messages of the user one after the other are shown */
     bool thinks_by_default; /* the prompt opens the thinking when nothing is said about it */
     char end[64];           /* what follows an assistant's text: ends a turn. "" = not known */

@@ -115,26 +115,41 @@ static int begin_empty(struct prompt *p, const struct workplace *at, struct err 
     return 0;
 }
 
+/* What cannot fit is not rendered: the longer it is, the sooner that is known. */
+static int check_room(
+    struct prompt *p, const struct ask *ask, int n_max, const struct workplace *at, struct err *e)
+{
+    if (ask->kind != ASK_CHAT)
+        return 0;
+    size_t least = adapter_min_tokens(at->model->adapter, &ask->convo, (size_t)n_max);
+    if (least <= (size_t)n_max)
+        return 0;
+    *p = (struct prompt){ .n = (int)MIN(least, (size_t)INT32_MAX), .is_least = true };
+    return err_context_least(e, "messages", p->n, at->model->n_ctx);
+}
+
 int prompts_build(
     struct prompt **out, const struct ask *ask, const struct workplace *at, struct err *e)
 {
     const char *field = ask->kind == ASK_CHAT ? "messages" : "prompt";
     struct prompt *prompts = arena_zalloc(at->arena, (size_t)ask->n_prompts, sizeof(*prompts));
     int n_ctx = at->model->n_ctx;
-    bool scores_only = ask->max_tokens == 0;
+    int n_max = n_ctx - (ask->max_tokens == 0 ? 0 : 1); /* it may be for the scores alone */
 
     if (!prompts)
         return err_set(e, ERR_MEMORY, "no memory for %d prompts", ask->n_prompts);
     *out = prompts;
     for (int i = 0; i < ask->n_prompts; i++) {
         struct prompt *p = &prompts[i];
+        if (check_room(p, ask, n_max, at, e))
+            return -1;
         int rc = ask->kind == ASK_CHAT ? build_chat(p, ask, at, e)
                                        : build_completion(p, ask, &ask->prompts[i], at, e);
         if (rc || begin_empty(p, at, e))
             return -1;
         if (!p->n)
             return err_param(e, ERR_INVALID, field, "The prompt is empty.");
-        if (p->n > n_ctx - (scores_only ? 0 : 1))
+        if (p->n > n_max)
             return err_context(e, field, p->n, n_ctx);
     }
     return 0;

@@ -14,6 +14,7 @@ struct workplace {
 struct prompt {
     const int32_t *ids;
     int n;
+    bool is_least;             /* it does not fit, was not made, and has at least n tokens */
     struct str text;           /* a completion's own, for echo; .p NULL when it came as tokens */
     struct parts_params parts; /* a chat's: how its answers are taken apart */
 };

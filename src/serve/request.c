@@ -104,8 +104,10 @@ static void explain(const struct request *r, struct error_extra *extra)
 {
     if (r->err.code == ERR_CONTEXT && r->model) {
         extra->n_ctx = r->model->n_ctx;
-        for (int i = 0; i < r->ask.n_prompts && r->prompts; i++)
+        for (int i = 0; i < r->ask.n_prompts && r->prompts; i++) {
             extra->n_prompt_tokens = MAX(extra->n_prompt_tokens, r->prompts[i].n);
+            extra->is_least |= r->prompts[i].is_least;
+        }
     }
     if (r->err.code == ERR_OVERLOADED && r->model)
         extra->retry_after_s =

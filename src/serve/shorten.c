@@ -15,6 +15,12 @@ struct shorter {
     int n_room; /* tokens the answer is to have */
 };
 
+/* What a template has not enough steps for is longer still. */
+static bool is_too_long(const struct err *e)
+{
+    return e->code == ERR_CONTEXT || e->code == ERR_TOO_LARGE;
+}
+
 static bool is_of_system(const struct message *m)
 {
     return m->role == ROLE_SYSTEM || m->role == ROLE_DEVELOPER;
@@ -64,7 +70,7 @@ static int search(
     while (lo < hi) {
         int mid = (lo + hi) / 2;
         int rc = build_from(&p, s, s->cuts[mid], &tried);
-        if (rc && tried.code != ERR_CONTEXT) {
+        if (rc && !is_too_long(&tried)) {
             *e = tried;
             return -1;
         }
@@ -94,7 +100,7 @@ int prompts_build_shorter(
 
     if (!prompts_build(out, ask, at, &why))
         return 0;
-    if (why.code != ERR_CONTEXT || !ask->may_shorten) {
+    if (!is_too_long(&why) || !ask->may_shorten) {
         *e = why;
         return -1;
     }

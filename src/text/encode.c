@@ -192,3 +192,22 @@ int vocab_encode(const struct vocab *v, const struct span *spans, size_t n_spans
     mem_free(joined);
     return rc;
 }
+
+/* ---- without encoding */
+
+/* A token has at most so many bytes; and where none has a blank behind a printable character, none
+ * has bytes of two words. Bytes that have no token of their own may give none. */
+size_t vocab_min_tokens(const struct vocab *v, struct str text)
+{
+    size_t n = 0, word = 0, longest = MAX(v->longest, (size_t)1);
+
+    for (size_t i = 0; i < text.n; i++) {
+        unsigned char c = (unsigned char)text.p[i];
+        word += c > ' ' && v->byte_token[c] != TOKEN_NONE;
+        if (i && v->cuts_at_words && vocab_ends_word(text.p[i - 1], text.p[i])) {
+            n += (word + longest - 1) / longest;
+            word = 0;
+        }
+    }
+    return n + (word + longest - 1) / longest;
+}

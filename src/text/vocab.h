@@ -71,6 +71,10 @@ struct tokens { /* grows in the arena it was given */
 int vocab_encode(const struct vocab *v, const struct span *spans, size_t n_spans, bool with_bos,
     struct tokens *out, struct err *e);
 
+/* As part of any prompt this text is at least so many tokens: a pass over its bytes. Blanks are not
+ * counted: who writes the prompt may leave them out. 0 when nothing can be said. */
+size_t vocab_min_tokens(const struct vocab *v, struct str text);
+
 /* Turns tokens into whole characters. The bytes of a character that is still open are held
  * back; bytes that can never become a character come out as U+FFFD. Zeroed = ready.
  * SPM's leading blank is dropped at the start of a text when the vocabulary says so; whoever

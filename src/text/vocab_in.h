@@ -53,6 +53,7 @@ struct vocab {
     struct str_map *by_text;
     struct str_map *by_bytes; /* only tokens that text may become: never control ones */
     size_t longest;           /* bytes of the longest key in by_bytes */
+    bool cuts_at_words;       /* no key there has a blank behind a printable ASCII character */
     int32_t byte_token[256];  /* TOKEN_NONE where there is none */
     int32_t bos, eos, unk;
     int32_t fim[N_FIM];
@@ -74,6 +75,12 @@ struct vocab {
     /* Bit per token: merging its bytes gives just this token. */
     uint8_t *is_whole;
 };
+
+/* A printable ASCII character, then a blank. */
+static inline bool vocab_ends_word(char last, char next)
+{
+    return next == ' ' && (unsigned char)last > ' ' && (unsigned char)last < 0x7F;
+}
 
 static inline bool vocab_is_whole(const struct vocab *v, uint32_t id)
 {

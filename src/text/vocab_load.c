@@ -223,6 +223,14 @@ static bool blank_inside(struct str s)
     return false;
 }
 
+static bool word_inside(struct str s)
+{
+    for (size_t i = 1; i < s.n; i++)
+        if (vocab_ends_word(s.p[i - 1], s.p[i]))
+            return true;
+    return false;
+}
+
 /* Texts may come twice; the last token of a text is the one that encoding gives. */
 static int load_maps(struct vocab *v, struct err *e)
 {
@@ -230,7 +238,7 @@ static int load_maps(struct vocab *v, struct err *e)
     v->by_bytes = str_map_new((size_t)v->n);
     if (!v->by_text || !v->by_bytes)
         return no_memory(e);
-    v->cuts_at_blanks = true;
+    v->cuts_at_blanks = v->cuts_at_words = true;
     for (uint32_t i = (uint32_t)v->n; i-- > 0;) {
         struct str text = strings_at(&v->text, i), bytes = strings_at(&v->bytes, i);
         if (text.n && str_map_put(v->by_text, text, i) < 0)
@@ -241,6 +249,7 @@ static int load_maps(struct vocab *v, struct err *e)
             return no_memory(e);
         v->longest = MAX(v->longest, bytes.n);
         v->cuts_at_blanks &= !blank_inside(bytes);
+        v->cuts_at_words &= !word_inside(bytes);
     }
     return 0;
 }

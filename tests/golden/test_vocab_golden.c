@@ -173,5 +173,66 @@ static void markers_make_a_family(void)
     }
 }
 
-TESTS(TEST(gpt_2_is_exact), TEST(families_are_told_by_their_markers), TEST(markers_make_a_family),
-    TEST(llama_spm_is_exact), TEST(deepseek_llm_is_exact), TEST(wordpiece_is_named_and_refused))
+/* ---- at least so many */
+
+/* Of the text, and of its beginning and its end as two texts that may meet in one token. */
+static void expect_bound(const struct vocab *v, struct str text)
+{
+    struct tokens t = kit_encode(v, text, false);
+    size_t least = vocab_min_tokens(v, text);
+
+    EXPECT(least <= t.n);
+    for (size_t cut = 0; cut <= text.n; cut += 1 + text.n / 16) {
+        size_t a = vocab_min_tokens(v, (struct str){ text.p, cut });
+        size_t b = vocab_min_tokens(v, str_skip(text, cut));
+        EXPECT(a + b <= t.n + 1);
+    }
+    kit_done(&t);
+}
+
+static void expect_bounds(const struct vocab *v, const char *name)
+{
+    static const char *const words[] = { "word", " ", "  ", "\n", "=", "====", "\xC3\xA9t\xC3\xA9",
+        "\xE2\x96\x81", "12345", "\xE4\xBD\xA0", "\xFF", "<s>", "\t", "a-b", "The", "." };
+    uint64_t x = 7;
+
+    for (int round = 0; round < 200; round++) {
+        struct buf b;
+        buf_init(&b, MB);
+        for (int i = 0; i < round; i++) {
+            x = x * 6364136223846793005u + 1442695040888963407u;
+            buf_putz(&b, words[x >> 60]);
+        }
+        if (b.n)
+            expect_bound(v, buf_str(&b));
+        buf_clear(&b);
+    }
+    /* Of plain words it says nearly everything. */
+    struct str plain = STR("These are ten words, one after the other, with blanks.");
+    EXPECT(vocab_min_tokens(v, plain) >= 10);
+    EXPECT_EQ(vocab_min_tokens(v, STR("")), 0u);
+    EXPECT_EQ(vocab_min_tokens(v, STR("  \n\t ")), 0u);
+    printf("%s: at least %zu tokens in %zu bytes\n", name, vocab_min_tokens(v, plain), plain.n);
+}
+
+static void a_text_has_no_fewer_tokens_than_was_said(void)
+{
+    static const char *const files[] = { "vocab/ggml-vocab-deepseek-llm.gguf",
+        "vocab/ggml-vocab-gpt-2.gguf", "vocab/ggml-vocab-llama-spm.gguf",
+        "models/stories260K-f32.gguf" };
+    char path[512];
+    struct vocab *v = kit_open("models/demo.gguf");
+
+    expect_bounds(v, "demo");
+    vocab_close(v);
+    for (size_t i = 0; i < ARRAY_LEN(files); i++)
+        if (kit_data_path(path, files[i])) {
+            v = kit_open(path);
+            expect_bounds(v, files[i]);
+            vocab_close(v);
+        }
+}
+
+TESTS(TEST(a_text_has_no_fewer_tokens_than_was_said), TEST(gpt_2_is_exact),
+    TEST(families_are_told_by_their_markers), TEST(markers_make_a_family), TEST(llama_spm_is_exact),
+    TEST(deepseek_llm_is_exact), TEST(wordpiece_is_named_and_refused))

@@ -4,6 +4,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import socket
 import sys
 import tempfile
@@ -272,6 +273,50 @@ def test_what_is_counted_may_be_too_long():
         status, fields, body = post(s, MESSAGES, model="demo", max_tokens=5, messages=long)
         equal((status, body["error"]["type"]), (400, "invalid_request_error"))
         assert body["error"]["message"].startswith("prompt is too long: "), body
+
+
+def test_a_chat_that_cannot_fit_is_told_so_in_every_dialect():
+    """Before its template runs: Thirteen megabytes, one word after the other or without a blank."""
+    with Server() as s:
+        n_ctx = json.loads(s.get("/v1/models/demo")[2])["max_model_len"]
+        for text in ("word " * (5 << 19), "x" * (13 << 20)):
+            chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": text}]
+            least = (5 << 19) if " " in text else n_ctx + 1
+            for path, body in (("/v1/chat/completions", {"messages": chat}),
+                    ("/v1/responses", {"input": chat}),
+                    ("/v1/responses", {"input": chat, "truncation": "auto"})):
+                status, _, answer = post(s, path, model="demo", **body)
+                error = answer["error"]
+                equal((status, error["code"]), (400, "context_length_exceeded"), error)
+                assert "at least" in error["message"] and error["n_ctx"] == n_ctx, error
+                assert error["n_prompt_tokens"] >= least, error
+            status, _, answer = post(s, MESSAGES, model="demo", max_tokens=5, messages=chat[1:])
+            equal((status, answer["error"]["type"]), (400, "invalid_request_error"))
+            found = re.fullmatch(r"prompt is too long: at least (\d+) tokens > (\d+) maximum",
+                answer["error"]["message"])
+            assert int(found[1]) >= least and int(found[2]) == n_ctx, answer
+            status, _, answer = post(s, "/api/chat", model="demo", messages=chat)
+            equal(status, 400)
+            assert "at least" in answer["error"], answer
+            # Who may lose the front of a conversation does.
+            turns = [*chat, {"role": "assistant", "content": "ok"}, {"role": "user", "content": "Hi"}]
+            brief = {"model": "demo", "messages": turns, "stream": False, "options": {"num_predict": 2}}
+            equal(post(s, "/api/chat", **brief, truncate=True)[0], 200)
+            equal(post(s, "/api/chat", **brief)[0], 400)
+            equal(post(s, "/v1/responses", model="demo", input=turns, truncation="auto",
+                max_output_tokens=2)[0], 200)
+            equal(post(s, "/v1/responses", model="demo", input=turns)[0], 400)
+
+
+def test_ten_thousand_messages_are_too_many_for_this_model_and_no_template():
+    turns = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "Well."}] * 5000
+    turns.append(HI[0])
+    with Server() as s:
+        assert post(s, COUNT, model="demo", messages=turns)[2]["input_tokens"] > 30000
+        status, _, answer = post(s, "/v1/chat/completions", model="demo", messages=turns)
+        equal((status, answer["error"]["code"]), (400, "context_length_exceeded"))
+        equal(post(s, "/v1/responses", model="demo", input=turns, truncation="auto",
+            max_output_tokens=2)[0], 200)
 
 
 def test_one_request_has_one_answer_in_every_dialect():
