@@ -235,6 +235,7 @@ const struct sink_ops reply_sink_ops = { on_begin, on_write, on_end, on_abort, o
 
 void reply_refuse(struct conn *c, int status, const char *why)
 {
+    bool is_head = str_starts(buf_str(&c->parser.head), STR("HEAD ")); /* as far as it has come */
     char body[256];
     struct buf *b = &c->out;
 
@@ -248,6 +249,7 @@ void reply_refuse(struct conn *c, int status, const char *why)
     buf_puts(b, STR("Content-Length: "));
     buf_u64(b, (uint64_t)n);
     buf_puts(b, STR("\r\nConnection: close\r\n\r\n"));
-    buf_put(b, body, (size_t)n);
+    if (!is_head)
+        buf_put(b, body, (size_t)n);
     conn_touch(c);
 }

@@ -71,9 +71,9 @@ struct http_app {
      * leaves before on_request nobody is told: what on_head takes, arena_cleanup gives back.
      * NULL = bodies of up to 16 MB. */
     int64_t (*on_head)(void *ctx, struct http_exchange *x);
-    /* Its body is refused (400, 408, 413, 503), and the connection ends: may answer through the sink,
-     * with the status its clients know. What does not answer gets a body that suits most. NULL =
-     * nobody does. */
+    /* Its body is refused (400, 408, 413, 503), and the connection ends: may answer through the
+     * sink, with the status its clients know. What does not answer gets a body that suits most.
+     * NULL = nobody does. */
     void (*on_refuse)(void *ctx, struct http_exchange *x, int status, const char *why);
     void (*on_request)(void *ctx, struct http_exchange *x);
     void (*on_gone)(void *ctx, struct http_exchange *x); /* may be NULL */

@@ -164,6 +164,31 @@ static void a_half_closed_client_waits_for_its_answer_when_allowed(void)
     }
 }
 
+static void a_refused_head_has_no_body(void)
+{
+    static const char *const heads[] = { "HEAD /%zz HTTP/1.1\r\nHost: a\r\n\r\n",
+        "HEAD /echo HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        "GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n" };
+    struct kit k;
+    struct buf b;
+
+    buf_init(&b, MB);
+    kit_init(&k);
+    kit_open(&k);
+    for (size_t i = 0; i < ARRAY_LEN(heads); i++) {
+        int fd = kit_connect(&k);
+        EXPECT(kit_send(&k, fd, str_of(heads[i])));
+        buf_reset(&b);
+        EXPECT_EQ((int)kit_read(&k, fd, &b, SIZE_MAX), (int)KIT_EOF);
+        EXPECT(holds(buf_str(&b), " 400 ") && holds(buf_str(&b), "Content-Length: "));
+        EXPECT_EQ(str_ends(buf_str(&b), STR("\r\n\r\n")), i < 2);
+        close(fd);
+        expect_empty(&k);
+    }
+    buf_clear(&b);
+    kit_close(&k);
+}
+
 /* ---- deadlines */
 
 static void a_head_that_drips_is_cut_by_total_time(void)
@@ -840,7 +865,7 @@ TESTS(TEST(a_client_that_leaves_before_the_answer_is_noticed),
     TEST(a_client_that_resets_is_noticed_once), TEST(a_client_that_leaves_in_the_stream_is_noticed),
     TEST(a_client_that_leaves_with_bytes_sent_ahead_is_noticed),
     TEST(leaving_after_the_answer_or_in_the_request_concerns_nobody),
-    TEST(a_half_closed_client_waits_for_its_answer_when_allowed),
+    TEST(a_half_closed_client_waits_for_its_answer_when_allowed), TEST(a_refused_head_has_no_body),
     TEST(a_head_that_drips_is_cut_by_total_time), TEST(silence_is_cut_in_every_state),
     TEST(a_slow_body_is_cut_and_a_steady_one_is_not),
     TEST(a_reader_that_takes_nothing_is_cut_in_time),
