@@ -153,10 +153,24 @@ static void ask_and_answer(const struct wire *w, struct str body, struct arena *
     buf_clear(&told);
 }
 
+/* A chat that is counted or rendered, not answered; the latter with a template of its own. */
+static void only_ask(const struct wire *w, struct str body, struct arena *arena)
+{
+    struct own_template own;
+    struct ask ask;
+    struct err e = { 0 };
+
+    if (ask_parse(&ask, w, body, arena, &e) || own_template_read(&own, ask.raw, &e))
+        CHECK(e.code && e.msg[0]);
+    else
+        CHECK(ask.kind == ASK_CHAT && ask.n_prompts == 1);
+}
+
 /* '0' and '1', then '5' and on: the corpus knows them. */
 static const struct wire *const wires[] = { &wire_openai_chat, &wire_openai_completion,
     &wire_anthropic, &wire_ollama_chat, &wire_ollama_generate, &wire_llama, &wire_responses,
     &wire_llama_infill };
+static const struct wire *const only_parsed[] = { &wire_apply_template, &wire_anthropic_count };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -168,13 +182,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct tokenize_ask t;
         struct detokenize_ask d;
         struct str name;
-        size_t which = (uint8_t)(data[0] - '0') % (ARRAY_LEN(wires) + 3);
+        size_t n = ARRAY_LEN(wires) + 3;
+        size_t which = (uint8_t)(data[0] - '0') % (n + ARRAY_LEN(only_parsed));
         if (which == 2)
             CHECK(tokenize_parse(&t, body, a, &e) || t.content.p);
         else if (which == 3)
             CHECK(detokenize_parse(&d, body, a, &e) || d.n <= size);
         else if (which == 4)
             CHECK(ollama_parse_name(&name, body, a, &e) || name.p);
+        else if (which >= n)
+            only_ask(only_parsed[which - n], body, a);
         else
             ask_and_answer(wires[which < 2 ? which : which - 3], body, a);
     }

@@ -95,6 +95,18 @@ static int64_t on_head(void *ctx, struct http_exchange *x)
     return 100;
 }
 
+/* As the service does it: some are told in words of their own, with a status of their own. */
+static void on_refuse(void *ctx, struct http_exchange *x, int status, const char *why)
+{
+    struct http_field f = { STR("X-Path"), x->req->path };
+
+    CHECK(status >= 400 && status < 600 && *why);
+    CHECK(!x->user);
+    if (str_ends(x->req->path, STR("q")))
+        return;
+    sink_reply(&x->sink, status == 503 ? 529 : status, "text/plain", str_of(why), &f, 1);
+}
+
 static void on_request(void *ctx, struct http_exchange *x)
 {
     struct http_field f = { STR("X-Path"), x->req->path };
@@ -126,12 +138,13 @@ static void on_gone(void *ctx, struct http_exchange *x)
 static void open_server(void)
 {
     struct http_options o = http_options_default;
-    struct http_app app = { .on_head = on_head, .on_request = on_request, .on_gone = on_gone };
+    struct http_app app = { NULL, on_head, on_refuse, on_request, on_gone, NULL };
     struct err e;
 
     o.port = 0;
     o.max_head_bytes = limits.max_head_bytes;
     o.max_fields = limits.max_fields;
+    o.max_bodies = 80; /* of one: what is longer is one too many */
     log_set_level(LOG_ERROR);
     CHECK(!loop_open(&loop, &e));
     CHECK(!http_server_open(&server, loop, &o, &app, &e));

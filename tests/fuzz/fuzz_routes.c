@@ -1,0 +1,247 @@
+/* Any bytes as the body of every route, to a whole server over a real socket: what is answered has
+ * a status and the shape its Content-Type says, and nothing of it stays behind.
+ *
+ * The first byte picks the row of routes.c, so that a new one is here at once; the second who asks
+ * and how the body is sent. Of a path that ends in '*' the rest is the first line. */
+#include "base/log.h"
+#include "base/mem.h"
+#include "serve/io.h"
+#include "serve/slots.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { BODY_MAX = 16384, ANSWER_MAX = 4 << 20, LIMIT_MS = 100, PATIENCE_S = 20 };
+
+static struct service *service;
+static char answer[ANSWER_MAX];
+
+/* ---- the server */
+
+/* One model, whose answers the request brings; keys; everything that has a route is switched on. */
+static void open_world(void)
+{
+    static char dir[] = "/tmp/fuzz_routes.XXXXXX";
+    static struct live_fairness fairness;
+    static struct model_spec spec = { .id = "echo",
+        .path = "models/demo.gguf",
+        .backend = BACKEND_SCRIPT,
+        .family = "",
+        .template_path = "",
+        .kernels = "auto",
+        .kv_type = "f16",
+        .threads = 1 };
+    struct serve_options o = { .http = http_options_default,
+        .n_threads = 1,
+        .max_body = MB,
+        .ping_ms = 10,
+        .cors_origin = "*",
+        .role = "unified",
+        .slot_dir = dir,
+        .slot_bytes = (int64_t)MB,
+        .needs_key = true,
+        .fairness = &fairness };
+    struct exact_options exact = { MB, 1000000000 };
+    struct shelf_options shelf = { MB, MB, UINT64_MAX };
+    struct err e;
+
+    log_set_level(LOG_ERROR);
+    CHECK(mkdtemp(dir));
+    spec.engine = engine_options_default;
+    fairness_set(&fairness, &fairness_default);
+    CHECK(!keys_open(&o.keys, "reader,boss:admin", &e));
+    CHECK(!pool_open(&o.pool, &(struct pool_options){ &spec, 1 }, &e));
+    CHECK(!exact_open(&o.exact, &exact, &e) && !shelf_open(&o.shelf, &shelf, &e));
+    o.slots = slots_new(o.pool, true);
+    for (int i = 0; i < N_SERVE_LIMITS; i++)
+        o.limit_ms[i] = i == LIMIT_NONE ? 0 : LIMIT_MS;
+    o.http.host = "127.0.0.1";
+    o.http.port = 0;
+    static struct serve_options kept;
+    kept = o;
+    CHECK(!service_open(&service, &kept, &e));
+    while (model_state(pool_at(o.pool, 0)) == MODEL_LOADING)
+        poll(NULL, 0, 1);
+    CHECK(model_state(pool_at(o.pool, 0)) == MODEL_READY);
+}
+
+/* ---- a client */
+
+static int connect_to(uint16_t port)
+{
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)
+    };
+    struct timeval patience = { PATIENCE_S, 0 };
+    struct linger at_once = { .l_onoff = 1 }; /* no port waits for old bytes */
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    CHECK(fd >= 0 && !connect(fd, (struct sockaddr *)&to, sizeof(to)));
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    return fd;
+}
+
+static bool is_of_path(char c)
+{
+    return c > ' ' && c < 0x7f && c != '#';
+}
+
+static void put_request(struct buf *b, const struct route *r, uint8_t how, struct str in)
+{
+    static const char *const keys[] = { "", "x-api-key: reader\r\n",
+        "Authorization: Bearer boss\r\n", "x-api-key: nobody\r\n" };
+
+    buf_printf(b, "%s %.*s", r->method, (int)strcspn(r->path, "*"), r->path);
+    if (strchr(r->path, '*'))
+        for (; in.n && *in.p != '\n'; in = str_skip(in, 1))
+            if (is_of_path(*in.p))
+                buf_putc(b, *in.p);
+    if (in.n && *in.p == '\n')
+        in = str_skip(in, 1);
+    buf_putz(b, " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
+    /* Nearly always somebody who may. */
+    buf_putz(b, keys[how % 8 < 6 ? 2 : how % 8 == 6 ? 1 : how / 8 % 4]);
+    if (how & 128)
+        buf_putz(b, "X-Request-Timeout-Ms: 5\r\n");
+    if (how & 64) { /* in chunks of any size */
+        size_t step = (size_t)(how & 63) + 1;
+        buf_putz(b, "Transfer-Encoding: chunked\r\n\r\n");
+        for (; in.n; in = str_skip(in, MIN(step, in.n))) {
+            buf_printf(b, "%zx\r\n", MIN(step, in.n));
+            buf_put(b, in.p, MIN(step, in.n));
+            buf_putz(b, "\r\n");
+        }
+        buf_putz(b, "0\r\n\r\n");
+    } else {
+        buf_printf(b, "Content-Length: %zu\r\n\r\n", in.n);
+        buf_puts(b, in);
+    }
+    CHECK(buf_ok(b));
+}
+
+/* All that comes until the end. STR_NONE: cut, as one may be whose time is over meanwhile. */
+static struct str converse(struct str request, bool is_hurry)
+{
+    int fd = connect_to(service_port(service));
+    size_t n = 0;
+    ssize_t got;
+
+    while (request.n) {
+        ssize_t sent = send(fd, request.p, request.n, MSG_NOSIGNAL);
+        if (sent < 0 && errno != EINTR)
+            break; /* refused already: reading tells */
+        request = str_skip(request, (size_t)MAX(sent, 0));
+    }
+    while ((got = recv(fd, answer + n, sizeof(answer) - n, 0)) > 0 || (got && errno == EINTR))
+        n += (size_t)MAX(got, 0); /* the fuzzer has an alarm clock */
+    CHECK(n < sizeof(answer));
+    CHECK(got == 0 || (is_hurry && errno == ECONNRESET));
+    close(fd);
+    return got ? STR_NONE : (struct str){ answer, n };
+}
+
+/* ---- what was answered */
+
+static void must_be_json(struct str text)
+{
+    struct arena *a = arena_new(64 * MB);
+    struct json *j = NULL;
+    struct err e;
+
+    CHECK(a && !json_parse(&j, text, a, NULL, &e));
+    arena_free(a);
+}
+
+/* In place: the pieces of a chunked body, one behind the other. */
+static struct str unchunk(struct str in)
+{
+    char *to = answer + (in.p - answer), *begin = to;
+
+    for (;;) {
+        char *end;
+        size_t n = strtoul(in.p, &end, 16);
+        size_t head = (size_t)(end - in.p) + 2;
+        CHECK(in.n >= head + n + 2 && !memcmp(end, "\r\n", 2));
+        memmove(to, in.p + head, n);
+        to += n;
+        in = str_skip(in, head + n + 2);
+        if (!n)
+            return (struct str){ begin, (size_t)(to - begin) };
+    }
+}
+
+/* Frames end with an empty line; what is told in them is JSON, but for comments and the end. */
+static void must_be_lines(struct str rest, bool is_sse)
+{
+    while (rest.n) {
+        ptrdiff_t end = str_find(rest, STR("\n"));
+        CHECK(end >= 0);
+        struct str line = { rest.p, (size_t)end };
+        rest = str_skip(rest, (size_t)end + 1);
+        if (is_sse && (!line.n || *line.p == ':' || str_starts(line, STR("event: "))))
+            continue;
+        CHECK(!is_sse || str_starts(line, STR("data: ")));
+        line = str_skip(line, is_sse ? strlen("data: ") : 0);
+        if (line.n && !(is_sse && str_is(line, "[DONE]")))
+            must_be_json(line);
+    }
+}
+
+static bool has_field(struct str head, const char *line)
+{
+    return str_find(head, str_of(line)) >= 0;
+}
+
+static void check_answer(struct str all, const struct route *r)
+{
+    ptrdiff_t end = str_find(all, STR("\r\n\r\n"));
+    CHECK(end > 0 && str_starts(all, STR("HTTP/1.1 ")));
+    struct str head = { all.p, (size_t)end + 2 }, body = str_skip(all, (size_t)end + 4);
+    long status = strtol(head.p + 9, NULL, 10);
+
+    if (status < 200 || status >= 600 || status == 500)
+        fprintf(stderr, "%.*s\n", (int)MIN(all.n, (size_t)2000), all.p);
+    CHECK(status >= 200 && status < 600 && status != 500);
+    if (!strcmp(r->method, "HEAD")) {
+        CHECK(!body.n);
+        return;
+    }
+    if (has_field(head, "Transfer-Encoding: chunked"))
+        body = unchunk(body);
+    if (has_field(head, "Content-Type: text/event-stream"))
+        must_be_lines(body, true);
+    else if (has_field(head, "Content-Type: application/x-ndjson"))
+        must_be_lines(body, false);
+    else if (has_field(head, "json\r\n"))
+        must_be_json(body);
+    CHECK(strcmp(r->path, "/debug/invariants") || str_find(body, STR("\"ok\":false")) < 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    size_t n_routes = 0;
+    struct buf request;
+
+    if (size < 2 || size > BODY_MAX)
+        return 0;
+    if (!service)
+        open_world();
+    while (route_at(n_routes))
+        n_routes++;
+    const struct route *r = route_at(data[0] % n_routes);
+    buf_init(&request, 64 * BODY_MAX);
+    put_request(&request, r, data[1], (struct str){ (const char *)data + 2, size - 2 });
+    struct str told = converse(buf_str(&request), data[1] & 128);
+    if (told.p)
+        check_answer(told, r);
+    buf_clear(&request);
+    return 0;
+}
