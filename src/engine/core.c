@@ -164,8 +164,6 @@ void core_close(struct core *c)
 
 void core_post(struct core *c, struct choice *ch, struct gen_event *ev, enum gen_kind kind)
 {
-    ev->gen = ch->gen;
-    ev->choice = ch->index;
     ev->msg.kind = (int)kind;
     outbox_add(&c->out, ch->gen->reply, &ev->msg);
 }
@@ -231,9 +229,9 @@ void core_end_choice(
     note_waits(c, g, sched_seq(c->sched, ch->seq));
     if (ch == leader && !g->is_forked) /* ended before its prompt was computed */
         g->result.n_cached = sched_seq(c->sched, ch->seq)->n_cached;
-    ch->end.finish = why;
-    ch->end.stop_id = stop_id;
-    ch->end.index = ch->n_out;
+    ch->end = (struct gen_event){
+        .gen = g, .choice = ch->index, .index = ch->n_out, .finish = why, .stop_id = stop_id
+    };
     core_post(c, ch, &ch->end, GEN_CHOICE_END);
     /* The first choice computes the prompt for the others, also when nobody wants its own answer
      * any more. */
@@ -277,6 +275,7 @@ void core_cancel_all(struct core *c, enum errcode why, uint64_t now)
     while (c->gens)
         cancel(c, c->gens, why, now);
     outbox_flush(&c->out);
+    outbox_wake(&c->out);
 }
 
 /* ---- messages */
@@ -421,6 +420,7 @@ void core_drain(struct core *c, uint64_t now)
         sched_set_fairness(c->sched, &f);
     }
     outbox_flush(&c->out);
+    outbox_wake(&c->out);
     if (c->tier)
         tier_send(c->tier);
 }

@@ -40,12 +40,12 @@ struct gen_input {
     const struct gen_script *script;
     const int32_t *stop_ids; /* end tokens and the client's stop_token_ids; end the choice */
     int n_stop_ids;
-    int n_prompt; /* >= 1 */
+    int n_prompt;    /* >= 1 */
+    int n_predicted; /* see below */
+    int max_tokens;  /* per choice; 0 = only score the prompt. Memory is sized by it:
+                      * callers cut it to engine_n_ctx() - n_prompt */
+    int n_choices;   /* share one prefill */
     const int32_t *prompt;
-    int max_tokens; /* per choice; 0 = only score the prompt. Memory is sized by it:
-                            * callers cut it to engine_n_ctx() - n_prompt */
-    int n_choices;  /* share one prefill */
-    int n_predicted;
     const int32_t *predicted; /* what the client thinks the answer will be; any numbers */
     struct sample_params sample;
     bool want_begin;           /* GEN_BEGUN with its first step, before all others */
@@ -65,8 +65,8 @@ struct engine;
 
 enum gen_kind { GEN_TOKEN = 1, GEN_PROMPT_TOKEN, GEN_CHOICE_END, GEN_END, GEN_BEGUN };
 
-struct gen_event {
-    struct msg msg; /* msg.kind is a gen_kind */
+struct gen_event {              /* a line of memory, but for alternatives */
+    ALIGNED(64) struct msg msg; /* msg.kind is a gen_kind */
     struct gen *gen;
     int choice;
     int index;          /* GEN_TOKEN: 0, 1, ... of the choice; GEN_PROMPT_TOKEN: position;

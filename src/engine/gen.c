@@ -135,7 +135,7 @@ int gen_new(
         return -1;
 
     size_t head = sizeof(struct gen) + (size_t)in->n_choices * sizeof(struct choice);
-    struct gen *g = try_malloc(head + bytes_for(in));
+    struct gen *g = try_aligned(_Alignof(struct gen), head + bytes_for(in));
     if (!g)
         return err_set(e, ERR_MEMORY, "no memory for a request of %d tokens, %d choices",
             in->n_prompt + in->max_tokens, in->n_choices);
@@ -239,20 +239,13 @@ void engine_stop_choice(struct engine *en, struct gen *g, int choice)
 
 /* ---- the engine's side */
 
-struct gen_event *choice_take_event(struct choice *ch)
+struct gen_event *choice_new_event(struct choice *ch)
 {
-    struct gen_event *ev = ch->home;
+    CHECK(ch->n_used < ch->n_events);
+    struct gen_event *ev = &ch->events[ch->n_used++];
 
-    CHECK(ch->credits > 0);
-    CHECK(ch->home || ch->n_used < ch->n_events);
-    ch->credits--;
-    if (ev)
-        ch->home = ev->msg.next ? container_of(ev->msg.next, struct gen_event, msg) : NULL;
-    else
-        ev = &ch->events[ch->n_used++];
     ev->gen = ch->gen;
     ev->choice = ch->index;
-    ev->is_group_end = false;
     ev->finish = FINISH_NONE;
     return ev;
 }
@@ -263,13 +256,4 @@ void choice_event_home(struct choice *ch, struct gen_event *ev)
     ev->msg.next = ch->home ? &ch->home->msg : NULL;
     ch->home = ev;
     ch->credits++;
-}
-
-int choice_group_end(struct choice *ch)
-{
-    const struct gen_script *s = ch->gen->in.script;
-
-    while (ch->script_group < s->n_groups && s->group_end[ch->script_group] <= ch->n_script)
-        ch->script_group++;
-    return ch->script_group < s->n_groups ? s->group_end[ch->script_group] : s->n_tokens;
 }

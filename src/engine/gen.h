@@ -12,23 +12,24 @@
 _Static_assert((int)GEN_CHOICES_MAX == (int)SEQ_CHOICES_MAX, "one choice, one sequence");
 
 struct choice {
-    /* What each token reads and writes, close together. */
-    struct gen *gen;
+    /* What each token reads and writes: one line of memory. */
+    ALIGNED(64) struct gen *gen;
+    int32_t *tokens;        /* [n_prompt + max_tokens] */
+    struct gen_event *home; /* those that came back, through msg.next */
     seq_id seq; /* SEQ_NONE once released: after is_ended, when others need its prompt */
     int index;
+    int n_out;
+    int credits;        /* = events at home; the scheduler has a copy */
+    int n_script;       /* script tokens sent */
+    int script_group;   /* the one being sent */
+    int n_used;         /* events from here on have never been out */
     bool is_ended;      /* its GEN_CHOICE_END is posted */
     bool was_predicted; /* the last token, by the client */
     bool has_waited;    /* its delay is over */
-    int n_out;
-    int credits;              /* = events at home; the scheduler has a copy */
-    int n_events, n_used;     /* those from n_used on have never been out */
-    int n_script;             /* script tokens sent */
-    int script_group;         /* the one being sent */
-    int32_t *tokens;          /* [n_prompt + max_tokens] */
-    struct gen_event *events; /* [n_events] */
-    struct gen_event *home;   /* those that came back, through msg.next */
 
-    page_id *pages; /* [pages_for(n_prompt + max_tokens)] */
+    int n_events;
+    struct gen_event *events; /* [n_events] */
+    page_id *pages;           /* [pages_for(n_prompt + max_tokens)] */
     struct draft_seq draft;
     enum draft_source draft_source; /* of the drafts under way */
     struct tier_fetch *fetch;       /* it is parked for pages from disk */
@@ -42,11 +43,8 @@ struct choice {
 };
 
 struct gen {
-    void *user;
-    uint64_t id;
-    struct port *port; /* NULL until submitted; holds a reference */
-    /* What each token reads, close together; the first of `in` belong to it. */
-    struct mailbox *reply;
+    /* What each token reads: one line of memory; the first of `in` belong to it. */
+    ALIGNED(64) struct mailbox *reply;
     int max_out;    /* max_tokens, or what the context leaves */
     int counted_as; /* place in engine_stats.by_priority; ENGINE_PRIORITIES: others */
     bool is_forked; /* the prompt was computed once: choices are on their own */
@@ -54,6 +52,9 @@ struct gen {
     bool has_token; /* ... first_token_ns */
     struct gen_input in;
 
+    void *user;
+    uint64_t id;
+    struct port *port;        /* NULL until submitted; holds a reference */
     int n_live;               /* choices that have not ended */
     bool is_over;             /* GEN_END is posted */
     struct tier_fetch *fetch; /* pages it waits for before it is scheduled; NULL: none */
@@ -72,8 +73,29 @@ static inline uint64_t choice_key(const struct choice *ch)
     return ch->gen->id * GEN_CHOICES_MAX + (uint64_t)ch->index;
 }
 
-/* An event to send; the choice must have credits. */
-struct gen_event *choice_take_event(struct choice *ch);
+struct gen_event *choice_new_event(struct choice *ch); /* one that was never out */
+
+/* An event to send; the choice must have credits. What it says of a token is the caller's. */
+static inline struct gen_event *choice_take_event(struct choice *ch)
+{
+    struct gen_event *ev = ch->home;
+
+    CHECK(ch->credits > 0);
+    ch->credits--;
+    if (!ev)
+        return choice_new_event(ch);
+    ch->home = ev->msg.next ? container_of(ev->msg.next, struct gen_event, msg) : NULL;
+    return ev;
+}
+
 void choice_event_home(struct choice *ch, struct gen_event *ev);
+
 /* Script: tokens before this index leave with the group being sent; skips empty groups. */
-int choice_group_end(struct choice *ch);
+static inline int choice_group_end(struct choice *ch)
+{
+    const struct gen_script *s = ch->gen->in.script;
+
+    while (ch->script_group < s->n_groups && s->group_end[ch->script_group] <= ch->n_script)
+        ch->script_group++;
+    return ch->script_group < s->n_groups ? s->group_end[ch->script_group] : s->n_tokens;
+}

@@ -1,21 +1,21 @@
 #include "engine/outbox.h"
 
-void outbox_add(struct outbox *o, struct mailbox *to, struct msg *take)
+static void post(struct outbox *o, int i)
 {
-    int i = o->n - 1; /* most likely the one used last */
+    int fd = mailbox_post_asleep(o->chain[i].to, o->chain[i].newest, o->chain[i].oldest);
 
-    while (i >= 0 && o->chain[i].to != to)
-        i--;
-    if (i >= 0) {
-        take->next = o->chain[i].newest;
-        o->chain[i].newest = take;
+    if (fd < 0)
         return;
-    }
-    if (o->n == OUTBOXES) {
-        o->n--;
-        mailbox_post_chain(o->chain[o->n].to, o->chain[o->n].newest, o->chain[o->n].oldest);
-    }
-    i = o->n++;
+    if (o->n_sleepers == OUTBOXES)
+        outbox_wake(o);
+    o->sleepers[o->n_sleepers++] = fd;
+}
+
+void outbox_add_first(struct outbox *o, struct mailbox *to, struct msg *take)
+{
+    if (o->n == OUTBOXES)
+        post(o, --o->n);
+    int i = o->n++;
     o->chain[i].to = to;
     o->chain[i].newest = o->chain[i].oldest = take;
 }
@@ -23,6 +23,13 @@ void outbox_add(struct outbox *o, struct mailbox *to, struct msg *take)
 void outbox_flush(struct outbox *o)
 {
     for (int i = 0; i < o->n; i++)
-        mailbox_post_chain(o->chain[i].to, o->chain[i].newest, o->chain[i].oldest);
+        post(o, i);
     o->n = 0;
+}
+
+void outbox_wake(struct outbox *o)
+{
+    for (int i = 0; i < o->n_sleepers; i++)
+        mailbox_wake(o->sleepers[i]);
+    o->n_sleepers = 0;
 }

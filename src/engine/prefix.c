@@ -50,6 +50,7 @@ void prefix_drop_tail(struct seq *s, struct page_pool *pool)
     CHECK(n_lost > 0 && s->n_pages == pages_for(s->n_kv));
     page_unref(pool, s->pages[--s->n_pages]);
     s->n_kv -= n_lost;
+    s->plain_until = 0;
     s->n_cached = MIN(s->n_cached, s->n_kv);
 }
 

@@ -13,10 +13,11 @@ int sched_new(
     CHECK(l->max_begun >= l->max_batch);
     sc->pool = pool;
     sc->l = *l;
-    sc->seqs = try_calloc(l->max_seqs, sizeof(*sc->seqs));
+    sc->seqs = try_aligned(_Alignof(struct seq), l->max_seqs * sizeof(*sc->seqs));
     sc->timers.heap = try_calloc(l->max_seqs, sizeof(*sc->timers.heap));
-    sc->decode = try_calloc(3 * (size_t)l->max_batch + SCHED_AHEAD, sizeof(*sc->decode));
+    sc->decode = try_calloc(4 * (size_t)l->max_batch + SCHED_AHEAD, sizeof(*sc->decode));
     sc->fill = sc->decode ? sc->decode + l->max_batch : NULL;
+    sc->order = sc->decode ? sc->fill + 2 * l->max_batch : NULL;
     sc->page_refs = try_calloc(page_n_total(pool), sizeof(*sc->page_refs));
     sc->by_rank.n = try_calloc(l->max_seqs, sizeof(*sc->by_rank.n));
     if (!sc->seqs || !sc->timers.heap || !sc->decode || !sc->page_refs || !sc->by_rank.n) {
@@ -53,7 +54,7 @@ void sched_free(struct sched *sc)
 
 struct seq *sched_seq(struct sched *sc, seq_id id)
 {
-    CHECK(id.i < sc->l.max_seqs && sc->seqs[id.i].state != SEQ_FREE);
+    CHECK(id.i < sc->n_seen && sc->seqs[id.i].state != SEQ_FREE);
     return &sc->seqs[id.i];
 }
 
@@ -247,10 +248,7 @@ void sched_fork(struct sched *sc, seq_id leader, seq_id held, uint64_t now)
 
 void sched_push(struct sched *sc, seq_id id, int n)
 {
-    struct seq *s = sched_seq(sc, id);
-
-    s->n_tokens += n;
-    s->n_slice += n;
+    seq_push(sched_seq(sc, id), n);
 }
 
 void sched_give_pages(struct sched *sc, struct seq *s)
@@ -301,6 +299,7 @@ void sched_delay(struct sched *sc, seq_id id, uint64_t now, uint64_t until_ns)
     CHECK(s->state == SEQ_RUNNING || s->state == SEQ_WAITING);
     CHECK(s->n_kv == s->n_tokens);
     s->n_kv--;
+    s->plain_until = 0;
     s->delay_until_ns = until_ns;
     sched_move(sc, s, SEQ_DELAYED, now);
     timers_update(&sc->timers, id.i);

@@ -74,6 +74,7 @@ struct plan_run {
     int n_drafts;              /* rows behind what is known: see sched_extend */
     int from_layer, end_layer; /* a part, see lm.h; both 0: all layers */
     bool is_whole;             /* after it the sequence has nothing to run: its next token is due */
+    bool is_first;             /* of all runs of the sequence */
 };
 
 struct plan_copy {

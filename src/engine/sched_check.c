@@ -1,6 +1,15 @@
 /* sched_check.c: whether pages, lists and states agree. */
 #include "engine/sched_in.h"
 
+/* That its next row goes to, up to where rows are plain. */
+static bool is_page_its_own(const struct sched *sc, const struct seq *s)
+{
+    const int page = s->n_kv / PAGE_TOKENS;
+
+    return page < s->n_pages && (s->plain_until - 1) / PAGE_TOKENS == page &&
+           page_refs(sc->pool, s->pages[page]) == 1;
+}
+
 static const char *check_seq(struct sched *sc, const struct seq *s)
 {
     if (s->n_kv < 0 || s->n_kv > s->n_tokens || s->n_kv > s->n_pages * PAGE_TOKENS)
@@ -19,6 +28,8 @@ static const char *check_seq(struct sched *sc, const struct seq *s)
         return "the list of holders is wrong";
     if ((timer_key(s) != UINT64_MAX) != (s->timer_at != NO_SEQ))
         return "a timer is lost";
+    if (s->n_kv < s->plain_until && !is_page_its_own(sc, s))
+        return "a row is taken for plain that is not";
     for (int i = 0; i < s->n_pages; i++) {
         if (s->pages[i].i >= page_n_total(sc->pool))
             return "a page that does not exist";

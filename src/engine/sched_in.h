@@ -37,8 +37,9 @@ struct sched {
     uint64_t n_orders;
     struct timers timers;
     struct sched_counts counts;
-    /* [max_batch], [2 max_batch], a few: who runs, while planning; who ran, before. */
-    uint32_t *decode, *fill;
+    /* While planning, [max_batch]: who decodes and needs more than a plain row; [2 max_batch]: who
+     * fills; [max_batch], a few: all that run, and before it is planned those that ran. */
+    uint32_t *decode, *fill, *order;
     int n_decode, n_fill;
     uint32_t *page_refs;          /* [n_pages] scratch of sched_check */
     int rows_left, logits_left;   /* while planning */

@@ -38,6 +38,17 @@ static bool evict_holder(struct sched *sc, uint64_t now)
     return last;
 }
 
+static void take_rows_of(struct sched *sc, struct seq *s)
+{
+    sc->rows_left += s->plan_rows;
+    sc->logits_left += s->plan_logits;
+    if (s->plan_rows == 1 && s->n_tokens - s->n_kv == 1) {
+        sc->decode_size.rows--;
+        sc->decode_size.keys -= s->n_kv + 1;
+    }
+    s->plan_rows = s->plan_logits = s->plan_end = 0;
+}
+
 /* Preempts the lowest running sequence below `s` that has pages. */
 static bool preempt_below(struct sched *sc, const struct seq *s, uint64_t now)
 {
@@ -48,12 +59,10 @@ static bool preempt_below(struct sched *sc, const struct seq *s, uint64_t now)
     struct seq *victim = &sc->seqs[id];
     if (victim == s)
         return false;
+    take_rows_of(sc, victim);
     sc->promised -= sched_missing(victim);
     take_pages_of(sc, victim);
     sc->promised += sched_missing(victim);
-    sc->rows_left += victim->plan_rows;
-    sc->logits_left += victim->plan_logits;
-    victim->plan_rows = victim->plan_logits = victim->plan_end = 0;
     sched_move(sc, victim, SEQ_WAITING, now);
     return true;
 }

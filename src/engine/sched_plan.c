@@ -39,12 +39,10 @@ static double ride_of(struct sched *sc, int kind)
     return left / MAX(sc->n_riders[kind], 1);
 }
 
-/* Its rows may pause in this step: nobody's of higher rank do, and none but the very last wants
- * logits. */
+/* Its rows may pause in this step: nobody's of higher rank do. */
 static bool may_pause(const struct sched *sc, const struct seq *s)
 {
-    return !sc->has_part && sc->l.n_layers > 1 && is_filling(s) &&
-           (s->is_scripted || s->score_from >= s->n_prompt - 1);
+    return !sc->has_part && sc->l.n_layers > 1 && is_filling(s);
 }
 
 /* Of n rows, of which `fit` are its share, those that pass all layers. */
@@ -215,53 +213,68 @@ static void plan_rows_of(struct sched *sc, struct seq *s, uint64_t now)
     count_ride(sc, s);
 }
 
-/* What plan_rows_of comes to for nearly all of a step's sequences, in a fraction of its time: one
- * that decodes, its row on a page that has begun and is its own. False: it is another case. */
-static bool plan_next_token(struct sched *sc, struct seq *s)
-{
-    const int at = s->n_kv, page = at / PAGE_TOKENS;
-    const bool has_logits = !s->is_scripted;
-
-    if (s->n_tokens - at != 1 || at % PAGE_TOKENS == 0 || sc->is_riding)
-        return false;
-    if (has_logits && (s->score_from < s->n_prompt - 1 || MIN(s->credits, sc->logits_left) < 1))
-        return false;
-    if (sc->rows_left < 1 || (s->n_kept != page && s->root.i != TREE_NONE.i))
-        return false;
-    if (page >= s->n_pages || page_refs(sc->pool, s->pages[page]) > 1)
-        return false;
-    s->plan_rows = 1;
-    s->plan_logits = has_logits;
-    sc->rows_left--;
-    sc->logits_left -= has_logits;
-    step_size_add(&sc->decode_size, at, 1);
-    return true;
-}
-
 static void plan_seq(struct sched *sc, struct seq *s, uint64_t now)
 {
-    if (plan_next_token(sc, s))
-        return;
     sc->promised -= sched_missing(s);
     plan_rows_of(sc, s, now);
     sc->promised += sched_missing(s);
 }
 
-/* Planning goes over copies of the list: planning one may preempt others. Who ran in the last step
- * mostly runs in this, in the same order. */
+/* The row that was planned goes to a page of its own, and so will those up to the page's end: until
+ * then none of them needs to be asked about. */
+static void look_at_page(const struct sched *sc, struct seq *s)
+{
+    const int page = s->n_kv / PAGE_TOKENS;
+
+    if (s->n_tokens - s->n_kv == 1 && (s->is_scripted || s->score_from >= s->n_prompt - 1) &&
+        (s->n_kept == page || s->root.i == TREE_NONE.i) && page < s->n_pages &&
+        page_refs(sc->pool, s->pages[page]) == 1)
+        s->plain_until = (page + 1) * PAGE_TOKENS;
+}
+
+/* What nearly all of a step's sequences come to, by their first line of memory alone. */
+static bool is_plain(const struct seq *s)
+{
+    return s->n_kv < s->plain_until && s->n_tokens - s->n_kv == 1 &&
+           (s->is_scripted || s->credits > 0);
+}
+
+static void plan_next_token(struct sched *sc, struct seq *s)
+{
+    s->plan_rows = 1;
+    s->plan_logits = !s->is_scripted;
+    sc->logits_left -= s->plan_logits;
+}
+
+/* Those who decode on a page of their own are planned at once: there is a row for each that runs,
+ * and they take nothing from others. The rest is listed, for planning one may preempt others. Who
+ * ran in the last step mostly runs in this, in the same order. */
 static void list_running(struct sched *sc)
 {
+    int n = 0, n_plain = 0;
+    int64_t keys = 0;
+
     sc->n_decode = sc->n_fill = 0;
-    sc->promised = 0;
+    sc->promised = 0; /* plain ones need no more pages */
     sc->has_counted = true;
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
-        __builtin_prefetch(&sc->seqs[sc->decode[sc->n_decode + SCHED_AHEAD]]);
-        sc->promised += sched_missing(&sc->seqs[id]);
-        if (is_filling(&sc->seqs[id]))
+        struct seq *s = &sc->seqs[id];
+        __builtin_prefetch(&sc->seqs[sc->order[n + SCHED_AHEAD]]);
+        sc->order[n++] = id;
+        if (is_plain(s)) {
+            plan_next_token(sc, s);
+            n_plain++;
+            keys += s->n_kv + 1;
+            continue;
+        }
+        sc->promised += sched_missing(s);
+        if (is_filling(s))
             sc->fill[sc->n_fill++] = id;
         else
             sc->decode[sc->n_decode++] = id;
     }
+    sc->rows_left -= n_plain;
+    sc->decode_size = (struct step_size){ n_plain, (double)keys };
 }
 
 static const page_id *last_page(const struct seq *s)
@@ -333,37 +346,69 @@ static bool pauses(const struct sched *sc, int end_layer)
     return end_layer > 0 && end_layer < sc->l.n_layers;
 }
 
+static void write_down_rows(struct sched *sc, struct plan *p, struct seq *s)
+{
+    if (s->n_kv % PAGE_TOKENS == 0 || s->plan_rows > 1)
+        clear_pages(sc, p, s, s->n_kv, s->n_kv + s->plan_rows);
+    p->n_filling += is_filling(s);
+    if (s->plan_end)
+        add_part(sc, s, p);
+    else
+        step_size_add(&p->size, s->n_kv, s->plan_rows);
+    p->n_rows += s->plan_rows;
+    p->runs[p->n_runs++] = (struct plan_run){
+        .seq = { sched_index(sc, s) },
+        .s = s,
+        .pos = s->n_kv,
+        .n = s->plan_rows,
+        .n_logits = s->plan_logits,
+        .from_layer = s->plan_end ? s->layer : 0,
+        .end_layer = s->plan_end,
+        .is_whole = s->n_kv + s->plan_rows == s->n_tokens && !pauses(sc, s->plan_end),
+        .is_first = !s->was_planned,
+    };
+    s->was_planned = true;
+    s->plan_rows = s->plan_logits = s->plan_end = 0;
+    look_at_page(sc, s);
+}
+
+static void write_down_next_token(struct sched *sc, struct plan *p, struct seq *s)
+{
+    p->runs[p->n_runs++] = (struct plan_run){
+        .seq = { sched_index(sc, s) },
+        .s = s,
+        .pos = s->n_kv,
+        .n = 1,
+        .n_logits = s->plan_logits,
+        .is_whole = true,
+    };
+    s->plan_rows = s->plan_logits = 0;
+}
+
 static void write_down(struct sched *sc, struct plan *p)
 {
+    int n_plain = 0;
+    int64_t keys = 0;
+
     p->n_runs = p->n_copies = p->n_clears = p->n_rows = p->n_filling = 0;
     p->size = (struct step_size){ 0 };
     p->part = 1;
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
         struct seq *s = &sc->seqs[id];
+        if (s->plan_rows == 1 && is_plain(s)) {
+            n_plain++;
+            keys += s->n_kv + 1;
+            write_down_next_token(sc, p, s);
+            continue;
+        }
         if (s->copy_from.i != PAGE_NONE.i)
             write_down_copy(sc, p, s);
-        if (s->plan_rows == 0)
-            continue;
-        if (s->n_kv % PAGE_TOKENS == 0 || s->plan_rows > 1)
-            clear_pages(sc, p, s, s->n_kv, s->n_kv + s->plan_rows);
-        p->n_filling += is_filling(s);
-        if (s->plan_end)
-            add_part(sc, s, p);
-        else
-            step_size_add(&p->size, s->n_kv, s->plan_rows);
-        p->n_rows += s->plan_rows;
-        p->runs[p->n_runs++] = (struct plan_run){
-            .seq = { id },
-            .s = s,
-            .pos = s->n_kv,
-            .n = s->plan_rows,
-            .n_logits = s->plan_logits,
-            .from_layer = s->plan_end ? s->layer : 0,
-            .end_layer = s->plan_end,
-            .is_whole = s->n_kv + s->plan_rows == s->n_tokens && !pauses(sc, s->plan_end),
-        };
-        s->plan_rows = s->plan_logits = s->plan_end = 0;
+        if (s->plan_rows > 0)
+            write_down_rows(sc, p, s);
     }
+    p->n_rows += n_plain;
+    p->size.rows += n_plain;
+    p->size.keys += (double)keys;
     p->has_prefill = p->n_filling > 0;
     p->has_decode = p->n_filling < p->n_runs;
 }
@@ -373,7 +418,6 @@ void sched_plan(struct sched *sc, uint64_t now, struct plan *p)
     sc->rows_left = sc->l.max_rows;
     sc->logits_left = sc->l.max_logits;
     sc->is_riding = sc->has_part = false;
-    sc->decode_size = (struct step_size){ 0 };
     if (sc->l.tree)
         tree_set_time(sc->l.tree, now);
     sc->plan = p;
@@ -407,6 +451,11 @@ void sched_commit(struct sched *sc, const struct plan *p)
     for (int i = 0; i < p->n_runs; i++) {
         struct seq *s = p->runs[i].s;
         int n = p->runs[i].n - p->runs[i].n_drafts;
+        if (s->n_charged == s->n_kv && is_plain(s) && s->n_kv >= s->n_prompt) {
+            tenants_charge(&sc->tenants, s->tenant, CHARGE_OUTPUT);
+            s->n_charged = ++s->n_kv;
+            continue;
+        }
         if (pauses(sc, p->runs[i].end_layer)) {
             sc->counts.pauses++;
             sc->paused = p->runs[i].seq.i;

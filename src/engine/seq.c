@@ -70,12 +70,14 @@ void seq_release(struct seq *s, struct page_pool *pool)
     s->n_pages = 0;
     s->n_kv = 0;
     s->n_kept = 0;
+    s->plain_until = 0;
     s->node = s->root;
 }
 
-void seq_share(struct seq *s, const struct seq *from, struct page_pool *pool)
+void seq_share(struct seq *s, struct seq *from, struct page_pool *pool)
 {
-    CHECK(s->n_pages == 0);
+    CHECK(s->n_pages == 0 && s->plain_until == 0);
+    from->plain_until = 0; /* its last page is also the other's from here on */
     s->n_kv = from->n_kv;
     s->n_pages = pages_for(from->n_kv);
     s->n_kept = from->n_kept;

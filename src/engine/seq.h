@@ -32,26 +32,33 @@ enum { SEQ_CHOICES_MAX = 128 }; /* of one request */
 enum seq_state { SEQ_FREE, SEQ_HELD, SEQ_WAITING, SEQ_RUNNING, SEQ_PARKED, SEQ_DELAYED };
 
 struct seq {
-    /* What each step reads and writes of those that run: a cache line, and a half. */
-    enum seq_state state;
+    /* What each step reads and writes of one that decodes: a line of memory, */
+    ALIGNED(64) enum seq_state state;
     uint32_t next;    /* of those that run */
     bool is_scripted; /* needs no logits */
     bool is_fresh;    /* waits for the first time */
     bool is_holder;   /* in the list of those that keep pages without running */
     bool has_yielded; /* waits because it gave its turn away */
+    bool was_planned; /* ever */
     int n_prompt, n_tokens, n_kv;
-    int score_from;  /* first prompt row whose logits are wanted beside the last row's */
-    int credits;     /* events it may still send: rows with logits in a step are at most these */
-    int n_slice;     /* tokens since it came in the last time */
-    int n_charged;   /* positions its tenant was charged for, whatever is computed again */
-    uint32_t tenant; /* number in the table of tenants */
+    /* Rows of single tokens at positions below it go to a page that has begun and that nobody
+     * shares: they need nothing but to be computed. 0: to be found out. */
+    int plain_until;
+    int credits;   /* events it may still send: rows with logits in a step are at most these */
+    int n_slice;   /* tokens since it came in the last time */
+    int n_charged; /* positions its tenant was charged for, whatever is computed again */
     int plan_rows, plan_logits; /* in the step being planned */
     int plan_end;               /* layer before which these pause; 0: they do not */
+    uint32_t tenant;            /* number in the table of tenants */
+
+    /* and the beginning of another. */
+    void *user;
+    const int32_t *tokens; /* the owner's: n_tokens are known */
+    page_id *pages;        /* the owner's memory, room for all it may ever need */
+    int score_from;        /* first prompt row whose logits are wanted beside the last row's */
     int n_pages;
     int n_kept;                 /* see below */
     page_id copy_from, copy_to; /* copy-on-write before it; we hold copy_from until then */
-    page_id *pages;             /* the owner's memory, room for all it may ever need */
-    void *user;
 
     /* prefix.h's: the first n_kept pages, all full, are the prefix cache's, too; `node` is the
      * last of them, `root` where they begin (TREE_NONE: takes no part in the cache). */
@@ -59,9 +66,8 @@ struct seq {
     uint32_t prev;       /* of those that run */
     int n_paused, layer; /* rows behind n_kv that have passed the layers below this one; 0: none */
     int n_missing;       /* rows that it had to compute when it came in the last time */
-    const int32_t *tokens; /* the owner's: n_tokens are known */
-    int n_cached;          /* prompt tokens that had not to be computed when it first ran */
-    uint64_t writer;       /* the tenant whose keys and values these are */
+    int n_cached;        /* prompt tokens that had not to be computed when it first ran */
+    uint64_t writer;     /* the tenant whose keys and values these are */
 
     int priority, choice;
     uint64_t order;                       /* of arrival, which choices of one request share; or of
@@ -75,11 +81,20 @@ struct seq {
     uint32_t line;     /* while it waits: see waitq.c */
     uint32_t timer_at; /* place in the heap of timers, NO_SEQ when in none */
     int n_preempted;
+
+    /* An odd number of lines, so that the first ones of all lie in all sets of a cache. */
+    ALIGNED(64) char gap[64];
 };
 
 static inline int pages_for(int n_tokens)
 {
     return (n_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS;
+}
+
+static inline void seq_push(struct seq *s, int n) /* n tokens more are known */
+{
+    s->n_tokens += n;
+    s->n_slice += n;
 }
 
 /* priority + one per age_ns of waiting, all waits together. Never falls. */
@@ -104,4 +119,4 @@ int seq_reserve(struct seq *s, struct page_pool *pool, int upto);
 void seq_undo_copy(struct seq *s, struct page_pool *pool);
 void seq_release(struct seq *s, struct page_pool *pool); /* all pages; n_kv = 0 */
 /* `s` starts where `from` is: refers to the pages of its first n_kv positions. */
-void seq_share(struct seq *s, const struct seq *from, struct page_pool *pool);
+void seq_share(struct seq *s, struct seq *from, struct page_pool *pool);

@@ -20,12 +20,12 @@ static struct sampled *send_token(struct core *c, struct choice *ch, bool is_gro
     return &ev->token;
 }
 
-static void append(struct core *c, struct choice *ch, int32_t token, uint64_t now)
+static void append(struct choice *ch, struct seq *s, int32_t token, uint64_t now)
 {
     struct gen *g = ch->gen;
 
     ch->tokens[g->in.n_prompt + ch->n_out++] = token;
-    sched_push(c->sched, ch->seq, 1);
+    seq_push(s, 1);
     ch->was_predicted =
         g->in.n_predicted > 0 && draft_seq_came(&ch->draft, ch->tokens, g->in.n_prompt + ch->n_out);
     if (!g->has_token) {
@@ -43,11 +43,11 @@ static bool is_stop(const struct gen *g, int32_t token)
 }
 
 /* The events that are left are the ones it may still send; none: it takes no part. */
-static void settle(struct core *c, struct choice *ch, uint64_t now)
+static void settle(struct core *c, struct choice *ch, struct seq *s, uint64_t now)
 {
     if (ch->seq.i == NO_SEQ)
         return;
-    sched_seq(c->sched, ch->seq)->credits = ch->credits;
+    s->credits = ch->credits;
     if (ch->credits == 0)
         sched_park(c->sched, ch->seq, now);
 }
@@ -58,7 +58,8 @@ static void copy_sampled(struct sampled *to, const struct sampled *from)
     memcpy(to, from, offsetof(struct sampled, top) + (size_t)from->n_top * sizeof(from->top[0]));
 }
 
-static void continue_sampled(struct core *c, struct choice *ch, const float *logits, uint64_t now)
+static void continue_sampled(
+    struct core *c, struct choice *ch, struct seq *s, const float *logits, uint64_t now)
 {
     struct gen *g = ch->gen;
     struct sample_past past = { ch->tokens, g->in.n_prompt, g->in.n_prompt + ch->n_out };
@@ -73,7 +74,7 @@ static void continue_sampled(struct core *c, struct choice *ch, const float *log
         core_end_choice(c, ch, FINISH_STOP, token.id, now);
         return;
     }
-    append(c, ch, token.id, now);
+    append(ch, s, token.id, now);
     copy_sampled(send_token(c, ch, false), &token);
     if (ch->n_out == g->max_out)
         core_end_choice(c, ch, FINISH_LENGTH, -1, now);
@@ -105,7 +106,7 @@ static void continue_drafted(struct core *c, struct choice *ch, const struct pla
 
     for (;; n_right++) {
         int32_t guess = n_right < p->n_drafts ? next[n_right] : -1;
-        continue_sampled(c, ch, r->logits + (size_t)n_right * (size_t)c->lm->n_vocab, now);
+        continue_sampled(c, ch, p->s, r->logits + (size_t)n_right * (size_t)c->lm->n_vocab, now);
         if (ch->is_ended || guess < 0 || next[n_right] != guess)
             break;
         sched_accept(c->sched, ch->seq);
@@ -127,7 +128,7 @@ static void script_token(const struct gen *g, int32_t id, struct sampled *out)
 }
 
 /* Sends the group that is due, as far as credits go; the rest of it follows when it runs again. */
-static void continue_script(struct core *c, struct choice *ch, uint64_t now)
+static void continue_script(struct core *c, struct choice *ch, struct seq *seq, uint64_t now)
 {
     struct gen *g = ch->gen;
     const struct gen_script *s = g->in.script;
@@ -145,7 +146,7 @@ static void continue_script(struct core *c, struct choice *ch, uint64_t now)
             return;
         }
         ch->n_script++;
-        append(c, ch, id, now);
+        append(ch, seq, id, now);
         script_token(g, id, send_token(c, ch, ch->n_script == end || ch->n_out == g->max_out));
     }
     if (ch->n_script == end)
@@ -156,13 +157,14 @@ static void continue_script(struct core *c, struct choice *ch, uint64_t now)
         core_end_choice(c, ch, FINISH_LENGTH, -1, now);
 }
 
-static void continue_choice(struct core *c, struct choice *ch, const float *logits, uint64_t now)
+static void continue_choice(
+    struct core *c, struct choice *ch, struct seq *s, const float *logits, uint64_t now)
 {
     if (!ch->is_ended && ch->gen->in.script)
-        continue_script(c, ch, now);
+        continue_script(c, ch, s, now);
     else if (!ch->is_ended)
-        continue_sampled(c, ch, logits, now);
-    settle(c, ch, now);
+        continue_sampled(c, ch, s, logits, now);
+    settle(c, ch, s, now);
 }
 
 /* The prompt is computed: from here on every choice is on its own, and all take their first
@@ -184,8 +186,11 @@ static void fork_choices(struct core *c, struct gen *g, const float *logits, uin
         sched_end(c->sched, leader->seq);
         leader->seq = SEQ_NONE;
     }
-    for (int i = 0; i < n; i++)
-        continue_choice(c, &g->choice[i], logits, now);
+    for (int i = 0; i < n; i++) {
+        struct choice *ch = &g->choice[i];
+        if (ch->seq.i != NO_SEQ)
+            continue_choice(c, ch, sched_seq(c->sched, ch->seq), logits, now);
+    }
 }
 
 /* Row `pos` says how likely the prompt's next token was. */
@@ -203,6 +208,7 @@ static void score_prompt(struct core *c, struct choice *ch, const struct lm_run 
         sampler_score(c->sampler, r->logits + (size_t)i * (size_t)c->lm->n_vocab, ch->tokens[pos],
             g->in.sample.n_top, &ev->token);
         ev->index = pos;
+        ev->is_group_end = ev->is_predicted = false;
         core_post(c, ch, ev, GEN_PROMPT_TOKEN);
     }
 }
@@ -220,14 +226,14 @@ static void finish_run(
     if (!g->in.script)
         score_prompt(c, ch, r, r->n_logits - has_last - p->n_drafts);
     if (!p->is_whole)
-        settle(c, ch, now);
+        settle(c, ch, p->s, now);
     else if (!g->is_forked)
         fork_choices(c, g, last, now);
     else if (p->n_drafts) {
         continue_drafted(c, ch, p, r, now);
-        settle(c, ch, now);
+        settle(c, ch, p->s, now);
     } else
-        continue_choice(c, ch, last, now);
+        continue_choice(c, ch, p->s, last, now);
 }
 
 /* ---- the step */
@@ -245,7 +251,22 @@ static void fetch_ahead(struct core *c, int i)
         return;
     const struct choice *ch = p->runs[i + AHEAD].s->user;
     __builtin_prefetch(ch->home);
-    __builtin_prefetch(ch->gen->in.script);
+    __builtin_prefetch(ch->gen);
+}
+
+static void note_begin(struct core *c, struct choice *ch, uint64_t now)
+{
+    struct gen *g = ch->gen;
+
+    if (g->has_begun)
+        return;
+    g->has_begun = true;
+    g->result.started_ns = now;
+    c->n_queued--;
+    if (!g->in.want_begin)
+        return;
+    g->begun = (struct gen_event){ .gen = g, .choice = ch->index };
+    core_post(c, ch, &g->begun, GEN_BEGUN);
 }
 
 static void set_runs(struct core *c, uint64_t now)
@@ -257,18 +278,11 @@ static void set_runs(struct core *c, uint64_t now)
     for (int i = 0; i < p->n_clears; i++)
         c->lm->ops->clear_page(c->lm, p->clears[i]);
     for (int i = 0; i < p->n_runs; i++) {
-        fetch_ahead(c, i);
         const struct plan_run *r = &p->runs[i];
-        struct choice *ch = r->s->user;
-        if (!ch->gen->has_begun) {
-            ch->gen->has_begun = true;
-            ch->gen->result.started_ns = now;
-            c->n_queued--;
-            if (ch->gen->in.want_begin)
-                core_post(c, ch, &ch->gen->begun, GEN_BEGUN);
-        }
+        if (r->is_first)
+            note_begin(c, r->s->user, now);
         c->runs[i] = (struct lm_run){
-            .tokens = ch->tokens + r->pos,
+            .tokens = r->s->tokens + r->pos,
             .n = r->n,
             .pos = r->pos,
             .pages = r->s->pages,
@@ -462,6 +476,7 @@ bool core_step(struct core *c, uint64_t now)
     pace_step(&c->pace, took, c->prompts_done, have_waited);
     pace_publish(&c->pace, &c->port->forecast);
     noalloc_end();
+    outbox_wake(&c->out);
     if (c->tier)
         tier_send(c->tier);
     log_turns(c);

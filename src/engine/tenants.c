@@ -153,8 +153,3 @@ void tenants_go(struct tenants *ts, uint32_t i)
     sorted_drop(&ts->by_service, &ts->waiting, i);
     ts->left_served = t->served;
 }
-
-void tenants_charge(struct tenants *ts, uint32_t i, double tokens)
-{
-    ts->t[i].served += tokens / ts->t[i].weight;
-}

@@ -52,4 +52,7 @@ void tenants_leave(struct tenants *ts, uint32_t i);
 void tenants_wait(struct tenants *ts, uint32_t i, bool is_new);
 void tenants_go(struct tenants *ts, uint32_t i);
 
-void tenants_charge(struct tenants *ts, uint32_t i, double tokens);
+static inline void tenants_charge(struct tenants *ts, uint32_t i, double tokens)
+{
+    ts->t[i].served += tokens / ts->t[i].weight;
+}

@@ -90,7 +90,7 @@ void mailbox_close(struct mailbox *m)
     mem_free(m);
 }
 
-static void wake(int fd)
+void mailbox_wake(int fd)
 {
     const uint64_t one = 1;
 
@@ -101,8 +101,8 @@ static void wake(int fd)
     CHECK(n == sizeof(one));
 }
 
-/* `keep`: bits of what is there that stay. */
-static void push(struct mailbox *m, struct msg *newest, struct msg *oldest, uintptr_t keep)
+/* `keep`: bits of what is there that stay. Returns whom to wake, or -1. */
+static int push(struct mailbox *m, struct msg *newest, struct msg *oldest, uintptr_t keep)
 {
     const int fd = m->fd; /* behind the swap the mailbox may be gone */
     uintptr_t top = atomic_load_explicit(&m->top, memory_order_relaxed);
@@ -111,25 +111,35 @@ static void push(struct mailbox *m, struct msg *newest, struct msg *oldest, uint
         oldest->next = message(top);
     } while (!atomic_compare_exchange_weak_explicit(&m->top, &top, (uintptr_t)newest | (top & keep),
         memory_order_release, memory_order_relaxed));
-    if (top & ~keep & ASLEEP)
-        wake(fd);
+    return top & ~keep & ASLEEP ? fd : -1;
+}
+
+static void wake(int fd)
+{
+    if (fd >= 0)
+        mailbox_wake(fd);
+}
+
+int mailbox_post_asleep(struct mailbox *m, struct msg *newest, struct msg *oldest)
+{
+    return push(m, newest, oldest, 0);
 }
 
 void mailbox_post_chain(struct mailbox *m, struct msg *newest, struct msg *oldest)
 {
-    push(m, newest, oldest, 0);
+    wake(push(m, newest, oldest, 0));
 }
 
 void mailbox_post(struct mailbox *m, struct msg *take)
 {
-    push(m, take, take, 0);
+    wake(push(m, take, take, 0));
 }
 
 void mailbox_post_quiet(struct mailbox *m, struct msg *take)
 {
     uint32_t n = atomic_fetch_add_explicit(&m->n_quiet, 1, memory_order_relaxed) + 1;
 
-    push(m, take, take, n % MAILBOX_QUIET == 0 ? 0 : ASLEEP);
+    wake(push(m, take, take, n % MAILBOX_QUIET == 0 ? 0 : ASLEEP));
 }
 
 static struct msg *reversed(struct msg *m)

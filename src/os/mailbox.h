@@ -33,6 +33,11 @@ void mailbox_post_quiet(struct mailbox *m, struct msg *take);
  * it arrives in a piece, the oldest first. */
 void mailbox_post_chain(struct mailbox *m, struct msg *newest, struct msg *oldest);
 
+/* The same, but an owner that sleeps is not woken: returns the descriptor that mailbox_wake must be
+ * called with soon, else -1. The mailbox may be gone by then; its descriptor is not. */
+int mailbox_post_asleep(struct mailbox *m, struct msg *newest, struct msg *oldest) MUST_CHECK;
+void mailbox_wake(int fd);
+
 /* Owner only. All messages so far, oldest first, linked through ->next; NULL when none. */
 struct msg *mailbox_drain(struct mailbox *m);
 

@@ -231,6 +231,28 @@ static void a_box_may_be_closed_when_its_last_message_is_there(void)
     mailbox_close(there);
 }
 
+static void who_sleeps_may_be_woken_later(void)
+{
+    struct mailbox *m = opened();
+    struct msg a = { .kind = 1 }, b = { .kind = 2 }, c = { .kind = 3 };
+
+    EXPECT_EQ(mailbox_post_asleep(m, &a, &a), -1); /* nobody sleeps */
+    EXPECT(mailbox_drain(m) == &a && mailbox_arm(m));
+    c.next = &b;
+    int fd = mailbox_post_asleep(m, &c, &b);
+    EXPECT_EQ(fd, mailbox_fd(m));
+    EXPECT(!is_readable(m));
+    EXPECT_EQ(mailbox_post_asleep(m, &a, &a), -1); /* somebody is about to do it */
+    mailbox_wake(fd);
+    EXPECT(is_readable(m));
+    EXPECT(mailbox_drain(m) == &b && b.next == &c && c.next == &a && !a.next);
+    EXPECT(mailbox_arm(m) && !is_readable(m));
+    fd = mailbox_post_asleep(m, &a, &a);
+    EXPECT(mailbox_drain(m) == &a); /* found before it was woken: that comes late */
+    mailbox_wake(fd);
+    mailbox_close(m);
+}
+
 static void *post_one(void *arg)
 {
     struct game *g = arg;
@@ -264,4 +286,5 @@ TESTS(TEST(messages_come_in_the_order_posted), TEST(a_chain_is_posted_as_one),
     TEST(what_is_quiet_wakes_nobody_before_there_is_much_of_it),
     TEST(waiting_ends_at_the_deadline_or_with_a_message),
     TEST(nothing_is_lost_between_threads_and_each_keeps_its_order),
-    TEST(a_box_may_be_closed_when_its_last_message_is_there), TEST(a_late_wake_up_is_none))
+    TEST(a_box_may_be_closed_when_its_last_message_is_there), TEST(a_late_wake_up_is_none),
+    TEST(who_sleeps_may_be_woken_later))

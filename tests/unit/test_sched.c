@@ -606,6 +606,25 @@ static void a_row_that_is_too_long_pauses_behind_each_layer(void)
     desk_close(d);
 }
 
+static void rows_that_are_scored_pause_too(void)
+{
+    struct desk *d = desk_with_layers(4, 25);
+    struct seq_spec spec = {
+        .n_prompt = 20, .deadline_ns = UINT64_MAX, .credits = 12, .pages = d->pages[0]
+    };
+    seq_id a = sched_add(d->sc, 0, &spec);
+
+    sched_set_cost(d->sc, &(struct cost){ .per_row = 4 }); /* a layer of 12 rows takes as many */
+    step(d, 0);
+    EXPECT(run_of(d, a)->n == 12 && run_of(d, a)->n_logits == 0 && run_of(d, a)->end_layer == 2);
+    step(d, 0);
+    EXPECT(run_of(d, a)->n == 12 && run_of(d, a)->n_logits == 12);
+    EXPECT(run_of(d, a)->from_layer == 2 && run_of(d, a)->end_layer == 4);
+    EXPECT(!run_of(d, a)->is_whole && sched_seq(d->sc, a)->n_kv == 12);
+    sched_end(d->sc, a);
+    desk_close(d);
+}
+
 static void a_pause_that_was_interrupted_is_where_it_was(void)
 {
     struct desk *d = desk_with_layers(4, 25);
@@ -675,7 +694,7 @@ static void a_pause_is_lost_to_who_is_higher(void)
     desk_close(d);
 }
 
-TESTS(TEST(a_row_that_is_too_long_pauses_behind_each_layer),
+TESTS(TEST(a_row_that_is_too_long_pauses_behind_each_layer), TEST(rows_that_are_scored_pause_too),
     TEST(a_pause_that_was_interrupted_is_where_it_was),
     TEST(a_pause_is_lost_when_its_sequence_does_not_run), TEST(a_pause_is_lost_to_who_is_higher),
     TEST(drafts_get_what_is_left_over_and_go_back), TEST(drafts_take_no_page_from_anybody),
