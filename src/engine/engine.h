@@ -65,8 +65,8 @@ struct engine;
 
 enum gen_kind { GEN_TOKEN = 1, GEN_PROMPT_TOKEN, GEN_CHOICE_END, GEN_END, GEN_BEGUN };
 
-struct gen_event {              /* a line of memory, but for alternatives */
-    ALIGNED(64) struct msg msg; /* msg.kind is a gen_kind */
+struct gen_event {  /* a line of memory, but for alternatives */
+    struct msg msg; /* msg.kind is a gen_kind */
     struct gen *gen;
     int choice;
     int index;          /* GEN_TOKEN: 0, 1, ... of the choice; GEN_PROMPT_TOKEN: position;
@@ -76,6 +76,7 @@ struct gen_event {              /* a line of memory, but for alternatives */
     enum finish finish; /* GEN_CHOICE_END */
     int32_t stop_id;    /* GEN_CHOICE_END, FINISH_STOP: which; the stop token itself is not sent */
     struct sampled token;
+    char gap[40]; /* to whole lines: of many in a row each begins with one */
 };
 
 struct gen_result { /* valid at GEN_END */

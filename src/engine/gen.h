@@ -9,6 +9,7 @@
 #include "engine/port.h"
 #include "engine/seq.h"
 
+_Static_assert(sizeof(struct gen_event) % 64 == 0, "see there");
 _Static_assert((int)GEN_CHOICES_MAX == (int)SEQ_CHOICES_MAX, "one choice, one sequence");
 
 struct choice {

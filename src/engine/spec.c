@@ -1,5 +1,6 @@
 #include "engine/spec.h"
 #include "base/mem.h"
+#include "engine/slope.h"
 #include "os/clock.h"
 
 #include <math.h>
@@ -7,38 +8,37 @@
 enum {
     SPAN = 64, /* drafts of one step, all sequences together */
     N_DRAFTERS = 2,
-    SEEN_MOST = 32,  /* what was seen counts as so many steps */
-    TRIED_FIRST = 3, /* steps with drafts before their law is believed */
-    SEEN_FIRST = 16, /* steps without drafts before there are any */
+    SEEN_FIRST = 16, /* steps without drafts before there are any: they show the noise */
     SEEN_AGAIN = 8,  /* of so many, one more; four times as many where drafts win much */
-    PLAIN_STEPS = 2, /* that tell how fast the machine is */
+    PAIRS_FIRST = 6, /* while fewer told what rows cost, every other step is without */
     EARNED_STEPS = 64,
 };
 
+/* How much dearer than expected rows are taken to be, in standard deviations: when it is decided
+ * and counted what drafts cost, and when it is asked what they may cost at most. */
+static const double DOUBT = 1.5, MOST_DOUBT = 2;
+
+/* Where times are not of the clock, they are in steps without drafts. */
 struct spec {
     struct spec_options o;
     struct drafter *drafters[N_DRAFTERS]; /* asked in turn; NULL = none */
-    struct cost_book book;                /* of steps without prompts */
-    double cost[SPEC_ROWS + 1];           /* the same, by rows; ns */
-    int n_seen[SPEC_ROWS + 1];
-    int n_tried;  /* steps with drafts, up to TRIED_FIRST */
-    double plain; /* what the last steps without drafts took, in times of what the law says */
-    double budget_ns[N_DRAFTERS];
-    double earned_ns[N_DRAFTERS]; /* went into the budget lately, whatever was spent of it */
-    int n_in_a_row;               /* steps with drafts since the last without */
-    int n_till_plain;             /* at most so many of them */
-    struct draft_grade model;     /* of the drafter that computes, over all sequences */
-    bool has_budget;              /* it began with SPEC_STEPS steps */
-    int turn;                     /* whose turn it is, when there are more than SPEC_SEQS */
+    struct slope slope;                   /* what rows cost */
+    double plain_ns;                      /* a step without drafts, lately */
+    int n_plain;                          /* of them, up to SEEN_FIRST */
+    double budget[N_DRAFTERS];            /* what it may lose */
+    double earned[N_DRAFTERS]; /* went into the budget lately, whatever was spent of it */
+    int n_in_a_row;            /* steps with drafts since the last without */
+    int n_till_plain;          /* at most so many of them */
+    struct draft_grade model;  /* of the drafter that computes, over all sequences */
+    int turn;                  /* whose turn it is, when there are more than SPEC_SEQS */
 
     /* the step being planned */
-    int base;               /* rows without drafts */
-    double curve[SPAN + 1]; /* cost of base + i rows */
-    double plain_ns;        /* what it would cost without, by the last such steps */
-    double most_ns;         /* that it may cost */
-    int share;              /* drafts of one sequence, so that there are some for all */
-    double draft_ns;        /* time that drafting took */
-    double token_ns;        /* of one token of the drafter that computes, lately */
+    int base;             /* rows without drafts */
+    double row, most_row; /* what one more adds; with the most doubt */
+    double most;          /* that all drafts may add to it */
+    int share;            /* drafts of one sequence, so that there are some for all */
+    double draft_ns;      /* time that drafting took */
+    double token_ns;      /* of one token of the drafter that computes, lately */
     struct draft_job jobs[N_DRAFTERS][SPEC_SEQS];
     int run_of[N_DRAFTERS][SPEC_SEQS];
     int n_jobs[N_DRAFTERS];
@@ -49,8 +49,9 @@ int spec_open(struct spec **out, const struct spec_options *o, struct err *e)
     struct spec *sp = xcalloc(1, sizeof(*sp));
 
     sp->o = *o;
-    sp->plain = 1;
     sp->n_till_plain = SEEN_AGAIN;
+    for (int d = 0; d < N_DRAFTERS; d++)
+        sp->budget[d] = (double)SPEC_STEPS / N_DRAFTERS;
     sp->drafters[0] = o->by_history ? &draft_text : NULL;
     sp->drafters[1] = o->drafter;
     if (o->max < 0 || o->max > DRAFT_MOST || o->min < 0) {
@@ -77,84 +78,43 @@ void spec_forget(struct spec *sp, const struct choice *ch)
             sp->drafters[i]->ops->forget(sp->drafters[i], choice_key(ch));
 }
 
-/* ---- what a step costs */
-
-/* The machine is faster at one time than at another, for it does other things too. What drafts win
- * is told by steps without any at the same time, so there is always one not long ago. What takes
- * very long says little, and nothing in favour of drafts. */
-static void look_at_speed(struct spec *sp, const struct plan *p, double ns)
-{
-    double law = cost_of(&sp->book.cost, &p->size);
-
-    if (law > 0)
-        sp->plain += (MIN(ns / law, 1.25 * sp->plain) - sp->plain) / PLAIN_STEPS;
-}
-
-/* Returns the time that the step counts as: one that took very long was held up by something
- * else. */
-static double learn_cost(struct spec *sp, const struct plan *p, double ns)
-{
-    double *c = &sp->cost[p->n_rows];
-    int n = MIN(sp->n_seen[p->n_rows] + 1, SEEN_MOST);
-
-    if (n > 1)
-        ns = MIN(ns, 2 * *c);
-    sp->n_seen[p->n_rows] = n;
-    *c += (ns - *c) / n;
-    cost_learn(&sp->book, &p->size, 0, (uint64_t)ns);
-    return ns;
-}
-
-/* The law for any number of rows; for the one without drafts also what was measured just there,
- * the less of both: drafts that only seem to pay are worse than some that are not made. At first,
- * when no step was any larger, rows are hoped to cost an eighth of what they cost so far. */
-static void fill_curve(struct spec *sp, const struct plan *p)
-{
-    struct step_size size = p->size;
-    double keys = size.keys / size.rows;
-
-    for (int i = 0; i <= SPAN; i++) {
-        sp->curve[i] = cost_of(&sp->book.cost, &size);
-        size.rows++;
-        size.keys += keys;
-    }
-    sp->plain_ns = sp->curve[0] * sp->plain;
-    if (sp->n_seen[p->n_rows] >= SEEN_FIRST)
-        sp->curve[0] = MIN(sp->curve[0], sp->cost[p->n_rows]);
-    for (int i = 1; sp->n_tried < TRIED_FIRST && i <= SPAN; i++)
-        sp->curve[i] = sp->curve[0] * (1 + i / (8.0 * p->n_rows));
-}
-
 /* ---- how many */
 
 struct load { /* of the step so far */
     int n_drafts;
-    double tokens; /* that it is expected to bring */
-    double ns;     /* of drafting */
+    double tokens;   /* that it is expected to bring */
+    double drafting; /* time that goes into that */
 };
 
-static double rate(const struct spec *sp, const struct load *l)
+static double in_steps(const struct spec *sp, double ns)
 {
-    return l->tokens / (sp->curve[l->n_drafts] + l->ns);
+    return sp->plain_ns > 0 ? ns / sp->plain_ns : 0;
 }
 
-/* Adds the best number of drafts, 0 .. most, to the load, and returns it. */
-static int choose(const struct spec *sp, struct load *l, double chance, double token_ns, int most)
+static double time_of(const struct spec *sp, const struct load *l)
+{
+    return 1 + l->n_drafts * sp->row + l->drafting;
+}
+
+/* Adds the best number of drafts, 0 .. most, to the load, and returns it. Should none come true,
+ * the step loses no more than `may_lose`. */
+static int choose(const struct spec *sp, struct load *l, double chance, double drafting, int most,
+    double may_lose)
 {
     struct load at = *l, best = *l;
     /* 5 % of one sequence's share of the step. */
-    double best_rate = rate(sp, l) * (1 + 0.1 / (1 + sp->base)), right = 1;
+    double best_rate = l->tokens / time_of(sp, l) * (1 + 0.1 / (1 + sp->base)), right = 1;
 
     while (at.n_drafts - l->n_drafts < MIN(most, SPAN - l->n_drafts)) {
         right *= chance;
         at.n_drafts++;
-        if (sp->curve[at.n_drafts] > sp->most_ns)
-            break;
         at.tokens += right;
-        at.ns += token_ns;
-        if (rate(sp, &at) > best_rate) {
+        at.drafting += drafting;
+        if (at.n_drafts * sp->row > sp->most || at.n_drafts * sp->most_row + at.drafting > may_lose)
+            break;
+        if (at.tokens / time_of(sp, &at) > best_rate) {
             best = at;
-            best_rate = rate(sp, &at);
+            best_rate = at.tokens / time_of(sp, &at);
         }
     }
     int n = best.n_drafts - l->n_drafts;
@@ -212,10 +172,10 @@ static struct draft_job job_for(const struct spec *sp, struct choice *ch)
         .out = ch->tokens + n };
 }
 
-/* One that has lost more than it may is left alone for a while. */
+/* One that has lost what it may is left alone for a while. */
 static bool is_asked(const struct spec *sp, int d)
 {
-    return sp->drafters[d] && (sp->o.min > 0 || sp->budget_ns[d] >= 0);
+    return sp->drafters[d] && (sp->o.min > 0 || sp->budget[d] > 0);
 }
 
 /* Asks one drafter about run i. False: it has nothing, or it does not pay. */
@@ -233,8 +193,8 @@ static bool try_drafter(
     double chance = chance_of(sp, &ch->draft, job.source);
     if (d == 0 && is_asked(sp, 1) && chance < chance_of(sp, &ch->draft, DRAFT_MODEL))
         return false; /* the model knows better */
-    double token_ns = job.source == DRAFT_MODEL ? sp->token_ns : 0;
-    int n = choose(sp, l, chance, token_ns, n_offered);
+    double drafting = job.source == DRAFT_MODEL ? in_steps(sp, sp->token_ns) : 0;
+    int n = choose(sp, l, chance, drafting, n_offered, sp->budget[d]);
     n = sched_extend(sc, p, i, MAX(n, MIN(sp->o.min, n_offered)));
     if (n == 0) {
         *l = before;
@@ -264,7 +224,9 @@ static void ask(struct spec *sp, struct sched *sc, struct plan *p)
         if (!has_drafts)
             draft_seq_fade(&ch->draft);
     }
-    sp->n_till_plain = rate(sp, &l) * sp->curve[0] > 1.5 * sp->base ? 4 * SEEN_AGAIN : SEEN_AGAIN;
+    sp->n_till_plain = sp->slope.n_pairs < PAIRS_FIRST               ? 1
+                       : l.tokens > 1.5 * sp->base * time_of(sp, &l) ? 4 * SEEN_AGAIN
+                                                                     : SEEN_AGAIN;
     sp->turn = p->n_runs > SPEC_SEQS ? (sp->turn + n_asked) % p->n_runs : 0;
 }
 
@@ -309,12 +271,20 @@ static void draft(
 
 static void set_share(struct spec *sp, const struct plan *p)
 {
-    int room = 0;
+    int room = SPAN;
 
-    sp->most_ns = p->n_runs > 1 ? SPEC_STRETCH * sp->curve[0] : INFINITY;
-    while (room < SPAN && sp->curve[room + 1] <= sp->most_ns)
-        room++;
+    sp->most = p->n_runs > 1 ? SPEC_STRETCH - 1 : INFINITY;
+    if (p->n_runs > 1)
+        room = MIN(room, (int)(sp->most / sp->row));
     sp->share = MAX((room + p->n_runs - 1) / p->n_runs, sp->o.min);
+}
+
+/* Rows are taken to be dear, but the less the longer it was not tried. */
+static double plan_doubt(const struct spec *sp)
+{
+    if (sp->slope.n_pairs < PAIRS_FIRST)
+        return 0;
+    return DOUBT - slope_hope(&sp->slope);
 }
 
 /* Could it pay, were every guess right? */
@@ -322,18 +292,17 @@ static bool can_pay(struct spec *sp, const struct plan *p)
 {
     struct load l = { .tokens = p->n_rows };
 
-    memset(sp->curve, 0, sizeof(sp->curve));
-    if (!p->has_prefill && p->n_rows <= SPEC_ROWS)
-        fill_curve(sp, p);
+    sp->row = slope_share(&sp->slope, p->n_rows, plan_doubt(sp));
+    sp->most_row = slope_share(&sp->slope, p->n_rows, MOST_DOUBT);
     set_share(sp, p);
     if (sp->o.min > 0)
         return true;
     if (p->has_prefill || p->n_rows > SPEC_ROWS)
         return false;
     /* What it costs without drafts is known well, and looked at again now and then. */
-    if (sp->book.n_steps < SEEN_FIRST || sp->n_in_a_row >= sp->n_till_plain)
+    if (sp->n_plain < SEEN_FIRST || sp->n_in_a_row >= sp->n_till_plain)
         return false;
-    return choose(sp, &l, 1, 0, sp->o.max) > 0;
+    return choose(sp, &l, 1, 0, sp->o.max, INFINITY) > 0;
 }
 
 void spec_plan(struct spec *sp, struct sched *sc, struct plan *p, const _Atomic bool *stop)
@@ -349,36 +318,51 @@ void spec_plan(struct spec *sp, struct sched *sc, struct plan *p, const _Atomic 
 }
 
 /* Who has earned much lately may hold more, so that one bad guess does not silence it for long. */
-static void pay(struct spec *sp, int d, double won, double step_ns)
+static void pay(struct spec *sp, int d, double won)
 {
-    double *earned = &sp->earned_ns[d];
+    double *earned = &sp->earned[d];
 
     *earned += MAX(won, 0) - *earned / EARNED_STEPS;
-    double most = SPEC_STEPS * step_ns + MIN(*earned / 4, SPEC_MORE * step_ns);
-    sp->budget_ns[d] = MIN(sp->budget_ns[d] + won, most);
+    sp->budget[d] = MIN(sp->budget[d] + won, SPEC_STEPS + MIN(*earned / 4, (double)SPEC_MORE));
+}
+
+/* What a step with drafts was worth: how many came true is known, and what rows cost is taken to be
+ * dear. Its own time says too little: it may have been held up, or lucky. */
+static double won_by(const struct spec *sp, const struct plan *p, int n_right)
+{
+    int n = p->n_rows - sp->base;
+    double won = (double)n_right / sp->base - n * slope_share(&sp->slope, sp->base, DOUBT) -
+                 in_steps(sp, sp->draft_ns);
+
+    return won > 0 ? won / 2 : won;
+}
+
+static void learn_plain(struct spec *sp, double ns)
+{
+    sp->n_plain = MIN(sp->n_plain + 1, (int)SEEN_FIRST);
+    if (sp->plain_ns > 0) /* what takes very long says little */
+        sp->plain_ns += (MIN(ns, 2 * sp->plain_ns) - sp->plain_ns) / 4;
+    else
+        sp->plain_ns = ns;
+    slope_age(&sp->slope);
 }
 
 void spec_learn(struct spec *sp, const struct plan *p, uint64_t step_ns, int n_right)
 {
-    if (p->has_prefill || p->n_rows > SPEC_ROWS)
-        return;
-    double ns = learn_cost(sp, p, (double)step_ns);
+    double ns = (double)step_ns, won = 1.0 / SPEC_PART / N_DRAFTERS;
     bool has_drafts = p->n_rows > sp->base || sp->draft_ns > 0;
-    sp->n_tried += has_drafts && sp->n_tried < TRIED_FIRST;
-    sp->n_in_a_row = has_drafts ? sp->n_in_a_row + 1 : 0;
-    double won = ns / SPEC_PART / N_DRAFTERS;
-    if (has_drafts)
-        won = sp->plain_ns * (sp->base + n_right) / sp->base - ns - sp->draft_ns;
-    else
-        look_at_speed(sp, p, ns);
-    /* Costs are guesses too, and those who draft are those who were guessed too cheap. */
-    if (has_drafts && won > 0)
-        won /= 2;
-    for (int d = 0; d < N_DRAFTERS; d++) {
-        if (!sp->has_budget)
-            sp->budget_ns[d] = SPEC_STEPS * ns / N_DRAFTERS;
-        if (!has_drafts || sp->n_jobs[d] > 0)
-            pay(sp, d, won, ns);
+
+    if (p->has_prefill || p->n_rows > SPEC_ROWS) {
+        slope_skip(&sp->slope);
+        return;
     }
-    sp->has_budget = true;
+    slope_learn(&sp->slope, p->n_rows, ns);
+    sp->n_in_a_row = has_drafts ? sp->n_in_a_row + 1 : 0;
+    if (has_drafts)
+        won = won_by(sp, p, n_right);
+    else
+        learn_plain(sp, ns);
+    for (int d = 0; d < N_DRAFTERS; d++)
+        if (!has_drafts || sp->n_jobs[d] > 0)
+            pay(sp, d, won);
 }

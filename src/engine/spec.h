@@ -4,18 +4,21 @@
  * step.c compares with what the sampler takes from the row before. Nothing here reaches an answer:
  * it decides about time alone, so it may look at the clock and at what happened before.
  *
- *   what a row costs   the time of steps without prompts is learned (cost.h)
+ *   what a row costs   is learned as a share of the step, from pairs of steps in a row (slope.h),
+ *                      so that it matters little how fast the machine is at the moment. Drafts
+ *                      vary, and now and then there are none, so there are always such pairs
  *   what it brings     draft j of a sequence comes true with chance^j, where chance is what was
  *                      learned of drafts of its kind (draft_seq_chance)
  *   the rule           a sequence gets as many as make the most of (tokens / time) of the step,
  *                      if that is better than none by 5 % of what the sequence brings; beside
  *                      others, who wait for their own next token, all of them together may make
  *                      a step SPEC_STRETCH times as long
- *   what it brought    is told by the step without drafts that came last, which is never long ago:
- *                      the machine is faster at one time than at another
- *   the bound          time that a drafter lost all the same is paid from its budget, into which
- *                      all together one part in SPEC_PART of all time goes; while it is empty,
- *                      that drafter is not asked
+ *   the bound          what drafts lost is paid from their drafter's budget, into which all
+ *                      together one part in SPEC_PART of all steps goes. How many came true is
+ *                      known, and what their rows cost is taken to be dear: so much dearer than
+ *                      expected as is unlikely, by what is known so far. A step takes no more
+ *                      drafts along than the budget could pay, were none of them right: with
+ *                      little evidence, and rows that may cost as much as steps, that is one or two
  *
  * Owner: the engine thread. Steps allocate nothing. Costs at most SPEC_SEQS offers a step. */
 #pragma once
@@ -27,7 +30,8 @@ enum {
     SPEC_SEQS = 64,  /* sequences that may draft in one step; they take turns */
     SPEC_ROWS = 128, /* steps with more rows than this take no drafts along */
     SPEC_PART = 80,
-    SPEC_STEPS = 3, /* a budget holds so many steps at most; half of what was won goes in too */
+    SPEC_STEPS = 3, /* all budgets begin with so many steps, and each holds so many at most; half
+                     * of what was won goes in too */
     SPEC_MORE = 8,  /* and so many more where much was won lately */
 };
 

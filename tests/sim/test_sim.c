@@ -728,7 +728,7 @@ static void a_failure_is_made_small(void)
     EXPECT(is_same && is_honest);
     EXPECT(n_left(&s) <= 4); /* the one that is cancelled, and perhaps some that hold it up */
     EXPECT(!(s.plain & NO_CANCELS) && !(s.plain & ONE_CHOICE));
-    EXPECT(s.prompt <= 8 && s.out <= ASK_OUT);
+    EXPECT(s.prompt <= 16 && s.out <= ASK_OUT);
 }
 
 /* Every request is cancelled, in whatever it is at. SIM_CANCELS says how many. */

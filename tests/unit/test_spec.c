@@ -9,7 +9,7 @@
 #include "model/fake.h"
 #include "../check.h"
 
-enum { VOCAB = 40, PROMPT = 8, OUT = 400, STREAMS = 8 };
+enum { VOCAB = 40, PROMPT = 8, OUT = 400, STREAMS = 8, SEEDS = 4 };
 
 struct law { /* nanoseconds of a step */
     double fixed, per_row;
@@ -242,9 +242,7 @@ static const struct law laws[] = {
     { 6e4, 4e4,
         .jitter = 2 }, /* a small model in the caches, on a machine with other things to do */
     { 1e6, 3e5, .jitter = 0.5, .spikes = 40 },
-};
-/* The machine's speed changes for a while and back, by half. */
-static const struct law shifting[] = {
+    /* the machine's speed changes for a while and back, by half */
     { 1e6, 3e5, .jitter = 0.2, .phases = 30 },
     { 6e4, 4e4, .jitter = 0.8, .spikes = 100, .phases = 150 },
 };
@@ -253,31 +251,11 @@ static const int percents[] = { 0, 20, 50, 80, 95, 100 };
 static void it_never_costs_more_than_three_percent(void)
 {
     oracle = (struct oracle){ 0 };
-    for (seed = 1; seed <= 5; seed++)
+    for (seed = 1; seed <= SEEDS; seed++)
         for (size_t l = 0; l < ARRAY_LEN(laws); l++)
             for (size_t p = 0; p < ARRAY_LEN(percents); p++)
                 for (int n = 1; n <= STREAMS; n += STREAMS - 1)
                     EXPECT(ratio(&laws[l], n, percents[p]) > 0.97);
-}
-
-/* Each run is short, some hundred steps, and what they take is twice as much at one time as at
- * another: a single one may be out of luck, all together are not. */
-static void a_machine_that_changes_its_speed_is_seen_through(void)
-{
-    enum { SEEDS = 5 };
-
-    oracle = (struct oracle){ 0 };
-    for (size_t l = 0; l < ARRAY_LEN(shifting); l++)
-        for (size_t p = 0; p < ARRAY_LEN(percents); p++)
-            for (int n = 1; n <= STREAMS; n += STREAMS - 1) {
-                double sum = 0;
-                for (seed = 1; seed <= SEEDS; seed++) {
-                    double one = ratio(&shifting[l], n, percents[p]);
-                    EXPECT(one > 0.95);
-                    sum += one;
-                }
-                EXPECT(sum / SEEDS > 0.97);
-            }
     seed = 1;
 }
 
@@ -360,8 +338,7 @@ static void impossible_settings_are_refused(void)
     spec_close(NULL);
 }
 
-TESTS(TEST(it_never_costs_more_than_three_percent),
-    TEST(a_machine_that_changes_its_speed_is_seen_through), TEST(good_luck_that_ends_costs_no_more),
+TESTS(TEST(it_never_costs_more_than_three_percent), TEST(good_luck_that_ends_costs_no_more),
     TEST(where_rows_are_cheap_it_is_several_times_as_fast),
     TEST(a_drafter_that_gets_better_is_heard_again), TEST(others_are_not_held_up),
     TEST(where_rows_cost_as_much_as_steps_nothing_is_guessed),

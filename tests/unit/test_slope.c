@@ -1,0 +1,155 @@
+/* What a row costs, from pairs of steps: through noise, spikes and changes of speed. */
+#include "base/rng.h"
+#include "engine/slope.h"
+#include "../check.h"
+
+#include <math.h>
+
+struct machine {
+    double fixed, row; /* of a step */
+    double jitter;     /* each takes up to so many times more */
+    int spikes;        /* one in so many takes ten times as long; 0: none */
+    int phases;        /* so many steps as they should be, so many twice as long; 0: none */
+    int n_steps;
+    struct rng r;
+};
+
+static void step(struct slope *s, struct machine *m, int n_rows)
+{
+    double ns = m->fixed + m->row * n_rows;
+
+    ns *= 1 + m->jitter * rng_next_unit(&m->r);
+    if (m->spikes && rng_below(&m->r, (uint64_t)m->spikes) == 0)
+        ns *= 10;
+    if (m->phases && m->n_steps++ / m->phases % 2)
+        ns *= 2;
+    slope_learn(s, n_rows, ns);
+}
+
+/* Steps of `base` rows with up to 8 more in every other. */
+static void run(struct slope *s, struct machine *m, int base, int n)
+{
+    for (int i = 0; i < n; i++)
+        step(s, m, i % 2 ? base + 1 + (int)rng_below(&m->r, 8) : base);
+}
+
+static double share_of(const struct machine *m, int base)
+{
+    return m->row / (m->fixed + m->row * base);
+}
+
+static bool is_near(double a, double b, double part)
+{
+    if (fabs(a - b) <= part * b)
+        return true;
+    printf("%g is not near %g\n", a, b);
+    return false;
+}
+
+static void nothing_known_is_hope_or_all_doubt(void)
+{
+    struct slope s = { 0 };
+
+    EXPECT(is_near(slope_share(&s, 1, 0), 0.125, 1e-9));
+    EXPECT(is_near(slope_share(&s, 4, 1), 0.25, 1e-9));
+    slope_learn(&s, 4, 1000);
+    slope_learn(&s, 4, 1000); /* says nothing of rows */
+    EXPECT(is_near(slope_share(&s, 4, 0), 0.125 / 4, 1e-9));
+}
+
+static void an_exact_machine_is_known_after_some_pairs(void)
+{
+    const double rows[] = { 1e3, 1e4, 1e5, 3e5, 1e6, 1e7 };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        for (int base = 1; base <= 64; base *= 8) {
+            struct slope s = { 0 };
+            struct machine m = { .fixed = 1e6, .row = rows[i], .r.key = i };
+            run(&s, &m, base, 60);
+            printf("rows of %g beside %d: %g, of %g\n", rows[i], base, slope_share(&s, base, 0),
+                share_of(&m, base));
+            double error = fabs(slope_share(&s, base, 0) - share_of(&m, base));
+            EXPECT(error < 0.02 / base || error < 0.1 * share_of(&m, base));
+            EXPECT(slope_share(&s, base, 2) >= slope_share(&s, base, 0));
+            EXPECT(slope_share(&s, base, 2) <= 1.0 / base);
+        }
+}
+
+static void noise_spikes_and_phases_are_seen_through(void)
+{
+    const struct machine kinds[] = {
+        { 1e6, 3e5, .jitter = 0.5 },
+        { 1e6, 3e5, .jitter = 0.2, .phases = 30 },
+        { 1e6, 3e5, .jitter = 0.3, .spikes = 40 },
+        { 6e4, 4e4, .jitter = 0.8, .spikes = 100, .phases = 50 },
+        { 6e4, 4e4, .jitter = 2 },
+    };
+    int n_below = 0, n = 0;
+
+    for (uint64_t seed = 1; seed <= 40; seed++)
+        for (size_t i = 0; i < ARRAY_LEN(kinds); i++, n++) {
+            struct slope s = { 0 };
+            struct machine m = kinds[i];
+            m.r.key = seed;
+            run(&s, &m, 1, 300);
+            EXPECT(is_near(slope_share(&s, 1, 0), share_of(&m, 1), 0.4));
+            n_below += slope_share(&s, 1, 2) < share_of(&m, 1);
+        }
+    printf("%d of %d are dearer than two deviations\n", n_below, n);
+    EXPECT(n_below <= n / 20);
+}
+
+/* What the batch is in between is no matter; the share goes with it. */
+static void it_is_known_for_any_number_of_rows(void)
+{
+    struct slope s = { 0 };
+    struct machine m = { .fixed = 1e6, .row = 2e5 };
+
+    run(&s, &m, 1, 100);
+    EXPECT(is_near(slope_share(&s, 16, 0), share_of(&m, 16), 0.1));
+}
+
+static void a_step_between_breaks_the_pair(void)
+{
+    struct slope s = { 0 };
+
+    slope_learn(&s, 1, 1e6);
+    slope_skip(&s);
+    slope_learn(&s, 5, 1e9);
+    EXPECT_EQ(s.n_pairs, 0);
+    slope_learn(&s, 1, 1e9);
+    EXPECT_EQ(s.n_pairs, 1);
+}
+
+static void a_machine_that_became_another_is_learned_anew(void)
+{
+    struct slope s = { 0 };
+    struct machine m = { .fixed = 1e6, .row = 5e5, .jitter = 0.1 };
+
+    run(&s, &m, 1, 200);
+    m.row = 1e5;
+    run(&s, &m, 1, 600);
+    EXPECT(is_near(slope_share(&s, 1, 0), share_of(&m, 1), 0.2));
+}
+
+static void hope_grows_while_nothing_is_tried(void)
+{
+    struct slope s = { 0 };
+    struct machine m = { .fixed = 1e6, .row = 5e5, .jitter = 0.3 };
+
+    run(&s, &m, 1, 50);
+    double sure = slope_share(&s, 1, 2);
+    EXPECT(slope_hope(&s) == 0);
+    for (int i = 0; i < 500; i++)
+        slope_age(&s);
+    EXPECT(slope_hope(&s) > 2);
+    EXPECT(slope_share(&s, 1, 2) > sure); /* and doubt with it */
+    step(&s, &m, 4);
+    step(&s, &m, 1);
+    EXPECT(slope_hope(&s) == 0);
+}
+
+TESTS(TEST(nothing_known_is_hope_or_all_doubt), TEST(an_exact_machine_is_known_after_some_pairs),
+    TEST(noise_spikes_and_phases_are_seen_through), TEST(it_is_known_for_any_number_of_rows),
+    TEST(a_step_between_breaks_the_pair), TEST(a_machine_that_became_another_is_learned_anew),
+    TEST(hope_grows_while_nothing_is_tried))
