@@ -164,13 +164,15 @@ static void come(struct waitq *q, struct rng *r, uint32_t id, const struct load 
 static double looks_of(const struct load *l, uint64_t *most)
 {
     enum { ROUNDS = 2000 };
-    struct seq *seqs = xcalloc(l->n_waiting, sizeof(*seqs));
+    struct seq *seqs = try_aligned(_Alignof(struct seq), l->n_waiting * sizeof(*seqs));
     struct rng r = { .key = 1 };
     uint64_t now = 0, all = 0;
     struct tenants ts;
     struct waitq q;
     struct err e;
 
+    EXPECT(seqs);
+    memset(seqs, 0, l->n_waiting * sizeof(*seqs));
     EXPECT_EQ(tenants_init(&ts, l->n_waiting, &e), 0);
     EXPECT_EQ(waitq_init(&q, seqs, l->n_waiting, &ts, 2000000000, &e), 0);
     for (uint32_t i = 0; i < l->n_waiting; i++)
