@@ -243,6 +243,11 @@ struct speed {
     double gbs, mac, percent;
 };
 
+static double percent_of(struct speed s, struct roofs roof)
+{
+    return 100 * MAX(s.gbs / roof.gbs, roof.mac > 0 ? s.mac / roof.mac : 0);
+}
+
 enum { LEAST_PANELS = 16, REF_PANELS = 64 };
 
 /* How many panels a run takes: for every number of rows about the same work. */
@@ -282,8 +287,9 @@ static struct speed measure(struct product *p, int m, struct roofs roof)
         best = MAX(best, gbs);
         best_mac = MAX(best_mac, mac);
     }
-    double of_memory = best / roof.gbs, of_macs = roof.mac > 0 ? best_mac / roof.mac : 0;
-    return (struct speed){ best, best_mac, 100 * MAX(of_memory, of_macs) };
+    struct speed s = { best, best_mac, 0 };
+    s.percent = percent_of(s, roof);
+    return s;
 }
 
 static struct roofs roofs_of(const struct product *p)
@@ -292,6 +298,14 @@ static struct roofs roofs_of(const struct product *p)
         mac_roof(p->k->name, act_kind_for(p->w.type)) };
 }
 
+static struct roofs higher(struct roofs a, struct roofs b)
+{
+    return (struct roofs){ MAX(a.gbs, b.gbs), MAX(a.mac, b.mac) };
+}
+
+/* What is recorded is the best speed of all tries beside the highest roof of them: a neighbour's
+ * turn during a roof must not make a kernel look better than it is. What is held against it is the
+ * best ratio of a try, each beside its own minute's roof. */
 static void bench_product(struct product *p, const char *type, int m, struct roofs roof)
 {
     const struct gate_row *was = gate_find(&gate, p->k->name, type, m);
@@ -300,9 +314,16 @@ static void bench_product(struct product *p, const char *type, int m, struct roo
     for (int i = 1; i < GATE_TRIES; i++) {
         if (!opt.record && (!was || gate_holds(was, s.percent)))
             break;
-        struct speed again = measure(p, m, roofs_of(p));
-        if (again.percent > s.percent)
+        struct roofs now = roofs_of(p);
+        struct speed again = measure(p, m, now);
+        if (opt.record) {
+            roof = higher(roof, now);
+            s.gbs = MAX(s.gbs, again.gbs);
+            s.mac = MAX(s.mac, again.mac);
+            s.percent = percent_of(s, roof);
+        } else if (again.percent > s.percent) {
             s = again;
+        }
     }
     line(p->k->name, type, m, s.gbs, s.mac, s.percent);
     gate_note(&gate, p->k->name, type, m, s.percent);
