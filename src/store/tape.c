@@ -66,15 +66,14 @@ static const char *frame_end(const char *p, const char *end)
 
 bool tape_put(struct tape *t, struct str frames)
 {
-    const char *end = frames.p + frames.n;
-
     if (!frames.n)
         return true;
-    CHECK(frames.n >= 2 && end[-1] == '\n' && end[-2] == '\n');
+    CHECK(str_ends(frames, STR("\n\n")));
     if (!fits(t, frames.n) && !add_reel(t, frames.n))
         return false;
     memcpy(t->last->bytes + t->last->n, frames.p, frames.n);
     t->last->n += frames.n;
+    const char *end = frames.p + frames.n;
     for (const char *p = frames.p; p < end; p = frame_end(p, end))
         t->n_frames++;
     return true;
