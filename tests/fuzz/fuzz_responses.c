@@ -119,8 +119,11 @@ static const struct kept *begin_growing(
     must_be_an_object(buf_str(&answer), arena);
     must_be_an_object(buf_str(&again), arena);
     CHECK(again.n <= answer.n + GROWING_SPARE);
-    struct kept k = { .id = str_of(answer_id(a)), .answer = buf_str(&answer),
-        .input = buf_str(&input), .before = before, .is_told = true };
+    struct kept k = { .id = str_of(answer_id(a)),
+        .answer = buf_str(&answer),
+        .input = buf_str(&input),
+        .before = before,
+        .is_told = true };
     const struct kept *kept = growing_begin(shelf, 1, &k, 0);
     buf_clear(&answer);
     buf_clear(&input);

@@ -9,7 +9,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
-from sdk import Served, equal
+from sdk import Served, equal, until
 
 import functools
 import json
@@ -185,14 +185,14 @@ def ask_response(said, **more):
         "tools": [{"type": "function", **FUNCTION}], **more}
 
 
-def check_order(seen):
+def check_order(seen, begins=("created", "in_progress")):
     """Items open and close one after the other; the answer is what was closed as complete."""
     kinds = [e["type"].removeprefix("response.") for e in seen]
     equal([e["sequence_number"] for e in seen], list(range(len(seen))))
-    equal(kinds[:2], ["created", "in_progress"])
+    equal(tuple(kinds[:len(begins)]), begins)
     assert kinds[-1] in ("completed", "incomplete", "failed"), kinds
     is_open, n_items, done, text = None, 0, [], ""
-    for e, kind in zip(seen[2:-1], kinds[2:-1]):
+    for e, kind in list(zip(seen, kinds))[len(begins):-1]:
         if kind == "output_item.added":
             equal((is_open, e["output_index"]), (None, n_items), kind)
             is_open, text = e["item"]["id"], ""
@@ -239,6 +239,36 @@ def test_responses():
             equal(bare(done), bare(body["output"]), what)
             equal((last["status"], last["usage"]["output_tokens"]),
                 (body["status"], body["usage"]["output_tokens"]))
+
+
+def test_responses_in_the_background():
+    for what, text in SAID.items():
+        body = json.loads(post("/v1/responses", ask_response(text))[1])
+        first = fits(responses.Response, post("/v1/responses", ask_response(text,
+            background=True))[1], what)
+        seen = [fits(RESPONSE_EVENTS[n], d, what) for n, d in events(post("/v1/responses",
+            ask_response(text, background=True, stream=True))[1])]
+        done = check_order(seen, ("created", "queued", "in_progress"))
+        last = seen[-1]["response"]
+        equal(bare(done), bare(body["output"]), what)
+        equal((last["output"], last["status"]), (done, body["status"]), what)
+        for name in (first["id"], last["id"]):
+            until(lambda: kept(name)["status"] == body["status"], "it has no end")
+            equal(bare(kept(name)["output"]), bare(body["output"]), what)
+        again = SERVER.get(f"/v1/responses/{last['id']}?stream=true&starting_after=3")[2]
+        equal([json.loads(d) for _, d in events(again)], seen[4:], what)
+    slow = {"text": "word " * 900, "chunk": "char", "delay_ms": 20}
+    for more, end in (({}, "cancelled"), ({"x_timeout": 0.2}, "failed")):
+        name = json.loads(post("/v1/responses", {"model": "echo", "input": "x", "script": slow,
+            "background": True, **more})[1])["id"]
+        until(lambda: kept(name)["status"] == "in_progress", "it does not begin")
+        if end == "cancelled":
+            fits(responses.Response, post(f"/v1/responses/{name}/cancel", {})[1], end)
+        until(lambda: kept(name)["status"] == end, "it has no end")
+
+
+def kept(name):
+    return fits(responses.Response, SERVER.get("/v1/responses/" + name)[2], "kept")
 
 
 def test_responses_that_are_kept():

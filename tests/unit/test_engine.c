@@ -154,6 +154,30 @@ static void a_request_gets_its_tokens_and_one_end(void)
     close_all(en, &r);
 }
 
+static void who_wants_to_hears_when_it_begins(void)
+{
+    struct engine *en = engine_with(64, &engine_options_default);
+    struct reader r = { .box = box() };
+    struct gen_input in = input(PROMPT, 5);
+    in.n_choices = 3;
+    in.want_begin = true;
+    in.want_prompt_logprobs = true;
+    struct gen *g = ask(en, &in, r.box);
+    struct gen_event *first = next_event(&r);
+
+    EXPECT(first->msg.kind == GEN_BEGUN && first->gen == g);
+    gen_event_done(first);
+    for (bool is_over = false; !is_over;) { /* once, for all its choices */
+        struct gen_event *ev = next_event(&r);
+        EXPECT(ev->msg.kind != GEN_BEGUN);
+        is_over = ev->msg.kind == GEN_END;
+        gen_event_done(ev);
+    }
+    gen_free(g);
+    expect_clean(en);
+    close_all(en, &r);
+}
+
 static void choices_share_one_prefill(void)
 {
     struct engine *en = engine_with(64, &engine_options_default);
@@ -481,9 +505,10 @@ static void a_silent_asker_parks_its_own_sequence_only(void)
     close_all(en, &slow);
 }
 
-TESTS(TEST(a_request_gets_its_tokens_and_one_end), TEST(choices_share_one_prefill),
-    TEST(the_context_ends_the_answer), TEST(what_cannot_fit_is_refused_at_the_door),
-    TEST(senseless_requests_are_refused), TEST(bad_options_close_the_model_and_say_why),
+TESTS(TEST(a_request_gets_its_tokens_and_one_end), TEST(who_wants_to_hears_when_it_begins),
+    TEST(choices_share_one_prefill), TEST(the_context_ends_the_answer),
+    TEST(what_cannot_fit_is_refused_at_the_door), TEST(senseless_requests_are_refused),
+    TEST(bad_options_close_the_model_and_say_why),
     TEST(failures_while_opening_leave_nothing_behind), TEST(prompt_tokens_are_scored_on_demand),
     TEST(one_choice_can_be_stopped), TEST(a_deadline_ends_a_request),
     TEST(a_script_is_answered_in_groups_after_delays), TEST(a_full_queue_refuses_at_once),
