@@ -4,6 +4,7 @@
 
 #include "kernel/acts.h"
 #include "kernel/blocks.h"
+#include "kernel/unroll.h"
 #include "kernel/x86_avx2.h"
 
 #ifdef __AVX2__
@@ -12,14 +13,6 @@ enum {
     GROUP = 4,    /* rows of activations at a time */
     AHEAD = 6144, /* bytes that a stream prefetches ahead of itself, into L2 */
 };
-
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
-#define INLINE static inline __attribute__((always_inline))
 
 struct lanes { /* of 16 rows */
     __m256 half[2];

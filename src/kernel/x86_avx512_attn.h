@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernel/acts.h"
+#include "kernel/unroll.h"
 #include "kernel/x86_avx512.h"
 
 enum {
@@ -43,11 +44,3 @@ static inline const uint8_t *attn_block_of(const struct attn_args *a, int pos)
            block * (l->k_bytes + l->v_bytes);
 }
 #endif
-
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
-#define INLINE static inline __attribute__((always_inline))

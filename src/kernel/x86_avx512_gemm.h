@@ -4,17 +4,10 @@
 
 #include "kernel/acts.h"
 #include "kernel/blocks.h"
+#include "kernel/unroll.h"
 #include "kernel/x86_avx512.h"
 
 #ifdef __AVX512VNNI__
-
-#if defined(__clang__)
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-
-#define INLINE static inline __attribute__((always_inline))
 
 enum { AHEAD = 6144 }; /* bytes that a stream prefetches ahead of itself, into L2 */
 
