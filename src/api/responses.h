@@ -70,6 +70,8 @@ struct responses_told { /* an answer as its items are told; see responses_respon
 void responses_put_object(struct jw *w, const struct answer *a, const struct responses_told *t);
 /* An object that says "queued", with another status. For those of which there is nothing more. */
 void responses_restate(struct buf *out, struct str object, const char *status, const struct err *e);
+/* The last event of a stream, number n, that such an object ends. */
+void responses_put_failed(struct buf *out, struct str object, uint64_t n);
 /* The items that were asked, as GET .../input_items lists them: an array. */
 void responses_put_input(struct jw *w, const struct answer *a);
 

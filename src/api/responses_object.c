@@ -185,6 +185,16 @@ void responses_restate(struct buf *out, struct str object, const char *status, c
     buf_puts(out, str_skip(object, (size_t)at + queued.n));
 }
 
+void responses_put_failed(struct buf *out, struct str object, uint64_t n)
+{
+    buf_putz(out, "event: response.failed\ndata: {\"type\":\"response.failed\","
+                  "\"sequence_number\":");
+    buf_u64(out, n);
+    buf_putz(out, ",\"response\":");
+    buf_puts(out, object);
+    buf_putz(out, "}\n\n");
+}
+
 /* ---- what was asked, as it is kept */
 
 static void put_part(struct jw *w, const char *type, struct str text)

@@ -204,19 +204,27 @@ static bool end_whole(struct request *r, const struct answer *a, uint64_t *liste
 static void end_without(struct request *r, uint64_t *listeners)
 {
     const struct kept *k = r->background->kept;
-    struct growing_last last = { .stage = KEPT_FAILED, .is_cut = true };
+    struct growing_last last = { .stage = KEPT_FAILED };
     struct shelf *shelf = r->io->o->shelf;
-    struct buf answer;
+    struct buf answer, frames;
+    struct kept_view v;
 
     if (!r->err.code)
         err_set(&r->err, ERR_MEMORY, "There is no room to keep all of this answer.");
     buf_init(&answer, ANSWER_BYTES_MAX);
+    buf_init(&frames, ANSWER_BYTES_MAX);
     responses_restate(&answer, k->answer, "failed", &r->err);
+    shelf_look(shelf, k, &v);
+    if (k->is_told)
+        responses_put_failed(&frames, buf_str(&answer), v.n_frames);
+    last.is_cut = !buf_ok(&answer) || !buf_ok(&frames);
     last.answer = buf_ok(&answer) ? buf_str(&answer) : k->answer;
+    last.frames = last.is_cut ? STR_NONE : buf_str(&frames);
     if (!buf_ok(&answer))
         shelf_drop(shelf, caller_tenant(&r->caller), k->id, clock_ns());
     CHECK(growing_end(shelf, k, &last, clock_ns(), listeners));
     buf_clear(&answer);
+    buf_clear(&frames);
 }
 
 void background_ended(struct request *r, const struct answer *a)

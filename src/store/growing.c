@@ -32,8 +32,11 @@ const struct kept *growing_begin(
     k->kept.is_told = from->is_told;
     k->kept.maker = from->maker;
     k->refs = 2; /* the shelf's, the maker's */
-    if (shelf_bring_in(s, owner, k, now_ns))
+    size_t n_last = from->is_told ? tape_reserve(&k->growth->tape, n_spare) : 0;
+    k->bytes += n_last;
+    if ((n_last || !from->is_told) && shelf_bring_in(s, owner, k, now_ns))
         return &k->kept;
+    tape_clear(&k->growth->tape);
     mem_free(k);
     return NULL;
 }
@@ -48,13 +51,31 @@ void growing_runs(struct shelf *s, const struct kept *k)
     pthread_mutex_unlock(&s->mu);
 }
 
-/* Under the mutex. */
-static bool put(struct shelf *s, const struct kept *k, struct str frames, struct entry **gone)
+/* Under the mutex: room for `more` bytes and the frames, which are put. False: nothing changed. */
+static bool put(
+    struct shelf *s, struct entry *k, size_t more, struct str frames, struct entry **gone)
 {
-    struct growth *g = growth_of(k);
+    struct tape *t = &k->growth->tape;
+    size_t bytes = more + tape_cost(t, frames.n);
 
-    return shelf_claim(s, shelf_entry(k), tape_cost(&g->tape, frames.n), gone) &&
-           tape_put(&g->tape, frames);
+    if (!shelf_claim(s, k, bytes, gone))
+        return false;
+    if (tape_put(t, frames))
+        return true;
+    shelf_unclaim(s, k, bytes);
+    return false;
+}
+
+/* The same, in the room for last words. */
+static bool put_reserved(
+    struct shelf *s, struct entry *k, size_t more, struct str frames, struct entry **gone)
+{
+    if (!shelf_claim(s, k, more, gone))
+        return false;
+    if (tape_put_reserved(&k->growth->tape, frames))
+        return true;
+    shelf_unclaim(s, k, more);
+    return false;
 }
 
 bool growing_put(struct shelf *s, const struct kept *k, struct str frames, uint64_t *listeners)
@@ -64,7 +85,7 @@ bool growing_put(struct shelf *s, const struct kept *k, struct str frames, uint6
 
     pthread_mutex_lock(&s->mu);
     CHECK(!has_ended(g));
-    bool is_ok = put(s, k, frames, &gone);
+    bool is_ok = put(s, shelf_entry(k), 0, frames, &gone);
     *listeners = g->listeners;
     pthread_mutex_unlock(&s->mu);
     shelf_free_all(gone);
@@ -78,9 +99,8 @@ static bool end(struct shelf *s, struct entry *k, const struct growing_last *las
     struct growth *g = k->growth;
 
     CHECK(!has_ended(g) && last->stage != KEPT_WAITS && last->stage != KEPT_RUNS);
-    if (block && !shelf_claim(s, k, last->answer.n, gone))
-        return false;
-    if (!put(s, &k->kept, last->frames, gone))
+    size_t more = block ? last->answer.n : 0;
+    if (!put(s, k, more, last->frames, gone) && !put_reserved(s, k, more, last->frames, gone))
         return false;
     if (!block)
         memcpy(g->spare, last->answer.p, last->answer.n);

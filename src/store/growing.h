@@ -36,7 +36,7 @@ struct growing_last {
     bool is_cut;           /* the tape has no end that says so */
 };
 /* All at once. False: there is no room, nothing has changed; an answer of at most GROWING_SPARE
- * bytes more than the first one, without frames, always has room. */
+ * bytes more than the first one, with as many bytes of frames, always has room. */
 bool growing_end(struct shelf *s, const struct kept *k, const struct growing_last *last,
     uint64_t now_ns, uint64_t *listeners) MUST_CHECK;
 

@@ -303,6 +303,13 @@ bool shelf_claim(struct shelf *s, struct entry *k, size_t bytes, struct entry **
     return true;
 }
 
+void shelf_unclaim(struct shelf *s, struct entry *k, size_t bytes)
+{
+    k->bytes -= bytes;
+    k->owner->bytes -= bytes;
+    s->stats.bytes -= bytes;
+}
+
 /* With the owner's place taken: `o` does not go while n_live counts it. */
 static bool try_put(
     struct shelf *s, struct owner *o, struct entry *k, uint64_t now_ns, struct entry **gone)
@@ -371,6 +378,7 @@ void shelf_look(struct shelf *s, const struct kept *k, struct kept_view *out)
     pthread_mutex_lock(&s->mu);
     out->stage = g->stage;
     out->is_cut = g->is_cut;
+    out->n_frames = g->tape.n_frames;
     if (g->final.p)
         out->answer = g->final;
     pthread_mutex_unlock(&s->mu);

@@ -41,6 +41,7 @@ struct kept_view { /* texts as those of the entry */
     enum kept_stage stage;
     struct str answer; /* as it ended; before that, as it began */
     bool is_cut;       /* ended, and its tape does not say how */
+    uint64_t n_frames; /* on its tape */
 };
 
 struct shelf_stats {

@@ -59,5 +59,6 @@ bool shelf_bring_in(struct shelf *s, uint64_t owner, struct entry *take, uint64_
 
 /* Under the mutex; what is to be freed when it is free again is put on `gone`. */
 bool shelf_claim(struct shelf *s, struct entry *k, size_t bytes, struct entry **gone);
+void shelf_unclaim(struct shelf *s, struct entry *k, size_t bytes);
 void shelf_list(struct entry *k, uint64_t now_ns);
 void shelf_free_all(struct entry *gone);

@@ -18,6 +18,7 @@ void tape_clear(struct tape *t)
         next = r->next;
         mem_free(r);
     }
+    mem_free(t->spare);
     *t = (struct tape){ 0 };
 }
 
@@ -38,17 +39,21 @@ size_t tape_cost(const struct tape *t, size_t n)
     return !n || fits(t, n) ? 0 : sizeof(struct reel) + next_cap(t, n);
 }
 
-static bool add_reel(struct tape *t, size_t n)
+static void add_reel(struct tape *t, struct reel *r, size_t cap)
 {
-    size_t cap = next_cap(t, n);
-    struct reel *r = try_malloc(sizeof(*r) + cap);
-
-    if (!r)
-        return false;
     *r = (struct reel){ .n_frames_before = t->n_frames, .cap = cap };
     *(t->last ? &t->last->next : &t->first) = r;
     t->last = r;
-    return true;
+}
+
+static bool make_room(struct tape *t, size_t n)
+{
+    size_t cap = next_cap(t, n);
+    struct reel *r = fits(t, n) ? t->last : try_malloc(sizeof(*r) + cap);
+
+    if (r && r != t->last)
+        add_reel(t, r, cap);
+    return r != NULL;
 }
 
 /* Where the frame that begins at p ends: behind its empty line. */
@@ -69,7 +74,7 @@ bool tape_put(struct tape *t, struct str frames)
     if (!frames.n)
         return true;
     CHECK(str_ends(frames, STR("\n\n")));
-    if (!fits(t, frames.n) && !add_reel(t, frames.n))
+    if (!make_room(t, frames.n))
         return false;
     memcpy(t->last->bytes + t->last->n, frames.p, frames.n);
     t->last->n += frames.n;
@@ -77,6 +82,27 @@ bool tape_put(struct tape *t, struct str frames)
     for (const char *p = frames.p; p < end; p = frame_end(p, end))
         t->n_frames++;
     return true;
+}
+
+size_t tape_reserve(struct tape *t, size_t n)
+{
+    CHECK(!t->spare);
+    t->spare = try_malloc(sizeof(struct reel) + n);
+    if (!t->spare)
+        return 0;
+    t->spare->cap = n;
+    return sizeof(struct reel) + n;
+}
+
+bool tape_put_reserved(struct tape *t, struct str frames)
+{
+    struct reel *r = t->spare;
+
+    if (!r || frames.n > r->cap)
+        return false;
+    t->spare = NULL;
+    add_reel(t, r, r->cap);
+    return tape_put(t, frames);
 }
 
 struct str tape_read(const struct tape *t, struct tape_place *p, size_t most)

@@ -16,6 +16,7 @@ struct reel;
 
 struct tape { /* zeroed: empty */
     struct reel *first, *last;
+    struct reel *spare; /* for the last words */
     uint64_t n_frames;
 };
 
@@ -29,6 +30,12 @@ void tape_clear(struct tape *t);
 size_t tape_cost(const struct tape *t, size_t n);
 /* Whole frames. False: no memory, nothing was put. */
 bool tape_put(struct tape *t, struct str frames) MUST_CHECK;
+
+/* Room for last words of n bytes, which is there when no other is: once. The memory it takes; 0:
+ * there is none. */
+size_t tape_reserve(struct tape *t, size_t n) MUST_CHECK;
+/* False: they are more, or were said. */
+bool tape_put_reserved(struct tape *t, struct str frames) MUST_CHECK;
 
 /* What follows the place, `most` bytes of it or fewer; the place moves on. Empty: no more is there,
  * for now. */

@@ -142,10 +142,17 @@ static void its_bytes_count_as_they_come(void)
     shelf_check(s);
     static char big[50 * KB];
     memset(big, 'y', sizeof(big) - 1);
+    size_t full = bytes_of(s);
     EXPECT(!end(s, k, KEPT_ENDED, big)); /* nothing has changed */
+    EXPECT(bytes_of(s) == full);
     looks_like(s, k, KEPT_WAITS, "queued");
-    EXPECT(end(s, k, KEPT_FAILED, "a last word has room"));
+    struct growing_last word = { KEPT_FAILED, STR("a last word has room"), STR("word\n\n"), false };
+    struct tape_place p;
+    EXPECT(growing_end(s, k, &word, 0, &listeners));
     looks_like(s, k, KEPT_FAILED, "a last word has room");
+    EXPECT(growing_seek(s, k, &p, (uint64_t)n) && !growing_seek(s, k, &p, (uint64_t)n + 1));
+    EXPECT(str_is(growing_read(s, k, &p, 99), "word\n\n"));
+    EXPECT(bytes_of(s) <= 100 * KB);
     shelf_check(s);
     EXPECT(shelf_drop(s, 1, STR("a"), 0));
     EXPECT(bytes_of(s) > 0); /* it is held */
@@ -280,7 +287,9 @@ static void no_memory_is_told(void)
         mem_fail_after(nth);
         const struct kept *k = begin(s, "a");
         if (k) {
+            size_t before = bytes_of(s);
             bool has_put = growing_put(s, k, STR("x\n\n"), &listeners);
+            EXPECT(has_put == (bytes_of(s) > before));
             struct tape_place p = { 0 };
             EXPECT(growing_read(s, k, &p, 9).n == (has_put ? 3u : 0u));
             if (!end(s, k, KEPT_ENDED, big))

@@ -62,6 +62,24 @@ static void no_memory_leaves_it_as_it_was(void)
     tape_clear(&t);
 }
 
+static void last_words_have_room(void)
+{
+    struct tape t = { 0 };
+    struct tape_place p = { 0 };
+
+    EXPECT(!tape_put_reserved(&t, STR("z\n\n")));
+    EXPECT(tape_reserve(&t, 10) > 10);
+    EXPECT(tape_put(&t, STR("a\n\n")) && !tape_put_reserved(&t, STR("123456789\n\n")));
+    mem_fail_after(1);
+    EXPECT(tape_put_reserved(&t, STR("end\n\n")) && t.n_frames == 2);
+    mem_fail_after(0);
+    EXPECT(!tape_put_reserved(&t, STR("e\n\n")));
+    EXPECT(str_is(tape_read(&t, &p, 99), "a\n\n") && str_is(tape_read(&t, &p, 99), "end\n\n"));
+    tape_clear(&t);
+    EXPECT(tape_reserve(&t, 10) > 10); /* and is freed when nobody says any */
+    tape_clear(&t);
+}
+
 /* ---- against one long buffer with the beginning of every frame */
 
 enum { FRAMES = 4000 };
@@ -124,4 +142,4 @@ static void any_frame_is_found(void)
 }
 
 TESTS(TEST(an_empty_tape_says_nothing), TEST(several_frames_may_come_at_once),
-    TEST(no_memory_leaves_it_as_it_was), TEST(any_frame_is_found))
+    TEST(no_memory_leaves_it_as_it_was), TEST(last_words_have_room), TEST(any_frame_is_found))
