@@ -560,6 +560,25 @@ static int after_put(struct parser *p, struct err *e)
     return 0;
 }
 
+/* The bytes of the character that the text begins with; 0 when it is not whole, or none. */
+static size_t whole_char(struct str s)
+{
+    uint32_t cp;
+    int n = (*s.p & 0x80) ? utf8_decode(s, &cp) : 1;
+
+    return n > 0 ? (size_t)n : 0;
+}
+
+static bool is_plain(const struct marks *m, struct str text)
+{
+    for (size_t i = 0, n; i < text.n; i += n) {
+        n = whole_char(str_skip(text, i));
+        if (!n || m->starts[(unsigned char)text.p[i]])
+            return false;
+    }
+    return true;
+}
+
 /* What nearly every token of an answer is: in the middle of a text, a few words with nothing in
  * them that a marker begins with, and no half character. It is told as it is, just as the long way
  * would. False: it goes the long way. */
@@ -575,9 +594,8 @@ static bool put_plain(struct parser *p, struct str text)
     if (s->after_mark || s->needs_newline || (s->blanks.n && m->starts_blank) ||
         (p->is_start && p->f->tool->bare && !p->in_thinking))
         return false;
-    for (size_t i = 0; i < n; i++)
-        if ((text.p[i] & 0x80) || m->starts[(unsigned char)text.p[i]])
-            return false;
+    if (!is_plain(m, text))
+        return false;
     while (n && is_blank(text.p[n - 1]))
         n--;
     p->work += 2 * text.n;
@@ -596,17 +614,28 @@ static bool put_plain(struct parser *p, struct str text)
     return true;
 }
 
+/* Of a JSON string: whole characters, and whole escapes that stay as they are. */
+static bool is_plain_json(struct str text)
+{
+    for (size_t i = 0, n; i < text.n; i += n) {
+        unsigned char c = (unsigned char)text.p[i];
+        n = whole_char(str_skip(text, i));
+        if (c == '\\')
+            n = i + 1 < text.n && json_escape_of(text.p[i + 1]) ? 2 : 0;
+        if (!n || c < 0x20 || c == '"')
+            return false;
+    }
+    return true;
+}
+
 /* Likewise in the middle of a string of a call's arguments. */
 static bool put_plain_args(struct parser *p, struct str text)
 {
     if (!p->call.is_told || !p->reader->is_walking || !p->reader->is_walking(p) || p->n_tail ||
         p->args.n || !json_walk_in_text(&p->walk) || text.n >= p->raw.max - p->raw.n)
         return false;
-    for (size_t i = 0; i < text.n; i++) {
-        unsigned char c = (unsigned char)text.p[i];
-        if (c < 0x20 || c >= 0x80 || c == '"' || c == '\\')
-            return false;
-    }
+    if (!is_plain_json(text))
+        return false;
     p->work += text.n;
     buf_puts(&p->raw, text);
     p->ops->call_args(p->arg, p->call.index, text);
