@@ -9,7 +9,7 @@ static const size_t COMPILE_MAX = 64 * MB;
 
 const struct template_limits template_limits_own = { LIMITS };
 const struct template_limits template_limits_default = { LIMITS, .steps_message = 50,
-    .steps_kb = 600, .steps_pair = 5, .max_pair_steps = 100 * 1000 * 1000 };
+    .steps_kb = 600, .steps_pair = 8, .max_pair_steps = 100 * 1000 * 1000 };
 
 struct chat_template {
     struct arena *a;

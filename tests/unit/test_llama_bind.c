@@ -105,8 +105,8 @@ static void every_type_that_is_not_served_is_named(void)
             continue;
         bool is_vector = tensor_rows[id].rows == DIM_ONE;
         t.retype = name_of((enum tensor)id, 0);
-        t.retype_to = is_vector ? Q_F16 : Q_Q4_1;
-        expect_complaint(&t, t.retype, is_vector ? "F16" : "Q4_1");
+        t.retype_to = is_vector ? Q_F16 : 9;
+        expect_complaint(&t, t.retype, is_vector ? "F16" : "Q8_1");
     }
 }
 
