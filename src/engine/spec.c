@@ -271,12 +271,12 @@ static void draft(
 
 static void set_share(struct spec *sp, const struct plan *p)
 {
-    int room = SPAN;
+    double room = SPAN;
 
     sp->most = p->n_runs > 1 ? SPEC_STRETCH - 1 : INFINITY;
-    if (p->n_runs > 1)
-        room = MIN(room, (int)(sp->most / sp->row));
-    sp->share = MAX((room + p->n_runs - 1) / p->n_runs, sp->o.min);
+    if (p->n_runs > 1) /* a row may seem to cost next to nothing */
+        room = MIN(sp->most / sp->row, room);
+    sp->share = MAX(((int)room + p->n_runs - 1) / p->n_runs, sp->o.min);
 }
 
 /* Rows are taken to be dear, but the less the longer it was not tried. */
