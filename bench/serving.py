@@ -8,6 +8,8 @@
 serve-N: N clients, each asking again as soon as it was answered, --turns times; a prompt is 128
 random tokens of its own, an answer 64 tokens, streamed from POST /completion, which both have. Tokens
 a second over all, the time to the first token (p50) and the gap between two tokens of a stream (p99).
+Guesses are off on both sides: random weights repeat themselves.
+
 start: from the start of the process to the first token over HTTP, the file in the page cache and not
 the first start; the most memory that was resident after that, and after eight clients (rss).
 
@@ -98,7 +100,7 @@ class Server:
 def ours(a):
     port = free_port()
     return Server([a.ours, "--model", a.model, "--port", str(port), "--threads", str(a.threads),
-                   "--log-level", "error", "--store", "none"], port)
+                   "--log-level", "error", "--store", "none", "--spec", "off"], port)
 
 
 def theirs(a):
