@@ -405,7 +405,7 @@ static double op_bytes(const struct kernels *k, int which, struct vectors *v)
         k->add(v->a, v->b, N_OP);
         return 12;
     default:
-        k->softmax(v->a, N_OP, 1);
+        k->softmax(v->a, v->a, N_OP, 1, 1);
         return 8;
     }
 }

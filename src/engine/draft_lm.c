@@ -172,14 +172,14 @@ static void catch_up(
     }
 }
 
-static void take_token(struct draft_lm *m, struct draft_job *job, const float *logits)
+static void take_token(struct draft_lm *m, struct draft_job *job, const struct logits *row)
 {
     struct sample_params p = *job->sample;
     struct sample_past past = { job->tokens, job->n_prompt, job->n + job->n_out };
     struct sampled token;
 
     p.want_logprobs = false;
-    sampler_sample(m->sampler, &p, logits, &past, job->choice, &token);
+    sampler_sample(m->sampler, &p, row, &past, job->choice, &token);
     job->out[job->n_out++] = token.id;
 }
 
@@ -220,7 +220,8 @@ static bool run_round(struct draft_lm *m, int n_runs, const _Atomic bool *stop)
         return false;
     for (int i = 0; i < n_runs; i++) {
         note_fed(find(m, m->run_job[i]), m->run_job[i], &m->runs[i]);
-        take_token(m, m->run_job[i], m->runs[i].logits);
+        struct logits row = lm_logits(m->lm, &m->runs[i], 0);
+        take_token(m, m->run_job[i], &row);
     }
     return true;
 }

@@ -6,21 +6,22 @@
  * before all of this.
  *
  * Candidates stay in the order of their ids. Each filter sees the distribution that the one
- * before left, at temperature 1: weights are kernels->softmax over the candidates in id order,
- * their total is the sum it returns; top_p and typical_p add weights up in double, best first,
- * ties by lowest id. The draw walks the candidates in id order. Logits that are NaN or -inf are
- * banned, +inf counts as the largest float.
+ * before left, at temperature 1 (candidates.h says how weights are added up); top_p and typical_p
+ * keep the best whose weights reach the mass, of equals the lowest ids. The draw walks the
+ * candidates in id order. Logits that are NaN or -inf are banned, +inf counts as the largest
+ * float.
  *
  * When nothing is left: the lowest id that mask and allowed list permit; when they permit
  * nothing or are absent, the model's own arg-max.
  *
  * A sampler's scratch is sized for one vocabulary and allocates nothing while sampling. Time is
- * linear in the vocabulary; only as many candidates are sorted as top_p and typical_p need.
+ * linear in the vocabulary, and far less where the model gives peaks (lm.h) and few are kept.
  * Owner: the engine thread. */
 #pragma once
 
 #include "base/err.h"
 #include "kernel/kernels.h"
+#include "model/lm.h"
 
 enum { TOP_LOGPROBS_MAX = 20 };
 
@@ -82,10 +83,10 @@ struct sample_past {
     int n_prompt, n;       /* n of them, n_prompt are the prompt */
 };
 
-/* logits: [n_vocab], not changed. seed, choice and past->n make the random number. */
-void sampler_sample(struct sampler *s, const struct sample_params *p, const float *logits,
+/* The row is not changed. seed, choice and past->n make the random number. */
+void sampler_sample(struct sampler *s, const struct sample_params *p, const struct logits *row,
     const struct sample_past *past, int choice, struct sampled *out);
 
 /* The model's own log-probability of `id` and its best alternatives (for echoed prompts). */
 void sampler_score(
-    struct sampler *s, const float *logits, int32_t id, int n_top, struct sampled *out);
+    struct sampler *s, const struct logits *row, int32_t id, int n_top, struct sampled *out);

@@ -1,19 +1,19 @@
 #include "engine/select.h"
 #include "base/mem.h"
 
+#include <math.h>
+
 bool select_init(struct select *s, size_t n)
 {
     s->keys = try_calloc(n, sizeof(*s->keys));
     s->a = try_calloc(n, sizeof(*s->a));
-    s->b = try_calloc(n, sizeof(*s->b));
-    return s->keys && s->a && s->b;
+    return s->keys && s->a;
 }
 
 void select_clear(struct select *s)
 {
     mem_free(s->keys);
     mem_free(s->a);
-    mem_free(s->b);
     *s = (struct select){ 0 };
 }
 
@@ -53,47 +53,35 @@ uint64_t select_nth(struct select *s, int n, int m)
     return from[0];
 }
 
-/* a[0..n) in descending order; the result lies in a. Radix sort: linear, no comparisons that an
- * unlucky order could make quadratic, no memory of its own. */
-static void sort_down(struct select *s, int n)
-{
-    for (int shift = 0; shift < 64; shift += 8) {
-        int at[256] = { 0 }, next = 0;
-        for (int i = 0; i < n; i++)
-            at[s->a[i] >> shift & 255]++;
-        if (at[s->a[0] >> shift & 255] == n)
-            continue; /* all alike in this byte */
-        for (int byte = 255; byte >= 0; byte--) {
-            int count = at[byte];
-            at[byte] = next;
-            next += count;
-        }
-        for (int i = 0; i < n; i++)
-            s->b[at[s->a[i] >> shift & 255]++] = s->a[i];
-        uint64_t *t = s->a;
-        s->a = s->b;
-        s->b = t;
-    }
-}
-
-/* Most distributions have their mass in a few tokens: the best 64 are sorted first, then eight
- * times as many, so a flat one costs about as much as one full sort. */
+/* Byte by byte from the top: the weights of the better bytes are added up as long as they do not
+ * reach the mass, and the byte in which it is reached is gone into. */
 uint64_t select_mass(struct select *s, int n, const float *weight, double mass)
 {
-    for (int m = MIN(64, n);; m = m > n / 8 ? n : 8 * m) {
-        uint64_t cut = select_nth(s, n, m);
-        double sum = 0.0;
-        int kept = 0;
-        for (int i = 0; i < n && kept < m; i++)
-            if (s->keys[i] >= cut)
-                s->a[kept++] = s->keys[i];
-        sort_down(s, m);
-        for (int i = 0; i < m; i++) {
-            sum += (double)weight[select_place(s->a[i])];
-            if (sum >= mass)
-                return s->a[i];
+    const uint64_t *from = s->keys;
+    double sum = 0.0;
+
+    for (int shift = 56; n > 1; shift -= 8) {
+        double in[256] = { 0 };
+        int count[256] = { 0 }, byte = 255, last = 0, kept = 0;
+        for (int i = 0; i < n; i++) {
+            in[from[i] >> shift & 255] += (double)weight[select_place(from[i])];
+            count[from[i] >> shift & 255]++;
         }
-        if (m == n)
-            return s->a[n - 1];
+        for (; byte >= 0 && !(count[byte] && sum + in[byte] >= mass); byte--)
+            if (count[byte]) {
+                last = byte;
+                sum += in[byte];
+            }
+        if (byte < 0) { /* never: the worst of all */
+            byte = last;
+            mass = INFINITY;
+        }
+        for (int i = 0; i < n; i++) {
+            s->a[kept] = from[i];
+            kept += (int)(from[i] >> shift & 255) == byte;
+        }
+        from = s->a;
+        n = kept;
     }
+    return from[0];
 }

@@ -59,7 +59,7 @@ static void copy_sampled(struct sampled *to, const struct sampled *from)
 }
 
 static void continue_sampled(
-    struct core *c, struct choice *ch, struct seq *s, const float *logits, uint64_t now)
+    struct core *c, struct choice *ch, struct seq *s, const struct logits *row, uint64_t now)
 {
     struct gen *g = ch->gen;
     struct sample_past past = { ch->tokens, g->in.n_prompt, g->in.n_prompt + ch->n_out };
@@ -69,7 +69,7 @@ static void continue_sampled(
         core_end_choice(c, ch, FINISH_LENGTH, -1, now);
         return;
     }
-    sampler_sample(c->sampler, &g->in.sample, logits, &past, ch->index, &token);
+    sampler_sample(c->sampler, &g->in.sample, row, &past, ch->index, &token);
     if (is_stop(g, token.id)) {
         core_end_choice(c, ch, FINISH_STOP, token.id, now);
         return;
@@ -106,7 +106,8 @@ static void continue_drafted(struct core *c, struct choice *ch, const struct pla
 
     for (;; n_right++) {
         int32_t guess = n_right < p->n_drafts ? next[n_right] : -1;
-        continue_sampled(c, ch, p->s, r->logits + (size_t)n_right * (size_t)c->lm->n_vocab, now);
+        struct logits row = lm_logits(c->lm, r, n_right);
+        continue_sampled(c, ch, p->s, &row, now);
         if (ch->is_ended || guess < 0 || next[n_right] != guess)
             break;
         sched_accept(c->sched, ch->seq);
@@ -158,18 +159,18 @@ static void continue_script(struct core *c, struct choice *ch, struct seq *seq, 
 }
 
 static void continue_choice(
-    struct core *c, struct choice *ch, struct seq *s, const float *logits, uint64_t now)
+    struct core *c, struct choice *ch, struct seq *s, const struct logits *row, uint64_t now)
 {
     if (!ch->is_ended && ch->gen->in.script)
         continue_script(c, ch, s, now);
     else if (!ch->is_ended)
-        continue_sampled(c, ch, s, logits, now);
+        continue_sampled(c, ch, s, row, now);
     settle(c, ch, s, now);
 }
 
 /* The prompt is computed: from here on every choice is on its own, and all take their first
  * token from these logits. */
-static void fork_choices(struct core *c, struct gen *g, const float *logits, uint64_t now)
+static void fork_choices(struct core *c, struct gen *g, const struct logits *row, uint64_t now)
 {
     struct choice *leader = &g->choice[0];
     int n = g->in.n_choices;
@@ -189,7 +190,7 @@ static void fork_choices(struct core *c, struct gen *g, const float *logits, uin
     for (int i = 0; i < n; i++) {
         struct choice *ch = &g->choice[i];
         if (ch->seq.i != NO_SEQ)
-            continue_choice(c, ch, sched_seq(c->sched, ch->seq), logits, now);
+            continue_choice(c, ch, sched_seq(c->sched, ch->seq), row, now);
     }
 }
 
@@ -205,8 +206,8 @@ static void score_prompt(struct core *c, struct choice *ch, const struct lm_run 
         if (ch->is_ended)
             continue;
         struct gen_event *ev = choice_take_event(ch);
-        sampler_score(c->sampler, r->logits + (size_t)i * (size_t)c->lm->n_vocab, ch->tokens[pos],
-            g->in.sample.n_top, &ev->token);
+        struct logits row = lm_logits(c->lm, r, i);
+        sampler_score(c->sampler, &row, ch->tokens[pos], g->in.sample.n_top, &ev->token);
         ev->index = pos;
         ev->is_group_end = ev->is_predicted = false;
         core_post(c, ch, ev, GEN_PROMPT_TOKEN);
@@ -219,21 +220,21 @@ static void finish_run(
     struct choice *ch = p->s->user;
     struct gen *g = ch->gen;
     bool has_last = p->is_whole && !g->in.script;
-    const float *last = NULL;
+    struct logits last = { 0 };
 
     if (has_last)
-        last = r->logits + (size_t)(r->n_logits - 1) * (size_t)c->lm->n_vocab;
+        last = lm_logits(c->lm, r, r->n_logits - 1);
     if (!g->in.script)
         score_prompt(c, ch, r, r->n_logits - has_last - p->n_drafts);
     if (!p->is_whole)
         settle(c, ch, p->s, now);
     else if (!g->is_forked)
-        fork_choices(c, g, last, now);
+        fork_choices(c, g, &last, now);
     else if (p->n_drafts) {
         continue_drafted(c, ch, p, r, now);
         settle(c, ch, p->s, now);
     } else
-        continue_choice(c, ch, p->s, last, now);
+        continue_choice(c, ch, p->s, &last, now);
 }
 
 /* ---- the step */

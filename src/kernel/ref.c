@@ -119,13 +119,13 @@ static void add_scaled(float *x, float a, const float *y, int n)
         x[i] = fmaf(a, y[i], x[i]);
 }
 
-static double softmax(float *x, int n, float max)
+static double softmax(float *out, const float *x, int n, float max, float t)
 {
     double lane[LANES] = { 0 };
 
     for (int i = 0; i < n; i++) {
-        x[i] = ref_exp(x[i] - max);
-        lane[i % LANES] += (double)x[i];
+        out[i] = ref_exp((x[i] - max) / t);
+        lane[i % LANES] += (double)out[i];
     }
     for (int half = LANES / 2; half; half /= 2)
         for (int i = 0; i < half; i++)

@@ -187,23 +187,27 @@ static void add_scaled(float *x, float a, const float *y, int n)
         store_upto(x, i, n, _mm256_fmadd_ps(all, load_upto(y, i, n), load_upto(x, i, n)));
 }
 
-/* exp of eight elements in place; lanes beyond n are 0. */
-static inline __m256 exp_in_place(float *x, int i, int n, __m256 max)
-{
-    __m256 v = exp8(_mm256_sub_ps(load_upto(x, i, n), max));
+struct heat {
+    __m256 max, t;
+};
 
-    store_upto(x, i, n, v);
+/* The weights of eight elements; lanes beyond n are 0. */
+static inline __m256 weigh(float *out, const float *x, int i, int n, struct heat h)
+{
+    __m256 v = exp8(_mm256_div_ps(_mm256_sub_ps(load_upto(x, i, n), h.max), h.t));
+
+    store_upto(out, i, n, v);
     return _mm256_and_ps(v, _mm256_castsi256_ps(first_lanes(n - i)));
 }
 
-static double softmax(float *x, int n, float max)
+static double softmax(float *out, const float *x, int n, float max, float t)
 {
     __m256d lane[4] = { _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(),
         _mm256_setzero_pd() };
-    __m256 m = _mm256_set1_ps(max);
+    const struct heat h = { _mm256_set1_ps(max), _mm256_set1_ps(t) };
 
     for (int i = 0; i < n; i += 16) {
-        __m256 a = exp_in_place(x, i, n, m), b = exp_in_place(x, i + 8, n, m);
+        __m256 a = weigh(out, x, i, n, h), b = weigh(out, x, i + 8, n, h);
         lane[0] = _mm256_add_pd(lane[0], _mm256_cvtps_pd(_mm256_castps256_ps128(a)));
         lane[1] = _mm256_add_pd(lane[1], _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1)));
         lane[2] = _mm256_add_pd(lane[2], _mm256_cvtps_pd(_mm256_castps256_ps128(b)));

@@ -128,14 +128,15 @@ static void add_scaled(float *x, float a, const float *y, int n)
         store_upto(x, i, n, _mm512_fmadd_ps(all, load_upto(y, i, n), load_upto(x, i, n)));
 }
 
-static double softmax(float *x, int n, float max)
+static double softmax(float *out, const float *x, int n, float max, float t)
 {
+    const __m512 top = _mm512_set1_ps(max), warmth = _mm512_set1_ps(t);
     __m512d low = _mm512_setzero_pd(), high = low;
 
     for (int i = 0; i < n; i += 16) {
         __mmask16 here = first_lanes(MIN(16, n - i));
-        __m512 v = exp16(_mm512_sub_ps(load_upto(x, i, n), _mm512_set1_ps(max)));
-        store_upto(x, i, n, v);
+        __m512 v = exp16(_mm512_div_ps(_mm512_sub_ps(load_upto(x, i, n), top), warmth));
+        store_upto(out, i, n, v);
         v = _mm512_maskz_mov_ps(here, v);
         low = _mm512_add_pd(low, _mm512_cvtps_pd(_mm512_castps512_ps256(v)));
         high = _mm512_add_pd(high, _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1)));

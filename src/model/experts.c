@@ -22,7 +22,7 @@ double experts_choose(
         chosen[at] = i;
         weights[at] = v;
     }
-    return k->softmax(weights, n_used, weights[0]);
+    return k->softmax(weights, weights, n_used, weights[0], 1.0f);
 }
 
 void experts_sort(struct experts *x, const struct hparams *h, int n_rows)

@@ -144,6 +144,7 @@ static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic
         CHECK(n_logits + r->n_logits <= m->max_logits);
         float *logits = f->logits + (size_t)n_logits * (size_t)f->o.n_vocab;
         r->logits = logits;
+        r->peaks = NULL;
         n_logits += r->n_logits;
         if (is_part(m, r)) {
             CHECK(!part);

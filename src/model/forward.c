@@ -442,16 +442,38 @@ static void feed_forward(const struct self *s, const struct layer *l)
     barrier(s);
 }
 
+/* While a piece's logits are in the cache. */
+static void find_peaks(const struct self *s, int from, int end)
+{
+    const struct llama *m = s->m;
+    size_t n_groups = (size_t)logit_groups(m->h.n_vocab);
+
+    for (int r = 0; r < s->n_rows; r++)
+        for (int at = from; at < end; at += LOGIT_GROUP)
+            m->peaks[(size_t)r * n_groups + (size_t)(at / LOGIT_GROUP)] = m->kernels->max(
+                m->logits + (size_t)r * (size_t)m->h.n_vocab + at, MIN(LOGIT_GROUP, end - at));
+}
+
+/* logits[wanted][n_vocab] and their peaks, in pieces of whole groups. */
 static void head(const struct self *s)
 {
+    enum { WIDTH = LOGIT_GROUP / PANEL };
     struct llama *m = s->m;
+    const struct packed *w = &m->w.head;
     struct inputs in; /* [wanted][d_model] */
-    struct source x = { m->x, m->d_stride, s->pick, m->w.out_norm, m->h.d_model,
-        kind_bit(&m->w.head) };
-    struct target to = { &m->w.head, m->logits, (size_t)m->h.n_vocab }; /* [wanted][n_vocab] */
+    struct source x = { m->x, m->d_stride, s->pick, m->w.out_norm, m->h.d_model, kind_bit(w) };
 
     forward_prepare(s, &x, &in);
-    forward_products(s, &in, &to, 1);
+    int step = MAX(forward_piece(s, w->n_panels) / WIDTH, 1) * WIDTH;
+    for (int from; (from = team_next(m->team) * step) < w->n_panels;) {
+        int to = MIN(from + step, w->n_panels);
+        forward_product(s, w, &in,
+            (struct gemm_args){ .panel_from = from,
+                .panel_to = to,
+                .y = m->logits + (size_t)from * PANEL,
+                .y_stride = (size_t)m->h.n_vocab });
+        find_peaks(s, from * PANEL, MIN(to * PANEL, m->h.n_vocab));
+    }
 }
 
 /* The rows that pass this layer: those of the run that pauses are the last. */
@@ -559,6 +581,13 @@ static void take_part(struct llama *m, const struct lm_run *run)
     take_run(m, run);
 }
 
+/* Those that come next are the run's. */
+static void point_at_logits(const struct llama *m, struct lm_run *run)
+{
+    run->logits = m->logits + (size_t)m->n_wanted * (size_t)m->h.n_vocab;
+    run->peaks = m->peaks + (size_t)m->n_wanted * (size_t)logit_groups(m->h.n_vocab);
+}
+
 bool forward_run(struct llama *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
 {
     struct lm_run *part = NULL;
@@ -568,7 +597,7 @@ bool forward_run(struct llama *m, struct lm_run *runs, int n_runs, const _Atomic
     m->is_stopped = false;
     m->stop = stop;
     for (int i = 0; i < n_runs; i++) {
-        runs[i].logits = m->logits + (size_t)m->n_wanted * (size_t)m->h.n_vocab;
+        point_at_logits(m, &runs[i]);
         CHECK(!is_in_part(m, &runs[i]) || !part);
         if (is_in_part(m, &runs[i]))
             part = &runs[i];
@@ -578,7 +607,7 @@ bool forward_run(struct llama *m, struct lm_run *runs, int n_runs, const _Atomic
     m->n_whole = m->n_rows;
     m->from_layer = m->end_layer = m->h.n_layers;
     if (part) {
-        part->logits = m->logits + (size_t)m->n_wanted * (size_t)m->h.n_vocab;
+        point_at_logits(m, part);
         take_part(m, part);
     }
     if (m->n_rows == 0)

@@ -70,6 +70,7 @@ struct llama {
     float *hidden;    /* [rows or entries][ff_stride]; in the memory of q, k, v and attended */
     float *cs;        /* [rows][n_rot]: cos, sin per pair */
     float *logits;    /* [max_logits][n_vocab] */
+    float *peaks;     /* [max_logits][logit_groups(n_vocab)] */
     struct row *rows;
     struct attn_row *list; /* [max_rows]: single rows, party by party */
     struct party *parties; /* [max_rows] */

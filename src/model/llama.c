@@ -165,6 +165,7 @@ static void lay_out(struct llama *m, struct carver *c)
     lay_out_shared(m, c, rows);
     m->cs = carve(c, rows * (size_t)m->h.n_rot, sizeof(float));
     m->logits = carve(c, n_logits * (size_t)m->h.n_vocab, sizeof(float));
+    m->peaks = carve(c, n_logits * (size_t)logit_groups(m->h.n_vocab), sizeof(float));
     m->rows = carve(c, rows, sizeof(*m->rows));
     m->list = carve(c, rows, sizeof(*m->list));
     m->parties = carve(c, rows, sizeof(*m->parties));

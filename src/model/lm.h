@@ -16,6 +16,20 @@
 #include "base/err.h"
 #include "kernel/page.h"
 
+enum { LOGIT_GROUP = 256 }; /* logits that have a peak in common */
+
+static inline int logit_groups(int n_vocab)
+{
+    return (n_vocab + LOGIT_GROUP - 1) / LOGIT_GROUP;
+}
+
+/* What one row says about the next token. */
+struct logits {
+    const float *x;    /* [n_vocab] */
+    const float *peak; /* [logit_groups(n_vocab)] the largest of each group, NaN counts as -inf;
+                          NULL: not known */
+};
+
 struct lm_run {
     const int32_t *tokens; /* [n] */
     int n;                 /* >= 1 */
@@ -23,6 +37,7 @@ struct lm_run {
     const page_id *pages;  /* the sequence's table; covers positions 0 .. pos + n - 1 */
     int n_logits;          /* wanted for the last n_logits rows: 0 .. n */
     const float *logits;   /* out: [n_logits][n_vocab], valid until the next forward */
+    const float *peaks;    /* out: [n_logits][logit_groups(n_vocab)] of them; or NULL */
     int from_layer;        /* a run that was paused goes on with this layer; else 0 */
     int end_layer;         /* it pauses before this one; 0: it does not */
 };
@@ -70,3 +85,12 @@ struct lm {
     uint64_t logit_macs; /* more of them for a row whose logits are wanted */
     bool is_integer;     /* most of them are integer dots */
 };
+
+/* Of the i-th row that logits were wanted for. */
+static inline struct logits lm_logits(const struct lm *m, const struct lm_run *r, int i)
+{
+    size_t n_groups = (size_t)logit_groups(m->n_vocab);
+
+    return (struct logits){ r->logits + (size_t)i * (size_t)m->n_vocab,
+        r->peaks ? r->peaks + (size_t)i * n_groups : NULL };
+}

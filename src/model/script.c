@@ -7,7 +7,7 @@ static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic
         return false;
     for (int i = 0; i < n_runs; i++) {
         CHECK(runs[i].n_logits == 0); /* there are none to give */
-        runs[i].logits = NULL;
+        runs[i].logits = runs[i].peaks = NULL;
     }
     return true;
 }

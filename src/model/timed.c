@@ -31,7 +31,7 @@ static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic
         double part = part_of(m, &runs[i]);
         rows += part * runs[i].n;
         keys += part * runs[i].n * (runs[i].pos + (runs[i].n + 1) * 0.5);
-        runs[i].logits = NULL;
+        runs[i].logits = runs[i].peaks = NULL;
     }
     double ns = law->fixed + law->per_row * MAX(rows - law->free_rows, 0) + law->per_key * keys;
     *t->clock += (uint64_t)(ns * (1 + law->jitter * rng_next_unit(&t->rng)));

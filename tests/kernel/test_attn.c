@@ -393,7 +393,7 @@ static void pages_do_not_show(void)
         w[t] *= 0.3f;
         max = fmaxf(max, w[t]);
     }
-    kit_ref()->softmax(w, N, max);
+    kit_ref()->softmax(w, w, N, max, 1);
     for (int t = 0; t < N; t++)
         lane[t % 16] += w[t];
     for (int half = 8; half; half /= 2)

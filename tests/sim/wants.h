@@ -47,7 +47,7 @@ static inline void want_sampled(const struct ask *a, const struct fake_options *
             return;
         }
         fake_logits(o, history, past.n, scratch, logits);
-        sampler_sample(s, &a->in.sample, logits, &past, i, &t);
+        sampler_sample(s, &a->in.sample, &(struct logits){ .x = logits }, &past, i, &t);
         for (int j = 0; j < a->in.n_stop_ids; j++)
             if (a->stops[j] == t.id) {
                 w->choice[i].stop_id = t.id;
@@ -69,7 +69,7 @@ static inline void want_scores(
 
     for (int n = 1; n < a->in.n_prompt; n++) {
         fake_logits(o, a->prompt, n, scratch, logits);
-        sampler_score(s, logits, a->prompt[n], a->in.sample.n_top, &t);
+        sampler_score(s, &(struct logits){ .x = logits }, a->prompt[n], a->in.sample.n_top, &t);
         w->score[w->n_scores++] = digest_of(&t);
     }
 }

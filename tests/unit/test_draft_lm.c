@@ -54,7 +54,7 @@ static int32_t truth(struct desk *d, struct sampler *s, const int32_t *t, int n,
     struct sampled out;
 
     fake_logits(&d->o, t, n, scratch, logits);
-    sampler_sample(s, &d->sample, logits, &past, choice, &out);
+    sampler_sample(s, &d->sample, &(struct logits){ .x = logits }, &past, choice, &out);
     return out.id;
 }
 

@@ -10,6 +10,8 @@
 
 enum { MAX_VOCAB = 3000 };
 
+static int vocab; /* of the sampler that was opened last */
+
 static struct sampler *sampler_of(int n_vocab)
 {
     const struct kernels *k;
@@ -18,17 +20,38 @@ static struct sampler *sampler_of(int n_vocab)
 
     EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
     EXPECT_EQ(sampler_open(&s, k, n_vocab, &e), 0);
+    vocab = n_vocab;
     return s;
 }
 
+/* As a model would give them. */
+static const float *peaks_of(const float *x)
+{
+    static float peak[(MAX_VOCAB + LOGIT_GROUP - 1) / LOGIT_GROUP];
+
+    for (int g = 0; g < logit_groups(vocab); g++) {
+        peak[g] = -INFINITY;
+        for (int id = g * LOGIT_GROUP; id < MIN((g + 1) * LOGIT_GROUP, vocab); id++)
+            peak[g] = x[id] > peak[g] ? x[id] : peak[g];
+    }
+    return peak;
+}
+
+/* With and without peaks: they make no difference but in time. */
 static struct sampled sample(struct sampler *s, const struct sample_params *p, const float *logits,
     int choice, const struct sample_past *past)
 {
     static const struct sample_past none;
-    struct sampled out;
+    struct sampled out, same;
 
     memset(&out, 0x5a, sizeof(out));
-    sampler_sample(s, p, logits, past ? past : &none, choice, &out);
+    sampler_sample(s, p, &(struct logits){ .x = logits }, past ? past : &none, choice, &out);
+    sampler_sample(
+        s, p, &(struct logits){ logits, peaks_of(logits) }, past ? past : &none, choice, &same);
+    EXPECT_EQ(same.id, out.id);
+    EXPECT_EQ(same.logprob, out.logprob);
+    EXPECT(same.n_top == out.n_top &&
+           !memcmp(same.top, out.top, sizeof(out.top[0]) * (size_t)out.n_top));
     return out;
 }
 
@@ -496,6 +519,62 @@ static void strange_logits_are_survived(void)
     sampler_close(s);
 }
 
+/* Three groups of logits; two of them hold nothing. */
+static void groups_of_nothing_are_passed_over(void)
+{
+    enum { N = 3 * LOGIT_GROUP - 5 };
+    struct sampler *s = sampler_of(N);
+    float x[N];
+
+    for (int there = 0; there < 3; there++) {
+        int first = there * LOGIT_GROUP + 7;
+        for (int i = 0; i < N; i++)
+            x[i] = i / LOGIT_GROUP == (there + 1) % 3 ? NAN : -INFINITY;
+        x[first] = 1;
+        x[first + 100] = 3;
+        x[first + 200] = -1e30f;
+        for (int seed = 0; seed < 64; seed++) {
+            struct sample_params p = sample_params_default;
+            p.seed = (uint64_t)seed;
+            p.temperature = seed % 8 ? 1 : 0;
+            p.top_k = seed % 4 == 1 ? 2 + 500 * (seed % 3) : 0;
+            p.top_p = seed % 4 == 2 ? 0.999f : 1;
+            p.min_p = seed % 4 == 3 ? 0.001f : 0;
+            p.want_logprobs = true;
+            p.n_top = 3;
+            struct sampled a = sample(s, &p, x, 0, NULL);
+            EXPECT(a.id == first || a.id == first + 100);
+            EXPECT(a.top[0].id == first + 100 && a.top[1].id == first);
+            EXPECT_EQ(a.top[2].id, first + 200);
+        }
+    }
+    sampler_close(s);
+}
+
+/* Where the first filter's floor is as high as it can be: what it keeps must be above. */
+static void a_narrow_mass_is_found_whole(void)
+{
+    enum { N = 2900 };
+    struct sampler *s = sampler_of(N);
+    float x[N];
+    const float shares[] = { 0.0f, 1e-6f, 0.5f, 0.999999f, 0.99999994f };
+
+    for (int i = 0; i < N; i++)
+        x[i] = 3; /* all alike: the first so many ids */
+    for (size_t i = 0; i < ARRAY_LEN(shares); i++) {
+        int most = -1;
+        for (int seed = 0; seed < 400; seed++) {
+            struct sample_params p = sample_params_default;
+            p.seed = (uint64_t)seed;
+            p.top_p = shares[i];
+            most = MAX(most, pick(s, &p, x));
+        }
+        EXPECT(most <= shares[i] * N);
+        EXPECT(most >= (int)(shares[i] * N * 0.97f) - 1);
+    }
+    sampler_close(s);
+}
+
 static void bans_give_way_when_nothing_is_left(void)
 {
     struct sampler *s = sampler_of(3);
@@ -598,7 +677,7 @@ static void a_mask_sees_the_output_and_is_obeyed(void)
         p.n_allowed = 2;
         EXPECT_EQ(sample(s, &p, x, 6, &later).id, 39);
     }
-    EXPECT_EQ(seen.n_calls, 120);
+    EXPECT_EQ(seen.n_calls, 240); /* sample() asks twice */
     sampler_close(s);
 }
 
@@ -637,7 +716,7 @@ static void logprobs_are_the_models_own(void)
             EXPECT_EQ(a.top[i].id, order[i]);
             EXPECT(fabs(a.top[i].logprob - (x[order[i]] - log(sum))) < 2e-5);
         }
-        sampler_score(s, x, a.id, p.n_top, &b);
+        sampler_score(s, &(struct logits){ .x = x }, a.id, p.n_top, &b);
         EXPECT_EQ(a.logprob, b.logprob);
         EXPECT_EQ(a.n_top, b.n_top);
         EXPECT(!memcmp(a.top, b.top, sizeof(a.top[0]) * (size_t)a.n_top));
@@ -705,7 +784,7 @@ static void missing_memory_is_an_error(void)
     struct err e;
 
     EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
-    for (uint64_t nth = 1; nth <= 9; nth++) {
+    for (uint64_t nth = 1; nth <= 10; nth++) {
         mem_fail_after(nth);
         EXPECT_EQ(sampler_open(&s, k, 100, &e), -1);
         EXPECT(e.code == ERR_MEMORY);
@@ -723,6 +802,7 @@ TESTS(TEST(each_parameter_agrees_with_a_plain_sampler), TEST(draws_follow_the_di
     TEST(seed_choice_and_position_decide_and_nothing_else_does),
     TEST(greedy_takes_the_best_and_the_lowest_id_of_equals),
     TEST(extreme_settings_leave_at_least_the_best), TEST(strange_logits_are_survived),
+    TEST(groups_of_nothing_are_passed_over), TEST(a_narrow_mass_is_found_whole),
     TEST(bans_give_way_when_nothing_is_left), TEST(only_allowed_tokens_come),
     TEST(banned_tokens_wait_for_min_tokens), TEST(a_mask_sees_the_output_and_is_obeyed),
     TEST(logprobs_are_the_models_own), TEST(unwanted_logprobs_are_zero),
