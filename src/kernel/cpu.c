@@ -33,6 +33,8 @@ static const struct want for_avx512[] = {
 static const struct want for_amx[] = {
     { "AMX-TILE", 7, 0, EDX, 24 },
     { "AMX-INT8", 7, 0, EDX, 25 },
+    { "AMX-BF16", 7, 0, EDX, 22 },
+    { "AVX-512 BF16", 7, 1, EAX, 5 },
 };
 
 enum {

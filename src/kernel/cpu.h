@@ -11,8 +11,8 @@
 /* NULL when the set can run here, else the first thing that is missing, for people to read. */
 const char *cpu_lacks_avx2(void);   /* AVX2, FMA, F16C */
 const char *cpu_lacks_avx512(void); /* that, and AVX-512 F, BW, VL, DQ, VNNI */
-const char *cpu_lacks_amx(
-    void); /* that, and AMX-TILE, AMX-INT8; asks the system, if all is there */
+/* That, and AMX-TILE, AMX-INT8, AMX-BF16, AVX-512 BF16; asks the system, if all is there. */
+const char *cpu_lacks_amx(void);
 
 /* Where the answers come from, so that a test can be any processor. */
 struct cpu_source {

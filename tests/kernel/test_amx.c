@@ -8,6 +8,7 @@
 #include "os/thread.h"
 
 #include <errno.h>
+#include <float.h>
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/resource.h>
@@ -17,7 +18,7 @@
 /* ---- what a machine lacks */
 
 struct fake {
-    unsigned leaf1[4], leaf7[4], palette[4], palette1[4], tmul[4];
+    unsigned leaf1[4], leaf7[4], leaf7_1[4], palette[4], palette1[4], tmul[4];
     unsigned highest;
     uint64_t xcr0;
     int answer, n_asked;
@@ -29,6 +30,7 @@ static const struct fake sapphire_rapids = {
     .leaf1 = { 0, 0, 1u << 28 | 1u << 27 | 1u << 12 | 1u << 29, 0 },
     .leaf7 = { 0, 1u << 5 | 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31, 1u << 11,
         1u << 22 | 1u << 24 | 1u << 25 },
+    .leaf7_1 = { 1u << 4 | 1u << 5 },
     .palette = { 1 },
     .palette1 = { 8192 | 1024u << 16, 64 | 8u << 16, 16 },
     .tmul = { 0, 16 | 64u << 8 },
@@ -39,6 +41,7 @@ static const struct fake sapphire_rapids = {
 static bool fake_cpuid(unsigned leaf, unsigned sub, unsigned r[4])
 {
     const unsigned *from = leaf == 1             ? fake.leaf1
+                           : leaf == 7 && sub    ? fake.leaf7_1
                            : leaf == 7           ? fake.leaf7
                            : leaf == 0x1d && sub ? fake.palette1
                            : leaf == 0x1d        ? fake.palette
@@ -87,6 +90,8 @@ static void a_machine_says_what_it_lacks(void)
     expect_lacks(&fake.leaf7[2], 1u << 11, "AVX-512 VNNI");
     expect_lacks(&fake.leaf7[3], 1u << 24, "AMX-TILE");
     expect_lacks(&fake.leaf7[3], 1u << 25, "AMX-INT8");
+    expect_lacks(&fake.leaf7[3], 1u << 22, "AMX-BF16");
+    expect_lacks(&fake.leaf7_1[0], 1u << 5, "AVX-512 BF16");
     expect_lacks(&fake.palette[0], 1, "16 rows of 64 bytes");
     expect_lacks(&fake.palette1[1], 64, "16 rows of 64 bytes");
     expect_lacks(&fake.palette1[1], 8u << 16, "16 rows of 64 bytes");
@@ -182,8 +187,8 @@ static void a_signal_with_tiles_fits_a_thread(void)
 /* ---- instructions */
 
 #if defined(__x86_64__)
-/* Intel's manual, volume 2: VEX.128.{F2,F3}.0F38.W0 5E 11:rrr:bbb, the product; 4B, from and to
- * memory; 49, the rest. The last operand in AT&T's order is ModRM.reg, the first is VEX.vvvv. */
+/* Intel's manual, volume 2: VEX.128.{F2,F3}.0F38.W0 5E 11:rrr:bbb, the product of bytes; F3 .. 5C,
+ * of bf16; 4B, from and to memory; 49, the rest. The last operand in AT&T's order is ModRM.reg, the first is VEX.vvvv. */
 __attribute__((noinline, used)) static void dot_ss(void)
 {
     TILE_DOT_SS(3, 5, 6);
@@ -192,6 +197,11 @@ __attribute__((noinline, used)) static void dot_ss(void)
 __attribute__((noinline, used)) static void dot_su(void)
 {
     TILE_DOT_SU(3, 5, 6);
+}
+
+__attribute__((noinline, used)) static void dot_bf16(void)
+{
+    TILE_DOT_BF16(3, 5, 6);
 }
 
 __attribute__((noinline, used)) static void zero(void)
@@ -216,6 +226,7 @@ static void instructions_are_encoded_as_the_manual_says(void)
 {
     EXPECT(holds(dot_ss, (const uint8_t[]){ 0xc4, 0xe2, 0x4b, 0x5e, 0xdd }));
     EXPECT(holds(dot_su, (const uint8_t[]){ 0xc4, 0xe2, 0x4a, 0x5e, 0xdd }));
+    EXPECT(holds(dot_bf16, (const uint8_t[]){ 0xc4, 0xe2, 0x4a, 0x5c, 0xdd }));
     EXPECT(holds(zero, (const uint8_t[]){ 0xc4, 0xe2, 0x7b, 0x49, 0xf8 }));
     EXPECT(holds(release, (const uint8_t[]){ 0xc4, 0xe2, 0x78, 0x49, 0xc0 }));
     EXPECT(sizeof(struct tile_config) == 64);
@@ -295,11 +306,13 @@ static void wrong_uses_abort(void)
 {
     struct tile_config c = sane();
 
-    for (int use = 0; use < 5; use++)
+    for (int use = 0; use < 7; use++)
         EXPECT(aborts(NULL, use)); /* nothing configured */
     for (int use = 0; use < 4; use++)
         EXPECT(!aborts(&c, use));
     EXPECT(aborts(&c, 4)); /* a sum that is a factor */
+    EXPECT(!aborts(&c, 5));
+    EXPECT(aborts(&c, 6)); /* a square */
     for (int t = 0; t < 3; t++) {
         c = sane();
         c.rows[t] = 8; /* two of the three do not fit each other */
@@ -315,10 +328,237 @@ static void wrong_uses_abort(void)
     c.rows[0] = c.rows[1] = 5; /* fewer rows of activations, blocks of 32 */
     c.row_bytes[1] = 32;
     c.rows[2] = 8;
-    EXPECT(!aborts(&c, 3));
+    EXPECT(!aborts(&c, 3) && !aborts(&c, 5));
     c.row_bytes[0] = c.row_bytes[2] = 62; /* not whole sums */
-    EXPECT(aborts(&c, 3));
+    EXPECT(aborts(&c, 3) && aborts(&c, 5));
 }
+
+/* ---- products of bf16 */
+
+struct bf16_tiles {
+    float c[16][16];
+    uint16_t a[16][32], b[16][32]; /* of b a row is pairs of k: [16 columns][2] */
+};
+
+static void put_a(struct bf16_tiles *t, int k, float v)
+{
+    t->a[0][k] = bf16_of_f32(v);
+    EXPECT(bf16_to_f32(t->a[0][k]) == v || v != v);
+}
+
+static void put_b(struct bf16_tiles *t, int k, float v)
+{
+    t->b[k / 2][k % 2] = bf16_of_f32(v);
+    EXPECT(bf16_to_f32(t->b[k / 2][k % 2]) == v || v != v);
+}
+
+static float product(struct bf16_tiles *t)
+{
+    amx_soft_dot_bf16(t->c, t->a, t->b);
+    return t->c[0][0];
+}
+
+static void whole_numbers_multiply_exactly(void)
+{
+    struct rng r = { .key = 11 };
+    struct bf16_tiles t;
+
+    for (int round = 0; round < 20; round++) {
+        int a[16][32], b[32][16];
+        for (int m = 0; m < 16; m++)
+            for (int k = 0; k < 32; k++) {
+                a[m][k] = (int)rng_below(&r, 511) - 255;
+                b[k][m] = (int)rng_below(&r, 511) - 255;
+                t.a[m][k] = bf16_of_f32((float)a[m][k]);
+                t.b[k / 2][2 * m + k % 2] = bf16_of_f32((float)b[k][m]);
+                t.c[m][k / 2] = (float)(m * k);
+            }
+        float before[16][16];
+        memcpy(before, t.c, sizeof(before));
+        amx_soft_dot_bf16(t.c, t.a, t.b);
+        for (int m = 0; m < 16; m++)
+            for (int n = 0; n < 16; n++) {
+                int sum = (int)before[m][n];
+                for (int k = 0; k < 32; k++)
+                    sum += a[m][k] * b[k][n];
+                EXPECT_EQ(t.c[m][n], (float)sum);
+            }
+    }
+}
+
+/* Sums in which another order is another number. */
+static void even_and_odd_k_are_summed_apart_and_added_last(void)
+{
+    struct bf16_tiles t = { 0 };
+
+    put_a(&t, 0, 0x1p24f); /* even: 2^24 + 1 + 1 stays 2^24; odd: 1 */
+    put_a(&t, 1, 1);
+    put_a(&t, 2, 1);
+    put_a(&t, 4, 1);
+    for (int k = 0; k < 5; k++)
+        put_b(&t, k, 1);
+    EXPECT_EQ(product(&t), 0x1p24f); /* 2^24 + 1: a tie, to even */
+    t.c[0][0] = 2;
+    EXPECT_EQ(product(&t), 0x1p24f + 2); /* not (2 + 1) + 2^24, that is 4 */
+    put_a(&t, 3, 2);                     /* odd: 3 */
+    t.c[0][0] = -0x1p24f;
+    EXPECT_EQ(product(&t), 4.0f); /* 2^24 + 3 rounds to + 4 before c is added */
+    memset(&t, 0, sizeof(t));
+    for (int k = 0; k < 6; k += 2) { /* k ascending: (1 + 2^24) - 2^24 */
+        put_a(&t, k, k == 0 ? 1 : 0x1p24f);
+        put_b(&t, k, k == 4 ? -1 : 1);
+    }
+    EXPECT_EQ(product(&t), 0.0f);
+}
+
+static void products_are_fused(void)
+{
+    struct bf16_tiles t = { 0 };
+
+    put_a(&t, 0, 0x1p24f);
+    put_b(&t, 0, 1);
+    put_a(&t, 2, 1 + 0x1p-7f); /* squared: 1 + 2^-6 + 2^-14, above the tie */
+    put_b(&t, 2, 1 + 0x1p-7f);
+    EXPECT_EQ(product(&t), 0x1p24f + 2);
+}
+
+static void subnormals_are_zero(void)
+{
+    struct bf16_tiles t = { 0 };
+
+    t.a[0][0] = 1; /* 2^-133 */
+    put_b(&t, 0, 0x1p120f);
+    EXPECT_EQ(product(&t), 0.0f);
+    put_a(&t, 0, 0x1p120f);
+    t.b[0][0] = 1;
+    EXPECT_EQ(product(&t), 0.0f);
+    put_a(&t, 0, 0x1p-70f); /* a product below FLT_MIN */
+    put_b(&t, 0, -0x1p-70f);
+    put_a(&t, 2, 0x1p-70f);
+    put_b(&t, 2, 0x1p-56f);
+    EXPECT_EQ(product(&t), 0x1p-126f);
+    memset(&t, 0, sizeof(t));
+    t.c[0][0] = 0x1p-127f; /* before and behind the sum */
+    EXPECT_EQ(product(&t), 0.0f);
+    t.c[0][0] = -0x1.8p-126f;
+    put_a(&t, 0, 0x1p-63f);
+    put_b(&t, 0, 0x1p-63f);
+    EXPECT_EQ(product(&t), 0.0f);
+    EXPECT(signbit(t.c[0][0]));
+}
+
+static void what_is_not_a_number_stays_in_its_row_and_column(void)
+{
+    static const float odd[] = { NAN, INFINITY, -INFINITY };
+
+    for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
+        struct bf16_tiles t = { 0 };
+        t.a[3][5] = bf16_of_f32(odd[i]);
+        t.b[7][2 * 9 + 1] = bf16_of_f32(odd[i]); /* k = 15, column 9 */
+        for (int k = 0; k < 32; k++)
+            for (int m = 0; m < 16; m++) {
+                t.a[m][k] = m == 3 && k == 5 ? t.a[m][k] : bf16_of_f32(1);
+                if (k != 15 || m != 9)
+                    t.b[k / 2][2 * m + k % 2] = bf16_of_f32(2);
+            }
+        amx_soft_dot_bf16(t.c, t.a, t.b);
+        for (int m = 0; m < 16; m++)
+            for (int n = 0; n < 16; n++)
+                if (m != 3 && n != 9)
+                    EXPECT_EQ(t.c[m][n], 64.0f);
+                else
+                    EXPECT(odd[i] != odd[i] ? t.c[m][n] != t.c[m][n] : t.c[m][n] == odd[i]);
+    }
+    struct bf16_tiles t = { 0 };
+    put_a(&t, 0, INFINITY); /* times zero */
+    EXPECT(isnan(product(&t)));
+    put_b(&t, 0, 1);
+    put_a(&t, 1, INFINITY);
+    put_b(&t, 1, -1);
+    t.c[0][0] = 0;
+    EXPECT(isnan(product(&t)));
+}
+
+#if defined(__x86_64__)
+/* This processor's own, told to flush: what MXCSR 0x9fc0 asks for. */
+static float flushing_fma(float x, float w, float acc)
+{
+    const uint32_t flush = 0x9fc0, normal = 0x1f80;
+
+    __asm__ volatile("ldmxcsr %3\n"
+                     "vfmadd231ss %2, %1, %0\n"
+                     "ldmxcsr %4"
+                     : "+x"(acc)
+                     : "x"(x), "x"(w), "m"(flush), "m"(normal));
+    return acc;
+}
+
+static void a_step_is_what_a_flushing_processor_gives(void)
+{
+    enum { SEED = 12, ROUNDS = 400000 };
+    struct rng r = { .key = SEED };
+
+    if (!kit_amx_soft()) {
+        printf("skipped: no FMA\n");
+        return;
+    }
+    printf("seed %d\n", SEED);
+    for (int i = 0; i < ROUNDS; i++) {
+        float x = bf16_to_f32((uint16_t)rng_next(&r)), w = bf16_to_f32((uint16_t)rng_next(&r));
+        float acc = float_of_bits((uint32_t)rng_next(&r));
+        if (i % 4) { /* about the smallest that is normal */
+            x = ldexpf(1 + (float)rng_below(&r, 128) / 128, -70 + (int)rng_below(&r, 8));
+            w = ldexpf(1 + (float)rng_below(&r, 128) / 128, -84 + (int)rng_below(&r, 30));
+            w = i & 4 ? -w : w;
+            acc = float_of_bits(0x00800000 + (i & 8 ? 0 : (uint32_t)rng_below(&r, 1 << 23)));
+        }
+        if (i % 4 == 1) { /* FLT_MIN less 2^-151 and a bit, on either side */
+            x = -0x1p-75f * (1 + (float)rng_below(&r, 4) / 128);
+            w = 0x1p-76f * (1 + (float)rng_below(&r, 4) / 128) * (i & 16 ? 1 : 2);
+            acc = FLT_MIN;
+        }
+        float want = flushing_fma(x, w, acc), got = amx_soft_fma(x, w, acc);
+        if (bits_of_float(got) != bits_of_float(want) && !(got != got && want != want)) {
+            fprintf(stderr, "fma(%a, %a, %a): %a, not %a\n", (double)x, (double)w, (double)acc,
+                (double)got, (double)want);
+            fail();
+        }
+    }
+}
+
+/* Where there are tiles: the unit in software does what they do. */
+static void tiles_of_hardware_give_the_same(void)
+{
+    static const struct tile_config all = {
+        .palette = 1, .row_bytes = { 64, 64, 64 }, .rows = { 16, 16, 16 }
+    };
+    struct rng r = { .key = 13 };
+    struct bf16_tiles t, hard;
+
+    if (cpu_lacks_amx()) {
+        printf("skipped: this machine lacks %s\n", cpu_lacks_amx());
+        return;
+    }
+    for (int round = 0; round < 200; round++) {
+        for (int i = 0; i < 16 * 32; i++) {
+            bool any = round % 2; /* bits, or numbers whose sums are not odd */
+            t.a[i / 32][i % 32] = any ? (uint16_t)rng_next(&r) : bf16_of_f32(kit_normal(&r));
+            t.b[i / 32][i % 32] = any ? (uint16_t)rng_next(&r) : bf16_of_f32(kit_normal(&r));
+            t.c[i / 32][i / 2 % 16] = kit_normal(&r);
+        }
+        hard = t;
+        amx_soft_dot_bf16(t.c, t.a, t.b);
+        tile_configure(&all);
+        TILE_LOAD(0, hard.c, 64);
+        TILE_LOAD(1, hard.a, 64);
+        TILE_LOAD(2, hard.b, 64);
+        TILE_DOT_BF16(0, 1, 2);
+        TILE_STORE(0, hard.c, 64);
+        tile_release();
+        EXPECT(kit_same_floats(hard.c[0], t.c[0], 16 * 16));
+    }
+}
+#endif
 
 /* ---- threads */
 
@@ -384,4 +624,8 @@ static void every_thread_has_tiles_and_releases_them(void)
 TESTS(TEST(a_machine_says_what_it_lacks), TEST(the_system_may_refuse),
     TEST(this_machine_is_asked_too), TEST(a_signal_with_tiles_fits_a_thread),
     TEST(instructions_are_encoded_as_the_manual_says), TEST(wrong_configurations_abort),
-    TEST(wrong_uses_abort), TEST(every_thread_has_tiles_and_releases_them))
+    TEST(wrong_uses_abort), TEST(whole_numbers_multiply_exactly),
+    TEST(even_and_odd_k_are_summed_apart_and_added_last), TEST(products_are_fused),
+    TEST(subnormals_are_zero), TEST(what_is_not_a_number_stays_in_its_row_and_column),
+    TEST(a_step_is_what_a_flushing_processor_gives), TEST(tiles_of_hardware_give_the_same),
+    TEST(every_thread_has_tiles_and_releases_them))

@@ -9,6 +9,8 @@
 #define AMX_NAME      "amx-soft"
 #include "kernel/x86_amx.c"
 
+_Thread_local struct tile_unit tile_unit;
+
 bool amx_soft_is_released(void)
 {
     return !tile_unit.is_configured;
@@ -39,7 +41,31 @@ void amx_soft_use(int what)
     case 3:
         TILE_DOT_SS(0, 1, 2);
         break;
-    default:
+    case 4:
         TILE_DOT_SU(0, 0, 2);
+        break;
+    case 5:
+        TILE_DOT_BF16(0, 1, 2);
+        break;
+    default:
+        TILE_DOT_BF16(0, 1, 1);
     }
+}
+
+void amx_soft_dot_bf16(float c[16][16], const uint16_t a[16][32], const uint16_t b[16][32])
+{
+    struct tile_config all = { .palette = 1, .row_bytes = { 64, 64, 64 }, .rows = { 16, 16, 16 } };
+
+    tile_configure(&all);
+    TILE_LOAD(0, c, 64);
+    TILE_LOAD(1, a, 64);
+    TILE_LOAD(2, b, 64);
+    TILE_DOT_BF16(0, 1, 2);
+    TILE_STORE(0, c, 64);
+    tile_release();
+}
+
+float amx_soft_fma(float x, float w, float acc)
+{
+    return tile_fma(tile_flushed(x), tile_flushed(w), tile_flushed(acc));
 }

@@ -7,5 +7,9 @@ extern const struct kernels kernels_amx_soft; /* for processors with AVX-512 */
 
 bool amx_soft_is_released(void);             /* this thread's tiles */
 void amx_soft_configure(const void *config); /* 64 bytes; aborts where hardware raises #GP */
-/* 0: zeroes tile 0; 1: loads tile 1; 2: stores tile 2; 3: tile 0 += 1 x 2; 4: 0 += 0 x 2 */
+/* 0: zeroes tile 0; 1: loads tile 1; 2: stores tile 2; 3: tile 0 += 1 x 2; 4: 0 += 0 x 2;
+ * 5: tile 0 += 1 x 2 of bf16; 6: 0 += 1 x 1 of bf16 */
 void amx_soft_use(int what);
+
+void amx_soft_dot_bf16(float c[16][16], const uint16_t a[16][32], const uint16_t b[16][32]);
+float amx_soft_fma(float x, float w, float acc); /* as one step of that takes it */
