@@ -44,7 +44,8 @@ LIBS     := $(PKG_LIBS) -lm
 ISA_avx2   := -mavx2 -mfma -mf16c -O3
 ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c -O3
 # The tiles' instructions are assembly; what is around them is AVX-512.
-isa = $(if $(findstring x86_avx512,$(1))$(findstring x86_amx,$(1)),$(ISA_avx512),$(if $(findstring x86_avx2,$(1)),$(ISA_avx2)))
+ISA_amx    := $(ISA_avx512) -mavx512bf16
+isa = $(if $(findstring x86_amx,$(1)),$(ISA_amx),$(if $(findstring x86_avx512,$(1)),$(ISA_avx512),$(if $(findstring x86_avx2,$(1)),$(ISA_avx2))))
 
 LIB_SRC  := $(filter-out src/cmd/%_main.c src/cmd/ctl_%.c,$(wildcard src/*/*.c src/*/*/*.c))
 CTL_SRC  := $(wildcard src/cmd/ctl_*.c)
@@ -82,7 +83,7 @@ $(TEST_BIN): $(B)/%: $(B)/%.o $(LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS) -lcmocka
 
 # The AMX set over tiles in software, which only tests see.
-SOFT_OBJ := $(B)/tests/kernel/x86_amx_soft.o
+SOFT_OBJ := $(addprefix $(B)/tests/kernel/,x86_amx_soft.o x86_amx_float_soft.o amx_definition.o)
 $(filter $(B)/tests/kernel/%,$(TEST_BIN)): $(SOFT_OBJ)
 
 $(TOOL_BIN): $(B)/%: $(B)/%.o $(LIB)

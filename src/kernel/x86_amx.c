@@ -1,4 +1,5 @@
-/* x86_amx.c: the AMX set: products of packed weights with byte tiles. Integer dots are exact, so
+/* x86_amx.c: the AMX set, and its products of weights with integer dots, with byte tiles (those of
+ * float weights: x86_amx_float.c). Integer dots are exact, so
  * every row has the bits of ref.c however many rows there are beside it.
  *
  * Weights are unpacked, a stretch of 256 k of one panel at a time, into signed bytes that lie as
@@ -547,7 +548,10 @@ GEMM(iq4_xs, 256, 32, struct act_q8_k, unpack_iq4_xs, multiply_without_mins)
 
 const struct kernels AMX_SET = {
     .name = AMX_NAME,
+    .own_sums = 1,
     .gemm = {
+        [GEMM_F16] = amx_gemm_f16,
+        [GEMM_BF16] = amx_gemm_bf16,
         [GEMM_Q8_0] = gemm_q8_0,
         [GEMM_Q4_0] = gemm_q4_0,
         [GEMM_Q4_K] = gemm_q4_k,

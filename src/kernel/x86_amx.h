@@ -1,7 +1,14 @@
-/* x86_amx.h: the AMX set, for kernels.c. It has products with integer dots only; floats are left
- * to AVX-512, whose sums have the order of ref.c, which tiles of bf16 do not. */
+/* x86_amx.h: how the AMX set is spread over its files. For these and, for the name, kernels.c. */
 #pragma once
 
 #include "kernel/kernels.h"
 
 extern const struct kernels kernels_amx;
+
+#ifdef TILES_IN_SOFTWARE /* the same once more, for tests */
+#define amx_gemm_bf16 amx_soft_gemm_bf16
+#define amx_gemm_f16  amx_soft_gemm_f16
+#endif
+
+void amx_gemm_bf16(const struct gemm_args *g);
+void amx_gemm_f16(const struct gemm_args *g);

@@ -104,46 +104,56 @@ static inline float tile_flushed(float v)
     return fabsf(v) < FLT_MIN ? copysignf(0, v) : v;
 }
 
-/* acc + x * w. What is tiny is known by the sum rounded to 24 bits of any exponent (volume 1,
- * 4.9.1.5): just below FLT_MIN, where subnormals have 23, that is another number. The sum in double
- * is exact there. */
-static inline float tile_fma(float x, float w, float acc)
+/* acc + x * w, of which r is the sum rounded as usual. What is tiny is known by the sum rounded to
+ * 24 bits of any exponent (volume 1, 4.9.1.5): below FLT_MIN, where subnormals have 23, that is
+ * another number. The sum in double is exact there. */
+static inline float tile_fma_tiny(float x, float w, float acc, float r)
 {
-    float r = fmaf(x, w, acc);
+    bool is_tiny = fabs((double)x * (double)w + (double)acc) < (double)FLT_MIN - 0x1p-151;
 
-    if (fabsf(r) > FLT_MIN || r == 0 || r != r)
-        return r;
-    return fabs((double)x * (double)w + (double)acc) < (double)FLT_MIN - 0x1p-151 ? copysignf(0, r)
-                                                                                  : r;
+    return fabsf(r) <= FLT_MIN && is_tiny ? copysignf(0, r) : r;
 }
 
-/* x: 16 pairs of a row, w: the pairs of all columns. Sums apart: even k, odd k. */
-static inline void tile_pair(float sums[2][16], const uint8_t *x, const uint8_t *w, int n_columns)
+static inline float tile_bf16(const uint8_t *at)
 {
-    for (int i = 0; i < 2; i++) {
-        uint16_t h;
-        memcpy(&h, x + 2 * i, sizeof(h));
-        float v = tile_flushed(bf16_to_f32(h));
-        for (int n = 0; n < n_columns; n++) {
-            memcpy(&h, w + 4 * n + 2 * i, sizeof(h));
-            sums[i][n] = tile_fma(v, tile_flushed(bf16_to_f32(h)), sums[i][n]);
-        }
+    uint16_t h;
+
+    memcpy(&h, at, sizeof(h));
+    return tile_flushed(bf16_to_f32(h));
+}
+
+/* One k of all columns. */
+static inline void tile_fma(float x, const float w[16], float sums[16])
+{
+    float next[16];
+    int n_tiny = 0;
+
+    for (int n = 0; n < 16; n++) {
+        next[n] = fmaf(x, w[n], sums[n]);
+        n_tiny += fabsf(next[n]) <= FLT_MIN && next[n] != 0;
     }
+    for (int n = 0; n < 16 && n_tiny; n++)
+        next[n] = tile_fma_tiny(x, w[n], sums[n], next[n]);
+    memcpy(sums, next, sizeof(next));
 }
 
 static inline void tile_dot_bf16(int c, int a, int b)
 {
     struct tile_unit *u = &tile_unit;
     const struct tile_config *size = tile_sizes(c, a, b);
-    int n_columns = size->row_bytes[c] / 4;
+    int n_pairs = size->row_bytes[a] / 4;
+    float w[TILE_ROWS][2][16], to[16]; /* what is beyond a tile's size is zero */
 
+    for (int k = 0; k < n_pairs; k++)
+        for (int n = 0; n < 2 * 16; n++)
+            w[k][n % 2][n / 2] = tile_bf16(u->tile[b][k] + 2 * n);
     for (int m = 0; m < size->rows[c]; m++) {
-        float sums[2][16] = { 0 }, to[16];
+        float sums[2][16] = { 0 };
+        for (int k = 0; k < 2 * n_pairs; k++)
+            tile_fma(tile_bf16(u->tile[a][m] + 2 * k), w[k / 2][k % 2], sums[k % 2]);
         memcpy(to, u->tile[c][m], sizeof(to));
-        for (int k = 0; k < size->row_bytes[a] / 4; k++)
-            tile_pair(sums, u->tile[a][m] + 4 * k, u->tile[b][k], n_columns);
-        for (int n = 0; n < n_columns; n++)
+        for (int n = 0; n < 16; n++)
             to[n] = tile_flushed(tile_flushed(to[n]) + tile_flushed(sums[0][n] + sums[1][n]));
-        memcpy(u->tile[c][m], to, sizeof(to));
+        memcpy(u->tile[c][m], to, size->row_bytes[c]);
     }
 }

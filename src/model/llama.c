@@ -295,6 +295,28 @@ static void count_costs(struct llama *m)
     lm->is_integer = act_kind_for(m->w.layers[0].gate.type) != ACT_F32;
 }
 
+/* Whether some product on the way to keys and values has sums of the kernel set's own. */
+static bool has_own_sums(const struct llama *m)
+{
+    for (int i = 0; i < m->h.n_layers; i++) {
+        const struct layer *l = &m->w.layers[i];
+        const struct packed *all[] = { &l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down,
+            &l->router };
+        for (size_t j = 0; j < ARRAY_LEN(all); j++)
+            if (all[j]->n_rows && (all[j]->type == Q_F16 || all[j]->type == Q_BF16))
+                return true;
+    }
+    return false;
+}
+
+/* What is computed otherwise is of another kind: no sequence goes on from pages of both. */
+static uint32_t kv_kind(const struct llama *m)
+{
+    uint32_t sums = has_own_sums(m) ? m->kernels->own_sums : 0;
+
+    return sums << 16 | KV_LAYOUT_VERSION << 8 | (uint32_t)m->kv.type;
+}
+
 int lm_open_llama(
     struct lm **out, const struct gguf *g, const struct llama_options *o, struct err *e)
 {
@@ -309,7 +331,7 @@ int lm_open_llama(
     m->lm.n_vocab = m->h.n_vocab;
     m->lm.n_ctx_train = m->h.n_ctx;
     m->lm.page_bytes = m->kv.page_bytes;
-    m->lm.kv_kind = KV_LAYOUT_VERSION << 8 | (uint32_t)m->kv.type;
+    m->lm.kv_kind = kv_kind(m);
     m->lm.weight_bytes = m->w.bytes;
     m->lm.n_params = m->w.n_params;
     count_costs(m);

@@ -74,7 +74,7 @@ struct lm {
     int max_paused;      /* rows of a run that pauses; 0 likewise */
     uint32_t n_pages;    /* pages its KV arena has */
     size_t page_bytes;   /* of one page, all layers; 0: pages without content */
-    uint32_t kv_kind;    /* number format and layout of what is in a page */
+    uint32_t kv_kind;    /* number format and layout of what is in a page, and the sums it is of */
     size_t weight_bytes; /* as held in memory */
     uint64_t n_params;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../check.h"
+#include "amx_definition.h"
 #include "kit_formats.h"
 #include "x86_amx_soft.h"
 #include "kernel/acts.h"
@@ -82,14 +83,15 @@ static inline const struct kernels *kit_ref(void)
     return k;
 }
 
-/* The AMX set over tiles in software, gaps filled from AVX-512's; NULL where that does not run. */
+/* The AMX set over tiles in software, gaps filled from AVX-512's; NULL where that does not
+ * run, for want of AVX-512 or its BF16. */
 static inline const struct kernels *kit_amx_soft(void)
 {
     static struct kernels k;
     const struct kernels *avx512;
     struct err e;
 
-    if (kernels_choose(&avx512, "avx512", &e))
+    if (kernels_choose(&avx512, "avx512", &e) || !__builtin_cpu_supports("avx512bf16"))
         return NULL;
     k = *avx512;
     k.name = kernels_amx_soft.name;
@@ -99,7 +101,18 @@ static inline const struct kernels *kit_amx_soft(void)
     return &k;
 }
 
-/* Calls fn for every set but ref that runs here; the others are named. */
+/* ref.c, and what the AMX set has instead of it. */
+static inline const struct kernels *kit_amx_definition(void)
+{
+    static struct kernels k;
+
+    k = *kit_ref();
+    k.gemm[GEMM_BF16] = amx_definition_gemm_bf16;
+    k.gemm[GEMM_F16] = amx_definition_gemm_f16;
+    return &k;
+}
+
+/* Calls fn for every set but ref that runs here, with its definition; the others are named. */
 static inline void kit_each_set(void (*fn)(const struct kernels *k, const struct kernels *ref))
 {
     static const char *const names[] = { "avx2", "avx512", "amx" };
@@ -110,8 +123,10 @@ static inline void kit_each_set(void (*fn)(const struct kernels *k, const struct
         if (kernels_choose(&k, names[i], &e))
             printf("skipped: %s\n", e.msg);
         else
-            fn(k, kit_ref());
+            fn(k, strcmp(names[i], "amx") ? kit_ref() : kit_amx_definition());
     }
     if (kit_amx_soft())
-        fn(kit_amx_soft(), kit_ref());
+        fn(kit_amx_soft(), kit_amx_definition());
+    else
+        printf("skipped: tiles in software need AVX-512 BF16\n");
 }

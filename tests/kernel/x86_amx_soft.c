@@ -67,5 +67,8 @@ void amx_soft_dot_bf16(float c[16][16], const uint16_t a[16][32], const uint16_t
 
 float amx_soft_fma(float x, float w, float acc)
 {
-    return tile_fma(tile_flushed(x), tile_flushed(w), tile_flushed(acc));
+    float sums[16] = { tile_flushed(acc) }, ws[16] = { tile_flushed(w) };
+
+    tile_fma(tile_flushed(x), ws, sums);
+    return sums[0];
 }

@@ -488,9 +488,36 @@ static void every_format_of_keys_is_a_kind_of_its_own(void)
     gguf_close(g);
 }
 
+/* Where a set's sums of float weights are its own, so are the keys that come of them. */
+static void sums_of_its_own_make_keys_of_another_kind(void)
+{
+    static const enum qtype types[] = { Q_F32, Q_Q8_0, Q_F16, Q_BF16 };
+    const struct kernels *ref;
+    struct err e;
+
+    EXPECT(!kernels_choose(&ref, "ref", &e));
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        struct tiny t = of_type("llama", types[i], types[i]);
+        struct gguf *g = tiny_open(&t);
+        struct kernels own = *ref;
+        uint32_t kind[2];
+        own.own_sums = 3;
+        for (int j = 0; j < 2; j++) {
+            struct llama_options o = { .n_threads = 1, .n_pages = 1, .kernels = j ? &own : ref };
+            struct lm *m;
+            EXPECT(!lm_open_llama(&m, g, &o, &e));
+            kind[j] = m->kv_kind;
+            m->ops->close(m);
+        }
+        EXPECT_EQ(kind[0] != kind[1], types[i] == Q_F16 || types[i] == Q_BF16);
+        gguf_close(g);
+    }
+}
+
 TESTS(TEST(chunks_batches_and_pages_do_not_show), TEST(threads_do_not_show),
     TEST(kernel_sets_do_not_show), TEST(long_sequences_do_not_show_either),
     TEST(rubbish_in_pages_does_not_show), TEST(a_copied_page_continues_the_same),
     TEST(a_stop_ends_the_pass_and_harms_nobody), TEST(a_step_uses_no_heap),
     TEST(keys_and_values_may_be_bf16), TEST(keys_and_values_may_be_q8_0),
-    TEST(a_shared_prefix_does_not_show), TEST(every_format_of_keys_is_a_kind_of_its_own))
+    TEST(a_shared_prefix_does_not_show), TEST(every_format_of_keys_is_a_kind_of_its_own),
+    TEST(sums_of_its_own_make_keys_of_another_kind))
