@@ -102,16 +102,26 @@ static void get_q8_0(float *out, const uint8_t *panel, size_t b, int r)
         out[k] = (float)(p->q[k / 4][r][k % 4] - 128) * d;
 }
 
+struct six {
+    int scale, min; /* 6 bits each */
+};
+
+/* Of sub-block j, where the planes are as in p16_q4_k. */
+static struct six scale_min(const uint8_t lo[4][16][2], const uint8_t hi[2][16][2], int r, int j)
+{
+    int low = lo[j / 2][r][j % 2], high = hi[j / 2 & 1][r][j % 2] >> (j / 4 * 4);
+
+    return (struct six){ (low & 15) | (high & 3) << 4, low >> 4 | (high >> 2 & 3) << 4 };
+}
+
 static void get_q4_k(float *out, const uint8_t *panel, size_t b, int r)
 {
     const struct p16_q4_k *p = (const struct p16_q4_k *)(const void *)panel + b;
     float d = f16_to_f32(p->d[r]), dmin = f16_to_f32(p->dmin[r]);
 
     for (int j = 0; j < 8; j++) {
-        uint8_t lo = p->scale_lo[j / 2][r][j % 2];
-        uint8_t hi = (uint8_t)(p->scale_hi[j / 2 & 1][r][j % 2] >> (j / 4 * 4));
-        float scale = d * (float)((lo & 15) | (hi & 3) << 4);
-        float min = dmin * (float)(lo >> 4 | (hi >> 2 & 3) << 4);
+        struct six six = scale_min(p->scale_lo, p->scale_hi, r, j);
+        float scale = d * (float)six.scale, min = dmin * (float)six.min;
         for (int k = 0; k < 32; k++)
             out[32 * j + k] = scale * (float)nibble(p->q[j], r, k) - min;
     }
@@ -123,10 +133,8 @@ static void get_q5_k(float *out, const uint8_t *panel, size_t b, int r)
     float d = f16_to_f32(p->d[r]), dmin = f16_to_f32(p->dmin[r]);
 
     for (int j = 0; j < 8; j++) {
-        uint8_t lo = p->scale_lo[j / 2][r][j % 2];
-        uint8_t hi = (uint8_t)(p->scale_hi[j / 2 & 1][r][j % 2] >> (j / 4 * 4));
-        float scale = d * (float)((lo & 15) | (hi & 3) << 4);
-        float min = dmin * (float)(lo >> 4 | (hi >> 2 & 3) << 4);
+        struct six six = scale_min(p->scale_lo, p->scale_hi, r, j);
+        float scale = d * (float)six.scale, min = dmin * (float)six.min;
         for (int k = 0; k < 32; k++) {
             int q = nibble(p->q[j], r, k) | fifth(p->high[j], r, k);
             out[32 * j + k] = scale * (float)q - min;

@@ -45,20 +45,25 @@ INLINE void look_up(__m512i w[8], __m128i list)
     UNROLL for (int i = 0; i < 8; i++) w[i] = _mm512_shuffle_epi8(table, w[i]);
 }
 
-INLINE __m128i iq4_list(int offset)
+INLINE __m128i list_from(const int8_t list[16], int offset)
 {
-    static const int8_t list[16] = { IQ4_LIST };
     __m128i v = _mm_loadu_si128((const __m128i *)(const void *)list);
 
     return _mm_add_epi8(v, _mm_set1_epi8((char)offset));
 }
 
+INLINE __m128i iq4_list(int offset)
+{
+    static const int8_t list[16] = { IQ4_LIST };
+
+    return list_from(list, offset);
+}
+
 INLINE __m128i mxfp4_list(int offset)
 {
     static const int8_t list[16] = { MXFP4_LIST };
-    __m128i v = _mm_loadu_si128((const __m128i *)(const void *)list);
 
-    return _mm_add_epi8(v, _mm_set1_epi8((char)offset));
+    return list_from(list, offset);
 }
 
 /* e8m0_half of 16 bytes. */

@@ -355,14 +355,23 @@ static void qkv(const struct self *s, const struct layer *l)
     barrier(s);
 }
 
+static bool is_last_layer(const struct self *s, int layer)
+{
+    return layer == s->m->h.n_layers - 1;
+}
+
+/* Each row is a run of its own, and all of them are wanted. */
+static bool attends_at_once(const struct self *s, int layer)
+{
+    return s->is_single && (!is_last_layer(s, layer) || s->m->n_wanted == s->n_rows);
+}
+
 /* Whole heads are as good as other pieces when all members get as many. */
 static bool goes_by_head(const struct self *s, int layer)
 {
     const struct llama *m = s->m;
-    bool is_last = layer == m->h.n_layers - 1;
 
-    return s->is_single && (!is_last || m->n_wanted == s->n_rows) && m->h.head_dim % PANEL == 0 &&
-           m->h.n_kv_heads % s->n == 0;
+    return attends_at_once(s, layer) && m->h.head_dim % PANEL == 0 && m->h.n_kv_heads % s->n == 0;
 }
 
 /* qkv() and attention() of a decoding step: who has computed a head's query, key and value goes on
@@ -394,16 +403,15 @@ static void attention_by_head(const struct self *s, int layer)
 static void attention(struct self *s, int layer)
 {
     struct llama *m = s->m;
-    bool is_last = layer == m->h.n_layers - 1;
 
-    if (s->is_single && (!is_last || m->n_wanted == s->n_rows)) {
+    if (attends_at_once(s, layer)) {
         each_head(s, layer, m->n_parties, 1, append_and_attend);
         barrier(s);
         return;
     }
     each_head(s, layer, s->n_rows, rows_per_piece(s, s->n_rows), append_rows);
     barrier(s);
-    if (is_last) { /* behind the last keys only rows that get logits matter */
+    if (is_last_layer(s, layer)) { /* behind the last keys only rows that get logits matter */
         s->pick = m->wanted;
         s->n_rows = m->n_wanted;
     }
