@@ -211,13 +211,11 @@ int ctl_probe(struct ctl *c, int argc, char **argv)
     if (access(p.path, F_OK))
         return str_ends(str_of(p.path), STR(".gguf")) ? ctl_fail("%s: no such file", p.path)
                                                       : ask_server(c, p.path);
-    struct model_spec spec = { .id = *p.id ? p.id : model_id_of_path(p.path, id, sizeof(id)),
-        .path = p.path,
-        .family = p.family,
-        .template_path = p.template_path,
-        .kernels = p.kernels,
-        .kv_type = "f16",
-        .engine = engine_options_default };
+    struct model_spec spec =
+        model_spec_of(*p.id ? p.id : model_id_of_path(p.path, id, sizeof(id)), p.path);
+    spec.family = p.family;
+    spec.template_path = p.template_path;
+    spec.kernels = p.kernels;
     if (*store_path(p.store, path, sizeof(path)) && capabilities_open(&store, path, true, &e))
         return ctl_fail("%s", e.msg);
     spec.store = store;

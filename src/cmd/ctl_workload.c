@@ -83,15 +83,10 @@ bool workload_exists(const char *name)
 
 static int open_bench(struct bench *b, const struct workload_args *a, struct err *e)
 {
-    *b = (struct bench){ .spec = { .id = "bench",
-                             .path = a->path,
-                             .family = "",
-                             .template_path = "",
-                             .kernels = a->kernels,
-                             .kv_type = "f16",
-                             .threads = a->threads,
-                             .draft_path = a->draft,
-                             .engine = engine_options_default } };
+    *b = (struct bench){ .spec = model_spec_of("bench", a->path) };
+    b->spec.kernels = a->kernels;
+    b->spec.threads = a->threads;
+    b->spec.draft_path = a->draft;
     if (a->draft_max >= 0)
         b->spec.engine.spec.max = a->draft_max;
     b->arena = arena_new(64 * MB);

@@ -214,6 +214,17 @@ static int open_engine(struct model *m, const struct gguf *g, struct err *e)
     return 0;
 }
 
+struct model_spec model_spec_of(const char *id, const char *path)
+{
+    return (struct model_spec){ .id = id,
+        .path = path,
+        .family = "",
+        .template_path = "",
+        .kernels = "auto",
+        .kv_type = "f16",
+        .engine = engine_options_default };
+}
+
 int model_open(struct model *m, const struct model_spec *spec, struct err *e)
 {
     struct gguf *g = NULL;

@@ -39,6 +39,9 @@ struct model_spec { /* strings are borrowed and outlive the pool */
     bool show_progress; /* on stderr while loading, when that is a terminal */
 };
 
+/* Of a model of which nothing else is said; where a field's zero does not say that already. */
+struct model_spec model_spec_of(const char *id, const char *path);
+
 struct model {
     const struct model_spec *spec;
     _Atomic int state; /* enum model_state */

@@ -30,14 +30,7 @@ static void open_world(void)
 {
     static char dir[] = "/tmp/fuzz_routes.XXXXXX";
     static struct live_fairness fairness;
-    static struct model_spec spec = { .id = "echo",
-        .path = "models/demo.gguf",
-        .backend = BACKEND_SCRIPT,
-        .family = "",
-        .template_path = "",
-        .kernels = "auto",
-        .kv_type = "f16",
-        .threads = 1 };
+    static struct model_spec spec;
     struct serve_options o = { .http = http_options_default,
         .n_threads = 1,
         .max_body = MB,
@@ -54,7 +47,9 @@ static void open_world(void)
 
     log_set_level(LOG_ERROR);
     CHECK(mkdtemp(dir));
-    spec.engine = engine_options_default;
+    spec = model_spec_of("echo", "models/demo.gguf");
+    spec.backend = BACKEND_SCRIPT;
+    spec.threads = 1;
     fairness_set(&fairness, &fairness_default);
     CHECK(!keys_open(&o.keys, "reader,boss:admin", &e));
     CHECK(!pool_open(&o.pool, &(struct pool_options){ &spec, 1 }, &e));

@@ -70,15 +70,9 @@ static void open_demo(struct model *m, struct model_spec *spec, int draft, const
     struct err e = { 0 };
 
     *m = (struct model){ 0 };
-    *spec = (struct model_spec){ .id = "demo",
-        .path = "models/demo.gguf",
-        .family = "",
-        .template_path = "",
-        .kernels = "auto",
-        .kv_type = "f16",
-        .threads = 1,
-        .kv_bytes = 1 << 22,
-        .engine = engine_options_default };
+    *spec = model_spec_of("demo", "models/demo.gguf");
+    spec->threads = 1;
+    spec->kv_bytes = 1 << 22;
     spec->draft_path = guesser;
     spec->engine.spec.max = spec->engine.spec.min = draft;
     spec->engine.spec.by_history = !guesser;

@@ -24,16 +24,10 @@ struct world {
 static inline void world_open(struct world *w, int n_models, int n_threads)
 {
     struct err e;
-    struct model_spec spec = { .id = "echo",
-        .path = "models/demo.gguf",
-        .backend = BACKEND_SCRIPT,
-        .family = "",
-        .template_path = "",
-        .kernels = "auto",
-        .kv_type = "f16",
-        .threads = 2,
-        .engine = engine_options_default };
+    struct model_spec spec = model_spec_of("echo", "models/demo.gguf");
 
+    spec.backend = BACKEND_SCRIPT;
+    spec.threads = 2;
     w->specs[0] = spec;
     spec.id = "demo";
     spec.backend = BACKEND_NATIVE;

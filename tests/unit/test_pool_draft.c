@@ -53,17 +53,11 @@ static void remove_models(void)
 static int open_model(struct model *m, struct model_spec *s, const char *draft, struct err *e)
 {
     *m = (struct model){ 0 };
-    *s = (struct model_spec){ .id = "m",
-        .path = large,
-        .family = "",
-        .template_path = "",
-        .kernels = "auto",
-        .kv_type = "f16",
-        .threads = 1,
-        .ctx_size = 200,
-        .kv_bytes = 1 << 24,
-        .draft_path = draft,
-        .engine = engine_options_default };
+    *s = model_spec_of("m", large);
+    s->threads = 1;
+    s->ctx_size = 200;
+    s->kv_bytes = 1 << 24;
+    s->draft_path = draft;
     s->engine.spec.min = draft ? 4 : 0;
     s->engine.spec.by_history = false;
     return model_open(m, s, e);

@@ -96,14 +96,11 @@ static struct str say(void *ctx, enum probe_step step, const struct rendered *pr
 
 static struct model_spec spec_of(const char *template_path)
 {
-    return (struct model_spec){ .id = "probed",
-        .path = "models/demo.gguf",
-        .backend = BACKEND_SCRIPT,
-        .family = "",
-        .template_path = template_path,
-        .kernels = "auto",
-        .kv_type = "f16",
-        .engine = engine_options_default };
+    struct model_spec spec = model_spec_of("probed", "models/demo.gguf");
+
+    spec.backend = BACKEND_SCRIPT;
+    spec.template_path = template_path;
+    return spec;
 }
 
 static void expect_found(const struct kind *k, const char *path)

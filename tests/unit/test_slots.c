@@ -14,13 +14,7 @@ static void begin_test(bool keeps)
 {
     struct err e;
 
-    spec = (struct model_spec){ .id = "m",
-        .path = "/nowhere",
-        .family = "",
-        .template_path = "",
-        .kernels = "auto",
-        .kv_type = "f16",
-        .engine = engine_options_default };
+    spec = model_spec_of("m", "/nowhere");
     spec.engine.max_batch = N_SLOTS;
     struct pool_options o = { .specs = &spec, .n_specs = 1 };
     EXPECT_EQ(pool_open(&pool, &o, &e), 0); /* it fails to load, which is nothing to slots */
