@@ -37,8 +37,8 @@ size_t tape_reserve(struct tape *t, size_t n) MUST_CHECK;
 /* False: they are more, or were said. */
 bool tape_put_reserved(struct tape *t, struct str frames) MUST_CHECK;
 
-/* What follows the place, `most` bytes of it or fewer; the place moves on. Empty: no more is there,
- * for now. */
+/* What follows the place, `most` bytes of it or fewer; the place moves on. Empty: there is no
+ * more of it yet. */
 struct str tape_read(const struct tape *t, struct tape_place *p, size_t most);
 /* To the beginning of a frame, counted from 0. False: it is not there yet. */
 bool tape_seek(const struct tape *t, struct tape_place *p, uint64_t frame);

@@ -1,6 +1,6 @@
 /* store/growing.c: what is made on the shelf is found, read and followed meanwhile, stays until its
  * end, has room for a last word, and no more room than it may. */
-#include "../check.h"
+#include "support/shelf.h"
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -11,18 +11,6 @@
 #include <inttypes.h>
 #include <sched.h>
 #include <stdatomic.h>
-
-enum { SECOND = 1000000000 };
-
-static struct shelf *new_shelf(size_t most, size_t owner_most)
-{
-    struct shelf_options o = { most, owner_most, 10 * (uint64_t)SECOND };
-    struct shelf *s;
-    struct err e;
-
-    EXPECT_EQ(shelf_open(&s, &o, &e), 0);
-    return s;
-}
 
 static const struct kept *begin(struct shelf *s, const char *id)
 {
@@ -49,14 +37,6 @@ static void looks_like(
     shelf_look(s, k, &v);
     EXPECT_EQ(v.stage, stage);
     EXPECT(str_is(v.answer, answer));
-}
-
-static size_t bytes_of(struct shelf *s)
-{
-    struct shelf_stats n;
-
-    shelf_stats(s, &n);
-    return n.bytes;
 }
 
 static void it_is_found_from_its_beginning(void)

@@ -1,26 +1,15 @@
 /* store/shelf.c: what is kept is there for its owner and nobody else, as long as it may be; random
  * use agrees with a plain list. */
-#include "../check.h"
+#include "support/shelf.h"
 
 #include "base/rng.h"
 #include "os/thread.h"
-#include "store/shelf.h"
 
 #include <inttypes.h>
 
-enum { SECOND = 1000000000, ENTRY = 1000 };
+enum { ENTRY = 1000 };
 
 static char answer[ENTRY - 200]; /* so that an entry takes most of ENTRY, and never more */
-
-static struct shelf *new_shelf(size_t most, size_t owner_most)
-{
-    struct shelf_options o = { most, owner_most, 10 * (uint64_t)SECOND };
-    struct shelf *s;
-    struct err e;
-
-    EXPECT_EQ(shelf_open(&s, &o, &e), 0);
-    return s;
-}
 
 static bool put(struct shelf *s, uint64_t owner, const char *id, const struct kept *before)
 {
@@ -35,14 +24,6 @@ static bool has(struct shelf *s, uint64_t owner, const char *id, uint64_t now)
 
     shelf_unref(s, k);
     return k != NULL;
-}
-
-static size_t bytes_of(struct shelf *s)
-{
-    struct shelf_stats n;
-
-    shelf_stats(s, &n);
-    return n.bytes;
 }
 
 static void what_is_kept_comes_back(void)
