@@ -5,6 +5,10 @@
 #include "template_kit.h"
 #include "text_kit.h"
 
+#include <dirent.h>
+
+static const struct render_when kit_when = { .now = 1732155555 };
+
 struct fitting {
     struct chat_template *t;
     struct adapter *adapter;
@@ -45,4 +49,54 @@ static inline char *kit_template(const char *name)
     char *z = xrealloc((void *)(uintptr_t)s.p, s.n + 1);
     z[s.n] = '\0';
     return z;
+}
+
+/* What a client of the OpenAI wire says; in the arena. */
+static inline struct convo kit_convo(struct str request, struct arena *a)
+{
+    struct json *j;
+    struct convo c;
+    struct err e;
+
+    EXPECT(a && !json_parse(&j, request, a, NULL, &e) && cj_convo(j, &c, a));
+    return c;
+}
+
+/* 0, or says why not. */
+static inline int kit_adapt(
+    struct rendered *r, const struct adapter *adapter, const struct convo *c, struct arena *a)
+{
+    struct err e;
+    int rc = adapter_render(adapter, c, &kit_when, a, r, &e);
+
+    if (rc)
+        fprintf(stderr, "%s\n", e.msg);
+    return rc;
+}
+
+/* Does with each template that there is: ours, and those of the test data. False: there are none
+ * of these. */
+static inline bool kit_each_template(
+    void (*fn)(const char *source, const char *name, void *ctx), void *ctx)
+{
+    const char *shared = getenv("SHARED_DATA");
+    char path[512];
+
+    for (size_t i = 0; chat_family_at(i); i++)
+        if (chat_family_at(i)->source)
+            fn(chat_family_at(i)->source, chat_family_at(i)->name, ctx);
+    snprintf(path, sizeof(path), "%s/templates", shared && *shared ? shared : "../shared/data");
+    DIR *d = opendir(path);
+    for (struct dirent *f; d && (f = readdir(d));) {
+        struct str name = str_of(f->d_name);
+        if (!str_ends(name, STR(".jinja")))
+            continue;
+        f->d_name[name.n - strlen(".jinja")] = '\0';
+        char *source = kit_template(f->d_name);
+        fn(source, f->d_name, ctx);
+        mem_free(source);
+    }
+    if (d)
+        closedir(d);
+    return d != NULL;
 }

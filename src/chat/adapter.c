@@ -206,8 +206,8 @@ static int tell_thinking(const struct adapter *a, struct convo *c, struct arena 
     return wish == WISH_NO_THINK && a->learned.takes_effort ? add_member(c, low, to, e) : 0;
 }
 
-int adapter_render(const struct adapter *a, const struct convo *c, int64_t now, struct arena *to,
-    struct rendered *out, struct err *e)
+int adapter_render(const struct adapter *a, const struct convo *c, const struct render_when *when,
+    struct arena *to, struct rendered *out, struct err *e)
 {
     struct template_env env = a->env;
     struct convo named, told;
@@ -220,7 +220,8 @@ int adapter_render(const struct adapter *a, const struct convo *c, int64_t now, 
             e, ERR_UNSUPPORTED, "messages", "The model has no chat template; use /v1/completions.");
     if (has_tools && !a->learned.takes_tools && !a->injects)
         return err_param(e, ERR_UNSUPPORTED, "tools", "The model does not support tools.");
-    env.now = now;
+    env.now = when->now;
+    env.stop = when->stop;
     if (call_ids_fit(&named, c, parser_format_ids(a->format), to, e) ||
         convo_convert(&told, &named, &o, to, e) || tell_thinking(a, &told, to, e))
         return -1;

@@ -32,12 +32,17 @@ struct adapter_options {                    /* borrowed for the call, but for te
 int adapter_open(struct adapter **out, const struct adapter_options *o, struct err *e);
 void adapter_close(struct adapter *a);
 
-/* The prompt of a conversation, in arena `to`; `now` in wall seconds. What the template does not
+struct render_when {
+    int64_t now;              /* wall seconds */
+    const _Atomic bool *stop; /* as in template_env; or NULL */
+};
+
+/* The prompt of a conversation, in arena `to`. What the template does not
  * take is told in another way (convert.h); whether to think (enable_thinking or thinking among the
  * conversation's template_kwargs) is told as the family wants it. ERR_UNSUPPORTED when the model
  * cannot chat, or "tools" when it cannot be told of them; else as chat_template_render. */
-int adapter_render(const struct adapter *a, const struct convo *c, int64_t now, struct arena *to,
-    struct rendered *out, struct err *e);
+int adapter_render(const struct adapter *a, const struct convo *c, const struct render_when *when,
+    struct arena *to, struct rendered *out, struct err *e);
 
 /* Any prompt of this conversation has at least so many tokens: by the text of its users, without
  * rendering. 0 when it may be as few as n_max for all that is quickly known. */

@@ -115,7 +115,8 @@ static int render_once(
 {
     const struct template_limits *l = j->limits;
     struct rt rt = { .e = e,
-        .fuel = *fuel,
+        .reserve = *fuel,
+        .stop = j->env->stop,
         .max_depth = l->max_depth,
         .max_output = l->max_output,
         .max_memory = l->max_memory,
@@ -127,7 +128,7 @@ static int render_once(
     if (!rt.a)
         return err_set(e, ERR_MEMORY, "no memory to render the template");
     int rc = run(&rt, j, how, out);
-    *fuel = rt.fuel;
+    *fuel = rt.fuel + rt.reserve;
     arena_free(rt.a);
     return rc;
 }

@@ -21,6 +21,7 @@ struct template_env {
     struct str bos_token, eos_token; /* .p NULL: the variable is undefined */
     int64_t now;                     /* for strftime_now; wall seconds */
     bool exact; /* render the messages as they are, once: none of the help described below */
+    const _Atomic bool *stop; /* looked at every millisecond: true ends it. May be NULL */
 };
 
 struct template_limits {
@@ -43,7 +44,8 @@ struct rendered {
 };
 
 /* ERR_INVALID with the template's own message when it calls raise_exception, or with the line
- * and reason when it fails; ERR_TOO_LARGE at a limit; ERR_MEMORY. Spans live in `a`.
+ * and reason when it fails; ERR_TOO_LARGE at a limit; ERR_CANCELLED: `stop`; ERR_MEMORY. Spans live
+ * in `a`.
  *
  * Templates disagree about what a message looks like. Compiling finds out by trial whether this
  * one takes content as parts or as a string, arguments of tool calls as an object or as text,

@@ -160,11 +160,11 @@ static int tokenize(struct inferflux_request *r, struct err *e)
     struct tokens tokens = { .arena = r->arena };
     struct span plain = { r->prompt, false };
     struct rendered text = { &plain, 1, r->prompt.n };
+    struct render_when when = { .now = clock_wall_s() };
 
     if (r->convo.n_messages && !m->template)
         return err_set(e, ERR_UNSUPPORTED, "the model has no chat template; give it a prompt");
-    if (r->convo.n_messages &&
-        adapter_render(m->adapter, &r->convo, clock_wall_s(), r->arena, &text, e))
+    if (r->convo.n_messages && adapter_render(m->adapter, &r->convo, &when, r->arena, &text, e))
         return -1;
     if (r->has_parts)
         r->params.parts = (struct parts_params){
@@ -265,15 +265,10 @@ EXPORT int inferflux_open(
     struct inferflux *m = xcalloc(1, sizeof(*m));
     snprintf(m->path, sizeof(m->path), "%s", path);
     snprintf(m->kernels, sizeof(m->kernels), "%s", o->kernels ? o->kernels : "auto");
-    m->spec = (struct model_spec){ .id = "model",
-        .path = m->path,
-        .family = "",
-        .template_path = "",
-        .kernels = m->kernels,
-        .kv_type = "f16",
-        .threads = o->threads,
-        .ctx_size = o->ctx_size,
-        .engine = engine_options_default };
+    m->spec = model_spec_of("model", m->path);
+    m->spec.kernels = m->kernels;
+    m->spec.threads = o->threads;
+    m->spec.ctx_size = o->ctx_size;
     if (o->parallel > 0)
         m->spec.engine.max_batch = o->parallel;
     if (mailbox_open(&m->mail, &e))

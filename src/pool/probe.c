@@ -175,7 +175,9 @@ static int question_new(struct question *q, const char *text, bool has_tools, st
 static int put_question(
     struct probe *p, struct question *q, const struct adapter *adapter, enum probe_step step)
 {
-    return adapter_render(adapter, &q->convo, clock_wall_s(), q->a, &q->prompt, p->e) ||
+    struct render_when when = { .now = clock_wall_s() };
+
+    return adapter_render(adapter, &q->convo, &when, q->a, &q->prompt, p->e) ||
                    ask(p, step, &q->prompt, q->a)
                ? -1
                : 0;

@@ -8,13 +8,16 @@
 #include <openssl/sha.h>
 #include <stdio.h>
 
-int prompt_render(struct rendered *out, const struct convo *c, const struct model *m,
-    struct arena *a, struct err *e)
+int prompt_render(
+    struct rendered *out, const struct convo *c, const struct workplace *at, struct err *e)
 {
+    const struct model *m = at->model;
+    struct render_when when = { clock_wall_s(), at->stop };
+
     if (!m->template)
         return err_param(e, ERR_UNSUPPORTED, "messages",
             "The model '%s' has no chat template; use /v1/completions.", m->spec->id);
-    return adapter_render(m->adapter, c, clock_wall_s(), a, out, e);
+    return adapter_render(m->adapter, c, &when, at->arena, out, e);
 }
 
 static int build_chat(
@@ -23,8 +26,7 @@ static int build_chat(
     struct rendered r;
     struct tokens t = { .arena = at->arena, .stop = at->stop };
 
-    if (prompt_render(&r, &ask->convo, at->model, at->arena, e) ||
-        expect_parts(&p->parts, &r, ask, at, e) ||
+    if (prompt_render(&r, &ask->convo, at, e) || expect_parts(&p->parts, &r, ask, at, e) ||
         vocab_encode(at->model->vocab, r.spans, r.n_spans, ask->add_special_tokens, &t, e))
         return -1;
     p->ids = t.ids;

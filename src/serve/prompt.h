@@ -44,8 +44,8 @@ int prompt_max_tokens(
 void prompt_scope(struct cache_scope *out, const struct ask *ask, uint64_t tenant);
 
 /* The whole rendered chat, as text. For /apply-template. */
-int prompt_render(struct rendered *out, const struct convo *c, const struct model *m,
-    struct arena *a, struct err *e);
+int prompt_render(
+    struct rendered *out, const struct convo *c, const struct workplace *at, struct err *e);
 
 /* What a script model answers: the request's script, else the last user message or the prompt. */
 int script_build(const struct gen_script **out, const struct ask *ask, int prompt,

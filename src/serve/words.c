@@ -39,6 +39,11 @@ struct
 
 /* ---- what they do */
 
+static struct workplace place_of(const struct words *j, const struct model *m)
+{
+    return (struct workplace){ m, j->arena, &j->job.is_stopped };
+}
+
 static struct str bytes_of_token(const void *vocab, int32_t id)
 {
     return vocab_bytes(vocab, id);
@@ -102,8 +107,9 @@ static int own_fault(struct err *e)
 
 /* With a template and tokens of the body's own, where these are allowed. */
 static int render_own(struct rendered *out, struct words *j, const struct ask *ask,
-    const struct own_template *own, const struct model *m)
+    const struct own_template *own, const struct workplace *at)
 {
+    const struct model *m = at->model;
     struct template_env env = m->env;
     struct chat_template *t = NULL;
 
@@ -111,12 +117,13 @@ static int render_own(struct rendered *out, struct words *j, const struct ask *a
         return err_param(&j->err, ERR_FORBIDDEN, own->source.p ? "chat_template" : "bos_token",
             "A template of one's own takes an administrator's key.");
     if (!own->source.p && !m->template)
-        return prompt_render(out, &ask->convo, m, j->arena, &j->err);
+        return prompt_render(out, &ask->convo, at, &j->err);
     if (own->source.p && chat_template_compile(&t, own->source, &j->err))
         return own_fault(&j->err);
     env.bos_token = own->bos_token.p ? own->bos_token : env.bos_token;
     env.eos_token = own->eos_token.p ? own->eos_token : env.eos_token;
     env.now = clock_wall_s();
+    env.stop = at->stop;
     int rc = chat_template_render(t ? t : m->template, &ask->convo, &env,
         t ? &template_limits_own : &template_limits_default, j->arena, out, &j->err);
     chat_template_free(t);
@@ -136,9 +143,9 @@ static int apply_template(struct words *j, struct str body)
     struct model *m = ready_model(j->io, ask.model, &j->err);
     if (!m)
         return -1;
+    struct workplace at = place_of(j, m);
     bool is_own = own.source.p || own.bos_token.p || own.eos_token.p;
-    if (is_own ? render_own(&r, j, &ask, &own, m)
-               : prompt_render(&r, &ask.convo, m, j->arena, &j->err))
+    if (is_own ? render_own(&r, j, &ask, &own, &at) : prompt_render(&r, &ask.convo, &at, &j->err))
         return -1;
     buf_init(&text, ARENA_MAX);
     for (size_t i = 0; i < r.n_spans; i++)
@@ -159,7 +166,10 @@ static int count_ask(struct words *j, struct ask *ask, int *n)
     if (j->io->o->strip_billing)
         convo_drop_billing(&ask->convo);
     struct model *m = ready_model(j->io, ask->model, &j->err);
-    if (!m || prompt_render(&r, &ask->convo, m, j->arena, &j->err) ||
+    if (!m)
+        return -1;
+    struct workplace at = place_of(j, m);
+    if (prompt_render(&r, &ask->convo, &at, &j->err) ||
         vocab_encode(m->vocab, r.spans, r.n_spans, ask->add_special_tokens, &t, &j->err))
         return -1;
     *n = (int)t.n;

@@ -24,6 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct str source = { (const char *)data, size };
     struct template_env env = { .bos_token = STR("<s>"), .eos_token = STR("</s>") };
+    struct render_when when = { .now = 1 };
     struct chat_template *t = NULL;
     struct adapter *adapter = NULL;
     struct arena *a = arena_new(256 * MB);
@@ -40,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         CHECK(!adapter_open(&adapter, &o, &e));
         const struct adapter_info *info = adapter_info(adapter);
         CHECK(info->family && info->tool_parser && info->thinking_parser);
-        if (!adapter_render(adapter, &c, 1, a, &r, &e)) {
+        if (!adapter_render(adapter, &c, &when, a, &r, &e)) {
             for (size_t i = 0; i < r.n_spans; i++)
                 CHECK(knows_word || !r.spans[i].is_trusted ||
                       str_find(r.spans[i].text, STR(WORD)) < 0);

@@ -100,13 +100,10 @@ static void nothing_that_a_client_sends_is_lost(void)
             kit_fit(source, &(struct adapter_options){ .arch = str_of(models[i].arch) });
         struct arena *a = arena_new(64 * MB);
         struct rendered r;
-        struct json *j;
-        struct convo c;
-        struct err e;
-        EXPECT(a && !json_parse(&j, str_of(everything), a, NULL, &e) && cj_convo(j, &c, a));
-        int rc = adapter_render(f.adapter, &c, 1732155555, a, &r, &e);
+        struct convo c = kit_convo(str_of(everything), a);
+        int rc = kit_adapt(&r, f.adapter, &c, a);
         if (rc)
-            fprintf(stderr, "%s: %s\n", models[i].file, e.msg);
+            fprintf(stderr, "... of %s\n", models[i].file);
         n_bad += rc != 0;
         for (size_t k = 0; !rc && k < ARRAY_LEN(words); k++) {
             struct str prompt = { r.spans[0].text.p, r.n_bytes };
@@ -127,16 +124,10 @@ static void nothing_that_a_client_sends_is_lost(void)
 static enum parser_start start_of(const struct fitting *f, const char *request)
 {
     struct arena *a = arena_new(64 * MB);
+    struct convo c = kit_convo(str_of(request), a);
     struct rendered r;
-    struct json *j;
-    struct convo c;
-    struct err e;
 
-    EXPECT(a && !json_parse(&j, str_of(request), a, NULL, &e) && cj_convo(j, &c, a));
-    int rc = adapter_render(f->adapter, &c, 1732155555, a, &r, &e);
-    if (rc)
-        fprintf(stderr, "%s\n", e.msg);
-    EXPECT_EQ(rc, 0);
+    EXPECT_EQ(kit_adapt(&r, f->adapter, &c, a), 0);
     enum parser_start start = adapter_start(f->adapter, &c, &r);
     arena_free(a);
     return start;

@@ -126,16 +126,10 @@ static const char talk[] = HEAD "{\"role\":\"system\",\"content\":\"Be brief.\"}
 static char *prompt_of(const struct fitting *f, const char *request)
 {
     struct arena *a = arena_new(64 * MB);
+    struct convo c = kit_convo(str_of(request), a);
     struct rendered r;
-    struct json *j;
-    struct convo c;
-    struct err e;
 
-    EXPECT(a && !json_parse(&j, str_of(request), a, NULL, &e) && cj_convo(j, &c, a));
-    int rc = adapter_render(f->adapter, &c, 1732155555, a, &r, &e);
-    if (rc)
-        fprintf(stderr, "%s\n", e.msg);
-    EXPECT_EQ(rc, 0);
+    EXPECT_EQ(kit_adapt(&r, f->adapter, &c, a), 0);
     char *z = xmalloc(r.n_bytes + 1);
     memcpy(z, r.n_spans ? r.spans[0].text.p : "", r.n_bytes);
     z[r.n_bytes] = '\0';
@@ -254,15 +248,9 @@ static void open_model(struct model *m, struct model_spec *spec, const char *pat
 {
     struct err e = { 0 };
 
-    *spec = (struct model_spec){ .id = "m",
-        .path = path,
-        .family = "",
-        .template_path = "",
-        .kernels = "auto",
-        .kv_type = "f16",
-        .threads = 1,
-        .kv_bytes = 1 << 20,
-        .engine = engine_options_default };
+    *spec = model_spec_of("m", path);
+    spec->threads = 1;
+    spec->kv_bytes = 1 << 20;
     if (model_open(m, spec, &e))
         fprintf(stderr, "%s\n", e.msg);
     EXPECT_EQ((int)e.code, 0);

@@ -8,8 +8,6 @@
 #include "chat/opening.h"
 #include "chat/parser_rows.h"
 
-#include <dirent.h>
-
 /* E stands for the tokens, N for a name; both come in JSON strings. */
 struct wire_body {
     const char *label;
@@ -319,7 +317,7 @@ static void send_body(const struct lexicon *l, int from, const struct wire_body 
     if (rc && b->must_parse)
         fprintf(stderr, "%s: %s\n%.*s\n", label, e.msg, (int)text.n, text.p);
     EXPECT(!rc || !b->must_parse);
-    rc = rc || adapter_render(f->adapter, &ask.convo, 1732155555, a, &r, &e);
+    rc = rc || adapter_render(f->adapter, &ask.convo, &kit_when, a, &r, &e);
     tally->n_refused += rc != 0;
     if (!rc) {
         struct str whole = { r.spans[0].text.p, r.n_bytes };
@@ -332,20 +330,26 @@ static void send_body(const struct lexicon *l, int from, const struct wire_body 
     arena_free(a);
 }
 
-static void through_a_template(
-    const struct lexicon *l, int n, const char *source, const char *name, struct tally *all)
+struct all {
+    struct lexicon l[8];
+    int n, n_rendered;
+};
+
+static void through_a_template(const char *source, const char *name, void *ctx)
 {
-    for (int i = 0; i < n; i++) {
-        struct adapter_options o = { .vocab = l[i].v };
-        struct fitting f = kit_fit(source, &o);
+    struct all *all = ctx;
+
+    for (int i = 0; i < all->n; i++) {
+        const struct lexicon *l = &all->l[i];
+        struct fitting f = kit_fit(source, &(struct adapter_options){ .vocab = l->v });
         struct tally tally = { 0 };
         EXPECT_EQ(f.rc, 0);
-        for (int from = 0; from < l[i].n; from += TOKENS_AT_ONCE)
+        for (int from = 0; from < l->n; from += TOKENS_AT_ONCE)
             for (size_t b = 0; b < ARRAY_LEN(bodies); b++)
-                send_body(&l[i], from, &bodies[b], &f, &tally, name);
+                send_body(l, from, &bodies[b], &f, &tally, name);
         /* A test of nothing would pass: most bodies come through, and show what was in them. */
         if (tally.n_shown * 4 < tally.n_rendered * 3 || tally.n_rendered < tally.n_refused)
-            fprintf(stderr, "%s, %s: %d rendered, %d shown, %d refused\n", l[i].name, name,
+            fprintf(stderr, "%s, %s: %d rendered, %d shown, %d refused\n", l->name, name,
                 tally.n_rendered, tally.n_shown, tally.n_refused);
         EXPECT(tally.n_shown * 4 >= tally.n_rendered * 3);
         EXPECT(tally.n_rendered >= tally.n_refused);
@@ -356,32 +360,15 @@ static void through_a_template(
 
 static void no_field_of_any_wire_makes_a_control_token(void)
 {
-    const char *shared = getenv("SHARED_DATA");
-    struct lexicon l[8];
-    struct tally all = { 0 };
-    char path[512];
+    struct all all = { 0 };
 
-    int n = open_lexicons(l);
-    for (size_t i = 0; chat_family_at(i); i++)
-        if (chat_family_at(i)->source)
-            through_a_template(l, n, chat_family_at(i)->source, chat_family_at(i)->name, &all);
-    snprintf(path, sizeof(path), "%s/templates", shared && *shared ? shared : "../shared/data");
-    DIR *d = opendir(path);
-    for (struct dirent *f; d && (f = readdir(d));) {
-        struct str name = str_of(f->d_name);
-        if (!str_ends(name, STR(".jinja")))
-            continue;
-        f->d_name[name.n - strlen(".jinja")] = '\0';
-        char *source = kit_template(f->d_name);
-        through_a_template(l, n, source, f->d_name, &all);
-        mem_free(source);
-    }
-    if (d)
-        closedir(d);
-    printf("%d prompts%s\n", all.n_rendered, d ? "" : "; no test data, so of our own templates");
-    for (int i = 0; i < n; i++) {
-        vocab_close(l[i].v);
-        mem_free(l[i].special);
+    all.n = open_lexicons(all.l);
+    bool has_data = kit_each_template(through_a_template, &all);
+    printf("%d prompts%s\n", all.n_rendered,
+        has_data ? "" : "; no test data, so of our own templates");
+    for (int i = 0; i < all.n; i++) {
+        vocab_close(all.l[i].v);
+        mem_free(all.l[i].special);
     }
 }
 

@@ -3,7 +3,6 @@
  * every place where a client may put it; and a body as large as may be sent. */
 #include "../adapter_kit.h"
 
-#include <dirent.h>
 #include <time.h>
 
 #ifdef TESTING /* slow builds */
@@ -180,7 +179,7 @@ static size_t render(
     EXPECT(a && buf_ok(&b));
     EXPECT(!json_parse(&j, buf_str(&b), a, &json_limits_default, &e) && cj_convo(j, &c, a));
     double began = cpu_ms();
-    int rc = adapter_render(f->adapter, &c, 1732155555, a, &r, &e);
+    int rc = adapter_render(f->adapter, &c, &kit_when, a, &r, &e);
     *m = (struct most){ rc ? 0 : (double)r.n_steps, cpu_ms() - began };
     if (rc)
         fprintf(stderr, "%s, %s (%d): %s\n", name, row->name, n, e.msg);
@@ -190,8 +189,9 @@ static size_t render(
     return r.n_bytes;
 }
 
-static void with_template(const char *source, const char *name, struct most *most)
+static void with_template(const char *source, const char *name, void *ctx)
 {
+    struct most *most = ctx;
     struct fitting f = kit_fit(source, &(struct adapter_options){ .arch = STR("") });
 
     EXPECT_EQ(f.rc, 0);
@@ -213,26 +213,9 @@ static void with_template(const char *source, const char *name, struct most *mos
 
 static void what_fits_is_rendered(void)
 {
-    const char *shared = getenv("SHARED_DATA");
     struct most most[ARRAY_LEN(rows)] = { { 0 } };
-    char path[512];
 
-    for (size_t i = 0; chat_family_at(i); i++)
-        if (chat_family_at(i)->source)
-            with_template(chat_family_at(i)->source, chat_family_at(i)->name, most);
-    snprintf(path, sizeof(path), "%s/templates", shared && *shared ? shared : "../shared/data");
-    DIR *d = opendir(path);
-    for (struct dirent *f; d && (f = readdir(d));) {
-        struct str name = str_of(f->d_name);
-        if (!str_ends(name, STR(".jinja")))
-            continue;
-        f->d_name[name.n - strlen(".jinja")] = '\0';
-        char *source = kit_template(f->d_name);
-        with_template(source, f->d_name, most);
-        mem_free(source);
-    }
-    if (d)
-        closedir(d);
+    kit_each_template(with_template, most);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         printf("%-16s most %.0fk steps, %.1f ms\n", rows[i].name, most[i].steps / 1000, most[i].ms);
     EXPECT_EQ(n_bad, 0);

@@ -43,7 +43,7 @@ static struct told tell_with(
     EXPECT_EQ(t.f.rc, 0);
     EXPECT(t.a && !json_parse(&j, str_of(request), t.a, NULL, &t.e) && cj_convo(j, &t.c, t.a));
     t.c.add_generation_prompt = !t.c.continue_final_message;
-    t.rc = adapter_render(t.f.adapter, &t.c, 1732155555, t.a, &t.r, &t.e);
+    t.rc = adapter_render(t.f.adapter, &t.c, &kit_when, t.a, &t.r, &t.e);
     if (t.rc)
         return t;
     t.text = arena_zalloc(t.a, t.r.n_bytes + 1, 1);
@@ -271,7 +271,7 @@ static void many_messages_of_one_role_cost_little(void)
                 .parts = &part,
                 .n_parts = 1 };
         clock_t began = clock();
-        EXPECT_EQ(adapter_render(f.adapter, &c, 1, a, &r, &e), 0);
+        EXPECT_EQ(adapter_render(f.adapter, &c, &kit_when, a, &r, &e), 0);
         double seconds = (double)(clock() - began) / CLOCKS_PER_SEC;
         printf("%d messages: %.0f ms\n", N, seconds * 1e3);
         EXPECT(seconds < 2);
@@ -280,6 +280,28 @@ static void many_messages_of_one_role_cost_little(void)
     }
     kit_unfit(&f);
     mem_free(m);
+}
+
+/* ---- nobody waits */
+
+static void rendering_ends_when_nobody_waits(void)
+{
+    static const char source[] =
+        "{% for m in messages %}{% for i in range(100000) %}{{ m.role }}{% endfor %}{% endfor %}";
+    struct fitting f = kit_fit(source, &(struct adapter_options){ .arch = STR("llama") });
+    struct arena *a = arena_new(64 * MB);
+    struct convo c = kit_convo(STR("{\"messages\":[" U("hi") "]}"), a);
+    _Atomic bool stop = false;
+    struct render_when when = { .now = 1, .stop = &stop };
+    struct rendered r;
+    struct err e;
+
+    EXPECT_EQ(adapter_render(f.adapter, &c, &when, a, &r, &e), 0);
+    stop = true;
+    EXPECT(adapter_render(f.adapter, &c, &when, a, &r, &e));
+    EXPECT_STR(errcode_name(e.code), errcode_name(ERR_CANCELLED));
+    arena_free(a);
+    kit_unfit(&f);
 }
 
 /* ---- no memory */
@@ -309,7 +331,7 @@ static void without_memory_it_says_so(void)
             uint64_t before = mem_failures();
             mem_fail_after(nth);
             int rc = adapter_open(&adapter, &o, &e);
-            rc = rc ? rc : adapter_render(adapter, &c, 1, a, &r, &e);
+            rc = rc ? rc : adapter_render(adapter, &c, &kit_when, a, &r, &e);
             mem_fail_after(0);
             bool failed = mem_failures() > before;
             EXPECT_EQ(rc != 0, failed);
@@ -326,8 +348,9 @@ static void without_memory_it_says_so(void)
     EXPECT(n_failed >= FAULTS_AT_LEAST(50));
 }
 
-TESTS(TEST(many_messages_of_one_role_cost_little), TEST(without_memory_it_says_so),
-    TEST(a_system_message_goes_in_front_of_the_users), TEST(two_of_one_role_become_one),
-    TEST(calls_and_results_become_text), TEST(tools_are_told_in_the_system_message),
+TESTS(TEST(many_messages_of_one_role_cost_little), TEST(rendering_ends_when_nobody_waits),
+    TEST(without_memory_it_says_so), TEST(a_system_message_goes_in_front_of_the_users),
+    TEST(two_of_one_role_become_one), TEST(calls_and_results_become_text),
+    TEST(tools_are_told_in_the_system_message),
     TEST(what_is_put_around_is_ours_and_the_rest_is_not), TEST(calls_are_written_as_they_are_read),
     TEST(thinking_is_asked_for_as_the_family_wants_it))

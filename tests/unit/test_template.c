@@ -298,6 +298,68 @@ static void every_allocation_may_fail(void)
 #endif
 }
 
+/* ---- nobody waits for it any more */
+
+#define COUNT(n) "{% for i in range(" n ") %}{{ 'ab' }}{% endfor %}"
+
+static void a_template_looks_whether_anybody_waits(void)
+{
+    static const char again[] =
+        "{%- for m in messages -%}{%- if m.tool_calls is defined and m.tool_calls[0].function"
+        ".arguments is mapping -%}" COUNT("100000") "{{ raise_exception('no') }}{%- endif -%}"
+                                                    "{%- endfor -%}";
+    static const char calls[] =
+        "{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\","
+        "\"arguments\":\"{}\"}}]}]}";
+    static const char hi[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}";
+    static const struct {
+        const char *source, *request;
+    } rows[] = { { COUNT("100000"), hi }, { again, calls } };
+    _Atomic bool stop = true;
+    struct template_env env = kit_env;
+
+    env.stop = &stop;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        stop = true;
+        struct rendering x =
+            kit_render_with(rows[i].source, rows[i].request, &env, &template_limits_default);
+        EXPECT(x.rc != 0);
+        EXPECT_STR(errcode_name(x.e.code), errcode_name(ERR_CANCELLED));
+        kit_free(&x);
+        stop = false;
+        x = kit_render_with(rows[i].source, rows[i].request, &env, &template_limits_default);
+        EXPECT_EQ(x.rc, 0);
+        kit_free(&x);
+    }
+}
+
+/* The steps are the same whether somebody may stop it or not. */
+static void looking_costs_no_steps(void)
+{
+    _Atomic bool stop = false;
+    struct template_env env = kit_env;
+    static const char source[] = COUNT("99999") COUNT("7");
+    static const char hi[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}";
+
+    struct rendering x = kit_render_with(source, hi, &env, &template_limits_default);
+    env.stop = &stop;
+    struct rendering y = kit_render_with(source, hi, &env, &template_limits_default);
+    EXPECT(!x.rc && !y.rc);
+    EXPECT_EQ(x.r.n_steps, y.r.n_steps);
+    EXPECT(x.r.n_steps > 100 * 1000);
+
+    struct template_limits just = { x.r.n_steps, MB, 16 * MB, 500 }, less = just;
+    less.max_steps--;
+    struct rendering fits = kit_render_with(source, hi, &env, &just);
+    struct rendering lacks = kit_render_with(source, hi, &env, &less);
+    EXPECT_EQ(fits.rc, 0);
+    EXPECT_STR(errcode_name(lacks.e.code), errcode_name(ERR_TOO_LARGE));
+    kit_free(&x);
+    kit_free(&y);
+    kit_free(&fits);
+    kit_free(&lacks);
+}
+
 /* ---- threads */
 
 static struct chat_template *shared;
@@ -350,4 +412,5 @@ TESTS(TEST(text_and_output_come_out), TEST(blanks_around_tags_go_where_jinja_dro
     TEST(nesting_is_capped_in_the_source_too),
     TEST(long_chains_of_operators_fail_or_run_but_never_overflow),
     TEST(a_source_that_is_too_large_is_refused), TEST(every_allocation_may_fail),
+    TEST(a_template_looks_whether_anybody_waits), TEST(looking_costs_no_steps),
     TEST(threads_share_a_template))

@@ -1,7 +1,9 @@
 #include "chat/jinja/text.h"
+#include "base/limits.h"
 #include "base/utf8.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 enum {
@@ -9,6 +11,7 @@ enum {
     NEW_BYTES_PER_STEP = 64, /* of memory that is taken */
     BLOB_FIRST = 64,
     RUNS_FIRST = 4,
+    LOOK_EVERY = SMALL ? 100 : 50 * 1000, /* steps: a millisecond */
 };
 
 int rt_fail(struct rt *rt, const char *fmt, ...)
@@ -22,14 +25,28 @@ int rt_fail(struct rt *rt, const char *fmt, ...)
     return err_set(rt->e, ERR_INVALID, "line %u: %s", rt->line, msg);
 }
 
+/* The slice is used up: a look whether anybody waits, and the next one. */
+static int next_slice(struct rt *rt, size_t steps)
+{
+    uint64_t all = rt->fuel + rt->reserve;
+
+    rt->fuel = rt->reserve = 0; /* nothing goes on behind an error */
+    if (rt->stop && atomic_load_explicit(rt->stop, memory_order_relaxed))
+        return err_set(rt->e, ERR_CANCELLED, "nobody waits for the prompt");
+    if (steps > all)
+        return err_set(
+            rt->e, ERR_TOO_LARGE, "line %u: the template takes too many steps", rt->line);
+    rt->fuel = MIN(all - steps, (uint64_t)LOOK_EVERY);
+    rt->reserve = all - steps - rt->fuel;
+    return 0;
+}
+
 int rt_spend(struct rt *rt, size_t steps)
 {
-    if (steps <= rt->fuel) {
-        rt->fuel -= steps;
-        return 0;
-    }
-    rt->fuel = 0;
-    return err_set(rt->e, ERR_TOO_LARGE, "line %u: the template takes too many steps", rt->line);
+    if (steps > rt->fuel)
+        return next_slice(rt, steps);
+    rt->fuel -= steps;
+    return 0;
 }
 
 int rt_spend_bytes(struct rt *rt, size_t n)

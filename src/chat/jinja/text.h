@@ -41,8 +41,9 @@ struct text {
 struct rt {
     struct arena *a;
     struct err *e;
-    uint64_t fuel;
-    int depth, max_depth; /* nested evaluations now, and at most */
+    uint64_t fuel, reserve;   /* steps until `stop` is looked at again; those behind that */
+    const _Atomic bool *stop; /* true: nobody waits for it. May be NULL */
+    int depth, max_depth;     /* nested evaluations now, and at most */
     size_t max_output, max_memory;
     uint32_t line;
     int64_t now;
@@ -56,7 +57,8 @@ struct rt {
 
 /* ERR_INVALID "line 3: ..."; returns -1. */
 int rt_fail(struct rt *rt, const char *fmt, ...) PRINTF(2, 3);
-/* -1 with ERR_TOO_LARGE when a run has used up its steps. One step is about 20 ns. */
+/* -1 with ERR_TOO_LARGE when a run has used up its steps, ERR_CANCELLED when it is to stop. One
+ * step is about 20 ns. */
 int rt_spend(struct rt *rt, size_t steps) MUST_CHECK;
 int rt_spend_bytes(struct rt *rt, size_t n) MUST_CHECK;
 void *rt_alloc(struct rt *rt, size_t n) MUST_CHECK; /* zeroed; NULL with the error set */
