@@ -151,6 +151,7 @@ static void on_begin(struct sink *sink, int status, const char *type, int64_t n_
     for (int i = 0; i < n_fields; i++)
         put_field(&c->out, fields[i].name, fields[i].value);
     put_framing(c, x, n_bytes, status);
+    c->is_doomed |= !buf_ok(&c->out); /* what is written later would come without a head */
     conn_touch(c);
 }
 
