@@ -156,12 +156,17 @@ void answer_runs(struct answer *a)
         a->wire->runs(a);
 }
 
-void answer_flush(struct answer *a)
+static void send_out(struct answer *a)
 {
-    if (!a->has_begun || a->has_ended || !a->out.n || !buf_ok(&a->out))
-        return;
     sink_write(a->setup.sink, buf_str(&a->out));
     buf_reset(&a->out);
+}
+
+/* A frame is made of several buffers: when one of them has failed, it is not whole. */
+void answer_flush(struct answer *a)
+{
+    if (a->has_begun && !a->has_ended && a->out.n && answer_ok(a))
+        send_out(a);
 }
 
 void answer_keepalive(struct answer *a)
@@ -185,7 +190,7 @@ void answer_error(struct answer *a, const struct err *e, const struct error_extr
                 a->setup.sink, a->wire->error_form, e, x, a->setup.fields, a->setup.n_fields);
         return;
     }
-    if (!buf_ok(&a->out))
+    if (!answer_ok(a))
         buf_reset(&a->out); /* its last frame is not whole */
     struct error_extra extra = x ? *x : (struct error_extra){ 0 };
     extra.request_id = status_request_id(a->setup.fields, a->setup.n_fields);
@@ -193,8 +198,12 @@ void answer_error(struct answer *a, const struct err *e, const struct error_extr
         a->wire->failed(a, e, &extra);
     else
         a->wire->error_frame(&a->out, e, &extra);
-    answer_flush(a);
     a->has_ended = true;
+    if (!buf_ok(&a->out)) {
+        sink_abort(a->setup.sink); /* a stream that just ends would look complete */
+        return;
+    }
+    send_out(a);
     sink_end(a->setup.sink);
 }
 

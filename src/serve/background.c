@@ -80,12 +80,18 @@ static void on_end(struct sink *s)
 {
 }
 
+/* There was no memory for the last words. */
+static void on_abort(struct sink *s)
+{
+    background_of(s)->is_full = true;
+}
+
 static size_t on_queued(const struct sink *s)
 {
     return 0; /* nobody is waited for: the shelf has its limits */
 }
 
-static const struct sink_ops sink_ops = { on_begin, on_write, on_end, on_end, on_queued };
+static const struct sink_ops sink_ops = { on_begin, on_write, on_end, on_abort, on_queued };
 
 struct sink *background_sink(struct request *r)
 {
