@@ -90,8 +90,11 @@ void health_metrics(struct io *io, struct http_exchange *x, struct call *c)
     shards[n++] = &copied;
     buf_init(&b, MB);
     metrics_write(&b, shards, n);
-    sink_reply(&x->sink, 200, "text/plain; version=0.0.4; charset=utf-8", buf_str(&b), c->fields,
-        c->n_fields);
+    if (buf_ok(&b))
+        sink_reply(&x->sink, 200, "text/plain; version=0.0.4; charset=utf-8", buf_str(&b),
+            c->fields, c->n_fields);
+    else
+        reply_json(x, c, 200, &b); /* which says so */
     buf_clear(&b);
 }
 
