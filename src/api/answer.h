@@ -112,7 +112,7 @@ void answer_flush(struct answer *a);
 void answer_keepalive(struct answer *a); /* stream, begun: a comment between two frames */
 void answer_end(struct answer *a);       /* choices still open end with `length` */
 /* x may be NULL. After headers: the frame, then the sink is ended; without memory for the frame it
- * is aborted. An ask.background whose headers have not left says nothing here: answer_keep has it. */
+ * is aborted. An ask.background whose headers have not left says nothing: answer_keep has it. */
 void answer_error(struct answer *a, const struct err *e, const struct error_extra *x);
 
 /* The answer as it stands and what was asked, so that it can be kept, and the next one go on from

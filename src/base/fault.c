@@ -10,6 +10,11 @@ void fault_arm(enum fault_site site, uint64_t nth)
     atomic_store(&countdown[site], nth);
 }
 
+uint64_t fault_left(enum fault_site site)
+{
+    return atomic_load(&countdown[site]);
+}
+
 #ifdef TESTING
 static const char *const site_names[N_FAULT_SITES] = {
 #define X(name, text) [FAULT_##name] = text,

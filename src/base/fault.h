@@ -39,3 +39,4 @@ static inline bool fault_hit(enum fault_site site)
 #endif
 
 void fault_arm(enum fault_site site, uint64_t nth); /* 1 = the next call; 0 = disarm */
+uint64_t fault_left(enum fault_site site); /* calls until it fires; 0: it has, or is not armed */

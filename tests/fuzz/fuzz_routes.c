@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "serve/io.h"
 #include "serve/slots.h"
+#include "../support/answer.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -145,79 +146,20 @@ static struct str converse(struct str request, bool is_hurry)
 
 /* ---- what was answered */
 
-static void must_be_json(struct str text)
-{
-    struct arena *a = arena_new(64 * MB);
-    struct json *j = NULL;
-    struct err e;
-
-    CHECK(a && !json_parse(&j, text, a, NULL, &e));
-    arena_free(a);
-}
-
-/* In place: the pieces of a chunked body, one behind the other. */
-static struct str unchunk(struct str in)
-{
-    char *to = answer + (in.p - answer), *begin = to;
-
-    for (;;) {
-        char *end;
-        size_t n = strtoul(in.p, &end, 16);
-        size_t head = (size_t)(end - in.p) + 2;
-        CHECK(in.n >= head + n + 2 && !memcmp(end, "\r\n", 2));
-        memmove(to, in.p + head, n);
-        to += n;
-        in = str_skip(in, head + n + 2);
-        if (!n)
-            return (struct str){ begin, (size_t)(to - begin) };
-    }
-}
-
-/* Frames end with an empty line; what is told in them is JSON, but for comments and the end. */
-static void must_be_lines(struct str rest, bool is_sse)
-{
-    while (rest.n) {
-        ptrdiff_t end = str_find(rest, STR("\n"));
-        CHECK(end >= 0);
-        struct str line = { rest.p, (size_t)end };
-        rest = str_skip(rest, (size_t)end + 1);
-        if (is_sse && (!line.n || *line.p == ':' || str_starts(line, STR("event: "))))
-            continue;
-        CHECK(!is_sse || str_starts(line, STR("data: ")));
-        line = str_skip(line, is_sse ? strlen("data: ") : 0);
-        if (line.n && !(is_sse && str_is(line, "[DONE]")))
-            must_be_json(line);
-    }
-}
-
-static bool has_field(struct str head, const char *line)
-{
-    return str_find(head, str_of(line)) >= 0;
-}
-
 static void check_answer(struct str all, const struct route *r)
 {
-    ptrdiff_t end = str_find(all, STR("\r\n\r\n"));
-    CHECK(end > 0 && str_starts(all, STR("HTTP/1.1 ")));
-    struct str head = { all.p, (size_t)end + 2 }, body = str_skip(all, (size_t)end + 4);
-    long status = strtol(head.p + 9, NULL, 10);
+    struct seen s = seen_of(answer, all.n);
 
-    if (status < 200 || status >= 600 || status == 500)
+    if (s.status < 200 || s.status == 500)
         fprintf(stderr, "%.*s\n", (int)MIN(all.n, (size_t)2000), all.p);
-    CHECK(status >= 200 && status < 600 && status != 500);
+    CHECK(s.status >= 200 && s.status != 500);
     if (!strcmp(r->method, "HEAD")) {
-        CHECK(!body.n);
+        CHECK(!s.body.n);
         return;
     }
-    if (has_field(head, "Transfer-Encoding: chunked"))
-        body = unchunk(body);
-    if (has_field(head, "Content-Type: text/event-stream"))
-        must_be_lines(body, true);
-    else if (has_field(head, "Content-Type: application/x-ndjson"))
-        must_be_lines(body, false);
-    else if (has_field(head, "json\r\n"))
-        must_be_json(body);
-    CHECK(strcmp(r->path, "/debug/invariants") || str_find(body, STR("\"ok\":false")) < 0);
+    CHECK(s.is_whole);
+    must_have_its_shape(&s);
+    CHECK(strcmp(r->path, "/debug/invariants") || str_find(s.body, STR("\"ok\":false")) < 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

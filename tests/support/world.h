@@ -20,12 +20,24 @@ struct world {
     struct model_spec specs[2]; /* "echo" answers scripts, "demo" computes */
 };
 
-/* models/demo.gguf is found from the top of the tree, where tests are started. */
-static inline void world_open(struct world *w, int n_models, int n_threads)
+static inline void world_close(struct world *w)
 {
-    struct err e;
+    if (w->service)
+        service_drain(w->service);
+    if (w->pool)
+        pool_close(w->pool);
+    service_close(w->service);
+    shelf_close(w->shelf);
+    keys_close(w->keys);
+}
+
+/* models/demo.gguf is found from the top of the tree, where tests are started. After -1 it is to be
+ * closed, too. */
+static inline int world_start(struct world *w, int n_models, int n_threads, struct err *e)
+{
     struct model_spec spec = model_spec_of("echo", "models/demo.gguf");
 
+    *w = (struct world){ 0 };
     spec.backend = BACKEND_SCRIPT;
     spec.threads = 2;
     w->specs[0] = spec;
@@ -33,10 +45,11 @@ static inline void world_open(struct world *w, int n_models, int n_threads)
     spec.backend = BACKEND_NATIVE;
     spec.kv_bytes = 1 << 20; /* few pages, so that sequences are preempted */
     w->specs[1] = spec;
-    EXPECT_EQ(keys_open(&w->keys, "", &e), 0);
-    EXPECT_EQ(pool_open(&w->pool, &(struct pool_options){ w->specs, n_models, true }, &e), 0);
     struct shelf_options so = { 1 << 20, 1 << 20, UINT64_MAX };
-    EXPECT_EQ(shelf_open(&w->shelf, &so, &e), 0);
+    if (keys_open(&w->keys, "", e) ||
+        pool_open(&w->pool, &(struct pool_options){ w->specs, n_models, true }, e) ||
+        shelf_open(&w->shelf, &so, e))
+        return -1;
     struct serve_options o = { .http = http_options_default,
         .n_threads = n_threads,
         .max_body = 1 << 20,
@@ -49,21 +62,23 @@ static inline void world_open(struct world *w, int n_models, int n_threads)
         .keys = w->keys };
     o.http.host = "127.0.0.1";
     o.http.port = 0;
-    EXPECT_EQ(service_open(&w->service, &o, &e), 0);
-    for (int i = 0; i < n_models; i++) {
-        while (model_state(pool_at(w->pool, i)) == MODEL_LOADING)
-            poll(NULL, 0, 1);
-        EXPECT(model_state(pool_at(w->pool, i)) == MODEL_READY);
-    }
+    return service_open(&w->service, &o, e);
 }
 
-static inline void world_close(struct world *w)
+static inline void world_wait(const struct world *w)
 {
-    service_drain(w->service);
-    pool_close(w->pool);
-    service_close(w->service);
-    shelf_close(w->shelf);
-    keys_close(w->keys);
+    for (int i = 0; i < pool_n(w->pool); i++)
+        while (model_state(pool_at(w->pool, i)) == MODEL_LOADING)
+            poll(NULL, 0, 1);
+}
+
+static inline void world_open(struct world *w, int n_models, int n_threads)
+{
+    struct err e;
+
+    EXPECT_EQ(world_start(w, n_models, n_threads, &e), 0);
+    world_wait(w);
+    EXPECT_EQ(pool_n_ready(w->pool), n_models);
 }
 
 static inline int world_connect(const struct world *w)
@@ -113,13 +128,22 @@ static inline int world_read(int fd, char *text, size_t size)
 }
 
 /* Status of the answer, whose bytes are in `text`; 0 when the connection was cut without one. */
-static inline int world_post(
-    const struct world *w, const char *path, const char *body, char *text, size_t size)
+static inline int world_ask(
+    const struct world *w, const char *start, const char *body, char *text, size_t size)
 {
     int fd = world_connect(w);
 
-    world_send(fd, path, body);
+    world_send_with(fd, start, "", body);
     int status = world_read(fd, text, size);
     close(fd);
     return status;
+}
+
+static inline int world_post(
+    const struct world *w, const char *path, const char *body, char *text, size_t size)
+{
+    char start[128];
+
+    snprintf(start, sizeof(start), "POST %s", path);
+    return world_ask(w, start, body, text, size);
 }

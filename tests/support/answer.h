@@ -1,0 +1,115 @@
+/* answer.h: what a server has answered, taken apart: is it whole, and has it the shape that its
+ * Content-Type says? */
+#pragma once
+
+#include "base/json.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct seen {
+    long status;     /* 0: cut before there was one */
+    bool is_whole;   /* as long as it said it would be */
+    struct str head; /* with the empty line's first half */
+    struct str body; /* without its chunks */
+};
+
+static inline bool seen_has(const struct seen *s, const char *line)
+{
+    return str_find(s->head, str_of(line)) >= 0;
+}
+
+/* In place: the pieces of a chunked body, one behind the other. False: the last is not there. */
+static inline bool seen_unchunk(char *at, size_t n, struct str *out)
+{
+    struct str in = { at, n };
+    char *to = at;
+
+    for (;;) {
+        char *end;
+        ptrdiff_t line = str_find(in, STR("\r\n"));
+        *out = (struct str){ at, (size_t)(to - at) };
+        if (line < 0)
+            return false;
+        size_t piece = strtoul(in.p, &end, 16), head = (size_t)line + 2;
+        CHECK(end == in.p + line);
+        if (in.n < head + piece + 2)
+            return false;
+        CHECK(!memcmp(in.p + head + piece, "\r\n", 2));
+        memmove(to, in.p + head, piece);
+        to += piece;
+        in = str_skip(in, head + piece + 2);
+        if (!piece) {
+            CHECK(!in.n);
+            return true;
+        }
+    }
+}
+
+/* All that came until the connection ended; its bytes are moved. */
+static inline struct seen seen_of(char *text, size_t n)
+{
+    static const char length[] = "Content-Length: ";
+    struct str all = { text, n };
+    struct seen s = { 0 };
+    ptrdiff_t end = str_find(all, STR("\r\n\r\n"));
+
+    if (end < 0)
+        return s;
+    CHECK(str_starts(all, STR("HTTP/1.1 ")));
+    s.status = strtol(text + strlen("HTTP/1.1 "), NULL, 10);
+    CHECK(s.status >= 200 && s.status < 600);
+    s.head = (struct str){ text, (size_t)end + 2 };
+    s.body = str_skip(all, (size_t)end + 4);
+    ptrdiff_t at = str_find(s.head, str_of(length));
+    if (seen_has(&s, "Transfer-Encoding: chunked")) {
+        s.is_whole = seen_unchunk(text + end + 4, s.body.n, &s.body);
+    } else if (at >= 0) {
+        size_t n_body = strtoul(text + at + strlen(length), NULL, 10);
+        CHECK(s.body.n <= n_body);
+        s.is_whole = s.body.n == n_body;
+    } else {
+        s.is_whole = s.status == 204 && !s.body.n;
+    }
+    return s;
+}
+
+static inline void must_be_json(struct str text)
+{
+    struct arena *a = arena_new(64 * MB);
+    struct json *j = NULL;
+    struct err e;
+
+    if (!a || json_parse(&j, text, a, NULL, &e))
+        fprintf(stderr, "no JSON: %.*s\n", (int)MIN(text.n, (size_t)2000), text.p);
+    CHECK(j);
+    arena_free(a);
+}
+
+/* Frames end with an empty line; what is told in them is JSON, but for comments and the end. */
+static inline void must_be_lines(struct str rest, bool is_sse)
+{
+    while (rest.n) {
+        ptrdiff_t end = str_find(rest, STR("\n"));
+        CHECK(end >= 0);
+        struct str line = { rest.p, (size_t)end };
+        rest = str_skip(rest, (size_t)end + 1);
+        if (is_sse && (!line.n || *line.p == ':' || str_starts(line, STR("event: "))))
+            continue;
+        CHECK(!is_sse || str_starts(line, STR("data: ")));
+        line = str_skip(line, is_sse ? strlen("data: ") : 0);
+        if (line.n && !(is_sse && str_is(line, "[DONE]")))
+            must_be_json(line);
+    }
+}
+
+/* Of one that is whole, and has a body. */
+static inline void must_have_its_shape(const struct seen *s)
+{
+    if (seen_has(s, "Content-Type: text/event-stream"))
+        must_be_lines(s->body, true);
+    else if (seen_has(s, "Content-Type: application/x-ndjson"))
+        must_be_lines(s->body, false);
+    else if (seen_has(s, "json\r\n"))
+        must_be_json(s->body);
+}
