@@ -112,11 +112,12 @@ static int open_parts(struct core *c, const struct kernels *k, struct err *e)
 
     set_limits(c, &l);
     if (page_pool_new(&c->pool, c->lm->n_pages, e) || open_tree(c, &l, e) || fetch_open(c, &l, e) ||
-        sched_new(&c->sched, c->pool, &l, e) || sampler_open(&c->sampler, k, c->lm->n_vocab, e))
+        sched_new(&c->sched, c->pool, &l, e) || picks_open(&c->picks, c->lm, k, e))
         return -1;
     sched_set_fairness(c->sched, &c->o.fairness);
     plan_init(&c->plan, &l);
     c->runs = xcalloc((size_t)l.max_batch, sizeof(*c->runs));
+    c->pick = xcalloc((size_t)l.max_batch, sizeof(*c->pick));
     return 0;
 }
 
@@ -150,7 +151,8 @@ void core_close(struct core *c)
     fetch_close(c);
     plan_clear(&c->plan);
     mem_free(c->runs);
-    sampler_close(c->sampler);
+    mem_free(c->pick);
+    picks_close(&c->picks);
     spec_close(c->spec);
     sched_free(c->sched);
     tree_free(c->tree);

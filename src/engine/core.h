@@ -11,6 +11,7 @@
 
 #include "engine/gen.h"
 #include "engine/outbox.h"
+#include "engine/picks.h"
 #include "cache/tier.h"
 #include "engine/sched.h"
 #include "engine/spec.h"
@@ -27,10 +28,11 @@ struct core {
     int32_t *path;        /* [n_ctx]: scratch of fetch.c */
     uint32_t n_unwritten; /* pages that it was not worth to write; fetch.c's */
     struct sched *sched;
-    struct sampler *sampler;
+    struct picks picks;
     struct spec *spec;
     struct plan plan;
     struct lm_run *runs; /* [max_batch] */
+    struct pick *pick;   /* [max_batch] what each run is taken for */
     struct outbox out;
     int n_right;                    /* drafts of this step that came true */
     struct gen *gens;               /* live ones */

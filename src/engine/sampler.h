@@ -16,7 +16,7 @@
  *
  * A sampler's scratch is sized for one vocabulary and allocates nothing while sampling. Time is
  * linear in the vocabulary, and far less where the model gives peaks (lm.h) and few are kept.
- * Owner: the engine thread. */
+ * Owner: one thread at a time. */
 #pragma once
 
 #include "base/err.h"
@@ -31,9 +31,9 @@ struct token_bias {
 };
 
 /* Which tokens may follow `out` (n tokens so far) in this choice: sets bits of `bits` (one per id,
- * (n_vocab + 31) / 32 words, all zero on entry). Returns false when anything goes. Called on the
- * engine thread, once per token; must not allocate, and must give the same answer for the same
- * tokens. */
+ * (n_vocab + 31) / 32 words, all zero on entry). Returns false when anything goes. Called once per
+ * token, or a few times more where tokens are guessed, on a thread that computes, for several
+ * choices at once; must not allocate, and must give the same answer for the same tokens. */
 typedef bool (*sample_mask_fn)(void *ctx, int choice, const int32_t *out, int n, uint32_t *bits);
 
 struct sample_params {    /* plain data; arrays are borrowed and live as long as the request */

@@ -58,24 +58,25 @@ static void copy_sampled(struct sampled *to, const struct sampled *from)
     memcpy(to, from, offsetof(struct sampled, top) + (size_t)from->n_top * sizeof(from->top[0]));
 }
 
+/* With the i-th token of the pick. */
 static void continue_sampled(
-    struct core *c, struct choice *ch, struct seq *s, const struct logits *row, uint64_t now)
+    struct core *c, const struct pick *pick, int i, struct seq *s, uint64_t now)
 {
+    struct choice *ch = pick->ch;
     struct gen *g = ch->gen;
-    struct sample_past past = { ch->tokens, g->in.n_prompt, g->in.n_prompt + ch->n_out };
-    struct sampled token;
+    struct sampled room;
 
     if (g->max_out == 0) {
         core_end_choice(c, ch, FINISH_LENGTH, -1, now);
         return;
     }
-    sampler_sample(c->sampler, &g->in.sample, row, &past, ch->index, &token);
-    if (is_stop(g, token.id)) {
-        core_end_choice(c, ch, FINISH_STOP, token.id, now);
+    const struct sampled *token = picks_get(&c->picks, pick, i, &room);
+    if (is_stop(g, token->id)) {
+        core_end_choice(c, ch, FINISH_STOP, token->id, now);
         return;
     }
-    append(ch, s, token.id, now);
-    copy_sampled(send_token(c, ch, false), &token);
+    append(ch, s, token->id, now);
+    copy_sampled(send_token(c, ch, false), token);
     if (ch->n_out == g->max_out)
         core_end_choice(c, ch, FINISH_LENGTH, -1, now);
 }
@@ -97,17 +98,16 @@ static void count_draft(struct core *c, struct choice *ch, int n, int n_right)
 /* The rows behind the last token were guesses. The sampler takes each token from the logits before
  * it, as it does without them; the guess is right when it is the same, and then the row behind it
  * was computed already. */
-static void continue_drafted(struct core *c, struct choice *ch, const struct plan_run *p,
-    const struct lm_run *r, uint64_t now)
+static void continue_drafted(
+    struct core *c, const struct pick *pick, const struct plan_run *p, uint64_t now)
 {
-    struct gen *g = ch->gen;
-    int32_t *next = ch->tokens + g->in.n_prompt + ch->n_out;
+    struct choice *ch = pick->ch;
+    int32_t *next = ch->tokens + ch->gen->in.n_prompt + ch->n_out;
     int n_right = 0;
 
     for (;; n_right++) {
         int32_t guess = n_right < p->n_drafts ? next[n_right] : -1;
-        struct logits row = lm_logits(c->lm, r, n_right);
-        continue_sampled(c, ch, p->s, &row, now);
+        continue_sampled(c, pick, n_right, p->s, now);
         if (ch->is_ended || guess < 0 || next[n_right] != guess)
             break;
         sched_accept(c->sched, ch->seq);
@@ -158,20 +158,22 @@ static void continue_script(struct core *c, struct choice *ch, struct seq *seq, 
         core_end_choice(c, ch, FINISH_LENGTH, -1, now);
 }
 
-static void continue_choice(
-    struct core *c, struct choice *ch, struct seq *s, const struct logits *row, uint64_t now)
+static void continue_choice(struct core *c, const struct pick *pick, struct seq *s, uint64_t now)
 {
+    struct choice *ch = pick->ch;
+
     if (!ch->is_ended && ch->gen->in.script)
         continue_script(c, ch, s, now);
     else if (!ch->is_ended)
-        continue_sampled(c, ch, s, row, now);
+        continue_sampled(c, pick, 0, s, now);
     settle(c, ch, s, now);
 }
 
 /* The prompt is computed: from here on every choice is on its own, and all take their first
  * token from these logits. */
-static void fork_choices(struct core *c, struct gen *g, const struct logits *row, uint64_t now)
+static void fork_choices(struct core *c, const struct pick *pick, uint64_t now)
 {
+    struct gen *g = pick->ch->gen;
     struct choice *leader = &g->choice[0];
     int n = g->in.n_choices;
 
@@ -189,8 +191,9 @@ static void fork_choices(struct core *c, struct gen *g, const struct logits *row
     }
     for (int i = 0; i < n; i++) {
         struct choice *ch = &g->choice[i];
+        struct pick other = { .ch = ch, .run = pick->run, .first = pick->first };
         if (ch->seq.i != NO_SEQ)
-            continue_choice(c, ch, sched_seq(c->sched, ch->seq), row, now);
+            continue_choice(c, ch == pick->ch ? pick : &other, sched_seq(c->sched, ch->seq), now);
     }
 }
 
@@ -207,34 +210,44 @@ static void score_prompt(struct core *c, struct choice *ch, const struct lm_run 
             continue;
         struct gen_event *ev = choice_take_event(ch);
         struct logits row = lm_logits(c->lm, r, i);
-        sampler_score(c->sampler, &row, ch->tokens[pos], g->in.sample.n_top, &ev->token);
+        sampler_score(c->picks.samplers[0], &row, ch->tokens[pos], g->in.sample.n_top, &ev->token);
         ev->index = pos;
         ev->is_group_end = ev->is_predicted = false;
         core_post(c, ch, ev, GEN_PROMPT_TOKEN);
     }
 }
 
-static void finish_run(
-    struct core *c, const struct plan_run *p, const struct lm_run *r, uint64_t now)
+static struct pick pick_of(const struct core *c, int run)
 {
+    const struct plan_run *p = &c->plan.runs[run];
+    const struct lm_run *r = &c->runs[run];
     struct choice *ch = p->s->user;
-    struct gen *g = ch->gen;
-    bool has_last = p->is_whole && !g->in.script;
-    struct logits last = { 0 };
+    const struct gen *g = ch->gen;
+    bool takes_some = p->is_whole && !ch->is_ended && !g->in.script && g->max_out > 0;
 
-    if (has_last)
-        last = lm_logits(c->lm, r, r->n_logits - 1);
+    return (struct pick){ .ch = ch,
+        .run = r,
+        .first = r->n_logits - 1 - p->n_drafts,
+        .n_guesses = takes_some ? p->n_drafts : -1 };
+}
+
+static void finish_run(
+    struct core *c, const struct plan_run *p, const struct pick *pick, uint64_t now)
+{
+    struct choice *ch = pick->ch;
+    struct gen *g = ch->gen;
+
     if (!g->in.script)
-        score_prompt(c, ch, r, r->n_logits - has_last - p->n_drafts);
+        score_prompt(c, ch, pick->run, pick->first + !p->is_whole);
     if (!p->is_whole)
         settle(c, ch, p->s, now);
     else if (!g->is_forked)
-        fork_choices(c, g, &last, now);
+        fork_choices(c, pick, now);
     else if (p->n_drafts) {
-        continue_drafted(c, ch, p, r, now);
+        continue_drafted(c, pick, p, now);
         settle(c, ch, p->s, now);
     } else
-        continue_choice(c, ch, p->s, &last, now);
+        continue_choice(c, pick, p->s, now);
 }
 
 /* ---- the step */
@@ -253,6 +266,25 @@ static void fetch_ahead(struct core *c, int i)
     const struct choice *ch = p->runs[i + AHEAD].s->user;
     __builtin_prefetch(ch->home);
     __builtin_prefetch(ch->gen);
+}
+
+/* First all tokens are chosen, if there are threads for it, then they leave in the runs' order. */
+static void finish_runs(struct core *c, uint64_t now)
+{
+    const struct plan *p = &c->plan;
+    bool in_advance = c->picks.n_samplers > 1 && p->n_runs > 1;
+
+    for (int i = 0; in_advance && i < p->n_runs; i++) {
+        fetch_ahead(c, i);
+        c->pick[i] = pick_of(c, i);
+    }
+    if (in_advance)
+        picks_choose(&c->picks, c->pick, p->n_runs);
+    for (int i = 0; i < p->n_runs; i++) {
+        fetch_ahead(c, i);
+        const struct pick pick = in_advance ? c->pick[i] : pick_of(c, i);
+        finish_run(c, &p->runs[i], &pick, now);
+    }
 }
 
 static void note_begin(struct core *c, struct choice *ch, uint64_t now)
@@ -384,10 +416,7 @@ static bool run_step(struct core *c, uint64_t now)
     c->n_computed++;
     sched_commit(c->sched, p);
     c->n_right = 0;
-    for (int i = 0; i < p->n_runs; i++) {
-        fetch_ahead(c, i);
-        finish_run(c, &p->runs[i], &c->runs[i], end);
-    }
+    finish_runs(c, end);
     c->forward_ns = end - start;
     c->tokens_ns = c->clock() - end;
     spec_learn(c->spec, p, c->forward_ns + (uint64_t)c->rest_ns, c->n_right);

@@ -203,8 +203,15 @@ static void close_fake(struct lm *m)
     mem_free(f);
 }
 
+/* The last first, so that who expects the caller to be the first finds out. */
+static void spread(struct lm *m, void (*fn)(void *arg, int member, int n_members), void *arg)
+{
+    for (int i = m->n_threads - 1; i >= 0; i--)
+        fn(arg, i, m->n_threads);
+}
+
 static const struct lm_ops fake_ops = { forward, copy_page, clear_page, read_page, write_page,
-    close_fake };
+    spread, close_fake };
 
 int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
 {
@@ -226,6 +233,7 @@ int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
         .max_logits = o->max_rows,
         .n_layers = MAX(o->n_layers, 1),
         .max_paused = o->max_rows,
+        .n_threads = MAX(o->n_threads, 1),
         .n_pages = o->n_pages,
         .page_bytes = PAGE_TOKENS * sizeof(*f->kv),
     };

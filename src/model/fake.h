@@ -19,6 +19,7 @@ struct fake_options {
     uint32_t n_pages;
     uint64_t seed; /* another seed is another model */
     int n_layers;  /* a run may pause between them; 0 = 1 */
+    int n_threads; /* that it says it has: the caller is all of them in turn; 0 = 1 */
 };
 
 int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e) MUST_CHECK;

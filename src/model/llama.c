@@ -65,8 +65,13 @@ static void llama_close(struct lm *lm)
     mem_free(m);
 }
 
+static void llama_spread(struct lm *lm, void (*fn)(void *arg, int member, int n_members), void *arg)
+{
+    team_run(container_of(lm, struct llama, lm)->team, fn, arg);
+}
+
 static const struct lm_ops llama_ops = { llama_forward, llama_copy_page, llama_clear_page,
-    llama_read_page, llama_write_page, llama_close };
+    llama_read_page, llama_write_page, llama_spread, llama_close };
 
 /* ---- scratch: laid out twice, first to learn the size */
 
@@ -329,6 +334,7 @@ int lm_open_llama(
         return -1;
     }
     m->lm.n_vocab = m->h.n_vocab;
+    m->lm.n_threads = team_size(m->team);
     m->lm.n_ctx_train = m->h.n_ctx;
     m->lm.page_bytes = m->kv.page_bytes;
     m->lm.kv_kind = kv_kind(m);

@@ -61,6 +61,9 @@ struct lm_ops {
      * writes to the page, or reads it, meanwhile. */
     void (*read_page)(struct lm *m, page_id page, void *out);
     void (*write_page)(struct lm *m, page_id page, const void *in);
+    /* fn on each of the n_threads threads that compute, the caller among them (member 0); returns
+     * when all have. Not during a forward. NULL where n_threads is 1 or 0. */
+    void (*spread)(struct lm *m, void (*fn)(void *arg, int member, int n_members), void *arg);
     void (*close)(struct lm *m);
 };
 
@@ -72,6 +75,7 @@ struct lm {
     int max_logits;      /* per forward */
     int n_layers;        /* a run may pause between them; 0, 1: it may not */
     int max_paused;      /* rows of a run that pauses; 0 likewise */
+    int n_threads;       /* that compute; 0: the caller's */
     uint32_t n_pages;    /* pages its KV arena has */
     size_t page_bytes;   /* of one page, all layers; 0: pages without content */
     uint32_t kv_kind;    /* number format and layout of what is in a page, and the sums it is of */

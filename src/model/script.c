@@ -38,7 +38,7 @@ static void close_script(struct lm *m)
 }
 
 static const struct lm_ops script_ops = { forward, copy_page, clear_page, read_page, write_page,
-    close_script };
+    NULL, close_script };
 
 int lm_open_script(struct lm **out, const struct script_options *o, struct err *e)
 {

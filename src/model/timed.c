@@ -64,7 +64,7 @@ static void close_timed(struct lm *m)
 }
 
 static const struct lm_ops timed_ops = { forward, copy_page, clear_page, read_page, write_page,
-    close_timed };
+    NULL, close_timed };
 
 int lm_open_timed(struct lm **out, const struct timed_options *o, struct err *e)
 {

@@ -78,6 +78,7 @@ static void open_sim(struct sim *s, const struct shape *shape)
         .n_vocab = N_VOCAB, .n_ctx_train = 200, .seed = seed, .max_rows = ask_between(r, 1, 60)
     };
     s->fake.n_layers = shape->plain & NO_PAUSES ? 1 : 1 + (int)(seed % 5);
+    s->fake.n_threads = (int)(seed % 3);
     s->fake.n_pages = (uint32_t)ask_between(r, 1, ask_chance(r, 50) ? 8 : 40);
     if (PAGE_TOKENS < 32)
         s->fake.n_pages *= 32 / PAGE_TOKENS / 2;

@@ -75,7 +75,7 @@ static void slow_close(struct lm *m)
     mem_free(s);
 }
 
-static const struct lm_ops slow_ops = { slow_forward, slow_copy, slow_clear, NULL, NULL,
+static const struct lm_ops slow_ops = { slow_forward, slow_copy, slow_clear, NULL, NULL, NULL,
     slow_close };
 
 static struct lm *open_slow(const struct law *law)
