@@ -163,42 +163,6 @@ INLINE void turn_q4_0(
     }
 }
 
-INLINE void turn_q8_0(
-    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
-{
-    const struct p16_q8_0 *p = (const void *)wp;
-    const __m256i ones = _mm256_set1_epi16(1), top = _mm256_set1_epi8((char)0x80);
-    __m256i sums[GROUP][2];
-
-    for (int b = 0; b < n; b++, p++) {
-        fetch_ahead((const uint8_t *)p, sizeof(*p));
-        clear(rows, sums);
-        UNROLL for (int i = 0; i < 8; i++)
-        {
-            __m256i w0 = _mm256_xor_si256(load(p->q[i][0]), top), a0 = _mm256_abs_epi8(w0);
-            __m256i w1 = _mm256_xor_si256(load(p->q[i][8]), top), a1 = _mm256_abs_epi8(w1);
-            UNROLL for (int m = 0; m < rows; m++)
-            {
-                const struct act_q8_0 *x = (const struct act_q8_0 *)(const void *)xp[m] + b;
-                __m256i q = spread4(x->q + 4 * i);
-                __m256i p0 = _mm256_maddubs_epi16(a0, _mm256_sign_epi8(q, w0));
-                __m256i p1 = _mm256_maddubs_epi16(a1, _mm256_sign_epi8(q, w1));
-                sums[m][0] = kept(add_madd(sums[m][0], p0, ones));
-                sums[m][1] = kept(add_madd(sums[m][1], p1, ones));
-            }
-        }
-        UNROLL for (int half = 0; half < 2; half++)
-        {
-            __m256 dw = half8(p->d + 8 * half);
-            UNROLL for (int m = 0; m < rows; m++)
-            {
-                float dx = ((const struct act_q8_0 *)(const void *)xp[m] + b)->d;
-                out[m].half[half] = scaled(out[m].half[half], dw, dx, sums[m][half]);
-            }
-        }
-    }
-}
-
 /* ---- blocks of 256 */
 
 /* Of a block, both halves of the panel. */
@@ -474,7 +438,6 @@ INLINE void turn_bf16(
 GEMM(f32, 1, 64, 4, NULL)
 GEMM(f16, 1, 32, 4, NULL)
 GEMM(bf16, 1, 32, 4, NULL)
-GEMM(q8_0, 32, sizeof(struct p16_q8_0), sizeof(struct act_q8_0), NULL)
 GEMM(q4_0, 32, sizeof(struct p16_q4_0), sizeof(struct act_q8_0), NULL)
 GEMM(q4_k, 256, sizeof(struct p16_q4_k), sizeof(struct act_q8_k), NULL)
 GEMM(q5_k, 256, sizeof(struct p16_q5_k), sizeof(struct act_q8_k), avx2_wide_q5_k)

@@ -4,10 +4,8 @@
  * that weights that take many instructions to unpack do so once for CHUNK rows. x86_avx2_gemm.c
  * says how products of bytes are widened in time; here
  *
- *   MXFP4   24 * 127 * 2 = 6096, x 5 fits      IQ4: 8 bits, as two planes of 4, x 8 fits
- *
- * whose sums meet when they are widened: products of signed bytes would take as many instructions,
- * and vpsignb shares the two ports that multiply. */
+ *   MXFP4   24 * 127 * 2 = 6096, x 5 fits
+ */
 #ifndef __AVX2__
 #error "compile with the AVX2 flags of the Makefile"
 #endif
@@ -22,7 +20,7 @@ enum {
 
 /* A stretch of a panel: eight blocks of 32 (or fewer, at the end), or one of 256. */
 struct unpacked {
-    ALIGNED(64) uint8_t plane[2][STRETCH / 4][64]; /* quad rows, unsigned; the second: upper bits */
+    ALIGNED(64) uint8_t q[STRETCH / 4][64]; /* quad rows, unsigned */
     __m256 d[STRETCH / 32][2];                     /* scales per block and half; of 256: d, dmin */
     __m256 m[STRETCH / 32][2];                     /* minimums of blocks of 32 */
     __m256i scale[16][2];                          /* of sub-blocks: int16, twice per lane */
@@ -32,7 +30,6 @@ struct unpacked {
 /* What differs between types, as constants. */
 struct kind {
     int halves; /* of a panel at a time: as many as registers hold sums of */
-    int planes; /* 1 or 2 */
     int per;    /* quads that may be added before they are widened */
     int sub;    /* quads of a sub-block */
     int offset; /* of the weights, to be taken off: 0, 12, 16, 128; of 256: 0, 32, 128 */
@@ -152,23 +149,7 @@ INLINE __m128i offset_list(const int8_t list[16], int offset)
         _mm_loadu_si128((const __m128i *)(const void *)list), _mm_set1_epi8((char)offset));
 }
 
-static const int8_t iq4_list[16] = { IQ4_LIST }, mxfp4_list[16] = { MXFP4_LIST };
-
-/* Numbers of 8 bits out of IQ4_LIST for nibbles, to eight quads of both planes. */
-INLINE void put_iq4(struct unpacked *u, int quad, const uint8_t q[4][16][4])
-{
-    __m256i list = _mm256_broadcastsi128_si256(offset_list(iq4_list, IQ4_OFFSET));
-    __m256i low = low4(list), high = high4(list);
-
-    UNROLL for (int i = 0; i < 4; i++) UNROLL for (int half = 0; half < 2; half++)
-    {
-        __m256i v = load(q[i][8 * half]), a = low4(v), b = high4(v);
-        put(u->plane[0][quad + i], half, _mm256_shuffle_epi8(low, a));
-        put(u->plane[1][quad + i], half, _mm256_shuffle_epi8(high, a));
-        put(u->plane[0][quad + i + 4], half, _mm256_shuffle_epi8(low, b));
-        put(u->plane[1][quad + i + 4], half, _mm256_shuffle_epi8(high, b));
-    }
-}
+static const int8_t mxfp4_list[16] = { MXFP4_LIST };
 
 INLINE void put_halves(__m256 to[2], const uint16_t h[16])
 {
@@ -182,7 +163,7 @@ static void unpack_q4_1(struct unpacked *u, const uint8_t *w, int n_blocks)
 
     for (int b = 0; b < n_blocks; b++, p++) {
         fetch_ahead((const uint8_t *)p, sizeof(*p));
-        put_nibbles(u->plane[0] + 8 * b, p->q);
+        put_nibbles(u->q + 8 * b, p->q);
         put_halves(u->d[b], p->d);
         put_halves(u->m[b], p->m);
     }
@@ -194,7 +175,7 @@ static void unpack_q5_0(struct unpacked *u, const uint8_t *w, int n_blocks)
 
     for (int b = 0; b < n_blocks; b++, p++) {
         fetch_ahead((const uint8_t *)p, sizeof(*p));
-        put_fives(u->plane[0] + 8 * b, p->q, p->high);
+        put_fives(u->q + 8 * b, p->q, p->high);
         put_halves(u->d[b], p->d);
     }
 }
@@ -205,20 +186,9 @@ static void unpack_q5_1(struct unpacked *u, const uint8_t *w, int n_blocks)
 
     for (int b = 0; b < n_blocks; b++, p++) {
         fetch_ahead((const uint8_t *)p, sizeof(*p));
-        put_fives(u->plane[0] + 8 * b, p->q, p->high);
+        put_fives(u->q + 8 * b, p->q, p->high);
         put_halves(u->d[b], p->d);
         put_halves(u->m[b], p->m);
-    }
-}
-
-static void unpack_iq4_nl(struct unpacked *u, const uint8_t *w, int n_blocks)
-{
-    const struct p16_iq4_nl *p = (const void *)w;
-
-    for (int b = 0; b < n_blocks; b++, p++) {
-        fetch_ahead((const uint8_t *)p, sizeof(*p));
-        put_iq4(u, 8 * b, p->q);
-        put_halves(u->d[b], p->d);
     }
 }
 
@@ -243,8 +213,8 @@ static void unpack_mxfp4(struct unpacked *u, const uint8_t *w, int n_blocks)
         UNROLL for (int i = 0; i < 4; i++) UNROLL for (int half = 0; half < 2; half++)
         {
             __m256i v = load(p->q[i][8 * half]);
-            put(u->plane[0][8 * b + i], half, _mm256_shuffle_epi8(list, low4(v)));
-            put(u->plane[0][8 * b + i + 4], half, _mm256_shuffle_epi8(list, high4(v)));
+            put(u->q[8 * b + i], half, _mm256_shuffle_epi8(list, low4(v)));
+            put(u->q[8 * b + i + 4], half, _mm256_shuffle_epi8(list, high4(v)));
         }
         u->d[b][0] = e8m0_half8(p->e);
         u->d[b][1] = e8m0_half8(p->e + 8);
@@ -273,7 +243,7 @@ static void unpack_q5_k(struct unpacked *u, const uint8_t *w, int n_blocks)
 
     fetch_ahead(w, sizeof(*p));
     for (int j = 0; j < 8; j++)
-        put_fives(u->plane[0] + 8 * j, p->q[j], p->high[j]);
+        put_fives(u->q + 8 * j, p->q[j], p->high[j]);
     put_scales(u, p->scale_lo, p->scale_hi, p->d);
 }
 
@@ -299,7 +269,7 @@ static void unpack_q6_k(struct unpacked *u, const uint8_t *w, int n_blocks)
     for (int j = 0; j < 16; j++)
         UNROLL for (int half = 0; half < 2; half++)
         {
-            uint8_t(*to)[64] = u->plane[0] + 4 * j;
+            uint8_t(*to)[64] = u->q + 4 * j;
             __m256i a = load(p->sub[j].low[0][8 * half]), b = load(p->sub[j].low[1][8 * half]);
             __m256i h = load(p->sub[j].high[8 * half]);
             __m256i h0 = _mm256_and_si256(_mm256_slli_epi16(h, 4), bits45);
@@ -316,58 +286,38 @@ static void unpack_q6_k(struct unpacked *u, const uint8_t *w, int n_blocks)
     put_halves(u->d[0], p->d);
 }
 
-static void unpack_iq4_xs(struct unpacked *u, const uint8_t *w, int n_blocks)
-{
-    const struct p16_iq4_xs *p = (const void *)w;
-
-    fetch_ahead(w, sizeof(*p));
-    for (int j = 0; j < 8; j++)
-        put_iq4(u, 8 * j, p->q[j]);
-    for (int i = 0; i < 4; i++)
-        put_signed(u, i, p->scale[i]);
-    put_halves(u->d[0], p->d);
-}
-
 /* ---- products */
 
 /* Of four rows, both halves of the panel, of which kind.halves are in use at a time. */
 typedef __m256i sums[GROUP][2];
 
 /* A sub-block: its weights from quad and half on, the activations of every row, and what multiplies
- * when it is widened: per half, the lower plane's and the upper's. */
+ * the sums of each half. */
 struct sub_block {
-    const uint8_t *plane[2];
+    const uint8_t *w;
     const int8_t *q[GROUP];
-    __m256i scale[4];
+    __m256i scale[2];
 };
 
 INLINE void add_dots(const struct kind k, int rows, const struct sub_block *s, sums total)
 {
-    sums low, high;
+    sums pairs;
 
     UNROLL for (int part = 0; part < k.sub; part += k.per)
     {
-        UNROLL for (int m = 0; m < rows; m++) UNROLL for (int i = 0; i < k.halves; i++) low[m][i] =
-            high[m][i] = _mm256_setzero_si256();
+        UNROLL for (int m = 0; m < rows; m++) UNROLL for (int n = 0; n < k.halves; n++)
+            pairs[m][n] = _mm256_setzero_si256();
         UNROLL for (int i = part; i < part + k.per; i++) UNROLL for (int m = 0; m < rows; m++)
         {
             __m256i x = spread4(s->q[m] + 4 * i);
             UNROLL for (int n = 0; n < k.halves; n++)
             {
-                __m256i v = _mm256_maddubs_epi16(load(s->plane[0] + 64 * i + 32 * n), x);
-                low[m][n] = kept(_mm256_add_epi16(low[m][n], v));
-                if (k.planes == 1)
-                    continue;
-                v = _mm256_maddubs_epi16(load(s->plane[1] + 64 * i + 32 * n), x);
-                high[m][n] = kept(_mm256_add_epi16(high[m][n], v));
+                __m256i v = _mm256_maddubs_epi16(load(s->w + 64 * i + 32 * n), x);
+                pairs[m][n] = kept(_mm256_add_epi16(pairs[m][n], v));
             }
         }
         UNROLL for (int m = 0; m < rows; m++) UNROLL for (int n = 0; n < k.halves; n++)
-        {
-            total[m][n] = add_madd(total[m][n], low[m][n], s->scale[2 * n]);
-            if (k.planes == 2)
-                total[m][n] = add_madd(total[m][n], high[m][n], s->scale[2 * n + 1]);
-        }
+            total[m][n] = add_madd(total[m][n], pairs[m][n], s->scale[n]);
     }
 }
 
@@ -395,8 +345,8 @@ INLINE __m256 plus_min(__m256 acc, __m256 m, const struct act_q8_0 *x)
 INLINE void multiply_small(const struct kind k, int rows, const struct unpacked *u,
     const uint8_t *const *xp, int n, struct lanes *acc)
 {
-    const __m256i one = _mm256_set1_epi16(1), sixteen = _mm256_set1_epi16(16);
-    struct sub_block s = { .scale = { one, sixteen, one, sixteen } };
+    const __m256i one = _mm256_set1_epi16(1);
+    struct sub_block s = { .scale = { one, one } };
     const struct act_q8_0 *x[GROUP];
     sums total;
 
@@ -408,8 +358,7 @@ INLINE void multiply_small(const struct kind k, int rows, const struct unpacked 
                 s.q[m] = x[m]->q;
                 UNROLL for (int i = 0; i < k.halves; i++) total[m][i] = start_at(k.offset, x[m]);
             }
-            s.plane[0] = u->plane[0][8 * b] + 32 * h;
-            s.plane[1] = u->plane[1][8 * b] + 32 * h;
+            s.w = u->q[8 * b] + 32 * h;
             add_dots(k, rows, &s, total);
             UNROLL for (int m = 0; m < rows; m++) UNROLL for (int i = h; i < h + k.halves; i++)
             {
@@ -453,14 +402,9 @@ INLINE void multiply_super(const struct kind k, int rows, const struct unpacked 
         UNROLL for (int m = 0; m < rows; m++) UNROLL for (int i = 0; i < k.halves; i++)
             total[m][i] = start_of_256(k, u, h + i, x[m]);
         for (int j = 0; j < STRETCH / 4 / k.sub; j++) {
-            UNROLL for (int i = 0; i < k.halves; i++)
-            {
-                s.scale[2 * i] = u->scale[j][h + i];
-                s.scale[2 * i + 1] = _mm256_slli_epi16(s.scale[2 * i], 4);
-            }
+            UNROLL for (int i = 0; i < k.halves; i++) s.scale[i] = u->scale[j][h + i];
             UNROLL for (int m = 0; m < rows; m++) s.q[m] = x[m]->q + 4 * k.sub * j;
-            s.plane[0] = u->plane[0][k.sub * j] + 32 * h;
-            s.plane[1] = u->plane[1][k.sub * j] + 32 * h;
+            s.w = u->q[k.sub * j] + 32 * h;
             add_dots(k, rows, &s, total);
         }
         UNROLL for (int m = 0; m < rows; m++) UNROLL for (int i = h; i < h + k.halves; i++)
@@ -508,12 +452,10 @@ INLINE void multiply_super(const struct kind k, int rows, const struct unpacked 
         run(g, &f);                                                                                \
     }
 
-/*                                                     halves, planes, per, sub, offset, mins */
-WIDE(avx2_gemm, q4_1, multiply_small, 32, struct act_q8_0, 2, 1, 8, 8, 0, true)
-WIDE(avx2_gemm, q5_0, multiply_small, 32, struct act_q8_0, 2, 1, 4, 8, 16, false)
-WIDE(avx2_gemm, q5_1, multiply_small, 32, struct act_q8_0, 2, 1, 4, 8, 0, true)
-WIDE(avx2_gemm, iq4_nl, multiply_small, 32, struct act_q8_0, 1, 2, 8, 8, IQ4_OFFSET, false)
-WIDE(avx2_gemm, mxfp4, multiply_small, 32, struct act_q8_0, 2, 1, 4, 8, MXFP4_OFFSET, false)
-WIDE(avx2_gemm, iq4_xs, multiply_super, 256, struct act_q8_k, 1, 2, 8, 8, IQ4_OFFSET, false)
-WIDE(avx2_wide, q5_k, multiply_super, 256, struct act_q8_k, 2, 1, 4, 8, 0, true)
-WIDE(avx2_wide, q6_k, multiply_super, 256, struct act_q8_k, 1, 1, 2, 4, 32, false)
+/*                                                     halves, per, sub, offset, mins */
+WIDE(avx2_gemm, q4_1, multiply_small, 32, struct act_q8_0, 2, 8, 8, 0, true)
+WIDE(avx2_gemm, q5_0, multiply_small, 32, struct act_q8_0, 2, 4, 8, 16, false)
+WIDE(avx2_gemm, q5_1, multiply_small, 32, struct act_q8_0, 2, 4, 8, 0, true)
+WIDE(avx2_gemm, mxfp4, multiply_small, 32, struct act_q8_0, 2, 4, 8, MXFP4_OFFSET, false)
+WIDE(avx2_wide, q5_k, multiply_super, 256, struct act_q8_k, 2, 4, 8, 0, true)
+WIDE(avx2_wide, q6_k, multiply_super, 256, struct act_q8_k, 1, 2, 4, 32, false)
