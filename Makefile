@@ -45,7 +45,7 @@ ISA_avx2   := -mavx2 -mfma -mf16c -O3
 ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c -O3
 # The tiles' instructions are assembly; what is around them is AVX-512.
 ISA_amx    := $(ISA_avx512) -mavx512bf16
-isa = $(if $(findstring x86_amx,$(1)),$(ISA_amx),$(if $(findstring x86_avx512,$(1)),$(ISA_avx512),$(if $(findstring x86_avx2,$(1)),$(ISA_avx2))))
+isa = $(if $(findstring x86_amx,$(1)),$(ISA_amx),$(if $(findstring x86_avx512,$(1)),$(ISA_avx512),$(if $(findstring x86_avx2,$(1))$(findstring x86_avxvnni,$(1)),$(ISA_avx2))))
 
 LIB_SRC  := $(filter-out src/cmd/%_main.c src/cmd/ctl_%.c,$(wildcard src/*/*.c src/*/*/*.c))
 CTL_SRC  := $(wildcard src/cmd/ctl_*.c)
@@ -82,12 +82,15 @@ TOOL_BIN  := $(TOOL_SRC:%.c=$(B)/%)
 $(TEST_BIN): $(B)/%: $(B)/%.o $(LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS) -lcmocka
 
-# The AMX set over tiles in software, which only tests see.
-SOFT_OBJ := $(addprefix $(B)/tests/kernel/,x86_amx_soft.o x86_amx_float_soft.o amx_definition.o)
+# Sets that need not run here, once more in a form that does: for tests and bench/kernels.
+EVEX_OBJ := $(addprefix $(B)/tests/kernel/,x86_avxvnni_evex.o x86_avxvnni_evex_wide.o)
+SOFT_OBJ := $(addprefix $(B)/tests/kernel/,x86_amx_soft.o x86_amx_float_soft.o amx_definition.o) \
+            $(EVEX_OBJ)
 $(filter $(B)/tests/kernel/%,$(TEST_BIN)): $(SOFT_OBJ)
 
+$(B)/bench/kernels: $(EVEX_OBJ)
 $(TOOL_BIN): $(B)/%: $(B)/%.o $(LIB)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIB) $(LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 
 .PHONY: tests tools
 tests: $(TEST_BIN)

@@ -22,6 +22,7 @@
 #include "kernel/kernels.h"
 #include "kernel/quant.h"
 #include "kernel/team.h"
+#include "kernel/x86_avxvnni_evex.h"
 #include "os/clock.h"
 #include "os/thread.h"
 
@@ -62,7 +63,7 @@ static const struct {
     { Q_BF16, "BF16" },
     { Q_F32, "F32" },
 };
-static const char *const set_names[] = { "ref", "avx2", "avx512", "amx" };
+static const char *const set_names[] = { "ref", "avx2", "avxvnni", "avx512", "amx" };
 static const int row_counts[] = { 1, 2, 4, 8, 16, 64, 512 };
 
 static struct {
@@ -148,6 +149,22 @@ static double mac_roof(const char *set, enum act_kind kind)
 }
 
 /* ---- products */
+
+/* A set, or what runs here with the same instructions in another encoding. */
+static bool choose(const struct kernels **out, const char *name)
+{
+    static struct kernels twin;
+    struct err e;
+
+    if (!kernels_choose(out, name, &e))
+        return true;
+    if (strcmp(name, "avxvnni") || !avxvnni_evex_choose(&twin))
+        return false;
+    peak_is_evex = true;
+    twin.name = "avxvnni";
+    *out = &twin;
+    return true;
+}
 
 struct product {
     const struct kernels *k;
@@ -354,12 +371,11 @@ static void bench_type(size_t t, const float *x)
         return;
 
     struct product p = { .w = weights(types[t].type, (opt.quick ? 96 : 256) * MB) };
-    struct err e;
 
     p.y = aligned(most_outputs(p.w.n_panels) * sizeof(float));
     p.x.data = aligned((size_t)MAX_M * N_COLS * 5);
     for (size_t s = 0; s < ARRAY_LEN(set_names); s++) {
-        if (!any_wanted(set_names[s], types[t].name) || kernels_choose(&p.k, set_names[s], &e))
+        if (!any_wanted(set_names[s], types[t].name) || !choose(&p.k, set_names[s]))
             continue;
         struct roofs roof = roofs_of(&p);
         line("roof", types[t].name, 0, roof.gbs, roof.mac, 100);

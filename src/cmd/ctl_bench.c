@@ -65,7 +65,7 @@ static void print_help(void)
         "  --contexts A,B    tokens already there [0,1024]\n"
         "  --batches A,B     sequences together [1,4,16]\n"
         "  --threads N       [one per processor]\n"
-        "  --kernels SET     auto, ref, avx2, avx512 or amx [auto]\n"
+        "  --kernels SET     auto, ref, avx2, avxvnni, avx512 or amx [auto]\n"
         "  --steps N         timed steps per figure [16]\n"
         "  --quick           few steps, small sizes\n"
         "  --csv, --json     machine-readable\n\n"

@@ -25,7 +25,7 @@ static const char usage[] =
     "  --store PATH       where to keep it [auto]: inferfluxd's --store; none: nowhere\n"
     "  --chat-template FILE   a Jinja file instead of the model's own template\n"
     "  --family NAME      the template of this chat family instead\n"
-    "  --kernels NAME     auto, ref, avx2, avx512, amx\n"
+    "  --kernels NAME     auto, ref, avx2, avxvnni, avx512, amx\n"
     "  --json             the row as JSON\n";
 
 /* 0: go on; else the exit status plus one. */

@@ -22,6 +22,10 @@ static const struct want for_avx2[] = {
     { "AVX2", 7, 0, EBX, 5 },
 };
 
+static const struct want for_avxvnni[] = {
+    { "AVX-VNNI", 7, 1, EAX, 4 },
+};
+
 static const struct want for_avx512[] = {
     { "AVX-512 F", 7, 0, EBX, 16 },
     { "AVX-512 DQ", 7, 0, EBX, 17 },
@@ -71,6 +75,17 @@ static const char *lacks_avx2(const struct cpu_source *s)
     const char *missing = lacks(s, for_avx2, ARRAY_LEN(for_avx2));
 
     return missing || system_saves(s, XCR0_YMM) ? missing : "system support for YMM registers";
+}
+
+/* Where leaf 7 has no subleaf 1, what it answers to that is not said. */
+const char *cpu_source_lacks_avxvnni(const struct cpu_source *s)
+{
+    const char *missing = lacks_avx2(s);
+    unsigned r[4] = { 0 };
+
+    if (!missing && (!s->cpuid(7, 0, r) || r[EAX] < 1))
+        missing = for_avxvnni[0].name;
+    return missing ? missing : lacks(s, for_avxvnni, ARRAY_LEN(for_avxvnni));
 }
 
 static const char *lacks_avx512(const struct cpu_source *s)
@@ -147,6 +162,11 @@ const char *cpu_lacks_avx2(void)
     return lacks_avx2(&here);
 }
 
+const char *cpu_lacks_avxvnni(void)
+{
+    return cpu_source_lacks_avxvnni(&here);
+}
+
 const char *cpu_lacks_avx512(void)
 {
     return lacks_avx512(&here);
@@ -160,6 +180,16 @@ const char *cpu_lacks_amx(void)
 #else
 
 const char *cpu_lacks_avx2(void)
+{
+    return "an x86-64 processor";
+}
+
+const char *cpu_lacks_avxvnni(void)
+{
+    return "an x86-64 processor";
+}
+
+const char *cpu_source_lacks_avxvnni(const struct cpu_source *s)
 {
     return "an x86-64 processor";
 }

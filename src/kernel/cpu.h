@@ -10,8 +10,9 @@
 
 /* NULL when the set can run here, else the first thing that is missing, for people to read. */
 const char *cpu_lacks_avx2(void);   /* AVX2, FMA, F16C */
-const char *cpu_lacks_avx512(void); /* that, and AVX-512 F, BW, VL, DQ, VNNI */
-/* That, and AMX-TILE, AMX-INT8, AMX-BF16, AVX-512 BF16; asks the system, if all is there. */
+const char *cpu_lacks_avxvnni(void); /* that, and AVX-VNNI */
+const char *cpu_lacks_avx512(void);  /* those of AVX2, and AVX-512 F, BW, VL, DQ, VNNI */
+/* Those, and AMX-TILE, AMX-INT8, AMX-BF16, AVX-512 BF16; asks the system, if all is there. */
 const char *cpu_lacks_amx(void);
 
 /* Where the answers come from, so that a test can be any processor. */
@@ -21,4 +22,5 @@ struct cpu_source {
     uint64_t (*xcr0)(void);     /* asked only when CPUID says OSXSAVE */
     int (*ask_for_tiles)(void); /* 0 or an errno */
 };
+const char *cpu_source_lacks_avxvnni(const struct cpu_source *s);
 const char *cpu_source_lacks_amx(const struct cpu_source *s);

@@ -4,6 +4,7 @@
 #include "kernel/x86_amx.h"
 #include "kernel/x86_avx2.h"
 #include "kernel/x86_avx512.h"
+#include "kernel/x86_avxvnni.h"
 
 #include <pthread.h>
 
@@ -15,13 +16,15 @@ static const char *lacks_nothing(void)
 /* Worst to best. */
 static const struct {
     const struct kernels *own;  /* with gaps */
+    int base;                   /* fills them: a set that runs wherever this one does */
     const char *(*lacks)(void); /* NULL: it runs here */
 } sets[] = {
-    { &kernels_ref, lacks_nothing },
+    { &kernels_ref, 0, lacks_nothing },
 #if defined(__x86_64__)
-    { &kernels_avx2, cpu_lacks_avx2 },
-    { &kernels_avx512, cpu_lacks_avx512 },
-    { &kernels_amx, cpu_lacks_amx },
+    { &kernels_avx2, 0, cpu_lacks_avx2 },
+    { &avxvnni_kernels, 1, cpu_lacks_avxvnni },
+    { &kernels_avx512, 1, cpu_lacks_avx512 },
+    { &kernels_amx, 3, cpu_lacks_amx },
 #endif
 };
 
@@ -49,7 +52,7 @@ static void merge_sets(void)
 {
     merged[0] = *sets[0].own;
     for (int i = 1; i < N_SETS; i++)
-        merged[i] = over(&merged[i - 1], sets[i].own);
+        merged[i] = over(&merged[sets[i].base], sets[i].own);
 }
 
 int kernels_choose(const struct kernels **out, const char *name, struct err *e)
@@ -70,6 +73,6 @@ int kernels_choose(const struct kernels **out, const char *name, struct err *e)
             return err_set(
                 e, ERR_UNSUPPORTED, "kernels '%s': this machine lacks %s", name, missing);
     }
-    return err_set(
-        e, ERR_UNSUPPORTED, "kernels '%s': no such set; there are ref, avx2, avx512, amx", name);
+    return err_set(e, ERR_UNSUPPORTED,
+        "kernels '%s': no such set; there are ref, avx2, avxvnni, avx512, amx", name);
 }

@@ -1,15 +1,15 @@
-/* x86_avx2_gemm.c: packed weights times activations without VNNI.
+/* x86_avx2_gemm.c: packed weights times activations in vectors of eight rows.
  *
- * A panel's 16 rows are two halves of eight lanes, taken one after the other. Products of bytes
- * come from vpmaddubsw, whose pairs are 16-bit sums that would saturate; how many of them may be
- * added before they are widened follows from the weights' range, with |x| <= 127:
+ * A panel's 16 rows are two halves of eight lanes, taken one after the other. Without VNNI, products
+ * of bytes come from vpmaddubsw, whose pairs are 16-bit sums that would saturate; how many of them
+ * may be added before they are widened follows from the weights' range, with |x| <= 127:
  *
  *   Q4   15 * 127 * 2 =  3810, x 8 fits     Q6   63 * 127 * 2 = 16002, x 2 fits
- *   Q5   31 * 127 * 2 =  7874, x 4 fits     Q8  |w| <= 128, 32512, x 1 (signs moved to x)
+ *   Q5   31 * 127 * 2 =  7874, x 4 fits     Q8  in words of 16 bits: x86_avx2_gemm_words.c
  *
- * Where a sub-block has a scale, the widening multiplies by it (vpmaddwd). Work is cut into turns
- * as in x86_avx512_gemm.c. Many rows of Q5_K and Q6_K, and what is not here, are in
- * x86_avx2_gemm_wide.c. */
+ * Where a sub-block has a scale, the widening multiplies by it (vpmaddwd). With VNNI (BYTE_DOTS)
+ * there are no pairs, and no bounds. Work is cut into turns as in x86_avx512_gemm.c. Many rows of
+ * Q5_K and Q6_K, and what is not here, are in x86_avx2_gemm_wide.c. */
 #ifndef __AVX2__
 #error "compile with the AVX2 flags of the Makefile"
 #endif
@@ -20,17 +20,20 @@ enum {
     STREAMS = 2,
     TURN_BYTES = 2048,
     WIDE_FROM = 32, /* rows from which unpacking first pays */
+    /* quads that may be added before they meet their scale */
+    Q5_QUADS = BYTE_DOTS ? 8 : 4,
+    Q6_QUADS = BYTE_DOTS ? 4 : 2,
 };
 
 /* ---- drivers */
 
-void avx2_set_rows(const struct gemm_args *g, int m, int n, const uint8_t *x[])
+void GEMM_SET(set_rows)(const struct gemm_args *g, int m, int n, const uint8_t *x[])
 {
     for (int i = 0; i < n; i++)
         x[i] = acts_row(g->x, m + i);
 }
 
-void avx2_store(const struct gemm_args *g, int panel, int m, int n, const struct lanes *acc)
+void GEMM_SET(store)(const struct gemm_args *g, int panel, int m, int n, const struct lanes *acc)
 {
     int rows = MIN(PANEL, g->w->n_rows - panel * PANEL);
     float *y = g->y + (size_t)m * g->y_stride + (size_t)panel * PANEL;
@@ -41,7 +44,7 @@ void avx2_store(const struct gemm_args *g, int panel, int m, int n, const struct
     }
 }
 
-void avx2_few_rows(const struct gemm_args *g, const struct format *f)
+void GEMM_SET(few_rows)(const struct gemm_args *g, const struct format *f)
 {
     int n_rows = g->x->n_rows, n_panels = g->panel_to - g->panel_from;
     int n_blocks = g->w->n_cols / f->block, per_turn = MAX(1, TURN_BYTES / (int)f->w_bytes);
@@ -50,7 +53,7 @@ void avx2_few_rows(const struct gemm_args *g, const struct format *f)
     struct lanes acc[STREAMS][GROUP];
     int from[STREAMS + 1];
 
-    avx2_set_rows(g, 0, n_rows, x0);
+    GEMM_SET(set_rows)(g, 0, n_rows, x0);
     for (int s = 0; s <= STREAMS; s++)
         from[s] = g->panel_from + (int)((int64_t)n_panels * s / STREAMS);
     for (int i = 0; i < (n_panels + STREAMS - 1) / STREAMS; i++) {
@@ -67,7 +70,7 @@ void avx2_few_rows(const struct gemm_args *g, const struct format *f)
         }
         for (int s = 0; s < STREAMS; s++)
             if (from[s] + i < from[s + 1])
-                avx2_store(g, from[s] + i, 0, n_rows, acc[s]);
+                GEMM_SET(store)(g, from[s] + i, 0, n_rows, acc[s]);
     }
 }
 
@@ -80,10 +83,10 @@ static void many_rows(const struct gemm_args *g, const struct format *f)
     for (int p = g->panel_from; p < g->panel_to; p++)
         for (int m = 0; m < g->x->n_rows; m += GROUP) {
             int n = MIN(GROUP, g->x->n_rows - m);
-            avx2_set_rows(g, m, n, x);
+            GEMM_SET(set_rows)(g, m, n, x);
             memset(acc, 0, sizeof(acc));
             f->turn[n](g->w->data + (size_t)p * g->w->panel_bytes, x, n_blocks, acc);
-            avx2_store(g, p, m, n, acc);
+            GEMM_SET(store)(g, p, m, n, acc);
         }
 }
 
@@ -95,21 +98,21 @@ static void run(const struct gemm_args *g, const struct format *f, gemm_fn wide)
     else if (g->x->n_rows > GROUP)
         many_rows(g, f);
     else if (g->x->n_rows > 0)
-        avx2_few_rows(g, f);
+        GEMM_SET(few_rows)(g, f);
 }
 
 /* ---- pieces */
 
-/* A quad of weights, both halves of the panel, times the four bytes at q[m] + at of every row: pair
- * sums of 16 bits. The weights stay in registers while the rows pass by. */
+/* A quad of weights, both halves of the panel, times the four bytes at q[m] + at of every row. The
+ * weights stay in registers while the rows pass by. */
 INLINE void add_quad(
     int rows, __m256i w0, __m256i w1, const int8_t *const *q, int at, __m256i sums[GROUP][2])
 {
     UNROLL for (int m = 0; m < rows; m++)
     {
         __m256i x = spread4(q[m] + at);
-        sums[m][0] = kept(_mm256_add_epi16(sums[m][0], _mm256_maddubs_epi16(w0, x)));
-        sums[m][1] = kept(_mm256_add_epi16(sums[m][1], _mm256_maddubs_epi16(w1, x)));
+        sums[m][0] = sum_bytes(sums[m][0], w0, x);
+        sums[m][1] = sum_bytes(sums[m][1], w1, x);
     }
 }
 
@@ -136,32 +139,68 @@ INLINE void add_nibbles(
 
 /* ---- blocks of 32 */
 
+/* A block of every row: its bytes, and what its sums of products begin with or end at. */
+struct row_blocks {
+    const int8_t *q[GROUP];
+    int32_t start[GROUP];
+    float d[GROUP];
+    __m256i sums[GROUP][2];
+};
+
+/* offset: 8 or 128, to be taken off the weights. */
+INLINE void begin(
+    struct row_blocks *r, int rows, int offset, const uint8_t *const *xp, int block)
+{
+    UNROLL for (int m = 0; m < rows; m++)
+    {
+        const struct act_q8_0 *x = (const struct act_q8_0 *)(const void *)xp[m] + block;
+        r->q[m] = x->q;
+        r->d[m] = x->d;
+        r->start[m] = x->minus8 * (offset / 8);
+        r->sums[m][0] = r->sums[m][1] = first_sums(r->start[m]);
+    }
+}
+
+INLINE void end(const struct row_blocks *r, int rows, const uint16_t d[16], struct lanes *out)
+{
+    UNROLL for (int half = 0; half < 2; half++)
+    {
+        __m256 dw = half8(d + 8 * half);
+        UNROLL for (int m = 0; m < rows; m++) out[m].half[half] = scaled(
+            out[m].half[half], dw, r->d[m], whole_sums(r->sums[m][half], r->start[m]));
+    }
+}
+
 INLINE void turn_q4_0(
     int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
 {
     const struct p16_q4_0 *p = (const void *)wp;
-    const __m256i ones = _mm256_set1_epi16(1);
-    __m256i sums[GROUP][2];
-    const int8_t *q[GROUP];
+    struct row_blocks r;
 
     for (int b = 0; b < n; b++, p++) {
         fetch_ahead((const uint8_t *)p, sizeof(*p));
-        UNROLL for (int m = 0; m < rows; m++) q[m] =
-            ((const struct act_q8_0 *)(const void *)xp[m] + b)->q;
-        clear(rows, sums);
-        add_nibbles(rows, p->q, q, sums);
-        UNROLL for (int half = 0; half < 2; half++)
-        {
-            __m256 dw = half8(p->d + 8 * half);
-            UNROLL for (int m = 0; m < rows; m++)
-            {
-                const struct act_q8_0 *x = (const struct act_q8_0 *)(const void *)xp[m] + b;
-                __m256i sum = add_madd(_mm256_set1_epi32(x->minus8), sums[m][half], ones);
-                out[m].half[half] = scaled(out[m].half[half], dw, x->d, sum);
-            }
-        }
+        begin(&r, rows, 8, xp, b);
+        add_nibbles(rows, p->q, r.q, r.sums);
+        end(&r, rows, p->d, out);
     }
 }
+
+#if BYTE_DOTS
+INLINE void turn_q8_0(
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
+{
+    const struct p16_q8_0 *p = (const void *)wp;
+    struct row_blocks r;
+
+    for (int b = 0; b < n; b++, p++) {
+        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        begin(&r, rows, 128, xp, b);
+        UNROLL for (int i = 0; i < 8; i++)
+            add_quad(rows, load(p->q[i][0]), load(p->q[i][8]), r.q, 4 * i, r.sums);
+        end(&r, rows, p->d, out);
+    }
+}
+#endif
 
 /* ---- blocks of 256 */
 
@@ -195,8 +234,8 @@ INLINE void add_scaled_sums(
 {
     UNROLL for (int m = 0; m < rows; m++)
     {
-        totals[m][0] = add_madd(totals[m][0], sums[m][0], scale0);
-        totals[m][1] = add_madd(totals[m][1], sums[m][1], scale1);
+        totals[m][0] = add_times(totals[m][0], sums[m][0], scale0);
+        totals[m][1] = add_times(totals[m][1], sums[m][1], scale1);
     }
 }
 
@@ -229,8 +268,8 @@ INLINE void turn_q4_k(
             set_bytes(rows, q, xp, b, 32 * j);
             clear(rows, sums);
             add_nibbles(rows, p->q[j], q, sums);
-            add_scaled_sums(rows, t.sum, sums, both(t.scales[0].scale[j / 2], j % 2),
-                both(t.scales[1].scale[j / 2], j % 2));
+            add_scaled_sums(rows, t.sum, sums, of_pair(t.scales[0].scale[j / 2], j % 2),
+                of_pair(t.scales[1].scale[j / 2], j % 2));
         }
         add_affine(rows, out, p->d, xp, b, &t);
     }
@@ -263,12 +302,12 @@ INLINE void turn_q5_k(
         for (int j = 0; j < 8; j++) {
             fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
             set_bytes(rows, q, xp, b, 32 * j);
-            __m256i scale0 = both(t.scales[0].scale[j / 2], j % 2);
-            __m256i scale1 = both(t.scales[1].scale[j / 2], j % 2);
-            UNROLL for (int part = 0; part < 8; part += 4)
+            __m256i scale0 = of_pair(t.scales[0].scale[j / 2], j % 2);
+            __m256i scale1 = of_pair(t.scales[1].scale[j / 2], j % 2);
+            UNROLL for (int part = 0; part < 8; part += Q5_QUADS)
             {
                 clear(rows, sums);
-                UNROLL for (int i = part; i < part + 4; i++)
+                UNROLL for (int i = part; i < part + Q5_QUADS; i++)
                     add_quad(rows, q5_quad(p->q[j], p->high[j], i, 0),
                         q5_quad(p->q[j], p->high[j], i, 1), q, 4 * i, sums);
                 add_scaled_sums(rows, t.sum, sums, scale0, scale1);
@@ -309,7 +348,7 @@ INLINE __m256i q6_scale(const struct p16_q6_k *p, int j, int half)
 {
     __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p->scale[j / 2][8 * half]);
 
-    return both(_mm256_cvtepi8_epi16(bytes), j % 2);
+    return of_pair(_mm256_cvtepi8_epi16(bytes), j % 2);
 }
 
 INLINE void turn_q6_k(
@@ -330,10 +369,10 @@ INLINE void turn_q6_k(
             fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 16, sizeof(*p) / 16);
             set_bytes(rows, q, xp, b, 16 * j);
             __m256i scale0 = q6_scale(p, j, 0), scale1 = q6_scale(p, j, 1);
-            UNROLL for (int part = 0; part < 4; part += 2)
+            UNROLL for (int part = 0; part < 4; part += Q6_QUADS)
             {
                 clear(rows, sums);
-                UNROLL for (int i = part; i < part + 2; i++)
+                UNROLL for (int i = part; i < part + Q6_QUADS; i++)
                     add_quad(rows, q6_quad(p->sub[j].low, p->sub[j].high, i, 0),
                         q6_quad(p->sub[j].low, p->sub[j].high, i, 1), q, 4 * i, sums);
                 add_scaled_sums(rows, totals, sums, scale0, scale1);
@@ -428,7 +467,7 @@ INLINE void turn_bf16(
     TURN(type, 2)                                                                                  \
     TURN(type, 3)                                                                                  \
     TURN(type, 4)                                                                                  \
-    void avx2_gemm_##type(const struct gemm_args *g)                                               \
+    void GEMM_SET(gemm_##type)(const struct gemm_args *g)                                               \
     {                                                                                              \
         static const struct format f = { { NULL, type##_1, type##_2, type##_3, type##_4 }, block,  \
             w_bytes, x_bytes };                                                                    \
@@ -438,7 +477,10 @@ INLINE void turn_bf16(
 GEMM(f32, 1, 64, 4, NULL)
 GEMM(f16, 1, 32, 4, NULL)
 GEMM(bf16, 1, 32, 4, NULL)
-GEMM(q4_0, 32, sizeof(struct p16_q4_0), sizeof(struct act_q8_0), NULL)
-GEMM(q4_k, 256, sizeof(struct p16_q4_k), sizeof(struct act_q8_k), NULL)
-GEMM(q5_k, 256, sizeof(struct p16_q5_k), sizeof(struct act_q8_k), avx2_wide_q5_k)
-GEMM(q6_k, 256, sizeof(struct p16_q6_k), sizeof(struct act_q8_k), avx2_wide_q6_k)
+#if BYTE_DOTS
+GEMM(q8_0, 32, sizeof(struct p16_q8_0), sizeof(struct act_q8_0), GEMM_SET(wide_q8_0))
+#endif
+GEMM(q4_0, 32, sizeof(struct p16_q4_0), sizeof(struct act_q8_0), GEMM_SET(wide_q4_0))
+GEMM(q4_k, 256, sizeof(struct p16_q4_k), sizeof(struct act_q8_k), GEMM_SET(wide_q4_k))
+GEMM(q5_k, 256, sizeof(struct p16_q5_k), sizeof(struct act_q8_k), GEMM_SET(wide_q5_k))
+GEMM(q6_k, 256, sizeof(struct p16_q6_k), sizeof(struct act_q8_k), GEMM_SET(wide_q6_k))

@@ -30,7 +30,7 @@ struct unpacked {
 /* What differs between types, as constants. */
 struct kind {
     int halves; /* of a panel at a time: as many as registers hold sums of */
-    int per;    /* quads that may be added before they are widened */
+    int per;    /* quads that may be added before they are widened; with VNNI: all */
     int sub;    /* quads of a sub-block */
     int offset; /* of the weights, to be taken off: 0, 12, 16, 128; of 256: 0, 32, 128 */
     bool has_mins;
@@ -80,7 +80,7 @@ static void chunk(const struct gemm_args *g, const struct wide *f, struct work *
         }
     }
     for (int i = 0; i < n_panels; i++)
-        avx2_store(g, panel + i, m0, n, k->acc[i]);
+        GEMM_SET(store)(g, panel + i, m0, n, k->acc[i]);
 }
 
 static void run(const struct gemm_args *g, const struct wide *f)
@@ -92,7 +92,7 @@ static void run(const struct gemm_args *g, const struct wide *f)
             for (int p = g->panel_from; p < g->panel_to; p += PASS)
                 chunk(g, f, &k, p, MIN(PASS, g->panel_to - p), m);
     else if (g->x->n_rows > 0)
-        avx2_few_rows(g, &f->few);
+        GEMM_SET(few_rows)(g, &f->few);
 }
 
 /* ---- unpacking */
@@ -151,10 +151,47 @@ INLINE __m128i offset_list(const int8_t list[16], int offset)
 
 static const int8_t mxfp4_list[16] = { MXFP4_LIST };
 
+/* Numbers of a list for nibbles as in p16_q4_0, to eight quads. */
+INLINE void put_listed(uint8_t (*to)[64], __m128i list, const uint8_t q[4][16][4])
+{
+    __m256i both = _mm256_broadcastsi128_si256(list);
+
+    UNROLL for (int i = 0; i < 4; i++) UNROLL for (int half = 0; half < 2; half++)
+    {
+        __m256i v = load(q[i][8 * half]);
+        put(to[i], half, _mm256_shuffle_epi8(both, low4(v)));
+        put(to[i + 4], half, _mm256_shuffle_epi8(both, high4(v)));
+    }
+}
+
 INLINE void put_halves(__m256 to[2], const uint16_t h[16])
 {
     to[0] = half8(h);
     to[1] = half8(h + 8);
+}
+
+#if BYTE_DOTS
+static void unpack_q8_0(struct unpacked *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_q8_0 *p = (const void *)w;
+
+    for (int b = 0; b < n_blocks; b++, p++) {
+        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        memcpy(u->q[8 * b], p->q, sizeof(p->q));
+        put_halves(u->d[b], p->d);
+    }
+}
+#endif
+
+static void unpack_q4_0(struct unpacked *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_q4_0 *p = (const void *)w;
+
+    for (int b = 0; b < n_blocks; b++, p++) {
+        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        put_nibbles(u->q + 8 * b, p->q);
+        put_halves(u->d[b], p->d);
+    }
 }
 
 static void unpack_q4_1(struct unpacked *u, const uint8_t *w, int n_blocks)
@@ -206,16 +243,11 @@ INLINE __m256 e8m0_half8(const uint8_t *e)
 static void unpack_mxfp4(struct unpacked *u, const uint8_t *w, int n_blocks)
 {
     const struct p16_mxfp4 *p = (const void *)w;
-    __m256i list = _mm256_broadcastsi128_si256(offset_list(mxfp4_list, MXFP4_OFFSET));
+    __m128i list = offset_list(mxfp4_list, MXFP4_OFFSET);
 
     for (int b = 0; b < n_blocks; b++, p++) {
         fetch_ahead((const uint8_t *)p, sizeof(*p));
-        UNROLL for (int i = 0; i < 4; i++) UNROLL for (int half = 0; half < 2; half++)
-        {
-            __m256i v = load(p->q[i][8 * half]);
-            put(u->q[8 * b + i], half, _mm256_shuffle_epi8(list, low4(v)));
-            put(u->q[8 * b + i + 4], half, _mm256_shuffle_epi8(list, high4(v)));
-        }
+        put_listed(u->q + 8 * b, list, p->q);
         u->d[b][0] = e8m0_half8(p->e);
         u->d[b][1] = e8m0_half8(p->e + 8);
     }
@@ -230,11 +262,21 @@ INLINE void put_scales(
     UNROLL for (int half = 0; half < 2; half++)
     {
         load_scales(&s, lo, hi, half);
-        UNROLL for (int j = 0; j < 8; j++) u->scale[j][half] = both(s.scale[j / 2], j % 2);
+        UNROLL for (int j = 0; j < 8; j++) u->scale[j][half] = of_pair(s.scale[j / 2], j % 2);
         UNROLL for (int p = 0; p < 4; p++) u->pair[p][half] = s.min[p];
     }
     put_halves(u->d[0], d);
     put_halves(u->d[1], d + 16);
+}
+
+static void unpack_q4_k(struct unpacked *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_q4_k *p = (const void *)w;
+
+    fetch_ahead(w, sizeof(*p));
+    for (int j = 0; j < 8; j++)
+        put_nibbles(u->q + 8 * j, p->q[j]);
+    put_scales(u, p->scale_lo, p->scale_hi, p->d);
 }
 
 static void unpack_q5_k(struct unpacked *u, const uint8_t *w, int n_blocks)
@@ -255,8 +297,8 @@ INLINE void put_signed(struct unpacked *u, int i, const int8_t scale[16][2])
         __m256i pair =
             _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)scale[8 * half]));
         u->pair[i][half] = pair;
-        u->scale[2 * i][half] = both(pair, 0);
-        u->scale[2 * i + 1][half] = both(pair, 1);
+        u->scale[2 * i][half] = of_pair(pair, 0);
+        u->scale[2 * i + 1][half] = of_pair(pair, 1);
     }
 }
 
@@ -286,38 +328,71 @@ static void unpack_q6_k(struct unpacked *u, const uint8_t *w, int n_blocks)
     put_halves(u->d[0], p->d);
 }
 
+#if BYTE_DOTS
+static const int8_t iq4_list[16] = { IQ4_LIST };
+
+static void unpack_iq4_nl(struct unpacked *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_iq4_nl *p = (const void *)w;
+    __m128i list = offset_list(iq4_list, IQ4_OFFSET);
+
+    for (int b = 0; b < n_blocks; b++, p++) {
+        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        put_listed(u->q + 8 * b, list, p->q);
+        put_halves(u->d[b], p->d);
+    }
+}
+
+static void unpack_iq4_xs(struct unpacked *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_iq4_xs *p = (const void *)w;
+    __m128i list = offset_list(iq4_list, IQ4_OFFSET);
+
+    fetch_ahead(w, sizeof(*p));
+    for (int j = 0; j < 8; j++)
+        put_listed(u->q + 8 * j, list, p->q[j]);
+    for (int i = 0; i < 4; i++)
+        put_signed(u, i, p->scale[i]);
+    put_halves(u->d[0], p->d);
+}
+#endif
+
 /* ---- products */
 
 /* Of four rows, both halves of the panel, of which kind.halves are in use at a time. */
 typedef __m256i sums[GROUP][2];
 
-/* A sub-block: its weights from quad and half on, the activations of every row, and what multiplies
- * the sums of each half. */
+/* A sub-block: its weights from quad and half on, the activations of every row, what the products'
+ * sums begin with (with VNNI), and what multiplies those of each half. */
 struct sub_block {
     const uint8_t *w;
     const int8_t *q[GROUP];
+    int32_t start[GROUP];
     __m256i scale[2];
 };
 
+/* Quads from .. to - 1 of it, of halves which are `halves`. */
+INLINE void add_quads(int halves, int rows, const struct sub_block *s, int from, int to, sums out)
+{
+    UNROLL for (int i = from; i < to; i++) UNROLL for (int m = 0; m < rows; m++)
+    {
+        __m256i x = spread4(s->q[m] + 4 * i);
+        UNROLL for (int n = 0; n < halves; n++) out[m][n] =
+            sum_bytes(out[m][n], load(s->w + 64 * i + 32 * n), x);
+    }
+}
+
 INLINE void add_dots(const struct kind k, int rows, const struct sub_block *s, sums total)
 {
-    sums pairs;
+    sums part;
 
-    UNROLL for (int part = 0; part < k.sub; part += k.per)
+    UNROLL for (int i = 0; i < k.sub; i += k.per)
     {
+        UNROLL for (int m = 0; m < rows; m++) UNROLL for (int n = 0; n < k.halves; n++) part[m][n] =
+            first_sums(s->start[m]);
+        add_quads(k.halves, rows, s, i, i + k.per, part);
         UNROLL for (int m = 0; m < rows; m++) UNROLL for (int n = 0; n < k.halves; n++)
-            pairs[m][n] = _mm256_setzero_si256();
-        UNROLL for (int i = part; i < part + k.per; i++) UNROLL for (int m = 0; m < rows; m++)
-        {
-            __m256i x = spread4(s->q[m] + 4 * i);
-            UNROLL for (int n = 0; n < k.halves; n++)
-            {
-                __m256i v = _mm256_maddubs_epi16(load(s->w + 64 * i + 32 * n), x);
-                pairs[m][n] = kept(_mm256_add_epi16(pairs[m][n], v));
-            }
-        }
-        UNROLL for (int m = 0; m < rows; m++) UNROLL for (int n = 0; n < k.halves; n++)
-            total[m][n] = add_madd(total[m][n], pairs[m][n], s->scale[n]);
+            total[m][n] = add_times(total[m][n], part[m][n], s->scale[n]);
     }
 }
 
@@ -331,7 +406,7 @@ INLINE __m256i start_at(int offset, const struct act_q8_0 *x)
     __m256i v = _mm256_set1_epi32(x->minus8);
     if (offset == MXFP4_OFFSET)
         return _mm256_add_epi32(v, _mm256_srai_epi32(v, 1));
-    return _mm256_slli_epi32(v, offset == 16 ? 1 : 4);
+    return offset == 8 ? v : _mm256_slli_epi32(v, offset == 16 ? 1 : 4);
 }
 
 /* acc + m * dx * (sum of q) */
@@ -346,7 +421,7 @@ INLINE void multiply_small(const struct kind k, int rows, const struct unpacked 
     const uint8_t *const *xp, int n, struct lanes *acc)
 {
     const __m256i one = _mm256_set1_epi16(1);
-    struct sub_block s = { .scale = { one, one } };
+    struct sub_block s = { .scale = { one, one } }; /* of no use to VNNI */
     const struct act_q8_0 *x[GROUP];
     sums total;
 
@@ -359,7 +434,10 @@ INLINE void multiply_small(const struct kind k, int rows, const struct unpacked 
                 UNROLL for (int i = 0; i < k.halves; i++) total[m][i] = start_at(k.offset, x[m]);
             }
             s.w = u->q[8 * b] + 32 * h;
-            add_dots(k, rows, &s, total);
+            if (BYTE_DOTS)
+                add_quads(k.halves, rows, &s, 0, k.sub, total);
+            else
+                add_dots(k, rows, &s, total);
             UNROLL for (int m = 0; m < rows; m++) UNROLL for (int i = h; i < h + k.halves; i++)
             {
                 __m256 sum = scaled(acc[m].half[i], u->d[b][i], x[m]->d, total[m][i - h]);
@@ -384,26 +462,50 @@ INLINE __m256i pairs_dot(const struct unpacked *u, int half, const int16_t *of, 
 INLINE __m256i start_of_256(
     const struct kind k, const struct unpacked *u, int half, const struct act_q8_k *x)
 {
-    if (k.offset == 0)
+    if (k.offset == 0 || BYTE_DOTS)
         return _mm256_setzero_si256();
     __m256i sum = k.sub == 4 ? pairs_dot(u, half, x->sum16, 8) : pairs_dot(u, half, x->sum32, 4);
     return _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(sum, k.offset == 32 ? 5 : 7));
+}
+
+/* The same with VNNI: -offset * sum of q for each sub-block. */
+INLINE void sub_starts(const struct kind k, const struct act_q8_k *x, int32_t out[16])
+{
+    const int16_t *of = k.sub == 4 ? x->sum16 : x->sum32;
+
+    if (k.offset == 0 || !BYTE_DOTS)
+        return;
+    for (int i = 0; i < STRETCH / 4 / k.sub; i += 8) {
+        __m256i v = _mm256_cvtepi16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(of + i)));
+        v = _mm256_slli_epi32(v, k.offset == 32 ? 5 : 7);
+        _mm256_storeu_si256(
+            (__m256i *)(void *)(out + i), _mm256_sub_epi32(_mm256_setzero_si256(), v));
+    }
 }
 
 INLINE void multiply_super(const struct kind k, int rows, const struct unpacked *u,
     const uint8_t *const *xp, int n, struct lanes *acc)
 {
     const struct act_q8_k *x[GROUP];
+    int32_t start[GROUP][16];
     struct sub_block s;
     sums total;
 
-    UNROLL for (int m = 0; m < rows; m++) x[m] = (const struct act_q8_k *)(const void *)xp[m];
+    UNROLL for (int m = 0; m < rows; m++)
+    {
+        x[m] = (const struct act_q8_k *)(const void *)xp[m];
+        sub_starts(k, x[m], start[m]);
+    }
     for (int h = 0; h < 2; h += k.halves) {
         UNROLL for (int m = 0; m < rows; m++) UNROLL for (int i = 0; i < k.halves; i++)
             total[m][i] = start_of_256(k, u, h + i, x[m]);
         for (int j = 0; j < STRETCH / 4 / k.sub; j++) {
             UNROLL for (int i = 0; i < k.halves; i++) s.scale[i] = u->scale[j][h + i];
-            UNROLL for (int m = 0; m < rows; m++) s.q[m] = x[m]->q + 4 * k.sub * j;
+            UNROLL for (int m = 0; m < rows; m++)
+            {
+                s.q[m] = x[m]->q + 4 * k.sub * j;
+                s.start[m] = k.offset && BYTE_DOTS ? start[m][j] : 0;
+            }
             s.w = u->q[k.sub * j] + 32 * h;
             add_dots(k, rows, &s, total);
         }
@@ -441,7 +543,7 @@ INLINE void multiply_super(const struct kind k, int rows, const struct unpacked 
     ROWS(type, how, 2, __VA_ARGS__)                                                                \
     ROWS(type, how, 3, __VA_ARGS__)                                                                \
     ROWS(type, how, 4, __VA_ARGS__)                                                                \
-    void entry##_##type(const struct gemm_args *g)                                                 \
+    void GEMM_SET(entry##_##type)(const struct gemm_args *g)                                                 \
     {                                                                                              \
         static const struct wide f = {                                                             \
             { { NULL, type##_turn_1, type##_turn_2, type##_turn_3, type##_turn_4 }, block,         \
@@ -452,10 +554,19 @@ INLINE void multiply_super(const struct kind k, int rows, const struct unpacked 
         run(g, &f);                                                                                \
     }
 
-/*                                                     halves, per, sub, offset, mins */
-WIDE(avx2_gemm, q4_1, multiply_small, 32, struct act_q8_0, 2, 8, 8, 0, true)
-WIDE(avx2_gemm, q5_0, multiply_small, 32, struct act_q8_0, 2, 4, 8, 16, false)
-WIDE(avx2_gemm, q5_1, multiply_small, 32, struct act_q8_0, 2, 4, 8, 0, true)
-WIDE(avx2_gemm, mxfp4, multiply_small, 32, struct act_q8_0, 2, 4, 8, MXFP4_OFFSET, false)
-WIDE(avx2_wide, q5_k, multiply_super, 256, struct act_q8_k, 2, 4, 8, 0, true)
-WIDE(avx2_wide, q6_k, multiply_super, 256, struct act_q8_k, 1, 2, 4, 32, false)
+/*                                                halves, per, sub, offset, mins */
+WIDE(gemm, q4_1, multiply_small, 32, struct act_q8_0, 2, 8, 8, 0, true)
+WIDE(gemm, q5_1, multiply_small, 32, struct act_q8_0, 2, BYTE_DOTS ? 8 : 4, 8, 0, true)
+WIDE(gemm, q5_0, multiply_small, 32, struct act_q8_0, 2, BYTE_DOTS ? 8 : 4, 8, 16, false)
+WIDE(gemm, mxfp4, multiply_small, 32, struct act_q8_0, 2, BYTE_DOTS ? 8 : 4, 8, MXFP4_OFFSET, false)
+WIDE(wide, q4_0, multiply_small, 32, struct act_q8_0, 2, 8, 8, 8, false)
+WIDE(wide, q4_k, multiply_super, 256, struct act_q8_k, 2, 8, 8, 0, true)
+WIDE(wide, q5_k, multiply_super, 256, struct act_q8_k, 2, BYTE_DOTS ? 8 : 4, 8, 0, true)
+#if BYTE_DOTS
+WIDE(wide, q8_0, multiply_small, 32, struct act_q8_0, 2, 8, 8, 128, false)
+WIDE(wide, q6_k, multiply_super, 256, struct act_q8_k, 2, 4, 4, 32, false)
+WIDE(gemm, iq4_nl, multiply_small, 32, struct act_q8_0, 2, 8, 8, IQ4_OFFSET, false)
+WIDE(gemm, iq4_xs, multiply_super, 256, struct act_q8_k, 2, 8, 8, IQ4_OFFSET, false)
+#else
+WIDE(wide, q6_k, multiply_super, 256, struct act_q8_k, 1, 2, 4, 32, false)
+#endif

@@ -195,7 +195,7 @@ static const void *unpack_iq4_xs(union unpacked *u, const uint8_t *w, int n)
         fetch_ahead(w + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
         UNROLL for (int at = 0; at < 16; at += 8)
         {
-            __m256i scale = both(_mm256_cvtepi8_epi16(_mm_loadu_si128(
+            __m256i scale = of_pair(_mm256_cvtepi8_epi16(_mm_loadu_si128(
                                      (const __m128i *)(const void *)p->scale[j / 2][at])),
                 j % 2);
             UNROLL for (int i = 0; i < 4; i++)

@@ -5,6 +5,7 @@
 #include "amx_definition.h"
 #include "kit_formats.h"
 #include "x86_amx_soft.h"
+#include "x86_avxvnni_evex.h"
 #include "kernel/acts.h"
 #include "kernel/kernels.h"
 
@@ -115,7 +116,7 @@ static inline const struct kernels *kit_amx_definition(void)
 /* Calls fn for every set but ref that runs here, with its definition; the others are named. */
 static inline void kit_each_set(void (*fn)(const struct kernels *k, const struct kernels *ref))
 {
-    static const char *const names[] = { "avx2", "avx512", "amx" };
+    static const char *const names[] = { "avx2", "avxvnni", "avx512", "amx" };
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         const struct kernels *k;
@@ -125,6 +126,9 @@ static inline void kit_each_set(void (*fn)(const struct kernels *k, const struct
         else
             fn(k, strcmp(names[i], "amx") ? kit_ref() : kit_amx_definition());
     }
+    struct kernels vnni;
+    if (avxvnni_evex_choose(&vnni))
+        fn(&vnni, kit_ref());
     if (kit_amx_soft())
         fn(kit_amx_soft(), kit_amx_definition());
     else

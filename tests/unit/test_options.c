@@ -88,7 +88,7 @@ static void bad_flags_are_named(void)
         { "--port", NULL, "--port needs a value" },
         { "--port", "99999", "--port: 99999 is not in 0..65535" },
         { "--port", "eight", "--port: 'eight' is not a number" },
-        { "--kernels", "mmx", "--kernels: 'mmx' is none of auto|ref|avx2|avx512|amx" },
+        { "--kernels", "mmx", "--kernels: 'mmx' is none of auto|ref|avx2|avxvnni|avx512|amx" },
         { "--strict-model=perhaps", NULL, "--strict-model: 'perhaps' is neither true nor false" },
         { "--max-body", "9999999999999999999T",
             "--max-body: '9999999999999999999T' is not a size (like 4096, 512M or 2G)" },
