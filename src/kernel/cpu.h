@@ -9,7 +9,7 @@
 #include "base/base.h"
 
 /* NULL when the set can run here, else the first thing that is missing, for people to read. */
-const char *cpu_lacks_avx2(void);   /* AVX2, FMA, F16C */
+const char *cpu_lacks_avx2(void);    /* AVX2, FMA, F16C */
 const char *cpu_lacks_avxvnni(void); /* that, and AVX-VNNI */
 const char *cpu_lacks_avx512(void);  /* those of AVX2, and AVX-512 F, BW, VL, DQ, VNNI */
 /* Those, and AMX-TILE, AMX-INT8, AMX-BF16, AVX-512 BF16; asks the system, if all is there. */

@@ -1,7 +1,8 @@
 /* kernels.h: the arithmetic, as one table of functions chosen at start.
  *
- * Sets, worst to best: ref, avx2, avx512, amx. A set leaves NULL where it is no better than the
- * next one down; kernels_choose() fills the gaps. Pure functions; any thread. */
+ * Sets, worst to best: ref, avx2, avxvnni, avx512, amx. A set leaves NULL where it is no better
+ * than one below that runs wherever it does; kernels_choose() fills the gaps. Pure functions; any
+ * thread. */
 #pragma once
 
 #include "base/err.h"

@@ -1,15 +1,15 @@
 /* x86_avx2_gemm.c: packed weights times activations in vectors of eight rows.
  *
- * A panel's 16 rows are two halves of eight lanes, taken one after the other. Without VNNI, products
- * of bytes come from vpmaddubsw, whose pairs are 16-bit sums that would saturate; how many of them
- * may be added before they are widened follows from the weights' range, with |x| <= 127:
+ * A panel's 16 rows are two halves of eight lanes. Without VNNI, products of bytes come from
+ * vpmaddubsw, whose pairs are 16-bit sums that would saturate; how many of them may be added before
+ * they are widened follows from the weights' range, with |x| <= 127:
  *
  *   Q4   15 * 127 * 2 =  3810, x 8 fits     Q6   63 * 127 * 2 = 16002, x 2 fits
  *   Q5   31 * 127 * 2 =  7874, x 4 fits     Q8  in words of 16 bits: x86_avx2_gemm_words.c
  *
  * Where a sub-block has a scale, the widening multiplies by it (vpmaddwd). With VNNI (BYTE_DOTS)
- * there are no pairs, and no bounds. Work is cut into turns as in x86_avx512_gemm.c. Many rows of
- * Q5_K and Q6_K, and what is not here, are in x86_avx2_gemm_wide.c. */
+ * there are no pairs, and no bounds. Work is cut into turns as in x86_avx512_gemm.c. Many rows, and
+ * the types that are not here, are in x86_avx2_gemm_wide.c. */
 #ifndef __AVX2__
 #error "compile with the AVX2 flags of the Makefile"
 #endif
@@ -148,8 +148,7 @@ struct row_blocks {
 };
 
 /* offset: 8 or 128, to be taken off the weights. */
-INLINE void begin(
-    struct row_blocks *r, int rows, int offset, const uint8_t *const *xp, int block)
+INLINE void begin(struct row_blocks *r, int rows, int offset, const uint8_t *const *xp, int block)
 {
     UNROLL for (int m = 0; m < rows; m++)
     {
@@ -166,8 +165,8 @@ INLINE void end(const struct row_blocks *r, int rows, const uint16_t d[16], stru
     UNROLL for (int half = 0; half < 2; half++)
     {
         __m256 dw = half8(d + 8 * half);
-        UNROLL for (int m = 0; m < rows; m++) out[m].half[half] = scaled(
-            out[m].half[half], dw, r->d[m], whole_sums(r->sums[m][half], r->start[m]));
+        UNROLL for (int m = 0; m < rows; m++) out[m].half[half] =
+            scaled(out[m].half[half], dw, r->d[m], whole_sums(r->sums[m][half], r->start[m]));
     }
 }
 
@@ -467,7 +466,7 @@ INLINE void turn_bf16(
     TURN(type, 2)                                                                                  \
     TURN(type, 3)                                                                                  \
     TURN(type, 4)                                                                                  \
-    void GEMM_SET(gemm_##type)(const struct gemm_args *g)                                               \
+    void GEMM_SET(gemm_##type)(const struct gemm_args *g)                                          \
     {                                                                                              \
         static const struct format f = { { NULL, type##_1, type##_2, type##_3, type##_4 }, block,  \
             w_bytes, x_bytes };                                                                    \

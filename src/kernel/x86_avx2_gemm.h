@@ -35,8 +35,7 @@ struct format {
 };
 
 void GEMM_SET(set_rows)(const struct gemm_args *g, int m, int n, const uint8_t *x[]);
-void GEMM_SET(store)(
-    const struct gemm_args *g, int panel, int m, int n, const struct lanes *acc);
+void GEMM_SET(store)(const struct gemm_args *g, int panel, int m, int n, const struct lanes *acc);
 /* All rows (1 .. GROUP) times panels, interleaved. */
 void GEMM_SET(few_rows)(const struct gemm_args *g, const struct format *f);
 

@@ -21,10 +21,10 @@ enum {
 /* A stretch of a panel: eight blocks of 32 (or fewer, at the end), or one of 256. */
 struct unpacked {
     ALIGNED(64) uint8_t q[STRETCH / 4][64]; /* quad rows, unsigned */
-    __m256 d[STRETCH / 32][2];                     /* scales per block and half; of 256: d, dmin */
-    __m256 m[STRETCH / 32][2];                     /* minimums of blocks of 32 */
-    __m256i scale[16][2];                          /* of sub-blocks: int16, twice per lane */
-    __m256i pair[8][2]; /* scales or minimums of two sub-blocks per lane */
+    __m256 d[STRETCH / 32][2];              /* scales per block and half; of 256: d, dmin */
+    __m256 m[STRETCH / 32][2];              /* minimums of blocks of 32 */
+    __m256i scale[16][2];                   /* of sub-blocks: int16, twice per lane */
+    __m256i pair[8][2];                     /* scales or minimums of two sub-blocks per lane */
 };
 
 /* What differs between types, as constants. */
@@ -543,7 +543,7 @@ INLINE void multiply_super(const struct kind k, int rows, const struct unpacked 
     ROWS(type, how, 2, __VA_ARGS__)                                                                \
     ROWS(type, how, 3, __VA_ARGS__)                                                                \
     ROWS(type, how, 4, __VA_ARGS__)                                                                \
-    void GEMM_SET(entry##_##type)(const struct gemm_args *g)                                                 \
+    void GEMM_SET(entry##_##type)(const struct gemm_args *g)                                       \
     {                                                                                              \
         static const struct wide f = {                                                             \
             { { NULL, type##_turn_1, type##_turn_2, type##_turn_3, type##_turn_4 }, block,         \

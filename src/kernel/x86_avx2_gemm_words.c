@@ -71,9 +71,10 @@ INLINE void set_words(struct words *w, int rows, int block, const uint8_t *const
 {
     for (int m = 0; m < rows; m++)
         for (int b = 0; b < n * block / QK_SMALL; b++)
-            put_words(w->x[m][b],
-                block == QK_SMALL ? ((const struct act_q8_0 *)(const void *)x[m] + b)->q
-                                  : ((const struct act_q8_k *)(const void *)x[m])->q + QK_SMALL * b);
+            put_words(
+                w->x[m][b], block == QK_SMALL
+                                ? ((const struct act_q8_0 *)(const void *)x[m] + b)->q
+                                : ((const struct act_q8_k *)(const void *)x[m])->q + QK_SMALL * b);
 }
 
 /* ---- drivers */
@@ -196,7 +197,7 @@ static const void *unpack_iq4_xs(union unpacked *u, const uint8_t *w, int n)
         UNROLL for (int at = 0; at < 16; at += 8)
         {
             __m256i scale = of_pair(_mm256_cvtepi8_epi16(_mm_loadu_si128(
-                                     (const __m128i *)(const void *)p->scale[j / 2][at])),
+                                        (const __m128i *)(const void *)p->scale[j / 2][at])),
                 j % 2);
             UNROLL for (int i = 0; i < 4; i++)
             {
@@ -214,8 +215,8 @@ static const void *unpack_iq4_xs(union unpacked *u, const uint8_t *w, int n)
 /* ---- products */
 
 /* A pair of words of both halves of the panel times pair `at` of every row. */
-INLINE void add_pair(int rows, __m256i w0, __m256i w1, const int16_t *const *x, int at,
-    __m256i sums[GROUP][2])
+INLINE void add_pair(
+    int rows, __m256i w0, __m256i w1, const int16_t *const *x, int at, __m256i sums[GROUP][2])
 {
     UNROLL for (int m = 0; m < rows; m++)
     {
@@ -226,8 +227,8 @@ INLINE void add_pair(int rows, __m256i w0, __m256i w1, const int16_t *const *x, 
 }
 
 /* Sums of whole blocks to the outputs. */
-INLINE void add_block(int rows, struct lanes *acc, const uint16_t *d, const float *dx,
-    __m256i sums[GROUP][2])
+INLINE void add_block(
+    int rows, struct lanes *acc, const uint16_t *d, const float *dx, __m256i sums[GROUP][2])
 {
     UNROLL for (int half = 0; half < 2; half++)
     {
@@ -294,8 +295,8 @@ INLINE void multiply_words(int rows, const void *w, const struct words *xw,
 /* ---- one function per type and number of rows, one entry per type */
 
 #define ROWS(type, how, rows)                                                                      \
-    static void type##_##rows(const void *w, const struct words *xw, const uint8_t *const *x,      \
-        int n, struct lanes *acc)                                                                  \
+    static void type##_##rows(                                                                     \
+        const void *w, const struct words *xw, const uint8_t *const *x, int n, struct lanes *acc)  \
     {                                                                                              \
         how(rows, w, xw, x, n, acc);                                                               \
     }
@@ -307,7 +308,7 @@ INLINE void multiply_words(int rows, const void *w, const struct words *xw,
     ROWS(type, how, 4)                                                                             \
     void avx2_gemm_##type(const struct gemm_args *g)                                               \
     {                                                                                              \
-        static const struct plan f = { block, sizeof(struct p16_##type), sizeof(act),            \
+        static const struct plan f = { block, sizeof(struct p16_##type), sizeof(act),              \
             unpack_##type, { NULL, type##_1, type##_2, type##_3, type##_4 } };                     \
         run(g, &f);                                                                                \
     }

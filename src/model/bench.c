@@ -96,10 +96,11 @@ struct compute_loop {
 LOOP(loop_dot_512, CHAINS("vpdpbusd", "zmm"))
 LOOP(loop_fma_512, CHAINS("vfmadd231ps", "zmm"))
 LOOP(loop_fma_256, CHAINS("vfmadd231ps", "ymm"))
+LOOP(loop_vnni_256, CHAINS("%{vex%} vpdpbusd", "ymm"))
 LOOP(loop_dot_256, CHAINS("vpmaddubsw", "ymm")) /* and two more to sum up: a third each */
 
 static const struct compute_loop dots[] = { { "avx512", 64, loop_dot_512 },
-    { "avx2", 32 / 3, loop_dot_256 } };
+    { "avxvnni", 32, loop_vnni_256 }, { "avx2", 32 / 3, loop_dot_256 } };
 static const struct compute_loop fmas[] = { { "avx512", 16, loop_fma_512 },
     { "avx2", 8, loop_fma_256 } };
 #else

@@ -160,7 +160,7 @@ static void with_answers(void (*fn)(const struct json *all))
     mapfile_close(&map);
 }
 
-static const char *const kernel_sets[] = { "ref", "avx2", "avx512", "amx" };
+static const char *const kernel_sets[] = { "ref", "avx2", "avxvnni", "avx512", "amx" };
 
 static void compare_f32(const struct json *all)
 {

@@ -170,7 +170,7 @@ static void check_schedule(
 
 /* ---- who can be asked */
 
-static const char *const kernel_sets[] = { "ref", "avx2", "avx512" };
+static const char *const kernel_sets[] = { "ref", "avx2", "avxvnni", "avx512" };
 
 static bool have_set(const char *name)
 {
