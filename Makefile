@@ -84,8 +84,8 @@ $(TEST_BIN): $(B)/%: $(B)/%.o $(LIB)
 
 # Sets that need not run here, once more in a form that does: for tests and bench/kernels.
 EVEX_OBJ := $(addprefix $(B)/tests/kernel/,x86_avxvnni_evex.o x86_avxvnni_evex_wide.o)
-SOFT_OBJ := $(addprefix $(B)/tests/kernel/,x86_amx_soft.o x86_amx_float_soft.o amx_definition.o) \
-            $(EVEX_OBJ)
+SOFT_OBJ := $(addprefix $(B)/tests/kernel/,x86_amx_soft.o x86_amx_float_soft.o x86_amx_attn_soft.o \
+            x86_amx_definition.o) $(EVEX_OBJ)
 $(filter $(B)/tests/kernel/%,$(TEST_BIN)): $(SOFT_OBJ)
 
 $(B)/bench/kernels: $(EVEX_OBJ)

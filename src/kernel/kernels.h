@@ -11,8 +11,8 @@
 
 struct kernels {
     const char *name;
-    /* 0: all sums have the order of ref.c. Else products of F16 and BF16 weights have another, and
-     * this is its number, which changes when it does. */
+    /* 0: all sums have the order of ref.c. Else products of F16 and BF16 weights and attention over
+     * bf16 pages have another, and this is its number, which changes when it does. */
     unsigned own_sums;
 #define KERNEL(op, ret, params) ret(*op) params;
 #include "kernel/kernels.def"

@@ -549,6 +549,7 @@ GEMM(iq4_xs, 256, 32, struct act_q8_k, unpack_iq4_xs, multiply_without_mins)
 const struct kernels AMX_SET = {
     .name = AMX_NAME,
     .own_sums = 1,
+    .attend = amx_attend,
     .gemm = {
         [GEMM_F16] = amx_gemm_f16,
         [GEMM_BF16] = amx_gemm_bf16,

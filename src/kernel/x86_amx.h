@@ -8,7 +8,9 @@ extern const struct kernels kernels_amx;
 #ifdef TILES_IN_SOFTWARE /* the same once more, for tests */
 #define amx_gemm_bf16 amx_soft_gemm_bf16
 #define amx_gemm_f16  amx_soft_gemm_f16
+#define amx_attend    amx_soft_attend
 #endif
 
 void amx_gemm_bf16(const struct gemm_args *g);
 void amx_gemm_f16(const struct gemm_args *g);
+void amx_attend(const struct attn_args *a);

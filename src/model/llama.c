@@ -300,9 +300,11 @@ static void count_costs(struct llama *m)
     lm->is_integer = act_kind_for(m->w.layers[0].gate.type) != ACT_F32;
 }
 
-/* Whether some product on the way to keys and values has sums of the kernel set's own. */
+/* Whether some sum on the way to keys and values may be of the kernel set's own. */
 static bool has_own_sums(const struct llama *m)
 {
+    if (m->kv.type == KV_BF16)
+        return true;
     for (int i = 0; i < m->h.n_layers; i++) {
         const struct layer *l = &m->w.layers[i];
         const struct packed *all[] = { &l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down,

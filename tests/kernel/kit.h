@@ -2,7 +2,7 @@
 #pragma once
 
 #include "../check.h"
-#include "amx_definition.h"
+#include "x86_amx_definition.h"
 #include "kit_formats.h"
 #include "x86_amx_soft.h"
 #include "x86_avxvnni_evex.h"
@@ -96,6 +96,8 @@ static inline const struct kernels *kit_amx_soft(void)
         return NULL;
     k = *avx512;
     k.name = kernels_amx_soft.name;
+    k.own_sums = kernels_amx_soft.own_sums;
+    k.attend = kernels_amx_soft.attend;
     for (int i = 0; i < N_GEMM_SLOTS; i++)
         if (kernels_amx_soft.gemm[i])
             k.gemm[i] = kernels_amx_soft.gemm[i];
@@ -110,6 +112,7 @@ static inline const struct kernels *kit_amx_definition(void)
     k = *kit_ref();
     k.gemm[GEMM_BF16] = amx_definition_gemm_bf16;
     k.gemm[GEMM_F16] = amx_definition_gemm_f16;
+    k.attend = amx_definition_attend;
     return &k;
 }
 

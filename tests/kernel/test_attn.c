@@ -136,7 +136,7 @@ static void naive(const struct seq *s, int n_keys, const float *q, double *out)
     }
 }
 
-static void it_is_softmax_of_scores_times_values(void)
+static void expect_softmax(const struct kernels *k, enum kv_type first, int n_types, double bound)
 {
     static const int dims[] = { 2, 16, 30, 64, 80, 128 };
     static const int ns[] = { 1, 2, 17, 255, 257, 512, 513, 1300 };
@@ -147,20 +147,27 @@ static void it_is_softmax_of_scores_times_values(void)
     for (size_t i = 0; i < ARRAY_LEN(dims); i++)
         for (size_t j = 0; j < ARRAY_LEN(ns); j++) {
             int dim = dims[i], n = ns[j], n_q = 1 + (int)(i + j) % 4;
-            enum kv_type type = (enum kv_type)((i + j) % N_KV_TYPES);
-            struct seq s = seq_new(&r, kit_ref(), type, dim, n);
-            /* Values are about 1: an absolute bound. Weights as whole numbers to 32,767 lose up to
-             * half of one for each key of a block, where one key has most of the weight. */
-            double bound = type == KV_Q8_0 ? 5e-4 : 2e-5;
+            enum kv_type type = (enum kv_type)((int)first + (int)(i + j) % n_types);
+            struct seq s = seq_new(&r, k, type, dim, n);
             kit_fill(&r, q, (size_t)(n_q * dim), 1);
-            attend(kit_ref(), &s, n, n_q, q, out);
+            attend(k, &s, n, n_q, q, out);
             for (int h = 0; h < n_q; h++) {
                 naive(&s, n, q + h * dim, want);
                 for (int d = 0; d < dim; d++)
-                    EXPECT(fabs(out[h * dim + d] - want[d]) < bound);
+                    EXPECT(fabs(out[h * dim + d] - want[d]) < (type == KV_Q8_0 ? 5e-4 : bound));
             }
             seq_free(&s);
         }
+}
+
+/* Values are about 1: absolute bounds. Weights as whole numbers to 32,767 (q8_0) lose up to half of
+ * one for each key of a block, where one key has most of the weight. Queries and weights as two
+ * planes of bf16 have 16 bits. */
+static void it_is_softmax_of_scores_times_values(void)
+{
+    expect_softmax(kit_ref(), KV_F16, N_KV_TYPES, 2e-5);
+    if (kit_amx_soft())
+        expect_softmax(kit_amx_soft(), KV_BF16, 1, 4e-5);
 }
 
 static void no_keys_give_zeros(const struct kernels *k, const struct kernels *ref)
@@ -258,6 +265,43 @@ static void rows_of_a_run(const struct kernels *k, const struct kernels *ref)
             }
             seq_free(&s);
         }
+}
+
+/* Outputs that are next to nothing, below zero: two keys have all the weight, and no value. Sums
+ * that flush end as zeros of either sign, and so must not depend on how far other rows go. */
+static void tiny_values_of_a_run(const struct kernels *k, const struct kernels *ref)
+{
+    enum { DIM = 32, ROWS = 16, FROM = 280, N = FROM + ROWS - 1 };
+    struct rng r = { .key = 9 };
+    float q[ROWS * DIM] = { 0 }, got[ROWS * DIM], want[ROWS * DIM];
+
+    for (int type = KV_F16; type < N_KV_TYPES; type++) {
+        struct seq s = seq_new(&r, k, (enum kv_type)type, DIM, N);
+        for (int pos = 0; pos < N; pos++) {
+            bool is_top = pos == 256 || pos == 257;
+            for (int d = 0; d < DIM; d++) {
+                s.k[pos * DIM + d] = is_top ? 60 : 0;
+                s.v[pos * DIM + d] = is_top ? 0 : -0x1p-126f;
+            }
+            struct kv_slot slot =
+                kv_slot_at(&s.layout, s.arena + s.pages[pos / PAGE_TOKENS].i * s.layout.page_bytes,
+                    s.layer, s.head, pos % PAGE_TOKENS);
+            k->kv_append(&slot, s.k + pos * DIM, s.v + pos * DIM);
+        }
+        for (int i = 0; i < ROWS; i++)
+            q[i * DIM] = 1 - (float)i / 64;
+        attend_rows(k, &s, &(struct rows){ ROWS, FROM, 1, DIM, DIM }, q, got);
+        for (int i = 0; i < ROWS; i++)
+            attend(ref, &s, FROM + i, 1, q + i * DIM, want + i * DIM);
+        if (!kit_same_floats(got, want, ROWS * DIM)) {
+            fprintf(stderr, "%s, type %d\n", k->name, type);
+            fail();
+        }
+        for (int i = 0; i < ROWS; i++)
+            attend(k, &s, FROM + i, 1, q + i * DIM, want + i * DIM);
+        EXPECT(!memcmp(got, want, sizeof(got)));
+        seq_free(&s);
+    }
 }
 
 /* Rows of sequences that begin alike: each is as it is alone. */
@@ -416,6 +460,7 @@ static void pages_do_not_show(void)
 FOR_EVERY_SET(no_keys_give_zeros)
 FOR_EVERY_SET(lengths)
 FOR_EVERY_SET(rows_of_a_run)
+FOR_EVERY_SET(tiny_values_of_a_run)
 FOR_EVERY_SET(rows_that_share_a_prefix)
 FOR_EVERY_SET(dims_and_groups)
 FOR_EVERY_SET(odd_numbers)
@@ -423,5 +468,6 @@ FOR_EVERY_SET(append)
 
 TESTS(TEST(it_is_softmax_of_scores_times_values), TEST(no_keys_give_zeros_in_every_set),
     TEST(lengths_in_every_set), TEST(rows_of_a_run_in_every_set),
-    TEST(rows_that_share_a_prefix_in_every_set), TEST(dims_and_groups_in_every_set),
-    TEST(odd_numbers_in_every_set), TEST(append_in_every_set), TEST(pages_do_not_show))
+    TEST(tiny_values_of_a_run_in_every_set), TEST(rows_that_share_a_prefix_in_every_set),
+    TEST(dims_and_groups_in_every_set), TEST(odd_numbers_in_every_set), TEST(append_in_every_set),
+    TEST(pages_do_not_show))

@@ -488,10 +488,12 @@ static void every_format_of_keys_is_a_kind_of_its_own(void)
     gguf_close(g);
 }
 
-/* Where a set's sums of float weights are its own, so are the keys that come of them. */
+/* Where a set's sums of float weights or over bf16 pages are its own, so are keys that come of
+ * them. */
 static void sums_of_its_own_make_keys_of_another_kind(void)
 {
-    static const enum qtype types[] = { Q_F32, Q_Q8_0, Q_F16, Q_BF16 };
+    static const enum qtype types[] = { Q_F32, Q_Q8_0, Q_F16, Q_BF16, Q_Q8_0 };
+    static const enum kv_type kv_types[] = { KV_F16, KV_Q8_0, KV_F16, KV_Q8_0, KV_BF16 };
     const struct kernels *ref;
     struct err e;
 
@@ -504,12 +506,13 @@ static void sums_of_its_own_make_keys_of_another_kind(void)
         own.own_sums = 3;
         for (int j = 0; j < 2; j++) {
             struct llama_options o = { .n_threads = 1, .n_pages = 1, .kernels = j ? &own : ref };
+            o.kv_type = kv_types[i];
             struct lm *m;
             EXPECT(!lm_open_llama(&m, g, &o, &e));
             kind[j] = m->kv_kind;
             m->ops->close(m);
         }
-        EXPECT_EQ(kind[0] != kind[1], types[i] == Q_F16 || types[i] == Q_BF16);
+        EXPECT_EQ(kind[0] != kind[1], i >= 2);
         gguf_close(g);
     }
 }

@@ -1,8 +1,0 @@
-/* amx_definition.h: what the AMX set computes where its sums are not those of ref.c, in plain C,
- * one output at a time. */
-#pragma once
-
-#include "kernel/kernels.h"
-
-void amx_definition_gemm_bf16(const struct gemm_args *g);
-void amx_definition_gemm_f16(const struct gemm_args *g);
