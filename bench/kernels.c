@@ -9,7 +9,8 @@
  * neighbours change from minute to minute). MAC/cycle is per thread, in cycles of the time stamp
  * counter, which is near the nominal clock. A product's percent are of the nearer roof: memory's,
  * or the most multiply-adds that the set's instruction can do (kernels_peak.h). Then the operations
- * on vectors, and attention. The best of several runs counts.
+ * on vectors, and attention. The best of several runs counts. Where avxvnni does not run, but
+ * AVX-512 does, its twin with that one's encoding stands for it.
  *
  * --record writes the products' percents to a file; --check measures those of a file again and
  * fails when one has fallen by a quarter (kernels_gate.h). On demand: it wants a quiet machine. */

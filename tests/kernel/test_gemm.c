@@ -221,7 +221,7 @@ static void extremes(const struct kernels *k, const struct kernels *ref)
         for (size_t s = 0; s < ARRAY_LEN(scales); s++)
             for (size_t f = 0; f < ARRAY_LEN(fills); f++) {
                 const struct kit_type *type = &kit_types[t];
-                struct problem p = problem_new(&r, type, 3, 16, COLS);
+                struct problem p = problem_new(&r, type, s == 0 ? 36 : 3, 16, COLS);
                 for (size_t b = 0; b < (size_t)(16 * COLS / type->block); b++) {
                     uint8_t *block = p.rows + b * type->bytes;
                     memset(block, fills[f], type->bytes);
@@ -230,10 +230,9 @@ static void extremes(const struct kernels *k, const struct kernels *ref)
                         memcpy(block + 2, &scales[(s + b) % ARRAY_LEN(scales)], 2);
                 }
                 pack_panels(&p.w, p.rows, 0, 1);
-                for (int i = 0; i < COLS; i++) {
-                    p.x[i] = 3;
-                    p.x[COLS + i] = -3;
-                }
+                for (int i = 0; i < COLS * p.m; i++)
+                    if (i / COLS % 3 < 2)
+                        p.x[i] = i / COLS % 3 ? -3 : 3;
                 compare(k, ref, &p);
                 problem_free(&p);
             }
