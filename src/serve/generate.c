@@ -52,13 +52,15 @@ static int prepare_prompts(struct request *r, struct err *e)
     return 0;
 }
 
-/* PREPARING: everything that takes long when the body is large. The io thread or its clerk. */
-static int prepare(struct request *r, struct str body, struct err *e)
+/* PREPARING: everything that takes long when there is much. The io thread or its clerk. */
+static int read_body(struct request *r, struct str body, struct err *e)
+{
+    return ask_parse(&r->ask, r->route->wire, body, r->arena, e);
+}
+
+static int prepare(struct request *r, struct err *e)
 {
     struct ask *ask = &r->ask;
-
-    if (ask_parse(ask, r->route->wire, body, r->arena, e))
-        return -1;
     struct kept_place place = { r->io->o->shelf, caller_tenant(&r->caller), r->arena };
     if (kept_recall(&r->before, ask, &place, e))
         return -1;
@@ -259,11 +261,19 @@ static void give_to_clerk(struct request *r, void (*run)(struct clerk_job *j))
     clerk_post(r->io->clerk, &r->job);
 }
 
+static void prepare_all_at_clerk(struct clerk_job *j)
+{
+    struct request *r = container_of(j, struct request, job);
+
+    if (!read_body(r, buf_str(&r->body.bytes), &r->prepared))
+        prepare(r, &r->prepared);
+}
+
 static void prepare_at_clerk(struct clerk_job *j)
 {
     struct request *r = container_of(j, struct request, job);
 
-    prepare(r, buf_str(&r->body.bytes), &r->prepared);
+    prepare(r, &r->prepared);
 }
 
 static void prepare_prompts_at_clerk(struct clerk_job *j)
@@ -295,13 +305,16 @@ static void generate(struct io *io, struct http_exchange *x, struct call *c)
     struct request *r = request_new(io, x, c);
     if (!r)
         return;
-    if (x->req->body.n < CLERK_FROM) {
-        prepare(r, x->req->body, &r->prepared);
-        begin_prepared(r);
+    bool is_large = x->req->body.n >= CLERK_FROM;
+    int rc = is_large ? 0 : read_body(r, x->req->body, &r->prepared);
+    if (is_large || (!rc && r->ask.needs_shelf)) { /* what it goes on from may be long */
+        http_body_take(x, &r->body);
+        give_to_clerk(r, is_large ? prepare_all_at_clerk : prepare_at_clerk);
         return;
     }
-    http_body_take(x, &r->body);
-    give_to_clerk(r, prepare_at_clerk);
+    if (!rc)
+        prepare(r, &r->prepared);
+    begin_prepared(r);
 }
 
 void generate_answer(struct io *io, struct http_exchange *x, struct call *c)

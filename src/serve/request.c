@@ -44,7 +44,7 @@ static void free_memory(struct clerk_job *j)
 
 static void request_free(struct request *r)
 {
-    bool is_large = r->body.bytes.n >= CLERK_FROM && r->io->clerk;
+    bool is_large = (r->body.bytes.n >= CLERK_FROM || r->ask.needs_shelf) && r->io->clerk;
     const char *finish = r->err.code ? errcode_name(r->err.code) : "done";
 
     CHECK(!r->answer && !r->x && !r->is_at_clerk);

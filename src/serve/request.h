@@ -10,8 +10,9 @@
  * made in the background lets its client go when it begins to run (background.h). It is in
  * io->requests from its first moment to its last.
  *
- * Owner: its io thread. While is_at_clerk the clerk has `ask`, `model`, `prompts`, `legs`,
- * `prepared` and the arena; the io thread everything else. */
+ * Owner: its io thread. While is_at_clerk the clerk has the arena and what PREPARING fills in:
+ * `ask`, `before`, `model`, `loading`, `prompts`, `predicted`, `legs`, `exact_key`, `prepared`; the
+ * io thread everything else. */
 #pragma once
 
 #include "api/answer.h"

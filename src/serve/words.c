@@ -414,9 +414,10 @@ void words_count(struct io *io, struct http_exchange *x, struct call *c)
     begin(io, x, c, count, false);
 }
 
+/* What it goes on from may be long. */
 void words_count_input(struct io *io, struct http_exchange *x, struct call *c)
 {
-    begin(io, x, c, count_input, false);
+    begin(io, x, c, count_input, true);
 }
 
 void words_count_chat(struct io *io, struct http_exchange *x, struct call *c)

@@ -218,6 +218,35 @@ def pings(line, until):
     return worst, n
 
 
+def holds_nobody_up(server, line, path, data, want):
+    """Others on the io thread are answered while this is; the best of three tries counts."""
+    tries = []
+    for _ in range(3):
+        began = time.monotonic()
+        pid = os.fork()  # a process: threads of one interpreter hold each other up
+        if not pid:
+            os._exit(Line(server).ask(path, "POST", data)[0] != want)
+        ended = []
+
+        def has_ended():
+            found, status = (0, 0) if ended else os.waitpid(pid, os.WNOHANG)
+            if found:
+                equal(status, 0, path)
+                ended.append(time.monotonic())
+            return ended
+
+        worst, n = pings(line, has_ended)
+        taken = ended[0] - began
+        tries.append((worst, n, taken))
+        if worst <= HELD_UP:
+            break
+    worst, n, taken = min(tries)
+    print(f"     {path}: {taken:.2f} s; {n} others answered, the slowest in"
+        f" {worst * 1e3:.1f} ms")
+    assert worst <= HELD_UP, (path, tries)
+    assert n >= 10 * taken, (path, tries)
+
+
 def test_a_prompt_of_16_megabytes_holds_nobody_up():
     text = big_prompt(15 << 20)
     bodies = {
@@ -230,33 +259,24 @@ def test_a_prompt_of_16_megabytes_holds_nobody_up():
         line = Line(s)
         for path, body in bodies.items():
             data = json.dumps(body, ensure_ascii=False).encode()
-            tries = []
-            for _ in range(3):
-                began = time.monotonic()
-                pid = os.fork()  # a process: threads of one interpreter hold each other up
-                if not pid:
-                    refused = path == "/v1/completions"  # the context is not that long
-                    status = Line(s).ask(path, "POST", data)[0]
-                    os._exit(status != (400 if refused else 200))
-                ended = []
+            # The context is not that long.
+            holds_nobody_up(s, line, path, data, 400 if path == "/v1/completions" else 200)
 
-                def has_ended():
-                    found, status = (0, 0) if ended else os.waitpid(pid, os.WNOHANG)
-                    if found:
-                        equal(status, 0, path)
-                        ended.append(time.monotonic())
-                    return ended
 
-                worst, n = pings(line, has_ended)
-                taken = ended[0] - began
-                tries.append((worst, n, taken))
-                if worst <= HELD_UP:
-                    break
-            worst, n, taken = min(tries)
-            print(f"     {path}: {taken:.2f} s; {n} others answered, the slowest in"
-                f" {worst * 1e3:.1f} ms")
-            assert worst <= HELD_UP, (path, tries)
-            assert n >= 10 * taken, (path, tries)
+def test_what_a_short_body_goes_on_from_holds_nobody_up():
+    """Twenty turns of 300 kB, of which those in front are let go of each time."""
+    path, more = "/v1/responses", {"model": "echo", "input": "more", "script": "on",
+        "truncation": "auto"}
+    with Server() as s:
+        line = Line(s)
+        for i in range(20):
+            status, _, body = line.ask(path, "POST",
+                json.dumps({**more, "input": "word and other things " * 14000}).encode())
+            equal(status, 200, body[:300])
+            more["previous_response_id"] = json.loads(body)["id"]
+        data = json.dumps(more).encode()
+        for path in ("/v1/responses", "/v1/responses/input_tokens"):
+            holds_nobody_up(s, line, path, data, 200)
 
 
 def test_whoever_leaves_while_the_prompt_is_read_takes_it_along():
