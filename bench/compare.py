@@ -33,6 +33,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 THEIRS = os.path.join(ROOT, "bench/compare_llama.py")
 
 SHAPES = {
+    "0.5b-Q4_0": ["--preset", "qwen2.5-0.5b", "--type", "Q4_0"],
     "1b-Q4_0": ["--preset", "llama-3.2-1b", "--type", "Q4_0"],
     "1b-Q8_0": ["--preset", "llama-3.2-1b", "--type", "Q8_0"],
     "1b-Q4_K": ["--preset", "llama-3.2-1b", "--type", "Q4_K"],
@@ -54,6 +55,8 @@ def table():
         name = kind.lower()
         t[f"prompt-{name}"] = row(f"1b-{kind}", "prompt of 512", prompt, rows=512, steps=1)
         t[f"decode-{name}"] = row(f"1b-{kind}", "decode", decode, steps=24)
+    t["prompt-0.5b"] = row("0.5b-Q4_0", "prompt of 512", 4.0, rows=512, steps=1)
+    t["decode-0.5b"] = row("0.5b-Q4_0", "decode", 1.4, steps=24)
     t["prompt-2048"] = row("1b-Q4_0", "prompt of 2,048 behind 2,048", 5.0, rows=512, steps=4, ctx=2048)
     t["decode-4096"] = row("1b-Q4_0", "decode behind 4,096", 2.5, ctx=4096)
     for n, goal in ((8, 1.8), (16, 2.0), (32, 3.0)):

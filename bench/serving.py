@@ -8,7 +8,8 @@
 serve-N: N clients, each asking again as soon as it was answered, --turns times; a prompt is 128
 random tokens of its own, an answer 64 tokens, streamed from POST /completion, which both have. Tokens
 a second over all, the time to the first token (p50) and the gap between two tokens of a stream (p99).
-Guesses are off on both sides: random weights repeat themselves.
+Guesses are off on both sides: random weights repeat themselves. Both compute as many sequences
+together as there are clients at most.
 
 start: from the start of the process to the first token over HTTP, the file in the page cache and not
 the first start; the most memory that was resident after that, and after eight clients (rss).
@@ -100,7 +101,8 @@ class Server:
 def ours(a):
     port = free_port()
     return Server([a.ours, "--model", a.model, "--port", str(port), "--threads", str(a.threads),
-                   "--log-level", "error", "--store", "none", "--spec", "off"], port)
+                   "--log-level", "error", "--store", "none", "--spec", "off", "--parallel",
+                   str(max(CLIENTS))], port)
 
 
 def theirs(a):
