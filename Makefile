@@ -86,7 +86,7 @@ $(TEST_BIN): $(B)/%: $(B)/%.o $(LIB)
 EVEX_OBJ := $(addprefix $(B)/tests/kernel/,x86_avxvnni_evex.o x86_avxvnni_evex_wide.o)
 SOFT_OBJ := $(addprefix $(B)/tests/kernel/,x86_amx_soft.o x86_amx_float_soft.o x86_amx_attn_soft.o \
             x86_amx_definition.o) $(EVEX_OBJ)
-$(filter $(B)/tests/kernel/%,$(TEST_BIN)): $(SOFT_OBJ)
+$(filter $(B)/tests/kernel/% %/test_promise %/test_stories %/test_llama,$(TEST_BIN)): $(SOFT_OBJ)
 
 $(B)/bench/kernels: $(EVEX_OBJ)
 $(TOOL_BIN): $(B)/%: $(B)/%.o $(LIB)

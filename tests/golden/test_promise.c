@@ -12,10 +12,12 @@
  * guesses at random: right, wrong, end tokens, and numbers that are no tokens.
  *
  * Over a model that is a hash of its pages, over small random models of several number formats,
- * and over stories260K where its file is at hand. */
+ * one of them with its floats in tiles (in software, where the processor has none), and over
+ * stories260K where its file is at hand. */
 #include "base/log.h"
 #include "format/gguf.h"
 #include "model/llama.h"
+#include "../kernel/kit.h"
 #include "../thin_kit.h"
 #include "../sim/answers.h"
 #include "../support/tmpdir.h"
@@ -40,6 +42,7 @@ struct subject { /* what is tested */
     bool has_long;
     const struct gguf *guess; /* of the small model that guesses; NULL: the very model does */
     enum kv_type kv_type;
+    const struct kernels *kernels; /* NULL: the best */
 };
 
 struct world { /* how it is run */
@@ -168,6 +171,7 @@ static struct lm *open_lm(const struct subject *s, const struct world *w)
     struct llama_options o = { .n_threads = w->threads,
         .n_pages = n_pages,
         .kv_type = s->kv_type,
+        .kernels = s->kernels,
         .max_rows = w->rows,
         .max_logits = MIN(w->rows, 64) };
     struct lm *lm = NULL;
@@ -442,8 +446,8 @@ static void a_model_that_is_a_hash_of_its_pages(void)
     keep_the_promise(&s, w, ARRAY_LEN(w), 41);
 }
 
-static void small_model_with(
-    const char *name, const char *arch, enum qtype type, enum qtype type_v, enum kv_type kv_type)
+/* `s` says what keys and values are, and with which kernels. */
+static void small_model_with(struct subject s, const char *arch, enum qtype type, enum qtype type_v)
 {
     struct tiny t = tiny_default;
     const struct world w[] = {
@@ -486,14 +490,17 @@ static void small_model_with(
     t.ctx = N_CTX;
     struct gguf *g = tiny_open(&t);
     EXPECT(g);
-    const struct subject s = { name, g, t.vocab, IS_WATCHED ? 30 : ASKS, true, .kv_type = kv_type };
+    s.g = g;
+    s.n_vocab = t.vocab;
+    s.n_asks = IS_WATCHED ? 30 : s.kernels ? 40 : ASKS; /* software is slow */
+    s.has_long = !s.kernels;
     keep_the_promise(&s, w, ARRAY_LEN(w), 42);
     gguf_close(g);
 }
 
 static void small_model(const char *name, const char *arch, enum qtype type, enum qtype type_v)
 {
-    small_model_with(name, arch, type, type_v, KV_F16);
+    small_model_with((struct subject){ .name = name }, arch, type, type_v);
 }
 
 static void a_small_model_in_q4_k(void)
@@ -513,7 +520,23 @@ static void a_small_model_in_f16(void)
 
 static void keys_and_values_of_q8_0(void)
 {
-    small_model_with("q4_0 with q8_0 keys", "llama", Q_Q4_0, Q_Q8_0, KV_Q8_0);
+    const struct subject s = { .name = "q4_0 with q8_0 keys", .kv_type = KV_Q8_0 };
+
+    small_model_with(s, "llama", Q_Q4_0, Q_Q8_0);
+}
+
+/* Products of float weights and attention are the tiles' own sums. */
+static void floats_in_tiles(void)
+{
+    struct subject s = { .name = "bf16 in tiles", .kv_type = KV_BF16 };
+    struct err e;
+
+    if (kernels_choose(&s.kernels, "amx", &e))
+        s.kernels = kit_amx_soft();
+    if (s.kernels)
+        small_model_with(s, "llama", Q_BF16, Q_F16);
+    else
+        printf("skipped: tiles in software need AVX-512 BF16\n");
 }
 
 static void a_small_model_of_experts(void)
@@ -603,5 +626,5 @@ static void the_demo_model_and_all_but_one_of_its_layers(void)
 TESTS(TEST(a_model_that_is_a_hash_of_its_pages), TEST(a_small_model_in_q4_k),
     TEST(a_small_model_in_q4_0), TEST(a_small_model_in_f16), TEST(a_small_model_of_experts),
     TEST(a_small_model_of_experts_in_mxfp4), TEST(a_small_model_in_iq4_xs),
-    TEST(keys_and_values_of_q8_0), TEST(the_demo_model_and_all_but_one_of_its_layers),
-    TEST(stories260k_where_it_is_at_hand))
+    TEST(keys_and_values_of_q8_0), TEST(floats_in_tiles),
+    TEST(the_demo_model_and_all_but_one_of_its_layers), TEST(stories260k_where_it_is_at_hand))

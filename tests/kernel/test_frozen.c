@@ -1,6 +1,7 @@
 /* The definition stands still: the bits of ref.c over fixed inputs, as numbers. The same in every
  * build, with either compiler, with pages of 2 or of 32 tokens. Whoever changes one of these
- * changes what every server answers: then CHANGES.md says so, and the new number goes here. */
+ * changes what every server answers: then CHANGES.md says so, and the new number goes here. Of the
+ * sums that tiles have of their own likewise; then own_sums (kernels.h) gets another number, too. */
 #include "kit.h"
 
 static uint64_t hash(uint64_t h, const void *data, size_t n)
@@ -53,6 +54,7 @@ static void products(void)
         0xbc096afd820cb3ea, 0xf0741f70994678f7, 0xdfe0c9c60f01a1ed, 0x302dff622e3c3796,
         0x802b1bfe112f7b89, 0x62d4a320a0ed239c, 0xc4f51e7120beb39d, 0xd4238987caec6896,
         0xbc939d52068b0e2e, 0xa5b7ea60eba41499, 0xcaf717340e136d77, 0xeb81dab20ad671f };
+    static const uint64_t tiles[] = { 0xbc14128d4007e364, 0x1e83f91a5076ffd4 }; /* F16, BF16 */
     enum { M = 2, ROWS = 19, COLS = 512 };
     struct rng r = { .key = 1 };
     float x[M * COLS], y[M * ROWS];
@@ -65,6 +67,10 @@ static void products(void)
         struct gemm_args g = { &w, &a, 0, w.n_panels, y, ROWS };
         kit_ref()->gemm[gemm_slot(w.type)](&g);
         EXPECT_EQ(hash(START, y, sizeof(y)), want[t]);
+        if (w.type == Q_F16 || w.type == Q_BF16) {
+            kit_amx_definition()->gemm[gemm_slot(w.type)](&g);
+            EXPECT_EQ(hash(START, y, sizeof(y)), tiles[w.type == Q_BF16]);
+        }
         mem_free(a.data);
         mem_free(w.data);
         mem_free(rows);
@@ -103,6 +109,7 @@ static void attention(void)
 {
     static const uint64_t want[N_KV_TYPES] = { 0xa610d37cf0cb5d39, 0x08b7c201069b5db2,
         0x9fd3fb35dff00fc9 };
+    const uint64_t tiles = 0xc48b69812d2aae5b;
     enum { DIM = 20, N = 1060, N_Q = 3, N_PAGES = N / PAGE_TOKENS + 1 };
     const struct kernels *k = kit_ref();
     static page_id pages[N_PAGES];
@@ -137,6 +144,8 @@ static void attention(void)
             .scratch = scratch };
         k->attend(&a);
         EXPECT_EQ(hash(START, out, sizeof(out)), want[type]);
+        kit_amx_definition()->attend(&a);
+        EXPECT_EQ(hash(START, out, sizeof(out)), type == KV_BF16 ? tiles : want[type]);
         mem_free(arena);
         mem_free(scratch);
     }

@@ -1,6 +1,7 @@
 /* The schedule never shows: a row's logits are the same bits however the work was cut, mixed,
  * placed and shared. */
 #include "../check.h"
+#include "../kernel/kit.h"
 #include "base/mem.h"
 #include "model/forward.h"
 #include "model/llama.h"
@@ -453,6 +454,42 @@ static void a_shared_prefix_does_not_show(void)
             a_prefix_in_the_same_pages((enum kv_type)type, n_threads, (uint64_t)(5 + type));
 }
 
+/* Where sums of floats are the set's own: tiles, in software where the processor has none. */
+static void tiles_do_not_show(void)
+{
+    static const enum qtype types[] = { Q_BF16, Q_F16, Q_Q8_0 };
+    struct llama_options o = { .n_pages = 4 * MAX_TOKENS / PAGE_TOKENS,
+        .kv_type = KV_BF16,
+        .max_rows = MAX_TOKENS,
+        .max_logits = MAX_TOKENS };
+    static struct seq s;
+    struct err e;
+
+    if (kernels_choose(&o.kernels, "amx", &e))
+        o.kernels = kit_amx_soft();
+    for (size_t i = 0; i < ARRAY_LEN(types) && o.kernels; i++) {
+        struct tiny t = of_type(i ? "llama" : "qwen3moe", types[i], types[i]);
+        struct gguf *g = tiny_open(&t);
+        float *all = NULL;
+        for (o.n_threads = 1; o.n_threads <= 3; o.n_threads += 2) {
+            struct lm *m;
+            EXPECT(!lm_open_llama(&m, g, &o, &e));
+            if (!all) {
+                fill_seqs(&s, 1, N_TOKENS, m, 2);
+                struct lm_run run = run_of(&s, N_TOKENS, N_TOKENS);
+                EXPECT(m->ops->forward(m, &run, 1, NULL));
+                all = xmalloc((size_t)N_TOKENS * (size_t)m->n_vocab * sizeof(float));
+                memcpy(all, run.logits, (size_t)N_TOKENS * (size_t)m->n_vocab * sizeof(float));
+            }
+            check_schedule(m, all, N_TOKENS, 1, 8);
+            check_schedule(m, all, N_TOKENS, 16, 9);
+            m->ops->close(m);
+        }
+        mem_free(all);
+        gguf_close(g);
+    }
+}
+
 static void keys_and_values_may_be_bf16(void)
 {
     other_keys_and_values(KV_BF16);
@@ -520,7 +557,7 @@ static void sums_of_its_own_make_keys_of_another_kind(void)
 TESTS(TEST(chunks_batches_and_pages_do_not_show), TEST(threads_do_not_show),
     TEST(kernel_sets_do_not_show), TEST(long_sequences_do_not_show_either),
     TEST(rubbish_in_pages_does_not_show), TEST(a_copied_page_continues_the_same),
-    TEST(a_stop_ends_the_pass_and_harms_nobody), TEST(a_step_uses_no_heap),
+    TEST(a_stop_ends_the_pass_and_harms_nobody), TEST(a_step_uses_no_heap), TEST(tiles_do_not_show),
     TEST(keys_and_values_may_be_bf16), TEST(keys_and_values_may_be_q8_0),
     TEST(a_shared_prefix_does_not_show), TEST(every_format_of_keys_is_a_kind_of_its_own),
     TEST(sums_of_its_own_make_keys_of_another_kind))
