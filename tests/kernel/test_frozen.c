@@ -1,7 +1,7 @@
 /* The definition stands still: the bits of ref.c over fixed inputs, as numbers. The same in every
  * build, with either compiler, with pages of 2 or of 32 tokens. Whoever changes one of these
  * changes what every server answers: then CHANGES.md says so, and the new number goes here. Of the
- * sums that tiles have of their own likewise; then own_sums (kernels.h) gets another number, too. */
+ * sums that tiles have of their own likewise; then own_sums (kernels.h) becomes another number. */
 #include "kit.h"
 
 static uint64_t hash(uint64_t h, const void *data, size_t n)
