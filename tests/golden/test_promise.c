@@ -492,7 +492,7 @@ static void small_model_with(struct subject s, const char *arch, enum qtype type
     EXPECT(g);
     s.g = g;
     s.n_vocab = t.vocab;
-    s.n_asks = IS_WATCHED ? 30 : s.kernels ? 40 : ASKS; /* software is slow */
+    s.n_asks = IS_WATCHED ? 30 : s.kernels ? 16 : ASKS; /* software is slow */
     s.has_long = !s.kernels;
     keep_the_promise(&s, w, ARRAY_LEN(w), 42);
     gguf_close(g);
