@@ -79,7 +79,7 @@ static int try_open(const char *path, const struct packfile_key *k, size_t bytes
 
 /* ---- what is computed */
 
-struct logits {
+struct outputs {
     float v[N_TOKENS][128];
 };
 
@@ -98,9 +98,9 @@ static struct lm *open_with(const struct gguf *g, const char *path, bool to_memo
     return m;
 }
 
-static struct logits compute(struct lm *m)
+static struct outputs compute(struct lm *m)
 {
-    struct logits out = { 0 };
+    struct outputs out = { 0 };
     int32_t tokens[N_TOKENS];
     page_id pages[N_TOKENS / PAGE_TOKENS + 1];
     struct lm_run run = { .tokens = tokens, .n = N_TOKENS, .pages = pages, .n_logits = N_TOKENS };
@@ -132,13 +132,13 @@ static void the_same_bits_from_the_file(void)
 
         struct lm *m = open_with(g, p.path, false);
         EXPECT(llama_wants_packfile(m));
-        struct logits want = compute(m);
+        struct outputs want = compute(m);
         EXPECT(!llama_write_packfile(m, p.path, NULL, &e));
         m->ops->close(m);
         for (int to_memory = 0; to_memory < 2; to_memory++) {
             m = open_with(g, p.path, to_memory);
             EXPECT(!llama_wants_packfile(m));
-            struct logits got = compute(m);
+            struct outputs got = compute(m);
             EXPECT(!memcmp(&got, &want, sizeof(want)));
             m->ops->close(m);
         }
@@ -160,10 +160,10 @@ static void a_file_of_another_model_is_not_used(void)
     EXPECT(!llama_write_packfile(m, p.path, NULL, &e));
     m->ops->close(m);
     m = open_with(g, NULL, false);
-    struct logits want = compute(m);
+    struct outputs want = compute(m);
     m->ops->close(m);
     m = open_with(g, p.path, false);
-    struct logits got = compute(m);
+    struct outputs got = compute(m);
     EXPECT(llama_wants_packfile(m));
     EXPECT(!memcmp(&got, &want, sizeof(want)));
     m->ops->close(m);
