@@ -55,7 +55,7 @@ static inline char *kit_template(const char *name)
 static inline struct convo kit_convo(struct str request, struct arena *a)
 {
     struct json *j;
-    struct convo c;
+    struct convo c = { 0 };
     struct err e;
 
     EXPECT(a && !json_parse(&j, request, a, NULL, &e) && cj_convo(j, &c, a));
