@@ -136,6 +136,11 @@ static void penalise(
         penalise_presence(s, logit, p, h->tokens + h->n_prompt, h->n - h->n_prompt);
 }
 
+static bool may_not_end(const struct sample_params *p, const struct sample_past *h)
+{
+    return p->n_banned_until_min && h->n - h->n_prompt < p->min_tokens;
+}
+
 static void adjust(struct sampler *s, float *logit, const struct sample_params *p,
     const struct sample_past *h, bool is_restricted)
 {
@@ -149,7 +154,7 @@ static void adjust(struct sampler *s, float *logit, const struct sample_params *
         float *x = &logit[p->bias[i].id];
         *x = p->bias[i].bias <= -100.0f ? -INFINITY : *x + p->bias[i].bias;
     }
-    if (h->n - h->n_prompt < p->min_tokens)
+    if (may_not_end(p, h))
         for (int i = 0; i < p->n_banned_until_min; i++)
             if (is_id(s, p->banned_until_min[i]))
                 logit[p->banned_until_min[i]] = -INFINITY;
@@ -169,11 +174,6 @@ static int32_t last_resort(struct sampler *s, const struct logits *raw, bool is_
     return candidates_best(&s->c);
 }
 
-static bool is_adjusted(const struct sample_params *p)
-{
-    return p->n_bias || p->n_banned_until_min || wants_penalties(p);
-}
-
 static int32_t choose(struct sampler *s, const struct sample_params *p, const struct logits *raw,
     const struct sample_past *h, int choice)
 {
@@ -181,7 +181,7 @@ static int32_t choose(struct sampler *s, const struct sample_params *p, const st
     bool is_restricted = permit(s, p, h->tokens + h->n_prompt, h->n - h->n_prompt, choice);
 
     candidates_look(&s->c, raw);
-    if (is_restricted || is_adjusted(p)) {
+    if (is_restricted || p->n_bias || may_not_end(p, h) || wants_penalties(p)) {
         float *own = candidates_copy(&s->c);
         adjust(s, own, p, h, is_restricted);
         candidates_look(&s->c, &(struct logits){ own, NULL });
