@@ -33,22 +33,30 @@ int select_place(uint64_t key)
     return (int)(UINT32_MAX - (uint32_t)key);
 }
 
+/* Those whose byte at `shift` is this one; a may be where they are now. */
+static int keep(struct select *s, const uint64_t *from, int n, int shift, int byte)
+{
+    int kept = 0;
+
+    for (int i = 0; i < n; i++) {
+        s->a[kept] = from[i];
+        kept += (int)(from[i] >> shift & 255) == byte;
+    }
+    return kept;
+}
+
 uint64_t select_nth(struct select *s, int n, int m)
 {
     const uint64_t *from = s->keys;
 
     for (int shift = 56; n > 1; shift -= 8) {
-        int count[256] = { 0 }, byte = 255, kept = 0;
+        int count[256] = { 0 }, byte = 255;
         for (int i = 0; i < n; i++)
             count[from[i] >> shift & 255]++;
         for (; m > count[byte]; byte--)
             m -= count[byte];
-        for (int i = 0; i < n; i++) {
-            s->a[kept] = from[i];
-            kept += (int)(from[i] >> shift & 255) == byte;
-        }
+        n = keep(s, from, n, shift, byte);
         from = s->a;
-        n = kept;
     }
     return from[0];
 }
@@ -62,7 +70,7 @@ uint64_t select_mass(struct select *s, int n, const float *weight, double mass)
 
     for (int shift = 56; n > 1; shift -= 8) {
         double in[256] = { 0 };
-        int count[256] = { 0 }, byte = 255, last = 0, kept = 0;
+        int count[256] = { 0 }, byte = 255, last = 0;
         for (int i = 0; i < n; i++) {
             in[from[i] >> shift & 255] += (double)weight[select_place(from[i])];
             count[from[i] >> shift & 255]++;
@@ -76,12 +84,8 @@ uint64_t select_mass(struct select *s, int n, const float *weight, double mass)
             byte = last;
             mass = INFINITY;
         }
-        for (int i = 0; i < n; i++) {
-            s->a[kept] = from[i];
-            kept += (int)(from[i] >> shift & 255) == byte;
-        }
+        n = keep(s, from, n, shift, byte);
         from = s->a;
-        n = kept;
     }
     return from[0];
 }
