@@ -281,27 +281,15 @@ static const block_fn block_fns[N_KV_TYPES][HEADS] = {
     { q8_0_n, q8_0_n, q8_0_n, q8_0_n, q8_0_n, q8_0_n, q8_0_n, q8_0_n },
 };
 
-static float exp1(float x)
+static struct head_sums sums_of(const struct group *g, int h)
 {
-    return _mm512_cvtss_f32(exp16(_mm512_set1_ps(x)));
+    return (struct head_sums){ g->max + h, g->sum + h, g->out + (size_t)h * (size_t)g->dim16 };
 }
 
 static void merge(const struct group *total, const struct group *split)
 {
-    for (int h = 0; h < total->n; h++) {
-        float a = total->max[h], b = split->max[h], max = b > a ? b : a;
-        float mine = exp1(a - max), theirs = exp1(b - max);
-        float *out = total->out + (size_t)h * (size_t)total->dim16;
-        const float *other = split->out + (size_t)h * (size_t)total->dim16;
-
-        total->max[h] = max;
-        total->sum[h] = fmaf(split->sum[h], theirs, total->sum[h] * mine);
-        for (int d = 0; d < total->dim16; d += 16) {
-            __m512 v = _mm512_mul_ps(_mm512_loadu_ps(out + d), _mm512_set1_ps(mine));
-            v = _mm512_fmadd_ps(_mm512_loadu_ps(other + d), _mm512_set1_ps(theirs), v);
-            _mm512_storeu_ps(out + d, v);
-        }
-    }
+    for (int h = 0; h < total->n; h++)
+        attn_merge(sums_of(total, h), sums_of(split, h), total->dim16);
 }
 
 /* `part` says which rows and heads the group has. */

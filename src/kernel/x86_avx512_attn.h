@@ -1,10 +1,12 @@
-/* x86_avx512_attn.h: what the walk over keys (x86_avx512_attn.c) and the arithmetic of q8_0
- * (x86_avx512_attn_q8.c) share. For these two files only. */
+/* x86_avx512_attn.h: what the walk over keys (x86_avx512_attn.c), the arithmetic of q8_0
+ * (x86_avx512_attn_q8.c) and attention with tiles (x86_amx_attn.c) share. For these files only. */
 #pragma once
 
 #include "kernel/acts.h"
 #include "kernel/unroll.h"
 #include "kernel/x86_avx512.h"
+
+#include <math.h>
 
 enum {
     HEADS = 8, /* query heads, of one row or several, that share what is read */
@@ -42,5 +44,30 @@ static inline const uint8_t *attn_block_of(const struct attn_args *a, int pos)
 
     return a->arena + a->pages[pos / PAGE_TOKENS].i * l->page_bytes +
            block * (l->k_bytes + l->v_bytes);
+}
+
+static inline float attn_exp(float x)
+{
+    return _mm512_cvtss_f32(exp16(_mm512_set1_ps(x)));
+}
+
+/* What one head has come to over some of its keys. */
+struct head_sums {
+    float *max, *sum, *out; /* out: [dim16] */
+};
+
+/* Of two splits, the earlier first, into it. */
+static inline void attn_merge(struct head_sums total, struct head_sums split, int dim16)
+{
+    float a = *total.max, b = *split.max, max = b > a ? b : a;
+    float mine = attn_exp(a - max), theirs = attn_exp(b - max);
+
+    *total.max = max;
+    *total.sum = fmaf(*split.sum, theirs, *total.sum * mine);
+    for (int d = 0; d < dim16; d += 16) {
+        __m512 v = _mm512_mul_ps(_mm512_loadu_ps(total.out + d), _mm512_set1_ps(mine));
+        v = _mm512_fmadd_ps(_mm512_loadu_ps(split.out + d), _mm512_set1_ps(theirs), v);
+        _mm512_storeu_ps(total.out + d, v);
+    }
 }
 #endif
