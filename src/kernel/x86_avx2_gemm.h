@@ -39,6 +39,8 @@ void GEMM_SET(store)(const struct gemm_args *g, int panel, int m, int n, const s
 /* All rows (1 .. GROUP) times panels, interleaved. */
 void GEMM_SET(few_rows)(const struct gemm_args *g, const struct format *f);
 
+extern const struct format avx2_few_iq4_nl, avx2_few_iq4_xs;
+
 /* For WIDE_FROM rows and more. */
 void GEMM_SET(wide_q8_0)(const struct gemm_args *g); /* with VNNI */
 void GEMM_SET(wide_q4_0)(const struct gemm_args *g);

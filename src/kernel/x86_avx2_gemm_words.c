@@ -8,7 +8,8 @@
  *
  * A quad of weights becomes words by a mask (k 0 and 2) and a shift (k 1 and 3); activations are
  * brought into the same order once for several panels. Scales of sub-blocks of IQ4_XS go into the
- * words: 127 * 32 fits, and 256 products of that with 127 stay below 2^28. */
+ * words: 127 * 32 fits, and 256 products of that with 127 stay below 2^28. IQ4_NL and IQ4_XS times
+ * few rows are in x86_avx2_gemm_lists.c. */
 #ifndef __AVX2__
 #error "compile with the AVX2 flags of the Makefile"
 #endif
@@ -49,6 +50,7 @@ struct plan {
     size_t w_bytes, x_bytes; /* of a block, of the panel and of a row */
     unpack_fn unpack;
     multiply_fn multiply[GROUP + 1]; /* by number of rows */
+    const struct format *few;        /* what takes up to GROUP rows faster, or NULL */
 };
 
 /* ---- activations */
@@ -125,6 +127,10 @@ static void run(const struct gemm_args *g, const struct plan *f)
     int n_panels = g->panel_to - g->panel_from, per_stream = (n_panels + PASS - 1) / PASS;
     struct work k;
 
+    if (f->few && g->x->n_rows > 0 && g->x->n_rows <= GROUP) {
+        avx2_few_rows(g, f->few);
+        return;
+    }
     for (int m = 0; m < g->x->n_rows; m += CHUNK)
         for (int i = 0; i < per_stream; i++) {
             int panels[PASS], n = 0;
@@ -301,7 +307,7 @@ INLINE void multiply_words(int rows, const void *w, const struct words *xw,
         how(rows, w, xw, x, n, acc);                                                               \
     }
 
-#define WORDS(type, how, block, act)                                                               \
+#define WORDS(type, how, block, act, few)                                                          \
     ROWS(type, how, 1)                                                                             \
     ROWS(type, how, 2)                                                                             \
     ROWS(type, how, 3)                                                                             \
@@ -309,10 +315,10 @@ INLINE void multiply_words(int rows, const void *w, const struct words *xw,
     void avx2_gemm_##type(const struct gemm_args *g)                                               \
     {                                                                                              \
         static const struct plan f = { block, sizeof(struct p16_##type), sizeof(act),              \
-            unpack_##type, { NULL, type##_1, type##_2, type##_3, type##_4 } };                     \
+            unpack_##type, { NULL, type##_1, type##_2, type##_3, type##_4 }, few };                \
         run(g, &f);                                                                                \
     }
 
-WORDS(q8_0, multiply_bytes, 32, struct act_q8_0)
-WORDS(iq4_nl, multiply_bytes, 32, struct act_q8_0)
-WORDS(iq4_xs, multiply_words, 256, struct act_q8_k)
+WORDS(q8_0, multiply_bytes, 32, struct act_q8_0, NULL)
+WORDS(iq4_nl, multiply_bytes, 32, struct act_q8_0, &avx2_few_iq4_nl)
+WORDS(iq4_xs, multiply_words, 256, struct act_q8_k, &avx2_few_iq4_xs)
