@@ -19,7 +19,6 @@
 enum {
     STREAMS = 2,
     TURN_BYTES = 2048,
-    WIDE_FROM = 32, /* rows from which unpacking first pays */
     /* quads that may be added before they meet their scale */
     Q5_QUADS = BYTE_DOTS ? 8 : 4,
     Q6_QUADS = BYTE_DOTS ? 4 : 2,
@@ -90,11 +89,16 @@ static void many_rows(const struct gemm_args *g, const struct format *f)
         }
 }
 
-/* wide: what takes many rows faster; NULL: nothing does. */
-static void run(const struct gemm_args *g, const struct format *f, gemm_fn wide)
+/* What takes many rows faster, unpacking first, and from how many on; NULL: nothing does. */
+struct wide {
+    gemm_fn gemm;
+    int from;
+};
+
+static void run(const struct gemm_args *g, const struct format *f, struct wide wide)
 {
-    if (wide && g->x->n_rows >= WIDE_FROM)
-        wide(g);
+    if (wide.gemm && g->x->n_rows >= wide.from)
+        wide.gemm(g);
     else if (g->x->n_rows > GROUP)
         many_rows(g, f);
     else if (g->x->n_rows > 0)
@@ -461,7 +465,7 @@ INLINE void turn_bf16(
         turn_##type(rows, w, x, n, acc);                                                           \
     }
 
-#define GEMM(type, block, w_bytes, x_bytes, wide)                                                  \
+#define GEMM(type, block, w_bytes, x_bytes, ...)                                                   \
     TURN(type, 1)                                                                                  \
     TURN(type, 2)                                                                                  \
     TURN(type, 3)                                                                                  \
@@ -470,16 +474,16 @@ INLINE void turn_bf16(
     {                                                                                              \
         static const struct format f = { { NULL, type##_1, type##_2, type##_3, type##_4 }, block,  \
             w_bytes, x_bytes };                                                                    \
-        run(g, &f, wide);                                                                          \
+        run(g, &f, (struct wide){ __VA_ARGS__ });                                                  \
     }
 
-GEMM(f32, 1, 64, 4, NULL)
-GEMM(f16, 1, 32, 4, NULL)
-GEMM(bf16, 1, 32, 4, NULL)
+GEMM(f32, 1, 64, 4, NULL, 0)
+GEMM(f16, 1, 32, 4, NULL, 0)
+GEMM(bf16, 1, 32, 4, NULL, 0)
 #if BYTE_DOTS
-GEMM(q8_0, 32, sizeof(struct p16_q8_0), sizeof(struct act_q8_0), GEMM_SET(wide_q8_0))
+GEMM(q8_0, 32, sizeof(struct p16_q8_0), sizeof(struct act_q8_0), GEMM_SET(wide_q8_0), 32)
 #endif
-GEMM(q4_0, 32, sizeof(struct p16_q4_0), sizeof(struct act_q8_0), GEMM_SET(wide_q4_0))
-GEMM(q4_k, 256, sizeof(struct p16_q4_k), sizeof(struct act_q8_k), GEMM_SET(wide_q4_k))
-GEMM(q5_k, 256, sizeof(struct p16_q5_k), sizeof(struct act_q8_k), GEMM_SET(wide_q5_k))
-GEMM(q6_k, 256, sizeof(struct p16_q6_k), sizeof(struct act_q8_k), GEMM_SET(wide_q6_k))
+GEMM(q4_0, 32, sizeof(struct p16_q4_0), sizeof(struct act_q8_0), GEMM_SET(wide_q4_0), 32)
+GEMM(q4_k, 256, sizeof(struct p16_q4_k), sizeof(struct act_q8_k), GEMM_SET(wide_q4_k), 24)
+GEMM(q5_k, 256, sizeof(struct p16_q5_k), sizeof(struct act_q8_k), GEMM_SET(wide_q5_k), GROUP + 1)
+GEMM(q6_k, 256, sizeof(struct p16_q6_k), sizeof(struct act_q8_k), GEMM_SET(wide_q6_k), GROUP + 1)

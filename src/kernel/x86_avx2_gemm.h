@@ -41,7 +41,7 @@ void GEMM_SET(few_rows)(const struct gemm_args *g, const struct format *f);
 
 extern const struct format avx2_few_iq4_nl, avx2_few_iq4_xs;
 
-/* For WIDE_FROM rows and more. */
+/* Unpacked first, for many rows. */
 void GEMM_SET(wide_q8_0)(const struct gemm_args *g); /* with VNNI */
 void GEMM_SET(wide_q4_0)(const struct gemm_args *g);
 void GEMM_SET(wide_q4_k)(const struct gemm_args *g);
