@@ -230,19 +230,14 @@ static struct packed weights(enum qtype type, size_t want_bytes)
 
 static void prepare(struct product *p, int m, const float *x)
 {
-    p->x.kind = act_kind_for(p->w.type);
+    p->x.kind = kernels_acts(p->k, p->w.type);
     p->x.n_rows = m;
     p->x.n_cols = N_COLS;
     p->x.stride = act_row_bytes(p->x.kind, N_COLS);
     for (int i = 0; i < m; i++) {
         uint8_t *to = (uint8_t *)p->x.data + (size_t)i * p->x.stride;
         const float *from = x + (size_t)i * N_COLS;
-        if (p->x.kind == ACT_Q8_0)
-            p->k->q8_0(from, N_COLS, to);
-        else if (p->x.kind == ACT_Q8_K)
-            p->k->q8_k(from, N_COLS, to);
-        else
-            memcpy(to, from, N_COLS * sizeof(float));
+        kernels_put_acts(p->k, (struct act_cols){ p->x.kind, to, 0 }, from, N_COLS);
     }
 }
 
@@ -313,7 +308,7 @@ static struct speed measure(struct product *p, int m, struct roofs roof)
 static struct roofs roofs_of(const struct product *p)
 {
     return (struct roofs){ read_roof(p->w.data, (size_t)p->w.n_panels * p->w.panel_bytes),
-        mac_roof(p->k->name, act_kind_for(p->w.type)) };
+        mac_roof(p->k->name, kernels_acts(p->k, p->w.type)) };
 }
 
 static struct roofs higher(struct roofs a, struct roofs b)

@@ -17,14 +17,20 @@ enum { PEAK_ROUNDS = 20000, PEAK_CHAINS = 8 };
     for (int i = 0; i < PEAK_ROUNDS; i++)                                                          \
     __asm__ volatile(PEAK_4(ins, 1, 2, 3, 4) PEAK_4(ins, 5, 6, 7, 8) : : : PEAK_CLOBBERS)
 
-static inline void peak_tiles(void)
+static inline void peak_tiles(bool bytes)
 {
     static const struct tile_config c = {
         .palette = 1, .row_bytes = { 64, 64, 64, 64, 64, 64 }, .rows = { 16, 16, 16, 16, 16, 16 }
     };
 
     tile_configure(&c);
-    for (int i = 0; i < PEAK_ROUNDS / 8; i++) {
+    for (int i = 0; i < PEAK_ROUNDS / 8 && !bytes; i++) {
+        TILE_DOT_BF16(0, 4, 5);
+        TILE_DOT_BF16(1, 4, 5);
+        TILE_DOT_BF16(2, 4, 5);
+        TILE_DOT_BF16(3, 4, 5);
+    }
+    for (int i = 0; i < PEAK_ROUNDS / 8 && bytes; i++) {
         TILE_DOT_SS(0, 4, 5);
         TILE_DOT_SS(1, 4, 5);
         TILE_DOT_SS(2, 4, 5);
@@ -40,11 +46,11 @@ static bool peak_is_evex;
 static inline double peak_work(const char *set, enum act_kind kind)
 {
     const double n = (double)PEAK_ROUNDS * PEAK_CHAINS;
-    bool bytes = kind != ACT_F32;
+    bool bytes = kind == ACT_Q8_0 || kind == ACT_Q8_K;
 
-    if (!strcmp(set, "amx") && bytes) {
-        peak_tiles();
-        return (double)(PEAK_ROUNDS / 8) * 4 * 16 * 16 * 64;
+    if (!strcmp(set, "amx") && kind != ACT_F32) { /* one of planes is two of bf16 */
+        peak_tiles(bytes);
+        return (double)(PEAK_ROUNDS / 8) * 4 * 16 * 16 * (bytes ? 64 : 16);
     }
     if (!strcmp(set, "avx512") || !strcmp(set, "amx")) {
         __asm__ volatile("vpxord %%zmm0, %%zmm0, %%zmm0" : : : "xmm0");

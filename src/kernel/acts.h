@@ -1,6 +1,7 @@
-/* acts.h: activations quantised per block, the right-hand side of integer dots.
+/* acts.h: activations as products read them, the right-hand side of dots: floats, quantised per
+ * block, or in planes of bf16. A row is its blocks one after the other.
  *
- * The semantics of GGUF's Q8_0 and Q8_K: symmetric, largest magnitude to 127, round to nearest
+ * Quantised, the semantics of GGUF's Q8_0 and Q8_K: symmetric, largest magnitude to 127, round to nearest
  * with ties to even. Only the scale of Q8_0 is rounded to f16, as that format does.
  *
  *   Q8_0, 32 elements    a = max |x|, d = a / 127 (0 when that underflows), q = rint(x * (1 / d)),
@@ -9,12 +10,16 @@
  *
  * q is clamped to -127 .. 127, a NaN gives -127. A NaN or infinity in a block makes its d one:
  * nothing that was computed from it looks finite. The sums spare the kernels an offset per
- * weight: sum of (u - o) * q = sum of u * q - o * sum of q. */
+ * weight: sum of (u - o) * q = sum of u * q - o * sum of q.
+ *
+ * Planes, 32 elements: hi = bf16(x), lo = bf16(x - hi), to nearest, ties to even; 16 bits of
+ * mantissa or more. What is subnormal, before or after, is zero, as it is to tiles of bf16; what is
+ * not finite has no lower plane. A line of each plane is a row of a tile. */
 #pragma once
 
 #include "base/base.h"
 
-enum { Q8_0_BLOCK = 32, Q8_K_BLOCK = 256 };
+enum { Q8_0_BLOCK = 32, Q8_K_BLOCK = 256, PLANES_BLOCK = 32 };
 
 struct act_q8_0 {
     float d;        /* exactly an f16 */
@@ -27,4 +32,9 @@ struct act_q8_k { /* 320 bytes: a tile's row of 64 never lies across cache lines
     int16_t sum16[16]; /* of 16 consecutive q */
     int16_t sum32[8];  /* of 32 consecutive q */
     float d;
+};
+
+struct act_planes {
+    ALIGNED(64) uint16_t hi[PLANES_BLOCK];
+    uint16_t lo[PLANES_BLOCK];
 };

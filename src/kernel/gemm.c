@@ -27,20 +27,30 @@ enum act_kind act_kind_for(enum qtype weight_type)
     }
 }
 
+static const struct {
+    int n; /* elements */
+    size_t bytes;
+} blocks[N_ACT_KINDS] = {
+    [ACT_F32] = { 1, sizeof(float) },
+    [ACT_Q8_0] = { Q8_0_BLOCK, sizeof(struct act_q8_0) },
+    [ACT_Q8_K] = { Q8_K_BLOCK, sizeof(struct act_q8_k) },
+    [ACT_PLANES] = { PLANES_BLOCK, sizeof(struct act_planes) },
+};
+
+int act_block(enum act_kind kind)
+{
+    return blocks[kind].n;
+}
+
+size_t act_offset(enum act_kind kind, int col)
+{
+    DCHECK(col % blocks[kind].n == 0);
+    return (size_t)(col / blocks[kind].n) * blocks[kind].bytes;
+}
+
 size_t act_row_bytes(enum act_kind kind, int n_cols)
 {
-    size_t n = (size_t)n_cols, bytes = 0;
+    size_t n_blocks = (size_t)((n_cols + blocks[kind].n - 1) / blocks[kind].n);
 
-    switch (kind) {
-    case ACT_F32:
-        bytes = n * sizeof(float);
-        break;
-    case ACT_Q8_0:
-        bytes = n / Q8_0_BLOCK * sizeof(struct act_q8_0);
-        break;
-    case ACT_Q8_K:
-        bytes = n / Q8_K_BLOCK * sizeof(struct act_q8_k);
-        break;
-    }
-    return (bytes + 63) / 64 * 64;
+    return ((n_blocks * blocks[kind].bytes + 63) / 64 | 1) * 64;
 }

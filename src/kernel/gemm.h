@@ -6,8 +6,8 @@
  * horizontal sums, the same order of additions for every number of rows. The last panel is
  * padded with zero rows. pack.c documents the bytes of each type.
  *
- * F32, F16 and BF16 weights multiply float activations, one fma per k in order (where tiles of bf16
- * do it, in an order of their own: x86_amx_float.c); the others multiply activations quantised per
+ * F32, F16 and BF16 weights multiply float activations, one fma per k in order (tiles of bf16, which
+ * multiply planes of F16's and BF16's, in an order of their own: x86_amx_float.c); the others multiply activations quantised per
  * block (Q8_0: 32, Q8_K: 256) by exact integer dots, and add block results in block order with fma.
  * types.def lists them all. */
 #pragma once
@@ -17,7 +17,7 @@
 
 enum { PANEL = 16 };
 
-enum act_kind { ACT_F32, ACT_Q8_0, ACT_Q8_K };
+enum act_kind { ACT_F32, ACT_Q8_0, ACT_Q8_K, ACT_PLANES, N_ACT_KINDS }; /* acts.h */
 
 struct packed {
     enum qtype type;
@@ -32,7 +32,7 @@ struct packed {
 struct acts {
     enum act_kind kind;
     int n_rows, n_cols;
-    size_t stride; /* bytes from row to row, a multiple of 64 */
+    size_t stride; /* bytes from row to row: act_row_bytes() */
     void *data;
     const int *pick; /* row m is stored row pick[m]; NULL: row m */
 };
@@ -60,8 +60,13 @@ enum gemm_slot {
 };
 int gemm_slot(enum qtype type); /* one of these, or -1 for a type that is not served */
 
-enum act_kind act_kind_for(enum qtype weight_type);
-size_t act_row_bytes(enum act_kind kind, int n_cols); /* rounded up to 64 */
+enum act_kind act_kind_for(enum qtype weight_type); /* but see kernels_acts() */
+int act_block(enum act_kind kind);                  /* elements */
+/* Up to `col`, a multiple of act_block(). */
+size_t act_offset(enum act_kind kind, int col);
+/* A whole row, a last block that is not whole included, and what is behind it up to an odd multiple
+ * of 64: so rows below one another are in different sets of a cache. */
+size_t act_row_bytes(enum act_kind kind, int n_cols);
 
 /* ---- pack.c */
 

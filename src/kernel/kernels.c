@@ -76,3 +76,27 @@ int kernels_choose(const struct kernels **out, const char *name, struct err *e)
     return err_set(e, ERR_UNSUPPORTED,
         "kernels '%s': no such set; there are ref, avx2, avxvnni, avx512, amx", name);
 }
+
+enum act_kind kernels_acts(const struct kernels *k, enum qtype weight_type)
+{
+    return weight_type == Q_F16 || weight_type == Q_BF16 ? k->half_acts : act_kind_for(weight_type);
+}
+
+void kernels_put_acts(const struct kernels *k, struct act_cols to, const float *x, int n)
+{
+    void *at = (uint8_t *)to.row + act_offset(to.kind, to.col);
+
+    switch (to.kind) {
+    case ACT_Q8_0:
+        k->q8_0(x, n, at);
+        break;
+    case ACT_Q8_K:
+        k->q8_k(x, n, at);
+        break;
+    case ACT_PLANES:
+        k->planes(x, n, at);
+        break;
+    default:
+        memcpy(at, x, (size_t)n * sizeof(*x));
+    }
+}

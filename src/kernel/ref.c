@@ -6,6 +6,7 @@
 #include "kernel/half.h"
 #include "kernel/mandate.h"
 
+#include <float.h>
 #include <math.h>
 
 /* See mandate.h. */
@@ -72,6 +73,25 @@ static void q8_k(const float *x, int n, void *out)
             b->sum16[j / 16] = (int16_t)(b->sum16[j / 16] + b->q[j]);
             b->sum32[j / 32] = (int16_t)(b->sum32[j / 32] + b->q[j]);
         }
+    }
+}
+
+static float flushed(float v)
+{
+    return fabsf(v) < FLT_MIN ? copysignf(0, v) : v;
+}
+
+static void planes(const float *x, int n, void *out)
+{
+    struct act_planes *b = out;
+
+    for (int i = 0; i < (n + PLANES_BLOCK - 1) / PLANES_BLOCK * PLANES_BLOCK; i++) {
+        float v = i < n ? x[i] : 0;
+        uint16_t hi = bf16_of_f32(flushed(v));
+        float rest = v - bf16_to_f32(hi);
+        b[i / PLANES_BLOCK].hi[i % PLANES_BLOCK] = hi;
+        b[i / PLANES_BLOCK].lo[i % PLANES_BLOCK] =
+            isfinite(bf16_to_f32(hi)) ? bf16_of_f32(flushed(rest)) : 0;
     }
 }
 
@@ -146,6 +166,7 @@ const struct kernels kernels_ref = {
     .name = "ref",
     .q8_0 = q8_0,
     .q8_k = q8_k,
+    .planes = planes,
     .rms_norm = rms_norm,
     .rope = rope,
     .silu_mul = silu_mul,

@@ -549,6 +549,8 @@ GEMM(iq4_xs, 256, 32, struct act_q8_k, unpack_iq4_xs, multiply_without_mins)
 const struct kernels AMX_SET = {
     .name = AMX_NAME,
     .own_sums = 1,
+    .half_acts = ACT_PLANES,
+    .planes = amx_planes,
     .attend = amx_attend,
     .gemm = {
         [GEMM_F16] = amx_gemm_f16,

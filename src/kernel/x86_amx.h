@@ -9,8 +9,10 @@ extern const struct kernels kernels_amx;
 #define amx_gemm_bf16 amx_soft_gemm_bf16
 #define amx_gemm_f16  amx_soft_gemm_f16
 #define amx_attend    amx_soft_attend
+#define amx_planes    amx_soft_planes
 #endif
 
 void amx_gemm_bf16(const struct gemm_args *g);
 void amx_gemm_f16(const struct gemm_args *g);
 void amx_attend(const struct attn_args *a);
+void amx_planes(const float *x, int n, void *out);

@@ -1,10 +1,9 @@
 /* x86_amx_float.c: products of BF16 and F16 weights with bf16 tiles, for any number of rows.
  *
  * Other bits than ref.c's, about as close to the exact sum (rms 8e-8 of the sum of magnitudes of
- * BF16, 1.4e-7 of F16; ref.c: 3e-8): activations become two planes of bf16, hi = round(x) and lo =
- * round(x - hi), 16 bits of mantissa or more; F16 weights two planes that are exact together
- * (11 bits: 8 and 3). For each output, 32 k at a time from 0 on, the last 32 filled
- * up with zeros, a tile gains
+ * BF16, 1.4e-7 of F16; ref.c: 3e-8): activations are two planes of bf16 (acts.h), 16 bits of
+ * mantissa or more; F16 weights two planes that are exact together (11 bits: 8 and 3). For each
+ * output, 32 k at a time from 0 on, the last 32 filled up with zeros, a tile gains
  *
  *     lo * w, hi * w                                      BF16
  *     lo * w.hi, hi * w.hi, hi * w.lo                     F16; lo * w.lo would be about 2^-18 of it
@@ -18,9 +17,11 @@
  *   not a number         what is not finite has no lower plane; its outputs are not finite, though
  *                        which of infinity and NaN may differ (infinity times a lower plane of 0)
  *
- * Rows of activations are taken in groups of up to 32, two tiles, all groups of a chunk alike;
- * weights of two panels at a time: a BF16 panel is B tiles as it lies in memory, F16 is taken apart
- * into such first. PASS panels share the planes that are made of a stretch of activations.
+ * Rows of activations are taken in groups of up to 32, two tiles, all groups of a chunk alike: the
+ * last one begins so early that it is whole, and computes some rows once more. Weights are taken of
+ * two panels at a time: a BF16 panel is B tiles as it lies in memory, F16 is taken apart into such
+ * first. PASS panels share a stretch of activations, which stays in the second cache: as it lies,
+ * or, where rows are picked, a copy.
  *
  * What one row should cost, by what was measured of tile instructions elsewhere (9.2 cycles for a
  * product with few rows, 8.2 for a load of 1 kB, some 52 until a tile may be added to again;
@@ -32,27 +33,30 @@
 #error "compile with the AMX flags of the Makefile"
 #endif
 
+#include "kernel/acts.h"
 #include "kernel/x86_amx.h"
 #include "kernel/x86_amx_planes.h"
 #include "kernel/x86_amx_tile.h"
 #include "kernel/x86_avx512_gemm.h"
 
 enum {
-    CHUNK = 256,              /* rows of activations that are planes at once */
-    GROUP = 2 * TILE_ROWS,    /* rows that two tiles hold */
-    PASS = 16,                /* panels that share the planes of a stretch */
-    STEP = 32,                /* k of a tile */
-    STEP_BYTES = 16 * 64,     /* of weights: a B tile */
-    PLANES = 256 * CHUNK * 4, /* bytes: a stretch of 256 k of a chunk, longer of fewer rows */
-    UNPACKED = 256 / STEP,    /* steps of F16 that are taken apart at once */
+    CHUNK = 256,                    /* rows of activations at once */
+    GROUP = 2 * TILE_ROWS,          /* rows that two tiles hold */
+    PASS = 16,                      /* panels that share the planes of a stretch */
+    STEP = 32,                      /* k of a tile */
+    STEP_BYTES = 16 * 64,           /* of weights: a B tile */
+    K_BYTES = 4,                    /* of an activation's planes */
+    PLANES = 256 * CHUNK * K_BYTES, /* a stretch of 256 k of a chunk, longer of fewer rows */
+    UNPACKED = 256 / STEP,          /* steps of F16 that are taken apart at once */
 };
 
 /* On the stack: no allocation in a step. */
 struct work {
-    ALIGNED(64) uint8_t planes[PLANES]; /* [step][hi, lo][padded row][32 k] */
-    ALIGNED(64) float sums[PASS][CHUNK][PANEL];
+    ALIGNED(64) uint8_t picked[PLANES + CHUNK * 64];   /* a stretch of rows that are picked */
+    ALIGNED(64) float sums[PASS][CHUNK][PANEL];        /* of all groups */
     ALIGNED(64) uint8_t w[2][2][UNPACKED][STEP_BYTES]; /* [panel][hi, lo]; or the end of BF16 */
-    const float *x[CHUNK];
+    const uint8_t *x; /* planes of the chunk's first row, from the first k of the stretch on */
+    size_t x_stride;  /* from row to row */
     int n, padded;    /* rows of the chunk, and of all groups */
     int group, first; /* rows of a group, and of its first tile */
 };
@@ -61,9 +65,8 @@ struct work {
 struct weights {
     const uint8_t *hi[2], *lo[2];
     int n_panels, panel; /* of the pass */
-    int n_steps;
-    const uint8_t *planes; /* of the first step */
-    bool is_first;         /* of all k */
+    int from, n_steps;   /* in the stretch */
+    bool is_first;       /* of all k */
 };
 
 struct format {
@@ -74,25 +77,15 @@ struct format {
 
 /* ---- activations */
 
-/* The planes of n_k activations from k on of all rows; zeros beyond either. */
-static void make_planes(struct work *k, int from, int n_k)
+void amx_planes(const float *x, int n, void *out)
 {
-    const size_t plane = (size_t)k->padded * 64;
+    struct act_planes *b = out;
 
-    for (int s = 0; s * STEP < n_k; s++) {
-        uint8_t *to = k->planes + (size_t)s * 2 * plane;
-        int left = n_k - s * STEP;
-        __mmask16 first = first_lanes(MIN(left, 16)),
-                  second = first_lanes(MIN(MAX(left - 16, 0), 16));
-        for (int m = 0; m < k->n; m++, to += 64) {
-            const float *x = k->x[m] + from + s * STEP;
-            split(_mm512_maskz_loadu_ps(first, x), _mm512_maskz_loadu_ps(second, x + 16), to,
-                to + plane);
-        }
-        for (int m = k->n; m < k->padded; m++, to += 64) {
-            _mm512_store_si512(to, _mm512_setzero_si512());
-            _mm512_store_si512(to + plane, _mm512_setzero_si512());
-        }
+    for (int i = 0; i < n; i += PLANES_BLOCK, b++) {
+        __mmask16 first = first_lanes(MIN(n - i, 16)),
+                  second = first_lanes(MIN(MAX(n - i - 16, 0), 16));
+        split(_mm512_maskz_loadu_ps(first, x + i), _mm512_maskz_loadu_ps(second, x + i + 16),
+            (uint8_t *)b->hi, (uint8_t *)b->lo);
     }
 }
 
@@ -152,11 +145,11 @@ INLINE void store_sums(struct shape s, float (*first)[PANEL], float (*second)[PA
         TILE_STORE(3, second + s.first, 64);
 }
 
-INLINE void load_activations(struct shape s, const uint8_t *from)
+INLINE void load_activations(struct shape s, const uint8_t *from, size_t stride)
 {
-    TILE_LOAD(4, from, 64);
+    TILE_LOAD(4, from, stride);
     if (s.two_rows)
-        TILE_LOAD(5, from + (size_t)s.first * 64, 64);
+        TILE_LOAD(5, from + (size_t)s.first * stride, stride);
 }
 
 INLINE void load_weights(struct shape s, const uint8_t *const from[2], int step)
@@ -181,19 +174,20 @@ INLINE void multiply_loaded(struct shape s)
 INLINE void multiply_group(
     struct work *k, const struct weights *w, int m, struct shape s, bool has_lo)
 {
-    const size_t plane = (size_t)k->padded * 64;
+    const size_t stride = k->x_stride;
     float(*first)[PANEL] = k->sums[w->panel] + m, (*second)[PANEL] = k->sums[w->panel + 1] + m;
-    const uint8_t *x = w->planes + (size_t)m * 64;
+    const uint8_t *x = k->x + (size_t)MIN(m, k->n - k->group) * stride;
 
+    x += (size_t)w->from * sizeof(struct act_planes);
     if (w->is_first)
         zero_sums(s);
     else
         load_sums(s, first, second);
-    for (int step = 0; step < w->n_steps; step++, x += 2 * plane) {
-        load_activations(s, x + plane);
+    for (int step = 0; step < w->n_steps; step++, x += sizeof(struct act_planes)) {
+        load_activations(s, x + offsetof(struct act_planes, lo), stride);
         load_weights(s, w->hi, step);
         multiply_loaded(s);
-        load_activations(s, x);
+        load_activations(s, x, stride);
         multiply_loaded(s);
         if (has_lo) {
             load_weights(s, w->lo, step);
@@ -239,7 +233,7 @@ static void multiply_bf16(struct work *k, struct weights *w, int n_k)
         w->hi[i] = to;
     }
     w->n_steps = 1;
-    w->planes += (size_t)whole * 2 * (size_t)k->padded * 64;
+    w->from = whole;
     w->is_first &= whole == 0;
     multiply_groups(k, w, false);
 }
@@ -326,7 +320,7 @@ static void multiply_f16(struct work *k, struct weights *w, int n_k)
 /* ---- drivers */
 
 /* n rows in groups that are alike, so that tiles are configured once. */
-static void open_chunk(struct work *k, const struct acts *x, int from, int n)
+static void open_chunk(struct work *k, int n)
 {
     int n_groups = (n + GROUP - 1) / GROUP;
 
@@ -334,38 +328,59 @@ static void open_chunk(struct work *k, const struct acts *x, int from, int n)
     k->group = (n + n_groups - 1) / n_groups;
     k->first = k->group > TILE_ROWS ? (k->group + 1) / 2 : k->group;
     k->padded = n_groups * k->group;
-    for (int m = 0; m < n; m++)
-        k->x[m] = (const float *)(const void *)acts_row(x, from + m);
 }
 
+/* n_k activations from k `from` on. */
+static void open_stretch(struct work *k, const struct acts *x, int row, int from, int n_k)
+{
+    const size_t at = (size_t)from * K_BYTES;
+    const size_t bytes = (size_t)((n_k + STEP - 1) / STEP) * sizeof(struct act_planes);
+
+    if (!x->pick) {
+        k->x = acts_row(x, row) + at;
+        k->x_stride = x->stride;
+        return;
+    }
+    k->x = k->picked;
+    k->x_stride = bytes + 64; /* as of act_row_bytes() */
+    for (int m = 0; m < k->n; m++)
+        memcpy(k->picked + (size_t)m * k->x_stride, acts_row(x, row + m) + at, bytes);
+}
+
+struct pass {
+    int panel, n_panels, row; /* the chunk's first */
+};
+
 static void multiply_pass(
-    const struct gemm_args *a, const struct format *f, struct work *k, int panel, int n_panels)
+    const struct gemm_args *a, const struct format *f, struct work *k, const struct pass *pass)
 {
     const int n_cols = a->w->n_cols;
-    const int stretch = MIN(f->stretch, PLANES / (k->padded * 4) / STEP * STEP);
+    const int stretch = MIN(f->stretch, PLANES / (k->n * K_BYTES) / STEP * STEP);
 
     for (int from = 0, n_k; from < n_cols; from += n_k) {
         n_k = MIN(stretch, n_cols - from);
-        make_planes(k, from, n_k);
-        for (int p = 0; p < n_panels; p += 2) {
-            struct weights w = { .n_panels = MIN(2, n_panels - p), .panel = p };
-            w.planes = k->planes;
+        open_stretch(k, a->x, pass->row, from, n_k);
+        for (int p = 0; p < pass->n_panels; p += 2) {
+            struct weights w = { .n_panels = MIN(2, pass->n_panels - p), .panel = p };
             w.is_first = from == 0;
             for (int i = 0; i < w.n_panels; i++)
-                w.hi[i] = a->w->data + (size_t)(panel + p + i) * a->w->panel_bytes +
+                w.hi[i] = a->w->data + (size_t)(pass->panel + p + i) * a->w->panel_bytes +
                           (size_t)from * f->k_bytes;
             f->multiply(k, &w, n_k);
         }
     }
 }
 
-static void store(const struct gemm_args *a, const struct work *k, int panel, int p, int m)
+static void store(const struct gemm_args *a, const struct work *k, const struct pass *pass, int p)
 {
-    __mmask16 rows = first_lanes(MIN(PANEL, a->w->n_rows - (panel + p) * PANEL));
-    float *y = a->y + (size_t)m * a->y_stride + (size_t)(panel + p) * PANEL;
+    int panel = pass->panel + p, whole = k->padded - k->group; /* groups before the last */
+    __mmask16 rows = first_lanes(MIN(PANEL, a->w->n_rows - panel * PANEL));
+    float *y = a->y + (size_t)pass->row * a->y_stride + (size_t)panel * PANEL;
 
-    for (int i = 0; i < k->n; i++)
-        _mm512_mask_storeu_ps(y + (size_t)i * a->y_stride, rows, _mm512_load_ps(k->sums[p][i]));
+    for (int i = 0; i < k->n; i++) {
+        int at = i < whole ? i : i + k->padded - k->n;
+        _mm512_mask_storeu_ps(y + (size_t)i * a->y_stride, rows, _mm512_load_ps(k->sums[p][at]));
+    }
 }
 
 static void run(const struct gemm_args *a, const struct format *f)
@@ -375,13 +390,13 @@ static void run(const struct gemm_args *a, const struct format *f)
     struct work k;
 
     for (int m = 0; m < a->x->n_rows; m += even) {
-        open_chunk(&k, a->x, m, MIN(even, a->x->n_rows - m));
+        open_chunk(&k, MIN(even, a->x->n_rows - m));
         configure(&k);
         for (int p = a->panel_from; p < a->panel_to; p += PASS) {
-            int n_panels = MIN(PASS, a->panel_to - p);
-            multiply_pass(a, f, &k, p, n_panels);
-            for (int i = 0; i < n_panels; i++)
-                store(a, &k, p, i, m);
+            struct pass pass = { p, MIN(PASS, a->panel_to - p), m };
+            multiply_pass(a, f, &k, &pass);
+            for (int i = 0; i < pass.n_panels; i++)
+                store(a, &k, &pass, i);
         }
         tile_release();
     }

@@ -109,7 +109,7 @@ static struct inputs some_inputs(const struct inputs *in, int n, int first, cons
 {
     struct inputs out = *in;
 
-    for (int kind = 0; kind < N_ACTS; kind++) {
+    for (int kind = 0; kind < N_ACT_KINDS; kind++) {
         struct acts *a = &out.kind[kind];
         a->n_rows = n;
         a->pick = pick;
@@ -183,8 +183,9 @@ void forward_experts(const struct self *s, const struct layer *l)
     struct inputs in = { 0 }; /* [rows][d_model], then [entries][d_ff] */
     struct self entries = *s;
     struct source x = { m->x, m->d_stride, s->pick, l->ffn_norm, m->h.d_model,
-        kind_bit(&l->router) | kind_bit(&l->gate) | kind_bit(&l->up) };
-    struct source hidden = { m->hidden, m->ff_stride, NULL, NULL, m->h.d_ff, kind_bit(&l->down) };
+        kind_bit(m, &l->router) | kind_bit(m, &l->gate) | kind_bit(m, &l->up) };
+    struct source hidden = { m->hidden, m->ff_stride, NULL, NULL, m->h.d_ff,
+        kind_bit(m, &l->down) };
     struct target scores = { &l->router, m->experts.scores, m->experts.stride };
 
     forward_prepare(s, &x, &in);

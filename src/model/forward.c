@@ -12,16 +12,11 @@ static void prepare_row(const struct self *s, const struct source *src, int r, s
         k->rms_norm(s->mem->normed, x, src->norm, src->n_cols, s->m->h.eps);
         x = s->mem->normed;
     }
-    for (int kind = 0; kind < N_ACTS; kind++) {
+    for (int kind = 0; kind < N_ACT_KINDS; kind++) {
         if (!(src->kinds >> kind & 1))
             continue;
         void *row = (uint8_t *)to->kind[kind].data + (size_t)r * to->kind[kind].stride;
-        if (kind == ACT_F32)
-            memcpy(row, x, (size_t)src->n_cols * sizeof(*x));
-        else if (kind == ACT_Q8_0)
-            k->q8_0(x, src->n_cols, row);
-        else
-            k->q8_k(x, src->n_cols, row);
+        kernels_put_acts(k, (struct act_cols){ (enum act_kind)kind, row, 0 }, x, src->n_cols);
     }
 }
 
@@ -30,7 +25,7 @@ void forward_prepare(const struct self *s, const struct source *src, struct inpu
     bool alone = s->n_rows <= ALONE_ROWS;
     int from = 0, end = s->n_rows;
 
-    for (int kind = 0; kind < N_ACTS; kind++)
+    for (int kind = 0; kind < N_ACT_KINDS; kind++)
         if (src->kinds >> kind & 1)
             to->kind[kind] = (struct acts){ .kind = (enum act_kind)kind,
                 .n_rows = s->n_rows,
@@ -66,7 +61,7 @@ void forward_product(
     part.n_panels = g.panel_to - g.panel_from;
     part.n_rows = MIN(g.panel_to * PANEL, w->n_rows) - g.panel_from * PANEL;
     g.w = &part;
-    g.x = &x->kind[act_kind_for(w->type)];
+    g.x = &x->kind[kernels_acts(s->m->kernels, w->type)];
     g.panel_from = 0;
     g.panel_to = part.n_panels;
     s->m->kernels->gemm[gemm_slot(w->type)](&g);
@@ -339,7 +334,7 @@ static void prepare_qkv(const struct self *s, const struct layer *l, struct inpu
 {
     const struct llama *m = s->m;
     struct source x = { m->x, m->d_stride, NULL, l->attn_norm, m->h.d_model,
-        kind_bit(&l->q) | kind_bit(&l->k) | kind_bit(&l->v) };
+        kind_bit(m, &l->q) | kind_bit(m, &l->k) | kind_bit(m, &l->v) };
 
     forward_prepare(s, &x, in); /* [rows][d_model] */
 }
@@ -426,7 +421,7 @@ static void output(const struct self *s, const struct layer *l)
     struct llama *m = s->m;
     struct inputs in; /* [rows][n_heads * head_dim] */
     struct source attended = { m->attended, m->q_stride, NULL, NULL, m->h.n_heads * m->h.head_dim,
-        kind_bit(&l->o) };
+        kind_bit(m, &l->o) };
 
     forward_prepare(s, &attended, &in);
     residual(s, &l->o, &in); /* x[rows][d_model] += */
@@ -438,8 +433,9 @@ static void feed_forward(const struct self *s, const struct layer *l)
     struct llama *m = s->m;
     struct inputs in; /* [rows][d_model], then [rows][d_ff] */
     struct source x = { m->x, m->d_stride, s->pick, l->ffn_norm, m->h.d_model,
-        kind_bit(&l->gate) | kind_bit(&l->up) };
-    struct source hidden = { m->hidden, m->ff_stride, NULL, NULL, m->h.d_ff, kind_bit(&l->down) };
+        kind_bit(m, &l->gate) | kind_bit(m, &l->up) };
+    struct source hidden = { m->hidden, m->ff_stride, NULL, NULL, m->h.d_ff,
+        kind_bit(m, &l->down) };
 
     forward_prepare(s, &x, &in);
     gate_up(s, l, &in); /* hidden[rows][d_ff] */
@@ -469,7 +465,7 @@ static void head(const struct self *s)
     struct llama *m = s->m;
     const struct packed *w = &m->w.head;
     struct inputs in; /* [wanted][d_model] */
-    struct source x = { m->x, m->d_stride, s->pick, m->w.out_norm, m->h.d_model, kind_bit(w) };
+    struct source x = { m->x, m->d_stride, s->pick, m->w.out_norm, m->h.d_model, kind_bit(m, w) };
 
     forward_prepare(s, &x, &in);
     int step = MAX(forward_piece(s, w->n_panels) / WIDTH, 1) * WIDTH;

@@ -20,8 +20,6 @@
 #include "model/rope.h"
 #include "os/thread.h"
 
-enum { N_ACTS = 3 }; /* of enum act_kind */
-
 enum {
     ALONE_ROWS = 2,  /* up to so many rows a member prepares for itself */
     TILE_PANELS = 4, /* a tile holds so many panels of max_rows rows, more of fewer rows */
@@ -43,10 +41,10 @@ struct party {
 
 /* What one member of the team needs for itself; nobody else writes there. */
 struct member {
-    float *normed;       /* [max_width] */
-    float *tile, *tile2; /* [tile_floats]: products on their way into x or hidden */
-    float *attn;         /* attn_scratch_floats() */
-    void *acts[N_ACTS];  /* ALONE_ROWS rows of max_width each; NULL for a kind nobody wants */
+    float *normed;           /* [max_width] */
+    float *tile, *tile2;     /* [tile_floats]: products on their way into x or hidden */
+    float *attn;             /* attn_scratch_floats() */
+    void *acts[N_ACT_KINDS]; /* ALONE_ROWS rows of max_width each; NULL for a kind nobody wants */
 };
 
 struct llama {
@@ -72,10 +70,10 @@ struct llama {
     float *logits;    /* [max_logits][n_vocab] */
     float *peaks;     /* [max_logits][logit_groups(n_vocab)] */
     struct row *rows;
-    struct attn_row *list; /* [max_rows]: single rows, party by party */
-    struct party *parties; /* [max_rows] */
-    int *wanted;           /* [max_logits]: rows of x that get logits */
-    void *acts[N_ACTS];    /* the inputs of any product; NULL for a kind nobody wants */
+    struct attn_row *list;   /* [max_rows]: single rows, party by party */
+    struct party *parties;   /* [max_rows] */
+    int *wanted;             /* [max_logits]: rows of x that get logits */
+    void *acts[N_ACT_KINDS]; /* the inputs of any product; NULL for a kind nobody wants */
     struct experts experts;
     struct member *members;
     size_t d_stride, q_stride, kv_stride, ff_stride, tile_floats;

@@ -17,7 +17,7 @@ struct self { /* one member in the step */
 };
 
 struct inputs { /* the same rows in each kind that the products want */
-    struct acts kind[N_ACTS];
+    struct acts kind[N_ACT_KINDS];
 };
 
 struct source {
@@ -52,9 +52,9 @@ static inline int picked(const struct self *s, int r)
     return s->pick ? s->pick[r] : r;
 }
 
-static inline unsigned kind_bit(const struct packed *w)
+static inline unsigned kind_bit(const struct llama *m, const struct packed *w)
 {
-    return 1u << act_kind_for(w->type);
+    return 1u << kernels_acts(m->kernels, w->type);
 }
 
 /* Member 0 looks whether the step is to end here; all know it behind the next barrier. */

@@ -92,21 +92,21 @@ static size_t row_floats(int n)
     return ((size_t)n + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
 }
 
-static void mark_kind(bool *is_used, const struct packed *w)
+static void mark_kind(const struct llama *m, bool *is_used, const struct packed *w)
 {
-    is_used[act_kind_for(w->type)] = true;
+    is_used[kernels_acts(m->kernels, w->type)] = true;
 }
 
 static void kinds_used(const struct llama *m, bool *is_used)
 {
-    mark_kind(is_used, &m->w.head);
+    mark_kind(m, is_used, &m->w.head);
     for (int i = 0; i < m->h.n_layers; i++) {
         const struct layer *l = &m->w.layers[i];
         const struct packed *all[] = { &l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down };
         for (size_t j = 0; j < ARRAY_LEN(all); j++)
-            mark_kind(is_used, all[j]);
+            mark_kind(m, is_used, all[j]);
         if (m->h.n_experts)
-            mark_kind(is_used, &l->router);
+            mark_kind(m, is_used, &l->router);
     }
 }
 
@@ -119,9 +119,9 @@ static size_t n_entries(const struct llama *m)
 static void lay_out_acts(
     const struct llama *m, struct carver *c, void **acts, size_t n_rows, size_t n_ff_rows)
 {
-    bool is_used[N_ACTS] = { false };
+    bool is_used[N_ACT_KINDS] = { false };
     kinds_used(m, is_used);
-    for (int k = 0; k < N_ACTS; k++) {
+    for (int k = 0; k < N_ACT_KINDS; k++) {
         size_t wide = n_rows * act_row_bytes((enum act_kind)k, m->max_width);
         size_t many = n_ff_rows * act_row_bytes((enum act_kind)k, m->h.d_ff);
         if (is_used[k])

@@ -27,7 +27,7 @@ static inline struct packed kit_pack(enum qtype type, int n_rows, int n_cols, co
 static inline struct acts kit_acts(
     const struct kernels *k, enum qtype type, int n_rows, int n_cols, const float *x)
 {
-    struct acts a = { .kind = act_kind_for(type), .n_rows = n_rows, .n_cols = n_cols };
+    struct acts a = { .kind = kernels_acts(k, type), .n_rows = n_rows, .n_cols = n_cols };
 
     a.stride = act_row_bytes(a.kind, n_cols);
     a.data = try_aligned(64, a.stride * (size_t)n_rows + 64);
@@ -36,13 +36,8 @@ static inline struct acts kit_acts(
     memset(a.data, 0, a.stride * (size_t)n_rows);
     for (int m = 0; m < n_rows; m++) {
         uint8_t *to = (uint8_t *)a.data + (size_t)m * a.stride;
-        const float *from = x + (size_t)m * (size_t)n_cols;
-        if (a.kind == ACT_Q8_0)
-            k->q8_0(from, n_cols, to);
-        else if (a.kind == ACT_Q8_K)
-            k->q8_k(from, n_cols, to);
-        else
-            memcpy(to, from, (size_t)n_cols * sizeof(float));
+        kernels_put_acts(
+            k, (struct act_cols){ a.kind, to, 0 }, x + (size_t)m * (size_t)n_cols, n_cols);
     }
     return a;
 }
@@ -58,6 +53,10 @@ static inline double kit_act(const struct acts *a, int m, int k)
     if (a->kind == ACT_Q8_0) {
         const struct act_q8_0 *b = (const struct act_q8_0 *)p + k / 32;
         return (double)b->d * b->q[k % 32];
+    }
+    if (a->kind == ACT_PLANES) {
+        const struct act_planes *b = (const struct act_planes *)p + k / 32;
+        return (double)bf16_to_f32(b->hi[k % 32]) + bf16_to_f32(b->lo[k % 32]);
     }
     const struct act_q8_k *b = (const struct act_q8_k *)p + k / 256;
     return (double)b->d * b->q[k % 256];
@@ -97,6 +96,8 @@ static inline const struct kernels *kit_amx_soft(void)
     k = *avx512;
     k.name = kernels_amx_soft.name;
     k.own_sums = kernels_amx_soft.own_sums;
+    k.half_acts = kernels_amx_soft.half_acts;
+    k.planes = kernels_amx_soft.planes;
     k.attend = kernels_amx_soft.attend;
     for (int i = 0; i < N_GEMM_SLOTS; i++)
         if (kernels_amx_soft.gemm[i])
@@ -110,6 +111,7 @@ static inline const struct kernels *kit_amx_definition(void)
     static struct kernels k;
 
     k = *kit_ref();
+    k.half_acts = ACT_PLANES;
     k.gemm[GEMM_BF16] = amx_definition_gemm_bf16;
     k.gemm[GEMM_F16] = amx_definition_gemm_f16;
     k.attend = amx_definition_attend;

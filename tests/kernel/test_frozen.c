@@ -68,7 +68,10 @@ static void products(void)
         kit_ref()->gemm[gemm_slot(w.type)](&g);
         EXPECT_EQ(hash(START, y, sizeof(y)), want[t]);
         if (w.type == Q_F16 || w.type == Q_BF16) {
+            struct acts planes = kit_acts(kit_amx_definition(), w.type, M, COLS, x);
+            g.x = &planes;
             kit_amx_definition()->gemm[gemm_slot(w.type)](&g);
+            mem_free(planes.data);
             EXPECT_EQ(hash(START, y, sizeof(y)), tiles[w.type == Q_BF16]);
         }
         mem_free(a.data);

@@ -196,6 +196,74 @@ static void quantisers(const struct kernels *k, const struct kernels *ref)
         }
 }
 
+/* Whatever the bits of a float: the definition's planes, zeros to the end of the last block, and
+ * what is behind it stays. */
+static void planes(const struct kernels *k, const struct kernels *ref)
+{
+    struct rng r = { .key = 8 };
+    static ALIGNED(64) struct act_planes a[MOST / PLANES_BLOCK + 2], b[MOST / PLANES_BLOCK + 2];
+
+    FOR_EACH_LENGTH(n, mood)
+    {
+        start(&r, n, mood);
+        if (mood == 1)
+            for (int i = 0; i < n; i++)
+                p.x[i] = float_of_bits((uint32_t)rng_next(&r));
+        memset(a, 0xa5, sizeof(a));
+        memset(b, 0xa5, sizeof(b));
+        k->planes(p.x, n, a);
+        ref->planes(p.x, n, b);
+        for (int i = 0; i < n; i++) /* which NaN is not promised */
+            if (p.x[i] != p.x[i]) {
+                uint16_t *hi = &a[i / PLANES_BLOCK].hi[i % PLANES_BLOCK];
+                EXPECT(isnan(bf16_to_f32(*hi)));
+                *hi = b[i / PLANES_BLOCK].hi[i % PLANES_BLOCK];
+            }
+        EXPECT(!memcmp(a, b, sizeof(a)));
+        for (int i = n; i % PLANES_BLOCK; i++)
+            EXPECT(!a[i / PLANES_BLOCK].hi[i % PLANES_BLOCK] &&
+                   !a[i / PLANES_BLOCK].lo[i % PLANES_BLOCK]);
+    }
+}
+
+/* A row that is put together of pieces is the row. */
+static void pieces(const struct kernels *k, const struct kernels *ref)
+{
+    struct rng r = { .key = 9 };
+    static ALIGNED(64) uint8_t whole[MOST * 5], parts[MOST * 5];
+    (void)ref;
+
+    for (int kind = 0; kind < N_ACT_KINDS; kind++)
+        for (int round = 0; round < 30; round++) {
+            const int block = act_block((enum act_kind)kind);
+            const bool has_end = kind == ACT_PLANES;
+            int n = block * (1 + (int)rng_below(&r, 8)) - (has_end ? round % 30 : 0);
+            struct act_cols to = { (enum act_kind)kind, whole, 0 };
+            memset(whole, 0, sizeof(whole));
+            memset(parts, 0, sizeof(parts));
+            start(&r, n, 0);
+            kernels_put_acts(k, to, p.x, n);
+            to.row = parts;
+            for (int some; to.col < n; to.col += some) {
+                some = block * (1 + (int)rng_below(&r, 3));
+                some = MIN(some, n - to.col);
+                kernels_put_acts(k, to, p.x + to.col, some);
+            }
+            if (kind == ACT_Q8_K) /* what is behind d may be anything */
+                for (int i = 0; i < n / Q8_K_BLOCK; i++) {
+                    const size_t end = offsetof(struct act_q8_k, d) + sizeof(float);
+                    const size_t at = (size_t)i * sizeof(struct act_q8_k) + end;
+                    memcpy(parts + at, whole + at, sizeof(struct act_q8_k) - end);
+                }
+            EXPECT(!memcmp(whole, parts, sizeof(whole)));
+            size_t bytes = act_row_bytes((enum act_kind)kind, n);
+            EXPECT(bytes % 128 == 64);
+            EXPECT(act_offset((enum act_kind)kind, n / block * block) <= bytes);
+            for (size_t i = bytes; i < sizeof(whole); i++)
+                EXPECT(!whole[i]);
+        }
+}
+
 #define FOR_EVERY_SET(what)                                                                        \
     static void what##_in_every_set(void)                                                          \
     {                                                                                              \
@@ -209,6 +277,8 @@ FOR_EVERY_SET(softmax)
 FOR_EVERY_SET(max)
 FOR_EVERY_SET(rope)
 FOR_EVERY_SET(quantisers)
+FOR_EVERY_SET(planes)
+FOR_EVERY_SET(pieces)
 
 static void sets_are_chosen_by_name(void)
 {
@@ -240,5 +310,5 @@ FOR_EVERY_SET(no_set_has_gaps)
 
 TESTS(TEST(rms_norm_in_every_set), TEST(silu_mul_in_every_set), TEST(add_in_every_set),
     TEST(add_scaled_in_every_set), TEST(softmax_in_every_set), TEST(max_in_every_set),
-    TEST(rope_in_every_set), TEST(quantisers_in_every_set), TEST(sets_are_chosen_by_name),
-    TEST(no_set_has_gaps_in_every_set))
+    TEST(rope_in_every_set), TEST(quantisers_in_every_set), TEST(planes_in_every_set),
+    TEST(pieces_in_every_set), TEST(sets_are_chosen_by_name), TEST(no_set_has_gaps_in_every_set))

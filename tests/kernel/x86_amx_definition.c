@@ -1,5 +1,6 @@
 /* The unit in software is not asked here: a step of it is written down once more. */
 #include "x86_amx_definition.h"
+#include "kernel/acts.h"
 #include "kernel/half.h"
 
 #include <float.h>
@@ -67,7 +68,7 @@ static float weight(const struct packed *w, int row, int k)
                              : f16_to_f32(p[k * PANEL + r]);
 }
 
-static float dot(const struct packed *w, int row, const float *x)
+static float dot(const struct packed *w, int row, const struct act_planes *x)
 {
     const bool is_f16 = w->type == Q_F16;
     float acc = 0;
@@ -76,9 +77,9 @@ static float dot(const struct packed *w, int row, const float *x)
         float x_hi[STEP] = { 0 }, x_lo[STEP] = { 0 }, w_hi[STEP] = { 0 }, w_lo[STEP] = { 0 };
         for (int i = 0; i < MIN(STEP, w->n_cols - k); i++) {
             float f = weight(w, row, k + i);
-            struct planes px = planes_of(x[k + i]), pw = planes_of(f);
-            x_hi[i] = px.hi;
-            x_lo[i] = px.lo;
+            struct planes pw = planes_of(f);
+            x_hi[i] = bf16_to_f32(x[k / STEP].hi[i]);
+            x_lo[i] = bf16_to_f32(x[k / STEP].lo[i]);
             w_hi[i] = is_f16 ? pw.hi : f;
             w_lo[i] = pw.lo;
         }
@@ -95,7 +96,7 @@ static void gemm(const struct gemm_args *g)
     for (int row = g->panel_from * PANEL; row < MIN(g->panel_to * PANEL, g->w->n_rows); row++)
         for (int m = 0; m < g->x->n_rows; m++)
             g->y[(size_t)m * g->y_stride + (size_t)row] =
-                dot(g->w, row, (const float *)(const void *)acts_row(g->x, m));
+                dot(g->w, row, (const struct act_planes *)(const void *)acts_row(g->x, m));
 }
 
 void amx_definition_gemm_bf16(const struct gemm_args *g)
