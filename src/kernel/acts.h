@@ -1,8 +1,8 @@
 /* acts.h: activations as products read them, the right-hand side of dots: floats, quantised per
  * block, or in planes of bf16. A row is its blocks one after the other.
  *
- * Quantised, the semantics of GGUF's Q8_0 and Q8_K: symmetric, largest magnitude to 127, round to nearest
- * with ties to even. Only the scale of Q8_0 is rounded to f16, as that format does.
+ * Quantised, the semantics of GGUF's Q8_0 and Q8_K: symmetric, largest magnitude to 127, round to
+ * nearest with ties to even. Only the scale of Q8_0 is rounded to f16, as that format does.
  *
  *   Q8_0, 32 elements    a = max |x|, d = a / 127 (0 when that underflows), q = rint(x * (1 / d)),
  *                        then d is rounded to f16

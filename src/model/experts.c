@@ -128,23 +128,25 @@ static struct gemm_args panels_of(const struct piece *p, const struct walk *w, s
 }
 
 /* hidden[entry] = silu(gate * input) * (up * input) */
-static void gate_up(const struct self *s, const struct layer *l, const struct inputs *in)
+static void gate_up(
+    const struct self *s, const struct layer *l, const struct inputs *in, struct made *hidden)
 {
     struct llama *m = s->m;
     struct walk walk = walk_of(s, &l->gate);
     struct piece p;
 
+    walk.step = forward_piece_of(hidden, walk.step);
+
     while (next_piece(s, &walk, &p)) {
         struct inputs some = some_inputs(in, p.n_entries, 0, m->experts.row + p.entry);
-        size_t at = (size_t)p.from * PANEL, width = (size_t)(p.to - p.from) * PANEL;
+        size_t width = (size_t)(p.to - p.from) * PANEL;
         struct gemm_args g = panels_of(&p, &walk, width);
         g.y = s->mem->tile;
         forward_product(s, &l->gate, &some, g);
         g.y = s->mem->tile2;
         forward_product(s, &l->up, &some, g);
         for (int i = 0; i < p.n_entries; i++)
-            m->kernels->silu_mul(m->hidden + (size_t)(p.entry + i) * m->ff_stride + at,
-                s->mem->tile + (size_t)i * width, s->mem->tile2 + (size_t)i * width, (int)width);
+            forward_put_silu(s, hidden, p.entry + i, p.from * PANEL, (size_t)i * width, (int)width);
     }
 }
 
@@ -181,11 +183,9 @@ void forward_experts(const struct self *s, const struct layer *l)
 {
     struct llama *m = s->m;
     struct inputs in = { 0 }; /* [rows][d_model], then [entries][d_ff] */
-    struct self entries = *s;
+    struct made hidden = forward_hidden(s, l, s->n_rows * m->h.n_experts_used);
     struct source x = { m->x, m->d_stride, s->pick, l->ffn_norm, m->h.d_model,
         kind_bit(m, &l->router) | kind_bit(m, &l->gate) | kind_bit(m, &l->up) };
-    struct source hidden = { m->hidden, m->ff_stride, NULL, NULL, m->h.d_ff,
-        kind_bit(m, &l->down) };
     struct target scores = { &l->router, m->experts.scores, m->experts.stride };
 
     forward_prepare(s, &x, &in);
@@ -194,10 +194,9 @@ void forward_experts(const struct self *s, const struct layer *l)
     if (s->index == 0)
         choose(s);
     barrier(s);
-    gate_up(s, l, &in); /* hidden[entries][d_ff] */
+    gate_up(s, l, &in, &hidden); /* [entries][d_ff] */
     barrier(s);
-    entries.n_rows = s->n_rows * m->h.n_experts_used;
-    forward_prepare(&entries, &hidden, &in);
+    forward_read(s, &hidden, &in);
     down(s, l, &in); /* said[entries][d_model] */
     barrier(s);
     add_up(s); /* x[rows][d_model] += */

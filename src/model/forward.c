@@ -1,56 +1,7 @@
 #include "model/forward.h"
 #include "model/forward_in.h"
 
-/* ---- inputs of products */
-
-static void prepare_row(const struct self *s, const struct source *src, int r, struct inputs *to)
-{
-    const struct kernels *k = s->m->kernels;
-    const float *x = src->rows + (size_t)(src->pick ? src->pick[r] : r) * src->stride;
-
-    if (src->norm) {
-        k->rms_norm(s->mem->normed, x, src->norm, src->n_cols, s->m->h.eps);
-        x = s->mem->normed;
-    }
-    for (int kind = 0; kind < N_ACT_KINDS; kind++) {
-        if (!(src->kinds >> kind & 1))
-            continue;
-        void *row = (uint8_t *)to->kind[kind].data + (size_t)r * to->kind[kind].stride;
-        kernels_put_acts(k, (struct act_cols){ (enum act_kind)kind, row, 0 }, x, src->n_cols);
-    }
-}
-
-void forward_prepare(const struct self *s, const struct source *src, struct inputs *to)
-{
-    bool alone = s->n_rows <= ALONE_ROWS;
-    int from = 0, end = s->n_rows;
-
-    for (int kind = 0; kind < N_ACT_KINDS; kind++)
-        if (src->kinds >> kind & 1)
-            to->kind[kind] = (struct acts){ .kind = (enum act_kind)kind,
-                .n_rows = s->n_rows,
-                .n_cols = src->n_cols,
-                .stride = act_row_bytes((enum act_kind)kind, src->n_cols),
-                .data = alone ? s->mem->acts[kind] : s->m->acts[kind] };
-    if (!alone)
-        forward_part(s, s->n_rows, &from, &end);
-    for (int r = from; r < end; r++)
-        prepare_row(s, src, r, to);
-    if (!alone)
-        barrier(s);
-}
-
 /* ---- products, piece by piece */
-
-/* Multiples of four, as the kernels like them; some eight pieces for each member, so that nobody
- * waits long for a slow one; but no member without any, and no more than a tile can hold. */
-int forward_piece(const struct self *s, int n_panels)
-{
-    int even = n_panels / (s->n * 8) / 4 * 4;
-    int fair = (n_panels + s->n - 1) / s->n;
-    int tile = (int)(s->m->tile_floats / ((size_t)s->n_rows * PANEL));
-    return MIN(MAX(even, 4), MIN(fair, tile));
-}
 
 void forward_product(
     const struct self *s, const struct packed *w, const struct inputs *x, struct gemm_args g)
@@ -115,18 +66,19 @@ static void residual(const struct self *s, const struct packed *w, const struct 
     }
 }
 
-/* hidden = silu(gate * input) * (up * input) */
-static void gate_up(const struct self *s, const struct layer *l, const struct inputs *in)
+/* hidden = silu(gate * input) * (up * input); how it is put is written there. */
+static void gate_up(
+    const struct self *s, const struct layer *l, const struct inputs *in, struct made *hidden)
 {
     struct llama *m = s->m;
-    int step = forward_piece(s, l->gate.n_panels);
+    int step = forward_piece_of(hidden, forward_piece(s, l->gate.n_panels));
 
     for (;;) {
         int from = team_next(m->team) * step;
         if (from >= l->gate.n_panels)
             return;
         int to = MIN(from + step, l->gate.n_panels);
-        size_t at = (size_t)from * PANEL, width = (size_t)(to - from) * PANEL;
+        size_t width = (size_t)(to - from) * PANEL;
         int n = MIN(to * PANEL, l->gate.n_rows) - from * PANEL;
 
         struct gemm_args g = { .panel_from = from, .panel_to = to, .y_stride = width };
@@ -135,8 +87,7 @@ static void gate_up(const struct self *s, const struct layer *l, const struct in
         g.y = s->mem->tile2;
         forward_product(s, &l->up, in, g);
         for (int r = 0; r < s->n_rows; r++)
-            m->kernels->silu_mul(m->hidden + (size_t)r * m->ff_stride + at,
-                s->mem->tile + (size_t)r * width, s->mem->tile2 + (size_t)r * width, n);
+            forward_put_silu(s, hidden, r, from * PANEL, (size_t)r * width, n);
     }
 }
 
@@ -190,6 +141,17 @@ static void append(const struct self *s, int layer, int r, int h)
     m->kernels->kv_append(&slot, k, v);
 }
 
+/* Of n output rows what the heads of kv head h say. */
+static void put_attended(const struct self *s, int layer, int from, int n, int h)
+{
+    const struct llama *m = s->m;
+    struct made to = forward_attended(s, &m->w.layers[layer]);
+    int width = m->h.n_heads / m->h.n_kv_heads * m->h.head_dim;
+
+    for (int r = from; r < from + n; r++)
+        forward_put(s, &to, r, h * width, width);
+}
+
 /* Output rows `from` on, n of them, of one sequence and in order: their queries of kv head h
  * against all keys up to their own. */
 static void attend(const struct self *s, int layer, int from, int n, int h)
@@ -214,6 +176,7 @@ static void attend(const struct self *s, int layer, int from, int n, int h)
         .out_stride = m->q_stride,
         .scratch = s->mem->attn };
     m->kernels->attend(&a);
+    put_attended(s, layer, from, n, h);
 }
 
 /* How many output rows from this one on, and before `end`, follow one another in a sequence. */
@@ -270,6 +233,8 @@ static void append_and_attend(const struct self *s, int layer, int from, int to,
             .out_stride = m->q_stride,
             .scratch = s->mem->attn };
         m->kernels->attend(&a);
+        for (int i = 0; i < p->n; i++)
+            put_attended(s, layer, m->list[p->from + i].at, 1, h);
     }
 }
 
@@ -418,12 +383,10 @@ static void attention(struct self *s, int layer)
 
 static void output(const struct self *s, const struct layer *l)
 {
-    struct llama *m = s->m;
-    struct inputs in; /* [rows][n_heads * head_dim] */
-    struct source attended = { m->attended, m->q_stride, NULL, NULL, m->h.n_heads * m->h.head_dim,
-        kind_bit(m, &l->o) };
+    struct made attended = forward_attended(s, l); /* [rows][n_heads * head_dim] */
+    struct inputs in;
 
-    forward_prepare(s, &attended, &in);
+    forward_read(s, &attended, &in);
     residual(s, &l->o, &in); /* x[rows][d_model] += */
     barrier(s);
 }
@@ -434,13 +397,12 @@ static void feed_forward(const struct self *s, const struct layer *l)
     struct inputs in; /* [rows][d_model], then [rows][d_ff] */
     struct source x = { m->x, m->d_stride, s->pick, l->ffn_norm, m->h.d_model,
         kind_bit(m, &l->gate) | kind_bit(m, &l->up) };
-    struct source hidden = { m->hidden, m->ff_stride, NULL, NULL, m->h.d_ff,
-        kind_bit(m, &l->down) };
+    struct made hidden = forward_hidden(s, l, s->n_rows);
 
     forward_prepare(s, &x, &in);
-    gate_up(s, l, &in); /* hidden[rows][d_ff] */
+    gate_up(s, l, &in, &hidden); /* [rows][d_ff] */
     barrier(s);
-    forward_prepare(s, &hidden, &in);
+    forward_read(s, &hidden, &in);
     residual(s, &l->down, &in); /* x[rows][d_model] += */
     look_at_stop(s);
     barrier(s);

@@ -66,9 +66,10 @@ struct llama {
     float *q, *k, *v; /* [rows][q_stride], [rows][kv_stride] twice */
     float *attended;  /* [rows][q_stride] */
     float *hidden;    /* [rows or entries][ff_stride]; in the memory of q, k, v and attended */
-    float *cs;        /* [rows][n_rot]: cos, sin per pair */
-    float *logits;    /* [max_logits][n_vocab] */
-    float *peaks;     /* [max_logits][logit_groups(n_vocab)] */
+    void *attended_acts, *hidden_acts; /* the same as products read them, beside them */
+    float *cs;                         /* [rows][n_rot]: cos, sin per pair */
+    float *logits;                     /* [max_logits][n_vocab] */
+    float *peaks;                      /* [max_logits][logit_groups(n_vocab)] */
     struct row *rows;
     struct attn_row *list;   /* [max_rows]: single rows, party by party */
     struct party *parties;   /* [max_rows] */

@@ -29,6 +29,14 @@ struct source {
     unsigned kinds; /* bit per act_kind */
 };
 
+/* Rows that are made in pieces, side by side, for one product to read. */
+struct made {
+    float *floats; /* [n_rows][stride] */
+    size_t stride;
+    struct acts acts; /* as the product reads them: these floats, or what is made of them */
+    bool by_piece;    /* who makes a piece puts it into acts; else forward_read() does all */
+};
+
 struct target {
     const struct packed *w;
     float *y; /* [n_rows][stride] */
@@ -64,11 +72,30 @@ static inline void look_at_stop(const struct self *s)
         s->m->is_stopped = atomic_load_explicit(s->m->stop, memory_order_relaxed);
 }
 
+/* ---- inputs.c */
+
 /* Norms and quantises s->n_rows rows: few by this member alone; many together, with a barrier. */
 void forward_prepare(const struct self *s, const struct source *src, struct inputs *to);
 
+/* What attention says, for the product with o; what gate and up do, for that with down. */
+struct made forward_attended(const struct self *s, const struct layer *l);
+struct made forward_hidden(const struct self *s, const struct layer *l, int n_rows);
+/* Columns [col, col + n) of a row, whose n are in its floats: into acts, if that is by piece. */
+void forward_put(const struct self *s, const struct made *to, int row, int col, int n);
+/* The same of silu(gate) * up, which are `at` so many floats in the member's two tiles. */
+void forward_put_silu(
+    const struct self *s, const struct made *to, int row, int col, size_t at, int n);
+/* Behind a barrier, `from` as an input. What was not put by piece is made, as forward_prepare()
+ * does. */
+void forward_read(const struct self *s, const struct made *from, struct inputs *to);
+
 /* Panels of n_panels that are handed out at a time. */
 int forward_piece(const struct self *s, int n_panels);
+/* So many of them as are whole blocks of what they make; less than a block: then that is not made
+ * by piece. */
+int forward_piece_of(struct made *to, int piece);
+
+/* ---- forward.c */
 
 /* Panels [g.panel_from, g.panel_to) of w times x; g.y is where the first output of row 0 goes. */
 void forward_product(

@@ -146,6 +146,19 @@ static void lay_out_experts(struct llama *m, struct carver *c)
     x->said = carve(c, entries * m->d_stride, sizeof(float));
 }
 
+/* Of a row of what is made by piece, whichever kind a layer wants; floats are read as they are. */
+static size_t made_bytes(const struct llama *m, int n_cols)
+{
+    bool is_used[N_ACT_KINDS] = { false };
+    size_t most = 0;
+
+    kinds_used(m, is_used);
+    for (int k = 0; k < N_ACT_KINDS; k++)
+        if (is_used[k] && k != ACT_F32)
+            most = MAX(most, act_row_bytes((enum act_kind)k, n_cols));
+    return most;
+}
+
 /* Queries, keys, values and what was attended are done with when the feed-forward begins: its
  * hidden rows share their memory. */
 static void lay_out_shared(struct llama *m, struct carver *c, size_t rows)
@@ -156,7 +169,9 @@ static void lay_out_shared(struct llama *m, struct carver *c, size_t rows)
     m->k = carve(&attn, rows * m->kv_stride, sizeof(float));
     m->v = carve(&attn, rows * m->kv_stride, sizeof(float));
     m->attended = carve(&attn, rows * m->q_stride, sizeof(float));
+    m->attended_acts = carve(&attn, rows, made_bytes(m, hparams_dim(&m->h, DIM_Q)));
     m->hidden = carve(&ff, n_entries(m) * m->ff_stride, sizeof(float));
+    m->hidden_acts = carve(&ff, n_entries(m), made_bytes(m, m->h.d_ff));
     c->used = MAX(attn.used, ff.used);
 }
 
