@@ -5,8 +5,9 @@
  * Weights are unpacked, a stretch of 256 k of one panel at a time, into signed bytes that lie as
  * they did: quad rows [16 rows][4 k], of which a tile takes 16 as they are. All rows of
  * activations (CHUNK of them) go through an unpacked stretch before the next; what they have come
- * to so far waits in floats. PASS panels are unpacked side by side, so that rows of activations
- * which have to be gathered first (picked ones, or fewer than fill a tile) serve all of them.
+ * to so far waits in floats. Tiles are loaded from where rows lie; picked ones are copied to lie
+ * below one another, once for all panels. A last group of too few rows has some of the one before
+ * again: of these, the dots are left alone.
  *
  *   blocks of 32     each has its own scale: a tile holds one block's dots with 16 rows, and is
  *                    stored, scaled and added. Storing does not overlap with multiplying on the
@@ -33,11 +34,12 @@
 #endif
 
 enum {
-    CHUNK = 256,   /* rows of activations that a stretch serves */
-    PASS = 2,      /* panels */
-    STRETCH = 256, /* k */
-    FLIGHT = 4,    /* blocks of 32 in tiles at once */
-    C_BYTES = 64,  /* of a tile's row of sums: 16 int32 */
+    CHUNK = 256,         /* rows of activations that a stretch serves */
+    PICKED = 768 * 1024, /* bytes of them that are copied */
+    PASS = 2,            /* panels */
+    STRETCH = 256,       /* k */
+    FLIGHT = 4,          /* blocks of 32 in tiles at once */
+    C_BYTES = 64,        /* of a tile's row of sums: 16 int32 */
 };
 
 struct unpacked {                                  /* a stretch of a panel */
@@ -49,20 +51,21 @@ struct unpacked {                                  /* a stretch of a panel */
 
 /* On the stack: no allocation in a step. */
 struct work {
-    const uint8_t *x[CHUNK];
     __m512 acc[PASS][CHUNK];
     struct unpacked u[PASS];
-    ALIGNED(64) uint8_t gathered[2 * TILE_ROWS][STRETCH];
     __m512i dots[2][FLIGHT][TILE_ROWS];
+    ALIGNED(64) uint8_t picked[PICKED];
+    const uint8_t *x; /* the chunk's rows */
+    size_t x_stride;
+    int n;
 };
 
 /* Rows of activations, as many as tiles take at once, over a stretch. */
 struct group {
-    int n, n_blocks;
-    const uint8_t *const *x; /* their rows; the stretch begins at */
-    size_t x_at;
-    const uint8_t *a; /* the bytes of the first row; a row further, a tile further */
-    size_t a_stride, a_step;
+    int n, n_known; /* the first of them have been in the group before */
+    int n_blocks;
+    const uint8_t *x, *a;  /* the first row's first block, and its bytes */
+    size_t stride, a_step; /* a row further, a tile further */
 };
 
 struct format {
@@ -70,7 +73,7 @@ struct format {
     int group;                     /* rows of activations at a time: 16 or 32 */
     size_t w_bytes, x_bytes, q_at; /* of a block, of the panel and of a row; where its bytes are */
     void (*unpack)(struct unpacked *u, const uint8_t *w, int n_blocks);
-    /* Adds the group's products with u to acc[row]. */
+    /* Adds the group's products with u to acc[row], but for rows that are known. */
     void (*multiply)(struct work *k, const struct group *g, const struct unpacked *u, __m512 *acc);
 };
 
@@ -191,7 +194,7 @@ INLINE void dot_blocks(const struct group *g, const struct unpacked *u, int b, _
 #define BLOCK(i, ta, tb)                                                                           \
     do {                                                                                           \
         TILE_ZERO(i);                                                                              \
-        TILE_LOAD(ta, a + i * g->a_step, g->a_stride);                                             \
+        TILE_LOAD(ta, a + i * g->a_step, g->stride);                                               \
         TILE_LOAD(tb, u->plane[0][8 * (b + i)], 64);                                               \
         TILE_DOT_SS(i, ta, tb);                                                                    \
     } while (0)
@@ -218,8 +221,8 @@ INLINE void scale_blocks(const struct group *g, const struct unpacked *u, int b,
 {
     int n = MIN(FLIGHT, g->n_blocks - b);
 
-    for (int m = 0; m < g->n; m++) {
-        const struct act_q8_0 *x = (const void *)(g->x[m] + g->x_at);
+    for (int m = g->n_known; m < g->n; m++) {
+        const struct act_q8_0 *x = (const void *)(g->x + (size_t)m * g->stride);
         __m512 sum = acc[m];
         for (int i = 0; i < n; i++) {
             sum = scaled(sum, u->d[b + i], x[b + i].d, from[i][m]);
@@ -361,13 +364,13 @@ INLINE void dot_planes(const struct group *g, const struct unpacked *u, __m512i 
     }
     for (int t = 0; t < STRETCH / 64; t++) {
         const uint8_t *a = g->a + (size_t)t * g->a_step;
-        TILE_LOAD(4, a, g->a_stride);
+        TILE_LOAD(4, a, g->stride);
         TILE_LOAD(6, u->plane[0][16 * t], 64);
         TILE_DOT_SU(0, 4, 6);
         TILE_LOAD(7, u->plane[1][16 * t], 64);
         TILE_DOT_SS(1, 4, 7);
         if (two) {
-            TILE_LOAD(5, a + TILE_ROWS * g->a_stride, g->a_stride);
+            TILE_LOAD(5, a + TILE_ROWS * g->stride, g->stride);
             TILE_DOT_SU(2, 5, 6);
             TILE_DOT_SS(3, 5, 7);
         }
@@ -386,8 +389,8 @@ INLINE void multiply_super(
     __m512i(*dots)[16] = k->dots[0];
 
     dot_planes(g, u, dots);
-    for (int m = 0; m < g->n; m++) {
-        const struct act_q8_k *x = (const void *)(g->x[m] + g->x_at);
+    for (int m = g->n_known; m < g->n; m++) {
+        const struct act_q8_k *x = (const void *)(g->x + (size_t)m * g->stride);
         int two = m / TILE_ROWS * 2, r = m % TILE_ROWS;
         __m512i sum = _mm512_add_epi32(dots[two][r], _mm512_slli_epi32(dots[two + 1][r], 8));
         acc[m] =
@@ -429,37 +432,25 @@ static struct tile_config configuration(const struct format *f, int n)
     return c;
 }
 
-/* The bytes of a group's rows side by side; zero rows up to `room`. */
-static void gather(struct work *k, const struct format *f, struct group *g, int room)
-{
-    for (int m = 0; m < room; m++)
-        for (int b = 0; b < g->n_blocks; b++) {
-            uint8_t *to = k->gathered[m] + b * f->block;
-            if (m < g->n)
-                memcpy(to, g->x[m] + g->x_at + (size_t)b * f->x_bytes + f->q_at, (size_t)f->block);
-            else
-                memset(to, 0, (size_t)f->block);
-        }
-    g->a = k->gathered[0];
-    g->a_stride = STRETCH;
-    g->a_step = (size_t)MIN(f->block, TILE_ROW_BYTES);
-}
-
+/* The group at row m, or so much before it that tiles are full. */
 static struct group group_at(
-    struct work *k, const struct format *f, const struct acts *x, int m, int n_rows)
+    const struct work *k, const struct format *f, const struct tile_config *c, int m, size_t x_at)
 {
-    struct group g = { .n = MIN(f->group, n_rows - m), .x = k->x + m };
+    int n = MIN(f->group, k->n - m);
+    int room = n > TILE_ROWS ? c->rows[4] + c->rows[5] : c->rows[4];
+    struct group g = { .n = room, .n_known = room - n, .stride = k->x_stride };
 
-    g.a_stride = x->stride;
+    g.x = k->x + (size_t)(m - g.n_known) * g.stride + x_at;
+    g.a = g.x + f->q_at;
     g.a_step = f->block > TILE_ROW_BYTES ? TILE_ROW_BYTES : f->x_bytes;
     return g;
 }
 
-/* Rows of k->x (n of them) times n_panels panels from `panel` on, into k->acc. */
-static void multiply_panels(const struct gemm_args *a, const struct format *f, struct work *k,
-    int panel, int n_panels, int n)
+/* The chunk's rows times n_panels panels from `panel` on, into k->acc. */
+static void multiply_panels(
+    const struct gemm_args *a, const struct format *f, struct work *k, int panel, int n_panels)
 {
-    int n_blocks = a->w->n_cols / f->block, per_stretch = STRETCH / f->block;
+    int n_blocks = a->w->n_cols / f->block, per_stretch = STRETCH / f->block, n = k->n;
     struct tile_config c = configuration(f, n);
 
     for (int i = 0; i < n_panels; i++)
@@ -471,15 +462,10 @@ static void multiply_panels(const struct gemm_args *a, const struct format *f, s
                 a->w->data + (size_t)(panel + i) * a->w->panel_bytes + (size_t)b * f->w_bytes,
                 n_here);
         for (int m = 0; m < n; m += f->group) {
-            struct group g = group_at(k, f, a->x, m, n);
+            struct group g = group_at(k, f, &c, m, (size_t)b * f->x_bytes);
             g.n_blocks = n_here;
-            g.x_at = (size_t)b * f->x_bytes;
-            g.a = g.x[0] + g.x_at + f->q_at;
-            int room = g.n > TILE_ROWS ? c.rows[4] + c.rows[5] : c.rows[4];
-            if (a->x->pick || g.n < room)
-                gather(k, f, &g, room);
             for (int i = 0; i < n_panels; i++)
-                f->multiply(k, &g, &k->u[i], k->acc[i] + m);
+                f->multiply(k, &g, &k->u[i], k->acc[i] + m - g.n_known);
         }
     }
 }
@@ -493,24 +479,40 @@ static void store(const struct gemm_args *a, int panel, int m, int n, const __m5
         _mm512_mask_storeu_ps(y + (size_t)i * a->y_stride, rows, acc[i]);
 }
 
+static void open_chunk(struct work *k, const struct acts *x, int m, int n)
+{
+    k->n = n;
+    k->x = x->pick ? k->picked : acts_row(x, m);
+    k->x_stride = x->stride;
+    for (int i = 0; x->pick && i < n; i++)
+        memcpy(k->picked + (size_t)i * x->stride, acts_row(x, m + i), x->stride);
+}
+
+/* The most rows at once, whole pairs of tiles; 0: their copies would be too long. */
+static int most_rows(const struct acts *x)
+{
+    const size_t pair = 2 * TILE_ROWS;
+
+    return x->pick ? (int)MIN(PICKED / x->stride / pair * pair, (size_t)CHUNK) : CHUNK;
+}
+
 static void run(const struct gemm_args *a, const struct format *f)
 {
-    int n_chunks = (a->x->n_rows + CHUNK - 1) / CHUNK;
+    const int most = most_rows(a->x);
+    int n_chunks = (a->x->n_rows + most - 1) / most;
     int even = (a->x->n_rows + n_chunks - 1) / n_chunks; /* no chunk of a few rows at the end */
     struct work k;
 
     even = (even + 2 * TILE_ROWS - 1) / (2 * TILE_ROWS) * (2 * TILE_ROWS);
     for (int m = 0; m < a->x->n_rows; m += even) {
-        int n = MIN(even, a->x->n_rows - m);
-        struct tile_config c = configuration(f, n);
-        for (int i = 0; i < n; i++)
-            k.x[i] = acts_row(a->x, m + i);
+        open_chunk(&k, a->x, m, MIN(even, a->x->n_rows - m));
+        struct tile_config c = configuration(f, k.n);
         tile_configure(&c);
         for (int p = a->panel_from; p < a->panel_to; p += PASS) {
             int n_panels = MIN(PASS, a->panel_to - p);
-            multiply_panels(a, f, &k, p, n_panels, n);
+            multiply_panels(a, f, &k, p, n_panels);
             for (int i = 0; i < n_panels; i++)
-                store(a, p + i, m, n, k.acc[i]);
+                store(a, p + i, m, k.n, k.acc[i]);
         }
         tile_release();
     }
@@ -523,7 +525,7 @@ static void run(const struct gemm_args *a, const struct format *f)
     {                                                                                              \
         static const struct format f = { block, group, sizeof(struct p16_##type), sizeof(act),     \
             offsetof(act, q), unpack, multiply };                                                  \
-        if (a->x->n_rows < AMX_FROM_ROWS)                                                          \
+        if (a->x->n_rows < AMX_FROM_ROWS || most_rows(a->x) == 0)                                  \
             avx512_gemm_##type(a);                                                                 \
         else                                                                                       \
             run(a, &f);                                                                            \
