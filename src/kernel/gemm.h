@@ -6,10 +6,10 @@
  * horizontal sums, the same order of additions for every number of rows. The last panel is
  * padded with zero rows. pack.c documents the bytes of each type.
  *
- * F32, F16 and BF16 weights multiply float activations, one fma per k in order (tiles of bf16, which
- * read activations in planes, in an order of their own: x86_amx_float.c); the others multiply
- * activations quantised per block (Q8_0: 32, Q8_K: 256) by exact integer dots, and add block results
- * in block order with fma. types.def lists them all. */
+ * F32, F16 and BF16 weights multiply float activations, one fma per k in order (tiles of bf16,
+ * which read activations in planes, in an order of their own: x86_amx_float.c); the others multiply
+ * activations quantised per block (Q8_0: 32, Q8_K: 256) by exact integer dots, and add block
+ * results in block order with fma. types.def lists them all. */
 #pragma once
 
 #include "base/err.h"

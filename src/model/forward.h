@@ -3,11 +3,14 @@
  * A forward is one team job. Inside a layer the members meet five times, where one's input is
  * what others have put out:
  *
- *     norm, quantise | q k v | bias, norm, turn, append, attend | o + x | gate * up | down + x
+ *     norm, put | q k v | bias, norm, turn, append, attend, put | o + x | norm, put
+ *               | gate * up, put | down + x
+ *
+ * `put`: in the form that the next product reads, quantised or in planes (inputs.c).
  *
  * Work is divided by outputs only (panels of 16 outputs, pairs of row and head), so who computes
- * what, and with how many, never shows. Few rows are normed and quantised by every member for
- * itself, which is cheaper than waiting for one another; many are shared, with one more barrier.
+ * what, and with how many, never shows. Few rows are normed by every member for itself, which is
+ * cheaper than waiting for one another; many are shared, with one more barrier.
  *
  * Owner: the engine thread, through lm.h; the team inside forward_run. */
 #pragma once

@@ -276,6 +276,31 @@ static void kernel_sets_do_not_show(void)
     }
 }
 
+/* Pieces of a wide feed-forward, and a group's heads, are whole blocks of 256; with three members
+ * the former are not. */
+static void who_makes_blocks_does_not_show(void)
+{
+    static const enum qtype types[][2] = { { Q_Q4_K, Q_Q6_K }, { Q_Q4_0, Q_Q4_K },
+        { Q_Q6_K, Q_Q4_0 } };
+
+    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+        struct tiny t = of_type(i ? "qwen3moe" : "llama", types[i][0], types[i][1]);
+        t.layers = 1;
+        t.kv_heads = 1;
+        t.ff = i ? 512 : 2048;
+        struct gguf *g = tiny_open(&t);
+        float *all = reference(g, "ref", N_TOKENS);
+        for (int n_threads = 1; n_threads <= 3; n_threads += 2) {
+            struct lm *m = open_lm(g, NULL, n_threads);
+            check_schedule(m, all, N_TOKENS, 1, 3 + i);
+            check_schedule(m, all, N_TOKENS, 40, 6 + i);
+            m->ops->close(m);
+        }
+        mem_free(all);
+        gguf_close(g);
+    }
+}
+
 /* Across the attention's key blocks of 256 and splits of 512. */
 static void long_sequences_do_not_show_either(void)
 {
@@ -555,9 +580,10 @@ static void sums_of_its_own_make_keys_of_another_kind(void)
 }
 
 TESTS(TEST(chunks_batches_and_pages_do_not_show), TEST(threads_do_not_show),
-    TEST(kernel_sets_do_not_show), TEST(long_sequences_do_not_show_either),
-    TEST(rubbish_in_pages_does_not_show), TEST(a_copied_page_continues_the_same),
-    TEST(a_stop_ends_the_pass_and_harms_nobody), TEST(a_step_uses_no_heap), TEST(tiles_do_not_show),
-    TEST(keys_and_values_may_be_bf16), TEST(keys_and_values_may_be_q8_0),
-    TEST(a_shared_prefix_does_not_show), TEST(every_format_of_keys_is_a_kind_of_its_own),
+    TEST(kernel_sets_do_not_show), TEST(who_makes_blocks_does_not_show),
+    TEST(long_sequences_do_not_show_either), TEST(rubbish_in_pages_does_not_show),
+    TEST(a_copied_page_continues_the_same), TEST(a_stop_ends_the_pass_and_harms_nobody),
+    TEST(a_step_uses_no_heap), TEST(tiles_do_not_show), TEST(keys_and_values_may_be_bf16),
+    TEST(keys_and_values_may_be_q8_0), TEST(a_shared_prefix_does_not_show),
+    TEST(every_format_of_keys_is_a_kind_of_its_own),
     TEST(sums_of_its_own_make_keys_of_another_kind))
