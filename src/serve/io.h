@@ -102,6 +102,11 @@ void words_apply_template(struct io *io, struct http_exchange *x, struct call *c
 void words_count(struct io *io, struct http_exchange *x, struct call *c);
 void words_count_chat(struct io *io, struct http_exchange *x, struct call *c);
 void words_parse(struct io *io, struct http_exchange *x, struct call *c);
+/* A page of what an answer was asked with. Takes the reference. */
+struct kept;
+struct responses_page;
+void words_list_input(struct io *io, struct http_exchange *x, struct call *c,
+    const struct kept *take, const struct responses_page *page);
 
 /* slot_files.c */
 void slots_show(struct io *io, struct http_exchange *x, struct call *c);

@@ -66,18 +66,19 @@ static int read_page(const struct http_exchange *x, struct responses_page *p, st
     return 0;
 }
 
-static void reply_input(struct http_exchange *x, struct call *c, const struct kept *k)
+/* Takes the reference. */
+static void reply_input(
+    struct io *io, struct http_exchange *x, struct call *c, const struct kept *take)
 {
     struct responses_page page;
     struct err e;
-    struct buf b;
 
-    buf_init(&b, 2 * k->input.n + 64 * KB);
-    if (read_page(x, &page, &e) || responses_list_input(&b, k->input, &page, x->arena, &e))
-        reply_error(x, c, &e, NULL);
-    else
-        reply_json(x, c, 200, &b);
-    buf_clear(&b);
+    if (read_page(x, &page, &e) == 0) {
+        words_list_input(io, x, c, take, &page);
+        return;
+    }
+    shelf_unref(io->o->shelf, take);
+    reply_error(x, c, &e, NULL);
 }
 
 /* ---- an answer: as it stands, as its stream */
@@ -167,9 +168,10 @@ void responses_show(struct io *io, struct http_exchange *x, struct call *c)
         no_route(x, c);
     else if (!k)
         not_found(x, c, id);
-    else if (what.p)
-        reply_input(x, c, k);
-    else
+    else if (what.p) {
+        reply_input(io, x, c, k);
+        return;
+    } else
         reply_answer(io, x, c, k);
     if (k)
         shelf_unref(io->o->shelf, k);

@@ -1,5 +1,6 @@
-/* words.c: /tokenize, /detokenize, /apply-template, /v1/messages/count_tokens, /v1/parse. Large
- * bodies go to the clerk; large answers leave as fast as they are read. */
+/* words.c: /tokenize, /detokenize, /apply-template, /v1/messages/count_tokens, /v1/parse, and what
+ * an answer that is kept was asked with. Large bodies, and large ones of what is kept, go to the
+ * clerk; large answers leave as fast as they are read. */
 #include "api/anthropic.h"
 #include "api/parse.h"
 #include "api/responses.h"
@@ -27,7 +28,9 @@ struct
     uint64_t tenant;
     bool is_admin;
     struct loop_timer deadline;
-    struct http_body body; /* what went to the clerk */
+    struct http_body body;      /* what went to the clerk */
+    const struct kept *kept;    /* of list_input: a reference; else NULL */
+    struct responses_page page; /* of that */
     struct arena *arena;
     words_fn fn;
     struct buf out;
@@ -228,6 +231,11 @@ static int parse(struct words *j, struct str body)
     return parse_answer(&j->out, &ask, &j->err);
 }
 
+static int list_input(struct words *j, struct str input)
+{
+    return responses_list_input(&j->out, input, &j->page, j->arena, &j->err);
+}
+
 /* ---- their life */
 
 static void free_memory(struct clerk_job *j)
@@ -240,9 +248,12 @@ static void free_memory(struct clerk_job *j)
 
 static void words_free(struct words *w)
 {
-    bool is_large = w->body.bytes.n >= CLERK_FROM && w->io->clerk;
+    size_t n_bytes = w->kept ? w->kept->input.n : w->body.bytes.n;
+    bool is_large = n_bytes >= CLERK_FROM && w->io->clerk;
 
     http_body_free(&w->body);
+    if (w->kept)
+        shelf_unref(w->io->o->shelf, w->kept);
     w->job.run = free_memory;
     w->job.done = NULL;
     if (is_large)
@@ -330,7 +341,7 @@ static void run_job(struct clerk_job *j)
 {
     struct words *w = container_of(j, struct words, job);
 
-    w->rc = w->fn(w, buf_str(&w->body.bytes));
+    w->rc = w->fn(w, w->kept ? w->kept->input : buf_str(&w->body.bytes));
 }
 
 static void job_done(struct clerk_job *j)
@@ -369,6 +380,15 @@ static struct words *words_new(struct io *io, struct http_exchange *x, struct ca
     return w;
 }
 
+static void give_to_clerk(struct words *w)
+{
+    w->is_at_clerk = true;
+    w->io->n_words++;
+    w->job.run = run_job;
+    w->job.done = job_done;
+    clerk_post(w->io->clerk, &w->job);
+}
+
 static void begin(struct io *io, struct http_exchange *x, struct call *c, words_fn fn, bool is_slow)
 {
     struct words *w = words_new(io, x, c);
@@ -386,11 +406,7 @@ static void begin(struct io *io, struct http_exchange *x, struct call *c, words_
         return;
     }
     http_body_take(x, &w->body);
-    w->is_at_clerk = true;
-    io->n_words++;
-    w->job.run = run_job;
-    w->job.done = job_done;
-    clerk_post(io->clerk, &w->job);
+    give_to_clerk(w);
 }
 
 void words_tokenize(struct io *io, struct http_exchange *x, struct call *c)
@@ -428,4 +444,31 @@ void words_count_chat(struct io *io, struct http_exchange *x, struct call *c)
 void words_parse(struct io *io, struct http_exchange *x, struct call *c)
 {
     begin(io, x, c, parse, false);
+}
+
+void words_list_input(struct io *io, struct http_exchange *x, struct call *c,
+    const struct kept *take, const struct responses_page *page)
+{
+    struct words *w = words_new(io, x, c);
+    struct err e;
+
+    if (!w) {
+        shelf_unref(io->o->shelf, take);
+        err_set(&e, ERR_MEMORY, "no memory for the request");
+        reply_error(x, c, &e, NULL);
+        return;
+    }
+    w->fn = list_input;
+    w->kept = take;
+    w->page = *page;
+    if (page->after.p) /* the client may leave before it is read */
+        w->page.after = arena_str(w->arena, page->after);
+    if (page->after.p && !w->page.after.p)
+        w->rc = err_set(&w->err, ERR_MEMORY, "no memory for the request");
+    else if (take->input.n >= CLERK_FROM)
+        give_to_clerk(w);
+    else
+        w->rc = list_input(w, take->input);
+    if (!w->is_at_clerk)
+        answer(w);
 }

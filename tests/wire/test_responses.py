@@ -3,6 +3,7 @@
 shelf at all, who leaves, and what one key keeps of another."""
 import json
 import os
+import socket
 import sys
 import time
 
@@ -210,6 +211,26 @@ def test_a_long_conversation_in_many_items():
         body = say("done", input=items, metadata={}, script="done",
             safety_identifier="s" * 1000, x_padding="p" * 40000)
         equal(post(s, body)["output"][0]["content"][0]["text"], "done")
+
+
+def test_long_input_is_listed_at_the_clerk():
+    """A hundred kilobytes of it, page by page, and some who do not wait for theirs."""
+    with Server() as s:
+        n = 200
+        items = [{"role": "user", "content": f"{i} " + "a" * 500} for i in range(n)]
+        path = f"/v1/responses/{post(s, say('x', input=items))['id']}/input_items"
+        page = json.loads(s.get(path + "?limit=2&order=asc")[2])
+        equal([i["content"][0]["text"].split()[0] for i in page["data"]], ["0", "1"])
+        page = json.loads(s.get(path + f"?limit=1&order=asc&after={page['last_id']}")[2])
+        equal((page["data"][0]["content"][0]["text"].split()[0], page["has_more"]), ("2", True))
+        page = json.loads(s.get(path + "?limit=100")[2])
+        equal([i["content"][0]["text"].split()[0] for i in page["data"]],
+            [str(n - 1 - i) for i in range(100)])
+        for _ in range(20):
+            with socket.create_connection(("127.0.0.1", s.port)) as c:
+                c.sendall(f"GET {path}?limit=100 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        equal(s.get(path + "?limit=1")[0], 200)
+        equal(code(s, "GET", path + "?limit=0")[0], 400)
 
 
 if __name__ == "__main__":
