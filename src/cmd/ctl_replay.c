@@ -53,7 +53,7 @@ static const char help[] =
     "  --ctx N             longest prompt and output together [131072]\n"
     "  --kv-tokens N       that the cache of keys and values holds [1048576]\n"
     "  --stretch PERCENT   as inferfluxd --step-stretch [140]\n"
-    "  --short-stretch PERCENT   as inferfluxd --short-stretch [300]\n"
+    "  --short-stretch PERCENT   as inferfluxd --short-stretch [350]\n"
     "  --timeslice N       as inferfluxd --fairness-timeslice [0]\n"
     "  --deadline S        seconds a request may take; 0: as long as it takes [0]\n"
     "  --speed X           arrivals come X times as fast [1]\n"

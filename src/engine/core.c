@@ -12,7 +12,7 @@ const struct engine_options engine_options_default = {
     .n_ctx = 0,
     .age_ns = 2000000000u,
     .stretch_percent = 140,
-    .short_stretch_percent = 300,
+    .short_stretch_percent = 350,
     .spec = { .max = 16, .by_history = true },
     .prefix_cache = true,
     .kv_evict = EVICT_LRU,

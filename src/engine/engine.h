@@ -124,8 +124,8 @@ struct engine_options {
     uint64_t age_ns;                           /* waiting that raises the priority by one */
     int stretch_percent;       /* prompts may make a step that decodes as long as this, of what it
                            * would be without them; 0 = as long as it takes */
-    int short_stretch_percent; /* likewise, for prompts with at most prefill_chunk to compute; at
-                                * least that */
+    int short_stretch_percent; /* likewise, for prompts with at most prefill_chunk to compute, of
+                                * what a single answer takes; see sched.h */
     int most_layers;           /* that a prompt's rows pass in a step; 0 = all; for tests */
     struct spec_options spec;
     bool prefix_cache; /* what was computed is kept while there is room, and found again */

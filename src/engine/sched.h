@@ -20,8 +20,12 @@
  * prompt gets is a layer of a row. Only one sequence is paused at a time, the others get whole rows
  * or none; where the model cannot, the least is a row or two. A pause is lost, and its rows begin
  * again, when its sequence does not run any more, or one of higher rank needs it. One that
- * had at most a chunk to compute when it came in is soon done with, and rides up to
- * `short_stretch`: waiting would cost it more than it costs the others, and keep its place empty.
+ * had at most a chunk to compute when it came in is soon done with: waiting would cost it more than
+ * it costs the others, and keep its place empty. Such ride until the step is `short_stretch` times
+ * as long as that of one that decodes by itself, or twice what all that decode take; one after the
+ * other, so that the first is in while the last waits, except for what an equal share of that time
+ * brings in at once. Without any that decode, too, what would make a step longer than a pass may
+ * take waits for the next.
  *
  * Turns change hands in two ways, both off by default (struct fairness): one of low priority that
  * has had its slice goes to the back of those who wait, when one of them is due; and one of high
@@ -53,7 +57,7 @@ struct sched_limits {
     int max_paused;  /* rows at a time, of one sequence */
     int most_layers; /* that rows of prompts pass in a step; 0 = all; for tests */
     double pass_ns;  /* rows of a prompt pause when a step without decodes takes longer; 0: never */
-    double short_stretch; /* >= stretch: of those with at most a chunk to compute; 0 likewise */
+    double short_stretch; /* >= 1: of those with at most a chunk to compute; 0 likewise */
     struct tree *tree;    /* the prefix cache, borrowed; NULL: nothing is remembered */
     /* Asked of one that is about to come in: true when more of its pages are on their way. It is
      * parked then, until sched_unpark. NULL: never. */

@@ -48,6 +48,9 @@ struct sched {
      * how many are to share that. */
     double ride_ns[2];
     int n_riders[2];
+    /* Likewise: short ones that take no more than this are computed at once, what is kept for those
+     * of them that are not planned yet, and what all that fills takes. */
+    double brief_share, brief_ns, fill_ns;
     uint32_t paused; /* whose rows are between two layers; NO_SEQ */
     bool has_part;   /* while planning: somebody's rows will be, or are */
     bool is_riding;  /* some decode in this step */

@@ -30,13 +30,25 @@ static int kind_of_ride(const struct sched *sc, const struct seq *s)
     return s->n_missing > sc->l.prefill_chunk ? LONG_RIDES : ALL_RIDES;
 }
 
-/* Nanoseconds that it may add: an equal share, so that a short prompt need not wait for a long one,
- * of what is left for its kind. */
-static double ride_of(struct sched *sc, int kind)
+/* All that it has to compute would take no more than its equal share of what short ones may. */
+static bool is_brief(const struct sched *sc, const struct seq *s, double share)
 {
+    return cost_of_rows(&sc->cost, s->n_kv, s->n_tokens - s->n_kv) <= share;
+}
+
+/* Nanoseconds that it may add. Long prompts have equal shares of what is left for them. Short ones
+ * go one after the other: the same work in equal shares would bring all of them in as late as the
+ * last. Those that are done in this step by an equal share do not wait for the others, though. */
+static double ride_of(struct sched *sc, const struct seq *s)
+{
+    const int kind = kind_of_ride(sc, s);
     double left = MIN(sc->ride_ns[kind], sc->ride_ns[ALL_RIDES]);
 
-    return left / MAX(sc->n_riders[kind], 1);
+    if (kind == LONG_RIDES)
+        return left / MAX(sc->n_riders[kind], 1);
+    if (is_brief(sc, s, sc->brief_share))
+        return left;
+    return left - MAX(sc->brief_ns, 0);
 }
 
 /* Its rows may pause in this step: nobody's of higher rank do. */
@@ -108,11 +120,15 @@ static int rows_to_ride(struct sched *sc, struct seq *s, int n, double *ns)
 {
     int fit, enough = sc->paused == NO_SEQ ? PART_ROWS : RIDING_ROWS_MIN;
 
-    *ns = ride_of(sc, kind_of_ride(sc, s));
+    *ns = ride_of(sc, s);
     sc->n_riders[kind_of_ride(sc, s)]--;
+    if (kind_of_ride(sc, s) == ALL_RIDES && is_brief(sc, s, sc->brief_share))
+        sc->brief_ns -= cost_of_rows(&sc->cost, s->n_kv, s->n_tokens - s->n_kv);
     if (s->n_paused > 0)
         return has_time_for_layer(sc, s, n) ? n : 0;
     fit = cost_rows_within(&sc->cost, s->n_kv, *ns, n);
+    if (fit == 0 && sc->has_ridden && kind_of_ride(sc, s) == ALL_RIDES)
+        return 0;                                     /* it is not its turn */
     if (!may_pause(sc, s) || fit >= MIN(n, enough)) { /* another's pause is not lost lightly */
         *ns = INFINITY;                               /* that is seen to */
         return whole_rows_to_ride(sc, s, n, fit);
@@ -125,6 +141,14 @@ static int rows_to_ride(struct sched *sc, struct seq *s, int n, double *ns)
 static double time_alone(const struct sched *sc)
 {
     return sc->l.pass_ns > 0 && sc->rows_left == sc->l.max_rows ? sc->l.pass_ns : INFINITY;
+}
+
+/* There a prompt does not wait for the next ones, which would bring all of them in as late as the
+ * last: what would make the step longer than a pass may take has its turn in another. */
+static bool has_to_wait(const struct sched *sc, const struct seq *s, int n)
+{
+    return sc->l.pass_ns > 0 && sc->l.stretch > 0 && sc->fill_ns > 0 && s->n_paused == 0 &&
+           sc->fill_ns + cost_of_rows(&sc->cost, s->n_kv, n) > sc->l.pass_ns;
 }
 
 /* The share of the layers that its planned rows pass. */
@@ -147,9 +171,12 @@ static void count_ride(struct sched *sc, const struct seq *s)
 {
     if (!is_filling(s))
         step_size_add(&sc->decode_size, s->n_kv, s->plan_rows);
-    if (!sc->is_riding || !is_filling(s) || s->plan_rows == 0)
+    if (!is_filling(s) || s->plan_rows == 0)
         return;
     double ns = cost_of_rows(&sc->cost, s->n_kv, s->plan_rows) * part_of(sc, s);
+    sc->fill_ns += ns;
+    if (!sc->is_riding)
+        return;
     sc->ride_ns[ALL_RIDES] -= ns;
     if (kind_of_ride(sc, s) == LONG_RIDES)
         sc->ride_ns[LONG_RIDES] -= ns;
@@ -200,6 +227,8 @@ static void plan_rows_of(struct sched *sc, struct seq *s, uint64_t now)
     n = MIN(n, sc->rows_left);
     if (is_filling(s) && sc->is_riding)
         n = rows_to_ride(sc, s, n, &ns);
+    else if (is_filling(s) && has_to_wait(sc, s, n))
+        return;
     else if (is_filling(s))
         ns = time_alone(sc);
     n = MIN(n, logits_from - s->n_kv + MIN(s->credits, sc->logits_left));
@@ -292,19 +321,47 @@ static void plan_listed(struct sched *sc, const uint32_t *ids, int n, uint64_t n
     }
 }
 
+/* Beside decodes that take `alone`. One that decodes by itself is the measure for what gaps may
+ * become: they are as long for few as for many then, and prompts have most time when few decode.
+ * Beside many they have at least as much as those. */
+static double ride_of_all(const struct sched *sc, double alone)
+{
+    const struct step_size *d = &sc->decode_size;
+    const struct step_size one = { 1, d->keys / MAX(d->rows, 1) };
+    double often = sc->l.short_stretch;
+
+    if (often == 0)
+        return 1e300;
+    double most = MAX(often * cost_of(&sc->cost, &one), MIN(often, 2) * alone);
+    return MAX(most, sc->l.stretch * alone) - alone;
+}
+
+/* What those take that an equal share brings in at once. */
+static void keep_for_brief(struct sched *sc)
+{
+    sc->brief_share = sc->ride_ns[ALL_RIDES] / MAX(sc->n_riders[ALL_RIDES], 1);
+    sc->brief_ns = 0;
+    for (int i = 0; i < sc->n_fill; i++) {
+        const struct seq *s = &sc->seqs[sc->fill[i]];
+        if (kind_of_ride(sc, s) == ALL_RIDES && is_brief(sc, s, sc->brief_share))
+            sc->brief_ns += cost_of_rows(&sc->cost, s->n_kv, s->n_tokens - s->n_kv);
+    }
+}
+
 /* What decodes is planned: prompts may make the step so much longer. */
 static void begin_riding(struct sched *sc)
 {
     double alone = cost_of(&sc->cost, &sc->decode_size);
-    double all = MAX(sc->l.short_stretch, sc->l.stretch);
 
     sc->has_ridden = false;
     sc->is_riding = sc->l.stretch > 0 && sc->decode_size.rows > 0;
+    sc->fill_ns = 0;
     sc->ride_ns[LONG_RIDES] = (sc->l.stretch - 1) * alone;
-    sc->ride_ns[ALL_RIDES] = sc->l.short_stretch > 0 ? (all - 1) * alone : 1e300;
+    sc->ride_ns[ALL_RIDES] = ride_of_all(sc, alone);
     sc->n_riders[LONG_RIDES] = sc->n_riders[ALL_RIDES] = 0;
     for (int i = 0; i < sc->n_fill; i++)
         sc->n_riders[kind_of_ride(sc, &sc->seqs[sc->fill[i]])]++;
+    keep_for_brief(sc);
 }
 
 static void plan_waiting(struct sched *sc, uint64_t now)

@@ -100,7 +100,7 @@ static void short_prompts_do_not_pay_for_long_ones(void)
         rows[i] = (struct replay_row){ .at_s = at, .n_prompt = 128, .n_out = 64 };
     }
     struct replay_result got[3];
-    const int stretches[3][2] = { { 0, 0 }, { 140, 140 }, { 140, 300 } };
+    const int stretches[3][2] = { { 0, 0 }, { 140, 140 }, { 140, 350 } };
     for (int i = 0; i < 3; i++) {
         s.engine.stretch_percent = stretches[i][0];
         s.engine.short_stretch_percent = stretches[i][1];

@@ -556,6 +556,85 @@ static void drafts_keep_to_rows_logits_chunk_and_credits(void)
     desk_close(d);
 }
 
+/* ---- short prompts beside those that decode */
+
+/* n decode; a step of one of them takes ten times what a row adds. */
+static struct desk *desk_that_rides(double stretch, double short_stretch, int n)
+{
+    struct desk *d = desk_open(90, 8, 200, 100);
+    struct err e;
+
+    sched_free(d->sc);
+    d->l.stretch = stretch;
+    d->l.short_stretch = short_stretch;
+    EXPECT_EQ(sched_new(&d->sc, d->pool, &d->l, &e), 0);
+    for (int i = 0; i < n; i++)
+        add(d, 0, 9, 1);
+    step(d, 0);
+    sched_set_cost(d->sc, &(struct cost){ .fixed = 9, .per_row = 1 });
+    return d;
+}
+
+static void end_all(struct desk *d)
+{
+    for (uint32_t i = 0; i < d->n_added; i++)
+        sched_end(d->sc, (seq_id){ i });
+    desk_close(d);
+}
+
+static void short_prompts_go_one_after_the_other(void)
+{
+    struct desk *d = desk_that_rides(1.4, 3, 1);
+    seq_id a = add(d, 0, 0, 50), b = add(d, 0, 0, 50);
+
+    for (int i = 0; i < 2; i++) {
+        step(d, 0);
+        EXPECT(rows_of(d, a) == 20 && rows_of(d, b) == 0);
+    }
+    step(d, 0);
+    EXPECT(rows_of(d, a) == 10 && rows_of(d, b) == 10);
+    seq_id brief = add(d, 0, 0, 3), other = add(d, 0, 0, 50);
+    step(d, 0); /* two decode now; a newcomer has what is left */
+    EXPECT(rows_of(d, b) == 19 && rows_of(d, brief) + rows_of(d, other) == 0);
+    step(d, 0);
+    EXPECT(rows_of(d, brief) == 3 && rows_of(d, b) == 16 && rows_of(d, other) == 0);
+    end_all(d);
+}
+
+static void a_short_prompt_makes_no_step_longer_than_it_may(void)
+{
+    static const struct {
+        double stretch, short_stretch;
+        int n, rows;
+    } cases[] = { { 1.4, 3, 1, 20 }, { 1.4, 3, 5, 16 }, { 1.4, 2, 5, 14 }, { 1.5, 1, 5, 7 },
+        { 3, 2, 1, 20 }, { 1.4, 0, 1, 50 } };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct desk *d = desk_that_rides(cases[i].stretch, cases[i].short_stretch, cases[i].n);
+        seq_id a = add(d, 0, 0, 50);
+        step(d, 0);
+        EXPECT_EQ(rows_of(d, a), cases[i].rows);
+        end_all(d);
+    }
+}
+
+/* Nothing decodes: who is first is computed first, and those that fit into its step. */
+static void a_first_prompt_does_not_wait_for_the_next(void)
+{
+    struct desk *d = desk_open(90, 8, 200, 100);
+    struct err e;
+
+    sched_free(d->sc);
+    d->l.stretch = d->l.short_stretch = 1.4;
+    d->l.pass_ns = 60;
+    EXPECT_EQ(sched_new(&d->sc, d->pool, &d->l, &e), 0);
+    sched_set_cost(d->sc, &(struct cost){ .fixed = 9, .per_row = 1 });
+    seq_id a = add(d, 0, 0, 50), b = add(d, 0, 0, 50), c = add(d, 0, 0, 10);
+    step(d, 0);
+    EXPECT(rows_of(d, a) == 50 && rows_of(d, b) == 0 && rows_of(d, c) == 10);
+    end_all(d);
+}
+
 /* ---- pauses */
 
 static struct desk *desk_with_layers(int n_layers, double pass_ns)
@@ -694,7 +773,10 @@ static void a_pause_is_lost_to_who_is_higher(void)
     desk_close(d);
 }
 
-TESTS(TEST(a_row_that_is_too_long_pauses_behind_each_layer), TEST(rows_that_are_scored_pause_too),
+TESTS(TEST(short_prompts_go_one_after_the_other),
+    TEST(a_short_prompt_makes_no_step_longer_than_it_may),
+    TEST(a_first_prompt_does_not_wait_for_the_next),
+    TEST(a_row_that_is_too_long_pauses_behind_each_layer), TEST(rows_that_are_scored_pause_too),
     TEST(a_pause_that_was_interrupted_is_where_it_was),
     TEST(a_pause_is_lost_when_its_sequence_does_not_run), TEST(a_pause_is_lost_to_who_is_higher),
     TEST(drafts_get_what_is_left_over_and_go_back), TEST(drafts_take_no_page_from_anybody),
