@@ -17,8 +17,8 @@
 #include "kernel/x86_avx2_gemm.h"
 
 enum {
-    STREAMS = 2,
-    TURN_BYTES = 2048,
+    STREAMS = 1, /* panels that are read in turns */
+    TURN_BYTES = 32768,
     /* quads that may be added before they meet their scale */
     Q5_QUADS = BYTE_DOTS ? 8 : 4,
     Q6_QUADS = BYTE_DOTS ? 4 : 2,
@@ -52,6 +52,8 @@ void GEMM_SET(few_rows)(const struct gemm_args *g, const struct format *f)
     struct lanes acc[STREAMS][GROUP];
     int from[STREAMS + 1];
 
+    if (f->most)
+        per_turn = MIN(per_turn, f->most);
     GEMM_SET(set_rows)(g, 0, n_rows, x0);
     for (int s = 0; s <= STREAMS; s++)
         from[s] = g->panel_from + (int)((int64_t)n_panels * s / STREAMS);
@@ -473,7 +475,7 @@ INLINE void turn_bf16(
     void GEMM_SET(gemm_##type)(const struct gemm_args *g)                                          \
     {                                                                                              \
         static const struct format f = { { NULL, type##_1, type##_2, type##_3, type##_4 }, block,  \
-            w_bytes, x_bytes };                                                                    \
+            w_bytes, x_bytes, 0 };                                                                 \
         run(g, &f, (struct wide){ __VA_ARGS__ });                                                  \
     }
 

@@ -32,6 +32,7 @@ struct format {
     turn_fn turn[GROUP + 1]; /* by number of rows */
     int block;               /* elements of k */
     size_t w_bytes, x_bytes; /* of a block, of the panel and of a row */
+    int most;                /* blocks that a turn can take; 0: any number */
 };
 
 void GEMM_SET(set_rows)(const struct gemm_args *g, int m, int n, const uint8_t *x[]);

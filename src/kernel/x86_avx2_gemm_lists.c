@@ -196,7 +196,7 @@ INLINE void turn_iq4_xs(
     TURN(type, 3, 1)                                                                               \
     TURN(type, 4, 1)                                                                               \
     const struct format avx2_few_##type = { { NULL, type##_1, type##_2, type##_3, type##_4 },      \
-        block, sizeof(struct p16_##type), sizeof(act) };
+        block, sizeof(struct p16_##type), sizeof(act), 0 };
 
 LISTS(iq4_nl, 32, struct act_q8_0, 2)
 LISTS(iq4_xs, 256, struct act_q8_k, 1)

@@ -547,7 +547,7 @@ INLINE void multiply_super(const struct kind k, int rows, const struct unpacked 
     {                                                                                              \
         static const struct wide f = {                                                             \
             { { NULL, type##_turn_1, type##_turn_2, type##_turn_3, type##_turn_4 }, block,         \
-                sizeof(struct p16_##type), sizeof(act) },                                          \
+                sizeof(struct p16_##type), sizeof(act), STRETCH / block },                         \
             unpack_##type,                                                                         \
             { NULL, type##_1, type##_2, type##_3, type##_4 },                                      \
         };                                                                                         \

@@ -3,10 +3,10 @@
  * A vector is the 16 rows of a panel. The unit of work is a turn: some consecutive blocks of one
  * panel times up to GROUP rows of activations, whose sums stay in registers.
  *
- * Few rows (decoding): memory is the limit, and on some processors one sequential stream of reads
- * gets little more than half of what a core can draw. So a call reads STREAMS panels in turns of
- * about two kilobytes, more where several rows take their time, each stream going through
- * consecutive panels, prefetching ahead of itself.
+ * Few rows (decoding): memory is the limit. A call reads STREAMS panels in turns of TURN_BYTES,
+ * more where several rows take their time, each stream going through consecutive panels,
+ * prefetching ahead of itself. One is enough where the prefetch is (README.md): each stream
+ * begins without it.
  *
  * Many rows: a panel, which the first group of rows brings into the cache, is gone through whole
  * for one group of rows after the other. */
@@ -18,8 +18,8 @@
 
 enum {
     GROUP = 8,
-    STREAMS = 2,
-    TURN_BYTES = 2048,
+    STREAMS = 1, /* panels that are read in turns */
+    TURN_BYTES = 32768,
 };
 
 /* n blocks at w times n blocks at x[m], added to acc[m]. */
