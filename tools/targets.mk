@@ -39,6 +39,11 @@ cancels: $(B)/tests/sim/test_sim
 soak: $(PROGRAMS)
 	@BUILD=$(B) tests/soak/run
 
+# Instructions that this machine may lack, on an emulated processor that has them.
+.PHONY: emulated
+emulated:
+	@tests/emulated/run
+
 C_FILES := $(shell find src include tests bench tools -name '*.[ch]' 2>/dev/null)
 
 .PHONY: fmt lint
@@ -95,6 +100,7 @@ help:
 	@echo "make fuzz       every fuzzer for FUZZ_SECONDS=600 each"
 	@echo "make cancels    a million requests cancelled at random moments, in the simulator"
 	@echo "make soak       clients that stall, hang up and flood, for SOAK_SECONDS=600"
+	@echo "make emulated   tests of AMX and AVX-VNNI on an emulated processor; about an hour"
 	@echo "make fmt lint   format the C code; check format and limits"
 	@echo "make install    PREFIX=/usr/local DESTDIR="
 	@echo "Options: VARIANT=release|asan|tsan|small  CC=gcc|clang  V=1 (show commands)"

@@ -118,6 +118,14 @@ static inline const struct kernels *kit_amx_definition(void)
     return &k;
 }
 
+/* The environment may narrow tests to one set. */
+static inline bool kit_wants(const char *set)
+{
+    const char *only = getenv("KERNEL_SET");
+
+    return !only || !strcmp(only, set);
+}
+
 /* Calls fn for every set but ref that runs here, with its definition; the others are named. */
 static inline void kit_each_set(void (*fn)(const struct kernels *k, const struct kernels *ref))
 {
@@ -126,14 +134,18 @@ static inline void kit_each_set(void (*fn)(const struct kernels *k, const struct
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         const struct kernels *k;
         struct err e;
+        if (!kit_wants(names[i]))
+            continue;
         if (kernels_choose(&k, names[i], &e))
             printf("skipped: %s\n", e.msg);
         else
             fn(k, strcmp(names[i], "amx") ? kit_ref() : kit_amx_definition());
     }
     struct kernels vnni;
-    if (avxvnni_evex_choose(&vnni))
+    if (kit_wants("avxvnni-evex") && avxvnni_evex_choose(&vnni))
         fn(&vnni, kit_ref());
+    if (!kit_wants("amx-soft"))
+        return;
     if (kit_amx_soft())
         fn(kit_amx_soft(), kit_amx_definition());
     else
