@@ -100,7 +100,7 @@ help:
 	@echo "make fuzz       every fuzzer for FUZZ_SECONDS=600 each"
 	@echo "make cancels    a million requests cancelled at random moments, in the simulator"
 	@echo "make soak       clients that stall, hang up and flood, for SOAK_SECONDS=600"
-	@echo "make emulated   tests of AMX and AVX-VNNI on an emulated processor; about an hour"
+	@echo "make emulated   tests of AMX and AVX-VNNI on an emulated processor; some 20 minutes"
 	@echo "make fmt lint   format the C code; check format and limits"
 	@echo "make install    PREFIX=/usr/local DESTDIR="
 	@echo "Options: VARIANT=release|asan|tsan|small  CC=gcc|clang  V=1 (show commands)"
