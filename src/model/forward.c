@@ -3,6 +3,16 @@
 
 /* ---- products, piece by piece */
 
+/* Multiples of four, as the kernels like them; some eight pieces for each member, so that nobody
+ * waits long for a slow one; but no member without any, and no more than a tile can hold. */
+int forward_piece(const struct self *s, int n_panels)
+{
+    int even = n_panels / (s->n * 8) / 4 * 4;
+    int fair = (n_panels + s->n - 1) / s->n;
+    int tile = (int)(s->m->tile_floats / ((size_t)s->n_rows * PANEL));
+    return MIN(MAX(even, 4), MIN(fair, tile));
+}
+
 void forward_product(
     const struct self *s, const struct packed *w, const struct inputs *x, struct gemm_args g)
 {

@@ -74,7 +74,8 @@ static inline void look_at_stop(const struct self *s)
 
 /* ---- inputs.c */
 
-/* Norms and quantises s->n_rows rows: few by this member alone; many together, with a barrier. */
+/* Norms s->n_rows rows and puts them as products read them: few by this member alone; many together,
+ * with a barrier. */
 void forward_prepare(const struct self *s, const struct source *src, struct inputs *to);
 
 /* What attention says, for the product with o; what gate and up do, for that with down. */
@@ -89,13 +90,14 @@ void forward_put_silu(
  * does. */
 void forward_read(const struct self *s, const struct made *from, struct inputs *to);
 
-/* Panels of n_panels that are handed out at a time. */
-int forward_piece(const struct self *s, int n_panels);
-/* So many of them as are whole blocks of what they make; less than a block: then that is not made
- * by piece. */
+/* Of a piece of panels, so many as are whole blocks of what they make; less than a block: then
+ * that is not made by piece. */
 int forward_piece_of(struct made *to, int piece);
 
 /* ---- forward.c */
+
+/* Panels of n_panels that are handed out at a time. */
+int forward_piece(const struct self *s, int n_panels);
 
 /* Panels [g.panel_from, g.panel_to) of w times x; g.y is where the first output of row 0 goes. */
 void forward_product(

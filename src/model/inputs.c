@@ -45,16 +45,6 @@ void forward_prepare(const struct self *s, const struct source *src, struct inpu
 
 /* ---- pieces */
 
-/* Multiples of four, as the kernels like them; some eight pieces for each member, so that nobody
- * waits long for a slow one; but no member without any, and no more than a tile can hold. */
-int forward_piece(const struct self *s, int n_panels)
-{
-    int even = n_panels / (s->n * 8) / 4 * 4;
-    int fair = (n_panels + s->n - 1) / s->n;
-    int tile = (int)(s->m->tile_floats / ((size_t)s->n_rows * PANEL));
-    return MIN(MAX(even, 4), MIN(fair, tile));
-}
-
 int forward_piece_of(struct made *to, int piece)
 {
     int block = MAX(act_block(to->acts.kind) / PANEL, 1);
