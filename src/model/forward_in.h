@@ -74,8 +74,8 @@ static inline void look_at_stop(const struct self *s)
 
 /* ---- inputs.c */
 
-/* Norms s->n_rows rows and puts them as products read them: few by this member alone; many together,
- * with a barrier. */
+/* Norms s->n_rows rows and puts them as products read them: few by this member alone;
+ * many together, with a barrier. */
 void forward_prepare(const struct self *s, const struct source *src, struct inputs *to);
 
 /* What attention says, for the product with o; what gate and up do, for that with down. */
