@@ -25,7 +25,8 @@
 #include "engine/draft_lm.h"
 #include "model/fake.h"
 
-enum { ASKS = 200, LONG_ASKS = 4, LONG_PROMPT = 640, N_CTX = LONG_PROMPT + ASK_OUT };
+enum { ASKS = 200, MANY_ASKS = 60, LONG_ASKS = 4 };
+enum { LONG_PROMPT = 640, N_CTX = LONG_PROMPT + ASK_OUT };
 
 /* The thread sanitizer takes fifty times as long; it looks at accesses, of which one kind of
  * weights has as many as the other. */
@@ -311,6 +312,19 @@ static void run_alone(const struct subject *s, uint64_t seed)
     mailbox_close(box);
 }
 
+/* That pages were found and guesses made, some right and some wrong, wherever they could be.
+ * Few requests may by chance find nothing, and have every guess right. */
+static void expect_traffic(const struct world *w, const struct engine_stats *st)
+{
+    struct draft_sum guesses = draft_sum(st);
+
+    EXPECT_EQ(st->prefix.matched_tokens > 0, is_cached(w));
+    if (w->min == 0 || w->rows == 1)
+        return;
+    EXPECT(guesses.accepted > 0);
+    EXPECT(w->model_pages || guesses.accepted < guesses.drafted);
+}
+
 /* Returns how often a sequence lost its pages. */
 static uint64_t run_together(const struct subject *s, const struct world *w)
 {
@@ -341,10 +355,9 @@ static uint64_t run_together(const struct subject *s, const struct world *w)
         s->name, w->batch, w->rows, w->chunk, w->threads, w->pages, (int)st->steps,
         (int)st->preemptions, (int)draft_sum(st).accepted, (int)draft_sum(st).drafted,
         (int)st->prefix.matched_tokens, (int)st->prefix.disk_fetched);
-    EXPECT_EQ(st->prefix.matched_tokens > 0, is_cached(w));
-    EXPECT(w->min == 0 || w->rows == 1 || draft_sum(st).accepted > 0);
-    EXPECT(w->min == 0 || w->rows == 1 || w->model_pages ||
-           draft_sum(st).accepted < draft_sum(st).drafted);
+    EXPECT(is_cached(w) || st->prefix.matched_tokens == 0);
+    if (s->n_asks >= MANY_ASKS)
+        expect_traffic(w, st);
     n_preempted = engine_stats(en)->preemptions;
     n_from_disk = st->prefix.disk_fetched;
     engine_close(en);
@@ -492,7 +505,8 @@ static void small_model_with(struct subject s, const char *arch, enum qtype type
     EXPECT(g);
     s.g = g;
     s.n_vocab = t.vocab;
-    s.n_asks = IS_WATCHED ? 30 : s.kernels ? 16 : ASKS; /* software is slow */
+    if (!s.n_asks)
+        s.n_asks = IS_WATCHED ? 30 : ASKS;
     s.has_long = !s.kernels;
     keep_the_promise(&s, w, ARRAY_LEN(w), 42);
     gguf_close(g);
@@ -531,8 +545,10 @@ static void floats_in_tiles(void)
     struct subject s = { .name = "bf16 in tiles", .kv_type = KV_BF16 };
     struct err e;
 
-    if (kernels_choose(&s.kernels, "amx", &e))
-        s.kernels = IS_WATCHED ? NULL : kit_amx_soft(); /* slow, and each thread's own */
+    if (kernels_choose(&s.kernels, "amx", &e)) {
+        s.kernels = IS_WATCHED ? NULL : kit_amx_soft(); /* each thread's own */
+        s.n_asks = 16; /* it is slow */
+    }
     if (s.kernels)
         small_model_with(s, "llama", Q_BF16, Q_F16);
     else
