@@ -69,6 +69,7 @@ struct piece {            /* some panels of one expert, for all its entries */
 /* Hands out the pieces of a step one after the other; `expert` and `before` walk along. */
 struct walk {
     int n_panels, step; /* of one expert, of a piece */
+    int n_used;         /* experts */
     int expert, before; /* pieces of the experts behind us */
 };
 
@@ -101,52 +102,32 @@ static struct walk walk_of(const struct self *s, const struct packed *w)
 
     for (int e = 0; e < s->m->h.n_experts; e++)
         n_used += x->first[e + 1] > x->first[e];
-    return (struct walk){ n_panels, MIN(forward_piece(s, n_panels * n_used), n_panels), 0, 0 };
-}
-
-/* Rows [first, first + n) of the inputs, by a list or as they lie. */
-static struct inputs some_inputs(const struct inputs *in, int n, int first, const int *pick)
-{
-    struct inputs out = *in;
-
-    for (int kind = 0; kind < N_ACT_KINDS; kind++) {
-        struct acts *a = &out.kind[kind];
-        a->n_rows = n;
-        a->pick = pick;
-        if (!pick && a->data)
-            a->data = (uint8_t *)a->data + (size_t)first * a->stride;
-    }
-    return out;
-}
-
-static struct gemm_args panels_of(const struct piece *p, const struct walk *w, size_t width)
-{
-    int at = p->expert * w->n_panels;
-
     return (
-        struct gemm_args){ .panel_from = at + p->from, .panel_to = at + p->to, .y_stride = width };
+        struct walk){ n_panels, MIN(forward_piece(s, n_panels * n_used), n_panels), n_used, 0, 0 };
 }
 
 /* hidden[entry] = silu(gate * input) * (up * input) */
 static void gate_up(
     const struct self *s, const struct layer *l, const struct inputs *in, struct made *hidden)
 {
-    struct llama *m = s->m;
     struct walk walk = walk_of(s, &l->gate);
+    struct cut cut = forward_cut(s, hidden, walk.n_panels * walk.n_used, walk.step);
     struct piece p;
 
-    walk.step = forward_piece_of(hidden, walk.step);
-
+    walk.step = cut.panels;
     while (next_piece(s, &walk, &p)) {
-        struct inputs some = some_inputs(in, p.n_entries, 0, m->experts.row + p.entry);
-        size_t width = (size_t)(p.to - p.from) * PANEL;
-        struct gemm_args g = panels_of(&p, &walk, width);
-        g.y = s->mem->tile;
-        forward_product(s, &l->gate, &some, g);
-        g.y = s->mem->tile2;
-        forward_product(s, &l->up, &some, g);
-        for (int i = 0; i < p.n_entries; i++)
-            forward_put_silu(s, hidden, p.entry + i, p.from * PANEL, (size_t)i * width, (int)width);
+        int at = p.expert * walk.n_panels, end = p.entry + p.n_entries;
+        for (int entry = p.entry; entry < end; entry += cut.rows) {
+            int n = MIN(cut.rows, end - entry);
+            struct inputs some = forward_some(in, n, 0, s->m->experts.row + entry);
+            struct ff_piece ff = { .panel_from = at + p.from,
+                .panel_to = at + p.to,
+                .row = entry,
+                .n_rows = n,
+                .col = p.from * PANEL,
+                .n_cols = (p.to - p.from) * PANEL };
+            forward_gate_up(s, l, &some, hidden, &ff);
+        }
     }
 }
 
@@ -158,10 +139,13 @@ static void down(const struct self *s, const struct layer *l, const struct input
     struct piece p;
 
     while (next_piece(s, &walk, &p)) {
-        struct inputs some = some_inputs(in, p.n_entries, p.entry, NULL);
-        struct gemm_args g = panels_of(&p, &walk, m->d_stride);
-        g.y = m->experts.said + (size_t)p.entry * m->d_stride + (size_t)p.from * PANEL;
-        forward_product(s, &l->down, &some, g);
+        int at = p.expert * walk.n_panels;
+        struct inputs some = forward_some(in, p.n_entries, p.entry, NULL);
+        forward_product(s, &l->down, &some,
+            (struct gemm_args){ .panel_from = at + p.from,
+                .panel_to = at + p.to,
+                .y = m->experts.said + (size_t)p.entry * m->d_stride + (size_t)p.from * PANEL,
+                .y_stride = m->d_stride });
     }
 }
 

@@ -1,3 +1,5 @@
+/* forward.c: the pass through the layers: products in pieces, the feed-forward, the head, the step.
+ * attention.c has what lies between a layer's first norm and o. */
 #include "model/forward.h"
 #include "model/forward_in.h"
 
@@ -76,199 +78,46 @@ static void residual(const struct self *s, const struct packed *w, const struct 
     }
 }
 
-/* hidden = silu(gate * input) * (up * input); how it is put is written there. */
+void forward_gate_up(const struct self *s, const struct layer *l, const struct inputs *in,
+    const struct made *to, const struct ff_piece *p)
+{
+    size_t width = (size_t)(p->panel_to - p->panel_from) * PANEL;
+    struct gemm_args g = {
+        .panel_from = p->panel_from, .panel_to = p->panel_to, .y_stride = width
+    };
+
+    g.y = s->mem->tile;
+    forward_product(s, &l->gate, in, g);
+    g.y = s->mem->tile2;
+    forward_product(s, &l->up, in, g);
+    for (int r = 0; r < p->n_rows; r++)
+        forward_put_silu(s, to, p->row + r, p->col, (size_t)r * width, p->n_cols);
+}
+
+/* hidden = silu(gate * input) * (up * input); how it is put is written there. Rows go by under the
+ * same panels, which stay in the cache. */
 static void gate_up(
     const struct self *s, const struct layer *l, const struct inputs *in, struct made *hidden)
 {
-    struct llama *m = s->m;
-    int step = forward_piece_of(hidden, forward_piece(s, l->gate.n_panels));
+    const int n_panels = l->gate.n_panels;
+    struct cut cut = forward_cut(s, hidden, n_panels, forward_piece(s, n_panels));
+    const int n_cuts = (s->n_rows + cut.rows - 1) / cut.rows;
 
     for (;;) {
-        int from = team_next(m->team) * step;
-        if (from >= l->gate.n_panels)
+        int piece = team_next(s->m->team);
+        int from = piece / n_cuts * cut.panels, row = piece % n_cuts * cut.rows;
+        if (from >= n_panels)
             return;
-        int to = MIN(from + step, l->gate.n_panels);
-        size_t width = (size_t)(to - from) * PANEL;
-        int n = MIN(to * PANEL, l->gate.n_rows) - from * PANEL;
+        int to = MIN(from + cut.panels, n_panels), n = MIN(cut.rows, s->n_rows - row);
 
-        struct gemm_args g = { .panel_from = from, .panel_to = to, .y_stride = width };
-        g.y = s->mem->tile;
-        forward_product(s, &l->gate, in, g);
-        g.y = s->mem->tile2;
-        forward_product(s, &l->up, in, g);
-        for (int r = 0; r < s->n_rows; r++)
-            forward_put_silu(s, hidden, r, from * PANEL, (size_t)r * width, n);
-    }
-}
-
-/* ---- attention */
-
-/* Bias, norm and turn of n heads of one row, in place. */
-static void finish_heads(
-    const struct self *s, float *x, int n, int r, const float *bias, const float *norm)
-{
-    const struct llama *m = s->m;
-    int d = m->h.head_dim;
-
-    if (bias)
-        m->kernels->add(x, bias, n * d);
-    if (norm)
-        for (int i = 0; i < n; i++)
-            m->kernels->rms_norm(x + i * d, x + i * d, norm, d, m->h.eps);
-    m->kernels->rope(
-        x, n, d, m->cs + (size_t)r * (size_t)m->h.n_rot, m->h.n_rot, m->h.family->is_rope_neox);
-}
-
-static uint8_t *kv_at(const struct llama *m, page_id page, int layer, int head)
-{
-    const struct kv_layout *kv = &m->kv;
-    size_t index = (size_t)layer * (size_t)kv->n_kv_heads + (size_t)head;
-    return m->arena + page.i * kv->page_bytes + index * (kv->k_bytes + kv->v_bytes);
-}
-
-/* Row r of kv head h: its queries, key and value are made ready, key and value go to the page. */
-static void append(const struct self *s, int layer, int r, int h)
-{
-    struct llama *m = s->m;
-    const struct layer *l = &m->w.layers[layer];
-    const struct row *row = &m->rows[r];
-    int group = m->h.n_heads / m->h.n_kv_heads, d = m->h.head_dim;
-    int q_at = h * group * d, kv_at_h = h * d;
-    float *q = m->q + (size_t)r * m->q_stride + q_at;
-    float *k = m->k + (size_t)r * m->kv_stride + kv_at_h;
-    float *v = m->v + (size_t)r * m->kv_stride + kv_at_h;
-
-    finish_heads(s, q, group, r, l->q_bias ? l->q_bias + q_at : NULL, l->q_norm);
-    finish_heads(s, k, 1, r, l->k_bias ? l->k_bias + kv_at_h : NULL, l->k_norm);
-    if (l->v_bias)
-        m->kernels->add(v, l->v_bias + kv_at_h, d);
-
-    page_id page = row->pages[row->pos / PAGE_TOKENS];
-    uint8_t *at = kv_at(m, page, layer, h);
-    struct kv_slot slot = {
-        .layout = &m->kv, .k = at, .v = at + m->kv.k_bytes, .token = row->pos % PAGE_TOKENS
-    };
-    m->kernels->kv_append(&slot, k, v);
-}
-
-/* Of n output rows what the heads of kv head h say. */
-static void put_attended(const struct self *s, int layer, int from, int n, int h)
-{
-    const struct llama *m = s->m;
-    struct made to = forward_attended(s, &m->w.layers[layer]);
-    int width = m->h.n_heads / m->h.n_kv_heads * m->h.head_dim;
-
-    for (int r = from; r < from + n; r++)
-        forward_put(s, &to, r, h * width, width);
-}
-
-/* Output rows `from` on, n of them, of one sequence and in order: their queries of kv head h
- * against all keys up to their own. */
-static void attend(const struct self *s, int layer, int from, int n, int h)
-{
-    struct llama *m = s->m;
-    int r = picked(s, from);
-    const struct row *row = &m->rows[r];
-    int group = m->h.n_heads / m->h.n_kv_heads, at = h * group * m->h.head_dim;
-
-    struct attn_args a = { .layout = &m->kv,
-        .arena = m->arena,
-        .pages = row->pages,
-        .layer = layer,
-        .kv_head = h,
-        .n_rows = n,
-        .n_keys = row->pos + 1,
-        .n_q = group,
-        .q = m->q + (size_t)r * m->q_stride + at,
-        .scale = m->h.attn_scale,
-        .out = m->attended + (size_t)from * m->q_stride + at,
-        .q_stride = m->q_stride,
-        .out_stride = m->q_stride,
-        .scratch = s->mem->attn };
-    m->kernels->attend(&a);
-    put_attended(s, layer, from, n, h);
-}
-
-/* How many output rows from this one on, and before `end`, follow one another in a sequence. */
-static int rows_of_run(const struct self *s, int from, int end)
-{
-    int r = picked(s, from), n = 1;
-    const struct row *first = &s->m->rows[r];
-
-    while (from + n < end && picked(s, from + n) == r + n && first[n].pages == first->pages &&
-           first[n].pos == first->pos + n)
-        n++;
-    return n;
-}
-
-/* Rows [from, to) of a kv head. */
-typedef void (*head_fn)(const struct self *s, int layer, int from, int to, int head);
-
-static void append_rows(const struct self *s, int layer, int from, int to, int h)
-{
-    for (int r = from; r < to; r++)
-        append(s, layer, r, h);
-}
-
-static void attend_rows(const struct self *s, int layer, int from, int to, int h)
-{
-    for (int n; from < to; from += n) {
-        n = rows_of_run(s, from, to);
-        attend(s, layer, from, n, h);
-    }
-}
-
-/* Parties [from, to): single rows, none of which reads what another appends. */
-static void append_and_attend(const struct self *s, int layer, int from, int to, int h)
-{
-    struct llama *m = s->m;
-    int group = m->h.n_heads / m->h.n_kv_heads, at = h * group * m->h.head_dim;
-
-    for (; from < to; from++) {
-        const struct party *p = &m->parties[from];
-        for (int i = 0; i < p->n; i++)
-            append(s, layer, m->list[p->from + i].at, h);
-        struct attn_args a = { .layout = &m->kv,
-            .arena = m->arena,
-            .layer = layer,
-            .kv_head = h,
-            .n_rows = p->n,
-            .rows = m->list + p->from,
-            .n_shared = p->n_shared,
-            .n_q = group,
-            .q = m->q + at,
-            .scale = m->h.attn_scale,
-            .out = m->attended + at,
-            .q_stride = m->q_stride,
-            .out_stride = m->q_stride,
-            .scratch = s->mem->attn };
-        m->kernels->attend(&a);
-        for (int i = 0; i < p->n; i++)
-            put_attended(s, layer, m->list[p->from + i].at, 1, h);
-    }
-}
-
-/* Rows that a member takes at a time. Those of one run share what is read, if nobody is left
- * without work for it. */
-static int rows_per_piece(const struct self *s, int n_rows)
-{
-    if (n_rows >= 64)
-        return 8;
-    return s->is_single ? 1 : MAX(MIN(n_rows * s->m->h.n_kv_heads / (2 * s->n), 8), 1);
-}
-
-/* All (row, kv head), head by head so that a head's pages stay in a member's cache; `per` rows at a
- * time. */
-static void each_head(const struct self *s, int layer, int n_rows, int per, head_fn fn)
-{
-    const int blocks = (n_rows + per - 1) / per;
-
-    for (;;) {
-        int i = team_next(s->m->team);
-        int h = i / blocks, from = i % blocks * per;
-        if (h >= s->m->h.n_kv_heads)
-            return;
-        fn(s, layer, from, MIN(from + per, n_rows), h);
+        struct inputs some = forward_some(in, n, row, NULL);
+        struct ff_piece ff = { .panel_from = from,
+            .panel_to = to,
+            .row = row,
+            .n_rows = n,
+            .col = from * PANEL,
+            .n_cols = MIN(to * PANEL, l->gate.n_rows) - from * PANEL };
+        forward_gate_up(s, l, &some, hidden, &ff);
     }
 }
 
@@ -294,101 +143,6 @@ static void embed(const struct self *s)
         rope_table_at(&m->rope, m->rows[r].pos, m->cs + (size_t)r * (size_t)m->h.n_rot);
     }
     barrier(s);
-}
-
-enum { N_QKV = 3 };
-
-static void qkv_targets(const struct llama *m, const struct layer *l, struct target to[N_QKV])
-{
-    to[0] = (struct target){ &l->q, m->q, m->q_stride };  /* [rows][n_heads * head_dim] */
-    to[1] = (struct target){ &l->k, m->k, m->kv_stride }; /* [rows][n_kv_heads * head_dim] */
-    to[2] = (struct target){ &l->v, m->v, m->kv_stride }; /* [rows][n_kv_heads * head_dim] */
-}
-
-static void prepare_qkv(const struct self *s, const struct layer *l, struct inputs *in)
-{
-    const struct llama *m = s->m;
-    struct source x = { m->x, m->d_stride, NULL, l->attn_norm, m->h.d_model,
-        kind_bit(m, &l->q) | kind_bit(m, &l->k) | kind_bit(m, &l->v) };
-
-    forward_prepare(s, &x, in); /* [rows][d_model] */
-}
-
-static void qkv(const struct self *s, const struct layer *l)
-{
-    struct target to[N_QKV];
-    struct inputs in;
-
-    qkv_targets(s->m, l, to);
-    prepare_qkv(s, l, &in);
-    forward_products(s, &in, to, N_QKV);
-    barrier(s);
-}
-
-static bool is_last_layer(const struct self *s, int layer)
-{
-    return layer == s->m->h.n_layers - 1;
-}
-
-/* Each row is a run of its own, and all of them are wanted. */
-static bool attends_at_once(const struct self *s, int layer)
-{
-    return s->is_single && (!is_last_layer(s, layer) || s->m->n_wanted == s->n_rows);
-}
-
-/* Whole heads are as good as other pieces when all members get as many. */
-static bool goes_by_head(const struct self *s, int layer)
-{
-    const struct llama *m = s->m;
-
-    return attends_at_once(s, layer) && m->h.head_dim % PANEL == 0 && m->h.n_kv_heads % s->n == 0;
-}
-
-/* qkv() and attention() of a decoding step: who has computed a head's query, key and value goes on
- * with it, and nobody waits in between. */
-static void attention_by_head(const struct self *s, int layer)
-{
-    struct llama *m = s->m;
-    const struct layer *l = &m->w.layers[layer];
-    struct target to[N_QKV];
-    struct inputs in;
-
-    qkv_targets(m, l, to);
-    prepare_qkv(s, l, &in);
-    for (int h; (h = team_next(m->team)) < m->h.n_kv_heads;) {
-        for (int i = 0; i < N_QKV; i++) {
-            int n = to[i].w->n_panels / m->h.n_kv_heads;
-            forward_product(s, to[i].w, &in,
-                (struct gemm_args){ .panel_from = h * n,
-                    .panel_to = (h + 1) * n,
-                    .y = to[i].y + (size_t)h * (size_t)n * PANEL,
-                    .y_stride = to[i].stride });
-        }
-        append_and_attend(s, layer, 0, m->n_parties, h);
-    }
-    barrier(s);
-}
-
-/* Appends all rows' keys and values; then, for the rows still wanted, attended[i] of each. */
-static void attention(struct self *s, int layer)
-{
-    struct llama *m = s->m;
-
-    if (attends_at_once(s, layer)) {
-        each_head(s, layer, m->n_parties, 1, append_and_attend);
-        barrier(s);
-        return;
-    }
-    each_head(s, layer, s->n_rows, rows_per_piece(s, s->n_rows), append_rows);
-    barrier(s);
-    if (is_last_layer(s, layer)) { /* behind the last keys only rows that get logits matter */
-        s->pick = m->wanted;
-        s->n_rows = m->n_wanted;
-    }
-    if (s->n_rows > 0) {
-        each_head(s, layer, s->n_rows, rows_per_piece(s, s->n_rows), attend_rows);
-        barrier(s);
-    }
 }
 
 static void output(const struct self *s, const struct layer *l)
@@ -467,12 +221,7 @@ static void one_layer(struct self *s, int i)
     struct llama *m = s->m;
     const struct layer *l = &m->w.layers[i];
 
-    if (goes_by_head(s, i)) {
-        attention_by_head(s, i);
-    } else {
-        qkv(s, l);
-        attention(s, i);
-    }
+    forward_attention(s, i);
     if (s->n_rows == 0) /* nobody wants logits, and the last keys are in their pages */
         return;
     output(s, l);

@@ -1,4 +1,4 @@
-/* forward_in.h: inside a forward: what its parts (forward.c, experts.c) share.
+/* forward_in.h: inside a forward: what forward.c, attention.c, inputs.c and experts.c share.
  *
  * Everything here is called by all members of the team at once, inside one job. */
 #pragma once
@@ -35,6 +35,17 @@ struct made {
     size_t stride;
     struct acts acts; /* as the product reads them: these floats, or what is made of them */
     bool by_piece;    /* who makes a piece puts it into acts; else forward_read() does all */
+    int n_heads;      /* what attends: kv heads that a piece is */
+};
+
+struct cut { /* how large the pieces of gate and up are */
+    int panels, rows;
+};
+
+struct ff_piece {
+    int panel_from, panel_to; /* of both matrices */
+    int row, n_rows;          /* of what is made */
+    int col, n_cols;
 };
 
 struct target {
@@ -78,6 +89,9 @@ static inline void look_at_stop(const struct self *s)
  * many together, with a barrier. */
 void forward_prepare(const struct self *s, const struct source *src, struct inputs *to);
 
+/* Rows [first, first + n) of the inputs, or n of them by a list. */
+struct inputs forward_some(const struct inputs *in, int n, int first, const int *pick);
+
 /* What attention says, for the product with o; what gate and up do, for that with down. */
 struct made forward_attended(const struct self *s, const struct layer *l);
 struct made forward_hidden(const struct self *s, const struct layer *l, int n_rows);
@@ -90,9 +104,10 @@ void forward_put_silu(
  * does. */
 void forward_read(const struct self *s, const struct made *from, struct inputs *to);
 
-/* Of a piece of panels, so many as are whole blocks of what they make; less than a block: then
- * that is not made by piece. */
-int forward_piece_of(struct made *to, int piece);
+/* Whole blocks of what gate and up make, about `panels` of their `n_panels` at a time: of some rows
+ * at a time, where a tile does not hold a block of all. When members would be left without work
+ * it is not made by piece. */
+struct cut forward_cut(const struct self *s, struct made *to, int n_panels, int panels);
 
 /* ---- forward.c */
 
@@ -106,6 +121,14 @@ void forward_product(
 /* Several products of the same input, as one list of pieces. */
 void forward_products(
     const struct self *s, const struct inputs *x, const struct target *t, int n_t);
+
+/* silu(gate * in) * (up * in), of the piece's rows, into `to`. */
+void forward_gate_up(const struct self *s, const struct layer *l, const struct inputs *in,
+    const struct made *to, const struct ff_piece *p);
+
+/* Appends keys and values of all rows, then attended[i] of each row i that is still wanted: behind
+ * the last keys only those that get logits are. attention.c. Ends with a barrier. */
+void forward_attention(struct self *s, int layer);
 
 /* x += what the layer's experts say; experts.c. Ends with a barrier. */
 void forward_experts(const struct self *s, const struct layer *l);

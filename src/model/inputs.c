@@ -1,8 +1,9 @@
 /* inputs.c: the inputs of products, in the form that each reads (kernel/acts.h).
  *
  * What a norm says is made row by row, since it needs all of one. What attention says, and gate and
- * up, is put there by whoever has just computed a piece of it, while it is in the cache, unless a
- * block of that form is longer than a piece: then rows are made of floats, behind a barrier. */
+ * up, is put there by whoever has just computed a piece of it, while it is in the cache. Pieces are
+ * whole blocks of that form; where such pieces would be too few for the members, rows are made of
+ * floats, behind a barrier. */
 #include "model/forward.h"
 #include "model/forward_in.h"
 
@@ -43,14 +44,56 @@ void forward_prepare(const struct self *s, const struct source *src, struct inpu
         barrier(s);
 }
 
+struct inputs forward_some(const struct inputs *in, int n, int first, const int *pick)
+{
+    struct inputs out = *in;
+
+    for (int kind = 0; kind < N_ACT_KINDS; kind++) {
+        struct acts *a = &out.kind[kind];
+        a->n_rows = n;
+        a->pick = pick;
+        if (!pick && a->data)
+            a->data = (uint8_t *)a->data + (size_t)first * a->stride;
+    }
+    return out;
+}
+
 /* ---- pieces */
 
-int forward_piece_of(struct made *to, int piece)
-{
-    int block = MAX(act_block(to->acts.kind) / PANEL, 1);
+enum {
+    ENOUGH = 4,    /* pieces for each member, so that nobody waits long for another */
+    FEW_ROWS = 64, /* fewer at a time make a product slow that unpacks its weights first */
+};
 
-    to->by_piece = piece >= block;
-    return to->by_piece ? piece / block * block : piece;
+struct cut forward_cut(const struct self *s, struct made *to, int n_panels, int panels)
+{
+    const int block = MAX(act_block(to->acts.kind) / PANEL, 1);
+    const int n_blocks = (n_panels + block - 1) / block;
+    int rows = (int)(s->m->tile_floats / ((size_t)block * PANEL));
+
+    if (panels >= block)
+        return (struct cut){ panels / block * block, s->n_rows };
+    rows = MIN(rows, s->n_rows);
+    while (rows > FEW_ROWS && n_blocks * ((s->n_rows + rows - 1) / rows) < ENOUGH * s->n)
+        rows = MAX(rows / 2, FEW_ROWS);
+    to->by_piece = n_blocks * ((s->n_rows + rows - 1) / rows) >= ENOUGH * s->n;
+    return to->by_piece ? (struct cut){ block, rows } : (struct cut){ panels, s->n_rows };
+}
+
+/* The fewest kv heads that are whole blocks together, and leave no member without work; else 0. */
+static int heads_of_blocks(const struct self *s, int block)
+{
+    const struct hparams *h = &s->m->h;
+    const int width = h->n_heads / h->n_kv_heads * h->head_dim;
+
+    if (width % block == 0)
+        return 1;
+    for (int n = 2; n <= h->n_kv_heads; n++) {
+        int n_pieces = h->n_kv_heads / n;
+        if (h->n_kv_heads % n == 0 && n * width % block == 0)
+            return n_pieces % s->n == 0 || n_pieces >= ENOUGH * s->n ? n : 0;
+    }
+    return 0;
 }
 
 static struct made made(const struct self *s, const struct packed *reader, int n_rows)
@@ -80,10 +123,11 @@ struct made forward_attended(const struct self *s, const struct layer *l)
 {
     const struct llama *m = s->m;
     struct made x = made(s, &l->o, s->n_rows);
-    int n = m->h.n_heads / m->h.n_kv_heads * m->h.head_dim; /* that a member has at once */
+    int n_heads = heads_of_blocks(s, act_block(x.acts.kind));
 
     place(&x, m->attended, m->q_stride, m->attended_acts);
-    x.by_piece = n % act_block(x.acts.kind) == 0;
+    x.by_piece = n_heads > 0;
+    x.n_heads = MAX(n_heads, 1);
     return x;
 }
 

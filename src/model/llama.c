@@ -211,7 +211,7 @@ static int take_scratch(struct llama *m, struct err *e)
     m->q_stride = row_floats(hparams_dim(h, DIM_Q));
     m->kv_stride = row_floats(hparams_dim(h, DIM_KV));
     m->ff_stride = row_floats(h->d_ff);
-    m->tile_floats = (size_t)m->lm.max_rows * TILE_PANELS * PANEL;
+    m->tile_floats = (size_t)MAX(m->lm.max_rows * TILE_PANELS, act_block(ACT_Q8_K) / PANEL) * PANEL;
     m->max_width = MAX(h->d_model, MAX(hparams_dim(h, DIM_Q), h->d_ff));
 
     m->members = try_calloc((size_t)team_size(m->team), sizeof(*m->members));

@@ -546,8 +546,8 @@ static void floats_in_tiles(void)
     struct err e;
 
     if (kernels_choose(&s.kernels, "amx", &e)) {
-        s.kernels = IS_WATCHED ? NULL : kit_amx_soft(); /* each thread's own */
-        s.n_asks = 16; /* it is slow */
+        s.kernels = IS_WATCHED ? NULL : kit_amx_soft(); /* per thread */
+        s.n_asks = 16;                                  /* few: it is slow */
     }
     if (s.kernels)
         small_model_with(s, "llama", Q_BF16, Q_F16);

@@ -1,0 +1,306 @@
+/* attention.c: of a layer, from the residual stream to what its heads say.
+ *
+ * Work goes by (rows, kv heads); whoever has attended puts it as the product with o reads it. */
+#include "model/forward.h"
+#include "model/forward_in.h"
+
+/* ---- heads */
+
+/* Bias, norm and turn of n heads of one row, in place. */
+static void finish_heads(
+    const struct self *s, float *x, int n, int r, const float *bias, const float *norm)
+{
+    const struct llama *m = s->m;
+    int d = m->h.head_dim;
+
+    if (bias)
+        m->kernels->add(x, bias, n * d);
+    if (norm)
+        for (int i = 0; i < n; i++)
+            m->kernels->rms_norm(x + i * d, x + i * d, norm, d, m->h.eps);
+    m->kernels->rope(
+        x, n, d, m->cs + (size_t)r * (size_t)m->h.n_rot, m->h.n_rot, m->h.family->is_rope_neox);
+}
+
+static uint8_t *kv_at(const struct llama *m, page_id page, int layer, int head)
+{
+    const struct kv_layout *kv = &m->kv;
+    size_t index = (size_t)layer * (size_t)kv->n_kv_heads + (size_t)head;
+    return m->arena + page.i * kv->page_bytes + index * (kv->k_bytes + kv->v_bytes);
+}
+
+/* Row r of kv head h: its queries, key and value are made ready, key and value go to the page. */
+static void append(const struct self *s, int layer, int r, int h)
+{
+    struct llama *m = s->m;
+    const struct layer *l = &m->w.layers[layer];
+    const struct row *row = &m->rows[r];
+    int group = m->h.n_heads / m->h.n_kv_heads, d = m->h.head_dim;
+    int q_at = h * group * d, kv_at_h = h * d;
+    float *q = m->q + (size_t)r * m->q_stride + q_at;
+    float *k = m->k + (size_t)r * m->kv_stride + kv_at_h;
+    float *v = m->v + (size_t)r * m->kv_stride + kv_at_h;
+
+    finish_heads(s, q, group, r, l->q_bias ? l->q_bias + q_at : NULL, l->q_norm);
+    finish_heads(s, k, 1, r, l->k_bias ? l->k_bias + kv_at_h : NULL, l->k_norm);
+    if (l->v_bias)
+        m->kernels->add(v, l->v_bias + kv_at_h, d);
+
+    page_id page = row->pages[row->pos / PAGE_TOKENS];
+    uint8_t *at = kv_at(m, page, layer, h);
+    struct kv_slot slot = {
+        .layout = &m->kv, .k = at, .v = at + m->kv.k_bytes, .token = row->pos % PAGE_TOKENS
+    };
+    m->kernels->kv_append(&slot, k, v);
+}
+
+struct heads { /* kv heads [from, to), side by side in what attention says */
+    int from, to;
+};
+
+/* What these say of an output row. */
+static void put_attended(const struct self *s, const struct made *to, int r, struct heads h)
+{
+    const struct llama *m = s->m;
+    int width = m->h.n_heads / m->h.n_kv_heads * m->h.head_dim;
+
+    forward_put(s, to, r, h.from * width, (h.to - h.from) * width);
+}
+
+/* Output rows `from` on, n of them, of one sequence and in order: their queries of kv head h
+ * against all keys up to their own. */
+static void attend(const struct self *s, int layer, int from, int n, int h)
+{
+    struct llama *m = s->m;
+    int r = picked(s, from);
+    const struct row *row = &m->rows[r];
+    int group = m->h.n_heads / m->h.n_kv_heads, at = h * group * m->h.head_dim;
+
+    struct attn_args a = { .layout = &m->kv,
+        .arena = m->arena,
+        .pages = row->pages,
+        .layer = layer,
+        .kv_head = h,
+        .n_rows = n,
+        .n_keys = row->pos + 1,
+        .n_q = group,
+        .q = m->q + (size_t)r * m->q_stride + at,
+        .scale = m->h.attn_scale,
+        .out = m->attended + (size_t)from * m->q_stride + at,
+        .q_stride = m->q_stride,
+        .out_stride = m->q_stride,
+        .scratch = s->mem->attn };
+    m->kernels->attend(&a);
+}
+
+/* How many output rows from this one on, and before `end`, follow one another in a sequence. */
+static int rows_of_run(const struct self *s, int from, int end)
+{
+    int r = picked(s, from), n = 1;
+    const struct row *first = &s->m->rows[r];
+
+    while (from + n < end && picked(s, from + n) == r + n && first[n].pages == first->pages &&
+           first[n].pos == first->pos + n)
+        n++;
+    return n;
+}
+
+/* Rows [from, to) of some kv heads. */
+typedef void (*heads_fn)(const struct self *s, int layer, int from, int to, struct heads h);
+
+static void append_rows(const struct self *s, int layer, int from, int to, struct heads h)
+{
+    for (int i = h.from; i < h.to; i++)
+        for (int r = from; r < to; r++)
+            append(s, layer, r, i);
+}
+
+static void attend_rows(const struct self *s, int layer, int from, int to, struct heads h)
+{
+    struct made made = forward_attended(s, &s->m->w.layers[layer]);
+
+    for (int i = h.from; i < h.to; i++)
+        for (int r = from, n; r < to; r += n) {
+            n = rows_of_run(s, r, to);
+            attend(s, layer, r, n, i);
+        }
+    for (int r = from; r < to; r++)
+        put_attended(s, &made, r, h);
+}
+
+static void append_and_attend(const struct self *s, int layer, const struct party *p, int h)
+{
+    struct llama *m = s->m;
+    int group = m->h.n_heads / m->h.n_kv_heads, at = h * group * m->h.head_dim;
+
+    for (int i = 0; i < p->n; i++)
+        append(s, layer, m->list[p->from + i].at, h);
+    struct attn_args a = { .layout = &m->kv,
+        .arena = m->arena,
+        .layer = layer,
+        .kv_head = h,
+        .n_rows = p->n,
+        .rows = m->list + p->from,
+        .n_shared = p->n_shared,
+        .n_q = group,
+        .q = m->q + at,
+        .scale = m->h.attn_scale,
+        .out = m->attended + at,
+        .q_stride = m->q_stride,
+        .out_stride = m->q_stride,
+        .scratch = s->mem->attn };
+    m->kernels->attend(&a);
+}
+
+/* Parties [from, to): single rows, none of which reads what another appends. */
+static void serve_parties(const struct self *s, int layer, int from, int to, struct heads h)
+{
+    struct made made = forward_attended(s, &s->m->w.layers[layer]);
+
+    for (; from < to; from++) {
+        const struct party *p = &s->m->parties[from];
+        for (int i = h.from; i < h.to; i++)
+            append_and_attend(s, layer, p, i);
+        for (int i = 0; i < p->n; i++)
+            put_attended(s, &made, s->m->list[p->from + i].at, h);
+    }
+}
+
+/* Rows that a member takes at a time. Those of one run share what is read, if nobody is left
+ * without work for it. */
+static int rows_per_piece(const struct self *s, int n_rows)
+{
+    if (n_rows >= 64)
+        return 8;
+    return s->is_single ? 1 : MAX(MIN(n_rows * s->m->h.n_kv_heads / (2 * s->n), 8), 1);
+}
+
+struct share { /* what a member takes at a time */
+    int rows, heads;
+};
+
+/* All (row, kv head), head by head so that a head's pages stay in a member's cache. */
+static void each_head(const struct self *s, int layer, int n_rows, struct share per, heads_fn fn)
+{
+    const int blocks = (n_rows + per.rows - 1) / per.rows;
+
+    for (;;) {
+        int i = team_next(s->m->team);
+        int h = i / blocks * per.heads, from = i % blocks * per.rows;
+        if (h >= s->m->h.n_kv_heads)
+            return;
+        fn(s, layer, from, MIN(from + per.rows, n_rows), (struct heads){ h, h + per.heads });
+    }
+}
+
+/* ---- queries, keys and values */
+
+enum { N_QKV = 3 };
+
+static void qkv_targets(const struct llama *m, const struct layer *l, struct target to[N_QKV])
+{
+    to[0] = (struct target){ &l->q, m->q, m->q_stride };  /* [rows][n_heads * head_dim] */
+    to[1] = (struct target){ &l->k, m->k, m->kv_stride }; /* [rows][n_kv_heads * head_dim] */
+    to[2] = (struct target){ &l->v, m->v, m->kv_stride }; /* [rows][n_kv_heads * head_dim] */
+}
+
+static void prepare_qkv(const struct self *s, const struct layer *l, struct inputs *in)
+{
+    const struct llama *m = s->m;
+    struct source x = { m->x, m->d_stride, NULL, l->attn_norm, m->h.d_model,
+        kind_bit(m, &l->q) | kind_bit(m, &l->k) | kind_bit(m, &l->v) };
+
+    forward_prepare(s, &x, in); /* [rows][d_model] */
+}
+
+static void qkv(const struct self *s, const struct layer *l)
+{
+    struct target to[N_QKV];
+    struct inputs in;
+
+    qkv_targets(s->m, l, to);
+    prepare_qkv(s, l, &in);
+    forward_products(s, &in, to, N_QKV);
+    barrier(s);
+}
+
+static bool is_last_layer(const struct self *s, int layer)
+{
+    return layer == s->m->h.n_layers - 1;
+}
+
+/* Each row is a run of its own, and all of them are wanted. */
+static bool attends_at_once(const struct self *s, int layer)
+{
+    return s->is_single && (!is_last_layer(s, layer) || s->m->n_wanted == s->n_rows);
+}
+
+/* Whole heads are as good as other pieces when all members get as many. */
+static bool goes_by_head(const struct self *s, int layer)
+{
+    const struct llama *m = s->m;
+    int n_heads = forward_attended(s, &m->w.layers[layer]).n_heads;
+
+    return attends_at_once(s, layer) && m->h.head_dim % PANEL == 0 &&
+           m->h.n_kv_heads / n_heads % s->n == 0;
+}
+
+/* qkv() and attention() of a decoding step: who has computed a head's query, key and value goes on
+ * with it, and nobody waits in between. */
+static void attention_by_head(const struct self *s, int layer)
+{
+    struct llama *m = s->m;
+    const struct layer *l = &m->w.layers[layer];
+    struct target to[N_QKV];
+    struct inputs in;
+
+    qkv_targets(m, l, to);
+    prepare_qkv(s, l, &in);
+    const int n_heads = forward_attended(s, l).n_heads;
+    for (int h; (h = team_next(m->team) * n_heads) < m->h.n_kv_heads;) {
+        for (int i = 0; i < N_QKV; i++) {
+            int n = to[i].w->n_panels / m->h.n_kv_heads;
+            forward_product(s, to[i].w, &in,
+                (struct gemm_args){ .panel_from = h * n,
+                    .panel_to = (h + n_heads) * n,
+                    .y = to[i].y + (size_t)h * (size_t)n * PANEL,
+                    .y_stride = to[i].stride });
+        }
+        serve_parties(s, layer, 0, m->n_parties, (struct heads){ h, h + n_heads });
+    }
+    barrier(s);
+}
+
+/* Appends all rows' keys and values; then, for the rows still wanted, attended[i] of each. */
+static void attention(struct self *s, int layer)
+{
+    struct llama *m = s->m;
+    const int n_heads = forward_attended(s, &m->w.layers[layer]).n_heads;
+
+    if (attends_at_once(s, layer)) {
+        each_head(s, layer, m->n_parties, (struct share){ 1, n_heads }, serve_parties);
+        barrier(s);
+        return;
+    }
+    each_head(s, layer, s->n_rows, (struct share){ rows_per_piece(s, s->n_rows), 1 }, append_rows);
+    barrier(s);
+    if (is_last_layer(s, layer)) { /* behind the last keys only rows that get logits matter */
+        s->pick = m->wanted;
+        s->n_rows = m->n_wanted;
+    }
+    if (s->n_rows > 0) {
+        each_head(s, layer, s->n_rows, (struct share){ rows_per_piece(s, s->n_rows), n_heads },
+            attend_rows);
+        barrier(s);
+    }
+}
+
+void forward_attention(struct self *s, int layer)
+{
+    if (goes_by_head(s, layer)) {
+        attention_by_head(s, layer);
+        return;
+    }
+    qkv(s, &s->m->w.layers[layer]);
+    attention(s, layer);
+}
