@@ -1,5 +1,32 @@
 #include "kernel/cpu.h"
 
+#include <stdatomic.h>
+#include <string.h>
+
+/* ---- reading */
+
+static const struct cpu_reading one_stream = { 1, 32768 };
+static _Atomic(const struct cpu_reading *) reading;
+
+void cpu_read_as(const struct cpu_reading *r)
+{
+    atomic_store_explicit(&reading, r, memory_order_relaxed);
+}
+
+static const struct cpu_reading *reading_here(void);
+
+/* Everybody who looks finds the same, and any of them may put it down. */
+const struct cpu_reading *cpu_reading(void)
+{
+    const struct cpu_reading *r = atomic_load_explicit(&reading, memory_order_relaxed);
+
+    if (!r) {
+        r = reading_here();
+        cpu_read_as(r);
+    }
+    return r;
+}
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <errno.h>
@@ -132,6 +159,18 @@ const char *cpu_source_lacks_amx(const struct cpu_source *s)
     }
 }
 
+/* The manuals cited above: the maker's name is in leaf 0. */
+const struct cpu_reading *cpu_source_reading(const struct cpu_source *s)
+{
+    static const struct cpu_reading four_streams = { CPU_STREAMS, 1024 };
+    unsigned r[4];
+
+    if (!s->cpuid(0, 0, r))
+        return &one_stream;
+    const unsigned name[] = { r[EBX], r[EDX], r[ECX] };
+    return memcmp(name, "GenuineIntel", sizeof(name)) ? &one_stream : &four_streams;
+}
+
 /* ---- this machine */
 
 static bool cpuid_here(unsigned leaf, unsigned sub, unsigned r[4])
@@ -177,6 +216,11 @@ const char *cpu_lacks_amx(void)
     return cpu_source_lacks_amx(&here);
 }
 
+static const struct cpu_reading *reading_here(void)
+{
+    return cpu_source_reading(&here);
+}
+
 #else
 
 const char *cpu_lacks_avx2(void)
@@ -207,5 +251,15 @@ const char *cpu_lacks_amx(void)
 const char *cpu_source_lacks_amx(const struct cpu_source *s)
 {
     return "an x86-64 processor";
+}
+
+const struct cpu_reading *cpu_source_reading(const struct cpu_source *s)
+{
+    return &one_stream;
+}
+
+static const struct cpu_reading *reading_here(void)
+{
+    return &one_stream;
 }
 #endif

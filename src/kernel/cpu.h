@@ -15,6 +15,16 @@ const char *cpu_lacks_avx512(void);  /* those of AVX2, and AVX-512 F, BW, VL, DQ
 /* Those, and AMX-TILE, AMX-INT8, AMX-BF16, AVX-512 BF16; asks the system, if all is there. */
 const char *cpu_lacks_amx(void);
 
+/* How a thread that multiplies few rows reads weights: so many panels in turns of so many bytes.
+ * One sequential stream of reads gets the most where it is prefetched far ahead; Intel's cores draw
+ * little more than half of what they can through one. */
+struct cpu_reading {
+    int streams, turn_bytes;
+};
+enum { CPU_STREAMS = 4 }; /* at most */
+const struct cpu_reading *cpu_reading(void);
+void cpu_read_as(const struct cpu_reading *r); /* from now on; NULL: as is best here */
+
 /* Where the answers come from, so that a test can be any processor. */
 struct cpu_source {
     /* EAX .. EDX of a leaf and subleaf; false: there is no such leaf */
@@ -24,3 +34,4 @@ struct cpu_source {
 };
 const char *cpu_source_lacks_avxvnni(const struct cpu_source *s);
 const char *cpu_source_lacks_amx(const struct cpu_source *s);
+const struct cpu_reading *cpu_source_reading(const struct cpu_source *s);

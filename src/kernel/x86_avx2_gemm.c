@@ -17,8 +17,6 @@
 #include "kernel/x86_avx2_gemm.h"
 
 enum {
-    STREAMS = 1, /* panels that are read in turns */
-    TURN_BYTES = 32768,
     /* quads that may be added before they meet their scale */
     Q5_QUADS = BYTE_DOTS ? 8 : 4,
     Q6_QUADS = BYTE_DOTS ? 4 : 2,
@@ -45,31 +43,36 @@ void GEMM_SET(store)(const struct gemm_args *g, int panel, int m, int n, const s
 
 void GEMM_SET(few_rows)(const struct gemm_args *g, const struct format *f)
 {
+    const struct cpu_reading *reading = cpu_reading();
+    const int streams = reading->streams;
     int n_rows = g->x->n_rows, n_panels = g->panel_to - g->panel_from;
-    int n_blocks = g->w->n_cols / f->block, per_turn = MAX(1, TURN_BYTES / (int)f->w_bytes);
+    int n_blocks = g->w->n_cols / f->block;
+    int per_turn = MAX(1, reading->turn_bytes / (int)f->w_bytes);
     turn_fn turn = f->turn[n_rows];
     const uint8_t *x0[GROUP], *x[GROUP];
-    struct lanes acc[STREAMS][GROUP];
-    int from[STREAMS + 1];
+    struct lanes acc[CPU_STREAMS][GROUP];
+    int from[CPU_STREAMS + 1];
 
     if (f->most)
         per_turn = MIN(per_turn, f->most);
+    if (f->block == 1)
+        per_turn = MAX(2, per_turn / 2 * 2); /* turn_bf16() */
     GEMM_SET(set_rows)(g, 0, n_rows, x0);
-    for (int s = 0; s <= STREAMS; s++)
-        from[s] = g->panel_from + (int)((int64_t)n_panels * s / STREAMS);
-    for (int i = 0; i < (n_panels + STREAMS - 1) / STREAMS; i++) {
-        memset(acc, 0, sizeof(acc));
+    for (int s = 0; s <= streams; s++)
+        from[s] = g->panel_from + (int)((int64_t)n_panels * s / streams);
+    for (int i = 0; i < (n_panels + streams - 1) / streams; i++) {
+        memset(acc, 0, (size_t)streams * sizeof(acc[0]));
         for (int b = 0; b < n_blocks; b += per_turn) {
             int n = MIN(per_turn, n_blocks - b);
             for (int m = 0; m < n_rows; m++)
                 x[m] = x0[m] + (size_t)b * f->x_bytes;
-            for (int s = 0; s < STREAMS; s++)
+            for (int s = 0; s < streams; s++)
                 if (from[s] + i < from[s + 1])
                     turn(g->w->data + (size_t)(from[s] + i) * g->w->panel_bytes +
                              (size_t)b * f->w_bytes,
                         x, n, acc[s]);
         }
-        for (int s = 0; s < STREAMS; s++)
+        for (int s = 0; s < streams; s++)
             if (from[s] + i < from[s + 1])
                 GEMM_SET(store)(g, from[s] + i, 0, n_rows, acc[s]);
     }

@@ -3,10 +3,9 @@
  * A vector is the 16 rows of a panel. The unit of work is a turn: some consecutive blocks of one
  * panel times up to GROUP rows of activations, whose sums stay in registers.
  *
- * Few rows (decoding): memory is the limit. A call reads STREAMS panels in turns of TURN_BYTES,
- * more where several rows take their time, each stream going through consecutive panels,
- * prefetching ahead of itself. One is enough where the prefetch is (README.md): each stream
- * begins without it.
+ * Few rows (decoding): memory is the limit. A call reads several panels in turns where that is
+ * faster (cpu.h), longer ones where several rows take their time, each stream going through
+ * consecutive panels, prefetching ahead of itself.
  *
  * Many rows: a panel, which the first group of rows brings into the cache, is gone through whole
  * for one group of rows after the other. */
@@ -18,8 +17,6 @@
 
 enum {
     GROUP = 8,
-    STREAMS = 1, /* panels that are read in turns */
-    TURN_BYTES = 32768,
 };
 
 /* n blocks at w times n blocks at x[m], added to acc[m]. */
@@ -51,30 +48,34 @@ static void store(const struct gemm_args *g, int panel, int m, int n, const __m5
 /* All rows (at most GROUP) times panels, interleaved. */
 static void few_rows(const struct gemm_args *g, const struct format *f)
 {
+    const struct cpu_reading *reading = cpu_reading();
+    const int streams = reading->streams;
     int n_rows = g->x->n_rows, n_panels = g->panel_to - g->panel_from;
-    int n_blocks = g->w->n_cols / f->block, bytes = TURN_BYTES * MAX(1, n_rows / 2);
+    int n_blocks = g->w->n_cols / f->block, bytes = reading->turn_bytes * MAX(1, n_rows / 2);
     int per_turn = MAX(1, bytes / (int)f->w_bytes);
     turn_fn turn = f->turn[n_rows];
     const uint8_t *x0[GROUP], *x[GROUP];
-    __m512 acc[STREAMS][GROUP];
-    int from[STREAMS + 1];
+    __m512 acc[CPU_STREAMS][GROUP];
+    int from[CPU_STREAMS + 1];
 
+    if (f->block == 1)
+        per_turn = MAX(2, per_turn / 2 * 2); /* turn_bf16() */
     set_rows(g, 0, n_rows, x0);
-    for (int s = 0; s <= STREAMS; s++)
-        from[s] = g->panel_from + (int)((int64_t)n_panels * s / STREAMS);
-    for (int i = 0; i < (n_panels + STREAMS - 1) / STREAMS; i++) {
-        memset(acc, 0, sizeof(acc));
+    for (int s = 0; s <= streams; s++)
+        from[s] = g->panel_from + (int)((int64_t)n_panels * s / streams);
+    for (int i = 0; i < (n_panels + streams - 1) / streams; i++) {
+        memset(acc, 0, (size_t)streams * sizeof(acc[0]));
         for (int b = 0; b < n_blocks; b += per_turn) {
             int n = MIN(per_turn, n_blocks - b);
             for (int m = 0; m < n_rows; m++)
                 x[m] = x0[m] + (size_t)b * f->x_bytes;
-            for (int s = 0; s < STREAMS; s++)
+            for (int s = 0; s < streams; s++)
                 if (from[s] + i < from[s + 1])
                     turn(g->w->data + (size_t)(from[s] + i) * g->w->panel_bytes +
                              (size_t)b * f->w_bytes,
                         x, n, acc[s]);
         }
-        for (int s = 0; s < STREAMS; s++)
+        for (int s = 0; s < streams; s++)
             if (from[s] + i < from[s + 1])
                 store(g, from[s] + i, 0, n_rows, acc[s]);
     }

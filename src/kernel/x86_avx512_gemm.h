@@ -4,6 +4,7 @@
 
 #include "kernel/acts.h"
 #include "kernel/blocks.h"
+#include "kernel/cpu.h"
 #include "kernel/unroll.h"
 #include "kernel/x86_avx512.h"
 

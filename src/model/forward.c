@@ -158,7 +158,7 @@ static void output(const struct self *s, const struct layer *l)
 static void feed_forward(const struct self *s, const struct layer *l)
 {
     struct llama *m = s->m;
-    struct inputs in; /* [rows][d_model], then [rows][d_ff] */
+    struct inputs in = { 0 }; /* [rows][d_model], then [rows][d_ff] */
     struct source x = { m->x, m->d_stride, s->pick, l->ffn_norm, m->h.d_model,
         kind_bit(m, &l->gate) | kind_bit(m, &l->up) };
     struct made hidden = forward_hidden(s, l, s->n_rows);

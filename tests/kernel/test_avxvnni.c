@@ -6,6 +6,7 @@
 extern const struct kernels avxvnni_kernels; /* with gaps; kit.h has the twin */
 
 struct fake {
+    const char *maker; /* EBX, EDX, ECX of leaf 0 */
     unsigned leaf1[4], leaf7[4], leaf7_1[4];
     uint64_t xcr0;
 };
@@ -13,6 +14,7 @@ struct fake {
 static struct fake fake;
 
 static const struct fake alder_lake = {
+    .maker = "GenuineIntel",
     .leaf1 = { 0, 0, 1u << 28 | 1u << 27 | 1u << 12 | 1u << 29, 0 },
     .leaf7 = { 2, 1u << 5, 0, 0 },
     .leaf7_1 = { 1u << 4 },
@@ -21,6 +23,13 @@ static const struct fake alder_lake = {
 
 static bool fake_cpuid(unsigned leaf, unsigned sub, unsigned r[4])
 {
+    if (leaf == 0) {
+        r[0] = 7;
+        memcpy(&r[1], fake.maker, 4);
+        memcpy(&r[3], fake.maker + 4, 4);
+        memcpy(&r[2], fake.maker + 8, 4);
+        return true;
+    }
     const unsigned *from = leaf == 1 ? fake.leaf1 : sub ? fake.leaf7_1 : fake.leaf7;
 
     memcpy(r, from, 4 * sizeof(*r));
@@ -79,4 +88,13 @@ static void only_its_products_are_its_own(void)
         EXPECT(avx512->gemm[i] != avxvnni_kernels.gemm[i]);
 }
 
-TESTS(TEST(a_machine_says_what_it_lacks), TEST(only_its_products_are_its_own))
+static void how_it_reads_is_the_makers_matter(void)
+{
+    fake = alder_lake;
+    EXPECT_EQ(cpu_source_reading(&source)->streams, 4);
+    fake.maker = "AuthenticAMD";
+    EXPECT_EQ(cpu_source_reading(&source)->streams, 1);
+}
+
+TESTS(TEST(a_machine_says_what_it_lacks), TEST(how_it_reads_is_the_makers_matter),
+    TEST(only_its_products_are_its_own))

@@ -1,4 +1,5 @@
 /* Every set's products of every type against ref.c, bit for bit. */
+#include "kernel/cpu.h"
 #include "kit.h"
 
 struct problem {
@@ -144,6 +145,24 @@ static void shapes_by_chance(const struct kernels *k, const struct kernels *ref)
         }
 }
 
+/* In turns of all lengths, with streams of different lengths, and more of them than panels. */
+static void few_rows_however_they_are_read(const struct kernels *k, const struct kernels *ref)
+{
+    static const int turn_bytes[] = { 1, 1000, 5000 };
+    struct rng r = { .key = 10 };
+
+    for (int t = 0; t < KIT_N_TYPES; t++)
+        for (int turn = 0; turn < 24; turn++) {
+            struct cpu_reading reading = { 1 + turn % CPU_STREAMS, turn_bytes[turn % 3] };
+            struct problem p = problem_new(&r, &kit_types[t], 1 + turn % 8,
+                PANEL * (1 + (int)rng_below(&r, 9)), kit_types[t].block * (1 + turn % 7));
+            cpu_read_as(&reading);
+            compare(k, ref, &p);
+            cpu_read_as(NULL);
+            problem_free(&p);
+        }
+}
+
 static void only_the_panels_asked_for(const struct kernels *k, const struct kernels *ref)
 {
     struct rng r = { .key = 3 };
@@ -285,6 +304,7 @@ FOR_EVERY_SET(every_number_of_rows)
 FOR_EVERY_SET(every_shape)
 FOR_EVERY_SET(many_rows_of_every_shape)
 FOR_EVERY_SET(shapes_by_chance)
+FOR_EVERY_SET(few_rows_however_they_are_read)
 FOR_EVERY_SET(only_the_panels_asked_for)
 FOR_EVERY_SET(rows_that_are_picked)
 FOR_EVERY_SET(rows_are_alone)
@@ -294,6 +314,6 @@ FOR_EVERY_SET(odd_weights)
 
 TESTS(TEST(shapes_by_chance_in_every_set), TEST(every_number_of_rows_in_every_set),
     TEST(every_shape_in_every_set), TEST(many_rows_of_every_shape_in_every_set),
-    TEST(only_the_panels_asked_for_in_every_set), TEST(rows_that_are_picked_in_every_set),
-    TEST(rows_are_alone_in_every_set), TEST(extremes_in_every_set), TEST(odd_floats_in_every_set),
-    TEST(odd_weights_in_every_set))
+    TEST(few_rows_however_they_are_read_in_every_set), TEST(only_the_panels_asked_for_in_every_set),
+    TEST(rows_that_are_picked_in_every_set), TEST(rows_are_alone_in_every_set),
+    TEST(extremes_in_every_set), TEST(odd_floats_in_every_set), TEST(odd_weights_in_every_set))
