@@ -140,6 +140,17 @@ static int rows_worth_a_step(const struct engine_options *o)
     return MIN(rows_of_a_step(o), MAX(o->prefill_chunk, MAX(o->max_batch, 512)));
 }
 
+/* What all who run may bring in a step, with guesses; and, for prompts of which each token is
+ * scored, as many rows as make good use of the weights, within SCORED_BYTES of logits. That memory
+ * is untouched until somebody asks. */
+static int logits_of_a_step(const struct engine_options *o, int n_vocab)
+{
+    enum { SCORED_ROWS = 128, SCORED_BYTES = 64 * MB };
+    int n = MAX(o->max_batch, 1) + 2 * o->spec.max;
+
+    return MAX(n, MIN((int)SCORED_ROWS, (int)(SCORED_BYTES / sizeof(float)) / n_vocab));
+}
+
 static int open_lm(
     struct model *m, const struct gguf *g, const struct kernels *k, struct lm **lm, struct err *e)
 {
@@ -169,7 +180,7 @@ static int open_lm(
         .n_threads = spec->threads ? spec->threads : thread_count_online(),
         .kv_type = kv,
         .max_rows = rows_worth_a_step(&spec->engine),
-        .max_logits = MAX(spec->engine.max_batch, 1) + 2 * spec->engine.spec.max,
+        .max_logits = logits_of_a_step(&spec->engine, needs.n_vocab),
         .progress = spec->show_progress && isatty(STDERR_FILENO) ? draw : NULL,
         .progress_arg = &progress,
         .packfile = pack_path(packfile, spec) ? packfile : NULL,
