@@ -1,4 +1,5 @@
-/* sample: microseconds that a token takes to be chosen from the logits of a large vocabulary.
+/* sample: microseconds that a token takes to be chosen from the logits of a large vocabulary, and
+ * one of a prompt to be scored.
  *
  *     sample
  *
@@ -17,6 +18,7 @@ static const struct work {
     const char *name;
     float temperature, top_p, min_p, typical_p, repeat_penalty;
     int top_k, n_top;
+    bool is_score;
 } works[] = {
     { "greedy", 0, 1, 0, 1, 1, 0, 0 },
     { "temperature 0.8", 0.8f, 1, 0, 1, 1, 0, 0 },
@@ -26,6 +28,9 @@ static const struct work {
     { "typical_p 0.9", 0.8f, 1, 0, 0.9f, 1, 0, 0 },
     { "repeat_penalty 1.1, 1,500 tokens", 0.8f, 1, 0, 1, 1.1f, 0, 0 },
     { "5 log-probabilities", 0.8f, 1, 0, 1, 1, 0, 5 },
+    { "score", .is_score = true },
+    { "score, best 5", .n_top = 5, .is_score = true },
+    { "score, best 20", .n_top = 20, .is_score = true },
 };
 
 static float x[N_VOCAB], peak[N_GROUPS];
@@ -70,7 +75,10 @@ static double measure(struct sampler *s, const struct work *w)
         struct sampled out;
         p.seed = (uint64_t)i;
         uint64_t start = clock_ns();
-        sampler_sample(s, &p, &(struct logits){ x, peak }, &h, 0, &out);
+        if (w->is_score)
+            sampler_score(s, &(struct logits){ x, peak }, past[i], p.n_top, &out);
+        else
+            sampler_sample(s, &p, &(struct logits){ x, peak }, &h, 0, &out);
         us[i] = (double)(clock_ns() - start) / 1e3;
     }
     qsort(us, TIMES, sizeof(*us), by_size);

@@ -107,6 +107,18 @@ static double weigh_row(struct candidates *c, float temperature)
     return weigh(c, c->row.x, c->n_vocab, c->max, temperature);
 }
 
+/* What weigh_row(c, 1) would say. The weights themselves are not wanted: each group's go where
+ * those of the one before went, and stay in the cache. */
+static double sum_row(struct candidates *c)
+{
+    double total = 0.0;
+
+    for (int from = 0; from < c->n_vocab; from += LOGIT_GROUP)
+        total +=
+            c->k->softmax(c->weight, c->row.x + from, group_size(c->n_vocab, from), c->max, 1.0f);
+    return isfinite(total) ? total : weigh_row(c, 1.0f);
+}
+
 static double weigh_those_left(struct candidates *c)
 {
     return weigh(c, c->value, c->n, c->k->max(c->value, c->n), 1.0f);
@@ -116,7 +128,7 @@ double candidates_log_sum(struct candidates *c)
 {
     if (c->max == -INFINITY)
         return INFINITY;
-    double total = weigh_row(c, 1.0f);
+    double total = sum_row(c);
     return (double)c->max + log(total); /* the row may have been tidied: its maximum as well */
 }
 
@@ -192,8 +204,7 @@ static void filter_min_p(struct candidates *c, double min_p)
 
 /* ---- the floor: the first filter keeps nothing below it */
 
-/* So many groups hold a logit at least as high as the k-th of their peaks. */
-static float top_k_floor(struct candidates *c, int k)
+float candidates_floor(struct candidates *c, int k)
 {
     int n = logit_groups(c->n_vocab);
 
@@ -216,7 +227,7 @@ static float top_p_floor(struct candidates *c, double want)
 static float floor_of(struct candidates *c, const struct filters *f)
 {
     if (f->top_k > 0)
-        return top_k_floor(c, f->top_k);
+        return candidates_floor(c, f->top_k);
     if (f->typical_p < 1.0f)
         return -INFINITY;
     if (f->top_p < 1.0f)

@@ -50,5 +50,9 @@ struct filters {
 /* c->max is above -inf. temperature > 0, 0 <= u < 1. */
 int32_t candidates_draw(struct candidates *c, const struct filters *f, float temperature, double u);
 
+/* At least k logits are as high as this: so many groups have one as high as the k-th of their
+ * peaks. -inf where there are fewer groups. */
+float candidates_floor(struct candidates *c, int k);
+
 /* The logarithm of the sum of exp(logit) over the row; +inf when everything is banned. */
 double candidates_log_sum(struct candidates *c);

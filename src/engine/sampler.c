@@ -217,18 +217,21 @@ static void insert(struct sampled *out, int n_top, int32_t id, float x)
     out->top[at] = (struct token_logprob){ id, x };
 }
 
-/* One pass with a short sorted list: most groups of logits lose against its last entry at once. */
-static void best_of(const struct logits *row, int n_vocab, int n_top, struct sampled *out)
+/* One pass with a short sorted list: most groups of logits lie below the floor, or lose against the
+ * list's last entry, and so do most logits of the others. */
+static void best_of(struct candidates *c, int n_top, struct sampled *out)
 {
+    const float floor = candidates_floor(c, n_top);
     float least = -INFINITY; /* of a full list */
 
-    for (int from = 0; from < n_vocab; from += LOGIT_GROUP) {
-        int end = MIN(from + LOGIT_GROUP, n_vocab);
-        if (out->n_top == n_top && !(row->peak[from / LOGIT_GROUP] > least))
+    for (int from = 0; from < c->n_vocab; from += LOGIT_GROUP) {
+        int end = MIN(from + LOGIT_GROUP, c->n_vocab);
+        float peak = c->row.peak[from / LOGIT_GROUP];
+        if (peak < floor || (out->n_top == n_top && !(peak > least)))
             continue;
         for (int id = from; id < end; id++) {
-            float x = row->x[id] > -INFINITY ? row->x[id] : -INFINITY;
-            if (out->n_top == n_top && !(x > least))
+            float x = c->row.x[id] > -INFINITY ? c->row.x[id] : -INFINITY;
+            if (x < floor || (out->n_top == n_top && !(x > least)))
                 continue;
             insert(out, n_top, id, x);
             if (out->n_top == n_top)
@@ -245,7 +248,7 @@ void sampler_score(
     out->id = id;
     out->n_top = 0;
     if (n_top > 0)
-        best_of(&s->c.row, s->n_vocab, n_top, out);
+        best_of(&s->c, n_top, out);
     double log_sum = candidates_log_sum(&s->c); /* +inf: every log-probability is the floor */
     out->logprob = logprob_of(is_id(s, id) ? row->x[id] : -INFINITY, log_sum);
     for (int i = 0; i < out->n_top; i++)

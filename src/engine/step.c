@@ -197,24 +197,25 @@ static void fork_choices(struct core *c, const struct pick *pick, uint64_t now)
     }
 }
 
-/* Row `pos` says how likely the prompt's next token was. */
-static void score_prompt(struct core *c, struct choice *ch, const struct lm_run *r, int n)
+/* Row `pos` says how likely the prompt's next token was; nobody asks it for one that has ended. */
+static void score_prompt(
+    struct core *c, const struct plan_run *p, const struct pick *pick, struct seq *s)
 {
-    struct gen *g = ch->gen;
-    struct seq *s = sched_seq(c->sched, ch->seq);
+    struct choice *ch = pick->ch;
+    const struct lm_run *r = pick->run;
+    int n_rows = pick->first + !p->is_whole;
+    struct sampled room;
 
-    for (int i = 0; i < n; i++, s->score_from++) {
-        int pos = r->pos + r->n - r->n_logits + i + 1;
-        CHECK(pos == s->score_from + 1);
-        if (ch->is_ended)
-            continue;
+    CHECK(n_rows == 0 || r->pos + r->n - r->n_logits == s->score_from);
+    for (int i = 0; i < pick->n_scores; i++) {
+        const struct sampled *token = picks_score(&c->picks, pick, i, &room);
         struct gen_event *ev = choice_take_event(ch);
-        struct logits row = lm_logits(c->lm, r, i);
-        sampler_score(c->picks.samplers[0], &row, ch->tokens[pos], g->in.sample.n_top, &ev->token);
-        ev->index = pos;
+        copy_sampled(&ev->token, token);
+        ev->index = s->score_from + i + 1;
         ev->is_group_end = ev->is_predicted = false;
         core_post(c, ch, ev, GEN_PROMPT_TOKEN);
     }
+    s->score_from += n_rows;
 }
 
 static struct pick pick_of(const struct core *c, int run)
@@ -223,11 +224,14 @@ static struct pick pick_of(const struct core *c, int run)
     const struct lm_run *r = &c->runs[run];
     struct choice *ch = p->s->user;
     const struct gen *g = ch->gen;
-    bool takes_some = p->is_whole && !ch->is_ended && !g->in.script && g->max_out > 0;
+    bool is_asked = !ch->is_ended && !g->in.script;
+    bool takes_some = is_asked && p->is_whole && g->max_out > 0;
+    int first = r->n_logits - 1 - p->n_drafts;
 
     return (struct pick){ .ch = ch,
         .run = r,
-        .first = r->n_logits - 1 - p->n_drafts,
+        .n_scores = is_asked ? first + !p->is_whole : 0,
+        .first = first,
         .n_guesses = takes_some ? p->n_drafts : -1 };
 }
 
@@ -238,7 +242,7 @@ static void finish_run(
     struct gen *g = ch->gen;
 
     if (!g->in.script)
-        score_prompt(c, ch, pick->run, pick->first + !p->is_whole);
+        score_prompt(c, p, pick, sched_seq(c->sched, ch->seq));
     if (!p->is_whole)
         settle(c, ch, p->s, now);
     else if (!g->is_forked)
@@ -272,7 +276,7 @@ static void fetch_ahead(struct core *c, int i)
 static void finish_runs(struct core *c, uint64_t now)
 {
     const struct plan *p = &c->plan;
-    bool in_advance = c->picks.n_samplers > 1 && p->n_runs > 1;
+    bool in_advance = c->picks.n_samplers > 1 && (p->n_runs > 1 || c->runs[0].n_logits > 1);
 
     for (int i = 0; in_advance && i < p->n_runs; i++) {
         fetch_ahead(c, i);

@@ -189,13 +189,15 @@ static void add_scaled(float *x, float a, const float *y, int n)
 
 struct heat {
     __m256 max, t;
+    bool is_one; /* t: what a division by it leaves as it is need not wait for one */
 };
 
 /* The weights of eight elements; lanes beyond n are 0. */
 static inline __m256 weigh(float *out, const float *x, int i, int n, struct heat h)
 {
-    __m256 v = exp8(_mm256_div_ps(_mm256_sub_ps(load_upto(x, i, n), h.max), h.t));
+    __m256 v = _mm256_sub_ps(load_upto(x, i, n), h.max);
 
+    v = exp8(h.is_one ? v : _mm256_div_ps(v, h.t));
     store_upto(out, i, n, v);
     return _mm256_and_ps(v, _mm256_castsi256_ps(first_lanes(n - i)));
 }
@@ -204,7 +206,7 @@ static double softmax(float *out, const float *x, int n, float max, float t)
 {
     __m256d lane[4] = { _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(),
         _mm256_setzero_pd() };
-    const struct heat h = { _mm256_set1_ps(max), _mm256_set1_ps(t) };
+    const struct heat h = { _mm256_set1_ps(max), _mm256_set1_ps(t), t == 1 };
 
     for (int i = 0; i < n; i += 16) {
         __m256 a = weigh(out, x, i, n, h), b = weigh(out, x, i + 8, n, h);

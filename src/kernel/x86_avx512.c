@@ -135,7 +135,8 @@ static double softmax(float *out, const float *x, int n, float max, float t)
 
     for (int i = 0; i < n; i += 16) {
         __mmask16 here = first_lanes(MIN(16, n - i));
-        __m512 v = exp16(_mm512_div_ps(_mm512_sub_ps(load_upto(x, i, n), top), warmth));
+        __m512 v = _mm512_sub_ps(load_upto(x, i, n), top);
+        v = exp16(t != 1 ? _mm512_div_ps(v, warmth) : v); /* slow, and the same by 1 */
         store_upto(out, i, n, v);
         v = _mm512_maskz_mov_ps(here, v);
         low = _mm512_add_pd(low, _mm512_cvtps_pd(_mm512_castps512_ps256(v)));

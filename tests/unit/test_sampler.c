@@ -724,6 +724,41 @@ static void logprobs_are_the_models_own(void)
     sampler_close(s);
 }
 
+/* One logit in four is the same as others; some groups hold nothing, or one that is best. */
+static void the_best_are_found_in_whatever_groups(void)
+{
+    enum { N = 11 * LOGIT_GROUP + 3 };
+    static struct slow slow;
+    static float x[N];
+    struct sampler *s = sampler_of(N);
+    struct rng r = { .key = 31 };
+
+    for (int round = 0; round < 60; round++) {
+        struct sampled a, b;
+        int order[N], n_top = 1 + round % 20, n_values = 3 + round * round;
+        for (int i = 0; i < N; i++) {
+            x[i] = (float)rng_below(&r, (uint64_t)n_values) / 16;
+            if (i / LOGIT_GROUP % 5 == round % 7)
+                x[i] = i % 2 ? NAN : -INFINITY;
+            order[i] = i;
+        }
+        x[N - 1] = x[2 * LOGIT_GROUP] = (float)n_values;
+        for (int i = 0; i < N; i++)
+            slow.rank[i] = x[i] > -INFINITY ? x[i] : -INFINITY;
+        sorting = &slow;
+        qsort(order, N, sizeof(*order), by_rank);
+        sampler_score(s, &(struct logits){ .x = x }, 5, n_top, &a);
+        sampler_score(s, &(struct logits){ x, peaks_of(x) }, 5, n_top, &b);
+        EXPECT(a.n_top == n_top && b.n_top == n_top && a.logprob == b.logprob);
+        for (int i = 0; i < n_top; i++) {
+            EXPECT_EQ(a.top[i].id, order[i]);
+            EXPECT_EQ(b.top[i].id, order[i]);
+            EXPECT_EQ(a.top[i].logprob, b.top[i].logprob);
+        }
+    }
+    sampler_close(s);
+}
+
 static void unwanted_logprobs_are_zero(void)
 {
     struct sampler *s = sampler_of(3);
@@ -805,5 +840,6 @@ TESTS(TEST(each_parameter_agrees_with_a_plain_sampler), TEST(draws_follow_the_di
     TEST(groups_of_nothing_are_passed_over), TEST(a_narrow_mass_is_found_whole),
     TEST(bans_give_way_when_nothing_is_left), TEST(only_allowed_tokens_come),
     TEST(banned_tokens_wait_for_min_tokens), TEST(a_mask_sees_the_output_and_is_obeyed),
-    TEST(logprobs_are_the_models_own), TEST(unwanted_logprobs_are_zero),
-    TEST(the_nth_key_is_the_nth_of_the_sorted), TEST(missing_memory_is_an_error))
+    TEST(logprobs_are_the_models_own), TEST(the_best_are_found_in_whatever_groups),
+    TEST(unwanted_logprobs_are_zero), TEST(the_nth_key_is_the_nth_of_the_sorted),
+    TEST(missing_memory_is_an_error))
