@@ -262,6 +262,45 @@ static int open_model(
     return rc ? err_wrap(e, "%s", p->path) : 0;
 }
 
+static int measure(const struct plan *p)
+{
+    struct row rows[CASES_MAX];
+    struct bench_roof roof;
+    struct lm *lm;
+    struct err e;
+
+    int n = list_cases(p, rows);
+    if (open_model(&lm, p, rows, n, &e))
+        return ctl_fail("%s", e.msg);
+    int rc = bench_roof(&roof, (int)p->threads, &e);
+    if (!rc && p->form != JSON)
+        print_head(&roof, p->form);
+    for (int i = 0; !rc && i < n; i++) {
+        rc = bench_run(&rows[i].got, lm, &rows[i].what, &roof, &e);
+        if (!rc && p->form != JSON)
+            print_row(&rows[i], p->form);
+    }
+    lm->ops->close(lm);
+    if (rc)
+        return ctl_fail("%s", e.msg);
+    if (p->form == JSON)
+        print_json(p, &roof, rows, n);
+    return EXIT_OK;
+}
+
+struct run {
+    const struct plan *plan;
+    int rc;
+};
+
+static void *run_plan(void *arg)
+{
+    struct run *r = arg;
+
+    r->rc = r->plan->work.name ? workload_run(&r->plan->work) : measure(r->plan);
+    return NULL;
+}
+
 int ctl_bench(struct ctl *c, int argc, char **argv)
 {
     struct plan p = { .kernels = "auto",
@@ -271,9 +310,8 @@ int ctl_bench(struct ctl *c, int argc, char **argv)
         .n_contexts = 2,
         .batches = { 1, 4, 16 },
         .n_batches = 3 };
-    struct row rows[CASES_MAX];
-    struct bench_roof roof;
-    struct lm *lm;
+    struct run run = { .plan = &p };
+    pthread_t thread;
     struct err e;
 
     int rc = read_args(c, &p, argc, argv);
@@ -284,23 +322,9 @@ int ctl_bench(struct ctl *c, int argc, char **argv)
         p.work.kernels = p.kernels;
         p.work.threads = (int)p.threads;
         p.work.as_json = c->as_json;
-        return workload_run(&p.work);
     }
-    int n = list_cases(&p, rows);
-    if (open_model(&lm, &p, rows, n, &e))
+    if (thread_start(&thread, "bench", run_plan, &run, &e)) /* which has room for kernels */
         return ctl_fail("%s", e.msg);
-    rc = bench_roof(&roof, (int)p.threads, &e);
-    if (!rc && p.form != JSON)
-        print_head(&roof, p.form);
-    for (int i = 0; !rc && i < n; i++) {
-        rc = bench_run(&rows[i].got, lm, &rows[i].what, &roof, &e);
-        if (!rc && p.form != JSON)
-            print_row(&rows[i], p.form);
-    }
-    lm->ops->close(lm);
-    if (rc)
-        return ctl_fail("%s", e.msg);
-    if (p.form == JSON)
-        print_json(&p, &roof, rows, n);
-    return EXIT_OK;
+    pthread_join(thread, NULL);
+    return run.rc;
 }

@@ -5,6 +5,23 @@
 #include <sched.h>
 #include <signal.h>
 
+/* Kernels keep up to a megabyte there. What is not touched costs nothing. */
+enum { STACK_BYTES = 8 * 1024 * 1024 };
+
+static int create(pthread_t *out, void *(*fn)(void *arg), void *arg)
+{
+    pthread_attr_t attr;
+    int failed = pthread_attr_init(&attr);
+
+    if (failed)
+        return failed;
+    failed = pthread_attr_setstacksize(&attr, STACK_BYTES);
+    if (!failed)
+        failed = pthread_create(out, &attr, fn, arg);
+    pthread_attr_destroy(&attr);
+    return failed;
+}
+
 int thread_start(pthread_t *out, const char *name, void *(*fn)(void *arg), void *arg, struct err *e)
 {
     sigset_t all, old;
@@ -12,7 +29,7 @@ int thread_start(pthread_t *out, const char *name, void *(*fn)(void *arg), void 
     /* Signals go to the main thread, which turns them into messages. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int failed = fault_hit(FAULT_THREAD) ? EAGAIN : pthread_create(out, NULL, fn, arg);
+    int failed = fault_hit(FAULT_THREAD) ? EAGAIN : create(out, fn, arg);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (failed)
         return err_set(e, ERR_IO, "thread %s: %s", name, strerror(failed));

@@ -5,6 +5,8 @@
 
 #include <pthread.h>
 
+/* With a stack of 8 MB, whatever `ulimit -s` says, and all signals blocked: those go to the main
+ * thread. That one's stack is the shell's to choose, so kernels run on others. ERR_IO. */
 int thread_start(
     pthread_t *out, const char *name, void *(*fn)(void *arg), void *arg, struct err *e);
 
