@@ -245,10 +245,12 @@ static int open_packfile(struct bind *b, struct err *e)
 
     if (packfile_key_of(&w->key, b->g, e))
         return -1;
-    w->wants_file = packfile_open(&w->file, b->o->packfile, &w->key, w->bytes, b->team, &why);
-    if (w->wants_file && why.code != ERR_NOT_FOUND)
+    b->is_filled = !packfile_open(&w->file, b->o->packfile, &w->key, w->bytes, b->team, &why);
+    w->wants_file = !b->is_filled && why.code != ERR_INVALID; /* that is somebody's: it stays */
+    if (!b->is_filled && !w->wants_file)
+        log_warn("model", "packfile_unused", "%s", why.msg);
+    else if (!b->is_filled && why.code != ERR_NOT_FOUND)
         log_info("model", "packfile_unused", "%s", why.msg);
-    b->is_filled = !w->wants_file;
     return 0;
 }
 

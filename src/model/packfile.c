@@ -233,9 +233,9 @@ static int put_block(int fd, const uint8_t *block, size_t bytes, const _Atomic b
  * killed has left is used again. */
 static int open_alone(const char *path, struct err *e)
 {
+    const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
     struct stat mine, named;
-    int fd = fault_hit(FAULT_OPEN) ? (errno = EIO, -1)
-                                   : open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    int fd = fault_hit(FAULT_OPEN) ? (errno = EIO, -1) : open(path, flags, 0644);
 
     if (fd < 0)
         return err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
@@ -244,12 +244,30 @@ static int open_alone(const char *path, struct err *e)
         close(fd);
         return err_set(e, ERR_IO, "%s: another process writes it", path);
     }
-    if (ftruncate(fd, 0)) {
-        err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(mine.st_mode) || ftruncate(fd, 0)) {
+        err_set(e, ERR_IO, "%s: %s", path,
+            S_ISREG(mine.st_mode) ? strerror(errno) : "not a regular file");
         close(fd);
         return -1;
     }
     return fd;
+}
+
+/* The new name is on the disk, too. */
+static int sync_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[4096] = ".";
+
+    if (slash)
+        snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path + 1), path);
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = fd < 0 || (fsync(fd) && errno != EINVAL) ? -1 : 0; /* which some cannot do */
+    int why = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = why;
+    return rc;
 }
 
 int packfile_write(const char *path, const struct packfile_key *key, const uint8_t *block,
@@ -269,7 +287,7 @@ int packfile_write(const char *path, const struct packfile_key *key, const uint8
         goto out;
     errno = 0;
     if (fill_front(front, key, block, bytes, stop) || put_all(fd, front, front_bytes(bytes)) ||
-        put_block(fd, block, bytes, stop) || rename(temp, path)) {
+        put_block(fd, block, bytes, stop) || rename(temp, path) || sync_folder(path)) {
         if (is_stopped(stop))
             err_set(e, ERR_CANCELLED, "%s: not written to its end", path);
         else

@@ -7,13 +7,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Never waits for somebody to open the other end of a pipe, nor becomes a terminal's. */
+static int open_now(const char *path)
+{
+    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+}
+
 int mapfile_open(struct mapfile *m, const char *path, struct err *e)
 {
     struct stat st;
     void *p = MAP_FAILED;
 
     *m = (struct mapfile){ 0 };
-    int fd = fault_hit(FAULT_OPEN) ? (errno = EIO, -1) : open(path, O_RDONLY | O_CLOEXEC);
+    int fd = fault_hit(FAULT_OPEN) ? (errno = EIO, -1) : open_now(path);
     if (fd < 0 || fstat(fd, &st) < 0) {
         err_set(e, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: %s", path, strerror(errno));
         goto fail;

@@ -11,6 +11,8 @@ struct mapfile {
     int64_t mtime_ns; /* with n, tells whether the file has changed since */
 };
 
-int mapfile_open(struct mapfile *m, const char *path, struct err *e); /* *m is overwritten */
+/* *m is overwritten. ERR_NOT_FOUND; ERR_INVALID, at once: a folder, pipe or device; ERR_CORRUPT: an
+ * empty file; ERR_IO. */
+int mapfile_open(struct mapfile *m, const char *path, struct err *e);
 void mapfile_close(struct mapfile *m);                                /* an empty one is fine */
 void mapfile_dontneed(const struct mapfile *m, size_t off, size_t n); /* give page cache back */

@@ -354,6 +354,42 @@ static void a_link_in_its_way_is_not_followed(void)
     leave(&p);
 }
 
+/* A pipe that nobody writes to would be waited for. It stays what it is. */
+static void what_is_no_file_is_left_alone(void)
+{
+    struct place p = new_place();
+    struct tiny t = tiny_default;
+    struct packfile_key k = key_of(&t);
+    struct gguf *g = tiny_open(&t), *other;
+    uint8_t *block = some_block();
+    char temp[128];
+    struct stat st;
+    struct err e;
+
+    EXPECT(!mkfifo(p.path, 0644));
+    EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_INVALID);
+    EXPECT(gguf_open(&other, p.path, &e) && e.code == ERR_INVALID);
+    struct lm *m = open_with(g, p.path, false);
+    EXPECT(!llama_wants_packfile(m));
+    m->ops->close(m);
+    EXPECT(!stat(p.path, &st) && S_ISFIFO(st.st_mode));
+    EXPECT(!unlink(p.path) && !mkdir(p.path, 0755));
+    EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_INVALID);
+    EXPECT(!rmdir(p.path));
+
+    snprintf(temp, sizeof(temp), "%s.new", p.path);
+    EXPECT(!mkfifo(temp, 0644));
+    EXPECT(packfile_write(p.path, &k, block, BYTES, NULL, &e) && e.code == ERR_IO);
+    int reader = open(temp, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    EXPECT(reader >= 0);
+    EXPECT(packfile_write(p.path, &k, block, BYTES, NULL, &e) && e.code == ERR_IO);
+    EXPECT(!is_there(p.path));
+    close(reader);
+    gguf_close(g);
+    mem_free(block);
+    leave(&p);
+}
+
 static void the_sum_is_the_same_by_every_means(void)
 {
     uint8_t bytes[300];
@@ -371,4 +407,4 @@ TESTS(TEST(the_same_bits_from_the_file), TEST(a_file_of_another_model_is_not_use
     TEST(a_key_says_what_it_is_of), TEST(one_wrong_bit_is_found), TEST(a_cut_file_is_found),
     TEST(a_write_that_fails_leaves_nothing), TEST(a_stop_leaves_nothing_and_what_was_there_stays),
     TEST(two_writers_do_not_meet), TEST(a_link_in_its_way_is_not_followed),
-    TEST(the_sum_is_the_same_by_every_means))
+    TEST(what_is_no_file_is_left_alone), TEST(the_sum_is_the_same_by_every_means))
