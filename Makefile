@@ -35,14 +35,14 @@ build/pkg.mk: tools/packages tools/deps
 endif
 
 CPPFLAGS += -D_GNU_SOURCE -DINFERFLUX_VERSION='"$(VERSION)"' -Isrc -Iinclude -Itests $(V_CPPFLAGS)
-CFLAGS   ?= -O2 -g
+CFLAGS   ?= $(V_OPT)
 CFLAGS   += -std=gnu11 -ffp-contract=off -fno-math-errno -fPIC -fvisibility=hidden -pthread $(WARN) $(V_CFLAGS)
 LDFLAGS  += -pthread $(V_CFLAGS) $(V_LDFLAGS)
 LIBS     := $(PKG_LIBS) -lm
 
 # Each instruction set is a translation unit with its own flags; nothing else may use them.
-ISA_avx2   := -mavx2 -mfma -mf16c -O3
-ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c -O3
+ISA_avx2   := -mavx2 -mfma -mf16c $(V_ISA_OPT)
+ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c $(V_ISA_OPT)
 # The tiles' instructions are assembly; what is around them is AVX-512.
 ISA_amx    := $(ISA_avx512) -mavx512bf16
 isa = $(if $(findstring x86_amx,$(1)),$(ISA_amx),$(if $(findstring x86_avx512,$(1)),$(ISA_avx512),$(if $(findstring x86_avx2,$(1))$(findstring x86_avxvnni,$(1)),$(ISA_avx2))))
