@@ -64,7 +64,7 @@ class Server:
         line = self.process.stdout.readline()
         found = re.search(r"(https?)://\S+:(\d+)", line)
         if not found:
-            self.process.wait(10)
+            self.process.wait(60)
             raise RuntimeError(f"the server did not start: {self.errors()}")
         self.port = int(found.group(2))
         self.url = f"{found.group(1)}://127.0.0.1:{self.port}"
@@ -72,7 +72,7 @@ class Server:
             self.until_ready()
         return self
 
-    def until_ready(self, seconds=60):
+    def until_ready(self, seconds=120):
         """All models, not only the first, as /readyz would have it."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.process.poll() is None:
@@ -89,7 +89,7 @@ class Server:
             return f.read()[-4000:]
 
     def connect(self):
-        s = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        s = socket.create_connection(("127.0.0.1", self.port), timeout=60)
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return s
 
@@ -118,7 +118,7 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(30)
+            self.process.wait(60)
         return self.process.poll()
 
     def __exit__(self, kind, *_):

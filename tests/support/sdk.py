@@ -42,7 +42,7 @@ class Served(Server):
             self.__exit__(None, None, None)
 
 
-def until(condition, what, seconds=10):
+def until(condition, what, seconds=60):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, what

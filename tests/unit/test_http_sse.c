@@ -128,7 +128,7 @@ static void silence_is_broken_by_the_clock(void)
     uint64_t start = clock_ns();
 
     begin(20);
-    while (fake.n_writes < 2 && clock_ns() - start < 5000000000u)
+    while (fake.n_writes < 2 && clock_ns() - start < 60 * 1000000000ull)
         loop_once(loop, 5);
     EXPECT(clock_ns() - start >= 40000000u);
     EXPECT_EQ(fake.n_writes, 2);
@@ -141,7 +141,7 @@ static void a_stream_that_speaks_needs_no_comments(void)
 {
     uint64_t start = clock_ns();
 
-    begin(1000);
+    begin(60000);
     while (clock_ns() - start < 30000000u) {
         sse_data(&sse, STR("x"));
         loop_once(loop, 1);

@@ -170,7 +170,7 @@ static void nothing_is_lost_between_threads_and_each_keeps_its_order(void)
     }
     for (int got = 0, round = 0; got < POSTERS * PER_POSTER; round++) {
         if (round % 3 != 2) /* else it is drained while awake, and may be empty */
-            mailbox_wait(m, clock_ns() + 5000000000u);
+            mailbox_wait(m, clock_ns() + 60 * 1000000000ull);
         struct msg *at = mailbox_drain(m);
         EXPECT(at || round % 3 == 2); /* a wake-up was lost */
         for (; at; at = at->next, got++) {

@@ -182,7 +182,7 @@ static void a_hostile_template_costs_little_and_fails(void)
     }
     printf("worst: %.1f ms\n", worst);
 #ifndef TESTING
-    EXPECT(worst < 200); /* of a loaded machine; about a third of it alone */
+    EXPECT(worst < 500); /* of a loaded machine; a tenth of it alone */
 #endif
 }
 

@@ -40,7 +40,7 @@ def cancel(s, name, want=200, **fields):
     return call(s, "POST", f"/v1/responses/{name}/cancel", {}, want, **fields)
 
 
-def until(condition, what, seconds=20):
+def until(condition, what, seconds=60):
     deadline = time.monotonic() + seconds
     while not (got := condition()):
         assert time.monotonic() < deadline, what
@@ -389,7 +389,7 @@ def test_nobody_finds_the_answers_of_another_key():
 
 def test_a_deadline_ends_it():
     with Server() as s:
-        r = post(s, ask(SLOW), x_request_timeout_ms="300")
+        r = post(s, ask(SLOW), x_request_timeout_ms="1000")
         last = ended(s, r["id"])
         equal((last["status"], last["error"]["code"]), ("failed", "server_error"))
         assert "deadline" in last["error"]["message"]
@@ -442,11 +442,9 @@ def test_room_is_bounded_and_what_runs_stays():
         assert "inferflux_responses_background_running 0" in metrics
 
 
-def drain(s, seconds_after=0.0):
-    began = time.monotonic()
+def drain(s):
     s.process.send_signal(signal.SIGTERM)
-    s.process.wait(30)
-    return time.monotonic() - began
+    s.process.wait(60)
 
 
 def test_a_drain_lets_it_finish():
@@ -462,14 +460,16 @@ def test_a_drain_lets_it_finish():
         equal(other.until("response.completed")["response"]["status"], "completed")
         equal(other.next(), None)
         began = time.monotonic()
-        s.process.wait(20)
-        assert time.monotonic() - began < 10
+        s.process.wait(60)
+        assert time.monotonic() - began < 15
 
 
 def test_a_drain_that_nobody_watches_waits_too():
     with Server("--drain-timeout", "20000") as s:
+        began = time.monotonic()
         post(s, ask({"text": "x" * 40, "chunk": "char", "delay_ms": 25}))
-        assert 0.7 < drain(s) < 15
+        drain(s)
+        assert 39 * 0.025 < time.monotonic() - began < 19  # it was told to its end
         assert "why=done" in s.errors(), s.errors()
 
 
@@ -482,7 +482,7 @@ def test_a_drain_ends_the_rest():
         last = r.until("response.failed")["response"]
         equal((last["status"], last["error"]["message"]), ("failed",
             "The server is shutting down."))
-        s.process.wait(10)
+        s.process.wait(60)
 
 
 if __name__ == "__main__":

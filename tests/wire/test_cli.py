@@ -23,12 +23,12 @@ def ctl(*args, stdin="", server=None):
     env = {**os.environ, "INFERFLUX_URL": server.url if server else "http://127.0.0.1:9",
         "HOME": "/nonexistent"}
     r = subprocess.run([program("inferctl"), *args], input=stdin, capture_output=True, text=True,
-        env=env, timeout=60)
+        env=env, timeout=120)
     return r.returncode, r.stdout, r.stderr
 
 
 def daemon(*args):
-    r = subprocess.run([program("inferfluxd"), *args], capture_output=True, text=True, timeout=60)
+    r = subprocess.run([program("inferfluxd"), *args], capture_output=True, text=True, timeout=120)
     return r.returncode, r.stdout, r.stderr
 
 
@@ -217,7 +217,7 @@ class Terminal:
             os.execve(args[0], args, {**os.environ, "TERM": "xterm", **env})
         self.text = ""
 
-    def until(self, what, seconds=30):
+    def until(self, what, seconds=60):
         """Reads until `what` appears in what came since the last match."""
         deadline = time.monotonic() + seconds
         while what not in self.text:
@@ -228,7 +228,7 @@ class Terminal:
         before, self.text = self.text.split(what, 1)
         return before
 
-    def editing(self, seconds=30):
+    def editing(self, seconds=60):
         """Waits until the program reads keys itself: what is typed earlier, the terminal's own
         line discipline would take, and Ctrl-C would flush."""
         deadline = time.monotonic() + seconds
@@ -236,7 +236,7 @@ class Terminal:
             assert time.monotonic() < deadline, "the editor does not start"
             time.sleep(0.005)
 
-    def more(self, seconds=30):
+    def more(self, seconds=60):
         """Reads until there is something that no match has taken."""
         deadline = time.monotonic() + seconds
         while not self.text:
@@ -254,7 +254,7 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def wait(self):
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             if select.select([self.fd], [], [], 0.05)[0]:
                 try:

@@ -6,7 +6,7 @@
 #include "os/thread.h"
 #include "support/world.h"
 
-enum { CLIENTS = 6, ROUNDS = 12, TEXT = 1 << 17, ID = 64, PATIENCE_S = 30 };
+enum { CLIENTS = 6, ROUNDS = 12, TEXT = 1 << 17, ID = 64, PATIENCE_S = 100 };
 
 static const char body[] = "{\"input\":\"hi\",\"background\":true,\"stream\":true,\"script\":"
                            "{\"text\":\"one two three four five six\",\"delay_ms\":1}}";

@@ -135,9 +135,14 @@ def test_only_what_is_the_same_is_remembered():
 def test_an_answer_has_its_time():
     with Server(*ON, "--exact-ttl", "1") as s:
         line = Line(s)
-        ask(line, CHAT, body_of())
-        assert ask(line, CHAT, body_of())[0]
-        deadline = time.monotonic() + 20
+        while True:
+            began = time.monotonic()
+            ask(line, CHAT, body_of())
+            is_found = ask(line, CHAT, body_of())[0]
+            if is_found or time.monotonic() - began < 1:  # else it took too long to say
+                break
+        assert is_found
+        deadline = time.monotonic() + 60
         while ask(line, CHAT, body_of())[0]:
             assert time.monotonic() < deadline
         assert line.metrics()["exact_evicted_total"] >= 1
@@ -169,7 +174,7 @@ def test_a_slow_reader_gets_a_remembered_stream_whole():
         c = socket.socket()
         c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         c.connect(("127.0.0.1", s.port))
-        c.settimeout(30)
+        c.settimeout(60)
         c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
             + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
         data = read_all(c, 1500)

@@ -86,42 +86,47 @@ def test_slices_change_turns_and_no_answer():
     with Server("--parallel", "2") as s:
         bodies = [body(i, priority=i % 2) for i in range(6)]
         alone = [json.loads(s.request("POST", CHAT, b)[2])["choices"] for b in bodies]
-        equal(metrics(s)["fairness_yields_total"], 0)
+        m, n = metrics(s), 1
+        equal(m["fairness_yields_total"], 0)
         s.request("PUT", FAIRNESS, '{"max_timeslice_tokens": 3}')
-        equal(ask_all(s, bodies), alone)
-        m = metrics(s)
+        while not m["fairness_yields_total"] and n < 20:  # until three have met
+            equal(ask_all(s, bodies), alone)
+            m, n = metrics(s), n + 1
         assert m["fairness_yields_total"] > 0, m
         equal(m["fairness_resumes_total"], m["fairness_yields_total"])
         equal(m["fairness_queue_depth"], 0)
-        equal(m['fairness_tokens_total{priority="0"}'], 3 * 2 * 24)
-        equal(m['fairness_tokens_total{priority="1"}'], 3 * 2 * 24)
+        equal(m['fairness_tokens_total{priority="0"}'], 3 * n * 24)
+        equal(m['fairness_tokens_total{priority="1"}'], 3 * n * 24)
 
 
 def test_a_high_priority_takes_a_turn():
     with Server("--parallel", "1") as s:
         s.request("PUT", FAIRNESS, '{"enable_preemption": true}')
         low = [body(i, max_tokens=300) for i in range(2)]
-        done = []
-        t = threading.Thread(target=lambda: done.append(ask_all(s, low)))
-        t.start()
-        for i in range(200):
-            s.request("POST", CHAT, body(9, priority=7, max_tokens=2))
-            if metrics(s)["fairness_preemptions_total"] > 0 or not t.is_alive():
+        done, m = [], metrics(s)
+        for _ in range(20):  # until one has come in the midst of another's turn
+            t = threading.Thread(target=lambda: done.append(ask_all(s, low)))
+            t.start()
+            while t.is_alive() and not m["fairness_preemptions_total"]:
+                s.request("POST", CHAT, body(9, priority=7, max_tokens=2))
+                m = metrics(s)
+            t.join()
+            if m["fairness_preemptions_total"]:
                 break
-        t.join()
         m = metrics(s)
         assert m["fairness_preemptions_total"] > 0, m
         equal(m["preemptions_total"], m["fairness_preemptions_total"])
-        equal(done[0], [json.loads(s.request("POST", CHAT, b)[2])["choices"] for b in low])
+        alone = [json.loads(s.request("POST", CHAT, b)[2])["choices"] for b in low]
+        equal(done, [alone] * len(done))
 
 
 def test_who_cannot_end_in_time_is_told_at_once():
     with Server("--parallel", "1") as s:
-        busy = [body(i, max_tokens=300) for i in range(8)]
+        busy = [body(i, max_tokens=700) for i in range(8)]
         t = threading.Thread(target=lambda: ask_all(s, busy))
         t.start()
         refused = []
-        while t.is_alive() and len(refused) < 5:
+        while t.is_alive() and (len(refused) < 5 or min(refused) >= 0.055):
             began = time.monotonic()
             status, fields, text = s.request("POST", CHAT, body(9, max_tokens=300),
                 x_request_timeout_ms="60")
@@ -185,6 +190,16 @@ def served_beside(server, keys, each):
     return seen[0]
 
 
+def first_of(server, more, less, most):
+    """Who had all of its 16 answers when the other had at most so many. Asks again where those of
+    one did not find those of the other waiting: weights that count for nothing never do that."""
+    for _ in range(10):
+        n = served_beside(server, (less, more), 16)
+        if n[more] == 16 and n[less] <= most:
+            return more
+    return n
+
+
 def test_a_key_of_more_weight_is_served_more():
     keys = {"INFERFLUX_API_KEYS": "light, heavy:weight=4, boss:admin:weight=0.5"}
     with Server("--parallel", "2", env=keys, ready=False) as s:
@@ -192,42 +207,44 @@ def test_a_key_of_more_weight_is_served_more():
         s.until_ready()
         weights = {id_of("light"): 1, id_of("heavy"): 4, id_of("boss"): 0.5}
         equal(json.loads(s.get(FAIRNESS)[2])["weights"], weights)
-        n = served_beside(s, ("light", "heavy"), 16)
-        assert n["heavy"] == 16 and n["light"] <= 9, n
+        equal(first_of(s, "heavy", "light", 9), "heavy")
         put = lambda w: s.request("PUT", FAIRNESS, json.dumps({"weights": w}))
         equal(put({id_of("light"): 8, id_of("heavy"): 1})[0], 200)
         equal(json.loads(s.get(FAIRNESS)[2])["weights"][id_of("light")], 8)
-        n = served_beside(s, ("light", "heavy"), 16)
-        assert n["light"] == 16 and n["heavy"] <= 8, n
+        equal(first_of(s, "light", "heavy", 8), "light")
         for wrong in ([], 1, {"nobody": 1}, {id_of("light"): 0}, {id_of("light"): "2"},
                 {id_of("light"): 2, id_of("heavy"): 1e9}):
             equal(put(wrong)[0], 400, wrong)
         equal(json.loads(s.get(FAIRNESS)[2])["weights"][id_of("light")], 8)
 
 
-def until(server, condition):
-    deadline = time.monotonic() + 30
-    while not condition(m := metrics(server)):
-        assert time.monotonic() < deadline, m
+def until_seen(server, bodies, condition):
+    """Asks all at once, again and again until the gauges were seen so meanwhile."""
+    for _ in range(20):
+        t = threading.Thread(target=ask_all, args=(server, bodies))
+        t.start()
+        is_seen = False
+        while t.is_alive() and not is_seen:
+            is_seen = condition(m := metrics(server))
+        t.join()
+        if is_seen:
+            return
+    raise AssertionError(m)
 
 
 def test_gauges_tell_who_runs_and_who_waits():
     with Server("--parallel", "1") as s:
         slow = body(1, model="echo", script={"text": "word " * 100, "delay_ms": 50})
-        t = threading.Thread(target=ask_all, args=(s, [slow] * 3))
-        t.start()  # they wait as the script says most of the time, and count as running
-        until(s, lambda m: (m["scheduler_running"], m["scheduler_queue_depth"]) == (3, 0))
-        t.join()
-        t = threading.Thread(target=ask_all, args=(s, [body(i, max_tokens=300) for i in range(3)]))
-        t.start()
-        until(s, lambda m: (m["scheduler_running"], m["scheduler_queue_depth"]) == (1, 2))
-        t.join()
+        # They wait as the script says most of the time, and count as running.
+        until_seen(s, [slow] * 3,
+            lambda m: (m["scheduler_running"], m["scheduler_queue_depth"]) == (3, 0))
+        three = [body(i, max_tokens=300) for i in range(3)]
+        until_seen(s, three,
+            lambda m: (m["scheduler_running"], m["scheduler_queue_depth"]) == (1, 2))
         s.request("PUT", FAIRNESS, '{"max_timeslice_tokens": 3}')
-        t = threading.Thread(target=ask_all, args=(s, [body(i, max_tokens=300) for i in range(3)]))
-        t.start()  # those that gave their turn away have begun
-        until(s, lambda m: (m["scheduler_running"], m["scheduler_queue_depth"],
-            m["fairness_queue_depth"]) == (1, 0, 2))
-        t.join()
+        until_seen(s, three,  # those that gave their turn away have begun
+            lambda m: (m["scheduler_running"], m["scheduler_queue_depth"],
+                m["fairness_queue_depth"]) == (1, 0, 2))
         m = metrics(s)
         equal((m["scheduler_running"], m["scheduler_queue_depth"]), (0, 0))
         assert m["turn_wait_seconds_sum"] > 0

@@ -113,7 +113,7 @@ def test_one_of_other_tokens_is_refused_by_name():
         vocab = str(about_demo(r"vocab_size +u32 +(\d+)"))
         subprocess.run([MKMODEL, "--vocab", vocab, "-o", other], check=True)
         with Server(config=entry(other), ready=False) as s:
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while "not the same vocabulary" not in s.errors():
                 assert time.monotonic() < deadline, s.errors()
                 time.sleep(0.01)

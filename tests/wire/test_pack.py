@@ -31,7 +31,7 @@ class Start:
             answer = json.loads(text)
             equal(status, 200)
             self.answer = answer["content"], answer["completion_probabilities"]
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             while wait_for and f"path={wait_for}" not in s.errors():
                 assert time.monotonic() < deadline, s.errors()
                 time.sleep(0.02)

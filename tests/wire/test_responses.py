@@ -75,12 +75,21 @@ def test_room_runs_out_for_the_oldest():
 
 def test_a_conversation_lives_as_long_as_it_is_used():
     with Server("--responses-ttl", "2") as s:
-        first = post(s, say("one"))
-        last = first
-        for _ in range(5):
-            time.sleep(0.6)
-            last = post(s, say("more", previous_response_id=last["id"]))
-        equal(code(s, "GET", "/v1/responses/" + first["id"])[0], 200)
+        longest = 2
+        while longest >= 2:  # a machine that paused for so long may have seen it end
+            asked = began = time.monotonic()
+            first = last = post(s, say("one"))
+            longest, status = 0, 200
+            while status == 200 and time.monotonic() - began < 3:
+                time.sleep(0.6)
+                before, asked = asked, time.monotonic()
+                status, _, text = s.request("POST", "/v1/responses",
+                    json.dumps(say("more", previous_response_id=last["id"])))
+                last = json.loads(text)
+                longest = max(longest, time.monotonic() - before)
+            there = code(s, "GET", "/v1/responses/" + first["id"])[0]
+            longest = max(longest, time.monotonic() - asked)
+        equal((status, there), (200, 200))
         time.sleep(2.2)
         equal(code(s, "GET", "/v1/responses/" + last["id"])[0], 404)
 
@@ -116,7 +125,7 @@ def test_who_leaves_is_not_kept():
         c.close()
         text = got.decode()
         answer = json.loads(text.split("data: ", 1)[1].split("\n", 1)[0])["response"]["id"]
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while b'"sequences":0' not in s.get("/debug/invariants")[2]:
             assert time.monotonic() < deadline
             time.sleep(0.01)

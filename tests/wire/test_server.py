@@ -33,7 +33,7 @@ def metric_as(server, name, fields):
     raise AssertionError(f"no metric {name}")
 
 
-def until(condition, what, seconds=20):
+def until(condition, what, seconds=60):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, what
@@ -191,7 +191,7 @@ def test_a_client_that_leaves_takes_its_request_along():
             left = time.monotonic()
             c.close()
             until(lambda: metric(s, "requests_running") == 0, phase)
-            assert time.monotonic() - left < 5, phase
+            assert time.monotonic() - left < 30, phase
             sums = invariants(s)
             assert sums["ok"] and sums["sequences"] == 0, (phase, sums)
             equal(sums["pages"]["free"] + sums["pages"]["cached"], sums["pages"]["total"], phase)
@@ -267,7 +267,7 @@ def test_a_slow_reader_is_bounded_and_others_go_on():
         until(lambda: metric(s, "requests_running") == 1, "it runs")
         began = time.monotonic()
         equal(s.request("POST", CHAT, chat_body(model="echo", script="quick"))[0], 200)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
         steps = 0
         while steps != (now := metric(s, "scheduler_steps_total")):
             steps = now
@@ -278,8 +278,8 @@ def test_a_slow_reader_is_bounded_and_others_go_on():
 
 
 def test_a_stream_that_is_silent_gets_comments():
-    with Server("--sse-ping-interval", "50") as s:
-        c = post(s, chat_body(model="echo", script={"text": "late", "delay_ms": 1000}, stream=True))
+    with Server("--sse-ping-interval", "20") as s:
+        c = post(s, chat_body(model="echo", script={"text": "late", "delay_ms": 1500}, stream=True))
         data = read_until(c, lambda data: b"[DONE]" in data)
         assert data.count(b"\n:") + data.count(b"\r\n:") >= 3, data
         c.close()
@@ -289,18 +289,18 @@ def test_draining_finishes_what_runs_and_takes_nothing_new():
     with Server() as s:
         c = post(s, chat_body(model="echo", script={"text": "one two three", "delay_ms": 200},
             stream=True))
-        until(lambda: metric(s, "requests_running") == 1, "it runs")
+        data = read_until(c, lambda data: b"\r\n\r\n" in data)  # it runs
         s.process.send_signal(signal.SIGTERM)
-        data = read_all(c)
+        data += read_all(c)
         equal(b"".join(re.findall(rb'"content":"([^"]*)"', data)), b"one two three")
         assert b"[DONE]" in data, data
-        equal(s.process.wait(20), 0)
+        equal(s.process.wait(60), 0)
     with Server("--drain-timeout", "100") as s:
         c = post(s, chat_body(model="echo", script={"text": "word " * 1000, "delay_ms": 1000}))
         until(lambda: metric(s, "requests_running") == 1, "it runs")
         began = time.monotonic()
         equal(s.stop(), 0)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
         c.close()
 
 
