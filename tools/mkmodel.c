@@ -84,19 +84,33 @@ static int usage(FILE *to)
                 "  --preset NAME      ");
     for (size_t i = 0; synth_preset_name(i); i++)
         fprintf(to, "%s%s", i ? ", " : "", synth_preset_name(i));
-    fprintf(to, "\n"
-                "  --arch NAME        llama, qwen2, qwen3, qwen3moe\n"
-                "  --name TEXT        general.name of the file\n"
-                "  --type TYPE        F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K\n"
-                "                     IQ4_NL IQ4_XS MXFP4, of the layers\n"
-                "  --head-type TYPE   of embedding and head (default: Q6_K beside 4 and 5 bits)\n"
-                "  --layers --embd --heads --kv-heads --head-dim --ff --vocab --ctx N\n"
-                "  --experts --experts-used N   of --ff each, of which a token uses some\n"
-                "  --vocab-from FILE  the vocabulary and template of another GGUF file\n"
-                "  --tied, --no-tied  whether the head is the embedding\n"
-                "  --seed N           other weights\n"
-                "  --from FILE --keep A,B,...   no made-up weights but these layers of FILE\n");
+    fprintf(to,
+        "\n"
+        "  --arch NAME        llama, qwen2, qwen3, qwen3moe\n"
+        "  --name TEXT        general.name of the file\n"
+        "  --type TYPE        F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K\n"
+        "                     IQ4_NL IQ4_XS MXFP4, of the layers; Q4_K_M, Q5_K_M: Q6_K in some\n"
+        "  --head-type TYPE   of embedding and head (default: Q6_K beside 4 and 5 bits)\n"
+        "  --layers --embd --heads --kv-heads --head-dim --ff --vocab --ctx N\n"
+        "  --experts --experts-used N   of --ff each, of which a token uses some\n"
+        "  --vocab-from FILE  the vocabulary and template of another GGUF file\n"
+        "  --tied, --no-tied  whether the head is the embedding\n"
+        "  --seed N           other weights\n"
+        "  --from FILE --keep A,B,...   no made-up weights but these layers of FILE\n");
     return to == stdout ? 0 : 2;
+}
+
+/* A mixture is known by its base: Q4_K_M is Q4_K with some of Q6_K. */
+static bool parse_mixture(const char *text, struct synth *s)
+{
+    s->is_mixed = true;
+    if (str_eq_nocase(str_of(text), STR("Q4_K_M")))
+        s->type = Q_Q4_K;
+    else if (str_eq_nocase(str_of(text), STR("Q5_K_M")))
+        s->type = Q_Q5_K;
+    else
+        s->is_mixed = false;
+    return s->is_mixed;
 }
 
 static bool parse_type(const char *text, enum qtype *out)
@@ -176,7 +190,7 @@ static bool apply(struct args *a, int option, const char *value)
         a->s.name = value;
         return true;
     case OPT_TYPE:
-        return parse_type(value, &a->s.type);
+        return parse_mixture(value, &a->s) || parse_type(value, &a->s.type);
     case OPT_HEAD_TYPE:
         a->has_head_type = true;
         return parse_type(value, &a->s.head_type);

@@ -106,6 +106,14 @@ enum qtype synth_type_for(enum qtype wanted, uint32_t n_cols)
     return qtype_bytes(Q_Q8_0, n_cols, &bytes) ? Q_Q8_0 : Q_F16;
 }
 
+bool synth_is_finer(uint32_t layer, uint32_t n_layers)
+{
+    uint32_t eighth = n_layers / 8;
+
+    return layer < eighth || layer >= (uint32_t)((uint64_t)7 * n_layers / 8) ||
+           (layer - eighth) % 3 == 2;
+}
+
 /* ---- the vocabulary: bytes, pairs and triples of printable characters, control tokens */
 
 static const char *const control[] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>" };
@@ -309,25 +317,20 @@ static void plan(struct plan *p, const char *name, struct tensor t)
     p->t[p->n++] = t;
 }
 
-static void plan_matrix(struct plan *p, const char *name, uint32_t cols, uint32_t rows, float gain)
-{
-    plan(p, name,
-        (struct tensor){ .fill = FILL_MATRIX,
-            .type = synth_type_for(p->s->type, cols),
-            .cols = cols,
-            .rows = rows,
-            .sigma = gain / sqrtf((float)cols) });
-}
+struct shape {
+    uint32_t cols, rows, n_experts; /* 0: not of experts */
+    float gain;
+};
 
-static void plan_experts(struct plan *p, const char *name, uint32_t cols, uint32_t rows, float gain)
+static void plan_matrix(struct plan *p, const char *name, enum qtype type, struct shape m)
 {
     plan(p, name,
         (struct tensor){ .fill = FILL_MATRIX,
-            .type = synth_type_for(p->s->type, cols),
-            .cols = cols,
-            .rows = rows,
-            .n_experts = p->s->n_experts,
-            .sigma = gain / sqrtf((float)cols) });
+            .type = synth_type_for(type, m.cols),
+            .cols = m.cols,
+            .rows = m.rows,
+            .n_experts = m.n_experts,
+            .sigma = m.gain / sqrtf((float)m.cols) });
 }
 
 static void plan_vector(struct plan *p, const char *name, enum fill fill, uint32_t n)
@@ -341,13 +344,16 @@ static void plan_layer(struct plan *p, uint32_t layer)
     uint32_t q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
     /* What is added to the residual stream is smaller the more layers add to it. */
     float out = 1 / sqrtf(2 * (float)s->n_layers);
+    enum qtype type = s->type,
+               fine = s->is_mixed && synth_is_finer(layer, s->n_layers) ? Q_Q6_K : type;
+    uint32_t d = s->d_model, ff = s->d_ff, n = s->n_experts;
     char name[64];
 
 #define NAME(tail) (snprintf(name, sizeof(name), "blk.%u." tail, layer), name)
     plan_vector(p, NAME("attn_norm.weight"), FILL_NORM, s->d_model);
-    plan_matrix(p, NAME("attn_q.weight"), s->d_model, q, 1);
-    plan_matrix(p, NAME("attn_k.weight"), s->d_model, kv, 1);
-    plan_matrix(p, NAME("attn_v.weight"), s->d_model, kv, 1);
+    plan_matrix(p, NAME("attn_q.weight"), type, (struct shape){ d, q, 0, 1 });
+    plan_matrix(p, NAME("attn_k.weight"), type, (struct shape){ d, kv, 0, 1 });
+    plan_matrix(p, NAME("attn_v.weight"), fine, (struct shape){ d, kv, 0, 1 });
     if (!strcmp(s->arch, "qwen2")) {
         plan_vector(p, NAME("attn_q.bias"), FILL_BIAS, q);
         plan_vector(p, NAME("attn_k.bias"), FILL_BIAS, kv);
@@ -357,12 +363,12 @@ static void plan_layer(struct plan *p, uint32_t layer)
         plan_vector(p, NAME("attn_q_norm.weight"), FILL_NORM, s->head_dim);
         plan_vector(p, NAME("attn_k_norm.weight"), FILL_NORM, s->head_dim);
     }
-    plan_matrix(p, NAME("attn_output.weight"), q, s->d_model, out);
+    plan_matrix(p, NAME("attn_output.weight"), type, (struct shape){ q, d, 0, out });
     plan_vector(p, NAME("ffn_norm.weight"), FILL_NORM, s->d_model);
     if (!s->n_experts) {
-        plan_matrix(p, NAME("ffn_gate.weight"), s->d_model, s->d_ff, 1);
-        plan_matrix(p, NAME("ffn_up.weight"), s->d_model, s->d_ff, 1);
-        plan_matrix(p, NAME("ffn_down.weight"), s->d_ff, s->d_model, out);
+        plan_matrix(p, NAME("ffn_gate.weight"), type, (struct shape){ d, ff, 0, 1 });
+        plan_matrix(p, NAME("ffn_up.weight"), type, (struct shape){ d, ff, 0, 1 });
+        plan_matrix(p, NAME("ffn_down.weight"), fine, (struct shape){ ff, d, 0, out });
         return;
     }
     plan(p, NAME("ffn_gate_inp.weight"),
@@ -371,9 +377,9 @@ static void plan_layer(struct plan *p, uint32_t layer)
             .cols = s->d_model,
             .rows = s->n_experts,
             .sigma = 1 / sqrtf((float)s->d_model) });
-    plan_experts(p, NAME("ffn_gate_exps.weight"), s->d_model, s->d_ff, 1);
-    plan_experts(p, NAME("ffn_up_exps.weight"), s->d_model, s->d_ff, 1);
-    plan_experts(p, NAME("ffn_down_exps.weight"), s->d_ff, s->d_model, out);
+    plan_matrix(p, NAME("ffn_gate_exps.weight"), type, (struct shape){ d, ff, n, 1 });
+    plan_matrix(p, NAME("ffn_up_exps.weight"), type, (struct shape){ d, ff, n, 1 });
+    plan_matrix(p, NAME("ffn_down_exps.weight"), fine, (struct shape){ ff, d, n, out });
 #undef NAME
 }
 

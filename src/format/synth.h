@@ -16,6 +16,8 @@ struct synth {
     const char *arch;     /* "llama", "qwen2", "qwen3", "qwen3moe" */
     const char *name;     /* general.name */
     enum qtype type;      /* of the layers' matrices */
+    bool is_mixed;        /* values and down projections of some layers are Q6_K, as in files that
+                             are called Q4_K_M or Q5_K_M */
     enum qtype head_type; /* of the embedding and the head */
     uint32_t n_layers, d_model, n_heads, n_kv_heads, head_dim, d_ff, n_vocab, n_ctx;
     uint32_t n_experts, n_experts_used; /* 0: none; d_ff is one expert's */
@@ -36,6 +38,10 @@ bool synth_preset(struct synth *s, const char *name);
 /* The type that real files of this quantisation use for a matrix with rows of n: formats with
  * larger blocks fall back to Q8_0, that to F16. */
 enum qtype synth_type_for(enum qtype wanted, uint32_t n_cols);
+
+/* Whether a mixed file has the finer type in a layer: in the first and last eighth of them and in
+ * every third between (as llama.cpp's quantiser chooses). */
+bool synth_is_finer(uint32_t layer, uint32_t n_layers);
 
 /* ERR_INVALID: a shape that cannot be; ERR_IO, ERR_MEMORY. */
 int synth_write(const struct synth *s, const char *path, struct err *e);

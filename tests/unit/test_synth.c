@@ -142,6 +142,36 @@ static void odd_rows_take_a_format_that_fits(void)
     EXPECT(synth_type_for(Q_F32, 7) == Q_F32);
 }
 
+static void mixtures_are_finer_where_it_matters(void)
+{
+    static const uint32_t finer[] = { 0, 1, 4, 7, 10, 13, 14, 15 }; /* of 16 */
+    struct synth s;
+    char name[64];
+
+    begin();
+    synth_preset(&s, "tiny");
+    s.type = Q_Q4_K;
+    s.is_mixed = true;
+    s.n_layers = 16;
+    s.d_model = 256;
+    s.d_ff = 256;
+    struct gguf *g = write_and_open(&s);
+    for (uint32_t i = 0, at = 0; i < 16; i++) {
+        bool is_finer = at < ARRAY_LEN(finer) && finer[at] == i;
+        enum qtype want = is_finer ? Q_Q6_K : Q_Q4_K;
+        at += is_finer;
+        snprintf(name, sizeof(name), "blk.%u.attn_v.weight", i);
+        EXPECT(gguf_tensor(g, name)->type == want);
+        snprintf(name, sizeof(name), "blk.%u.ffn_down.weight", i);
+        EXPECT(gguf_tensor(g, name)->type == want);
+        snprintf(name, sizeof(name), "blk.%u.attn_q.weight", i);
+        EXPECT(gguf_tensor(g, name)->type == Q_Q4_K);
+    }
+    gguf_close(g);
+    EXPECT(synth_is_finer(0, 1) && synth_is_finer(2, 4) && !synth_is_finer(1, 4));
+    end();
+}
+
 static void made_up_vocabularies_work(void)
 {
     static const uint32_t sizes[] = { 259, 512, 20000 };
@@ -219,5 +249,6 @@ static void impossible_shapes_are_refused(void)
 
 TESTS(TEST(weights_have_the_deviation_asked_for), TEST(a_block_does_not_depend_on_its_neighbours),
     TEST(every_family_has_its_tensors), TEST(the_seed_decides_the_bytes),
-    TEST(odd_rows_take_a_format_that_fits), TEST(made_up_vocabularies_work),
-    TEST(takes_over_a_vocabulary), TEST(impossible_shapes_are_refused))
+    TEST(odd_rows_take_a_format_that_fits), TEST(mixtures_are_finer_where_it_matters),
+    TEST(made_up_vocabularies_work), TEST(takes_over_a_vocabulary),
+    TEST(impossible_shapes_are_refused))
