@@ -4,8 +4,9 @@
  *                 [--steps N] [--kv-type f16] [--shared] [--csv] [--turns]
  *
  * rows 1 is decoding; more is a chunk of a prompt. --shared: the sequences of a batch have the
- * positions before in common. --turns: all cases again for every line of the standard input, so
- * that two engines can be measured in turns. */
+ * positions before in common. Roofs are measured before and after each case, the higher counts.
+ * --turns: all cases again for every line of the standard input, which is the seed of the tokens,
+ * so that two engines can be measured in turns. */
 #include "base/mem.h"
 #include "model/bench.h"
 #include "model/llama.h"
@@ -124,28 +125,41 @@ static int add_needs(const struct bench_case *c, void *arg, struct err *e)
 
 struct session {
     struct lm *m;
-    struct bench_roof roof;
+    struct bench_meter *meter;
+    uint64_t seed;
     bool is_csv;
 };
 
 static int show(const struct bench_case *c, void *arg, struct err *e)
 {
     struct session *s = arg;
+    struct bench_case seeded = *c;
     struct bench_figure f;
 
-    if (bench_run(&f, s->m, c, &s->roof, e))
+    seeded.seed = s->seed;
+    struct bench_roof roof = bench_meter_read(s->meter);
+    if (bench_run(&f, s->m, &seeded, &roof, e))
         return -1;
-    const char *format = s->is_csv ? "%d,%d,%d,%.2f,%.3f,%.2f,%.1f,%.1f,%.1f\n"
-                                   : "%6d %6d %6d %11.1f %9.2f %8.2f %6.0f %% %9.1f %6.0f %%\n";
-    printf(format, c->n_rows, c->n_seqs, c->n_ctx, f.tokens_s, f.step_ms, f.gb_s,
-        f.read_share * 100, f.gmac_s, f.compute_share * 100);
+    roof = bench_higher(roof, bench_meter_read(s->meter));
+    bench_against(&f, s->m, &roof);
+    const char *format =
+        s->is_csv ? "%d,%d,%d,%.2f,%.3f,%.2f,%.1f,%.1f,%.1f,%.1f,%.1f,%lld\n"
+                  : "%6d %6d %6d %11.1f %9.2f %8.2f %8.1f %6.0f %% %9.1f %9.1f %6.0f %% %6lld\n";
+    double compute = s->m->is_integer ? roof.dot_gmac_s : roof.fma_gmac_s;
+    printf(format, c->n_rows, c->n_seqs, c->n_ctx, f.tokens_s, f.step_ms, f.gb_s, roof.read_gb_s,
+        f.read_share * 100, f.gmac_s, compute, f.compute_share * 100, (long long)f.n_cached);
     fflush(stdout);
     return 0;
 }
 
+static bool read_seed(struct session *s, const char *line)
+{
+    return str_to_u64(str_trim(str_of(line)), &s->seed);
+}
+
 static int run(const struct options *o, struct err *e)
 {
-    struct session s = { .is_csv = o->is_csv };
+    struct session s = { .is_csv = o->is_csv, .seed = 1 };
     struct gguf *g = NULL;
     int rc = -1;
 
@@ -156,21 +170,22 @@ static int run(const struct options *o, struct err *e)
         goto out;
     double load_s = (double)(clock_ns() - from) * 1e-9;
     int n_threads = o->llama.n_threads ? o->llama.n_threads : thread_count_online();
-    if (bench_roof(&s.roof, n_threads, e))
+    if (bench_meter_open(&s.meter, n_threads, e))
         goto out;
     if (!o->is_csv)
         printf("%s, %d threads, %.2f GB of weights loaded in %.1f s\n"
-               "roofs: read %.1f GB/s, dot %.0f GMAC/s, fma %.0f GMAC/s\n"
-               "  rows  batch    ctx    tokens/s   step ms     GB/s of roof    GMAC/s of roof\n",
-            o->path, n_threads, (double)s.m->weight_bytes * 1e-9, load_s, s.roof.read_gb_s,
-            s.roof.dot_gmac_s, s.roof.fma_gmac_s);
+               "  rows  batch    ctx    tokens/s   step ms     GB/s     roof    share    GMAC/s"
+               "      roof    share cached\n",
+            o->path, n_threads, (double)s.m->weight_bytes * 1e-9, load_s);
     else
-        printf("rows,batch,ctx,tokens_s,step_ms,gb_s,read_percent,gmac_s,compute_percent\n");
-    char line[16];
+        printf("rows,batch,ctx,tokens_s,step_ms,gb_s,read_roof_gb_s,read_percent,gmac_s,"
+               "compute_roof_gmac_s,compute_percent,cached\n");
+    char line[32];
     do
         rc = each_case(o, show, &s, e);
-    while (!rc && o->in_turns && fgets(line, sizeof(line), stdin));
+    while (!rc && o->in_turns && fgets(line, sizeof(line), stdin) && read_seed(&s, line));
 out:
+    bench_meter_close(s.meter);
     if (s.m)
         s.m->ops->close(s.m);
     gguf_close(g);

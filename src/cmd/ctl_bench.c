@@ -194,7 +194,7 @@ static void print_head(const struct bench_roof *roof, enum form form)
              "compute_percent");
     if (form != TABLE)
         return;
-    printf("roofs: memory %.1f GB/s, int8 %.0f GMAC/s, fp32 %.0f GMAC/s\n\n", roof->read_gb_s,
+    printf("roofs: memory %.1f GB/s, int8 %.0f GMAC/s, float %.0f GMAC/s\n\n", roof->read_gb_s,
         roof->dot_gmac_s, roof->fma_gmac_s);
     printf("%-8s %7s %6s %6s %10s %9s %8s %8s %8s %8s\n", "phase", "context", "batch", "rows",
         "tokens/s", "ms/step", "GB/s", "GMAC/s", "memory", "compute");
@@ -212,7 +212,7 @@ static void print_json(
     jw_key(&w, "file"), jw_z(&w, p->path);
     jw_key(&w, "memory_gb_s"), jw_f64(&w, roof->read_gb_s);
     jw_key(&w, "int8_gmac_s"), jw_f64(&w, roof->dot_gmac_s);
-    jw_key(&w, "fp32_gmac_s"), jw_f64(&w, roof->fma_gmac_s);
+    jw_key(&w, "float_gmac_s"), jw_f64(&w, roof->fma_gmac_s);
     jw_key(&w, "figures"), jw_array(&w);
     for (int i = 0; i < n; i++) {
         jw_object(&w);

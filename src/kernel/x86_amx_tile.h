@@ -1,4 +1,5 @@
-/* x86_amx_tile.h: the tile instructions, in hardware or in software. For x86_amx*.c alone.
+/* x86_amx_tile.h: the tile instructions, in hardware or in software. For x86_amx*.c, and for what
+ * measures the unit.
  *
  * Eight tiles of up to 16 rows x 64 bytes, per thread; a configuration gives each its size, and
  * until there is one they cannot be used. Tile numbers are literals 0 .. 7.

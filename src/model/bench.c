@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "kernel/kernels.h"
 #include "kernel/team.h"
+#include "kernel/x86_amx_tile.h"
 #include "model/block.h"
 #include "os/clock.h"
 
@@ -9,54 +10,66 @@
 
 /* ---- roofs */
 
-enum { READ_STREAMS = 8, LINE = 64, READ_BYTES = 256 * 1024 * 1024, REPEATS = 5 };
+enum { LINE = 64, READ_BYTES = 256 * 1024 * 1024, REPEATS = 4 };
+static const uint64_t READ_NS = 200 * 1000 * 1000; /* at least so long, for a meter's reading */
 
-struct roof_job {
+struct bench_meter {
     struct team *team;
-    const uint8_t *bytes; /* [READ_BYTES] */
+    uint8_t *bytes; /* [READ_BYTES] */
     void (*loop)(uint64_t n);
     uint64_t n_loops;
+    int run;               /* which of a measurement's */
     _Atomic uint64_t sink; /* so that nothing is optimised away */
 };
 
-/* One word of each line, in turns of two lines from each stream: as the kernels read weights. */
-static uint64_t read_part(const uint8_t *p, size_t n)
+/* Reading in turns of some lines from some streams, as kernels read weights and otherwise: which
+ * gets most differs between machines and minutes. */
+static const struct {
+    int streams, lines;
+} ways[] = { { 8, 2 }, { 4, 4 }, { 1, 64 } };
+
+/* One word of each line. */
+static uint64_t read_part(const uint8_t *p, size_t n, int n_streams, int n_lines)
 {
-    const size_t stream = n / READ_STREAMS / (2 * LINE) * (2 * LINE);
+    const size_t turn = (size_t)n_lines * LINE, stream = n / (size_t)n_streams / turn * turn;
     uint64_t sum = 0;
 
-    for (size_t at = 0; at < stream; at += 2 * LINE)
-        for (int s = 0; s < READ_STREAMS; s++) {
-            const uint8_t *q = p + (size_t)s * stream + at;
-            uint64_t a, b;
-            memcpy(&a, q, sizeof(a));
-            memcpy(&b, q + LINE, sizeof(b));
-            sum += a + b;
-        }
+    for (size_t at = 0; at < stream; at += turn)
+        for (int s = 0; s < n_streams; s++)
+            for (size_t i = 0; i < turn; i += LINE) {
+                uint64_t word;
+                memcpy(&word, p + (size_t)s * stream + at + i, sizeof(word));
+                sum += word;
+            }
     return sum;
 }
 
 static void read_all(void *arg, int member, int n_members)
 {
-    struct roof_job *j = arg;
+    struct bench_meter *j = arg;
     size_t part = READ_BYTES / (size_t)n_members;
-    j->sink += read_part(j->bytes + (size_t)member * part, part);
+    size_t w = (size_t)j->run % ARRAY_LEN(ways);
+    j->sink += read_part(j->bytes + (size_t)member * part, part, ways[w].streams, ways[w].lines);
 }
 
 static void compute_all(void *arg, int member, int n_members)
 {
-    struct roof_job *j = arg;
+    struct bench_meter *j = arg;
     (void)member;
     (void)n_members;
     j->loop(j->n_loops);
 }
 
-/* The best of some: what else runs on the machine can only make it slower. */
-static double best_seconds(struct roof_job *j, team_fn fn)
+/* The best of some, and of as many as take so long: what else runs on the machine can only make it
+ * slower. */
+static double best_seconds(struct bench_meter *j, team_fn fn, uint64_t least_ns)
 {
+    const uint64_t begin = clock_ns();
     double best = 1e9;
-    for (int i = 0; i < REPEATS; i++) {
+
+    for (int i = 0; i < REPEATS || clock_ns() - begin < least_ns; i++) {
         uint64_t from = clock_ns();
+        j->run = i;
         team_run(j->team, fn, j);
         best = MIN(best, (double)(clock_ns() - from) * 1e-9);
     }
@@ -88,7 +101,8 @@ enum { N_CHAINS = 12 };
 
 struct compute_loop {
     const char *kernels; /* the set that shows that the instruction is there */
-    int macs;            /* per instruction */
+    double macs;         /* of a turn */
+    uint64_t n;          /* turns of a measurement: some milliseconds */
     void (*loop)(uint64_t n);
 };
 
@@ -99,16 +113,49 @@ LOOP(loop_fma_256, CHAINS("vfmadd231ps", "ymm"))
 LOOP(loop_vnni_256, CHAINS("%{vex%} vpdpbusd", "ymm"))
 LOOP(loop_dot_256, CHAINS("vpmaddubsw", "ymm")) /* and two more to sum up: a third each */
 
-static const struct compute_loop dots[] = { { "avx512", 64, loop_dot_512 },
-    { "avxvnni", 32, loop_vnni_256 }, { "avx2", 32 / 3, loop_dot_256 } };
-static const struct compute_loop fmas[] = { { "avx512", 16, loop_fma_512 },
-    { "avx2", 8, loop_fma_256 } };
+/* Four tiles of sums: products of tiles take 16 cycles each, and their results some 50. */
+static const struct tile_config full_tiles = {
+    .palette = 1, .row_bytes = { 64, 64, 64, 64, 64, 64 }, .rows = { 16, 16, 16, 16, 16, 16 }
+};
+
+static void loop_tiles_dot(uint64_t n)
+{
+    tile_configure(&full_tiles);
+    while (n--) {
+        TILE_DOT_SS(0, 4, 5);
+        TILE_DOT_SS(1, 4, 5);
+        TILE_DOT_SS(2, 4, 5);
+        TILE_DOT_SS(3, 4, 5);
+    }
+    tile_release();
+}
+
+static void loop_tiles_bf16(uint64_t n)
+{
+    tile_configure(&full_tiles);
+    while (n--) {
+        TILE_DOT_BF16(0, 4, 5);
+        TILE_DOT_BF16(1, 4, 5);
+        TILE_DOT_BF16(2, 4, 5);
+        TILE_DOT_BF16(3, 4, 5);
+    }
+    tile_release();
+}
+
+enum { MANY = 1000 * 1000, TILE_MACS = 4 * 16 * 16 };
+
+static const struct compute_loop dots[] = { { "amx", TILE_MACS * 64, MANY / 10, loop_tiles_dot },
+    { "avx512", N_CHAINS * 64, MANY, loop_dot_512 },
+    { "avxvnni", N_CHAINS * 32, MANY, loop_vnni_256 },
+    { "avx2", N_CHAINS * 32 / 3.0, MANY, loop_dot_256 } };
+static const struct compute_loop fmas[] = { { "amx", TILE_MACS * 32, MANY / 10, loop_tiles_bf16 },
+    { "avx512", N_CHAINS * 16, MANY, loop_fma_512 }, { "avx2", N_CHAINS * 8, MANY, loop_fma_256 } };
 #else
-static const struct compute_loop dots[] = { { "none", 1, NULL } };
-static const struct compute_loop fmas[] = { { "none", 1, NULL } };
+static const struct compute_loop dots[] = { { "none", 1, 1, NULL } };
+static const struct compute_loop fmas[] = { { "none", 1, 1, NULL } };
 #endif
 
-static double compute_roof(struct roof_job *j, const struct compute_loop *rows, size_t n)
+static double compute_roof(struct bench_meter *j, const struct compute_loop *rows, size_t n)
 {
     const struct kernels *k;
     struct err e;
@@ -117,32 +164,68 @@ static double compute_roof(struct roof_job *j, const struct compute_loop *rows, 
         if (kernels_choose(&k, rows[i].kernels, &e))
             continue;
         j->loop = rows[i].loop;
-        j->n_loops = 2 * 1000 * 1000;
-        double macs = (double)j->n_loops * N_CHAINS * rows[i].macs * team_size(j->team);
-        return macs / best_seconds(j, compute_all) * 1e-9;
+        j->n_loops = rows[i].n;
+        double macs = (double)rows[i].n * rows[i].macs * team_size(j->team);
+        return macs / best_seconds(j, compute_all, 0) * 1e-9;
     }
     return 0;
 }
 
-int bench_roof(struct bench_roof *out, int n_threads, struct err *e)
+int bench_meter_open(struct bench_meter **out, int n_threads, struct err *e)
 {
-    struct roof_job j = { 0 };
-    uint8_t *bytes = block_take(READ_BYTES);
+    struct bench_meter *b = try_calloc(1, sizeof(*b));
 
-    if (!bytes)
+    if (!b || !(b->bytes = block_take(READ_BYTES))) {
+        bench_meter_close(b);
         return err_set(e, ERR_MEMORY, "no memory to measure memory with");
-    if (team_open(&j.team, n_threads, e)) {
-        block_give(bytes);
+    }
+    if (team_open(&b->team, n_threads, e)) {
+        b->team = NULL;
+        bench_meter_close(b);
         return -1;
     }
-    memset(bytes, 1, READ_BYTES);
-    j.bytes = bytes;
-    out->read_gb_s = READ_BYTES / best_seconds(&j, read_all) * 1e-9;
-    out->dot_gmac_s = compute_roof(&j, dots, ARRAY_LEN(dots));
-    out->fma_gmac_s = compute_roof(&j, fmas, ARRAY_LEN(fmas));
-    team_close(j.team);
-    block_give(bytes);
+    memset(b->bytes, 1, READ_BYTES);
+    *out = b;
     return 0;
+}
+
+void bench_meter_close(struct bench_meter *b)
+{
+    if (!b)
+        return;
+    if (b->team)
+        team_close(b->team);
+    if (b->bytes)
+        block_give(b->bytes);
+    mem_free(b);
+}
+
+struct bench_roof bench_meter_read(struct bench_meter *b)
+{
+    struct bench_roof r;
+
+    r.read_gb_s = READ_BYTES / best_seconds(b, read_all, READ_NS) * 1e-9;
+    r.dot_gmac_s = compute_roof(b, dots, ARRAY_LEN(dots));
+    r.fma_gmac_s = compute_roof(b, fmas, ARRAY_LEN(fmas));
+    return r;
+}
+
+int bench_roof(struct bench_roof *out, int n_threads, struct err *e)
+{
+    struct bench_meter *b;
+
+    if (bench_meter_open(&b, n_threads, e))
+        return -1;
+    *out = bench_meter_read(b);
+    bench_meter_close(b);
+    return 0;
+}
+
+struct bench_roof bench_higher(struct bench_roof a, struct bench_roof b)
+{
+    return (struct bench_roof){ .read_gb_s = MAX(a.read_gb_s, b.read_gb_s),
+        .dot_gmac_s = MAX(a.dot_gmac_s, b.dot_gmac_s),
+        .fma_gmac_s = MAX(a.fma_gmac_s, b.fma_gmac_s) };
 }
 
 /* ---- cases */
@@ -150,11 +233,17 @@ int bench_roof(struct bench_roof *out, int n_threads, struct err *e)
 struct bench {
     struct lm *m;
     const struct bench_case *c;
-    int n_pages; /* per sequence */
-    int32_t *tokens;
-    page_id *pages; /* [n_seqs][n_pages] */
+    int n_pages;     /* per sequence */
+    int32_t *tokens; /* [n_seqs][n_rows] of a step, or a page's */
+    int64_t n_fed;   /* tokens that the model was given to compute */
+    page_id *pages;  /* [n_seqs][n_pages] */
     struct lm_run *runs;
     double *seconds; /* [n_steps] */
+};
+
+struct bench_span { /* tokens of a sequence */
+    uint64_t seed;
+    int seq, pos, n;
 };
 
 static int pages_per_seq(const struct bench_case *c)
@@ -178,15 +267,13 @@ static int bench_take(struct bench *b, struct lm *m, const struct bench_case *c,
     if (bench_pages(c) > m->n_pages)
         return err_set(e, ERR_RANGE, "%u pages of keys and values are needed, there are %u",
             bench_pages(c), m->n_pages);
-    size_t n_tokens = MAX((size_t)c->n_rows, (size_t)PAGE_TOKENS);
+    size_t n_tokens = MAX((size_t)c->n_rows * (size_t)c->n_seqs, (size_t)PAGE_TOKENS);
     b->tokens = try_calloc(n_tokens, sizeof(*b->tokens));
     b->pages = try_calloc(bench_pages(c), sizeof(*b->pages));
     b->runs = try_calloc((size_t)c->n_seqs, sizeof(*b->runs));
     b->seconds = try_calloc((size_t)c->n_steps, sizeof(*b->seconds));
     if (!b->tokens || !b->pages || !b->runs || !b->seconds)
         return err_set(e, ERR_MEMORY, "no memory for a benchmark");
-    for (size_t i = 0; i < n_tokens; i++)
-        b->tokens[i] = (int32_t)((i * 7919 + 11) % (size_t)m->n_vocab);
     for (uint32_t i = 0; i < bench_pages(c); i++)
         b->pages[i].i = i;
     if (c->is_shared)
@@ -204,14 +291,31 @@ static void bench_give(struct bench *b)
     mem_free(b->seconds);
 }
 
+int32_t bench_token(uint64_t seed, int seq, int pos, int n_vocab)
+{
+    uint64_t z = seed + 0x9e3779b97f4a7c15 * ((uint64_t)seq << 32 | (uint32_t)pos);
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    z ^= z >> 31;
+    return (int32_t)(z % (uint64_t)n_vocab);
+}
+
+static void draw_tokens(struct bench *b, int32_t *out, struct bench_span of)
+{
+    for (int i = 0; i < of.n; i++)
+        out[i] = bench_token(of.seed, of.seq, of.pos + i, b->m->n_vocab);
+}
+
 /* One page is computed, the others are its copies. */
 static void fill_pages(struct bench *b)
 {
     const int chunk = MIN((int)PAGE_TOKENS, b->m->max_rows);
 
+    draw_tokens(b, b->tokens, (struct bench_span){ ~b->c->seed, 0, 0, PAGE_TOKENS });
     for (int at = 0; at < PAGE_TOKENS; at += chunk) {
         int n = MIN(chunk, PAGE_TOKENS - at);
-        struct lm_run run = { .tokens = b->tokens, .n = n, .pos = at, .pages = b->pages };
+        struct lm_run run = { .tokens = b->tokens + at, .n = n, .pos = at, .pages = b->pages };
         b->m->ops->forward(b->m, &run, 1, NULL);
     }
     for (uint32_t i = 1; i < bench_pages(b->c); i++)
@@ -219,16 +323,21 @@ static void fill_pages(struct bench *b)
             b->m->ops->copy_page(b->m, b->pages[0], b->pages[i]);
 }
 
-static double step(struct bench *b, int at)
+static double step(struct bench *b, uint64_t seed, int at)
 {
     const struct bench_case *c = b->c;
 
-    for (int i = 0; i < c->n_seqs; i++)
-        b->runs[i] = (struct lm_run){ .tokens = b->tokens,
+    for (int i = 0; i < c->n_seqs; i++) {
+        struct lm_run *r = &b->runs[i];
+        int32_t *tokens = b->tokens + (size_t)i * (size_t)c->n_rows;
+        *r = (struct lm_run){ .tokens = tokens,
             .n = c->n_rows,
             .pos = c->n_ctx + at * c->n_rows,
             .pages = b->pages + i * b->n_pages,
             .n_logits = 1 };
+        draw_tokens(b, tokens, (struct bench_span){ seed, i, r->pos, r->n });
+        b->n_fed += r->n;
+    }
     uint64_t from = clock_ns();
     b->m->ops->forward(b->m, b->runs, c->n_seqs, NULL);
     return (double)(clock_ns() - from) * 1e-9;
@@ -238,6 +347,14 @@ static int by_size(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return x < y ? -1 : x > y;
+}
+
+void bench_against(struct bench_figure *f, const struct lm *m, const struct bench_roof *roof)
+{
+    double compute = m->is_integer ? roof->dot_gmac_s : roof->fma_gmac_s;
+
+    f->read_share = roof->read_gb_s > 0 ? f->gb_s / roof->read_gb_s : 0;
+    f->compute_share = compute > 0 ? f->gmac_s / compute : 0;
 }
 
 int bench_run(struct bench_figure *out, struct lm *m, const struct bench_case *c,
@@ -250,9 +367,10 @@ int bench_run(struct bench_figure *out, struct lm *m, const struct bench_case *c
         return -1;
     }
     fill_pages(&b);
-    step(&b, 0); /* warms up; the first that counts does the same again */
+    step(&b, ~c->seed, 0); /* warms up; the first that counts has other tokens there */
+    b.n_fed = 0;
     for (int i = 0; i < c->n_steps; i++)
-        b.seconds[i] = step(&b, i);
+        b.seconds[i] = step(&b, c->seed, i);
     qsort(b.seconds, (size_t)c->n_steps, sizeof(*b.seconds), by_size);
     double s = b.seconds[c->n_steps / 2];
     bench_give(&b);
@@ -263,12 +381,11 @@ int bench_run(struct bench_figure *out, struct lm *m, const struct bench_case *c
     double kv_bytes = (keys * c->n_seqs - again) * (double)m->page_bytes / PAGE_TOKENS;
     double macs = rows * ((double)m->row_macs + keys * (double)m->key_macs) +
                   c->n_seqs * (double)m->logit_macs;
-    double compute = m->is_integer ? roof->dot_gmac_s : roof->fma_gmac_s;
     *out = (struct bench_figure){ .tokens_s = rows / s,
         .step_ms = s * 1e3,
         .gb_s = ((double)m->step_bytes + kv_bytes) / s * 1e-9,
-        .gmac_s = macs / s * 1e-9 };
-    out->read_share = roof->read_gb_s > 0 ? out->gb_s / roof->read_gb_s : 0;
-    out->compute_share = compute > 0 ? out->gmac_s / compute : 0;
+        .gmac_s = macs / s * 1e-9,
+        .n_cached = (int64_t)rows * c->n_steps - b.n_fed };
+    bench_against(out, m, roof);
     return 0;
 }

@@ -29,6 +29,7 @@ static void figures_add_up(void)
 
     EXPECT(!bench_run(&f, m, &c, &roof, &e));
     EXPECT(f.step_ms > 0);
+    EXPECT_EQ(f.n_cached, 0);
     EXPECT(fabs(f.tokens_s - 3 / (f.step_ms * 1e-3)) < 1e-6 * f.tokens_s);
     EXPECT(f.gb_s > (double)m->step_bytes / (f.step_ms * 1e-3) * 1e-9);
     EXPECT(fabs(f.read_share - f.gb_s / 10) < 1e-9);
@@ -36,6 +37,23 @@ static void figures_add_up(void)
     double least = 3 * (double)(m->row_macs + m->logit_macs + 40 * m->key_macs);
     EXPECT(f.gmac_s * 1e9 * f.step_ms * 1e-3 > least);
     m->ops->close(m);
+}
+
+/* The tokens of bench/compare_llama.py: tests/unit/test_compare.py has the same. */
+static void tokens_are_those_of_the_other_engine(void)
+{
+    EXPECT_EQ(bench_token(1, 0, 0, 128256), 29413);
+    EXPECT_EQ(bench_token(1, 0, 511, 128256), 40836);
+    EXPECT_EQ(bench_token(~5ull, 31, 4096, 1000), 181);
+    EXPECT_EQ(bench_token((1ull << 60) - 1, 3, 7, 151936), 24596);
+}
+
+static void the_higher_roof_counts_for_each_kind(void)
+{
+    const struct bench_roof a = { 1, 20, 3 }, b = { 10, 2, 3 };
+    struct bench_roof r = bench_higher(a, b);
+
+    EXPECT(r.read_gb_s == 10 && r.dot_gmac_s == 20 && r.fma_gmac_s == 3);
 }
 
 static void costs_are_those_of_the_shape(void)
@@ -87,5 +105,6 @@ static void roofs_are_above_the_ground(void)
     EXPECT(roof.dot_gmac_s >= 0 && roof.fma_gmac_s >= 0);
 }
 
-TESTS(TEST(figures_add_up), TEST(costs_are_those_of_the_shape),
+TESTS(TEST(figures_add_up), TEST(tokens_are_those_of_the_other_engine),
+    TEST(the_higher_roof_counts_for_each_kind), TEST(costs_are_those_of_the_shape),
     TEST(a_case_that_does_not_fit_is_refused), TEST(roofs_are_above_the_ground))
