@@ -1,8 +1,8 @@
 """The other engine of bench/compare.py: llama.cpp through llama-cpp-python, in a process of its own.
 
 Loads a model and brings a context up to --ctx positions (from a file, if they were computed before),
-then measures the same steps once for every line of its standard input: the median step in
-milliseconds, as JSON. With --once: a prompt of eight tokens and the first token behind it, and how
+then measures the same steps once for every line of its standard input, which is the seed of the
+tokens: the median step in milliseconds and how many tokens were not computed, as JSON. With --once: a prompt of eight tokens and the first token behind it, and how
 long that took from the first line of this file on."""
 import time
 
@@ -34,8 +34,13 @@ def arguments():
     return p.parse_args()
 
 
-def tokens(n, at):
-    return [(at * 31 + i * 7919 + 11) % 1000 for i in range(n)]
+def token(seed, seq, pos, n_vocab):
+    """As bench_token of src/model/bench.h."""
+    whole = (1 << 64) - 1
+    z = (seed + 0x9e3779b97f4a7c15 * (seq << 32 | pos)) & whole
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9 & whole
+    z = (z ^ z >> 27) * 0x94d049bb133111eb & whole
+    return (z ^ z >> 31) % n_vocab
 
 
 class Engine:
@@ -53,16 +58,23 @@ class Engine:
         params.n_threads = params.n_threads_batch = a.threads
         self.context = lc.llama_init_from_model(self.model, params)
         self.memory = lc.llama_get_memory(self.context)
+        self.n_vocab = lc.llama_vocab_n_tokens(lc.llama_model_get_vocab(self.model))
         self.batch = lc.llama_batch_init(CHUNK, 0, 1)
 
-    def feed(self, seqs, rows, pos):
+    def computed(self):
+        """Tokens so far, as the engine counts them."""
+        perf = lc.llama_perf_context(self.context)
+        return perf.n_p_eval + perf.n_eval
+
+    def feed(self, seed, seqs, rows, pos):
         """rows tokens of each sequence from position pos on; logits of the last of each."""
         b = self.batch
         b.n_tokens = seqs * rows
         for s in range(seqs):
-            for i, token in enumerate(tokens(rows, pos + s)):
+            for i in range(rows):
                 at = s * rows + i
-                b.token[at], b.pos[at], b.n_seq_id[at] = token, pos + i, 1
+                b.token[at] = token(seed, s, pos + i, self.n_vocab)
+                b.pos[at], b.n_seq_id[at] = pos + i, 1
                 b.seq_id[at][0] = s
                 b.logits[at] = i == rows - 1
         start = time.perf_counter()
@@ -79,7 +91,7 @@ class Engine:
         count, room = ctypes.c_size_t(0), (lc.llama_token * 1)()
         if not os.path.exists(kept):
             for at in range(0, a.ctx, CHUNK):
-                self.feed(1, min(CHUNK, a.ctx - at), at)
+                self.feed(0, 1, min(CHUNK, a.ctx - at), at)
             lc.llama_state_seq_save_file(self.context, kept.encode(), 0, room, 0)
         elif not lc.llama_state_seq_load_file(self.context, kept.encode(), 0, room, 1,
                                               ctypes.byref(count)):
@@ -91,31 +103,35 @@ class Engine:
         for s in range(self.a.batch):
             lc.llama_memory_seq_rm(self.memory, s, self.a.ctx, -1)
 
-    def measure(self):
+    def measure(self, seed):
         a = self.a
         self.forget()
-        self.feed(a.batch, a.rows, a.ctx)  # warms up; the first that counts does the same again
+        self.feed(~seed, a.batch, a.rows, a.ctx)  # warms up; the first that counts has other tokens there
         self.forget()
-        times = [self.feed(a.batch, a.rows, a.ctx + i * a.rows) for i in range(a.steps)]
-        return sorted(times)[a.steps // 2]
+        before = self.computed()
+        times = [self.feed(seed, a.batch, a.rows, a.ctx + i * a.rows) for i in range(a.steps)]
+        cached = a.batch * a.rows * a.steps - (self.computed() - before)
+        return {"ms": sorted(times)[a.steps // 2], "cached": cached}
 
 
 def main():
     a = arguments()
+    if a.rows * a.batch > CHUNK:
+        sys.exit(f"more than {CHUNK} rows in a step")
     quiet = lc.llama_log_callback(lambda level, text, user: None)
     lc.llama_log_set(quiet, ctypes.c_void_p(0))
     engine = Engine(a)
     if a.once:
-        engine.feed(1, 8, 0)
+        engine.feed(1, 1, 8, 0)
         ms = (time.perf_counter() - BEGAN) * 1e3
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         print(json.dumps({"ms": ms, "peak": peak}))
         return
     engine.fill()
-    engine.measure()
-    print(json.dumps("ready"), flush=True)
-    for _ in sys.stdin:
-        print(json.dumps(engine.measure()), flush=True)
+    engine.measure(1)
+    print(json.dumps(lc.llama_print_system_info().decode()), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(engine.measure(int(line))), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@
 serve-N: N clients, each asking again as soon as it was answered, --turns times; a prompt is 128
 random tokens of its own, an answer 64 tokens, streamed from POST /completion, which both have. Tokens
 a second over all, the time to the first token (p50) and the gap between two tokens of a stream (p99).
+No token of a prompt may come from a cache, as each server says itself (cache_n of its timings; ours
+also tokens_cached), or the run ends.
 Guesses are off on both sides: random weights repeat themselves. Both compute as many sequences
 together as there are clients at most.
 
@@ -69,8 +71,8 @@ def free_port():
 class Server:
     """One of the two, from its start on."""
 
-    def __init__(self, command, port, env=None):
-        self.port, self.began = port, time.perf_counter()
+    def __init__(self, command, port, env=None, is_ours=False):
+        self.port, self.is_ours, self.began = port, is_ours, time.perf_counter()
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                         env={**os.environ, **(env or {})})
 
@@ -102,7 +104,7 @@ def ours(a):
     port = free_port()
     return Server([a.ours, "--model", a.model, "--port", str(port), "--threads", str(a.threads),
                    "--log-level", "error", "--store", "none", "--spec", "off", "--parallel",
-                   str(max(CLIENTS))], port)
+                   str(max(CLIENTS))], port, is_ours=True)
 
 
 def theirs(a):
@@ -123,11 +125,21 @@ def body_of(seed, answer):
                        "temperature": 0}).encode()
 
 
-def ask(port, seed, answer=ANSWER):
-    """When each event of the answer came, after the send; the tokens that were generated."""
+def tokens_from_cache(end, is_ours):
+    """Of the prompt, as the server says itself; nothing may be found there."""
+    found = end["timings"]["cache_n"]
+    if is_ours:
+        found = max(found, end["tokens_cached"])  # theirs counts what it keeps, not what it found
+    if found:
+        sys.exit(f"{found} tokens of a prompt came from a cache")
+    return found
+
+
+def ask(server, seed, answer=ANSWER):
+    """When each event of the answer came, after the send, and how many tokens came from a cache."""
     body = body_of(seed, answer)
     times, text, last = [], b"", None
-    with socket.create_connection(("127.0.0.1", port)) as s:
+    with socket.create_connection(("127.0.0.1", server.port)) as s:
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         start = time.perf_counter()
         s.sendall(b"POST /completion HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
@@ -143,22 +155,24 @@ def ask(port, seed, answer=ANSWER):
     if not last:
         sys.exit(f"no answer: {text[:300]!r}")
     end = json.loads(last)
-    if end.get("tokens_cached", 0) > PROMPT + answer or not end.get("stop"):
+    if not end.get("stop"):
         sys.exit(f"an answer without its end: {last[:300]!r}")
     if end["tokens_predicted"] != answer:
         sys.exit(f"{end['tokens_predicted']} tokens, not {answer}")
-    return times
+    return times, tokens_from_cache(end, server.is_ours)
 
 
 def crowd(server, clients, turns, seed):
     """Tokens a second, first token (p50, ms), gap (p99, ms)."""
     all_times, lock = [], threading.Lock()
+    server.cached = 0
 
     def client(i):
         for t in range(turns):
-            times = ask(server.port, f"{seed}-{i}-{t}")
+            times, cached = ask(server, f"{seed}-{i}-{t}")
             with lock:
                 all_times.append(times)
+                server.cached += cached
 
     threads = [threading.Thread(target=client, args=(i,)) for i in range(clients)]
     start = time.perf_counter()
@@ -167,6 +181,8 @@ def crowd(server, clients, turns, seed):
     for t in threads:
         t.join()
     took = time.perf_counter() - start
+    if len(all_times) != clients * turns:
+        sys.exit("a client's answer is missing")
     gaps = sorted(b - a for times in all_times for a, b in zip(times, times[1:-1]))
     first = statistics.median(times[0] for times in all_times)
     return clients * turns * ANSWER / took, first * 1e3, gaps[int(0.99 * (len(gaps) - 1))] * 1e3
@@ -174,13 +190,14 @@ def crowd(server, clients, turns, seed):
 
 # ---- rows
 
-def put(a, row, mine, other):
-    line = {"row": row, "ours": mine, "theirs": other, "load": os.getloadavg()[0],
+def put(a, row, mine, other, cached=None):
+    line = {"row": row, "ours": mine, "theirs": other, "cached": cached, "load": os.getloadavg()[0],
             "when": time.strftime("%F %T"), "threads": a.threads, "model": os.path.basename(a.model)}
     with open(a.results, "a", encoding="ascii") as f:
         f.write(json.dumps(line) + "\n")
     shown = "  ".join(f"{x:.1f} / {y:.1f} = {x / y:.2f}" for x, y in zip(mine, other))
-    print(f"{row:9} {shown}  load {line['load']:.1f}", flush=True)
+    said = f"  cached {cached[0]} {cached[1]}" if cached else ""
+    print(f"{row:9} {shown}{said}  load {line['load']:.1f}", flush=True)
 
 
 def serve(a, rows):
@@ -192,7 +209,9 @@ def serve(a, rows):
             n = int(row.split("-")[1])
             for i in range(a.rounds):
                 seed = f"{time.time()}-{i}"
-                put(a, row, *(crowd(server, n, max(a.turns, 8 // n), seed) for server in (mine, other)))
+                turns = max(a.turns, 8 // n)
+                found = [crowd(server, n, turns, seed) for server in (mine, other)]
+                put(a, row, *found, [mine.cached, other.cached])
 
 
 def start(a):
@@ -201,7 +220,7 @@ def start(a):
         for make in (ours, theirs):
             with make(a) as server:
                 server.until_ready()
-                ask(server.port, f"start-{i}", 1)
+                ask(server, f"start-{i}", 1)
                 found.append([(time.perf_counter() - server.began) * 1e3])
         if i:  # the first start may pack the weights and fill the page cache
             put(a, "start", *found)
@@ -212,7 +231,7 @@ def rss(a):
     for make in (ours, theirs):
         with make(a) as server:
             server.until_ready()
-            ask(server.port, "rss", 1)
+            ask(server, "rss", 1)
             small = server.peak_mb()
             crowd(server, 8, 1, "rss")
             found.append((small, server.peak_mb()))
@@ -222,7 +241,8 @@ def rss(a):
 def show(a):
     with open(a.results, encoding="ascii") as f:
         lines = [json.loads(line) for line in f]
-    print("| row | rounds | ours / llama-server, each measure | goals |\n|---|---|---|---|")
+    print("| row | rounds | ours / llama-server, each measure | goals | cached, ours and theirs |")
+    print("|---|---|---|---|---|")
     for row, goals in GOALS.items():
         rounds = [x for x in lines if x["row"] == row]
         if not rounds:
@@ -232,7 +252,10 @@ def show(a):
             mine, other = (statistics.median(x[who][k] for x in rounds) for who in ("ours", "theirs"))
             ratio = statistics.median(x["ours"][k] / x["theirs"][k] for x in rounds)
             cells.append(f"{mine:.1f} / {other:.1f} = {ratio:.2f}")
-        print(f"| {row} | {len(rounds)} | {', '.join(cells)} | {', '.join(str(g or '') for g in goals)} |")
+        cached = [x["cached"] for x in rounds if x.get("cached")]
+        said = ", ".join(str(sum(c[i] for c in cached)) for i in (0, 1)) if cached else ""
+        print(f"| {row} | {len(rounds)} | {', '.join(cells)} | {', '.join(str(g or '') for g in goals)} "
+              f"| {said} |")
 
 
 def main():
