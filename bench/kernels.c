@@ -5,15 +5,21 @@
  *
  * Products: every set x type x number of rows M over a matrix far larger than any cache, split
  * over the threads as a model splits it. GB/s counts bytes of weights; the roof is reading alone,
- * from several places at once, measured in the same run and again for every type (machines with
- * neighbours change from minute to minute). MAC/cycle is per thread, in cycles of the time stamp
- * counter, which is near the nominal clock. A product's percent are of the nearer roof: memory's,
- * or the most multiply-adds that the set's instruction can do (kernels_peak.h). Then the operations
- * on vectors, and attention. The best of several runs counts. Where avxvnni does not run, but
- * AVX-512 does, its twin with that one's encoding stands for it.
+ * from several places at once, measured before and after each figure (machines with neighbours
+ * change from second to second). MAC/cycle is per thread, in cycles of the time stamp counter,
+ * which is near the nominal clock. A product's percent are of the nearer roof: memory's, or the
+ * most multiply-adds that the set's instruction can do (kernels_peak.h). The best of several runs
+ * counts. Where avxvnni does not run, but AVX-512 does, its twin with that one's encoding stands
+ * for it.
  *
- * --record writes the products' percents to a file; --check measures those of a file again and
- * fails when one has fallen by a quarter (kernels_gate.h). On demand: it wants a quiet machine. */
+ * Then operations on vectors in the first cache, on one thread: MAC/cycle counts elements there,
+ * and the roof is adding vectors there, or one multiply-add for each element. Then attention over
+ * 4,096 keys: of a token's query heads ("attend", rows: heads of a group), of a prompt's rows, and
+ * of sequences which share all keys but the last block ("shared"; those are read once).
+ *
+ * --record writes all percents to a file; --check measures those of a file again and fails when
+ * one has fallen by a quarter, or is not measured any more (kernels_gate.h). On demand: it wants a
+ * quiet machine. */
 #include "kernels_gate.h"
 #include "kernels_peak.h"
 #include "base/mem.h"
@@ -243,7 +249,7 @@ static void prepare(struct product *p, int m, const float *x)
 
 static void line(const char *set, const char *what, int m, double gbs, double mac, double percent)
 {
-    printf(opt.csv ? "%s,%s,%d,%.2f,%.2f,%.1f\n" : "%-8s %-10s %5d %9.2f %10.2f %8.1f\n", set, what,
+    printf(opt.csv ? "%s,%s,%d,%.2f,%.2f,%.1f\n" : "%-8s %-14s %5d %9.2f %10.2f %8.1f\n", set, what,
         m, gbs, mac, percent);
     fflush(stdout);
 }
@@ -282,7 +288,7 @@ static size_t most_outputs(int all)
 
 /* Many short runs, each over another part of the weights, so that a neighbour's turn on the
  * processor spoils some and not all. Parts are larger than what the caches keep of the last one. */
-static struct speed measure(struct product *p, int m, struct roofs roof)
+static struct speed measure(struct product *p, int m)
 {
     double best = 0, best_mac = 0;
     bool is_ref = !strcmp(p->k->name, "ref");
@@ -300,9 +306,7 @@ static struct speed measure(struct product *p, int m, struct roofs roof)
         best = MAX(best, gbs);
         best_mac = MAX(best_mac, mac);
     }
-    struct speed s = { best, best_mac, 0 };
-    s.percent = percent_of(s, roof);
-    return s;
+    return (struct speed){ best, best_mac, 0 };
 }
 
 static struct roofs roofs_of(const struct product *p)
@@ -311,35 +315,46 @@ static struct roofs roofs_of(const struct product *p)
         mac_roof(p->k->name, kernels_acts(p->k, p->w.type)) };
 }
 
+/* ---- tries: each beside the roofs just before and after it, the higher of both */
+
 static struct roofs higher(struct roofs a, struct roofs b)
 {
     return (struct roofs){ MAX(a.gbs, b.gbs), MAX(a.mac, b.mac) };
 }
 
-/* What is recorded is the best speed of all tries beside the highest roof of them: a neighbour's
- * turn during a roof must not make a kernel look better than it is. What is held against it is the
- * best ratio of a try, each beside its own minute's roof. */
-static void bench_product(struct product *p, const char *type, int m, struct roofs roof)
-{
-    const struct gate_row *was = gate_find(&gate, p->k->name, type, m);
-    struct speed s = measure(p, m, roof);
+typedef struct speed (*try_fn)(void *arg);
 
-    for (int i = 1; i < GATE_TRIES; i++) {
-        if (!opt.record && (!was || gate_holds(was, s.percent)))
-            break;
-        struct roofs now = roofs_of(p);
-        struct speed again = measure(p, m, now);
-        if (opt.record) {
-            roof = higher(roof, now);
-            s.gbs = MAX(s.gbs, again.gbs);
-            s.mac = MAX(s.mac, again.mac);
-            s.percent = percent_of(s, roof);
-        } else if (again.percent > s.percent) {
-            s = again;
-        }
-    }
-    line(p->k->name, type, m, s.gbs, s.mac, s.percent);
-    gate_note(&gate, p->k->name, type, m, s.percent);
+static int by_percent(const void *a, const void *b)
+{
+    const struct speed *x = a, *y = b;
+    return x->percent < y->percent ? -1 : x->percent > y->percent;
+}
+
+/* What is recorded is the median of some tries: a neighbour's turn during one of the roofs or runs
+ * is not in it. What is held against it is the best, of as many as it takes. */
+static void try_and_note(const char *set, const char *what, int m, try_fn fn, void *arg)
+{
+    const struct gate_row *was = gate_find(&gate, set, what, m);
+    struct speed t[GATE_TRIES];
+    int n = 0;
+
+    do
+        t[n] = fn(arg);
+    while (++n < GATE_TRIES && (opt.record || (was && !gate_holds(was, t[n - 1].percent))));
+    qsort(t, (size_t)n, sizeof(*t), by_percent);
+    struct speed s = t[opt.record ? n / 2 : n - 1];
+    line(set, what, m, s.gbs, s.mac, s.percent);
+    gate_note(&gate, set, what, m, s.percent);
+}
+
+static struct speed try_product(void *arg)
+{
+    struct product *p = arg;
+    struct roofs before = roofs_of(p);
+    struct speed s = measure(p, p->x.n_rows);
+
+    s.percent = percent_of(s, higher(before, roofs_of(p)));
+    return s;
 }
 
 static bool is_wanted(const char *set, const char *type, int rows)
@@ -379,7 +394,7 @@ static void bench_type(size_t t, const float *x)
             if (!is_wanted(set_names[s], types[t].name, row_counts[m]))
                 continue;
             prepare(&p, row_counts[m], x);
-            bench_product(&p, types[t].name, row_counts[m], roof);
+            try_and_note(p.k->name, types[t].name, row_counts[m], try_product, &p);
         }
     }
     mem_free(p.w.data);
@@ -387,170 +402,336 @@ static void bench_type(size_t t, const float *x)
     mem_free(p.x.data);
 }
 
-/* ---- vectors of 2048, in the first cache: GB/s of what is read and written */
+/* ---- vectors of 2048, in the first cache: what is read and written, and elements */
 
-enum { N_OP = 2048, OP_ROUNDS = 2000 };
+enum { N_OP = 2048, OP_ROUNDS = 500, OP_DIM = 64 };
 
 struct vectors {
     float a[N_OP], b[N_OP], c[N_OP];
+    uint8_t out[8 * N_OP];
 };
 
-static double op_bytes(const struct kernels *k, int which, struct vectors *v)
+struct op_try {
+    const struct kernels *k;
+    void (*run)(const struct kernels *k, struct vectors *v);
+    double bytes; /* of an element */
+    struct kv_layout layout;
+    uint8_t *page;
+    struct vectors v;
+};
+
+static struct op_try op; /* large */
+
+static void op_rms_norm(const struct kernels *k, struct vectors *v)
 {
-    switch (which) {
-    case 0:
-        k->rms_norm(v->a, v->b, v->c, N_OP, 1e-5f);
-        return 12;
-    case 1:
-        k->q8_0(v->b, N_OP, v->a);
-        return 5.25;
-    case 2:
-        k->q8_k(v->b, N_OP, v->a);
-        return 5.2;
-    case 3:
-        k->silu_mul(v->a, v->b, v->c, N_OP);
-        return 12;
-    case 4:
-        k->rope(v->b, N_OP / 64, 64, v->c, 64, false);
-        return 8;
-    case 5:
-        k->add(v->a, v->b, N_OP);
-        return 12;
-    default:
-        k->softmax(v->a, v->a, N_OP, 1, 1);
-        return 8;
+    k->rms_norm(v->a, v->b, v->c, N_OP, 1e-5f);
+}
+
+static void op_q8_0(const struct kernels *k, struct vectors *v)
+{
+    k->q8_0(v->b, N_OP, v->out);
+}
+
+static void op_q8_k(const struct kernels *k, struct vectors *v)
+{
+    k->q8_k(v->b, N_OP, v->out);
+}
+
+static void op_planes(const struct kernels *k, struct vectors *v)
+{
+    k->planes(v->b, N_OP, v->out);
+}
+
+static void op_silu_mul(const struct kernels *k, struct vectors *v)
+{
+    k->silu_mul(v->a, v->b, v->c, N_OP);
+}
+
+static void op_rope(const struct kernels *k, struct vectors *v)
+{
+    k->rope(v->b, N_OP / OP_DIM, OP_DIM, v->c, OP_DIM, false);
+}
+
+static void op_add(const struct kernels *k, struct vectors *v)
+{
+    k->add(v->a, v->b, N_OP);
+}
+
+static void op_add_scaled(const struct kernels *k, struct vectors *v)
+{
+    k->add_scaled(v->a, 1e-3f, v->b, N_OP);
+}
+
+static void op_softmax(const struct kernels *k, struct vectors *v)
+{
+    k->softmax(v->a, v->b, N_OP, 1, 1);
+}
+
+static void op_max(const struct kernels *k, struct vectors *v)
+{
+    v->a[0] = k->max(v->b, N_OP);
+}
+
+/* Half the elements are keys, half values. */
+static void op_kv_append(const struct kernels *k, struct vectors *v)
+{
+    for (int i = 0; i < N_OP / 2 / OP_DIM; i++) {
+        struct kv_slot slot = kv_slot_at(&op.layout, op.page, 0, 0, i % PAGE_TOKENS);
+        k->kv_append(&slot, v->b + i * OP_DIM, v->c + i * OP_DIM);
     }
+}
+
+/* GB/s and elements a cycle, of the operation or of this set's roof. */
+static struct speed op_speed(int n_rounds, bool is_roof)
+{
+    double bytes = 0;
+    uint64_t t = clock_ns(), c = cycles();
+
+    for (int i = 0; i < n_rounds; i++)
+        if (is_roof) {
+            bytes += peak_first_cache(op.k->name, op.v.a, op.v.b, N_OP);
+        } else {
+            op.run(op.k, &op.v);
+            bytes += op.bytes * N_OP;
+        }
+    c = cycles() - c;
+    t = clock_ns() - t;
+    return (struct speed){ bytes / (double)t, (double)n_rounds * N_OP / (double)c, 0 };
+}
+
+static struct speed try_op(void *arg)
+{
+    const int n = strcmp(op.k->name, "ref") ? OP_ROUNDS : OP_ROUNDS / 20;
+    struct speed best = { 0 };
+    struct roofs roof = { 0, mac_roof(op.k->name, ACT_F32) };
+
+    (void)arg;
+    for (int round = 0; round < 6; round++) {
+        for (int i = 0; i < N_OP; i++) {
+            op.v.a[i] = (float)(i % 37) / 37;
+            op.v.b[i] = (float)(i % 29) / 29 - 0.5f;
+            op.v.c[i] = (float)(i % 31) / 31;
+        }
+        roof.gbs = MAX(roof.gbs, op_speed(n, true).gbs);
+        struct speed s = op_speed(n, false);
+        best.gbs = MAX(best.gbs, s.gbs);
+        best.mac = MAX(best.mac, s.mac);
+    }
+    best.percent = percent_of(best, roof);
+    return best;
+}
+
+static void bench_op(const struct kernels *k, const char *name, double bytes,
+    void (*run)(const struct kernels *k, struct vectors *v))
+{
+    if (!is_wanted(k->name, name, 0))
+        return;
+    op.k = k;
+    op.run = run;
+    op.bytes = bytes;
+    try_and_note(k->name, name, 0, try_op, NULL);
 }
 
 static void bench_ops(const struct kernels *k)
 {
-    static const char *const names[] = { "rms_norm", "q8_0", "q8_k", "silu_mul", "rope", "add",
-        "softmax" };
-    static ALIGNED(64) struct vectors v;
+    static const char *const names[] = { "kv_append f16", "kv_append bf16", "kv_append q8_0" };
 
-    for (size_t op = 0; op < ARRAY_LEN(names); op++) {
-        double best = 0;
-        for (int round = 0; round < 4; round++) {
-            for (int i = 0; i < N_OP; i++) {
-                v.a[i] = (float)(i % 37) / 37;
-                v.b[i] = (float)(i % 29) / 29 - 0.5f;
-                v.c[i] = (float)(i % 31) / 31;
-            }
-            uint64_t t = clock_ns();
-            double bytes = 0;
-            int n = strcmp(k->name, "ref") ? OP_ROUNDS : OP_ROUNDS / 50;
-            for (int i = 0; i < n; i++)
-                bytes += op_bytes(k, (int)op, &v) * N_OP;
-            double gbs = bytes / (double)(clock_ns() - t);
-            best = MAX(best, gbs);
-        }
-        line(k->name, names[op], 0, best, 0, 0);
+    bench_op(k, "rms_norm", 12, op_rms_norm);
+    bench_op(k, "q8_0", 5.25, op_q8_0);
+    bench_op(k, "q8_k", 5.2, op_q8_k);
+    bench_op(k, "planes", 8, op_planes);
+    bench_op(k, "silu_mul", 12, op_silu_mul);
+    bench_op(k, "rope", 8, op_rope);
+    bench_op(k, "add", 12, op_add);
+    bench_op(k, "add_scaled", 12, op_add_scaled);
+    bench_op(k, "softmax", 8, op_softmax);
+    bench_op(k, "max", 4, op_max);
+    for (int type = 0; type < N_KV_TYPES; type++) {
+        kv_layout_init(&op.layout, (enum kv_type)type, 1, 1, OP_DIM);
+        op.page = aligned(op.layout.page_bytes);
+        memset(op.page, 0, op.layout.page_bytes);
+        bench_op(k, names[type], type == KV_Q8_0 ? 5.0625 : 6, op_kv_append);
+        mem_free(op.page);
     }
 }
 
-/* ---- attention: one token's query heads over a long context, all kv heads shared out */
+/* ---- attention over a long context, all kv heads shared out */
 
-struct decode {
+enum { AT_DIM = 64, AT_KEYS = 4096, AT_LAYERS = 8, AT_HEADS = 8, AT_ROWS = 64 };
+enum way { ONE_ROW, PROMPT, SHARED };
+
+struct attention {
     const struct kernels *k;
+    enum way way;
     struct kv_layout l;
-    uint8_t *arena;
+    uint8_t *arena, *cold; /* cold: to measure reading with */
     page_id *pages;
+    struct attn_row list[AT_ROWS];
     float *q, *out, *scratch;
-    int n_keys, n_q;
+    int n_rows, n_q;
 };
 
-static void decode_heads(void *arg, int member, int n)
-{
-    struct decode *d = arg;
-    size_t dim = (size_t)d->l.head_dim, scratch = attn_scratch_floats(&d->l, d->n_q);
+enum { COLD_BYTES = 128 * 1024 * 1024 };
 
-    for (int layer = 0; layer < d->l.n_layers; layer++)
+/* Many rows take long enough with one. */
+static int layers_of(const struct attention *d)
+{
+    return d->way == ONE_ROW ? AT_LAYERS : 1;
+}
+
+static void attend_heads(void *arg, int member, int n)
+{
+    struct attention *d = arg;
+    size_t row = (size_t)d->n_q * AT_DIM, scratch = attn_scratch_floats(&d->l, d->n_q);
+
+    for (int layer = 0; layer < layers_of(d); layer++)
         for (int h = member; h < d->l.n_kv_heads; h += n) {
             struct attn_args a = { .layout = &d->l,
                 .arena = d->arena,
                 .pages = d->pages,
                 .layer = layer,
                 .kv_head = h,
-                .n_rows = 1,
-                .n_keys = d->n_keys,
+                .n_rows = d->n_rows,
+                .n_keys = d->way == PROMPT ? AT_KEYS - d->n_rows + 1 : AT_KEYS,
                 .n_q = d->n_q,
                 .q = d->q,
                 .scale = 0.125f,
-                .out = d->out + (size_t)member * (size_t)d->n_q * dim,
+                .out = d->out + (size_t)member * row * AT_ROWS,
+                .q_stride = row,
+                .out_stride = row,
                 .scratch = d->scratch + (size_t)member * scratch };
+            if (d->way == SHARED) {
+                a.rows = d->list;
+                a.n_shared = AT_KEYS - KV_BLOCK;
+            }
             d->k->attend(&a);
         }
 }
 
-static void bench_attend(const struct kernels *k, enum kv_type type, int n_q, double roof)
+/* What most of its multiply-adds are made of. */
+static enum act_kind attention_kind(const struct attention *d)
 {
-    enum { DIM = 64, N_KEYS = 4096, LAYERS = 8, HEADS = 8 };
-    struct decode d = { .k = k, .n_keys = N_KEYS, .n_q = n_q };
-    int n_pages = N_KEYS / PAGE_TOKENS;
-    struct rng r = { .key = 1 };
-    double best = 0, best_mac = 0;
+    if (d->l.type == KV_Q8_0)
+        return ACT_Q8_0;
+    return d->l.type == KV_BF16 ? ACT_PLANES : ACT_F32;
+}
 
-    kv_layout_init(&d.l, type, LAYERS, HEADS, DIM);
-    size_t bytes = (size_t)n_pages * d.l.page_bytes;
-    d.arena = aligned(bytes);
-    for (size_t i = 0; i < bytes / 2; i++) /* 0.5 .. 1 in the types of two bytes */
-        ((uint16_t *)(void *)d.arena)[i] =
-            (uint16_t)((type == KV_BF16 ? 0x3f00 : 0x3800) | (rng_next(&r) & 63));
-    d.pages = aligned((size_t)n_pages * sizeof(*d.pages));
-    for (int i = 0; i < n_pages; i++)
-        d.pages[i].i = (uint32_t)i;
-    size_t threads = (size_t)opt.threads, n = (size_t)n_q * DIM;
-    d.q = aligned(n * sizeof(float));
-    for (size_t i = 0; i < n; i++)
-        d.q[i] = (float)(i % 13) / 13 - 0.5f;
-    d.out = aligned(n * threads * sizeof(float));
-    d.scratch = aligned(attn_scratch_floats(&d.l, n_q) * threads * sizeof(float));
-    for (int i = 0; i < (strcmp(k->name, "ref") ? 5 : 1); i++) {
+static struct roofs attention_roofs(const struct attention *d)
+{
+    return (
+        struct roofs){ read_roof(d->cold, COLD_BYTES), mac_roof(d->k->name, attention_kind(d)) };
+}
+
+static struct speed try_attention(void *arg)
+{
+    struct attention *d = arg;
+    double bytes =
+        (double)AT_KEYS / PAGE_TOKENS * (double)d->l.page_bytes * layers_of(d) / AT_LAYERS;
+    double keys = AT_KEYS - (d->way == PROMPT ? (d->n_rows - 1) / 2.0 : 0);
+    double macs = keys * AT_DIM * 2 * layers_of(d) * AT_HEADS * d->n_q * d->n_rows;
+    struct roofs before = attention_roofs(d);
+    struct speed best = { 0 };
+
+    if (d->way == SHARED) /* the last block once for each: these are the same pages */
+        bytes *= 1 + (double)(d->n_rows - 1) * KV_BLOCK / AT_KEYS;
+    for (int i = 0; i < (strcmp(d->k->name, "ref") ? 4 : 1); i++) {
         uint64_t t = clock_ns(), c = cycles();
-        team_run(team, decode_heads, &d);
+        team_run(team, attend_heads, d);
         c = cycles() - c;
-        double gbs = (double)bytes / (double)(clock_ns() - t);
-        double mac = (double)N_KEYS * DIM * 2 * LAYERS * HEADS * n_q / (double)c / opt.threads;
-        best = MAX(best, gbs);
-        best_mac = MAX(best_mac, mac);
+        t = clock_ns() - t;
+        best.gbs = MAX(best.gbs, bytes / (double)t);
+        best.mac = MAX(best.mac, macs / (double)c / opt.threads);
     }
-    static const char *const names[] = { "attend f16", "attend bf16", "attend q8_0" };
-    line(k->name, names[type], n_q, best, best_mac, 100 * best / roof);
-    mem_free(d.arena);
-    mem_free(d.pages);
-    mem_free(d.q);
-    mem_free(d.out);
-    mem_free(d.scratch);
+    best.percent = percent_of(best, higher(before, attention_roofs(d)));
+    return best;
+}
+
+static void open_attention(struct attention *d, enum kv_type type)
+{
+    struct rng r = { .key = 1 };
+    int n_pages = AT_KEYS / PAGE_TOKENS;
+    size_t threads = (size_t)opt.threads, n = (size_t)8 * AT_DIM * AT_ROWS;
+
+    kv_layout_init(&d->l, type, AT_LAYERS, AT_HEADS, AT_DIM);
+    size_t bytes = (size_t)n_pages * d->l.page_bytes;
+    d->arena = aligned(bytes);
+    for (size_t i = 0; i < bytes / 2; i++) /* 0.5 .. 1 in the types of two bytes */
+        ((uint16_t *)(void *)d->arena)[i] =
+            (uint16_t)((type == KV_BF16 ? 0x3f00 : 0x3800) | (rng_next(&r) & 63));
+    d->pages = aligned((size_t)n_pages * sizeof(*d->pages));
+    for (int i = 0; i < n_pages; i++)
+        d->pages[i].i = (uint32_t)i;
+    for (int i = 0; i < AT_ROWS; i++)
+        d->list[i] = (struct attn_row){ d->pages, AT_KEYS, i };
+    d->q = aligned(n * sizeof(float));
+    for (size_t i = 0; i < n; i++)
+        d->q[i] = (float)(i % 13) / 13 - 0.5f;
+    d->out = aligned(n * threads * sizeof(float));
+    d->scratch = aligned(attn_scratch_floats(&d->l, 8) * threads * sizeof(float));
+}
+
+static void close_attention(struct attention *d)
+{
+    mem_free(d->arena);
+    mem_free(d->pages);
+    mem_free(d->q);
+    mem_free(d->out);
+    mem_free(d->scratch);
+}
+
+static void bench_way(struct attention *d, enum way way, int n_rows, int n_q)
+{
+    static const char *const ways[] = { "attend", "prompt", "shared" };
+    static const char *const types_of[] = { "f16", "bf16", "q8_0" };
+    char what[16];
+    int rows = way == ONE_ROW ? n_q : n_rows;
+
+    snprintf(what, sizeof(what), "%s %s", ways[way], types_of[d->l.type]);
+    if (!is_wanted(d->k->name, what, rows))
+        return;
+    d->way = way;
+    d->n_rows = n_rows;
+    d->n_q = n_q;
+    try_and_note(d->k->name, what, rows, try_attention, d);
+}
+
+static void bench_attention(const struct kernels *k, uint8_t *cold)
+{
+    for (int type = 0; type < N_KV_TYPES; type++) {
+        struct attention d = { .k = k, .cold = cold };
+        open_attention(&d, (enum kv_type)type);
+        for (int n_q = 1; n_q <= 8; n_q *= 2)
+            bench_way(&d, ONE_ROW, 1, n_q);
+        if (strcmp(k->name, "ref")) {
+            bench_way(&d, PROMPT, AT_ROWS, 4);
+            bench_way(&d, SHARED, attn_rows_most(4), 4);
+        }
+        close_attention(&d);
+    }
 }
 
 static void bench_rest(void)
 {
-    size_t bytes = 256 * MB;
-    uint8_t *data = aligned(bytes);
+    uint8_t *cold = aligned(COLD_BYTES);
 
-    memset(data, 1, bytes);
-    double roof = read_roof(data, bytes);
-    mem_free(data);
+    memset(cold, 1, COLD_BYTES);
     for (size_t s = 0; s < ARRAY_LEN(set_names); s++) {
         const struct kernels *k;
-        struct err e;
-        if ((opt.set && strcmp(opt.set, set_names[s])) || kernels_choose(&k, set_names[s], &e))
+        if ((opt.set && strcmp(opt.set, set_names[s])) || !choose(&k, set_names[s]))
+            continue;
+        if (!strcmp(k->name, "avxvnni")) /* has products of its own alone */
             continue;
         bench_ops(k);
-        for (int n_q = 1; n_q <= 8; n_q *= 2) {
-            bench_attend(k, KV_F16, n_q, roof);
-            bench_attend(k, KV_BF16, n_q, roof);
-            bench_attend(k, KV_Q8_0, n_q, roof);
-        }
+        bench_attention(k, cold);
     }
+    mem_free(cold);
 }
 
 static int usage(void)
 {
-    fprintf(stderr,
-        "usage: kernels [--threads N] [--set ref|avx2|avx512|amx]\n"
-        "               [--type Q4_0|...|ops] [--rows 1|2|4|8|16|64|512] [--csv] [--quick]\n"
-        "               [--record FILE | --check FILE]\n");
+    fprintf(stderr, "usage: kernels [--threads N] [--set ref|avx2|avx512|amx]\n"
+                    "               [--type Q4_0|...|ops] [--rows M] [--csv] [--quick]\n"
+                    "               [--record FILE | --check FILE]\n");
     return 2;
 }
 
@@ -599,11 +780,33 @@ static bool read_options(int argc, char **argv)
     return optind == argc && !(opt.record && opt.check);
 }
 
+/* Of what is recorded. */
+static bool is_asked_for(const struct gate_row *r)
+{
+    bool is_product = false;
+
+    for (size_t t = 0; t < ARRAY_LEN(types); t++)
+        is_product |= !strcmp(types[t].name, r->what);
+    return (!opt.set || !strcmp(opt.set, r->set)) && (!opt.rows || opt.rows == r->rows) &&
+           (!opt.type || !strcmp(opt.type, is_product ? r->what : "ops"));
+}
+
 static bool open_gate(void)
 {
     if (opt.record)
         return gate_record(&gate, opt.record, opt.threads);
-    return !opt.check || gate_read(&gate, opt.check);
+    if (!opt.check)
+        return true;
+    if (!gate_read(&gate, opt.check))
+        return false;
+    gate_same_machine(&gate, opt.threads);
+    gate_select(&gate, is_asked_for);
+    for (size_t s = 0; s < ARRAY_LEN(set_names); s++) {
+        const struct kernels *k;
+        if (!choose(&k, set_names[s]))
+            gate_lacks(&gate, set_names[s]);
+    }
+    return true;
 }
 
 int main(int argc, char **argv)
@@ -622,11 +825,11 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < (size_t)MAX_M * N_COLS; i++)
         x[i] = (float)(rng_next_unit(&r) - 0.5);
     puts(opt.csv ? "set,what,rows,gb_per_s,mac_per_cycle,percent_of_roof"
-                 : "set      what        rows      GB/s  MAC/cycle   % roof");
+                 : "set      what            rows      GB/s  MAC/cycle   % roof");
     for (size_t t = 0; t < ARRAY_LEN(types); t++)
         if (!opt.type || !strcmp(opt.type, types[t].name))
             bench_type(t, x);
-    if (!opt.record && !opt.check && (!opt.type || !strcmp(opt.type, "ops")))
+    if (!opt.type || !strcmp(opt.type, "ops"))
         bench_rest();
     mem_free(x);
     team_close(team);

@@ -53,6 +53,37 @@ static void a_fall_by_a_quarter_fails(void)
     unlink(path);
 }
 
+static void what_is_recorded_and_not_measured_fails(void)
+{
+    write_file("# m\nset,what,rows,percent\namx,Q4_0,64,80.0\navx2,Q4_0,1,90.0\navx2,add,0,50.0\n");
+    for (int with_add = 0; with_add < 2; with_add++) {
+        struct gate g = { 0 };
+        EXPECT(gate_read(&g, path));
+        gate_lacks(&g, "amx"); /* no fault of the kernels */
+        gate_note(&g, "avx2", "Q4_0", 1, 95);
+        if (with_add)
+            gate_note(&g, "avx2", "add", 0, 49);
+        EXPECT_EQ(gate_end(&g), !with_add);
+    }
+    unlink(path);
+}
+
+static void another_machine_is_said(void)
+{
+    static struct gate out, in;
+
+    write_file("");
+    EXPECT(gate_record(&out, path, 1));
+    gate_note(&out, "avx2", "add", 0, 50);
+    EXPECT_EQ(gate_end(&out), 0);
+    EXPECT(gate_read(&in, path));
+    unlink(path);
+    EXPECT(gate_same_machine(&in, 1));
+    EXPECT(!gate_same_machine(&in, 2));
+    snprintf(in.machine, sizeof(in.machine), "Z80 (family 0, model 0), threads: 1");
+    EXPECT(!gate_same_machine(&in, 1));
+}
+
 static void comparing_nothing_fails(void)
 {
     static struct gate g, empty;
@@ -66,5 +97,6 @@ static void comparing_nothing_fails(void)
     EXPECT(!gate_read(&empty, path));
 }
 
-TESTS(TEST(what_is_recorded_is_found_again), TEST(a_fall_by_a_quarter_fails),
+TESTS(TEST(what_is_recorded_and_not_measured_fails), TEST(another_machine_is_said),
+    TEST(what_is_recorded_is_found_again), TEST(a_fall_by_a_quarter_fails),
     TEST(comparing_nothing_fails))
