@@ -407,8 +407,10 @@ static void bench_type(size_t t, const float *x)
 enum { N_OP = 2048, OP_ROUNDS = 500, OP_DIM = 64 };
 
 struct vectors {
-    float a[N_OP], b[N_OP], c[N_OP];
-    uint8_t out[8 * N_OP];
+    ALIGNED(64) float a[N_OP];
+    ALIGNED(64) float b[N_OP];
+    ALIGNED(64) float c[N_OP];
+    ALIGNED(64) uint8_t out[8 * N_OP]; /* blocks of activations */
 };
 
 struct op_try {
