@@ -14,7 +14,12 @@
  * Waiting: look SPIN_HOT times, then PAUSE between looks for about SPIN_NS, then sleep on the
  * word (futex). A sleeper first counts itself in `sleepers`, then the futex compares the word; a
  * waker first changes the word, then reads `sleepers`. Those four are seq_cst: either the waker
- * sees the sleeper, or the sleeper sees the new word. */
+ * sees the sleeper, or the sleeper sees the new word.
+ *
+ * Who may spin: n_running counts the members of all teams of the process that are in a job. It
+ * grows behind the start of a job and shrinks before its last barrier opens, so that whoever is
+ * between jobs finds it without its own team. Another process that takes a processor is seen by
+ * what it does: spins that run out, one after the other (struct patience). */
 #include "kernel/team.h"
 #include "base/mem.h"
 #include "os/clock.h"
@@ -30,6 +35,8 @@ enum {
     MAX_MEMBERS = 1024,
     SPIN_HOT = 200,      /* without PAUSE, which a hypervisor may turn into microseconds */
     SPIN_NS = 50 * 1000, /* longer than a barrier of a decoding step, shorter than a sampler */
+    RAN_OUT = 4,         /* spins at barriers, one after the other: it is not worth it */
+    PASSED_BY = 64,      /* ... for so many barriers: a pass of a small model */
 };
 
 struct word { /* each on a line of its own: the others are spun on */
@@ -37,10 +44,15 @@ struct word { /* each on a line of its own: the others are spun on */
     _Atomic uint32_t sleepers;
 };
 
+struct patience {
+    int n_ran_out, n_to_pass; /* spins one after the other; barriers to sleep at */
+};
+
 struct member {
     struct team *team;
     pthread_t thread;
     int index;
+    struct patience patience;
 };
 
 struct team {
@@ -50,9 +62,13 @@ struct team {
     ALIGNED(64) team_fn fn; /* NULL: go home */
     void *arg;
     int n;
-    bool may_spin;
+    int n_cpus;             /* that the process may use */
     struct member *members; /* [n]; 0 is the caller */
 };
+
+static struct {
+    ALIGNED(64) _Atomic int n;
+} running; /* written twice in a job, read by all who spin */
 
 static inline void cpu_relax(void)
 {
@@ -63,26 +79,36 @@ static inline void cpu_relax(void)
 #endif
 }
 
-static bool spin(const struct word *w, uint32_t old)
+/* With the members that run, and `others` who are about to, has everybody a processor? */
+static bool may_spin(const struct team *t, int others)
 {
+    return atomic_load_explicit(&running.n, memory_order_relaxed) + others <= t->n_cpus;
+}
+
+enum looked { NEW_WORD, CROWDED, LONG_WAIT };
+
+static enum looked spin(const struct team *t, const struct word *w, uint32_t old, int others)
+{
+    if (!may_spin(t, others))
+        return CROWDED;
     for (int i = 0; i < SPIN_HOT; i++)
         if (atomic_load_explicit(&w->v, memory_order_acquire) != old)
-            return true;
+            return NEW_WORD;
     uint64_t until = clock_ns() + SPIN_NS;
     do {
         for (int i = 0; i < 32; i++) {
             if (atomic_load_explicit(&w->v, memory_order_acquire) != old)
-                return true;
+                return NEW_WORD;
             cpu_relax();
         }
+        if (!may_spin(t, others))
+            return CROWDED;
     } while (clock_ns() < until);
-    return false;
+    return LONG_WAIT;
 }
 
-static void word_wait(struct word *w, uint32_t old, bool may_spin)
+static void word_sleep(struct word *w, uint32_t old)
 {
-    if (may_spin && spin(w, old))
-        return;
     atomic_fetch_add(&w->sleepers, 1);
     while (atomic_load(&w->v) == old)
         syscall(SYS_futex, &w->v, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
@@ -96,7 +122,30 @@ static void word_bump(struct word *w)
         syscall(SYS_futex, &w->v, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-void team_barrier(struct team *t, int member)
+static void wait_for_job(struct team *t, uint32_t job)
+{
+    if (spin(t, &t->job, job, t->n) != NEW_WORD)
+        word_sleep(&t->job, job);
+}
+
+static void wait_for_phase(struct team *t, uint32_t phase, struct patience *p)
+{
+    if (p->n_to_pass > 0) {
+        p->n_to_pass--;
+        word_sleep(&t->phase, phase);
+        return;
+    }
+    enum looked how = spin(t, &t->phase, phase, 0);
+    p->n_ran_out = how == LONG_WAIT ? p->n_ran_out + 1 : 0;
+    if (p->n_ran_out == RAN_OUT) {
+        p->n_ran_out--; /* then once more is enough */
+        p->n_to_pass = PASSED_BY;
+    }
+    if (how != NEW_WORD)
+        word_sleep(&t->phase, phase);
+}
+
+static void meet(struct team *t, int member, int n_leave)
 {
     uint32_t phase = atomic_load_explicit(&t->phase.v, memory_order_relaxed);
 
@@ -104,10 +153,17 @@ void team_barrier(struct team *t, int member)
     if (atomic_fetch_add_explicit(&t->arrived, 1, memory_order_acq_rel) + 1 == (uint32_t)t->n) {
         atomic_store_explicit(&t->arrived, 0, memory_order_relaxed);
         atomic_store_explicit(&t->next, 0, memory_order_relaxed);
+        if (n_leave)
+            atomic_fetch_sub_explicit(&running.n, n_leave, memory_order_relaxed);
         word_bump(&t->phase);
         return;
     }
-    word_wait(&t->phase, phase, t->may_spin);
+    wait_for_phase(t, phase, &t->members[member].patience);
+}
+
+void team_barrier(struct team *t, int member)
+{
+    meet(t, member, 0);
 }
 
 int team_next(struct team *t)
@@ -122,11 +178,11 @@ static void *work(void *arg)
     uint32_t job = 0;
 
     for (;;) {
-        word_wait(&t->job, job++, t->may_spin);
+        wait_for_job(t, job++);
         if (!t->fn)
             return NULL;
         t->fn(t->arg, m->index, t->n);
-        team_barrier(t, m->index);
+        meet(t, m->index, t->n);
     }
 }
 
@@ -137,8 +193,9 @@ void team_run(struct team *t, team_fn fn, void *arg)
     t->arg = arg;
     if (t->n > 1)
         word_bump(&t->job);
+    atomic_fetch_add_explicit(&running.n, t->n, memory_order_relaxed);
     fn(arg, 0, t->n);
-    team_barrier(t, 0);
+    meet(t, 0, t->n);
     t->fn = NULL;
 }
 
@@ -165,7 +222,7 @@ int team_open(struct team **out, int n_threads, struct err *e)
     }
     memset(t, 0, sizeof(*t));
     t->n = n_threads;
-    t->may_spin = n_threads <= thread_count_online();
+    t->n_cpus = thread_count_online();
     t->members = members;
     for (int i = 1; i < n_threads; i++) {
         char name[16];

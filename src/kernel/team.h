@@ -1,7 +1,10 @@
 /* team.h: compute threads that do arithmetic and know nothing else.
  *
- * The caller is member 0 and works too. Inside a job, members meet at barriers. Waiting spins
- * briefly and then sleeps (futex); it never spins when there are more members than processors.
+ * The caller is member 0 and works too. Inside a job, members meet at barriers: one counter of
+ * those who have arrived, and one word that the last of them changes and the others watch. Waiting
+ * spins briefly and then sleeps (futex). It does not spin while the teams of the process that are
+ * in a job have more members together than it may use processors (thread_count_online()), nor for a
+ * while at barriers where that has been in vain.
  *
  * Owner: one thread (an engine) calls team_run; jobs run on all members at once. */
 #pragma once

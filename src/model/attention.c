@@ -172,24 +172,34 @@ static int rows_per_piece(const struct self *s, int n_rows)
 {
     if (n_rows >= 64)
         return 8;
-    return s->is_single ? 1 : MAX(MIN(n_rows * s->m->h.n_kv_heads / (2 * s->n), 8), 1);
+    return MAX(MIN(n_rows * s->m->h.n_kv_heads / (2 * s->n), 8), 1);
 }
 
-struct share { /* what a member takes at a time */
-    int rows, heads;
+struct share { /* of so many kv heads at a time */
+    int n_parties;
+    int from, to; /* rows */
+    int n_heads;
 };
 
-/* All (row, kv head), head by head so that a head's pages stay in a member's cache. */
-static void each_head(const struct self *s, int layer, int n_rows, struct share per, heads_fn fn)
+/* All parties, then all rows in pieces; head by head so that a head's pages stay in a member's
+ * cache. */
+static void each_head(const struct self *s, int layer, const struct share *all, heads_fn fn)
 {
-    const int blocks = (n_rows + per.rows - 1) / per.rows;
+    const int per = rows_per_piece(s, all->to - all->from);
+    const int n = all->n_parties + (all->to - all->from + per - 1) / per;
 
-    for (;;) {
+    while (n > 0) {
         int i = team_next(s->m->team);
-        int h = i / blocks * per.heads, from = i % blocks * per.rows;
+        int h = i / n * all->n_heads, at = i % n;
+        struct heads heads = { h, h + all->n_heads };
         if (h >= s->m->h.n_kv_heads)
             return;
-        fn(s, layer, from, MIN(from + per.rows, n_rows), (struct heads){ h, h + per.heads });
+        if (at < all->n_parties) {
+            serve_parties(s, layer, at, at + 1, heads);
+            continue;
+        }
+        int from = all->from + (at - all->n_parties) * per;
+        fn(s, layer, from, MIN(from + per, all->to), heads);
     }
 }
 
@@ -229,10 +239,16 @@ static bool is_last_layer(const struct self *s, int layer)
     return layer == s->m->h.n_layers - 1;
 }
 
-/* Each row is a run of its own, and all of them are wanted. */
+/* Rows, the first, that attend as they append. In the last layer, where only those wanted attend,
+ * these are the first of them too, or none. */
+static int rows_at_once(const struct self *s, int layer)
+{
+    return is_last_layer(s, layer) && !s->m->are_single_wanted ? 0 : s->m->n_single;
+}
+
 static bool attends_at_once(const struct self *s, int layer)
 {
-    return s->is_single && (!is_last_layer(s, layer) || s->m->n_wanted == s->n_rows);
+    return rows_at_once(s, layer) == s->n_rows;
 }
 
 /* Whole heads are as good as other pieces when all members get as many. */
@@ -276,21 +292,19 @@ static void attention(struct self *s, int layer)
 {
     struct llama *m = s->m;
     const int n_heads = forward_attended(s, &m->w.layers[layer]).n_heads;
+    const int n_once = rows_at_once(s, layer);
 
-    if (attends_at_once(s, layer)) {
-        each_head(s, layer, m->n_parties, (struct share){ 1, n_heads }, serve_parties);
+    if (n_once < s->n_rows) { /* no row attends before all of its run are appended */
+        each_head(s, layer, &(struct share){ 0, n_once, s->n_rows, 1 }, append_rows);
         barrier(s);
-        return;
     }
-    each_head(s, layer, s->n_rows, (struct share){ rows_per_piece(s, s->n_rows), 1 }, append_rows);
-    barrier(s);
     if (is_last_layer(s, layer)) { /* behind the last keys only rows that get logits matter */
-        s->pick = m->wanted;
+        s->pick = m->n_wanted < s->n_rows ? m->wanted : NULL;
         s->n_rows = m->n_wanted;
     }
     if (s->n_rows > 0) {
-        each_head(s, layer, s->n_rows, (struct share){ rows_per_piece(s, s->n_rows), n_heads },
-            attend_rows);
+        struct share all = { n_once ? m->n_parties : 0, n_once, s->n_rows, n_heads };
+        each_head(s, layer, &all, attend_rows);
         barrier(s);
     }
 }

@@ -213,7 +213,6 @@ static void choose_rows(struct self *s, int layer)
     bool are_all = layer >= m->from_layer && layer < m->end_layer;
 
     s->n_rows = are_all ? m->n_rows : m->n_whole;
-    s->is_single = m->is_single && s->n_rows == m->n_whole;
 }
 
 static void one_layer(struct self *s, int i)
@@ -247,7 +246,7 @@ static void keep_paused(const struct self *s)
 static void forward_job(void *arg, int index, int n_members)
 {
     struct llama *m = arg;
-    struct self s = { m, &m->members[index], index, n_members, NULL, m->n_rows, false };
+    struct self s = { m, &m->members[index], index, n_members, NULL, m->n_rows };
 
     embed(&s); /* x[rows][d_model] */
     for (int i = 0; i < m->h.n_layers && !m->is_stopped; i++) {
@@ -286,8 +285,6 @@ static void take_run(struct llama *m, const struct lm_run *run)
         m->rows[m->n_rows++] =
             (struct row){ .token = run->tokens[i], .pos = run->pos + i, .pages = run->pages };
     }
-    if (run->n > 1 && !is_in_part(m, run))
-        m->is_single = false;
 }
 
 /* A run that was paused, or pauses: in the one buffer that there is for it. */
@@ -313,22 +310,40 @@ static void point_at_logits(const struct llama *m, struct lm_run *run)
     run->peaks = m->peaks + (size_t)m->n_wanted * (size_t)logit_groups(m->h.n_vocab);
 }
 
-bool forward_run(struct llama *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
+/* Those of one row, or of more, that pass all layers. */
+static void take_runs(struct llama *m, struct lm_run *runs, int n_runs, bool of_one)
+{
+    for (int i = 0; i < n_runs; i++) {
+        if (is_in_part(m, &runs[i]) || (runs[i].n == 1) != of_one)
+            continue;
+        point_at_logits(m, &runs[i]);
+        take_run(m, &runs[i]);
+    }
+}
+
+static struct lm_run *run_in_part(const struct llama *m, struct lm_run *runs, int n_runs)
 {
     struct lm_run *part = NULL;
 
+    for (int i = 0; i < n_runs; i++)
+        if (is_in_part(m, &runs[i])) {
+            CHECK(!part);
+            part = &runs[i];
+        }
+    return part;
+}
+
+bool forward_run(struct llama *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
+{
+    struct lm_run *part = run_in_part(m, runs, n_runs);
+
     m->n_rows = m->n_wanted = 0;
-    m->is_single = true;
     m->is_stopped = false;
     m->stop = stop;
-    for (int i = 0; i < n_runs; i++) {
-        point_at_logits(m, &runs[i]);
-        CHECK(!is_in_part(m, &runs[i]) || !part);
-        if (is_in_part(m, &runs[i]))
-            part = &runs[i];
-        else
-            take_run(m, &runs[i]);
-    }
+    take_runs(m, runs, n_runs, true);
+    m->n_single = m->n_rows;
+    m->are_single_wanted = m->n_wanted == m->n_single;
+    take_runs(m, runs, n_runs, false);
     m->n_whole = m->n_rows;
     m->from_layer = m->end_layer = m->h.n_layers;
     if (part) {
@@ -337,8 +352,7 @@ bool forward_run(struct llama *m, struct lm_run *runs, int n_runs, const _Atomic
     }
     if (m->n_rows == 0)
         return true;
-    if (m->is_single)
-        forward_parties(m);
+    forward_parties(m);
     team_run(m->team, forward_job, m);
     if (part && !m->is_stopped) {
         m->pause = *part;

@@ -1,12 +1,19 @@
 /* forward.h: inside the Llama shape: what llama.c sets up and forward.c runs through.
  *
- * A forward is one team job. Inside a layer the members meet five times, where one's input is
- * what others have put out:
+ * A forward is one team job. Inside a layer the members meet where one's input is what others have
+ * put out:
  *
- *     norm, put | q k v | bias, norm, turn, append, attend, put | o + x | norm, put
- *               | gate * up, put | down + x
+ *     norm, put 2| q k v 3| bias, norm, turn, append 1| attend, put | o + x | norm, put 2|
+ *                gate * up, put | down + x |
  *
- * `put`: in the form that the next product reads, quantised or in planes (inputs.c).
+ * 1: where there are rows of longer runs. 2: of more than ALONE_ROWS rows. 3: not where members
+ * keep whole heads of single rows. So one or two sequences that decode meet four times, more of
+ * them six times, and prompts eight times. Of experts, the feed-forward is
+ *
+ *     norm, put 2| scores | choose | gate * up, put | down | add up, + x |
+ *
+ * seven, nine and eleven. `put`: in the form that the next product reads, quantised or in planes
+ * (inputs.c); what cannot be put by piece is put as rows, with one more barrier.
  *
  * Work is divided by outputs only (panels of 16 outputs, pairs of row and head), so who computes
  * what, and with how many, never shows. Few rows are normed by every member for itself, which is
@@ -35,8 +42,7 @@ struct row {
     const page_id *pages; /* of its run */
 };
 
-/* Rows that attend together when every run is a single row: those of sequences that begin with the
- * same pages. */
+/* Single rows that attend together: those of sequences that begin with the same pages. */
 struct party {
     int from, n;  /* in struct llama's `list` */
     int n_shared; /* positions, a multiple of KV_BLOCK */
@@ -88,11 +94,11 @@ struct llama {
 
     /* The step. */
     int n_rows, n_wanted, n_parties;
-    int n_whole;    /* of the rows, those that pass all layers; the others are behind them */
+    int n_single;   /* of the rows, the first: each is a run of its own, and passes all layers */
+    int n_whole;    /* ... those that pass all layers; the others are behind them */
     int from_layer; /* ... and pass these */
     int end_layer;
-    bool is_single; /* of those that are whole, every run is one row: none attends to what another
-                     * appends */
+    bool are_single_wanted;   /* all n_single of them get logits */
     const _Atomic bool *stop; /* may be NULL */
     bool is_stopped;          /* member 0 writes it before a barrier, all read it after */
 };

@@ -13,7 +13,6 @@ struct self { /* one member in the step */
     int index, n;
     const int *pick; /* rows of the step that are still wanted; NULL: all */
     int n_rows;      /* how many, in this layer */
-    bool is_single;  /* each of them is a run of its own */
 };
 
 struct inputs { /* the same rows in each kind that the products want */
@@ -133,5 +132,6 @@ void forward_attention(struct self *s, int layer);
 /* x += what the layer's experts say; experts.c. Ends with a barrier. */
 void forward_experts(const struct self *s, const struct layer *l);
 
-/* Single rows: who attends with whom; parties.c. By the engine thread, before the job. */
+/* The first n_single rows: who attends with whom; parties.c. By the engine thread, before the
+ * job. */
 void forward_parties(struct llama *m);

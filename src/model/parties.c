@@ -1,4 +1,5 @@
-/* parties.c: which single rows attend together, since their sequences begin with the same pages.
+/* parties.c: which single rows attend together, since their sequences begin with the same pages;
+ * whatever else is in the step.
  *
  * Rows are put in the order of their first page; then each begins a party or joins the one before
  * it. A party has as many rows as leave work for every member of the team. Who attends with whom
@@ -42,7 +43,7 @@ static bool joins(struct party *p, const struct attn_row *list, const struct att
 
 void forward_parties(struct llama *m)
 {
-    const int group = m->h.n_heads / m->h.n_kv_heads, n = m->n_whole;
+    const int group = m->h.n_heads / m->h.n_kv_heads, n = m->n_single;
     const int fair = n * m->h.n_kv_heads / (2 * team_size(m->team));
     const int most = MAX(MIN(fair, attn_rows_most(group)), 1);
 

@@ -1,5 +1,6 @@
 #include "os/thread.h"
 #include "base/fault.h"
+#include "os/quota.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -40,10 +41,12 @@ int thread_start(pthread_t *out, const char *name, void *(*fn)(void *arg), void 
 int thread_count_online(void)
 {
     cpu_set_t set;
+    int quota = quota_cpus("");
 
     if (sched_getaffinity(0, sizeof(set), &set))
         return 1;
-    return MAX(CPU_COUNT(&set), 1);
+    int n = MAX(CPU_COUNT(&set), 1);
+    return quota ? MIN(n, quota) : n;
 }
 
 void owner_take(struct owner *o)

@@ -10,7 +10,8 @@
 int thread_start(
     pthread_t *out, const char *name, void *(*fn)(void *arg), void *arg, struct err *e);
 
-int thread_count_online(void); /* processors this process may use */
+/* Processors this process may use, by its affinity and by its control group's quota, rounded up. */
+int thread_count_online(void);
 
 /* The thread that owns a struct; set by owner_take(), checked by OWNED(). */
 struct owner {

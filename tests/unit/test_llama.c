@@ -425,57 +425,135 @@ static void other_keys_and_values(enum kv_type type)
     gguf_close(g);
 }
 
-/* Sequences that begin with the same pages, to different depths, and one that does not, decode
- * together; each as it does alone. */
-static void a_prefix_in_the_same_pages(enum kv_type type, int n_threads, uint64_t seed)
+/* Sequences that begin with the same pages, to different depths, and one that does not. */
+enum { SHARERS = 9, WHOLE = 560, OWN = 6, CHUNK = 20 };
+enum { PAGES = (WHOLE + OWN - 1) / PAGE_TOKENS + 1 }; /* of each */
+static const int shared_depth[SHARERS] = { 0, 544, 288, 544, 288, 0, 544, 256, 544 };
+enum { STRANGER = 5, BESIDE = SHARERS }; /* shares nothing; a prompt that comes in chunks */
+
+struct sharing {
+    struct lm *m;
+    struct seq s[SHARERS + 1];
+    float *want[SHARERS + 1]; /* logits of what comes behind WHOLE; of BESIDE all */
+};
+
+/* Alone, in pages of its own. */
+static void say_alone(struct sharing *sh, int i, struct rng *r)
 {
-    enum { SEQS = 9, WHOLE = 560, OWN = 4 };
-    static const int depth[SEQS] = { 0, 544, 288, 544, 288, 0, 544, 256, 544 };
+    struct seq *s = &sh->s[i];
+    int n_logits = i == BESIDE ? WHOLE : OWN;
+    size_t bytes = (size_t)n_logits * (size_t)sh->m->n_vocab * sizeof(float);
+
+    s->n = i == BESIDE ? WHOLE : WHOLE + OWN;
+    for (int p = 0; p < PAGES; p++)
+        s->pages[p].i = (uint32_t)(i * PAGES + p);
+    for (int at = 0; at < s->n; at++)
+        s->tokens[at] = i < SHARERS && at < shared_depth[i]
+                            ? sh->s[0].tokens[at]
+                            : (int32_t)rng_below(r, (uint64_t)sh->m->n_vocab);
+    s->done = 0;
+    struct lm_run run = run_of(s, s->n, n_logits);
+    EXPECT(sh->m->ops->forward(sh->m, &run, 1, NULL));
+    sh->want[i] = xmalloc(bytes);
+    memcpy(sh->want[i], run.logits, bytes);
+}
+
+static void share_pages(struct sharing *sh)
+{
+    for (int i = 0; i < SHARERS; i++) {
+        sh->s[i].done = WHOLE;
+        for (int p = 0; p < shared_depth[i] / PAGE_TOKENS; p++)
+            sh->s[i].pages[p] = sh->s[0].pages[p];
+    }
+}
+
+/* Those of one row that share read what they share together, as many as leave work for all members,
+ * whatever runs of more rows are beside them. */
+static void expect_parties(
+    const struct sharing *sh, const struct lm_run *runs, const int *who, int n)
+{
+    const struct llama *m = container_of(sh->m, struct llama, lm);
+    int n_single = 0, n_sharers = 0;
+
+    for (int i = 0; i < n; i++)
+        if (runs[i].n == 1) {
+            n_single++;
+            n_sharers += who[i] != STRANGER && who[i] != BESIDE;
+        }
+    EXPECT_EQ(m->n_single, n_single);
+    const int most = MAX(n_single * m->h.n_kv_heads / (2 * sh->m->n_threads), 1);
+    EXPECT_EQ(m->n_parties, n_single - n_sharers + (n_sharers + most - 1) / most);
+    for (int i = 0; i < m->n_parties; i++)
+        EXPECT(m->parties[i].n == 1 || m->parties[i].n_shared >= KV_BLOCK);
+}
+
+/* What one has next: a token; sometimes, and of the prompt always, more. */
+static struct lm_run draw_next(const struct sharing *sh, struct rng *r, int i, bool is_mixed)
+{
+    const struct seq *s = &sh->s[i];
+    int left = s->n - s->done, n = 1;
+
+    if (i == BESIDE)
+        n = MIN(left, CHUNK);
+    else if (is_mixed && !rng_below(r, 6))
+        n = 1 + (int)rng_below(r, (uint64_t)MIN(left, 3));
+    bool says_all = rng_below(r, 8) || !is_mixed;
+    return run_of(s, n, says_all ? n : (int)rng_below(r, (uint64_t)n + 1));
+}
+
+static void one_step_together(struct sharing *sh, struct rng *r, bool is_mixed)
+{
+    struct lm_run runs[SHARERS + 1];
+    int who[SHARERS + 1], n = 0, turn = (int)rng_below(r, SHARERS + 1);
+
+    for (int j = 0; j <= SHARERS; j++) {
+        int i = (turn + 3 * j) % (SHARERS + 1);
+        if (sh->s[i].done == sh->s[i].n || (i == BESIDE ? !is_mixed : !rng_below(r, 8)))
+            continue;
+        who[n] = i;
+        runs[n++] = draw_next(sh, r, i, is_mixed);
+    }
+    if (n == 0)
+        return;
+    EXPECT(sh->m->ops->forward(sh->m, runs, n, NULL));
+    expect_parties(sh, runs, who, n);
+    for (int j = 0; j < n; j++) {
+        struct seq *s = &sh->s[who[j]];
+        int first = s->done + runs[j].n - runs[j].n_logits - (who[j] == BESIDE ? 0 : WHOLE);
+        size_t n_vocab = (size_t)sh->m->n_vocab;
+        EXPECT(!memcmp(runs[j].logits, sh->want[who[j]] + (size_t)first * n_vocab,
+            (size_t)runs[j].n_logits * n_vocab * sizeof(float)));
+        s->done += runs[j].n;
+    }
+}
+
+/* They go on together, each as it does alone; with runs of several rows among them, or none. */
+static void a_prefix_in_the_same_pages(enum kv_type type, int n_threads, bool is_mixed)
+{
+    static struct sharing sh;
     struct tiny t = tiny_default;
-    static struct seq s[SEQS];
-    struct rng r = { seed, 3 };
+    struct rng r = { (uint64_t)(5 + type), 3 };
     struct err e;
 
     t.layers = 2;
+    t.kv_heads = 2;
+    t.ctx = 2 * WHOLE;
     struct gguf *g = tiny_open(&t);
     struct llama_options o = { .n_threads = n_threads,
-        .n_pages = SEQS * (WHOLE / PAGE_TOKENS + 2),
+        .n_pages = (SHARERS + 1) * PAGES,
         .kv_type = type,
         .max_rows = WHOLE + OWN,
         .max_logits = WHOLE };
-    struct lm *m;
-    EXPECT(!lm_open_llama(&m, g, &o, &e));
-    size_t row = (size_t)m->n_vocab * sizeof(float);
-    float *want = xmalloc(SEQS * OWN * row);
-
-    for (int i = 0; i < SEQS; i++) { /* alone, in pages of its own */
-        for (int p = 0; p <= WHOLE / PAGE_TOKENS + 1; p++)
-            s[i].pages[p].i = (uint32_t)(i * (WHOLE / PAGE_TOKENS + 2) + p);
-        for (int at = 0; at < WHOLE + OWN; at++)
-            s[i].tokens[at] =
-                at < depth[i] ? s[0].tokens[at] : (int32_t)rng_below(&r, (uint64_t)m->n_vocab);
-        s[i].done = 0;
-        struct lm_run run = run_of(&s[i], WHOLE + OWN, OWN);
-        EXPECT(m->ops->forward(m, &run, 1, NULL));
-        memcpy(want + i * OWN * m->n_vocab, run.logits, OWN * row);
-        for (int p = 0; p < depth[i] / PAGE_TOKENS; p++)
-            s[i].pages[p] = s[0].pages[p];
-    }
-    for (int step = 0; step < OWN; step++) {
-        struct lm_run runs[SEQS];
-        int turn = (int)rng_below(&r, SEQS), n = SEQS - (int)rng_below(&r, 3);
-        for (int j = 0; j < n; j++) {
-            struct seq *one = &s[(turn + j * 2) % SEQS];
-            one->done = WHOLE + step;
-            runs[j] = run_of(one, 1, 1);
-        }
-        EXPECT(m->ops->forward(m, runs, n, NULL));
-        for (int j = 0; j < n; j++)
-            EXPECT(!memcmp(
-                runs[j].logits, want + (((turn + j * 2) % SEQS) * OWN + step) * m->n_vocab, row));
-    }
-    m->ops->close(m);
-    mem_free(want);
+    EXPECT(!lm_open_llama(&sh.m, g, &o, &e));
+    for (int i = 0; i <= SHARERS; i++)
+        say_alone(&sh, i, &r);
+    share_pages(&sh);
+    sh.s[BESIDE].done = 0;
+    for (int step = 0; step < 2 * OWN; step++)
+        one_step_together(&sh, &r, is_mixed);
+    sh.m->ops->close(sh.m);
+    for (int i = 0; i <= SHARERS; i++)
+        mem_free(sh.want[i]);
     gguf_close(g);
 }
 
@@ -483,7 +561,8 @@ static void a_shared_prefix_does_not_show(void)
 {
     for (int type = 0; type < N_KV_TYPES; type++)
         for (int n_threads = 1; n_threads <= 3; n_threads += 2)
-            a_prefix_in_the_same_pages((enum kv_type)type, n_threads, (uint64_t)(5 + type));
+            for (int is_mixed = 0; is_mixed < 2; is_mixed++)
+                a_prefix_in_the_same_pages((enum kv_type)type, n_threads, is_mixed);
 }
 
 /* Where sums of floats are the set's own: tiles, in software where the processor has none. */
