@@ -31,6 +31,7 @@ enum {
 
 struct part {
     struct mapfile map; /* empty when the bytes are borrowed */
+    char *path;         /* NULL then */
     struct cursor c;
     uint32_t version;
     struct gguf_kv *kv;
@@ -491,6 +492,10 @@ static int open_part(struct gguf *g, size_t i, const char *path, struct err *e)
         return -1;
     p->c = (struct cursor){ .p = p->map.p, .n = p->map.n };
     g->n_parts = i + 1;
+    p->path = try_malloc(strlen(path) + 1);
+    if (!p->path)
+        return err_set(e, ERR_MEMORY, "%.120s: no memory to open it", path);
+    memcpy(p->path, path, strlen(path) + 1);
     if (read_part(g, p, e))
         return err_wrap(e, "%.120s", path);
     uint64_t no = 0;
@@ -587,6 +592,7 @@ void gguf_close(struct gguf *g)
     for (size_t i = 0; i < g->n_parts; i++) {
         mem_free(g->parts[i].kv);
         str_map_free(g->parts[i].keys);
+        mem_free(g->parts[i].path);
         mapfile_close(&g->parts[i].map);
     }
     str_map_free(g->names);
@@ -638,13 +644,18 @@ uint64_t gguf_file_bytes(const struct gguf *g)
     return n;
 }
 
-int64_t gguf_mtime_ns(const struct gguf *g)
+const struct file_id *gguf_part_id(const struct gguf *g, size_t i)
 {
-    int64_t newest = 0;
+    CHECK(i < g->n_parts);
+    return g->parts[i].path ? &g->parts[i].map.id : NULL;
+}
 
+bool gguf_is_unchanged(const struct gguf *g)
+{
     for (size_t i = 0; i < g->n_parts; i++)
-        newest = MAX(newest, g->parts[i].map.mtime_ns);
-    return newest;
+        if (!g->parts[i].path || !mapfile_is_unchanged(&g->parts[i].map, g->parts[i].path))
+            return false;
+    return true;
 }
 
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key)

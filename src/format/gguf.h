@@ -12,6 +12,7 @@
 #include "base/err.h"
 #include "base/str.h"
 #include "format/qtype.h"
+#include "os/mapfile.h"
 
 enum gguf_kind { /* as numbered in the file */
     GGUF_U8,
@@ -74,9 +75,10 @@ size_t gguf_n_kv(const struct gguf *g);
 const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i);
 size_t gguf_n_tensors(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i);
-uint64_t gguf_file_bytes(const struct gguf *g);  /* all parts */
-int64_t gguf_mtime_ns(const struct gguf *g);     /* of the newest part; 0: not from a file */
-size_t gguf_n_parts(const struct gguf *g);       /* 1 unless the model is split */
+uint64_t gguf_file_bytes(const struct gguf *g); /* all parts */
+size_t gguf_n_parts(const struct gguf *g);      /* 1 unless the model is split */
+const struct file_id *gguf_part_id(const struct gguf *g, size_t i); /* NULL: not from a file */
+bool gguf_is_unchanged(const struct gguf *g);    /* its files are those that were opened */
 const char *gguf_kind_name(enum gguf_kind kind); /* "u32", "str", "arr" ... */
 
 const struct gguf_value *gguf_find(const struct gguf *g, const char *key); /* NULL when absent */

@@ -2,6 +2,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "model/block.h"
+#include "model/content.h"
+#include "os/clock.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,6 +43,8 @@ struct bind {
     const struct gguf *g;
     struct team *team;
     const struct bind_options *o;
+    struct content content; /* of all tensors, for the packfile */
+    bool is_summed;
     size_t used;         /* of w->block */
     bool is_filled;      /* the block has all bytes */
     uint64_t file_bytes; /* of the tensors packed so far */
@@ -205,9 +209,9 @@ static void *place_of(const struct bind *b, const struct slot *s)
     return base + places[s->id];
 }
 
-static void tell(struct bind *b, const struct slot *s)
+static void tell(struct bind *b, const struct gguf_tensor *t)
 {
-    b->file_bytes += s->t->bytes;
+    b->file_bytes += t->bytes;
     if (b->o->progress)
         b->o->progress(b->o->progress_arg, (double)b->file_bytes / (double)b->file_total);
 }
@@ -232,8 +236,45 @@ static int load(struct bind *b, struct slot *s, struct err *e)
         if (!b->is_filled)
             team_run(b->team, pack_some, &job);
     }
+    if (b->w->wants_file && !b->is_summed)
+        content_add(&b->content, s->t);
     gguf_tensor_done(b->g, s->t);
-    tell(b, s);
+    tell(b, s->t);
+    return 0;
+}
+
+static void sum_all(struct bind *b)
+{
+    b->file_total *= 2; /* which may have to be packed as well */
+    for (size_t i = 0; i < gguf_n_tensors(b->g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(b->g, i);
+        content_add(&b->content, t);
+        gguf_tensor_done(b->g, t);
+        tell(b, t);
+    }
+    content_end(&b->content, b->w->key.content);
+    b->is_summed = true;
+}
+
+/* The file that was packed has not been touched since; or this one has the same bytes, all of them,
+ * and is known from now on. */
+static int check_model(struct bind *b, struct err *e)
+{
+    struct weights *w = b->w;
+    uint64_t began = clock_ns();
+
+    if (packfile_is_from(&w->file, &w->key)) {
+        memcpy(w->key.content, w->file.key.content, sizeof(w->key.content));
+        b->is_summed = true;
+        return 0;
+    }
+    sum_all(b);
+    log_info("model", "packfile_compared", "%s: with the model, as its file is not known; ms=%d",
+        b->o->packfile, (int)((clock_ns() - began) / 1000000));
+    if (memcmp(w->key.content, w->file.key.content, sizeof(w->key.content)) != 0)
+        return err_set(e, ERR_UNSUPPORTED, "%s: it is of another model", b->o->packfile);
+    if (gguf_is_unchanged(b->g))
+        packfile_renew(&w->file, b->o->packfile, &w->key);
     return 0;
 }
 
@@ -243,15 +284,34 @@ static int open_packfile(struct bind *b, struct err *e)
     struct weights *w = b->w;
     struct err why;
 
-    if (packfile_key_of(&w->key, b->g, e))
+    if (content_init(&b->content, b->g, b->team, e))
         return -1;
-    b->is_filled = !packfile_open(&w->file, b->o->packfile, &w->key, w->bytes, b->team, &why);
+    packfile_source_of(&w->key, b->g);
+    b->is_filled = !packfile_open(&w->file, b->o->packfile, w->bytes, &why) &&
+                   !check_model(b, &why) && !packfile_check(&w->file, w->bytes, b->team, &why);
     w->wants_file = !b->is_filled && why.code != ERR_INVALID; /* that is somebody's: it stays */
+    if (!b->is_filled)
+        packfile_close(&w->file);
     if (!b->is_filled && !w->wants_file)
         log_warn("model", "packfile_unused", "%s", why.msg);
     else if (!b->is_filled && why.code != ERR_NOT_FOUND)
         log_info("model", "packfile_unused", "%s", why.msg);
     return 0;
+}
+
+/* What was packed and what was summed up are the same bytes, if nobody has written in between. */
+static void end_content(struct bind *b)
+{
+    struct weights *w = b->w;
+
+    if (!w->wants_file)
+        return;
+    if (!b->is_summed)
+        content_end(&b->content, w->key.content);
+    w->wants_file = gguf_is_unchanged(b->g);
+    if (!w->wants_file)
+        log_warn("model", "packfile_unused", "%s: the model has changed while it was read",
+            b->o->packfile);
 }
 
 /* The block: mapped, or memory, to pack into or to copy to. */
@@ -298,12 +358,15 @@ int weights_bind(struct weights *w, const struct hparams *h, const struct gguf *
     }
     if (take_block(&b, e) || each_slot(&b, load, e) || check_factors(w, h, e))
         goto fail;
+    end_content(&b);
+    content_clear(&b.content);
     w->is_tied = !w->head.data;
     if (w->is_tied)
         w->head = w->embd;
     return 0;
 
 fail:
+    content_clear(&b.content);
     weights_clear(w);
     return -1;
 }

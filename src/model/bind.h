@@ -42,7 +42,7 @@ struct weights {
     size_t bytes;              /* of the block */
     struct packfile file;      /* whose block it is; empty: memory of our own */
     struct packfile_key key;   /* of bind_options.packfile */
-    bool wants_file;           /* which was not there, or did not fit */
+    bool wants_file;           /* which was not there, or did not fit; its key is known */
     uint64_t n_params;
 };
 

@@ -1,12 +1,13 @@
 #include "model/packfile.h"
-#include "base/buf.h"
 #include "base/crc.h"
 #include "base/fault.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "os/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/sha.h>
+#include <openssl/evp.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/file.h>
@@ -14,13 +15,12 @@
 #include <unistd.h>
 
 enum {
-    VERSION = 1,       /* of this file's form */
+    VERSION = 2,       /* of this file's form */
     PACKING = 1,       /* of what pack.c makes; the order of the block (bind.c) */
     UNIT = 4096,       /* head, table and block begin at multiples */
     STRETCH = 1 << 20, /* bytes per sum */
-    SAMPLES = 4,
-    SAMPLE_BYTES = 64,
-    KEY_BYTES_MAX = 64 * 1024 * 1024,
+    STAMP_AT = 512,    /* another sector than the head's */
+    SETTLED_S = 2,
 };
 
 static const char magic[8] = "IFXPACK\n";
@@ -28,12 +28,17 @@ static const char magic[8] = "IFXPACK\n";
 struct head { /* little-endian, as all machines that this runs on */
     char magic[8];
     uint32_t version, packing;
-    uint8_t key[32];
+    uint8_t content[CONTENT_BYTES];
     uint64_t bytes; /* of the block */
     uint32_t sums_crc, head_crc;
 };
 
-_Static_assert(sizeof(struct head) == 64, "no holes");
+struct stamp { /* a wrong sum: there is none */
+    uint8_t source[32];
+    uint32_t crc;
+};
+
+_Static_assert(sizeof(struct head) == 64 && sizeof(struct stamp) == 36, "no holes");
 
 static size_t unit_up(size_t n)
 {
@@ -57,38 +62,33 @@ static uint32_t head_crc(const struct head *h)
 
 /* ---- the key */
 
-static void put_u64(struct buf *b, uint64_t v)
+static bool is_settled(const struct file_id *id)
 {
-    buf_put(b, &v, sizeof(v));
+    return clock_wall_s() - id->ctime_ns / 1000000000 > SETTLED_S;
 }
 
-static void put_tensor(struct buf *b, const struct gguf_tensor *t)
+void packfile_source_of(struct packfile_key *out, const struct gguf *g)
 {
-    put_u64(b, t->name.n);
-    buf_puts(b, t->name);
-    put_u64(b, (uint64_t)t->type);
-    for (int i = 0; i < 4; i++)
-        put_u64(b, t->dims[i]);
-    put_u64(b, t->bytes);
-    uint64_t n = MIN(t->bytes, (uint64_t)SAMPLE_BYTES);
-    for (uint64_t i = 0; i < SAMPLES; i++)
-        buf_put(b, t->data + (t->bytes - n) * i / (SAMPLES - 1), n);
+    EVP_MD_CTX *sum = EVP_MD_CTX_new();
+
+    CHECK(sum && EVP_DigestInit_ex(sum, EVP_sha256(), NULL));
+    out->has_source = true;
+    for (size_t i = 0; i < gguf_n_parts(g) && out->has_source; i++) {
+        const struct file_id *id = gguf_part_id(g, i);
+        out->has_source = id && is_settled(id);
+        if (id)
+            CHECK(EVP_DigestUpdate(sum, id, sizeof(*id)));
+    }
+    CHECK(EVP_DigestFinal_ex(sum, out->source, NULL));
+    EVP_MD_CTX_free(sum);
 }
 
-int packfile_key_of(struct packfile_key *out, const struct gguf *g, struct err *e)
+static struct stamp stamp_of(const struct packfile_key *key)
 {
-    struct buf b;
+    struct stamp s = { .crc = crc32c(0, key->source, sizeof(s.source)) };
 
-    buf_init(&b, KEY_BYTES_MAX);
-    put_u64(&b, gguf_file_bytes(g));
-    put_u64(&b, (uint64_t)gguf_mtime_ns(g));
-    for (size_t i = 0; i < gguf_n_tensors(g); i++)
-        put_tensor(&b, gguf_tensor_at(g, i));
-    int rc = buf_ok(&b) ? 0 : err_set(e, ERR_MEMORY, "no memory for a key of the weights");
-    if (!rc)
-        SHA256((const uint8_t *)b.p, b.n, out->digest);
-    buf_clear(&b);
-    return rc;
+    memcpy(s.source, key->source, sizeof(s.source));
+    return s;
 }
 
 /* ---- reading */
@@ -122,8 +122,7 @@ static void sum_some(void *arg, int member, int n_members)
     }
 }
 
-static int check_head(
-    const struct mapfile *m, const struct packfile_key *key, size_t bytes, struct err *e)
+static int check_head(const struct mapfile *m, size_t bytes, struct err *e)
 {
     struct head h;
 
@@ -134,8 +133,8 @@ static int check_head(
         return err_set(e, ERR_CORRUPT, "the head is damaged");
     if (h.version != VERSION || h.packing != PACKING)
         return err_set(e, ERR_UNSUPPORTED, "another version wrote it");
-    if (memcmp(h.key, key->digest, sizeof(h.key)) != 0 || h.bytes != bytes)
-        return err_set(e, ERR_UNSUPPORTED, "it is of another model file");
+    if (h.bytes != bytes)
+        return err_set(e, ERR_UNSUPPORTED, "it is of another model");
     if (m->n != front_bytes(bytes) + bytes)
         return err_set(
             e, ERR_CORRUPT, "%zu bytes instead of %zu", m->n, front_bytes(bytes) + bytes);
@@ -144,7 +143,41 @@ static int check_head(
     return 0;
 }
 
-static int check_block(const struct packfile *f, size_t bytes, struct team *team, struct err *e)
+static struct packfile_key read_key(const struct mapfile *m)
+{
+    struct packfile_key key;
+    struct head h;
+    struct stamp s;
+
+    memcpy(&h, m->p, sizeof(h));
+    memcpy(&s, m->p + STAMP_AT, sizeof(s));
+    memcpy(key.content, h.content, sizeof(key.content));
+    memcpy(key.source, s.source, sizeof(key.source));
+    key.has_source = s.crc == crc32c(0, s.source, sizeof(s.source));
+    return key;
+}
+
+int packfile_open(struct packfile *f, const char *path, size_t bytes, struct err *e)
+{
+    *f = (struct packfile){ 0 };
+    if (mapfile_open(&f->map, path, e))
+        return -1;
+    if (check_head(&f->map, bytes, e)) {
+        packfile_close(f);
+        return err_wrap(e, "%s", path);
+    }
+    f->block = f->map.p + front_bytes(bytes);
+    f->key = read_key(&f->map);
+    return 0;
+}
+
+bool packfile_is_from(const struct packfile *f, const struct packfile_key *key)
+{
+    return f->key.has_source && key->has_source &&
+           !memcmp(f->key.source, key->source, sizeof(key->source));
+}
+
+int packfile_check(const struct packfile *f, size_t bytes, struct team *team, struct err *e)
 {
     struct sum_job job = { .team = team,
         .block = f->block,
@@ -154,22 +187,24 @@ static int check_block(const struct packfile *f, size_t bytes, struct team *team
     team_run(team, sum_some, &job);
     if (!job.n_wrong)
         return 0;
-    return err_set(
-        e, ERR_CORRUPT, "%zu of %zu stretches are damaged", job.n_wrong, n_stretches(bytes));
+    return err_set(e, ERR_CORRUPT, "packed weights: %zu of %zu stretches are damaged", job.n_wrong,
+        n_stretches(bytes));
 }
 
-int packfile_open(struct packfile *f, const char *path, const struct packfile_key *key,
-    size_t bytes, struct team *team, struct err *e)
+void packfile_renew(const struct packfile *f, const char *path, const struct packfile_key *key)
 {
-    *f = (struct packfile){ 0 };
-    if (mapfile_open(&f->map, path, e))
-        return -1;
-    f->block = f->map.p + front_bytes(bytes);
-    if (check_head(&f->map, key, bytes, e) || check_block(f, bytes, team, e)) {
-        packfile_close(f);
-        return err_wrap(e, "%s", path);
-    }
-    return 0;
+    struct stamp s = stamp_of(key);
+    struct stat st;
+
+    if (!key->has_source)
+        return;
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return; /* somebody else's: summed up at each start */
+    if (!fstat(fd, &st) && st.st_dev == f->map.id.dev && st.st_ino == f->map.id.ino &&
+        pwrite(fd, &s, sizeof(s), STAMP_AT) != (ssize_t)sizeof(s))
+        log_warn("model", "packfile", "%s: %s", path, strerror(errno));
+    close(fd);
 }
 
 void packfile_close(struct packfile *f)
@@ -212,10 +247,14 @@ static int fill_front(uint8_t *front, const struct packfile_key *key, const uint
     for (size_t i = 0; i < n_stretches(bytes) && !is_stopped(stop); i++)
         sums[i] = sum_of(block, bytes, i);
     memcpy(h.magic, magic, sizeof(magic));
-    memcpy(h.key, key->digest, sizeof(h.key));
+    memcpy(h.content, key->content, sizeof(h.content));
     h.sums_crc = crc32c(0, sums, n_stretches(bytes) * sizeof(*sums));
     h.head_crc = head_crc(&h);
     memcpy(front, &h, sizeof(h));
+    if (key->has_source) {
+        struct stamp s = stamp_of(key);
+        memcpy(front + STAMP_AT, &s, sizeof(s));
+    }
     return is_stopped(stop) ? -1 : 0;
 }
 

@@ -2,10 +2,16 @@
  *
  *     head, 4 KB | a CRC-32C per stretch of 1 MB, to the next 4 KB | the block
  *
- * The key says what the block was made of: names, types, shapes and places of all tensors, samples
- * of their bytes, size and time of the file, and the layout of packing. A file with another key,
- * or with one wrong bit, is not used: the caller packs again and replaces it. It is written under
- * another name and renamed: whoever has the old one mapped keeps it. All numbers little-endian.
+ * The key says what the block was made of: a digest of all bytes of all tensors (content.h), and
+ * which files they were read from, in which state: device, inode, size, and the times of the last
+ * write and the last change. Where the files are still these, the bytes are; else they are summed
+ * up, and of a copied or restored model with the same bytes the file is told (packfile_renew). A
+ * file with another key, or with one wrong bit, is not used: the caller packs again and replaces
+ * it. The layout is one for all kernel sets, and has its number in the head.
+ *
+ * It is written under another name and renamed: whoever has the old one mapped keeps it. Only the
+ * files' state is written in place: within one sector, with a sum of its own; a torn one is none.
+ * All numbers little-endian.
  *
  * The mapping lives in the system's page cache, shared by all processes that serve the model. As
  * with every mapped file, somebody who truncates it in place takes the memory away.
@@ -13,27 +19,36 @@
  * Read-only after packfile_open: any thread. */
 #pragma once
 
-#include "format/gguf.h"
-#include "kernel/team.h"
+#include "model/content.h"
 #include "os/mapfile.h"
 
 struct packfile_key {
-    uint8_t digest[32];
+    uint8_t content[CONTENT_BYTES];
+    uint8_t source[32]; /* a digest of struct file_id of every part */
+    bool has_source;
 };
 
 struct packfile {
     struct mapfile map;
     const uint8_t *block; /* into the mapping, 4 KB aligned */
+    struct packfile_key key;
 };
 
-/* Reads a few lines of every tensor. ERR_MEMORY. */
-int packfile_key_of(struct packfile_key *out, const struct gguf *g, struct err *e);
+/* Fills the source, leaves the content. A file that was written in the last two seconds has none:
+ * clocks of file systems are coarse, and a second write could go unseen. */
+void packfile_source_of(struct packfile_key *out, const struct gguf *g);
 
-/* Maps the file and holds every byte against its sum, the team sharing the work. On error *f is
- * empty. ERR_NOT_FOUND, ERR_IO; ERR_UNSUPPORTED: another key or version; ERR_CORRUPT. */
-int packfile_open(struct packfile *f, const char *path, const struct packfile_key *key,
-    size_t bytes, struct team *team, struct err *e);
+/* Maps a file of a block of so many bytes. On error *f is empty. ERR_NOT_FOUND, ERR_IO;
+ * ERR_INVALID: no file; ERR_UNSUPPORTED: another version; ERR_CORRUPT. */
+int packfile_open(struct packfile *f, const char *path, size_t bytes, struct err *e);
 void packfile_close(struct packfile *f); /* an empty one is fine */
+
+/* Made of the very files of this key, which nobody has written to since. */
+bool packfile_is_from(const struct packfile *f, const struct packfile_key *key);
+/* Every byte of the block against its sum, the team sharing the work. ERR_CORRUPT. */
+int packfile_check(const struct packfile *f, size_t bytes, struct team *team, struct err *e);
+/* Puts key's source, if it has one, into the file; where that cannot be, it stays as it is. */
+void packfile_renew(const struct packfile *f, const char *path, const struct packfile_key *key);
 
 /* Any thread, for as long as the disk takes; true in *stop ends it early, leaving nothing behind.
  * ERR_IO, ERR_CANCELLED. */

@@ -7,6 +7,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static int64_t in_ns(struct timespec t)
+{
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static struct file_id id_of(const struct stat *st)
+{
+    return (struct file_id){ st->st_dev, st->st_ino, (uint64_t)st->st_size, in_ns(st->st_mtim),
+        in_ns(st->st_ctim) };
+}
+
 /* Never waits for somebody to open the other end of a pipe, nor becomes a terminal's. */
 static int open_now(const char *path)
 {
@@ -42,7 +53,7 @@ int mapfile_open(struct mapfile *m, const char *path, struct err *e)
     close(fd); /* the mapping keeps the file */
     m->p = p;
     m->n = (size_t)st.st_size;
-    m->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    m->id = id_of(&st);
     return 0;
 
 fail:
@@ -56,6 +67,16 @@ void mapfile_close(struct mapfile *m)
     if (m->p)
         munmap((void *)(uintptr_t)m->p, m->n);
     *m = (struct mapfile){ 0 };
+}
+
+bool mapfile_is_unchanged(const struct mapfile *m, const char *path)
+{
+    struct stat st;
+
+    if (stat(path, &st))
+        return false;
+    struct file_id now = id_of(&st);
+    return !memcmp(&now, &m->id, sizeof(now)); /* five times 64 bits: no holes */
 }
 
 void mapfile_dontneed(const struct mapfile *m, size_t off, size_t n)

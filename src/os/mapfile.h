@@ -5,14 +5,22 @@
 #include "base/err.h"
 #include "base/str.h"
 
+/* Which file, in which state. Whoever writes to it changes ctime, which nobody can set back. */
+struct file_id {
+    uint64_t dev, ino, size;
+    int64_t mtime_ns, ctime_ns;
+};
+
 struct mapfile {
     const uint8_t *p;
     size_t n;
-    int64_t mtime_ns; /* with n, tells whether the file has changed since */
+    struct file_id id;
 };
 
 /* *m is overwritten. ERR_NOT_FOUND; ERR_INVALID, at once: a folder, pipe or device; ERR_CORRUPT: an
  * empty file; ERR_IO. */
 int mapfile_open(struct mapfile *m, const char *path, struct err *e);
-void mapfile_close(struct mapfile *m);                                /* an empty one is fine */
+void mapfile_close(struct mapfile *m); /* an empty one is fine */
+/* Still under this name, and not written to since. */
+bool mapfile_is_unchanged(const struct mapfile *m, const char *path);
 void mapfile_dontneed(const struct mapfile *m, size_t off, size_t n); /* give page cache back */

@@ -35,16 +35,47 @@ static void leave(const struct place *p)
     snprintf(temp, sizeof(temp), "%s.new", p->path);
     unlink(p->path);
     unlink(temp);
+    snprintf(temp, sizeof(temp), "%s/m.gguf", p->dir);
+    unlink(temp);
     EXPECT(!rmdir(p->dir)); /* nothing else is left */
+}
+
+/* A model on the disk, written just now. */
+static struct gguf *open_at(const struct place *p, const char *name, const struct tiny *t)
+{
+    struct buf bytes = tiny_bytes(t);
+    struct gguf *g = NULL;
+    char path[128];
+    struct err e;
+
+    snprintf(path, sizeof(path), "%s/%s", p->dir, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    EXPECT(fd >= 0 && write(fd, bytes.p, bytes.n) == (ssize_t)bytes.n && !close(fd));
+    EXPECT(!gguf_open(&g, path, &e));
+    buf_clear(&bytes);
+    return g;
+}
+
+static void sum_up(struct packfile_key *out, const struct gguf *g, int n_threads)
+{
+    struct content c;
+    struct team *team;
+    struct err e;
+
+    EXPECT(!team_open(&team, n_threads, &e) && !content_init(&c, g, team, &e));
+    for (size_t i = gguf_n_tensors(g); i-- > 0;)
+        content_add(&c, gguf_tensor_at(g, i));
+    content_end(&c, out->content);
+    content_clear(&c);
+    team_close(team);
 }
 
 static struct packfile_key key_of(const struct tiny *t)
 {
     struct gguf *g = tiny_open(t);
-    struct packfile_key k;
-    struct err e;
+    struct packfile_key k = { .source = { 1, 2, 3 }, .has_source = true };
 
-    EXPECT(!packfile_key_of(&k, g, &e));
+    sum_up(&k, g, 2);
     gguf_close(g);
     return k;
 }
@@ -66,11 +97,12 @@ static int try_open(const char *path, const struct packfile_key *k, size_t bytes
     struct err e = { 0 };
 
     EXPECT(!team_open(&team, 2, &e));
-    if (!packfile_open(&f, path, k, bytes, team, &e)) {
-        e.code = ERR_NONE;
+    bool is_open = !packfile_open(&f, path, bytes, &e);
+    if (is_open && !packfile_check(&f, bytes, team, &e)) {
+        e.code = memcmp(f.key.content, k->content, sizeof(k->content)) ? ERR_UNSUPPORTED : ERR_NONE;
         EXPECT_EQ((int)((uintptr_t)f.block % 4096), 0);
     } else {
-        EXPECT(!f.block && !f.map.p);
+        EXPECT(is_open || (!f.block && !f.map.p));
     }
     packfile_close(&f);
     team_close(team);
@@ -127,7 +159,7 @@ static void the_same_bits_from_the_file(void)
         t.type = t.type_v = types[i];
         t.is_untied = i % 2;
         t.has_factors = i / 2;
-        struct gguf *g = tiny_open(&t);
+        struct gguf *g = open_at(&p, "m.gguf", &t);
         struct err e;
 
         struct lm *m = open_with(g, p.path, false);
@@ -153,12 +185,13 @@ static void a_file_of_another_model_is_not_used(void)
     struct place p = new_place();
     struct tiny mine = tiny_default, other = tiny_default;
     other.seed = 2;
-    struct gguf *g = tiny_open(&mine), *g2 = tiny_open(&other);
+    struct gguf *g2 = open_at(&p, "m.gguf", &other);
     struct err e;
 
     struct lm *m = open_with(g2, p.path, false);
     EXPECT(!llama_write_packfile(m, p.path, NULL, &e));
     m->ops->close(m);
+    struct gguf *g = open_at(&p, "m.gguf", &mine);
     m = open_with(g, NULL, false);
     struct outputs want = compute(m);
     m->ops->close(m);
@@ -174,25 +207,6 @@ static void a_file_of_another_model_is_not_used(void)
 
 /* ---- what is refused */
 
-static void a_key_says_what_it_is_of(void)
-{
-    struct tiny t = tiny_default;
-    struct gguf *g = tiny_open(&t);
-    struct packfile_key a, again;
-    struct err e;
-
-    EXPECT(gguf_mtime_ns(g) > 0);
-    EXPECT(!packfile_key_of(&a, g, &e) && !packfile_key_of(&again, g, &e));
-    EXPECT(!memcmp(&a, &again, sizeof(a)));
-    gguf_close(g);
-    t.seed = 2;
-    again = key_of(&t);
-    EXPECT(memcmp(&a, &again, sizeof(a)) != 0);
-    t = tiny_default;
-    again = key_of(&t); /* the same bytes, in a file of another time */
-    EXPECT(memcmp(&a, &again, sizeof(a)) != 0);
-}
-
 static void flip(const char *path, size_t at, int bit)
 {
     int fd = open(path, O_RDWR | O_CLOEXEC);
@@ -202,6 +216,154 @@ static void flip(const char *path, size_t at, int bit)
     c ^= (uint8_t)(1 << bit);
     EXPECT(pwrite(fd, &c, 1, (off_t)at) == 1);
     close(fd);
+}
+
+static void content_is_every_byte_and_nothing_else(void)
+{
+    struct tiny t = tiny_default;
+    struct gguf *g = tiny_open(&t);
+    struct packfile_key a, b;
+
+    sum_up(&a, g, 1);
+    sum_up(&b, g, 3);
+    EXPECT(!memcmp(a.content, b.content, sizeof(a.content)));
+    gguf_close(g);
+    b = key_of(&t); /* in another file */
+    EXPECT(!memcmp(a.content, b.content, sizeof(a.content)));
+    struct buf bytes = tiny_bytes(&t);
+    struct err e;
+    for (int nth = 0; nth < 20; nth++) {
+        EXPECT(!gguf_open_bytes(&g, (const uint8_t *)bytes.p, bytes.n, &e));
+        const struct gguf_tensor *one = gguf_tensor_at(g, (size_t)nth % gguf_n_tensors(g));
+        size_t at = (size_t)(one->data - (const uint8_t *)bytes.p) +
+                    (nth % 2 ? (size_t)one->bytes - 1 : (size_t)one->bytes / 2);
+        bytes.p[at] ^= 1;
+        sum_up(&b, g, 2);
+        EXPECT(memcmp(a.content, b.content, sizeof(a.content)) != 0);
+        bytes.p[at] ^= 1;
+        gguf_close(g);
+    }
+    buf_clear(&bytes);
+}
+
+/* Who writes and sets the time back changes the time of change. */
+static void a_write_shows_whatever_time_is_set(void)
+{
+    struct place p = new_place();
+    struct gguf *g = open_at(&p, "m.gguf", &tiny_default);
+    const struct file_id *id = gguf_part_id(g, 0);
+    const struct timespec times[2] = {
+        { id->mtime_ns / 1000000000, id->mtime_ns % 1000000000 },
+        { id->mtime_ns / 1000000000, id->mtime_ns % 1000000000 },
+    };
+    struct packfile_key k;
+    char path[128];
+
+    packfile_source_of(&k, g);
+    EXPECT(!k.has_source); /* it is too young */
+    EXPECT(gguf_is_unchanged(g));
+    snprintf(path, sizeof(path), "%s/m.gguf", p.dir);
+    const int64_t before = id->ctime_ns;
+    struct stat st;
+    do { /* until the file system's clock has gone on */
+        flip(path, 3000, 0);
+        EXPECT(!utimensat(AT_FDCWD, path, times, 0) && !stat(path, &st));
+    } while (st.st_ctim.tv_sec * 1000000000ll + st.st_ctim.tv_nsec == before);
+    EXPECT_EQ(st.st_mtim.tv_sec * 1000000000ll + st.st_mtim.tv_nsec, (long long)id->mtime_ns);
+    EXPECT(!gguf_is_unchanged(g));
+    gguf_close(g);
+    leave(&p);
+}
+
+static bool is_from(const char *path, const struct packfile_key *key)
+{
+    struct packfile f;
+    struct err e;
+
+    EXPECT(!packfile_open(&f, path, BYTES, &e));
+    bool is = packfile_is_from(&f, key);
+    packfile_close(&f);
+    return is;
+}
+
+static void renew(const char *path, const struct packfile_key *key)
+{
+    struct packfile f;
+    struct err e;
+
+    EXPECT(!packfile_open(&f, path, BYTES, &e));
+    packfile_renew(&f, path, key);
+    packfile_close(&f);
+}
+
+static void the_source_is_told_anew(void)
+{
+    struct place p = new_place();
+    struct packfile_key k = key_of(&tiny_default), moved = k, young = k;
+    uint8_t *block = some_block();
+    struct packfile f;
+    struct err e;
+
+    moved.source[7] ^= 1;
+    young.has_source = false;
+    EXPECT(!packfile_write(p.path, &young, block, BYTES, NULL, &e));
+    EXPECT(!is_from(p.path, &k));
+    EXPECT(!is_from(p.path, &young));
+    renew(p.path, &k);
+    EXPECT(is_from(p.path, &k));
+    EXPECT(!is_from(p.path, &young));
+    renew(p.path, &moved);
+    EXPECT(is_from(p.path, &moved));
+    EXPECT(!is_from(p.path, &k));
+    renew(p.path, &young);
+    EXPECT(is_from(p.path, &moved));
+    EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_NONE);
+    for (int bit = 0; bit < 36 * 8; bit++) { /* a torn one is none, and nothing else is wrong */
+        flip(p.path, 512 + (size_t)bit / 8, bit % 8);
+        EXPECT(!is_from(p.path, &moved));
+        flip(p.path, 512 + (size_t)bit / 8, bit % 8);
+    }
+    EXPECT(!packfile_open(&f, p.path, BYTES, &e)); /* replaced by somebody in between */
+    EXPECT(!packfile_write(p.path, &moved, block, BYTES, NULL, &e));
+    packfile_renew(&f, p.path, &k);
+    packfile_close(&f);
+    EXPECT(is_from(p.path, &moved));
+    mem_free(block);
+    leave(&p);
+}
+
+/* Beside the same bytes in another file it is used; beside others it is not, whatever they say of
+ * their size and time. */
+static void bytes_decide_not_times(void)
+{
+    struct place p = new_place();
+    struct gguf *g = open_at(&p, "m.gguf", &tiny_default);
+    char path[128], other[128];
+    struct err e;
+
+    snprintf(path, sizeof(path), "%s/m.gguf", p.dir);
+    snprintf(other, sizeof(other), "%s/copy.gguf", p.dir);
+    struct lm *m = open_with(g, p.path, false);
+    EXPECT(!llama_write_packfile(m, p.path, NULL, &e));
+    m->ops->close(m);
+    struct gguf *copy = open_at(&p, "copy.gguf", &tiny_default);
+    EXPECT(!rename(other, path));
+    m = open_with(copy, p.path, false);
+    EXPECT(!llama_wants_packfile(m));
+    m->ops->close(m);
+    gguf_close(copy);
+    const struct gguf_tensor *t = gguf_tensor_at(g, gguf_n_tensors(g) - 1);
+    const struct file_id *id = gguf_part_id(g, 0);
+    const struct timespec then = { id->mtime_ns / 1000000000, id->mtime_ns % 1000000000 };
+    flip(path, (size_t)(id->size - t->bytes / 2), 0);
+    EXPECT(!utimensat(AT_FDCWD, path, (struct timespec[]){ then, then }, 0));
+    EXPECT(!gguf_open(&copy, path, &e));
+    m = open_with(copy, p.path, false);
+    EXPECT(llama_wants_packfile(m));
+    m->ops->close(m);
+    gguf_close(copy);
+    gguf_close(g);
+    leave(&p);
 }
 
 static void one_wrong_bit_is_found(void)
@@ -233,7 +395,7 @@ static void one_wrong_bit_is_found(void)
     }
     EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_NONE);
     EXPECT_EQ(try_open(p.path, &k, BYTES - 1), ERR_UNSUPPORTED);
-    other.digest[31] ^= 1;
+    other.content[31] ^= 1;
     EXPECT_EQ(try_open(p.path, &other, BYTES), ERR_UNSUPPORTED);
     mem_free(block);
     leave(&p);
@@ -404,7 +566,9 @@ static void the_sum_is_the_same_by_every_means(void)
 }
 
 TESTS(TEST(the_same_bits_from_the_file), TEST(a_file_of_another_model_is_not_used),
-    TEST(a_key_says_what_it_is_of), TEST(one_wrong_bit_is_found), TEST(a_cut_file_is_found),
-    TEST(a_write_that_fails_leaves_nothing), TEST(a_stop_leaves_nothing_and_what_was_there_stays),
-    TEST(two_writers_do_not_meet), TEST(a_link_in_its_way_is_not_followed),
-    TEST(what_is_no_file_is_left_alone), TEST(the_sum_is_the_same_by_every_means))
+    TEST(content_is_every_byte_and_nothing_else), TEST(a_write_shows_whatever_time_is_set),
+    TEST(the_source_is_told_anew), TEST(bytes_decide_not_times), TEST(one_wrong_bit_is_found),
+    TEST(a_cut_file_is_found), TEST(a_write_that_fails_leaves_nothing),
+    TEST(a_stop_leaves_nothing_and_what_was_there_stays), TEST(two_writers_do_not_meet),
+    TEST(a_link_in_its_way_is_not_followed), TEST(what_is_no_file_is_left_alone),
+    TEST(the_sum_is_the_same_by_every_means))

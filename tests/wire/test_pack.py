@@ -3,6 +3,7 @@
 exactly that file is packed again."""
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,20 @@ def make_model(path):
     subprocess.run([program("tools/mkmodel"), "--layers", "3", "--embd", "1024", "--ff", "4096", "--heads",
         "16", "--kv-heads", "4", "--type", "F16", "-o", path], check=True, stdout=subprocess.DEVNULL)
     assert os.path.getsize(path) > LEAST, os.path.getsize(path)
+
+
+def settle(path):
+    """What was written in the last two seconds is not yet known by its time."""
+    while time.time() - os.stat(path).st_ctime < 4:
+        time.sleep(0.1)
+
+
+def flip(path, at):
+    with open(path, "r+b") as f:
+        f.seek(at)
+        byte = f.read(1)
+        f.seek(at)
+        f.write(bytes([byte[0] ^ 1]))
 
 
 class Start:
@@ -44,6 +59,7 @@ def test_the_second_start_maps_what_the_first_one_packed():
         model = os.path.join(folder, "m.gguf")
         pack = model + ".pack"
         make_model(model)
+        settle(model)
         want = Start(model, "--pack", "off")
         equal(os.listdir(folder), ["m.gguf"])
         first = Start(model, wait_for=pack)
@@ -57,26 +73,63 @@ def test_the_second_start_maps_what_the_first_one_packed():
         equal(first.answer, want.answer)
 
 
+def test_the_same_bytes_in_another_file_are_known_by_their_digest():
+    with tempfile.TemporaryDirectory() as folder:
+        model = os.path.join(folder, "m.gguf")
+        make_model(model)
+        settle(model)
+        want = Start(model, wait_for=model + ".pack")
+        os.utime(model, ns=(1, 1))
+        there = os.path.join(folder, "there")
+        os.mkdir(there)
+        copy = os.path.join(there, "other.gguf")
+        shutil.copyfile(model, copy)
+        shutil.copyfile(model + ".pack", copy + ".pack")
+        for path in (model, copy):
+            pack = path + ".pack"
+            inode = os.stat(pack).st_ino
+            settle(path)
+            compared = Start(path)
+            assert "packfile_compared" in compared.log, compared.log
+            assert "packfile_unused" not in compared.log, compared.log
+            equal(compared.answer, want.answer)
+            assert "packfile" not in Start(path).log
+            equal(os.stat(pack).st_ino, inode)
+
+
 def test_a_damaged_or_stale_file_is_made_again():
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "m.gguf")
         pack = model + ".pack"
         make_model(model)
+        settle(model)
         want = Start(model, wait_for=pack)
-        with open(pack, "r+b") as f:
-            f.seek(40 << 20)
-            byte = f.read(1)
-            f.seek(40 << 20)
-            f.write(bytes([byte[0] ^ 1]))
+        flip(pack, 40 << 20)
         damaged = Start(model, wait_for=pack)
         assert "stretches are damaged" in damaged.log, damaged.log
-        assert f"path={pack}" in damaged.log, damaged.log
-        os.utime(model, ns=(1, 1))
-        stale = Start(model, wait_for=pack)
-        assert "it is of another model file" in stale.log, stale.log
-        for s in (damaged, stale):
-            equal(s.answer, want.answer)
+        equal(damaged.answer, want.answer)
         assert "packfile" not in Start(model).log
+        was = os.stat(model)
+        with open(model, "r+b") as f:
+            f.seek(-(20 << 20), os.SEEK_END)
+            f.write(bytes(2 << 20))
+        os.utime(model, ns=(was.st_atime_ns, was.st_mtime_ns))
+        equal(os.stat(model).st_mtime_ns, was.st_mtime_ns)
+        settle(model)
+        stale = Start(model, wait_for=pack)
+        assert "it is of another model" in stale.log, stale.log
+        equal(stale.answer, Start(model, "--pack", "off").answer)
+        assert "packfile" not in Start(model).log
+
+
+def test_a_pipe_in_its_place_is_left_alone():
+    with tempfile.TemporaryDirectory() as folder:
+        model = os.path.join(folder, "m.gguf")
+        make_model(model)
+        os.mkfifo(model + ".pack")
+        log = Start(model).log
+        assert "not a regular file" in log, log
+        equal(sorted(os.listdir(folder)), ["m.gguf", "m.gguf.pack"])
 
 
 run(globals())

@@ -1,0 +1,94 @@
+#include "model/content.h"
+#include "base/mem.h"
+
+#include <openssl/evp.h>
+#include <openssl/sha.h>
+
+enum { STRETCH = 1 << 20 };
+
+static size_t n_stretches(const struct gguf_tensor *t)
+{
+    return (size_t)((t->bytes + STRETCH - 1) / STRETCH);
+}
+
+int content_init(struct content *c, const struct gguf *g, struct team *team, struct err *e)
+{
+    size_t most = 1, n = gguf_n_tensors(g);
+
+    for (size_t i = 0; i < n; i++)
+        most = MAX(most, n_stretches(gguf_tensor_at(g, i)));
+    *c = (struct content){ .g = g, .team = team };
+    c->sums = try_calloc(MAX(n, (size_t)1), CONTENT_BYTES);
+    c->leaves = try_calloc(most, CONTENT_BYTES);
+    if (c->sums && c->leaves)
+        return 0;
+    content_clear(c);
+    return err_set(e, ERR_MEMORY, "no memory for the digests of %zu tensors", n);
+}
+
+void content_clear(struct content *c)
+{
+    mem_free(c->sums);
+    mem_free(c->leaves);
+    *c = (struct content){ 0 };
+}
+
+struct leaf_job {
+    struct team *team;
+    const struct gguf_tensor *t;
+    uint8_t *leaves;
+};
+
+static void sum_some(void *arg, int member, int n_members)
+{
+    struct leaf_job *j = arg;
+    (void)member;
+    (void)n_members;
+    for (;;) {
+        size_t i = (size_t)team_next(j->team), from = i * STRETCH;
+        if (i >= n_stretches(j->t))
+            return;
+        SHA256(j->t->data + from, MIN((size_t)j->t->bytes - from, (size_t)STRETCH),
+            j->leaves + i * CONTENT_BYTES);
+    }
+}
+
+void content_add(struct content *c, const struct gguf_tensor *t)
+{
+    struct leaf_job job = { c->team, t, c->leaves };
+    size_t i = (size_t)(t - gguf_tensor_at(c->g, 0));
+
+    CHECK(c->n_summed < gguf_n_tensors(c->g));
+    team_run(c->team, sum_some, &job);
+    SHA256(c->leaves, n_stretches(t) * CONTENT_BYTES, c->sums + i * CONTENT_BYTES);
+    c->n_summed++;
+}
+
+static void put_u64(EVP_MD_CTX *to, uint64_t v)
+{
+    CHECK(EVP_DigestUpdate(to, &v, sizeof(v)));
+}
+
+static void put_tensor(EVP_MD_CTX *to, const struct gguf_tensor *t, const uint8_t *sum)
+{
+    put_u64(to, t->name.n);
+    CHECK(EVP_DigestUpdate(to, t->name.p, t->name.n));
+    put_u64(to, (uint64_t)t->type);
+    for (int i = 0; i < 4; i++)
+        put_u64(to, t->dims[i]);
+    put_u64(to, t->bytes);
+    CHECK(EVP_DigestUpdate(to, sum, CONTENT_BYTES));
+}
+
+void content_end(struct content *c, uint8_t out[CONTENT_BYTES])
+{
+    EVP_MD_CTX *all = EVP_MD_CTX_new();
+
+    CHECK(all && EVP_DigestInit_ex(all, EVP_sha256(), NULL));
+    CHECK(c->n_summed == gguf_n_tensors(c->g));
+    put_u64(all, c->n_summed);
+    for (size_t i = 0; i < c->n_summed; i++)
+        put_tensor(all, gguf_tensor_at(c->g, i), c->sums + i * CONTENT_BYTES);
+    CHECK(EVP_DigestFinal_ex(all, out, NULL));
+    EVP_MD_CTX_free(all);
+}
