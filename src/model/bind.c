@@ -128,10 +128,15 @@ static int all_rows(const struct slot *s)
     return s->rows * s->n_experts;
 }
 
+static size_t slot_used(const struct slot *s)
+{
+    return is_vector(s->id) ? (size_t)s->cols * sizeof(float)
+                            : pack_bytes(s->t->type, all_rows(s), s->cols);
+}
+
 static size_t slot_bytes(const struct slot *s)
 {
-    return align(is_vector(s->id) ? (size_t)s->cols * sizeof(float)
-                                  : pack_bytes(s->t->type, all_rows(s), s->cols));
+    return align(slot_used(s));
 }
 
 typedef int (*slot_fn)(struct bind *b, struct slot *s, struct err *e);
@@ -223,6 +228,8 @@ static int load(struct bind *b, struct slot *s, struct err *e)
         return 0;
     uint8_t *to = b->w->block + b->used;
     b->used += slot_bytes(s);
+    if (!b->is_filled) /* what lay in memory before goes into no file */
+        memset(to + slot_used(s), 0, slot_bytes(s) - slot_used(s));
 
     if (is_vector(s->id)) {
         if (!b->is_filled)

@@ -16,7 +16,6 @@
 
 enum {
     VERSION = 2,       /* of this file's form */
-    PACKING = 1,       /* of what pack.c makes; the order of the block (bind.c) */
     UNIT = 4096,       /* head, table and block begin at multiples */
     STRETCH = 1 << 20, /* bytes per sum */
     STAMP_AT = 512,    /* another sector than the head's */
@@ -131,7 +130,7 @@ static int check_head(const struct mapfile *m, size_t bytes, struct err *e)
     memcpy(&h, m->p, sizeof(h));
     if (memcmp(h.magic, magic, sizeof(magic)) != 0 || h.head_crc != head_crc(&h))
         return err_set(e, ERR_CORRUPT, "the head is damaged");
-    if (h.version != VERSION || h.packing != PACKING)
+    if (h.version != VERSION || h.packing != PACKFILE_LAYOUT)
         return err_set(e, ERR_UNSUPPORTED, "another version wrote it");
     if (h.bytes != bytes)
         return err_set(e, ERR_UNSUPPORTED, "it is of another model");
@@ -242,7 +241,7 @@ static int fill_front(uint8_t *front, const struct packfile_key *key, const uint
     size_t bytes, const _Atomic bool *stop)
 {
     uint32_t *sums = (uint32_t *)(void *)(front + UNIT);
-    struct head h = { .version = VERSION, .packing = PACKING, .bytes = bytes };
+    struct head h = { .version = VERSION, .packing = PACKFILE_LAYOUT, .bytes = bytes };
 
     for (size_t i = 0; i < n_stretches(bytes) && !is_stopped(stop); i++)
         sums[i] = sum_of(block, bytes, i);

@@ -7,6 +7,8 @@
 #include "model/packfile.h"
 #include "tiny.h"
 
+#include "../kernel/kit_formats.h"
+
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/file.h>
@@ -552,6 +554,73 @@ static void what_is_no_file_is_left_alone(void)
     leave(&p);
 }
 
+/* ---- the layout */
+
+static uint64_t hash(uint64_t h, const uint8_t *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ p[i]) * 0x100000001b3;
+    return h;
+}
+
+static uint64_t hash_of_type(const struct kit_type *t)
+{
+    enum { ROWS = 19, COLS = 512 };
+    struct rng r = { .key = 4 };
+    size_t n = (size_t)(ROWS * (COLS / t->block)) * t->bytes,
+           packed = pack_bytes(t->type, ROWS, COLS);
+    uint8_t *rows = xmalloc(n), *to = try_aligned(64, packed);
+    struct packed w;
+    struct err e;
+
+    for (size_t i = 0; i < n; i++)
+        rows[i] = (uint8_t)rng_next(&r);
+    EXPECT(to && !pack_init(&w, t->type, ROWS, COLS, to, &e));
+    memset(to, 0xa5, packed); /* all of it is written */
+    pack_panels(&w, rows, 0, w.n_panels);
+    uint64_t h = hash(0x12345, to, packed);
+    mem_free(to);
+    mem_free(rows);
+    return h;
+}
+
+static uint64_t hash_of_block(struct tiny t)
+{
+    struct place p = new_place();
+    struct gguf *g = open_at(&p, "m.gguf", &t);
+    struct mapfile f;
+    struct err e;
+
+    struct lm *m = open_with(g, p.path, false);
+    EXPECT(!llama_write_packfile(m, p.path, NULL, &e) && !mapfile_open(&f, p.path, &e));
+    EXPECT(f.n > 8192 && m->weight_bytes < 1024 * 1024); /* the sums take one unit */
+    uint64_t h = hash(0x12345, f.p + 8192, f.n - 8192);
+    mapfile_close(&f);
+    m->ops->close(m);
+    gguf_close(g);
+    leave(&p);
+    return h;
+}
+
+/* Who changes one of these gives PACKFILE_LAYOUT another number: files of the old one are about. */
+static void the_layout_stands_still(void)
+{
+    static const uint64_t want[KIT_N_TYPES + 2] = { 0x3618d3cdc00763ab, 0x471c2e529b4c441c,
+        0x57095d41c80f638c, 0x3208ac4f578858ef, 0xc416381366ff4fcd, 0x7d450873c61e355d,
+        0xf684e408dc6acd42, 0xd8ed4c9f358a3ea1, 0xc2b65689e0e88050, 0x423f2a3be561ae0d,
+        0x8771a5e2a8e853bf, 0xc416381366ff4fcd, 0xaa1561ace25257cf, 0x0fc0a933db93e4f4,
+        0xf005e0056e7dfe63, 0x8230838540b852d1 };
+    struct tiny rich = tiny_default;
+
+    EXPECT_EQ(PACKFILE_LAYOUT, 1);
+    for (int i = 0; i < KIT_N_TYPES; i++)
+        EXPECT_EQ(hash_of_type(&kit_types[i]), want[i]);
+    EXPECT_EQ(hash_of_block(tiny_default), want[KIT_N_TYPES]);
+    rich.is_untied = rich.has_factors = true;
+    rich.type_v = Q_F16;
+    EXPECT_EQ(hash_of_block(rich), want[KIT_N_TYPES + 1]);
+}
+
 static void the_sum_is_the_same_by_every_means(void)
 {
     uint8_t bytes[300];
@@ -570,5 +639,5 @@ TESTS(TEST(the_same_bits_from_the_file), TEST(a_file_of_another_model_is_not_use
     TEST(the_source_is_told_anew), TEST(bytes_decide_not_times), TEST(one_wrong_bit_is_found),
     TEST(a_cut_file_is_found), TEST(a_write_that_fails_leaves_nothing),
     TEST(a_stop_leaves_nothing_and_what_was_there_stays), TEST(two_writers_do_not_meet),
-    TEST(a_link_in_its_way_is_not_followed), TEST(what_is_no_file_is_left_alone),
-    TEST(the_sum_is_the_same_by_every_means))
+    TEST(a_link_in_its_way_is_not_followed), TEST(the_layout_stands_still),
+    TEST(what_is_no_file_is_left_alone), TEST(the_sum_is_the_same_by_every_means))
