@@ -22,8 +22,9 @@
 #include "model/content.h"
 #include "os/mapfile.h"
 
-/* Of what pack.c makes of each type, and of the order of the block (bind.c). The same for all kernel
- * sets. tests/unit/test_packfile.c has the bytes' hash for this number: with others, another. */
+/* Of what pack.c makes of each type, and of the order of the block (bind.c). The same for all
+ * kernel sets. tests/unit/test_packfile.c has the bytes' hash for this number: with others,
+ * another. */
 enum { PACKFILE_LAYOUT = 1 };
 
 struct packfile_key {
