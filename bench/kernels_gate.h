@@ -11,6 +11,7 @@
 
 #include "base/base.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -107,7 +108,7 @@ static inline void gate_note(
     struct gate_row *r = gate_find(g, set, what, rows);
 
     if (g->record)
-        fprintf(g->record, "%s,%s,%d,%.1f\n", set, what, rows, percent);
+        fprintf(g->record, "%s,%s,%d,%.1f\n", set, what, rows, fmin(percent, 100));
     if (!r)
         return;
     r->is_done = true;

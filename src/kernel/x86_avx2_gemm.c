@@ -490,5 +490,5 @@ GEMM(q8_0, 32, sizeof(struct p16_q8_0), sizeof(struct act_q8_0), GEMM_SET(wide_q
 #endif
 GEMM(q4_0, 32, sizeof(struct p16_q4_0), sizeof(struct act_q8_0), GEMM_SET(wide_q4_0), 32)
 GEMM(q4_k, 256, sizeof(struct p16_q4_k), sizeof(struct act_q8_k), GEMM_SET(wide_q4_k), 24)
-GEMM(q5_k, 256, sizeof(struct p16_q5_k), sizeof(struct act_q8_k), GEMM_SET(wide_q5_k), GROUP + 1)
-GEMM(q6_k, 256, sizeof(struct p16_q6_k), sizeof(struct act_q8_k), GEMM_SET(wide_q6_k), GROUP + 1)
+GEMM(q5_k, 256, sizeof(struct p16_q5_k), sizeof(struct act_q8_k), GEMM_SET(wide_q5_k), 16)
+GEMM(q6_k, 256, sizeof(struct p16_q6_k), sizeof(struct act_q8_k), GEMM_SET(wide_q6_k), 16)
