@@ -18,19 +18,14 @@ static struct file_id id_of(const struct stat *st)
         in_ns(st->st_ctim) };
 }
 
-/* Never waits for somebody to open the other end of a pipe, nor becomes a terminal's. */
-static int open_now(const char *path)
-{
-    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-}
-
-int mapfile_open(struct mapfile *m, const char *path, struct err *e)
+static int open_with(struct mapfile *m, const char *path, int flags, struct err *e)
 {
     struct stat st;
     void *p = MAP_FAILED;
 
     *m = (struct mapfile){ 0 };
-    int fd = fault_hit(FAULT_OPEN) ? (errno = EIO, -1) : open_now(path);
+    int fd = fault_hit(FAULT_OPEN) ? (errno = EIO, -1)
+                                   : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | flags);
     if (fd < 0 || fstat(fd, &st) < 0) {
         err_set(e, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: %s", path, strerror(errno));
         goto fail;
@@ -60,6 +55,16 @@ fail:
     if (fd >= 0)
         close(fd);
     return -1;
+}
+
+int mapfile_open(struct mapfile *m, const char *path, struct err *e)
+{
+    return open_with(m, path, 0, e);
+}
+
+int mapfile_open_found(struct mapfile *m, const char *path, struct err *e)
+{
+    return open_with(m, path, O_NONBLOCK, e);
 }
 
 void mapfile_close(struct mapfile *m)

@@ -17,9 +17,11 @@ struct mapfile {
     struct file_id id;
 };
 
-/* *m is overwritten. ERR_NOT_FOUND; ERR_INVALID, at once: a folder, pipe or device; ERR_CORRUPT: an
- * empty file; ERR_IO. */
+/* *m is overwritten. ERR_NOT_FOUND; ERR_INVALID: a folder, pipe or device; ERR_CORRUPT: an empty
+ * file; ERR_IO. A pipe that somebody names is waited for, until it has a writer; one that is found
+ * where a file was looked for is not. */
 int mapfile_open(struct mapfile *m, const char *path, struct err *e);
+int mapfile_open_found(struct mapfile *m, const char *path, struct err *e);
 void mapfile_close(struct mapfile *m); /* an empty one is fine */
 /* Still under this name, and not written to since. */
 bool mapfile_is_unchanged(const struct mapfile *m, const char *path);
