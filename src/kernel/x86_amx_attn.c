@@ -127,6 +127,14 @@ INLINE void fetch_tile(const uint8_t *at)
         _mm_prefetch((const char *)at + i, _MM_HINT_T0);
 }
 
+/* Into the second cache, of what has its turn later: a block's values while its scores are
+ * computed, then the keys of the next, so that memory always has something to do. */
+INLINE void fetch_later(const uint8_t *at)
+{
+    for (int i = 0; i < STEP_BYTES; i += 64)
+        _mm_prefetch((const char *)at + i, _MM_HINT_T1);
+}
+
 /* ---- scores */
 
 static const uint8_t *k_of(const struct attn_args *a, int pos)
@@ -134,6 +142,11 @@ static const uint8_t *k_of(const struct attn_args *a, int pos)
     size_t group = (size_t)(a->layout->head_dim + 31) / 32 * STEP_BYTES;
 
     return attn_block_of(a, pos) + (size_t)(pos % PAGE_TOKENS / KV_GROUP) * group;
+}
+
+static const uint8_t *v_of(const struct attn_args *a, int pos)
+{
+    return attn_block_of(a, pos) + a->layout->k_bytes;
 }
 
 /* d and tokens that a page does not have are zero: a head's last d, or pages of fewer tokens. */
@@ -148,6 +161,14 @@ static const uint8_t *copy_keys(const struct attn_args *a, int pos, int to, int 
             memcpy(copy + 64 * i + 4 * (t - pos), from + 64 * i, (size_t)UNIT * 4);
     }
     return copy;
+}
+
+/* As many tiles of the values of a group's page as the group has tiles of keys. */
+static const uint8_t *v_share(const struct attn_args *a, int pos)
+{
+    size_t group = (size_t)(pos % PAGE_TOKENS / KV_GROUP);
+
+    return v_of(a, pos) + group * (((size_t)a->layout->head_dim + 15) / 16 * 16 * 32);
 }
 
 static void scores(struct work *k, const struct heads *g, int from, int to)
@@ -171,6 +192,7 @@ static void scores(struct work *k, const struct heads *g, int from, int to)
                                    : copy_keys(a, key, to, s, k->copies[i]);
                 if (is_whole && key + KEYS < to)
                     fetch_tile(k_of(a, key + KEYS) + (size_t)s * STEP_BYTES);
+                fetch_later(v_share(a, key) + (size_t)s * STEP_BYTES);
             }
             TILE_LOAD(4, q + plane, 64);
             TILE_LOAD(5, q, 64);
@@ -218,11 +240,6 @@ static void weigh(struct work *k, const struct heads *g, int h, int n, int n_all
 
 /* ---- values */
 
-static const uint8_t *v_of(const struct attn_args *a, int pos)
-{
-    return attn_block_of(a, pos) + a->layout->k_bytes;
-}
-
 /* The line of a position and its neighbour, 16 d. */
 static const uint8_t *v_line(const struct attn_args *a, int pos, int d)
 {
@@ -245,6 +262,7 @@ static void values(struct work *k, const struct heads *g, int from, int to)
 {
     const struct attn_args *a = g->a;
     const size_t stride = (size_t)g->dim16 * sizeof(float);
+    const int last = g->n_keys[g->n - 1] - 1;
     const uint8_t *tile[4];
 
     for (int d = 0; d < g->dim16; d += 64) {
@@ -257,6 +275,8 @@ static void values(struct work *k, const struct heads *g, int from, int to)
                                    : copy_values(a, pos, to, d + 16 * i, k->copies[i]);
                 if (is_whole && pos + STEP < to)
                     fetch_tile(v_line(a, pos + STEP, d + 16 * i));
+                fetch_later(
+                    k_of(a, MIN(pos + KV_BLOCK, last)) + (size_t)(d / 16 + i) * V_PAIRS * 64);
             }
             TILE_LOAD(4, k->weights[(pos - from) / STEP][1], 64);
             TILE_LOAD(5, k->weights[(pos - from) / STEP][0], 64);

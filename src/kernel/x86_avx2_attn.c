@@ -100,18 +100,29 @@ static const uint8_t *v_of(const struct attn_args *a, int pos)
     return attn_block_of(a, pos) + a->layout->k_bytes;
 }
 
+/* As many lines of the values of a unit's page as the unit has lines of keys. */
+static const uint8_t *v_share(const struct attn_args *a, int pos)
+{
+    size_t unit = (size_t)(pos % PAGE_TOKENS / KV_GROUP);
+
+    return v_of(a, pos) + unit * (((size_t)a->layout->head_dim + 15) / 16 * 16 * 32);
+}
+
+/* What is fetched meanwhile: as with AVX-512 (x86_avx512_attn.c). */
 INLINE void scores(enum kv_type type, int heads, const struct group *g, int from, int to)
 {
     const __m256 scale = _mm256_set1_ps(g->a->scale);
 
     for (int pos = from; pos < to; pos += UNIT) {
         const uint8_t *k = k_of(g->a, pos), *next = k_of(g->a, MIN(pos + UNIT, to - 1));
+        const uint8_t *v = v_share(g->a, pos);
         __m256 s[HEADS][2];
 
         UNROLL for (int h = 0; h < heads; h++) s[h][0] = s[h][1] = _mm256_setzero_ps();
         for (int d = 0; d < g->dim; d += 2) {
             struct two x = widen(type, k + (size_t)d * 32);
             _mm_prefetch((const char *)next + (size_t)d * 32, _MM_HINT_T0);
+            _mm_prefetch((const char *)v + (size_t)d * 32, _MM_HINT_T1);
             UNROLL for (int h = 0; h < heads; h++)
             {
                 const float *q = g->q + (size_t)h * (size_t)g->dim + d;
@@ -199,6 +210,8 @@ INLINE void add_page(
 
 INLINE void values(enum kv_type type, int heads, const struct group *g, int from, int to)
 {
+    const int last = g->a->n_keys - 1;
+
     for (int d = 0; d < g->dim16; d += 16) {
         __m256 sums[HEADS][2];
 
@@ -211,8 +224,11 @@ INLINE void values(enum kv_type type, int heads, const struct group *g, int from
         for (int pos = from; pos < to; pos += PAGE_TOKENS) {
             size_t at = (size_t)d * V_PAIRS * 4;
             const uint8_t *next = v_of(g->a, MIN(pos + PAGE_TOKENS, to - 1)) + at;
-            for (size_t i = 0; i < V_PAIRS; i++)
+            const uint8_t *keys = k_of(g->a, MIN(pos + KV_BLOCK, last)) + at;
+            for (size_t i = 0; i < V_PAIRS; i++) {
                 _mm_prefetch((const char *)next + 64 * i, _MM_HINT_T0);
+                _mm_prefetch((const char *)keys + 64 * i, _MM_HINT_T1);
+            }
             add_page(type, heads, g->w + (pos - from), v_of(g->a, pos) + at,
                 MIN(PAGE_TOKENS, to - pos), sums);
         }

@@ -74,6 +74,11 @@ static const struct p16_q8_0 *keys_of(const struct group *g, int pos)
            pos % PAGE_TOKENS / KV_GROUP * blocks_of(g->dim);
 }
 
+static const uint8_t *values_of(const struct group *g, int pos)
+{
+    return attn_block_of(g->a, pos) + g->a->layout->k_bytes;
+}
+
 INLINE __m256 halves(const uint16_t *h)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)h));
@@ -112,8 +117,11 @@ INLINE void scores(int heads, const struct group *g, int from, int to)
     for (int pos = from; pos < to; pos += UNIT) {
         const struct p16_q8_0 *k = keys_of(g, pos);
         const char *next = (const char *)keys_of(g, MIN(pos + UNIT, to - 1));
-        for (size_t i = 0; i < (size_t)n * sizeof(*k); i += 64)
+        const char *v = (const char *)values_of(g, pos) + pos % PAGE_TOKENS / KV_GROUP * n * 512;
+        for (size_t i = 0; i < (size_t)n * sizeof(*k); i += 64) {
             _mm_prefetch(next + i, _MM_HINT_T0);
+            _mm_prefetch(v + i, _MM_HINT_T1); /* behind the block of keys it is their turn */
+        }
         for (int half = 0; half < 2 && pos + 8 * half < to && 8 * half < UNIT; half++) {
             __m256 acc[HEADS];
             UNROLL for (int h = 0; h < heads; h++) acc[h] = _mm256_setzero_ps();
@@ -211,16 +219,20 @@ INLINE void add_page(int heads, const int16_t *u, const uint8_t *v, int n, __m25
 
 INLINE void add_dims(int heads, const struct group *g, int d, int from, int to, const float *factor)
 {
-    const size_t at = g->a->layout->k_bytes + (size_t)d * V_PAIRS * 2;
+    const size_t at = (size_t)d * V_PAIRS * 2;
+    const int last = g->a->n_keys - 1;
     __m256i sums[HEADS][2];
 
     UNROLL for (int h = 0; h < heads; h++) sums[h][0] = sums[h][1] = _mm256_setzero_si256();
     for (int pos = from; pos < to; pos += PAGE_TOKENS) {
-        const uint8_t *next = attn_block_of(g->a, MIN(pos + PAGE_TOKENS, to - 1)) + at;
-        for (size_t i = 0; i < (size_t)V_PAIRS * 32; i += 64)
+        const uint8_t *next = values_of(g, MIN(pos + PAGE_TOKENS, to - 1)) + at;
+        const uint8_t *keys = attn_block_of(g->a, MIN(pos + KV_BLOCK, last)) + at;
+        for (size_t i = 0; i < (size_t)V_PAIRS * 32; i += 64) {
             _mm_prefetch((const char *)next + i, _MM_HINT_T0);
-        add_page(heads, g->u + (pos - from), attn_block_of(g->a, pos) + at,
-            MIN(PAGE_TOKENS, to - pos), sums);
+            _mm_prefetch((const char *)keys + i, _MM_HINT_T1);
+        }
+        add_page(
+            heads, g->u + (pos - from), values_of(g, pos) + at, MIN(PAGE_TOKENS, to - pos), sums);
     }
     UNROLL for (int h = 0; h < heads; h++) UNROLL for (int half = 0; half < 2; half++)
     {

@@ -87,8 +87,17 @@ static const uint8_t *v_of(const struct attn_args *a, int pos)
     return attn_block_of(a, pos) + a->layout->k_bytes;
 }
 
-/* Scores of two units at a time. The lines of the units after them are fetched meanwhile: pages
- * lie anywhere, and the hardware does not look that far. */
+/* As many lines of the values of a unit's page as the unit has lines of keys. */
+static const uint8_t *v_share(const struct attn_args *a, int pos)
+{
+    size_t unit = (size_t)(pos % PAGE_TOKENS / KV_GROUP);
+
+    return v_of(a, pos) + unit * (((size_t)a->layout->head_dim + 15) / 16 * 16 * 32);
+}
+
+/* Scores of two units at a time. Pages lie anywhere, where the hardware does not look, and memory
+ * should never have nothing to do: meanwhile the keys of the units after them are fetched into the
+ * first cache, and the values of these two, whose turn comes behind the block, into the second. */
 INLINE void scores(enum kv_type type, int heads, const struct group *g, int from, int to)
 {
     const struct attn_args *a = g->a;
@@ -96,6 +105,7 @@ INLINE void scores(enum kv_type type, int heads, const struct group *g, int from
     for (int pos = from; pos < to; pos += 2 * UNIT) {
         int second = MIN(pos + UNIT, (to - 1) / UNIT * UNIT);
         const uint8_t *k0 = k_of(a, pos), *k1 = k_of(a, second);
+        const uint8_t *v0 = v_share(a, pos), *v1 = v_share(a, second);
         const uint8_t *next0 = k_of(a, MIN(pos + 2 * UNIT, to - 1));
         const uint8_t *next1 = k_of(a, MIN(pos + 3 * UNIT, to - 1));
         __m512 s0[HEADS], s1[HEADS];
@@ -106,6 +116,8 @@ INLINE void scores(enum kv_type type, int heads, const struct group *g, int from
             struct two x = widen(type, k0 + at), y = widen(type, k1 + at);
             _mm_prefetch((const char *)next0 + at, _MM_HINT_T0);
             _mm_prefetch((const char *)next1 + at, _MM_HINT_T0);
+            _mm_prefetch((const char *)v0 + at, _MM_HINT_T1);
+            _mm_prefetch((const char *)v1 + at, _MM_HINT_T1);
             UNROLL for (int h = 0; h < heads; h++)
             {
                 const float *q = g->q + (size_t)h * (size_t)g->dim + d;
@@ -162,25 +174,40 @@ struct tail { /* a position, and the lines that hold its values */
     const uint8_t *v[2];
 };
 
-/* One page's values, dimensions d .. d + 15 and (second) d + 16 .. d + 31, to the sums. */
+/* One page's values of 32 dimensions, and what is fetched meanwhile, two lines for two tokens: the
+ * next page's values, and keys of the next block. */
+struct page {
+    const uint8_t *v[2]; /* dimensions d .. d + 15 and (second) d + 16 .. d + 31 */
+    int n;               /* tokens */
+    const uint8_t *next, *keys;
+};
+
 INLINE void add_page(
-    enum kv_type type, int heads, const float *w, const uint8_t *v[2], int n, __m512 sums[2][HEADS])
+    enum kv_type type, int heads, const float *w, const struct page *p, __m512 sums[2][HEADS])
 {
+    const int n = p->n;
+
     for (int t = 0; t < n; t += 2) {
-        struct two x = widen(type, v[0] + (size_t)t * 32), y = widen(type, v[1] + (size_t)t * 32);
+        struct two x = widen(type, p->v[0] + (size_t)t * 32);
+        struct two y = widen(type, p->v[1] + (size_t)t * 32);
+        UNROLL for (int i = 0; i < 2; i++)
+        {
+            _mm_prefetch((const char *)p->next + (t + i) * 64, _MM_HINT_T0);
+            _mm_prefetch((const char *)p->keys + (t + i) * 64, _MM_HINT_T1);
+        }
         UNROLL for (int h = 0; h < heads; h++)
         {
-            __m512 p = _mm512_set1_ps(w[h * KV_BLOCK + t]);
-            sums[0][h] = _mm512_fmadd_ps(p, x.even, sums[0][h]);
-            sums[1][h] = _mm512_fmadd_ps(p, y.even, sums[1][h]);
+            __m512 weight = _mm512_set1_ps(w[h * KV_BLOCK + t]);
+            sums[0][h] = _mm512_fmadd_ps(weight, x.even, sums[0][h]);
+            sums[1][h] = _mm512_fmadd_ps(weight, y.even, sums[1][h]);
         }
         if (t + 1 == n)
             break;
         UNROLL for (int h = 0; h < heads; h++)
         {
-            __m512 p = _mm512_set1_ps(w[h * KV_BLOCK + t + 1]);
-            sums[0][h] = _mm512_fmadd_ps(p, x.odd, sums[0][h]);
-            sums[1][h] = _mm512_fmadd_ps(p, y.odd, sums[1][h]);
+            __m512 weight = _mm512_set1_ps(w[h * KV_BLOCK + t + 1]);
+            sums[0][h] = _mm512_fmadd_ps(weight, x.odd, sums[0][h]);
+            sums[1][h] = _mm512_fmadd_ps(weight, y.odd, sums[1][h]);
         }
     }
 }
@@ -206,6 +233,7 @@ INLINE void add_one(enum kv_type type, int heads, const struct group *g, const s
 INLINE void values(enum kv_type type, int heads, const struct group *g, int from, int end)
 {
     int to = MIN(end, g->n_keys[0]); /* all attend to these */
+    int last = g->n_keys[g->n - 1] - 1;
 
     for (int d = 0; d < g->dim16; d += 32) {
         int second = MIN(d + 16, g->dim16 - 16); /* the same again where there is no other */
@@ -217,13 +245,12 @@ INLINE void values(enum kv_type type, int heads, const struct group *g, int from
             sums[1][h] = _mm512_loadu_ps(g->out + (size_t)h * (size_t)g->dim16 + second);
         }
         for (int pos = from; pos < to; pos += PAGE_TOKENS) {
-            const uint8_t *page = v_of(g->a, pos);
-            const uint8_t *next = v_of(g->a, MIN(pos + PAGE_TOKENS, to - 1));
-            const uint8_t *v[2] = { page + (size_t)d * V_PAIRS * 4,
-                page + (size_t)second * V_PAIRS * 4 };
-            for (size_t i = 0; i < 2 * (size_t)V_PAIRS; i++)
-                _mm_prefetch((const char *)next + (size_t)d * V_PAIRS * 4 + 64 * i, _MM_HINT_T0);
-            add_page(type, heads, g->w + (pos - from), v, MIN(PAGE_TOKENS, to - pos), sums);
+            const size_t at = (size_t)d * V_PAIRS * 4;
+            const uint8_t *v = v_of(g->a, pos);
+            struct page p = { { v + at, v + (size_t)second * V_PAIRS * 4 },
+                MIN(PAGE_TOKENS, to - pos), v_of(g->a, MIN(pos + PAGE_TOKENS, to - 1)) + at,
+                k_of(g->a, MIN(pos + KV_BLOCK, last)) + at };
+            add_page(type, heads, g->w + (pos - from), &p, sums);
         }
         for (int pos = to; pos < end; pos++) {
             const uint8_t *line = v_of(g->a, pos) + (size_t)(pos % PAGE_TOKENS / 2) * 64;

@@ -74,12 +74,24 @@ static const struct p16_q8_0 *keys_of(const struct group *g, int pos)
            pos % PAGE_TOKENS / KV_GROUP * blocks_of(g->dim);
 }
 
+static const uint8_t *values_of(const struct group *g, int pos)
+{
+    return attn_block_of(g->a, pos) + g->a->layout->k_bytes;
+}
+
 INLINE __m512 halves(const uint16_t *h)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)h));
 }
 
-INLINE void score_block(int heads, const struct p16_q8_0 *k, const struct p16_q8_0 *next,
+/* What is fetched meanwhile: the keys of the next unit, and the values of this one, whose turn
+ * comes behind the block of keys. */
+struct ahead {
+    const struct p16_q8_0 *k;
+    const uint8_t *v;
+};
+
+INLINE void score_block(int heads, const struct p16_q8_0 *k, struct ahead next,
     const struct act_q8_0 *q, int n_blocks, __m512 acc[HEADS])
 {
     __m512i sum[HEADS];
@@ -89,7 +101,8 @@ INLINE void score_block(int heads, const struct p16_q8_0 *k, const struct p16_q8
     UNROLL for (int i = 0; i < 8; i++)
     {
         __m512i x = _mm512_loadu_si512(k->q[i]);
-        _mm_prefetch((const char *)next->q[i], _MM_HINT_T0);
+        _mm_prefetch((const char *)next.k->q[i], _MM_HINT_T0);
+        _mm_prefetch((const char *)next.v + 64 * i, _MM_HINT_T1);
         UNROLL for (int h = 0; h < heads; h++)
         {
             int32_t four;
@@ -107,13 +120,15 @@ INLINE void scores(int heads, const struct group *g, int from, int to)
     const __m512 scale = _mm512_set1_ps(g->a->scale);
 
     for (int pos = from; pos < to; pos += UNIT) {
-        const struct p16_q8_0 *k = keys_of(g, pos), *next = keys_of(g, MIN(pos + UNIT, to - 1));
+        const struct p16_q8_0 *k = keys_of(g, pos);
+        struct ahead next = { keys_of(g, MIN(pos + UNIT, to - 1)),
+            values_of(g, pos) + pos % PAGE_TOKENS / KV_GROUP * n * 512 };
         __mmask16 here = first_lanes(MIN(UNIT, to - pos));
         __m512 acc[HEADS];
 
         UNROLL for (int h = 0; h < heads; h++) acc[h] = _mm512_setzero_ps();
-        for (int b = 0; b < n; b++)
-            score_block(heads, k + b, next + b, g->q8 + b, n, acc);
+        for (int b = 0; b < n; b++, next.k++, next.v += 512)
+            score_block(heads, k + b, next, g->q8 + b, n, acc);
         UNROLL for (int h = 0; h < heads; h++) _mm512_mask_storeu_ps(
             g->w + (size_t)h * KV_BLOCK + (pos - from), here, _mm512_mul_ps(acc[h], scale));
     }
@@ -187,18 +202,23 @@ INLINE void add_page(int heads, const int16_t *u, const uint8_t *v[2], int n, __
 INLINE void add_dims(int heads, const struct group *g, int d, int from, int to, const float *factor)
 {
     const int second = MIN(d + 16, g->dim16 - 16); /* the same again where there is no other */
+    const int last = g->n_keys[g->n - 1] - 1;
     __m512i sums[2][HEADS];
     __m512 out[2];
 
     UNROLL for (int h = 0; h < heads; h++) sums[0][h] = sums[1][h] = _mm512_setzero_si512();
     for (int pos = from; pos < to; pos += PAGE_TOKENS) {
-        const size_t first = g->a->layout->k_bytes + (size_t)d * V_PAIRS * 2;
-        const uint8_t *page = attn_block_of(g->a, pos) + g->a->layout->k_bytes;
-        const uint8_t *next = attn_block_of(g->a, MIN(pos + PAGE_TOKENS, to - 1)) + first;
+        const uint8_t *page = values_of(g, pos);
         const uint8_t *v[2] = { page + (size_t)d * V_PAIRS * 2,
             page + (size_t)second * V_PAIRS * 2 };
-        for (size_t i = 0; i < (size_t)V_PAIRS; i++)
-            _mm_prefetch((const char *)next + 64 * i, _MM_HINT_T0);
+        const char *next =
+            (const char *)values_of(g, MIN(pos + PAGE_TOKENS, to - 1)) + (size_t)d * V_PAIRS * 2;
+        const char *keys = (const char *)(keys_of(g, MIN(pos + KV_BLOCK, last)) +
+                                          d / Q8_0_BLOCK * (V_PAIRS * 2 / KV_GROUP));
+        for (size_t i = 0; i < (size_t)V_PAIRS; i++) {
+            _mm_prefetch(next + 64 * i, _MM_HINT_T0);
+            _mm_prefetch(keys + 64 * i, _MM_HINT_T1);
+        }
         add_page(heads, g->u + (pos - from), v, MIN(PAGE_TOKENS, to - pos), sums);
     }
     UNROLL for (int h = 0; h < heads; h++)

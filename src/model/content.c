@@ -1,7 +1,6 @@
 #include "model/content.h"
 #include "base/mem.h"
 
-#include <openssl/evp.h>
 #include <openssl/sha.h>
 
 enum { STRETCH = 1 << 20 };
@@ -20,7 +19,8 @@ int content_init(struct content *c, const struct gguf *g, struct team *team, str
     *c = (struct content){ .g = g, .team = team };
     c->sums = try_calloc(MAX(n, (size_t)1), CONTENT_BYTES);
     c->leaves = try_calloc(most, CONTENT_BYTES);
-    if (c->sums && c->leaves)
+    c->all = EVP_MD_CTX_new();
+    if (c->sums && c->leaves && c->all && EVP_DigestInit_ex(c->all, EVP_sha256(), NULL))
         return 0;
     content_clear(c);
     return err_set(e, ERR_MEMORY, "no memory for the digests of %zu tensors", n);
@@ -30,6 +30,7 @@ void content_clear(struct content *c)
 {
     mem_free(c->sums);
     mem_free(c->leaves);
+    EVP_MD_CTX_free(c->all);
     *c = (struct content){ 0 };
 }
 
@@ -48,8 +49,8 @@ static void sum_some(void *arg, int member, int n_members)
         size_t i = (size_t)team_next(j->team), from = i * STRETCH;
         if (i >= n_stretches(j->t))
             return;
-        SHA256(j->t->data + from, MIN((size_t)j->t->bytes - from, (size_t)STRETCH),
-            j->leaves + i * CONTENT_BYTES);
+        CHECK(SHA256(j->t->data + from, MIN((size_t)j->t->bytes - from, (size_t)STRETCH),
+            j->leaves + i * CONTENT_BYTES));
     }
 }
 
@@ -60,7 +61,7 @@ void content_add(struct content *c, const struct gguf_tensor *t)
 
     CHECK(c->n_summed < gguf_n_tensors(c->g));
     team_run(c->team, sum_some, &job);
-    SHA256(c->leaves, n_stretches(t) * CONTENT_BYTES, c->sums + i * CONTENT_BYTES);
+    CHECK(SHA256(c->leaves, n_stretches(t) * CONTENT_BYTES, c->sums + i * CONTENT_BYTES));
     c->n_summed++;
 }
 
@@ -82,13 +83,9 @@ static void put_tensor(EVP_MD_CTX *to, const struct gguf_tensor *t, const uint8_
 
 void content_end(struct content *c, uint8_t out[CONTENT_BYTES])
 {
-    EVP_MD_CTX *all = EVP_MD_CTX_new();
-
-    CHECK(all && EVP_DigestInit_ex(all, EVP_sha256(), NULL));
     CHECK(c->n_summed == gguf_n_tensors(c->g));
-    put_u64(all, c->n_summed);
+    put_u64(c->all, c->n_summed);
     for (size_t i = 0; i < c->n_summed; i++)
-        put_tensor(all, gguf_tensor_at(c->g, i), c->sums + i * CONTENT_BYTES);
-    CHECK(EVP_DigestFinal_ex(all, out, NULL));
-    EVP_MD_CTX_free(all);
+        put_tensor(c->all, gguf_tensor_at(c->g, i), c->sums + i * CONTENT_BYTES);
+    CHECK(EVP_DigestFinal_ex(c->all, out, NULL));
 }

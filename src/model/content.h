@@ -10,6 +10,8 @@
 #include "format/gguf.h"
 #include "kernel/team.h"
 
+#include <openssl/evp.h>
+
 enum { CONTENT_BYTES = 32 };
 
 struct content {
@@ -17,6 +19,7 @@ struct content {
     struct team *team;
     uint8_t *sums;   /* of the tensors */
     uint8_t *leaves; /* of the stretches of one */
+    EVP_MD_CTX *all; /* taken at the start, since the end cannot fail */
     size_t n_summed;
 };
 
