@@ -30,6 +30,7 @@
 #include "kernel/quant.h"
 #include "kernel/team.h"
 #include "kernel/x86_avxvnni_evex.h"
+#include "model/bench.h"
 #include "os/clock.h"
 #include "os/thread.h"
 
@@ -83,30 +84,21 @@ static struct gate gate;
 
 static struct team *team;
 
-/* ---- the roof: one word of every line, from several places in turn */
+/* ---- the roof */
 
 struct reading {
     const uint8_t *data;
     size_t bytes;
+    int way;
     uint64_t sums[1024];
 };
 
 static void read_all(void *arg, int member, int n)
 {
-    enum { PLACES = 8, TURN = 512 };
     struct reading *r = arg;
-    size_t part = r->bytes / (size_t)n / PLACES / TURN * TURN;
-    const uint8_t *p = r->data + (size_t)member * part * PLACES;
-    uint64_t sum = 0;
+    size_t part = r->bytes / (size_t)n;
 
-    for (size_t at = 0; at < part; at += TURN)
-        for (size_t s = 0; s < PLACES; s++)
-            for (size_t i = 0; i < TURN; i += 64) {
-                uint64_t word;
-                memcpy(&word, p + s * part + at + i, sizeof(word));
-                sum += word;
-            }
-    r->sums[member] = sum;
+    r->sums[member] = bench_read(r->data + (size_t)member * part, part, r->way);
 }
 
 static double read_roof(const uint8_t *data, size_t bytes)
@@ -117,6 +109,7 @@ static double read_roof(const uint8_t *data, size_t bytes)
     r.bytes = bytes / 6;
     for (size_t i = 0; i < 24; i++) { /* short runs, as in measure() */
         r.data = data + i % 6 * r.bytes;
+        r.way = (int)i % BENCH_WAYS;
         uint64_t t = clock_ns();
         team_run(team, read_all, &r);
         double gbs = (double)r.bytes / (double)(clock_ns() - t);

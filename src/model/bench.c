@@ -22,25 +22,35 @@ struct bench_meter {
     _Atomic uint64_t sink; /* so that nothing is optimised away */
 };
 
-/* Reading in turns of some lines from some streams, as kernels read weights and otherwise: which
- * gets most differs between machines and minutes. */
+/* Turns of some lines from some streams, as kernels read weights and otherwise. Which gets most
+ * differs between machines and minutes. */
 static const struct {
     int streams, lines;
-} ways[] = { { 8, 2 }, { 4, 4 }, { 1, 64 } };
+    size_t ahead; /* bytes that a stream prefetches ahead of itself; 0: the hardware does */
+} ways[BENCH_WAYS] = { { 8, 2, 0 }, { 4, 4, 0 }, { 1, 64, 0 }, { 1, 64, 6144 } };
 
-/* One word of each line. */
-static uint64_t read_part(const uint8_t *p, size_t n, int n_streams, int n_lines)
+static uint64_t read_turn(const uint8_t *p, size_t n, size_t ahead)
 {
-    const size_t turn = (size_t)n_lines * LINE, stream = n / (size_t)n_streams / turn * turn;
+    uint64_t sum = 0, word;
+
+    for (size_t i = 0; i < n; i += LINE) {
+        if (ahead)
+            __builtin_prefetch(p + i + ahead, 0, 2);
+        memcpy(&word, p + i, sizeof(word));
+        sum += word;
+    }
+    return sum;
+}
+
+uint64_t bench_read(const uint8_t *p, size_t n, int way)
+{
+    const size_t n_streams = (size_t)ways[way].streams, turn = (size_t)ways[way].lines * LINE;
+    const size_t stream = n / n_streams / turn * turn;
     uint64_t sum = 0;
 
     for (size_t at = 0; at < stream; at += turn)
-        for (int s = 0; s < n_streams; s++)
-            for (size_t i = 0; i < turn; i += LINE) {
-                uint64_t word;
-                memcpy(&word, p + (size_t)s * stream + at + i, sizeof(word));
-                sum += word;
-            }
+        for (size_t s = 0; s < n_streams; s++)
+            sum += read_turn(p + s * stream + at, turn, ways[way].ahead);
     return sum;
 }
 
@@ -48,8 +58,8 @@ static void read_all(void *arg, int member, int n_members)
 {
     struct bench_meter *j = arg;
     size_t part = READ_BYTES / (size_t)n_members;
-    size_t w = (size_t)j->run % ARRAY_LEN(ways);
-    j->sink += read_part(j->bytes + (size_t)member * part, part, ways[w].streams, ways[w].lines);
+
+    j->sink += bench_read(j->bytes + (size_t)member * part, part, j->run % BENCH_WAYS);
 }
 
 static void compute_all(void *arg, int member, int n_members)

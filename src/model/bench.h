@@ -20,6 +20,11 @@ struct bench_roof {
     double fma_gmac_s; /* float multiply-adds: of bf16 in tiles where there are, else single */
 };
 
+/* Reads one word of every line of n bytes; returns their sum, so that nothing is optimised away. A
+ * way is which line comes when; a roof is what the best of them gets. */
+enum { BENCH_WAYS = 4 };
+uint64_t bench_read(const uint8_t *p, size_t n, int way);
+
 /* What roofs are measured with: threads of its own and 256 MB. */
 struct bench_meter;
 
