@@ -451,18 +451,18 @@ static uint64_t split_count(const struct part *p)
     return n;
 }
 
-/* The path of part i (from 0), made from the first one's. */
-static int part_path(char out[4096], const char *first, size_t i, uint64_t count, struct err *e)
+int gguf_part_path(
+    char out[GGUF_PATH_MAX], const char *first, size_t i, uint64_t count, struct err *e)
 {
     char tail[64];
     size_t n = strlen(first);
 
     snprintf(tail, sizeof(tail), "-00001-of-%05llu.gguf", (unsigned long long)count);
     size_t n_tail = strlen(tail);
-    if (n < n_tail || n >= 4096 || strcmp(first + n - n_tail, tail))
+    if (n < n_tail || n >= GGUF_PATH_MAX || strcmp(first + n - n_tail, tail))
         return err_set(e, ERR_INVALID, "a model in %llu parts; its first must be named *%s",
             (unsigned long long)count, tail);
-    snprintf(out, 4096, "%.*s-%05zu-of-%05llu.gguf", (int)(n - n_tail), first, i + 1,
+    snprintf(out, GGUF_PATH_MAX, "%.*s-%05zu-of-%05llu.gguf", (int)(n - n_tail), first, i + 1,
         (unsigned long long)count);
     return 0;
 }
@@ -511,7 +511,7 @@ static int open_part(struct gguf *g, size_t i, const char *path, struct err *e)
 static int open_rest(struct gguf *g, const char *path, struct err *e)
 {
     uint64_t count = split_count(&g->parts[0]), total = 0;
-    char part[4096];
+    char part[GGUF_PATH_MAX];
 
     if (count < 2)
         return 0;
@@ -524,7 +524,7 @@ static int open_rest(struct gguf *g, const char *path, struct err *e)
     memset(parts + 1, 0, (size_t)(count - 1) * sizeof(*parts));
     g->parts = parts;
     for (size_t i = 1; i < count; i++) {
-        if (part_path(part, path, i, count, e))
+        if (gguf_part_path(part, path, i, count, e))
             return err_wrap(e, "%.120s", path);
         if (open_part(g, i, part, e))
             return -1;

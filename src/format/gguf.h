@@ -14,6 +14,8 @@
 #include "format/qtype.h"
 #include "os/mapfile.h"
 
+enum { GGUF_PATH_MAX = 4096 };
+
 enum gguf_kind { /* as numbered in the file */
     GGUF_U8,
     GGUF_I8,
@@ -77,6 +79,8 @@ size_t gguf_n_tensors(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i);
 uint64_t gguf_file_bytes(const struct gguf *g); /* all parts */
 size_t gguf_n_parts(const struct gguf *g);      /* 1 unless the model is split */
+/* The path of part i, from 0, of n, made from the first one's. ERR_INVALID: it has no such name. */
+int gguf_part_path(char out[GGUF_PATH_MAX], const char *first, size_t i, uint64_t n, struct err *e);
 const struct file_id *gguf_part_id(const struct gguf *g, size_t i); /* NULL: not from a file */
 bool gguf_is_unchanged(const struct gguf *g);    /* its files are those that were opened */
 const char *gguf_kind_name(enum gguf_kind kind); /* "u32", "str", "arr" ... */

@@ -1,6 +1,7 @@
 #include "pool/digest.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "format/gguf.h"
 #include "os/files.h"
 
 #include <errno.h>
@@ -109,7 +110,7 @@ static int sum_up(int fd, uint8_t out[32], struct err *e)
     return is_ok ? 0 : -1;
 }
 
-int digest_of_file(uint8_t out[32], const char *path, const char *dir, struct err *e)
+static int digest_of_file(uint8_t out[32], const char *path, const char *dir, struct err *e)
 {
     char before[160], after[160];
     struct stat st;
@@ -137,4 +138,25 @@ out:
     if (dir_fd >= 0)
         close(dir_fd);
     return failed;
+}
+
+int digest_of_model(
+    uint8_t out[32], const char *first, size_t n_parts, const char *dir, struct err *e)
+{
+    EVP_MD_CTX *sum = n_parts > 1 ? EVP_MD_CTX_new() : NULL;
+    char path[GGUF_PATH_MAX];
+    int failed = 0;
+
+    if (n_parts <= 1)
+        return digest_of_file(out, first, dir, e);
+    CHECK(sum && EVP_DigestInit_ex(sum, EVP_sha256(), NULL));
+    for (size_t i = 0; i < n_parts && !failed; i++) {
+        failed = gguf_part_path(path, first, i, n_parts, e) || digest_of_file(out, path, dir, e);
+        if (!failed)
+            CHECK(EVP_DigestUpdate(sum, out, 32));
+    }
+    if (!failed)
+        CHECK(EVP_DigestFinal_ex(sum, out, NULL));
+    EVP_MD_CTX_free(sum);
+    return failed ? -1 : 0;
 }

@@ -103,6 +103,7 @@ static void describe(struct model *m, const struct gguf *g)
     const struct qtype_info *info = qtype_info(most);
     snprintf(m->quant, sizeof(m->quant), "%s", info ? info->name : "?");
     m->file_bytes = gguf_file_bytes(g);
+    m->n_parts = gguf_n_parts(g);
 }
 
 /* Pages for the budget: a full context for each sequence that may run, within --kv-bytes, or a
@@ -206,8 +207,10 @@ static int open_engine(struct model *m, const struct gguf *g, struct err *e)
     if (kernels_choose(&k, m->spec->kernels, e))
         return -1;
     if (eo.kv_disk && *eo.kv_disk && m->spec->backend == BACKEND_NATIVE) {
-        if (digest_of_file(m->digest, m->spec->path, eo.kv_disk, e))
+        if (digest_of_model(m->digest, m->spec->path, m->n_parts, eo.kv_disk, e))
             return -1;
+        if (!gguf_is_unchanged(g)) /* then the digest may be of other weights than are read */
+            return err_set(e, ERR_IO, "its files changed while they were read");
         eo.model_digest = m->digest;
     }
     if (open_lm(m, g, k, &lm, e))

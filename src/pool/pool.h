@@ -58,10 +58,11 @@ struct model {
     int32_t *end_ids;    /* tokens that end an answer, ascending */
     int n_end_ids;
     int n_ctx;
-    int64_t created; /* wall seconds when it became ready */
-    uint64_t load;   /* no other model_open of this process has this number */
-    uint64_t file_bytes;
-    uint8_t digest[32]; /* of the file, when what it computes is kept on disk */
+    int64_t created;     /* wall seconds when it became ready */
+    uint64_t load;       /* no other model_open of this process has this number */
+    uint64_t file_bytes; /* of all parts */
+    size_t n_parts;
+    uint8_t digest[32]; /* of the files, when what it computes is kept on disk */
     char arch[32], quant[16], kernels[16];
     char name[64]; /* general.name */
 };

@@ -177,7 +177,7 @@ static int find_digest(struct slot_job *j, uint8_t digest[32], struct err *e)
 
     if (slots_digest(s, j->model, digest))
         return 0;
-    if (digest_of_file(digest, j->model->spec->path, j->io->o->slot_dir, e))
+    if (digest_of_model(digest, j->model->spec->path, j->model->n_parts, j->io->o->slot_dir, e))
         return -1;
     slots_set_digest(s, j->model, digest);
     return 0;

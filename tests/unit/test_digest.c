@@ -42,11 +42,11 @@ static void it_is_the_one_of_the_bytes(void)
     uint8_t d[32];
     struct err e;
 
-    EXPECT_EQ(digest_of_file(d, file, NULL, &e), 0);
+    EXPECT_EQ(digest_of_model(d, file, 1, NULL, &e), 0);
     EXPECT(!memcmp(d, abc, 32));
-    EXPECT_EQ(digest_of_file(d, "/nowhere/at/all", "", &e), -1);
+    EXPECT_EQ(digest_of_model(d, "/nowhere/at/all", 1, "", &e), -1);
     EXPECT(e.code == ERR_IO);
-    EXPECT_EQ(digest_of_file(d, dir, NULL, &e), -1);
+    EXPECT_EQ(digest_of_model(d, dir, 1, NULL, &e), -1);
     close_dir(at);
 }
 
@@ -71,15 +71,15 @@ static void a_note_counts_until_the_file_changes(void)
     uint8_t d[32];
     struct err e;
 
-    EXPECT_EQ(digest_of_file(d, file, notes, &e), 0);
+    EXPECT_EQ(digest_of_model(d, file, 1, notes, &e), 0);
     change_notes('e');
-    EXPECT_EQ(digest_of_file(d, file, notes, &e), 0);
+    EXPECT_EQ(digest_of_model(d, file, 1, notes, &e), 0);
     EXPECT_EQ(d[31], 0xae); /* from the note */
     EXPECT_EQ(file_replace_at(at, "model", "abc", 3, &e), 0);
-    EXPECT_EQ(digest_of_file(d, file, notes, &e), 0);
+    EXPECT_EQ(digest_of_model(d, file, 1, notes, &e), 0);
     EXPECT(!memcmp(d, abc, 32));
     change_notes('x'); /* no digit */
-    EXPECT_EQ(digest_of_file(d, file, notes, &e), 0);
+    EXPECT_EQ(digest_of_model(d, file, 1, notes, &e), 0);
     EXPECT(!memcmp(d, abc, 32));
     close_dir(at);
 }
@@ -95,12 +95,62 @@ static void many_notes_are_begun_anew(void)
     snprintf(path, sizeof(path), "%s/.digests", notes);
     for (int i = 0; i < 700; i++) {
         EXPECT_EQ(file_replace_at(at, "model", "abc", 3, &e), 0);
-        EXPECT_EQ(digest_of_file(d, file, notes, &e), 0);
+        EXPECT_EQ(digest_of_model(d, file, 1, notes, &e), 0);
         EXPECT(!stat(path, &st) && st.st_size <= 64 * 1024);
     }
     EXPECT(!memcmp(d, abc, 32));
     close_dir(at);
 }
 
+static void put_part(int at, int i, const char *text)
+{
+    char name[32];
+    struct err e;
+
+    snprintf(name, sizeof(name), "m-%05d-of-00003.gguf", i);
+    EXPECT_EQ(file_replace_at(at, name, text, strlen(text), &e), 0);
+}
+
+/* Of three parts, with the notes of what was summed up before. */
+static void sum_of_parts(uint8_t out[32])
+{
+    char first[TMPDIR_NAME + 32];
+    struct err e;
+
+    snprintf(first, sizeof(first), "%s/m-00001-of-00003.gguf", dir);
+    EXPECT_EQ(digest_of_model(out, first, 3, notes, &e), 0);
+}
+
+static void every_part_counts(void)
+{
+    int at = open_dir("abc");
+    uint8_t before[32], after[32];
+    struct err e;
+
+    for (int i = 1; i <= 3; i++)
+        put_part(at, i, i == 2 ? "abc" : "abd");
+    sum_of_parts(before);
+    for (int i = 1; i <= 3; i++) {
+        put_part(at, i, "other");
+        sum_of_parts(after);
+        EXPECT(memcmp(after, before, sizeof(after)) != 0);
+        put_part(at, i, i == 2 ? "abc" : "abd");
+        sum_of_parts(after);
+        EXPECT(!memcmp(after, before, sizeof(after)));
+    }
+    put_part(at, 1, "abc"); /* the same bytes, in another order */
+    put_part(at, 2, "abd");
+    sum_of_parts(after);
+    EXPECT(memcmp(after, before, sizeof(after)) != 0);
+    EXPECT(!unlinkat(at, "m-00003-of-00003.gguf", 0));
+    char first[TMPDIR_NAME + 32];
+    snprintf(first, sizeof(first), "%s/m-00001-of-00003.gguf", dir);
+    EXPECT_EQ(digest_of_model(after, first, 3, notes, &e), -1);
+    EXPECT(e.code == ERR_IO && strstr(e.msg, "00003-of"));
+    EXPECT_EQ(digest_of_model(after, file, 3, notes, &e), -1); /* not named like a part */
+    EXPECT_EQ((int)e.code, ERR_INVALID);
+    close_dir(at);
+}
+
 TESTS(TEST(it_is_the_one_of_the_bytes), TEST(a_note_counts_until_the_file_changes),
-    TEST(many_notes_are_begun_anew))
+    TEST(many_notes_are_begun_anew), TEST(every_part_counts))
