@@ -184,7 +184,7 @@ static int open_lm(
         .max_logits = logits_of_a_step(&spec->engine, needs.n_vocab),
         .progress = spec->show_progress && isatty(STDERR_FILENO) ? draw : NULL,
         .progress_arg = &progress,
-        .packfile = pack_path(packfile, spec) ? packfile : NULL,
+        .packfile = pack_path(packfile, spec, m->file_bytes) ? packfile : NULL,
         .packfile_to_memory = spec->pack == PACK_RAM,
     };
     if (choose_pages(&o.n_pages, m, needs.page_bytes, e))

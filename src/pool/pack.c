@@ -13,6 +13,8 @@
 
 enum { WORTH_BYTES = 64 * 1024 * 1024 }; /* less is packed before anybody notices */
 
+enum place { NOWHERE, BESIDE, CACHE };
+
 enum pack_mode pack_mode_of(const char *name)
 {
     if (!strcmp(name, "off"))
@@ -38,7 +40,19 @@ static bool is_there(const char *path)
     return !stat(path, &st) && S_ISREG(st.st_mode);
 }
 
-/* Two models of the same name in two folders are two files. */
+static bool beside_path(char *out, const char *model)
+{
+    char folder[PACK_PATH_MAX];
+    int n = snprintf(out, PACK_PATH_MAX, "%s.pack", model);
+
+    folder_of(folder, sizeof(folder), model);
+    return n > 0 && n < PACK_PATH_MAX && (is_there(out) || !access(folder, W_OK));
+}
+
+/* Two models of the same name in two folders are two files. The name is of where the model lies,
+ * not of what is in it: that is known only when all of it has been read; and a model that was
+ * replaced replaces its file. Should two paths have one sum, the two take turns at being packed:
+ * whose a file is, it says itself. */
 static bool cache_path(char *out, const char *model)
 {
     const char *home = getenv("HOME"), *xdg = getenv("XDG_CACHE_HOME");
@@ -54,23 +68,24 @@ static bool cache_path(char *out, const char *model)
     if (n <= 0 || (size_t)n >= sizeof(dir) || !realpath(model, full))
         return false;
     SHA256((const uint8_t *)full, strlen(full), sum);
-    n = snprintf(out, PACK_PATH_MAX, "%s/%.400s-%02x%02x%02x%02x.pack", dir, base, sum[0], sum[1],
+    /* A name has 255 bytes, and .new comes behind it while it is written. */
+    n = snprintf(out, PACK_PATH_MAX, "%s/%.200s-%02x%02x%02x%02x.pack", dir, base, sum[0], sum[1],
         sum[2], sum[3]);
     return n > 0 && n < PACK_PATH_MAX;
 }
 
-bool pack_path(char out[PACK_PATH_MAX], const struct model_spec *spec)
+static enum place find_place(char *out, const struct model_spec *spec, uint64_t bytes)
 {
-    char folder[PACK_PATH_MAX];
-    struct stat st;
+    if (spec->pack == PACK_OFF || bytes < WORTH_BYTES)
+        return NOWHERE;
+    if (beside_path(out, spec->path))
+        return BESIDE;
+    return cache_path(out, spec->path) ? CACHE : NOWHERE;
+}
 
-    if (spec->pack == PACK_OFF || stat(spec->path, &st) || st.st_size < WORTH_BYTES)
-        return false;
-    int n = snprintf(out, PACK_PATH_MAX, "%s.pack", spec->path);
-    folder_of(folder, sizeof(folder), spec->path);
-    if (n > 0 && n < PACK_PATH_MAX && (is_there(out) || !access(folder, W_OK)))
-        return true;
-    return cache_path(out, spec->path);
+bool pack_path(char out[PACK_PATH_MAX], const struct model_spec *spec, uint64_t bytes)
+{
+    return find_place(out, spec, bytes) != NOWHERE;
 }
 
 /* Twice what is written, so that a model never fills somebody's disk. */
@@ -103,8 +118,10 @@ void pack_write(const struct model *m, const _Atomic bool *stop)
     uint64_t began = clock_ns();
     struct err e;
 
-    if (m->spec->backend != BACKEND_NATIVE || !pack_path(path, m->spec) ||
-        !llama_wants_packfile(m->lm))
+    if (m->spec->backend != BACKEND_NATIVE)
+        return;
+    enum place place = find_place(path, m->spec, m->file_bytes);
+    if (place == NOWHERE || !llama_wants_packfile(m->lm))
         return;
     folder_of(folder, sizeof(folder), path);
     make_folders(folder);

@@ -1,7 +1,7 @@
 /* pack.h: where packed weights are kept between two starts of the server, and when that pays.
  *
  * MODEL.pack beside MODEL; where that folder cannot be written, in the cache directory
- * ($XDG_CACHE_HOME, else ~/.cache), in inferflux/. */
+ * ($XDG_CACHE_HOME, else ~/.cache), in inferflux/. Of a model in parts, MODEL is the first one. */
 #pragma once
 
 #include "pool/pool.h"
@@ -10,8 +10,9 @@ enum { PACK_PATH_MAX = 4096 };
 
 enum pack_mode pack_mode_of(const char *name); /* "off", "ram", "file" */
 
-/* False when the model does without: by its spec, or because it is small. Any thread. */
-bool pack_path(char out[PACK_PATH_MAX], const struct model_spec *spec);
+/* False when the model does without: by its spec, or because it is small; bytes: of all its files.
+ * Any thread. */
+bool pack_path(char out[PACK_PATH_MAX], const struct model_spec *spec, uint64_t bytes);
 
 /* Writes what the next start will want, if it was not there: once, after the model is ready. When
  * it fails, the log says so. Takes as long as the disk; *stop ends it. */

@@ -3,6 +3,7 @@
 #include "../check.h"
 #include "base/crc.h"
 #include "base/fault.h"
+#include "format/gguf_write.h"
 #include "model/llama.h"
 #include "model/packfile.h"
 #include "tiny.h"
@@ -368,6 +369,104 @@ static void bytes_decide_not_times(void)
     leave(&p);
 }
 
+/* ---- models in parts */
+
+enum { N_PARTS = 3 };
+
+static char *part_name(char *out, const struct place *p, int i)
+{
+    snprintf(out, 128, "%s/m-%05d-of-%05d.gguf", p->dir, i + 1, N_PARTS);
+    return out;
+}
+
+/* A third of the tensors of g, and all keys in the first part. */
+static void write_part(const struct gguf *g, const struct place *p, int part)
+{
+    const size_t n = gguf_n_tensors(g), from = n * (size_t)part / N_PARTS,
+                 to = n * (size_t)(part + 1) / N_PARTS;
+    struct gguf_writer *w = gguf_writer_new(0);
+    struct err e;
+    char path[128];
+
+    EXPECT(w);
+    for (size_t i = 0; part == 0 && i < gguf_n_kv(g); i++)
+        gguf_put_value(w, gguf_kv_at(g, i)->key, &gguf_kv_at(g, i)->value);
+    gguf_put_u32(w, "split.no", (uint32_t)part);
+    gguf_put_u32(w, "split.count", N_PARTS);
+    gguf_put_i32(w, "split.tensors.count", (int32_t)n);
+    for (size_t i = from; i < to; i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        gguf_put_tensor(w, t->name, t->type, t->n_dims, t->dims);
+    }
+    EXPECT(!gguf_writer_open(w, part_name(path, p, part), &e));
+    for (size_t i = from; i < to; i++)
+        EXPECT(!gguf_writer_data(w, gguf_tensor_at(g, i)->data, gguf_tensor_at(g, i)->bytes, &e));
+    EXPECT(!gguf_writer_finish(w, &e));
+    gguf_writer_free(w);
+}
+
+static struct gguf *open_parts(const struct place *p)
+{
+    struct gguf *g = NULL;
+    struct err e;
+    char path[128];
+
+    EXPECT(!gguf_open(&g, part_name(path, p, 0), &e));
+    EXPECT_EQ(gguf_n_parts(g), (size_t)N_PARTS);
+    return g;
+}
+
+/* What the parts compute, and whether the packed weights that are there were used for it. */
+static struct outputs compute_parts(const struct place *p, const char *packfile, bool *is_used)
+{
+    struct gguf *g = open_parts(p);
+    struct lm *m = open_with(g, packfile, false);
+    struct outputs out = compute(m);
+
+    *is_used = packfile && !llama_wants_packfile(m);
+    m->ops->close(m);
+    gguf_close(g);
+    return out;
+}
+
+/* The pack is of all parts, wherever the bytes lie; one bit in any of them is another model. */
+static void every_part_of_a_model_counts(void)
+{
+    struct place p = new_place();
+    struct gguf *whole = open_at(&p, "m.gguf", &tiny_default);
+    bool is_used;
+    char path[128];
+    struct err e;
+
+    for (int i = 0; i < N_PARTS; i++)
+        write_part(whole, &p, i);
+    struct lm *m = open_with(whole, p.path, false);
+    struct outputs want = compute(m);
+    EXPECT(!llama_write_packfile(m, p.path, NULL, &e));
+    m->ops->close(m);
+    struct outputs got = compute_parts(&p, p.path, &is_used);
+    EXPECT(is_used && !memcmp(&got, &want, sizeof(want)));
+    for (int i = 0; i < N_PARTS; i++) {
+        struct gguf *g = open_parts(&p);
+        size_t at = gguf_part_id(g, (size_t)i)->size - 33; /* in its last tensor */
+        gguf_close(g);
+        flip(part_name(path, &p, i), at, 3);
+        struct outputs other = compute_parts(&p, NULL, &is_used);
+        got = compute_parts(&p, p.path, &is_used);
+        EXPECT(!is_used && !memcmp(&got, &other, sizeof(other)));
+        EXPECT(memcmp(&other, &want, sizeof(want)) != 0);
+        flip(part_name(path, &p, i), at, 3);
+    }
+    got = compute_parts(&p, p.path, &is_used);
+    EXPECT(is_used && !memcmp(&got, &want, sizeof(want)));
+    for (int i = 0; i < N_PARTS; i++)
+        EXPECT(!unlink(part_name(path, &p, i)));
+    gguf_close(whole);
+    leave(&p);
+}
+
+/* ---- damage */
+
 static void one_wrong_bit_is_found(void)
 {
     struct place p = new_place();
@@ -635,8 +734,9 @@ static void the_sum_is_the_same_by_every_means(void)
 
 TESTS(TEST(the_same_bits_from_the_file), TEST(a_file_of_another_model_is_not_used),
     TEST(content_is_every_byte_and_nothing_else), TEST(a_write_shows_whatever_time_is_set),
-    TEST(the_source_is_told_anew), TEST(bytes_decide_not_times), TEST(one_wrong_bit_is_found),
-    TEST(a_cut_file_is_found), TEST(a_write_that_fails_leaves_nothing),
-    TEST(a_stop_leaves_nothing_and_what_was_there_stays), TEST(two_writers_do_not_meet),
-    TEST(a_link_in_its_way_is_not_followed), TEST(the_layout_stands_still),
-    TEST(what_is_no_file_is_left_alone), TEST(the_sum_is_the_same_by_every_means))
+    TEST(the_source_is_told_anew), TEST(bytes_decide_not_times), TEST(every_part_of_a_model_counts),
+    TEST(one_wrong_bit_is_found), TEST(a_cut_file_is_found),
+    TEST(a_write_that_fails_leaves_nothing), TEST(a_stop_leaves_nothing_and_what_was_there_stays),
+    TEST(two_writers_do_not_meet), TEST(a_link_in_its_way_is_not_followed),
+    TEST(the_layout_stands_still), TEST(what_is_no_file_is_left_alone),
+    TEST(the_sum_is_the_same_by_every_means))

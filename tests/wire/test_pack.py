@@ -10,8 +10,15 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+VENV = os.path.join(ROOT, "build", "venv", "bin", "python")
+if os.path.exists(VENV) and "INFERFLUX_VENV" not in os.environ:
+    os.environ["INFERFLUX_VENV"] = "1"
+    os.execv(VENV, [VENV, *sys.argv])
+
+import gguf  # noqa: E402
+
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
-from harness import Server, equal, program, run
+from harness import Server, equal, program, run  # noqa: E402
 
 LEAST = 64 << 20  # smaller models do without
 
@@ -20,6 +27,24 @@ def make_model(path):
     subprocess.run([program("tools/mkmodel"), "--layers", "3", "--embd", "1024", "--ff", "4096", "--heads",
         "16", "--kv-heads", "4", "--type", "F16", "-o", path], check=True, stdout=subprocess.DEVNULL)
     assert os.path.getsize(path) > LEAST, os.path.getsize(path)
+
+
+def split(path, **how):
+    """The paths of the parts, as others write them."""
+    reader = gguf.GGUFReader(path)
+    writer = gguf.GGUFWriter(path, "llama", **how)
+    for name, field in reader.fields.items():
+        if not name.startswith("GGUF.") and name != "general.architecture":
+            writer.add_key_value(name, field.contents(), field.types[0],
+                field.types[-1] if len(field.types) > 1 else None)
+    for t in reader.tensors:
+        writer.add_tensor(t.name, t.data, raw_dtype=t.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    folder = os.path.dirname(path)
+    return [os.path.join(folder, f) for f in sorted(os.listdir(folder)) if "-of-" in f]
 
 
 def settle(path):
@@ -120,6 +145,37 @@ def test_a_damaged_or_stale_file_is_made_again():
         assert "it is of another model" in stale.log, stale.log
         equal(stale.answer, Start(model, "--pack", "off").answer)
         assert "packfile" not in Start(model).log
+
+
+def test_a_model_in_parts_is_packed_once_and_every_part_watched():
+    with tempfile.TemporaryDirectory() as folder:
+        model = os.path.join(folder, "m.gguf")
+        make_model(model)
+        whole = Start(model, "--pack", "off")
+        parts = split(model, split_max_size=60 << 20, small_first_shard=True)
+        os.unlink(model)
+        equal(len(parts), 3)
+        assert max(os.path.getsize(p) for p in parts) < LEAST, "each is smaller than what pays"
+        pack = parts[0] + ".pack"
+        settle(parts[-1])
+        first = Start(parts[0], wait_for=pack)
+        equal(first.answer, whole.answer)
+        equal(sorted(os.listdir(folder)), sorted(os.path.basename(p) for p in (*parts, pack)))
+        inode = os.stat(pack).st_ino
+        again = Start(parts[0])
+        assert "packfile" not in again.log, again.log
+        equal((again.answer, os.stat(pack).st_ino), (whole.answer, inode))
+        for part in parts[1:]:
+            was = os.stat(part)
+            with open(part, "r+b") as f:
+                f.seek(-(8 << 20), os.SEEK_END)
+                f.write(bytes(2 << 20))
+            os.utime(part, ns=(was.st_atime_ns, was.st_mtime_ns))
+            settle(part)
+            changed = Start(parts[0], wait_for=pack)
+            assert "it is of another model" in changed.log, changed.log
+            equal(changed.answer, Start(parts[0], "--pack", "off").answer)
+            assert "packfile" not in Start(parts[0]).log
 
 
 def test_a_pipe_in_its_place_is_left_alone():
