@@ -3,7 +3,9 @@
 #include "model/llama.h"
 #include "os/clock.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <openssl/sha.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +13,10 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-enum { WORTH_BYTES = 64 * 1024 * 1024 }; /* less is packed before anybody notices */
+enum {
+    WORTH_BYTES = 64 * 1024 * 1024, /* less is packed before anybody notices */
+    UNUSED_S = 90 * 24 * 3600,
+};
 
 enum place { NOWHERE, BESIDE, CACHE };
 
@@ -112,6 +117,51 @@ static void make_folders(const char *folder)
     }
 }
 
+/* ---- the cache directory: nobody looks there, so what is left behind would stay for ever */
+
+static bool has_end(const char *name, const char *end)
+{
+    size_t n = strlen(name), n_end = strlen(end);
+
+    return n > n_end && !strcmp(name + n - n_end, end);
+}
+
+static void remove_if_unused(int dir, const char *folder, const char *name)
+{
+    struct stat st;
+
+    if (!(has_end(name, ".pack") || has_end(name, ".pack.new")) ||
+        fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode) ||
+        clock_wall_s() - st.st_mtime <= UNUSED_S || unlinkat(dir, name, 0))
+        return;
+    log_info("pool", "packfile_removed", "%s%s: unused for %d days", folder, name,
+        UNUSED_S / (24 * 3600));
+}
+
+/* Of models that were moved, removed or not served any more, and what killed writers have left.
+ * Whoever has one mapped keeps it. */
+static void remove_unused(const char *folder)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+
+    if (!d) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    for (struct dirent *f; (f = readdir(d));)
+        remove_if_unused(fd, folder, f->d_name);
+    closedir(d);
+}
+
+/* By the time of its last write, as times of reading are often not kept. */
+static void mark_used(const char *path)
+{
+    if (is_there(path) && utimensat(AT_FDCWD, path, NULL, 0))
+        log_warn("pool", "packfile", "%s: %s", path, strerror(errno));
+}
+
 void pack_write(const struct model *m, const _Atomic bool *stop)
 {
     char path[PACK_PATH_MAX], folder[PACK_PATH_MAX];
@@ -121,10 +171,14 @@ void pack_write(const struct model *m, const _Atomic bool *stop)
     if (m->spec->backend != BACKEND_NATIVE)
         return;
     enum place place = find_place(path, m->spec, m->file_bytes);
+    if (place == CACHE && !llama_wants_packfile(m->lm))
+        mark_used(path);
     if (place == NOWHERE || !llama_wants_packfile(m->lm))
         return;
     folder_of(folder, sizeof(folder), path);
     make_folders(folder);
+    if (place == CACHE)
+        remove_unused(folder);
     if (check_room(folder, m->lm->weight_bytes, &e) ||
         llama_write_packfile(m->lm, path, stop, &e)) {
         log_warn(

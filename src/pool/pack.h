@@ -1,7 +1,8 @@
 /* pack.h: where packed weights are kept between two starts of the server, and when that pays.
  *
  * MODEL.pack beside MODEL; where that folder cannot be written, in the cache directory
- * ($XDG_CACHE_HOME, else ~/.cache), in inferflux/. Of a model in parts, MODEL is the first one. */
+ * ($XDG_CACHE_HOME, else ~/.cache), in inferflux/. Of a model in parts, MODEL is the first one.
+ * When one is written into the cache directory, those that no start has used for 90 days go. */
 #pragma once
 
 #include "pool/pool.h"

@@ -1,15 +1,19 @@
-/* Where packed weights are kept. */
+/* Where packed weights are kept, and for how long. */
 #include "../check.h"
+#include "../support/tmpdir.h"
 #include "base/mem.h"
+#include "model/llama.h"
 #include "pool/pack.h"
+#include "tiny.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { LARGE = 64 * 1024 * 1024, NOBODY = 65534 };
+enum { LARGE = 64 * 1024 * 1024, NOBODY = 65534, DAY_S = 24 * 3600 };
 
 struct folder {
     char path[64], model[96], pack[128];
@@ -116,5 +120,93 @@ static void in_the_cache_where_the_folder_cannot_be_written(void)
     remove_folder(&f);
 }
 
+/* ---- what is left behind in the cache directory */
+
+static void put_file(const char *folder, const char *name, int days)
+{
+    char path[256];
+    const time_t then = time(NULL) - (time_t)days * DAY_S;
+
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(fd >= 0 && !futimens(fd, (struct timespec[]){ { .tv_sec = then }, { .tv_sec = then } }));
+    close(fd);
+}
+
+/* As a start of the server does, once the model is ready. True: it was packed anew. */
+static bool start_once(const struct folder *f, const char *packfile)
+{
+    struct llama_options o = {
+        .n_threads = 1, .n_pages = 1, .max_rows = 1, .max_logits = 1, .packfile = packfile
+    };
+    struct model_spec s = model_spec_of("m", f->model);
+    struct gguf *g = NULL;
+    struct lm *lm = NULL;
+    struct err e;
+
+    s.pack = PACK_FILE;
+    CHECK(!gguf_open(&g, f->model, &e) && !lm_open_llama(&lm, g, &o, &e));
+    bool is_new = llama_wants_packfile(lm);
+    pack_write(&(struct model){ .spec = &s, .lm = lm, .file_bytes = LARGE }, NULL);
+    lm->ops->close(lm);
+    gguf_close(g);
+    return is_new;
+}
+
+/* In a process of its own, see above. Exits with the line of the first thing that is wrong. */
+static int fill_cache(const struct folder *f, const char *cache)
+{
+    char ours[128], packfile[PACK_PATH_MAX];
+    struct stat st;
+
+#define MUST(x)                                                                                    \
+    do {                                                                                           \
+        if (!(x))                                                                                  \
+            return __LINE__ & 0xff ? __LINE__ & 0xff : 1;                                          \
+    } while (0)
+    snprintf(ours, sizeof(ours), "%s/inferflux", cache);
+    MUST(geteuid() != 0 || (!setgid(NOBODY) && !setuid(NOBODY)));
+    MUST(!mkdir(ours, 0700) && !setenv("XDG_CACHE_HOME", cache, 1));
+    put_file(ours, "moved.gguf-01234567.pack", 91);
+    put_file(ours, "killed.gguf-01234567.pack.new", 91);
+    put_file(ours, "used.gguf-01234567.pack", 89);
+    put_file(ours, "notes.txt", 91);
+    MUST(path_of(packfile, f, PACK_FILE, LARGE) && start_once(f, packfile));
+    MUST(!stat(packfile, &st) && time(NULL) - st.st_mtime < DAY_S);
+    int fd = open(ours, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    MUST(faccessat(fd, "moved.gguf-01234567.pack", F_OK, 0));
+    MUST(faccessat(fd, "killed.gguf-01234567.pack.new", F_OK, 0));
+    MUST(!faccessat(fd, "used.gguf-01234567.pack", F_OK, 0));
+    MUST(!faccessat(fd, "notes.txt", F_OK, 0));
+    close(fd);
+    put_file(ours, strrchr(packfile, '/') + 1, 91); /* the next start uses it, and says so */
+    MUST(!start_once(f, packfile) && !stat(packfile, &st) && time(NULL) - st.st_mtime < DAY_S);
+#undef MUST
+    return 0;
+}
+
+static void what_nobody_uses_does_not_stay_in_the_cache(void)
+{
+    struct folder f = new_folder();
+    struct buf bytes = tiny_bytes(&tiny_default);
+    char cache[TMPDIR_NAME];
+    int status = -1;
+
+    tmpdir_make(cache);
+    int fd = open(f.model, O_WRONLY | O_CLOEXEC);
+    EXPECT(fd >= 0 && write(fd, bytes.p, bytes.n) == (ssize_t)bytes.n && !close(fd));
+    EXPECT(!chmod(f.path, 0555) && !chmod(cache, 0777));
+    pid_t child = fork();
+    EXPECT(child >= 0);
+    if (child == 0)
+        _exit(fill_cache(&f, cache));
+    EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+    buf_clear(&bytes);
+    tmpdir_remove(cache);
+    remove_folder(&f);
+}
+
 TESTS(TEST(beside_the_model), TEST(nowhere_when_it_is_off_or_small),
-    TEST(in_the_cache_where_the_folder_cannot_be_written))
+    TEST(in_the_cache_where_the_folder_cannot_be_written),
+    TEST(what_nobody_uses_does_not_stay_in_the_cache))
