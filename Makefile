@@ -92,6 +92,10 @@ $(B)/bench/kernels: $(EVEX_OBJ)
 $(TOOL_BIN): $(B)/%: $(B)/%.o $(LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
 
+$(B)/tests/support/no_threads.so: tests/support/no_threads.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -shared -o $@ $<
+
 .PHONY: tests tools
 tests: $(TEST_BIN)
 tools: $(TOOL_BIN)
