@@ -7,23 +7,21 @@
  * faster (cpu.h), longer ones where several rows take their time, each stream going through
  * consecutive panels, prefetching ahead of itself.
  *
- * Many rows: a panel, which the first group of rows brings into the cache, is gone through whole
- * for one group of rows after the other. */
+ * Many rows: a panel, or a pair of them, which the first group of rows brings into the cache, is
+ * gone through whole for one group of rows after the other. */
 #ifndef __AVX512VNNI__
 #error "compile with the AVX-512 flags of the Makefile"
 #endif
 
-#include "kernel/x86_avx512_gemm.h"
-
-enum {
-    GROUP = 8,
-};
+#include "kernel/x86_avx512_gemm_pairs.h"
+#include "kernel/x86_avx512_gemm_small.h"
 
 /* n blocks at w times n blocks at x[m], added to acc[m]. */
 typedef void (*turn_fn)(const uint8_t *w, const uint8_t *const *x, int n, __m512 *acc);
 
 struct format {
     turn_fn turn[GROUP + 1]; /* by number of rows */
+    pair_fn pair;            /* NULL: one panel is as good */
     int block;               /* elements of k */
     size_t w_bytes, x_bytes; /* of a block, of the panel and of a row */
 };
@@ -83,19 +81,42 @@ static void few_rows(const struct gemm_args *g, const struct format *f)
     }
 }
 
+/* Rows [m, m + n) times one panel. */
+static void one_panel(const struct gemm_args *g, const struct format *f, int panel, int m, int n)
+{
+    const uint8_t *x[GROUP];
+    __m512 acc[GROUP] = { 0 };
+
+    set_rows(g, m, n, x);
+    f->turn[n](g->w->data + (size_t)panel * g->w->panel_bytes, x, g->w->n_cols / f->block, acc);
+    store(g, panel, m, n, acc);
+}
+
+static void two_panels(const struct gemm_args *g, const struct format *f, int panel, int m)
+{
+    const uint8_t *first = g->w->data + (size_t)panel * g->w->panel_bytes, *x[GROUP];
+    __m512 acc[2][GROUP];
+
+    set_rows(g, m, GROUP, x);
+    f->pair((const uint8_t *const[]){ first, first + g->w->panel_bytes }, x,
+        g->w->n_cols / f->block, acc);
+    store(g, panel, m, GROUP, acc[0]);
+    store(g, panel + 1, m, GROUP, acc[1]);
+}
+
 static void many_rows(const struct gemm_args *g, const struct format *f)
 {
-    int n_blocks = g->w->n_cols / f->block;
-    const uint8_t *x[GROUP];
-    __m512 acc[GROUP];
+    const int step = f->pair ? 2 : 1;
 
-    for (int p = g->panel_from; p < g->panel_to; p++)
+    for (int p = g->panel_from; p < g->panel_to; p += step)
         for (int m = 0; m < g->x->n_rows; m += GROUP) {
-            int n = MIN(GROUP, g->x->n_rows - m);
-            set_rows(g, m, n, x);
-            memset(acc, 0, sizeof(acc));
-            f->turn[n](g->w->data + (size_t)p * g->w->panel_bytes, x, n_blocks, acc);
-            store(g, p, m, n, acc);
+            int n = MIN(GROUP, g->x->n_rows - m), to = MIN(p + step, g->panel_to);
+            if (n == GROUP && to == p + 2) {
+                two_panels(g, f, p, m);
+                continue;
+            }
+            for (int i = p; i < to; i++)
+                one_panel(g, f, i, m, n);
         }
 }
 
@@ -109,14 +130,6 @@ static void run(const struct gemm_args *g, const struct format *f)
 
 /* ---- blocks of 32 */
 
-/* In a register from here on: gcc would load it again for each row, and every second block lies
- * across cache lines (three rows took as long as four). */
-INLINE __m512i kept(__m512i v)
-{
-    __asm__("" : "+v"(v));
-    return v;
-}
-
 /* Dot of `quads` x 4 bytes added to start. In assembly, since gcc takes an instruction of its own
  * to spread four bytes over the rows, which the product does on its way (a tenth of the time). */
 INLINE __m512i dot(__m512i start, const __m512i *w, const int8_t *q, int quads)
@@ -126,110 +139,6 @@ INLINE __m512i dot(__m512i start, const __m512i *w, const int8_t *q, int quads)
     UNROLL for (int i = 0; i < quads; i++) __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(start) :
         "v"(w[i]), "m"(*(const quad *)(const void *)(q + 4 * i)));
     return start;
-}
-
-INLINE void turn_q4_0(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
-{
-    const struct p16_q4_0 *p = (const void *)wp;
-    __m512 acc[GROUP];
-    __m512i w[8];
-
-    UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];
-    for (int b = 0; b < n; b++, p++) {
-        fetch_ahead((const uint8_t *)p, sizeof(*p));
-        load_nibbles(w, p->q);
-        __m512 dw = half16(p->d);
-        UNROLL for (int m = 0; m < rows; m++)
-        {
-            const struct act_q8_0 *x = (const struct act_q8_0 *)(const void *)xp[m] + b;
-            acc[m] = scaled(acc[m], dw, x->d, dot(_mm512_set1_epi32(x->minus8), w, x->q, 8));
-        }
-    }
-    UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];
-}
-
-INLINE void turn_q8_0(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
-{
-    const struct p16_q8_0 *p = (const void *)wp;
-    __m512 acc[GROUP];
-    __m512i w[8];
-
-    UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];
-    for (int b = 0; b < n; b++, p++) {
-        fetch_ahead((const uint8_t *)p, sizeof(*p));
-        UNROLL for (int i = 0; i < 8; i++) w[i] = kept(_mm512_loadu_si512(p->q[i]));
-        __m512 dw = half16(p->d);
-        UNROLL for (int m = 0; m < rows; m++)
-        {
-            const struct act_q8_0 *x = (const struct act_q8_0 *)(const void *)xp[m] + b;
-            __m512i start = _mm512_slli_epi32(_mm512_set1_epi32(x->minus8), 4);
-            acc[m] = scaled(acc[m], dw, x->d, dot(start, w, x->q, 8));
-        }
-    }
-    UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];
-}
-
-/* The remaining types of 32. What differs from one to the other: the weights, unsigned; where a dot
- * with them begins; the scales; and whether there are minimums. */
-struct small {
-    __m512i w[8];
-    __m512 d, m;
-};
-
-INLINE __m512i start_plain(const struct act_q8_0 *x)
-{
-    return _mm512_setzero_si512();
-}
-
-INLINE __m512i start_16(const struct act_q8_0 *x)
-{
-    return _mm512_set1_epi32(x->minus8 * 2);
-}
-
-INLINE __m512i start_128(const struct act_q8_0 *x)
-{
-    return _mm512_set1_epi32(x->minus8 * 16);
-}
-
-INLINE __m512i start_12(const struct act_q8_0 *x)
-{
-    return _mm512_set1_epi32(x->minus8 / 2 * 3);
-}
-
-INLINE void load_q4_1(struct small *s, const struct p16_q4_1 *p)
-{
-    load_nibbles(s->w, p->q);
-    s->d = half16(p->d);
-    s->m = half16(p->m);
-}
-
-INLINE void load_q5_0(struct small *s, const struct p16_q5_0 *p)
-{
-    load_nibbles(s->w, p->q);
-    add_fifth(s->w, p->high);
-    s->d = half16(p->d);
-}
-
-INLINE void load_q5_1(struct small *s, const struct p16_q5_1 *p)
-{
-    load_nibbles(s->w, p->q);
-    add_fifth(s->w, p->high);
-    s->d = half16(p->d);
-    s->m = half16(p->m);
-}
-
-INLINE void load_iq4_nl(struct small *s, const struct p16_iq4_nl *p)
-{
-    load_nibbles(s->w, p->q);
-    look_up(s->w, iq4_list(IQ4_OFFSET));
-    s->d = half16(p->d);
-}
-
-INLINE void load_mxfp4(struct small *s, const struct p16_mxfp4 *p)
-{
-    load_nibbles(s->w, p->q);
-    look_up(s->w, mxfp4_list(MXFP4_OFFSET));
-    s->d = e8m0_half16(p->e);
 }
 
 #define TURN_SMALL(type, start, has_mins)                                                          \
@@ -308,22 +217,6 @@ INLINE void turn_q5_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int
         UNROLL for (int m = 0; m < rows; m++) out[m] =
             affine(out[m], d, (const struct act_q8_k *)(const void *)xp[m] + b, sum[m], s.min);
     }
-}
-
-/* Where the dots with unsigned numbers begin: 32 less for each. */
-INLINE void minus32(int32_t out[16], const int16_t sums[16])
-{
-    __m512i v = _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)sums));
-
-    _mm512_store_si512(out, _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(v, 5)));
-}
-
-/* Scale i (0 or 1) of each row's pair. */
-INLINE __m512i signed_of_pair(const int8_t pairs[16][2], int i)
-{
-    __m512i v = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)pairs));
-
-    return _mm512_srai_epi32(i ? v : _mm512_slli_epi32(v, 16), 16);
 }
 
 INLINE void turn_q6_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
@@ -443,7 +336,7 @@ INLINE void turn_bf16(int rows, const uint8_t *wp, const uint8_t *const *xp, int
         turn_##type(rows, w, x, n, acc);                                                           \
     }
 
-#define GEMM(type, block, w_bytes, x_bytes)                                                        \
+#define GEMM(type, pair, block, w_bytes, x_bytes)                                                  \
     TURN(type, 1)                                                                                  \
     TURN(type, 2)                                                                                  \
     TURN(type, 3)                                                                                  \
@@ -456,27 +349,29 @@ INLINE void turn_bf16(int rows, const uint8_t *wp, const uint8_t *const *xp, int
     {                                                                                              \
         static const struct format f = { { NULL, type##_1, type##_2, type##_3, type##_4, type##_5, \
                                              type##_6, type##_7, type##_8 },                       \
-            block, w_bytes, x_bytes };                                                             \
+            pair, block, w_bytes, x_bytes };                                                       \
         run(g, &f);                                                                                \
     }
 
+TURN_SMALL(q4_0, start_8, false)
+TURN_SMALL(q8_0, start_128, false)
 TURN_SMALL(q4_1, start_plain, true)
 TURN_SMALL(q5_0, start_16, false)
 TURN_SMALL(q5_1, start_plain, true)
 TURN_SMALL(iq4_nl, start_128, false)
 TURN_SMALL(mxfp4, start_12, false)
 
-GEMM(f32, 1, 64, 4)
-GEMM(f16, 1, 32, 4)
-GEMM(bf16, 1, 32, 4)
-GEMM(q8_0, 32, sizeof(struct p16_q8_0), sizeof(struct act_q8_0))
-GEMM(q4_0, 32, sizeof(struct p16_q4_0), sizeof(struct act_q8_0))
-GEMM(q4_k, 256, sizeof(struct p16_q4_k), sizeof(struct act_q8_k))
-GEMM(q5_k, 256, sizeof(struct p16_q5_k), sizeof(struct act_q8_k))
-GEMM(q6_k, 256, sizeof(struct p16_q6_k), sizeof(struct act_q8_k))
-GEMM(q4_1, 32, sizeof(struct p16_q4_1), sizeof(struct act_q8_0))
-GEMM(q5_0, 32, sizeof(struct p16_q5_0), sizeof(struct act_q8_0))
-GEMM(q5_1, 32, sizeof(struct p16_q5_1), sizeof(struct act_q8_0))
-GEMM(iq4_nl, 32, sizeof(struct p16_iq4_nl), sizeof(struct act_q8_0))
-GEMM(mxfp4, 32, sizeof(struct p16_mxfp4), sizeof(struct act_q8_0))
-GEMM(iq4_xs, 256, sizeof(struct p16_iq4_xs), sizeof(struct act_q8_k))
+GEMM(f32, NULL, 1, 64, 4)
+GEMM(f16, NULL, 1, 32, 4)
+GEMM(bf16, NULL, 1, 32, 4)
+GEMM(q8_0, avx512_pair_q8_0, 32, sizeof(struct p16_q8_0), sizeof(struct act_q8_0))
+GEMM(q4_0, avx512_pair_q4_0, 32, sizeof(struct p16_q4_0), sizeof(struct act_q8_0))
+GEMM(q4_k, NULL, 256, sizeof(struct p16_q4_k), sizeof(struct act_q8_k))
+GEMM(q5_k, NULL, 256, sizeof(struct p16_q5_k), sizeof(struct act_q8_k))
+GEMM(q6_k, avx512_pair_q6_k, 256, sizeof(struct p16_q6_k), sizeof(struct act_q8_k))
+GEMM(q4_1, NULL, 32, sizeof(struct p16_q4_1), sizeof(struct act_q8_0))
+GEMM(q5_0, avx512_pair_q5_0, 32, sizeof(struct p16_q5_0), sizeof(struct act_q8_0))
+GEMM(q5_1, NULL, 32, sizeof(struct p16_q5_1), sizeof(struct act_q8_0))
+GEMM(iq4_nl, NULL, 32, sizeof(struct p16_iq4_nl), sizeof(struct act_q8_0))
+GEMM(mxfp4, NULL, 32, sizeof(struct p16_mxfp4), sizeof(struct act_q8_0))
+GEMM(iq4_xs, NULL, 256, sizeof(struct p16_iq4_xs), sizeof(struct act_q8_k))

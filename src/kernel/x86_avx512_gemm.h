@@ -173,4 +173,20 @@ INLINE void load_q6(__m512i w[4], const uint8_t low[2][16][4], const uint8_t hig
     w[3] = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(b, 4), low4),
         _mm512_and_si512(_mm512_srli_epi16(h, 2), bits45));
 }
+
+/* Where the dots with unsigned numbers begin: 32 less for each. */
+INLINE void minus32(int32_t out[16], const int16_t sums[16])
+{
+    __m512i v = _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)sums));
+
+    _mm512_store_si512(out, _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(v, 5)));
+}
+
+/* Scale i (0 or 1) of each row's pair. */
+INLINE __m512i signed_of_pair(const int8_t pairs[16][2], int i)
+{
+    __m512i v = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)pairs));
+
+    return _mm512_srai_epi32(i ? v : _mm512_slli_epi32(v, 16), 16);
+}
 #endif
