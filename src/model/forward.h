@@ -7,7 +7,7 @@
  *                gate * up, put | down + x |
  *
  * 1: where there are rows of longer runs. 2: of more than ALONE_ROWS rows. 3: not where members
- * keep whole heads of single rows. So one or two sequences that decode meet four times, more of
+ * keep whole heads of single rows. So up to four sequences that decode meet four times, more of
  * them six times, and prompts eight times. Of experts, the feed-forward is
  *
  *     norm, put 2| scores | choose | gate * up, put | down | add up, + x |
@@ -31,7 +31,7 @@
 #include "os/thread.h"
 
 enum {
-    ALONE_ROWS = 2,  /* up to so many rows a member prepares for itself */
+    ALONE_ROWS = 4,  /* up to so many rows a member prepares for itself */
     TILE_PANELS = 4, /* a tile holds so many panels of max_rows rows, more of fewer rows */
     ROW_ALIGN = 16,  /* rows of scratch are multiples of so many floats */
 };
