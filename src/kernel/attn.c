@@ -67,3 +67,38 @@ size_t attn_scratch_floats(const struct kv_layout *l, int n_q)
     size_t one = 3 * dim + 32 + (l->type == KV_Q8_0 ? q8 : 0);
     return (size_t)MAX(n_q, KV_ROW_HEADS) * one + 8 * (KV_BLOCK + KV_BLOCK / 2) + 16;
 }
+
+/* ---- splits apart */
+
+/* Maxima and sums first, to whole lines: no two splits share one. */
+static size_t state_outputs(int n_q)
+{
+    return round_up(2 * (size_t)n_q, 16);
+}
+
+size_t attn_state_floats(const struct kv_layout *l, int n_q)
+{
+    return state_outputs(n_q) + (size_t)n_q * round_up((size_t)l->head_dim, 16);
+}
+
+struct attn_state attn_state_at(const struct attn_args *a, int split, int head)
+{
+    const size_t room = round_up((size_t)a->layout->head_dim, 16);
+    float *at = a->states + (size_t)split * attn_state_floats(a->layout, a->n_q);
+
+    DCHECK(a->n_rows == 1 && split < attn_splits(a->n_keys) && head < a->n_q);
+    return (struct attn_state){ at + head, at + a->n_q + head,
+        at + state_outputs(a->n_q) + (size_t)head * room };
+}
+
+void attn_merge_splits(const struct attn_args *a, attn_merge_fn merge, attn_finish_fn finish)
+{
+    const int dim = a->layout->head_dim, n = attn_splits(a->n_keys);
+
+    for (int h = 0; h < a->n_q; h++) {
+        struct attn_state total = attn_state_at(a, 0, h);
+        for (int i = 1; i < n; i++)
+            merge(total, attn_state_at(a, i, h), dim);
+        finish(total, a->out + (size_t)h * (size_t)dim, dim);
+    }
+}

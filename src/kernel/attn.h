@@ -75,6 +75,35 @@ struct attn_args {
     float *out;     /* row i at out + i * out_stride: [n_q][head_dim] */
     size_t q_stride, out_stride; /* floats */
     float *scratch;              /* attn_scratch_floats() */
+
+    /* Not NULL: of one row, given by pages and n_keys, the splits [split_from, split_to) alone.
+     * What the heads come to in split i stays at states + i * attn_state_floats() until all are
+     * there, whoever took them; then attend_merge, with the same arguments, puts the output. */
+    float *states;
+    int split_from, split_to;
 };
 int attn_rows_most(int n_q);
 size_t attn_scratch_floats(const struct kv_layout *l, int n_q);
+
+/* ---- splits apart */
+
+/* What a query head has come to over some of its keys. */
+struct attn_state {
+    float *max, *sum; /* the sum, and out, relative to exp(max) */
+    float *out;       /* [head_dim], with room for a multiple of 16 */
+};
+
+size_t attn_state_floats(const struct kv_layout *l, int n_q); /* of n_q heads, in one split */
+/* Heads are side by side: those behind it in max and sum, and so many rooms behind in out. */
+struct attn_state attn_state_at(const struct attn_args *a, int split, int head);
+
+static inline int attn_splits(int n_keys)
+{
+    return (n_keys + KV_SPLIT - 1) / KV_SPLIT;
+}
+
+/* attend_merge by what a set has for it: of two states, the earlier first, into it; and the output
+ * of the last. */
+typedef void (*attn_merge_fn)(struct attn_state total, struct attn_state split, int head_dim);
+typedef void (*attn_finish_fn)(struct attn_state total, float *out, int head_dim);
+void attn_merge_splits(const struct attn_args *a, attn_merge_fn merge, attn_finish_fn finish);

@@ -174,6 +174,7 @@ const struct kernels kernels_ref = {
     .add_scaled = add_scaled,
     .kv_append = ref_kv_append,
     .attend = ref_attend,
+    .attend_merge = ref_attend_merge,
     .softmax = softmax,
     .max = max,
     .gemm = {

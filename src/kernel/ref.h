@@ -14,3 +14,4 @@ float ref_max_magnitude(const float *x, int n); /* any NaN wins */
 
 void ref_kv_append(const struct kv_slot *slot, const float *k, const float *v);
 void ref_attend(const struct attn_args *a);
+void ref_attend_merge(const struct attn_args *a);

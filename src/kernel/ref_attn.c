@@ -99,12 +99,6 @@ void ref_kv_append(const struct kv_slot *slot, const float *k, const float *v)
     }
 }
 
-/* One query head's softmax so far: everything is relative to exp(max). */
-struct state {
-    float max, sum;
-    float *out; /* [head_dim] */
-};
-
 static const uint8_t *block_of(const struct attn_args *a, int pos)
 {
     const struct kv_layout *l = a->layout;
@@ -218,11 +212,11 @@ struct query {
 };
 
 static void attend_block(
-    const struct attn_args *a, const struct query *q, int from, int to, struct state *s)
+    const struct attn_args *a, const struct query *q, int from, int to, struct attn_state s)
 {
     const struct kv_layout *l = a->layout;
     const bool is_q8 = l->type == KV_Q8_0;
-    float *w = a->scratch, max = s->max;
+    float *w = a->scratch, max = *s.max;
 
     for (int pos = from; pos < to; pos++) {
         w[pos - from] = is_q8 ? score_q8_0(a, q->q8, pos) : score(a, q->q, pos);
@@ -233,52 +227,76 @@ static void attend_block(
 
     float sum = sum_by_position(w, from, to);
     if (from % KV_SPLIT == 0) {
-        s->sum = sum;
-        memset(s->out, 0, (size_t)l->head_dim * sizeof(float));
+        *s.sum = sum;
+        memset(s.out, 0, (size_t)l->head_dim * sizeof(float));
     } else {
-        float shrink = ref_exp(s->max - max);
-        s->sum = fmaf(s->sum, shrink, sum);
+        float shrink = ref_exp(*s.max - max);
+        *s.sum = fmaf(*s.sum, shrink, sum);
         for (int d = 0; d < l->head_dim; d++)
-            s->out[d] *= shrink;
+            s.out[d] *= shrink;
     }
-    s->max = max;
-    (is_q8 ? add_values_q8_0 : add_values)(a, w, from, to, s->out);
+    *s.max = max;
+    (is_q8 ? add_values_q8_0 : add_values)(a, w, from, to, s.out);
 }
 
-static void merge(struct state *total, const struct state *split, int head_dim)
+static void attend_split(
+    const struct attn_args *a, const struct query *q, int split, struct attn_state s)
 {
-    float max = split->max > total->max ? split->max : total->max;
-    float mine = ref_exp(total->max - max), theirs = ref_exp(split->max - max);
+    const int from = split * KV_SPLIT, to = MIN(from + KV_SPLIT, a->n_keys);
 
-    total->max = max;
-    total->sum = fmaf(split->sum, theirs, total->sum * mine);
+    *s.max = -INFINITY;
+    for (int b = from; b < to; b += KV_BLOCK)
+        attend_block(a, q, b, MIN(b + KV_BLOCK, to), s);
+}
+
+static void merge(struct attn_state total, struct attn_state split, int head_dim)
+{
+    float max = *split.max > *total.max ? *split.max : *total.max;
+    float mine = ref_exp(*total.max - max), theirs = ref_exp(*split.max - max);
+
+    *total.max = max;
+    *total.sum = fmaf(*split.sum, theirs, *total.sum * mine);
     for (int d = 0; d < head_dim; d++)
-        total->out[d] = fmaf(split->out[d], theirs, total->out[d] * mine);
+        total.out[d] = fmaf(split.out[d], theirs, total.out[d] * mine);
+}
+
+static void finish(struct attn_state total, float *out, int head_dim)
+{
+    float inverse = 1.0f / *total.sum;
+
+    for (int d = 0; d < head_dim; d++)
+        out[d] = total.out[d] * inverse;
+}
+
+static void attend_all(const struct attn_args *a, const struct query *q, float *out)
+{
+    const int dim = a->layout->head_dim;
+    float max[2], sum[2], *outs = a->scratch + KV_BLOCK;
+    struct attn_state total = { &max[0], &sum[0], outs };
+    struct attn_state split = { &max[1], &sum[1], outs + dim };
+
+    attend_split(a, q, 0, total);
+    for (int i = 1; i < attn_splits(a->n_keys); i++) {
+        attend_split(a, q, i, split);
+        merge(total, split, dim);
+    }
+    finish(total, out, dim);
 }
 
 static void attend_row(const struct attn_args *a)
 {
-    int dim = a->layout->head_dim;
-    struct state total = { .out = a->scratch + KV_BLOCK };
-    struct state split = { .out = total.out + dim };
+    const size_t dim = (size_t)a->layout->head_dim;
 
-    for (int h = 0; h < a->n_q; h++) {
-        struct query q = { .q = a->q + (size_t)h * (size_t)dim };
-        float *out = a->out + (size_t)h * (size_t)dim;
-
+    if (a->n_keys <= 0)
+        memset(a->out, 0, (size_t)a->n_q * dim * sizeof(float));
+    for (int h = 0; h < a->n_q && a->n_keys > 0; h++) {
+        struct query q = { .q = a->q + (size_t)h * dim };
         if (a->layout->type == KV_Q8_0)
-            quantise(q.q, dim, q.q8);
-        for (int from = 0; from < a->n_keys; from += KV_SPLIT) {
-            struct state *s = from ? &split : &total;
-            s->max = -INFINITY;
-            for (int b = from; b < MIN(from + KV_SPLIT, a->n_keys); b += KV_BLOCK)
-                attend_block(a, &q, b, MIN(b + KV_BLOCK, a->n_keys), s);
-            if (from)
-                merge(&total, &split, dim);
-        }
-        float inverse = 1.0f / total.sum;
-        for (int d = 0; d < dim; d++)
-            out[d] = a->n_keys > 0 ? total.out[d] * inverse : 0.0f;
+            quantise(q.q, (int)dim, q.q8);
+        for (int i = a->split_from; i < a->split_to; i++) /* none, where all is wanted */
+            attend_split(a, &q, i, attn_state_at(a, i, h));
+        if (!a->states)
+            attend_all(a, &q, a->out + (size_t)h * dim);
     }
 }
 
@@ -300,4 +318,9 @@ void ref_attend(const struct attn_args *a)
         row.q += a->q_stride;
         row.out += a->out_stride;
     }
+}
+
+void ref_attend_merge(const struct attn_args *a)
+{
+    attn_merge_splits(a, merge, finish);
 }

@@ -554,6 +554,7 @@ const struct kernels AMX_SET = {
     .half_acts = ACT_PLANES,
     .planes = amx_planes,
     .attend = amx_attend,
+    .attend_merge = amx_attend_merge,
     .gemm = {
         [GEMM_F16] = amx_gemm_f16,
         [GEMM_BF16] = amx_gemm_bf16,

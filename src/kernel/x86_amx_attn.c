@@ -317,15 +317,15 @@ static void begin_split(const struct heads *g)
     memset(g->out, 0, (size_t)g->n * (size_t)g->dim16 * sizeof(float));
 }
 
-static struct head_sums sums_of(const struct heads *g, int h)
+static struct attn_state state_of(const struct heads *g, int h)
 {
-    return (struct head_sums){ g->max + h, g->sum + h, g->out + (size_t)h * (size_t)g->dim16 };
+    return (struct attn_state){ g->max + h, g->sum + h, g->out + (size_t)h * (size_t)g->dim16 };
 }
 
 static void merge(const struct heads *total, const struct heads *split)
 {
     for (int h = 0; h < total->n; h++)
-        attn_merge(sums_of(total, h), sums_of(split, h), total->dim16);
+        attn_merge(state_of(total, h), state_of(split, h), total->dim);
 }
 
 /* Keys [from, to), of which `from` begins a block; is_end: there are no more. */
@@ -398,17 +398,22 @@ static void set_keys(struct pair *g, int i, int n_keys)
     g->total.n_keys[i] = g->split.n_keys[i] = n_keys;
 }
 
+static void finish_head(struct attn_state total, float *out, int dim)
+{
+    for (int d = 0; d < dim; d += 16) {
+        __m512 v = _mm512_loadu_ps(total.out + d);
+        v = _mm512_mul_ps(v, _mm512_set1_ps(1.0f / *total.sum));
+        v = _mm512_add_ps(v, _mm512_setzero_ps()); /* -0 */
+        _mm512_mask_storeu_ps(out + d, first_lanes(MIN(16, dim - d)), v);
+    }
+}
+
 static void finish(const struct heads *g, const struct attn_args *a, const struct part *p)
 {
     for (int i = 0; i < g->n; i++) {
         float *out = a->out + at_row(a, p->row + i / p->n_heads) * a->out_stride +
                      (size_t)(p->head + i % p->n_heads) * (size_t)g->dim;
-        for (int d = 0; d < g->dim; d += 16) {
-            __m512 v = _mm512_loadu_ps(g->out + (size_t)i * (size_t)g->dim16 + d);
-            v = _mm512_mul_ps(v, _mm512_set1_ps(1.0f / g->sum[i]));
-            v = _mm512_add_ps(v, _mm512_setzero_ps()); /* -0 */
-            _mm512_mask_storeu_ps(out + d, first_lanes(MIN(16, g->dim - d)), v);
-        }
+        finish_head(state_of(g, i), out, g->dim);
     }
 }
 
@@ -440,6 +445,26 @@ static void attend_part(struct work *k, const struct attn_args *a, const struct 
     finish(&g.total, a, p);
 }
 
+/* Of one row: each split has its state where attend_merge looks for it. */
+static void attend_splits(struct work *k, const struct attn_args *a, const struct part *p)
+{
+    struct pair g;
+
+    open_pair(&g, a, p, a->scratch);
+    for (int i = 0; i < g.total.n; i++)
+        set_keys(&g, i, a->n_keys);
+    for (int i = a->split_from; i < a->split_to; i++) {
+        const int to = MIN((i + 1) * KV_SPLIT, a->n_keys);
+        struct attn_state at = attn_state_at(a, i, p->head);
+        g.split.max = at.max;
+        g.split.sum = at.sum;
+        g.split.out = at.out;
+        begin_split(&g.split);
+        for (int b = i * KV_SPLIT; b < to; b += KV_BLOCK)
+            block(k, &g.split, b, MIN(b + KV_BLOCK, to));
+    }
+}
+
 /* How many rows from this one on go together: they end in the same block of keys, and the last
  * parts are alike. */
 static int rows_together(const struct attn_args *a, int row)
@@ -465,7 +490,8 @@ static void attend_run(struct work *k, const struct attn_args *a)
             continue;
         }
         for (int h = 0; h < a->n_q; h += n_heads)
-            attend_part(k, a, &(struct part){ row, n, h, MIN(n_heads, a->n_q - h) });
+            (a->states ? attend_splits : attend_part)(
+                k, a, &(struct part){ row, n, h, MIN(n_heads, a->n_q - h) });
     }
 }
 
@@ -552,4 +578,12 @@ void amx_attend(const struct attn_args *a)
         attend_run(&k, &one);
     }
     tile_release();
+}
+
+void amx_attend_merge(const struct attn_args *a)
+{
+    if (a->layout->type == KV_BF16)
+        attn_merge_splits(a, attn_merge, finish_head);
+    else
+        avx512_attend_merge(a);
 }

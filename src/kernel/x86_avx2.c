@@ -245,6 +245,7 @@ const struct kernels kernels_avx2 = {
     .add_scaled = add_scaled,
     .kv_append = avx2_kv_append,
     .attend = avx2_attend,
+    .attend_merge = avx2_attend_merge,
     .softmax = softmax,
     .max = max,
     .gemm = {

@@ -12,6 +12,7 @@ extern const struct kernels kernels_avx2;
 
 void avx2_kv_append(const struct kv_slot *slot, const float *k, const float *v);
 void avx2_attend(const struct attn_args *a);
+void avx2_attend_merge(const struct attn_args *a);
 
 #ifdef __AVX2__
 #include "kernel/mandate.h"

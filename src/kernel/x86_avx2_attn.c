@@ -279,65 +279,103 @@ static const block_fn block_fns[N_KV_TYPES][HEADS] = {
     { q8_0_n, q8_0_n, q8_0_n, q8_0_n },
 };
 
-static void merge(const struct group *total, const struct group *split)
+static struct attn_state state_of(const struct group *g, int h)
 {
-    for (int h = 0; h < total->n; h++) {
-        float a = total->max[h], b = split->max[h], max = b > a ? b : a;
-        float mine = exp1(a - max), theirs = exp1(b - max);
-        float *out = total->out + (size_t)h * (size_t)total->dim16;
-        const float *other = split->out + (size_t)h * (size_t)total->dim16;
+    return (struct attn_state){ g->max + h, g->sum + h, g->out + (size_t)h * (size_t)g->dim16 };
+}
 
-        total->max[h] = max;
-        total->sum[h] = fmaf(split->sum[h], theirs, total->sum[h] * mine);
-        for (int d = 0; d < total->dim16; d += 8) {
-            __m256 v = _mm256_mul_ps(_mm256_loadu_ps(out + d), _mm256_set1_ps(mine));
-            v = _mm256_fmadd_ps(_mm256_loadu_ps(other + d), _mm256_set1_ps(theirs), v);
-            _mm256_storeu_ps(out + d, v);
-        }
+/* Of two splits, the earlier first, into it. */
+static void merge(struct attn_state total, struct attn_state split, int dim)
+{
+    float a = *total.max, b = *split.max, max = b > a ? b : a;
+    float mine = exp1(a - max), theirs = exp1(b - max);
+
+    *total.max = max;
+    *total.sum = fmaf(*split.sum, theirs, *total.sum * mine);
+    for (int d = 0; d < dim; d += 8) {
+        __m256 v = _mm256_mul_ps(_mm256_loadu_ps(total.out + d), _mm256_set1_ps(mine));
+        v = _mm256_fmadd_ps(_mm256_loadu_ps(split.out + d), _mm256_set1_ps(theirs), v);
+        _mm256_storeu_ps(total.out + d, v);
     }
 }
 
-static void finish(const struct group *g, float *out)
+static void finish(struct attn_state total, float *out, int dim)
 {
-    for (int h = 0; h < g->n; h++)
-        for (int d = 0; d < g->dim; d += 8) {
-            __m256 v = _mm256_loadu_ps(g->out + (size_t)h * (size_t)g->dim16 + d);
-            v = _mm256_mul_ps(v, _mm256_set1_ps(1.0f / g->sum[h]));
-            store_upto(out + (size_t)h * (size_t)g->dim, d, g->dim, v);
-        }
+    for (int d = 0; d < dim; d += 8) {
+        __m256 v = _mm256_loadu_ps(total.out + d);
+        store_upto(out, d, dim, _mm256_mul_ps(v, _mm256_set1_ps(1.0f / *total.sum)));
+    }
 }
 
-static void attend_group(const struct attn_args *a, int first, int n)
+static void attend_split(const struct group *g, int split)
+{
+    const block_fn fn = block_fns[g->a->layout->type][g->n - 1];
+    const int from = split * KV_SPLIT, to = MIN(from + KV_SPLIT, g->a->n_keys);
+
+    for (int b = from; b < to; b += KV_BLOCK)
+        fn(g, b, MIN(b + KV_BLOCK, to));
+}
+
+/* A group with its two states: of the splits so far, and of the one under way. */
+struct pair {
+    struct group total, split;
+};
+
+static void open_pair(struct pair *g, const struct attn_args *a, int first, int n)
 {
     int dim = a->layout->head_dim, dim16 = (dim + 15) / 16 * 16;
     float *at = (float *)(void *)(((uintptr_t)a->scratch + 63) & ~(uintptr_t)63);
-    struct group total = { .a = a,
+    struct group *total = &g->total, *split = &g->split;
+
+    *total = (struct group){ .a = a,
         .n = n,
         .dim = dim,
         .dim16 = dim16,
         .q = a->q + (size_t)first * (size_t)dim,
         .w = at,
         .out = at + (size_t)n * KV_BLOCK };
-    struct group split = total;
-
-    split.out = total.out + (size_t)n * (size_t)dim16;
-    total.max = split.out + (size_t)n * (size_t)dim16;
-    total.sum = total.max + n;
-    split.max = total.sum + n;
-    split.sum = split.max + n;
+    *split = *total;
+    split->out = total->out + (size_t)n * (size_t)dim16;
+    total->max = split->out + (size_t)n * (size_t)dim16;
+    total->sum = total->max + n;
+    split->max = total->sum + n;
+    split->sum = split->max + n;
     if (a->layout->type == KV_Q8_0) {
-        total.u = split.u = (void *)(split.sum + n);
-        total.q8 = split.q8 = (void *)(total.u + (size_t)n * KV_BLOCK);
-        avx2_q8_queries(&total);
+        total->u = split->u = (void *)(split->sum + n);
+        total->q8 = split->q8 = (void *)(total->u + (size_t)n * KV_BLOCK);
+        avx2_q8_queries(total);
     }
-    for (int from = 0; from < a->n_keys; from += KV_SPLIT) {
-        const struct group *g = from ? &split : &total;
-        for (int b = from; b < MIN(from + KV_SPLIT, a->n_keys); b += KV_BLOCK)
-            block_fns[a->layout->type][n - 1](g, b, MIN(b + KV_BLOCK, a->n_keys));
-        if (from)
-            merge(&total, &split);
+}
+
+static void attend_group(const struct attn_args *a, int first, int n)
+{
+    struct pair g;
+
+    open_pair(&g, a, first, n);
+    attend_split(&g.total, 0);
+    for (int i = 1; i < attn_splits(a->n_keys); i++) {
+        attend_split(&g.split, i);
+        for (int h = 0; h < n; h++)
+            merge(state_of(&g.total, h), state_of(&g.split, h), g.total.dim);
     }
-    finish(&total, a->out + (size_t)first * (size_t)dim);
+    for (int h = 0; h < n; h++)
+        finish(
+            state_of(&g.total, h), a->out + (size_t)(first + h) * (size_t)g.total.dim, g.total.dim);
+}
+
+/* Each split has its state where attend_merge looks for it. */
+static void attend_splits(const struct attn_args *a, int first, int n)
+{
+    struct pair g;
+
+    open_pair(&g, a, first, n);
+    for (int i = a->split_from; i < a->split_to; i++) {
+        struct attn_state at = attn_state_at(a, i, first);
+        g.split.max = at.max;
+        g.split.sum = at.sum;
+        g.split.out = at.out;
+        attend_split(&g.split, i);
+    }
 }
 
 static void attend_row(const struct attn_args *a)
@@ -347,7 +385,7 @@ static void attend_row(const struct attn_args *a)
         return;
     }
     for (int h = 0; h < a->n_q; h += HEADS)
-        attend_group(a, h, MIN(HEADS, a->n_q - h));
+        (a->states ? attend_splits : attend_group)(a, h, MIN(HEADS, a->n_q - h));
 }
 
 /* Rows of a list come one after the other: what they share is in the cache from the second on. */
@@ -369,4 +407,9 @@ void avx2_attend(const struct attn_args *a)
         row.q += a->q_stride;
         row.out += a->out_stride;
     }
+}
+
+void avx2_attend_merge(const struct attn_args *a)
+{
+    attn_merge_splits(a, merge, finish);
 }

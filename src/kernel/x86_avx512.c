@@ -170,6 +170,7 @@ const struct kernels kernels_avx512 = {
     .add_scaled = add_scaled,
     .kv_append = avx512_kv_append,
     .attend = avx512_attend,
+    .attend_merge = avx512_attend_merge,
     .softmax = softmax,
     .max = max,
     .gemm = {

@@ -12,6 +12,7 @@ extern const struct kernels kernels_avx512;
 
 void avx512_kv_append(const struct kv_slot *slot, const float *k, const float *v);
 void avx512_attend(const struct attn_args *a);
+void avx512_attend_merge(const struct attn_args *a);
 
 #ifdef __AVX512F__
 #include "kernel/mandate.h"

@@ -308,15 +308,24 @@ static const block_fn block_fns[N_KV_TYPES][HEADS] = {
     { q8_0_n, q8_0_n, q8_0_n, q8_0_n, q8_0_n, q8_0_n, q8_0_n, q8_0_n },
 };
 
-static struct head_sums sums_of(const struct group *g, int h)
+static struct attn_state state_of(const struct group *g, int h)
 {
-    return (struct head_sums){ g->max + h, g->sum + h, g->out + (size_t)h * (size_t)g->dim16 };
+    return (struct attn_state){ g->max + h, g->sum + h, g->out + (size_t)h * (size_t)g->dim16 };
 }
 
 static void merge(const struct group *total, const struct group *split)
 {
     for (int h = 0; h < total->n; h++)
-        attn_merge(sums_of(total, h), sums_of(split, h), total->dim16);
+        attn_merge(state_of(total, h), state_of(split, h), total->dim);
+}
+
+static void finish_head(struct attn_state total, float *out, int dim)
+{
+    for (int d = 0; d < dim; d += 16) {
+        __m512 v = _mm512_loadu_ps(total.out + d);
+        v = _mm512_mul_ps(v, _mm512_set1_ps(1.0f / *total.sum));
+        _mm512_mask_storeu_ps(out + d, first_lanes(MIN(16, dim - d)), v);
+    }
 }
 
 /* `part` says which rows and heads the group has. */
@@ -339,11 +348,7 @@ static void finish(const struct group *g, const struct attn_args *a, const struc
     for (int i = 0; i < g->n; i++) {
         float *out = a->out + at_row(a, p->row + i / p->n_heads) * a->out_stride +
                      (size_t)(p->head + i % p->n_heads) * (size_t)g->dim;
-        for (int d = 0; d < g->dim; d += 16) {
-            __m512 v = _mm512_loadu_ps(g->out + (size_t)i * (size_t)g->dim16 + d);
-            v = _mm512_mul_ps(v, _mm512_set1_ps(1.0f / g->sum[i]));
-            _mm512_mask_storeu_ps(out + d, first_lanes(MIN(16, g->dim - d)), v);
-        }
+        finish_head(state_of(g, i), out, g->dim);
     }
 }
 
@@ -429,6 +434,26 @@ static void attend_part(const struct attn_args *a, const struct part *p)
     finish(&g.total, a, p);
 }
 
+/* Of one row: each split has its state where attend_merge looks for it. */
+static void attend_splits(const struct attn_args *a, const struct part *p)
+{
+    const block_fn fn = block_fns[a->layout->type][p->n_heads - 1];
+    struct pair g;
+
+    open_pair(&g, a, p, states_of(a));
+    for (int i = 0; i < g.total.n; i++)
+        set_keys(&g, i, a->n_keys);
+    for (int i = a->split_from; i < a->split_to; i++) {
+        const int to = MIN((i + 1) * KV_SPLIT, a->n_keys);
+        struct attn_state at = attn_state_at(a, i, p->head);
+        g.split.max = at.max;
+        g.split.sum = at.sum;
+        g.split.out = at.out;
+        for (int b = i * KV_SPLIT; b < to; b += KV_BLOCK)
+            fn(&g.split, b, MIN(b + KV_BLOCK, to));
+    }
+}
+
 /* How many rows from this one on go together: 5 are better 3 and 2 than 4 and 1. */
 static int rows_together(const struct attn_args *a, int row)
 {
@@ -452,7 +477,8 @@ static void attend_run(const struct attn_args *a)
             continue;
         }
         for (int h = 0; h < a->n_q; h += HEADS)
-            attend_part(a, &(struct part){ row, n, h, MIN(HEADS, a->n_q - h) });
+            (a->states ? attend_splits : attend_part)(
+                a, &(struct part){ row, n, h, MIN(HEADS, a->n_q - h) });
     }
 }
 
@@ -530,4 +556,9 @@ void avx512_attend(const struct attn_args *a)
         one.rows = NULL;
         attend_run(&one);
     }
+}
+
+void avx512_attend_merge(const struct attn_args *a)
+{
+    attn_merge_splits(a, attn_merge, finish_head);
 }

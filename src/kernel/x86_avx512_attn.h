@@ -51,20 +51,15 @@ static inline float attn_exp(float x)
     return _mm512_cvtss_f32(exp16(_mm512_set1_ps(x)));
 }
 
-/* What one head has come to over some of its keys. */
-struct head_sums {
-    float *max, *sum, *out; /* out: [dim16] */
-};
-
 /* Of two splits, the earlier first, into it. */
-static inline void attn_merge(struct head_sums total, struct head_sums split, int dim16)
+static inline void attn_merge(struct attn_state total, struct attn_state split, int dim)
 {
     float a = *total.max, b = *split.max, max = b > a ? b : a;
     float mine = attn_exp(a - max), theirs = attn_exp(b - max);
 
     *total.max = max;
     *total.sum = fmaf(*split.sum, theirs, *total.sum * mine);
-    for (int d = 0; d < dim16; d += 16) {
+    for (int d = 0; d < dim; d += 16) {
         __m512 v = _mm512_mul_ps(_mm512_loadu_ps(total.out + d), _mm512_set1_ps(mine));
         v = _mm512_fmadd_ps(_mm512_loadu_ps(split.out + d), _mm512_set1_ps(theirs), v);
         _mm512_storeu_ps(total.out + d, v);

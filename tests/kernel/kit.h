@@ -99,6 +99,7 @@ static inline const struct kernels *kit_amx_soft(void)
     k.half_acts = kernels_amx_soft.half_acts;
     k.planes = kernels_amx_soft.planes;
     k.attend = kernels_amx_soft.attend;
+    k.attend_merge = kernels_amx_soft.attend_merge;
     for (int i = 0; i < N_GEMM_SLOTS; i++)
         if (kernels_amx_soft.gemm[i])
             k.gemm[i] = kernels_amx_soft.gemm[i];

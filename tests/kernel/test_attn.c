@@ -362,6 +362,97 @@ static void rows_that_share_a_prefix(const struct kernels *k, const struct kerne
     }
 }
 
+struct apart { /* the splits of a row, before they are one */
+    struct attn_args a;
+    float *states, *behind; /* [splits] states, and what must stay as it is */
+    float q[17 * 256];
+};
+
+/* Splits in any order, some at a time, each time with other rubbish in the scratch, where whoever
+ * takes them has queries of his own: as several threads do it. */
+static void take_splits(const struct kernels *k, struct apart *s, struct rng *r)
+{
+    const size_t n_scratch = attn_scratch_floats(s->a.layout, s->a.n_q);
+    const size_t n_q = (size_t)(s->a.n_q * s->a.layout->head_dim);
+    const int n = attn_splits(s->a.n_keys), per = 1 + (int)rng_below(r, (uint64_t)n);
+    const int n_pieces = (n + per - 1) / per, first = (int)rng_below(r, (uint64_t)n_pieces);
+    float *scratch = xmalloc(n_scratch * sizeof(float)), *q = xmalloc(n_q * sizeof(float));
+
+    for (int i = 0; i < n_pieces; i++) {
+        struct attn_args a = s->a;
+        a.split_from = (first + i) % n_pieces * per;
+        a.split_to = MIN(a.split_from + per, n);
+        memset(scratch, 0xff, n_scratch * sizeof(float));
+        memcpy(q, s->q, n_q * sizeof(float));
+        a.q = q;
+        a.scratch = scratch;
+        k->attend(&a);
+        memset(q, 0xff, n_q * sizeof(float));
+    }
+    mem_free(scratch);
+    mem_free(q);
+}
+
+static struct apart apart_new(struct rng *r, const struct seq *s, int n_keys, int n_q)
+{
+    size_t n = (size_t)attn_splits(n_keys) * attn_state_floats(&s->layout, n_q);
+    struct apart p = { .states = xmalloc((n + 16) * sizeof(float)) };
+
+    memset(p.states, 0xff, (n + 16) * sizeof(float));
+    p.behind = p.states + n;
+    kit_fill(r, p.behind, 16, 1);
+    kit_fill(r, p.q, (size_t)(n_q * s->layout.head_dim), n_keys % 3 ? 1 : 8);
+    p.a = (struct attn_args){ .layout = &s->layout,
+        .arena = s->arena,
+        .pages = s->pages,
+        .layer = s->layer,
+        .kv_head = s->head,
+        .n_rows = 1,
+        .n_keys = n_keys,
+        .n_q = n_q,
+        .scale = 0.3f,
+        .states = p.states };
+    return p;
+}
+
+/* What is left of single splits is, merged, what comes of all keys at once. */
+static void splits_apart(const struct kernels *k, const struct kernels *ref)
+{
+    static const int ends[] = { 1, 31, 511, 512, 513, 770, 1024, 1025, 1300, 1536, 2049, 2100 };
+    static float got[17 * 256 + 1], want[17 * 256 + 1];
+    struct rng r = { .key = 10 };
+
+    for (int round = 0; round < 60; round++) {
+        int dim = 2 + 2 * (int)rng_below(&r, round % 7 ? 40 : 128), n_keys = ends[round % 12];
+        int n_q = 1 + (int)rng_below(&r, round % 5 ? 9 : 17);
+        struct seq s =
+            seq_new(&r, k, (enum kv_type)((round + round / 12) % N_KV_TYPES), dim, n_keys);
+        struct apart p = apart_new(&r, &s, n_keys, n_q);
+        float behind[16];
+
+        memcpy(behind, p.behind, sizeof(behind));
+        kit_fill(&r, got, ARRAY_LEN(got), 1);
+        memcpy(want, got, sizeof(got));
+        take_splits(k, &p, &r);
+        p.a.out = got;
+        k->attend_merge(&p.a);
+        attend(k, &s, n_keys, n_q, p.q, want);
+        if (memcmp(got, want, sizeof(got)) || memcmp(behind, p.behind, sizeof(behind))) {
+            fprintf(stderr, "%s, type %d, head_dim %d, %d queries, %d keys\n", k->name,
+                (int)s.layout.type, dim, n_q, n_keys);
+            fail();
+        }
+        mem_free(p.states);
+        seq_free(&s);
+    }
+}
+
+static void splits_apart_in_every_set(void)
+{
+    splits_apart(kit_ref(), kit_ref());
+    kit_each_set(splits_apart);
+}
+
 /* Queries that overflow, keys that are not numbers: the same answer, whatever it is. */
 static void odd_numbers(const struct kernels *k, const struct kernels *ref)
 {
@@ -469,5 +560,5 @@ FOR_EVERY_SET(append)
 TESTS(TEST(it_is_softmax_of_scores_times_values), TEST(no_keys_give_zeros_in_every_set),
     TEST(lengths_in_every_set), TEST(rows_of_a_run_in_every_set),
     TEST(tiny_values_of_a_run_in_every_set), TEST(rows_that_share_a_prefix_in_every_set),
-    TEST(dims_and_groups_in_every_set), TEST(odd_numbers_in_every_set), TEST(append_in_every_set),
-    TEST(pages_do_not_show))
+    TEST(splits_apart_in_every_set), TEST(dims_and_groups_in_every_set),
+    TEST(odd_numbers_in_every_set), TEST(append_in_every_set), TEST(pages_do_not_show))
