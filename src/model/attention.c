@@ -1,6 +1,8 @@
 /* attention.c: of a layer, from the residual stream to what its heads say.
  *
- * Work goes by (rows, kv heads); whoever has attended puts it as the product with o reads it. */
+ * Work goes by (rows, kv heads), of long rows by splits of their keys (parties.c says which);
+ * whoever has attended, or is the last of those who share, puts it as the product with o reads it.
+ */
 #include "model/forward.h"
 #include "model/forward_in.h"
 
@@ -29,19 +31,34 @@ static uint8_t *kv_at(const struct llama *m, page_id page, int layer, int head)
     return m->arena + page.i * kv->page_bytes + index * (kv->k_bytes + kv->v_bytes);
 }
 
-/* Row r of kv head h: its queries, key and value are made ready, key and value go to the page. */
-static void append(const struct self *s, int layer, int r, int h)
+static int group_of(const struct self *s)
+{
+    return s->m->h.n_heads / s->m->h.n_kv_heads;
+}
+
+/* Where the queries of kv head h begin in a row, and what they say. */
+static int queries_at(const struct self *s, int h)
+{
+    return h * group_of(s) * s->m->h.head_dim;
+}
+
+static void finish_queries(const struct self *s, int layer, int r, int h, float *q)
+{
+    const struct layer *l = &s->m->w.layers[layer];
+
+    finish_heads(s, q, group_of(s), r, l->q_bias ? l->q_bias + queries_at(s, h) : NULL, l->q_norm);
+}
+
+/* Key and value of row r and kv head h are made ready and go to the page. */
+static void append_keys(const struct self *s, int layer, int r, int h)
 {
     struct llama *m = s->m;
     const struct layer *l = &m->w.layers[layer];
     const struct row *row = &m->rows[r];
-    int group = m->h.n_heads / m->h.n_kv_heads, d = m->h.head_dim;
-    int q_at = h * group * d, kv_at_h = h * d;
-    float *q = m->q + (size_t)r * m->q_stride + q_at;
+    int d = m->h.head_dim, kv_at_h = h * d;
     float *k = m->k + (size_t)r * m->kv_stride + kv_at_h;
     float *v = m->v + (size_t)r * m->kv_stride + kv_at_h;
 
-    finish_heads(s, q, group, r, l->q_bias ? l->q_bias + q_at : NULL, l->q_norm);
     finish_heads(s, k, 1, r, l->k_bias ? l->k_bias + kv_at_h : NULL, l->k_norm);
     if (l->v_bias)
         m->kernels->add(v, l->v_bias + kv_at_h, d);
@@ -54,6 +71,14 @@ static void append(const struct self *s, int layer, int r, int h)
     m->kernels->kv_append(&slot, k, v);
 }
 
+static void append(const struct self *s, int layer, int r, int h)
+{
+    const struct llama *m = s->m;
+
+    finish_queries(s, layer, r, h, m->q + (size_t)r * m->q_stride + queries_at(s, h));
+    append_keys(s, layer, r, h);
+}
+
 struct heads { /* kv heads [from, to), side by side in what attention says */
     int from, to;
 };
@@ -61,36 +86,44 @@ struct heads { /* kv heads [from, to), side by side in what attention says */
 /* What these say of an output row. */
 static void put_attended(const struct self *s, const struct made *to, int r, struct heads h)
 {
-    const struct llama *m = s->m;
-    int width = m->h.n_heads / m->h.n_kv_heads * m->h.head_dim;
+    int from = queries_at(s, h.from);
 
-    forward_put(s, to, r, h.from * width, (h.to - h.from) * width);
+    forward_put(s, to, r, from, queries_at(s, h.to) - from);
+}
+
+/* Queries of kv head h, of row 0 on; what they attend to is the caller's to say. */
+static struct attn_args args_of(const struct self *s, int layer, int h)
+{
+    const struct llama *m = s->m;
+
+    return (struct attn_args){ .layout = &m->kv,
+        .arena = m->arena,
+        .layer = layer,
+        .kv_head = h,
+        .n_rows = 1,
+        .n_q = group_of(s),
+        .q = m->q + queries_at(s, h),
+        .scale = m->h.attn_scale,
+        .out = m->attended + queries_at(s, h),
+        .q_stride = m->q_stride,
+        .out_stride = m->q_stride,
+        .scratch = s->mem->attn };
 }
 
 /* Output rows `from` on, n of them, of one sequence and in order: their queries of kv head h
  * against all keys up to their own. */
 static void attend(const struct self *s, int layer, int from, int n, int h)
 {
-    struct llama *m = s->m;
-    int r = picked(s, from);
-    const struct row *row = &m->rows[r];
-    int group = m->h.n_heads / m->h.n_kv_heads, at = h * group * m->h.head_dim;
+    const int r = picked(s, from);
+    const struct row *row = &s->m->rows[r];
+    struct attn_args a = args_of(s, layer, h);
 
-    struct attn_args a = { .layout = &m->kv,
-        .arena = m->arena,
-        .pages = row->pages,
-        .layer = layer,
-        .kv_head = h,
-        .n_rows = n,
-        .n_keys = row->pos + 1,
-        .n_q = group,
-        .q = m->q + (size_t)r * m->q_stride + at,
-        .scale = m->h.attn_scale,
-        .out = m->attended + (size_t)from * m->q_stride + at,
-        .q_stride = m->q_stride,
-        .out_stride = m->q_stride,
-        .scratch = s->mem->attn };
-    m->kernels->attend(&a);
+    a.pages = row->pages;
+    a.n_rows = n;
+    a.n_keys = row->pos + 1;
+    a.q += (size_t)r * a.q_stride;
+    a.out += (size_t)from * a.out_stride;
+    s->m->kernels->attend(&a);
 }
 
 /* How many output rows from this one on, and before `end`, follow one another in a sequence. */
@@ -130,26 +163,15 @@ static void attend_rows(const struct self *s, int layer, int from, int to, struc
 
 static void append_and_attend(const struct self *s, int layer, const struct party *p, int h)
 {
-    struct llama *m = s->m;
-    int group = m->h.n_heads / m->h.n_kv_heads, at = h * group * m->h.head_dim;
+    const struct attn_row *rows = s->m->list + p->from;
+    struct attn_args a = args_of(s, layer, h);
 
     for (int i = 0; i < p->n; i++)
-        append(s, layer, m->list[p->from + i].at, h);
-    struct attn_args a = { .layout = &m->kv,
-        .arena = m->arena,
-        .layer = layer,
-        .kv_head = h,
-        .n_rows = p->n,
-        .rows = m->list + p->from,
-        .n_shared = p->n_shared,
-        .n_q = group,
-        .q = m->q + at,
-        .scale = m->h.attn_scale,
-        .out = m->attended + at,
-        .q_stride = m->q_stride,
-        .out_stride = m->q_stride,
-        .scratch = s->mem->attn };
-    m->kernels->attend(&a);
+        append(s, layer, rows[i].at, h);
+    a.n_rows = p->n;
+    a.rows = rows;
+    a.n_shared = p->n_shared;
+    s->m->kernels->attend(&a);
 }
 
 /* Parties [from, to): single rows, none of which reads what another appends. */
@@ -166,6 +188,75 @@ static void serve_parties(const struct self *s, int layer, int from, int to, str
     }
 }
 
+/* ---- a row that members share */
+
+static struct attn_args args_of_shared(
+    const struct self *s, int layer, const struct party *p, int h)
+{
+    const struct llama *m = s->m;
+    const struct attn_row *row = &m->list[p->from];
+    const size_t state = p->state + (size_t)h * (size_t)p->n_splits;
+    struct attn_args a = args_of(s, layer, h);
+
+    a.pages = row->pages;
+    a.n_keys = row->n_keys;
+    a.q += (size_t)row->at * a.q_stride;
+    a.out += (size_t)row->at * a.out_stride;
+    a.states = m->states + state * attn_state_floats(&m->kv, a.n_q);
+    return a;
+}
+
+/* The row's own key is in the last split, which is the last piece's: nobody waits for it. Each who
+ * takes a piece makes the queries ready for himself. */
+static void attend_piece(const struct self *s, int layer, const struct party *p, int h, int piece)
+{
+    const int r = s->m->list[p->from].at;
+    struct attn_args a = args_of_shared(s, layer, p, h);
+
+    if (piece == p->n_pieces - 1)
+        append_keys(s, layer, r, h);
+    memcpy(s->mem->normed, a.q, (size_t)(a.n_q * s->m->h.head_dim) * sizeof(float));
+    finish_queries(s, layer, r, h, s->mem->normed);
+    a.q = s->mem->normed;
+    a.split_from = piece * p->per_piece;
+    a.split_to = MIN(a.split_from + p->per_piece, p->n_splits);
+    s->m->kernels->attend(&a);
+}
+
+/* Whether this was the last piece of these heads; the others' states are there then. */
+static bool is_last_piece(const struct self *s, const struct party *p, struct heads h)
+{
+    atomic_int *n = &s->m->n_done[p->state + (size_t)h.from];
+
+    if (atomic_fetch_add_explicit(n, 1, memory_order_acq_rel) + 1 < p->n_pieces * (h.to - h.from))
+        return false;
+    atomic_store_explicit(n, 0, memory_order_relaxed); /* the next layer is behind a barrier */
+    return true;
+}
+
+/* Piece i of all of all rows that are shared. */
+static void serve_piece(const struct self *s, int layer, int i)
+{
+    const struct made made = forward_attended(s, &s->m->w.layers[layer]);
+    const struct party *p = &s->m->parties[s->m->n_own];
+
+    for (; i >= p->n_pieces * s->m->h.n_kv_heads; p++)
+        i -= p->n_pieces * s->m->h.n_kv_heads;
+    const int h = i / p->n_pieces, first = h / made.n_heads * made.n_heads;
+    const struct heads heads = { first, first + made.n_heads };
+
+    attend_piece(s, layer, p, h, i % p->n_pieces);
+    if (!is_last_piece(s, p, heads))
+        return;
+    for (int j = heads.from; j < heads.to; j++) {
+        struct attn_args a = args_of_shared(s, layer, p, j);
+        s->m->kernels->attend_merge(&a);
+    }
+    put_attended(s, &made, s->m->list[p->from].at, heads);
+}
+
+/* ---- who does what */
+
 /* Rows that a member takes at a time. Those of one run share what is read, if nobody is left
  * without work for it. */
 static int rows_per_piece(const struct self *s, int n_rows)
@@ -175,21 +266,24 @@ static int rows_per_piece(const struct self *s, int n_rows)
     return MAX(MIN(n_rows * s->m->h.n_kv_heads / (2 * s->n), 8), 1);
 }
 
-struct share { /* of so many kv heads at a time */
+struct share {    /* of so many kv heads at a time */
+    int n_pieces; /* of rows that are shared, one kv head each */
     int n_parties;
     int from, to; /* rows */
     int n_heads;
 };
 
-/* All parties, then all rows in pieces; head by head so that a head's pages stay in a member's
- * cache. */
+/* All pieces of long rows, all parties, then all rows in pieces; head by head so that a head's
+ * pages stay in a member's cache. */
 static void each_head(const struct self *s, int layer, const struct share *all, heads_fn fn)
 {
     const int per = rows_per_piece(s, all->to - all->from);
     const int n = all->n_parties + (all->to - all->from + per - 1) / per;
+    int i = team_next(s->m->team);
 
-    while (n > 0) {
-        int i = team_next(s->m->team);
+    for (; i < all->n_pieces; i = team_next(s->m->team))
+        serve_piece(s, layer, i);
+    for (i -= all->n_pieces; n > 0; i = team_next(s->m->team) - all->n_pieces) {
         int h = i / n * all->n_heads, at = i % n;
         struct heads heads = { h, h + all->n_heads };
         if (h >= s->m->h.n_kv_heads)
@@ -295,7 +389,7 @@ static void attention(struct self *s, int layer)
     const int n_once = rows_at_once(s, layer);
 
     if (n_once < s->n_rows) { /* no row attends before all of its run are appended */
-        each_head(s, layer, &(struct share){ 0, n_once, s->n_rows, 1 }, append_rows);
+        each_head(s, layer, &(struct share){ 0, 0, n_once, s->n_rows, 1 }, append_rows);
         barrier(s);
     }
     if (is_last_layer(s, layer)) { /* behind the last keys only rows that get logits matter */
@@ -303,7 +397,11 @@ static void attention(struct self *s, int layer)
         s->n_rows = m->n_wanted;
     }
     if (s->n_rows > 0) {
-        struct share all = { n_once ? m->n_parties : 0, n_once, s->n_rows, n_heads };
+        struct share all = { 0, 0, n_once, s->n_rows, n_heads };
+        if (n_once) {
+            all.n_pieces = m->n_pieces;
+            all.n_parties = m->n_own;
+        }
         each_head(s, layer, &all, attend_rows);
         barrier(s);
     }

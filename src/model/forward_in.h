@@ -132,6 +132,6 @@ void forward_attention(struct self *s, int layer);
 /* x += what the layer's experts say; experts.c. Ends with a barrier. */
 void forward_experts(const struct self *s, const struct layer *l);
 
-/* The first n_single rows: who attends with whom; parties.c. By the engine thread, before the
- * job. */
+/* The first n_single rows: who attends with whom, or in pieces; parties.c. By the engine thread,
+ * before the job. */
 void forward_parties(struct llama *m);

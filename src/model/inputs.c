@@ -60,10 +60,7 @@ struct inputs forward_some(const struct inputs *in, int n, int first, const int 
 
 /* ---- pieces */
 
-enum {
-    ENOUGH = 4,    /* pieces for each member, so that nobody waits long for another */
-    FEW_ROWS = 64, /* fewer at a time make a product slow that unpacks its weights first */
-};
+enum { FEW_ROWS = 64 }; /* fewer at a time make a product slow that unpacks its weights first */
 
 struct cut forward_cut(const struct self *s, struct made *to, int n_panels, int panels)
 {

@@ -175,6 +175,18 @@ static void lay_out_shared(struct llama *m, struct carver *c, size_t rows)
     c->used = MAX(attn.used, ff.used);
 }
 
+/* Of members who share long rows; as many as there can be, within reason. */
+static void lay_out_states(struct llama *m, struct carver *c)
+{
+    const int group = m->h.n_heads / m->h.n_kv_heads;
+    const size_t splits = ((size_t)m->lm.n_pages * PAGE_TOKENS + KV_SPLIT - 1) / KV_SPLIT;
+    const size_t most = (size_t)m->lm.max_rows * (size_t)m->h.n_kv_heads * splits;
+
+    m->n_states = team_size(m->team) > 1 ? MIN(most, (size_t)MOST_STATES) : 0;
+    m->states = carve(c, m->n_states * attn_state_floats(&m->kv, group), sizeof(float));
+    m->n_done = carve(c, m->n_states, sizeof(*m->n_done));
+}
+
 static void lay_out(struct llama *m, struct carver *c)
 {
     const size_t rows = (size_t)m->lm.max_rows, n_logits = (size_t)m->lm.max_logits;
@@ -192,6 +204,7 @@ static void lay_out(struct llama *m, struct carver *c)
     m->wanted = carve(c, n_logits, sizeof(*m->wanted));
     lay_out_acts(m, c, m->acts, rows, n_entries(m));
     lay_out_experts(m, c);
+    lay_out_states(m, c);
     for (int i = 0; i < team_size(m->team); i++) {
         struct member *mem = &m->members[i];
         mem->normed = carve(c, row_floats(m->max_width), sizeof(float));

@@ -47,6 +47,8 @@ struct subject { /* what is tested */
     const struct gguf *guess; /* of the small model that guesses; NULL: the very model does */
     enum kv_type kv_type;
     const struct kernels *kernels; /* NULL: the best */
+    int kv_heads;                  /* of a small model; 0: two */
+    int threads;                   /* where some share their work; 0: two */
 };
 
 struct world { /* how it is run */
@@ -465,12 +467,13 @@ static void a_model_that_is_a_hash_of_its_pages(void)
 /* `s` says what keys and values are, and with which kernels. */
 static void small_model_with(struct subject s, const char *arch, enum qtype type, enum qtype type_v)
 {
+    const int n_threads = s.threads ? s.threads : 2;
     struct tiny t = tiny_default;
     const struct world w[] = {
         { .batch = 32,
             .rows = 128,
             .chunk = 64,
-            .threads = 2,
+            .threads = n_threads,
             .pages = 23,
             .seed = 6,
             .draft = 8,
@@ -487,7 +490,7 @@ static void small_model_with(struct subject s, const char *arch, enum qtype type
         { .batch = 16,
             .rows = 512,
             .chunk = 512,
-            .threads = 2,
+            .threads = n_threads,
             .pages = 60,
             .seed = 8,
             .draft = 6,
@@ -502,6 +505,7 @@ static void small_model_with(struct subject s, const char *arch, enum qtype type
     t.type_v = type_v;
     t.d = t.ff = 256;
     t.head_dim = 64;
+    t.kv_heads = s.kv_heads ? s.kv_heads : t.kv_heads;
     t.vocab = 200;
     t.ctx = N_CTX;
     struct gguf *g = tiny_open(&t);
@@ -540,6 +544,14 @@ static void keys_and_values_of_q8_0(void)
     const struct subject s = { .name = "q4_0 with q8_0 keys", .kv_type = KV_Q8_0 };
 
     small_model_with(s, "llama", Q_Q4_0, Q_Q8_0);
+}
+
+/* One kv head for three: members share the splits of long sequences. */
+static void one_kv_head(void)
+{
+    const struct subject s = { .name = "one kv head", .kv_heads = 1, .threads = 3 };
+
+    small_model_with(s, "qwen2", Q_Q8_0, Q_Q4_0);
 }
 
 /* Products of float weights and attention are the tiles' own sums. */
@@ -645,5 +657,5 @@ static void the_demo_model_and_all_but_one_of_its_layers(void)
 TESTS(TEST(a_model_that_is_a_hash_of_its_pages), TEST(a_small_model_in_q4_k),
     TEST(a_small_model_in_q4_0), TEST(a_small_model_in_f16), TEST(a_small_model_of_experts),
     TEST(a_small_model_of_experts_in_mxfp4), TEST(a_small_model_in_iq4_xs),
-    TEST(keys_and_values_of_q8_0), TEST(floats_in_tiles),
+    TEST(keys_and_values_of_q8_0), TEST(one_kv_head), TEST(floats_in_tiles),
     TEST(the_demo_model_and_all_but_one_of_its_layers), TEST(stories260k_where_it_is_at_hand))
