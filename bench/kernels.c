@@ -5,7 +5,7 @@
  *
  * Products: every set x type x number of rows M over a matrix far larger than any cache, split
  * over the threads as a model splits it. GB/s counts bytes of weights; the roof is reading alone,
- * from several places at once, measured before and after each figure (machines with neighbours
+ * in the best of several ways, measured before and after each figure (machines with neighbours
  * change from second to second). MAC/cycle is per thread, in cycles of the time stamp counter,
  * which is near the nominal clock. A product's percent are of the nearer roof: memory's, or the
  * most multiply-adds that the set's instruction can do (kernels_peak.h). The best of several runs
@@ -17,9 +17,9 @@
  * 4,096 keys: of a token's query heads ("attend", rows: heads of a group), of a prompt's rows, and
  * of sequences which share all keys but the last block ("shared"; those are read once).
  *
- * --record writes all percents to a file; --check measures those of a file again and fails when
- * one has fallen by a quarter, or is not measured any more (kernels_gate.h). On demand: it wants a
- * quiet machine. */
+ * --record writes all percents to a file, as this machine's part of it; --check measures those of
+ * a file again and fails when one has fallen by a quarter, or is not measured any more
+ * (kernels_gate.h). On demand: it wants a quiet machine. */
 #include "kernels_gate.h"
 #include "kernels_peak.h"
 #include "base/mem.h"
@@ -792,7 +792,7 @@ static bool open_gate(void)
         return gate_record(&gate, opt.record, opt.threads);
     if (!opt.check)
         return true;
-    if (!gate_read(&gate, opt.check))
+    if (!gate_read(&gate, opt.check, opt.threads))
         return false;
     gate_same_machine(&gate, opt.threads);
     gate_select(&gate, is_asked_for);

@@ -3,6 +3,8 @@
  *     # machine
  *     set,what,rows,percent
  *
+ * and so on: each machine has a part of its own, since what limits a kernel differs between them.
+ *
  * A ratio to what the same minute's memory and processor allow travels better from hour to hour
  * than a speed. Still, a neighbour can halve any single figure: whoever falls short is measured
  * again, and the best of all tries counts; what is recorded is the median of some tries. What is
@@ -46,14 +48,33 @@ static inline void gate_this_machine(char out[96], int threads)
     snprintf(out, 96, "%s (family %d, model %d), threads: %d", name, family, model, threads);
 }
 
+/* The parts of all other machines, to be freed; NULL: no memory. */
+static inline char *gate_others(const char *path, const char *machine)
+{
+    char line[256], name[96] = "", *text = NULL;
+    size_t n;
+    FILE *f = fopen(path, "r"), *to = open_memstream(&text, &n);
+
+    while (f && to && fgets(line, sizeof(line), f)) {
+        sscanf(line, "# %95[^\n]", name);
+        if (name[0] && strcmp(name, machine))
+            fputs(line, to);
+    }
+    if (f)
+        fclose(f);
+    return to && !fclose(to) ? text : NULL;
+}
+
 static inline bool gate_record(struct gate *g, const char *path, int threads)
 {
-    g->record = fopen(path, "w");
-    if (!g->record)
-        return false;
     gate_this_machine(g->machine, threads);
-    fprintf(g->record, "# %s\nset,what,rows,percent\n", g->machine);
-    return true;
+    char *others = gate_others(path, g->machine);
+
+    g->record = others ? fopen(path, "w") : NULL;
+    if (g->record)
+        fprintf(g->record, "%s# %s\nset,what,rows,percent\n", others, g->machine);
+    free(others);
+    return g->record;
 }
 
 /* Says so when the rows come from another machine, or another number of threads. */
@@ -68,16 +89,24 @@ static inline bool gate_same_machine(const struct gate *g, int threads)
     return false;
 }
 
-/* False: no such file, or nothing in it. */
-static inline bool gate_read(struct gate *g, const char *path)
+/* This machine's part, or the last if it has none. False: no such file, or nothing in it. */
+static inline bool gate_read(struct gate *g, const char *path, int threads)
 {
-    char line[256];
+    char line[256], name[96], here[96];
     FILE *f = fopen(path, "r");
 
+    gate_this_machine(here, threads);
+    g->machine[0] = '\0';
+    g->n_rows = 0;
     while (f && g->n_rows < GATE_ROWS && fgets(line, sizeof(line), f)) {
         struct gate_row *r = &g->rows[g->n_rows];
-        if (sscanf(line, "# %95[^\n]", g->machine) == 1)
+        if (sscanf(line, "# %95[^\n]", name) == 1) {
+            if (!strcmp(g->machine, here))
+                break;
+            snprintf(g->machine, sizeof(g->machine), "%s", name);
+            g->n_rows = 0;
             continue;
+        }
         g->n_rows +=
             sscanf(line, "%15[^,],%15[^,],%d,%lf", r->set, r->what, &r->rows, &r->percent) == 4;
     }

@@ -22,7 +22,7 @@ static void what_is_recorded_is_found_again(void)
     gate_note(&out, "avx512", "Q4_0", 64, 81.25);
     gate_note(&out, "avx2", "BF16", 1, 97);
     EXPECT_EQ(gate_end(&out), 0);
-    EXPECT(gate_read(&in, path));
+    EXPECT(gate_read(&in, path, 1));
     unlink(path);
     EXPECT_EQ(in.n_rows, 2);
     EXPECT(!strncmp(in.machine, out.machine, strlen(out.machine)));
@@ -42,7 +42,7 @@ static void a_fall_by_a_quarter_fails(void)
     write_file("# m\nset,what,rows,percent\navx512,Q4_0,64,80.0\navx2,Q4_0,1,90.0\n");
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct gate g = { 0 };
-        EXPECT(gate_read(&g, path));
+        EXPECT(gate_read(&g, path, 1));
         EXPECT_STR(g.machine, "m");
         gate_note(&g, "avx2", "Q4_0", 1, 95); /* that others are fine does not help */
         gate_note(&g, "avx512", "Q4_0", 64, cases[i].percent);
@@ -58,7 +58,7 @@ static void what_is_recorded_and_not_measured_fails(void)
     write_file("# m\nset,what,rows,percent\namx,Q4_0,64,80.0\navx2,Q4_0,1,90.0\navx2,add,0,50.0\n");
     for (int with_add = 0; with_add < 2; with_add++) {
         struct gate g = { 0 };
-        EXPECT(gate_read(&g, path));
+        EXPECT(gate_read(&g, path, 1));
         gate_lacks(&g, "amx"); /* no fault of the kernels */
         gate_note(&g, "avx2", "Q4_0", 1, 95);
         if (with_add)
@@ -76,7 +76,7 @@ static void another_machine_is_said(void)
     EXPECT(gate_record(&out, path, 1));
     gate_note(&out, "avx2", "add", 0, 50);
     EXPECT_EQ(gate_end(&out), 0);
-    EXPECT(gate_read(&in, path));
+    EXPECT(gate_read(&in, path, 1));
     unlink(path);
     EXPECT(gate_same_machine(&in, 1));
     EXPECT(!gate_same_machine(&in, 2));
@@ -84,19 +84,46 @@ static void another_machine_is_said(void)
     EXPECT(!gate_same_machine(&in, 1));
 }
 
+static void every_machine_has_its_part(void)
+{
+    enum { THREADS = 3 };
+    static struct gate out, again, in, other;
+
+    write_file("# Z80\nset,what,rows,percent\navx2,add,0,10.0\n");
+    EXPECT(gate_record(&out, path, THREADS));
+    gate_note(&out, "avx2", "add", 0, 20);
+    gate_note(&out, "avx2", "max", 0, 20);
+    EXPECT_EQ(gate_end(&out), 0);
+    EXPECT(gate_record(&again, path, THREADS)); /* its own is replaced */
+    gate_note(&again, "avx2", "add", 0, 30);
+    EXPECT_EQ(gate_end(&again), 0);
+    EXPECT(gate_read(&in, path, THREADS));
+    EXPECT(gate_same_machine(&in, THREADS));
+    EXPECT(in.n_rows == 1 && in.rows[0].percent == 30.0);
+    EXPECT(gate_record(&out, path, THREADS + 1)); /* behind this one, and that of the Z80 is left */
+    EXPECT_EQ(gate_end(&out), 0);
+    EXPECT(gate_read(&in, path, THREADS) && in.n_rows == 1);
+    FILE *f = fopen(path, "r");
+    char line[64] = "";
+    EXPECT(f && fgets(line, sizeof(line), f) && !fclose(f));
+    EXPECT_STR(line, "# Z80\n");
+    EXPECT(!gate_read(&other, path, THREADS + 1)); /* its part has no rows */
+    unlink(path);
+}
+
 static void comparing_nothing_fails(void)
 {
     static struct gate g, empty;
 
     write_file("# m\nset,what,rows,percent\namx,Q4_0,64,80.0\n");
-    EXPECT(gate_read(&g, path));
+    EXPECT(gate_read(&g, path, 1));
     EXPECT_EQ(gate_end(&g), 1);
     write_file("set,what,rows,percent\n");
-    EXPECT(!gate_read(&empty, path));
+    EXPECT(!gate_read(&empty, path, 1));
     unlink(path);
-    EXPECT(!gate_read(&empty, path));
+    EXPECT(!gate_read(&empty, path, 1));
 }
 
 TESTS(TEST(what_is_recorded_and_not_measured_fails), TEST(another_machine_is_said),
     TEST(what_is_recorded_is_found_again), TEST(a_fall_by_a_quarter_fails),
-    TEST(comparing_nothing_fails))
+    TEST(every_machine_has_its_part), TEST(comparing_nothing_fails))
