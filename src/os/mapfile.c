@@ -74,14 +74,19 @@ void mapfile_close(struct mapfile *m)
     *m = (struct mapfile){ 0 };
 }
 
-bool mapfile_is_unchanged(const struct mapfile *m, const char *path)
+bool file_id_is(const struct file_id *id, const char *path)
 {
     struct stat st;
 
     if (stat(path, &st))
         return false;
     struct file_id now = id_of(&st);
-    return !memcmp(&now, &m->id, sizeof(now)); /* five times 64 bits: no holes */
+    return !memcmp(&now, id, sizeof(now)); /* five times 64 bits: no holes */
+}
+
+bool mapfile_is_unchanged(const struct mapfile *m, const char *path)
+{
+    return file_id_is(&m->id, path);
 }
 
 void mapfile_dontneed(const struct mapfile *m, size_t off, size_t n)

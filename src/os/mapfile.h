@@ -10,6 +10,7 @@ struct file_id {
     uint64_t dev, ino, size;
     int64_t mtime_ns, ctime_ns;
 };
+bool file_id_is(const struct file_id *id, const char *path); /* still the one under this name */
 
 struct mapfile {
     const uint8_t *p;

@@ -103,7 +103,31 @@ static void describe(struct model *m, const struct gguf *g)
     const struct qtype_info *info = qtype_info(most);
     snprintf(m->quant, sizeof(m->quant), "%s", info ? info->name : "?");
     m->file_bytes = gguf_file_bytes(g);
+}
+
+static int note_files(struct model *m, const struct gguf *g, struct err *e)
+{
     m->n_parts = gguf_n_parts(g);
+    m->files = try_calloc(m->n_parts, sizeof(*m->files));
+    if (!m->files)
+        return err_set(e, ERR_MEMORY, "no memory for %zu parts", m->n_parts);
+    for (size_t i = 0; i < m->n_parts; i++)
+        m->files[i] = *gguf_part_id(g, i);
+    return 0;
+}
+
+bool model_has_its_files(const struct model *m)
+{
+    char path[GGUF_PATH_MAX];
+    struct err e;
+
+    if (m->n_parts == 1)
+        return file_id_is(&m->files[0], m->spec->path);
+    for (size_t i = 0; i < m->n_parts; i++)
+        if (gguf_part_path(path, m->spec->path, i, m->n_parts, &e) ||
+            !file_id_is(&m->files[i], path))
+            return false;
+    return true;
 }
 
 /* Pages for the budget: a full context for each sequence that may run, within --kv-bytes, or a
@@ -209,7 +233,7 @@ static int open_engine(struct model *m, const struct gguf *g, struct err *e)
     if (eo.kv_disk && *eo.kv_disk && m->spec->backend == BACKEND_NATIVE) {
         if (digest_of_model(m->digest, m->spec->path, m->n_parts, eo.kv_disk, e))
             return -1;
-        if (!gguf_is_unchanged(g)) /* then the digest may be of other weights than are read */
+        if (!model_has_its_files(m)) /* then the digest may be of other weights than are read */
             return err_set(e, ERR_IO, "its files changed while they were read");
         eo.model_digest = m->digest;
     }
@@ -250,8 +274,8 @@ int model_open(struct model *m, const struct model_spec *spec, struct err *e)
     if (gguf_open(&g, spec->path, e))
         return -1;
     describe(m, g);
-    if (vocab_open(&m->vocab, g, e) || open_template(m, g, e) || model_adapt_known(m, e) ||
-        open_engine(m, g, e) || model_probe_new(m, e)) {
+    if (note_files(m, g, e) || vocab_open(&m->vocab, g, e) || open_template(m, g, e) ||
+        model_adapt_known(m, e) || open_engine(m, g, e) || model_probe_new(m, e)) {
         err_wrap(e, "%s", spec->path);
         gguf_close(g);
         model_close(m);
@@ -274,6 +298,8 @@ void model_close(struct model *m)
     model_unadapt(m);
     chat_template_free(m->template);
     vocab_close(m->vocab);
+    mem_free(m->files);
+    m->files = NULL;
     m->engine = NULL;
     m->lm = NULL;
     m->template = NULL;

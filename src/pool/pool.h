@@ -62,6 +62,7 @@ struct model {
     uint64_t load;       /* no other model_open of this process has this number */
     uint64_t file_bytes; /* of all parts */
     size_t n_parts;
+    struct file_id *files; /* [n_parts]: those that were opened */
     uint8_t digest[32]; /* of the files, when what it computes is kept on disk */
     char arch[32], quant[16], kernels[16];
     char name[64]; /* general.name */
@@ -104,3 +105,4 @@ int pool_n_ready(const struct pool *p);
  * outside of any pool. `state` is not touched. */
 int model_open(struct model *m, const struct model_spec *spec, struct err *e);
 void model_close(struct model *m);
+bool model_has_its_files(const struct model *m); /* what is under their names is what was opened */

@@ -179,6 +179,8 @@ static int find_digest(struct slot_job *j, uint8_t digest[32], struct err *e)
         return 0;
     if (digest_of_model(digest, j->model->spec->path, j->model->n_parts, j->io->o->slot_dir, e))
         return -1;
+    if (!model_has_its_files(j->model)) /* what is computed is of those that were loaded */
+        return err_set(e, ERR_IO, "the model's files changed since it was loaded");
     slots_set_digest(s, j->model, digest);
     return 0;
 }

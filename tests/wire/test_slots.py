@@ -3,6 +3,7 @@
 server or a later one, erased; and whatever a client calls a file, or puts into one."""
 import json
 import os
+import shutil
 import stat
 import sys
 import tempfile
@@ -189,6 +190,20 @@ def test_damage_and_other_models_are_refused():
             status, answer = act(s, 0, "restore", {"filename": "good"})
             equal((status, error(answer)[2]),
                 (400, "Unable to restore slot: a record of another model"))
+
+
+def test_a_model_whose_file_was_replaced_is_not_written_down():
+    with tempfile.TemporaryDirectory() as d:
+        copy = os.path.join(d, "copy.gguf")
+        shutil.copy(os.path.join(ROOT, "models/demo.gguf"), copy)
+        os.mkdir(os.path.join(d, "slots"))
+        with Server("--slot-save-path", os.path.join(d, "slots"), "--model", copy, config=None) as s:
+            complete(s, id_slot=0)
+            shutil.copy(copy, copy + ".new")
+            os.replace(copy + ".new", copy)  # of the same bytes, but who knows
+            status, answer = act(s, 0, "save", {"filename": "x"})
+            assert "files changed since it was loaded" in error(answer)[2], (status, answer)
+            assert not os.path.exists(os.path.join(d, "slots", "x"))
 
 
 def test_keys_do_not_meet():
