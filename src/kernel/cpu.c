@@ -5,7 +5,7 @@
 
 /* ---- reading */
 
-static const struct cpu_reading one_stream = { 1, 32768 };
+static const struct cpu_reading one_stream = { { 1, 32768 }, { 2, 1024 } };
 static _Atomic(const struct cpu_reading *) reading;
 
 void cpu_read_as(const struct cpu_reading *r)
@@ -162,7 +162,7 @@ const char *cpu_source_lacks_amx(const struct cpu_source *s)
 /* The manuals cited above: the maker's name is in leaf 0. */
 const struct cpu_reading *cpu_source_reading(const struct cpu_source *s)
 {
-    static const struct cpu_reading four_streams = { CPU_STREAMS, 1024 };
+    static const struct cpu_reading four_streams = { { CPU_STREAMS, 1024 }, { CPU_STREAMS, 1024 } };
     unsigned r[4];
 
     if (!s->cpuid(0, 0, r))

@@ -18,10 +18,16 @@ const char *cpu_lacks_amx(void);
 /* How a thread that multiplies few rows reads weights: so many panels in turns of so many bytes.
  * One sequential stream of reads gets the most where it is prefetched far ahead; Intel's cores draw
  * little more than half of what they can through one. */
-struct cpu_reading {
-    int streams, turn_bytes;
+struct cpu_turns {
+    int streams, bytes;
 };
 enum { CPU_STREAMS = 4 }; /* at most */
+struct cpu_reading {
+    struct cpu_turns plain;
+    /* Of weights of two bytes that are multiplied as floats: every product waits for the one
+     * before, and less than eight such chains leave the processor idle. */
+    struct cpu_turns chained;
+};
 const struct cpu_reading *cpu_reading(void);
 void cpu_read_as(const struct cpu_reading *r); /* from now on; NULL: as is best here */
 

@@ -43,11 +43,12 @@ void GEMM_SET(store)(const struct gemm_args *g, int panel, int m, int n, const s
 
 void GEMM_SET(few_rows)(const struct gemm_args *g, const struct format *f)
 {
-    const struct cpu_reading *reading = cpu_reading();
-    const int streams = reading->streams;
     int n_rows = g->x->n_rows, n_panels = g->panel_to - g->panel_from;
+    const bool is_chained = f->w_bytes == sizeof(uint16_t) * PANEL && n_rows < GROUP;
+    const struct cpu_turns turns = is_chained ? cpu_reading()->chained : cpu_reading()->plain;
+    const int streams = turns.streams;
     int n_blocks = g->w->n_cols / f->block;
-    int per_turn = MAX(1, reading->turn_bytes / (int)f->w_bytes);
+    int per_turn = MAX(1, turns.bytes / (int)f->w_bytes);
     turn_fn turn = f->turn[n_rows];
     const uint8_t *x0[GROUP], *x[GROUP];
     struct lanes acc[CPU_STREAMS][GROUP];

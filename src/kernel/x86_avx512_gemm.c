@@ -46,10 +46,12 @@ static void store(const struct gemm_args *g, int panel, int m, int n, const __m5
 /* All rows (at most GROUP) times panels, interleaved. */
 static void few_rows(const struct gemm_args *g, const struct format *f)
 {
-    const struct cpu_reading *reading = cpu_reading();
-    const int streams = reading->streams;
     int n_rows = g->x->n_rows, n_panels = g->panel_to - g->panel_from;
-    int n_blocks = g->w->n_cols / f->block, bytes = reading->turn_bytes * MAX(1, n_rows / 2);
+    const bool is_chained = f->w_bytes == sizeof(uint16_t) * PANEL && n_rows < GROUP;
+    const struct cpu_turns turns = is_chained ? cpu_reading()->chained : cpu_reading()->plain;
+    const int streams = turns.streams;
+    int n_blocks = g->w->n_cols / f->block;
+    int bytes = turns.bytes * (is_chained ? 1 : MAX(1, n_rows / 2));
     int per_turn = MAX(1, bytes / (int)f->w_bytes);
     turn_fn turn = f->turn[n_rows];
     const uint8_t *x0[GROUP], *x[GROUP];

@@ -91,9 +91,9 @@ static void only_its_products_are_its_own(void)
 static void how_it_reads_is_the_makers_matter(void)
 {
     fake = alder_lake;
-    EXPECT_EQ(cpu_source_reading(&source)->streams, 4);
+    EXPECT_EQ(cpu_source_reading(&source)->plain.streams, 4);
     fake.maker = "AuthenticAMD";
-    EXPECT_EQ(cpu_source_reading(&source)->streams, 1);
+    EXPECT_EQ(cpu_source_reading(&source)->plain.streams, 1);
 }
 
 TESTS(TEST(a_machine_says_what_it_lacks), TEST(how_it_reads_is_the_makers_matter),

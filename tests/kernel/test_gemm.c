@@ -153,7 +153,8 @@ static void few_rows_however_they_are_read(const struct kernels *k, const struct
 
     for (int t = 0; t < KIT_N_TYPES; t++)
         for (int turn = 0; turn < 24; turn++) {
-            struct cpu_reading reading = { 1 + turn % CPU_STREAMS, turn_bytes[turn % 3] };
+            struct cpu_turns turns = { 1 + turn % CPU_STREAMS, turn_bytes[turn % 3] };
+            struct cpu_reading reading = { turns, turns };
             struct problem p = problem_new(&r, &kit_types[t], 1 + turn % 8,
                 PANEL * (1 + (int)rng_below(&r, 9)), kit_types[t].block * (1 + turn % 7));
             cpu_read_as(&reading);
