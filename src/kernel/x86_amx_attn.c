@@ -137,18 +137,6 @@ INLINE void fetch_later(const uint8_t *at)
 
 /* ---- scores */
 
-static const uint8_t *k_of(const struct attn_args *a, int pos)
-{
-    size_t group = (size_t)(a->layout->head_dim + 31) / 32 * STEP_BYTES;
-
-    return attn_block_of(a, pos) + (size_t)(pos % PAGE_TOKENS / KV_GROUP) * group;
-}
-
-static const uint8_t *v_of(const struct attn_args *a, int pos)
-{
-    return attn_block_of(a, pos) + a->layout->k_bytes;
-}
-
 /* d and tokens that a page does not have are zero: a head's last d, or pages of fewer tokens. */
 static const uint8_t *copy_keys(const struct attn_args *a, int pos, int to, int step, uint8_t *copy)
 {
@@ -156,19 +144,12 @@ static const uint8_t *copy_keys(const struct attn_args *a, int pos, int to, int 
 
     memset(copy, 0, STEP_BYTES);
     for (int t = pos; t < MIN(pos + KV_GROUP, to); t += UNIT) {
-        const uint8_t *from = k_of(a, t) + (size_t)step * STEP_BYTES + t % PAGE_TOKENS % 16 * 4;
+        const uint8_t *from =
+            attn_keys_of(a, t) + (size_t)step * STEP_BYTES + t % PAGE_TOKENS % 16 * 4;
         for (int i = 0; i < n_pairs; i++)
             memcpy(copy + 64 * i + 4 * (t - pos), from + 64 * i, (size_t)UNIT * 4);
     }
     return copy;
-}
-
-/* As many tiles of the values of a group's page as the group has tiles of keys. */
-static const uint8_t *v_share(const struct attn_args *a, int pos)
-{
-    size_t group = (size_t)(pos % PAGE_TOKENS / KV_GROUP);
-
-    return v_of(a, pos) + group * (((size_t)a->layout->head_dim + 15) / 16 * 16 * 32);
 }
 
 static void scores(struct work *k, const struct heads *g, int from, int to)
@@ -188,11 +169,11 @@ static void scores(struct work *k, const struct heads *g, int from, int to)
             bool is_whole = (int)UNIT == (int)KV_GROUP && (s + 1) * STEP <= g->dim;
             for (int i = 0; i < n; i++) {
                 int key = pos + i * KV_GROUP;
-                tile[i] = is_whole ? k_of(a, key) + (size_t)s * STEP_BYTES
+                tile[i] = is_whole ? attn_keys_of(a, key) + (size_t)s * STEP_BYTES
                                    : copy_keys(a, key, to, s, k->copies[i]);
                 if (is_whole && key + KEYS < to)
-                    fetch_tile(k_of(a, key + KEYS) + (size_t)s * STEP_BYTES);
-                fetch_later(v_share(a, key) + (size_t)s * STEP_BYTES);
+                    fetch_tile(attn_keys_of(a, key + KEYS) + (size_t)s * STEP_BYTES);
+                fetch_later(attn_values_beside(a, key) + (size_t)s * STEP_BYTES);
             }
             TILE_LOAD(4, q + plane, 64);
             TILE_LOAD(5, q, 64);
@@ -243,7 +224,8 @@ static void weigh(struct work *k, const struct heads *g, int h, int n, int n_all
 /* The line of a position and its neighbour, 16 d. */
 static const uint8_t *v_line(const struct attn_args *a, int pos, int d)
 {
-    return v_of(a, pos) + (size_t)(d / 16) * V_PAIRS * 64 + (size_t)(pos % PAGE_TOKENS / 2) * 64;
+    return attn_values_of(a, pos) + (size_t)(d / 16) * V_PAIRS * 64 +
+           (size_t)(pos % PAGE_TOKENS / 2) * 64;
 }
 
 /* Positions [pos, to), at most 32; zeros behind them. */
@@ -275,8 +257,8 @@ static void values(struct work *k, const struct heads *g, int from, int to)
                                    : copy_values(a, pos, to, d + 16 * i, k->copies[i]);
                 if (is_whole && pos + STEP < to)
                     fetch_tile(v_line(a, pos + STEP, d + 16 * i));
-                fetch_later(
-                    k_of(a, MIN(pos + KV_BLOCK, last)) + (size_t)(d / 16 + i) * V_PAIRS * 64);
+                fetch_later(attn_keys_of(a, MIN(pos + KV_BLOCK, last)) +
+                            (size_t)(d / 16 + i) * V_PAIRS * 64);
             }
             TILE_LOAD(4, k->weights[(pos - from) / STEP][1], 64);
             TILE_LOAD(5, k->weights[(pos - from) / STEP][0], 64);

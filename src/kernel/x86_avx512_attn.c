@@ -75,26 +75,6 @@ INLINE struct two widen(enum kv_type type, const uint8_t *line)
         _mm512_cvtph_ps(_mm512_extracti64x4_epi64(v, 1)) };
 }
 
-static const uint8_t *k_of(const struct attn_args *a, int pos)
-{
-    size_t group = (size_t)(a->layout->head_dim + 31) / 32 * 1024;
-
-    return attn_block_of(a, pos) + (size_t)(pos % PAGE_TOKENS / KV_GROUP) * group;
-}
-
-static const uint8_t *v_of(const struct attn_args *a, int pos)
-{
-    return attn_block_of(a, pos) + a->layout->k_bytes;
-}
-
-/* As many lines of the values of a unit's page as the unit has lines of keys. */
-static const uint8_t *v_share(const struct attn_args *a, int pos)
-{
-    size_t unit = (size_t)(pos % PAGE_TOKENS / KV_GROUP);
-
-    return v_of(a, pos) + unit * (((size_t)a->layout->head_dim + 15) / 16 * 16 * 32);
-}
-
 /* Scores of two units at a time. Pages lie anywhere, where the hardware does not look, and memory
  * should never have nothing to do: meanwhile the keys of the units after them are fetched into the
  * first cache, and the values of these two, whose turn comes behind the block, into the second. */
@@ -104,10 +84,10 @@ INLINE void scores(enum kv_type type, int heads, const struct group *g, int from
 
     for (int pos = from; pos < to; pos += 2 * UNIT) {
         int second = MIN(pos + UNIT, (to - 1) / UNIT * UNIT);
-        const uint8_t *k0 = k_of(a, pos), *k1 = k_of(a, second);
-        const uint8_t *v0 = v_share(a, pos), *v1 = v_share(a, second);
-        const uint8_t *next0 = k_of(a, MIN(pos + 2 * UNIT, to - 1));
-        const uint8_t *next1 = k_of(a, MIN(pos + 3 * UNIT, to - 1));
+        const uint8_t *k0 = attn_keys_of(a, pos), *k1 = attn_keys_of(a, second);
+        const uint8_t *v0 = attn_values_beside(a, pos), *v1 = attn_values_beside(a, second);
+        const uint8_t *next0 = attn_keys_of(a, MIN(pos + 2 * UNIT, to - 1));
+        const uint8_t *next1 = attn_keys_of(a, MIN(pos + 3 * UNIT, to - 1));
         __m512 s0[HEADS], s1[HEADS];
 
         UNROLL for (int h = 0; h < heads; h++) s0[h] = s1[h] = _mm512_setzero_ps();
@@ -246,14 +226,15 @@ INLINE void values(enum kv_type type, int heads, const struct group *g, int from
         }
         for (int pos = from; pos < to; pos += PAGE_TOKENS) {
             const size_t at = (size_t)d * V_PAIRS * 4;
-            const uint8_t *v = v_of(g->a, pos);
+            const uint8_t *v = attn_values_of(g->a, pos);
             struct page p = { { v + at, v + (size_t)second * V_PAIRS * 4 },
-                MIN(PAGE_TOKENS, to - pos), v_of(g->a, MIN(pos + PAGE_TOKENS, to - 1)) + at,
-                k_of(g->a, MIN(pos + KV_BLOCK, last)) + at };
+                MIN(PAGE_TOKENS, to - pos),
+                attn_values_of(g->a, MIN(pos + PAGE_TOKENS, to - 1)) + at,
+                attn_keys_of(g->a, MIN(pos + KV_BLOCK, last)) + at };
             add_page(type, heads, g->w + (pos - from), &p, sums);
         }
         for (int pos = to; pos < end; pos++) {
-            const uint8_t *line = v_of(g->a, pos) + (size_t)(pos % PAGE_TOKENS / 2) * 64;
+            const uint8_t *line = attn_values_of(g->a, pos) + (size_t)(pos % PAGE_TOKENS / 2) * 64;
             struct tail at = { pos,
                 { line + (size_t)d * V_PAIRS * 4, line + (size_t)second * V_PAIRS * 4 } };
             add_one(type, heads, g, &at, sums);

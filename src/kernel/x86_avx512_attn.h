@@ -46,6 +46,29 @@ static inline const uint8_t *attn_block_of(const struct attn_args *a, int pos)
            block * (l->k_bytes + l->v_bytes);
 }
 
+/* Of the group of 16 keys that `pos` is in. */
+static inline const uint8_t *attn_keys_of(const struct attn_args *a, int pos)
+{
+    size_t group = (size_t)(a->layout->head_dim + 31) / 32 * 1024;
+
+    return attn_block_of(a, pos) + (size_t)(pos % PAGE_TOKENS / KV_GROUP) * group;
+}
+
+/* Of a whole page. */
+static inline const uint8_t *attn_values_of(const struct attn_args *a, int pos)
+{
+    return attn_block_of(a, pos) + a->layout->k_bytes;
+}
+
+/* As many lines of the page's values as the group has lines of keys: its share of what is fetched
+ * while scores are computed. */
+static inline const uint8_t *attn_values_beside(const struct attn_args *a, int pos)
+{
+    size_t lines = ((size_t)a->layout->head_dim + 15) / 16 * 16 / 2;
+
+    return attn_values_of(a, pos) + (size_t)(pos % PAGE_TOKENS / KV_GROUP) * lines * 64;
+}
+
 static inline float attn_exp(float x)
 {
     return _mm512_cvtss_f32(exp16(_mm512_set1_ps(x)));

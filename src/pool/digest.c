@@ -149,7 +149,8 @@ int digest_of_model(
 
     if (n_parts <= 1)
         return digest_of_file(out, first, dir, e);
-    CHECK(sum && EVP_DigestInit_ex(sum, EVP_sha256(), NULL));
+    if (!sum || !EVP_DigestInit_ex(sum, EVP_sha256(), NULL))
+        failed = err_set(e, ERR_MEMORY, "no memory for the digest of a model");
     for (size_t i = 0; i < n_parts && !failed; i++) {
         failed = gguf_part_path(path, first, i, n_parts, e) || digest_of_file(out, path, dir, e);
         if (!failed)
