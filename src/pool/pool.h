@@ -63,7 +63,7 @@ struct model {
     uint64_t file_bytes; /* of all parts */
     size_t n_parts;
     struct file_id *files; /* [n_parts]: those that were opened */
-    uint8_t digest[32]; /* of the files, when what it computes is kept on disk */
+    uint8_t digest[32];    /* of the files, when what it computes is kept on disk */
     char arch[32], quant[16], kernels[16];
     char name[64]; /* general.name */
 };
