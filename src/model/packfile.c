@@ -312,7 +312,7 @@ int packfile_write(const char *path, const struct packfile_key *key, const uint8
     size_t bytes, const _Atomic bool *stop, struct err *e)
 {
     char temp[4096];
-    int n = snprintf(temp, sizeof(temp), "%s.new", path);
+    int n = snprintf(temp, sizeof(temp), "%s%s", path, PACKFILE_NEW);
     uint8_t *front = try_calloc(1, front_bytes(bytes));
     int fd = -1, rc = -1;
 

@@ -26,6 +26,7 @@
  * kernel sets. tests/unit/test_packfile.c has the bytes' hash for this number: with others,
  * another. */
 enum { PACKFILE_LAYOUT = 1 };
+#define PACKFILE_NEW ".new" /* behind its name while it is written */
 
 struct packfile_key {
     uint8_t content[CONTENT_BYTES];

@@ -1,11 +1,13 @@
 #include "pool/pack.h"
 #include "base/log.h"
 #include "model/llama.h"
+#include "model/packfile.h"
 #include "os/clock.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <openssl/sha.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,13 +47,22 @@ static bool is_there(const char *path)
     return !stat(path, &st) && S_ISREG(st.st_mode);
 }
 
+static const char *base_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
 static bool beside_path(char *out, const char *model)
 {
     char folder[PACK_PATH_MAX];
     int n = snprintf(out, PACK_PATH_MAX, "%s.pack", model);
 
+    if (n < 0 || n >= PACK_PATH_MAX || strlen(base_of(out)) + strlen(PACKFILE_NEW) > NAME_MAX)
+        return false;
     folder_of(folder, sizeof(folder), model);
-    return n > 0 && n < PACK_PATH_MAX && (is_there(out) || !access(folder, W_OK));
+    return is_there(out) || !access(folder, W_OK);
 }
 
 /* Two models of the same name in two folders are two files. The name is of where the model lies,
@@ -61,7 +72,6 @@ static bool beside_path(char *out, const char *model)
 static bool cache_path(char *out, const char *model)
 {
     const char *home = getenv("HOME"), *xdg = getenv("XDG_CACHE_HOME");
-    const char *slash = strrchr(model, '/'), *base = slash ? slash + 1 : model;
     char full[PACK_PATH_MAX], dir[PACK_PATH_MAX - 600];
     uint8_t sum[SHA256_DIGEST_LENGTH];
     int n = 0;
@@ -73,9 +83,8 @@ static bool cache_path(char *out, const char *model)
     if (n <= 0 || (size_t)n >= sizeof(dir) || !realpath(model, full))
         return false;
     SHA256((const uint8_t *)full, strlen(full), sum);
-    /* A name has 255 bytes, and .new comes behind it while it is written. */
-    n = snprintf(out, PACK_PATH_MAX, "%s/%.200s-%02x%02x%02x%02x.pack", dir, base, sum[0], sum[1],
-        sum[2], sum[3]);
+    n = snprintf(out, PACK_PATH_MAX, "%s/%.200s-%02x%02x%02x%02x.pack", dir, base_of(model), sum[0],
+        sum[1], sum[2], sum[3]);
     return n > 0 && n < PACK_PATH_MAX;
 }
 
@@ -130,7 +139,7 @@ static void remove_if_unused(int dir, const char *folder, const char *name)
 {
     struct stat st;
 
-    if (!(has_end(name, ".pack") || has_end(name, ".pack.new")) ||
+    if (!(has_end(name, ".pack") || has_end(name, ".pack" PACKFILE_NEW)) ||
         fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode) ||
         clock_wall_s() - st.st_mtime <= UNUSED_S || unlinkat(dir, name, 0))
         return;

@@ -7,6 +7,7 @@
 #include "tiny.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -120,6 +121,35 @@ static void in_the_cache_where_the_folder_cannot_be_written(void)
     remove_folder(&f);
 }
 
+/* A model whose name has so many bytes: whether its packed weights are kept beside it. In either
+ * place their name leaves room for what comes behind it while they are written. */
+static bool is_beside(const char *cache, int n_name)
+{
+    char model[PACK_PATH_MAX], path[PACK_PATH_MAX];
+    struct model_spec s = { .id = "m", .path = model, .pack = PACK_FILE };
+
+    snprintf(model, sizeof(model), "%s/%0*d", cache, n_name, 7);
+    int fd = open(model, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    CHECK(fd >= 0 && !close(fd) && pack_path(path, &s, LARGE));
+    EXPECT(strlen(strrchr(path, '/') + 1) + strlen(".new") <= NAME_MAX);
+    EXPECT(!unlink(model));
+    return !strncmp(path, model, strlen(model));
+}
+
+static void names_without_room_for_more(void)
+{
+    const char *was = getenv("XDG_CACHE_HOME");
+    char cache[TMPDIR_NAME];
+
+    tmpdir_make(cache);
+    EXPECT(!setenv("XDG_CACHE_HOME", cache, 1));
+    EXPECT(is_beside(cache, NAME_MAX - (int)strlen(".pack.new")));
+    EXPECT(!is_beside(cache, NAME_MAX - (int)strlen(".pack.new") + 1));
+    EXPECT(!is_beside(cache, NAME_MAX));
+    EXPECT(!(was ? setenv("XDG_CACHE_HOME", was, 1) : unsetenv("XDG_CACHE_HOME")));
+    tmpdir_remove(cache);
+}
+
 /* ---- what is left behind in the cache directory */
 
 static void put_file(const char *folder, const char *name, int days)
@@ -208,5 +238,5 @@ static void what_nobody_uses_does_not_stay_in_the_cache(void)
 }
 
 TESTS(TEST(beside_the_model), TEST(nowhere_when_it_is_off_or_small),
-    TEST(in_the_cache_where_the_folder_cannot_be_written),
+    TEST(in_the_cache_where_the_folder_cannot_be_written), TEST(names_without_room_for_more),
     TEST(what_nobody_uses_does_not_stay_in_the_cache))
