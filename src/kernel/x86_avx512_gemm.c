@@ -94,12 +94,14 @@ static void one_panel(const struct gemm_args *g, const struct format *f, int pan
 
 static void two_panels(const struct gemm_args *g, const struct format *f, int panel, int m)
 {
-    const uint8_t *first = g->w->data + (size_t)panel * g->w->panel_bytes, *x[GROUP];
+    const size_t bytes = g->w->panel_bytes;
+    const uint8_t *w = g->w->data + (size_t)panel * bytes, *x[GROUP];
+    const uint8_t *next = panel + 2 < g->panel_to || !g->next ? w + 2 * bytes : g->next;
     __m512 acc[2][GROUP];
 
     set_rows(g, m, GROUP, x);
-    f->pair((const uint8_t *const[]){ first, first + g->w->panel_bytes }, x,
-        g->w->n_cols / f->block, acc);
+    f->pair(&(struct pair){ { w, w + bytes }, { next, next + bytes } }, x, g->w->n_cols / f->block,
+        acc);
     store(g, panel, m, GROUP, acc[0]);
     store(g, panel + 1, m, GROUP, acc[1]);
 }

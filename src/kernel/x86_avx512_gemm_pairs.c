@@ -6,14 +6,12 @@
 #include "kernel/x86_avx512_gemm_pairs.h"
 #include "kernel/x86_avx512_gemm_small.h"
 
-/* From the next pair, `bytes` at each panel. */
-INLINE void fetch_next(const uint8_t *p0, const uint8_t *p1, size_t bytes)
+/* From the next pair, as many `bytes` of each panel, at the same place. */
+INLINE void fetch_next(const struct pair *pair, size_t at, size_t bytes)
 {
-    const size_t pair = 2 * (size_t)(p1 - p0);
-
     for (size_t i = 0; i < bytes; i += 64) {
-        _mm_prefetch((const char *)p0 + pair + i, _MM_HINT_T1);
-        _mm_prefetch((const char *)p1 + pair + i, _MM_HINT_T1);
+        _mm_prefetch((const char *)pair->next[0] + at + i, _MM_HINT_T1);
+        _mm_prefetch((const char *)pair->next[1] + at + i, _MM_HINT_T1);
     }
 }
 
@@ -33,15 +31,16 @@ INLINE void dots(__m512i to[2], const __m512i w0[8], const __m512i w1[8], const 
 
 #define PAIR(type, start)                                                                          \
     void avx512_pair_##type(                                                                       \
-        const uint8_t *const w[2], const uint8_t *const *xp, int n, __m512 out[2][GROUP])          \
+        const struct pair *pair, const uint8_t *const *xp, int n, __m512 out[2][GROUP])            \
     {                                                                                              \
-        const struct p16_##type *p0 = (const void *)w[0], *p1 = (const void *)w[1];                \
+        const struct p16_##type *p0 = (const void *)pair->panel[0],                                \
+                                *p1 = (const void *)pair->panel[1];                                \
         __m512 acc0[GROUP], acc1[GROUP];                                                           \
         struct small s0, s1;                                                                       \
                                                                                                    \
         UNROLL for (int m = 0; m < GROUP; m++) acc0[m] = acc1[m] = _mm512_setzero_ps();            \
         for (int b = 0; b < n; b++, p0++, p1++) {                                                  \
-            fetch_next((const uint8_t *)p0, (const uint8_t *)p1, sizeof(*p0));                     \
+            fetch_next(pair, (size_t)b * sizeof(*p0), sizeof(*p0));                                \
             load_##type(&s0, p0);                                                                  \
             load_##type(&s1, p1);                                                                  \
             UNROLL for (int m = 0; m < GROUP; m++)                                                 \
@@ -77,10 +76,14 @@ PAIR(q5_0, start_16)
     "vpaddd %[d0], %[sum0], %[sum0]\n"                                                             \
     "vpaddd %[d1], %[sum1], %[sum1]\n"
 
-/* Of each panel, sum += scale x (start + dot with the 16 bytes at q). All of a row is one piece of
- * assembly: gcc mixes what rows do, until half of the sums are on the stack (1.18 times as long). */
-INLINE void add_sub(__m512i *sum0, __m512i *sum1, const __m512i w0[4], const __m512i w1[4],
-    const __m512i scale[2], const int32_t *start, const int8_t *q)
+struct sub { /* a sub-block of both panels */
+    __m512i w0[4], w1[4], scale0, scale1;
+};
+
+/* Of each panel, sum += scale x (start + dot with the 16 bytes at q). A row is one piece of
+ * assembly: gcc mixes what rows do, with half of the sums on the stack (1.18 times the time). */
+INLINE void add_sub(
+    __m512i *sum0, __m512i *sum1, const struct sub *s, const int32_t *start, const int8_t *q)
 {
     struct bytes {
         int8_t q[16];
@@ -89,19 +92,20 @@ INLINE void add_sub(__m512i *sum0, __m512i *sum1, const __m512i w0[4], const __m
 
     __asm__(START DOTS(0, a0, b0) DOTS(4, a1, b1) DOTS(8, a2, b2) DOTS(12, a3, b3) ADD
             : [sum0] "+v"(*sum0), [sum1] "+v"(*sum1), [d0] "=&v"(d0), [d1] "=&v"(d1), [x] "=&v"(x)
-            : [a0] "v"(w0[0]), [a1] "v"(w0[1]), [a2] "v"(w0[2]), [a3] "v"(w0[3]), [b0] "v"(w1[0]),
-            [b1] "v"(w1[1]), [b2] "v"(w1[2]), [b3] "v"(w1[3]), [s0] "v"(scale[0]),
-            [s1] "v"(scale[1]), [start] "m"(*start), [q] "r"(q),
+            : [a0] "v"(s->w0[0]), [a1] "v"(s->w0[1]), [a2] "v"(s->w0[2]), [a3] "v"(s->w0[3]),
+            [b0] "v"(s->w1[0]), [b1] "v"(s->w1[1]), [b2] "v"(s->w1[2]), [b3] "v"(s->w1[3]),
+            [s0] "v"(s->scale0), [s1] "v"(s->scale1), [start] "m"(*start), [q] "r"(q),
             "m"(*(const struct bytes *)(const void *)q));
 }
 
 void avx512_pair_q6_k(
-    const uint8_t *const w[2], const uint8_t *const *xp, int n, __m512 out[2][GROUP])
+    const struct pair *pair, const uint8_t *const *xp, int n, __m512 out[2][GROUP])
 {
     enum { SUBS = 16 };
-    const struct p16_q6_k *p0 = (const void *)w[0], *p1 = (const void *)w[1];
+    const struct p16_q6_k *p0 = (const void *)pair->panel[0], *p1 = (const void *)pair->panel[1];
     ALIGNED(64) int32_t start[GROUP][SUBS];
-    __m512i w0[4], w1[4], sum0[GROUP], sum1[GROUP];
+    __m512i sum0[GROUP], sum1[GROUP];
+    struct sub s;
 
     UNROLL for (int m = 0; m < GROUP; m++) out[0][m] = out[1][m] = _mm512_setzero_ps();
     for (int b = 0; b < n; b++, p0++, p1++) {
@@ -111,16 +115,16 @@ void avx512_pair_q6_k(
             sum0[m] = sum1[m] = _mm512_setzero_si512();
         }
         for (int j = 0; j < SUBS; j++) {
-            const size_t at = (size_t)j * sizeof(*p0) / SUBS;
-            fetch_next((const uint8_t *)p0 + at, (const uint8_t *)p1 + at, sizeof(*p0) / SUBS);
-            load_q6(w0, p0->sub[j].low, p0->sub[j].high);
-            load_q6(w1, p1->sub[j].low, p1->sub[j].high);
-            const __m512i scale[2] = { signed_of_pair(p0->scale[j / 2], j % 2),
-                signed_of_pair(p1->scale[j / 2], j % 2) };
+            const size_t part = sizeof(*p0) / SUBS;
+            fetch_next(pair, (size_t)b * sizeof(*p0) + (size_t)j * part, part);
+            load_q6(s.w0, p0->sub[j].low, p0->sub[j].high);
+            load_q6(s.w1, p1->sub[j].low, p1->sub[j].high);
+            s.scale0 = signed_of_pair(p0->scale[j / 2], j % 2);
+            s.scale1 = signed_of_pair(p1->scale[j / 2], j % 2);
             UNROLL for (int m = 0; m < GROUP; m++)
             {
                 const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
-                add_sub(&sum0[m], &sum1[m], w0, w1, scale, &start[m][j], x->q + 16 * j);
+                add_sub(&sum0[m], &sum1[m], &s, &start[m][j], x->q + 16 * j);
             }
         }
         __m512 d0 = half16(p0->d), d1 = half16(p1->d);

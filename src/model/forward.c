@@ -15,6 +15,15 @@ int forward_piece(const struct self *s, int n_panels)
     return MIN(MAX(even, 4), MIN(fair, tile));
 }
 
+/* Where the piece after the one that begins at `from` most likely begins for this member: all take
+ * one each in between. NULL: there is none. */
+static const uint8_t *panel_ahead(const struct self *s, const struct packed *w, int from, int step)
+{
+    int next = from + s->n * step;
+
+    return next < w->n_panels ? w->data + (size_t)next * w->panel_bytes : NULL;
+}
+
 void forward_product(
     const struct self *s, const struct packed *w, const struct inputs *x, struct gemm_args g)
 {
@@ -50,7 +59,8 @@ void forward_products(const struct self *s, const struct inputs *x, const struct
             (struct gemm_args){ .panel_from = from,
                 .panel_to = MIN(from + step, t[i].w->n_panels),
                 .y = t[i].y + (size_t)from * PANEL,
-                .y_stride = t[i].stride });
+                .y_stride = t[i].stride,
+                .next = panel_ahead(s, t[i].w, from, step) });
         piece = team_next(s->m->team);
     }
 }
@@ -70,8 +80,11 @@ static void residual(const struct self *s, const struct packed *w, const struct 
         int n = MIN(to * PANEL, w->n_rows) - from * PANEL;
 
         forward_product(s, w, in,
-            (struct gemm_args){
-                .panel_from = from, .panel_to = to, .y = s->mem->tile, .y_stride = width });
+            (struct gemm_args){ .panel_from = from,
+                .panel_to = to,
+                .y = s->mem->tile,
+                .y_stride = width,
+                .next = panel_ahead(s, w, from, step) });
         for (int r = 0; r < s->n_rows; r++)
             m->kernels->add(m->x + (size_t)picked(s, r) * m->d_stride + at,
                 s->mem->tile + (size_t)r * width, n);
@@ -87,8 +100,10 @@ void forward_gate_up(const struct self *s, const struct layer *l, const struct i
     };
 
     g.y = s->mem->tile;
+    g.next = l->up.data + (size_t)p->panel_from * l->up.panel_bytes;
     forward_product(s, &l->gate, in, g);
     g.y = s->mem->tile2;
+    g.next = panel_ahead(s, &l->gate, p->panel_from, p->panel_to - p->panel_from);
     forward_product(s, &l->up, in, g);
     for (int r = 0; r < p->n_rows; r++)
         forward_put_silu(s, to, p->row + r, p->col, (size_t)r * width, p->n_cols);
@@ -201,7 +216,8 @@ static void head(const struct self *s)
             (struct gemm_args){ .panel_from = from,
                 .panel_to = to,
                 .y = m->logits + (size_t)from * PANEL,
-                .y_stride = (size_t)m->h.n_vocab });
+                .y_stride = (size_t)m->h.n_vocab,
+                .next = panel_ahead(s, w, from, step) });
         find_peaks(s, from * PANEL, MIN(to * PANEL, m->h.n_vocab));
     }
 }
