@@ -39,7 +39,7 @@ static void problem_free(struct problem *p)
 static void gemm(const struct kernels *k, const struct problem *p, float *y, int from, int to)
 {
     struct acts a = kit_acts(k, p->w.type, p->m, p->w.n_cols, p->x);
-    struct gemm_args g = { &p->w, &a, from, to, y, (size_t)p->y_stride };
+    struct gemm_args g = { &p->w, &a, from, to, y, (size_t)p->y_stride, .next = p->w.data };
 
     k->gemm[gemm_slot(p->w.type)](&g);
     mem_free(a.data);
