@@ -48,8 +48,8 @@ struct gemm_args {
     int panel_from, panel_to;
     float *y;        /* y[m * y_stride + row] */
     size_t y_stride; /* floats */
-    /* Weights that the thread will probably read next, to be fetched towards the end; NULL: the
-     * panels behind these. */
+    /* A hint, for many rows: weights that the thread will probably read next, to be fetched towards
+     * the end; NULL: the panels behind these. */
     const uint8_t *next;
 };
 
