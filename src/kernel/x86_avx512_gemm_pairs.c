@@ -65,11 +65,13 @@ PAIR(q5_0, start_16)
 #define START                                                                                      \
     "vpbroadcastd %[start], %[d0]\n"                                                               \
     "vmovdqa64 %[d0], %[d1]\n"
+
 /* A word of q, spread over the rows, times one of each panel. */
 #define DOTS(at, a, b)                                                                             \
     "vpbroadcastd " #at "(%[q]), %[x]\n"                                                           \
     "vpdpbusd %[x], %[" #a "], %[d0]\n"                                                            \
     "vpdpbusd %[x], %[" #b "], %[d1]\n"
+
 #define ADD                                                                                        \
     "vpmulld %[s0], %[d0], %[d0]\n"                                                                \
     "vpmulld %[s1], %[d1], %[d1]\n"                                                                \

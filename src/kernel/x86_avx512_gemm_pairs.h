@@ -1,7 +1,7 @@
 /* x86_avx512_gemm_pairs.h: two panels times GROUP rows of activations, for many rows. A word of
  * activations is then read once for two products: processors that multiply two vectors of 64 bytes
  * in a cycle read no more than two words. Of the types that gain by it (Zen 5: Q4_0 and Q8_0 1.15
- * times, Q6_K 1.3, Q5_0 1.06; the others have more to do than products). For x86_avx512_gemm.c. */
+ * times, Q6_K 1.14, Q5_0 1.06; the others have more to do than products). For x86_avx512_gemm.c. */
 #pragma once
 
 #include "kernel/x86_avx512_gemm.h"

@@ -83,6 +83,7 @@ static bool cache_path(char *out, const char *model)
     if (n <= 0 || (size_t)n >= sizeof(dir) || !realpath(model, full))
         return false;
     SHA256((const uint8_t *)full, strlen(full), sum);
+    /* So much of the name leaves room for the rest of NAME_MAX, and PACKFILE_NEW. */
     n = snprintf(out, PACK_PATH_MAX, "%s/%.200s-%02x%02x%02x%02x.pack", dir, base_of(model), sum[0],
         sum[1], sum[2], sum[3]);
     return n > 0 && n < PACK_PATH_MAX;
