@@ -47,11 +47,15 @@ ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf1
 ISA_amx    := $(ISA_avx512) -mavx512bf16
 isa = $(if $(findstring x86_amx,$(1)),$(ISA_amx),$(if $(findstring x86_avx512,$(1)),$(ISA_avx512),$(if $(findstring x86_avx2,$(1))$(findstring x86_avxvnni,$(1)),$(ISA_avx2))))
 
-LIB_SRC  := $(filter-out src/cmd/%_main.c src/cmd/ctl_%.c,$(wildcard src/*/*.c src/*/*/*.c))
-CTL_SRC  := $(wildcard src/cmd/ctl_*.c)
-LIB_OBJ  := $(LIB_SRC:%.c=$(B)/%.o)
-CTL_OBJ  := $(CTL_SRC:%.c=$(B)/%.o)
-LIB      := $(B)/libinferflux.a
+# src/testing is linked by inferctl, tests, benchmarks and tools, not by inferfluxd or the library.
+LIB_SRC     := $(filter-out src/testing/% src/cmd/%_main.c src/cmd/ctl_%.c,$(wildcard src/*/*.c src/*/*/*.c))
+TESTING_SRC := $(wildcard src/testing/*.c)
+CTL_SRC     := $(wildcard src/cmd/ctl_*.c)
+LIB_OBJ     := $(LIB_SRC:%.c=$(B)/%.o)
+TESTING_OBJ := $(TESTING_SRC:%.c=$(B)/%.o)
+CTL_OBJ     := $(CTL_SRC:%.c=$(B)/%.o)
+LIB         := $(B)/libinferflux.a
+TESTING_LIB := $(B)/libtesting.a
 PROGRAMS := $(B)/inferfluxd $(B)/inferctl
 
 .PHONY: all
@@ -65,10 +69,14 @@ $(LIB): $(LIB_OBJ)
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $^
 
+$(TESTING_LIB): $(TESTING_OBJ)
+	@rm -f $@
+	$(Q)$(AR) rcs $@ $^
+
 $(B)/inferfluxd: $(B)/src/cmd/inferfluxd_main.o $(LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-$(B)/inferctl: $(B)/src/cmd/inferctl_main.o $(CTL_OBJ) $(LIB)
+$(B)/inferctl: $(B)/src/cmd/inferctl_main.o $(CTL_OBJ) $(TESTING_LIB) $(LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(CTL_LIBS)
 
 # Tests, benchmarks and tools written in C: one source, one program, all linked with the library.
@@ -79,8 +87,8 @@ TEST_BIN  := $(TEST_SRC:%.c=$(B)/%)
 TOOL_SRC  := $(wildcard bench/*.c tools/*.c)
 TOOL_BIN  := $(TOOL_SRC:%.c=$(B)/%)
 
-$(TEST_BIN): $(B)/%: $(B)/%.o $(LIB)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS) -lcmocka
+$(TEST_BIN): $(B)/%: $(B)/%.o $(TESTING_LIB) $(LIB)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(TESTING_LIB) $(LIB) $(LIBS) -lcmocka
 
 # Sets that need not run here, once more in a form that does: for tests and bench/kernels.
 EVEX_OBJ := $(addprefix $(B)/tests/kernel/,x86_avxvnni_evex.o x86_avxvnni_evex_wide.o)
@@ -89,8 +97,8 @@ SOFT_OBJ := $(addprefix $(B)/tests/kernel/,x86_amx_soft.o x86_amx_float_soft.o x
 $(filter $(B)/tests/kernel/% %/test_promise %/test_stories %/test_llama,$(TEST_BIN)): $(SOFT_OBJ)
 
 $(B)/bench/kernels: $(EVEX_OBJ)
-$(TOOL_BIN): $(B)/%: $(B)/%.o $(LIB)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(LIB) $(LIBS)
+$(TOOL_BIN): $(B)/%: $(B)/%.o $(TESTING_LIB) $(LIB)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(TESTING_LIB) $(LIB) $(LIBS)
 
 $(B)/tests/support/no_threads.so: tests/support/no_threads.c
 	@mkdir -p $(@D)
@@ -102,4 +110,4 @@ tools: $(TOOL_BIN)
 
 include tools/targets.mk
 
--include $(LIB_OBJ:.o=.d) $(CTL_OBJ:.o=.d) $(SOFT_OBJ:.o=.d) $(TEST_BIN:=.d) $(TOOL_BIN:=.d) $(wildcard $(B)/src/cmd/*.d)
+-include $(LIB_OBJ:.o=.d) $(TESTING_OBJ:.o=.d) $(CTL_OBJ:.o=.d) $(SOFT_OBJ:.o=.d) $(TEST_BIN:=.d) $(TOOL_BIN:=.d) $(wildcard $(B)/src/cmd/*.d)

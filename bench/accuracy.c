@@ -7,9 +7,9 @@
  * from a quantised file to F32 it gives exactly what the kernels multiply with. */
 #include "base/mem.h"
 #include "base/str.h"
-#include "format/gguf_write.h"
+#include "testing/gguf_write.h"
 #include "kernel/gemm.h"
-#include "kernel/quant.h"
+#include "testing/quant.h"
 #include "model/llama.h"
 
 #include <stdio.h>

@@ -35,7 +35,7 @@ def arguments():
 
 
 def token(seed, seq, pos, n_vocab):
-    """As bench_token of src/model/bench.h."""
+    """As bench_token of src/testing/bench.h."""
     whole = (1 << 64) - 1
     z = (seed + 0x9e3779b97f4a7c15 * (seq << 32 | pos)) & whole
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9 & whole

@@ -8,7 +8,7 @@
  * --turns: all cases again for every line of the standard input, which is the seed of the tokens,
  * so that two engines can be measured in turns. */
 #include "base/mem.h"
-#include "model/bench.h"
+#include "testing/bench.h"
 #include "model/llama.h"
 #include "os/clock.h"
 #include "os/thread.h"

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "http/server.h"
-#include "http/sse.h"
+#include "testing/sse.h"
 
 #include <getopt.h>
 #include <signal.h>

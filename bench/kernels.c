@@ -27,10 +27,10 @@
 #include "base/str.h"
 #include "kernel/acts.h"
 #include "kernel/kernels.h"
-#include "kernel/quant.h"
-#include "kernel/team.h"
+#include "testing/quant.h"
+#include "os/team.h"
 #include "kernel/x86_avxvnni_evex.h"
-#include "model/bench.h"
+#include "testing/bench.h"
 #include "os/clock.h"
 #include "os/thread.h"
 

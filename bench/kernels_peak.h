@@ -5,7 +5,7 @@
 
 #include "kernel/cpu.h"
 #include "kernel/gemm.h"
-#include "kernel/x86_amx_tile.h"
+#include "kernel/x86/x86_amx_tile.h"
 
 #if defined(__x86_64__)
 

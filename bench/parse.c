@@ -5,8 +5,8 @@
  * Three texts of 1 MiB: words without any mark, many small calls, one call with a long argument;
  * each whole and in pieces of four bytes. Prints the median in milliseconds of processor time. */
 #include "base/mem.h"
-#include "chat/opening.h"
-#include "chat/parser_rows.h"
+#include "output/opening.h"
+#include "output/parser_rows.h"
 
 #include <stdio.h>
 #include <stdlib.h>

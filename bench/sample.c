@@ -6,7 +6,7 @@
  * Two sorts of logits: `peaked`, some fifty far above the others, as a trained model's are; and
  * `flat`, as those of random weights. Peaks come with them, as from a model's head. Medians. */
 #include "base/rng.h"
-#include "engine/sampler.h"
+#include "engine/sample/sampler.h"
 #include "os/clock.h"
 
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/core.h"
-#include "model/timed.h"
+#include "testing/timed.h"
 #include "os/clock.h"
 
 #include <getopt.h>

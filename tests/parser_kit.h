@@ -3,8 +3,8 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "chat/parser.h"
-#include "chat/parser_rows.h"
+#include "output/parser.h"
+#include "output/parser_rows.h"
 
 #ifdef KIT_FUZZ /* there is no cmocka */
 #define EXPECT(x)       CHECK(x)

@@ -4,9 +4,9 @@
 #include "check.h"
 
 #include "base/mem.h"
-#include "format/gguf_write.h"
-#include "text/bytelevel.h"
-#include "text/vocab.h"
+#include "testing/gguf_write.h"
+#include "tokenizer/bytelevel.h"
+#include "tokenizer/vocab.h"
 
 #include <stdio.h>
 #include <stdlib.h>

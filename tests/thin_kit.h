@@ -1,7 +1,7 @@
 /* A model and a part of its layers, for tests of who guesses for whom. */
 #pragma once
 
-#include "format/thin.h"
+#include "testing/thin.h"
 #include "check.h"
 
 #include <stdio.h>

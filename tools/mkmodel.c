@@ -8,8 +8,8 @@
  * A preset comes first; what follows changes it. Without one, "tiny". With --from no weights are
  * made up: the file has the named layers of another model, which it may guess for. */
 #include "base/str.h"
-#include "format/synth.h"
-#include "format/thin.h"
+#include "testing/synth.h"
+#include "testing/thin.h"
 
 #include <getopt.h>
 #include <stdio.h>

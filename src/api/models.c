@@ -1,5 +1,5 @@
 #include "api/models.h"
-#include "api/ollama.h"
+#include "api/ollama/ollama.h"
 
 #include <time.h>
 

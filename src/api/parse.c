@@ -1,6 +1,6 @@
 #include "api/parse.h"
-#include "api/body.h"
-#include "chat/parser.h"
+#include "api/common/body.h"
+#include "output/parser.h"
 
 enum { VALUES_MAX = 4 * 1024 * 1024 };
 

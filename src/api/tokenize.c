@@ -1,5 +1,5 @@
 #include "api/tokenize.h"
-#include "api/body.h"
+#include "api/common/body.h"
 #include "base/utf8.h"
 
 enum { TOKENS_MAX = 4 * 1024 * 1024 };

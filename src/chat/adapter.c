@@ -2,7 +2,7 @@
 #include "base/mem.h"
 #include "chat/call_ids.h"
 #include "chat/convert.h"
-#include "chat/jinja/text.h"
+#include "jinja/text.h"
 #include "chat/thinking.h"
 
 enum { ENDS_MAX = 4 };

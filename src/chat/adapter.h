@@ -11,7 +11,7 @@
 #pragma once
 
 #include "chat/family.h"
-#include "chat/parser.h"
+#include "output/parser.h"
 #include "chat/template.h"
 #include "store/capabilities.h"
 

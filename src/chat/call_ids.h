@@ -7,7 +7,7 @@
 #pragma once
 
 #include "chat/convo.h"
-#include "chat/parser.h"
+#include "output/parser.h"
 
 /* ERR_MEMORY. *out may share everything with *in; the rest is in the arena. */
 int call_ids_fit(

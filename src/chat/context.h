@@ -6,7 +6,7 @@
  * build markers like <|user|> from it. */
 #pragma once
 
-#include "chat/jinja/ast.h"
+#include "jinja/ast.h"
 #include "chat/template.h"
 
 enum {

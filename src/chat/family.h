@@ -9,7 +9,7 @@
  * better (learn.h), and has a template for files that bring none. Read-only: any thread. */
 #pragma once
 
-#include "text/vocab.h"
+#include "tokenizer/vocab.h"
 
 struct chat_family {
     const char *name;            /* "qwen" */

@@ -7,7 +7,7 @@
  * The tokens are the vocabulary's (vocab_fim); none is ever read out of a client's text. Pure. */
 #pragma once
 
-#include "text/vocab.h"
+#include "tokenizer/vocab.h"
 
 struct infill_file {
     struct str name, text; /* name "": called after its place */

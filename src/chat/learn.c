@@ -1,6 +1,6 @@
 #include "chat/learn.h"
 #include "base/mem.h"
-#include "chat/parser.h"
+#include "output/parser.h"
 #include "chat/thinking.h"
 
 #define FUNCTION  "zqx_look_up"

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "chat/convo.h"
-#include "text/vocab.h"
+#include "tokenizer/vocab.h"
 
 struct chat_template;
 

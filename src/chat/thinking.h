@@ -1,7 +1,7 @@
 /* thinking.h: where a prompt stands with respect to thinking, by the markers of a row. Pure. */
 #pragma once
 
-#include "chat/parser_rows.h"
+#include "output/parser_rows.h"
 
 const struct thinking_row *thinking_find(const char *id); /* NULL: no such */
 

@@ -2,7 +2,7 @@
  * the measured roofs of this machine. Runs the model in this process; needs no server. */
 #include "cmd/ctl_bench.h"
 #include "format/gguf.h"
-#include "model/bench.h"
+#include "testing/bench.h"
 #include "model/llama.h"
 #include "os/thread.h"
 

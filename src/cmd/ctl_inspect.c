@@ -3,7 +3,7 @@
 #include "cmd/ctl.h"
 #include "format/describe.h"
 #include "format/gguf.h"
-#include "pool/draft.h"
+#include "registry/draft.h"
 
 #include <stdio.h>
 

@@ -5,7 +5,8 @@
 #include "base/mem.h"
 #include "cmd/ctl.h"
 #include "cmd/paths.h"
-#include "pool/adapt.h"
+#include "generate/probe.h"
+#include "registry/adapt.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -137,7 +138,7 @@ static int probe(const struct ctl *c, const struct model_spec *spec)
         mem_free(m);
         return ctl_fail("%s", e.msg);
     }
-    if (model_probe_again(m, &e))
+    if (model_probe_again(m, model_probe_default, &e))
         status = ctl_fail("%s: %s", spec->path, e.msg);
     else
         status = show(c, &m->known);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cmd/ctl.h"
-#include "engine/replay.h"
+#include "testing/replay.h"
 
 struct live_setup {
     double deadline_s; /* of each request, which the server is told; 0 = none */

@@ -13,7 +13,7 @@
  *          what guesses cost where there is nothing to guess. */
 #include "base/rng.h"
 #include "cmd/ctl_bench.h"
-#include "pool/pool.h"
+#include "registry/pool.h"
 
 #include <stdio.h>
 

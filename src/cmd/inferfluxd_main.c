@@ -1,12 +1,13 @@
 /* inferfluxd: the server. Reads the settings, opens the pool and the service, waits for a signal,
  * drains. Exit status 0 after a drain, 1 when it could not start, 2 for bad usage. */
-#include "api/answer.h"
+#include "api/common/answer.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cmd/options.h"
 #include "cmd/paths.h"
+#include "generate/probe.h"
 #include "os/thread.h"
-#include "pool/pack.h"
+#include "registry/pack.h"
 #include "serve/serve.h"
 #include "serve/slots.h"
 
@@ -242,7 +243,8 @@ static int run(const struct options *o, struct err *e)
         return -1;
     struct pool_options po = { specs, list_models(o, &batch, specs, id, sizeof(id)),
         o->strict_model || o->n_models > 0, o->model_aliases,
-        store_path(o->store, store, sizeof(store)), !strcmp(o->probe, "auto") };
+        store_path(o->store, store, sizeof(store)),
+        !strcmp(o->probe, "auto") ? model_probe_default : NULL };
     if (!po.n_specs)
         return err_set(e, ERR_INVALID, "no model: give --model FILE.gguf or --config FILE.yaml");
     if (keys_open(&keys, o->api_keys, e))

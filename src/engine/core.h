@@ -11,10 +11,10 @@
 
 #include "engine/gen.h"
 #include "engine/outbox.h"
-#include "engine/picks.h"
+#include "engine/sample/picks.h"
 #include "cache/tier.h"
-#include "engine/sched.h"
-#include "engine/spec.h"
+#include "engine/sched/sched.h"
+#include "engine/spec/spec.h"
 
 struct core {
     struct port *port; /* a reference */

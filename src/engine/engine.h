@@ -16,8 +16,8 @@
 
 #include "base/err.h"
 #include "cache/tree.h"
-#include "engine/fairness.h"
-#include "engine/sampler.h"
+#include "engine/sched/fairness.h"
+#include "engine/sample/sampler.h"
 #include "engine/stats.h"
 #include "model/lm.h"
 #include "os/mailbox.h"

@@ -5,7 +5,7 @@
  * Events travel: at home (linked from the choice), or out with the asker. */
 #pragma once
 
-#include "engine/draft_text.h"
+#include "engine/spec/draft_text.h"
 #include "engine/port.h"
 #include "engine/seq.h"
 

@@ -20,7 +20,7 @@
 #pragma once
 
 #include "engine/engine.h"
-#include "engine/pace.h"
+#include "engine/sched/pace.h"
 
 enum port_kind {
     PORT_SUBMIT = 100,

@@ -1,10 +1,10 @@
 #include "kernel/kernels.h"
 #include "kernel/cpu.h"
-#include "kernel/ref.h"
-#include "kernel/x86_amx.h"
-#include "kernel/x86_avx2.h"
-#include "kernel/x86_avx512.h"
-#include "kernel/x86_avxvnni.h"
+#include "kernel/ref/ref.h"
+#include "kernel/x86/x86_amx.h"
+#include "kernel/x86/x86_avx2.h"
+#include "kernel/x86/x86_avx512.h"
+#include "kernel/x86/x86_avxvnni.h"
 
 #include <pthread.h>
 

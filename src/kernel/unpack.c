@@ -2,7 +2,7 @@
  * of operations that GGUF users know: what an embedding is. blocks.h has the layouts. */
 #include "kernel/blocks.h"
 #include "kernel/gemm.h"
-#include "kernel/half.h"
+#include "base/half.h"
 
 static const float iq4_list[16] = { IQ4_LIST }, mxfp4_list[16] = { MXFP4_LIST };
 

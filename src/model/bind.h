@@ -13,7 +13,7 @@
 #pragma once
 
 #include "kernel/gemm.h"
-#include "kernel/team.h"
+#include "os/team.h"
 #include "model/hparams.h"
 #include "model/packfile.h"
 

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "format/gguf.h"
-#include "kernel/team.h"
+#include "os/team.h"
 
 #include <openssl/evp.h>
 

@@ -26,7 +26,7 @@
 #pragma once
 
 #include "kernel/kernels.h"
-#include "kernel/team.h"
+#include "os/team.h"
 #include "model/bind.h"
 #include "model/experts.h"
 #include "model/lm.h"

@@ -5,11 +5,11 @@
  *                                  \-> answer -> sink            \-> freed when all have ended */
 #include "serve/loading.h"
 
-#include "api/wire.h"
+#include "api/common/wire.h"
 #include "os/clock.h"
-#include "serve/background.h"
-#include "serve/expect.h"
-#include "serve/remember.h"
+#include "serve/responses/background.h"
+#include "generate/expect.h"
+#include "generate/remember.h"
 
 static int prepare_legs(struct request *r, const struct workplace *at, struct err *e)
 {
@@ -48,7 +48,7 @@ static int prepare_prompts(struct request *r, struct err *e)
     for (int i = 0; i < ask->n_prompts; i++)
         r->n_prompt += r->prompts[i].n;
     if (r->io->o->exact)
-        r->exact_key = remember_key(ask, &r->prompts[0], &r->caller, &at);
+        r->exact_key = remember_key(ask, &r->prompts[0], r->caller.id, ask->wire->name, &at);
     return 0;
 }
 

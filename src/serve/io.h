@@ -4,7 +4,7 @@
 #pragma once
 
 #include "api/models.h"
-#include "api/wire.h"
+#include "api/common/wire.h"
 #include "serve/clerk.h"
 #include "serve/serve.h"
 

@@ -1,5 +1,5 @@
 /* models.c: GET /v1/models and GET /v1/models/{id}, in the shape of the client that asks. */
-#include "api/anthropic.h"
+#include "api/anthropic/anthropic.h"
 #include "chat/infill.h"
 #include "serve/io.h"
 

@@ -1,6 +1,6 @@
 /* ollama.c: what Ollama's clients ask besides answers: version, tags, ps, show; and models that
  * they want to have, make or lose, which are the operator's here: they are told so. */
-#include "api/ollama.h"
+#include "api/ollama/ollama.h"
 #include "serve/io.h"
 
 static void list(struct io *io, struct http_exchange *x, struct call *c,

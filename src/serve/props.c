@@ -1,5 +1,5 @@
 /* props.c: what llama-server's clients ask besides answers: /props and /health. */
-#include "api/llama.h"
+#include "api/llama/llama.h"
 #include "base/json.h"
 #include "serve/io.h"
 

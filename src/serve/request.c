@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "os/clock.h"
-#include "serve/background.h"
+#include "serve/responses/background.h"
 
 static const size_t ARENA_MAX = 512 * 1024 * 1024;
 

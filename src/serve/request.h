@@ -15,11 +15,11 @@
  * io thread everything else. */
 #pragma once
 
-#include "api/answer.h"
-#include "pool/session.h"
+#include "api/common/answer.h"
+#include "generate/session.h"
 #include "serve/io.h"
-#include "serve/kept.h"
-#include "serve/prompt.h"
+#include "serve/responses/kept.h"
+#include "generate/prompt.h"
 #include "serve/slots.h"
 
 struct leg { /* one prompt of a request */

@@ -5,13 +5,13 @@
  * that read it. */
 #pragma once
 
-#include "gate/keys.h"
+#include "auth/keys.h"
 #include "http/server.h"
-#include "pool/exact.h"
-#include "pool/pool.h"
+#include "generate/exact.h"
+#include "registry/pool.h"
 #include "serve/metrics.h"
 #include "store/audit.h"
-#include "store/shelf.h"
+#include "serve/responses/shelf.h"
 
 enum auth_mode { AUTH_AUTO, AUTH_ALWAYS, AUTH_NEVER };
 

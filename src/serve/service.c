@@ -1,7 +1,7 @@
 /* service.c: the io threads, and what stands before every handler: CORS, routes, keys. */
-#include "serve/background.h"
+#include "serve/responses/background.h"
 #include "serve/loading.h"
-#include "serve/watch.h"
+#include "serve/responses/watch.h"
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -9,7 +9,7 @@
 #include "engine/engine.h"
 #include "os/clock.h"
 #include "os/thread.h"
-#include "pool/session.h"
+#include "generate/session.h"
 
 #include <arpa/inet.h>
 #include <stdatomic.h>

@@ -3,16 +3,16 @@
  * A file is a record (cache/record.h) in the operator's directory; those of each key in one of its
  * own there, so that no key reads, or writes over, what is another's. All that reads, writes or
  * waits is done at the clerk. */
-#include "api/body.h"
+#include "api/common/body.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cache/record.h"
 #include "engine/handover.h"
 #include "os/clock.h"
 #include "os/files.h"
-#include "pool/digest.h"
+#include "registry/digest.h"
 #include "serve/io.h"
-#include "serve/prompt.h"
+#include "generate/prompt.h"
 #include "serve/slots.h"
 
 #include <dirent.h>

@@ -15,7 +15,7 @@
  * Any thread. One mutex, held to copy or compare the tokens of conversations at most. */
 #pragma once
 
-#include "pool/pool.h"
+#include "registry/pool.h"
 
 enum { SLOT_NONE = -1, SLOT_CONTINUES_PERCENT = 10 };
 

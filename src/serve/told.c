@@ -2,8 +2,8 @@
 #include "serve/request.h"
 
 #include "os/clock.h"
-#include "serve/background.h"
-#include "serve/expect.h"
+#include "serve/responses/background.h"
+#include "generate/expect.h"
 
 /* ---- echo: the prompt in front of a completion */
 

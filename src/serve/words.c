@@ -1,15 +1,15 @@
 /* words.c: /tokenize, /detokenize, /apply-template, /v1/messages/count_tokens, /v1/parse, and what
  * an answer that is kept was asked with. Large bodies, and large ones of what is kept, go to the
  * clerk; large answers leave as fast as they are read. */
-#include "api/anthropic.h"
+#include "api/anthropic/anthropic.h"
 #include "api/parse.h"
-#include "api/responses.h"
+#include "api/responses/responses.h"
 #include "api/tokenize.h"
-#include "api/wire.h"
+#include "api/common/wire.h"
 #include "os/clock.h"
 #include "serve/io.h"
-#include "serve/kept.h"
-#include "serve/prompt.h"
+#include "serve/responses/kept.h"
+#include "generate/prompt.h"
 
 #include <stdio.h>
 

@@ -4,7 +4,7 @@
 #include "../text_kit.h"
 
 #include "base/fault.h"
-#include "format/synth.h"
+#include "testing/synth.h"
 
 #include <unistd.h>
 

@@ -1,8 +1,8 @@
 /* Any bytes as a request body of every route, and an answer to what was accepted. The first byte
  * picks the route; the rest is the body. Whatever is answered must be JSON. */
-#include "api/ollama.h"
+#include "api/ollama/ollama.h"
 #include "api/tokenize.h"
-#include "api/wire.h"
+#include "api/common/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,7 +2,7 @@
  * be described, and its vocabulary, if it has one, encodes and decodes. */
 #include "base/mem.h"
 #include "format/describe.h"
-#include "text/vocab.h"
+#include "tokenizer/vocab.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

@@ -3,11 +3,11 @@
  * is kept as resp_1, resp_2, ..., so that bodies go on from each other and refer to items; one that
  * is in the background is there from its beginning. What is answered, kept and listed must be JSON,
  * and the shelf must hold what it says. */
-#include "api/answer_state.h"
-#include "api/responses.h"
+#include "api/common/answer_state.h"
+#include "api/responses/responses.h"
 #include "http/sink.h"
-#include "serve/kept.h"
-#include "store/growing.h"
+#include "serve/responses/kept.h"
+#include "serve/responses/growing.h"
 
 #include <stdio.h>
 

@@ -4,9 +4,9 @@
  * Input: byte 0 chooses the vocabulary, byte 1 the trust and where to cut, the rest is the text. */
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "format/gguf_write.h"
-#include "text/bytelevel.h"
-#include "text/vocab.h"
+#include "testing/gguf_write.h"
+#include "tokenizer/bytelevel.h"
+#include "tokenizer/vocab.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
  * the vendor's own template makes of the same conversations. */
 #include "../adapter_kit.h"
 
-#include "pool/pool.h"
+#include "registry/pool.h"
 
 #include <unistd.h>
 

@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "format/gguf.h"
 #include "model/llama.h"
-#include "text/vocab.h"
+#include "tokenizer/vocab.h"
 #include "../check.h"
 
 #include <math.h>

@@ -6,7 +6,7 @@
 #include "../check.h"
 
 #include "base/mem.h"
-#include "text/pretok.h"
+#include "tokenizer/pretok.h"
 
 #include <stdio.h>
 #include <stdlib.h>

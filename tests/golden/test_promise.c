@@ -22,8 +22,8 @@
 #include "../sim/answers.h"
 #include "../support/tmpdir.h"
 #include "../unit/tiny.h"
-#include "engine/draft_lm.h"
-#include "model/fake.h"
+#include "engine/spec/draft_lm.h"
+#include "testing/fake.h"
 
 enum { ASKS = 200, MANY_ASKS = 60, LONG_ASKS = 4 };
 enum { LONG_PROMPT = 640, N_CTX = LONG_PROMPT + ASK_OUT };

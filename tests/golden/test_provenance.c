@@ -3,10 +3,10 @@
  * wire, through every template. */
 #include "../adapter_kit.h"
 
-#include "api/wire.h"
+#include "api/common/wire.h"
 #include "chat/infill.h"
-#include "chat/opening.h"
-#include "chat/parser_rows.h"
+#include "output/opening.h"
+#include "output/parser_rows.h"
 
 /* E stands for the tokens, N for a name; both come in JSON strings. */
 struct wire_body {

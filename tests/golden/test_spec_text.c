@@ -5,7 +5,7 @@
  * byte. */
 #include "base/mem.h"
 #include "base/rng.h"
-#include "pool/session.h"
+#include "generate/session.h"
 #include "../thin_kit.h"
 
 enum { ROUNDS = 60, TOGETHER = 3, CHOICES = 3, TEXT = 2048, ANSWER = 48 };

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "format/qtype.h"
-#include "kernel/half.h"
+#include "base/half.h"
 
 #include <math.h>
 

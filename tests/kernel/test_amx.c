@@ -3,8 +3,8 @@
  * strict as hardware and is left released by every thread. */
 #include "kit.h"
 #include "kernel/cpu.h"
-#include "kernel/team.h"
-#include "kernel/x86_amx_tile.h"
+#include "os/team.h"
+#include "kernel/x86/x86_amx_tile.h"
 #include "os/thread.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 #include "kit.h"
-#include "kernel/quant.h"
+#include "testing/quant.h"
 
 static void a_row_comes_back_as_the_file_says(void)
 {

@@ -2,7 +2,7 @@
 #include "base/fault.h"
 #include "base/rng.h"
 #include "../check.h"
-#include "kernel/team.h"
+#include "os/team.h"
 #include "os/clock.h"
 #include "os/thread.h"
 

@@ -1,7 +1,7 @@
 /* The unit in software is not asked here: a step of it is written down once more. */
 #include "x86_amx_definition.h"
 #include "kernel/acts.h"
-#include "kernel/half.h"
+#include "base/half.h"
 
 #include <float.h>
 #include <math.h>

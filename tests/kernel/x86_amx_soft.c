@@ -7,7 +7,7 @@
 #define AMX_FROM_ROWS 1
 #define AMX_SET       kernels_amx_soft
 #define AMX_NAME      "amx-soft"
-#include "kernel/x86_amx.c"
+#include "kernel/x86/x86_amx.c"
 
 _Thread_local struct tile_unit tile_unit;
 

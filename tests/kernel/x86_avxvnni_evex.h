@@ -5,7 +5,7 @@
 #define AVXVNNI(name) avxvnni_evex_##name
 #define AVXVNNI_NAME  "avxvnni-evex"
 #define DOT_ENCODING  "%{evex%}"
-#include "kernel/x86_avxvnni.h"
+#include "kernel/x86/x86_avxvnni.h"
 
 /* Its gaps filled from AVX2's. False: it does not run here. */
 static inline bool avxvnni_evex_choose(struct kernels *out)

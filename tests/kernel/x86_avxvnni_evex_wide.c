@@ -1,3 +1,3 @@
 #include "x86_avxvnni_evex.h"
 
-#include "kernel/x86_avxvnni_gemm_wide.c"
+#include "kernel/x86/x86_avxvnni_gemm_wide.c"

@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "check.h"
-#include "engine/replay.h"
+#include "testing/replay.h"
 
 #include <math.h>
 #include <stdlib.h>

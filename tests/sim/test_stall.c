@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "check.h"
 #include "engine/core.h"
-#include "model/timed.h"
+#include "testing/timed.h"
 
 #include <math.h>
 #include <stdlib.h>

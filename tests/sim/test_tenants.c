@@ -4,8 +4,8 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "check.h"
-#include "engine/sched.h"
-#include "engine/tenants.h"
+#include "engine/sched/sched.h"
+#include "engine/sched/tenants.h"
 
 #include <stdlib.h>
 

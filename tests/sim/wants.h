@@ -2,7 +2,7 @@
 #pragma once
 
 #include "answers.h"
-#include "model/fake.h"
+#include "testing/fake.h"
 
 static inline void want_script(const struct ask *a, int max_out, int i, struct answer *w)
 {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "check.h"
-#include "store/shelf.h"
+#include "serve/responses/shelf.h"
 
 enum { SECOND = 1000000000 };
 

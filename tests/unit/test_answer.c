@@ -3,7 +3,7 @@
  * counts. */
 #include "../check.h"
 
-#include "api/wire.h"
+#include "api/common/wire.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "fake_sink.h"

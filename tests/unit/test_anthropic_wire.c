@@ -1,5 +1,5 @@
 /* api/anthropic_*.c: which bodies are accepted, what becomes of them, the bytes a client reads. */
-#include "api/anthropic.h"
+#include "api/anthropic/anthropic.h"
 #include "wire_kit.h"
 
 #define MSG               "'messages':[{'role':'user','content':'hi'}]"

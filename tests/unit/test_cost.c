@@ -1,4 +1,4 @@
-#include "engine/cost.h"
+#include "engine/sched/cost.h"
 #include "base/rng.h"
 #include "check.h"
 

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "format/describe.h"
-#include "format/gguf_write.h"
+#include "testing/gguf_write.h"
 #include "model/family.h"
 
 static struct gguf *opened;

@@ -1,7 +1,7 @@
 /* The digest of a file, and notes of it that count as long as the file is the same. */
 #include "base/fault.h"
 #include "os/files.h"
-#include "pool/digest.h"
+#include "registry/digest.h"
 #include "../check.h"
 #include "../support/tmpdir.h"
 

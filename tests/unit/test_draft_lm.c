@@ -1,6 +1,6 @@
-#include "engine/draft_lm.h"
+#include "engine/spec/draft_lm.h"
 #include "base/rng.h"
-#include "model/fake.h"
+#include "testing/fake.h"
 #include "../check.h"
 
 enum { VOCAB = 30, CTX = 300, SEQS = 5 };

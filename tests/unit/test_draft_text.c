@@ -1,4 +1,4 @@
-#include "engine/draft_text.h"
+#include "engine/spec/draft_text.h"
 #include "base/rng.h"
 #include "../check.h"
 

@@ -31,13 +31,13 @@ def objects(pattern):
 
 
 def test_avx2_and_avxvnni_are_vex():
-    for path in objects("src/kernel/x86_avx2*.o") + objects("src/kernel/x86_avxvnni*.o"):
+    for path in objects("src/kernel/x86/x86_avx2*.o") + objects("src/kernel/x86/x86_avxvnni*.o"):
         wrong = evex(path)
         assert not wrong, f"{path}: {wrong[:3]}"
 
 
 def test_avxvnni_has_its_instruction_and_the_twin_the_other_encoding():
-    for path in objects("src/kernel/x86_avxvnni*.o"):
+    for path in objects("src/kernel/x86/x86_avxvnni*.o"):
         assert any("vpdpbusd" in text for _, text in instructions(path)), path
     for path in objects("tests/kernel/x86_avxvnni_evex*.o"):
         wrong = evex(path)

@@ -1,7 +1,7 @@
 #include "engine/engine.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "model/fake.h"
+#include "testing/fake.h"
 #include "model/script.h"
 #include "os/clock.h"
 #include "os/thread.h"

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "os/thread.h"
-#include "pool/exact.h"
+#include "generate/exact.h"
 
 enum { SECOND = 1000000000 };
 

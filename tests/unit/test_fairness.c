@@ -1,10 +1,10 @@
 /* How turns change hands: slices, high priorities, tenants. The scheduler alone; tokens are only
  * counted. */
-#include "engine/fairness.h"
+#include "engine/sched/fairness.h"
 #include "base/mem.h"
 #include "check.h"
-#include "engine/sched.h"
-#include "engine/tenants.h"
+#include "engine/sched/sched.h"
+#include "engine/sched/tenants.h"
 
 enum { MAX_SEQS = 64, MAX_PAGES = 64 };
 #define SECOND ((uint64_t)1000000000)

@@ -1,5 +1,5 @@
 #include "../check.h"
-#include "model/fake.h"
+#include "testing/fake.h"
 
 enum { N = 5 * PAGE_TOKENS + 1, VOCAB = 48 };
 

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/engine.h"
-#include "model/fake.h"
+#include "testing/fake.h"
 #include "../support/tmpdir.h"
 
 #include <dirent.h>

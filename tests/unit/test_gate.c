@@ -1,6 +1,6 @@
 /* Keys and the audit chain. */
 #include "check.h"
-#include "gate/keys.h"
+#include "auth/keys.h"
 #include "store/audit.h"
 
 #include <stdio.h>

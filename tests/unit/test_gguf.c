@@ -5,7 +5,7 @@
 #include "base/rng.h"
 #include "format/cursor.h"
 #include "format/gguf.h"
-#include "format/gguf_write.h"
+#include "testing/gguf_write.h"
 
 #include <stdlib.h>
 #include <unistd.h>

@@ -2,7 +2,7 @@
 #include "../check.h"
 
 #include "base/mem.h"
-#include "format/gguf_write.h"
+#include "testing/gguf_write.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>

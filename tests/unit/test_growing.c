@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "os/thread.h"
-#include "store/growing.h"
+#include "serve/responses/growing.h"
 
 #include <inttypes.h>
 #include <sched.h>

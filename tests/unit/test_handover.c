@@ -2,7 +2,7 @@
 #include "cache/record.h"
 #include "engine/handover.h"
 #include "base/mem.h"
-#include "model/fake.h"
+#include "testing/fake.h"
 #include "../check.h"
 
 enum { VOCAB = 50, PROMPT = 3 * PAGE_TOKENS + 5, OUT = PAGE_TOKENS };

@@ -1,7 +1,7 @@
 #include "../check.h"
 
 #include "base/mem.h"
-#include "http/sse.h"
+#include "testing/sse.h"
 #include "os/clock.h"
 
 struct fake {

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "http/server.h"
-#include "http/sse.h"
+#include "testing/sse.h"
 #include "os/clock.h"
 #include "os/thread.h"
 

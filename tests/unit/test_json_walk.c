@@ -1,5 +1,5 @@
 /* chat/json_walk.h and json_text.h: agrees with the strict parser on what is JSON, byte by byte. */
-#include "chat/json_walk.h"
+#include "output/json_walk.h"
 #include "base/json.h"
 #include "base/utf8.h"
 #include "../check.h"

@@ -1,7 +1,7 @@
 /* chat/literal.h, coerce.h, marks.h: Python's literals as JSON, text by schema, markers. */
-#include "chat/coerce.h"
-#include "chat/literal.h"
-#include "chat/marks.h"
+#include "output/coerce.h"
+#include "output/literal.h"
+#include "base/marks.h"
 #include "../check.h"
 
 /* Cut in every size of piece: the same. `used` < 0: the whole text, and complete at its end. */

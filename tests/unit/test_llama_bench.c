@@ -1,6 +1,6 @@
 /* The benchmark measures what was asked for, or says why it cannot. */
 #include "../check.h"
-#include "model/bench.h"
+#include "testing/bench.h"
 #include "model/llama.h"
 #include "tiny.h"
 

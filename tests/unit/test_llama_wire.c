@@ -1,5 +1,5 @@
 /* api/llama_*.c: llama-server's own completion: bodies, and the bytes a client reads. */
-#include "api/llama.h"
+#include "api/llama/llama.h"
 #include "wire_kit.h"
 
 #define ASK(more) "{'prompt':'hi'" more "}"

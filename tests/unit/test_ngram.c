@@ -1,4 +1,4 @@
-#include "engine/ngram.h"
+#include "engine/spec/ngram.h"
 #include "base/rng.h"
 #include "../check.h"
 

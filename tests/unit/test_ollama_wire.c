@@ -1,5 +1,5 @@
 /* api/ollama_*.c: which bodies are accepted, what becomes of them, the lines a client reads. */
-#include "api/ollama.h"
+#include "api/ollama/ollama.h"
 #include "wire_kit.h"
 
 #define CHAT(more)    "{'model':'m','messages':[{'role':'user','content':'hi'}]" more "}"

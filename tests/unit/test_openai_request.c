@@ -2,7 +2,7 @@
  * them, and which field is named when one is not. Bodies are written with ' for ". */
 #include "../check.h"
 
-#include "api/wire.h"
+#include "api/common/wire.h"
 #include "base/mem.h"
 #include "base/rng.h"
 

@@ -2,7 +2,7 @@
  * are written with ' for ". */
 #include "../check.h"
 
-#include "api/wire.h"
+#include "api/common/wire.h"
 #include "base/mem.h"
 #include "fake_sink.h"
 

@@ -3,7 +3,7 @@
 #include "../parser_kit.h"
 
 #include "../text_kit.h"
-#include "chat/opening.h"
+#include "output/opening.h"
 
 /* The rest of a call f(a=1), behind the name, in the words of all formats. */
 static const char *const rests[] = { "{\"a\": 1}}\n</tool_call>", "{\"a\": 1}", "{\"a\": 1}}",

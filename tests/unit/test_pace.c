@@ -1,5 +1,5 @@
 /* What a new request may expect, and who is refused at the door. */
-#include "engine/pace.h"
+#include "engine/sched/pace.h"
 #include "base/mem.h"
 #include "check.h"
 #include "engine/gen.h"

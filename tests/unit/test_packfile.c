@@ -3,7 +3,7 @@
 #include "../check.h"
 #include "base/crc.h"
 #include "base/fault.h"
-#include "format/gguf_write.h"
+#include "testing/gguf_write.h"
 #include "model/llama.h"
 #include "model/packfile.h"
 #include "tiny.h"

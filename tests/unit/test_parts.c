@@ -1,5 +1,5 @@
 /* pool/parts.c: what is said, told as text, thoughts and calls; where a choice is full. */
-#include "pool/parts.h"
+#include "generate/parts.h"
 #include "../text_kit.h"
 
 static struct buf told; /* "t:text|r:thought|<name|a:{}|>|!|" */

@@ -3,7 +3,7 @@
  * one, whose threads are. */
 #include "engine/engine.h"
 #include "format/gguf.h"
-#include "model/fake.h"
+#include "testing/fake.h"
 #include "model/llama.h"
 #include "../check.h"
 #include "tiny.h"

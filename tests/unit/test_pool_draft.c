@@ -1,7 +1,7 @@
 /* A small model that guesses for a large one, from their files to the answer. */
 #include "base/mem.h"
-#include "format/synth.h"
-#include "pool/pool.h"
+#include "testing/synth.h"
+#include "registry/pool.h"
 #include "../thin_kit.h"
 
 #include <stdlib.h>

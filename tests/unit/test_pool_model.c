@@ -1,7 +1,7 @@
 /* How much room a model is opened with. */
 #include "engine/engine.h"
-#include "format/synth.h"
-#include "pool/pool.h"
+#include "testing/synth.h"
+#include "registry/pool.h"
 #include "../check.h"
 
 #include <stdio.h>

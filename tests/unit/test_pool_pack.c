@@ -3,7 +3,7 @@
 #include "../support/tmpdir.h"
 #include "base/mem.h"
 #include "model/llama.h"
-#include "pool/pack.h"
+#include "registry/pack.h"
 #include "tiny.h"
 
 #include <fcntl.h>

@@ -3,8 +3,8 @@
 #include "../adapter_kit.h"
 
 #include "../support/tmpdir.h"
-#include "pool/adapt.h"
-#include "pool/probe.h"
+#include "registry/adapt.h"
+#include "generate/probe.h"
 
 #define CITY "\"location\": \"Paris\""
 
@@ -225,7 +225,7 @@ static void a_model_that_nothing_is_known_of_is_asked_once(void)
 
     open_store(&spec, dir);
     spec.backend = BACKEND_NATIVE;
-    spec.probe = true;
+    spec.probe = model_probe_default;
     spec.kv_bytes = 64 * MB;
     for (int again = 0; again < 2; again++) {
         memset(m, 0, sizeof(*m));

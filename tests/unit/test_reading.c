@@ -1,5 +1,5 @@
 /* chat/reading.c: which control tokens the parser has to see, and that it then understands. */
-#include "chat/reading.h"
+#include "output/reading.h"
 #include "../text_kit.h"
 
 static const char *const harmony[] = { "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>",

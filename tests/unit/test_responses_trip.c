@@ -1,9 +1,9 @@
 /* There and back over /v1/responses: a random answer of thoughts, words and calls is told in random
  * pieces, whole or streamed; what a client reads is what was told, to the byte, and handed back as
  * input it becomes the same conversation, also by id and by reference. */
-#include "api/responses.h"
+#include "api/responses/responses.h"
 #include "base/rng.h"
-#include "serve/kept.h"
+#include "serve/responses/kept.h"
 #include "wire_kit.h"
 
 #include <inttypes.h>

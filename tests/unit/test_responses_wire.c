@@ -1,6 +1,6 @@
 /* api/responses_*.c: which bodies are accepted, what becomes of their items, what is told of an
  * answer as a stream and as a body, and how one goes on from another. */
-#include "api/responses.h"
+#include "api/responses/responses.h"
 #include "wire_kit.h"
 
 #define SAY(more)   "{'model':'m','input':'hi'" more "}"

@@ -1,7 +1,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
-#include "engine/sampler.h"
-#include "engine/select.h"
+#include "engine/sample/sampler.h"
+#include "engine/sample/select.h"
 #include "../check.h"
 
 #include <float.h>

@@ -1,7 +1,7 @@
-#include "engine/sched.h"
+#include "engine/sched/sched.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "engine/timers.h"
+#include "engine/sched/timers.h"
 #include "../check.h"
 
 enum { MAX_SEQS = 64, MAX_PAGES = 100 };

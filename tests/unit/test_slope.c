@@ -1,6 +1,6 @@
 /* What a row costs, from pairs of steps: through noise, spikes and changes of speed. */
 #include "base/rng.h"
-#include "engine/slope.h"
+#include "engine/spec/slope.h"
 #include "../check.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "engine/sorted.h"
+#include "engine/sched/sorted.h"
 #include "base/rng.h"
 #include "../check.h"
 

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/core.h"
-#include "model/fake.h"
+#include "testing/fake.h"
 #include "../check.h"
 
 enum { VOCAB = 40, PROMPT = 8, OUT = 400, STREAMS = 8, SEEDS = 4 };

@@ -1,8 +1,9 @@
 /* api/status.c: every error has a name on the wire, and says whether to come again. */
 #include "../check.h"
 
-#include "api/status.h"
+#include "api/common/status.h"
 #include "base/json.h"
+#include "generate/ask.h"
 #include "fake_sink.h"
 
 static const enum errcode codes[] = {

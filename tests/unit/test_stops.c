@@ -1,4 +1,4 @@
-#include "chat/stops.h"
+#include "output/stops.h"
 #include "base/mem.h"
 #include "../check.h"
 

@@ -1,8 +1,8 @@
 /* format/synth.c: made-up models open, are the same every time, and have weights of sane size. */
 #include "../text_kit.h"
 
-#include "format/synth.h"
-#include "format/synth_blocks.h"
+#include "testing/synth.h"
+#include "testing/synth_blocks.h"
 #include "kernel/gemm.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "store/tape.h"
+#include "serve/responses/tape.h"
 
 #include <inttypes.h>
 

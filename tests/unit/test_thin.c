@@ -1,6 +1,6 @@
 /* format/thin.c: a model with some of its layers left out is the same file without them. */
-#include "format/synth.h"
-#include "format/thin.h"
+#include "testing/synth.h"
+#include "testing/thin.h"
 #include "../check.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* api/tools.c, openai_tools.c: what is said of tools, settled. Bodies are written with ' for ". */
 #include "wire_kit.h"
 
-#include "api/tools.h"
+#include "api/common/tools.h"
 
 #define HI   "'messages':[{'role':'user','content':'hi'}]"
 #define F(x) "{'type':'function','function':{'name':'" x "'}}"

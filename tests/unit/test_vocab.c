@@ -4,7 +4,7 @@
 
 #include "base/rng.h"
 #include "base/utf8.h"
-#include "text/merge.h"
+#include "tokenizer/merge.h"
 
 #define EXPECT_IDS(tokens, ...)                                                                    \
     do {                                                                                           \

@@ -1,4 +1,4 @@
-#include "engine/waitq.h"
+#include "engine/sched/waitq.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "../check.h"

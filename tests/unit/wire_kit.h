@@ -4,7 +4,7 @@
 
 #include "../check.h"
 
-#include "api/wire.h"
+#include "api/common/wire.h"
 #include "base/mem.h"
 #include "fake_sink.h"
 

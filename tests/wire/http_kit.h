@@ -11,7 +11,7 @@
 #include "base/arena.h"
 #include "base/mem.h"
 #include "http/server.h"
-#include "http/sse.h"
+#include "testing/sse.h"
 #include "../check.h"
 
 struct kit {

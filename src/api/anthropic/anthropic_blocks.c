@@ -1,0 +1,179 @@
+#include "api/anthropic/anthropic.h"
+#include "api/common/answer_state.h"
+
+/* The content of a message: blocks of text, of thoughts and of tool calls, in the order in which
+ * they were said. A stream tells each as
+ *
+ *     content_block_start {index, the empty block}  content_block_delta ...  content_block_stop
+ *
+ * and a body as an item of `content`, written into the same place by the same calls.
+ *
+ * A tool call is told when it is complete: what is once begun cannot be taken back on this wire,
+ * and a call may turn out to be text. Arguments of tools with `eager_input_streaming` are told as
+ * they come: their client has agreed to see incomplete ones. */
+
+enum { CLOSED, TEXT, THOUGHT, CALL }; /* c->block: what is open */
+
+static bool is_stream(const struct answer *a)
+{
+    return a->setup.ask->stream;
+}
+
+/* ---- events */
+
+static void put_event(struct answer *a, const char *name, const struct choice *c)
+{
+    buf_printf(
+        &a->out, "event: %s\ndata: {\"type\":\"%s\",\"index\":%d", name, name, c->n_blocks - 1);
+}
+
+static void put_delta(
+    struct answer *a, const struct choice *c, const char *type, const char *member)
+{
+    put_event(a, "content_block_delta", c);
+    buf_printf(&a->out, ",\"delta\":{\"type\":\"%s\",\"%s\":\"", type, member);
+}
+
+/* ---- opening and closing */
+
+/* Of the thoughts since the last block of them, escaped, as they are kept. */
+static struct signature_text sign(struct choice *c)
+{
+    struct str all = buf_str(&c->reasoning);
+    struct signature_text s = anthropic_sign(str_skip(all, c->block_from));
+
+    c->block_from = all.n;
+    return s;
+}
+
+static void close_stream(struct answer *a, struct choice *c)
+{
+    if (c->block == THOUGHT) {
+        put_delta(a, c, "signature_delta", "signature");
+        buf_putz(&a->out, sign(c).z);
+        buf_putz(&a->out, "\"}}\n\n");
+    }
+    put_event(a, "content_block_stop", c);
+    buf_putz(&a->out, "}\n\n");
+}
+
+static void close_body(struct answer *a, struct choice *c)
+{
+    if (c->block == TEXT)
+        buf_putc(&a->out, '"');
+    if (c->block == THOUGHT)
+        buf_printf(&a->out, "\",\"signature\":\"%s\"", sign(c).z);
+    buf_putc(&a->out, '}');
+}
+
+void anthropic_close_block(struct answer *a, struct choice *c)
+{
+    if (c->block == CLOSED)
+        return;
+    if (is_stream(a))
+        close_stream(a, c);
+    else
+        close_body(a, c);
+    c->block = CLOSED;
+}
+
+/* head: of the block, up to where its text or its input stands; empty: the rest of an empty one. */
+static void open_block(
+    struct answer *a, struct choice *c, int kind, struct str head, const char *empty)
+{
+    anthropic_close_block(a, c);
+    c->block = kind;
+    c->n_blocks++;
+    if (is_stream(a)) {
+        put_event(a, "content_block_start", c);
+        buf_putz(&a->out, ",\"content_block\":");
+    } else if (c->n_blocks > 1) {
+        buf_putc(&a->out, ',');
+    }
+    buf_puts(&a->out, head);
+    if (is_stream(a)) {
+        buf_putz(&a->out, empty);
+        buf_putz(&a->out, "}}\n\n");
+    }
+}
+
+static void open_call(struct answer *a, struct choice *c, const struct answer_call *k)
+{
+    struct buf head;
+
+    buf_init(&head, 64 * KB);
+    buf_putz(&head, "{\"type\":\"tool_use\",\"id\":\"");
+    json_escape(&head, k->id);
+    buf_putz(&head, "\",\"name\":\"");
+    json_escape(&head, k->name);
+    buf_putz(&head, "\",\"input\":");
+    a->has_failed = a->has_failed || !buf_ok(&head);
+    open_block(a, c, CALL, buf_str(&head), "{}");
+    buf_clear(&head);
+}
+
+/* ---- what is said */
+
+static void put_piece(
+    struct answer *a, struct choice *c, const char *type, const char *member, struct str text)
+{
+    if (is_stream(a))
+        put_delta(a, c, type, member);
+    json_escape(&a->out, text);
+    if (is_stream(a))
+        buf_putz(&a->out, "\"}}\n\n");
+}
+
+void anthropic_text(struct answer *a, struct choice *c, struct str text)
+{
+    if (c->block != TEXT)
+        open_block(a, c, TEXT, STR("{\"type\":\"text\",\"text\":\""), "\"");
+    put_piece(a, c, "text_delta", "text", text);
+}
+
+void anthropic_reasoning(struct answer *a, struct choice *c, struct str text)
+{
+    if (c->block != THOUGHT)
+        open_block(
+            a, c, THOUGHT, STR("{\"type\":\"thinking\",\"thinking\":\""), "\",\"signature\":\"\"");
+    if (!a->setup.ask->omits_thoughts)
+        put_piece(a, c, "thinking_delta", "thinking", text);
+}
+
+/* ---- calls */
+
+static bool is_eager(const struct answer *a, const struct answer_call *k)
+{
+    return is_stream(a) && anthropic_is_eager(a->setup.ask, k->name);
+}
+
+void anthropic_call_begin(struct answer *a, struct choice *c, struct answer_call *k)
+{
+    k->block = is_eager(a, k);
+    if (k->block)
+        open_call(a, c, k);
+}
+
+void anthropic_call_args(struct answer *a, struct choice *c, struct answer_call *k, struct str json)
+{
+    if (k->block)
+        put_piece(a, c, "input_json_delta", "partial_json", json);
+}
+
+void anthropic_call_end(struct answer *a, struct choice *c, struct answer_call *k)
+{
+    if (!k->block)
+        open_call(a, c, k);
+    if (!is_stream(a))
+        buf_puts(&a->out, buf_str(&k->args));
+    else if (!k->block)
+        put_piece(a, c, "input_json_delta", "partial_json", buf_str(&k->args));
+    anthropic_close_block(a, c);
+}
+
+/* Only a client that asked for it has seen something of it. */
+void anthropic_call_broken(struct answer *a, struct choice *c, struct answer_call *k)
+{
+    if (k->block)
+        anthropic_close_block(a, c);
+}

@@ -1,0 +1,485 @@
+#include "api/anthropic/anthropic.h"
+#include "api/common/path.h"
+
+/* Messages of blocks -> messages that templates know:
+ *
+ *   user       text ...                   one user message
+ *              tool_result ...            a tool message each, in front of it
+ *   assistant  text, tool_use, thinking   one assistant message: content, tool_calls, reasoning
+ *
+ * Consecutive messages of one role become one. All parts lie in one array in their order, so that
+ * a message which is joined to the one before it only makes that one longer: linear, however
+ * many there are. */
+
+struct reader {
+    struct fields *f;
+    struct convo *c;
+    struct part *parts;             /* the next free one */
+    struct tool_call *calls;        /* likewise */
+    const struct tool_call *called; /* of the last message that had some */
+    int n_called, next_called;
+};
+
+static const char *const only_text = "this model reads only text";
+
+/* ---- room */
+
+struct room {
+    size_t messages, parts, calls;
+};
+
+static bool is_block(const struct json *b, const char *type)
+{
+    const struct json *t = json_get(b, "type");
+
+    return t && t->kind == JSON_STRING && str_is(t->s, type);
+}
+
+static size_t n_items(const struct json *v)
+{
+    return v && v->kind == JSON_ARRAY ? v->n : 1;
+}
+
+/* A document and what was found have two words above their text. */
+static size_t n_parts(const struct json *b)
+{
+    const struct json *source = json_get(b, "source");
+
+    if (is_block(b, "document"))
+        return 2 + n_items(json_get(source, "content"));
+    return is_block(b, "search_result") ? 2 + n_items(json_get(b, "content")) : 1;
+}
+
+/* No more than what reading will fill: blocks that are none are an error before they are kept. */
+static void count_content(struct room *room, const struct json *content)
+{
+    if (!content || content->kind != JSON_ARRAY) {
+        room->parts++;
+        return;
+    }
+    for (const struct json *b = content->child; b; b = b->next) {
+        const struct json *inner = is_block(b, "tool_result") ? json_get(b, "content") : NULL;
+        room->messages += is_block(b, "tool_result");
+        room->calls += is_block(b, "tool_use");
+        room->parts += b->kind == JSON_OBJECT && b->n ? n_parts(b) : 0;
+        for (const struct json *i = inner && inner->kind == JSON_ARRAY ? inner->child : NULL; i;
+             i = i->next)
+            room->parts += n_parts(i);
+    }
+}
+
+static int make_room(struct reader *r, const struct json *system, const struct json *messages)
+{
+    struct room room = { .messages = messages->n + 1 };
+
+    count_content(&room, system);
+    for (const struct json *m = messages->child; m; m = m->next)
+        count_content(&room, json_get(m, "content"));
+    r->parts = arena_zalloc(r->f->arena, room.parts + 1, sizeof(*r->parts));
+    r->calls = arena_zalloc(r->f->arena, room.calls + 1, sizeof(*r->calls));
+    r->c->messages = arena_zalloc(r->f->arena, room.messages, sizeof(*r->c->messages));
+    return r->parts && r->calls && r->c->messages ? 0 : field_no_memory(r->f);
+}
+
+/* ---- messages as they grow */
+
+static struct message *open_message(struct reader *r, enum role role)
+{
+    struct message *m = &r->c->messages[r->c->n_messages++];
+
+    *m = (struct message){ .role = role, .parts = r->parts, .tool_calls = r->calls };
+    return m;
+}
+
+/* The last one if it has this role, else a new one. */
+static struct message *continue_message(struct reader *r, enum role role)
+{
+    struct convo *c = r->c;
+
+    if (c->n_messages && c->messages[c->n_messages - 1].role == role)
+        return &c->messages[c->n_messages - 1];
+    return open_message(r, role);
+}
+
+static void add_text(struct reader *r, struct message *m, struct str text)
+{
+    *r->parts++ = (struct part){ .kind = PART_TEXT, .text = text };
+    m->n_parts++;
+    m->has_content = true;
+    m->is_plain = m->n_parts == 1; /* a string is short for one block of text */
+}
+
+/* ---- blocks */
+
+static int read_type(struct fields *f, const struct path *at, const struct json *v, struct str *out)
+{
+    if (v->kind != JSON_OBJECT)
+        return path_wrong_kind(f, at, "an object", v);
+    return path_need_text(f, AT(at, "type"), json_get(v, "type"), out);
+}
+
+static int unknown_type(struct fields *f, const struct path *at, struct str type)
+{
+    struct path_text name = path_spell(AT(at, "type"));
+
+    return err_param(f->e, ERR_INVALID, name.z, "'%s' is '%.*s', which is no kind of block here.",
+        name.z, (int)MIN(type.n, (size_t)40), type.p);
+}
+
+static int read_text_block(
+    struct reader *r, const struct path *at, const struct json *v, struct message *m)
+{
+    struct str text = STR_NONE;
+
+    if (path_need_text(r->f, AT(at, "text"), json_get(v, "text"), &text))
+        return -1;
+    add_text(r, m, text);
+    return 0;
+}
+
+/* The words that stand above what is quoted: its title, where it is from, what it is. */
+static int read_heads(struct reader *r, const struct path *at, const struct json *v,
+    const char *const *names, struct message *m)
+{
+    for (; *names; names++) {
+        struct str text = STR("");
+        if (path_take_text(r->f, AT(at, *names), json_get(v, *names), &text))
+            return -1;
+        if (text.n)
+            add_text(r, m, text);
+    }
+    return 0;
+}
+
+/* The text of a document or of something found: a string, or blocks of text. */
+static int read_quoted(
+    struct reader *r, const struct path *at, const struct json *v, struct message *m)
+{
+    struct str text = STR_NONE, type;
+    int i = 0;
+
+    if (json_is_null(v) || v->kind != JSON_ARRAY) {
+        if (path_need_text(r->f, at, v, &text))
+            return -1;
+        add_text(r, m, text);
+        return 0;
+    }
+    for (const struct json *b = v->child; b; b = b->next, i++) {
+        struct path *here = &(struct path){ at->up, at->member, i };
+        if (read_type(r->f, here, b, &type))
+            return -1;
+        if (!str_is(type, "text"))
+            return path_unsupported(r->f, here, only_text);
+        if (read_text_block(r, here, b, m))
+            return -1;
+    }
+    return 0;
+}
+
+/* A document that is text is text; the others need eyes. */
+static int read_document(
+    struct reader *r, const struct path *at, const struct json *v, struct message *m)
+{
+    static const char *const heads[] = { "title", "context", NULL };
+    const struct json *source = json_get(v, "source");
+    struct str type;
+
+    if (json_is_null(source))
+        return path_missing(r->f, AT(at, "source"));
+    if (read_type(r->f, AT(at, "source"), source, &type))
+        return -1;
+    const char *member = str_is(type, "text") ? "data" : str_is(type, "content") ? "content" : NULL;
+    if (!member)
+        return path_unsupported(r->f, at, only_text);
+    if (read_heads(r, at, v, heads, m))
+        return -1;
+    return read_quoted(r, AT(AT(at, "source"), member), json_get(source, member), m);
+}
+
+static int read_found(
+    struct reader *r, const struct path *at, const struct json *v, struct message *m)
+{
+    static const char *const heads[] = { "title", "source", NULL };
+
+    if (read_heads(r, at, v, heads, m))
+        return -1;
+    return read_quoted(r, AT(at, "content"), json_get(v, "content"), m);
+}
+
+/* What may stand in a user's message, a tool's result or the system prompt alike. */
+static int read_content_block(
+    struct reader *r, const struct path *at, const struct json *v, struct message *m)
+{
+    static const char *const refused[] = { "image", "container_upload", "tool_reference" };
+    struct str type;
+
+    if (read_type(r->f, at, v, &type))
+        return -1;
+    if (str_is(type, "text"))
+        return read_text_block(r, at, v, m);
+    if (str_is(type, "document"))
+        return read_document(r, at, v, m);
+    if (str_is(type, "search_result"))
+        return read_found(r, at, v, m);
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++)
+        if (str_is(type, refused[i]))
+            return path_unsupported(r->f, at, only_text);
+    return unknown_type(r->f, at, type);
+}
+
+/* A string or an array of blocks, into m. */
+static int read_content(
+    struct reader *r, const struct path *at, const struct json *v, struct message *m)
+{
+    int i = 0;
+
+    if (v->kind == JSON_STRING) {
+        add_text(r, m, v->s);
+        return 0;
+    }
+    if (v->kind != JSON_ARRAY)
+        return path_wrong_kind(r->f, at, "a string or an array of blocks", v);
+    m->has_content = true;
+    for (const struct json *b = v->child; b; b = b->next, i++)
+        if (read_content_block(r, &(struct path){ at->up, at->member, i }, b, m))
+            return -1;
+    return 0;
+}
+
+/* ---- the user's turn */
+
+/* The name of the tool that was called; results mostly come in the order of their calls. */
+static struct str name_of_call(struct reader *r, struct str id)
+{
+    enum { FARTHEST = 64 };
+
+    for (int i = 0; i < FARTHEST && i < r->n_called; i++) {
+        const struct tool_call *call = &r->called[(r->next_called + i) % r->n_called];
+        if (!str_eq(call->id, id))
+            continue;
+        r->next_called = (r->next_called + i + 1) % r->n_called;
+        return call->name;
+    }
+    return STR_NONE;
+}
+
+static int read_result(struct reader *r, const struct path *at, const struct json *v)
+{
+    const struct json *content = json_get(v, "content"), *failed = json_get(v, "is_error");
+    struct message *m = open_message(r, ROLE_TOOL);
+
+    if (path_need_text(r->f, AT(at, "tool_use_id"), json_get(v, "tool_use_id"), &m->tool_call_id))
+        return -1;
+    if (!json_is_null(failed) && failed->kind != JSON_BOOL)
+        return path_wrong_kind(r->f, AT(at, "is_error"), "a boolean", failed);
+    m->is_error = failed && failed->b;
+    m->name = name_of_call(r, m->tool_call_id);
+    if (json_is_null(content)) {
+        add_text(r, m, STR(""));
+        return 0;
+    }
+    return read_content(r, AT(at, "content"), content, m);
+}
+
+static int read_user(struct reader *r, const struct path *where, const struct json *content)
+{
+    int i = 0, n_results = 0;
+
+    if (content->kind == JSON_ARRAY)
+        for (const struct json *b = content->child; b; b = b->next, i++)
+            if (is_block(b, "tool_result")) {
+                n_results++;
+                if (read_result(r, AT_INDEX(where, "content", i), b))
+                    return -1;
+            }
+    if (n_results && (uint32_t)n_results == content->n)
+        return 0;
+    struct message *m = continue_message(r, ROLE_USER);
+    if (!n_results)
+        return read_content(r, AT(where, "content"), content, m);
+    i = 0;
+    for (const struct json *b = content->child; b; b = b->next, i++)
+        if (!is_block(b, "tool_result") &&
+            read_content_block(r, AT_INDEX(where, "content", i), b, m))
+            return -1;
+    return 0;
+}
+
+/* ---- the assistant's turn */
+
+static int read_tool_use(
+    struct reader *r, const struct path *at, const struct json *v, struct message *m)
+{
+    const struct json *input = json_get(v, "input");
+    struct tool_call *call = r->calls;
+
+    *call = (struct tool_call){ .arguments = STR("{}") };
+    if (path_need_text(r->f, AT(at, "id"), json_get(v, "id"), &call->id) ||
+        path_need_text(r->f, AT(at, "name"), json_get(v, "name"), &call->name))
+        return -1;
+    if (!json_is_null(input)) {
+        if (input->kind != JSON_OBJECT)
+            return path_wrong_kind(r->f, AT(at, "input"), "an object", input);
+        call->arguments = input->raw;
+    }
+    r->calls++;
+    m->n_tool_calls++;
+    r->called = m->tool_calls;
+    r->n_called = m->n_tool_calls;
+    r->next_called = 0;
+    return 0;
+}
+
+/* Who signed it makes no difference to what is done with it, but the server counts strange ones:
+ * other servers' are as good, and after a restart our own are strange. */
+static int read_thought(struct reader *r, const struct path *at, const struct json *v)
+{
+    struct str thought = STR_NONE, signature = STR("");
+
+    if (path_need_text(r->f, AT(at, "thinking"), json_get(v, "thinking"), &thought) ||
+        path_take_text(r->f, AT(at, "signature"), json_get(v, "signature"), &signature))
+        return -1;
+    r->f->ask->n_strange_thoughts += !anthropic_signed(thought, signature);
+    return 0;
+}
+
+static bool is_servers_block(struct str type)
+{
+    return str_is(type, "server_tool_use") || str_is(type, "container_upload") ||
+           str_ends(type, STR("_tool_result"));
+}
+
+static int read_assistant_block(
+    struct reader *r, const struct path *at, const struct json *v, struct message *m)
+{
+    struct str type;
+
+    if (read_type(r->f, at, v, &type))
+        return -1;
+    if (str_is(type, "text"))
+        return read_text_block(r, at, v, m);
+    if (str_is(type, "tool_use"))
+        return read_tool_use(r, at, v, m);
+    if (str_is(type, "thinking"))
+        return read_thought(r, at, v);
+    if (str_is(type, "redacted_thinking"))
+        return 0; /* nobody here can read it */
+    if (is_servers_block(type))
+        return path_unsupported(r->f, at, "tools that another server ran are not read");
+    return unknown_type(r->f, at, type);
+}
+
+/* All thinking blocks of one message, a line break between; they have been checked. */
+static int join_thoughts(struct reader *r, const struct json *content, struct message *m)
+{
+    size_t n = 0, at = 0;
+
+    for (const struct json *b = content->child; b; b = b->next)
+        n += is_block(b, "thinking") ? json_get(b, "thinking")->s.n + 1 : 0;
+    if (!n)
+        return 0;
+    char *p = arena_alloc(r->f->arena, n);
+    if (!p)
+        return field_no_memory(r->f);
+    for (const struct json *b = content->child; b; b = b->next) {
+        if (!is_block(b, "thinking"))
+            continue;
+        struct str s = json_get(b, "thinking")->s;
+        if (at)
+            p[at++] = '\n';
+        if (s.n)
+            memcpy(p + at, s.p, s.n);
+        at += s.n;
+    }
+    m->reasoning = (struct str){ p, at };
+    return 0;
+}
+
+static bool has_thoughts(const struct json *content)
+{
+    if (content->kind == JSON_ARRAY)
+        for (const struct json *b = content->child; b; b = b->next)
+            if (is_block(b, "thinking"))
+                return true;
+    return false;
+}
+
+/* Thoughts begin a message of their own, so that none are joined twice. */
+static int read_assistant(struct reader *r, const struct path *where, const struct json *content)
+{
+    struct message *m = has_thoughts(content) ? open_message(r, ROLE_ASSISTANT)
+                                              : continue_message(r, ROLE_ASSISTANT);
+    int i = 0;
+
+    if (content->kind != JSON_ARRAY)
+        return read_content(r, AT(where, "content"), content, m);
+    for (const struct json *b = content->child; b; b = b->next, i++)
+        if (read_assistant_block(r, AT_INDEX(where, "content", i), b, m))
+            return -1;
+    return join_thoughts(r, content, m);
+}
+
+/* ---- all of them */
+
+static int read_message(struct reader *r, const struct path *where, const struct json *v)
+{
+    struct str role;
+
+    if (v->kind != JSON_OBJECT)
+        return path_wrong_kind(r->f, where, "an object", v);
+    const struct json *content = json_get(v, "content");
+    if (path_need_text(r->f, AT(where, "role"), json_get(v, "role"), &role))
+        return -1;
+    if (json_is_null(content))
+        return path_missing(r->f, AT(where, "content"));
+    if (str_is(role, "user"))
+        return read_user(r, where, content);
+    if (str_is(role, "assistant"))
+        return read_assistant(r, where, content);
+    if (str_is(role, "system"))
+        return read_content(r, AT(where, "content"), content, continue_message(r, ROLE_SYSTEM));
+    struct path_text at = path_spell(AT(where, "role"));
+    return err_param(r->f->e, ERR_INVALID, at.z,
+        "'%s' must be one of user, assistant, system, not '%.*s'.", at.z,
+        (int)MIN(role.n, (size_t)40), role.p);
+}
+
+/* An empty system prompt is none. */
+static int read_system(struct reader *r, const struct json *system)
+{
+    if (!system || field_says_nothing(system))
+        return 0;
+    return read_content(r, AT(NULL, "system"), system, open_message(r, ROLE_SYSTEM));
+}
+
+static void settle_turn(struct convo *c)
+{
+    const struct message *last = &c->messages[c->n_messages - 1];
+
+    c->continue_final_message = last->role == ROLE_ASSISTANT && !last->n_tool_calls;
+    c->add_generation_prompt = !c->continue_final_message;
+}
+
+int anthropic_read_convo(struct fields *f, const struct json *system, const struct json *messages)
+{
+    const char *name = "messages";
+    struct reader r = { .f = f, .c = &f->ask->convo };
+    int i = 0;
+
+    if (!messages)
+        return field_missing(f, name);
+    if (messages->kind != JSON_ARRAY)
+        return field_wrong_kind(f, name, "an array", messages);
+    if (!messages->n)
+        return err_param(f->e, ERR_INVALID, name, "'messages' must not be empty.");
+    if (messages->n > ASK_MESSAGES_MAX)
+        return err_param(f->e, ERR_RANGE, name, "'messages' may have at most %d entries, not %u.",
+            ASK_MESSAGES_MAX, messages->n);
+    if (make_room(&r, system, messages) || read_system(&r, system))
+        return -1;
+    for (const struct json *m = messages->child; m; m = m->next, i++)
+        if (read_message(&r, AT_INDEX(NULL, name, i), m))
+            return -1;
+    settle_turn(r.c);
+    return 0;
+}

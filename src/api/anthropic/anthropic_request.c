@@ -1,0 +1,138 @@
+#include "api/anthropic/anthropic.h"
+#include "api/common/rows.h"
+
+/* What the answer would depend on and is not served here is refused by name; what only hints
+ * (cache_control, container, context_management, ...) is ignored; everything stays in ask->raw. */
+
+static int read_metadata(struct fields *f, const char *name, const struct json *v);
+static int read_output_config(struct fields *f, const char *name, const struct json *v);
+static int read_thinking(struct fields *f, const char *name, const struct json *v);
+
+enum { ON = 1 << ASK_CHAT };
+
+/* clang-format off */
+#define TO(member)       offsetof(struct ask, member)
+#define READ(name, fn)   { name, FIELD_READ, ON, .read = fn }
+#define LATER(name)      { name, FIELD_LATER, ON }
+/* clang-format on */
+
+static const struct field table[] = {
+    { "chat_template_kwargs", FIELD_OBJECT, ON, .to = TO(convo.template_kwargs) },
+    LATER("max_tokens"),
+    LATER("messages"),
+    READ("metadata", read_metadata),
+    { "model", FIELD_TEXT, ON, { 0, 1024 }, TO(model) },
+    READ("output_config", read_output_config),
+    READ("script", row_script),
+    READ("seed", row_seed),
+    { "service_tier", FIELD_WORD, ON, .to = TO(service_tier), .text = "auto|standard_only" },
+    READ("stop_sequences", row_stop),
+    { "stream", FIELD_BOOL, ON, .to = TO(stream) },
+    LATER("system"),
+    { "temperature", FIELD_FLOAT, ON, { 0, 2 }, TO(sample.temperature) },
+    READ("thinking", read_thinking),
+    { "thread", FIELD_REFUSE, ON, .text = "conversations are not kept here: send the whole of it" },
+    LATER("tool_choice"),
+    LATER("tools"),
+    { "top_k", FIELD_INT, ON, { -1, INT32_MAX }, TO(sample.top_k) },
+    { "top_p", FIELD_FLOAT, ON, { 0, 1 }, TO(sample.top_p) },
+    { "x_timeout", FIELD_DOUBLE, ON, { 0, 86400 }, TO(timeout_s) },
+};
+
+/* ---- rows with a mind of their own */
+
+static int read_metadata(struct fields *f, const char *name, const struct json *v)
+{
+    if (v->kind != JSON_OBJECT)
+        return field_wrong_kind(f, name, "an object", v);
+    const struct json *user = json_get(v, "user_id");
+    f->ask->metadata = v;
+    return json_is_null(user) ? 0 : field_text(f, "metadata.user_id", user, 1024, &f->ask->user);
+}
+
+static int read_output_config(struct fields *f, const char *name, const struct json *v)
+{
+    if (v->kind != JSON_OBJECT)
+        return field_wrong_kind(f, name, "an object", v);
+    const struct json *effort = json_get(v, "effort"), *format = json_get(v, "format");
+    if (!json_is_null(format))
+        return field_unsupported(
+            f, "output_config.format", "answers of a prescribed shape are not served yet");
+    if (json_is_null(effort))
+        return 0;
+    return field_word(
+        f, "output_config.effort", effort, "low|medium|high|xhigh|max", &f->ask->reasoning_effort);
+}
+
+/* `adaptive` and `between_tools` leave it to the model, which is what a template does by itself. */
+static int read_thinking(struct fields *f, const char *name, const struct json *v)
+{
+    const struct range budgets = { 1024, INT32_MAX };
+    struct str type;
+
+    if (v->kind != JSON_OBJECT)
+        return field_wrong_kind(f, name, "an object", v);
+    const struct json *t = json_get(v, "type"), *budget = json_get(v, "budget_tokens");
+    const struct json *shown = json_get(v, "display");
+    struct str display = STR_NONE;
+    if (json_is_null(t))
+        return field_missing(f, "thinking.type");
+    if (field_word(f, "thinking.type", t, "enabled|disabled|adaptive|between_tools", &type) ||
+        (!json_is_null(shown) &&
+            field_word(f, "thinking.display", shown, "summarized|omitted", &display)))
+        return -1;
+    f->ask->omits_thoughts = str_is(display, "omitted");
+    if (str_is(type, "disabled"))
+        f->ask->thinking = THINKING_OFF;
+    if (!str_is(type, "enabled"))
+        return 0;
+    f->ask->thinking = THINKING_ON;
+    if (json_is_null(budget))
+        return field_missing(f, "thinking.budget_tokens");
+    return field_int(f, "thinking.budget_tokens", budget, budgets, &f->ask->thinking_budget);
+}
+
+/* ---- the two routes */
+
+/* 0 is a prompt that is to be computed and not answered: the next request finds it. */
+static int read_max_tokens(struct fields *f, bool is_needed)
+{
+    const struct range in = { 0, INT32_MAX };
+    const struct json *v = field_get(f, "max_tokens");
+    struct ask *ask = f->ask;
+
+    if (!v)
+        return is_needed ? field_missing(f, "max_tokens") : 0;
+    if (field_int(f, "max_tokens", v, in, &ask->max_tokens))
+        return -1;
+    if (ask->max_tokens && ask->thinking_budget >= ask->max_tokens)
+        return err_param(f->e, ERR_INVALID, "thinking.budget_tokens",
+            "'thinking.budget_tokens' is %d, not less than 'max_tokens', %d.", ask->thinking_budget,
+            ask->max_tokens);
+    return 0;
+}
+
+static int parse(
+    struct ask *ask, const struct json *body, struct arena *a, struct err *e, bool is_count)
+{
+    struct fields f = { ask, a, e, table, ARRAY_LEN(table), { NULL } };
+
+    ask->kind = ASK_CHAT;
+    if (fields_read(&f, body) ||
+        anthropic_read_convo(&f, field_get(&f, "system"), field_get(&f, "messages")) ||
+        anthropic_read_tools(&f, field_get(&f, "tools"), field_get(&f, "tool_choice")) ||
+        read_max_tokens(&f, !is_count) || tell_template(&f))
+        return -1;
+    ask->sample.top_k = MAX(ask->sample.top_k, 0);
+    return 0;
+}
+
+int anthropic_parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+{
+    return parse(ask, body, a, e, false);
+}
+
+int anthropic_parse_count(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+{
+    return parse(ask, body, a, e, true);
+}

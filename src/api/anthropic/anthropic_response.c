@@ -1,0 +1,190 @@
+#include "api/anthropic/anthropic.h"
+#include "api/common/answer_state.h"
+
+/* One message, told. A stream is
+ *
+ *     message_start  ping  the content blocks (anthropic_blocks.c)  message_delta  message_stop
+ *
+ * and every event has its name twice, since clients dispatch on the line `event:`. */
+
+static const char *stop_reason(const struct ask *ask, const struct choice *c)
+{
+    switch (c->finish) {
+    case FINISH_STOP:
+        return c->stop_text.p ? "stop_sequence" : c->ends_in_calls ? "tool_use" : "end_turn";
+    case FINISH_NONE:
+    case FINISH_LENGTH:
+    case FINISH_CANCELLED:
+    case FINISH_ERROR:
+        break;
+    }
+    /* Less than it asked for: the context was full. */
+    return c->n_tokens < ask->max_tokens ? "model_context_window_exceeded" : "max_tokens";
+}
+
+static void put_stop(struct jw *w, const struct answer *a)
+{
+    const struct choice *c = &a->choices[0];
+
+    jw_key(w, "stop_reason");
+    if (c->has_ended)
+        jw_z(w, stop_reason(a->setup.ask, c));
+    else
+        jw_null(w);
+    jw_key(w, "stop_sequence");
+    if (c->has_ended && c->stop_text.p)
+        jw_str(w, c->stop_text);
+    else
+        jw_null(w);
+    jw_key(w, "stop_details");
+    jw_null(w);
+}
+
+/* input_tokens are those that had to be computed: the whole prompt is the sum of all three. */
+static void put_usage(struct jw *w, const struct answer *a)
+{
+    struct answer_counts n = answer_counts(a);
+
+    jw_key(w, "usage");
+    jw_object(w);
+    jw_member_i64(w, "input_tokens", MAX(n.prompt_tokens - n.cached_tokens, 0));
+    jw_member_i64(w, "cache_creation_input_tokens", 0);
+    jw_member_i64(w, "cache_read_input_tokens", n.cached_tokens);
+    jw_member_i64(w, "output_tokens", n.completion_tokens);
+    jw_key(w, "output_tokens_details");
+    jw_object(w);
+    jw_member_i64(w, "thinking_tokens", n.reasoning_tokens);
+    jw_end_object(w);
+    jw_key(w, "service_tier");
+    jw_z(w, "standard");
+    jw_end_object(w);
+}
+
+/* A message up to the bracket that opens its content. */
+static void put_message(struct buf *out, const struct answer *a)
+{
+    struct jw w;
+
+    jw_init(&w, out);
+    jw_object(&w);
+    jw_key(&w, "id");
+    jw_z(&w, a->id);
+    jw_key(&w, "type");
+    jw_z(&w, "message");
+    jw_key(&w, "role");
+    jw_z(&w, "assistant");
+    jw_key(&w, "model");
+    jw_str(&w, a->setup.model);
+    buf_putz(out, ",\"content\":[");
+}
+
+/* From behind the content to the brace that closes the message. */
+static void put_end(struct buf *out, const struct answer *a)
+{
+    struct jw w;
+
+    buf_putz(out, "],");
+    jw_init(&w, out);
+    put_stop(&w, a);
+    put_usage(&w, a);
+    buf_putc(out, '}');
+}
+
+/* ---- events */
+
+static void event_begin(struct buf *out, struct jw *w, const char *name)
+{
+    buf_printf(out, "event: %s\ndata: ", name);
+    jw_init(w, out);
+    jw_object(w);
+    jw_key(w, "type");
+    jw_z(w, name);
+}
+
+static void event_end(struct jw *w)
+{
+    jw_end_object(w);
+    buf_putz(w->b, "\n\n");
+}
+
+#define PING "event: ping\ndata: {\"type\":\"ping\"}\n\n"
+
+static void begin(struct answer *a)
+{
+    if (!a->setup.ask->stream)
+        put_message(&a->out, a);
+}
+
+static void start(struct answer *a)
+{
+    buf_putz(&a->out, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":");
+    put_message(&a->out, a);
+    put_end(&a->out, a);
+    buf_putz(&a->out, "}\n\n" PING);
+}
+
+static void token(struct answer *a, struct choice *c, const struct answer_token *t)
+{
+    /* This wire has no log-probabilities. */
+}
+
+static void end(struct answer *a)
+{
+    struct jw w;
+
+    event_begin(&a->out, &w, "message_delta");
+    jw_key(&w, "delta");
+    jw_object(&w);
+    put_stop(&w, a);
+    jw_end_object(&w);
+    put_usage(&w, a);
+    event_end(&w);
+    event_begin(&a->out, &w, "message_stop");
+    event_end(&w);
+}
+
+static void body(struct answer *a)
+{
+    put_end(&a->out, a);
+}
+
+static void error_frame(struct buf *out, const struct err *e, const struct error_extra *x)
+{
+    buf_putz(out, "event: error\ndata: ");
+    anthropic_error(out, e, x);
+    buf_putz(out, "\n\n");
+}
+
+/* ---- the rows */
+
+const struct wire wire_anthropic = {
+    .name = "anthropic",
+    .id_prefix = "msg_",
+    .stream_type = "text/event-stream",
+    .keepalive = { PING, sizeof(PING) - 1 },
+    .error_form = ERROR_ANTHROPIC,
+    .call_prefix = "toolu_",
+    .keeps_thoughts = true,
+    .is_gathering = true,
+    .parse = anthropic_parse,
+    .begin = begin,
+    .start = start,
+    .token = token,
+    .text = anthropic_text,
+    .reasoning = anthropic_reasoning,
+    .call_begin = anthropic_call_begin,
+    .call_args = anthropic_call_args,
+    .call_end = anthropic_call_end,
+    .call_broken = anthropic_call_broken,
+    .choice_end = anthropic_close_block,
+    .end = end,
+    .body = body,
+    .error_frame = error_frame,
+};
+
+const struct wire wire_anthropic_count = {
+    .name = "anthropic.count",
+    .id_prefix = "",
+    .error_form = ERROR_ANTHROPIC,
+    .parse = anthropic_parse_count,
+};

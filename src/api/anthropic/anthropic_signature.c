@@ -1,0 +1,44 @@
+#include "api/anthropic/anthropic.h"
+
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+#include <pthread.h>
+
+/* The key is this process's own: written once, then only read. */
+static unsigned char key[32];
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+
+static void make_key(void)
+{
+    CHECK(RAND_bytes(key, sizeof(key)) == 1);
+}
+
+struct signature_text anthropic_sign(struct str escaped)
+{
+    struct signature_text out = { "" };
+    unsigned char mac[EVP_MAX_MD_SIZE];
+    unsigned n = 0;
+
+    pthread_once(&key_once, make_key);
+    CHECK(
+        HMAC(EVP_sha256(), key, sizeof(key), (const unsigned char *)escaped.p, escaped.n, mac, &n));
+    EVP_EncodeBlock((unsigned char *)out.z, mac, (int)n);
+    return out;
+}
+
+bool anthropic_signed(struct str thought, struct str signature)
+{
+    struct buf escaped;
+    bool is_own = false;
+
+    buf_init(&escaped, 6 * thought.n + 1);
+    json_escape(&escaped, thought);
+    if (buf_ok(&escaped)) {
+        struct signature_text own = anthropic_sign(buf_str(&escaped));
+        is_own = signature.n == strlen(own.z) && !CRYPTO_memcmp(own.z, signature.p, signature.n);
+    }
+    buf_clear(&escaped);
+    return is_own;
+}

@@ -1,0 +1,41 @@
+#include "api/common/wire.h"
+
+#include "api/common/body.h"
+#include "api/common/tools.h"
+#include "base/rng.h"
+
+/* What a request means that says nothing. Every value is off or neutral, temperature is 1. */
+static const struct ask ask_default = {
+    .n_prompts = 1,
+    .n = 1,
+    .best_of = 1,
+    .max_tokens = -1,
+    .id_slot = -1,
+    .skip_special_tokens = true,
+    .cache_prompt = true,
+    .tool_choice = TOOL_CHOICE_AUTO,
+    .parallel_tool_calls = true,
+    .sample = { .temperature = 1,
+        .top_p = 1,
+        .typical_p = 1,
+        .repeat_penalty = 1,
+        .repeat_last_n = 64 },
+    .convo = { .add_generation_prompt = true },
+};
+
+/* A million values take 80 MB of tree; no honest request has more. */
+static const struct json_limits limits = { .max_depth = 128, .max_nodes = 1000000 };
+
+int ask_parse(
+    struct ask *out, const struct wire *w, struct str body, struct arena *a, struct err *e)
+{
+    struct json *root;
+
+    if (body_object(&root, body, &limits, a, e))
+        return -1;
+    *out = ask_default;
+    out->wire = w;
+    out->raw = root;
+    out->sample.seed = rng_entropy();
+    return w->parse(out, root, a, e) || tools_settle(out, a, e) ? -1 : 0;
+}

@@ -1,0 +1,146 @@
+#include "api/llama/llama.h"
+#include "api/common/path.h"
+#include "api/common/rows.h"
+
+/* A prompt is text, an array of token ids, or one of texts and ids in turn. Where an array has
+ * neither ids nor a mix, each of its entries is a prompt. */
+
+static bool is_mixed(const struct json *v)
+{
+    bool has_text = false, has_id = false;
+
+    for (const struct json *c = v->child; c; c = c->next) {
+        has_text |= c->kind == JSON_STRING;
+        has_id |= c->kind == JSON_NUMBER;
+    }
+    return has_text && has_id;
+}
+
+static int read_mixed(struct fields *f, const struct json *v, struct ask_prompt *p)
+{
+    const struct range ids = { 0, INT32_MAX };
+    struct ask_piece *pieces = arena_zalloc(f->arena, v->n, sizeof(*pieces));
+
+    if (!pieces)
+        return field_no_memory(f);
+    p->pieces = pieces;
+    for (const struct json *c = v->child; c; c = c->next) {
+        struct ask_piece *piece = &pieces[p->n_pieces++];
+        piece->is_token = c->kind != JSON_STRING;
+        piece->text = piece->is_token ? STR_NONE : c->s;
+        if (piece->is_token && field_int(f, "prompt", c, ids, &piece->id))
+            return -1;
+    }
+    return 0;
+}
+
+/* {"prompt_string"}: the text of it; multimodal_data would belong to it. */
+static int read_object(struct fields *f, const struct json *v, struct ask_prompt *p)
+{
+    const struct json *text = json_get(v, "prompt_string");
+
+    if (!field_says_nothing(json_get(v, "multimodal_data")))
+        return field_unsupported(f, "prompt.multimodal_data", "this model reads only text");
+    if (json_is_null(text))
+        return field_missing(f, "prompt.prompt_string");
+    return field_text(f, "prompt.prompt_string", text, SIZE_MAX, &p->text);
+}
+
+static int read_one(struct fields *f, const struct json *v, struct ask_prompt *p)
+{
+    int32_t *ids;
+
+    if (v->kind == JSON_OBJECT)
+        return read_object(f, v, p);
+    if (v->kind == JSON_STRING) {
+        p->text = v->s;
+        return 0;
+    }
+    if (v->kind != JSON_ARRAY)
+        return field_wrong_kind(f, "prompt", "a string or an array", v);
+    if (!v->n)
+        return err_param(f->e, ERR_INVALID, "prompt", "'prompt' must not be empty.");
+    if (is_mixed(v))
+        return read_mixed(f, v, p);
+    if (field_ids(f, "prompt", v, INT32_MAX, &ids))
+        return -1;
+    p->is_tokens = true;
+    p->ids = ids;
+    p->n_ids = (int)v->n;
+    return 0;
+}
+
+int llama_read_prompts(struct fields *f)
+{
+    const struct json *v = field_get(f, "prompt");
+    struct ask *ask = f->ask;
+
+    if (!v)
+        return field_missing(f, "prompt");
+    bool is_list = v->kind == JSON_ARRAY && v->n && v->child->kind != JSON_NUMBER && !is_mixed(v);
+    uint32_t n = is_list ? v->n : 1;
+    if (n > ASK_PROMPTS_MAX)
+        return err_param(f->e, ERR_RANGE, "prompt", "'prompt' may have at most %d entries, not %u.",
+            ASK_PROMPTS_MAX, n);
+    ask->prompts = arena_zalloc(f->arena, n, sizeof(*ask->prompts));
+    if (!ask->prompts)
+        return field_no_memory(f);
+    ask->n_prompts = (int)n;
+    if (!is_list)
+        return read_one(f, v, &ask->prompts[0]);
+    int i = 0;
+    for (const struct json *c = v->child; c; c = c->next)
+        if (read_one(f, c, &ask->prompts[i++]))
+            return -1;
+    return 0;
+}
+
+/* ---- what is to be filled in */
+
+static int read_files(struct fields *f, const struct json *v, struct infill *fill)
+{
+    const char *name = "input_extra";
+    struct infill_file *files;
+
+    if (!v)
+        return 0;
+    if (v->kind != JSON_ARRAY)
+        return field_wrong_kind(f, name, "an array of objects", v);
+    if (v->n > ASK_FILES_MAX)
+        return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %d entries, not %u.", name,
+            ASK_FILES_MAX, v->n);
+    files = arena_zalloc(f->arena, MAX(v->n, 1u), sizeof(*files));
+    if (!files)
+        return field_no_memory(f);
+    fill->extra = files;
+    for (const struct json *c = v->child; c; c = c->next, fill->n_extra++) {
+        struct path *at = AT_INDEX(NULL, name, fill->n_extra);
+        struct infill_file *file = &files[fill->n_extra];
+        file->name = STR("");
+        if (c->kind != JSON_OBJECT)
+            return path_wrong_kind(f, at, "an object", c);
+        if (path_take_text(f, AT(at, "filename"), json_get(c, "filename"), &file->name) ||
+            path_need_text(f, AT(at, "text"), json_get(c, "text"), &file->text))
+            return -1;
+    }
+    return 0;
+}
+
+int llama_read_fill(struct fields *f)
+{
+    const struct json *prefix = field_get(f, "input_prefix"),
+                      *suffix = field_get(f, "input_suffix");
+    const struct json *begun = field_get(f, "prompt");
+    struct infill fill = { 0 };
+
+    if (!prefix)
+        return field_missing(f, "input_prefix");
+    if (!suffix)
+        return field_missing(f, "input_suffix");
+    if (field_text(f, "input_prefix", prefix, SIZE_MAX, &fill.prefix) ||
+        field_text(f, "input_suffix", suffix, SIZE_MAX, &fill.suffix) ||
+        (begun && field_text(f, "prompt", begun, SIZE_MAX, &fill.prompt)) ||
+        read_files(f, field_get(f, "input_extra"), &fill))
+        return -1;
+    return row_fill(f, &fill);
+}

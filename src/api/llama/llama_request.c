@@ -1,0 +1,192 @@
+#include "api/llama/llama.h"
+#include "api/common/rows.h"
+
+/* What would change the answer and is not served is refused by name; what concerns slots and
+ * caches (n_keep, ...) is the server's own business here and ignored. */
+
+static int read_bias(struct fields *f, const char *name, const struct json *v);
+static int read_n_predict(struct fields *f, const char *name, const struct json *v);
+static int read_n_probs(struct fields *f, const char *name, const struct json *v);
+
+enum { ON = 1 << ASK_COMPLETION };
+
+/* clang-format off */
+#define TO(member)             offsetof(struct ask, member)
+#define FLAG(name, member)     { name, FIELD_BOOL, ON, .to = TO(member) }
+#define FLOAT(name, lo, hi, m) { name, FIELD_FLOAT, ON, { lo, hi }, TO(m) }
+#define INT(name, lo, hi, m)   { name, FIELD_INT, ON, { lo, hi }, TO(m) }
+#define READ(name, fn)         { name, FIELD_READ, ON, .read = fn }
+#define REFUSE(name, what)     { name, FIELD_REFUSE, ON, .text = what }
+/* clang-format on */
+
+#define OUR_SHAPE  "answers of a prescribed shape are not served yet"
+#define OUR_SAMPLE "the sampler has no such step"
+
+static const struct field table[] = {
+    FLAG("cache_prompt", cache_prompt),
+    REFUSE("dry_multiplier", OUR_SAMPLE),
+    REFUSE("dynatemp_range", OUR_SAMPLE),
+    FLOAT("frequency_penalty", -2, 2, sample.frequency_penalty),
+    REFUSE("grammar", OUR_SHAPE),
+    INT("id_slot", -1, INT32_MAX, id_slot),
+    FLAG("ignore_eos", ignore_eos),
+    { "input_extra", FIELD_LATER, ON },
+    { "input_prefix", FIELD_LATER, ON },
+    { "input_suffix", FIELD_LATER, ON },
+    REFUSE("json_schema", OUR_SHAPE),
+    READ("logit_bias", read_bias),
+    REFUSE("lora", "no adapters are loaded"),
+    FLOAT("min_p", 0, 1, sample.min_p),
+    REFUSE("mirostat", OUR_SAMPLE),
+    { "model", FIELD_TEXT, ON, { 0, 1024 }, TO(model) },
+    INT("n_cmpl", 1, ASK_N_MAX, n),
+    REFUSE("n_indent", OUR_SAMPLE),
+    READ("n_predict", read_n_predict),
+    READ("n_probs", read_n_probs),
+    REFUSE("post_sampling_probs", "probabilities are the model's own"),
+    FLOAT("presence_penalty", -2, 2, sample.presence_penalty),
+    { "prompt", FIELD_LATER, ON },
+    INT("repeat_last_n", -1, INT32_MAX, sample.repeat_last_n),
+    FLOAT("repeat_penalty", 0.001, 100, sample.repeat_penalty),
+    FLAG("return_tokens", want_token_ids),
+    READ("script", row_script),
+    READ("seed", row_seed),
+    READ("stop", row_stop),
+    FLAG("stream", stream),
+    REFUSE("t_max_predict_ms", "use x_timeout"),
+    FLOAT("temperature", 0, 2, sample.temperature),
+    INT("top_k", -1, INT32_MAX, sample.top_k),
+    FLOAT("top_p", 0, 1, sample.top_p),
+    FLOAT("typical_p", 0, 1, sample.typical_p),
+    { "x_timeout", FIELD_DOUBLE, ON, { 0, 86400 }, TO(timeout_s) },
+    REFUSE("xtc_probability", OUR_SAMPLE),
+};
+
+/* ---- rows with a mind of their own */
+
+static int read_weight(struct fields *f, const char *name, const struct json *v, float *out)
+{
+    const struct range values = { -100, 100 };
+    double d = -100; /* false: never */
+
+    if ((v->kind != JSON_BOOL || v->b) && field_number(f, name, v, values, &d))
+        return -1;
+    *out = (float)d;
+    return 0;
+}
+
+/* A token by its id, or those of a text: which these are is known with the model. */
+struct biases {
+    struct token_bias *ids;
+    struct text_bias *texts;
+    int n_ids, n_texts;
+};
+
+/* [id or text, bias] */
+static int read_pair(struct fields *f, const char *name, const struct json *v, struct biases *all)
+{
+    const struct range ids = { 0, INT32_MAX };
+
+    if (v->kind != JSON_ARRAY || v->n != 2)
+        return field_wrong_kind(f, name, "an array of pairs of a token and a number", v);
+    const struct json *what = v->child, *weight = what->next;
+    if (what->kind == JSON_STRING) {
+        struct text_bias *t = &all->texts[all->n_texts++];
+        t->text = what->s;
+        return read_weight(f, name, weight, &t->bias);
+    }
+    struct token_bias *t = &all->ids[all->n_ids++];
+    return field_int(f, name, what, ids, &t->id) || read_weight(f, name, weight, &t->bias) ? -1 : 0;
+}
+
+/* {"id or text": bias} */
+static int read_named(struct fields *f, const char *name, const struct json *v, struct biases *all)
+{
+    uint64_t id;
+
+    if (str_to_u64(v->key, &id) && id <= INT32_MAX) {
+        struct token_bias *t = &all->ids[all->n_ids++];
+        t->id = (int32_t)id;
+        return read_weight(f, name, v, &t->bias);
+    }
+    struct text_bias *t = &all->texts[all->n_texts++];
+    t->text = v->key;
+    return read_weight(f, name, v, &t->bias);
+}
+
+static int read_bias(struct fields *f, const char *name, const struct json *v)
+{
+    struct biases all = { 0 };
+
+    if (v->kind != JSON_OBJECT && v->kind != JSON_ARRAY)
+        return field_wrong_kind(f, name, "an object or an array of pairs", v);
+    if (v->n > ASK_BIAS_MAX)
+        return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %d entries, not %u.", name,
+            ASK_BIAS_MAX, v->n);
+    all.ids = arena_zalloc(f->arena, MAX(v->n, 1u), sizeof(*all.ids));
+    all.texts = arena_zalloc(f->arena, MAX(v->n, 1u), sizeof(*all.texts));
+    if (!all.ids || !all.texts)
+        return field_no_memory(f);
+    for (const struct json *c = v->child; c; c = c->next)
+        if (v->kind == JSON_ARRAY ? read_pair(f, name, c, &all) : read_named(f, name, c, &all))
+            return -1;
+    f->ask->text_bias = all.texts;
+    f->ask->n_text_bias = all.n_texts;
+    return ask_set_bias(f->ask, f->arena, all.ids, all.n_ids, f->e);
+}
+
+/* -1: as many as fit; -2, until the context is full, is the same here. 0 only reads the prompt. */
+static int read_n_predict(struct fields *f, const char *name, const struct json *v)
+{
+    const struct range in = { -2, INT32_MAX };
+
+    if (field_int(f, name, v, in, &f->ask->max_tokens))
+        return -1;
+    f->ask->max_tokens = MAX(f->ask->max_tokens, -1);
+    return 0;
+}
+
+static int read_n_probs(struct fields *f, const char *name, const struct json *v)
+{
+    const struct range in = { 0, TOP_LOGPROBS_MAX };
+
+    if (field_int(f, name, v, in, &f->ask->sample.n_top))
+        return -1;
+    f->ask->want_logprobs = f->ask->sample.n_top > 0;
+    return 0;
+}
+
+/* ---- the routes */
+
+static int parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e,
+    int (*read_prompts)(struct fields *f))
+{
+    struct fields f = { ask, a, e, table, ARRAY_LEN(table), { NULL } };
+
+    ask->kind = ASK_COMPLETION;
+    ask->add_special_tokens = true;
+    ask->sample.temperature = 0.8f;
+    ask->sample.top_k = 40;
+    ask->sample.top_p = 0.95f;
+    ask->sample.min_p = 0.05f;
+    if (fields_read(&f, body) || read_prompts(&f))
+        return -1;
+    if ((int64_t)ask->n_prompts * ask->n > ASK_PROMPTS_MAX)
+        return err_param(e, ERR_RANGE, "prompt",
+            "%d prompts with %d answers each are more than %d answers.", ask->n_prompts, ask->n,
+            ASK_PROMPTS_MAX);
+    ask->best_of = ask->n;
+    ask->sample.top_k = MAX(ask->sample.top_k, 0);
+    ask->sample.want_logprobs = ask->want_logprobs;
+    return 0;
+}
+
+int llama_parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+{
+    return parse(ask, body, a, e, llama_read_prompts);
+}
+
+int llama_parse_infill(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+{
+    return parse(ask, body, a, e, llama_read_fill);
+}

@@ -1,0 +1,269 @@
+#include "api/common/answer_state.h"
+#include "api/llama/llama.h"
+
+#include <math.h>
+
+/* A frame has the text since the last one; the last frame of an answer has no text and tells how
+ * it went. A body is that last frame with all the text, or an array of them. */
+
+/* ---- tokens */
+
+static void put_token(
+    struct buf *b, const struct answer *a, int32_t id, struct str bytes, float logprob)
+{
+    struct jw w;
+
+    buf_printf(b, "{\"id\":%d,\"token\":\"", id);
+    json_escape(b, bytes);
+    buf_putz(b, "\",\"bytes\":[");
+    for (size_t i = 0; i < bytes.n; i++)
+        buf_printf(b, i ? ",%u" : "%u", (unsigned)(unsigned char)bytes.p[i]);
+    buf_putz(b, "],\"logprob\":");
+    jw_init(&w, b);
+    jw_f32(&w, isfinite(logprob) ? logprob : -9999.0f); /* JSON has no infinity */
+}
+
+static void token(struct answer *a, struct choice *c, const struct answer_token *t)
+{
+    int n_top = t->s ? MIN(t->s->n_top, a->setup.ask->sample.n_top) : 0;
+
+    if (!t->s)
+        return;
+    struct buf *b = choice_item(c, LIST_TOKENS);
+    put_token(b, a, t->id, t->bytes, t->s->logprob);
+    buf_putz(b, ",\"top_logprobs\":[");
+    for (int i = 0; i < n_top; i++) {
+        const struct token_logprob *top = &t->s->top[i];
+        if (i)
+            buf_putc(b, ',');
+        put_token(b, a, top->id, a->setup.token_bytes(a->setup.vocab, top->id), top->logprob);
+        buf_putc(b, '}');
+    }
+    buf_putz(b, "]}");
+}
+
+static void put_lists(struct answer *a, const struct choice *c)
+{
+    buf_putz(&a->out, "\",\"tokens\":[");
+    buf_puts(&a->out, buf_str(&c->lists[LIST_IDS]));
+    buf_putc(&a->out, ']');
+    if (!a->setup.ask->want_logprobs)
+        return;
+    buf_putz(&a->out, ",\"completion_probabilities\":[");
+    buf_puts(&a->out, buf_str(&c->lists[LIST_TOKENS]));
+    buf_putc(&a->out, ']');
+}
+
+/* ---- frames */
+
+static void begin(struct answer *a)
+{
+    buf_putz(&a->head, "data: {\"index\":");
+}
+
+static void text(struct answer *a, struct choice *c, struct str text)
+{
+    buf_puts(&a->out, buf_str(&a->head));
+    buf_printf(&a->out, "%d,\"content\":\"", c->number);
+    json_escape(&a->out, text);
+    put_lists(a, c);
+    buf_printf(&a->out,
+        ",\"stop\":false,\"id_slot\":%d,\"tokens_predicted\":%d,\"tokens_evaluated\":%d}\n\n",
+        a->id_slot, c->n_tokens, a->n_prompt);
+}
+
+/* Tokens without text of their own are told, too. */
+static void choice_end(struct answer *a, struct choice *c)
+{
+    if (c->lists[LIST_TOKENS].n || c->lists[LIST_IDS].n)
+        text(a, c, STR(""));
+}
+
+/* ---- how it went */
+
+static const char *stop_type(const struct choice *c)
+{
+    switch (c->finish) {
+    case FINISH_STOP:
+        return c->stop_text.p ? "word" : "eos";
+    case FINISH_LENGTH:
+        return "limit";
+    case FINISH_NONE:
+    case FINISH_CANCELLED:
+    case FINISH_ERROR:
+        break;
+    }
+    return "none";
+}
+
+static void put_settings(struct jw *w, const struct ask *ask)
+{
+    const struct sample_params *s = &ask->sample;
+
+    jw_object(w);
+    jw_key(w, "seed");
+    jw_u64(w, s->seed);
+    jw_member_f32(w, "temperature", s->temperature);
+    jw_member_i64(w, "top_k", s->top_k);
+    jw_member_f32(w, "top_p", s->top_p);
+    jw_member_f32(w, "min_p", s->min_p);
+    jw_member_f32(w, "typical_p", s->typical_p);
+    jw_member_i64(w, "repeat_last_n", s->repeat_last_n);
+    jw_member_f32(w, "repeat_penalty", s->repeat_penalty);
+    jw_member_f32(w, "presence_penalty", s->presence_penalty);
+    jw_member_f32(w, "frequency_penalty", s->frequency_penalty);
+    jw_member_i64(w, "n_predict", ask->max_tokens);
+    jw_member_i64(w, "n_probs", s->n_top);
+    jw_member_bool(w, "ignore_eos", ask->ignore_eos);
+    jw_key(w, "stop");
+    jw_array(w);
+    for (int i = 0; i < ask->n_stops; i++)
+        jw_str(w, ask->stops[i]);
+    jw_end_array(w);
+    jw_member_bool(w, "stream", ask->stream);
+    jw_end_object(w);
+}
+
+void llama_put_defaults(struct jw *w)
+{
+    struct arena *a = arena_new(64 * KB);
+    struct ask ask;
+    struct err e;
+
+    if (a && !ask_parse(&ask, &wire_llama, STR("{\"prompt\":\"\",\"seed\":4294967295}"), a, &e))
+        put_settings(w, &ask);
+    else
+        jw_null(w);
+    arena_free(a);
+}
+
+static double ms_between(uint64_t from, uint64_t to)
+{
+    return from && to > from ? (double)(to - from) / 1e6 : 0;
+}
+
+/* n things in so many milliseconds, four ways. */
+static void put_pace(struct jw *w, const char *const keys[4], int n, double ms)
+{
+    jw_member_i64(w, keys[0], n);
+    jw_member_f32(w, keys[1], (float)ms);
+    jw_member_f32(w, keys[2], (float)(n ? ms / n : 0));
+    jw_member_f32(w, keys[3], (float)(ms > 0 ? n / ms * 1e3 : 0));
+}
+
+static void put_timings(struct jw *w, const struct answer *a, const struct choice *c)
+{
+    static const char *const prompt[] = { "prompt_n", "prompt_ms", "prompt_per_token_ms",
+        "prompt_per_second" };
+    static const char *const predicted[] = { "predicted_n", "predicted_ms",
+        "predicted_per_token_ms", "predicted_per_second" };
+    const struct answer_times *t = &a->times;
+    uint64_t first_ns = t->first_token_ns ? t->first_token_ns : t->ended_ns;
+
+    jw_key(w, "timings");
+    jw_object(w);
+    jw_member_i64(w, "cache_n", a->n_cached);
+    put_pace(w, prompt, a->n_prompt - a->n_cached, ms_between(t->started_ns, first_ns));
+    put_pace(w, predicted, c->n_tokens, ms_between(t->first_token_ns, t->ended_ns));
+    if (t->n_drafted > 0) {
+        jw_member_i64(w, "draft_n", t->n_drafted);
+        jw_member_i64(w, "draft_n_accepted", t->n_drafts_right);
+    }
+    jw_end_object(w);
+}
+
+/* From the closing quote of the text to the closing brace. */
+static void put_report(struct answer *a, const struct choice *c)
+{
+    const struct ask *ask = a->setup.ask;
+    const struct ask_prompt *p = &ask->prompts[(c - a->choices) / ask->best_of];
+    struct jw w;
+
+    put_lists(a, c);
+    buf_putc(&a->out, ',');
+    jw_init(&w, &a->out); /* members of an object that is open already */
+    jw_member_i64(&w, "id_slot", a->id_slot);
+    jw_member_bool(&w, "stop", true);
+    jw_member_bool(&w, "truncated", false);
+    jw_key(&w, "model");
+    jw_str(&w, a->setup.model);
+    jw_member_i64(&w, "tokens_predicted", c->n_tokens);
+    jw_member_i64(&w, "tokens_evaluated", a->n_prompt);
+    jw_member_i64(&w, "tokens_cached", a->n_cached);
+    jw_key(&w, "stop_type");
+    jw_z(&w, stop_type(c));
+    jw_key(&w, "stopping_word");
+    jw_str(&w, c->stop_text.p ? c->stop_text : STR(""));
+    jw_key(&w, "prompt");
+    jw_str(&w, p->is_tokens ? STR("") : p->text);
+    jw_key(&w, "generation_settings");
+    put_settings(&w, ask);
+    put_timings(&w, a, c);
+    buf_putc(&a->out, '}');
+}
+
+static void end(struct answer *a)
+{
+    for (int i = 0; i < a->n_choices; i++) {
+        struct choice *c = &a->choices[i];
+        for (int k = 0; k < N_ANSWER_LISTS; k++)
+            buf_reset(&c->lists[k]);
+        buf_puts(&a->out, buf_str(&a->head));
+        buf_printf(&a->out, "%d,\"content\":\"", c->number);
+        put_report(a, c);
+        buf_putz(&a->out, "\n\n");
+    }
+}
+
+static void body(struct answer *a)
+{
+    for (int i = 0; i < a->n_choices; i++) {
+        const struct choice *c = &a->choices[i];
+        if (a->n_choices > 1)
+            buf_putc(&a->out, i ? ',' : '[');
+        buf_printf(&a->out, "{\"index\":%d,\"content\":\"", c->number);
+        buf_puts(&a->out, buf_str(&c->text));
+        put_report(a, c);
+    }
+    if (a->n_choices > 1)
+        buf_putc(&a->out, ']');
+}
+
+static void error_frame(struct buf *out, const struct err *e, const struct error_extra *x)
+{
+    buf_putz(out, "data: ");
+    llama_error(out, e, x);
+    buf_putz(out, "\n\n");
+}
+
+const struct wire wire_llama = {
+    .name = "llama",
+    .id_prefix = "cmpl-",
+    .stream_type = "text/event-stream",
+    .keepalive = { ": keep-alive\n\n", 14 },
+    .error_form = ERROR_LLAMA,
+    .parse = llama_parse,
+    .begin = begin,
+    .token = token,
+    .text = text,
+    .choice_end = choice_end,
+    .end = end,
+    .body = body,
+    .error_frame = error_frame,
+};
+
+const struct wire wire_llama_infill = {
+    .name = "llama.infill",
+    .id_prefix = "cmpl-",
+    .stream_type = "text/event-stream",
+    .keepalive = { ": keep-alive\n\n", 14 },
+    .error_form = ERROR_LLAMA,
+    .parse = llama_parse_infill,
+    .begin = begin,
+    .token = token,
+    .text = text,
+    .choice_end = choice_end,
+    .end = end,
+    .body = body,
+    .error_frame = error_frame,
+};

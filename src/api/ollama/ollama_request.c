@@ -1,0 +1,372 @@
+#include "api/ollama/ollama.h"
+#include "api/openai/openai.h"
+#include "api/common/rows.h"
+#include "api/common/tools.h"
+
+#include <stdio.h>
+
+/* Two routes: a chat, and a prompt that is put into the chat template unless it is `raw` or has a
+ * `suffix`, for models that fill in what stands in front of it. Sampling
+ * is asked for in an object of its own, `options`, with defaults of its own. An empty request only
+ * wants the model to be there. */
+
+static int read_keep_alive(struct fields *f, const char *name, const struct json *v);
+static int read_num_predict(struct fields *f, const char *name, const struct json *v);
+static int read_options(struct fields *f, const char *name, const struct json *v);
+static int read_think(struct fields *f, const char *name, const struct json *v);
+static int read_tools(struct fields *f, const char *name, const struct json *v);
+
+enum { ON = 1 << ASK_CHAT };
+
+/* clang-format off */
+#define TO(member)            offsetof(struct ask, member)
+#define FLAG(name, member)    { name, FIELD_BOOL, ON, .to = TO(member) }
+#define FLOAT(name, lo, hi, m) { name, FIELD_FLOAT, ON, { lo, hi }, TO(m) }
+#define INT(name, lo, hi, m)  { name, FIELD_INT, ON, { lo, hi }, TO(m) }
+#define READ(name, fn)        { name, FIELD_READ, ON, .read = fn }
+#define LATER(name)           { name, FIELD_LATER, ON }
+#define REFUSE(name, what)    { name, FIELD_REFUSE, ON, .text = what }
+/* clang-format on */
+
+#define OUR_SHAPE "answers of a prescribed shape are not served yet"
+
+static const struct field chat_table[] = {
+    REFUSE("format", OUR_SHAPE),
+    READ("keep_alive", read_keep_alive),
+    FLAG("logprobs", want_logprobs),
+    LATER("messages"),
+    { "model", FIELD_TEXT, ON, { 0, 1024 }, TO(model) },
+    READ("options", read_options),
+    READ("script", row_script),
+    FLAG("stream", stream),
+    READ("think", read_think),
+    READ("tools", read_tools),
+    INT("top_logprobs", 0, TOP_LOGPROBS_MAX, sample.n_top),
+    FLAG("truncate", may_shorten), /* nothing is lost in silence: not unless it is said */
+    { "x_timeout", FIELD_DOUBLE, ON, { 0, 86400 }, TO(timeout_s) },
+};
+
+static const struct field generate_table[] = {
+    REFUSE("context", "use /api/chat, which is told the whole conversation"),
+    REFUSE("format", OUR_SHAPE),
+    REFUSE("images", "this model reads only text"),
+    READ("keep_alive", read_keep_alive),
+    FLAG("logprobs", want_logprobs),
+    { "model", FIELD_TEXT, ON, { 0, 1024 }, TO(model) },
+    READ("options", read_options),
+    LATER("prompt"),
+    LATER("raw"),
+    READ("script", row_script),
+    FLAG("stream", stream),
+    LATER("suffix"),
+    LATER("system"),
+    REFUSE("template", "the template comes with the model"),
+    READ("think", read_think),
+    INT("top_logprobs", 0, TOP_LOGPROBS_MAX, sample.n_top),
+    { "x_timeout", FIELD_DOUBLE, ON, { 0, 86400 }, TO(timeout_s) },
+};
+
+/* What concerns memory and threads (num_ctx, num_batch, ...) is the operator's here. */
+static const struct field option_table[] = {
+    FLOAT("frequency_penalty", -2, 2, sample.frequency_penalty),
+    FLOAT("min_p", 0, 1, sample.min_p),
+    REFUSE("mirostat", "the sampler has no such step"),
+    READ("num_predict", read_num_predict),
+    FLOAT("presence_penalty", -2, 2, sample.presence_penalty),
+    INT("repeat_last_n", -1, INT32_MAX, sample.repeat_last_n),
+    FLOAT("repeat_penalty", 0.001, 100, sample.repeat_penalty),
+    READ("seed", row_seed),
+    READ("stop", row_stop),
+    FLOAT("temperature", 0, 2, sample.temperature),
+    INT("top_k", -1, INT32_MAX, sample.top_k),
+    FLOAT("top_p", 0, 1, sample.top_p),
+    FLOAT("typical_p", 0, 1, sample.typical_p),
+};
+
+/* ---- rows with a mind of their own */
+
+/* Seconds or "5m"; a model stays as long as the operator says. */
+static int read_keep_alive(struct fields *f, const char *name, const struct json *v)
+{
+    if (v->kind != JSON_NUMBER && v->kind != JSON_STRING)
+        return field_wrong_kind(f, name, "a number of seconds or a duration", v);
+    return 0;
+}
+
+/* 0 and below mean as many as fit. */
+static int read_num_predict(struct fields *f, const char *name, const struct json *v)
+{
+    const struct range in = { INT32_MIN, INT32_MAX };
+    int n;
+
+    if (field_int(f, name, v, in, &n))
+        return -1;
+    f->ask->max_tokens = n > 0 ? n : -1;
+    return 0;
+}
+
+static int read_options(struct fields *f, const char *name, const struct json *v)
+{
+    struct fields options = { f->ask, f->arena, f->e, option_table, ARRAY_LEN(option_table),
+        { NULL } };
+
+    if (v->kind != JSON_OBJECT)
+        return field_wrong_kind(f, name, "an object", v);
+    return fields_read(&options, v);
+}
+
+static int read_think(struct fields *f, const char *name, const struct json *v)
+{
+    bool is_on = true;
+
+    if (v->kind == JSON_STRING &&
+        field_word(f, name, v, "low|medium|high|max", &f->ask->reasoning_effort))
+        return -1;
+    if (v->kind != JSON_STRING && field_bool(f, name, v, &is_on))
+        return -1;
+    f->ask->thinking = is_on ? THINKING_ON : THINKING_OFF;
+    return 0;
+}
+
+/* Its models decide by themselves whether they call one. */
+static int read_tools(struct fields *f, const char *name, const struct json *v)
+{
+    f->ask->tool_choice = TOOL_CHOICE_AUTO;
+    return tools_read(f, name, v);
+}
+
+/* ---- messages */
+
+static int read_role(struct fields *f, const struct path *where, struct message *m)
+{
+    struct str role;
+
+    if (path_need_text(f, AT(where, "role"), json_get(m->raw, "role"), &role))
+        return -1;
+    if (role_parse(role, &m->role))
+        return 0;
+    struct path_text at = path_spell(AT(where, "role"));
+    return err_param(f->e, ERR_INVALID, at.z,
+        "'%s' must be one of system, user, assistant, tool, not '%.*s'.", at.z,
+        (int)MIN(role.n, (size_t)40), role.p);
+}
+
+static int set_text(struct fields *f, struct message *m, struct str text)
+{
+    m->parts = arena_zalloc(f->arena, 1, sizeof(*m->parts));
+    if (!m->parts)
+        return field_no_memory(f);
+    m->parts[0] = (struct part){ .kind = PART_TEXT, .text = text };
+    m->n_parts = 1;
+    m->has_content = true;
+    m->is_plain = true;
+    return 0;
+}
+
+static int read_message(
+    struct fields *f, const struct path *where, const struct json *v, struct message *m)
+{
+    const struct json *images = json_get(v, "images");
+    struct str text = STR_NONE;
+
+    if (v->kind != JSON_OBJECT)
+        return path_wrong_kind(f, where, "an object", v);
+    m->raw = v; /* while it is read: templates see what all wires have */
+    if (read_role(f, where, m) ||
+        path_take_text(f, AT(where, "content"), json_get(v, "content"), &text) ||
+        path_take_text(f, AT(where, "thinking"), json_get(v, "thinking"), &m->reasoning) ||
+        path_take_text(f, AT(where, "tool_name"), json_get(v, "tool_name"), &m->name) ||
+        path_take_text(
+            f, AT(where, "tool_call_id"), json_get(v, "tool_call_id"), &m->tool_call_id) ||
+        openai_read_tool_calls(f, where, m))
+        return -1;
+    m->raw = NULL;
+    if (!field_says_nothing(images))
+        return path_unsupported(f, AT(where, "images"), "this model reads only text");
+    return text.p || !m->n_tool_calls ? set_text(f, m, text.p ? text : STR("")) : 0;
+}
+
+/* Its clients know calls by their order and their tool's name; templates may want ids, some of them
+ * just nine letters and digits. */
+struct called {
+    const struct message *by; /* the last message that called tools; NULL: none did */
+    int next, n_all;
+};
+
+static int name_calls(struct fields *f, struct message *m, struct called *c)
+{
+    enum { ID = 9 };
+
+    for (int i = 0; i < m->n_tool_calls; i++, c->n_all++) {
+        if (m->tool_calls[i].id.p)
+            continue;
+        char *id = arena_alloc(f->arena, ID + 1);
+        if (!id)
+            return field_no_memory(f);
+        snprintf(id, ID + 1, "call%05d", c->n_all % 100000);
+        m->tool_calls[i].id = (struct str){ id, ID };
+    }
+    c->by = m;
+    c->next = 0;
+    return 0;
+}
+
+/* The next call of this tool; without a name, the next one. */
+static void find_call(struct message *m, struct called *c)
+{
+    enum { FARTHEST = 64 };
+    int n = c->by ? c->by->n_tool_calls : 0;
+
+    for (int i = 0; i < MIN(n, (int)FARTHEST); i++) {
+        const struct tool_call *call = &c->by->tool_calls[(c->next + i) % n];
+        if (m->name.p && !str_eq(m->name, call->name))
+            continue;
+        m->tool_call_id = call->id;
+        c->next = (c->next + i + 1) % n;
+        return;
+    }
+}
+
+static int link_calls(struct fields *f, struct message *m, struct called *c)
+{
+    if (m->n_tool_calls)
+        return name_calls(f, m, c);
+    if (m->role == ROLE_TOOL && !m->tool_call_id.p)
+        find_call(m, c);
+    return 0;
+}
+
+static struct message *new_messages(struct fields *f, size_t n)
+{
+    f->ask->convo.messages = arena_zalloc(f->arena, n, sizeof(*f->ask->convo.messages));
+    return f->ask->convo.messages;
+}
+
+/* A last message of the assistant is one to continue. */
+static int read_messages(struct fields *f, const struct json *v)
+{
+    struct convo *c = &f->ask->convo;
+    const char *name = "messages";
+    struct called called = { 0 };
+
+    if (v->kind != JSON_ARRAY)
+        return field_wrong_kind(f, name, "an array", v);
+    if (v->n > ASK_MESSAGES_MAX)
+        return err_param(f->e, ERR_RANGE, name, "'messages' may have at most %d entries, not %u.",
+            ASK_MESSAGES_MAX, v->n);
+    if (!new_messages(f, v->n))
+        return field_no_memory(f);
+    for (const struct json *j = v->child; j; j = j->next, c->n_messages++) {
+        struct message *m = &c->messages[c->n_messages];
+        if (read_message(f, AT_INDEX(NULL, name, c->n_messages), j, m) || link_calls(f, m, &called))
+            return -1;
+    }
+    const struct message *last = &c->messages[c->n_messages - 1];
+    c->continue_final_message = last->role == ROLE_ASSISTANT && !last->n_tool_calls;
+    c->add_generation_prompt = !c->continue_final_message;
+    return 0;
+}
+
+/* ---- the two routes */
+
+static void set_defaults(struct ask *ask)
+{
+    ask->kind = ASK_CHAT;
+    ask->stream = true;
+    ask->sample.temperature = 0.8f;
+    ask->sample.top_k = 40;
+    ask->sample.top_p = 0.9f;
+    ask->sample.repeat_penalty = 1.1f;
+}
+
+static int settle(struct fields *f)
+{
+    struct ask *ask = f->ask;
+
+    ask->n_prompts = 1;
+    ask->sample.top_k = MAX(ask->sample.top_k, 0);
+    ask->sample.want_logprobs = ask->want_logprobs;
+    if (!ask->want_logprobs)
+        ask->sample.n_top = 0;
+    return tell_template(f);
+}
+
+int ollama_parse_chat(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+{
+    struct fields f = { ask, a, e, chat_table, ARRAY_LEN(chat_table), { NULL } };
+
+    set_defaults(ask);
+    if (fields_read(&f, body))
+        return -1;
+    const struct json *messages = field_get(&f, "messages");
+    ask->load_only = field_says_nothing(messages);
+    if (!ask->load_only && read_messages(&f, messages))
+        return -1;
+    return settle(&f);
+}
+
+/* [system] user */
+static int put_prompt(struct fields *f, struct str system, struct str prompt)
+{
+    struct convo *c = &f->ask->convo;
+
+    if (!new_messages(f, 2))
+        return field_no_memory(f);
+    if (system.n) {
+        struct message *m = &c->messages[c->n_messages++];
+        m->role = ROLE_SYSTEM;
+        if (set_text(f, m, system))
+            return -1;
+    }
+    struct message *m = &c->messages[c->n_messages++];
+    m->role = ROLE_USER;
+    return set_text(f, m, prompt);
+}
+
+static int put_fill(struct fields *f, struct str prompt, struct str suffix)
+{
+    struct infill fill = { .prefix = prompt, .suffix = suffix };
+
+    f->ask->kind = ASK_COMPLETION;
+    f->ask->add_special_tokens = true;
+    return row_fill(f, &fill);
+}
+
+static int put_raw(struct fields *f, struct str prompt)
+{
+    struct ask *ask = f->ask;
+
+    ask->kind = ASK_COMPLETION;
+    ask->add_special_tokens = true;
+    ask->prompts = arena_zalloc(f->arena, 1, sizeof(*ask->prompts));
+    if (!ask->prompts)
+        return field_no_memory(f);
+    ask->prompts[0].text = prompt;
+    return 0;
+}
+
+int ollama_parse_generate(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+{
+    struct fields f = { ask, a, e, generate_table, ARRAY_LEN(generate_table), { NULL } };
+    struct str prompt = STR(""), system = STR(""), suffix = STR("");
+    bool is_raw = false;
+
+    set_defaults(ask);
+    if (fields_read(&f, body))
+        return -1;
+    const struct json *raw = field_get(&f, "raw"), *p = field_get(&f, "prompt");
+    const struct json *s = field_get(&f, "system"), *end = field_get(&f, "suffix");
+    if ((raw && field_bool(&f, "raw", raw, &is_raw)) ||
+        (p && field_text(&f, "prompt", p, SIZE_MAX, &prompt)) ||
+        (end && field_text(&f, "suffix", end, SIZE_MAX, &suffix)) ||
+        (s && field_text(&f, "system", s, SIZE_MAX, &system)))
+        return -1;
+    ask->load_only = !prompt.n && !suffix.n;
+    if (ask->load_only)
+        return settle(&f);
+    if (suffix.n ? put_fill(&f, prompt, suffix)
+        : is_raw ? put_raw(&f, prompt)
+                 : put_prompt(&f, system, prompt))
+        return -1;
+    return settle(&f);
+}

@@ -1,0 +1,240 @@
+#include "api/common/answer_state.h"
+#include "api/ollama/ollama.h"
+#include "api/openai/openai.h"
+
+/* One answer, told as lines. A line is
+ *
+ *     head  {"model":...,"created_at":...,"message":{"role":"assistant","content":"
+ *     text  and what else was said: ","thinking":"..." or ","tool_calls":[...]
+ *     tail  }
+ *           ,"done":false}
+ *
+ * and the last one has the counts and times instead. A body is the last line with all that was
+ * said. A tool call is told when it is complete: its arguments are an object on this wire. Blanks
+ * in front of a line are no part of it for any client: they keep a connection alive. */
+
+static void put_head(struct answer *a, const char *open)
+{
+    struct time_text created = models_time(a->setup.created);
+    struct jw w;
+
+    jw_init(&w, &a->head);
+    jw_object(&w);
+    jw_key(&w, "model");
+    jw_str(&w, a->setup.model);
+    jw_key(&w, "created_at");
+    jw_z(&w, created.z);
+    buf_putz(&a->head, open);
+}
+
+static void begin_chat(struct answer *a)
+{
+    put_head(a, ",\"message\":{\"role\":\"assistant\",\"content\":\"");
+    buf_putc(&a->tail, '}');
+}
+
+static void begin_generate(struct answer *a)
+{
+    put_head(a, ",\"response\":\"");
+}
+
+static void put_logprobs(struct answer *a, const struct choice *c)
+{
+    if (!a->setup.ask->want_logprobs)
+        return;
+    buf_putz(&a->out, ",\"logprobs\":[");
+    buf_puts(&a->out, buf_str(&c->lists[LIST_TOKENS]));
+    buf_putc(&a->out, ']');
+}
+
+static void line_begin(struct answer *a)
+{
+    buf_puts(&a->out, buf_str(&a->head));
+}
+
+static void line_end(struct answer *a, const struct choice *c)
+{
+    buf_puts(&a->out, buf_str(&a->tail));
+    put_logprobs(a, c);
+    buf_putz(&a->out, ",\"done\":false}\n");
+}
+
+static void text(struct answer *a, struct choice *c, struct str text)
+{
+    line_begin(a);
+    json_escape(&a->out, text);
+    buf_putc(&a->out, '"');
+    line_end(a, c);
+}
+
+static void reasoning(struct answer *a, struct choice *c, struct str text)
+{
+    line_begin(a);
+    buf_putz(&a->out, "\",\"thinking\":\"");
+    json_escape(&a->out, text);
+    buf_putc(&a->out, '"');
+    line_end(a, c);
+}
+
+/* ,"tool_calls":[{"id","function":{"index","name","arguments"}}, ...]: n from the i-th on */
+/* A model may break the lines of its arguments; here the line is the frame. What breaks a line in
+ * JSON stands between two tokens, where a blank does as well. */
+static void put_in_line(struct jw *w, struct buf *out, struct str json)
+{
+    size_t from = out->n;
+
+    jw_raw(w, json);
+    for (size_t i = from; i < out->n; i++)
+        if (out->p[i] == '\n' || out->p[i] == '\r')
+            out->p[i] = ' ';
+}
+
+static void put_calls(struct answer *a, const struct choice *c, int i, int n)
+{
+    struct jw w;
+
+    buf_putz(&a->out, ",\"tool_calls\":");
+    jw_init(&w, &a->out);
+    jw_array(&w);
+    for (n += i; i < n; i++) {
+        const struct answer_call *k = &c->calls[i];
+        jw_object(&w);
+        jw_key(&w, "id");
+        jw_str(&w, k->id);
+        jw_key(&w, "function");
+        jw_object(&w);
+        jw_key(&w, "index");
+        jw_i64(&w, i);
+        jw_key(&w, "name");
+        jw_str(&w, k->name);
+        jw_key(&w, "arguments");
+        put_in_line(&w, &a->out, buf_str(&k->args));
+        jw_end_object(&w);
+        jw_end_object(&w);
+    }
+    jw_end_array(&w);
+}
+
+static void call_end(struct answer *a, struct choice *c, struct answer_call *k)
+{
+    line_begin(a);
+    buf_putc(&a->out, '"');
+    put_calls(a, c, (int)(k - c->calls), 1);
+    line_end(a, c);
+}
+
+/* Tokens without text of their own still have their probabilities. */
+static void choice_end(struct answer *a, struct choice *c)
+{
+    if (c->lists[LIST_TOKENS].n)
+        text(a, c, STR(""));
+}
+
+static const char *done_reason(const struct answer *a)
+{
+    if (a->setup.ask->load_only)
+        return "load";
+    switch (a->choices[0].finish) {
+    case FINISH_STOP:
+        return "stop";
+    case FINISH_NONE:
+    case FINISH_LENGTH:
+    case FINISH_CANCELLED:
+    case FINISH_ERROR:
+        break;
+    }
+    return "length";
+}
+
+static void put_ns(struct buf *out, const char *key, uint64_t from, uint64_t to)
+{
+    buf_printf(out, ",\"%s\":%llu", key, (unsigned long long)(from && to > from ? to - from : 0));
+}
+
+static void put_done(struct answer *a)
+{
+    struct answer_counts n = answer_counts(a);
+    const struct answer_times *t = &a->times;
+
+    buf_printf(&a->out, ",\"done\":true,\"done_reason\":\"%s\"", done_reason(a));
+    if (a->setup.ask->load_only)
+        return;
+    put_ns(&a->out, "total_duration", t->asked_ns, t->ended_ns);
+    put_ns(&a->out, "load_duration", t->asked_ns, t->started_ns);
+    buf_printf(&a->out, ",\"prompt_eval_count\":%d", n.prompt_tokens);
+    put_ns(&a->out, "prompt_eval_duration", t->started_ns,
+        t->first_token_ns ? t->first_token_ns : t->ended_ns);
+    buf_printf(&a->out, ",\"eval_count\":%d", n.completion_tokens);
+    put_ns(&a->out, "eval_duration", t->first_token_ns, t->ended_ns);
+}
+
+static void body(struct answer *a)
+{
+    struct choice *c = &a->choices[0];
+    bool is_stream = a->setup.ask->stream; /* which has told all that was said */
+
+    line_begin(a);
+    buf_puts(&a->out, buf_str(&c->text));
+    buf_putc(&a->out, '"');
+    if (c->reasoning.n) {
+        buf_putz(&a->out, ",\"thinking\":\"");
+        buf_puts(&a->out, buf_str(&c->reasoning));
+        buf_putc(&a->out, '"');
+    }
+    if (c->n_calls && !is_stream)
+        put_calls(a, c, 0, c->n_calls);
+    buf_puts(&a->out, buf_str(&a->tail));
+    if (!is_stream)
+        put_logprobs(a, c);
+    put_done(a);
+    buf_putc(&a->out, '}');
+}
+
+static void end(struct answer *a)
+{
+    body(a);
+    buf_putc(&a->out, '\n');
+}
+
+static void error_frame(struct buf *out, const struct err *e, const struct error_extra *x)
+{
+    ollama_error(out, e, x);
+    buf_putc(out, '\n');
+}
+
+/* ---- the rows */
+
+const struct wire wire_ollama_chat = {
+    .name = "ollama.chat",
+    .id_prefix = "",
+    .stream_type = "application/x-ndjson",
+    .keepalive = { " ", 1 },
+    .error_form = ERROR_OLLAMA,
+    .parse = ollama_parse_chat,
+    .begin = begin_chat,
+    .token = openai_chat_token,
+    .text = text,
+    .reasoning = reasoning,
+    .call_end = call_end,
+    .choice_end = choice_end,
+    .end = end,
+    .body = body,
+    .error_frame = error_frame,
+};
+
+const struct wire wire_ollama_generate = {
+    .name = "ollama.generate",
+    .id_prefix = "",
+    .stream_type = "application/x-ndjson",
+    .keepalive = { " ", 1 },
+    .error_form = ERROR_OLLAMA,
+    .parse = ollama_parse_generate,
+    .begin = begin_generate,
+    .token = openai_chat_token,
+    .text = text,
+    .reasoning = reasoning,
+    .choice_end = choice_end,
+    .end = end,
+    .body = body,
+    .error_frame = error_frame,
+};

@@ -1,0 +1,265 @@
+/* Chat completions, told. */
+#include "api/openai/openai_response.h"
+
+/* ---- tokens ---- */
+
+/* {"token","logprob","bytes": bare: the object stays open. Bytes are raw ones, so that a client
+ * can join the halves of a character. */
+static void put_chat_token(
+    struct buf *b, const struct answer *a, int32_t id, struct str bytes, float logprob)
+{
+    buf_putz(b, "{\"token\":");
+    openai_put_token_text(b, a, id, bytes);
+    buf_putz(b, ",\"logprob\":");
+    openai_put_logprob(b, logprob);
+    buf_putz(b, ",\"bytes\":[");
+    for (size_t i = 0; i < bytes.n; i++) {
+        if (i)
+            buf_putc(b, ',');
+        buf_u64(b, (unsigned char)bytes.p[i]);
+    }
+    buf_putc(b, ']');
+}
+
+void openai_chat_token(struct answer *a, struct choice *c, const struct answer_token *t)
+{
+    if (!t->s)
+        return;
+    struct buf *b = choice_item(c, LIST_TOKENS);
+    int n_top = MIN(t->s->n_top, a->setup.ask->sample.n_top);
+
+    put_chat_token(b, a, t->id, t->bytes, t->s->logprob);
+    buf_putz(b, ",\"top_logprobs\":[");
+    for (int i = 0; i < n_top; i++) {
+        const struct token_logprob *top = &t->s->top[i];
+        if (i)
+            buf_putc(b, ',');
+        put_chat_token(b, a, top->id, a->setup.token_bytes(a->setup.vocab, top->id), top->logprob);
+        buf_putc(b, '}');
+    }
+    buf_putz(b, "]}");
+}
+
+static void put_chat_logprobs(struct buf *out, const struct answer *a, const struct choice *c)
+{
+    if (!a->setup.ask->want_logprobs) {
+        buf_putz(out, ",\"logprobs\":null");
+        return;
+    }
+    buf_putz(out, ",\"logprobs\":{\"content\":[");
+    buf_puts(out, buf_str(&c->lists[LIST_TOKENS]));
+    buf_putz(out, "],\"refusal\":null}");
+}
+
+static void chat_begin(struct answer *a)
+{
+    openai_begin_frames(a, "chat.completion.chunk", "\"}");
+}
+
+/* The first frame of a choice says who speaks. */
+static void chat_start(struct answer *a, struct choice *c)
+{
+    if (c->has_started)
+        return;
+    c->has_started = true;
+    openai_frame_begin(a, c);
+    buf_putz(&a->out, ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
+                      "\"finish_reason\":null");
+    openai_frame_end(a);
+}
+
+/* A delta ends, and its frame: after a string. */
+static void chat_string_end(struct answer *a, struct choice *c, const char *closing)
+{
+    if (a->plain_tail.n && !*closing) {
+        buf_puts(&a->out, buf_str(&a->plain_tail));
+        return;
+    }
+    buf_putz(&a->out, "\"}");
+    buf_putz(&a->out, closing);
+    put_chat_logprobs(&a->out, a, c);
+    buf_putz(&a->out, ",\"finish_reason\":null");
+    openai_put_token_ids(&a->out, a, c);
+    openai_frame_end(a);
+}
+
+static void chat_text(struct answer *a, struct choice *c, struct str text)
+{
+    chat_start(a, c);
+    openai_frame_begin(a, c);
+    buf_putz(&a->out, ",\"delta\":{\"content\":\"");
+    json_escape(&a->out, text);
+    chat_string_end(a, c, "");
+}
+
+/* The names under which thoughts are told: clients know one of two. */
+static const struct {
+    unsigned bit;
+    const char *key;
+} thought_names[] = { { REASONING_CONTENT, "reasoning_content" }, { REASONING, "reasoning" } };
+
+static bool has_name(const struct answer *a, size_t i)
+{
+    return !a->setup.reasoning_names || a->setup.reasoning_names & thought_names[i].bit;
+}
+
+static void chat_reasoning(struct answer *a, struct choice *c, struct str text)
+{
+    const char *before = "";
+
+    chat_start(a, c);
+    openai_frame_begin(a, c);
+    buf_putz(&a->out, ",\"delta\":{\"");
+    for (size_t i = 0; i < ARRAY_LEN(thought_names); i++) {
+        if (!has_name(a, i))
+            continue;
+        buf_putz(&a->out, before);
+        buf_putz(&a->out, thought_names[i].key);
+        buf_putz(&a->out, "\":\"");
+        json_escape(&a->out, text);
+        before = "\",\"";
+    }
+    chat_string_end(a, c, "");
+}
+
+/* Id and name are told once; a client puts the pieces of arguments together by index. */
+static void chat_call_begin(struct answer *a, struct choice *c, struct answer_call *k)
+{
+    chat_start(a, c);
+    openai_frame_begin(a, c);
+    if (a->setup.ask->has_functions) {
+        buf_putz(&a->out, ",\"delta\":{\"function_call\":{\"name\":\"");
+        json_escape(&a->out, k->name);
+        buf_putz(&a->out, "\",\"arguments\":\"");
+        chat_string_end(a, c, "}");
+        return;
+    }
+    buf_printf(&a->out, ",\"delta\":{\"tool_calls\":[{\"index\":%d,\"id\":\"", k->number);
+    json_escape(&a->out, k->id);
+    buf_putz(&a->out, "\",\"type\":\"function\",\"function\":{\"name\":\"");
+    json_escape(&a->out, k->name);
+    buf_putz(&a->out, "\",\"arguments\":\"");
+    chat_string_end(a, c, "}]}");
+}
+
+static void chat_call_args(
+    struct answer *a, struct choice *c, struct answer_call *k, struct str json)
+{
+    bool old = a->setup.ask->has_functions;
+
+    openai_frame_begin(a, c);
+    if (old)
+        buf_putz(&a->out, ",\"delta\":{\"function_call\":{\"arguments\":\"");
+    else
+        buf_printf(&a->out,
+            ",\"delta\":{\"tool_calls\":[{\"index\":%d,\"function\":{\"arguments\":\"", k->number);
+    json_escape(&a->out, json);
+    chat_string_end(a, c, old ? "}" : "}]}");
+}
+
+static void chat_choice_end(struct answer *a, struct choice *c)
+{
+    chat_start(a, c);
+    openai_frame_begin(a, c);
+    buf_putz(&a->out, ",\"delta\":{}");
+    if (c->lists[LIST_TOKENS].n)
+        put_chat_logprobs(&a->out, a, c);
+    else
+        buf_putz(&a->out, ",\"logprobs\":null");
+    openai_put_finish(&a->out, a, c);
+    openai_put_token_ids(&a->out, a, c);
+    openai_frame_end(a);
+}
+
+static void put_member(struct buf *out, const char *key, struct str escaped)
+{
+    buf_printf(out, ",\"%s\":\"", key);
+    buf_puts(out, escaped);
+    buf_putc(out, '"');
+}
+
+static void put_function(struct jw *w, const struct answer_call *k)
+{
+    jw_object(w);
+    jw_key(w, "name");
+    jw_str(w, k->name);
+    jw_key(w, "arguments");
+    jw_str(w, buf_str(&k->args));
+    jw_end_object(w);
+}
+
+static void put_calls(struct buf *out, const struct answer *a, const struct choice *c)
+{
+    struct jw w;
+
+    jw_init(&w, out);
+    if (a->setup.ask->has_functions) {
+        buf_putz(out, ",\"function_call\":");
+        put_function(&w, &c->calls[0]);
+        return;
+    }
+    buf_putz(out, ",\"tool_calls\":");
+    jw_array(&w);
+    for (int i = 0; i < c->n_calls; i++) {
+        jw_object(&w);
+        jw_key(&w, "id");
+        jw_str(&w, c->calls[i].id);
+        jw_key(&w, "type");
+        jw_z(&w, "function");
+        jw_key(&w, "function");
+        put_function(&w, &c->calls[i]);
+        jw_end_object(&w);
+    }
+    jw_end_array(&w);
+}
+
+static void chat_put_choice(struct answer *a, const struct choice *c)
+{
+    buf_putz(&a->out, ",\"message\":{\"role\":\"assistant\"");
+    if (c->n_calls && !c->text.n)
+        buf_putz(&a->out, ",\"content\":null");
+    else
+        put_member(&a->out, "content", buf_str(&c->text));
+    for (size_t i = 0; i < ARRAY_LEN(thought_names) && c->reasoning.n; i++)
+        if (has_name(a, i))
+            put_member(&a->out, thought_names[i].key, buf_str(&c->reasoning));
+    buf_putz(&a->out, ",\"refusal\":null");
+    if (c->n_calls)
+        put_calls(&a->out, a, c);
+    buf_putz(&a->out, ",\"annotations\":[]}");
+    put_chat_logprobs(&a->out, a, c);
+    openai_put_finish(&a->out, a, c);
+    openai_put_token_ids(&a->out, a, c);
+}
+
+static void chat_body(struct answer *a)
+{
+    openai_put_body(a, "chat.completion", chat_put_choice);
+}
+
+/* ---- the row ---- */
+
+const struct wire wire_openai_chat = {
+    .name = "openai.chat",
+    .id_prefix = "chatcmpl-",
+    .stream_type = "text/event-stream",
+    .keepalive = { ": keep-alive\n\n", 14 },
+    .error_form = ERROR_OPENAI,
+    .parse = openai_parse_chat,
+    .begin = chat_begin,
+    .token = openai_chat_token,
+    .text = chat_text,
+    .reasoning = chat_reasoning,
+    .call_begin = chat_call_begin,
+    .call_args = chat_call_args,
+    .choice_end = chat_choice_end,
+    .end = openai_stream_end,
+    .body = chat_body,
+    .error_frame = openai_error_frame,
+};
+
+const struct wire wire_apply_template = {
+    .name = "apply-template",
+    .error_form = ERROR_OPENAI,
+    .parse = openai_parse_chat,
+};

@@ -1,0 +1,142 @@
+/* Legacy completions, told. */
+#include "api/openai/openai_response.h"
+#include "base/utf8.h"
+
+/* Half a character has no text of its own; its bytes spelled out keep two halves apart, which
+ * are keys of one object below. */
+static void put_completion_token(
+    struct buf *b, const struct answer *a, int32_t id, struct str bytes)
+{
+    if (a->setup.ask->tokens_as_ids || utf8_valid(bytes)) {
+        openai_put_token_text(b, a, id, bytes);
+        return;
+    }
+    buf_putz(b, "\"bytes:");
+    for (size_t i = 0; i < bytes.n; i++)
+        buf_printf(b, "\\\\x%02x", (unsigned char)bytes.p[i]);
+    buf_putc(b, '"');
+}
+
+static void put_top(struct buf *b, const struct answer *a, int32_t id, float logprob)
+{
+    put_completion_token(b, a, id, a->setup.token_bytes(a->setup.vocab, id));
+    buf_putc(b, ':');
+    openai_put_logprob(b, logprob);
+}
+
+/* The best ones, and the token itself where it is none of them. */
+static void completion_top(struct buf *b, const struct answer *a, const struct answer_token *t)
+{
+    int n_top = MIN(t->s->n_top, a->setup.ask->sample.n_top);
+    bool has_token = false;
+
+    buf_putc(b, '{');
+    for (int i = 0; i < n_top; i++) {
+        if (i)
+            buf_putc(b, ',');
+        put_top(b, a, t->s->top[i].id, t->s->top[i].logprob);
+        has_token = has_token || t->s->top[i].id == t->id;
+    }
+    if (!has_token) {
+        if (n_top)
+            buf_putc(b, ',');
+        put_top(b, a, t->id, t->s->logprob);
+    }
+    buf_putc(b, '}');
+}
+
+static void completion_token(struct answer *a, struct choice *c, const struct answer_token *t)
+{
+    put_completion_token(choice_item(c, LIST_TOKENS), a, t->id, t->bytes);
+    buf_u64(choice_item(c, LIST_OFFSETS), t->offset);
+    struct buf *logprobs = choice_item(c, LIST_LOGPROBS), *top = choice_item(c, LIST_TOP);
+    if (t->s) {
+        openai_put_logprob(logprobs, t->s->logprob);
+        completion_top(top, a, t);
+    } else { /* the first token of an echoed prompt */
+        buf_putz(logprobs, "null");
+        buf_putz(top, "null");
+    }
+}
+
+static void put_completion_logprobs(struct buf *out, const struct answer *a, const struct choice *c)
+{
+    if (!a->setup.ask->want_logprobs) {
+        buf_putz(out, ",\"logprobs\":null");
+        return;
+    }
+    buf_putz(out, ",\"logprobs\":{\"tokens\":[");
+    buf_puts(out, buf_str(&c->lists[LIST_TOKENS]));
+    buf_putz(out, "],\"token_logprobs\":[");
+    buf_puts(out, buf_str(&c->lists[LIST_LOGPROBS]));
+    buf_putz(out, "],\"top_logprobs\":[");
+    buf_puts(out, buf_str(&c->lists[LIST_TOP]));
+    buf_putz(out, "],\"text_offset\":[");
+    buf_puts(out, buf_str(&c->lists[LIST_OFFSETS]));
+    buf_putz(out, "]}");
+}
+
+static void completion_begin(struct answer *a)
+{
+    openai_begin_frames(a, "text_completion", "\"");
+}
+
+static void completion_text(struct answer *a, struct choice *c, struct str text)
+{
+    openai_frame_begin(a, c);
+    buf_putz(&a->out, ",\"text\":\"");
+    json_escape(&a->out, text);
+    if (a->plain_tail.n) {
+        buf_puts(&a->out, buf_str(&a->plain_tail));
+        return;
+    }
+    buf_putc(&a->out, '"');
+    put_completion_logprobs(&a->out, a, c);
+    buf_putz(&a->out, ",\"finish_reason\":null");
+    openai_put_token_ids(&a->out, a, c);
+    openai_frame_end(a);
+}
+
+static void completion_choice_end(struct answer *a, struct choice *c)
+{
+    openai_frame_begin(a, c);
+    buf_putz(&a->out, ",\"text\":\"\"");
+    if (c->lists[LIST_TOKENS].n)
+        put_completion_logprobs(&a->out, a, c);
+    else
+        buf_putz(&a->out, ",\"logprobs\":null");
+    openai_put_finish(&a->out, a, c);
+    openai_put_token_ids(&a->out, a, c);
+    openai_frame_end(a);
+}
+
+static void completion_put_choice(struct answer *a, const struct choice *c)
+{
+    buf_putz(&a->out, ",\"text\":\"");
+    buf_puts(&a->out, buf_str(&c->text));
+    buf_putc(&a->out, '"');
+    put_completion_logprobs(&a->out, a, c);
+    openai_put_finish(&a->out, a, c);
+    openai_put_token_ids(&a->out, a, c);
+}
+
+static void completion_body(struct answer *a)
+{
+    openai_put_body(a, "text_completion", completion_put_choice);
+}
+
+const struct wire wire_openai_completion = {
+    .name = "openai.completion",
+    .id_prefix = "cmpl-",
+    .stream_type = "text/event-stream",
+    .keepalive = { ": keep-alive\n\n", 14 },
+    .error_form = ERROR_OPENAI,
+    .parse = openai_parse_completion,
+    .begin = completion_begin,
+    .token = completion_token,
+    .text = completion_text,
+    .choice_end = completion_choice_end,
+    .end = openai_stream_end,
+    .body = completion_body,
+    .error_frame = openai_error_frame,
+};

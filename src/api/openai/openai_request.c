@@ -1,0 +1,463 @@
+#include "api/openai/openai.h"
+#include "api/common/rows.h"
+
+#include <stdlib.h>
+
+/* One table for both routes. What would change the answer in a way that is not served here is
+ * refused by name; what only hints is ignored; everything stays in ask->raw. */
+
+static int read_allowed_ids(struct fields *f, const char *name, const struct json *v);
+static int read_chat_template(struct fields *f, const char *name, const struct json *v);
+static int read_echo(struct fields *f, const char *name, const struct json *v);
+static int read_enable_thinking(struct fields *f, const char *name, const struct json *v);
+static int read_include_reasoning(struct fields *f, const char *name, const struct json *v);
+static int read_logprobs(struct fields *f, const char *name, const struct json *v);
+static int read_modalities(struct fields *f, const char *name, const struct json *v);
+static int read_prediction(struct fields *f, const char *name, const struct json *v);
+static int read_reasoning_format(struct fields *f, const char *name, const struct json *v);
+static int read_stop_ids(struct fields *f, const char *name, const struct json *v);
+static int read_stream_options(struct fields *f, const char *name, const struct json *v);
+
+enum { CHAT = 1 << ASK_CHAT, COMPLETION = 1 << ASK_COMPLETION, BOTH = CHAT | COMPLETION };
+
+/* clang-format off */
+#define TO(member)               offsetof(struct ask, member)
+#define FLAG(name, on, member)   { name, FIELD_BOOL, on, .to = TO(member) }
+#define INT(name, lo, hi, m)     { name, FIELD_INT, BOTH, { lo, hi }, TO(m) }
+#define FLOAT(name, lo, hi, m)   { name, FIELD_FLOAT, BOTH, { lo, hi }, TO(m) }
+#define TEXT(name, most, member) { name, FIELD_TEXT, BOTH, { 0, most }, TO(member) }
+#define READ(name, on, fn)       { name, FIELD_READ, on, .read = fn }
+#define LATER(name, on)          { name, FIELD_LATER, on }
+#define REFUSE(name, on, what)   { name, FIELD_REFUSE, on, .text = what }
+/* clang-format on */
+
+#define OUR_SHAPE  "answers of a prescribed shape are not served yet"
+#define OUR_SAMPLE "the sampler has no such step"
+#define OUR_MEDIA  "answers are text only"
+
+static const struct field table[] = {
+    FLAG("add_generation_prompt", CHAT, convo.add_generation_prompt),
+    FLAG("add_special_tokens", BOTH, add_special_tokens),
+    READ("allowed_token_ids", BOTH, read_allowed_ids),
+    REFUSE("audio", CHAT, OUR_MEDIA),
+    REFUSE("bad_words", BOTH, OUR_SAMPLE),
+    INT("best_of", 1, ASK_N_MAX, best_of),
+    FLAG("cache_prompt", BOTH, cache_prompt),
+    TEXT("cache_salt", 256, cache_salt),
+    READ("chat_template", CHAT, read_chat_template),
+    { "chat_template_kwargs", FIELD_OBJECT, CHAT, .to = TO(convo.template_kwargs) },
+    FLAG("continue_final_message", CHAT, convo.continue_final_message),
+    REFUSE("documents", CHAT, "put them into a message"),
+    REFUSE("dry_multiplier", BOTH, OUR_SAMPLE),
+    REFUSE("dynatemp_range", BOTH, OUR_SAMPLE),
+    REFUSE("ebnf", BOTH, OUR_SHAPE),
+    READ("echo", BOTH, read_echo),
+    READ("enable_thinking", CHAT, read_enable_thinking),
+    FLOAT("frequency_penalty", -2, 2, sample.frequency_penalty),
+    LATER("function_call", CHAT),
+    LATER("functions", CHAT),
+    REFUSE("grammar", BOTH, OUR_SHAPE),
+    REFUSE("guided_choice", BOTH, OUR_SHAPE),
+    REFUSE("guided_grammar", BOTH, OUR_SHAPE),
+    REFUSE("guided_json", BOTH, OUR_SHAPE),
+    REFUSE("guided_regex", BOTH, OUR_SHAPE),
+    INT("id_slot", -1, INT32_MAX, id_slot),
+    FLAG("ignore_eos", BOTH, ignore_eos),
+    READ("include_reasoning", CHAT, read_include_reasoning),
+    FLAG("include_stop_str_in_output", BOTH, include_stop),
+    REFUSE("json_schema", BOTH, OUR_SHAPE),
+    READ("logit_bias", BOTH, row_logit_bias),
+    REFUSE("logprob_token_ids", BOTH, "use top_logprobs"),
+    READ("logprobs", BOTH, read_logprobs),
+    REFUSE("lora", BOTH, "no adapters are loaded"),
+    LATER("max_completion_tokens", CHAT),
+    LATER("max_tokens", BOTH),
+    LATER("messages", CHAT),
+    READ("metadata", BOTH, row_metadata),
+    FLOAT("min_p", 0, 1, sample.min_p),
+    INT("min_tokens", 0, INT32_MAX, min_tokens),
+    REFUSE("mirostat", BOTH, OUR_SAMPLE),
+    READ("modalities", CHAT, read_modalities),
+    TEXT("model", 1024, model),
+    INT("n", 1, ASK_N_MAX, n),
+    FLAG("parallel_tool_calls", CHAT, parallel_tool_calls),
+    READ("prediction", BOTH, read_prediction),
+    FLOAT("presence_penalty", -2, 2, sample.presence_penalty),
+    INT("priority", INT32_MIN, INT32_MAX, priority),
+    LATER("prompt", COMPLETION),
+    TEXT("prompt_cache_key", 1024, prompt_cache_key),
+    REFUSE("prompt_logprobs", BOTH, "a completion with echo and logprobs has them"),
+    { "reasoning_effort", FIELD_WORD, CHAT, .to = TO(reasoning_effort),
+        .text = "none|minimal|low|medium|high|xhigh|max" },
+    READ("reasoning_format", CHAT, read_reasoning_format),
+    REFUSE("regex", BOTH, OUR_SHAPE),
+    INT("repeat_last_n", -1, INT32_MAX, sample.repeat_last_n),
+    FLOAT("repeat_penalty", 0.001, 100, sample.repeat_penalty),
+    FLOAT("repetition_penalty", 0.001, 100, sample.repeat_penalty),
+    TEXT("request_id", 256, request_id),
+    READ("response_format", BOTH, openai_read_response_format),
+    FLAG("return_token_ids", BOTH, want_token_ids),
+    FLAG("return_tokens_as_token_ids", BOTH, tokens_as_ids),
+    TEXT("safety_identifier", 1024, safety_identifier),
+    READ("script", BOTH, row_script),
+    READ("seed", BOTH, row_seed),
+    { "service_tier", FIELD_WORD, BOTH, .to = TO(service_tier),
+        .text = "auto|default|flex|scale|priority|fast" },
+    FLAG("skip_special_tokens", BOTH, skip_special_tokens),
+    READ("stop", BOTH, row_stop),
+    READ("stop_token_ids", BOTH, read_stop_ids),
+    FLAG("stream", BOTH, stream),
+    READ("stream_options", BOTH, read_stream_options),
+    REFUSE("structured_outputs", BOTH, OUR_SHAPE),
+    LATER("suffix", COMPLETION),
+    FLOAT("temperature", 0, 2, sample.temperature),
+    REFUSE("thinking_token_budget", CHAT,
+        "thinking is not cut short; turn it off, or limit the answer"),
+    LATER("tool_choice", CHAT),
+    LATER("tools", CHAT),
+    INT("top_k", -1, INT32_MAX, sample.top_k),
+    LATER("top_logprobs", CHAT),
+    FLOAT("top_p", 0, 1, sample.top_p),
+    REFUSE("truncate_prompt_tokens", BOTH, "a prompt is never shortened silently"),
+    FLOAT("typical_p", 0, 1, sample.typical_p),
+    REFUSE("use_beam_search", BOTH, OUR_SAMPLE),
+    TEXT("user", 1024, user),
+    { "verbosity", FIELD_WORD, CHAT, .to = FIELD_TYPE_ONLY, .text = "low|medium|high" },
+    { "x_timeout", FIELD_DOUBLE, BOTH, { 0, 86400 }, TO(timeout_s) },
+    REFUSE("xtc_probability", BOTH, OUR_SAMPLE),
+};
+
+/* ---- rows with a mind of their own ---- */
+
+static int by_id(const void *a, const void *b)
+{
+    const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int read_allowed_ids(struct fields *f, const char *name, const struct json *v)
+{
+    struct sample_params *s = &f->ask->sample;
+    int32_t *ids;
+    int n = 0;
+
+    if (field_ids(f, name, v, ASK_ALLOWED_MAX, &ids))
+        return -1;
+    if (!v->n)
+        return err_param(f->e, ERR_INVALID, name, "'%s' must not be empty.", name);
+    qsort(ids, v->n, sizeof(*ids), by_id);
+    for (uint32_t i = 0; i < v->n; i++)
+        if (!n || ids[i] != ids[n - 1])
+            ids[n++] = ids[i];
+    s->allowed = ids;
+    s->n_allowed = n;
+    return 0;
+}
+
+/* Programs for whoever may ask are not run; /apply-template has its own rule. */
+static int read_chat_template(struct fields *f, const char *name, const struct json *v)
+{
+    if (f->ask->wire == &wire_apply_template)
+        return v->kind == JSON_STRING ? 0 : field_wrong_kind(f, name, "a string", v);
+    return field_says_nothing(v) ? 0
+                                 : field_unsupported(f, name, "the template comes with the model");
+}
+
+static int read_echo(struct fields *f, const char *name, const struct json *v)
+{
+    if (field_bool(f, name, v, &f->ask->echo))
+        return -1;
+    if (f->ask->echo && f->ask->kind == ASK_CHAT)
+        return field_unsupported(f, name, "a chat is not echoed");
+    return 0;
+}
+
+/* A chat asks with a boolean and says how many in top_logprobs; a completion with a count. */
+static int read_logprobs(struct fields *f, const char *name, const struct json *v)
+{
+    const struct range in = { 0, TOP_LOGPROBS_MAX };
+
+    if (f->ask->kind == ASK_CHAT)
+        return field_bool(f, name, v, &f->ask->want_logprobs);
+    if (v->kind == JSON_BOOL) { /* what chat clients send to the wrong route */
+        f->ask->want_logprobs = v->b;
+        return 0;
+    }
+    f->ask->want_logprobs = true;
+    return field_int(f, name, v, in, &f->ask->sample.n_top);
+}
+
+static int read_modalities(struct fields *f, const char *name, const struct json *v)
+{
+    struct str word;
+
+    if (v->kind != JSON_ARRAY)
+        return field_wrong_kind(f, name, "an array", v);
+    for (const struct json *c = v->child; c; c = c->next) {
+        if (field_word(f, name, c, "text|audio", &word))
+            return -1;
+        if (str_is(word, "audio"))
+            return field_unsupported(f, name, OUR_MEDIA);
+    }
+    return 0;
+}
+
+static int read_enable_thinking(struct fields *f, const char *name, const struct json *v)
+{
+    bool on;
+
+    if (field_bool(f, name, v, &on))
+        return -1;
+    f->ask->thinking = on ? THINKING_ON : THINKING_OFF;
+    return 0;
+}
+
+static int read_include_reasoning(struct fields *f, const char *name, const struct json *v)
+{
+    bool on;
+
+    if (field_bool(f, name, v, &on))
+        return -1;
+    f->ask->hides_thoughts = !on;
+    return 0;
+}
+
+/* llama-server's: `none` leaves thoughts where they are, with their marks. */
+static int read_reasoning_format(struct fields *f, const char *name, const struct json *v)
+{
+    struct str word;
+
+    if (field_word(f, name, v, "none|auto|deepseek|deepseek-legacy", &word))
+        return -1;
+    f->ask->thoughts_are_text = str_is(word, "none");
+    return 0;
+}
+
+static int read_stop_ids(struct fields *f, const char *name, const struct json *v)
+{
+    if (field_ids(f, name, v, ASK_STOP_IDS_MAX, &f->ask->stop_ids))
+        return -1;
+    f->ask->n_stop_ids = (int)v->n;
+    return 0;
+}
+
+/* Without stream they mean nothing; peers ignore them then, and so do we. */
+static int read_stream_options(struct fields *f, const char *name, const struct json *v)
+{
+    const struct json *usage = json_get(v, "include_usage");
+    const struct json *continuous = json_get(v, "continuous_usage_stats");
+
+    if (v->kind != JSON_OBJECT)
+        return field_wrong_kind(f, name, "an object", v);
+    if (!json_is_null(usage) &&
+        field_bool(f, "stream_options.include_usage", usage, &f->ask->include_usage))
+        return -1;
+    if (!json_is_null(continuous) && field_bool(f, "stream_options.continuous_usage_stats",
+                                         continuous, &f->ask->continuous_usage))
+        return -1;
+    return 0;
+}
+
+static int join_prediction(struct fields *f, const struct json *parts)
+{
+    struct buf text;
+    int rc = 0;
+
+    buf_init(&text, parts->raw.n + 1);
+    for (const struct json *c = parts->child; c && !rc; c = c->next) {
+        const struct json *t = c->kind == JSON_OBJECT ? json_get(c, "text") : NULL;
+        if (t && t->kind == JSON_STRING)
+            buf_put(&text, t->s.p, t->s.n);
+        else
+            rc = err_param(f->e, ERR_INVALID, "prediction.content",
+                "'prediction.content' may hold parts with a text only.");
+    }
+    if (!rc) {
+        f->ask->prediction = buf_ok(&text) ? arena_str(f->arena, buf_str(&text)) : STR_NONE;
+        rc = f->ask->prediction.p ? 0 : field_no_memory(f);
+    }
+    buf_clear(&text);
+    return rc;
+}
+
+/* { type: "content", content: text or parts of text }. */
+static int read_prediction(struct fields *f, const char *name, const struct json *v)
+{
+    const struct json *content, *type;
+
+    if (v->kind != JSON_OBJECT)
+        return field_wrong_kind(f, name, "an object", v);
+    type = json_get(v, "type");
+    content = json_get(v, "content");
+    if (!type || type->kind != JSON_STRING || !str_is(type->s, "content"))
+        return err_param(
+            f->e, ERR_INVALID, "prediction.type", "'prediction.type' must be 'content'.");
+    if (!content || (content->kind != JSON_STRING && content->kind != JSON_ARRAY))
+        return err_param(f->e, ERR_INVALID, "prediction.content",
+            "'prediction.content' must be a string or an array of text parts.");
+    if (content->kind == JSON_ARRAY)
+        return join_prediction(f, content);
+    f->ask->prediction = content->s;
+    return 0;
+}
+
+/* ---- what several fields say together ---- */
+
+static int read_max_tokens(struct fields *f, int default_value)
+{
+    const struct json *old = field_get(f, "max_tokens");
+    const struct json *v = field_get(f, "max_completion_tokens");
+    const char *name = v ? "max_completion_tokens" : "max_tokens";
+    bool may_be_0 = f->ask->kind == ASK_COMPLETION; /* only score the prompt */
+    const struct range in = { -1, INT32_MAX };
+    int ignored;
+
+    f->ask->max_tokens = default_value;
+    if (old && field_int(f, "max_tokens", old, in, &ignored))
+        return -1;
+    if (!v && !old)
+        return 0;
+    if (field_int(f, name, v ? v : old, in, &f->ask->max_tokens))
+        return -1;
+    if (!f->ask->max_tokens && !may_be_0)
+        return err_param(f->e, ERR_RANGE, name, "'%s' must be at least 1, not 0.", name);
+    return 0;
+}
+
+static int check_counts(struct fields *f)
+{
+    struct ask *ask = f->ask;
+
+    if (ask->max_tokens >= 0 && ask->min_tokens > ask->max_tokens)
+        return err_param(f->e, ERR_INVALID, "min_tokens",
+            "'min_tokens' is %d, more than 'max_tokens', %d.", ask->min_tokens, ask->max_tokens);
+    if (!field_get(f, "best_of"))
+        ask->best_of = ask->n;
+    if (ask->best_of < ask->n)
+        return err_param(f->e, ERR_INVALID, "best_of", "'best_of' is %d, less than 'n', %d.",
+            ask->best_of, ask->n);
+    if (ask->best_of > ask->n && ask->stream)
+        return err_param(f->e, ERR_INVALID, "best_of",
+            "'best_of' greater than 'n' cannot be streamed: the best is known only at the end.");
+    if ((int64_t)ask->n_prompts * ask->best_of > ASK_PROMPTS_MAX)
+        return err_param(f->e, ERR_RANGE, "prompt",
+            "%d prompts with %d choices each are more than %d answers.", ask->n_prompts,
+            ask->best_of, ASK_PROMPTS_MAX);
+    return 0;
+}
+
+static int finish_sampling(struct fields *f)
+{
+    struct ask *ask = f->ask;
+    struct sample_params *s = &ask->sample;
+
+    if (s->top_k < 0)
+        s->top_k = 0;
+    /* vLLM's spelling means the whole text; llama-server's looks back 64 tokens. */
+    if (field_get(f, "repetition_penalty") && !field_get(f, "repeat_last_n"))
+        s->repeat_last_n = -1;
+    s->min_tokens = ask->min_tokens;
+    s->want_logprobs = ask->want_logprobs || ask->best_of > ask->n;
+    return 0;
+}
+
+static int read_top_logprobs(struct fields *f)
+{
+    const struct json *v = field_get(f, "top_logprobs");
+    const struct range in = { 0, TOP_LOGPROBS_MAX };
+
+    if (!v)
+        return 0;
+    if (field_int(f, "top_logprobs", v, in, &f->ask->sample.n_top))
+        return -1;
+    if (f->ask->sample.n_top && !f->ask->want_logprobs)
+        return err_param(
+            f->e, ERR_INVALID, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true.");
+    return 0;
+}
+
+/* ---- what the template is told ---- */
+
+/* No effort at all means no thinking to the templates that know only that. */
+static int tell_effort(struct fields *f)
+{
+    if (str_is(f->ask->reasoning_effort, "none"))
+        f->ask->thinking = THINKING_OFF;
+    return tell_template(f);
+}
+
+static int check_continuation(struct fields *f)
+{
+    struct convo *c = &f->ask->convo;
+    const struct json *asked = field_get(f, "add_generation_prompt");
+
+    if (!c->continue_final_message)
+        return 0;
+    if (asked && c->add_generation_prompt)
+        return err_param(f->e, ERR_INVALID, "continue_final_message",
+            "'continue_final_message' and 'add_generation_prompt' exclude each other.");
+    if (c->messages[c->n_messages - 1].role != ROLE_ASSISTANT)
+        return err_param(f->e, ERR_INVALID, "continue_final_message",
+            "'continue_final_message' needs the last message to be the assistant's.");
+    c->add_generation_prompt = false;
+    return 0;
+}
+
+/* ---- the two routes ---- */
+
+static int required(struct fields *f, const char *name,
+    int (*read)(struct fields *, const char *, const struct json *))
+{
+    const struct json *v = field_get(f, name);
+
+    return v ? read(f, name, v) : field_missing(f, name);
+}
+
+int openai_parse_chat(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+{
+    struct fields f = { ask, a, e, table, ARRAY_LEN(table), { NULL } };
+
+    ask->kind = ASK_CHAT;
+    if (fields_read(&f, body) || required(&f, "messages", openai_read_messages) ||
+        openai_read_tools(&f) || read_max_tokens(&f, -1) || read_top_logprobs(&f) ||
+        check_counts(&f) || check_continuation(&f) || tell_effort(&f))
+        return -1;
+    return finish_sampling(&f);
+}
+
+/* What is asked for stands between the prompt and this. Empty: behind the prompt, as ever. */
+static int read_suffix(struct fields *f)
+{
+    const struct json *v = field_get(f, "suffix");
+    struct ask *ask = f->ask;
+    struct str suffix;
+
+    if (!v)
+        return 0;
+    if (field_text(f, "suffix", v, SIZE_MAX, &suffix))
+        return -1;
+    for (int i = 0; i < ask->n_prompts && suffix.n; i++) {
+        if (ask->prompts[i].is_tokens)
+            return err_param(
+                f->e, ERR_INVALID, "suffix", "'suffix' needs a 'prompt' that is text.");
+        struct infill *fill = arena_zalloc(f->arena, 1, sizeof(*fill));
+        if (!fill)
+            return field_no_memory(f);
+        *fill = (struct infill){ .prefix = ask->prompts[i].text, .suffix = suffix };
+        ask->prompts[i].fill = fill;
+    }
+    return 0;
+}
+
+int openai_parse_completion(
+    struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+{
+    struct fields f = { ask, a, e, table, ARRAY_LEN(table), { NULL } };
+
+    ask->kind = ASK_COMPLETION;
+    ask->add_special_tokens = true;
+    if (fields_read(&f, body) || required(&f, "prompt", row_prompt) || read_suffix(&f) ||
+        read_max_tokens(&f, 16) || check_counts(&f))
+        return -1;
+    return finish_sampling(&f);
+}

@@ -1,0 +1,187 @@
+#include "api/openai/openai_response.h"
+
+#include <math.h>
+
+/* ---- pieces of both ---- */
+
+static const char *finish_name(enum finish finish)
+{
+    switch (finish) {
+    case FINISH_STOP:
+        return "stop";
+    case FINISH_NONE:
+    case FINISH_LENGTH:
+    case FINISH_CANCELLED: /* cut short, whoever did it */
+    case FINISH_ERROR:
+        return "length";
+    }
+    return "length";
+}
+
+/* What was asked for as functions is told as that. */
+static const char *calls_name(const struct answer *a)
+{
+    return a->setup.ask->has_functions ? "function_call" : "tool_calls";
+}
+
+/* From "id" to "system_fingerprint", without braces. */
+static void put_identity(struct jw *w, const struct answer *a, const char *object)
+{
+    const struct ask *ask = a->setup.ask;
+
+    jw_key(w, "id");
+    jw_z(w, a->id);
+    jw_key(w, "object");
+    jw_z(w, object);
+    jw_key(w, "created");
+    jw_i64(w, a->setup.created);
+    jw_key(w, "model");
+    jw_str(w, a->setup.model);
+    if (ask->service_tier.p) {
+        jw_key(w, "service_tier");
+        jw_str(w, str_is(ask->service_tier, "auto") ? STR("default") : ask->service_tier);
+    }
+    jw_key(w, "system_fingerprint");
+    jw_z(w, a->setup.fingerprint);
+}
+
+static void put_usage(struct buf *out, const struct answer *a)
+{
+    struct answer_counts n = answer_counts(a);
+
+    buf_printf(out,
+        "{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d,"
+        "\"prompt_tokens_details\":{\"cached_tokens\":%d,\"audio_tokens\":0},"
+        "\"completion_tokens_details\":{\"reasoning_tokens\":%d,\"audio_tokens\":0,"
+        "\"accepted_prediction_tokens\":%d,\"rejected_prediction_tokens\":%d}}",
+        n.prompt_tokens, n.completion_tokens, n.prompt_tokens + n.completion_tokens,
+        n.cached_tokens, n.reasoning_tokens, n.accepted_prediction_tokens,
+        n.rejected_prediction_tokens);
+}
+
+void openai_put_logprob(struct buf *b, float v)
+{
+    struct jw w;
+
+    jw_init(&w, b);
+    jw_f32(&w, isfinite(v) ? v : -9999.0f); /* JSON has no infinity */
+}
+
+/* The part of a finished choice that says why. stop_reason is vLLM's: the string or the token. */
+void openai_put_finish(struct buf *out, const struct answer *a, const struct choice *c)
+{
+    buf_putz(out, ",\"finish_reason\":\"");
+    buf_putz(out, c->ends_in_calls ? calls_name(a) : finish_name(c->finish));
+    buf_putz(out, "\",\"stop_reason\":");
+    if (c->stop_text.p) {
+        buf_putc(out, '"');
+        json_escape(out, c->stop_text);
+        buf_putc(out, '"');
+    } else if (c->stop_id >= 0) {
+        buf_u64(out, (uint64_t)c->stop_id);
+    } else {
+        buf_putz(out, "null");
+    }
+}
+
+void openai_put_token_ids(struct buf *out, const struct answer *a, const struct choice *c)
+{
+    if (!a->setup.ask->want_token_ids)
+        return;
+    buf_putz(out, ",\"token_ids\":[");
+    buf_puts(out, buf_str(&c->lists[LIST_IDS]));
+    buf_putc(out, ']');
+}
+
+/* ---- frames ---- */
+
+void openai_begin_frames(struct answer *a, const char *object, const char *plain)
+{
+    const struct ask *ask = a->setup.ask;
+    struct jw w;
+
+    if (!ask->stream)
+        return;
+    buf_putz(&a->head, "data: ");
+    jw_init(&w, &a->head);
+    jw_object(&w);
+    put_identity(&w, a, object);
+    a->n_head_common = a->head.n;
+    buf_putz(&a->head, ",\"choices\":[{\"index\":");
+    buf_putz(&a->tail, "}]");
+    if (ask->include_usage && !ask->continuous_usage)
+        buf_putz(&a->tail, ",\"usage\":null");
+    if (ask->want_logprobs || ask->want_token_ids || ask->continuous_usage)
+        return;
+    buf_putz(&a->plain_tail, plain);
+    buf_putz(&a->plain_tail, ",\"logprobs\":null,\"finish_reason\":null");
+    buf_puts(&a->plain_tail, buf_str(&a->tail));
+    buf_putz(&a->plain_tail, "}\n\n");
+}
+
+void openai_frame_begin(struct answer *a, const struct choice *c)
+{
+    buf_puts(&a->out, buf_str(&a->head));
+    buf_u64(&a->out, (uint64_t)c->number);
+}
+
+void openai_frame_end(struct answer *a)
+{
+    buf_puts(&a->out, buf_str(&a->tail));
+    if (a->setup.ask->continuous_usage) {
+        buf_putz(&a->out, ",\"usage\":");
+        put_usage(&a->out, a);
+    }
+    buf_putz(&a->out, "}\n\n");
+}
+
+void openai_stream_end(struct answer *a)
+{
+    if (a->setup.ask->include_usage) {
+        buf_put(&a->out, a->head.p, a->n_head_common);
+        buf_putz(&a->out, ",\"choices\":[],\"usage\":");
+        put_usage(&a->out, a);
+        buf_putz(&a->out, "}\n\n");
+    }
+    buf_putz(&a->out, "data: [DONE]\n\n");
+}
+
+void openai_error_frame(struct buf *out, const struct err *e, const struct error_extra *x)
+{
+    buf_putz(out, "data: ");
+    openai_error(out, e, x);
+    buf_putz(out, "\n\n");
+}
+
+/* ---- bodies ---- */
+
+void openai_put_body(struct answer *a, const char *object,
+    void (*put_choice)(struct answer *, const struct choice *))
+{
+    const struct ask *ask = a->setup.ask;
+    struct jw w;
+
+    jw_init(&w, &a->out);
+    jw_object(&w);
+    put_identity(&w, a, object);
+    buf_putz(&a->out, ",\"choices\":[");
+    for (int i = 0; i < ask->n_prompts * ask->n; i++) {
+        buf_putz(&a->out, i ? ",{\"index\":" : "{\"index\":");
+        buf_u64(&a->out, (uint64_t)i);
+        put_choice(a, answer_rank(a, i / ask->n, i % ask->n));
+        buf_putc(&a->out, '}');
+    }
+    buf_putz(&a->out, "],\"usage\":");
+    put_usage(&a->out, a);
+    buf_putc(&a->out, '}');
+}
+
+void openai_put_token_text(struct buf *b, const struct answer *a, int32_t id, struct str bytes)
+{
+    buf_putc(b, '"');
+    if (a->setup.ask->tokens_as_ids)
+        buf_printf(b, "token_id:%d", id);
+    else
+        json_escape(b, bytes);
+    buf_putc(b, '"');
+}

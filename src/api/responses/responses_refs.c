@@ -1,0 +1,177 @@
+#include "api/common/path.h"
+#include "api/responses/responses.h"
+#include "base/map.h"
+
+#include <stdio.h>
+
+/* Some clients send the id of an item instead of what they were told. The answer it belongs to is
+ * in the id; each answer is read once, and all its items are known from then on. */
+
+struct refs {
+    struct fields *f;
+    const struct responses_shelf *shelf;
+    struct str_map *known; /* ids of items, and of answers that were looked for */
+    struct buf items;      /* const struct json *: what the map's numbers mean */
+    struct json *out, **tail;
+};
+
+bool responses_is_reference(const struct json *v)
+{
+    const struct json *type = json_get(v, "type");
+
+    if (json_is_null(type))
+        return json_is_null(json_get(v, "role")) && !json_is_null(json_get(v, "id"));
+    return type->kind == JSON_STRING && str_is(type->s, "item_reference");
+}
+
+bool responses_id_of_item(struct str item, char out[RESPONSES_ID_MAX])
+{
+    size_t from = 0, to = item.n;
+
+    while (from < item.n && item.p[from] != '_')
+        from++;
+    while (to > 0 && item.p[to - 1] != '_')
+        to--;
+    if (to < from + 3 || to - from - 2 >= RESPONSES_ID_MAX - sizeof("resp_"))
+        return false;
+    snprintf(out, RESPONSES_ID_MAX, "resp_%.*s", (int)(to - from - 2), item.p + from + 1);
+    return true;
+}
+
+/* ---- what is known */
+
+static int know(struct refs *r, struct str id, const struct json *item)
+{
+    uint32_t at = (uint32_t)(r->items.n / sizeof(const struct json *));
+
+    if (str_map_put(r->known, id, at) < 0)
+        return field_no_memory(r->f);
+    buf_put(&r->items, &item, sizeof(const struct json *));
+    return buf_ok(&r->items) ? 0 : field_no_memory(r->f);
+}
+
+static const struct json *known(const struct refs *r, struct str id)
+{
+    const struct json *item = NULL;
+    uint32_t at;
+
+    if (str_map_get(r->known, id, &at))
+        memcpy(&item, r->items.p + at * sizeof(const struct json *), sizeof(const struct json *));
+    return item;
+}
+
+static int know_all(struct refs *r, const struct json *list)
+{
+    if (!list || list->kind != JSON_ARRAY)
+        return 0;
+    for (const struct json *v = list->child; v; v = v->next) {
+        const struct json *id = json_get(v, "id");
+        if (id && id->kind == JSON_STRING && know(r, id->s, v))
+            return -1;
+    }
+    return 0;
+}
+
+/* Once for each answer, whether it is there or not. */
+static int look_for(struct refs *r, struct str id)
+{
+    struct responses_kept k;
+    struct json *answer, *input;
+    struct str own = arena_str(r->f->arena, id);
+    uint32_t ignored;
+    struct err e;
+
+    if (str_map_get(r->known, id, &ignored))
+        return 0;
+    if (!own.p)
+        return field_no_memory(r->f);
+    if (know(r, own, NULL))
+        return -1;
+    if (!r->shelf->find(r->shelf->ctx, own, &k) ||
+        json_parse(&answer, k.answer, r->f->arena, NULL, &e) ||
+        json_parse(&input, k.input, r->f->arena, NULL, &e))
+        return 0;
+    return know_all(r, json_get(answer, "output")) || know_all(r, input) ? -1 : 0;
+}
+
+/* ---- the list */
+
+static int add(struct refs *r, const struct json *v)
+{
+    struct json *copy = arena_alloc(r->f->arena, sizeof(*copy));
+
+    if (!copy)
+        return field_no_memory(r->f);
+    *copy = *v;
+    copy->next = NULL;
+    *r->tail = copy;
+    r->tail = &copy->next;
+    r->out->n++;
+    return 0;
+}
+
+static int add_named(struct refs *r, const struct path *at, const struct json *v)
+{
+    struct path_text where = path_spell(AT(at, "id"));
+    char answer_id[RESPONSES_ID_MAX];
+    const struct json *item = NULL;
+    struct str id;
+
+    if (path_need_text(r->f, AT(at, "id"), json_get(v, "id"), &id))
+        return -1;
+    if (!r->shelf) {
+        r->f->ask->needs_shelf = true;
+        return add(r, v);
+    }
+    if (responses_id_of_item(id, answer_id)) {
+        if (look_for(r, str_of(answer_id)))
+            return -1;
+        item = known(r, id);
+    }
+    if (item)
+        return add(r, item);
+    return err_param(r->f->e, ERR_NOT_FOUND, where.z, "Item with id '%.*s' not found.",
+        (int)MIN(id.n, (size_t)RESPONSES_ID_MAX), id.p);
+}
+
+static int add_list(struct refs *r, const char *name, const struct json *list)
+{
+    const struct json *v = list->child;
+
+    for (int i = 0; v; v = v->next, i++) {
+        const struct path *at = AT_INDEX(NULL, name, i);
+        if (v->kind != JSON_OBJECT)
+            return path_wrong_kind(r->f, at, "an object", v);
+        if (responses_is_reference(v) ? add_named(r, at, v) : add(r, v))
+            return -1;
+    }
+    return 0;
+}
+
+int responses_resolve(struct fields *f, const char *name, const struct json *list,
+    const struct responses_shelf *shelf, const struct json **out)
+{
+    struct refs r = { .f = f, .shelf = shelf };
+    int rc;
+
+    *out = list;
+    if (list->kind == JSON_STRING)
+        return 0;
+    if (list->kind != JSON_ARRAY)
+        return field_wrong_kind(f, name, "a string or an array of items", list);
+    r.out = arena_zalloc(f->arena, 1, sizeof(*r.out));
+    r.known = str_map_new(16);
+    buf_init(&r.items, 256 * MB);
+    if (!r.out || !r.known) {
+        rc = field_no_memory(f);
+    } else {
+        r.out->kind = JSON_ARRAY;
+        r.out->raw = list->raw;
+        r.tail = &r.out->child;
+        rc = add_list(&r, name, list);
+    }
+    str_map_free(r.known);
+    buf_clear(&r.items);
+    *out = r.out;
+    return rc;
+}

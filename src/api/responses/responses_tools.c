@@ -1,0 +1,114 @@
+#include "api/openai/openai.h"
+#include "api/responses/responses.h"
+#include "api/common/tools.h"
+
+/* Tools are flat here: {"type":"function","name","parameters"}. Those that the wire's inventor runs
+ * himself, and those that take text of a grammar, are left out: agents send them to everybody. */
+
+static const char *const skipped[] = { "apply_patch", "code_interpreter", "computer",
+    "computer_use", "computer_use_preview", "custom", "file_search", "image_generation",
+    "local_shell", "mcp", "namespace", "programmatic_tool_calling", "shell", "tool_search",
+    "web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11" };
+
+static bool is_skipped(struct str type)
+{
+    for (size_t i = 0; i < ARRAY_LEN(skipped); i++)
+        if (str_is(type, skipped[i]))
+            return true;
+    return false;
+}
+
+static int wrong_type(struct fields *f, const struct path *at, struct str type)
+{
+    struct path_text where = path_spell(AT(at, "type"));
+
+    return err_param(f->e, ERR_INVALID, where.z, "'%s' is '%.*s', which is no kind of tool.",
+        where.z, (int)MIN(type.n, (size_t)40), type.p);
+}
+
+static int read_tool(
+    struct tool_list *l, struct fields *f, const struct path *at, const struct json *v)
+{
+    struct tool_words words = { .description = STR_NONE };
+    struct str type = STR("function");
+
+    if (v->kind != JSON_OBJECT)
+        return path_wrong_kind(f, at, "an object", v);
+    if (path_take_text(f, AT(at, "type"), json_get(v, "type"), &type))
+        return -1;
+    if (is_skipped(type))
+        return 0;
+    if (!str_is(type, "function"))
+        return wrong_type(f, at, type);
+    const struct json *parameters = json_get(v, "parameters"), *strict = json_get(v, "strict");
+    if (path_need_text(f, AT(at, "name"), json_get(v, "name"), &words.name) ||
+        path_take_text(f, AT(at, "description"), json_get(v, "description"), &words.description))
+        return -1;
+    if (!json_is_null(parameters) && parameters->kind != JSON_OBJECT)
+        return path_wrong_kind(f, AT(at, "parameters"), "an object", parameters);
+    words.parameters = json_is_null(parameters) ? NULL : parameters;
+    words.strict = json_is_null(strict) ? NULL : strict;
+    return tools_put(l, f, at, &words);
+}
+
+int responses_read_tools(struct fields *f, const struct json *v)
+{
+    const struct json *t;
+    struct tool_list l;
+    int i = 0;
+
+    if (v->kind != JSON_ARRAY)
+        return field_wrong_kind(f, "tools", "an array", v);
+    if (tools_begin(&l, f, "tools", v))
+        return -1;
+    for (t = v->child; t; t = t->next, i++)
+        if (read_tool(&l, f, AT_INDEX(NULL, "tools", i), t))
+            return -1;
+    tools_end(&l, f);
+    return 0;
+}
+
+/* ---- the choice */
+
+/* Those of them that are functions; without any, nothing is allowed. */
+static int choose_allowed(struct fields *f, const struct json *v)
+{
+    const struct json *tools = json_get(v, "tools"), *mode = json_get(v, "mode");
+    struct str word = STR("auto");
+    struct ask *ask = f->ask;
+
+    if (json_is_null(tools))
+        return field_missing(f, "tool_choice.tools");
+    if (tools->kind != JSON_ARRAY)
+        return field_wrong_kind(f, "tool_choice.tools", "an array", tools);
+    if (!json_is_null(mode) && field_word(f, "tool_choice.mode", mode, "auto|required", &word))
+        return -1;
+    struct str *names = arena_zalloc(f->arena, tools->n + 1u, sizeof(*names));
+    if (!names)
+        return field_no_memory(f);
+    for (const struct json *t = tools->child; t; t = t->next) {
+        const struct json *type = json_get(t, "type"), *name = json_get(t, "name");
+        bool is_function = json_is_null(type) || str_is(type->s, "function");
+        if (is_function && name && name->kind == JSON_STRING &&
+            ask->n_allowed_tools < ASK_TOOLS_MAX)
+            names[ask->n_allowed_tools++] = name->s;
+    }
+    ask->allowed_tools = names;
+    bool is_required = str_is(word, "required");
+    ask->tool_choice = is_required ? TOOL_CHOICE_REQUIRED : TOOL_CHOICE_AUTO;
+    if (ask->n_allowed_tools)
+        return 0;
+    if (is_required)
+        return field_unsupported(f, "tool_choice.tools", "only functions are called");
+    ask->tool_choice = TOOL_CHOICE_NONE;
+    return 0;
+}
+
+int responses_read_tool_choice(struct fields *f, const struct json *v)
+{
+    const struct json *type = json_get(v, "type");
+
+    if (type && type->kind == JSON_STRING && str_is(type->s, "allowed_tools"))
+        return choose_allowed(f, v);
+    return openai_read_tool_choice(f, v);
+}

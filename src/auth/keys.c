@@ -1,0 +1,197 @@
+#include "auth/keys.h"
+#include "base/mem.h"
+
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+#include <stdio.h>
+
+struct key {
+    unsigned char hash[SHA256_DIGEST_LENGTH];
+    unsigned scopes;
+    char group[KEY_GROUP_MAX + 1];
+    _Atomic float weight;
+};
+
+struct keys {
+    int n;
+    struct key keys[KEYS_MAX];
+};
+
+static int read_group(struct key *key, struct str name, int place, struct err *e)
+{
+    static const char characters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+
+    if (*key->group || name.n < 1 || name.n > KEY_GROUP_MAX)
+        return err_set(e, ERR_INVALID, "api keys: entry %d has a bad group", place);
+    for (size_t i = 0; i < name.n; i++)
+        if (!memchr(characters, name.p[i], sizeof(characters) - 1))
+            return err_set(e, ERR_INVALID, "api keys: entry %d has a bad group", place);
+    memcpy(key->group, name.p, name.n);
+    return 0;
+}
+
+static int read_weight(struct key *key, struct str text, int place, struct err *e)
+{
+    double v;
+
+    if (!str_to_f64(text, &v) || !(v >= KEY_WEIGHT_MIN && v <= KEY_WEIGHT_MAX))
+        return err_set(e, ERR_INVALID, "api keys: entry %d has a bad weight", place);
+    key->weight = (float)v;
+    return 0;
+}
+
+/* What is said of a key behind it, from the end; what is left of *item is the key. */
+static int read_suffixes(struct key *key, struct str *item, int place, struct err *e)
+{
+    const struct str admin = STR(":admin"), group = STR(":group="), weight = STR(":weight=");
+
+    for (;;) {
+        const char *colon = item->n ? memrchr(item->p, ':', item->n) : NULL;
+        size_t n = colon ? (size_t)(colon - item->p) : item->n;
+        struct str suffix = str_skip(*item, n);
+        if (str_eq(suffix, admin))
+            key->scopes |= SCOPE_ADMIN;
+        else if (!str_starts(suffix, group) && !str_starts(suffix, weight))
+            return 0;
+        else if (str_starts(suffix, group) ? read_group(key, str_skip(suffix, group.n), place, e)
+                                           : read_weight(key, str_skip(suffix, weight.n), place, e))
+            return -1;
+        item->n = n;
+    }
+}
+
+static int add(struct keys *k, struct str item, int place, struct err *e)
+{
+    struct key key = { .scopes = SCOPE_READ | SCOPE_GENERATE, .weight = 1 };
+
+    if (read_suffixes(&key, &item, place, e))
+        return -1;
+    if (!item.n)
+        return err_set(e, ERR_INVALID, "api keys: entry %d is empty", place);
+    for (size_t i = 0; i < item.n; i++)
+        if (item.p[i] <= ' ' || item.p[i] > '~')
+            return err_set(
+                e, ERR_INVALID, "api keys: entry %d has a blank or a control character", place);
+    if (k->n == KEYS_MAX)
+        return err_set(e, ERR_RANGE, "api keys: more than %d", KEYS_MAX);
+    SHA256((const unsigned char *)item.p, item.n, key.hash);
+    k->keys[k->n++] = key;
+    return 0;
+}
+
+int keys_open(struct keys **out, const char *list, struct err *e)
+{
+    struct keys *k = xcalloc(1, sizeof(*k));
+    struct str rest = str_trim(str_of(list));
+
+    for (int place = 1; rest.n; place++) {
+        ptrdiff_t comma = str_find(rest, STR(","));
+        size_t n = comma < 0 ? rest.n : (size_t)comma;
+        if (add(k, str_trim((struct str){ rest.p, n }), place, e)) {
+            keys_close(k);
+            return -1;
+        }
+        rest = str_skip(rest, n + 1);
+    }
+    *out = k;
+    return 0;
+}
+
+void keys_close(struct keys *k)
+{
+    if (!k)
+        return;
+    OPENSSL_cleanse(k, sizeof(*k));
+    mem_free(k);
+}
+
+int keys_count(const struct keys *k)
+{
+    return k->n;
+}
+
+static void describe(const struct key *key, struct caller *out)
+{
+    out->scopes = key->scopes;
+    out->weight = key->weight;
+    memcpy(out->group, key->group, sizeof(out->group));
+    for (int i = 0; i < KEY_ID_BYTES; i++)
+        snprintf(out->id + 2 * i, 3, "%02x", key->hash[i]);
+}
+
+bool keys_find(const struct keys *k, struct str key, struct caller *out)
+{
+    unsigned char hash[SHA256_DIGEST_LENGTH];
+    const struct key *found = NULL;
+
+    if (!key.n)
+        return false;
+    SHA256((const unsigned char *)key.p, key.n, hash);
+    /* All are compared, so that the time does not tell which one was near. */
+    for (int i = 0; i < k->n; i++)
+        if (!CRYPTO_memcmp(k->keys[i].hash, hash, sizeof(hash)))
+            found = &k->keys[i];
+    if (found)
+        describe(found, out);
+    return found;
+}
+
+void keys_at(const struct keys *k, int i, struct caller *out)
+{
+    CHECK(i >= 0 && i < k->n);
+    describe(&k->keys[i], out);
+}
+
+int keys_place(const struct keys *k, struct str id)
+{
+    struct caller c;
+
+    for (int i = 0; i < k->n; i++) {
+        describe(&k->keys[i], &c);
+        if (str_is(id, c.id))
+            return i;
+    }
+    return -1;
+}
+
+void keys_set_weight(struct keys *k, int i, float weight)
+{
+    CHECK(i >= 0 && i < k->n && weight >= KEY_WEIGHT_MIN && weight <= KEY_WEIGHT_MAX);
+    k->keys[i].weight = weight;
+}
+
+/* Never 0. */
+static uint64_t number_of(const char *text)
+{
+    unsigned char hash[SHA256_DIGEST_LENGTH];
+    uint64_t n;
+
+    SHA256((const unsigned char *)text, strlen(text), hash);
+    memcpy(&n, hash, sizeof(n));
+    return n ? n : 1;
+}
+
+uint64_t caller_tenant(const struct caller *c)
+{
+    return *c->id ? number_of(c->id) : 0;
+}
+
+uint64_t caller_circle(const struct caller *c)
+{
+    char name[KEY_GROUP_MAX + 8];
+
+    if (!*c->group)
+        return caller_tenant(c);
+    snprintf(name, sizeof(name), "group=%s", c->group); /* no key's id has such letters */
+    return number_of(name);
+}
+
+struct str keys_from_fields(struct str authorization, struct str x_api_key)
+{
+    struct str scheme = { authorization.p, MIN(authorization.n, (size_t)7) };
+
+    if (authorization.p && str_eq_nocase(scheme, STR("bearer ")))
+        return str_trim(str_skip(authorization, 7));
+    return x_api_key.p ? str_trim(x_api_key) : STR_NONE;
+}

@@ -1,0 +1,91 @@
+#include "base/marks.h"
+
+static uint16_t *cell(const struct marks *m, uint16_t at, char byte)
+{
+    return &m->next[((size_t)at << m->shift) + m->class_of[(unsigned char)byte]];
+}
+
+static void add(struct marks *m, int index)
+{
+    struct str s = m->strings[index];
+    uint16_t at = MARKS_ROOT;
+
+    CHECK(s.n > 0);
+    m->starts[(unsigned char)s.p[0]] = true;
+    for (size_t i = 0; i < s.n; i++) {
+        uint16_t *next = cell(m, at, s.p[i]);
+        if (!*next) {
+            *next = m->n_nodes++;
+            m->nodes[*next] = (struct marks_node){ (uint16_t)(i + 1), (uint16_t)index, -1 };
+        }
+        at = *next;
+    }
+    if (m->nodes[at].hit < 0)
+        m->nodes[at].hit = (int16_t)index;
+}
+
+/* Breadth first, so that a state's failure link is complete before the state itself: its empty
+ * cells become what the failure link would do, and the links are not needed afterwards. */
+static void complete(struct marks *m, uint16_t *queue, uint16_t *fail)
+{
+    size_t head = 0, tail = 0;
+
+    queue[tail++] = MARKS_ROOT;
+    while (head < tail) {
+        uint16_t at = queue[head++];
+        uint16_t *row = m->next + ((size_t)at << m->shift);
+        const uint16_t *other = m->next + ((size_t)fail[at] << m->shift);
+        if (m->nodes[at].hit < 0 && at != MARKS_ROOT)
+            m->nodes[at].hit = m->nodes[fail[at]].hit;
+        for (uint16_t c = 1; c < m->n_classes; c++) {
+            bool is_child = row[c] && m->nodes[row[c]].depth == m->nodes[at].depth + 1;
+            if (is_child) {
+                fail[row[c]] = at == MARKS_ROOT ? (uint16_t)MARKS_ROOT : other[c];
+                queue[tail++] = row[c];
+            } else if (at != MARKS_ROOT) {
+                row[c] = other[c];
+            }
+        }
+    }
+}
+
+static size_t classify(struct marks *m, int n)
+{
+    size_t bytes = 0;
+
+    m->n_classes = 1;
+    for (int i = 0; i < n; i++) {
+        bytes += m->strings[i].n;
+        for (size_t k = 0; k < m->strings[i].n; k++) {
+            unsigned char *c = &m->class_of[(unsigned char)m->strings[i].p[k]];
+            if (!*c)
+                *c = (unsigned char)m->n_classes++;
+        }
+    }
+    return bytes;
+}
+
+struct marks *marks_new(struct arena *a, const struct str *strings, int n)
+{
+    struct marks *m = arena_zalloc(a, 1, sizeof(*m));
+
+    if (!m)
+        return NULL;
+    m->strings = strings;
+    size_t n_nodes = classify(m, n) + 1;
+    while (1 << m->shift < m->n_classes)
+        m->shift++;
+    CHECK(n <= MARKS_MAX && n_nodes <= MARKS_BYTES_MAX + 1 && m->n_classes < 256);
+    m->nodes = arena_zalloc(a, n_nodes, sizeof(*m->nodes));
+    m->next = arena_zalloc(a, n_nodes << m->shift, sizeof(*m->next));
+    uint16_t *queue = arena_zalloc(a, 2 * n_nodes, sizeof(*queue));
+    if (!m->nodes || !m->next || !queue)
+        return NULL;
+    m->nodes[MARKS_ROOT].hit = -1;
+    m->n_nodes = 1;
+    for (int i = 0; i < n; i++)
+        add(m, i);
+    complete(m, queue, queue + n_nodes);
+    m->starts_blank = m->starts[' '] || m->starts['\t'] || m->starts['\n'] || m->starts['\r'];
+    return m;
+}

@@ -1,0 +1,310 @@
+#include "engine/sample/candidates.h"
+#include "base/mem.h"
+
+#include <float.h>
+#include <math.h>
+
+bool candidates_init(struct candidates *c, const struct kernels *k, int n_vocab)
+{
+    size_t n = (size_t)n_vocab, n_groups = (size_t)logit_groups(n_vocab);
+
+    *c = (struct candidates){ .k = k, .n_vocab = n_vocab };
+    c->own = try_calloc(n, sizeof(*c->own));
+    c->peak = try_calloc(n_groups, sizeof(*c->peak));
+    c->id = try_calloc(n, sizeof(*c->id));
+    c->value = try_calloc(n, sizeof(*c->value));
+    c->weight = try_calloc(n, sizeof(*c->weight));
+    c->sum = try_calloc(n_groups, sizeof(*c->sum));
+    bool is_selecting = select_init(&c->sel, n);
+    return c->own && c->peak && c->id && c->value && c->weight && c->sum && is_selecting;
+}
+
+void candidates_clear(struct candidates *c)
+{
+    mem_free(c->own);
+    mem_free(c->peak);
+    mem_free(c->id);
+    mem_free(c->value);
+    mem_free(c->weight);
+    mem_free(c->sum);
+    select_clear(&c->sel);
+    *c = (struct candidates){ 0 };
+}
+
+/* ---- the row */
+
+static int group_size(int n, int from)
+{
+    return MIN(LOGIT_GROUP, n - from);
+}
+
+void candidates_look(struct candidates *c, const struct logits *row)
+{
+    const int n = c->n_vocab;
+
+    c->row = *row;
+    c->total = 0;
+    if (!row->peak) {
+        for (int from = 0; from < n; from += LOGIT_GROUP)
+            c->peak[from / LOGIT_GROUP] = c->k->max(row->x + from, group_size(n, from));
+        c->row.peak = c->peak;
+    }
+    c->max = c->k->max(c->row.peak, logit_groups(n));
+}
+
+float *candidates_copy(struct candidates *c)
+{
+    memcpy(c->own, c->row.x, (size_t)c->n_vocab * sizeof(*c->own));
+    return c->own;
+}
+
+/* NaN becomes -inf, and +inf the largest float. */
+static void tidy(struct candidates *c)
+{
+    for (int id = 0; id < c->n_vocab; id++) {
+        float x = c->row.x[id];
+        c->own[id] = x > -INFINITY ? MIN(x, FLT_MAX) : -INFINITY;
+    }
+    candidates_look(c, &(struct logits){ c->own, NULL });
+}
+
+int32_t candidates_best(const struct candidates *c)
+{
+    int g = 0;
+
+    if (c->max == -INFINITY)
+        return 0;
+    while (c->row.peak[g] != c->max)
+        g++;
+    for (int id = g * LOGIT_GROUP;; id++)
+        if (c->row.x[id] == c->max)
+            return id;
+}
+
+/* ---- weights */
+
+static double weigh(struct candidates *c, const float *x, int n, float max, float temperature)
+{
+    double total = 0.0;
+
+    for (int from = 0; from < n; from += LOGIT_GROUP) {
+        double sum =
+            c->k->softmax(c->weight + from, x + from, group_size(n, from), max, temperature);
+        c->sum[from / LOGIT_GROUP] = sum;
+        total += sum;
+    }
+    return total;
+}
+
+/* Of the whole row. Only here NaN would show, or the difference of two infinities. */
+static double weigh_row(struct candidates *c, float temperature)
+{
+    double total = weigh(c, c->row.x, c->n_vocab, c->max, temperature);
+
+    if (isfinite(total))
+        return total;
+    tidy(c);
+    return weigh(c, c->row.x, c->n_vocab, c->max, temperature);
+}
+
+/* What weigh_row(c, 1) would say. The weights themselves are not wanted: each group's go where
+ * those of the one before went, and stay in the cache. */
+static double sum_row(struct candidates *c)
+{
+    double total = 0.0;
+
+    for (int from = 0; from < c->n_vocab; from += LOGIT_GROUP)
+        total +=
+            c->k->softmax(c->weight, c->row.x + from, group_size(c->n_vocab, from), c->max, 1.0f);
+    return isfinite(total) ? total : weigh_row(c, 1.0f);
+}
+
+static double weigh_those_left(struct candidates *c)
+{
+    return weigh(c, c->value, c->n, c->k->max(c->value, c->n), 1.0f);
+}
+
+double candidates_log_sum(struct candidates *c)
+{
+    if (c->max == -INFINITY)
+        return INFINITY;
+    double total = sum_row(c);
+    return (double)c->max + log(total); /* the row may have been tidied: its maximum as well */
+}
+
+/* ---- filters: each shrinks the candidates in place, in the order of their ids */
+
+static void keep_from(struct candidates *c, uint64_t cut)
+{
+    int n = 0;
+
+    for (int i = 0; i < c->n; i++) {
+        c->id[n] = c->id[i];
+        c->value[n] = c->value[i];
+        n += c->sel.keys[i] >= cut;
+    }
+    c->n = n;
+}
+
+static void filter_top_k(struct candidates *c, int k)
+{
+    if (k >= c->n)
+        return;
+    for (int i = 0; i < c->n; i++)
+        c->sel.keys[i] = select_key(c->value[i], i);
+    keep_from(c, select_nth(&c->sel, c->n, k));
+}
+
+/* The order is by distance from the expected surprise, nearest first. */
+static void filter_typical(struct candidates *c, double want)
+{
+    float max = c->k->max(c->value, c->n);
+    double total = weigh_those_left(c), log_total = log(total), entropy = 0.0;
+
+    for (int i = 0; i < c->n; i++)
+        entropy += (double)c->weight[i] * (log_total - ((double)c->value[i] - max));
+    entropy /= total;
+    for (int i = 0; i < c->n; i++) {
+        double surprise = log_total - ((double)c->value[i] - max);
+        c->sel.keys[i] = select_key(-(float)fabs(surprise - entropy), i);
+    }
+    keep_from(c, select_mass(&c->sel, c->n, c->weight, want * total));
+}
+
+/* When it is the first filter, those left are not all that the mass is a part of. */
+static void filter_top_p(struct candidates *c, double want)
+{
+    double total = weigh_those_left(c);
+
+    if (c->total > 0)
+        total = c->total;
+    for (int i = 0; i < c->n; i++)
+        c->sel.keys[i] = select_key(c->value[i], i);
+    keep_from(c, select_mass(&c->sel, c->n, c->weight, want * total));
+}
+
+/* How far below the best a logit may be. */
+static double min_p_depth(double min_p)
+{
+    return log(MIN(min_p, 1.0));
+}
+
+static void filter_min_p(struct candidates *c, double min_p)
+{
+    double max = c->k->max(c->value, c->n), depth = min_p_depth(min_p);
+    int n = 0;
+
+    for (int i = 0; i < c->n; i++) {
+        c->id[n] = c->id[i];
+        c->value[n] = c->value[i];
+        n += (double)c->value[i] - max >= depth;
+    }
+    c->n = n;
+}
+
+/* ---- the floor: the first filter keeps nothing below it */
+
+float candidates_floor(struct candidates *c, int k)
+{
+    int n = logit_groups(c->n_vocab);
+
+    if (k > n)
+        return -INFINITY;
+    for (int g = 0; g < n; g++)
+        c->sel.keys[g] = select_key(c->row.peak[g], g);
+    return c->row.peak[select_place(select_nth(&c->sel, n, k))];
+}
+
+/* All n_vocab together, were they just below it, would weigh less than what may be left out: a
+ * third of it (the -1), so that it does not matter how sums are rounded. */
+static float top_p_floor(struct candidates *c, double want)
+{
+    c->total = weigh_row(c, 1.0f);
+    double spare = (1.0 - MAX(want, 0.0)) * c->total / c->n_vocab;
+    return MIN((float)((double)c->max + log(spare) - 1), c->max);
+}
+
+static float floor_of(struct candidates *c, const struct filters *f)
+{
+    if (f->top_k > 0)
+        return candidates_floor(c, f->top_k);
+    if (f->typical_p < 1.0f)
+        return -INFINITY;
+    if (f->top_p < 1.0f)
+        return top_p_floor(c, f->top_p);
+    return nextafterf((float)((double)c->max + min_p_depth(f->min_p)), -INFINITY);
+}
+
+static void take_from(struct candidates *c, float floor)
+{
+    const float lowest = MAX(floor, -FLT_MAX); /* -inf is banned, and NaN no better */
+    int n = 0; /* in a register: each entry's place depends on the one before */
+
+    for (int from = 0; from < c->n_vocab; from += LOGIT_GROUP) {
+        int end = from + group_size(c->n_vocab, from);
+        if (!(c->row.peak[from / LOGIT_GROUP] >= lowest))
+            continue;
+        for (int id = from; id < end; id++) {
+            c->id[n] = id;
+            c->value[n] = c->row.x[id];
+            n += c->row.x[id] >= lowest;
+        }
+    }
+    c->n = n;
+}
+
+static void filter(struct candidates *c, const struct filters *f)
+{
+    if (c->max == INFINITY)
+        tidy(c);
+    take_from(c, floor_of(c, f));
+    if (f->top_k > 0)
+        filter_top_k(c, f->top_k);
+    if (f->typical_p < 1.0f)
+        filter_typical(c, f->typical_p);
+    if (f->top_p < 1.0f)
+        filter_top_p(c, f->top_p);
+    if (f->min_p > 0.0f)
+        filter_min_p(c, f->min_p);
+}
+
+/* ---- the draw */
+
+/* Where the weights, added up from the first on, pass `goal`, which is below their total or, by
+ * rounding, just that. Groups were added up in another order inside than is gone through here, so
+ * one that passes it may seem not to: then it is the last with any weight. */
+static int place_of(const struct candidates *c, int n, double goal)
+{
+    double sum = 0.0, before = 0.0;
+    int last = 0;
+
+    for (int from = 0; from < n && sum <= goal; from += LOGIT_GROUP) {
+        double group = c->sum[from / LOGIT_GROUP];
+        if (group > 0) {
+            last = from;
+            before = sum;
+        }
+        sum += group;
+    }
+    int end = last + group_size(n, last), place = last;
+    sum = before;
+    for (int i = last; i < end && sum <= goal; i++) {
+        if (c->weight[i] <= 0.0f)
+            continue;
+        place = i;
+        sum += (double)c->weight[i];
+    }
+    return place;
+}
+
+int32_t candidates_draw(struct candidates *c, const struct filters *f, float temperature, double u)
+{
+    temperature = MIN(temperature, FLT_MAX); /* by an infinite one -inf would not stay that */
+    if (f->top_k <= 0 && !(f->typical_p < 1.0f) && !(f->top_p < 1.0f) && !(f->min_p > 0.0f)) {
+        double total = weigh_row(c, temperature);
+        return place_of(c, c->n_vocab, u * total);
+    }
+    filter(c, f);
+    double total = weigh(c, c->value, c->n, c->k->max(c->value, c->n), temperature);
+    return c->id[place_of(c, c->n, u * total)];
+}

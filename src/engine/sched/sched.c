@@ -1,0 +1,343 @@
+#include "engine/sched/sched_in.h"
+#include "base/mem.h"
+
+int sched_new(
+    struct sched **out, struct page_pool *pool, const struct sched_limits *l, struct err *e)
+{
+    struct sched *sc = xcalloc(1, sizeof(*sc));
+
+    CHECK(l->max_batch >= 1 && l->max_batch <= l->max_rows && l->max_batch <= l->max_logits);
+    CHECK(l->prefill_chunk >= 1 && l->max_seqs < NO_SEQ);
+    CHECK(l->age_ns > 0 && l->age_ns <= SCHED_AGE_MAX);
+    CHECK(l->stretch == 0 || l->stretch >= 1);
+    CHECK(l->max_begun >= l->max_batch);
+    sc->pool = pool;
+    sc->l = *l;
+    sc->seqs = try_aligned(_Alignof(struct seq), l->max_seqs * sizeof(*sc->seqs));
+    sc->timers.heap = try_calloc(l->max_seqs, sizeof(*sc->timers.heap));
+    sc->decode = try_calloc(4 * (size_t)l->max_batch + SCHED_AHEAD, sizeof(*sc->decode));
+    sc->fill = sc->decode ? sc->decode + l->max_batch : NULL;
+    sc->order = sc->decode ? sc->fill + 2 * l->max_batch : NULL;
+    sc->page_refs = try_calloc(page_n_total(pool), sizeof(*sc->page_refs));
+    sc->by_rank.n = try_calloc(l->max_seqs, sizeof(*sc->by_rank.n));
+    if (!sc->seqs || !sc->timers.heap || !sc->decode || !sc->page_refs || !sc->by_rank.n) {
+        sched_free(sc);
+        return err_set(e, ERR_MEMORY, "no memory to schedule %u sequences", l->max_seqs);
+    }
+    if (tenants_init(&sc->tenants, l->max_seqs, e) ||
+        waitq_init(&sc->waiting, sc->seqs, l->max_seqs, &sc->tenants, l->age_ns, e)) {
+        sched_free(sc);
+        return -1;
+    }
+    sc->timers.seqs = sc->seqs;
+    sc->fair = fairness_default;
+    sc->paused = NO_SEQ;
+    sc->running = sc->running_tail = sc->holders = sc->free = sc->ranked = NO_SEQ;
+    *out = sc;
+    return 0;
+}
+
+void sched_free(struct sched *sc)
+{
+    if (!sc)
+        return;
+    CHECK(sc->counts.seqs == 0);
+    waitq_clear(&sc->waiting);
+    tenants_clear(&sc->tenants);
+    mem_free(sc->seqs);
+    mem_free(sc->timers.heap);
+    mem_free(sc->decode);
+    mem_free(sc->page_refs);
+    mem_free(sc->by_rank.n);
+    mem_free(sc);
+}
+
+struct seq *sched_seq(struct sched *sc, seq_id id)
+{
+    CHECK(id.i < sc->n_seen && sc->seqs[id.i].state != SEQ_FREE);
+    return &sc->seqs[id.i];
+}
+
+/* ---- lists */
+
+void sched_hold(struct sched *sc, struct seq *s)
+{
+    if (s->n_pages == 0)
+        return;
+    s->is_holder = true;
+    s->prev_holder = NO_SEQ;
+    s->next_holder = sc->holders;
+    if (sc->holders != NO_SEQ)
+        sc->seqs[sc->holders].prev_holder = sched_index(sc, s);
+    sc->holders = sched_index(sc, s);
+    sc->held_pages += (uint64_t)s->n_pages;
+}
+
+void sched_unhold(struct sched *sc, struct seq *s)
+{
+    if (!s->is_holder)
+        return;
+    s->is_holder = false;
+    if (s->prev_holder != NO_SEQ)
+        sc->seqs[s->prev_holder].next_holder = s->next_holder;
+    else
+        sc->holders = s->next_holder;
+    if (s->next_holder != NO_SEQ)
+        sc->seqs[s->next_holder].prev_holder = s->prev_holder;
+    sc->held_pages -= (uint64_t)s->n_pages;
+}
+
+void sched_end_pause(struct sched *sc, struct seq *s)
+{
+    if (s->n_paused == 0)
+        return;
+    CHECK(sc->paused == sched_index(sc, s));
+    sc->paused = NO_SEQ;
+    s->n_paused = s->layer = 0;
+}
+
+void sched_forget_pause(struct sched *sc, struct seq *s)
+{
+    if (s->n_paused == 0)
+        return;
+    sc->counts.pauses_lost++;
+    sched_end_pause(sc, s);
+}
+
+static void running_insert(struct sched *sc, struct seq *s)
+{
+    uint32_t id = sched_index(sc, s);
+    struct sorted_node *n = &sc->by_rank.n[id];
+
+    n->key = -seq_rank(s, 0, sc->l.age_ns);
+    n->tag = seq_place(s);
+    uint32_t after = sorted_before(&sc->by_rank, sc->ranked, id);
+    sorted_put(&sc->by_rank, &sc->ranked, id);
+    s->prev = after;
+    s->next = after == NO_SEQ ? sc->running : sc->seqs[after].next;
+    *(after == NO_SEQ ? &sc->running : &sc->seqs[after].next) = id;
+    *(s->next == NO_SEQ ? &sc->running_tail : &sc->seqs[s->next].prev) = id;
+}
+
+static void running_remove(struct sched *sc, struct seq *s)
+{
+    sorted_drop(&sc->by_rank, &sc->ranked, sched_index(sc, s));
+    *(s->prev == NO_SEQ ? &sc->running : &sc->seqs[s->prev].next) = s->next;
+    *(s->next == NO_SEQ ? &sc->running_tail : &sc->seqs[s->next].prev) = s->prev;
+}
+
+static uint32_t *count_of(struct sched *sc, enum seq_state state)
+{
+    switch (state) {
+    case SEQ_HELD:
+        return &sc->counts.held;
+    case SEQ_WAITING:
+        return &sc->counts.waiting;
+    case SEQ_RUNNING:
+        return &sc->counts.running;
+    case SEQ_PARKED:
+        return &sc->counts.parked;
+    case SEQ_DELAYED:
+        return &sc->counts.delayed;
+    case SEQ_FREE:
+        break;
+    }
+    CHECK(!"a state");
+}
+
+/* Out of its present state's lists, with all its pages. */
+static void leave(struct sched *sc, struct seq *s)
+{
+    sched_unhold(sc, s);
+    if (s->state == SEQ_RUNNING) {
+        sched_forget_pause(sc, s);
+        running_remove(sc, s);
+        sc->promised -= sched_missing(s);
+    } else if (s->state == SEQ_WAITING)
+        waitq_remove(&sc->waiting, sched_index(sc, s));
+    --*count_of(sc, s->state);
+}
+
+static void enter(struct sched *sc, struct seq *s, enum seq_state state)
+{
+    s->state = state;
+    ++*count_of(sc, state);
+    if (state == SEQ_RUNNING) {
+        if (s->begin_by_ns != UINT64_MAX) {
+            s->begin_by_ns = UINT64_MAX;
+            timers_update(&sc->timers, sched_index(sc, s));
+        }
+        if (s->is_fresh)
+            s->queued_ns = s->waited_ns;
+        s->is_fresh = false;
+        running_insert(sc, s);
+        sc->promised += sched_missing(s);
+        return;
+    }
+    if (state == SEQ_WAITING)
+        waitq_push(&sc->waiting, sched_index(sc, s));
+    sched_hold(sc, s);
+}
+
+void sched_move(struct sched *sc, struct seq *s, enum seq_state state, uint64_t now)
+{
+    leave(sc, s);
+    if (s->state == SEQ_WAITING && now > s->since_ns)
+        s->waited_ns += now - s->since_ns;
+    s->since_ns = now;
+    enter(sc, s, state);
+}
+
+/* ---- events */
+
+seq_id sched_add(struct sched *sc, uint64_t now, const struct seq_spec *spec)
+{
+    uint32_t id = sc->free == NO_SEQ ? sc->n_seen++ : sc->free;
+
+    CHECK(id < sc->l.max_seqs); /* the letter box admits no more */
+    struct seq *s = &sc->seqs[id];
+    if (id == sc->free)
+        sc->free = s->next;
+    CHECK(spec->n_prompt >= 1 && spec->credits >= 1 && spec->choice < SEQ_CHOICES_MAX);
+    *s = (struct seq){
+        .is_fresh = !spec->is_held,
+        .timer_at = NO_SEQ,
+        .priority = spec->priority,
+        .choice = spec->choice,
+        .tenant = tenants_enter(&sc->tenants, spec->tenant, spec->weight),
+        .order = spec->choice && sc->n_orders ? sc->n_orders - 1 : sc->n_orders++,
+        .since_ns = now,
+        .deadline_ns = spec->deadline_ns,
+        .delay_until_ns = UINT64_MAX,
+        .begin_by_ns = spec->begin_by_ns ? spec->begin_by_ns : UINT64_MAX,
+        .n_prompt = spec->n_prompt,
+        .n_tokens = spec->n_prompt,
+        .is_scripted = spec->is_scripted,
+        .score_from = spec->score_from,
+        .credits = spec->credits,
+        .pages = spec->pages,
+        .copy_from = PAGE_NONE,
+        .copy_to = PAGE_NONE,
+        .tokens = spec->tokens,
+        .root = TREE_NONE,
+        .writer = spec->scope.tenant,
+        .user = spec->user,
+    };
+    if (sc->l.tree && !spec->is_uncached)
+        s->root = tree_enter(sc->l.tree, &spec->scope);
+    s->node = s->root;
+    sc->counts.seqs++;
+    enter(sc, s, spec->is_held ? SEQ_HELD : SEQ_WAITING);
+    timers_update(&sc->timers, id);
+    return (seq_id){ id };
+}
+
+void sched_fork(struct sched *sc, seq_id leader, seq_id held, uint64_t now)
+{
+    struct seq *from = sched_seq(sc, leader), *s = sched_seq(sc, held);
+
+    CHECK(s->state == SEQ_HELD && from->n_kv == s->n_tokens);
+    leave(sc, s);
+    /* First: should the cache know its pages as others, all choices refer to those. */
+    prefix_keep(from, sc->l.tree);
+    seq_share(s, from, sc->pool);
+    s->waited_ns = s->queued_ns = from->waited_ns;
+    s->since_ns = now;
+    enter(sc, s, SEQ_WAITING);
+}
+
+void sched_push(struct sched *sc, seq_id id, int n)
+{
+    seq_push(sched_seq(sc, id), n);
+}
+
+void sched_give_pages(struct sched *sc, struct seq *s)
+{
+    seq_undo_copy(s, sc->pool);
+    prefix_keep_all(s, sc->l.tree);
+    seq_release(s, sc->pool);
+}
+
+void sched_end(struct sched *sc, seq_id id)
+{
+    struct seq *s = sched_seq(sc, id);
+
+    leave(sc, s);
+    sched_give_pages(sc, s);
+    if (s->root.i != TREE_NONE.i)
+        tree_leave(sc->l.tree, s->root);
+    s->deadline_ns = s->delay_until_ns = s->begin_by_ns = UINT64_MAX;
+    timers_update(&sc->timers, id.i);
+    tenants_leave(&sc->tenants, s->tenant);
+    sc->counts.turns_waiting -= s->has_yielded;
+    s->state = SEQ_FREE;
+    s->next = sc->free;
+    sc->free = id.i;
+    sc->counts.seqs--;
+}
+
+void sched_park(struct sched *sc, seq_id id, uint64_t now)
+{
+    struct seq *s = sched_seq(sc, id);
+
+    CHECK(s->state == SEQ_RUNNING || s->state == SEQ_WAITING);
+    sched_move(sc, s, SEQ_PARKED, now);
+}
+
+void sched_unpark(struct sched *sc, seq_id id, uint64_t now)
+{
+    struct seq *s = sched_seq(sc, id);
+
+    CHECK(s->state == SEQ_PARKED);
+    sched_move(sc, s, SEQ_WAITING, now);
+}
+
+void sched_delay(struct sched *sc, seq_id id, uint64_t now, uint64_t until_ns)
+{
+    struct seq *s = sched_seq(sc, id);
+
+    CHECK(s->state == SEQ_RUNNING || s->state == SEQ_WAITING);
+    CHECK(s->n_kv == s->n_tokens);
+    s->n_kv--;
+    s->plain_until = 0;
+    s->delay_until_ns = until_ns;
+    sched_move(sc, s, SEQ_DELAYED, now);
+    timers_update(&sc->timers, id.i);
+}
+
+seq_id sched_expired(struct sched *sc, uint64_t now)
+{
+    for (;;) {
+        uint32_t id = timers_first(&sc->timers);
+        if (id == NO_SEQ || timer_key(&sc->seqs[id]) > now)
+            return SEQ_NONE;
+        struct seq *s = &sc->seqs[id];
+        if (MIN(s->deadline_ns, s->begin_by_ns) <= now)
+            return (seq_id){ id };
+        s->delay_until_ns = UINT64_MAX;
+        timers_update(&sc->timers, id);
+        sched_move(sc, s, SEQ_WAITING, now);
+    }
+}
+
+uint64_t sched_next_wake(const struct sched *sc)
+{
+    uint32_t id = timers_first(&sc->timers);
+
+    return id == NO_SEQ ? UINT64_MAX : timer_key(&sc->seqs[id]);
+}
+
+void sched_set_fairness(struct sched *sc, const struct fairness *f)
+{
+    sc->fair = *f;
+}
+
+void sched_set_cost(struct sched *sc, const struct cost *c)
+{
+    sc->cost = *c;
+}
+
+void sched_counts(const struct sched *sc, struct sched_counts *out)
+{
+    *out = sc->counts;
+}

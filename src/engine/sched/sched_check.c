@@ -1,0 +1,95 @@
+/* sched_check.c: whether pages, lists and states agree. */
+#include "engine/sched/sched_in.h"
+
+/* That its next row goes to, up to where rows are plain. */
+static bool is_page_its_own(const struct sched *sc, const struct seq *s)
+{
+    const int page = s->n_kv / PAGE_TOKENS;
+
+    return page < s->n_pages && (s->plain_until - 1) / PAGE_TOKENS == page &&
+           page_refs(sc->pool, s->pages[page]) == 1;
+}
+
+static const char *check_seq(struct sched *sc, const struct seq *s)
+{
+    if (s->n_kv < 0 || s->n_kv > s->n_tokens || s->n_kv > s->n_pages * PAGE_TOKENS)
+        return "a sequence claims more than its pages hold";
+    if (s->plan_rows || s->copy_from.i != PAGE_NONE.i)
+        return "a plan was left behind";
+    if ((s->n_paused > 0) != (sc->paused == sched_index(sc, s)) ||
+        (s->layer > 0) != (s->n_paused > 0))
+        return "who is paused is not known";
+    if (s->n_paused > 0 && (s->state != SEQ_RUNNING || s->n_kv + s->n_paused > s->n_tokens ||
+                               s->n_kv + s->n_paused > s->n_pages * PAGE_TOKENS))
+        return "rows are paused that cannot go on";
+    if (s->state == SEQ_HELD && s->n_pages)
+        return "a held sequence has pages";
+    if (s->is_holder != (s->state != SEQ_RUNNING && s->n_pages > 0))
+        return "the list of holders is wrong";
+    if ((timer_key(s) != UINT64_MAX) != (s->timer_at != NO_SEQ))
+        return "a timer is lost";
+    if (s->n_kv < s->plain_until && !is_page_its_own(sc, s))
+        return "a row is taken for plain that is not";
+    for (int i = 0; i < s->n_pages; i++) {
+        if (s->pages[i].i >= page_n_total(sc->pool))
+            return "a page that does not exist";
+        sc->page_refs[s->pages[i].i]++;
+        if (i < s->n_kept && !page_is_kept(sc->pool, s->pages[i]))
+            return "a page that is said to be in the prefix cache is not";
+        if (i > s->n_kv / PAGE_TOKENS && page_refs(sc->pool, s->pages[i]) != 1)
+            return "a page to be written is shared";
+    }
+    return NULL;
+}
+
+static const char *check_lists(const struct sched *sc)
+{
+    uint32_t n_running = 0;
+    uint64_t held_pages = 0;
+
+    for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
+        const struct seq *s = &sc->seqs[id];
+        if (s->state != SEQ_RUNNING || ++n_running > sc->counts.running)
+            return "the list of running sequences is wrong";
+        if (s->next != NO_SEQ && !sched_goes_before(sc, s, &sc->seqs[s->next], 0))
+            return "the running are out of order";
+    }
+    for (uint32_t id = sc->holders; id != NO_SEQ; id = sc->seqs[id].next_holder)
+        held_pages += (uint64_t)sc->seqs[id].n_pages;
+    if (n_running != sc->counts.running || sc->waiting.n != sc->counts.waiting)
+        return "the counts of running or waiting are wrong";
+    return held_pages == sc->held_pages ? NULL : "the sum of held pages is wrong";
+}
+
+const char *sched_check(struct sched *sc)
+{
+    uint32_t n[SEQ_DELAYED + 1] = { 0 }, n_owned = 0;
+    const struct sched_counts *c = &sc->counts;
+
+    page_pool_check(sc->pool);
+    memset(sc->page_refs, 0, page_n_total(sc->pool) * sizeof(*sc->page_refs));
+    for (uint32_t i = 0; i < sc->n_seen; i++) {
+        const char *wrong = NULL;
+        n[sc->seqs[i].state]++;
+        if (sc->seqs[i].state != SEQ_FREE)
+            wrong = check_seq(sc, &sc->seqs[i]);
+        if (wrong)
+            return wrong;
+    }
+    for (uint32_t i = 0; i < page_n_total(sc->pool); i++) {
+        uint32_t n_kept = sc->l.tree ? tree_refs(sc->l.tree, (page_id){ i }) : 0;
+        n_owned += sc->page_refs[i] > 0 || n_kept > 1; /* by sequences or pins */
+        sc->page_refs[i] += n_kept;
+        if (sc->page_refs[i] != page_refs(sc->pool, (page_id){ i }))
+            return "a page has other holders than it counts";
+    }
+    if (n_owned + page_n_idle(sc->pool) + page_n_free(sc->pool) != page_n_total(sc->pool))
+        return "pages owned, cached and free are not all pages";
+    if (sc->l.tree && tree_check(sc->l.tree))
+        return tree_check(sc->l.tree);
+    if (n[SEQ_HELD] != c->held || n[SEQ_WAITING] != c->waiting || n[SEQ_RUNNING] != c->running ||
+        n[SEQ_PARKED] != c->parked || n[SEQ_DELAYED] != c->delayed ||
+        n[SEQ_FREE] + c->seqs != sc->n_seen)
+        return "the counts of states are wrong";
+    return check_lists(sc);
+}

@@ -1,0 +1,179 @@
+#include "engine/sched/sorted.h"
+
+static uint32_t weight(uint32_t i)
+{
+    i = (i ^ i >> 16) * 0x7feb352du;
+    i = (i ^ i >> 15) * 0x846ca68bu;
+    return i ^ i >> 16;
+}
+
+static bool is_before(const struct sorted_node *a, const struct sorted_node *b)
+{
+    return a->key != b->key ? a->key < b->key : a->tag < b->tag;
+}
+
+static uint64_t least_of(const struct sorted *s, uint32_t set)
+{
+    return set == SORTED_NONE ? UINT64_MAX : s->n[set].least;
+}
+
+static void sum_up(struct sorted *s, uint32_t i)
+{
+    struct sorted_node *n = &s->n[i];
+
+    n->least = MIN(n->tag, MIN(least_of(s, n->left), least_of(s, n->right)));
+}
+
+/* Into those before node `at`, and those behind it. */
+static void split(struct sorted *s, uint32_t set, uint32_t at, uint32_t *before, uint32_t *behind)
+{
+    s->n_looks++;
+    if (set == SORTED_NONE) {
+        *before = *behind = SORTED_NONE;
+    } else if (is_before(&s->n[set], &s->n[at])) {
+        *before = set;
+        split(s, s->n[set].right, at, &s->n[set].right, behind);
+        sum_up(s, set);
+    } else {
+        *behind = set;
+        split(s, s->n[set].left, at, before, &s->n[set].left);
+        sum_up(s, set);
+    }
+}
+
+static uint32_t merge(struct sorted *s, uint32_t before, uint32_t behind)
+{
+    s->n_looks++;
+    if (before == SORTED_NONE)
+        return behind;
+    if (behind == SORTED_NONE)
+        return before;
+    if (weight(before) > weight(behind)) {
+        s->n[before].right = merge(s, s->n[before].right, behind);
+        sum_up(s, before);
+        return before;
+    }
+    s->n[behind].left = merge(s, before, s->n[behind].left);
+    sum_up(s, behind);
+    return behind;
+}
+
+void sorted_put(struct sorted *s, uint32_t *set, uint32_t i)
+{
+    struct sorted_node *n = &s->n[i];
+
+    while (*set != SORTED_NONE && weight(*set) >= weight(i)) {
+        struct sorted_node *at = &s->n[*set];
+        s->n_looks++;
+        at->least = MIN(at->least, n->tag);
+        set = is_before(n, at) ? &at->left : &at->right;
+    }
+    split(s, *set, i, &n->left, &n->right);
+    sum_up(s, i);
+    *set = i;
+}
+
+static uint32_t without(struct sorted *s, uint32_t set, uint32_t i)
+{
+    CHECK(set != SORTED_NONE);
+    s->n_looks++;
+    if (set == i)
+        return merge(s, s->n[i].left, s->n[i].right);
+    struct sorted_node *at = &s->n[set];
+    if (is_before(&s->n[i], at))
+        at->left = without(s, at->left, i);
+    else
+        at->right = without(s, at->right, i);
+    sum_up(s, set);
+    return set;
+}
+
+void sorted_drop(struct sorted *s, uint32_t *set, uint32_t i)
+{
+    *set = without(s, *set, i);
+}
+
+uint32_t sorted_first(struct sorted *s, uint32_t set)
+{
+    while (set != SORTED_NONE && s->n[set].left != SORTED_NONE) {
+        s->n_looks++;
+        set = s->n[set].left;
+    }
+    return set;
+}
+
+uint32_t sorted_find(struct sorted *s, uint32_t set, int64_t key)
+{
+    uint32_t found = SORTED_NONE;
+
+    while (set != SORTED_NONE) {
+        const struct sorted_node *n = &s->n[set];
+        s->n_looks++;
+        if (n->key == key)
+            found = set;
+        set = n->key >= key ? n->left : n->right;
+    }
+    return found;
+}
+
+uint32_t sorted_before(struct sorted *s, uint32_t set, uint32_t i)
+{
+    uint32_t found = SORTED_NONE;
+
+    while (set != SORTED_NONE) {
+        const struct sorted_node *n = &s->n[set];
+        s->n_looks++;
+        if (is_before(n, &s->n[i])) {
+            found = set;
+            set = n->right;
+        } else {
+            set = n->left;
+        }
+    }
+    return found;
+}
+
+/* The node of this tag, which is in the set. */
+static uint32_t down_to(struct sorted *s, uint32_t set, uint64_t tag)
+{
+    while (s->n[set].tag != tag) {
+        s->n_looks++;
+        set = least_of(s, s->n[set].left) == tag ? s->n[set].left : s->n[set].right;
+    }
+    return set;
+}
+
+uint32_t sorted_upto(struct sorted *s, uint32_t set, int64_t most)
+{
+    uint32_t in = SORTED_NONE; /* a subtree with the least tag so far, or a node with it */
+    uint64_t least = UINT64_MAX;
+
+    while (set != SORTED_NONE) {
+        const struct sorted_node *n = &s->n[set];
+        s->n_looks++;
+        if (n->key > most) {
+            set = n->left;
+            continue;
+        }
+        if (least_of(s, n->left) < least) {
+            least = least_of(s, n->left);
+            in = n->left;
+        }
+        if (n->tag < least) {
+            least = n->tag;
+            in = set;
+        }
+        set = n->right;
+    }
+    return in == SORTED_NONE ? in : down_to(s, in, least);
+}
+
+/* Bits of numbers that are not negative go up with them. */
+int64_t sorted_key_of(double v)
+{
+    int64_t key;
+
+    CHECK(v >= 0);
+    memcpy(&key, &v, sizeof(key));
+    return key;
+}

@@ -1,0 +1,155 @@
+#include "engine/sched/tenants.h"
+#include "base/mem.h"
+
+enum { REMEMBERED = 256 };
+
+int tenants_init(struct tenants *ts, uint32_t n_live, struct err *e)
+{
+    *ts = (struct tenants){ .cap = n_live + REMEMBERED,
+        .idle = NO_TENANT,
+        .idle_tail = NO_TENANT,
+        .waiting = SORTED_NONE };
+    for (ts->n_hash = 1; ts->n_hash < ts->cap;)
+        ts->n_hash *= 2;
+    ts->t = try_calloc(ts->cap, sizeof(*ts->t));
+    ts->hash = try_malloc(ts->n_hash * sizeof(*ts->hash));
+    ts->by_service.n = try_calloc(ts->cap, sizeof(*ts->by_service.n));
+    if (!ts->t || !ts->hash || !ts->by_service.n)
+        return err_set(e, ERR_MEMORY, "no memory for %u tenants", ts->cap);
+    memset(ts->hash, 0xff, ts->n_hash * sizeof(*ts->hash));
+    return 0;
+}
+
+void tenants_clear(struct tenants *ts)
+{
+    mem_free(ts->t);
+    mem_free(ts->hash);
+    mem_free(ts->by_service.n);
+    *ts = (struct tenants){ 0 };
+}
+
+/* Ids are hashes mostly; whoever chose them could not choose where they meet after this. */
+static uint32_t *chain_of(struct tenants *ts, uint64_t id)
+{
+    return &ts->hash[(id * 0x9e3779b97f4a7c15u >> 32) & (ts->n_hash - 1)];
+}
+
+static void link_in(struct tenants *ts, uint32_t i, uint32_t prev, uint32_t next)
+{
+    ts->t[i].prev = prev;
+    ts->t[i].next = next;
+    if (prev != NO_TENANT)
+        ts->t[prev].next = i;
+    if (next != NO_TENANT)
+        ts->t[next].prev = i;
+}
+
+static void link_out(struct tenants *ts, uint32_t i)
+{
+    const struct tenant *t = &ts->t[i];
+
+    if (t->prev != NO_TENANT)
+        ts->t[t->prev].next = t->next;
+    if (t->next != NO_TENANT)
+        ts->t[t->next].prev = t->prev;
+}
+
+static void rest(struct tenants *ts, uint32_t i)
+{
+    link_in(ts, i, ts->idle_tail, NO_TENANT);
+    if (ts->idle == NO_TENANT)
+        ts->idle = i;
+    ts->idle_tail = i;
+}
+
+static void wake(struct tenants *ts, uint32_t i)
+{
+    if (ts->idle == i)
+        ts->idle = ts->t[i].next;
+    if (ts->idle_tail == i)
+        ts->idle_tail = ts->t[i].prev;
+    link_out(ts, i);
+}
+
+static uint32_t take_place(struct tenants *ts)
+{
+    if (ts->n < ts->cap)
+        return ts->n++;
+    uint32_t i = ts->idle; /* there is one: fewer than cap have sequences */
+    CHECK(i != NO_TENANT);
+    wake(ts, i);
+    uint32_t *at = chain_of(ts, ts->t[i].id);
+    while (*at != i)
+        at = &ts->t[*at].next_hash;
+    *at = ts->t[i].next_hash;
+    return i;
+}
+
+uint32_t tenants_enter(struct tenants *ts, uint64_t id, double weight)
+{
+    uint32_t *chain = chain_of(ts, id), i = *chain;
+
+    while (i != NO_TENANT && ts->t[i].id != id)
+        i = ts->t[i].next_hash;
+    if (i == NO_TENANT) {
+        i = take_place(ts);
+        ts->t[i] = (struct tenant){
+            .id = id, .waiting = { SORTED_NONE, SORTED_NONE }, .next_hash = *chain
+        };
+        *chain = i;
+    } else if (ts->t[i].n_live == 0) {
+        wake(ts, i);
+    }
+    ts->t[i].n_live++;
+    ts->t[i].weight = weight > 0 ? weight : 1;
+    return i;
+}
+
+void tenants_leave(struct tenants *ts, uint32_t i)
+{
+    CHECK(ts->t[i].n_live > 0);
+    if (--ts->t[i].n_live == 0)
+        rest(ts, i);
+}
+
+/* It only grows: who is first by what it was served once, and still is, was served least. */
+static double least_served(struct tenants *ts)
+{
+    for (;;) {
+        uint32_t i = sorted_first(&ts->by_service, ts->waiting);
+        if (i == SORTED_NONE)
+            return ts->left_served;
+        int64_t key = sorted_key_of(ts->t[i].served);
+        if (ts->by_service.n[i].key == key)
+            return ts->t[i].served;
+        sorted_drop(&ts->by_service, &ts->waiting, i);
+        ts->by_service.n[i].key = key;
+        sorted_put(&ts->by_service, &ts->waiting, i);
+    }
+}
+
+void tenants_wait(struct tenants *ts, uint32_t i, bool is_new)
+{
+    struct tenant *t = &ts->t[i];
+
+    if (t->n_waiting++ > 0)
+        return;
+    if (is_new)
+        t->served = MAX(t->served, least_served(ts));
+    ts->n_waiting++;
+    ts->by_service.n[i].key = sorted_key_of(t->served);
+    ts->by_service.n[i].tag = i;
+    sorted_put(&ts->by_service, &ts->waiting, i);
+}
+
+void tenants_go(struct tenants *ts, uint32_t i)
+{
+    struct tenant *t = &ts->t[i];
+
+    CHECK(t->n_waiting > 0);
+    if (--t->n_waiting > 0)
+        return;
+    ts->n_waiting--;
+    sorted_drop(&ts->by_service, &ts->waiting, i);
+    ts->left_served = t->served;
+}

@@ -1,0 +1,254 @@
+#include "engine/sched/waitq.h"
+#include "base/mem.h"
+
+/* ---- opening */
+
+static bool get_nodes(struct sorted *s, uint32_t n)
+{
+    s->n = try_calloc(n, sizeof(*s->n));
+    return s->n;
+}
+
+int waitq_init(struct waitq *q, struct seq *seqs, uint32_t n, struct tenants *tenants,
+    uint64_t age_ns, struct err *e)
+{
+    *q = (struct waitq){ .seqs = seqs,
+        .tenants = tenants,
+        .age_ns = age_ns,
+        .cap = n,
+        .free_class = SORTED_NONE,
+        .free_line = SORTED_NONE,
+        .all = { SORTED_NONE, SORTED_NONE },
+        .priorities = SORTED_NONE,
+        .names = SORTED_NONE };
+    q->classes = try_calloc(n, sizeof(*q->classes));
+    q->lines = try_calloc(n, sizeof(*q->lines));
+    if (q->classes && q->lines && get_nodes(&q->by_rank, n) && get_nodes(&q->of_tenant, n) &&
+        get_nodes(&q->by_priority, n) && get_nodes(&q->by_name, n) && get_nodes(&q->by_service, n))
+        return 0;
+    waitq_clear(q);
+    return err_set(e, ERR_MEMORY, "no memory for a queue of %u", n);
+}
+
+void waitq_clear(struct waitq *q)
+{
+    mem_free(q->classes);
+    mem_free(q->lines);
+    mem_free(q->by_rank.n);
+    mem_free(q->of_tenant.n);
+    mem_free(q->by_priority.n);
+    mem_free(q->by_name.n);
+    mem_free(q->by_service.n);
+    *q = (struct waitq){ 0 };
+}
+
+/* ---- lines and their classes */
+
+static uint32_t class_of(struct waitq *q, int priority)
+{
+    uint32_t c = sorted_find(&q->by_priority, q->priorities, priority);
+
+    if (c != SORTED_NONE)
+        return c;
+    c = q->free_class;
+    if (c == SORTED_NONE)
+        c = q->n_classes++;
+    else
+        q->free_class = q->classes[c].next_free;
+    CHECK(c < q->cap); /* each has a line, each line a sequence */
+    q->classes[c] = (struct waitq_class){ .lines = { SORTED_NONE, SORTED_NONE } };
+    q->by_priority.n[c].key = priority;
+    q->by_priority.n[c].tag = c;
+    sorted_put(&q->by_priority, &q->priorities, c);
+    return c;
+}
+
+static void leave_class(struct waitq *q, uint32_t c)
+{
+    if (--q->classes[c].n > 0)
+        return;
+    sorted_drop(&q->by_priority, &q->priorities, c);
+    q->classes[c].next_free = q->free_class;
+    q->free_class = c;
+}
+
+static uint32_t *services_of(struct waitq *q, const struct waitq_line *l)
+{
+    return &q->classes[l->class_of].lines[l->lane];
+}
+
+/* By what its tenant was served, behind all its equals. */
+static void take_place(struct waitq *q, uint32_t line)
+{
+    struct waitq_line *l = &q->lines[line];
+
+    q->by_service.n[line].key = sorted_key_of(q->tenants->t[l->tenant].served);
+    q->by_service.n[line].tag = q->n_turns++;
+    sorted_put(&q->by_service, services_of(q, l), line);
+}
+
+static void leave_place(struct waitq *q, uint32_t line)
+{
+    sorted_drop(&q->by_service, services_of(q, &q->lines[line]), line);
+}
+
+static uint32_t line_of(struct waitq *q, uint32_t tenant, int priority, uint32_t lane)
+{
+    uint32_t c = class_of(q, priority);
+    int64_t name = (int64_t)tenant << 32 | c << 1 | lane;
+    uint32_t line = sorted_find(&q->by_name, q->names, name);
+
+    if (line != SORTED_NONE)
+        return line;
+    line = q->free_line;
+    if (line == SORTED_NONE)
+        line = q->n_lines++;
+    else
+        q->free_line = q->lines[line].next_free;
+    CHECK(line < q->cap);
+    q->lines[line] = (struct waitq_line){ tenant, c, lane, 0, SORTED_NONE };
+    q->by_name.n[line].key = name;
+    q->by_name.n[line].tag = line;
+    sorted_put(&q->by_name, &q->names, line);
+    q->classes[c].n++;
+    take_place(q, line);
+    return line;
+}
+
+/* One has gone. */
+static void leave_line(struct waitq *q, uint32_t line)
+{
+    struct waitq_line *l = &q->lines[line];
+
+    leave_place(q, line);
+    if (--l->n > 0) {
+        take_place(q, line);
+        return;
+    }
+    sorted_drop(&q->by_name, &q->names, line);
+    leave_class(q, l->class_of);
+    l->next_free = q->free_line;
+    q->free_line = line;
+}
+
+/* ---- coming and going */
+
+static void sort_in(struct sorted *by, uint32_t *set, uint32_t id, int64_t v, uint64_t place)
+{
+    by->n[id].key = v;
+    by->n[id].tag = place;
+    sorted_put(by, set, id);
+}
+
+void waitq_push(struct waitq *q, uint32_t id)
+{
+    struct seq *s = &q->seqs[id];
+    uint32_t lane = s->is_fresh ? LANE_FRESH : LANE_BACK;
+    int64_t v = (int64_t)(s->since_ns - s->waited_ns) - s->priority * (int64_t)q->age_ns;
+
+    q->n++;
+    q->n_back += lane == LANE_BACK;
+    tenants_wait(q->tenants, s->tenant, s->is_fresh);
+    s->line = line_of(q, s->tenant, s->priority, lane);
+    q->lines[s->line].n++;
+    sort_in(&q->by_rank, &q->all[lane], id, v, seq_place(s));
+    sort_in(&q->of_tenant, &q->tenants->t[s->tenant].waiting[lane], id, v, seq_place(s));
+}
+
+void waitq_remove(struct waitq *q, uint32_t id)
+{
+    struct seq *s = &q->seqs[id];
+    uint32_t lane = s->is_fresh ? LANE_FRESH : LANE_BACK;
+
+    CHECK(q->n > 0 && s->state == SEQ_WAITING);
+    q->n--;
+    q->n_back -= lane == LANE_BACK;
+    sorted_drop(&q->by_rank, &q->all[lane], id);
+    sorted_drop(&q->of_tenant, &q->tenants->t[s->tenant].waiting[lane], id);
+    leave_line(q, s->line);
+    tenants_go(q->tenants, s->tenant);
+}
+
+/* ---- who is first */
+
+/* The v of what waits longest beyond all whose rank is as high as that of v. */
+static int64_t last_of_rank(const struct waitq *q, int64_t v, uint64_t now)
+{
+    int64_t age = (int64_t)q->age_ns, waited = (int64_t)now - v;
+    int64_t rank = waited / age - (waited % age < 0);
+
+    return (int64_t)now - rank * age;
+}
+
+/* Of the sequences in `sets`, one for each lane: by rank, then by arrival. */
+static uint32_t first_in(
+    struct waitq *q, struct sorted *by, const uint32_t sets[LANES], uint64_t now, int n_lanes)
+{
+    uint32_t best = NO_SEQ;
+    int64_t v = INT64_MAX;
+
+    for (int i = 0; i < n_lanes; i++) {
+        uint32_t id = sorted_first(by, sets[i]);
+        if (id != SORTED_NONE)
+            v = MIN(v, by->n[id].key);
+    }
+    if (v == INT64_MAX)
+        return NO_SEQ;
+    v = last_of_rank(q, v, now);
+    for (int i = 0; i < n_lanes; i++) {
+        uint32_t id = sorted_upto(by, sets[i], v);
+        if (id != SORTED_NONE && (best == NO_SEQ || by->n[id].tag < by->n[best].tag))
+            best = id;
+    }
+    return best;
+}
+
+/* The line whose tenant was served least, by what it is now. */
+static uint32_t least_served(struct waitq *q, uint32_t set)
+{
+    for (;;) {
+        uint32_t line = sorted_first(&q->by_service, set);
+        if (line == SORTED_NONE)
+            return line;
+        struct waitq_line *l = &q->lines[line];
+        if (q->by_service.n[line].key == sorted_key_of(q->tenants->t[l->tenant].served))
+            return line;
+        leave_place(q, line);
+        take_place(q, line);
+        set = *services_of(q, l);
+    }
+}
+
+static uint32_t tenant_to_go(struct waitq *q, const struct waitq_class *c, int n_lanes)
+{
+    const struct sorted_node *n = q->by_service.n;
+    uint32_t best = SORTED_NONE;
+
+    for (int i = 0; i < n_lanes; i++) {
+        uint32_t line = least_served(q, c->lines[i]);
+        if (line == SORTED_NONE)
+            continue;
+        if (best == SORTED_NONE || n[line].key < n[best].key ||
+            (n[line].key == n[best].key && n[line].tag < n[best].tag))
+            best = line;
+    }
+    return q->lines[best].tenant;
+}
+
+uint32_t waitq_first(struct waitq *q, uint64_t now, bool with_fresh)
+{
+    int n_lanes = with_fresh ? LANES : LANE_BACK + 1;
+    uint32_t id = first_in(q, &q->by_rank, q->all, now, n_lanes);
+
+    if (id == NO_SEQ || q->tenants->n_waiting == 1)
+        return id;
+    const struct waitq_class *c = &q->classes[q->lines[q->seqs[id].line].class_of];
+    uint32_t tenant = tenant_to_go(q, c, n_lanes);
+    return first_in(q, &q->of_tenant, q->tenants->t[tenant].waiting, now, n_lanes);
+}
+
+uint64_t waitq_n_looks(const struct waitq *q)
+{
+    return q->by_rank.n_looks + q->of_tenant.n_looks + q->by_priority.n_looks + q->by_name.n_looks +
+           q->by_service.n_looks + q->tenants->by_service.n_looks;
+}

@@ -1,0 +1,272 @@
+#include "engine/spec/draft_text.h"
+
+enum {
+    LEFT_OUT = 4,   /* tokens that an edit may have left out, to be seen by the first one behind */
+    NEARBY = 64,    /* an edit is looked for so far behind the place where a text was lost */
+    FEED_MOST = 256 /* tokens put in the index per offer: a step's time is bounded */
+};
+
+static const struct trail lost = { .at = -1, .lost_at = -1 };
+
+/* Chances before there is experience, and how much experience outweighs them. */
+static const float expected[N_DRAFT_SOURCES] = {
+    [DRAFT_PREDICTION] = 0.8f,
+    [DRAFT_PREDICTION_BENT] = 0.5f,
+    [DRAFT_LONG] = 0.8f,
+    [DRAFT_MIDDLE] = 0.6f,
+    [DRAFT_SHORT] = 0.4f,
+    [DRAFT_BENT] = 0.5f,
+    [DRAFT_MODEL] = 0.6f,
+};
+static const float expected_tries = 2.0f;
+
+void draft_seq_init(struct draft_seq *s, const struct ngram *prompt, int n_prompt,
+    uint32_t *own_slots, size_t n_own_slots)
+{
+    *s = (struct draft_seq){ .prompt = prompt, .past = lost, .hint = lost, .n_fed = n_prompt };
+    s->own.n = n_prompt;
+    if (!own_slots)
+        return;
+    ngram_init(&s->own, own_slots, n_own_slots);
+    s->own.n = n_prompt;
+}
+
+void draft_seq_predict(
+    struct draft_seq *s, const int32_t *predicted, int n, const struct ngram *prediction)
+{
+    s->predicted = predicted;
+    s->n_predicted = n;
+    s->prediction = prediction;
+    if (n > 0)
+        s->hint = (struct trail){ .at = 0, .len = NGRAM_LONG, .lost_at = 0 };
+}
+
+/* ---- following a text */
+
+static int agreeing(const int32_t *a, const int32_t *b, int n_most)
+{
+    int n = 0;
+
+    while (n < n_most && a[-1 - n] == b[-1 - n])
+        n++;
+    return n;
+}
+
+/* An edit: behind which token does the text go on? */
+static void bend(struct trail *t, const int32_t *text, int n, int32_t token)
+{
+    int skip = 1;
+
+    while (skip <= LEFT_OUT && t->at + skip < n && text[t->at + skip] != token)
+        skip++;
+    bool is_left_out = skip <= LEFT_OUT && t->at + skip < n;
+    *t = (struct trail){ .at = t->at + (is_left_out ? skip + 1 : 1),
+        .len = is_left_out,
+        .lost_at = t->at,
+        .is_bent = true };
+}
+
+/* `token` came; text[0 .. n) was known before. */
+static void go_on(struct trail *t, const int32_t *text, int n, int32_t token)
+{
+    if (t->at < 0)
+        return;
+    if (text[t->at] == token) {
+        t->at++;
+        t->len++;
+        t->is_bent &= t->len < 2;
+    } else if (!t->is_bent && t->len >= NGRAM_LONG) {
+        bend(t, text, n, token);
+    } else {
+        *t = (struct trail){ .at = -1, .lost_at = t->is_bent ? t->lost_at : t->at };
+    }
+}
+
+static void found(struct trail *t, const int32_t *text, int at, const int32_t *end, int n_past)
+{
+    int most = MIN(MIN(at, n_past), 4 * NGRAM_LONG);
+
+    t->at = at;
+    t->len = agreeing(text + at, end, most);
+    t->is_bent = false;
+}
+
+/* The nearest place behind the one where it was lost: what an edit leaves behind. */
+static bool find_nearby(
+    struct trail *t, const int32_t *text, int n_text, const int32_t *end, int n_past)
+{
+    if (t->lost_at < 0 || n_past < NGRAM_SHORT)
+        return false;
+    for (int at = MAX(t->lost_at, NGRAM_SHORT); at < MIN(t->lost_at + NEARBY, n_text); at++)
+        if (agreeing(text + at, end, NGRAM_SHORT) == NGRAM_SHORT) {
+            found(t, text, at, end, n_past);
+            return true;
+        }
+    return false;
+}
+
+/* ---- the prediction */
+
+static void follow_hint(struct draft_seq *s, const int32_t *tokens, int n)
+{
+    struct trail *t = &s->hint;
+
+    go_on(t, s->predicted, s->n_predicted, tokens[n - 1]);
+    if (t->at >= s->n_predicted)
+        *t = (struct trail){ .at = -1, .lost_at = s->n_predicted };
+    if (t->at >= 0 || find_nearby(t, s->predicted, s->n_predicted, tokens + n, n))
+        return;
+    int at = n < NGRAM_LONG ? -1 : ngram_find(s->prediction, s->predicted, tokens + n, NGRAM_LONG);
+    if (at >= 0)
+        found(t, s->predicted, at, tokens + n, n);
+}
+
+bool draft_seq_came(struct draft_seq *s, const int32_t *tokens, int n)
+{
+    bool was_predicted = s->hint.at >= 0 && s->predicted[s->hint.at] == tokens[n - 1];
+
+    if (s->n_predicted > 0)
+        follow_hint(s, tokens, n);
+    return was_predicted;
+}
+
+/* ---- prompt and own output */
+
+static int look_up(const struct draft_seq *s, const int32_t *tokens, int n, int len)
+{
+    if (n < len)
+        return -1;
+    int at = ngram_find(&s->own, tokens, tokens + n, len);
+    return at >= 0 ? at : ngram_find(s->prompt, tokens, tokens + n, len);
+}
+
+/* Catches up with what came since; false: not yet, there is too much. */
+static bool feed(struct draft_seq *s, const int32_t *tokens, int n)
+{
+    int upto = MIN(n, s->n_fed + FEED_MOST);
+
+    for (int i = s->n_fed; i < upto; i++)
+        go_on(&s->past, tokens, i, tokens[i]);
+    s->n_fed = upto;
+    ngram_add(&s->own, tokens, s->own.n, upto);
+    return upto == n;
+}
+
+static void find_past(struct draft_seq *s, const int32_t *tokens, int n)
+{
+    struct trail *t = &s->past;
+    int at;
+
+    if (t->at >= 0 && t->len >= NGRAM_LONG)
+        return;
+    at = look_up(s, tokens, n, NGRAM_LONG);
+    if (at >= 0) {
+        found(t, tokens, at, tokens + n, n);
+        return;
+    }
+    if (t->at >= 0 || find_nearby(t, tokens, n, tokens + n, n))
+        return;
+    at = look_up(s, tokens, n, NGRAM_SHORT);
+    if (at >= 0)
+        found(t, tokens, at, tokens + n, n);
+}
+
+static enum draft_source source_of(const struct trail *t)
+{
+    if (t->is_bent)
+        return DRAFT_BENT;
+    return t->len >= 2 * NGRAM_LONG ? DRAFT_LONG
+           : t->len >= NGRAM_LONG   ? DRAFT_MIDDLE
+                                    : DRAFT_SHORT;
+}
+
+/* ---- experience */
+
+float draft_seq_chance(const struct draft_seq *s, enum draft_source source)
+{
+    const struct draft_grade *g = &s->grade[source];
+
+    return (g->hits + expected[source] * expected_tries) / (g->tries + expected_tries);
+}
+
+void draft_seq_judge(struct draft_seq *s, enum draft_source source, int n, int n_right)
+{
+    struct draft_grade *g = &s->grade[source];
+
+    g->hits = g->hits * 0.95f + (float)n_right;
+    g->tries = g->tries * 0.95f + (float)(n_right + (n_right < n));
+}
+
+void draft_seq_fade(struct draft_seq *s)
+{
+    for (int i = 0; i < N_DRAFT_SOURCES; i++) {
+        s->grade[i].hits *= 0.99f;
+        s->grade[i].tries *= 0.99f;
+    }
+}
+
+/* ---- the drafter */
+
+static enum draft_source hint_source(const struct draft_seq *s)
+{
+    return s->hint.is_bent ? DRAFT_PREDICTION_BENT : DRAFT_PREDICTION;
+}
+
+static bool prefers_hint(const struct draft_seq *s)
+{
+    if (s->hint.at < 0 || s->past.at < 0)
+        return s->hint.at >= 0;
+    return draft_seq_chance(s, hint_source(s)) >= draft_seq_chance(s, source_of(&s->past));
+}
+
+static int offer(struct drafter *d, struct draft_job *job)
+{
+    struct draft_seq *s = job->seq;
+
+    if (s->prompt && feed(s, job->tokens, job->n))
+        find_past(s, job->tokens, job->n);
+    if (prefers_hint(s)) {
+        job->source = hint_source(s);
+        return MIN(job->most, s->n_predicted - s->hint.at);
+    }
+    if (s->past.at < 0 || s->n_fed < job->n)
+        return 0;
+    job->source = source_of(&s->past);
+    return job->most;
+}
+
+/* The past may run into its own end: then it goes on with what was just proposed, so a loop goes
+ * round. */
+static void copy_past(const struct draft_seq *s, struct draft_job *job)
+{
+    for (job->n_out = 0; job->n_out < job->most; job->n_out++) {
+        int at = s->past.at + job->n_out;
+        job->out[job->n_out] = at < job->n ? job->tokens[at] : job->out[at - job->n];
+    }
+}
+
+static void propose(struct drafter *d, struct draft_job *jobs, int n_jobs, const _Atomic bool *stop)
+{
+    for (int i = 0; i < n_jobs; i++) {
+        struct draft_job *job = &jobs[i];
+        const struct draft_seq *s = job->seq;
+        if (draft_kind_of(job->source) != DRAFT_BY_PREDICTION) {
+            copy_past(s, job);
+            continue;
+        }
+        job->n_out = MIN(job->most, s->n_predicted - s->hint.at);
+        memcpy(job->out, s->predicted + s->hint.at, (size_t)job->n_out * sizeof(*job->out));
+    }
+}
+
+static void forget(struct drafter *d, uint64_t key)
+{
+}
+
+static void close_text(struct drafter *d)
+{
+}
+
+static const struct draft_ops text_ops = { offer, propose, forget, close_text };
+
+struct drafter draft_text = { &text_ops };

@@ -1,0 +1,318 @@
+#include "generate/exact.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { BUCKETS_LEAST = 64, BUCKETS_MOST = 1 << 16, BYTES_PER_BUCKET = 2048, SHARE_MOST = 8 };
+
+struct exact_token {
+    int32_t id;
+    float logprob;
+    int32_t n_top;
+};
+
+/* One block: this, the offsets of the tokens, the tokens, the key. */
+struct exact_answer {
+    _Atomic int refs;
+    struct exact_answer *chain;         /* of the bucket */
+    struct exact_answer *newer, *older; /* by use */
+    uint64_t hash, born_ns;
+    size_t bytes;
+    struct str key;
+    const char *tokens;
+    int n;
+    enum finish finish;
+    int32_t stop_id;
+    uint32_t at[]; /* [n]: where token i begins in tokens */
+};
+
+struct exact {
+    pthread_mutex_t mu;
+    struct exact_options o;
+    uint64_t seed; /* so that nobody can choose keys that meet in one bucket */
+    struct exact_answer **buckets, *newest, *oldest;
+    size_t n_buckets;
+    struct exact_stats stats;
+};
+
+/* ---- life */
+
+int exact_open(struct exact **out, const struct exact_options *o, struct err *e)
+{
+    struct exact *x = xcalloc(1, sizeof(*x));
+    size_t n = BUCKETS_LEAST;
+
+    while (n < BUCKETS_MOST && n * BYTES_PER_BUCKET < o->max_bytes)
+        n *= 2;
+    x->o = *o;
+    x->seed = rng_entropy();
+    x->n_buckets = n;
+    x->buckets = try_calloc(n, sizeof(*x->buckets));
+    if (!x->buckets) {
+        mem_free(x);
+        return err_set(e, ERR_MEMORY, "no memory for a table of %zu answers", n);
+    }
+    pthread_mutex_init(&x->mu, NULL);
+    *out = x;
+    return 0;
+}
+
+void exact_close(struct exact *x)
+{
+    if (!x)
+        return;
+    exact_flush(x);
+    pthread_mutex_destroy(&x->mu);
+    mem_free(x->buckets);
+    mem_free(x);
+}
+
+void exact_unref(const struct exact_answer *a)
+{
+    struct exact_answer *mine = (struct exact_answer *)(uintptr_t)a;
+
+    if (mine && atomic_fetch_sub(&mine->refs, 1) == 1)
+        mem_free(mine);
+}
+
+/* ---- the table: all of it under the mutex */
+
+static uint64_t hash_of(const struct exact *x, struct str key)
+{
+    uint64_t h = x->seed ^ key.n, word;
+
+    for (; key.n >= sizeof(word); key = str_skip(key, sizeof(word))) {
+        memcpy(&word, key.p, sizeof(word));
+        h = (h ^ word) * 0x9E3779B97F4A7C15u;
+        h ^= h >> 32;
+    }
+    for (size_t i = 0; i < key.n; i++)
+        h = (h ^ (unsigned char)key.p[i]) * 0x9E3779B97F4A7C15u;
+    return h ^ h >> 29;
+}
+
+static struct exact_answer **bucket_of(struct exact *x, uint64_t hash)
+{
+    return &x->buckets[hash & (x->n_buckets - 1)];
+}
+
+static struct exact_answer *find(struct exact *x, struct str key, uint64_t hash)
+{
+    for (struct exact_answer *a = *bucket_of(x, hash); a; a = a->chain)
+        if (a->hash == hash && str_eq(a->key, key))
+            return a;
+    return NULL;
+}
+
+static void unlink_use(struct exact *x, struct exact_answer *a)
+{
+    *(a->newer ? &a->newer->older : &x->newest) = a->older;
+    *(a->older ? &a->older->newer : &x->oldest) = a->newer;
+}
+
+static void link_newest(struct exact *x, struct exact_answer *a)
+{
+    a->newer = NULL;
+    a->older = x->newest;
+    *(x->newest ? &x->newest->newer : &x->oldest) = a;
+    x->newest = a;
+}
+
+/* Out of the table, onto a list that is let go of when the mutex is free again. */
+static void take_out(struct exact *x, struct exact_answer *a, struct exact_answer **gone)
+{
+    struct exact_answer **at = bucket_of(x, a->hash);
+
+    while (*at != a)
+        at = &(*at)->chain;
+    *at = a->chain;
+    unlink_use(x, a);
+    x->stats.entries--;
+    x->stats.bytes -= a->bytes;
+    a->chain = *gone;
+    *gone = a;
+}
+
+static void let_go(struct exact_answer *gone)
+{
+    for (struct exact_answer *next; gone; gone = next) {
+        next = gone->chain;
+        exact_unref(gone);
+    }
+}
+
+static bool serves(const struct exact_answer *a, int max_tokens)
+{
+    return a->finish == FINISH_STOP || max_tokens <= a->n;
+}
+
+const struct exact_answer *exact_take(
+    struct exact *x, struct str key, int max_tokens, uint64_t now_ns)
+{
+    uint64_t hash = hash_of(x, key);
+    struct exact_answer *gone = NULL;
+
+    pthread_mutex_lock(&x->mu);
+    struct exact_answer *a = find(x, key, hash);
+    if (a && now_ns - a->born_ns > x->o.ttl_ns) {
+        take_out(x, a, &gone);
+        x->stats.evicted++;
+        a = NULL;
+    }
+    if (a && !serves(a, max_tokens))
+        a = NULL;
+    if (a) {
+        a->refs++;
+        unlink_use(x, a);
+        link_newest(x, a);
+    }
+    *(a ? &x->stats.hits : &x->stats.misses) += 1;
+    pthread_mutex_unlock(&x->mu);
+    let_go(gone);
+    return a;
+}
+
+size_t exact_flush(struct exact *x)
+{
+    struct exact_answer *gone = NULL;
+
+    pthread_mutex_lock(&x->mu);
+    size_t n = x->stats.entries;
+    while (x->oldest)
+        take_out(x, x->oldest, &gone);
+    pthread_mutex_unlock(&x->mu);
+    let_go(gone);
+    return n;
+}
+
+void exact_stats(struct exact *x, struct exact_stats *out)
+{
+    pthread_mutex_lock(&x->mu);
+    *out = x->stats;
+    pthread_mutex_unlock(&x->mu);
+}
+
+/* ---- answers */
+
+int exact_answer_n(const struct exact_answer *a)
+{
+    return a->n;
+}
+
+void exact_answer_token(const struct exact_answer *a, int i, struct sampled *out)
+{
+    struct exact_token t;
+
+    CHECK(i >= 0 && i < a->n);
+    memcpy(&t, a->tokens + a->at[i], sizeof(t));
+    out->id = t.id;
+    out->logprob = t.logprob;
+    out->n_top = t.n_top;
+    memcpy(out->top, a->tokens + a->at[i] + sizeof(t), (size_t)t.n_top * sizeof(out->top[0]));
+}
+
+/* As the engine has it: the limit counts before the token that would end it is looked for. */
+enum finish exact_answer_finish(const struct exact_answer *a, int max_tokens)
+{
+    return max_tokens <= a->n ? FINISH_LENGTH : a->finish;
+}
+
+int32_t exact_answer_stop_id(const struct exact_answer *a)
+{
+    return a->stop_id;
+}
+
+/* ---- remembering */
+
+void exact_record_token(struct exact_record *r, const struct exact *x, const struct sampled *t)
+{
+    struct exact_token token = { t->id, t->logprob, t->n_top };
+
+    if (r->is_too_large)
+        return;
+    if (!r->n)
+        buf_init(&r->tokens, x->o.max_bytes / SHARE_MOST);
+    buf_put(&r->tokens, &token, sizeof(token));
+    buf_put(&r->tokens, t->top, (size_t)t->n_top * sizeof(t->top[0]));
+    r->n++;
+    if (!buf_ok(&r->tokens))
+        r->is_too_large = true;
+}
+
+void exact_record_clear(struct exact_record *r)
+{
+    buf_clear(&r->tokens);
+    *r = (struct exact_record){ 0 };
+}
+
+static struct exact_answer *answer_new(
+    struct str key, const struct exact_record *r, const struct exact_end *end)
+{
+    size_t head = sizeof(struct exact_answer) + (size_t)r->n * sizeof(uint32_t);
+    size_t bytes = head + r->tokens.n + key.n, at = 0;
+    struct exact_answer *a = try_malloc(bytes);
+    struct exact_token t;
+
+    if (!a)
+        return NULL;
+    char *tokens = (char *)a + head, *copy = tokens + r->tokens.n;
+    *a = (struct exact_answer){ .refs = 1,
+        .bytes = bytes,
+        .key = { copy, key.n },
+        .tokens = tokens,
+        .n = r->n,
+        .finish = end->finish,
+        .stop_id = end->stop_id };
+    if (r->tokens.n)
+        memcpy(tokens, r->tokens.p, r->tokens.n);
+    memcpy(copy, key.p, key.n);
+    for (int i = 0; i < r->n; i++) {
+        a->at[i] = (uint32_t)at;
+        memcpy(&t, tokens + at, sizeof(t));
+        at += sizeof(t) + (size_t)t.n_top * sizeof(struct token_logprob);
+    }
+    return a;
+}
+
+static bool is_better(const struct exact_answer *a, const struct exact_answer *old)
+{
+    return old->finish == FINISH_LENGTH && (a->finish == FINISH_STOP || a->n > old->n);
+}
+
+void exact_put(struct exact *x, struct str key, struct exact_record *r, const struct exact_end *end,
+    uint64_t now_ns)
+{
+    struct exact_answer *gone = NULL;
+    struct exact_answer *a = r->is_too_large ? NULL : answer_new(key, r, end);
+
+    exact_record_clear(r);
+    if (!a || a->bytes > x->o.max_bytes / SHARE_MOST) {
+        exact_unref(a);
+        return;
+    }
+    a->hash = hash_of(x, key);
+    a->born_ns = now_ns;
+    pthread_mutex_lock(&x->mu);
+    struct exact_answer *old = find(x, key, a->hash);
+    bool is_wanted = !old || is_better(a, old) || now_ns - old->born_ns > x->o.ttl_ns;
+    if (is_wanted && old)
+        take_out(x, old, &gone);
+    while (is_wanted && x->oldest && x->stats.bytes + a->bytes > x->o.max_bytes) {
+        take_out(x, x->oldest, &gone);
+        x->stats.evicted++;
+    }
+    if (is_wanted) {
+        a->chain = *bucket_of(x, a->hash);
+        *bucket_of(x, a->hash) = a;
+        link_newest(x, a);
+        x->stats.entries++;
+        x->stats.bytes += a->bytes;
+    }
+    pthread_mutex_unlock(&x->mu);
+    let_go(gone);
+    if (!is_wanted)
+        exact_unref(a);
+}

@@ -1,0 +1,404 @@
+#include "generate/probe.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "chat/thinking.h"
+#include "os/clock.h"
+#include "os/mailbox.h"
+#include "registry/adapt.h"
+#include "generate/session.h"
+
+#include <stdio.h>
+
+enum { MAX_TOKENS = 512, POLL_MS = 100, ANSWER_MAX = 1 << 20 };
+
+#define FUNCTION "get_weather"
+
+static const char tools_text[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"" FUNCTION "\","
+    "\"description\":\"Tells the weather of a place.\",\"parameters\":{\"type\":\"object\","
+    "\"properties\":{\"location\":{\"type\":\"string\",\"description\":\"Name of the place.\"}},"
+    "\"required\":[\"location\"]}}}]";
+
+struct probe {
+    struct model *m;
+    const struct probe_options *o;
+    struct mailbox *box;
+    struct err *e;
+    /* of the answer that is told */
+    struct buf text;
+    enum finish finish;
+    bool is_over;
+    struct err why; /* it went wrong */
+};
+
+/* ---- an answer */
+
+static void on_text(void *ctx, int choice, struct str text)
+{
+    struct probe *p = ctx;
+
+    buf_puts(&p->text, text);
+}
+
+static void on_choice_end(void *ctx, const struct choice_end *c)
+{
+    struct probe *p = ctx;
+
+    p->finish = c->finish;
+}
+
+static void on_end(void *ctx, const struct session_end *s)
+{
+    struct probe *p = ctx;
+
+    p->is_over = true;
+    p->why = *s->err;
+}
+
+static const struct session_ops ops = {
+    .parts = { .text = on_text }, .choice_end = on_choice_end, .end = on_end
+};
+
+static bool is_stopped(const struct probe *p)
+{
+    return p->o->stop && *p->o->stop;
+}
+
+static int listen(struct probe *p, struct session *s)
+{
+    bool is_cancelled = false;
+    struct msg *next;
+
+    while (!p->is_over) {
+        mailbox_wait(p->box, clock_ns() + POLL_MS * 1000000ull);
+        if (is_stopped(p) && !is_cancelled) {
+            session_cancel(s);
+            is_cancelled = true;
+        }
+        for (struct msg *m = mailbox_drain(p->box); m; m = next) {
+            next = m->next;
+            session_event(container_of(m, struct gen_event, msg));
+        }
+    }
+    if (is_cancelled)
+        return err_set(p->e, ERR_CANCELLED, "the probe was stopped");
+    if (p->why.code) {
+        *p->e = p->why;
+        return -1;
+    }
+    return buf_ok(&p->text) ? 0 : err_set(p->e, ERR_MEMORY, "no memory for an answer");
+}
+
+static int script_of(struct probe *p, enum probe_step step, const struct rendered *prompt,
+    struct arena *a, struct gen_script *out)
+{
+    struct span span = { p->o->script ? p->o->script(p->o->ctx, step, prompt) : STR(""), false };
+    struct tokens t = { .arena = a };
+
+    if (span.text.n && vocab_encode(p->m->vocab, &span, 1, false, &t, p->e))
+        return -1;
+    *out = (struct gen_script){ .tokens = t.ids, .n_tokens = (int)t.n };
+    return 0;
+}
+
+/* The answer to a conversation is in p->text afterwards, with its markers. */
+static int ask(
+    struct probe *p, enum probe_step step, const struct rendered *prompt, struct arena *a)
+{
+    struct tokens t = { .arena = a };
+    struct gen_script script;
+    struct session *s;
+    int max = p->o->max_tokens ? p->o->max_tokens : MAX_TOKENS;
+
+    if (vocab_encode(p->m->vocab, prompt->spans, prompt->n_spans, false, &t, p->e) ||
+        script_of(p, step, prompt, a, &script))
+        return -1;
+    if ((int64_t)t.n + 16 > p->m->n_ctx)
+        return err_set(p->e, ERR_CONTEXT, "its context of %d tokens is too short for the question",
+            p->m->n_ctx);
+    struct session_params params = { .prompt = t.ids,
+        .n_prompt = (int)t.n,
+        .max_tokens = MIN(max, p->m->n_ctx - (int)t.n),
+        .n_choices = 1,
+        .sample = { .top_p = 1 },
+        .show_control = true,
+        .name = "probe",
+        .deadline_ns = UINT64_MAX,
+        .script = p->m->spec->backend == BACKEND_SCRIPT ? &script : NULL };
+    struct session_place at = { p->m, a, p->box, &ops, p };
+    buf_reset(&p->text);
+    p->is_over = false;
+    return session_open(&s, &params, &at, p->e) || listen(p, s) ? -1 : 0;
+}
+
+/* ---- questions */
+
+struct question {
+    struct part part;
+    struct message message;
+    struct convo convo;
+    struct rendered prompt;
+    struct arena *a;
+};
+
+static int think_about(struct question *q, bool thinks, struct err *e)
+{
+    struct json *kwargs;
+    const char *text = thinks ? "{\"enable_thinking\":true}" : "{\"enable_thinking\":false}";
+
+    if (json_parse(&kwargs, str_of(text), q->a, NULL, e))
+        return -1;
+    q->convo.template_kwargs = kwargs;
+    return 0;
+}
+
+static int question_new(struct question *q, const char *text, bool has_tools, struct err *e)
+{
+    struct json *tools = NULL;
+
+    *q = (struct question){ .a = arena_new(64 * MB) };
+    if (!q->a)
+        return err_set(e, ERR_MEMORY, "no memory for a question");
+    q->part = (struct part){ .kind = PART_TEXT, .text = str_of(text) };
+    q->message = (struct message){
+        .role = ROLE_USER, .has_content = true, .is_plain = true, .parts = &q->part, .n_parts = 1
+    };
+    if (has_tools && json_parse(&tools, str_of(tools_text), q->a, NULL, e))
+        return -1;
+    q->convo = (struct convo){
+        .messages = &q->message, .n_messages = 1, .tools = tools, .add_generation_prompt = true
+    };
+    return think_about(q, !has_tools, e);
+}
+
+static int put_question(
+    struct probe *p, struct question *q, const struct adapter *adapter, enum probe_step step)
+{
+    struct render_when when = { .now = clock_wall_s() };
+
+    return adapter_render(adapter, &q->convo, &when, q->a, &q->prompt, p->e) ||
+                   ask(p, step, &q->prompt, q->a)
+               ? -1
+               : 0;
+}
+
+/* ---- tools */
+
+static int reads_call(struct probe *p, const struct question *q, const char *tool, bool *out)
+{
+    const char *thinking = adapter_info(p->m->adapter)->thinking_parser;
+    struct parser_format *f = NULL;
+    struct parsed r;
+
+    struct parser_options o = { .tools = q->convo.tools,
+        .start = adapter_start_of(thinking_find(thinking), &q->convo, &q->prompt) };
+    if (parser_format_new(&f, str_of(tool), str_of(thinking), p->e))
+        return -1;
+    int rc = parse_text(&r, f, &o, buf_str(&p->text), p->e);
+    *out = !rc && r.n_calls > 0 && str_is(r.calls[0].name, FUNCTION);
+    parsed_clear(&r);
+    parser_format_free(f);
+    return rc;
+}
+
+/* *id: of the parser that reads a call, or NULL. */
+static int find_tool_parser(
+    struct probe *p, const struct question *q, const char *usual, const char **id)
+{
+    bool reads = false;
+
+    *id = NULL;
+    if (reads_call(p, q, usual, &reads))
+        return -1;
+    if (reads)
+        *id = usual;
+    for (size_t i = 0; !*id && parser_tool_id(i); i++) {
+        if (reads_call(p, q, parser_tool_id(i), &reads))
+            return -1;
+        if (reads)
+            *id = parser_tool_id(i);
+    }
+    return 0;
+}
+
+static int ask_for_call(
+    struct probe *p, const struct adapter *adapter, enum probe_step step, const char **id)
+{
+    struct question q;
+    int rc = question_new(&q, "What is the weather in Paris right now?", true, p->e) ||
+             put_question(p, &q, adapter, step) ||
+             find_tool_parser(p, &q, adapter_info(adapter)->tool_parser, id);
+
+    arena_free(q.a);
+    return rc ? -1 : 0;
+}
+
+/* The same model, with tools in its system message. */
+static int open_telling(struct adapter **out, const struct model *m, struct err *e)
+{
+    struct model_capabilities told = { .tool_parser_id = "hermes_json",
+        .tool_format = "injection" };
+    const struct adapter_info *info = adapter_info(m->adapter);
+
+    snprintf(told.thinking_parser_id, sizeof(told.thinking_parser_id), "%s", info->thinking_parser);
+    struct adapter_options o = { .arch = str_of(m->arch),
+        .family = str_of(m->spec->family),
+        .template = m->template,
+        .env = &m->env,
+        .vocab = m->vocab,
+        .known = &told };
+    return adapter_open(out, &o, e);
+}
+
+static int probe_tools(struct probe *p, struct model_capabilities *out)
+{
+    const struct adapter_info *info = adapter_info(p->m->adapter);
+    struct adapter *telling = NULL;
+    const char *id = NULL;
+    bool is_native = info->has_native_tools && !info->tells_tools;
+
+    if (is_native && ask_for_call(p, p->m->adapter, PROBE_NATIVE, &id))
+        return -1;
+    const char *format = id ? "native" : "injection";
+    if (!id && !p->m->spec->no_injection) {
+        if (open_telling(&telling, p->m, p->e))
+            return -1;
+        int rc = ask_for_call(p, info->tells_tools ? p->m->adapter : telling, PROBE_TOLD, &id);
+        adapter_close(telling);
+        if (rc)
+            return -1;
+    }
+    out->supports_native_tools = id && !strcmp(format, "native");
+    snprintf(out->tool_parser_id, sizeof(out->tool_parser_id), "%s", id ? id : "null");
+    snprintf(out->tool_format, sizeof(out->tool_format), "%s", id ? format : "");
+    return 0;
+}
+
+/* ---- thinking */
+
+/* A thought that is not the whole answer, unless the answer was cut. */
+static int reads_thought(struct probe *p, const struct question *q, const char *id, bool *out)
+{
+    struct parser_format *f = NULL;
+    struct parsed r;
+
+    struct parser_options o = { .start =
+                                    adapter_start_of(thinking_find(id), &q->convo, &q->prompt) };
+    if (parser_format_new(&f, STR("null"), str_of(id), p->e))
+        return -1;
+    int rc = parse_text(&r, f, &o, buf_str(&p->text), p->e);
+    *out = !rc && r.reasoning.n && (r.content.n || p->finish == FINISH_LENGTH);
+    parsed_clear(&r);
+    parser_format_free(f);
+    return rc;
+}
+
+static int find_thinking_parser(
+    struct probe *p, const struct question *q, const char *usual, const char **id)
+{
+    bool reads = false;
+
+    *id = NULL;
+    if (reads_thought(p, q, usual, &reads))
+        return -1;
+    if (reads)
+        *id = usual;
+    for (size_t i = 0; !*id && parser_thinking_id(i); i++) {
+        bool starts_inside = thinking_find(parser_thinking_id(i))->flags & THINKING_STARTS;
+        if (reads_thought(p, q, parser_thinking_id(i), &reads))
+            return -1;
+        /* One that takes any beginning for a thought proves nothing. */
+        if (reads && !starts_inside)
+            *id = parser_thinking_id(i);
+    }
+    return 0;
+}
+
+/* A template that shows thoughts is believed, even when this answer had none. */
+static int probe_thinking(struct probe *p, struct model_capabilities *out)
+{
+    const struct adapter_info *info = adapter_info(p->m->adapter);
+    const char *usual = info->thinking_parser, *id = NULL;
+    struct question q;
+    int rc = question_new(&q, "How many days are there in two weeks?", false, p->e) ||
+             put_question(p, &q, p->m->adapter, PROBE_THINKING) ||
+             find_thinking_parser(p, &q, usual, &id);
+
+    arena_free(q.a);
+    if (rc)
+        return -1;
+    out->supports_thinking = id != NULL;
+    snprintf(out->thinking_parser_id, sizeof(out->thinking_parser_id), "%s",
+        id                ? id
+        : info->can_think ? usual
+                          : "null");
+    return 0;
+}
+
+/* ---- the rest */
+
+static const char *type_of(const struct model *m)
+{
+    static const char *const rows[][2] = {
+        { "bert", "EMBEDDINGS" },
+        { "nomic-bert", "EMBEDDINGS" },
+        { "jina-bert-v2", "EMBEDDINGS" },
+        { "gemma-embedding", "EMBEDDINGS" },
+        { "qwen2vl", "VISION" },
+        { "qwen3vl", "VISION" },
+        { "qwen3vlmoe", "VISION" },
+        { "mllama", "VISION" },
+        { "whisper", "AUDIO" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (!strcmp(rows[i][0], m->arch))
+            return rows[i][1];
+    return "TEXT_GEN";
+}
+
+static void note_facts(const struct model *m, struct model_capabilities *out)
+{
+    *out = (struct model_capabilities){ .is_normalized = UNKNOWN,
+        .practical_max_tokens = m->n_ctx,
+        .max_sequence_length = m->lm->n_ctx_train,
+        .probed_at = clock_wall_s(),
+        .probe_version = PROBE_VERSION };
+    snprintf(out->model_id, sizeof(out->model_id), "%s", m->spec->id);
+    snprintf(out->model_type, sizeof(out->model_type), "%s", type_of(m));
+    snprintf(out->model_family, sizeof(out->model_family), "%s", adapter_info(m->adapter)->family);
+    model_fingerprint(m, out->fingerprint);
+}
+
+int model_probe(
+    struct model_capabilities *out, struct model *m, const struct probe_options *o, struct err *e)
+{
+    struct probe p = { .m = m, .o = o, .e = e };
+    uint64_t began = clock_ns();
+
+    if (!m->template)
+        return err_set(e, ERR_UNSUPPORTED, "it has no chat template, and can only continue texts");
+    if (mailbox_open(&p.box, e))
+        return -1;
+    buf_init(&p.text, ANSWER_MAX);
+    note_facts(m, out);
+    int rc = probe_tools(&p, out) || probe_thinking(&p, out);
+    buf_clear(&p.text);
+    mailbox_close(p.box);
+    if (rc)
+        return -1;
+    log_info("pool", "probed",
+        "model=%s type=%s family=%s tool_parser=%s tool_format=%s thinking_parser=%s ctx=%lld "
+        "ms=%d",
+        out->model_id, out->model_type, out->model_family, out->tool_parser_id,
+        *out->tool_format ? out->tool_format : "none", out->thinking_parser_id,
+        (long long)out->practical_max_tokens, (int)((clock_ns() - began) / 1000000));
+    return 0;
+}
+
+int model_probe_default(
+    struct model_capabilities *out, struct model *m, const _Atomic bool *stop, struct err *e)
+{
+    return model_probe(out, m, &(struct probe_options){ .stop = stop }, e);
+}

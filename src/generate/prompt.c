@@ -1,0 +1,319 @@
+#include "generate/prompt.h"
+#include "base/utf8.h"
+#include "os/clock.h"
+#include "generate/expect.h"
+
+#include <openssl/sha.h>
+#include <stdio.h>
+
+int prompt_render(
+    struct rendered *out, const struct convo *c, const struct workplace *at, struct err *e)
+{
+    const struct model *m = at->model;
+    struct render_when when = { clock_wall_s(), at->stop };
+
+    if (!m->template)
+        return err_param(e, ERR_UNSUPPORTED, "messages",
+            "The model '%s' has no chat template; use /v1/completions.", m->spec->id);
+    return adapter_render(m->adapter, c, &when, at->arena, out, e);
+}
+
+static int build_chat(
+    struct prompt *p, const struct ask *ask, const struct workplace *at, struct err *e)
+{
+    struct rendered r;
+    struct tokens t = { .arena = at->arena, .stop = at->stop };
+
+    if (prompt_render(&r, &ask->convo, at, e) || expect_parts(&p->parts, &r, ask, at, e) ||
+        vocab_encode(at->model->vocab, r.spans, r.n_spans, ask->add_special_tokens, &t, e))
+        return -1;
+    p->ids = t.ids;
+    p->n = (int)t.n;
+    return 0;
+}
+
+static int put_id(struct tokens *t, int32_t id, struct err *e)
+{
+    if (t->n == t->cap) {
+        size_t cap = MAX(2 * t->cap, (size_t)64);
+        int32_t *ids = arena_realloc(t->arena, t->ids, t->cap * sizeof(*ids), cap * sizeof(*ids));
+        if (!ids)
+            return err_set(e, ERR_MEMORY, "no memory for the prompt");
+        t->ids = ids;
+        t->cap = cap;
+    }
+    t->ids[t->n++] = id;
+    return 0;
+}
+
+static int build_fill(struct prompt *p, const struct ask *ask, const struct infill *fill,
+    const struct workplace *at, struct err *e)
+{
+    struct tokens t = { .arena = at->arena, .stop = at->stop };
+
+    if (infill_encode(at->model->vocab, fill, &t, e)) {
+        if (e->code == ERR_UNSUPPORTED && ask_has(ask, "suffix"))
+            snprintf(e->param, sizeof(e->param), "suffix"); /* so it is called on other wires */
+        return -1;
+    }
+    *p = (struct prompt){ .ids = t.ids, .n = (int)t.n, .text = fill->prefix };
+    return 0;
+}
+
+/* Text and tokens in turn. A text in front begins as a whole prompt would. */
+static int build_mixed(struct prompt *p, const struct ask *ask, const struct ask_prompt *from,
+    const struct workplace *at, struct err *e)
+{
+    struct tokens t = { .arena = at->arena, .stop = at->stop };
+
+    for (int i = 0; i < from->n_pieces; i++) {
+        const struct ask_piece *piece = &from->pieces[i];
+        struct span span = { piece->text, true };
+        bool with_bos = !i && ask->add_special_tokens;
+        if (piece->is_token ? put_id(&t, piece->id, e)
+                            : vocab_encode(at->model->vocab, &span, 1, with_bos, &t, e))
+            return -1;
+    }
+    *p = (struct prompt){ .ids = t.ids, .n = (int)t.n };
+    return 0;
+}
+
+/* A completion's prompt is its author's own template: control tokens in it are meant. */
+static int build_completion(struct prompt *p, const struct ask *ask, const struct ask_prompt *from,
+    const struct workplace *at, struct err *e)
+{
+    struct span span = { from->text, true };
+    struct tokens t = { .arena = at->arena, .stop = at->stop };
+
+    if (from->is_tokens) {
+        *p = (struct prompt){ .ids = from->ids, .n = from->n_ids };
+        return 0;
+    }
+    if (from->fill)
+        return build_fill(p, ask, from->fill, at, e);
+    if (from->pieces)
+        return build_mixed(p, ask, from, at, e);
+    if (vocab_encode(at->model->vocab, &span, 1, ask->add_special_tokens, &t, e))
+        return -1;
+    *p = (struct prompt){ .ids = t.ids, .n = (int)t.n, .text = from->text };
+    return 0;
+}
+
+/* An empty prompt begins with the token that begins every text, where there is one. */
+static int begin_empty(struct prompt *p, const struct workplace *at, struct err *e)
+{
+    int32_t bos = vocab_bos(at->model->vocab);
+
+    if (p->n || bos == TOKEN_NONE)
+        return 0;
+    int32_t *ids = arena_alloc(at->arena, sizeof(*ids));
+    if (!ids)
+        return err_set(e, ERR_MEMORY, "no memory for the prompt");
+    *ids = bos;
+    p->ids = ids;
+    p->n = 1;
+    return 0;
+}
+
+/* What cannot fit is not rendered: the longer it is, the sooner that is known. */
+static int check_room(
+    struct prompt *p, const struct ask *ask, int n_max, const struct workplace *at, struct err *e)
+{
+    if (ask->kind != ASK_CHAT)
+        return 0;
+    size_t least = adapter_min_tokens(at->model->adapter, &ask->convo, (size_t)n_max);
+    if (least <= (size_t)n_max)
+        return 0;
+    *p = (struct prompt){ .n = (int)MIN(least, (size_t)INT32_MAX), .is_least = true };
+    return err_context_least(e, "messages", p->n, at->model->n_ctx);
+}
+
+int prompts_build(
+    struct prompt **out, const struct ask *ask, const struct workplace *at, struct err *e)
+{
+    const char *field = ask->kind == ASK_CHAT ? "messages" : "prompt";
+    struct prompt *prompts = arena_zalloc(at->arena, (size_t)ask->n_prompts, sizeof(*prompts));
+    int n_ctx = at->model->n_ctx;
+    int n_max = n_ctx - (ask->max_tokens == 0 ? 0 : 1); /* it may be for the scores alone */
+
+    if (!prompts)
+        return err_set(e, ERR_MEMORY, "no memory for %d prompts", ask->n_prompts);
+    *out = prompts;
+    for (int i = 0; i < ask->n_prompts; i++) {
+        struct prompt *p = &prompts[i];
+        if (check_room(p, ask, n_max, at, e))
+            return -1;
+        int rc = ask->kind == ASK_CHAT ? build_chat(p, ask, at, e)
+                                       : build_completion(p, ask, &ask->prompts[i], at, e);
+        if (rc || begin_empty(p, at, e))
+            return -1;
+        if (!p->n)
+            return err_param(e, ERR_INVALID, field, "The prompt is empty.");
+        if (p->n > n_max)
+            return err_context(e, field, p->n, n_ctx);
+    }
+    return 0;
+}
+
+int bias_build(struct ask *ask, const struct workplace *at, struct err *e)
+{
+    struct token_bias *all;
+    int n = ask->sample.n_bias;
+
+    if (!ask->n_text_bias)
+        return 0;
+    all = arena_alloc(at->arena, ASK_BIAS_MAX * sizeof(*all));
+    if (!all)
+        return err_set(e, ERR_MEMORY, "no memory for the biases");
+    if (n)
+        memcpy(all, ask->sample.bias, (size_t)n * sizeof(*all));
+    for (int i = 0; i < ask->n_text_bias; i++) {
+        struct span span = { ask->text_bias[i].text, false };
+        struct tokens t = { .arena = at->arena, .stop = at->stop };
+        if (span.text.n && vocab_encode(at->model->vocab, &span, 1, false, &t, e))
+            return -1;
+        if (t.n > (size_t)(ASK_BIAS_MAX - n))
+            return err_param(e, ERR_RANGE, "logit_bias", "'logit_bias' may name at most %d tokens.",
+                ASK_BIAS_MAX);
+        for (size_t k = 0; k < t.n; k++)
+            all[n++] = (struct token_bias){ t.ids[k], ask->text_bias[i].bias };
+    }
+    return ask_set_bias(ask, at->arena, all, n, e);
+}
+
+int prediction_build(
+    const int32_t **out, int *n, const struct ask *ask, const struct workplace *at, struct err *e)
+{
+    struct span span = { ask->prediction, false };
+    struct tokens t = { .arena = at->arena, .stop = at->stop };
+
+    if (ask->prediction.n && vocab_encode(at->model->vocab, &span, 1, false, &t, e))
+        return err_wrap(e, "prediction");
+    *out = t.ids;
+    *n = (int)MIN(t.n, (size_t)at->model->n_ctx);
+    return 0;
+}
+
+int prompt_max_tokens(
+    const struct ask *ask, const struct model *m, const struct prompt *p, int default_max)
+{
+    int room = m->n_ctx - p->n;
+    int want = ask->max_tokens >= 0 ? ask->max_tokens : default_max > 0 ? default_max : room;
+
+    return MIN(want, room);
+}
+
+void prompt_scope(struct cache_scope *out, const struct ask *ask, uint64_t tenant)
+{
+    *out = (struct cache_scope){ .tenant = tenant };
+    _Static_assert(sizeof(out->salt) == SHA256_DIGEST_LENGTH, "a salt is a digest");
+    if (ask->cache_salt.n)
+        SHA256((const unsigned char *)ask->cache_salt.p, ask->cache_salt.n, out->salt);
+}
+
+/* ---- scripts */
+
+/* By what the assistant has said before. */
+static struct str script_turn(const struct ask *ask)
+{
+    const struct convo *c = &ask->convo;
+    int turn = 0, n = c->n_messages - (c->continue_final_message ? 1 : 0);
+
+    for (int i = 0; i < n; i++)
+        turn += c->messages[i].role == ROLE_ASSISTANT;
+    return ask->script.turns[MIN(turn, ask->script.n_turns - 1)];
+}
+
+static struct str script_text(const struct ask *ask, int prompt, struct arena *a)
+{
+    if (ask->script.n_turns)
+        return script_turn(ask);
+    if (ask->script.is_set)
+        return ask->script.text;
+    if (ask->kind == ASK_COMPLETION)
+        return ask->prompts[prompt].is_tokens ? STR("") : ask->prompts[prompt].text;
+    for (int i = ask->convo.n_messages - 1; i >= 0; i--)
+        if (ask->convo.messages[i].role == ROLE_USER)
+            return message_text(&ask->convo.messages[i], a);
+    return STR("");
+}
+
+/* One byte as its own token, so that characters can be cut anywhere. */
+static int put_byte(struct tokens *t, const struct vocab *v, char byte, struct err *e)
+{
+    char name[8];
+
+    snprintf(name, sizeof(name), "<0x%02X>", (unsigned char)byte);
+    int32_t id = vocab_find(v, str_of(name));
+    if (id == TOKEN_NONE) {
+        struct span one = { { &byte, 1 }, false };
+        return vocab_encode(v, &one, 1, false, t, e);
+    }
+    return put_id(t, id, e);
+}
+
+struct groups {
+    int32_t *ends;
+    int n;
+};
+
+static int group_chars(struct tokens *t, struct groups *g, const struct ask_script *s,
+    struct str text, const struct vocab *v, struct err *e)
+{
+    int in_group = 0;
+
+    g->ends = arena_alloc(t->arena, (text.n + 1) * sizeof(*g->ends));
+    if (!g->ends)
+        return err_set(e, ERR_MEMORY, "no memory for the script");
+    while (text.n) {
+        uint32_t cp;
+        int n = MAX(utf8_decode(text, &cp), 1);
+        for (int i = 0; i < n; i++)
+            if (put_byte(t, v, text.p[i], e))
+                return -1;
+        text = str_skip(text, (size_t)n);
+        if (++in_group == s->per_chunk || !text.n) {
+            g->ends[g->n++] = (int32_t)t->n;
+            in_group = 0;
+        }
+    }
+    return 0;
+}
+
+static int group_tokens(struct tokens *t, struct groups *g, const struct ask_script *s,
+    struct str text, const struct vocab *v, struct err *e)
+{
+    struct span span = { text, false };
+    size_t step = s->is_set && s->unit == SCRIPT_ALL ? SIZE_MAX : (size_t)MAX(s->per_chunk, 1);
+
+    if (text.n && vocab_encode(v, &span, 1, false, t, e))
+        return -1;
+    g->ends = arena_alloc(t->arena, (t->n + 1) * sizeof(*g->ends));
+    if (!g->ends)
+        return err_set(e, ERR_MEMORY, "no memory for the script");
+    for (size_t at = 0; at < t->n;) {
+        at = step > t->n - at ? t->n : at + step;
+        g->ends[g->n++] = (int32_t)at;
+    }
+    return 0;
+}
+
+int script_build(const struct gen_script **out, const struct ask *ask, int prompt,
+    const struct workplace *at, struct err *e)
+{
+    const struct ask_script *s = &ask->script;
+    struct gen_script *script = arena_zalloc(at->arena, 1, sizeof(*script));
+    struct tokens t = { .arena = at->arena, .stop = at->stop };
+    struct groups g = { 0 };
+    struct str text = script_text(ask, prompt, at->arena);
+
+    if (!script || !text.p)
+        return err_set(e, ERR_MEMORY, "no memory for the script");
+    bool by_chars = s->is_set && s->unit == SCRIPT_CHARS;
+    if (by_chars ? group_chars(&t, &g, s, text, at->model->vocab, e)
+                 : group_tokens(&t, &g, s, text, at->model->vocab, e))
+        return -1;
+    *script = (struct gen_script){ t.ids, (int)t.n, g.ends, g.n, s->delay_ms };
+    *out = script;
+    return 0;
+}

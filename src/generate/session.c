@@ -1,0 +1,426 @@
+/* session.c: engine events -> text. Each choice has a detokenizer, a stop matcher, a parser. */
+#include "generate/session.h"
+
+#include "os/clock.h"
+
+struct choice {
+    struct detok detok;
+    struct stops *stops; /* NULL when there are none */
+    struct buf raw, out; /* from the detokenizer; from the stop matcher, to be shown */
+    struct parts parts;
+    struct str stop_string;
+    int n_tokens;
+    bool has_ended; /* choice_end was told */
+};
+
+struct replay {            /* an answer from memory: a slice of it at each turn */
+    struct gen_event turn; /* the message to ourselves; of it only msg counts */
+    bool has_turn;         /* it is under way */
+    bool is_running;       /* a slice is being told */
+    int n;                 /* tokens told */
+    struct gen_result result;
+};
+
+struct session {
+    struct gen *gen; /* NULL: replay */
+    struct replay replay;
+    struct session_place at;
+    struct session_params p;
+    struct choice *choices;
+    struct msg *paused, **paused_tail; /* events kept back by session_pause */
+    bool is_cancelled, is_paused;
+    struct err err; /* a fault of our own on the way to the text */
+    uint64_t first_token_ns;
+    int n_completion, n_predicted;
+};
+
+enum {
+    TEXT_MAX = 1 << 20, /* bytes one token event can add to a choice's buffers */
+    REPLAY_SLICE = 64,  /* tokens told before others have their turn */
+};
+
+static void take_turn(struct session *s)
+{
+    if (s->replay.has_turn || s->replay.is_running)
+        return;
+    s->replay.has_turn = true;
+    s->replay.turn.msg.kind = SESSION_TURN;
+    mailbox_post(s->at.reply, &s->replay.turn.msg);
+}
+
+static int choice_init(struct session *s, struct choice *c, struct err *e)
+{
+    const struct session_params *p = &s->p;
+
+    buf_init(&c->raw, TEXT_MAX);
+    buf_init(&c->out, TEXT_MAX);
+    if (parts_init(&c->parts, &p->parts, (int)(c - s->choices), &s->at.ops->parts, s->at.ctx, e))
+        return -1;
+    if (!p->n_stops)
+        return 0;
+    c->stops = stops_new(s->at.arena, p->stops, p->n_stops);
+    return c->stops ? 0 : err_set(e, ERR_MEMORY, "no memory for the stop strings");
+}
+
+static void free_buffers(void *arg)
+{
+    struct session *s = arg;
+
+    for (int i = 0; s->choices && i < s->p.n_choices; i++) {
+        buf_clear(&s->choices[i].raw);
+        buf_clear(&s->choices[i].out);
+        parts_clear(&s->choices[i].parts);
+    }
+}
+
+/* The model's end tokens (unless ignored) and the client's, in one ascending list. */
+static int32_t *merge_stop_ids(struct session *s, int *n)
+{
+    const struct model *m = s->at.model;
+    int n_end = s->p.ignore_end ? 0 : m->n_end_ids, total = n_end + s->p.n_stop_ids;
+    int32_t *ids = arena_alloc(s->at.arena, sizeof(*ids) * (size_t)MAX(total, 1));
+
+    for (int i = 0; ids && i < total; i++) {
+        int32_t id = i < n_end ? m->end_ids[i] : s->p.stop_ids[i - n_end];
+        int at = i;
+        for (; at > 0 && ids[at - 1] > id; at--)
+            ids[at] = ids[at - 1];
+        ids[at] = id;
+    }
+    *n = total;
+    return ids;
+}
+
+static int start(struct session *s, struct err *e)
+{
+    struct gen_input in = {
+        .prompt = s->p.prompt,
+        .n_prompt = s->p.n_prompt,
+        .max_tokens = s->p.max_tokens,
+        .n_choices = s->p.n_choices,
+        .sample = s->p.sample,
+        .want_prompt_logprobs = s->p.want_prompt_logprobs,
+        .want_begin = s->p.want_begin,
+        .priority = s->p.priority,
+        .tenant = s->p.tenant,
+        .tenant_weight = s->p.tenant_weight,
+        .scope = s->p.scope,
+        .is_uncached = s->p.is_uncached,
+        .name = s->p.name,
+        .deadline_ns = s->p.deadline_ns,
+        .script = s->p.script,
+        .predicted = s->p.predicted,
+        .n_predicted = s->p.n_predicted,
+    };
+    const struct spec_options *spec = &s->at.model->spec->engine.spec;
+
+    in.want_drafts = spec->max > 0 && spec->by_history;
+    in.stop_ids = merge_stop_ids(s, &in.n_stop_ids);
+    if (!in.stop_ids)
+        return err_set(e, ERR_MEMORY, "no memory for the stop tokens");
+    in.sample.banned_until_min = in.stop_ids;
+    in.sample.n_banned_until_min = in.n_stop_ids;
+    if (gen_new(&s->gen, &in, s->at.reply, s, e))
+        return -1;
+    if (engine_submit(s->at.model->engine, s->gen, e)) {
+        gen_free(s->gen);
+        return -1;
+    }
+    return 0;
+}
+
+int session_open(struct session **out, const struct session_params *p,
+    const struct session_place *at, struct err *e)
+{
+    struct session *s = arena_zalloc(at->arena, 1, sizeof(*s));
+
+    if (!stops_fit(p->stops, p->n_stops))
+        return err_param(e, ERR_INVALID, "stop",
+            "The stop strings are too many or too long: at most %d, and %d bytes together.",
+            STOPS_MAX, STOP_BYTES_MAX);
+    if (!s)
+        return err_set(e, ERR_MEMORY, "no memory for the request");
+    s->at = *at;
+    s->p = *p;
+    s->paused_tail = &s->paused;
+    s->choices = arena_zalloc(at->arena, (size_t)p->n_choices, sizeof(*s->choices));
+    if (!s->choices || arena_cleanup(at->arena, free_buffers, s))
+        return err_set(e, ERR_MEMORY, "no memory for %d choices", p->n_choices);
+    for (int i = 0; i < p->n_choices; i++)
+        if (choice_init(s, &s->choices[i], e))
+            return -1;
+    if (p->replay) {
+        CHECK(p->n_choices == 1);
+        uint64_t now = clock_ns();
+        s->replay.result = (struct gen_result){
+            .n_cached = p->n_prompt, .submitted_ns = now, .started_ns = now, .first_token_ns = now
+        };
+        take_turn(s);
+    } else if (start(s, e)) {
+        return -1;
+    }
+    *out = s;
+    return 0;
+}
+
+static void fail(struct session *s, const char *what)
+{
+    if (!s->err.code)
+        err_set(&s->err, ERR_MEMORY, "no memory for %s", what);
+    if (s->gen)
+        engine_cancel(s->at.model->engine, s->gen);
+}
+
+/* What the stop matcher has let through. is_last: nothing more will come. */
+static void show(struct session *s, struct choice *c, bool is_last)
+{
+    struct err e;
+
+    if (!buf_ok(&c->raw) || !buf_ok(&c->out)) {
+        fail(s, "the answer's text");
+    } else if (parts_put(&c->parts, buf_str(&c->out), &e) ||
+               (is_last && parts_end(&c->parts, &e))) {
+        if (!s->err.code)
+            s->err = e;
+        fail(s, "");
+    }
+    buf_reset(&c->out);
+}
+
+static void end_choice(struct session *s, struct choice *c, const struct choice_end *how)
+{
+    struct choice_end end = *how;
+
+    if (c->has_ended)
+        return;
+    c->has_ended = true;
+    end.choice = (int)(c - s->choices);
+    end.n_tokens = c->n_tokens;
+    end.n_reasoning = c->parts.n_reasoning;
+    end.n_calls = c->parts.n_calls;
+    end.stop_string = c->stop_string;
+    s->n_completion += c->n_tokens;
+    s->at.ops->choice_end(s->at.ctx, &end);
+}
+
+/* By a stop string, or with its last call. */
+static void stop_here(struct session *s, struct choice *c)
+{
+    if (s->gen)
+        engine_stop_choice(s->at.model->engine, s->gen, (int)(c - s->choices));
+    end_choice(s, c, &(struct choice_end){ .finish = FINISH_STOP, .stop_id = TOKEN_NONE });
+}
+
+static void stop_by_string(struct session *s, struct choice *c, int hit)
+{
+    c->stop_string = s->p.stops[hit];
+    show(s, c, true);
+    stop_here(s, c);
+}
+
+static int filter(struct session *s, struct choice *c)
+{
+    int hit = -1;
+
+    if (c->stops)
+        hit = stops_put(c->stops, buf_str(&c->raw), s->p.include_stop, &c->out);
+    else
+        buf_put(&c->out, c->raw.p, c->raw.n);
+    buf_reset(&c->raw);
+    return hit;
+}
+
+/* Markers among the control tokens are for the parser, which takes them out. */
+static bool is_shown(const struct session *s, int32_t id)
+{
+    return s->p.show_control || (s->p.parts.reading && reading_shows(s->p.parts.reading, id));
+}
+
+static void on_token(struct session *s, const struct gen_event *ev)
+{
+    struct choice *c = &s->choices[ev->choice];
+
+    if (c->has_ended)
+        return; /* it ran on while our stop was on its way */
+    c->n_tokens++;
+    s->n_predicted += ev->is_predicted;
+    if (s->at.ops->token)
+        s->at.ops->token(s->at.ctx, ev->choice, &ev->token);
+    parts_token(&c->parts);
+    detok_put(&c->detok, s->at.model->vocab, ev->token.id, is_shown(s, ev->token.id), &c->raw);
+    int hit = filter(s, c);
+    if (hit >= 0)
+        stop_by_string(s, c, hit);
+    else if (!s->p.script || ev->is_group_end)
+        show(s, c, false);
+    if (c->parts.is_full && !c->has_ended)
+        stop_here(s, c);
+}
+
+static void on_choice_end(struct session *s, const struct gen_event *ev)
+{
+    struct choice *c = &s->choices[ev->choice];
+    struct choice_end end = { .finish = ev->finish, .stop_id = TOKEN_NONE };
+
+    if (c->has_ended)
+        return;
+    detok_end(&c->detok, &c->raw);
+    int hit = filter(s, c);
+    if (hit >= 0) {
+        stop_by_string(s, c, hit);
+        return;
+    }
+    if (c->stops)
+        stops_end(c->stops, &c->out);
+    for (int i = 0; ev->finish == FINISH_STOP && i < s->p.n_stop_ids; i++)
+        if (s->p.stop_ids[i] == ev->stop_id)
+            end.stop_id = ev->stop_id;
+    show(s, c, true);
+    end_choice(s, c, &end);
+}
+
+static void on_end(struct session *s)
+{
+    struct gen *gen = s->gen;
+    const struct gen_result *r = gen ? gen_result(gen) : &s->replay.result;
+    struct session_end end = {
+        .err = s->err.code ? &s->err : &r->err,
+        .result = r,
+        .n_prompt = s->p.n_prompt,
+        .n_completion = s->n_completion,
+        .n_predicted = s->n_predicted,
+    };
+
+    s->at.ops->end(s->at.ctx, &end); /* may free the arena, and s with it */
+    gen_free(gen);
+}
+
+static void deliver(struct session *s, struct gen_event *ev)
+{
+    if (s->is_cancelled)
+        return;
+    switch ((enum gen_kind)ev->msg.kind) {
+    case GEN_TOKEN:
+        if (!s->first_token_ns)
+            s->first_token_ns = clock_ns();
+        on_token(s, ev);
+        break;
+    case GEN_PROMPT_TOKEN:
+        if (s->at.ops->prompt_token)
+            s->at.ops->prompt_token(s->at.ctx, ev->index, &ev->token);
+        break;
+    case GEN_BEGUN:
+        if (s->at.ops->begun)
+            s->at.ops->begun(s->at.ctx);
+        break;
+    case GEN_CHOICE_END:
+        on_choice_end(s, ev);
+        break;
+    case GEN_END:
+        break;
+    }
+}
+
+/* As many tokens as a turn has, told like those that come from the engine. False: there is more. */
+static bool tell_slice(struct session *s)
+{
+    const struct exact_answer *a = s->p.replay;
+    struct choice *c = &s->choices[0];
+    int n = MIN(exact_answer_n(a), s->p.max_tokens), left = REPLAY_SLICE;
+    struct gen_event ev = { 0 };
+
+    while (s->replay.n < n && !c->has_ended && !s->err.code && !s->is_cancelled) {
+        if (s->is_paused || left-- == 0)
+            return false;
+        exact_answer_token(a, s->replay.n++, &ev.token);
+        on_token(s, &ev);
+    }
+    if (s->is_paused && !s->is_cancelled)
+        return false;
+    ev.finish = exact_answer_finish(a, s->p.max_tokens);
+    ev.stop_id = exact_answer_stop_id(a);
+    if (!c->has_ended && !s->err.code && !s->is_cancelled)
+        on_choice_end(s, &ev);
+    return true;
+}
+
+static void on_turn(struct session *s)
+{
+    s->replay.has_turn = false;
+    s->replay.is_running = true; /* callbacks may pause, resume and cancel */
+    bool is_over = tell_slice(s);
+    s->replay.is_running = false;
+    s->replay.result.ended_ns = clock_ns();
+    if (is_over)
+        on_end(s);
+    else if (!s->is_paused || s->is_cancelled)
+        take_turn(s);
+}
+
+void session_event(struct gen_event *ev)
+{
+    if (ev->msg.kind == SESSION_TURN) {
+        on_turn(container_of(ev, struct session, replay.turn));
+        return;
+    }
+    struct session *s = gen_user(ev->gen);
+
+    if (s->is_paused && !s->is_cancelled) {
+        ev->msg.next = NULL;
+        *s->paused_tail = &ev->msg;
+        s->paused_tail = &ev->msg.next;
+        return;
+    }
+    deliver(s, ev);
+    if (ev->msg.kind == GEN_END)
+        on_end(s);
+    else
+        gen_event_done(ev);
+}
+
+static void drain_paused(struct session *s)
+{
+    struct msg *m = s->paused;
+
+    s->paused = NULL;
+    s->paused_tail = &s->paused;
+    while (m) {
+        struct msg *next = m->next;                            /* s is gone after the last one */
+        session_event(container_of(m, struct gen_event, msg)); /* may be kept back again */
+        m = next;
+    }
+}
+
+void session_cancel(struct session *s)
+{
+    if (s->is_cancelled)
+        return;
+    s->is_cancelled = true;
+    if (!s->gen) {
+        take_turn(s);
+        return;
+    }
+    engine_cancel(s->at.model->engine, s->gen);
+    drain_paused(s);
+}
+
+void session_pause(struct session *s)
+{
+    s->is_paused = true;
+}
+
+void session_resume(struct session *s)
+{
+    if (!s->is_paused)
+        return;
+    s->is_paused = false;
+    if (s->gen)
+        drain_paused(s);
+    else
+        take_turn(s);
+}
+
+uint64_t session_first_token_ns(const struct session *s)
+{
+    return s->first_token_ns;
+}

@@ -1,0 +1,93 @@
+/* call.h: what a template can call: filters, tests, methods, global functions, macros.
+ *
+ * Each is a row of a table. Most have a parameter list ("chars count"): their arguments arrive
+ * bound to it in in[1..], those not given as T_MISSING, and in[0] is the subject. Rows with
+ * RAW instead get the arguments as they were written. */
+#pragma once
+
+#include "jinja/value.h"
+
+enum { PARAMS_MAX = 6, ARGS_MAX = 64 };
+
+struct kwarg {
+    struct str name;
+    struct val v;
+};
+
+struct args {
+    const struct val *v;
+    const struct kwarg *kw;
+    int n, n_kw;
+};
+
+typedef int (*bound_fn)(struct rt *rt, const struct val *in, struct val *out);
+typedef int (*raw_fn)(struct rt *rt, struct val self, const struct args *args, struct val *out);
+
+struct callable {
+    const char *name;
+    bound_fn fn;        /* NULL with raw NULL too: known to Python, not served here */
+    const char *params; /* names in order, blanks between */
+    int min;            /* arguments that must be given */
+    raw_fn raw;
+};
+
+struct function {
+    struct callable c;
+};
+
+struct bound { /* a method and its object */
+    const struct callable *method;
+    struct val self;
+};
+
+struct loop {
+    struct list *items;
+    size_t i;
+    size_t depth0;
+    struct val changed; /* what loop.changed() saw last */
+};
+
+int call_row(struct rt *rt, const struct callable *c, struct val self, const struct args *args,
+    struct val *out) MUST_CHECK;
+
+const struct callable *filter_find(struct str name); /* NULL when there is none */
+const struct callable *test_find(struct str name);
+const struct callable *method_find(struct val self, struct str name);
+const struct function *function_find(struct str name);
+
+extern const struct callable str_methods[]; /* ends with a NULL name */
+extern const struct callable seq_filters[];
+extern const struct callable text_filters[];
+extern const struct callable loop_methods[];
+
+/* A string argument; anything else is an error. */
+int want_text(struct rt *rt, struct val v, struct text **out) MUST_CHECK;
+int want_int(struct rt *rt, struct val v, int64_t *out) MUST_CHECK;
+
+int loop_attr(struct rt *rt, struct loop *l, struct str name, struct val *out) MUST_CHECK;
+
+/* ---- str.c, case.c, format.c: what both filters and methods do to strings. */
+enum { STRIP_LEFT = 1, STRIP_RIGHT = 2, STRIP_BOTH = 3 };
+int str_strip(
+    struct rt *rt, struct text *t, struct val chars, int sides, struct val *out) MUST_CHECK;
+int str_replace(
+    struct rt *rt, struct text *t, const struct val *from_to_count, struct val *out) MUST_CHECK;
+int str_format(struct rt *rt, struct text *fmt, const struct args *args,
+    struct val *out) MUST_CHECK; /* "{} {name}" */
+int str_percent(
+    struct rt *rt, struct text *fmt, struct val arg, struct val *out) MUST_CHECK; /* "%s" */
+
+enum change_case { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE, CASE_SWAP, CASE_WORDS };
+enum char_class {
+    CLASS_ALPHA,
+    CLASS_DIGIT,
+    CLASS_DECIMAL,
+    CLASS_NUMERIC,
+    CLASS_ALNUM,
+    CLASS_SPACE,
+    CLASS_ASCII,
+    CLASS_UPPER,
+    CLASS_LOWER
+};
+bool str_is_class(struct str s, enum char_class cls);
+int str_case(struct rt *rt, struct text *t, enum change_case how, struct val *out) MUST_CHECK;

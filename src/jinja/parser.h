@@ -1,0 +1,34 @@
+/* parser.h: between the two halves of the parser. NULL and -1: failed, the error is set. */
+#pragma once
+
+#include "jinja/ast.h"
+
+static inline struct token *peek(struct compiler *c)
+{
+    return &c->tokens.v[MIN(c->at, c->tokens.n - 1)];
+}
+static inline bool is_op(struct compiler *c, const char *op)
+{
+    return peek(c)->kind == TOK_OP && !strcmp(peek(c)->op, op);
+}
+static inline bool is_name(struct compiler *c, const char *name)
+{
+    return peek(c)->kind == TOK_NAME && str_is(peek(c)->s, name);
+}
+bool accept_op(struct compiler *c, const char *op);
+int expect_op(struct compiler *c, const char *op) MUST_CHECK;
+int expect_kind(struct compiler *c, enum token_kind kind, const char *what) MUST_CHECK;
+struct node *unexpected(struct compiler *c, const char *wanted); /* NULL */
+int parser_enter(struct compiler *c) MUST_CHECK; /* bounds nesting; c->depth-- when done */
+
+struct node *node_new(struct compiler *c, enum kind kind) MUST_CHECK;
+int node_add(struct compiler *c, struct node *n, struct node *kid) MUST_CHECK; /* NULL kid: -1 */
+int node_add_null(struct compiler *c, struct node *n) MUST_CHECK;
+int name_id(struct compiler *c, struct str name, uint32_t *out) MUST_CHECK;
+bool is_reserved(struct str name); /* true, none and their kin */
+
+struct node *parse_expr(struct compiler *c) MUST_CHECK;
+/* Also "a, b" without parentheses. with_if: a conditional expression may stand here. */
+struct node *parse_tuple_expr(struct compiler *c, bool with_if) MUST_CHECK;
+/* "|name(args)|..." behind subject; is_bare: the first one without its bar. */
+struct node *parse_filters(struct compiler *c, struct node *subject, bool is_bare) MUST_CHECK;

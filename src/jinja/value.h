@@ -1,0 +1,155 @@
+/* value.h: the values a template computes with: Python's, as far as templates use them.
+ *
+ * A value is a 16-byte cell; what it points at lives in the run's arena. Scalars and containers
+ * carry an origin too: digits and brackets that came with a request are as untrusted as its
+ * strings. Lists and dicts are shared by reference, as in Python.
+ *
+ * Functions return -1 with the error set. Owner: the thread that renders. */
+#pragma once
+
+#include "base/json.h"
+#include "jinja/text.h"
+
+enum type {
+    T_MISSING, /* no value: a variable never set, an argument not given */
+    T_UNDEFINED,
+    T_NONE,
+    T_BOOL,
+    T_INT,
+    T_BIG, /* an integer beyond 64 bits, as its digits; prints and compares, computes nothing */
+    T_FLOAT,
+    T_STR,
+    T_LIST,
+    T_TUPLE,
+    T_RANGE, /* a list that nobody changes */
+    T_VIEW,  /* dict.items(), keys(), values(): iterable, has a length, no index */
+    T_ITER,  /* a generator: iterable once */
+    T_DICT,
+    T_NAMESPACE,
+    T_LOOP,
+    T_MACRO,
+    T_FUNCTION, /* a global: range, raise_exception ... */
+    T_METHOD,   /* bound to its object */
+    T_CYCLER,
+    T_JOINER,
+};
+
+struct val {
+    uint8_t type;
+    bool trusted; /* scalars */
+    union {
+        bool b;
+        int64_t i;
+        double f;
+        struct text *s;          /* STR, BIG */
+        struct list *list;       /* LIST .. ITER, CYCLER, JOINER */
+        struct dict *dict;       /* DICT, NAMESPACE */
+        const struct text *name; /* UNDEFINED: what was looked for; NULL */
+        struct loop *loop;
+        struct macro *macro;
+        const struct function *function;
+        struct bound *bound;
+    } u;
+};
+
+struct list {
+    struct val *v;
+    size_t n, cap;
+    size_t at; /* CYCLER: next; JOINER: times used */
+    bool trusted;
+    bool is_shared; /* others read v[0..n): what changes these copies them first */
+};
+
+struct dict_entry {
+    struct val key, value;
+    uint64_t hash;
+};
+
+struct dict {
+    struct dict_entry *e; /* in the order they were put */
+    size_t n, cap;
+    uint32_t *index; /* entry number + 1, open addressing; NULL while there are few */
+    size_t index_cap;
+    bool trusted;
+};
+
+#define V(t, member, x) ((struct val){ .type = (t), .trusted = true, .u.member = (x) })
+#define V_NONE          ((struct val){ .type = T_NONE, .trusted = true })
+#define V_BOOL(x)       V(T_BOOL, b, (x))
+#define V_INT(x)        V(T_INT, i, (x))
+#define V_FLOAT(x)      V(T_FLOAT, f, (x))
+#define V_STR(x)        V(T_STR, s, (x))
+#define V_UNDEFINED(x)  V(T_UNDEFINED, name, (x))
+
+const char *type_name(struct val v); /* Python's: "str", "dict" ... */
+
+struct list *list_new(struct rt *rt, size_t room) MUST_CHECK;
+int list_push(struct rt *rt, struct list *l, struct val v) MUST_CHECK;
+/* n members from `from` on, as they are now, without copying them. */
+struct list *list_part(struct rt *rt, struct list *l, size_t from, size_t n) MUST_CHECK;
+int list_own(struct rt *rt, struct list *l) MUST_CHECK; /* before members move, change or go */
+
+struct dict *dict_new(struct rt *rt) MUST_CHECK;
+int dict_put(struct rt *rt, struct dict *d, struct val key, struct val v) MUST_CHECK;
+int dict_put_z(struct rt *rt, struct dict *d, const char *key, struct val v) MUST_CHECK;
+/* *out is NULL when there is none. A key that cannot be hashed is an error. */
+int dict_find(struct rt *rt, struct dict *d, struct val key, struct dict_entry **out) MUST_CHECK;
+struct val *dict_get_z(struct dict *d, const char *key); /* by a string; NULL */
+int dict_remove(struct rt *rt, struct dict *d, struct dict_entry *e) MUST_CHECK;
+
+bool val_truth(struct val v);
+static inline bool val_is_number(struct val v)
+{
+    return v.type == T_INT || v.type == T_FLOAT || v.type == T_BOOL;
+}
+static inline bool val_has_list(struct val v)
+{
+    return v.type >= T_LIST && v.type <= T_ITER;
+}
+static inline int64_t val_int(struct val v) /* of an INT or BOOL */
+{
+    return v.type == T_BOOL ? v.u.b : v.u.i;
+}
+static inline double val_float(struct val v) /* of a number */
+{
+    return v.type == T_FLOAT ? v.u.f : (double)val_int(v);
+}
+static inline bool val_is(struct val v, const char *z)
+{
+    return v.type == T_STR && str_is(text_str(v.u.s), z);
+}
+bool val_same(struct val a, struct val b); /* the same object: Python's `is` */
+int val_equal(struct rt *rt, struct val a, struct val b, bool *out) MUST_CHECK;
+int val_order(struct rt *rt, struct val a, struct val b, int *out) MUST_CHECK; /* <0, 0, >0 */
+int val_contains(struct rt *rt, struct val hay, struct val needle, bool *out) MUST_CHECK;
+int val_length(struct rt *rt, struct val v, size_t *out) MUST_CHECK; /* Python's len() */
+
+/* The members of anything iterable as a list: a string's characters, a dict's keys. Lists come
+ * as they are, not copied; a generator is used up. */
+int val_iterate(struct rt *rt, struct val v, struct list **out) MUST_CHECK;
+
+int val_from_json(struct rt *rt, const struct json *j, bool trusted, struct val *out) MUST_CHECK;
+int val_z(struct rt *rt, const char *z, struct val *out) MUST_CHECK; /* trusted; borrowed */
+
+/* ---- print.c: str(), repr() and json.dumps(). */
+int val_text(struct rt *rt, struct val v, struct text **out) MUST_CHECK;
+int val_print(struct rt *rt, struct val v, struct blob *out) MUST_CHECK;
+int val_repr(struct rt *rt, struct val v, struct blob *out) MUST_CHECK;
+
+struct json_style {
+    bool ascii, sort_keys;
+    const struct text *indent;     /* NULL: on one line */
+    const struct text *item, *key; /* separators */
+};
+int val_dump(struct rt *rt, struct val v, const struct json_style *s, struct blob *out) MUST_CHECK;
+size_t float_text(double f, char out[40]); /* repr(float) */
+
+/* ---- ops.c: operators, items and attributes. */
+int op_binary(struct rt *rt, int op, struct val a, struct val b, struct val *out) MUST_CHECK;
+int op_item(struct rt *rt, struct val v, struct val key, struct val *out) MUST_CHECK; /* v[key] */
+/* v.name */
+int op_attr(struct rt *rt, struct val v, struct text *name, struct val *out) MUST_CHECK;
+/* start, stop and step are T_MISSING where they were not written. */
+int op_slice(struct rt *rt, struct val v, const struct val part[3], struct val *out) MUST_CHECK;
+/* ERR for use of an undefined value; returns -1. */
+int fail_undefined(struct rt *rt, struct val v);

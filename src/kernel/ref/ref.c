@@ -1,0 +1,185 @@
+/* ref.c: what every operation means. The other sets are compared with it bit for bit, so it is
+ * never sped up. Multiplications and additions are rounded one by one except where fmaf says
+ * otherwise. ref_gemm.c and ref_attn.c continue it. */
+#include "kernel/ref/ref.h"
+#include "kernel/acts.h"
+#include "base/half.h"
+#include "kernel/mandate.h"
+
+#include <float.h>
+#include <math.h>
+
+/* See mandate.h. */
+float ref_exp(float x)
+{
+    if (x != x)
+        return x;
+    x = x < EXP_LO ? EXP_LO : x > EXP_HI ? EXP_HI : x;
+    float n = rintf(x * LOG2_E);
+    float r = fmaf(-n, LN2_HI, x);
+    r = fmaf(-n, LN2_LO, r);
+    float p = fmaf(EXP_C6, r, EXP_C5);
+    p = fmaf(p, r, EXP_C4);
+    p = fmaf(p, r, EXP_C3);
+    p = fmaf(p, r, EXP_C2);
+    p = fmaf(p, r, 1.0f);
+    p = fmaf(p, r, 1.0f);
+    return ldexpf(p, (int)n);
+}
+
+/* The largest magnitude, as a float; any NaN wins over everything. */
+float ref_max_magnitude(const float *x, int n)
+{
+    uint32_t top = 0;
+
+    for (int i = 0; i < n; i++)
+        top = MAX(top, bits_of_float(x[i]) & 0x7fffffff);
+    return float_of_bits(top);
+}
+
+static int8_t to_int8(float v)
+{
+    v = v > -127.0f ? v : -127.0f; /* a NaN, too, becomes -127 */
+    v = v < 127.0f ? v : 127.0f;
+    return (int8_t)rintf(v);
+}
+
+static void q8_0(const float *x, int n, void *out)
+{
+    struct act_q8_0 *b = out;
+
+    for (int i = 0; i < n / Q8_0_BLOCK; i++, b++, x += Q8_0_BLOCK) {
+        float d = ref_max_magnitude(x, Q8_0_BLOCK) / 127.0f;
+        float inverse = d != 0.0f ? 1.0f / d : 0.0f;
+        b->d = f16_to_f32(f16_of_f32(d));
+        b->minus8 = 0;
+        for (int j = 0; j < Q8_0_BLOCK; j++) {
+            b->q[j] = to_int8(x[j] * inverse);
+            b->minus8 -= 8 * b->q[j];
+        }
+    }
+}
+
+static void q8_k(const float *x, int n, void *out)
+{
+    struct act_q8_k *b = out;
+
+    for (int i = 0; i < n / Q8_K_BLOCK; i++, b++, x += Q8_K_BLOCK) {
+        float top = ref_max_magnitude(x, Q8_K_BLOCK);
+        float scale = top != 0.0f ? 127.0f / top : 0.0f;
+        *b = (struct act_q8_k){ .d = top != 0.0f ? 1.0f / scale : 0.0f };
+        for (int j = 0; j < Q8_K_BLOCK; j++) {
+            b->q[j] = to_int8(x[j] * scale);
+            b->sum16[j / 16] = (int16_t)(b->sum16[j / 16] + b->q[j]);
+            b->sum32[j / 32] = (int16_t)(b->sum32[j / 32] + b->q[j]);
+        }
+    }
+}
+
+static float flushed(float v)
+{
+    return fabsf(v) < FLT_MIN ? copysignf(0, v) : v;
+}
+
+static void planes(const float *x, int n, void *out)
+{
+    struct act_planes *b = out;
+
+    for (int i = 0; i < (n + PLANES_BLOCK - 1) / PLANES_BLOCK * PLANES_BLOCK; i++) {
+        float v = i < n ? x[i] : 0;
+        uint16_t hi = bf16_of_f32(flushed(v));
+        float rest = v - bf16_to_f32(hi);
+        b[i / PLANES_BLOCK].hi[i % PLANES_BLOCK] = hi;
+        b[i / PLANES_BLOCK].lo[i % PLANES_BLOCK] =
+            isfinite(bf16_to_f32(hi)) ? bf16_of_f32(flushed(rest)) : 0;
+    }
+}
+
+static void rms_norm(float *out, const float *x, const float *w, int n, float eps)
+{
+    float lane[LANES] = { 0 };
+
+    for (int i = 0; i < n; i++)
+        lane[i % LANES] = fmaf(x[i], x[i], lane[i % LANES]);
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++)
+            lane[i] += lane[i + half];
+    float scale = 1.0f / sqrtf(lane[0] / (float)n + eps);
+    for (int i = 0; i < n; i++)
+        out[i] = x[i] * scale * w[i];
+}
+
+static void rope(float *x, int n_heads, int head_dim, const float *cs, int n_rot, bool is_neox)
+{
+    for (int h = 0; h < n_heads; h++, x += head_dim)
+        for (int i = 0; i < n_rot / 2; i++) {
+            float *a = is_neox ? x + i : x + 2 * i;
+            float *b = is_neox ? x + i + n_rot / 2 : x + 2 * i + 1;
+            float cos = cs[2 * i], sin = cs[2 * i + 1], va = *a, vb = *b;
+            *a = fmaf(va, cos, -(vb * sin));
+            *b = fmaf(va, sin, vb * cos);
+        }
+}
+
+static void silu_mul(float *out, const float *gate, const float *up, int n)
+{
+    for (int i = 0; i < n; i++)
+        out[i] = gate[i] / (1.0f + ref_exp(-gate[i])) * up[i];
+}
+
+static void add(float *x, const float *y, int n)
+{
+    for (int i = 0; i < n; i++)
+        x[i] += y[i];
+}
+
+static void add_scaled(float *x, float a, const float *y, int n)
+{
+    for (int i = 0; i < n; i++)
+        x[i] = fmaf(a, y[i], x[i]);
+}
+
+static double softmax(float *out, const float *x, int n, float max, float t)
+{
+    double lane[LANES] = { 0 };
+
+    for (int i = 0; i < n; i++) {
+        out[i] = ref_exp((x[i] - max) / t);
+        lane[i % LANES] += (double)out[i];
+    }
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++)
+            lane[i] += lane[i + half];
+    return lane[0];
+}
+
+static float max(const float *x, int n)
+{
+    float top = -INFINITY;
+
+    for (int i = 0; i < n; i++)
+        top = x[i] > top ? x[i] : top;
+    return top + 0.0f; /* of -0 and 0 the latter, in whatever order they came */
+}
+
+const struct kernels kernels_ref = {
+    .name = "ref",
+    .q8_0 = q8_0,
+    .q8_k = q8_k,
+    .planes = planes,
+    .rms_norm = rms_norm,
+    .rope = rope,
+    .silu_mul = silu_mul,
+    .add = add,
+    .add_scaled = add_scaled,
+    .kv_append = ref_kv_append,
+    .attend = ref_attend,
+    .attend_merge = ref_attend_merge,
+    .softmax = softmax,
+    .max = max,
+    .gemm = {
+#define WEIGHT(TYPE, name, act, block) [GEMM_##TYPE] = ref_gemm_##name,
+#include "kernel/types.def"
+#undef WEIGHT
+    },
+};

@@ -1,0 +1,326 @@
+/* ref_attn.c: the definition of attention over pages; attn.h has the layout.
+ *
+ * Positions are absolute. A score is one fma chain over d from 0, then times the scale. Keys are
+ * taken in blocks of KV_BLOCK: the running maximum moves, what was summed so far is scaled by
+ * exp(old - new), weights exp(score - max) add to 16 lanes by position, which fold 8, 4, 2, 1 and
+ * add to l; each output is one fma chain over positions. Every KV_SPLIT keys that state starts
+ * afresh, and the splits are merged in order. No step knows where a page ends.
+ *
+ * q8_0: the query is quantised as activations are, and a score is what the product of a Q8_0 weight
+ * row is (an exact dot per 32 elements), times the scale. The weights of a block of keys, times
+ * the scales of the values, become whole numbers up to KV_TOP by one factor for 32 dimensions; an
+ * output gains the exact sum over the block by one fma. */
+#include "kernel/acts.h"
+#include "kernel/blocks.h"
+#include "base/half.h"
+#include "kernel/mandate.h"
+#include "kernel/ref/ref.h"
+
+#include <math.h>
+
+enum { TOKENS = ((int)PAGE_TOKENS + KV_GROUP - 1) / KV_GROUP * KV_GROUP }; /* laid out */
+
+/* Where element d of one token lies, counted in elements of the type. */
+static size_t k_index(const struct kv_layout *l, int token, int d)
+{
+    size_t groups = (size_t)(l->head_dim + 31) / 32;
+
+    return ((size_t)(token / 16) * groups + (size_t)(d / 32)) * 512 +
+           (size_t)(d % 32 / 2 * 32 + token % 16 * 2 + d % 2);
+}
+
+static size_t v_index(int token, int d)
+{
+    size_t pairs = TOKENS / 2;
+
+    return ((size_t)(d / 16) * pairs + (size_t)(token / 2)) * 32 + (size_t)(d % 16 * 2 + token % 2);
+}
+
+static uint16_t narrow(enum kv_type type, float v)
+{
+    return type == KV_F16 ? f16_of_f32(v) : bf16_of_f32(v);
+}
+
+static float widen(enum kv_type type, uint16_t h)
+{
+    return type == KV_F16 ? f16_to_f32(h) : bf16_to_f32(h);
+}
+
+static int n_blocks(const struct kv_layout *l)
+{
+    return (l->head_dim + Q8_0_BLOCK - 1) / Q8_0_BLOCK;
+}
+
+/* One head of q8_0; what is missing of the last block counts as zeros. */
+static void quantise(const float *x, int dim, struct act_q8_0 *out)
+{
+    float block[Q8_0_BLOCK];
+
+    for (int d = 0; d < dim; d += Q8_0_BLOCK) {
+        memset(block, 0, sizeof(block));
+        memcpy(block, x + d, (size_t)MIN(Q8_0_BLOCK, dim - d) * sizeof(float));
+        kernels_ref.q8_0(block, Q8_0_BLOCK, out++);
+    }
+}
+
+static void append_q8_0(const struct kv_slot *slot, const float *k, const float *v)
+{
+    const struct kv_layout *l = slot->layout;
+    int n = n_blocks(l), token = slot->token;
+    struct p16_q8_0 *kp = (struct p16_q8_0 *)(void *)slot->k + token / KV_GROUP * n;
+    int8_t *vp = (int8_t *)slot->v;
+    uint16_t *scales = (uint16_t *)(void *)(slot->v + l->v_scales);
+    struct act_q8_0 key[KV_Q8_DIM / Q8_0_BLOCK], value[KV_Q8_DIM / Q8_0_BLOCK];
+
+    quantise(k, l->head_dim, key);
+    quantise(v, l->head_dim, value);
+    for (int b = 0; b < n; b++) {
+        kp[b].d[token % KV_GROUP] = f16_of_f32(key[b].d);
+        scales[b * TOKENS + token] = f16_of_f32(value[b].d);
+        for (int j = 0; j < Q8_0_BLOCK; j++)
+            kp[b].q[j / 4][token % KV_GROUP][j % 4] = (uint8_t)(key[b].q[j] + 128);
+    }
+    for (int d = 0; d < l->head_dim; d++)
+        vp[v_index(token, d)] = value[d / Q8_0_BLOCK].q[d % Q8_0_BLOCK];
+}
+
+void ref_kv_append(const struct kv_slot *slot, const float *k, const float *v)
+{
+    const struct kv_layout *l = slot->layout;
+    if (l->type == KV_Q8_0) {
+        append_q8_0(slot, k, v);
+        return;
+    }
+    uint16_t *kp = (uint16_t *)(void *)slot->k, *vp = (uint16_t *)(void *)slot->v;
+
+    for (int d = 0; d < l->head_dim; d++) {
+        kp[k_index(l, slot->token, d)] = narrow(l->type, k[d]);
+        vp[v_index(slot->token, d)] = narrow(l->type, v[d]);
+    }
+}
+
+static const uint8_t *block_of(const struct attn_args *a, int pos)
+{
+    const struct kv_layout *l = a->layout;
+    size_t block = (size_t)a->layer * (size_t)l->n_kv_heads + (size_t)a->kv_head;
+    const uint8_t *page = a->arena + a->pages[pos / PAGE_TOKENS].i * l->page_bytes;
+
+    return page + block * (l->k_bytes + l->v_bytes);
+}
+
+static const uint16_t *k_of(const struct attn_args *a, int pos)
+{
+    return (const uint16_t *)(const void *)block_of(a, pos);
+}
+
+static const uint8_t *v_of(const struct attn_args *a, int pos)
+{
+    return block_of(a, pos) + a->layout->k_bytes;
+}
+
+static float score_q8_0(const struct attn_args *a, const struct act_q8_0 *q, int pos)
+{
+    int n = n_blocks(a->layout), token = pos % PAGE_TOKENS, row = token % KV_GROUP;
+    const struct p16_q8_0 *k =
+        (const struct p16_q8_0 *)(const void *)block_of(a, pos) + token / KV_GROUP * n;
+    float acc = 0;
+
+    for (int b = 0; b < n; b++) {
+        int32_t sum = 0;
+        for (int j = 0; j < Q8_0_BLOCK; j++)
+            sum += (k[b].q[j / 4][row][j % 4] - 128) * q[b].q[j];
+        acc = fmaf(f16_to_f32(k[b].d[row]) * q[b].d, (float)sum, acc);
+    }
+    return acc * a->scale;
+}
+
+static float score(const struct attn_args *a, const float *q, int pos)
+{
+    const uint16_t *k = k_of(a, pos);
+    float dot = 0;
+
+    for (int d = 0; d < a->layout->head_dim; d++)
+        dot = fmaf(q[d], widen(a->layout->type, k[k_index(a->layout, pos % PAGE_TOKENS, d)]), dot);
+    return dot * a->scale;
+}
+
+static float sum_by_position(const float *w, int from, int to)
+{
+    float lane[LANES] = { 0 };
+
+    for (int pos = from; pos < to; pos++)
+        lane[pos % LANES] += w[pos - from];
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++)
+            lane[i] += lane[i + half];
+    return lane[0];
+}
+
+/* out += the weighted values of keys [from, to), in one chain over positions. */
+static void add_values(const struct attn_args *a, const float *w, int from, int to, float *out)
+{
+    const struct kv_layout *l = a->layout;
+
+    for (int pos = from; pos < to; pos++) {
+        const uint16_t *v = (const uint16_t *)(const void *)v_of(a, pos);
+        for (int d = 0; d < l->head_dim; d++)
+            out[d] = fmaf(w[pos - from], widen(l->type, v[v_index(pos % PAGE_TOKENS, d)]), out[d]);
+    }
+}
+
+/* As acts.h does it, to two bytes. */
+static int32_t to_int16(float v)
+{
+    v = v > -KV_TOP ? v : -KV_TOP; /* a NaN, too */
+    v = v < KV_TOP ? v : KV_TOP;
+    return (int32_t)rintf(v);
+}
+
+static float scale_of_value(const struct attn_args *a, int b, int pos)
+{
+    const uint16_t *scales = (const uint16_t *)(const void *)(v_of(a, pos) + a->layout->v_scales);
+
+    return f16_to_f32(scales[b * TOKENS + pos % PAGE_TOKENS]);
+}
+
+/* The same of q8_0: 32 dimensions at a time, exact sums over the block of keys. */
+static void add_values_q8_0(const struct attn_args *a, const float *w, int from, int to, float *out)
+{
+    const int dim = a->layout->head_dim;
+    float p[KV_BLOCK];
+    int32_t u[KV_BLOCK];
+
+    for (int b = 0; b < n_blocks(a->layout); b++) {
+        for (int pos = from; pos < to; pos++)
+            p[pos - from] = w[pos - from] * scale_of_value(a, b, pos);
+        float factor = ref_max_magnitude(p, to - from) / (float)KV_TOP;
+        float inverse = factor != 0.0f ? 1.0f / factor : 0.0f;
+        for (int i = 0; i < to - from; i++)
+            u[i] = to_int16(p[i] * inverse);
+        for (int d = b * Q8_0_BLOCK; d < MIN((b + 1) * Q8_0_BLOCK, dim); d++) {
+            int32_t sum = 0;
+            for (int pos = from; pos < to; pos++)
+                sum += u[pos - from] * (int8_t)v_of(a, pos)[v_index(pos % PAGE_TOKENS, d)];
+            out[d] = fmaf(factor, (float)sum, out[d]);
+        }
+    }
+}
+
+struct query {
+    const float *q; /* [head_dim] */
+    struct act_q8_0 q8[KV_Q8_DIM / Q8_0_BLOCK];
+};
+
+static void attend_block(
+    const struct attn_args *a, const struct query *q, int from, int to, struct attn_state s)
+{
+    const struct kv_layout *l = a->layout;
+    const bool is_q8 = l->type == KV_Q8_0;
+    float *w = a->scratch, max = *s.max;
+
+    for (int pos = from; pos < to; pos++) {
+        w[pos - from] = is_q8 ? score_q8_0(a, q->q8, pos) : score(a, q->q, pos);
+        max = w[pos - from] > max ? w[pos - from] : max;
+    }
+    for (int pos = from; pos < to; pos++)
+        w[pos - from] = ref_exp(w[pos - from] - max);
+
+    float sum = sum_by_position(w, from, to);
+    if (from % KV_SPLIT == 0) {
+        *s.sum = sum;
+        memset(s.out, 0, (size_t)l->head_dim * sizeof(float));
+    } else {
+        float shrink = ref_exp(*s.max - max);
+        *s.sum = fmaf(*s.sum, shrink, sum);
+        for (int d = 0; d < l->head_dim; d++)
+            s.out[d] *= shrink;
+    }
+    *s.max = max;
+    (is_q8 ? add_values_q8_0 : add_values)(a, w, from, to, s.out);
+}
+
+static void attend_split(
+    const struct attn_args *a, const struct query *q, int split, struct attn_state s)
+{
+    const int from = split * KV_SPLIT, to = MIN(from + KV_SPLIT, a->n_keys);
+
+    *s.max = -INFINITY;
+    for (int b = from; b < to; b += KV_BLOCK)
+        attend_block(a, q, b, MIN(b + KV_BLOCK, to), s);
+}
+
+static void merge(struct attn_state total, struct attn_state split, int head_dim)
+{
+    float max = *split.max > *total.max ? *split.max : *total.max;
+    float mine = ref_exp(*total.max - max), theirs = ref_exp(*split.max - max);
+
+    *total.max = max;
+    *total.sum = fmaf(*split.sum, theirs, *total.sum * mine);
+    for (int d = 0; d < head_dim; d++)
+        total.out[d] = fmaf(split.out[d], theirs, total.out[d] * mine);
+}
+
+static void finish(struct attn_state total, float *out, int head_dim)
+{
+    float inverse = 1.0f / *total.sum;
+
+    for (int d = 0; d < head_dim; d++)
+        out[d] = total.out[d] * inverse;
+}
+
+static void attend_all(const struct attn_args *a, const struct query *q, float *out)
+{
+    const int dim = a->layout->head_dim;
+    float max[2], sum[2], *outs = a->scratch + KV_BLOCK;
+    struct attn_state total = { &max[0], &sum[0], outs };
+    struct attn_state split = { &max[1], &sum[1], outs + dim };
+
+    attend_split(a, q, 0, total);
+    for (int i = 1; i < attn_splits(a->n_keys); i++) {
+        attend_split(a, q, i, split);
+        merge(total, split, dim);
+    }
+    finish(total, out, dim);
+}
+
+static void attend_row(const struct attn_args *a)
+{
+    const size_t dim = (size_t)a->layout->head_dim;
+
+    if (a->n_keys <= 0)
+        memset(a->out, 0, (size_t)a->n_q * dim * sizeof(float));
+    for (int h = 0; h < a->n_q && a->n_keys > 0; h++) {
+        struct query q = { .q = a->q + (size_t)h * dim };
+        if (a->layout->type == KV_Q8_0)
+            quantise(q.q, (int)dim, q.q8);
+        for (int i = a->split_from; i < a->split_to; i++) /* none, where all is wanted */
+            attend_split(a, &q, i, attn_state_at(a, i, h));
+        if (!a->states)
+            attend_all(a, &q, a->out + (size_t)h * dim);
+    }
+}
+
+void ref_attend(const struct attn_args *a)
+{
+    struct attn_args row = *a;
+
+    for (int i = 0; i < a->n_rows; i++) {
+        if (a->rows) {
+            row.pages = a->rows[i].pages;
+            row.n_keys = a->rows[i].n_keys;
+            row.q = a->q + (size_t)a->rows[i].at * a->q_stride;
+            row.out = a->out + (size_t)a->rows[i].at * a->out_stride;
+            attend_row(&row);
+            continue;
+        }
+        attend_row(&row);
+        row.n_keys++;
+        row.q += a->q_stride;
+        row.out += a->out_stride;
+    }
+}
+
+void ref_attend_merge(const struct attn_args *a)
+{
+    attn_merge_splits(a, merge, finish);
+}

@@ -1,0 +1,297 @@
+/* ref_gemm.c: the definition of packed weights times activations, one output at a time.
+ *
+ * An output is one chain: from 0, k or blocks in order. Float weights: one fma per k. Blocks of
+ * 32: one fma, of the rounded product of both scales and the exact integer dot, and where there is
+ * a minimum one more, of its product with the activations' scale and their sum. Blocks of 256: the
+ * integer sum over sub-blocks of scale x dot is exact; one fma for it and, where a type has
+ * minimums, one more for theirs. An integer beyond 2^24 is rounded to nearest when it becomes a
+ * float. */
+#include "kernel/acts.h"
+#include "kernel/blocks.h"
+#include "base/half.h"
+#include "kernel/ref/ref.h"
+
+#include <math.h>
+
+/* One row (0 .. 15) of a panel times one row of activations. */
+typedef float (*dot_fn)(const void *panel, int r, const void *x, int n_cols);
+
+static void gemm(const struct gemm_args *g, dot_fn dot)
+{
+    const struct packed *w = g->w;
+
+    DCHECK(g->x->n_cols == w->n_cols && g->x->kind == act_kind_for(w->type));
+    for (int row = g->panel_from * PANEL; row < MIN(g->panel_to * PANEL, w->n_rows); row++)
+        for (int m = 0; m < g->x->n_rows; m++) {
+            const uint8_t *panel = w->data + (size_t)(row / PANEL) * w->panel_bytes;
+            const uint8_t *x = acts_row(g->x, m);
+            g->y[(size_t)m * g->y_stride + (size_t)row] = dot(panel, row % PANEL, x, w->n_cols);
+        }
+}
+
+static float dot_f32(const void *panel, int r, const void *x, int n_cols)
+{
+    const float *w = panel, *v = x;
+    float acc = 0;
+
+    for (int k = 0; k < n_cols; k++)
+        acc = fmaf(w[k * 16 + r], v[k], acc);
+    return acc;
+}
+
+static float dot_f16(const void *panel, int r, const void *x, int n_cols)
+{
+    const uint16_t *w = panel;
+    const float *v = x;
+    float acc = 0;
+
+    for (int k = 0; k < n_cols; k++)
+        acc = fmaf(f16_to_f32(w[k * 16 + r]), v[k], acc);
+    return acc;
+}
+
+static float dot_bf16(const void *panel, int r, const void *x, int n_cols)
+{
+    const uint16_t *w = panel;
+    const float *v = x;
+    float acc = 0;
+
+    for (int k = 0; k < n_cols; k++)
+        acc = fmaf(bf16_to_f32(w[k / 2 * 32 + r * 2 + k % 2]), v[k], acc);
+    return acc;
+}
+
+static float dot_q8_0(const void *panel, int r, const void *x, int n_cols)
+{
+    const struct p16_q8_0 *w = panel;
+    const struct act_q8_0 *a = x;
+    float acc = 0;
+
+    for (int b = 0; b < n_cols / 32; b++, w++, a++) {
+        int32_t sum = 0;
+        for (int k = 0; k < 32; k++)
+            sum += (w->q[k / 4][r][k % 4] - 128) * a->q[k];
+        acc = fmaf(f16_to_f32(w->d[r]) * a->d, (float)sum, acc);
+    }
+    return acc;
+}
+
+/* Element k of 32 whose nibbles lie as in p16_q4_0. */
+static int nibble(const uint8_t q[4][16][4], int r, int k)
+{
+    return q[k % 16 / 4][r][k % 4] >> (k / 16 * 4) & 15;
+}
+
+/* Its fifth bit, in place, where the plane is as in p16_q5_0. */
+static int fifth(const uint8_t plane[16][4], int r, int k)
+{
+    return (plane[r][k % 4] >> (k / 4) & 1) << 4;
+}
+
+static float dot_q4_0(const void *panel, int r, const void *x, int n_cols)
+{
+    const struct p16_q4_0 *w = panel;
+    const struct act_q8_0 *a = x;
+    float acc = 0;
+
+    for (int b = 0; b < n_cols / 32; b++, w++, a++) {
+        int32_t sum = 0;
+        for (int k = 0; k < 32; k++)
+            sum += (nibble(w->q, r, k) - 8) * a->q[k];
+        acc = fmaf(f16_to_f32(w->d[r]) * a->d, (float)sum, acc);
+    }
+    return acc;
+}
+
+/* Of types with a minimum per 32: another fma, of it and the sum of the activations. */
+static float add_min(float acc, uint16_t m, const struct act_q8_0 *a)
+{
+    return fmaf(f16_to_f32(m) * a->d, (float)(a->minus8 / -8), acc);
+}
+
+static float dot_q4_1(const void *panel, int r, const void *x, int n_cols)
+{
+    const struct p16_q4_1 *w = panel;
+    const struct act_q8_0 *a = x;
+    float acc = 0;
+
+    for (int b = 0; b < n_cols / 32; b++, w++, a++) {
+        int32_t sum = 0;
+        for (int k = 0; k < 32; k++)
+            sum += nibble(w->q, r, k) * a->q[k];
+        acc = add_min(fmaf(f16_to_f32(w->d[r]) * a->d, (float)sum, acc), w->m[r], a);
+    }
+    return acc;
+}
+
+static float dot_q5_0(const void *panel, int r, const void *x, int n_cols)
+{
+    const struct p16_q5_0 *w = panel;
+    const struct act_q8_0 *a = x;
+    float acc = 0;
+
+    for (int b = 0; b < n_cols / 32; b++, w++, a++) {
+        int32_t sum = 0;
+        for (int k = 0; k < 32; k++)
+            sum += ((nibble(w->q, r, k) | fifth(w->high, r, k)) - 16) * a->q[k];
+        acc = fmaf(f16_to_f32(w->d[r]) * a->d, (float)sum, acc);
+    }
+    return acc;
+}
+
+static float dot_q5_1(const void *panel, int r, const void *x, int n_cols)
+{
+    const struct p16_q5_1 *w = panel;
+    const struct act_q8_0 *a = x;
+    float acc = 0;
+
+    for (int b = 0; b < n_cols / 32; b++, w++, a++) {
+        int32_t sum = 0;
+        for (int k = 0; k < 32; k++)
+            sum += (nibble(w->q, r, k) | fifth(w->high, r, k)) * a->q[k];
+        acc = add_min(fmaf(f16_to_f32(w->d[r]) * a->d, (float)sum, acc), w->m[r], a);
+    }
+    return acc;
+}
+
+/* The exact dot of 32 numbers out of a list with 32 activations. */
+static int32_t list_dot(const int8_t list[16], const uint8_t q[4][16][4], int r, const int8_t *x)
+{
+    int32_t sum = 0;
+
+    for (int k = 0; k < 32; k++)
+        sum += list[nibble(q, r, k)] * x[k];
+    return sum;
+}
+
+static const int8_t iq4_list[16] = { IQ4_LIST }, mxfp4_list[16] = { MXFP4_LIST };
+
+static float dot_iq4_nl(const void *panel, int r, const void *x, int n_cols)
+{
+    const struct p16_iq4_nl *w = panel;
+    const struct act_q8_0 *a = x;
+    float acc = 0;
+
+    for (int b = 0; b < n_cols / 32; b++, w++, a++) {
+        int32_t sum = list_dot(iq4_list, w->q, r, a->q);
+        acc = fmaf(f16_to_f32(w->d[r]) * a->d, (float)sum, acc);
+    }
+    return acc;
+}
+
+static float dot_mxfp4(const void *panel, int r, const void *x, int n_cols)
+{
+    const struct p16_mxfp4 *w = panel;
+    const struct act_q8_0 *a = x;
+    float acc = 0;
+
+    for (int b = 0; b < n_cols / 32; b++, w++, a++) {
+        int32_t sum = list_dot(mxfp4_list, w->q, r, a->q);
+        acc = fmaf(e8m0_half(w->e[r]) * a->d, (float)sum, acc);
+    }
+    return acc;
+}
+
+struct scale_min {
+    int scale, min;
+};
+
+static struct scale_min sub_scales(
+    const uint8_t lo[4][16][2], const uint8_t hi[2][16][2], int r, int j)
+{
+    int l = lo[j / 2][r][j % 2], h = hi[j / 2 & 1][r][j % 2] >> (j / 4 * 4);
+
+    return (struct scale_min){ (l & 15) | (h & 3) << 4, l >> 4 | (h >> 2 & 3) << 4 };
+}
+
+static float dot_q4_k(const void *panel, int r, const void *x, int n_cols)
+{
+    const struct p16_q4_k *w = panel;
+    const struct act_q8_k *a = x;
+    float acc = 0;
+
+    for (int b = 0; b < n_cols / 256; b++, w++, a++) {
+        int32_t sum = 0, mins = 0;
+        for (int j = 0; j < 8; j++) {
+            struct scale_min s = sub_scales(w->scale_lo, w->scale_hi, r, j);
+            int32_t dot = 0;
+            for (int k = 0; k < 32; k++)
+                dot += nibble(w->q[j], r, k) * a->q[32 * j + k];
+            sum += s.scale * dot;
+            mins += s.min * a->sum32[j];
+        }
+        acc = fmaf(f16_to_f32(w->d[r]) * a->d, (float)sum, acc);
+        acc = fmaf(-(f16_to_f32(w->dmin[r]) * a->d), (float)mins, acc);
+    }
+    return acc;
+}
+
+static float dot_q5_k(const void *panel, int r, const void *x, int n_cols)
+{
+    const struct p16_q5_k *w = panel;
+    const struct act_q8_k *a = x;
+    float acc = 0;
+
+    for (int b = 0; b < n_cols / 256; b++, w++, a++) {
+        int32_t sum = 0, mins = 0;
+        for (int j = 0; j < 8; j++) {
+            struct scale_min s = sub_scales(w->scale_lo, w->scale_hi, r, j);
+            int32_t dot = 0;
+            for (int k = 0; k < 32; k++) {
+                int q = nibble(w->q[j], r, k) | fifth(w->high[j], r, k);
+                dot += q * a->q[32 * j + k];
+            }
+            sum += s.scale * dot;
+            mins += s.min * a->sum32[j];
+        }
+        acc = fmaf(f16_to_f32(w->d[r]) * a->d, (float)sum, acc);
+        acc = fmaf(-(f16_to_f32(w->dmin[r]) * a->d), (float)mins, acc);
+    }
+    return acc;
+}
+
+static float dot_q6_k(const void *panel, int r, const void *x, int n_cols)
+{
+    const struct p16_q6_k *w = panel;
+    const struct act_q8_k *a = x;
+    float acc = 0;
+
+    for (int b = 0; b < n_cols / 256; b++, w++, a++) {
+        int32_t sum = 0;
+        for (int s = 0; s < 16; s++) {
+            int32_t dot = 0;
+            for (int k = 0; k < 16; k++) {
+                int quad = k / 4, i = k % 4;
+                int low = w->sub[s].low[quad & 1][r][i] >> (quad / 2 * 4) & 15;
+                int high = w->sub[s].high[r][i] >> (2 * quad) & 3;
+                dot += ((low | high << 4) - 32) * a->q[16 * s + k];
+            }
+            sum += w->scale[s / 2][r][s % 2] * dot;
+        }
+        acc = fmaf(f16_to_f32(w->d[r]) * a->d, (float)sum, acc);
+    }
+    return acc;
+}
+
+static float dot_iq4_xs(const void *panel, int r, const void *x, int n_cols)
+{
+    const struct p16_iq4_xs *w = panel;
+    const struct act_q8_k *a = x;
+    float acc = 0;
+
+    for (int b = 0; b < n_cols / 256; b++, w++, a++) {
+        int32_t sum = 0;
+        for (int j = 0; j < 8; j++)
+            sum += w->scale[j / 2][r][j % 2] * list_dot(iq4_list, w->q[j], r, a->q + 32 * j);
+        acc = fmaf(f16_to_f32(w->d[r]) * a->d, (float)sum, acc);
+    }
+    return acc;
+}
+
+#define WEIGHT(TYPE, name, act, block)                                                             \
+    void ref_gemm_##name(const struct gemm_args *g)                                                \
+    {                                                                                              \
+        gemm(g, dot_##name);                                                                       \
+    }
+#include "kernel/types.def"
+#undef WEIGHT

@@ -1,0 +1,45 @@
+/* x86_avx2_attn.h: what the walk over keys (x86_avx2_attn.c) and the arithmetic of q8_0
+ * (x86_avx2_attn_q8.c) share. For these two files only. */
+#pragma once
+
+#include "kernel/acts.h"
+#include "kernel/unroll.h"
+#include "kernel/x86/x86_avx2.h"
+
+enum {
+    HEADS = 4, /* query heads that share what is read */
+    UNIT = (int)PAGE_TOKENS < (int)KV_GROUP ? (int)PAGE_TOKENS : (int)KV_GROUP,
+    V_PAIRS = ((int)PAGE_TOKENS + KV_GROUP - 1) / KV_GROUP * KV_GROUP / 2, /* in a page */
+};
+
+/* One group of query heads: pointers into the caller's scratch. */
+struct group {
+    const struct attn_args *a;
+    int n;          /* heads, 1 .. HEADS */
+    int dim, dim16; /* of a head, and rounded up */
+    const float *q; /* [n][dim] */
+    float *w;       /* [n][KV_BLOCK] scores, then weights */
+    float *max, *sum;
+    float *out; /* [n][dim16] */
+
+    /* q8_0 */
+    struct act_q8_0 *q8; /* [n][n_blocks]: the queries */
+    int16_t *u;          /* [n][KV_BLOCK]: weights as whole numbers */
+};
+
+/* q8_0: the keys [from, to) of one block of keys. */
+void avx2_q8_append(const struct kv_slot *slot, const float *k, const float *v);
+void avx2_q8_queries(const struct group *g);
+void avx2_q8_scores(const struct group *g, int from, int to);
+void avx2_q8_values(const struct group *g, int from, int to);
+
+#ifdef __AVX2__
+static inline const uint8_t *attn_block_of(const struct attn_args *a, int pos)
+{
+    const struct kv_layout *l = a->layout;
+    size_t block = (size_t)a->layer * (size_t)l->n_kv_heads + (size_t)a->kv_head;
+
+    return a->arena + a->pages[pos / PAGE_TOKENS].i * l->page_bytes +
+           block * (l->k_bytes + l->v_bytes);
+}
+#endif

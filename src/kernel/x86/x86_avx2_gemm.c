@@ -1,0 +1,495 @@
+/* x86_avx2_gemm.c: packed weights times activations in vectors of eight rows.
+ *
+ * A panel's 16 rows are two halves of eight lanes. Without VNNI, products of bytes come from
+ * vpmaddubsw, whose pairs are 16-bit sums that would saturate; how many of them may be added before
+ * they are widened follows from the weights' range, with |x| <= 127:
+ *
+ *   Q4   15 * 127 * 2 =  3810, x 8 fits     Q6   63 * 127 * 2 = 16002, x 2 fits
+ *   Q5   31 * 127 * 2 =  7874, x 4 fits     Q8  in words of 16 bits: x86_avx2_gemm_words.c
+ *
+ * Where a sub-block has a scale, the widening multiplies by it (vpmaddwd). With VNNI (BYTE_DOTS)
+ * there are no pairs, and no bounds. Work is cut into turns as in x86_avx512_gemm.c. Many rows, and
+ * the types that are not here, are in x86_avx2_gemm_wide.c. */
+#ifndef __AVX2__
+#error "compile with the AVX2 flags of the Makefile"
+#endif
+
+#include "kernel/x86/x86_avx2_gemm.h"
+
+enum {
+    /* quads that may be added before they meet their scale */
+    Q5_QUADS = BYTE_DOTS ? 8 : 4,
+    Q6_QUADS = BYTE_DOTS ? 4 : 2,
+};
+
+/* ---- drivers */
+
+void GEMM_SET(set_rows)(const struct gemm_args *g, int m, int n, const uint8_t *x[])
+{
+    for (int i = 0; i < n; i++)
+        x[i] = acts_row(g->x, m + i);
+}
+
+void GEMM_SET(store)(const struct gemm_args *g, int panel, int m, int n, const struct lanes *acc)
+{
+    int rows = MIN(PANEL, g->w->n_rows - panel * PANEL);
+    float *y = g->y + (size_t)m * g->y_stride + (size_t)panel * PANEL;
+
+    for (int i = 0; i < n; i++, y += g->y_stride) {
+        store_upto(y, 0, rows, acc[i].half[0]);
+        store_upto(y, 8, rows, acc[i].half[1]);
+    }
+}
+
+void GEMM_SET(few_rows)(const struct gemm_args *g, const struct format *f)
+{
+    int n_rows = g->x->n_rows, n_panels = g->panel_to - g->panel_from;
+    const bool is_chained = f->w_bytes == sizeof(uint16_t) * PANEL && n_rows < GROUP;
+    const struct cpu_turns turns = is_chained ? cpu_reading()->chained : cpu_reading()->plain;
+    const int streams = turns.streams;
+    int n_blocks = g->w->n_cols / f->block;
+    int per_turn = MAX(1, turns.bytes / (int)f->w_bytes);
+    turn_fn turn = f->turn[n_rows];
+    const uint8_t *x0[GROUP], *x[GROUP];
+    struct lanes acc[CPU_STREAMS][GROUP];
+    int from[CPU_STREAMS + 1];
+
+    if (f->most)
+        per_turn = MIN(per_turn, f->most);
+    if (f->block == 1)
+        per_turn = MAX(2, per_turn / 2 * 2); /* turn_bf16() */
+    GEMM_SET(set_rows)(g, 0, n_rows, x0);
+    for (int s = 0; s <= streams; s++)
+        from[s] = g->panel_from + (int)((int64_t)n_panels * s / streams);
+    for (int i = 0; i < (n_panels + streams - 1) / streams; i++) {
+        memset(acc, 0, (size_t)streams * sizeof(acc[0]));
+        for (int b = 0; b < n_blocks; b += per_turn) {
+            int n = MIN(per_turn, n_blocks - b);
+            for (int m = 0; m < n_rows; m++)
+                x[m] = x0[m] + (size_t)b * f->x_bytes;
+            for (int s = 0; s < streams; s++)
+                if (from[s] + i < from[s + 1])
+                    turn(g->w->data + (size_t)(from[s] + i) * g->w->panel_bytes +
+                             (size_t)b * f->w_bytes,
+                        x, n, acc[s]);
+        }
+        for (int s = 0; s < streams; s++)
+            if (from[s] + i < from[s + 1])
+                GEMM_SET(store)(g, from[s] + i, 0, n_rows, acc[s]);
+    }
+}
+
+static void many_rows(const struct gemm_args *g, const struct format *f)
+{
+    int n_blocks = g->w->n_cols / f->block;
+    const uint8_t *x[GROUP];
+    struct lanes acc[GROUP];
+
+    for (int p = g->panel_from; p < g->panel_to; p++)
+        for (int m = 0; m < g->x->n_rows; m += GROUP) {
+            int n = MIN(GROUP, g->x->n_rows - m);
+            GEMM_SET(set_rows)(g, m, n, x);
+            memset(acc, 0, sizeof(acc));
+            f->turn[n](g->w->data + (size_t)p * g->w->panel_bytes, x, n_blocks, acc);
+            GEMM_SET(store)(g, p, m, n, acc);
+        }
+}
+
+/* What takes many rows faster, unpacking first, and from how many on; NULL: nothing does. */
+struct wide {
+    gemm_fn gemm;
+    int from;
+};
+
+static void run(const struct gemm_args *g, const struct format *f, struct wide wide)
+{
+    if (wide.gemm && g->x->n_rows >= wide.from)
+        wide.gemm(g);
+    else if (g->x->n_rows > GROUP)
+        many_rows(g, f);
+    else if (g->x->n_rows > 0)
+        GEMM_SET(few_rows)(g, f);
+}
+
+/* ---- pieces */
+
+/* A quad of weights, both halves of the panel, times the four bytes at q[m] + at of every row. The
+ * weights stay in registers while the rows pass by. */
+INLINE void add_quad(
+    int rows, __m256i w0, __m256i w1, const int8_t *const *q, int at, __m256i sums[GROUP][2])
+{
+    UNROLL for (int m = 0; m < rows; m++)
+    {
+        __m256i x = spread4(q[m] + at);
+        sums[m][0] = sum_bytes(sums[m][0], w0, x);
+        sums[m][1] = sum_bytes(sums[m][1], w1, x);
+    }
+}
+
+INLINE void clear(int rows, __m256i sums[GROUP][2])
+{
+    UNROLL for (int m = 0; m < rows; m++) sums[m][0] = sums[m][1] = _mm256_setzero_si256();
+}
+
+/* 32 elements whose nibbles lie as in p16_q4_0. */
+INLINE void add_nibbles(
+    int rows, const uint8_t w[4][16][4], const int8_t *const *q, __m256i sums[GROUP][2])
+{
+    const __m256i low = _mm256_set1_epi8(15);
+
+    UNROLL for (int i = 0; i < 4; i++)
+    {
+        __m256i v0 = load(w[i][0]), v1 = load(w[i][8]);
+        add_quad(rows, _mm256_and_si256(v0, low), _mm256_and_si256(v1, low), q, 4 * i, sums);
+        v0 = _mm256_and_si256(_mm256_srli_epi16(v0, 4), low);
+        v1 = _mm256_and_si256(_mm256_srli_epi16(v1, 4), low);
+        add_quad(rows, v0, v1, q, 4 * i + 16, sums);
+    }
+}
+
+/* ---- blocks of 32 */
+
+/* A block of every row: its bytes, and what its sums of products begin with or end at. */
+struct row_blocks {
+    const int8_t *q[GROUP];
+    int32_t start[GROUP];
+    float d[GROUP];
+    __m256i sums[GROUP][2];
+};
+
+/* offset: 8 or 128, to be taken off the weights. */
+INLINE void begin(struct row_blocks *r, int rows, int offset, const uint8_t *const *xp, int block)
+{
+    UNROLL for (int m = 0; m < rows; m++)
+    {
+        const struct act_q8_0 *x = (const struct act_q8_0 *)(const void *)xp[m] + block;
+        r->q[m] = x->q;
+        r->d[m] = x->d;
+        r->start[m] = x->minus8 * (offset / 8);
+        r->sums[m][0] = r->sums[m][1] = first_sums(r->start[m]);
+    }
+}
+
+INLINE void end(const struct row_blocks *r, int rows, const uint16_t d[16], struct lanes *out)
+{
+    UNROLL for (int half = 0; half < 2; half++)
+    {
+        __m256 dw = half8(d + 8 * half);
+        UNROLL for (int m = 0; m < rows; m++) out[m].half[half] =
+            scaled(out[m].half[half], dw, r->d[m], whole_sums(r->sums[m][half], r->start[m]));
+    }
+}
+
+INLINE void turn_q4_0(
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
+{
+    const struct p16_q4_0 *p = (const void *)wp;
+    struct row_blocks r;
+
+    for (int b = 0; b < n; b++, p++) {
+        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        begin(&r, rows, 8, xp, b);
+        add_nibbles(rows, p->q, r.q, r.sums);
+        end(&r, rows, p->d, out);
+    }
+}
+
+#if BYTE_DOTS
+INLINE void turn_q8_0(
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
+{
+    const struct p16_q8_0 *p = (const void *)wp;
+    struct row_blocks r;
+
+    for (int b = 0; b < n; b++, p++) {
+        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        begin(&r, rows, 128, xp, b);
+        UNROLL for (int i = 0; i < 8; i++)
+            add_quad(rows, load(p->q[i][0]), load(p->q[i][8]), r.q, 4 * i, r.sums);
+        end(&r, rows, p->d, out);
+    }
+}
+#endif
+
+/* ---- blocks of 256 */
+
+/* Of a block, both halves of the panel. */
+struct totals {
+    struct sub_scales scales[2];
+    __m256i sum[GROUP][2];
+};
+
+/* acc + d * dx * sum - dmin * dx * (mins . sum32) */
+INLINE __m256 affine(
+    __m256 acc, const uint16_t *d, const struct act_q8_k *x, __m256i sum, const __m256i min[4])
+{
+    __m256i mins = _mm256_setzero_si256();
+    __m256 dx = _mm256_set1_ps(x->d);
+
+    UNROLL for (int p = 0; p < 4; p++) mins = add_madd(mins, min[p], spread4(x->sum32 + 2 * p));
+    acc = _mm256_fmadd_ps(_mm256_mul_ps(half8(d), dx), _mm256_cvtepi32_ps(sum), acc);
+    return _mm256_fnmadd_ps(_mm256_mul_ps(half8(d + 16), dx), _mm256_cvtepi32_ps(mins), acc);
+}
+
+/* The bytes of activations, 32 * j into a block, of every row. */
+INLINE void set_bytes(int rows, const int8_t *q[GROUP], const uint8_t *const *xp, int block, int at)
+{
+    UNROLL for (int m = 0; m < rows; m++) q[m] =
+        ((const struct act_q8_k *)(const void *)xp[m] + block)->q + at;
+}
+
+INLINE void add_scaled_sums(
+    int rows, __m256i totals[GROUP][2], __m256i sums[GROUP][2], __m256i scale0, __m256i scale1)
+{
+    UNROLL for (int m = 0; m < rows; m++)
+    {
+        totals[m][0] = add_times(totals[m][0], sums[m][0], scale0);
+        totals[m][1] = add_times(totals[m][1], sums[m][1], scale1);
+    }
+}
+
+/* Ends a block of Q4_K or Q5_K: totals and minimums to the outputs. */
+INLINE void add_affine(int rows, struct lanes *out, const uint16_t *d, const uint8_t *const *xp,
+    int block, const struct totals *t)
+{
+    UNROLL for (int half = 0; half < 2; half++)
+    {
+        UNROLL for (int m = 0; m < rows; m++) out[m].half[half] = affine(out[m].half[half],
+            d + 8 * half, (const struct act_q8_k *)(const void *)xp[m] + block, t->sum[m][half],
+            t->scales[half].min);
+    }
+}
+
+INLINE void turn_q4_k(
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
+{
+    const struct p16_q4_k *p = (const void *)wp;
+    __m256i sums[GROUP][2];
+    const int8_t *q[GROUP];
+    struct totals t;
+
+    for (int b = 0; b < n; b++, p++) {
+        load_scales(&t.scales[0], p->scale_lo, p->scale_hi, 0);
+        load_scales(&t.scales[1], p->scale_lo, p->scale_hi, 1);
+        clear(rows, t.sum);
+        for (int j = 0; j < 8; j++) {
+            fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
+            set_bytes(rows, q, xp, b, 32 * j);
+            clear(rows, sums);
+            add_nibbles(rows, p->q[j], q, sums);
+            add_scaled_sums(rows, t.sum, sums, of_pair(t.scales[0].scale[j / 2], j % 2),
+                of_pair(t.scales[1].scale[j / 2], j % 2));
+        }
+        add_affine(rows, out, p->d, xp, b, &t);
+    }
+}
+
+/* Quad i of a sub-block of Q5_K; bit i of the plane is its fifth. */
+INLINE __m256i q5_quad(const uint8_t w[4][16][4], const uint8_t plane[16][4], int i, int half)
+{
+    __m256i v = load(w[i % 4][8 * half]), fifth = load(plane[8 * half]);
+
+    if (i >= 4)
+        v = _mm256_srli_epi16(v, 4);
+    fifth = i < 4 ? _mm256_slli_epi16(fifth, 4 - i) : _mm256_srli_epi16(fifth, i - 4);
+    return _mm256_or_si256(
+        _mm256_and_si256(v, _mm256_set1_epi8(15)), _mm256_and_si256(fifth, _mm256_set1_epi8(16)));
+}
+
+INLINE void turn_q5_k(
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
+{
+    const struct p16_q5_k *p = (const void *)wp;
+    __m256i sums[GROUP][2];
+    const int8_t *q[GROUP];
+    struct totals t;
+
+    for (int b = 0; b < n; b++, p++) {
+        load_scales(&t.scales[0], p->scale_lo, p->scale_hi, 0);
+        load_scales(&t.scales[1], p->scale_lo, p->scale_hi, 1);
+        clear(rows, t.sum);
+        for (int j = 0; j < 8; j++) {
+            fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
+            set_bytes(rows, q, xp, b, 32 * j);
+            __m256i scale0 = of_pair(t.scales[0].scale[j / 2], j % 2);
+            __m256i scale1 = of_pair(t.scales[1].scale[j / 2], j % 2);
+            UNROLL for (int part = 0; part < 8; part += Q5_QUADS)
+            {
+                clear(rows, sums);
+                UNROLL for (int i = part; i < part + Q5_QUADS; i++)
+                    add_quad(rows, q5_quad(p->q[j], p->high[j], i, 0),
+                        q5_quad(p->q[j], p->high[j], i, 1), q, 4 * i, sums);
+                add_scaled_sums(rows, t.sum, sums, scale0, scale1);
+            }
+        }
+        add_affine(rows, out, p->d, xp, b, &t);
+    }
+}
+
+/* Quad i of a sub-block of Q6_K. */
+INLINE __m256i q6_quad(const uint8_t low[2][16][4], const uint8_t high[16][4], int i, int half)
+{
+    __m256i v = load(low[i % 2][8 * half]), h = load(high[8 * half]);
+
+    if (i >= 2)
+        v = _mm256_srli_epi16(v, 4);
+    if (i != 2)
+        h = i < 2 ? _mm256_slli_epi16(h, 4 - 2 * i) : _mm256_srli_epi16(h, 2);
+    return _mm256_or_si256(
+        _mm256_and_si256(v, _mm256_set1_epi8(15)), _mm256_and_si256(h, _mm256_set1_epi8(0x30)));
+}
+
+/* -32 * (scales . sum16): what the offset of the weights added too much. */
+INLINE __m256i q6_offset(const struct p16_q6_k *p, const struct act_q8_k *x, int half)
+{
+    __m256i sum = _mm256_setzero_si256();
+
+    UNROLL for (int i = 0; i < 8; i++)
+    {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p->scale[i][8 * half]);
+        sum = add_madd(sum, _mm256_cvtepi8_epi16(bytes), spread4(x->sum16 + 2 * i));
+    }
+    return _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(sum, 5));
+}
+
+/* Scale j of eight rows, twice each. */
+INLINE __m256i q6_scale(const struct p16_q6_k *p, int j, int half)
+{
+    __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p->scale[j / 2][8 * half]);
+
+    return of_pair(_mm256_cvtepi8_epi16(bytes), j % 2);
+}
+
+INLINE void turn_q6_k(
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
+{
+    const struct p16_q6_k *p = (const void *)wp;
+    __m256i sums[GROUP][2], totals[GROUP][2];
+    const int8_t *q[GROUP];
+
+    for (int b = 0; b < n; b++, p++) {
+        UNROLL for (int m = 0; m < rows; m++)
+        {
+            const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
+            totals[m][0] = q6_offset(p, x, 0);
+            totals[m][1] = q6_offset(p, x, 1);
+        }
+        for (int j = 0; j < 16; j++) {
+            fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 16, sizeof(*p) / 16);
+            set_bytes(rows, q, xp, b, 16 * j);
+            __m256i scale0 = q6_scale(p, j, 0), scale1 = q6_scale(p, j, 1);
+            UNROLL for (int part = 0; part < 4; part += Q6_QUADS)
+            {
+                clear(rows, sums);
+                UNROLL for (int i = part; i < part + Q6_QUADS; i++)
+                    add_quad(rows, q6_quad(p->sub[j].low, p->sub[j].high, i, 0),
+                        q6_quad(p->sub[j].low, p->sub[j].high, i, 1), q, 4 * i, sums);
+                add_scaled_sums(rows, totals, sums, scale0, scale1);
+            }
+        }
+        UNROLL for (int half = 0; half < 2; half++)
+        {
+            __m256 dw = half8(p->d + 8 * half);
+            UNROLL for (int m = 0; m < rows; m++)
+            {
+                float dx = ((const struct act_q8_k *)(const void *)xp[m] + b)->d;
+                out[m].half[half] = scaled(out[m].half[half], dw, dx, totals[m][half]);
+            }
+        }
+    }
+}
+
+/* ---- float weights; n counts single k */
+
+INLINE void add_product(
+    int rows, struct lanes *acc, __m256 low, __m256 high, const uint8_t *const *xp, int k)
+{
+    UNROLL for (int m = 0; m < rows; m++)
+    {
+        __m256 x = _mm256_set1_ps(((const float *)(const void *)xp[m])[k]);
+        acc[m].half[0] = _mm256_fmadd_ps(low, x, acc[m].half[0]);
+        acc[m].half[1] = _mm256_fmadd_ps(high, x, acc[m].half[1]);
+    }
+}
+
+INLINE void turn_f32(
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
+{
+    const float *w = (const float *)(const void *)wp;
+    struct lanes acc[GROUP];
+
+    UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];
+    for (int k = 0; k < n; k++, w += 16) {
+        fetch_ahead((const uint8_t *)w, 64);
+        add_product(rows, acc, _mm256_loadu_ps(w), _mm256_loadu_ps(w + 8), xp, k);
+    }
+    UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];
+}
+
+INLINE void turn_f16(
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
+{
+    const uint16_t *w = (const uint16_t *)(const void *)wp;
+    struct lanes acc[GROUP];
+
+    UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];
+    for (int k = 0; k < n; k++, w += 16) {
+        if (k % 2 == 0)
+            fetch_ahead((const uint8_t *)w, 64);
+        add_product(rows, acc, half8(w), half8(w + 8), xp, k);
+    }
+    UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];
+}
+
+/* Starts at an even k: turns are of an even number. */
+INLINE void turn_bf16(
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
+{
+    const __m256i upper = _mm256_set1_epi32((int)0xffff0000);
+    struct lanes acc[GROUP];
+
+    UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];
+    for (int k = 0; k < n; k += 2) {
+        const uint8_t *w = wp + (size_t)k * 32;
+        fetch_ahead(w, 64);
+        __m256i low = load(w), high = load(w + 32);
+        add_product(rows, acc, _mm256_castsi256_ps(_mm256_slli_epi32(low, 16)),
+            _mm256_castsi256_ps(_mm256_slli_epi32(high, 16)), xp, k);
+        if (k + 1 == n)
+            break;
+        add_product(rows, acc, _mm256_castsi256_ps(_mm256_and_si256(low, upper)),
+            _mm256_castsi256_ps(_mm256_and_si256(high, upper)), xp, k + 1);
+    }
+    UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];
+}
+
+/* ---- one function per type and number of rows, one table per type, one entry per type */
+
+#define TURN(type, rows)                                                                           \
+    static void type##_##rows(const uint8_t *w, const uint8_t *const *x, int n, struct lanes *acc) \
+    {                                                                                              \
+        turn_##type(rows, w, x, n, acc);                                                           \
+    }
+
+#define GEMM(type, block, w_bytes, x_bytes, ...)                                                   \
+    TURN(type, 1)                                                                                  \
+    TURN(type, 2)                                                                                  \
+    TURN(type, 3)                                                                                  \
+    TURN(type, 4)                                                                                  \
+    void GEMM_SET(gemm_##type)(const struct gemm_args *g)                                          \
+    {                                                                                              \
+        static const struct format f = { { NULL, type##_1, type##_2, type##_3, type##_4 }, block,  \
+            w_bytes, x_bytes, 0 };                                                                 \
+        run(g, &f, (struct wide){ __VA_ARGS__ });                                                  \
+    }
+
+GEMM(f32, 1, 64, 4, NULL, 0)
+GEMM(f16, 1, 32, 4, NULL, 0)
+GEMM(bf16, 1, 32, 4, NULL, 0)
+#if BYTE_DOTS
+GEMM(q8_0, 32, sizeof(struct p16_q8_0), sizeof(struct act_q8_0), GEMM_SET(wide_q8_0), 32)
+#endif
+GEMM(q4_0, 32, sizeof(struct p16_q4_0), sizeof(struct act_q8_0), GEMM_SET(wide_q4_0), 32)
+GEMM(q4_k, 256, sizeof(struct p16_q4_k), sizeof(struct act_q8_k), GEMM_SET(wide_q4_k), 24)
+GEMM(q5_k, 256, sizeof(struct p16_q5_k), sizeof(struct act_q8_k), GEMM_SET(wide_q5_k), 16)
+GEMM(q6_k, 256, sizeof(struct p16_q6_k), sizeof(struct act_q8_k), GEMM_SET(wide_q6_k), 16)

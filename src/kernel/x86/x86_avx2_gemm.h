@@ -1,0 +1,185 @@
+/* x86_avx2_gemm.h: what the ways of multiplying share: pieces of eight lanes, how products of bytes
+ * are summed, and how few rows go through panels. For x86_avx2_gemm*.c alone, two of which
+ * x86_avxvnni_gemm*.c compile once more, with BYTE_DOTS and a GEMM_SET of their own. */
+#pragma once
+
+#include "kernel/acts.h"
+#include "kernel/blocks.h"
+#include "kernel/cpu.h"
+#include "kernel/unroll.h"
+#include "kernel/x86/x86_avx2.h"
+
+#ifndef BYTE_DOTS
+#define BYTE_DOTS      0 /* 1: of four products of bytes (vpdpbusd) */
+#define GEMM_SET(name) avx2_##name
+#endif
+
+#ifdef __AVX2__
+
+enum {
+    GROUP = 4,    /* rows of activations at a time */
+    AHEAD = 6144, /* bytes that a stream prefetches ahead of itself, into L2 */
+};
+
+struct lanes { /* of 16 rows */
+    __m256 half[2];
+};
+
+/* n blocks at w times n blocks at x[m], added to acc[m]. */
+typedef void (*turn_fn)(const uint8_t *w, const uint8_t *const *x, int n, struct lanes *acc);
+
+/* How few rows go through panels. */
+struct format {
+    turn_fn turn[GROUP + 1]; /* by number of rows */
+    int block;               /* elements of k */
+    size_t w_bytes, x_bytes; /* of a block, of the panel and of a row */
+    int most;                /* blocks that a turn can take; 0: any number */
+};
+
+void GEMM_SET(set_rows)(const struct gemm_args *g, int m, int n, const uint8_t *x[]);
+void GEMM_SET(store)(const struct gemm_args *g, int panel, int m, int n, const struct lanes *acc);
+/* All rows (1 .. GROUP) times panels, interleaved. */
+void GEMM_SET(few_rows)(const struct gemm_args *g, const struct format *f);
+
+extern const struct format avx2_few_iq4_nl, avx2_few_iq4_xs;
+
+/* Unpacked first, for many rows. */
+void GEMM_SET(wide_q8_0)(const struct gemm_args *g); /* with VNNI */
+void GEMM_SET(wide_q4_0)(const struct gemm_args *g);
+void GEMM_SET(wide_q4_k)(const struct gemm_args *g);
+void GEMM_SET(wide_q5_k)(const struct gemm_args *g);
+void GEMM_SET(wide_q6_k)(const struct gemm_args *g);
+
+INLINE void fetch_ahead(const uint8_t *w, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64)
+        _mm_prefetch((const char *)w + AHEAD + i, _MM_HINT_T1);
+}
+
+INLINE __m256i load(const void *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
+
+INLINE __m256 half8(const uint16_t *h)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)h));
+}
+
+/* Four bytes to all rows. */
+INLINE __m256i spread4(const void *q)
+{
+    int32_t v;
+    memcpy(&v, q, sizeof(v));
+    return _mm256_set1_epi32(v);
+}
+
+INLINE __m256i add_madd(__m256i sum, __m256i a, __m256i b)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+}
+
+INLINE __m256 scaled(__m256 acc, __m256 dw, float dx, __m256i sum)
+{
+    return _mm256_fmadd_ps(_mm256_mul_ps(dw, _mm256_set1_ps(dx)), _mm256_cvtepi32_ps(sum), acc);
+}
+
+/* Computed here and in this order: gcc would add a row's products as a tree, all of them made
+ * before and put aside in memory (a third of the speed went there). */
+INLINE __m256i kept(__m256i v)
+{
+    __asm__("" : "+x"(v));
+    return v;
+}
+
+/* ---- sums of products of bytes, 32 of them times four bytes of activations at a time
+ *
+ * With vpdpbusd they are whole numbers of 32 bits. Without, they are pairs of 16 bits (vpmaddubsw),
+ * which must be widened in time. */
+
+#if BYTE_DOTS
+#ifndef DOT_ENCODING
+#define DOT_ENCODING "%{vex%}"
+#endif
+
+/* In assembly, since the encoding must be VEX's: the other one is AVX-512. */
+INLINE __m256i sum_bytes(__m256i sums, __m256i w, __m256i x)
+{
+    __asm__(DOT_ENCODING " vpdpbusd %2, %1, %0" : "+x"(sums) : "x"(w), "x"(x));
+    return sums;
+}
+
+/* Where sums begin that are to come to `start` more than the products. */
+INLINE __m256i first_sums(int32_t start)
+{
+    return _mm256_set1_epi32(start);
+}
+
+INLINE __m256i whole_sums(__m256i sums, int32_t start)
+{
+    return sums;
+}
+
+INLINE __m256i add_times(__m256i total, __m256i sums, __m256i scale)
+{
+    return _mm256_add_epi32(total, _mm256_mullo_epi32(sums, scale));
+}
+
+/* Number i (0 or 1) of each pair of int16, as add_times takes it. */
+INLINE __m256i of_pair(__m256i pair, int i)
+{
+    return _mm256_srai_epi32(i ? pair : _mm256_slli_epi32(pair, 16), 16);
+}
+#else
+INLINE __m256i sum_bytes(__m256i sums, __m256i w, __m256i x)
+{
+    return kept(_mm256_add_epi16(sums, _mm256_maddubs_epi16(w, x)));
+}
+
+INLINE __m256i first_sums(int32_t start)
+{
+    return _mm256_setzero_si256();
+}
+
+INLINE __m256i whole_sums(__m256i sums, int32_t start)
+{
+    return add_madd(_mm256_set1_epi32(start), sums, _mm256_set1_epi16(1));
+}
+
+INLINE __m256i add_times(__m256i total, __m256i sums, __m256i scale)
+{
+    return add_madd(total, sums, scale);
+}
+
+INLINE __m256i of_pair(__m256i pair, int i) /* twice */
+{
+    return i ? _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pair, 0xf5), 0xf5)
+             : _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pair, 0xa0), 0xa0);
+}
+#endif
+
+/* ---- blocks of 256 */
+
+/* Of eight rows of a Q4_K or Q5_K block: 6-bit numbers as pairs of int16, sub-blocks 2p, 2p + 1. */
+struct sub_scales {
+    __m256i scale[4], min[4];
+};
+
+INLINE void load_scales(
+    struct sub_scales *s, const uint8_t lo[4][16][2], const uint8_t hi[2][16][2], int half)
+{
+    const __m128i low4 = _mm_set1_epi8(15), bits45 = _mm_set1_epi8(0x30);
+
+    UNROLL for (int p = 0; p < 4; p++)
+    {
+        __m128i v = _mm_loadu_si128((const __m128i *)(const void *)lo[p][8 * half]);
+        __m128i h = _mm_loadu_si128((const __m128i *)(const void *)hi[p % 2][8 * half]);
+        if (p >= 2)
+            h = _mm_srli_epi16(h, 4);
+        s->scale[p] = _mm256_cvtepu8_epi16(
+            _mm_or_si128(_mm_and_si128(v, low4), _mm_and_si128(_mm_slli_epi16(h, 4), bits45)));
+        s->min[p] = _mm256_cvtepu8_epi16(_mm_or_si128(_mm_and_si128(_mm_srli_epi16(v, 4), low4),
+            _mm_and_si128(_mm_slli_epi16(h, 2), bits45)));
+    }
+}
+#endif

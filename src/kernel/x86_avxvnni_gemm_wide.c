@@ -1,6 +1,0 @@
-/* x86_avxvnni_gemm_wide.c: x86_avx2_gemm_wide.c with vpdpbusd. */
-#include "kernel/x86_avxvnni.h"
-
-#define BYTE_DOTS      1
-#define GEMM_SET(name) AVXVNNI(name)
-#include "kernel/x86_avx2_gemm_wide.c"

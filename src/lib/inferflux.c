@@ -1,0 +1,479 @@
+/* inferflux.c: the embeddable library (include/inferflux.h) on top of the pool.
+ *
+ * One thread per model drains the mailbox: it opens sessions, delivers callbacks and cancels.
+ * Callers meet it through messages; `wait` sleeps on the request's condition variable. */
+#include "inferflux.h"
+
+#include "api/common/tools.h"
+#include "base/mem.h"
+#include "os/clock.h"
+#include "os/mailbox.h"
+#include "os/thread.h"
+#include "generate/session.h"
+
+#include <stdio.h>
+
+enum { ASK_SUBMIT = 100, ASK_CANCEL, ASK_CLOSE }; /* beside the gen_kinds in one mailbox */
+static const size_t REQUEST_MAX = 256 * 1024 * 1024;
+
+struct inferflux {
+    struct model_spec spec;
+    struct model model;
+    struct mailbox *mail;
+    pthread_t thread;
+    struct msg close;
+    struct inferflux_request *open; /* the thread's: between submit and END */
+    bool is_closing;                /* the thread's */
+    char path[4096], kernels[32];
+};
+
+struct inferflux_request {
+    struct msg submit, cancel; /* one message each way, so that nothing is allocated later */
+    struct inferflux *owner;
+    struct arena *arena; /* holds the request itself, too */
+    inferflux_callback callback;
+    void *user;
+    struct session *session; /* the thread's, as are the links of m->open */
+    struct inferflux_request *next_open, **prev_open;
+    struct convo convo;
+    struct str prompt;
+    bool has_parts;           /* of the conversation's answer: what is no text is told apart */
+    const struct json *tools; /* or NULL */
+    struct session_params params;
+    struct buf text;
+    struct buf name, arguments; /* of the call that is being told */
+    int finish;
+    pthread_mutex_t mu; /* guards the two below */
+    pthread_cond_t ended;
+    bool has_ended;
+    enum { CANCEL_NONE, CANCEL_POSTED, CANCEL_DONE } cancel_state;
+};
+
+EXPORT const char *inferflux_version(void)
+{
+    return INFERFLUX_VERSION;
+}
+
+static void tell(char *why, size_t n_why, const struct err *e)
+{
+    if (why && n_why)
+        snprintf(why, n_why, "%s", e->msg);
+}
+
+/* ---- on the model's thread */
+
+static void finish(struct inferflux_request *r, const inferflux_event *end)
+{
+    r->callback(r->user, end);
+    *r->prev_open = r->next_open;
+    if (r->next_open)
+        r->next_open->prev_open = r->prev_open;
+    pthread_mutex_lock(&r->mu);
+    r->has_ended = true;
+    r->session = NULL;
+    pthread_cond_broadcast(&r->ended);
+    pthread_mutex_unlock(&r->mu); /* the owner may free it from here on */
+}
+
+static void tell_text(struct inferflux_request *r, int kind, struct str text, const char *name)
+{
+    buf_reset(&r->text);
+    buf_puts(&r->text, text);
+    buf_putc(&r->text, '\0');
+    if (buf_ok(&r->text) && buf_ok(&r->name) && buf_ok(&r->arguments))
+        r->callback(r->user,
+            &(inferflux_event){ .kind = kind, .text = r->text.p, .n_text = text.n, .name = name });
+    else
+        session_cancel(r->session);
+}
+
+static void on_text(void *ctx, int choice, struct str text)
+{
+    tell_text(ctx, INFERFLUX_TEXT, text, NULL);
+}
+
+static void on_thought(void *ctx, int choice, struct str text)
+{
+    tell_text(ctx, INFERFLUX_THOUGHT, text, NULL);
+}
+
+static void on_call_begin(void *ctx, int choice, int call, struct str name)
+{
+    struct inferflux_request *r = ctx;
+
+    buf_reset(&r->name);
+    buf_reset(&r->arguments);
+    buf_puts(&r->name, name);
+    buf_putc(&r->name, '\0');
+}
+
+static void on_call_args(void *ctx, int choice, int call, struct str json)
+{
+    struct inferflux_request *r = ctx;
+
+    buf_puts(&r->arguments, json);
+}
+
+/* A call that breaks was never told: its text follows. */
+static void on_call_end(void *ctx, int choice, int call)
+{
+    struct inferflux_request *r = ctx;
+
+    tell_text(r, INFERFLUX_CALL, buf_str(&r->arguments), r->name.p);
+}
+
+static void on_choice_end(void *ctx, const struct choice_end *c)
+{
+    static const int names[] = { [FINISH_STOP] = INFERFLUX_STOP,
+        [FINISH_LENGTH] = INFERFLUX_LENGTH,
+        [FINISH_CANCELLED] = INFERFLUX_CANCELLED,
+        [FINISH_ERROR] = INFERFLUX_ERROR };
+    struct inferflux_request *r = ctx;
+
+    r->finish = names[c->finish];
+}
+
+static void on_end(void *ctx, const struct session_end *s)
+{
+    struct inferflux_request *r = ctx;
+    bool is_error = s->err->code && s->err->code != ERR_CANCELLED;
+    inferflux_event end = { .kind = INFERFLUX_END,
+        .finish = is_error ? INFERFLUX_ERROR : r->finish,
+        .error = is_error ? s->err->msg : NULL,
+        .prompt_tokens = s->n_prompt,
+        .completion_tokens = s->n_completion };
+
+    finish(r, &end);
+}
+
+static const struct session_ops ops = { .parts = { .text = on_text,
+                                            .reasoning = on_thought,
+                                            .call_begin = on_call_begin,
+                                            .call_args = on_call_args,
+                                            .call_end = on_call_end },
+    .choice_end = on_choice_end,
+    .end = on_end };
+
+static int tokenize(struct inferflux_request *r, struct err *e)
+{
+    struct model *m = &r->owner->model;
+    struct tokens tokens = { .arena = r->arena };
+    struct span plain = { r->prompt, false };
+    struct rendered text = { &plain, 1, r->prompt.n };
+    struct render_when when = { .now = clock_wall_s() };
+
+    if (r->convo.n_messages && !m->template)
+        return err_set(e, ERR_UNSUPPORTED, "the model has no chat template; give it a prompt");
+    if (r->convo.n_messages && adapter_render(m->adapter, &r->convo, &when, r->arena, &text, e))
+        return -1;
+    if (r->has_parts)
+        r->params.parts = (struct parts_params){
+            .reading = &m->readings[READ_THOUGHTS | (r->tools ? READ_CALLS : 0u)],
+            .parse = { .tools = r->tools, .start = adapter_start(m->adapter, &r->convo, &text) },
+        };
+    if (vocab_encode(m->vocab, text.spans, text.n_spans, !r->convo.n_messages, &tokens, e))
+        return -1;
+    if (!tokens.n)
+        return err_set(e, ERR_INVALID, "the prompt is empty");
+    r->params.prompt = tokens.ids;
+    r->params.n_prompt = (int)tokens.n;
+    if (r->params.max_tokens <= 0)
+        r->params.max_tokens = MAX(m->n_ctx - r->params.n_prompt, 1);
+    return 0;
+}
+
+static void start(struct inferflux_request *r)
+{
+    struct inferflux *m = r->owner;
+    struct session_place at = { &m->model, r->arena, m->mail, &ops, r };
+    struct err e = { 0 };
+
+    r->next_open = m->open;
+    r->prev_open = &m->open;
+    if (m->open)
+        m->open->prev_open = &r->next_open;
+    m->open = r;
+    if (m->is_closing)
+        err_set(&e, ERR_DRAINING, "the model is being closed");
+    else if (!tokenize(r, &e))
+        (void)!session_open(&r->session, &r->params, &at, &e);
+    if (e.code)
+        finish(r,
+            &(inferflux_event){ .kind = INFERFLUX_END, .finish = INFERFLUX_ERROR, .error = e.msg });
+}
+
+static void on_cancel(struct inferflux_request *r)
+{
+    if (r->session)
+        session_cancel(r->session);
+    pthread_mutex_lock(&r->mu);
+    r->cancel_state = CANCEL_DONE; /* the message is no longer in the mailbox */
+    pthread_cond_broadcast(&r->ended);
+    pthread_mutex_unlock(&r->mu);
+}
+
+static void handle(struct inferflux *m, struct msg *msg)
+{
+    switch (msg->kind) {
+    case ASK_SUBMIT:
+        start(container_of(msg, struct inferflux_request, submit));
+        break;
+    case ASK_CANCEL:
+        on_cancel(container_of(msg, struct inferflux_request, cancel));
+        break;
+    case ASK_CLOSE:
+        m->is_closing = true;
+        for (struct inferflux_request *r = m->open, *next; r; r = next) {
+            next = r->next_open; /* a paused session may end at once */
+            session_cancel(r->session);
+        }
+        break;
+    default:
+        session_event(container_of(msg, struct gen_event, msg));
+    }
+}
+
+static void *serve(void *arg)
+{
+    struct inferflux *m = arg;
+
+    while (!m->is_closing || m->open) {
+        struct msg *next;
+        mailbox_wait(m->mail, UINT64_MAX);
+        for (struct msg *msg = mailbox_drain(m->mail); msg; msg = next) {
+            next = msg->next;
+            handle(m, msg);
+        }
+    }
+    /* Cancels that crossed the END of their request. */
+    for (struct msg *msg = mailbox_drain(m->mail), *next; msg; msg = next) {
+        next = msg->next;
+        handle(m, msg);
+    }
+    return NULL;
+}
+
+/* ---- on the caller's thread */
+
+EXPORT int inferflux_open(
+    inferflux **out, const char *path, const inferflux_options *options, char *why, size_t n_why)
+{
+    static const inferflux_options none;
+    const inferflux_options *o = options ? options : &none;
+    struct err e;
+
+    struct inferflux *m = xcalloc(1, sizeof(*m));
+    snprintf(m->path, sizeof(m->path), "%s", path);
+    snprintf(m->kernels, sizeof(m->kernels), "%s", o->kernels ? o->kernels : "auto");
+    m->spec = model_spec_of("model", m->path);
+    m->spec.kernels = m->kernels;
+    m->spec.threads = o->threads;
+    m->spec.ctx_size = o->ctx_size;
+    if (o->parallel > 0)
+        m->spec.engine.max_batch = o->parallel;
+    if (mailbox_open(&m->mail, &e))
+        goto fail;
+    if (model_open(&m->model, &m->spec, &e))
+        goto fail;
+    if (thread_start(&m->thread, "inferflux", serve, m, &e)) {
+        model_close(&m->model);
+        goto fail;
+    }
+    *out = m;
+    return 0;
+
+fail:
+    tell(why, n_why, &e);
+    mailbox_close(m->mail);
+    mem_free(m);
+    return -1;
+}
+
+EXPORT void inferflux_close(inferflux *m)
+{
+    if (!m)
+        return;
+    m->close.kind = ASK_CLOSE;
+    mailbox_post(m->mail, &m->close);
+    pthread_join(m->thread, NULL);
+    model_close(&m->model);
+    mailbox_close(m->mail);
+    mem_free(m);
+}
+
+/* Calls have no ids here; those that templates may want are their numbers. */
+static int copy_calls(struct inferflux_request *r, struct message *to,
+    const inferflux_message *from, int n_earlier, struct err *e)
+{
+    to->tool_calls = arena_zalloc(r->arena, (size_t)from->n_calls, sizeof(*to->tool_calls));
+    if (!to->tool_calls)
+        return err_set(e, ERR_MEMORY, "no memory for %d calls", from->n_calls);
+    for (; to->n_tool_calls < from->n_calls; to->n_tool_calls++) {
+        const inferflux_call *call = &from->calls[to->n_tool_calls];
+        struct tool_call *c = &to->tool_calls[to->n_tool_calls];
+        if (!call->name)
+            return err_set(e, ERR_INVALID, "a call has no name");
+        char id[32];
+        snprintf(id, sizeof(id), "call_%d", n_earlier + to->n_tool_calls);
+        c->id = arena_str(r->arena, str_of(id));
+        c->name = arena_str(r->arena, str_of(call->name));
+        c->arguments = arena_str(r->arena, str_of(call->arguments ? call->arguments : "{}"));
+        if (!c->id.p || !c->name.p || !c->arguments.p)
+            return err_set(e, ERR_MEMORY, "no memory for a call");
+    }
+    return 0;
+}
+
+/* The k-th result since the last calls is the k-th call's. */
+static struct str id_of_result(const struct message *to, int i)
+{
+    int k = 0;
+
+    for (i--; i >= 0 && !to[i].n_tool_calls; i--)
+        k += to[i].role == ROLE_TOOL;
+    return i >= 0 && k < to[i].n_tool_calls ? to[i].tool_calls[k].id : STR("call_0");
+}
+
+static int copy_tools(struct inferflux_request *r, const char *text, struct err *e)
+{
+    struct ask ask = { .kind = ASK_CHAT };
+    struct fields f = { .ask = &ask, .arena = r->arena, .e = e };
+    struct str copy = arena_str(r->arena, str_of(text));
+    struct json *j;
+
+    if (!copy.p)
+        return err_set(e, ERR_MEMORY, "no memory for the tools");
+    if (json_parse(&j, copy, r->arena, NULL, e) || tools_read(&f, "tools", j))
+        return err_wrap(e, "tools");
+    r->tools = r->convo.tools = ask.tools;
+    return 0;
+}
+
+static int copy_messages(struct inferflux_request *r, const inferflux_params *p, struct err *e)
+{
+    int n_calls = 0;
+    struct message *to = arena_zalloc(r->arena, (size_t)p->n_messages, sizeof(*to));
+    struct part *parts = arena_zalloc(r->arena, (size_t)p->n_messages, sizeof(*parts));
+
+    if (!to || !parts)
+        return err_set(e, ERR_MEMORY, "no memory for %d messages", p->n_messages);
+    for (int i = 0; i < p->n_messages; i++) {
+        const inferflux_message *from = &p->messages[i];
+        if (!from->role || !role_parse(str_of(from->role), &to[i].role))
+            return err_set(e, ERR_INVALID, "message %d: unknown role", i);
+        parts[i].text = arena_str(r->arena, str_of(from->content ? from->content : ""));
+        if (!parts[i].text.p)
+            return err_set(e, ERR_MEMORY, "no memory for message %d", i);
+        to[i].has_content = to[i].is_plain = true;
+        to[i].parts = &parts[i];
+        to[i].n_parts = 1;
+        if (from->n_calls > 0 && copy_calls(r, &to[i], from, n_calls, e))
+            return -1;
+        n_calls += to[i].n_tool_calls;
+        if (to[i].role == ROLE_TOOL)
+            to[i].tool_call_id = id_of_result(to, i);
+    }
+    r->convo.messages = to;
+    r->convo.n_messages = p->n_messages;
+    r->convo.add_generation_prompt = true;
+    return 0;
+}
+
+static int copy_params(struct inferflux_request *r, const inferflux_params *p, struct err *e)
+{
+    struct session_params *to = &r->params;
+    struct str *stops = arena_zalloc(r->arena, (size_t)MAX(p->n_stop, 1), sizeof(*stops));
+
+    if (!stops)
+        return err_set(e, ERR_MEMORY, "no memory for the stop strings");
+    for (int i = 0; i < p->n_stop; i++) {
+        stops[i] = arena_str(r->arena, str_of(p->stop[i]));
+        if (!stops[i].p)
+            return err_set(e, ERR_MEMORY, "no memory for the stop strings");
+    }
+    *to = (struct session_params){ .max_tokens = p->max_tokens,
+        .n_choices = 1,
+        .sample = sample_params_default,
+        .stops = stops,
+        .n_stops = p->n_stop };
+    to->sample.temperature = p->temperature;
+    to->sample.top_k = p->top_k;
+    to->sample.seed = p->seed;
+    if (p->top_p > 0)
+        to->sample.top_p = p->top_p;
+    r->has_parts = p->parts && p->n_messages > 0;
+    if (r->has_parts && p->tools && copy_tools(r, p->tools, e))
+        return -1;
+    if (p->n_messages > 0)
+        return copy_messages(r, p, e);
+    r->prompt = p->prompt ? arena_str(r->arena, str_of(p->prompt)) : STR_NONE;
+    return r->prompt.p ? 0 : err_set(e, ERR_INVALID, "neither messages nor a prompt");
+}
+
+EXPORT inferflux_request *inferflux_submit(inferflux *model, const inferflux_params *params,
+    inferflux_callback callback, void *user, char *why, size_t n_why)
+{
+    struct err e;
+    struct arena *a = arena_new(REQUEST_MAX);
+    struct inferflux_request *r = a ? arena_zalloc(a, 1, sizeof(*r)) : NULL;
+
+    if (!r) {
+        err_set(&e, ERR_MEMORY, "no memory for the request");
+        tell(why, n_why, &e);
+        arena_free(a);
+        return NULL;
+    }
+    r->owner = model;
+    r->arena = a;
+    r->callback = callback;
+    r->user = user;
+    r->finish = INFERFLUX_CANCELLED;
+    buf_init(&r->text, 16 * MB);
+    buf_init(&r->name, KB);
+    buf_init(&r->arguments, 16 * MB);
+    if (copy_params(r, params, &e)) {
+        tell(why, n_why, &e);
+        arena_free(a);
+        return NULL;
+    }
+    pthread_mutex_init(&r->mu, NULL);
+    pthread_cond_init(&r->ended, NULL);
+    r->submit.kind = ASK_SUBMIT;
+    r->cancel.kind = ASK_CANCEL;
+    mailbox_post(model->mail, &r->submit);
+    return r;
+}
+
+EXPORT void inferflux_cancel(inferflux_request *r)
+{
+    pthread_mutex_lock(&r->mu);
+    if (!r->has_ended && r->cancel_state == CANCEL_NONE) {
+        r->cancel_state = CANCEL_POSTED;
+        mailbox_post(r->owner->mail, &r->cancel);
+    }
+    pthread_mutex_unlock(&r->mu);
+}
+
+EXPORT void inferflux_wait(inferflux_request *r)
+{
+    pthread_mutex_lock(&r->mu);
+    while (!r->has_ended)
+        pthread_cond_wait(&r->ended, &r->mu);
+    pthread_mutex_unlock(&r->mu);
+}
+
+EXPORT void inferflux_release(inferflux_request *r)
+{
+    if (!r)
+        return;
+    pthread_mutex_lock(&r->mu);
+    while (!r->has_ended || r->cancel_state == CANCEL_POSTED)
+        pthread_cond_wait(&r->ended, &r->mu);
+    pthread_mutex_unlock(&r->mu);
+    buf_clear(&r->text);
+    buf_clear(&r->name);
+    buf_clear(&r->arguments);
+    pthread_cond_destroy(&r->ended);
+    pthread_mutex_destroy(&r->mu);
+    arena_free(r->arena);
+}

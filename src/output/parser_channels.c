@@ -1,0 +1,143 @@
+/* Messages with headers, as gpt-oss writes them ("harmony"):
+ *
+ *     <|channel|>analysis<|message|>thinking<|end|>
+ *     <|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>
+ *     <|start|>assistant to=functions.f<|channel|>commentary json<|message|>{..}<|call|>
+ *     <|start|>assistant<|channel|>final<|message|>answer<|return|>
+ *
+ * The prompt ends with <|start|>assistant, so an answer begins inside a header. */
+#include "output/parser_in.h"
+
+enum state {
+    FIRST, /* the text may begin with "to=" */
+    HEADER,
+    BODY_START,
+    BODY, /* JSON */
+    OVER
+};
+
+enum { HEADER_MAX = PARSER_NAME_MAX };
+
+static const struct str header_end = { "<|message|>", 11 };
+
+static void begin(struct parser *p)
+{
+    struct buf header = p->channel.header;
+
+    buf_reset(&header);
+    buf_puts(&header, p->opener);
+    p->channel = (struct channel_reader){ .state = p->opener.n ? HEADER : FIRST, .header = header };
+    p->is_start = false;
+    p->is_between = p->opener.n > 0; /* a header that is cut off is nothing that was said */
+}
+
+/* The word behind `key` in the header; empty when there is none. */
+static struct str header_word(struct str header, struct str key)
+{
+    ptrdiff_t at = str_find(header, key);
+    size_t n = 0;
+
+    if (at < 0)
+        return STR("");
+    struct str rest = str_skip(header, (size_t)at + key.n);
+    while (n < rest.n && rest.p[n] != ' ' && rest.p[n] != '<')
+        n++;
+    rest.n = n;
+    return rest;
+}
+
+/* The header is complete: whose is what follows? */
+static enum verdict end_header(struct parser *p)
+{
+    struct str header = buf_str(&p->channel.header);
+    struct str to = header_word(header, STR("to="));
+    struct str channel = header_word(header, STR("<|channel|>"));
+    bool knows_calls = p->f->tool->body == BODY_CHANNELS;
+    bool knows_thinking = p->f->thinking->flags & THINKING_IS_CHANNEL;
+
+    p->drop_raw = true;
+    p->is_between = false;
+    if (str_is(to, "assistant") || str_is(to, "user") || p->n_begun >= PARSER_CALLS_MAX)
+        knows_calls = false;
+    if (to.n && knows_calls) {
+        p->in_thinking = false;
+        p->channel.state = BODY_START;
+        json_walk_begin(&p->walk);
+        return call_named(p, to) ? READ_MORE : READ_BAD;
+    }
+    parser_message(p, str_is(channel, "analysis") && knows_thinking ? REASONING : CONTENT);
+    return READ_LEAVE;
+}
+
+static enum verdict read_header(struct parser *p, struct str in, size_t *used)
+{
+    struct channel_reader *h = &p->channel;
+
+    for (size_t i = 0; i < in.n; i++) {
+        if (h->header.n == HEADER_MAX) {
+            *used = i;
+            return READ_BAD;
+        }
+        buf_putc(&h->header, in.p[i]);
+        if (in.p[i] == '>' && str_ends(buf_str(&h->header), header_end)) {
+            h->header.n -= header_end.n;
+            *used = i + 1;
+            return end_header(p);
+        }
+    }
+    *used = in.n;
+    return READ_MORE;
+}
+
+static enum verdict read_first(struct parser *p, struct str in, size_t *used)
+{
+    struct channel_reader *h = &p->channel;
+    static const char to[] = "to=";
+
+    *used = in.p[0] == to[h->header.n];
+    if (!*used)
+        return READ_BAD;
+    buf_putc(&h->header, in.p[0]);
+    if (h->header.n == 3)
+        h->state = HEADER;
+    return READ_MORE;
+}
+
+static enum verdict read_body(struct parser *p, struct str in, size_t *used)
+{
+    enum walk is;
+
+    if (p->channel.state == BODY_START) {
+        *used = is_blank(in.p[0]);
+        p->channel.state = *used ? BODY_START : BODY;
+        return *used || in.p[0] == '{' ? READ_MORE : READ_BAD;
+    }
+    *used = json_walk_put(&p->walk, in, &p->args, &is);
+    if (is == WALK_DONE)
+        p->channel.state = OVER;
+    return is == WALK_BAD ? READ_BAD : is == WALK_DONE ? READ_CALL : READ_MORE;
+}
+
+static enum verdict read_channels(struct parser *p, struct str in, size_t *used)
+{
+    switch ((enum state)p->channel.state) {
+    case FIRST:
+        return read_first(p, in, used);
+    case HEADER:
+        return read_header(p, in, used);
+    case BODY_START:
+    case BODY:
+        return read_body(p, in, used);
+    case OVER:
+        break;
+    }
+    *used = 0;
+    return READ_LEAVE;
+}
+
+static bool is_walking(const struct parser *p)
+{
+    return p->channel.state == BODY;
+}
+
+const struct reader reader_channels = { begin, read_channels, is_walking };

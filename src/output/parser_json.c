@@ -1,0 +1,389 @@
+/* Calls as JSON objects: {"name": .., "arguments": {..}}, in any order, also with the arguments as
+ * a string of JSON, also inside {"type": "function", "function": {..}}; alone, in a list, or
+ * separated by semicolons. */
+#include "output/parser_in.h"
+
+enum state {
+    START,      /* '{', or '[' where the row has lists */
+    FENCE,      /* inside ```json, where the row has fences */
+    FIRST_ITEM, /* behind '[' */
+    ITEM,       /* behind ',' or ';' */
+    FIRST_KEY,
+    KEY,
+    KEY_TEXT,
+    COLON,
+    VALUE,
+    NAME,
+    ARGS,      /* an object, as it comes */
+    ARGS_TEXT, /* an object in a string */
+    OTHER,     /* a value of no interest */
+    AFTER,     /* behind a member */
+    BETWEEN    /* behind a call */
+};
+
+enum key { KEY_OTHER, KEY_NAME, KEY_ARGS, KEY_FUNCTION };
+
+static void begin(struct parser *p)
+{
+    struct buf word = p->json.word;
+
+    buf_reset(&word);
+    p->json = (struct json_reader){ .state = START, .word = word };
+}
+
+static void begin_call(struct parser *p)
+{
+    buf_reset(&p->raw);
+    p->is_between = false;
+    p->json.n_nested = 0;
+    p->json.state = FIRST_KEY;
+}
+
+static enum verdict start(struct parser *p, char c)
+{
+    struct json_reader *j = &p->json;
+
+    if (is_blank(c))
+        return READ_MORE;
+    if (c == '`' && p->f->tool->flags & TOOL_FENCE && !j->n_fence) {
+        j->n_fence = 1;
+        j->state = FENCE;
+        return READ_MORE;
+    }
+    if (c == '{') {
+        j->n_nested = 0;
+        j->state = FIRST_KEY;
+        return READ_MORE;
+    }
+    j->in_list = c == '[' && p->f->tool->flags & TOOL_LIST;
+    j->state = FIRST_ITEM;
+    return j->in_list ? READ_MORE : READ_BAD;
+}
+
+static enum verdict fence(struct parser *p, char c, size_t *used)
+{
+    static const char text[] = "```json";
+    struct json_reader *j = &p->json;
+
+    *used = c == text[j->n_fence];
+    j->n_fence += *used;
+    if (*used)
+        return READ_MORE;
+    j->state = START;
+    return j->n_fence == 3 || j->n_fence == sizeof(text) - 1 ? READ_MORE : READ_BAD;
+}
+
+static void begin_text(struct json_reader *j, enum state state)
+{
+    buf_reset(&j->word);
+    j->text = (struct json_string){ .state = JSON_STRING_PLAIN };
+    j->state = (uint8_t)state;
+}
+
+static enum key key_of(struct str word)
+{
+    static const struct {
+        const char *word;
+        enum key key;
+    } keys[] = { { "name", KEY_NAME }, { "tool_name", KEY_NAME }, { "arguments", KEY_ARGS },
+        { "parameters", KEY_ARGS }, { "function", KEY_FUNCTION } };
+
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        if (str_is(word, keys[i].word))
+            return keys[i].key;
+    return KEY_OTHER;
+}
+
+/* A call that has no marker must look like one from its first key on: an answer that is simply
+ * JSON is not to be held back. */
+static bool may_be_first(struct str word)
+{
+    static const char *const words[] = { "id", "type", "tool_call_id", "index" };
+    bool may = key_of(word) != KEY_OTHER;
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        may |= str_is(word, words[i]);
+    return may;
+}
+
+static enum verdict end_key(struct parser *p)
+{
+    struct json_reader *j = &p->json;
+    struct str word = buf_str(&j->word);
+
+    if (p->f->tool->flags & TOOL_KEY_IS_NAME) {
+        j->key = KEY_ARGS;
+        return call_named(p, word) ? READ_MORE : READ_BAD;
+    }
+    j->key = (uint8_t)key_of(word);
+    if (p->f->tool->bare && !j->n_nested && j->is_first && !may_be_first(word))
+        return READ_BAD;
+    j->is_first = false;
+    return READ_MORE;
+}
+
+/* A string of ours, a step of it: true when the quote has come. */
+static enum verdict text_step(struct parser *p, struct str in, size_t *used, bool *is_over)
+{
+    struct json_reader *j = &p->json;
+
+    /* The cap must strike at the same byte, however the text is cut. */
+    in.n = MIN(in.n, j->word.max + 1 - j->word.n);
+    *used = json_string_step(&j->text, in, &j->word);
+    if (!buf_ok(&j->word)) {
+        buf_reset(&j->word);
+        return READ_BAD;
+    }
+    *is_over = j->text.state == JSON_STRING_END;
+    return *used ? READ_MORE : READ_BAD;
+}
+
+static enum verdict key_text(struct parser *p, struct str in, size_t *used)
+{
+    bool is_over = false;
+    enum verdict v = text_step(p, in, used, &is_over);
+
+    if (v != READ_MORE || !is_over)
+        return v;
+    p->json.state = COLON;
+    return end_key(p);
+}
+
+static enum verdict name_text(struct parser *p, struct str in, size_t *used)
+{
+    bool is_over = false;
+    enum verdict v = text_step(p, in, used, &is_over);
+
+    if (v != READ_MORE || !is_over)
+        return v;
+    p->json.state = AFTER;
+    return call_named(p, buf_str(&p->json.word)) ? READ_MORE : READ_BAD;
+}
+
+static enum verdict begin_args(struct parser *p, char c)
+{
+    struct json_reader *j = &p->json;
+
+    if (p->call.has_args || p->args.n)
+        return READ_BAD; /* twice */
+    json_walk_begin(&p->walk);
+    if (c == '{') {
+        j->state = ARGS;
+        return READ_MORE;
+    }
+    if (c == '"') {
+        begin_text(j, ARGS_TEXT);
+        return READ_MORE;
+    }
+    j->state = OTHER;
+    return c == 'n' ? READ_MORE : READ_BAD; /* null: none */
+}
+
+/* Looks at the first byte of a value; only quotes and an inner brace are used up here. */
+static enum verdict value(struct parser *p, char c, size_t *used)
+{
+    struct json_reader *j = &p->json;
+
+    *used = 1;
+    if (is_blank(c))
+        return READ_MORE;
+    if (j->key == KEY_ARGS) {
+        *used = c == '"';
+        return begin_args(p, c);
+    }
+    if (j->key == KEY_FUNCTION && c == '{' && !j->n_nested) {
+        j->n_nested = 1;
+        j->state = FIRST_KEY;
+        return READ_MORE;
+    }
+    if ((j->key == KEY_NAME || j->key == KEY_FUNCTION) && c == '"') {
+        begin_text(j, NAME);
+        return READ_MORE;
+    }
+    *used = 0;
+    j->state = OTHER;
+    json_walk_begin(&p->walk);
+    return j->key == KEY_NAME || j->key == KEY_FUNCTION ? READ_BAD : READ_MORE;
+}
+
+static enum verdict walk(struct parser *p, struct str in, struct buf *out, size_t *used)
+{
+    enum walk is;
+
+    *used = json_walk_put(&p->walk, in, out, &is);
+    if (is == WALK_DONE)
+        p->json.state = AFTER;
+    return is == WALK_BAD ? READ_BAD : READ_MORE;
+}
+
+/* Decoded bytes go through the walk one step at a time, so that the byte at which it turns out
+ * bad is the same whatever came with it. */
+static enum verdict args_text(struct parser *p, struct str in, size_t *used)
+{
+    struct json_reader *j = &p->json;
+    enum walk is = WALK_MORE;
+
+    buf_reset(&p->scratch);
+    bool is_plain = j->text.state == JSON_STRING_PLAIN && in.p[0] != '"' && in.p[0] != '\\';
+    *used = json_string_step(&j->text, in, &p->scratch);
+    if (!*used)
+        return READ_BAD;
+    struct str text = buf_str(&p->scratch);
+    size_t n = json_walk_put(&p->walk, text, &p->args, &is);
+    while (is == WALK_DONE && n < text.n && is_blank(text.p[n]))
+        n++;
+    if (n < text.n) {
+        size_t before = text.n - MIN(text.n, *used); /* of half a pair in front of the run */
+        if (is_plain)
+            *used = n - MIN(n, before);
+        return READ_BAD;
+    }
+    if (j->text.state != JSON_STRING_END)
+        return READ_MORE;
+    j->state = AFTER;
+    bool is_nothing = !p->args.n && !p->call.has_args;
+    return is == WALK_DONE || is_nothing || json_walk_end(&p->walk) ? READ_MORE : READ_BAD;
+}
+
+static enum verdict end_object(struct parser *p)
+{
+    struct json_reader *j = &p->json;
+
+    if (j->n_nested) {
+        j->n_nested = 0;
+        j->state = AFTER;
+        return READ_MORE;
+    }
+    j->state = BETWEEN;
+    return p->call.has_name ? READ_CALL : READ_BAD;
+}
+
+static enum verdict between(struct parser *p, char c, size_t *used)
+{
+    struct json_reader *j = &p->json;
+
+    *used = 1;
+    if (is_blank(c))
+        return READ_MORE;
+    if (c == '`' && j->n_fence)
+        return READ_MORE;
+    if (j->in_list && c == ']') {
+        j->in_list = false;
+        return j->n_fence ? READ_MORE : READ_LEAVE;
+    }
+    if (c == (j->in_list ? ',' : ';') && (j->in_list || p->f->tool->flags & TOOL_SEMICOLON)) {
+        j->state = ITEM;
+        return READ_MORE;
+    }
+    *used = 0;
+    return READ_LEAVE;
+}
+
+static enum verdict item(struct parser *p, char c, size_t *used)
+{
+    if (is_blank(c)) {
+        *used = 1;
+        return READ_MORE;
+    }
+    if (c == '{') {
+        if (p->json.state == ITEM)
+            begin_call(p);
+        p->json.state = FIRST_KEY;
+        *used = 1;
+        return READ_MORE;
+    }
+    bool is_empty_list = p->json.state == FIRST_ITEM && c == ']' && !p->f->tool->bare;
+    *used = is_empty_list;
+    return is_empty_list || p->is_between ? READ_LEAVE : READ_BAD;
+}
+
+static enum verdict structure(struct parser *p, char c, size_t *used)
+{
+    struct json_reader *j = &p->json;
+
+    *used = 1;
+    if (is_blank(c))
+        return READ_MORE;
+    switch (j->state) {
+    case FIRST_KEY:
+        j->is_first = true;
+        if (c == '}')
+            return end_object(p);
+        begin_text(j, KEY_TEXT);
+        break;
+    case KEY:
+        begin_text(j, KEY_TEXT);
+        break;
+    case COLON:
+        j->state = VALUE;
+        *used = c == ':';
+        return c == ':' ? READ_MORE : READ_BAD;
+    default: /* AFTER */
+        if (c == '}')
+            return end_object(p);
+        j->state = KEY;
+        *used = c == ',';
+        return c == ',' ? READ_MORE : READ_BAD;
+    }
+    *used = c == '"';
+    return c == '"' ? READ_MORE : READ_BAD;
+}
+
+static enum verdict read_step(struct parser *p, struct str in, size_t *used)
+{
+    char c = in.p[0];
+    enum verdict v;
+
+    switch ((enum state)p->json.state) {
+    case START:
+        v = start(p, c);
+        *used = v == READ_MORE;
+        return v;
+    case FENCE:
+        return fence(p, c, used);
+    case FIRST_ITEM:
+    case ITEM:
+        return item(p, c, used);
+    case FIRST_KEY:
+    case KEY:
+    case COLON:
+    case AFTER:
+        return structure(p, c, used);
+    case KEY_TEXT:
+        return key_text(p, in, used);
+    case VALUE:
+        return value(p, c, used);
+    case NAME:
+        return name_text(p, in, used);
+    case ARGS:
+        return walk(p, in, &p->args, used);
+    case ARGS_TEXT:
+        return args_text(p, in, used);
+    case OTHER:
+        return walk(p, in, NULL, used);
+    case BETWEEN:
+        break;
+    }
+    return between(p, c, used);
+}
+
+/* Steps, up to where one call ends and another may begin. */
+static enum verdict read_json(struct parser *p, struct str in, size_t *used)
+{
+    enum verdict v;
+    size_t n = 0;
+
+    do {
+        v = read_step(p, str_skip(in, n), used);
+        n += *used;
+    } while (v == READ_MORE && n < in.n && p->json.state != ITEM && p->json.state != BETWEEN);
+    *used = n;
+    return v;
+}
+
+static bool is_walking(const struct parser *p)
+{
+    return p->json.state == ARGS;
+}
+
+const struct reader reader_json = { begin, read_json, is_walking };

@@ -1,0 +1,305 @@
+/* Calls between tags: the row's edges say which literal leads from where to where. */
+#include "output/parser_in.h"
+
+static void begin(struct parser *p)
+{
+    struct buf text = p->tag.text;
+
+    buf_reset(&text);
+    p->tag = (struct tag_reader){ .state = p->f->tool->first, .at = MARKS_ROOT, .text = text };
+}
+
+/* ---- values ---- */
+
+static bool begin_value(struct parser *p)
+{
+    struct tag_reader *t = &p->tag;
+    struct str key = str_trim(buf_str(&t->text));
+
+    if (!key.n)
+        return false;
+    t->types = call_argument_types(p, t->schema, key);
+    buf_putz(&p->args, t->has_params ? ",\"" : "{\"");
+    json_text_put(&p->args, key);
+    buf_putz(&p->args, "\":");
+    t->has_params = true;
+    return true;
+}
+
+/* Behind the tag that opens the value: what its state knows about it. */
+static void open_value(struct parser *p)
+{
+    struct tag_reader *t = &p->tag;
+
+    if (t->state == TAG_ANY)
+        t->types = 0;
+    t->is_streaming = t->state == TAG_STRING || (t->state == TAG_VALUE && t->types == TYPE_STRING);
+    t->is_fresh = true;
+    t->has_newline = false;
+    buf_reset(&t->text);
+    if (t->is_streaming)
+        buf_putc(&p->args, '"');
+}
+
+static void value_sink(struct parser *p, struct str piece)
+{
+    if (p->tag.is_streaming)
+        json_text_put(&p->args, piece);
+    else
+        buf_puts(&p->tag.text, piece);
+    p->work += piece.n;
+}
+
+/* One newline behind the opening tag and one before the closing tag are layout. */
+static void value_put(struct parser *p, struct str piece)
+{
+    struct tag_reader *t = &p->tag;
+
+    if (!piece.n)
+        return;
+    if (p->f->tool->flags & TOOL_VERBATIM) {
+        value_sink(p, piece);
+        return;
+    }
+    if (t->is_fresh && piece.p[0] == '\n')
+        piece = str_skip(piece, 1);
+    t->is_fresh = false;
+    if (!piece.n)
+        return;
+    if (t->has_newline)
+        value_sink(p, STR("\n"));
+    t->has_newline = piece.p[piece.n - 1] == '\n';
+    piece.n -= t->has_newline;
+    value_sink(p, piece);
+}
+
+static void close_value(struct parser *p)
+{
+    struct tag_reader *t = &p->tag;
+
+    if (t->is_streaming) {
+        buf_putc(&p->args, '"');
+        return;
+    }
+    coerce_put(&p->args, buf_str(&t->text), t->types);
+    p->work += t->text.n;
+}
+
+/* ---- moving ---- */
+
+static bool is_value(enum tag_state s)
+{
+    return s == TAG_VALUE || s == TAG_STRING || s == TAG_ANY;
+}
+
+static enum verdict end_name(struct parser *p)
+{
+    struct str name = str_trim(buf_str(&p->tag.text));
+
+    if (!call_named(p, name))
+        return READ_BAD;
+    p->tag.schema = call_schema(p);
+    return READ_MORE;
+}
+
+static enum verdict begin_json(struct parser *p, struct str literal)
+{
+    enum walk is;
+
+    json_walk_begin(&p->walk);
+    if (str_is(literal, "{"))
+        json_walk_put(&p->walk, literal, &p->args, &is);
+    return READ_MORE;
+}
+
+/* The literal of an edge has been read. */
+static enum verdict move(struct parser *p, int edge)
+{
+    struct tag_reader *t = &p->tag;
+    enum tag_state from = t->state, to = p->f->tag_to[from][edge];
+    const char *text_name = p->f->tool->text_name;
+
+    if (from == TAG_NAME && text_name && str_is(buf_str(&t->text), text_name))
+        return READ_LEAVE; /* what follows is no call */
+    if (from == TAG_NAME && end_name(p) == READ_BAD)
+        return READ_BAD;
+    if (from == TAG_KEY && !begin_value(p))
+        return READ_BAD;
+    if (is_value(from))
+        close_value(p);
+    t->state = to;
+    t->at = MARKS_ROOT;
+    buf_reset(&t->text);
+    if (is_value(to))
+        open_value(p);
+    if (to == TAG_JSON)
+        return begin_json(p, p->f->tag_texts[from][edge]);
+    if (to != TAG_DONE)
+        return READ_MORE;
+    if (t->has_params)
+        buf_putc(&p->args, '}');
+    return READ_CALL;
+}
+
+/* ---- the states ---- */
+
+static bool word_allows(enum tag_state state, char c)
+{
+    if ((unsigned char)c < 0x20)
+        return false;
+    return state != TAG_NAME || !strchr(" <>{}[]()\"'", c);
+}
+
+/* The first n bytes of what was held, followed by c. */
+static bool word_put(struct parser *p, struct str held, char c, size_t n)
+{
+    struct tag_reader *t = &p->tag;
+
+    for (size_t i = 0; i < n; i++) {
+        char byte = i < held.n ? held.p[i] : c;
+        if (!word_allows(t->state, byte) || t->text.n == PARSER_NAME_MAX)
+            return false;
+        buf_putc(&t->text, byte);
+    }
+    return true;
+}
+
+/* A name or key: byte by byte, so that a byte that cannot be in it is found at that byte. */
+static enum verdict read_word(struct parser *p, struct str in, size_t *used)
+{
+    struct tag_reader *t = &p->tag;
+    const struct marks *m = p->f->tags[t->state];
+
+    for (size_t i = 0; i < in.n; i++) {
+        char c = in.p[i];
+        if (t->at == MARKS_ROOT && !t->text.n && is_blank(c))
+            continue;
+        uint16_t next = marks_step(m, t->at, c);
+        int hit = marks_hit(m, next);
+        struct str held = marks_held(m, t->at);
+        size_t keep = hit >= 0 ? m->strings[hit].n : marks_depth(m, next);
+        if (!word_put(p, held, c, held.n + 1 - keep)) {
+            *used = i;
+            return READ_BAD;
+        }
+        t->at = next;
+        if (hit >= 0) {
+            *used = i + 1;
+            return move(p, hit);
+        }
+    }
+    *used = in.n;
+    return READ_MORE;
+}
+
+static void text_put(struct parser *p, struct str piece)
+{
+    if (p->tag.state != TAG_SKIP)
+        value_put(p, piece);
+}
+
+static void text_release(struct parser *p, uint16_t held, struct str text, size_t keep)
+{
+    struct str old = marks_held(p->f->tags[p->tag.state], held);
+    size_t n = old.n + text.n - keep;
+
+    text_put(p, (struct str){ old.p, MIN(n, old.n) });
+    if (n > old.n)
+        text_put(p, (struct str){ text.p, n - old.n });
+}
+
+static enum verdict read_text(struct parser *p, struct str in, size_t *used)
+{
+    struct tag_reader *t = &p->tag;
+    const struct marks *m = p->f->tags[t->state];
+    uint16_t at = t->at;
+
+    for (size_t i = 0; i < in.n;) {
+        if (at == MARKS_ROOT) {
+            i = (size_t)(marks_skip(m, in.p + i, in.p + in.n) - in.p);
+            if (i == in.n)
+                break;
+        }
+        at = marks_step(m, at, in.p[i++]);
+        int hit = marks_hit(m, at);
+        if (hit < 0)
+            continue;
+        text_release(p, t->at, (struct str){ in.p, i }, m->strings[hit].n);
+        *used = i;
+        return move(p, hit);
+    }
+    text_release(p, t->at, in, marks_depth(m, at));
+    t->at = at;
+    *used = in.n;
+    return READ_MORE;
+}
+
+/* Blanks, then exactly one of the literals. */
+static enum verdict read_gap(struct parser *p, struct str in, size_t *used)
+{
+    struct tag_reader *t = &p->tag;
+    const struct marks *m = p->f->tags[t->state];
+
+    for (size_t i = 0; i < in.n; i++) {
+        if (t->at == MARKS_ROOT && is_blank(in.p[i]))
+            continue;
+        uint16_t next = marks_step(m, t->at, in.p[i]);
+        if (marks_depth(m, next) != marks_depth(m, t->at) + 1) {
+            *used = i;
+            return READ_BAD;
+        }
+        t->at = next;
+        if (marks_hit(m, next) >= 0) {
+            *used = i + 1;
+            return move(p, marks_hit(m, next));
+        }
+    }
+    *used = in.n;
+    return READ_MORE;
+}
+
+static enum verdict read_args(struct parser *p, struct str in, size_t *used)
+{
+    enum walk is;
+
+    *used = json_walk_put(&p->walk, in, &p->args, &is);
+    if (is == WALK_BAD)
+        return READ_BAD;
+    if (is == WALK_MORE)
+        return READ_MORE;
+    p->tag.state = TAG_DONE;
+    return READ_CALL;
+}
+
+static enum verdict read_tags(struct parser *p, struct str in, size_t *used)
+{
+    switch (p->tag.state) {
+    case TAG_NAME:
+    case TAG_KEY:
+        return read_word(p, in, used);
+    case TAG_VALUE:
+    case TAG_STRING:
+    case TAG_ANY:
+    case TAG_SKIP:
+        return read_text(p, in, used);
+    case TAG_GAP:
+    case TAG_MID:
+    case TAG_ARGS:
+    case TAG_HEAD:
+        return read_gap(p, in, used);
+    case TAG_JSON:
+        return read_args(p, in, used);
+    case TAG_DONE:
+    case N_TAG_STATES:
+        break;
+    }
+    *used = 0;
+    return READ_LEAVE;
+}
+
+static bool is_walking(const struct parser *p)
+{
+    return p->tag.state == TAG_JSON;
+}
+
+const struct reader reader_tags = { begin, read_tags, is_walking };

@@ -1,0 +1,307 @@
+/* model.c: a model from its file: vocabulary, template, weights, engine, in that order, so that
+ * what is cheap to refuse is refused before the weights are read. */
+#include "registry/pool.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "chat/family.h"
+#include "model/llama.h"
+#include "model/script.h"
+#include "os/clock.h"
+#include "os/mapfile.h"
+#include "os/memory.h"
+#include "os/thread.h"
+#include "registry/digest.h"
+#include "registry/adapt.h"
+#include "registry/draft.h"
+#include "registry/pack.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+enum { SCRIPT_CTX = 131072, SCRIPT_PAGES = 65536, TEMPLATE_MAX = 1 << 20 };
+
+static _Atomic uint64_t last_load;
+
+struct progress { /* of loading, drawn on a terminal */
+    const char *id;
+    uint64_t began_ns, drawn_ns;
+};
+
+static void draw(void *arg, double share)
+{
+    struct progress *p = arg;
+    uint64_t now = clock_ns();
+    bool is_done = share >= 1.0;
+
+    if (now - p->began_ns < 1000000000u || (!is_done && now - p->drawn_ns < 100000000u))
+        return;
+    p->drawn_ns = now;
+    fprintf(stderr, "\r%s: loading %3d %%%s", p->id, (int)(share * 100), is_done ? "\n" : "");
+}
+
+static int read_template_file(const char *path, struct buf *out, struct err *e)
+{
+    struct mapfile f;
+
+    if (mapfile_open(&f, path, e))
+        return -1;
+    buf_init(out, TEMPLATE_MAX);
+    buf_put(out, f.p, f.n);
+    mapfile_close(&f);
+    return buf_ok(out) ? 0 : err_set(e, ERR_TOO_LARGE, "%s: over %d bytes", path, TEMPLATE_MAX);
+}
+
+/* The operator's family's, else the model's own, else that of the family whose marker tokens the
+ * vocabulary has. .p NULL: a base model, which completes and does not chat. */
+static struct str find_template(const struct model *m, const struct gguf *g)
+{
+    const struct chat_family *family = chat_family_find(str_of(m->spec->family));
+    struct str own;
+
+    if (family && family->source)
+        return str_of(family->source);
+    if (gguf_get_str(g, "tokenizer.chat_template", &own))
+        return own;
+    family = chat_family_of_vocab(m->vocab);
+    return family ? str_of(family->source) : STR_NONE;
+}
+
+static int open_template(struct model *m, const struct gguf *g, struct err *e)
+{
+    const struct model_spec *spec = m->spec;
+    struct buf file = { 0 };
+    struct str source;
+
+    if (*spec->family && !chat_family_find(str_of(spec->family)))
+        return err_set(e, ERR_NOT_FOUND, "no chat family '%s'", spec->family);
+    if (*spec->template_path && read_template_file(spec->template_path, &file, e))
+        return -1;
+    source = *spec->template_path ? buf_str(&file) : find_template(m, g);
+    int rc = source.p ? chat_template_compile(&m->template, source, e) : 0;
+    buf_clear(&file);
+    return rc ? err_wrap(e, "chat template") : 0;
+}
+
+static void describe(struct model *m, const struct gguf *g)
+{
+    struct str s;
+    uint64_t bytes[64] = { 0 };
+    enum qtype most = Q_F32;
+
+    if (gguf_get_str(g, "general.architecture", &s))
+        snprintf(m->arch, sizeof(m->arch), STR_FMT, STR_ARG(s));
+    if (gguf_get_str(g, "general.name", &s))
+        snprintf(m->name, sizeof(m->name), STR_FMT, STR_ARG(s));
+    for (size_t i = 0; i < gguf_n_tensors(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        if ((size_t)t->type < ARRAY_LEN(bytes)) {
+            bytes[t->type] += t->bytes;
+            most = bytes[t->type] > bytes[most] ? t->type : most;
+        }
+    }
+    const struct qtype_info *info = qtype_info(most);
+    snprintf(m->quant, sizeof(m->quant), "%s", info ? info->name : "?");
+    m->file_bytes = gguf_file_bytes(g);
+}
+
+static int note_files(struct model *m, const struct gguf *g, struct err *e)
+{
+    m->n_parts = gguf_n_parts(g);
+    m->files = try_calloc(m->n_parts, sizeof(*m->files));
+    if (!m->files)
+        return err_set(e, ERR_MEMORY, "no memory for %zu parts", m->n_parts);
+    for (size_t i = 0; i < m->n_parts; i++)
+        m->files[i] = *gguf_part_id(g, i);
+    return 0;
+}
+
+bool model_has_its_files(const struct model *m)
+{
+    char path[GGUF_PATH_MAX];
+    struct err e;
+
+    if (m->n_parts == 1)
+        return file_id_is(&m->files[0], m->spec->path);
+    for (size_t i = 0; i < m->n_parts; i++)
+        if (gguf_part_path(path, m->spec->path, i, m->n_parts, &e) ||
+            !file_id_is(&m->files[i], path))
+            return false;
+    return true;
+}
+
+/* Pages for the budget: a full context for each sequence that may run, within --kv-bytes, or a
+ * quarter of the memory that is at hand. Where not even one context fits, it shrinks to what does;
+ * one that was asked for may have three quarters, and is refused beyond. */
+static int choose_pages(uint32_t *out, const struct model *m, size_t page_bytes, struct err *e)
+{
+    const struct model_spec *spec = m->spec;
+    uint64_t per_seq = ((uint64_t)m->n_ctx + PAGE_TOKENS - 1) / PAGE_TOKENS + 1;
+    uint64_t at_hand = memory_available();
+    uint64_t fit = (spec->kv_bytes ? (uint64_t)spec->kv_bytes : at_hand / 4) / page_bytes;
+    uint64_t pages = spec->kv_bytes ? fit : MIN(fit, per_seq * (uint64_t)spec->engine.max_batch);
+
+    if (spec->ctx_size && !spec->kv_bytes)
+        pages = MAX(pages, MIN(per_seq, at_hand / 4 * 3 / page_bytes));
+    if (pages < 1 || (spec->ctx_size && pages < per_seq))
+        return err_set(e, ERR_MEMORY,
+            "a context of %d tokens takes %llu MB of keys and values, there is room for %llu",
+            m->n_ctx, (unsigned long long)(per_seq * page_bytes / MB + 1),
+            (unsigned long long)(pages * page_bytes / MB));
+    *out = (uint32_t)MIN(pages, (uint64_t)UINT32_MAX / 8 - 1);
+    return 0;
+}
+
+/* The most that a step can hold: what it may, and what all who run could bring. */
+static int rows_of_a_step(const struct engine_options *o)
+{
+    return (int)MIN((int64_t)o->max_batch_tokens, (int64_t)o->max_batch * o->prefill_chunk);
+}
+
+/* Of a network that is computed here. With more rows than these the weights' way through memory is
+ * no cost any more: a longer step would gain nothing, take scratch memory and hold everybody up. */
+static int rows_worth_a_step(const struct engine_options *o)
+{
+    return MIN(rows_of_a_step(o), MAX(o->prefill_chunk, MAX(o->max_batch, 512)));
+}
+
+/* What all who run may bring in a step, with guesses; and, for prompts of which each token is
+ * scored, as many rows as make good use of the weights, within SCORED_BYTES of logits. That memory
+ * is untouched until somebody asks. */
+static int logits_of_a_step(const struct engine_options *o, int n_vocab)
+{
+    enum { SCORED_ROWS = 128, SCORED_BYTES = 64 * MB };
+    int n = MAX(o->max_batch, 1) + 2 * o->spec.max;
+
+    return MAX(n, MIN((int)SCORED_ROWS, (int)(SCORED_BYTES / sizeof(float)) / n_vocab));
+}
+
+static int open_lm(
+    struct model *m, const struct gguf *g, const struct kernels *k, struct lm **lm, struct err *e)
+{
+    const struct model_spec *spec = m->spec;
+    enum kv_type kv = kv_type_named(spec->kv_type);
+    struct progress progress = { spec->id, clock_ns(), 0 };
+    char packfile[PACK_PATH_MAX];
+    struct llama_needs needs;
+
+    if (spec->backend == BACKEND_SCRIPT) {
+        struct script_options so = { .n_vocab = vocab_n(m->vocab),
+            .n_pages = SCRIPT_PAGES,
+            .max_rows = rows_of_a_step(&spec->engine) };
+        m->n_ctx = spec->ctx_size ? (int)spec->ctx_size : SCRIPT_CTX;
+        so.n_ctx_train = m->n_ctx;
+        return lm_open_script(lm, &so, e);
+    }
+    CHECK(kv < N_KV_TYPES); /* cmd offers the names of kernel/attn.h */
+    if (llama_needs(&needs, g, kv, e))
+        return -1;
+    if (needs.n_vocab != vocab_n(m->vocab))
+        return err_set(e, ERR_CORRUPT, "the vocabulary has %d tokens, the embedding %d",
+            vocab_n(m->vocab), needs.n_vocab);
+    m->n_ctx = spec->ctx_size ? (int)spec->ctx_size : needs.n_ctx_train;
+    struct llama_options o = {
+        .kernels = k,
+        .n_threads = spec->threads ? spec->threads : thread_count_online(),
+        .kv_type = kv,
+        .max_rows = rows_worth_a_step(&spec->engine),
+        .max_logits = logits_of_a_step(&spec->engine, needs.n_vocab),
+        .progress = spec->show_progress && isatty(STDERR_FILENO) ? draw : NULL,
+        .progress_arg = &progress,
+        .packfile = pack_path(packfile, spec, m->file_bytes) ? packfile : NULL,
+        .packfile_to_memory = spec->pack == PACK_RAM,
+    };
+    if (choose_pages(&o.n_pages, m, needs.page_bytes, e))
+        return -1;
+    return lm_open_llama(lm, g, &o, e);
+}
+
+static bool wants_draft(const struct model_spec *s)
+{
+    return s->backend == BACKEND_NATIVE && s->draft_path && *s->draft_path &&
+           s->engine.spec.max > 0;
+}
+
+static int open_engine(struct model *m, const struct gguf *g, struct err *e)
+{
+    const struct kernels *k;
+    struct lm *lm;
+    struct engine_options eo = m->spec->engine;
+
+    if (kernels_choose(&k, m->spec->kernels, e))
+        return -1;
+    if (eo.kv_disk && *eo.kv_disk && m->spec->backend == BACKEND_NATIVE) {
+        if (digest_of_model(m->digest, m->spec->path, m->n_parts, eo.kv_disk, e))
+            return -1;
+        if (!model_has_its_files(m)) /* then the digest may be of other weights than are read */
+            return err_set(e, ERR_IO, "its files changed while they were read");
+        eo.model_digest = m->digest;
+    }
+    if (open_lm(m, g, k, &lm, e))
+        return -1;
+    if (wants_draft(m->spec) && draft_open(&eo.spec.drafter, m, k, e)) {
+        lm->ops->close(lm);
+        return -1;
+    }
+    eo.n_ctx = m->n_ctx;
+    snprintf(m->kernels, sizeof(m->kernels), "%s", k->name);
+    if (engine_open(&m->engine, lm, k, &eo, e)) /* takes lm, drafter */
+        return -1;
+    m->lm = engine_lm(m->engine);
+    m->n_ctx = engine_n_ctx(m->engine);
+    return 0;
+}
+
+struct model_spec model_spec_of(const char *id, const char *path)
+{
+    return (struct model_spec){ .id = id,
+        .path = path,
+        .family = "",
+        .template_path = "",
+        .kernels = "auto",
+        .kv_type = "f16",
+        .engine = engine_options_default };
+}
+
+int model_open(struct model *m, const struct model_spec *spec, struct err *e)
+{
+    struct gguf *g = NULL;
+    uint64_t began = clock_ns();
+
+    CHECK(!m->vocab && !m->engine);
+    if (m->spec != spec) /* the pool has set it already, and others may be reading it */
+        m->spec = spec;
+    if (gguf_open(&g, spec->path, e))
+        return -1;
+    describe(m, g);
+    if (note_files(m, g, e) || vocab_open(&m->vocab, g, e) || open_template(m, g, e) ||
+        model_adapt_known(m, e) || open_engine(m, g, e) || model_probe_new(m, e)) {
+        err_wrap(e, "%s", spec->path);
+        gguf_close(g);
+        model_close(m);
+        return -1;
+    }
+    gguf_close(g);
+    m->created = clock_wall_s();
+    m->load = ++last_load;
+    log_info("pool", "loaded", "model=%s arch=%s quant=%s ctx=%d kv_pages=%u kernels=%s ms=%d",
+        spec->id, m->arch, m->quant, m->n_ctx, m->lm->n_pages, m->kernels,
+        (int)((clock_ns() - began) / 1000000));
+    model_log_adapter(m);
+    return 0;
+}
+
+void model_close(struct model *m)
+{
+    if (m->engine)
+        engine_close(m->engine);
+    model_unadapt(m);
+    chat_template_free(m->template);
+    vocab_close(m->vocab);
+    mem_free(m->files);
+    m->files = NULL;
+    m->engine = NULL;
+    m->lm = NULL;
+    m->template = NULL;
+    m->vocab = NULL;
+}

@@ -1,0 +1,261 @@
+/* responses.c: /v1/responses/{id}: an answer that is kept is shown or forgotten; one that is made
+ * in the background is followed, or cancelled. To all but who asked for it, it does not exist. */
+#include "api/responses/responses.h"
+#include "os/clock.h"
+#include "serve/responses/background.h"
+#include "serve/responses/watch.h"
+
+static const char base[] = "/v1/responses/";
+
+/* "/v1/responses/ID" or "/v1/responses/ID/what". */
+static struct str split(const struct http_exchange *x, struct str *what)
+{
+    struct str id = str_skip(x->req->path, strlen(base));
+    ptrdiff_t slash = str_find(id, STR("/"));
+
+    *what = slash < 0 ? STR_NONE : str_skip(id, (size_t)slash + 1);
+    return slash < 0 ? id : (struct str){ id.p, (size_t)slash };
+}
+
+static void no_route(struct http_exchange *x, struct call *c)
+{
+    struct err e;
+
+    err_set(&e, ERR_NOT_FOUND, "There is no such route.");
+    status_reply(&x->sink, ERROR_PROBLEM, &e, NULL, c->fields, c->n_fields);
+}
+
+static void not_found(struct http_exchange *x, struct call *c, struct str id)
+{
+    struct error_extra extra = { .code = "response_not_found" };
+    struct err e;
+
+    err_param(&e, ERR_NOT_FOUND, "id", "Response with id '%.*s' not found.",
+        (int)MIN(id.n, (size_t)RESPONSES_ID_MAX), id.p);
+    reply_error(x, c, &e, &extra);
+}
+
+static const struct kept *take(const struct io *io, const struct call *c, struct str id)
+{
+    struct shelf *shelf = io->o->shelf;
+
+    return shelf ? shelf_take(shelf, caller_tenant(&c->caller), id, clock_ns()) : NULL;
+}
+
+/* ---- GET .../input_items */
+
+static int read_page(const struct http_exchange *x, struct responses_page *p, struct err *e)
+{
+    enum { LIMIT = 20, LIMIT_MAX = 100 };
+    struct str limit = STR_NONE, order = STR_NONE;
+    uint64_t n = LIMIT;
+
+    *p = (struct responses_page)
+    {
+        .limit = LIMIT
+    };
+    if (query_get(x, "after", &p->after, e) || query_get(x, "limit", &limit, e) ||
+        query_get(x, "order", &order, e))
+        return -1;
+    if (limit.p && (!str_to_u64(limit, &n) || n < 1 || n > LIMIT_MAX))
+        return err_param(e, ERR_RANGE, "limit", "'limit' must be between 1 and %d.", LIMIT_MAX);
+    if (order.p && !str_is(order, "asc") && !str_is(order, "desc"))
+        return err_param(e, ERR_INVALID, "order", "'order' must be one of asc|desc.");
+    p->limit = (size_t)n;
+    p->is_ascending = str_is(order, "asc");
+    return 0;
+}
+
+/* Takes the reference. */
+static void reply_input(
+    struct io *io, struct http_exchange *x, struct call *c, const struct kept *take)
+{
+    struct responses_page page;
+    struct err e;
+
+    if (read_page(x, &page, &e) == 0) {
+        words_list_input(io, x, c, take, &page);
+        return;
+    }
+    shelf_unref(io->o->shelf, take);
+    reply_error(x, c, &e, NULL);
+}
+
+/* ---- an answer: as it stands, as its stream */
+
+static void bad_request(struct http_exchange *x, struct call *c, const char *param, const char *why)
+{
+    struct err e;
+
+    err_param(&e, ERR_INVALID, param, "%s", why);
+    reply_error(x, c, &e, NULL);
+}
+
+/* "?stream=true&starting_after=N": *from is the first event behind. */
+static int read_wish(const struct http_exchange *x, bool *is_stream, uint64_t *from, struct err *e)
+{
+    struct str stream = STR_NONE, after = STR_NONE;
+
+    *from = 0;
+    if (query_get(x, "stream", &stream, e) || query_get(x, "starting_after", &after, e))
+        return -1;
+    *is_stream = str_is(stream, "true");
+    if (stream.p && !*is_stream && !str_is(stream, "false"))
+        return err_param(e, ERR_INVALID, "stream", "'stream' must be true or false.");
+    if (after.p && !*is_stream)
+        return err_param(e, ERR_INVALID, "starting_after",
+            "'starting_after' is for a stream: set 'stream' to true.");
+    if (after.p && (!str_to_u64(after, from) || *from >= INT64_MAX))
+        return err_param(
+            e, ERR_RANGE, "starting_after", "'starting_after' must be the number of an event.");
+    *from += after.p ? 1 : 0;
+    return 0;
+}
+
+static void reply_stream(
+    struct io *io, struct http_exchange *x, struct call *c, const struct kept *k, uint64_t from)
+{
+    if (!k->is_grown)
+        bad_request(x, c, "stream",
+            "This response cannot be streamed because it was not created with background=true.");
+    else if (!k->is_told)
+        bad_request(x, c, "stream",
+            "This response cannot be streamed because it was not created with stream=true.");
+    else
+        watch_stream(io, &(struct watch_ask){ x, c, k, from });
+}
+
+static void reply_object(
+    const struct io *io, struct http_exchange *x, struct call *c, const struct kept *k)
+{
+    struct kept_view v;
+    struct buf b;
+
+    shelf_look(io->o->shelf, k, &v);
+    if (v.stage != KEPT_RUNS) {
+        sink_reply(&x->sink, 200, "application/json", v.answer, c->fields, c->n_fields);
+        return;
+    }
+    buf_init(&b, ANSWER_BYTES_MAX);
+    responses_restate(&b, v.answer, "in_progress", NULL);
+    reply_json(x, c, 200, &b);
+    buf_clear(&b);
+}
+
+static void reply_answer(
+    struct io *io, struct http_exchange *x, struct call *c, const struct kept *k)
+{
+    bool is_stream;
+    uint64_t from;
+    struct err e;
+
+    if (read_wish(x, &is_stream, &from, &e))
+        reply_error(x, c, &e, NULL);
+    else if (is_stream)
+        reply_stream(io, x, c, k, from);
+    else
+        reply_object(io, x, c, k);
+}
+
+/* ---- the routes */
+
+void responses_show(struct io *io, struct http_exchange *x, struct call *c)
+{
+    struct str what, id = split(x, &what);
+    const struct kept *k = take(io, c, id);
+
+    if (what.p && !str_is(what, "input_items"))
+        no_route(x, c);
+    else if (!k)
+        not_found(x, c, id);
+    else if (what.p) {
+        reply_input(io, x, c, k);
+        return;
+    } else
+        reply_answer(io, x, c, k);
+    if (k)
+        shelf_unref(io->o->shelf, k);
+}
+
+/* One that is being made ends with it. */
+static bool forget(struct io *io, const struct call *c, struct str id)
+{
+    struct shelf *shelf = io->o->shelf;
+    const struct kept *k = take(io, c, id);
+
+    if (!k)
+        return false;
+    if (k->is_grown)
+        background_stop(io, k);
+    bool was_there = shelf_drop(shelf, caller_tenant(&c->caller), id, clock_ns());
+    shelf_unref(shelf, k);
+    return was_there;
+}
+
+void responses_forget(struct io *io, struct http_exchange *x, struct call *c)
+{
+    struct str what, id = split(x, &what);
+    struct buf b;
+
+    if (what.p) {
+        no_route(x, c);
+        return;
+    }
+    if (!forget(io, c, id)) {
+        not_found(x, c, id);
+        return;
+    }
+    buf_init(&b, 4 * KB);
+    responses_deleted(&b, id);
+    reply_json(x, c, 200, &b);
+    buf_clear(&b);
+}
+
+/* What somebody waits for is cancelled by leaving, or by its request's id. */
+static void cancel(struct io *io, struct http_exchange *x, struct call *c, const struct kept *k)
+{
+    struct kept_view v;
+
+    if (!k->is_grown) {
+        bad_request(x, c, "id", "Cannot cancel a synchronous response.");
+        return;
+    }
+    if (background_stop(io, k)) {
+        watch_end(io, &(struct watch_ask){ x, c, k, 0 });
+        return;
+    }
+    shelf_look(io->o->shelf, k, &v);
+    if (v.stage == KEPT_CANCELLED)
+        sink_reply(&x->sink, 200, "application/json", v.answer, c->fields, c->n_fields);
+    else
+        bad_request(x, c, "id",
+            v.stage == KEPT_FAILED ? "Cannot cancel a failed response."
+                                   : "Cannot cancel a completed response.");
+}
+
+void responses_cancel(struct io *io, struct http_exchange *x, struct call *c)
+{
+    struct str what, id = split(x, &what);
+    const struct kept *k = take(io, c, id);
+
+    if (!str_is(what, "cancel"))
+        no_route(x, c);
+    else if (!k)
+        not_found(x, c, id);
+    else
+        cancel(io, x, c, k);
+    if (k)
+        shelf_unref(io->o->shelf, k);
+}
+
+/* It would be a summary in place of what was said, by instructions that no client gave. */
+void responses_compact(struct io *io, struct http_exchange *x, struct call *c)
+{
+    struct error_extra extra = { .code = "unsupported_endpoint" };
+    struct err e;
+
+    err_set(&e, ERR_UNSUPPORTED,
+        "Conversations are not compacted here. Send less of one, go on from an answer with "
+        "'previous_response_id', or let its front go with 'truncation': 'auto'.");
+    reply_error(x, c, &e, &extra);
+}

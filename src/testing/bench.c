@@ -1,0 +1,401 @@
+#include "testing/bench.h"
+#include "base/mem.h"
+#include "kernel/kernels.h"
+#include "os/team.h"
+#include "kernel/x86/x86_amx_tile.h"
+#include "model/block.h"
+#include "os/clock.h"
+
+#include <stdlib.h>
+
+/* ---- roofs */
+
+enum { LINE = 64, READ_BYTES = 256 * 1024 * 1024, REPEATS = 4 };
+static const uint64_t READ_NS = 200 * 1000 * 1000; /* at least so long, for a meter's reading */
+
+struct bench_meter {
+    struct team *team;
+    uint8_t *bytes; /* [READ_BYTES] */
+    void (*loop)(uint64_t n);
+    uint64_t n_loops;
+    int run;               /* which of a measurement's */
+    _Atomic uint64_t sink; /* so that nothing is optimised away */
+};
+
+/* Turns of some lines from some streams, as kernels read weights and otherwise. Which gets most
+ * differs between machines and minutes. */
+static const struct {
+    int streams, lines;
+    size_t ahead; /* bytes that a stream prefetches ahead of itself; 0: the hardware does */
+} ways[BENCH_WAYS] = { { 8, 2, 0 }, { 4, 4, 0 }, { 1, 64, 0 }, { 1, 64, 6144 } };
+
+static uint64_t read_turn(const uint8_t *p, size_t n, size_t ahead)
+{
+    uint64_t sum = 0, word;
+
+    for (size_t i = 0; i < n; i += LINE) {
+        if (ahead)
+            __builtin_prefetch(p + i + ahead, 0, 2);
+        memcpy(&word, p + i, sizeof(word));
+        sum += word;
+    }
+    return sum;
+}
+
+uint64_t bench_read(const uint8_t *p, size_t n, int way)
+{
+    const size_t n_streams = (size_t)ways[way].streams, turn = (size_t)ways[way].lines * LINE;
+    const size_t stream = n / n_streams / turn * turn;
+    uint64_t sum = 0;
+
+    for (size_t at = 0; at < stream; at += turn)
+        for (size_t s = 0; s < n_streams; s++)
+            sum += read_turn(p + s * stream + at, turn, ways[way].ahead);
+    return sum;
+}
+
+static void read_all(void *arg, int member, int n_members)
+{
+    struct bench_meter *j = arg;
+    size_t part = READ_BYTES / (size_t)n_members;
+
+    j->sink += bench_read(j->bytes + (size_t)member * part, part, j->run % BENCH_WAYS);
+}
+
+static void compute_all(void *arg, int member, int n_members)
+{
+    struct bench_meter *j = arg;
+    (void)member;
+    (void)n_members;
+    j->loop(j->n_loops);
+}
+
+/* The best of some, and of as many as take so long: what else runs on the machine can only make it
+ * slower. */
+static double best_seconds(struct bench_meter *j, team_fn fn, uint64_t least_ns)
+{
+    const uint64_t begin = clock_ns();
+    double best = 1e9;
+
+    for (int i = 0; i < REPEATS || clock_ns() - begin < least_ns; i++) {
+        uint64_t from = clock_ns();
+        j->run = i;
+        team_run(j->team, fn, j);
+        best = MIN(best, (double)(clock_ns() - from) * 1e-9);
+    }
+    return best;
+}
+
+/* Each loop: 12 independent chains of one instruction, enough to hide its latency. */
+#define CHAINS(insn, reg)                                                                          \
+    insn " %%" reg "13, %%" reg "12, %%" reg "0\n" insn " %%" reg "13, %%" reg "12, %%" reg        \
+         "1\n" insn " %%" reg "13, %%" reg "12, %%" reg "2\n" insn " %%" reg "13, %%" reg          \
+         "12, %%" reg "3\n" insn " %%" reg "13, %%" reg "12, %%" reg "4\n" insn " %%" reg          \
+         "13, %%" reg "12, %%" reg "5\n" insn " %%" reg "13, %%" reg "12, %%" reg "6\n" insn       \
+         " %%" reg "13, %%" reg "12, %%" reg "7\n" insn " %%" reg "13, %%" reg "12, %%" reg        \
+         "8\n" insn " %%" reg "13, %%" reg "12, %%" reg "9\n" insn " %%" reg "13, %%" reg          \
+         "12, %%" reg "10\n" insn " %%" reg "13, %%" reg "12, %%" reg "11\n"
+
+enum { N_CHAINS = 12 };
+
+#define CLOBBERS                                                                                   \
+    "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10",       \
+        "xmm11", "xmm12", "xmm13"
+
+#define LOOP(name, body)                                                                           \
+    static void name(uint64_t n)                                                                   \
+    {                                                                                              \
+        while (n--)                                                                                \
+            __asm__ volatile(body ::: CLOBBERS);                                                   \
+    }
+
+struct compute_loop {
+    const char *kernels; /* the set that shows that the instruction is there */
+    double macs;         /* of a turn */
+    uint64_t n;          /* turns of a measurement: some milliseconds */
+    void (*loop)(uint64_t n);
+};
+
+#if defined(__x86_64__)
+LOOP(loop_dot_512, CHAINS("vpdpbusd", "zmm"))
+LOOP(loop_fma_512, CHAINS("vfmadd231ps", "zmm"))
+LOOP(loop_fma_256, CHAINS("vfmadd231ps", "ymm"))
+LOOP(loop_vnni_256, CHAINS("%{vex%} vpdpbusd", "ymm"))
+LOOP(loop_dot_256, CHAINS("vpmaddubsw", "ymm")) /* and two more to sum up: a third each */
+
+/* Four tiles of sums: products of tiles take 16 cycles each, and their results some 50. */
+static const struct tile_config full_tiles = {
+    .palette = 1, .row_bytes = { 64, 64, 64, 64, 64, 64 }, .rows = { 16, 16, 16, 16, 16, 16 }
+};
+
+static void loop_tiles_dot(uint64_t n)
+{
+    tile_configure(&full_tiles);
+    while (n--) {
+        TILE_DOT_SS(0, 4, 5);
+        TILE_DOT_SS(1, 4, 5);
+        TILE_DOT_SS(2, 4, 5);
+        TILE_DOT_SS(3, 4, 5);
+    }
+    tile_release();
+}
+
+static void loop_tiles_bf16(uint64_t n)
+{
+    tile_configure(&full_tiles);
+    while (n--) {
+        TILE_DOT_BF16(0, 4, 5);
+        TILE_DOT_BF16(1, 4, 5);
+        TILE_DOT_BF16(2, 4, 5);
+        TILE_DOT_BF16(3, 4, 5);
+    }
+    tile_release();
+}
+
+enum { MANY = 1000 * 1000, TILE_MACS = 4 * 16 * 16 };
+
+static const struct compute_loop dots[] = { { "amx", TILE_MACS * 64, MANY / 10, loop_tiles_dot },
+    { "avx512", N_CHAINS * 64, MANY, loop_dot_512 },
+    { "avxvnni", N_CHAINS * 32, MANY, loop_vnni_256 },
+    { "avx2", N_CHAINS * 32 / 3.0, MANY, loop_dot_256 } };
+static const struct compute_loop fmas[] = { { "amx", TILE_MACS * 32, MANY / 10, loop_tiles_bf16 },
+    { "avx512", N_CHAINS * 16, MANY, loop_fma_512 }, { "avx2", N_CHAINS * 8, MANY, loop_fma_256 } };
+#else
+static const struct compute_loop dots[] = { { "none", 1, 1, NULL } };
+static const struct compute_loop fmas[] = { { "none", 1, 1, NULL } };
+#endif
+
+static double compute_roof(struct bench_meter *j, const struct compute_loop *rows, size_t n)
+{
+    const struct kernels *k;
+    struct err e;
+
+    for (size_t i = 0; i < n; i++) {
+        if (kernels_choose(&k, rows[i].kernels, &e))
+            continue;
+        j->loop = rows[i].loop;
+        j->n_loops = rows[i].n;
+        double macs = (double)rows[i].n * rows[i].macs * team_size(j->team);
+        return macs / best_seconds(j, compute_all, 0) * 1e-9;
+    }
+    return 0;
+}
+
+int bench_meter_open(struct bench_meter **out, int n_threads, struct err *e)
+{
+    struct bench_meter *b = try_calloc(1, sizeof(*b));
+
+    if (!b || !(b->bytes = block_take(READ_BYTES))) {
+        bench_meter_close(b);
+        return err_set(e, ERR_MEMORY, "no memory to measure memory with");
+    }
+    if (team_open(&b->team, n_threads, e)) {
+        b->team = NULL;
+        bench_meter_close(b);
+        return -1;
+    }
+    memset(b->bytes, 1, READ_BYTES);
+    *out = b;
+    return 0;
+}
+
+void bench_meter_close(struct bench_meter *b)
+{
+    if (!b)
+        return;
+    if (b->team)
+        team_close(b->team);
+    if (b->bytes)
+        block_give(b->bytes);
+    mem_free(b);
+}
+
+struct bench_roof bench_meter_read(struct bench_meter *b)
+{
+    struct bench_roof r;
+
+    r.read_gb_s = READ_BYTES / best_seconds(b, read_all, READ_NS) * 1e-9;
+    r.dot_gmac_s = compute_roof(b, dots, ARRAY_LEN(dots));
+    r.fma_gmac_s = compute_roof(b, fmas, ARRAY_LEN(fmas));
+    return r;
+}
+
+int bench_roof(struct bench_roof *out, int n_threads, struct err *e)
+{
+    struct bench_meter *b;
+
+    if (bench_meter_open(&b, n_threads, e))
+        return -1;
+    *out = bench_meter_read(b);
+    bench_meter_close(b);
+    return 0;
+}
+
+struct bench_roof bench_higher(struct bench_roof a, struct bench_roof b)
+{
+    return (struct bench_roof){ .read_gb_s = MAX(a.read_gb_s, b.read_gb_s),
+        .dot_gmac_s = MAX(a.dot_gmac_s, b.dot_gmac_s),
+        .fma_gmac_s = MAX(a.fma_gmac_s, b.fma_gmac_s) };
+}
+
+/* ---- cases */
+
+struct bench {
+    struct lm *m;
+    const struct bench_case *c;
+    int n_pages;     /* per sequence */
+    int32_t *tokens; /* [n_seqs][n_rows] of a step, or a page's */
+    int64_t n_fed;   /* tokens that the model was given to compute */
+    page_id *pages;  /* [n_seqs][n_pages] */
+    struct lm_run *runs;
+    double *seconds; /* [n_steps] */
+};
+
+struct bench_span { /* tokens of a sequence */
+    uint64_t seed;
+    int seq, pos, n;
+};
+
+static int pages_per_seq(const struct bench_case *c)
+{
+    int64_t n = c->n_ctx + (int64_t)c->n_rows * c->n_steps;
+    return (int)((n + PAGE_TOKENS - 1) / PAGE_TOKENS);
+}
+
+uint32_t bench_pages(const struct bench_case *c)
+{
+    return (uint32_t)pages_per_seq(c) * (uint32_t)c->n_seqs;
+}
+
+static int bench_take(struct bench *b, struct lm *m, const struct bench_case *c, struct err *e)
+{
+    *b = (struct bench){ .m = m, .c = c, .n_pages = pages_per_seq(c) };
+    if (c->n_ctx < 0 || c->n_rows < 1 || c->n_seqs < 1 || c->n_steps < 1 ||
+        (int64_t)c->n_rows * c->n_seqs > m->max_rows || c->n_seqs > m->max_logits)
+        return err_set(e, ERR_RANGE, "%d sequences of %d rows: the model was opened for %d",
+            c->n_seqs, c->n_rows, m->max_rows);
+    if (bench_pages(c) > m->n_pages)
+        return err_set(e, ERR_RANGE, "%u pages of keys and values are needed, there are %u",
+            bench_pages(c), m->n_pages);
+    size_t n_tokens = MAX((size_t)c->n_rows * (size_t)c->n_seqs, (size_t)PAGE_TOKENS);
+    b->tokens = try_calloc(n_tokens, sizeof(*b->tokens));
+    b->pages = try_calloc(bench_pages(c), sizeof(*b->pages));
+    b->runs = try_calloc((size_t)c->n_seqs, sizeof(*b->runs));
+    b->seconds = try_calloc((size_t)c->n_steps, sizeof(*b->seconds));
+    if (!b->tokens || !b->pages || !b->runs || !b->seconds)
+        return err_set(e, ERR_MEMORY, "no memory for a benchmark");
+    for (uint32_t i = 0; i < bench_pages(c); i++)
+        b->pages[i].i = i;
+    if (c->is_shared)
+        for (int s = 1; s < c->n_seqs; s++)
+            for (int i = 0; i < c->n_ctx / PAGE_TOKENS; i++)
+                b->pages[s * b->n_pages + i] = b->pages[i];
+    return 0;
+}
+
+static void bench_give(struct bench *b)
+{
+    mem_free(b->tokens);
+    mem_free(b->pages);
+    mem_free(b->runs);
+    mem_free(b->seconds);
+}
+
+int32_t bench_token(uint64_t seed, int seq, int pos, int n_vocab)
+{
+    uint64_t z = seed + 0x9e3779b97f4a7c15 * ((uint64_t)seq << 32 | (uint32_t)pos);
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    z ^= z >> 31;
+    return (int32_t)(z % (uint64_t)n_vocab);
+}
+
+static void draw_tokens(struct bench *b, int32_t *out, struct bench_span of)
+{
+    for (int i = 0; i < of.n; i++)
+        out[i] = bench_token(of.seed, of.seq, of.pos + i, b->m->n_vocab);
+}
+
+/* One page is computed, the others are its copies. */
+static void fill_pages(struct bench *b)
+{
+    const int chunk = MIN((int)PAGE_TOKENS, b->m->max_rows);
+
+    draw_tokens(b, b->tokens, (struct bench_span){ ~b->c->seed, 0, 0, PAGE_TOKENS });
+    for (int at = 0; at < PAGE_TOKENS; at += chunk) {
+        int n = MIN(chunk, PAGE_TOKENS - at);
+        struct lm_run run = { .tokens = b->tokens + at, .n = n, .pos = at, .pages = b->pages };
+        b->m->ops->forward(b->m, &run, 1, NULL);
+    }
+    for (uint32_t i = 1; i < bench_pages(b->c); i++)
+        if (b->pages[i].i != b->pages[0].i)
+            b->m->ops->copy_page(b->m, b->pages[0], b->pages[i]);
+}
+
+static double step(struct bench *b, uint64_t seed, int at)
+{
+    const struct bench_case *c = b->c;
+
+    for (int i = 0; i < c->n_seqs; i++) {
+        struct lm_run *r = &b->runs[i];
+        int32_t *tokens = b->tokens + (size_t)i * (size_t)c->n_rows;
+        *r = (struct lm_run){ .tokens = tokens,
+            .n = c->n_rows,
+            .pos = c->n_ctx + at * c->n_rows,
+            .pages = b->pages + i * b->n_pages,
+            .n_logits = 1 };
+        draw_tokens(b, tokens, (struct bench_span){ seed, i, r->pos, r->n });
+        b->n_fed += r->n;
+    }
+    uint64_t from = clock_ns();
+    b->m->ops->forward(b->m, b->runs, c->n_seqs, NULL);
+    return (double)(clock_ns() - from) * 1e-9;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+void bench_against(struct bench_figure *f, const struct lm *m, const struct bench_roof *roof)
+{
+    double compute = m->is_integer ? roof->dot_gmac_s : roof->fma_gmac_s;
+
+    f->read_share = roof->read_gb_s > 0 ? f->gb_s / roof->read_gb_s : 0;
+    f->compute_share = compute > 0 ? f->gmac_s / compute : 0;
+}
+
+int bench_run(struct bench_figure *out, struct lm *m, const struct bench_case *c,
+    const struct bench_roof *roof, struct err *e)
+{
+    struct bench b;
+
+    if (bench_take(&b, m, c, e)) {
+        bench_give(&b);
+        return -1;
+    }
+    fill_pages(&b);
+    step(&b, ~c->seed, 0); /* warms up; the first that counts has other tokens there */
+    b.n_fed = 0;
+    for (int i = 0; i < c->n_steps; i++)
+        b.seconds[i] = step(&b, c->seed, i);
+    qsort(b.seconds, (size_t)c->n_steps, sizeof(*b.seconds), by_size);
+    double s = b.seconds[c->n_steps / 2];
+    bench_give(&b);
+
+    double rows = (double)c->n_seqs * c->n_rows;
+    double keys = c->n_ctx + c->n_rows * (c->n_steps / 2 + 0.5); /* of a row of the median step */
+    double again = c->is_shared ? (double)c->n_ctx * (c->n_seqs - 1) : 0;
+    double kv_bytes = (keys * c->n_seqs - again) * (double)m->page_bytes / PAGE_TOKENS;
+    double macs = rows * ((double)m->row_macs + keys * (double)m->key_macs) +
+                  c->n_seqs * (double)m->logit_macs;
+    *out = (struct bench_figure){ .tokens_s = rows / s,
+        .step_ms = s * 1e3,
+        .gb_s = ((double)m->step_bytes + kv_bytes) / s * 1e-9,
+        .gmac_s = macs / s * 1e-9,
+        .n_cached = (int64_t)rows * c->n_steps - b.n_fed };
+    bench_against(out, m, roof);
+    return 0;
+}

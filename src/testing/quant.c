@@ -1,0 +1,335 @@
+#include "testing/quant.h"
+#include "kernel/blocks.h"
+#include "base/half.h"
+
+#include <math.h>
+
+static int clamp_round(float v, int low, int high)
+{
+    int i = (int)rintf(v);
+
+    return MIN(MAX(i, low), high);
+}
+
+static float max_magnitude(const float *x, int n)
+{
+    float top = 0;
+
+    for (int i = 0; i < n; i++)
+        top = fmaxf(top, fabsf(x[i]));
+    return top;
+}
+
+/* The element of largest magnitude, with its sign. */
+static float top_of(const float *x, int n)
+{
+    float top = x[0];
+
+    for (int i = 1; i < n; i++)
+        if (fabsf(x[i]) > fabsf(top))
+            top = x[i];
+    return top;
+}
+
+static float inverse(float d)
+{
+    return d != 0 ? 1 / d : 0;
+}
+
+static void quant_q8_0(const float *x, uint8_t *out)
+{
+    struct file_q8_0 b = { .d = f16_of_f32(max_magnitude(x, 32) / 127) };
+    float by = inverse(f16_to_f32(b.d));
+
+    for (int i = 0; i < 32; i++)
+        b.q[i] = (int8_t)clamp_round(x[i] * by, -127, 127);
+    memcpy(out, &b, sizeof(b));
+}
+
+/* The range is -8 .. 7, so the element of largest magnitude is given -8. */
+static void quant_q4_0(const float *x, uint8_t *out)
+{
+    struct file_q4_0 b = { .d = f16_of_f32(top_of(x, 32) / -8) };
+    float by = inverse(f16_to_f32(b.d));
+    for (int i = 0; i < 16; i++)
+        b.q[i] = (uint8_t)((clamp_round(x[i] * by, -8, 7) + 8) |
+                           (clamp_round(x[i + 16] * by, -8, 7) + 8) << 4);
+    memcpy(out, &b, sizeof(b));
+}
+
+/* Levels 0 .. `levels` from the least element to the largest. */
+struct range {
+    uint16_t d, m;
+    uint8_t q[32];
+};
+
+static struct range quant_range(const float *x, int levels)
+{
+    float low = x[0], high = x[0];
+    struct range a;
+
+    for (int i = 1; i < 32; i++) {
+        low = fminf(low, x[i]);
+        high = fmaxf(high, x[i]);
+    }
+    a.d = f16_of_f32((high - low) / (float)levels);
+    a.m = f16_of_f32(low);
+    float by = inverse(f16_to_f32(a.d)), m = f16_to_f32(a.m);
+    for (int i = 0; i < 32; i++)
+        a.q[i] = (uint8_t)clamp_round((x[i] - m) * by, 0, levels);
+    return a;
+}
+
+/* Low four bits of 32 elements as in file_q4_0; fifths as in file_q5_0. */
+static void put_low(uint8_t out[16], const uint8_t q[32])
+{
+    for (int i = 0; i < 16; i++)
+        out[i] = (uint8_t)((q[i] & 15) | (q[i + 16] & 15) << 4);
+}
+
+static void put_fifths(uint8_t out[4], const uint8_t q[32])
+{
+    memset(out, 0, 4);
+    for (int i = 0; i < 32; i++)
+        out[i / 8] |= (uint8_t)((q[i] >> 4 & 1) << (i % 8));
+}
+
+static void quant_q4_1(const float *x, uint8_t *out)
+{
+    struct range a = quant_range(x, 15);
+    struct file_q4_1 b = { .d = a.d, .m = a.m };
+
+    put_low(b.q, a.q);
+    memcpy(out, &b, sizeof(b));
+}
+
+static void quant_q5_1(const float *x, uint8_t *out)
+{
+    struct range a = quant_range(x, 31);
+    struct file_q5_1 b = { .d = a.d, .m = a.m };
+
+    put_low(b.q, a.q);
+    put_fifths(b.high, a.q);
+    memcpy(out, &b, sizeof(b));
+}
+
+static void quant_q5_0(const float *x, uint8_t *out)
+{
+    struct file_q5_0 b = { .d = f16_of_f32(top_of(x, 32) / -16) };
+    float by = inverse(f16_to_f32(b.d));
+    uint8_t q[32];
+
+    for (int i = 0; i < 32; i++)
+        q[i] = (uint8_t)(clamp_round(x[i] * by, -16, 15) + 16);
+    put_low(b.q, q);
+    put_fifths(b.high, q);
+    memcpy(out, &b, sizeof(b));
+}
+
+/* The index of the number in the list that is nearest. */
+static uint8_t nearest(const int8_t list[16], float v)
+{
+    int best = 0;
+
+    for (int i = 1; i < 16; i++)
+        if (fabsf(v - list[i]) < fabsf(v - list[best]))
+            best = i;
+    return (uint8_t)best;
+}
+
+static void put_nearest(uint8_t out[16], const int8_t list[16], const float *x, float by)
+{
+    uint8_t q[32];
+
+    for (int i = 0; i < 32; i++)
+        q[i] = nearest(list, x[i] * by);
+    put_low(out, q);
+}
+
+static const int8_t iq4_list[16] = { IQ4_LIST }, mxfp4_list[16] = { MXFP4_LIST };
+
+/* The list reaches from -127 to 113, so the element of largest magnitude is given -127. */
+static void quant_iq4_nl(const float *x, uint8_t *out)
+{
+    struct file_iq4_nl b = { .d = f16_of_f32(top_of(x, 32) / -127) };
+
+    put_nearest(b.q, iq4_list, x, inverse(f16_to_f32(b.d)));
+    memcpy(out, &b, sizeof(b));
+}
+
+/* The largest power of two is given the exponent of E2M1's largest, 4 (OCP Microscaling Formats
+ * 1.0, section 6.3). */
+static void quant_mxfp4(const float *x, uint8_t *out)
+{
+    struct file_mxfp4 b = { .e = 1 }; /* the least whose inverse is a float */
+    int exponent;
+    float top = max_magnitude(x, 32);
+
+    if (top > 0) {
+        frexpf(top, &exponent); /* top = 0.5 .. 1 * 2^exponent */
+        b.e = (uint8_t)MIN(MAX(exponent - 1 - 2 + 127, 1), 254);
+    }
+    put_nearest(b.q, mxfp4_list, x, 1 / e8m0_half(b.e));
+    memcpy(out, &b, sizeof(b));
+}
+
+static void quant_iq4_xs(const float *x, uint8_t *out)
+{
+    struct file_iq4_xs b = { 0 };
+    float step[8];
+
+    for (int j = 0; j < 8; j++)
+        step[j] = top_of(x + 32 * j, 32) / -127;
+    b.d = f16_of_f32(top_of(step, 8) / -32);
+    float d = f16_to_f32(b.d);
+    for (int j = 0; j < 8; j++) {
+        int scale = clamp_round(step[j] * inverse(d), -32, 31);
+        put_nearest(b.q[j], iq4_list, x + 32 * j, inverse(d * (float)scale));
+        b.scale_lo[j / 2] |= (uint8_t)(((scale + 32) & 15) << (j % 2 * 4));
+        b.scale_hi |= (uint16_t)((scale + 32) >> 4 << (2 * j));
+    }
+    memcpy(out, &b, sizeof(b));
+}
+
+/* What Q4_K and Q5_K have in common: scales, minimums, and the elements as 0 .. levels. */
+struct affine {
+    uint16_t d, dmin;
+    uint8_t scales[12];
+    uint8_t q[256];
+};
+
+static void pack_scales(uint8_t out[12], const int sc[8], const int m[8])
+{
+    for (int i = 0; i < 4; i++) {
+        out[i] = (uint8_t)(sc[i] | sc[i + 4] >> 4 << 6);
+        out[i + 4] = (uint8_t)(m[i] | m[i + 4] >> 4 << 6);
+        out[i + 8] = (uint8_t)((sc[i + 4] & 15) | (m[i + 4] & 15) << 4);
+    }
+}
+
+static struct affine quant_affine(const float *x, int levels)
+{
+    struct affine a = { 0 };
+    float step[8], min[8], top_step = 0, top_min = 0;
+    int sc[8], m[8];
+
+    for (int j = 0; j < 8; j++) {
+        float low = 0, high = 0; /* the minimum is never positive: w = step * q - min */
+        for (int i = 0; i < 32; i++) {
+            low = fminf(low, x[32 * j + i]);
+            high = fmaxf(high, x[32 * j + i]);
+        }
+        step[j] = (high - low) / (float)levels;
+        min[j] = -low;
+        top_step = fmaxf(top_step, step[j]);
+        top_min = fmaxf(top_min, min[j]);
+    }
+    a.d = f16_of_f32(top_step / 63);
+    a.dmin = f16_of_f32(top_min / 63);
+    float d = f16_to_f32(a.d), dmin = f16_to_f32(a.dmin);
+    for (int j = 0; j < 8; j++) {
+        sc[j] = clamp_round(step[j] * inverse(d), 0, 63);
+        m[j] = clamp_round(min[j] * inverse(dmin), 0, 63);
+        float by = inverse(d * (float)sc[j]), offset = dmin * (float)m[j];
+        for (int i = 32 * j; i < 32 * j + 32; i++)
+            a.q[i] = (uint8_t)clamp_round((x[i] + offset) * by, 0, levels);
+    }
+    pack_scales(a.scales, sc, m);
+    return a;
+}
+
+static void nibbles_by_64(uint8_t out[128], const uint8_t q[256])
+{
+    for (int i = 0; i < 128; i++) {
+        const uint8_t *from = q + i / 32 * 64 + i % 32;
+        out[i] = (uint8_t)((from[0] & 15) | (from[32] & 15) << 4);
+    }
+}
+
+static void quant_q4_k(const float *x, uint8_t *out)
+{
+    struct affine a = quant_affine(x, 15);
+    struct file_q4_k b = { .d = a.d, .dmin = a.dmin };
+
+    memcpy(b.scales, a.scales, sizeof(b.scales));
+    nibbles_by_64(b.q, a.q);
+    memcpy(out, &b, sizeof(b));
+}
+
+static void quant_q5_k(const float *x, uint8_t *out)
+{
+    struct affine a = quant_affine(x, 31);
+    struct file_q5_k b = { .d = a.d, .dmin = a.dmin };
+
+    memcpy(b.scales, a.scales, sizeof(b.scales));
+    nibbles_by_64(b.q, a.q);
+    for (int i = 0; i < 256; i++)
+        b.high[i % 32] |= (uint8_t)((a.q[i] >> 4) << (i / 32));
+    memcpy(out, &b, sizeof(b));
+}
+
+static void quant_q6_k(const float *x, uint8_t *out)
+{
+    struct file_q6_k b = { .d = f16_of_f32(max_magnitude(x, 256) / (31 * 127)) };
+    float d = f16_to_f32(b.d);
+
+    for (int s = 0; s < 16; s++) {
+        float want = max_magnitude(x + 16 * s, 16) / 31;
+        b.scale[s] = (int8_t)clamp_round(want * inverse(d), 0, 127);
+        float by = inverse(d * (float)b.scale[s]);
+        for (int k = 16 * s; k < 16 * s + 16; k++) {
+            int u = clamp_round(x[k] * by, -32, 31) + 32;
+            int half = k / 128, g = k % 128 / 32, l = k % 32;
+            b.low[64 * half + 32 * (g & 1) + l] |= (uint8_t)((u & 15) << (g / 2 * 4));
+            b.high[32 * half + l] |= (uint8_t)((u >> 4) << (2 * g));
+        }
+    }
+    memcpy(out, &b, sizeof(b));
+}
+
+static void quant_half(enum qtype type, const float *x, int n, uint8_t *out)
+{
+    for (int i = 0; i < n; i++) {
+        uint16_t h = type == Q_F16 ? f16_of_f32(x[i]) : bf16_of_f32(x[i]);
+        memcpy(out + 2 * (size_t)i, &h, 2);
+    }
+}
+
+void quant_row(enum qtype type, const float *x, int n, uint8_t *out)
+{
+    static const struct {
+        enum qtype type;
+        int block;
+        size_t bytes;
+        void (*fn)(const float *x, uint8_t *out);
+    } by_type[] = {
+        { Q_Q8_0, QK_SMALL, sizeof(struct file_q8_0), quant_q8_0 },
+        { Q_Q4_0, QK_SMALL, sizeof(struct file_q4_0), quant_q4_0 },
+        { Q_Q4_K, QK_SUPER, sizeof(struct file_q4_k), quant_q4_k },
+        { Q_Q5_K, QK_SUPER, sizeof(struct file_q5_k), quant_q5_k },
+        { Q_Q6_K, QK_SUPER, sizeof(struct file_q6_k), quant_q6_k },
+        { Q_Q4_1, QK_SMALL, sizeof(struct file_q4_1), quant_q4_1 },
+        { Q_Q5_0, QK_SMALL, sizeof(struct file_q5_0), quant_q5_0 },
+        { Q_Q5_1, QK_SMALL, sizeof(struct file_q5_1), quant_q5_1 },
+        { Q_IQ4_NL, QK_SMALL, sizeof(struct file_iq4_nl), quant_iq4_nl },
+        { Q_MXFP4, QK_SMALL, sizeof(struct file_mxfp4), quant_mxfp4 },
+        { Q_IQ4_XS, QK_SUPER, sizeof(struct file_iq4_xs), quant_iq4_xs },
+    };
+
+    if (type == Q_F32) {
+        memcpy(out, x, (size_t)n * sizeof(float));
+        return;
+    }
+    if (type == Q_F16 || type == Q_BF16) {
+        quant_half(type, x, n, out);
+        return;
+    }
+    for (size_t t = 0; t < ARRAY_LEN(by_type); t++)
+        if (by_type[t].type == type) {
+            CHECK(n % by_type[t].block == 0);
+            for (int b = 0; b < n / by_type[t].block; b++)
+                by_type[t].fn(x + b * by_type[t].block, out + (size_t)b * by_type[t].bytes);
+            return;
+        }
+    CHECK(false && "a type without kernels");
+}

@@ -1,0 +1,536 @@
+/* synth.c: which tensors and keys a made-up model has, and how large its weights are. */
+#include "testing/synth.h"
+#include "base/mem.h"
+#include "testing/gguf_write.h"
+#include "testing/synth_blocks.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static const struct synth presets[] = {
+    { .arch = "llama",
+        .name = "tiny",
+        .n_layers = 2,
+        .d_model = 256,
+        .n_heads = 4,
+        .n_kv_heads = 2,
+        .head_dim = 64,
+        .d_ff = 256,
+        .n_vocab = 512,
+        .n_ctx = 512,
+        .rope_base = 10000,
+        .rms_eps = 1e-5f,
+        .is_tied = true },
+    { .arch = "llama",
+        .name = "llama-3.2-1b",
+        .n_layers = 16,
+        .d_model = 2048,
+        .n_heads = 32,
+        .n_kv_heads = 8,
+        .head_dim = 64,
+        .d_ff = 8192,
+        .n_vocab = 128256,
+        .n_ctx = 131072,
+        .rope_base = 500000,
+        .rms_eps = 1e-5f,
+        .rope_scale = 32,
+        .is_tied = true },
+    { .arch = "qwen2",
+        .name = "qwen2.5-0.5b",
+        .n_layers = 24,
+        .d_model = 896,
+        .n_heads = 14,
+        .n_kv_heads = 2,
+        .head_dim = 64,
+        .d_ff = 4864,
+        .n_vocab = 151936,
+        .n_ctx = 32768,
+        .rope_base = 1000000,
+        .rms_eps = 1e-6f,
+        .is_tied = true },
+    { .arch = "qwen3",
+        .name = "qwen3-0.6b",
+        .n_layers = 28,
+        .d_model = 1024,
+        .n_heads = 16,
+        .n_kv_heads = 8,
+        .head_dim = 128,
+        .d_ff = 3072,
+        .n_vocab = 151936,
+        .n_ctx = 40960,
+        .rope_base = 1000000,
+        .rms_eps = 1e-6f,
+        .is_tied = true },
+    { .arch = "qwen3moe", /* of no model's shape: Qwen3-30B-A3B made small */
+        .name = "qwen3-moe-1b",
+        .n_layers = 16,
+        .d_model = 1024,
+        .n_heads = 16,
+        .n_kv_heads = 4,
+        .head_dim = 64,
+        .d_ff = 512,
+        .n_experts = 32,
+        .n_experts_used = 4,
+        .n_vocab = 65536,
+        .n_ctx = 40960,
+        .rope_base = 1000000,
+        .rms_eps = 1e-6f,
+        .is_tied = true },
+};
+
+const char *synth_preset_name(size_t i)
+{
+    return i < ARRAY_LEN(presets) ? presets[i].name : NULL;
+}
+
+bool synth_preset(struct synth *s, const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(presets); i++) {
+        if (strcmp(presets[i].name, name))
+            continue;
+        *s = presets[i];
+        s->type = Q_Q4_0;
+        s->head_type = Q_Q6_K;
+        s->seed = 1;
+        return true;
+    }
+    return false;
+}
+
+enum qtype synth_type_for(enum qtype wanted, uint32_t n_cols)
+{
+    uint64_t bytes;
+
+    if (qtype_bytes(wanted, n_cols, &bytes))
+        return wanted;
+    return qtype_bytes(Q_Q8_0, n_cols, &bytes) ? Q_Q8_0 : Q_F16;
+}
+
+bool synth_is_finer(uint32_t layer, uint32_t n_layers)
+{
+    uint32_t eighth = n_layers / 8;
+
+    return layer < eighth || layer >= (uint32_t)((uint64_t)7 * n_layers / 8) ||
+           (layer - eighth) % 3 == 2;
+}
+
+/* ---- the vocabulary: bytes, pairs and triples of printable characters, control tokens */
+
+static const char *const control[] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>" };
+
+enum { N_CONTROL = 3, N_MADE_MIN = 256 + N_CONTROL, PIECE = 12 };
+
+static const char chatml[] =
+    "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] "
+    "+ '<|im_end|>' + '\n'}}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+
+/* In an order that puts what a reader likes to see first. */
+static const char printable[] = " etaoinshrdlucmfwypvbgkqjxzETAOINSHRDLUCMFWYPVBGKQJXZ0123456789"
+                                ".,-'\"!?:;()/\n_*=<>[]{}+&%$#@|\\~^`";
+
+/* How byte-level BPE spells a byte: printable ones as themselves, the others from U+0100 on. */
+static size_t spell(unsigned b, char *out)
+{
+    bool is_itself = (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+    unsigned cp = is_itself ? b : b <= 0x20 ? 0x100 + b : b == 0xAD ? 0x143 : 0x100 + b - 0x7F + 33;
+
+    if (cp < 0x80) {
+        out[0] = (char)cp;
+        return 1;
+    }
+    out[0] = (char)(0xC0 | cp >> 6);
+    out[1] = (char)(0x80 | (cp & 0x3F));
+    return 2;
+}
+
+struct vocab_maker {
+    struct str *tokens, *merges;
+    int32_t *types;
+    char *text; /* PIECE bytes per token and per merge */
+    size_t n, n_merges, n_max;
+};
+
+static void add(struct vocab_maker *m, struct str text, int32_t type)
+{
+    m->types[m->n] = type;
+    m->tokens[m->n++] = text;
+}
+
+/* The token made of `left` and the byte b. */
+static void add_pair(struct vocab_maker *m, struct str left, unsigned b)
+{
+    char *token = m->text + m->n * PIECE, *merge = m->text + (m->n_max + m->n_merges) * PIECE;
+    size_t n = left.n, n_right = spell(b, token + n);
+
+    memcpy(token, left.p, n);
+    add(m, (struct str){ token, n + n_right }, 1);
+    memcpy(merge, left.p, n);
+    merge[n] = ' ';
+    memcpy(merge + n + 1, token + n, n_right);
+    m->merges[m->n_merges++] = (struct str){ merge, n + 1 + n_right };
+}
+
+static void make_tokens(struct vocab_maker *m)
+{
+    const size_t n_chars = sizeof(printable) - 1;
+
+    for (unsigned b = 0; b < 256; b++) {
+        char *p = m->text + m->n * PIECE;
+        add(m, (struct str){ p, spell(b, p) }, 1);
+    }
+    for (size_t i = 0; i < n_chars * n_chars && m->n + N_CONTROL < m->n_max; i++)
+        add_pair(m, m->tokens[(unsigned char)printable[i / n_chars]],
+            (unsigned char)printable[i % n_chars]);
+    size_t n_pairs = m->n - 256;
+    for (size_t i = 0; i < n_pairs * n_chars && m->n + N_CONTROL < m->n_max; i++)
+        add_pair(m, m->tokens[256 + i / n_chars], (unsigned char)printable[i % n_chars]);
+    while (m->n + N_CONTROL < m->n_max) { /* beyond 900,000: rows without a meaning */
+        char *p = m->text + m->n * PIECE;
+        int len = snprintf(p, PIECE, "[%zu]", m->n);
+        add(m, (struct str){ p, (size_t)len }, 5);
+    }
+    for (size_t i = 0; i < N_CONTROL; i++)
+        add(m, str_of(control[i]), 3);
+}
+
+static int put_made_vocab(struct gguf_writer *w, const struct synth *s, struct err *e)
+{
+    size_t n = s->n_vocab;
+    struct vocab_maker m = { .n_max = n };
+    int rc = -1;
+
+    if (n < N_MADE_MIN || n > 1 << 20)
+        return err_set(
+            e, ERR_INVALID, "a made-up vocabulary has %d to %d tokens", N_MADE_MIN, 1 << 20);
+    m.tokens = try_malloc(n * sizeof(*m.tokens));
+    m.merges = try_malloc(n * sizeof(*m.merges));
+    m.types = try_malloc(n * sizeof(*m.types));
+    m.text = try_malloc(2 * n * PIECE);
+    if (!m.tokens || !m.merges || !m.types || !m.text) {
+        err_set(e, ERR_MEMORY, "no memory for a vocabulary of %zu", n);
+        goto out;
+    }
+    make_tokens(&m);
+    gguf_put_str(w, "tokenizer.ggml.model", STR("gpt2"));
+    gguf_put_str(
+        w, "tokenizer.ggml.pre", strcmp(s->arch, "llama") ? STR("qwen2") : STR("llama-bpe"));
+    gguf_put_strs(w, "tokenizer.ggml.tokens", m.tokens, m.n);
+    gguf_put_arr(w, "tokenizer.ggml.token_type", GGUF_I32, m.types, m.n);
+    gguf_put_strs(w, "tokenizer.ggml.merges", m.merges, m.n_merges);
+    gguf_put_u32(w, "tokenizer.ggml.bos_token_id", (uint32_t)n - 3);
+    gguf_put_u32(w, "tokenizer.ggml.eos_token_id", (uint32_t)n - 1);
+    gguf_put_u32(w, "tokenizer.ggml.padding_token_id", (uint32_t)n - 3);
+    gguf_put_bool(w, "tokenizer.ggml.add_bos_token", false);
+    gguf_put_str(w, "tokenizer.chat_template", str_of(chatml));
+    rc = 0;
+out:
+    mem_free(m.tokens);
+    mem_free(m.merges);
+    mem_free(m.types);
+    mem_free(m.text);
+    return rc;
+}
+
+static int put_vocab(struct gguf_writer *w, const struct synth *s, struct err *e)
+{
+    const struct gguf_value *tokens;
+
+    if (!s->vocab_from)
+        return put_made_vocab(w, s, e);
+    tokens = gguf_find(s->vocab_from, "tokenizer.ggml.tokens");
+    if (!tokens || tokens->kind != GGUF_ARR || tokens->arr.n != s->n_vocab)
+        return err_set(e, ERR_INVALID, "the vocabulary taken over has not %u tokens", s->n_vocab);
+    for (size_t i = 0; i < gguf_n_kv(s->vocab_from); i++) {
+        const struct gguf_kv *kv = gguf_kv_at(s->vocab_from, i);
+        if (str_starts(kv->key, STR("tokenizer.")))
+            gguf_put_value(w, kv->key, &kv->value);
+    }
+    return 0;
+}
+
+/* ---- keys and tensors */
+
+static void put_key(struct gguf_writer *w, const struct synth *s, const char *tail, uint32_t v)
+{
+    char key[128];
+
+    snprintf(key, sizeof(key), "%s.%s", s->arch, tail);
+    gguf_put_u32(w, key, v);
+}
+
+static void put_number(struct gguf_writer *w, const struct synth *s, const char *tail, float v)
+{
+    char key[128];
+
+    snprintf(key, sizeof(key), "%s.%s", s->arch, tail);
+    gguf_put_f32(w, key, v);
+}
+
+static void put_keys(struct gguf_writer *w, const struct synth *s)
+{
+    gguf_put_str(w, "general.architecture", str_of(s->arch));
+    gguf_put_str(w, "general.name", str_of(s->name));
+    put_key(w, s, "block_count", s->n_layers);
+    put_key(w, s, "context_length", s->n_ctx);
+    put_key(w, s, "embedding_length", s->d_model);
+    put_key(w, s, "feed_forward_length", s->d_ff);
+    put_key(w, s, "attention.head_count", s->n_heads);
+    put_key(w, s, "attention.head_count_kv", s->n_kv_heads);
+    put_key(w, s, "attention.key_length", s->head_dim);
+    put_key(w, s, "attention.value_length", s->head_dim);
+    put_key(w, s, "rope.dimension_count", s->head_dim);
+    put_key(w, s, "vocab_size", s->n_vocab);
+    if (s->n_experts) {
+        put_key(w, s, "expert_count", s->n_experts);
+        put_key(w, s, "expert_used_count", s->n_experts_used);
+        put_key(w, s, "expert_feed_forward_length", s->d_ff);
+    }
+    put_number(w, s, "rope.freq_base", s->rope_base);
+    put_number(w, s, "attention.layer_norm_rms_epsilon", s->rms_eps);
+}
+
+enum fill { FILL_MATRIX, FILL_NORM, FILL_BIAS, FILL_ROPE };
+
+struct tensor {
+    enum fill fill;
+    enum qtype type;
+    uint64_t cols, rows; /* rows 0: a vector */
+    uint64_t n_experts;  /* 0: not of experts */
+    float sigma;
+    uint64_t bytes;
+};
+
+struct plan {
+    const struct synth *s;
+    struct gguf_writer *w;
+    struct tensor *t;
+    size_t n;
+};
+
+static void plan(struct plan *p, const char *name, struct tensor t)
+{
+    uint64_t dims[3] = { t.cols, t.rows, t.n_experts };
+    int n_dims = t.n_experts ? 3 : t.rows ? 2 : 1;
+
+    t.bytes = gguf_put_tensor(p->w, str_of(name), t.type, n_dims, dims);
+    p->t[p->n++] = t;
+}
+
+struct shape {
+    uint32_t cols, rows, n_experts; /* 0: not of experts */
+    float gain;
+};
+
+static void plan_matrix(struct plan *p, const char *name, enum qtype type, struct shape m)
+{
+    plan(p, name,
+        (struct tensor){ .fill = FILL_MATRIX,
+            .type = synth_type_for(type, m.cols),
+            .cols = m.cols,
+            .rows = m.rows,
+            .n_experts = m.n_experts,
+            .sigma = m.gain / sqrtf((float)m.cols) });
+}
+
+static void plan_vector(struct plan *p, const char *name, enum fill fill, uint32_t n)
+{
+    plan(p, name, (struct tensor){ .fill = fill, .type = Q_F32, .cols = n, .sigma = 0.02f });
+}
+
+static void plan_layer(struct plan *p, uint32_t layer)
+{
+    const struct synth *s = p->s;
+    uint32_t q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
+    /* What is added to the residual stream is smaller the more layers add to it. */
+    float out = 1 / sqrtf(2 * (float)s->n_layers);
+    enum qtype type = s->type,
+               fine = s->is_mixed && synth_is_finer(layer, s->n_layers) ? Q_Q6_K : type;
+    uint32_t d = s->d_model, ff = s->d_ff, n = s->n_experts;
+    char name[64];
+
+#define NAME(tail) (snprintf(name, sizeof(name), "blk.%u." tail, layer), name)
+    plan_vector(p, NAME("attn_norm.weight"), FILL_NORM, s->d_model);
+    plan_matrix(p, NAME("attn_q.weight"), type, (struct shape){ d, q, 0, 1 });
+    plan_matrix(p, NAME("attn_k.weight"), type, (struct shape){ d, kv, 0, 1 });
+    plan_matrix(p, NAME("attn_v.weight"), fine, (struct shape){ d, kv, 0, 1 });
+    if (!strcmp(s->arch, "qwen2")) {
+        plan_vector(p, NAME("attn_q.bias"), FILL_BIAS, q);
+        plan_vector(p, NAME("attn_k.bias"), FILL_BIAS, kv);
+        plan_vector(p, NAME("attn_v.bias"), FILL_BIAS, kv);
+    }
+    if (!strncmp(s->arch, "qwen3", 5)) {
+        plan_vector(p, NAME("attn_q_norm.weight"), FILL_NORM, s->head_dim);
+        plan_vector(p, NAME("attn_k_norm.weight"), FILL_NORM, s->head_dim);
+    }
+    plan_matrix(p, NAME("attn_output.weight"), type, (struct shape){ q, d, 0, out });
+    plan_vector(p, NAME("ffn_norm.weight"), FILL_NORM, s->d_model);
+    if (!s->n_experts) {
+        plan_matrix(p, NAME("ffn_gate.weight"), type, (struct shape){ d, ff, 0, 1 });
+        plan_matrix(p, NAME("ffn_up.weight"), type, (struct shape){ d, ff, 0, 1 });
+        plan_matrix(p, NAME("ffn_down.weight"), fine, (struct shape){ ff, d, 0, out });
+        return;
+    }
+    plan(p, NAME("ffn_gate_inp.weight"),
+        (struct tensor){ .fill = FILL_MATRIX,
+            .type = Q_F32,
+            .cols = s->d_model,
+            .rows = s->n_experts,
+            .sigma = 1 / sqrtf((float)s->d_model) });
+    plan_matrix(p, NAME("ffn_gate_exps.weight"), type, (struct shape){ d, ff, n, 1 });
+    plan_matrix(p, NAME("ffn_up_exps.weight"), type, (struct shape){ d, ff, n, 1 });
+    plan_matrix(p, NAME("ffn_down_exps.weight"), fine, (struct shape){ ff, d, n, out });
+#undef NAME
+}
+
+static void plan_all(struct plan *p)
+{
+    const struct synth *s = p->s;
+    /* Logits of a normalised state come out with a deviation of about 2.5: neither flat nor
+     * all on one token. */
+    struct tensor table = { .fill = FILL_MATRIX,
+        .type = synth_type_for(s->head_type, s->d_model),
+        .cols = s->d_model,
+        .rows = s->n_vocab,
+        .sigma = 2.5f / sqrtf((float)s->d_model) };
+
+    plan(p, "token_embd.weight", table);
+    if (s->rope_scale > 1)
+        plan_vector(p, "rope_freqs.weight", FILL_ROPE, s->head_dim / 2);
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        plan_layer(p, i);
+    plan_vector(p, "output_norm.weight", FILL_NORM, s->d_model);
+    if (!s->is_tied)
+        plan(p, "output.weight", table);
+}
+
+/* ---- weights */
+
+enum { CHUNK = 1 << 20 };
+
+/* Llama 3's frequency factors: 1 for short waves, `scale` for long ones, smooth between. */
+static void fill_rope(const struct synth *s, float *x, size_t n)
+{
+    const double original = 8192, low = 1, high = 4;
+
+    for (size_t i = 0; i < n; i++) {
+        double wave = 2 * 3.14159265358979323846 *
+                      pow((double)s->rope_base, 2 * (double)i / (double)s->head_dim);
+        double smooth = (original / wave - low) / (high - low);
+        smooth = smooth < 0 ? 0 : smooth > 1 ? 1 : smooth;
+        x[i] = (float)(1 / ((1 - smooth) / (double)s->rope_scale + smooth));
+    }
+}
+
+static void fill_vector(const struct synth *s, const struct tensor *t, uint64_t key, float *x)
+{
+    if (t->fill == FILL_ROPE) {
+        fill_rope(s, x, (size_t)t->cols);
+        return;
+    }
+    synth_blocks(Q_F32, t->sigma, key, 0, (uint8_t *)x, (size_t)t->cols);
+    for (size_t i = 0; t->fill == FILL_NORM && i < t->cols; i++)
+        x[i] += 1;
+}
+
+static int write_tensor(struct plan *p, size_t i, uint8_t *chunk, struct err *e)
+{
+    const struct tensor *t = &p->t[i];
+    const struct qtype_info *q = qtype_info((uint32_t)t->type);
+    uint64_t key = p->s->seed * 0x9e3779b97f4a7c15ull + i;
+
+    if (t->fill != FILL_MATRIX) {
+        float *x = try_malloc((size_t)t->bytes);
+        if (!x)
+            return err_set(e, ERR_MEMORY, "no memory for a vector");
+        fill_vector(p->s, t, key, x);
+        int rc = gguf_writer_data(p->w, x, (size_t)t->bytes, e);
+        mem_free(x);
+        return rc;
+    }
+    uint64_t n_blocks = t->bytes / q->block_bytes, per_chunk = CHUNK / q->block_bytes;
+    for (uint64_t b = 0; b < n_blocks; b += per_chunk) {
+        size_t n = (size_t)MIN(per_chunk, n_blocks - b);
+        synth_blocks(t->type, t->sigma, key, b, chunk, n);
+        if (gguf_writer_data(p->w, chunk, n * q->block_bytes, e))
+            return -1;
+    }
+    return 0;
+}
+
+static int write_tensors(struct plan *p, struct err *e)
+{
+    uint8_t *chunk = try_malloc(CHUNK);
+    uint64_t done = 0, all = gguf_writer_data_bytes(p->w);
+    int rc = chunk ? 0 : err_set(e, ERR_MEMORY, "no memory for a chunk of weights");
+
+    for (size_t i = 0; i < p->n && !rc; i++) {
+        rc = write_tensor(p, i, chunk, e);
+        done += p->t[i].bytes;
+        if (p->s->progress && !rc)
+            p->s->progress(p->s->progress_arg, i + 1 < p->n ? done : all, all);
+    }
+    mem_free(chunk);
+    return rc;
+}
+
+/* ---- the whole */
+
+static int check_shape(const struct synth *s, struct err *e)
+{
+    static const char *const arches[] = { "llama", "qwen2", "qwen3", "qwen3moe" };
+    bool wants_experts = !strcmp(s->arch, "qwen3moe");
+    const uint32_t sizes[] = { s->n_layers, s->d_model, s->n_heads, s->n_kv_heads, s->head_dim,
+        s->d_ff, s->n_vocab, s->n_ctx };
+    bool is_known = false;
+
+    for (size_t i = 0; i < ARRAY_LEN(arches); i++)
+        is_known |= !strcmp(s->arch, arches[i]);
+    if (!is_known)
+        return err_set(
+            e, ERR_INVALID, "architecture '%s' is none of llama, qwen2, qwen3, qwen3moe", s->arch);
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
+        if (sizes[i] < 1 || sizes[i] > 1 << 20)
+            return err_set(e, ERR_INVALID, "every size must be between 1 and %d", 1 << 20);
+    if (s->n_experts > 1024 || s->n_experts_used > MIN(s->n_experts, 32) ||
+        !s->n_experts != !s->n_experts_used)
+        return err_set(e, ERR_INVALID, "%u of %u experts used", s->n_experts_used, s->n_experts);
+    if (wants_experts ? !s->n_experts : s->n_experts && strcmp(s->arch, "llama"))
+        return err_set(e, ERR_INVALID, "%s with %u experts", s->arch, s->n_experts);
+    if (s->n_heads % s->n_kv_heads)
+        return err_set(
+            e, ERR_INVALID, "%u heads cannot share %u key-value heads", s->n_heads, s->n_kv_heads);
+    if (s->head_dim % 2)
+        return err_set(e, ERR_INVALID, "the head dimension %u is odd", s->head_dim);
+    if (s->n_layers > 1024 || s->n_heads > 1024 || s->head_dim > 1024)
+        return err_set(e, ERR_INVALID, "at most 1024 layers, heads and dimensions of a head");
+    if (!synth_has_type(s->type) || !synth_has_type(s->head_type))
+        return err_set(e, ERR_INVALID, "weights of this type cannot be made");
+    return 0;
+}
+
+int synth_write(const struct synth *s, const char *path, struct err *e)
+{
+    struct plan p = { .s = s };
+    int rc = -1;
+
+    if (check_shape(s, e))
+        return -1;
+    p.w = gguf_writer_new(0);
+    p.t = try_malloc((16 * (size_t)s->n_layers + 8) * sizeof(*p.t));
+    if (!p.w || !p.t) {
+        err_set(e, ERR_MEMORY, "no memory to write a model");
+        goto out;
+    }
+    put_keys(p.w, s);
+    if (put_vocab(p.w, s, e))
+        goto out;
+    plan_all(&p);
+    if (gguf_writer_open(p.w, path, e) || write_tensors(&p, e) || gguf_writer_finish(p.w, e))
+        goto out;
+    rc = 0;
+out:
+    gguf_writer_free(p.w);
+    mem_free(p.t);
+    return rc;
+}

@@ -1,0 +1,90 @@
+#include "testing/timed.h"
+#include "base/mem.h"
+#include "base/rng.h"
+
+struct timed {
+    struct lm lm;
+    struct timed_law law;
+    struct rng rng;
+    uint64_t *clock;
+};
+
+/* Of all layers, those that it passes. */
+static double part_of(const struct lm *m, const struct lm_run *r)
+{
+    int end = r->end_layer ? r->end_layer : m->n_layers;
+
+    CHECK(r->from_layer >= 0 && r->from_layer < end && end <= m->n_layers);
+    return (double)(end - r->from_layer) / m->n_layers;
+}
+
+static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
+{
+    struct timed *t = container_of(m, struct timed, lm);
+    const struct timed_law *law = &t->law;
+    double rows = 0, keys = 0;
+
+    if (stop && *stop)
+        return false;
+    for (int i = 0; i < n_runs; i++) {
+        CHECK(runs[i].n_logits == 0);
+        double part = part_of(m, &runs[i]);
+        rows += part * runs[i].n;
+        keys += part * runs[i].n * (runs[i].pos + (runs[i].n + 1) * 0.5);
+        runs[i].logits = runs[i].peaks = NULL;
+    }
+    double ns = law->fixed + law->per_row * MAX(rows - law->free_rows, 0) + law->per_key * keys;
+    *t->clock += (uint64_t)(ns * (1 + law->jitter * rng_next_unit(&t->rng)));
+    return true;
+}
+
+static void copy_page(struct lm *m, page_id from, page_id to)
+{
+    CHECK(from.i < m->n_pages && to.i < m->n_pages);
+}
+
+static void clear_page(struct lm *m, page_id page)
+{
+    CHECK(page.i < m->n_pages);
+}
+
+static void read_page(struct lm *m, page_id page, void *out)
+{
+    CHECK(page.i < m->n_pages); /* page_bytes is 0 */
+}
+
+static void write_page(struct lm *m, page_id page, const void *in)
+{
+    CHECK(page.i < m->n_pages);
+}
+
+static void close_timed(struct lm *m)
+{
+    mem_free(container_of(m, struct timed, lm));
+}
+
+static const struct lm_ops timed_ops = { forward, copy_page, clear_page, read_page, write_page,
+    NULL, close_timed };
+
+int lm_open_timed(struct lm **out, const struct timed_options *o, struct err *e)
+{
+    if (o->n_vocab < 1 || o->n_ctx_train < 1 || o->max_rows < 1 || o->n_pages < 1)
+        return err_set(e, ERR_RANGE, "a timed model without vocabulary, context, rows or pages");
+
+    struct timed *t = xcalloc(1, sizeof(*t));
+    t->law = o->law;
+    t->rng.key = o->law.seed;
+    t->clock = o->clock;
+    t->lm = (struct lm){
+        .ops = &timed_ops,
+        .n_vocab = o->n_vocab,
+        .n_ctx_train = o->n_ctx_train,
+        .max_rows = o->max_rows,
+        .max_logits = o->max_rows,
+        .n_layers = MAX(o->n_layers, 1),
+        .max_paused = o->max_rows,
+        .n_pages = o->n_pages,
+    };
+    *out = &t->lm;
+    return 0;
+}

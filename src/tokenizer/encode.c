@@ -1,0 +1,213 @@
+/* encode.c: spans to tokens. First the special tokens are cut out, then each text between them is
+ * cut into words (BPE: the pre-tokenizer; SPM: before blanks), then each word is looked up or
+ * merged. */
+#include "base/mem.h"
+#include "tokenizer/merge.h"
+#include "tokenizer/vocab_in.h"
+
+#include <stdatomic.h>
+
+enum { MAX_TEXT = 1 << 30 };
+
+struct encoder {
+    const struct vocab *v;
+    struct tokens *out;
+    struct merge merge;
+    struct buf spm; /* a text as SPM wants it */
+    struct err *e;
+};
+
+static int put(struct encoder *c, int32_t id)
+{
+    struct tokens *t = c->out;
+
+    if (t->n == t->cap) {
+        size_t cap = MAX(t->cap * 2, (size_t)64);
+        int32_t *ids = arena_realloc(t->arena, t->ids, t->cap * sizeof(*ids), cap * sizeof(*ids));
+        if (!ids)
+            return err_set(c->e, ERR_MEMORY, "no memory for more than %zu tokens", t->n);
+        t->ids = ids;
+        t->cap = cap;
+    }
+    t->ids[t->n++] = id;
+    return 0;
+}
+
+/* A piece that has no token: its bytes one by one; what has no byte token either is unknown. */
+static int put_bytes(struct encoder *c, struct str s)
+{
+    bool is_lost = false;
+
+    for (size_t i = 0; i < s.n; i++) {
+        int32_t id = c->v->byte_token[(unsigned char)s.p[i]];
+        is_lost |= id == TOKEN_NONE;
+        if (id != TOKEN_NONE && put(c, id))
+            return -1;
+    }
+    return is_lost && c->v->unk != TOKEN_NONE ? put(c, c->v->unk) : 0;
+}
+
+static int put_merged(struct encoder *c, struct str word)
+{
+    const struct merge_symbol *s = c->merge.symbols;
+
+    for (int32_t i = 0; i >= 0; i = s[i].next) {
+        bool is_token = s[i].id >= 0 && s[i].id < c->v->n;
+        if (is_token ? put(c, s[i].id) : put_bytes(c, (struct str){ word.p + i, s[i].n }))
+            return -1;
+    }
+    return 0;
+}
+
+static int put_word(void *ctx, struct str word)
+{
+    struct encoder *c = ctx;
+    const struct vocab *v = c->v;
+    uint32_t id;
+
+    if (c->out->stop && atomic_load_explicit(c->out->stop, memory_order_relaxed))
+        return err_set(c->e, ERR_CANCELLED, "nobody waits for the tokens");
+    if (word.n <= v->longest && str_map_get(v->by_bytes, word, &id) &&
+        (v->ignores_merges || vocab_is_whole(v, id)))
+        return put(c, (int32_t)id);
+    if (word.n > MERGE_MAX_WORD)
+        return err_set(c->e, ERR_TOO_LARGE, "%zu bytes of text without a break; at most %d", word.n,
+            MERGE_MAX_WORD);
+    if (merge_word(&c->merge, v, word))
+        return err_set(c->e, ERR_MEMORY, "no memory to merge a word of %zu bytes", word.n);
+    return put_merged(c, word);
+}
+
+/* ---- SPM */
+
+/* Blanks at both ends go, runs of them become one. */
+static struct str squeeze(struct buf *b, size_t from)
+{
+    size_t n = from;
+
+    for (size_t i = from; i < b->n; i++)
+        if (b->p[i] != ' ' || (n > from && b->p[n - 1] != ' '))
+            b->p[n++] = b->p[i];
+    b->n = n - (n > from && b->p[n - 1] == ' ');
+    return buf_str(b);
+}
+
+static int put_spm(struct encoder *c, struct str text, bool is_first)
+{
+    const struct vocab *v = c->v;
+    bool prefix = v->add_space_prefix && is_first;
+
+    if (prefix || v->squeezes_blanks) {
+        buf_reset(&c->spm);
+        if (prefix)
+            buf_putc(&c->spm, ' ');
+        buf_puts(&c->spm, text);
+        if (!buf_ok(&c->spm))
+            return err_set(c->e, ERR_MEMORY, "no memory for %zu bytes of text", text.n);
+        text = v->squeezes_blanks ? squeeze(&c->spm, prefix) : buf_str(&c->spm);
+    }
+    /* No token crosses from something else into a blank, so merging may stop there: the same
+     * tokens, from short words. */
+    size_t from = 0;
+    for (size_t i = 1; v->cuts_at_blanks && i < text.n; i++) {
+        if (text.p[i] != ' ' || text.p[i - 1] == ' ')
+            continue;
+        if (put_word(c, (struct str){ text.p + from, i - from }))
+            return -1;
+        from = i;
+    }
+    return from < text.n ? put_word(c, str_skip(text, from)) : 0;
+}
+
+/* ---- texts and special tokens */
+
+static int put_text(struct encoder *c, struct str text, bool is_first)
+{
+    if (!text.n)
+        return 0;
+    return c->v->type == VOCAB_BPE ? pretok_split(c->v->pre, text, put_word, c)
+                                   : put_spm(c, text, is_first);
+}
+
+static int put_all(struct encoder *c, const struct special_text *t)
+{
+    size_t from = 0, at, n;
+    int32_t id;
+    bool is_first = true;
+
+    while ((id = special_next(c->v, t, from, &at, &n)) != TOKEN_NONE) {
+        if (put_text(c, (struct str){ t->text.p + from, at - from }, is_first) || put(c, id))
+            return -1;
+        from = at + n;
+        /* SPM takes what stands behind a control token for a new text, but a user-defined piece
+         * for a part of the same. */
+        is_first = special_is_marked(c->v, (uint32_t)id);
+    }
+    return put_text(c, str_skip(t->text, from), is_first);
+}
+
+/* All spans as one text; `bytes` holds the text and behind it one flag per byte. */
+static char *join(const struct span *spans, size_t n_spans, size_t n, struct special_text *t)
+{
+    char *bytes = try_malloc(2 * n), *p = bytes;
+
+    for (size_t i = 0; bytes && i < n_spans; i++) {
+        if (spans[i].text.n)
+            memcpy(p, spans[i].text.p, spans[i].text.n);
+        memset(p + n, spans[i].is_trusted, spans[i].text.n);
+        p += spans[i].text.n;
+    }
+    *t = (struct special_text){ { bytes, n }, (uint8_t *)bytes + n, false };
+    return bytes;
+}
+
+int vocab_encode(const struct vocab *v, const struct span *spans, size_t n_spans, bool with_bos,
+    struct tokens *out, struct err *e)
+{
+    struct encoder c = { .v = v, .out = out, .e = e };
+    struct special_text t = { 0 };
+    char *joined = NULL;
+    size_t n = 0, mixed = 0;
+
+    for (size_t i = 0; i < n_spans; i++) {
+        if (spans[i].text.n > MAX_TEXT - n)
+            return err_set(e, ERR_TOO_LARGE, "over %d bytes of text", MAX_TEXT);
+        n += spans[i].text.n;
+        mixed += spans[i].text.n > 0;
+    }
+    for (size_t i = 0; mixed == 1 && i < n_spans; i++)
+        if (spans[i].text.n)
+            t = (struct special_text){ spans[i].text, NULL, spans[i].is_trusted };
+    if (mixed > 1 && !(joined = join(spans, n_spans, n, &t)))
+        return err_set(e, ERR_MEMORY, "no memory for %zu bytes of text", n);
+    buf_init(&c.spm, MAX_TEXT + 1u);
+    merge_remember(&c.merge, n);
+    int rc = 0;
+    if (with_bos && v->add_bos && v->bos != TOKEN_NONE)
+        rc = put(&c, v->bos);
+    if (!rc && n)
+        rc = put_all(&c, &t);
+    buf_clear(&c.spm);
+    merge_clear(&c.merge);
+    mem_free(joined);
+    return rc;
+}
+
+/* ---- without encoding */
+
+/* A token has at most so many bytes; and where none has a blank behind a printable character, none
+ * has bytes of two words. Bytes that have no token of their own may give none. */
+size_t vocab_min_tokens(const struct vocab *v, struct str text)
+{
+    size_t n = 0, word = 0, longest = MAX(v->longest, (size_t)1);
+
+    for (size_t i = 0; i < text.n; i++) {
+        unsigned char c = (unsigned char)text.p[i];
+        word += c > ' ' && v->byte_token[c] != TOKEN_NONE;
+        if (i && v->cuts_at_words && vocab_ends_word(text.p[i - 1], text.p[i])) {
+            n += (word + longest - 1) / longest;
+            word = 0;
+        }
+    }
+    return n + (word + longest - 1) / longest;
+}

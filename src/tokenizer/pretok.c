@@ -1,0 +1,481 @@
+/* pretok.c: a pre-tokenizer is a list of stages, each one regular expression. A stage cuts every
+ * piece it is given into its matches and what lies between them; the next stage goes on with all
+ * of those. Most have a single stage.
+ *
+ * A stage looks at one place and says how many bytes it has dealt with there, and whether they
+ * match. On a miss it may pass over everything that it knows cannot begin a match: that keeps
+ * runs of blanks linear. */
+#include "tokenizer/pretok.h"
+#include "tokenizer/unicode.h"
+
+typedef size_t stage_fn(const char *p, const char *end, bool *is_match);
+
+enum { MAX_STAGES = 6 };
+
+struct pretok {
+    stage_fn *stages[MAX_STAGES];
+    bool ignores_merges, adds_bos;
+};
+
+/* ---- building blocks */
+
+static uint8_t class_at(const char *p, const char *end, int *n)
+{
+    uint32_t cp;
+    uint8_t class;
+
+    if (p == end) {
+        *n = 0;
+        return 0;
+    }
+    *n = unicode_next(p, end, &cp, &class);
+    return class;
+}
+
+/* The end of the run of characters that have one of these classes. */
+static const char *skip(const char *p, const char *end, uint8_t classes)
+{
+    uint32_t cp;
+    uint8_t class;
+
+    while (p < end) {
+        int n = unicode_next(p, end, &cp, &class);
+        if (!(class & classes))
+            break;
+        p += n;
+    }
+    return p;
+}
+
+/* 's 't 're 've 'm 'll 'd: the length, or 0. U+017F is an s in either case: (?i) folds it. */
+static size_t contraction(const char *p, const char *end, bool any_case)
+{
+    static const char twos[][2] = { { 'r', 'e' }, { 'v', 'e' }, { 'l', 'l' } };
+    size_t left = (size_t)(end - p);
+    char fold = any_case ? 0x20 : 0;
+
+    if (left < 2 || *p != '\'')
+        return 0;
+    char a = (char)(p[1] | fold), b = left > 2 ? (char)(p[2] | fold) : '\0';
+    if (a == 's' || a == 't' || a == 'm' || a == 'd')
+        return 2;
+    for (size_t i = 0; i < ARRAY_LEN(twos); i++)
+        if (a == twos[i][0] && b == twos[i][1])
+            return 3;
+    return any_case && left > 2 && !memcmp(p + 1, "\xC5\xBF", 2) ? 3 : 0;
+}
+
+/* \s+(?!\S)|\s+ : all of a run at the end of the piece, else all but the last blank of it, which
+ * belongs to what follows; a single one stands alone. */
+static size_t blanks(const char *p, const char *end)
+{
+    const char *last = p, *at = p;
+    uint8_t class;
+    int n;
+
+    while ((class = class_at(at, end, &n)) & U_SPACE) {
+        last = at;
+        at += n;
+    }
+    return (size_t)((at == end || last == p ? at : last) - p);
+}
+
+/* ---- stages */
+
+/* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
+static size_t gpt2(const char *p, const char *end, bool *is_match)
+{
+    size_t n = contraction(p, end, false);
+    int len;
+
+    *is_match = true;
+    if (n)
+        return n;
+    const char *at = *p == ' ' ? p + 1 : p;
+    uint8_t class = class_at(at, end, &len);
+    if (!class || (class & U_SPACE))
+        return blanks(p, end);
+    class &= U_LETTER | U_NUMBER | U_OTHER;
+    return (size_t)(skip(at + len, end, class) - p);
+}
+
+/* ` ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+` once letters and numbers are ruled out */
+static size_t others_or_blanks(const char *p, const char *end)
+{
+    const char *at = *p == ' ' ? p + 1 : p, *newline = NULL;
+    uint8_t class;
+    int len;
+
+    if (class_at(at, end, &len) & U_OTHER)
+        return (size_t)(skip(skip(at, end, U_OTHER), end, U_NEWLINE) - p);
+    for (at = p; (class = class_at(at, end, &len)) & U_SPACE; at += len)
+        if (class & U_NEWLINE)
+            newline = at + len;
+    return newline ? (size_t)(newline - p) : blanks(p, end);
+}
+
+/* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|
+ * \s*[\r\n]+|\s+(?!\S)|\s+    with {1,digits} for the numbers */
+static size_t words(const char *p, const char *end, int digits)
+{
+    size_t n = contraction(p, end, true);
+    int len, next_len;
+
+    if (n)
+        return n;
+    uint8_t class = class_at(p, end, &len);
+    if (class & U_LETTER)
+        return (size_t)(skip(p + len, end, U_LETTER) - p);
+    if (class & U_NUMBER) {
+        const char *at = p + len;
+        while (--digits && (class_at(at, end, &len) & U_NUMBER))
+            at += len;
+        return (size_t)(at - p);
+    }
+    if (!(class & U_NEWLINE) && (class_at(p + len, end, &next_len) & U_LETTER))
+        return (size_t)(skip(p + len + next_len, end, U_LETTER) - p);
+    return others_or_blanks(p, end);
+}
+
+static size_t llama3(const char *p, const char *end, bool *is_match)
+{
+    *is_match = true;
+    return words(p, end, 3);
+}
+
+static size_t qwen2(const char *p, const char *end, bool *is_match)
+{
+    *is_match = true;
+    return words(p, end, 1);
+}
+
+/* A run of one class, or a miss over the character at p. */
+static size_t run_of(const char *p, const char *end, uint8_t classes, bool *is_match)
+{
+    int len;
+
+    *is_match = class_at(p, end, &len) & classes;
+    return *is_match ? (size_t)(skip(p + len, end, classes) - p) : (size_t)len;
+}
+
+/* \p{N}+ */
+static size_t numbers(const char *p, const char *end, bool *is_match)
+{
+    return run_of(p, end, U_NUMBER, is_match);
+}
+
+/* \p{N} */
+static size_t number(const char *p, const char *end, bool *is_match)
+{
+    int len;
+
+    *is_match = class_at(p, end, &len) & U_NUMBER;
+    return (size_t)len;
+}
+
+/* [\r\n] */
+static size_t newline(const char *p, const char *end, bool *is_match)
+{
+    int len;
+
+    *is_match = class_at(p, end, &len) & U_NEWLINE;
+    return (size_t)len;
+}
+
+/* [0-9][0-9][0-9] */
+static size_t three_digits(const char *p, const char *end, bool *is_match)
+{
+    int n = 0, len;
+
+    while (n < 3 && p + n < end && p[n] >= '0' && p[n] <= '9')
+        n++;
+    *is_match = n == 3;
+    (void)class_at(p, end, &len);
+    return n == 3 ? 3 : (size_t)MAX(n, len);
+}
+
+/* [\p{P}\$\+<=>\^~\|]+ */
+static size_t marks(const char *p, const char *end, bool *is_match)
+{
+    const char *at = p;
+    uint8_t class;
+    int len = 1;
+
+    while (((class = class_at(at, end, &len)) & U_PUNCT) ||
+           (len == 1 && *at && strchr("$+<=>^~|", *at)))
+        at += len;
+    *is_match = at > p;
+    return at > p ? (size_t)(at - p) : (size_t)len;
+}
+
+/* \s+$ */
+static size_t blanks_at_end(const char *p, const char *end, bool *is_match)
+{
+    int len;
+    const char *at = skip(p, end, U_SPACE);
+
+    *is_match = at > p && at == end;
+    (void)class_at(p, end, &len);
+    return (size_t)(at > p ? at - p : len); /* no match can begin inside a run that goes on */
+}
+
+struct range {
+    uint32_t from, to;
+};
+
+struct ranges {
+    const struct range *r; /* in order, and a sentinel behind them */
+    size_t n;
+    uint64_t ascii[2]; /* what they say of the first 128, bit by bit */
+};
+
+static bool in_ranges(uint32_t cp, const struct ranges *s)
+{
+    size_t lo = 0, n = s->n;
+
+    if (cp < 128)
+        return s->ascii[cp >> 6] >> (cp & 63) & 1;
+    while (n) { /* the first range that ends at or behind cp */
+        size_t half = n / 2;
+        if (s->r[lo + half].to < cp) {
+            lo += half + 1;
+            n -= half + 1;
+        } else {
+            n = half;
+        }
+    }
+    return cp >= s->r[lo].from && cp <= s->r[lo].to;
+}
+
+/* \s?[ranges]+ without the \s? when blank is false. The blank may itself be in the ranges. */
+static size_t ranged(
+    const char *p, const char *end, const struct ranges *s, bool blank, bool *is_match)
+{
+    const char *at = p;
+    uint32_t cp;
+    uint8_t class;
+    int first = unicode_next(p, end, &cp, &class), len;
+
+    if (blank && (class & U_SPACE) && p + first < end) {
+        (void)unicode_next(p + first, end, &cp, &class);
+        at = in_ranges(cp, s) ? p + first : p;
+    }
+    const char *start = at;
+    for (; at < end; at += len) {
+        len = unicode_next(at, end, &cp, &class);
+        if (!in_ranges(cp, s))
+            break;
+    }
+    *is_match = at > start;
+    return *is_match ? (size_t)(at - p) : (size_t)first;
+}
+
+#define SENTINEL                                                                                   \
+    {                                                                                              \
+        UINT32_MAX, UINT32_MAX                                                                     \
+    }
+
+/* The cased letters as the DeepSeek tokenizers list them (their tokenizer.json). */
+static const struct range cased[] = {
+    { 0x41, 0x5A },
+    { 0x61, 0x7A },
+    { 0xB5, 0xB5 },
+    { 0xC0, 0xD6 },
+    { 0xD8, 0xF6 },
+    { 0xF8, 0x1BA },
+    { 0x1BC, 0x1BF },
+    { 0x1C4, 0x293 },
+    { 0x295, 0x2AF },
+    { 0x370, 0x373 },
+    { 0x376, 0x377 },
+    { 0x37B, 0x37D },
+    { 0x37F, 0x37F },
+    { 0x386, 0x386 },
+    { 0x388, 0x38A },
+    { 0x38C, 0x38C },
+    { 0x38E, 0x3A1 },
+    { 0x3A3, 0x3F5 },
+    { 0x3F7, 0x481 },
+    { 0x48A, 0x52F },
+    { 0x531, 0x556 },
+    { 0x10A0, 0x10C5 },
+    { 0x13A0, 0x13F5 },
+    { 0x13F8, 0x13FD },
+    { 0x1C90, 0x1CBA },
+    { 0x1CBD, 0x1CBF },
+    { 0x1D00, 0x1D2B },
+    { 0x1D6B, 0x1D77 },
+    { 0x1D79, 0x1D9A },
+    { 0x1E00, 0x1F15 },
+    { 0x1F18, 0x1F1D },
+    { 0x1F20, 0x1F45 },
+    { 0x1F48, 0x1F4D },
+    { 0x1F50, 0x1F57 },
+    { 0x1F59, 0x1F59 },
+    { 0x1F5B, 0x1F5B },
+    { 0x1F5D, 0x1F5D },
+    { 0x1F5F, 0x1F7D },
+    { 0x1F80, 0x1FB4 },
+    { 0x1FB6, 0x1FBC },
+    { 0x1FBE, 0x1FBE },
+    { 0x1FC2, 0x1FC4 },
+    { 0x1FC6, 0x1FCC },
+    { 0x1FD0, 0x1FD3 },
+    { 0x1FD6, 0x1FDB },
+    { 0x1FE0, 0x1FEC },
+    { 0x1FF2, 0x1FF4 },
+    { 0x1FF6, 0x1FFC },
+    { 0x2102, 0x2102 },
+    { 0x2107, 0x2107 },
+    { 0x210A, 0x2113 },
+    { 0x2115, 0x2115 },
+    { 0x2119, 0x211D },
+    { 0x2124, 0x2124 },
+    { 0x2126, 0x2126 },
+    { 0x2128, 0x2128 },
+    { 0x212A, 0x212D },
+    { 0x212F, 0x2134 },
+    { 0x2139, 0x2139 },
+    { 0x213C, 0x213F },
+    { 0x2145, 0x2149 },
+    { 0x214E, 0x214E },
+    { 0x2183, 0x2184 },
+    { 0x2C00, 0x2C7B },
+    { 0x2C7E, 0x2CE4 },
+    { 0x2CEB, 0x2CEE },
+    { 0x2CF2, 0x2CF3 },
+    { 0xA640, 0xA66D },
+    { 0xA680, 0xA69B },
+    { 0xA722, 0xA76F },
+    { 0xA771, 0xA787 },
+    { 0xA78B, 0xA78E },
+    { 0xAB70, 0xABBF },
+    { 0xFB00, 0xFB06 },
+    { 0xFB13, 0xFB17 },
+    { 0xFF21, 0xFF3A },
+    { 0xFF41, 0xFF5A },
+    { 0x10400, 0x1044F },
+    { 0x104B0, 0x104D3 },
+    { 0x104D8, 0x104FB },
+    { 0x10C80, 0x10CB2 },
+    { 0x10CC0, 0x10CF2 },
+    { 0x118A0, 0x118DF },
+    { 0x1E900, 0x1E943 },
+    SENTINEL,
+};
+
+static size_t cased_word(const char *p, const char *end, bool *is_match)
+{
+    static const struct ranges s = { cased, ARRAY_LEN(cased) - 1, { 0, 0x07FFFFFE07FFFFFE } };
+
+    return ranged(p, end, &s, true, is_match);
+}
+
+/* \s?[!-/:-~<fullwidth !-/ and :-~><quotes><ideographic space, comma, stop>]+ */
+static size_t cased_marks(const char *p, const char *end, bool *is_match)
+{
+    static const struct range r[] = { { 0x21, 0x2F }, { 0x3A, 0x7E }, { 0x2018, 0x201F },
+        { 0x3000, 0x3002 }, { 0xFF01, 0xFF0F }, { 0xFF1A, 0xFF5E }, SENTINEL };
+    static const struct ranges s = { r, ARRAY_LEN(r) - 1,
+        { 0xFC00FFFE00000000, 0x7FFFFFFFFFFFFFFF } };
+
+    return ranged(p, end, &s, true, is_match);
+}
+
+static size_t cjk(const char *p, const char *end, bool *is_match)
+{
+    static const struct range r[] = { { 0x800, 0x9FA5 }, { 0xAC00, 0xD7FF }, SENTINEL };
+    static const struct ranges s = { r, ARRAY_LEN(r) - 1, { 0, 0 } };
+
+    return ranged(p, end, &s, false, is_match);
+}
+
+/* \s?\p{L}+ and \s?\p{P}+ */
+static size_t after_blank(const char *p, const char *end, uint8_t wanted, bool *is_match)
+{
+    int first, len;
+    uint8_t class = class_at(p, end, &first);
+    const char *at = (class & U_SPACE) ? p + first : p;
+
+    *is_match = class_at(at, end, &len) & wanted;
+    return *is_match ? (size_t)(skip(at + len, end, wanted) - p) : (size_t)first;
+}
+
+static size_t letters_after_blank(const char *p, const char *end, bool *is_match)
+{
+    return after_blank(p, end, U_LETTER, is_match);
+}
+
+static size_t puncts_after_blank(const char *p, const char *end, bool *is_match)
+{
+    return after_blank(p, end, U_PUNCT, is_match);
+}
+
+/* ---- the names (llama.cpp's, as files carry them) */
+
+static const struct {
+    const char *name;
+    struct pretok p;
+} rows[] = {
+    { "gpt-2", { { gpt2 } } },
+    { "gpt2", { { gpt2 } } },
+    { "llama-bpe", { { llama3 }, true, true } },
+    { "llama3", { { llama3 }, true, true } },
+    { "llama-v3", { { llama3 }, true, true } },
+    { "qwen2", { { qwen2 } } },
+    { "deepseek-r1-qwen", { { qwen2 } } },
+    { "deepseek-llm", { { newline, cased_word, cased_marks, blanks_at_end, cjk, numbers } } },
+    { "deepseek-coder", { { newline, letters_after_blank, puncts_after_blank, cjk, number } } },
+    { "smollm", { { number, gpt2 } } },
+    { "starcoder", { { number, gpt2 } } },
+    { "default", { { marks, gpt2, numbers, three_digits } } },
+};
+
+const struct pretok *pretok_find(struct str name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (str_is(name, rows[i].name))
+            return &rows[i].p;
+    return NULL;
+}
+
+bool pretok_ignores_merges(const struct pretok *p)
+{
+    return p->ignores_merges;
+}
+
+bool pretok_adds_bos(const struct pretok *p)
+{
+    return p->adds_bos;
+}
+
+/* ---- splitting; recursion as deep as there are stages */
+
+static int split_stage(
+    const struct pretok *p, int stage, struct str piece, pretok_fn *fn, void *ctx)
+{
+    const char *at = piece.p, *end = piece.p + piece.n, *gap = at;
+    int rc = 0;
+
+    if (stage == MAX_STAGES || !p->stages[stage])
+        return fn(ctx, piece);
+    while (at < end && !rc) {
+        bool is_match;
+        size_t n = p->stages[stage](at, end, &is_match);
+        DCHECK(n > 0 && n <= (size_t)(end - at));
+        if (is_match && gap < at)
+            rc = split_stage(p, stage + 1, (struct str){ gap, (size_t)(at - gap) }, fn, ctx);
+        if (is_match && !rc)
+            rc = split_stage(p, stage + 1, (struct str){ at, n }, fn, ctx);
+        at += n;
+        gap = is_match ? at : gap;
+    }
+    if (gap < end && !rc)
+        rc = split_stage(p, stage + 1, (struct str){ gap, (size_t)(end - gap) }, fn, ctx);
+    return rc;
+}
+
+int pretok_split(const struct pretok *p, struct str text, pretok_fn *fn, void *ctx)
+{
+    return text.n ? split_stage(p, 0, text, fn, ctx) : 0;
+}
