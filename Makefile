@@ -43,9 +43,10 @@ LIBS     := $(PKG_LIBS) -lm
 # Each instruction set is a translation unit with its own flags; nothing else may use them.
 ISA_avx2   := -mavx2 -mfma -mf16c $(V_ISA_OPT)
 ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c $(V_ISA_OPT)
-# The tiles' instructions are assembly; what is around them is AVX-512.
+# AMX instructions are written in assembly, the code around them uses AVX-512. The definition of the
+# AMX set (tests/kernel) is plain C, which runs on every processor.
 ISA_amx    := $(ISA_avx512) -mavx512bf16
-isa = $(if $(findstring x86_amx,$(1)),$(ISA_amx),$(if $(findstring x86_avx512,$(1)),$(ISA_avx512),$(if $(findstring x86_avx2,$(1))$(findstring x86_avxvnni,$(1)),$(ISA_avx2))))
+isa = $(if $(filter %/x86_amx_definition.c,$(1)),,$(if $(findstring x86_amx,$(1)),$(ISA_amx),$(if $(findstring x86_avx512,$(1)),$(ISA_avx512),$(if $(findstring x86_avx2,$(1))$(findstring x86_avxvnni,$(1)),$(ISA_avx2)))))
 
 # src/testing is linked by inferctl, tests, benchmarks and tools, not by inferfluxd or the library.
 LIB_SRC     := $(filter-out src/testing/% src/cmd/%_main.c src/cmd/ctl_%.c,$(wildcard src/*/*.c src/*/*/*.c))
