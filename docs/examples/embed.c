@@ -1,9 +1,9 @@
-/* embed.c: a model in your own program: asks one question, prints the answer as it comes.
+/* embed.c: embeds a model in a program: sends one question, prints the response as it is generated.
  *
  *     cc embed.c $(pkg-config --cflags --libs inferflux) -o embed
  *     ./embed model.gguf "What is InferFlux?"
  *
- * An answer that grows beyond a screenful is cancelled, to show how. */
+ * A response of more than 2,000 bytes is cancelled, as an example of inferflux_cancel(). */
 #include <inferflux.h>
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ static void on_event(void *user, const inferflux_event *event)
         fprintf(stderr, "embed: %s\n", event->error);
         me->status = 1;
     }
-    fprintf(stderr, "%d prompt tokens, %d of the answer\n", event->prompt_tokens,
+    fprintf(stderr, "%d prompt tokens, %d completion tokens\n", event->prompt_tokens,
         event->completion_tokens);
 }
 
