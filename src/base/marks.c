@@ -1,48 +1,49 @@
 #include "base/marks.h"
 
-static uint16_t *cell(const struct marks *m, uint16_t at, char byte)
+static uint16_t *table_cell(const struct marks *m, uint16_t state, char byte)
 {
-    return &m->next[((size_t)at << m->shift) + m->class_of[(unsigned char)byte]];
+    return &m->next[((size_t)state << m->shift) + m->class_of[(unsigned char)byte]];
 }
 
-static void add(struct marks *m, int index)
+static void add_string(struct marks *m, int index)
 {
     struct str s = m->strings[index];
-    uint16_t at = MARKS_ROOT;
+    uint16_t state = MARKS_ROOT;
 
     CHECK(s.n > 0);
     m->starts[(unsigned char)s.p[0]] = true;
     for (size_t i = 0; i < s.n; i++) {
-        uint16_t *next = cell(m, at, s.p[i]);
+        uint16_t *next = table_cell(m, state, s.p[i]);
         if (!*next) {
             *next = m->n_nodes++;
             m->nodes[*next] = (struct marks_node){ (uint16_t)(i + 1), (uint16_t)index, -1 };
         }
-        at = *next;
+        state = *next;
     }
-    if (m->nodes[at].hit < 0)
-        m->nodes[at].hit = (int16_t)index;
+    if (m->nodes[state].hit < 0)
+        m->nodes[state].hit = (int16_t)index;
 }
 
-/* Breadth first, so that a state's failure link is complete before the state itself: its empty
- * cells become what the failure link would do, and the links are not needed afterwards. */
-static void complete(struct marks *m, uint16_t *queue, uint16_t *fail)
+/* Breadth first, so that the failure link of a state is complete before the state itself: the empty
+ * cells of the state get the transitions of its failure link, and the links are not needed
+ * afterwards. */
+static void link_failures(struct marks *m, uint16_t *queue, uint16_t *fail)
 {
     size_t head = 0, tail = 0;
 
     queue[tail++] = MARKS_ROOT;
     while (head < tail) {
-        uint16_t at = queue[head++];
-        uint16_t *row = m->next + ((size_t)at << m->shift);
-        const uint16_t *other = m->next + ((size_t)fail[at] << m->shift);
-        if (m->nodes[at].hit < 0 && at != MARKS_ROOT)
-            m->nodes[at].hit = m->nodes[fail[at]].hit;
+        uint16_t state = queue[head++];
+        uint16_t *row = m->next + ((size_t)state << m->shift);
+        const uint16_t *other = m->next + ((size_t)fail[state] << m->shift);
+        if (m->nodes[state].hit < 0 && state != MARKS_ROOT)
+            m->nodes[state].hit = m->nodes[fail[state]].hit;
         for (uint16_t c = 1; c < m->n_classes; c++) {
-            bool is_child = row[c] && m->nodes[row[c]].depth == m->nodes[at].depth + 1;
+            bool is_child = row[c] && m->nodes[row[c]].depth == m->nodes[state].depth + 1;
             if (is_child) {
-                fail[row[c]] = at == MARKS_ROOT ? (uint16_t)MARKS_ROOT : other[c];
+                fail[row[c]] = state == MARKS_ROOT ? (uint16_t)MARKS_ROOT : other[c];
                 queue[tail++] = row[c];
-            } else if (at != MARKS_ROOT) {
+            } else if (state != MARKS_ROOT) {
                 row[c] = other[c];
             }
         }
@@ -84,8 +85,8 @@ struct marks *marks_new(struct arena *a, const struct str *strings, int n)
     m->nodes[MARKS_ROOT].hit = -1;
     m->n_nodes = 1;
     for (int i = 0; i < n; i++)
-        add(m, i);
-    complete(m, queue, queue + n_nodes);
+        add_string(m, i);
+    link_failures(m, queue, queue + n_nodes);
     m->starts_blank = m->starts[' '] || m->starts['\t'] || m->starts['\n'] || m->starts['\r'];
     return m;
 }

@@ -14,15 +14,15 @@ struct adapter {
     const struct chat_family *family;
     const struct thinking_row *thinking;
     struct learned learned;
-    const struct writing *writing; /* of calls that the template does not show */
-    bool injects;                  /* tools are told in the system message */
+    const struct writing *writing; /* for tool calls which the template does not render */
+    bool injects;                  /* tools are listed in the system message */
     struct parser_format *format;
     int32_t ends[ENDS_MAX];
     int n_ends;
     struct adapter_info info;
 };
 
-static bool is_said(const char *z)
+static bool is_set(const char *z)
 {
     return z && *z;
 }
@@ -38,16 +38,16 @@ static int find_family(struct adapter *a, const struct adapter_options *o, struc
                : err_set(e, ERR_NOT_FOUND, "no chat family '" STR_FMT "'", STR_ARG(o->family));
 }
 
-/* Tools told in words bring the way of calling with them: of a model that has none of its own, or
- * one that cannot be written here, that is the one most models have seen. */
+/* Tools in the system prompt need a call syntax. If the model has none of its own, or one that
+ * cannot be written here, it is hermes_json, which most models were trained on. */
 static const char *choose_tool(struct adapter *a, const struct adapter_options *o)
 {
     const struct learned *l = &a->learned;
     const char *usual = o->known ? o->known->tool_parser_id : l->tool ? l->tool : a->family->tool;
-    const char *id = is_said(o->tool) ? o->tool : usual;
+    const char *id = is_set(o->tool) ? o->tool : usual;
 
     a->writing = writing_find(id);
-    if (a->injects && !a->writing && !is_said(o->tool) && !o->known)
+    if (a->injects && !a->writing && !is_set(o->tool) && !o->known)
         id = "hermes_json";
     a->writing = a->writing ? a->writing : writing_find("hermes_json");
     return id;
@@ -56,14 +56,15 @@ static const char *choose_tool(struct adapter *a, const struct adapter_options *
 static int choose_parsers(struct adapter *a, const struct adapter_options *o, struct err *e)
 {
     const struct learned *l = &a->learned;
-    const char *thinking = is_said(o->thinking) ? o->thinking
-                           : o->known           ? o->known->thinking_parser_id
-                           : l->thinking        ? l->thinking
-                                                : a->family->thinking;
-    bool wants_words = o->known && !is_said(o->tool) ? !strcmp(o->known->tool_format, "injection")
-                                                     : !l->takes_tools;
+    const char *thinking = is_set(o->thinking) ? o->thinking
+                           : o->known          ? o->known->thinking_parser_id
+                           : l->thinking       ? l->thinking
+                                               : a->family->thinking;
+    bool wants_injection = o->known && !is_set(o->tool)
+                               ? !strcmp(o->known->tool_format, "injection")
+                               : !l->takes_tools;
 
-    a->injects = o->template && wants_words && !o->no_injection;
+    a->injects = o->template && wants_injection && !o->no_injection;
     if (parser_format_new(&a->format, str_of(choose_tool(a, o)), str_of(thinking), e))
         return -1;
     a->info.tool_parser = parser_format_tool(a->format);
@@ -82,7 +83,8 @@ static void add_end(struct adapter *a, const struct vocab *v, struct str name)
         a->ends[a->n_ends++] = id;
 }
 
-/* The family's, and what the template puts behind an answer, unless a parser reads on there. */
+/* End tokens: those of the family, and the text that the template puts after an assistant message,
+ * unless it is a marker that a parser needs. */
 static void find_ends(struct adapter *a, const struct vocab *v)
 {
     struct str name = str_of(a->family->ends);
@@ -110,15 +112,15 @@ int adapter_open(struct adapter **out, const struct adapter_options *o, struct e
         return -1;
     }
     find_ends(a, o->vocab);
-    bool reads_calls = strcmp(a->info.tool_parser, "null") != 0;
-    bool reads_thoughts = strcmp(a->info.thinking_parser, "null") != 0;
+    bool parses_calls = strcmp(a->info.tool_parser, "null") != 0;
+    bool parses_reasoning = strcmp(a->info.thinking_parser, "null") != 0;
     a->info.family = a->family->name;
     a->info.tells_tools = a->injects;
     a->info.has_native_tools = l->takes_tools;
-    a->info.can_call_tools = (l->takes_tools || a->injects) && reads_calls;
-    a->info.can_think = reads_thoughts && (l->thinking || is_said(o->thinking) ||
-                                              a->thinking->flags & THINKING_IS_CHANNEL ||
-                                              (o->known && o->known->supports_thinking));
+    a->info.can_call_tools = (l->takes_tools || a->injects) && parses_calls;
+    a->info.can_think = parses_reasoning && (l->thinking || is_set(o->thinking) ||
+                                                a->thinking->flags & THINKING_IS_CHANNEL ||
+                                                (o->known && o->known->supports_thinking));
     a->info.can_toggle_thinking = a->info.can_think && l->toggle != TOGGLE_NONE;
     a->info.thinks_by_default = l->thinks_by_default;
     *out = a;
@@ -151,11 +153,11 @@ bool adapter_is_end(const struct adapter *a, int32_t id)
     return false;
 }
 
-/* ---- a prompt */
+/* ---- prompt */
 
-enum wish { WISH_NONE, WISH_THINK, WISH_NO_THINK };
+enum reasoning_wish { WISH_NONE, WISH_THINK, WISH_NO_THINK };
 
-static enum wish wish_of(const struct json *kwargs)
+static enum reasoning_wish wanted_reasoning(const struct json *kwargs)
 {
     static const char *const names[] = { "enable_thinking", "thinking" };
 
@@ -167,7 +169,8 @@ static enum wish wish_of(const struct json *kwargs)
     return WISH_NONE;
 }
 
-/* A member in front: of two with one name the last counts, which is the client's own. */
+/* Inserts a member at the front: of two members with one name the last wins, which is the
+ * client's. */
 static int add_member(struct convo *c, struct json member, struct arena *a, struct err *e)
 {
     const struct json *own = c->template_kwargs;
@@ -182,13 +185,14 @@ static int add_member(struct convo *c, struct json member, struct arena *a, stru
     return 0;
 }
 
-static int tell_thinking(const struct adapter *a, struct convo *c, struct arena *to, struct err *e)
+static int set_reasoning_toggle(
+    const struct adapter *a, struct convo *c, struct arena *to, struct err *e)
 {
-    enum wish wish = wish_of(c->template_kwargs);
-    struct json on = { .kind = JSON_BOOL, .b = wish == WISH_THINK };
+    enum reasoning_wish reasoning_wish = wanted_reasoning(c->template_kwargs);
+    struct json on = { .kind = JSON_BOOL, .b = reasoning_wish == WISH_THINK };
     struct json low = { .kind = JSON_STRING, .key = STR("reasoning_effort"), .s = STR("low") };
 
-    if (wish == WISH_NONE)
+    if (reasoning_wish == WISH_NONE)
         return 0;
     switch (a->learned.toggle) {
     case TOGGLE_ENABLE_THINKING:
@@ -202,18 +206,20 @@ static int tell_thinking(const struct adapter *a, struct convo *c, struct arena 
     case TOGGLE_NONE:
         break;
     }
-    /* It cannot be told not to think, but to think little. */
-    return wish == WISH_NO_THINK && a->learned.takes_effort ? add_member(c, low, to, e) : 0;
+    /* Reasoning cannot be turned off, but its effort can be reduced. */
+    return reasoning_wish == WISH_NO_THINK && a->learned.takes_effort ? add_member(c, low, to, e)
+                                                                      : 0;
 }
 
 int adapter_render(const struct adapter *a, const struct convo *c, const struct render_when *when,
     struct arena *to, struct rendered *out, struct err *e)
 {
     struct template_env env = a->env;
-    struct convo named, told;
+    struct convo with_ids, converted;
     bool has_tools = !json_is_null(c->tools) && c->tools->n > 0;
     struct convert_options o = { &a->learned, a->writing, has_tools && a->injects,
-        a->learned.toggle == TOGGLE_NO_THINK && wish_of(c->template_kwargs) == WISH_NO_THINK };
+        a->learned.toggle == TOGGLE_NO_THINK &&
+            wanted_reasoning(c->template_kwargs) == WISH_NO_THINK };
 
     if (!a->template)
         return err_param(
@@ -222,15 +228,17 @@ int adapter_render(const struct adapter *a, const struct convo *c, const struct 
         return err_param(e, ERR_UNSUPPORTED, "tools", "The model does not support tools.");
     env.now = when->now;
     env.stop = when->stop;
-    if (call_ids_fit(&named, c, parser_format_ids(a->format), to, e) ||
-        convo_convert(&told, &named, &o, to, e) || tell_thinking(a, &told, to, e))
+    if (call_ids_fit(&with_ids, c, parser_format_ids(a->format), to, e) ||
+        convo_convert(&converted, &with_ids, &o, to, e) ||
+        set_reasoning_toggle(a, &converted, to, e))
         return -1;
-    return chat_template_render(a->template, &told, &env, &template_limits_default, to, out, e);
+    return chat_template_render(
+        a->template, &converted, &env, &template_limits_default, to, out, e);
 }
 
-/* ---- how long a prompt is at least */
+/* ---- lower bound of the prompt length */
 
-/* Without the blanks at its ends, which templates trim. */
+/* Without blanks at both ends, which templates trim. */
 static size_t text_min_tokens(const struct vocab *v, struct str s)
 {
     s = str_skip(s, space_ahead(s));
@@ -238,7 +246,7 @@ static size_t text_min_tokens(const struct vocab *v, struct str s)
     return vocab_min_tokens(v, s);
 }
 
-static bool is_users_text(const struct message *m, const struct part *p)
+static bool is_user_text(const struct message *m, const struct part *p)
 {
     return m->role == ROLE_USER && p->kind == PART_TEXT && !p->is_ours;
 }
@@ -251,21 +259,20 @@ size_t adapter_min_tokens(const struct adapter *a, const struct convo *c, size_t
         return 0;
     for (int i = 0; i < c->n_messages; i++)
         for (int k = 0; k < c->messages[i].n_parts; k++)
-            if (is_users_text(&c->messages[i], &c->messages[i].parts[k]))
+            if (is_user_text(&c->messages[i], &c->messages[i].parts[k]))
                 n_bytes += c->messages[i].parts[k].text.n;
-    if (n_bytes <= n_max) /* as nearly always */
+    if (n_bytes <= n_max) /* the common case */
         return 0;
     for (int i = 0; i < c->n_messages; i++)
         for (int k = 0; k < c->messages[i].n_parts; k++) {
             const struct part *p = &c->messages[i].parts[k];
-            size_t more =
-                is_users_text(&c->messages[i], p) ? text_min_tokens(a->vocab, p->text) : 0;
-            n += more && n ? more - 1 : more; /* two texts may have a token in common */
+            size_t more = is_user_text(&c->messages[i], p) ? text_min_tokens(a->vocab, p->text) : 0;
+            n += more && n ? more - 1 : more; /* two texts may share a token */
         }
     return n;
 }
 
-/* ---- how an answer begins */
+/* ---- parser state at the first generated token */
 
 static struct str last_text(const struct convo *c)
 {
@@ -285,7 +292,7 @@ enum parser_start adapter_start_of(
 
     if (begun.n)
         return thinking_is_open(row, begun) ? PARSER_START_THINKING : PARSER_START_CONTENT;
-    /* What a user wrote does not open a thinking. */
+    /* Untrusted text does not open reasoning. */
     if (!last || !last->is_trusted)
         return PARSER_START_DEFAULT;
     if (thinking_ends_prompt(row, last->text, MARK_THINK))

@@ -1,13 +1,14 @@
-/* adapter.h: between a model and its conversations: everything that is particular about how it is
- * told things and how it tells them, decided once when the model is loaded.
+/* adapter.h: the conversation format of one model, decided once when the model is loaded: how a
+ * conversation becomes a prompt, and how the generated text is parsed.
  *
- *   convo --convert_messages, tools--> the family's kind of convo --template--> prompt
- *   answer --parser--> content, thinking, tool calls
+ *   convo --call_ids_fit, convo_convert--> convo the template supports --chat template--> prompt
+ *   generated text --parser--> content, reasoning, tool calls
  *
- * Which parsers, by the first of these that knows: the operator, the probe (a row of the
- * capabilities store), what the template shows (learn.h), the family's defaults (family.h).
+ * The parsers come from the first source that has them: the operator's options, the capability
+ * probe (an entry of the capabilities store), the chat template (template_probe.h), the defaults of
+ * the model family (family.h).
  *
- * Read-only once open: any thread. */
+ * Owner: none; read-only once open, so any thread may use it. */
 #pragma once
 
 #include "chat/family.h"
@@ -17,47 +18,50 @@
 
 struct adapter;
 
-struct adapter_options {                    /* borrowed for the call, but for template and vocab */
-    struct str arch;                        /* general.architecture */
-    struct str family;                      /* the operator's; "" = to be found out */
-    const char *tool, *thinking;            /* the operator's parser ids; NULL or "" = likewise */
-    const struct chat_template *template;   /* NULL: the model cannot chat. Outlives the adapter */
-    const struct template_env *env;         /* the vocabulary's tokens */
-    const struct vocab *vocab;              /* outlives the adapter */
-    const struct model_capabilities *known; /* a probe's; NULL = not probed. Only for the call */
-    bool no_injection; /* tools that the template does not show are refused, not told in words */
+struct adapter_options {         /* borrowed for the call, except `template` and `vocab` */
+    struct str arch;             /* general.architecture */
+    struct str family;           /* family set by the operator; "" = detect it */
+    const char *tool, *thinking; /* parser ids set by the operator; NULL or "" = detect them */
+    const struct chat_template *template; /* NULL: the model cannot chat. Outlives the adapter */
+    const struct template_env *env;       /* bos and eos tokens of the vocabulary */
+    const struct vocab *vocab;            /* outlives the adapter */
+    /* result of a capability probe, borrowed for the call; NULL = not probed */
+    const struct model_capabilities *known;
+    /* no tools in the system prompt: if the template does not render tools, requests with tools
+     * fail */
+    bool no_injection;
 };
 
-/* ERR_INVALID for an unknown id, ERR_NOT_FOUND for an unknown family, ERR_MEMORY. */
+/* ERR_INVALID for an unknown parser id, ERR_NOT_FOUND for an unknown family, ERR_MEMORY. */
 int adapter_open(struct adapter **out, const struct adapter_options *o, struct err *e);
 void adapter_close(struct adapter *a);
 
 struct render_when {
-    int64_t now;              /* wall seconds */
-    const _Atomic bool *stop; /* as in template_env; or NULL */
+    int64_t now;              /* wall-clock seconds */
+    const _Atomic bool *stop; /* cancels rendering, as in template_env; or NULL */
 };
 
-/* The prompt of a conversation, in arena `to`. What the template does not
- * take is told in another way (convert.h); whether to think (enable_thinking or thinking among the
- * conversation's template_kwargs) is told as the family wants it. ERR_UNSUPPORTED when the model
- * cannot chat, or "tools" when it cannot be told of them; else as chat_template_render. */
+/* Renders the prompt of a conversation into arena `to`. Messages that the template does not support
+ * are converted first (convo_convert.h). `enable_thinking` or `thinking` in the conversation's
+ * template_kwargs is translated to the toggle of the template. ERR_UNSUPPORTED: the model cannot
+ * chat, or (param "tools") has no way to receive tools; otherwise as chat_template_render. */
 int adapter_render(const struct adapter *a, const struct convo *c, const struct render_when *when,
     struct arena *to, struct rendered *out, struct err *e);
 
-/* Any prompt of this conversation has at least so many tokens: by the text of its users, without
- * rendering. 0 when it may be as few as n_max for all that is quickly known. */
+/* Lower bound on the tokens of the prompt, from the user texts, without rendering. Returns 0 if a
+ * cheap check cannot exclude that the prompt has at most n_max tokens. */
 size_t adapter_min_tokens(const struct adapter *a, const struct convo *c, size_t n_max);
 
-/* What reads this model's answers. */
+/* Parser format for the output of this model. */
 const struct parser_format *adapter_format(const struct adapter *a);
-/* How the answer to this prompt begins: in thinking when the prompt has opened it. */
+/* Parser state at the first generated token: inside reasoning if the prompt ends there. */
 enum parser_start adapter_start(
     const struct adapter *a, const struct convo *c, const struct rendered *prompt);
 
-/* The token ends a turn of this family: beside those that vocab_is_end knows. */
+/* The token ends a turn in this family; in addition to the tokens of vocab_is_end. */
 bool adapter_is_end(const struct adapter *a, int32_t id);
 
-/* The same, for an answer in which thinking is marked as this row says. */
+/* Like adapter_start, for the given reasoning format. */
 struct thinking_row;
 enum parser_start adapter_start_of(
     const struct thinking_row *row, const struct convo *c, const struct rendered *prompt);
@@ -65,11 +69,11 @@ enum parser_start adapter_start_of(
 struct adapter_info {
     const char *family;                        /* "qwen" */
     const char *tool_parser, *thinking_parser; /* ids */
-    bool tells_tools;                          /* in the system message */
-    bool has_native_tools;                     /* the template shows tools */
-    bool can_call_tools;                       /* natively, or told in the system prompt */
+    bool tells_tools;                          /* tools are listed in the system prompt */
+    bool has_native_tools;                     /* the template renders tools */
+    bool can_call_tools;                       /* natively, or by tools in the system prompt */
     bool can_think;
     bool can_toggle_thinking;
-    bool thinks_by_default; /* unless it is told not to */
+    bool thinks_by_default; /* reasoning is on unless the request turns it off */
 };
 const struct adapter_info *adapter_info(const struct adapter *a);

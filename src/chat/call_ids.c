@@ -2,14 +2,14 @@
 
 #include <stdio.h>
 
-enum { NINE = 9, LOOK_AT_MOST = 256 };
+enum { NINE = 9, RESULT_LOOKUPS_MAX = 256 };
 
 static bool is_alnum(char c)
 {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-static bool is_nine(struct str id)
+static bool is_nine_alnum(struct str id)
 {
     bool fits = id.n == NINE;
 
@@ -19,7 +19,7 @@ static bool is_nine(struct str id)
 }
 
 /* functions.NAME:NUMBER */
-static bool is_name(struct str id)
+static bool is_name_id(struct str id)
 {
     size_t n = id.n;
 
@@ -28,8 +28,8 @@ static bool is_name(struct str id)
     return n < id.n && n > 11 && id.p[n - 1] == ':' && str_starts(id, STR("functions."));
 }
 
-/* The same id gives the same nine. */
-static struct str nine_of(struct str id, struct arena *a)
+/* Equal ids give equal results. */
+static struct str nine_id_of(struct str id, struct arena *a)
 {
     static const char letters[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
@@ -42,7 +42,7 @@ static struct str nine_of(struct str id, struct arena *a)
     return arena_str(a, (struct str){ text, NINE });
 }
 
-static struct str name_of(struct str name, int number, struct arena *a)
+static struct str name_id_of(struct str name, int number, struct arena *a)
 {
     char digits[16];
     struct buf b;
@@ -60,9 +60,10 @@ static struct str name_of(struct str name, int number, struct arena *a)
 struct renaming {
     enum call_ids form;
     struct arena *a;
-    const struct message *asked, *answers; /* the last message with calls, as it was and is */
-    int n_results;                         /* since then */
-    int n_calls;                           /* of all */
+    /* the last message with calls, before and after renaming */
+    const struct message *old_calls, *new_calls;
+    int n_results; /* since that message */
+    int n_calls;   /* calls of the whole conversation */
 };
 
 static int rename_calls(struct renaming *r, const struct message *was, struct message *m)
@@ -75,35 +76,35 @@ static int rename_calls(struct renaming *r, const struct message *was, struct me
         struct tool_call *c = &calls[i];
         *c = was->tool_calls[i];
         bool nine = r->form == CALL_IDS_NINE;
-        if (nine ? is_nine(c->id) : is_name(c->id))
+        if (nine ? is_nine_alnum(c->id) : is_name_id(c->id))
             continue;
-        c->id = nine ? nine_of(c->id, r->a) : name_of(c->name, r->n_calls, r->a);
-        c->raw = NULL; /* it has the other one */
+        c->id = nine ? nine_id_of(c->id, r->a) : name_id_of(c->name, r->n_calls, r->a);
+        c->raw = NULL; /* the raw call has the old id */
         if (!c->id.p)
             return -1;
     }
     m->tool_calls = calls;
-    r->asked = was;
-    r->answers = m;
+    r->old_calls = was;
+    r->new_calls = m;
     r->n_results = 0;
     return 0;
 }
 
-/* Results mostly come in the order of the calls: each look begins where the last one ended. */
+/* Results mostly arrive in the order of the calls: each search begins after the last hit. */
 static int rename_result(struct renaming *r, const struct message *was, struct message *m)
 {
-    int n = r->asked ? r->asked->n_tool_calls : 0;
+    int n = r->old_calls ? r->old_calls->n_tool_calls : 0;
 
-    for (int k = 0; k < MIN(n, LOOK_AT_MOST); k++) {
+    for (int k = 0; k < MIN(n, RESULT_LOOKUPS_MAX); k++) {
         int i = (r->n_results + k) % n;
-        if (!str_eq(r->asked->tool_calls[i].id, was->tool_call_id))
+        if (!str_eq(r->old_calls->tool_calls[i].id, was->tool_call_id))
             continue;
-        m->tool_call_id = r->answers->tool_calls[i].id;
+        m->tool_call_id = r->new_calls->tool_calls[i].id;
         r->n_results = i + 1;
         return 0;
     }
-    if (r->form == CALL_IDS_NINE && !is_nine(was->tool_call_id))
-        m->tool_call_id = nine_of(was->tool_call_id, r->a);
+    if (r->form == CALL_IDS_NINE && !is_nine_alnum(was->tool_call_id))
+        m->tool_call_id = nine_id_of(was->tool_call_id, r->a);
     return m->tool_call_id.p ? 0 : -1;
 }
 

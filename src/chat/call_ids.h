@@ -1,14 +1,14 @@
-/* call_ids.h: ids of tool calls in the form in which a model's template wants them back.
+/* call_ids.h: converts ids of tool calls to the form that the model's template requires.
  *
- * Clients give back the ids that an answer had, but also those of other servers, of other models,
- * and of their own making. Templates that insist on a form refuse them (Mistral's), or models
- * have never seen the like (Kimi's). What does not fit is renamed, in the call and in its result
- * alike; what fits stays. Pure. */
+ * Clients return the ids of earlier responses, but also ids of other servers and models, and their
+ * own. Some templates reject ids in another form (Mistral), and some models were trained on one
+ * form only (Kimi). An id in the wrong form is replaced, in the call and in its result alike; all
+ * other ids are unchanged. Pure functions; any thread. */
 #pragma once
 
 #include "chat/convo.h"
 #include "output/parser.h"
 
-/* ERR_MEMORY. *out may share everything with *in; the rest is in the arena. */
+/* ERR_MEMORY. *out may share memory with *in; new data is in the arena. */
 int call_ids_fit(
     struct convo *out, const struct convo *in, enum call_ids form, struct arena *a, struct err *e);

@@ -1,6 +1,6 @@
 #include "chat/context.h"
 
-static int put(struct rt *rt, struct dict *d, const char *key, struct val v)
+static int put_member(struct rt *rt, struct dict *d, const char *key, struct val v)
 {
     return dict_put_z(rt, d, key, v);
 }
@@ -9,7 +9,7 @@ static int put_input(struct rt *rt, struct dict *d, const char *key, struct str 
 {
     struct text *t = text_new(rt, s, false);
 
-    return t ? put(rt, d, key, V_STR(t)) : -1;
+    return t ? put_member(rt, d, key, V_STR(t)) : -1;
 }
 
 static struct dict *input_dict(struct rt *rt)
@@ -29,14 +29,14 @@ static int text_part_value(struct rt *rt, struct str s, bool trusted, struct val
     struct text *t = text_new(rt, s, trusted);
     struct val type;
 
-    if (!d || !t || val_z(rt, "text", &type) || put(rt, d, "type", type) ||
-        put(rt, d, "text", V_STR(t)))
+    if (!d || !t || val_z(rt, "text", &type) || put_member(rt, d, "type", type) ||
+        put_member(rt, d, "text", V_STR(t)))
         return -1;
     *out = V(T_DICT, dict, d);
     return 0;
 }
 
-/* As it came where it is of the shape templates know, else in that shape. */
+/* The part as received if it has the shape which templates expect, otherwise converted to it. */
 static int part_value(struct rt *rt, const struct part *p, struct val *out)
 {
     const struct json *type = p->raw ? json_get(p->raw, "type") : NULL;
@@ -65,7 +65,7 @@ static bool has_ours(const struct message *m)
     return false;
 }
 
-/* Pieces of both origins, one behind the other. */
+/* Concatenates trusted and untrusted parts. */
 static int mixed_value(struct rt *rt, const struct message *m, struct val *out)
 {
     struct blob *b = blob_new(rt);
@@ -109,7 +109,7 @@ static int parts_value(struct rt *rt, const struct message *m, struct val *out)
     return 0;
 }
 
-static int content_value(struct rt *rt, const struct message *m, int how, struct val *out)
+static int content_value(struct rt *rt, const struct message *m, int variant_flags, struct val *out)
 {
     bool is_plain = m->is_plain;
 
@@ -118,14 +118,14 @@ static int content_value(struct rt *rt, const struct message *m, int how, struct
         *out = is_null ? V_NONE : (struct val){ .type = T_MISSING };
         return 0;
     }
-    if (is_plain ? how & AS_PARTS : (how & AS_PLAIN) && is_all_text(m))
+    if (is_plain ? variant_flags & AS_PARTS : (variant_flags & AS_PLAIN) && is_all_text(m))
         is_plain = !is_plain;
     return is_plain ? plain_value(rt, m, out) : parts_value(rt, m, out);
 }
 
 /* ---- tool calls */
 
-static int arguments_value(struct rt *rt, struct str text, int how, struct val *out)
+static int arguments_value(struct rt *rt, struct str text, int variant_flags, struct val *out)
 {
     static const struct json_limits limits = { .max_depth = 64, .max_nodes = 200000 };
     struct text *t = text_new(rt, text, false);
@@ -135,7 +135,7 @@ static int arguments_value(struct rt *rt, struct str text, int how, struct val *
     if (!t || rt_spend_bytes(rt, text.n * 4))
         return -1;
     *out = V_STR(t);
-    if (how & AS_TEXT_ARGS)
+    if (variant_flags & AS_TEXT_ARGS)
         return 0;
     if (!text.n)
         text = STR("{}");
@@ -144,13 +144,14 @@ static int arguments_value(struct rt *rt, struct str text, int how, struct val *
     return j->kind == JSON_OBJECT ? val_from_json(rt, j, false, out) : 0;
 }
 
-static int function_value(struct rt *rt, const struct tool_call *call, int how, struct val *out)
+static int function_value(
+    struct rt *rt, const struct tool_call *call, int variant_flags, struct val *out)
 {
     const struct json *raw = call->raw ? json_get(call->raw, "function") : NULL;
     struct dict *d = input_dict(rt);
     struct val arguments;
 
-    if (!d || arguments_value(rt, call->arguments, how, &arguments))
+    if (!d || arguments_value(rt, call->arguments, variant_flags, &arguments))
         return -1;
     for (const struct json *m = raw && raw->kind == JSON_OBJECT ? raw->child : NULL; m;
          m = m->next) {
@@ -162,20 +163,21 @@ static int function_value(struct rt *rt, const struct tool_call *call, int how, 
     }
     if (!dict_get_z(d, "name") && put_input(rt, d, "name", call->name))
         return -1;
-    if (!dict_get_z(d, "arguments") && put(rt, d, "arguments", arguments))
+    if (!dict_get_z(d, "arguments") && put_member(rt, d, "arguments", arguments))
         return -1;
     *out = V(T_DICT, dict, d);
     return 0;
 }
 
-static int call_value_of(struct rt *rt, const struct tool_call *call, int how, struct val *out)
+static int call_value_of(
+    struct rt *rt, const struct tool_call *call, int variant_flags, struct val *out)
 {
     const struct json *function = call->raw ? json_get(call->raw, "function") : NULL;
     bool is_known = function && function->kind == JSON_OBJECT;
     struct dict *d = input_dict(rt);
     struct val f, type;
 
-    if (!d || function_value(rt, call, how, &f))
+    if (!d || function_value(rt, call, variant_flags, &f))
         return -1;
     for (const struct json *m = is_known ? call->raw->child : NULL; m; m = m->next) {
         struct text *key = text_new(rt, m->key, false);
@@ -186,14 +188,14 @@ static int call_value_of(struct rt *rt, const struct tool_call *call, int how, s
     }
     if (!is_known) {
         if ((call->id.n && put_input(rt, d, "id", call->id)) || val_z(rt, "function", &type) ||
-            put(rt, d, "type", type) || put(rt, d, "function", f))
+            put_member(rt, d, "type", type) || put_member(rt, d, "function", f))
             return -1;
     }
     *out = V(T_DICT, dict, d);
     return 0;
 }
 
-static int calls_value(struct rt *rt, const struct message *m, int how, struct val *out)
+static int calls_value(struct rt *rt, const struct message *m, int variant_flags, struct val *out)
 {
     const struct json *raw = m->raw ? json_get(m->raw, "tool_calls") : NULL;
 
@@ -206,7 +208,7 @@ static int calls_value(struct rt *rt, const struct message *m, int how, struct v
     l->trusted = false;
     for (int i = 0; i < m->n_tool_calls; i++) {
         struct val v;
-        if (call_value_of(rt, &m->tool_calls[i], how, &v) || list_push(rt, l, v))
+        if (call_value_of(rt, &m->tool_calls[i], variant_flags, &v) || list_push(rt, l, v))
             return -1;
     }
     *out = V(T_LIST, list, l);
@@ -226,21 +228,21 @@ static int input_value(struct rt *rt, struct str s, struct val *out)
 static const char *const members[] = { "role", "content", "name", "tool_calls", "tool_call_id",
     "reasoning_content", "is_error" };
 
-/* T_MISSING when the message has no such member. */
+/* T_MISSING if the message has no such member. */
 static int member_value(
-    struct rt *rt, const struct message *m, size_t which, int how, struct val *out)
+    struct rt *rt, const struct message *m, size_t which, int variant_flags, struct val *out)
 {
-    bool as_system = m->role == ROLE_DEVELOPER && how & AS_SYSTEM;
+    bool as_system = m->role == ROLE_DEVELOPER && variant_flags & AS_SYSTEM;
 
     switch (which) {
     case 0:
         return val_z(rt, as_system ? "system" : role_name(m->role), out);
     case 1:
-        return content_value(rt, m, how, out);
+        return content_value(rt, m, variant_flags, out);
     case 2:
         return input_value(rt, m->name, out);
     case 3:
-        return calls_value(rt, m, how, out);
+        return calls_value(rt, m, variant_flags, out);
     case 4:
         return input_value(rt, m->tool_call_id, out);
     case 5:
@@ -251,7 +253,7 @@ static int member_value(
     }
 }
 
-static int message_value(struct rt *rt, const struct message *m, int how, struct val *out)
+static int message_value(struct rt *rt, const struct message *m, int variant_flags, struct val *out)
 {
     struct dict *d = input_dict(rt);
     bool is_put[ARRAY_LEN(members)] = { 0 };
@@ -266,7 +268,7 @@ static int message_value(struct rt *rt, const struct message *m, int how, struct
         while (k < ARRAY_LEN(members) && !str_is(j->key, members[k]))
             k++;
         bool is_known = k < ARRAY_LEN(members);
-        if (!key || (is_known && member_value(rt, m, k, how, &v)))
+        if (!key || (is_known && member_value(rt, m, k, variant_flags, &v)))
             return -1;
         if (is_known)
             is_put[k] = true;
@@ -279,7 +281,8 @@ static int message_value(struct rt *rt, const struct message *m, int how, struct
     for (size_t k = 0; k < ARRAY_LEN(members); k++) {
         if (is_put[k])
             continue;
-        if (member_value(rt, m, k, how, &v) || (v.type != T_MISSING && put(rt, d, members[k], v)))
+        if (member_value(rt, m, k, variant_flags, &v) ||
+            (v.type != T_MISSING && put_member(rt, d, members[k], v)))
             return -1;
     }
     *out = V(T_DICT, dict, d);
@@ -288,7 +291,7 @@ static int message_value(struct rt *rt, const struct message *m, int how, struct
 
 /* ---- variables */
 
-static int set(struct rt *rt, struct str name, struct val v)
+static int set_variable(struct rt *rt, struct str name, struct val v)
 {
     if (rt_spend(rt, 1 + rt->t->n_names / 8))
         return -1;
@@ -306,12 +309,12 @@ static int set_token(struct rt *rt, struct str name, struct str token)
 
     if (!token.p)
         return 0;
-    return t ? set(rt, name, V_STR(t)) : -1;
+    return t ? set_variable(rt, name, V_STR(t)) : -1;
 }
 
-static int set_messages(struct rt *rt, const struct convo *c, int how)
+static int set_messages(struct rt *rt, const struct convo *c, int variant_flags)
 {
-    int n = c->n_messages - (how & WITHOUT_LAST && c->n_messages ? 1 : 0);
+    int n = c->n_messages - (variant_flags & WITHOUT_LAST && c->n_messages ? 1 : 0);
     struct list *l = list_new(rt, (size_t)n);
 
     if (!l)
@@ -319,25 +322,27 @@ static int set_messages(struct rt *rt, const struct convo *c, int how)
     l->trusted = false;
     for (int i = 0; i < n; i++) {
         struct val v;
-        if (message_value(rt, &c->messages[i], how, &v) || list_push(rt, l, v))
+        if (message_value(rt, &c->messages[i], variant_flags, &v) || list_push(rt, l, v))
             return -1;
     }
-    return set(rt, STR("messages"), V(T_LIST, list, l));
+    return set_variable(rt, STR("messages"), V(T_LIST, list, l));
 }
 
-static int set_tools(struct rt *rt, const struct convo *c, int how)
+static int set_tools(struct rt *rt, const struct convo *c, int variant_flags)
 {
     struct val v = V_NONE;
 
     if (json_is_null(c->tools))
-        return how & AS_NO_TOOLS ? 0 : set(rt, STR("tools"), v);
-    return val_from_json(rt, c->tools, false, &v) ? -1 : set(rt, STR("tools"), v);
+        return variant_flags & AS_NO_TOOLS ? 0 : set_variable(rt, STR("tools"), v);
+    return val_from_json(rt, c->tools, false, &v) ? -1 : set_variable(rt, STR("tools"), v);
 }
 
-int context_set(struct rt *rt, const struct convo *c, const struct template_env *env, int how)
+int context_set(
+    struct rt *rt, const struct convo *c, const struct template_env *env, int variant_flags)
 {
     const struct json *kwargs = c->template_kwargs;
-    bool generates = how & WITHOUT_LAST || (c->add_generation_prompt && !c->continue_final_message);
+    bool generates =
+        variant_flags & WITHOUT_LAST || (c->add_generation_prompt && !c->continue_final_message);
 
     for (uint32_t i = 0; i < rt->t->n_names; i++) {
         const struct function *f = function_find(rt->t->names[i]);
@@ -345,15 +350,15 @@ int context_set(struct rt *rt, const struct convo *c, const struct template_env 
             rt->variables[i] = V(T_FUNCTION, function, f);
     }
     if (set_token(rt, STR("bos_token"), env->bos_token) ||
-        set_token(rt, STR("eos_token"), env->eos_token) || set_messages(rt, c, how) ||
-        set_tools(rt, c, how) || set(rt, STR("documents"), V_NONE) ||
-        set(rt, STR("add_generation_prompt"), V_BOOL(generates)))
+        set_token(rt, STR("eos_token"), env->eos_token) || set_messages(rt, c, variant_flags) ||
+        set_tools(rt, c, variant_flags) || set_variable(rt, STR("documents"), V_NONE) ||
+        set_variable(rt, STR("add_generation_prompt"), V_BOOL(generates)))
         return -1;
     if (!kwargs || kwargs->kind != JSON_OBJECT)
         return 0;
     for (const struct json *k = kwargs->child; k; k = k->next) {
         struct val v;
-        if (val_from_json(rt, k, false, &v) || set(rt, k->key, v))
+        if (val_from_json(rt, k, false, &v) || set_variable(rt, k->key, v))
             return -1;
     }
     return 0;

@@ -1,9 +1,9 @@
-/* context.h: a conversation as the variables of a template.
+/* template_context.h: sets the variables of a chat template from a conversation.
  *
- * A message becomes a dict with the members that the client sent, in their order; those that
- * struct message knows take their value from there, so that every wire's messages look alike to
- * a template. All of it is untrusted but the role, which is one of our six words: templates
- * build markers like <|user|> from it. */
+ * A message becomes a dict with the members which the client sent, in their order. Members that
+ * struct message also has take their value from there, so messages of all dialects look alike to a
+ * template. All text is untrusted except the role, which is one of six fixed words: templates build
+ * markers such as <|user|> from it. Called by the thread that renders. */
 #pragma once
 
 #include "jinja/ast.h"
@@ -12,11 +12,11 @@
 enum {
     AS_TEXT_ARGS = 1,  /* arguments of tool calls stay JSON text */
     AS_SYSTEM = 2,     /* developer messages become system messages */
-    AS_PLAIN = 4,      /* lists of text parts become one string */
-    AS_PARTS = 8,      /* strings become a list of one part */
-    AS_NO_TOOLS = 16,  /* without tools the variable is undefined */
-    WITHOUT_LAST = 32, /* the last message is left out, the assistant's turn begins */
+    AS_PLAIN = 4,      /* a content list of text parts becomes one string */
+    AS_PARTS = 8,      /* a content string becomes a list of one part */
+    AS_NO_TOOLS = 16,  /* without tools, the variable `tools` is undefined, not none */
+    WITHOUT_LAST = 32, /* the last message is omitted and the assistant turn is opened */
 };
 
-int context_set(
-    struct rt *rt, const struct convo *c, const struct template_env *env, int how) MUST_CHECK;
+int context_set(struct rt *rt, const struct convo *c, const struct template_env *env,
+    int variant_flags) MUST_CHECK;

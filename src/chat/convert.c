@@ -28,16 +28,16 @@ const struct writing *writing_find(const char *tool)
     return NULL;
 }
 
-/* ---- content as a row of pieces, ours and the client's */
+/* ---- content as a list of trusted and untrusted parts */
 
-struct pieces {
+struct part_list {
     struct arena *a;
     struct part *v;
     int n, cap;
-    bool failed; /* no memory; puts do nothing any more */
+    bool failed; /* no memory; further additions are ignored */
 };
 
-static void put(struct pieces *p, struct part part)
+static void part_list_add(struct part_list *p, struct part part)
 {
     if (p->n == p->cap && !p->failed) {
         int cap = MAX(2 * p->cap, 8);
@@ -51,31 +51,31 @@ static void put(struct pieces *p, struct part part)
         p->v[p->n++] = part;
 }
 
-static void put_ours(struct pieces *p, const char *text)
+static void put_trusted(struct part_list *p, const char *text)
 {
-    put(p, (struct part){ .kind = PART_TEXT, .text = str_of(text), .is_ours = true });
+    part_list_add(p, (struct part){ .kind = PART_TEXT, .text = str_of(text), .is_ours = true });
 }
 
-static void put_theirs(struct pieces *p, struct str text)
+static void put_untrusted(struct part_list *p, struct str text)
 {
     if (text.n)
-        put(p, (struct part){ .kind = PART_TEXT, .text = text });
+        part_list_add(p, (struct part){ .kind = PART_TEXT, .text = text });
 }
 
-/* A client's parts are texts with a line break between, as message_text has them. */
-static void put_content(struct pieces *p, const struct message *m)
+/* The parts of a client's message are separated by newlines, as in message_text. */
+static void put_content(struct part_list *p, const struct message *m)
 {
     bool is_first = true;
 
     for (int i = 0; i < m->n_parts; i++) {
         if (!is_first && !m->parts[i].is_ours && !m->parts[i - 1].is_ours)
-            put_ours(p, "\n");
+            put_trusted(p, "\n");
         is_first = false;
-        put(p, m->parts[i]);
+        part_list_add(p, m->parts[i]);
     }
 }
 
-static bool has_words(const struct message *m)
+static bool has_any_content(const struct message *m)
 {
     for (int i = 0; i < m->n_parts; i++)
         if (m->parts[i].kind != PART_TEXT || m->parts[i].text.n)
@@ -83,8 +83,8 @@ static bool has_words(const struct message *m)
     return false;
 }
 
-/* The pieces as the message's content; what it was before is in them, or gone. */
-static void take_content(struct message *m, const struct pieces *p)
+/* Replaces the content of the message by the list, and drops its raw JSON. */
+static void set_content(struct message *m, const struct part_list *p)
 {
     m->parts = p->v;
     m->n_parts = p->n;
@@ -95,14 +95,14 @@ static void take_content(struct message *m, const struct pieces *p)
         m->is_plain &= p->v[i].kind == PART_TEXT;
 }
 
-/* A piece that is written, not borrowed. */
-static void put_written(struct pieces *p, struct buf *b)
+/* Appends the contents of a buffer as an untrusted part, and frees the buffer. */
+static void put_written(struct part_list *p, struct buf *b)
 {
     struct str s = buf_ok(b) ? arena_str(p->a, buf_str(b)) : STR_NONE;
 
     p->failed |= !s.p;
     if (s.p)
-        put_theirs(p, s);
+        put_untrusted(p, s);
     buf_clear(b);
 }
 
@@ -133,14 +133,14 @@ static void python_value(struct buf *b, const struct json *j)
                 json_escape(b, c->key);
                 buf_putz(b, "\": ");
             }
-            python_value(b, c); /* as deep as the limits of json_parse */
+            python_value(b, c); /* depth is bounded by the limits of json_parse */
         }
         buf_putc(b, j->kind == JSON_ARRAY ? ']' : '}');
         return;
     }
 }
 
-static void put_python(struct pieces *p, struct str arguments)
+static void put_python(struct part_list *p, struct str arguments)
 {
     static const struct json_limits limits = { .max_depth = 64, .max_nodes = 100000 };
     struct json *j = NULL;
@@ -160,53 +160,54 @@ static void put_python(struct pieces *p, struct str arguments)
     put_written(p, &b);
 }
 
-static void put_call(struct pieces *p, const struct writing *w, struct str name, struct str args)
+static void put_call(struct part_list *p, const struct writing *w, struct str name, struct str args)
 {
     struct buf b;
 
-    put_ours(p, w->open);
+    put_trusted(p, w->open);
     buf_init(&b, 64 * MB);
     if (w->is_json)
         json_escape(&b, name);
     else
         buf_puts(&b, name);
     put_written(p, &b);
-    put_ours(p, w->mid);
+    put_trusted(p, w->mid);
     if (w->is_python)
         put_python(p, args);
     else
-        put_theirs(p, args.n ? args : STR("{}"));
-    put_ours(p, w->close);
+        put_untrusted(p, args.n ? args : STR("{}"));
+    put_trusted(p, w->close);
 }
 
-static void calls_become_text(struct message *m, const struct writing *w, struct pieces *p)
+static void calls_become_text(struct message *m, const struct writing *w, struct part_list *p)
 {
     put_content(p, m);
     for (int i = 0; i < m->n_tool_calls; i++) {
-        if (i || has_words(m))
-            put_ours(p, "\n");
+        if (i || has_any_content(m))
+            put_trusted(p, "\n");
         put_call(p, w, m->tool_calls[i].name, m->tool_calls[i].arguments);
     }
     m->n_tool_calls = 0;
-    take_content(m, p);
+    set_content(m, p);
 }
 
-static void result_becomes_text(struct message *m, struct pieces *p)
+static void result_becomes_text(struct message *m, struct part_list *p)
 {
-    put_ours(p, "<tool_response>\n");
+    put_trusted(p, "<tool_response>\n");
     put_content(p, m);
-    put_ours(p, "\n</tool_response>");
+    put_trusted(p, "\n</tool_response>");
     m->role = ROLE_USER;
     m->name = m->tool_call_id = STR_NONE;
-    take_content(m, p);
+    set_content(m, p);
 }
 
-/* ---- tools in words */
+/* ---- tools in the system message */
 
-static void put_tools(struct pieces *p, const struct json *tools, const struct writing *w)
+static void put_tools(struct part_list *p, const struct json *tools, const struct writing *w)
 {
-    put_ours(p, "# Tools\n\nYou can call functions. Each line between the tags describes one, as "
-                "JSON:\n<tools>\n");
+    put_trusted(p,
+        "# Tools\n\nYou can call functions. Each line between the tags describes one, as "
+        "JSON:\n<tools>\n");
     for (const struct json *t = tools->child; t; t = t->next) {
         struct buf b;
         struct jw out;
@@ -214,27 +215,29 @@ static void put_tools(struct pieces *p, const struct json *tools, const struct w
         jw_init(&out, &b);
         jw_json(&out, t);
         put_written(p, &b);
-        put_ours(p, "\n");
+        put_trusted(p, "\n");
     }
-    put_ours(p, "</tools>\n\nTo call a function, write its name and arguments like this, once for "
-                "each call:\n");
+    put_trusted(p,
+        "</tools>\n\nTo call a function, write its name and arguments like this, once for "
+        "each call:\n");
     put_call(p, w, STR("name_of_the_function"), STR("{\"name_of_an_argument\": \"its value\"}"));
-    put_ours(p, "\nWhat it answers comes back between <tool_response> and </tool_response>. When "
-                "no function helps, answer without one.");
+    put_trusted(p,
+        "\nWhat it answers comes back between <tool_response> and </tool_response>. When "
+        "no function helps, answer without one.");
 }
 
-/* ---- a list of messages */
+/* ---- list of messages */
 
-struct list {
+struct message_list {
     struct arena *a;
     struct message *v;
     int n;
     bool failed;
 };
 
-static struct pieces pieces_of(const struct list *l)
+static struct part_list new_part_list(const struct message_list *l)
 {
-    return (struct pieces){ .a = l->a };
+    return (struct part_list){ .a = l->a };
 }
 
 static bool is_system(const struct message *m)
@@ -242,11 +245,11 @@ static bool is_system(const struct message *m)
     return m->role == ROLE_SYSTEM || m->role == ROLE_DEVELOPER;
 }
 
-static void messages_become_text(struct list *l, const struct convert_options *o)
+static void messages_become_text(struct message_list *l, const struct convert_options *o)
 {
     for (int i = 0; i < l->n; i++) {
         struct message *m = &l->v[i];
-        struct pieces p = pieces_of(l);
+        struct part_list p = new_part_list(l);
         bool is_result = m->role == ROLE_TOOL || m->role == ROLE_FUNCTION;
         if (!m->has_content && o->learned->needs_content)
             m->has_content = m->is_plain = true;
@@ -258,8 +261,8 @@ static void messages_become_text(struct list *l, const struct convert_options *o
     }
 }
 
-/* The list has room for one more. */
-static struct message *first_system(struct list *l)
+/* The list has room for one more message. */
+static struct message *first_system(struct message_list *l)
 {
     if (!l->n || !is_system(&l->v[0])) {
         memmove(l->v + 1, l->v, (size_t)l->n * sizeof(*l->v));
@@ -269,45 +272,46 @@ static struct message *first_system(struct list *l)
     return &l->v[0];
 }
 
-static void tell_system(struct list *l, const struct convo *in, const struct convert_options *o)
+static void extend_system(
+    struct message_list *l, const struct convo *in, const struct convert_options *o)
 {
     struct message *m = first_system(l);
-    struct pieces p = pieces_of(l);
+    struct part_list p = new_part_list(l);
 
     put_content(&p, m);
     if (o->injects) {
-        put_ours(&p, p.n ? "\n\n" : "");
+        put_trusted(&p, p.n ? "\n\n" : "");
         put_tools(&p, in->tools, o->writing);
     }
     if (o->no_think)
-        put_ours(&p, p.n ? "\n/no_think" : "/no_think");
-    take_content(m, &p);
+        put_trusted(&p, p.n ? "\n/no_think" : "/no_think");
+    set_content(m, &p);
     l->failed |= p.failed;
 }
 
 /* Messages [from, to) as one: the first, with the content of all. */
-static struct message join(struct list *l, int from, int to)
+static struct message join_messages(struct message_list *l, int from, int to)
 {
     struct message all = l->v[from];
-    struct pieces p = pieces_of(l);
+    struct part_list p = new_part_list(l);
     bool has_any = false;
 
     for (int i = from; i < to; i++) {
-        bool has_some = has_words(&l->v[i]);
+        bool has_some = has_any_content(&l->v[i]);
         if (has_any && has_some)
-            put_ours(&p, "\n\n");
+            put_trusted(&p, "\n\n");
         has_any |= has_some;
         put_content(&p, &l->v[i]);
     }
-    take_content(&all, &p);
+    set_content(&all, &p);
     l->failed |= p.failed;
     return all;
 }
 
-/* [from, to) becomes one message. */
-static void join_in_place(struct list *l, int from, int to)
+/* Replaces messages [from, to) by their join. */
+static void join_in_place(struct message_list *l, int from, int to)
 {
-    l->v[from] = join(l, from, to);
+    l->v[from] = join_messages(l, from, to);
     memmove(l->v + from + 1, l->v + to, (size_t)(l->n - to) * sizeof(*l->v));
     l->n -= to - from - 1;
 }
@@ -318,7 +322,7 @@ static void become_user(struct message *m)
     m->raw = NULL;
 }
 
-static void place_systems(struct list *l, const struct learned *k)
+static void place_systems(struct message_list *l, const struct learned *k)
 {
     int n_front = 0;
 
@@ -342,19 +346,19 @@ static bool can_join(const struct message *a, const struct message *b)
            !a->n_tool_calls && !b->n_tool_calls;
 }
 
-static void join_roles(struct list *l)
+static void join_roles(struct message_list *l)
 {
     int n = 0;
 
     for (int from = 0, to; from < l->n; from = to) {
         for (to = from + 1; to < l->n && can_join(&l->v[from], &l->v[to]);)
             to++;
-        l->v[n++] = to > from + 1 ? join(l, from, to) : l->v[from];
+        l->v[n++] = to > from + 1 ? join_messages(l, from, to) : l->v[from];
     }
     l->n = n;
 }
 
-static bool is_taken(const struct convo *c, const struct convert_options *o)
+static bool is_supported(const struct convo *c, const struct convert_options *o)
 {
     const struct learned *k = o->learned;
 
@@ -375,10 +379,10 @@ static bool is_taken(const struct convo *c, const struct convert_options *o)
 int convo_convert(struct convo *out, const struct convo *in, const struct convert_options *o,
     struct arena *a, struct err *e)
 {
-    struct list l = { .a = a, .n = in->n_messages };
+    struct message_list l = { .a = a, .n = in->n_messages };
 
     *out = *in;
-    if (is_taken(in, o))
+    if (is_supported(in, o))
         return 0;
     l.v = arena_zalloc(a, (size_t)in->n_messages + 1, sizeof(*l.v));
     if (!l.v)
@@ -387,7 +391,7 @@ int convo_convert(struct convo *out, const struct convo *in, const struct conver
         memcpy(l.v, in->messages, (size_t)in->n_messages * sizeof(*l.v));
     messages_become_text(&l, o);
     if (o->injects || o->no_think)
-        tell_system(&l, in, o);
+        extend_system(&l, in, o);
     place_systems(&l, o->learned);
     if (!o->learned->takes_same_role)
         join_roles(&l);

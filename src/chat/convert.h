@@ -1,41 +1,41 @@
-/* convert.h: a conversation in words that a template takes.
+/* convo_convert.h: converts a conversation to messages which the chat template supports.
  *
- * Templates refuse, or leave out, what their models have not learned: a system message, a tool's
- * result, two messages of one role. What is lacking (learn.h) is said in another way:
+ * Templates reject or omit message types that their models were not trained on. Depending on the
+ * features of the template (template_probe.h), this module replaces:
  *
- *     no content at all             an empty one
- *     a call that is not shown      text of the assistant, written as its parser reads it
- *     a result that is not shown    a message of the user, between <tool_response> tags
- *     tools that are not shown      the system message lists them and tells how to call
- *     a system message              goes in front of what the user says first
- *     one that comes late           becomes the user's, or joins the first
- *     two of one role in a row      become one
+ *     missing content                      empty content
+ *     tool calls, if not rendered          text of the assistant, in the syntax of its parser
+ *     tool results, if not rendered        a user message, between <tool_response> tags
+ *     tools, if not rendered               a tool list and call instructions in the system message
+ *     system message, if not supported     text before the first user message
+ *     later system message, likewise       a user message, or part of the first system message
+ *     consecutive messages of one role     one message
  *
- * The words around are ours, and trusted; what stands in them stays the client's. A conversation
- * that the template takes as it is comes back untouched. Pure. */
+ * The added text is trusted; text of the client stays untrusted. A conversation which the template
+ * supports as it is stays unchanged. Pure functions; any thread. */
 #pragma once
 
 #include "chat/convo.h"
 #include "chat/learn.h"
 
-/* A format in which calls can be written: name and arguments go between the three texts. */
+/* Syntax for writing a tool call as text: name and arguments go between the three strings. */
 struct writing {
-    const char *tool; /* the parser that reads it */
+    const char *tool; /* id of the parser that reads this syntax */
     const char *open, *mid, *close;
-    bool is_json;   /* the name stands in a JSON string */
-    bool is_python; /* arguments are key=value */
+    bool is_json;   /* the name is inside a JSON string */
+    bool is_python; /* arguments are written as key=value */
 };
 
-/* NULL: calls of this parser cannot be written here. */
+/* NULL: calls in the syntax of this parser cannot be written here. */
 const struct writing *writing_find(const char *tool);
 
 struct convert_options {
     const struct learned *learned;
-    const struct writing *writing; /* of calls that the template does not show; not NULL */
-    bool injects;                  /* tools go into the system message */
-    bool no_think;                 /* the system message ends with /no_think */
+    const struct writing *writing; /* for tool calls which the template does not render; not NULL */
+    bool injects;                  /* list the tools in the system message */
+    bool no_think;                 /* append /no_think to the system message */
 };
 
-/* ERR_MEMORY. *out may share everything with *in; the rest is in the arena. */
+/* ERR_MEMORY. *out may share memory with *in; new data is in the arena. */
 int convo_convert(struct convo *out, const struct convo *in, const struct convert_options *o,
     struct arena *a, struct err *e);

@@ -67,7 +67,7 @@ void convo_drop_billing(struct convo *c)
         return;
     ptrdiff_t line = str_find(p->text, STR("\n"));
     p->text = line < 0 ? STR("") : str_skip(p->text, (size_t)line + 1);
-    p->raw = NULL; /* what is shown is what is left */
+    p->raw = NULL; /* the raw part still has the removed line */
     if (p->text.n)
         return;
     m->parts++;

@@ -5,7 +5,7 @@
     "<\xEF\xBD\x9C"                                                                                \
     "Assistant\xEF\xBD\x9C>" /* with full-width bars */
 
-/* ---- templates, for files that have none */
+/* ---- templates for model files without one */
 
 static const char llama3_source[] =
     "{{ bos_token }}"
@@ -58,8 +58,8 @@ static const char glm4_source[] =
     "{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}";
 
-/* What the system says stands in front of the user's last words. The blank behind a marker is that
- * of SentencePiece: the later vocabularies have none. */
+/* System text is put before the last user message. The blank after a marker exists only in
+ * SentencePiece vocabularies; the later ones have none. */
 #define MISTRAL(blank)                                                                             \
     "{{ bos_token }}"                                                                              \
     "{% set ns = namespace(system='', last=0) %}"                                                  \
@@ -120,8 +120,8 @@ static const char vicuna_source[] =
         __VA_ARGS__, NULL                                                                          \
     }
 
-/* The particular before the general: the first row whose markers are all there is the family,
- * unless another one with the same markers names the architecture. */
+/* Specific families come before general ones: the first family whose markers are all found is used,
+ * unless another one whose markers are also found lists the architecture. */
 static const struct chat_family families[] = {
     { "gpt_oss", "gpt-oss harmony", "gpt-oss", MARKERS("<|channel|>", "<|message|>", "<|start|>"),
         "harmony", "harmony", "<|return|> <|call|>", NULL },
@@ -213,7 +213,7 @@ static bool has_all(const struct chat_family *f, struct str source, const struct
     return m != NULL;
 }
 
-/* One of its markers ends every text of this vocabulary. */
+/* One of the family's markers is the end token of the vocabulary. */
 static bool ends_texts(const struct chat_family *f, const struct vocab *v)
 {
     struct str eos = vocab_text(v, vocab_eos(v));
@@ -224,8 +224,8 @@ static bool ends_texts(const struct chat_family *f, const struct vocab *v)
     return eos.n && is_listed(eos, f->ends);
 }
 
-/* By markers, in the source or else in the vocabulary. A vocabulary that was made for one family
- * and trained for another has the markers of both: then the end of a text tells. */
+/* Finds a family by its markers, in the source or else in the vocabulary. A vocabulary made for one
+ * family and trained for another has the markers of both; the end token decides then. */
 static const struct chat_family *find_marked(
     struct str arch, struct str source, const struct vocab *v)
 {
@@ -249,7 +249,8 @@ const struct chat_family *chat_family_of_vocab(const struct vocab *v)
     return find_marked(STR(""), STR_NONE, v);
 }
 
-/* Whose source this is; some write their markers piece by piece, so that they are not found. */
+/* The family whose template this is. Some templates assemble their markers from pieces, which a
+ * search for markers does not find. */
 static const struct chat_family *find_written(struct str arch, struct str source)
 {
     const struct chat_family *first = NULL;

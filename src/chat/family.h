@@ -1,29 +1,32 @@
-/* family.h: what a family of chat models needs to know about conversations, as rows.
+/* family.h: table of chat model families.
  *
- * A model's family is what the operator says; else the row whose template it has, or whose markers
- * its template writes;
- * without a template the row whose markers are tokens of its vocabulary (a model cannot have
- * learned markers that it has no tokens for), of several the one that ends its texts; else the row
- * of its architecture; else `default`.
- * The row names the parsers of a model that has not been probed and whose template shows nothing
- * better (learn.h), and has a template for files that bring none. Read-only: any thread. */
+ * The family of a model is the first that applies: the operator's option; the family whose template
+ * equals the model's; the family whose markers occur in the model's template; without a template,
+ * the family whose markers are tokens of the vocabulary (of several, the one with the vocabulary's
+ * end token); the family of the architecture; `default`. A model cannot have learned markers that
+ * it has no tokens for.
+ *
+ * The entry has the parsers of a model that was not probed and whose template shows no better ones
+ * (template_probe.h), and a template for model files without one. Read-only; any thread. */
 #pragma once
 
 #include "tokenizer/vocab.h"
 
 struct chat_family {
-    const char *name;            /* "qwen" */
-    const char *also;            /* other names by which operators know it, blanks between */
-    const char *archs;           /* general.architecture of its files, likewise */
-    const char *const *markers;  /* in its templates, and tokens of its vocabularies; or NULL */
-    const char *tool, *thinking; /* ids of parser_rows.c */
-    const char *ends;            /* tokens that end a turn, blanks between, beside the usual ones */
-    const char *source;          /* the template; NULL: the file has to bring one */
+    const char *name;  /* for example "qwen" */
+    const char *also;  /* further names which operators use, separated by blanks */
+    const char *archs; /* values of general.architecture, separated by blanks */
+    /* strings in its templates and tokens of its vocabularies; or NULL */
+    const char *const *markers;
+    const char *tool, *thinking; /* parser ids (format_table.c) */
+    /* tokens that end a turn in addition to the vocabulary's, separated by blanks */
+    const char *ends;
+    const char *source; /* template source; NULL: the model file must contain one */
 };
 
-const struct chat_family *chat_family_find(struct str name);           /* NULL: no such */
-const struct chat_family *chat_family_of_vocab(const struct vocab *v); /* NULL: none fits */
+const struct chat_family *chat_family_find(struct str name);           /* NULL: no such family */
+const struct chat_family *chat_family_of_vocab(const struct vocab *v); /* NULL: no family fits */
 /* Never NULL. source.p NULL: there is no template. */
 const struct chat_family *chat_family_detect(
     struct str arch, struct str source, const struct vocab *v);
-const struct chat_family *chat_family_at(size_t i); /* NULL behind the last */
+const struct chat_family *chat_family_at(size_t i); /* NULL after the last */

@@ -2,13 +2,13 @@
 
 #include <stdio.h>
 
-struct encoding {
+struct infill_ctx {
     const struct vocab *v;
     struct tokens *out;
     struct err *e;
 };
 
-static int put_id(struct encoding *c, int32_t id)
+static int put_id(struct infill_ctx *c, int32_t id)
 {
     struct tokens *t = c->out;
 
@@ -24,22 +24,22 @@ static int put_id(struct encoding *c, int32_t id)
     return 0;
 }
 
-static int put_text(struct encoding *c, struct str a, struct str b)
+static int put_text(struct infill_ctx *c, struct str a, struct str b)
 {
     const struct span spans[] = { { a, false }, { b, false } };
 
     return a.n + b.n ? vocab_encode(c->v, spans, 2, false, c->out, c->e) : 0;
 }
 
-/* A token and a text, or the text alone where the vocabulary has no such token. */
-static int put_marked(struct encoding *c, enum fim which, struct str a, struct str b)
+/* A control token and its text; the text alone if the vocabulary has no such token. */
+static int put_marked(struct infill_ctx *c, enum fim which, struct str a, struct str b)
 {
     int32_t id = vocab_fim(c->v, which);
 
     return (id != TOKEN_NONE && put_id(c, id)) || put_text(c, a, b) ? -1 : 0;
 }
 
-static int put_file(struct encoding *c, const struct infill_file *f, int nth)
+static int put_file(struct infill_ctx *c, const struct infill_file *f, int nth)
 {
     char name[32];
 
@@ -49,7 +49,7 @@ static int put_file(struct encoding *c, const struct infill_file *f, int nth)
     return put_text(c, f->text, str_ends(f->text, STR("\n")) ? STR("") : STR("\n"));
 }
 
-static int put_extra(struct encoding *c, const struct infill *q)
+static int put_extra(struct infill_ctx *c, const struct infill *q)
 {
     bool has_sep = vocab_fim(c->v, FIM_SEP) != TOKEN_NONE;
 
@@ -69,7 +69,7 @@ bool infill_is_possible(const struct vocab *v)
 
 int infill_encode(const struct vocab *v, const struct infill *q, struct tokens *out, struct err *e)
 {
-    struct encoding c = { v, out, e };
+    struct infill_ctx c = { v, out, e };
 
     if (!infill_is_possible(v))
         return err_set(

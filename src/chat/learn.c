@@ -3,10 +3,10 @@
 #include "output/parser.h"
 #include "chat/thinking.h"
 
-#define FUNCTION  "zqx_look_up"
-#define ARGUMENTS "{\"zqxcity\": \"Zqxpolis\", \"zqxdays\": 3}"
-#define WORD      "Zqxword."
-#define THOUGHT   "Zqxthought."
+#define FUNCTION       "zqx_look_up"
+#define ARGUMENTS      "{\"zqxcity\": \"Zqxpolis\", \"zqxdays\": 3}"
+#define WORD           "Zqxword."
+#define REASONING_TEXT "Zqxthought."
 
 static const char tools_text[] =
     "[{\"type\":\"function\",\"function\":{\"name\":\"" FUNCTION "\",\"description\":\"D\","
@@ -16,7 +16,7 @@ static const char tools_text[] =
 
 static const struct template_limits small_limits = { 200 * 1000, MB, 8 * MB, 500 };
 
-struct lesson {
+struct probe_ctx {
     const struct chat_template *t;
     const struct template_env *env;
     const struct chat_family *family;
@@ -28,20 +28,20 @@ struct lesson {
 
 /* ---- small conversations */
 
-static struct message said(enum role role, struct part *part)
+static struct message text_message(enum role role, struct part *part)
 {
     return (struct message){
         .role = role, .has_content = true, .is_plain = true, .parts = part, .n_parts = 1
     };
 }
 
-static struct part words(const char *text)
+static struct part text_part(const char *text)
 {
     return (struct part){ .kind = PART_TEXT, .text = str_of(text) };
 }
 
-/* What a template refuses is a lesson; that there is no memory is not. */
-static void note(struct lesson *l, const struct err *e)
+/* A rejection by the template is a result of the probe; ERR_MEMORY is a failure. */
+static void note_no_memory(struct probe_ctx *l, const struct err *e)
 {
     if (e->code == ERR_MEMORY && !l->failed) {
         l->failed = true;
@@ -49,20 +49,20 @@ static void note(struct lesson *l, const struct err *e)
     }
 }
 
-/* .p NULL when the template refuses it. */
-static struct str render(struct lesson *l, const struct convo *c)
+/* .p is NULL if the template rejects the conversation. */
+static struct str render(struct probe_ctx *l, const struct convo *c)
 {
     struct rendered r;
     struct err e;
 
     if (!chat_template_render(l->t, c, l->env, &small_limits, l->a, &r, &e))
         return (struct str){ r.n_spans ? r.spans[0].text.p : "", r.n_bytes };
-    note(l, &e);
+    note_no_memory(l, &e);
     return STR_NONE;
 }
 
 static struct str render_messages(
-    struct lesson *l, struct message *m, int n, const struct json *tools, bool begins)
+    struct probe_ctx *l, struct message *m, int n, const struct json *tools, bool begins)
 {
     struct convo c = {
         .messages = m, .n_messages = n, .tools = tools, .add_generation_prompt = begins
@@ -70,10 +70,10 @@ static struct str render_messages(
     return render(l, &c);
 }
 
-static struct str render_with(struct lesson *l, const char *kwargs, const char *system)
+static struct str render_with(struct probe_ctx *l, const char *kwargs, const char *system)
 {
-    struct part s = words(system), u = words("hi");
-    struct message m[] = { said(ROLE_SYSTEM, &s), said(ROLE_USER, &u) };
+    struct part s = text_part(system), u = text_part("hi");
+    struct message m[] = { text_message(ROLE_SYSTEM, &s), text_message(ROLE_USER, &u) };
     struct convo c = { .messages = *system ? m : m + 1,
         .n_messages = *system ? 2 : 1,
         .add_generation_prompt = true };
@@ -81,7 +81,7 @@ static struct str render_with(struct lesson *l, const char *kwargs, const char *
     struct err e;
 
     if (*kwargs && json_parse(&j, str_of(kwargs), l->a, NULL, &e))
-        note(l, &e);
+        note_no_memory(l, &e);
     else if (*kwargs)
         c.template_kwargs = j;
     return render(l, &c);
@@ -92,10 +92,10 @@ static bool shows(struct str text, const char *word)
     return text.p && str_find(text, str_of(word)) >= 0;
 }
 
-/* ---- which parser reads it back */
+/* ---- the parser that reads the rendering back */
 
-/* The answer in a text that goes on where `head` ends, or left it for something else. */
-static struct str behind_common(struct str text, struct str head)
+/* The assistant's answer in a text: the part after `head`, or after the prefix common with it. */
+static struct str answer_after(struct str text, struct str head)
 {
     size_t n = 0;
 
@@ -104,11 +104,11 @@ static struct str behind_common(struct str text, struct str head)
     while (n < text.n && n < head.n && text.p[n] == head.p[n])
         n++;
     while (n && text.p[n - 1] != '>' && text.p[n - 1] != ']' && text.p[n - 1] != '\n')
-        n--; /* not in the middle of a marker that both begin with */
+        n--; /* do not cut a marker with which both begin */
     return str_skip(text, n);
 }
 
-static bool is_our_call(struct lesson *l, const struct parsed *r)
+static bool is_our_call(struct probe_ctx *l, const struct parsed *r)
 {
     struct json *got, *want;
     struct err e;
@@ -117,36 +117,36 @@ static bool is_our_call(struct lesson *l, const struct parsed *r)
         return false;
     if (json_parse(&got, r->calls[0].arguments, l->a, NULL, &e) ||
         json_parse(&want, STR(ARGUMENTS), l->a, NULL, &e)) {
-        note(l, &e);
+        note_no_memory(l, &e);
         return false;
     }
     return json_equal(got, want);
 }
 
-struct reading {
+struct readback {
     bool is_good;
-    size_t left_over; /* bytes that are neither the call nor the thought */
+    size_t left_over; /* bytes that are neither the call nor the reasoning */
 };
 
-static struct reading read_back(
-    struct lesson *l, struct str text, const char *tool, const char *thinking)
+static struct readback read_back(
+    struct probe_ctx *l, struct str text, const char *tool, const char *thinking)
 {
     struct parser_options o = { .tools = l->tools, .start = PARSER_START_CONTENT };
     struct parser_format *f = NULL;
-    struct reading out = { 0 };
+    struct readback out = { 0 };
     struct parsed r;
     struct err e;
 
     if (parser_format_new(&f, str_of(tool), str_of(thinking), &e)) {
-        note(l, &e);
+        note_no_memory(l, &e);
         return out;
     }
     if (parse_text(&r, f, &o, text, &e)) {
-        note(l, &e);
+        note_no_memory(l, &e);
     } else {
         out.left_over = r.content.n;
         out.is_good = *tool ? is_our_call(l, &r)
-                            : str_eq(str_trim(buf_str(&r.reasoning)), STR(THOUGHT)) &&
+                            : str_eq(str_trim(buf_str(&r.reasoning)), STR(REASONING_TEXT)) &&
                                   shows(buf_str(&r.content), WORD);
     }
     parsed_clear(&r);
@@ -154,16 +154,16 @@ static struct reading read_back(
     return out;
 }
 
-/* The one that leaves least over; of equal ones the family's, then the first. */
-static const char *best_reader(struct lesson *l, struct str text, bool of_tools)
+/* The parser with the fewest left-over bytes; of equal ones the family's, then the first. */
+static const char *best_parser(struct probe_ctx *l, struct str text, bool of_tools)
 {
     const char *usual = of_tools ? l->family->tool : l->family->thinking;
     const char *(*at)(size_t) = of_tools ? parser_tool_id : parser_thinking_id;
-    struct reading best = read_back(l, text, of_tools ? usual : "", of_tools ? "" : usual);
+    struct readback best = read_back(l, text, of_tools ? usual : "", of_tools ? "" : usual);
     const char *id = best.is_good ? usual : NULL;
 
     for (size_t i = 0; at(i) && !l->failed; i++) {
-        struct reading r = read_back(l, text, of_tools ? at(i) : "", of_tools ? "" : at(i));
+        struct readback r = read_back(l, text, of_tools ? at(i) : "", of_tools ? "" : at(i));
         if (!r.is_good || (id && r.left_over >= best.left_over))
             continue;
         best = r;
@@ -174,14 +174,14 @@ static const char *best_reader(struct lesson *l, struct str text, bool of_tools)
 
 /* ---- tools */
 
-static void learn_tools(struct lesson *l, struct learned *out)
+static void probe_tools(struct probe_ctx *l, struct learned *out)
 {
-    struct part hi = words("hi"), empty = words(""), result = words("Zqxresult");
+    struct part hi = text_part("hi"), empty = text_part(""), result = text_part("Zqxresult");
     struct tool_call call = {
         .id = STR("zqxcall12"), .name = STR(FUNCTION), .arguments = STR(ARGUMENTS)
     };
-    struct message m[3] = { said(ROLE_USER, &hi), said(ROLE_ASSISTANT, &empty),
-        said(ROLE_TOOL, &result) };
+    struct message m[3] = { text_message(ROLE_USER, &hi), text_message(ROLE_ASSISTANT, &empty),
+        text_message(ROLE_TOOL, &result) };
     struct str head = render_messages(l, m, 1, l->tools, true);
     struct str text = STR_NONE, last = STR_NONE;
 
@@ -197,15 +197,15 @@ static void learn_tools(struct lesson *l, struct learned *out)
         last = text;
         out->takes_calls |= shows(text, "Zqxpolis");
         if (shows(text, "Zqxpolis"))
-            out->tool = best_reader(l, behind_common(text, head), true);
+            out->tool = best_parser(l, answer_after(text, head), true);
         out->takes_results |= shows(render_messages(l, m, 3, l->tools, true), "Zqxresult");
     }
 }
 
-/* ---- thinking */
+/* ---- reasoning */
 
-static bool wants_row(
-    const struct lesson *l, const struct thinking_row *r, const struct str prompts[2], bool by_end)
+static bool matches_format(const struct probe_ctx *l, const struct thinking_row *r,
+    const struct str prompts[2], bool by_end)
 {
     if (!by_end)
         return thinking_is_in(r, chat_template_source(l->t), MARK_THINK_END);
@@ -216,13 +216,14 @@ static bool wants_row(
     return false;
 }
 
-/* By what the prompt ends with, else by what the source has; the family's row first. */
-static const char *thinking_by_marks(const struct lesson *l, const struct str prompts[2])
+/* Finds the format by the marker at the end of a prompt, or else by markers in the template source;
+ * the family's format has precedence. */
+static const char *reasoning_by_markers(const struct probe_ctx *l, const struct str prompts[2])
 {
     for (int by_end = 1; by_end >= 0; by_end--) {
         const struct thinking_row *r, *first = NULL;
         for (size_t i = 0; (r = thinking_row_at(i)); i++) {
-            if (!wants_row(l, r, prompts, by_end))
+            if (!matches_format(l, r, prompts, by_end))
                 continue;
             if (!strcmp(r->id, l->family->thinking))
                 return r->id;
@@ -234,7 +235,7 @@ static const char *thinking_by_marks(const struct lesson *l, const struct str pr
     return NULL;
 }
 
-static void learn_toggle(struct lesson *l, struct learned *out, struct str prompts[2])
+static void probe_toggle(struct probe_ctx *l, struct learned *out, struct str prompts[2])
 {
     static const struct {
         const char *on, *off;
@@ -262,20 +263,20 @@ static void learn_toggle(struct lesson *l, struct learned *out, struct str promp
     out->takes_effort = low.p && high.p && !str_eq(low, high);
 }
 
-static void learn_thinking(struct lesson *l, struct learned *out)
+static void probe_reasoning(struct probe_ctx *l, struct learned *out)
 {
-    struct part hi = words("hi"), word = words(WORD);
-    struct message m[] = { said(ROLE_USER, &hi), said(ROLE_ASSISTANT, &word) };
+    struct part hi = text_part("hi"), word = text_part(WORD);
+    struct message m[] = { text_message(ROLE_USER, &hi), text_message(ROLE_ASSISTANT, &word) };
     struct str plain = render_with(l, "", "");
     struct str prompts[2] = { plain, STR_NONE };
 
-    learn_toggle(l, out, prompts);
-    m[1].reasoning = STR(THOUGHT);
+    probe_toggle(l, out, prompts);
+    m[1].reasoning = STR(REASONING_TEXT);
     struct str text = render_messages(l, m, 2, NULL, false);
-    if (shows(text, THOUGHT))
-        out->thinking = best_reader(l, behind_common(text, plain), false);
+    if (shows(text, REASONING_TEXT))
+        out->thinking = best_parser(l, answer_after(text, plain), false);
     if (!out->thinking)
-        out->thinking = thinking_by_marks(l, prompts);
+        out->thinking = reasoning_by_markers(l, prompts);
     if (out->thinking)
         out->thinks_by_default =
             thinking_ends_prompt(thinking_find(out->thinking), plain, MARK_THINK);
@@ -283,16 +284,17 @@ static void learn_thinking(struct lesson *l, struct learned *out)
 
 /* ---- roles */
 
-static void learn_roles(struct lesson *l, struct learned *out)
+static void probe_roles(struct probe_ctx *l, struct learned *out)
 {
-    struct part word = words(WORD), hi = words("hi"), ho = words("ho");
-    struct message front[] = { said(ROLE_SYSTEM, &word), said(ROLE_USER, &hi) };
-    struct part first = words("Zqxfirst.");
-    struct message late[] = { said(ROLE_SYSTEM, &first), said(ROLE_USER, &hi),
-        said(ROLE_ASSISTANT, &ho), said(ROLE_SYSTEM, &word), said(ROLE_USER, &hi) };
-    struct message same[] = { said(ROLE_USER, &word), said(ROLE_USER, &ho) };
+    struct part word = text_part(WORD), hi = text_part("hi"), ho = text_part("ho");
+    struct message front[] = { text_message(ROLE_SYSTEM, &word), text_message(ROLE_USER, &hi) };
+    struct part first = text_part("Zqxfirst.");
+    struct message late[] = { text_message(ROLE_SYSTEM, &first), text_message(ROLE_USER, &hi),
+        text_message(ROLE_ASSISTANT, &ho), text_message(ROLE_SYSTEM, &word),
+        text_message(ROLE_USER, &hi) };
+    struct message same[] = { text_message(ROLE_USER, &word), text_message(ROLE_USER, &ho) };
 
-    /* One that does not even take a plain message is given everything as it is. */
+    /* A template which rejects even a plain user message gets all conversations unchanged. */
     if (!shows(render_messages(l, front + 1, 1, NULL, true), "hi")) {
         out->takes_tools = out->takes_calls = out->takes_results = true;
         out->takes_system = out->takes_late_system = out->takes_same_role = true;
@@ -305,14 +307,14 @@ static void learn_roles(struct lesson *l, struct learned *out)
     out->takes_same_role = shows(both, WORD) && shows(both, "ho");
 }
 
-/* What stands behind the text of an assistant, up to the end of what looks like one token; and
- * whether nothing of a user's in front of it is left out. */
-static void learn_turns(struct lesson *l, struct learned *out)
+/* Finds the text after an assistant message, up to the end of its first token-like word, and
+ * whether the whole text of an earlier user message is rendered. */
+static void probe_turns(struct probe_ctx *l, struct learned *out)
 {
-    struct part first = words("Zqxfirst, and " WORD " It is said."), word = words(WORD),
-                hi = words("hi");
-    struct message m[] = { said(ROLE_USER, &first), said(ROLE_ASSISTANT, &word),
-        said(ROLE_USER, &hi) };
+    struct part first = text_part("Zqxfirst, and " WORD " It is said."), word = text_part(WORD),
+                hi = text_part("hi");
+    struct message m[] = { text_message(ROLE_USER, &first), text_message(ROLE_ASSISTANT, &word),
+        text_message(ROLE_USER, &hi) };
     struct str text = render_messages(l, m, 3, NULL, true);
     ptrdiff_t user = text.p ? str_find(text, first.text) : -1;
 
@@ -334,7 +336,7 @@ static void learn_turns(struct lesson *l, struct learned *out)
 int chat_learn(struct learned *out, const struct chat_template *t, const struct template_env *env,
     const struct chat_family *f, struct err *e)
 {
-    struct lesson l = { .t = t, .env = env, .family = f, .e = e, .a = arena_new(64 * MB) };
+    struct probe_ctx l = { .t = t, .env = env, .family = f, .e = e, .a = arena_new(64 * MB) };
     struct json *tools;
 
     *out = (struct learned){ 0 };
@@ -343,10 +345,10 @@ int chat_learn(struct learned *out, const struct chat_template *t, const struct 
         return err_set(e, ERR_MEMORY, "no memory to learn from the template");
     }
     l.tools = tools;
-    learn_tools(&l, out);
-    learn_thinking(&l, out);
-    learn_roles(&l, out);
-    learn_turns(&l, out);
+    probe_tools(&l, out);
+    probe_reasoning(&l, out);
+    probe_roles(&l, out);
+    probe_turns(&l, out);
     arena_free(l.a);
     return l.failed ? -1 : 0;
 }

@@ -14,18 +14,18 @@ const struct template_limits template_limits_default = { LIMITS, .steps_message 
 struct chat_template {
     struct arena *a;
     struct jinja jinja;
-    /* How it takes messages; found out by rendering probes. */
+    /* Form of messages which the template expects, detected by test renderings. */
     bool takes_parts;     /* content as a list of parts */
     bool needs_parts;     /* content only as such a list */
-    bool drops_developer; /* messages of that role vanish */
+    bool drops_developer; /* developer messages are not rendered */
     bool wants_text_args; /* arguments of tool calls as JSON text */
-    bool wants_no_tools;  /* `tools` undefined, not none, when there are none */
+    bool wants_no_tools;  /* without tools, `tools` must be undefined, not none */
 };
 
 /* ---- rendering */
 
-/* Where the content of the last message ends in the output: its last occurrence that is made of
- * input, cut as transformers does. */
+/* Finds the end of the last message's content in the output: the last occurrence that consists of
+ * untrusted text, cut as in transformers. */
 static int end_of_final(struct rt *rt, const struct text *out, struct str content, size_t *end)
 {
     struct str bare = str_skip(content, space_ahead(content));
@@ -61,8 +61,8 @@ static struct str final_content(const struct convo *c)
     return STR("");
 }
 
-/* The first n bytes of the output as spans in the caller's arena. */
-static int hand_over(
+/* Copies the first n bytes of the output as spans into the caller's arena. */
+static int copy_spans(
     struct rt *rt, const struct text *t, size_t n, struct arena *a, struct rendered *out)
 {
     size_t n_spans = 0, end;
@@ -83,7 +83,7 @@ static int hand_over(
     return 0;
 }
 
-struct job {
+struct render_job {
     const struct chat_template *t;
     const struct convo *c;
     const struct template_env *env;
@@ -91,27 +91,28 @@ struct job {
     struct arena *a;
 };
 
-static int run(struct rt *rt, const struct job *j, int how, struct rendered *out)
+static int render_into(
+    struct rt *rt, const struct render_job *j, int variant_flags, struct rendered *out)
 {
     rt->variables = rt_alloc(rt, MAX(j->t->jinja.n_names, 1u) * sizeof(*rt->variables));
     rt->texts = rt_alloc(rt, MAX(j->t->jinja.n_texts, 1u) * sizeof(*rt->texts));
     rt->out = blob_new(rt);
-    if (!rt->variables || !rt->texts || !rt->out || context_set(rt, j->c, j->env, how) ||
+    if (!rt->variables || !rt->texts || !rt->out || context_set(rt, j->c, j->env, variant_flags) ||
         exec(rt, j->t->jinja.root) < 0)
         return -1;
     struct text *t = blob_text(rt, rt->out);
     if (!t)
         return -1;
     size_t n = t->n;
-    if (j->c->continue_final_message && !(how & WITHOUT_LAST) &&
+    if (j->c->continue_final_message && !(variant_flags & WITHOUT_LAST) &&
         end_of_final(rt, t, final_content(j->c), &n))
         return -1;
-    return hand_over(rt, t, n, j->a, out);
+    return copy_spans(rt, t, n, j->a, out);
 }
 
-/* *fuel: steps it may take; what is left of them afterwards. */
-static int render_once(
-    const struct job *j, int how, uint64_t *fuel, struct rendered *out, struct err *e)
+/* *fuel: on entry the permitted steps, on return those left. */
+static int render_once(const struct render_job *j, int variant_flags, uint64_t *fuel,
+    struct rendered *out, struct err *e)
 {
     const struct template_limits *l = j->limits;
     struct rt rt = { .e = e,
@@ -127,14 +128,14 @@ static int render_once(
     rt.a = arena_new(l->max_memory);
     if (!rt.a)
         return err_set(e, ERR_MEMORY, "no memory to render the template");
-    int rc = run(&rt, j, how, out);
+    int rc = render_into(&rt, j, variant_flags, out);
     *fuel = rt.fuel + rt.reserve;
     arena_free(rt.a);
     return rc;
 }
 
-/* As far as it is text: what a template may have to read. */
-static size_t bytes_of(const struct convo *c)
+/* Bytes of text that a template may have to read. */
+static size_t convo_bytes(const struct convo *c)
 {
     size_t n = c->tools ? c->tools->raw.n : 0;
 
@@ -154,11 +155,11 @@ static uint64_t steps_for(const struct template_limits *l, const struct convo *c
     uint64_t n = (uint64_t)c->n_messages;
     uint64_t steps = l->steps_message * n + MIN(l->steps_pair * n * n, l->max_pair_steps);
 
-    return l->max_steps + steps + (l->steps_kb ? bytes_of(c) / KB * l->steps_kb : 0);
+    return l->max_steps + steps + (l->steps_kb ? convo_bytes(c) / KB * l->steps_kb : 0);
 }
 
-/* What compiling found out about the template, as far as this conversation needs it. */
-static int usual_ways(const struct chat_template *t)
+/* Variant flags detected at compilation. */
+static int default_variant(const struct chat_template *t)
 {
     return (t->takes_parts ? 0 : AS_PLAIN) | (t->needs_parts ? AS_PARTS : 0) |
            (t->drops_developer ? AS_SYSTEM : 0) | (t->wants_text_args ? AS_TEXT_ARGS : 0) |
@@ -181,29 +182,30 @@ static bool has_developer(const struct convo *c)
     return false;
 }
 
-/* check-size: chat_template_render parameters=7: what, for whom, within what, where to, and why */
+/* check-size: chat_template_render parameters=7: template, input and limits, memory, result,
+ * error */
 int chat_template_render(const struct chat_template *t, const struct convo *c,
     const struct template_env *env, const struct template_limits *l, struct arena *a,
     struct rendered *out, struct err *e)
 {
-    const struct job j = { t, c, env, l, a };
+    const struct render_job j = { t, c, env, l, a };
     struct err first = { 0 }, again;
     struct str content = final_content(c);
-    int how = env->exact ? 0 : usual_ways(t);
-    uint64_t steps = steps_for(l, c), fuel = steps; /* of all tries together */
+    int variant_flags = env->exact ? 0 : default_variant(t);
+    uint64_t steps = steps_for(l, c), fuel = steps; /* for all attempts together */
 
     if (c->continue_final_message && space_ahead(content) == content.n)
-        how |= WITHOUT_LAST;
-    int rc = render_once(&j, how, &fuel, out, &first);
+        variant_flags |= WITHOUT_LAST;
+    int rc = render_once(&j, variant_flags, &fuel, out, &first);
     int other_args = has_calls(c) ? AS_TEXT_ARGS : 0;
-    int other_role = has_developer(c) && !(how & AS_SYSTEM) ? AS_SYSTEM : 0;
+    int other_role = has_developer(c) && !(variant_flags & AS_SYSTEM) ? AS_SYSTEM : 0;
     int both = other_args && other_role ? other_args | other_role : 0;
     const int tries[] = { other_args, other_role, both };
     bool may_try = rc && !env->exact && first.code == ERR_INVALID;
     for (size_t i = 0; rc && may_try && i < ARRAY_LEN(tries); i++) {
         if (!tries[i])
             continue;
-        rc = render_once(&j, how ^ tries[i], &fuel, out, &again);
+        rc = render_once(&j, variant_flags ^ tries[i], &fuel, out, &again);
         if (rc && again.code == ERR_MEMORY)
             first = again;
     }
@@ -214,13 +216,13 @@ int chat_template_render(const struct chat_template *t, const struct convo *c,
     return rc;
 }
 
-/* ---- finding out what a template takes, by rendering small conversations */
+/* ---- detection of the variant, by rendering small conversations */
 
 static const char probe_word[] = "zqxprobe";
 
-struct probe {
-    bool renders, shows; /* without an error; and the word is in the output */
-    bool has_key;        /* a Python or JSON key of the word's surroundings too */
+struct probe_result {
+    bool renders, shows; /* renders: without an error; shows: the output contains the probe word */
+    bool has_key;        /* the output also contains a Python or JSON key next to the word */
 };
 
 static bool contains(const struct rendered *r, const char *z)
@@ -228,21 +230,21 @@ static bool contains(const struct rendered *r, const char *z)
     return r->n_bytes && str_find((struct str){ r->spans[0].text.p, r->n_bytes }, str_of(z)) >= 0;
 }
 
-static int probe(
-    const struct chat_template *t, const struct convo *c, int how, struct probe *out, struct err *e)
+static int render_probe(const struct chat_template *t, const struct convo *c, int variant_flags,
+    struct probe_result *out, struct err *e)
 {
     static const struct template_limits limits = { 100 * 1000, MB, 8 * MB, 500 };
     static const struct template_env env = { .bos_token = { "", 0 }, .eos_token = { "", 0 } };
     struct arena *a = arena_new(8 * MB);
-    const struct job j = { t, c, &env, &limits, a };
+    const struct render_job j = { t, c, &env, &limits, a };
     struct rendered r;
     struct err ignored;
 
-    *out = (struct probe){ 0 };
+    *out = (struct probe_result){ 0 };
     if (!a)
         return err_set(e, ERR_MEMORY, "no memory to compile the template");
     uint64_t fuel = limits.max_steps;
-    int rc = render_once(&j, how, &fuel, &r, &ignored);
+    int rc = render_once(&j, variant_flags, &fuel, &r, &ignored);
     if (!rc) {
         out->renders = true;
         out->shows = contains(&r, probe_word);
@@ -257,7 +259,7 @@ static int probe(
     return 0;
 }
 
-static int find_ways(struct chat_template *t, struct err *e)
+static int detect_variants(struct chat_template *t, struct err *e)
 {
     struct part hello = { .kind = PART_TEXT, .text = STR("hello") };
     struct part word = { .kind = PART_TEXT, .text = str_of(probe_word) };
@@ -268,31 +270,31 @@ static int find_ways(struct chat_template *t, struct err *e)
         { .role = ROLE_USER, .has_content = true, .parts = &word, .n_parts = 1, .is_plain = true }
     };
     struct convo c = { .messages = m, .n_messages = 1, .add_generation_prompt = true };
-    struct probe plain, parts, system, developer, args;
-    int how = 0;
+    struct probe_result plain, parts, system, developer, args;
+    int variant_flags = 0;
 
-    if (probe(t, &c, how, &plain, e))
+    if (render_probe(t, &c, variant_flags, &plain, e))
         return -1;
     if (!plain.renders) {
-        if (probe(t, &c, AS_NO_TOOLS, &plain, e))
+        if (render_probe(t, &c, AS_NO_TOOLS, &plain, e))
             return -1;
         t->wants_no_tools = plain.renders;
-        how = plain.renders ? AS_NO_TOOLS : 0;
+        variant_flags = plain.renders ? AS_NO_TOOLS : 0;
     }
-    if (probe(t, &c, how | AS_PARTS, &parts, e))
+    if (render_probe(t, &c, variant_flags | AS_PARTS, &parts, e))
         return -1;
     t->takes_parts = parts.shows && !parts.has_key;
     t->needs_parts = t->takes_parts && !plain.shows;
-    how |= t->needs_parts ? AS_PARTS : 0;
+    variant_flags |= t->needs_parts ? AS_PARTS : 0;
 
     m[1] = m[0];
     m[1].parts = &hello;
     c.n_messages = 2;
     m[0].role = ROLE_SYSTEM;
-    if (probe(t, &c, how, &system, e))
+    if (render_probe(t, &c, variant_flags, &system, e))
         return -1;
     m[0].role = ROLE_DEVELOPER;
-    if (probe(t, &c, how, &developer, e))
+    if (render_probe(t, &c, variant_flags, &developer, e))
         return -1;
     t->drops_developer = system.shows && developer.renders && !developer.shows;
 
@@ -305,13 +307,13 @@ static int find_ways(struct chat_template *t, struct err *e)
         .n_parts = 1,
         .tool_call_id = call.id };
     c.n_messages = 3;
-    if (probe(t, &c, how, &args, e))
+    if (render_probe(t, &c, variant_flags, &args, e))
         return -1;
     t->wants_text_args = args.shows && args.has_key;
     return 0;
 }
 
-/* ---- compiling */
+/* ---- compilation */
 
 int chat_template_compile(struct chat_template **out, struct str source, struct err *e)
 {
@@ -323,7 +325,7 @@ int chat_template_compile(struct chat_template **out, struct str source, struct 
         return err_set(e, ERR_MEMORY, "no memory to compile the template");
     }
     t->a = a;
-    if (jinja_compile(&t->jinja, source, a, e) || find_ways(t, e)) {
+    if (jinja_compile(&t->jinja, source, a, e) || detect_variants(t, e)) {
         arena_free(a);
         return -1;
     }

@@ -27,7 +27,7 @@ bool thinking_is_in(const struct thinking_row *r, struct str text, enum mark_kin
     return false;
 }
 
-/* Behind the last marker of this kind; 0 when there is none. */
+/* Index after the last marker of this kind; 0 if there is none. */
 static size_t last_end(const struct thinking_row *r, struct str text, enum mark_kind kind)
 {
     size_t last = 0;

@@ -51,7 +51,7 @@ static unsigned type_of_kind(enum json_kind kind)
     return 0;
 }
 
-/* What a schema says by itself: type, or else the kinds of its enum's values. */
+/* Types in a schema itself: `type`, or else the types of its enum or const values. */
 static unsigned types_here(const struct json *schema)
 {
     const struct json *type = json_get(schema, "type"), *values = json_get(schema, "enum");
@@ -89,7 +89,7 @@ unsigned tool_argument_types(const struct json *schema, struct str argument)
         for (const struct json *c = list->child; c; c = c->next) {
             unsigned t = types_here(c);
             if (!t)
-                return 0; /* one that may be anything */
+                return 0; /* this alternative may have any type */
             found |= t;
         }
     }
@@ -127,8 +127,8 @@ static unsigned type_of_text(struct str json)
     }
 }
 
-/* Back to where out was when the text is no whole JSON value. */
-static bool put_json(struct buf *out, struct str text)
+/* Appends text as JSON; if it is not one complete JSON value, out is unchanged. */
+static bool try_put_json(struct buf *out, struct str text)
 {
     struct json_walk w;
     size_t n = out->n;
@@ -143,7 +143,7 @@ static bool put_json(struct buf *out, struct str text)
     return ok;
 }
 
-static bool put_literal(struct buf *out, struct str text)
+static bool try_put_literal(struct buf *out, struct str text)
 {
     struct literal l;
     size_t n = out->n;
@@ -165,9 +165,9 @@ static void put_string(struct buf *out, struct str text)
     buf_putc(out, '"');
 }
 
-/* Quotes belong to a text that may be a string by its schema, and the word null, too, unless the
- * schema allows for it. */
-static bool fits(unsigned type, unsigned types)
+/* A quoted text stays a string with its quotes if the schema allows strings; the word null is also
+ * a string then, unless the schema allows null. */
+static bool type_is_allowed(unsigned type, unsigned types)
 {
     if (!types || types & type)
         return type != TYPE_STRING || !types;
@@ -179,14 +179,15 @@ void coerce_put(struct buf *out, struct str text, unsigned types)
     struct str value = str_trim(text);
     size_t n = out->n;
 
-    if (types != TYPE_STRING && put_json(out, value)) {
-        if (fits(type_of_text(value), types))
+    if (types != TYPE_STRING && try_put_json(out, value)) {
+        if (type_is_allowed(type_of_text(value), types))
             return;
         out->n = n;
     }
-    /* Python's True, None and single quotes, where the schema says that it is no string. */
-    if (types && !(types & TYPE_STRING) && put_literal(out, value)) {
-        if (buf_ok(out) && fits(type_of_text((struct str){ out->p + n, out->n - n }), types))
+    /* Python's True, None and single quotes are accepted if the schema excludes strings. */
+    if (types && !(types & TYPE_STRING) && try_put_literal(out, value)) {
+        if (buf_ok(out) &&
+            type_is_allowed(type_of_text((struct str){ out->p + n, out->n - n }), types))
             return;
         out->n = n;
     }

@@ -1,10 +1,11 @@
-/* coerce.h: what the schemas of a request's tools say about arguments that arrive as plain text.
+/* coerce.h: converts tool arguments that arrive as plain text to JSON, using the tools' JSON
+ * schemas.
  *
- * Formats that write each argument between tags do not say whether 5 is a number or a string. The
- * tool's schema does; where it is silent (no such tool, no such argument, no type), text that is
- * JSON is taken for JSON and all other text for a string. Schemas come from clients: nothing in
- * them is trusted to have its right shape, nothing is followed but type, enum, const, anyOf and
- * oneOf, one level deep. Pure; any thread. */
+ * A format with each argument between tags does not specify whether 5 is a number or a string. The
+ * type comes from the schema of the tool. Without a type in the schema (no such tool, argument or
+ * type), text that parses as JSON is JSON, and other text is a string. Schemas are client input: no
+ * shape is assumed, and only type, enum, const, anyOf and oneOf are evaluated, one level deep. Pure
+ * functions; any thread. */
 #pragma once
 
 #include "base/json.h"
@@ -12,21 +13,21 @@
 enum {
     TYPE_NULL = 1 << 0,
     TYPE_BOOLEAN = 1 << 1,
-    TYPE_NUMBER = 1 << 2, /* integer too */
+    TYPE_NUMBER = 1 << 2, /* includes integer */
     TYPE_STRING = 1 << 3,
     TYPE_ARRAY = 1 << 4,
     TYPE_OBJECT = 1 << 5
 };
 
-/* The arguments' schema of the tool: {"function":{"name","parameters"}}, or the same without
- * "function", or Anthropic's "input_schema". NULL: no such tool, or it has none. */
+/* Schema of the arguments of a tool: {"function":{"name","parameters"}}, or the same without
+ * "function", or Anthropic's "input_schema". NULL: no such tool, or no schema. */
 const struct json *tool_schema(const struct json *tools, struct str name);
 
-/* TYPE_ bits that the schema allows for this argument; 0: it does not say. */
+/* TYPE_ bits which the schema allows for the argument; 0: not specified. */
 unsigned tool_argument_types(const struct json *schema, struct str argument);
 
-/* The name of the i-th argument, .p NULL when there is none. */
+/* Name of the i-th argument; .p is NULL if there is none. */
 struct str tool_argument_at(const struct json *schema, uint32_t i);
 
-/* Appends the text as a JSON value of one of these types; as a string when it is none of them. */
+/* Appends the text as a JSON value of one of the types, or as a string if it has none of them. */
 void coerce_put(struct buf *out, struct str text, unsigned types);

@@ -3,7 +3,7 @@
 
 void json_text_put(struct buf *out, struct str s)
 {
-    static const char letters[] = "btn\0fr"; /* of 8 to 13 */
+    static const char letters[] = "btn\0fr"; /* escape letters of the bytes 8 to 13 */
     size_t from = 0;
 
     for (size_t i = 0; i < s.n; i++) {
@@ -75,7 +75,7 @@ void json_unit_text(struct json_units *u, uint16_t unit, struct buf *out)
         buf_put(out, bytes, (size_t)utf8_encode(cp, bytes));
 }
 
-static size_t plain(struct json_string *s, struct str in, struct buf *out)
+static size_t plain_step(struct json_string *s, struct str in, struct buf *out)
 {
     size_t n = 0;
 
@@ -95,7 +95,7 @@ static size_t plain(struct json_string *s, struct str in, struct buf *out)
     return 1;
 }
 
-static size_t escape(struct json_string *s, char c, struct buf *out)
+static size_t escape_step(struct json_string *s, char c, struct buf *out)
 {
     char is = json_escape_of(c);
 
@@ -113,7 +113,7 @@ static size_t escape(struct json_string *s, char c, struct buf *out)
     return 1;
 }
 
-static size_t hex(struct json_string *s, char c, struct buf *out)
+static size_t hex_step(struct json_string *s, char c, struct buf *out)
 {
     int digit = json_hex(c);
 
@@ -131,11 +131,11 @@ size_t json_string_step(struct json_string *s, struct str in, struct buf *out)
 {
     switch (s->state) {
     case JSON_STRING_PLAIN:
-        return plain(s, in, out);
+        return plain_step(s, in, out);
     case JSON_STRING_ESCAPE:
-        return escape(s, in.p[0], out);
+        return escape_step(s, in.p[0], out);
     case JSON_STRING_HEX:
-        return hex(s, in.p[0], out);
+        return hex_step(s, in.p[0], out);
     case JSON_STRING_END:
         return 0;
     }

@@ -1,27 +1,27 @@
-/* json_text.h: pieces of JSON strings, written and read a few bytes at a time.
+/* json_text.h: incremental encoding and decoding of JSON strings.
  *
- * What is written is always good JSON: control characters are escaped, halves of surrogate pairs
- * that have lost each other become U+FFFD. The bytes are taken to be valid UTF-8, but a piece may
- * begin or end inside a character. Owner: whoever holds it. */
+ * The output is always valid JSON: control characters are escaped, and unpaired surrogates become
+ * U+FFFD. The input must be valid UTF-8, but a call may begin or end inside a character. Owner: the
+ * caller; one thread at a time. */
 #pragma once
 
 #include "base/buf.h"
 #include "base/json_scan.h"
 
-/* Text as the inside of a JSON string. */
+/* Appends the text as the inside of a JSON string. */
 void json_text_put(struct buf *out, struct str s);
 
-/* UTF-16 units of \u escapes: the first half of a pair waits for its second. */
+/* UTF-16 units of \u escapes: a high surrogate is held until its low surrogate arrives. */
 struct json_units {
-    uint16_t high; /* 0: none waits */
+    uint16_t high; /* 0: none is held */
 };
-void json_unit_escape(struct json_units *u, uint16_t unit, struct buf *out); /* as \uXXXX */
-void json_unit_text(struct json_units *u, uint16_t unit, struct buf *out);   /* as UTF-8 */
-/* Something else follows: a half that waits has lost its other half. */
+void json_unit_escape(struct json_units *u, uint16_t unit, struct buf *out); /* writes \uXXXX */
+void json_unit_text(struct json_units *u, uint16_t unit, struct buf *out);   /* writes UTF-8 */
+/* Something other than a low surrogate follows: a held high surrogate becomes U+FFFD. */
 void json_unit_end_escape(struct json_units *u, struct buf *out);
 void json_unit_end_text(struct json_units *u, struct buf *out);
 
-/* ---- reading: behind the opening quote, to the closing one */
+/* ---- decoding: from after the opening quote to the closing quote */
 
 enum json_string_state { JSON_STRING_PLAIN, JSON_STRING_ESCAPE, JSON_STRING_HEX, JSON_STRING_END };
 
@@ -32,7 +32,7 @@ struct json_string {
     uint8_t n_hex;
 };
 
-/* One step: a run of plain bytes, or one byte of an escape, decoded into out. Returns the bytes
- * used, at least one; 0: the byte cannot stand here. Behind the closing quote state is _END.
- * Control characters stand for themselves. */
+/* One step: decodes a run of plain bytes, or one byte of an escape, into out. Returns the number of
+ * bytes consumed, at least one; 0: the byte is not allowed here. The state after the closing quote
+ * is JSON_STRING_END. Unescaped control characters are accepted. */
 size_t json_string_step(struct json_string *s, struct str in, struct buf *out);

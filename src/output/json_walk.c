@@ -10,7 +10,7 @@ enum state {
     STRING,
     ESCAPE,
     HEX,
-    MINUS, /* numbers, by what was read last */
+    MINUS, /* numbers, by the part read last */
     ZERO,
     DIGITS,
     POINT,
@@ -117,7 +117,7 @@ static bool start_key(struct json_walk *w, char c)
     return c == '"';
 }
 
-static bool structure(struct json_walk *w, char c)
+static bool structure_byte(struct json_walk *w, char c)
 {
     if (c == ' ' || c == '\n' || c == '\r' || c == '\t')
         return true;
@@ -146,8 +146,8 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* 1 = c belongs to the number, 0 = the number ended before it, -1 = neither. */
-static int number(struct json_walk *w, char c)
+/* 1: c belongs to the number, 0: the number ended before c, -1: syntax error. */
+static int number_byte(struct json_walk *w, char c)
 {
     bool is_e = (c | 0x20) == 'e';
 
@@ -181,22 +181,23 @@ static int number(struct json_walk *w, char c)
     }
 }
 
-/* The output is the input but for what `text` puts in its place; `from` is what is not yet out. */
-struct copy {
+/* The output equals the input, except for the bytes that json_text_put replaces. Input before
+ * `from` has been written or replaced. */
+struct copy_state {
     struct buf *out;
     struct str in;
     size_t from;
 };
 
-static void flush(struct copy *c, size_t to)
+static void copy_flush(struct copy_state *c, size_t to)
 {
     if (c->out && to > c->from)
         buf_put(c->out, c->in.p + c->from, to - c->from);
     c->from = to;
 }
 
-/* Plain text of a string up to i, from i on something else. */
-static size_t string_run(struct json_walk *w, struct copy *c, size_t i)
+/* Returns the end of the run of plain string bytes that begins at i. */
+static size_t string_run(struct json_walk *w, struct copy_state *c, size_t i)
 {
     struct str in = c->in;
     size_t start = i;
@@ -204,7 +205,7 @@ static size_t string_run(struct json_walk *w, struct copy *c, size_t i)
     while (i < in.n && (unsigned char)in.p[i] >= 0x20 && in.p[i] != '"' && in.p[i] != '\\')
         i++;
     if (i > start && w->units.high) {
-        flush(c, start);
+        copy_flush(c, start);
         if (c->out)
             json_unit_end_escape(&w->units, c->out);
         w->units.high = 0;
@@ -212,13 +213,13 @@ static size_t string_run(struct json_walk *w, struct copy *c, size_t i)
     return i;
 }
 
-/* A byte of a string that is not plain. An escape is held until it is whole. */
-static bool string_byte(struct json_walk *w, struct copy *c, size_t i)
+/* A string byte that is not plain. An escape is held until it is complete. */
+static bool string_byte(struct json_walk *w, struct copy_state *c, size_t i)
 {
     struct buf *out = c->out;
     char byte = c->in.p[i];
 
-    flush(c, i);
+    copy_flush(c, i);
     if (byte == '\\') {
         w->state = ESCAPE;
         c->from = i + 1;
@@ -240,7 +241,7 @@ static bool string_byte(struct json_walk *w, struct copy *c, size_t i)
     return true;
 }
 
-static bool escape_byte(struct json_walk *w, struct copy *c, size_t i)
+static bool escape_byte(struct json_walk *w, struct copy_state *c, size_t i)
 {
     char byte = c->in.p[i];
 
@@ -262,7 +263,7 @@ static bool escape_byte(struct json_walk *w, struct copy *c, size_t i)
     return true;
 }
 
-static bool hex_byte(struct json_walk *w, struct copy *c, size_t i)
+static bool hex_byte(struct json_walk *w, struct copy_state *c, size_t i)
 {
     int digit = json_hex(c->in.p[i]);
 
@@ -287,9 +288,9 @@ static bool word_byte(struct json_walk *w, char c)
     return true;
 }
 
-/* One byte at i, or a run of plain text. Returns the index behind it; i itself when the byte is
- * to be looked at again (behind a number); SIZE_MAX when it cannot stand there. */
-static size_t step(struct json_walk *w, struct copy *c, size_t i)
+/* Consumes the byte at i, or a run of plain bytes. Returns the index after it; i itself if the byte
+ * must be examined again (after a number); SIZE_MAX if the byte is not allowed. */
+static size_t walk_step(struct json_walk *w, struct copy_state *c, size_t i)
 {
     bool ok;
     int is_number;
@@ -317,10 +318,10 @@ static size_t step(struct json_walk *w, struct copy *c, size_t i)
     case KEY:
     case COLON:
     case AFTER:
-        ok = structure(w, c->in.p[i]);
+        ok = structure_byte(w, c->in.p[i]);
         break;
     default:
-        is_number = number(w, c->in.p[i]);
+        is_number = number_byte(w, c->in.p[i]);
         if (!is_number) {
             after_value(w);
             return i;
@@ -332,12 +333,12 @@ static size_t step(struct json_walk *w, struct copy *c, size_t i)
 
 size_t json_walk_put(struct json_walk *w, struct str in, struct buf *out, enum walk *is)
 {
-    struct copy c = { out, in, 0 };
+    struct copy_state c = { out, in, 0 };
     size_t i = 0;
 
     *is = WALK_MORE;
     while (i < in.n && w->state != DONE) {
-        size_t next = step(w, &c, i);
+        size_t next = walk_step(w, &c, i);
         if (next == SIZE_MAX) {
             *is = WALK_BAD;
             break;
@@ -345,7 +346,7 @@ size_t json_walk_put(struct json_walk *w, struct str in, struct buf *out, enum w
         i = next;
     }
     if (c.from < i && w->state != ESCAPE && w->state != HEX)
-        flush(&c, i);
+        copy_flush(&c, i);
     if (w->state == DONE)
         *is = WALK_DONE;
     return i;

@@ -3,16 +3,16 @@
 
 enum state {
     VALUE,       /* a value */
-    FIRST_VALUE, /* a value or the closing bracket; also behind a comma */
-    FIRST_KEY,   /* a key or '}'; also behind a comma */
+    FIRST_VALUE, /* a value or the closing bracket; also after a comma */
+    FIRST_KEY,   /* a key or '}'; also after a comma */
     COLON,
     AFTER,
-    OPENING, /* behind one or two quotes of a string */
+    OPENING, /* after one or two quotes of a string */
     STRING,
     ESCAPE,
-    DIGITS, /* of \x, \u, \U and octal escapes */
-    QUOTED, /* between the dialect's own quotes */
-    QUOTE,  /* inside the dialect's opening quote */
+    DIGITS, /* digits of \x, \u, \U and octal escapes */
+    QUOTED, /* between the quotes of the dialect */
+    QUOTE,  /* inside the opening quote of the dialect */
     WORD,
     DONE
 };
@@ -59,7 +59,7 @@ static char closing(const struct literal *l)
     return l->levels.n ? l->levels.p[l->levels.n - 1] : 0;
 }
 
-/* In front of a value, of a member or of a list. */
+/* before a value, a member or a list */
 static void put_comma(struct literal *l, struct buf *out)
 {
     if (l->needs_comma)
@@ -121,7 +121,7 @@ static bool start_value(struct literal *l, char c, struct buf *out)
     return is_word_byte(c);
 }
 
-static bool structure(struct literal *l, char c, struct buf *out)
+static bool structure_byte(struct literal *l, char c, struct buf *out)
 {
     if (is_blank(c))
         return true;
@@ -158,8 +158,8 @@ static void end_string(struct literal *l, struct buf *out)
     after_value(l, out);
 }
 
-/* '' is an empty string unless a third quote follows. Returns 0 when c is not part of it. */
-static size_t opening(struct literal *l, char c, struct buf *out)
+/* '' is an empty string unless a third quote follows. Returns 0 if c is not consumed. */
+static size_t after_quote(struct literal *l, char c, struct buf *out)
 {
     if (c == l->mark && l->n_quotes < 3) {
         if (++l->n_quotes == 3)
@@ -174,7 +174,8 @@ static size_t opening(struct literal *l, char c, struct buf *out)
     return 0;
 }
 
-/* One byte that is not plain. In a tripled string a quote may stand for itself: n_matched. */
+/* A string byte that is not plain. In a triple-quoted string, n_matched quotes are held, since they
+ * may be content. */
 static void string_byte(struct literal *l, char c, struct buf *out)
 {
     if (c == l->mark) {
@@ -231,7 +232,7 @@ static void start_digits(struct literal *l, int want, uint32_t first, int n)
     l->want_digits = (uint8_t)want;
 }
 
-static void escape(struct literal *l, char c, struct buf *out)
+static void escape_byte(struct literal *l, char c, struct buf *out)
 {
     static const char from[] = "abfnrtv\\'\"", to[] = "\a\b\f\n\r\t\v\\'\"";
     const char *at = c ? strchr(from, c) : NULL;
@@ -248,14 +249,14 @@ static void escape(struct literal *l, char c, struct buf *out)
     json_unit_end_escape(&l->units, out);
     if (at) {
         json_text_put(out, (struct str){ &to[at - from], 1 });
-    } else if (c != '\n') { /* Python keeps a backslash that means nothing */
+    } else if (c != '\n') { /* Python keeps the backslash of an unknown escape */
         buf_putz(out, "\\\\");
         json_text_put(out, (struct str){ &c, 1 });
     }
 }
 
-/* 1 = used, 0 = an octal escape ended before c, -1 = c is no such digit. */
-static int digit(struct literal *l, char c, struct buf *out)
+/* 1: consumed, 0: an octal escape ended before c, -1: c is not a digit of the escape. */
+static int digit_byte(struct literal *l, char c, struct buf *out)
 {
     bool is_octal = l->want_digits == 3;
     int v = json_hex(c);
@@ -275,9 +276,9 @@ static int digit(struct literal *l, char c, struct buf *out)
     return 1;
 }
 
-/* ---- the dialect's own quotes ---- */
+/* ---- quotes of the dialect ---- */
 
-static bool quote(struct literal *l, char c, struct buf *out)
+static bool open_quote_byte(struct literal *l, char c, struct buf *out)
 {
     if (c != l->quote.p[l->n_matched])
         return false;
@@ -289,7 +290,7 @@ static bool quote(struct literal *l, char c, struct buf *out)
     return true;
 }
 
-static size_t quoted(struct literal *l, struct str in, struct buf *out)
+static size_t quoted_run(struct literal *l, struct str in, struct buf *out)
 {
     size_t n = 0;
 
@@ -373,8 +374,8 @@ static bool end_word(struct literal *l, struct buf *out)
     return ok;
 }
 
-/* 1 = used, 0 = the word ended before c, -1 = it is none */
-static int word(struct literal *l, char c, struct buf *out)
+/* 1: consumed, 0: the word ended before c, -1: not a valid word. */
+static int word_byte(struct literal *l, char c, struct buf *out)
 {
     if (!is_word_byte(c))
         return end_word(l, out) ? 0 : -1;
@@ -384,8 +385,8 @@ static int word(struct literal *l, char c, struct buf *out)
     return 1;
 }
 
-/* Bytes used; 0 when the state changed instead, -1: bad. */
-static ptrdiff_t step(struct literal *l, struct str in, struct buf *out)
+/* Returns the bytes consumed; 0 if only the state changed, -1 on a syntax error. */
+static ptrdiff_t literal_step(struct literal *l, struct str in, struct buf *out)
 {
     char c = in.p[0];
 
@@ -395,22 +396,22 @@ static ptrdiff_t step(struct literal *l, struct str in, struct buf *out)
     case FIRST_KEY:
     case COLON:
     case AFTER:
-        return structure(l, c, out) ? 1 : -1;
+        return structure_byte(l, c, out) ? 1 : -1;
     case OPENING:
-        return (ptrdiff_t)opening(l, c, out);
+        return (ptrdiff_t)after_quote(l, c, out);
     case STRING:
         return (ptrdiff_t)string_run(l, in, out);
     case ESCAPE:
-        escape(l, c, out);
+        escape_byte(l, c, out);
         return 1;
     case DIGITS:
-        return digit(l, c, out);
+        return digit_byte(l, c, out);
     case QUOTE:
-        return quote(l, c, out) ? 1 : -1;
+        return open_quote_byte(l, c, out) ? 1 : -1;
     case QUOTED:
-        return (ptrdiff_t)quoted(l, in, out);
+        return (ptrdiff_t)quoted_run(l, in, out);
     case WORD:
-        return word(l, c, out);
+        return word_byte(l, c, out);
     case DONE:
         break;
     }
@@ -423,7 +424,7 @@ size_t literal_put(struct literal *l, struct str in, struct buf *out, enum walk 
 
     *is = WALK_MORE;
     while (i < in.n && l->state != DONE) {
-        ptrdiff_t used = step(l, str_skip(in, i), out);
+        ptrdiff_t used = literal_step(l, str_skip(in, i), out);
         if (used < 0) {
             *is = WALK_BAD;
             return i;

@@ -9,7 +9,7 @@ static bool is_in_thinking(const struct parser_format *f, enum parser_start star
            (start == PARSER_START_DEFAULT && f->thinking->flags & THINKING_STARTS);
 }
 
-/* What ends the thinking, with the blanks that templates put around it. */
+/* Appends the end marker of the reasoning, with the blanks that templates put around it. */
 static void put_thinking_end(struct buf *b, const struct parser_format *f)
 {
     for (int i = 0; i < f->thinking->n_marks; i++) {
@@ -49,7 +49,7 @@ int opening_build(struct opening *out, const struct parser_format *f, const stru
     if (is_in_thinking(f, what->start))
         put_thinking_end(&b, f);
     buf_putz(&b, row->before_name);
-    size_t name_at = b.n, name_end = b.n;
+    size_t name_start = b.n, name_end = b.n;
     if (what->name.p) {
         put_name(&b, f, what->name);
         name_end = b.n;
@@ -62,8 +62,8 @@ int opening_build(struct opening *out, const struct parser_format *f, const stru
     if (!all.p)
         return err_set(e, ERR_MEMORY, "no memory for the beginning of a call");
     *out = (struct opening){ .text = all };
-    add_span(out, (struct str){ all.p, name_at }, true);
-    add_span(out, (struct str){ all.p + name_at, name_end - name_at }, false);
+    add_span(out, (struct str){ all.p, name_start }, true);
+    add_span(out, (struct str){ all.p + name_start, name_end - name_start }, false);
     add_span(out, str_skip(all, name_end), true);
     return 0;
 }

@@ -1,9 +1,9 @@
-/* opening.h: how an answer begins that has to be a tool call.
+/* forced_call.h: the prefix of a forced tool call (`tool_choice`).
  *
- * The beginning of a call in the model's own format is put behind its prompt, so that the answer
- * can only be the rest of it; the parser is given the same text before the answer. Text of the
- * format is trusted, so that its markers become control tokens; the name, which a client wrote,
- * is not. */
+ * The beginning of a call in the model's own format is appended to the prompt, so that the model
+ * can only generate the rest of the call. The parser receives the same text before the generated
+ * text. Text of the format is trusted, so its markers become control tokens; the function name
+ * comes from the client and is untrusted. Pure functions; any thread. */
 #pragma once
 
 #include "output/parser.h"
@@ -14,15 +14,16 @@ enum { OPENING_SPANS = 3 };
 struct opening {
     struct span spans[OPENING_SPANS];
     int n_spans;
-    struct str text; /* all of it */
+    struct str text; /* the concatenation of the spans */
 };
 
 struct opening_of {
-    struct str name;         /* .p NULL: the model chooses the function */
-    enum parser_start start; /* of the prompt: thinking that is open is closed first */
-    int n_earlier_calls;     /* of the conversation, for formats that number them */
+    struct str name;         /* function name; .p NULL: the model chooses the function */
+    enum parser_start start; /* parser state after the prompt: open reasoning is closed first */
+    int n_earlier_calls;     /* calls in the conversation, for formats that number them */
 };
 
-/* In the arena. ERR_UNSUPPORTED, "tool_choice": the format has no calls. ERR_MEMORY. */
+/* Allocates in the arena. ERR_UNSUPPORTED (param "tool_choice"): the format has no calls.
+ * ERR_MEMORY. */
 int opening_build(struct opening *out, const struct parser_format *f, const struct opening_of *what,
     struct arena *a, struct err *e);

@@ -1,8 +1,9 @@
-/* The result as a whole, gathered from what the parser tells: so it cannot differ from it. */
+/* parsed.c: collects the callbacks of the output parser into struct parsed, so the result of a
+ * whole text cannot differ from the streamed one. Owner: the caller; one thread at a time. */
 #include "base/mem.h"
 #include "output/parser.h"
 
-static void add(struct parsed *r, struct buf *to, struct str text)
+static void append_text(struct parsed *r, struct buf *to, struct str text)
 {
     buf_puts(to, text);
     r->failed |= !buf_ok(to);
@@ -11,13 +12,13 @@ static void add(struct parsed *r, struct buf *to, struct str text)
 static void on_content(void *arg, struct str text)
 {
     struct parsed *r = arg;
-    add(r, &r->content, text);
+    append_text(r, &r->content, text);
 }
 
 static void on_reasoning(void *arg, struct str text)
 {
     struct parsed *r = arg;
-    add(r, &r->reasoning, text);
+    append_text(r, &r->reasoning, text);
 }
 
 static bool make_room(struct parsed *r)
@@ -51,7 +52,7 @@ static void on_call_begin(void *arg, int index, struct str name)
 static void on_call_args(void *arg, int index, struct str json)
 {
     struct parsed *r = arg;
-    add(r, &r->arguments, json);
+    append_text(r, &r->arguments, json);
 }
 
 static struct parsed_call *open_call(struct parsed *r)
@@ -65,7 +66,7 @@ static void on_call_end(void *arg, int index)
     struct parsed_call *c = open_call(r);
 
     if (!c)
-        return; /* there was no memory for its beginning */
+        return; /* allocation failed in on_call_begin */
     size_t max = r->arguments.max;
     c->arguments = buf_steal(&r->arguments);
     buf_init(&r->arguments, max);

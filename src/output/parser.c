@@ -2,11 +2,11 @@
 #include "base/utf8.h"
 #include "output/parser_in.h"
 
-/* ---- telling ---- */
+/* ---- output ---- */
 
-/* Takes out characters with which what has been told would end in a marker: one can grow together
- * where another one was taken out, as in <too<tool_call>l_call>. Returns the new length. */
-static size_t guard(struct parser *p, enum stream_id id, char *text, size_t n)
+/* Removes characters that would complete a marker in the reported text. A marker can form where
+ * another one was removed, as in <too<tool_call>l_call>. Returns the new length. */
+static size_t strip_formed_markers(struct parser *p, enum stream_id id, char *text, size_t n)
 {
     static const unsigned char length[16] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 4 };
     const struct marks *m = p->f->marks;
@@ -46,7 +46,7 @@ static size_t guard(struct parser *p, enum stream_id id, char *text, size_t n)
     return to;
 }
 
-static void tell(struct parser *p, enum stream_id id, struct str text)
+static void emit(struct parser *p, enum stream_id id, struct str text)
 {
     if (id == CONTENT)
         p->ops->content(p->arg, text);
@@ -54,22 +54,22 @@ static void tell(struct parser *p, enum stream_id id, struct str text)
         p->ops->reasoning(p->arg, text);
 }
 
-static void tell_text(struct parser *p)
+static void emit_text(struct parser *p)
 {
     struct buf *b = &p->out;
 
     if (!b->n || !buf_ok(b))
         return;
-    b->n = guard(p, p->out_stream, b->p, b->n);
+    b->n = strip_formed_markers(p, p->out_stream, b->p, b->n);
     if (b->n)
-        tell(p, p->out_stream, buf_str(b));
+        emit(p, p->out_stream, buf_str(b));
     buf_reset(b);
 }
 
-static void gather(struct parser *p, enum stream_id id, struct str text)
+static void out_append(struct parser *p, enum stream_id id, struct str text)
 {
     if (p->out_stream != id)
-        tell_text(p);
+        emit_text(p);
     p->out_stream = id;
     buf_puts(&p->out, text);
     p->work += text.n;
@@ -90,11 +90,11 @@ static void stream_put(struct parser *p, enum stream_id id, struct str text)
     p->work += from + text.n - n;
     if (n) {
         if (s->blanks.n)
-            gather(p, id, buf_str(&s->blanks));
+            out_append(p, id, buf_str(&s->blanks));
         else if (s->needs_newline && s->any)
-            gather(p, id, STR("\n"));
+            out_append(p, id, STR("\n"));
         buf_reset(&s->blanks);
-        gather(p, id, (struct str){ text.p, n });
+        out_append(p, id, (struct str){ text.p, n });
         s->any = true;
         s->after_mark = s->needs_newline = false;
         if (id == CONTENT)
@@ -103,8 +103,8 @@ static void stream_put(struct parser *p, enum stream_id id, struct str text)
     buf_puts(&s->blanks, str_skip(text, n));
 }
 
-/* Blanks next to a marker count only between two texts, and then only those on one side. */
-static void streams_mark(struct parser *p)
+/* Whitespace next to a marker counts only between two texts, and then only on one side. */
+static void streams_after_marker(struct parser *p)
 {
     for (int i = 0; i < N_STREAMS; i++) {
         struct stream *s = &p->streams[i];
@@ -119,7 +119,7 @@ void parser_message(struct parser *p, enum stream_id stream)
 {
     p->in_thinking = stream == REASONING;
     p->streams[stream].needs_newline = true;
-    streams_mark(p);
+    streams_after_marker(p);
 }
 
 /* ---- calls ---- */
@@ -139,7 +139,7 @@ static struct str without_suffix(struct str name, const char *suffix)
     return n > 1 && n < name.n && name.p[n - 1] == ':' ? (struct str){ name.p, n - 1 } : name;
 }
 
-static bool may_call(struct parser *p, struct str name)
+static bool is_callable(struct parser *p, struct str name)
 {
     for (int i = 0; i < p->n_names; i++)
         if (str_eq(p->names[i], name))
@@ -160,7 +160,7 @@ bool call_named(struct parser *p, struct str name)
     for (size_t i = 0; i < name.n; i++)
         if ((unsigned char)name.p[i] < 0x20)
             return false;
-    if (!may_call(p, name))
+    if (!is_callable(p, name))
         return false;
     memcpy(p->call.name, name.p, name.n);
     p->call.n_name = name.n;
@@ -168,8 +168,8 @@ bool call_named(struct parser *p, struct str name)
     return true;
 }
 
-/* The price of a look-up is the most that it can cost: a step per few bytes of JSON. */
-static bool may_ask_tools(struct parser *p)
+/* Each lookup is charged with its maximum cost, the length of the tools as JSON text. */
+static bool may_look_up_schema(struct parser *p)
 {
     if (!p->tools || p->schema_bytes >= PARSER_SCHEMA_MAX)
         return false;
@@ -181,20 +181,20 @@ const struct json *call_schema(struct parser *p)
 {
     struct str name = { p->call.name, p->call.n_name };
 
-    return may_ask_tools(p) ? tool_schema(p->tools, name) : NULL;
+    return may_look_up_schema(p) ? tool_schema(p->tools, name) : NULL;
 }
 
 unsigned call_argument_types(struct parser *p, const struct json *schema, struct str argument)
 {
-    return schema && may_ask_tools(p) ? tool_argument_types(schema, argument) : 0;
+    return schema && may_look_up_schema(p) ? tool_argument_types(schema, argument) : 0;
 }
 
 struct str call_argument_at(struct parser *p, const struct json *schema, uint32_t i)
 {
-    return schema && may_ask_tools(p) ? tool_argument_at(schema, i) : STR_NONE;
+    return schema && may_look_up_schema(p) ? tool_argument_at(schema, i) : STR_NONE;
 }
 
-static void tell_args(struct parser *p)
+static void emit_args(struct parser *p)
 {
     if (p->call.is_told && p->args.n && buf_ok(&p->args)) {
         p->ops->call_args(p->arg, p->call.index, buf_str(&p->args));
@@ -202,15 +202,15 @@ static void tell_args(struct parser *p)
     }
 }
 
-/* As soon as the name and the first byte of the arguments are known. */
-static void call_tell(struct parser *p)
+/* Reports the call as soon as its name and the first byte of its arguments are known. */
+static void call_emit_begin(struct parser *p)
 {
     struct call *c = &p->call;
 
     c->has_args |= p->args.n > 0;
     if (c->is_told || !c->has_name || !c->has_args)
         return;
-    tell_text(p);
+    emit_text(p);
     c->is_told = true;
     c->index = p->n_begun++;
     p->ops->call_begin(p->arg, c->index, (struct str){ c->name, c->n_name });
@@ -230,19 +230,19 @@ static void call_end(struct parser *p)
     p->call.has_args |= p->args.n > 0;
     if (!p->call.has_args)
         buf_putz(&p->args, "{}");
-    call_tell(p);
-    tell_args(p);
+    call_emit_begin(p);
+    emit_args(p);
     p->ops->call_end(p->arg, p->call.index);
     p->n_complete++;
     call_clear(p);
     p->is_between = true;
-    streams_mark(p);
+    streams_after_marker(p);
 }
 
 /* ---- text ---- */
 
-/* The bytes held in state `held`, followed by text: all but the last `keep` are told. */
-static void release(struct parser *p, uint16_t held, struct str text, size_t keep)
+/* Passes on the bytes held in matcher state `held`, followed by text, except the last `keep`. */
+static void release_held(struct parser *p, uint16_t held, struct str text, size_t keep)
 {
     struct str old = marks_held(p->f->marks, held);
     size_t n = old.n + text.n - keep;
@@ -278,13 +278,13 @@ static bool is_active(const struct parser *p, int hit)
            (r->kind == MARK_OPEN || r->kind == MARK_SECTION);
 }
 
-static void act(struct parser *p, int hit)
+static void apply_marker(struct parser *p, int hit)
 {
     const struct mark_row *r = &p->f->rows[hit];
     bool is_soft = r->flags & MARK_SOFT;
 
     if (!is_soft)
-        streams_mark(p);
+        streams_after_marker(p);
     switch (r->kind) {
     case MARK_SECTION:
     case MARK_SECTION_END:
@@ -318,7 +318,7 @@ static void act(struct parser *p, int hit)
     }
 }
 
-/* Blanks, then a byte with which a call may begin: true when it does. */
+/* True after blanks if c is a byte with which a call may begin. */
 static bool starts_call(struct parser *p, char c)
 {
     const char *bare = p->f->tool->bare;
@@ -338,7 +338,8 @@ static size_t text_start(struct parser *p, struct str in)
     if (n) {
         stream_put(p, CONTENT, (struct str){ in.p, n });
     } else if (starts_call(p, in.p[0])) {
-        p->is_start = !(p->f->tool->flags & TOOL_START_IS_CALL); /* there is only one start */
+        /* a call without a marker may begin only at the start */
+        p->is_start = !(p->f->tool->flags & TOOL_START_IS_CALL);
         call_open(p, p->f->reader, NULL);
     }
     return n;
@@ -364,19 +365,19 @@ static size_t text_run(struct parser *p, struct str in)
         int hit = marks_hit(m, at);
         if (hit < 0 || !is_active(p, hit))
             continue;
-        release(p, p->at, (struct str){ in.p, i }, p->f->texts[hit].n);
+        release_held(p, p->at, (struct str){ in.p, i }, p->f->texts[hit].n);
         p->at = MARKS_ROOT;
-        act(p, hit);
+        apply_marker(p, hit);
         return i;
     }
-    release(p, p->at, in, marks_depth(m, at));
+    release_held(p, p->at, in, marks_depth(m, at));
     p->at = at;
     return in.n;
 }
 
-/* What was taken for a call is text: markers in it are dropped and do nothing. The automaton is
- * left in the middle of what may become a marker with the bytes that follow. */
-static void replay(struct parser *p, struct str raw)
+/* The bytes of a broken call become text: markers in them are removed without effect. The matcher
+ * keeps its state, since a marker may be completed by the bytes that follow. */
+static void replay_as_text(struct parser *p, struct str raw)
 {
     const struct marks *m = p->f->marks;
     uint16_t at = MARKS_ROOT;
@@ -391,10 +392,10 @@ static void replay(struct parser *p, struct str raw)
                 hit = -1;
         }
         size_t keep = hit >= 0 ? p->f->texts[hit].n : marks_depth(m, at);
-        release(p, p->at, (struct str){ raw.p + from, i - from }, keep);
+        release_held(p, p->at, (struct str){ raw.p + from, i - from }, keep);
         if (hit >= 0) {
             at = MARKS_ROOT;
-            streams_mark(p);
+            streams_after_marker(p);
         }
         p->at = at;
     }
@@ -404,15 +405,15 @@ static void call_break(struct parser *p)
 {
     struct buf raw = p->raw;
 
-    call_tell(p);
-    tell_args(p);
+    call_emit_begin(p);
+    emit_args(p);
     if (p->call.is_told)
         p->ops->call_broken(p->arg, p->call.index);
     buf_init(&p->raw, PARSER_CALL_MAX);
     call_clear(p);
     p->in_call = false;
     p->is_start = false;
-    replay(p, buf_str(&raw));
+    replay_as_text(p, buf_str(&raw));
     buf_reset(&raw);
     p->raw = raw;
 }
@@ -431,7 +432,7 @@ static size_t call_run(struct parser *p, struct str in)
     p->drop_raw = false;
     switch (v) {
     case READ_MORE:
-        call_tell(p);
+        call_emit_begin(p);
         break;
     case READ_CALL:
         call_end(p);
@@ -449,7 +450,7 @@ static size_t call_run(struct parser *p, struct str in)
     return used;
 }
 
-/* ---- life ---- */
+/* ---- lifecycle ---- */
 
 struct parser *parser_new(const struct parser_format *f, const struct parser_options *o,
     const struct parser_ops *ops, void *arg)
@@ -510,8 +511,8 @@ static void put_valid(struct parser *p, struct str in)
     }
 }
 
-/* Bytes that can never be a character become one that says so. Returns what is not yet whole. */
-static struct str put_bytes(struct parser *p, struct str in)
+/* Replaces invalid bytes by U+FFFD. Returns the incomplete character at the end. */
+static struct str put_utf8(struct parser *p, struct str in)
 {
     size_t n = 0;
 
@@ -548,8 +549,8 @@ static int after_put(struct parser *p, struct err *e)
     const struct buf *bufs[] = { &p->out, &p->args, &p->raw, &p->scratch, &p->tag.text,
         &p->streams[CONTENT].blanks, &p->streams[REASONING].blanks };
 
-    tell_text(p);
-    tell_args(p);
+    emit_text(p);
+    emit_args(p);
     if (!has_failed(p))
         return 0;
     for (size_t i = 0; i < ARRAY_LEN(bufs); i++)
@@ -560,7 +561,7 @@ static int after_put(struct parser *p, struct err *e)
     return 0;
 }
 
-/* The bytes of the character that the text begins with; 0 when it is not whole, or none. */
+/* Length of the first character of s; 0 if it is incomplete or invalid. */
 static size_t whole_char(struct str s)
 {
     uint32_t cp;
@@ -579,9 +580,9 @@ static bool is_plain(const struct marks *m, struct str text)
     return true;
 }
 
-/* What nearly every token of an answer is: in the middle of a text, a few words with nothing in
- * them that a marker begins with, and no half character. It is told as it is, just as the long way
- * would. False: it goes the long way. */
+/* Fast path for most tokens: plain text without the first byte of a marker and without incomplete
+ * characters. It is reported unchanged, with the result of the general path. False: the caller must
+ * use the general path. */
 static bool put_plain(struct parser *p, struct str text)
 {
     enum stream_id id = p->in_thinking ? REASONING : CONTENT;
@@ -604,17 +605,17 @@ static bool put_plain(struct parser *p, struct str text)
     if (n && s->blanks.n) {
         buf_put(&s->blanks, text.p, n);
         if (!buf_ok(&s->blanks))
-            return true; /* stays so */
-        tell(p, id, buf_str(&s->blanks));
+            return true; /* the buffer stays failed */
+        emit(p, id, buf_str(&s->blanks));
         buf_reset(&s->blanks);
     } else if (n) {
-        tell(p, id, (struct str){ text.p, n });
+        emit(p, id, (struct str){ text.p, n });
     }
     buf_put(&s->blanks, text.p + n, text.n - n);
     return true;
 }
 
-/* Of a JSON string: whole characters, and whole escapes that stay as they are. */
+/* Text inside a JSON string: whole characters, and whole escapes that are copied unchanged. */
 static bool is_plain_json(struct str text)
 {
     for (size_t i = 0, n; i < text.n; i += n) {
@@ -628,7 +629,7 @@ static bool is_plain_json(struct str text)
     return true;
 }
 
-/* Likewise in the middle of a string of a call's arguments. */
+/* Fast path inside a string of a call's arguments. */
 static bool put_plain_args(struct parser *p, struct str text)
 {
     if (!p->call.is_told || !p->reader->is_walking || !p->reader->is_walking(p) || p->n_tail ||
@@ -648,15 +649,15 @@ int parser_put(struct parser *p, struct str text, struct err *e)
         return 0;
     if (p->in_call ? put_plain_args(p, text) : put_plain(p, text))
         return has_failed(p) ? after_put(p, e) : 0;
-    while (p->n_tail && text.n) { /* at most three bytes until the character is whole */
+    while (p->n_tail && text.n) { /* at most three bytes until the character is complete */
         p->tail[p->n_tail++] = text.p[0];
         text = str_skip(text, 1);
-        struct str rest = put_bytes(p, (struct str){ p->tail, p->n_tail });
+        struct str rest = put_utf8(p, (struct str){ p->tail, p->n_tail });
         p->n_tail = rest.n;
         if (rest.n && rest.p != p->tail)
             memmove(p->tail, rest.p, rest.n);
     }
-    struct str rest = put_bytes(p, text);
+    struct str rest = put_utf8(p, text);
     if (rest.n) {
         memcpy(p->tail, rest.p, rest.n);
         p->n_tail = rest.n;
@@ -672,11 +673,11 @@ int parser_end(struct parser *p, struct err *e)
     if (p->in_call && !p->is_between)
         call_break(p);
     p->in_call = false;
-    release(p, p->at, STR(""), 0);
+    release_held(p, p->at, STR(""), 0);
     p->at = MARKS_ROOT;
     for (int i = 0; i < N_STREAMS; i++)
         if (!p->streams[i].after_mark && p->streams[i].blanks.n)
-            gather(p, (enum stream_id)i, buf_str(&p->streams[i].blanks));
+            out_append(p, (enum stream_id)i, buf_str(&p->streams[i].blanks));
     return after_put(p, e);
 }
 

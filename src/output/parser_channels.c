@@ -1,18 +1,20 @@
-/* Messages with headers, as gpt-oss writes them ("harmony"):
+/* parser_channels.c: body reader of BODY_CHANNELS, messages with headers as gpt-oss writes them
+ * ("harmony"):
  *
- *     <|channel|>analysis<|message|>thinking<|end|>
+ *     <|channel|>analysis<|message|>reasoning<|end|>
  *     <|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>
  *     <|start|>assistant to=functions.f<|channel|>commentary json<|message|>{..}<|call|>
- *     <|start|>assistant<|channel|>final<|message|>answer<|return|>
+ *     <|start|>assistant<|channel|>final<|message|>content<|return|>
  *
- * The prompt ends with <|start|>assistant, so an answer begins inside a header. */
+ * The prompt ends with <|start|>assistant, so the output begins inside a header. Owner: as the
+ * parser. */
 #include "output/parser_in.h"
 
 enum state {
-    FIRST, /* the text may begin with "to=" */
+    FIRST, /* the output may begin with "to=" */
     HEADER,
     BODY_START,
-    BODY, /* JSON */
+    BODY, /* JSON arguments */
     OVER
 };
 
@@ -20,7 +22,7 @@ enum { HEADER_MAX = PARSER_NAME_MAX };
 
 static const struct str header_end = { "<|message|>", 11 };
 
-static void begin(struct parser *p)
+static void begin_reader(struct parser *p)
 {
     struct buf header = p->channel.header;
 
@@ -28,10 +30,10 @@ static void begin(struct parser *p)
     buf_puts(&header, p->opener);
     p->channel = (struct channel_reader){ .state = p->opener.n ? HEADER : FIRST, .header = header };
     p->is_start = false;
-    p->is_between = p->opener.n > 0; /* a header that is cut off is nothing that was said */
+    p->is_between = p->opener.n > 0; /* an incomplete header is dropped */
 }
 
-/* The word behind `key` in the header; empty when there is none. */
+/* The word after `key` in the header; empty if there is none. */
 static struct str header_word(struct str header, struct str key)
 {
     ptrdiff_t at = str_find(header, key);
@@ -46,26 +48,26 @@ static struct str header_word(struct str header, struct str key)
     return rest;
 }
 
-/* The header is complete: whose is what follows? */
+/* The header is complete: selects call, reasoning or content for the text that follows. */
 static enum verdict end_header(struct parser *p)
 {
     struct str header = buf_str(&p->channel.header);
     struct str to = header_word(header, STR("to="));
     struct str channel = header_word(header, STR("<|channel|>"));
-    bool knows_calls = p->f->tool->body == BODY_CHANNELS;
-    bool knows_thinking = p->f->thinking->flags & THINKING_IS_CHANNEL;
+    bool accepts_calls = p->f->tool->body == BODY_CHANNELS;
+    bool accepts_reasoning = p->f->thinking->flags & THINKING_IS_CHANNEL;
 
     p->drop_raw = true;
     p->is_between = false;
     if (str_is(to, "assistant") || str_is(to, "user") || p->n_begun >= PARSER_CALLS_MAX)
-        knows_calls = false;
-    if (to.n && knows_calls) {
+        accepts_calls = false;
+    if (to.n && accepts_calls) {
         p->in_thinking = false;
         p->channel.state = BODY_START;
         json_walk_begin(&p->walk);
         return call_named(p, to) ? READ_MORE : READ_BAD;
     }
-    parser_message(p, str_is(channel, "analysis") && knows_thinking ? REASONING : CONTENT);
+    parser_message(p, str_is(channel, "analysis") && accepts_reasoning ? REASONING : CONTENT);
     return READ_LEAVE;
 }
 
@@ -140,4 +142,4 @@ static bool is_walking(const struct parser *p)
     return p->channel.state == BODY;
 }
 
-const struct reader reader_channels = { begin, read_channels, is_walking };
+const struct reader reader_channels = { begin_reader, read_channels, is_walking };

@@ -1,3 +1,5 @@
+/* parser_format.c: compiles a tool format and a reasoning format into a struct parser_format.
+ * Read-only afterwards; any thread. */
 #include "base/mem.h"
 #include "output/parser_in.h"
 
@@ -19,7 +21,8 @@ const char *parser_thinking_id(size_t i)
     return r ? r->id : NULL;
 }
 
-static int unknown(struct err *e, const char *param, struct str id, const char *(*at)(size_t))
+static int unknown_id_error(
+    struct err *e, const char *param, struct str id, const char *(*at)(size_t))
 {
     char known[sizeof(e->msg)] = "";
     size_t n = 0;
@@ -38,7 +41,7 @@ static const struct tool_row *find_tool(struct str id)
     return NULL;
 }
 
-static const struct thinking_row *find_thinking(struct str id)
+static const struct thinking_row *find_reasoning(struct str id)
 {
     for (size_t i = 0; thinking_row_at(i); i++)
         if (str_is(id, thinking_row_at(i)->id))
@@ -46,7 +49,7 @@ static const struct thinking_row *find_thinking(struct str id)
     return NULL;
 }
 
-/* A marker that both rows have is the tool's. */
+/* A marker of both formats counts as the tool format's. */
 static void add_marks(struct parser_format *f, const struct mark_row *rows, int n, bool is_tool)
 {
     for (int i = 0; i < n; i++) {
@@ -104,12 +107,12 @@ int parser_format_new(
     struct parser_format **out, struct str tool, struct str thinking, struct err *e)
 {
     const struct tool_row *t = find_tool(tool.n ? tool : STR("null"));
-    const struct thinking_row *k = find_thinking(thinking.n ? thinking : STR("null"));
+    const struct thinking_row *k = find_reasoning(thinking.n ? thinking : STR("null"));
 
     if (!t)
-        return unknown(e, "tool_parser", tool, parser_tool_id);
+        return unknown_id_error(e, "tool_parser", tool, parser_tool_id);
     if (!k)
-        return unknown(e, "thinking_parser", thinking, parser_thinking_id);
+        return unknown_id_error(e, "thinking_parser", thinking, parser_thinking_id);
     struct arena *a = arena_new(FORMAT_BYTES_MAX);
     struct parser_format *f = a ? arena_zalloc(a, 1, sizeof(*f)) : NULL;
     if (!f)

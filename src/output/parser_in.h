@@ -1,9 +1,9 @@
-/* parser_in.h: the inside of the output parser, for the files parser_*.c.
+/* parser_in.h: internals of the output parser, for the files parser_*.c.
  *
- * parser.c reads plain text with the format's marker automaton. At the marker that begins a call
- * it hands the bytes to the row's body reader, a small state machine that says after each run of
- * bytes how things stand (enum verdict). What a reader has used since the call began is kept in
- * `raw`, since it becomes text again if the call breaks.
+ * parser.c scans plain text with the Aho-Corasick matcher of the format's markers. A marker that
+ * begins a call switches to the body reader of the format, a small state machine whose result after
+ * each run of bytes is an enum verdict. All bytes of the current call are kept in `raw`, since they
+ * become text again if the call breaks.
  *
  * Owner: as the parser. */
 #pragma once
@@ -15,18 +15,19 @@
 #include "output/parser_rows.h"
 
 enum verdict {
-    READ_MORE,  /* the call goes on */
-    READ_CALL,  /* a call is complete; perhaps another one of a list follows */
-    READ_LEAVE, /* no call goes on: what follows is text */
-    READ_BAD    /* this was no call: it becomes text */
+    READ_MORE,  /* the call continues */
+    READ_CALL,  /* a call is complete; another one of a list may follow */
+    READ_LEAVE, /* no call continues: text follows */
+    READ_BAD    /* not a call: its bytes become text */
 };
 
-/* Uses a run of bytes: *used of them, 0 allowed when the state changed or the verdict is not
- * READ_MORE. Where it stops with READ_BAD depends on bytes only. in is not empty. */
+/* Consumes a run of bytes and sets *used; 0 is allowed if the state changed or the verdict is not
+ * READ_MORE. The byte at which READ_BAD occurs depends on the bytes only. `in` is not empty. */
 struct reader {
     void (*begin)(struct parser *p);
     enum verdict (*read)(struct parser *p, struct str in, size_t *used);
-    /* NULL: never. True: bytes go through the walk into the arguments, and nowhere else. */
+    /* NULL: never. True: input goes through the JSON validator into the arguments, and nowhere
+     * else. */
     bool (*is_walking)(const struct parser *p);
 };
 
@@ -36,13 +37,13 @@ struct parser_format {
     struct arena *arena;
     const struct tool_row *tool;
     const struct thinking_row *thinking;
-    const struct reader *reader; /* of MARK_OPEN; NULL: no calls */
-    struct str texts[MARKS_MAX]; /* of the marks, tool's first */
+    const struct reader *reader; /* body reader of MARK_OPEN; NULL: no calls */
+    struct str texts[MARKS_MAX]; /* texts of the markers, those of the tool format first */
     struct mark_row rows[MARKS_MAX];
     bool is_tool[MARKS_MAX];
     int n_marks;
     struct marks *marks;
-    struct marks *tags[N_TAG_STATES]; /* of BODY_TAGS: what each state looks for */
+    struct marks *tags[N_TAG_STATES]; /* matchers of BODY_TAGS: literals that end each state */
     struct str tag_texts[N_TAG_STATES][TAG_EDGES_MAX];
     enum tag_state tag_to[N_TAG_STATES][TAG_EDGES_MAX];
 };
@@ -50,12 +51,13 @@ struct parser_format {
 enum stream_id { CONTENT, REASONING, N_STREAMS };
 
 struct stream {
-    struct buf blanks;  /* at the end: perhaps they stand before a marker */
-    bool any;           /* something has been told */
-    bool after_mark;    /* nothing but blanks since a marker */
-    bool keeps_blanks;  /* after a marker: there were none before it */
-    bool needs_newline; /* between two messages or blocks of thinking */
-    uint16_t guard;     /* automaton over what has been told: no marker may grow together */
+    struct buf blanks;  /* trailing whitespace, which may precede a marker */
+    bool any;           /* text was reported */
+    bool after_mark;    /* only whitespace since a marker */
+    bool keeps_blanks;  /* keep the whitespace after the marker: there was none before it */
+    bool needs_newline; /* between two messages or reasoning blocks */
+    /* matcher state over the reported text: removing a marker must not form another one */
+    uint16_t guard;
 };
 
 struct call {
@@ -76,7 +78,7 @@ struct tag_reader {
     enum tag_state state;
     uint16_t at;
     bool is_streaming, has_params;
-    bool is_fresh, has_newline; /* of a value: nothing yet; a newline is held back */
+    bool is_fresh, has_newline; /* value state: no byte yet; a newline is held back */
     unsigned types;
     struct buf text; /* a name, a key or a value */
     const struct json *schema;
@@ -105,26 +107,26 @@ struct parser {
     const struct json *tools;
     const struct str *names;
     int n_names;
-    uint64_t schema_bytes; /* looked through so far, at most */
+    uint64_t schema_bytes; /* upper bound of schema bytes examined so far */
 
-    char tail[4]; /* the beginning of a character that is not there yet */
+    char tail[4]; /* an incomplete UTF-8 character */
     size_t n_tail;
 
-    const struct reader *reader; /* of the call */
-    bool in_call;                /* else in text */
-    bool in_thinking;            /* of text: which stream */
+    const struct reader *reader; /* body reader of the current call */
+    bool in_call;                /* false: in text */
+    bool in_thinking;            /* stream of the text */
     bool in_section;
     bool is_start; /* no content yet: a call may begin without a marker */
-    uint16_t at;   /* state of the automaton */
+    uint16_t at;   /* matcher state */
     struct stream streams[N_STREAMS];
-    struct buf out; /* text of one stream, not yet told */
+    struct buf out; /* text of one stream, not yet reported */
     enum stream_id out_stream;
 
     struct call call;
-    struct str opener;    /* the marker that began it; empty: none did */
-    struct buf raw, args; /* arguments not yet told */
-    bool drop_raw;        /* what was used is no part of a call */
-    bool is_between;      /* the reader stands between two calls of a list */
+    struct str opener;    /* the marker that began the call; empty: none */
+    struct buf raw, args; /* `args`: arguments not yet reported */
+    bool drop_raw;        /* the consumed bytes are not part of a call */
+    bool is_between;      /* the reader is between two calls of a list */
     int n_begun, n_complete;
     struct json_walk walk;
     struct json_reader json;
@@ -140,13 +142,13 @@ static inline bool is_blank(char c)
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/* For readers: what the tools' schemas say about the call, as coerce.h has it; nothing when they
- * have been asked so often that it would take long. */
+/* For body readers: schema lookups for the current call, as in coerce.h; no result after
+ * PARSER_SCHEMA_MAX bytes. */
 const struct json *call_schema(struct parser *p);
 unsigned call_argument_types(struct parser *p, const struct json *schema, struct str argument);
 struct str call_argument_at(struct parser *p, const struct json *schema, uint32_t i);
 
-/* For readers. The name is complete: false when it cannot be one. */
+/* For body readers: sets the complete name; false if it is not a possible name. */
 bool call_named(struct parser *p, struct str name);
-/* The text from here on belongs to this stream, as a new message. */
+/* From here on text belongs to this stream, as a new message. */
 void parser_message(struct parser *p, enum stream_id stream);

@@ -1,29 +1,30 @@
-/* Calls as JSON objects: {"name": .., "arguments": {..}}, in any order, also with the arguments as
- * a string of JSON, also inside {"type": "function", "function": {..}}; alone, in a list, or
- * separated by semicolons. */
+/* parser_json.c: body reader of BODY_JSON: {"name": .., "arguments": {..}} with the members in any
+ * order; the arguments may be a string of JSON, or the object may be inside {"type": "function",
+ * "function": {..}}. Calls are single, in a list, or separated by semicolons. Owner: as the
+ * parser. */
 #include "output/parser_in.h"
 
 enum state {
-    START,      /* '{', or '[' where the row has lists */
-    FENCE,      /* inside ```json, where the row has fences */
-    FIRST_ITEM, /* behind '[' */
-    ITEM,       /* behind ',' or ';' */
+    START,      /* '{', or '[' if the format has lists */
+    FENCE,      /* inside ```json, if the format has fences */
+    FIRST_ITEM, /* after '[' */
+    ITEM,       /* after ',' or ';' */
     FIRST_KEY,
     KEY,
     KEY_TEXT,
     COLON,
     VALUE,
     NAME,
-    ARGS,      /* an object, as it comes */
+    ARGS,      /* an object, copied */
     ARGS_TEXT, /* an object in a string */
-    OTHER,     /* a value of no interest */
-    AFTER,     /* behind a member */
-    BETWEEN    /* behind a call */
+    OTHER,     /* an ignored value */
+    AFTER,     /* after a member */
+    BETWEEN    /* after a call */
 };
 
 enum key { KEY_OTHER, KEY_NAME, KEY_ARGS, KEY_FUNCTION };
 
-static void begin(struct parser *p)
+static void begin_reader(struct parser *p)
 {
     struct buf word = p->json.word;
 
@@ -31,7 +32,7 @@ static void begin(struct parser *p)
     p->json = (struct json_reader){ .state = START, .word = word };
 }
 
-static void begin_call(struct parser *p)
+static void begin_next_call(struct parser *p)
 {
     buf_reset(&p->raw);
     p->is_between = false;
@@ -39,7 +40,7 @@ static void begin_call(struct parser *p)
     p->json.state = FIRST_KEY;
 }
 
-static enum verdict start(struct parser *p, char c)
+static enum verdict read_start(struct parser *p, char c)
 {
     struct json_reader *j = &p->json;
 
@@ -60,7 +61,7 @@ static enum verdict start(struct parser *p, char c)
     return j->in_list ? READ_MORE : READ_BAD;
 }
 
-static enum verdict fence(struct parser *p, char c, size_t *used)
+static enum verdict read_fence(struct parser *p, char c, size_t *used)
 {
     static const char text[] = "```json";
     struct json_reader *j = &p->json;
@@ -94,8 +95,7 @@ static enum key key_of(struct str word)
     return KEY_OTHER;
 }
 
-/* A call that has no marker must look like one from its first key on: an answer that is simply
- * JSON is not to be held back. */
+/* A call without a marker must have a call's first key: other JSON text must not be held back. */
 static bool may_be_first(struct str word)
 {
     static const char *const words[] = { "id", "type", "tool_call_id", "index" };
@@ -122,12 +122,12 @@ static enum verdict end_key(struct parser *p)
     return READ_MORE;
 }
 
-/* A string of ours, a step of it: true when the quote has come. */
-static enum verdict text_step(struct parser *p, struct str in, size_t *used, bool *is_over)
+/* One step of a key or name string; *is_over is set at the closing quote. */
+static enum verdict string_step(struct parser *p, struct str in, size_t *used, bool *is_over)
 {
     struct json_reader *j = &p->json;
 
-    /* The cap must strike at the same byte, however the text is cut. */
+    /* The size limit must apply at the same byte, however the text is cut. */
     in.n = MIN(in.n, j->word.max + 1 - j->word.n);
     *used = json_string_step(&j->text, in, &j->word);
     if (!buf_ok(&j->word)) {
@@ -138,10 +138,10 @@ static enum verdict text_step(struct parser *p, struct str in, size_t *used, boo
     return *used ? READ_MORE : READ_BAD;
 }
 
-static enum verdict key_text(struct parser *p, struct str in, size_t *used)
+static enum verdict read_key_text(struct parser *p, struct str in, size_t *used)
 {
     bool is_over = false;
-    enum verdict v = text_step(p, in, used, &is_over);
+    enum verdict v = string_step(p, in, used, &is_over);
 
     if (v != READ_MORE || !is_over)
         return v;
@@ -149,10 +149,10 @@ static enum verdict key_text(struct parser *p, struct str in, size_t *used)
     return end_key(p);
 }
 
-static enum verdict name_text(struct parser *p, struct str in, size_t *used)
+static enum verdict read_name_text(struct parser *p, struct str in, size_t *used)
 {
     bool is_over = false;
-    enum verdict v = text_step(p, in, used, &is_over);
+    enum verdict v = string_step(p, in, used, &is_over);
 
     if (v != READ_MORE || !is_over)
         return v;
@@ -165,7 +165,7 @@ static enum verdict begin_args(struct parser *p, char c)
     struct json_reader *j = &p->json;
 
     if (p->call.has_args || p->args.n)
-        return READ_BAD; /* twice */
+        return READ_BAD; /* a second arguments member */
     json_walk_begin(&p->walk);
     if (c == '{') {
         j->state = ARGS;
@@ -176,11 +176,11 @@ static enum verdict begin_args(struct parser *p, char c)
         return READ_MORE;
     }
     j->state = OTHER;
-    return c == 'n' ? READ_MORE : READ_BAD; /* null: none */
+    return c == 'n' ? READ_MORE : READ_BAD; /* null: no arguments */
 }
 
-/* Looks at the first byte of a value; only quotes and an inner brace are used up here. */
-static enum verdict value(struct parser *p, char c, size_t *used)
+/* Selects the state by the first byte of a value; consumes only quotes and an inner brace. */
+static enum verdict read_value(struct parser *p, char c, size_t *used)
 {
     struct json_reader *j = &p->json;
 
@@ -206,7 +206,7 @@ static enum verdict value(struct parser *p, char c, size_t *used)
     return j->key == KEY_NAME || j->key == KEY_FUNCTION ? READ_BAD : READ_MORE;
 }
 
-static enum verdict walk(struct parser *p, struct str in, struct buf *out, size_t *used)
+static enum verdict validate_value(struct parser *p, struct str in, struct buf *out, size_t *used)
 {
     enum walk is;
 
@@ -216,9 +216,9 @@ static enum verdict walk(struct parser *p, struct str in, struct buf *out, size_
     return is == WALK_BAD ? READ_BAD : READ_MORE;
 }
 
-/* Decoded bytes go through the walk one step at a time, so that the byte at which it turns out
- * bad is the same whatever came with it. */
-static enum verdict args_text(struct parser *p, struct str in, size_t *used)
+/* Decoded bytes go through the validator one step at a time, so that the byte at which an error is
+ * found does not depend on how the text is cut. */
+static enum verdict read_args_text(struct parser *p, struct str in, size_t *used)
 {
     struct json_reader *j = &p->json;
     enum walk is = WALK_MORE;
@@ -233,7 +233,8 @@ static enum verdict args_text(struct parser *p, struct str in, size_t *used)
     while (is == WALK_DONE && n < text.n && is_blank(text.p[n]))
         n++;
     if (n < text.n) {
-        size_t before = text.n - MIN(text.n, *used); /* of half a pair in front of the run */
+        /* bytes of an unpaired surrogate before the run */
+        size_t before = text.n - MIN(text.n, *used);
         if (is_plain)
             *used = n - MIN(n, before);
         return READ_BAD;
@@ -258,7 +259,7 @@ static enum verdict end_object(struct parser *p)
     return p->call.has_name ? READ_CALL : READ_BAD;
 }
 
-static enum verdict between(struct parser *p, char c, size_t *used)
+static enum verdict read_between(struct parser *p, char c, size_t *used)
 {
     struct json_reader *j = &p->json;
 
@@ -279,7 +280,7 @@ static enum verdict between(struct parser *p, char c, size_t *used)
     return READ_LEAVE;
 }
 
-static enum verdict item(struct parser *p, char c, size_t *used)
+static enum verdict read_item(struct parser *p, char c, size_t *used)
 {
     if (is_blank(c)) {
         *used = 1;
@@ -287,7 +288,7 @@ static enum verdict item(struct parser *p, char c, size_t *used)
     }
     if (c == '{') {
         if (p->json.state == ITEM)
-            begin_call(p);
+            begin_next_call(p);
         p->json.state = FIRST_KEY;
         *used = 1;
         return READ_MORE;
@@ -297,7 +298,7 @@ static enum verdict item(struct parser *p, char c, size_t *used)
     return is_empty_list || p->is_between ? READ_LEAVE : READ_BAD;
 }
 
-static enum verdict structure(struct parser *p, char c, size_t *used)
+static enum verdict read_structure(struct parser *p, char c, size_t *used)
 {
     struct json_reader *j = &p->json;
 
@@ -336,38 +337,38 @@ static enum verdict read_step(struct parser *p, struct str in, size_t *used)
 
     switch ((enum state)p->json.state) {
     case START:
-        v = start(p, c);
+        v = read_start(p, c);
         *used = v == READ_MORE;
         return v;
     case FENCE:
-        return fence(p, c, used);
+        return read_fence(p, c, used);
     case FIRST_ITEM:
     case ITEM:
-        return item(p, c, used);
+        return read_item(p, c, used);
     case FIRST_KEY:
     case KEY:
     case COLON:
     case AFTER:
-        return structure(p, c, used);
+        return read_structure(p, c, used);
     case KEY_TEXT:
-        return key_text(p, in, used);
+        return read_key_text(p, in, used);
     case VALUE:
-        return value(p, c, used);
+        return read_value(p, c, used);
     case NAME:
-        return name_text(p, in, used);
+        return read_name_text(p, in, used);
     case ARGS:
-        return walk(p, in, &p->args, used);
+        return validate_value(p, in, &p->args, used);
     case ARGS_TEXT:
-        return args_text(p, in, used);
+        return read_args_text(p, in, used);
     case OTHER:
-        return walk(p, in, NULL, used);
+        return validate_value(p, in, NULL, used);
     case BETWEEN:
         break;
     }
-    return between(p, c, used);
+    return read_between(p, c, used);
 }
 
-/* Steps, up to where one call ends and another may begin. */
+/* Reads until the end of a call, after which another one may begin. */
 static enum verdict read_json(struct parser *p, struct str in, size_t *used)
 {
     enum verdict v;
@@ -386,4 +387,4 @@ static bool is_walking(const struct parser *p)
     return p->json.state == ARGS;
 }
 
-const struct reader reader_json = { begin, read_json, is_walking };
+const struct reader reader_json = { begin_reader, read_json, is_walking };

@@ -1,24 +1,25 @@
-/* Calls as Python writes them: [f(a=1, b='x'), m.g()], and the dialects f{a:1}. Arguments without
- * a name take the names of the tool's schema, in its order. */
+/* parser_python.c: body reader of BODY_PYTHON: [f(a=1, b='x'), m.g()], and dialects such as f{a:1}.
+ * Positional arguments get the names of the tool's schema, in its order. Owner: as the parser. */
 #include "output/parser_in.h"
 
 enum state {
     START,  /* the prefix of a dialect, or '[', or a name */
     PREFIX, /* inside "call:" */
-    CALLEE, /* in front of a name */
+    CALLEE, /* before a name */
     NAME,
-    ARG,  /* in front of an argument, or the end */
-    WORD, /* an argument that begins with a word: its name, perhaps */
+    ARG,  /* before an argument, or the end */
+    WORD, /* an argument that begins with a word, which may be its name */
     WORD_GAP,
     VALUE,
     AFTER,
     BETWEEN,
-    ITEM /* behind a comma between calls */
+    ITEM /* after a comma between calls */
 };
 
-static void begin(struct parser *p)
+static void begin_reader(struct parser *p)
 {
-    struct python_reader *y = &p->python; /* literal and word are begun when they are needed */
+    /* `literal` and `word` are initialised when they are used */
+    struct python_reader *y = &p->python;
 
     y->state = START;
     y->n_prefix = 0;
@@ -61,15 +62,15 @@ static bool word_add(struct python_reader *y, char c)
     return true;
 }
 
-/* The byte belongs to the next state. */
-static enum verdict go(struct parser *p, enum state state, size_t *used)
+/* Changes the state without consuming the byte. */
+static enum verdict enter_state(struct parser *p, enum state state, size_t *used)
 {
     p->python.state = (uint8_t)state;
     *used = 0;
     return READ_MORE;
 }
 
-static enum verdict start(struct parser *p, char c, size_t *used)
+static enum verdict read_start(struct parser *p, char c, size_t *used)
 {
     struct python_reader *y = &p->python;
     const char *want = p->f->tool->prefix;
@@ -77,15 +78,15 @@ static enum verdict start(struct parser *p, char c, size_t *used)
     if (is_blank(c))
         return READ_MORE;
     if (want)
-        return go(p, PREFIX, used);
+        return enter_state(p, PREFIX, used);
     if (c != '[')
-        return go(p, CALLEE, used);
+        return enter_state(p, CALLEE, used);
     y->in_list = true;
     y->state = CALLEE;
     return READ_MORE;
 }
 
-static enum verdict prefix(struct parser *p, char c, size_t *used)
+static enum verdict read_prefix(struct parser *p, char c, size_t *used)
 {
     struct python_reader *y = &p->python;
     const char *want = p->f->tool->prefix;
@@ -99,7 +100,7 @@ static enum verdict prefix(struct parser *p, char c, size_t *used)
     return READ_MORE;
 }
 
-static enum verdict callee(struct parser *p, char c, size_t *used)
+static enum verdict read_callee(struct parser *p, char c, size_t *used)
 {
     struct python_reader *y = &p->python;
 
@@ -109,10 +110,10 @@ static enum verdict callee(struct parser *p, char c, size_t *used)
     if (!is_first_of_name(c))
         return READ_BAD;
     y->n_word = 0;
-    return go(p, NAME, used);
+    return enter_state(p, NAME, used);
 }
 
-static enum verdict name(struct parser *p, char c, size_t *used)
+static enum verdict read_name(struct parser *p, char c, size_t *used)
 {
     struct python_reader *y = &p->python;
 
@@ -146,7 +147,7 @@ static enum verdict end_call(struct parser *p)
     return READ_CALL;
 }
 
-/* An argument without a name: which one of the schema's is it? */
+/* Takes the name of a positional argument from the schema; false if there is none. */
 static bool put_positional_key(struct parser *p)
 {
     struct str key = call_argument_at(p, p->python.schema, p->python.n_positional++);
@@ -156,7 +157,7 @@ static bool put_positional_key(struct parser *p)
     return key.p != NULL;
 }
 
-static enum verdict arg(struct parser *p, char c, size_t *used)
+static enum verdict read_arg(struct parser *p, char c, size_t *used)
 {
     struct python_reader *y = &p->python;
 
@@ -166,14 +167,14 @@ static enum verdict arg(struct parser *p, char c, size_t *used)
         return end_call(p);
     y->n_word = 0;
     if (is_first_of_name(c))
-        return go(p, WORD, used);
+        return enter_state(p, WORD, used);
     *used = 0;
     if (!put_positional_key(p))
         return READ_BAD;
-    return go(p, VALUE, used);
+    return enter_state(p, VALUE, used);
 }
 
-/* The word was no name but the beginning of a value. */
+/* The word is not an argument name but the beginning of a value. */
 static enum verdict word_is_value(struct parser *p, size_t *used)
 {
     struct python_reader *y = &p->python;
@@ -184,10 +185,10 @@ static enum verdict word_is_value(struct parser *p, size_t *used)
     if (!put_positional_key(p))
         return READ_BAD;
     literal_put(&y->literal, word, &p->args, &is);
-    return is == WALK_BAD ? READ_BAD : go(p, VALUE, used);
+    return is == WALK_BAD ? READ_BAD : enter_state(p, VALUE, used);
 }
 
-static enum verdict word(struct parser *p, char c, size_t *used)
+static enum verdict read_word(struct parser *p, char c, size_t *used)
 {
     struct python_reader *y = &p->python;
 
@@ -205,7 +206,7 @@ static enum verdict word(struct parser *p, char c, size_t *used)
     return word_is_value(p, used);
 }
 
-static enum verdict value(struct parser *p, struct str in, size_t *used)
+static enum verdict read_value(struct parser *p, struct str in, size_t *used)
 {
     enum walk is;
 
@@ -215,7 +216,7 @@ static enum verdict value(struct parser *p, struct str in, size_t *used)
     return is == WALK_BAD ? READ_BAD : READ_MORE;
 }
 
-static enum verdict after(struct parser *p, char c, size_t *used)
+static enum verdict read_after(struct parser *p, char c, size_t *used)
 {
     if (is_blank(c))
         return READ_MORE;
@@ -226,7 +227,7 @@ static enum verdict after(struct parser *p, char c, size_t *used)
     return c == ',' ? READ_MORE : READ_BAD;
 }
 
-static enum verdict between(struct parser *p, char c, size_t *used)
+static enum verdict read_between(struct parser *p, char c, size_t *used)
 {
     struct python_reader *y = &p->python;
     bool may_follow = y->in_list || p->f->tool->flags & TOOL_MANY;
@@ -248,7 +249,7 @@ static enum verdict between(struct parser *p, char c, size_t *used)
     buf_reset(&p->raw);
     p->is_between = false;
     y->n_word = 0;
-    return go(p, NAME, used);
+    return enter_state(p, NAME, used);
 }
 
 static enum verdict read_step(struct parser *p, struct str in, size_t *used)
@@ -258,30 +259,30 @@ static enum verdict read_step(struct parser *p, struct str in, size_t *used)
     *used = 1;
     switch ((enum state)p->python.state) {
     case START:
-        return start(p, c, used);
+        return read_start(p, c, used);
     case PREFIX:
-        return prefix(p, c, used);
+        return read_prefix(p, c, used);
     case CALLEE:
-        return callee(p, c, used);
+        return read_callee(p, c, used);
     case NAME:
-        return name(p, c, used);
+        return read_name(p, c, used);
     case ARG:
-        return arg(p, c, used);
+        return read_arg(p, c, used);
     case WORD:
     case WORD_GAP:
-        return word(p, c, used);
+        return read_word(p, c, used);
     case VALUE:
-        return value(p, in, used);
+        return read_value(p, in, used);
     case AFTER:
-        return after(p, c, used);
+        return read_after(p, c, used);
     case BETWEEN:
     case ITEM:
         break;
     }
-    return between(p, c, used);
+    return read_between(p, c, used);
 }
 
-/* Steps, up to where one call ends and another may begin. */
+/* Reads until the end of a call, after which another one may begin. */
 static enum verdict read_python(struct parser *p, struct str in, size_t *used)
 {
     enum verdict v;
@@ -295,4 +296,4 @@ static enum verdict read_python(struct parser *p, struct str in, size_t *used)
     return v;
 }
 
-const struct reader reader_python = { begin, read_python, NULL };
+const struct reader reader_python = { begin_reader, read_python, NULL };

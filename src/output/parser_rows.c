@@ -1,6 +1,6 @@
 #include "output/parser_rows.h"
 
-/* Two characters that DeepSeek's tokens are made with: a full-width bar, a low block. */
+/* Two characters of DeepSeek's control tokens: full-width vertical bar, lower one eighth block. */
 #define BAR "\xEF\xBD\x9C"
 #define LOW "\xE2\x96\x81"
 
@@ -21,8 +21,8 @@ static const struct mark_row hermes_marks[] = {
     { MARK_DROP, 0, T("</tool_call>") },
 };
 
-/* {"name": "f", "parameters": {"a": 1}}   instead of any text; several with "; " between them.
- * <|python_tag|> may stand in front. */
+/* {"name": "f", "parameters": {"a": 1}}   as the whole output; several separated by "; ".
+ * <|python_tag|> may precede them. */
 static const struct mark_row llama3_marks[] = {
     { MARK_OPEN, 0, T("<|python_tag|>") },
     { MARK_DROP, 0, T("<|eom_id|>") },
@@ -34,15 +34,15 @@ static const struct mark_row mistral_marks[] = {
     { MARK_OPEN, 0, T("[TOOL_CALLS]") },
 };
 
-/* <|tool_call|>[{"name": "f", "arguments": {..}}]   Granite 3; earlier ones <function_call>, which
- * is text to others: soft */
+/* <|tool_call|>[{"name": "f", "arguments": {..}}]   Granite 3; earlier versions: <function_call>,
+ * which is plain text for other models: soft */
 static const struct mark_row granite_marks[] = {
     { MARK_OPEN, 0, T("<|tool_call|>") },
     { MARK_OPEN, MARK_SOFT, T("<function_call>") },
 };
 
-/* <|tool_call|>[{"name": "f", "arguments": {..}}]<|/tool_call|>   as in its system prompt; what
- * it was seen to write is functools[{..}] */
+/* <|tool_call|>[{"name": "f", "arguments": {..}}]<|/tool_call|>   as in its system prompt; the
+ * model was observed to write functools[{..}] */
 static const struct mark_row phi4_marks[] = {
     { MARK_OPEN, 0, T("<|tool_call|>") },
     { MARK_DROP, 0, T("<|/tool_call|>") },
@@ -183,8 +183,8 @@ static const struct tag_edge kimi_edges[] = {
 };
 
 /* >>>f
- * {..}     Functionary 3.2; >>>all and a newline stand before text. The prompt ends with the first
- * >>>, so the answer begins behind it. */
+ * {..}     Functionary 3.2; text follows >>>all and a newline. The prompt ends with the first >>>,
+ * so the output begins after it. */
 static const struct mark_row functionary_marks[] = {
     { MARK_OPEN, MARK_SOFT, T(">>>") },
 };
@@ -198,7 +198,7 @@ static const struct tag_edge functionary_edges[] = {
 /* <tool_call>f
  * <arg_key>a</arg_key>
  * <arg_value>1</arg_value>
- * </tool_call>                GLM 4.5, 4.6; without newlines: 4.7. Strings are as they are */
+ * </tool_call>                GLM 4.5, 4.6; without newlines: 4.7. Strings are unquoted */
 static const struct tag_edge glm_edges[] = {
     { TAG_NAME, T("\n"), TAG_GAP },
     { TAG_NAME, T("<arg_key>"), TAG_KEY },
@@ -232,7 +232,7 @@ static const struct tag_edge qwen3_coder_edges[] = {
     { TAG_VALUE, T("</parameter>"), TAG_GAP },
 };
 
-/* The same between <seed:tool_call> and </seed:tool_call>   Seed-OSS */
+/* Like qwen3_coder, but between <seed:tool_call> and </seed:tool_call>   Seed-OSS */
 static const struct mark_row seed_marks[] = {
     { MARK_DROP, 0, T("<seed:tool_call>") },
     { MARK_DROP, 0, T("</seed:tool_call>") },
@@ -270,7 +270,7 @@ static const struct tag_edge minimax_edges[] = {
  * <｜DSML｜invoke name="f">
  * <｜DSML｜parameter name="a" string="false">1</｜DSML｜parameter>
  * </｜DSML｜invoke>
- * </｜DSML｜function_calls>    DeepSeek V3.2; V4 says tool_calls */
+ * </｜DSML｜function_calls>    DeepSeek V3.2; tool_calls in V4 */
 #define DSML BAR "DSML" BAR
 static const struct mark_row deepseek_v32_marks[] = {
     { MARK_SECTION, 0, T("<" DSML "function_calls>") },
@@ -295,7 +295,7 @@ static const struct tag_edge deepseek_v32_edges[] = {
 
 /* <｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="f">
  * <steptml:parameter name="a">1</steptml:parameter></steptml:invoke><｜tool_call_end｜>
- * <｜tool_calls_end｜>   Step 3; the line breaks are not certain, blanks are skipped anyway */
+ * <｜tool_calls_end｜>   Step 3; line breaks are not verified, blanks are skipped anyway */
 static const struct mark_row step3_marks[] = {
     { MARK_SECTION, 0, T("<" BAR "tool_calls_begin" BAR ">") },
     { MARK_DROP, 0, T("<" BAR "tool_calls_end" BAR ">") },
@@ -315,7 +315,7 @@ static const struct tag_edge step3_edges[] = {
 
 /* ---- Python ---- */
 
-/* <|python_tag|>module.method(a=1)<|eom_id|>   Llama 3's built-in tools; .call is no part of the
+/* <|python_tag|>module.method(a=1)<|eom_id|>   built-in tools of Llama 3; .call is not part of the
  * name */
 static const struct mark_row llama_python_marks[] = {
     { MARK_OPEN, 0, T("<|python_tag|>") },
@@ -604,7 +604,7 @@ static const struct tool_row tools[] = {
         MARKS(function_gemma_marks) },
 };
 
-/* ---- thinking ---- */
+/* ---- reasoning ---- */
 
 static const struct mark_row think_marks[] = {
     { MARK_THINK, 0, T("<think>") },
@@ -614,7 +614,7 @@ static const struct mark_row mistral_think_marks[] = {
     { MARK_THINK, 0, T("[THINK]") },
     { MARK_THINK_END, 0, T("[/THINK]") },
 };
-/* Granite 3.2 said it in words; 3.3 has <think> and <response>, as its template asks for. */
+/* Granite 3.2 uses sentences as markers; 3.3 has <think> and <response>, as in its template. */
 static const struct mark_row granite_think_marks[] = {
     { MARK_THINK, 0, T("<think>") },
     { MARK_THINK_END, 0, T("</think>") },
@@ -627,7 +627,7 @@ static const struct mark_row seed_think_marks[] = {
     { MARK_THINK, 0, T("<seed:think>") },
     { MARK_THINK_END, 0, T("</seed:think>") },
 };
-/* M2 has <think>, later ones <mm:think>. */
+/* MiniMax M2 uses <think>, later versions <mm:think>. */
 static const struct mark_row minimax_think_marks[] = {
     { MARK_THINK, 0, T("<think>") },
     { MARK_THINK_END, 0, T("</think>") },
@@ -646,7 +646,7 @@ static const struct mark_row command_think_marks[] = {
     { MARK_DROP, 0, T("<|START_TEXT|>") },
     { MARK_DROP, 0, T("<|END_TEXT|>") },
 };
-/* Kimi-VL and Kimi K1.5 write it with triangles. */
+/* Kimi-VL and Kimi K1.5 use markers with triangles. */
 static const struct mark_row kimi_think_marks[] = {
     { MARK_THINK, 0, T("<think>") },
     { MARK_THINK_END, 0, T("</think>") },
@@ -671,9 +671,9 @@ static const struct mark_row apertus_think_marks[] = {
 static const struct thinking_row thinkings[] = {
     { .id = "null" },
     { .id = "think_tag", .flags = THINKING_TOGGLE, MARKS(think_marks) },
-    /* R1's prompt opens the tag, or the model leaves it out. */
+    /* The prompt of R1 opens the tag, or the model omits it. */
     { .id = "deepseek_r1", .flags = THINKING_STARTS, MARKS(think_marks) },
-    /* V3.1 and later; goes from thinking straight to the calls. */
+    /* V3.1 and later; a tool call may follow reasoning without an end marker. */
     { .id = "deepseek_v3", .flags = THINKING_TOGGLE | THINKING_CALL_ENDS, MARKS(think_marks) },
     { .id = "harmony", .flags = THINKING_IS_CHANNEL, MARKS(harmony_marks) },
     { .id = "mistral", MARKS(mistral_think_marks) },

@@ -1,7 +1,8 @@
-/* Calls between tags: the row's edges say which literal leads from where to where. */
+/* parser_tags.c: body reader of BODY_TAGS. The edges of the tool format are a state graph: each
+ * specifies which literal leads from which state to which. Owner: as the parser. */
 #include "output/parser_in.h"
 
-static void begin(struct parser *p)
+static void begin_reader(struct parser *p)
 {
     struct buf text = p->tag.text;
 
@@ -26,7 +27,7 @@ static bool begin_value(struct parser *p)
     return true;
 }
 
-/* Behind the tag that opens the value: what its state knows about it. */
+/* Called after the tag that opens a value: selects type and streaming by the state. */
 static void open_value(struct parser *p)
 {
     struct tag_reader *t = &p->tag;
@@ -50,7 +51,7 @@ static void value_sink(struct parser *p, struct str piece)
     p->work += piece.n;
 }
 
-/* One newline behind the opening tag and one before the closing tag are layout. */
+/* One newline after the opening tag and one before the closing tag are layout, not value. */
 static void value_put(struct parser *p, struct str piece)
 {
     struct tag_reader *t = &p->tag;
@@ -85,7 +86,7 @@ static void close_value(struct parser *p)
     p->work += t->text.n;
 }
 
-/* ---- moving ---- */
+/* ---- transitions ---- */
 
 static bool is_value(enum tag_state s)
 {
@@ -102,7 +103,7 @@ static enum verdict end_name(struct parser *p)
     return READ_MORE;
 }
 
-static enum verdict begin_json(struct parser *p, struct str literal)
+static enum verdict begin_json_args(struct parser *p, struct str literal)
 {
     enum walk is;
 
@@ -112,15 +113,15 @@ static enum verdict begin_json(struct parser *p, struct str literal)
     return READ_MORE;
 }
 
-/* The literal of an edge has been read. */
-static enum verdict move(struct parser *p, int edge)
+/* The literal of an edge was read. */
+static enum verdict follow_edge(struct parser *p, int edge)
 {
     struct tag_reader *t = &p->tag;
     enum tag_state from = t->state, to = p->f->tag_to[from][edge];
     const char *text_name = p->f->tool->text_name;
 
     if (from == TAG_NAME && text_name && str_is(buf_str(&t->text), text_name))
-        return READ_LEAVE; /* what follows is no call */
+        return READ_LEAVE; /* text follows, not a call */
     if (from == TAG_NAME && end_name(p) == READ_BAD)
         return READ_BAD;
     if (from == TAG_KEY && !begin_value(p))
@@ -133,7 +134,7 @@ static enum verdict move(struct parser *p, int edge)
     if (is_value(to))
         open_value(p);
     if (to == TAG_JSON)
-        return begin_json(p, p->f->tag_texts[from][edge]);
+        return begin_json_args(p, p->f->tag_texts[from][edge]);
     if (to != TAG_DONE)
         return READ_MORE;
     if (t->has_params)
@@ -150,7 +151,7 @@ static bool word_allows(enum tag_state state, char c)
     return state != TAG_NAME || !strchr(" <>{}[]()\"'", c);
 }
 
-/* The first n bytes of what was held, followed by c. */
+/* Appends the first n bytes of `held` followed by c. */
 static bool word_put(struct parser *p, struct str held, char c, size_t n)
 {
     struct tag_reader *t = &p->tag;
@@ -164,7 +165,7 @@ static bool word_put(struct parser *p, struct str held, char c, size_t n)
     return true;
 }
 
-/* A name or key: byte by byte, so that a byte that cannot be in it is found at that byte. */
+/* Reads a name or key byte by byte, so that an invalid byte is found at its position. */
 static enum verdict read_word(struct parser *p, struct str in, size_t *used)
 {
     struct tag_reader *t = &p->tag;
@@ -185,7 +186,7 @@ static enum verdict read_word(struct parser *p, struct str in, size_t *used)
         t->at = next;
         if (hit >= 0) {
             *used = i + 1;
-            return move(p, hit);
+            return follow_edge(p, hit);
         }
     }
     *used = in.n;
@@ -226,7 +227,7 @@ static enum verdict read_text(struct parser *p, struct str in, size_t *used)
             continue;
         text_release(p, t->at, (struct str){ in.p, i }, m->strings[hit].n);
         *used = i;
-        return move(p, hit);
+        return follow_edge(p, hit);
     }
     text_release(p, t->at, in, marks_depth(m, at));
     t->at = at;
@@ -234,7 +235,7 @@ static enum verdict read_text(struct parser *p, struct str in, size_t *used)
     return READ_MORE;
 }
 
-/* Blanks, then exactly one of the literals. */
+/* Skips blanks, then requires one of the literals. */
 static enum verdict read_gap(struct parser *p, struct str in, size_t *used)
 {
     struct tag_reader *t = &p->tag;
@@ -251,7 +252,7 @@ static enum verdict read_gap(struct parser *p, struct str in, size_t *used)
         t->at = next;
         if (marks_hit(m, next) >= 0) {
             *used = i + 1;
-            return move(p, marks_hit(m, next));
+            return follow_edge(p, marks_hit(m, next));
         }
     }
     *used = in.n;
@@ -302,4 +303,4 @@ static bool is_walking(const struct parser *p)
     return p->tag.state == TAG_JSON;
 }
 
-const struct reader reader_tags = { begin, read_tags, is_walking };
+const struct reader reader_tags = { begin_reader, read_tags, is_walking };

@@ -1,26 +1,26 @@
-/* A trie of the strings with failure links. The state after a byte is the longest tail of the
- * text that is a prefix of some string; its bytes are known from the trie, so nothing that is
- * held back has to be stored. */
+/* The strings form a trie with failure links (Aho-Corasick). The state after a byte is the longest
+ * suffix of the text that is a prefix of some string. Held bytes are not stored, since they are
+ * known from the trie. */
 #include "output/stops.h"
 
 enum { ROOT = 0, NONE = 0xFFFF };
 
-struct node {
-    uint16_t child, sibling; /* NONE: no such */
-    uint16_t fail;           /* the longest proper tail that is in the trie */
-    uint16_t hit;            /* the nearest state on the failure chain that ends a string; NONE */
+struct stop_node {
+    uint16_t child, sibling; /* NONE: there is none */
+    uint16_t fail;           /* the longest proper suffix that is in the trie */
+    uint16_t hit;            /* nearest state on the failure chain that ends a string; or NONE */
     uint16_t depth;          /* bytes from the root */
-    int16_t string;          /* the string that ends here, or -1 */
-    uint16_t prefix_of;      /* any string whose first `depth` bytes lead here */
+    int16_t string;          /* index of the string that ends here, or -1 */
+    uint16_t prefix_of;      /* index of a string whose first `depth` bytes lead here */
     unsigned char byte;
 };
 
 struct stops {
-    struct node *nodes;
+    struct stop_node *nodes;
     struct str *strings;
     uint16_t n_nodes, state;
     bool is_over;
-    uint16_t first[256]; /* the root's children, by byte: most text stays at the root */
+    uint16_t first[256]; /* children of the root by byte: most text stays at the root */
 };
 
 bool stops_fit(const struct str *strings, int n)
@@ -45,7 +45,7 @@ static uint16_t child_of(const struct stops *s, uint16_t at, unsigned char byte)
     return NONE;
 }
 
-static void add(struct stops *s, int index)
+static void add_string(struct stops *s, int index)
 {
     struct str text = s->strings[index];
     uint16_t at = ROOT;
@@ -55,7 +55,7 @@ static void add(struct stops *s, int index)
         uint16_t next = child_of(s, at, byte);
         if (next == NONE) {
             next = s->n_nodes++;
-            s->nodes[next] = (struct node){ .child = NONE,
+            s->nodes[next] = (struct stop_node){ .child = NONE,
                 .sibling = s->nodes[at].child,
                 .fail = ROOT,
                 .hit = NONE,
@@ -73,7 +73,7 @@ static void add(struct stops *s, int index)
         s->nodes[at].string = (int16_t)index;
 }
 
-static uint16_t step(const struct stops *s, uint16_t at, unsigned char byte)
+static uint16_t next_state(const struct stops *s, uint16_t at, unsigned char byte)
 {
     for (;;) {
         uint16_t next = child_of(s, at, byte);
@@ -85,7 +85,7 @@ static uint16_t step(const struct stops *s, uint16_t at, unsigned char byte)
     }
 }
 
-/* Breadth first: a failure link leads to a node nearer to the root, which is done already. */
+/* Breadth first: a failure link points to a node nearer to the root, which is already complete. */
 static void link_nodes(struct stops *s, uint16_t *queue)
 {
     size_t head = 0, tail = 0;
@@ -93,10 +93,11 @@ static void link_nodes(struct stops *s, uint16_t *queue)
     queue[tail++] = ROOT;
     while (head < tail) {
         uint16_t at = queue[head++];
-        struct node *n = &s->nodes[at];
+        struct stop_node *n = &s->nodes[at];
         n->hit = n->string >= 0 ? at : at == ROOT ? (uint16_t)NONE : s->nodes[n->fail].hit;
         for (uint16_t c = n->child; c != NONE; c = s->nodes[c].sibling) {
-            s->nodes[c].fail = at == ROOT ? (uint16_t)ROOT : step(s, n->fail, s->nodes[c].byte);
+            s->nodes[c].fail =
+                at == ROOT ? (uint16_t)ROOT : next_state(s, n->fail, s->nodes[c].byte);
             queue[tail++] = c;
         }
     }
@@ -119,22 +120,24 @@ struct stops *stops_new(struct arena *a, const struct str *strings, int n)
     if (!s->nodes || !s->strings)
         return NULL;
     memset(s->first, 0xFF, sizeof(s->first));
-    s->nodes[ROOT] = (struct node){ .child = NONE, .sibling = NONE, .hit = NONE, .string = -1 };
+    s->nodes[ROOT] =
+        (struct stop_node){ .child = NONE, .sibling = NONE, .hit = NONE, .string = -1 };
     s->n_nodes = 1;
     for (int i = 0; i < n; i++) {
         s->strings[i] = arena_str(a, strings[i]);
         if (!s->strings[i].p)
             return NULL;
-        add(s, i);
+        add_string(s, i);
     }
     link_nodes(s, queue);
     return s;
 }
 
-/* Shows the first `n` bytes of what was held back in state `held`, followed by `text`. */
-static void show(const struct stops *s, uint16_t held, struct str text, size_t n, struct buf *out)
+/* Appends the first `n` of the bytes held in state `held` followed by `text`. */
+static void append_held(
+    const struct stops *s, uint16_t held, struct str text, size_t n, struct buf *out)
 {
-    const struct node *h = &s->nodes[held];
+    const struct stop_node *h = &s->nodes[held];
     size_t old = MIN(n, (size_t)h->depth);
 
     if (old)
@@ -149,16 +152,16 @@ int stops_put(struct stops *s, struct str text, bool include, struct buf *out)
     if (s->is_over)
         return -1;
     for (size_t i = 0; i < text.n; i++) {
-        at = step(s, at, (unsigned char)text.p[i]);
+        at = next_state(s, at, (unsigned char)text.p[i]);
         uint16_t hit = s->nodes[at].hit;
         if (hit == NONE)
             continue;
         size_t end = s->nodes[held].depth + i + 1;
         s->is_over = true;
-        show(s, held, text, include ? end : end - s->nodes[hit].depth, out);
+        append_held(s, held, text, include ? end : end - s->nodes[hit].depth, out);
         return s->nodes[hit].string;
     }
-    show(s, held, text, s->nodes[held].depth + text.n - s->nodes[at].depth, out);
+    append_held(s, held, text, s->nodes[held].depth + text.n - s->nodes[at].depth, out);
     s->state = at;
     return -1;
 }
@@ -166,6 +169,6 @@ int stops_put(struct stops *s, struct str text, bool include, struct buf *out)
 void stops_end(struct stops *s, struct buf *out)
 {
     if (!s->is_over)
-        show(s, s->state, STR(""), s->nodes[s->state].depth, out);
+        append_held(s, s->state, STR(""), s->nodes[s->state].depth, out);
     s->is_over = true;
 }

@@ -1,10 +1,11 @@
-/* stops.h: text that ends an answer. Holds back the longest tail that could still become one of
- * the stop strings; linear in the text, whatever the strings (Aho-Corasick).
+/* stops.h: stop strings, which end a choice when they are generated.
  *
- * Which string wins: the one that is completed first; when two are completed by the same byte,
- * the one that began first, which is the longer; of equal strings the one listed first.
+ * Holds back the longest suffix that may still become a stop string. Time is linear in the text,
+ * for any strings (Aho-Corasick). The string that is completed first wins; of two that are
+ * completed by the same byte, the one that began first (the longer one); of equal strings, the
+ * first in the list.
  *
- * Owner: whoever holds it (the io thread). Lives in the arena it was given. */
+ * Owner: the caller (the io thread). Memory comes from the arena of stops_new. */
 #pragma once
 
 #include "base/arena.h"
@@ -12,15 +13,15 @@
 
 struct stops;
 
-enum { STOPS_MAX = 64, STOP_BYTES_MAX = 4096 }; /* strings; bytes of all together */
+enum { STOPS_MAX = 64, STOP_BYTES_MAX = 4096 }; /* strings; total bytes */
 
-/* NULL when memory is gone, or when there are more strings or bytes than the limits above (ask
- * stops_fit first). Strings are copied; empty ones are ignored. */
+/* NULL if there is no memory, or if the limits above are exceeded (the caller checks with stops_fit
+ * first). Strings are copied; empty ones are ignored. */
 struct stops *stops_new(struct arena *a, const struct str *strings, int n) MUST_CHECK;
 bool stops_fit(const struct str *strings, int n);
 
-/* Feeds text; appends to out what is safe to show. Returns the index of the string that was
- * completed first (the text before it is in out, what follows is dropped), or -1. After a hit
- * further text is ignored. include: the stop string itself is shown too. */
+/* Adds text and appends to out what cannot become a stop string. Returns the index of the string
+ * that was completed first, or -1. After a hit, out ends before the stop string (with `include`:
+ * after it), and further text is ignored. */
 int stops_put(struct stops *s, struct str text, bool include, struct buf *out);
-void stops_end(struct stops *s, struct buf *out); /* what was held back */
+void stops_end(struct stops *s, struct buf *out); /* appends the held bytes */
