@@ -1,8 +1,8 @@
-/* ast.h: a compiled template: a tree of nodes in one arena, never changed after compiling.
+/* ast.h: a compiled template, a tree of nodes in one arena that never changes after compilation.
  *
- *     source --lexer--> tokens --parser, expr--> nodes --exec, eval--> a blob with runs
+ *     source --lexer--> tokens --parser, expr--> nodes --exec, eval--> a blob with text runs
  *
- * What the kinds keep in kid[]:
+ * Contents of kid[] by node kind:
  *     ITEM      object, key             SLICE     object, start, stop, step (NULL: not written)
  *     CALL      callee, arguments       FILTER    subject (NULL in a block), arguments
  *     COND      test, then, else/NULL   TEST      subject, arguments
@@ -12,8 +12,11 @@
  *     SET       target, value           SET_BLOCK target, filter/NULL, body
  *     MACRO     parameters, defaults of the last n_kw of them, body
  *     CALL_BLOCK call, MACRO            FILTER_BLOCK filter, body
- *     WITH      targets and values in turn, body
- * Of calls the last n_kw kids are the values of keyword arguments, named by kw[]. */
+ *     WITH      alternating targets and values, body
+ * In calls the last n_kw kids are the values of keyword arguments, with the names in kw[].
+ *
+ * Owner: the tree is read-only after compilation (any thread); struct compiler belongs to the
+ * thread that compiles, struct rt to the thread that renders. */
 #pragma once
 
 #include "jinja/call.h"
@@ -75,34 +78,34 @@ enum op {
     OP_NOT_IN,
 };
 
-/* Flags of a MACRO: which of the implicit arguments its body names. */
+/* Flags of a MACRO: implicit arguments which its body uses. */
 enum { MACRO_CALLER = 1, MACRO_VARARGS = 2, MACRO_KWARGS = 4 };
 
 struct node {
-    uint8_t kind, op; /* op: of BINARY and OPERAND; flags of MACRO */
+    uint8_t kind, op; /* op: operator of BINARY and OPERAND; flags of MACRO */
     uint16_t n_kw;
     uint32_t n, line;
-    uint32_t name; /* NAME, MACRO, NAMESPACE_REF: the variable */
+    uint32_t name; /* NAME, MACRO, NAMESPACE_REF: number of the variable */
     struct node **kid;
     struct str *kw;
-    struct text text;           /* CONST string, TEXT, ATTR and NAMESPACE_REF: the attribute */
-    uint32_t text_at;           /* of all but TEXT: a run's own copy of it, in rt.texts */
-    struct val value;           /* CONST */
-    const struct callable *row; /* FILTER, TEST */
+    struct text text; /* CONST string, TEXT; the attribute name of ATTR and NAMESPACE_REF */
+    uint32_t text_at; /* index of the rendering's copy of `text` in rt.texts; unused for TEXT */
+    struct val value; /* value of a CONST */
+    const struct callable *row; /* function of a FILTER or TEST */
 };
 
-/* Variables every template may name: their numbers are fixed. */
+/* Variables that every template may use; their numbers are fixed. */
 enum { NAME_LOOP, NAME_CALLER, NAME_VARARGS, NAME_KWARGS, N_FIXED_NAMES };
 
 /* Read-only once compiled. */
 struct jinja {
-    struct str source; /* a copy, with its line ends made uniform */
+    struct str source; /* copy with normalised line ends */
     struct node *root;
-    struct str *names; /* of variables, by number */
+    struct str *names; /* names of variables, by number */
     uint32_t n_names, n_texts;
 };
 
-/* Everything lives in `a`. ERR_SYNTAX "line 3: ...", ERR_TOO_LARGE, ERR_MEMORY. */
+/* Allocates in `a`. ERR_SYNTAX "line 3: ...", ERR_TOO_LARGE, ERR_MEMORY. */
 int jinja_compile(struct jinja *out, struct str source, struct arena *a, struct err *e) MUST_CHECK;
 
 /* ---- tokens */
@@ -124,7 +127,7 @@ struct token {
     uint8_t kind;
     char op[3]; /* OP: "==", "**", "(" ... */
     uint32_t line;
-    struct str s;     /* DATA, NAME: as written; STRING: decoded */
+    struct str s;     /* DATA, NAME: as in the source; STRING: decoded */
     struct val value; /* INT, FLOAT */
 };
 
@@ -133,18 +136,18 @@ struct token_list {
     size_t n, cap;
 };
 
-/* Everything that compiling needs. Errors: ERR_SYNTAX "line 3: ...", ERR_MEMORY. */
+/* State of the compiler. Errors: ERR_SYNTAX "line 3: ...", ERR_MEMORY. */
 struct compiler {
-    struct arena *a;       /* of the template */
-    struct arena *scratch; /* of compiling: the list of tokens */
+    struct arena *a;       /* arena of the template */
+    struct arena *scratch; /* temporary arena for the token list */
     struct err *e;
     struct token_list tokens;
-    size_t at; /* the token being looked at */
+    size_t at; /* index of the current token */
     struct str_map *name_ids;
     struct str *names;
     uint32_t n_names, cap_names, n_texts;
     int depth, loops;
-    uint8_t *macro_flags; /* of the macro being compiled; NULL outside */
+    uint8_t *macro_flags; /* flags of the macro being compiled; NULL outside macros */
 };
 
 int compile_fail(struct compiler *c, uint32_t line, const char *fmt, ...) PRINTF(3, 4);
@@ -152,9 +155,9 @@ void *compile_alloc(struct compiler *c, size_t n) MUST_CHECK; /* zeroed; NULL wi
 int jinja_lex(struct compiler *c, struct str source) MUST_CHECK;
 struct node *jinja_parse(struct compiler *c) MUST_CHECK; /* NULL: failed */
 
-/* ---- running */
-/* The text of a node that is a CONST, ATTR or NAMESPACE_REF. The tree is shared between threads;
- * what is found out about a text is not: each run has one copy. */
+/* ---- rendering */
+/* Text of a CONST, ATTR or NAMESPACE_REF node. The tree is shared between threads; properties
+ * computed lazily (is the text ASCII?) are stored in a copy per rendering. */
 struct text *node_text(struct rt *rt, const struct node *n) MUST_CHECK;
 int eval(struct rt *rt, const struct node *n, struct val *out) MUST_CHECK;
 int eval_args(struct rt *rt, const struct node *n, struct args *args) MUST_CHECK;
@@ -162,9 +165,9 @@ int call_value(
     struct rt *rt, struct val callee, const struct args *args, struct val *out) MUST_CHECK;
 
 enum flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE };
-int exec(struct rt *rt, const struct node *n) MUST_CHECK; /* enum flow, or -1 */
+int exec(struct rt *rt, const struct node *n) MUST_CHECK; /* returns enum flow, or -1 */
 
-/* A macro with the scope it was written in. */
+/* A macro with the scope in which it was defined. */
 struct macro {
     const struct node *node;
     struct scope *scope;
@@ -176,10 +179,11 @@ struct var {
     struct val v;
 };
 struct scope {
-    struct scope *up; /* NULL: the template's own variables are next */
+    struct scope *up; /* enclosing scope; NULL: the template's own variables are next */
     struct var *vars;
     uint32_t n, cap;
-    bool is_kept; /* a macro refers to it: it may not be used again for the next turn */
+    /* a macro refers to the scope: it must not be reused for the next loop iteration */
+    bool is_kept;
 };
-struct val scope_get(struct rt *rt, uint32_t name); /* T_MISSING when unset */
+struct val scope_get(struct rt *rt, uint32_t name); /* T_MISSING if unset */
 int scope_set(struct rt *rt, uint32_t name, struct val v) MUST_CHECK;

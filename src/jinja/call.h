@@ -1,8 +1,8 @@
-/* call.h: what a template can call: filters, tests, methods, global functions, macros.
+/* call.h: callables of a template: filters, tests, methods, global functions, macros.
  *
- * Each is a row of a table. Most have a parameter list ("chars count"): their arguments arrive
- * bound to it in in[1..], those not given as T_MISSING, and in[0] is the subject. Rows with
- * RAW instead get the arguments as they were written. */
+ * Each callable is a table entry. Most have a parameter list ("chars count"): the arguments are
+ * bound to it in in[1..], T_MISSING if not given, and in[0] is the subject. Entries with `raw`
+ * receive the arguments unbound. Read-only tables; any thread. */
 #pragma once
 
 #include "jinja/value.h"
@@ -25,9 +25,9 @@ typedef int (*raw_fn)(struct rt *rt, struct val self, const struct args *args, s
 
 struct callable {
     const char *name;
-    bound_fn fn;        /* NULL with raw NULL too: known to Python, not served here */
-    const char *params; /* names in order, blanks between */
-    int min;            /* arguments that must be given */
+    bound_fn fn;        /* NULL, with `raw` NULL too: exists in Python, not supported here */
+    const char *params; /* names in order, separated by blanks */
+    int min;            /* number of mandatory arguments */
     raw_fn raw;
 };
 
@@ -35,7 +35,7 @@ struct function {
     struct callable c;
 };
 
-struct bound { /* a method and its object */
+struct bound { /* a method bound to its object */
     const struct callable *method;
     struct val self;
 };
@@ -44,13 +44,13 @@ struct loop {
     struct list *items;
     size_t i;
     size_t depth0;
-    struct val changed; /* what loop.changed() saw last */
+    struct val changed; /* last argument of loop.changed() */
 };
 
 int call_row(struct rt *rt, const struct callable *c, struct val self, const struct args *args,
     struct val *out) MUST_CHECK;
 
-const struct callable *filter_find(struct str name); /* NULL when there is none */
+const struct callable *filter_find(struct str name); /* NULL if there is none */
 const struct callable *test_find(struct str name);
 const struct callable *method_find(struct val self, struct str name);
 const struct function *function_find(struct str name);
@@ -60,13 +60,13 @@ extern const struct callable seq_filters[];
 extern const struct callable text_filters[];
 extern const struct callable loop_methods[];
 
-/* A string argument; anything else is an error. */
+/* Requires a string argument; any other type is an error. */
 int want_text(struct rt *rt, struct val v, struct text **out) MUST_CHECK;
 int want_int(struct rt *rt, struct val v, int64_t *out) MUST_CHECK;
 
 int loop_attr(struct rt *rt, struct loop *l, struct str name, struct val *out) MUST_CHECK;
 
-/* ---- str.c, case.c, format.c: what both filters and methods do to strings. */
+/* ---- str.c, case.c, format.c: string operations shared by filters and methods. */
 enum { STRIP_LEFT = 1, STRIP_RIGHT = 2, STRIP_BOTH = 3 };
 int str_strip(
     struct rt *rt, struct text *t, struct val chars, int sides, struct val *out) MUST_CHECK;

@@ -1,5 +1,5 @@
-/* Upper, lower and title case as Python has them: Unicode's full mappings and the final sigma.
- * Every character keeps its origin. */
+/* case.c: upper, lower and title case as in Python: Unicode's full case mappings and the final
+ * sigma. Every character keeps its origin. Owner: the thread that renders. */
 #include "base/utf8.h"
 #include "jinja/call.h"
 
@@ -67,7 +67,7 @@ static size_t to_upper(uint32_t cp, bool title, char out[16])
     return put_cp((uint32_t)(title ? utf8proc_totitle(c) : utf8proc_toupper(c)), out);
 }
 
-/* Is the sigma at byte i the last letter of a word? */
+/* True if the sigma at byte i is the last letter of a word. */
 static bool is_final_sigma(struct str s, size_t i)
 {
     bool before = false;
@@ -88,7 +88,7 @@ static bool is_final_sigma(struct str s, size_t i)
     return before;
 }
 
-/* i: where in s the character is; of s only what its word may be is looked at. */
+/* i: byte offset of the character in s; of s only the possible word around it is examined. */
 static size_t to_lower(struct str s, size_t i, uint32_t cp, char out[16])
 {
     if (cp == 0x130) {
@@ -100,13 +100,13 @@ static size_t to_lower(struct str s, size_t i, uint32_t cp, char out[16])
     return put_cp((uint32_t)utf8proc_tolower((utf8proc_int32_t)cp), out);
 }
 
-/* What Jinja's title filter takes for the space between words. */
+/* Word separators of Jinja's title filter. */
 static bool parts_words(uint32_t cp)
 {
     return char_is_space(cp) || (cp < 0x80 && cp && strchr("-({[<", (int)cp));
 }
 
-/* Jinja lowers what follows the first letter of a word by itself. */
+/* The rest of a word after its first letter, which Jinja lowers separately. */
 static struct str rest_of_word(struct str s, size_t from)
 {
     struct str word = str_skip(s, from);
@@ -145,7 +145,7 @@ int str_case(struct rt *rt, struct text *t, enum change_case how, struct val *ou
     struct blob *b = blob_new(rt);
     struct str s = text_str(t);
     bool follows_cased = false, begins_word = true;
-    size_t word = 0; /* where what follows the first letter of the word begins */
+    size_t word = 0; /* start of the current word after its first letter */
     char mapped[16];
 
     if (!b || rt_spend(rt, t->n / 2))
@@ -199,7 +199,7 @@ static bool is_of_class(uint32_t cp, enum char_class cls)
         return is_letter(cp);
     case CLASS_DECIMAL:
         return category(cp) == UTF8PROC_CATEGORY_ND;
-    case CLASS_DIGIT: /* superscripts and subscripts too */
+    case CLASS_DIGIT: /* includes superscripts and subscripts */
         return category(cp) == UTF8PROC_CATEGORY_ND || cp == 0xB2 || cp == 0xB3 || cp == 0xB9 ||
                (cp >= 0x2070 && cp <= 0x2089);
     case CLASS_NUMERIC:

@@ -1,3 +1,5 @@
+/* compile.c: entry point of the template compiler: normalises the source, runs lexer and parser.
+ * Owner: the thread that compiles. */
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -6,7 +8,7 @@
 enum { SOURCE_MAX = 256 * 1024 };
 static const size_t SCRATCH_MAX = 64 * MB;
 
-/* A copy with every line end as \n, less one at the very end. */
+/* Copies the source with every line end as \n, without the last one. */
 static int copy_source(struct compiler *c, struct str source, struct str *out)
 {
     char *p = compile_alloc(c, source.n + 1);

@@ -1,4 +1,5 @@
-/* Evaluates expressions, and calls what can be called. Recursion is bounded by rt_enter. */
+/* eval.c: evaluates expressions and calls callables. rt_enter limits the recursion. Owner: the
+ * thread that renders. */
 #include "jinja/ast.h"
 
 /* ---- arguments and calls */
@@ -24,7 +25,7 @@ int eval_args(struct rt *rt, const struct node *n, struct args *args)
     return 0;
 }
 
-/* The place of a parameter in "chars count", or -1. */
+/* Index of a parameter in a list such as "chars count", or -1. */
 static int param_at(const char *params, struct str name)
 {
     int at = 0;
@@ -120,7 +121,7 @@ static int eval_call(struct rt *rt, const struct node *n, struct val *out)
     struct args args;
     struct val f;
 
-    /* A method call, without making a value of the method first. */
+    /* A method call, without creating a bound method. */
     if (callee->kind == K_ATTR) {
         struct val self;
         if (eval(rt, callee->kid[0], &self))
@@ -140,7 +141,7 @@ static int eval_call(struct rt *rt, const struct node *n, struct val *out)
     return eval_args(rt, n, &args) ? -1 : call_value(rt, f, &args, out);
 }
 
-/* ---- the kinds of nodes */
+/* ---- node kinds */
 
 static int eval_sequence(struct rt *rt, const struct node *n, struct val *out)
 {
@@ -294,7 +295,7 @@ static int eval_sign(struct rt *rt, const struct node *n, struct val *out)
     return 0;
 }
 
-/* and, or: the operand that decided. */
+/* and, or: the operand that decides. */
 static int eval_logic(struct rt *rt, const struct node *n, struct val *out)
 {
     for (uint32_t i = 0; i < n->n; i++) {

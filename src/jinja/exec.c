@@ -1,8 +1,9 @@
-/* Runs statements: output, branches, loops, assignments, macros, and their scopes.
+/* exec.c: executes statements: output, branches, loops, assignments, macros, and their scopes.
  *
- * A for loop, a macro, a call, set, filter or with block each open a scope; `if` does not. What
- * is set inside is gone behind it, and in a loop behind each turn. Loops run over a list that is
- * complete before the first turn, the `if` of a for included. */
+ * A for loop, a macro, and a call, set, filter or with block each open a scope; `if` does not.
+ * Variables set in a scope end with it, in a loop with each iteration. A loop iterates over a list
+ * that is complete before the first iteration, including the `if` of a for. Owner: the thread that
+ * renders. */
 #include "jinja/ast.h"
 
 /* ---- scopes */
@@ -56,7 +57,7 @@ static struct scope *scope_new(struct rt *rt, struct scope *up)
     return s;
 }
 
-/* Back to the outer one; the inner one, unless a macro holds on to it, is used again. */
+/* Returns to the outer scope. The inner scope is reused unless a macro refers to it. */
 static void scope_leave(struct rt *rt, struct scope *outer)
 {
     struct scope *s = rt->scope;
@@ -69,7 +70,7 @@ static void scope_leave(struct rt *rt, struct scope *outer)
     rt->scope = outer;
 }
 
-/* Runs a body in a scope of its own. */
+/* Executes a body in a new scope. */
 static int exec_scoped(struct rt *rt, const struct node *body)
 {
     struct scope *outer = rt->scope;
@@ -83,8 +84,8 @@ static int exec_scoped(struct rt *rt, const struct node *body)
     return rc;
 }
 
-/* The same, with its output collected. */
-static int collect(struct rt *rt, const struct node *body, struct val *out)
+/* Like exec_scoped, with the output captured in *out. */
+static int capture_output(struct rt *rt, const struct node *body, struct val *out)
 {
     struct blob *outer = rt->out;
     struct text *t = NULL;
@@ -137,7 +138,7 @@ static int exec_set(struct rt *rt, const struct node *n)
     return eval(rt, n->kid[1], &v) ? -1 : assign(rt, n->kid[0], v);
 }
 
-/* A chain of filters whose innermost subject is `v`. */
+/* Applies a chain of filters to *v, innermost first. */
 static int apply_filters(struct rt *rt, const struct node *n, struct val *v)
 {
     struct args args;
@@ -154,7 +155,7 @@ static int apply_filters(struct rt *rt, const struct node *n, struct val *v)
 static int exec_set_block(struct rt *rt, const struct node *n)
 {
     struct val v;
-    int rc = collect(rt, n->kid[2], &v);
+    int rc = capture_output(rt, n->kid[2], &v);
 
     if (rc != FLOW_NEXT)
         return rc;
@@ -166,7 +167,7 @@ static int exec_set_block(struct rt *rt, const struct node *n)
 static int exec_filter_block(struct rt *rt, const struct node *n)
 {
     struct val v;
-    int rc = collect(rt, n->kid[1], &v);
+    int rc = capture_output(rt, n->kid[1], &v);
 
     if (rc != FLOW_NEXT)
         return rc;
@@ -175,7 +176,7 @@ static int exec_filter_block(struct rt *rt, const struct node *n)
 
 /* ---- loops */
 
-static int put_loop_flag(struct rt *rt, struct loop *l, struct str name, struct val *out)
+static int loop_member(struct rt *rt, struct loop *l, struct str name, struct val *out)
 {
     int64_t n = (int64_t)l->items->n, i = (int64_t)l->i;
     const struct {
@@ -207,7 +208,7 @@ static int put_loop_flag(struct rt *rt, struct loop *l, struct str name, struct 
 int loop_attr(struct rt *rt, struct loop *l, struct str name, struct val *out)
 {
     *out = (struct val){ .type = T_MISSING };
-    return put_loop_flag(rt, l, name, out);
+    return loop_member(rt, l, name, out);
 }
 
 /* The items that pass the `if` of a for loop. */
@@ -229,7 +230,7 @@ static int filter_items(struct rt *rt, const struct node *n, struct list *all, s
     return rc ? -1 : 0;
 }
 
-/* The scope of the next turn: the last one's, emptied, unless a macro holds on to it. */
+/* Scope of the next iteration: the previous one, emptied, unless a macro refers to it. */
 static int fresh_scope(struct rt *rt, struct scope *outer)
 {
     if (rt->scope != outer && !rt->scope->is_kept) {
@@ -302,7 +303,8 @@ static bool take_keyword(const struct args *args, bool *used, struct str name, s
     return false;
 }
 
-/* caller, varargs and kwargs, where the body asks for them; else what is left over is an error. */
+/* Sets caller, varargs and kwargs if the body uses them; otherwise remaining arguments are an
+ * error. */
 static int bind_rest(
     struct rt *rt, const struct node *n, const struct args *args, bool *used, int n_params)
 {
@@ -368,7 +370,7 @@ int macro_call(struct rt *rt, struct macro *m, const struct args *args, struct v
         return -1;
     rt->scope = s;
     if (!bind_params(rt, m->node, args))
-        rc = collect(rt, m->node->kid[m->node->n - 1], out);
+        rc = capture_output(rt, m->node->kid[m->node->n - 1], out);
     scope_leave(rt, outer);
     rt_leave(rt);
     return rc < 0 ? -1 : 0;
@@ -402,7 +404,7 @@ static int exec_call_block(struct rt *rt, const struct node *n)
     return call_value(rt, f, &args, &out) || val_print(rt, out, rt->out) ? -1 : 0;
 }
 
-/* ---- the rest */
+/* ---- other statements */
 
 static int exec_if(struct rt *rt, const struct node *n)
 {
@@ -425,7 +427,7 @@ static int exec_with(struct rt *rt, const struct node *n)
 
     for (uint32_t i = 0; !rc && i + 1 < n->n; i += 2) {
         struct val v;
-        rc = eval(rt, n->kid[i + 1], &v); /* in the outer scope */
+        rc = eval(rt, n->kid[i + 1], &v); /* evaluated in the outer scope */
         rt->scope = inner;
         rc = rc || assign(rt, n->kid[i], v) ? -1 : 0;
         rt->scope = outer;

@@ -1,5 +1,6 @@
-/* Tokens to nodes: expressions, by precedence as Jinja has it:
- * if-else, or, and, not, comparisons, + -, ~, * / // %, **, unary, postfix, filters and tests. */
+/* expr.c: parses tokens to nodes: expressions, with Jinja's precedence: if-else, or, and, not,
+ * comparisons, + -, ~, * / // %, **, unary, postfix, filters and tests. Owner: the thread that
+ * compiles. */
 #include "jinja/parser.h"
 #include "base/map.h"
 
@@ -65,7 +66,7 @@ struct node *node_new(struct compiler *c, enum kind kind)
 
 int node_add_null(struct compiler *c, struct node *n)
 {
-    bool is_full = (n->n & (n->n - 1)) == 0; /* room doubles at every power of two */
+    bool is_full = (n->n & (n->n - 1)) == 0; /* the capacity is the next power of two */
 
     if (is_full) {
         struct node **kid = compile_alloc(c, MAX(n->n * 2, 1u) * sizeof(struct node *));
@@ -144,7 +145,7 @@ static int add_keyword(struct compiler *c, struct node *n, struct str name, stru
     return 0;
 }
 
-/* "(a, b, c=d)" into n, behind the kid it has. */
+/* Parses "(a, b, c=d)" and appends the arguments to n. */
 static int parse_args(struct compiler *c, struct node *n)
 {
     if (expect_op(c, "("))
@@ -244,7 +245,8 @@ static struct node *parse_string(struct compiler *c)
     struct node *n = node_new(c, K_CONST);
     size_t first = c->at, bytes = 0;
 
-    for (; peek(c)->kind == TOK_STRING; c->at++) /* 'a' 'b' is one string */
+    /* adjacent strings, as in 'a' 'b', are one string */
+    for (; peek(c)->kind == TOK_STRING; c->at++)
         bytes += peek(c)->s.n;
     char *p = compile_alloc(c, bytes + 1);
     if (!n || !p)
@@ -260,7 +262,7 @@ static struct node *parse_string(struct compiler *c)
     return n;
 }
 
-/* The implicit arguments that a macro's body asks for by naming them. */
+/* Notes the implicit arguments that the body of a macro uses. */
 static void note_macro_name(struct compiler *c, uint32_t name)
 {
     if (c->macro_flags)
@@ -334,7 +336,7 @@ static struct node *parse_dot(struct compiler *c, struct node *object)
     return n;
 }
 
-/* Behind "[": an item, or start:stop:step with parts left out. */
+/* After "[": an item, or start:stop:step with optional parts. */
 static struct node *parse_brackets(struct compiler *c, struct node *object)
 {
     struct node *n = node_new(c, K_SLICE);
@@ -375,7 +377,7 @@ static struct node *parse_postfix(struct compiler *c, struct node *n)
     return n;
 }
 
-/* The argument of a test may stand without parentheses: x is divisibleby 3. */
+/* The argument of a test may be without parentheses: x is divisibleby 3. */
 static bool begins_argument(struct compiler *c)
 {
     struct token *t = peek(c);
@@ -472,8 +474,8 @@ static int op_at(struct compiler *c, const struct level *l)
     return -1;
 }
 
-/* Chains of one level become one node with many kids where that is the same: a deep tree would
- * cost nesting when it is evaluated. */
+/* A chain of `~` becomes one node with many kids, since a deep tree would cost nesting at
+ * evaluation. */
 static struct node *parse_level(struct compiler *c, size_t level)
 {
     if (level == N_LEVELS)
@@ -486,7 +488,7 @@ static struct node *parse_level(struct compiler *c, size_t level)
         c->at++;
         if (!n || (!joins && node_add(c, n, left)))
             return NULL;
-        n->op = level == LEVEL_CONCAT ? 1 : l->op[i]; /* 1: still open */
+        n->op = level == LEVEL_CONCAT ? 1 : l->op[i]; /* 1: the chain can be extended */
         if (node_add(c, n, parse_level(c, level + 1)))
             return NULL;
         left = n;

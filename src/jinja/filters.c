@@ -1,4 +1,5 @@
-/* Filters on strings, numbers and single values. Those on sequences are in seq.c. */
+/* filters.c: filters on strings, numbers and single values. Filters on sequences are in seq.c.
+ * Owner: the thread that renders. */
 #include "jinja/call.h"
 
 #include <math.h>
@@ -95,7 +96,7 @@ static int filter_format(struct rt *rt, struct val self, const struct args *args
 enum { BLANKS = 32 };
 static const char blanks[] = "                                ";
 
-/* The blanks of indent: as many as asked for, of the origin of the line they stand before. */
+/* Appends the blanks of indent: `width` of them, with the origin of the line that follows. */
 static int put_indent(struct rt *rt, struct blob *b, struct val width, bool trusted)
 {
     int64_t n = 4;
@@ -126,7 +127,7 @@ static int filter_indent(struct rt *rt, const struct val *in, struct val *out)
         return -1;
     if (in[1].type != T_MISSING && in[1].type != T_STR && want_int(rt, in[1], &width))
         return -1;
-    /* A newline at the end begins one more, empty, line. */
+    /* A newline at the end is followed by an empty line, which Python also indents. */
     struct text *newline = text_new(rt, STR("\n"), t->n ? text_trusted_at(t, t->n - 1) : true);
     if (!newline || !(t = text_cat(rt, t, newline)))
         return -1;
@@ -191,7 +192,7 @@ static int filter_truncate(struct rt *rt, const struct val *in, struct val *out)
         return -1;
     bool kills_words = in[2].type != T_MISSING && val_truth(in[2]);
     for (size_t k = to; !kills_words && k-- > 0;)
-        if (t->p[k] == ' ') { /* up to the last blank */
+        if (t->p[k] == ' ') { /* back to the last blank */
             to = k;
             break;
         }
@@ -270,7 +271,7 @@ static int filter_from_json(struct rt *rt, const struct val *in, struct val *out
 
 /* ---- numbers */
 
-/* Without the "_" that may stand between digits; false when one stands elsewhere. */
+/* Copies a number without "_" between digits; false if a "_" is elsewhere. */
 static bool drop_underscores(struct str s, char out[80])
 {
     size_t n = 0;
@@ -291,7 +292,7 @@ static bool is_alnum(char c)
     return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z');
 }
 
-/* int(text, base): blanks around, a sign, a prefix of that base, "_" between digits. */
+/* int(text, base): surrounding blanks, a sign, a prefix of the base, "_" between digits. */
 static bool int_from_text(struct str s, int64_t base, int64_t *out)
 {
     char digits[80];
@@ -423,7 +424,7 @@ static int filter_round(struct rt *rt, const struct val *in, struct val *out)
     return 0;
 }
 
-/* ---- any value */
+/* ---- any type */
 
 static int filter_default(struct rt *rt, const struct val *in, struct val *out)
 {

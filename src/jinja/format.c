@@ -1,8 +1,9 @@
-/* "%s: %d" % values, and "{} {name}".format(values): what templates use of them.
+/* format.c: "%s: %d" % values and "{} {name}".format(values), the subset that templates use.
  *
- * Of % the conversions s r d i f e g x o c with flags, width and precision; of format() fields by
- * position and name, with .member and [item], !s and !r, and a specification of
- * [[fill]align][0][width][,][.precision][type] for strings and numbers. */
+ * %: conversions s r d i f e g x o c with flags, width and precision. format(): fields by position
+ * and name, with .member and [item], !s and !r, and the specification
+ * [[fill]align][0][width][,][.precision][type] for strings and numbers. Owner: the thread that
+ * renders. */
 #include "jinja/call.h"
 
 #include <math.h>
@@ -50,7 +51,7 @@ static int pad(
     return 0;
 }
 
-/* Thousands get commas in out. */
+/* Copies a number and inserts commas between groups of three digits. */
 static size_t group_digits(const char *in, char *out)
 {
     size_t digits = strspn(in + (*in == '-'), "0123456789"), n = 0;
@@ -87,7 +88,7 @@ static void print_integer(struct val v, const struct spec *s, char out[1200])
         snprintf(out, 1200, "%s%llu", sign, u);
 }
 
-/* The number without sign for positive ones, padding and commas. */
+/* Formats the number with a sign only if negative, without padding and commas. */
 static void print_number(struct val v, const struct spec *s, char out[1200])
 {
     int precision = s->has_precision ? s->precision : 6;
@@ -167,7 +168,7 @@ static int put_string(struct rt *rt, struct blob *b, struct val v, bool repr, co
 
 struct percent {
     struct val all;
-    size_t next; /* of a tuple */
+    size_t next; /* next index in a tuple */
     bool used;
 };
 
@@ -219,7 +220,7 @@ static int put_conversion(struct rt *rt, struct blob *b, struct val v, struct sp
     return put_number(rt, b, v, s);
 }
 
-/* One conversion behind its %: the offset behind it, or -1. */
+/* Formats one conversion; `at` is after the %. Returns the offset after it, or -1. */
 static ptrdiff_t percent_one(
     struct rt *rt, struct blob *b, const struct text *fmt, size_t at, struct percent *p)
 {
@@ -285,7 +286,7 @@ int str_percent(struct rt *rt, struct text *fmt, struct val arg, struct val *out
             return -1;
         at = (size_t)next;
     }
-    /* What could be a mapping may be left over: so Python has it. */
+    /* Python reports no unused argument if it could be a mapping. */
     bool is_mapping =
         arg.type == T_DICT || arg.type == T_LIST || arg.type == T_UNDEFINED || arg.type == T_RANGE;
     bool left_over = arg.type == T_TUPLE ? p.next < arg.u.list->n : !p.used && !is_mapping;
@@ -371,7 +372,7 @@ static bool is_number(struct str s, int64_t *out)
     return true;
 }
 
-/* The value of "0", "name", "name.member[item]"; "" is the next positional one. */
+/* Value of "0", "name", "name.member[item]"; "" is the next positional argument. */
 static int field_value(
     struct rt *rt, struct str name, const struct args *args, int *next, struct val *out)
 {
@@ -413,7 +414,8 @@ static int field_value(
     return 0;
 }
 
-/* One field behind its brace: the offset behind the closing one, or -1. */
+/* Formats one field; `at` is after its opening brace. Returns the offset after the closing brace,
+ * or -1. */
 static ptrdiff_t format_one(
     struct rt *rt, struct blob *b, struct str s, size_t at, const struct args *args, int *next)
 {

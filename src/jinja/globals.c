@@ -1,9 +1,9 @@
-/* The functions a template can call by name: Jinja's, and what transformers adds. */
+/* globals.c: global functions of Jinja and of transformers. Owner: the thread that renders. */
 #include "jinja/call.h"
 
 #include <time.h>
 
-enum { RANGE_MAX = 100000 }; /* as Jinja's sandbox has it */
+enum { RANGE_MAX = 100000 }; /* limit of Jinja's sandbox */
 
 static int namespace_new(struct rt *rt, struct val self, const struct args *args, struct val *out)
 {

@@ -1,8 +1,9 @@
-/* Source to tokens: Jinja's delimiters with trim_blocks and lstrip_blocks on.
+/* not such an escape. */
+/* lexer.c: converts source to tokens: Jinja's delimiters with trim_blocks and lstrip_blocks on.
  *
- * A newline behind a block tag or comment is dropped, blanks before one are dropped when nothing
- * else stands before it on its line; `-` drops all blanks on its side, `+` keeps them. One
- * newline at the very end of the source is dropped. */
+ * A newline after a block tag or comment is dropped. Blanks before a block tag or comment are
+ * dropped if there is nothing else before it on its line. `-` drops all blanks on its side, `+`
+ * keeps them. One newline at the end of the source is dropped. Owner: the thread that compiles. */
 #include "jinja/ast.h"
 #include "base/utf8.h"
 
@@ -15,7 +16,7 @@ struct lexer {
     struct str s;
     size_t at;
     uint32_t line;
-    bool at_line_start; /* the last thing taken ended a line */
+    bool at_line_start; /* the previous consumed byte ended a line */
 };
 
 int compile_fail(struct compiler *c, uint32_t line, const char *fmt, ...)
@@ -38,7 +39,7 @@ void *compile_alloc(struct compiler *c, size_t n)
     return p;
 }
 
-static int push(struct lexer *l, struct token t)
+static int push_token(struct lexer *l, struct token t)
 {
     struct token_list *list = &l->c->tokens;
 
@@ -57,12 +58,12 @@ static int push(struct lexer *l, struct token t)
     return 0;
 }
 
-static struct str rest(const struct lexer *l)
+static struct str remaining(const struct lexer *l)
 {
     return str_skip(l->s, l->at);
 }
 
-static void take(struct lexer *l, size_t n)
+static void consume(struct lexer *l, size_t n)
 {
     for (size_t i = l->at; i < l->at + n; i++)
         l->line += l->s.p[i] == '\n';
@@ -71,7 +72,7 @@ static void take(struct lexer *l, size_t n)
         l->at_line_start = l->s.p[l->at - 1] == '\n';
 }
 
-/* What stands before a tag, less the blanks that the tag's sign or place takes away. */
+/* The text before a tag, without the blanks that the tag's sign or position removes. */
 static struct str strip_before(struct str text, char sign, bool is_variable, bool at_line_start)
 {
     if (sign == '-')
@@ -89,14 +90,14 @@ static struct str strip_before(struct str text, char sign, bool is_variable, boo
 
 static int push_data(struct lexer *l, struct str text)
 {
-    return text.n ? push(l, (struct token){ .kind = TOK_DATA, .s = text }) : 0;
+    return text.n ? push_token(l, (struct token){ .kind = TOK_DATA, .s = text }) : 0;
 }
 
-/* Takes "-%}" with the blanks behind it, "+%}", or "%}" with one newline. 0 when `end` is not
- * what stands here. */
-static bool take_end(struct lexer *l, const char *end, bool trims)
+/* Consumes "-%}" with the blanks after it, "+%}", or "%}" with one newline. False if the input does
+ * not continue with `end`. */
+static bool consume_tag_end(struct lexer *l, const char *end, bool trims)
 {
-    struct str s = rest(l);
+    struct str s = remaining(l);
     char sign = s.n && (s.p[0] == '-' || (s.p[0] == '+' && trims)) ? s.p[0] : 0;
     size_t n = sign ? 1 : 0;
 
@@ -107,7 +108,7 @@ static bool take_end(struct lexer *l, const char *end, bool trims)
         n += space_ahead(str_skip(s, n));
     else if (!sign && trims && n < s.n && s.p[n] == '\n')
         n++;
-    take(l, n);
+    consume(l, n);
     return true;
 }
 
@@ -129,7 +130,8 @@ static int hex_digits(const char *p, size_t n, uint32_t *out)
     return 0;
 }
 
-/* \xhh, \uhhhh, \Uhhhhhhhh and \ooo at s (behind the backslash). Bytes used, 0: no such. */
+/* Decodes \xhh, \uhhhh, \Uhhhhhhhh and \ooo at s (after the backslash). Returns the bytes
+ * consumed; */
 static size_t numeric_escape(struct str s, uint32_t *cp)
 {
     size_t digits = s.p[0] == 'x' ? 2 : s.p[0] == 'u' ? 4 : s.p[0] == 'U' ? 8 : 0;
@@ -143,7 +145,7 @@ static size_t numeric_escape(struct str s, uint32_t *cp)
     return n;
 }
 
-/* One escape at s (behind the backslash), to out. Bytes used, 0: bad. */
+/* Decodes one escape at s (after the backslash) to out. Returns the bytes consumed; 0: invalid. */
 static size_t unescape(struct str s, char *out, size_t *n_out)
 {
     static const char from[] = "abfnrtv\\'\"", to[] = "\a\b\f\n\r\t\v\\'\"";
@@ -166,14 +168,14 @@ static size_t unescape(struct str s, char *out, size_t *n_out)
     }
     if (s.p[0] == 'N')
         return 0;
-    out[(*n_out)++] = '\\'; /* an unknown escape stays as it is */
+    out[(*n_out)++] = '\\'; /* an unknown escape is kept */
     out[(*n_out)++] = s.p[0];
     return 1;
 }
 
 static int lex_string(struct lexer *l)
 {
-    struct str s = rest(l);
+    struct str s = remaining(l);
     char quote = s.p[0];
     size_t end = 1;
 
@@ -198,9 +200,9 @@ static int lex_string(struct lexer *l)
         n += put;
     }
     struct token t = { .kind = TOK_STRING, .s = { out, n } };
-    if (push(l, t))
+    if (push_token(l, t))
         return -1;
-    take(l, end + 1);
+    consume(l, end + 1);
     return 0;
 }
 
@@ -224,7 +226,7 @@ static bool is_base_digit(char c, int base)
     return is_digit(c) || c == '_' || (base == 16 && (c | 32) >= 'a' && (c | 32) <= 'f');
 }
 
-/* How far a decimal number goes, its fraction and exponent included. */
+/* Length of a decimal number with its fraction and exponent. */
 static size_t decimal_ahead(struct str s, bool *is_float)
 {
     size_t n = digits_ahead(s, 0);
@@ -241,7 +243,7 @@ static size_t decimal_ahead(struct str s, bool *is_float)
     return exponent ? e + exponent : n;
 }
 
-/* The value of a number as written; false when it is none, or too large. */
+/* Value of a number; false if it is invalid or too large. */
 static bool number_value(struct str s, int base, bool is_float, struct val *out)
 {
     char digits[64], *stop;
@@ -260,14 +262,14 @@ static bool number_value(struct str s, int base, bool is_float, struct val *out)
     }
     long long i = strtoll(digits, &stop, base);
     *out = V_INT(i);
-    bool has_zero = base == 10 && s.p[0] == '0' && i; /* 007 */
+    bool has_zero = base == 10 && s.p[0] == '0' && i; /* leading zero, as in 007: invalid */
     return n && !*stop && i != INT64_MAX && !has_zero;
 }
 
 /* 12, 1_000, 0x1f, 0b1, 0o7; 1.5, 1e3, 1.5e-3. */
 static int lex_number(struct lexer *l)
 {
-    struct str s = rest(l);
+    struct str s = remaining(l);
     struct token t = { .kind = TOK_INT };
     bool is_float = false;
     char mark = s.p[0] == '0' && s.n > 2 ? (char)(s.p[1] | 32) : 0;
@@ -283,9 +285,9 @@ static int lex_number(struct lexer *l)
         t.kind = TOK_FLOAT;
     if (!number_value((struct str){ s.p, n }, base, is_float, &t.value))
         return compile_fail(l->c, l->line, "a bad number: " STR_FMT, (int)MIN(n, 40u), s.p);
-    if (push(l, t))
+    if (push_token(l, t))
         return -1;
-    take(l, n);
+    consume(l, n);
     return 0;
 }
 
@@ -298,7 +300,7 @@ static bool is_name_byte(char c)
 static int lex_operator(struct lexer *l, int *nesting)
 {
     static const char *const two[] = { "**", "//", "==", "!=", "<=", ">=" };
-    struct str s = rest(l);
+    struct str s = remaining(l);
     struct token t = { .kind = TOK_OP };
     size_t n = 1;
 
@@ -312,9 +314,9 @@ static int lex_operator(struct lexer *l, int *nesting)
         ++*nesting;
     else if (strchr(")]}", t.op[0]) && --*nesting < 0)
         return compile_fail(l->c, l->line, "unexpected '%s'", t.op);
-    if (push(l, t))
+    if (push_token(l, t))
         return -1;
-    take(l, n);
+    consume(l, n);
     return 0;
 }
 
@@ -323,17 +325,17 @@ static int lex_tag(struct lexer *l, bool is_variable)
     uint32_t opened = l->line;
     int nesting = 0;
 
-    if (push(l, (struct token){ .kind = is_variable ? TOK_VAR_BEGIN : TOK_BLOCK_BEGIN }))
+    if (push_token(l, (struct token){ .kind = is_variable ? TOK_VAR_BEGIN : TOK_BLOCK_BEGIN }))
         return -1;
     for (;;) {
-        take(l, space_ahead(rest(l)));
-        struct str s = rest(l);
+        consume(l, space_ahead(remaining(l)));
+        struct str s = remaining(l);
         int rc = 0;
         if (!s.n)
             return compile_fail(l->c, opened, "a tag has no end");
         struct token end = { .kind = is_variable ? TOK_VAR_END : TOK_BLOCK_END };
-        if (!nesting && take_end(l, is_variable ? "}}" : "%}", !is_variable))
-            return push(l, end);
+        if (!nesting && consume_tag_end(l, is_variable ? "}}" : "%}", !is_variable))
+            return push_token(l, end);
         if (s.p[0] == '"' || s.p[0] == '\'') {
             rc = lex_string(l);
         } else if (is_digit(s.p[0])) {
@@ -342,8 +344,8 @@ static int lex_tag(struct lexer *l, bool is_variable)
             size_t n = 1;
             while (n < s.n && is_name_byte(s.p[n]))
                 n++;
-            rc = push(l, (struct token){ .kind = TOK_NAME, .s = { s.p, n } });
-            take(l, n);
+            rc = push_token(l, (struct token){ .kind = TOK_NAME, .s = { s.p, n } });
+            consume(l, n);
         } else {
             rc = lex_operator(l, &nesting);
         }
@@ -359,14 +361,15 @@ static int lex_comment(struct lexer *l)
     uint32_t opened = l->line;
 
     while (l->at < l->s.n) {
-        if (take_end(l, "#}", true))
+        if (consume_tag_end(l, "#}", true))
             return 0;
-        take(l, 1);
+        consume(l, 1);
     }
     return compile_fail(l->c, opened, "a comment has no end");
 }
 
-/* The word of a tag that holds nothing else, as in {%- raw -%}: the offset behind the word. */
+/* For a tag that contains only `word`, as in {%- raw -%}: the offset after the word; otherwise
+ * 0. */
 static size_t word_tag(struct str s, const char *word)
 {
     size_t n = 2;
@@ -390,22 +393,22 @@ static int lex_raw(struct lexer *l, size_t behind_word)
     uint32_t opened = l->line;
     size_t n;
 
-    take(l, behind_word);
+    consume(l, behind_word);
     if (l->s.p[l->at] == '+')
         return compile_fail(l->c, opened, "a raw block cannot begin with +%%}");
     bool dash = l->s.p[l->at] == '-';
-    take(l, dash ? 3 : 2);
+    consume(l, dash ? 3 : 2);
     if (dash)
-        take(l, space_ahead(rest(l)));
+        consume(l, space_ahead(remaining(l)));
     bool line_start = l->at_line_start;
-    for (size_t from = l->at; l->at < l->s.n; take(l, 1)) {
-        if (!(n = word_tag(rest(l), "endraw")))
+    for (size_t from = l->at; l->at < l->s.n; consume(l, 1)) {
+        if (!(n = word_tag(remaining(l), "endraw")))
             continue;
         struct str text = { l->s.p + from, l->at - from };
         if (push_data(l, strip_before(text, l->s.p[l->at + 2], false, line_start)))
             return -1;
-        take(l, n);
-        if (!take_end(l, "%}", true))
+        consume(l, n);
+        if (!consume_tag_end(l, "%}", true))
             return compile_fail(l->c, l->line, "a bad end of a raw block");
         return 0;
     }
@@ -417,7 +420,7 @@ int jinja_lex(struct compiler *c, struct str source)
     struct lexer l = { .c = c, .s = source, .line = 1, .at_line_start = true };
 
     while (l.at < l.s.n) {
-        struct str s = rest(&l);
+        struct str s = remaining(&l);
         size_t n = 0;
         const char *brace;
         while ((brace = memchr(s.p + n, '{', s.n - n))) {
@@ -427,23 +430,23 @@ int jinja_lex(struct compiler *c, struct str source)
             n++;
         }
         if (!brace)
-            return push_data(&l, s) || push(&l, (struct token){ .kind = TOK_END }) ? -1 : 0;
+            return push_data(&l, s) || push_token(&l, (struct token){ .kind = TOK_END }) ? -1 : 0;
         char sign = n + 2 < s.n ? s.p[n + 2] : 0;
         char what = s.p[n + 1];
         struct str text = { s.p, n };
         if (push_data(&l, strip_before(text, sign, what == '{', l.at_line_start)))
             return -1;
-        take(&l, n);
-        size_t raw = what == '%' ? word_tag(rest(&l), "raw") : 0;
+        consume(&l, n);
+        size_t raw = what == '%' ? word_tag(remaining(&l), "raw") : 0;
         int rc;
         if (raw) {
             rc = lex_raw(&l, raw);
         } else {
-            take(&l, sign == '-' || sign == '+' ? 3 : 2);
+            consume(&l, sign == '-' || sign == '+' ? 3 : 2);
             rc = what == '#' ? lex_comment(&l) : lex_tag(&l, what == '{');
         }
         if (rc)
             return -1;
     }
-    return push(&l, (struct token){ .kind = TOK_END });
+    return push_token(&l, (struct token){ .kind = TOK_END });
 }

@@ -1,4 +1,5 @@
-/* Methods of lists, tuples, dicts and loops, and which object has which. */
+/* methods.c: methods of lists, tuples, dicts and loops, and the method lookup by type. Owner: the
+ * thread that renders. */
 #include "jinja/call.h"
 
 /* ---- lists */
@@ -22,7 +23,7 @@ static int extend(struct rt *rt, const struct val *in, struct val *out)
     return 0;
 }
 
-static size_t place(int64_t i, size_t n) /* as list.insert has it: clamped */
+static size_t clamp_index(int64_t i, size_t n) /* Clamps an index as list.insert does. */
 {
     i += i < 0 ? (int64_t)n : 0;
     return i < 0 ? 0 : MIN((size_t)i, n);
@@ -37,7 +38,7 @@ static int insert(struct rt *rt, const struct val *in, struct val *out)
     if (want_int(rt, in[1], &i) || list_own(rt, l) || list_push(rt, l, in[2]) ||
         rt_spend(rt, l->n / 4))
         return -1;
-    size_t at = place(i, l->n - 1);
+    size_t at = clamp_index(i, l->n - 1);
     memmove(l->v + at + 1, l->v + at, (l->n - 1 - at) * sizeof(*l->v));
     l->v[at] = in[2];
     return 0;

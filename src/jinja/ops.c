@@ -1,4 +1,5 @@
-/* Operators, slices, items and attributes, as Python and its sandbox have them. */
+/* ops.c: operators, slices, items and attributes, with the semantics of Python and Jinja's sandbox.
+ * Owner: the thread that renders. */
 #include "jinja/call.h"
 #include "jinja/ast.h"
 
@@ -243,8 +244,8 @@ static int list_at(struct rt *rt, struct val v, struct val key, struct val *out)
     return t ? 0 : -1;
 }
 
-/* getattr(): methods, loop.index, namespace members. T_MISSING when there is no such. */
-static int attribute(struct rt *rt, struct val v, struct text *name, struct val *out)
+/* getattr(): methods, loop members, namespace members. T_MISSING if there is none. */
+static int get_attribute(struct rt *rt, struct val v, struct text *name, struct val *out)
 {
     const struct callable *m = method_find(v, text_str(name));
 
@@ -267,7 +268,8 @@ static int attribute(struct rt *rt, struct val v, struct text *name, struct val 
     return 0;
 }
 
-/* Lists and dicts are no keys, nor are tuples of them; what lies deeper fails when it is hashed. */
+/* Lists and dicts cannot be keys, nor can tuples of them; deeper nesting fails when it is
+ * hashed. */
 static bool is_hashable(struct val v)
 {
     if (v.type != T_TUPLE)
@@ -297,7 +299,7 @@ int op_item(struct rt *rt, struct val v, struct val key, struct val *out)
         return fail_undefined(rt, v);
     if (v.type == T_DICT && dict_at(rt, v, key, out))
         return -1;
-    if (out->type == T_MISSING && key.type == T_STR && attribute(rt, v, key.u.s, out))
+    if (out->type == T_MISSING && key.type == T_STR && get_attribute(rt, v, key.u.s, out))
         return -1;
     if (out->type != T_MISSING)
         return 0;
@@ -311,7 +313,7 @@ int op_attr(struct rt *rt, struct val v, struct text *name, struct val *out)
 {
     if (v.type == T_UNDEFINED)
         return fail_undefined(rt, v);
-    if (attribute(rt, v, name, out))
+    if (get_attribute(rt, v, name, out))
         return -1;
     if (out->type == T_MISSING && v.type == T_DICT && dict_at(rt, v, V_STR(name), out))
         return -1;
@@ -320,8 +322,8 @@ int op_attr(struct rt *rt, struct val v, struct text *name, struct val *out)
     return 0;
 }
 
-/* Python's slice.indices(): where to begin, how many, how far apart. */
-struct steps {
+/* Result of Python's slice.indices(): first index, number of items, step. */
+struct slice_indices {
     int64_t start, n, step;
 };
 
@@ -332,7 +334,7 @@ static int64_t clamp(int64_t i, int64_t n, int64_t lo, int64_t hi)
     return i < lo ? lo : i > hi ? hi : i;
 }
 
-static struct steps steps_of(const struct val part[3], int64_t n)
+static struct slice_indices steps_of(const struct val part[3], int64_t n)
 {
     int64_t step = part[2].type == T_INT || part[2].type == T_BOOL ? val_int(part[2]) : 1;
     int64_t lo = step < 0 ? -1 : 0, hi = step < 0 ? n - 1 : n;
@@ -346,10 +348,10 @@ static struct steps steps_of(const struct val part[3], int64_t n)
         count = (stop - start - 1) / step + 1;
     else if (step < 0 && stop < start)
         count = (start - stop - 1) / -(step == INT64_MIN ? step + 1 : step) + 1;
-    return (struct steps){ start, count, step };
+    return (struct slice_indices){ start, count, step };
 }
 
-static int slice_text(struct rt *rt, struct text *t, struct steps s, struct val *out)
+static int slice_text(struct rt *rt, struct text *t, struct slice_indices s, struct val *out)
 {
     struct blob *b;
     struct text *result;
@@ -393,7 +395,7 @@ int op_slice(struct rt *rt, struct val v, const struct val part[3], struct val *
         return rt_fail(rt, "slice step cannot be zero");
     if (val_length(rt, v, &n))
         return -1;
-    struct steps s = steps_of(part, (int64_t)n);
+    struct slice_indices s = steps_of(part, (int64_t)n);
     if (v.type == T_STR)
         return slice_text(rt, v.u.s, s, out);
     bool is_part = s.step == 1 && s.n > 0;

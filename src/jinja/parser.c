@@ -1,4 +1,5 @@
-/* Tokens to nodes: statements. Expressions are in expr.c. */
+/* parser.c: parses tokens to nodes: statements. Expressions are in expr.c. Owner: the thread that
+ * compiles. */
 #include "jinja/parser.h"
 
 static struct node *parse_body(struct compiler *c, const char *const *ends);
@@ -8,7 +9,7 @@ static struct node *finish(struct compiler *c, struct node *n)
     return n && !expect_kind(c, TOK_BLOCK_END, "the end of the tag") ? n : NULL;
 }
 
-/* {% endfor %} and its kin: the name was seen by parse_body already. */
+/* End tags such as {% endfor %}: parse_body has already matched the name. */
 static struct node *close_tag(struct compiler *c, struct node *n)
 {
     c->at++;
@@ -23,7 +24,7 @@ static bool is_one_of(const struct token *t, const char *const *words)
     return false;
 }
 
-/* ---- targets of assignments */
+/* ---- assignment targets */
 
 static struct node *parse_name_target(struct compiler *c, bool with_namespace)
 {
@@ -161,7 +162,7 @@ static struct node *parse_set(struct compiler *c)
     return node_add(c, n, parse_body(c, ends)) ? NULL : close_tag(c, n);
 }
 
-/* The parameters and the body of a macro or a call block, into n. */
+/* Parses the parameters and defaults of a macro or a call block into n. */
 static int parse_signature(struct compiler *c, struct node *n)
 {
     struct node *defaults = node_new(c, K_TUPLE);
@@ -257,7 +258,7 @@ static struct node *parse_with(struct compiler *c)
     return !n || node_add(c, n, parse_body(c, ends)) ? NULL : close_tag(c, n);
 }
 
-/* Marks what an assistant wrote, for training; here its body is simply rendered. */
+/* `generation` marks assistant output for training; its body is rendered without change. */
 static struct node *parse_generation(struct compiler *c)
 {
     static const char *const ends[] = { "endgeneration", NULL };
@@ -353,8 +354,8 @@ static struct node *parse_output(struct compiler *c)
     return expect_kind(c, TOK_VAR_END, "}}") ? NULL : n;
 }
 
-/* Up to a tag that begins with one of `ends` (NULL: to the end of the source); its name is then
- * the next token. Begins at the end of the tag that opened the body. */
+/* Parses up to a tag that begins with one of `ends` (NULL: to the end of the source); the name is
+ * then the next token. The current token is the end of the tag that opened the body. */
 static struct node *parse_body(struct compiler *c, const char *const *ends)
 {
     struct node *body = node_new(c, K_BODY);

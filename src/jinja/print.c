@@ -1,5 +1,6 @@
-/* How values look: str() for output, repr() inside lists and dicts, json.dumps() for tojson.
- * Quotes and escapes take the origin of what they stand for, brackets that of their container. */
+/* print.c: text of values: str() for output, repr() inside lists and dicts, json.dumps() for
+ * tojson. Quotes and escapes have the origin of the text they represent, brackets that of their
+ * container. Owner: the thread that renders. */
 #include "jinja/value.h"
 #include "base/utf8.h"
 
@@ -18,8 +19,8 @@ static int shortest_digits(double f, char digits[24], int *exp10)
 {
     char form[40];
 
-    /* Up to 15 digits always come back, and trailing zeros are dropped below; but numbers near
-     * zero have fewer. */
+    /* 15 digits are always exact, and trailing zeros are dropped below; numbers near zero have
+     * fewer digits. */
     for (int precision = f < 1e-300 ? 0 : 14; precision <= 16; precision++) {
         snprintf(form, sizeof(form), "%.*e", precision, f);
         if (precision == 16 || strtod(form, NULL) == f)
@@ -131,12 +132,12 @@ static size_t json_escape_char(uint32_t cp, bool ascii, char out[16])
     return (size_t)snprintf(out, 16, "\\u%04x\\u%04x", 0xD7C0 + (cp >> 10), 0xDC00 + (cp & 0x3FF));
 }
 
-/* Copies t with some characters escaped. quote: repr with that quote; 0: JSON. */
+/* Copies t with escapes. quote: repr with that quote; 0: JSON. */
 static int put_escaped(
     struct rt *rt, const struct text *t, char quote, bool ascii, struct blob *out)
 {
     char escape[16];
-    size_t plain = 0; /* from here to i nothing needs escaping */
+    size_t plain = 0; /* bytes from here to i need no escapes */
 
     if (rt_spend(rt, t->n / 8))
         return -1;
@@ -322,7 +323,7 @@ static int dump_key(struct rt *rt, struct val key, const struct json_style *s, s
     return val_text(rt, key, &t) || put_quoted(rt, t, 0, s->ascii, out) ? -1 : 0;
 }
 
-/* Entry numbers in the order of their keys; an insertion sort in steps that are paid for. */
+/* Entry numbers in key order; insertion sort whose comparisons consume steps. */
 static int sorted_entries(struct rt *rt, const struct dict *d, uint32_t **out)
 {
     uint32_t *at = rt_alloc(rt, d->n * sizeof(*at));

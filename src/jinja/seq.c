@@ -1,8 +1,8 @@
-/* Filters on sequences. Those that Python evaluates lazily give a T_ITER here, whose items are
- * computed at once. */
+/* seq.c: filters on sequences. Filters that are lazy in Python return a T_ITER whose items are
+ * already computed. Owner: the thread that renders. */
 #include "jinja/ast.h"
 
-/* ---- sorting: a stable merge sort whose comparisons are paid for and may fail */
+/* ---- sorting: a stable merge sort whose comparisons consume steps and may fail */
 
 struct item {
     struct val key, value;
@@ -35,8 +35,8 @@ static int sort(struct rt *rt, struct item *v, struct item *tmp, size_t n, bool 
 
 /* ---- keys */
 
-/* item.a.0.b for "a.0.b"; v as it is when there is no path. */
-static int follow(struct rt *rt, struct val path, struct val v, struct val *out)
+/* item.a.0.b for the path "a.0.b"; v itself if there is no path. */
+static int follow_path(struct rt *rt, struct val path, struct val v, struct val *out)
 {
     *out = v;
     if (path.type == T_MISSING || path.type == T_NONE)
@@ -61,16 +61,16 @@ static int follow(struct rt *rt, struct val path, struct val v, struct val *out)
     return 0;
 }
 
-/* The key to sort by: with letters of one case unless told otherwise. */
+/* Sort key: in lower case unless case_sensitive. */
 static int sort_key(
     struct rt *rt, struct val path, bool case_sensitive, struct val v, struct val *out)
 {
-    if (follow(rt, path, v, out))
+    if (follow_path(rt, path, v, out))
         return -1;
     return !case_sensitive && out->type == T_STR ? str_case(rt, out->u.s, CASE_LOWER, out) : 0;
 }
 
-static bool flag(struct val v)
+static bool is_true_flag(struct val v)
 {
     return v.type != T_MISSING && val_truth(v);
 }
@@ -102,7 +102,7 @@ static int filter_sort(struct rt *rt, const struct val *in, struct val *out)
         return -1;
     for (size_t i = 0; i < l->n; i++) {
         items[i].value = l->v[i];
-        if (sort_key(rt, in[3], flag(in[2]), l->v[i], &items[i].key))
+        if (sort_key(rt, in[3], is_true_flag(in[2]), l->v[i], &items[i].key))
             return -1;
     }
     if (sort_into(rt, items, l->n, in[1], out))
@@ -141,7 +141,7 @@ static int filter_dictsort(struct rt *rt, const struct val *in, struct val *out)
     for (size_t i = 0; i < l->n; i++) {
         struct val key = l->v[i].u.list->v[by_value];
         items[i].value = l->v[i];
-        if (sort_key(rt, V_NONE, flag(in[1]), key, &items[i].key))
+        if (sort_key(rt, V_NONE, is_true_flag(in[1]), key, &items[i].key))
             return -1;
     }
     return sort_into(rt, items, l->n, in[3], out);
@@ -157,7 +157,7 @@ static int extreme(struct rt *rt, const struct val *in, int sign, struct val *ou
     if (val_iterate(rt, in[0], &l))
         return -1;
     for (size_t i = 0; i < l->n; i++) {
-        if (rt_spend(rt, 1) || sort_key(rt, in[2], flag(in[1]), l->v[i], &key))
+        if (rt_spend(rt, 1) || sort_key(rt, in[2], is_true_flag(in[1]), l->v[i], &key))
             return -1;
         if (i && val_order(rt, key, best, &order))
             return -1;
@@ -179,7 +179,7 @@ static int filter_max(struct rt *rt, const struct val *in, struct val *out)
     return extreme(rt, in, 1, out);
 }
 
-/* ---- choosing */
+/* ---- selection */
 
 static int filter_unique(struct rt *rt, const struct val *in, struct val *out)
 {
@@ -192,7 +192,7 @@ static int filter_unique(struct rt *rt, const struct val *in, struct val *out)
         return -1;
     made->trusted = l->trusted;
     for (size_t i = 0; i < l->n; i++) {
-        if (rt_spend(rt, 1) || sort_key(rt, in[2], flag(in[1]), l->v[i], &key) ||
+        if (rt_spend(rt, 1) || sort_key(rt, in[2], is_true_flag(in[1]), l->v[i], &key) ||
             dict_find(rt, seen, key, &e))
             return -1;
         if (!e && (dict_put(rt, seen, key, V_NONE) || list_push(rt, made, l->v[i])))
@@ -202,8 +202,8 @@ static int filter_unique(struct rt *rt, const struct val *in, struct val *out)
     return 0;
 }
 
-/* The test named by the first argument, or truth when there is none. */
-static int passes(struct rt *rt, struct val v, const struct args *args, bool *out)
+/* Applies the test named by the first argument, or truth if there is none. */
+static int passes_test(struct rt *rt, struct val v, const struct args *args, bool *out)
 {
     struct val name, result = v;
 
@@ -220,8 +220,8 @@ static int passes(struct rt *rt, struct val v, const struct args *args, bool *ou
     return 0;
 }
 
-static int choose(struct rt *rt, struct val self, const struct args *args, bool by_attr, bool want,
-    struct val *out)
+static int select_items(struct rt *rt, struct val self, const struct args *args, bool by_attr,
+    bool want, struct val *out)
 {
     struct list *l, *made = list_new(rt, 0);
     struct val path = { .type = T_MISSING };
@@ -243,7 +243,8 @@ static int choose(struct rt *rt, struct val self, const struct args *args, bool 
     for (size_t i = 0; i < l->n; i++) {
         struct val v;
         bool pass = false;
-        if (rt_spend(rt, 1) || follow(rt, path, l->v[i], &v) || passes(rt, v, &rest, &pass))
+        if (rt_spend(rt, 1) || follow_path(rt, path, l->v[i], &v) ||
+            passes_test(rt, v, &rest, &pass))
             return -1;
         if (pass == want && list_push(rt, made, l->v[i]))
             return -1;
@@ -253,24 +254,24 @@ static int choose(struct rt *rt, struct val self, const struct args *args, bool 
 
 static int filter_select(struct rt *rt, struct val self, const struct args *args, struct val *out)
 {
-    return choose(rt, self, args, false, true, out);
+    return select_items(rt, self, args, false, true, out);
 }
 
 static int filter_reject(struct rt *rt, struct val self, const struct args *args, struct val *out)
 {
-    return choose(rt, self, args, false, false, out);
+    return select_items(rt, self, args, false, false, out);
 }
 
 static int filter_selectattr(
     struct rt *rt, struct val self, const struct args *args, struct val *out)
 {
-    return choose(rt, self, args, true, true, out);
+    return select_items(rt, self, args, true, true, out);
 }
 
 static int filter_rejectattr(
     struct rt *rt, struct val self, const struct args *args, struct val *out)
 {
-    return choose(rt, self, args, true, false, out);
+    return select_items(rt, self, args, true, false, out);
 }
 
 /* ---- mapping */
@@ -289,7 +290,7 @@ static int map_attribute(struct rt *rt, struct list *l, const struct args *args,
     }
     for (size_t i = 0; i < l->n; i++) {
         struct val v;
-        if (rt_spend(rt, 1) || follow(rt, path, l->v[i], &v))
+        if (rt_spend(rt, 1) || follow_path(rt, path, l->v[i], &v))
             return -1;
         if (v.type == T_UNDEFINED && fallback.type != T_MISSING && fallback.type != T_NONE)
             v = fallback;
@@ -336,7 +337,7 @@ static int filter_join(struct rt *rt, const struct val *in, struct val *out)
         return -1;
     for (size_t i = 0; i < l->n; i++) {
         struct val v;
-        if (rt_spend(rt, 1) || follow(rt, in[2], l->v[i], &v) ||
+        if (rt_spend(rt, 1) || follow_path(rt, in[2], l->v[i], &v) ||
             (i && sep && blob_put_text(rt, b, sep)) || val_print(rt, v, b))
             return -1;
     }
@@ -357,13 +358,14 @@ static int filter_sum(struct rt *rt, const struct val *in, struct val *out)
     *out = in[2].type == T_MISSING ? V_INT(0) : in[2];
     for (size_t i = 0; i < l->n; i++) {
         struct val v, sum = *out;
-        if (rt_spend(rt, 1) || follow(rt, in[1], l->v[i], &v) || op_binary(rt, OP_ADD, sum, v, out))
+        if (rt_spend(rt, 1) || follow_path(rt, in[1], l->v[i], &v) ||
+            op_binary(rt, OP_ADD, sum, v, out))
             return -1;
     }
     return 0;
 }
 
-/* ---- shape */
+/* ---- structure */
 
 static int filter_list(struct rt *rt, const struct val *in, struct val *out)
 {

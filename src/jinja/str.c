@@ -1,4 +1,5 @@
-/* Python's methods of str. Positions are characters, pieces keep the origin of their bytes. */
+/* str.c: Python's methods of str. Positions are characters; parts keep the origin of their bytes.
+ * Owner: the thread that renders. */
 #include "jinja/call.h"
 
 int want_text(struct rt *rt, struct val v, struct text **out)
@@ -126,8 +127,9 @@ static int removesuffix(struct rt *rt, const struct val *in, struct val *out)
     return put_part(rt, in[0].u.s, 0, in[0].u.s->n - n, out);
 }
 
-/* The bytes from character `start` to `end`, as find, count and startswith take them. */
-static int window(struct rt *rt, struct text *t, const struct val *bounds, size_t *from, size_t *to)
+/* Byte range from character `start` to `end`, the arguments of find, count and startswith. */
+static int char_range(
+    struct rt *rt, struct text *t, const struct val *bounds, size_t *from, size_t *to)
 {
     int64_t at[2] = { 0, INT64_MAX };
     size_t n;
@@ -148,7 +150,7 @@ static int window(struct rt *rt, struct text *t, const struct val *bounds, size_
     if (text_offset(rt, t, (size_t)at[0], from) || text_offset(rt, t, (size_t)at[1], to))
         return -1;
     if ((uint64_t)at[0] > n)
-        *from = t->n + 1; /* behind the end: not even "" is found there */
+        *from = t->n + 1; /* after the end, where even "" is not found */
     return 0;
 }
 
@@ -161,7 +163,7 @@ static int affix(struct rt *rt, const struct val *in, bool at_end, struct val *o
 
     if (in[1].type == T_TUPLE)
         all = in[1].u.list;
-    if (window(rt, in[0].u.s, in + 2, &from, &to))
+    if (char_range(rt, in[0].u.s, in + 2, &from, &to))
         return -1;
     for (size_t i = 0; i < all->n && !found; i++) {
         struct text *p = NULL;
@@ -202,7 +204,7 @@ static int search(struct rt *rt, const struct val *in, bool last, int64_t *out)
     size_t from, to, n;
 
     *out = -1;
-    if (want_text(rt, in[1], &p) || window(rt, t, in + 2, &from, &to))
+    if (want_text(rt, in[1], &p) || char_range(rt, t, in + 2, &from, &to))
         return -1;
     if (from > to)
         return 0;
@@ -267,7 +269,7 @@ static int count(struct rt *rt, const struct val *in, struct val *out)
     size_t from, to;
     int64_t n = 0;
 
-    if (want_text(rt, in[1], &p) || window(rt, t, in + 2, &from, &to))
+    if (want_text(rt, in[1], &p) || char_range(rt, t, in + 2, &from, &to))
         return -1;
     if (from <= to && !p->n) {
         struct text part = { .p = t->p + from, .n = to - from, .trusted = true };
@@ -312,7 +314,8 @@ static int split_blanks(struct rt *rt, struct text *t, int64_t max, struct list 
     }
 }
 
-/* From the right: whole pieces first, the rest in front. Built backwards, then turned round. */
+/* Splits from the right: whole parts first, then the rest before them. The list is built backwards
+ * and reversed. */
 static int split_blanks_right(struct rt *rt, struct text *t, int64_t max, struct list *l)
 {
     size_t n = t->n;
@@ -338,7 +341,7 @@ static int split_blanks_right(struct rt *rt, struct text *t, int64_t max, struct
     }
 }
 
-static void turn_round(struct list *l)
+static void reverse_list(struct list *l)
 {
     for (size_t i = 0; i < l->n / 2; i++) {
         struct val v = l->v[i];
@@ -398,7 +401,7 @@ static int split_any(struct rt *rt, const struct val *in, bool right, struct val
         rc = right ? split_at_right(rt, t, sep, max, l) : split_at(rt, t, sep, max, l);
     }
     if (right)
-        turn_round(l);
+        reverse_list(l);
     *out = V(T_LIST, list, l);
     return rc;
 }
@@ -552,7 +555,7 @@ static int replace(struct rt *rt, const struct val *in, struct val *out)
     return str_replace(rt, in[0].u.s, in + 1, out);
 }
 
-/* Pads to a width with `left` of 2 parts on the left. */
+/* Pads to a width, with `left` / 2 of the padding on the left. */
 static int pad(struct rt *rt, const struct val *in, int left, struct val *out)
 {
     struct text *t = in[0].u.s, *fill = NULL, *result;
@@ -623,7 +626,7 @@ static int format(struct rt *rt, struct val self, const struct args *args, struc
     return str_format(rt, self.u.s, args, out);
 }
 
-/* ---- case and classes */
+/* ---- case and character classes */
 
 #define CASE_METHOD(name, how)                                                                     \
     static int name(struct rt *rt, const struct val *in, struct val *out)                          \
@@ -652,7 +655,7 @@ CLASS_METHOD(isascii_, CLASS_ASCII)
 CLASS_METHOD(isupper_, CLASS_UPPER)
 CLASS_METHOD(islower_, CLASS_LOWER)
 
-/* "_" stands for a parameter that cannot be given by name. */
+/* "_" is a parameter that cannot be given by name. */
 const struct callable str_methods[] = {
     { "capitalize", capitalize, "", 0, NULL },
     { "casefold", NULL, "", 0, NULL },

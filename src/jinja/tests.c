@@ -1,4 +1,5 @@
-/* What may stand behind `is`, and what select and reject can ask. */
+/* tests.c: tests of the `is` operator and of the filters select and reject. Owner: the thread that
+ * renders. */
 #include "jinja/ast.h"
 
 static bool is_integer(struct val v)
@@ -36,7 +37,7 @@ TYPE_TEST(test_filter, v.type == T_STR && filter_find(text_str(v.u.s)))
 TYPE_TEST(test_test, v.type == T_STR && test_find(text_str(v.u.s)))
 TYPE_TEST(test_sameas, val_same(v, in[1]))
 
-/* Is v % by equal to `what`? */
+/* True if v % by equals `what`. */
 static int remainder_is(struct rt *rt, struct val v, struct val by, int64_t what, struct val *out)
 {
     struct val r;

@@ -7,11 +7,11 @@
 #include <stdio.h>
 
 enum {
-    BYTES_PER_STEP = 32,     /* that are copied or looked at */
-    NEW_BYTES_PER_STEP = 64, /* of memory that is taken */
+    BYTES_PER_STEP = 32,     /* bytes copied or examined */
+    NEW_BYTES_PER_STEP = 64, /* bytes allocated */
     BLOB_FIRST = 64,
     RUNS_FIRST = 4,
-    LOOK_EVERY = SMALL ? 100 : 50 * 1000, /* steps: a millisecond */
+    LOOK_EVERY = SMALL ? 100 : 50 * 1000, /* steps between checks of `stop`: one millisecond */
 };
 
 int rt_fail(struct rt *rt, const char *fmt, ...)
@@ -25,12 +25,12 @@ int rt_fail(struct rt *rt, const char *fmt, ...)
     return err_set(rt->e, ERR_INVALID, "line %u: %s", rt->line, msg);
 }
 
-/* The slice is used up: a look whether anybody waits, and the next one. */
+/* The current slice of steps is used up: checks `stop` and starts the next slice. */
 static int next_slice(struct rt *rt, size_t steps)
 {
     uint64_t all = rt->fuel + rt->reserve;
 
-    rt->fuel = rt->reserve = 0; /* nothing goes on behind an error */
+    rt->fuel = rt->reserve = 0; /* no further steps after an error */
     if (rt->stop && atomic_load_explicit(rt->stop, memory_order_relaxed))
         return err_set(rt->e, ERR_CANCELLED, "nobody waits for the prompt");
     if (steps > all)
@@ -91,8 +91,8 @@ struct blob *blob_new(struct rt *rt)
     return rt_alloc(rt, sizeof(struct blob));
 }
 
-/* Old bytes stay where they were: texts may point at them. */
-static int grow(struct rt *rt, struct blob *b, size_t n)
+/* The old buffer is not freed: texts may point to it. */
+static int blob_grow(struct rt *rt, struct blob *b, size_t n)
 {
     if (b->p && n <= b->cap - b->n)
         return 0;
@@ -136,7 +136,7 @@ int blob_put(struct rt *rt, struct blob *b, struct str s, bool trusted)
 {
     if (!s.n)
         return 0;
-    if (rt_spend(rt, 1 + s.n / BYTES_PER_STEP) || grow(rt, b, s.n) ||
+    if (rt_spend(rt, 1 + s.n / BYTES_PER_STEP) || blob_grow(rt, b, s.n) ||
         add_run(rt, b, b->n + s.n, trusted))
         return -1;
     memcpy(b->p + b->n, s.p, s.n);
@@ -170,7 +170,7 @@ struct text *blob_text(struct rt *rt, struct blob *b)
         *t = (struct text){ .p = b->p ? b->p : "", .n = b->n, .blob = b };
         if (!b->n_runs) {
             t->blob = NULL;
-            t->trusted = true; /* empty: of no origin */
+            t->trusted = true; /* an empty text is trusted */
         }
     }
     return t;
@@ -222,7 +222,7 @@ struct text *text_cat(struct rt *rt, struct text *a, const struct text *b)
     if (!blob || a->at + a->n != blob->n) {
         blob = blob_new(rt);
         at = 0;
-        if (!blob || grow(rt, blob, a->n + b->n) || blob_put_text(rt, blob, a))
+        if (!blob || blob_grow(rt, blob, a->n + b->n) || blob_put_text(rt, blob, a))
             return NULL;
     }
     size_t n = a->n + b->n;

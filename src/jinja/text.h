@@ -1,12 +1,12 @@
-/* text.h: strings of a template's run that remember where their bytes came from.
+/* text.h: strings of a template rendering, with the origin of every byte.
  *
- * Every byte is trusted (it stood in the template) or not (it came with the request). Filters,
- * concatenation, slices and tojson carry that along, so that the tokenizer can be told which
- * bytes may become control tokens.
+ * A byte is trusted if it comes from the template, and untrusted if it comes from the request.
+ * Filters, concatenation, slices and tojson preserve the origin, so that the tokenizer reads
+ * control tokens from trusted bytes only.
  *
- * A text is a piece of foreign memory of one origin, or a piece of a blob: a growing buffer with
- * a list of runs. `a + b` appends to a's blob where a is its end, so that building a string in
- * a loop is linear. Nothing is ever freed: all lives in the run's arena.
+ * A text is a piece of borrowed memory with one origin, or a piece of a blob: a growing buffer with
+ * a list of runs, each of one origin. `a + b` appends to the blob of a if a is at its end, so that
+ * building a string in a loop is linear. Memory is freed with the arena of the rendering only.
  *
  * Owner: the thread that renders. */
 #pragma once
@@ -15,7 +15,7 @@
 #include "base/err.h"
 
 struct text_run {
-    size_t end; /* offset in the blob; where the run begins is where the one before it ends */
+    size_t end; /* end offset in the blob; the run begins at the end of the previous run */
     bool trusted;
 };
 
@@ -31,54 +31,56 @@ enum ascii { ASCII_UNKNOWN, ASCII_YES, ASCII_NO };
 struct text {
     const char *p;
     size_t n;
-    size_t at;         /* where it begins in the blob */
-    struct blob *blob; /* NULL: all bytes are of one origin */
-    bool trusted;      /* when there is no blob */
-    uint8_t ascii;     /* enum ascii; found out when first asked for */
+    size_t at;         /* offset in the blob */
+    struct blob *blob; /* NULL: all bytes have one origin */
+    bool trusted;      /* origin, if there is no blob */
+    uint8_t ascii;     /* enum ascii; computed on first use */
 };
 
-/* The state of a run that everything below a statement needs: memory, fuel, where errors go. */
+/* State of one rendering that all layers need: memory, step limits, error. */
 struct rt {
     struct arena *a;
     struct err *e;
-    uint64_t fuel, reserve;   /* steps until `stop` is looked at again; those behind that */
-    const _Atomic bool *stop; /* true: nobody waits for it. May be NULL */
-    int depth, max_depth;     /* nested evaluations now, and at most */
+    uint64_t fuel, reserve;   /* steps until the next check of `stop`; steps left after that */
+    const _Atomic bool *stop; /* true: cancel the rendering. May be NULL */
+    int depth, max_depth;     /* current and maximum nesting of evaluations */
     size_t max_output, max_memory;
     uint32_t line;
     int64_t now;
     const struct jinja *t;
-    struct blob *out;      /* where output goes: the prompt, or what a macro collects */
-    struct scope *scope;   /* innermost; NULL: the template's own variables */
-    struct scope *spare;   /* scopes that were left, to be used again */
-    struct val *variables; /* the template's own, by name */
-    struct text **texts;   /* of its nodes, as far as they were needed */
+    struct blob *out;    /* destination of output: the prompt, or the captured output of a macro */
+    struct scope *scope; /* innermost scope; NULL: the template's own variables */
+    struct scope *spare; /* free list of scopes */
+    struct val *variables; /* the template's own variables, by number */
+    struct text **texts;   /* copies of the node texts, created on first use */
 };
 
 /* ERR_INVALID "line 3: ..."; returns -1. */
 int rt_fail(struct rt *rt, const char *fmt, ...) PRINTF(2, 3);
-/* -1 with ERR_TOO_LARGE when a run has used up its steps, ERR_CANCELLED when it is to stop. One
- * step is about 20 ns. */
+/* Consumes steps: -1 with ERR_TOO_LARGE if none are left, ERR_CANCELLED after `stop`. One step is
+ * about 20 ns. */
 int rt_spend(struct rt *rt, size_t steps) MUST_CHECK;
 int rt_spend_bytes(struct rt *rt, size_t n) MUST_CHECK;
 void *rt_alloc(struct rt *rt, size_t n) MUST_CHECK; /* zeroed; NULL with the error set */
-char *rt_bytes(struct rt *rt, size_t n) MUST_CHECK; /* the same, not zeroed */
-/* Brackets whatever may recurse on what a template or a client wrote. rt_leave only after 0. */
+char *rt_bytes(struct rt *rt, size_t n) MUST_CHECK; /* like rt_alloc, not zeroed */
+/* Encloses every recursion whose depth depends on the template or the request. rt_leave is called
+ * only if rt_enter returned 0. */
 int rt_enter(struct rt *rt) MUST_CHECK;
 static inline void rt_leave(struct rt *rt)
 {
     rt->depth--;
 }
 
-/* All -1 or NULL with the error set. */
+/* These functions return -1 or NULL with the error set. */
 struct blob *blob_new(struct rt *rt) MUST_CHECK;
 int blob_put(struct rt *rt, struct blob *b, struct str s, bool trusted) MUST_CHECK;
 int blob_put_text(struct rt *rt, struct blob *b, const struct text *t) MUST_CHECK;
 int blob_put_part(
     struct rt *rt, struct blob *b, const struct text *t, size_t from, size_t n) MUST_CHECK;
-struct text *blob_text(struct rt *rt, struct blob *b) MUST_CHECK; /* all of it */
+struct text *blob_text(struct rt *rt, struct blob *b) MUST_CHECK; /* the whole blob */
 
-struct text *text_new(struct rt *rt, struct str s, bool trusted) MUST_CHECK; /* bytes borrowed */
+/* bytes are borrowed */
+struct text *text_new(struct rt *rt, struct str s, bool trusted) MUST_CHECK;
 struct text *text_copy(struct rt *rt, struct str s, bool trusted) MUST_CHECK;
 struct text *text_part(struct rt *rt, const struct text *t, size_t from, size_t n) MUST_CHECK;
 struct text *text_cat(struct rt *rt, struct text *a, const struct text *b) MUST_CHECK;
@@ -87,7 +89,7 @@ static inline struct str text_str(const struct text *t)
 {
     return (struct str){ t->p, t->n };
 }
-/* The origin of byte i, and where the run that it is in ends (an offset in t, at most t->n). */
+/* The origin of byte i, and the end of its run (an offset in t, at most t->n). */
 bool text_origin(const struct text *t, size_t i, size_t *end);
 static inline bool text_trusted_at(const struct text *t, size_t i)
 {
@@ -95,12 +97,13 @@ static inline bool text_trusted_at(const struct text *t, size_t i)
     return text_origin(t, i, &end);
 }
 
-/* Characters. A byte that is no part of one counts as one. */
+/* Characters are code points. An invalid byte counts as one character. */
 int text_is_ascii(struct rt *rt, struct text *t, bool *out) MUST_CHECK;
 int text_n_chars(struct rt *rt, struct text *t, size_t *out) MUST_CHECK;
-/* The byte offset of the character with this number; t->n when there are fewer. */
+/* Byte offset of the nth character; t->n if there are fewer. */
 int text_offset(struct rt *rt, struct text *t, size_t nth, size_t *out) MUST_CHECK;
-size_t char_len(struct str s, uint32_t *cp); /* of the first; s not empty; cp may be NULL */
-bool char_is_space(uint32_t cp);             /* what Python's str.isspace and \s hold for blank */
-size_t space_ahead(struct str s);            /* bytes of blanks at the start */
-size_t space_behind(struct str s);           /* and at the end */
+/* bytes of the first character; s is not empty; cp may be NULL */
+size_t char_len(struct str s, uint32_t *cp);
+bool char_is_space(uint32_t cp);   /* whitespace as in Python's str.isspace and \s */
+size_t space_ahead(struct str s);  /* bytes of whitespace at the start */
+size_t space_behind(struct str s); /* bytes of whitespace at the end */

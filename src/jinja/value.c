@@ -4,7 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { INDEX_FROM = 8, LIST_FIRST = 4 }; /* a dict of so many entries gets an index */
+/* INDEX_FROM: a dict with this number of entries gets an index */
+enum { INDEX_FROM = 8, LIST_FIRST = 4 };
 
 const char *type_name(struct val v)
 {
@@ -67,7 +68,7 @@ int list_push(struct rt *rt, struct list *l, struct val v)
         l->cap = cap;
         l->is_shared = false;
     }
-    l->v[l->n++] = v; /* behind what others read */
+    l->v[l->n++] = v; /* after the shared members */
     return 0;
 }
 
@@ -102,7 +103,7 @@ int list_own(struct rt *rt, struct list *l)
 
 /* ---- dicts */
 
-static uint64_t mix(uint64_t h)
+static uint64_t mix_hash(uint64_t h)
 {
     h ^= h >> 32;
     h *= 0xd6e8feb86659fd93ull;
@@ -110,8 +111,8 @@ static uint64_t mix(uint64_t h)
     return h;
 }
 
-/* Equal values have equal hashes: 1, 1.0 and True are one key. Colliding keys cost steps, of
- * which a run has a bounded number, so the hash needs no secret. */
+/* Equal values have equal hashes: 1, 1.0 and True are one key. Colliding keys cost steps, which are
+ * limited per rendering, so the hash needs no secret. */
 static int hash_of(struct rt *rt, struct val v, uint64_t *out)
 {
     switch (v.type) {
@@ -124,11 +125,11 @@ static int hash_of(struct rt *rt, struct val v, uint64_t *out)
         return 0;
     case T_BOOL:
     case T_INT:
-        *out = mix((uint64_t)val_int(v));
+        *out = mix_hash((uint64_t)val_int(v));
         return 0;
     case T_FLOAT:
         if (v.u.f >= -9e18 && v.u.f <= 9e18 && v.u.f == floor(v.u.f))
-            *out = mix((uint64_t)(int64_t)v.u.f);
+            *out = mix_hash((uint64_t)(int64_t)v.u.f);
         else
             memcpy(out, &v.u.f, sizeof(*out));
         return 0;
@@ -140,7 +141,7 @@ static int hash_of(struct rt *rt, struct val v, uint64_t *out)
             uint64_t h;
             if (hash_of(rt, v.u.list->v[i], &h))
                 return -1;
-            *out = mix(*out ^ h);
+            *out = mix_hash(*out ^ h);
         }
         rt_leave(rt);
         return 0;
@@ -288,7 +289,7 @@ int dict_remove(struct rt *rt, struct dict *d, struct dict_entry *e)
     return rt_spend(rt, after / 2) ? -1 : reindex(rt, d);
 }
 
-/* ---- what values are to each other */
+/* ---- truth, equality, order, length, iteration */
 
 bool val_truth(struct val v)
 {
@@ -544,7 +545,7 @@ int val_iterate(struct rt *rt, struct val v, struct list **out)
     }
 }
 
-/* ---- from JSON */
+/* ---- conversion from JSON */
 
 static int number_from_json(struct rt *rt, const struct json *j, struct val *out)
 {
@@ -560,7 +561,7 @@ static int number_from_json(struct rt *rt, const struct json *j, struct val *out
         *out = V(T_BIG, s, digits);
     } else {
         char copy[400];
-        /* json_f64 refuses what overflows; Python reads it as infinity. */
+        /* json_f64 rejects an overflow; Python reads it as infinity. */
         if (!json_f64(j, &f)) {
             if (j->s.n >= sizeof(copy))
                 return rt_fail(rt, "a number is too long");

@@ -12,8 +12,8 @@
  * Rules:
  *   - A marker is never content. Whitespace next to a marker is not content either, but between two
  *     texts the whitespace on one side of the marker is kept.
- *   - Only the longest suffix that may become a marker is held back, and whitespace that may precede
- *     a marker. Control tokens must arrive as text.
+ *   - Only the longest suffix that may become a marker is held back, and whitespace that may
+ *     precede a marker. Control tokens must arrive as text.
  *   - A call is reported when its name and the beginning of its arguments have been read. Arguments
  *     are JSON text and are reported as they arrive. They are complete at their closing bracket; a
  *     missing end marker after it is accepted.
