@@ -1,5 +1,5 @@
-/* bytelevel.c: the printable bytes of Latin-1 stand for themselves; the other 68 are written as
- * U+0100, U+0101, ... in their order. */
+/* bytelevel.c: the printable bytes of Latin-1 represent themselves; the other 68 are written as
+ * U+0100, U+0101, ... in order. */
 #include "tokenizer/bytelevel.h"
 #include "base/utf8.h"
 
@@ -8,7 +8,7 @@ static bool is_itself(uint32_t b)
     return (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || (b >= 0xAE && b <= 0xFF);
 }
 
-/* Others below: 00-20 (33 of them), 7F-A0 (34), AD. */
+/* The other bytes: 00-20 (33 bytes), 7F-A0 (34), AD. */
 static uint32_t char_of(uint32_t b)
 {
     if (is_itself(b))

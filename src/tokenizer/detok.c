@@ -1,8 +1,8 @@
 #include "base/utf8.h"
 #include "tokenizer/vocab_in.h"
 
-/* The length of what can never become a character at s: the longest beginning of one, as other
- * decoders count, so that the number of replacement characters agrees with theirs. */
+/* Length of an invalid sequence at s: the longest prefix of a valid character, so that the number
+ * of replacement characters equals that of other decoders. */
 static size_t broken_length(struct str s)
 {
     uint32_t cp;
@@ -14,7 +14,7 @@ static size_t broken_length(struct str s)
     return n;
 }
 
-/* Puts all of s that is decided, and returns how many bytes at its end are not. */
+/* Appends the complete part of s; returns the number of incomplete bytes at its end. */
 static size_t put_whole(struct str s, struct buf *out)
 {
     uint32_t cp;
@@ -37,7 +37,8 @@ static size_t put_whole(struct str s, struct buf *out)
     return s.n - i;
 }
 
-/* With what was held in front. Only the first few bytes can belong to it. */
+/* Appends s after the held bytes. Only the first few bytes of s can belong to the held
+ * character. */
 static void put_bytes(struct detok *d, struct str s, struct buf *out)
 {
     char seam[8];
@@ -49,7 +50,7 @@ static void put_bytes(struct detok *d, struct str s, struct buf *out)
         uint32_t cp;
         struct str both = { seam, n + taken };
         int len = utf8_decode(both, &cp);
-        if (len < 0) { /* still open: everything is held */
+        if (len < 0) { /* still incomplete: all bytes are held */
             memcpy(d->held, seam, both.n);
             d->n_held = (uint8_t)both.n;
             return;
@@ -59,7 +60,7 @@ static void put_bytes(struct detok *d, struct str s, struct buf *out)
             buf_put(out, seam, used);
         else
             buf_puts(out, UTF8_REPLACEMENT);
-        CHECK(used >= n); /* what is held is the beginning of a character, so it goes as one */
+        CHECK(used >= n); /* the held bytes begin a character, so they are consumed together */
         d->n_held = 0;
         s = str_skip(s, used - n);
     }

@@ -1,6 +1,6 @@
-/* encode.c: spans to tokens. First the special tokens are cut out, then each text between them is
- * cut into words (BPE: the pre-tokenizer; SPM: before blanks), then each word is looked up or
- * merged. */
+/* encode.c: spans to tokens. Special tokens are cut out first. The text between them is split into
+ * words (BPE: by the pre-tokenizer; SPM: before blanks), and each word is looked up or merged.
+ * Owner: the thread that encodes. */
 #include "base/mem.h"
 #include "tokenizer/merge.h"
 #include "tokenizer/vocab_in.h"
@@ -13,11 +13,11 @@ struct encoder {
     const struct vocab *v;
     struct tokens *out;
     struct merge merge;
-    struct buf spm; /* a text as SPM wants it */
+    struct buf spm; /* buffer for SPM's normalised text */
     struct err *e;
 };
 
-static int put(struct encoder *c, int32_t id)
+static int put_token(struct encoder *c, int32_t id)
 {
     struct tokens *t = c->out;
 
@@ -33,7 +33,8 @@ static int put(struct encoder *c, int32_t id)
     return 0;
 }
 
-/* A piece that has no token: its bytes one by one; what has no byte token either is unknown. */
+/* Text without a token is encoded byte by byte; bytes without a byte token become the unknown
+ * token. */
 static int put_bytes(struct encoder *c, struct str s)
 {
     bool is_lost = false;
@@ -41,10 +42,10 @@ static int put_bytes(struct encoder *c, struct str s)
     for (size_t i = 0; i < s.n; i++) {
         int32_t id = c->v->byte_token[(unsigned char)s.p[i]];
         is_lost |= id == TOKEN_NONE;
-        if (id != TOKEN_NONE && put(c, id))
+        if (id != TOKEN_NONE && put_token(c, id))
             return -1;
     }
-    return is_lost && c->v->unk != TOKEN_NONE ? put(c, c->v->unk) : 0;
+    return is_lost && c->v->unk != TOKEN_NONE ? put_token(c, c->v->unk) : 0;
 }
 
 static int put_merged(struct encoder *c, struct str word)
@@ -53,7 +54,7 @@ static int put_merged(struct encoder *c, struct str word)
 
     for (int32_t i = 0; i >= 0; i = s[i].next) {
         bool is_token = s[i].id >= 0 && s[i].id < c->v->n;
-        if (is_token ? put(c, s[i].id) : put_bytes(c, (struct str){ word.p + i, s[i].n }))
+        if (is_token ? put_token(c, s[i].id) : put_bytes(c, (struct str){ word.p + i, s[i].n }))
             return -1;
     }
     return 0;
@@ -69,7 +70,7 @@ static int put_word(void *ctx, struct str word)
         return err_set(c->e, ERR_CANCELLED, "nobody waits for the tokens");
     if (word.n <= v->longest && str_map_get(v->by_bytes, word, &id) &&
         (v->ignores_merges || vocab_is_whole(v, id)))
-        return put(c, (int32_t)id);
+        return put_token(c, (int32_t)id);
     if (word.n > MERGE_MAX_WORD)
         return err_set(c->e, ERR_TOO_LARGE, "%zu bytes of text without a break; at most %d", word.n,
             MERGE_MAX_WORD);
@@ -80,8 +81,8 @@ static int put_word(void *ctx, struct str word)
 
 /* ---- SPM */
 
-/* Blanks at both ends go, runs of them become one. */
-static struct str squeeze(struct buf *b, size_t from)
+/* Drops blanks at both ends and reduces runs of blanks to one. */
+static struct str squeeze_blanks(struct buf *b, size_t from)
 {
     size_t n = from;
 
@@ -104,10 +105,10 @@ static int put_spm(struct encoder *c, struct str text, bool is_first)
         buf_puts(&c->spm, text);
         if (!buf_ok(&c->spm))
             return err_set(c->e, ERR_MEMORY, "no memory for %zu bytes of text", text.n);
-        text = v->squeezes_blanks ? squeeze(&c->spm, prefix) : buf_str(&c->spm);
+        text = v->squeezes_blanks ? squeeze_blanks(&c->spm, prefix) : buf_str(&c->spm);
     }
-    /* No token crosses from something else into a blank, so merging may stop there: the same
-     * tokens, from short words. */
+    /* If no token has a blank after another character, text can be split before blanks: the tokens
+     * are the same, and the words are short. */
     size_t from = 0;
     for (size_t i = 1; v->cuts_at_blanks && i < text.n; i++) {
         if (text.p[i] != ' ' || text.p[i - 1] == ' ')
@@ -136,18 +137,17 @@ static int put_all(struct encoder *c, const struct special_text *t)
     bool is_first = true;
 
     while ((id = special_next(c->v, t, from, &at, &n)) != TOKEN_NONE) {
-        if (put_text(c, (struct str){ t->text.p + from, at - from }, is_first) || put(c, id))
+        if (put_text(c, (struct str){ t->text.p + from, at - from }, is_first) || put_token(c, id))
             return -1;
         from = at + n;
-        /* SPM takes what stands behind a control token for a new text, but a user-defined piece
-         * for a part of the same. */
+        /* SPM begins a new text after a control token, but not after a user-defined one. */
         is_first = special_is_marked(c->v, (uint32_t)id);
     }
     return put_text(c, str_skip(t->text, from), is_first);
 }
 
-/* All spans as one text; `bytes` holds the text and behind it one flag per byte. */
-static char *join(const struct span *spans, size_t n_spans, size_t n, struct special_text *t)
+/* Joins the spans; `bytes` holds the text followed by one trust flag per byte. */
+static char *join_spans(const struct span *spans, size_t n_spans, size_t n, struct special_text *t)
 {
     char *bytes = try_malloc(2 * n), *p = bytes;
 
@@ -178,13 +178,13 @@ int vocab_encode(const struct vocab *v, const struct span *spans, size_t n_spans
     for (size_t i = 0; mixed == 1 && i < n_spans; i++)
         if (spans[i].text.n)
             t = (struct special_text){ spans[i].text, NULL, spans[i].is_trusted };
-    if (mixed > 1 && !(joined = join(spans, n_spans, n, &t)))
+    if (mixed > 1 && !(joined = join_spans(spans, n_spans, n, &t)))
         return err_set(e, ERR_MEMORY, "no memory for %zu bytes of text", n);
     buf_init(&c.spm, MAX_TEXT + 1u);
     merge_remember(&c.merge, n);
     int rc = 0;
     if (with_bos && v->add_bos && v->bos != TOKEN_NONE)
-        rc = put(&c, v->bos);
+        rc = put_token(&c, v->bos);
     if (!rc && n)
         rc = put_all(&c, &t);
     buf_clear(&c.spm);
@@ -193,10 +193,10 @@ int vocab_encode(const struct vocab *v, const struct span *spans, size_t n_spans
     return rc;
 }
 
-/* ---- without encoding */
+/* ---- lower bound without encoding */
 
-/* A token has at most so many bytes; and where none has a blank behind a printable character, none
- * has bytes of two words. Bytes that have no token of their own may give none. */
+/* A token has at most `longest` bytes. If no token has a blank after a printable character, none
+ * contains bytes of two words. Bytes without a token of their own may yield none. */
 size_t vocab_min_tokens(const struct vocab *v, struct str text)
 {
     size_t n = 0, word = 0, longest = MAX(v->longest, (size_t)1);

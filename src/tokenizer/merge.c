@@ -4,8 +4,8 @@
 
 enum {
     MERGE_NEVER = UINT32_MAX,
-    FEW = 64,    /* pairs that are sorted by insertion */
-    MANY = 1024, /* pairs that are better sorted than popped one by one */
+    FEW = 64,    /* at most this many pairs are sorted by insertion */
+    MANY = 1024, /* from this many pairs on, sorting is faster than popping one by one */
     DIGIT_BITS = 11,
 };
 
@@ -24,7 +24,7 @@ void merge_remember(struct merge *m, size_t n_bytes)
         m->memo = try_calloc(MERGE_MEMO, sizeof(*m->memo));
 }
 
-static int reserve(struct merge_pair **p, size_t *cap, size_t n)
+static int reserve_pairs(struct merge_pair **p, size_t *cap, size_t n)
 {
     if (n <= *cap)
         return 0;
@@ -37,13 +37,13 @@ static int reserve(struct merge_pair **p, size_t *cap, size_t n)
     return 0;
 }
 
-/* ---- new pairs: a heap, and behind it the newest, not yet in order */
+/* ---- new pairs: a heap, followed by fresh pairs that are not yet ordered */
 
-static int push(struct merge *m, struct merge_pair p)
+static int push_pair(struct merge *m, struct merge_pair p)
 {
     size_t n = m->n_heap + m->n_fresh;
 
-    if (reserve(&m->heap, &m->cap_heap, n + 1))
+    if (reserve_pairs(&m->heap, &m->cap_heap, n + 1))
         return -1;
     m->heap[n] = p;
     m->least_fresh = m->n_fresh ? MIN(m->least_fresh, p.key) : p.key;
@@ -51,7 +51,7 @@ static int push(struct merge *m, struct merge_pair p)
     return 0;
 }
 
-static void heap_all(struct merge *m)
+static void heapify_fresh(struct merge *m)
 {
     for (; m->n_fresh; m->n_fresh--, m->n_heap++) {
         size_t i = m->n_heap;
@@ -62,7 +62,7 @@ static void heap_all(struct merge *m)
     }
 }
 
-static struct merge_pair pop(struct merge *m)
+static struct merge_pair pop_pair(struct merge *m)
 {
     struct merge_pair least = m->heap[0], moving = m->heap[--m->n_heap];
     size_t i = 0;
@@ -78,7 +78,7 @@ static struct merge_pair pop(struct merge *m)
     return least;
 }
 
-/* ---- the queue of known pairs */
+/* ---- queue of sorted pairs */
 
 static void sort_few(struct merge_pair *p, size_t n)
 {
@@ -91,8 +91,8 @@ static void sort_few(struct merge_pair *p, size_t n)
     }
 }
 
-/* By the bits of the key from `shift` on, the lowest digit first; a digit that is the same in all
- * costs one look. `spare` has room for as many; the result is in p. */
+/* Radix sort by the key bits from `shift` on, lowest digit first; a digit that is equal in all keys
+ * costs one pass. `spare` has room for n pairs; the result is in p. */
 static void sort_many(struct merge_pair *p, size_t n, unsigned shift, struct merge_pair *spare)
 {
     struct merge_pair *from = p, *to = spare;
@@ -118,15 +118,15 @@ static void sort_many(struct merge_pair *p, size_t n, unsigned shift, struct mer
         memcpy(p, from, n * sizeof(*p));
 }
 
-/* The queue is used up: all that is waiting becomes the next one, sorted at once. Every pair goes
- * through this at most once, so that it stays linear; popping a large heap is a cache miss per
+/* The queue is empty: all waiting pairs become the next queue, sorted at once. A pair passes here
+ * at most once, so the time stays linear; popping from a large heap costs a cache miss per
  * level. */
 static int refill(struct merge *m)
 {
     struct merge_pair *swap = m->queue;
     size_t cap = m->cap_queue, n = m->n_heap + m->n_fresh;
 
-    if (reserve(&swap, &cap, n)) {
+    if (reserve_pairs(&swap, &cap, n)) {
         m->queue = swap;
         m->cap_queue = cap;
         return -1;
@@ -143,7 +143,7 @@ static int refill(struct merge *m)
     return 0;
 }
 
-/* 1 and *out, 0 when there is none, -1: no memory. */
+/* 1 and *out; 0: no pair is left; -1: no memory. */
 static int next_pair(struct merge *m, struct merge_pair *out)
 {
     if (m->at_queue == m->n_queue && m->n_heap + m->n_fresh >= MANY && refill(m))
@@ -153,9 +153,9 @@ static int next_pair(struct merge *m, struct merge_pair *out)
     bool needs_fresh = m->n_fresh && m->least_fresh < known;
     bool needs_heap = m->n_heap && m->heap[0].key < known;
     if (needs_fresh || needs_heap)
-        heap_all(m); /* popping moves the border between the two */
+        heapify_fresh(m); /* popping moves the border between heap and fresh pairs */
     if (needs_fresh || needs_heap)
-        *out = pop(m);
+        *out = pop_pair(m);
     else if (m->at_queue < m->n_queue)
         *out = m->queue[m->at_queue++];
     else
@@ -163,15 +163,15 @@ static int next_pair(struct merge *m, struct merge_pair *out)
     return 1;
 }
 
-/* ---- what a pair is worth */
+/* ---- rank of a pair */
 
-/* Scores, best first, as numbers that grow: the bits of a float sort like integers once the
- * negative ones are turned round. */
+/* Converts a score to a rank, best score first: float bits sort like integers once those of
+ * negative values are inverted. */
 static uint32_t rank_of_score(float score)
 {
     uint32_t bits;
 
-    score = score == 0 ? 0 : score; /* -0 is not less than 0 */
+    score = score == 0 ? 0 : score; /* -0 equals 0 */
     memcpy(&bits, &score, 4);
     bits = bits >> 31 ? ~bits : bits | 0x80000000u;
     return ~bits;
@@ -190,7 +190,7 @@ static struct merge_known look_up(const struct vocab *v, uint64_t pair, struct s
     return k;
 }
 
-static struct merge_known remembered(
+static struct merge_known look_up_cached(
     struct merge *m, const struct vocab *v, uint64_t pair, struct str both)
 {
     if (!m->memo)
@@ -208,7 +208,8 @@ static bool pair_at(
     const struct merge_symbol *a = &m->symbols[left], *b = &m->symbols[a->next];
     struct str both = { word + left, a->n + b->n };
 
-    if (a->id < 0 || b->id < 0) { /* characters without a token: SPM may know the two together */
+    /* characters without a token: SPM may have a token for both together */
+    if (a->id < 0 || b->id < 0) {
         struct merge_known k = look_up(v, UINT64_MAX, both);
         if (v->type == VOCAB_BPE || k.id == MERGE_NEVER)
             return false;
@@ -217,15 +218,15 @@ static bool pair_at(
         return true;
     }
     uint64_t pair = (uint64_t)a->id << 32 | (uint32_t)b->id;
-    struct merge_known k = remembered(m, v, pair, both);
+    struct merge_known k = look_up_cached(m, v, pair, both);
     *out = (struct merge_pair){ (uint64_t)k.rank << 32 | (uint32_t)left, k.id, (uint32_t)both.n };
     return k.id != MERGE_NEVER;
 }
 
 /* ---- a word */
 
-/* Bytes for BPE, characters for SPM. A symbol's number is the place of its first byte in the
- * word; the numbers in between stay unused. */
+/* Initial symbols: bytes for BPE, characters for SPM. A symbol's number is the offset of its first
+ * byte in the word; the other numbers are unused. */
 static void first_symbols(struct merge *m, const struct vocab *v, struct str word)
 {
     int32_t prev = -1;
@@ -251,7 +252,7 @@ static int first_pairs(struct merge *m, const struct vocab *v, struct str word)
     struct merge_pair p;
 
     m->at_queue = m->n_queue = m->n_heap = m->n_fresh = 0;
-    if (reserve(&m->queue, &m->cap_queue, word.n))
+    if (reserve_pairs(&m->queue, &m->cap_queue, word.n))
         return -1;
     for (int32_t i = 0; m->symbols[i].next >= 0; i = m->symbols[i].next)
         if (pair_at(m, v, word.p, i, &p))
@@ -260,9 +261,10 @@ static int first_pairs(struct merge *m, const struct vocab *v, struct str word)
         sort_few(m->queue, m->n_queue);
         return 0;
     }
-    if (reserve(&m->heap, &m->cap_heap, m->n_queue))
+    if (reserve_pairs(&m->heap, &m->cap_heap, m->n_queue))
         return -1;
-    sort_many(m->queue, m->n_queue, 32, m->heap); /* by rank: their places are in order */
+    sort_many(
+        m->queue, m->n_queue, 32, m->heap); /* sorts by rank; the positions are already in order */
     return 0;
 }
 
@@ -274,7 +276,7 @@ static int merge_pair_of(
     struct merge_pair more;
 
     if (!s[i].n || j < 0 || s[i].n + s[j].n != p.n)
-        return 0; /* one of the halves is not what it was */
+        return 0; /* one of the halves has changed */
     s[i].id = (int32_t)p.id;
     s[i].n = p.n;
     s[i].next = s[j].next;
@@ -282,9 +284,9 @@ static int merge_pair_of(
     int32_t next = s[i].next, prev = s[i].prev;
     if (next >= 0)
         s[next].prev = i;
-    if (prev >= 0 && pair_at(m, v, word, prev, &more) && push(m, more))
+    if (prev >= 0 && pair_at(m, v, word, prev, &more) && push_pair(m, more))
         return -1;
-    if (next >= 0 && pair_at(m, v, word, i, &more) && push(m, more))
+    if (next >= 0 && pair_at(m, v, word, i, &more) && push_pair(m, more))
         return -1;
     return 0;
 }

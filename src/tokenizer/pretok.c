@@ -1,10 +1,10 @@
 /* pretok.c: a pre-tokenizer is a list of stages, each one regular expression. A stage cuts every
- * piece it is given into its matches and what lies between them; the next stage goes on with all
- * of those. Most have a single stage.
+ * piece it receives into its matches and the gaps between them; the next stage gets all of those.
+ * Most pre-tokenizers have a single stage.
  *
- * A stage looks at one place and says how many bytes it has dealt with there, and whether they
- * match. On a miss it may pass over everything that it knows cannot begin a match: that keeps
- * runs of blanks linear. */
+ * A stage function examines one position and returns the number of bytes consumed, and whether they
+ * match. On a mismatch it may skip all bytes that cannot begin a match: this keeps runs of blanks
+ * linear. */
 #include "tokenizer/pretok.h"
 #include "tokenizer/unicode.h"
 
@@ -33,7 +33,7 @@ static uint8_t class_at(const char *p, const char *end, int *n)
 }
 
 /* The end of the run of characters that have one of these classes. */
-static const char *skip(const char *p, const char *end, uint8_t classes)
+static const char *skip_class(const char *p, const char *end, uint8_t classes)
 {
     uint32_t cp;
     uint8_t class;
@@ -47,7 +47,7 @@ static const char *skip(const char *p, const char *end, uint8_t classes)
     return p;
 }
 
-/* 's 't 're 've 'm 'll 'd: the length, or 0. U+017F is an s in either case: (?i) folds it. */
+/* Length of 's 't 're 've 'm 'll 'd, or 0. U+017F is an s in either case: (?i) folds it. */
 static size_t contraction(const char *p, const char *end, bool any_case)
 {
     static const char twos[][2] = { { 'r', 'e' }, { 'v', 'e' }, { 'l', 'l' } };
@@ -65,9 +65,9 @@ static size_t contraction(const char *p, const char *end, bool any_case)
     return any_case && left > 2 && !memcmp(p + 1, "\xC5\xBF", 2) ? 3 : 0;
 }
 
-/* \s+(?!\S)|\s+ : all of a run at the end of the piece, else all but the last blank of it, which
- * belongs to what follows; a single one stands alone. */
-static size_t blanks(const char *p, const char *end)
+/* \s+(?!\S)|\s+ : the whole run if it is at the end of the piece or has one blank; otherwise all
+ * but the last blank, which belongs to the next match. */
+static size_t whitespace_run(const char *p, const char *end)
 {
     const char *last = p, *at = p;
     uint8_t class;
@@ -94,12 +94,12 @@ static size_t gpt2(const char *p, const char *end, bool *is_match)
     const char *at = *p == ' ' ? p + 1 : p;
     uint8_t class = class_at(at, end, &len);
     if (!class || (class & U_SPACE))
-        return blanks(p, end);
+        return whitespace_run(p, end);
     class &= U_LETTER | U_NUMBER | U_OTHER;
-    return (size_t)(skip(at + len, end, class) - p);
+    return (size_t)(skip_class(at + len, end, class) - p);
 }
 
-/* ` ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+` once letters and numbers are ruled out */
+/* ` ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+` if letters and numbers are excluded */
 static size_t others_or_blanks(const char *p, const char *end)
 {
     const char *at = *p == ' ' ? p + 1 : p, *newline = NULL;
@@ -107,16 +107,16 @@ static size_t others_or_blanks(const char *p, const char *end)
     int len;
 
     if (class_at(at, end, &len) & U_OTHER)
-        return (size_t)(skip(skip(at, end, U_OTHER), end, U_NEWLINE) - p);
+        return (size_t)(skip_class(skip_class(at, end, U_OTHER), end, U_NEWLINE) - p);
     for (at = p; (class = class_at(at, end, &len)) & U_SPACE; at += len)
         if (class & U_NEWLINE)
             newline = at + len;
-    return newline ? (size_t)(newline - p) : blanks(p, end);
+    return newline ? (size_t)(newline - p) : whitespace_run(p, end);
 }
 
-/* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|
- * \s*[\r\n]+|\s+(?!\S)|\s+    with {1,digits} for the numbers */
-static size_t words(const char *p, const char *end, int digits)
+/* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}| ?[^\s\p{L}\p{N}]+[\r\n]*|
+ * \s*[\r\n]+|\s+(?!\S)|\s+ */
+static size_t match_cl100k(const char *p, const char *end, int digits)
 {
     size_t n = contraction(p, end, true);
     int len, next_len;
@@ -125,7 +125,7 @@ static size_t words(const char *p, const char *end, int digits)
         return n;
     uint8_t class = class_at(p, end, &len);
     if (class & U_LETTER)
-        return (size_t)(skip(p + len, end, U_LETTER) - p);
+        return (size_t)(skip_class(p + len, end, U_LETTER) - p);
     if (class & U_NUMBER) {
         const char *at = p + len;
         while (--digits && (class_at(at, end, &len) & U_NUMBER))
@@ -133,29 +133,29 @@ static size_t words(const char *p, const char *end, int digits)
         return (size_t)(at - p);
     }
     if (!(class & U_NEWLINE) && (class_at(p + len, end, &next_len) & U_LETTER))
-        return (size_t)(skip(p + len + next_len, end, U_LETTER) - p);
+        return (size_t)(skip_class(p + len + next_len, end, U_LETTER) - p);
     return others_or_blanks(p, end);
 }
 
 static size_t llama3(const char *p, const char *end, bool *is_match)
 {
     *is_match = true;
-    return words(p, end, 3);
+    return match_cl100k(p, end, 3);
 }
 
 static size_t qwen2(const char *p, const char *end, bool *is_match)
 {
     *is_match = true;
-    return words(p, end, 1);
+    return match_cl100k(p, end, 1);
 }
 
-/* A run of one class, or a miss over the character at p. */
+/* A run of one class, or a mismatch of the character at p. */
 static size_t run_of(const char *p, const char *end, uint8_t classes, bool *is_match)
 {
     int len;
 
     *is_match = class_at(p, end, &len) & classes;
-    return *is_match ? (size_t)(skip(p + len, end, classes) - p) : (size_t)len;
+    return *is_match ? (size_t)(skip_class(p + len, end, classes) - p) : (size_t)len;
 }
 
 /* \p{N}+ */
@@ -195,7 +195,7 @@ static size_t three_digits(const char *p, const char *end, bool *is_match)
 }
 
 /* [\p{P}\$\+<=>\^~\|]+ */
-static size_t marks(const char *p, const char *end, bool *is_match)
+static size_t punctuation_run(const char *p, const char *end, bool *is_match)
 {
     const char *at = p;
     uint8_t class;
@@ -212,11 +212,12 @@ static size_t marks(const char *p, const char *end, bool *is_match)
 static size_t blanks_at_end(const char *p, const char *end, bool *is_match)
 {
     int len;
-    const char *at = skip(p, end, U_SPACE);
+    const char *at = skip_class(p, end, U_SPACE);
 
     *is_match = at > p && at == end;
     (void)class_at(p, end, &len);
-    return (size_t)(at > p ? at - p : len); /* no match can begin inside a run that goes on */
+    /* a match cannot begin inside a run that is not at the end */
+    return (size_t)(at > p ? at - p : len);
 }
 
 struct range {
@@ -224,9 +225,9 @@ struct range {
 };
 
 struct ranges {
-    const struct range *r; /* in order, and a sentinel behind them */
+    const struct range *r; /* sorted, followed by a sentinel */
     size_t n;
-    uint64_t ascii[2]; /* what they say of the first 128, bit by bit */
+    uint64_t ascii[2]; /* bitmap of the ranges below 128 */
 };
 
 static bool in_ranges(uint32_t cp, const struct ranges *s)
@@ -235,7 +236,7 @@ static bool in_ranges(uint32_t cp, const struct ranges *s)
 
     if (cp < 128)
         return s->ascii[cp >> 6] >> (cp & 63) & 1;
-    while (n) { /* the first range that ends at or behind cp */
+    while (n) { /* the first range that ends at cp or later */
         size_t half = n / 2;
         if (s->r[lo + half].to < cp) {
             lo += half + 1;
@@ -247,7 +248,7 @@ static bool in_ranges(uint32_t cp, const struct ranges *s)
     return cp >= s->r[lo].from && cp <= s->r[lo].to;
 }
 
-/* \s?[ranges]+ without the \s? when blank is false. The blank may itself be in the ranges. */
+/* \s?[ranges]+, without the \s? if blank is false. The blank may itself be in the ranges. */
 static size_t ranged(
     const char *p, const char *end, const struct ranges *s, bool blank, bool *is_match)
 {
@@ -275,7 +276,7 @@ static size_t ranged(
         UINT32_MAX, UINT32_MAX                                                                     \
     }
 
-/* The cased letters as the DeepSeek tokenizers list them (their tokenizer.json). */
+/* Cased letters as listed in tokenizer.json of the DeepSeek models. */
 static const struct range cased[] = {
     { 0x41, 0x5A },
     { 0x61, 0x7A },
@@ -372,7 +373,7 @@ static size_t cased_word(const char *p, const char *end, bool *is_match)
 }
 
 /* \s?[!-/:-~<fullwidth !-/ and :-~><quotes><ideographic space, comma, stop>]+ */
-static size_t cased_marks(const char *p, const char *end, bool *is_match)
+static size_t cased_punctuation(const char *p, const char *end, bool *is_match)
 {
     static const struct range r[] = { { 0x21, 0x2F }, { 0x3A, 0x7E }, { 0x2018, 0x201F },
         { 0x3000, 0x3002 }, { 0xFF01, 0xFF0F }, { 0xFF1A, 0xFF5E }, SENTINEL };
@@ -398,7 +399,7 @@ static size_t after_blank(const char *p, const char *end, uint8_t wanted, bool *
     const char *at = (class & U_SPACE) ? p + first : p;
 
     *is_match = class_at(at, end, &len) & wanted;
-    return *is_match ? (size_t)(skip(at + len, end, wanted) - p) : (size_t)first;
+    return *is_match ? (size_t)(skip_class(at + len, end, wanted) - p) : (size_t)first;
 }
 
 static size_t letters_after_blank(const char *p, const char *end, bool *is_match)
@@ -411,12 +412,12 @@ static size_t puncts_after_blank(const char *p, const char *end, bool *is_match)
     return after_blank(p, end, U_PUNCT, is_match);
 }
 
-/* ---- the names (llama.cpp's, as files carry them) */
+/* ---- pre-tokenizers by llama.cpp's names, which model files use */
 
 static const struct {
     const char *name;
     struct pretok p;
-} rows[] = {
+} pretokenizers[] = {
     { "gpt-2", { { gpt2 } } },
     { "gpt2", { { gpt2 } } },
     { "llama-bpe", { { llama3 }, true, true } },
@@ -424,18 +425,18 @@ static const struct {
     { "llama-v3", { { llama3 }, true, true } },
     { "qwen2", { { qwen2 } } },
     { "deepseek-r1-qwen", { { qwen2 } } },
-    { "deepseek-llm", { { newline, cased_word, cased_marks, blanks_at_end, cjk, numbers } } },
+    { "deepseek-llm", { { newline, cased_word, cased_punctuation, blanks_at_end, cjk, numbers } } },
     { "deepseek-coder", { { newline, letters_after_blank, puncts_after_blank, cjk, number } } },
     { "smollm", { { number, gpt2 } } },
     { "starcoder", { { number, gpt2 } } },
-    { "default", { { marks, gpt2, numbers, three_digits } } },
+    { "default", { { punctuation_run, gpt2, numbers, three_digits } } },
 };
 
 const struct pretok *pretok_find(struct str name)
 {
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        if (str_is(name, rows[i].name))
-            return &rows[i].p;
+    for (size_t i = 0; i < ARRAY_LEN(pretokenizers); i++)
+        if (str_is(name, pretokenizers[i].name))
+            return &pretokenizers[i].p;
     return NULL;
 }
 
@@ -449,7 +450,7 @@ bool pretok_adds_bos(const struct pretok *p)
     return p->adds_bos;
 }
 
-/* ---- splitting; recursion as deep as there are stages */
+/* ---- splitting; the recursion depth is the number of stages */
 
 static int split_stage(
     const struct pretok *p, int stage, struct str piece, pretok_fn *fn, void *ctx)

@@ -1,18 +1,18 @@
-/* special.c: the tokens sorted by text; reading on by a byte narrows the range of those that still
- * fit, by binary search. No automaton: a vocabulary has tens to a few thousand of them, nearly all
- * beginning with '<', and most bytes of a text are ruled out by the first bitmap. */
+/* special.c: the tokens are sorted by text; each further byte narrows the range of candidates by
+ * binary search. An automaton is not needed: a vocabulary has tens to a few thousand special
+ * tokens, nearly all begin with '<', and the first bitmap excludes most bytes of a text. */
 #include "tokenizer/special.h"
 #include "base/mem.h"
 #include "tokenizer/vocab_in.h"
 
 #include <stdlib.h>
 
-static bool bit(const uint8_t set[32], unsigned char c)
+static bool has_bit(const uint8_t set[32], unsigned char c)
 {
     return set[c >> 3] >> (c & 7) & 1;
 }
 
-/* Mark-up means something to the model, so a user may not spell it. */
+/* Mark-up has a meaning for the model, so untrusted text must not become such a token. */
 static bool looks_like_markup(struct str s)
 {
     static const struct str pairs[][2] = { { { "<", 1 }, { ">", 1 } }, { { "[", 1 }, { "]", 1 } },
@@ -64,7 +64,7 @@ static int by_text(const void *a, const void *b, void *arg)
 
     if (c || x.n != y.n)
         return c ? c : (x.n > y.n) - (x.n < y.n);
-    return (i < j) - (i > j); /* of twins the last comes first: it wins, as everywhere */
+    return (i < j) - (i > j); /* the last of tokens with equal text comes first and is used */
 }
 
 int special_init(struct special *s, const struct vocab *v)
@@ -95,9 +95,9 @@ void special_clear(struct special *s)
     *s = (struct special){ 0 };
 }
 
-/* The first of ids[lo, hi) whose byte at `depth` is at least c; all share what stands before it,
- * and those that end there count as less. */
-static size_t lower(const struct vocab *v, size_t lo, size_t hi, size_t depth, int c)
+/* The first of ids[lo, hi) whose byte at `depth` is at least c. All have the same bytes before
+ * `depth`; a token that ends there sorts first. */
+static size_t lower_bound(const struct vocab *v, size_t lo, size_t hi, size_t depth, int c)
 {
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
@@ -111,18 +111,19 @@ static size_t lower(const struct vocab *v, size_t lo, size_t hi, size_t depth, i
     return lo;
 }
 
-/* The longest special token that the text at `from` begins with. */
-static int32_t longest(const struct vocab *v, const struct special_text *t, size_t from, size_t *n)
+/* The longest special token at offset `from` of the text. */
+static int32_t longest_at(
+    const struct vocab *v, const struct special_text *t, size_t from, size_t *n)
 {
     size_t lo = 0, hi = v->special.n, left = t->text.n - from;
     int32_t best = TOKEN_NONE;
-    bool is_trusted = true; /* so far */
+    bool is_trusted = true; /* all bytes up to depth */
 
     for (size_t depth = 0; depth < left && lo < hi; depth++) {
         int c = (unsigned char)t->text.p[from + depth];
         is_trusted = is_trusted && (t->trusted ? t->trusted[from + depth] : t->all_trusted);
-        lo = lower(v, lo, hi, depth, c);
-        hi = lower(v, lo, hi, depth, c + 1);
+        lo = lower_bound(v, lo, hi, depth, c);
+        hi = lower_bound(v, lo, hi, depth, c + 1);
         if (lo == hi)
             break;
         uint32_t id = v->special.ids[lo];
@@ -144,9 +145,9 @@ int32_t special_next(
     for (size_t i = from; i < t->text.n; i++) {
         unsigned char c = (unsigned char)t->text.p[i];
         bool is_trusted = t->trusted ? t->trusted[i] : t->all_trusted;
-        if (!bit(is_trusted ? s->first : s->first_plain, c))
+        if (!has_bit(is_trusted ? s->first : s->first_plain, c))
             continue;
-        int32_t id = longest(v, t, i, n);
+        int32_t id = longest_at(v, t, i, n);
         if (id != TOKEN_NONE) {
             *at = i;
             return id;

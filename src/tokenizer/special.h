@@ -1,32 +1,32 @@
-/* special.h: finds tokens that are written out in text: "<|im_end|>", "[INST]".
+/* special.h: finds special tokens written out in text: "<|im_end|>", "[INST]".
  *
- * The longest token that begins at the earliest place wins. A marked token (control, and
- * user-defined ones that look like mark-up) is found only where every byte of it is trusted;
- * plain ones (user-defined runs of blanks or letters, as some vocabularies have) everywhere. */
+ * At the earliest position with a match, the longest token wins. A marked token (control tokens,
+ * and user-defined ones that look like mark-up) matches only if every byte of it is trusted. Plain
+ * ones (user-defined runs of blanks or letters in some vocabularies) match everywhere. Read-only
+ * after initialisation: any thread. */
 #pragma once
 
 #include "base/str.h"
 
 struct vocab;
 
-enum { SPECIAL_MAX_BYTES = 256 }; /* longer ones are not looked for */
+enum { SPECIAL_MAX_BYTES = 256 }; /* longer tokens are not matched */
 
 struct special {
-    uint32_t *ids; /* sorted by their text */
+    uint32_t *ids; /* sorted by text */
     size_t n;
-    uint8_t first[32];       /* bit per byte that one begins with */
-    uint8_t first_plain[32]; /* the same of the plain ones */
+    uint8_t first[32];       /* one bit per first byte of a special token */
+    uint8_t first_plain[32]; /* one bit per first byte of a plain token */
 };
 
-/* Must text that a user wrote never become this token? Also asked of tokens found by merging. */
+/* True if untrusted text must never become this token. Also used for tokens found by merging. */
 bool special_is_marked(const struct vocab *v, uint32_t id);
 
 int special_init(struct special *s, const struct vocab *v) MUST_CHECK; /* -1: no memory */
 void special_clear(struct special *s);
 
-/* The next special token in text[from..]; trusted[i] says so byte by byte when it is not NULL,
- * else all bytes are as `all_trusted` says. Returns its id and sets *at and *n; TOKEN_NONE when
- * there is none. */
+/* The next special token in text[from..]. trusted[i] is the origin of byte i; if NULL, all_trusted
+ * is the origin of all bytes. Returns the id and sets *at and *n; TOKEN_NONE if there is none. */
 struct special_text {
     struct str text;
     const uint8_t *trusted;

@@ -1,8 +1,8 @@
-/* unicode.h: what kind of character this is, as the pre-tokenizers ask it.
+/* unicode.h: character classes for the pre-tokenizers.
  *
- * ASCII comes from a table, the rest from utf8proc (Unicode 15). Every character has exactly one
- * of LETTER, NUMBER, SPACE and OTHER; NEWLINE (\r, \n) comes with SPACE, PUNCT with OTHER.
- * Pure functions; any thread. */
+ * ASCII classes come from a table, the others from utf8proc (Unicode 15). Every character has
+ * exactly one of LETTER, NUMBER, SPACE and OTHER; NEWLINE (\r, \n) occurs with SPACE, PUNCT with
+ * OTHER. Pure functions; any thread. */
 #pragma once
 
 #include "base/utf8.h"
@@ -12,7 +12,7 @@ enum {
     U_NUMBER = 2,  /* \p{N} */
     U_SPACE = 4,   /* \s: the White_Space property */
     U_NEWLINE = 8, /* [\r\n] */
-    U_OTHER = 16,  /* none of the first three */
+    U_OTHER = 16,  /* none of LETTER, NUMBER, SPACE */
     U_PUNCT = 32,  /* \p{P} */
 };
 
@@ -20,8 +20,8 @@ extern const uint8_t unicode_ascii[128];
 
 uint8_t unicode_class(uint32_t cp);
 
-/* The character at p < end: its length, code point and class. A byte that begins no character is
- * a character of its own, U+FFFD and OTHER. */
+/* Length, code point and class of the character at p < end. An invalid byte is a character of its
+ * own, U+FFFD and OTHER. */
 int unicode_next_slow(const char *p, const char *end, uint32_t *cp, uint8_t *class);
 
 static inline int unicode_next(const char *p, const char *end, uint32_t *cp, uint8_t *class)

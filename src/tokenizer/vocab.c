@@ -1,7 +1,7 @@
 #include "base/mem.h"
 #include "tokenizer/vocab_in.h"
 
-/* Strings of the file go into error lines only in this form. */
+/* Replaces unprintable bytes of a file's string for error messages. */
 static const char *printable(struct str s, char out[40])
 {
     size_t n = MIN(s.n, (size_t)39);
@@ -33,15 +33,15 @@ static int load_kind(struct vocab *v, const struct gguf *g, struct err *e)
     if (!v->pre)
         return err_set(
             e, ERR_UNSUPPORTED, "the pre-tokenizer '%s' is not known here", printable(pre, shown));
-    CHECK(pre.n < sizeof(v->pre_name)); /* it is one of ours */
+    CHECK(pre.n < sizeof(v->pre_name)); /* a name of the pre-tokenizer table */
     memcpy(v->pre_name, pre.p, pre.n);
     v->ignores_merges = pretok_ignores_merges(v->pre);
     return 0;
 }
 
-/* ---- tokens with a part to play */
+/* ---- tokens with special roles */
 
-/* Files write "none" as -1 or 2^32 - 1. */
+/* Files encode "none" as -1 or 2^32 - 1. */
 static int load_id(
     const struct vocab *v, const struct gguf *g, const char *key, int32_t *out, struct err *e)
 {
@@ -64,7 +64,7 @@ static int load_id(
     return err_set(e, ERR_CORRUPT, "%s is no token: there are %d", key, v->n);
 }
 
-/* Names that end a turn in one family or another. */
+/* Names of tokens that end a turn in some family. */
 static const char *const end_names[] = { "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>",
     "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "<turn|>", "<|eot|>", "<|return|>",
     "<|call|>", "<EOT>", "[EOT]", "_<EOT>", "< EOT >", "<|end_of_turn|>", "<end_of_utterance>",
@@ -88,7 +88,7 @@ static int load_ends(struct vocab *v, const struct gguf *g, struct err *e)
 {
     static const char *const keys[] = { "tokenizer.ggml.eos_token_id",
         "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id" };
-    /* In the harmony format <|end|> ends a message, and only these end the turn. */
+    /* In the harmony format <|end|> ends a message; only <|return|> and <|call|> end the turn. */
     bool is_harmony = vocab_find(v, STR("<|return|>")) != TOKEN_NONE &&
                       vocab_find(v, STR("<|call|>")) != TOKEN_NONE;
 
@@ -111,7 +111,7 @@ static int load_ends(struct vocab *v, const struct gguf *g, struct err *e)
     return 0;
 }
 
-/* By the file's own words, else by the names that are in use. */
+/* FIM tokens from the file's keys, or else by common names. */
 static int load_fim(struct vocab *v, const struct gguf *g, struct err *e)
 {
     static const struct {
@@ -213,7 +213,7 @@ void vocab_close(struct vocab *v)
     mem_free(v);
 }
 
-/* ---- reading */
+/* ---- accessors */
 
 const char *vocab_kind(const struct vocab *v)
 {

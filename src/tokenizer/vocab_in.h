@@ -1,8 +1,7 @@
-/* vocab_in.h: what the files of text/ know about a vocabulary; nobody else includes this.
+/* vocab_in.h: internals of a vocabulary, for the files of this folder only.
  *
- * Symbols are what merging works on: the tokens, and beyond them (BPE only) the pieces that
- * merges pass through although the vocabulary has no token for them. All of it is written by
- * vocab_open and never again. */
+ * Merging works on symbols: the tokens, and for BPE also intermediate results of merges which are
+ * not in the vocabulary. All data is written by vocab_open and read-only afterwards: any thread. */
 #pragma once
 
 #include "base/map.h"
@@ -13,11 +12,11 @@
 enum vocab_type { VOCAB_BPE, VOCAB_SPM };
 
 enum {
-    VOCAB_MAX_TOKENS = 1 << 20, /* the largest real ones have 2^18 */
-    VOCAB_MAX_BYTES = 1 << 28,  /* of all tokens' text */
+    VOCAB_MAX_TOKENS = 1 << 20, /* the largest known vocabularies have 2^18 */
+    VOCAB_MAX_BYTES = 1 << 28,  /* text of all tokens */
 };
 
-/* Strings one behind the other in one block whose size is known before. */
+/* Array of strings in one block, with a size known in advance. */
 struct strings {
     char *data;
     uint32_t *ends; /* string i is data[ends[i - 1] .. ends[i]) */
@@ -31,12 +30,12 @@ static inline struct str strings_at(const struct strings *s, size_t i)
 }
 int strings_init(struct strings *s, size_t cap, size_t cap_bytes) MUST_CHECK; /* -1: no memory */
 void strings_clear(struct strings *s);
-void strings_put(struct strings *s, const void *p, size_t n); /* there is room */
+void strings_put(struct strings *s, const void *p, size_t n); /* the capacity must suffice */
 
-/* A file without token types has its control tokens among the others: by their names, then. */
+/* Control tokens by name, for files without token types. */
 bool vocab_names_control(struct str text);
 
-/* vocab_load.c: the parts of vocab_open, in the order they are called. */
+/* vocab_load.c: the steps of vocab_open, in call order. */
 int vocab_load_tokens(struct vocab *v, const struct gguf *g, struct err *e);
 int vocab_load_merges(struct vocab *v, const struct gguf *g, struct err *e);
 int vocab_load_whole(struct vocab *v, struct err *e);
@@ -44,39 +43,39 @@ int vocab_load_whole(struct vocab *v, struct err *e);
 struct vocab {
     enum vocab_type type;
     char pre_name[32];
-    const struct pretok *pre; /* BPE */
-    struct strings text;      /* as in the file */
-    struct strings bytes;     /* what a token stands for */
+    const struct pretok *pre; /* BPE only */
+    struct strings text;      /* texts as in the file */
+    struct strings bytes;     /* bytes that a token decodes to */
     uint8_t *attr;            /* enum token_attr */
     uint8_t *is_end;
     int32_t n;
     struct str_map *by_text;
-    struct str_map *by_bytes; /* only tokens that text may become: never control ones */
+    struct str_map *by_bytes; /* only tokens that text may become: never control tokens */
     size_t longest;           /* bytes of the longest key in by_bytes */
-    bool cuts_at_words;       /* no key there has a blank behind a printable ASCII character */
-    int32_t byte_token[256];  /* TOKEN_NONE where there is none */
+    bool cuts_at_words;       /* no key of by_bytes has a blank after a printable ASCII character */
+    int32_t byte_token[256];  /* TOKEN_NONE if there is none */
     int32_t bos, eos, unk;
     int32_t fim[N_FIM];
     bool add_bos, add_eos;
     struct special special;
 
-    /* BPE */
+    /* BPE only */
     struct u64_map *merges; /* left symbol << 32 | right -> rank */
-    uint32_t *merged;       /* by rank: the symbol that comes out; from n on, no token */
+    uint32_t *merged;       /* resulting symbol by rank; from n on, it is not a token */
     int32_t byte_symbol[256];
     bool ignores_merges;
 
-    /* SPM */
+    /* SPM only */
     float *scores;
     bool add_space_prefix;
     bool squeezes_blanks; /* remove_extra_whitespaces */
-    bool cuts_at_blanks;  /* no token has a blank behind something else */
+    bool cuts_at_blanks;  /* no token has a blank after another character */
 
-    /* Bit per token: merging its bytes gives just this token. */
+    /* One bit per token: merging its bytes gives exactly this token. */
     uint8_t *is_whole;
 };
 
-/* A printable ASCII character, then a blank. */
+/* A printable ASCII character followed by a blank. */
 static inline bool vocab_ends_word(char last, char next)
 {
     return next == ' ' && (unsigned char)last > ' ' && (unsigned char)last < 0x7F;

@@ -1,5 +1,6 @@
-/* vocab_load.c: the tables of a vocabulary from a file's metadata. Everything is checked before it
- * is believed: kinds, lengths that must agree, types, byte tokens, scores. */
+/* vocab_load.c: builds the tables of a vocabulary from the metadata of a model file. All input is
+ * validated: kinds, array lengths that must agree, types, byte tokens, scores. Owner: the thread
+ * that opens the model. */
 #include "base/mem.h"
 #include "tokenizer/bytelevel.h"
 #include "tokenizer/merge.h"
@@ -38,8 +39,8 @@ static int no_memory(struct err *e)
     return err_set(e, ERR_MEMORY, "no memory for the vocabulary");
 }
 
-/* An array that must be there; of strings, or of anything else. */
-static const struct gguf_value *array(
+/* A mandatory array, of strings or of another type. */
+static const struct gguf_value *find_array(
     const struct gguf *g, const char *key, bool of_strings, struct err *e)
 {
     const struct gguf_value *a = gguf_find(g, key);
@@ -55,7 +56,7 @@ static const struct gguf_value *array(
 
 static int load_texts(struct vocab *v, const struct gguf *g, struct err *e)
 {
-    const struct gguf_value *a = array(g, "tokenizer.ggml.tokens", true, e);
+    const struct gguf_value *a = find_array(g, "tokenizer.ggml.tokens", true, e);
     struct str s;
     uint64_t at = 0;
 
@@ -89,7 +90,7 @@ static int load_types(struct vocab *v, const struct gguf *g, struct err *e)
             vocab_names_control(strings_at(&v->text, (size_t)i)) ? TOKEN_CONTROL : TOKEN_NORMAL;
     if (!gguf_find(g, key))
         return 0;
-    const struct gguf_value *a = array(g, key, false, e);
+    const struct gguf_value *a = find_array(g, key, false, e);
     if (!a)
         return -1;
     if (a->arr.n != (uint64_t)v->n)
@@ -103,9 +104,9 @@ static int load_types(struct vocab *v, const struct gguf *g, struct err *e)
     return 0;
 }
 
-/* ---- what tokens stand for */
+/* ---- bytes of tokens */
 
-static int hex(char c)
+static int hex_value(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -113,15 +114,16 @@ static int hex(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* "<0x0A>": exactly this form, or -1. */
+/* Value of "<0x0A>", exactly in this form, or -1. */
 static int byte_token_value(struct str s)
 {
-    if (s.n != 6 || memcmp(s.p, "<0x", 3) || s.p[5] != '>' || hex(s.p[3]) < 0 || hex(s.p[4]) < 0)
+    if (s.n != 6 || memcmp(s.p, "<0x", 3) || s.p[5] != '>' || hex_value(s.p[3]) < 0 ||
+        hex_value(s.p[4]) < 0)
         return -1;
-    return hex(s.p[3]) << 4 | hex(s.p[4]);
+    return hex_value(s.p[3]) << 4 | hex_value(s.p[4]);
 }
 
-/* A blank for every U+2581. `out` has room for s.n bytes. */
+/* Replaces every U+2581 by a blank. `out` has room for s.n bytes. */
 static size_t unescape_blanks(struct str s, char *out)
 {
     size_t n = 0;
@@ -175,7 +177,7 @@ static int load_bytes_of(struct vocab *v, int32_t id, char *scratch, struct err 
         strings_put(&v->bytes, scratch, unescape_blanks(s, scratch));
         return 0;
     }
-    /* One that does not keep to the alphabet can only mean itself. */
+    /* A text outside the byte-level alphabet represents itself. */
     n = v->attr[id] == TOKEN_USER ? -1 : bytelevel_decode(s, scratch);
     if (n < 0)
         strings_put(&v->bytes, s.p, s.n);
@@ -202,15 +204,15 @@ static int load_bytes(struct vocab *v, struct err *e)
 
 /* ---- maps */
 
-/* May ordinary text become this token? */
+/* True if ordinary text may become this token. */
 static bool is_ordinary(const struct vocab *v, uint32_t id)
 {
     if (!strings_at(&v->bytes, id).n || special_is_marked(v, id))
         return false;
     if (v->type == VOCAB_BPE)
         return true;
-    /* SPM's byte tokens come in when nothing else is left; and a blank in a token's text is not
-     * the blank of texts, which is U+2581 there. */
+    /* SPM uses byte tokens only if nothing else matches; and a blank in a token's text is not the
+     * blank of texts, which is U+2581 there. */
     return v->attr[id] != TOKEN_BYTE &&
            !memchr(strings_at(&v->text, id).p, ' ', strings_at(&v->text, id).n);
 }
@@ -231,7 +233,7 @@ static bool word_inside(struct str s)
     return false;
 }
 
-/* Texts may come twice; the last token of a text is the one that encoding gives. */
+/* Texts may occur twice; encoding gives the last token with a text. */
 static int load_maps(struct vocab *v, struct err *e)
 {
     v->by_text = str_map_new((size_t)v->n);
@@ -275,8 +277,8 @@ static int load_scores(struct vocab *v, const struct gguf *g, struct err *e)
     if (!v->scores)
         return no_memory(e);
     if (!gguf_find(g, key))
-        return 0; /* all alike: the leftmost pair first */
-    const struct gguf_value *a = array(g, key, false, e);
+        return 0; /* all scores are equal: the leftmost pair is merged first */
+    const struct gguf_value *a = find_array(g, key, false, e);
     if (!a)
         return -1;
     if (a->arr.n != (uint64_t)v->n)
@@ -303,13 +305,13 @@ int vocab_load_tokens(struct vocab *v, const struct gguf *g, struct err *e)
 
 struct merge_loader {
     struct vocab *v;
-    struct str_map *others; /* pieces that are no tokens, to their symbols */
-    char *bytes;            /* their keys live here until the last merge is read */
+    struct str_map *others; /* symbols of byte strings that are not tokens */
+    char *bytes;            /* storage of their keys until the last merge is read */
     size_t n;
     uint32_t n_symbols;
 };
 
-/* The symbol of some bytes, made when there is none; -1: no memory. */
+/* The symbol of a byte string, created if there is none; -1: no memory. */
 static int64_t symbol_of(struct merge_loader *l, struct str s, bool *is_new)
 {
     uint32_t id;
@@ -333,7 +335,7 @@ static int load_merge(struct merge_loader *l, struct str text, uint32_t rank, st
     ptrdiff_t n = bytelevel_decode((struct str){ text.p, (size_t)at }, p);
     ptrdiff_t m = n < 0 ? -1 : bytelevel_decode(str_skip(text, (size_t)at + 1), p + n);
     if (n <= 0 || m <= 0)
-        return 0; /* no text is spelt like this: it can never apply */
+        return 0; /* no text has this spelling, so the merge never applies */
     int64_t left = symbol_of(l, (struct str){ p, (size_t)n }, &is_new);
     int64_t right = symbol_of(l, (struct str){ p + n, (size_t)m }, &is_new);
     int64_t both = symbol_of(l, (struct str){ p, (size_t)(n + m) }, &is_new);
@@ -362,7 +364,7 @@ static void load_byte_symbols(struct merge_loader *l)
 
 int vocab_load_merges(struct vocab *v, const struct gguf *g, struct err *e)
 {
-    const struct gguf_value *a = array(g, "tokenizer.ggml.merges", true, e);
+    const struct gguf_value *a = find_array(g, "tokenizer.ggml.merges", true, e);
     struct merge_loader l = { .v = v, .n_symbols = (uint32_t)v->n };
     struct str s;
     uint64_t at = 0;
@@ -393,7 +395,7 @@ out:
     return rc;
 }
 
-/* ---- tokens that a word may become without merging */
+/* ---- tokens which equal the merge result of their bytes */
 
 int vocab_load_whole(struct vocab *v, struct err *e)
 {
@@ -406,7 +408,7 @@ int vocab_load_whole(struct vocab *v, struct err *e)
     merge_remember(&m, (size_t)v->n);
     for (uint32_t i = 0; i < (uint32_t)v->n && !rc; i++) {
         struct str s = strings_at(&v->bytes, i);
-        /* Longer ones are rare, and may be merged each time. */
+        /* Longer tokens are rare and are merged each time. */
         if (!s.n || s.n > 64 || !is_ordinary(v, i))
             continue;
         rc = merge_word(&m, v, s);
