@@ -5,7 +5,7 @@
 #include "jinja/text.h"
 #include "chat/thinking.h"
 
-enum { ENDS_MAX = 4 };
+enum { END_TOKENS_MAX = 4 };
 
 struct adapter {
     const struct chat_template *template;
@@ -17,8 +17,8 @@ struct adapter {
     const struct writing *writing; /* for tool calls which the template does not render */
     bool injects;                  /* tools are listed in the system message */
     struct parser_format *format;
-    int32_t ends[ENDS_MAX];
-    int n_ends;
+    int32_t ends[END_TOKENS_MAX];
+    int n_end_tokens;
     struct adapter_info info;
 };
 
@@ -73,29 +73,29 @@ static int choose_parsers(struct adapter *a, const struct adapter_options *o, st
     return 0;
 }
 
-static void add_end(struct adapter *a, const struct vocab *v, struct str name)
+static void add_end_token(struct adapter *a, const struct vocab *v, struct str name)
 {
     int32_t id = v && name.n ? vocab_find(v, name) : TOKEN_NONE;
     bool is_marker =
         id != TOKEN_NONE && (vocab_attr(v, id) == TOKEN_CONTROL || vocab_attr(v, id) == TOKEN_USER);
 
-    if (is_marker && a->n_ends < ENDS_MAX)
-        a->ends[a->n_ends++] = id;
+    if (is_marker && a->n_end_tokens < END_TOKENS_MAX)
+        a->ends[a->n_end_tokens++] = id;
 }
 
 /* End tokens: those of the family, and the text that the template puts after an assistant message,
  * unless it is a marker that a parser needs. */
-static void find_ends(struct adapter *a, const struct vocab *v)
+static void find_end_tokens(struct adapter *a, const struct vocab *v)
 {
     struct str name = str_of(a->family->ends);
 
     while (name.n) {
         size_t n = MIN(strcspn(name.p, " "), name.n);
-        add_end(a, v, (struct str){ name.p, n });
+        add_end_token(a, v, (struct str){ name.p, n });
         name = str_skip(name, n + 1);
     }
     if (!parser_format_writes(a->format, str_of(a->learned.end)))
-        add_end(a, v, str_of(a->learned.end));
+        add_end_token(a, v, str_of(a->learned.end));
 }
 
 int adapter_open(struct adapter **out, const struct adapter_options *o, struct err *e)
@@ -111,7 +111,7 @@ int adapter_open(struct adapter **out, const struct adapter_options *o, struct e
         adapter_close(a);
         return -1;
     }
-    find_ends(a, o->vocab);
+    find_end_tokens(a, o->vocab);
     bool parses_calls = strcmp(a->info.tool_parser, "null") != 0;
     bool parses_reasoning = strcmp(a->info.thinking_parser, "null") != 0;
     a->info.family = a->family->name;
@@ -147,7 +147,7 @@ const struct adapter_info *adapter_info(const struct adapter *a)
 
 bool adapter_is_end(const struct adapter *a, int32_t id)
 {
-    for (int i = 0; i < a->n_ends; i++)
+    for (int i = 0; i < a->n_end_tokens; i++)
         if (a->ends[i] == id)
             return true;
     return false;

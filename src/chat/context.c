@@ -57,7 +57,7 @@ static bool is_all_text(const struct message *m)
     return true;
 }
 
-static bool has_ours(const struct message *m)
+static bool has_trusted_part(const struct message *m)
 {
     for (int i = 0; i < m->n_parts; i++)
         if (m->parts[i].is_ours)
@@ -81,7 +81,7 @@ static int mixed_value(struct rt *rt, const struct message *m, struct val *out)
 
 static int plain_value(struct rt *rt, const struct message *m, struct val *out)
 {
-    if (has_ours(m))
+    if (has_trusted_part(m))
         return mixed_value(rt, m, out);
     struct str s = message_text(m, rt->a);
     struct text *t = s.p ? text_new(rt, s, false) : NULL;

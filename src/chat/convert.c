@@ -4,7 +4,7 @@
 #define LOW            "\xE2\x96\x81"
 #define DEEPSEEK(word) "<" BAR "tool" LOW word BAR ">"
 
-static const struct writing writings[] = {
+static const struct writing call_syntaxes[] = {
     { "hermes_json", "<tool_call>\n{\"name\": \"", "\", \"arguments\": ", "}\n</tool_call>", true,
         false },
     { "glm4_xml", "<tool_call><name>", "</name><arguments>", "</arguments></tool_call>", false,
@@ -22,9 +22,9 @@ static const struct writing writings[] = {
 
 const struct writing *writing_find(const char *tool)
 {
-    for (size_t i = 0; i < ARRAY_LEN(writings); i++)
-        if (!strcmp(writings[i].tool, tool))
-            return &writings[i];
+    for (size_t i = 0; i < ARRAY_LEN(call_syntaxes); i++)
+        if (!strcmp(call_syntaxes[i].tool, tool))
+            return &call_syntaxes[i];
     return NULL;
 }
 

@@ -318,7 +318,7 @@ static int eval_cond(struct rt *rt, const struct node *n, struct val *out)
     return chosen ? eval(rt, chosen, out) : 0;
 }
 
-static int eval_row(struct rt *rt, const struct node *n, struct val *out)
+static int eval_filter_or_test(struct rt *rt, const struct node *n, struct val *out)
 {
     struct args args;
     struct val v;
@@ -358,7 +358,7 @@ static int eval_kind(struct rt *rt, const struct node *n, struct val *out)
         return eval_call(rt, n, out);
     case K_FILTER:
     case K_TEST:
-        return eval_row(rt, n, out);
+        return eval_filter_or_test(rt, n, out);
     case K_NEG:
     case K_POS:
         return eval_sign(rt, n, out);

@@ -10,10 +10,10 @@ enum { DEPTH_MAX = 100, NAMES_MAX = 4096 };
 
 bool accept_op(struct compiler *c, const char *op)
 {
-    bool is = is_op(c, op);
+    bool found = is_op(c, op);
 
-    c->at += is;
-    return is;
+    c->at += found;
+    return found;
 }
 
 struct node *unexpected(struct compiler *c, const char *wanted)

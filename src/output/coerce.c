@@ -7,12 +7,12 @@ const struct json *tool_schema(const struct json *tools, struct str name)
         return NULL;
     for (const struct json *t = tools->child; t; t = t->next) {
         const struct json *f = json_get(t, "function");
-        const struct json *of = f && f->kind == JSON_OBJECT ? f : t;
-        const struct json *n = json_get(of, "name");
+        const struct json *definition = f && f->kind == JSON_OBJECT ? f : t;
+        const struct json *n = json_get(definition, "name");
         if (!n || n->kind != JSON_STRING || !str_eq(n->s, name))
             continue;
-        const struct json *schema = json_get(of, "parameters");
-        return schema ? schema : json_get(of, "input_schema");
+        const struct json *schema = json_get(definition, "parameters");
+        return schema ? schema : json_get(definition, "input_schema");
     }
     return NULL;
 }
@@ -132,11 +132,11 @@ static bool try_put_json(struct buf *out, struct str text)
 {
     struct json_walk w;
     size_t n = out->n;
-    enum walk is;
+    enum walk result;
 
     json_walk_init(&w);
-    size_t used = json_walk_put(&w, text, out, &is);
-    bool ok = text.n && used == text.n && is != WALK_BAD && json_walk_end(&w);
+    size_t used = json_walk_put(&w, text, out, &result);
+    bool ok = text.n && used == text.n && result != WALK_BAD && json_walk_end(&w);
     json_walk_clear(&w);
     if (!ok)
         out->n = n;
@@ -147,11 +147,11 @@ static bool try_put_literal(struct buf *out, struct str text)
 {
     struct literal l;
     size_t n = out->n;
-    enum walk is;
+    enum walk result;
 
     literal_init(&l, STR(""), false);
-    size_t used = literal_put(&l, text, out, &is);
-    bool ok = text.n && used == text.n && is != WALK_BAD && literal_end(&l, out);
+    size_t used = literal_put(&l, text, out, &result);
+    bool ok = text.n && used == text.n && result != WALK_BAD && literal_end(&l, out);
     literal_clear(&l);
     if (!ok)
         out->n = n;

@@ -97,7 +97,7 @@ static size_t plain_step(struct json_string *s, struct str in, struct buf *out)
 
 static size_t escape_step(struct json_string *s, char c, struct buf *out)
 {
-    char is = json_escape_of(c);
+    char decoded = json_escape_of(c);
 
     if (c == 'u') {
         s->state = JSON_STRING_HEX;
@@ -105,10 +105,10 @@ static size_t escape_step(struct json_string *s, char c, struct buf *out)
         s->unit = 0;
         return 1;
     }
-    if (!is)
+    if (!decoded)
         return 0;
     json_unit_end_text(&s->units, out);
-    buf_putc(out, is);
+    buf_putc(out, decoded);
     s->state = JSON_STRING_PLAIN;
     return 1;
 }

@@ -331,16 +331,16 @@ static size_t walk_step(struct json_walk *w, struct copy_state *c, size_t i)
     return ok ? i + 1 : SIZE_MAX;
 }
 
-size_t json_walk_put(struct json_walk *w, struct str in, struct buf *out, enum walk *is)
+size_t json_walk_put(struct json_walk *w, struct str in, struct buf *out, enum walk *result)
 {
     struct copy_state c = { out, in, 0 };
     size_t i = 0;
 
-    *is = WALK_MORE;
+    *result = WALK_MORE;
     while (i < in.n && w->state != DONE) {
         size_t next = walk_step(w, &c, i);
         if (next == SIZE_MAX) {
-            *is = WALK_BAD;
+            *result = WALK_BAD;
             break;
         }
         i = next;
@@ -348,7 +348,7 @@ size_t json_walk_put(struct json_walk *w, struct str in, struct buf *out, enum w
     if (c.from < i && w->state != ESCAPE && w->state != HEX)
         copy_flush(&c, i);
     if (w->state == DONE)
-        *is = WALK_DONE;
+        *result = WALK_DONE;
     return i;
 }
 

@@ -6,8 +6,8 @@
  * its byte, which does not depend on how the text is cut into calls. A nesting level costs one bit;
  * at most WALK_DEPTH_MAX levels are accepted.
  *
- *     json_walk_put(&w, in, &out, &is)   more input; *is is the state of the value
- *     json_walk_end(&w)                  end of input: true if the value is complete
+ *     json_walk_put(&w, in, &out, &result)   more input; *result is the state of the value
+ *     json_walk_end(&w)                      end of input: true if the value is complete
  *
  * Owner: the caller; one thread at a time. */
 #pragma once
@@ -38,7 +38,7 @@ void json_walk_begin(struct json_walk *w); /* starts another value; keeps the me
 
 /* Returns the bytes consumed. A number at the top level ends before the first byte that is not part
  * of it. */
-size_t json_walk_put(struct json_walk *w, struct str in, struct buf *out, enum walk *is);
+size_t json_walk_put(struct json_walk *w, struct str in, struct buf *out, enum walk *result);
 bool json_walk_end(const struct json_walk *w);
 /* True inside a string, where plain text is copied unchanged. */
 bool json_walk_in_text(const struct json_walk *w);

@@ -318,7 +318,7 @@ static bool put_number(struct literal *l, struct buf *out)
     char text[LITERAL_WORD_MAX + 2];
     size_t n = 0, from = l->word[0] == '+';
     struct json_walk w;
-    enum walk is;
+    enum walk result;
 
     for (size_t i = from; i < l->n_word; i++) {
         char c = l->word[i];
@@ -335,8 +335,8 @@ static bool put_number(struct literal *l, struct buf *out)
     if (n && text[n - 1] == '.')
         text[n++] = '0';
     json_walk_init(&w);
-    size_t used = json_walk_put(&w, (struct str){ text, n }, NULL, &is);
-    bool ok = is != WALK_BAD && used == n && json_walk_end(&w);
+    size_t used = json_walk_put(&w, (struct str){ text, n }, NULL, &result);
+    bool ok = result != WALK_BAD && used == n && json_walk_end(&w);
     json_walk_clear(&w);
     if (ok)
         buf_put(out, text, n);
@@ -418,21 +418,21 @@ static ptrdiff_t literal_step(struct literal *l, struct str in, struct buf *out)
     return -1;
 }
 
-size_t literal_put(struct literal *l, struct str in, struct buf *out, enum walk *is)
+size_t literal_put(struct literal *l, struct str in, struct buf *out, enum walk *result)
 {
     size_t i = 0;
 
-    *is = WALK_MORE;
+    *result = WALK_MORE;
     while (i < in.n && l->state != DONE) {
         ptrdiff_t used = literal_step(l, str_skip(in, i), out);
         if (used < 0) {
-            *is = WALK_BAD;
+            *result = WALK_BAD;
             return i;
         }
         i += (size_t)used;
     }
     if (l->state == DONE)
-        *is = WALK_DONE;
+        *result = WALK_DONE;
     return i;
 }
 

@@ -107,17 +107,17 @@ static enum verdict read_first(struct parser *p, struct str in, size_t *used)
 
 static enum verdict read_body(struct parser *p, struct str in, size_t *used)
 {
-    enum walk is;
+    enum walk result;
 
     if (p->channel.state == BODY_START) {
         *used = is_blank(in.p[0]);
         p->channel.state = *used ? BODY_START : BODY;
         return *used || in.p[0] == '{' ? READ_MORE : READ_BAD;
     }
-    *used = json_walk_put(&p->walk, in, &p->args, &is);
-    if (is == WALK_DONE)
+    *used = json_walk_put(&p->walk, in, &p->args, &result);
+    if (result == WALK_DONE)
         p->channel.state = OVER;
-    return is == WALK_BAD ? READ_BAD : is == WALK_DONE ? READ_CALL : READ_MORE;
+    return result == WALK_BAD ? READ_BAD : result == WALK_DONE ? READ_CALL : READ_MORE;
 }
 
 static enum verdict read_channels(struct parser *p, struct str in, size_t *used)

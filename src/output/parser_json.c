@@ -208,12 +208,12 @@ static enum verdict read_value(struct parser *p, char c, size_t *used)
 
 static enum verdict validate_value(struct parser *p, struct str in, struct buf *out, size_t *used)
 {
-    enum walk is;
+    enum walk result;
 
-    *used = json_walk_put(&p->walk, in, out, &is);
-    if (is == WALK_DONE)
+    *used = json_walk_put(&p->walk, in, out, &result);
+    if (result == WALK_DONE)
         p->json.state = AFTER;
-    return is == WALK_BAD ? READ_BAD : READ_MORE;
+    return result == WALK_BAD ? READ_BAD : READ_MORE;
 }
 
 /* Decoded bytes go through the validator one step at a time, so that the byte at which an error is
@@ -221,7 +221,7 @@ static enum verdict validate_value(struct parser *p, struct str in, struct buf *
 static enum verdict read_args_text(struct parser *p, struct str in, size_t *used)
 {
     struct json_reader *j = &p->json;
-    enum walk is = WALK_MORE;
+    enum walk result = WALK_MORE;
 
     buf_reset(&p->scratch);
     bool is_plain = j->text.state == JSON_STRING_PLAIN && in.p[0] != '"' && in.p[0] != '\\';
@@ -229,8 +229,8 @@ static enum verdict read_args_text(struct parser *p, struct str in, size_t *used
     if (!*used)
         return READ_BAD;
     struct str text = buf_str(&p->scratch);
-    size_t n = json_walk_put(&p->walk, text, &p->args, &is);
-    while (is == WALK_DONE && n < text.n && is_blank(text.p[n]))
+    size_t n = json_walk_put(&p->walk, text, &p->args, &result);
+    while (result == WALK_DONE && n < text.n && is_blank(text.p[n]))
         n++;
     if (n < text.n) {
         /* bytes of an unpaired surrogate before the run */
@@ -243,7 +243,7 @@ static enum verdict read_args_text(struct parser *p, struct str in, size_t *used
         return READ_MORE;
     j->state = AFTER;
     bool is_nothing = !p->args.n && !p->call.has_args;
-    return is == WALK_DONE || is_nothing || json_walk_end(&p->walk) ? READ_MORE : READ_BAD;
+    return result == WALK_DONE || is_nothing || json_walk_end(&p->walk) ? READ_MORE : READ_BAD;
 }
 
 static enum verdict end_object(struct parser *p)

@@ -179,13 +179,13 @@ static enum verdict word_is_value(struct parser *p, size_t *used)
 {
     struct python_reader *y = &p->python;
     struct str word = { y->word, y->n_word };
-    enum walk is = WALK_MORE;
+    enum walk result = WALK_MORE;
 
     *used = 0;
     if (!put_positional_key(p))
         return READ_BAD;
-    literal_put(&y->literal, word, &p->args, &is);
-    return is == WALK_BAD ? READ_BAD : enter_state(p, VALUE, used);
+    literal_put(&y->literal, word, &p->args, &result);
+    return result == WALK_BAD ? READ_BAD : enter_state(p, VALUE, used);
 }
 
 static enum verdict read_word(struct parser *p, char c, size_t *used)
@@ -208,12 +208,12 @@ static enum verdict read_word(struct parser *p, char c, size_t *used)
 
 static enum verdict read_value(struct parser *p, struct str in, size_t *used)
 {
-    enum walk is;
+    enum walk result;
 
-    *used = literal_put(&p->python.literal, in, &p->args, &is);
-    if (is == WALK_DONE)
+    *used = literal_put(&p->python.literal, in, &p->args, &result);
+    if (result == WALK_DONE)
         p->python.state = AFTER;
-    return is == WALK_BAD ? READ_BAD : READ_MORE;
+    return result == WALK_BAD ? READ_BAD : READ_MORE;
 }
 
 static enum verdict read_after(struct parser *p, char c, size_t *used)

@@ -668,7 +668,7 @@ static const struct mark_row apertus_think_marks[] = {
     { MARK_THINK_END, 0, T("<|inner_suffix|>") },
 };
 
-static const struct thinking_row thinkings[] = {
+static const struct thinking_row reasoning_formats[] = {
     { .id = "null" },
     { .id = "think_tag", .flags = THINKING_TOGGLE, MARKS(think_marks) },
     /* The prompt of R1 opens the tag, or the model omits it. */
@@ -698,5 +698,5 @@ const struct tool_row *tool_row_at(size_t i)
 
 const struct thinking_row *thinking_row_at(size_t i)
 {
-    return i < ARRAY_LEN(thinkings) ? &thinkings[i] : NULL;
+    return i < ARRAY_LEN(reasoning_formats) ? &reasoning_formats[i] : NULL;
 }

@@ -105,11 +105,11 @@ static enum verdict end_name(struct parser *p)
 
 static enum verdict begin_json_args(struct parser *p, struct str literal)
 {
-    enum walk is;
+    enum walk result;
 
     json_walk_begin(&p->walk);
     if (str_is(literal, "{"))
-        json_walk_put(&p->walk, literal, &p->args, &is);
+        json_walk_put(&p->walk, literal, &p->args, &result);
     return READ_MORE;
 }
 
@@ -261,12 +261,12 @@ static enum verdict read_gap(struct parser *p, struct str in, size_t *used)
 
 static enum verdict read_args(struct parser *p, struct str in, size_t *used)
 {
-    enum walk is;
+    enum walk result;
 
-    *used = json_walk_put(&p->walk, in, &p->args, &is);
-    if (is == WALK_BAD)
+    *used = json_walk_put(&p->walk, in, &p->args, &result);
+    if (result == WALK_BAD)
         return READ_BAD;
-    if (is == WALK_MORE)
+    if (result == WALK_MORE)
         return READ_MORE;
     p->tag.state = TAG_DONE;
     return READ_CALL;
