@@ -8,7 +8,7 @@
 enum { SOURCE_MAX = 256 * 1024 };
 static const size_t SCRATCH_MAX = 64 * MB;
 
-/* Copies the source with every line end as \n, without the last one. */
+/* Copies the source with every line end as \n, and drops the one at the very end. */
 static int copy_source(struct compiler *c, struct str source, struct str *out)
 {
     char *p = compile_alloc(c, source.n + 1);

@@ -127,7 +127,7 @@ static int filter_indent(struct rt *rt, const struct val *in, struct val *out)
         return -1;
     if (in[1].type != T_MISSING && in[1].type != T_STR && want_int(rt, in[1], &width))
         return -1;
-    /* A newline at the end is followed by an empty line, which Python also indents. */
+    /* Appends a newline before splitting, like Jinja: one at the end then begins an empty line. */
     struct text *newline = text_new(rt, STR("\n"), t->n ? text_trusted_at(t, t->n - 1) : true);
     if (!newline || !(t = text_cat(rt, t, newline)))
         return -1;

@@ -1,4 +1,3 @@
-/* not such an escape. */
 /* lexer.c: converts source to tokens: Jinja's delimiters with trim_blocks and lstrip_blocks on.
  *
  * A newline after a block tag or comment is dropped. Blanks before a block tag or comment are
@@ -131,7 +130,7 @@ static int hex_digits(const char *p, size_t n, uint32_t *out)
 }
 
 /* Decodes \xhh, \uhhhh, \Uhhhhhhhh and \ooo at s (after the backslash). Returns the bytes
- * consumed; */
+ * consumed; 0: not such an escape. */
 static size_t numeric_escape(struct str s, uint32_t *cp)
 {
     size_t digits = s.p[0] == 'x' ? 2 : s.p[0] == 'u' ? 4 : s.p[0] == 'U' ? 8 : 0;

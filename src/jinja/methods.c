@@ -23,7 +23,8 @@ static int extend(struct rt *rt, const struct val *in, struct val *out)
     return 0;
 }
 
-static size_t clamp_index(int64_t i, size_t n) /* Clamps an index as list.insert does. */
+/* Clamps an index as list.insert does. */
+static size_t clamp_index(int64_t i, size_t n)
 {
     i += i < 0 ? (int64_t)n : 0;
     return i < 0 ? 0 : MIN((size_t)i, n);

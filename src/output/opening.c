@@ -10,7 +10,7 @@ static bool is_in_thinking(const struct parser_format *f, enum parser_start star
 }
 
 /* Appends the end marker of the reasoning, with the blanks that templates put around it. */
-static void put_thinking_end(struct buf *b, const struct parser_format *f)
+static void put_reasoning_end(struct buf *b, const struct parser_format *f)
 {
     for (int i = 0; i < f->thinking->n_marks; i++) {
         if (f->thinking->marks[i].kind != MARK_THINK_END)
@@ -47,7 +47,7 @@ int opening_build(struct opening *out, const struct parser_format *f, const stru
             "'tool_choice' asks for a call of a tool, and this model knows no way to call one.");
     buf_init(&b, OPENING_MAX);
     if (is_in_thinking(f, what->start))
-        put_thinking_end(&b, f);
+        put_reasoning_end(&b, f);
     buf_putz(&b, row->before_name);
     size_t name_start = b.n, name_end = b.n;
     if (what->name.p) {

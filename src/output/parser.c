@@ -318,7 +318,7 @@ static void apply_marker(struct parser *p, int hit)
     }
 }
 
-/* True after blanks if c is a byte with which a call may begin. */
+/* True if a call without a marker may begin with c. */
 static bool starts_call(struct parser *p, char c)
 {
     const char *bare = p->f->tool->bare;
@@ -338,7 +338,7 @@ static size_t text_start(struct parser *p, struct str in)
     if (n) {
         stream_put(p, CONTENT, (struct str){ in.p, n });
     } else if (starts_call(p, in.p[0])) {
-        /* a call without a marker may begin only at the start */
+        /* with TOOL_START_IS_CALL only the first call may begin without a marker */
         p->is_start = !(p->f->tool->flags & TOOL_START_IS_CALL);
         call_open(p, p->f->reader, NULL);
     }

@@ -6,8 +6,8 @@
  *     <|start|>assistant to=functions.f<|channel|>commentary json<|message|>{..}<|call|>
  *     <|start|>assistant<|channel|>final<|message|>content<|return|>
  *
- * The prompt ends with <|start|>assistant, so the output begins inside a header. Owner: as the
- * parser. */
+ * The prompt ends with <|start|>assistant, so the output begins inside a header. Owner: see
+ * parser.h. */
 #include "output/parser_in.h"
 
 enum state {

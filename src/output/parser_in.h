@@ -5,7 +5,7 @@
  * each run of bytes is an enum verdict. All bytes of the current call are kept in `raw`, since they
  * become text again if the call breaks.
  *
- * Owner: as the parser. */
+ * Owner: see parser.h. */
 #pragma once
 
 #include "output/coerce.h"

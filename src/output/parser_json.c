@@ -1,7 +1,7 @@
 /* parser_json.c: body reader of BODY_JSON: {"name": .., "arguments": {..}} with the members in any
  * order; the arguments may be a string of JSON, or the object may be inside {"type": "function",
- * "function": {..}}. Calls are single, in a list, or separated by semicolons. Owner: as the
- * parser. */
+ * "function": {..}}. Calls are single, in a list, or separated by semicolons. Owner: see
+ * parser.h. */
 #include "output/parser_in.h"
 
 enum state {

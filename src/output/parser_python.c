@@ -1,5 +1,5 @@
 /* parser_python.c: body reader of BODY_PYTHON: [f(a=1, b='x'), m.g()], and dialects such as f{a:1}.
- * Positional arguments get the names of the tool's schema, in its order. Owner: as the parser. */
+ * Positional arguments get the names of the tool's schema, in its order. Owner: see parser.h. */
 #include "output/parser_in.h"
 
 enum state {

@@ -216,7 +216,7 @@ static const struct tag_edge glm_edges[] = {
  * 1
  * </parameter>
  * </function>
- * </tool_call>    Qwen3-Coder, Nemotron 3; it is known to forget the outer tag */
+ * </tool_call>    Qwen3-Coder, Nemotron 3; the model sometimes omits the outer tag */
 static const struct mark_row qwen3_coder_marks[] = {
     { MARK_DROP, 0, T("<tool_call>") },
     { MARK_DROP, 0, T("</tool_call>") },

@@ -1,5 +1,5 @@
 /* parser_tags.c: body reader of BODY_TAGS. The edges of the tool format are a state graph: each
- * specifies which literal leads from which state to which. Owner: as the parser. */
+ * specifies which literal leads from which state to which. Owner: see parser.h. */
 #include "output/parser_in.h"
 
 static void begin_reader(struct parser *p)
