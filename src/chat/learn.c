@@ -94,8 +94,8 @@ static bool shows(struct str text, const char *word)
 
 /* ---- the parser that reads the rendering back */
 
-/* The assistant's answer in a text: the part after `head`, or after the prefix common with it. */
-static struct str answer_after(struct str text, struct str head)
+/* The assistant's text: the part after `head`, or after the prefix common with it. */
+static struct str assistant_text_after(struct str text, struct str head)
 {
     size_t n = 0;
 
@@ -197,7 +197,7 @@ static void probe_tools(struct probe_ctx *l, struct learned *out)
         last = text;
         out->takes_calls |= shows(text, "Zqxpolis");
         if (shows(text, "Zqxpolis"))
-            out->tool = best_parser(l, answer_after(text, head), true);
+            out->tool = best_parser(l, assistant_text_after(text, head), true);
         out->takes_results |= shows(render_messages(l, m, 3, l->tools, true), "Zqxresult");
     }
 }
@@ -274,7 +274,7 @@ static void probe_reasoning(struct probe_ctx *l, struct learned *out)
     m[1].reasoning = STR(REASONING_TEXT);
     struct str text = render_messages(l, m, 2, NULL, false);
     if (shows(text, REASONING_TEXT))
-        out->thinking = best_parser(l, answer_after(text, plain), false);
+        out->thinking = best_parser(l, assistant_text_after(text, plain), false);
     if (!out->thinking)
         out->thinking = reasoning_by_markers(l, prompts);
     if (out->thinking)

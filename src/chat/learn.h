@@ -4,7 +4,7 @@
  * reads a rendered call back is therefore the parser of the model; reasoning is detected likewise.
  * Message types which the template omits or rejects must be converted first (convo_convert.h).
  *
- * Pure; any thread. About 40 renderings, each with the usual limits, about 2 ms. */
+ * Pure; any thread. About 40 renderings with limits on steps and memory, about 2 ms. */
 #pragma once
 
 #include "chat/family.h"

@@ -124,7 +124,7 @@ struct parser {
 
     struct call call;
     struct str opener;    /* the marker that began the call; empty: none */
-    struct buf raw, args; /* `args`: arguments not yet reported */
+    struct buf raw, args; /* bytes of the call so far; arguments not yet reported */
     bool drop_raw;        /* the consumed bytes are not part of a call */
     bool is_between;      /* the reader is between two calls of a list */
     int n_begun, n_complete;
