@@ -18,7 +18,7 @@ uint16_t f16_of_f32(float f)
 
     if (magnitude > 0x7f800000)
         return (uint16_t)(sign | 0x7e00 | (magnitude >> 13 & 0x3ff));
-    if (magnitude >= 0x477ff000) /* 65520: half way beyond the largest */
+    if (magnitude >= 0x477ff000) /* 65520: halfway from the largest f16 to the next power of two */
         return sign | 0x7c00;
     if (magnitude < 0x38800000) { /* below 2^-14: the unit in the last place of 0.5 is 2^-24 */
         float shifted = float_of_bits(magnitude) + 0.5f;

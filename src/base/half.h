@@ -1,8 +1,10 @@
-/* half.h: 16-bit floats to 32-bit ones and back, in integer arithmetic, the same on every machine.
+/* half.h: conversion between 16-bit and 32-bit floats in integer arithmetic, with the same result
+ * on every machine.
  *
- * f16 is IEEE 754 binary16, bf16 the upper half of a binary32. To 16 bits: round to nearest, ties
- * to even; too large becomes infinity; subnormals are kept; a NaN stays one and becomes quiet.
- * Exactly what vcvtph2ps and vcvtps2ph do. Pure; any thread. */
+ * f16 is IEEE 754 binary16, bf16 the upper half of a binary32. Conversion to 16 bits rounds to
+ * nearest, ties to even; a number that is too large becomes infinity; subnormals are kept; a NaN
+ * stays a NaN and becomes quiet. The results equal those of vcvtph2ps and vcvtps2ph. Pure; any
+ * thread. */
 #pragma once
 
 #include "base/base.h"
@@ -21,7 +23,7 @@ static inline uint32_t bits_of_float(float f)
     return u;
 }
 
-float f16_to_f32_slow(uint16_t h); /* subnormals, infinities, NaN */
+float f16_to_f32_slow(uint16_t h); /* handles subnormals, infinities and NaN */
 
 static inline float f16_to_f32(uint16_t h)
 {
@@ -35,7 +37,8 @@ static inline float f16_to_f32(uint16_t h)
 
 uint16_t f16_of_f32(float f);
 
-/* Half of the scale 2^(e - 127) that a byte of MXFP4 stands for: 2^(e - 128). Two are subnormal. */
+/* Half of the scale 2^(e - 127) that an MXFP4 exponent byte encodes: 2^(e - 128). The results for e
+ * = 0 and e = 1 are subnormal. */
 static inline float e8m0_half(uint8_t e)
 {
     return float_of_bits(e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23);

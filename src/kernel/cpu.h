@@ -1,42 +1,45 @@
-/* cpu.h: what this processor and its operating system let us use. Any thread.
+/* cpu.h: which instruction sets the processor and the operating system support, and how GEMV should
+ * read weights on this processor.
  *
- * CPUID says what the chip can do; XCR0 says which registers the system saves on a context
- * switch. Both must agree, or the first wide instruction is a SIGILL. Tiles are a third case: the
- * system saves them only for a process that has asked (arch_prctl), since a signal's frame grows by
- * eight kilobytes; it refuses when a thread has an alternate signal stack too small for that. */
+ * CPUID reports what the processor supports; XCR0 reports which registers the system saves on a
+ * context switch. Both are required, or the first wide instruction raises SIGILL. AMX tiles need a
+ * third step: the system saves them only for a process that has requested them (arch_prctl), since
+ * the signal frame grows by eight kilobytes. It refuses if a thread has an alternate signal stack
+ * that is too small for that. Any thread. */
 #pragma once
 
 #include "base/base.h"
 
-/* NULL when the set can run here, else the first thing that is missing, for people to read. */
+/* NULL if the set can run on this machine, otherwise the first missing feature as text. */
 const char *cpu_lacks_avx2(void);    /* AVX2, FMA, F16C */
-const char *cpu_lacks_avxvnni(void); /* that, and AVX-VNNI */
-const char *cpu_lacks_avx512(void);  /* those of AVX2, and AVX-512 F, BW, VL, DQ, VNNI */
-/* Those, and AMX-TILE, AMX-INT8, AMX-BF16, AVX-512 BF16; asks the system, if all is there. */
+const char *cpu_lacks_avxvnni(void); /* also AVX-VNNI */
+const char *cpu_lacks_avx512(void);  /* the features of AVX2, and AVX-512 F, BW, VL, DQ, VNNI */
+/* Also AMX-TILE, AMX-INT8, AMX-BF16, AVX-512 BF16; requests the tiles from the system if all are
+ * present. */
 const char *cpu_lacks_amx(void);
 
-/* How a thread that multiplies few rows reads weights: so many panels in turns of so many bytes.
- * One sequential stream of reads gets the most where it is prefetched far ahead; Intel's cores draw
- * little more than half of what they can through one. */
+/* How a GEMV thread reads weights: alternately from `n_streams` panels, `bytes` bytes of each at a
+ * time. A single sequential stream is fastest if the processor prefetches far ahead; Intel cores
+ * reach little more than half of their bandwidth with one stream. */
 struct cpu_turns {
     int streams, bytes;
 };
-enum { CPU_STREAMS = 4 }; /* at most */
+enum { CPU_STREAMS = 4 }; /* largest n_streams */
 struct cpu_reading {
     struct cpu_turns plain;
-    /* Of weights of two bytes that are multiplied as floats: every product waits for the one
-     * before, and less than eight such chains leave the processor idle. */
+    /* For 16-bit weights that are multiplied as floats: every FMA depends on the previous one, and
+     * fewer than eight such chains do not occupy the processor. */
     struct cpu_turns chained;
 };
 const struct cpu_reading *cpu_reading(void);
-void cpu_read_as(const struct cpu_reading *r); /* from now on; NULL: as is best here */
+void cpu_read_as(const struct cpu_reading *r); /* overrides the plan; NULL: detect it again */
 
-/* Where the answers come from, so that a test can be any processor. */
+/* Source of CPUID, XCR0 and permissions; tests replace it to simulate other processors. */
 struct cpu_source {
-    /* EAX .. EDX of a leaf and subleaf; false: there is no such leaf */
+    /* EAX .. EDX of a leaf and subleaf; false if the leaf does not exist */
     bool (*cpuid)(unsigned leaf, unsigned sub, unsigned r[4]);
-    uint64_t (*xcr0)(void);     /* asked only when CPUID says OSXSAVE */
-    int (*ask_for_tiles)(void); /* 0 or an errno */
+    uint64_t (*xcr0)(void);     /* called only if CPUID reports OSXSAVE */
+    int (*ask_for_tiles)(void); /* returns 0 or an errno */
 };
 const char *cpu_source_lacks_avxvnni(const struct cpu_source *s);
 const char *cpu_source_lacks_amx(const struct cpu_source *s);

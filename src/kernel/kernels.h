@@ -1,8 +1,8 @@
-/* kernels.h: the arithmetic, as one table of functions chosen at start.
+/* kernels.h: the table of compute kernels, chosen once at start.
  *
- * Sets, worst to best: ref, avx2, avxvnni, avx512, amx. A set leaves NULL where it is no better
- * than one below that runs wherever it does; kernels_choose() fills the gaps. Pure functions; any
- * thread. */
+ * Sets, slowest to fastest: ref, avx2, avxvnni, avx512, amx. An entry that a set leaves NULL is
+ * filled from a lower set that runs on every machine of this set; kernels_choose() does that. Pure
+ * functions; any thread. */
 #pragma once
 
 #include "base/err.h"
@@ -11,26 +11,29 @@
 
 struct kernels {
     const char *name;
-    /* 0: all sums have the order of ref.c. Else products of F16 and BF16 weights and attention over
-     * bf16 pages have another, and this is its number, which changes when it does. */
+    /* 0: all sums have the order of ref.c. Otherwise GEMM with F16 and BF16 weights and attention
+     * over bf16 pages have another order, and this number identifies it. It changes whenever that
+     * order changes. */
     unsigned own_sums;
-    enum act_kind half_acts; /* what products of F16 and BF16 weights read: ACT_F32 or ACT_PLANES */
+    /* activations that GEMM with F16 and BF16 weights reads: ACT_F32 or ACT_BF16X2 */
+    enum act_kind half_acts;
 #define KERNEL(op, ret, params) ret(*op) params;
 #include "kernel/kernels.def"
 #undef KERNEL
     gemm_fn gemm[N_GEMM_SLOTS];
 };
 
-/* NULL or "auto" = the best this machine can run. ERR_UNSUPPORTED names what is missing. The
- * result lives for ever. Where there is AMX this asks the system for its tiles, for the whole
- * process: choose before the threads that compute are started. */
+/* Selects a set by name; NULL or "auto" selects the fastest that this machine can run.
+ * ERR_UNSUPPORTED names the missing feature. The result is valid for the life of the process. On a
+ * machine with AMX this requests tiles from the system for the whole process: call it before the
+ * compute threads start. */
 int kernels_choose(const struct kernels **out, const char *name, struct err *e);
 
-/* The activations that the set's product with weights of a type reads. */
+/* The kind of activations that the set's GEMM reads for a weight type. */
 enum act_kind kernels_acts(const struct kernels *k, enum qtype weight_type);
 
-/* Columns [col, col + n) of a row of activations, from floats. Both are multiples of act_block(),
- * but for an n that ends the row. */
+/* Destination of kernels_quantise_acts: columns [col, col + n) of an activation row. col and n are
+ * multiples of act_block(), except an n that ends at the end of the row. */
 struct act_cols {
     enum act_kind kind;
     void *row;

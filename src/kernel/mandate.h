@@ -1,9 +1,9 @@
-/* mandate.h: the numbers that every set must share to give the same bits. Constants only.
+/* numerics.h: constants that every kernel set must use to produce the same bits.
  *
- * exp(x): x is clamped to EXP_LO .. EXP_HI (a NaN stays), n = rint(x * LOG2_E),
- * r = fma(-n, LN2_HI, x), r = fma(-n, LN2_LO, r), p = Horner's rule with fma over EXP_C6 .. EXP_C2,
- * 1, 1, and the result is p * 2^n, rounded once: 0 and infinity at the clamps, subnormals between.
- * The polynomial is within 1.1e-8 of exp on +-ln(2)/2; with rounding, within 1 ulp. */
+ * exp(x): x is clamped to EXP_LO .. EXP_HI (a NaN stays NaN), n = rint(x * LOG2_E), r = fma(-n,
+ * LN2_HI, x), r = fma(-n, LN2_LO, r), p = Horner's rule with fma over EXP_C6 .. EXP_C2, 1, 1, and
+ * the result is p * 2^n, rounded once: 0 and infinity at the clamps, subnormals between. The
+ * polynomial is within 1.1e-8 of exp on +-ln(2)/2; with rounding, within 1 ulp. Constants only. */
 #pragma once
 
 #define EXP_LO -104.0f
@@ -17,4 +17,5 @@
 #define EXP_C5 0x1.120ba2p-7f
 #define EXP_C6 0x1.6d113cp-10f
 
-enum { LANES = 16 }; /* partial sums: element i goes to lane i % 16, lanes fold 8, 4, 2, 1 */
+/* partial sums: element i is added to lane i % 16, and lanes are reduced 8, 4, 2, 1 */
+enum { LANES = 16 };

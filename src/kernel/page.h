@@ -1,5 +1,5 @@
-/* page.h: the name of a KV page. Kernels follow page tables, the model fills pages, the cache
- * (cache/pages.h) counts them; the number is all that they share. */
+/* page.h: number of a KV page. Kernels read page tables, the model writes pages, and the cache
+ * (cache/pages.h) counts references; they share only this number. */
 #pragma once
 
 #include "base/limits.h"
@@ -8,6 +8,6 @@
 
 typedef struct {
     uint32_t i;
-} page_id; /* a struct, so that a token cannot pass for a page */
+} page_id; /* a struct, so that a token cannot be passed as a page */
 
 #define PAGE_NONE ((page_id){ UINT32_MAX })

@@ -1,5 +1,5 @@
-/* unroll.h: for the files of vectors: what must be inlined, and loops that must be unrolled, so
- * that arrays of vectors become registers. */
+/* unroll.h: forced inlining and loop unrolling for the vector kernels, so that the compiler keeps
+ * arrays of vectors in registers. */
 #pragma once
 
 #if defined(__clang__)

@@ -1,4 +1,5 @@
-/* ref.h: how ref.c, the definition, is spread over its files. For kernels.c and ref_*.c only. */
+/* ref.h: functions shared by the files of the reference set. Included only by kernels.c and
+ * ref*.c. */
 #pragma once
 
 #include "kernel/kernels.h"
@@ -6,7 +7,7 @@
 extern const struct kernels kernels_ref;
 
 float ref_exp(float x);
-float ref_max_magnitude(const float *x, int n); /* any NaN wins */
+float ref_max_magnitude(const float *x, int n); /* a NaN is larger than every number */
 
 #define WEIGHT(TYPE, name, act, block) void ref_gemm_##name(const struct gemm_args *g);
 #include "kernel/types.def"
