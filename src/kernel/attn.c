@@ -7,13 +7,13 @@ static size_t round_up(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
-static const char *const names[N_KV_TYPES] = { "f16", "bf16", "q8_0" };
+static const char *const kv_type_names[N_KV_TYPES] = { "f16", "bf16", "q8_0" };
 
 enum kv_type kv_type_named(const char *name)
 {
     int i = 0;
 
-    while (i < N_KV_TYPES && strcmp(names[i], name))
+    while (i < N_KV_TYPES && strcmp(kv_type_names[i], name))
         i++;
     return (enum kv_type)i;
 }
@@ -60,25 +60,26 @@ size_t attn_scratch_floats(const struct kv_layout *l, int n_q)
     size_t dim = round_up((size_t)l->head_dim, 16);
     size_t q8 = KV_Q8_DIM / Q8_0_BLOCK * sizeof(struct act_q8_0) / sizeof(float);
 
-    /* Per query head that is at hand: itself (of q8_0, also quantised), two outputs (split and
-     * total), their m and l, and some to begin on a line. A block of scores, and of weights of two
-     * bytes, for the eight that are taken together. The 16 at the end are for aligning the
-     * start. */
-    size_t one = 3 * dim + 32 + (l->type == KV_Q8_0 ? q8 : 0);
-    return (size_t)MAX(n_q, KV_ROW_HEADS) * one + 8 * (KV_BLOCK + KV_BLOCK / 2) + 16;
+    /* Per query head in use: the query (for q8_0 also quantised), two outputs (split and total),
+     * their maxima and sums, and space to align to a cache line. For the eight heads that are
+     * processed together: a block of scores, and of 16-bit weights. The 16 at the end are for
+     * aligning the start. */
+    size_t floats_per_head = 3 * dim + 32 + (l->type == KV_Q8_0 ? q8 : 0);
+    return (size_t)MAX(n_q, KV_ROW_HEADS) * floats_per_head + 8 * (KV_BLOCK + KV_BLOCK / 2) + 16;
 }
 
-/* ---- splits apart */
+/* ---- split-KV: states of single splits */
 
-/* Maxima and sums first, to whole lines: no two splits share one. */
-static size_t state_outputs(int n_q)
+/* Floats before the outputs: maxima and sums, rounded up to whole cache lines, so that no two
+ * splits share a line. */
+static size_t state_stats_floats(int n_q)
 {
     return round_up(2 * (size_t)n_q, 16);
 }
 
 size_t attn_state_floats(const struct kv_layout *l, int n_q)
 {
-    return state_outputs(n_q) + (size_t)n_q * round_up((size_t)l->head_dim, 16);
+    return state_stats_floats(n_q) + (size_t)n_q * round_up((size_t)l->head_dim, 16);
 }
 
 struct attn_state attn_state_at(const struct attn_args *a, int split, int head)
@@ -88,7 +89,7 @@ struct attn_state attn_state_at(const struct attn_args *a, int split, int head)
 
     DCHECK(a->n_rows == 1 && split < attn_splits(a->n_keys) && head < a->n_q);
     return (struct attn_state){ at + head, at + a->n_q + head,
-        at + state_outputs(a->n_q) + (size_t)head * room };
+        at + state_stats_floats(a->n_q) + (size_t)head * room };
 }
 
 void attn_merge_splits(const struct attn_args *a, attn_merge_fn merge, attn_finish_fn finish)

@@ -54,8 +54,7 @@ struct kv_slot kv_slot_at(
 struct attn_row {
     const page_id *pages; /* page table of the row's sequence */
     int n_keys;
-    /* index of the row: its queries are at q + at * q_stride, its output at out + at *
-     * out_stride */
+    /* row index: the queries are at q + at * q_stride, the output is at out + at * out_stride */
     int at;
 };
 

@@ -3,25 +3,25 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* ---- reading */
+/* ---- GEMV plan: how GEMV reads weights */
 
 static const struct cpu_reading one_stream = { { 1, 32768 }, { 2, 1024 } };
-static _Atomic(const struct cpu_reading *) reading;
+static _Atomic(const struct cpu_reading *) current_plan;
 
 void cpu_read_as(const struct cpu_reading *r)
 {
-    atomic_store_explicit(&reading, r, memory_order_relaxed);
+    atomic_store_explicit(&current_plan, r, memory_order_relaxed);
 }
 
-static const struct cpu_reading *reading_here(void);
+static const struct cpu_reading *detect_gemv_plan(void);
 
-/* Everybody who looks finds the same, and any of them may put it down. */
+/* Any thread may store the plan first: detection gives every thread the same result. */
 const struct cpu_reading *cpu_reading(void)
 {
-    const struct cpu_reading *r = atomic_load_explicit(&reading, memory_order_relaxed);
+    const struct cpu_reading *r = atomic_load_explicit(&current_plan, memory_order_relaxed);
 
     if (!r) {
-        r = reading_here();
+        r = detect_gemv_plan();
         cpu_read_as(r);
     }
     return r;
@@ -35,25 +35,25 @@ const struct cpu_reading *cpu_reading(void)
 
 enum { EAX, EBX, ECX, EDX };
 
-struct want {
+struct cpu_feature {
     const char *name;
     unsigned leaf, sub;
     int reg, bit;
 };
 
-/* Intel's manual, volume 2, CPUID; AMD's, volume 3, appendix E: the same bits. */
-static const struct want for_avx2[] = {
+/* Intel's manual, volume 2, CPUID; AMD's, volume 3, appendix E. Both define the same bits. */
+static const struct cpu_feature avx2_features[] = {
     { "AVX", 1, 0, ECX, 28 },
     { "FMA", 1, 0, ECX, 12 },
     { "F16C", 1, 0, ECX, 29 },
     { "AVX2", 7, 0, EBX, 5 },
 };
 
-static const struct want for_avxvnni[] = {
+static const struct cpu_feature avxvnni_features[] = {
     { "AVX-VNNI", 7, 1, EAX, 4 },
 };
 
-static const struct want for_avx512[] = {
+static const struct cpu_feature avx512_features[] = {
     { "AVX-512 F", 7, 0, EBX, 16 },
     { "AVX-512 DQ", 7, 0, EBX, 17 },
     { "AVX-512 BW", 7, 0, EBX, 30 },
@@ -61,7 +61,7 @@ static const struct want for_avx512[] = {
     { "AVX-512 VNNI", 7, 0, ECX, 11 },
 };
 
-static const struct want for_amx[] = {
+static const struct cpu_feature amx_features[] = {
     { "AMX-TILE", 7, 0, EDX, 24 },
     { "AMX-INT8", 7, 0, EDX, 25 },
     { "AMX-BF16", 7, 0, EDX, 22 },
@@ -71,48 +71,49 @@ static const struct want for_amx[] = {
 enum {
     XCR0_YMM = 0x06,      /* SSE and upper halves of YMM */
     XCR0_ZMM = 0xe6,      /* also opmasks, upper halves of ZMM 0-15, ZMM 16-31 */
-    XCR0_TILES = 0x60000, /* their configuration, their data */
+    XCR0_TILES = 0x60000, /* configuration and data of the tiles */
 };
 
-static bool has(const struct cpu_source *s, const struct want *w)
+static bool has_feature(const struct cpu_source *s, const struct cpu_feature *w)
 {
     unsigned r[4] = { 0 };
 
     return s->cpuid(w->leaf, w->sub, r) && (r[w->reg] >> w->bit & 1);
 }
 
-/* XGETBV itself needs OSXSAVE: the system has turned XSAVE on. */
-static bool system_saves(const struct cpu_source *s, unsigned mask)
+/* XGETBV itself requires OSXSAVE: the system has enabled XSAVE. */
+static bool os_saves_registers(const struct cpu_source *s, unsigned mask)
 {
-    static const struct want osxsave = { "OSXSAVE", 1, 0, ECX, 27 };
+    static const struct cpu_feature osxsave = { "OSXSAVE", 1, 0, ECX, 27 };
 
-    return has(s, &osxsave) && (s->xcr0() & mask) == mask;
+    return has_feature(s, &osxsave) && (s->xcr0() & mask) == mask;
 }
 
-static const char *lacks(const struct cpu_source *s, const struct want *w, size_t n)
+static const char *first_missing(const struct cpu_source *s, const struct cpu_feature *w, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (!has(s, &w[i]))
+        if (!has_feature(s, &w[i]))
             return w[i].name;
     return NULL;
 }
 
 static const char *lacks_avx2(const struct cpu_source *s)
 {
-    const char *missing = lacks(s, for_avx2, ARRAY_LEN(for_avx2));
+    const char *missing = first_missing(s, avx2_features, ARRAY_LEN(avx2_features));
 
-    return missing || system_saves(s, XCR0_YMM) ? missing : "system support for YMM registers";
+    return missing || os_saves_registers(s, XCR0_YMM) ? missing
+                                                      : "system support for YMM registers";
 }
 
-/* Where leaf 7 has no subleaf 1, what it answers to that is not said. */
+/* If leaf 7 has no subleaf 1, the result for that subleaf is undefined. */
 const char *cpu_source_lacks_avxvnni(const struct cpu_source *s)
 {
     const char *missing = lacks_avx2(s);
     unsigned r[4] = { 0 };
 
     if (!missing && (!s->cpuid(7, 0, r) || r[EAX] < 1))
-        missing = for_avxvnni[0].name;
-    return missing ? missing : lacks(s, for_avxvnni, ARRAY_LEN(for_avxvnni));
+        missing = avxvnni_features[0].name;
+    return missing ? missing : first_missing(s, avxvnni_features, ARRAY_LEN(avxvnni_features));
 }
 
 static const char *lacks_avx512(const struct cpu_source *s)
@@ -120,12 +121,13 @@ static const char *lacks_avx512(const struct cpu_source *s)
     const char *missing = lacks_avx2(s);
 
     if (!missing)
-        missing = lacks(s, for_avx512, ARRAY_LEN(for_avx512));
-    return missing || system_saves(s, XCR0_ZMM) ? missing : "system support for ZMM registers";
+        missing = first_missing(s, avx512_features, ARRAY_LEN(avx512_features));
+    return missing || os_saves_registers(s, XCR0_ZMM) ? missing
+                                                      : "system support for ZMM registers";
 }
 
-/* Palette 1 (leaf 0x1d) has eight tiles of 16 rows x 64 bytes or more, and they can be multiplied
- * whole (leaf 0x1e): what x86_amx.c configures. */
+/* True if palette 1 (leaf 0x1d) has at least eight tiles of 16 rows x 64 bytes and TMUL (leaf 0x1e)
+ * multiplies whole tiles: the configuration that x86_amx.c uses. */
 static bool tiles_are_large_enough(const struct cpu_source *s)
 {
     unsigned r[4] = { 0 };
@@ -142,12 +144,12 @@ const char *cpu_source_lacks_amx(const struct cpu_source *s)
     const char *missing = lacks_avx512(s);
 
     if (!missing)
-        missing = lacks(s, for_amx, ARRAY_LEN(for_amx));
+        missing = first_missing(s, amx_features, ARRAY_LEN(amx_features));
     if (missing)
         return missing;
     if (!tiles_are_large_enough(s))
         return "AMX tiles of 16 rows of 64 bytes";
-    if (!system_saves(s, XCR0_ZMM | XCR0_TILES))
+    if (!os_saves_registers(s, XCR0_ZMM | XCR0_TILES))
         return "system support for AMX tiles";
     switch (s->ask_for_tiles()) {
     case 0:
@@ -159,7 +161,7 @@ const char *cpu_source_lacks_amx(const struct cpu_source *s)
     }
 }
 
-/* The manuals cited above: the maker's name is in leaf 0. */
+/* Leaf 0 contains the name of the vendor (manuals cited above). */
 const struct cpu_reading *cpu_source_reading(const struct cpu_source *s)
 {
     static const struct cpu_reading four_streams = { { CPU_STREAMS, 1024 }, { CPU_STREAMS, 1024 } };
@@ -186,39 +188,39 @@ static uint64_t xcr0_here(void)
     return (uint64_t)high << 32 | low;
 }
 
-/* arch_prctl(2); for the process, in force for threads that run already too. */
-static int ask_here(void)
+/* arch_prctl(2): permission for the process, which also applies to threads that already run. */
+static int request_tiles_here(void)
 {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
 
     return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) ? errno : 0;
 }
 
-static const struct cpu_source here = { cpuid_here, xcr0_here, ask_here };
+static const struct cpu_source this_machine = { cpuid_here, xcr0_here, request_tiles_here };
 
 const char *cpu_lacks_avx2(void)
 {
-    return lacks_avx2(&here);
+    return lacks_avx2(&this_machine);
 }
 
 const char *cpu_lacks_avxvnni(void)
 {
-    return cpu_source_lacks_avxvnni(&here);
+    return cpu_source_lacks_avxvnni(&this_machine);
 }
 
 const char *cpu_lacks_avx512(void)
 {
-    return lacks_avx512(&here);
+    return lacks_avx512(&this_machine);
 }
 
 const char *cpu_lacks_amx(void)
 {
-    return cpu_source_lacks_amx(&here);
+    return cpu_source_lacks_amx(&this_machine);
 }
 
-static const struct cpu_reading *reading_here(void)
+static const struct cpu_reading *detect_gemv_plan(void)
 {
-    return cpu_source_reading(&here);
+    return cpu_source_reading(&this_machine);
 }
 
 #else
@@ -258,7 +260,7 @@ const struct cpu_reading *cpu_source_reading(const struct cpu_source *s)
     return &one_stream;
 }
 
-static const struct cpu_reading *reading_here(void)
+static const struct cpu_reading *detect_gemv_plan(void)
 {
     return &one_stream;
 }

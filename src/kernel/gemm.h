@@ -36,7 +36,7 @@ struct acts {
     int n_rows, n_cols;
     size_t stride; /* bytes from row to row: act_row_bytes() */
     void *data;
-    const int *pick; /* MoE gather: row m is stored row gather[m]; NULL: row m */
+    const int *pick; /* row m is stored row gather[m]; NULL: row m */
 };
 
 static inline const uint8_t *acts_row(const struct acts *x, int m)

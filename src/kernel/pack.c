@@ -1,21 +1,20 @@
-/* pack.c: rows of a tensor as they lie in the file, into panels.
- *
- * blocks.h shows both sides. Packing only moves bytes: nothing is rounded. unpack.c is the way
- * back. */
+/* pack.c: weight packing, from the row order of the file to panels. blocks.h documents both
+ * formats. Packing only moves bits and rounds nothing; unpack.c is the inverse. Any thread; see
+ * pack_panels(). */
 #include "kernel/blocks.h"
 #include "kernel/gemm.h"
 
 #include <limits.h>
 
-enum { MAX_DIM = 1 << 27 }; /* of a matrix: keeps every product below in 64 bits */
+enum { MAX_DIM = 1 << 27 }; /* largest n_rows or n_cols; all products fit in 64 bits */
 
-/* Elements and bytes of a block: in the file (of one row), packed (of a panel). */
-struct shape {
+/* Elements and bytes of a block: file_bytes for one row, panel_bytes for the 16 rows of a panel. */
+struct block_shape {
     int block;
     size_t file_bytes, panel_bytes;
 };
 
-/* Of types without blocks: a number of each row. */
+/* Types without quantisation blocks: one number per row. */
 struct file_f32 {
     uint8_t bytes[4];
 };
@@ -35,39 +34,40 @@ struct p16_bf16 {
     struct file_bf16 row[PANEL];
 };
 
-static struct shape shape_of(enum qtype type)
+static struct block_shape shape_of_type(enum qtype type)
 {
     switch ((int)type) {
 #define WEIGHT(TYPE, name, act, block)                                                             \
     case Q_##TYPE:                                                                                 \
-        return (struct shape){ block, sizeof(struct file_##name), sizeof(struct p16_##name) };
+        return (struct block_shape){ block, sizeof(struct file_##name), sizeof(struct p16_##name) };
 #include "kernel/types.def"
 #undef WEIGHT
     default:
-        return (struct shape){ 0, 0, 0 };
+        return (struct block_shape){ 0, 0, 0 };
     }
 }
 
 static size_t panel_bytes(enum qtype type, int n_cols)
 {
-    struct shape s = shape_of(type);
+    struct block_shape s = shape_of_type(type);
     size_t bytes = (size_t)(n_cols / s.block) * s.panel_bytes;
 
-    return (bytes + 63) / 64 * 64; /* BF16 with odd n_cols fits: half a line was over */
+    /* BF16 with odd n_cols fits: the division left half a line unused */
+    return (bytes + 63) / 64 * 64;
 }
 
 size_t pack_bytes(enum qtype type, int n_rows, int n_cols)
 {
     size_t n_panels = ((size_t)n_rows + PANEL - 1) / PANEL;
 
-    CHECK(shape_of(type).block);
+    CHECK(shape_of_type(type).block);
     return n_panels * panel_bytes(type, n_cols);
 }
 
 int pack_init(
     struct packed *w, enum qtype type, int n_rows, int n_cols, uint8_t *data, struct err *e)
 {
-    struct shape s = shape_of(type);
+    struct block_shape s = shape_of_type(type);
 
     if (!s.block)
         return err_set(e, ERR_UNSUPPORTED, "no kernels for weights of type %d", (int)type);
@@ -84,7 +84,7 @@ int pack_init(
     return 0;
 }
 
-/* ---- one file block of one row into its place in a panel's block; b counts blocks from k = 0 */
+/* ---- copy one file block of row r to block b of a panel; b counts from k = 0 */
 
 static void put_f32(uint8_t *panel, size_t b, int r, const uint8_t *file)
 {
@@ -101,7 +101,6 @@ static void put_bf16(uint8_t *panel, size_t b, int r, const uint8_t *file)
     memcpy(panel + b / 2 * 64 + (size_t)r * 4 + b % 2 * 2, file, 2);
 }
 
-/* Four bytes at once. */
 static uint32_t get4(const void *p)
 {
     uint32_t v;
@@ -114,15 +113,15 @@ static void put4(void *p, uint32_t v)
     memcpy(p, &v, sizeof(v));
 }
 
-/* 32 nibbles: in files as in panels, first 16 low, second 16 high. */
-static void put_32(uint8_t q[4][16][4], int r, const uint8_t file[16])
+/* 32 nibbles. Files and panels have the same order: first 16 low, second 16 high. */
+static void put_nibbles_32(uint8_t q[4][16][4], int r, const uint8_t file[16])
 {
     for (int i = 0; i < 4; i++)
         put4(q[i][r], get4(file + 4 * i));
 }
 
-/* Fifth bits, from bit j for element j to a plane as in p16_q5_0. */
-static void put_fifths(uint8_t plane[16][4], int r, const uint8_t file[4])
+/* Fifth bits: bit j of the file belongs to element j; the packed order is that of p16_q5_0. */
+static void put_fifth_bits(uint8_t plane[16][4], int r, const uint8_t file[4])
 {
     uint32_t bits = 0;
 
@@ -137,7 +136,7 @@ static void put_q4_0(uint8_t *panel, size_t b, int r, const uint8_t *file)
     struct file_q4_0 f;
 
     memcpy(&f, file, sizeof(f));
-    put_32(p->q, r, f.q);
+    put_nibbles_32(p->q, r, f.q);
     p->d[r] = f.d;
 }
 
@@ -147,7 +146,7 @@ static void put_q4_1(uint8_t *panel, size_t b, int r, const uint8_t *file)
     struct file_q4_1 f;
 
     memcpy(&f, file, sizeof(f));
-    put_32(p->q, r, f.q);
+    put_nibbles_32(p->q, r, f.q);
     p->d[r] = f.d;
     p->m[r] = f.m;
 }
@@ -158,8 +157,8 @@ static void put_q5_0(uint8_t *panel, size_t b, int r, const uint8_t *file)
     struct file_q5_0 f;
 
     memcpy(&f, file, sizeof(f));
-    put_32(p->q, r, f.q);
-    put_fifths(p->high, r, f.high);
+    put_nibbles_32(p->q, r, f.q);
+    put_fifth_bits(p->high, r, f.high);
     p->d[r] = f.d;
 }
 
@@ -169,8 +168,8 @@ static void put_q5_1(uint8_t *panel, size_t b, int r, const uint8_t *file)
     struct file_q5_1 f;
 
     memcpy(&f, file, sizeof(f));
-    put_32(p->q, r, f.q);
-    put_fifths(p->high, r, f.high);
+    put_nibbles_32(p->q, r, f.q);
+    put_fifth_bits(p->high, r, f.high);
     p->d[r] = f.d;
     p->m[r] = f.m;
 }
@@ -181,7 +180,7 @@ static void put_iq4_nl(uint8_t *panel, size_t b, int r, const uint8_t *file)
     struct file_iq4_nl f;
 
     memcpy(&f, file, sizeof(f));
-    put_32(p->q, r, f.q);
+    put_nibbles_32(p->q, r, f.q);
     p->d[r] = f.d;
 }
 
@@ -191,7 +190,7 @@ static void put_mxfp4(uint8_t *panel, size_t b, int r, const uint8_t *file)
     struct file_mxfp4 f;
 
     memcpy(&f, file, sizeof(f));
-    put_32(p->q, r, f.q);
+    put_nibbles_32(p->q, r, f.q);
     p->e[r] = f.e;
 }
 
@@ -203,7 +202,7 @@ static void put_iq4_xs(uint8_t *panel, size_t b, int r, const uint8_t *file)
     memcpy(&f, file, sizeof(f));
     for (int s = 0; s < 8; s++) {
         int scale = (f.scale_lo[s / 2] >> (s % 2 * 4) & 15) | (f.scale_hi >> (2 * s) & 3) << 4;
-        put_32(p->q[s], r, f.q[s]);
+        put_nibbles_32(p->q[s], r, f.q[s]);
         p->scale[s / 2][r][s % 2] = (int8_t)(scale - 32);
     }
     p->d[r] = f.d;
@@ -220,7 +219,7 @@ static void put_q8_0(uint8_t *panel, size_t b, int r, const uint8_t *file)
     p->d[r] = f.d;
 }
 
-static void get_scales(const uint8_t s[12], uint8_t sc[8], uint8_t m[8])
+static void read_scales_k4(const uint8_t s[12], uint8_t sc[8], uint8_t m[8])
 {
     for (int i = 0; i < 4; i++) {
         sc[i] = s[i] & 63;
@@ -230,12 +229,12 @@ static void get_scales(const uint8_t s[12], uint8_t sc[8], uint8_t m[8])
     }
 }
 
-/* The scale fields of p16_q4_k and p16_q5_k. hi is cleared by pack_panels. */
-static void put_scales(uint8_t lo[4][16][2], uint8_t hi[2][16][2], int r, const uint8_t s[12])
+/* Writes the scale fields of p16_q4_k and p16_q5_k. pack_panels has cleared hi. */
+static void put_scales_k4(uint8_t lo[4][16][2], uint8_t hi[2][16][2], int r, const uint8_t s[12])
 {
     uint8_t sc[8], m[8];
 
-    get_scales(s, sc, m);
+    read_scales_k4(s, sc, m);
     for (int j = 0; j < 8; j++) {
         int p = j / 2, i = j % 2;
         lo[p][r][i] = (uint8_t)((sc[j] & 15) | (m[j] & 15) << 4);
@@ -243,8 +242,9 @@ static void put_scales(uint8_t lo[4][16][2], uint8_t hi[2][16][2], int r, const 
     }
 }
 
-/* 256 nibbles, from "per 64: first 32 low, second 32 high" to a p16_q4_0 order per 32. */
-static void put_nibbles(uint8_t q[8][4][16][4], int r, const uint8_t file[128])
+/* 256 nibbles, from the file order (per 64 elements: first 32 low, second 32 high) to that of
+ * p16_q4_0 per 32 elements. */
+static void put_nibbles_256(uint8_t q[8][4][16][4], int r, const uint8_t file[128])
 {
     for (int j = 0; j < 8; j++) {
         const uint8_t *from = file + j / 2 * 32;
@@ -263,8 +263,8 @@ static void put_q4_k(uint8_t *panel, size_t b, int r, const uint8_t *file)
     struct file_q4_k f;
 
     memcpy(&f, file, sizeof(f));
-    put_nibbles(p->q, r, f.q);
-    put_scales(p->scale_lo, p->scale_hi, r, f.scales);
+    put_nibbles_256(p->q, r, f.q);
+    put_scales_k4(p->scale_lo, p->scale_hi, r, f.scales);
     p->d[r] = f.d;
     p->dmin[r] = f.dmin;
 }
@@ -275,19 +275,19 @@ static void put_q5_k(uint8_t *panel, size_t b, int r, const uint8_t *file)
     struct file_q5_k f;
 
     memcpy(&f, file, sizeof(f));
-    put_nibbles(p->q, r, f.q);
+    put_nibbles_256(p->q, r, f.q);
     for (int j = 0; j < 8; j++) {
         uint32_t bits = 0;
         for (int quad = 0; quad < 8; quad++)
             bits |= (get4(f.high + 4 * quad) >> j & 0x01010101) << quad;
         put4(p->high[j][r], bits);
     }
-    put_scales(p->scale_lo, p->scale_hi, r, f.scales);
+    put_scales_k4(p->scale_lo, p->scale_hi, r, f.scales);
     p->d[r] = f.d;
     p->dmin[r] = f.dmin;
 }
 
-/* Quad i of 16 consecutive elements: their low nibbles and their high bits, apart. */
+/* Quad i of 16 consecutive elements: low nibbles and high bits in separate words. */
 struct q6_quad {
     uint32_t low, high;
 };
@@ -319,9 +319,9 @@ static void put_q6_k(uint8_t *panel, size_t b, int r, const uint8_t *file)
     p->d[r] = f.d;
 }
 
-typedef void (*put_fn)(uint8_t *panel, size_t b, int r, const uint8_t *file);
+typedef void (*put_block_fn)(uint8_t *panel, size_t b, int r, const uint8_t *file);
 
-static const put_fn puts_by_slot[N_GEMM_SLOTS] = {
+static const put_block_fn put_block_by_slot[N_GEMM_SLOTS] = {
 #define WEIGHT(TYPE, name, act, block) [GEMM_##TYPE] = put_##name,
 #include "kernel/types.def"
 #undef WEIGHT
@@ -329,8 +329,8 @@ static const put_fn puts_by_slot[N_GEMM_SLOTS] = {
 
 void pack_panels(struct packed *w, const uint8_t *rows, int panel_from, int panel_to)
 {
-    struct shape s = shape_of(w->type);
-    put_fn put = puts_by_slot[gemm_slot(w->type)];
+    struct block_shape s = shape_of_type(w->type);
+    put_block_fn put_block = put_block_by_slot[gemm_slot(w->type)];
     size_t n_blocks = (size_t)(w->n_cols / s.block), row_bytes = n_blocks * s.file_bytes;
 
     for (int p = panel_from; p < panel_to; p++) {
@@ -341,6 +341,6 @@ void pack_panels(struct packed *w, const uint8_t *rows, int panel_from, int pane
         memset(panel, 0, w->panel_bytes);
         for (size_t b = 0; b < n_blocks; b++)
             for (int r = 0; r < n; r++)
-                put(panel, b, r, from + (size_t)r * row_bytes + b * s.file_bytes);
+                put_block(panel, b, r, from + (size_t)r * row_bytes + b * s.file_bytes);
     }
 }

@@ -1,5 +1,6 @@
-/* unpack.c: single rows out of panels, as the floats that the file's blocks stand for, in the order
- * of operations that GGUF users know: what an embedding is. blocks.h has the layouts. */
+/* unpack.c: single matrix rows from panels, as the floats that the file's blocks define, in the
+ * order of operations of GGUF's reference dequantisation. Used for embedding rows. blocks.h
+ * documents the layouts. Any thread. */
 #include "kernel/blocks.h"
 #include "kernel/gemm.h"
 #include "base/half.h"
@@ -27,14 +28,14 @@ static void get_bf16(float *out, const uint8_t *panel, size_t b, int r)
     *out = bf16_to_f32(h);
 }
 
-/* Element k of 32 whose nibbles lie as in p16_q4_0. */
+/* Element k of 32 in the nibble order of p16_q4_0. */
 static int nibble(const uint8_t q[4][16][4], int r, int k)
 {
     return q[k % 16 / 4][r][k % 4] >> (k / 16 * 4) & 15;
 }
 
-/* Its fifth bit, in place, where the plane is as in p16_q5_0. */
-static int fifth(const uint8_t plane[16][4], int r, int k)
+/* Fifth bit of element k, shifted to bit 4, in the order of p16_q5_0. */
+static int fifth_bit(const uint8_t plane[16][4], int r, int k)
 {
     return (plane[r][k % 4] >> (k / 4) & 1) << 4;
 }
@@ -63,7 +64,7 @@ static void get_q5_0(float *out, const uint8_t *panel, size_t b, int r)
     float d = f16_to_f32(p->d[r]);
 
     for (int k = 0; k < 32; k++)
-        out[k] = (float)((nibble(p->q, r, k) | fifth(p->high, r, k)) - 16) * d;
+        out[k] = (float)((nibble(p->q, r, k) | fifth_bit(p->high, r, k)) - 16) * d;
 }
 
 static void get_q5_1(float *out, const uint8_t *panel, size_t b, int r)
@@ -72,7 +73,7 @@ static void get_q5_1(float *out, const uint8_t *panel, size_t b, int r)
     float d = f16_to_f32(p->d[r]), m = f16_to_f32(p->m[r]);
 
     for (int k = 0; k < 32; k++)
-        out[k] = (float)(nibble(p->q, r, k) | fifth(p->high, r, k)) * d + m;
+        out[k] = (float)(nibble(p->q, r, k) | fifth_bit(p->high, r, k)) * d + m;
 }
 
 static void get_iq4_nl(float *out, const uint8_t *panel, size_t b, int r)
@@ -102,16 +103,17 @@ static void get_q8_0(float *out, const uint8_t *panel, size_t b, int r)
         out[k] = (float)(p->q[k / 4][r][k % 4] - 128) * d;
 }
 
-struct six {
+struct scale_min {
     int scale, min; /* 6 bits each */
 };
 
-/* Of sub-block j, where the planes are as in p16_q4_k. */
-static struct six scale_min(const uint8_t lo[4][16][2], const uint8_t hi[2][16][2], int r, int j)
+/* Scale and minimum of sub-block j in the layout of p16_q4_k. */
+static struct scale_min scale_min_of(
+    const uint8_t lo[4][16][2], const uint8_t hi[2][16][2], int r, int j)
 {
     int low = lo[j / 2][r][j % 2], high = hi[j / 2 & 1][r][j % 2] >> (j / 4 * 4);
 
-    return (struct six){ (low & 15) | (high & 3) << 4, low >> 4 | (high >> 2 & 3) << 4 };
+    return (struct scale_min){ (low & 15) | (high & 3) << 4, low >> 4 | (high >> 2 & 3) << 4 };
 }
 
 static void get_q4_k(float *out, const uint8_t *panel, size_t b, int r)
@@ -120,8 +122,8 @@ static void get_q4_k(float *out, const uint8_t *panel, size_t b, int r)
     float d = f16_to_f32(p->d[r]), dmin = f16_to_f32(p->dmin[r]);
 
     for (int j = 0; j < 8; j++) {
-        struct six six = scale_min(p->scale_lo, p->scale_hi, r, j);
-        float scale = d * (float)six.scale, min = dmin * (float)six.min;
+        struct scale_min scale_min = scale_min_of(p->scale_lo, p->scale_hi, r, j);
+        float scale = d * (float)scale_min.scale, min = dmin * (float)scale_min.min;
         for (int k = 0; k < 32; k++)
             out[32 * j + k] = scale * (float)nibble(p->q[j], r, k) - min;
     }
@@ -133,10 +135,10 @@ static void get_q5_k(float *out, const uint8_t *panel, size_t b, int r)
     float d = f16_to_f32(p->d[r]), dmin = f16_to_f32(p->dmin[r]);
 
     for (int j = 0; j < 8; j++) {
-        struct six six = scale_min(p->scale_lo, p->scale_hi, r, j);
-        float scale = d * (float)six.scale, min = dmin * (float)six.min;
+        struct scale_min scale_min = scale_min_of(p->scale_lo, p->scale_hi, r, j);
+        float scale = d * (float)scale_min.scale, min = dmin * (float)scale_min.min;
         for (int k = 0; k < 32; k++) {
-            int q = nibble(p->q[j], r, k) | fifth(p->high[j], r, k);
+            int q = nibble(p->q[j], r, k) | fifth_bit(p->high[j], r, k);
             out[32 * j + k] = scale * (float)q - min;
         }
     }

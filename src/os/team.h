@@ -1,28 +1,31 @@
-/* team.h: compute threads that do arithmetic and know nothing else.
+/* thread_pool.h: fork-join compute threads of one engine.
  *
- * The caller is member 0 and works too. Inside a job, members meet at barriers: one counter of
- * those who have arrived, and one word that the last of them changes and the others watch. Waiting
- * spins briefly and then sleeps (futex). It does not spin while the teams of the process that are
- * in a job have more members together than it may use processors (thread_count_online()), nor for a
- * while at barriers where that has been in vain.
+ * The caller is thread 0 of the pool and computes too. Inside a job, the threads synchronise with
+ * barriers: a counter of the threads that have arrived, and a word that the last one changes and
+ * the others poll. A waiting thread spins briefly and then sleeps (futex). It does not spin while
+ * the pools of the process that run a job have more threads in total than the process may use
+ * processors (thread_count_online()), nor for a number of barriers after spinning has repeatedly
+ * failed.
  *
- * Owner: one thread (an engine) calls team_run; jobs run on all members at once. */
+ * Owner: one thread (an engine) calls thread_pool_run; jobs run on all threads of the pool at
+ * once. */
 #pragma once
 
 #include "base/err.h"
 
 struct team;
 
-int team_open(struct team **out, int n_threads, struct err *e); /* 1 = no threads */
+int team_open(struct team **out, int n_threads, struct err *e); /* n_threads = 1 starts no thread */
 void team_close(struct team *t);
 int team_size(const struct team *t);
 
-typedef void (*team_fn)(void *arg, int member, int n_members);
-void team_run(struct team *t, team_fn fn, void *arg); /* returns when all have returned */
+typedef void (*team_fn)(void *arg, int thread, int n_threads);
+/* returns when fn has returned on all threads */
+void team_run(struct team *t, team_fn fn, void *arg);
 
-/* Inside a job only. All writes before it are seen by all after it. */
-void team_barrier(struct team *t, int member);
+/* Only inside a job. All writes before the barrier are visible after it on every thread. */
+void team_barrier(struct team *t, int thread);
 
-/* Inside a job: hands out 0, 1, 2, ... once each, per phase; reset by team_barrier. For sharing
- * out pieces whose results do not depend on who computes them. */
+/* Only inside a job: returns 0, 1, 2, ..., each number to one thread; thread_pool_barrier resets
+ * it. It distributes work items whose results do not depend on the thread that computes them. */
 int team_next(struct team *t);

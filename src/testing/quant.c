@@ -20,8 +20,8 @@ static float max_magnitude(const float *x, int n)
     return top;
 }
 
-/* The element of largest magnitude, with its sign. */
-static float top_of(const float *x, int n)
+/* Returns the element of largest magnitude, with its sign. */
+static float signed_max_magnitude(const float *x, int n)
 {
     float top = x[0];
 
@@ -39,25 +39,25 @@ static float inverse(float d)
 static void quant_q8_0(const float *x, uint8_t *out)
 {
     struct file_q8_0 b = { .d = f16_of_f32(max_magnitude(x, 32) / 127) };
-    float by = inverse(f16_to_f32(b.d));
+    float inverse_scale = inverse(f16_to_f32(b.d));
 
     for (int i = 0; i < 32; i++)
-        b.q[i] = (int8_t)clamp_round(x[i] * by, -127, 127);
+        b.q[i] = (int8_t)clamp_round(x[i] * inverse_scale, -127, 127);
     memcpy(out, &b, sizeof(b));
 }
 
-/* The range is -8 .. 7, so the element of largest magnitude is given -8. */
+/* Codes are -8 .. 7, so the element of largest magnitude is encoded as -8. */
 static void quant_q4_0(const float *x, uint8_t *out)
 {
-    struct file_q4_0 b = { .d = f16_of_f32(top_of(x, 32) / -8) };
-    float by = inverse(f16_to_f32(b.d));
+    struct file_q4_0 b = { .d = f16_of_f32(signed_max_magnitude(x, 32) / -8) };
+    float inverse_scale = inverse(f16_to_f32(b.d));
     for (int i = 0; i < 16; i++)
-        b.q[i] = (uint8_t)((clamp_round(x[i] * by, -8, 7) + 8) |
-                           (clamp_round(x[i + 16] * by, -8, 7) + 8) << 4);
+        b.q[i] = (uint8_t)((clamp_round(x[i] * inverse_scale, -8, 7) + 8) |
+                           (clamp_round(x[i + 16] * inverse_scale, -8, 7) + 8) << 4);
     memcpy(out, &b, sizeof(b));
 }
 
-/* Levels 0 .. `levels` from the least element to the largest. */
+/* Quantisation to the codes 0 .. `levels` between the smallest and the largest element. */
 struct range {
     uint16_t d, m;
     uint8_t q[32];
@@ -74,20 +74,21 @@ static struct range quant_range(const float *x, int levels)
     }
     a.d = f16_of_f32((high - low) / (float)levels);
     a.m = f16_of_f32(low);
-    float by = inverse(f16_to_f32(a.d)), m = f16_to_f32(a.m);
+    float inverse_scale = inverse(f16_to_f32(a.d)), m = f16_to_f32(a.m);
     for (int i = 0; i < 32; i++)
-        a.q[i] = (uint8_t)clamp_round((x[i] - m) * by, 0, levels);
+        a.q[i] = (uint8_t)clamp_round((x[i] - m) * inverse_scale, 0, levels);
     return a;
 }
 
-/* Low four bits of 32 elements as in file_q4_0; fifths as in file_q5_0. */
-static void put_low(uint8_t out[16], const uint8_t q[32])
+/* Writes the low four bits of 32 elements as in file_q4_0, put_fifth_bits the fifth bits as in
+ * file_q5_0. */
+static void put_low_nibbles(uint8_t out[16], const uint8_t q[32])
 {
     for (int i = 0; i < 16; i++)
         out[i] = (uint8_t)((q[i] & 15) | (q[i + 16] & 15) << 4);
 }
 
-static void put_fifths(uint8_t out[4], const uint8_t q[32])
+static void put_fifth_bits(uint8_t out[4], const uint8_t q[32])
 {
     memset(out, 0, 4);
     for (int i = 0; i < 32; i++)
@@ -99,7 +100,7 @@ static void quant_q4_1(const float *x, uint8_t *out)
     struct range a = quant_range(x, 15);
     struct file_q4_1 b = { .d = a.d, .m = a.m };
 
-    put_low(b.q, a.q);
+    put_low_nibbles(b.q, a.q);
     memcpy(out, &b, sizeof(b));
 }
 
@@ -108,60 +109,61 @@ static void quant_q5_1(const float *x, uint8_t *out)
     struct range a = quant_range(x, 31);
     struct file_q5_1 b = { .d = a.d, .m = a.m };
 
-    put_low(b.q, a.q);
-    put_fifths(b.high, a.q);
+    put_low_nibbles(b.q, a.q);
+    put_fifth_bits(b.high, a.q);
     memcpy(out, &b, sizeof(b));
 }
 
 static void quant_q5_0(const float *x, uint8_t *out)
 {
-    struct file_q5_0 b = { .d = f16_of_f32(top_of(x, 32) / -16) };
-    float by = inverse(f16_to_f32(b.d));
+    struct file_q5_0 b = { .d = f16_of_f32(signed_max_magnitude(x, 32) / -16) };
+    float inverse_scale = inverse(f16_to_f32(b.d));
     uint8_t q[32];
 
     for (int i = 0; i < 32; i++)
-        q[i] = (uint8_t)(clamp_round(x[i] * by, -16, 15) + 16);
-    put_low(b.q, q);
-    put_fifths(b.high, q);
+        q[i] = (uint8_t)(clamp_round(x[i] * inverse_scale, -16, 15) + 16);
+    put_low_nibbles(b.q, q);
+    put_fifth_bits(b.high, q);
     memcpy(out, &b, sizeof(b));
 }
 
-/* The index of the number in the list that is nearest. */
-static uint8_t nearest(const int8_t list[16], float v)
+/* Returns the index of the nearest codebook entry. */
+static uint8_t nearest_code(const int8_t codebook[16], float v)
 {
     int best = 0;
 
     for (int i = 1; i < 16; i++)
-        if (fabsf(v - list[i]) < fabsf(v - list[best]))
+        if (fabsf(v - codebook[i]) < fabsf(v - codebook[best]))
             best = i;
     return (uint8_t)best;
 }
 
-static void put_nearest(uint8_t out[16], const int8_t list[16], const float *x, float by)
+static void quant_to_codebook(
+    uint8_t out[16], const int8_t codebook[16], const float *x, float inverse_scale)
 {
     uint8_t q[32];
 
     for (int i = 0; i < 32; i++)
-        q[i] = nearest(list, x[i] * by);
-    put_low(out, q);
+        q[i] = nearest_code(codebook, x[i] * inverse_scale);
+    put_low_nibbles(out, q);
 }
 
 static const int8_t iq4_list[16] = { IQ4_LIST }, mxfp4_list[16] = { MXFP4_LIST };
 
-/* The list reaches from -127 to 113, so the element of largest magnitude is given -127. */
+/* The codebook is -127 .. 113, so the element of largest magnitude is encoded as -127. */
 static void quant_iq4_nl(const float *x, uint8_t *out)
 {
-    struct file_iq4_nl b = { .d = f16_of_f32(top_of(x, 32) / -127) };
+    struct file_iq4_nl b = { .d = f16_of_f32(signed_max_magnitude(x, 32) / -127) };
 
-    put_nearest(b.q, iq4_list, x, inverse(f16_to_f32(b.d)));
+    quant_to_codebook(b.q, iq4_list, x, inverse(f16_to_f32(b.d)));
     memcpy(out, &b, sizeof(b));
 }
 
-/* The largest power of two is given the exponent of E2M1's largest, 4 (OCP Microscaling Formats
- * 1.0, section 6.3). */
+/* The exponent of the largest power of two becomes the largest exponent of E2M1, 2^2 (OCP
+ * Microscaling Formats 1.0, section 6.3). */
 static void quant_mxfp4(const float *x, uint8_t *out)
 {
-    struct file_mxfp4 b = { .e = 1 }; /* the least whose inverse is a float */
+    struct file_mxfp4 b = { .e = 1 }; /* the smallest exponent whose inverse is a float */
     int exponent;
     float top = max_magnitude(x, 32);
 
@@ -169,7 +171,7 @@ static void quant_mxfp4(const float *x, uint8_t *out)
         frexpf(top, &exponent); /* top = 0.5 .. 1 * 2^exponent */
         b.e = (uint8_t)MIN(MAX(exponent - 1 - 2 + 127, 1), 254);
     }
-    put_nearest(b.q, mxfp4_list, x, 1 / e8m0_half(b.e));
+    quant_to_codebook(b.q, mxfp4_list, x, 1 / e8m0_half(b.e));
     memcpy(out, &b, sizeof(b));
 }
 
@@ -179,19 +181,19 @@ static void quant_iq4_xs(const float *x, uint8_t *out)
     float step[8];
 
     for (int j = 0; j < 8; j++)
-        step[j] = top_of(x + 32 * j, 32) / -127;
-    b.d = f16_of_f32(top_of(step, 8) / -32);
+        step[j] = signed_max_magnitude(x + 32 * j, 32) / -127;
+    b.d = f16_of_f32(signed_max_magnitude(step, 8) / -32);
     float d = f16_to_f32(b.d);
     for (int j = 0; j < 8; j++) {
         int scale = clamp_round(step[j] * inverse(d), -32, 31);
-        put_nearest(b.q[j], iq4_list, x + 32 * j, inverse(d * (float)scale));
+        quant_to_codebook(b.q[j], iq4_list, x + 32 * j, inverse(d * (float)scale));
         b.scale_lo[j / 2] |= (uint8_t)(((scale + 32) & 15) << (j % 2 * 4));
         b.scale_hi |= (uint16_t)((scale + 32) >> 4 << (2 * j));
     }
     memcpy(out, &b, sizeof(b));
 }
 
-/* What Q4_K and Q5_K have in common: scales, minimums, and the elements as 0 .. levels. */
+/* Common part of Q4_K and Q5_K: scales, minimums, and the elements as 0 .. levels. */
 struct affine {
     uint16_t d, dmin;
     uint8_t scales[12];
@@ -230,9 +232,9 @@ static struct affine quant_affine(const float *x, int levels)
     for (int j = 0; j < 8; j++) {
         sc[j] = clamp_round(step[j] * inverse(d), 0, 63);
         m[j] = clamp_round(min[j] * inverse(dmin), 0, 63);
-        float by = inverse(d * (float)sc[j]), offset = dmin * (float)m[j];
+        float inverse_scale = inverse(d * (float)sc[j]), offset = dmin * (float)m[j];
         for (int i = 32 * j; i < 32 * j + 32; i++)
-            a.q[i] = (uint8_t)clamp_round((x[i] + offset) * by, 0, levels);
+            a.q[i] = (uint8_t)clamp_round((x[i] + offset) * inverse_scale, 0, levels);
     }
     pack_scales(a.scales, sc, m);
     return a;
@@ -276,9 +278,9 @@ static void quant_q6_k(const float *x, uint8_t *out)
     for (int s = 0; s < 16; s++) {
         float want = max_magnitude(x + 16 * s, 16) / 31;
         b.scale[s] = (int8_t)clamp_round(want * inverse(d), 0, 127);
-        float by = inverse(d * (float)b.scale[s]);
+        float inverse_scale = inverse(d * (float)b.scale[s]);
         for (int k = 16 * s; k < 16 * s + 16; k++) {
-            int u = clamp_round(x[k] * by, -32, 31) + 32;
+            int u = clamp_round(x[k] * inverse_scale, -32, 31) + 32;
             int half = k / 128, g = k % 128 / 32, l = k % 32;
             b.low[64 * half + 32 * (g & 1) + l] |= (uint8_t)((u & 15) << (g / 2 * 4));
             b.high[32 * half + l] |= (uint8_t)((u >> 4) << (2 * g));

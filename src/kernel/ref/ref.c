@@ -1,6 +1,6 @@
-/* ref.c: what every operation means. The other sets are compared with it bit for bit, so it is
- * never sped up. Multiplications and additions are rounded one by one except where fmaf says
- * otherwise. ref_gemm.c and ref_attn.c continue it. */
+/* ref.c: definition of every operation. All other kernel sets are compared with it bit for bit, so
+ * it is never optimised. Each multiplication and addition is rounded separately unless the code
+ * uses fmaf. ref_gemm.c and ref_attn.c define GEMM and attention. */
 #include "kernel/ref/ref.h"
 #include "kernel/acts.h"
 #include "base/half.h"
@@ -9,7 +9,6 @@
 #include <float.h>
 #include <math.h>
 
-/* See mandate.h. */
 float ref_exp(float x)
 {
     if (x != x)
@@ -27,7 +26,7 @@ float ref_exp(float x)
     return ldexpf(p, (int)n);
 }
 
-/* The largest magnitude, as a float; any NaN wins over everything. */
+/* Returns the largest magnitude; a NaN is larger than every number. */
 float ref_max_magnitude(const float *x, int n)
 {
     uint32_t top = 0;
@@ -39,7 +38,7 @@ float ref_max_magnitude(const float *x, int n)
 
 static int8_t to_int8(float v)
 {
-    v = v > -127.0f ? v : -127.0f; /* a NaN, too, becomes -127 */
+    v = v > -127.0f ? v : -127.0f; /* a NaN becomes -127 */
     v = v < 127.0f ? v : 127.0f;
     return (int8_t)rintf(v);
 }
@@ -159,7 +158,7 @@ static float max(const float *x, int n)
 
     for (int i = 0; i < n; i++)
         top = x[i] > top ? x[i] : top;
-    return top + 0.0f; /* of -0 and 0 the latter, in whatever order they came */
+    return top + 0.0f; /* the sum of -0 and 0 is 0: the result does not depend on their order */
 }
 
 const struct kernels kernels_ref = {

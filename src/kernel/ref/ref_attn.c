@@ -1,15 +1,16 @@
-/* ref_attn.c: the definition of attention over pages; attn.h has the layout.
+/* ref_attn.c: definition of attention over KV pages; attn.h documents the layout.
  *
- * Positions are absolute. A score is one fma chain over d from 0, then times the scale. Keys are
- * taken in blocks of KV_BLOCK: the running maximum moves, what was summed so far is scaled by
- * exp(old - new), weights exp(score - max) add to 16 lanes by position, which fold 8, 4, 2, 1 and
- * add to l; each output is one fma chain over positions. Every KV_SPLIT keys that state starts
- * afresh, and the splits are merged in order. No step knows where a page ends.
+ * Positions are absolute. A score is one fma chain over d from 0, multiplied by the scale. Keys are
+ * processed in blocks of KV_BLOCK with an online softmax: if the running maximum changes, the
+ * previous sums are multiplied by exp(old - new). The weights exp(score - max) are added to 16
+ * lanes by position; the lanes are reduced 8, 4, 2, 1, and the result is added to the running sum.
+ * Each output is one fma chain over positions. Every KV_SPLIT keys a new state starts, and the
+ * splits are merged in order. No step depends on page boundaries.
  *
- * q8_0: the query is quantised as activations are, and a score is what the product of a Q8_0 weight
- * row is (an exact dot per 32 elements), times the scale. The weights of a block of keys, times
- * the scales of the values, become whole numbers up to KV_TOP by one factor for 32 dimensions; an
- * output gains the exact sum over the block by one fma. */
+ * q8_0: the query is quantised like activations, and a score is the GEMM result for a Q8_0 weight
+ * row (an exact dot product per 32 elements), multiplied by the scale. The weights of a key block,
+ * multiplied by the scales of the values, are converted to integers up to KV_TOP with one factor
+ * per 32 dimensions. The exact integer sum over the block is added to an output with one fma. */
 #include "kernel/acts.h"
 #include "kernel/blocks.h"
 #include "base/half.h"
@@ -18,9 +19,10 @@
 
 #include <math.h>
 
-enum { TOKENS = ((int)PAGE_TOKENS + KV_GROUP - 1) / KV_GROUP * KV_GROUP }; /* laid out */
+/* tokens in the layout of a page */
+enum { LAYOUT_TOKENS = ((int)PAGE_TOKENS + KV_GROUP - 1) / KV_GROUP * KV_GROUP };
 
-/* Where element d of one token lies, counted in elements of the type. */
+/* Position of element d of a token, in elements. */
 static size_t k_index(const struct kv_layout *l, int token, int d)
 {
     size_t groups = (size_t)(l->head_dim + 31) / 32;
@@ -31,7 +33,7 @@ static size_t k_index(const struct kv_layout *l, int token, int d)
 
 static size_t v_index(int token, int d)
 {
-    size_t pairs = TOKENS / 2;
+    size_t pairs = LAYOUT_TOKENS / 2;
 
     return ((size_t)(d / 16) * pairs + (size_t)(token / 2)) * 32 + (size_t)(d % 16 * 2 + token % 2);
 }
@@ -51,8 +53,8 @@ static int n_blocks(const struct kv_layout *l)
     return (l->head_dim + Q8_0_BLOCK - 1) / Q8_0_BLOCK;
 }
 
-/* One head of q8_0; what is missing of the last block counts as zeros. */
-static void quantise(const float *x, int dim, struct act_q8_0 *out)
+/* Quantises one head to q8_0; the last block is padded with zeros. */
+static void quantise_head(const float *x, int dim, struct act_q8_0 *out)
 {
     float block[Q8_0_BLOCK];
 
@@ -72,11 +74,11 @@ static void append_q8_0(const struct kv_slot *slot, const float *k, const float 
     uint16_t *scales = (uint16_t *)(void *)(slot->v + l->v_scales);
     struct act_q8_0 key[KV_Q8_DIM / Q8_0_BLOCK], value[KV_Q8_DIM / Q8_0_BLOCK];
 
-    quantise(k, l->head_dim, key);
-    quantise(v, l->head_dim, value);
+    quantise_head(k, l->head_dim, key);
+    quantise_head(v, l->head_dim, value);
     for (int b = 0; b < n; b++) {
         kp[b].d[token % KV_GROUP] = f16_of_f32(key[b].d);
-        scales[b * TOKENS + token] = f16_of_f32(value[b].d);
+        scales[b * LAYOUT_TOKENS + token] = f16_of_f32(value[b].d);
         for (int j = 0; j < Q8_0_BLOCK; j++)
             kp[b].q[j / 4][token % KV_GROUP][j % 4] = (uint8_t)(key[b].q[j] + 128);
     }
@@ -99,7 +101,7 @@ void ref_kv_append(const struct kv_slot *slot, const float *k, const float *v)
     }
 }
 
-static const uint8_t *block_of(const struct attn_args *a, int pos)
+static const uint8_t *kv_block_of(const struct attn_args *a, int pos)
 {
     const struct kv_layout *l = a->layout;
     size_t block = (size_t)a->layer * (size_t)l->n_kv_heads + (size_t)a->kv_head;
@@ -110,19 +112,19 @@ static const uint8_t *block_of(const struct attn_args *a, int pos)
 
 static const uint16_t *k_of(const struct attn_args *a, int pos)
 {
-    return (const uint16_t *)(const void *)block_of(a, pos);
+    return (const uint16_t *)(const void *)kv_block_of(a, pos);
 }
 
 static const uint8_t *v_of(const struct attn_args *a, int pos)
 {
-    return block_of(a, pos) + a->layout->k_bytes;
+    return kv_block_of(a, pos) + a->layout->k_bytes;
 }
 
 static float score_q8_0(const struct attn_args *a, const struct act_q8_0 *q, int pos)
 {
     int n = n_blocks(a->layout), token = pos % PAGE_TOKENS, row = token % KV_GROUP;
     const struct p16_q8_0 *k =
-        (const struct p16_q8_0 *)(const void *)block_of(a, pos) + token / KV_GROUP * n;
+        (const struct p16_q8_0 *)(const void *)kv_block_of(a, pos) + token / KV_GROUP * n;
     float acc = 0;
 
     for (int b = 0; b < n; b++) {
@@ -134,7 +136,7 @@ static float score_q8_0(const struct attn_args *a, const struct act_q8_0 *q, int
     return acc * a->scale;
 }
 
-static float score(const struct attn_args *a, const float *q, int pos)
+static float score_16bit(const struct attn_args *a, const float *q, int pos)
 {
     const uint16_t *k = k_of(a, pos);
     float dot = 0;
@@ -156,8 +158,9 @@ static float sum_by_position(const float *w, int from, int to)
     return lane[0];
 }
 
-/* out += the weighted values of keys [from, to), in one chain over positions. */
-static void add_values(const struct attn_args *a, const float *w, int from, int to, float *out)
+/* Adds the weighted values of keys [from, to) to out, in one chain over positions. */
+static void add_values_16bit(
+    const struct attn_args *a, const float *w, int from, int to, float *out)
 {
     const struct kv_layout *l = a->layout;
 
@@ -168,10 +171,10 @@ static void add_values(const struct attn_args *a, const float *w, int from, int 
     }
 }
 
-/* As acts.h does it, to two bytes. */
+/* Rounds and clamps like acts.h, but to 16 bits. */
 static int32_t to_int16(float v)
 {
-    v = v > -KV_TOP ? v : -KV_TOP; /* a NaN, too */
+    v = v > -KV_TOP ? v : -KV_TOP; /* a NaN, too, becomes -KV_TOP */
     v = v < KV_TOP ? v : KV_TOP;
     return (int32_t)rintf(v);
 }
@@ -180,10 +183,10 @@ static float scale_of_value(const struct attn_args *a, int b, int pos)
 {
     const uint16_t *scales = (const uint16_t *)(const void *)(v_of(a, pos) + a->layout->v_scales);
 
-    return f16_to_f32(scales[b * TOKENS + pos % PAGE_TOKENS]);
+    return f16_to_f32(scales[b * LAYOUT_TOKENS + pos % PAGE_TOKENS]);
 }
 
-/* The same of q8_0: 32 dimensions at a time, exact sums over the block of keys. */
+/* add_values_16bit for q8_0: 32 dimensions at a time, exact sums over the key block. */
 static void add_values_q8_0(const struct attn_args *a, const float *w, int from, int to, float *out)
 {
     const int dim = a->layout->head_dim;
@@ -219,7 +222,7 @@ static void attend_block(
     float *w = a->scratch, max = *s.max;
 
     for (int pos = from; pos < to; pos++) {
-        w[pos - from] = is_q8 ? score_q8_0(a, q->q8, pos) : score(a, q->q, pos);
+        w[pos - from] = is_q8 ? score_q8_0(a, q->q8, pos) : score_16bit(a, q->q, pos);
         max = w[pos - from] > max ? w[pos - from] : max;
     }
     for (int pos = from; pos < to; pos++)
@@ -236,7 +239,7 @@ static void attend_block(
             s.out[d] *= shrink;
     }
     *s.max = max;
-    (is_q8 ? add_values_q8_0 : add_values)(a, w, from, to, s.out);
+    (is_q8 ? add_values_q8_0 : add_values_16bit)(a, w, from, to, s.out);
 }
 
 static void attend_split(
@@ -249,18 +252,18 @@ static void attend_split(
         attend_block(a, q, b, MIN(b + KV_BLOCK, to), s);
 }
 
-static void merge(struct attn_state total, struct attn_state split, int head_dim)
+static void merge_states(struct attn_state total, struct attn_state split, int head_dim)
 {
     float max = *split.max > *total.max ? *split.max : *total.max;
-    float mine = ref_exp(*total.max - max), theirs = ref_exp(*split.max - max);
+    float total_factor = ref_exp(*total.max - max), split_factor = ref_exp(*split.max - max);
 
     *total.max = max;
-    *total.sum = fmaf(*split.sum, theirs, *total.sum * mine);
+    *total.sum = fmaf(*split.sum, split_factor, *total.sum * total_factor);
     for (int d = 0; d < head_dim; d++)
-        total.out[d] = fmaf(split.out[d], theirs, total.out[d] * mine);
+        total.out[d] = fmaf(split.out[d], split_factor, total.out[d] * total_factor);
 }
 
-static void finish(struct attn_state total, float *out, int head_dim)
+static void write_output(struct attn_state total, float *out, int head_dim)
 {
     float inverse = 1.0f / *total.sum;
 
@@ -278,9 +281,9 @@ static void attend_all(const struct attn_args *a, const struct query *q, float *
     attend_split(a, q, 0, total);
     for (int i = 1; i < attn_splits(a->n_keys); i++) {
         attend_split(a, q, i, split);
-        merge(total, split, dim);
+        merge_states(total, split, dim);
     }
-    finish(total, out, dim);
+    write_output(total, out, dim);
 }
 
 static void attend_row(const struct attn_args *a)
@@ -292,8 +295,8 @@ static void attend_row(const struct attn_args *a)
     for (int h = 0; h < a->n_q && a->n_keys > 0; h++) {
         struct query q = { .q = a->q + (size_t)h * dim };
         if (a->layout->type == KV_Q8_0)
-            quantise(q.q, (int)dim, q.q8);
-        for (int i = a->split_from; i < a->split_to; i++) /* none, where all is wanted */
+            quantise_head(q.q, (int)dim, q.q8);
+        for (int i = a->split_from; i < a->split_to; i++) /* no iterations without a->states */
             attend_split(a, &q, i, attn_state_at(a, i, h));
         if (!a->states)
             attend_all(a, &q, a->out + (size_t)h * dim);
@@ -322,5 +325,5 @@ void ref_attend(const struct attn_args *a)
 
 void ref_attend_merge(const struct attn_args *a)
 {
-    attn_merge_splits(a, merge, finish);
+    attn_merge_splits(a, merge_states, write_output);
 }

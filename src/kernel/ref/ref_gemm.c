@@ -1,11 +1,11 @@
-/* ref_gemm.c: the definition of packed weights times activations, one output at a time.
+/* ref_gemm.c: definition of GEMM with packed weights, one output at a time.
  *
- * An output is one chain: from 0, k or blocks in order. Float weights: one fma per k. Blocks of
- * 32: one fma, of the rounded product of both scales and the exact integer dot, and where there is
- * a minimum one more, of its product with the activations' scale and their sum. Blocks of 256: the
- * integer sum over sub-blocks of scale x dot is exact; one fma for it and, where a type has
- * minimums, one more for theirs. An integer beyond 2^24 is rounded to nearest when it becomes a
- * float. */
+ * An output is one chain from 0, over k or blocks in ascending order. Float weights: one fma per k.
+ * Blocks of 32: one fma of the rounded product of both scales and the exact integer dot product.
+ * Types with a minimum add another fma, of the rounded product of the minimum and the activation
+ * scale, and the sum of the activations. Blocks of 256: the integer sum over sub-blocks of scale x
+ * dot product is exact; one fma adds it, and types with minimums add another fma for them. An
+ * integer beyond 2^24 is rounded to nearest when it is converted to float. */
 #include "kernel/acts.h"
 #include "kernel/blocks.h"
 #include "base/half.h"
@@ -13,10 +13,10 @@
 
 #include <math.h>
 
-/* One row (0 .. 15) of a panel times one row of activations. */
+/* Dot product of one row (0 .. 15) of a panel with one activation row. */
 typedef float (*dot_fn)(const void *panel, int r, const void *x, int n_cols);
 
-static void gemm(const struct gemm_args *g, dot_fn dot)
+static void gemm_by_output(const struct gemm_args *g, dot_fn dot)
 {
     const struct packed *w = g->w;
 
@@ -76,14 +76,14 @@ static float dot_q8_0(const void *panel, int r, const void *x, int n_cols)
     return acc;
 }
 
-/* Element k of 32 whose nibbles lie as in p16_q4_0. */
+/* Element k of 32 in the nibble order of p16_q4_0. */
 static int nibble(const uint8_t q[4][16][4], int r, int k)
 {
     return q[k % 16 / 4][r][k % 4] >> (k / 16 * 4) & 15;
 }
 
-/* Its fifth bit, in place, where the plane is as in p16_q5_0. */
-static int fifth(const uint8_t plane[16][4], int r, int k)
+/* Fifth bit of element k, shifted to bit 4, in the order of p16_q5_0. */
+static int fifth_bit(const uint8_t plane[16][4], int r, int k)
 {
     return (plane[r][k % 4] >> (k / 4) & 1) << 4;
 }
@@ -103,7 +103,7 @@ static float dot_q4_0(const void *panel, int r, const void *x, int n_cols)
     return acc;
 }
 
-/* Of types with a minimum per 32: another fma, of it and the sum of the activations. */
+/* Adds the term of a type with a minimum per 32: the minimum times the sum of the activations. */
 static float add_min(float acc, uint16_t m, const struct act_q8_0 *a)
 {
     return fmaf(f16_to_f32(m) * a->d, (float)(a->minus8 / -8), acc);
@@ -133,7 +133,7 @@ static float dot_q5_0(const void *panel, int r, const void *x, int n_cols)
     for (int b = 0; b < n_cols / 32; b++, w++, a++) {
         int32_t sum = 0;
         for (int k = 0; k < 32; k++)
-            sum += ((nibble(w->q, r, k) | fifth(w->high, r, k)) - 16) * a->q[k];
+            sum += ((nibble(w->q, r, k) | fifth_bit(w->high, r, k)) - 16) * a->q[k];
         acc = fmaf(f16_to_f32(w->d[r]) * a->d, (float)sum, acc);
     }
     return acc;
@@ -148,19 +148,20 @@ static float dot_q5_1(const void *panel, int r, const void *x, int n_cols)
     for (int b = 0; b < n_cols / 32; b++, w++, a++) {
         int32_t sum = 0;
         for (int k = 0; k < 32; k++)
-            sum += (nibble(w->q, r, k) | fifth(w->high, r, k)) * a->q[k];
+            sum += (nibble(w->q, r, k) | fifth_bit(w->high, r, k)) * a->q[k];
         acc = add_min(fmaf(f16_to_f32(w->d[r]) * a->d, (float)sum, acc), w->m[r], a);
     }
     return acc;
 }
 
-/* The exact dot of 32 numbers out of a list with 32 activations. */
-static int32_t list_dot(const int8_t list[16], const uint8_t q[4][16][4], int r, const int8_t *x)
+/* Exact dot product of 32 codebook entries with 32 activations. */
+static int32_t codebook_dot(
+    const int8_t codebook[16], const uint8_t q[4][16][4], int r, const int8_t *x)
 {
     int32_t sum = 0;
 
     for (int k = 0; k < 32; k++)
-        sum += list[nibble(q, r, k)] * x[k];
+        sum += codebook[nibble(q, r, k)] * x[k];
     return sum;
 }
 
@@ -173,7 +174,7 @@ static float dot_iq4_nl(const void *panel, int r, const void *x, int n_cols)
     float acc = 0;
 
     for (int b = 0; b < n_cols / 32; b++, w++, a++) {
-        int32_t sum = list_dot(iq4_list, w->q, r, a->q);
+        int32_t sum = codebook_dot(iq4_list, w->q, r, a->q);
         acc = fmaf(f16_to_f32(w->d[r]) * a->d, (float)sum, acc);
     }
     return acc;
@@ -186,7 +187,7 @@ static float dot_mxfp4(const void *panel, int r, const void *x, int n_cols)
     float acc = 0;
 
     for (int b = 0; b < n_cols / 32; b++, w++, a++) {
-        int32_t sum = list_dot(mxfp4_list, w->q, r, a->q);
+        int32_t sum = codebook_dot(mxfp4_list, w->q, r, a->q);
         acc = fmaf(e8m0_half(w->e[r]) * a->d, (float)sum, acc);
     }
     return acc;
@@ -196,7 +197,7 @@ struct scale_min {
     int scale, min;
 };
 
-static struct scale_min sub_scales(
+static struct scale_min scale_min_of(
     const uint8_t lo[4][16][2], const uint8_t hi[2][16][2], int r, int j)
 {
     int l = lo[j / 2][r][j % 2], h = hi[j / 2 & 1][r][j % 2] >> (j / 4 * 4);
@@ -213,7 +214,7 @@ static float dot_q4_k(const void *panel, int r, const void *x, int n_cols)
     for (int b = 0; b < n_cols / 256; b++, w++, a++) {
         int32_t sum = 0, mins = 0;
         for (int j = 0; j < 8; j++) {
-            struct scale_min s = sub_scales(w->scale_lo, w->scale_hi, r, j);
+            struct scale_min s = scale_min_of(w->scale_lo, w->scale_hi, r, j);
             int32_t dot = 0;
             for (int k = 0; k < 32; k++)
                 dot += nibble(w->q[j], r, k) * a->q[32 * j + k];
@@ -235,10 +236,10 @@ static float dot_q5_k(const void *panel, int r, const void *x, int n_cols)
     for (int b = 0; b < n_cols / 256; b++, w++, a++) {
         int32_t sum = 0, mins = 0;
         for (int j = 0; j < 8; j++) {
-            struct scale_min s = sub_scales(w->scale_lo, w->scale_hi, r, j);
+            struct scale_min s = scale_min_of(w->scale_lo, w->scale_hi, r, j);
             int32_t dot = 0;
             for (int k = 0; k < 32; k++) {
-                int q = nibble(w->q[j], r, k) | fifth(w->high[j], r, k);
+                int q = nibble(w->q[j], r, k) | fifth_bit(w->high[j], r, k);
                 dot += q * a->q[32 * j + k];
             }
             sum += s.scale * dot;
@@ -282,7 +283,7 @@ static float dot_iq4_xs(const void *panel, int r, const void *x, int n_cols)
     for (int b = 0; b < n_cols / 256; b++, w++, a++) {
         int32_t sum = 0;
         for (int j = 0; j < 8; j++)
-            sum += w->scale[j / 2][r][j % 2] * list_dot(iq4_list, w->q[j], r, a->q + 32 * j);
+            sum += w->scale[j / 2][r][j % 2] * codebook_dot(iq4_list, w->q[j], r, a->q + 32 * j);
         acc = fmaf(f16_to_f32(w->d[r]) * a->d, (float)sum, acc);
     }
     return acc;
@@ -291,7 +292,7 @@ static float dot_iq4_xs(const void *panel, int r, const void *x, int n_cols)
 #define WEIGHT(TYPE, name, act, block)                                                             \
     void ref_gemm_##name(const struct gemm_args *g)                                                \
     {                                                                                              \
-        gemm(g, dot_##name);                                                                       \
+        gemm_by_output(g, dot_##name);                                                             \
     }
 #include "kernel/types.def"
 #undef WEIGHT
