@@ -1,11 +1,12 @@
-/* x86_amx.h: how the AMX set is spread over its files. For these and, for the name, kernels.c. */
+/* x86_amx.h: functions shared by the files of the AMX set. Included only by these files and
+ * kernels.c. */
 #pragma once
 
 #include "kernel/kernels.h"
 
 extern const struct kernels kernels_amx;
 
-#ifdef TILES_IN_SOFTWARE /* the same once more, for tests */
+#ifdef TILES_IN_SOFTWARE /* names of the second copy, for tests */
 #define amx_gemm_bf16    amx_soft_gemm_bf16
 #define amx_gemm_f16     amx_soft_gemm_f16
 #define amx_attend       amx_soft_attend

@@ -1,34 +1,35 @@
-/* x86_amx_float.c: products of BF16 and F16 weights with bf16 tiles, for any number of rows.
+/* x86_amx_float.c: GEMM with BF16 and F16 weights on AMX bf16 tiles, for any number of rows.
  *
- * Other bits than ref.c's, about as close to the exact sum (rms 8e-8 of the sum of magnitudes of
- * BF16, 1.4e-7 of F16; ref.c: 3e-8): activations are two planes of bf16 (acts.h), 16 bits of
- * mantissa or more; F16 weights two planes that are exact together (11 bits: 8 and 3). For each
- * output, 32 k at a time from 0 on, the last 32 filled up with zeros, a tile gains
+ * The bits differ from those of ref.c; the error is similar (rms 8e-8 of the sum of magnitudes for
+ * BF16 and 1.4e-7 for F16; ref.c: 3e-8). Activations are BF16X2 (acts.h), with at least 16 bits of
+ * mantissa; F16 weights are split into hi and lo, which represent them exactly (11 bits: 8 and 3).
+ * For each output, 32 k at a time from 0 on, with the last 32 padded with zeros, a tile accumulates
  *
  *     lo * w, hi * w                                      BF16
  *     lo * w.hi, hi * w.hi, hi * w.lo                     F16; lo * w.lo would be about 2^-18 of it
  *
- * each as TILE_DOT_BF16 says it. A row's bits depend on nothing else: where a sum waits in memory
- * between two stretches of k, it is the same number. So one row takes tiles as well.
+ * each as specified for TILE_DOT_BF16. The bits of a row depend on nothing else: a partial sum that
+ * is stored between two K blocks does not change. Therefore a single row also uses tiles.
  *
- *   subnormals           of x, of BF16 weights and of either plane count as zero. Those of F16
- *                        are normal numbers of bf16
- *   x beyond bf16        (3.39e38) is infinity
- *   not a number         what is not finite has no lower plane; its outputs are not finite, though
- *                        which of infinity and NaN may differ (infinity times a lower plane of 0)
+ *   subnormals           of x, of BF16 weights, and in hi or lo count as zero. Subnormal F16
+ *                        weights are normal numbers in bf16
+ *   x beyond bf16        (3.39e38) becomes infinity
+ *   not finite           a number that is not finite has lo = 0; its outputs are not finite, but
+ *                        infinity and NaN may differ (infinity times lo = 0)
  *
- * Rows of activations are taken in groups of up to 32, two tiles, all groups of a chunk alike: the
- * last one begins so early that it is whole, and computes some rows once more. Weights are taken of
- * two panels at a time: a BF16 panel is B tiles as it lies in memory, F16 is taken apart into such
- * first. PASS panels share a stretch of activations, which stays in the second cache: as it lies,
- * or, where rows are picked, a copy.
+ * Activation rows are processed in groups of up to 32, two tiles. All groups of a chunk have the
+ * same size: the last one begins early enough to be whole, and computes some rows again. Weights
+ * of two panels are processed at a time: a BF16 panel consists of B tiles in memory, F16 is first
+ * split into such tiles. PASS_PANELS panels share a K block of activations, which stays in L2: in
+ * place, or as a copy of gathered rows.
  *
- * What one row should cost, by what was measured of tile instructions elsewhere (9.2 cycles for a
- * product with few rows, 8.2 for a load of 1 kB, some 52 until a tile may be added to again;
- * estimates, no processor with tiles was at hand): 1,024 BF16 weights, two panels side by side, 2
- * products one behind the other in each: 104 cycles or 36 ns at 2.9 GHz, where memory takes
- * 75 ns at 27 GB/s, and 150 when two cores share it. F16: 156 cycles, beside some 300 of vector
- * instructions to take them apart, 105 ns: as fast as shared memory, not as a core's own. */
+ * Estimated cost of one row, from published measurements of tile instructions (9.2 cycles for a
+ * product with few rows, 8.2 for loading 1 kB, about 52 before the same tile can be accumulated to
+ * again; no processor with AMX was available): 1,024 BF16 weights, two panels in parallel with 2
+ * dependent products each, take 104 cycles or 36 ns at 2.9 GHz. Memory takes 75 ns at 27 GB/s, and
+ * 150 ns if two cores share it. F16 takes 156 cycles, and about 300 cycles (105 ns) of vector
+ * instructions to split the weights: as fast as shared memory, slower than the memory of one
+ * core. */
 #ifndef __AVX512BF16__
 #error "compile with the AMX flags of the Makefile"
 #endif
@@ -40,39 +41,41 @@
 #include "kernel/x86/x86_avx512_gemm.h"
 
 enum {
-    CHUNK = 256,                    /* rows of activations at once */
-    GROUP = 2 * TILE_ROWS,          /* rows that two tiles hold */
-    PASS = 16,                      /* panels that share the planes of a stretch */
-    STEP = 32,                      /* k of a tile */
-    STEP_BYTES = 16 * 64,           /* of weights: a B tile */
-    K_BYTES = 4,                    /* of an activation's planes */
-    PLANES = 256 * CHUNK * K_BYTES, /* a stretch of 256 k of a chunk, longer of fewer rows */
-    UNPACKED = 256 / STEP,          /* steps of F16 that are taken apart at once */
+    CHUNK_ROWS = 256,           /* activation rows at once */
+    GROUP_ROWS = 2 * TILE_ROWS, /* rows of two tiles */
+    PASS_PANELS = 16,           /* panels that share a K block of activations */
+    TILE_K = 32,                /* k per tile */
+    TILE_BYTES = 16 * 64,       /* bytes of a B tile */
+    K_BYTES = 4,                /* bytes of one activation (hi and lo) */
+    /* K block of a chunk: 256 k, or more k if there are fewer rows */
+    KBLOCK_BYTES = 256 * CHUNK_ROWS * K_BYTES,
+    SPLIT_TILES = 256 / TILE_K, /* tiles of F16 weights that are split at once */
 };
 
-/* On the stack: no allocation in a step. */
-struct work {
-    ALIGNED(64) uint8_t picked[PLANES + CHUNK * 64];   /* a stretch of rows that are picked */
-    ALIGNED(64) float sums[PASS][CHUNK][PANEL];        /* of all groups */
-    ALIGNED(64) uint8_t w[2][2][UNPACKED][STEP_BYTES]; /* [panel][hi, lo]; or the end of BF16 */
-    const uint8_t *x; /* planes of the chunk's first row, from the first k of the stretch on */
-    size_t x_stride;  /* from row to row */
-    int n, padded;    /* rows of the chunk, and of all groups */
+/* On the stack, since a step allocates nothing. */
+struct gemm_scratch {
+    ALIGNED(64) uint8_t gathered[KBLOCK_BYTES + CHUNK_ROWS * 64]; /* K block of the gathered rows */
+    ALIGNED(64) float sums[PASS_PANELS][CHUNK_ROWS][PANEL];       /* for the rows of all groups */
+    /* [panel][hi, lo]; also the partial last tile of BF16 */
+    ALIGNED(64) uint8_t w[2][2][SPLIT_TILES][TILE_BYTES];
+    const uint8_t *x; /* BF16X2 of the chunk's first row, from the first k of the K block on */
+    size_t x_stride;  /* bytes from row to row */
+    int n, padded;    /* rows of the chunk, and of all its groups */
     int group, first; /* rows of a group, and of its first tile */
 };
 
-/* Steps of one or two panels; lo: NULL for BF16. */
-struct weights {
+/* Weight tiles of one or two panels; lo is NULL for BF16. */
+struct weight_tiles {
     const uint8_t *hi[2], *lo[2];
-    int n_panels, panel; /* of the pass */
-    int from, n_steps;   /* in the stretch */
-    bool is_first;       /* of all k */
+    int n_panels, panel; /* panels, and index of the first one in the pass */
+    int from, n_steps;   /* first tile and number of tiles in the K block */
+    bool is_first;       /* the K block begins at k = 0 */
 };
 
-struct format {
-    size_t k_bytes; /* of a panel, per k */
-    int stretch;    /* most k at a time */
-    void (*multiply)(struct work *k, struct weights *w, int n_k);
+struct float_format {
+    size_t k_bytes; /* bytes of a panel per k */
+    int kblock;     /* most k at a time */
+    void (*multiply)(struct gemm_scratch *k, struct weight_tiles *w, int n_k);
 };
 
 /* ---- activations */
@@ -91,7 +94,7 @@ void amx_planes(const float *x, int n, void *out)
 
 /* ---- tiles: 0 .. 3 sums [2 x rows][2 panels], 4 and 5 activations, 6 and 7 weights */
 
-static void configure(const struct work *k)
+static void configure_tiles(const struct gemm_scratch *k)
 {
     struct tile_config c = { .palette = 1 };
 
@@ -107,12 +110,12 @@ static void configure(const struct work *k)
     tile_configure(&c);
 }
 
-struct shape {
+struct tile_shape {
     bool two_rows, two_panels;
     int first; /* rows of the first tile */
 };
 
-INLINE void load_sums(struct shape s, float (*first)[PANEL], float (*second)[PANEL])
+INLINE void load_sums(struct tile_shape s, float (*first)[PANEL], float (*second)[PANEL])
 {
     TILE_LOAD(0, first, 64);
     if (s.two_panels)
@@ -123,7 +126,7 @@ INLINE void load_sums(struct shape s, float (*first)[PANEL], float (*second)[PAN
         TILE_LOAD(3, second + s.first, 64);
 }
 
-INLINE void zero_sums(struct shape s)
+INLINE void zero_sums(struct tile_shape s)
 {
     TILE_ZERO(0);
     if (s.two_panels)
@@ -134,7 +137,7 @@ INLINE void zero_sums(struct shape s)
         TILE_ZERO(3);
 }
 
-INLINE void store_sums(struct shape s, float (*first)[PANEL], float (*second)[PANEL])
+INLINE void store_sums(struct tile_shape s, float (*first)[PANEL], float (*second)[PANEL])
 {
     TILE_STORE(0, first, 64);
     if (s.two_panels)
@@ -145,21 +148,21 @@ INLINE void store_sums(struct shape s, float (*first)[PANEL], float (*second)[PA
         TILE_STORE(3, second + s.first, 64);
 }
 
-INLINE void load_activations(struct shape s, const uint8_t *from, size_t stride)
+INLINE void load_activations(struct tile_shape s, const uint8_t *from, size_t stride)
 {
     TILE_LOAD(4, from, stride);
     if (s.two_rows)
         TILE_LOAD(5, from + (size_t)s.first * stride, stride);
 }
 
-INLINE void load_weights(struct shape s, const uint8_t *const from[2], int step)
+INLINE void load_weights(struct tile_shape s, const uint8_t *const from[2], int step)
 {
-    TILE_LOAD(6, from[0] + (size_t)step * STEP_BYTES, 64);
+    TILE_LOAD(6, from[0] + (size_t)step * TILE_BYTES, 64);
     if (s.two_panels)
-        TILE_LOAD(7, from[1] + (size_t)step * STEP_BYTES, 64);
+        TILE_LOAD(7, from[1] + (size_t)step * TILE_BYTES, 64);
 }
 
-INLINE void multiply_loaded(struct shape s)
+INLINE void multiply_loaded(struct tile_shape s)
 {
     TILE_DOT_BF16(0, 4, 6);
     if (s.two_panels)
@@ -170,9 +173,9 @@ INLINE void multiply_loaded(struct shape s)
         TILE_DOT_BF16(3, 5, 7);
 }
 
-/* One group of rows; what is bool is a constant of each caller. */
+/* Multiplies one row group; bool parameters are compile-time constants in each caller. */
 INLINE void multiply_group(
-    struct work *k, const struct weights *w, int m, struct shape s, bool has_lo)
+    struct gemm_scratch *k, const struct weight_tiles *w, int m, struct tile_shape s, bool has_lo)
 {
     const size_t stride = k->x_stride;
     float(*first)[PANEL] = k->sums[w->panel] + m, (*second)[PANEL] = k->sums[w->panel + 1] + m;
@@ -195,41 +198,41 @@ INLINE void multiply_group(
         }
         if (!has_lo && m == 0)
             for (int i = 0; i < w->n_panels; i++)
-                fetch_ahead(w->hi[i] + (size_t)step * STEP_BYTES, STEP_BYTES);
+                fetch_ahead(w->hi[i] + (size_t)step * TILE_BYTES, TILE_BYTES);
     }
     store_sums(s, first, second);
 }
 
-INLINE void multiply_groups(struct work *k, const struct weights *w, bool has_lo)
+INLINE void multiply_groups(struct gemm_scratch *k, const struct weight_tiles *w, bool has_lo)
 {
     bool two_rows = k->group > TILE_ROWS, two_panels = w->n_panels > 1;
 
     for (int m = 0; m < k->padded; m += k->group)
         if (two_rows && two_panels)
-            multiply_group(k, w, m, (struct shape){ true, true, k->first }, has_lo);
+            multiply_group(k, w, m, (struct tile_shape){ true, true, k->first }, has_lo);
         else if (two_rows)
-            multiply_group(k, w, m, (struct shape){ true, false, k->first }, has_lo);
+            multiply_group(k, w, m, (struct tile_shape){ true, false, k->first }, has_lo);
         else if (two_panels)
-            multiply_group(k, w, m, (struct shape){ false, true, k->first }, has_lo);
+            multiply_group(k, w, m, (struct tile_shape){ false, true, k->first }, has_lo);
         else
-            multiply_group(k, w, m, (struct shape){ false, false, k->first }, has_lo);
+            multiply_group(k, w, m, (struct tile_shape){ false, false, k->first }, has_lo);
 }
 
-/* ---- BF16: tiles as they lie, but for a last one of fewer k */
+/* ---- BF16: tiles in place, except for a partial last one */
 
-static void multiply_bf16(struct work *k, struct weights *w, int n_k)
+static void multiply_bf16(struct gemm_scratch *k, struct weight_tiles *w, int n_k)
 {
-    int whole = n_k / STEP, end = (n_k % STEP + 1) / 2; /* pairs */
+    int whole = n_k / TILE_K, n_end_pairs = (n_k % TILE_K + 1) / 2; /* in pairs of k */
 
     w->n_steps = whole;
     if (whole)
         multiply_groups(k, w, false);
-    if (!end)
+    if (!n_end_pairs)
         return;
     for (int i = 0; i < w->n_panels; i++) {
         uint8_t *to = k->w[i][0][0];
-        memset(to, 0, STEP_BYTES);
-        memcpy(to, w->hi[i] + (size_t)whole * STEP_BYTES, (size_t)end * 64);
+        memset(to, 0, TILE_BYTES);
+        memcpy(to, w->hi[i] + (size_t)whole * TILE_BYTES, (size_t)n_end_pairs * 64);
         w->hi[i] = to;
     }
     w->n_steps = 1;
@@ -240,39 +243,44 @@ static void multiply_bf16(struct work *k, struct weights *w, int n_k)
 
 /* ---- F16 */
 
-/* 32 halves that are zero, subnormal or not finite: by way of floats. */
-static __attribute__((noinline)) void take_apart_odd(__m512i h, uint8_t *hi, uint8_t *lo)
+/* Splits 32 halves with a zero, a subnormal or a number that is not finite among them, by
+ * conversion to float. */
+static __attribute__((noinline)) void split_f16_special(__m512i h, uint8_t *hi, uint8_t *lo)
 {
     split(_mm512_cvtph_ps(_mm512_castsi512_si256(h)),
         _mm512_cvtph_ps(_mm512_extracti64x4_epi64(h, 1)), hi, lo);
 }
 
-/* Of four bits of mantissa, the last three are the lower plane, or what is missing to the next
- * number when the upper one was rounded up (to even): as bf16, less 2^e, of a half's exponent e. */
-#define LOW(e, m) ((102 + (e)) << 7 | (m))
-#define LOWS(tie)                                                                                  \
-    0, LOW(0, 0), LOW(1, 0), LOW(1, 64), tie, LOW(1, 64) | 0x8000, LOW(1, 0) | 0x8000,             \
-        LOW(0, 0) | 0x8000
-#define UPS(tie) 0, 0, 0, 0, tie, 1, 1, 1
+/* bf16 keeps seven of the ten mantissa bits of a half. The table index is the last of these bits
+ * and the three that are cut off. The cut bits are lo, or, if hi is rounded up (to even), lo is
+ * the negative distance to the next number. The tables contain lo as bf16 with an exponent that
+ * does not include 2^e of the half's exponent e. */
+#define LO_CODE(e, m) ((102 + (e)) << 7 | (m))
+#define LO_CODES(tie)                                                                              \
+    0, LO_CODE(0, 0), LO_CODE(1, 0), LO_CODE(1, 64), tie, LO_CODE(1, 64) | 0x8000,                 \
+        LO_CODE(1, 0) | 0x8000, LO_CODE(0, 0) | 0x8000
+#define HI_INCREMENTS(tie) 0, 0, 0, 0, tie, 1, 1, 1
 
-static const uint16_t lows[32] = { LOWS(LOW(2, 0)), LOWS(LOW(2, 0) | 0x8000), LOWS(LOW(2, 0)),
-    LOWS(LOW(2, 0) | 0x8000) };
-static const uint16_t ups[32] = { UPS(0), UPS(1), UPS(0), UPS(1) };
+static const uint16_t lo_codes[32] = { LO_CODES(LO_CODE(2, 0)), LO_CODES(LO_CODE(2, 0) | 0x8000),
+    LO_CODES(LO_CODE(2, 0)), LO_CODES(LO_CODE(2, 0) | 0x8000) };
+static const uint16_t hi_increments[32] = { HI_INCREMENTS(0), HI_INCREMENTS(1), HI_INCREMENTS(0),
+    HI_INCREMENTS(1) };
 
-/* The same of normal numbers, in integers: the exponent moves by 112, and 2^-7 of it is kept. */
-INLINE void take_apart(__m512i h, uint8_t *hi, uint8_t *lo)
+/* Splits 32 normal halves with integer operations: the exponent of hi is offset by 112, that of lo
+ * is added to a table value that includes 2^-7. */
+INLINE void split_f16(__m512i h, uint8_t *hi, uint8_t *lo)
 {
     const __m512i top = _mm512_set1_epi16((int16_t)0x8000), moved = _mm512_set1_epi16(112 << 7);
     __m512i size = _mm512_andnot_si512(top, h), sign = _mm512_and_si512(top, h);
     __m512i from_least = _mm512_sub_epi16(size, _mm512_set1_epi16(0x400));
 
     if (_mm512_cmpge_epu16_mask(from_least, _mm512_set1_epi16(0x7800))) {
-        take_apart_odd(h, hi, lo);
+        split_f16_special(h, hi, lo);
         return;
     }
     __m512i cut = _mm512_srli_epi16(size, 3);
-    __m512i up = _mm512_permutexvar_epi16(size, _mm512_loadu_si512(ups));
-    __m512i low = _mm512_permutexvar_epi16(size, _mm512_loadu_si512(lows));
+    __m512i up = _mm512_permutexvar_epi16(size, _mm512_loadu_si512(hi_increments));
+    __m512i low = _mm512_permutexvar_epi16(size, _mm512_loadu_si512(lo_codes));
     low = _mm512_add_epi16(low, _mm512_and_si512(cut, _mm512_set1_epi16(0xf80)));
     low = _mm512_xor_si512(low, sign);
     __mmask32 has_low = _mm512_test_epi16_mask(size, _mm512_set1_epi16(7));
@@ -281,7 +289,7 @@ INLINE void take_apart(__m512i h, uint8_t *hi, uint8_t *lo)
         hi, _mm512_or_si512(_mm512_add_epi16(_mm512_add_epi16(cut, moved), up), sign));
 }
 
-/* [k][16 rows] of two k becomes pairs [16 rows][2 k]. */
+/* Reorders [k][16 rows] of two k to pairs [16 rows][2 k]. */
 INLINE __m512i pairs_of(const uint8_t *line, bool is_last)
 {
     const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9,
@@ -290,10 +298,10 @@ INLINE __m512i pairs_of(const uint8_t *line, bool is_last)
     return _mm512_permutexvar_epi16(order, _mm512_maskz_loadu_epi64(is_last ? 0x0f : 0xff, line));
 }
 
-static void unpack_f16(struct work *k, int panel, const uint8_t *from, int n_k)
+static void split_f16_tiles(struct gemm_scratch *k, int panel, const uint8_t *from, int n_k)
 {
     uint8_t *hi = k->w[panel][0][0], *lo = k->w[panel][1][0];
-    int n_lines = (n_k + STEP - 1) / STEP * STEP / 2;
+    int n_lines = (n_k + TILE_K - 1) / TILE_K * TILE_K / 2;
 
     for (int i = 0; i < n_lines; i++, hi += 64, lo += 64) {
         if (2 * i >= n_k) {
@@ -302,27 +310,27 @@ static void unpack_f16(struct work *k, int panel, const uint8_t *from, int n_k)
             continue;
         }
         fetch_ahead(from + (size_t)i * 64, 64);
-        take_apart(pairs_of(from + (size_t)i * 64, 2 * i + 1 == n_k), hi, lo);
+        split_f16(pairs_of(from + (size_t)i * 64, 2 * i + 1 == n_k), hi, lo);
     }
 }
 
-static void multiply_f16(struct work *k, struct weights *w, int n_k)
+static void multiply_f16(struct gemm_scratch *k, struct weight_tiles *w, int n_k)
 {
     for (int i = 0; i < w->n_panels; i++) {
-        unpack_f16(k, i, w->hi[i], n_k);
+        split_f16_tiles(k, i, w->hi[i], n_k);
         w->hi[i] = k->w[i][0][0];
         w->lo[i] = k->w[i][1][0];
     }
-    w->n_steps = (n_k + STEP - 1) / STEP;
+    w->n_steps = (n_k + TILE_K - 1) / TILE_K;
     multiply_groups(k, w, true);
 }
 
 /* ---- drivers */
 
-/* n rows in groups that are alike, so that tiles are configured once. */
-static void open_chunk(struct work *k, int n)
+/* Divides n rows into groups of equal size, so that tiles are configured once. */
+static void begin_chunk(struct gemm_scratch *k, int n)
 {
-    int n_groups = (n + GROUP - 1) / GROUP;
+    int n_groups = (n + GROUP_ROWS - 1) / GROUP_ROWS;
 
     k->n = n;
     k->group = (n + n_groups - 1) / n_groups;
@@ -330,52 +338,54 @@ static void open_chunk(struct work *k, int n)
     k->padded = n_groups * k->group;
 }
 
-/* n_k activations from k `from` on. */
-static void open_stretch(struct work *k, const struct acts *x, int row, int from, int n_k)
+/* Sets k->x to n_k activations from k `from` on; gathered rows are copied. */
+static void load_kblock(struct gemm_scratch *k, const struct acts *x, int row, int from, int n_k)
 {
     const size_t at = (size_t)from * K_BYTES;
-    const size_t bytes = (size_t)((n_k + STEP - 1) / STEP) * sizeof(struct act_planes);
+    const size_t bytes = (size_t)((n_k + TILE_K - 1) / TILE_K) * sizeof(struct act_planes);
 
     if (!x->pick) {
         k->x = acts_row(x, row) + at;
         k->x_stride = x->stride;
         return;
     }
-    k->x = k->picked;
-    k->x_stride = bytes + 64; /* as of act_row_bytes() */
+    k->x = k->gathered;
+    k->x_stride = bytes + 64; /* an odd number of lines, like act_row_bytes() */
     for (int m = 0; m < k->n; m++)
-        memcpy(k->picked + (size_t)m * k->x_stride, acts_row(x, row + m) + at, bytes);
+        memcpy(k->gathered + (size_t)m * k->x_stride, acts_row(x, row + m) + at, bytes);
 }
 
-struct pass {
-    int panel, n_panels, row; /* the chunk's first */
+struct panel_pass {
+    int panel, n_panels, row; /* first panel and first row of the pass */
 };
 
-static void multiply_pass(
-    const struct gemm_args *a, const struct format *f, struct work *k, const struct pass *pass)
+static void multiply_pass(const struct gemm_args *a, const struct float_format *f,
+    struct gemm_scratch *k, const struct panel_pass *panel_pass)
 {
     const int n_cols = a->w->n_cols;
-    const int stretch = MIN(f->stretch, PLANES / (k->n * K_BYTES) / STEP * STEP);
+    const int kblock = MIN(f->kblock, KBLOCK_BYTES / (k->n * K_BYTES) / TILE_K * TILE_K);
 
     for (int from = 0, n_k; from < n_cols; from += n_k) {
-        n_k = MIN(stretch, n_cols - from);
-        open_stretch(k, a->x, pass->row, from, n_k);
-        for (int p = 0; p < pass->n_panels; p += 2) {
-            struct weights w = { .n_panels = MIN(2, pass->n_panels - p), .panel = p };
+        n_k = MIN(kblock, n_cols - from);
+        load_kblock(k, a->x, panel_pass->row, from, n_k);
+        for (int p = 0; p < panel_pass->n_panels; p += 2) {
+            struct weight_tiles w = { .n_panels = MIN(2, panel_pass->n_panels - p), .panel = p };
             w.is_first = from == 0;
             for (int i = 0; i < w.n_panels; i++)
-                w.hi[i] = a->w->data + (size_t)(pass->panel + p + i) * a->w->panel_bytes +
+                w.hi[i] = a->w->data + (size_t)(panel_pass->panel + p + i) * a->w->panel_bytes +
                           (size_t)from * f->k_bytes;
             f->multiply(k, &w, n_k);
         }
     }
 }
 
-static void store(const struct gemm_args *a, const struct work *k, const struct pass *pass, int p)
+static void store_outputs(const struct gemm_args *a, const struct gemm_scratch *k,
+    const struct panel_pass *panel_pass, int p)
 {
-    int panel = pass->panel + p, whole = k->padded - k->group; /* groups before the last */
+    /* rows of the groups before the last */
+    int panel = panel_pass->panel + p, whole = k->padded - k->group;
     __mmask16 rows = first_lanes(MIN(PANEL, a->w->n_rows - panel * PANEL));
-    float *y = a->y + (size_t)pass->row * a->y_stride + (size_t)panel * PANEL;
+    float *y = a->y + (size_t)panel_pass->row * a->y_stride + (size_t)panel * PANEL;
 
     for (int i = 0; i < k->n; i++) {
         int at = i < whole ? i : i + k->padded - k->n;
@@ -383,20 +393,20 @@ static void store(const struct gemm_args *a, const struct work *k, const struct 
     }
 }
 
-static void run(const struct gemm_args *a, const struct format *f)
+static void gemm_with_tiles(const struct gemm_args *a, const struct float_format *f)
 {
-    int n_chunks = (a->x->n_rows + CHUNK - 1) / CHUNK;
-    int even = n_chunks ? (a->x->n_rows + n_chunks - 1) / n_chunks : 0;
-    struct work k;
+    int n_chunks = (a->x->n_rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
+    int rows_per_chunk = n_chunks ? (a->x->n_rows + n_chunks - 1) / n_chunks : 0;
+    struct gemm_scratch k;
 
-    for (int m = 0; m < a->x->n_rows; m += even) {
-        open_chunk(&k, MIN(even, a->x->n_rows - m));
-        configure(&k);
-        for (int p = a->panel_from; p < a->panel_to; p += PASS) {
-            struct pass pass = { p, MIN(PASS, a->panel_to - p), m };
-            multiply_pass(a, f, &k, &pass);
-            for (int i = 0; i < pass.n_panels; i++)
-                store(a, &k, &pass, i);
+    for (int m = 0; m < a->x->n_rows; m += rows_per_chunk) {
+        begin_chunk(&k, MIN(rows_per_chunk, a->x->n_rows - m));
+        configure_tiles(&k);
+        for (int p = a->panel_from; p < a->panel_to; p += PASS_PANELS) {
+            struct panel_pass panel_pass = { p, MIN(PASS_PANELS, a->panel_to - p), m };
+            multiply_pass(a, f, &k, &panel_pass);
+            for (int i = 0; i < panel_pass.n_panels; i++)
+                store_outputs(a, &k, &panel_pass, i);
         }
         tile_release();
     }
@@ -404,14 +414,14 @@ static void run(const struct gemm_args *a, const struct format *f)
 
 void amx_gemm_bf16(const struct gemm_args *a)
 {
-    static const struct format f = { 32, PLANES, multiply_bf16 };
+    static const struct float_format f = { 32, KBLOCK_BYTES, multiply_bf16 };
 
-    run(a, &f);
+    gemm_with_tiles(a, &f);
 }
 
 void amx_gemm_f16(const struct gemm_args *a)
 {
-    static const struct format f = { 32, UNPACKED * STEP, multiply_f16 };
+    static const struct float_format f = { 32, SPLIT_TILES * TILE_K, multiply_f16 };
 
-    run(a, &f);
+    gemm_with_tiles(a, &f);
 }

@@ -1,39 +1,39 @@
-/* x86_amx_tile.h: the tile instructions, in hardware or in software. For x86_amx*.c, and for what
- * measures the unit.
+/* x86_amx_tile.h: AMX tile instructions, in hardware or emulated in C. For x86_amx*.c and the
+ * benchmark of the tile unit.
  *
- * Eight tiles of up to 16 rows x 64 bytes, per thread; a configuration gives each its size, and
- * until there is one they cannot be used. Tile numbers are literals 0 .. 7.
+ * Each thread has eight tiles of up to 16 rows x 64 bytes; a configuration defines the size of each
+ * tile and is required before any use. Tile numbers are literals 0 .. 7.
  *
- *   TILE_LOAD(t, from, stride)    rows of the tile from memory
+ *   TILE_LOAD(t, from, stride)    loads the rows of the tile from memory
  *   TILE_STORE(t, to, stride)
  *   TILE_ZERO(t)
  *   TILE_DOT_SS(c, a, b)          c[m][n] += sum over k of a[m][k] * b[k / 4][n][k % 4], in int32
- *   TILE_DOT_SU(c, a, b)          the same; b is unsigned
+ *   TILE_DOT_SU(c, a, b)          the same with unsigned b
  *   TILE_DOT_BF16(c, a, b)        c[m][n] += sum over k of a[m][k] * b[k / 2][n][k % 2], in float:
- *                                 one chain of fma over even k from 0, one over odd k, and c gains
- *                                 what both come to. Subnormals count as zero and become zero,
- *                                 rounding is to nearest even, whatever MXCSR says
- *   tile_configure, tile_release  around their use, in one function call: a thread that waits
+ *                                 one fma chain over even k from 0, one over odd k; their sum is
+ *                                 added to c. Subnormals count as zero and become zero; rounding is
+ *                                 to nearest even; both are independent of MXCSR
+ *   tile_configure, tile_release  used around these in one function call, so that a waiting thread
  *                                 has no tiles that the system would have to save
  *
- * Own assembly because gcc 12 drops stores before _tile_loadconfig, whose operand it takes for
- * 8 bytes, and its loads and stores of tiles do not clobber memory. No compiler keeps anything in
- * tiles by itself, so they need not be named as clobbered.
+ * The instructions are inline assembly because gcc 12 drops stores before _tile_loadconfig, whose
+ * operand it treats as 8 bytes, and its tile loads and stores do not clobber memory. Compilers
+ * never keep values in tiles, so the tiles need not be declared as clobbered.
  *
- * With TILES_IN_SOFTWARE a unit in plain C stands in (x86_amx_tile_soft.h). (Intel's manual,
- * volume 2, LDTILECFG, TILELOADD, TDPBSSD, TDPBF16PS, and volume 1, chapter 18.) */
+ * TILES_IN_SOFTWARE replaces the instructions by C functions (x86_amx_tile_soft.h). Reference:
+ * Intel's manual, volume 2, LDTILECFG, TILELOADD, TDPBSSD, TDPBF16PS, and volume 1, chapter 18. */
 #pragma once
 
 #include "base/base.h"
 
 enum { N_TILES = 8, TILE_ROWS = 16, TILE_ROW_BYTES = 64 };
 
-struct tile_config { /* 64 bytes, as LDTILECFG reads them */
+struct tile_config { /* 64 bytes, the operand of LDTILECFG */
     uint8_t palette; /* 1: eight tiles of 1 kB */
     uint8_t start_row;
     uint8_t zero[14];
-    uint16_t row_bytes[16]; /* 8 .. 15: 0 */
-    uint8_t rows[16];       /* likewise; 0 x 0: a tile that is not used */
+    uint16_t row_bytes[16]; /* entries 8 .. 15: 0 */
+    uint8_t rows[16];       /* entries 8 .. 15: 0; 0 rows and 0 bytes: an unused tile */
 };
 
 #ifndef TILES_IN_SOFTWARE
@@ -60,7 +60,8 @@ static inline void tile_release(void)
                      : "memory")
 #define TILE_ZERO(t) __asm__ volatile("tilezero %tmm" #t)
 #define TILE_DOT_SS(c, a, b)                                                                       \
-    __asm__ volatile("tdpbssd %tmm" #b ", %tmm" #a ", %tmm" #c) /* AT&T: the last is written */
+    __asm__ volatile("tdpbssd %tmm" #b ", %tmm" #a                                                 \
+                     ", %tmm" #c) /* AT&T syntax: the last operand is the destination */
 #define TILE_DOT_SU(c, a, b)   __asm__ volatile("tdpbsud %tmm" #b ", %tmm" #a ", %tmm" #c)
 #define TILE_DOT_BF16(c, a, b) __asm__ volatile("tdpbf16ps %tmm" #b ", %tmm" #a ", %tmm" #c)
 

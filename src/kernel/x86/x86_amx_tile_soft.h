@@ -1,5 +1,5 @@
-/* x86_amx_tile_soft.h: the tiles of x86_amx_tile.h in plain C, which abort wherever the hardware
- * would raise an exception: what the tests run where there is no hardware. */
+/* x86_amx_tile_soft.h: emulation in C of the tiles of x86_amx_tile.h, for tests on machines without
+ * AMX. It aborts wherever hardware would raise an exception. */
 #pragma once
 
 #include "base/half.h"
@@ -14,10 +14,10 @@ struct tile_unit {
     uint8_t tile[N_TILES][TILE_ROWS][TILE_ROW_BYTES];
 };
 
-/* Of the thread; whoever uses it in several files defines it in one. */
+/* State of the thread. A program that uses it in several files defines it in one of them. */
 extern _Thread_local struct tile_unit tile_unit;
 
-/* #GP */
+/* aborts where LDTILECFG raises #GP */
 static inline void tile_soft_configure(const struct tile_config *c)
 {
     struct tile_unit *u = &tile_unit;
@@ -40,7 +40,7 @@ static inline void tile_soft_release(void)
     memset(&tile_unit, 0, sizeof(tile_unit));
 }
 
-/* #UD */
+/* aborts where an instruction raises #UD */
 static inline struct tile_unit *tile_used(int t)
 {
     CHECK(tile_unit.is_configured && t >= 0 && t < N_TILES && tile_unit.c.rows[t]);
@@ -51,7 +51,7 @@ static inline void tile_load(int t, const uint8_t *from, size_t stride)
 {
     struct tile_unit *u = tile_used(t);
 
-    memset(u->tile[t], 0, sizeof(u->tile[t])); /* what is beyond its size */
+    memset(u->tile[t], 0, sizeof(u->tile[t])); /* clears the part outside the tile */
     for (int r = 0; r < u->c.rows[t]; r++)
         memcpy(u->tile[t][r], from + (size_t)r * stride, u->c.row_bytes[t]);
 }
@@ -98,15 +98,16 @@ static inline void tile_dot(int c, int a, int b, bool b_is_unsigned)
     }
 }
 
-/* A subnormal counts as zero of its sign. */
+/* Flushes a subnormal to zero of the same sign. */
 static inline float tile_flushed(float v)
 {
     return fabsf(v) < FLT_MIN ? copysignf(0, v) : v;
 }
 
-/* acc + x * w, of which r is the sum rounded as usual. What is tiny is known by the sum rounded to
- * 24 bits of any exponent (volume 1, 4.9.1.5): below FLT_MIN, where subnormals have 23, that is
- * another number. The sum in double is exact there. */
+/* Flushes acc + x * w if it is tiny; r is the sum with normal rounding. A sum is tiny if it is
+ * below FLT_MIN when rounded to 24 bits with an unbounded exponent (volume 1, 4.9.1.5); subnormals
+ * have only 23 bits there, so r alone does not decide it. The sum in double is exact in this
+ * range. */
 static inline float tile_fma_tiny(float x, float w, float acc, float r)
 {
     bool is_tiny = fabs((double)x * (double)w + (double)acc) < (double)FLT_MIN - 0x1p-151;
@@ -122,7 +123,7 @@ static inline float tile_bf16(const uint8_t *at)
     return tile_flushed(bf16_to_f32(h));
 }
 
-/* One k of all columns. */
+/* Adds the products of one k to all columns. */
 static inline void tile_fma(float x, const float w[16], float sums[16])
 {
     float next[16];
@@ -142,7 +143,7 @@ static inline void tile_dot_bf16(int c, int a, int b)
     struct tile_unit *u = &tile_unit;
     const struct tile_config *size = tile_sizes(c, a, b);
     int n_pairs = size->row_bytes[a] / 4;
-    float w[TILE_ROWS][2][16], to[16]; /* what is beyond a tile's size is zero */
+    float w[TILE_ROWS][2][16], to[16]; /* zero outside the tile */
 
     for (int k = 0; k < n_pairs; k++)
         for (int n = 0; n < 2 * 16; n++)
