@@ -222,7 +222,7 @@ INLINE void multiply_groups(struct gemm_scratch *k, const struct weight_tiles *w
 
 static void multiply_bf16(struct gemm_scratch *k, struct weight_tiles *w, int n_k)
 {
-    int whole = n_k / TILE_K, n_end_pairs = (n_k % TILE_K + 1) / 2; /* in pairs of k */
+    int whole = n_k / TILE_K, n_end_pairs = (n_k % TILE_K + 1) / 2; /* tiles, and pairs of k */
 
     w->n_steps = whole;
     if (whole)
@@ -253,8 +253,8 @@ static __attribute__((noinline)) void split_f16_special(__m512i h, uint8_t *hi, 
 
 /* bf16 keeps seven of the ten mantissa bits of a half. The table index is the last of these bits
  * and the three that are cut off. The cut bits are lo, or, if hi is rounded up (to even), lo is
- * the negative distance to the next number. The tables contain lo as bf16 with an exponent that
- * does not include 2^e of the half's exponent e. */
+ * the negative distance to the next number. The tables contain lo as bf16 without the exponent of
+ * the half, which split_f16 adds. */
 #define LO_CODE(e, m) ((102 + (e)) << 7 | (m))
 #define LO_CODES(tie)                                                                              \
     0, LO_CODE(0, 0), LO_CODE(1, 0), LO_CODE(1, 64), tie, LO_CODE(1, 64) | 0x8000,                 \
@@ -266,8 +266,8 @@ static const uint16_t lo_codes[32] = { LO_CODES(LO_CODE(2, 0)), LO_CODES(LO_CODE
 static const uint16_t hi_increments[32] = { HI_INCREMENTS(0), HI_INCREMENTS(1), HI_INCREMENTS(0),
     HI_INCREMENTS(1) };
 
-/* Splits 32 normal halves with integer operations: the exponent of hi is offset by 112, that of lo
- * is added to a table value that includes 2^-7. */
+/* Splits 32 normal halves with integer operations: hi has the exponent of the half plus 112 and
+ * seven bits of its mantissa. */
 INLINE void split_f16(__m512i h, uint8_t *hi, uint8_t *lo)
 {
     const __m512i top = _mm512_set1_epi16((int16_t)0x8000), moved = _mm512_set1_epi16(112 << 7);
@@ -360,32 +360,32 @@ struct panel_pass {
 };
 
 static void multiply_pass(const struct gemm_args *a, const struct float_format *f,
-    struct gemm_scratch *k, const struct panel_pass *panel_pass)
+    struct gemm_scratch *k, const struct panel_pass *pass)
 {
     const int n_cols = a->w->n_cols;
     const int kblock = MIN(f->kblock, KBLOCK_BYTES / (k->n * K_BYTES) / TILE_K * TILE_K);
 
     for (int from = 0, n_k; from < n_cols; from += n_k) {
         n_k = MIN(kblock, n_cols - from);
-        load_kblock(k, a->x, panel_pass->row, from, n_k);
-        for (int p = 0; p < panel_pass->n_panels; p += 2) {
-            struct weight_tiles w = { .n_panels = MIN(2, panel_pass->n_panels - p), .panel = p };
+        load_kblock(k, a->x, pass->row, from, n_k);
+        for (int p = 0; p < pass->n_panels; p += 2) {
+            struct weight_tiles w = { .n_panels = MIN(2, pass->n_panels - p), .panel = p };
             w.is_first = from == 0;
             for (int i = 0; i < w.n_panels; i++)
-                w.hi[i] = a->w->data + (size_t)(panel_pass->panel + p + i) * a->w->panel_bytes +
+                w.hi[i] = a->w->data + (size_t)(pass->panel + p + i) * a->w->panel_bytes +
                           (size_t)from * f->k_bytes;
             f->multiply(k, &w, n_k);
         }
     }
 }
 
-static void store_outputs(const struct gemm_args *a, const struct gemm_scratch *k,
-    const struct panel_pass *panel_pass, int p)
+static void store_outputs(
+    const struct gemm_args *a, const struct gemm_scratch *k, const struct panel_pass *pass, int p)
 {
     /* rows of the groups before the last */
-    int panel = panel_pass->panel + p, whole = k->padded - k->group;
+    int panel = pass->panel + p, whole = k->padded - k->group;
     __mmask16 rows = first_lanes(MIN(PANEL, a->w->n_rows - panel * PANEL));
-    float *y = a->y + (size_t)panel_pass->row * a->y_stride + (size_t)panel * PANEL;
+    float *y = a->y + (size_t)pass->row * a->y_stride + (size_t)panel * PANEL;
 
     for (int i = 0; i < k->n; i++) {
         int at = i < whole ? i : i + k->padded - k->n;
@@ -403,10 +403,10 @@ static void gemm_with_tiles(const struct gemm_args *a, const struct float_format
         begin_chunk(&k, MIN(rows_per_chunk, a->x->n_rows - m));
         configure_tiles(&k);
         for (int p = a->panel_from; p < a->panel_to; p += PASS_PANELS) {
-            struct panel_pass panel_pass = { p, MIN(PASS_PANELS, a->panel_to - p), m };
-            multiply_pass(a, f, &k, &panel_pass);
-            for (int i = 0; i < panel_pass.n_panels; i++)
-                store_outputs(a, &k, &panel_pass, i);
+            struct panel_pass pass = { p, MIN(PASS_PANELS, a->panel_to - p), m };
+            multiply_pass(a, f, &k, &pass);
+            for (int i = 0; i < pass.n_panels; i++)
+                store_outputs(a, &k, &pass, i);
         }
         tile_release();
     }

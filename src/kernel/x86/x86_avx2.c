@@ -1,5 +1,5 @@
-/* x86_avx2.c: the AVX2 set: its table, and everything over plain vectors. The orders of additions
- * are ref.c's: element i goes to lane i % 16, so a step is two vectors. */
+/* x86_avx2.c: table of the AVX2 set, and its operations on plain vectors. The orders of additions
+ * are those of ref.c: element i is added to lane i % 16, so a step is two vectors. */
 #ifndef __AVX2__
 #error "compile with the AVX2 flags of the Makefile"
 #endif
@@ -29,28 +29,29 @@ static float max_magnitude(const float *x, int n)
     return top;
 }
 
-/* x * by, as acts.h rounds and clamps it. */
+/* x * by, rounded and clamped as in acts.h */
 static inline __m256i to_int(const float *x, __m256 by)
 {
     __m256 v = _mm256_mul_ps(_mm256_loadu_ps(x), by);
 
-    v = _mm256_max_ps(v, _mm256_set1_ps(-127)); /* of a NaN and a number: the second */
+    /* if one operand is NaN, the result is the second operand */
+    v = _mm256_max_ps(v, _mm256_set1_ps(-127));
     return _mm256_cvtps_epi32(_mm256_min_ps(v, _mm256_set1_ps(127)));
 }
 
-/* 32 floats to bytes. */
+/* converts 32 floats to bytes */
 static inline __m256i to_int8(const float *x, float by)
 {
     __m256 b = _mm256_set1_ps(by);
     __m256i low = _mm256_packs_epi32(to_int(x, b), to_int(x + 8, b));
     __m256i high = _mm256_packs_epi32(to_int(x + 16, b), to_int(x + 24, b));
 
-    /* packs works within halves: put the groups of four back in order */
+    /* packs works within 128-bit halves: restore the order of the groups of four */
     return _mm256_permutevar8x32_epi32(
         _mm256_packs_epi16(low, high), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-/* Sums of the bytes of each half. */
+/* Sums the bytes of each 128-bit half. */
 static inline void half_sums(__m256i q, int32_t *low, int32_t *high)
 {
     __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
@@ -121,7 +122,7 @@ static inline void rotate(float *a, float *b, float cos, float sin)
     *b = fmaf(va, sin, vb * cos);
 }
 
-/* Pairs (i, i + n). */
+/* rotates pairs (i, i + n) */
 static void rope_halves(float *x, const float *cs, int n)
 {
     int i = 0;
@@ -139,7 +140,7 @@ static void rope_halves(float *x, const float *cs, int n)
         rotate(x + i, x + n + i, cs[2 * i], cs[2 * i + 1]);
 }
 
-/* Pairs (2i, 2i + 1). */
+/* rotates pairs (2i, 2i + 1) */
 static void rope_neighbours(float *x, const float *cs, int n)
 {
     int i = 0;
@@ -187,13 +188,13 @@ static void add_scaled(float *x, float a, const float *y, int n)
         store_upto(x, i, n, _mm256_fmadd_ps(all, load_upto(y, i, n), load_upto(x, i, n)));
 }
 
-struct heat {
+struct softmax_params {
     __m256 max, t;
-    bool is_one; /* t: what a division by it leaves as it is need not wait for one */
+    bool is_one; /* t == 1: the division changes nothing and is skipped */
 };
 
-/* The weights of eight elements; lanes beyond n are 0. */
-static inline __m256 weigh(float *out, const float *x, int i, int n, struct heat h)
+/* Computes the softmax weights of eight elements; lanes beyond n are 0. */
+static inline __m256 softmax8(float *out, const float *x, int i, int n, struct softmax_params h)
 {
     __m256 v = _mm256_sub_ps(load_upto(x, i, n), h.max);
 
@@ -206,10 +207,10 @@ static double softmax(float *out, const float *x, int n, float max, float t)
 {
     __m256d lane[4] = { _mm256_setzero_pd(), _mm256_setzero_pd(), _mm256_setzero_pd(),
         _mm256_setzero_pd() };
-    const struct heat h = { _mm256_set1_ps(max), _mm256_set1_ps(t), t == 1 };
+    const struct softmax_params h = { _mm256_set1_ps(max), _mm256_set1_ps(t), t == 1 };
 
     for (int i = 0; i < n; i += 16) {
-        __m256 a = weigh(out, x, i, n, h), b = weigh(out, x, i + 8, n, h);
+        __m256 a = softmax8(out, x, i, n, h), b = softmax8(out, x, i + 8, n, h);
         lane[0] = _mm256_add_pd(lane[0], _mm256_cvtps_pd(_mm256_castps256_ps128(a)));
         lane[1] = _mm256_add_pd(lane[1], _mm256_cvtps_pd(_mm256_extractf128_ps(a, 1)));
         lane[2] = _mm256_add_pd(lane[2], _mm256_cvtps_pd(_mm256_castps256_ps128(b)));

@@ -1,5 +1,5 @@
-/* x86_avx2.h: how the AVX2 set is spread over its files, and what they share. Nobody else may
- * include it but kernels.c, for the name. */
+/* x86_avx2.h: functions shared by the files of the AVX2 set. Included only by these files and
+ * kernels.c, which needs the name of the set. Pure; any thread. */
 #pragma once
 
 #include "kernel/kernels.h"
@@ -19,14 +19,15 @@ void avx2_attend_merge(const struct attn_args *a);
 
 #include <immintrin.h>
 
-/* 2^n for n in -126 .. 127. */
-static inline __m256 two_to(__m256i n)
+/* 2^n for n in -126 .. 127 */
+static inline __m256 exp2_int(__m256i n)
 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
 }
 
-/* mandate.h. The operand order of min and max lets a NaN through. 2^n comes in two factors: the
- * first product is exact, so that only the second rounds, also where the result is subnormal. */
+/* exp as defined in numerics.h. The operand order of min and max preserves a NaN. 2^n is multiplied
+ * in two factors: the first product is exact, so only the second one rounds, even if the result is
+ * subnormal. */
 static inline __m256 exp8(__m256 x)
 {
     x = _mm256_min_ps(_mm256_set1_ps(EXP_HI), x);
@@ -42,11 +43,11 @@ static inline __m256 exp8(__m256 x)
     p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1));
     p = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1));
     __m256i half = _mm256_srai_epi32(whole, 1);
-    p = _mm256_mul_ps(p, two_to(half));
-    return _mm256_mul_ps(p, two_to(_mm256_sub_epi32(whole, half)));
+    p = _mm256_mul_ps(p, exp2_int(half));
+    return _mm256_mul_ps(p, exp2_int(_mm256_sub_epi32(whole, half)));
 }
 
-/* Lanes 0-7 and 8-15 fold 8, 4, 2, 1. */
+/* Sum of 16 lanes: lanes 0-7 (low) and 8-15 (high) are reduced 8, 4, 2, 1. */
 static inline float fold16(__m256 low, __m256 high)
 {
     __m256 a = _mm256_add_ps(low, high);
@@ -64,13 +65,14 @@ static inline float max8(__m256 v)
     return _mm_cvtss_f32(_mm_max_ss(b, _mm_movehdup_ps(b)));
 }
 
-/* Eight lanes, the first n of which are all ones. */
+/* Mask of eight lanes, of which the first n are all ones. */
 static inline __m256i first_lanes(int n)
 {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
-/* Eight floats from i on, or as many as there are (none is fine), with zeros behind. */
+/* Loads eight floats from x[i] on, or the remaining n - i (possibly none), with zeros in the other
+ * lanes. */
 static inline __m256 load_upto(const float *x, int i, int n)
 {
     return n - i >= 8 ? _mm256_loadu_ps(x + i) : _mm256_maskload_ps(x + i, first_lanes(n - i));

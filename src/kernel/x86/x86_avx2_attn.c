@@ -1,6 +1,6 @@
-/* x86_avx2_attn.c: attention with lanes of 16 keys for scores and 16 dimensions for outputs, each
- * as two vectors of eight. The same walk as x86_avx512_attn.c, with half the registers: HEADS
- * query heads share what is read, one unit of keys at a time. */
+/* x86_avx2_attn.c: attention with lanes of 16 keys for scores and of 16 dimensions for outputs,
+ * each in two vectors of eight. The algorithm is that of x86_avx512_attn.c with half the registers:
+ * GROUP_HEADS query heads share what is loaded, one unit of keys at a time. */
 #ifndef __AVX2__
 #error "compile with the AVX2 flags of the Makefile"
 #endif
@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-/* ---- appending */
+/* ---- KV append */
 
 static inline __m128i narrow8(enum kv_type type, __m256 v)
 {
@@ -40,7 +40,7 @@ void avx2_kv_append(const struct kv_slot *slot, const float *k, const float *v)
     }
     for (int d = 0; d < dim; d += 8) {
         _mm_storeu_si128((__m128i *)(void *)h, narrow8(l->type, load_upto(k, d, dim)));
-        for (int i = 0; i < MIN(8, dim - d); i += 2) /* a pair of d is a line */
+        for (int i = 0; i < MIN(8, dim - d); i += 2) /* each pair of d has its own line */
             memcpy(to_k + (size_t)(d + i) * 32, h + i, 4);
         _mm_storeu_si128((__m128i *)(void *)h, narrow8(l->type, load_upto(v, d, dim)));
         for (int i = 0; i < MIN(8, dim - d); i++)
@@ -48,9 +48,9 @@ void avx2_kv_append(const struct kv_slot *slot, const float *k, const float *v)
     }
 }
 
-/* ---- reading */
+/* ---- loading */
 
-struct two { /* 16 lanes of each: low and high eight */
+struct even_odd { /* 16 lanes each: [0] the low eight, [1] the high eight */
     __m256 even[2], odd[2];
 };
 
@@ -59,8 +59,8 @@ INLINE __m256i load_half(const uint8_t *line, int half)
     return _mm256_loadu_si256((const __m256i *)(const void *)(line + 32 * half));
 }
 
-/* The low 16 bits of the 16 dwords of a and b, in order, as floats. */
-INLINE void floats_of_halves(__m256 out[2], __m256i a, __m256i b)
+/* Converts the low 16 bits of the 16 dwords of a and b, in order, from f16 to float. */
+INLINE void f16_dwords_to_f32(__m256 out[2], __m256i a, __m256i b)
 {
     __m256i h = _mm256_permute4x64_epi64(_mm256_packus_epi32(a, b), 0xd8);
 
@@ -68,11 +68,11 @@ INLINE void floats_of_halves(__m256 out[2], __m256i a, __m256i b)
     out[1] = _mm256_cvtph_ps(_mm256_extracti128_si256(h, 1));
 }
 
-/* 16 pairs of 16-bit floats, the first and the second of each apart. */
-INLINE struct two widen(enum kv_type type, const uint8_t *line)
+/* Loads 16 pairs of 16-bit floats and separates the first and second elements. */
+INLINE struct even_odd widen(enum kv_type type, const uint8_t *line)
 {
     __m256i a = load_half(line, 0), b = load_half(line, 1);
-    struct two t;
+    struct even_odd t;
 
     if (type == KV_BF16) {
         const __m256i upper = _mm256_set1_epi32((int)0xffff0000);
@@ -83,44 +83,45 @@ INLINE struct two widen(enum kv_type type, const uint8_t *line)
         return t;
     }
     const __m256i lower = _mm256_set1_epi32(0xffff);
-    floats_of_halves(t.even, _mm256_and_si256(a, lower), _mm256_and_si256(b, lower));
-    floats_of_halves(t.odd, _mm256_srli_epi32(a, 16), _mm256_srli_epi32(b, 16));
+    f16_dwords_to_f32(t.even, _mm256_and_si256(a, lower), _mm256_and_si256(b, lower));
+    f16_dwords_to_f32(t.odd, _mm256_srli_epi32(a, 16), _mm256_srli_epi32(b, 16));
     return t;
 }
 
-static const uint8_t *k_of(const struct attn_args *a, int pos)
+static const uint8_t *keys_of_unit(const struct attn_args *a, int pos)
 {
     size_t group = (size_t)(a->layout->head_dim + 31) / 32 * 1024;
 
     return attn_block_of(a, pos) + (size_t)(pos % PAGE_TOKENS / KV_GROUP) * group;
 }
 
-static const uint8_t *v_of(const struct attn_args *a, int pos)
+static const uint8_t *values_of_page(const struct attn_args *a, int pos)
 {
     return attn_block_of(a, pos) + a->layout->k_bytes;
 }
 
-/* As many lines of the values of a unit's page as the unit has lines of keys. */
-static const uint8_t *v_share(const struct attn_args *a, int pos)
+/* The unit's share of the values of its page: as many lines as the unit has lines of keys. */
+static const uint8_t *values_share_of_unit(const struct attn_args *a, int pos)
 {
     size_t unit = (size_t)(pos % PAGE_TOKENS / KV_GROUP);
 
-    return v_of(a, pos) + unit * (((size_t)a->layout->head_dim + 15) / 16 * 16 * 32);
+    return values_of_page(a, pos) + unit * (((size_t)a->layout->head_dim + 15) / 16 * 16 * 32);
 }
 
-/* What is fetched meanwhile: as with AVX-512 (x86_avx512_attn.c). */
-INLINE void scores(enum kv_type type, int heads, const struct group *g, int from, int to)
+/* Computes the scores of keys [from, to). Prefetches like x86_avx512_attn.c. */
+INLINE void compute_scores(enum kv_type type, int heads, const struct group *g, int from, int to)
 {
     const __m256 scale = _mm256_set1_ps(g->a->scale);
 
     for (int pos = from; pos < to; pos += UNIT) {
-        const uint8_t *k = k_of(g->a, pos), *next = k_of(g->a, MIN(pos + UNIT, to - 1));
-        const uint8_t *v = v_share(g->a, pos);
+        const uint8_t *k = keys_of_unit(g->a, pos),
+                      *next = keys_of_unit(g->a, MIN(pos + UNIT, to - 1));
+        const uint8_t *v = values_share_of_unit(g->a, pos);
         __m256 s[HEADS][2];
 
         UNROLL for (int h = 0; h < heads; h++) s[h][0] = s[h][1] = _mm256_setzero_ps();
         for (int d = 0; d < g->dim; d += 2) {
-            struct two x = widen(type, k + (size_t)d * 32);
+            struct even_odd x = widen(type, k + (size_t)d * 32);
             _mm_prefetch((const char *)next + (size_t)d * 32, _MM_HINT_T0);
             _mm_prefetch((const char *)v + (size_t)d * 32, _MM_HINT_T1);
             UNROLL for (int h = 0; h < heads; h++)
@@ -147,8 +148,8 @@ static float exp1(float x)
     return _mm256_cvtss_f32(exp8(_mm256_set1_ps(x)));
 }
 
-/* Weights of eight scores in place; lanes beyond n are 0. */
-static inline __m256 weigh8(float *w, int i, int n, __m256 max)
+/* Replaces eight scores by softmax weights; lanes beyond n are 0. */
+static inline __m256 softmax8(float *w, int i, int n, __m256 max)
 {
     __m256 v = exp8(_mm256_sub_ps(load_upto(w, i, n), max));
 
@@ -156,8 +157,8 @@ static inline __m256 weigh8(float *w, int i, int n, __m256 max)
     return _mm256_and_ps(v, _mm256_castsi256_ps(first_lanes(n - i)));
 }
 
-/* Scores become weights; what was summed before is scaled to the new maximum. */
-static void weigh(const struct group *g, int h, int n, bool is_first)
+/* Replaces scores by softmax weights, and scales the previous sums to the new maximum. */
+static void softmax_block(const struct group *g, int h, int n, bool is_first)
 {
     float *w = g->w + (size_t)h * KV_BLOCK, *out = g->out + (size_t)h * (size_t)g->dim16;
     float old = is_first ? -INFINITY : g->max[h], max;
@@ -170,8 +171,8 @@ static void weigh(const struct group *g, int h, int n, bool is_first)
     for (int i = whole; i < n; i++)
         max = w[i] > max ? w[i] : max;
     for (int i = 0; i < n; i += 16) {
-        low = _mm256_add_ps(low, weigh8(w, i, n, _mm256_set1_ps(max)));
-        high = _mm256_add_ps(high, weigh8(w, i + 8, n, _mm256_set1_ps(max)));
+        low = _mm256_add_ps(low, softmax8(w, i, n, _mm256_set1_ps(max)));
+        high = _mm256_add_ps(high, softmax8(w, i + 8, n, _mm256_set1_ps(max)));
     }
     g->max[h] = max;
     if (is_first) {
@@ -185,12 +186,12 @@ static void weigh(const struct group *g, int h, int n, bool is_first)
         _mm256_storeu_ps(out + d, _mm256_mul_ps(_mm256_loadu_ps(out + d), _mm256_set1_ps(shrink)));
 }
 
-/* One page's values of 16 dimensions to the sums. */
-INLINE void add_page(
+/* Adds one page's weighted values of 16 dimensions to the sums. */
+INLINE void add_page_values(
     enum kv_type type, int heads, const float *w, const uint8_t *v, int n, __m256 sums[HEADS][2])
 {
     for (int t = 0; t < n; t += 2) {
-        struct two x = widen(type, v + (size_t)t * 32);
+        struct even_odd x = widen(type, v + (size_t)t * 32);
         UNROLL for (int h = 0; h < heads; h++)
         {
             __m256 p = _mm256_set1_ps(w[h * KV_BLOCK + t]);
@@ -208,7 +209,7 @@ INLINE void add_page(
     }
 }
 
-INLINE void values(enum kv_type type, int heads, const struct group *g, int from, int to)
+INLINE void add_values(enum kv_type type, int heads, const struct group *g, int from, int to)
 {
     const int last = g->a->n_keys - 1;
 
@@ -223,13 +224,13 @@ INLINE void values(enum kv_type type, int heads, const struct group *g, int from
         }
         for (int pos = from; pos < to; pos += PAGE_TOKENS) {
             size_t at = (size_t)d * V_PAIRS * 4;
-            const uint8_t *next = v_of(g->a, MIN(pos + PAGE_TOKENS, to - 1)) + at;
-            const uint8_t *keys = k_of(g->a, MIN(pos + KV_BLOCK, last)) + at;
+            const uint8_t *next = values_of_page(g->a, MIN(pos + PAGE_TOKENS, to - 1)) + at;
+            const uint8_t *keys = keys_of_unit(g->a, MIN(pos + KV_BLOCK, last)) + at;
             for (size_t i = 0; i < V_PAIRS; i++) {
                 _mm_prefetch((const char *)next + 64 * i, _MM_HINT_T0);
                 _mm_prefetch((const char *)keys + 64 * i, _MM_HINT_T1);
             }
-            add_page(type, heads, g->w + (pos - from), v_of(g->a, pos) + at,
+            add_page_values(type, heads, g->w + (pos - from), values_of_page(g->a, pos) + at,
                 MIN(PAGE_TOKENS, to - pos), sums);
         }
         UNROLL for (int h = 0; h < heads; h++)
@@ -241,27 +242,27 @@ INLINE void values(enum kv_type type, int heads, const struct group *g, int from
     }
 }
 
-INLINE void block(enum kv_type type, int heads, const struct group *g, int from, int to)
+INLINE void attend_block(enum kv_type type, int heads, const struct group *g, int from, int to)
 {
-    scores(type, heads, g, from, to);
+    compute_scores(type, heads, g, from, to);
     for (int h = 0; h < heads; h++)
-        weigh(g, h, to - from, from % KV_SPLIT == 0);
-    values(type, heads, g, from, to);
+        softmax_block(g, h, to - from, from % KV_SPLIT == 0);
+    add_values(type, heads, g, from, to);
 }
 
-#define BLOCK(n)                                                                                   \
+#define FOR_HEADS(n)                                                                               \
     static void f16_##n(const struct group *g, int from, int to)                                   \
     {                                                                                              \
-        block(KV_F16, n, g, from, to);                                                             \
+        attend_block(KV_F16, n, g, from, to);                                                      \
     }                                                                                              \
     static void bf16_##n(const struct group *g, int from, int to)                                  \
     {                                                                                              \
-        block(KV_BF16, n, g, from, to);                                                            \
+        attend_block(KV_BF16, n, g, from, to);                                                     \
     }
-BLOCK(1)
-BLOCK(2)
-BLOCK(3)
-BLOCK(4)
+FOR_HEADS(1)
+FOR_HEADS(2)
+FOR_HEADS(3)
+FOR_HEADS(4)
 
 typedef void (*block_fn)(const struct group *g, int from, int to);
 
@@ -269,7 +270,7 @@ static void q8_0_n(const struct group *g, int from, int to)
 {
     avx2_q8_scores(g, from, to);
     for (int h = 0; h < g->n; h++)
-        weigh(g, h, to - from, from % KV_SPLIT == 0);
+        softmax_block(g, h, to - from, from % KV_SPLIT == 0);
     avx2_q8_values(g, from, to);
 }
 
@@ -284,22 +285,22 @@ static struct attn_state state_of(const struct group *g, int h)
     return (struct attn_state){ g->max + h, g->sum + h, g->out + (size_t)h * (size_t)g->dim16 };
 }
 
-/* Of two splits, the earlier first, into it. */
-static void merge(struct attn_state total, struct attn_state split, int dim)
+/* Merges the later split into the earlier one (total). */
+static void merge_states(struct attn_state total, struct attn_state split, int dim)
 {
     float a = *total.max, b = *split.max, max = b > a ? b : a;
-    float mine = exp1(a - max), theirs = exp1(b - max);
+    float total_factor = exp1(a - max), split_factor = exp1(b - max);
 
     *total.max = max;
-    *total.sum = fmaf(*split.sum, theirs, *total.sum * mine);
+    *total.sum = fmaf(*split.sum, split_factor, *total.sum * total_factor);
     for (int d = 0; d < dim; d += 8) {
-        __m256 v = _mm256_mul_ps(_mm256_loadu_ps(total.out + d), _mm256_set1_ps(mine));
-        v = _mm256_fmadd_ps(_mm256_loadu_ps(split.out + d), _mm256_set1_ps(theirs), v);
+        __m256 v = _mm256_mul_ps(_mm256_loadu_ps(total.out + d), _mm256_set1_ps(total_factor));
+        v = _mm256_fmadd_ps(_mm256_loadu_ps(split.out + d), _mm256_set1_ps(split_factor), v);
         _mm256_storeu_ps(total.out + d, v);
     }
 }
 
-static void finish(struct attn_state total, float *out, int dim)
+static void write_output(struct attn_state total, float *out, int dim)
 {
     for (int d = 0; d < dim; d += 8) {
         __m256 v = _mm256_loadu_ps(total.out + d);
@@ -316,12 +317,12 @@ static void attend_split(const struct group *g, int split)
         fn(g, b, MIN(b + KV_BLOCK, to));
 }
 
-/* A group with its two states: of the splits so far, and of the one under way. */
-struct pair {
+/* Group with two states: the merged previous splits (total), and the current split. */
+struct split_states {
     struct group total, split;
 };
 
-static void open_pair(struct pair *g, const struct attn_args *a, int first, int n)
+static void init_split_states(struct split_states *g, const struct attn_args *a, int first, int n)
 {
     int dim = a->layout->head_dim, dim16 = (dim + 15) / 16 * 16;
     float *at = (float *)(void *)(((uintptr_t)a->scratch + 63) & ~(uintptr_t)63);
@@ -347,28 +348,28 @@ static void open_pair(struct pair *g, const struct attn_args *a, int first, int 
     }
 }
 
-static void attend_group(const struct attn_args *a, int first, int n)
+static void attend_heads(const struct attn_args *a, int first, int n)
 {
-    struct pair g;
+    struct split_states g;
 
-    open_pair(&g, a, first, n);
+    init_split_states(&g, a, first, n);
     attend_split(&g.total, 0);
     for (int i = 1; i < attn_splits(a->n_keys); i++) {
         attend_split(&g.split, i);
         for (int h = 0; h < n; h++)
-            merge(state_of(&g.total, h), state_of(&g.split, h), g.total.dim);
+            merge_states(state_of(&g.total, h), state_of(&g.split, h), g.total.dim);
     }
     for (int h = 0; h < n; h++)
-        finish(
+        write_output(
             state_of(&g.total, h), a->out + (size_t)(first + h) * (size_t)g.total.dim, g.total.dim);
 }
 
-/* Each split has its state where attend_merge looks for it. */
+/* The state of each split is stored where attend_merge reads it. */
 static void attend_splits(const struct attn_args *a, int first, int n)
 {
-    struct pair g;
+    struct split_states g;
 
-    open_pair(&g, a, first, n);
+    init_split_states(&g, a, first, n);
     for (int i = a->split_from; i < a->split_to; i++) {
         struct attn_state at = attn_state_at(a, i, first);
         g.split.max = at.max;
@@ -385,10 +386,11 @@ static void attend_row(const struct attn_args *a)
         return;
     }
     for (int h = 0; h < a->n_q; h += HEADS)
-        (a->states ? attend_splits : attend_group)(a, h, MIN(HEADS, a->n_q - h));
+        (a->states ? attend_splits : attend_heads)(a, h, MIN(HEADS, a->n_q - h));
 }
 
-/* Rows of a list come one after the other: what they share is in the cache from the second on. */
+/* Rows of a list are processed one after the other: from the second row on, their shared keys are
+ * in the cache. */
 void avx2_attend(const struct attn_args *a)
 {
     struct attn_args row = *a;
@@ -411,5 +413,5 @@ void avx2_attend(const struct attn_args *a)
 
 void avx2_attend_merge(const struct attn_args *a)
 {
-    attn_merge_splits(a, merge, finish);
+    attn_merge_splits(a, merge_states, write_output);
 }

@@ -1,5 +1,5 @@
-/* x86_avx2_attn.h: what the walk over keys (x86_avx2_attn.c) and the arithmetic of q8_0
- * (x86_avx2_attn_q8.c) share. For these two files only. */
+/* x86_avx2_attn.h: declarations shared by x86_avx2_attn.c and the q8_0 arithmetic
+ * (x86_avx2_attn_q8.c). Included only by these two files. */
 #pragma once
 
 #include "kernel/acts.h"
@@ -7,27 +7,28 @@
 #include "kernel/x86/x86_avx2.h"
 
 enum {
-    HEADS = 4, /* query heads that share what is read */
+    HEADS = 4, /* query heads that share loaded keys and values */
     UNIT = (int)PAGE_TOKENS < (int)KV_GROUP ? (int)PAGE_TOKENS : (int)KV_GROUP,
-    V_PAIRS = ((int)PAGE_TOKENS + KV_GROUP - 1) / KV_GROUP * KV_GROUP / 2, /* in a page */
+    /* pairs of tokens in the layout of a page */
+    V_PAIRS = ((int)PAGE_TOKENS + KV_GROUP - 1) / KV_GROUP * KV_GROUP / 2,
 };
 
-/* One group of query heads: pointers into the caller's scratch. */
+/* Group of query heads: pointers into the caller's scratch. */
 struct group {
     const struct attn_args *a;
-    int n;          /* heads, 1 .. HEADS */
-    int dim, dim16; /* of a head, and rounded up */
+    int n;          /* heads, 1 .. GROUP_HEADS */
+    int dim, dim16; /* head dimension, and rounded up to 16 */
     const float *q; /* [n][dim] */
     float *w;       /* [n][KV_BLOCK] scores, then weights */
     float *max, *sum;
     float *out; /* [n][dim16] */
 
-    /* q8_0 */
-    struct act_q8_0 *q8; /* [n][n_blocks]: the queries */
-    int16_t *u;          /* [n][KV_BLOCK]: weights as whole numbers */
+    /* only for q8_0 */
+    struct act_q8_0 *q8; /* [n][n_blocks]: quantised queries */
+    int16_t *u;          /* [n][KV_BLOCK]: weights as integers */
 };
 
-/* q8_0: the keys [from, to) of one block of keys. */
+/* q8_0: functions on keys [from, to) of one key block. */
 void avx2_q8_append(const struct kv_slot *slot, const float *k, const float *v);
 void avx2_q8_queries(const struct group *g);
 void avx2_q8_scores(const struct group *g, int from, int to);

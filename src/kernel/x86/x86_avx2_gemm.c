@@ -1,15 +1,16 @@
-/* x86_avx2_gemm.c: packed weights times activations in vectors of eight rows.
+/* x86_avx2_gemm.c: GEMM and GEMV with packed weights, in vectors of eight rows.
  *
- * A panel's 16 rows are two halves of eight lanes. Without VNNI, products of bytes come from
- * vpmaddubsw, whose pairs are 16-bit sums that would saturate; how many of them may be added before
- * they are widened follows from the weights' range, with |x| <= 127:
+ * The 16 rows of a panel are two halves of eight lanes. Without VNNI, products of bytes are
+ * computed with vpmaddubsw, whose 16-bit pair sums would saturate. The range of the weights
+ * determines how many of them may be added before they are widened, with |x| <= 127:
  *
  *   Q4   15 * 127 * 2 =  3810, x 8 fits     Q6   63 * 127 * 2 = 16002, x 2 fits
- *   Q5   31 * 127 * 2 =  7874, x 4 fits     Q8  in words of 16 bits: x86_avx2_gemm_words.c
+ *   Q5   31 * 127 * 2 =  7874, x 4 fits     Q8   as 16-bit integers: x86_avx2_gemm_int16.c
  *
- * Where a sub-block has a scale, the widening multiplies by it (vpmaddwd). With VNNI (BYTE_DOTS)
- * there are no pairs, and no bounds. Work is cut into turns as in x86_avx512_gemm.c. Many rows, and
- * the types that are not here, are in x86_avx2_gemm_wide.c. */
+ * If a sub-block has a scale, the widening multiplies by it (vpmaddwd). With VNNI (BYTE_DOTS) there
+ * are no pair sums and no such limits. The loops around the microkernels are those of
+ * x86_avx512_gemm.c. GEMM with many rows, and the types that are not here, are in
+ * x86_avx2_gemm_unpacked.c. */
 #ifndef __AVX2__
 #error "compile with the AVX2 flags of the Makefile"
 #endif
@@ -17,7 +18,7 @@
 #include "kernel/x86/x86_avx2_gemm.h"
 
 enum {
-    /* quads that may be added before they meet their scale */
+    /* quads that may be added before they are multiplied by their scale */
     Q5_QUADS = BYTE_DOTS ? 8 : 4,
     Q6_QUADS = BYTE_DOTS ? 4 : 2,
 };
@@ -45,26 +46,27 @@ void GEMM_SET(few_rows)(const struct gemm_args *g, const struct format *f)
 {
     int n_rows = g->x->n_rows, n_panels = g->panel_to - g->panel_from;
     const bool is_chained = f->w_bytes == sizeof(uint16_t) * PANEL && n_rows < GROUP;
-    const struct cpu_turns turns = is_chained ? cpu_reading()->chained : cpu_reading()->plain;
-    const int streams = turns.streams;
+    const struct cpu_turns plan = is_chained ? cpu_reading()->chained : cpu_reading()->plain;
+    const int streams = plan.streams;
     int n_blocks = g->w->n_cols / f->block;
-    int per_turn = MAX(1, turns.bytes / (int)f->w_bytes);
+    int blocks_per_call = MAX(1, plan.bytes / (int)f->w_bytes);
     turn_fn turn = f->turn[n_rows];
     const uint8_t *x0[GROUP], *x[GROUP];
     struct lanes acc[CPU_STREAMS][GROUP];
     int from[CPU_STREAMS + 1];
 
     if (f->most)
-        per_turn = MIN(per_turn, f->most);
+        blocks_per_call = MIN(blocks_per_call, f->most);
     if (f->block == 1)
-        per_turn = MAX(2, per_turn / 2 * 2); /* turn_bf16() */
+        /* microkernel_bf16() needs an even number */
+        blocks_per_call = MAX(2, blocks_per_call / 2 * 2);
     GEMM_SET(set_rows)(g, 0, n_rows, x0);
     for (int s = 0; s <= streams; s++)
         from[s] = g->panel_from + (int)((int64_t)n_panels * s / streams);
     for (int i = 0; i < (n_panels + streams - 1) / streams; i++) {
         memset(acc, 0, (size_t)streams * sizeof(acc[0]));
-        for (int b = 0; b < n_blocks; b += per_turn) {
-            int n = MIN(per_turn, n_blocks - b);
+        for (int b = 0; b < n_blocks; b += blocks_per_call) {
+            int n = MIN(blocks_per_call, n_blocks - b);
             for (int m = 0; m < n_rows; m++)
                 x[m] = x0[m] + (size_t)b * f->x_bytes;
             for (int s = 0; s < streams; s++)
@@ -79,7 +81,7 @@ void GEMM_SET(few_rows)(const struct gemm_args *g, const struct format *f)
     }
 }
 
-static void many_rows(const struct gemm_args *g, const struct format *f)
+static void gemm(const struct gemm_args *g, const struct format *f)
 {
     int n_blocks = g->w->n_cols / f->block;
     const uint8_t *x[GROUP];
@@ -95,26 +97,27 @@ static void many_rows(const struct gemm_args *g, const struct format *f)
         }
 }
 
-/* What takes many rows faster, unpacking first, and from how many on; NULL: nothing does. */
-struct wide {
+/* GEMM that unpacks first and is faster from `from` rows on; gemm == NULL: there is none. */
+struct unpacked_gemm {
     gemm_fn gemm;
     int from;
 };
 
-static void run(const struct gemm_args *g, const struct format *f, struct wide wide)
+static void gemm_or_gemv(
+    const struct gemm_args *g, const struct format *f, struct unpacked_gemm unpacked)
 {
-    if (wide.gemm && g->x->n_rows >= wide.from)
-        wide.gemm(g);
+    if (unpacked.gemm && g->x->n_rows >= unpacked.from)
+        unpacked.gemm(g);
     else if (g->x->n_rows > GROUP)
-        many_rows(g, f);
+        gemm(g, f);
     else if (g->x->n_rows > 0)
         GEMM_SET(few_rows)(g, f);
 }
 
-/* ---- pieces */
+/* ---- parts of microkernels */
 
-/* A quad of weights, both halves of the panel, times the four bytes at q[m] + at of every row. The
- * weights stay in registers while the rows pass by. */
+/* Multiplies a quad of weights, both halves of the panel, with four bytes at q[m] + at of every
+ * row. The weights stay in registers for all rows. */
 INLINE void add_quad(
     int rows, __m256i w0, __m256i w1, const int8_t *const *q, int at, __m256i sums[GROUP][2])
 {
@@ -126,12 +129,12 @@ INLINE void add_quad(
     }
 }
 
-INLINE void clear(int rows, __m256i sums[GROUP][2])
+INLINE void clear_sums(int rows, __m256i sums[GROUP][2])
 {
     UNROLL for (int m = 0; m < rows; m++) sums[m][0] = sums[m][1] = _mm256_setzero_si256();
 }
 
-/* 32 elements whose nibbles lie as in p16_q4_0. */
+/* 32 elements in the nibble order of p16_q4_0 */
 INLINE void add_nibbles(
     int rows, const uint8_t w[4][16][4], const int8_t *const *q, __m256i sums[GROUP][2])
 {
@@ -149,7 +152,7 @@ INLINE void add_nibbles(
 
 /* ---- blocks of 32 */
 
-/* A block of every row: its bytes, and what its sums of products begin with or end at. */
+/* One block of every row: its codes, and the initial or final value of its dot products. */
 struct row_blocks {
     const int8_t *q[GROUP];
     int32_t start[GROUP];
@@ -157,8 +160,9 @@ struct row_blocks {
     __m256i sums[GROUP][2];
 };
 
-/* offset: 8 or 128, to be taken off the weights. */
-INLINE void begin(struct row_blocks *r, int rows, int offset, const uint8_t *const *xp, int block)
+/* offset: 8 or 128, to be subtracted from the weights */
+INLINE void begin_blocks(
+    struct row_blocks *r, int rows, int offset, const uint8_t *const *xp, int block)
 {
     UNROLL for (int m = 0; m < rows; m++)
     {
@@ -170,7 +174,8 @@ INLINE void begin(struct row_blocks *r, int rows, int offset, const uint8_t *con
     }
 }
 
-INLINE void end(const struct row_blocks *r, int rows, const uint16_t d[16], struct lanes *out)
+INLINE void add_block_dots(
+    const struct row_blocks *r, int rows, const uint16_t d[16], struct lanes *out)
 {
     UNROLL for (int half = 0; half < 2; half++)
     {
@@ -180,7 +185,7 @@ INLINE void end(const struct row_blocks *r, int rows, const uint16_t d[16], stru
     }
 }
 
-INLINE void turn_q4_0(
+INLINE void microkernel_q4_0(
     int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
 {
     const struct p16_q4_0 *p = (const void *)wp;
@@ -188,14 +193,14 @@ INLINE void turn_q4_0(
 
     for (int b = 0; b < n; b++, p++) {
         fetch_ahead((const uint8_t *)p, sizeof(*p));
-        begin(&r, rows, 8, xp, b);
+        begin_blocks(&r, rows, 8, xp, b);
         add_nibbles(rows, p->q, r.q, r.sums);
-        end(&r, rows, p->d, out);
+        add_block_dots(&r, rows, p->d, out);
     }
 }
 
 #if BYTE_DOTS
-INLINE void turn_q8_0(
+INLINE void microkernel_q8_0(
     int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
 {
     const struct p16_q8_0 *p = (const void *)wp;
@@ -203,24 +208,24 @@ INLINE void turn_q8_0(
 
     for (int b = 0; b < n; b++, p++) {
         fetch_ahead((const uint8_t *)p, sizeof(*p));
-        begin(&r, rows, 128, xp, b);
+        begin_blocks(&r, rows, 128, xp, b);
         UNROLL for (int i = 0; i < 8; i++)
             add_quad(rows, load(p->q[i][0]), load(p->q[i][8]), r.q, 4 * i, r.sums);
-        end(&r, rows, p->d, out);
+        add_block_dots(&r, rows, p->d, out);
     }
 }
 #endif
 
 /* ---- blocks of 256 */
 
-/* Of a block, both halves of the panel. */
-struct totals {
+/* One block of both halves of the panel. */
+struct block_totals {
     struct sub_scales scales[2];
     __m256i sum[GROUP][2];
 };
 
 /* acc + d * dx * sum - dmin * dx * (mins . sum32) */
-INLINE __m256 affine(
+INLINE __m256 fma_dot_min(
     __m256 acc, const uint16_t *d, const struct act_q8_k *x, __m256i sum, const __m256i min[4])
 {
     __m256i mins = _mm256_setzero_si256();
@@ -231,8 +236,9 @@ INLINE __m256 affine(
     return _mm256_fnmadd_ps(_mm256_mul_ps(half8(d + 16), dx), _mm256_cvtepi32_ps(mins), acc);
 }
 
-/* The bytes of activations, 32 * j into a block, of every row. */
-INLINE void set_bytes(int rows, const int8_t *q[GROUP], const uint8_t *const *xp, int block, int at)
+/* Sets q to the codes of every row, `at` bytes into a block. */
+INLINE void set_code_pointers(
+    int rows, const int8_t *q[GROUP], const uint8_t *const *xp, int block, int at)
 {
     UNROLL for (int m = 0; m < rows; m++) q[m] =
         ((const struct act_q8_k *)(const void *)xp[m] + block)->q + at;
@@ -248,43 +254,43 @@ INLINE void add_scaled_sums(
     }
 }
 
-/* Ends a block of Q4_K or Q5_K: totals and minimums to the outputs. */
-INLINE void add_affine(int rows, struct lanes *out, const uint16_t *d, const uint8_t *const *xp,
-    int block, const struct totals *t)
+/* Ends a block of Q4_K or Q5_K: adds totals and minimums to the outputs. */
+INLINE void add_block_dot_min(int rows, struct lanes *out, const uint16_t *d,
+    const uint8_t *const *xp, int block, const struct block_totals *t)
 {
     UNROLL for (int half = 0; half < 2; half++)
     {
-        UNROLL for (int m = 0; m < rows; m++) out[m].half[half] = affine(out[m].half[half],
+        UNROLL for (int m = 0; m < rows; m++) out[m].half[half] = fma_dot_min(out[m].half[half],
             d + 8 * half, (const struct act_q8_k *)(const void *)xp[m] + block, t->sum[m][half],
             t->scales[half].min);
     }
 }
 
-INLINE void turn_q4_k(
+INLINE void microkernel_q4_k(
     int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
 {
     const struct p16_q4_k *p = (const void *)wp;
     __m256i sums[GROUP][2];
     const int8_t *q[GROUP];
-    struct totals t;
+    struct block_totals t;
 
     for (int b = 0; b < n; b++, p++) {
         load_scales(&t.scales[0], p->scale_lo, p->scale_hi, 0);
         load_scales(&t.scales[1], p->scale_lo, p->scale_hi, 1);
-        clear(rows, t.sum);
+        clear_sums(rows, t.sum);
         for (int j = 0; j < 8; j++) {
             fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
-            set_bytes(rows, q, xp, b, 32 * j);
-            clear(rows, sums);
+            set_code_pointers(rows, q, xp, b, 32 * j);
+            clear_sums(rows, sums);
             add_nibbles(rows, p->q[j], q, sums);
             add_scaled_sums(rows, t.sum, sums, of_pair(t.scales[0].scale[j / 2], j % 2),
                 of_pair(t.scales[1].scale[j / 2], j % 2));
         }
-        add_affine(rows, out, p->d, xp, b, &t);
+        add_block_dot_min(rows, out, p->d, xp, b, &t);
     }
 }
 
-/* Quad i of a sub-block of Q5_K; bit i of the plane is its fifth. */
+/* Quad i of a sub-block of Q5_K; bit i of the plane is the fifth bit. */
 INLINE __m256i q5_quad(const uint8_t w[4][16][4], const uint8_t plane[16][4], int i, int half)
 {
     __m256i v = load(w[i % 4][8 * half]), fifth = load(plane[8 * half]);
@@ -296,33 +302,33 @@ INLINE __m256i q5_quad(const uint8_t w[4][16][4], const uint8_t plane[16][4], in
         _mm256_and_si256(v, _mm256_set1_epi8(15)), _mm256_and_si256(fifth, _mm256_set1_epi8(16)));
 }
 
-INLINE void turn_q5_k(
+INLINE void microkernel_q5_k(
     int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
 {
     const struct p16_q5_k *p = (const void *)wp;
     __m256i sums[GROUP][2];
     const int8_t *q[GROUP];
-    struct totals t;
+    struct block_totals t;
 
     for (int b = 0; b < n; b++, p++) {
         load_scales(&t.scales[0], p->scale_lo, p->scale_hi, 0);
         load_scales(&t.scales[1], p->scale_lo, p->scale_hi, 1);
-        clear(rows, t.sum);
+        clear_sums(rows, t.sum);
         for (int j = 0; j < 8; j++) {
             fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
-            set_bytes(rows, q, xp, b, 32 * j);
+            set_code_pointers(rows, q, xp, b, 32 * j);
             __m256i scale0 = of_pair(t.scales[0].scale[j / 2], j % 2);
             __m256i scale1 = of_pair(t.scales[1].scale[j / 2], j % 2);
             UNROLL for (int part = 0; part < 8; part += Q5_QUADS)
             {
-                clear(rows, sums);
+                clear_sums(rows, sums);
                 UNROLL for (int i = part; i < part + Q5_QUADS; i++)
                     add_quad(rows, q5_quad(p->q[j], p->high[j], i, 0),
                         q5_quad(p->q[j], p->high[j], i, 1), q, 4 * i, sums);
                 add_scaled_sums(rows, t.sum, sums, scale0, scale1);
             }
         }
-        add_affine(rows, out, p->d, xp, b, &t);
+        add_block_dot_min(rows, out, p->d, xp, b, &t);
     }
 }
 
@@ -339,7 +345,7 @@ INLINE __m256i q6_quad(const uint8_t low[2][16][4], const uint8_t high[16][4], i
         _mm256_and_si256(v, _mm256_set1_epi8(15)), _mm256_and_si256(h, _mm256_set1_epi8(0x30)));
 }
 
-/* -32 * (scales . sum16): what the offset of the weights added too much. */
+/* -32 * (scales . sum16): corrects for the offset of the weights */
 INLINE __m256i q6_offset(const struct p16_q6_k *p, const struct act_q8_k *x, int half)
 {
     __m256i sum = _mm256_setzero_si256();
@@ -352,7 +358,7 @@ INLINE __m256i q6_offset(const struct p16_q6_k *p, const struct act_q8_k *x, int
     return _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(sum, 5));
 }
 
-/* Scale j of eight rows, twice each. */
+/* Scale j of eight rows, as scale_of_pair() returns it. */
 INLINE __m256i q6_scale(const struct p16_q6_k *p, int j, int half)
 {
     __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p->scale[j / 2][8 * half]);
@@ -360,7 +366,7 @@ INLINE __m256i q6_scale(const struct p16_q6_k *p, int j, int half)
     return of_pair(_mm256_cvtepi8_epi16(bytes), j % 2);
 }
 
-INLINE void turn_q6_k(
+INLINE void microkernel_q6_k(
     int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
 {
     const struct p16_q6_k *p = (const void *)wp;
@@ -376,11 +382,11 @@ INLINE void turn_q6_k(
         }
         for (int j = 0; j < 16; j++) {
             fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 16, sizeof(*p) / 16);
-            set_bytes(rows, q, xp, b, 16 * j);
+            set_code_pointers(rows, q, xp, b, 16 * j);
             __m256i scale0 = q6_scale(p, j, 0), scale1 = q6_scale(p, j, 1);
             UNROLL for (int part = 0; part < 4; part += Q6_QUADS)
             {
-                clear(rows, sums);
+                clear_sums(rows, sums);
                 UNROLL for (int i = part; i < part + Q6_QUADS; i++)
                     add_quad(rows, q6_quad(p->sub[j].low, p->sub[j].high, i, 0),
                         q6_quad(p->sub[j].low, p->sub[j].high, i, 1), q, 4 * i, sums);
@@ -401,7 +407,7 @@ INLINE void turn_q6_k(
 
 /* ---- float weights; n counts single k */
 
-INLINE void add_product(
+INLINE void fma_rows(
     int rows, struct lanes *acc, __m256 low, __m256 high, const uint8_t *const *xp, int k)
 {
     UNROLL for (int m = 0; m < rows; m++)
@@ -412,7 +418,7 @@ INLINE void add_product(
     }
 }
 
-INLINE void turn_f32(
+INLINE void microkernel_f32(
     int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
 {
     const float *w = (const float *)(const void *)wp;
@@ -421,12 +427,12 @@ INLINE void turn_f32(
     UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];
     for (int k = 0; k < n; k++, w += 16) {
         fetch_ahead((const uint8_t *)w, 64);
-        add_product(rows, acc, _mm256_loadu_ps(w), _mm256_loadu_ps(w + 8), xp, k);
+        fma_rows(rows, acc, _mm256_loadu_ps(w), _mm256_loadu_ps(w + 8), xp, k);
     }
     UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];
 }
 
-INLINE void turn_f16(
+INLINE void microkernel_f16(
     int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
 {
     const uint16_t *w = (const uint16_t *)(const void *)wp;
@@ -436,13 +442,13 @@ INLINE void turn_f16(
     for (int k = 0; k < n; k++, w += 16) {
         if (k % 2 == 0)
             fetch_ahead((const uint8_t *)w, 64);
-        add_product(rows, acc, half8(w), half8(w + 8), xp, k);
+        fma_rows(rows, acc, half8(w), half8(w + 8), xp, k);
     }
     UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];
 }
 
-/* Starts at an even k: turns are of an even number. */
-INLINE void turn_bf16(
+/* Each call begins at an even k, since all previous calls had an even n. */
+INLINE void microkernel_bf16(
     int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
 {
     const __m256i upper = _mm256_set1_epi32((int)0xffff0000);
@@ -453,11 +459,11 @@ INLINE void turn_bf16(
         const uint8_t *w = wp + (size_t)k * 32;
         fetch_ahead(w, 64);
         __m256i low = load(w), high = load(w + 32);
-        add_product(rows, acc, _mm256_castsi256_ps(_mm256_slli_epi32(low, 16)),
+        fma_rows(rows, acc, _mm256_castsi256_ps(_mm256_slli_epi32(low, 16)),
             _mm256_castsi256_ps(_mm256_slli_epi32(high, 16)), xp, k);
         if (k + 1 == n)
             break;
-        add_product(rows, acc, _mm256_castsi256_ps(_mm256_and_si256(low, upper)),
+        fma_rows(rows, acc, _mm256_castsi256_ps(_mm256_and_si256(low, upper)),
             _mm256_castsi256_ps(_mm256_and_si256(high, upper)), xp, k + 1);
     }
     UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];
@@ -465,22 +471,22 @@ INLINE void turn_bf16(
 
 /* ---- one function per type and number of rows, one table per type, one entry per type */
 
-#define TURN(type, rows)                                                                           \
+#define MICROKERNEL(type, rows)                                                                    \
     static void type##_##rows(const uint8_t *w, const uint8_t *const *x, int n, struct lanes *acc) \
     {                                                                                              \
-        turn_##type(rows, w, x, n, acc);                                                           \
+        microkernel_##type(rows, w, x, n, acc);                                                    \
     }
 
 #define GEMM(type, block, w_bytes, x_bytes, ...)                                                   \
-    TURN(type, 1)                                                                                  \
-    TURN(type, 2)                                                                                  \
-    TURN(type, 3)                                                                                  \
-    TURN(type, 4)                                                                                  \
+    MICROKERNEL(type, 1)                                                                           \
+    MICROKERNEL(type, 2)                                                                           \
+    MICROKERNEL(type, 3)                                                                           \
+    MICROKERNEL(type, 4)                                                                           \
     void GEMM_SET(gemm_##type)(const struct gemm_args *g)                                          \
     {                                                                                              \
         static const struct format f = { { NULL, type##_1, type##_2, type##_3, type##_4 }, block,  \
             w_bytes, x_bytes, 0 };                                                                 \
-        run(g, &f, (struct wide){ __VA_ARGS__ });                                                  \
+        gemm_or_gemv(g, &f, (struct unpacked_gemm){ __VA_ARGS__ });                                \
     }
 
 GEMM(f32, 1, 64, 4, NULL, 0)

@@ -1,6 +1,6 @@
-/* x86_avx2_gemm.h: what the ways of multiplying share: pieces of eight lanes, how products of bytes
- * are summed, and how few rows go through panels. For x86_avx2_gemm*.c alone, two of which
- * x86_avxvnni_gemm*.c compile once more, with BYTE_DOTS and a GEMM_SET of their own. */
+/* x86_avx2_gemm.h: declarations shared by the AVX2 GEMM files: vectors of eight lanes, int8 dot
+ * products, and GEMV. Included only by x86_avx2_gemm*.c. x86_avxvnni_gemm*.c compile two of these
+ * files a second time with BYTE_DOTS and their own GEMM_SET. */
 #pragma once
 
 #include "kernel/acts.h"
@@ -10,41 +10,43 @@
 #include "kernel/x86/x86_avx2.h"
 
 #ifndef BYTE_DOTS
-#define BYTE_DOTS      0 /* 1: of four products of bytes (vpdpbusd) */
+#define BYTE_DOTS      0 /* 1: int8 dot products of four bytes with VNNI (vpdpbusd) */
 #define GEMM_SET(name) avx2_##name
 #endif
 
 #ifdef __AVX2__
 
 enum {
-    GROUP = 4,    /* rows of activations at a time */
-    AHEAD = 6144, /* bytes that a stream prefetches ahead of itself, into L2 */
+    GROUP = 4,    /* activation rows at a time */
+    AHEAD = 6144, /* bytes that a stream prefetches ahead, into L2 */
 };
 
-struct lanes { /* of 16 rows */
+/* Accumulators of the 16 rows of a panel. */
+struct lanes {
     __m256 half[2];
 };
 
-/* n blocks at w times n blocks at x[m], added to acc[m]. */
+/* Microkernel: multiplies n blocks at w with n blocks at x[m] and adds the products to acc[m]. */
 typedef void (*turn_fn)(const uint8_t *w, const uint8_t *const *x, int n, struct lanes *acc);
 
-/* How few rows go through panels. */
+/* Weight type for GEMV. */
 struct format {
-    turn_fn turn[GROUP + 1]; /* by number of rows */
-    int block;               /* elements of k */
-    size_t w_bytes, x_bytes; /* of a block, of the panel and of a row */
-    int most;                /* blocks that a turn can take; 0: any number */
+    turn_fn turn[GROUP + 1]; /* indexed by the number of rows */
+    int block;               /* elements of k per block */
+    size_t w_bytes, x_bytes; /* bytes of a block, of the panel and of a row */
+    int most;                /* most blocks per microkernel call; 0: any number */
 };
 
 void GEMM_SET(set_rows)(const struct gemm_args *g, int m, int n, const uint8_t *x[]);
 void GEMM_SET(store)(const struct gemm_args *g, int panel, int m, int n, const struct lanes *acc);
-/* All rows (1 .. GROUP) times panels, interleaved. */
+/* Multiplies all rows (1 .. GROUP_ROWS) with the panels; several streams of panels are
+ * interleaved. */
 void GEMM_SET(few_rows)(const struct gemm_args *g, const struct format *f);
 
 extern const struct format avx2_few_iq4_nl, avx2_few_iq4_xs;
 
-/* Unpacked first, for many rows. */
-void GEMM_SET(wide_q8_0)(const struct gemm_args *g); /* with VNNI */
+/* GEMM that unpacks a K block first, for many rows. */
+void GEMM_SET(wide_q8_0)(const struct gemm_args *g); /* only with VNNI */
 void GEMM_SET(wide_q4_0)(const struct gemm_args *g);
 void GEMM_SET(wide_q4_k)(const struct gemm_args *g);
 void GEMM_SET(wide_q5_k)(const struct gemm_args *g);
@@ -66,7 +68,7 @@ INLINE __m256 half8(const uint16_t *h)
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)h));
 }
 
-/* Four bytes to all rows. */
+/* broadcasts four bytes to all rows */
 INLINE __m256i spread4(const void *q)
 {
     int32_t v;
@@ -84,32 +86,32 @@ INLINE __m256 scaled(__m256 acc, __m256 dw, float dx, __m256i sum)
     return _mm256_fmadd_ps(_mm256_mul_ps(dw, _mm256_set1_ps(dx)), _mm256_cvtepi32_ps(sum), acc);
 }
 
-/* Computed here and in this order: gcc would add a row's products as a tree, all of them made
- * before and put aside in memory (a third of the speed went there). */
+/* Forces v to be computed here and in this order: gcc would add the products of a row as a tree,
+ * computing all of them first and spilling them to memory (one third slower). */
 INLINE __m256i kept(__m256i v)
 {
     __asm__("" : "+x"(v));
     return v;
 }
 
-/* ---- sums of products of bytes, 32 of them times four bytes of activations at a time
+/* ---- int8 dot products: 32 bytes of weights times four bytes of activations at a time
  *
- * With vpdpbusd they are whole numbers of 32 bits. Without, they are pairs of 16 bits (vpmaddubsw),
- * which must be widened in time. */
+ * The sums are 32-bit integers with vpdpbusd. Without it they are pairs of 16 bits (vpmaddubsw),
+ * which must be widened before they overflow. */
 
 #if BYTE_DOTS
 #ifndef DOT_ENCODING
 #define DOT_ENCODING "%{vex%}"
 #endif
 
-/* In assembly, since the encoding must be VEX's: the other one is AVX-512. */
+/* assembly, since the encoding must be VEX; the other one belongs to AVX-512 */
 INLINE __m256i sum_bytes(__m256i sums, __m256i w, __m256i x)
 {
     __asm__(DOT_ENCODING " vpdpbusd %2, %1, %0" : "+x"(sums) : "x"(w), "x"(x));
     return sums;
 }
 
-/* Where sums begin that are to come to `start` more than the products. */
+/* Initial accumulator of a dot product to which dot_widen() adds `start`. */
 INLINE __m256i first_sums(int32_t start)
 {
     return _mm256_set1_epi32(start);
@@ -125,7 +127,7 @@ INLINE __m256i add_times(__m256i total, __m256i sums, __m256i scale)
     return _mm256_add_epi32(total, _mm256_mullo_epi32(sums, scale));
 }
 
-/* Number i (0 or 1) of each pair of int16, as add_times takes it. */
+/* Element i (0 or 1) of each pair of int16, in the form that accumulate_scaled() needs. */
 INLINE __m256i of_pair(__m256i pair, int i)
 {
     return _mm256_srai_epi32(i ? pair : _mm256_slli_epi32(pair, 16), 16);
@@ -151,7 +153,7 @@ INLINE __m256i add_times(__m256i total, __m256i sums, __m256i scale)
     return add_madd(total, sums, scale);
 }
 
-INLINE __m256i of_pair(__m256i pair, int i) /* twice */
+INLINE __m256i of_pair(__m256i pair, int i) /* duplicated */
 {
     return i ? _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pair, 0xf5), 0xf5)
              : _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pair, 0xa0), 0xa0);
@@ -160,7 +162,8 @@ INLINE __m256i of_pair(__m256i pair, int i) /* twice */
 
 /* ---- blocks of 256 */
 
-/* Of eight rows of a Q4_K or Q5_K block: 6-bit numbers as pairs of int16, sub-blocks 2p, 2p + 1. */
+/* 6-bit scales and minimums of eight rows of a Q4_K or Q5_K block, as pairs of int16: sub-blocks 2p
+ * and 2p + 1. */
 struct sub_scales {
     __m256i scale[4], min[4];
 };

@@ -1,11 +1,11 @@
-/* x86_avx2_gemm_wide.c: packed integers times quantised activations without VNNI, unpacked first.
+/* x86_avx2_gemm_unpacked.c: GEMM with quantised weights that are unpacked first, and GEMV for the
+ * same types, without VNNI or, compiled by x86_avxvnni_gemm_unpacked.c, with it.
  *
- * A stretch of 256 k of a panel is unpacked to bytes, then groups of four rows go through it, so
- * that weights that take many instructions to unpack do so once for CHUNK rows. x86_avx2_gemm.c
- * says how products of bytes are widened in time; here
+ * A K block of 256 k of a panel is unpacked to bytes and multiplied with groups of four rows, so
+ * that the instructions for unpacking run once per CHUNK_ROWS rows. x86_avx2_gemm.c documents how
+ * many products of bytes may be added before they are widened; here also
  *
- *   MXFP4   24 * 127 * 2 = 6096, x 5 fits
- */
+ *   MXFP4   24 * 127 * 2 = 6096, x 5 fits */
 #ifndef __AVX2__
 #error "compile with the AVX2 flags of the Makefile"
 #endif
@@ -13,68 +13,71 @@
 #include "kernel/x86/x86_avx2_gemm.h"
 
 enum {
-    STRETCH = 256, /* k */
-    CHUNK = 256,   /* rows of activations that an unpacked stretch serves */
-    PASS = 2,      /* panels unpacked side by side */
+    KBLOCK = 256,     /* k per K block */
+    CHUNK_ROWS = 256, /* activation rows that use an unpacked K block */
+    PASS_PANELS = 2,  /* panels unpacked per pass */
 };
 
-/* A stretch of a panel: eight blocks of 32 (or fewer, at the end), or one of 256. */
-struct unpacked {
-    ALIGNED(64) uint8_t q[STRETCH / 4][64]; /* quad rows, unsigned */
-    __m256 d[STRETCH / 32][2];              /* scales per block and half; of 256: d, dmin */
-    __m256 m[STRETCH / 32][2];              /* minimums of blocks of 32 */
-    __m256i scale[16][2];                   /* of sub-blocks: int16, twice per lane */
-    __m256i pair[8][2];                     /* scales or minimums of two sub-blocks per lane */
+/* K block of a panel: up to eight blocks of 32, or one of 256. */
+struct unpacked_kblock {
+    ALIGNED(64) uint8_t q[KBLOCK / 4][64]; /* quad rows, unsigned */
+    /* scales per block and half; for blocks of 256: d, dmin */
+    __m256 d[KBLOCK / 32][2];
+    __m256 m[KBLOCK / 32][2]; /* minimums of blocks of 32 */
+    __m256i scale[16][2];     /* sub-block scales: int16, duplicated in each lane */
+    __m256i pair[8][2];       /* scales or minimums of two sub-blocks per lane */
 };
 
-/* What differs between types, as constants. */
-struct kind {
-    int halves; /* of a panel at a time: as many as registers hold sums of */
-    int per;    /* quads that may be added before they are widened; with VNNI: all */
-    int sub;    /* quads of a sub-block */
-    int offset; /* of the weights, to be taken off: 0, 12, 16, 128; of 256: 0, 32, 128 */
+/* Differences between types, as compile-time constants. */
+struct type_traits {
+    int halves;          /* halves of a panel at a time, limited by the registers for sums */
+    int quads_per_widen; /* quads that may be added before they are widened; with VNNI: all */
+    int sub_quads;       /* quads per sub-block */
+    int offset; /* subtracted from the weights: 0, 12, 16, 128; for blocks of 256: 0, 32, 128 */
     bool has_mins;
 };
 
-typedef void (*unpack_fn)(struct unpacked *u, const uint8_t *w, int n_blocks);
-/* n_blocks of u times as many at x[m], added to acc[m]. */
+typedef void (*unpack_fn)(struct unpacked_kblock *u, const uint8_t *w, int n_blocks);
+/* Multiplies n_blocks of u with the blocks at x[m] and adds the products to acc[m]. */
 typedef void (*multiply_fn)(
-    const struct unpacked *u, const uint8_t *const *x, int n_blocks, struct lanes *acc);
+    const struct unpacked_kblock *u, const uint8_t *const *x, int n_blocks, struct lanes *acc);
 
-struct wide {
-    struct format few;
+struct unpacked_format {
+    struct format gemv_format;
     unpack_fn unpack;
-    multiply_fn multiply[GROUP + 1]; /* by number of rows */
+    multiply_fn multiply[GROUP + 1]; /* indexed by the number of rows */
 };
 
 /* ---- drivers */
 
-/* On the stack: no allocation in a step. */
-struct work {
-    struct lanes acc[PASS][CHUNK];
-    struct unpacked u[PASS];
+/* On the stack, since a step allocates nothing. */
+struct gemm_scratch {
+    struct lanes acc[PASS_PANELS][CHUNK_ROWS];
+    struct unpacked_kblock u[PASS_PANELS];
 };
 
-/* Rows m0 .. m0 + n - 1 times n_panels panels from `panel` on. */
-static void chunk(const struct gemm_args *g, const struct wide *f, struct work *k, int panel,
-    int n_panels, int m0)
+/* Multiplies rows m0 .. m0 + CHUNK_ROWS - 1 with n_panels panels from `panel` on. */
+static void multiply_chunk(const struct gemm_args *g, const struct unpacked_format *f,
+    struct gemm_scratch *k, int panel, int n_panels, int m0)
 {
-    int n_blocks = g->w->n_cols / f->few.block, per_stretch = STRETCH / f->few.block;
-    int n = MIN(CHUNK, g->x->n_rows - m0);
+    int n_blocks = g->w->n_cols / f->gemv_format.block,
+        blocks_per_kblock = KBLOCK / f->gemv_format.block;
+    int n = MIN(CHUNK_ROWS, g->x->n_rows - m0);
     const uint8_t *x[GROUP];
 
     for (int i = 0; i < n_panels; i++)
         memset(k->acc[i], 0, (size_t)n * sizeof(k->acc[i][0]));
-    for (int b = 0; b < n_blocks; b += per_stretch) {
-        int n_here = MIN(per_stretch, n_blocks - b);
+    for (int b = 0; b < n_blocks; b += blocks_per_kblock) {
+        int n_here = MIN(blocks_per_kblock, n_blocks - b);
         for (int i = 0; i < n_panels; i++)
             f->unpack(&k->u[i],
-                g->w->data + (size_t)(panel + i) * g->w->panel_bytes + (size_t)b * f->few.w_bytes,
+                g->w->data + (size_t)(panel + i) * g->w->panel_bytes +
+                    (size_t)b * f->gemv_format.w_bytes,
                 n_here);
         for (int m = 0; m < n; m += GROUP) {
             int rows = MIN(GROUP, n - m);
             for (int r = 0; r < rows; r++)
-                x[r] = acts_row(g->x, m0 + m + r) + (size_t)b * f->few.x_bytes;
+                x[r] = acts_row(g->x, m0 + m + r) + (size_t)b * f->gemv_format.x_bytes;
             for (int i = 0; i < n_panels; i++)
                 f->multiply[rows](&k->u[i], x, n_here, k->acc[i] + m);
         }
@@ -83,21 +86,21 @@ static void chunk(const struct gemm_args *g, const struct wide *f, struct work *
         GEMM_SET(store)(g, panel + i, m0, n, k->acc[i]);
 }
 
-static void run(const struct gemm_args *g, const struct wide *f)
+static void gemm_or_gemv(const struct gemm_args *g, const struct unpacked_format *f)
 {
-    struct work k;
+    struct gemm_scratch k;
 
     if (g->x->n_rows > GROUP)
-        for (int m = 0; m < g->x->n_rows; m += CHUNK)
-            for (int p = g->panel_from; p < g->panel_to; p += PASS)
-                chunk(g, f, &k, p, MIN(PASS, g->panel_to - p), m);
+        for (int m = 0; m < g->x->n_rows; m += CHUNK_ROWS)
+            for (int p = g->panel_from; p < g->panel_to; p += PASS_PANELS)
+                multiply_chunk(g, f, &k, p, MIN(PASS_PANELS, g->panel_to - p), m);
     else if (g->x->n_rows > 0)
-        GEMM_SET(few_rows)(g, &f->few);
+        GEMM_SET(few_rows)(g, &f->gemv_format);
 }
 
 /* ---- unpacking */
 
-INLINE void put(uint8_t to[64], int half, __m256i v)
+INLINE void put_half(uint8_t to[64], int half, __m256i v)
 {
     _mm256_store_si256((__m256i *)(void *)(to + 32 * half), v);
 }
@@ -112,19 +115,19 @@ INLINE __m256i high4(__m256i v)
     return low4(_mm256_srli_epi16(v, 4));
 }
 
-/* 32 elements whose nibbles lie as in p16_q4_0, to eight quads. */
+/* 32 elements in the nibble order of p16_q4_0, to eight quads */
 INLINE void put_nibbles(uint8_t (*to)[64], const uint8_t q[4][16][4])
 {
     UNROLL for (int i = 0; i < 4; i++) UNROLL for (int half = 0; half < 2; half++)
     {
         __m256i v = load(q[i][8 * half]);
-        put(to[i], half, low4(v));
-        put(to[i + 4], half, high4(v));
+        put_half(to[i], half, low4(v));
+        put_half(to[i + 4], half, high4(v));
     }
 }
 
-/* The same with fifth bits: bit i of the plane belongs to quad i. */
-INLINE void put_fives(uint8_t (*to)[64], const uint8_t q[4][16][4], const uint8_t plane[16][4])
+/* the same with fifth bits: bit i of the plane belongs to quad i */
+INLINE void put_five_bits(uint8_t (*to)[64], const uint8_t q[4][16][4], const uint8_t plane[16][4])
 {
     const __m256i bit4 = _mm256_set1_epi8(16);
 
@@ -136,100 +139,100 @@ INLINE void put_fives(uint8_t (*to)[64], const uint8_t q[4][16][4], const uint8_
             __m256i v = load(q[i][8 * half]);
             __m256i a = _mm256_slli_epi16(fifth, 4 - i);
             __m256i b = i ? _mm256_srli_epi16(fifth, i) : fifth;
-            put(to[i], half, _mm256_or_si256(low4(v), _mm256_and_si256(a, bit4)));
-            put(to[i + 4], half, _mm256_or_si256(high4(v), _mm256_and_si256(b, bit4)));
+            put_half(to[i], half, _mm256_or_si256(low4(v), _mm256_and_si256(a, bit4)));
+            put_half(to[i + 4], half, _mm256_or_si256(high4(v), _mm256_and_si256(b, bit4)));
         }
     }
 }
 
-/* The list with an offset that makes its numbers unsigned. */
-INLINE __m128i offset_list(const int8_t list[16], int offset)
+/* Loads a codebook and adds an offset that makes its entries unsigned. */
+INLINE __m128i load_codebook(const int8_t codebook[16], int offset)
 {
     return _mm_add_epi8(
-        _mm_loadu_si128((const __m128i *)(const void *)list), _mm_set1_epi8((char)offset));
+        _mm_loadu_si128((const __m128i *)(const void *)codebook), _mm_set1_epi8((char)offset));
 }
 
 static const int8_t mxfp4_list[16] = { MXFP4_LIST };
 
-/* Numbers of a list for nibbles as in p16_q4_0, to eight quads. */
-INLINE void put_listed(uint8_t (*to)[64], __m128i list, const uint8_t q[4][16][4])
+/* Looks up the codebook entries of nibbles in the order of p16_q4_0, to eight quads. */
+INLINE void put_codebook(uint8_t (*to)[64], __m128i codebook, const uint8_t q[4][16][4])
 {
-    __m256i both = _mm256_broadcastsi128_si256(list);
+    __m256i both = _mm256_broadcastsi128_si256(codebook);
 
     UNROLL for (int i = 0; i < 4; i++) UNROLL for (int half = 0; half < 2; half++)
     {
         __m256i v = load(q[i][8 * half]);
-        put(to[i], half, _mm256_shuffle_epi8(both, low4(v)));
-        put(to[i + 4], half, _mm256_shuffle_epi8(both, high4(v)));
+        put_half(to[i], half, _mm256_shuffle_epi8(both, low4(v)));
+        put_half(to[i + 4], half, _mm256_shuffle_epi8(both, high4(v)));
     }
 }
 
-INLINE void put_halves(__m256 to[2], const uint16_t h[16])
+INLINE void put_f16_scales(__m256 to[2], const uint16_t h[16])
 {
     to[0] = half8(h);
     to[1] = half8(h + 8);
 }
 
 #if BYTE_DOTS
-static void unpack_q8_0(struct unpacked *u, const uint8_t *w, int n_blocks)
+static void unpack_q8_0(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
 {
     const struct p16_q8_0 *p = (const void *)w;
 
     for (int b = 0; b < n_blocks; b++, p++) {
         fetch_ahead((const uint8_t *)p, sizeof(*p));
         memcpy(u->q[8 * b], p->q, sizeof(p->q));
-        put_halves(u->d[b], p->d);
+        put_f16_scales(u->d[b], p->d);
     }
 }
 #endif
 
-static void unpack_q4_0(struct unpacked *u, const uint8_t *w, int n_blocks)
+static void unpack_q4_0(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
 {
     const struct p16_q4_0 *p = (const void *)w;
 
     for (int b = 0; b < n_blocks; b++, p++) {
         fetch_ahead((const uint8_t *)p, sizeof(*p));
         put_nibbles(u->q + 8 * b, p->q);
-        put_halves(u->d[b], p->d);
+        put_f16_scales(u->d[b], p->d);
     }
 }
 
-static void unpack_q4_1(struct unpacked *u, const uint8_t *w, int n_blocks)
+static void unpack_q4_1(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
 {
     const struct p16_q4_1 *p = (const void *)w;
 
     for (int b = 0; b < n_blocks; b++, p++) {
         fetch_ahead((const uint8_t *)p, sizeof(*p));
         put_nibbles(u->q + 8 * b, p->q);
-        put_halves(u->d[b], p->d);
-        put_halves(u->m[b], p->m);
+        put_f16_scales(u->d[b], p->d);
+        put_f16_scales(u->m[b], p->m);
     }
 }
 
-static void unpack_q5_0(struct unpacked *u, const uint8_t *w, int n_blocks)
+static void unpack_q5_0(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
 {
     const struct p16_q5_0 *p = (const void *)w;
 
     for (int b = 0; b < n_blocks; b++, p++) {
         fetch_ahead((const uint8_t *)p, sizeof(*p));
-        put_fives(u->q + 8 * b, p->q, p->high);
-        put_halves(u->d[b], p->d);
+        put_five_bits(u->q + 8 * b, p->q, p->high);
+        put_f16_scales(u->d[b], p->d);
     }
 }
 
-static void unpack_q5_1(struct unpacked *u, const uint8_t *w, int n_blocks)
+static void unpack_q5_1(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
 {
     const struct p16_q5_1 *p = (const void *)w;
 
     for (int b = 0; b < n_blocks; b++, p++) {
         fetch_ahead((const uint8_t *)p, sizeof(*p));
-        put_fives(u->q + 8 * b, p->q, p->high);
-        put_halves(u->d[b], p->d);
-        put_halves(u->m[b], p->m);
+        put_five_bits(u->q + 8 * b, p->q, p->high);
+        put_f16_scales(u->d[b], p->d);
+        put_f16_scales(u->m[b], p->m);
     }
 }
 
-/* e8m0_half of eight bytes. */
+/* e8m0_half of eight bytes */
 INLINE __m256 e8m0_half8(const uint8_t *e)
 {
     const __m256i one = _mm256_set1_epi32(1);
@@ -240,22 +243,22 @@ INLINE __m256 e8m0_half8(const uint8_t *e)
     return _mm256_castsi256_ps(_mm256_blendv_epi8(small, normal, _mm256_cmpgt_epi32(v, one)));
 }
 
-static void unpack_mxfp4(struct unpacked *u, const uint8_t *w, int n_blocks)
+static void unpack_mxfp4(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
 {
     const struct p16_mxfp4 *p = (const void *)w;
-    __m128i list = offset_list(mxfp4_list, MXFP4_OFFSET);
+    __m128i codebook = load_codebook(mxfp4_list, MXFP4_OFFSET);
 
     for (int b = 0; b < n_blocks; b++, p++) {
         fetch_ahead((const uint8_t *)p, sizeof(*p));
-        put_listed(u->q + 8 * b, list, p->q);
+        put_codebook(u->q + 8 * b, codebook, p->q);
         u->d[b][0] = e8m0_half8(p->e);
         u->d[b][1] = e8m0_half8(p->e + 8);
     }
 }
 
 /* Scales and minimums of a Q4_K or Q5_K block. */
-INLINE void put_scales(
-    struct unpacked *u, const uint8_t lo[4][16][2], const uint8_t hi[2][16][2], const uint16_t *d)
+INLINE void put_scales_k4(struct unpacked_kblock *u, const uint8_t lo[4][16][2],
+    const uint8_t hi[2][16][2], const uint16_t *d)
 {
     struct sub_scales s;
 
@@ -265,32 +268,32 @@ INLINE void put_scales(
         UNROLL for (int j = 0; j < 8; j++) u->scale[j][half] = of_pair(s.scale[j / 2], j % 2);
         UNROLL for (int p = 0; p < 4; p++) u->pair[p][half] = s.min[p];
     }
-    put_halves(u->d[0], d);
-    put_halves(u->d[1], d + 16);
+    put_f16_scales(u->d[0], d);
+    put_f16_scales(u->d[1], d + 16);
 }
 
-static void unpack_q4_k(struct unpacked *u, const uint8_t *w, int n_blocks)
+static void unpack_q4_k(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
 {
     const struct p16_q4_k *p = (const void *)w;
 
     fetch_ahead(w, sizeof(*p));
     for (int j = 0; j < 8; j++)
         put_nibbles(u->q + 8 * j, p->q[j]);
-    put_scales(u, p->scale_lo, p->scale_hi, p->d);
+    put_scales_k4(u, p->scale_lo, p->scale_hi, p->d);
 }
 
-static void unpack_q5_k(struct unpacked *u, const uint8_t *w, int n_blocks)
+static void unpack_q5_k(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
 {
     const struct p16_q5_k *p = (const void *)w;
 
     fetch_ahead(w, sizeof(*p));
     for (int j = 0; j < 8; j++)
-        put_fives(u->q + 8 * j, p->q[j], p->high[j]);
-    put_scales(u, p->scale_lo, p->scale_hi, p->d);
+        put_five_bits(u->q + 8 * j, p->q[j], p->high[j]);
+    put_scales_k4(u, p->scale_lo, p->scale_hi, p->d);
 }
 
-/* Signed scales of sub-blocks 2i, 2i + 1. */
-INLINE void put_signed(struct unpacked *u, int i, const int8_t scale[16][2])
+/* Signed scales of sub-blocks 2i and 2i + 1. */
+INLINE void put_signed_scales(struct unpacked_kblock *u, int i, const int8_t scale[16][2])
 {
     UNROLL for (int half = 0; half < 2; half++)
     {
@@ -302,7 +305,7 @@ INLINE void put_signed(struct unpacked *u, int i, const int8_t scale[16][2])
     }
 }
 
-static void unpack_q6_k(struct unpacked *u, const uint8_t *w, int n_blocks)
+static void unpack_q6_k(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
 {
     const struct p16_q6_k *p = (const void *)w;
     const __m256i bits45 = _mm256_set1_epi8(0x30);
@@ -318,52 +321,53 @@ static void unpack_q6_k(struct unpacked *u, const uint8_t *w, int n_blocks)
             __m256i h1 = _mm256_and_si256(_mm256_slli_epi16(h, 2), bits45);
             __m256i h2 = _mm256_and_si256(h, bits45);
             __m256i h3 = _mm256_and_si256(_mm256_srli_epi16(h, 2), bits45);
-            put(to[0], half, _mm256_or_si256(low4(a), h0));
-            put(to[1], half, _mm256_or_si256(low4(b), h1));
-            put(to[2], half, _mm256_or_si256(high4(a), h2));
-            put(to[3], half, _mm256_or_si256(high4(b), h3));
+            put_half(to[0], half, _mm256_or_si256(low4(a), h0));
+            put_half(to[1], half, _mm256_or_si256(low4(b), h1));
+            put_half(to[2], half, _mm256_or_si256(high4(a), h2));
+            put_half(to[3], half, _mm256_or_si256(high4(b), h3));
         }
     for (int i = 0; i < 8; i++)
-        put_signed(u, i, p->scale[i]);
-    put_halves(u->d[0], p->d);
+        put_signed_scales(u, i, p->scale[i]);
+    put_f16_scales(u->d[0], p->d);
 }
 
 #if BYTE_DOTS
 static const int8_t iq4_list[16] = { IQ4_LIST };
 
-static void unpack_iq4_nl(struct unpacked *u, const uint8_t *w, int n_blocks)
+static void unpack_iq4_nl(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
 {
     const struct p16_iq4_nl *p = (const void *)w;
-    __m128i list = offset_list(iq4_list, IQ4_OFFSET);
+    __m128i codebook = load_codebook(iq4_list, IQ4_OFFSET);
 
     for (int b = 0; b < n_blocks; b++, p++) {
         fetch_ahead((const uint8_t *)p, sizeof(*p));
-        put_listed(u->q + 8 * b, list, p->q);
-        put_halves(u->d[b], p->d);
+        put_codebook(u->q + 8 * b, codebook, p->q);
+        put_f16_scales(u->d[b], p->d);
     }
 }
 
-static void unpack_iq4_xs(struct unpacked *u, const uint8_t *w, int n_blocks)
+static void unpack_iq4_xs(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
 {
     const struct p16_iq4_xs *p = (const void *)w;
-    __m128i list = offset_list(iq4_list, IQ4_OFFSET);
+    __m128i codebook = load_codebook(iq4_list, IQ4_OFFSET);
 
     fetch_ahead(w, sizeof(*p));
     for (int j = 0; j < 8; j++)
-        put_listed(u->q + 8 * j, list, p->q[j]);
+        put_codebook(u->q + 8 * j, codebook, p->q[j]);
     for (int i = 0; i < 4; i++)
-        put_signed(u, i, p->scale[i]);
-    put_halves(u->d[0], p->d);
+        put_signed_scales(u, i, p->scale[i]);
+    put_f16_scales(u->d[0], p->d);
 }
 #endif
 
-/* ---- products */
+/* ---- dot products */
 
-/* Of four rows, both halves of the panel, of which kind.halves are in use at a time. */
-typedef __m256i sums[GROUP][2];
+/* Sums of up to four rows and both halves of the panel, of which type_traits.halves are used at a
+ * time. */
+typedef __m256i row_sums[GROUP][2];
 
-/* A sub-block: its weights from quad and half on, the activations of every row, what the products'
- * sums begin with (with VNNI), and what multiplies those of each half. */
+/* Sub-block: its weights from a quad and a half on, the activations of every row, the initial value
+ * of the dot products (with VNNI), and the scale of each half. */
 struct sub_block {
     const uint8_t *w;
     const int8_t *q[GROUP];
@@ -371,8 +375,9 @@ struct sub_block {
     __m256i scale[2];
 };
 
-/* Quads from .. to - 1 of it, of halves which are `halves`. */
-INLINE void add_quads(int halves, int rows, const struct sub_block *s, int from, int to, sums out)
+/* Adds the products of quads from .. to - 1, for `halves` halves of the panel. */
+INLINE void add_quads(
+    int halves, int rows, const struct sub_block *s, int from, int to, row_sums out)
 {
     UNROLL for (int i = from; i < to; i++) UNROLL for (int m = 0; m < rows; m++)
     {
@@ -382,15 +387,16 @@ INLINE void add_quads(int halves, int rows, const struct sub_block *s, int from,
     }
 }
 
-INLINE void add_dots(const struct kind k, int rows, const struct sub_block *s, sums total)
+INLINE void add_sub_block(
+    const struct type_traits k, int rows, const struct sub_block *s, row_sums total)
 {
-    sums part;
+    row_sums part;
 
-    UNROLL for (int i = 0; i < k.sub; i += k.per)
+    UNROLL for (int i = 0; i < k.sub_quads; i += k.quads_per_widen)
     {
         UNROLL for (int m = 0; m < rows; m++) UNROLL for (int n = 0; n < k.halves; n++) part[m][n] =
             first_sums(s->start[m]);
-        add_quads(k.halves, rows, s, i, i + k.per, part);
+        add_quads(k.halves, rows, s, i, i + k.quads_per_widen, part);
         UNROLL for (int m = 0; m < rows; m++) UNROLL for (int n = 0; n < k.halves; n++)
             total[m][n] = add_times(total[m][n], part[m][n], s->scale[n]);
     }
@@ -398,8 +404,8 @@ INLINE void add_dots(const struct kind k, int rows, const struct sub_block *s, s
 
 /* ---- blocks of 32 */
 
-/* -offset * sum of q: where a dot begins. */
-INLINE __m256i start_at(int offset, const struct act_q8_0 *x)
+/* -offset * sum of q: initial value of a dot product */
+INLINE __m256i dot_start_32(int offset, const struct act_q8_0 *x)
 {
     if (offset == 0)
         return _mm256_setzero_si256();
@@ -417,13 +423,13 @@ INLINE __m256 plus_min(__m256 acc, __m256 m, const struct act_q8_0 *x)
     return _mm256_fmadd_ps(_mm256_mul_ps(m, _mm256_set1_ps(x->d)), sum, acc);
 }
 
-INLINE void multiply_small(const struct kind k, int rows, const struct unpacked *u,
+INLINE void multiply_32(const struct type_traits k, int rows, const struct unpacked_kblock *u,
     const uint8_t *const *xp, int n, struct lanes *acc)
 {
     const __m256i one = _mm256_set1_epi16(1);
-    struct sub_block s = { .scale = { one, one } }; /* of no use to VNNI */
+    struct sub_block s = { .scale = { one, one } }; /* unused with VNNI */
     const struct act_q8_0 *x[GROUP];
-    sums total;
+    row_sums total;
 
     for (int h = 0; h < 2; h += k.halves)
         for (int b = 0; b < n; b++) {
@@ -431,13 +437,14 @@ INLINE void multiply_small(const struct kind k, int rows, const struct unpacked 
             {
                 x[m] = (const struct act_q8_0 *)(const void *)xp[m] + b;
                 s.q[m] = x[m]->q;
-                UNROLL for (int i = 0; i < k.halves; i++) total[m][i] = start_at(k.offset, x[m]);
+                UNROLL for (int i = 0; i < k.halves; i++) total[m][i] =
+                    dot_start_32(k.offset, x[m]);
             }
             s.w = u->q[8 * b] + 32 * h;
             if (BYTE_DOTS)
-                add_quads(k.halves, rows, &s, 0, k.sub, total);
+                add_quads(k.halves, rows, &s, 0, k.sub_quads, total);
             else
-                add_dots(k, rows, &s, total);
+                add_sub_block(k, rows, &s, total);
             UNROLL for (int m = 0; m < rows; m++) UNROLL for (int i = h; i < h + k.halves; i++)
             {
                 __m256 sum = scaled(acc[m].half[i], u->d[b][i], x[m]->d, total[m][i - h]);
@@ -448,8 +455,8 @@ INLINE void multiply_small(const struct kind k, int rows, const struct unpacked 
 
 /* ---- blocks of 256 */
 
-/* What the pairs come to with sums of activations of as many elements as a sub-block has. */
-INLINE __m256i pairs_dot(const struct unpacked *u, int half, const int16_t *of, int n_pairs)
+/* Dot product of the pairs with n_pairs pairs of activation sums. */
+INLINE __m256i pairs_dot(const struct unpacked_kblock *u, int half, const int16_t *of, int n_pairs)
 {
     __m256i sum = _mm256_setzero_si256();
 
@@ -459,23 +466,24 @@ INLINE __m256i pairs_dot(const struct unpacked *u, int half, const int16_t *of, 
 }
 
 /* -offset * (scales . sums of q) */
-INLINE __m256i start_of_256(
-    const struct kind k, const struct unpacked *u, int half, const struct act_q8_k *x)
+INLINE __m256i dot_start_256(
+    const struct type_traits k, const struct unpacked_kblock *u, int half, const struct act_q8_k *x)
 {
     if (k.offset == 0 || BYTE_DOTS)
         return _mm256_setzero_si256();
-    __m256i sum = k.sub == 4 ? pairs_dot(u, half, x->sum16, 8) : pairs_dot(u, half, x->sum32, 4);
+    __m256i sum =
+        k.sub_quads == 4 ? pairs_dot(u, half, x->sum16, 8) : pairs_dot(u, half, x->sum32, 4);
     return _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(sum, k.offset == 32 ? 5 : 7));
 }
 
 /* The same with VNNI: -offset * sum of q for each sub-block. */
-INLINE void sub_starts(const struct kind k, const struct act_q8_k *x, int32_t out[16])
+INLINE void sub_block_starts(const struct type_traits k, const struct act_q8_k *x, int32_t out[16])
 {
-    const int16_t *of = k.sub == 4 ? x->sum16 : x->sum32;
+    const int16_t *of = k.sub_quads == 4 ? x->sum16 : x->sum32;
 
     if (k.offset == 0 || !BYTE_DOTS)
         return;
-    for (int i = 0; i < STRETCH / 4 / k.sub; i += 8) {
+    for (int i = 0; i < KBLOCK / 4 / k.sub_quads; i += 8) {
         __m256i v = _mm256_cvtepi16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(of + i)));
         v = _mm256_slli_epi32(v, k.offset == 32 ? 5 : 7);
         _mm256_storeu_si256(
@@ -483,31 +491,31 @@ INLINE void sub_starts(const struct kind k, const struct act_q8_k *x, int32_t ou
     }
 }
 
-INLINE void multiply_super(const struct kind k, int rows, const struct unpacked *u,
+INLINE void multiply_256(const struct type_traits k, int rows, const struct unpacked_kblock *u,
     const uint8_t *const *xp, int n, struct lanes *acc)
 {
     const struct act_q8_k *x[GROUP];
     int32_t start[GROUP][16];
     struct sub_block s;
-    sums total;
+    row_sums total;
 
     UNROLL for (int m = 0; m < rows; m++)
     {
         x[m] = (const struct act_q8_k *)(const void *)xp[m];
-        sub_starts(k, x[m], start[m]);
+        sub_block_starts(k, x[m], start[m]);
     }
     for (int h = 0; h < 2; h += k.halves) {
         UNROLL for (int m = 0; m < rows; m++) UNROLL for (int i = 0; i < k.halves; i++)
-            total[m][i] = start_of_256(k, u, h + i, x[m]);
-        for (int j = 0; j < STRETCH / 4 / k.sub; j++) {
+            total[m][i] = dot_start_256(k, u, h + i, x[m]);
+        for (int j = 0; j < KBLOCK / 4 / k.sub_quads; j++) {
             UNROLL for (int i = 0; i < k.halves; i++) s.scale[i] = u->scale[j][h + i];
             UNROLL for (int m = 0; m < rows; m++)
             {
-                s.q[m] = x[m]->q + 4 * k.sub * j;
+                s.q[m] = x[m]->q + 4 * k.sub_quads * j;
                 s.start[m] = k.offset && BYTE_DOTS ? start[m][j] : 0;
             }
-            s.w = u->q[k.sub * j] + 32 * h;
-            add_dots(k, rows, &s, total);
+            s.w = u->q[k.sub_quads * j] + 32 * h;
+            add_sub_block(k, rows, &s, total);
         }
         UNROLL for (int m = 0; m < rows; m++) UNROLL for (int i = h; i < h + k.halves; i++)
         {
@@ -520,53 +528,54 @@ INLINE void multiply_super(const struct kind k, int rows, const struct unpacked 
     }
 }
 
-/* ---- one pair of functions per type and number of rows, one entry per type */
+/* ---- two functions per type and number of rows, one entry per type */
 
-#define ROWS(type, how, rows, ...)                                                                 \
+#define ROWS(type, multiply_type, rows, ...)                                                       \
     static void type##_##rows(                                                                     \
-        const struct unpacked *u, const uint8_t *const *x, int n, struct lanes *acc)               \
+        const struct unpacked_kblock *u, const uint8_t *const *x, int n, struct lanes *acc)        \
     {                                                                                              \
-        const struct kind k = { __VA_ARGS__ };                                                     \
-        how(k, rows, u, x, n, acc);                                                                \
+        const struct type_traits k = { __VA_ARGS__ };                                              \
+        multiply_type(k, rows, u, x, n, acc);                                                      \
     }                                                                                              \
-    static void type##_turn_##rows(                                                                \
+    static void type##_gemv_##rows(                                                                \
         const uint8_t *w, const uint8_t *const *x, int n, struct lanes *acc)                       \
     {                                                                                              \
-        struct unpacked u;                                                                         \
+        struct unpacked_kblock u;                                                                  \
                                                                                                    \
         unpack_##type(&u, w, n);                                                                   \
         type##_##rows(&u, x, n, acc);                                                              \
     }
 
-#define WIDE(entry, type, how, block, act, ...)                                                    \
-    ROWS(type, how, 1, __VA_ARGS__)                                                                \
-    ROWS(type, how, 2, __VA_ARGS__)                                                                \
-    ROWS(type, how, 3, __VA_ARGS__)                                                                \
-    ROWS(type, how, 4, __VA_ARGS__)                                                                \
+#define UNPACKED_GEMM(entry, type, multiply_type, block, act, ...)                                 \
+    ROWS(type, multiply_type, 1, __VA_ARGS__)                                                      \
+    ROWS(type, multiply_type, 2, __VA_ARGS__)                                                      \
+    ROWS(type, multiply_type, 3, __VA_ARGS__)                                                      \
+    ROWS(type, multiply_type, 4, __VA_ARGS__)                                                      \
     void GEMM_SET(entry##_##type)(const struct gemm_args *g)                                       \
     {                                                                                              \
-        static const struct wide f = {                                                             \
-            { { NULL, type##_turn_1, type##_turn_2, type##_turn_3, type##_turn_4 }, block,         \
-                sizeof(struct p16_##type), sizeof(act), STRETCH / block },                         \
+        static const struct unpacked_format f = {                                                  \
+            { { NULL, type##_gemv_1, type##_gemv_2, type##_gemv_3, type##_gemv_4 }, block,         \
+                sizeof(struct p16_##type), sizeof(act), KBLOCK / block },                          \
             unpack_##type,                                                                         \
             { NULL, type##_1, type##_2, type##_3, type##_4 },                                      \
         };                                                                                         \
-        run(g, &f);                                                                                \
+        gemm_or_gemv(g, &f);                                                                       \
     }
 
-/*                                                halves, per, sub, offset, mins */
-WIDE(gemm, q4_1, multiply_small, 32, struct act_q8_0, 2, 8, 8, 0, true)
-WIDE(gemm, q5_1, multiply_small, 32, struct act_q8_0, 2, BYTE_DOTS ? 8 : 4, 8, 0, true)
-WIDE(gemm, q5_0, multiply_small, 32, struct act_q8_0, 2, BYTE_DOTS ? 8 : 4, 8, 16, false)
-WIDE(gemm, mxfp4, multiply_small, 32, struct act_q8_0, 2, BYTE_DOTS ? 8 : 4, 8, MXFP4_OFFSET, false)
-WIDE(wide, q4_0, multiply_small, 32, struct act_q8_0, 2, 8, 8, 8, false)
-WIDE(wide, q4_k, multiply_super, 256, struct act_q8_k, 2, 8, 8, 0, true)
-WIDE(wide, q5_k, multiply_super, 256, struct act_q8_k, 2, BYTE_DOTS ? 8 : 4, 8, 0, true)
+/* halves, quads_per_widen, sub_quads, offset, has_mins */
+UNPACKED_GEMM(gemm, q4_1, multiply_32, 32, struct act_q8_0, 2, 8, 8, 0, true)
+UNPACKED_GEMM(gemm, q5_1, multiply_32, 32, struct act_q8_0, 2, BYTE_DOTS ? 8 : 4, 8, 0, true)
+UNPACKED_GEMM(gemm, q5_0, multiply_32, 32, struct act_q8_0, 2, BYTE_DOTS ? 8 : 4, 8, 16, false)
+UNPACKED_GEMM(
+    gemm, mxfp4, multiply_32, 32, struct act_q8_0, 2, BYTE_DOTS ? 8 : 4, 8, MXFP4_OFFSET, false)
+UNPACKED_GEMM(wide, q4_0, multiply_32, 32, struct act_q8_0, 2, 8, 8, 8, false)
+UNPACKED_GEMM(wide, q4_k, multiply_256, 256, struct act_q8_k, 2, 8, 8, 0, true)
+UNPACKED_GEMM(wide, q5_k, multiply_256, 256, struct act_q8_k, 2, BYTE_DOTS ? 8 : 4, 8, 0, true)
 #if BYTE_DOTS
-WIDE(wide, q8_0, multiply_small, 32, struct act_q8_0, 2, 8, 8, 128, false)
-WIDE(wide, q6_k, multiply_super, 256, struct act_q8_k, 2, 4, 4, 32, false)
-WIDE(gemm, iq4_nl, multiply_small, 32, struct act_q8_0, 2, 8, 8, IQ4_OFFSET, false)
-WIDE(gemm, iq4_xs, multiply_super, 256, struct act_q8_k, 2, 8, 8, IQ4_OFFSET, false)
+UNPACKED_GEMM(wide, q8_0, multiply_32, 32, struct act_q8_0, 2, 8, 8, 128, false)
+UNPACKED_GEMM(wide, q6_k, multiply_256, 256, struct act_q8_k, 2, 4, 4, 32, false)
+UNPACKED_GEMM(gemm, iq4_nl, multiply_32, 32, struct act_q8_0, 2, 8, 8, IQ4_OFFSET, false)
+UNPACKED_GEMM(gemm, iq4_xs, multiply_256, 256, struct act_q8_k, 2, 8, 8, IQ4_OFFSET, false)
 #else
-WIDE(wide, q6_k, multiply_super, 256, struct act_q8_k, 1, 2, 4, 32, false)
+UNPACKED_GEMM(wide, q6_k, multiply_256, 256, struct act_q8_k, 1, 2, 4, 32, false)
 #endif

@@ -1,8 +1,9 @@
-/* x86_avxvnni.h: the set for processors with AVX-VNNI and no AVX-512: products, which are those of
- * AVX2 with vpdpbusd in place of vpmaddubsw. The rest is AVX2's. For kernels.c.
+/* x86_avxvnni.h: the kernel set for processors with AVX-VNNI but without AVX-512: the GEMMs of AVX2
+ * with vpdpbusd instead of vpmaddubsw. All other operations are those of AVX2. Included by
+ * kernels.c.
  *
- * Processors with AVX-512 have the same instruction in another encoding: tests and bench compile
- * the set once more for them, with AVXVNNI, AVXVNNI_NAME and DOT_ENCODING of their own. */
+ * Processors with AVX-512 have the same instruction in another encoding: tests and benchmarks
+ * compile the set a second time for them, with their own AVXVNNI, AVXVNNI_NAME and DOT_ENCODING. */
 #pragma once
 
 #include "kernel/kernels.h"

@@ -1,4 +1,4 @@
-/* x86_avxvnni_gemm.c: x86_avx2_gemm.c with vpdpbusd, and the set. */
+/* x86_avxvnni_gemm.c: compiles x86_avx2_gemm.c with vpdpbusd, and defines the table of the set. */
 #include "kernel/x86/x86_avxvnni.h"
 
 #define BYTE_DOTS      1

@@ -1,4 +1,4 @@
-/* x86_avxvnni_gemm_wide.c: x86_avx2_gemm_wide.c with vpdpbusd. */
+/* x86_avxvnni_gemm_unpacked.c: compiles x86_avx2_gemm_unpacked.c with vpdpbusd. */
 #include "kernel/x86/x86_avxvnni.h"
 
 #define BYTE_DOTS      1
