@@ -1,6 +1,7 @@
-/* x86_avx512.c: the AVX-512 set: its table, and everything over plain vectors. The orders of
- * additions are ref.c's: element i goes to lane i % 16. Rotating pairs is left to the AVX2 set:
- * its shuffles within 128 bits beat permutations across 512 (68 against 28 GB/s, EPYC 9004). */
+/* x86_avx512.c: table of the AVX-512 set, and its operations on plain vectors. The orders of
+ * additions are those of ref.c: element i is added to lane i % 16. RoPE is left to the AVX2 set:
+ * its shuffles within 128 bits are faster than permutations across 512 (68 compared with 28 GB/s,
+ * EPYC 9004). */
 #ifndef __AVX512F__
 #error "compile with the AVX-512 flags of the Makefile"
 #endif
@@ -10,7 +11,7 @@
 
 #include <math.h>
 
-/* Sixteen floats from i on, or as many as there are, with zeros behind. */
+/* Loads sixteen floats from x[i] on, or the remaining n - i, with zeros in the other lanes. */
 static inline __m512 load_upto(const float *x, int i, int n)
 {
     return n - i >= 16 ? _mm512_loadu_ps(x + i) : _mm512_maskz_loadu_ps(first_lanes(n - i), x + i);
@@ -29,17 +30,18 @@ static inline __m512i magnitude_bits(__m512 v)
     return _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff));
 }
 
-/* x * by, as acts.h rounds and clamps it. */
+/* x * by, rounded and clamped as in acts.h */
 static inline __m128i to_int8(__m512 x, __m512 by)
 {
     __m512 v = _mm512_mul_ps(x, by);
 
-    v = _mm512_max_ps(v, _mm512_set1_ps(-127)); /* of a NaN and a number: the second */
+    /* if one operand is NaN, the result is the second operand */
+    v = _mm512_max_ps(v, _mm512_set1_ps(-127));
     v = _mm512_min_ps(v, _mm512_set1_ps(127));
     return _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v));
 }
 
-static float float_of(uint32_t u)
+static float float_from_bits(uint32_t u)
 {
     float f;
     memcpy(&f, &u, sizeof(f));
@@ -53,7 +55,7 @@ static void q8_0(const float *x, int n, void *out)
 
     for (int i = 0; i < n / Q8_0_BLOCK; i++, b++, x += Q8_0_BLOCK) {
         __m512 low = _mm512_loadu_ps(x), high = _mm512_loadu_ps(x + 16);
-        float d = float_of(_mm512_reduce_max_epu32(
+        float d = float_from_bits(_mm512_reduce_max_epu32(
                       _mm512_max_epu32(magnitude_bits(low), magnitude_bits(high)))) /
                   127.0f;
         __m512 by = _mm512_set1_ps(d != 0.0f ? 1.0f / d : 0.0f);
@@ -73,7 +75,7 @@ static void q8_k(const float *x, int n, void *out)
         __m512i most = _mm512_setzero_si512();
         for (int j = 0; j < Q8_K_BLOCK; j += 16)
             most = _mm512_max_epu32(most, magnitude_bits(_mm512_loadu_ps(x + j)));
-        float top = float_of(_mm512_reduce_max_epu32(most));
+        float top = float_from_bits(_mm512_reduce_max_epu32(most));
         float scale = top != 0.0f ? 127.0f / top : 0.0f;
         b->d = top != 0.0f ? 1.0f / scale : 0.0f;
         for (int j = 0; j < 16; j++) {
@@ -130,13 +132,14 @@ static void add_scaled(float *x, float a, const float *y, int n)
 
 static double softmax(float *out, const float *x, int n, float max, float t)
 {
-    const __m512 top = _mm512_set1_ps(max), warmth = _mm512_set1_ps(t);
+    const __m512 top = _mm512_set1_ps(max), temperature = _mm512_set1_ps(t);
     __m512d low = _mm512_setzero_pd(), high = low;
 
     for (int i = 0; i < n; i += 16) {
         __mmask16 here = first_lanes(MIN(16, n - i));
         __m512 v = _mm512_sub_ps(load_upto(x, i, n), top);
-        v = exp16(t != 1 ? _mm512_div_ps(v, warmth) : v); /* slow, and the same by 1 */
+        /* division is slow, and division by 1 changes nothing */
+        v = exp16(t != 1 ? _mm512_div_ps(v, temperature) : v);
         store_upto(out, i, n, v);
         v = _mm512_maskz_mov_ps(here, v);
         low = _mm512_add_pd(low, _mm512_cvtps_pd(_mm512_castps512_ps256(v)));

@@ -1,5 +1,5 @@
-/* x86_avx512.h: how the AVX-512 set is spread over its files, and what they share. Nobody else
- * may include it but kernels.c, for the name. */
+/* x86_avx512.h: functions shared by the files of the AVX-512 set. Included only by these files, the
+ * AMX files and kernels.c, which needs the name of the set. Pure; any thread. */
 #pragma once
 
 #include "kernel/kernels.h"
@@ -24,7 +24,8 @@ static inline __mmask16 first_lanes(int n)
     return (__mmask16)((1u << n) - 1); /* n: 0 .. 16 */
 }
 
-/* mandate.h. The operand order of min and max lets a NaN through; scalef rounds once. */
+/* exp as defined in numerics.h. The operand order of min and max preserves a NaN; scalef rounds
+ * once. */
 static inline __m512 exp16(__m512 x)
 {
     x = _mm512_min_ps(_mm512_set1_ps(EXP_HI), x);
@@ -41,7 +42,7 @@ static inline __m512 exp16(__m512 x)
     return _mm512_scalef_ps(p, n);
 }
 
-/* Lanes fold 8, 4, 2, 1. */
+/* Sum of 16 lanes, reduced 8, 4, 2, 1. */
 static inline float fold16(__m512 v)
 {
     __m256 a = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));

@@ -1,12 +1,13 @@
-/* x86_avx512_attn.c: attention with lanes of 16 keys for scores and 16 dimensions for outputs.
+/* x86_avx512_attn.c: attention with lanes of 16 keys for scores and of 16 dimensions for outputs.
  *
- * All query heads of a group, of some rows where the group is small (HEADS together), share every
- * key and value that is read: a 64-byte line is widened to two vectors once and multiplied by each
- * head's numbers. The chains are those of ref_attn.c, one per lane; what makes them fast is that
- * 2 x HEADS of them run side by side. Rows that go together end in the same block of keys: there
- * the values behind the first row's last key are added head by head, to those that see them.
+ * All query heads of a GQA group, of several batch rows if the group is small (up to GROUP_HEADS),
+ * share every key and value that is loaded: a 64-byte line is widened to two vectors once and
+ * multiplied with the numbers of each head. The chains are those of ref_attn.c, one per lane; 2 x
+ * GROUP_HEADS independent chains in parallel make them fast. Rows that share a group end in the
+ * same key block: the values after the last key of the first row are added head by head, to the
+ * heads that attend to them.
  *
- * A unit is the 16 positions of a group, fewer where a page holds fewer. */
+ * A unit is 16 consecutive positions, or fewer if a page holds fewer. */
 #ifndef __AVX512F__
 #error "compile with the AVX-512 flags of the Makefile"
 #endif
@@ -15,7 +16,7 @@
 
 #include <math.h>
 
-/* ---- appending */
+/* ---- KV append */
 
 static inline __m256i narrow16(enum kv_type type, __m512 v)
 {
@@ -46,7 +47,7 @@ void avx512_kv_append(const struct kv_slot *slot, const float *k, const float *v
         __mmask16 here = first_lanes(MIN(16, dim - d));
         __m256i *at = (__m256i *)(void *)h;
         _mm256_storeu_si256(at, narrow16(l->type, _mm512_maskz_loadu_ps(here, k + d)));
-        for (int i = 0; i < MIN(16, dim - d); i += 2) /* a pair of d is a line */
+        for (int i = 0; i < MIN(16, dim - d); i += 2) /* each pair of d has its own line */
             memcpy(to_k + (size_t)(d + i) * 32, h + i, 4);
         _mm256_storeu_si256(at, narrow16(l->type, _mm512_maskz_loadu_ps(here, v + d)));
         for (int i = 0; i < MIN(16, dim - d); i++)
@@ -54,31 +55,31 @@ void avx512_kv_append(const struct kv_slot *slot, const float *k, const float *v
     }
 }
 
-/* ---- reading */
+/* ---- loading */
 
-struct two {
+struct even_odd {
     __m512 even, odd;
 };
 
-/* 16 pairs of 16-bit floats, the first and the second of each apart. */
-INLINE struct two widen(enum kv_type type, const uint8_t *line)
+/* Loads 16 pairs of 16-bit floats and separates the first and second elements. */
+INLINE struct even_odd widen(enum kv_type type, const uint8_t *line)
 {
     __m512i v = _mm512_loadu_si512(line);
 
     if (type == KV_BF16)
-        return (struct two){ _mm512_castsi512_ps(_mm512_slli_epi32(v, 16)),
+        return (struct even_odd){ _mm512_castsi512_ps(_mm512_slli_epi32(v, 16)),
             _mm512_castsi512_ps(_mm512_and_si512(v, _mm512_set1_epi32((int)0xffff0000))) };
     const __m512i apart = _mm512_set_epi16(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3,
         1, 30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
     v = _mm512_permutexvar_epi16(apart, v);
-    return (struct two){ _mm512_cvtph_ps(_mm512_castsi512_si256(v)),
+    return (struct even_odd){ _mm512_cvtph_ps(_mm512_castsi512_si256(v)),
         _mm512_cvtph_ps(_mm512_extracti64x4_epi64(v, 1)) };
 }
 
-/* Scores of two units at a time. Pages lie anywhere, where the hardware does not look, and memory
- * should never have nothing to do: meanwhile the keys of the units after them are fetched into the
- * first cache, and the values of these two, whose turn comes behind the block, into the second. */
-INLINE void scores(enum kv_type type, int heads, const struct group *g, int from, int to)
+/* Computes scores, two units at a time. Pages are not adjacent, so the hardware prefetcher does not
+ * find the next one; software prefetch keeps memory busy: the keys of the next two units into L1,
+ * and the values of these two, which are read after the key block, into L2. */
+INLINE void compute_scores(enum kv_type type, int heads, const struct group *g, int from, int to)
 {
     const struct attn_args *a = g->a;
 
@@ -93,7 +94,7 @@ INLINE void scores(enum kv_type type, int heads, const struct group *g, int from
         UNROLL for (int h = 0; h < heads; h++) s0[h] = s1[h] = _mm512_setzero_ps();
         for (int d = 0; d < g->dim; d += 2) {
             size_t at = (size_t)d * 32;
-            struct two x = widen(type, k0 + at), y = widen(type, k1 + at);
+            struct even_odd x = widen(type, k0 + at), y = widen(type, k1 + at);
             _mm_prefetch((const char *)next0 + at, _MM_HINT_T0);
             _mm_prefetch((const char *)next1 + at, _MM_HINT_T0);
             _mm_prefetch((const char *)v0 + at, _MM_HINT_T1);
@@ -119,8 +120,8 @@ INLINE void scores(enum kv_type type, int heads, const struct group *g, int from
     }
 }
 
-/* Scores become weights; what was summed before is scaled to the new maximum. */
-static void weigh(const struct group *g, int h, int n, bool is_first)
+/* Replaces scores by softmax weights, and scales the previous sums to the new maximum. */
+static void softmax_block(const struct group *g, int h, int n, bool is_first)
 {
     const __m512 lowest = _mm512_set1_ps(-INFINITY);
     float *w = g->w + (size_t)h * KV_BLOCK, *out = g->out + (size_t)h * (size_t)g->dim16;
@@ -149,27 +150,27 @@ static void weigh(const struct group *g, int h, int n, bool is_first)
         _mm512_storeu_ps(out + d, _mm512_mul_ps(_mm512_loadu_ps(out + d), shrink));
 }
 
-struct tail { /* a position, and the lines that hold its values */
+struct tail_position { /* a position, and the lines with its values */
     int pos;
     const uint8_t *v[2];
 };
 
-/* One page's values of 32 dimensions, and what is fetched meanwhile, two lines for two tokens: the
- * next page's values, and keys of the next block. */
-struct page {
-    const uint8_t *v[2]; /* dimensions d .. d + 15 and (second) d + 16 .. d + 31 */
-    int n;               /* tokens */
+/* One page's values of 32 dimensions, and prefetch targets, two lines per two tokens: the values of
+ * the next page, and keys of the next block. */
+struct page_values {
+    const uint8_t *v[2]; /* dimensions d .. d + 15, and d + 16 .. d + 31 */
+    int n;               /* number of tokens */
     const uint8_t *next, *keys;
 };
 
-INLINE void add_page(
-    enum kv_type type, int heads, const float *w, const struct page *p, __m512 sums[2][HEADS])
+INLINE void add_page_values(enum kv_type type, int heads, const float *w,
+    const struct page_values *p, __m512 sums[2][HEADS])
 {
     const int n = p->n;
 
     for (int t = 0; t < n; t += 2) {
-        struct two x = widen(type, p->v[0] + (size_t)t * 32);
-        struct two y = widen(type, p->v[1] + (size_t)t * 32);
+        struct even_odd x = widen(type, p->v[0] + (size_t)t * 32);
+        struct even_odd y = widen(type, p->v[1] + (size_t)t * 32);
         UNROLL for (int i = 0; i < 2; i++)
         {
             _mm_prefetch((const char *)p->next + (t + i) * 64, _MM_HINT_T0);
@@ -192,11 +193,11 @@ INLINE void add_page(
     }
 }
 
-/* The values of one position, to the heads that attend to it. */
-INLINE void add_one(enum kv_type type, int heads, const struct group *g, const struct tail *at,
-    __m512 sums[2][HEADS])
+/* Adds the values of one position to the heads that attend to it. */
+INLINE void add_tail_values(enum kv_type type, int heads, const struct group *g,
+    const struct tail_position *at, __m512 sums[2][HEADS])
 {
-    struct two x = widen(type, at->v[0]), y = widen(type, at->v[1]);
+    struct even_odd x = widen(type, at->v[0]), y = widen(type, at->v[1]);
     bool is_odd = at->pos % 2;
     __m512 v0 = is_odd ? x.odd : x.even, v1 = is_odd ? y.odd : y.even;
 
@@ -210,13 +211,14 @@ INLINE void add_one(enum kv_type type, int heads, const struct group *g, const s
     }
 }
 
-INLINE void values(enum kv_type type, int heads, const struct group *g, int from, int end)
+INLINE void add_values(enum kv_type type, int heads, const struct group *g, int from, int end)
 {
-    int to = MIN(end, g->n_keys[0]); /* all attend to these */
+    int to = MIN(end, g->n_keys[0]); /* all heads attend to these keys */
     int last = g->n_keys[g->n - 1] - 1;
 
     for (int d = 0; d < g->dim16; d += 32) {
-        int second = MIN(d + 16, g->dim16 - 16); /* the same again where there is no other */
+        /* the same dimensions twice if there are no others */
+        int second = MIN(d + 16, g->dim16 - 16);
         __m512 sums[2][HEADS];
 
         UNROLL for (int h = 0; h < heads; h++)
@@ -227,17 +229,17 @@ INLINE void values(enum kv_type type, int heads, const struct group *g, int from
         for (int pos = from; pos < to; pos += PAGE_TOKENS) {
             const size_t at = (size_t)d * V_PAIRS * 4;
             const uint8_t *v = attn_values_of(g->a, pos);
-            struct page p = { { v + at, v + (size_t)second * V_PAIRS * 4 },
+            struct page_values p = { { v + at, v + (size_t)second * V_PAIRS * 4 },
                 MIN(PAGE_TOKENS, to - pos),
                 attn_values_of(g->a, MIN(pos + PAGE_TOKENS, to - 1)) + at,
                 attn_keys_of(g->a, MIN(pos + KV_BLOCK, last)) + at };
-            add_page(type, heads, g->w + (pos - from), &p, sums);
+            add_page_values(type, heads, g->w + (pos - from), &p, sums);
         }
         for (int pos = to; pos < end; pos++) {
             const uint8_t *line = attn_values_of(g->a, pos) + (size_t)(pos % PAGE_TOKENS / 2) * 64;
-            struct tail at = { pos,
+            struct tail_position at = { pos,
                 { line + (size_t)d * V_PAIRS * 4, line + (size_t)second * V_PAIRS * 4 } };
-            add_one(type, heads, g, &at, sums);
+            add_tail_values(type, heads, g, &at, sums);
         }
         UNROLL for (int h = 0; h < heads; h++)
         {
@@ -247,31 +249,31 @@ INLINE void values(enum kv_type type, int heads, const struct group *g, int from
     }
 }
 
-INLINE void block(enum kv_type type, int heads, const struct group *g, int from, int to)
+INLINE void attend_block(enum kv_type type, int heads, const struct group *g, int from, int to)
 {
-    scores(type, heads, g, from, to);
+    compute_scores(type, heads, g, from, to);
     for (int h = 0; h < heads; h++)
-        weigh(g, h, MIN(to, g->n_keys[h]) - from, from % KV_SPLIT == 0);
-    values(type, heads, g, from, to);
+        softmax_block(g, h, MIN(to, g->n_keys[h]) - from, from % KV_SPLIT == 0);
+    add_values(type, heads, g, from, to);
 }
 
-#define BLOCK(n)                                                                                   \
+#define FOR_HEADS(n)                                                                               \
     static void f16_##n(const struct group *g, int from, int to)                                   \
     {                                                                                              \
-        block(KV_F16, n, g, from, to);                                                             \
+        attend_block(KV_F16, n, g, from, to);                                                      \
     }                                                                                              \
     static void bf16_##n(const struct group *g, int from, int to)                                  \
     {                                                                                              \
-        block(KV_BF16, n, g, from, to);                                                            \
+        attend_block(KV_BF16, n, g, from, to);                                                     \
     }
-BLOCK(1)
-BLOCK(2)
-BLOCK(3)
-BLOCK(4)
-BLOCK(5)
-BLOCK(6)
-BLOCK(7)
-BLOCK(8)
+FOR_HEADS(1)
+FOR_HEADS(2)
+FOR_HEADS(3)
+FOR_HEADS(4)
+FOR_HEADS(5)
+FOR_HEADS(6)
+FOR_HEADS(7)
+FOR_HEADS(8)
 
 typedef void (*block_fn)(const struct group *g, int from, int to);
 
@@ -279,7 +281,7 @@ static void q8_0_n(const struct group *g, int from, int to)
 {
     avx512_q8_scores(g, from, to);
     for (int h = 0; h < g->n; h++)
-        weigh(g, h, MIN(to, g->n_keys[h]) - from, from % KV_SPLIT == 0);
+        softmax_block(g, h, MIN(to, g->n_keys[h]) - from, from % KV_SPLIT == 0);
     avx512_q8_values(g, from, to);
 }
 
@@ -294,13 +296,13 @@ static struct attn_state state_of(const struct group *g, int h)
     return (struct attn_state){ g->max + h, g->sum + h, g->out + (size_t)h * (size_t)g->dim16 };
 }
 
-static void merge(const struct group *total, const struct group *split)
+static void merge_head_states(const struct group *total, const struct group *current)
 {
     for (int h = 0; h < total->n; h++)
-        attn_merge(state_of(total, h), state_of(split, h), total->dim);
+        attn_merge(state_of(total, h), state_of(current, h), total->dim);
 }
 
-static void finish_head(struct attn_state total, float *out, int dim)
+static void write_head_output(struct attn_state total, float *out, int dim)
 {
     for (int d = 0; d < dim; d += 16) {
         __m512 v = _mm512_loadu_ps(total.out + d);
@@ -309,44 +311,48 @@ static void finish_head(struct attn_state total, float *out, int dim)
     }
 }
 
-/* `part` says which rows and heads the group has. */
-struct part {
+/* Range of rows and of query heads of a GQA group. */
+struct query_range {
     int row, n_rows, head, n_heads;
 };
 
-/* A group with its two states: of the splits so far, and of the one under way. */
-struct pair {
-    struct group total, split;
+/* Group with two states: the merged previous splits, and the current split. */
+struct split_states {
+    struct group total, current;
 };
 
-static size_t at_row(const struct attn_args *a, int row)
+static size_t row_index(const struct attn_args *a, int row)
 {
     return a->rows ? (size_t)a->rows[row].at : (size_t)row;
 }
 
-static void finish(const struct group *g, const struct attn_args *a, const struct part *p)
+static void write_outputs(
+    const struct group *g, const struct attn_args *a, const struct query_range *p)
 {
     for (int i = 0; i < g->n; i++) {
-        float *out = a->out + at_row(a, p->row + i / p->n_heads) * a->out_stride +
+        float *out = a->out + row_index(a, p->row + i / p->n_heads) * a->out_stride +
                      (size_t)(p->head + i % p->n_heads) * (size_t)g->dim;
-        finish_head(state_of(g, i), out, g->dim);
+        write_head_output(state_of(g, i), out, g->dim);
     }
 }
 
-/* The queries side by side: those of one row are, several rows' are copied. */
-static const float *gather(const struct attn_args *a, const struct part *p, float *to)
+/* Returns the queries of the range in adjacent memory: those of one row already are, those of
+ * several rows are copied. */
+static const float *gather_queries(
+    const struct attn_args *a, const struct query_range *p, float *to)
 {
     const float *q = a->q + (size_t)p->head * (size_t)a->layout->head_dim;
     size_t n = (size_t)p->n_heads * (size_t)a->layout->head_dim;
 
     if (p->n_rows == 1)
-        return q + at_row(a, p->row) * a->q_stride;
+        return q + row_index(a, p->row) * a->q_stride;
     for (int i = 0; i < p->n_rows; i++)
-        memcpy(to + (size_t)i * n, q + at_row(a, p->row + i) * a->q_stride, n * sizeof(float));
+        memcpy(to + (size_t)i * n, q + row_index(a, p->row + i) * a->q_stride, n * sizeof(float));
     return to;
 }
 
-/* The scratch begins with what groups use in turns: scores and weights of HEADS heads. */
+/* Start of the scratch: scores and weights of GROUP_HEADS heads, which the groups use one after the
+ * other. */
 static float *scratch_of(const struct attn_args *a)
 {
     return (float *)(void *)(((uintptr_t)a->scratch + 63) & ~(uintptr_t)63);
@@ -357,8 +363,9 @@ static float *states_of(const struct attn_args *a)
     return scratch_of(a) + HEADS * (KV_BLOCK + KV_BLOCK / 2);
 }
 
-/* Sets a group up, its states at `at`; returns where the next may have theirs. */
-static float *open_pair(struct pair *g, const struct attn_args *a, const struct part *p, float *at)
+/* Initialises a group with states at `at`; returns the first free float after them. */
+static float *init_split_states(
+    struct split_states *g, const struct attn_args *a, const struct query_range *p, float *at)
 {
     int dim = a->layout->head_dim, dim16 = (dim + 15) / 16 * 16, n = p->n_rows * p->n_heads;
     size_t n_out = (size_t)n * (size_t)dim16;
@@ -367,75 +374,76 @@ static float *open_pair(struct pair *g, const struct attn_args *a, const struct 
     at = (float *)(void *)(((uintptr_t)at + 63) & ~(uintptr_t)63);
     g->total = (struct group){ .a = a, .n = n, .dim = dim, .dim16 = dim16, .w = w };
     g->total.u = (int16_t *)(void *)(w + HEADS * KV_BLOCK);
-    g->split = g->total;
+    g->current = g->total;
     g->total.out = at;
-    g->split.out = at + n_out;
-    g->total.max = g->split.out + n_out;
+    g->current.out = at + n_out;
+    g->total.max = g->current.out + n_out;
     g->total.sum = g->total.max + n;
-    g->split.max = g->total.sum + n;
-    g->split.sum = g->split.max + n;
-    at = g->split.sum + n;
-    g->total.q = g->split.q = gather(a, p, at);
+    g->current.max = g->total.sum + n;
+    g->current.sum = g->current.max + n;
+    at = g->current.sum + n;
+    g->total.q = g->current.q = gather_queries(a, p, at);
     at += (size_t)n * (size_t)dim;
     if (a->layout->type == KV_Q8_0) {
-        g->total.q8 = g->split.q8 = (struct act_q8_0 *)(void *)at;
+        g->total.q8 = g->current.q8 = (struct act_q8_0 *)(void *)at;
         avx512_q8_queries(&g->total);
         at = (float *)(void *)(g->total.q8 + n * ((dim + Q8_0_BLOCK - 1) / Q8_0_BLOCK));
     }
     return at;
 }
 
-/* Keys [from, to), of which `from` begins a block; is_end: there are no more. */
-static void walk(const struct pair *g, int from, int to, bool is_end)
+/* Attends to keys [from, to); `from` begins a block; is_end: no keys follow. */
+static void attend_keys(const struct split_states *g, int from, int to, bool is_end)
 {
-    const struct group *total = &g->total, *split = &g->split;
+    const struct group *total = &g->total, *current = &g->current;
     const block_fn fn = block_fns[total->a->layout->type][total->n - 1];
 
     for (int b = from; b < to; b += KV_BLOCK) {
-        fn(b < KV_SPLIT ? total : split, b, MIN(b + KV_BLOCK, to));
+        fn(b < KV_SPLIT ? total : current, b, MIN(b + KV_BLOCK, to));
         bool ends = (b + KV_BLOCK) % KV_SPLIT == 0 || (is_end && b + KV_BLOCK >= to);
         if (b >= KV_SPLIT && ends)
-            merge(total, split);
+            merge_head_states(total, current);
     }
 }
 
-static void set_keys(struct pair *g, int i, int n_keys)
+static void set_keys(struct split_states *g, int i, int n_keys)
 {
-    g->total.n_keys[i] = g->split.n_keys[i] = n_keys;
+    g->total.n_keys[i] = g->current.n_keys[i] = n_keys;
 }
 
-static void attend_part(const struct attn_args *a, const struct part *p)
+static void attend_query_range(const struct attn_args *a, const struct query_range *p)
 {
-    struct pair g;
+    struct split_states g;
 
-    open_pair(&g, a, p, states_of(a));
+    init_split_states(&g, a, p, states_of(a));
     for (int i = 0; i < g.total.n; i++)
         set_keys(&g, i, a->n_keys + p->row + i / p->n_heads);
-    walk(&g, 0, a->n_keys + p->row + p->n_rows - 1, true);
-    finish(&g.total, a, p);
+    attend_keys(&g, 0, a->n_keys + p->row + p->n_rows - 1, true);
+    write_outputs(&g.total, a, p);
 }
 
-/* Of one row: each split has its state where attend_merge looks for it. */
-static void attend_splits(const struct attn_args *a, const struct part *p)
+/* One row: the state of each split is stored where attend_merge reads it. */
+static void attend_splits(const struct attn_args *a, const struct query_range *p)
 {
     const block_fn fn = block_fns[a->layout->type][p->n_heads - 1];
-    struct pair g;
+    struct split_states g;
 
-    open_pair(&g, a, p, states_of(a));
+    init_split_states(&g, a, p, states_of(a));
     for (int i = 0; i < g.total.n; i++)
         set_keys(&g, i, a->n_keys);
     for (int i = a->split_from; i < a->split_to; i++) {
         const int to = MIN((i + 1) * KV_SPLIT, a->n_keys);
         struct attn_state at = attn_state_at(a, i, p->head);
-        g.split.max = at.max;
-        g.split.sum = at.sum;
-        g.split.out = at.out;
+        g.current.max = at.max;
+        g.current.sum = at.sum;
+        g.current.out = at.out;
         for (int b = i * KV_SPLIT; b < to; b += KV_BLOCK)
-            fn(&g.split, b, MIN(b + KV_BLOCK, to));
+            fn(&g.current, b, MIN(b + KV_BLOCK, to));
     }
 }
 
-/* How many rows from this one on go together: 5 are better 3 and 2 than 4 and 1. */
+/* Number of rows from `row` on that are processed together; 5 rows are divided into 3 and 2, not 4
+ * and 1. */
 static int rows_together(const struct attn_args *a, int row)
 {
     int n_keys = a->n_keys + row;
@@ -446,7 +454,7 @@ static int rows_together(const struct attn_args *a, int row)
     return (left + n_parts - 1) / n_parts;
 }
 
-static void attend_run(const struct attn_args *a)
+static void attend_sequence_rows(const struct attn_args *a)
 {
     int n;
 
@@ -458,27 +466,27 @@ static void attend_run(const struct attn_args *a)
             continue;
         }
         for (int h = 0; h < a->n_q; h += HEADS)
-            (a->states ? attend_splits : attend_part)(
-                a, &(struct part){ row, n, h, MIN(HEADS, a->n_q - h) });
+            (a->states ? attend_splits : attend_query_range)(
+                a, &(struct query_range){ row, n, h, MIN(HEADS, a->n_q - h) });
     }
 }
 
 /* ---- rows of several sequences */
 
-/* The heads of one row of a group, with the same states and the keys of its own sequence. */
-static void finish_row(
-    const struct attn_args *a, const struct pair *of, const struct part *p, int i)
+/* Attends to the keys of one row after the shared prefix, with the states of the group. */
+static void attend_own_keys(const struct attn_args *a, const struct split_states *shared_states,
+    const struct query_range *p, int i)
 {
     const struct attn_row *row = &a->rows[p->row + i];
-    struct attn_args own = *a;
-    struct pair g = *of;
-    struct group *both[] = { &g.total, &g.split };
+    struct attn_args own_args = *a;
+    struct split_states g = *shared_states;
+    struct group *states[] = { &g.total, &g.current };
 
-    own.pages = row->pages;
+    own_args.pages = row->pages;
     for (int j = 0; j < 2; j++) {
-        struct group *one = both[j];
+        struct group *one = states[j];
         int first = i * p->n_heads, n_blocks = (one->dim + Q8_0_BLOCK - 1) / Q8_0_BLOCK;
-        one->a = &own;
+        one->a = &own_args;
         one->n = p->n_heads;
         one->q += first * one->dim;
         one->out += first * one->dim16;
@@ -488,46 +496,46 @@ static void finish_row(
     }
     for (int h = 0; h < p->n_heads; h++)
         set_keys(&g, h, row->n_keys);
-    walk(&g, a->n_shared, row->n_keys, true);
-    finish(&g.total, a, &(struct part){ p->row + i, 1, p->head, p->n_heads });
+    attend_keys(&g, a->n_shared, row->n_keys, true);
+    write_outputs(&g.total, a, &(struct query_range){ p->row + i, 1, p->head, p->n_heads });
 }
 
-/* What they share, split by split, so that a split stays in the cache until all have seen it; then
- * each row's own. */
-static void attend_rows(const struct attn_args *a)
+/* Attends to the shared prefix split by split, so that a split stays in the cache until all groups
+ * have read it, and then to each row's own keys. */
+static void attend_group_rows(const struct attn_args *a)
 {
-    enum { MOST = KV_ROW_HEADS / 4 }; /* nine heads of seven rows are 14 parts */
+    enum { MAX_RANGES = KV_ROW_HEADS / 4 }; /* seven rows of nine heads are 14 ranges */
     const int together = MAX(HEADS / a->n_q, 1);
     struct attn_args shared = *a;
-    struct part parts[MOST];
-    struct pair groups[MOST];
+    struct query_range ranges[MAX_RANGES];
+    struct split_states groups[MAX_RANGES];
     float *at = states_of(a);
     int n = 0;
 
     shared.pages = a->rows[0].pages;
     for (int row = 0; row < a->n_rows; row += together)
         for (int h = 0; h < a->n_q; h += HEADS, n++) {
-            CHECK(n < MOST);
-            parts[n] =
-                (struct part){ row, MIN(together, a->n_rows - row), h, MIN(HEADS, a->n_q - h) };
-            at = open_pair(&groups[n], &shared, &parts[n], at);
+            CHECK(n < MAX_RANGES);
+            ranges[n] = (struct query_range){ row, MIN(together, a->n_rows - row), h,
+                MIN(HEADS, a->n_q - h) };
+            at = init_split_states(&groups[n], &shared, &ranges[n], at);
             for (int i = 0; i < groups[n].total.n; i++)
                 set_keys(&groups[n], i, a->n_shared);
         }
     for (int from = 0; from < a->n_shared; from += KV_SPLIT)
         for (int i = 0; i < n; i++)
-            walk(&groups[i], from, MIN(from + KV_SPLIT, a->n_shared), false);
+            attend_keys(&groups[i], from, MIN(from + KV_SPLIT, a->n_shared), false);
     for (int i = 0; i < n; i++)
-        for (int r = 0; r < parts[i].n_rows; r++)
-            finish_row(a, &groups[i], &parts[i], r);
+        for (int r = 0; r < ranges[i].n_rows; r++)
+            attend_own_keys(a, &groups[i], &ranges[i], r);
 }
 
 void avx512_attend(const struct attn_args *a)
 {
     if (!a->rows) {
-        attend_run(a);
+        attend_sequence_rows(a);
     } else if (a->n_rows > 1) {
-        attend_rows(a);
+        attend_group_rows(a);
     } else {
         struct attn_args one = *a;
         one.pages = a->rows->pages;
@@ -535,11 +543,11 @@ void avx512_attend(const struct attn_args *a)
         one.q = a->q + (size_t)a->rows->at * a->q_stride;
         one.out = a->out + (size_t)a->rows->at * a->out_stride;
         one.rows = NULL;
-        attend_run(&one);
+        attend_sequence_rows(&one);
     }
 }
 
 void avx512_attend_merge(const struct attn_args *a)
 {
-    attn_merge_splits(a, attn_merge, finish_head);
+    attn_merge_splits(a, attn_merge, write_head_output);
 }

@@ -1,5 +1,6 @@
-/* x86_avx512_attn.h: what the walk over keys (x86_avx512_attn.c), the arithmetic of q8_0
- * (x86_avx512_attn_q8.c) and attention with tiles (x86_amx_attn.c) share. For these files only. */
+/* x86_avx512_attn.h: declarations shared by x86_avx512_attn.c, the q8_0 arithmetic
+ * (x86_avx512_attn_q8.c) and attention with AMX tiles (x86_amx_attn.c). Included only by these
+ * files. */
 #pragma once
 
 #include "kernel/acts.h"
@@ -9,28 +10,30 @@
 #include <math.h>
 
 enum {
-    HEADS = 8, /* query heads, of one row or several, that share what is read */
+    HEADS = 8, /* query heads, of one or several rows, that share loaded keys and values */
     UNIT = (int)PAGE_TOKENS < (int)KV_GROUP ? (int)PAGE_TOKENS : (int)KV_GROUP,
-    V_PAIRS = ((int)PAGE_TOKENS + KV_GROUP - 1) / KV_GROUP * KV_GROUP / 2, /* in a page */
+    /* pairs of tokens in the layout of a page */
+    V_PAIRS = ((int)PAGE_TOKENS + KV_GROUP - 1) / KV_GROUP * KV_GROUP / 2,
 };
 
-/* One group of query heads, row by row: pointers into the caller's scratch. */
+/* Group of query heads, row by row: pointers into the caller's scratch. */
 struct group {
     const struct attn_args *a;
-    int n;             /* heads, 1 .. HEADS */
-    int n_keys[HEADS]; /* that each attends to; never falling */
-    int dim, dim16;    /* of a head, and rounded up */
+    int n;             /* heads, 1 .. GROUP_HEADS */
+    int n_keys[HEADS]; /* number of keys of each head; ascending */
+    int dim, dim16;    /* head dimension, and rounded up to 16 */
     const float *q;    /* [n][dim] */
     float *w;          /* [n][KV_BLOCK] scores, then weights */
     float *max, *sum;
     float *out; /* [n][dim16] */
 
-    /* q8_0 */
-    struct act_q8_0 *q8; /* [n][n_blocks]: the queries */
-    int16_t *u;          /* [n][KV_BLOCK]: weights as whole numbers */
+    /* only for q8_0 */
+    struct act_q8_0 *q8; /* [n][n_blocks]: quantised queries */
+    int16_t *u;          /* [n][KV_BLOCK]: weights as integers */
 };
 
-/* q8_0: the keys [from, to) of one block of keys. n_blocks: of 32 dimensions, in a head. */
+/* q8_0: functions on keys [from, to) of one key block. n_blocks: blocks of 32 dimensions per
+ * head. */
 void avx512_q8_append(const struct kv_slot *slot, const float *k, const float *v);
 void avx512_q8_queries(const struct group *g);
 void avx512_q8_scores(const struct group *g, int from, int to);
@@ -46,7 +49,7 @@ static inline const uint8_t *attn_block_of(const struct attn_args *a, int pos)
            block * (l->k_bytes + l->v_bytes);
 }
 
-/* Of the group of 16 keys that `pos` is in. */
+/* Keys of the group of 16 tokens that contains `pos`. */
 static inline const uint8_t *attn_keys_of(const struct attn_args *a, int pos)
 {
     size_t group = (size_t)(a->layout->head_dim + 31) / 32 * 1024;
@@ -54,14 +57,14 @@ static inline const uint8_t *attn_keys_of(const struct attn_args *a, int pos)
     return attn_block_of(a, pos) + (size_t)(pos % PAGE_TOKENS / KV_GROUP) * group;
 }
 
-/* Of a whole page. */
+/* Values of the page that contains `pos`. */
 static inline const uint8_t *attn_values_of(const struct attn_args *a, int pos)
 {
     return attn_block_of(a, pos) + a->layout->k_bytes;
 }
 
-/* As many lines of the page's values as the group has lines of keys: its share of what is fetched
- * while scores are computed. */
+/* The share of a key group in the values of its page, as many lines as the group has lines of keys:
+ * it is prefetched while the scores are computed. */
 static inline const uint8_t *attn_values_beside(const struct attn_args *a, int pos)
 {
     size_t lines = ((size_t)a->layout->head_dim + 15) / 16 * 16 / 2;
@@ -74,17 +77,17 @@ static inline float attn_exp(float x)
     return _mm512_cvtss_f32(exp16(_mm512_set1_ps(x)));
 }
 
-/* Of two splits, the earlier first, into it. */
+/* Merges the later split into the earlier one (total). */
 static inline void attn_merge(struct attn_state total, struct attn_state split, int dim)
 {
     float a = *total.max, b = *split.max, max = b > a ? b : a;
-    float mine = attn_exp(a - max), theirs = attn_exp(b - max);
+    float total_factor = attn_exp(a - max), split_factor = attn_exp(b - max);
 
     *total.max = max;
-    *total.sum = fmaf(*split.sum, theirs, *total.sum * mine);
+    *total.sum = fmaf(*split.sum, split_factor, *total.sum * total_factor);
     for (int d = 0; d < dim; d += 16) {
-        __m512 v = _mm512_mul_ps(_mm512_loadu_ps(total.out + d), _mm512_set1_ps(mine));
-        v = _mm512_fmadd_ps(_mm512_loadu_ps(split.out + d), _mm512_set1_ps(theirs), v);
+        __m512 v = _mm512_mul_ps(_mm512_loadu_ps(total.out + d), _mm512_set1_ps(total_factor));
+        v = _mm512_fmadd_ps(_mm512_loadu_ps(split.out + d), _mm512_set1_ps(split_factor), v);
         _mm512_storeu_ps(total.out + d, v);
     }
 }

@@ -1,9 +1,9 @@
-/* x86_avx512_attn_q8.c: keys and values of q8_0: what differs from x86_avx512_attn.c.
+/* x86_avx512_attn_q8.c: the parts of attention that differ for q8_0 pages.
  *
- * Sixteen keys are a panel of Q8_0 weights, and a query is a row of activations: a score is a
- * byte-dot per four dimensions and one fma per 32. Weights of a block of keys are whole numbers of
- * two bytes, so the values of two positions and sixteen dimensions are one word-dot; sums are
- * exact, so positions that a row does not see are weights of zero. */
+ * Sixteen keys are a panel of Q8_0 weights, and a query is an activation row: a score is one int8
+ * dot product (VNNI) per four dimensions and one fma per 32. The weights of a key block are 16-bit
+ * integers, so the values of two positions and sixteen dimensions are one int16 dot product. The
+ * sums are exact, so positions that a row does not attend to are included with weight zero. */
 #ifndef __AVX512F__
 #error "compile with the AVX-512 flags of the Makefile"
 #endif
@@ -11,13 +11,13 @@
 #include "kernel/x86/x86_avx512_attn.h"
 #include "kernel/blocks.h"
 
-static int blocks_of(int dim)
+static int n_blocks_of(int dim)
 {
     return (dim + Q8_0_BLOCK - 1) / Q8_0_BLOCK;
 }
 
-/* One head; what is missing of the last block counts as zeros. */
-static void quantise(const float *x, int dim, struct act_q8_0 *out)
+/* Quantises one head; the last block is padded with zeros. */
+static void quantise_head(const float *x, int dim, struct act_q8_0 *out)
 {
     int whole = dim / Q8_0_BLOCK * Q8_0_BLOCK;
     float rest[Q8_0_BLOCK] = { 0 };
@@ -29,7 +29,7 @@ static void quantise(const float *x, int dim, struct act_q8_0 *out)
     kernels_avx512.q8_0(rest, Q8_0_BLOCK, out + whole / Q8_0_BLOCK);
 }
 
-static uint16_t half_of(float f)
+static uint16_t f32_to_f16_bits(float f)
 {
     return (uint16_t)_mm_cvtsi128_si32(_mm_cvtps_ph(_mm_set_ss(f), 0));
 }
@@ -38,22 +38,22 @@ void avx512_q8_append(const struct kv_slot *slot, const float *k, const float *v
 {
     const struct kv_layout *l = slot->layout;
     const __m256i top = _mm256_set1_epi8((char)0x80);
-    int dim = l->head_dim, n = blocks_of(dim), token = slot->token, row = token % KV_GROUP;
+    int dim = l->head_dim, n = n_blocks_of(dim), token = slot->token, row = token % KV_GROUP;
     struct p16_q8_0 *kp = (struct p16_q8_0 *)(void *)slot->k + token / KV_GROUP * n;
     uint8_t *vp = slot->v + token / 2 * 32 + token % 2;
     uint16_t *scales = (uint16_t *)(void *)(slot->v + l->v_scales);
     struct act_q8_0 key[KV_Q8_DIM / Q8_0_BLOCK], value[KV_Q8_DIM / Q8_0_BLOCK];
     uint8_t q[Q8_0_BLOCK];
 
-    quantise(k, dim, key);
-    quantise(v, dim, value);
+    quantise_head(k, dim, key);
+    quantise_head(v, dim, value);
     for (int b = 0; b < n; b++) {
         __m256i u = _mm256_loadu_si256((const __m256i *)(const void *)key[b].q);
         _mm256_storeu_si256((__m256i *)(void *)q, _mm256_xor_si256(u, top));
         for (int i = 0; i < Q8_0_BLOCK / 4; i++)
             memcpy(kp[b].q[i][row], q + 4 * i, 4);
-        kp[b].d[row] = half_of(key[b].d);
-        scales[b * 2 * V_PAIRS + token] = half_of(value[b].d);
+        kp[b].d[row] = f32_to_f16_bits(key[b].d);
+        scales[b * 2 * V_PAIRS + token] = f32_to_f16_bits(value[b].d);
     }
     for (int d = 0; d < dim; d++)
         vp[(size_t)(d / 16) * V_PAIRS * 32 + (size_t)(d % 16) * 2] =
@@ -63,7 +63,7 @@ void avx512_q8_append(const struct kv_slot *slot, const float *k, const float *v
 void avx512_q8_queries(const struct group *g)
 {
     for (int h = 0; h < g->n; h++)
-        quantise(g->q + (size_t)h * (size_t)g->dim, g->dim, g->q8 + h * blocks_of(g->dim));
+        quantise_head(g->q + (size_t)h * (size_t)g->dim, g->dim, g->q8 + h * n_blocks_of(g->dim));
 }
 
 /* ---- scores */
@@ -71,7 +71,7 @@ void avx512_q8_queries(const struct group *g)
 static const struct p16_q8_0 *keys_of(const struct group *g, int pos)
 {
     return (const struct p16_q8_0 *)(const void *)attn_block_of(g->a, pos) +
-           pos % PAGE_TOKENS / KV_GROUP * blocks_of(g->dim);
+           pos % PAGE_TOKENS / KV_GROUP * n_blocks_of(g->dim);
 }
 
 static const uint8_t *values_of(const struct group *g, int pos)
@@ -79,23 +79,23 @@ static const uint8_t *values_of(const struct group *g, int pos)
     return attn_block_of(g->a, pos) + g->a->layout->k_bytes;
 }
 
-INLINE __m512 halves(const uint16_t *h)
+INLINE __m512 f16_to_f32_x16(const uint16_t *h)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)h));
 }
 
-/* What is fetched meanwhile: the keys of the next unit, and the values of this one, whose turn
- * comes behind the block of keys. */
-struct ahead {
+/* Prefetch targets: the keys of the next unit, and the values of this unit, which are read after
+ * the key block. */
+struct prefetch_targets {
     const struct p16_q8_0 *k;
     const uint8_t *v;
 };
 
-INLINE void score_block(int heads, const struct p16_q8_0 *k, struct ahead next,
+INLINE void score_block(int heads, const struct p16_q8_0 *k, struct prefetch_targets next,
     const struct act_q8_0 *q, int n_blocks, __m512 acc[HEADS])
 {
     __m512i sum[HEADS];
-    __m512 dk = halves(k->d);
+    __m512 dk = f16_to_f32_x16(k->d);
 
     UNROLL for (int h = 0; h < heads; h++) sum[h] = _mm512_set1_epi32(16 * q[h * n_blocks].minus8);
     UNROLL for (int i = 0; i < 8; i++)
@@ -114,14 +114,14 @@ INLINE void score_block(int heads, const struct p16_q8_0 *k, struct ahead next,
         _mm512_mul_ps(dk, _mm512_set1_ps(q[h * n_blocks].d)), _mm512_cvtepi32_ps(sum[h]), acc[h]);
 }
 
-INLINE void scores(int heads, const struct group *g, int from, int to)
+INLINE void compute_scores(int heads, const struct group *g, int from, int to)
 {
-    const int n = blocks_of(g->dim);
+    const int n = n_blocks_of(g->dim);
     const __m512 scale = _mm512_set1_ps(g->a->scale);
 
     for (int pos = from; pos < to; pos += UNIT) {
         const struct p16_q8_0 *k = keys_of(g, pos);
-        struct ahead next = { keys_of(g, MIN(pos + UNIT, to - 1)),
+        struct prefetch_targets next = { keys_of(g, MIN(pos + UNIT, to - 1)),
             values_of(g, pos) + pos % PAGE_TOKENS / KV_GROUP * n * 512 };
         __mmask16 here = first_lanes(MIN(UNIT, to - pos));
         __m512 acc[HEADS];
@@ -136,7 +136,7 @@ INLINE void scores(int heads, const struct group *g, int from, int to)
 
 /* ---- values */
 
-/* Scales of the values of [from, to) for the 32 dimensions of a block. */
+/* Reads the value scales of keys [from, to) for the 32 dimensions of a block. */
 static void read_scales(const struct group *g, int block, int from, int to, float *out)
 {
     for (int pos = from; pos < to; pos += UNIT) {
@@ -144,13 +144,13 @@ static void read_scales(const struct group *g, int block, int from, int to, floa
         const uint8_t *v = attn_block_of(g->a, pos) + l->k_bytes + l->v_scales;
         const uint16_t *scales = (const uint16_t *)(const void *)v + block * 2 * V_PAIRS;
         __mmask16 here = first_lanes(MIN(UNIT, to - pos));
-        _mm512_mask_storeu_ps(out + (pos - from), here, halves(scales + pos % PAGE_TOKENS));
+        _mm512_mask_storeu_ps(out + (pos - from), here, f16_to_f32_x16(scales + pos % PAGE_TOKENS));
     }
 }
 
-/* Weights times scales as whole numbers; zeros from n on, to a whole vector and to `end`. The
- * factor that makes them what they were. */
-static float to_whole(const float *w, const float *scales, int n, int end, int16_t *u)
+/* Converts n products of weights and scales to integers; the rest, to a whole vector and to `end`,
+ * is zero. Returns the factor that converts them back. */
+static float weights_to_int16(const float *w, const float *scales, int n, int end, int16_t *u)
 {
     const __m512i no_sign = _mm512_set1_epi32(0x7fffffff);
     const __m512 top = _mm512_set1_ps(KV_TOP);
@@ -171,24 +171,27 @@ static float to_whole(const float *w, const float *scales, int n, int end, int16
     for (int i = 0; i < end; i += 16) {
         __mmask16 here = i < n ? first_lanes(MIN(16, n - i)) : 0;
         __m512 v = i < n ? _mm512_mul_ps(p[i / 16], by) : _mm512_setzero_ps();
-        v = _mm512_max_ps(v, _mm512_set1_ps(-KV_TOP)); /* of a NaN and a number: the second */
+        /* if one operand is NaN, the result is the second operand */
+        v = _mm512_max_ps(v, _mm512_set1_ps(-KV_TOP));
         v = _mm512_min_ps(v, top);
-        __m256i words = _mm512_maskz_cvtepi32_epi16(here, _mm512_cvtps_epi32(v));
-        _mm256_storeu_si256((__m256i *)(void *)(u + i), words);
+        __m256i packed = _mm512_maskz_cvtepi32_epi16(here, _mm512_cvtps_epi32(v));
+        _mm256_storeu_si256((__m256i *)(void *)(u + i), packed);
     }
     return factor;
 }
 
-INLINE __m512i words(const uint8_t *line)
+INLINE __m512i load_int8_as_int16(const uint8_t *line)
 {
     return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)line));
 }
 
-/* One page's values of 32 dimensions. */
-INLINE void add_page(int heads, const int16_t *u, const uint8_t *v[2], int n, __m512i sums[][HEADS])
+/* Adds one page's weighted values of 32 dimensions to the sums. */
+INLINE void add_page_values(
+    int heads, const int16_t *u, const uint8_t *v[2], int n, __m512i sums[][HEADS])
 {
     for (int t = 0; t < n; t += 2) {
-        __m512i x = words(v[0] + (size_t)t * 16), y = words(v[1] + (size_t)t * 16);
+        __m512i x = load_int8_as_int16(v[0] + (size_t)t * 16),
+                y = load_int8_as_int16(v[1] + (size_t)t * 16);
         UNROLL for (int h = 0; h < heads; h++)
         {
             int32_t two;
@@ -201,7 +204,8 @@ INLINE void add_page(int heads, const int16_t *u, const uint8_t *v[2], int n, __
 
 INLINE void add_dims(int heads, const struct group *g, int d, int from, int to, const float *factor)
 {
-    const int second = MIN(d + 16, g->dim16 - 16); /* the same again where there is no other */
+    /* the same dimensions twice if there are no others */
+    const int second = MIN(d + 16, g->dim16 - 16);
     const int last = g->n_keys[g->n - 1] - 1;
     __m512i sums[2][HEADS];
     __m512 out[2];
@@ -219,7 +223,7 @@ INLINE void add_dims(int heads, const struct group *g, int d, int from, int to, 
             _mm_prefetch(next + 64 * i, _MM_HINT_T0);
             _mm_prefetch(keys + 64 * i, _MM_HINT_T1);
         }
-        add_page(heads, g->u + (pos - from), v, MIN(PAGE_TOKENS, to - pos), sums);
+        add_page_values(heads, g->u + (pos - from), v, MIN(PAGE_TOKENS, to - pos), sums);
     }
     UNROLL for (int h = 0; h < heads; h++)
     {
@@ -232,29 +236,29 @@ INLINE void add_dims(int heads, const struct group *g, int d, int from, int to, 
     }
 }
 
-INLINE void values(int heads, const struct group *g, int from, int to)
+INLINE void add_values(int heads, const struct group *g, int from, int to)
 {
     float scales[KV_BLOCK], factor[HEADS];
 
     for (int d = 0; d < g->dim16; d += Q8_0_BLOCK) {
         read_scales(g, d / Q8_0_BLOCK, from, to, scales);
         for (int h = 0; h < heads; h++)
-            factor[h] = to_whole(g->w + (size_t)h * KV_BLOCK, scales, MIN(to, g->n_keys[h]) - from,
-                to - from, g->u + (size_t)h * KV_BLOCK);
+            factor[h] = weights_to_int16(g->w + (size_t)h * KV_BLOCK, scales,
+                MIN(to, g->n_keys[h]) - from, to - from, g->u + (size_t)h * KV_BLOCK);
         add_dims(heads, g, d, from, to, factor);
     }
 }
 
-/* ---- for every number of heads */
+/* ---- one function per number of heads */
 
 #define FOR_HEADS(n)                                                                               \
     static void scores_##n(const struct group *g, int from, int to)                                \
     {                                                                                              \
-        scores(n, g, from, to);                                                                    \
+        compute_scores(n, g, from, to);                                                            \
     }                                                                                              \
     static void values_##n(const struct group *g, int from, int to)                                \
     {                                                                                              \
-        values(n, g, from, to);                                                                    \
+        add_values(n, g, from, to);                                                                \
     }
 FOR_HEADS(1)
 FOR_HEADS(2)
@@ -265,11 +269,11 @@ FOR_HEADS(6)
 FOR_HEADS(7)
 FOR_HEADS(8)
 
-typedef void (*part_fn)(const struct group *g, int from, int to);
+typedef void (*heads_fn)(const struct group *g, int from, int to);
 
-static const part_fn score_fns[HEADS] = { scores_1, scores_2, scores_3, scores_4, scores_5,
+static const heads_fn score_fns[HEADS] = { scores_1, scores_2, scores_3, scores_4, scores_5,
     scores_6, scores_7, scores_8 };
-static const part_fn value_fns[HEADS] = { values_1, values_2, values_3, values_4, values_5,
+static const heads_fn value_fns[HEADS] = { values_1, values_2, values_3, values_4, values_5,
     values_6, values_7, values_8 };
 
 void avx512_q8_scores(const struct group *g, int from, int to)

@@ -1,14 +1,14 @@
-/* x86_avx512_gemm.c: packed weights times activations with VNNI byte dots.
+/* x86_avx512_gemm.c: GEMM and GEMV with packed weights and VNNI int8 dot products.
  *
- * A vector is the 16 rows of a panel. The unit of work is a turn: some consecutive blocks of one
- * panel times up to GROUP rows of activations, whose sums stay in registers.
+ * A vector is the 16 rows of a panel. A microkernel multiplies some consecutive blocks of one panel
+ * with up to GROUP_ROWS activation rows, whose sums stay in registers.
  *
- * Few rows (decoding): memory is the limit. A call reads several panels in turns where that is
- * faster (cpu.h), longer ones where several rows take their time, each stream going through
- * consecutive panels, prefetching ahead of itself.
+ * GEMV (decode) is limited by memory. A call reads several panels alternately if that is faster on
+ * the processor (cpu.h), in longer chunks if there are several rows, since their computation takes
+ * longer. Each stream reads consecutive panels and prefetches ahead of itself.
  *
- * Many rows: a panel, or a pair of them, which the first group of rows brings into the cache, is
- * gone through whole for one group of rows after the other. */
+ * GEMM reads a panel, or a pair of panels, completely for each group of rows. The first group loads
+ * it into the cache. */
 #ifndef __AVX512VNNI__
 #error "compile with the AVX-512 flags of the Makefile"
 #endif
@@ -16,25 +16,25 @@
 #include "kernel/x86/x86_avx512_gemm_pairs.h"
 #include "kernel/x86/x86_avx512_gemm_small.h"
 
-/* n blocks at w times n blocks at x[m], added to acc[m]. */
-typedef void (*turn_fn)(const uint8_t *w, const uint8_t *const *x, int n, __m512 *acc);
+/* Multiplies n blocks at w with n blocks at x[m] and adds the products to acc[m]. */
+typedef void (*microkernel_fn)(const uint8_t *w, const uint8_t *const *x, int n, __m512 *acc);
 
-struct format {
-    turn_fn turn[GROUP + 1]; /* by number of rows */
-    pair_fn pair;            /* NULL: one panel is as good */
-    int block;               /* elements of k */
-    size_t w_bytes, x_bytes; /* of a block, of the panel and of a row */
+struct gemm_format {
+    microkernel_fn microkernel[GROUP + 1]; /* indexed by the number of rows */
+    pair_fn pair;                          /* NULL: a pair of panels is not faster */
+    int block;                             /* elements of k per block */
+    size_t w_bytes, x_bytes;               /* bytes of a block, of the panel and of a row */
 };
 
 /* ---- drivers */
 
-static void set_rows(const struct gemm_args *g, int m, int n, const uint8_t *x[])
+static void set_row_pointers(const struct gemm_args *g, int m, int n, const uint8_t *x[])
 {
     for (int i = 0; i < n; i++)
         x[i] = acts_row(g->x, m + i);
 }
 
-static void store(const struct gemm_args *g, int panel, int m, int n, const __m512 *acc)
+static void store_outputs(const struct gemm_args *g, int panel, int m, int n, const __m512 *acc)
 {
     int rows = MIN(PANEL, g->w->n_rows - panel * PANEL);
     float *y = g->y + (size_t)m * g->y_stride + (size_t)panel * PANEL;
@@ -43,70 +43,75 @@ static void store(const struct gemm_args *g, int panel, int m, int n, const __m5
         _mm512_mask_storeu_ps(y + (size_t)i * g->y_stride, first_lanes(rows), acc[i]);
 }
 
-/* All rows (at most GROUP) times panels, interleaved. */
-static void few_rows(const struct gemm_args *g, const struct format *f)
+/* Multiplies all rows (at most GROUP_ROWS) with the panels; several streams of panels are
+ * interleaved. */
+static void gemv(const struct gemm_args *g, const struct gemm_format *f)
 {
     int n_rows = g->x->n_rows, n_panels = g->panel_to - g->panel_from;
     const bool is_chained = f->w_bytes == sizeof(uint16_t) * PANEL && n_rows < GROUP;
-    const struct cpu_turns turns = is_chained ? cpu_reading()->chained : cpu_reading()->plain;
-    const int streams = turns.streams;
+    const struct cpu_turns plan = is_chained ? cpu_reading()->chained : cpu_reading()->plain;
+    const int streams = plan.streams;
     int n_blocks = g->w->n_cols / f->block;
-    int bytes = turns.bytes * (is_chained ? 1 : MAX(1, n_rows / 2));
-    int per_turn = MAX(1, bytes / (int)f->w_bytes);
-    turn_fn turn = f->turn[n_rows];
+    int bytes = plan.bytes * (is_chained ? 1 : MAX(1, n_rows / 2));
+    int blocks_per_call = MAX(1, bytes / (int)f->w_bytes);
+    microkernel_fn microkernel = f->microkernel[n_rows];
     const uint8_t *x0[GROUP], *x[GROUP];
     __m512 acc[CPU_STREAMS][GROUP];
     int from[CPU_STREAMS + 1];
 
     if (f->block == 1)
-        per_turn = MAX(2, per_turn / 2 * 2); /* turn_bf16() */
-    set_rows(g, 0, n_rows, x0);
+        /* microkernel_bf16() needs an even number */
+        blocks_per_call = MAX(2, blocks_per_call / 2 * 2);
+    set_row_pointers(g, 0, n_rows, x0);
     for (int s = 0; s <= streams; s++)
         from[s] = g->panel_from + (int)((int64_t)n_panels * s / streams);
     for (int i = 0; i < (n_panels + streams - 1) / streams; i++) {
         memset(acc, 0, (size_t)streams * sizeof(acc[0]));
-        for (int b = 0; b < n_blocks; b += per_turn) {
-            int n = MIN(per_turn, n_blocks - b);
+        for (int b = 0; b < n_blocks; b += blocks_per_call) {
+            int n = MIN(blocks_per_call, n_blocks - b);
             for (int m = 0; m < n_rows; m++)
                 x[m] = x0[m] + (size_t)b * f->x_bytes;
             for (int s = 0; s < streams; s++)
                 if (from[s] + i < from[s + 1])
-                    turn(g->w->data + (size_t)(from[s] + i) * g->w->panel_bytes +
-                             (size_t)b * f->w_bytes,
+                    microkernel(g->w->data + (size_t)(from[s] + i) * g->w->panel_bytes +
+                                    (size_t)b * f->w_bytes,
                         x, n, acc[s]);
         }
         for (int s = 0; s < streams; s++)
             if (from[s] + i < from[s + 1])
-                store(g, from[s] + i, 0, n_rows, acc[s]);
+                store_outputs(g, from[s] + i, 0, n_rows, acc[s]);
     }
 }
 
-/* Rows [m, m + n) times one panel. */
-static void one_panel(const struct gemm_args *g, const struct format *f, int panel, int m, int n)
+/* Multiplies rows [m, m + n) with one panel. */
+static void multiply_panel(
+    const struct gemm_args *g, const struct gemm_format *f, int panel, int m, int n)
 {
     const uint8_t *x[GROUP];
     __m512 acc[GROUP] = { 0 };
 
-    set_rows(g, m, n, x);
-    f->turn[n](g->w->data + (size_t)panel * g->w->panel_bytes, x, g->w->n_cols / f->block, acc);
-    store(g, panel, m, n, acc);
+    set_row_pointers(g, m, n, x);
+    f->microkernel[n](
+        g->w->data + (size_t)panel * g->w->panel_bytes, x, g->w->n_cols / f->block, acc);
+    store_outputs(g, panel, m, n, acc);
 }
 
-static void two_panels(const struct gemm_args *g, const struct format *f, int panel, int m)
+static void multiply_panel_pair(
+    const struct gemm_args *g, const struct gemm_format *f, int panel, int m)
 {
     const size_t bytes = g->w->panel_bytes;
     const uint8_t *w = g->w->data + (size_t)panel * bytes, *x[GROUP];
     const uint8_t *next = panel + 2 < g->panel_to || !g->next ? w + 2 * bytes : g->next;
     __m512 acc[2][GROUP];
 
-    set_rows(g, m, GROUP, x);
+    set_row_pointers(g, m, GROUP, x);
     f->pair(&(struct pair){ { w, w + bytes }, { next, next + bytes } }, x, g->w->n_cols / f->block,
         acc);
-    store(g, panel, m, GROUP, acc[0]);
-    store(g, panel + 1, m, GROUP, acc[1]);
+    store_outputs(g, panel, m, GROUP, acc[0]);
+    store_outputs(g, panel + 1, m, GROUP, acc[1]);
 }
 
-static void many_rows(const struct gemm_args *g, const struct format *f)
+static void gemm(const struct gemm_args *g, const struct gemm_format *f)
 {
     const int step = f->pair ? 2 : 1;
 
@@ -114,27 +119,28 @@ static void many_rows(const struct gemm_args *g, const struct format *f)
         for (int m = 0; m < g->x->n_rows; m += GROUP) {
             int n = MIN(GROUP, g->x->n_rows - m), to = MIN(p + step, g->panel_to);
             if (n == GROUP && to == p + 2) {
-                two_panels(g, f, p, m);
+                multiply_panel_pair(g, f, p, m);
                 continue;
             }
             for (int i = p; i < to; i++)
-                one_panel(g, f, i, m, n);
+                multiply_panel(g, f, i, m, n);
         }
 }
 
-static void run(const struct gemm_args *g, const struct format *f)
+static void gemm_or_gemv(const struct gemm_args *g, const struct gemm_format *f)
 {
     if (g->x->n_rows > GROUP)
-        many_rows(g, f);
+        gemm(g, f);
     else if (g->x->n_rows > 0)
-        few_rows(g, f);
+        gemv(g, f);
 }
 
 /* ---- blocks of 32 */
 
-/* Dot of `quads` x 4 bytes added to start. In assembly, since gcc takes an instruction of its own
- * to spread four bytes over the rows, which the product does on its way (a tenth of the time). */
-INLINE __m512i dot(__m512i start, const __m512i *w, const int8_t *q, int quads)
+/* Dot products of `quads` x 4 bytes, added to start. In assembly, since gcc uses a separate
+ * instruction to broadcast four bytes to the rows, which vpdpbusd does itself (10 % of the
+ * time). */
+INLINE __m512i dot_quads(__m512i start, const __m512i *w, const int8_t *q, int quads)
 {
     typedef int32_t __attribute__((may_alias)) quad;
 
@@ -143,8 +149,8 @@ INLINE __m512i dot(__m512i start, const __m512i *w, const int8_t *q, int quads)
     return start;
 }
 
-#define TURN_SMALL(type, start, has_mins)                                                          \
-    INLINE void turn_##type(                                                                       \
+#define MICROKERNEL_32(type, start, has_mins)                                                      \
+    INLINE void microkernel_##type(                                                                \
         int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)                 \
     {                                                                                              \
         const struct p16_##type *p = (const void *)wp;                                             \
@@ -158,7 +164,7 @@ INLINE __m512i dot(__m512i start, const __m512i *w, const int8_t *q, int quads)
             UNROLL for (int m = 0; m < rows; m++)                                                  \
             {                                                                                      \
                 const struct act_q8_0 *x = (const struct act_q8_0 *)(const void *)xp[m] + b;       \
-                acc[m] = scaled(acc[m], s.d, x->d, dot(start(x), s.w, x->q, 8));                   \
+                acc[m] = scaled(acc[m], s.d, x->d, dot_quads(start(x), s.w, x->q, 8));             \
                 if (has_mins)                                                                      \
                     acc[m] = plus_min(acc[m], s.m, x);                                             \
             }                                                                                      \
@@ -168,7 +174,8 @@ INLINE __m512i dot(__m512i start, const __m512i *w, const int8_t *q, int quads)
 
 /* ---- blocks of 256 */
 
-INLINE void turn_q4_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
+INLINE void microkernel_q4_k(
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
 {
     const struct p16_q4_k *p = (const void *)wp;
     struct sub_scales s;
@@ -184,7 +191,7 @@ INLINE void turn_q4_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int
             UNROLL for (int m = 0; m < rows; m++)
             {
                 const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
-                __m512i d = dot(_mm512_setzero_si512(), w, x->q + 32 * j, 8);
+                __m512i d = dot_quads(_mm512_setzero_si512(), w, x->q + 32 * j, 8);
                 sum[m] = _mm512_add_epi32(sum[m], _mm512_mullo_epi32(d, scale));
             }
         }
@@ -194,7 +201,8 @@ INLINE void turn_q4_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int
     }
 }
 
-INLINE void turn_q5_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
+INLINE void microkernel_q5_k(
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
 {
     const struct p16_q5_k *p = (const void *)wp;
     struct sub_scales s;
@@ -211,7 +219,7 @@ INLINE void turn_q5_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int
             UNROLL for (int m = 0; m < rows; m++)
             {
                 const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
-                __m512i d = dot(_mm512_setzero_si512(), w, x->q + 32 * j, 8);
+                __m512i d = dot_quads(_mm512_setzero_si512(), w, x->q + 32 * j, 8);
                 sum[m] = _mm512_add_epi32(sum[m], _mm512_mullo_epi32(d, scale));
             }
         }
@@ -221,7 +229,8 @@ INLINE void turn_q5_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int
     }
 }
 
-INLINE void turn_q6_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
+INLINE void microkernel_q6_k(
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
 {
     const struct p16_q6_k *p = (const void *)wp;
     ALIGNED(64) int32_t start[GROUP][16];
@@ -240,7 +249,7 @@ INLINE void turn_q6_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int
             UNROLL for (int m = 0; m < rows; m++)
             {
                 const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
-                __m512i d = dot(_mm512_set1_epi32(start[m][j]), w, x->q + 16 * j, 4);
+                __m512i d = dot_quads(_mm512_set1_epi32(start[m][j]), w, x->q + 16 * j, 4);
                 sum[m] = _mm512_add_epi32(sum[m], _mm512_mullo_epi32(d, scale));
             }
         }
@@ -250,7 +259,8 @@ INLINE void turn_q6_k(int rows, const uint8_t *wp, const uint8_t *const *xp, int
     }
 }
 
-INLINE void turn_iq4_xs(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
+INLINE void microkernel_iq4_xs(
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
 {
     const struct p16_iq4_xs *p = (const void *)wp;
     __m512i w[8], sum[GROUP];
@@ -266,7 +276,7 @@ INLINE void turn_iq4_xs(int rows, const uint8_t *wp, const uint8_t *const *xp, i
             {
                 const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
                 __m512i start = _mm512_set1_epi32(-IQ4_OFFSET * x->sum32[j]);
-                __m512i d = dot(start, w, x->q + 32 * j, 8);
+                __m512i d = dot_quads(start, w, x->q + 32 * j, 8);
                 sum[m] = _mm512_add_epi32(sum[m], _mm512_mullo_epi32(d, scale));
             }
         }
@@ -278,8 +288,9 @@ INLINE void turn_iq4_xs(int rows, const uint8_t *wp, const uint8_t *const *xp, i
 
 /* ---- float weights */
 
-/* n counts single k here. */
-INLINE void turn_f32(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
+/* n counts single k here */
+INLINE void microkernel_f32(
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
 {
     __m512 acc[GROUP];
 
@@ -293,7 +304,8 @@ INLINE void turn_f32(int rows, const uint8_t *wp, const uint8_t *const *xp, int 
     UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];
 }
 
-INLINE void turn_f16(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
+INLINE void microkernel_f16(
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
 {
     __m512 acc[GROUP];
 
@@ -308,8 +320,9 @@ INLINE void turn_f16(int rows, const uint8_t *wp, const uint8_t *const *xp, int 
     UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];
 }
 
-/* Starts at an even k: turns are of an even number. */
-INLINE void turn_bf16(int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
+/* Each call begins at an even k, since all previous calls had an even n. */
+INLINE void microkernel_bf16(
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
 {
     const __m512i upper = _mm512_set1_epi32((int)0xffff0000);
     __m512 acc[GROUP];
@@ -332,36 +345,36 @@ INLINE void turn_bf16(int rows, const uint8_t *wp, const uint8_t *const *xp, int
 
 /* ---- one function per type and number of rows, one table per type, one entry per type */
 
-#define TURN(type, rows)                                                                           \
+#define MICROKERNEL(type, rows)                                                                    \
     static void type##_##rows(const uint8_t *w, const uint8_t *const *x, int n, __m512 *acc)       \
     {                                                                                              \
-        turn_##type(rows, w, x, n, acc);                                                           \
+        microkernel_##type(rows, w, x, n, acc);                                                    \
     }
 
 #define GEMM(type, pair, block, w_bytes, x_bytes)                                                  \
-    TURN(type, 1)                                                                                  \
-    TURN(type, 2)                                                                                  \
-    TURN(type, 3)                                                                                  \
-    TURN(type, 4)                                                                                  \
-    TURN(type, 5)                                                                                  \
-    TURN(type, 6)                                                                                  \
-    TURN(type, 7)                                                                                  \
-    TURN(type, 8)                                                                                  \
+    MICROKERNEL(type, 1)                                                                           \
+    MICROKERNEL(type, 2)                                                                           \
+    MICROKERNEL(type, 3)                                                                           \
+    MICROKERNEL(type, 4)                                                                           \
+    MICROKERNEL(type, 5)                                                                           \
+    MICROKERNEL(type, 6)                                                                           \
+    MICROKERNEL(type, 7)                                                                           \
+    MICROKERNEL(type, 8)                                                                           \
     void avx512_gemm_##type(const struct gemm_args *g)                                             \
     {                                                                                              \
-        static const struct format f = { { NULL, type##_1, type##_2, type##_3, type##_4, type##_5, \
-                                             type##_6, type##_7, type##_8 },                       \
+        static const struct gemm_format f = { { NULL, type##_1, type##_2, type##_3, type##_4,      \
+                                                  type##_5, type##_6, type##_7, type##_8 },        \
             pair, block, w_bytes, x_bytes };                                                       \
-        run(g, &f);                                                                                \
+        gemm_or_gemv(g, &f);                                                                       \
     }
 
-TURN_SMALL(q4_0, start_8, false)
-TURN_SMALL(q8_0, start_128, false)
-TURN_SMALL(q4_1, start_plain, true)
-TURN_SMALL(q5_0, start_16, false)
-TURN_SMALL(q5_1, start_plain, true)
-TURN_SMALL(iq4_nl, start_128, false)
-TURN_SMALL(mxfp4, start_12, false)
+MICROKERNEL_32(q4_0, start_8, false)
+MICROKERNEL_32(q8_0, start_128, false)
+MICROKERNEL_32(q4_1, start_plain, true)
+MICROKERNEL_32(q5_0, start_16, false)
+MICROKERNEL_32(q5_1, start_plain, true)
+MICROKERNEL_32(iq4_nl, start_128, false)
+MICROKERNEL_32(mxfp4, start_12, false)
 
 GEMM(f32, NULL, 1, 64, 4)
 GEMM(f16, NULL, 1, 32, 4)

@@ -1,5 +1,6 @@
-/* x86_avx512_gemm.h: how packed weights are unpacked and block results added, in vectors of 16
- * rows. For the files that are compiled with the AVX-512 flags: x86_avx512_gemm.c and the tiles. */
+/* x86_avx512_gemm.h: unpacking of packed weights and accumulation of block results, in vectors of
+ * 16 rows. Included only by files with the AVX-512 compiler flags: x86_avx512_gemm*.c and
+ * x86_amx*.c. Pure; any thread. */
 #pragma once
 
 #include "kernel/acts.h"
@@ -10,7 +11,7 @@
 
 #ifdef __AVX512VNNI__
 
-enum { AHEAD = 6144 }; /* bytes that a stream prefetches ahead of itself, into L2 */
+enum { AHEAD = 6144 }; /* bytes that a stream prefetches ahead, into L2 */
 
 INLINE void fetch_ahead(const uint8_t *w, size_t bytes)
 {
@@ -25,7 +26,7 @@ INLINE __m512 half16(const uint16_t *h)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)h));
 }
 
-/* 8 quads out of nibbles as in p16_q4_0. */
+/* Unpacks nibbles in the order of p16_q4_0 to 8 quads. */
 INLINE void load_nibbles(__m512i w[8], const uint8_t q[4][16][4])
 {
     const __m512i low = _mm512_set1_epi8(15);
@@ -38,7 +39,7 @@ INLINE void load_nibbles(__m512i w[8], const uint8_t q[4][16][4])
     }
 }
 
-/* Numbers out of a list of 16 (plus an offset that makes them unsigned, or not) for nibbles. */
+/* Replaces nibbles by codebook entries (with an offset that makes them unsigned, or 0). */
 INLINE void look_up(__m512i w[8], __m128i list)
 {
     const __m512i table = _mm512_broadcast_i32x4(list);
@@ -67,7 +68,7 @@ INLINE __m128i mxfp4_list(int offset)
     return list_from(list, offset);
 }
 
-/* e8m0_half of 16 bytes. */
+/* e8m0_half of 16 bytes */
 INLINE __m512 e8m0_half16(const uint8_t e[16])
 {
     __m512i v = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)e));
@@ -93,7 +94,8 @@ INLINE __m512 plus_min(__m512 acc, __m512 m, const struct act_q8_0 *x)
 
 /* ---- blocks of 256 */
 
-/* Of a Q4_K or Q5_K block: 6-bit numbers as pairs of int16, sub-blocks 2p and 2p + 1 of a row. */
+/* 6-bit scales and minimums of a Q4_K or Q5_K block, as pairs of int16: sub-blocks 2p and 2p + 1 of
+ * a row. */
 struct sub_scales {
     __m512i scale[4], min[4];
 };
@@ -119,7 +121,7 @@ INLINE void load_scales(
     }
 }
 
-/* Number i (0 or 1) of each pair as int32. */
+/* Element i (0 or 1) of each pair, as int32. */
 INLINE __m512i unsigned_of_pair(__m512i pair, int i)
 {
     return i ? _mm512_srli_epi32(pair, 16) : _mm512_and_si512(pair, _mm512_set1_epi32(0xffff));
@@ -145,7 +147,7 @@ INLINE __m512 affine(
     return _mm512_fnmadd_ps(_mm512_mul_ps(d[1], dx), _mm512_cvtepi32_ps(mins), acc);
 }
 
-/* Fifth bits of a sub-block: bit i of the plane belongs to quad i. */
+/* Adds the fifth bits of a sub-block: bit i of the plane belongs to quad i. */
 INLINE void add_fifth(__m512i w[8], const uint8_t plane[16][4])
 {
     const __m512i bit4 = _mm512_set1_epi8(16);
@@ -174,7 +176,7 @@ INLINE void load_q6(__m512i w[4], const uint8_t low[2][16][4], const uint8_t hig
         _mm512_and_si512(_mm512_srli_epi16(h, 2), bits45));
 }
 
-/* Where the dots with unsigned numbers begin: 32 less for each. */
+/* Initial values of dot products with unsigned weights that have an offset of 32: -32 * sums. */
 INLINE void minus32(int32_t out[16], const int16_t sums[16])
 {
     __m512i v = _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)sums));
@@ -182,7 +184,7 @@ INLINE void minus32(int32_t out[16], const int16_t sums[16])
     _mm512_store_si512(out, _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(v, 5)));
 }
 
-/* Scale i (0 or 1) of each row's pair. */
+/* Scale i (0 or 1) of each row's pair, as int32. */
 INLINE __m512i signed_of_pair(const int8_t pairs[16][2], int i)
 {
     __m512i v = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)pairs));

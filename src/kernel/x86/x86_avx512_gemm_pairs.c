@@ -1,4 +1,4 @@
-/* x86_avx512_gemm_pairs.c: the turns of x86_avx512_gemm.c for two panels and GROUP rows. */
+/* x86_avx512_gemm_pairs.c: microkernels of x86_avx512_gemm.c for two panels and GROUP_ROWS rows. */
 #ifndef __AVX512VNNI__
 #error "compile with the AVX-512 flags of the Makefile"
 #endif
@@ -6,8 +6,8 @@
 #include "kernel/x86/x86_avx512_gemm_pairs.h"
 #include "kernel/x86/x86_avx512_gemm_small.h"
 
-/* From the next pair, as many `bytes` of each panel, at the same place. */
-INLINE void fetch_next(const struct pair *pair, size_t at, size_t bytes)
+/* Prefetches `bytes` of each panel of the next pair, from offset `at` on. */
+INLINE void prefetch_next(const struct pair *pair, size_t at, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += 64) {
         _mm_prefetch((const char *)pair->next[0] + at + i, _MM_HINT_T1);
@@ -15,9 +15,9 @@ INLINE void fetch_next(const struct pair *pair, size_t at, size_t bytes)
     }
 }
 
-/* Dots of a block of 32 with two panels, added to `to`. In assembly, since gcc would read each word
- * of q twice, as part of the products. */
-INLINE void dots(__m512i to[2], const __m512i w0[8], const __m512i w1[8], const int8_t *q)
+/* Dot products of a block of 32 with two panels, added to `to`. In assembly, since gcc would load
+ * each dword of q twice, as an operand of both instructions. */
+INLINE void dot_two_panels(__m512i to[2], const __m512i w0[8], const __m512i w1[8], const int8_t *q)
 {
     typedef int32_t __attribute__((may_alias)) quad;
 
@@ -40,14 +40,14 @@ INLINE void dots(__m512i to[2], const __m512i w0[8], const __m512i w1[8], const 
                                                                                                    \
         UNROLL for (int m = 0; m < GROUP; m++) acc0[m] = acc1[m] = _mm512_setzero_ps();            \
         for (int b = 0; b < n; b++, p0++, p1++) {                                                  \
-            fetch_next(pair, (size_t)b * sizeof(*p0), sizeof(*p0));                                \
+            prefetch_next(pair, (size_t)b * sizeof(*p0), sizeof(*p0));                             \
             load_##type(&s0, p0);                                                                  \
             load_##type(&s1, p1);                                                                  \
             UNROLL for (int m = 0; m < GROUP; m++)                                                 \
             {                                                                                      \
                 const struct act_q8_0 *x = (const struct act_q8_0 *)(const void *)xp[m] + b;       \
                 __m512i sum[2] = { start(x), start(x) };                                           \
-                dots(sum, s0.w, s1.w, x->q);                                                       \
+                dot_two_panels(sum, s0.w, s1.w, x->q);                                             \
                 acc0[m] = scaled(acc0[m], s0.d, x->d, sum[0]);                                     \
                 acc1[m] = scaled(acc1[m], s1.d, x->d, sum[1]);                                     \
             }                                                                                      \
@@ -60,13 +60,13 @@ PAIR(q4_0, start_8)
 PAIR(q8_0, start_128)
 PAIR(q5_0, start_16)
 
-/* ---- sub-blocks of 16, which have a scale each */
+/* ---- sub-blocks of 16, each with its own scale */
 
 #define START                                                                                      \
     "vpbroadcastd %[start], %[d0]\n"                                                               \
     "vmovdqa64 %[d0], %[d1]\n"
 
-/* A word of q, spread over the rows, times one of each panel. */
+/* Broadcasts four bytes of q to the rows and multiplies them with one quad of each panel. */
 #define DOTS(at, a, b)                                                                             \
     "vpbroadcastd " #at "(%[q]), %[x]\n"                                                           \
     "vpdpbusd %[x], %[" #a "], %[d0]\n"                                                            \
@@ -78,14 +78,15 @@ PAIR(q5_0, start_16)
     "vpaddd %[d0], %[sum0], %[sum0]\n"                                                             \
     "vpaddd %[d1], %[sum1], %[sum1]\n"
 
-struct sub { /* a sub-block of both panels */
+struct sub_block_pair { /* sub-block of both panels */
     __m512i w0[4], w1[4], scale0, scale1;
 };
 
-/* Of each panel, sum += scale x (start + dot with the 16 bytes at q). A row is one piece of
- * assembly: gcc mixes what rows do, with half of the sums on the stack (1.18 times the time). */
-INLINE void add_sub(
-    __m512i *sum0, __m512i *sum1, const struct sub *s, const int32_t *start, const int8_t *q)
+/* For each panel, sum += scale x (start + dot product with the 16 bytes at q). Each row is one
+ * piece of assembly: gcc would interleave the rows and spill half of the sums to the stack (1.18
+ * times the time). */
+INLINE void add_sub_block(__m512i *sum0, __m512i *sum1, const struct sub_block_pair *s,
+    const int32_t *start, const int8_t *q)
 {
     struct bytes {
         int8_t q[16];
@@ -103,11 +104,11 @@ INLINE void add_sub(
 void avx512_pair_q6_k(
     const struct pair *pair, const uint8_t *const *xp, int n, __m512 out[2][GROUP])
 {
-    enum { SUBS = 16 };
+    enum { SUB_BLOCKS = 16 };
     const struct p16_q6_k *p0 = (const void *)pair->panel[0], *p1 = (const void *)pair->panel[1];
-    ALIGNED(64) int32_t start[GROUP][SUBS];
+    ALIGNED(64) int32_t start[GROUP][SUB_BLOCKS];
     __m512i sum0[GROUP], sum1[GROUP];
-    struct sub s;
+    struct sub_block_pair s;
 
     UNROLL for (int m = 0; m < GROUP; m++) out[0][m] = out[1][m] = _mm512_setzero_ps();
     for (int b = 0; b < n; b++, p0++, p1++) {
@@ -116,9 +117,9 @@ void avx512_pair_q6_k(
             minus32(start[m], ((const struct act_q8_k *)(const void *)xp[m] + b)->sum16);
             sum0[m] = sum1[m] = _mm512_setzero_si512();
         }
-        for (int j = 0; j < SUBS; j++) {
-            const size_t part = sizeof(*p0) / SUBS;
-            fetch_next(pair, (size_t)b * sizeof(*p0) + (size_t)j * part, part);
+        for (int j = 0; j < SUB_BLOCKS; j++) {
+            const size_t part = sizeof(*p0) / SUB_BLOCKS;
+            prefetch_next(pair, (size_t)b * sizeof(*p0) + (size_t)j * part, part);
             load_q6(s.w0, p0->sub[j].low, p0->sub[j].high);
             load_q6(s.w1, p1->sub[j].low, p1->sub[j].high);
             s.scale0 = signed_of_pair(p0->scale[j / 2], j % 2);
@@ -126,7 +127,7 @@ void avx512_pair_q6_k(
             UNROLL for (int m = 0; m < GROUP; m++)
             {
                 const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
-                add_sub(&sum0[m], &sum1[m], &s, &start[m][j], x->q + 16 * j);
+                add_sub_block(&sum0[m], &sum1[m], &s, &start[m][j], x->q + 16 * j);
             }
         }
         __m512 d0 = half16(p0->d), d1 = half16(p1->d);
@@ -136,6 +137,6 @@ void avx512_pair_q6_k(
             out[0][m] = scaled(out[0][m], d0, dx, sum0[m]);
             out[1][m] = scaled(out[1][m], d1, dx, sum1[m]);
         }
-        __asm__("" ::: "memory"); /* no registers for `out`: the sums need them */
+        __asm__("" ::: "memory"); /* keeps `out` in memory: the sums need the registers */
     }
 }

@@ -1,7 +1,9 @@
-/* x86_avx512_gemm_pairs.h: two panels times GROUP rows of activations, for many rows. A word of
- * activations is then read once for two products: processors that multiply two vectors of 64 bytes
- * in a cycle read no more than two words. Of the types that gain by it (Zen 5: Q4_0 and Q8_0 1.15
- * times, Q6_K 1.14, Q5_0 1.06; the others have more to do than products). For x86_avx512_gemm.c. */
+/* x86_avx512_gemm_pairs.h: GEMM microkernels for two panels and GROUP_ROWS activation rows.
+ *
+ * Four bytes of activations are loaded once for two dot products: processors that execute two
+ * 64-byte multiplications per cycle load at most two operands per cycle. Only for types that are
+ * faster this way (Zen 5: Q4_0 and Q8_0 1.15 times, Q6_K 1.14, Q5_0 1.06; the other types need more
+ * instructions besides the dot products). Included by x86_avx512_gemm.c. */
 #pragma once
 
 #include "kernel/x86/x86_avx512_gemm.h"
@@ -11,10 +13,10 @@
 enum { GROUP = 8 };
 
 struct pair {
-    const uint8_t *panel[2], *next[2]; /* next: what is fetched meanwhile */
+    const uint8_t *panel[2], *next[2]; /* next: panels to prefetch */
 };
 
-/* All n blocks of both panels times those of the rows at x[0 .. GROUP). */
+/* Multiplies all n blocks of both panels with those of the rows at x[0 .. GROUP_ROWS). */
 typedef void (*pair_fn)(
     const struct pair *pair, const uint8_t *const *x, int n, __m512 out[2][GROUP]);
 

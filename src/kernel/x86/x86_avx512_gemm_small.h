@@ -1,14 +1,15 @@
-/* x86_avx512_gemm_small.h: what the types of 32 differ in: a block's weights, unsigned; where a dot
- * with them begins; the scales; and, of some, minimums. For the turns of one panel
- * (x86_avx512_gemm.c) and of two (x86_avx512_gemm_pairs.c). */
+/* x86_avx512_gemm_block32.h: loads one block of the types with blocks of 32: unsigned weights,
+ * initial value of the dot products (start_N for a weight offset of N: -N * sum of q), scales, and
+ * minimums for some types. Included by the microkernels for one panel (x86_avx512_gemm.c) and two
+ * (x86_avx512_gemm_pairs.c). */
 #pragma once
 
 #include "kernel/x86/x86_avx512_gemm.h"
 
 #ifdef __AVX512VNNI__
 
-/* In a register from here on: gcc would load it again for each row, and every second block lies
- * across cache lines (three rows took as long as four). */
+/* Keeps v in a register: gcc would load it again for each row, and every second block crosses cache
+ * lines (three rows took as long as four). */
 INLINE __m512i kept(__m512i v)
 {
     __asm__("" : "+v"(v));
