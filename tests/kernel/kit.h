@@ -1,4 +1,5 @@
-/* kit.h: what the kernel tests share: packed weights, prepared activations, every set. */
+/* kit.h: helpers of the kernel tests: packed weights, quantised activations, and a loop over all
+ * kernel sets. */
 #pragma once
 
 #include "../check.h"
@@ -23,7 +24,7 @@ static inline struct packed kit_pack(enum qtype type, int n_rows, int n_cols, co
     return w;
 }
 
-/* Activations as `type` wants them, prepared by `k`. */
+/* Activations in the kind that GEMM with `type` reads, quantised by `k`. */
 static inline struct acts kit_acts(
     const struct kernels *k, enum qtype type, int n_rows, int n_cols, const float *x)
 {
@@ -42,7 +43,7 @@ static inline struct acts kit_acts(
     return a;
 }
 
-/* Value k of row m of prepared activations. */
+/* Returns value k of row m of quantised activations. */
 static inline double kit_act(const struct acts *a, int m, int k)
 {
     const uint8_t *row = (const uint8_t *)a->data + (size_t)m * a->stride;
@@ -62,7 +63,8 @@ static inline double kit_act(const struct acts *a, int m, int k)
     return (double)b->d * b->q[k % 256];
 }
 
-/* Which NaN is not promised: x86 hands on one operand's, and compilers may swap operands. */
+/* Compares bits, except those of NaNs, which are unspecified: x86 returns one of the operands, and
+ * compilers may swap operands. */
 static inline bool kit_same_floats(const float *a, const float *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -83,8 +85,8 @@ static inline const struct kernels *kit_ref(void)
     return k;
 }
 
-/* The AMX set over tiles in software, gaps filled from AVX-512's; NULL where that does not
- * run, for want of AVX-512 or its BF16. */
+/* The AMX set with tiles emulated in C; NULL entries are filled from AVX-512. Returns NULL if the
+ * machine lacks AVX-512 or AVX-512 BF16. */
 static inline const struct kernels *kit_amx_soft(void)
 {
     static struct kernels k;
@@ -106,7 +108,8 @@ static inline const struct kernels *kit_amx_soft(void)
     return &k;
 }
 
-/* ref.c, and what the AMX set has instead of it. */
+/* The definition for the AMX set: ref.c, and x86_amx_definition.c for the sums that only AMX
+ * has. */
 static inline const struct kernels *kit_amx_definition(void)
 {
     static struct kernels k;
@@ -119,7 +122,7 @@ static inline const struct kernels *kit_amx_definition(void)
     return &k;
 }
 
-/* The environment may narrow tests to one set. */
+/* The environment variable KERNEL_SET restricts tests to one set. */
 static inline bool kit_wants(const char *set)
 {
     const char *only = getenv("KERNEL_SET");
@@ -127,7 +130,8 @@ static inline bool kit_wants(const char *set)
     return !only || !strcmp(only, set);
 }
 
-/* Calls fn for every set but ref that runs here, with its definition; the others are named. */
+/* Calls fn with every set except ref that this machine can run, and with its definition; prints the
+ * skipped sets. */
 static inline void kit_each_set(void (*fn)(const struct kernels *k, const struct kernels *ref))
 {
     static const char *const names[] = { "avx2", "avxvnni", "avx512", "amx" };

@@ -1,5 +1,5 @@
-/* kit_formats.h: random bytes of every file format, and a second opinion on what they mean, in
- * double and in the words of the format. For tests. */
+/* kit_formats.h: for tests: random blocks of every file format, and independent decoders in double
+ * precision, written after the format specifications. */
 #pragma once
 
 #include "base/mem.h"
@@ -13,7 +13,7 @@ struct kit_type {
     enum qtype type;
     const char *name;
     int block;
-    size_t bytes; /* of a block in the file */
+    size_t bytes; /* bytes of a block in the file */
 };
 
 static const struct kit_type kit_types[] = {
@@ -53,13 +53,13 @@ static inline void kit_put_half(uint8_t *at, float f)
     memcpy(at, &h, 2);
 }
 
-/* Beside the scale there is a half at byte 2. */
+/* True if bytes 2 and 3 of a block contain a minimum as f16. */
 static inline bool kit_has_min(const struct kit_type *t)
 {
     return t->type == Q_Q4_K || t->type == Q_Q5_K || t->type == Q_Q4_1 || t->type == Q_Q5_1;
 }
 
-/* One block of random bits; the scales are small halves of either sign. */
+/* Fills one block with random bits; the scales are small f16 numbers of either sign. */
 static inline void kit_random_block(struct rng *r, const struct kit_type *t, uint8_t *out)
 {
     for (size_t i = 0; i < t->bytes; i++)
@@ -103,7 +103,7 @@ static inline double kit_half(const uint8_t *at)
     return f16_to_f32((uint16_t)(at[0] | at[1] << 8));
 }
 
-/* 6-bit scale (want_min 0) or minimum (1) of sub-block j out of 12 bytes. */
+/* Returns the 6-bit scale (want_min 0) or minimum (1) of sub-block j from 12 bytes. */
 static inline int kit_six_bits(const uint8_t *s, int j, int want_min)
 {
     if (j < 4)
@@ -112,7 +112,7 @@ static inline int kit_six_bits(const uint8_t *s, int j, int want_min)
     return low + 16 * (s[j - 4 + 4 * want_min] >> 6);
 }
 
-/* Of the small types: a nibble, and with a fifth bit above. */
+/* Formats with blocks of 32: a nibble; kit_five_bits() adds the fifth bit. */
 static inline int kit_nibble(const uint8_t *q, int i)
 {
     return i < 16 ? q[i] % 16 : q[i - 16] / 16;
@@ -130,14 +130,14 @@ static inline double kit_iq4(int i)
     return list[i];
 }
 
-/* A sign, two bits of exponent and one of mantissa. */
+/* E2M1: a sign bit, two exponent bits and one mantissa bit. */
 static inline double kit_e2m1(int i)
 {
     double v = i & 6 ? ldexp(1 + (i & 1) / 2.0, (i >> 1 & 3) - 1) : (i & 1) / 2.0;
     return i & 8 ? -v : v;
 }
 
-/* Element i of a block. */
+/* Returns the value of element i of a block. */
 static inline double kit_element(const struct kit_type *t, const uint8_t *b, int i)
 {
     float f;

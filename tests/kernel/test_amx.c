@@ -1,6 +1,6 @@
-/* The AMX set where there may be no AMX: whether a machine has it, what the assembler makes of the
- * tile instructions, and that the unit in software, which stands in for them in test_gemm.c, is as
- * strict as hardware and is left released by every thread. */
+/* Tests of the AMX set on machines without AMX: detection of missing features, encoding of the tile
+ * instructions, and the emulated tiles that replace them in test_gemm.c, which must be as strict as
+ * hardware and released by every thread. */
 #include "kit.h"
 #include "kernel/cpu.h"
 #include "os/team.h"
@@ -15,18 +15,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- what a machine lacks */
+/* ---- detection of missing features */
 
-struct fake {
+struct fake_cpu {
     unsigned leaf1[4], leaf7[4], leaf7_1[4], palette[4], palette1[4], tmul[4];
     unsigned highest;
     uint64_t xcr0;
-    int answer, n_asked;
+    int request_result, n_asked;
 };
 
-static struct fake fake;
+static struct fake_cpu fake_cpu;
 
-static const struct fake sapphire_rapids = {
+static const struct fake_cpu sapphire_rapids = {
     .leaf1 = { 0, 0, 1u << 28 | 1u << 27 | 1u << 12 | 1u << 29, 0 },
     .leaf7 = { 0, 1u << 5 | 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31, 1u << 11,
         1u << 22 | 1u << 24 | 1u << 25 },
@@ -40,15 +40,15 @@ static const struct fake sapphire_rapids = {
 
 static bool fake_cpuid(unsigned leaf, unsigned sub, unsigned r[4])
 {
-    const unsigned *from = leaf == 1             ? fake.leaf1
-                           : leaf == 7 && sub    ? fake.leaf7_1
-                           : leaf == 7           ? fake.leaf7
-                           : leaf == 0x1d && sub ? fake.palette1
-                           : leaf == 0x1d        ? fake.palette
-                           : leaf == 0x1e        ? fake.tmul
+    const unsigned *from = leaf == 1             ? fake_cpu.leaf1
+                           : leaf == 7 && sub    ? fake_cpu.leaf7_1
+                           : leaf == 7           ? fake_cpu.leaf7
+                           : leaf == 0x1d && sub ? fake_cpu.palette1
+                           : leaf == 0x1d        ? fake_cpu.palette
+                           : leaf == 0x1e        ? fake_cpu.tmul
                                                  : NULL;
 
-    if (!from || leaf > fake.highest)
+    if (!from || leaf > fake_cpu.highest)
         return false;
     memcpy(r, from, 4 * sizeof(*r));
     return true;
@@ -56,80 +56,82 @@ static bool fake_cpuid(unsigned leaf, unsigned sub, unsigned r[4])
 
 static uint64_t fake_xcr0(void)
 {
-    EXPECT(fake.leaf1[2] >> 27 & 1); /* XGETBV would be a SIGILL */
-    return fake.xcr0;
+    EXPECT(fake_cpu.leaf1[2] >> 27 & 1); /* XGETBV would raise SIGILL */
+    return fake_cpu.xcr0;
 }
 
-static int fake_ask(void)
+static int fake_request_tiles(void)
 {
-    fake.n_asked++;
-    return fake.answer;
+    fake_cpu.n_asked++;
+    return fake_cpu.request_result;
 }
 
-static const struct cpu_source source = { fake_cpuid, fake_xcr0, fake_ask };
+static const struct cpu_source source = { fake_cpuid, fake_xcr0, fake_request_tiles };
 
-/* Without some bits of a word there is a refusal that says so, before the system is asked. */
+/* Clears bits of a CPUID word and expects `what` in the reported feature, without a tile
+ * request. */
 static void expect_lacks(unsigned *word, unsigned bits, const char *what)
 {
     *word &= ~bits;
     const char *missing = cpu_source_lacks_amx(&source);
     EXPECT(missing && strstr(missing, what));
-    EXPECT_EQ(fake.n_asked, 0);
-    fake = sapphire_rapids;
+    EXPECT_EQ(fake_cpu.n_asked, 0);
+    fake_cpu = sapphire_rapids;
 }
 
-static void a_machine_says_what_it_lacks(void)
+static void missing_features_are_named(void)
 {
-    fake = sapphire_rapids;
+    fake_cpu = sapphire_rapids;
     EXPECT(!cpu_source_lacks_amx(&source));
-    EXPECT_EQ(fake.n_asked, 1);
-    fake = sapphire_rapids;
-    expect_lacks(&fake.leaf1[2], 1u << 12, "FMA");
-    expect_lacks(&fake.leaf1[2], 1u << 27, "YMM");
-    expect_lacks(&fake.leaf7[1], 1u << 5, "AVX2");
-    expect_lacks(&fake.leaf7[2], 1u << 11, "AVX-512 VNNI");
-    expect_lacks(&fake.leaf7[3], 1u << 24, "AMX-TILE");
-    expect_lacks(&fake.leaf7[3], 1u << 25, "AMX-INT8");
-    expect_lacks(&fake.leaf7[3], 1u << 22, "AMX-BF16");
-    expect_lacks(&fake.leaf7_1[0], 1u << 5, "AVX-512 BF16");
-    expect_lacks(&fake.palette[0], 1, "16 rows of 64 bytes");
-    expect_lacks(&fake.palette1[1], 64, "16 rows of 64 bytes");
-    expect_lacks(&fake.palette1[1], 8u << 16, "16 rows of 64 bytes");
-    expect_lacks(&fake.palette1[2], 16, "16 rows of 64 bytes");
-    expect_lacks(&fake.tmul[1], 16, "16 rows of 64 bytes");
-    expect_lacks(&fake.tmul[1], 64u << 8, "16 rows of 64 bytes");
-    fake.highest = 0x1c;
-    expect_lacks(&fake.palette[0], 0, "16 rows of 64 bytes");
+    EXPECT_EQ(fake_cpu.n_asked, 1);
+    fake_cpu = sapphire_rapids;
+    expect_lacks(&fake_cpu.leaf1[2], 1u << 12, "FMA");
+    expect_lacks(&fake_cpu.leaf1[2], 1u << 27, "YMM");
+    expect_lacks(&fake_cpu.leaf7[1], 1u << 5, "AVX2");
+    expect_lacks(&fake_cpu.leaf7[2], 1u << 11, "AVX-512 VNNI");
+    expect_lacks(&fake_cpu.leaf7[3], 1u << 24, "AMX-TILE");
+    expect_lacks(&fake_cpu.leaf7[3], 1u << 25, "AMX-INT8");
+    expect_lacks(&fake_cpu.leaf7[3], 1u << 22, "AMX-BF16");
+    expect_lacks(&fake_cpu.leaf7_1[0], 1u << 5, "AVX-512 BF16");
+    expect_lacks(&fake_cpu.palette[0], 1, "16 rows of 64 bytes");
+    expect_lacks(&fake_cpu.palette1[1], 64, "16 rows of 64 bytes");
+    expect_lacks(&fake_cpu.palette1[1], 8u << 16, "16 rows of 64 bytes");
+    expect_lacks(&fake_cpu.palette1[2], 16, "16 rows of 64 bytes");
+    expect_lacks(&fake_cpu.tmul[1], 16, "16 rows of 64 bytes");
+    expect_lacks(&fake_cpu.tmul[1], 64u << 8, "16 rows of 64 bytes");
+    fake_cpu.highest = 0x1c;
+    expect_lacks(&fake_cpu.palette[0], 0, "16 rows of 64 bytes");
     for (int bit = 0; bit < 19; bit++) {
         if (!(sapphire_rapids.xcr0 >> bit & 1) || bit == 0 || bit == 9)
             continue;
-        fake.xcr0 &= ~(1ull << bit);
-        expect_lacks(&fake.palette[0], 0,
+        fake_cpu.xcr0 &= ~(1ull << bit);
+        expect_lacks(&fake_cpu.palette[0], 0,
             bit < 3   ? "YMM"
             : bit < 8 ? "ZMM"
                       : "system support for AMX tiles");
     }
 }
 
-static void the_system_may_refuse(void)
+static void a_refused_tile_request_is_reported(void)
 {
     static const struct {
-        int answer;
+        int request_result;
         const char *what;
     } cases[] = { { ENOSPC, "signal stacks" }, { EINVAL, "permission" }, { EPERM, "permission" },
         { ENOSYS, "permission" } };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        fake = sapphire_rapids;
-        fake.answer = cases[i].answer;
+        fake_cpu = sapphire_rapids;
+        fake_cpu.request_result = cases[i].request_result;
         const char *missing = cpu_source_lacks_amx(&source);
         EXPECT(missing && strstr(missing, cases[i].what));
-        EXPECT_EQ(fake.n_asked, 1);
+        EXPECT_EQ(fake_cpu.n_asked, 1);
     }
 }
 
-/* Here: chosen or refused with a reason, the same each time; and "auto" is never without a set. */
-static void this_machine_is_asked_too(void)
+/* This machine: amx is chosen or rejected with a reason, consistently, and "auto" always finds a
+ * set. */
+static void choosing_amx_agrees_with_detection(void)
 {
     const struct kernels *k = NULL;
     struct err e;
@@ -169,7 +171,7 @@ static void *measure_stack(void *arg)
     return NULL;
 }
 
-/* A signal's frame holds all that the processor could save, tiles too. */
+/* A signal frame contains all state that the processor can save, including tiles. */
 static void a_signal_with_tiles_fits_a_thread(void)
 {
     size_t frame = getauxval(AT_MINSIGSTKSZ);
@@ -181,15 +183,15 @@ static void a_signal_with_tiles_fits_a_thread(void)
     EXPECT_EQ(thread_start(&t, "stack", measure_stack, &s, &e), 0);
     pthread_join(t, NULL);
     EXPECT(s.bytes >= 16 * frame);
-    EXPECT(s.alternate == 0 || s.alternate >= frame); /* the address sanitizer has one */
+    EXPECT(s.alternate == 0 || s.alternate >= frame); /* the address sanitizer installs one */
 }
 
 /* ---- instructions */
 
 #if defined(__x86_64__)
-/* Intel's manual, volume 2: VEX.128.{F2,F3}.0F38.W0 5E 11:rrr:bbb, the product of bytes; F3 .. 5C,
- * of bf16; 4B, from and to memory; 49, the rest. The last operand in AT&T's order is ModRM.reg, the
- * first is VEX.vvvv. */
+/* Intel's manual, volume 2: VEX.128.{F2,F3}.0F38.W0 5E 11:rrr:bbb is the int8 dot product; F3 .. 5C
+ * the bf16 dot product; 4B load and store; 49 the others. The last operand in AT&T syntax is
+ * ModRM.reg, the first is VEX.vvvv. */
 __attribute__((noinline, used)) static void dot_ss(void)
 {
     TILE_DOT_SS(3, 5, 6);
@@ -236,9 +238,9 @@ static void instructions_are_encoded_as_the_manual_says(void)
 }
 #endif
 
-/* ---- the unit in software */
+/* ---- emulated tiles */
 
-static struct tile_config sane(void)
+static struct tile_config valid_config(void)
 {
     struct tile_config c = { .palette = 1 };
 
@@ -249,7 +251,8 @@ static struct tile_config sane(void)
     return c;
 }
 
-/* In a child: with a configuration (NULL: none), use it (-1: do not). True when it aborts. */
+/* In a child process: applies a configuration (NULL: none) and calls amx_soft_use (-1: does not).
+ * Returns true if the child aborts. */
 static bool aborts(const struct tile_config *c, int use)
 {
     int status = 0;
@@ -285,30 +288,30 @@ static void wrong_configurations_abort(void)
 {
     if (!has_avx512_bf16())
         return;
-    struct tile_config c = sane();
+    struct tile_config c = valid_config();
 
     EXPECT(!aborts(&c, -1));
     c.palette = 2;
     EXPECT(aborts(&c, -1));
-    c = sane();
+    c = valid_config();
     c.start_row = 1;
     EXPECT(aborts(&c, -1));
-    c = sane();
+    c = valid_config();
     c.zero[13] = 1;
     EXPECT(aborts(&c, -1));
-    c = sane();
+    c = valid_config();
     c.rows[2] = 17;
     EXPECT(aborts(&c, -1));
-    c = sane();
+    c = valid_config();
     c.row_bytes[2] = 65;
     EXPECT(aborts(&c, -1));
-    c = sane();
-    c.rows[7] = 1; /* of no bytes */
+    c = valid_config();
+    c.rows[7] = 1; /* rows without bytes */
     EXPECT(aborts(&c, -1));
-    c = sane();
-    c.row_bytes[7] = 4; /* in no rows */
+    c = valid_config();
+    c.row_bytes[7] = 4; /* bytes without rows */
     EXPECT(aborts(&c, -1));
-    c = sane();
+    c = valid_config();
     c.rows[8] = c.rows[0];
     c.row_bytes[8] = 64;
     EXPECT(aborts(&c, -1));
@@ -318,40 +321,40 @@ static void wrong_uses_abort(void)
 {
     if (!has_avx512_bf16())
         return;
-    struct tile_config c = sane();
+    struct tile_config c = valid_config();
 
     for (int use = 0; use < 7; use++)
-        EXPECT(aborts(NULL, use)); /* nothing configured */
+        EXPECT(aborts(NULL, use)); /* no configuration */
     for (int use = 0; use < 4; use++)
         EXPECT(!aborts(&c, use));
-    EXPECT(aborts(&c, 4)); /* a sum that is a factor */
+    EXPECT(aborts(&c, 4)); /* C is also A */
     EXPECT(!aborts(&c, 5));
-    EXPECT(aborts(&c, 6)); /* a square */
+    EXPECT(aborts(&c, 6)); /* A and B are the same tile */
     for (int t = 0; t < 3; t++) {
-        c = sane();
-        c.rows[t] = 8; /* two of the three do not fit each other */
+        c = valid_config();
+        c.rows[t] = 8; /* the sizes of the three tiles do not match */
         EXPECT(aborts(&c, 3));
-        c = sane();
+        c = valid_config();
         c.row_bytes[t] = 32;
         EXPECT(aborts(&c, 3));
-        c = sane();
+        c = valid_config();
         c.rows[t] = c.row_bytes[t] = 0;
         EXPECT(aborts(&c, 3) && aborts(&c, t));
     }
-    c = sane();
-    c.rows[0] = c.rows[1] = 5; /* fewer rows of activations, blocks of 32 */
+    c = valid_config();
+    c.rows[0] = c.rows[1] = 5; /* fewer activation rows, blocks of 32 */
     c.row_bytes[1] = 32;
     c.rows[2] = 8;
     EXPECT(!aborts(&c, 3) && !aborts(&c, 5));
-    c.row_bytes[0] = c.row_bytes[2] = 62; /* not whole sums */
+    c.row_bytes[0] = c.row_bytes[2] = 62; /* bytes that are not a multiple of a sum */
     EXPECT(aborts(&c, 3) && aborts(&c, 5));
 }
 
-/* ---- products of bf16 */
+/* ---- bf16 dot products */
 
 struct bf16_tiles {
     float c[16][16];
-    uint16_t a[16][32], b[16][32]; /* of b a row is pairs of k: [16 columns][2] */
+    uint16_t a[16][32], b[16][32]; /* rows of b are pairs of k: [16 columns][2] */
 };
 
 static void put_a(struct bf16_tiles *t, int k, float v)
@@ -402,27 +405,27 @@ static void whole_numbers_multiply_exactly(void)
     }
 }
 
-/* Sums in which another order is another number. */
-static void even_and_odd_k_are_summed_apart_and_added_last(void)
+/* The results of these sums depend on the order. */
+static void even_and_odd_k_have_separate_sums_that_are_added_last(void)
 {
     if (!has_avx512_bf16())
         return;
     struct bf16_tiles t = { 0 };
 
-    put_a(&t, 0, 0x1p24f); /* even: 2^24 + 1 + 1 stays 2^24; odd: 1 */
+    put_a(&t, 0, 0x1p24f); /* even sum: 2^24 + 1 + 1 stays 2^24; odd sum: 1 */
     put_a(&t, 1, 1);
     put_a(&t, 2, 1);
     put_a(&t, 4, 1);
     for (int k = 0; k < 5; k++)
         put_b(&t, k, 1);
-    EXPECT_EQ(product(&t), 0x1p24f); /* 2^24 + 1: a tie, to even */
+    EXPECT_EQ(product(&t), 0x1p24f); /* 2^24 + 1 is a tie and rounds to even */
     t.c[0][0] = 2;
-    EXPECT_EQ(product(&t), 0x1p24f + 2); /* not (2 + 1) + 2^24, that is 4 */
-    put_a(&t, 3, 2);                     /* odd: 3 */
+    EXPECT_EQ(product(&t), 0x1p24f + 2); /* not (2 + 1) + 2^24, which is 4 more */
+    put_a(&t, 3, 2);                     /* odd sum: 3 */
     t.c[0][0] = -0x1p24f;
-    EXPECT_EQ(product(&t), 4.0f); /* 2^24 + 3 rounds to + 4 before c is added */
+    EXPECT_EQ(product(&t), 4.0f); /* 2^24 + 3 rounds to 2^24 + 4 before c is added */
     memset(&t, 0, sizeof(t));
-    for (int k = 0; k < 6; k += 2) { /* k ascending: (1 + 2^24) - 2^24 */
+    for (int k = 0; k < 6; k += 2) { /* ascending k: (1 + 2^24) - 2^24 */
         put_a(&t, k, k == 0 ? 1 : 0x1p24f);
         put_b(&t, k, k == 4 ? -1 : 1);
     }
@@ -460,7 +463,7 @@ static void subnormals_are_zero(void)
     put_b(&t, 2, 0x1p-56f);
     EXPECT_EQ(product(&t), 0x1p-126f);
     memset(&t, 0, sizeof(t));
-    t.c[0][0] = 0x1p-127f; /* before and behind the sum */
+    t.c[0][0] = 0x1p-127f; /* flushed before and after the sum */
     EXPECT_EQ(product(&t), 0.0f);
     t.c[0][0] = -0x1.8p-126f;
     put_a(&t, 0, 0x1p-63f);
@@ -469,16 +472,16 @@ static void subnormals_are_zero(void)
     EXPECT(signbit(t.c[0][0]));
 }
 
-static void what_is_not_a_number_stays_in_its_row_and_column(void)
+static void nan_and_infinity_stay_in_their_row_and_column(void)
 {
     if (!has_avx512_bf16())
         return;
-    static const float odd[] = { NAN, INFINITY, -INFINITY };
+    static const float special[] = { NAN, INFINITY, -INFINITY };
 
-    for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(special); i++) {
         struct bf16_tiles t = { 0 };
-        t.a[3][5] = bf16_of_f32(odd[i]);
-        t.b[7][2 * 9 + 1] = bf16_of_f32(odd[i]); /* k = 15, column 9 */
+        t.a[3][5] = bf16_of_f32(special[i]);
+        t.b[7][2 * 9 + 1] = bf16_of_f32(special[i]); /* k = 15, column 9 */
         for (int k = 0; k < 32; k++)
             for (int m = 0; m < 16; m++) {
                 t.a[m][k] = m == 3 && k == 5 ? t.a[m][k] : bf16_of_f32(1);
@@ -491,10 +494,11 @@ static void what_is_not_a_number_stays_in_its_row_and_column(void)
                 if (m != 3 && n != 9)
                     EXPECT_EQ(t.c[m][n], 64.0f);
                 else
-                    EXPECT(odd[i] != odd[i] ? t.c[m][n] != t.c[m][n] : t.c[m][n] == odd[i]);
+                    EXPECT(special[i] != special[i] ? t.c[m][n] != t.c[m][n]
+                                                    : t.c[m][n] == special[i]);
     }
     struct bf16_tiles t = { 0 };
-    put_a(&t, 0, INFINITY); /* times zero */
+    put_a(&t, 0, INFINITY); /* infinity times zero */
     EXPECT(isnan(product(&t)));
     put_b(&t, 0, 1);
     put_a(&t, 1, INFINITY);
@@ -504,7 +508,7 @@ static void what_is_not_a_number_stays_in_its_row_and_column(void)
 }
 
 #if defined(__x86_64__)
-/* This processor's own, told to flush: what MXCSR 0x9fc0 asks for. */
+/* fma of this processor with flush-to-zero and denormals-are-zero, MXCSR 0x9fc0. */
 static float flushing_fma(float x, float w, float acc)
 {
     const uint32_t flush = 0x9fc0, normal = 0x1f80;
@@ -517,7 +521,7 @@ static float flushing_fma(float x, float w, float acc)
     return acc;
 }
 
-static void a_step_is_what_a_flushing_processor_gives(void)
+static void an_emulated_step_equals_fma_with_flush_to_zero(void)
 {
     enum { SEED = 12, ROUNDS = 400000 };
     struct rng r = { .key = SEED };
@@ -530,13 +534,13 @@ static void a_step_is_what_a_flushing_processor_gives(void)
     for (int i = 0; i < ROUNDS; i++) {
         float x = bf16_to_f32((uint16_t)rng_next(&r)), w = bf16_to_f32((uint16_t)rng_next(&r));
         float acc = float_of_bits((uint32_t)rng_next(&r));
-        if (i % 4) { /* about the smallest that is normal */
+        if (i % 4) { /* close to the smallest normal number */
             x = ldexpf(1 + (float)rng_below(&r, 128) / 128, -70 + (int)rng_below(&r, 8));
             w = ldexpf(1 + (float)rng_below(&r, 128) / 128, -84 + (int)rng_below(&r, 30));
             w = i & 4 ? -w : w;
             acc = float_of_bits(0x00800000 + (i & 8 ? 0 : (uint32_t)rng_below(&r, 1 << 23)));
         }
-        if (i % 4 == 1) { /* FLT_MIN less 2^-151 and a bit, on either side */
+        if (i % 4 == 1) { /* close to FLT_MIN - 2^-151, on either side */
             x = -0x1p-75f * (1 + (float)rng_below(&r, 4) / 128);
             w = 0x1p-76f * (1 + (float)rng_below(&r, 4) / 128) * (i & 16 ? 1 : 2);
             acc = FLT_MIN;
@@ -550,14 +554,14 @@ static void a_step_is_what_a_flushing_processor_gives(void)
     }
 }
 
-/* Where there are tiles: the unit in software does what they do. */
-static void tiles_of_hardware_give_the_same(void)
+/* On hardware with tiles the emulation gives the same bits. */
+static void emulated_tiles_equal_hardware(void)
 {
     static const struct tile_config all = {
         .palette = 1, .row_bytes = { 64, 64, 64 }, .rows = { 16, 16, 16 }
     };
     struct rng r = { .key = 13 };
-    struct bf16_tiles t, hard;
+    struct bf16_tiles t, hardware;
 
     if (cpu_lacks_amx()) {
         printf("skipped: this machine lacks %s\n", cpu_lacks_amx());
@@ -565,49 +569,49 @@ static void tiles_of_hardware_give_the_same(void)
     }
     for (int round = 0; round < 200; round++) {
         for (int i = 0; i < 16 * 32; i++) {
-            bool any = round % 2; /* bits, or numbers whose sums are not odd */
+            bool any = round % 2; /* random bits, or numbers with finite normal sums */
             t.a[i / 32][i % 32] = any ? (uint16_t)rng_next(&r) : bf16_of_f32(kit_normal(&r));
             t.b[i / 32][i % 32] = any ? (uint16_t)rng_next(&r) : bf16_of_f32(kit_normal(&r));
             t.c[i / 32][i / 2 % 16] = kit_normal(&r);
         }
-        hard = t;
+        hardware = t;
         amx_soft_dot_bf16(t.c, t.a, t.b);
         tile_configure(&all);
-        TILE_LOAD(0, hard.c, 64);
-        TILE_LOAD(1, hard.a, 64);
-        TILE_LOAD(2, hard.b, 64);
+        TILE_LOAD(0, hardware.c, 64);
+        TILE_LOAD(1, hardware.a, 64);
+        TILE_LOAD(2, hardware.b, 64);
         TILE_DOT_BF16(0, 1, 2);
-        TILE_STORE(0, hard.c, 64);
+        TILE_STORE(0, hardware.c, 64);
         tile_release();
-        EXPECT(kit_same_floats(hard.c[0], t.c[0], 16 * 16));
+        EXPECT(kit_same_floats(hardware.c[0], t.c[0], 16 * 16));
     }
 }
 #endif
 
 /* ---- threads */
 
-enum { MEMBERS = 3, M = 40, ROWS = 16 * 9, COLS = 512 };
+enum { THREADS = 3, M = 40, ROWS = 16 * 9, COLS = 512 };
 
 struct job {
     const struct kernels *k;
     const struct packed *w;
     const struct acts *x;
     float *y;
-    bool released[MEMBERS];
+    bool released[THREADS];
 };
 
-static void multiply(void *arg, int member, int n)
+static void multiply(void *arg, int thread, int n)
 {
     struct job *j = arg;
-    struct gemm_args g = { j->w, j->x, j->w->n_panels * member / n,
-        j->w->n_panels * (member + 1) / n, j->y, ROWS };
+    struct gemm_args g = { j->w, j->x, j->w->n_panels * thread / n,
+        j->w->n_panels * (thread + 1) / n, j->y, ROWS };
 
     j->k->gemm[gemm_slot(j->w->type)](&g);
-    j->released[member] = amx_soft_is_released();
+    j->released[thread] = amx_soft_is_released();
 }
 
-/* Tiles are each thread's own: configured where they are used, and given back. */
-static void every_thread_has_tiles_and_releases_them(void)
+/* Tiles are state of a thread: every thread configures and releases its own. */
+static void every_thread_releases_its_tiles(void)
 {
     struct rng r = { .key = 1 };
     struct job j = { .k = kit_amx_soft() };
@@ -618,7 +622,7 @@ static void every_thread_has_tiles_and_releases_them(void)
         printf("skipped: no AVX-512\n");
         return;
     }
-    EXPECT_EQ(team_open(&team, MEMBERS, &e), 0);
+    EXPECT_EQ(team_open(&team, THREADS, &e), 0);
     for (int t = 1; t < KIT_N_TYPES; t++) {
         float *x = xmalloc(M * COLS * sizeof(float)), *y = xmalloc(M * ROWS * sizeof(float));
         float *want = xmalloc(M * ROWS * sizeof(float));
@@ -633,7 +637,7 @@ static void every_thread_has_tiles_and_releases_them(void)
         j.y = y;
         team_run(team, multiply, &j);
         EXPECT(kit_same_floats(y, want, M * ROWS));
-        for (int i = 0; i < MEMBERS; i++)
+        for (int i = 0; i < THREADS; i++)
             EXPECT(j.released[i]);
         mem_free(x);
         mem_free(y);
@@ -645,11 +649,11 @@ static void every_thread_has_tiles_and_releases_them(void)
     team_close(team);
 }
 
-TESTS(TEST(a_machine_says_what_it_lacks), TEST(the_system_may_refuse),
-    TEST(this_machine_is_asked_too), TEST(a_signal_with_tiles_fits_a_thread),
+TESTS(TEST(missing_features_are_named), TEST(a_refused_tile_request_is_reported),
+    TEST(choosing_amx_agrees_with_detection), TEST(a_signal_with_tiles_fits_a_thread),
     TEST(instructions_are_encoded_as_the_manual_says), TEST(wrong_configurations_abort),
     TEST(wrong_uses_abort), TEST(whole_numbers_multiply_exactly),
-    TEST(even_and_odd_k_are_summed_apart_and_added_last), TEST(products_are_fused),
-    TEST(subnormals_are_zero), TEST(what_is_not_a_number_stays_in_its_row_and_column),
-    TEST(a_step_is_what_a_flushing_processor_gives), TEST(tiles_of_hardware_give_the_same),
-    TEST(every_thread_has_tiles_and_releases_them))
+    TEST(even_and_odd_k_have_separate_sums_that_are_added_last), TEST(products_are_fused),
+    TEST(subnormals_are_zero), TEST(nan_and_infinity_stay_in_their_row_and_column),
+    TEST(an_emulated_step_equals_fma_with_flush_to_zero), TEST(emulated_tiles_equal_hardware),
+    TEST(every_thread_releases_its_tiles))

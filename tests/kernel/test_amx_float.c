@@ -1,5 +1,5 @@
-/* Products of float weights with bf16 tiles: every number of rows gives a row the same bits, and
- * they are close to the exact sum. test_gemm.c compares them with their definition. */
+/* GEMM of float weights with bf16 tiles: a row has the same bits for every number of rows, and the
+ * results are close to the exact sum. test_gemm.c compares with the definition. */
 #include "kit.h"
 
 static const struct kit_type types[] = { { Q_BF16, "BF16", 1, 2 }, { Q_F16, "F16", 1, 2 } };
@@ -34,7 +34,7 @@ static void problem_free(struct problem *p)
     mem_free(p->want);
 }
 
-/* Rows [from, from + n) by panels [panel, end). */
+/* Multiplies rows [from, from + n) with all panels. */
 static void multiply(const struct kernels *k, const struct problem *p, int from, int n, float *y)
 {
     struct acts a = kit_acts(k, p->w.type, n, p->n_cols, p->x + (size_t)from * (size_t)p->n_cols);
@@ -45,36 +45,36 @@ static void multiply(const struct kernels *k, const struct problem *p, int from,
     mem_free(a.data);
 }
 
-static const struct kernels *tiles(void)
+static const struct kernels *amx_set(void)
 {
     static const struct kernels *k;
-    static bool is_known;
+    static bool is_chosen;
     struct err e;
 
-    if (!is_known && kernels_choose(&k, "amx", &e))
+    if (!is_chosen && kernels_choose(&k, "amx", &e))
         k = kit_amx_soft();
     if (!k)
         printf("skipped: tiles in software need AVX-512 BF16\n");
-    is_known = true;
+    is_chosen = true;
     return k;
 }
 
-/* Around groups, chunks and stretches of k. */
-static void many_rows_are_each_as_alone(void)
+/* Numbers of rows and columns around the sizes of groups, chunks and K blocks. */
+static void each_of_many_rows_equals_a_single_row(void)
 {
     static const int ms[] = { 2, 15, 16, 17, 31, 32, 33, 64, 65, 225, 256, 257, 300, 513 };
     static const int cols[] = { 1, 2, 31, 32, 33, 255, 256, 257, 290, 319, 513, 600 };
     struct rng r = { .key = 1 };
 
-    for (size_t t = 0; t < ARRAY_LEN(types) && tiles(); t++)
+    for (size_t t = 0; t < ARRAY_LEN(types) && amx_set(); t++)
         for (size_t i = 0; i < ARRAY_LEN(ms); i++) {
             int n_cols = cols[(i * 5 + t) % ARRAY_LEN(cols)];
             struct problem p =
                 problem_new(&r, &types[t], ms[i], 1 + (int)rng_below(&r, 60), n_cols);
             size_t n = (size_t)p.m * (size_t)p.n_rows;
-            multiply(tiles(), &p, 0, p.m, p.y);
+            multiply(amx_set(), &p, 0, p.m, p.y);
             for (int m = 0; m < p.m; m++)
-                multiply(tiles(), &p, m, 1, p.want);
+                multiply(amx_set(), &p, m, 1, p.want);
             EXPECT(!memcmp(p.y, p.want, n * sizeof(float)));
             multiply(kit_amx_definition(), &p, 0, MIN(p.m, 20), p.want);
             EXPECT(kit_same_floats(p.y, p.want, n));
@@ -82,35 +82,36 @@ static void many_rows_are_each_as_alone(void)
         }
 }
 
-/* One row's planes are long, so k is one stretch; of many rows it is not. */
-static void long_rows_are_each_as_alone(void)
+/* The activations of one long row are one K block; those of many rows are several. */
+static void each_of_several_long_rows_equals_a_single_row(void)
 {
     enum { M = 40, ROWS = 16 * 17 + 1 };
     struct rng r = { .key = 2 };
 
-    for (size_t t = 0; t < ARRAY_LEN(types) && tiles(); t++) {
+    for (size_t t = 0; t < ARRAY_LEN(types) && amx_set(); t++) {
         struct problem p = problem_new(&r, &types[t], M, ROWS, 1101);
-        for (int n = 1; n <= p.m; n += n) { /* n rows at a time, and what is left */
+        for (int n = 1; n <= p.m; n += n) { /* n rows at a time, and the remaining ones */
             float *y = n == 1 ? p.want : p.y;
             for (int m = 0; m < p.m; m += n)
-                multiply(tiles(), &p, m, MIN(n, p.m - m), y);
+                multiply(amx_set(), &p, m, MIN(n, p.m - m), y);
             EXPECT(n == 1 || !memcmp(p.y, p.want, M * ROWS * sizeof(float)));
         }
         problem_free(&p);
     }
 }
 
-/* The distance to the exact sum: per product at most 2^-17 of it for what an activation loses, and
- * of F16 as much for both lower planes; the rest is rounding of sums. Beside it, ref.c's. */
-static void they_are_close_to_the_exact_sum(void)
+/* Distance to the exact sum: the bound per product is 2^-17 for the rounding of an activation, and
+ * for F16 the same for the omitted product of both lo parts; the rest is rounding of sums. The
+ * distance of ref.c is printed for comparison. */
+static void results_are_close_to_the_exact_sum(void)
 {
     enum { M = 3, ROWS = 48, COLS = 2048 };
     struct rng r = { .key = 3 };
 
-    for (size_t t = 0; t < ARRAY_LEN(types) && tiles(); t++) {
+    for (size_t t = 0; t < ARRAY_LEN(types) && amx_set(); t++) {
         struct problem p = problem_new(&r, &types[t], M, ROWS, COLS);
-        double mine = 0, refs = 0;
-        multiply(tiles(), &p, 0, M, p.y);
+        double amx_error = 0, ref_error = 0;
+        multiply(amx_set(), &p, 0, M, p.y);
         multiply(kit_ref(), &p, 0, M, p.want);
         for (int m = 0; m < M; m++)
             for (int row = 0; row < ROWS; row++) {
@@ -122,31 +123,31 @@ static void they_are_close_to_the_exact_sum(void)
                 }
                 double d = fabs(p.y[m * ROWS + row] - sum);
                 EXPECT(d <= size * (t ? 0x1p-15 : 0x1p-16));
-                mine += d * d / size / size;
+                amx_error += d * d / size / size;
                 d = fabs(p.want[m * ROWS + row] - sum);
-                refs += d * d / size / size;
+                ref_error += d * d / size / size;
             }
-        printf("%s: rms of the sum of sizes %.1e, ref %.1e\n", types[t].name, sqrt(mine / M / ROWS),
-            sqrt(refs / M / ROWS));
-        EXPECT(sqrt(mine / M / ROWS) < 0x1p-22);
+        printf("%s: rms of the sum of sizes %.1e, ref %.1e\n", types[t].name,
+            sqrt(amx_error / M / ROWS), sqrt(ref_error / M / ROWS));
+        EXPECT(sqrt(amx_error / M / ROWS) < 0x1p-22);
         problem_free(&p);
     }
 }
 
-/* Alone, times one: planes add up to the number, whichever it is. */
-static void every_half_is_exact(void)
+/* Single products with 1: hi + lo equals every f16 weight exactly. */
+static void every_f16_weight_is_exact(void)
 {
     enum { ROWS = 1 << 16, COLS = 1 };
     struct problem p = { .m = 1, .n_rows = ROWS, .n_cols = COLS };
     uint16_t *halves = xmalloc(ROWS * sizeof(*halves));
     float one = 1, *y = xmalloc(ROWS * sizeof(*y));
 
-    for (int i = 0; i < ROWS; i++) /* whole lines of odd ones, and lines of both */
+    for (int i = 0; i < ROWS; i++) /* lines of special numbers only, and mixed lines */
         halves[i] = (uint16_t)(i % 2 ? i : i * 40503);
     p.w = kit_pack(Q_F16, ROWS, COLS, (const uint8_t *)(const void *)halves);
     p.x = &one;
-    if (tiles()) {
-        multiply(tiles(), &p, 0, 1, y);
+    if (amx_set()) {
+        multiply(amx_set(), &p, 0, 1, y);
         for (int i = 0; i < ROWS; i++) {
             float h = f16_to_f32(halves[i]);
             EXPECT(isfinite(h) ? y[i] == h : !isfinite(y[i]));
@@ -157,7 +158,7 @@ static void every_half_is_exact(void)
     mem_free(y);
 }
 
-/* What an activation keeps: 16 bits of mantissa at least, and all of what is normal. */
+/* Activations keep at least 16 bits of mantissa, and all normal numbers are kept. */
 static void activations_keep_sixteen_bits(void)
 {
     enum { ROUNDS = 2000 };
@@ -173,8 +174,8 @@ static void activations_keep_sixteen_bits(void)
     }
     p.w = kit_pack(Q_BF16, 1, 1, (const uint8_t *)&one);
     p.x = x;
-    if (tiles()) {
-        multiply(tiles(), &p, 0, ROUNDS, y);
+    if (amx_set()) {
+        multiply(amx_set(), &p, 0, ROUNDS, y);
         for (int i = 0; i < ROUNDS; i++)
             if (!isfinite(x[i]) || fabsf(x[i]) >= 0x1.ffp127f)
                 EXPECT(!isfinite(y[i]));
@@ -186,6 +187,6 @@ static void activations_keep_sixteen_bits(void)
     mem_free(p.w.data);
 }
 
-TESTS(TEST(many_rows_are_each_as_alone), TEST(long_rows_are_each_as_alone),
-    TEST(they_are_close_to_the_exact_sum), TEST(every_half_is_exact),
-    TEST(activations_keep_sixteen_bits))
+TESTS(TEST(each_of_many_rows_equals_a_single_row),
+    TEST(each_of_several_long_rows_equals_a_single_row), TEST(results_are_close_to_the_exact_sum),
+    TEST(every_f16_weight_is_exact), TEST(activations_keep_sixteen_bits))

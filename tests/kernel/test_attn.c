@@ -1,14 +1,15 @@
-/* Attention: ref.c against double, every set against ref.c, and pages that must not show. */
+/* Attention: ref.c is compared with double precision, every set with ref.c, and the result must not
+ * depend on pages. */
 #include "kit.h"
 
 enum { LAYERS = 2, HEADS = 3 };
 
-/* One sequence of n keys in pages scattered over an arena that starts as rubbish. */
+/* One sequence of n keys in scattered pages of an arena that is initialised with NaN. */
 struct seq {
     struct kv_layout layout;
     uint8_t *arena;
     page_id *pages;
-    float *k, *v; /* [n][head_dim] of the layer and head looked at, as given */
+    float *k, *v; /* [n][head_dim] of the tested layer and head, as appended */
     int n, layer, head;
 };
 
@@ -24,7 +25,7 @@ static struct seq seq_new(struct rng *r, const struct kernels *k, enum kv_type t
     s.k = xmalloc((size_t)(n * dim + 1) * sizeof(float));
     s.v = xmalloc((size_t)(n * dim + 1) * sizeof(float));
     EXPECT(s.arena);
-    memset(s.arena, 0xff, bytes); /* NaN: what was not written must not be used */
+    memset(s.arena, 0xff, bytes); /* NaN: unwritten slots must not be used */
     for (int i = 0; i < n_pages; i++)
         s.pages[i].i = (uint32_t)(n_pages - 1 - i);
     kit_fill(r, s.k, (size_t)(n * dim), 1);
@@ -45,7 +46,7 @@ static void seq_free(struct seq *s)
     mem_free(s->v);
 }
 
-struct rows { /* rows of a run, with so many floats from one to the next */
+struct rows { /* consecutive rows of a sequence, with strides in floats */
     int n, n_keys, n_q;
     size_t q_stride, out_stride;
 };
@@ -83,8 +84,8 @@ static double stored(enum kv_type type, float f)
     return type == KV_F16 ? f16_to_f32(f16_of_f32(f)) : bf16_to_f32(bf16_of_f32(f));
 }
 
-/* A head as q8_0 keeps it, and as it takes a query. */
-static void quantised(const float *x, int dim, double *out)
+/* A head after q8_0 quantisation, as in the KV cache and for queries. */
+static void quantised_head(const float *x, int dim, double *out)
 {
     struct act_q8_0 b;
     float block[Q8_0_BLOCK];
@@ -100,17 +101,17 @@ static void quantised(const float *x, int dim, double *out)
     }
 }
 
-static void head_stored(enum kv_type type, const float *x, int dim, double *out)
+static void stored_head(enum kv_type type, const float *x, int dim, double *out)
 {
     if (type == KV_Q8_0) {
-        quantised(x, dim, out);
+        quantised_head(x, dim, out);
         return;
     }
     for (int d = 0; d < dim; d++)
         out[d] = stored(type, x[d]);
 }
 
-static void naive(const struct seq *s, int n_keys, const float *q, double *out)
+static void naive_attention(const struct seq *s, int n_keys, const float *q, double *out)
 {
     int dim = s->layout.head_dim;
     double max = -INFINITY, sum = 0, score[2100], query[256], one[256];
@@ -118,9 +119,9 @@ static void naive(const struct seq *s, int n_keys, const float *q, double *out)
     for (int d = 0; d < dim; d++)
         query[d] = q[d];
     if (s->layout.type == KV_Q8_0)
-        quantised(q, dim, query);
+        quantised_head(q, dim, query);
     for (int t = 0; t < n_keys; t++) {
-        head_stored(s->layout.type, s->k + t * dim, dim, one);
+        stored_head(s->layout.type, s->k + t * dim, dim, one);
         score[t] = 0;
         for (int d = 0; d < dim; d++)
             score[t] += query[d] * one[d] * (double)0.3f;
@@ -130,7 +131,7 @@ static void naive(const struct seq *s, int n_keys, const float *q, double *out)
         sum += score[t] = exp(score[t] - max);
     memset(out, 0, (size_t)dim * sizeof(*out));
     for (int t = 0; t < n_keys; t++) {
-        head_stored(s->layout.type, s->v + t * dim, dim, one);
+        stored_head(s->layout.type, s->v + t * dim, dim, one);
         for (int d = 0; d < dim; d++)
             out[d] += score[t] / sum * one[d];
     }
@@ -152,7 +153,7 @@ static void expect_softmax(const struct kernels *k, enum kv_type first, int n_ty
             kit_fill(&r, q, (size_t)(n_q * dim), 1);
             attend(k, &s, n, n_q, q, out);
             for (int h = 0; h < n_q; h++) {
-                naive(&s, n, q + h * dim, want);
+                naive_attention(&s, n, q + h * dim, want);
                 for (int d = 0; d < dim; d++)
                     EXPECT(fabs(out[h * dim + d] - want[d]) < (type == KV_Q8_0 ? 5e-4 : bound));
             }
@@ -160,10 +161,10 @@ static void expect_softmax(const struct kernels *k, enum kv_type first, int n_ty
         }
 }
 
-/* Values are about 1: absolute bounds. Weights as whole numbers to 32,767 (q8_0) lose up to half of
- * one for each key of a block, where one key has most of the weight. Queries and weights as two
- * planes of bf16 have 16 bits. */
-static void it_is_softmax_of_scores_times_values(void)
+/* Values are about 1, so the bounds are absolute. q8_0: weights as integers up to 32,767 have an
+ * error of up to 0.5 per key of a block, where one key has most of the weight. bf16: queries and
+ * weights split into hi and lo have 16 bits. */
+static void attention_equals_softmax_of_scores_times_values(void)
 {
     expect_softmax(kit_ref(), KV_F16, N_KV_TYPES, 2e-5);
     if (kit_amx_soft())
@@ -184,8 +185,8 @@ static void no_keys_give_zeros(const struct kernels *k, const struct kernels *re
     seq_free(&s);
 }
 
-/* Around every boundary there is: pages, groups, blocks, splits. */
-static void lengths(const struct kernels *k, const struct kernels *ref)
+/* Lengths around all boundaries: pages, key groups, blocks, splits. */
+static void all_context_lengths(const struct kernels *k, const struct kernels *ref)
 {
     enum { DIM = 64, N_Q = 3, MOST = 1100 };
     struct rng r = { .key = 3 };
@@ -229,8 +230,9 @@ static void dims_and_groups(const struct kernels *k, const struct kernels *ref)
         }
 }
 
-/* A row is as it is alone, whatever stands in the keys and values behind its own. */
-static void rows_of_a_run(const struct kernels *k, const struct kernels *ref)
+/* Each row of a sequence equals a single row, for any content of the keys and values after its
+ * own. */
+static void consecutive_rows_equal_single_rows(const struct kernels *k, const struct kernels *ref)
 {
     enum { N = 1100, ROWS = 19, N_Q = 9, DIM = 80, WIDTH = N_Q * DIM + 5 };
     static float q[ROWS * WIDTH], got[ROWS * WIDTH], want[ROWS * WIDTH];
@@ -245,7 +247,7 @@ static void rows_of_a_run(const struct kernels *k, const struct kernels *ref)
             struct seq s = seq_new(&r, k, (enum kv_type)(round / 3 % N_KV_TYPES), dim, end);
             struct rows rows = { n, end - n + (round % 3 == 0), n_q, WIDTH, WIDTH - 3 };
             rows.n_keys -= rows.n_keys + n - 1 > end;
-            if (round % 4 == 0) { /* the last value is not a number */
+            if (round % 4 == 0) { /* the last value is not finite */
                 struct kv_slot slot = kv_slot_at(&s.layout,
                     s.arena + s.pages[(end - 1) / PAGE_TOKENS].i * s.layout.page_bytes, s.layer,
                     s.head, (end - 1) % PAGE_TOKENS);
@@ -267,9 +269,10 @@ static void rows_of_a_run(const struct kernels *k, const struct kernels *ref)
         }
 }
 
-/* Outputs that are next to nothing, below zero: two keys have all the weight, and no value. Sums
- * that flush end as zeros of either sign, and so must not depend on how far other rows go. */
-static void tiny_values_of_a_run(const struct kernels *k, const struct kernels *ref)
+/* Outputs that are negative and almost zero: two keys have all the weight, and their values are
+ * zero. Sums that flush end as zeros of either sign, which must not depend on the keys of the other
+ * rows. */
+static void tiny_outputs_of_consecutive_rows(const struct kernels *k, const struct kernels *ref)
 {
     enum { DIM = 32, ROWS = 16, FROM = 280, N = FROM + ROWS - 1 };
     struct rng r = { .key = 9 };
@@ -304,7 +307,7 @@ static void tiny_values_of_a_run(const struct kernels *k, const struct kernels *
     }
 }
 
-/* Rows of sequences that begin alike: each is as it is alone. */
+/* Rows of sequences with a shared prefix: each equals a single row. */
 static void rows_that_share_a_prefix(const struct kernels *k, const struct kernels *ref)
 {
     enum { N = 1400, ROWS = 16, MOST_Q = 17, DIM = 80, MOST_PAGES = N / PAGE_TOKENS + 2 };
@@ -324,7 +327,7 @@ static void rows_that_share_a_prefix(const struct kernels *k, const struct kerne
         kit_fill(&r, q, ARRAY_LEN(q), 1);
         kit_fill(&r, got, ARRAY_LEN(got), 1);
         memcpy(want, got, sizeof(got));
-        for (int i = 0; i < n_rows; i++) { /* behind the prefix, the pages of others, shuffled */
+        for (int i = 0; i < n_rows; i++) { /* after the prefix: other pages, in random order */
             int n_keys = n_shared + 1 + (int)rng_below(&r, (uint64_t)(N - n_shared));
             for (int p = 0; p < (n_keys + PAGE_TOKENS - 1) / PAGE_TOKENS; p++)
                 tables[i][p] = p < n_shared / PAGE_TOKENS ? s.pages[p]
@@ -362,15 +365,15 @@ static void rows_that_share_a_prefix(const struct kernels *k, const struct kerne
     }
 }
 
-struct apart { /* the splits of a row, before they are one */
+struct split_run { /* state of the splits of one row before they are merged */
     struct attn_args a;
-    float *states, *behind; /* [splits] states, and what must stay as it is */
+    float *states, *guard; /* [splits] states, and floats after them that must not change */
     float q[17 * 256];
 };
 
-/* Splits in any order, some at a time, each time with other rubbish in the scratch, where whoever
- * takes them has queries of his own: as several threads do it. */
-static void take_splits(const struct kernels *k, struct apart *s, struct rng *r)
+/* Computes the splits in random order, some at a time. Each call has its own queries and
+ * differently initialised scratch, as on several threads. */
+static void compute_splits(const struct kernels *k, struct split_run *s, struct rng *r)
 {
     const size_t n_scratch = attn_scratch_floats(s->a.layout, s->a.n_q);
     const size_t n_q = (size_t)(s->a.n_q * s->a.layout->head_dim);
@@ -393,14 +396,14 @@ static void take_splits(const struct kernels *k, struct apart *s, struct rng *r)
     mem_free(q);
 }
 
-static struct apart apart_new(struct rng *r, const struct seq *s, int n_keys, int n_q)
+static struct split_run split_run_new(struct rng *r, const struct seq *s, int n_keys, int n_q)
 {
     size_t n = (size_t)attn_splits(n_keys) * attn_state_floats(&s->layout, n_q);
-    struct apart p = { .states = xmalloc((n + 16) * sizeof(float)) };
+    struct split_run p = { .states = xmalloc((n + 16) * sizeof(float)) };
 
     memset(p.states, 0xff, (n + 16) * sizeof(float));
-    p.behind = p.states + n;
-    kit_fill(r, p.behind, 16, 1);
+    p.guard = p.states + n;
+    kit_fill(r, p.guard, 16, 1);
     kit_fill(r, p.q, (size_t)(n_q * s->layout.head_dim), n_keys % 3 ? 1 : 8);
     p.a = (struct attn_args){ .layout = &s->layout,
         .arena = s->arena,
@@ -415,8 +418,8 @@ static struct apart apart_new(struct rng *r, const struct seq *s, int n_keys, in
     return p;
 }
 
-/* What is left of single splits is, merged, what comes of all keys at once. */
-static void splits_apart(const struct kernels *k, const struct kernels *ref)
+/* Merged states of single splits equal attention over all keys at once. */
+static void merged_splits_equal_attention(const struct kernels *k, const struct kernels *ref)
 {
     static const int ends[] = { 1, 31, 511, 512, 513, 770, 1024, 1025, 1300, 1536, 2049, 2100 };
     static float got[17 * 256 + 1], want[17 * 256 + 1];
@@ -427,17 +430,17 @@ static void splits_apart(const struct kernels *k, const struct kernels *ref)
         int n_q = 1 + (int)rng_below(&r, round % 5 ? 9 : 17);
         struct seq s =
             seq_new(&r, k, (enum kv_type)((round + round / 12) % N_KV_TYPES), dim, n_keys);
-        struct apart p = apart_new(&r, &s, n_keys, n_q);
-        float behind[16];
+        struct split_run p = split_run_new(&r, &s, n_keys, n_q);
+        float guard[16];
 
-        memcpy(behind, p.behind, sizeof(behind));
+        memcpy(guard, p.guard, sizeof(guard));
         kit_fill(&r, got, ARRAY_LEN(got), 1);
         memcpy(want, got, sizeof(got));
-        take_splits(k, &p, &r);
+        compute_splits(k, &p, &r);
         p.a.out = got;
         k->attend_merge(&p.a);
         attend(k, &s, n_keys, n_q, p.q, want);
-        if (memcmp(got, want, sizeof(got)) || memcmp(behind, p.behind, sizeof(behind))) {
+        if (memcmp(got, want, sizeof(got)) || memcmp(guard, p.guard, sizeof(guard))) {
             fprintf(stderr, "%s, type %d, head_dim %d, %d queries, %d keys\n", k->name,
                 (int)s.layout.type, dim, n_q, n_keys);
             fail();
@@ -447,16 +450,17 @@ static void splits_apart(const struct kernels *k, const struct kernels *ref)
     }
 }
 
-static void splits_apart_in_every_set(void)
+static void merged_splits_equal_attention_in_every_set(void)
 {
-    splits_apart(kit_ref(), kit_ref());
-    kit_each_set(splits_apart);
+    merged_splits_equal_attention(kit_ref(), kit_ref());
+    kit_each_set(merged_splits_equal_attention);
 }
 
-/* Queries that overflow, keys that are not numbers: the same answer, whatever it is. */
-static void odd_numbers(const struct kernels *k, const struct kernels *ref)
+/* Queries that overflow, and keys that are not finite: all sets give the same result. */
+static void special_numbers(const struct kernels *k, const struct kernels *ref)
 {
-    static const float odd[] = { INFINITY, -INFINITY, NAN, 1e38f, -1e38f, 70000, 1e-7f, 0x1p-149f };
+    static const float special[] = { INFINITY, -INFINITY, NAN, 1e38f, -1e38f, 70000, 1e-7f,
+        0x1p-149f };
     enum { DIM = 32, N = 530, N_Q = 2 };
     struct rng r = { .key = 5 };
     float q[N_Q * DIM], got[N_Q * DIM], want[N_Q * DIM], key[DIM], value[DIM];
@@ -467,14 +471,15 @@ static void odd_numbers(const struct kernels *k, const struct kernels *ref)
             int pos = (int)rng_below(&r, N);
             kit_fill(&r, key, DIM, 1);
             kit_fill(&r, value, DIM, 1);
-            (round % 3 ? key : value)[rng_below(&r, DIM)] = odd[rng_below(&r, ARRAY_LEN(odd))];
+            (round % 3 ? key : value)[rng_below(&r, DIM)] =
+                special[rng_below(&r, ARRAY_LEN(special))];
             uint8_t *page = s.arena + s.pages[pos / PAGE_TOKENS].i * s.layout.page_bytes;
             struct kv_slot slot = kv_slot_at(&s.layout, page, s.layer, s.head, pos % PAGE_TOKENS);
             k->kv_append(&slot, key, value);
         }
         kit_fill(&r, q, N_Q * DIM, 1);
         if (round % 5 == 0)
-            q[rng_below(&r, N_Q * DIM)] = odd[rng_below(&r, ARRAY_LEN(odd))];
+            q[rng_below(&r, N_Q * DIM)] = special[rng_below(&r, ARRAY_LEN(special))];
         for (int n = 1; n <= N; n += 107) {
             attend(k, &s, n, N_Q, q, got);
             attend(ref, &s, n, N_Q, q, want);
@@ -484,8 +489,8 @@ static void odd_numbers(const struct kernels *k, const struct kernels *ref)
     }
 }
 
-/* Appending writes one token's elements and nothing else, in every set the same bytes. */
-static void append(const struct kernels *k, const struct kernels *ref)
+/* kv_append writes the elements of one token and nothing else, with the same bytes in every set. */
+static void append_writes_one_token(const struct kernels *k, const struct kernels *ref)
 {
     struct rng r = { .key = 6 };
     float key[128], value[128];
@@ -511,8 +516,9 @@ static void append(const struct kernels *k, const struct kernels *ref)
             }
 }
 
-/* The sum of 512 positions is worked out here in the words of attn.h, without pages. */
-static void pages_do_not_show(void)
+/* The expected result is computed here without pages, as attn.h specifies it for at most one
+ * block. */
+static void result_is_independent_of_pages(void)
 {
     enum { DIM = 16, N = 2 * PAGE_TOKENS + 1 };
     struct rng r = { .key = 7 };
@@ -549,16 +555,17 @@ static void pages_do_not_show(void)
         kit_each_set(what);                                                                        \
     }
 FOR_EVERY_SET(no_keys_give_zeros)
-FOR_EVERY_SET(lengths)
-FOR_EVERY_SET(rows_of_a_run)
-FOR_EVERY_SET(tiny_values_of_a_run)
+FOR_EVERY_SET(all_context_lengths)
+FOR_EVERY_SET(consecutive_rows_equal_single_rows)
+FOR_EVERY_SET(tiny_outputs_of_consecutive_rows)
 FOR_EVERY_SET(rows_that_share_a_prefix)
 FOR_EVERY_SET(dims_and_groups)
-FOR_EVERY_SET(odd_numbers)
-FOR_EVERY_SET(append)
+FOR_EVERY_SET(special_numbers)
+FOR_EVERY_SET(append_writes_one_token)
 
-TESTS(TEST(it_is_softmax_of_scores_times_values), TEST(no_keys_give_zeros_in_every_set),
-    TEST(lengths_in_every_set), TEST(rows_of_a_run_in_every_set),
-    TEST(tiny_values_of_a_run_in_every_set), TEST(rows_that_share_a_prefix_in_every_set),
-    TEST(splits_apart_in_every_set), TEST(dims_and_groups_in_every_set),
-    TEST(odd_numbers_in_every_set), TEST(append_in_every_set), TEST(pages_do_not_show))
+TESTS(TEST(attention_equals_softmax_of_scores_times_values), TEST(no_keys_give_zeros_in_every_set),
+    TEST(all_context_lengths_in_every_set), TEST(consecutive_rows_equal_single_rows_in_every_set),
+    TEST(tiny_outputs_of_consecutive_rows_in_every_set),
+    TEST(rows_that_share_a_prefix_in_every_set), TEST(merged_splits_equal_attention_in_every_set),
+    TEST(dims_and_groups_in_every_set), TEST(special_numbers_in_every_set),
+    TEST(append_writes_one_token_in_every_set), TEST(result_is_independent_of_pages))

@@ -1,20 +1,21 @@
-/* The AVX-VNNI set: which processors have it, and that its twin for AVX-512's encoding, which
- * test_gemm.c holds against ref.c where the set itself does not run, is the set. */
+/* The AVX-VNNI set: which processors can run it, and that its copy with the AVX-512 encoding, which
+ * test_gemm.c compares with ref.c on machines that cannot run the set itself, has the same
+ * structure. */
 #include "kit.h"
 #include "kernel/cpu.h"
 
-extern const struct kernels avxvnni_kernels; /* with gaps; kit.h has the twin */
+extern const struct kernels avxvnni_kernels; /* has NULL entries; kit.h contains the copy */
 
-struct fake {
-    const char *maker; /* EBX, EDX, ECX of leaf 0 */
+struct fake_cpu {
+    const char *vendor; /* EBX, EDX, ECX of leaf 0 */
     unsigned leaf1[4], leaf7[4], leaf7_1[4];
     uint64_t xcr0;
 };
 
-static struct fake fake;
+static struct fake_cpu fake_cpu;
 
-static const struct fake alder_lake = {
-    .maker = "GenuineIntel",
+static const struct fake_cpu alder_lake = {
+    .vendor = "GenuineIntel",
     .leaf1 = { 0, 0, 1u << 28 | 1u << 27 | 1u << 12 | 1u << 29, 0 },
     .leaf7 = { 2, 1u << 5, 0, 0 },
     .leaf7_1 = { 1u << 4 },
@@ -25,12 +26,12 @@ static bool fake_cpuid(unsigned leaf, unsigned sub, unsigned r[4])
 {
     if (leaf == 0) {
         r[0] = 7;
-        memcpy(&r[1], fake.maker, 4);
-        memcpy(&r[3], fake.maker + 4, 4);
-        memcpy(&r[2], fake.maker + 8, 4);
+        memcpy(&r[1], fake_cpu.vendor, 4);
+        memcpy(&r[3], fake_cpu.vendor + 4, 4);
+        memcpy(&r[2], fake_cpu.vendor + 8, 4);
         return true;
     }
-    const unsigned *from = leaf == 1 ? fake.leaf1 : sub ? fake.leaf7_1 : fake.leaf7;
+    const unsigned *from = leaf == 1 ? fake_cpu.leaf1 : sub ? fake_cpu.leaf7_1 : fake_cpu.leaf7;
 
     memcpy(r, from, 4 * sizeof(*r));
     return leaf == 1 || leaf == 7;
@@ -38,7 +39,7 @@ static bool fake_cpuid(unsigned leaf, unsigned sub, unsigned r[4])
 
 static uint64_t fake_xcr0(void)
 {
-    return fake.xcr0;
+    return fake_cpu.xcr0;
 }
 
 static const struct cpu_source source = { fake_cpuid, fake_xcr0, NULL };
@@ -48,27 +49,27 @@ static void expect_lacks(const char *what)
     const char *missing = cpu_source_lacks_avxvnni(&source);
 
     EXPECT(missing && strstr(missing, what));
-    fake = alder_lake;
+    fake_cpu = alder_lake;
 }
 
-static void a_machine_says_what_it_lacks(void)
+static void missing_features_are_named(void)
 {
-    fake = alder_lake;
+    fake_cpu = alder_lake;
     EXPECT(!cpu_source_lacks_avxvnni(&source));
-    fake.leaf7_1[0] = ~(1u << 4);
+    fake_cpu.leaf7_1[0] = ~(1u << 4);
     expect_lacks("AVX-VNNI");
-    fake.leaf7[0] = 0; /* there is no subleaf 1: what it says means nothing */
+    fake_cpu.leaf7[0] = 0; /* without subleaf 1 its content is undefined */
     expect_lacks("AVX-VNNI");
-    fake.leaf7[1] = 0;
+    fake_cpu.leaf7[1] = 0;
     expect_lacks("AVX2");
-    fake.leaf1[2] &= ~(1u << 12);
+    fake_cpu.leaf1[2] &= ~(1u << 12);
     expect_lacks("FMA");
-    fake.xcr0 = 3;
+    fake_cpu.xcr0 = 3;
     expect_lacks("YMM");
 }
 
-/* Nothing of it fills gaps of AVX-512's, which runs on machines that have no AVX-VNNI. */
-static void only_its_products_are_its_own(void)
+/* None of its entries fills a gap of AVX-512, which runs on machines without AVX-VNNI. */
+static void only_its_gemms_differ_from_avx2(void)
 {
     const struct kernels *avx2, *avx512, *own;
     struct err e;
@@ -88,13 +89,13 @@ static void only_its_products_are_its_own(void)
         EXPECT(avx512->gemm[i] != avxvnni_kernels.gemm[i]);
 }
 
-static void how_it_reads_is_the_makers_matter(void)
+static void the_gemv_plan_depends_on_the_vendor(void)
 {
-    fake = alder_lake;
+    fake_cpu = alder_lake;
     EXPECT_EQ(cpu_source_reading(&source)->plain.streams, 4);
-    fake.maker = "AuthenticAMD";
+    fake_cpu.vendor = "AuthenticAMD";
     EXPECT_EQ(cpu_source_reading(&source)->plain.streams, 1);
 }
 
-TESTS(TEST(a_machine_says_what_it_lacks), TEST(how_it_reads_is_the_makers_matter),
-    TEST(only_its_products_are_its_own))
+TESTS(TEST(missing_features_are_named), TEST(the_gemv_plan_depends_on_the_vendor),
+    TEST(only_its_gemms_differ_from_avx2))

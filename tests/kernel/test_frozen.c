@@ -1,7 +1,7 @@
-/* The definition stands still: the bits of ref.c over fixed inputs, as numbers. The same in every
- * build, with either compiler, with pages of 2 or of 32 tokens. Whoever changes one of these
- * changes what every server answers: then CHANGES.md says so, and the new number goes here. Of the
- * sums that tiles have of their own likewise; then own_sums (kernels.h) becomes another number. */
+/* Hashes of the results of ref.c for fixed inputs. They are the same in every build, with both
+ * compilers, and with pages of 2 or 32 tokens. A change of a hash changes the output of every
+ * server: CHANGES.md must mention it, and the new hash is entered here. The same applies to the
+ * sums that only AMX has; then numerics_id (kernels.h) also gets a new number. */
 #include "kit.h"
 
 static uint64_t hash(uint64_t h, const void *data, size_t n)
@@ -15,15 +15,15 @@ static uint64_t hash(uint64_t h, const void *data, size_t n)
 
 enum { START = 0x12345 };
 
-/* Exact on every machine: no libm. */
+/* Exact on every machine, since it does not use libm. */
 static void fill(struct rng *r, float *x, int n)
 {
     for (int i = 0; i < n; i++)
         x[i] = (float)(rng_next_unit(r) * 4 - 2);
 }
 
-/* Random bits with sane scales. */
-static uint8_t *rows_of(struct rng *r, const struct kit_type *t, int n_rows, int n_cols)
+/* Random bits with scales of moderate size. */
+static uint8_t *random_rows(struct rng *r, const struct kit_type *t, int n_rows, int n_cols)
 {
     size_t n = (size_t)(n_rows * (n_cols / t->block));
     uint8_t *rows = xmalloc(n * t->bytes);
@@ -48,7 +48,7 @@ static uint8_t *rows_of(struct rng *r, const struct kit_type *t, int n_rows, int
     return rows;
 }
 
-static void products(void)
+static void gemm_results_are_frozen(void)
 {
     static const uint64_t want[KIT_N_TYPES] = { 0xc486be892a0b1599, 0x5ec25adb4bbfab94,
         0xbc096afd820cb3ea, 0xf0741f70994678f7, 0xdfe0c9c60f01a1ed, 0x302dff622e3c3796,
@@ -60,7 +60,7 @@ static void products(void)
     float x[M * COLS], y[M * ROWS];
 
     for (int t = 0; t < KIT_N_TYPES; t++) {
-        uint8_t *rows = rows_of(&r, &kit_types[t], ROWS, COLS);
+        uint8_t *rows = random_rows(&r, &kit_types[t], ROWS, COLS);
         struct packed w = kit_pack(kit_types[t].type, ROWS, COLS, rows);
         fill(&r, x, M * COLS);
         struct acts a = kit_acts(kit_ref(), w.type, M, COLS, x);
@@ -80,7 +80,7 @@ static void products(void)
     }
 }
 
-static void vectors(void)
+static void vector_results_are_frozen(void)
 {
     static const uint64_t want[] = { 0x8a27e48f952ec2d9, 0xe9d0c7e7af5e5d3f, 0xd7d7e6c5f3adb381,
         0x3cd2ecd8ae3c292b, 0x3ae59060a630b0ab };
@@ -108,7 +108,7 @@ static void vectors(void)
     EXPECT_EQ(hash(hash(START, out, sizeof(out)), &sum, sizeof(sum)), want[4]);
 }
 
-static void attention(void)
+static void attention_results_are_frozen(void)
 {
     static const uint64_t want[N_KV_TYPES] = { 0xa610d37cf0cb5d39, 0x08b7c201069b5db2,
         0x9fd3fb35dff00fc9 };
@@ -154,4 +154,5 @@ static void attention(void)
     }
 }
 
-TESTS(TEST(products), TEST(vectors), TEST(attention))
+TESTS(TEST(gemm_results_are_frozen), TEST(vector_results_are_frozen),
+    TEST(attention_results_are_frozen))

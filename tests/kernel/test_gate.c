@@ -1,4 +1,5 @@
-/* What bench/kernels recorded, held against what it measures. */
+/* Regression check of kernel performance: recorded results of bench/kernels compared with new
+ * measurements. */
 #include "../check.h"
 #include "../../bench/kernels_gate.h"
 
@@ -13,7 +14,7 @@ static void write_file(const char *text)
     EXPECT(f && fputs(text, f) >= 0 && !fclose(f));
 }
 
-static void what_is_recorded_is_found_again(void)
+static void recorded_values_are_found_again(void)
 {
     static struct gate out, in;
 
@@ -32,7 +33,7 @@ static void what_is_recorded_is_found_again(void)
     EXPECT(!gate_find(&in, "avx512", "Q4_0", 1) && !gate_find(&in, "avx512", "BF16", 1));
 }
 
-static void a_fall_by_a_quarter_fails(void)
+static void a_drop_by_a_quarter_fails(void)
 {
     static const struct {
         double percent;
@@ -44,22 +45,22 @@ static void a_fall_by_a_quarter_fails(void)
         struct gate g = { 0 };
         EXPECT(gate_read(&g, path, 1));
         EXPECT_STR(g.machine, "m");
-        gate_note(&g, "avx2", "Q4_0", 1, 95); /* that others are fine does not help */
+        gate_note(&g, "avx2", "Q4_0", 1, 95); /* good results of other kernels do not compensate */
         gate_note(&g, "avx512", "Q4_0", 64, cases[i].percent);
-        gate_note(&g, "avx512", "Q8_0", 64, 1); /* never recorded */
+        gate_note(&g, "avx512", "Q8_0", 64, 1); /* not recorded */
         EXPECT_EQ(g.n_compared, 2);
         EXPECT_EQ(gate_end(&g), cases[i].status);
     }
     unlink(path);
 }
 
-static void what_is_recorded_and_not_measured_fails(void)
+static void a_missing_measurement_fails(void)
 {
     write_file("# m\nset,what,rows,percent\namx,Q4_0,64,80.0\navx2,Q4_0,1,90.0\navx2,add,0,50.0\n");
     for (int with_add = 0; with_add < 2; with_add++) {
         struct gate g = { 0 };
         EXPECT(gate_read(&g, path, 1));
-        gate_lacks(&g, "amx"); /* no fault of the kernels */
+        gate_lacks(&g, "amx"); /* the machine lacks the set: not a regression */
         gate_note(&g, "avx2", "Q4_0", 1, 95);
         if (with_add)
             gate_note(&g, "avx2", "add", 0, 49);
@@ -68,7 +69,7 @@ static void what_is_recorded_and_not_measured_fails(void)
     unlink(path);
 }
 
-static void another_machine_is_said(void)
+static void another_machine_is_detected(void)
 {
     static struct gate out, in;
 
@@ -84,7 +85,7 @@ static void another_machine_is_said(void)
     EXPECT(!gate_same_machine(&in, 1));
 }
 
-static void every_machine_has_its_part(void)
+static void every_machine_has_its_own_section(void)
 {
     enum { THREADS = 3 };
     static struct gate out, again, in, other;
@@ -94,20 +95,21 @@ static void every_machine_has_its_part(void)
     gate_note(&out, "avx2", "add", 0, 20);
     gate_note(&out, "avx2", "max", 0, 20);
     EXPECT_EQ(gate_end(&out), 0);
-    EXPECT(gate_record(&again, path, THREADS)); /* its own is replaced */
+    EXPECT(gate_record(&again, path, THREADS)); /* replaces the section of this machine */
     gate_note(&again, "avx2", "add", 0, 30);
     EXPECT_EQ(gate_end(&again), 0);
     EXPECT(gate_read(&in, path, THREADS));
     EXPECT(gate_same_machine(&in, THREADS));
     EXPECT(in.n_rows == 1 && in.rows[0].percent == 30.0);
-    EXPECT(gate_record(&out, path, THREADS + 1)); /* behind this one, and that of the Z80 is left */
+    /* appended; the section of the Z80 is unchanged */
+    EXPECT(gate_record(&out, path, THREADS + 1));
     EXPECT_EQ(gate_end(&out), 0);
     EXPECT(gate_read(&in, path, THREADS) && in.n_rows == 1);
     FILE *f = fopen(path, "r");
     char line[64] = "";
     EXPECT(f && fgets(line, sizeof(line), f) && !fclose(f));
     EXPECT_STR(line, "# Z80\n");
-    EXPECT(!gate_read(&other, path, THREADS + 1)); /* its part has no rows */
+    EXPECT(!gate_read(&other, path, THREADS + 1)); /* the section has no rows */
     unlink(path);
 }
 
@@ -124,6 +126,6 @@ static void comparing_nothing_fails(void)
     EXPECT(!gate_read(&empty, path, 1));
 }
 
-TESTS(TEST(what_is_recorded_and_not_measured_fails), TEST(another_machine_is_said),
-    TEST(what_is_recorded_is_found_again), TEST(a_fall_by_a_quarter_fails),
-    TEST(every_machine_has_its_part), TEST(comparing_nothing_fails))
+TESTS(TEST(a_missing_measurement_fails), TEST(another_machine_is_detected),
+    TEST(recorded_values_are_found_again), TEST(a_drop_by_a_quarter_fails),
+    TEST(every_machine_has_its_own_section), TEST(comparing_nothing_fails))

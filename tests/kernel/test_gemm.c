@@ -1,4 +1,4 @@
-/* Every set's products of every type against ref.c, bit for bit. */
+/* GEMM of every set and type compared with ref.c, bit for bit. */
 #include "kernel/cpu.h"
 #include "kit.h"
 
@@ -9,7 +9,8 @@ struct problem {
     int m, y_stride;
 };
 
-/* y is longer than needed on all sides and starts as rubbish: what is not an output must stay. */
+/* y is larger than needed on all sides and initialised: elements that are not outputs must not
+ * change. */
 static struct problem problem_new(
     struct rng *r, const struct kit_type *t, int m, int n_rows, int n_cols)
 {
@@ -88,19 +89,19 @@ static void every_shape(const struct kernels *k, const struct kernels *ref)
             }
 }
 
-/* What is cut into tiles and chunks: full and not, by whole and by broken stretches of k. */
+/* Full and partial tiles and chunks, with whole and partial K blocks. */
 static void many_rows_of_every_shape(const struct kernels *k, const struct kernels *ref)
 {
     static const int n_rows[] = { 16, 17, 33 };
     static const int blocks[] = { 1, 3, 4, 7, 8, 9, 12, 13, 17 };
     struct rng r = { .key = 8 };
-    int turn = 0;
+    int round = 0;
 
     for (int t = 3; t < KIT_N_TYPES; t++)
-        for (int m = 9 + t % 3; m <= 64; m += 3, turn++) { /* all remainders of 4, 8, 16 */
-            int n_blocks = blocks[turn % (kit_types[t].block < 256 ? 9 : 2)];
+        for (int m = 9 + t % 3; m <= 64; m += 3, round++) { /* all remainders of 4, 8, 16 */
+            int n_blocks = blocks[round % (kit_types[t].block < 256 ? 9 : 2)];
             struct problem p =
-                problem_new(&r, &kit_types[t], m, n_rows[turn % 3], n_blocks * kit_types[t].block);
+                problem_new(&r, &kit_types[t], m, n_rows[round % 3], n_blocks * kit_types[t].block);
             compare(k, ref, &p);
             problem_free(&p);
         }
@@ -113,8 +114,8 @@ static void many_rows_of_every_shape(const struct kernels *k, const struct kerne
         }
 }
 
-/* Rows, columns, panels and which rows are picked: anything goes. */
-static void shapes_by_chance(const struct kernels *k, const struct kernels *ref)
+/* Random numbers of rows, columns, panels, and random gathered rows. */
+static void random_shapes(const struct kernels *k, const struct kernels *ref)
 {
     enum { SEED = 9, ROUNDS = 12 };
     struct rng r = { .key = SEED };
@@ -145,26 +146,26 @@ static void shapes_by_chance(const struct kernels *k, const struct kernels *ref)
         }
 }
 
-/* In turns of all lengths, with streams of different lengths, and more of them than panels. */
-static void few_rows_however_they_are_read(const struct kernels *k, const struct kernels *ref)
+/* Read chunks of all lengths, streams of different lengths, and more streams than panels. */
+static void gemv_with_every_read_plan(const struct kernels *k, const struct kernels *ref)
 {
-    static const int turn_bytes[] = { 1, 1000, 5000 };
+    static const int chunk_bytes[] = { 1, 1000, 5000 };
     struct rng r = { .key = 10 };
 
     for (int t = 0; t < KIT_N_TYPES; t++)
-        for (int turn = 0; turn < 24; turn++) {
-            struct cpu_turns turns = { 1 + turn % CPU_STREAMS, turn_bytes[turn % 3] };
-            struct cpu_reading reading = { turns, turns };
-            struct problem p = problem_new(&r, &kit_types[t], 1 + turn % 8,
-                PANEL * (1 + (int)rng_below(&r, 9)), kit_types[t].block * (1 + turn % 7));
-            cpu_read_as(&reading);
+        for (int round = 0; round < 24; round++) {
+            struct cpu_turns plan = { 1 + round % CPU_STREAMS, chunk_bytes[round % 3] };
+            struct cpu_reading gemv_plan = { plan, plan };
+            struct problem p = problem_new(&r, &kit_types[t], 1 + round % 8,
+                PANEL * (1 + (int)rng_below(&r, 9)), kit_types[t].block * (1 + round % 7));
+            cpu_read_as(&gemv_plan);
             compare(k, ref, &p);
             cpu_read_as(NULL);
             problem_free(&p);
         }
 }
 
-static void only_the_panels_asked_for(const struct kernels *k, const struct kernels *ref)
+static void only_the_requested_panels(const struct kernels *k, const struct kernels *ref)
 {
     struct rng r = { .key = 3 };
 
@@ -175,14 +176,14 @@ static void only_the_panels_asked_for(const struct kernels *k, const struct kern
                 gemm(ref, &p, p.want, from, MIN(from + 3, p.w.n_panels));
                 gemm(k, &p, p.y, from, MIN(from + 3, p.w.n_panels));
             }
-            gemm(k, &p, p.y, 4, 4); /* nothing */
+            gemm(k, &p, p.y, 4, 4); /* empty range */
             EXPECT(kit_same_floats(p.y, p.want, (size_t)m * (size_t)p.y_stride + 16));
             problem_free(&p);
         }
 }
 
-/* Rows in another order, some of them twice, some not at all. */
-static void rows_that_are_picked(const struct kernels *k, const struct kernels *ref)
+/* Gathered rows in another order, some of them twice, some not at all. */
+static void gathered_rows(const struct kernels *k, const struct kernels *ref)
 {
     enum { M = 37, ROWS = 40, COLS = 512 };
     static const int pick[] = { 12, 3, 3, 0, 7, 11, 1, 5, 12, 2, 9, 4, 8, 6, 10, 0, 1, 2, 12, 3, 5,
@@ -208,8 +209,8 @@ static void rows_that_are_picked(const struct kernels *k, const struct kernels *
         }
 }
 
-/* A row's bits do not depend on the rows beside it. */
-static void rows_are_alone(const struct kernels *k, const struct kernels *ref)
+/* The bits of a row do not depend on the other rows. */
+static void rows_are_independent(const struct kernels *k, const struct kernels *ref)
 {
     enum { M = 21, ROWS = 40, COLS = 512 };
     struct rng r = { .key = 4 };
@@ -228,7 +229,8 @@ static void rows_are_alone(const struct kernels *k, const struct kernels *ref)
     }
 }
 
-/* The largest integers a block can hold, both signs, and scales beyond the normal. */
+/* The largest integers that a block can hold, with both signs, and scales that are not normal
+ * numbers. */
 static void extremes(const struct kernels *k, const struct kernels *ref)
 {
     static const uint16_t scales[] = { 0x7bff, 0xfbff, 0x0001, 0x83ff, 0x7c00, 0xfc00, 0x7e01,
@@ -258,10 +260,10 @@ static void extremes(const struct kernels *k, const struct kernels *ref)
             }
 }
 
-static void odd_floats(const struct kernels *k, const struct kernels *ref)
+static void special_activations(const struct kernels *k, const struct kernels *ref)
 {
-    static const float odd[] = { INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-130f, 0x1.fffffep127f,
-        -0.0f, 1e-30f, 7e6f, 9e6f, 1e38f };
+    static const float special[] = { INFINITY, -INFINITY, NAN, 0x1p-149f, -0x1p-130f,
+        0x1.fffffep127f, -0.0f, 1e-30f, 7e6f, 9e6f, 1e38f };
     enum { COLS = 512 };
     struct rng r = { .key = 6 };
 
@@ -269,8 +271,8 @@ static void odd_floats(const struct kernels *k, const struct kernels *ref)
         for (int round = 0; round < 40; round++) {
             struct problem p = problem_new(&r, &kit_types[t], 2, 17, COLS);
             for (int i = 0; i < round % 5; i++)
-                p.x[rng_below(&r, 2 * COLS)] = odd[rng_below(&r, ARRAY_LEN(odd))];
-            if (round % 7 == 0) /* all tiny: scales underflow */
+                p.x[rng_below(&r, 2 * COLS)] = special[rng_below(&r, ARRAY_LEN(special))];
+            if (round % 7 == 0) /* tiny numbers: the scales underflow */
                 for (int i = 0; i < 2 * COLS; i++)
                     p.x[i] *= round % 2 ? 0x1p-148f : 0x1p-135f;
             compare(k, ref, &p);
@@ -279,7 +281,7 @@ static void odd_floats(const struct kernels *k, const struct kernels *ref)
 }
 
 /* Float weights that are not finite or not normal. */
-static void odd_weights(const struct kernels *k, const struct kernels *ref)
+static void special_weights(const struct kernels *k, const struct kernels *ref)
 {
     enum { COLS = 67 };
     struct rng r = { .key = 7 };
@@ -304,17 +306,18 @@ static void odd_weights(const struct kernels *k, const struct kernels *ref)
 FOR_EVERY_SET(every_number_of_rows)
 FOR_EVERY_SET(every_shape)
 FOR_EVERY_SET(many_rows_of_every_shape)
-FOR_EVERY_SET(shapes_by_chance)
-FOR_EVERY_SET(few_rows_however_they_are_read)
-FOR_EVERY_SET(only_the_panels_asked_for)
-FOR_EVERY_SET(rows_that_are_picked)
-FOR_EVERY_SET(rows_are_alone)
+FOR_EVERY_SET(random_shapes)
+FOR_EVERY_SET(gemv_with_every_read_plan)
+FOR_EVERY_SET(only_the_requested_panels)
+FOR_EVERY_SET(gathered_rows)
+FOR_EVERY_SET(rows_are_independent)
 FOR_EVERY_SET(extremes)
-FOR_EVERY_SET(odd_floats)
-FOR_EVERY_SET(odd_weights)
+FOR_EVERY_SET(special_activations)
+FOR_EVERY_SET(special_weights)
 
-TESTS(TEST(shapes_by_chance_in_every_set), TEST(every_number_of_rows_in_every_set),
+TESTS(TEST(random_shapes_in_every_set), TEST(every_number_of_rows_in_every_set),
     TEST(every_shape_in_every_set), TEST(many_rows_of_every_shape_in_every_set),
-    TEST(few_rows_however_they_are_read_in_every_set), TEST(only_the_panels_asked_for_in_every_set),
-    TEST(rows_that_are_picked_in_every_set), TEST(rows_are_alone_in_every_set),
-    TEST(extremes_in_every_set), TEST(odd_floats_in_every_set), TEST(odd_weights_in_every_set))
+    TEST(gemv_with_every_read_plan_in_every_set), TEST(only_the_requested_panels_in_every_set),
+    TEST(gathered_rows_in_every_set), TEST(rows_are_independent_in_every_set),
+    TEST(extremes_in_every_set), TEST(special_activations_in_every_set),
+    TEST(special_weights_in_every_set))

@@ -1,5 +1,5 @@
-/* Every set's operations on plain vectors against ref.c, bit for bit: every length up to 70,
- * primes, large ones, any alignment, and floats of every kind. */
+/* Vector operations of every set compared with ref.c, bit for bit: every length up to 70, primes
+ * and large lengths, any alignment, and special numbers. */
 #include "kit.h"
 
 enum { MOST = 5000, MARGIN = 40 };
@@ -12,46 +12,46 @@ static int length_at(int i) /* 0, 1, ..., 70, then the list; -1 at the end */
     return i <= 70 ? i : i - 71 < (int)ARRAY_LEN(lengths) ? lengths[i - 71] : -1;
 }
 
-/* Mostly ordinary, in one of three moods also far out or not numbers at all. */
-static void fill(struct rng *r, float *x, int n, int mood)
+/* Profile 0: normally distributed; 1: large magnitudes; 2: also extreme and special numbers. */
+static void fill(struct rng *r, float *x, int n, int profile)
 {
-    static const float odd[] = { INFINITY, -INFINITY, NAN, 0.0f, -0.0f, 0x1p-149f, -0x1p-127f,
+    static const float special[] = { INFINITY, -INFINITY, NAN, 0.0f, -0.0f, 0x1p-149f, -0x1p-127f,
         0x1.fffffep127f, 89, -104, 88.5f, -87.5f, -103.9f };
 
-    kit_fill(r, x, (size_t)n, mood == 1 ? 40 : 1);
-    if (mood == 2)
+    kit_fill(r, x, (size_t)n, profile == 1 ? 40 : 1);
+    if (profile == 2)
         for (int i = 0; i < n; i++)
             if (rng_below(r, 8) == 0)
-                x[i] = odd[rng_below(r, ARRAY_LEN(odd))];
+                x[i] = special[rng_below(r, ARRAY_LEN(special))];
 }
 
-/* Two copies of the same memory, one for each set; what lies beyond the result must not change. */
-struct pair {
+/* Two copies of the same memory, one for each set; memory after the result must not change. */
+struct buffers {
     float a[MOST + 2 * MARGIN], b[MOST + 2 * MARGIN];
     float x[MOST + MARGIN], y[MOST + MARGIN];
 };
-static struct pair p;
+static struct buffers p;
 
-static float *start(struct rng *r, int n, int mood)
+static float *start(struct rng *r, int n, int profile)
 {
     int off = (int)rng_below(r, 17);
 
-    fill(r, p.x, n, mood);
-    fill(r, p.y, n, mood == 2 ? 1 : mood);
+    fill(r, p.x, n, profile);
+    fill(r, p.y, n, profile == 2 ? 1 : profile);
     kit_fill(r, p.a, ARRAY_LEN(p.a), 1);
     memcpy(p.a + off, p.x, (size_t)n * sizeof(float));
     memcpy(p.b, p.a, sizeof(p.a));
     return p.a + off;
 }
 
-#define FOR_EACH_LENGTH(n, mood)                                                                   \
+#define FOR_EACH_LENGTH(n, profile)                                                                \
     for (int at = 0, n; (n = length_at(at)) >= 0; at++)                                            \
-        for (int mood = 0; mood < 3; mood++)
+        for (int profile = 0; profile < 3; profile++)
 
 #define SAME(n)                                                                                    \
     do {                                                                                           \
         if (!kit_same_floats(p.a, p.b, ARRAY_LEN(p.a))) {                                          \
-            fprintf(stderr, "%s, n = %d, mood %d\n", k->name, n, mood);                            \
+            fprintf(stderr, "%s, n = %d, mood %d\n", k->name, n, profile);                         \
             fail();                                                                                \
         }                                                                                          \
     } while (0)
@@ -60,9 +60,9 @@ static void rms_norm(const struct kernels *k, const struct kernels *ref)
 {
     struct rng r = { .key = 1 };
 
-    FOR_EACH_LENGTH(n, mood)
+    FOR_EACH_LENGTH(n, profile)
     {
-        float *a = start(&r, n, mood), *b = p.b + (a - p.a);
+        float *a = start(&r, n, profile), *b = p.b + (a - p.a);
         bool in_place = n % 2;
         k->rms_norm(a, in_place ? a : p.x, p.y, n, 1e-5f);
         ref->rms_norm(b, in_place ? b : p.x, p.y, n, 1e-5f);
@@ -74,9 +74,9 @@ static void silu_mul(const struct kernels *k, const struct kernels *ref)
 {
     struct rng r = { .key = 2 };
 
-    FOR_EACH_LENGTH(n, mood)
+    FOR_EACH_LENGTH(n, profile)
     {
-        float *a = start(&r, n, mood), *b = p.b + (a - p.a);
+        float *a = start(&r, n, profile), *b = p.b + (a - p.a);
         k->silu_mul(a, p.x, p.y, n);
         ref->silu_mul(b, p.x, p.y, n);
         SAME(n);
@@ -87,9 +87,9 @@ static void add(const struct kernels *k, const struct kernels *ref)
 {
     struct rng r = { .key = 3 };
 
-    FOR_EACH_LENGTH(n, mood)
+    FOR_EACH_LENGTH(n, profile)
     {
-        float *a = start(&r, n, mood), *b = p.b + (a - p.a);
+        float *a = start(&r, n, profile), *b = p.b + (a - p.a);
         k->add(a, p.y, n);
         ref->add(b, p.y, n);
         SAME(n);
@@ -100,9 +100,9 @@ static void add_scaled(const struct kernels *k, const struct kernels *ref)
 {
     struct rng r = { .key = 7 };
 
-    FOR_EACH_LENGTH(n, mood)
+    FOR_EACH_LENGTH(n, profile)
     {
-        float *a = start(&r, n, mood), *b = p.b + (a - p.a);
+        float *a = start(&r, n, profile), *b = p.b + (a - p.a);
         float by = (float)rng_next_unit(&r) * 3 - 1;
         k->add_scaled(a, by, p.y, n);
         ref->add_scaled(b, by, p.y, n);
@@ -114,11 +114,11 @@ static void softmax(const struct kernels *k, const struct kernels *ref)
 {
     struct rng r = { .key = 4 };
 
-    FOR_EACH_LENGTH(n, mood)
+    FOR_EACH_LENGTH(n, profile)
     {
-        float *a = start(&r, n, mood), *b = p.b + (a - p.a);
-        float max = mood == 2 ? 1 : ref->max(b, n);
-        float t = mood == 1 ? 1 : 0.1f + 3 * (float)rng_next_unit(&r);
+        float *a = start(&r, n, profile), *b = p.b + (a - p.a);
+        float max = profile == 2 ? 1 : ref->max(b, n);
+        float t = profile == 1 ? 1 : 0.1f + 3 * (float)rng_next_unit(&r);
         double got = k->softmax(a, a, n, max, t), want = ref->softmax(b, b, n, max, t);
         SAME(n);
         EXPECT(!memcmp(&got, &want, sizeof(got)) || (got != got && want != want));
@@ -129,9 +129,9 @@ static void max(const struct kernels *k, const struct kernels *ref)
 {
     struct rng r = { .key = 5 };
 
-    FOR_EACH_LENGTH(n, mood)
+    FOR_EACH_LENGTH(n, profile)
     {
-        float *a = start(&r, n, mood);
+        float *a = start(&r, n, profile);
         EXPECT_EQ(bits_of_float(k->max(a, n)), bits_of_float(ref->max(a, n)));
     }
     float zeros[40], nans[40];
@@ -150,18 +150,18 @@ static void rope(const struct kernels *k, const struct kernels *ref)
     struct rng r = { .key = 6 };
 
     for (int dim = 2; dim <= 160; dim += dim < 80 ? 2 : 16)
-        for (int mood = 0; mood < 2; mood++)
+        for (int profile = 0; profile < 2; profile++)
             for (int neox = 0; neox < 2; neox++)
                 for (int n_rot = dim; n_rot > 0; n_rot = n_rot > 2 ? n_rot / 4 * 2 : 0) {
                     int n_heads = 1 + dim % 5, n = n_heads * dim;
-                    float *a = start(&r, n, mood), *b = p.b + (a - p.a);
+                    float *a = start(&r, n, profile), *b = p.b + (a - p.a);
                     k->rope(a, n_heads, dim, p.y, n_rot, neox);
                     ref->rope(b, n_heads, dim, p.y, n_rot, neox);
                     SAME(dim);
                 }
 }
 
-static void quantisers(const struct kernels *k, const struct kernels *ref)
+static void activation_quantisation(const struct kernels *k, const struct kernels *ref)
 {
     struct rng r = { .key = 7 };
     static ALIGNED(64) uint8_t a[MOST * 2];
@@ -169,20 +169,20 @@ static void quantisers(const struct kernels *k, const struct kernels *ref)
 
     for (int n = 0; n <= 2048; n += 256)
         for (int round = 0; round < 30; round++) {
-            int mood = round % 3;
-            start(&r, n, mood);
+            int profile = round % 3;
+            start(&r, n, profile);
             float scale = powf(10, (float)(round - 20) * 2);
             for (int i = 0; i < n; i++)
                 p.x[i] =
                     round % 5 == 4 ? (float)((int)rng_below(&r, 511) - 255) / 2 : p.x[i] * scale;
-            for (int wide = 0; wide < 2; wide++) {
+            for (int is_q8_k = 0; is_q8_k < 2; is_q8_k++) {
                 memset(a, 0xa5, sizeof(a));
                 memset(b, 0xa5, sizeof(b));
-                (wide ? k->q8_k : k->q8_0)(p.x, n, a);
-                (wide ? ref->q8_k : ref->q8_0)(p.x, n, b);
-                size_t step = wide ? sizeof(struct act_q8_k) : sizeof(struct act_q8_0);
-                size_t d = wide ? offsetof(struct act_q8_k, d) : offsetof(struct act_q8_0, d);
-                size_t pad = wide ? step - d - 4 : 0; /* behind d; holds anything */
+                (is_q8_k ? k->q8_k : k->q8_0)(p.x, n, a);
+                (is_q8_k ? ref->q8_k : ref->q8_0)(p.x, n, b);
+                size_t step = is_q8_k ? sizeof(struct act_q8_k) : sizeof(struct act_q8_0);
+                size_t d = is_q8_k ? offsetof(struct act_q8_k, d) : offsetof(struct act_q8_0, d);
+                size_t pad = is_q8_k ? step - d - 4 : 0; /* padding after d, may contain anything */
                 for (size_t i = d; i + 4 + pad <= sizeof(a); i += step) {
                     memcpy(a + i + 4, b + i + 4, pad);
                     float da, db;
@@ -196,24 +196,24 @@ static void quantisers(const struct kernels *k, const struct kernels *ref)
         }
 }
 
-/* Whatever the bits of a float: the definition's planes, zeros to the end of the last block, and
- * what is behind it stays. */
+/* Arbitrary float bits: results equal the definition, the last block is padded with zeros, and
+ * memory after it does not change. */
 static void planes(const struct kernels *k, const struct kernels *ref)
 {
     struct rng r = { .key = 8 };
     static ALIGNED(64) struct act_planes a[MOST / PLANES_BLOCK + 2], b[MOST / PLANES_BLOCK + 2];
 
-    FOR_EACH_LENGTH(n, mood)
+    FOR_EACH_LENGTH(n, profile)
     {
-        start(&r, n, mood);
-        if (mood == 1)
+        start(&r, n, profile);
+        if (profile == 1)
             for (int i = 0; i < n; i++)
                 p.x[i] = float_of_bits((uint32_t)rng_next(&r));
         memset(a, 0xa5, sizeof(a));
         memset(b, 0xa5, sizeof(b));
         k->planes(p.x, n, a);
         ref->planes(p.x, n, b);
-        for (int i = 0; i < n; i++) /* which NaN is not promised */
+        for (int i = 0; i < n; i++) /* the payload of a NaN is unspecified */
             if (p.x[i] != p.x[i]) {
                 uint16_t *hi = &a[i / PLANES_BLOCK].hi[i % PLANES_BLOCK];
                 EXPECT(isnan(bf16_to_f32(*hi)));
@@ -226,8 +226,8 @@ static void planes(const struct kernels *k, const struct kernels *ref)
     }
 }
 
-/* A row that is put together of pieces is the row. */
-static void pieces(const struct kernels *k, const struct kernels *ref)
+/* A row that is written in pieces equals a row that is written at once. */
+static void rows_in_pieces_equal_whole_rows(const struct kernels *k, const struct kernels *ref)
 {
     struct rng r = { .key = 9 };
     static ALIGNED(64) uint8_t whole[MOST * 5], parts[MOST * 5];
@@ -244,12 +244,12 @@ static void pieces(const struct kernels *k, const struct kernels *ref)
             start(&r, n, 0);
             kernels_put_acts(k, to, p.x, n);
             to.row = parts;
-            for (int some; to.col < n; to.col += some) {
-                some = block * (1 + (int)rng_below(&r, 3));
-                some = MIN(some, n - to.col);
-                kernels_put_acts(k, to, p.x + to.col, some);
+            for (int n_piece; to.col < n; to.col += n_piece) {
+                n_piece = block * (1 + (int)rng_below(&r, 3));
+                n_piece = MIN(n_piece, n - to.col);
+                kernels_put_acts(k, to, p.x + to.col, n_piece);
             }
-            if (kind == ACT_Q8_K) /* what is behind d may be anything */
+            if (kind == ACT_Q8_K) /* the padding after d may contain anything */
                 for (int i = 0; i < n / Q8_K_BLOCK; i++) {
                     const size_t end = offsetof(struct act_q8_k, d) + sizeof(float);
                     const size_t at = (size_t)i * sizeof(struct act_q8_k) + end;
@@ -276,9 +276,9 @@ FOR_EVERY_SET(add_scaled)
 FOR_EVERY_SET(softmax)
 FOR_EVERY_SET(max)
 FOR_EVERY_SET(rope)
-FOR_EVERY_SET(quantisers)
+FOR_EVERY_SET(activation_quantisation)
 FOR_EVERY_SET(planes)
-FOR_EVERY_SET(pieces)
+FOR_EVERY_SET(rows_in_pieces_equal_whole_rows)
 
 static void sets_are_chosen_by_name(void)
 {
@@ -295,7 +295,7 @@ static void sets_are_chosen_by_name(void)
     EXPECT_EQ(kernels_choose(&k, "abacus", &e), -1);
     EXPECT_EQ((int)e.code, ERR_UNSUPPORTED);
     EXPECT(strstr(e.msg, "abacus"));
-    EXPECT(k == best); /* untouched */
+    EXPECT(k == best); /* unchanged */
 }
 
 static void no_set_has_gaps(const struct kernels *k, const struct kernels *ref)
@@ -310,5 +310,6 @@ FOR_EVERY_SET(no_set_has_gaps)
 
 TESTS(TEST(rms_norm_in_every_set), TEST(silu_mul_in_every_set), TEST(add_in_every_set),
     TEST(add_scaled_in_every_set), TEST(softmax_in_every_set), TEST(max_in_every_set),
-    TEST(rope_in_every_set), TEST(quantisers_in_every_set), TEST(planes_in_every_set),
-    TEST(pieces_in_every_set), TEST(sets_are_chosen_by_name), TEST(no_set_has_gaps_in_every_set))
+    TEST(rope_in_every_set), TEST(activation_quantisation_in_every_set), TEST(planes_in_every_set),
+    TEST(rows_in_pieces_equal_whole_rows_in_every_set), TEST(sets_are_chosen_by_name),
+    TEST(no_set_has_gaps_in_every_set))

@@ -1,7 +1,8 @@
+/* Weight packing, the test quantiser (kernel/quant.h) and conversion of 16-bit floats. */
 #include "kit.h"
 #include "testing/quant.h"
 
-static void a_row_comes_back_as_the_file_says(void)
+static void unpacked_rows_equal_the_file(void)
 {
     static const int shapes[][2] = { { 1, 256 }, { 15, 512 }, { 16, 256 }, { 17, 768 },
         { 33, 256 } };
@@ -11,7 +12,7 @@ static void a_row_comes_back_as_the_file_says(void)
         for (size_t s = 0; s < ARRAY_LEN(shapes); s++) {
             int n_rows = shapes[s][0], n_cols = shapes[s][1];
             if (kit_types[t].block == 1)
-                n_cols -= (int)s; /* odd ones too */
+                n_cols -= (int)s; /* odd numbers of columns, too */
             if (kit_types[t].block == 32)
                 n_cols -= 32 * (int)s;
             uint8_t *rows = kit_random_rows(&r, &kit_types[t], n_rows, n_cols);
@@ -48,7 +49,7 @@ static void panels_packed_one_by_one_are_the_same(void)
     }
 }
 
-static void bad_shapes_are_refused(void)
+static void bad_shapes_are_rejected(void)
 {
     struct packed w;
     struct err e;
@@ -64,9 +65,9 @@ static void bad_shapes_are_refused(void)
     EXPECT_EQ(pack_init(&w, Q_F32, 1 << 30, 1, NULL, &e), -1);
 }
 
-static void quantised_rows_are_near_what_they_came_from(void)
+static void quantised_rows_are_near_the_original(void)
 {
-    /* Steps are range / levels; half a step, with what the rounding of scales may add. */
+    /* The step is range / levels; the bound is half a step plus the error of the rounded scales. */
     static const float bounds[KIT_N_TYPES] = { 0, 5e-4f, 4e-3f, 0.5f / 127 + 1e-3f, 0.13f,
         0.5f / 15 * 2 + 0.02f, 0.5f / 31 * 2 + 0.02f, 0.5f / 31 + 0.01f, 0.5f / 15 * 2 + 0.01f,
         1.0f / 16 + 0.002f, 0.5f / 31 * 2 + 0.01f, 14.0f / 127 + 0.002f, 0.251f,
@@ -91,7 +92,7 @@ static void quantised_rows_are_near_what_they_came_from(void)
         }
 }
 
-static void halves_go_there_and_back(void)
+static void f16_conversion_round_trips(void)
 {
     for (uint32_t h = 0; h < 65536; h++) {
         float f = f16_to_f32((uint16_t)h), b = bf16_to_f32((uint16_t)h);
@@ -99,7 +100,7 @@ static void halves_go_there_and_back(void)
         EXPECT_EQ((int)(f != f), (int)is_nan);
         EXPECT_EQ((unsigned)f16_of_f32(f), is_nan ? h | 0x200 : h);
         EXPECT_EQ((unsigned)bf16_of_f32(b), is_bf16_nan ? h | 0x40 : h);
-        if ((h & 0x7c00) != 0x7c00) { /* value by the definition */
+        if ((h & 0x7c00) != 0x7c00) { /* value by the definition of binary16 */
             int e = (int)(h >> 10 & 31), m = (int)(h & 1023);
             double v = e ? ldexp(1024 + m, e - 25) : ldexp(m, -24);
             EXPECT_EQ((double)f, h & 0x8000 ? -v : v);
@@ -107,9 +108,9 @@ static void halves_go_there_and_back(void)
     }
 }
 
-static void halves_round_to_nearest_even(void)
+static void f16_conversion_rounds_to_nearest_even(void)
 {
-    for (uint32_t h = 0; h < 0x7c00; h++) { /* between each half and the next one up */
+    for (uint32_t h = 0; h < 0x7c00; h++) { /* between each half and the next larger one */
         double low = f16_to_f32((uint16_t)h),
                high = h == 0x7bff ? 65536 : f16_to_f32((uint16_t)(h + 1));
         float middle = (float)((low + high) / 2);
@@ -122,9 +123,10 @@ static void halves_round_to_nearest_even(void)
     EXPECT_EQ((unsigned)bf16_of_f32(0x1.03p0f), 0x3f82u);
     EXPECT_EQ((unsigned)bf16_of_f32(0x1.010002p0f), 0x3f81u);
     EXPECT_EQ((unsigned)bf16_of_f32(INFINITY), 0x7f80u);
-    EXPECT_EQ((unsigned)bf16_of_f32(0x1.ffp127f), 0x7f80u); /* a tie with infinity's place */
+    /* a tie between the largest bf16 and infinity */
+    EXPECT_EQ((unsigned)bf16_of_f32(0x1.ffp127f), 0x7f80u);
 }
 
-TESTS(TEST(a_row_comes_back_as_the_file_says), TEST(panels_packed_one_by_one_are_the_same),
-    TEST(bad_shapes_are_refused), TEST(quantised_rows_are_near_what_they_came_from),
-    TEST(halves_go_there_and_back), TEST(halves_round_to_nearest_even))
+TESTS(TEST(unpacked_rows_equal_the_file), TEST(panels_packed_one_by_one_are_the_same),
+    TEST(bad_shapes_are_rejected), TEST(quantised_rows_are_near_the_original),
+    TEST(f16_conversion_round_trips), TEST(f16_conversion_rounds_to_nearest_even))

@@ -1,9 +1,9 @@
-/* ref.c against plain arithmetic in double: is the definition itself right? */
+/* ref.c compared with arithmetic in double precision: the definition itself is correct. */
 #include "kit.h"
 #include "kernel/mandate.h"
 
-/* y within a bound of the exact sum: each of the n roundings of a chain is off by at most half a
- * unit of a partial sum, which the sum of magnitudes bounds. */
+/* Bound of y: each of the n roundings of a chain has an error of at most half a unit of a partial
+ * sum, which the sum of magnitudes bounds. */
 static void gemm_is_the_sum_of_products(void)
 {
     enum { ROWS = 19, COLS = 512, M = 3 };
@@ -48,7 +48,8 @@ static void quantised_activations_are_near(void)
                 double top = 0;
                 for (int k = b; k < b + block; k++)
                     top = fmax(top, fabs(x[k]));
-                for (int k = b; k < b + block; k++) /* half a step, and the scale as f16 */
+                /* half a step, and the rounding of the scale to f16 */
+                for (int k = b; k < b + block; k++)
                     EXPECT(fabs(kit_act(&a, 0, k) - x[k]) <=
                            top / 127 * 0.5001 + top * 0x1p-11 + 127 * 0x1p-25);
             }
@@ -84,7 +85,7 @@ static void sums_of_blocks_are_sums(void)
     mem_free(b.data);
 }
 
-static void exp_is_exp(void)
+static void exp_matches_libm(void)
 {
     for (float x = EXP_LO; x <= 88.7f; x += 0.00037f) {
         float y = x;
@@ -98,7 +99,7 @@ static void exp_is_exp(void)
     EXPECT(kit_same_floats(y, want, ARRAY_LEN(y)));
 }
 
-static void softmax_adds_up(void)
+static void softmax_returns_the_sum(void)
 {
     float x[1000];
     double sum = 0;
@@ -113,7 +114,7 @@ static void softmax_adds_up(void)
     EXPECT_EQ(kit_ref()->softmax(x, x, 0, 0, 1), 0.0);
 }
 
-static void max_sees_through_nan(void)
+static void max_skips_nan(void)
 {
     float x[] = { NAN, -3, NAN, 7, 2 }, nans[] = { NAN, NAN }, zeros[] = { -0.0f, 0.0f, -0.0f };
 
@@ -123,7 +124,7 @@ static void max_sees_through_nan(void)
     EXPECT_EQ(bits_of_float(kit_ref()->max(zeros, 1)), 0u);
 }
 
-static void norms_and_gates_are_what_they_say(void)
+static void rms_norm_and_silu_match_their_formulas(void)
 {
     enum { N = 777 };
     struct rng r = { .key = 5 };
@@ -150,7 +151,7 @@ static void norms_and_gates_are_what_they_say(void)
         EXPECT_EQ(out[i], x[i] + w[i]);
 }
 
-static void rope_turns_pairs(void)
+static void rope_rotates_pairs(void)
 {
     enum { HEADS = 3, DIM = 20, ROT = 12 };
     struct rng r = { .key = 6 };
@@ -166,7 +167,7 @@ static void rope_turns_pairs(void)
         kit_ref()->rope(y, HEADS, DIM, cs, ROT, neox);
         for (int h = 0; h < HEADS; h++)
             for (int d = 0; d < DIM; d++) {
-                int i = neox ? d % (ROT / 2) : d / 2; /* pair */
+                int i = neox ? d % (ROT / 2) : d / 2; /* index of the pair */
                 int a = h * DIM + (neox ? i : 2 * i), b = neox ? a + ROT / 2 : a + 1;
                 double c = cos(i + 0.5), s = sin(i + 0.5), want = x[h * DIM + d];
                 if (d < ROT)
@@ -177,5 +178,5 @@ static void rope_turns_pairs(void)
 }
 
 TESTS(TEST(gemm_is_the_sum_of_products), TEST(quantised_activations_are_near),
-    TEST(sums_of_blocks_are_sums), TEST(exp_is_exp), TEST(softmax_adds_up),
-    TEST(max_sees_through_nan), TEST(norms_and_gates_are_what_they_say), TEST(rope_turns_pairs))
+    TEST(sums_of_blocks_are_sums), TEST(exp_matches_libm), TEST(softmax_returns_the_sum),
+    TEST(max_skips_nan), TEST(rms_norm_and_silu_match_their_formulas), TEST(rope_rotates_pairs))

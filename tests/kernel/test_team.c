@@ -1,3 +1,4 @@
+/* The thread pool: barriers, distribution of tasks, failed opens, and the cost of waiting. */
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/rng.h"
@@ -11,75 +12,75 @@
 #include <sys/resource.h>
 #include <time.h>
 
-enum { MAX_MEMBERS = 4, PHASES = 1500 };
+enum { MAX_THREADS = 4, PHASES = 1500 };
 
-struct relay {
+struct barrier_test {
     struct team *team;
-    int cells[MAX_MEMBERS]; /* plain memory: only barriers order it */
+    int cells[MAX_THREADS]; /* plain memory: only barriers order the accesses */
     long total;
-    int took[MAX_MEMBERS];
-    int wrong[MAX_MEMBERS]; /* a failed check may only be reported by the test's own thread */
+    int n_jobs_run[MAX_THREADS];
+    int wrong[MAX_THREADS]; /* only the test's own thread may report a failed check */
 };
 
-/* Every member writes its cell, then after a barrier reads everybody's. */
-static void pass_on(void *arg, int member, int n)
+/* Every thread writes its cell and reads all cells after a barrier. */
+static void exchange_cells(void *arg, int thread, int n)
 {
-    struct relay *r = arg;
+    struct barrier_test *r = arg;
 
     for (int phase = 1; phase <= PHASES / n; phase++) {
-        r->cells[member] = phase * (member + 1);
-        team_barrier(r->team, member);
+        r->cells[thread] = phase * (thread + 1);
+        team_barrier(r->team, thread);
         for (int i = 0; i < n; i++)
-            r->wrong[member] += r->cells[i] != phase * (i + 1);
-        team_barrier(r->team, member);
+            r->wrong[thread] += r->cells[i] != phase * (i + 1);
+        team_barrier(r->team, thread);
     }
 }
 
 static void barriers_order_plain_memory(void)
 {
-    for (int n = 1; n <= MAX_MEMBERS; n++) {
-        struct relay r = { 0 };
+    for (int n = 1; n <= MAX_THREADS; n++) {
+        struct barrier_test r = { 0 };
         struct err e;
         EXPECT_EQ(team_open(&r.team, n, &e), 0);
         EXPECT_EQ(team_size(r.team), n);
         for (int job = 0; job < 3; job++)
-            team_run(r.team, pass_on, &r);
+            team_run(r.team, exchange_cells, &r);
         for (int i = 0; i < n; i++)
             EXPECT_EQ(r.wrong[i], 0);
         team_close(r.team);
     }
 }
 
-enum { PIECES = 37 };
+enum { TASKS = 37 };
 
-static void share(void *arg, int member, int n)
+static void claim_tasks(void *arg, int thread, int n)
 {
-    struct relay *r = arg;
+    struct barrier_test *r = arg;
 
     for (int phase = 0; phase < 50; phase++) {
-        static int who[PIECES]; /* of this phase; cleared by member 0 between barriers */
-        for (int i; (i = team_next(r->team)) < PIECES;)
-            who[i] += member + 1;
-        team_barrier(r->team, member);
-        if (member == 0)
-            for (int i = 0; i < PIECES; i++) {
-                r->wrong[0] += who[i] < 1 || who[i] > n; /* one member, once */
+        static int claims[TASKS]; /* per phase; thread 0 clears it between barriers */
+        for (int i; (i = team_next(r->team)) < TASKS;)
+            claims[i] += thread + 1;
+        team_barrier(r->team, thread);
+        if (thread == 0)
+            for (int i = 0; i < TASKS; i++) {
+                r->wrong[0] += claims[i] < 1 || claims[i] > n; /* claimed by one thread, once */
                 r->total++;
-                who[i] = 0;
+                claims[i] = 0;
             }
-        team_barrier(r->team, member);
+        team_barrier(r->team, thread);
     }
 }
 
-static void pieces_are_handed_out_once_each(void)
+static void every_task_is_claimed_once(void)
 {
-    for (int n = 1; n <= MAX_MEMBERS; n++) {
-        struct relay r = { 0 };
+    for (int n = 1; n <= MAX_THREADS; n++) {
+        struct barrier_test r = { 0 };
         struct err e;
         EXPECT_EQ(team_open(&r.team, n, &e), 0);
-        team_run(r.team, share, &r);
-        team_run(r.team, share, &r);
-        EXPECT_EQ(r.total, 2L * 50 * PIECES);
+        team_run(r.team, claim_tasks, &r);
+        team_run(r.team, claim_tasks, &r);
+        EXPECT_EQ(r.total, 2L * 50 * TASKS);
         EXPECT_EQ(r.wrong[0], 0);
         team_close(r.team);
     }
@@ -87,34 +88,35 @@ static void pieces_are_handed_out_once_each(void)
 
 enum { N_JOBS = 600 };
 
-static void count(void *arg, int member, int n)
+static void count_job(void *arg, int thread, int n)
 {
-    struct relay *r = arg;
-    r->took[member]++;
+    struct barrier_test *r = arg;
+    r->n_jobs_run[thread]++;
 }
 
-static void every_member_does_every_job(void)
+static void every_thread_runs_every_job(void)
 {
     struct rng rng = { .key = 7 };
 
-    for (int n = 1; n <= MAX_MEMBERS; n++) {
-        struct relay r = { 0 };
+    for (int n = 1; n <= MAX_THREADS; n++) {
+        struct barrier_test r = { 0 };
         struct err e;
         EXPECT_EQ(team_open(&r.team, n, &e), 0);
         for (int job = 0; job < N_JOBS; job++) {
-            /* Gaps of very different lengths, so that members are found spinning and asleep. */
+            /* idle times of very different lengths, so that a job finds threads both spinning and
+             * sleeping */
             volatile uint64_t idle = job % 100 ? rng_below(&rng, 2000) : 200000;
             while (idle)
                 idle--;
-            team_run(r.team, count, &r);
+            team_run(r.team, count_job, &r);
         }
         team_close(r.team);
         for (int i = 0; i < n; i++)
-            EXPECT_EQ(r.took[i], N_JOBS);
+            EXPECT_EQ(r.n_jobs_run[i], N_JOBS);
     }
 }
 
-static void a_team_of_none_is_refused(void)
+static void a_pool_without_threads_is_rejected(void)
 {
     struct team *t;
     struct err e;
@@ -124,8 +126,8 @@ static void a_team_of_none_is_refused(void)
     EXPECT_EQ(team_open(&t, 1 << 20, &e), -1);
 }
 
-/* Whatever fails on the way, nothing is left behind (the address sanitizer looks). */
-static void a_team_that_cannot_open_leaves_nothing(void)
+/* A failed open leaves no threads and no memory (checked by the address sanitizer). */
+static void a_failed_open_leaks_nothing(void)
 {
 #ifndef TESTING
     printf("skipped: nothing can be made to fail in a release build\n");
@@ -143,16 +145,17 @@ static void a_team_that_cannot_open_leaves_nothing(void)
         }
 }
 
-/* ---- what waiting costs */
+/* ---- cost of waiting */
 
-/* Member 0 works a while before each barrier, the others only wait. */
+/* Thread 0 computes for a time before each barrier, the others only wait. */
 struct waiting {
     struct team *team;
     int n_barriers, work_us;
-    bool is_last[2];               /* of this barrier and of the next; by member 0 before it */
-    const _Atomic bool *has_ended; /* if not NULL, until then */
+    /* for this barrier and the next; thread 0 writes it before the barrier */
+    bool is_last[2];
+    const _Atomic bool *has_ended; /* if not NULL, the job runs until this is true */
     _Atomic bool has_begun;
-    _Atomic uint64_t cpu_ns; /* of those who wait, together */
+    _Atomic uint64_t cpu_ns; /* total of the waiting threads */
     _Atomic long n_sleeps;
 };
 
@@ -170,7 +173,7 @@ static long my_sleeps(void)
     return u.ru_nvcsw;
 }
 
-static void work_or_wait(void *arg, int member, int n)
+static void work_or_wait(void *arg, int thread, int n)
 {
     struct waiting *w = arg;
     uint64_t cpu = my_cpu_ns();
@@ -179,17 +182,17 @@ static void work_or_wait(void *arg, int member, int n)
     (void)n;
     bool is_last = false;
     for (int i = 1; !is_last; i++) {
-        if (member == 0) {
+        if (thread == 0) {
             uint64_t until = clock_ns() + (uint64_t)w->work_us * 1000;
             while (clock_ns() < until)
                 ;
             w->is_last[i % 2] = w->has_ended ? atomic_load(w->has_ended) : i == w->n_barriers;
             atomic_store(&w->has_begun, true);
         }
-        team_barrier(w->team, member);
+        team_barrier(w->team, thread);
         is_last = w->is_last[i % 2];
     }
-    if (member > 0) {
+    if (thread > 0) {
         atomic_fetch_add(&w->cpu_ns, my_cpu_ns() - cpu);
         atomic_fetch_add(&w->n_sleeps, my_sleeps() - sleeps);
     }
@@ -203,8 +206,8 @@ static void open_waiting(struct waiting *w, int n, int n_barriers, int work_us)
     EXPECT_EQ(team_open(&w->team, n, &e), 0);
 }
 
-/* Microseconds of processor that one who waits takes at each barrier. */
-static double waits_for(struct waiting *w)
+/* Returns the processor time in microseconds of one waiting thread per barrier. */
+static double cpu_us_per_wait(struct waiting *w)
 {
     int n_waiting = team_size(w->team) - 1;
 
@@ -215,53 +218,54 @@ static double waits_for(struct waiting *w)
 }
 
 enum {
-    SHORT_US = 40, /* less than a member spins */
+    SHORT_US = 40, /* shorter than the spin time */
     LONG_US = 150,
-    LONG_MOST_US = 35, /* less than it spins if it always does */
-    AT_FIRST = 3,      /* barriers before a member can have learnt that spinning is in vain */
+    /* shorter than the spin time, so that a thread which always spins exceeds it */
+    MAX_SPIN_US = 35,
+    FIRST_BARRIERS = 3, /* barriers before a thread can have suspended spinning */
 };
 
-/* The same of teams that have just been opened. */
-static double waits_at_first(int n_members)
+/* The same for pools that have just been opened. */
+static double cpu_us_per_first_wait(int n_threads)
 {
-    enum { TEAMS = 40 };
+    enum { POOLS = 40 };
     double us = 0;
 
-    for (int i = 0; i < TEAMS; i++) {
+    for (int i = 0; i < POOLS; i++) {
         struct waiting w;
-        open_waiting(&w, n_members, AT_FIRST, SHORT_US);
-        us += waits_for(&w) / TEAMS;
+        open_waiting(&w, n_threads, FIRST_BARRIERS, SHORT_US);
+        us += cpu_us_per_wait(&w) / POOLS;
         team_close(w.team);
     }
     return us;
 }
 
-/* The best of some, as the machine may be busy. */
-static void expect_no_spinning(int n_members)
+/* Uses the best of several tries, since the machine may be busy. */
+static void expect_no_spinning(int n_threads)
 {
     const double most = SHORT_US * 2 / 3.0;
     double us = SHORT_US;
 
     for (int i = 0; i < 20 && us >= most; i++)
-        us = waits_at_first(n_members);
+        us = cpu_us_per_first_wait(n_threads);
     printf("%.1f of %d us\n", us, SHORT_US);
     EXPECT(us < most);
 }
 
-static void more_members_than_processors_do_not_spin(void)
+static void more_threads_than_processors_do_not_spin(void)
 {
     expect_no_spinning(thread_count_online() + 1);
 }
 
-static void *run_beside(void *arg)
+static void *run_other_pool(void *arg)
 {
     struct waiting *w = arg;
     team_run(w->team, work_or_wait, w);
     return NULL;
 }
 
-/* Each has as many members as there are processors. */
-static void two_teams_at_once_do_not_spin(void)
+/* Each pool has as many threads as there are processors. */
+static void two_pools_at_once_do_not_spin(void)
 {
     const int n = MAX(thread_count_online(), 2);
     _Atomic bool has_ended = false;
@@ -271,7 +275,7 @@ static void two_teams_at_once_do_not_spin(void)
 
     open_waiting(&other, n, 0, SHORT_US);
     other.has_ended = &has_ended;
-    EXPECT_EQ(thread_start(&thread, "other", run_beside, &other, &e), 0);
+    EXPECT_EQ(thread_start(&thread, "other", run_other_pool, &other, &e), 0);
     while (!atomic_load(&other.has_begun))
         sched_yield();
     expect_no_spinning(n);
@@ -280,23 +284,23 @@ static void two_teams_at_once_do_not_spin(void)
     team_close(other.team);
 }
 
-/* Nobody else takes a processor, but spinning has been in vain. */
-static void members_who_wait_long_sleep(void)
+/* No other thread uses a processor, but spinning has repeatedly timed out. */
+static void long_waits_sleep(void)
 {
     struct waiting w;
     double us = LONG_US;
 
     open_waiting(&w, 2, 200, LONG_US);
-    for (int i = 0; i < 10 && us >= LONG_MOST_US; i++)
-        us = waits_for(&w);
+    for (int i = 0; i < 10 && us >= MAX_SPIN_US; i++)
+        us = cpu_us_per_wait(&w);
     printf("%.1f of %d us\n", us, LONG_US);
-    EXPECT(us < LONG_MOST_US);
+    EXPECT(us < MAX_SPIN_US);
     team_close(w.team);
 }
 
-/* As soon as the others have ended, and though other teams are there; in one of many tries, as the
- * machine may be busy. */
-static void short_waits_are_spun_through(void)
+/* Spinning resumes as soon as other pools have finished their jobs, although they exist. One
+ * success in many tries is sufficient, since the machine may be busy. */
+static void short_waits_spin(void)
 {
     enum { BARRIERS = 100 };
     const int n = thread_count_online();
@@ -311,8 +315,8 @@ static void short_waits_are_spun_through(void)
     for (int i = 0; i < 300 && least > BARRIERS / 4; i++) {
         struct waiting one;
         open_waiting(&one, 2, BARRIERS, 5);
-        waits_for(&other);
-        waits_for(&one);
+        cpu_us_per_wait(&other);
+        cpu_us_per_wait(&one);
         least = MIN(least, atomic_load(&one.n_sleeps));
         team_close(one.team);
     }
@@ -321,8 +325,7 @@ static void short_waits_are_spun_through(void)
     team_close(other.team);
 }
 
-TESTS(TEST(barriers_order_plain_memory), TEST(pieces_are_handed_out_once_each),
-    TEST(every_member_does_every_job), TEST(a_team_of_none_is_refused),
-    TEST(a_team_that_cannot_open_leaves_nothing), TEST(more_members_than_processors_do_not_spin),
-    TEST(two_teams_at_once_do_not_spin), TEST(members_who_wait_long_sleep),
-    TEST(short_waits_are_spun_through))
+TESTS(TEST(barriers_order_plain_memory), TEST(every_task_is_claimed_once),
+    TEST(every_thread_runs_every_job), TEST(a_pool_without_threads_is_rejected),
+    TEST(a_failed_open_leaks_nothing), TEST(more_threads_than_processors_do_not_spin),
+    TEST(two_pools_at_once_do_not_spin), TEST(long_waits_sleep), TEST(short_waits_spin))

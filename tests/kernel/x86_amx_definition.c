@@ -1,4 +1,5 @@
-/* The unit in software is not asked here: a step of it is written down once more. */
+/* Definition of the sums that only AMX has. It does not use the emulated tiles: the step of a tile
+ * is written here independently. */
 #include "x86_amx_definition.h"
 #include "kernel/acts.h"
 #include "base/half.h"
@@ -9,8 +10,8 @@
 
 enum { STEP = 32 };
 
-/* Two bf16 that are a float, or nearly. */
-struct planes {
+/* two bf16 numbers whose sum is a float, exactly or approximately */
+struct hi_lo {
     float hi, lo;
 };
 
@@ -24,30 +25,30 @@ static float bf16(float v)
     return bf16_to_f32(bf16_of_f32(flushed(v)));
 }
 
-static struct planes planes_of(float v)
+static struct hi_lo split_bf16x2(float v)
 {
-    struct planes p = { bf16(v), 0 };
+    struct hi_lo p = { bf16(v), 0 };
 
     if (isfinite(p.hi))
         p.lo = bf16(v - p.hi);
     return p;
 }
 
-/* fma as MXCSR's FTZ has it: what is below FLT_MIN when rounded to 24 bits is zero. All terms are
- * normal or zero; times 2^64, the sum is normal where it matters. */
+/* fma with flush-to-zero as in MXCSR: a result below FLT_MIN when rounded to 24 bits is zero. All
+ * terms are normal or zero; scaled by 2^64, the sum is normal wherever the rounding matters. */
 static float fma_flushed(float a, float b, float c)
 {
     float r = fmaf(a, b, c);
 
     if (fabsf(r) > FLT_MIN || r != r)
         return r;
-    bool swap = fabsf(a) > fabsf(b); /* the smaller one is scaled, and stays finite */
+    bool swap = fabsf(a) > fabsf(b); /* the smaller factor is scaled, so it stays finite */
     float scaled = fmaf((swap ? b : a) * 0x1p64f, swap ? a : b, c * 0x1p64f);
     return fabsf(scaled) < FLT_MIN * 0x1p64f ? 0 : r;
 }
 
-/* What one product of tiles does to one number. */
-static float step(float acc, const float a[STEP], const float b[STEP])
+/* Effect of one tile dot product on one number. */
+static float tile_step(float acc, const float a[STEP], const float b[STEP])
 {
     float even = 0, odd = 0;
 
@@ -77,16 +78,16 @@ static float dot(const struct packed *w, int row, const struct act_planes *x)
         float x_hi[STEP] = { 0 }, x_lo[STEP] = { 0 }, w_hi[STEP] = { 0 }, w_lo[STEP] = { 0 };
         for (int i = 0; i < MIN(STEP, w->n_cols - k); i++) {
             float f = weight(w, row, k + i);
-            struct planes pw = planes_of(f);
+            struct hi_lo pw = split_bf16x2(f);
             x_hi[i] = bf16_to_f32(x[k / STEP].hi[i]);
             x_lo[i] = bf16_to_f32(x[k / STEP].lo[i]);
             w_hi[i] = is_f16 ? pw.hi : f;
             w_lo[i] = pw.lo;
         }
-        acc = step(acc, x_lo, w_hi);
-        acc = step(acc, x_hi, w_hi);
+        acc = tile_step(acc, x_lo, w_hi);
+        acc = tile_step(acc, x_hi, w_hi);
         if (is_f16)
-            acc = step(acc, x_hi, w_lo);
+            acc = tile_step(acc, x_hi, w_lo);
     }
     return acc;
 }
@@ -109,16 +110,16 @@ void amx_definition_gemm_f16(const struct gemm_args *g)
     gemm(g);
 }
 
-/* ---- attention over bf16 pages; what is not here is ref_attn.c's */
+/* ---- attention over bf16 pages; other pages are computed by ref_attn.c */
 
 enum { TOKENS = ((int)PAGE_TOKENS + KV_GROUP - 1) / KV_GROUP * KV_GROUP };
 
-struct softmax { /* so far, relative to exp(max) */
+struct softmax_state { /* state so far, relative to exp(max) */
     float max, sum;
     float *out;
 };
 
-static const struct kernels *ref(void)
+static const struct kernels *ref_set(void)
 {
     const struct kernels *k;
     struct err e;
@@ -154,17 +155,17 @@ static float value(const struct attn_args *a, int pos, int d)
         page_of(a, pos, true)[(d / 16 * TOKENS / 2 + token / 2) * 32 + d % 16 * 2 + token % 2]);
 }
 
-/* acc + lower planes of x * y, then upper planes. */
-static float both_planes(float acc, const float x[STEP], const float y[STEP])
+/* acc + lo * y, then + hi * y, where x is split into hi and lo */
+static float add_lo_hi(float acc, const float x[STEP], const float y[STEP])
 {
     float hi[STEP], lo[STEP];
 
     for (int i = 0; i < STEP; i++) {
-        struct planes p = planes_of(x[i]);
+        struct hi_lo p = split_bf16x2(x[i]);
         hi[i] = p.hi;
         lo[i] = p.lo;
     }
-    return step(step(acc, lo, y), hi, y);
+    return tile_step(tile_step(acc, lo, y), hi, y);
 }
 
 static float score(const struct attn_args *a, const float *q, int pos)
@@ -178,7 +179,7 @@ static float score(const struct attn_args *a, const float *q, int pos)
             x[i] = q[d + i];
             y[i] = key(a, pos, d + i);
         }
-        acc = both_planes(acc, x, y);
+        acc = add_lo_hi(acc, x, y);
     }
     return acc * a->scale;
 }
@@ -191,19 +192,19 @@ static float output(const struct attn_args *a, const float *w, int from, int to,
             x[i] = w[pos - from + i];
             y[i] = value(a, pos + i, d);
         }
-        acc = both_planes(acc, x, y);
+        acc = add_lo_hi(acc, x, y);
     }
     return acc;
 }
 
 static float exp_of(float x)
 {
-    ref()->softmax(&x, &x, 1, 0, 1);
+    ref_set()->softmax(&x, &x, 1, 0, 1);
     return x;
 }
 
 static void attend_block(
-    const struct attn_args *a, const float *q, int from, int to, struct softmax *s)
+    const struct attn_args *a, const float *q, int from, int to, struct softmax_state *s)
 {
     float w[KV_BLOCK], lane[16] = { 0 }, max = s->max;
 
@@ -211,7 +212,7 @@ static void attend_block(
         w[pos - from] = score(a, q, pos);
         max = w[pos - from] > max ? w[pos - from] : max;
     }
-    ref()->softmax(w, w, to - from, max, 1);
+    ref_set()->softmax(w, w, to - from, max, 1);
     for (int i = 0; i < to - from; i++)
         lane[i % 16] += w[i];
     for (int half = 8; half; half /= 2)
@@ -228,11 +229,11 @@ static void attend_head(const struct attn_args *a, const float *q, float *out)
 {
     const int dim = a->layout->head_dim;
     float buffer[2][512];
-    struct softmax total = { 0, 0, buffer[0] };
+    struct softmax_state total = { 0, 0, buffer[0] };
 
     CHECK(dim <= 512);
     for (int from = 0; from < a->n_keys; from += KV_SPLIT) {
-        struct softmax s = { -INFINITY, 0, buffer[from > 0] };
+        struct softmax_state s = { -INFINITY, 0, buffer[from > 0] };
         memset(s.out, 0, sizeof(buffer[0]));
         for (int b = from; b < MIN(from + KV_SPLIT, a->n_keys); b += KV_BLOCK)
             attend_block(a, q, b, MIN(b + KV_BLOCK, a->n_keys), &s);
@@ -241,11 +242,11 @@ static void attend_head(const struct attn_args *a, const float *q, float *out)
             continue;
         }
         float max = s.max > total.max ? s.max : total.max;
-        float mine = exp_of(total.max - max), theirs = exp_of(s.max - max);
+        float total_factor = exp_of(total.max - max), split_factor = exp_of(s.max - max);
         total.max = max;
-        total.sum = fmaf(s.sum, theirs, total.sum * mine);
+        total.sum = fmaf(s.sum, split_factor, total.sum * total_factor);
         for (int d = 0; d < dim; d++)
-            total.out[d] = fmaf(s.out[d], theirs, total.out[d] * mine);
+            total.out[d] = fmaf(s.out[d], split_factor, total.out[d] * total_factor);
     }
     for (int d = 0; d < dim; d++)
         out[d] = a->n_keys > 0 ? total.out[d] * (1.0f / total.sum) + 0.0f : 0.0f;
@@ -256,7 +257,7 @@ void amx_definition_attend(const struct attn_args *a)
     const int dim = a->layout->head_dim;
 
     if (a->layout->type != KV_BF16) {
-        ref()->attend(a);
+        ref_set()->attend(a);
         return;
     }
     for (int i = 0; i < a->n_rows; i++) {

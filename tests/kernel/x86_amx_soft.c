@@ -1,6 +1,6 @@
-/* The AMX set once more, over tiles in software, for processors without them: every bit of it but
- * the tile instructions themselves. It takes tiles from the first row of activations on, so that
- * they are tested with every number of rows. */
+/* Second compilation of the AMX set, with emulated tiles, for processors without AMX: identical
+ * except for the tile instructions. It uses tiles from one activation row on, so that tests cover
+ * them for every number of rows. */
 #include "x86_amx_soft.h"
 
 #define TILES_IN_SOFTWARE

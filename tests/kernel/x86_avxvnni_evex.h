@@ -1,5 +1,5 @@
-/* x86_avxvnni_evex.h: the AVX-VNNI set with AVX-512's encoding of its instruction, for processors
- * that have only that one (or both). Instead of x86_avxvnni.h. */
+/* x86_avxvnni_evex.h: second compilation of the AVX-VNNI set with the AVX-512 encoding (EVEX) of
+ * its instruction, for processors that have that encoding. Included instead of x86_avxvnni.h. */
 #pragma once
 
 #define AVXVNNI(name) avxvnni_evex_##name
@@ -7,7 +7,7 @@
 #define DOT_ENCODING  "%{evex%}"
 #include "kernel/x86/x86_avxvnni.h"
 
-/* Its gaps filled from AVX2's. False: it does not run here. */
+/* Fills NULL entries from AVX2. Returns false if this machine cannot run the set. */
 static inline bool avxvnni_evex_choose(struct kernels *out)
 {
     const struct kernels *k;
