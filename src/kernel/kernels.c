@@ -8,18 +8,18 @@
 
 #include <pthread.h>
 
-static const char *lacks_nothing(void)
+static const char *lacks_no_feature(void)
 {
     return NULL;
 }
 
-/* Worst to best. */
+/* Slowest to fastest. */
 static const struct {
-    const struct kernels *own;  /* with gaps */
-    int base;                   /* fills them: a set that runs wherever this one does */
-    const char *(*lacks)(void); /* NULL: it runs here */
+    const struct kernels *own;  /* entries of this set; NULL entries are filled from `base` */
+    int base;                   /* index of a set that runs on every machine of this set */
+    const char *(*lacks)(void); /* first missing feature; NULL: the set can run on this machine */
 } sets[] = {
-    { &kernels_ref, 0, lacks_nothing },
+    { &kernels_ref, 0, lacks_no_feature },
 #if defined(__x86_64__)
     { &kernels_avx2, 0, cpu_lacks_avx2 },
     { &avxvnni_kernels, 1, cpu_lacks_avxvnni },
@@ -32,8 +32,8 @@ enum { N_SETS = ARRAY_LEN(sets) };
 
 static struct kernels merged[N_SETS];
 
-/* b over a: gaps of b are filled from a. */
-static struct kernels over(const struct kernels *a, const struct kernels *b)
+/* Returns b with NULL entries filled from a. */
+static struct kernels fill_entries(const struct kernels *a, const struct kernels *b)
 {
     struct kernels k = *b;
 
@@ -52,24 +52,24 @@ static void merge_sets(void)
 {
     merged[0] = *sets[0].own;
     for (int i = 1; i < N_SETS; i++)
-        merged[i] = over(&merged[sets[i].base], sets[i].own);
+        merged[i] = fill_entries(&merged[sets[i].base], sets[i].own);
 }
 
 int kernels_choose(const struct kernels **out, const char *name, struct err *e)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    bool any = !name || !strcmp(name, "auto");
+    bool is_auto = !name || !strcmp(name, "auto");
 
     pthread_once(&once, merge_sets);
     for (int i = N_SETS - 1; i >= 0; i--) {
-        if (!any && strcmp(name, merged[i].name))
+        if (!is_auto && strcmp(name, merged[i].name))
             continue;
         const char *missing = sets[i].lacks();
         if (!missing) {
             *out = &merged[i];
             return 0;
         }
-        if (!any)
+        if (!is_auto)
             return err_set(
                 e, ERR_UNSUPPORTED, "kernels '%s': this machine lacks %s", name, missing);
     }
