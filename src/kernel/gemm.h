@@ -65,7 +65,7 @@ enum gemm_slot {
 };
 int gemm_slot(enum qtype type); /* a slot index, or -1 if kernels do not support the type */
 
-/* kernels_act_kind() also considers the kernel set */
+/* Kind by weight type alone; kernels_act_kind() also considers the kernel set. */
 enum act_kind act_kind_for(enum qtype weight_type);
 int act_block(enum act_kind kind); /* elements per block */
 /* Bytes before column `col`, a multiple of act_block(). */
