@@ -29,7 +29,7 @@ struct lanes {
 /* Microkernel: multiplies n blocks at w with n blocks at x[m] and adds the products to acc[m]. */
 typedef void (*turn_fn)(const uint8_t *w, const uint8_t *const *x, int n, struct lanes *acc);
 
-/* Weight type for GEMV. */
+/* GEMV with one weight type: microkernels and sizes. */
 struct format {
     turn_fn turn[GROUP + 1]; /* indexed by the number of rows */
     int block;               /* elements of k per block */
@@ -68,7 +68,7 @@ INLINE __m256 half8(const uint16_t *h)
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)h));
 }
 
-/* broadcasts four bytes to all rows */
+/* Broadcasts four bytes to all rows. */
 INLINE __m256i spread4(const void *q)
 {
     int32_t v;
