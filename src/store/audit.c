@@ -17,7 +17,7 @@
 enum { HASH = 32, HEX = 2 * HASH, LINE_MAX_BYTES = 8192 };
 
 struct audit {
-    pthread_mutex_t mu; /* guards the file's end and `last` */
+    pthread_mutex_t mu; /* guards the end of the file and `last` */
     int fd;
     char last[HEX + 1]; /* hash of the last line, in hex */
     unsigned char secret[HASH];
@@ -38,8 +38,8 @@ static void hash_line(struct str line, char *hex)
     to_hex(hash, hex);
 }
 
-/* Walks the file's lines; each must begin with the hash of the one before. */
-static int walk(FILE *f, char *last, struct err *e)
+/* Reads all lines of the file; each must begin with the hash of the line before. */
+static int check_chain(FILE *f, char *last, struct err *e)
 {
     char *line = NULL;
     size_t cap = 0;
@@ -71,7 +71,7 @@ int audit_verify(const char *path, struct err *e)
     FILE *f = fopen(path, "r");
     if (!f)
         return err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
-    int rc = walk(f, last, e);
+    int rc = check_chain(f, last, e);
     fclose(f);
     return rc ? err_wrap(e, "%s", path) : 0;
 }
@@ -87,7 +87,7 @@ int audit_open(struct audit **out, const char *path, struct err *e)
         err_set(e, ERR_IO, "audit log %s: %s", path, strerror(errno));
         goto fail;
     }
-    int rc = walk(f, a->last, e);
+    int rc = check_chain(f, a->last, e);
     fclose(f);
     if (rc) {
         err_wrap(e, "audit log %s", path);

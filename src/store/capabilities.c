@@ -16,7 +16,7 @@ struct capabilities {
     char path[1024];
 };
 
-/* What brings the schema from version i to i + 1. Never changed, only added to. */
+/* Migration i changes the schema from version i to i + 1. Existing entries are never changed. */
 static const char *const migrations[] = {
     "CREATE TABLE model_capabilities ("
     " model_id TEXT PRIMARY KEY NOT NULL,"
@@ -97,7 +97,7 @@ static int64_t number_in(const struct column *c, const void *row)
     }
 }
 
-static int bind(sqlite3_stmt *s, int at, const struct column *c, const void *row)
+static int bind_column(sqlite3_stmt *s, int at, const struct column *c, const void *row)
 {
     const char *p = (const char *)row + c->at;
 
@@ -111,7 +111,7 @@ static int bind(sqlite3_stmt *s, int at, const struct column *c, const void *row
     return is_null ? sqlite3_bind_null(s, at) : sqlite3_bind_int64(s, at, n);
 }
 
-static void take(sqlite3_stmt *s, int at, const struct column *c, void *row)
+static void read_column(sqlite3_stmt *s, int at, const struct column *c, void *row)
 {
     char *p = (char *)row + c->at;
     bool is_null = sqlite3_column_type(s, at) == SQLITE_NULL;
@@ -136,7 +136,7 @@ static void take(sqlite3_stmt *s, int at, const struct column *c, void *row)
     }
 }
 
-/* "SELECT a, b FROM model_capabilities WHERE model_id = ?", or the INSERT of all. */
+/* "SELECT a, b FROM model_capabilities WHERE model_id = ?", or the INSERT of all columns. */
 static void write_sql(char *out, size_t size, bool is_insert)
 {
     size_t n = (size_t)snprintf(
@@ -154,7 +154,7 @@ static void write_sql(char *out, size_t size, bool is_insert)
     snprintf(out + n, size - n, ")");
 }
 
-/* ---- the schema */
+/* ---- schema */
 
 static int run_sql(struct capabilities *c, const char *sql, struct err *e)
 {
@@ -179,7 +179,8 @@ static int migrate_locked(struct capabilities *c, struct err *e)
 {
     int64_t version = 0;
 
-    if (read_number(c, "PRAGMA user_version", &version, e)) /* again: now nobody else writes */
+    /* read again: no other process can write now */
+    if (read_number(c, "PRAGMA user_version", &version, e))
         return -1;
     if (version < 0 || version > (int64_t)ARRAY_LEN(migrations))
         return err_set(e, ERR_UNSUPPORTED,
@@ -212,11 +213,11 @@ static int migrate(struct capabilities *c, struct err *e)
     return -1;
 }
 
-/* ---- the file */
+/* ---- file */
 
 static void close_db(struct capabilities *c)
 {
-    sqlite3_close(c->db); /* a handle that could not be opened is closed, too */
+    sqlite3_close(c->db); /* required even if sqlite3_open_v2 failed */
     c->db = NULL;
 }
 
@@ -225,7 +226,7 @@ static bool is_damage(int code)
     return code == SQLITE_CORRUPT || code == SQLITE_NOTADB;
 }
 
-static bool is_sound(sqlite3 *db, int *code)
+static bool is_intact(sqlite3 *db, int *code)
 {
     sqlite3_stmt *s = NULL;
     bool good = false;
@@ -242,7 +243,7 @@ static bool is_sound(sqlite3 *db, int *code)
     return good;
 }
 
-/* 0; -1 with e; 1 with e: it is damaged. */
+/* Returns 0; -1 with e; 1 with e if the file is damaged. */
 static int open_db(struct capabilities *c, struct err *e)
 {
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
@@ -250,10 +251,10 @@ static int open_db(struct capabilities *c, struct err *e)
 
     if (code == SQLITE_OK) {
         sqlite3_busy_timeout(c->db, BUSY_MS);
-        if (is_sound(c->db, &code) && !migrate(c, e) &&
+        if (is_intact(c->db, &code) && !migrate(c, e) &&
             !run_sql(c, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL", e))
             return 0;
-        if (code == SQLITE_OK) { /* sound, and something else is wrong */
+        if (code == SQLITE_OK) { /* the file is intact, but another step failed */
             bool has_wrong_shape = e->code == ERR_IO && is_damage(sqlite3_errcode(c->db));
             close_db(c);
             return has_wrong_shape ? 1 : -1;
@@ -264,10 +265,10 @@ static int open_db(struct capabilities *c, struct err *e)
     return is_damage(code) ? 1 : -1;
 }
 
-/* To a name that is free; what SQLite keeps beside it goes with it. */
+/* Renames the damaged file to a free name and removes the -wal and -shm files of SQLite. */
 static int put_aside(const struct capabilities *c, struct err *e)
 {
-    static const char *const beside[] = { "-wal", "-shm" };
+    static const char *const suffixes[] = { "-wal", "-shm" };
     char to[sizeof(c->path) + 32], from[sizeof(c->path) + 8];
     int i = 1;
 
@@ -279,8 +280,8 @@ static int put_aside(const struct capabilities *c, struct err *e)
     if (rename(c->path, to))
         return err_set(
             e, ERR_IO, "%s is damaged and cannot be put aside: %s", c->path, strerror(errno));
-    for (size_t k = 0; k < ARRAY_LEN(beside); k++) {
-        snprintf(from, sizeof(from), "%s%s", c->path, beside[k]);
+    for (size_t k = 0; k < ARRAY_LEN(suffixes); k++) {
+        snprintf(from, sizeof(from), "%s%s", c->path, suffixes[k]);
         if (unlink(from) && errno != ENOENT)
             return err_set(e, ERR_IO, "%s: %s", from, strerror(errno));
     }
@@ -334,7 +335,7 @@ void capabilities_close(struct capabilities *c)
     mem_free(c);
 }
 
-/* ---- reading and writing */
+/* ---- get, put, delete */
 
 int capabilities_get(
     struct capabilities *c, const char *model_id, struct model_capabilities *out, struct err *e)
@@ -351,7 +352,7 @@ int capabilities_get(
         rc = sqlite3_step(s);
     if (rc == SQLITE_ROW) {
         for (size_t i = 0; i < ARRAY_LEN(columns); i++)
-            take(s, (int)i, &columns[i], out);
+            read_column(s, (int)i, &columns[i], out);
         found = 1;
     } else if (rc != SQLITE_DONE) {
         found = fail(c, e);
@@ -368,7 +369,7 @@ int capabilities_put(struct capabilities *c, const struct model_capabilities *ro
     write_sql(sql, sizeof(sql), true);
     int rc = sqlite3_prepare_v2(c->db, sql, -1, &s, NULL);
     for (size_t i = 0; rc == SQLITE_OK && i < ARRAY_LEN(columns); i++)
-        rc = bind(s, (int)i + 1, &columns[i], row);
+        rc = bind_column(s, (int)i + 1, &columns[i], row);
     if (rc == SQLITE_OK)
         rc = sqlite3_step(s);
     rc = rc == SQLITE_DONE ? 0 : fail(c, e);

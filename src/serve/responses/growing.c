@@ -31,7 +31,7 @@ const struct kept *growing_begin(
     k->kept.is_grown = true;
     k->kept.is_told = from->is_told;
     k->kept.maker = from->maker;
-    k->refs = 2; /* the shelf's, the maker's */
+    k->refs = 2; /* the store's and the producer's */
     size_t n_last = from->is_told ? tape_reserve(&k->growth->tape, n_spare) : 0;
     k->bytes += n_last;
     if ((n_last || !from->is_told) && shelf_bring_in(s, owner, k, now_ns))
@@ -51,8 +51,9 @@ void growing_runs(struct shelf *s, const struct kept *k)
     pthread_mutex_unlock(&s->mu);
 }
 
-/* Under the mutex: room for `more` bytes and the frames, which are put. False: nothing changed. */
-static bool put(
+/* The caller holds the mutex. Reserves `more` bytes and room for the frames, and appends the
+ * frames. Returns false if nothing changed. */
+static bool append_frames(
     struct shelf *s, struct entry *k, size_t more, struct str frames, struct entry **gone)
 {
     struct tape *t = &k->growth->tape;
@@ -66,8 +67,8 @@ static bool put(
     return false;
 }
 
-/* The same, in the room for last words. */
-static bool put_reserved(
+/* Same, but appends into the room that is reserved for the final event. */
+static bool append_reserved_frames(
     struct shelf *s, struct entry *k, size_t more, struct str frames, struct entry **gone)
 {
     if (!shelf_claim(s, k, more, gone))
@@ -85,22 +86,24 @@ bool growing_put(struct shelf *s, const struct kept *k, struct str frames, uint6
 
     pthread_mutex_lock(&s->mu);
     CHECK(!has_ended(g));
-    bool is_ok = put(s, shelf_entry(k), 0, frames, &gone);
+    bool is_ok = append_frames(s, shelf_entry(k), 0, frames, &gone);
     *listeners = g->listeners;
     pthread_mutex_unlock(&s->mu);
     shelf_free_all(gone);
     return is_ok;
 }
 
-/* Under the mutex: the answer stands in `block`, or in the spare room when that is NULL. */
-static bool end(struct shelf *s, struct entry *k, const struct growing_last *last, char *block,
-    struct entry **gone)
+/* The caller holds the mutex. The final response is in `block`, or is copied to the reserved bytes
+ * if `block` is NULL. */
+static bool set_final(struct shelf *s, struct entry *k, const struct growing_last *last,
+    char *block, struct entry **gone)
 {
     struct growth *g = k->growth;
 
     CHECK(!has_ended(g) && last->stage != KEPT_WAITS && last->stage != KEPT_RUNS);
     size_t more = block ? last->answer.n : 0;
-    if (!put(s, k, more, last->frames, gone) && !put_reserved(s, k, more, last->frames, gone))
+    if (!append_frames(s, k, more, last->frames, gone) &&
+        !append_reserved_frames(s, k, more, last->frames, gone))
         return false;
     if (!block)
         memcpy(g->spare, last->answer.p, last->answer.n);
@@ -124,7 +127,7 @@ bool growing_end(struct shelf *s, const struct kept *kept, const struct growing_
         memcpy(block, last->answer.p, last->answer.n);
     }
     pthread_mutex_lock(&s->mu);
-    bool is_ok = end(s, k, last, block, &gone);
+    bool is_ok = set_final(s, k, last, block, &gone);
     if (is_ok && k->is_found)
         shelf_list(k, now_ns);
     *listeners = k->growth->listeners;

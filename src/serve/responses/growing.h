@@ -1,51 +1,58 @@
-/* growing.h: answers that stand on the shelf while they are made.
+/* live_response.h: responses in the response store that are still being generated.
  *
- *     growing_begin -> KEPT_WAITS -> growing_runs -> KEPT_RUNS -> growing_end
- *                                                  -> KEPT_ENDED | KEPT_FAILED | KEPT_CANCELLED
+ *     live_response_begin -> STORED_QUEUED -> live_response_set_running -> STORED_RUNNING
+ *         -> live_response_end -> STORED_COMPLETED | STORED_FAILED | STORED_CANCELLED
  *
- * One thread makes it: who called growing_begin, whose reference it holds until after growing_end.
- * Any thread looks at it, reads what it has told so far, waits for more, or says that nobody wants
- * it any more. Nobody is called from here: who makes it gets the listeners with every growth, and
- * tells them; who listens first and reads then misses nothing.
+ * One thread, the producer, calls begin, set_running, append and end; it holds a reference until
+ * after live_response_end. Any thread may read the response and its events, subscribe, or request
+ * its cancellation. The functions here call no callbacks: append and end return the set of
+ * subscribers, and the producer wakes them. A reader that subscribes before it reads misses no
+ * event.
  *
- * It is found from its beginning, and neither grows old nor goes for room before its end. Its bytes
- * count as they come: where there is no room for more, growing_put says so.
+ * A live response can be found from the start. It does not expire and is not evicted before its
+ * end. Appended bytes count towards the limits; live_response_append returns false at a limit.
  *
- * Guarded by shelf.mu, like everything of the shelf; a copy of what is told is the longest it is
- * held. */
+ * response_store.mu guards all state. The longest operation under it is the copy of appended
+ * frames. */
 #pragma once
 
 #include "serve/responses/shelf.h"
 #include "serve/responses/tape.h"
 
-enum { GROWING_SPARE = 4 * 1024 }; /* bytes that the last words may have more than the first */
+/* bytes by which the final response may exceed the initial one */
+enum { GROWING_SPARE = 4 * 1024 };
 
-/* What k->answer says is how it begins. NULL: no room, no memory, or the id is there. */
+/* `k->answer` is the initial response object. Returns NULL if there is no room, memory is short, or
+ * the id exists. */
 const struct kept *growing_begin(
     struct shelf *s, uint64_t owner, const struct kept *k, uint64_t now_ns);
 void growing_runs(struct shelf *s, const struct kept *k);
 
-/* Whole frames of its tape. False: there is no room, nothing was put. *listeners: whom to tell. */
+/* Appends whole frames to the event log. Returns false, and appends nothing, if there is no room.
+ * *listeners: bit i is set if subscriber i must be woken. */
 bool growing_put(
     struct shelf *s, const struct kept *k, struct str frames, uint64_t *listeners) MUST_CHECK;
 
 struct growing_last {
-    enum kept_stage stage; /* not WAITS, not RUNS */
-    struct str answer;     /* as it is from now on */
-    struct str frames;     /* the last ones of the tape */
-    bool is_cut;           /* the tape has no end that says so */
+    enum kept_stage stage; /* COMPLETED, FAILED or CANCELLED */
+    struct str answer;     /* final response object */
+    struct str frames;     /* last frames of the event log */
+    bool is_cut;           /* the event log does not get a final event */
 };
-/* All at once. False: there is no room, nothing has changed; an answer of at most GROWING_SPARE
- * bytes more than the first one, with as many bytes of frames, always has room. */
+/* Sets the final object, the last frames and the stage atomically. Returns false, and changes
+ * nothing, if there is no room. A final object of at most LIVE_RESPONSE_RESERVE bytes more than the
+ * initial one, with as many bytes of frames, always fits. */
 bool growing_end(struct shelf *s, const struct kept *k, const struct growing_last *last,
     uint64_t now_ns, uint64_t *listeners) MUST_CHECK;
 
-/* From now on `listener` (0 to 63) is among those who are told. */
+/* Adds subscriber `listener` (0 to 63) to the set that append and end return. */
 void growing_listen(struct shelf *s, const struct kept *k, unsigned listener);
-/* What the tape says behind the place, as in tape.h; the bytes live as long as the reference. */
+/* Returns at most `most` bytes of the event log at the position and advances it (see event_log.h).
+ * The bytes are valid while the caller holds its reference. */
 struct str growing_read(struct shelf *s, const struct kept *k, struct tape_place *p, size_t most);
 bool growing_seek(struct shelf *s, const struct kept *k, struct tape_place *p, uint64_t frame);
 
-/* Nobody wants it: who makes it finds out with growing_is_unwanted. False: it has ended. */
+/* Requests cancellation; the producer polls live_response_is_cancel_requested. Returns false if the
+ * response has ended. */
 bool growing_stop(struct shelf *s, const struct kept *k);
 bool growing_is_unwanted(struct shelf *s, const struct kept *k);

@@ -5,7 +5,7 @@
 
 enum { BUCKETS_LEAST = 64, BUCKETS_MOST = 1 << 16, BYTES_PER_BUCKET = 4096 };
 
-/* ---- life */
+/* ---- open */
 
 int shelf_open(struct shelf **out, const struct shelf_options *o, struct err *e)
 {
@@ -32,9 +32,9 @@ struct entry *shelf_entry(const struct kept *k)
     return container_of((struct kept *)(uintptr_t)k, struct entry, kept);
 }
 
-/* ---- under the mutex: what is freed is put on a list, and freed when the mutex is free again */
+/* ---- under the mutex; entries to free are collected in a list and freed after unlocking */
 
-static void owner_gone(struct shelf *s, struct owner *o)
+static void remove_owner(struct shelf *s, struct owner *o)
 {
     struct owner **at = &s->owners;
 
@@ -44,7 +44,8 @@ static void owner_gone(struct shelf *s, struct owner *o)
     mem_free(o);
 }
 
-/* One reference less; what it held itself goes the same way. No recursion: chains are long. */
+/* Drops one reference. A freed entry drops its reference to the previous response in the same way;
+ * this is a loop, not a recursion, because chains are long. */
 static void unref(struct shelf *s, struct entry *k, struct entry **gone)
 {
     while (k && --k->refs == 0) {
@@ -53,7 +54,7 @@ static void unref(struct shelf *s, struct entry *k, struct entry **gone)
         o->bytes -= k->bytes;
         s->stats.bytes -= k->bytes;
         if (!--o->n_live)
-            owner_gone(s, o);
+            remove_owner(s, o);
         k->chain = *gone;
         *gone = k;
         k = before;
@@ -115,8 +116,8 @@ static void link_newest(struct entry *k)
     o->newest = k;
 }
 
-/* It is found no more. */
-static void hide(struct shelf *s, struct entry *k, struct entry **gone)
+/* Removes the entry from its bucket and its LRU list, so that it cannot be found. */
+static void unlink_entry(struct shelf *s, struct entry *k, struct entry **gone)
 {
     struct entry **at = bucket_of(s, k->hash);
 
@@ -133,10 +134,11 @@ static void hide(struct shelf *s, struct entry *k, struct entry **gone)
 static void evict(struct shelf *s, struct entry *k, struct entry **gone)
 {
     s->stats.evicted++;
-    hide(s, k, gone);
+    unlink_entry(s, k, gone);
 }
 
-/* Those before it are newer: of a conversation nobody goes on with, its end goes first. */
+/* The previous responses become newer than the entry, so that the end of an unused conversation is
+ * evicted first. */
 static void touch(struct entry *k, uint64_t now_ns)
 {
     for (; k; k = k->before) {
@@ -148,7 +150,7 @@ static void touch(struct entry *k, uint64_t now_ns)
     }
 }
 
-/* Complete: from now on it grows old, and may go. */
+/* Marks the entry as complete: from now on it can expire and be evicted. */
 void shelf_list(struct entry *k, uint64_t now_ns)
 {
     k->is_listed = true;
@@ -177,7 +179,8 @@ static struct entry *find(
     return NULL;
 }
 
-/* The oldest that is found, of this owner; false: there is none, or the owner went with it. */
+/* Evicts the least recently used entry of the owner. Returns false if there is none, or if the
+ * owner was freed with it. */
 static bool evict_one(struct shelf *s, struct owner *o, struct entry **gone)
 {
     uint64_t id = o->id;
@@ -197,8 +200,8 @@ static void evict_old(struct shelf *s, uint64_t now_ns, struct entry **gone)
     }
 }
 
-/* Of those who have anything that can go. */
-static struct owner *richest(struct shelf *s)
+/* The owner with the most bytes among those that have an evictable entry. */
+static struct owner *largest_owner(struct shelf *s)
 {
     struct owner *most = NULL;
 
@@ -212,11 +215,11 @@ static void make_room(struct shelf *s, struct owner *o, size_t bytes, struct ent
 {
     while (o->bytes + bytes > s->o.max_owner_bytes && evict_one(s, o, gone))
         continue;
-    for (struct owner *most; s->stats.bytes + bytes > s->o.max_bytes && (most = richest(s));)
+    for (struct owner *most; s->stats.bytes + bytes > s->o.max_bytes && (most = largest_owner(s));)
         evict(s, most->oldest, gone);
 }
 
-/* ---- the doors */
+/* ---- insert, find, remove */
 
 void shelf_close(struct shelf *s)
 {
@@ -224,8 +227,8 @@ void shelf_close(struct shelf *s)
 
     if (!s)
         return;
-    for (struct owner *most; (most = richest(s));)
-        hide(s, most->oldest, &gone);
+    for (struct owner *most; (most = largest_owner(s));)
+        unlink_entry(s, most->oldest, &gone);
     CHECK(!s->owners && !s->stats.bytes);
     shelf_free_all(gone);
     pthread_mutex_destroy(&s->mu);
@@ -267,8 +270,8 @@ struct entry *shelf_new_entry(const struct kept *from, size_t extra, char **extr
     return k;
 }
 
-/* Its owner stays while it makes room, for the entry is counted first. */
-static void put(struct shelf *s, struct owner *o, struct entry *k, uint64_t now_ns)
+/* Links the entry and counts it, which keeps the owner alive. */
+static void link_entry(struct shelf *s, struct owner *o, struct entry *k, uint64_t now_ns)
 {
     CHECK(!k->before || k->before->owner == o);
     k->owner = o;
@@ -294,7 +297,7 @@ bool shelf_claim(struct shelf *s, struct entry *k, size_t bytes, struct entry **
 {
     if (!bytes)
         return true;
-    make_room(s, k->owner, bytes, gone); /* the owner stays: it has this entry */
+    make_room(s, k->owner, bytes, gone); /* the owner is not freed: it has this entry */
     if (!has_room(s, k->owner, bytes))
         return false;
     k->bytes += bytes;
@@ -310,8 +313,8 @@ void shelf_unclaim(struct shelf *s, struct entry *k, size_t bytes)
     s->stats.bytes -= bytes;
 }
 
-/* With the owner's place taken: `o` does not go while n_live counts it. */
-static bool try_put(
+/* The temporary increment of n_live keeps `o` alive while entries are evicted. */
+static bool try_insert(
     struct shelf *s, struct owner *o, struct entry *k, uint64_t now_ns, struct entry **gone)
 {
     bool is_ok = false;
@@ -323,9 +326,9 @@ static bool try_put(
         is_ok = has_room(s, o, k->bytes);
     }
     if (is_ok)
-        put(s, o, k, now_ns);
+        link_entry(s, o, k, now_ns);
     if (!--o->n_live)
-        owner_gone(s, o);
+        remove_owner(s, o);
     return is_ok;
 }
 
@@ -348,7 +351,7 @@ bool shelf_bring_in(struct shelf *s, uint64_t owner, struct entry *k, uint64_t n
         o->next = s->owners;
         s->owners = o;
     }
-    bool is_ok = try_put(s, o, k, now_ns, &gone);
+    bool is_ok = try_insert(s, o, k, now_ns, &gone);
     pthread_mutex_unlock(&s->mu);
     mem_free(fresh);
     shelf_free_all(gone);
@@ -360,7 +363,7 @@ bool shelf_put(struct shelf *s, uint64_t owner, const struct kept *from, uint64_
     size_t most = MIN(s->o.max_owner_bytes, s->o.max_bytes);
 
     if (from->id.n + from->answer.n + from->input.n > most)
-        return false; /* not copied for nothing */
+        return false; /* checked before the copy is made */
     struct entry *k = shelf_new_entry(from, 0, NULL);
     if (k && shelf_bring_in(s, owner, k, now_ns))
         return true;
@@ -427,7 +430,7 @@ bool shelf_drop(struct shelf *s, uint64_t owner, struct str id, uint64_t now_ns)
     pthread_mutex_lock(&s->mu);
     struct entry *k = find(s, owner, id, now_ns, &gone);
     if (k)
-        hide(s, k, &gone);
+        unlink_entry(s, k, &gone);
     pthread_mutex_unlock(&s->mu);
     shelf_free_all(gone);
     return k != NULL;

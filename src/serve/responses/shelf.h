@@ -1,17 +1,19 @@
-/* shelf.h: answers that are kept for a while under their ids, so that a client may look at one
- * again or go on from it.
+/* response_store.h: memory for the stored objects of the Responses API. A client can read a stored
+ * response by its id, or continue the conversation with it as `previous_response_id`.
  *
- * An entry belongs to its owner (who asked): to anybody else it does not exist. It never changes,
- * but for those that stand here while they are made (growing.h), until their end. One that went on
- * from another holds it, so a conversation stays whole as long as its last answer is there; a front
- * of it that was dropped is only no longer found by its own id.
+ * An entry belongs to one owner (the tenant that sent the request); other owners cannot find it. An
+ * entry is immutable, except a live response (live_response.h), which changes until it ends. An
+ * entry holds a reference to its previous response. Therefore a conversation stays complete while
+ * its last response is stored: removing an earlier entry only means that its own id is no longer
+ * found.
  *
- * What happens at the caps: an owner with too many bytes loses what it has not used for longest,
- * its last answers first; when all owners together have too many, the one that has most. What was
- * not used for `ttl_ns` is found no more, and goes when the next entry comes. An entry larger than
- * an owner may have is not taken.
+ * Limits: if an owner exceeds `max_owner_bytes`, its least recently used entries are evicted;
+ * within a conversation the last response is evicted first. If the sum over all owners exceeds
+ * `max_bytes`, the owner with the most bytes loses its least recently used entry. An entry that was
+ * not used for `ttl_ns` is not found any more and is freed at the next insertion. An entry larger
+ * than `max_owner_bytes` is rejected.
  *
- * Any thread; shelf.mu guards all of it, reference counts too. */
+ * Any thread. One mutex guards all state, including the reference counts. */
 #pragma once
 
 #include "base/err.h"
@@ -19,7 +21,7 @@
 
 struct shelf;
 
-enum { SHELF_DEPTH_MAX = 4096 }; /* answers that go on from each other */
+enum { SHELF_DEPTH_MAX = 4096 }; /* responses in a chain of previous responses */
 
 struct shelf_options {
     size_t max_bytes, max_owner_bytes;
@@ -28,42 +30,47 @@ struct shelf_options {
 
 enum kept_stage { KEPT_ENDED, KEPT_WAITS, KEPT_RUNS, KEPT_FAILED, KEPT_CANCELLED };
 
-struct kept { /* bytes live as long as a reference to it; nothing here changes */
-    struct str id, answer, input; /* answer: of one that grows, as it began; see shelf_look */
-    const struct kept *before;    /* what it went on from; NULL: nothing */
-    int depth;                    /* how many there are before it */
-    bool is_grown;                /* it is, or was, made on the shelf (growing.h) */
-    bool is_told;                 /* ... and has a tape of what was told */
-    int maker;                    /* ... by whom; the maker's own number */
+/* All fields are immutable; the bytes are valid while the caller holds a reference. */
+struct kept {
+    /* `answer`: the response object, for a live response as it was at the start (see
+     * response_store_view); `input`: the input items */
+    struct str id, answer, input;
+    const struct kept *before; /* previous response; NULL: none */
+    int depth;                 /* number of previous responses in the chain */
+    bool is_grown;             /* created with live_response_begin */
+    bool is_told;              /* ... and has an event log of its stream */
+    int maker;                 /* ... io thread that generates it (index in the service) */
 };
 
-struct kept_view { /* texts as those of the entry */
+struct kept_view { /* snapshot; the strings are valid as long as those of the entry */
     enum kept_stage stage;
-    struct str answer; /* as it ended; before that, as it began */
-    bool is_cut;       /* ended, and its tape does not say how */
-    uint64_t n_frames; /* on its tape */
+    struct str answer; /* final response object; before the end, the initial one */
+    bool is_cut;       /* the response has ended and its event log lacks the final event */
+    uint64_t n_frames; /* in the event log */
 };
 
 struct shelf_stats {
-    uint64_t hits, misses, evicted; /* evicted: for room, or too old */
-    size_t entries, bytes;          /* bytes: also of what is only held by others */
+    uint64_t hits, misses, evicted; /* `evicted`: because of a limit or of `ttl_ns` */
+    size_t entries, bytes; /* `bytes` includes entries that are only referenced by others */
 };
 
 int shelf_open(struct shelf **out, const struct shelf_options *o, struct err *e);
-void shelf_close(struct shelf *s); /* NULL is fine; every reference must have come home */
+void shelf_close(struct shelf *s); /* accepts NULL; the caller has returned all references */
 
-/* Copies. `before` may be NULL. False: it is not kept, for it is too large or too deep, memory is
- * short, or the id is there already. */
+/* Copies `k`. `previous` may be NULL. Returns false, and stores nothing, if the entry is too large,
+ * the chain is too deep, memory is short, or the id exists. */
 bool shelf_put(struct shelf *s, uint64_t owner, const struct kept *k, uint64_t now_ns);
-/* A reference; NULL when this owner has no such entry. It counts as a use of all before it. */
+/* Returns a reference, or NULL if this owner has no such entry. Marks the entry and all previous
+ * responses as used. */
 const struct kept *shelf_take(struct shelf *s, uint64_t owner, struct str id, uint64_t now_ns);
-/* Another reference to what is held. */
+/* Returns another reference to an entry that the caller holds. */
 const struct kept *shelf_ref(struct shelf *s, const struct kept *k);
-/* How it stands now. */
+/* Writes the current state of the entry to *out. */
 void shelf_look(struct shelf *s, const struct kept *k, struct kept_view *out);
-void shelf_unref(struct shelf *s, const struct kept *k); /* NULL is fine */
-/* False: there was none. */
+void shelf_unref(struct shelf *s, const struct kept *k); /* accepts NULL */
+/* Returns false if there was no such entry. */
 bool shelf_drop(struct shelf *s, uint64_t owner, struct str id, uint64_t now_ns);
 
 void shelf_stats(struct shelf *s, struct shelf_stats *out);
-void shelf_check(struct shelf *s); /* walks everything; aborts on a lie. For tests and soaks */
+/* Checks all invariants; aborts on a violation. For tests. */
+void shelf_check(struct shelf *s);

@@ -3,7 +3,7 @@
 #include "base/limits.h"
 #include "base/mem.h"
 
-enum { REEL_FIRST = SMALL ? 16 : 2048, REEL_MOST = SMALL ? 64 : 64 * 1024 };
+enum { CHUNK_FIRST = SMALL ? 16 : 2048, CHUNK_MAX = SMALL ? 64 : 64 * 1024 };
 
 struct reel {
     struct reel *next;
@@ -29,7 +29,7 @@ static bool fits(const struct tape *t, size_t n)
 
 static size_t next_cap(const struct tape *t, size_t n)
 {
-    size_t cap = t->last ? MIN(2 * t->last->cap, (size_t)REEL_MOST) : (size_t)REEL_FIRST;
+    size_t cap = t->last ? MIN(2 * t->last->cap, (size_t)CHUNK_MAX) : (size_t)CHUNK_FIRST;
 
     return MAX(cap, n);
 }
@@ -39,7 +39,7 @@ size_t tape_cost(const struct tape *t, size_t n)
     return !n || fits(t, n) ? 0 : sizeof(struct reel) + next_cap(t, n);
 }
 
-static void add_reel(struct tape *t, struct reel *r, size_t cap)
+static void add_chunk(struct tape *t, struct reel *r, size_t cap)
 {
     *r = (struct reel){ .n_frames_before = t->n_frames, .cap = cap };
     *(t->last ? &t->last->next : &t->first) = r;
@@ -52,11 +52,11 @@ static bool make_room(struct tape *t, size_t n)
     struct reel *r = fits(t, n) ? t->last : try_malloc(sizeof(*r) + cap);
 
     if (r && r != t->last)
-        add_reel(t, r, cap);
+        add_chunk(t, r, cap);
     return r != NULL;
 }
 
-/* Where the frame that begins at p ends: behind its empty line. */
+/* End of the frame that begins at p: the byte after its empty line. */
 static const char *frame_end(const char *p, const char *end)
 {
     const char *line;
@@ -101,7 +101,7 @@ bool tape_put_reserved(struct tape *t, struct str frames)
     if (!r || frames.n > r->cap)
         return false;
     t->spare = NULL;
-    add_reel(t, r, r->cap);
+    add_chunk(t, r, r->cap);
     return tape_put(t, frames);
 }
 
@@ -126,9 +126,9 @@ bool tape_seek(const struct tape *t, struct tape_place *p, uint64_t frame)
         return false;
     while (r->next && r->next->n_frames_before <= frame)
         r = r->next;
-    const char *at = r->bytes, *end = r->bytes + r->n;
+    const char *start = r->bytes, *end = r->bytes + r->n;
     for (uint64_t i = r->n_frames_before; i < frame; i++)
-        at = frame_end(at, end);
-    *p = (struct tape_place){ r, (size_t)(at - r->bytes) };
+        start = frame_end(start, end);
+    *p = (struct tape_place){ r, (size_t)(start - r->bytes) };
     return true;
 }

@@ -1,44 +1,46 @@
-/* tape.h: what is told while it is made, so that it can be told again from any place: bytes that
- * grow at their end and stay where they are.
+/* event_log.h: append-only log of SSE frames that a reader can replay from any frame. Bytes never
+ * move after they are appended.
  *
- *     reel -> reel -> reel        each twice as large as the one before, up to REEL_MOST
+ *     log_chunk -> log_chunk -> log_chunk    each twice as large as the one before, up to CHUNK_MAX
  *
- * It is written frame by frame; a frame ends with an empty line ("\n\n"), has no other, and does
- * not span reels.
+ * The log is written in whole frames. A frame ends with an empty line ("\n\n"), contains no other
+ * empty line, and does not span chunks.
  *
- * Owner: whoever guards it, for all functions here. The bytes that a read has given never change,
- * and are read without a guard as long as the tape lives. */
+ * Owner: the thread that holds the caller's lock, for all functions. The bytes that event_log_read
+ * returned never change; they may be read without the lock while the log exists. */
 #pragma once
 
 #include "base/str.h"
 
 struct reel;
 
-struct tape { /* zeroed: empty */
+struct tape { /* zeroed = empty */
     struct reel *first, *last;
-    struct reel *spare; /* for the last words */
+    struct reel *spare; /* reserved for the final event */
     uint64_t n_frames;
 };
 
-struct tape_place { /* zeroed: the beginning */
+struct tape_place { /* read position; zeroed = start of the log */
     const struct reel *reel;
     size_t at;
 };
 
 void tape_clear(struct tape *t);
-/* Bytes of memory that a put of n more would take. */
+/* Bytes of memory that appending n bytes would allocate. */
 size_t tape_cost(const struct tape *t, size_t n);
-/* Whole frames. False: no memory, nothing was put. */
+/* Appends whole frames. Returns false, and appends nothing, if memory is short. */
 bool tape_put(struct tape *t, struct str frames) MUST_CHECK;
 
-/* Room for last words of n bytes, which is there when no other is: once. The memory it takes; 0:
- * there is none. */
+/* Allocates room for n bytes of final frames, so that they can be appended when memory is short.
+ * May be called once. Returns the bytes of memory that it took; 0: memory is short. */
 size_t tape_reserve(struct tape *t, size_t n) MUST_CHECK;
-/* False: they are more, or were said. */
+/* Appends frames into the reserved room. Returns false if they are larger than the room, or if it
+ * was used already. */
 bool tape_put_reserved(struct tape *t, struct str frames) MUST_CHECK;
 
-/* What follows the place, `most` bytes of it or fewer; the place moves on. Empty: there is no
- * more of it yet. */
+/* Returns at most `most` bytes at the position and advances it. Empty: the position is at the end
+ * of the log. */
 struct str tape_read(const struct tape *t, struct tape_place *p, size_t most);
-/* To the beginning of a frame, counted from 0. False: it is not there yet. */
+/* Moves the position to the start of a frame, counted from 0. Returns false if that frame is not in
+ * the log yet. */
 bool tape_seek(const struct tape *t, struct tape_place *p, uint64_t frame);
