@@ -17,32 +17,32 @@ struct keys {
     struct key keys[KEYS_MAX];
 };
 
-static int read_group(struct key *key, struct str name, int place, struct err *e)
+static int read_group(struct key *key, struct str name, int position, struct err *e)
 {
     static const char characters[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
     if (*key->group || name.n < 1 || name.n > KEY_GROUP_MAX)
-        return err_set(e, ERR_INVALID, "api keys: entry %d has a bad group", place);
+        return err_set(e, ERR_INVALID, "api keys: entry %d has a bad group", position);
     for (size_t i = 0; i < name.n; i++)
         if (!memchr(characters, name.p[i], sizeof(characters) - 1))
-            return err_set(e, ERR_INVALID, "api keys: entry %d has a bad group", place);
+            return err_set(e, ERR_INVALID, "api keys: entry %d has a bad group", position);
     memcpy(key->group, name.p, name.n);
     return 0;
 }
 
-static int read_weight(struct key *key, struct str text, int place, struct err *e)
+static int read_weight(struct key *key, struct str text, int position, struct err *e)
 {
     double v;
 
     if (!str_to_f64(text, &v) || !(v >= KEY_WEIGHT_MIN && v <= KEY_WEIGHT_MAX))
-        return err_set(e, ERR_INVALID, "api keys: entry %d has a bad weight", place);
+        return err_set(e, ERR_INVALID, "api keys: entry %d has a bad weight", position);
     key->weight = (float)v;
     return 0;
 }
 
-/* What is said of a key behind it, from the end; what is left of *item is the key. */
-static int read_suffixes(struct key *key, struct str *item, int place, struct err *e)
+/* Parses the suffixes of an entry, from its end; afterwards *item is the key alone. */
+static int read_suffixes(struct key *key, struct str *item, int position, struct err *e)
 {
     const struct str admin = STR(":admin"), group = STR(":group="), weight = STR(":weight=");
 
@@ -54,25 +54,26 @@ static int read_suffixes(struct key *key, struct str *item, int place, struct er
             key->scopes |= SCOPE_ADMIN;
         else if (!str_starts(suffix, group) && !str_starts(suffix, weight))
             return 0;
-        else if (str_starts(suffix, group) ? read_group(key, str_skip(suffix, group.n), place, e)
-                                           : read_weight(key, str_skip(suffix, weight.n), place, e))
+        else if (str_starts(suffix, group)
+                     ? read_group(key, str_skip(suffix, group.n), position, e)
+                     : read_weight(key, str_skip(suffix, weight.n), position, e))
             return -1;
         item->n = n;
     }
 }
 
-static int add(struct keys *k, struct str item, int place, struct err *e)
+static int add_key(struct keys *k, struct str item, int position, struct err *e)
 {
     struct key key = { .scopes = SCOPE_READ | SCOPE_GENERATE, .weight = 1 };
 
-    if (read_suffixes(&key, &item, place, e))
+    if (read_suffixes(&key, &item, position, e))
         return -1;
     if (!item.n)
-        return err_set(e, ERR_INVALID, "api keys: entry %d is empty", place);
+        return err_set(e, ERR_INVALID, "api keys: entry %d is empty", position);
     for (size_t i = 0; i < item.n; i++)
         if (item.p[i] <= ' ' || item.p[i] > '~')
             return err_set(
-                e, ERR_INVALID, "api keys: entry %d has a blank or a control character", place);
+                e, ERR_INVALID, "api keys: entry %d has a blank or a control character", position);
     if (k->n == KEYS_MAX)
         return err_set(e, ERR_RANGE, "api keys: more than %d", KEYS_MAX);
     SHA256((const unsigned char *)item.p, item.n, key.hash);
@@ -85,10 +86,10 @@ int keys_open(struct keys **out, const char *list, struct err *e)
     struct keys *k = xcalloc(1, sizeof(*k));
     struct str rest = str_trim(str_of(list));
 
-    for (int place = 1; rest.n; place++) {
+    for (int position = 1; rest.n; position++) {
         ptrdiff_t comma = str_find(rest, STR(","));
         size_t n = comma < 0 ? rest.n : (size_t)comma;
-        if (add(k, str_trim((struct str){ rest.p, n }), place, e)) {
+        if (add_key(k, str_trim((struct str){ rest.p, n }), position, e)) {
             keys_close(k);
             return -1;
         }
@@ -128,7 +129,7 @@ bool keys_find(const struct keys *k, struct str key, struct caller *out)
     if (!key.n)
         return false;
     SHA256((const unsigned char *)key.p, key.n, hash);
-    /* All are compared, so that the time does not tell which one was near. */
+    /* All hashes are compared, so that the time does not reveal the position of the match. */
     for (int i = 0; i < k->n; i++)
         if (!CRYPTO_memcmp(k->keys[i].hash, hash, sizeof(hash)))
             found = &k->keys[i];
@@ -161,8 +162,8 @@ void keys_set_weight(struct keys *k, int i, float weight)
     k->keys[i].weight = weight;
 }
 
-/* Never 0. */
-static uint64_t number_of(const char *text)
+/* Never returns 0. */
+static uint64_t hash_to_number(const char *text)
 {
     unsigned char hash[SHA256_DIGEST_LENGTH];
     uint64_t n;
@@ -174,7 +175,7 @@ static uint64_t number_of(const char *text)
 
 uint64_t caller_tenant(const struct caller *c)
 {
-    return *c->id ? number_of(c->id) : 0;
+    return *c->id ? hash_to_number(c->id) : 0;
 }
 
 uint64_t caller_circle(const struct caller *c)
@@ -183,8 +184,9 @@ uint64_t caller_circle(const struct caller *c)
 
     if (!*c->group)
         return caller_tenant(c);
-    snprintf(name, sizeof(name), "group=%s", c->group); /* no key's id has such letters */
-    return number_of(name);
+    /* contains '=', so it cannot equal the id of a key, which is hex */
+    snprintf(name, sizeof(name), "group=%s", c->group);
+    return hash_to_number(name);
 }
 
 struct str keys_from_fields(struct str authorization, struct str x_api_key)
