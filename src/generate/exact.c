@@ -6,19 +6,19 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { BUCKETS_LEAST = 64, BUCKETS_MOST = 1 << 16, BYTES_PER_BUCKET = 2048, SHARE_MOST = 8 };
+enum { MIN_BUCKETS = 64, MAX_BUCKETS = 1 << 16, BYTES_PER_BUCKET = 2048, MAX_SHARE = 8 };
 
-struct exact_token {
+struct cached_token {
     int32_t id;
     float logprob;
     int32_t n_top;
 };
 
-/* One block: this, the offsets of the tokens, the tokens, the key. */
+/* One memory block holds this struct, the token offsets, the tokens and the key. */
 struct exact_answer {
     _Atomic int refs;
-    struct exact_answer *chain;         /* of the bucket */
-    struct exact_answer *newer, *older; /* by use */
+    struct exact_answer *chain;         /* next in the bucket */
+    struct exact_answer *newer, *older; /* LRU list */
     uint64_t hash, born_ns;
     size_t bytes;
     struct str key;
@@ -26,26 +26,26 @@ struct exact_answer {
     int n;
     enum finish finish;
     int32_t stop_id;
-    uint32_t at[]; /* [n]: where token i begins in tokens */
+    uint32_t at[]; /* [n]: offset of token i in `tokens` */
 };
 
 struct exact {
     pthread_mutex_t mu;
     struct exact_options o;
-    uint64_t seed; /* so that nobody can choose keys that meet in one bucket */
+    uint64_t seed; /* random, so that a client cannot construct keys that collide in one bucket */
     struct exact_answer **buckets, *newest, *oldest;
     size_t n_buckets;
     struct exact_stats stats;
 };
 
-/* ---- life */
+/* ---- open, close */
 
 int exact_open(struct exact **out, const struct exact_options *o, struct err *e)
 {
     struct exact *x = xcalloc(1, sizeof(*x));
-    size_t n = BUCKETS_LEAST;
+    size_t n = MIN_BUCKETS;
 
-    while (n < BUCKETS_MOST && n * BYTES_PER_BUCKET < o->max_bytes)
+    while (n < MAX_BUCKETS && n * BYTES_PER_BUCKET < o->max_bytes)
         n *= 2;
     x->o = *o;
     x->seed = rng_entropy();
@@ -78,7 +78,7 @@ void exact_unref(const struct exact_answer *a)
         mem_free(mine);
 }
 
-/* ---- the table: all of it under the mutex */
+/* ---- table; all functions hold the mutex */
 
 static uint64_t hash_of(const struct exact *x, struct str key)
 {
@@ -121,8 +121,8 @@ static void link_newest(struct exact *x, struct exact_answer *a)
     x->newest = a;
 }
 
-/* Out of the table, onto a list that is let go of when the mutex is free again. */
-static void take_out(struct exact *x, struct exact_answer *a, struct exact_answer **gone)
+/* Removes an entry from the table and adds it to a list that is released after unlocking. */
+static void remove_entry(struct exact *x, struct exact_answer *a, struct exact_answer **gone)
 {
     struct exact_answer **at = bucket_of(x, a->hash);
 
@@ -136,7 +136,7 @@ static void take_out(struct exact *x, struct exact_answer *a, struct exact_answe
     *gone = a;
 }
 
-static void let_go(struct exact_answer *gone)
+static void unref_all(struct exact_answer *gone)
 {
     for (struct exact_answer *next; gone; gone = next) {
         next = gone->chain;
@@ -158,7 +158,7 @@ const struct exact_answer *exact_take(
     pthread_mutex_lock(&x->mu);
     struct exact_answer *a = find(x, key, hash);
     if (a && now_ns - a->born_ns > x->o.ttl_ns) {
-        take_out(x, a, &gone);
+        remove_entry(x, a, &gone);
         x->stats.evicted++;
         a = NULL;
     }
@@ -171,7 +171,7 @@ const struct exact_answer *exact_take(
     }
     *(a ? &x->stats.hits : &x->stats.misses) += 1;
     pthread_mutex_unlock(&x->mu);
-    let_go(gone);
+    unref_all(gone);
     return a;
 }
 
@@ -182,9 +182,9 @@ size_t exact_flush(struct exact *x)
     pthread_mutex_lock(&x->mu);
     size_t n = x->stats.entries;
     while (x->oldest)
-        take_out(x, x->oldest, &gone);
+        remove_entry(x, x->oldest, &gone);
     pthread_mutex_unlock(&x->mu);
-    let_go(gone);
+    unref_all(gone);
     return n;
 }
 
@@ -195,7 +195,7 @@ void exact_stats(struct exact *x, struct exact_stats *out)
     pthread_mutex_unlock(&x->mu);
 }
 
-/* ---- answers */
+/* ---- cached responses */
 
 int exact_answer_n(const struct exact_answer *a)
 {
@@ -204,7 +204,7 @@ int exact_answer_n(const struct exact_answer *a)
 
 void exact_answer_token(const struct exact_answer *a, int i, struct sampled *out)
 {
-    struct exact_token t;
+    struct cached_token t;
 
     CHECK(i >= 0 && i < a->n);
     memcpy(&t, a->tokens + a->at[i], sizeof(t));
@@ -214,7 +214,7 @@ void exact_answer_token(const struct exact_answer *a, int i, struct sampled *out
     memcpy(out->top, a->tokens + a->at[i] + sizeof(t), (size_t)t.n_top * sizeof(out->top[0]));
 }
 
-/* As the engine has it: the limit counts before the token that would end it is looked for. */
+/* The engine has the same rule: the limit has precedence over the token that would end it. */
 enum finish exact_answer_finish(const struct exact_answer *a, int max_tokens)
 {
     return max_tokens <= a->n ? FINISH_LENGTH : a->finish;
@@ -225,16 +225,16 @@ int32_t exact_answer_stop_id(const struct exact_answer *a)
     return a->stop_id;
 }
 
-/* ---- remembering */
+/* ---- recording */
 
 void exact_record_token(struct exact_record *r, const struct exact *x, const struct sampled *t)
 {
-    struct exact_token token = { t->id, t->logprob, t->n_top };
+    struct cached_token token = { t->id, t->logprob, t->n_top };
 
     if (r->is_too_large)
         return;
     if (!r->n)
-        buf_init(&r->tokens, x->o.max_bytes / SHARE_MOST);
+        buf_init(&r->tokens, x->o.max_bytes / MAX_SHARE);
     buf_put(&r->tokens, &token, sizeof(token));
     buf_put(&r->tokens, t->top, (size_t)t->n_top * sizeof(t->top[0]));
     r->n++;
@@ -248,13 +248,13 @@ void exact_record_clear(struct exact_record *r)
     *r = (struct exact_record){ 0 };
 }
 
-static struct exact_answer *answer_new(
+static struct exact_answer *new_response(
     struct str key, const struct exact_record *r, const struct exact_end *end)
 {
     size_t head = sizeof(struct exact_answer) + (size_t)r->n * sizeof(uint32_t);
     size_t bytes = head + r->tokens.n + key.n, at = 0;
     struct exact_answer *a = try_malloc(bytes);
-    struct exact_token t;
+    struct cached_token t;
 
     if (!a)
         return NULL;
@@ -286,10 +286,10 @@ void exact_put(struct exact *x, struct str key, struct exact_record *r, const st
     uint64_t now_ns)
 {
     struct exact_answer *gone = NULL;
-    struct exact_answer *a = r->is_too_large ? NULL : answer_new(key, r, end);
+    struct exact_answer *a = r->is_too_large ? NULL : new_response(key, r, end);
 
     exact_record_clear(r);
-    if (!a || a->bytes > x->o.max_bytes / SHARE_MOST) {
+    if (!a || a->bytes > x->o.max_bytes / MAX_SHARE) {
         exact_unref(a);
         return;
     }
@@ -299,9 +299,9 @@ void exact_put(struct exact *x, struct str key, struct exact_record *r, const st
     struct exact_answer *old = find(x, key, a->hash);
     bool is_wanted = !old || is_better(a, old) || now_ns - old->born_ns > x->o.ttl_ns;
     if (is_wanted && old)
-        take_out(x, old, &gone);
+        remove_entry(x, old, &gone);
     while (is_wanted && x->oldest && x->stats.bytes + a->bytes > x->o.max_bytes) {
-        take_out(x, x->oldest, &gone);
+        remove_entry(x, x->oldest, &gone);
         x->stats.evicted++;
     }
     if (is_wanted) {
@@ -312,7 +312,7 @@ void exact_put(struct exact *x, struct str key, struct exact_record *r, const st
         x->stats.bytes += a->bytes;
     }
     pthread_mutex_unlock(&x->mu);
-    let_go(gone);
+    unref_all(gone);
     if (!is_wanted)
         exact_unref(a);
 }

@@ -1,18 +1,20 @@
-/* exact.h: answers that need not be computed again, because nothing about the question differs.
+/* response_cache.h: exact-match cache of deterministic responses.
  *
- * An answer of a deterministic request is a function of its key: the loaded model, whose it is,
- * the prompt's tokens and every field that can matter (the caller writes them down, see
- * serve/remember.h). So the tokens of one answer serve the next question with the same key, byte
- * for byte as if they had been computed; keys are compared as a whole, not by a hash of them.
+ * The response to a deterministic request is a function of its key: the loaded model, the caller,
+ * the prompt tokens and every field that can affect the output (the caller builds the key, see
+ * response_cache_key.h). The cached tokens of one response are replayed for the next request with
+ * the same key, with byte-identical output. Keys are compared in full, not by their hash.
  *
- * The limit of tokens is not in the key:
- *     ended by itself after n tokens   serves any limit; one below n cuts it, as `length`
- *     cut at its limit after n tokens  serves limits up to n
+ * The token limit is not part of the key:
  *
- * Least recently used answers go when there are too many bytes, any answer when it is too old.
+ *     finished by itself after n tokens   serves any limit; a limit below n ends it with `length`
+ *     ended at its limit after n tokens   serves limits up to n
  *
- * Any thread. The table and its list are guarded by exact.mu; an answer never changes and lives as
- * long as somebody refers to it. */
+ * Limits: above `max_bytes` the least recently used responses are evicted; a response older than
+ * `ttl_ns` is evicted when it is looked up.
+ *
+ * Any thread. response_cache.mu guards the table and its LRU list. A cached response is immutable
+ * and lives while it is referenced. */
 #pragma once
 
 #include "base/buf.h"
@@ -27,37 +29,40 @@ struct exact_options {
 };
 
 struct exact_stats {
-    uint64_t hits, misses, evicted; /* expired ones are evicted, too; replaced ones are not */
+    /* `evicted` includes expired responses, but not replaced ones */
+    uint64_t hits, misses, evicted;
     size_t entries, bytes;
 };
 
 int exact_open(struct exact **out, const struct exact_options *o, struct err *e);
-void exact_close(struct exact *x); /* NULL is fine; answers that are referred to live on */
+void exact_close(struct exact *x); /* accepts NULL; responses that are still referenced live on */
 
-/* One that serves a limit of max_tokens, with a reference; NULL. */
+/* Returns a reference to a response that serves a limit of max_tokens, or NULL. */
 const struct exact_answer *exact_take(
     struct exact *x, struct str key, int max_tokens, uint64_t now_ns);
-void exact_unref(const struct exact_answer *a); /* NULL is fine */
+void exact_unref(const struct exact_answer *a); /* accepts NULL */
 
-/* Forgets everything; how many answers that were. */
+/* Removes all responses and returns their number. */
 size_t exact_flush(struct exact *x);
 void exact_stats(struct exact *x, struct exact_stats *out);
 
-int exact_answer_n(const struct exact_answer *a); /* tokens */
+int exact_answer_n(const struct exact_answer *a); /* number of tokens */
 void exact_answer_token(const struct exact_answer *a, int i, struct sampled *out);
-/* How it ends when at most max_tokens may come: the tokens to be told are min(n, max_tokens). */
+/* Finish reason under a limit of max_tokens; the caller replays min(n, max_tokens) tokens. */
 enum finish exact_answer_finish(const struct exact_answer *a, int max_tokens);
-int32_t exact_answer_stop_id(const struct exact_answer *a); /* a client's; TOKEN_NONE (-1) */
+/* the client's stop token that ended it; TOKEN_NONE (-1) */
+int32_t exact_answer_stop_id(const struct exact_answer *a);
 
-/* An answer while it is being given; zeroed = empty. Owner: whoever holds it. */
+/* Tokens of a response while it is generated; zeroed = empty. Owner: the thread that owns the
+ * request. */
 struct exact_record {
-    struct buf tokens; /* of struct exact_token, each followed by its alternatives */
+    struct buf tokens; /* records of struct cached_token, each followed by its alternatives */
     int n;
-    bool is_too_large; /* it will not be remembered */
+    bool is_too_large; /* the response is not cached */
 };
 void exact_record_token(struct exact_record *r, const struct exact *x, const struct sampled *t);
-/* finish is STOP or LENGTH. Remembers it, unless memory is short or what is there serves more.
- * Empties the record. */
+/* Stores the response and empties the record. `finish` must be STOP or LENGTH. Nothing is stored if
+ * memory is short, or if the cached response already serves more limits. */
 struct exact_end {
     enum finish finish;
     int32_t stop_id;

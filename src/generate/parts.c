@@ -71,7 +71,7 @@ void parts_clear(struct parts *t)
     t->parser = NULL;
 }
 
-static int open(struct parts *t, struct err *e)
+static int read_opening(struct parts *t, struct err *e)
 {
     if (t->has_opened)
         return 0;
@@ -86,7 +86,7 @@ int parts_put(struct parts *t, struct str text, struct err *e)
             t->ops->text(t->ctx, t->choice, text);
         return 0;
     }
-    if (open(t, e))
+    if (read_opening(t, e))
         return -1;
     bool was_in = parser_in_thinking(t->parser);
     if (parser_put(t->parser, text, e))

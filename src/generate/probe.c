@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-enum { MAX_TOKENS = 512, POLL_MS = 100, ANSWER_MAX = 1 << 20 };
+enum { DEFAULT_MAX_TOKENS = 512, POLL_MS = 100, ANSWER_MAX = 1 << 20 };
 
 #define FUNCTION "get_weather"
 
@@ -25,14 +25,14 @@ struct probe {
     const struct probe_options *o;
     struct mailbox *box;
     struct err *e;
-    /* of the answer that is told */
+    /* The current generation: */
     struct buf text;
     enum finish finish;
     bool is_over;
-    struct err why; /* it went wrong */
+    struct err why; /* error of that generation */
 };
 
-/* ---- an answer */
+/* ---- one generation */
 
 static void on_text(void *ctx, int choice, struct str text)
 {
@@ -65,7 +65,7 @@ static bool is_stopped(const struct probe *p)
     return p->o->stop && *p->o->stop;
 }
 
-static int listen(struct probe *p, struct session *s)
+static int wait_for_end(struct probe *p, struct session *s)
 {
     bool is_cancelled = false;
     struct msg *next;
@@ -102,14 +102,15 @@ static int script_of(struct probe *p, enum probe_step step, const struct rendere
     return 0;
 }
 
-/* The answer to a conversation is in p->text afterwards, with its markers. */
-static int ask(
+/* Generates the response to a rendered conversation. Afterwards p->text contains it, with
+ * markers. */
+static int generate(
     struct probe *p, enum probe_step step, const struct rendered *prompt, struct arena *a)
 {
     struct tokens t = { .arena = a };
     struct gen_script script;
     struct session *s;
-    int max = p->o->max_tokens ? p->o->max_tokens : MAX_TOKENS;
+    int max = p->o->max_tokens ? p->o->max_tokens : DEFAULT_MAX_TOKENS;
 
     if (vocab_encode(p->m->vocab, prompt->spans, prompt->n_spans, false, &t, p->e) ||
         script_of(p, step, prompt, a, &script))
@@ -129,12 +130,12 @@ static int ask(
     struct session_place at = { p->m, a, p->box, &ops, p };
     buf_reset(&p->text);
     p->is_over = false;
-    return session_open(&s, &params, &at, p->e) || listen(p, s) ? -1 : 0;
+    return session_open(&s, &params, &at, p->e) || wait_for_end(p, s) ? -1 : 0;
 }
 
-/* ---- questions */
+/* ---- test prompts */
 
-struct question {
+struct test_prompt {
     struct part part;
     struct message message;
     struct convo convo;
@@ -142,7 +143,7 @@ struct question {
     struct arena *a;
 };
 
-static int think_about(struct question *q, bool thinks, struct err *e)
+static int set_thinking(struct test_prompt *q, bool thinks, struct err *e)
 {
     struct json *kwargs;
     const char *text = thinks ? "{\"enable_thinking\":true}" : "{\"enable_thinking\":false}";
@@ -153,11 +154,11 @@ static int think_about(struct question *q, bool thinks, struct err *e)
     return 0;
 }
 
-static int question_new(struct question *q, const char *text, bool has_tools, struct err *e)
+static int test_prompt_new(struct test_prompt *q, const char *text, bool has_tools, struct err *e)
 {
     struct json *tools = NULL;
 
-    *q = (struct question){ .a = arena_new(64 * MB) };
+    *q = (struct test_prompt){ .a = arena_new(64 * MB) };
     if (!q->a)
         return err_set(e, ERR_MEMORY, "no memory for a question");
     q->part = (struct part){ .kind = PART_TEXT, .text = str_of(text) };
@@ -169,23 +170,23 @@ static int question_new(struct question *q, const char *text, bool has_tools, st
     q->convo = (struct convo){
         .messages = &q->message, .n_messages = 1, .tools = tools, .add_generation_prompt = true
     };
-    return think_about(q, !has_tools, e);
+    return set_thinking(q, !has_tools, e);
 }
 
-static int put_question(
-    struct probe *p, struct question *q, const struct adapter *adapter, enum probe_step step)
+static int generate_test(
+    struct probe *p, struct test_prompt *q, const struct adapter *adapter, enum probe_step step)
 {
     struct render_when when = { .now = clock_wall_s() };
 
     return adapter_render(adapter, &q->convo, &when, q->a, &q->prompt, p->e) ||
-                   ask(p, step, &q->prompt, q->a)
+                   generate(p, step, &q->prompt, q->a)
                ? -1
                : 0;
 }
 
 /* ---- tools */
 
-static int reads_call(struct probe *p, const struct question *q, const char *tool, bool *out)
+static int reads_call(struct probe *p, const struct test_prompt *q, const char *tool, bool *out)
 {
     const char *thinking = adapter_info(p->m->adapter)->thinking_parser;
     struct parser_format *f = NULL;
@@ -202,17 +203,17 @@ static int reads_call(struct probe *p, const struct question *q, const char *too
     return rc;
 }
 
-/* *id: of the parser that reads a call, or NULL. */
+/* *id: the parser that reads a tool call, or NULL. */
 static int find_tool_parser(
-    struct probe *p, const struct question *q, const char *usual, const char **id)
+    struct probe *p, const struct test_prompt *q, const char *default_id, const char **id)
 {
     bool reads = false;
 
     *id = NULL;
-    if (reads_call(p, q, usual, &reads))
+    if (reads_call(p, q, default_id, &reads))
         return -1;
     if (reads)
-        *id = usual;
+        *id = default_id;
     for (size_t i = 0; !*id && parser_tool_id(i); i++) {
         if (reads_call(p, q, parser_tool_id(i), &reads))
             return -1;
@@ -222,50 +223,51 @@ static int find_tool_parser(
     return 0;
 }
 
-static int ask_for_call(
+static int test_tool_call(
     struct probe *p, const struct adapter *adapter, enum probe_step step, const char **id)
 {
-    struct question q;
-    int rc = question_new(&q, "What is the weather in Paris right now?", true, p->e) ||
-             put_question(p, &q, adapter, step) ||
+    struct test_prompt q;
+    int rc = test_prompt_new(&q, "What is the weather in Paris right now?", true, p->e) ||
+             generate_test(p, &q, adapter, step) ||
              find_tool_parser(p, &q, adapter_info(adapter)->tool_parser, id);
 
     arena_free(q.a);
     return rc ? -1 : 0;
 }
 
-/* The same model, with tools in its system message. */
-static int open_telling(struct adapter **out, const struct model *m, struct err *e)
+/* Opens an adapter of the same model that puts the tools into the system message. */
+static int open_injecting_adapter(struct adapter **out, const struct model *m, struct err *e)
 {
-    struct model_capabilities told = { .tool_parser_id = "hermes_json",
+    struct model_capabilities capabilities = { .tool_parser_id = "hermes_json",
         .tool_format = "injection" };
     const struct adapter_info *info = adapter_info(m->adapter);
 
-    snprintf(told.thinking_parser_id, sizeof(told.thinking_parser_id), "%s", info->thinking_parser);
+    snprintf(capabilities.thinking_parser_id, sizeof(capabilities.thinking_parser_id), "%s",
+        info->thinking_parser);
     struct adapter_options o = { .arch = str_of(m->arch),
         .family = str_of(m->spec->family),
         .template = m->template,
         .env = &m->env,
         .vocab = m->vocab,
-        .known = &told };
+        .known = &capabilities };
     return adapter_open(out, &o, e);
 }
 
 static int probe_tools(struct probe *p, struct model_capabilities *out)
 {
     const struct adapter_info *info = adapter_info(p->m->adapter);
-    struct adapter *telling = NULL;
+    struct adapter *injecting = NULL;
     const char *id = NULL;
     bool is_native = info->has_native_tools && !info->tells_tools;
 
-    if (is_native && ask_for_call(p, p->m->adapter, PROBE_NATIVE, &id))
+    if (is_native && test_tool_call(p, p->m->adapter, PROBE_NATIVE, &id))
         return -1;
     const char *format = id ? "native" : "injection";
     if (!id && !p->m->spec->no_injection) {
-        if (open_telling(&telling, p->m, p->e))
+        if (open_injecting_adapter(&injecting, p->m, p->e))
             return -1;
-        int rc = ask_for_call(p, info->tells_tools ? p->m->adapter : telling, PROBE_TOLD, &id);
-        adapter_close(telling);
+        int rc = test_tool_call(p, info->tells_tools ? p->m->adapter : injecting, PROBE_TOLD, &id);
+        adapter_close(injecting);
         if (rc)
             return -1;
     }
@@ -275,10 +277,11 @@ static int probe_tools(struct probe *p, struct model_capabilities *out)
     return 0;
 }
 
-/* ---- thinking */
+/* ---- reasoning */
 
-/* A thought that is not the whole answer, unless the answer was cut. */
-static int reads_thought(struct probe *p, const struct question *q, const char *id, bool *out)
+/* *out: the parser finds reasoning, and content after it unless the generation ended at its
+ * limit. */
+static int reads_reasoning(struct probe *p, const struct test_prompt *q, const char *id, bool *out)
 {
     struct parser_format *f = NULL;
     struct parsed r;
@@ -295,35 +298,36 @@ static int reads_thought(struct probe *p, const struct question *q, const char *
 }
 
 static int find_thinking_parser(
-    struct probe *p, const struct question *q, const char *usual, const char **id)
+    struct probe *p, const struct test_prompt *q, const char *default_id, const char **id)
 {
     bool reads = false;
 
     *id = NULL;
-    if (reads_thought(p, q, usual, &reads))
+    if (reads_reasoning(p, q, default_id, &reads))
         return -1;
     if (reads)
-        *id = usual;
+        *id = default_id;
     for (size_t i = 0; !*id && parser_thinking_id(i); i++) {
         bool starts_inside = thinking_find(parser_thinking_id(i))->flags & THINKING_STARTS;
-        if (reads_thought(p, q, parser_thinking_id(i), &reads))
+        if (reads_reasoning(p, q, parser_thinking_id(i), &reads))
             return -1;
-        /* One that takes any beginning for a thought proves nothing. */
+        /* A parser that takes the start of any text as reasoning proves nothing. */
         if (reads && !starts_inside)
             *id = parser_thinking_id(i);
     }
     return 0;
 }
 
-/* A template that shows thoughts is believed, even when this answer had none. */
+/* If the template itself contains reasoning, the model supports it even if this response had
+ * none. */
 static int probe_thinking(struct probe *p, struct model_capabilities *out)
 {
     const struct adapter_info *info = adapter_info(p->m->adapter);
-    const char *usual = info->thinking_parser, *id = NULL;
-    struct question q;
-    int rc = question_new(&q, "How many days are there in two weeks?", false, p->e) ||
-             put_question(p, &q, p->m->adapter, PROBE_THINKING) ||
-             find_thinking_parser(p, &q, usual, &id);
+    const char *default_id = info->thinking_parser, *id = NULL;
+    struct test_prompt q;
+    int rc = test_prompt_new(&q, "How many days are there in two weeks?", false, p->e) ||
+             generate_test(p, &q, p->m->adapter, PROBE_THINKING) ||
+             find_thinking_parser(p, &q, default_id, &id);
 
     arena_free(q.a);
     if (rc)
@@ -331,12 +335,12 @@ static int probe_thinking(struct probe *p, struct model_capabilities *out)
     out->supports_thinking = id != NULL;
     snprintf(out->thinking_parser_id, sizeof(out->thinking_parser_id), "%s",
         id                ? id
-        : info->can_think ? usual
+        : info->can_think ? default_id
                           : "null");
     return 0;
 }
 
-/* ---- the rest */
+/* ---- other properties */
 
 static const char *type_of(const struct model *m)
 {
@@ -358,7 +362,7 @@ static const char *type_of(const struct model *m)
     return "TEXT_GEN";
 }
 
-static void note_facts(const struct model *m, struct model_capabilities *out)
+static void set_properties(const struct model *m, struct model_capabilities *out)
 {
     *out = (struct model_capabilities){ .is_normalized = UNKNOWN,
         .practical_max_tokens = m->n_ctx,
@@ -382,7 +386,7 @@ int model_probe(
     if (mailbox_open(&p.box, e))
         return -1;
     buf_init(&p.text, ANSWER_MAX);
-    note_facts(m, out);
+    set_properties(m, out);
     int rc = probe_tools(&p, out) || probe_thinking(&p, out);
     buf_clear(&p.text);
     mailbox_close(p.box);

@@ -1,29 +1,31 @@
-/* probe.h: asks a model what it can do, by talking to it, and reading what it says with the code
- * that reads every answer.
+/* probe.h: capability probe. Generates answers to test prompts and reads them with the parsers that
+ * the server uses for every response.
  *
- *   tools      "What is the weather?", with a tool get_weather: natively where the template takes
- *              tools, else (or when that gives no call) told in words. The parser is the default
- *              one when it reads a call of get_weather, else the first of all that does, else null.
- *   thinking   a small question, thinking asked for: the same with thoughts
- *   the rest   from the file and from what the machine has room for
+ *     tools      "What is the weather?" with a tool get_weather: with the template's own tool
+ *                support; if there is none, or if that yields no call, with the tools in the system
+ *                prompt. Result: the default parser if it reads a call of get_weather, else the
+ *                first parser that does, else "null".
+ *     reasoning  a small question with thinking enabled; parsers are tried in the same way
+ *     the rest   from the model file and from the context that fits into memory
  *
- * At most four answers. The model is open, and nobody else talks to it yet; the calling thread
- * waits for it. */
+ * At most three generations. The model is open and has no other users. Owner: the calling thread,
+ * which blocks. */
 #pragma once
 
 #include "registry/pool.h"
 
 enum probe_step { PROBE_NATIVE, PROBE_TOLD, PROBE_THINKING, N_PROBE_STEPS };
 
-struct probe_options { /* zeroed: the model itself, and the limits below */
-    /* What a script model says; NULL: "". The bytes are borrowed until the answer has ended. */
+struct probe_options { /* zeroed = no script, and the defaults below */
+    /* Text that a script model generates; NULL: "". The bytes are borrowed until the generation has
+     * ended. */
     struct str (*script)(void *ctx, enum probe_step step, const struct rendered *prompt);
     void *ctx;
-    int max_tokens;           /* of an answer; 0 = 512 */
+    int max_tokens;           /* per generation; 0 = 512 */
     const _Atomic bool *stop; /* true: ends early with ERR_CANCELLED */
 };
 
-/* ERR_UNSUPPORTED when it cannot chat, and whatever keeps it from answering. */
+/* ERR_UNSUPPORTED if the model cannot chat; otherwise the error of the generation. */
 int model_probe(
     struct model_capabilities *out, struct model *m, const struct probe_options *o, struct err *e);
 

@@ -1,64 +1,67 @@
-/* session.c: engine events -> text. Each choice has a detokenizer, a stop matcher, a parser. */
+/* session.c: converts engine events to text. Each choice has a detokenizer, a stop matcher and an
+ * output parser. */
 #include "generate/session.h"
 
 #include "os/clock.h"
 
-struct choice {
+struct session_choice {
     struct detok detok;
-    struct stops *stops; /* NULL when there are none */
-    struct buf raw, out; /* from the detokenizer; from the stop matcher, to be shown */
+    struct stops *stops; /* NULL if there are no stop strings */
+    /* raw: from the detokenizer; out: from the stop matcher, not yet emitted */
+    struct buf raw, out;
     struct parts parts;
     struct str stop_string;
     int n_tokens;
-    bool has_ended; /* choice_end was told */
+    bool has_ended; /* the callback choice_end was called */
 };
 
-struct replay {            /* an answer from memory: a slice of it at each turn */
-    struct gen_event turn; /* the message to ourselves; of it only msg counts */
-    bool has_turn;         /* it is under way */
-    bool is_running;       /* a slice is being told */
-    int n;                 /* tokens told */
+struct session_replay {     /* replay of a cached response, in slices */
+    struct gen_event event; /* message to the session itself; only msg is used */
+    bool is_scheduled;      /* the message is posted */
+    bool is_running;        /* a slice is being replayed */
+    int n;                  /* tokens replayed */
     struct gen_result result;
 };
 
 struct session {
     struct gen *gen; /* NULL: replay */
-    struct replay replay;
-    struct session_place at;
+    struct session_replay replay;
+    struct session_place ctx;
     struct session_params p;
-    struct choice *choices;
-    struct msg *paused, **paused_tail; /* events kept back by session_pause */
+    struct session_choice *choices;
+    struct msg *paused, **paused_tail; /* events held back by session_pause */
     bool is_cancelled, is_paused;
-    struct err err; /* a fault of our own on the way to the text */
+    struct err err; /* internal error while text was produced */
     uint64_t first_token_ns;
     int n_completion, n_predicted;
 };
 
 enum {
-    TEXT_MAX = 1 << 20, /* bytes one token event can add to a choice's buffers */
-    REPLAY_SLICE = 64,  /* tokens told before others have their turn */
+    TEXT_MAX = 1 << 20, /* bytes that one token event can add to a choice's buffers */
+    /* tokens per slice, so that other connections of the io thread are served between slices */
+    REPLAY_SLICE = 64,
 };
 
-static void take_turn(struct session *s)
+static void schedule_replay(struct session *s)
 {
-    if (s->replay.has_turn || s->replay.is_running)
+    if (s->replay.is_scheduled || s->replay.is_running)
         return;
-    s->replay.has_turn = true;
-    s->replay.turn.msg.kind = SESSION_TURN;
-    mailbox_post(s->at.reply, &s->replay.turn.msg);
+    s->replay.is_scheduled = true;
+    s->replay.event.msg.kind = SESSION_TURN;
+    mailbox_post(s->ctx.reply, &s->replay.event.msg);
 }
 
-static int choice_init(struct session *s, struct choice *c, struct err *e)
+static int choice_init(struct session *s, struct session_choice *c, struct err *e)
 {
     const struct session_params *p = &s->p;
 
     buf_init(&c->raw, TEXT_MAX);
     buf_init(&c->out, TEXT_MAX);
-    if (parts_init(&c->parts, &p->parts, (int)(c - s->choices), &s->at.ops->parts, s->at.ctx, e))
+    if (parts_init(&c->parts, &p->parts, (int)(c - s->choices), &s->ctx.ops->parts, s->ctx.ctx, e))
         return -1;
     if (!p->n_stops)
         return 0;
-    c->stops = stops_new(s->at.arena, p->stops, p->n_stops);
+    c->stops = stops_new(s->ctx.arena, p->stops, p->n_stops);
     return c->stops ? 0 : err_set(e, ERR_MEMORY, "no memory for the stop strings");
 }
 
@@ -73,12 +76,13 @@ static void free_buffers(void *arg)
     }
 }
 
-/* The model's end tokens (unless ignored) and the client's, in one ascending list. */
+/* Merges the model's end tokens (unless ignored) and the client's stop tokens into one ascending
+ * list. */
 static int32_t *merge_stop_ids(struct session *s, int *n)
 {
-    const struct model *m = s->at.model;
+    const struct model *m = s->ctx.model;
     int n_end = s->p.ignore_end ? 0 : m->n_end_ids, total = n_end + s->p.n_stop_ids;
-    int32_t *ids = arena_alloc(s->at.arena, sizeof(*ids) * (size_t)MAX(total, 1));
+    int32_t *ids = arena_alloc(s->ctx.arena, sizeof(*ids) * (size_t)MAX(total, 1));
 
     for (int i = 0; ids && i < total; i++) {
         int32_t id = i < n_end ? m->end_ids[i] : s->p.stop_ids[i - n_end];
@@ -91,7 +95,7 @@ static int32_t *merge_stop_ids(struct session *s, int *n)
     return ids;
 }
 
-static int start(struct session *s, struct err *e)
+static int submit(struct session *s, struct err *e)
 {
     struct gen_input in = {
         .prompt = s->p.prompt,
@@ -112,7 +116,7 @@ static int start(struct session *s, struct err *e)
         .predicted = s->p.predicted,
         .n_predicted = s->p.n_predicted,
     };
-    const struct spec_options *spec = &s->at.model->spec->engine.spec;
+    const struct spec_options *spec = &s->ctx.model->spec->engine.spec;
 
     in.want_drafts = spec->max > 0 && spec->by_history;
     in.stop_ids = merge_stop_ids(s, &in.n_stop_ids);
@@ -120,9 +124,9 @@ static int start(struct session *s, struct err *e)
         return err_set(e, ERR_MEMORY, "no memory for the stop tokens");
     in.sample.banned_until_min = in.stop_ids;
     in.sample.n_banned_until_min = in.n_stop_ids;
-    if (gen_new(&s->gen, &in, s->at.reply, s, e))
+    if (gen_new(&s->gen, &in, s->ctx.reply, s, e))
         return -1;
-    if (engine_submit(s->at.model->engine, s->gen, e)) {
+    if (engine_submit(s->ctx.model->engine, s->gen, e)) {
         gen_free(s->gen);
         return -1;
     }
@@ -130,9 +134,9 @@ static int start(struct session *s, struct err *e)
 }
 
 int session_open(struct session **out, const struct session_params *p,
-    const struct session_place *at, struct err *e)
+    const struct session_place *ctx, struct err *e)
 {
-    struct session *s = arena_zalloc(at->arena, 1, sizeof(*s));
+    struct session *s = arena_zalloc(ctx->arena, 1, sizeof(*s));
 
     if (!stops_fit(p->stops, p->n_stops))
         return err_param(e, ERR_INVALID, "stop",
@@ -140,11 +144,11 @@ int session_open(struct session **out, const struct session_params *p,
             STOPS_MAX, STOP_BYTES_MAX);
     if (!s)
         return err_set(e, ERR_MEMORY, "no memory for the request");
-    s->at = *at;
+    s->ctx = *ctx;
     s->p = *p;
     s->paused_tail = &s->paused;
-    s->choices = arena_zalloc(at->arena, (size_t)p->n_choices, sizeof(*s->choices));
-    if (!s->choices || arena_cleanup(at->arena, free_buffers, s))
+    s->choices = arena_zalloc(ctx->arena, (size_t)p->n_choices, sizeof(*s->choices));
+    if (!s->choices || arena_cleanup(ctx->arena, free_buffers, s))
         return err_set(e, ERR_MEMORY, "no memory for %d choices", p->n_choices);
     for (int i = 0; i < p->n_choices; i++)
         if (choice_init(s, &s->choices[i], e))
@@ -155,39 +159,39 @@ int session_open(struct session **out, const struct session_params *p,
         s->replay.result = (struct gen_result){
             .n_cached = p->n_prompt, .submitted_ns = now, .started_ns = now, .first_token_ns = now
         };
-        take_turn(s);
-    } else if (start(s, e)) {
+        schedule_replay(s);
+    } else if (submit(s, e)) {
         return -1;
     }
     *out = s;
     return 0;
 }
 
-static void fail(struct session *s, const char *what)
+static void set_error(struct session *s, const char *what)
 {
     if (!s->err.code)
         err_set(&s->err, ERR_MEMORY, "no memory for %s", what);
     if (s->gen)
-        engine_cancel(s->at.model->engine, s->gen);
+        engine_cancel(s->ctx.model->engine, s->gen);
 }
 
-/* What the stop matcher has let through. is_last: nothing more will come. */
-static void show(struct session *s, struct choice *c, bool is_last)
+/* Passes the text after the stop matcher to the output parser. is_last: no more text follows. */
+static void emit_text(struct session *s, struct session_choice *c, bool is_last)
 {
     struct err e;
 
     if (!buf_ok(&c->raw) || !buf_ok(&c->out)) {
-        fail(s, "the answer's text");
+        set_error(s, "the answer's text");
     } else if (parts_put(&c->parts, buf_str(&c->out), &e) ||
                (is_last && parts_end(&c->parts, &e))) {
         if (!s->err.code)
             s->err = e;
-        fail(s, "");
+        set_error(s, "");
     }
     buf_reset(&c->out);
 }
 
-static void end_choice(struct session *s, struct choice *c, const struct choice_end *how)
+static void end_choice(struct session *s, struct session_choice *c, const struct choice_end *how)
 {
     struct choice_end end = *how;
 
@@ -200,25 +204,25 @@ static void end_choice(struct session *s, struct choice *c, const struct choice_
     end.n_calls = c->parts.n_calls;
     end.stop_string = c->stop_string;
     s->n_completion += c->n_tokens;
-    s->at.ops->choice_end(s->at.ctx, &end);
+    s->ctx.ops->choice_end(s->ctx.ctx, &end);
 }
 
-/* By a stop string, or with its last call. */
-static void stop_here(struct session *s, struct choice *c)
+/* Ends the choice because of a stop string or of its last tool call. */
+static void stop_choice(struct session *s, struct session_choice *c)
 {
     if (s->gen)
-        engine_stop_choice(s->at.model->engine, s->gen, (int)(c - s->choices));
+        engine_stop_choice(s->ctx.model->engine, s->gen, (int)(c - s->choices));
     end_choice(s, c, &(struct choice_end){ .finish = FINISH_STOP, .stop_id = TOKEN_NONE });
 }
 
-static void stop_by_string(struct session *s, struct choice *c, int hit)
+static void stop_by_string(struct session *s, struct session_choice *c, int hit)
 {
     c->stop_string = s->p.stops[hit];
-    show(s, c, true);
-    stop_here(s, c);
+    emit_text(s, c, true);
+    stop_choice(s, c);
 }
 
-static int filter(struct session *s, struct choice *c)
+static int match_stops(struct session *s, struct session_choice *c)
 {
     int hit = -1;
 
@@ -230,7 +234,7 @@ static int filter(struct session *s, struct choice *c)
     return hit;
 }
 
-/* Markers among the control tokens are for the parser, which takes them out. */
+/* Control tokens that are markers are shown to the parser, which removes them. */
 static bool is_shown(const struct session *s, int32_t id)
 {
     return s->p.show_control || (s->p.parts.reading && reading_shows(s->p.parts.reading, id));
@@ -238,34 +242,34 @@ static bool is_shown(const struct session *s, int32_t id)
 
 static void on_token(struct session *s, const struct gen_event *ev)
 {
-    struct choice *c = &s->choices[ev->choice];
+    struct session_choice *c = &s->choices[ev->choice];
 
     if (c->has_ended)
-        return; /* it ran on while our stop was on its way */
+        return; /* the engine generated this token before it handled the stop */
     c->n_tokens++;
     s->n_predicted += ev->is_predicted;
-    if (s->at.ops->token)
-        s->at.ops->token(s->at.ctx, ev->choice, &ev->token);
+    if (s->ctx.ops->token)
+        s->ctx.ops->token(s->ctx.ctx, ev->choice, &ev->token);
     parts_token(&c->parts);
-    detok_put(&c->detok, s->at.model->vocab, ev->token.id, is_shown(s, ev->token.id), &c->raw);
-    int hit = filter(s, c);
+    detok_put(&c->detok, s->ctx.model->vocab, ev->token.id, is_shown(s, ev->token.id), &c->raw);
+    int hit = match_stops(s, c);
     if (hit >= 0)
         stop_by_string(s, c, hit);
     else if (!s->p.script || ev->is_group_end)
-        show(s, c, false);
+        emit_text(s, c, false);
     if (c->parts.is_full && !c->has_ended)
-        stop_here(s, c);
+        stop_choice(s, c);
 }
 
 static void on_choice_end(struct session *s, const struct gen_event *ev)
 {
-    struct choice *c = &s->choices[ev->choice];
+    struct session_choice *c = &s->choices[ev->choice];
     struct choice_end end = { .finish = ev->finish, .stop_id = TOKEN_NONE };
 
     if (c->has_ended)
         return;
     detok_end(&c->detok, &c->raw);
-    int hit = filter(s, c);
+    int hit = match_stops(s, c);
     if (hit >= 0) {
         stop_by_string(s, c, hit);
         return;
@@ -275,7 +279,7 @@ static void on_choice_end(struct session *s, const struct gen_event *ev)
     for (int i = 0; ev->finish == FINISH_STOP && i < s->p.n_stop_ids; i++)
         if (s->p.stop_ids[i] == ev->stop_id)
             end.stop_id = ev->stop_id;
-    show(s, c, true);
+    emit_text(s, c, true);
     end_choice(s, c, &end);
 }
 
@@ -291,11 +295,11 @@ static void on_end(struct session *s)
         .n_predicted = s->n_predicted,
     };
 
-    s->at.ops->end(s->at.ctx, &end); /* may free the arena, and s with it */
+    s->ctx.ops->end(s->ctx.ctx, &end); /* may free the arena, including s */
     gen_free(gen);
 }
 
-static void deliver(struct session *s, struct gen_event *ev)
+static void handle_event(struct session *s, struct gen_event *ev)
 {
     if (s->is_cancelled)
         return;
@@ -306,12 +310,12 @@ static void deliver(struct session *s, struct gen_event *ev)
         on_token(s, ev);
         break;
     case GEN_PROMPT_TOKEN:
-        if (s->at.ops->prompt_token)
-            s->at.ops->prompt_token(s->at.ctx, ev->index, &ev->token);
+        if (s->ctx.ops->prompt_token)
+            s->ctx.ops->prompt_token(s->ctx.ctx, ev->index, &ev->token);
         break;
     case GEN_BEGUN:
-        if (s->at.ops->begun)
-            s->at.ops->begun(s->at.ctx);
+        if (s->ctx.ops->begun)
+            s->ctx.ops->begun(s->ctx.ctx);
         break;
     case GEN_CHOICE_END:
         on_choice_end(s, ev);
@@ -321,11 +325,12 @@ static void deliver(struct session *s, struct gen_event *ev)
     }
 }
 
-/* As many tokens as a turn has, told like those that come from the engine. False: there is more. */
-static bool tell_slice(struct session *s)
+/* Replays one slice of tokens, in the same way as tokens from the engine. Returns false if tokens
+ * remain. */
+static bool replay_slice(struct session *s)
 {
     const struct exact_answer *a = s->p.replay;
-    struct choice *c = &s->choices[0];
+    struct session_choice *c = &s->choices[0];
     int n = MIN(exact_answer_n(a), s->p.max_tokens), left = REPLAY_SLICE;
     struct gen_event ev = { 0 };
 
@@ -344,23 +349,23 @@ static bool tell_slice(struct session *s)
     return true;
 }
 
-static void on_turn(struct session *s)
+static void on_replay_message(struct session *s)
 {
-    s->replay.has_turn = false;
+    s->replay.is_scheduled = false;
     s->replay.is_running = true; /* callbacks may pause, resume and cancel */
-    bool is_over = tell_slice(s);
+    bool is_over = replay_slice(s);
     s->replay.is_running = false;
     s->replay.result.ended_ns = clock_ns();
     if (is_over)
         on_end(s);
     else if (!s->is_paused || s->is_cancelled)
-        take_turn(s);
+        schedule_replay(s);
 }
 
 void session_event(struct gen_event *ev)
 {
     if (ev->msg.kind == SESSION_TURN) {
-        on_turn(container_of(ev, struct session, replay.turn));
+        on_replay_message(container_of(ev, struct session, replay.event));
         return;
     }
     struct session *s = gen_user(ev->gen);
@@ -371,7 +376,7 @@ void session_event(struct gen_event *ev)
         s->paused_tail = &ev->msg.next;
         return;
     }
-    deliver(s, ev);
+    handle_event(s, ev);
     if (ev->msg.kind == GEN_END)
         on_end(s);
     else
@@ -385,8 +390,8 @@ static void drain_paused(struct session *s)
     s->paused = NULL;
     s->paused_tail = &s->paused;
     while (m) {
-        struct msg *next = m->next;                            /* s is gone after the last one */
-        session_event(container_of(m, struct gen_event, msg)); /* may be kept back again */
+        struct msg *next = m->next; /* s may be freed by the last event */
+        session_event(container_of(m, struct gen_event, msg)); /* may hold the event back again */
         m = next;
     }
 }
@@ -397,10 +402,10 @@ void session_cancel(struct session *s)
         return;
     s->is_cancelled = true;
     if (!s->gen) {
-        take_turn(s);
+        schedule_replay(s);
         return;
     }
-    engine_cancel(s->at.model->engine, s->gen);
+    engine_cancel(s->ctx.model->engine, s->gen);
     drain_paused(s);
 }
 
@@ -417,7 +422,7 @@ void session_resume(struct session *s)
     if (s->gen)
         drain_paused(s);
     else
-        take_turn(s);
+        schedule_replay(s);
 }
 
 uint64_t session_first_token_ns(const struct session *s)

@@ -1,15 +1,17 @@
-/* session.h: one request on a model, from prompt tokens to finished text.
+/* session.h: generation for one prompt, from prompt tokens to output events.
  *
- * Sits between the engine, which knows tokens, and the wires, which know JSON: it detokenises,
- * finds stop strings, takes the text apart and counts. Serves HTTP handlers and the library alike.
+ * The session is between the engine, which handles tokens, and the dialects, which handle JSON: it
+ * detokenises, matches stop strings, parses the text and counts tokens. HTTP handlers and the
+ * library use the same code.
  *
- *   tokens --detok--> text --stop strings--> --parser--> text, thoughts, tool calls
+ *     tokens --detok--> text --stop strings--> --parser--> content, reasoning, tool calls
  *
- * Stop strings are looked for in what the model says, before it is taken apart: one that stands in
- * a thought or in an argument ends the answer there, too, as with other servers.
+ * Stop strings are matched in the generated text before it is parsed. Therefore a stop string
+ * inside reasoning or inside an argument of a tool call also ends the choice, as in other servers.
  *
  * Owner: the thread that drains the mailbox given to session_open. That thread passes each
- * gen_event to session_event; callbacks run inside. After `end` the session is gone. */
+ * gen_event to session_event; callbacks run inside. The session does not exist any more after the
+ * callback `end`. */
 #pragma once
 
 #include "output/stops.h"
@@ -22,32 +24,34 @@ struct session;
 struct choice_end {
     int choice;
     enum finish finish;
-    struct str stop_string; /* the stop string that ended it; STR_NONE */
-    int32_t stop_id;        /* a client's stop token that ended it; TOKEN_NONE */
-    int n_tokens;           /* of its text; an end token is not one of them */
-    int n_reasoning;        /* of these, thoughts */
-    int n_calls;            /* complete ones */
+    struct str stop_string; /* the stop string that ended the choice; STR_NONE */
+    int32_t stop_id;        /* the client's stop token that ended the choice; TOKEN_NONE */
+    int n_tokens;           /* generated tokens without the end token */
+    int n_reasoning;        /* tokens of reasoning among n_tokens */
+    int n_calls;            /* complete tool calls */
 };
 
 struct session_end {
-    const struct err *err;           /* code ERR_NONE when all went well */
+    const struct err *err;           /* code ERR_NONE on success */
     const struct gen_result *result; /* times, cached tokens */
-    int n_prompt, n_completion;      /* completion: over all choices */
-    int n_predicted;                 /* of those, as the client's prediction said */
+    int n_prompt, n_completion;      /* n_completion: sum over all choices */
+    int n_predicted;                 /* completion tokens that equal the client's prediction */
 };
 
-struct session_ops { /* ctx is the caller's; none may close the session */
-    /* want_prompt_logprobs: each token of the prompt but the first. May be NULL. */
+struct session_ops { /* ctx is the caller's; a callback must not close the session */
+    /* With want_prompt_logprobs: each prompt token except the first. May be NULL. */
     void (*prompt_token)(void *ctx, int position, const struct sampled *t);
-    void (*token)(void *ctx, int choice, const struct sampled *t); /* as it comes; may be NULL */
-    struct parts_ops parts;                                        /* what is said; final */
+    /* each generated token, before its text; may be NULL */
+    void (*token)(void *ctx, int choice, const struct sampled *t);
+    struct parts_ops parts; /* output events, after stop matching */
     void (*choice_end)(void *ctx, const struct choice_end *c);
-    void (*end)(void *ctx, const struct session_end *s); /* last; frees the arena if it owns it */
-    void (*begun)(void *ctx); /* want_begin: the engine has begun with the prompt; may be NULL */
+    /* last callback; frees the arena if the callback owns it */
+    void (*end)(void *ctx, const struct session_end *s);
+    void (*begun)(void *ctx); /* with want_begin: the engine has started the prompt; may be NULL */
 };
 
 struct session_params {
-    const int32_t *prompt; /* borrowed, outlives the session, as all arrays in here */
+    const int32_t *prompt; /* borrowed, as all arrays here; outlives the session */
     int n_prompt;
     int max_tokens, n_choices;
     struct sample_params sample;
@@ -56,26 +60,26 @@ struct session_params {
     bool include_stop;
     bool show_control; /* control tokens appear in the text */
     struct parts_params parts;
-    bool ignore_end;         /* the model's end tokens do not end it */
-    const int32_t *stop_ids; /* the client's */
+    bool ignore_end;         /* the model's end tokens do not end a choice */
+    const int32_t *stop_ids; /* the client's stop tokens */
     int n_stop_ids;
     bool want_prompt_logprobs;
     bool want_begin;
     int priority;
-    uint64_t tenant; /* as in gen_input, and the next four */
+    uint64_t tenant; /* this field and the next five as in gen_input */
     float tenant_weight;
     struct cache_scope scope;
     bool is_uncached;
     const char *name;
     uint64_t deadline_ns;
-    const struct gen_script *script; /* needed by, and only by, a script model */
-    /* One choice, told from memory instead of computed; borrowed. NULL: computed. */
+    const struct gen_script *script; /* required for a script model, NULL for others */
+    /* Cached response that is replayed (one choice); borrowed. NULL: generate. */
     const struct exact_answer *replay;
-    const int32_t *predicted; /* what the client thinks will come; NULL = it does not say */
+    const int32_t *predicted; /* the client's predicted output, used as draft tokens; NULL = none */
     int n_predicted;
 };
 
-struct session_place { /* where it lives and whom it tells */
+struct session_place { /* borrowed objects of a session */
     struct model *model;
     struct arena *arena;
     struct mailbox *reply;
@@ -83,23 +87,23 @@ struct session_place { /* where it lives and whom it tells */
     void *ctx;
 };
 
-/* Allocates in the arena, which must live until `end`. ERR_INVALID (the stop strings), ERR_CONTEXT
- * when the prompt does not fit, ERR_OVERLOADED, ERR_MEMORY; then there is no session and no
- * callback. */
+/* Allocates in the arena, which must live until `end`. Errors: ERR_INVALID (stop strings),
+ * ERR_CONTEXT (the prompt does not fit), ERR_OVERLOADED, ERR_MEMORY; then there is no session and
+ * no callback. */
 int session_open(struct session **out, const struct session_params *p,
-    const struct session_place *at, struct err *e);
+    const struct session_place *ctx, struct err *e);
 
-/* For messages with a gen_kind, and for this one, by which a session that is told from memory gets
- * its turns. May call callbacks, the last of them `end`. */
+/* Handles messages with a gen_kind, and SESSION_TURN messages, which schedule the next slice of a
+ * replayed response. May call callbacks, the last of them `end`. */
 enum { SESSION_TURN = 50 };
 void session_event(struct gen_event *ev);
 
-/* Nobody is interested any more: no callback but `end` will come. */
+/* Cancels the session: only the callback `end` is called afterwards. */
 void session_cancel(struct session *s);
 
-/* Stops taking token events until session_resume: they pile up in the engine's bounded queue and
- * park the sequences. For a slow reader. */
+/* Stops processing token events until session_resume. Events accumulate in the engine's bounded
+ * queue, which parks the sequences. Used for slow readers. */
 void session_pause(struct session *s);
 void session_resume(struct session *s);
 
-uint64_t session_first_token_ns(const struct session *s); /* 0 before */
+uint64_t session_first_token_ns(const struct session *s); /* 0 before the first token */

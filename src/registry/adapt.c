@@ -6,7 +6,7 @@
 #include <openssl/sha.h>
 #include <stdio.h>
 
-/* ---- what follows from what is known */
+/* ---- adapter and end tokens */
 
 static struct str token_text(const struct vocab *v, int32_t id)
 {
@@ -71,13 +71,13 @@ void model_unadapt(struct model *m)
     m->n_end_ids = 0;
 }
 
-static int adapt(struct model *m, struct err *e)
+static int reopen_adapter(struct model *m, struct err *e)
 {
     model_unadapt(m);
     return open_adapter(m, e) || list_end_ids(m, e) ? -1 : 0;
 }
 
-/* ---- what is known */
+/* ---- capabilities */
 
 void model_fingerprint(const struct model *m, char out[65])
 {
@@ -106,7 +106,7 @@ static bool is_one_of(const char *id, const char *(*at)(size_t))
     return false;
 }
 
-static bool is_of_this(const struct model *m)
+static bool is_row_of_model(const struct model *m)
 {
     char fingerprint[sizeof(m->known.fingerprint)];
 
@@ -116,7 +116,7 @@ static bool is_of_this(const struct model *m)
            is_one_of(m->known.thinking_parser_id, parser_thinking_id);
 }
 
-static void look_up(struct model *m)
+static void read_store(struct model *m)
 {
     struct err e;
 
@@ -127,7 +127,7 @@ static void look_up(struct model *m)
         log_error("pool", "store", "model=%s %s", m->spec->id, e.msg);
     if (rc <= 0)
         return;
-    m->is_probed = is_of_this(m);
+    m->is_probed = is_row_of_model(m);
     if (!m->is_probed)
         log_warn("pool", "outdated",
             "model=%s what is known is of another file, or of another "
@@ -137,20 +137,20 @@ static void look_up(struct model *m)
 
 int model_adapt_known(struct model *m, struct err *e)
 {
-    look_up(m);
-    return adapt(m, e);
+    read_store(m);
+    return reopen_adapter(m, e);
 }
 
 int model_probe_again(struct model *m, probe_fn *probe, struct err *e)
 {
     struct model_capabilities row;
 
-    m->is_probed = false; /* asked as one that nothing is known of */
-    if (adapt(m, e) || probe(&row, m, m->spec->stop, e))
+    m->is_probed = false; /* probed like a model with unknown capabilities */
+    if (reopen_adapter(m, e) || probe(&row, m, m->spec->stop, e))
         return -1;
     m->known = row;
     m->is_probed = true;
-    if (adapt(m, e))
+    if (reopen_adapter(m, e))
         return -1;
     return m->spec->store ? capabilities_put(m->spec->store, &row, e) : 0;
 }
@@ -164,7 +164,7 @@ int model_probe_new(struct model *m, struct err *e)
     log_info("pool", "probe", "model=%s is asked what it can do", m->spec->id);
     if (model_probe_again(m, m->spec->probe, &why))
         log_error("pool", "probe", "model=%s %s", m->spec->id, why.msg);
-    return m->adapter ? 0 : adapt(m, e);
+    return m->adapter ? 0 : reopen_adapter(m, e);
 }
 
 void model_log_adapter(const struct model *m)

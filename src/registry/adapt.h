@@ -1,25 +1,26 @@
-/* adapt.h: a model's adapter, what its answers are read with and its end tokens, from what is known
- * of it; and what is known, from the store or by asking the model.
+/* model_capabilities.h: sets a model's adapter, output parsers and end tokens from its
+ * capabilities, and loads the capabilities from the store or runs the capability probe.
  *
- * Part of model_open, on its thread. */
+ * Called by model_open, on its thread. */
 #pragma once
 
 #include "registry/pool.h"
 
-/* With the row that the store has of this file, if any; `known`, `is_probed` say so. A store that
- * cannot be read is logged. vocab, template, arch, name and sizes are there. ERR_ as
- * adapter_open. */
+/* Uses the stored row of this model file, if there is one, and sets `known` and `is_probed`. Errors
+ * of the store are logged only. The caller has set vocab, template, arch, name and the sizes.
+ * Returns the errors of adapter_open. */
 int model_adapt_known(struct model *m, struct err *e);
-void model_unadapt(struct model *m); /* zeroed is fine */
+void model_unadapt(struct model *m); /* accepts a zeroed model */
 
-/* Where the spec says so and nothing is known: asks the model (probe.h), adapts it anew and keeps
- * the row. What goes wrong with asking and keeping is logged; only what leaves the model unusable
- * is an error. */
+/* If the spec enables the probe and the capabilities are unknown: probes the model (probe.h),
+ * reopens the adapter and stores the row. Errors of the probe and of the store are logged; an error
+ * is returned only if the model is left unusable. */
 int model_probe_new(struct model *m, struct err *e);
-/* The same whatever is known. ERR_IO when the row cannot be kept; it is m->known all the same. */
+/* Probes the model even if its capabilities are known. Returns ERR_IO if the row cannot be stored;
+ * m->known is set nevertheless. */
 int model_probe_again(struct model *m, probe_fn *probe, struct err *e);
 
 void model_log_adapter(const struct model *m);
 
-/* What tells its file from others well enough to see that a row is of another one. */
+/* Hash of properties of the model file. It detects that a stored row belongs to another file. */
 void model_fingerprint(const struct model *m, char out[65]);

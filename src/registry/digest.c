@@ -11,12 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NOTES_MAX = 64 * 1024, CHUNK = 1 << 20, HEX = 64 };
+enum { CACHE_BYTES_MAX = 64 * 1024, CHUNK = 1 << 20, HEX = 64 };
 
-static const char notes_name[] = ".digests";
+static const char cache_name[] = ".digests";
 
-/* The note's line up to the digest. */
-static int describe(const struct stat *st, char *out, size_t size)
+/* The line of the cache file up to the digest. */
+static int format_file_id(const struct stat *st, char *out, size_t size)
 {
     return snprintf(out, size, "%llx %llx %llu %lld %lld ", (unsigned long long)st->st_dev,
         (unsigned long long)st->st_ino, (unsigned long long)st->st_size,
@@ -37,9 +37,9 @@ static bool from_hex(struct str hex, uint8_t out[32])
     return true;
 }
 
-/* ---- notes */
+/* ---- cache file */
 
-static int open_notes(const char *dir)
+static int open_cache(const char *dir)
 {
     if (!dir || !*dir)
         return -1;
@@ -48,14 +48,14 @@ static int open_notes(const char *dir)
     return open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 }
 
-static bool find_note(int dir, struct str wanted, uint8_t out[32])
+static bool find_cached(int dir, struct str wanted, uint8_t out[32])
 {
     struct buf text;
     struct err e;
     bool is_found = false;
 
-    buf_init(&text, NOTES_MAX);
-    if (!file_read_at(dir, notes_name, &text, &e))
+    buf_init(&text, CACHE_BYTES_MAX);
+    if (!file_read_at(dir, cache_name, &text, &e))
         for (struct str rest = buf_str(&text); rest.n && !is_found;) {
             ptrdiff_t end = str_find(rest, STR("\n"));
             struct str line = { rest.p, end < 0 ? rest.n : (size_t)end };
@@ -67,28 +67,29 @@ static bool find_note(int dir, struct str wanted, uint8_t out[32])
     return is_found;
 }
 
-/* One write, so that two processes do not mix their lines. Too many notes are begun anew. */
-static void write_note(int dir, struct str what, const uint8_t digest[32])
+/* One write call, so that lines of two processes are not mixed. A full file is truncated first. */
+static void append_cached(int dir, struct str what, const uint8_t digest[32])
 {
     char line[256];
     struct stat st;
     int n = snprintf(line, sizeof(line), STR_FMT, STR_ARG(what));
-    int fd = openat(dir, notes_name, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = openat(dir, cache_name, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 
     if (fd < 0)
         return;
     for (int i = 0; i < 32; i++)
         n += snprintf(line + n, sizeof(line) - (size_t)n, "%02x", digest[i]);
     line[n++] = '\n';
-    bool has_room = !fstat(fd, &st) && (st.st_size + n <= NOTES_MAX || !ftruncate(fd, 0));
+    bool has_room = !fstat(fd, &st) && (st.st_size + n <= CACHE_BYTES_MAX || !ftruncate(fd, 0));
     if (!has_room || write(fd, line, (size_t)n) != n)
-        log_warn("pool", "digest", "why=%s", strerror(errno)); /* computed again next time */
+        /* the digest is computed again next time */
+        log_warn("pool", "digest", "why=%s", strerror(errno));
     close(fd);
 }
 
-/* ---- the file */
+/* ---- model file */
 
-static int sum_up(int fd, uint8_t out[32], struct err *e)
+static int hash_file(int fd, uint8_t out[32], struct err *e)
 {
     EVP_MD_CTX *sum = EVP_MD_CTX_new();
     uint8_t *chunk = try_malloc(CHUNK);
@@ -114,23 +115,24 @@ static int digest_of_file(uint8_t out[32], const char *path, const char *dir, st
 {
     char before[160], after[160];
     struct stat st;
-    int dir_fd = open_notes(dir), fd = open(path, O_RDONLY | O_CLOEXEC), failed = -1;
+    int dir_fd = open_cache(dir), fd = open(path, O_RDONLY | O_CLOEXEC), failed = -1;
 
     if (fd < 0 || fstat(fd, &st)) {
         err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
         goto out;
     }
-    struct str what = { before, (size_t)describe(&st, before, sizeof(before)) };
+    struct str what = { before, (size_t)format_file_id(&st, before, sizeof(before)) };
     failed = 0;
-    if (dir_fd >= 0 && find_note(dir_fd, what, out))
+    if (dir_fd >= 0 && find_cached(dir_fd, what, out))
         goto out;
-    failed = sum_up(fd, out, e) ? err_wrap(e, "%s", path) : 0;
+    failed = hash_file(fd, out, e) ? err_wrap(e, "%s", path) : 0;
     if (failed)
         goto out;
-    if (fstat(fd, &st) || describe(&st, after, sizeof(after)) < 0 || strcmp(before, after) != 0)
+    if (fstat(fd, &st) || format_file_id(&st, after, sizeof(after)) < 0 ||
+        strcmp(before, after) != 0)
         failed = err_set(e, ERR_IO, "%s: changed while it was read", path);
     else if (dir_fd >= 0)
-        write_note(dir_fd, what, out);
+        append_cached(dir_fd, what, out);
 
 out:
     if (fd >= 0)

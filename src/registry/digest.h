@@ -1,20 +1,20 @@
-/* digest.h: what tells the files of a model from all others: SHA-256 of every byte of its file; of
- * a model in parts, that of their digests, one behind the other.
+/* digest.h: identifies the files of a model by SHA-256: of all bytes of a single file; for a model
+ * in several parts, of the concatenated digests of the parts.
  *
- * Reading gigabytes takes seconds, so what was found is noted in a directory of the operator, in a
- * file `.digests`, a line for each file of a model:
+ * Reading gigabytes takes seconds. Therefore digests are cached in the file `.digests` of a
+ * directory that the operator configures, one line per model file:
  *
  *     DEVICE INODE BYTES MTIME_NS CTIME_NS DIGEST
  *
- * A note counts as long as none of these has changed; who changes a file changes its ctime. Notes
- * that can not be read or written are none. The directory is made if it is not there.
+ * A line is valid while none of these values has changed; a write to a file changes its ctime. A
+ * line that cannot be read or written is ignored. The directory is created if it is missing.
  *
  * Any thread. */
 #pragma once
 
 #include "base/err.h"
 
-/* first: the path of the first part; dir: where the notes are, NULL or "": there are none. ERR_IO:
- * a file can not be read, or was written to meanwhile. */
+/* first: path of the first part; dir: directory of the cached digests, NULL or "" = no cache.
+ * ERR_IO: a file cannot be read, or was modified while it was read. */
 int digest_of_model(
     uint8_t out[32], const char *first, size_t n_parts, const char *dir, struct err *e) MUST_CHECK;

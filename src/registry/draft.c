@@ -50,7 +50,8 @@ int draft_check(const struct gguf *large, const struct gguf *small, struct err *
     return rc;
 }
 
-/* A context for each sequence that runs, within an eighth of the memory at hand; one at least. */
+/* One context per running sequence, within an eighth of the available memory; at least one
+ * context. */
 static uint32_t n_pages(const struct model *m, size_t page_bytes)
 {
     uint64_t per_seq = (uint64_t)m->n_ctx / PAGE_TOKENS + 1;

@@ -1,9 +1,10 @@
-/* draft.h: the small model that guesses for a large one, from its file.
+/* draft.h: loads the draft model for speculative decoding from its file.
  *
- * Both must mean the same by every token: their vocabularies are compared, token by token. One may
- * have up to VOCAB_PADDING tokens more at its end, as where embeddings were rounded up.
+ * Draft and target model must use the same token ids: their vocabularies are compared token by
+ * token. One vocabulary may have up to VOCAB_PADDING more tokens at its end, which occurs if the
+ * number of embeddings was rounded up.
  *
- * Thread: the one that opens the model. */
+ * Owner: the thread that opens the model. */
 #pragma once
 
 #include "format/gguf.h"
@@ -11,9 +12,9 @@
 
 enum { VOCAB_PADDING = 128 };
 
-/* Do both files mean the same by their tokens? ERR_INVALID names the first that differs. */
+/* Compares the vocabularies of both files. ERR_INVALID names the first token that differs. */
 int draft_check(const struct gguf *large, const struct gguf *small, struct err *e);
 
-/* m->vocab and m->n_ctx are set, m->spec->draft_path names the file. ERR_INVALID names the first
- * token that differs; else what is wrong with the file, or ERR_MEMORY. */
+/* m->vocab and m->n_ctx are set, and m->spec->draft_path names the file. ERR_INVALID names the
+ * first token that differs; other errors describe the file, or are ERR_MEMORY. */
 int draft_open(struct drafter **out, const struct model *m, const struct kernels *k, struct err *e);

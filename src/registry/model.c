@@ -1,5 +1,5 @@
-/* model.c: a model from its file: vocabulary, template, weights, engine, in that order, so that
- * what is cheap to refuse is refused before the weights are read. */
+/* model.c: opens a model from its file: vocabulary, template, weights, engine, in this order, so
+ * that cheap checks fail before the weights are read. Owner: the thread that calls model_open. */
 #include "registry/pool.h"
 
 #include "base/log.h"
@@ -23,12 +23,12 @@ enum { SCRIPT_CTX = 131072, SCRIPT_PAGES = 65536, TEMPLATE_MAX = 1 << 20 };
 
 static _Atomic uint64_t last_load;
 
-struct progress { /* of loading, drawn on a terminal */
+struct progress { /* progress of loading, drawn on a terminal */
     const char *id;
     uint64_t began_ns, drawn_ns;
 };
 
-static void draw(void *arg, double share)
+static void draw_progress(void *arg, double share)
 {
     struct progress *p = arg;
     uint64_t now = clock_ns();
@@ -52,8 +52,9 @@ static int read_template_file(const char *path, struct buf *out, struct err *e)
     return buf_ok(out) ? 0 : err_set(e, ERR_TOO_LARGE, "%s: over %d bytes", path, TEMPLATE_MAX);
 }
 
-/* The operator's family's, else the model's own, else that of the family whose marker tokens the
- * vocabulary has. .p NULL: a base model, which completes and does not chat. */
+/* Chat template, in order of precedence: of the configured family, of the model file, of the family
+ * whose marker tokens the vocabulary contains. .p NULL: a base model, which supports completions
+ * only. */
 static struct str find_template(const struct model *m, const struct gguf *g)
 {
     const struct chat_family *family = chat_family_find(str_of(m->spec->family));
@@ -83,7 +84,7 @@ static int open_template(struct model *m, const struct gguf *g, struct err *e)
     return rc ? err_wrap(e, "chat template") : 0;
 }
 
-static void describe(struct model *m, const struct gguf *g)
+static void read_properties(struct model *m, const struct gguf *g)
 {
     struct str s;
     uint64_t bytes[64] = { 0 };
@@ -105,7 +106,7 @@ static void describe(struct model *m, const struct gguf *g)
     m->file_bytes = gguf_file_bytes(g);
 }
 
-static int note_files(struct model *m, const struct gguf *g, struct err *e)
+static int list_files(struct model *m, const struct gguf *g, struct err *e)
 {
     m->n_parts = gguf_n_parts(g);
     m->files = try_calloc(m->n_parts, sizeof(*m->files));
@@ -130,9 +131,10 @@ bool model_has_its_files(const struct model *m)
     return true;
 }
 
-/* Pages for the budget: a full context for each sequence that may run, within --kv-bytes, or a
- * quarter of the memory that is at hand. Where not even one context fits, it shrinks to what does;
- * one that was asked for may have three quarters, and is refused beyond. */
+/* Number of KV pages: a full context for each sequence that may run, limited by --kv-bytes or by a
+ * quarter of the available memory. If not even one context fits, the context shrinks to that size.
+ * A context size that the operator configured may use three quarters of the memory; if it does not
+ * fit, the model is rejected. */
 static int choose_pages(uint32_t *out, const struct model *m, size_t page_bytes, struct err *e)
 {
     const struct model_spec *spec = m->spec;
@@ -152,23 +154,23 @@ static int choose_pages(uint32_t *out, const struct model *m, size_t page_bytes,
     return 0;
 }
 
-/* The most that a step can hold: what it may, and what all who run could bring. */
-static int rows_of_a_step(const struct engine_options *o)
+/* Upper bound of the rows of a step: the configured limit, or one prefill chunk per sequence. */
+static int max_step_rows(const struct engine_options *o)
 {
     return (int)MIN((int64_t)o->max_batch_tokens, (int64_t)o->max_batch * o->prefill_chunk);
 }
 
-/* Of a network that is computed here. With more rows than these the weights' way through memory is
- * no cost any more: a longer step would gain nothing, take scratch memory and hold everybody up. */
-static int rows_worth_a_step(const struct engine_options *o)
+/* Row limit for a native model. Above 512 rows reading the weights from memory is amortised: a
+ * longer step is not faster per row, takes more scratch memory and delays all sequences. */
+static int useful_step_rows(const struct engine_options *o)
 {
-    return MIN(rows_of_a_step(o), MAX(o->prefill_chunk, MAX(o->max_batch, 512)));
+    return MIN(max_step_rows(o), MAX(o->prefill_chunk, MAX(o->max_batch, 512)));
 }
 
-/* What all who run may bring in a step, with guesses; and, for prompts of which each token is
- * scored, as many rows as make good use of the weights, within SCORED_BYTES of logits. That memory
- * is untouched until somebody asks. */
-static int logits_of_a_step(const struct engine_options *o, int n_vocab)
+/* Rows with logits per step: one per running sequence plus draft tokens; and for prompts with
+ * logprobs of all tokens up to SCORED_ROWS rows, which amortise reading the weights, within
+ * SCORED_BYTES of logits. That memory is not touched until such a request arrives. */
+static int max_step_logits(const struct engine_options *o, int n_vocab)
 {
     enum { SCORED_ROWS = 128, SCORED_BYTES = 64 * MB };
     int n = MAX(o->max_batch, 1) + 2 * o->spec.max;
@@ -188,12 +190,12 @@ static int open_lm(
     if (spec->backend == BACKEND_SCRIPT) {
         struct script_options so = { .n_vocab = vocab_n(m->vocab),
             .n_pages = SCRIPT_PAGES,
-            .max_rows = rows_of_a_step(&spec->engine) };
+            .max_rows = max_step_rows(&spec->engine) };
         m->n_ctx = spec->ctx_size ? (int)spec->ctx_size : SCRIPT_CTX;
         so.n_ctx_train = m->n_ctx;
         return lm_open_script(lm, &so, e);
     }
-    CHECK(kv < N_KV_TYPES); /* cmd offers the names of kernel/attn.h */
+    CHECK(kv < N_KV_TYPES); /* cmd accepts only the names of kernel/attn.h */
     if (llama_needs(&needs, g, kv, e))
         return -1;
     if (needs.n_vocab != vocab_n(m->vocab))
@@ -204,9 +206,9 @@ static int open_lm(
         .kernels = k,
         .n_threads = spec->threads ? spec->threads : thread_count_online(),
         .kv_type = kv,
-        .max_rows = rows_worth_a_step(&spec->engine),
-        .max_logits = logits_of_a_step(&spec->engine, needs.n_vocab),
-        .progress = spec->show_progress && isatty(STDERR_FILENO) ? draw : NULL,
+        .max_rows = useful_step_rows(&spec->engine),
+        .max_logits = max_step_logits(&spec->engine, needs.n_vocab),
+        .progress = spec->show_progress && isatty(STDERR_FILENO) ? draw_progress : NULL,
         .progress_arg = &progress,
         .packfile = pack_path(packfile, spec, m->file_bytes) ? packfile : NULL,
         .packfile_to_memory = spec->pack == PACK_RAM,
@@ -233,7 +235,8 @@ static int open_engine(struct model *m, const struct gguf *g, struct err *e)
     if (eo.kv_disk && *eo.kv_disk && m->spec->backend == BACKEND_NATIVE) {
         if (digest_of_model(m->digest, m->spec->path, m->n_parts, eo.kv_disk, e))
             return -1;
-        if (!model_has_its_files(m)) /* then the digest may be of other weights than are read */
+        /* otherwise the digest may not belong to the weights that are loaded */
+        if (!model_has_its_files(m))
             return err_set(e, ERR_IO, "its files changed while they were read");
         eo.model_digest = m->digest;
     }
@@ -245,7 +248,7 @@ static int open_engine(struct model *m, const struct gguf *g, struct err *e)
     }
     eo.n_ctx = m->n_ctx;
     snprintf(m->kernels, sizeof(m->kernels), "%s", k->name);
-    if (engine_open(&m->engine, lm, k, &eo, e)) /* takes lm, drafter */
+    if (engine_open(&m->engine, lm, k, &eo, e)) /* takes lm and drafter */
         return -1;
     m->lm = engine_lm(m->engine);
     m->n_ctx = engine_n_ctx(m->engine);
@@ -269,12 +272,12 @@ int model_open(struct model *m, const struct model_spec *spec, struct err *e)
     uint64_t began = clock_ns();
 
     CHECK(!m->vocab && !m->engine);
-    if (m->spec != spec) /* the pool has set it already, and others may be reading it */
+    if (m->spec != spec) /* the registry has set it already, and other threads may read it */
         m->spec = spec;
     if (gguf_open(&g, spec->path, e))
         return -1;
-    describe(m, g);
-    if (note_files(m, g, e) || vocab_open(&m->vocab, g, e) || open_template(m, g, e) ||
+    read_properties(m, g);
+    if (list_files(m, g, e) || vocab_open(&m->vocab, g, e) || open_template(m, g, e) ||
         model_adapt_known(m, e) || open_engine(m, g, e) || model_probe_new(m, e)) {
         err_wrap(e, "%s", spec->path);
         gguf_close(g);

@@ -16,11 +16,11 @@
 #include <unistd.h>
 
 enum {
-    WORTH_BYTES = 64 * 1024 * 1024, /* less is packed before anybody notices */
+    MIN_MODEL_BYTES = 64 * 1024 * 1024, /* smaller models are packed in negligible time */
     UNUSED_S = 90 * 24 * 3600,
 };
 
-enum place { NOWHERE, BESIDE, CACHE };
+enum pack_place { NO_FILE, NEXT_TO_MODEL, IN_CACHE_DIR };
 
 enum pack_mode pack_mode_of(const char *name)
 {
@@ -29,7 +29,7 @@ enum pack_mode pack_mode_of(const char *name)
     return strcmp(name, "ram") ? PACK_FILE : PACK_RAM;
 }
 
-/* The folder of a path, with its slash; "./" without one. */
+/* Folder of a path, with a trailing slash; "./" if there is none. */
 static void folder_of(char *out, size_t size, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -40,7 +40,7 @@ static void folder_of(char *out, size_t size, const char *path)
         snprintf(out, size, "./");
 }
 
-static bool is_there(const char *path)
+static bool file_exists(const char *path)
 {
     struct stat st;
 
@@ -54,7 +54,7 @@ static const char *base_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static bool beside_path(char *out, const char *model)
+static bool path_next_to_model(char *out, const char *model)
 {
     char folder[PACK_PATH_MAX];
     int n = snprintf(out, PACK_PATH_MAX, "%s.pack", model);
@@ -62,13 +62,13 @@ static bool beside_path(char *out, const char *model)
     if (n < 0 || n >= PACK_PATH_MAX || strlen(base_of(out)) + strlen(PACKFILE_NEW) > NAME_MAX)
         return false;
     folder_of(folder, sizeof(folder), model);
-    return is_there(out) || !access(folder, W_OK);
+    return file_exists(out) || !access(folder, W_OK);
 }
 
-/* Two models of the same name in two folders are two files. The name is of where the model lies,
- * not of what is in it: that is known only when all of it has been read; and a model that was
- * replaced replaces its file. Should two paths have one sum, the two take turns at being packed:
- * whose a file is, it says itself. */
+/* The name contains a hash of the model's path, so that two models of the same name in two folders
+ * have two files. It is not a hash of the content, because that is known only after all of it was
+ * read, and because the file of a replaced model should be replaced too. If the hashes of two paths
+ * collide, the two models overwrite each other's file; the file itself names its model. */
 static bool cache_path(char *out, const char *model)
 {
     const char *home = getenv("HOME"), *xdg = getenv("XDG_CACHE_HOME");
@@ -83,27 +83,27 @@ static bool cache_path(char *out, const char *model)
     if (n <= 0 || (size_t)n >= sizeof(dir) || !realpath(model, full))
         return false;
     SHA256((const uint8_t *)full, strlen(full), sum);
-    /* So much of the name leaves room for the rest of NAME_MAX, and PACKFILE_NEW. */
+    /* 200 characters of the name leave room for the rest of NAME_MAX and for PACKFILE_NEW. */
     n = snprintf(out, PACK_PATH_MAX, "%s/%.200s-%02x%02x%02x%02x.pack", dir, base_of(model), sum[0],
         sum[1], sum[2], sum[3]);
     return n > 0 && n < PACK_PATH_MAX;
 }
 
-static enum place find_place(char *out, const struct model_spec *spec, uint64_t bytes)
+static enum pack_place find_place(char *out, const struct model_spec *spec, uint64_t bytes)
 {
-    if (spec->pack == PACK_OFF || bytes < WORTH_BYTES)
-        return NOWHERE;
-    if (beside_path(out, spec->path))
-        return BESIDE;
-    return cache_path(out, spec->path) ? CACHE : NOWHERE;
+    if (spec->pack == PACK_OFF || bytes < MIN_MODEL_BYTES)
+        return NO_FILE;
+    if (path_next_to_model(out, spec->path))
+        return NEXT_TO_MODEL;
+    return cache_path(out, spec->path) ? IN_CACHE_DIR : NO_FILE;
 }
 
 bool pack_path(char out[PACK_PATH_MAX], const struct model_spec *spec, uint64_t bytes)
 {
-    return find_place(out, spec, bytes) != NOWHERE;
+    return find_place(out, spec, bytes) != NO_FILE;
 }
 
-/* Twice what is written, so that a model never fills somebody's disk. */
+/* Requires twice the bytes to be free, so that a model never fills a disk. */
 static int check_room(const char *folder, uint64_t bytes, struct err *e)
 {
     struct statvfs fs;
@@ -116,18 +116,18 @@ static int check_room(const char *folder, uint64_t bytes, struct err *e)
     return 0;
 }
 
-/* The last folder of the cache path, and the one before it. */
+/* Creates the missing folders of the cache path. */
 static void make_folders(const char *folder)
 {
     char path[PACK_PATH_MAX];
 
     for (const char *p = folder + 1; (p = strchr(p, '/')); p++) {
         snprintf(path, sizeof(path), "%.*s", (int)(p - folder), folder);
-        (void)mkdir(path, 0700); /* what cannot be made is found missing by who writes into it */
+        (void)mkdir(path, 0700); /* on failure the later write reports the error */
     }
 }
 
-/* ---- the cache directory: nobody looks there, so what is left behind would stay for ever */
+/* ---- cache directory: users rarely look there, so unused files are deleted here */
 
 static bool has_end(const char *name, const char *end)
 {
@@ -148,8 +148,8 @@ static void remove_if_unused(int dir, const char *folder, const char *name)
         UNUSED_S / (24 * 3600));
 }
 
-/* Of models that were moved, removed or not served any more, and what killed writers have left.
- * Whoever has one mapped keeps it. */
+/* Deletes files of models that were moved, removed or are not served any more, and temporary files
+ * of killed writers. A process that has mapped a file keeps it. */
 static void remove_unused(const char *folder)
 {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -165,10 +165,10 @@ static void remove_unused(const char *folder)
     closedir(d);
 }
 
-/* By the time of its last write, as times of reading are often not kept. */
+/* The modification time is the time of last use, because access times are often disabled. */
 static void mark_used(const char *path)
 {
-    if (is_there(path) && utimensat(AT_FDCWD, path, NULL, 0))
+    if (file_exists(path) && utimensat(AT_FDCWD, path, NULL, 0))
         log_warn("pool", "packfile", "%s: %s", path, strerror(errno));
 }
 
@@ -180,14 +180,14 @@ void pack_write(const struct model *m, const _Atomic bool *stop)
 
     if (m->spec->backend != BACKEND_NATIVE)
         return;
-    enum place place = find_place(path, m->spec, m->file_bytes);
-    if (place == CACHE && !llama_wants_packfile(m->lm))
+    enum pack_place pack_place = find_place(path, m->spec, m->file_bytes);
+    if (pack_place == IN_CACHE_DIR && !llama_wants_packfile(m->lm))
         mark_used(path);
-    if (place == NOWHERE || !llama_wants_packfile(m->lm))
+    if (pack_place == NO_FILE || !llama_wants_packfile(m->lm))
         return;
     folder_of(folder, sizeof(folder), path);
     make_folders(folder);
-    if (place == CACHE)
+    if (pack_place == IN_CACHE_DIR)
         remove_unused(folder);
     if (check_room(folder, m->lm->weight_bytes, &e) ||
         llama_write_packfile(m->lm, path, stop, &e)) {

@@ -1,8 +1,11 @@
-/* pack.h: where packed weights are kept between two starts of the server, and when that pays.
+/* pack.h: location of the packed-weights file, and the policy when to write one.
  *
- * MODEL.pack beside MODEL; where that folder cannot be written, in the cache directory
- * ($XDG_CACHE_HOME, else ~/.cache), in inferflux/. Of a model in parts, MODEL is the first one.
- * When one is written into the cache directory, those that no start has used for 90 days go. */
+ * The file is MODEL.pack next to MODEL; if that folder is not writable, it is in the cache
+ * directory ($XDG_CACHE_HOME, else ~/.cache), in inferflux/. For a model in several parts, MODEL is
+ * the first part. When a file is written into the cache directory, files that no start has used for
+ * 90 days are deleted.
+ *
+ * Owner: the loader thread, unless stated otherwise. */
 #pragma once
 
 #include "registry/pool.h"
@@ -11,10 +14,10 @@ enum { PACK_PATH_MAX = 4096 };
 
 enum pack_mode pack_mode_of(const char *name); /* "off", "ram", "file" */
 
-/* False when the model does without: by its spec, or because it is small; bytes: of all its files.
- * Any thread. */
+/* Writes the path to `out`. Returns false if the model uses no such file, because of its spec or
+ * because it is small. bytes: size of all files of the model. Any thread. */
 bool pack_path(char out[PACK_PATH_MAX], const struct model_spec *spec, uint64_t bytes);
 
-/* Writes what the next start will want, if it was not there: once, after the model is ready. When
- * it fails, the log says so. Takes as long as the disk; *stop ends it. */
+/* Writes the packed-weights file if it is missing. Called once, when the model is ready. Errors are
+ * logged. The duration depends on the disk; *stop aborts it. */
 void pack_write(const struct model *m, const _Atomic bool *stop);

@@ -16,12 +16,12 @@ struct pool {
     char store_path[1024]; /* "" = none */
     bool may_create_store;
     pthread_t loader;
-    _Atomic bool stop; /* the loader opens no further model */
-    void *watcher;     /* constant once told_by is set */
-    void (*_Atomic told_by)(void *arg);
+    _Atomic bool stop;   /* the loader opens no further model */
+    void *on_change_arg; /* constant once told_by is set */
+    void (*_Atomic on_change)(void *arg);
 };
 
-/* Without it models are served all the same. */
+/* Models are served even if the store cannot be opened. */
 static struct capabilities *open_store(const struct pool *p)
 {
     struct capabilities *store = NULL;
@@ -49,9 +49,9 @@ static void *load_all(void *arg)
         }
         atomic_store_explicit(
             &m->state, m->engine ? MODEL_READY : MODEL_FAILED, memory_order_release);
-        void (*tell)(void *arg) = p->told_by;
-        if (tell)
-            tell(p->watcher);
+        void (*notify)(void *arg) = p->on_change;
+        if (notify)
+            notify(p->on_change_arg);
     }
     capabilities_close(store);
     for (int i = 0; i < p->n && !atomic_load(&p->stop); i++)
@@ -99,9 +99,9 @@ void pool_close(struct pool *p)
 
 void pool_watch(struct pool *p, void (*fn)(void *arg), void *arg)
 {
-    CHECK(!p->told_by);
-    p->watcher = arg;
-    p->told_by = fn;
+    CHECK(!p->on_change);
+    p->on_change_arg = arg;
+    p->on_change = fn;
 }
 
 enum model_state model_state(const struct model *m)
@@ -117,7 +117,7 @@ static struct model *find_id(struct pool *p, struct str id)
     return NULL;
 }
 
-/* What stands in front of the separator, which goes with it. */
+/* Splits off the part before the separator; the separator is dropped. */
 static struct str take_until(struct str *rest, const char *separator)
 {
     ptrdiff_t at = str_find(*rest, str_of(separator));

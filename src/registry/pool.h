@@ -1,8 +1,8 @@
-/* pool.h: models by name.
+/* registry.h: model registry: models by name.
  *
- * A loader thread opens the models one after the other; the server answers meanwhile. A model's
- * `state` is published once, with release order, when everything else in it is complete: what is
- * READY never changes again until pool_close. Any thread may look. */
+ * A loader thread opens the models one after the other while the server already accepts requests. A
+ * model's `state` is stored once, with release order, after all other fields are complete: a READY
+ * model does not change until registry_close. Any thread may read it. */
 #pragma once
 
 #include "chat/adapter.h"
@@ -14,7 +14,7 @@
 enum backend { BACKEND_NATIVE, BACKEND_SCRIPT };
 enum model_state { MODEL_LOADING, MODEL_READY, MODEL_FAILED };
 
-/* Of packed weights: no file of them, one that is read into memory, one that is mapped. */
+/* Packed weights: no file; a file that is read into memory; a file that is mapped. */
 enum pack_mode { PACK_OFF, PACK_RAM, PACK_FILE };
 
 struct model;
@@ -24,53 +24,54 @@ struct model;
 typedef int probe_fn(
     struct model_capabilities *out, struct model *m, const _Atomic bool *stop, struct err *e);
 
-struct model_spec { /* strings are borrowed and outlive the pool */
+struct model_spec { /* strings are borrowed and outlive the registry */
     const char *id, *path;
     enum backend backend;
-    const char *family;        /* chat family whose template is used; "" = the file's own */
-    const char *template_path; /* "" = the file's own */
-    /* ids of chat/parser.h; NULL or "" = found out */
+    /* chat family that provides the template; "" = the template of the model file */
+    const char *family;
+    const char *template_path; /* "" = the template of the model file */
+    /* ids of chat/parser.h; NULL or "" = detected */
     const char *tool_parser, *thinking_parser;
     bool no_injection;          /* see adapter_options */
-    probe_fn *probe;            /* probes a model without a stored record; NULL = never */
-    struct capabilities *store; /* what is known; NULL = nothing. Used by model_open alone */
-    const _Atomic bool *stop;   /* true: a probe ends early. NULL = never */
+    probe_fn *probe;            /* probes a model without stored capabilities; NULL = never */
+    struct capabilities *store; /* stored capabilities; NULL = none. Only model_open uses it. */
+    const _Atomic bool *stop;   /* true: a running probe is cancelled. NULL = never. */
     const char *kernels;        /* "auto", "avx2", ... */
     const char *kv_type;        /* "f16", "bf16", "q8_0" */
     enum pack_mode pack;
     int threads;            /* 0 = one per processor */
-    int64_t ctx_size;       /* 0 = what the model was made for */
+    int64_t ctx_size;       /* tokens; 0 = the model's training context */
     int64_t kv_bytes;       /* 0 = automatic */
-    const char *draft_path; /* a small model that guesses ahead; NULL or "" = none */
+    const char *draft_path; /* draft model for speculative decoding; NULL or "" = none */
     struct engine_options engine;
-    bool show_progress; /* on stderr while loading, when that is a terminal */
+    bool show_progress; /* progress of loading on stderr, if that is a terminal */
 };
 
-/* Of a model of which nothing else is said; where a field's zero does not say that already. */
+/* Default spec of a model; all fields that are not listed in model.c are zero. */
 struct model_spec model_spec_of(const char *id, const char *path);
 
 struct model {
     const struct model_spec *spec;
     _Atomic int state; /* enum model_state */
-    struct err why;    /* FAILED */
+    struct err why;    /* reason of FAILED */
     struct vocab *vocab;
     struct chat_template *template; /* NULL: the model cannot chat */
     struct template_env env;
-    struct adapter *adapter;         /* how it is talked to, and what reads its answers */
-    struct model_capabilities known; /* when is_probed */
+    struct adapter *adapter;         /* renders conversations and selects the output parser */
+    struct model_capabilities known; /* valid if is_probed */
     bool is_probed;
-    struct reading readings[READ_KINDS]; /* by READ_CALLS | READ_THOUGHTS */
+    struct reading readings[READ_KINDS]; /* output parsers, indexed by READ_CALLS | READ_THOUGHTS */
     struct engine *engine;
-    const struct lm *lm; /* the engine's; for its plain numbers */
-    int32_t *end_ids;    /* tokens that end an answer, ascending */
+    const struct lm *lm; /* the engine's; only its plain numbers are read */
+    int32_t *end_ids;    /* tokens that end a choice, ascending */
     int n_end_ids;
     int n_ctx;
-    int64_t created;     /* wall seconds when it became ready */
-    uint64_t load;       /* no other model_open of this process has this number */
-    uint64_t file_bytes; /* of all parts */
+    int64_t created;     /* wall clock in seconds when the model became ready */
+    uint64_t load;       /* unique number of this model_open in the process */
+    uint64_t file_bytes; /* sum over all parts */
     size_t n_parts;
-    struct file_id *files; /* [n_parts]: those that were opened */
-    uint8_t digest[32];    /* of the files, when what it computes is kept on disk */
+    struct file_id *files; /* [n_parts]: identity of the opened files */
+    uint8_t digest[32];    /* digest of the files; set if the KV offload tier is enabled */
     char arch[32], quant[16], kernels[16];
     char name[64]; /* general.name */
 };
@@ -82,25 +83,26 @@ enum { POOL_MODELS_MAX = 64 };
 struct pool_options {
     const struct model_spec *specs;
     int n_specs;
-    bool is_strict; /* an unknown name is nobody's; else it means the first model */
-    /* "claude-*, gpt-4o=ID": further names, separated by commas, what they begin with where a star
-     * ends them, of the model ID or else the first one. NULL = none. Borrowed. */
+    bool is_strict; /* unknown names are an error; otherwise they mean the first model */
+    /* "claude-*, gpt-4o=ID": additional names, separated by commas. A trailing star matches any
+     * suffix. Each name means the model ID, or the first model if there is no ID. NULL = none.
+     * Borrowed. */
     const char *aliases;
-    const char *store_path; /* SQLite file of what is known about models; NULL or "" = none */
-    probe_fn *probe;        /* see model_spec.probe; if set, the file is created */
+    const char *store_path; /* SQLite file of the stored capabilities; NULL or "" = none */
+    probe_fn *probe;        /* see model_spec.probe; if set, the store is created */
 };
 
 int pool_open(struct pool **out, const struct pool_options *o, struct err *e);
-void pool_close(struct pool *p); /* waits for a load under way; cancels what runs */
+void pool_close(struct pool *p); /* waits for a running load; cancels running requests */
 
-/* By its id, by its id and the tag `:latest`, by an alias; NULL: none is called so. */
+/* Finds a model by its id, by its id with the tag `:latest`, or by an alias. NULL: not found. */
 struct model *pool_named(struct pool *p, struct str name);
-/* The model a request means: by such a name; an empty one means the first, and so does any other
- * where that is allowed. NULL with ERR_NOT_FOUND. */
+/* Finds the model that a request names. An empty name means the first model, and so does an unknown
+ * name unless is_strict. NULL with ERR_NOT_FOUND. */
 struct model *pool_find(struct pool *p, struct str name, struct err *e);
 
-/* From here on fn is called whenever a model was loaded or could not be: on the loader's thread,
- * until pool_close. Once. */
+/* Registers fn, which is called after each model was loaded or failed to load: on the loader
+ * thread, until registry_close. May be called once. */
 void pool_watch(struct pool *p, void (*fn)(void *arg), void *arg);
 
 int pool_n(const struct pool *p);
@@ -108,8 +110,9 @@ struct model *pool_at(struct pool *p, int i);
 enum model_state model_state(const struct model *m);
 int pool_n_ready(const struct pool *p);
 
-/* Opens one model on the calling thread; *m is zeroed before. Also for tools and the library,
- * outside of any pool. `state` is not touched. */
+/* Opens one model on the calling thread; *m must be zeroed. Also used by tools and the library
+ * without a registry. Does not change `state`. */
 int model_open(struct model *m, const struct model_spec *spec, struct err *e);
 void model_close(struct model *m);
-bool model_has_its_files(const struct model *m); /* what is under their names is what was opened */
+/* The paths of the model's files still refer to the files that were opened. */
+bool model_has_its_files(const struct model *m);
