@@ -1,14 +1,16 @@
-/* remember.h: which requests may be answered from memory (pool/exact.h), and by what key.
+/* response_cache_key.h: response cache: which requests are cacheable, and their key.
  *
- * A request is eligible when its answer is a function of what it asks: temperature 0 or a seed,
- * one prompt, one choice. Its key is the loaded model, the caller, the wire, the prompt's tokens
- * and every field of the body but those listed in remember.c, as it was written: so a field that
- * nobody here has thought of makes a difference, too. */
+ * A request is cacheable if its response is deterministic: temperature 0 or a seed, one prompt, one
+ * choice. The key consists of the loaded model, the caller, the dialect, the prompt tokens and
+ * every field of the body, as raw JSON, except those listed in response_cache_key.c. Therefore an
+ * unknown field changes the key.
+ *
+ * Owner: the thread that owns the request. */
 #pragma once
 
 #include "generate/prompt.h"
 
-/* Allocates the key in the arena. The result has .n 0 if the request is not eligible, or if memory
+/* Allocates the key in the arena. The result has .n 0 if the request is not cacheable, or if memory
  * is exhausted. `caller` is the id of the caller's key, `dialect` the name of the dialect. */
 struct str remember_key(const struct ask *ask, const struct prompt *prompt, const char *caller,
-    const char *dialect, const struct workplace *at);
+    const char *dialect, const struct workplace *ctx);

@@ -1,15 +1,15 @@
-/* clerk.h: a thread beside an io thread, for the work that would hold up its loop.
+/* worker.h: worker thread of an io thread: parses, renders and tokenises large bodies, so that the
+ * event loop does not block.
  *
- * A body of many kilobytes is parsed, rendered and tokenised there: megabytes take tenths of a
- * second, a single word of them cannot be cut into slices, and the other connections of the io
- * thread want to be answered meanwhile. Jobs run one after the other, oldest first. They wait in
- * a mailbox; what bounds them is what bounds the bodies they hold (http_options.max_bodies).
+ * Megabytes of text take tenths of a second, and tokenising one long word cannot be split into
+ * slices. Jobs run one after the other, oldest first. They wait in a mailbox; their number is
+ * bounded by the limit of the bodies that they hold (http_options.max_bodies).
  *
- *   io thread: clerk_post ----> clerk: run, unless is_stopped
- *   io thread: done       <---- the loop's mailbox, CLERK_DONE -> clerk_done
+ *     io thread: worker_post ----> worker thread: run, unless is_stopped
+ *     io thread: done        <---- mailbox of the loop, WORKER_DONE -> worker_done
  *
- * A job belongs to whoever holds it: between clerk_post and done its io thread may set is_stopped
- * and nothing else. */
+ * Owner: a job belongs to the thread that holds it. Between worker_post and done its io thread may
+ * only set is_stopped. */
 #pragma once
 
 #include "base/err.h"
@@ -19,24 +19,24 @@
 
 struct clerk;
 
-enum { CLERK_DONE = 210 }; /* msg.kind of a job that comes home */
+enum { CLERK_DONE = 210 }; /* msg.kind of a job that returns to the io thread */
 
-struct clerk_job {                    /* embedded; the asker sets the first two */
-    void (*run)(struct clerk_job *j); /* on the clerk's thread */
-    /* On the io thread, always, exactly once. NULL: the job does not come home, run frees it: to
-     * give hundreds of megabytes back to the system takes its time, too. */
+struct clerk_job {                    /* embedded; the caller sets the first two fields */
+    void (*run)(struct clerk_job *j); /* on the worker thread */
+    /* On the io thread, exactly once. NULL: the job does not return and run frees it; freeing
+     * hundreds of megabytes takes time, too. */
     void (*done)(struct clerk_job *j);
-    _Atomic bool is_stopped; /* nobody wants it any more: run may end early */
+    _Atomic bool is_stopped; /* the result is not needed; run may end early */
     struct msg msg;
 };
 
-/* More than this many bytes of a body are worth the two messages. */
+/* A body of at least this many bytes is handled by the worker thread. */
 enum { CLERK_FROM = 32 * 1024 };
 
-/* `home` is where jobs come back to. */
+/* `home`: mailbox of the io thread, which receives finished jobs. */
 int clerk_open(struct clerk **out, struct mailbox *home, struct err *e);
-/* Sends what it has home, running it unless it was stopped, and joins. NULL is fine. */
+/* Runs the queued jobs that are not stopped, returns all, and joins the thread. Accepts NULL. */
 void clerk_close(struct clerk *c);
 
 void clerk_post(struct clerk *c, struct clerk_job *take);
-void clerk_done(struct msg *m); /* of kind CLERK_DONE: calls the job's done */
+void clerk_done(struct msg *m); /* handles a message of kind WORKER_DONE: calls the job's done */

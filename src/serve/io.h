@@ -1,6 +1,7 @@
-/* io.h: what the files of serve share: one io thread's world, one call of a route.
+/* io.h: internal interface of serve: the state of one io thread, one call of a route, and the
+ * handlers.
  *
- * Owner of everything here: that io thread. */
+ * Owner of all structs here: their io thread, except where a comment states another thread. */
 #pragma once
 
 #include "api/models.h"
@@ -12,13 +13,15 @@
 
 struct request;
 
-/* Who answers an exchange later than in its handler; x->user points to it meanwhile. */
+/* Callbacks of a handler that replies after it has returned. x->user points to it meanwhile. */
 struct pending {
-    void (*gone)(struct pending *p);    /* the exchange is over when this returns */
-    void (*drained)(struct pending *p); /* what was written has left: more may follow; or NULL */
+    /* the client left, or the exchange was aborted; the exchange ends when this returns */
+    void (*gone)(struct pending *p);
+    /* all written bytes were sent, more may be written; or NULL */
+    void (*drained)(struct pending *p);
 };
 
-struct notice { /* to an io thread, which looks for itself what it is about */
+struct notice { /* coalesced wake-up message to an io thread; any thread may post it */
     struct msg msg;
     _Atomic bool is_under_way;
 };
@@ -30,16 +33,17 @@ struct io {
     struct http_server *http;
     struct metrics metrics;
     struct clerk *clerk;
-    int index;                     /* in the service */
-    struct request *requests;      /* generation requests that have not ended */
-    int n_words;                   /* jobs of words.c and slot_files.c that are at the clerk */
-    struct cancel *cancels;        /* asked here, on their way through the io threads */
-    struct watch *watches;         /* who listens here to answers that are made in the background */
-    struct notice grown, unwanted; /* of such answers; see background.h */
+    int index;                /* index in the service */
+    struct request *requests; /* requests in flight */
+    int n_words;              /* running worker jobs of tokenize_routes.c and slot_files.c */
+    /* cancellations that this thread received and that visit other io threads */
+    struct cancel *cancels;
+    struct watch *watches;         /* exchanges that follow a background response */
+    struct notice grown, unwanted; /* events of background responses; see background.h */
     pthread_t thread;
     bool has_thread, is_draining, is_closing;
     struct loop_timer drain_limit;
-    struct msg told; /* of a model that has changed its state: under way while is_told */
+    struct msg told; /* message after a model changed its state; posted while is_loaded_posted */
     _Atomic bool is_told;
 };
 
@@ -48,12 +52,14 @@ enum { MSG_DRAIN = 200, MSG_CANCEL, MSG_AUDIT, MSG_LOADED, MSG_GROWN, MSG_UNWANT
 
 enum { CALL_FIELDS_MAX = 6, REQUEST_ID_MAX = 64 };
 
-struct call { /* one HTTP request on a known route; in the exchange's arena */
+struct call { /* one HTTP request on a known route; allocated in the exchange's arena */
     const struct route *route;
-    const struct route *route_near; /* route NULL: the path's own, with another method */
+    /* if route is NULL: a route with the same path and another method */
+    const struct route *route_near;
     struct caller caller;
-    uint64_t deadline_ns; /* of the answer, as far as the head tells; UINT64_MAX = none */
-    struct http_field fields[CALL_FIELDS_MAX]; /* of every answer: request id, CORS */
+    /* deadline of the response as far as the header fields set it; UINT64_MAX = none */
+    uint64_t deadline_ns;
+    struct http_field fields[CALL_FIELDS_MAX]; /* added to every response: request id, CORS */
     int n_fields;
     char request_id[REQUEST_ID_MAX + 1], allow[64];
 };
@@ -61,16 +67,16 @@ struct call { /* one HTTP request on a known route; in the exchange's arena */
 typedef void (*handler_fn)(struct io *io, struct http_exchange *x, struct call *c);
 
 struct route {
-    const char *method, *path; /* a path that ends in '*' matches what begins like it */
-    unsigned scope;            /* SCOPE_NONE: open to everybody */
+    const char *method, *path; /* a path that ends in '*' matches by prefix */
+    unsigned scope;            /* SCOPE_NONE: no key required */
     bool has_body;
     enum error_form errors;
     handler_fn fn;
-    enum serve_limit limit;  /* the server's own on how long an answer may take */
-    const struct wire *wire; /* of what is generated or counted; else NULL */
+    enum serve_limit limit;  /* selects the server's limit for the duration of a response */
+    const struct wire *wire; /* for generation and token counting; else NULL */
 };
 
-/* NULL: nobody serves it; then *near is a route of that path with another method, or NULL. */
+/* NULL: no such route; then *near is a route of that path with another method, or NULL. */
 const struct route *route_find(struct str method, struct str path, const struct route **near);
 /* "GET, HEAD, POST": the methods of all routes with this path. */
 struct str route_methods(struct str path, char out[64]);
@@ -102,7 +108,7 @@ void words_apply_template(struct io *io, struct http_exchange *x, struct call *c
 void words_count(struct io *io, struct http_exchange *x, struct call *c);
 void words_count_chat(struct io *io, struct http_exchange *x, struct call *c);
 void words_parse(struct io *io, struct http_exchange *x, struct call *c);
-/* A page of what an answer was asked with. Takes the reference. */
+/* Lists a page of the input items of a stored response. Takes the reference. */
 struct kept;
 struct responses_page;
 void words_list_input(struct io *io, struct http_exchange *x, struct call *c,
@@ -123,37 +129,39 @@ void responses_compact(struct io *io, struct http_exchange *x, struct call *c);
 void fairness_show(struct io *io, struct http_exchange *x, struct call *c);
 void fairness_change(struct io *io, struct http_exchange *x, struct call *c);
 
-/* numbers.c: adds what the engines of the pool count. */
+/* engine_metrics.c: adds the metrics of all engines of the registry. */
 void numbers_copy(struct pool *p, struct metrics *m);
 
 void control_cache(struct io *io, struct http_exchange *x, struct call *c);
 void control_flush(struct io *io, struct http_exchange *x, struct call *c);
 void control_cancel(struct io *io, struct http_exchange *x, struct call *c);
 
-/* control.c: messages of DELETE /v1/requests/{id} from other threads; the end of those asked here
- * when the service drains. */
+/* cancel.c: messages of DELETE /v1/requests/{id} from other io threads; ends the pending
+ * cancellations of this thread when the service drains. */
 void cancel_message(struct io *io, struct msg *m);
 void cancel_drain(struct io *io);
-/* health.c: what an engine has found. */
+/* health.c: result of one engine's invariant check. */
 void audit_message(struct msg *m);
 
 /* models.c */
-const char *model_file(const char *path); /* its name: directories are nobody's business */
+/* file name without the directory, which is not disclosed to clients */
+const char *model_file(const char *path);
 struct model_info model_info_of(struct model *m);
-size_t models_info(struct io *io, struct model_info out[POOL_MODELS_MAX]); /* how many */
+/* returns the number of models */
+size_t models_info(struct io *io, struct model_info out[POOL_MODELS_MAX]);
 
 /* reply.c */
-/* The value of `name` in the query, decoded; left alone where it is not there. ERR_SYNTAX,
- * ERR_MEMORY. */
+/* Reads the value of `name` in the query, percent-decoded; *out is unchanged if there is none.
+ * ERR_SYNTAX, ERR_MEMORY. */
 int query_get(const struct http_exchange *x, const char *name, struct str *out, struct err *e);
 void reply_json(struct http_exchange *x, const struct call *c, int status, const struct buf *body);
 void reply_error(struct http_exchange *x, const struct call *c, const struct err *e,
     const struct error_extra *extra);
-/* The model a request names, when it is ready; else NULL. Any thread. */
+/* The model that a request names, if it is ready; else NULL. Any thread. */
 struct model *ready_model(const struct io *io, struct str name, struct err *e);
 
 /* service.c */
-void call_tell_request_id(struct call *c); /* in `request-id`, where Anthropic's clients look */
-struct io *service_io(struct service *s, int i); /* NULL behind the last */
-/* All shards, for a scrape. */
+void call_tell_request_id(struct call *c); /* adds `request-id`, which Anthropic's clients read */
+struct io *service_io(struct service *s, int i); /* NULL after the last */
+/* Shards of all io threads, for a scrape. Returns their number. */
 int service_shards(struct service *s, struct metrics **out, int max);

@@ -1,21 +1,20 @@
-/* loading.h: requests whose model is still being loaded, and that would rather wait than be told
- * so (serve_options.load_wait_ms).
+/* model_wait.h: requests that wait until their model is loaded (serve_options.load_wait_ms).
  *
- *     PREPARING -> its model is loading -> LOADING -> loaded, or failed -> PREPARING again
- *                                            \-> too long, cancelled, or the client left
+ *     PREPARING -> the model is loading -> LOADING -> loaded or failed -> PREPARING
+ *                                             \-> time limit, cancelled, or the client left
  *
- * The loader's thread says that something has changed by one message for each io thread, which then
- * looks at all its requests that wait. Owner: the io thread, where nothing else is said. */
+ * The loader thread posts one message to each io thread when a model changes its state; the io
+ * thread then checks all its waiting requests. Owner: the io thread, unless stated otherwise. */
 #pragma once
 
 #include "serve/request.h"
 
-/* Takes over the hold of whoever prepared it: `go_on` is called when the model is loaded or cannot
- * be, and has it again. A request that ends meanwhile is let go of. */
+/* Takes over the caller's reference. `go_on` receives it when the model is loaded or has failed. If
+ * the request ends before that, the reference is dropped. */
 void loading_wait(struct request *r, void (*go_on)(struct request *r));
-void loading_leave(struct request *r); /* it has ended: go_on will not be called */
+void loading_leave(struct request *r); /* the request has ended: go_on is not called */
 
-void loading_message(struct io *io); /* MSG_LOADED */
+void loading_message(struct io *io); /* handles MSG_LOADED */
 
-/* Any thread: a model of the pool has changed its state. */
+/* A model of the registry has changed its state. Any thread. */
 void loading_tell(struct io *io);

@@ -1,18 +1,19 @@
-/* request.h: a generation request, from its body to the last byte of its answer.
+/* inflight.h: execution state of a generation request, from its body to the last byte of the
+ * response.
  *
- *     PREPARING  the body becomes tokens: here when it is small, at the clerk when it is large
- *     LOADING    its model is not there yet (loading.h); then PREPARING goes on
- *     RUNNING    a session per prompt, one answer; events come from the engine
- *     ENDING     the client has its answer, or has left; sessions end behind
+ *     PREPARING  body to tokens: on the io thread if the body is small, else on the worker thread
+ *     LOADING    waits until its model is loaded (model_wait.h); then PREPARING continues
+ *     RUNNING    one session per prompt, one response; events arrive from the engine
+ *     ENDING     the response is complete or the client has left; sessions end asynchronously
  *
- * It outlives its exchange: when the client leaves, the sessions are cancelled and the request
- * waits for their last message, so that the engine never reads memory that is gone. One that is
- * made in the background lets its client go when it begins to run (background.h). It is in
- * io->requests from its first moment to its last.
+ * A request in flight outlives its HTTP exchange: if the client leaves, the sessions are cancelled
+ * and the struct is kept until their last message, because the engine reads memory of the arena
+ * until then. A background request detaches from its exchange when it starts to run (background.h).
+ * The struct is in io->requests during its whole life.
  *
- * Owner: its io thread. While is_at_clerk the clerk has the arena and what PREPARING fills in:
- * `ask`, `before`, `model`, `loading`, `prompts`, `predicted`, `legs`, `exact_key`, `prepared`; the
- * io thread everything else. */
+ * Owner: its io thread. While is_at_worker the worker thread owns the arena and the fields that
+ * PREPARING sets: `ask`, `previous`, `model`, `awaited_model`, `prompts`, `predicted`,
+ * `inflight_prompts`, `cache_key`, `prepare_err`. */
 #pragma once
 
 #include "api/common/answer.h"
@@ -22,84 +23,92 @@
 #include "generate/prompt.h"
 #include "serve/slots.h"
 
-struct leg { /* one prompt of a request */
+struct leg { /* one prompt of a request and its session */
     struct request *request;
     int index;
-    struct session *session; /* NULL before it began and after it ended */
+    struct session *session; /* NULL before the session is opened and after it has ended */
     const struct gen_script *script;
     struct slot_hold slot;
-    /* A prompt whose tokens come back one by one, each with its text and probability. */
+    /* The prompt is echoed token by token, with text and probability. */
     bool is_echoing;
     struct detok echo;
-    struct str echo_left; /* of the text that was written; .p NULL when it came as tokens */
+    /* part of the client's prompt text that was not echoed yet; .p NULL if the prompt was given as
+     * tokens */
+    struct str echo_left;
 };
 
 struct request {
-    struct pending pending;       /* what x->user points to */
-    struct request *next, **prev; /* io->requests */
+    struct pending pending;       /* callbacks of the exchange; x->user points here */
+    struct request *next, **prev; /* in io->requests */
     struct io *io;
-    struct http_exchange *x; /* NULL once it has ended or gone */
-    struct call *call;       /* in x's arena: as long as x */
+    struct http_exchange *x; /* NULL after the response has ended or the client has left */
+    struct call *call;       /* in the arena of x, valid as long as x */
     const struct route *route;
-    struct arena *arena; /* holds the request */
+    struct arena *arena; /* contains this struct */
     struct clerk_job job;
     bool is_at_clerk, is_accepted;
-    struct http_body body; /* what went to the clerk; ask points into it */
-    struct err prepared;   /* how PREPARING ended */
+    struct http_body body; /* body that was taken from the exchange; ask points into it */
+    struct err prepared;   /* result of PREPARING */
     struct ask ask;
     struct model *model;
-    struct model *loading;             /* LOADING, or about to: what it waits for */
-    void (*loaded)(struct request *r); /* LOADING: what comes then */
+    struct model *loading;             /* LOADING: the model that the request waits for */
+    void (*loaded)(struct request *r); /* LOADING: called when the model was loaded or failed */
     struct loop_timer load_limit;
-    struct background *background; /* ask.background, from RUNNING on: x is let go, it runs on */
-    struct answer *answer;         /* NULL before RUNNING and once it has ended, or x has gone */
+    /* ask.background: set while RUNNING; x is NULL, the request continues without it. */
+    struct background *background;
+    struct answer *answer; /* NULL before RUNNING, after the end, and after the client has left */
     struct prompt *prompts;
-    const int32_t *predicted; /* the client's prediction */
+    const int32_t *predicted; /* tokens of the client's predicted output */
     int n_predicted;
     struct leg *legs;
-    struct str exact_key;                /* .n 0: its answer is neither remembered nor recalled */
-    const struct exact_answer *recalled; /* a reference; NULL: it is computed */
+    struct str exact_key; /* .n 0: the response is not cached */
+    /* cached response that is replayed; a reference; NULL: the response is generated */
+    const struct exact_answer *recalled;
     struct exact_record record;
-    const struct kept *before;  /* a reference: the answer that this one goes on from; NULL */
-    struct exact_end exact_end; /* finish NONE: it did not end by itself */
-    int n_open;                 /* sessions that run, and one for whoever holds the request */
-    struct err err;             /* the first thing that went wrong */
+    /* stored response that this request continues; a reference; NULL: none */
+    const struct kept *before;
+    struct exact_end exact_end; /* finish NONE: not finished by itself */
+    int n_open;                 /* running sessions, plus one per function that needs the struct */
+    struct err err;             /* first error */
     struct loop_timer ping, deadline;
     uint64_t began_ns, deadline_ns, first_token_ns, last_write_ns;
     uint64_t *last_token_ns;   /* per choice */
-    struct answer_times times; /* as the engine has them */
+    struct answer_times times; /* measured by the engine */
     int n_prompt, n_cached, n_completion;
-    int n_accepted; /* tokens that came as predicted */
+    int n_accepted; /* generated tokens that equal the client's prediction */
     char request_id[REQUEST_ID_MAX + 1];
     struct caller caller;
 };
 
-/* In the list, held once, with its deadline set. NULL: no memory, and the client knows. */
+/* Creates the struct, adds it to io->requests with one reference and sets its deadline. Returns
+ * NULL if memory is short; the error was sent to the client. */
 struct request *request_new(struct io *io, struct http_exchange *x, struct call *c);
-/* Lets go of one hold; the last one ends the answer and frees the request. */
+/* Drops one reference; the last one ends the response and frees the struct. */
 void request_release(struct request *r);
 
-/* Its answer has not ended. */
+/* The response has not ended. */
 static inline bool request_is_open(const struct request *r)
 {
     return r->x || r->answer;
 }
 
-/* Tells the client at once; what runs winds down behind. Harmless when it has ended. */
+/* Ends the response with an error at once; sessions end asynchronously. No effect after the end. */
 void request_fail(struct request *r, const struct err *e);
 void request_cancel_all(struct io *io, enum errcode why);
-/* One that has not ended, with this id; caller: whose, or NULL for anybody's. NULL: none. */
+/* Finds an open request by its id. `whose`: only requests of this caller, NULL: of all callers.
+ * NULL: not found. */
 struct request *request_find(struct io *io, struct str id, const struct caller *whose);
 
-/* The deadline moves here, if it is earlier than the one there is. */
+/* Sets the deadline, if it is earlier than the current one. */
 void request_set_deadline(struct request *r, uint64_t when_ns);
 
-/* After the answer was given something: it leaves, and the sessions of a slow reader pause. */
+/* Flushes the response after data was added to it. Pauses the sessions if the client reads
+ * slowly. */
 void request_wrote(struct request *r);
 void request_start_pings(struct request *r);
 
-/* told.c: what a session of the request says goes to its answer; ctx is its leg. */
+/* inflight_events.c: callbacks of a session; ctx is its struct inflight_prompt. */
 extern const struct session_ops told_ops;
-/* Before anything is generated: the echo of whole prompts, or the first token of those that are
- * told by token. */
+/* Called before generation: echoes the prompts, or the first token of each prompt that is echoed
+ * token by token. */
 void told_echo(struct request *r);

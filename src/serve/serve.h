@@ -1,8 +1,10 @@
-/* serve.h: the HTTP service: routes, handlers, io threads.
+/* serve.h: the HTTP service: io threads, routes, handlers.
  *
- * Every io thread has a loop, an HTTP server (SO_REUSEPORT) and a shard of the metrics of its own;
- * they share what never changes: the options, the pool, the keys. A request stays on the thread
- * that read it. */
+ * Each io thread has its own event loop, HTTP server (SO_REUSEPORT), worker thread and shard of the
+ * metrics. The io threads share the options, the registry and the keys. A request stays on the io
+ * thread that read it.
+ *
+ * Owner: the main thread opens, drains and closes the service. */
 #pragma once
 
 #include "auth/keys.h"
@@ -22,27 +24,28 @@ struct serve_options { /* borrowed for the life of the service */
     int n_threads;
     int64_t max_body;
     uint32_t ping_ms, drain_ms;
-    uint32_t load_wait_ms;             /* for a model that is being loaded; 0 = told at once */
-    uint32_t limit_ms[N_SERVE_LIMITS]; /* an answer takes at most so long, else 504; 0 = no limit */
-    const char *cors_origin;           /* "" = no CORS fields */
+    uint32_t load_wait_ms; /* longest wait for a model that is loading; 0 = reject at once */
+    uint32_t limit_ms[N_SERVE_LIMITS]; /* longest duration of a response, else 504; 0 = no limit */
+    const char *cors_origin;           /* "" = no CORS header fields */
     const char *role;                  /* "unified", "prefill", "decode" */
     bool strip_billing;                /* see convo_drop_billing */
     unsigned reasoning_names;          /* see answer_setup */
-    int default_max_tokens;            /* 0 = to the end of the context */
-    bool share_prefixes;  /* between all keys; else each finds what its own, or its group's, left */
+    int default_max_tokens;            /* 0 = up to the end of the context */
+    /* cached prefixes are shared between all keys; else per key or cache group */
+    bool share_prefixes;
     struct slots *slots;  /* NULL = none */
-    const char *slot_dir; /* of their files; NULL or "" = they can not be saved */
-    int64_t slot_bytes;   /* the most that the files of a key take together */
+    const char *slot_dir; /* directory of saved slot files; NULL or "" = slots cannot be saved */
+    int64_t slot_bytes;   /* limit for the slot files of one key together */
     struct pool *pool;
-    struct exact *exact; /* answers that are remembered; NULL = none */
-    struct shelf *shelf; /* answers that others go on from; NULL = none */
-    struct keys *keys;   /* whose weights an administrator may change */
+    struct exact *exact; /* NULL = none */
+    struct shelf *shelf; /* NULL = none */
+    struct keys *keys;   /* an administrator may change their weights */
     bool needs_key;
     struct audit *audit;            /* NULL = none */
-    struct live_fairness *fairness; /* of all engines; NULL: cannot be changed */
+    struct live_fairness *fairness; /* shared by all engines; NULL = cannot be changed */
 };
 
-/* Whose prefixes these are, as a number. */
+/* Tenant number of the prefix cache entries that the caller shares; 0 = all callers. */
 static inline uint64_t scope_tenant(const struct serve_options *o, const struct caller *c)
 {
     return o->share_prefixes ? 0 : caller_circle(c);
@@ -58,5 +61,5 @@ uint16_t service_port(const struct service *s);
 void service_drain(struct service *s);
 void service_close(struct service *s);
 
-/* True when listening on `host` needs a key under AUTH_AUTO: it is not a loopback address. */
+/* True if `host` is a loopback address. AUTH_AUTO requires an API key on all other addresses. */
 bool host_is_loopback(const char *host);

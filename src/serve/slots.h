@@ -1,18 +1,19 @@
-/* slots.h: llama-server's slots: the numbered places in which its conversations run.
+/* slots.h: emulation of llama-server's slots for its clients (GET /slots, save, restore, erase).
  *
- * Here nothing runs in them: the scheduler decides who runs, and a prefix is found whoever computed
- * it. A slot is a name: of a request while it runs, and of the conversation it leaves, which can
- * then be saved to a file, restored from one, or erased (slot_files.c).
+ * A slot here is only a name: of a running request, and afterwards of its conversation, which can
+ * be saved to a file, restored or erased (slot_files.c). Slots do not affect scheduling or the
+ * prefix cache.
  *
- *     idle   ---- slot_begin: the one asked for, else the one whose conversation the prompt goes
- *      ^          on from, else the one not used for longest ----> busy
- *      +---------- slot_end: what was said is its conversation now ---+
+ *     idle  -- slot_begin: the requested slot, else the slot whose conversation has the longest
+ *       ^      common prefix with the prompt (over SLOT_CONTINUES_PERCENT of it), else the least
+ *       |      recently used slot --> busy
+ *       +----- slot_end: the conversation of the slot is prompt and output --+
  *
- * There are as many as a model runs sequences at once. A request that finds them all busy, for it
- * will have to wait, takes one with its first token, or none; one that asks for a busy slot by its
- * number gets it, too.
+ * A model has as many slots as sequences that run at once. If all are busy, the request waits for
+ * admission; it gets a slot with its first token, or none. A request for a busy slot by its number
+ * shares it.
  *
- * Any thread. One mutex, held to copy or compare the tokens of conversations at most. */
+ * Any thread. One mutex, held at most while the tokens of conversations are copied or compared. */
 #pragma once
 
 #include "registry/pool.h"
@@ -22,7 +23,7 @@ enum { SLOT_NONE = -1, SLOT_CONTINUES_PERCENT = 10 };
 struct slots;
 struct slot;
 
-struct slot_params { /* of a request, as GET /slots shows them to whose it is */
+struct slot_params { /* parameters of a request, which GET /slots shows to its tenant */
     uint64_t seed;
     float temperature, top_p, min_p, typical_p;
     float repeat_penalty, presence_penalty, frequency_penalty;
@@ -35,35 +36,35 @@ struct slot_use { /* borrowed until slot_end */
     int wanted; /* SLOT_NONE: any */
     struct cache_scope scope;
     const int32_t *prompt;
-    int n_prompt, n_max; /* n_max: tokens of the answer, at most */
+    int n_prompt, n_max; /* n_max: token limit of the response */
     struct slot_params params;
 };
 
-struct slot_hold { /* a request's; zeroed = it has none and wants none */
+struct slot_hold { /* slot of a request; zeroed = has none and needs none */
     struct slots *slots;
     struct slot_use use;
     struct slot *slot; /* NULL: none */
     int id, n_told;
-    int32_t *tokens; /* prompt and answer; NULL: conversations are not kept */
+    int32_t *tokens; /* prompt and output; NULL: conversations are not stored */
     int n_tokens;
 };
 
-/* Borrows the pool, whose models do not change. keeps: conversations, for save_dir is set; else
- * slots only say who runs. */
-struct slots *slots_new(struct pool *p, bool keeps);
-void slots_free(struct slots *s); /* NULL is fine; everybody has left */
+/* Borrows the registry, whose list of models is constant. keeps_conversations: a slot directory is
+ * configured; else slots only show which requests run. */
+struct slots *slots_new(struct pool *p, bool keeps_conversations);
+void slots_free(struct slots *s); /* accepts NULL; no slot is busy */
 
-/* s may be NULL. ERR_RANGE: no such slot. Without memory the conversation is not kept. */
+/* s may be NULL. ERR_RANGE: no such slot. If memory is short, the conversation is not stored. */
 int slot_begin(struct slot_hold *h, struct slots *s, const struct slot_use *u, struct err *e);
-void slot_token(struct slot_hold *h, int32_t id); /* a token of the answer; its first choice's */
-void slot_end(struct slot_hold *h);               /* also of one that has none */
+void slot_token(struct slot_hold *h, int32_t id); /* a generated token of the first choice */
+void slot_end(struct slot_hold *h);               /* no effect without a slot */
 int slot_id(const struct slot_hold *h);           /* SLOT_NONE: none */
 
 struct slot_view {
-    uint64_t task; /* number of the request it was last used by; 0: none yet */
+    uint64_t task; /* number of the last request that used the slot; 0: none yet */
     uint64_t tenant;
     bool is_busy;
-    int n_told, n_max; /* tokens of its answer: so far, and at most */
+    int n_told, n_max; /* tokens of the response: so far, and limit */
     struct slot_params params;
 };
 int slots_count(const struct slots *s, const struct model *m);
@@ -71,16 +72,16 @@ void slots_view(struct slots *s, const struct model *m, int id, struct slot_view
 
 struct slot_talk { /* a conversation */
     struct cache_scope scope;
-    int32_t *tokens; /* mem_free */
-    int n;           /* 0: there is none */
+    int32_t *tokens; /* freed with mem_free */
+    int n;           /* 0: no conversation */
 };
-/* A slot's conversation, copied. ERR_RANGE: no such slot. ERR_FORBIDDEN: another tenant's.
- * ERR_MEMORY. */
+/* Copies a slot's conversation. ERR_RANGE: no such slot. ERR_FORBIDDEN: it belongs to another
+ * tenant. ERR_MEMORY. */
 int slots_copy(struct slots *s, const struct model *m, int id, uint64_t tenant,
     struct slot_talk *out, struct err *e);
-/* It is this one now; *take is empty afterwards. */
+/* Replaces the slot's conversation; *take is empty afterwards. */
 void slots_put(struct slots *s, const struct model *m, int id, struct slot_talk *take);
 
-/* The digest of a model's file, once somebody has computed it. */
+/* The digest of a model's files, if slots_set_digest was called for it. */
 bool slots_digest(struct slots *s, const struct model *m, uint8_t out[32]);
 void slots_set_digest(struct slots *s, const struct model *m, const uint8_t digest[32]);

@@ -1,47 +1,49 @@
-/* background.h: a request whose client does not wait for its answer: the answer stands on the shelf
- * from its beginning (store/growing.h), and whoever has its id looks there.
+/* background.h: background requests of the Responses API. The response is in the response store
+ * from its start (live_response.h); clients read it by its id.
  *
- *     POST     its client gets the object as it begins, or is the first to listen, and is let go
- *     ...      the request runs on without an exchange; what it tells goes on the tape
- *     end      the answer, and the last frames, become what is kept: all at once, so that who
- *              reads the end can go on from it
+ *     POST     the client receives the initial object, or becomes the first subscriber
+ *     ...      the request runs without an exchange; its frames are appended to the event log
+ *     end      the final object and the last frames are stored atomically, so that a client
+ *              that has read the end can continue the conversation with it
  *
- * Between io threads nothing is called: a notice says that something has grown, or is not wanted
- * any more, and its io thread looks for itself. Notices do not pile up: one that is on its way
- * stands for all.
+ * Io threads do not call each other. A wakeup message states only that some response has new
+ * events, or that some response was cancelled; the receiving io thread checks its own responses.
+ * Wakeups are coalesced: at most one of each kind is posted per io thread.
  *
- * Owner: the io thread of the request; the notices: any thread. */
+ * Owner: the io thread of the request. Any thread posts wakeups. */
 #pragma once
 
 #include "serve/request.h"
 #include "serve/responses/growing.h"
 
 struct background {   /* in the request's arena */
-    struct sink sink; /* of its answer */
+    struct sink sink; /* receives the bytes of the response */
     struct request *request;
-    const struct kept *kept; /* a reference; NULL: it never began */
+    const struct kept *kept; /* a reference; NULL: not in the store */
     bool has_run, is_full, is_ending;
-    struct buf last; /* is_ending: frames that come with the end */
+    struct buf last; /* is_ending: frames that are stored with the final object */
 };
 
-/* Before its answer is made, which needs background_sink. ERR_MEMORY. */
+/* Called before the response is created, which writes to background_sink. ERR_MEMORY. */
 int background_new(struct request *r, struct err *e);
 struct sink *background_sink(struct request *r);
-/* With its answer: it is found from here on. ERR_OVERLOADED: no room. */
+/* Puts the new response into the store; from here on it can be found. ERR_OVERLOADED: no room. */
 int background_keep(struct request *r, struct err *e);
-/* It runs: its client is told so, and let go. */
+/* Replies to the client and detaches the exchange from the request. */
 int background_detach(struct request *r, struct err *e);
 
-/* Its model has begun with it: it is queued no more. Again is fine. */
+/* The engine has started the request: sets the stage from queued to running. Idempotent. */
 void background_runs(struct request *r);
-/* False: there was no room for all that was told. */
+/* False: the store had no room for all events. */
 bool background_fits(const struct request *r);
-/* Around answer_end or answer_error. */
+/* Called before and after answer_end or answer_error. */
 void background_ending(struct request *r);
 void background_ended(struct request *r, const struct answer *a);
-void background_free(struct request *r); /* NULL is fine; not ended: forgotten */
+/* accepts NULL; a response that has not ended is removed from the store */
+void background_free(struct request *r);
 
-/* Any thread: who makes it hears that nobody wants it. False: it has ended. */
+/* Requests cancellation and wakes the producing io thread. Returns false if the response has ended.
+ * Any thread. */
 bool background_stop(struct io *io, const struct kept *k);
-/* MSG_UNWANTED */
+/* handles MSG_RESPONSE_CANCELLED */
 void background_message(struct io *io);

@@ -1,6 +1,7 @@
-/* watch.h: exchanges that follow an answer which is made in the background, perhaps on another io
- * thread: as its stream, from any event on, or for how it ends. Each reads the tape for itself, at
- * its client's pace; a client that leaves ends nothing but its watch.
+/* subscriber.h: HTTP exchanges that follow a background response, which may be generated on another
+ * io thread: they receive its event stream from any event on, or its final object. Each subscriber
+ * reads the event log at the pace of its client. A client that leaves ends only its own
+ * subscription.
  *
  * Owner: the io thread of the exchange. */
 #pragma once
@@ -11,14 +12,15 @@
 struct watch_ask {
     struct http_exchange *x; /* taken */
     struct call *call;
-    const struct kept *kept; /* with a tape for watch_stream; a reference of its own is not taken */
-    uint64_t from;           /* the first event that is wanted */
+    /* with an event log for subscriber_stream; the function takes its own reference */
+    const struct kept *kept;
+    uint64_t from; /* number of the first event to send */
 };
 
-/* Events as they were first told, live until the end; then the exchange ends. */
+/* Sends the stored events, then new ones until the response ends; then ends the exchange. */
 void watch_stream(struct io *io, const struct watch_ask *a);
-/* The object, when it has ended. */
+/* Sends the final object when the response has ended. */
 void watch_end(struct io *io, const struct watch_ask *a);
 
-/* MSG_GROWN */
+/* handles MSG_RESPONSE_APPENDED */
 void watch_message(struct io *io);
