@@ -19,12 +19,12 @@ int expect_n_earlier_calls(const struct ask *ask)
 
 static struct str function_name(const struct json *tool)
 {
-    return json_get(json_get(tool, "function"), "name")
-        ->s; /* as tools_put and tools_read have it */
+    /* same form as in tools_put and tools_read */
+    return json_get(json_get(tool, "function"), "name")->s;
 }
 
-/* Those that may be called, where a call of another would not be what was asked for. */
-static int list_names(
+/* Names of the tools that may be called, if a call is forced or the request restricts them. */
+static int list_allowed_names(
     struct parser_options *o, const struct ask *ask, struct arena *a, struct err *e)
 {
     const struct json *tools = ask->convo.tools;
@@ -57,25 +57,25 @@ static int append_spans(struct rendered *r, const struct opening *o, struct aren
     return 0;
 }
 
-static int force(struct parts_params *p, struct rendered *prompt, const struct ask *ask,
-    const struct workplace *at, struct err *e)
+static int force_call(struct parts_params *p, struct rendered *prompt, const struct ask *ask,
+    const struct workplace *ctx, struct err *e)
 {
     struct opening_of what = { .name = p->parse.n_names == 1 ? p->parse.names[0] : STR_NONE,
         .start = p->parse.start,
         .n_earlier_calls = expect_n_earlier_calls(ask) };
     struct opening o;
 
-    if (opening_build(&o, adapter_format(at->model->adapter), &what, at->arena, e) ||
-        append_spans(prompt, &o, at->arena, e))
+    if (opening_build(&o, adapter_format(ctx->model->adapter), &what, ctx->arena, e) ||
+        append_spans(prompt, &o, ctx->arena, e))
         return -1;
     p->opening = o.text;
     return 0;
 }
 
 int expect_parts(struct parts_params *out, struct rendered *prompt, const struct ask *ask,
-    const struct workplace *at, struct err *e)
+    const struct workplace *ctx, struct err *e)
 {
-    const struct model *m = at->model;
+    const struct model *m = ctx->model;
     bool calls = ask->tools && ask->tool_choice != TOOL_CHOICE_NONE;
     unsigned kind = (calls ? READ_CALLS : 0u) | (ask->thoughts_are_text ? 0u : READ_THOUGHTS);
 
@@ -86,9 +86,9 @@ int expect_parts(struct parts_params *out, struct rendered *prompt, const struct
         return 0;
     if (!ask->parallel_tool_calls || ask->tool_choice == TOOL_CHOICE_NAMED)
         out->max_calls = 1;
-    if (list_names(&out->parse, ask, at->arena, e))
+    if (list_allowed_names(&out->parse, ask, ctx->arena, e))
         return -1;
-    return is_forced(ask) ? force(out, prompt, ask, at, e) : 0;
+    return is_forced(ask) ? force_call(out, prompt, ask, ctx, e) : 0;
 }
 
 int expect_met(const struct ask *ask, const struct choice_end *c, struct err *e)

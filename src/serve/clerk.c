@@ -13,12 +13,12 @@ struct clerk {
 
 static void run_job(struct clerk *c, struct clerk_job *j)
 {
-    bool comes_home = j->done != NULL;
+    bool returns = j->done != NULL;
 
-    if (!j->is_stopped || !comes_home)
+    if (!j->is_stopped || !returns)
         j->run(j);
-    if (!comes_home)
-        return; /* it is gone */
+    if (!returns)
+        return; /* run has freed the job */
     j->msg.kind = CLERK_DONE;
     mailbox_post(c->home, &j->msg);
 }

@@ -1,13 +1,14 @@
-/* control.c: what can be said to a server that runs.
+/* cancel.c: DELETE /v1/requests/{id}: cancels a request by the id that its client sent or received
+ * as x-request-id; and the administration of the response cache.
  *
- * DELETE /v1/requests/{id}: a request is cancelled by the id that it came with, or that
- * its answer tells, as x-request-id.
+ * A request in flight is owned by one io thread, and the route runs on any io thread. Therefore a
+ * message visits all io threads in turn until one finds the request or the message is back at its
+ * home thread.
  *
- * A request lives on one io thread and is asked about on any. So the question travels: a message
- * that every io thread looks at in turn and passes on, until one has the request or it is home.
- * It belongs to whoever holds it; `x`, `call` and the links belong to its home thread always.
+ * Owner of a struct cancel: the thread that holds its message; `x`, `call` and the links always
+ * belong to the home thread.
  *
- *   home: own requests -> next io thread -> ... -> home: 200 or 404 */
+ *     home: own requests -> next io thread -> ... -> home: 200 or 404 */
 #include "serve/request.h"
 
 #include "base/json.h"
@@ -17,16 +18,17 @@
 struct cancel {
     struct pending pending;
     struct msg msg;
-    struct cancel *next, **prev; /* home->cancels; while x is set */
+    struct cancel *next, **prev; /* in home->cancels while x is set */
     struct io *home;
-    struct http_exchange *x; /* NULL: nobody waits for the answer any more */
+    struct http_exchange *x; /* NULL: no client waits for the result */
     struct call *call;
     struct caller caller;
     char id[REQUEST_ID_MAX + 1];
     bool is_found;
 };
 
-/* One's own, or anybody's for who administers; others are none of the caller's business. */
+/* A caller may cancel its own requests, an administrator all. Other requests are reported as not
+ * found. */
 static bool cancel_here(struct io *io, const struct cancel *k)
 {
     bool is_any = (k->caller.scopes & SCOPE_ADMIN) != 0;
@@ -40,7 +42,7 @@ static bool cancel_here(struct io *io, const struct cancel *k)
     return true;
 }
 
-static void answer_found(struct http_exchange *x, struct call *call, const char *id)
+static void reply_cancelled(struct http_exchange *x, struct call *call, const char *id)
 {
     struct buf b;
     struct jw w;
@@ -56,7 +58,7 @@ static void answer_found(struct http_exchange *x, struct call *call, const char 
     buf_clear(&b);
 }
 
-static void leave_exchange(struct cancel *k)
+static void detach_exchange(struct cancel *k)
 {
     k->x->user = NULL;
     k->x = NULL;
@@ -65,7 +67,7 @@ static void leave_exchange(struct cancel *k)
         k->next->prev = k->prev;
 }
 
-static void answer(struct cancel *k, enum errcode why)
+static void reply(struct cancel *k, enum errcode why)
 {
     struct http_exchange *x = k->x;
     struct error_extra extra = { 0 };
@@ -73,9 +75,9 @@ static void answer(struct cancel *k, enum errcode why)
 
     if (!x)
         return;
-    leave_exchange(k);
+    detach_exchange(k);
     if (why == ERR_NONE) {
-        answer_found(x, k->call, k->id);
+        reply_cancelled(x, k->call, k->id);
         return;
     }
     if (why == ERR_NOT_FOUND)
@@ -88,7 +90,7 @@ static void answer(struct cancel *k, enum errcode why)
 
 static void on_gone(struct pending *p)
 {
-    leave_exchange(container_of(p, struct cancel, pending));
+    detach_exchange(container_of(p, struct cancel, pending));
 }
 
 static void pass_on(struct cancel *k, const struct io *from)
@@ -104,9 +106,9 @@ void cancel_message(struct io *io, struct msg *m)
 {
     struct cancel *k = container_of(m, struct cancel, msg);
 
-    if (io == k->home || io->is_closing) { /* closing: no thread runs any more */
+    if (io == k->home || io->is_closing) { /* is_closing: the io threads have ended */
         if (io == k->home)
-            answer(k, k->is_found ? ERR_NONE : ERR_NOT_FOUND);
+            reply(k, k->is_found ? ERR_NONE : ERR_NOT_FOUND);
         mem_free(k);
         return;
     }
@@ -114,11 +116,11 @@ void cancel_message(struct io *io, struct msg *m)
     pass_on(k, io);
 }
 
-/* Another thread may have ended by now: a question that is on its way to it comes home never. */
+/* Other io threads may have ended already, so the messages may not return. */
 void cancel_drain(struct io *io)
 {
     while (io->cancels)
-        answer(io->cancels, ERR_DRAINING);
+        reply(io->cancels, ERR_DRAINING);
 }
 
 static struct cancel *cancel_new(
@@ -159,13 +161,13 @@ void control_cancel(struct io *io, struct http_exchange *x, struct call *c)
         pass_on(k, io);
         return;
     }
-    answer(k, k->is_found ? ERR_NONE : ERR_NOT_FOUND);
+    reply(k, k->is_found ? ERR_NONE : ERR_NOT_FOUND);
     mem_free(k);
 }
 
-/* ---- GET and DELETE /v1/admin/cache: the answers that are remembered */
+/* ---- GET and DELETE /v1/admin/cache: the response cache */
 
-static void answer_numbers(struct http_exchange *x, struct call *c, const char *const *names,
+static void reply_numbers(struct http_exchange *x, struct call *c, const char *const *names,
     const uint64_t *values, int n)
 {
     struct buf b;
@@ -189,7 +191,7 @@ void control_cache(struct io *io, struct http_exchange *x, struct call *c)
     if (io->o->exact)
         exact_stats(io->o->exact, &s);
     uint64_t values[] = { s.entries, s.bytes, s.hits, s.misses, s.evicted };
-    answer_numbers(x, c, names, values, ARRAY_LEN(values));
+    reply_numbers(x, c, names, values, ARRAY_LEN(values));
 }
 
 void control_flush(struct io *io, struct http_exchange *x, struct call *c)
@@ -198,5 +200,5 @@ void control_flush(struct io *io, struct http_exchange *x, struct call *c)
     uint64_t n = io->o->exact ? exact_flush(io->o->exact) : 0;
 
     log_info("serve", "flush", "answers=%d", (int)n);
-    answer_numbers(x, c, names, &n, 1);
+    reply_numbers(x, c, names, &n, 1);
 }

@@ -1,8 +1,9 @@
-/* generate.c: a chat or completion: the body becomes tokens, the tokens sessions, what they say an
- * answer. request.c has the life around it.
+/* generate.c: chat and completion requests: body to tokens, tokens to sessions, output events to
+ * the response. inflight.c contains the life of the request. Owner: the io thread, or the worker
+ * thread for the functions of PREPARING.
  *
- *   parse -> model -> tokens -> sessions ... text, text, choice_end ... end
- *                                  \-> answer -> sink            \-> freed when all have ended */
+ *     parse -> model -> tokens -> sessions ... text, text, choice_end ... end
+ *                                    \-> response -> sink           \-> freed after the last */
 #include "serve/loading.h"
 
 #include "api/common/wire.h"
@@ -11,7 +12,7 @@
 #include "generate/expect.h"
 #include "generate/remember.h"
 
-static int prepare_legs(struct request *r, const struct workplace *at, struct err *e)
+static int prepare_inflight_prompts(struct request *r, const struct workplace *ctx, struct err *e)
 {
     const struct ask *ask = &r->ask;
 
@@ -24,13 +25,13 @@ static int prepare_legs(struct request *r, const struct workplace *at, struct er
         r->legs[i].request = r;
         r->legs[i].index = i;
         if (r->model->spec->backend == BACKEND_SCRIPT &&
-            script_build(&r->legs[i].script, ask, i, at, e))
+            script_build(&r->legs[i].script, ask, i, ctx, e))
             return -1;
     }
     return 0;
 }
 
-/* The rest of PREPARING: with its model. */
+/* Second part of PREPARING: the steps that need the loaded model. */
 static int prepare_prompts(struct request *r, struct err *e)
 {
     struct ask *ask = &r->ask;
@@ -40,19 +41,20 @@ static int prepare_prompts(struct request *r, struct err *e)
     r->model = m;
     if (ask->load_only)
         return 0;
-    struct workplace at = { m, r->arena, &r->job.is_stopped };
+    struct workplace ctx = { m, r->arena, &r->job.is_stopped };
     if (expect_shape(ask, e) || ask_check_vocab(ask, vocab_n(m->vocab), e) ||
-        bias_build(ask, &at, e) || prompts_build_shorter(&r->prompts, ask, &at, e) ||
-        prediction_build(&r->predicted, &r->n_predicted, ask, &at, e) || prepare_legs(r, &at, e))
+        bias_build(ask, &ctx, e) || prompts_build_shorter(&r->prompts, ask, &ctx, e) ||
+        prediction_build(&r->predicted, &r->n_predicted, ask, &ctx, e) ||
+        prepare_inflight_prompts(r, &ctx, e))
         return -1;
     for (int i = 0; i < ask->n_prompts; i++)
         r->n_prompt += r->prompts[i].n;
     if (r->io->o->exact)
-        r->exact_key = remember_key(ask, &r->prompts[0], r->caller.id, ask->wire->name, &at);
+        r->exact_key = remember_key(ask, &r->prompts[0], r->caller.id, ask->wire->name, &ctx);
     return 0;
 }
 
-/* PREPARING: everything that takes long when there is much. The io thread or its clerk. */
+/* First step of PREPARING. All of PREPARING runs on the worker thread for a large body. */
 static int read_body(struct request *r, struct str body, struct err *e)
 {
     return ask_parse(&r->ask, r->route->wire, body, r->arena, e);
@@ -61,8 +63,8 @@ static int read_body(struct request *r, struct str body, struct err *e)
 static int prepare(struct request *r, struct err *e)
 {
     struct ask *ask = &r->ask;
-    struct kept_place place = { r->io->o->shelf, caller_tenant(&r->caller), r->arena };
-    if (kept_recall(&r->before, ask, &place, e))
+    struct kept_place ctx = { r->io->o->shelf, caller_tenant(&r->caller), r->arena };
+    if (kept_recall(&r->before, ask, &ctx, e))
         return -1;
     if (r->io->o->strip_billing)
         convo_drop_billing(&ask->convo);
@@ -82,8 +84,8 @@ static int max_tokens_of(const struct request *r, int i)
         r->ask.kind == ASK_CHAT ? r->io->o->default_max_tokens : 0);
 }
 
-/* What a client says of caches is about remembered answers, too. */
-static void recall(struct request *r)
+/* Looks up the response cache. The Cache-Control header of the client applies to it, too. */
+static void look_up_cache(struct request *r)
 {
     struct str control = http_field_get(r->x->req, "cache-control");
     struct call *c = r->call;
@@ -102,7 +104,7 @@ static struct str bytes_of_token(const void *vocab, int32_t id)
     return vocab_bytes(vocab, id);
 }
 
-static int open_answer(struct request *r, struct err *e)
+static int open_response(struct request *r, struct err *e)
 {
     struct answer_setup setup = {
         .ask = &r->ask,
@@ -113,7 +115,7 @@ static int open_answer(struct request *r, struct err *e)
         .reasoning_names = r->io->o->reasoning_names,
         .call_ids = parser_format_ids(adapter_format(r->model->adapter)),
         .n_earlier_calls = expect_n_earlier_calls(&r->ask),
-        .fields = r->call->fields, /* as long as x */
+        .fields = r->call->fields, /* valid as long as x */
         .n_fields = r->background ? 0 : r->call->n_fields,
         .token_bytes = bytes_of_token,
         .vocab = r->model->vocab,
@@ -173,7 +175,7 @@ static int open_session(struct request *r, int i, struct err *e)
         .replay = r->recalled,
         .want_begin = r->background != NULL,
     };
-    struct session_place at = { r->model, r->arena, loop_mailbox(r->io->loop), &told_ops,
+    struct session_place ctx = { r->model, r->arena, loop_mailbox(r->io->loop), &told_ops,
         &r->legs[i] };
 
     p.sample.min_tokens = ask->min_tokens;
@@ -181,7 +183,7 @@ static int open_session(struct request *r, int i, struct err *e)
     if (take_slot(r, i, e))
         return -1;
     r->n_open++;
-    if (session_open(&r->legs[i].session, &p, &at, e)) {
+    if (session_open(&r->legs[i].session, &p, &ctx, e)) {
         slot_end(&r->legs[i].slot);
         r->n_open--;
         return -1;
@@ -189,7 +191,7 @@ static int open_session(struct request *r, int i, struct err *e)
     return 0;
 }
 
-static void count_begin(struct request *r)
+static void count_start(struct request *r)
 {
     struct metrics *m = &r->io->metrics;
 
@@ -200,19 +202,20 @@ static void count_begin(struct request *r)
     metric_add(m, METRIC_strange_thoughts_total, r->ask.n_strange_thoughts);
 }
 
-/* RUNNING. The first prompt decides whether there is room in the queue: refused with a status. */
-static int begin(struct request *r, struct err *e)
+/* Starts RUNNING. Opening the session of the first prompt shows whether the engine's queue has
+ * room; if not, the client receives an HTTP status. */
+static int start_sessions(struct request *r, struct err *e)
 {
     if (r->ask.timeout_s > 0)
         request_set_deadline(r, r->began_ns + (uint64_t)(r->ask.timeout_s * 1e9));
     if (!r->ask.load_only)
-        recall(r);
-    if ((r->ask.background && background_new(r, e)) || open_answer(r, e) ||
+        look_up_cache(r);
+    if ((r->ask.background && background_new(r, e)) || open_response(r, e) ||
         (r->background && background_keep(r, e)) || (!r->ask.load_only && open_session(r, 0, e)))
         return -1;
-    count_begin(r);
+    count_start(r);
     if (r->ask.load_only)
-        return 0; /* it is loaded: the answer ends with the last hold */
+        return 0; /* the model is loaded: the response ends with the last reference */
     answer_usage(r->answer, r->n_prompt, 0);
     answer_begin(r->answer);
     told_echo(r);
@@ -227,41 +230,42 @@ static int begin(struct request *r, struct err *e)
     return 0;
 }
 
-static void go_on_loaded(struct request *r);
+static void continue_loaded(struct request *r);
 
-/* The body has become tokens, or not, or waits for its model, or nobody is there any more. */
-static void begin_prepared(struct request *r)
+/* PREPARING has ended: starts the request, waits for its model, or reports an error. The client may
+ * have left. */
+static void after_prepare(struct request *r)
 {
     struct err e;
 
     if (r->prepared.code && !r->err.code) {
         request_fail(r, &r->prepared);
     } else if (r->x && r->loading) {
-        loading_wait(r, go_on_loaded);
+        loading_wait(r, continue_loaded);
         return;
-    } else if (r->x && begin(r, &e)) {
+    } else if (r->x && start_sessions(r, &e)) {
         request_fail(r, &e);
     }
     request_release(r);
 }
 
-static void back_from_clerk(struct clerk_job *j)
+static void worker_done_prepare(struct clerk_job *j)
 {
     struct request *r = container_of(j, struct request, job);
 
     r->is_at_clerk = false;
-    begin_prepared(r);
+    after_prepare(r);
 }
 
-static void give_to_clerk(struct request *r, void (*run)(struct clerk_job *j))
+static void post_to_worker(struct request *r, void (*run)(struct clerk_job *j))
 {
     r->is_at_clerk = true;
     r->job.run = run;
-    r->job.done = back_from_clerk;
+    r->job.done = worker_done_prepare;
     clerk_post(r->io->clerk, &r->job);
 }
 
-static void prepare_all_at_clerk(struct clerk_job *j)
+static void prepare_body_on_worker(struct clerk_job *j)
 {
     struct request *r = container_of(j, struct request, job);
 
@@ -269,28 +273,28 @@ static void prepare_all_at_clerk(struct clerk_job *j)
         prepare(r, &r->prepared);
 }
 
-static void prepare_at_clerk(struct clerk_job *j)
+static void prepare_on_worker(struct clerk_job *j)
 {
     struct request *r = container_of(j, struct request, job);
 
     prepare(r, &r->prepared);
 }
 
-static void prepare_prompts_at_clerk(struct clerk_job *j)
+static void prepare_prompts_on_worker(struct clerk_job *j)
 {
     struct request *r = container_of(j, struct request, job);
 
     prepare_prompts(r, &r->prepared);
 }
 
-static void go_on_loaded(struct request *r)
+static void continue_loaded(struct request *r)
 {
     if (r->body.bytes.n) {
-        give_to_clerk(r, prepare_prompts_at_clerk);
+        post_to_worker(r, prepare_prompts_on_worker);
         return;
     }
     prepare_prompts(r, &r->prepared);
-    begin_prepared(r);
+    after_prepare(r);
 }
 
 static void generate(struct io *io, struct http_exchange *x, struct call *c)
@@ -307,14 +311,14 @@ static void generate(struct io *io, struct http_exchange *x, struct call *c)
         return;
     bool is_large = x->req->body.n >= CLERK_FROM;
     int rc = is_large ? 0 : read_body(r, x->req->body, &r->prepared);
-    if (is_large || (!rc && r->ask.needs_shelf)) { /* what it goes on from may be long */
+    if (is_large || (!rc && r->ask.needs_shelf)) { /* the chain of previous responses may be long */
         http_body_take(x, &r->body);
-        give_to_clerk(r, is_large ? prepare_all_at_clerk : prepare_at_clerk);
+        post_to_worker(r, is_large ? prepare_body_on_worker : prepare_on_worker);
         return;
     }
     if (!rc)
         prepare(r, &r->prepared);
-    begin_prepared(r);
+    after_prepare(r);
 }
 
 void generate_answer(struct io *io, struct http_exchange *x, struct call *c)

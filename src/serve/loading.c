@@ -20,37 +20,38 @@ void loading_leave(struct request *r)
     metric_add(&r->io->metrics, METRIC_requests_loading, -1);
 }
 
-/* It may be gone afterwards. */
-static void go_on_if_loaded(struct request *r)
+/* r may be freed afterwards. */
+static void continue_if_loaded(struct request *r)
 {
-    void (*go_on)(struct request * r) = r->loaded;
+    void (*continue_fn)(struct request * r) = r->loaded;
 
     if (model_state(r->loading) == MODEL_LOADING)
         return;
     loading_leave(r);
-    go_on(r);
+    continue_fn(r);
 }
 
-void loading_wait(struct request *r, void (*go_on)(struct request *r))
+void loading_wait(struct request *r, void (*continue_fn)(struct request *r))
 {
     CHECK(r->loading && !r->loaded);
-    r->loaded = go_on;
+    r->loaded = continue_fn;
     r->load_limit.fn = on_limit;
     loop_timer_set(
         r->io->loop, &r->load_limit, clock_ns() + (uint64_t)r->io->o->load_wait_ms * 1000000);
     metric_add(&r->io->metrics, METRIC_requests_loading, 1);
-    go_on_if_loaded(r); /* it may have become ready just now, and the message have been read */
+    /* the model may be ready by now, and its message handled already */
+    continue_if_loaded(r);
 }
 
-/* The message is home: it may be sent again. That is said before the models are looked at, so that
- * what changes later is told by another one. */
+/* The flag is cleared before the models are checked, so that a later change posts another
+ * message. */
 void loading_message(struct io *io)
 {
     atomic_exchange(&io->is_told, false);
     for (struct request *r = io->requests, *next; r; r = next) {
         next = r->next;
         if (r->loaded)
-            go_on_if_loaded(r);
+            continue_if_loaded(r);
     }
 }
 

@@ -1,4 +1,5 @@
-/* reply.c: whole answers in the shape of their route. */
+/* reply.c: whole replies in the format of their route, and query parameters. Owner: the io
+ * thread. */
 #include "http/parse.h"
 #include "serve/io.h"
 
@@ -21,7 +22,7 @@ void reply_error(struct http_exchange *x, const struct call *c, const struct err
     status_reply(&x->sink, form, e, extra, c->fields, c->n_fields);
 }
 
-/* The query as far as its next `&`. */
+/* Splits off the query up to the next `&`. */
 static struct str next_pair(struct str *rest)
 {
     ptrdiff_t at = str_find(*rest, STR("&"));

@@ -6,11 +6,11 @@
 
 static const size_t ARENA_MAX = 512 * 1024 * 1024;
 
-/* ---- the end */
+/* ---- end */
 
 static void write_audit(const struct request *r, const char *finish, int status)
 {
-    const struct prompt *p = r->prompts; /* NULL: there was nothing to answer */
+    const struct prompt *p = r->prompts; /* NULL: the request was not prepared */
     struct str prompt = { p ? (const char *)p->ids : "", p ? (size_t)p->n * sizeof(*p->ids) : 0 };
 
     audit_write(
@@ -37,7 +37,7 @@ static void count_end(struct request *r)
     metric_observe_ns(m, METRIC_request_duration_seconds, clock_ns() - r->began_ns);
 }
 
-static void free_memory(struct clerk_job *j)
+static void free_arena(struct clerk_job *j)
 {
     arena_free(container_of(j, struct request, job)->arena);
 }
@@ -64,17 +64,17 @@ static void request_free(struct request *r)
         shelf_unref(r->io->o->shelf, r->before);
     exact_record_clear(&r->record);
     http_body_free(&r->body);
-    r->job.run = free_memory;
+    r->job.run = free_arena;
     r->job.done = NULL;
     if (is_large)
         clerk_post(r->io->clerk, &r->job);
     else
-        free_memory(&r->job);
+        free_arena(&r->job);
 }
 
-/* The answer is complete, or nobody wants it: the exchange, if there is one, is let go. It may be
- * used until the callback under way returns. */
-static void leave_exchange(struct request *r)
+/* Detaches the exchange, if there is one, when the response is complete or not needed. The caller
+ * may use x until the running callback returns. */
+static void detach_exchange(struct request *r)
 {
     loop_timer_stop(r->io->loop, &r->ping);
     loop_timer_stop(r->io->loop, &r->deadline);
@@ -84,23 +84,23 @@ static void leave_exchange(struct request *r)
     r->x = NULL;
 }
 
-/* What was predicted is counted for each choice. */
-static void tell_predicted(const struct request *r, struct answer *a)
+/* The prediction counts once per choice. */
+static void set_predicted(const struct request *r, struct answer *a)
 {
     int64_t n = (int64_t)r->n_predicted * ask_n_choices(&r->ask) - r->n_accepted;
 
     answer_predicted(a, r->n_accepted, (int)MIN(MAX(n, 0), INT32_MAX));
 }
 
-/* What is kept is there before its client can ask for it: bytes leave later. */
-static void end_answer(struct request *r, struct answer *last)
+/* The response is stored before the client can request it by id: answer_end only queues bytes. */
+static void end_response(struct request *r, struct answer *response)
 {
-    answer_end(last);
+    answer_end(response);
     if (!r->background)
-        kept_put(r->io->o->shelf, caller_tenant(&r->caller), &r->ask, last, r->before);
+        kept_put(r->io->o->shelf, caller_tenant(&r->caller), &r->ask, response, r->before);
 }
 
-static void explain(const struct request *r, struct error_extra *extra)
+static void fill_error_extra(const struct request *r, struct error_extra *extra)
 {
     if (r->err.code == ERR_CONTEXT && r->model) {
         extra->n_ctx = r->model->n_ctx;
@@ -114,43 +114,43 @@ static void explain(const struct request *r, struct error_extra *extra)
             (uint32_t)MIN(engine_wait_ns(r->model->engine) / 1000000000 + 1, 600u);
 }
 
-static void finish_answer(struct request *r)
+static void finish_response(struct request *r)
 {
     struct http_exchange *x = r->x;
-    struct answer *last = r->answer;
+    struct answer *response = r->answer;
     struct error_extra extra = { 0 };
 
     if (!request_is_open(r))
         return;
-    leave_exchange(r);
-    explain(r, &extra);
-    if (!last || (r->background && x)) { /* refused: it has not begun */
+    detach_exchange(r);
+    fill_error_extra(r, &extra);
+    if (!response || (r->background && x)) { /* rejected before the response started */
         CHECK(r->err.code);
         reply_error(x, r->call, &r->err, &extra);
-        answer_free(last);
+        answer_free(response);
         return;
     }
-    answer_usage(last, r->n_prompt, r->n_cached);
-    answer_times(last, &r->times);
-    tell_predicted(r, last);
+    answer_usage(response, r->n_prompt, r->n_cached);
+    answer_times(response, &r->times);
+    set_predicted(r, response);
     background_ending(r);
     if (r->err.code)
-        answer_error(last, &r->err, &extra);
+        answer_error(response, &r->err, &extra);
     else
-        end_answer(r, last);
-    background_ended(r, last);
-    answer_free(last);
+        end_response(r, response);
+    background_ended(r, response);
+    answer_free(response);
 }
 
 void request_release(struct request *r)
 {
     if (--r->n_open > 0)
         return;
-    finish_answer(r);
+    finish_response(r);
     request_free(r);
 }
 
-/* What the clerk holds comes home by itself; sessions are told, and end by message. */
+/* A worker job returns by itself; sessions are cancelled and end by message. */
 static void wind_down(struct request *r)
 {
     if (r->is_at_clerk) {
@@ -163,7 +163,7 @@ static void wind_down(struct request *r)
             session_cancel(r->legs[i].session);
     if (r->loaded) {
         loading_leave(r);
-        r->n_open--; /* the hold of what would have come then */
+        r->n_open--; /* the reference of the callback that is not called any more */
     }
     request_release(r);
 }
@@ -172,7 +172,7 @@ void request_fail(struct request *r, const struct err *e)
 {
     if (!r->err.code)
         r->err = *e;
-    finish_answer(r);
+    finish_response(r);
     wind_down(r);
 }
 
@@ -183,7 +183,7 @@ static void on_gone(struct pending *p)
     if (!r->err.code)
         err_set(&r->err, ERR_CANCELLED, "the client left");
     answer_free(r->answer);
-    leave_exchange(r);
+    detach_exchange(r);
     wind_down(r);
 }
 
@@ -245,7 +245,7 @@ void request_start_pings(struct request *r)
     loop_timer_set(r->io->loop, &r->ping, clock_ns() + (uint64_t)r->io->o->ping_ms * 1000000);
 }
 
-/* ---- the stream's pace */
+/* ---- back-pressure */
 
 void request_wrote(struct request *r)
 {
@@ -272,7 +272,7 @@ static void on_drained(struct pending *p)
     request_release(r);
 }
 
-/* ---- the beginning */
+/* ---- start */
 
 struct request *request_new(struct io *io, struct http_exchange *x, struct call *c)
 {

@@ -1,4 +1,5 @@
-/* routes.c: every route once; who may use it, and which shape its errors have. */
+/* routes.c: table of all routes: method, path, required scope, error format, time limit, dialect.
+ * Constant; any thread. */
 #include "serve/io.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* service.c: the io threads, and what stands before every handler: CORS, routes, keys. */
+/* service.c: io threads, and the checks before every handler: CORS, route, API key, deadline. Owner
+ * of struct service: the main thread. */
 #include "serve/responses/background.h"
 #include "serve/loading.h"
 #include "serve/responses/watch.h"
@@ -19,7 +20,7 @@ enum {
     THREADS_MAX = 64,
     TIMEOUT_MAX_MS = 86400000,
     SMALL_BODY = 1024 * 1024,
-    LAST_WORDS_MS = 1000
+    FINAL_ERRORS_MS = 1000
 };
 
 struct service {
@@ -44,9 +45,9 @@ static bool is_id(struct str s)
     return true;
 }
 
-/* The client's own name for the request, if it is one, so that it can be cancelled before there is
- * an answer; else one of ours. */
-static void begin_call(struct io *io, const struct http_exchange *x, struct call *c)
+/* Uses the client's x-request-id if it is valid, so that the client can cancel the request before
+ * it receives a response; otherwise generates an id. */
+static void init_call(struct io *io, const struct http_exchange *x, struct call *c)
 {
     struct str own = http_field_get(x->req, "x-request-id");
 
@@ -69,8 +70,9 @@ void call_tell_request_id(struct call *c)
     c->fields[c->n_fields++] = (struct http_field){ STR("request-id"), str_of(c->request_id) };
 }
 
-/* Preflight comes before everything else: browsers send it without a key. */
-static void answer_preflight(struct http_exchange *x, struct call *c)
+/* Preflight requests are handled before the key is checked, because browsers send them without a
+ * key. */
+static void reply_preflight(struct http_exchange *x, struct call *c)
 {
     struct str wanted = http_field_get(x->req, "access-control-request-headers");
 
@@ -100,7 +102,8 @@ static int check_caller(struct io *io, struct http_exchange *x, struct call *c, 
     return 0;
 }
 
-/* How long the answer may take: the server's limit for the route, or less if the client says so. */
+/* Deadline of the response: the server's limit for the route, or the client's limit if that is
+ * shorter. */
 static int read_deadline(struct io *io, struct http_exchange *x, struct call *c, struct err *e)
 {
     struct str wish = http_field_get(x->req, "x-request-timeout-ms");
@@ -145,9 +148,9 @@ static int64_t on_head(void *ctx, struct http_exchange *x)
         status_reply(&x->sink, ERROR_PROBLEM, &e, NULL, NULL, 0);
         return -1;
     }
-    begin_call(io, x, c);
+    init_call(io, x, c);
     if (str_is(x->req->method, "OPTIONS") && *io->o->cors_origin) {
-        answer_preflight(x, c);
+        reply_preflight(x, c);
         return -1;
     }
     if (find_route(io, x, c, &e) || check_caller(io, x, c, &e) || read_deadline(io, x, c, &e)) {
@@ -157,7 +160,7 @@ static int64_t on_head(void *ctx, struct http_exchange *x)
     x->user = c; /* until on_request */
     if (!c->route->has_body)
         return 0;
-    /* Only what may take its time may be large. */
+    /* Only routes with a time limit accept large bodies. */
     return c->route->limit ? io->o->max_body : MIN(io->o->max_body, (int64_t)SMALL_BODY);
 }
 
@@ -175,7 +178,8 @@ static enum errcode code_of_refusal(int status)
     }
 }
 
-/* A body that is too large, or broken, or late, or one too many: in the shape of its route. */
+/* The http layer rejected the body: too large, malformed, late, or too many bodies. The error is
+ * sent in the format of the route. */
 static void on_refuse(void *ctx, struct http_exchange *x, int status, const char *why)
 {
     struct call *c = x->user;
@@ -191,7 +195,7 @@ static void on_request(void *ctx, struct http_exchange *x)
 {
     struct call *c = x->user;
 
-    x->user = NULL; /* from here on NULL or a struct pending */
+    x->user = NULL; /* NULL or a struct async_handler from here on */
     c->route->fn(ctx, x, c);
 }
 
@@ -213,7 +217,8 @@ static void on_drained(void *ctx, struct http_exchange *x)
 
 /* ---- threads */
 
-/* Clients are gone; what their requests left with engines and the clerk must come home. */
+/* Requests and worker jobs can outlive their exchanges: engines and the worker thread still hold
+ * them. */
 static bool is_idle(const struct io *io)
 {
     return !io->requests && !io->n_words;
@@ -227,14 +232,14 @@ static void stop_if_idle(struct io *io)
     loop_stop(io->loop);
 }
 
-/* All exchanges have ended, or were cut behind the limit. What is made in the background goes on as
- * long as it may; engines may still work for those who left. */
+/* All exchanges have ended or were aborted at the limit. Background requests may run until
+ * drain_limit; engines may still work for clients that left. */
 static void on_http_drained(void *arg)
 {
     stop_if_idle(arg);
 }
 
-/* What has not ended is told so; what was told may take a moment to leave. */
+/* Ends all requests with an error. The http server has LAST_WORDS_MS more to send the errors. */
 static void on_drain_limit(struct loop_timer *t)
 {
     struct io *io = container_of(t, struct io, drain_limit);
@@ -249,7 +254,7 @@ static void begin_drain(struct io *io)
     cancel_drain(io);
     io->drain_limit.fn = on_drain_limit;
     loop_timer_set(io->loop, &io->drain_limit, clock_ns() + io->o->drain_ms * 1000000ull);
-    http_server_drain(io->http, io->o->drain_ms + LAST_WORDS_MS, on_http_drained, io);
+    http_server_drain(io->http, io->o->drain_ms + FINAL_ERRORS_MS, on_http_drained, io);
 }
 
 static void on_message(void *ctx, struct msg *m)
@@ -289,7 +294,7 @@ static void *io_run(void *arg)
     struct io *io = arg;
 
     loop_run(io->loop);
-    /* It reads models, which may go once all io threads have ended. */
+    /* The worker thread reads models, which are closed after all io threads have ended. */
     clerk_close(io->clerk);
     io->clerk = NULL;
     return NULL;
@@ -305,7 +310,7 @@ static void io_close(struct io *io)
         http_server_close(io->http);
     clerk_close(io->clerk);
     if (io->loop)
-        loop_close(io->loop); /* the last messages are handled, or freed */
+        loop_close(io->loop); /* handles or frees the last messages */
     mem_free(io);
 }
 
@@ -330,7 +335,7 @@ static int io_open(struct io **out, struct service *s, int port, struct err *e)
     return http_server_open(&io->http, io->loop, &http, &app, e);
 }
 
-static void on_loaded(void *arg)
+static void on_model_change(void *arg)
 {
     struct service *s = arg;
 
@@ -344,7 +349,8 @@ int service_open(struct service **out, const struct serve_options *o, struct err
 
     s->o = *o;
     for (int i = 0; i < MIN(o->n_threads, THREADS_MAX); i++) {
-        /* The first thread may have been given any free port; the others share it. */
+        /* The first thread may listen on a port that the system chose; the others use the same
+         * port. */
         int port = i ? http_server_port(s->ios[0]->http) : -1;
         s->n++;
         if (io_open(&s->ios[i], s, port, e))
@@ -357,8 +363,8 @@ int service_open(struct service **out, const struct serve_options *o, struct err
         }
         s->ios[i]->has_thread = true;
     }
-    pool_watch(o->pool, on_loaded, s);
-    on_loaded(s); /* what happened since a thread was started */
+    pool_watch(o->pool, on_model_change, s);
+    on_model_change(s); /* model changes since the io threads were started */
     *out = s;
     return 0;
 
@@ -400,7 +406,7 @@ void service_close(struct service *s)
     mem_free(s);
 }
 
-/* A scrape reads what other io threads write: plain counters that nothing depends on. */
+/* A scrape reads counters that other io threads write; no decision depends on them. */
 int service_shards(struct service *s, struct metrics **out, int max)
 {
     int n = MIN(s->n, max);

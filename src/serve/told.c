@@ -1,4 +1,5 @@
-/* told.c: what a session says, told to the answer of its request, counted and timed. */
+/* inflight_events.c: callbacks of a session: forward output events to the response, update metrics
+ * and measure times. Owner: the io thread. */
 #include "serve/request.h"
 
 #include "os/clock.h"
@@ -7,13 +8,13 @@
 
 /* ---- echo: the prompt in front of a completion */
 
-static bool is_told_by_token(const struct request *r)
+static bool is_echoed_by_token(const struct request *r)
 {
     return r->ask.echo && r->ask.want_logprobs && r->ask.stream;
 }
 
-/* The token's part of the prompt's text. What a client wrote comes back as it was written: a token
- * that is not in it (the one that begins every text) shows nothing. */
+/* Echoes the part of the prompt text that this token stands for. The client's text is echoed
+ * verbatim: a token that is not in it (BOS) yields no text. */
 static void echo_token(struct leg *p, int32_t id, const struct sampled *t)
 {
     struct request *r = p->request;
@@ -33,7 +34,8 @@ static void echo_token(struct leg *p, int32_t id, const struct sampled *t)
     buf_clear(&piece);
 }
 
-/* What the tokens have not told, when the last one came or something else begins. */
+/* Echoes the text that the tokens did not yield, after the last prompt token or before other
+ * output. */
 static void echo_rest(struct leg *p)
 {
     struct request *r = p->request;
@@ -65,13 +67,12 @@ static void echo_tokens(struct request *r, const struct prompt *p, int index)
     buf_clear(&text);
 }
 
-/* Before anything is generated: whole prompts, or the first token of those told by token. */
 void told_echo(struct request *r)
 {
     for (int i = 0; r->ask.echo && i < r->ask.n_prompts; i++) {
         const struct prompt *p = &r->prompts[i];
         struct leg *leg = &r->legs[i];
-        leg->is_echoing = is_told_by_token(r);
+        leg->is_echoing = is_echoed_by_token(r);
         leg->echo_left = p->text;
         if (r->ask.want_logprobs)
             echo_token(leg, p->ids[0], NULL);
@@ -84,7 +85,6 @@ void told_echo(struct request *r)
 
 /* ---- session callbacks */
 
-/* The engine has begun with the prompt. */
 static void on_begun(void *ctx)
 {
     struct leg *p = ctx;
@@ -140,7 +140,7 @@ static void on_token(void *ctx, int choice, const struct sampled *t)
         answer_token(r->answer, choice_of(p, choice), t);
 }
 
-static void check_answer(struct request *r)
+static void check_response(struct request *r)
 {
     struct err e;
 
@@ -152,57 +152,57 @@ static void check_answer(struct request *r)
     request_fail(r, &e);
 }
 
-/* The answer, when something is to be told: NULL when nobody listens any more. */
-static struct answer *answer_of(void *ctx)
+/* The response that receives the events; NULL after it has ended. */
+static struct answer *response_of(void *ctx)
 {
     struct leg *p = ctx;
 
     return p->request->answer;
 }
 
-static void told(void *ctx)
+static void after_event(void *ctx)
 {
     struct leg *p = ctx;
 
     request_wrote(p->request);
-    check_answer(p->request);
+    check_response(p->request);
 }
 
 static void on_text(void *ctx, int choice, struct str text)
 {
-    if (!answer_of(ctx))
+    if (!response_of(ctx))
         return;
-    answer_text(answer_of(ctx), choice_of(ctx, choice), text);
-    told(ctx);
+    answer_text(response_of(ctx), choice_of(ctx, choice), text);
+    after_event(ctx);
 }
 
 static void on_reasoning(void *ctx, int choice, struct str text)
 {
     struct leg *p = ctx;
 
-    if (!answer_of(ctx) || p->request->ask.hides_thoughts)
+    if (!response_of(ctx) || p->request->ask.hides_thoughts)
         return;
-    answer_reasoning(answer_of(ctx), choice_of(ctx, choice), text);
-    told(ctx);
+    answer_reasoning(response_of(ctx), choice_of(ctx, choice), text);
+    after_event(ctx);
 }
 
 static void on_call_begin(void *ctx, int choice, int call, struct str name)
 {
-    if (!answer_of(ctx))
+    if (!response_of(ctx))
         return;
-    answer_call_begin(answer_of(ctx), choice_of(ctx, choice), call, name);
-    told(ctx);
+    answer_call_begin(response_of(ctx), choice_of(ctx, choice), call, name);
+    after_event(ctx);
 }
 
 static void on_call_args(void *ctx, int choice, int call, struct str json)
 {
-    if (!answer_of(ctx))
+    if (!response_of(ctx))
         return;
-    answer_call_args(answer_of(ctx), choice_of(ctx, choice), call, json);
-    told(ctx);
+    answer_call_args(response_of(ctx), choice_of(ctx, choice), call, json);
+    after_event(ctx);
 }
 
-static void count(void *ctx, enum metric metric, int n)
+static void count_metric(void *ctx, enum metric metric, int n)
 {
     struct leg *p = ctx;
 
@@ -211,20 +211,20 @@ static void count(void *ctx, enum metric metric, int n)
 
 static void on_call_end(void *ctx, int choice, int call)
 {
-    count(ctx, METRIC_tool_calls_total, 1);
-    if (!answer_of(ctx))
+    count_metric(ctx, METRIC_tool_calls_total, 1);
+    if (!response_of(ctx))
         return;
-    answer_call_end(answer_of(ctx), choice_of(ctx, choice), call);
-    told(ctx);
+    answer_call_end(response_of(ctx), choice_of(ctx, choice), call);
+    after_event(ctx);
 }
 
 static void on_call_broken(void *ctx, int choice, int call)
 {
-    count(ctx, METRIC_tool_calls_broken_total, 1);
-    if (!answer_of(ctx))
+    count_metric(ctx, METRIC_tool_calls_broken_total, 1);
+    if (!response_of(ctx))
         return;
-    answer_call_broken(answer_of(ctx), choice_of(ctx, choice), call);
-    told(ctx);
+    answer_call_broken(response_of(ctx), choice_of(ctx, choice), call);
+    after_event(ctx);
 }
 
 static void on_choice_end(void *ctx, const struct choice_end *c)
@@ -238,9 +238,9 @@ static void on_choice_end(void *ctx, const struct choice_end *c)
     if (!r->answer || c->finish == FINISH_CANCELLED || c->finish == FINISH_ERROR)
         return;
     echo_rest(p);
-    count(p, METRIC_reasoning_tokens_total, c->n_reasoning);
+    count_metric(p, METRIC_reasoning_tokens_total, c->n_reasoning);
     if (expect_met(&r->ask, c, &e)) {
-        count(p, METRIC_tool_choices_unmet_total, 1);
+        count_metric(p, METRIC_tool_choices_unmet_total, 1);
         request_fail(r, &e);
         return;
     }
@@ -249,8 +249,8 @@ static void on_choice_end(void *ctx, const struct choice_end *c)
     request_wrote(r);
 }
 
-/* Of several prompts, from the first beginning to the last end. */
-static void note_times(struct request *r, const struct gen_result *t)
+/* Merges the times of several prompts: from the earliest start to the latest end. */
+static void merge_times(struct request *r, const struct gen_result *t)
 {
     struct answer_times *all = &r->times;
 
@@ -264,7 +264,7 @@ static void note_times(struct request *r, const struct gen_result *t)
     all->n_drafts_right += t->n_accepted;
 }
 
-static void remember(struct request *r, const struct session_end *s)
+static void put_in_cache(struct request *r, const struct session_end *s)
 {
     enum finish how = r->exact_end.finish;
 
@@ -281,12 +281,12 @@ static void on_end(void *ctx, const struct session_end *s)
     const struct gen_result *t = s->result;
 
     p->session = NULL;
-    if (p->index == 0 && r->answer) /* it may have had to wait for one */
+    if (p->index == 0 && r->answer) /* the request may have waited for a slot */
         answer_slot(r->answer, slot_id(&p->slot));
     slot_end(&p->slot);
-    remember(r, s);
+    put_in_cache(r, s);
     r->n_cached += t->n_cached;
-    note_times(r, t);
+    merge_times(r, t);
     r->n_accepted += s->n_predicted;
     if (t->started_ns > t->submitted_ns)
         metric_observe_ns(&r->io->metrics, METRIC_queue_seconds, t->started_ns - t->submitted_ns);

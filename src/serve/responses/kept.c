@@ -3,23 +3,24 @@
 #include "api/responses/responses.h"
 #include "os/clock.h"
 
-/* Items that are referred to are copied: the answers they are from may go while this one runs. */
-static bool find(void *ctx, struct str id, struct responses_kept *out)
+/* Finds a stored response whose items a request refers to. The items are copied, because the entry
+ * may be evicted while the request runs. */
+static bool find_stored(void *arg, struct str id, struct responses_kept *out)
 {
-    const struct kept_place *at = ctx;
-    const struct kept *k = shelf_take(at->shelf, at->owner, id, clock_ns());
+    const struct kept_place *ctx = arg;
+    const struct kept *k = shelf_take(ctx->shelf, ctx->owner, id, clock_ns());
     struct kept_view v;
 
     if (!k)
         return false;
-    shelf_look(at->shelf, k, &v);
-    out->answer = arena_str(at->arena, v.answer);
-    out->input = arena_str(at->arena, k->input);
-    shelf_unref(at->shelf, k);
+    shelf_look(ctx->shelf, k, &v);
+    out->answer = arena_str(ctx->arena, v.answer);
+    out->input = arena_str(ctx->arena, k->input);
+    shelf_unref(ctx->shelf, k);
     return out->answer.p && out->input.p;
 }
 
-static int refuse(const struct ask *ask, struct err *e)
+static int reject_without_store(const struct ask *ask, struct err *e)
 {
     const char *name = ask->previous_id.p ? "previous_response_id" : "input";
 
@@ -27,27 +28,27 @@ static int refuse(const struct ask *ask, struct err *e)
         "'%s' refers to what was answered before, and answers are not kept here.", name);
 }
 
-/* All that it goes on from, the oldest first. */
-static int list_before(struct responses_kept **out, size_t *n, const struct kept *last,
-    const struct kept_place *at, struct err *e)
+/* Lists all responses of the chain, the oldest first. */
+static int list_chain(struct responses_kept **out, size_t *n, const struct kept *last,
+    const struct kept_place *ctx, struct err *e)
 {
     size_t i = *n = last ? (size_t)last->depth + 1 : 0;
-    struct responses_kept *all = arena_zalloc(at->arena, *n + 1, sizeof(*all));
+    struct responses_kept *all = arena_zalloc(ctx->arena, *n + 1, sizeof(*all));
     struct kept_view v;
 
     if (!all)
         return err_set(e, ERR_MEMORY, "No memory for this request.");
     for (const struct kept *k = last; k; k = k->before) {
-        shelf_look(at->shelf, k, &v);
+        shelf_look(ctx->shelf, k, &v);
         all[--i] = (struct responses_kept){ v.answer, k->input };
     }
     *out = all;
     return 0;
 }
 
-/* What a conversation goes on from: there, and whole. */
-static int take_before(
-    const struct kept **out, const struct ask *ask, const struct kept_place *at, struct err *e)
+/* Looks up previous_response_id; the response must exist and have completed. */
+static int take_previous(
+    const struct kept **out, const struct ask *ask, const struct kept_place *ctx, struct err *e)
 {
     static const char *const why[] = { [KEPT_WAITS] = "has not ended yet",
         [KEPT_RUNS] = "has not ended yet",
@@ -56,11 +57,11 @@ static int take_before(
     struct str id = ask->previous_id;
     struct kept_view v;
 
-    *out = shelf_take(at->shelf, at->owner, id, clock_ns());
+    *out = shelf_take(ctx->shelf, ctx->owner, id, clock_ns());
     if (!*out)
         return err_param(e, ERR_NOT_FOUND, "previous_response_id",
             "Previous response with id '%.*s' not found.", (int)id.n, id.p);
-    shelf_look(at->shelf, *out, &v);
+    shelf_look(ctx->shelf, *out, &v);
     if (v.stage == KEPT_ENDED)
         return 0;
     return err_param(e, ERR_INVALID, "previous_response_id", "Previous response with id '%.*s' %s.",
@@ -68,26 +69,26 @@ static int take_before(
 }
 
 int kept_recall(
-    const struct kept **before, struct ask *ask, const struct kept_place *at, struct err *e)
+    const struct kept **before, struct ask *ask, const struct kept_place *ctx, struct err *e)
 {
-    struct responses_shelf shelf = { (void *)(uintptr_t)at, find };
+    struct responses_shelf shelf = { (void *)(uintptr_t)ctx, find_stored };
     struct responses_kept *all;
     size_t n;
 
     *before = NULL;
-    ask->store = ask->store && at->shelf;
+    ask->store = ask->store && ctx->shelf;
     if (ask->background && !ask->store)
         return err_param(e, ERR_UNSUPPORTED, "background",
             "'background' is not supported here: answers are not kept.");
     if (!ask->needs_shelf)
         return 0;
-    if (!at->shelf)
-        return refuse(ask, e);
-    if (ask->previous_id.p && take_before(before, ask, at, e))
+    if (!ctx->shelf)
+        return reject_without_store(ask, e);
+    if (ask->previous_id.p && take_previous(before, ask, ctx, e))
         return -1;
-    if (list_before(&all, &n, *before, at, e))
+    if (list_chain(&all, &n, *before, ctx, e))
         return -1;
-    return responses_recall(ask, all, n, &shelf, at->arena, e);
+    return responses_recall(ask, all, n, &shelf, ctx->arena, e);
 }
 
 void kept_put(struct shelf *shelf, uint64_t owner, const struct ask *ask, const struct answer *a,
