@@ -7,32 +7,32 @@
 #include <stdio.h>
 
 int prompt_render(
-    struct rendered *out, const struct convo *c, const struct workplace *at, struct err *e)
+    struct rendered *out, const struct convo *c, const struct workplace *ctx, struct err *e)
 {
-    const struct model *m = at->model;
-    struct render_when when = { clock_wall_s(), at->stop };
+    const struct model *m = ctx->model;
+    struct render_when when = { clock_wall_s(), ctx->stop };
 
     if (!m->template)
         return err_param(e, ERR_UNSUPPORTED, "messages",
             "The model '%s' has no chat template; use /v1/completions.", m->spec->id);
-    return adapter_render(m->adapter, c, &when, at->arena, out, e);
+    return adapter_render(m->adapter, c, &when, ctx->arena, out, e);
 }
 
 static int build_chat(
-    struct prompt *p, const struct ask *ask, const struct workplace *at, struct err *e)
+    struct prompt *p, const struct ask *ask, const struct workplace *ctx, struct err *e)
 {
     struct rendered r;
-    struct tokens t = { .arena = at->arena, .stop = at->stop };
+    struct tokens t = { .arena = ctx->arena, .stop = ctx->stop };
 
-    if (prompt_render(&r, &ask->convo, at, e) || expect_parts(&p->parts, &r, ask, at, e) ||
-        vocab_encode(at->model->vocab, r.spans, r.n_spans, ask->add_special_tokens, &t, e))
+    if (prompt_render(&r, &ask->convo, ctx, e) || expect_parts(&p->parts, &r, ask, ctx, e) ||
+        vocab_encode(ctx->model->vocab, r.spans, r.n_spans, ask->add_special_tokens, &t, e))
         return -1;
     p->ids = t.ids;
     p->n = (int)t.n;
     return 0;
 }
 
-static int put_id(struct tokens *t, int32_t id, struct err *e)
+static int push_token(struct tokens *t, int32_t id, struct err *e)
 {
     if (t->n == t->cap) {
         size_t cap = MAX(2 * t->cap, (size_t)64);
@@ -46,67 +46,70 @@ static int put_id(struct tokens *t, int32_t id, struct err *e)
     return 0;
 }
 
-static int build_fill(struct prompt *p, const struct ask *ask, const struct infill *fill,
-    const struct workplace *at, struct err *e)
+static int build_infill(struct prompt *p, const struct ask *ask, const struct infill *fill,
+    const struct workplace *ctx, struct err *e)
 {
-    struct tokens t = { .arena = at->arena, .stop = at->stop };
+    struct tokens t = { .arena = ctx->arena, .stop = ctx->stop };
 
-    if (infill_encode(at->model->vocab, fill, &t, e)) {
+    if (infill_encode(ctx->model->vocab, fill, &t, e)) {
         if (e->code == ERR_UNSUPPORTED && ask_has(ask, "suffix"))
-            snprintf(e->param, sizeof(e->param), "suffix"); /* so it is called on other wires */
+            /* the name of the field in other dialects */
+            snprintf(e->param, sizeof(e->param), "suffix");
         return -1;
     }
     *p = (struct prompt){ .ids = t.ids, .n = (int)t.n, .text = fill->prefix };
     return 0;
 }
 
-/* Text and tokens in turn. A text in front begins as a whole prompt would. */
+/* Prompt of mixed text and tokens. If the first piece is text, BOS is added as for a text
+ * prompt. */
 static int build_mixed(struct prompt *p, const struct ask *ask, const struct ask_prompt *from,
-    const struct workplace *at, struct err *e)
+    const struct workplace *ctx, struct err *e)
 {
-    struct tokens t = { .arena = at->arena, .stop = at->stop };
+    struct tokens t = { .arena = ctx->arena, .stop = ctx->stop };
 
     for (int i = 0; i < from->n_pieces; i++) {
         const struct ask_piece *piece = &from->pieces[i];
         struct span span = { piece->text, true };
         bool with_bos = !i && ask->add_special_tokens;
-        if (piece->is_token ? put_id(&t, piece->id, e)
-                            : vocab_encode(at->model->vocab, &span, 1, with_bos, &t, e))
+        if (piece->is_token ? push_token(&t, piece->id, e)
+                            : vocab_encode(ctx->model->vocab, &span, 1, with_bos, &t, e))
             return -1;
     }
     *p = (struct prompt){ .ids = t.ids, .n = (int)t.n };
     return 0;
 }
 
-/* A completion's prompt is its author's own template: control tokens in it are meant. */
+/* The client of a completion writes its own template, so control tokens in the text are parsed as
+ * such. */
 static int build_completion(struct prompt *p, const struct ask *ask, const struct ask_prompt *from,
-    const struct workplace *at, struct err *e)
+    const struct workplace *ctx, struct err *e)
 {
     struct span span = { from->text, true };
-    struct tokens t = { .arena = at->arena, .stop = at->stop };
+    struct tokens t = { .arena = ctx->arena, .stop = ctx->stop };
 
     if (from->is_tokens) {
         *p = (struct prompt){ .ids = from->ids, .n = from->n_ids };
         return 0;
     }
     if (from->fill)
-        return build_fill(p, ask, from->fill, at, e);
+        return build_infill(p, ask, from->fill, ctx, e);
     if (from->pieces)
-        return build_mixed(p, ask, from, at, e);
-    if (vocab_encode(at->model->vocab, &span, 1, ask->add_special_tokens, &t, e))
+        return build_mixed(p, ask, from, ctx, e);
+    if (vocab_encode(ctx->model->vocab, &span, 1, ask->add_special_tokens, &t, e))
         return -1;
     *p = (struct prompt){ .ids = t.ids, .n = (int)t.n, .text = from->text };
     return 0;
 }
 
-/* An empty prompt begins with the token that begins every text, where there is one. */
-static int begin_empty(struct prompt *p, const struct workplace *at, struct err *e)
+/* Replaces an empty prompt by BOS, if the vocabulary has it. */
+static int replace_empty(struct prompt *p, const struct workplace *ctx, struct err *e)
 {
-    int32_t bos = vocab_bos(at->model->vocab);
+    int32_t bos = vocab_bos(ctx->model->vocab);
 
     if (p->n || bos == TOKEN_NONE)
         return 0;
-    int32_t *ids = arena_alloc(at->arena, sizeof(*ids));
+    int32_t *ids = arena_alloc(ctx->arena, sizeof(*ids));
     if (!ids)
         return err_set(e, ERR_MEMORY, "no memory for the prompt");
     *ids = bos;
@@ -115,37 +118,38 @@ static int begin_empty(struct prompt *p, const struct workplace *at, struct err 
     return 0;
 }
 
-/* What cannot fit is not rendered: the longer it is, the sooner that is known. */
+/* Rejects a conversation that cannot fit before it is rendered, by a lower bound of its length. */
 static int check_room(
-    struct prompt *p, const struct ask *ask, int n_max, const struct workplace *at, struct err *e)
+    struct prompt *p, const struct ask *ask, int n_max, const struct workplace *ctx, struct err *e)
 {
     if (ask->kind != ASK_CHAT)
         return 0;
-    size_t least = adapter_min_tokens(at->model->adapter, &ask->convo, (size_t)n_max);
+    size_t least = adapter_min_tokens(ctx->model->adapter, &ask->convo, (size_t)n_max);
     if (least <= (size_t)n_max)
         return 0;
     *p = (struct prompt){ .n = (int)MIN(least, (size_t)INT32_MAX), .is_least = true };
-    return err_context_least(e, "messages", p->n, at->model->n_ctx);
+    return err_context_least(e, "messages", p->n, ctx->model->n_ctx);
 }
 
 int prompts_build(
-    struct prompt **out, const struct ask *ask, const struct workplace *at, struct err *e)
+    struct prompt **out, const struct ask *ask, const struct workplace *ctx, struct err *e)
 {
     const char *field = ask->kind == ASK_CHAT ? "messages" : "prompt";
-    struct prompt *prompts = arena_zalloc(at->arena, (size_t)ask->n_prompts, sizeof(*prompts));
-    int n_ctx = at->model->n_ctx;
-    int n_max = n_ctx - (ask->max_tokens == 0 ? 0 : 1); /* it may be for the scores alone */
+    struct prompt *prompts = arena_zalloc(ctx->arena, (size_t)ask->n_prompts, sizeof(*prompts));
+    int n_ctx = ctx->model->n_ctx;
+    /* the whole context may be used if only prompt logprobs are requested */
+    int n_max = n_ctx - (ask->max_tokens == 0 ? 0 : 1);
 
     if (!prompts)
         return err_set(e, ERR_MEMORY, "no memory for %d prompts", ask->n_prompts);
     *out = prompts;
     for (int i = 0; i < ask->n_prompts; i++) {
         struct prompt *p = &prompts[i];
-        if (check_room(p, ask, n_max, at, e))
+        if (check_room(p, ask, n_max, ctx, e))
             return -1;
-        int rc = ask->kind == ASK_CHAT ? build_chat(p, ask, at, e)
-                                       : build_completion(p, ask, &ask->prompts[i], at, e);
-        if (rc || begin_empty(p, at, e))
+        int rc = ask->kind == ASK_CHAT ? build_chat(p, ask, ctx, e)
+                                       : build_completion(p, ask, &ask->prompts[i], ctx, e);
+        if (rc || replace_empty(p, ctx, e))
             return -1;
         if (!p->n)
             return err_param(e, ERR_INVALID, field, "The prompt is empty.");
@@ -155,22 +159,22 @@ int prompts_build(
     return 0;
 }
 
-int bias_build(struct ask *ask, const struct workplace *at, struct err *e)
+int bias_build(struct ask *ask, const struct workplace *ctx, struct err *e)
 {
     struct token_bias *all;
     int n = ask->sample.n_bias;
 
     if (!ask->n_text_bias)
         return 0;
-    all = arena_alloc(at->arena, ASK_BIAS_MAX * sizeof(*all));
+    all = arena_alloc(ctx->arena, ASK_BIAS_MAX * sizeof(*all));
     if (!all)
         return err_set(e, ERR_MEMORY, "no memory for the biases");
     if (n)
         memcpy(all, ask->sample.bias, (size_t)n * sizeof(*all));
     for (int i = 0; i < ask->n_text_bias; i++) {
         struct span span = { ask->text_bias[i].text, false };
-        struct tokens t = { .arena = at->arena, .stop = at->stop };
-        if (span.text.n && vocab_encode(at->model->vocab, &span, 1, false, &t, e))
+        struct tokens t = { .arena = ctx->arena, .stop = ctx->stop };
+        if (span.text.n && vocab_encode(ctx->model->vocab, &span, 1, false, &t, e))
             return -1;
         if (t.n > (size_t)(ASK_BIAS_MAX - n))
             return err_param(e, ERR_RANGE, "logit_bias", "'logit_bias' may name at most %d tokens.",
@@ -178,19 +182,19 @@ int bias_build(struct ask *ask, const struct workplace *at, struct err *e)
         for (size_t k = 0; k < t.n; k++)
             all[n++] = (struct token_bias){ t.ids[k], ask->text_bias[i].bias };
     }
-    return ask_set_bias(ask, at->arena, all, n, e);
+    return ask_set_bias(ask, ctx->arena, all, n, e);
 }
 
 int prediction_build(
-    const int32_t **out, int *n, const struct ask *ask, const struct workplace *at, struct err *e)
+    const int32_t **out, int *n, const struct ask *ask, const struct workplace *ctx, struct err *e)
 {
     struct span span = { ask->prediction, false };
-    struct tokens t = { .arena = at->arena, .stop = at->stop };
+    struct tokens t = { .arena = ctx->arena, .stop = ctx->stop };
 
-    if (ask->prediction.n && vocab_encode(at->model->vocab, &span, 1, false, &t, e))
+    if (ask->prediction.n && vocab_encode(ctx->model->vocab, &span, 1, false, &t, e))
         return err_wrap(e, "prediction");
     *out = t.ids;
-    *n = (int)MIN(t.n, (size_t)at->model->n_ctx);
+    *n = (int)MIN(t.n, (size_t)ctx->model->n_ctx);
     return 0;
 }
 
@@ -213,7 +217,7 @@ void prompt_scope(struct cache_scope *out, const struct ask *ask, uint64_t tenan
 
 /* ---- scripts */
 
-/* By what the assistant has said before. */
+/* Selects the script turn by the number of assistant messages. */
 static struct str script_turn(const struct ask *ask)
 {
     const struct convo *c = &ask->convo;
@@ -238,8 +242,8 @@ static struct str script_text(const struct ask *ask, int prompt, struct arena *a
     return STR("");
 }
 
-/* One byte as its own token, so that characters can be cut anywhere. */
-static int put_byte(struct tokens *t, const struct vocab *v, char byte, struct err *e)
+/* Encodes one byte as its own token, so that a script can be split at any byte. */
+static int push_byte(struct tokens *t, const struct vocab *v, char byte, struct err *e)
 {
     char name[8];
 
@@ -249,7 +253,7 @@ static int put_byte(struct tokens *t, const struct vocab *v, char byte, struct e
         struct span one = { { &byte, 1 }, false };
         return vocab_encode(v, &one, 1, false, t, e);
     }
-    return put_id(t, id, e);
+    return push_token(t, id, e);
 }
 
 struct groups {
@@ -269,7 +273,7 @@ static int group_chars(struct tokens *t, struct groups *g, const struct ask_scri
         uint32_t cp;
         int n = MAX(utf8_decode(text, &cp), 1);
         for (int i = 0; i < n; i++)
-            if (put_byte(t, v, text.p[i], e))
+            if (push_byte(t, v, text.p[i], e))
                 return -1;
         text = str_skip(text, (size_t)n);
         if (++in_group == s->per_chunk || !text.n) {
@@ -299,19 +303,19 @@ static int group_tokens(struct tokens *t, struct groups *g, const struct ask_scr
 }
 
 int script_build(const struct gen_script **out, const struct ask *ask, int prompt,
-    const struct workplace *at, struct err *e)
+    const struct workplace *ctx, struct err *e)
 {
     const struct ask_script *s = &ask->script;
-    struct gen_script *script = arena_zalloc(at->arena, 1, sizeof(*script));
-    struct tokens t = { .arena = at->arena, .stop = at->stop };
+    struct gen_script *script = arena_zalloc(ctx->arena, 1, sizeof(*script));
+    struct tokens t = { .arena = ctx->arena, .stop = ctx->stop };
     struct groups g = { 0 };
-    struct str text = script_text(ask, prompt, at->arena);
+    struct str text = script_text(ask, prompt, ctx->arena);
 
     if (!script || !text.p)
         return err_set(e, ERR_MEMORY, "no memory for the script");
     bool by_chars = s->is_set && s->unit == SCRIPT_CHARS;
-    if (by_chars ? group_chars(&t, &g, s, text, at->model->vocab, e)
-                 : group_tokens(&t, &g, s, text, at->model->vocab, e))
+    if (by_chars ? group_chars(&t, &g, s, text, ctx->model->vocab, e)
+                 : group_tokens(&t, &g, s, text, ctx->model->vocab, e))
         return -1;
     *script = (struct gen_script){ t.ids, (int)t.n, g.ends, g.n, s->delay_ms };
     *out = script;

@@ -1,7 +1,8 @@
 #include "generate/remember.h"
 
-/* Fields that the prompt's tokens or the key's head stand for, or that say nothing about the
- * answer's tokens: where it goes, how urgent it is, how many may come (pool/exact.h has that). */
+/* Fields that are excluded from the key: the prompt tokens or the head of the key represent them,
+ * or they do not affect the tokens of the response (destination, priority, and the token limit,
+ * which response_cache.h handles). */
 static const char *const not_in_key[] = { "background", "cache_prompt", "id_slot", "input",
     "instructions", "max_completion_tokens", "max_output_tokens", "max_tokens", "messages",
     "metadata", "model", "priority", "prompt", "previous_response_id", "prompt_cache_key",
@@ -30,7 +31,7 @@ static bool is_in_key(struct str name)
     return true;
 }
 
-/* Lengths go in front, so that no two lists of parts read the same. */
+/* The length precedes each part, so that different lists of parts have different keys. */
 static void put_part(struct buf *b, struct str s)
 {
     uint64_t n = s.n;
@@ -40,16 +41,16 @@ static void put_part(struct buf *b, struct str s)
 }
 
 struct str remember_key(const struct ask *ask, const struct prompt *prompt, const char *caller,
-    const char *dialect, const struct workplace *at)
+    const char *dialect, const struct workplace *ctx)
 {
     struct str key = STR_NONE;
     struct buf b;
 
-    if (!is_eligible(ask, at->model))
+    if (!is_eligible(ask, ctx->model))
         return STR_NONE;
     struct str ids = { (const char *)prompt->ids, (size_t)prompt->n * sizeof(*prompt->ids) };
     buf_init(&b, KEY_MAX);
-    buf_put(&b, &at->model->load, sizeof(at->model->load));
+    buf_put(&b, &ctx->model->load, sizeof(ctx->model->load));
     put_part(&b, str_of(caller));
     put_part(&b, str_of(dialect));
     put_part(&b, ids);
@@ -59,7 +60,7 @@ struct str remember_key(const struct ask *ask, const struct prompt *prompt, cons
             put_part(&b, v->raw);
         }
     if (buf_ok(&b))
-        key = arena_str(at->arena, buf_str(&b));
+        key = arena_str(ctx->arena, buf_str(&b));
     buf_clear(&b);
     return key;
 }

@@ -1,5 +1,5 @@
-/* fairness.c: GET and PUT /v1/admin/fairness: the scheduler's fairness while requests run, and what
- * each key weighs, by the id that logs have of it. */
+/* fairness.c: GET and PUT /v1/admin/fairness: reads and changes the scheduler's fairness options
+ * and the weights of the keys (by the key id that logs contain). Owner: the io thread. */
 #include "base/json.h"
 #include "base/log.h"
 #include "serve/io.h"
@@ -16,7 +16,7 @@ static void put_weights(struct jw *w, const struct keys *keys)
     jw_end_object(w);
 }
 
-static void answer(
+static void reply_fairness(
     const struct io *io, struct http_exchange *x, struct call *c, const struct fairness *f)
 {
     struct buf b;
@@ -38,10 +38,10 @@ void fairness_show(struct io *io, struct http_exchange *x, struct call *c)
 {
     struct fairness f = io->o->fairness ? fairness_get(io->o->fairness) : fairness_default;
 
-    answer(io, x, c, &f);
+    reply_fairness(io, x, c, &f);
 }
 
-static int take_number(const struct json *v, int *out, struct err *e)
+static int parse_number(const struct json *v, int *out, struct err *e)
 {
     int64_t n;
 
@@ -52,7 +52,7 @@ static int take_number(const struct json *v, int *out, struct err *e)
     return 0;
 }
 
-static int take_field(const struct json *v, struct fairness *f, struct err *e)
+static int parse_field(const struct json *v, struct fairness *f, struct err *e)
 {
     if (str_is(v->key, "enable_preemption")) {
         f->enable_preemption = v->b;
@@ -61,9 +61,9 @@ static int take_field(const struct json *v, struct fairness *f, struct err *e)
                                           "enable_preemption must be true or false.");
     }
     if (str_is(v->key, "high_priority_threshold"))
-        return take_number(v, &f->high_priority_threshold, e);
+        return parse_number(v, &f->high_priority_threshold, e);
     if (str_is(v->key, "max_timeslice_tokens"))
-        return take_number(v, &f->max_timeslice_tokens, e);
+        return parse_number(v, &f->max_timeslice_tokens, e);
     return err_param(e, ERR_INVALID, "fairness", "Unknown field '" STR_FMT "'.",
         (int)MIN(v->key.n, (size_t)80), v->key.p);
 }
@@ -97,8 +97,8 @@ static void set_weights(struct io *io, const struct call *c, const struct json *
     }
 }
 
-/* Fields that are not there stay as they are. *weights: NULL where they are not. */
-static int parse(const struct io *io, struct http_exchange *x, struct fairness *f,
+/* Fields that the body does not contain are unchanged. *weights: NULL if the body has none. */
+static int parse_body(const struct io *io, struct http_exchange *x, struct fairness *f,
     const struct json **weights, struct err *e)
 {
     const struct json_limits limits = { 4, 64 + 2 * KEYS_MAX };
@@ -110,7 +110,7 @@ static int parse(const struct io *io, struct http_exchange *x, struct fairness *
         return err_set(e, ERR_INVALID, "The body must be a JSON object.");
     *weights = json_get(root, "weights");
     for (const struct json *v = root->child; v; v = v->next)
-        if (str_is(v->key, "weights") ? check_weights(io->o->keys, v, e) : take_field(v, f, e))
+        if (str_is(v->key, "weights") ? check_weights(io->o->keys, v, e) : parse_field(v, f, e))
             return -1;
     return fairness_check(f, e);
 }
@@ -127,7 +127,7 @@ void fairness_change(struct io *io, struct http_exchange *x, struct call *c)
         return;
     }
     f = fairness_get(io->o->fairness);
-    if (parse(io, x, &f, &weights, &e)) {
+    if (parse_body(io, x, &f, &weights, &e)) {
         reply_error(x, c, &e, NULL);
         return;
     }
@@ -135,5 +135,5 @@ void fairness_change(struct io *io, struct http_exchange *x, struct call *c)
     set_weights(io, c, weights);
     log_info("serve", "fairness", "preempt=%d high=%d slice=%d caller=%s", f.enable_preemption,
         f.high_priority_threshold, f.max_timeslice_tokens, c->caller.id);
-    answer(io, x, c, &f);
+    reply_fairness(io, x, c, &f);
 }

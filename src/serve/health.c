@@ -1,4 +1,5 @@
-/* health.c: probes, metrics, invariants. The probes' texts are a contract with orchestrators. */
+/* health.c: health probes, metrics, invariant checks. Orchestrators depend on the exact texts of
+ * the probes. Owner: the io thread. */
 #include "base/json.h"
 #include "base/mem.h"
 #include "serve/io.h"
@@ -44,14 +45,14 @@ void health_status(struct io *io, struct http_exchange *x, struct call *c)
 
 void health_root(struct io *io, struct http_exchange *x, struct call *c)
 {
-    /* Ollama's clients look for these very words. */
+    /* Ollama's clients check this text. */
     sink_reply(&x->sink, 200, "text/plain; charset=utf-8", STR("Ollama is running"), c->fields,
         c->n_fields);
 }
 
 enum { SHARDS_MAX = 65 };
 
-static void copy_exact(struct exact *x, struct metrics *m)
+static void copy_response_cache(struct exact *x, struct metrics *m)
 {
     struct exact_stats s;
 
@@ -63,7 +64,7 @@ static void copy_exact(struct exact *x, struct metrics *m)
     metric_set(m, METRIC_exact_bytes, s.bytes);
 }
 
-static void copy_shelf(struct shelf *shelf, struct metrics *m)
+static void copy_response_store(struct shelf *shelf, struct metrics *m)
 {
     struct shelf_stats s;
 
@@ -84,9 +85,9 @@ void health_metrics(struct io *io, struct http_exchange *x, struct call *c)
     int n = service_shards(io->service, shards, SHARDS_MAX - 1);
     numbers_copy(io->o->pool, &copied);
     if (io->o->exact)
-        copy_exact(io->o->exact, &copied);
+        copy_response_cache(io->o->exact, &copied);
     if (io->o->shelf)
-        copy_shelf(io->o->shelf, &copied);
+        copy_response_store(io->o->shelf, &copied);
     shards[n++] = &copied;
     buf_init(&b, MB);
     metrics_write(&b, shards, n);
@@ -94,33 +95,33 @@ void health_metrics(struct io *io, struct http_exchange *x, struct call *c)
         sink_reply(&x->sink, 200, "text/plain; version=0.0.4; charset=utf-8", buf_str(&b),
             c->fields, c->n_fields);
     else
-        reply_json(x, c, 200, &b); /* which says so */
+        reply_json(x, c, 200, &b); /* replies with the error */
     buf_clear(&b);
 }
 
-/* ---- invariants: every engine looks between two steps, nobody waits for it meanwhile */
+/* ---- invariants: each engine checks itself between two steps and replies by message */
 
-struct audit_round {
+struct invariants_round {
     struct pending pending;
-    struct http_exchange *x; /* NULL: the client left; the engines still write to us */
+    struct http_exchange *x; /* NULL: the client left; the engines still write to this memory */
     struct call *call;
-    int n_out, n; /* engines that have not looked; all */
-    struct audit {
-        struct audit_round *round;
+    int n_out, n; /* n_out: engines that have not replied; n: all engines */
+    struct engine_check {
+        struct invariants_round *round;
         struct audit_call call;
         struct engine_audit found;
-    } audits[];
+    } checks[];
 };
 
 static void on_gone(struct pending *p)
 {
-    struct audit_round *r = container_of(p, struct audit_round, pending);
+    struct invariants_round *r = container_of(p, struct invariants_round, pending);
 
     r->x->user = NULL;
     r->x = NULL;
 }
 
-static void add_up(struct engine_audit *sum, const struct engine_audit *a)
+static void add_check(struct engine_audit *sum, const struct engine_audit *a)
 {
     sum->ok = sum->ok && a->ok;
     sum->pages_total += a->pages_total;
@@ -132,7 +133,8 @@ static void add_up(struct engine_audit *sum, const struct engine_audit *a)
     sum->requests_waiting += a->requests_waiting;
 }
 
-static void answer_audit(struct http_exchange *x, struct call *c, const struct engine_audit *sum)
+static void reply_invariants(
+    struct http_exchange *x, struct call *c, const struct engine_audit *sum)
 {
     struct buf b;
     struct jw w;
@@ -157,17 +159,17 @@ static void answer_audit(struct http_exchange *x, struct call *c, const struct e
     buf_clear(&b);
 }
 
-static void release_round(struct audit_round *r)
+static void release_round(struct invariants_round *r)
 {
     struct engine_audit sum = { .ok = true };
 
     if (--r->n_out > 0)
         return;
     for (int i = 0; i < r->n; i++)
-        add_up(&sum, &r->audits[i].found);
+        add_check(&sum, &r->checks[i].found);
     if (r->x) {
         r->x->user = NULL;
-        answer_audit(r->x, r->call, &sum);
+        reply_invariants(r->x, r->call, &sum);
     }
     mem_free(r);
 }
@@ -176,13 +178,14 @@ void audit_message(struct msg *m)
 {
     struct audit_call *call = container_of(m, struct audit_call, msg);
 
-    release_round(container_of(call, struct audit, call)->round);
+    release_round(container_of(call, struct engine_check, call)->round);
 }
 
 void health_invariants(struct io *io, struct http_exchange *x, struct call *c)
 {
     struct pool *p = io->o->pool;
-    struct audit_round *r = try_calloc(1, sizeof(*r) + (size_t)pool_n(p) * sizeof(r->audits[0]));
+    struct invariants_round *r =
+        try_calloc(1, sizeof(*r) + (size_t)pool_n(p) * sizeof(r->checks[0]));
     struct err e;
 
     if (!r) {
@@ -193,10 +196,10 @@ void health_invariants(struct io *io, struct http_exchange *x, struct call *c)
     r->pending.gone = on_gone;
     r->x = x;
     r->call = c;
-    r->n_out = 1; /* ourselves, until all have been asked */
+    r->n_out = 1; /* this function's reference, until all engines have been asked */
     x->user = &r->pending;
     for (int i = 0; i < pool_n(p); i++) {
-        struct audit *a = &r->audits[r->n];
+        struct engine_check *a = &r->checks[r->n];
         if (model_state(pool_at(p, i)) != MODEL_READY)
             continue;
         r->n++;

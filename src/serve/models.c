@@ -1,4 +1,5 @@
-/* models.c: GET /v1/models and GET /v1/models/{id}, in the shape of the client that asks. */
+/* models.c: GET /v1/models and GET /v1/models/{id}, in the format of the client's dialect. Owner:
+ * the io thread. */
 #include "api/anthropic/anthropic.h"
 #include "chat/infill.h"
 #include "serve/io.h"
@@ -63,7 +64,7 @@ size_t models_info(struct io *io, struct model_info out[POOL_MODELS_MAX])
     return (size_t)n;
 }
 
-/* Its clients always send this field; those of the others never do. */
+/* Anthropic's clients always send this field, other clients never do. */
 static bool is_anthropic(const struct http_exchange *x, struct call *c)
 {
     if (!http_field_get(x->req, "anthropic-version").n)
@@ -121,8 +122,8 @@ void models_all(struct io *io, struct http_exchange *x, struct call *c)
     buf_clear(&b);
 }
 
-/* The id is the rest of the path, and may hold slashes. Here a name must be one of ours: of what an
- * alias stands for its own is told. */
+/* The id is the rest of the path and may contain slashes. An unknown name is an error here; an
+ * alias yields the model it stands for. */
 void models_single(struct io *io, struct http_exchange *x, struct call *c)
 {
     struct str id = str_skip(x->req->path, strlen("/v1/models/"));

@@ -1,4 +1,5 @@
-/* numbers.c: what the engines count, copied out for a scrape. */
+/* engine_metrics.c: copies the engines' statistics into the metrics for a scrape. Owner: the io
+ * thread of the scrape. */
 #include "serve/io.h"
 
 #include <stdio.h>
@@ -97,7 +98,8 @@ static void copy_drafts(const struct engine_stats *s, struct metrics *m)
     }
 }
 
-/* The id as a label's value: what would end it, or needs more room, is left out. */
+/* Formats the model id as a label value; characters that would end it, and the excess length, are
+ * dropped. */
 static void label_of(const struct model *m, char label[72])
 {
     const char *id = m->spec->id;
@@ -120,7 +122,7 @@ static void copy_costs(const struct model *model, const struct engine_stats *s, 
     metric_add_series(m, METRIC_step_cost_key_picoseconds, label, s->cost_key_ps);
 }
 
-/* The memory that pages may take, by their number format; models with the same add up. */
+/* Memory of the KV pages, by KV type; models with the same type are added. */
 static void copy_pool(const struct model *model, struct metrics *m)
 {
     const struct lm *lm = model->lm;

@@ -1,5 +1,6 @@
-/* ollama.c: what Ollama's clients ask besides answers: version, tags, ps, show; and models that
- * they want to have, make or lose, which are the operator's here: they are told so. */
+/* ollama.c: Ollama's routes other than generation: version, tags, ps, show. Routes that add, change
+ * or remove models reply with an error, because only the operator of the server does that. Owner:
+ * the io thread. */
 #include "api/ollama/ollama.h"
 #include "serve/io.h"
 
@@ -62,10 +63,11 @@ void ollama_post_show(struct io *io, struct http_exchange *x, struct call *c)
     buf_clear(&b);
 }
 
-/* ---- what is not done here */
+/* ---- unsupported operations */
 
-/* The model with this name, or with it and the tag `latest`; not just any. */
-static struct model *served(struct io *io, struct str name)
+/* Finds the model by its id, or by its id with the tag `latest`. Aliases and the default model do
+ * not count. */
+static struct model *find_configured(struct io *io, struct str name)
 {
     struct str bare = name;
 
@@ -79,7 +81,7 @@ static struct model *served(struct io *io, struct str name)
     return NULL;
 }
 
-static int named(struct model **out, struct io *io, struct str body, struct err *e)
+static int read_named_model(struct model **out, struct io *io, struct str body, struct err *e)
 {
     struct arena *a = arena_new(MB);
     struct str name;
@@ -87,7 +89,7 @@ static int named(struct model **out, struct io *io, struct str body, struct err 
     if (!a)
         return err_set(e, ERR_MEMORY, "no memory for the request");
     int rc = ollama_parse_name(&name, body, a, e);
-    *out = rc ? NULL : served(io, name);
+    *out = rc ? NULL : find_configured(io, name);
     if (!rc && !*out)
         rc = err_param(e, ERR_NOT_FOUND, "model",
             "model '%.*s' not found: this server's operator adds models.",
@@ -96,13 +98,13 @@ static int named(struct model **out, struct io *io, struct str body, struct err 
     return rc;
 }
 
-/* What is here needs no pulling. Whether lines are wanted or one object: it is one line. */
+/* A model that exists needs no download. A stream and a single object are the same: one line. */
 void ollama_post_pull(struct io *io, struct http_exchange *x, struct call *c)
 {
     struct model *m;
     struct err e;
 
-    if (named(&m, io, x->req->body, &e))
+    if (read_named_model(&m, io, x->req->body, &e))
         reply_error(x, c, &e, NULL);
     else
         sink_reply(&x->sink, 200, "application/x-ndjson", STR("{\"status\":\"success\"}\n"),
@@ -123,12 +125,12 @@ void ollama_post_embed(struct io *io, struct http_exchange *x, struct call *c)
     struct model *m;
     struct err e;
 
-    if (!named(&m, io, x->req->body, &e))
+    if (!read_named_model(&m, io, x->req->body, &e))
         err_param(&e, ERR_UNSUPPORTED, "model", "The model '%s' makes no embeddings.", m->spec->id);
     reply_error(x, c, &e, NULL);
 }
 
-/* "sha256:..." of a model's file, where that is known. */
+/* Replies 200 if a model's file has this digest ("sha256:...") and the digest is known. */
 void ollama_head_blob(struct io *io, struct http_exchange *x, struct call *c)
 {
     struct str digest = str_skip(x->req->path, strlen("/api/blobs/"));

@@ -1,4 +1,5 @@
-/* props.c: what llama-server's clients ask besides answers: /props and /health. */
+/* props.c: llama-server's routes other than generation: /props and /health. Owner: the io
+ * thread. */
 #include "api/llama/llama.h"
 #include "base/json.h"
 #include "serve/io.h"
@@ -8,7 +9,7 @@ static struct str or_empty(struct str s)
     return s.p ? s : STR("");
 }
 
-/* Who guesses ahead, and how far at once. */
+/* Speculative decoding: drafters and the limit of draft tokens per step. */
 static void put_speculation(struct jw *w, const struct model_spec *s)
 {
     jw_key(w, "speculation");
@@ -23,7 +24,7 @@ static void put_speculation(struct jw *w, const struct model_spec *s)
     jw_end_object(w);
 }
 
-/* What cached keys and values take. Without content (a script): nothing. */
+/* Type and size of the KV cache. A script model has no KV content. */
 static void put_kv_cache(struct jw *w, const struct model *m)
 {
     jw_key(w, "kv_cache");
@@ -35,12 +36,12 @@ static void put_kv_cache(struct jw *w, const struct model *m)
     jw_end_object(w);
 }
 
-/* ---- what the template shows, by trial */
+/* ---- template capabilities, detected by rendering test conversations */
 
 #define WORD "InferFlux-probe"
 
-/* The rendered conversation has the word in it `least` times. */
-static bool shows(const struct model *m, const struct convo *c, int least)
+/* The rendered conversation contains the word at least `least` times. */
+static bool renders_word(const struct model *m, const struct convo *c, int least)
 {
     struct arena *a = arena_new(MB);
     struct rendered r;
@@ -65,7 +66,7 @@ static bool shows(const struct model *m, const struct convo *c, int least)
 static struct part word_part = { .kind = PART_TEXT, .text = { WORD, sizeof(WORD) - 1 } };
 static struct part other_part = { .kind = PART_TEXT, .text = { "x", 1 } };
 
-static struct message say(enum role role, struct part *p)
+static struct message text_message(enum role role, struct part *p)
 {
     return (struct message){
         .role = role, .has_content = true, .is_plain = true, .parts = p, .n_parts = 1
@@ -74,37 +75,39 @@ static struct message say(enum role role, struct part *p)
 
 static bool shows_system(const struct model *m)
 {
-    struct message all[] = { say(ROLE_SYSTEM, &word_part), say(ROLE_USER, &other_part) };
+    struct message all[] = { text_message(ROLE_SYSTEM, &word_part),
+        text_message(ROLE_USER, &other_part) };
     const struct convo c = { .messages = all, .n_messages = 2, .add_generation_prompt = true };
 
-    return shows(m, &c, 1);
+    return renders_word(m, &c, 1);
 }
 
 static bool shows_calls(const struct model *m, int n)
 {
     struct tool_call calls[2] = { { STR("aaaaaaaaa"), STR(WORD), STR("{}"), NULL },
         { STR("bbbbbbbbb"), STR(WORD), STR("{}"), NULL } };
-    struct message all[] = { say(ROLE_USER, &other_part), { .role = ROLE_ASSISTANT } };
+    struct message all[] = { text_message(ROLE_USER, &other_part), { .role = ROLE_ASSISTANT } };
     const struct convo c = { .messages = all, .n_messages = 2, .add_generation_prompt = true };
 
     all[1].tool_calls = calls;
     all[1].n_tool_calls = n;
-    return shows(m, &c, n);
+    return renders_word(m, &c, n);
 }
 
-/* Of a turn that goes on: what was thought before is forgotten by many. */
-static bool shows_thoughts(const struct model *m)
+/* The test conversation has an unfinished turn (after a tool call), because many templates drop the
+ * reasoning of earlier turns. */
+static bool shows_reasoning(const struct model *m)
 {
     struct tool_call call = { STR("aaaaaaaaa"), STR("f"), STR("{}"), NULL };
-    struct message all[] = { say(ROLE_USER, &other_part), say(ROLE_ASSISTANT, &other_part),
-        say(ROLE_TOOL, &other_part) };
+    struct message all[] = { text_message(ROLE_USER, &other_part),
+        text_message(ROLE_ASSISTANT, &other_part), text_message(ROLE_TOOL, &other_part) };
     const struct convo c = { .messages = all, .n_messages = 3, .add_generation_prompt = true };
 
     all[1].reasoning = STR(WORD);
     all[1].tool_calls = &call;
     all[1].n_tool_calls = 1;
     all[2].tool_call_id = call.id;
-    return shows(m, &c, 1);
+    return renders_word(m, &c, 1);
 }
 
 static void put_caps(struct jw *w, const struct model *m)
@@ -118,7 +121,7 @@ static void put_caps(struct jw *w, const struct model *m)
         jw_member_bool(w, "supports_tools", info && info->has_native_tools);
         jw_member_bool(w, "supports_tool_calls", shows_calls(m, 1));
         jw_member_bool(w, "supports_parallel_tool_calls", shows_calls(m, 2));
-        jw_member_bool(w, "supports_preserve_reasoning", shows_thoughts(m));
+        jw_member_bool(w, "supports_preserve_reasoning", shows_reasoning(m));
     }
     jw_end_object(w);
 }
@@ -151,7 +154,7 @@ static void put_props(struct jw *w, const struct model *m)
     jw_end_object(w);
 }
 
-/* Of the first model, or of the one in ?model=ID. */
+/* Properties of the first model, or of the one in ?model=ID. */
 void props_show(struct io *io, struct http_exchange *x, struct call *c)
 {
     struct str name = STR("");

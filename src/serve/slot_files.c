@@ -1,8 +1,10 @@
-/* slot_files.c: GET /slots, and POST /slots/{id}?action=save|restore|erase as llama-server has it.
+/* slot_files.c: GET /slots and POST /slots/{id}?action=save|restore|erase, compatible with
+ * llama-server.
  *
- * A file is a record (cache/record.h) in the operator's directory; those of each key in one of its
- * own there, so that no key reads, or writes over, what is another's. All that reads, writes or
- * waits is done at the clerk. */
+ * A file is a KV record (cache/record.h) in a directory that the operator configures. Each key has
+ * its own subdirectory, so that no key can read or overwrite files of another key. All file I/O and
+ * all calls that wait for the engine run on the worker thread. Owner: the io thread, except the
+ * functions of the worker job. */
 #include "api/common/body.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -56,7 +58,7 @@ static void put_slot(
     jw_member_i64(w, "n_ctx", m->n_ctx);
     jw_member_bool(w, "speculative", m->spec->engine.spec.max > 0);
     jw_member_bool(w, "is_processing", v->is_busy);
-    if (v->task > 0 && is_own) { /* what another key asks is its own business */
+    if (v->task > 0 && is_own) { /* other keys' parameters are not shown */
         jw_member_i64(w, "id_task", (int64_t)v->task - 1);
         put_params(w, &v->params);
         jw_key(w, "next_token");
@@ -112,16 +114,18 @@ void slots_show(struct io *io, struct http_exchange *x, struct call *c)
 
 /* ---- POST /slots/{id}?action= */
 
-enum action { SAVE, RESTORE, ERASE };
+enum slot_action { SAVE, RESTORE, ERASE };
 
-struct slot_job { /* in its own memory; the clerk's but for x while is_at_clerk */
+/* Separately allocated. While the job is at the worker thread, that thread owns all fields except
+ * x. */
+struct slot_job {
     struct pending pending;
     struct clerk_job job;
     struct io *io;
-    struct http_exchange *x; /* NULL: answered, or the client left */
+    struct http_exchange *x; /* NULL: the reply was sent, or the client left */
     struct call *call;
     struct model *model;
-    enum action action;
+    enum slot_action slot_action;
     int id;
     uint64_t tenant;
     char name[256];
@@ -130,7 +134,7 @@ struct slot_job { /* in its own memory; the clerk's but for x while is_at_clerk 
     int rc;
 };
 
-/* The directory of the caller's files: the operator's, or one in it. */
+/* Opens the directory of the caller's files: the configured one, or the key's subdirectory. */
 static int open_dir(const struct slot_job *j, struct err *e)
 {
     char name[32];
@@ -150,7 +154,7 @@ static int open_dir(const struct slot_job *j, struct err *e)
     return fd;
 }
 
-/* What its files take, but for the one that is written over. */
+/* Bytes of all files in the directory except the one that is overwritten. */
 static int64_t bytes_in(int dir, const char *but)
 {
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n_seen = 0;
@@ -179,25 +183,25 @@ static int find_digest(struct slot_job *j, uint8_t digest[32], struct err *e)
         return 0;
     if (digest_of_model(digest, j->model->spec->path, j->model->n_parts, j->io->o->slot_dir, e))
         return -1;
-    if (!model_has_its_files(j->model)) /* what is computed is of those that were loaded */
+    if (!model_has_its_files(j->model)) /* the digest must belong to the files that were loaded */
         return err_set(e, ERR_IO, "the model's files changed since it was loaded");
     slots_set_digest(s, j->model, digest);
     return 0;
 }
 
-static void begin_answer(struct slot_job *j, struct jw *w)
+static void begin_reply(struct slot_job *j, struct jw *w)
 {
     jw_init(w, &j->out);
     jw_object(w);
     jw_member_i64(w, "id_slot", j->id);
 }
 
-static void tell_file(struct slot_job *j, const char *tokens, const char *bytes, const char *ms,
-    const struct handover_record *r, uint64_t began_ns)
+static void write_file_reply(struct slot_job *j, const char *tokens, const char *bytes,
+    const char *ms, const struct handover_record *r, uint64_t began_ns)
 {
     struct jw w;
 
-    begin_answer(j, &w);
+    begin_reply(j, &w);
     jw_key(&w, "filename");
     jw_z(&w, j->name);
     jw_member_i64(&w, tokens, r->n_tokens);
@@ -225,7 +229,7 @@ static int write_file(struct slot_job *j, const struct handover_record *r, struc
     return failed;
 }
 
-static int save(struct slot_job *j, struct err *e)
+static int save_slot(struct slot_job *j, struct err *e)
 {
     uint64_t began = clock_ns();
     struct handover_record r = { 0 };
@@ -240,13 +244,14 @@ static int save(struct slot_job *j, struct err *e)
     int failed = find_digest(j, digest, e) || engine_save(j->model->engine, &p, &r, e) ||
                  write_file(j, &r, e);
     if (!failed)
-        tell_file(j, "n_saved", "n_written", "save_ms", &r, began);
+        write_file_reply(j, "n_saved", "n_written", "save_ms", &r, began);
     mem_free(talk.tokens);
     mem_free(r.bytes);
     return failed ? -1 : 0;
 }
 
-/* No larger than the longest conversation: a count in a file does not make us allocate. */
+/* The file may not be larger than a record of a full context, so a corrupt count cannot cause a
+ * large allocation. */
 static int read_file(struct slot_job *j, struct handover_record *r, struct err *e)
 {
     int dir = open_dir(j, e), fd = -1, failed = 0;
@@ -272,7 +277,7 @@ static int read_file(struct slot_job *j, struct handover_record *r, struct err *
     return failed;
 }
 
-static int keep_restored(struct slot_job *j, const struct handover_part *p, struct err *e)
+static int set_restored(struct slot_job *j, const struct handover_part *p, struct err *e)
 {
     struct slot_talk talk = { p->scope, NULL, p->list.n };
     size_t n_bytes = (size_t)p->list.n * sizeof(*talk.tokens);
@@ -285,7 +290,7 @@ static int keep_restored(struct slot_job *j, const struct handover_part *p, stru
     return 0;
 }
 
-static int restore(struct slot_job *j, struct err *e)
+static int restore_slot(struct slot_job *j, struct err *e)
 {
     uint64_t began = clock_ns();
     struct handover_record r = { 0 };
@@ -295,17 +300,18 @@ static int restore(struct slot_job *j, struct err *e)
 
     if (!failed && engine_restore(j->model->engine, &p, &r, e)) {
         bool is_bad = e->code == ERR_CORRUPT || e->code == ERR_UNSUPPORTED;
-        e->code = is_bad ? ERR_INVALID : e->code; /* the client's file, and choice */
+        /* the client chose the file, so the error is the client's */
+        e->code = is_bad ? ERR_INVALID : e->code;
         failed = err_wrap(e, "Unable to restore slot");
     }
-    failed = failed || keep_restored(j, &p, e);
+    failed = failed || set_restored(j, &p, e);
     if (!failed)
-        tell_file(j, "n_restored", "n_read", "restore_ms", &r, began);
+        write_file_reply(j, "n_restored", "n_read", "restore_ms", &r, began);
     mem_free(r.bytes);
     return failed ? -1 : 0;
 }
 
-static int erase(struct slot_job *j, struct err *e)
+static int erase_slot(struct slot_job *j, struct err *e)
 {
     struct slot_talk talk, none = { 0 };
     struct jw w;
@@ -319,13 +325,13 @@ static int erase(struct slot_job *j, struct err *e)
     if (failed)
         return -1;
     slots_put(j->io->o->slots, j->model, j->id, &none);
-    begin_answer(j, &w);
+    begin_reply(j, &w);
     jw_member_i64(&w, "n_erased", n);
     jw_end_object(&w);
     return 0;
 }
 
-/* ---- its life */
+/* ---- life */
 
 static void job_free(struct slot_job *j)
 {
@@ -333,25 +339,25 @@ static void job_free(struct slot_job *j)
     mem_free(j);
 }
 
-static void leave_exchange(struct slot_job *j)
+static void detach_exchange(struct slot_job *j)
 {
     j->x->user = NULL;
     j->x = NULL;
 }
 
-/* What is under way is done. */
+/* A running action is completed. */
 static void on_gone(struct pending *p)
 {
-    leave_exchange(container_of(p, struct slot_job, pending));
+    detach_exchange(container_of(p, struct slot_job, pending));
 }
 
 static void run_job(struct clerk_job *job)
 {
     static int (*const actions[])(struct slot_job * j,
-        struct err * e) = { [SAVE] = save, [RESTORE] = restore, [ERASE] = erase };
+        struct err * e) = { [SAVE] = save_slot, [RESTORE] = restore_slot, [ERASE] = erase_slot };
     struct slot_job *j = container_of(job, struct slot_job, job);
 
-    j->rc = actions[j->action](j, &j->err);
+    j->rc = actions[j->slot_action](j, &j->err);
 }
 
 static void job_done(struct clerk_job *job)
@@ -364,11 +370,11 @@ static void job_done(struct clerk_job *job)
     else if (j->x)
         reply_json(j->x, j->call, 200, &j->out);
     if (j->x)
-        leave_exchange(j);
+        detach_exchange(j);
     job_free(j);
 }
 
-/* ---- reading the request */
+/* ---- parsing the request */
 
 static int read_id(struct slot_job *j, struct err *e)
 {
@@ -392,7 +398,7 @@ static int read_action(struct slot_job *j, struct err *e)
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (str_is(name, names[i])) {
-            j->action = (enum action)i;
+            j->slot_action = (enum slot_action)i;
             return 0;
         }
     return err_param(e, ERR_INVALID, "action", "Invalid action");
@@ -425,7 +431,7 @@ static int read_request(struct slot_job *j, struct err *e)
     j->model = model_of(j->io, j->x, e);
     if (!j->model || read_id(j, e) || read_action(j, e))
         return -1;
-    return j->action == ERASE ? 0 : read_name(j, e);
+    return j->slot_action == ERASE ? 0 : read_name(j, e);
 }
 
 void slots_act(struct io *io, struct http_exchange *x, struct call *c)

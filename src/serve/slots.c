@@ -5,43 +5,43 @@
 #include <stdatomic.h>
 
 struct slot {
-    struct slot_view view; /* but for n_told */
-    _Atomic int n_told;    /* by its user's thread; read by who looks */
-    int n_users;           /* more than one when a busy slot was asked for by its number */
-    int prev, next;        /* in the list of idle ones */
+    struct slot_view view; /* except n_told, which is atomic */
+    _Atomic int n_told;    /* written by the thread that generates, read by viewers */
+    int n_users;           /* more than one if a busy slot was requested by its number */
+    int prev, next;        /* list of idle slots */
     struct slot_talk talk;
 };
 
-struct table { /* of a model */
+struct slot_table { /* slots of one model */
     const struct model *model;
     struct slot *slots;
     int n;
-    int first_idle, last_idle; /* in the order of leaving; SLOT_NONE: all are busy */
+    int first_idle, last_idle; /* least recently used first; SLOT_NONE: all are busy */
     bool has_digest;
     uint8_t digest[32];
 };
 
 struct slots {
-    pthread_mutex_t mu; /* everything below the tables' sizes */
-    bool keeps;
+    pthread_mutex_t mu; /* guards everything except the sizes of the tables */
+    bool keeps_conversations;
     int n_tables;
-    struct table tables[POOL_MODELS_MAX];
+    struct slot_table tables[POOL_MODELS_MAX];
     uint64_t n_tasks;
 };
 
-/* ---- those that nobody is in */
+/* ---- list of idle slots */
 
-static int *next_of(struct table *t, int id)
+static int *next_of(struct slot_table *t, int id)
 {
     return id == SLOT_NONE ? &t->first_idle : &t->slots[id].next;
 }
 
-static int *prev_of(struct table *t, int id)
+static int *prev_of(struct slot_table *t, int id)
 {
     return id == SLOT_NONE ? &t->last_idle : &t->slots[id].prev;
 }
 
-static void idle_add(struct table *t, int id)
+static void idle_add(struct slot_table *t, int id)
 {
     t->slots[id].next = SLOT_NONE;
     t->slots[id].prev = t->last_idle;
@@ -49,7 +49,7 @@ static void idle_add(struct table *t, int id)
     t->last_idle = id;
 }
 
-static void idle_remove(struct table *t, int id)
+static void idle_remove(struct slot_table *t, int id)
 {
     struct slot *s = &t->slots[id];
 
@@ -57,14 +57,14 @@ static void idle_remove(struct table *t, int id)
     *prev_of(t, s->next) = s->prev;
 }
 
-struct slots *slots_new(struct pool *p, bool keeps)
+struct slots *slots_new(struct pool *p, bool keeps_conversations)
 {
     struct slots *s = xcalloc(1, sizeof(*s));
 
     CHECK(!pthread_mutex_init(&s->mu, NULL));
-    s->keeps = keeps;
+    s->keeps_conversations = keeps_conversations;
     for (int i = 0; i < pool_n(p); i++) {
-        struct table *t = &s->tables[s->n_tables++];
+        struct slot_table *t = &s->tables[s->n_tables++];
         t->model = pool_at(p, i);
         t->n = t->model->spec->engine.max_batch;
         t->slots = xcalloc((size_t)t->n, sizeof(*t->slots));
@@ -90,22 +90,22 @@ void slots_free(struct slots *s)
     mem_free(s);
 }
 
-static struct table *table_of(const struct slots *s, const struct model *m)
+static struct slot_table *table_of(const struct slots *s, const struct model *m)
 {
     for (int i = 0; i < s->n_tables; i++)
         if (s->tables[i].model == m)
-            return (struct table *)(uintptr_t)&s->tables[i];
+            return (struct slot_table *)(uintptr_t)&s->tables[i];
     CHECK(!"a model of the pool");
 }
 
-static int wrong_id(struct err *e)
+static int set_id_error(struct err *e)
 {
     return err_param(e, ERR_RANGE, "id_slot", "Invalid slot ID");
 }
 
-/* ---- taking one */
+/* ---- taking a slot */
 
-static bool is_same(const struct cache_scope *a, const struct cache_scope *b)
+static bool is_same_scope(const struct cache_scope *a, const struct cache_scope *b)
 {
     return a->tenant == b->tenant && !memcmp(a->salt, b->salt, sizeof(a->salt));
 }
@@ -114,20 +114,21 @@ static int n_common(const struct slot_talk *t, const struct slot_use *u)
 {
     int n = MIN(t->n, u->n_prompt), i = 0;
 
-    if (!is_same(&t->scope, &u->scope))
+    if (!is_same_scope(&t->scope, &u->scope))
         return 0;
     while (i < n && t->tokens[i] == u->prompt[i])
         i++;
     return i;
 }
 
-/* Of those that nobody is in: whose conversation goes on here, else used longest ago. */
-static int choose(const struct slots *s, const struct table *t, const struct slot_use *u)
+/* Among the idle slots: the one whose conversation has the longest common prefix, else the least
+ * recently used one. */
+static int choose_slot(const struct slots *s, const struct slot_table *t, const struct slot_use *u)
 {
     int best = t->first_idle;
     int64_t most = (int64_t)u->n_prompt * SLOT_CONTINUES_PERCENT / 100;
 
-    for (int i = best; s->keeps && i != SLOT_NONE; i = t->slots[i].next) {
+    for (int i = best; s->keeps_conversations && i != SLOT_NONE; i = t->slots[i].next) {
         int n = n_common(&t->slots[i].talk, u);
         if (n > most) {
             most = n;
@@ -137,12 +138,12 @@ static int choose(const struct slots *s, const struct table *t, const struct slo
     return best;
 }
 
-static void enter(struct slots *s, struct slot_hold *h)
+static void take_slot(struct slots *s, struct slot_hold *h)
 {
-    struct table *t = table_of(s, h->use.model);
+    struct slot_table *t = table_of(s, h->use.model);
 
     pthread_mutex_lock(&s->mu);
-    h->id = h->use.wanted == SLOT_NONE ? choose(s, t, &h->use) : h->use.wanted;
+    h->id = h->use.wanted == SLOT_NONE ? choose_slot(s, t, &h->use) : h->use.wanted;
     if (h->id != SLOT_NONE) {
         struct slot *slot = &t->slots[h->id];
         if (slot->n_users++ == 0)
@@ -164,16 +165,16 @@ int slot_begin(struct slot_hold *h, struct slots *s, const struct slot_use *u, s
     if (!s)
         return 0;
     if (u->wanted != SLOT_NONE && (u->wanted < 0 || u->wanted >= slots_count(s, u->model)))
-        return wrong_id(e);
+        return set_id_error(e);
     h->slots = s;
     h->use = *u;
-    if (s->keeps)
+    if (s->keeps_conversations)
         h->tokens = try_calloc((size_t)u->n_prompt + (size_t)u->n_max, sizeof(*h->tokens));
     if (h->tokens) {
         memcpy(h->tokens, u->prompt, (size_t)u->n_prompt * sizeof(*u->prompt));
         h->n_tokens = u->n_prompt;
     }
-    enter(s, h);
+    take_slot(s, h);
     return 0;
 }
 
@@ -187,13 +188,13 @@ void slot_token(struct slot_hold *h, int32_t id)
     if (h->tokens && h->n_tokens < h->use.n_prompt + h->use.n_max)
         h->tokens[h->n_tokens++] = id;
     if (!h->slot && h->n_told == 1)
-        enter(s, h);
+        take_slot(s, h);
     if (h->slot)
         atomic_store_explicit(&h->slot->n_told, h->n_told, memory_order_relaxed);
 }
 
-/* With the lock held. */
-static void keep_talk(struct slot *slot, struct slot_talk *take)
+/* The caller holds the mutex. */
+static void swap_conversation(struct slot *slot, struct slot_talk *take)
 {
     struct slot_talk old = slot->talk;
 
@@ -216,7 +217,7 @@ void slot_end(struct slot_hold *h)
         if (!slot->view.is_busy)
             idle_add(table_of(s, h->use.model), h->id);
         if (talk.tokens)
-            keep_talk(slot, &talk);
+            swap_conversation(slot, &talk);
         pthread_mutex_unlock(&s->mu);
     }
     mem_free(talk.tokens);
@@ -228,7 +229,7 @@ int slot_id(const struct slot_hold *h)
     return h->slots ? h->id : SLOT_NONE;
 }
 
-/* ---- looking */
+/* ---- viewing */
 
 int slots_count(const struct slots *s, const struct model *m)
 {
@@ -237,7 +238,7 @@ int slots_count(const struct slots *s, const struct model *m)
 
 void slots_view(struct slots *s, const struct model *m, int id, struct slot_view *out)
 {
-    struct table *t = table_of(s, m);
+    struct slot_table *t = table_of(s, m);
 
     CHECK(id >= 0 && id < t->n);
     pthread_mutex_lock(&s->mu);
@@ -251,12 +252,12 @@ void slots_view(struct slots *s, const struct model *m, int id, struct slot_view
 int slots_copy(struct slots *s, const struct model *m, int id, uint64_t tenant,
     struct slot_talk *out, struct err *e)
 {
-    struct table *t = table_of(s, m);
+    struct slot_table *t = table_of(s, m);
     int failed = 0;
 
     *out = (struct slot_talk){ 0 };
     if (id < 0 || id >= t->n)
-        return wrong_id(e);
+        return set_id_error(e);
     pthread_mutex_lock(&s->mu);
     const struct slot_talk *talk = &t->slots[id].talk;
     if (talk->n > 0 && talk->scope.tenant != tenant) {
@@ -276,11 +277,11 @@ int slots_copy(struct slots *s, const struct model *m, int id, uint64_t tenant,
 
 void slots_put(struct slots *s, const struct model *m, int id, struct slot_talk *take)
 {
-    struct table *t = table_of(s, m);
+    struct slot_table *t = table_of(s, m);
 
     CHECK(id >= 0 && id < t->n);
     pthread_mutex_lock(&s->mu);
-    keep_talk(&t->slots[id], take);
+    swap_conversation(&t->slots[id], take);
     pthread_mutex_unlock(&s->mu);
     mem_free(take->tokens);
     *take = (struct slot_talk){ 0 };
@@ -290,7 +291,7 @@ void slots_put(struct slots *s, const struct model *m, int id, struct slot_talk 
 
 bool slots_digest(struct slots *s, const struct model *m, uint8_t out[32])
 {
-    struct table *t = table_of(s, m);
+    struct slot_table *t = table_of(s, m);
 
     pthread_mutex_lock(&s->mu);
     bool is_known = t->has_digest;
@@ -301,7 +302,7 @@ bool slots_digest(struct slots *s, const struct model *m, uint8_t out[32])
 
 void slots_set_digest(struct slots *s, const struct model *m, const uint8_t digest[32])
 {
-    struct table *t = table_of(s, m);
+    struct slot_table *t = table_of(s, m);
 
     pthread_mutex_lock(&s->mu);
     memcpy(t->digest, digest, sizeof(t->digest));

@@ -1,6 +1,6 @@
-/* words.c: /tokenize, /detokenize, /apply-template, /v1/messages/count_tokens, /v1/parse, and what
- * an answer that is kept was asked with. Large bodies, and large ones of what is kept, go to the
- * clerk; large answers leave as fast as they are read. */
+/* tokenize_routes.c: /tokenize, /detokenize, /apply-template, token counting, /v1/parse, and the
+ * input items of a stored response. Large bodies and large stored inputs are handled by the worker
+ * thread; large replies are sent at the pace of the client. */
 #include "api/anthropic/anthropic.h"
 #include "api/parse.h"
 #include "api/responses/responses.h"
@@ -15,24 +15,25 @@
 
 static const size_t ARENA_MAX = 512 * 1024 * 1024;
 
-struct words;
-typedef int (*words_fn)(struct words *w, struct str body);
+struct tokenize_job;
+typedef int (*tokenize_fn)(struct tokenize_job *w, struct str body);
 
-struct
-    words { /* in its own arena; owner: the io thread, of `out`, `err` and `rc` the clerk's job */
+/* In its own arena. Owner: the io thread; while is_at_worker, the worker thread owns `out`, `err`
+ * and `rc`. */
+struct tokenize_job {
     struct pending pending;
     struct clerk_job job;
     struct io *io;
-    struct http_exchange *x; /* NULL: answered, or the client left */
+    struct http_exchange *x; /* NULL: the reply was sent, or the client left */
     struct call *call;
     uint64_t tenant;
     bool is_admin;
     struct loop_timer deadline;
-    struct http_body body;      /* what went to the clerk */
-    const struct kept *kept;    /* of list_input: a reference; else NULL */
-    struct responses_page page; /* of that */
+    struct http_body body;      /* body that was taken from the exchange */
+    const struct kept *kept;    /* for list_input: a reference; else NULL */
+    struct responses_page page; /* for list_input */
     struct arena *arena;
-    words_fn fn;
+    tokenize_fn fn;
     struct buf out;
     size_t n_sent;
     struct err err;
@@ -40,9 +41,9 @@ struct
     bool is_at_clerk;
 };
 
-/* ---- what they do */
+/* ---- functions of the routes */
 
-static struct workplace place_of(const struct words *j, const struct model *m)
+static struct workplace prompt_ctx_of(const struct tokenize_job *j, const struct model *m)
 {
     return (struct workplace){ m, j->arena, &j->job.is_stopped };
 }
@@ -52,7 +53,7 @@ static struct str bytes_of_token(const void *vocab, int32_t id)
     return vocab_bytes(vocab, id);
 }
 
-static int tokenize(struct words *j, struct str body)
+static int tokenize(struct tokenize_job *j, struct str body)
 {
     struct tokenize_ask ask;
     struct tokens t = { .arena = j->arena, .stop = &j->job.is_stopped };
@@ -69,7 +70,7 @@ static int tokenize(struct words *j, struct str body)
     return 0;
 }
 
-static int detokenize(struct words *j, struct str body)
+static int detokenize(struct tokenize_job *j, struct str body)
 {
     struct detokenize_ask ask;
     struct detok d = { 0 };
@@ -98,8 +99,8 @@ static int detokenize(struct words *j, struct str body)
     return 0;
 }
 
-/* Whatever a template of one's own does, the request is at fault, also where a limit stops it. */
-static int own_fault(struct err *e)
+/* The error of a template in the request is the fault of the request, also if a limit stops it. */
+static int set_template_error(struct err *e)
 {
     if (e->code == ERR_TOO_LARGE)
         e->code = ERR_INVALID;
@@ -108,11 +109,11 @@ static int own_fault(struct err *e)
     return -1;
 }
 
-/* With a template and tokens of the body's own, where these are allowed. */
-static int render_own(struct rendered *out, struct words *j, const struct ask *ask,
-    const struct own_template *own, const struct workplace *at)
+/* Renders with the template or the special tokens of the body, which requires the admin scope. */
+static int render_custom(struct rendered *out, struct tokenize_job *j, const struct ask *ask,
+    const struct own_template *own, const struct workplace *ctx)
 {
-    const struct model *m = at->model;
+    const struct model *m = ctx->model;
     struct template_env env = m->env;
     struct chat_template *t = NULL;
 
@@ -120,20 +121,20 @@ static int render_own(struct rendered *out, struct words *j, const struct ask *a
         return err_param(&j->err, ERR_FORBIDDEN, own->source.p ? "chat_template" : "bos_token",
             "A template of one's own takes an administrator's key.");
     if (!own->source.p && !m->template)
-        return prompt_render(out, &ask->convo, at, &j->err);
+        return prompt_render(out, &ask->convo, ctx, &j->err);
     if (own->source.p && chat_template_compile(&t, own->source, &j->err))
-        return own_fault(&j->err);
+        return set_template_error(&j->err);
     env.bos_token = own->bos_token.p ? own->bos_token : env.bos_token;
     env.eos_token = own->eos_token.p ? own->eos_token : env.eos_token;
     env.now = clock_wall_s();
-    env.stop = at->stop;
+    env.stop = ctx->stop;
     int rc = chat_template_render(t ? t : m->template, &ask->convo, &env,
         t ? &template_limits_own : &template_limits_default, j->arena, out, &j->err);
     chat_template_free(t);
-    return rc ? own_fault(&j->err) : 0;
+    return rc ? set_template_error(&j->err) : 0;
 }
 
-static int apply_template(struct words *j, struct str body)
+static int apply_template(struct tokenize_job *j, struct str body)
 {
     struct ask ask;
     struct own_template own;
@@ -146,9 +147,10 @@ static int apply_template(struct words *j, struct str body)
     struct model *m = ready_model(j->io, ask.model, &j->err);
     if (!m)
         return -1;
-    struct workplace at = place_of(j, m);
+    struct workplace ctx = prompt_ctx_of(j, m);
     bool is_own = own.source.p || own.bos_token.p || own.eos_token.p;
-    if (is_own ? render_own(&r, j, &ask, &own, &at) : prompt_render(&r, &ask.convo, &at, &j->err))
+    if (is_own ? render_custom(&r, j, &ask, &own, &ctx)
+               : prompt_render(&r, &ask.convo, &ctx, &j->err))
         return -1;
     buf_init(&text, ARENA_MAX);
     for (size_t i = 0; i < r.n_spans; i++)
@@ -161,7 +163,7 @@ static int apply_template(struct words *j, struct str body)
     return 0;
 }
 
-static int count_ask(struct words *j, struct ask *ask, int *n)
+static int count_request(struct tokenize_job *j, struct ask *ask, int *n)
 {
     struct rendered r;
     struct tokens t = { .arena = j->arena, .stop = &j->job.is_stopped };
@@ -171,58 +173,59 @@ static int count_ask(struct words *j, struct ask *ask, int *n)
     struct model *m = ready_model(j->io, ask->model, &j->err);
     if (!m)
         return -1;
-    struct workplace at = place_of(j, m);
-    if (prompt_render(&r, &ask->convo, &at, &j->err) ||
+    struct workplace ctx = prompt_ctx_of(j, m);
+    if (prompt_render(&r, &ask->convo, &ctx, &j->err) ||
         vocab_encode(m->vocab, r.spans, r.n_spans, ask->add_special_tokens, &t, &j->err))
         return -1;
     *n = (int)t.n;
     return 0;
 }
 
-/* The prompt as /v1/messages would have it; one that is too long is counted, too. */
-static int count(struct words *j, struct str body)
+/* Counts the prompt tokens as for /v1/messages; also of a prompt that does not fit. */
+static int count_messages(struct tokenize_job *j, struct str body)
 {
     struct ask ask;
     int n;
 
-    if (ask_parse(&ask, &wire_anthropic_count, body, j->arena, &j->err) || count_ask(j, &ask, &n))
+    if (ask_parse(&ask, &wire_anthropic_count, body, j->arena, &j->err) ||
+        count_request(j, &ask, &n))
         return -1;
     anthropic_count(&j->out, n);
     return 0;
 }
 
-/* The same as /v1/responses would have it. */
-static int count_input(struct words *j, struct str body)
+/* Counts the prompt tokens as for /v1/responses. */
+static int count_responses(struct tokenize_job *j, struct str body)
 {
-    struct kept_place place = { j->io->o->shelf, j->tenant, j->arena };
+    struct kept_place ctx = { j->io->o->shelf, j->tenant, j->arena };
     const struct kept *before = NULL;
     struct ask ask;
     int n = 0;
 
     int rc = ask_parse(&ask, &wire_responses, body, j->arena, &j->err) ||
-                     kept_recall(&before, &ask, &place, &j->err) || count_ask(j, &ask, &n)
+                     kept_recall(&before, &ask, &ctx, &j->err) || count_request(j, &ask, &n)
                  ? -1
                  : 0;
     if (before)
-        shelf_unref(place.shelf, before);
+        shelf_unref(ctx.shelf, before);
     if (!rc)
         responses_count(&j->out, n);
     return rc;
 }
 
-/* And as /v1/chat/completions would. */
-static int count_chat(struct words *j, struct str body)
+/* Counts the prompt tokens as for /v1/chat/completions. */
+static int count_chat(struct tokenize_job *j, struct str body)
 {
     struct ask ask;
     int n;
 
-    if (ask_parse(&ask, &wire_openai_chat, body, j->arena, &j->err) || count_ask(j, &ask, &n))
+    if (ask_parse(&ask, &wire_openai_chat, body, j->arena, &j->err) || count_request(j, &ask, &n))
         return -1;
     responses_count(&j->out, n);
     return 0;
 }
 
-static int parse(struct words *j, struct str body)
+static int parse_output(struct tokenize_job *j, struct str body)
 {
     struct parse_ask ask;
 
@@ -231,22 +234,22 @@ static int parse(struct words *j, struct str body)
     return parse_answer(&j->out, &ask, &j->err);
 }
 
-static int list_input(struct words *j, struct str input)
+static int list_input(struct tokenize_job *j, struct str input)
 {
     return responses_list_input(&j->out, input, &j->page, j->arena, &j->err);
 }
 
-/* ---- their life */
+/* ---- life */
 
-static void free_memory(struct clerk_job *j)
+static void free_arena(struct clerk_job *j)
 {
-    struct words *w = container_of(j, struct words, job);
+    struct tokenize_job *w = container_of(j, struct tokenize_job, job);
 
     buf_clear(&w->out);
     arena_free(w->arena);
 }
 
-static void words_free(struct words *w)
+static void tokenize_job_free(struct tokenize_job *w)
 {
     size_t n_bytes = w->kept ? w->kept->input.n : w->body.bytes.n;
     bool is_large = n_bytes >= CLERK_FROM && w->io->clerk;
@@ -254,52 +257,52 @@ static void words_free(struct words *w)
     http_body_free(&w->body);
     if (w->kept)
         shelf_unref(w->io->o->shelf, w->kept);
-    w->job.run = free_memory;
+    w->job.run = free_arena;
     w->job.done = NULL;
     if (is_large)
         clerk_post(w->io->clerk, &w->job);
     else
-        free_memory(&w->job);
+        free_arena(&w->job);
 }
 
-static void leave_exchange(struct words *w)
+static void detach_exchange(struct tokenize_job *w)
 {
     loop_timer_stop(w->io->loop, &w->deadline);
     w->x->user = NULL;
     w->x = NULL;
 }
 
-/* The clerk's part comes home later. */
-static void let_go(struct words *w)
+/* A running job of the worker thread frees the memory when it returns. */
+static void release(struct tokenize_job *w)
 {
-    leave_exchange(w);
+    detach_exchange(w);
     if (w->is_at_clerk)
         w->job.is_stopped = true;
     else
-        words_free(w);
+        tokenize_job_free(w);
 }
 
 static void on_gone(struct pending *p)
 {
-    let_go(container_of(p, struct words, pending));
+    release(container_of(p, struct tokenize_job, pending));
 }
 
 static void on_deadline(struct loop_timer *t)
 {
-    struct words *w = container_of(t, struct words, deadline);
+    struct tokenize_job *w = container_of(t, struct tokenize_job, deadline);
     struct err e;
 
-    if (w->n_sent) { /* too late to say so */
+    if (w->n_sent) { /* the head was sent, so no error can be reported */
         sink_abort(&w->x->sink);
     } else {
         err_set(&e, ERR_TIMEOUT, "the deadline of the request has passed");
         reply_error(w->x, w->call, &e, NULL);
     }
-    let_go(w);
+    release(w);
 }
 
-/* As much as the client has room for; the rest when it has taken that. */
-static void send_some(struct words *w)
+/* Writes while the client has room; the rest is written when the sink has drained. */
+static void send_more(struct tokenize_job *w)
 {
     struct sink *s = &w->x->sink;
 
@@ -311,18 +314,18 @@ static void send_some(struct words *w)
     if (w->n_sent < w->out.n)
         return;
     sink_end(s);
-    let_go(w);
+    release(w);
 }
 
 static void on_drained(struct pending *p)
 {
-    struct words *w = container_of(p, struct words, pending);
+    struct tokenize_job *w = container_of(p, struct tokenize_job, pending);
 
     if (w->n_sent)
-        send_some(w);
+        send_more(w);
 }
 
-static void answer(struct words *w)
+static void reply(struct tokenize_job *w)
 {
     const struct call *c = w->call;
 
@@ -330,36 +333,36 @@ static void answer(struct words *w)
         w->rc = err_set(&w->err, ERR_MEMORY, "no memory for the answer");
     if (w->rc) {
         reply_error(w->x, c, &w->err, NULL);
-        let_go(w);
+        release(w);
         return;
     }
     sink_begin(&w->x->sink, 200, "application/json", (int64_t)w->out.n, c->fields, c->n_fields);
-    send_some(w);
+    send_more(w);
 }
 
 static void run_job(struct clerk_job *j)
 {
-    struct words *w = container_of(j, struct words, job);
+    struct tokenize_job *w = container_of(j, struct tokenize_job, job);
 
     w->rc = w->fn(w, w->kept ? w->kept->input : buf_str(&w->body.bytes));
 }
 
 static void job_done(struct clerk_job *j)
 {
-    struct words *w = container_of(j, struct words, job);
+    struct tokenize_job *w = container_of(j, struct tokenize_job, job);
 
     w->is_at_clerk = false;
     w->io->n_words--;
     if (w->x)
-        answer(w);
+        reply(w);
     else
-        words_free(w);
+        tokenize_job_free(w);
 }
 
-static struct words *words_new(struct io *io, struct http_exchange *x, struct call *c)
+static struct tokenize_job *tokenize_job_new(struct io *io, struct http_exchange *x, struct call *c)
 {
     struct arena *a = arena_new(ARENA_MAX);
-    struct words *w = a ? arena_zalloc(a, 1, sizeof(*w)) : NULL;
+    struct tokenize_job *w = a ? arena_zalloc(a, 1, sizeof(*w)) : NULL;
 
     if (!w) {
         arena_free(a);
@@ -380,7 +383,7 @@ static struct words *words_new(struct io *io, struct http_exchange *x, struct ca
     return w;
 }
 
-static void give_to_clerk(struct words *w)
+static void post_to_worker(struct tokenize_job *w)
 {
     w->is_at_clerk = true;
     w->io->n_words++;
@@ -389,9 +392,10 @@ static void give_to_clerk(struct words *w)
     clerk_post(w->io->clerk, &w->job);
 }
 
-static void begin(struct io *io, struct http_exchange *x, struct call *c, words_fn fn, bool is_slow)
+static void start_job(
+    struct io *io, struct http_exchange *x, struct call *c, tokenize_fn fn, bool is_slow)
 {
-    struct words *w = words_new(io, x, c);
+    struct tokenize_job *w = tokenize_job_new(io, x, c);
     struct err e;
 
     if (!w) {
@@ -402,54 +406,54 @@ static void begin(struct io *io, struct http_exchange *x, struct call *c, words_
     w->fn = fn;
     if (x->req->body.n < CLERK_FROM && !is_slow) {
         w->rc = fn(w, x->req->body);
-        answer(w);
+        reply(w);
         return;
     }
     http_body_take(x, &w->body);
-    give_to_clerk(w);
+    post_to_worker(w);
 }
 
 void words_tokenize(struct io *io, struct http_exchange *x, struct call *c)
 {
-    begin(io, x, c, tokenize, false);
+    start_job(io, x, c, tokenize, false);
 }
 
 void words_detokenize(struct io *io, struct http_exchange *x, struct call *c)
 {
-    begin(io, x, c, detokenize, false);
+    start_job(io, x, c, detokenize, false);
 }
 
-/* A template of the body's own may take as long as a large body. */
+/* A template in the body may take as long as a large body. */
 void words_apply_template(struct io *io, struct http_exchange *x, struct call *c)
 {
-    begin(io, x, c, apply_template, str_find(x->req->body, STR("chat_template")) >= 0);
+    start_job(io, x, c, apply_template, str_find(x->req->body, STR("chat_template")) >= 0);
 }
 
 void words_count(struct io *io, struct http_exchange *x, struct call *c)
 {
-    begin(io, x, c, count, false);
+    start_job(io, x, c, count_messages, false);
 }
 
-/* What it goes on from may be long. */
+/* The chain of previous responses may be long. */
 void words_count_input(struct io *io, struct http_exchange *x, struct call *c)
 {
-    begin(io, x, c, count_input, true);
+    start_job(io, x, c, count_responses, true);
 }
 
 void words_count_chat(struct io *io, struct http_exchange *x, struct call *c)
 {
-    begin(io, x, c, count_chat, false);
+    start_job(io, x, c, count_chat, false);
 }
 
 void words_parse(struct io *io, struct http_exchange *x, struct call *c)
 {
-    begin(io, x, c, parse, false);
+    start_job(io, x, c, parse_output, false);
 }
 
 void words_list_input(struct io *io, struct http_exchange *x, struct call *c,
     const struct kept *take, const struct responses_page *page)
 {
-    struct words *w = words_new(io, x, c);
+    struct tokenize_job *w = tokenize_job_new(io, x, c);
     struct err e;
 
     if (!w) {
@@ -461,14 +465,14 @@ void words_list_input(struct io *io, struct http_exchange *x, struct call *c,
     w->fn = list_input;
     w->kept = take;
     w->page = *page;
-    if (page->after.p) /* the client may leave before it is read */
+    if (page->after.p) /* the client may leave before it is used */
         w->page.after = arena_str(w->arena, page->after);
     if (page->after.p && !w->page.after.p)
         w->rc = err_set(&w->err, ERR_MEMORY, "no memory for the request");
     else if (take->input.n >= CLERK_FROM)
-        give_to_clerk(w);
+        post_to_worker(w);
     else
         w->rc = list_input(w, take->input);
     if (!w->is_at_clerk)
-        answer(w);
+        reply(w);
 }

@@ -4,9 +4,9 @@
 #include "os/clock.h"
 #include "serve/responses/watch.h"
 
-/* ---- notices */
+/* ---- wakeups */
 
-static void tell(struct notice *n, struct io *io, int kind)
+static void post_wakeup(struct notice *n, struct io *io, int kind)
 {
     if (atomic_exchange(&n->is_under_way, true))
         return;
@@ -14,12 +14,12 @@ static void tell(struct notice *n, struct io *io, int kind)
     mailbox_post(loop_mailbox(io->loop), &n->msg);
 }
 
-static void tell_listeners(const struct request *r, uint64_t listeners)
+static void wake_subscribers(const struct request *r, uint64_t listeners)
 {
     for (int i = 0; listeners; i++, listeners >>= 1) {
         struct io *io = listeners & 1 ? service_io(r->io->service, i) : NULL;
         if (io)
-            tell(&io->grown, io, MSG_GROWN);
+            post_wakeup(&io->grown, io, MSG_GROWN);
     }
 }
 
@@ -29,11 +29,12 @@ bool background_stop(struct io *io, const struct kept *k)
 
     if (!growing_stop(io->o->shelf, k))
         return false;
-    tell(&home->unwanted, home, MSG_UNWANTED);
+    post_wakeup(&home->unwanted, home, MSG_UNWANTED);
     return true;
 }
 
-/* The notice is home, and may be sent again: that is said before anything is looked at. */
+/* The flag is cleared before the responses are checked, so that a later cancellation posts a new
+ * message. */
 void background_message(struct io *io)
 {
     struct err e;
@@ -48,7 +49,7 @@ void background_message(struct io *io)
     }
 }
 
-/* ---- the sink: what a stream would be is put on the tape; a body is kept in another way */
+/* ---- sink: stream frames are appended to the event log; a single body is stored by end_whole */
 
 static struct background *background_of(struct sink *s)
 {
@@ -73,14 +74,14 @@ static void on_write(struct sink *s, struct str bytes)
         return;
     }
     b->is_full = !growing_put(r->io->o->shelf, b->kept, bytes, &listeners);
-    tell_listeners(r, listeners);
+    wake_subscribers(r, listeners);
 }
 
 static void on_end(struct sink *s)
 {
 }
 
-/* There was no memory for the last words. */
+/* Memory was short for the last frames. */
 static void on_abort(struct sink *s)
 {
     background_of(s)->is_full = true;
@@ -88,7 +89,7 @@ static void on_abort(struct sink *s)
 
 static size_t on_queued(const struct sink *s)
 {
-    return 0; /* nobody is waited for: the shelf has its limits */
+    return 0; /* no back-pressure: the response store limits the bytes */
 }
 
 static const struct sink_ops sink_ops = { on_begin, on_write, on_end, on_abort, on_queued };
@@ -98,7 +99,7 @@ struct sink *background_sink(struct request *r)
     return &r->background->sink;
 }
 
-/* ---- its life */
+/* ---- start */
 
 int background_new(struct request *r, struct err *e)
 {
@@ -144,7 +145,7 @@ int background_detach(struct request *r, struct err *e)
     if (b->is_full)
         return err_param(e, ERR_OVERLOADED, "background",
             "There is no room to keep this answer while it is made.");
-    if (!r->body.bytes.p) /* what was asked is told again later: it stays */
+    if (!r->body.bytes.p) /* the body is kept, because the input items are stored from it later */
         http_body_take(x, &r->body);
     x->user = NULL;
     r->x = NULL;
@@ -173,7 +174,7 @@ bool background_fits(const struct request *r)
     return !r->background || !r->background->is_full;
 }
 
-/* ---- its end */
+/* ---- end */
 
 void background_ending(struct request *r)
 {
@@ -186,7 +187,7 @@ static enum kept_stage stage_of(enum errcode why)
     return why == ERR_NONE ? KEPT_ENDED : why == ERR_CANCELLED ? KEPT_CANCELLED : KEPT_FAILED;
 }
 
-/* False: there is no room, or no memory, for how it ended. */
+/* Stores the final object. Returns false if the store has no room or memory is short. */
 static bool end_whole(struct request *r, const struct answer *a, uint64_t *listeners)
 {
     struct background *b = r->background;
@@ -205,9 +206,9 @@ static bool end_whole(struct request *r, const struct answer *a, uint64_t *liste
     return is_ok;
 }
 
-/* What it began with, as failed: there always is room for that. Where there is no memory even to
- * write it, it is found no more. */
-static void end_without(struct request *r, uint64_t *listeners)
+/* Stores the initial object with status `failed`, for which room is always reserved. If memory is
+ * too short even to write it, the response is removed from the store. */
+static void end_as_failed(struct request *r, uint64_t *listeners)
 {
     const struct kept *k = r->background->kept;
     struct growing_last last = { .stage = KEPT_FAILED };
@@ -240,8 +241,8 @@ void background_ended(struct request *r, const struct answer *a)
     if (!r->background)
         return;
     if (!end_whole(r, a, &listeners))
-        end_without(r, &listeners);
-    tell_listeners(r, listeners);
+        end_as_failed(r, &listeners);
+    wake_subscribers(r, listeners);
     metric_add(&r->io->metrics, METRIC_responses_background_running, -1);
 }
 
@@ -257,7 +258,8 @@ void background_free(struct request *r)
     if (!b->kept)
         return;
     shelf_look(shelf, b->kept, &v);
-    if (v.stage == KEPT_WAITS || v.stage == KEPT_RUNS) /* refused before its client knew of it */
+    /* rejected before its client received the id */
+    if (v.stage == KEPT_WAITS || v.stage == KEPT_RUNS)
         shelf_drop(shelf, caller_tenant(&r->caller), b->kept->id, clock_ns());
     shelf_unref(shelf, b->kept);
     b->kept = NULL;

@@ -1,5 +1,6 @@
-/* responses.c: /v1/responses/{id}: an answer that is kept is shown or forgotten; one that is made
- * in the background is followed, or cancelled. To all but who asked for it, it does not exist. */
+/* responses.c: routes of /v1/responses/{id}: read and delete a stored response, follow or cancel a
+ * background response. A response exists only for the tenant that created it. Owner: the io
+ * thread. */
 #include "api/responses/responses.h"
 #include "os/clock.h"
 #include "serve/responses/background.h"
@@ -7,8 +8,8 @@
 
 static const char base[] = "/v1/responses/";
 
-/* "/v1/responses/ID" or "/v1/responses/ID/what". */
-static struct str split(const struct http_exchange *x, struct str *what)
+/* Splits "/v1/responses/ID" or "/v1/responses/ID/what". */
+static struct str split_path(const struct http_exchange *x, struct str *what)
 {
     struct str id = str_skip(x->req->path, strlen(base));
     ptrdiff_t slash = str_find(id, STR("/"));
@@ -17,7 +18,7 @@ static struct str split(const struct http_exchange *x, struct str *what)
     return slash < 0 ? id : (struct str){ id.p, (size_t)slash };
 }
 
-static void no_route(struct http_exchange *x, struct call *c)
+static void reply_no_route(struct http_exchange *x, struct call *c)
 {
     struct err e;
 
@@ -25,7 +26,7 @@ static void no_route(struct http_exchange *x, struct call *c)
     status_reply(&x->sink, ERROR_PROBLEM, &e, NULL, c->fields, c->n_fields);
 }
 
-static void not_found(struct http_exchange *x, struct call *c, struct str id)
+static void reply_not_found(struct http_exchange *x, struct call *c, struct str id)
 {
     struct error_extra extra = { .code = "response_not_found" };
     struct err e;
@@ -35,7 +36,7 @@ static void not_found(struct http_exchange *x, struct call *c, struct str id)
     reply_error(x, c, &e, &extra);
 }
 
-static const struct kept *take(const struct io *io, const struct call *c, struct str id)
+static const struct kept *take_stored(const struct io *io, const struct call *c, struct str id)
 {
     struct shelf *shelf = io->o->shelf;
 
@@ -81,9 +82,10 @@ static void reply_input(
     reply_error(x, c, &e, NULL);
 }
 
-/* ---- an answer: as it stands, as its stream */
+/* ---- GET: the object, or its event stream */
 
-static void bad_request(struct http_exchange *x, struct call *c, const char *param, const char *why)
+static void reply_bad_request(
+    struct http_exchange *x, struct call *c, const char *param, const char *why)
 {
     struct err e;
 
@@ -91,8 +93,9 @@ static void bad_request(struct http_exchange *x, struct call *c, const char *par
     reply_error(x, c, &e, NULL);
 }
 
-/* "?stream=true&starting_after=N": *from is the first event behind. */
-static int read_wish(const struct http_exchange *x, bool *is_stream, uint64_t *from, struct err *e)
+/* Parses "?stream=true&starting_after=N": *from is the event after N. */
+static int read_stream_params(
+    const struct http_exchange *x, bool *is_stream, uint64_t *from, struct err *e)
 {
     struct str stream = STR_NONE, after = STR_NONE;
 
@@ -116,10 +119,10 @@ static void reply_stream(
     struct io *io, struct http_exchange *x, struct call *c, const struct kept *k, uint64_t from)
 {
     if (!k->is_grown)
-        bad_request(x, c, "stream",
+        reply_bad_request(x, c, "stream",
             "This response cannot be streamed because it was not created with background=true.");
     else if (!k->is_told)
-        bad_request(x, c, "stream",
+        reply_bad_request(x, c, "stream",
             "This response cannot be streamed because it was not created with stream=true.");
     else
         watch_stream(io, &(struct watch_ask){ x, c, k, from });
@@ -142,14 +145,14 @@ static void reply_object(
     buf_clear(&b);
 }
 
-static void reply_answer(
+static void reply_response(
     struct io *io, struct http_exchange *x, struct call *c, const struct kept *k)
 {
     bool is_stream;
     uint64_t from;
     struct err e;
 
-    if (read_wish(x, &is_stream, &from, &e))
+    if (read_stream_params(x, &is_stream, &from, &e))
         reply_error(x, c, &e, NULL);
     else if (is_stream)
         reply_stream(io, x, c, k, from);
@@ -157,31 +160,31 @@ static void reply_answer(
         reply_object(io, x, c, k);
 }
 
-/* ---- the routes */
+/* ---- routes */
 
 void responses_show(struct io *io, struct http_exchange *x, struct call *c)
 {
-    struct str what, id = split(x, &what);
-    const struct kept *k = take(io, c, id);
+    struct str what, id = split_path(x, &what);
+    const struct kept *k = take_stored(io, c, id);
 
     if (what.p && !str_is(what, "input_items"))
-        no_route(x, c);
+        reply_no_route(x, c);
     else if (!k)
-        not_found(x, c, id);
+        reply_not_found(x, c, id);
     else if (what.p) {
         reply_input(io, x, c, k);
         return;
     } else
-        reply_answer(io, x, c, k);
+        reply_response(io, x, c, k);
     if (k)
         shelf_unref(io->o->shelf, k);
 }
 
-/* One that is being made ends with it. */
-static bool forget(struct io *io, const struct call *c, struct str id)
+/* Removes a stored response; a background response that is still running is cancelled. */
+static bool delete_response(struct io *io, const struct call *c, struct str id)
 {
     struct shelf *shelf = io->o->shelf;
-    const struct kept *k = take(io, c, id);
+    const struct kept *k = take_stored(io, c, id);
 
     if (!k)
         return false;
@@ -194,15 +197,15 @@ static bool forget(struct io *io, const struct call *c, struct str id)
 
 void responses_forget(struct io *io, struct http_exchange *x, struct call *c)
 {
-    struct str what, id = split(x, &what);
+    struct str what, id = split_path(x, &what);
     struct buf b;
 
     if (what.p) {
-        no_route(x, c);
+        reply_no_route(x, c);
         return;
     }
-    if (!forget(io, c, id)) {
-        not_found(x, c, id);
+    if (!delete_response(io, c, id)) {
+        reply_not_found(x, c, id);
         return;
     }
     buf_init(&b, 4 * KB);
@@ -211,13 +214,15 @@ void responses_forget(struct io *io, struct http_exchange *x, struct call *c)
     buf_clear(&b);
 }
 
-/* What somebody waits for is cancelled by leaving, or by its request's id. */
-static void cancel(struct io *io, struct http_exchange *x, struct call *c, const struct kept *k)
+/* Cancels a background response. A request whose client waits is cancelled by closing the
+ * connection, or by its request id. */
+static void cancel_response(
+    struct io *io, struct http_exchange *x, struct call *c, const struct kept *k)
 {
     struct kept_view v;
 
     if (!k->is_grown) {
-        bad_request(x, c, "id", "Cannot cancel a synchronous response.");
+        reply_bad_request(x, c, "id", "Cannot cancel a synchronous response.");
         return;
     }
     if (background_stop(io, k)) {
@@ -228,27 +233,28 @@ static void cancel(struct io *io, struct http_exchange *x, struct call *c, const
     if (v.stage == KEPT_CANCELLED)
         sink_reply(&x->sink, 200, "application/json", v.answer, c->fields, c->n_fields);
     else
-        bad_request(x, c, "id",
+        reply_bad_request(x, c, "id",
             v.stage == KEPT_FAILED ? "Cannot cancel a failed response."
                                    : "Cannot cancel a completed response.");
 }
 
 void responses_cancel(struct io *io, struct http_exchange *x, struct call *c)
 {
-    struct str what, id = split(x, &what);
-    const struct kept *k = take(io, c, id);
+    struct str what, id = split_path(x, &what);
+    const struct kept *k = take_stored(io, c, id);
 
     if (!str_is(what, "cancel"))
-        no_route(x, c);
+        reply_no_route(x, c);
     else if (!k)
-        not_found(x, c, id);
+        reply_not_found(x, c, id);
     else
-        cancel(io, x, c, k);
+        cancel_response(io, x, c, k);
     if (k)
         shelf_unref(io->o->shelf, k);
 }
 
-/* It would be a summary in place of what was said, by instructions that no client gave. */
+/* Compaction would generate a summary of the conversation with a prompt that the client did not
+ * supply. */
 void responses_compact(struct io *io, struct http_exchange *x, struct call *c)
 {
     struct error_extra extra = { .code = "unsupported_endpoint" };

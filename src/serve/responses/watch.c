@@ -6,17 +6,17 @@ enum { PIECE = 64 * 1024 };
 
 struct watch { /* in the exchange's arena */
     struct pending pending;
-    struct watch *next, **prev; /* io->watches */
+    struct watch *next, **prev; /* in io->watches */
     struct io *io;
     struct http_exchange *x;
     struct call *call;
     const struct kept *kept; /* a reference */
     bool is_stream;
     uint64_t from;
-    bool has_place; /* the event `from` has come */
+    bool has_place; /* `place` is set: the event `from` is in the log */
     struct tape_place place;
     struct loop_timer ping;
-    uint64_t last_ns; /* when it was written to last */
+    uint64_t last_ns; /* time of the last write */
 };
 
 static struct shelf *shelf_of(const struct watch *w)
@@ -24,7 +24,7 @@ static struct shelf *shelf_of(const struct watch *w)
     return w->io->o->shelf;
 }
 
-static void leave(struct watch *w)
+static void unsubscribe(struct watch *w)
 {
     loop_timer_stop(w->io->loop, &w->ping);
     *w->prev = w->next;
@@ -34,8 +34,9 @@ static void leave(struct watch *w)
     shelf_unref(shelf_of(w), w->kept);
 }
 
-/* What there is, as far as the client has room for it. False: there may be more. */
-static bool send(struct watch *w)
+/* Writes events while the client has room for them. Returns false if more events may be in the
+ * log. */
+static bool send_events(struct watch *w)
 {
     struct sink *s = &w->x->sink;
 
@@ -53,9 +54,9 @@ static bool send(struct watch *w)
     return false;
 }
 
-/* How it stands is asked first: what was told before its end is there when it has ended. It may be
- * gone afterwards. */
-static void go_on(struct watch *w)
+/* The stage is read before the events: when the response has ended, all its events are in the log.
+ * w may be freed afterwards. */
+static void advance(struct watch *w)
 {
     struct http_exchange *x = w->x;
     const struct call *c = w->call;
@@ -63,7 +64,7 @@ static void go_on(struct watch *w)
 
     shelf_look(shelf_of(w), w->kept, &v);
     bool has_ended = v.stage != KEPT_WAITS && v.stage != KEPT_RUNS;
-    if ((w->is_stream && !send(w)) || !has_ended)
+    if ((w->is_stream && !send_events(w)) || !has_ended)
         return;
     if (!w->is_stream)
         sink_reply(&x->sink, 200, "application/json", v.answer, c->fields, c->n_fields);
@@ -71,12 +72,12 @@ static void go_on(struct watch *w)
         sink_abort(&x->sink);
     else
         sink_end(&x->sink);
-    leave(w);
+    unsubscribe(w);
 }
 
 static void on_gone(struct pending *p)
 {
-    leave(container_of(p, struct watch, pending));
+    unsubscribe(container_of(p, struct watch, pending));
 }
 
 static void on_drained(struct pending *p)
@@ -84,17 +85,17 @@ static void on_drained(struct pending *p)
     struct watch *w = container_of(p, struct watch, pending);
 
     if (w->is_stream)
-        go_on(w);
+        advance(w);
 }
 
-/* A tape is written in whole frames, and a client who has all of it is between two. */
+/* The event log contains whole frames, so a keep-alive is sent only between two frames. */
 static void on_ping(struct loop_timer *t)
 {
     struct watch *w = container_of(t, struct watch, ping);
     uint64_t silence = (uint64_t)w->io->o->ping_ms * 1000000, now = clock_ns();
 
     if (now - w->last_ns >= silence) {
-        if (send(w))
+        if (send_events(w))
             sink_write(&w->x->sink, wire_responses.keepalive);
         w->last_ns = now;
     }
@@ -106,11 +107,11 @@ void watch_message(struct io *io)
     atomic_exchange(&io->grown.is_under_way, false);
     for (struct watch *w = io->watches, *next; w; w = next) {
         next = w->next;
-        go_on(w);
+        advance(w);
     }
 }
 
-/* ---- the beginning */
+/* ---- start */
 
 static void begin_stream(struct watch *w)
 {
@@ -127,8 +128,8 @@ static void begin_stream(struct watch *w)
     loop_timer_set(w->io->loop, &w->ping, w->last_ns + (uint64_t)w->io->o->ping_ms * 1000000);
 }
 
-/* It listens before it looks. */
-static void begin(struct io *io, const struct watch_ask *a, bool is_stream)
+/* The subscription precedes the first read, so that no event is missed. */
+static void start_subscriber(struct io *io, const struct watch_ask *a, bool is_stream)
 {
     struct watch *w = arena_zalloc(a->x->arena, 1, sizeof(*w));
     struct err e;
@@ -155,15 +156,15 @@ static void begin(struct io *io, const struct watch_ask *a, bool is_stream)
     growing_listen(io->o->shelf, w->kept, (unsigned)io->index);
     if (is_stream)
         begin_stream(w);
-    go_on(w);
+    advance(w);
 }
 
 void watch_stream(struct io *io, const struct watch_ask *a)
 {
-    begin(io, a, true);
+    start_subscriber(io, a, true);
 }
 
 void watch_end(struct io *io, const struct watch_ask *a)
 {
-    begin(io, a, false);
+    start_subscriber(io, a, false);
 }
