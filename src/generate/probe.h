@@ -1,5 +1,5 @@
-/* probe.h: capability probe. Generates answers to test prompts and reads them with the parsers that
- * the server uses for every response.
+/* probe.h: capability probe. Generates responses to test prompts and reads them with the parsers
+ * that the server uses for every response.
  *
  *     tools      "What is the weather?" with a tool get_weather: with the template's own tool
  *                support; if there is none, or if that yields no call, with the tools in the system

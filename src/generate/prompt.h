@@ -21,18 +21,18 @@ struct prompt {
     struct parts_params parts; /* how the output of a chat request is parsed */
 };
 
-/* Builds ask->n_prompts prompts; on error *out contains those that were built. ERR_UNSUPPORTED: the
- * model cannot chat; ERR_CONTEXT: a prompt leaves no room for a token; and the errors of the
+/* Builds all prompts of the request; on error *out contains those that were built. ERR_UNSUPPORTED:
+ * the model cannot chat; ERR_CONTEXT: a prompt leaves no room for a token; and the errors of the
  * template. */
 int prompts_build(
     struct prompt **out, const struct ask *ask, const struct workplace *ctx, struct err *e);
 
-/* Same, but if ask.may_shorten, a chat that does not fit is truncated at its start. */
+/* Same, but a chat that does not fit is truncated at its start if the request has may_shorten. */
 int prompts_build_shorter(
     struct prompt **out, const struct ask *ask, const struct workplace *ctx, struct err *e);
 
-/* Tokenises ask->text_bias and appends the tokens to the biases of ask->sample. ERR_RANGE above
- * ASK_BIAS_MAX. */
+/* Tokenises text_bias of the request and appends the tokens to the biases of its sampler
+ * parameters. ERR_RANGE above ASK_BIAS_MAX. */
 int bias_build(struct ask *ask, const struct workplace *ctx, struct err *e);
 
 /* Tokens of the client's predicted output, at most a context of them; n = 0 without a

@@ -1,5 +1,5 @@
 /* truncate.c: truncation of a conversation that does not fit, if the request allows it
- * (ask.may_shorten). Whole turns are removed from the start, each from one user message to the
+ * (may_shorten). Whole turns are removed from the start, each from one user message to the
  * next, so that no tool result remains without its call. System messages and the last turn are
  * kept. Owner: the thread that owns the request.
  *

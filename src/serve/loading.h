@@ -9,10 +9,10 @@
 
 #include "serve/request.h"
 
-/* Takes over the caller's reference. `go_on` receives it when the model is loaded or has failed. If
- * the request ends before that, the reference is dropped. */
-void loading_wait(struct request *r, void (*go_on)(struct request *r));
-void loading_leave(struct request *r); /* the request has ended: go_on is not called */
+/* Takes over the caller's reference. `continue_fn` receives it when the model is loaded or has
+ * failed. If the request ends before that, the reference is dropped. */
+void loading_wait(struct request *r, void (*continue_fn)(struct request *r));
+void loading_leave(struct request *r); /* the request has ended: continue_fn is not called */
 
 void loading_message(struct io *io); /* handles MSG_LOADED */
 

@@ -12,7 +12,7 @@
  * The struct is in io->requests during its whole life.
  *
  * Owner: its io thread. While is_at_worker the worker thread owns the arena and the fields that
- * PREPARING sets: `ask`, `previous`, `model`, `awaited_model`, `prompts`, `predicted`,
+ * PREPARING sets: the parsed request, `previous`, `model`, `awaited_model`, `prompts`, `predicted`,
  * `inflight_prompts`, `cache_key`, `prepare_err`. */
 #pragma once
 
@@ -47,14 +47,15 @@ struct request {
     struct arena *arena; /* contains this struct */
     struct clerk_job job;
     bool is_at_clerk, is_accepted;
-    struct http_body body; /* body that was taken from the exchange; ask points into it */
-    struct err prepared;   /* result of PREPARING */
+    /* body that was taken from the exchange; the parsed request points into it */
+    struct http_body body;
+    struct err prepared; /* result of PREPARING */
     struct ask ask;
     struct model *model;
     struct model *loading;             /* LOADING: the model that the request waits for */
     void (*loaded)(struct request *r); /* LOADING: called when the model was loaded or failed */
     struct loop_timer load_limit;
-    /* ask.background: set while RUNNING; x is NULL, the request continues without it. */
+    /* Background request: set while RUNNING; x is NULL, the request continues without it. */
     struct background *background;
     struct answer *answer; /* NULL before RUNNING, after the end, and after the client has left */
     struct prompt *prompts;

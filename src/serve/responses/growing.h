@@ -22,8 +22,8 @@
 /* bytes by which the final response may exceed the initial one */
 enum { GROWING_SPARE = 4 * 1024 };
 
-/* `k->answer` is the initial response object. Returns NULL if there is no room, memory is short, or
- * the id exists. */
+/* `k->response` is the initial response object. Returns NULL if there is no room, memory is short,
+ * or the id exists. */
 const struct kept *growing_begin(
     struct shelf *s, uint64_t owner, const struct kept *k, uint64_t now_ns);
 void growing_runs(struct shelf *s, const struct kept *k);

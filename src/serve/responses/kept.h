@@ -15,8 +15,8 @@ struct kept_place {
 /* Resolves previous_response_id and references to stored items, and completes the conversation.
  * *previous: a reference to the previous response, or NULL; also set on error; the request's tree
  * points into it. ERR_UNSUPPORTED without a store, ERR_NOT_FOUND if the response does not exist or
- * has another owner, ERR_INVALID if it has not completed. Also clears ask->store if there is no
- * store, and rejects a background request that would not be stored. */
+ * has another owner, ERR_INVALID if it has not completed. Also clears `store` of the request if
+ * there is no store, and rejects a background request that would not be stored. */
 int kept_recall(
     const struct kept **before, struct ask *ask, const struct kept_place *ctx, struct err *e);
 

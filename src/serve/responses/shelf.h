@@ -32,7 +32,7 @@ enum kept_stage { KEPT_ENDED, KEPT_WAITS, KEPT_RUNS, KEPT_FAILED, KEPT_CANCELLED
 
 /* All fields are immutable; the bytes are valid while the caller holds a reference. */
 struct kept {
-    /* `answer`: the response object, for a live response as it was at the start (see
+    /* `response`: the response object, for a live response as it was at the start (see
      * response_store_view); `input`: the input items */
     struct str id, answer, input;
     const struct kept *before; /* previous response; NULL: none */

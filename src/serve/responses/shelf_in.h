@@ -25,7 +25,7 @@ struct growth { /* state of an entry that was created with live_response_begin *
     bool is_unwanted, is_cut;
 };
 
-/* One memory block holds this struct, the id, the answer and the input; for a live response also
+/* One memory block holds this struct, the id, the response and the input; for a live response also
  * its struct live_state and the reserved bytes. */
 struct entry {
     struct kept kept;
