@@ -17,7 +17,7 @@ struct pool {
     bool may_create_store;
     pthread_t loader;
     _Atomic bool stop;   /* the loader opens no further model */
-    void *on_change_arg; /* constant once told_by is set */
+    void *on_change_arg; /* constant once on_change is set */
     void (*_Atomic on_change)(void *arg);
 };
 
