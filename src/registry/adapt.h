@@ -1,7 +1,7 @@
 /* model_capabilities.h: sets a model's adapter, output parsers and end tokens from its
  * capabilities, and loads the capabilities from the store or runs the capability probe.
  *
- * Called by model_open, on its thread. */
+ * Owner: the thread of model_open, which calls these functions. */
 #pragma once
 
 #include "registry/pool.h"

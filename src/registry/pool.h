@@ -47,7 +47,8 @@ struct model_spec { /* strings are borrowed and outlive the registry */
     bool show_progress; /* progress of loading on stderr, if that is a terminal */
 };
 
-/* Default spec of a model; all fields that are not listed in model.c are zero. */
+/* Default spec: kernels "auto", KV type "f16", default engine options; all other fields are 0, NULL
+ * or "". */
 struct model_spec model_spec_of(const char *id, const char *path);
 
 struct model {

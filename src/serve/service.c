@@ -239,7 +239,7 @@ static void on_http_drained(void *arg)
     stop_if_idle(arg);
 }
 
-/* Ends all requests with an error. The http server has LAST_WORDS_MS more to send the errors. */
+/* Ends all requests with an error. The http server has FINAL_ERRORS_MS more to send the errors. */
 static void on_drain_limit(struct loop_timer *t)
 {
     struct io *io = container_of(t, struct io, drain_limit);

@@ -99,7 +99,7 @@ static int detokenize(struct tokenize_job *j, struct str body)
     return 0;
 }
 
-/* The error of a template in the request is the fault of the request, also if a limit stops it. */
+/* Reports an error of the client's own template as ERR_INVALID, also if a limit was exceeded. */
 static int set_template_error(struct err *e)
 {
     if (e->code == ERR_TOO_LARGE)

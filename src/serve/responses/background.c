@@ -49,7 +49,7 @@ void background_message(struct io *io)
     }
 }
 
-/* ---- sink: stream frames are appended to the event log; a single body is stored by end_whole */
+/* ---- sink: stream frames are appended to the event log; a single body is stored at the end */
 
 static struct background *background_of(struct sink *s)
 {

@@ -4,7 +4,7 @@
 
 enum { PIECE = 64 * 1024 };
 
-struct watch { /* in the exchange's arena */
+struct watch { /* one exchange that follows a response; in the exchange's arena */
     struct pending pending;
     struct watch *next, **prev; /* in io->watches */
     struct io *io;
