@@ -6,7 +6,7 @@ int64_t seq_rank(const struct seq *s, uint64_t now, uint64_t age_ns)
 
     if (s->state == SEQ_WAITING && now > s->since_ns)
         waited += now - s->since_ns;
-    if (waited < age_ns) /* mostly: a queue of hundreds is looked through without a division */
+    if (waited < age_ns) /* the usual case, without a division: a queue may have hundreds */
         return s->priority;
     return s->priority + (int64_t)(waited / age_ns);
 }
@@ -37,8 +37,8 @@ int seq_reserve(struct seq *s, struct page_pool *pool, int upto)
         page_id own = page_take(pool);
         if (own.i == PAGE_NONE.i)
             return s->n_kv;
-        /* Our reference to the old page stays until the copy is planned for good: nobody may
-         * take and overwrite it before. */
+        /* The reference to the old page is kept until the copy is planned, so that no sequence
+         * takes and overwrites the page before. */
         CHECK(s->copy_from.i == PAGE_NONE.i);
         s->copy_from = *tail;
         s->copy_to = own;
@@ -77,7 +77,7 @@ void seq_release(struct seq *s, struct page_pool *pool)
 void seq_share(struct seq *s, struct seq *from, struct page_pool *pool)
 {
     CHECK(s->n_pages == 0 && s->plain_until == 0);
-    from->plain_until = 0; /* its last page is also the other's from here on */
+    from->plain_until = 0; /* the last page is shared from here on */
     s->n_kv = from->n_kv;
     s->n_pages = pages_for(from->n_kv);
     s->n_kept = from->n_kept;

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-enum { N_TERMS = 3, MEMORY = 16, REFIT_EVERY = 8, HALF_LIFE = 2000 };
+enum { N_TERMS = 3, CELL_WEIGHT_MAX = 16, REFIT_EVERY = 8, HALF_LIFE = 2000 };
 
 static int log2_below(double x, int limit)
 {
@@ -26,21 +26,22 @@ static struct cost_cell *cell_of(struct cost_book *b, const struct step_size *s,
     return &b->cells[i];
 }
 
-/* Solves a[n][n] x = y for the terms in `is_in`; the others are 0. False: no unique answer. */
+/* Solves a[n][n] x = y for the terms in `is_in`; the others are 0. Returns false if it is
+ * singular. */
 static bool solve(double a[N_TERMS][N_TERMS], const double *y, const bool *is_in, double *x)
 {
     double m[N_TERMS][N_TERMS + 1];
-    int at[N_TERMS], n = 0;
+    int term[N_TERMS], n = 0;
 
     for (int i = 0; i < N_TERMS; i++)
         if (is_in[i])
-            at[n++] = i;
+            term[n++] = i;
     for (int i = 0; i < n; i++) {
         for (int j = 0; j < n; j++)
-            m[i][j] = a[at[i]][at[j]];
-        m[i][n] = y[at[i]];
+            m[i][j] = a[term[i]][term[j]];
+        m[i][n] = y[term[i]];
     }
-    for (int i = 0; i < n; i++) { /* symmetric and positive: no pivoting needed */
+    for (int i = 0; i < n; i++) { /* symmetric positive definite: no pivoting */
         if (!(m[i][i] > 0))
             return false;
         for (int r = i + 1; r < n; r++) {
@@ -53,13 +54,13 @@ static bool solve(double a[N_TERMS][N_TERMS], const double *y, const bool *is_in
     for (int i = n - 1; i >= 0; i--) {
         double sum = m[i][n];
         for (int j = i + 1; j < n; j++)
-            sum -= m[i][j] * x[at[j]];
-        x[at[i]] = sum / m[i][i];
+            sum -= m[i][j] * x[term[j]];
+        x[term[i]] = sum / m[i][i];
     }
     return true;
 }
 
-/* A time cannot fall with what is computed: negative terms leave, and the rest is solved again. */
+/* Times do not decrease with size: removes the most negative term and solves for the rest. */
 static bool solve_positive(double a[N_TERMS][N_TERMS], const double *y, double *x)
 {
     bool is_in[N_TERMS] = { true, true, true };
@@ -81,9 +82,9 @@ static bool solve_positive(double a[N_TERMS][N_TERMS], const double *y, double *
 static void refit(struct cost_book *b)
 {
     double a[N_TERMS][N_TERMS] = { 0 }, y[N_TERMS] = { 0 }, x[N_TERMS], size[N_TERMS] = { 0 };
-    double keys_ns = 0; /* of the cell with the most keys */
+    double keys_ns = 0; /* time of the cell with the most keys */
 
-    /* Terms are measured in their largest value, so that they are of one size. */
+    /* Each term is scaled by its largest value, for the conditioning of the matrix. */
     for (int u = 0; u < b->n_used; u++) {
         const struct cost_cell *c = &b->cells[b->used[u]];
         size[0] = 1;
@@ -95,7 +96,7 @@ static void refit(struct cost_book *b)
     for (int u = 0; u < b->n_used; u++) {
         const struct cost_cell *c = &b->cells[b->used[u]];
         double age = (double)(b->n_steps - c->last) / HALF_LIFE;
-        double w = MIN(c->n, (double)MEMORY) / ((1 + age) * c->ns * c->ns);
+        double w = MIN(c->n, (double)CELL_WEIGHT_MAX) / ((1 + age) * c->ns * c->ns);
         const double t[N_TERMS] = { 1 / size[0], c->rows / size[1], c->keys / size[2] };
         for (int i = 0; i < N_TERMS; i++) {
             y[i] += w * t[i] * c->ns;
@@ -103,15 +104,15 @@ static void refit(struct cost_book *b)
                 a[i][j] += w * t[i] * t[j];
         }
     }
-    if (b->key_share > 0 && keys_ns > 0) { /* per_key = key_share * per_row */
-        const double scale = MEMORY * size[2] * size[2] / (keys_ns * keys_ns);
+    if (b->key_share > 0 && keys_ns > 0) { /* additional equation: per_key = key_share * per_row */
+        const double scale = CELL_WEIGHT_MAX * size[2] * size[2] / (keys_ns * keys_ns);
         const double t[N_TERMS] = { 0, -b->key_share / size[1], 1 / size[2] };
         for (int i = 0; i < N_TERMS; i++)
             for (int j = 0; j < N_TERMS; j++)
                 a[i][j] += scale * t[i] * t[j];
     }
     for (int i = 0; i < N_TERMS; i++)
-        a[i][i] *= 1 + 1e-6; /* kinds of steps that differ in nothing share the time */
+        a[i][i] *= 1 + 1e-6; /* ridge term: collinear terms share the time */
     if (solve_positive(a, y, x))
         b->cost = (struct cost){ x[0] / size[0], x[1] / size[1], x[2] / size[2] };
 }
@@ -124,10 +125,10 @@ void cost_learn(struct cost_book *b, const struct step_size *s, int kind, uint64
         return;
     struct cost_cell *c = cell_of(b, s, kind);
     b->n_steps++;
-    /* The engine was put to sleep, most likely: counts as slow, not as that slow. */
+    /* Limits outliers, most likely caused by preemption of the thread, to 3 times the average. */
     if (c->n >= 4)
         took = MIN(took, 3 * c->ns);
-    c->n = MIN(c->n + 1, (double)MEMORY);
+    c->n = MIN(c->n + 1, (double)CELL_WEIGHT_MAX);
     c->rows += (s->rows - c->rows) / c->n;
     c->keys += (s->keys - c->keys) / c->n;
     c->ns += (took - c->ns) / c->n;
@@ -149,7 +150,7 @@ double cost_of_rows(const struct cost *c, int pos, int n)
     return c->per_row * s.rows + c->per_key * s.keys;
 }
 
-/* per_row n + per_key (n pos + n (n + 1) / 2) <= ns, solved for n. */
+/* Solves per_row n + per_key (n pos + n (n + 1) / 2) <= ns for n. */
 int cost_rows_within(const struct cost *c, int pos, double ns, int max)
 {
     double half = c->per_key * 0.5, linear = c->per_row + c->per_key * (pos + 0.5), n;
@@ -158,7 +159,7 @@ int cost_rows_within(const struct cost *c, int pos, double ns, int max)
         return 0;
     if (half * max * max + linear * max <= ns)
         return max;
-    /* The form of the root that does not cancel when per_key is small or 0. */
+    /* This form of the root has no cancellation if per_key is small or 0. */
     n = 2 * ns / (linear + sqrt(linear * linear + 4 * half * ns));
     return MIN((int)n, max);
 }

@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-static const double MEMORY_NS = 20e9;
-enum { ANSWERS = 32 };
+static const double HALVE_AFTER_NS = 20e9;
+enum { AVERAGED_RESPONSES = 32 };
 
 void pace_step(struct pace *p, uint64_t took_ns, int64_t prompt_tokens, bool have_waited)
 {
@@ -11,7 +11,7 @@ void pace_step(struct pace *p, uint64_t took_ns, int64_t prompt_tokens, bool hav
         return;
     p->busy_ns += (double)took_ns;
     p->busy_tokens += (double)prompt_tokens;
-    if (p->busy_ns > MEMORY_NS) { /* what was measured before counts half */
+    if (p->busy_ns > HALVE_AFTER_NS) { /* earlier measurements count half */
         p->busy_ns *= 0.5;
         p->busy_tokens *= 0.5;
     }
@@ -21,27 +21,27 @@ void pace_answer(struct pace *p, int n_tokens, uint64_t took_ns)
 {
     if (n_tokens < 1)
         return;
-    p->answers = MIN(p->answers + 1, (double)ANSWERS);
+    p->answers = MIN(p->answers + 1, (double)AVERAGED_RESPONSES);
     p->out_tokens += (n_tokens - p->out_tokens) / p->answers;
     p->out_squares += ((double)n_tokens * n_tokens - p->out_squares) / p->answers;
     p->token_ns += ((double)took_ns / n_tokens - p->token_ns) / p->answers;
 }
 
-/* One standard deviation above the mean. */
-static double long_answer(const struct pace *p)
+/* Mean output length plus one standard deviation. */
+static double long_response(const struct pace *p)
 {
     return p->out_tokens + sqrt(MAX(p->out_squares - p->out_tokens * p->out_tokens, 0));
 }
 
 uint64_t pace_answer_ns(const struct pace *p, int max_out)
 {
-    return (uint64_t)(MIN(long_answer(p), (double)max_out) * p->token_ns);
+    return (uint64_t)(MIN(long_response(p), (double)max_out) * p->token_ns);
 }
 
 void pace_publish(const struct pace *p, struct forecast *f)
 {
     f->prompt_tokens_s = p->busy_ns > 0 ? (uint64_t)(p->busy_tokens * 1e9 / p->busy_ns) : 0;
-    f->out_tokens = (uint64_t)long_answer(p);
+    f->out_tokens = (uint64_t)long_response(p);
     f->token_ns = (uint64_t)p->token_ns;
 }
 

@@ -1,35 +1,39 @@
-/* pace.h: how fast requests get through, measured while others wait; what a new one may expect.
+/* throughput.h: throughput of the queue, measured while requests wait, and the estimated wait of a
+ * new request.
  *
- * While sequences wait for their turn, the prompts that get done in a time say how fast the queue
- * drains, whatever it is that holds it up: rows, pages, or places that answers keep. Answers say
- * how long they are, and how long a token takes.
+ * While sequences wait, the prompt tokens completed per second are the rate at which the queue
+ * drains, whatever limits it: rows, pages, or places in the running set. Finished responses provide
+ * the length of the output and the time per token.
  *
- * The engine thread measures (struct pace) and publishes three numbers (struct forecast), which
- * the door reads; nothing else depends on them. */
+ * Owner: the engine thread measures (struct throughput) and publishes three numbers (struct
+ * wait_estimate), which other threads read for load shedding and for Retry-After. */
 #pragma once
 
 #include "base/base.h"
 
-struct pace {                    /* zeroed = nothing known */
-    double busy_ns, busy_tokens; /* steps in which some waited; prompt tokens done in them */
-    double answers, out_tokens, out_squares,
-        token_ns; /* averages over the last answers, and how many count */
+struct pace { /* zeroed = nothing is measured */
+    /* Steps during which requests waited: their time, and the prompt tokens completed in them. */
+    double busy_ns, busy_tokens;
+    /* Number of averaged responses (limited), and averages: output tokens, their square, time per
+     * token. */
+    double answers, out_tokens, out_squares, token_ns;
 };
 
-struct forecast {                          /* 0 = unknown */
-    _Atomic uint64_t prompt_tokens_s;      /* of the queue */
-    _Atomic uint64_t out_tokens, token_ns; /* of an answer that is long, but not unusually so */
+struct forecast {                     /* 0 = unknown */
+    _Atomic uint64_t prompt_tokens_s; /* throughput of the queue in prompt tokens per second */
+    /* Output length one standard deviation above the mean, and time per token. */
+    _Atomic uint64_t out_tokens, token_ns;
 };
 
-struct expected {              /* from now on */
+struct expected {              /* from submission on */
     uint64_t first_ns, end_ns; /* 0 = unknown */
 };
 
 void pace_step(struct pace *p, uint64_t took_ns, int64_t prompt_tokens, bool have_waited);
 void pace_answer(struct pace *p, int n_tokens, uint64_t took_ns);
-/* What an answer of at most max_out tokens takes, if it is not unusually long. 0 = unknown. */
+/* Estimated time of a long response with at most max_out tokens; 0 = unknown. */
 uint64_t pace_answer_ns(const struct pace *p, int max_out);
 void pace_publish(const struct pace *p, struct forecast *f);
 
-/* Of a request behind `n_before` prompt tokens. */
+/* Estimate for a request that is queued after `n_before` prompt tokens. */
 struct expected forecast_of(const struct forecast *f, int64_t n_before, int n_prompt, int max_out);

@@ -126,7 +126,7 @@ static void running_remove(struct sched *sc, struct seq *s)
     *(s->next == NO_SEQ ? &sc->running_tail : &sc->seqs[s->next].prev) = s->prev;
 }
 
-static uint32_t *count_of(struct sched *sc, enum seq_state state)
+static uint32_t *state_count(struct sched *sc, enum seq_state state)
 {
     switch (state) {
     case SEQ_HELD:
@@ -145,8 +145,8 @@ static uint32_t *count_of(struct sched *sc, enum seq_state state)
     CHECK(!"a state");
 }
 
-/* Out of its present state's lists, with all its pages. */
-static void leave(struct sched *sc, struct seq *s)
+/* Removes the sequence from the lists of its state; it keeps its pages. */
+static void leave_state(struct sched *sc, struct seq *s)
 {
     sched_unhold(sc, s);
     if (s->state == SEQ_RUNNING) {
@@ -155,13 +155,13 @@ static void leave(struct sched *sc, struct seq *s)
         sc->promised -= sched_missing(s);
     } else if (s->state == SEQ_WAITING)
         waitq_remove(&sc->waiting, sched_index(sc, s));
-    --*count_of(sc, s->state);
+    --*state_count(sc, s->state);
 }
 
-static void enter(struct sched *sc, struct seq *s, enum seq_state state)
+static void enter_state(struct sched *sc, struct seq *s, enum seq_state state)
 {
     s->state = state;
-    ++*count_of(sc, state);
+    ++*state_count(sc, state);
     if (state == SEQ_RUNNING) {
         if (s->begin_by_ns != UINT64_MAX) {
             s->begin_by_ns = UINT64_MAX;
@@ -181,11 +181,11 @@ static void enter(struct sched *sc, struct seq *s, enum seq_state state)
 
 void sched_move(struct sched *sc, struct seq *s, enum seq_state state, uint64_t now)
 {
-    leave(sc, s);
+    leave_state(sc, s);
     if (s->state == SEQ_WAITING && now > s->since_ns)
         s->waited_ns += now - s->since_ns;
     s->since_ns = now;
-    enter(sc, s, state);
+    enter_state(sc, s, state);
 }
 
 /* ---- events */
@@ -194,7 +194,7 @@ seq_id sched_add(struct sched *sc, uint64_t now, const struct seq_spec *spec)
 {
     uint32_t id = sc->free == NO_SEQ ? sc->n_seen++ : sc->free;
 
-    CHECK(id < sc->l.max_seqs); /* the letter box admits no more */
+    CHECK(id < sc->l.max_seqs); /* the submission queue admits no more */
     struct seq *s = &sc->seqs[id];
     if (id == sc->free)
         sc->free = s->next;
@@ -227,7 +227,7 @@ seq_id sched_add(struct sched *sc, uint64_t now, const struct seq_spec *spec)
         s->root = tree_enter(sc->l.tree, &spec->scope);
     s->node = s->root;
     sc->counts.seqs++;
-    enter(sc, s, spec->is_held ? SEQ_HELD : SEQ_WAITING);
+    enter_state(sc, s, spec->is_held ? SEQ_HELD : SEQ_WAITING);
     timers_update(&sc->timers, id);
     return (seq_id){ id };
 }
@@ -237,13 +237,13 @@ void sched_fork(struct sched *sc, seq_id leader, seq_id held, uint64_t now)
     struct seq *from = sched_seq(sc, leader), *s = sched_seq(sc, held);
 
     CHECK(s->state == SEQ_HELD && from->n_kv == s->n_tokens);
-    leave(sc, s);
-    /* First: should the cache know its pages as others, all choices refer to those. */
+    leave_state(sc, s);
+    /* Insert first: if the prefix cache has equal pages, all choices share those. */
     prefix_keep(from, sc->l.tree);
     seq_share(s, from, sc->pool);
     s->waited_ns = s->queued_ns = from->waited_ns;
     s->since_ns = now;
-    enter(sc, s, SEQ_WAITING);
+    enter_state(sc, s, SEQ_WAITING);
 }
 
 void sched_push(struct sched *sc, seq_id id, int n)
@@ -262,7 +262,7 @@ void sched_end(struct sched *sc, seq_id id)
 {
     struct seq *s = sched_seq(sc, id);
 
-    leave(sc, s);
+    leave_state(sc, s);
     sched_give_pages(sc, s);
     if (s->root.i != TREE_NONE.i)
         tree_leave(sc->l.tree, s->root);

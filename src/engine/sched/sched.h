@@ -1,43 +1,43 @@
-/* sched.h: who runs in the next step, and with whose pages.
+/* sched.h: scheduler: selects the batch rows of each step and assigns KV pages to sequences.
  *
- * A pure function of its state, the clock it is told and the events it is given: no input or
- * output, no threads, no allocation after sched_new, no look at any clock. The engine drives it,
- * and so does tests/sim.
+ * A pure function of its state, the given time and the given events: no I/O, no threads, no clock,
+ * no allocation after sched_new. The engine thread and tests/sim drive it.
  *
  *   events   sched_add, sched_fork, sched_push, sched_end, sched_park, ...
- *   plan     sched_plan: runs (rows of sequences) and page copies for one step
- *   answer   sched_commit when the step was computed; nothing when it was interrupted
+ *   plan     sched_plan: row runs and page copies of one step
+ *   result   sched_commit if the step was computed; nothing if it was interrupted
  *
- * A step's rows go first to sequences with one row to go (decode), then to partly filled ones,
- * then to the first of those who wait, in the order of rank; each as far as rows, logits, its
- * chunk, its credits and pages allow. Only the very first who waits may come in: nobody is
- * overtaken for being large.
+ * Batch order: decode rows, then prefill rows of running sequences, then admission of waiting
+ * sequences, each in rank order. A run is limited by the rows, logits and prefill chunk of the
+ * step, the event credits of the sequence, and pages. Only the first waiting sequence may be
+ * admitted, so small requests do not overtake a large one.
  *
- * While some decode, the rows of others ride along: as many as make the step `stretch` times as
- * long as what decodes alone would take, by what steps were measured to cost (sched_set_cost). So a
- * long prompt slows a stream down and never stops it. When there is time for a few rows only, more
- * of them pass some of the model's layers, pause, and go on in the next step; so the least that a
- * prompt gets is a layer of a row. Only one sequence is paused at a time, the others get whole rows
- * or none; where the model cannot, the least is a row or two. A pause is lost, and its rows begin
- * again, when its sequence does not run any more, or one of higher rank needs it. One that
- * had at most a chunk to compute when it came in is soon done with: waiting would cost it more than
- * it costs the others, and keep its place empty. Such ride until the step is `short_stretch` times
- * as long as that of one that decodes by itself, or twice what all that decode take; one after the
- * other, so that the first is in while the last waits, except for what an equal share of that time
- * brings in at once. Without any that decode, too, what would make a step longer than a pass may
- * take waits for the next.
+ * Chunked prefill: while sequences decode, prefill rows are added to the step up to
+ * `mixed_step_factor` times the predicted decode-only step time (sched_set_step_time). Layered
+ * prefill: if that budget is below a few rows through all layers, more rows pass some layers and
+ * resume at the next layer in the next step; the minimum is one layer of one row, or
+ * MIXED_PREFILL_ROWS_MIN rows if the model cannot run a part of its layers. Only one sequence has
+ * partial rows at a time; the others get rows through all layers or none. Partial rows are
+ * discarded if their sequence leaves the running set or a sequence of higher rank needs partial
+ * rows.
  *
- * Turns change hands in two ways, both off by default (struct fairness): one of low priority that
- * has had its slice goes to the back of those who wait, when one of them is due; and one of high
- * priority that waits takes the place of the lowest. Who gives its turn away keeps its pages and
- * its age, and goes on where it was.
+ * A short prompt (at most one chunk to compute at admission) has a larger budget, since delaying it
+ * costs the prompt more than it costs the decoding sequences: up to `mixed_step_factor_short` times
+ * the step time of a single decoding sequence, or twice that of all of them. Short prompts are
+ * computed one after the other, so that the first one finishes early; prompts that an equal share
+ * of the budget completes in this step do not wait. In a step without decode rows, a prompt that
+ * would make the step longer than max_prefill_step_ns waits for the next step.
  *
- * When a running sequence needs a page and none is free, pages come from the prefix cache, then
- * from those who do not run (lowest rank first), then from running ones below it (lowest first,
- * preempted: they compute their pages again later). The highest always gets what it needs, so the
- * whole always moves; who gets nothing stalls with what it has.
+ * Fairness (struct fairness, off by default): a low-priority sequence at the end of its time slice
+ * yields its place to a waiting sequence, and a waiting high-priority sequence takes the place of
+ * the lowest running one. A sequence that yields keeps its pages and its age, and resumes later.
  *
- * Owner: the engine thread. Cost of a step: running + those considered. */
+ * If a running sequence needs a page and none is free, pages are taken from the prefix cache, then
+ * from sequences that do not run (lowest rank first), then from running sequences of lower rank
+ * (lowest first; preemption with recomputation). The sequence of highest rank always gets its
+ * pages, so the scheduler makes progress; a sequence without a page stalls with the rows it has.
+ *
+ * Owner: the engine thread. Cost of a step: O(running + considered sequences). */
 #pragma once
 
 #include "engine/sched/cost.h"
@@ -45,64 +45,66 @@
 #include "engine/seq.h"
 
 struct sched_limits {
-    int max_batch;     /* sequences that run together; <= max_rows, max_logits */
+    int max_batch;     /* running sequences; <= max_rows, max_logits */
     int max_rows;      /* per step */
     int max_logits;    /* per step */
     int prefill_chunk; /* rows of one sequence per step */
-    int max_begun;     /* that have run and want to; fresh ones wait beyond it; >= max_batch */
-    uint32_t max_seqs; /* live ones */
+    int max_begun; /* sequences that have run and can run; new ones wait above it; >= max_batch */
+    uint32_t max_seqs; /* sequences in any state except SEQ_FREE */
     uint64_t age_ns;
-    double stretch;  /* >= 1; 0 = prompts take what rows there are */
-    int n_layers;    /* of the model: between them rows may pause; 0, 1: nowhere */
-    int max_paused;  /* rows at a time, of one sequence */
-    int most_layers; /* that rows of prompts pass in a step; 0 = all; for tests */
-    double pass_ns;  /* rows of a prompt pause when a step without decodes takes longer; 0: never */
-    double short_stretch; /* >= 1: of those with at most a chunk to compute; 0 likewise */
-    struct tree *tree;    /* the prefix cache, borrowed; NULL: nothing is remembered */
-    /* Asked of one that is about to come in: true when more of its pages are on their way. It is
-     * parked then, until sched_unpark. NULL: never. */
+    double stretch;       /* >= 1; 0 = no prefill budget */
+    int n_layers;         /* layers of the model; layered prefill needs at least 2 */
+    int max_paused;       /* partial rows at a time, all of one sequence */
+    int most_layers;      /* layers that a prefill run passes in a step; 0 = all; for tests */
+    double pass_ns;       /* longest step without decode rows; 0 = no limit */
+    double short_stretch; /* >= 1; for prompts of at most one chunk; 0 = no limit */
+    struct tree *tree;    /* prefix cache, borrowed; NULL = none */
+    /* Called before the admission of a sequence. Returns true if it has started to read more KV
+     * pages of the sequence from the offload tier: the sequence is parked until sched_unpark. NULL
+     * = no tier. */
     bool (*is_coming)(void *arg, const struct seq *s);
     void *is_coming_arg;
 };
 
-/* Of age_ns: any priority times it, and the clock for years, are less than 2^63. */
+/* Limit of age_ns: priority * age_ns plus a clock of years stays below 2^63. */
 #define SCHED_AGE_MAX 4000000000u
 
-enum { RIDING_ROWS_MIN = 2 }; /* of a prompt beside decoding sequences, whatever they cost */
+enum { RIDING_ROWS_MIN = 2 }; /* rows of a prompt in a mixed step, whatever they cost */
 
 struct plan_run {
     seq_id seq;
-    struct seq *s; /* borrowed: until it ends */
+    struct seq *s; /* borrowed until sched_end */
     int pos, n;
-    int n_logits;              /* of the last rows */
-    int n_drafts;              /* rows behind what is known: see sched_extend */
-    int from_layer, end_layer; /* a part, see lm.h; both 0: all layers */
-    bool is_whole;             /* after it the sequence has nothing to run: its next token is due */
-    bool is_first;             /* of all runs of the sequence */
+    int n_logits; /* the last rows of the run have logits */
+    int n_drafts; /* draft rows after the known tokens: see sched_extend */
+    /* Partial layer range (model/lm.h); both 0 = all layers. */
+    int from_layer, end_layer;
+    bool is_whole; /* all known tokens are computed after this run: the next token is due */
+    bool is_first; /* first run of the sequence */
 };
 
 struct plan_copy {
     page_id from, to;
 };
 
-struct plan_turn {     /* for the log */
-    void *user;        /* of the sequence */
-    bool is_resumed;   /* else it gave its turn away */
-    bool is_preempted; /* ... to a higher priority */
-    uint64_t took_ns;  /* it ran before it gave its turn away, or waited until it went on */
+struct plan_turn {     /* admission change by the fairness rules, for the log */
+    void *user;        /* user pointer of the sequence */
+    bool is_resumed;   /* the sequence resumes; otherwise it yields */
+    bool is_preempted; /* it yields to a sequence of higher priority */
+    uint64_t took_ns;  /* time in the running set before it yielded, or time it waited to resume */
 };
 
-struct plan {                 /* do the copies in order, clear pages, then the runs */
-    struct plan_run *runs;    /* [max_batch] */
+struct plan {              /* execute the copies in order, clear the pages, then compute the runs */
+    struct plan_run *runs; /* [max_batch] */
     struct plan_copy *copies; /* [max_batch] */
-    page_id *clears;          /* pages that another tenant had */
-    struct plan_turn *turns;  /* [4 max_batch]; more of them are not told */
+    page_id *clears;          /* pages that held KV of another tenant */
+    struct plan_turn *turns;  /* [4 max_batch]; further swaps are not recorded */
     int n_turns;
     int n_runs, n_copies, n_clears, n_rows;
-    int n_filling; /* runs of more than a next token */
+    int n_filling; /* runs with prefill rows */
     bool has_prefill, has_decode;
-    struct step_size size; /* of rows that pass some layers only, this part */
-    double part;           /* of the layers, that the one run passes which is not whole; else 1 */
+    struct step_size size; /* rows of a partial run count with their fraction of the layers */
+    double part; /* fraction of the layers that the partial run passes; 1 = no partial run */
 };
 
 struct sched;
@@ -110,70 +112,77 @@ struct sched;
 /* Borrows the pool. ERR_MEMORY. */
 int sched_new(struct sched **out, struct page_pool *pool, const struct sched_limits *l,
     struct err *e) MUST_CHECK;
-void sched_free(struct sched *sc); /* every sequence must have ended */
+void sched_free(struct sched *sc); /* all sequences must have ended */
 
 struct seq_spec {
-    int priority, choice; /* choices above 0 come right after their first one */
+    int priority, choice; /* choices of one request rank in index order */
     uint64_t tenant;
-    double weight;        /* of the tenant's service; 0 = 1 */
+    double weight;        /* weight of the tenant; 0 = 1 */
     uint64_t deadline_ns; /* UINT64_MAX = none */
-    uint64_t begin_by_ns; /* likewise, until it is let in; 0 = none */
+    uint64_t begin_by_ns; /* deadline of the first admission; 0 = none */
     int n_prompt;
     int score_from; /* see seq.h; n_prompt - 1 when no prompt logits are wanted */
     int credits;
     bool is_scripted;
-    page_id *pages;           /* room for all it may ever need; the caller's until sched_end */
-    const int32_t *tokens;    /* likewise; needed for the prefix cache */
-    struct cache_scope scope; /* in which it takes part in it */
-    bool is_uncached;         /* takes no part */
+    /* Capacity for the maximum length; owned by the caller, valid until sched_end. */
+    page_id *pages;
+    /* Owned by the caller, valid until sched_end; keys of the prefix cache. */
+    const int32_t *tokens;
+    struct cache_scope scope; /* isolation scope in the prefix cache */
+    bool is_uncached;         /* neither reads nor fills the prefix cache */
     void *user;
-    bool is_held; /* waits for sched_fork, not for its turn */
+    bool is_held; /* waits for sched_fork, not for admission */
 };
 seq_id sched_add(struct sched *sc, uint64_t now, const struct seq_spec *spec);
 
-/* The leader has computed the prompt: a held sequence starts there, on the same pages. */
+/* The leader has computed the prompt: a held sequence becomes waiting and shares the pages of the
+ * leader. */
 void sched_fork(struct sched *sc, seq_id leader, seq_id held, uint64_t now);
-void sched_push(struct sched *sc, seq_id id, int n); /* n tokens more are known */
-void sched_end(struct sched *sc, seq_id id);         /* in any state */
-/* Takes no part until unparked, or until the time has come. Running ones, or just forked. */
+void sched_push(struct sched *sc, seq_id id, int n); /* appends n tokens */
+void sched_end(struct sched *sc, seq_id id);         /* from any state */
+/* Removes a running or just forked sequence from scheduling until sched_unpark. */
 void sched_park(struct sched *sc, seq_id id, uint64_t now);
 void sched_unpark(struct sched *sc, seq_id id, uint64_t now);
-/* As above, and its last row runs once more then, so that its token is due again. */
+/* Removes a sequence from scheduling until the given time. Its last row is then computed once more,
+ * so that its next token is due again. */
 void sched_delay(struct sched *sc, seq_id id, uint64_t now, uint64_t until_ns);
 
-/* Wakes the delayed whose time has come; returns one whose deadline has passed, to be ended by
- * the caller, or SEQ_NONE. Call until SEQ_NONE, then plan. */
+/* Makes delayed sequences whose time has come waiting again. Returns a sequence whose deadline has
+ * passed, which the caller must end, or SEQ_NONE. Call until SEQ_NONE before sched_plan. */
 seq_id sched_expired(struct sched *sc, uint64_t now);
-uint64_t sched_next_wake(const struct sched *sc); /* of those; UINT64_MAX = never */
+/* Earliest deadline or delay; UINT64_MAX = none. */
+uint64_t sched_next_wake(const struct sched *sc);
 
 void plan_init(struct plan *p, const struct sched_limits *l);
 void plan_clear(struct plan *p);
 void sched_plan(struct sched *sc, uint64_t now, struct plan *p);
 void sched_set_fairness(struct sched *sc, const struct fairness *f);
-/* What steps cost, as far as it is known, from now on. */
+/* Sets the coefficients of the step-time model. */
 void sched_set_cost(struct sched *sc, const struct cost *c);
 void sched_commit(struct sched *sc, const struct plan *p);
 
-/* Drafts: rows of run i behind the last token of a sequence that decodes. They get what nobody
- * else has wanted (rows, logits, credits, free pages) and are not counted by sched_commit: each
- * that turned out right is told by sched_accept, after the sched_push of its token. sched_trim
- * gives the pages of the others back, also after a step that was interrupted. */
-int sched_extend(struct sched *sc, struct plan *p, int i, int n);   /* returns how many */
-void sched_retract(struct sched *sc, struct plan *p, int i, int n); /* n of them after all not */
+/* Speculative decoding. Draft rows of run i follow the last token of a decoding sequence. They use
+ * what other sequences have left (rows, logits, event credits, free pages). sched_commit does not
+ * count them: the caller reports each accepted draft token with sched_accept, after the sched_push
+ * of its token. sched_trim frees the pages of rejected draft rows; it is also called after an
+ * interrupted step. */
+/* Adds up to n draft rows; returns the number. */
+int sched_extend(struct sched *sc, struct plan *p, int i, int n);
+void sched_retract(struct sched *sc, struct plan *p, int i, int n); /* removes n draft rows */
 void sched_accept(struct sched *sc, seq_id id);
 void sched_trim(struct sched *sc, seq_id id);
 
-/* Borrowed. The caller may write credits, score_from. */
+/* Borrowed. The caller may write credits and score_from. */
 struct seq *sched_seq(struct sched *sc, seq_id id);
 
 struct sched_counts {
     uint32_t seqs, running, waiting, parked, delayed, held;
-    uint64_t preemptions;         /* for pages */
-    uint64_t pauses, pauses_lost; /* of rows, between two layers */
+    uint64_t preemptions;         /* because of missing pages */
+    uint64_t pauses, pauses_lost; /* partial runs; those discarded */
     uint64_t turns_preempted, turns_yielded, turns_resumed;
-    uint32_t turns_waiting; /* sequences that gave theirs away and wait */
+    uint32_t turns_waiting; /* sequences that yielded and wait to resume */
 };
 void sched_counts(const struct sched *sc, struct sched_counts *out);
 
-/* Walks everything between two steps: what is wrong with pages, lists and states, or NULL. */
+/* Checks all invariants between two steps; returns a description of the violation, or NULL. */
 const char *sched_check(struct sched *sc);

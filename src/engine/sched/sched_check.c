@@ -1,8 +1,10 @@
-/* sched_check.c: whether pages, lists and states agree. */
+/* sched_check.c: checks the invariants of pages, lists and states.
+ *
+ * Owner: the engine thread. */
 #include "engine/sched/sched_in.h"
 
-/* That its next row goes to, up to where rows are plain. */
-static bool is_page_its_own(const struct sched *sc, const struct seq *s)
+/* The page of the next row is private, and plain_until is in that page. */
+static bool is_tail_private(const struct sched *sc, const struct seq *s)
 {
     const int page = s->n_kv / PAGE_TOKENS;
 
@@ -28,7 +30,7 @@ static const char *check_seq(struct sched *sc, const struct seq *s)
         return "the list of holders is wrong";
     if ((timer_key(s) != UINT64_MAX) != (s->timer_at != NO_SEQ))
         return "a timer is lost";
-    if (s->n_kv < s->plain_until && !is_page_its_own(sc, s))
+    if (s->n_kv < s->plain_until && !is_tail_private(sc, s))
         return "a row is taken for plain that is not";
     for (int i = 0; i < s->n_pages; i++) {
         if (s->pages[i].i >= page_n_total(sc->pool))
@@ -78,7 +80,8 @@ const char *sched_check(struct sched *sc)
     }
     for (uint32_t i = 0; i < page_n_total(sc->pool); i++) {
         uint32_t n_kept = sc->l.tree ? tree_refs(sc->l.tree, (page_id){ i }) : 0;
-        n_owned += sc->page_refs[i] > 0 || n_kept > 1; /* by sequences or pins */
+        /* Held by sequences, by pins, or by readers. */
+        n_owned += sc->page_refs[i] > 0 || n_kept > 1;
         sc->page_refs[i] += n_kept;
         if (sc->page_refs[i] != page_refs(sc->pool, (page_id){ i }))
             return "a page has other holders than it counts";

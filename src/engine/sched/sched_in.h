@@ -1,10 +1,10 @@
-/* sched_in.h: what the files of the scheduler share: its state, and the moves between states.
+/* sched_in.h: private state of the scheduler and the state transitions of sequences.
  *
- *   sched.c        sequences come, change their state, go
- *   sched_pages.c  whose pages make room for whom
- *   sched_turns.c  who comes in, and who gives its place away
- *   sched_plan.c   the rows of one step
- *   sched_check.c  whether all of it agrees
+ *   sched.c         sequences: add, change of state, end
+ *   sched_pages.c   page allocation, eviction and preemption
+ *   sched_admit.c   admission and fairness
+ *   sched_plan.c    batch rows of one step
+ *   sched_check.c   invariants
  *
  * Owner: the engine thread. */
 #pragma once
@@ -15,21 +15,22 @@
 #include "engine/sched/timers.h"
 #include "engine/sched/waitq.h"
 
-enum { SCHED_AHEAD = 4 }; /* so many sequences further on is what the processor fetches meanwhile */
+enum { SCHED_AHEAD = 4 }; /* prefetch distance in lists of sequences */
 
 struct sched {
     struct page_pool *pool;
     struct sched_limits l;
     struct seq *seqs; /* [max_seqs] */
-    uint32_t free;    /* stack of entries that were used and are not, through next */
-    uint32_t n_seen;  /* those from here on were never used, nor their memory touched */
-    uint32_t running; /* in the order of rank, which does not change while running */
+    uint32_t free;    /* free list through `next` */
+    uint32_t n_seen;  /* entries from here on were never used and their memory is untouched */
+    uint32_t running; /* list in rank order; ranks do not change while running */
     uint32_t running_tail;
-    struct sorted by_rank; /* they, for where a newcomer goes */
-    uint32_t ranked;       /* in that */
-    uint32_t holders;      /* keep pages, do not run */
-    uint64_t held_pages;   /* sum of theirs; an upper bound on what evicting them gives */
-    int64_t promised;      /* while planning, once it was counted: sched_missing of all that run */
+    struct sorted by_rank; /* finds the list position of a new running sequence */
+    uint32_t ranked;       /* root of the set of running sequences in by_rank */
+    uint32_t holders;      /* list of sequences that hold pages and do not run */
+    uint64_t held_pages;   /* sum of their pages; upper bound on what preempting them frees */
+    /* While planning, if has_counted: sum of sched_missing over running sequences. */
+    int64_t promised;
     bool has_counted;
     struct tenants tenants;
     struct waitq waiting;
@@ -37,24 +38,26 @@ struct sched {
     uint64_t n_orders;
     struct timers timers;
     struct sched_counts counts;
-    /* While planning, [max_batch]: who decodes and needs more than a plain row; [2 max_batch]: who
-     * fills; [max_batch], a few: all that run, and before it is planned those that ran. */
+    /* While planning. decode [max_batch]: decoding sequences that are not decode-only; fill [2
+     * max_batch]: prefilling sequences; order [max_batch + SCHED_AHEAD]: running sequences in list
+     * order, those of the last step until list_running overwrites them. */
     uint32_t *decode, *fill, *order;
     int n_decode, n_fill;
     uint32_t *page_refs;          /* [n_pages] scratch of sched_check */
     int rows_left, logits_left;   /* while planning */
-    struct step_size decode_size; /* while planning: rows of those that decode */
-    /* While planning: what prompts may still add beside decodes, long ones and all together, and
-     * how many are to share that. */
+    struct step_size decode_size; /* while planning: size of the decode rows */
+    /* While planning a mixed step: remaining prefill budget of long prompts and of all prompts
+     * (indices PREFILL_LONG and PREFILL_ALL), and the number of prompts in each class that are not
+     * planned yet. */
     double ride_ns[2];
     int n_riders[2];
-    /* Likewise: short ones that take no more than this are computed at once, what is kept for those
-     * of them that are not planned yet, and what all that fills takes. */
+    /* While planning: equal share of the budget of short prompts, predicted time of the unplanned
+     * short prompts that fit into such a share, and predicted time of all planned prefill rows. */
     double brief_share, brief_ns, fill_ns;
-    uint32_t paused; /* whose rows are between two layers; NO_SEQ */
-    bool has_part;   /* while planning: somebody's rows will be, or are */
-    bool is_riding;  /* some decode in this step */
-    bool has_ridden; /* the least that a prompt gets was given away */
+    uint32_t paused; /* sequence with partial rows; NO_SEQ */
+    bool has_part;   /* while planning: a run with partial rows is planned */
+    bool is_riding;  /* the step has decode rows and a prefill budget */
+    bool has_ridden; /* prefill rows were planned, so the minimum is used up */
     struct cost cost;
     struct plan *plan; /* while planning */
 };
@@ -64,13 +67,13 @@ static inline uint32_t sched_index(const struct sched *sc, const struct seq *s)
     return (uint32_t)(s - sc->seqs);
 }
 
-/* Pages below those for all it knows: promised when it was admitted. */
+/* Pages that the known tokens need and the sequence does not have: promised at admission. */
 static inline int sched_missing(const struct seq *s)
 {
     return MAX(pages_for(s->n_tokens) - s->n_pages, 0);
 }
 
-/* By rank at this moment; among those that run, at any. */
+/* Rank order at time `now`; the order of running sequences does not depend on `now`. */
 static inline bool sched_goes_before(
     const struct sched *sc, const struct seq *a, const struct seq *b, uint64_t now)
 {
@@ -79,31 +82,33 @@ static inline bool sched_goes_before(
 
 /* ---- sched.c */
 
-/* It is between two layers no more, if it was. */
+/* Ends the partial state of a sequence, if any. */
 void sched_end_pause(struct sched *sc, struct seq *s);
-/* ... and what it has computed in part is lost. */
+/* Same, and counts the partial rows as lost: they are computed again. */
 void sched_forget_pause(struct sched *sc, struct seq *s);
 
-/* In and out of the list of those that keep pages without running. */
+/* Adds to and removes from the list of sequences that hold pages without running. */
 void sched_hold(struct sched *sc, struct seq *s);
 void sched_unhold(struct sched *sc, struct seq *s);
-/* To another state, with all its pages. */
+/* Changes the state of a sequence, which keeps its pages. */
 void sched_move(struct sched *sc, struct seq *s, enum seq_state state, uint64_t now);
-/* All its pages; what it has computed stays behind in the prefix cache. */
+/* Frees all pages; the prefix cache keeps the computed ones. */
 void sched_give_pages(struct sched *sc, struct seq *s);
 
 /* ---- sched_pages.c */
 
-/* Pages for the positions below `upto`, from others where none is free: how far it came. */
+/* Reserves pages for positions below `upto`, taking them from others if none is free. Returns the
+ * position up to which pages are reserved. */
 int sched_get_pages(struct sched *sc, struct seq *s, int upto, uint64_t now);
-/* Are there unused pages for all it knows and n_more tokens, so that nobody loses any? */
+/* True if unused pages suffice for the known tokens of `s` and n_more, without preemption. */
 bool sched_has_room_for(struct sched *sc, const struct seq *s, int n_more);
-/* Before it comes in: is there room for all it knows, beside what others were promised? */
+/* Makes room for all known tokens of `s` in addition to the promised pages; false = not
+ * possible. */
 bool sched_make_way_for(struct sched *sc, struct seq *s, uint64_t now);
 
-/* ---- sched_turns.c */
+/* ---- sched_admit.c */
 
 void sched_change_turns(struct sched *sc, uint64_t now);
-/* The first of those who may come in; NO_SEQ. */
+/* First sequence that may be admitted; NO_SEQ = none. */
 uint32_t sched_first_waiting(struct sched *sc, uint64_t now);
-bool sched_let_in(struct sched *sc, struct seq *s, uint64_t now); /* when there is room for it */
+bool sched_let_in(struct sched *sc, struct seq *s, uint64_t now); /* false = no room */

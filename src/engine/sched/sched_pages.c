@@ -1,11 +1,14 @@
-/* sched_pages.c: whose pages make room for whom. */
+/* sched_pages.c: page allocation for running sequences, with eviction and preemption, and room for
+ * admissions.
+ *
+ * Owner: the engine thread. */
 #include "engine/sched/sched_in.h"
 
-static void take_pages_of(struct sched *sc, struct seq *s)
+static void evict_pages_of(struct sched *sc, struct seq *s)
 {
     sched_unhold(sc, s);
     sched_give_pages(sc, s);
-    if (s->is_fresh) { /* it never ran: only what it had found is gone */
+    if (s->is_fresh) { /* never ran: it loses only pages found in the prefix cache */
         s->n_cached = 0;
         return;
     }
@@ -13,14 +16,14 @@ static void take_pages_of(struct sched *sc, struct seq *s)
     sc->counts.preemptions++;
 }
 
-static bool evict_idle(struct sched *sc)
+static bool evict_cached(struct sched *sc)
 {
     return sc->l.tree && tree_evict(sc->l.tree);
 }
 
-/* Its next row goes to a page that only the prefix cache holds beside it: when there is no page
- * for a copy, the cache forgets it. */
-static bool take_back_tail(struct sched *sc, struct seq *s)
+/* The next row is written to a page that only the prefix cache shares, and there is no page for a
+ * copy: removes the page from the prefix cache. */
+static bool uncache_tail(struct sched *sc, struct seq *s)
 {
     return sc->l.tree && seq_shares_tail(s, sc->pool) &&
            tree_forget(sc->l.tree, s->pages[s->n_kv / PAGE_TOKENS]);
@@ -34,11 +37,11 @@ static bool evict_holder(struct sched *sc, uint64_t now)
         if (!last || sched_goes_before(sc, last, &sc->seqs[id], now))
             last = &sc->seqs[id];
     if (last)
-        take_pages_of(sc, last);
+        evict_pages_of(sc, last);
     return last;
 }
 
-static void take_rows_of(struct sched *sc, struct seq *s)
+static void unplan_rows(struct sched *sc, struct seq *s)
 {
     sc->rows_left += s->plan_rows;
     sc->logits_left += s->plan_logits;
@@ -59,9 +62,9 @@ static bool preempt_below(struct sched *sc, const struct seq *s, uint64_t now)
     struct seq *victim = &sc->seqs[id];
     if (victim == s)
         return false;
-    take_rows_of(sc, victim);
+    unplan_rows(sc, victim);
     sc->promised -= sched_missing(victim);
-    take_pages_of(sc, victim);
+    evict_pages_of(sc, victim);
     sc->promised += sched_missing(victim);
     sched_move(sc, victim, SEQ_WAITING, now);
     return true;
@@ -72,19 +75,20 @@ int sched_get_pages(struct sched *sc, struct seq *s, int upto, uint64_t now)
     int got;
 
     while ((got = seq_reserve(s, sc->pool, upto)) < upto)
-        if (!evict_idle(sc) && !evict_holder(sc, now) && !preempt_below(sc, s, now) &&
-            !take_back_tail(sc, s))
+        if (!evict_cached(sc) && !evict_holder(sc, now) && !preempt_below(sc, s, now) &&
+            !uncache_tail(sc, s))
             break;
     return MIN(got, upto);
 }
 
-/* Alone, and all pages are not enough for a copy of the last one that it found. */
-static bool give_up_tail(struct sched *sc, struct seq *s)
+/* For a sequence that would run alone while all pages do not suffice for a copy of the shared tail
+ * page: gives up that page. */
+static bool drop_shared_tail(struct sched *sc, struct seq *s)
 {
     if (!sc->l.tree)
         return false;
-    prefix_keep(s, sc->l.tree); /* what it holds and what it says it holds may differ by a page */
-    if (take_back_tail(sc, s))
+    prefix_keep(s, sc->l.tree); /* n_tree_pages may be off by one page */
+    if (uncache_tail(sc, s))
         return true;
     if (!seq_shares_tail(s, sc->pool))
         return false;
@@ -92,7 +96,7 @@ static bool give_up_tail(struct sched *sc, struct seq *s)
     return true;
 }
 
-/* Counted once, and kept up while a step is planned. */
+/* Computed once per step; later changes of running sequences update it. */
 static int64_t promised_pages(struct sched *sc)
 {
     if (sc->has_counted)
@@ -104,8 +108,9 @@ static int64_t promised_pages(struct sched *sc)
     return sc->promised;
 }
 
-/* What others were promised and a little for them to grow. Alone one needs no such margin. */
-static int64_t margin(struct sched *sc)
+/* Promised pages and a reserve for the growth of running sequences. A sequence that would run alone
+ * needs no reserve. */
+static int64_t reserved_pages(struct sched *sc)
 {
     if (!sc->counts.running)
         return 0;
@@ -119,23 +124,24 @@ static int64_t unused_pages(const struct sched *sc)
 
 bool sched_has_room_for(struct sched *sc, const struct seq *s, int n_more)
 {
-    return pages_for(s->n_tokens + n_more) - s->n_pages + margin(sc) <= unused_pages(sc);
+    return pages_for(s->n_tokens + n_more) - s->n_pages + reserved_pages(sc) <= unused_pages(sc);
 }
 
-/* Room for all that `s` knows so far, and the margin; else it would only be preempted again. */
+/* Room for all known tokens of `s` and the reserve; with less it would soon be preempted again. */
 bool sched_make_way_for(struct sched *sc, struct seq *s, uint64_t now)
 {
-    int64_t spare = margin(sc);
+    int64_t reserved = reserved_pages(sc);
 
     sched_unhold(sc, s);
     for (;;) {
-        int64_t need = pages_for(s->n_tokens) - s->n_pages + seq_shares_tail(s, sc->pool) + spare;
+        int64_t need =
+            pages_for(s->n_tokens) - s->n_pages + seq_shares_tail(s, sc->pool) + reserved;
         int64_t n_free = unused_pages(sc);
         if (need <= n_free)
             return true;
         if (need <= n_free + (int64_t)sc->held_pages && evict_holder(sc, now))
             continue;
-        if (sc->counts.running || !give_up_tail(sc, s)) {
+        if (sc->counts.running || !drop_shared_tail(sc, s)) {
             sched_hold(sc, s);
             return false;
         }

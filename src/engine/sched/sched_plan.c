@@ -1,12 +1,15 @@
-/* sched_plan.c: the rows of one step. */
+/* sched_plan.c: selects the batch rows of one step: decode rows, prefill rows within the prefill
+ * budget, then newly admitted sequences. sched.h describes the rules.
+ *
+ * Owner: the engine thread. */
 #include "engine/sched/sched_in.h"
 #include "base/mem.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* Rows from here on want logits: one event each. The last row always does, prompt rows until they
- * were all scored, which is before anything else is known. */
+/* First row with logits; each such row needs one event credit. The last known row always has
+ * logits. For prompt logprobs, prompt rows have logits from score_from on. */
 static int logits_begin(const struct seq *s)
 {
     if (s->is_scripted)
@@ -14,69 +17,71 @@ static int logits_begin(const struct seq *s)
     return s->score_from < s->n_prompt - 1 ? MAX(s->n_kv, s->score_from) : s->n_tokens - 1;
 }
 
-/* More than its next token's row is missing: it fills, and may have to ride. */
-static bool is_filling(const struct seq *s)
+/* More than the row of the next token is missing. */
+static bool is_prefilling(const struct seq *s)
 {
     return s->n_tokens - s->n_kv > 1;
 }
 
-enum { LONG_RIDES, ALL_RIDES };
+enum { PREFILL_LONG, PREFILL_ALL };
 
-/* In parts: so many rows share what they read of the prompt's keys and the layer's weights. */
-enum { PART_ROWS = 16 };
+/* Partial rows share the reads of the layer's weights and of the prompt's KV. */
+enum { PARTIAL_ROWS = 16 };
 
-static int kind_of_ride(const struct sched *sc, const struct seq *s)
+static int prefill_class(const struct sched *sc, const struct seq *s)
 {
-    return s->n_missing > sc->l.prefill_chunk ? LONG_RIDES : ALL_RIDES;
+    return s->n_missing > sc->l.prefill_chunk ? PREFILL_LONG : PREFILL_ALL;
 }
 
-/* All that it has to compute would take no more than its equal share of what short ones may. */
-static bool is_brief(const struct sched *sc, const struct seq *s, double share)
+/* The time of all missing rows is at most `share`, an equal share of the short-prefill budget. */
+static bool fits_equal_share(const struct sched *sc, const struct seq *s, double share)
 {
     return cost_of_rows(&sc->cost, s->n_kv, s->n_tokens - s->n_kv) <= share;
 }
 
-/* Nanoseconds that it may add. Long prompts have equal shares of what is left for them. Short ones
- * go one after the other: the same work in equal shares would bring all of them in as late as the
- * last. Those that are done in this step by an equal share do not wait for the others, though. */
-static double ride_of(struct sched *sc, const struct seq *s)
+/* Prefill budget of `s` in this step in ns. Long prompts split the remaining long budget evenly.
+ * Short prompts run one after the other, since with equal shares all of them would finish as late
+ * as the last. A short prompt that an equal share completes in this step does not wait for the
+ * others: its time is reserved from the budget of the others. */
+static double prefill_budget_of(struct sched *sc, const struct seq *s)
 {
-    const int kind = kind_of_ride(sc, s);
-    double left = MIN(sc->ride_ns[kind], sc->ride_ns[ALL_RIDES]);
+    const int kind = prefill_class(sc, s);
+    double left = MIN(sc->ride_ns[kind], sc->ride_ns[PREFILL_ALL]);
 
-    if (kind == LONG_RIDES)
+    if (kind == PREFILL_LONG)
         return left / MAX(sc->n_riders[kind], 1);
-    if (is_brief(sc, s, sc->brief_share))
+    if (fits_equal_share(sc, s, sc->brief_share))
         return left;
     return left - MAX(sc->brief_ns, 0);
 }
 
-/* Its rows may pause in this step: nobody's of higher rank do. */
-static bool may_pause(const struct sched *sc, const struct seq *s)
+/* No sequence of higher rank has partial rows in this step. */
+static bool may_run_partial(const struct sched *sc, const struct seq *s)
 {
-    return !sc->has_part && sc->l.n_layers > 1 && is_filling(s);
+    return !sc->has_part && sc->l.n_layers > 1 && is_prefilling(s);
 }
 
-/* Of n rows, of which `fit` are its share, those that pass all layers. */
-static int whole_rows_to_ride(struct sched *sc, const struct seq *s, int n, int fit)
+/* Number of the n rows that pass all layers; `fit` rows are within the budget of the sequence. A
+ * sequence gets at least min(n, MIXED_PREFILL_ROWS_MIN) rows: the first prefill run of a step in
+ * any case, a later one if the budget of its class allows it. Otherwise that class is closed for
+ * this step. */
+static int full_rows_in_budget(struct sched *sc, const struct seq *s, int n, int fit)
 {
-    const int least = MIN(n, (int)RIDING_ROWS_MIN), kind = kind_of_ride(sc, s);
+    const int least = MIN(n, (int)RIDING_ROWS_MIN), kind = prefill_class(sc, s);
 
-    /* No share is below the least; who comes later then gets none. The very first gets that in any
-     * case. */
     if (fit >= least)
         return fit;
     if (!sc->has_ridden)
         return least;
-    fit =
-        cost_rows_within(&sc->cost, s->n_kv, MIN(sc->ride_ns[kind], sc->ride_ns[ALL_RIDES]), least);
+    fit = cost_rows_within(
+        &sc->cost, s->n_kv, MIN(sc->ride_ns[kind], sc->ride_ns[PREFILL_ALL]), least);
     if (fit == 0)
         sc->ride_ns[kind] = 0;
     return fit;
 }
 
-/* How many of the layers that are left n rows of it pass within ns: one at least. */
-static int layers_within(const struct sched *sc, const struct seq *s, int n, double ns)
+/* Number of the remaining layers that n rows pass within `ns`; at least one. */
+static int layers_in_budget(const struct sched *sc, const struct seq *s, int n, double ns)
 {
     const int left = sc->l.n_layers - s->layer;
     double layer_ns = cost_of_rows(&sc->cost, s->n_kv, n) / sc->l.n_layers;
@@ -85,110 +90,113 @@ static int layers_within(const struct sched *sc, const struct seq *s, int n, dou
     return sc->l.most_layers ? MIN(fit, sc->l.most_layers) : fit;
 }
 
-/* So many of n rows, in parts, use most of the time. More than a few share what they read. */
-static int rows_in_parts(const struct sched *sc, const struct seq *s, int n, double ns)
+/* Number of partial rows, at most n, that uses most of the `ns`. More rows share the reads of
+ * weights and KV, so a smaller number must use 5 % more time to be preferred. */
+static int partial_rows_in_budget(const struct sched *sc, const struct seq *s, int n, double ns)
 {
     int best = 1;
-    double most = 0;
+    double best_ns = 0;
 
-    for (int i = MIN(MIN(n, (int)PART_ROWS), sc->l.max_paused); i > 0; i--) {
+    for (int i = MIN(MIN(n, (int)PARTIAL_ROWS), sc->l.max_paused); i > 0; i--) {
         double layer_ns = cost_of_rows(&sc->cost, s->n_kv, i) / sc->l.n_layers;
-        double used = layer_ns * layers_within(sc, s, i, ns);
-        if (used <= ns && used > most * 1.05) {
+        double used = layer_ns * layers_in_budget(sc, s, i, ns);
+        if (used <= ns && used > best_ns * 1.05) {
             best = i;
-            most = used;
+            best_ns = used;
         }
     }
     return best;
 }
 
-/* Is there time for a layer of n rows? The first has it in any case; who comes later, and finds
- * none, ends it for all of his kind. */
-static bool has_time_for_layer(struct sched *sc, const struct seq *s, int n)
+/* True if the budget allows one layer of n rows. The first prefill run of a step is always allowed.
+ * A later one that does not fit closes its class for this step. */
+static bool has_budget_for_layer(struct sched *sc, const struct seq *s, int n)
 {
-    const int kind = kind_of_ride(sc, s);
+    const int kind = prefill_class(sc, s);
     double layer_ns = cost_of_rows(&sc->cost, s->n_kv, n) / sc->l.n_layers;
 
-    if (!sc->has_ridden || layer_ns <= MIN(sc->ride_ns[kind], sc->ride_ns[ALL_RIDES]))
+    if (!sc->has_ridden || layer_ns <= MIN(sc->ride_ns[kind], sc->ride_ns[PREFILL_ALL]))
         return true;
     sc->ride_ns[kind] = 0;
     return false;
 }
 
-/* Of n rows of one that rides, those for this step, and the time that they may take. */
-static int rows_to_ride(struct sched *sc, struct seq *s, int n, double *ns)
+/* Number of the n rows to compute in this step; sets *ns to the time budget of plan_layers. */
+static int prefill_rows_in_budget(struct sched *sc, struct seq *s, int n, double *ns)
 {
-    int fit, enough = sc->paused == NO_SEQ ? PART_ROWS : RIDING_ROWS_MIN;
+    int fit, enough = sc->paused == NO_SEQ ? PARTIAL_ROWS : RIDING_ROWS_MIN;
 
-    *ns = ride_of(sc, s);
-    sc->n_riders[kind_of_ride(sc, s)]--;
-    if (kind_of_ride(sc, s) == ALL_RIDES && is_brief(sc, s, sc->brief_share))
+    *ns = prefill_budget_of(sc, s);
+    sc->n_riders[prefill_class(sc, s)]--;
+    if (prefill_class(sc, s) == PREFILL_ALL && fits_equal_share(sc, s, sc->brief_share))
         sc->brief_ns -= cost_of_rows(&sc->cost, s->n_kv, s->n_tokens - s->n_kv);
     if (s->n_paused > 0)
-        return has_time_for_layer(sc, s, n) ? n : 0;
+        return has_budget_for_layer(sc, s, n) ? n : 0;
     fit = cost_rows_within(&sc->cost, s->n_kv, *ns, n);
-    if (fit == 0 && sc->has_ridden && kind_of_ride(sc, s) == ALL_RIDES)
-        return 0;                                     /* it is not its turn */
-    if (!may_pause(sc, s) || fit >= MIN(n, enough)) { /* another's pause is not lost lightly */
-        *ns = INFINITY;                               /* that is seen to */
-        return whole_rows_to_ride(sc, s, n, fit);
+    if (fit == 0 && sc->has_ridden && prefill_class(sc, s) == PREFILL_ALL)
+        return 0; /* a later short prompt */
+    /* A loss of another sequence's partial rows must be worth it. */
+    if (!may_run_partial(sc, s) || fit >= MIN(n, enough)) {
+        *ns = INFINITY; /* full_rows_in_budget has applied the budget */
+        return full_rows_in_budget(sc, s, n, fit);
     }
-    n = rows_in_parts(sc, s, n, *ns);
-    return has_time_for_layer(sc, s, n) ? n : 0;
+    n = partial_rows_in_budget(sc, s, n, *ns);
+    return has_budget_for_layer(sc, s, n) ? n : 0;
 }
 
-/* Likewise in a step without decodes, which nobody waits for but who comes meanwhile. */
-static double time_alone(const struct sched *sc)
+/* Time limit of a run in a step without decode rows. The limit bounds the wait of cancellations and
+ * new requests; only the first run of the step has one. */
+static double prefill_only_limit(const struct sched *sc)
 {
     return sc->l.pass_ns > 0 && sc->rows_left == sc->l.max_rows ? sc->l.pass_ns : INFINITY;
 }
 
-/* There a prompt does not wait for the next ones, which would bring all of them in as late as the
- * last: what would make the step longer than a pass may take has its turn in another. */
-static bool has_to_wait(const struct sched *sc, const struct seq *s, int n)
+/* In a step without decode rows, a prompt waits for the next step if it would make this step longer
+ * than max_prefill_step_ns. Otherwise all prompts of the step would finish as late as the last. */
+static bool exceeds_step_limit(const struct sched *sc, const struct seq *s, int n)
 {
     return sc->l.pass_ns > 0 && sc->l.stretch > 0 && sc->fill_ns > 0 && s->n_paused == 0 &&
            sc->fill_ns + cost_of_rows(&sc->cost, s->n_kv, n) > sc->l.pass_ns;
 }
 
-/* The share of the layers that its planned rows pass. */
-static double part_of(const struct sched *sc, const struct seq *s)
+/* Fraction of the layers that the planned rows pass. */
+static double layer_fraction(const struct sched *sc, const struct seq *s)
 {
     return s->plan_end ? (double)(s->plan_end - s->layer) / sc->l.n_layers : 1;
 }
 
-static void add_part(const struct sched *sc, const struct seq *s, struct plan *p)
+static void add_partial_size(const struct sched *sc, const struct seq *s, struct plan *p)
 {
     struct step_size own = { 0 };
 
     step_size_add(&own, s->n_kv, s->plan_rows);
-    p->part = part_of(sc, s);
+    p->part = layer_fraction(sc, s);
     p->size.rows += own.rows * p->part;
     p->size.keys += own.keys * p->part;
 }
 
-static void count_ride(struct sched *sc, const struct seq *s)
+static void charge_prefill_budget(struct sched *sc, const struct seq *s)
 {
-    if (!is_filling(s))
+    if (!is_prefilling(s))
         step_size_add(&sc->decode_size, s->n_kv, s->plan_rows);
-    if (!is_filling(s) || s->plan_rows == 0)
+    if (!is_prefilling(s) || s->plan_rows == 0)
         return;
-    double ns = cost_of_rows(&sc->cost, s->n_kv, s->plan_rows) * part_of(sc, s);
+    double ns = cost_of_rows(&sc->cost, s->n_kv, s->plan_rows) * layer_fraction(sc, s);
     sc->fill_ns += ns;
     if (!sc->is_riding)
         return;
-    sc->ride_ns[ALL_RIDES] -= ns;
-    if (kind_of_ride(sc, s) == LONG_RIDES)
-        sc->ride_ns[LONG_RIDES] -= ns;
+    sc->ride_ns[PREFILL_ALL] -= ns;
+    if (prefill_class(sc, s) == PREFILL_LONG)
+        sc->ride_ns[PREFILL_LONG] -= ns;
     sc->has_ridden = true;
 }
 
-/* Takes over what others have computed for the same prefix. True: one that is planned already is at
- * the very next tokens, which it better waits for. */
-static bool follow(struct sched *sc, struct seq *s)
+/* Takes over pages that other sequences have computed for the same prefix. Returns true if a run of
+ * this plan computes the very next page of `s`, so that `s` should wait for it. */
+static bool reuse_computed_prefix(struct sched *sc, struct seq *s)
 {
     prefix_keep(s, sc->l.tree);
-    if (s->root.i == TREE_NONE.i || !is_filling(s))
+    if (s->root.i == TREE_NONE.i || !is_prefilling(s))
         return false;
     prefix_catch_up(s, sc->l.tree);
     for (int i = 0; i < sc->n_fill && &sc->seqs[sc->fill[i]] != s; i++)
@@ -197,17 +205,17 @@ static bool follow(struct sched *sc, struct seq *s)
     return false;
 }
 
-/* Rows that cannot pass all layers in ns pause, where they may. */
+/* Limits the planned rows to the layers that fit into `ns`, if partial rows are allowed. */
 static void plan_layers(struct sched *sc, struct seq *s, double ns)
 {
     int n = s->plan_rows;
 
-    if (s->n_paused == 0 && (n == 0 || n > sc->l.max_paused || !may_pause(sc, s)))
+    if (s->n_paused == 0 && (n == 0 || n > sc->l.max_paused || !may_run_partial(sc, s)))
         return;
-    int end = s->layer + layers_within(sc, s, n, ns);
+    int end = s->layer + layers_in_budget(sc, s, n, ns);
     if (s->layer == 0 && end == sc->l.n_layers)
         return;
-    if (sc->paused != NO_SEQ && &sc->seqs[sc->paused] != s) /* one of lower rank, not planned yet */
+    if (sc->paused != NO_SEQ && &sc->seqs[sc->paused] != s) /* lower rank, not planned yet */
         sched_forget_pause(sc, &sc->seqs[sc->paused]);
     s->plan_end = end;
     sc->has_part = true;
@@ -215,22 +223,22 @@ static void plan_layers(struct sched *sc, struct seq *s, double ns)
         s->plan_logits = 0;
 }
 
-/* Gives `s` as many rows as it may have; pages may come from others. */
-static void plan_rows_of(struct sched *sc, struct seq *s, uint64_t now)
+/* Plans up to a chunk of rows of `s`; takes pages from other sequences if necessary. */
+static void plan_seq_rows(struct sched *sc, struct seq *s, uint64_t now)
 {
-    if (s->n_paused == 0 && follow(sc, s))
+    if (s->n_paused == 0 && reuse_computed_prefix(sc, s))
         return;
     int n = s->n_paused > 0 ? s->n_paused : MIN(s->n_tokens - s->n_kv, sc->l.prefill_chunk);
     int logits_from = logits_begin(s);
     double ns = INFINITY;
 
     n = MIN(n, sc->rows_left);
-    if (is_filling(s) && sc->is_riding)
-        n = rows_to_ride(sc, s, n, &ns);
-    else if (is_filling(s) && has_to_wait(sc, s, n))
+    if (is_prefilling(s) && sc->is_riding)
+        n = prefill_rows_in_budget(sc, s, n, &ns);
+    else if (is_prefilling(s) && exceeds_step_limit(sc, s, n))
         return;
-    else if (is_filling(s))
-        ns = time_alone(sc);
+    else if (is_prefilling(s))
+        ns = prefill_only_limit(sc);
     n = MIN(n, logits_from - s->n_kv + MIN(s->credits, sc->logits_left));
     if (n <= 0)
         return;
@@ -239,19 +247,19 @@ static void plan_rows_of(struct sched *sc, struct seq *s, uint64_t now)
     plan_layers(sc, s, ns);
     sc->rows_left -= s->plan_rows;
     sc->logits_left -= s->plan_logits;
-    count_ride(sc, s);
+    charge_prefill_budget(sc, s);
 }
 
 static void plan_seq(struct sched *sc, struct seq *s, uint64_t now)
 {
     sc->promised -= sched_missing(s);
-    plan_rows_of(sc, s, now);
+    plan_seq_rows(sc, s, now);
     sc->promised += sched_missing(s);
 }
 
-/* The row that was planned goes to a page of its own, and so will those up to the page's end: until
- * then none of them needs to be asked about. */
-static void look_at_page(const struct sched *sc, struct seq *s)
+/* If the next row is written to a page that only this sequence holds, so are the rows up to the end
+ * of that page: until then is_decode_only needs no further checks. */
+static void update_decode_only(const struct sched *sc, struct seq *s)
 {
     const int page = s->n_kv / PAGE_TOKENS;
 
@@ -261,52 +269,53 @@ static void look_at_page(const struct sched *sc, struct seq *s)
         s->plain_until = (page + 1) * PAGE_TOKENS;
 }
 
-/* What nearly all of a step's sequences come to, by their first line of memory alone. */
-static bool is_plain(const struct seq *s)
+/* Fast path of nearly all sequences of a step; reads only their first cache line. */
+static bool is_decode_only(const struct seq *s)
 {
     return s->n_kv < s->plain_until && s->n_tokens - s->n_kv == 1 &&
            (s->is_scripted || s->credits > 0);
 }
 
-static void plan_next_token(struct sched *sc, struct seq *s)
+static void plan_decode_row(struct sched *sc, struct seq *s)
 {
     s->plan_rows = 1;
     s->plan_logits = !s->is_scripted;
     sc->logits_left -= s->plan_logits;
 }
 
-/* Those who decode on a page of their own are planned at once: there is a row for each that runs,
- * and they take nothing from others. The rest is listed, for planning one may preempt others. Who
- * ran in the last step mostly runs in this, in the same order. */
+/* Plans decode-only sequences immediately: the batch has a row for each running sequence, and they
+ * take no pages from others. The other sequences are collected in lists, since planning one may
+ * preempt others. The running list mostly equals that of the last step, so sc->order is used for
+ * prefetching. */
 static void list_running(struct sched *sc)
 {
-    int n = 0, n_plain = 0;
+    int n = 0, n_decode_only = 0;
     int64_t keys = 0;
 
     sc->n_decode = sc->n_fill = 0;
-    sc->promised = 0; /* plain ones need no more pages */
+    sc->promised = 0; /* decode-only sequences need no more pages */
     sc->has_counted = true;
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
         struct seq *s = &sc->seqs[id];
         __builtin_prefetch(&sc->seqs[sc->order[n + SCHED_AHEAD]]);
         sc->order[n++] = id;
-        if (is_plain(s)) {
-            plan_next_token(sc, s);
-            n_plain++;
+        if (is_decode_only(s)) {
+            plan_decode_row(sc, s);
+            n_decode_only++;
             keys += s->n_kv + 1;
             continue;
         }
         sc->promised += sched_missing(s);
-        if (is_filling(s))
+        if (is_prefilling(s))
             sc->fill[sc->n_fill++] = id;
         else
             sc->decode[sc->n_decode++] = id;
     }
-    sc->rows_left -= n_plain;
-    sc->decode_size = (struct step_size){ n_plain, (double)keys };
+    sc->rows_left -= n_decode_only;
+    sc->decode_size = (struct step_size){ n_decode_only, (double)keys };
 }
 
-static const page_id *last_page(const struct seq *s)
+static const page_id *tail_page(const struct seq *s)
 {
     return &s->pages[s->n_kv / PAGE_TOKENS];
 }
@@ -315,53 +324,55 @@ static void plan_listed(struct sched *sc, const uint32_t *ids, int n, uint64_t n
 {
     for (int i = 0; i < n; i++) {
         if (i + SCHED_AHEAD < n)
-            __builtin_prefetch(last_page(&sc->seqs[ids[i + SCHED_AHEAD]]));
+            __builtin_prefetch(tail_page(&sc->seqs[ids[i + SCHED_AHEAD]]));
         if (sc->seqs[ids[i]].state == SEQ_RUNNING)
             plan_seq(sc, &sc->seqs[ids[i]], now);
     }
 }
 
-/* Beside decodes that take `alone`. One that decodes by itself is the measure for what gaps may
- * become: they are as long for few as for many then, and prompts have most time when few decode.
- * Beside many they have at least as much as those. */
-static double ride_of_all(const struct sched *sc, double alone)
+/* Prefill budget of all prompts, short ones included, in a step whose decode rows take
+ * `decode_only_ns`. The limit is relative to a step with one decode row, since the resulting
+ * inter-token latency is then the same for small and large batches, and the budget is largest if
+ * few sequences decode. With many decode rows the budget is at least `decode_only_ns` (factor
+ * 2). */
+static double total_prefill_budget(const struct sched *sc, double decode_only_ns)
 {
     const struct step_size *d = &sc->decode_size;
     const struct step_size one = { 1, d->keys / MAX(d->rows, 1) };
-    double often = sc->l.short_stretch;
+    double factor = sc->l.short_stretch;
 
-    if (often == 0)
+    if (factor == 0)
         return 1e300;
-    double most = MAX(often * cost_of(&sc->cost, &one), MIN(often, 2) * alone);
-    return MAX(most, sc->l.stretch * alone) - alone;
+    double max_ns = MAX(factor * cost_of(&sc->cost, &one), MIN(factor, 2) * decode_only_ns);
+    return MAX(max_ns, sc->l.stretch * decode_only_ns) - decode_only_ns;
 }
 
-/* What those take that an equal share brings in at once. */
-static void keep_for_brief(struct sched *sc)
+/* Reserves the time of the short prompts that an equal share completes in this step. */
+static void reserve_short_prefill(struct sched *sc)
 {
-    sc->brief_share = sc->ride_ns[ALL_RIDES] / MAX(sc->n_riders[ALL_RIDES], 1);
+    sc->brief_share = sc->ride_ns[PREFILL_ALL] / MAX(sc->n_riders[PREFILL_ALL], 1);
     sc->brief_ns = 0;
     for (int i = 0; i < sc->n_fill; i++) {
         const struct seq *s = &sc->seqs[sc->fill[i]];
-        if (kind_of_ride(sc, s) == ALL_RIDES && is_brief(sc, s, sc->brief_share))
+        if (prefill_class(sc, s) == PREFILL_ALL && fits_equal_share(sc, s, sc->brief_share))
             sc->brief_ns += cost_of_rows(&sc->cost, s->n_kv, s->n_tokens - s->n_kv);
     }
 }
 
-/* What decodes is planned: prompts may make the step so much longer. */
-static void begin_riding(struct sched *sc)
+/* Computes the prefill budgets; the decode rows are planned. */
+static void init_prefill_budgets(struct sched *sc)
 {
-    double alone = cost_of(&sc->cost, &sc->decode_size);
+    double decode_only_ns = cost_of(&sc->cost, &sc->decode_size);
 
     sc->has_ridden = false;
     sc->is_riding = sc->l.stretch > 0 && sc->decode_size.rows > 0;
     sc->fill_ns = 0;
-    sc->ride_ns[LONG_RIDES] = (sc->l.stretch - 1) * alone;
-    sc->ride_ns[ALL_RIDES] = ride_of_all(sc, alone);
-    sc->n_riders[LONG_RIDES] = sc->n_riders[ALL_RIDES] = 0;
+    sc->ride_ns[PREFILL_LONG] = (sc->l.stretch - 1) * decode_only_ns;
+    sc->ride_ns[PREFILL_ALL] = total_prefill_budget(sc, decode_only_ns);
+    sc->n_riders[PREFILL_LONG] = sc->n_riders[PREFILL_ALL] = 0;
     for (int i = 0; i < sc->n_fill; i++)
-        sc->n_riders[kind_of_ride(sc, &sc->seqs[sc->fill[i]])]++;
-    keep_for_brief(sc);
+        sc->n_riders[prefill_class(sc, &sc->seqs[sc->fill[i]])]++;
+    reserve_short_prefill(sc);
 }
 
 static void plan_waiting(struct sched *sc, uint64_t now)
@@ -374,15 +385,16 @@ static void plan_waiting(struct sched *sc, uint64_t now)
         if (!sched_let_in(sc, &sc->seqs[id], now)) {
             if (sc->seqs[id].state == SEQ_WAITING)
                 return;
-            continue; /* its pages are on their way: it is the next one's turn */
+            continue; /* parked until its pages are read from the offload tier */
         }
-        if (is_filling(&sc->seqs[id]) && sc->n_fill < 2 * sc->l.max_batch)
-            sc->fill[sc->n_fill++] = id; /* some were listed and preempted: two lists' room */
+        if (is_prefilling(&sc->seqs[id]) && sc->n_fill < 2 * sc->l.max_batch)
+            /* Room for two batches: listed sequences may be preempted and others admitted. */
+            sc->fill[sc->n_fill++] = id;
         plan_seq(sc, &sc->seqs[id], now);
     }
 }
 
-/* Pages that a run is the first to write to, and that hold another tenant's rows. */
+/* Adds the pages of positions from .. upto - 1 that hold KV of another tenant to p->clears. */
 static void clear_pages(struct sched *sc, struct plan *p, const struct seq *s, int from, int upto)
 {
     for (int i = pages_for(from); i < pages_for(upto); i++)
@@ -390,26 +402,26 @@ static void clear_pages(struct sched *sc, struct plan *p, const struct seq *s, i
             p->clears[p->n_clears++] = s->pages[i];
 }
 
-static void write_down_copy(struct sched *sc, struct plan *p, struct seq *s)
+static void emit_copy(struct sched *sc, struct plan *p, struct seq *s)
 {
     p->copies[p->n_copies++] = (struct plan_copy){ s->copy_from, s->copy_to };
-    (void)!page_claim(sc->pool, s->copy_to, s->writer); /* the copy overwrites all */
-    page_unref(sc->pool, s->copy_from); /* from here on nobody takes before the copy */
+    (void)!page_claim(sc->pool, s->copy_to, s->writer); /* the copy overwrites the whole page */
+    page_unref(sc->pool, s->copy_from); /* no page is taken between here and the copy */
     s->copy_from = s->copy_to = PAGE_NONE;
 }
 
-static bool pauses(const struct sched *sc, int end_layer)
+static bool is_partial(const struct sched *sc, int end_layer)
 {
     return end_layer > 0 && end_layer < sc->l.n_layers;
 }
 
-static void write_down_rows(struct sched *sc, struct plan *p, struct seq *s)
+static void emit_rows(struct sched *sc, struct plan *p, struct seq *s)
 {
     if (s->n_kv % PAGE_TOKENS == 0 || s->plan_rows > 1)
         clear_pages(sc, p, s, s->n_kv, s->n_kv + s->plan_rows);
-    p->n_filling += is_filling(s);
+    p->n_filling += is_prefilling(s);
     if (s->plan_end)
-        add_part(sc, s, p);
+        add_partial_size(sc, s, p);
     else
         step_size_add(&p->size, s->n_kv, s->plan_rows);
     p->n_rows += s->plan_rows;
@@ -421,15 +433,15 @@ static void write_down_rows(struct sched *sc, struct plan *p, struct seq *s)
         .n_logits = s->plan_logits,
         .from_layer = s->plan_end ? s->layer : 0,
         .end_layer = s->plan_end,
-        .is_whole = s->n_kv + s->plan_rows == s->n_tokens && !pauses(sc, s->plan_end),
+        .is_whole = s->n_kv + s->plan_rows == s->n_tokens && !is_partial(sc, s->plan_end),
         .is_first = !s->was_planned,
     };
     s->was_planned = true;
     s->plan_rows = s->plan_logits = s->plan_end = 0;
-    look_at_page(sc, s);
+    update_decode_only(sc, s);
 }
 
-static void write_down_next_token(struct sched *sc, struct plan *p, struct seq *s)
+static void emit_decode_row(struct sched *sc, struct plan *p, struct seq *s)
 {
     p->runs[p->n_runs++] = (struct plan_run){
         .seq = { sched_index(sc, s) },
@@ -442,9 +454,9 @@ static void write_down_next_token(struct sched *sc, struct plan *p, struct seq *
     s->plan_rows = s->plan_logits = 0;
 }
 
-static void write_down(struct sched *sc, struct plan *p)
+static void emit_plan(struct sched *sc, struct plan *p)
 {
-    int n_plain = 0;
+    int n_decode_only = 0;
     int64_t keys = 0;
 
     p->n_runs = p->n_copies = p->n_clears = p->n_rows = p->n_filling = 0;
@@ -452,19 +464,19 @@ static void write_down(struct sched *sc, struct plan *p)
     p->part = 1;
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
         struct seq *s = &sc->seqs[id];
-        if (s->plan_rows == 1 && is_plain(s)) {
-            n_plain++;
+        if (s->plan_rows == 1 && is_decode_only(s)) {
+            n_decode_only++;
             keys += s->n_kv + 1;
-            write_down_next_token(sc, p, s);
+            emit_decode_row(sc, p, s);
             continue;
         }
         if (s->copy_from.i != PAGE_NONE.i)
-            write_down_copy(sc, p, s);
+            emit_copy(sc, p, s);
         if (s->plan_rows > 0)
-            write_down_rows(sc, p, s);
+            emit_rows(sc, p, s);
     }
-    p->n_rows += n_plain;
-    p->size.rows += n_plain;
+    p->n_rows += n_decode_only;
+    p->size.rows += n_decode_only;
     p->size.keys += (double)keys;
     p->has_prefill = p->n_filling > 0;
     p->has_decode = p->n_filling < p->n_runs;
@@ -483,15 +495,15 @@ void sched_plan(struct sched *sc, uint64_t now, struct plan *p)
     sched_change_turns(sc, now);
     list_running(sc);
     plan_listed(sc, sc->decode, sc->n_decode, now);
-    begin_riding(sc);
+    init_prefill_budgets(sc);
     plan_listed(sc, sc->fill, sc->n_fill, now);
     plan_waiting(sc, now);
-    write_down(sc, p);
+    emit_plan(sc, p);
     sc->plan = NULL;
 }
 
-/* What was computed before, or found, was paid for or costs nothing. */
-static void charge(struct sched *sc, struct seq *s, int pos, int n)
+/* Charges the tenant for positions that are computed for the first time. */
+static void charge_tenant(struct sched *sc, struct seq *s, int pos, int n)
 {
     int from = MAX(pos, s->n_charged), end = pos + n;
     int n_prompt = MAX(MIN(end, s->n_prompt) - from, 0),
@@ -508,12 +520,12 @@ void sched_commit(struct sched *sc, const struct plan *p)
     for (int i = 0; i < p->n_runs; i++) {
         struct seq *s = p->runs[i].s;
         int n = p->runs[i].n - p->runs[i].n_drafts;
-        if (s->n_charged == s->n_kv && is_plain(s) && s->n_kv >= s->n_prompt) {
+        if (s->n_charged == s->n_kv && is_decode_only(s) && s->n_kv >= s->n_prompt) {
             tenants_charge(&sc->tenants, s->tenant, CHARGE_OUTPUT);
             s->n_charged = ++s->n_kv;
             continue;
         }
-        if (pauses(sc, p->runs[i].end_layer)) {
+        if (is_partial(sc, p->runs[i].end_layer)) {
             sc->counts.pauses++;
             sc->paused = p->runs[i].seq.i;
             s->n_paused = n;
@@ -521,12 +533,12 @@ void sched_commit(struct sched *sc, const struct plan *p)
             continue;
         }
         sched_end_pause(sc, s);
-        charge(sc, s, p->runs[i].pos, n);
+        charge_tenant(sc, s, p->runs[i].pos, n);
         s->n_kv += n;
     }
 }
 
-/* ---- drafts */
+/* ---- speculative decoding */
 
 static void add_drafts(struct sched *sc, struct plan *p, int i, int n)
 {
@@ -572,7 +584,7 @@ void sched_accept(struct sched *sc, seq_id id)
     struct seq *s = sched_seq(sc, id);
 
     CHECK(s->n_kv < s->n_tokens);
-    charge(sc, s, s->n_kv, 1);
+    charge_tenant(sc, s, s->n_kv, 1);
     s->n_kv++;
 }
 

@@ -1,9 +1,12 @@
-/* sched_turns.c: who comes in, and who gives its place away. */
+/* sched_admit.c: admission of waiting sequences, time slices and preemption by priority (struct
+ * fairness).
+ *
+ * Owner: the engine thread. */
 #include "engine/sched/sched_in.h"
 
-/* Before it comes in, so that it needs no room for what is there. Should there be no room for the
- * rest, it keeps what it found as long as nobody needs it more. */
-static void find_prefix(struct sched *sc, struct seq *s)
+/* Matches the prefix cache before admission, so that cached tokens need no room. If there is no
+ * room for the rest, the sequence holds the found pages until another sequence needs them. */
+static void match_prefix(struct sched *sc, struct seq *s)
 {
     if (s->n_pages > 0)
         return;
@@ -11,7 +14,7 @@ static void find_prefix(struct sched *sc, struct seq *s)
     sched_hold(sc, s);
 }
 
-static void tell_turn(struct sched *sc, const struct plan_turn *t)
+static void record_swap(struct sched *sc, const struct plan_turn *t)
 {
     struct plan *p = sc->plan;
 
@@ -24,7 +27,7 @@ static uint64_t time_in_state(const struct seq *s, uint64_t now)
     return now > s->since_ns ? now - s->since_ns : 0;
 }
 
-static void admit(struct sched *sc, struct seq *s, uint64_t now)
+static void start_running(struct sched *sc, struct seq *s, uint64_t now)
 {
     struct plan_turn turn = {
         .user = s->user, .is_resumed = true, .took_ns = time_in_state(s, now)
@@ -38,11 +41,12 @@ static void admit(struct sched *sc, struct seq *s, uint64_t now)
     s->has_yielded = false;
     sc->counts.turns_waiting--;
     sc->counts.turns_resumed++;
-    tell_turn(sc, &turn);
+    record_swap(sc, &turn);
 }
 
-/* What it found meanwhile it finds again, and what is coming behind it. */
-static void wait_for_pages(struct sched *sc, struct seq *s, uint64_t now)
+/* Parks the sequence while the offload tier reads its pages. The pages found so far are released;
+ * the match at admission finds them again together with the read ones. */
+static void park_for_kv_load(struct sched *sc, struct seq *s, uint64_t now)
 {
     sched_unhold(sc, s);
     sched_give_pages(sc, s);
@@ -51,28 +55,27 @@ static void wait_for_pages(struct sched *sc, struct seq *s, uint64_t now)
     sched_move(sc, s, SEQ_PARKED, now);
 }
 
-/* When there is room for it. */
 bool sched_let_in(struct sched *sc, struct seq *s, uint64_t now)
 {
-    find_prefix(sc, s);
+    match_prefix(sc, s);
     if (!sched_make_way_for(sc, s, now))
         return false;
     if (sc->l.is_coming && sc->l.is_coming(sc->l.is_coming_arg, s)) {
-        wait_for_pages(sc, s, now);
+        park_for_kv_load(sc, s, now);
         return false;
     }
     prefix_count(s, sc->l.tree);
-    admit(sc, s, now);
+    start_running(sc, s, now);
     return true;
 }
 
-static bool is_low(const struct sched *sc, const struct seq *s)
+static bool is_low_priority(const struct sched *sc, const struct seq *s)
 {
     return s->priority < sc->fair.high_priority_threshold;
 }
 
-/* The first of those who may come in: fresh ones only while not too many have begun; one of high
- * priority that may take another's place is not held up by that. */
+/* First sequence that may be admitted. A new sequence is excluded if max_started sequences have
+ * started, unless it has high priority and may preempt. */
 uint32_t sched_first_waiting(struct sched *sc, uint64_t now)
 {
     bool is_full = sc->counts.running + sc->waiting.n_back >= (uint32_t)sc->l.max_begun;
@@ -80,62 +83,62 @@ uint32_t sched_first_waiting(struct sched *sc, uint64_t now)
 
     if (!is_full || id == NO_SEQ || !sc->seqs[id].is_fresh)
         return id;
-    if (sc->fair.enable_preemption && !is_low(sc, &sc->seqs[id]))
+    if (sc->fair.enable_preemption && !is_low_priority(sc, &sc->seqs[id]))
         return id;
     return waitq_first(&sc->waiting, now, false);
 }
 
-/* `s` gives its place to the first of those who wait, it among them with this order. False: it
- * keeps it. */
-static bool change_turn(
+/* `s` yields its place, with queue position `order`, to the first waiting sequence, `s` included.
+ * Returns false if `s` keeps its place. */
+static bool yield_place(
     struct sched *sc, struct seq *s, uint64_t order, bool is_preempted, uint64_t now)
 {
     struct plan_turn turn = {
         .user = s->user, .is_preempted = is_preempted, .took_ns = time_in_state(s, now)
     };
-    uint64_t was = s->order;
+    uint64_t old_order = s->order;
 
     s->order = order;
-    sched_move(sc, s, SEQ_WAITING, now); /* its pages count as free for the other from here on */
+    /* From here on its pages count as available for the other. */
+    sched_move(sc, s, SEQ_WAITING, now);
     struct seq *first = &sc->seqs[sched_first_waiting(sc, now)];
     if (first == s || !sched_let_in(sc, first, now)) {
-        s->order = was;
+        s->order = old_order;
         sched_move(sc, s, SEQ_RUNNING, now);
         return false;
     }
     s->has_yielded = true;
     sc->counts.turns_waiting++;
     ++*(is_preempted ? &sc->counts.turns_preempted : &sc->counts.turns_yielded);
-    tell_turn(sc, &turn);
+    record_swap(sc, &turn);
     return true;
 }
 
-/* Its pages will go to the other and it comes back to none. Then its slice lasts until what it did
- * in it took as long as computing all again will: turns that are too short for their price would do
- * little else, and nobody would be served sooner. */
-static bool is_worth_a_refill(const struct sched *sc, const struct seq *s)
+/* For a yield that costs `s` its pages: the slice must have computed at least the predicted time of
+ * recomputing them. Shorter slices would mostly recompute, and no sequence would finish earlier. */
+static bool has_repaid_recompute(const struct sched *sc, const struct seq *s)
 {
     static const struct cost unknown = { .fixed = 1 };
     const struct cost *c = sc->cost.fixed + sc->cost.per_row > 0 ? &sc->cost : &unknown;
     int chunk = MIN(sc->l.prefill_chunk, sc->l.max_rows);
-    struct step_size refill = { 0 }, slice = { s->n_slice, (double)s->n_slice * s->n_kv };
+    struct step_size recompute = { 0 }, slice = { s->n_slice, (double)s->n_slice * s->n_kv };
 
-    step_size_add(&refill, 0, s->n_kv);
-    double again = cost_of(c, &refill) + c->fixed * ((s->n_kv - 1) / chunk);
-    double done = cost_of(c, &slice) - c->fixed + c->fixed * s->n_slice / sc->counts.running;
-    return done >= again;
+    step_size_add(&recompute, 0, s->n_kv);
+    double recompute_ns = cost_of(c, &recompute) + c->fixed * ((s->n_kv - 1) / chunk);
+    double slice_ns = cost_of(c, &slice) - c->fixed + c->fixed * s->n_slice / sc->counts.running;
+    return slice_ns >= recompute_ns;
 }
 
-static bool has_had_its_slice(struct sched *sc, const struct seq *s, const struct seq *first)
+static bool is_slice_over(struct sched *sc, const struct seq *s, const struct seq *first)
 {
     int slice = sc->fair.max_timeslice_tokens;
 
-    if (!is_low(sc, s) || s->n_slice < slice)
+    if (!is_low_priority(sc, s) || s->n_slice < slice)
         return false;
-    return sched_has_room_for(sc, first, slice) || is_worth_a_refill(sc, s);
+    return sched_has_room_for(sc, first, slice) || has_repaid_recompute(sc, s);
 }
 
-/* After its slice one goes behind all that wait. */
+/* Moves sequences at the end of their time slice to the end of the queue. */
 static void end_slices(struct sched *sc, uint64_t now)
 {
     uint32_t first = NO_SEQ;
@@ -146,21 +149,21 @@ static void end_slices(struct sched *sc, uint64_t now)
     if (first == NO_SEQ)
         return;
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next)
-        if (has_had_its_slice(sc, &sc->seqs[id], &sc->seqs[first]))
+        if (is_slice_over(sc, &sc->seqs[id], &sc->seqs[first]))
             sc->decode[n++] = id;
     for (int i = 0; i < n; i++) {
         struct seq *s = &sc->seqs[sc->decode[i]];
         s->n_slice = 0;
-        change_turn(sc, s, sc->n_orders++, false, now);
+        yield_place(sc, s, sc->n_orders++, false, now);
     }
 }
 
-/* The lowest that runs, when `s` may take its place. */
-static struct seq *lower_than(const struct sched *sc, const struct seq *s, uint64_t now)
+/* Lowest running sequence, if `s` may take its place; NULL otherwise. */
+static struct seq *find_lower_running(const struct sched *sc, const struct seq *s, uint64_t now)
 {
     uint32_t id = sc->running_tail;
 
-    while (id != NO_SEQ && !is_low(sc, &sc->seqs[id]))
+    while (id != NO_SEQ && !is_low_priority(sc, &sc->seqs[id]))
         id = sc->seqs[id].prev;
     if (id == NO_SEQ ||
         seq_rank(&sc->seqs[id], now, sc->l.age_ns) >= seq_rank(s, now, sc->l.age_ns))
@@ -168,25 +171,26 @@ static struct seq *lower_than(const struct sched *sc, const struct seq *s, uint6
     return &sc->seqs[id];
 }
 
-static void let_high_ones_in(struct sched *sc, uint64_t now)
+static void preempt_for_priority(struct sched *sc, uint64_t now)
 {
     if (!sc->fair.enable_preemption)
         return;
     while (sc->counts.running == (uint32_t)sc->l.max_batch) {
         uint32_t id = sched_first_waiting(sc, now);
-        if (id == NO_SEQ || is_low(sc, &sc->seqs[id]))
+        if (id == NO_SEQ || is_low_priority(sc, &sc->seqs[id]))
             return;
-        struct seq *low = lower_than(sc, &sc->seqs[id], now);
-        if (!low || !change_turn(sc, low, low->order, true, now))
+        struct seq *low = find_lower_running(sc, &sc->seqs[id], now);
+        if (!low || !yield_place(sc, low, low->order, true, now))
             return;
     }
 }
 
-/* When all places are taken and others wait. Whoever comes in is planned with those who run. */
+/* Called at the start of a step: applies time slices and priorities if the running set is full and
+ * sequences wait. An admitted sequence is planned with the running ones. */
 void sched_change_turns(struct sched *sc, uint64_t now)
 {
     if (sc->waiting.n == 0 || sc->counts.running < (uint32_t)sc->l.max_batch)
         return;
     end_slices(sc, now);
-    let_high_ones_in(sc, now);
+    preempt_for_priority(sc, now);
 }
