@@ -1,10 +1,10 @@
-/* call.h: a function run on the engine's thread, between two steps, for a caller who waits. */
+/* call.h: runs a function on the engine thread between two steps; the caller waits. */
 #pragma once
 
 #include "engine/core.h"
 
-/* Any thread but the engine's; the reply comes to the caller's mailbox, which is drained for
- * nothing else meanwhile. */
+/* Any thread except the engine thread. The reply arrives in the mailbox of the caller, which
+ * receives no other messages meanwhile. */
 void engine_call(
     struct engine *en, struct mailbox *reply, void (*fn)(struct core *c, void *arg), void *arg);
 

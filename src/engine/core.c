@@ -52,8 +52,9 @@ static int check_options(const struct engine_options *o, struct err *e)
     return fairness_check(&o->fairness, e);
 }
 
-/* A cancel, or who comes while a chunk of a prompt is computed, waits for a layer or so long. */
-enum { PASS_NS = 250000000 };
+/* Longest step without decode rows: bounds the wait of cancellations and new requests during
+ * prefill. */
+enum { PREFILL_STEP_NS = 250000000 };
 
 static void set_limits(const struct core *c, struct sched_limits *l)
 {
@@ -71,7 +72,7 @@ static void set_limits(const struct core *c, struct sched_limits *l)
         .n_layers = c->lm->n_layers,
         .max_paused = c->lm->max_paused,
         .most_layers = c->o.most_layers,
-        .pass_ns = PASS_NS,
+        .pass_ns = PREFILL_STEP_NS,
         .stretch = c->o.stretch_percent / 100.0,
         .short_stretch = c->o.short_stretch_percent / 100.0,
     };
@@ -89,7 +90,8 @@ static void set_limits(const struct core *c, struct sched_limits *l)
 static int open_tree(struct core *c, struct sched_limits *l, struct err *e)
 {
     const struct lm *lm = c->lm;
-    uint64_t reserve = (uint64_t)pages_for(c->port->n_ctx) + 1; /* one request must always fit */
+    /* One request of maximum length must always fit. */
+    uint64_t reserve = (uint64_t)pages_for(c->port->n_ctx) + 1;
     struct tree_options o = { .policy = c->o.kv_evict,
         .n_users = l->max_seqs,
         .ages = &c->port->stats.prefix.ages,
@@ -130,7 +132,8 @@ int core_open(struct core **out, struct lm *take, const struct kernels *k,
     c->port = port;
     c->o = *o;
     c->clock = clock_ns;
-    /* Integer dots beside floats: a multiplication with a key costs a few times more. */
+    /* Attention multiplies in floating point, matrix products in integers: a multiplication with a
+     * key costs about 4 times as much. */
     if (take->row_macs)
         c->costs.key_share = 4.0 * (double)take->key_macs / (double)take->row_macs;
     port->refs++;
@@ -178,7 +181,7 @@ static void release_seq(struct core *c, struct choice *ch)
     ch->seq = SEQ_NONE;
 }
 
-static void note_phases(struct core *c, const struct gen *g)
+static void record_phases(struct core *c, const struct gen *g)
 {
     struct engine_stats *st = &c->port->stats;
     const struct gen_result *r = &g->result;
@@ -206,13 +209,13 @@ static void end_gen(struct core *c, struct gen *g, uint64_t now)
     port_uncount(c->port, g);
     c->n_queued -= g->result.started_ns == 0;
     g->result.ended_ns = now;
-    note_phases(c, g);
+    record_phases(c, g);
     g->is_over = true;
     g->end = (struct gen_event){ .msg.kind = GEN_END, .gen = g };
     outbox_add(&c->out, g->reply, &g->end.msg);
 }
 
-static void note_waits(struct core *c, struct gen *g, const struct seq *s)
+static void record_waits(struct core *c, struct gen *g, const struct seq *s)
 {
     g->result.n_preempted += s->n_preempted;
     if (g->is_forked)
@@ -228,15 +231,14 @@ void core_end_choice(
     CHECK(!ch->is_ended);
     ch->is_ended = true;
     g->n_live--;
-    note_waits(c, g, sched_seq(c->sched, ch->seq));
+    record_waits(c, g, sched_seq(c->sched, ch->seq));
     if (ch == leader && !g->is_forked) /* ended before its prompt was computed */
         g->result.n_cached = sched_seq(c->sched, ch->seq)->n_cached;
     ch->end = (struct gen_event){
         .gen = g, .choice = ch->index, .index = ch->n_out, .finish = why, .stop_id = stop_id
     };
     core_post(c, ch, &ch->end, GEN_CHOICE_END);
-    /* The first choice computes the prompt for the others, also when nobody wants its own answer
-     * any more. */
+    /* The first choice computes the prompt for the others, also if it has ended itself. */
     if (ch != leader || g->is_forked)
         release_seq(c, ch);
     if (g->n_live > 0)
@@ -246,8 +248,8 @@ void core_end_choice(
     end_gen(c, g, now);
 }
 
-/* Its sequences are needed: to be ended. */
-static void stop_fetching(struct core *c, struct gen *g, uint64_t now)
+/* Starts the sequences of a request that waits for pages, so that they can be ended. */
+static void start_held_back(struct core *c, struct gen *g, uint64_t now)
 {
     if (!g->fetch)
         return;
@@ -255,7 +257,7 @@ static void stop_fetching(struct core *c, struct gen *g, uint64_t now)
     core_begin(c, g, now);
 }
 
-static void cancel(struct core *c, struct gen *g, enum errcode why, uint64_t now)
+static void cancel_gen(struct core *c, struct gen *g, enum errcode why, uint64_t now)
 {
     if (g->is_over)
         return;
@@ -264,7 +266,7 @@ static void cancel(struct core *c, struct gen *g, enum errcode why, uint64_t now
         : why == ERR_OVERLOADED ? "the deadline of the request cannot be met any more"
         : why == ERR_DRAINING   ? "the model was shut down"
                                 : "the request was cancelled");
-    stop_fetching(c, g, now);
+    start_held_back(c, g, now);
     for (int i = 0; i < g->in.n_choices && !g->is_over; i++)
         if (!g->choice[i].is_ended)
             core_end_choice(c, &g->choice[i],
@@ -275,25 +277,26 @@ static void cancel(struct core *c, struct gen *g, enum errcode why, uint64_t now
 void core_cancel_all(struct core *c, enum errcode why, uint64_t now)
 {
     while (c->gens)
-        cancel(c, c->gens, why, now);
+        cancel_gen(c, c->gens, why, now);
     outbox_flush(&c->out);
     outbox_wake(&c->out);
 }
 
 /* ---- messages */
 
-/* Beginning later than this it would not end by its deadline: then it better does not begin. */
-static uint64_t begin_by(const struct core *c, const struct gen *g, uint64_t now)
+/* Time after which a response of the estimated length would miss the deadline: a request that has
+ * not started by then is dropped. 0 = no such time. */
+static uint64_t latest_start_ns(const struct core *c, const struct gen *g, uint64_t now)
 {
-    uint64_t takes = pace_answer_ns(&c->pace, g->max_out);
+    uint64_t response_ns = pace_answer_ns(&c->pace, g->max_out);
 
-    if (!g->in.deadline_ns || now + takes >= g->in.deadline_ns)
+    if (!g->in.deadline_ns || now + response_ns >= g->in.deadline_ns)
         return 0;
-    return g->in.deadline_ns - takes;
+    return g->in.deadline_ns - response_ns;
 }
 
-/* Where tokens of this priority are counted. */
-static int stats_place(struct engine_stats *st, int priority)
+/* Index in by_priority of the output tokens of this priority. */
+static int priority_index(struct engine_stats *st, int priority)
 {
     int n = st->n_priorities, i = 0;
 
@@ -306,10 +309,10 @@ static int stats_place(struct engine_stats *st, int priority)
     return i;
 }
 
-static void submit(struct core *c, struct gen *g, uint64_t now)
+static void start_gen(struct core *c, struct gen *g, uint64_t now)
 {
     c->n_queued++;
-    g->counted_as = stats_place(&c->port->stats, g->in.priority);
+    g->counted_as = priority_index(&c->port->stats, g->in.priority);
     g->n_live = g->in.n_choices;
     g->prev = NULL;
     g->next = c->gens;
@@ -331,7 +334,7 @@ void core_begin(struct core *c, struct gen *g, uint64_t now)
             .tenant = g->in.tenant,
             .weight = g->in.tenant_weight,
             .deadline_ns = g->in.deadline_ns ? g->in.deadline_ns : UINT64_MAX,
-            .begin_by_ns = i ? 0 : begin_by(c, g, now),
+            .begin_by_ns = i ? 0 : latest_start_ns(c, g, now),
             .n_prompt = g->in.n_prompt,
             .score_from = is_scored ? 0 : g->in.n_prompt - 1,
             .credits = ch->credits,
@@ -347,9 +350,9 @@ void core_begin(struct core *c, struct gen *g, uint64_t now)
     }
 }
 
-/* A sequence that had none left goes on when a quarter of its events is back: waking it for each
- * would, when pages are short, compute its prefix again for one token. */
-static void event_home(struct core *c, struct gen_event *ev, uint64_t now)
+/* A parked sequence continues when a quarter of its events is returned. A wake-up for each event
+ * could, if pages are short, recompute its prefix for one token. */
+static void return_event(struct core *c, struct gen_event *ev, uint64_t now)
 {
     struct choice *ch = &ev->gen->choice[ev->choice];
 
@@ -362,25 +365,25 @@ static void event_home(struct core *c, struct gen_event *ev, uint64_t now)
         sched_unpark(c->sched, ch->seq, now);
 }
 
-static void audit_asked(struct core *c, struct msg *m);
-static void answer_call(struct core *c, struct msg *m);
+static void handle_audit(struct core *c, struct msg *m);
+static void handle_call(struct core *c, struct msg *m);
 
-static void receive(struct core *c, struct msg *m, uint64_t now)
+static void handle_message(struct core *c, struct msg *m, uint64_t now)
 {
     struct choice *ch;
 
     switch ((enum port_kind)m->kind) {
     case PORT_SUBMIT:
-        submit(c, container_of(m, struct gen, submit_msg), now);
+        start_gen(c, container_of(m, struct gen, submit_msg), now);
         break;
     case PORT_CANCEL:
-        cancel(c, container_of(m, struct gen, cancel_msg), ERR_CANCELLED, now);
+        cancel_gen(c, container_of(m, struct gen, cancel_msg), ERR_CANCELLED, now);
         break;
     case PORT_STOP_CHOICE:
         ch = container_of(m, struct choice, stop_msg);
         if (ch->is_ended)
             break;
-        stop_fetching(c, ch->gen, now);
+        start_held_back(c, ch->gen, now);
         core_end_choice(c, ch, FINISH_CANCELLED, -1, now);
         break;
     case PORT_WRITTEN:
@@ -388,16 +391,16 @@ static void receive(struct core *c, struct msg *m, uint64_t now)
         fetch_receive(c, m, now);
         break;
     case PORT_EVENT_HOME:
-        event_home(c, container_of(m, struct gen_event, msg), now);
+        return_event(c, container_of(m, struct gen_event, msg), now);
         break;
     case PORT_FREE:
         mem_free(container_of(m, struct gen, free_msg));
         break;
     case PORT_AUDIT:
-        audit_asked(c, m);
+        handle_audit(c, m);
         break;
     case PORT_CALL:
-        answer_call(c, m);
+        handle_call(c, m);
         break;
     case PORT_WAKE:
         break;
@@ -410,11 +413,11 @@ void core_drain(struct core *c, uint64_t now)
 
     for (struct msg *m = mailbox_drain(c->port->inbox); m; m = next) {
         next = m->next;
-        receive(c, m, now);
+        handle_message(c, m, now);
     }
     for (seq_id id; (id = sched_expired(c->sched, now)).i != NO_SEQ;) {
         struct choice *ch = sched_seq(c->sched, id)->user;
-        cancel(c, ch->gen,
+        cancel_gen(c, ch->gen,
             sched_seq(c->sched, id)->deadline_ns <= now ? ERR_TIMEOUT : ERR_OVERLOADED, now);
     }
     if (c->o.live_fairness) {
@@ -459,19 +462,19 @@ void core_audit(struct core *c, struct engine_audit *out)
     };
 }
 
-static void audit_asked(struct core *c, struct msg *m)
+static void handle_audit(struct core *c, struct msg *m)
 {
     struct audit_call *call = container_of(m, struct audit_call, msg);
 
     core_audit(c, call->out);
     m->kind = call->kind;
-    mailbox_post(call->reply, m); /* the call is the caller's again, and may be gone */
+    mailbox_post(call->reply, m); /* the call belongs to its caller again and may be freed */
 }
 
-static void answer_call(struct core *c, struct msg *m)
+static void handle_call(struct core *c, struct msg *m)
 {
     struct core_call *call = container_of(m, struct core_call, msg);
 
     call->fn(c, call->arg);
-    mailbox_post(call->reply, m); /* the call is the caller's again, and may be gone */
+    mailbox_post(call->reply, m); /* the call belongs to its caller again and may be freed */
 }

@@ -5,9 +5,9 @@
 #include "os/clock.h"
 #include "os/thread.h"
 
-/* The thread: messages, one step, messages, one step; asleep when nothing can run. */
+/* Engine thread: drains messages and executes a step in a loop; sleeps if no sequence can run. */
 struct engine {
-    struct core *core; /* the thread's, once it runs */
+    struct core *core; /* owned by the thread once it runs */
     struct port *port;
     pthread_t thread;
     _Atomic bool is_closing;
@@ -20,11 +20,11 @@ static void *engine_main(void *arg)
 
     while (!en->is_closing) {
         core_drain(c, clock_ns());
-        /* Asked again: the message that says so may be among those just read. */
+        /* Checked again: the drained messages may include the wake-up of engine_close. */
         if (!core_step(c, clock_ns()) && !en->is_closing)
             mailbox_wait(en->port->inbox, core_next_wake(c));
     }
-    /* Whatever was admitted lies in the inbox now: it gets its end like the others. */
+    /* All admitted requests are in the inbox now and get their GEN_END here. */
     core_drain(c, clock_ns());
     core_cancel_all(c, ERR_DRAINING, clock_ns());
     return NULL;
@@ -68,7 +68,7 @@ void engine_close(struct engine *en)
         return;
     port_shut(en->port);
     en->is_closing = true;
-    en->core->stop = true; /* nobody will see what the pass that runs would have given */
+    en->core->stop = true; /* the result of the running forward pass is not needed */
     mailbox_post(en->port->inbox, &en->port->wake);
     pthread_join(en->thread, NULL);
     core_close(en->core);
@@ -124,7 +124,7 @@ void engine_audit(struct engine *en, struct engine_audit *out)
     *out = (struct engine_audit){ 0 };
     if (mailbox_open(&call.reply, &e)) {
         log_warn("engine", "audit", "why=%s", e.msg);
-        return; /* not ok: nobody looked */
+        return; /* out->ok is false */
     }
     engine_audit_ask(en, &call);
     while (!mailbox_drain(call.reply))

@@ -3,13 +3,15 @@
 
 #include <stdatomic.h>
 
-enum { TOKENS_MAX = 1 << 24, ALL_TOKENS_MAX = 1 << 26 }; /* of one choice; of all together */
+/* Tokens of one choice; of all choices together. */
+enum { TOKENS_MAX = 1 << 24, ALL_TOKENS_MAX = 1 << 26 };
 
-/* The memory of requests up to this size need not be free at once. */
+/* Requests up to this size are freed without waking the engine thread. */
 enum { SMALL_TOKENS = 4096 };
 
-/* Slots of the indexes that drafts come from: of a prompt or prediction, of one answer. */
-enum { EVENTS_BACK = 8 };
+enum { RETURN_GROUP_MAX = 8 }; /* events returned by one message chain */
+
+/* Maximum slots of the n-gram indexes: of a prompt or prediction, of the output of one choice. */
 enum { TEXT_SLOTS = 1 << 16, OWN_SLOTS = 1 << 14 };
 
 static _Atomic uint64_t last_id;
@@ -39,21 +41,21 @@ static int check_input(const struct gen_input *in, struct err *e)
     return in->script ? check_script(in->script, e) : 0;
 }
 
-static int n_tokens_most(const struct gen_input *in, int choice)
+static int max_events(const struct gen_input *in, int choice)
 {
     bool is_scored = choice == 0 && in->want_prompt_logprobs;
 
     return MAX(in->max_tokens + (is_scored ? in->n_prompt : 0), 1);
 }
 
-static int n_events_for(const struct gen_input *in, int choice)
+static int n_events_of(const struct gen_input *in, int choice)
 {
-    return MIN(n_tokens_most(in, choice), (int)SEQ_EVENTS);
+    return MIN(max_events(in, choice), (int)SEQ_EVENTS);
 }
 
-/* What drafts are found by: one index over the prompt and one over the prediction for all
- * choices, one for each answer. */
-static size_t slots_for(const struct gen_input *in)
+/* Slots of the n-gram indexes: one index over the prompt and one over the prediction, shared by all
+ * choices, and one per choice over its output. */
+static size_t n_index_slots(const struct gen_input *in)
 {
     size_t n = 0;
 
@@ -91,16 +93,16 @@ static void lay_out_drafts(struct gen *g, uint32_t *slots)
     }
 }
 
-/* One block: gen and choices, events, tokens, page tables, indexes. Untouched parts cost nothing:
- * events and tokens are written when they are first used. */
-static void lay_out(struct gen *g, const struct gen_input *in, char *p)
+/* Lays out one block: gen and choices, events, tokens, page tables, indexes. Events and tokens are
+ * written at first use, so untouched parts cost no physical memory. */
+static void lay_out_block(struct gen *g, const struct gen_input *in, char *p)
 {
     int n_tokens = in->n_prompt + in->max_tokens;
 
     for (int i = 0; i < in->n_choices; i++) {
         struct choice *ch = &g->choice[i];
         ch->events = (struct gen_event *)(void *)p;
-        ch->n_events = ch->credits = n_events_for(in, i);
+        ch->n_events = ch->credits = n_events_of(in, i);
         p += (size_t)ch->n_events * sizeof(*ch->events);
     }
     for (int i = 0; i < in->n_choices; i++) {
@@ -117,13 +119,13 @@ static void lay_out(struct gen *g, const struct gen_input *in, char *p)
     lay_out_drafts(g, (uint32_t *)(void *)p);
 }
 
-static size_t bytes_for(const struct gen_input *in)
+static size_t block_bytes(const struct gen_input *in)
 {
     size_t n_tokens = (size_t)in->n_prompt + (size_t)in->max_tokens;
-    size_t n = slots_for(in) * sizeof(uint32_t);
+    size_t n = n_index_slots(in) * sizeof(uint32_t);
 
     for (int i = 0; i < in->n_choices; i++)
-        n += (size_t)n_events_for(in, i) * sizeof(struct gen_event) + n_tokens * sizeof(int32_t) +
+        n += (size_t)n_events_of(in, i) * sizeof(struct gen_event) + n_tokens * sizeof(int32_t) +
              (size_t)pages_for((int)n_tokens) * sizeof(page_id);
     return n;
 }
@@ -135,7 +137,7 @@ int gen_new(
         return -1;
 
     size_t head = sizeof(struct gen) + (size_t)in->n_choices * sizeof(struct choice);
-    struct gen *g = try_aligned(_Alignof(struct gen), head + bytes_for(in));
+    struct gen *g = try_aligned(_Alignof(struct gen), head + block_bytes(in));
     if (!g)
         return err_set(e, ERR_MEMORY, "no memory for a request of %d tokens, %d choices",
             in->n_prompt + in->max_tokens, in->n_choices);
@@ -144,7 +146,7 @@ int gen_new(
     g->reply = reply;
     g->user = user;
     g->id = ++last_id;
-    lay_out(g, in, (char *)g + head);
+    lay_out_block(g, in, (char *)g + head);
     *out = g;
     return 0;
 }
@@ -158,7 +160,7 @@ void gen_free(struct gen *g)
         return;
     }
     CHECK(g->is_over);
-    struct port *p = g->port; /* g is gone with the message */
+    struct port *p = g->port; /* the engine may free g as soon as the message is posted */
     bool is_small = g->in.n_prompt + g->in.max_tokens <= SMALL_TOKENS;
     g->free_msg.kind = PORT_FREE;
     if (is_small)
@@ -188,16 +190,17 @@ const struct gen_result *gen_result(const struct gen *g)
     return &g->result;
 }
 
-/* ---- the asker's messages */
+/* ---- messages of the caller */
 
-/* Events go home in groups, so that the engine has fewer letters to open: of a quarter at most,
- * which is when a sequence that had none left goes on (core.c), and of few, since those used last
- * are still in the cache. Where there is one for each token nobody waits for them. */
-static int group_of(const struct choice *ch)
+/* Events are returned in groups, so that the engine handles fewer messages. A group is at most a
+ * quarter of the events, the point at which a parked sequence continues (core.c), and at most
+ * RETURN_GROUP_MAX, since recently used events are still in the CPU cache. If each token has an
+ * event of its own, no sequence waits for returned events. */
+static int return_group_size(const struct choice *ch)
 {
-    bool has_enough = ch->n_events == n_tokens_most(&ch->gen->in, ch->index);
+    bool has_enough = ch->n_events == max_events(&ch->gen->in, ch->index);
 
-    return has_enough ? EVENTS_BACK : MIN((ch->n_events + 3) / 4, (int)EVENTS_BACK);
+    return has_enough ? RETURN_GROUP_MAX : MIN((ch->n_events + 3) / 4, (int)RETURN_GROUP_MAX);
 }
 
 void gen_event_done(struct gen_event *ev)
@@ -211,7 +214,7 @@ void gen_event_done(struct gen_event *ev)
     if (!ch->n_back++)
         ch->back_last = &ev->msg;
     ch->back = &ev->msg;
-    if (ch->n_back < group_of(ch))
+    if (ch->n_back < return_group_size(ch))
         return;
     mailbox_post_chain(ev->gen->port->inbox, ch->back, ch->back_last);
     ch->back = NULL;
@@ -237,7 +240,7 @@ void engine_stop_choice(struct engine *en, struct gen *g, int choice)
     mailbox_post(g->port->inbox, &ch->stop_msg);
 }
 
-/* ---- the engine's side */
+/* ---- engine side */
 
 struct gen_event *choice_new_event(struct choice *ch)
 {

@@ -1,8 +1,8 @@
-/* gen.h: the inside of a request: everything it needs in the engine, in one block of memory.
+/* gen.h: an engine request: all memory that a request needs in the engine, in one block.
  *
- * Owners, in turn: the asker until submit; then the engine (fields below), while the asker only
- * reads `in` and posts messages; the asker again after GEN_END; freed by whoever drains PORT_FREE.
- * Events travel: at home (linked from the choice), or out with the asker. */
+ * Owner, in sequence: the caller until engine_submit; the engine thread until GEN_END (the caller
+ * only reads `in` and posts messages); the caller again. The receiver of ENGINE_MSG_FREE frees the
+ * block. An event is either free (linked from its choice) or sent to the caller. */
 #pragma once
 
 #include "engine/spec/draft_text.h"
@@ -13,54 +13,56 @@ _Static_assert(sizeof(struct gen_event) % 64 == 0, "see there");
 _Static_assert((int)GEN_CHOICES_MAX == (int)SEQ_CHOICES_MAX, "one choice, one sequence");
 
 struct choice {
-    /* What each token reads and writes: one line of memory. */
+    /* First cache line: fields that each token reads and writes. */
     ALIGNED(64) struct gen *gen;
     int32_t *tokens;        /* [n_prompt + max_tokens] */
-    struct gen_event *home; /* those that came back, through msg.next */
-    seq_id seq; /* SEQ_NONE once released: after is_ended, when others need its prompt */
+    struct gen_event *home; /* list of free events that were returned, through msg.next */
+    /* SEQ_NONE after release: after is_ended and, for the first choice, after the fork. */
+    seq_id seq;
     int index;
     int n_out;
-    int credits;        /* = events at home; the scheduler has a copy */
+    int credits;        /* number of free events; the scheduler has a copy */
     int n_script;       /* script tokens sent */
-    int script_group;   /* the one being sent */
-    int n_used;         /* events from here on have never been out */
-    bool is_ended;      /* its GEN_CHOICE_END is posted */
-    bool was_predicted; /* the last token, by the client */
-    bool has_waited;    /* its delay is over */
+    int script_group;   /* group being sent */
+    int n_used;         /* events from here on have never been sent */
+    bool is_ended;      /* GEN_CHOICE_END is posted */
+    bool was_predicted; /* the last token equals the client's prediction */
+    bool has_waited;    /* the delay of the group is over */
 
     int n_events;
     struct gen_event *events; /* [n_events] */
     page_id *pages;           /* [pages_for(n_prompt + max_tokens)] */
     struct draft_seq draft;
-    enum draft_source draft_source; /* of the drafts under way */
-    struct tier_fetch *fetch;       /* it is parked for pages from disk */
-    int n_looks;                    /* of the times it had none, so often the disk was looked at */
+    enum draft_source draft_source; /* source of the draft tokens of this step */
+    struct tier_fetch *fetch;       /* parked until these pages are read; NULL = none */
+    int n_looks;                    /* tier look-ups; at most one more than the preemptions */
     struct gen_event end;
     struct msg stop_msg;
     _Atomic bool is_stop_posted;
-    /* The asker's, away from what the engine writes: n_back events it is done with, to go home. */
+    /* Owned by the caller, in a cache line that the engine does not write: n_back processed events
+     * that are not yet returned. */
     struct msg *back, *back_last;
     int n_back;
 };
 
 struct gen {
-    /* What each token reads: one line of memory; the first of `in` belong to it. */
+    /* First cache line: fields that each token reads, including the first ones of `in`. */
     ALIGNED(64) struct mailbox *reply;
-    int max_out;    /* max_tokens, or what the context leaves */
-    int counted_as; /* place in engine_stats.by_priority; ENGINE_PRIORITIES: others */
-    bool is_forked; /* the prompt was computed once: choices are on their own */
+    int max_out;    /* max_tokens, or the rest of the context */
+    int counted_as; /* index in engine_stats.by_priority; ENGINE_PRIORITIES = others */
+    bool is_forked; /* the prompt is computed and the choices are independent */
     bool has_begun; /* result.started_ns is set */
-    bool has_token; /* ... first_token_ns */
+    bool has_token; /* result.first_token_ns is set */
     struct gen_input in;
 
     void *user;
     uint64_t id;
-    struct port *port;        /* NULL until submitted; holds a reference */
+    struct port *port;        /* counted reference; NULL until submitted */
     int n_live;               /* choices that have not ended */
     bool is_over;             /* GEN_END is posted */
-    struct tier_fetch *fetch; /* pages it waits for before it is scheduled; NULL: none */
+    struct tier_fetch *fetch; /* pages read before the sequences are scheduled; NULL = none */
     struct ngram prompt_ngram, predicted_ngram; /* filled by gen_new, then constant */
-    struct gen *prev, *next;                    /* the engine's list of live ones */
+    struct gen *prev, *next;                    /* list of the requests in the engine */
     struct gen_result result;
     struct gen_event begun, end;
     struct msg submit_msg, cancel_msg, free_msg;
@@ -68,15 +70,15 @@ struct gen {
     struct choice choice[];
 };
 
-/* Unlike any other choice's. */
+/* Unique among all choices of the process. */
 static inline uint64_t choice_key(const struct choice *ch)
 {
     return ch->gen->id * GEN_CHOICES_MAX + (uint64_t)ch->index;
 }
 
-struct gen_event *choice_new_event(struct choice *ch); /* one that was never out */
+struct gen_event *choice_new_event(struct choice *ch); /* an event that was never sent */
 
-/* An event to send; the choice must have credits. What it says of a token is the caller's. */
+/* Takes a free event to send; the choice must have credits. The caller fills in the token. */
 static inline struct gen_event *choice_take_event(struct choice *ch)
 {
     struct gen_event *ev = ch->home;
@@ -91,7 +93,7 @@ static inline struct gen_event *choice_take_event(struct choice *ch)
 
 void choice_event_home(struct choice *ch, struct gen_event *ev);
 
-/* Script: tokens before this index leave with the group being sent; skips empty groups. */
+/* Script: end index of the group being sent; skips empty groups. */
 static inline int choice_group_end(struct choice *ch)
 {
     const struct gen_script *s = ch->gen->in.script;

@@ -1,8 +1,8 @@
-/* outbox.h: the events of one step, collected per mailbox, so that a mailbox gets them as one post
- * and with at most one wake-up.
+/* outbox.h: events of one step, collected per mailbox, so that each mailbox gets one post and at
+ * most one wake-up.
  *
- * There are as many mailboxes as io threads. When more than OUTBOXES turn up in one step, one is
- * posted early, and woken; its order stays. Owner: the engine thread. */
+ * There is one mailbox per io thread. If more than OUTBOXES occur in one step, one is posted early;
+ * the order of its messages is kept. Owner: the engine thread. */
 #pragma once
 
 #include "os/mailbox.h"
@@ -15,7 +15,7 @@ struct outbox {
         struct msg *newest, *oldest;
     } chain[OUTBOXES];
     int n;
-    int sleepers[OUTBOXES]; /* to be woken */
+    int sleepers[OUTBOXES]; /* eventfds to write */
     int n_sleepers;
 };
 
@@ -35,7 +35,7 @@ static inline void outbox_add(struct outbox *o, struct mailbox *to, struct msg *
     o->chain[i].newest = take;
 }
 
-/* Posts them. Who sleeps is not woken yet: that costs a system call, which has time until the
- * step's work is done. */
+/* Posts the collected messages. Sleeping receivers are not woken yet: that is a system call, which
+ * waits until the step is complete. */
 void outbox_flush(struct outbox *o);
 void outbox_wake(struct outbox *o);

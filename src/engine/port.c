@@ -22,8 +22,8 @@ void port_unref(struct port *p)
 {
     if (atomic_fetch_sub(&p->refs, 1) > 1)
         return;
-    /* The engine is gone and every asker has freed what it had: what lies here is the memory of
-     * requests, and events that came home too late. */
+    /* The engine is closed and all callers have freed their requests: the remaining messages are
+     * memory of requests and late events. */
     struct msg *next;
     for (struct msg *m = mailbox_drain(p->inbox); m; m = next) {
         next = m->next;
@@ -34,12 +34,12 @@ void port_unref(struct port *p)
     mem_free(p);
 }
 
-enum { MARGIN = 10 }; /* a tenth more than expected must fit before the deadline */
+enum { DEADLINE_MARGIN = 10 }; /* a tenth more than the estimate must fit before the deadline */
 
-static int check_gen(const struct port *p, const struct gen *g, struct err *e)
+static int check_tokens(const struct port *p, const struct gen *g, struct err *e)
 {
     const struct gen_input *in = &g->in;
-    const int32_t *prompt = g->choice[0].tokens; /* the copy that will be used */
+    const int32_t *prompt = g->choice[0].tokens; /* the copy that will be computed */
 
     for (int i = 0; i < in->n_prompt; i++)
         if (prompt[i] < 0 || prompt[i] >= p->n_vocab)
@@ -54,22 +54,22 @@ static int check_gen(const struct port *p, const struct gen *g, struct err *e)
     return 0;
 }
 
-/* While places are free a request is let in whatever was measured before: it is how new measures
- * come about. */
+/* While there is room in the running set a request is admitted without an estimate: it provides new
+ * measurements. */
 static int check_deadline(const struct port *p, const struct gen *g, uint64_t now_ns, struct err *e)
 {
     if (!g->in.deadline_ns || p->n_requests <= p->max_batch)
         return 0;
-    struct expected x =
+    struct expected estimate =
         forecast_of(&p->forecast, p->n_prompt_tokens, g->in.n_prompt, g->in.max_tokens);
-    if (now_ns + x.end_ns + x.end_ns / MARGIN <= g->in.deadline_ns)
+    if (now_ns + estimate.end_ns + estimate.end_ns / DEADLINE_MARGIN <= g->in.deadline_ns)
         return 0;
     return err_set(e, ERR_OVERLOADED,
         "it would take about %.1f s, %.1f of them to its first token; its deadline is earlier",
-        (double)x.end_ns * 1e-9, (double)x.first_ns * 1e-9);
+        (double)estimate.end_ns * 1e-9, (double)estimate.first_ns * 1e-9);
 }
 
-static int count_in(struct port *p, const struct gen *g, struct err *e)
+static int count_admitted(struct port *p, const struct gen *g, struct err *e)
 {
     if (atomic_fetch_add(&p->n_requests, 1) >= p->max_requests) {
         p->n_requests--;
@@ -81,7 +81,8 @@ static int count_in(struct port *p, const struct gen *g, struct err *e)
         return err_set(e, ERR_OVERLOADED, "%d choices wait or run already", p->max_seqs);
     }
     int64_t before = atomic_fetch_add(&p->n_prompt_tokens, g->in.n_prompt);
-    if (before > 0 && before + g->in.n_prompt > p->max_tokens) { /* alone any prompt may wait */
+    /* A prompt of any size may wait alone. */
+    if (before > 0 && before + g->in.n_prompt > p->max_tokens) {
         port_uncount(p, g);
         return err_set(e, ERR_OVERLOADED, "%lld prompt tokens wait already", (long long)before);
     }
@@ -96,11 +97,11 @@ void port_uncount(struct port *p, const struct gen *g)
     p->n_requests--;
 }
 
-static int admit(struct port *p, const struct gen *g, uint64_t now_ns, struct err *e)
+static int admit_request(struct port *p, const struct gen *g, uint64_t now_ns, struct err *e)
 {
     if (p->is_draining)
         return err_set(e, ERR_DRAINING, "the model is being shut down");
-    if (check_deadline(p, g, now_ns, e) || count_in(p, g, e)) {
+    if (check_deadline(p, g, now_ns, e) || count_admitted(p, g, e)) {
         p->stats.rejected++;
         return -1;
     }
@@ -119,11 +120,12 @@ int port_submit(struct port *p, struct gen *g, uint64_t now_ns, struct err *e)
     int failed = -1;
 
     CHECK(!g->port);
-    if (check_gen(p, g, e))
+    if (check_tokens(p, g, e))
         return -1;
-    /* Announced before the look at is_draining: port_shut waits for us or we see its flag. */
+    /* Incremented before is_draining is read: submit_queue_shut waits for this submission, or it
+     * sees the flag. */
     p->n_submitting++;
-    if (!admit(p, g, now_ns, e)) {
+    if (!admit_request(p, g, now_ns, e)) {
         g->port = p;
         p->refs++;
         g->max_out = MIN(g->in.max_tokens, p->n_ctx - g->in.n_prompt);
@@ -140,5 +142,5 @@ void port_shut(struct port *p)
 {
     p->is_draining = true;
     while (p->n_submitting > 0)
-        sched_yield(); /* a handful of instructions and one post */
+        sched_yield(); /* a few instructions and one post */
 }

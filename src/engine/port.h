@@ -1,22 +1,22 @@
-/* port.h: the engine's letter box, and what can be decided at its door.
+/* submit_queue.h: submission queue of the engine, and load shedding without waiting for a step.
  *
- * Askers hold it through their gens, the engine through itself; the last one out empties it. So a
- * message can be posted at any moment, also to an engine that is gone, and is never lost memory.
+ * Requests and the engine hold counted references; the last release frees the queue and the
+ * messages in it. Therefore a message can be posted at any time, also after the engine is closed.
  *
- * Messages to the engine and who owns them:
+ * Messages to the engine thread (prefix ENGINE_MSG_) and their owners:
  *
- *   SUBMIT       gen.submit_msg; the gen is the engine's until GEN_END
- *   CANCEL       gen.cancel_msg, posted at most once
- *   STOP_CHOICE  choice.stop_msg, posted at most once
- *   EVENT_HOME   the event itself comes back
- *   FREE         gen.free_msg, the last one of its gen: the memory is the engine's to free. The
- *                messages of one thread arrive in order: none can follow that points into it.
- *   AUDIT        the caller's; goes back to the mailbox it names
- *   CALL         on the stack of the caller, who waits for it
- *   WRITTEN, FETCHED   the disk tier's: work that comes home
- *   WAKE         says nothing; the port's own
+ *   SUBMIT         gen.submit_msg; the engine owns the gen until GEN_END
+ *   CANCEL         gen.cancel_msg, posted at most once
+ *   STOP_CHOICE    choice.stop_msg, posted at most once
+ *   EVENT_RETURN   a returned event
+ *   FREE           gen.free_msg, the last message of its gen: the receiver frees the memory.
+ *                  Messages of one thread arrive in order, so no later message points into it.
+ *   AUDIT          owned by the caller; returned to the mailbox that it names
+ *   CALL           on the stack of the caller, which waits for it
+ *   TIER_WRITTEN, TIER_READ   completed jobs of the KV offload tier
+ *   WAKE           no content; owned by the queue
  *
- * Any thread. The counters decide admission and nothing else. */
+ * Any thread. Only load shedding depends on the counters. */
 #pragma once
 
 #include "engine/engine.h"
@@ -38,28 +38,28 @@ enum port_kind {
 struct port {
     struct mailbox *inbox;
     _Atomic int refs;
-    /* set before the port is used, then constant */
+    /* Set before the queue is used, then constant. */
     int n_vocab, n_ctx;
     int max_requests, max_seqs, max_batch;
     int64_t max_tokens;
-    /* at the door */
-    _Atomic int n_requests, n_seqs;  /* admitted, not ended */
-    _Atomic int64_t n_prompt_tokens; /* of prompts admitted and not computed yet */
+    /* Load shedding. */
+    _Atomic int n_requests, n_seqs;  /* admitted and not ended */
+    _Atomic int64_t n_prompt_tokens; /* tokens of admitted prompts that are not computed yet */
     struct forecast forecast;
-    _Atomic int n_submitting; /* between the question whether we are closing and the post */
+    _Atomic int n_submitting; /* submissions between the check of is_draining and the post */
     _Atomic bool is_draining;
     struct engine_stats stats;
-    struct msg wake; /* posted once, at the end */
+    struct msg wake; /* posted once, at shutdown */
 };
 
-int port_open(struct port **out, struct err *e); /* one reference */
+int port_open(struct port **out, struct err *e); /* with one reference */
 void port_unref(struct port *p);
 
-/* Admits the request or says why not; now_ns is when. */
+/* Admits the request at time now_ns, or returns the reason for the rejection. */
 int port_submit(struct port *p, struct gen *g, uint64_t now_ns, struct err *e);
-/* A request that was admitted has ended. */
+/* Removes an ended request from the counters. */
 void port_uncount(struct port *p, const struct gen *g);
-/* Until what waits now has had its turn, as far as it can be told. */
+/* Estimated time until the waiting prompts are computed; 0 = none or unknown. */
 uint64_t port_wait_ns(const struct port *p);
-/* From here on nothing is admitted, and whatever was is in the inbox. */
+/* Afterwards no request is admitted, and all admitted ones are in the inbox. */
 void port_shut(struct port *p);

@@ -10,8 +10,8 @@ int prefix_limit(const struct seq *s)
     return is_scored(s) ? MIN(s->score_from, s->n_tokens - 1) : s->n_tokens - 1;
 }
 
-/* What lies behind the pages it has, all of them full and of the tree. */
-/* Returns how many tokens more were found that count: the first time it comes in. */
+/* Matches the prefix cache after the pages of the sequence, which are all full and in the tree.
+ * Returns the number of tokens that count as cached: those found before the first preemption. */
 static int match_on(struct seq *s, struct tree *t)
 {
     int room = prefix_limit(s) - s->n_kv;
@@ -64,7 +64,7 @@ void prefix_keep(struct seq *s, struct tree *t)
 {
     if (s->root.i == TREE_NONE.i)
         return;
-    /* A row that runs once more is about to be written again: its page is not full. */
+    /* The last row is computed again after a delay: its page is not full. */
     for (; s->n_kept > s->n_kv / PAGE_TOKENS; s->n_kept--)
         s->node = tree_parent(t, s->node);
     while (s->n_kept < s->n_kv / PAGE_TOKENS) {
@@ -72,7 +72,7 @@ void prefix_keep(struct seq *s, struct tree *t)
         const int32_t *tokens = s->tokens + s->n_kept * PAGE_TOKENS;
         tree_node node = tree_add(t, s->node, tokens, PAGE_TOKENS, page);
         if (node.i == TREE_NONE.i)
-            return; /* the page is in the tree at another place: it stays ours alone */
+            return; /* the tree has the page elsewhere: it stays private */
         s->node = node;
         s->n_kept++;
     }
@@ -100,7 +100,7 @@ bool prefix_is_ahead(const struct seq *f, const struct seq *s)
         return false;
     if (f->n_kv < at || f->n_kv >= at + PAGE_TOKENS || f->n_tokens < at + PAGE_TOKENS)
         return false;
-    /* Equal pages are the same page, so the last one speaks for all. */
+    /* Equal pages are deduplicated, so comparing the last one suffices. */
     if (at > 0 && f->pages[s->n_kept - 1].i != s->pages[s->n_kept - 1].i)
         return false;
     return !memcmp(f->tokens + at, s->tokens + at, PAGE_TOKENS * sizeof(*s->tokens));

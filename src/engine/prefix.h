@@ -1,25 +1,28 @@
-/* prefix.h: a sequence and the prefix cache: what it finds there, and what it leaves.
+/* prefix.h: connects a sequence with the prefix cache (a radix tree of KV pages).
  *
- * A sequence finds pages when it comes in (also again, after preemption), and catches up with
- * others that compute the same before it. What it has computed it puts there page by page while
- * it runs, generated tokens too, and its last page, full or not, when it gives up its pages: so
- * the next turn of a conversation starts where this one ended.
+ * A sequence matches the prefix cache at admission, also after preemption, and takes over pages
+ * that other sequences compute for the same prefix. Its full pages, generated tokens included, are
+ * inserted while it runs, and its last page, full or not, when it gives up its pages, so that the
+ * next turn of a conversation starts there.
  *
- * All of it may be called for a sequence that takes no part (root is TREE_NONE), and does nothing
- * then. Pure, as the rest of the scheduler. Owner: the engine thread. */
+ * All functions do nothing for a sequence without prefix caching (root is TREE_NONE). Pure, like
+ * the rest of the scheduler. Owner: the engine thread. */
 #pragma once
 
 #include "engine/seq.h"
 
-/* How far pages may be found: the last row always runs, and rows to be scored do. */
+/* Maximum cached length: the last row and rows with prompt logprobs are always computed. */
 int prefix_limit(const struct seq *s);
 
-void prefix_find(struct seq *s, struct tree *t);              /* has no pages */
-void prefix_count(const struct seq *s, struct tree *t);       /* it comes in: for the statistics */
-void prefix_drop_tail(struct seq *s, struct page_pool *pool); /* does without a page it shares */
-void prefix_catch_up(struct seq *s, struct tree *t); /* is filling, and not in a plan yet */
-void prefix_keep(struct seq *s, struct tree *t); /* full pages: everything below n_kv is final */
-void prefix_keep_all(struct seq *s, struct tree *t); /* about to give them up: the last one, too */
+void prefix_find(struct seq *s, struct tree *t);        /* requires a sequence without pages */
+void prefix_count(const struct seq *s, struct tree *t); /* statistics at admission */
+void prefix_drop_tail(struct seq *s, struct page_pool *pool); /* gives up a shared last page */
+/* For a prefilling sequence that is not planned yet. */
+void prefix_catch_up(struct seq *s, struct tree *t);
+/* Inserts the full pages; positions below n_kv are final. */
+void prefix_keep(struct seq *s, struct tree *t);
+/* Before the pages are given up: inserts the last page too. */
+void prefix_keep_all(struct seq *s, struct tree *t);
 
-/* `f` computes in the step being planned what `s` needs next, and nothing holds it up. */
+/* A run of `f` in the plan being made computes the next page of `s`, and nothing delays it. */
 bool prefix_is_ahead(const struct seq *f, const struct seq *s);

@@ -1,4 +1,5 @@
-/* stats.h: what an engine counts. The engine thread writes, anyone reads; nothing depends on it. */
+/* stats.h: counters of an engine. The engine thread writes, any thread reads; no decision depends
+ * on them. */
 #pragma once
 
 #include "base/histogram.h"
@@ -8,42 +9,47 @@ enum { ENGINE_PRIORITIES = 32 };
 
 enum draft_kind { DRAFT_BY_PREDICTION, DRAFT_BY_HISTORY, DRAFT_BY_MODEL, N_DRAFT_KINDS };
 
-struct draft_counts { /* guesses; see spec.h */
+struct draft_counts { /* speculative decoding; see spec.h */
     _Atomic uint64_t drafts, drafted_tokens, accepted_tokens;
 };
 
-struct engine_stats { /* engine thread writes, anyone reads; nothing depends on it */
+struct engine_stats {
     _Atomic uint64_t steps, prompt_tokens, generated_tokens, preemptions;
-    _Atomic uint64_t cancelled, finished, rejected; /* requests; rejected by the submitters */
-    _Atomic uint64_t prefill_ns, decode_ns;         /* time in forward, by what the step held */
+    /* requests; `rejected` is counted by the submitting threads. */
+    _Atomic uint64_t cancelled, finished, rejected;
+    /* Forward passes of steps with and without prefill rows. */
+    _Atomic uint64_t prefill_ns, decode_ns;
     struct draft_counts guesses[N_DRAFT_KINDS];
     _Atomic uint64_t turns_preempted, turns_yielded, turns_resumed; /* struct fairness */
-    _Atomic uint32_t turns_waiting; /* sequences that gave theirs away and wait to go on */
-    struct { /* tokens sampled; priorities in the order in which they came up */
+    _Atomic uint32_t turns_waiting; /* sequences that yielded and wait to resume */
+    struct {                        /* output tokens by priority, in the order of first use */
         _Atomic int priority;
         _Atomic uint64_t tokens;
     } by_priority[ENGINE_PRIORITIES];
     _Atomic int n_priorities;
-    _Atomic uint64_t other_priorities; /* tokens of those that found no place there */
-    /* Of requests: first step to first token, and on to the end. */
+    _Atomic uint64_t other_priorities; /* tokens of further priorities */
+    /* Requests: first step to first token, first token to end. */
     struct histogram prefill, decode;
-    struct histogram waited;                      /* of choices, after they had begun */
-    struct histogram step_prefill, step_decode;   /* steps, by what they held */
-    struct histogram batch_size, batch_tokens;    /* of steps: sequences, rows */
-    struct histogram batch_prefill, batch_decode; /* of those with some: sequences of each phase */
-    _Atomic uint32_t running; /* sequences, and those that wait as a script says */
-    _Atomic uint32_t queued;  /* requests that have not begun */
+    struct histogram waited; /* waiting time of choices after the prompt was computed */
+    struct histogram step_prefill, step_decode; /* step time with and without prefill rows */
+    struct histogram batch_size, batch_tokens;  /* per step: sequences, batch rows */
+    /* Per step: prefilling and decoding sequences, if any. */
+    struct histogram batch_prefill, batch_decode;
+    _Atomic uint32_t running; /* sequences, including those delayed by a script */
+    _Atomic uint32_t queued;  /* requests that have not started */
     _Atomic uint32_t pages_used, pages_total;
-    _Atomic uint64_t cost_fixed_ns, cost_row_ns, cost_key_ps; /* of a step, as expected: cost.h */
-    _Atomic uint32_t pages_cached; /* nobody uses them, and they can be had; not in pages_used */
+    /* Coefficients of the step-time model. */
+    _Atomic uint64_t cost_fixed_ns, cost_row_ns, cost_key_ps;
+    /* Unused pages in the prefix cache, which can be evicted; not in pages_used. */
+    _Atomic uint32_t pages_cached;
     struct prefix_counts prefix;
 };
 
 struct draft_sum {
-    uint64_t drafts, drafted, accepted; /* tokens, but for the first */
+    uint64_t drafts, drafted, accepted; /* drafts; draft tokens */
 };
 
-/* All kinds together. */
+/* Sum over all kinds of drafts. */
 static inline struct draft_sum draft_sum(const struct engine_stats *s)
 {
     struct draft_sum n = { 0 };

@@ -1,13 +1,15 @@
-/* step.c: one step of the engine, from the plan to the events. */
+/* step.c: one step of the engine: plan, page copies, forward pass, sampling, events, measurements.
+ *
+ * Owner: the engine thread. */
 #include "engine/core.h"
 #include "base/log.h"
 #include "base/mem.h"
 
 #include <stdio.h>
 
-/* ---- what comes out of a sequence */
+/* ---- output of a sequence */
 
-/* The event that a token of the choice leaves with; its token is the caller's to fill in. */
+/* Posts the event of the last output token; the caller fills in the returned token. */
 static struct sampled *send_token(struct core *c, struct choice *ch, bool is_group_end)
 {
     struct gen_event *ev = choice_take_event(ch);
@@ -20,7 +22,7 @@ static struct sampled *send_token(struct core *c, struct choice *ch, bool is_gro
     return &ev->token;
 }
 
-static void append(struct choice *ch, struct seq *s, int32_t token, uint64_t now)
+static void append_token(struct choice *ch, struct seq *s, int32_t token, uint64_t now)
 {
     struct gen *g = ch->gen;
 
@@ -42,8 +44,8 @@ static bool is_stop(const struct gen *g, int32_t token)
     return false;
 }
 
-/* The events that are left are the ones it may still send; none: it takes no part. */
-static void settle(struct core *c, struct choice *ch, struct seq *s, uint64_t now)
+/* Updates the event credits; without credits the sequence is parked. */
+static void update_credits(struct core *c, struct choice *ch, struct seq *s, uint64_t now)
 {
     if (ch->seq.i == NO_SEQ)
         return;
@@ -52,74 +54,74 @@ static void settle(struct core *c, struct choice *ch, struct seq *s, uint64_t no
         sched_park(c->sched, ch->seq, now);
 }
 
-/* Alternatives that were not asked for are not there. */
+/* Copies a token with the alternatives that it has. */
 static void copy_sampled(struct sampled *to, const struct sampled *from)
 {
     memcpy(to, from, offsetof(struct sampled, top) + (size_t)from->n_top * sizeof(from->top[0]));
 }
 
-/* With the i-th token of the pick. */
-static void continue_sampled(
+/* Appends and sends the i-th token of the sampling job, or ends the choice. */
+static void emit_sampled(
     struct core *c, const struct pick *pick, int i, struct seq *s, uint64_t now)
 {
     struct choice *ch = pick->ch;
     struct gen *g = ch->gen;
-    struct sampled room;
+    struct sampled scratch;
 
     if (g->max_out == 0) {
         core_end_choice(c, ch, FINISH_LENGTH, -1, now);
         return;
     }
-    const struct sampled *token = picks_get(&c->picks, pick, i, &room);
+    const struct sampled *token = picks_get(&c->picks, pick, i, &scratch);
     if (is_stop(g, token->id)) {
         core_end_choice(c, ch, FINISH_STOP, token->id, now);
         return;
     }
-    append(ch, s, token->id, now);
+    append_token(ch, s, token->id, now);
     copy_sampled(send_token(c, ch, false), token);
     if (ch->n_out == g->max_out)
         core_end_choice(c, ch, FINISH_LENGTH, -1, now);
 }
 
-static void count_draft(struct core *c, struct choice *ch, int n, int n_right)
+static void count_draft(struct core *c, struct choice *ch, int n, int n_accepted)
 {
     struct draft_counts *all = &c->port->stats.guesses[draft_kind_of(ch->draft_source)];
     struct gen_result *own = &ch->gen->result;
 
     all->drafts++;
     all->drafted_tokens += (uint64_t)n;
-    all->accepted_tokens += (uint64_t)n_right;
+    all->accepted_tokens += (uint64_t)n_accepted;
     own->n_drafts++;
     own->n_drafted += n;
-    own->n_accepted += n_right;
-    c->n_right += n_right;
+    own->n_accepted += n_accepted;
+    c->n_right += n_accepted;
 }
 
-/* The rows behind the last token were guesses. The sampler takes each token from the logits before
- * it, as it does without them; the guess is right when it is the same, and then the row behind it
- * was computed already. */
-static void continue_drafted(
+/* Verification of draft tokens. The sampler takes each token from the logits before it, as it does
+ * without drafts. A draft token is accepted if it is equal: the row after it is already
+ * computed. */
+static void verify_drafts(
     struct core *c, const struct pick *pick, const struct plan_run *p, uint64_t now)
 {
     struct choice *ch = pick->ch;
     int32_t *next = ch->tokens + ch->gen->in.n_prompt + ch->n_out;
-    int n_right = 0;
+    int n_accepted = 0;
 
-    for (;; n_right++) {
-        int32_t guess = n_right < p->n_drafts ? next[n_right] : -1;
-        continue_sampled(c, pick, n_right, p->s, now);
-        if (ch->is_ended || guess < 0 || next[n_right] != guess)
+    for (;; n_accepted++) {
+        int32_t draft = n_accepted < p->n_drafts ? next[n_accepted] : -1;
+        emit_sampled(c, pick, n_accepted, p->s, now);
+        if (ch->is_ended || draft < 0 || next[n_accepted] != draft)
             break;
         sched_accept(c->sched, ch->seq);
     }
-    spec_judge(c->spec, ch, p->n_drafts, n_right);
-    count_draft(c, ch, p->n_drafts, n_right);
+    spec_judge(c->spec, ch, p->n_drafts, n_accepted);
+    count_draft(c, ch, p->n_drafts, n_accepted);
     if (ch->seq.i != NO_SEQ)
         sched_trim(c->sched, ch->seq);
 }
 
-/* It is certain: its log-probability is 0. */
-static void script_token(const struct gen *g, int32_t id, struct sampled *out)
+/* A script token is certain: log-probability 0. */
+static void set_script_token(const struct gen *g, int32_t id, struct sampled *out)
 {
     out->id = id;
     out->logprob = 0.0f;
@@ -128,8 +130,8 @@ static void script_token(const struct gen *g, int32_t id, struct sampled *out)
         out->top[0] = (struct token_logprob){ id, 0.0f };
 }
 
-/* Sends the group that is due, as far as credits go; the rest of it follows when it runs again. */
-static void continue_script(struct core *c, struct choice *ch, struct seq *seq, uint64_t now)
+/* Sends the current group as far as credits allow; the rest follows in a later step. */
+static void emit_script(struct core *c, struct choice *ch, struct seq *seq, uint64_t now)
 {
     struct gen *g = ch->gen;
     const struct gen_script *s = g->in.script;
@@ -147,8 +149,8 @@ static void continue_script(struct core *c, struct choice *ch, struct seq *seq, 
             return;
         }
         ch->n_script++;
-        append(ch, seq, id, now);
-        script_token(g, id, send_token(c, ch, ch->n_script == end || ch->n_out == g->max_out));
+        append_token(ch, seq, id, now);
+        set_script_token(g, id, send_token(c, ch, ch->n_script == end || ch->n_out == g->max_out));
     }
     if (ch->n_script == end)
         ch->has_waited = false;
@@ -158,19 +160,19 @@ static void continue_script(struct core *c, struct choice *ch, struct seq *seq, 
         core_end_choice(c, ch, FINISH_LENGTH, -1, now);
 }
 
-static void continue_choice(struct core *c, const struct pick *pick, struct seq *s, uint64_t now)
+static void advance_choice(struct core *c, const struct pick *pick, struct seq *s, uint64_t now)
 {
     struct choice *ch = pick->ch;
 
     if (!ch->is_ended && ch->gen->in.script)
-        continue_script(c, ch, s, now);
+        emit_script(c, ch, s, now);
     else if (!ch->is_ended)
-        continue_sampled(c, pick, 0, s, now);
-    settle(c, ch, s, now);
+        emit_sampled(c, pick, 0, s, now);
+    update_credits(c, ch, s, now);
 }
 
-/* The prompt is computed: from here on every choice is on its own, and all take their first
- * token from these logits. */
+/* The prompt is computed: the choices become independent, and all take their first token from these
+ * logits. */
 static void fork_choices(struct core *c, const struct pick *pick, uint64_t now)
 {
     struct gen *g = pick->ch->gen;
@@ -185,7 +187,7 @@ static void fork_choices(struct core *c, const struct pick *pick, uint64_t now)
     for (int i = 1; i < n; i++)
         if (!g->choice[i].is_ended)
             sched_fork(c->sched, leader->seq, g->choice[i].seq, now);
-    if (leader->is_ended) { /* it lived on for the prompt */
+    if (leader->is_ended) { /* was kept to compute the prompt */
         sched_end(c->sched, leader->seq);
         leader->seq = SEQ_NONE;
     }
@@ -193,22 +195,23 @@ static void fork_choices(struct core *c, const struct pick *pick, uint64_t now)
         struct choice *ch = &g->choice[i];
         struct pick other = { .ch = ch, .run = pick->run, .first = pick->first };
         if (ch->seq.i != NO_SEQ)
-            continue_choice(c, ch == pick->ch ? pick : &other, sched_seq(c->sched, ch->seq), now);
+            advance_choice(c, ch == pick->ch ? pick : &other, sched_seq(c->sched, ch->seq), now);
     }
 }
 
-/* Row `pos` says how likely the prompt's next token was; nobody asks it for one that has ended. */
+/* Sends the prompt logprobs: row `pos` contains the probability of the next prompt token. An ended
+ * choice gets no events. */
 static void score_prompt(
     struct core *c, const struct plan_run *p, const struct pick *pick, struct seq *s)
 {
     struct choice *ch = pick->ch;
     const struct lm_run *r = pick->run;
     int n_rows = pick->first + !p->is_whole;
-    struct sampled room;
+    struct sampled scratch;
 
     CHECK(n_rows == 0 || r->pos + r->n - r->n_logits == s->score_from);
     for (int i = 0; i < pick->n_scores; i++) {
-        const struct sampled *token = picks_score(&c->picks, pick, i, &room);
+        const struct sampled *token = picks_score(&c->picks, pick, i, &scratch);
         struct gen_event *ev = choice_take_event(ch);
         copy_sampled(&ev->token, token);
         ev->index = s->score_from + i + 1;
@@ -218,21 +221,21 @@ static void score_prompt(
     s->score_from += n_rows;
 }
 
-static struct pick pick_of(const struct core *c, int run)
+static struct pick sample_job_of(const struct core *c, int run)
 {
     const struct plan_run *p = &c->plan.runs[run];
     const struct lm_run *r = &c->runs[run];
     struct choice *ch = p->s->user;
     const struct gen *g = ch->gen;
-    bool is_asked = !ch->is_ended && !g->in.script;
-    bool takes_some = is_asked && p->is_whole && g->max_out > 0;
+    bool wants_output = !ch->is_ended && !g->in.script;
+    bool takes_token = wants_output && p->is_whole && g->max_out > 0;
     int first = r->n_logits - 1 - p->n_drafts;
 
     return (struct pick){ .ch = ch,
         .run = r,
-        .n_scores = is_asked ? first + !p->is_whole : 0,
+        .n_scores = wants_output ? first + !p->is_whole : 0,
         .first = first,
-        .n_guesses = takes_some ? p->n_drafts : -1 };
+        .n_guesses = takes_token ? p->n_drafts : -1 };
 }
 
 static void finish_run(
@@ -244,54 +247,55 @@ static void finish_run(
     if (!g->in.script)
         score_prompt(c, p, pick, sched_seq(c->sched, ch->seq));
     if (!p->is_whole)
-        settle(c, ch, p->s, now);
+        update_credits(c, ch, p->s, now);
     else if (!g->is_forked)
         fork_choices(c, pick, now);
     else if (p->n_drafts) {
-        continue_drafted(c, pick, p, now);
-        settle(c, ch, p->s, now);
+        verify_drafts(c, pick, p, now);
+        update_credits(c, ch, p->s, now);
     } else
-        continue_choice(c, pick, p->s, now);
+        advance_choice(c, pick, p->s, now);
 }
 
 /* ---- the step */
 
-enum { AHEAD = 4 };
+enum { PREFETCH_DISTANCE = 4 };
 
-/* What belongs to a run some places further on: the processor fetches it meanwhile. */
-static void fetch_ahead(struct core *c, int i)
+/* Prefetches the choice and request of later runs. */
+static void prefetch_runs(struct core *c, int i)
 {
     const struct plan *p = &c->plan;
 
-    if (i + 2 * AHEAD < p->n_runs)
-        __builtin_prefetch(p->runs[i + 2 * AHEAD].s->user);
-    if (i + AHEAD >= p->n_runs)
+    if (i + 2 * PREFETCH_DISTANCE < p->n_runs)
+        __builtin_prefetch(p->runs[i + 2 * PREFETCH_DISTANCE].s->user);
+    if (i + PREFETCH_DISTANCE >= p->n_runs)
         return;
-    const struct choice *ch = p->runs[i + AHEAD].s->user;
+    const struct choice *ch = p->runs[i + PREFETCH_DISTANCE].s->user;
     __builtin_prefetch(ch->home);
     __builtin_prefetch(ch->gen);
 }
 
-/* First all tokens are chosen, if there are threads for it, then they leave in the runs' order. */
+/* With several sampling threads all tokens of the step are sampled first; the events are posted in
+ * the order of the runs. */
 static void finish_runs(struct core *c, uint64_t now)
 {
     const struct plan *p = &c->plan;
-    bool in_advance = c->picks.n_samplers > 1 && (p->n_runs > 1 || c->runs[0].n_logits > 1);
+    bool is_parallel = c->picks.n_samplers > 1 && (p->n_runs > 1 || c->runs[0].n_logits > 1);
 
-    for (int i = 0; in_advance && i < p->n_runs; i++) {
-        fetch_ahead(c, i);
-        c->pick[i] = pick_of(c, i);
+    for (int i = 0; is_parallel && i < p->n_runs; i++) {
+        prefetch_runs(c, i);
+        c->pick[i] = sample_job_of(c, i);
     }
-    if (in_advance)
+    if (is_parallel)
         picks_choose(&c->picks, c->pick, p->n_runs);
     for (int i = 0; i < p->n_runs; i++) {
-        fetch_ahead(c, i);
-        const struct pick pick = in_advance ? c->pick[i] : pick_of(c, i);
+        prefetch_runs(c, i);
+        const struct pick pick = is_parallel ? c->pick[i] : sample_job_of(c, i);
         finish_run(c, &p->runs[i], &pick, now);
     }
 }
 
-static void note_begin(struct core *c, struct choice *ch, uint64_t now)
+static void record_start(struct core *c, struct choice *ch, uint64_t now)
 {
     struct gen *g = ch->gen;
 
@@ -306,7 +310,7 @@ static void note_begin(struct core *c, struct choice *ch, uint64_t now)
     core_post(c, ch, &g->begun, GEN_BEGUN);
 }
 
-static void set_runs(struct core *c, uint64_t now)
+static void prepare_runs(struct core *c, uint64_t now)
 {
     const struct plan *p = &c->plan;
 
@@ -317,7 +321,7 @@ static void set_runs(struct core *c, uint64_t now)
     for (int i = 0; i < p->n_runs; i++) {
         const struct plan_run *r = &p->runs[i];
         if (r->is_first)
-            note_begin(c, r->s->user, now);
+            record_start(c, r->s->user, now);
         c->runs[i] = (struct lm_run){
             .tokens = r->s->tokens + r->pos,
             .n = r->n,
@@ -330,7 +334,7 @@ static void set_runs(struct core *c, uint64_t now)
     }
 }
 
-static void count_prefix(struct engine_stats *st, const struct tree_stats *t)
+static void update_prefix_stats(struct engine_stats *st, const struct tree_stats *t)
 {
     st->prefix.matches = t->n_matches;
     st->prefix.hits = t->n_hits;
@@ -342,7 +346,7 @@ static void count_prefix(struct engine_stats *st, const struct tree_stats *t)
     st->prefix.evicted_for_quota = t->n_evicted_for_quota;
 }
 
-static void count_disk(struct engine_stats *st, const struct tier_stats *t)
+static void update_disk_stats(struct engine_stats *st, const struct tier_stats *t)
 {
     st->prefix.disk_written = t->n_written;
     st->prefix.disk_lost = t->n_lost;
@@ -351,7 +355,7 @@ static void count_disk(struct engine_stats *st, const struct tier_stats *t)
     st->prefix.disk_bytes = t->n_bytes;
 }
 
-static void count_sent(struct core *c, struct engine_stats *st)
+static void update_token_stats(struct core *c, struct engine_stats *st)
 {
     uint64_t n_all = 0;
 
@@ -367,12 +371,12 @@ static void count_sent(struct core *c, struct engine_stats *st)
         st->generated_tokens += n_all;
 }
 
-static void count(struct core *c)
+static void update_stats(struct core *c)
 {
     struct engine_stats *st = &c->port->stats;
     struct sched_counts n;
 
-    count_sent(c, st);
+    update_token_stats(c, st);
     sched_counts(c->sched, &n);
     st->running = n.running + n.delayed;
     st->queued = c->n_queued;
@@ -380,16 +384,16 @@ static void count(struct core *c)
     st->pages_cached = page_n_idle(c->pool);
     st->pages_used = page_n_total(c->pool) - page_n_free(c->pool) - page_n_idle(c->pool);
     if (c->tree)
-        count_prefix(st, tree_stats(c->tree));
+        update_prefix_stats(st, tree_stats(c->tree));
     if (c->tier)
-        count_disk(st, tier_numbers(c->tier));
+        update_disk_stats(st, tier_numbers(c->tier));
     st->turns_preempted = n.turns_preempted;
     st->turns_yielded = n.turns_yielded;
     st->turns_resumed = n.turns_resumed;
     st->turns_waiting = n.turns_waiting;
 }
 
-static void drop_drafts(struct core *c)
+static void trim_drafts(struct core *c)
 {
     for (int i = 0; i < c->plan.n_runs; i++)
         if (c->plan.runs[i].n_drafts)
@@ -405,7 +409,7 @@ static bool run_step(struct core *c, uint64_t now)
     spec_plan(c->spec, c->sched, &c->plan, &c->stop);
     if (p->n_runs == 0 && p->n_copies == 0)
         return false;
-    set_runs(c, now);
+    prepare_runs(c, now);
     if (p->n_runs == 0)
         return true;
     uint64_t start = c->clock();
@@ -414,8 +418,8 @@ static bool run_step(struct core *c, uint64_t now)
     st->steps++;
     *(p->has_prefill ? &st->prefill_ns : &st->decode_ns) += end - start;
     if (!is_done) {
-        drop_drafts(c);
-        return true; /* as if it had not been planned */
+        trim_drafts(c);
+        return true; /* the rows will be planned again */
     }
     c->n_computed++;
     sched_commit(c->sched, p);
@@ -427,20 +431,21 @@ static bool run_step(struct core *c, uint64_t now)
     return true;
 }
 
-/* Part of a run by itself takes that part of what all layers do, also of what does not depend on
- * rows. Beside others that are whole but do not decode it says nothing for sure. */
-static void learn_size(struct core *c, int kind, uint64_t took_ns)
+/* Adds the step to the step-time model. A partial run alone takes its fraction of the time of all
+ * layers, including the part that does not depend on rows. Partial runs next to other prefill runs
+ * are not measured, since the fraction of the whole step is unknown. */
+static void measure_size(struct core *c, int kind, uint64_t took_ns)
 {
     const struct plan *p = &c->plan;
-    double part = p->has_decode ? 1 : p->part;
-    struct step_size whole = { p->size.rows / part, p->size.keys / part };
+    double fraction = p->has_decode ? 1 : p->part;
+    struct step_size whole = { p->size.rows / fraction, p->size.keys / fraction };
 
-    if (part == 1 || p->n_runs == 1)
-        cost_learn(&c->costs, &whole, kind, (uint64_t)((double)took_ns / part));
+    if (fraction == 1 || p->n_runs == 1)
+        cost_learn(&c->costs, &whole, kind, (uint64_t)((double)took_ns / fraction));
 }
 
-/* What the step took, sampling and messages included: that is the gap a stream sees. */
-static void learn_cost(struct core *c, uint64_t took_ns)
+/* The measured time includes sampling and messages: it is the inter-token latency of a stream. */
+static void measure_step(struct core *c, uint64_t took_ns)
 {
     const struct plan *p = &c->plan;
     struct engine_stats *st = &c->port->stats;
@@ -453,28 +458,29 @@ static void learn_cost(struct core *c, uint64_t took_ns)
         histogram_add(&st->batch_prefill, SIZES, (uint64_t)p->n_filling);
     if (p->n_runs > p->n_filling)
         histogram_add(&st->batch_decode, SIZES, (uint64_t)(p->n_runs - p->n_filling));
-    learn_size(c, kind, took_ns);
+    measure_size(c, kind, took_ns);
     sched_set_cost(c->sched, &c->costs.cost);
     st->cost_fixed_ns = (uint64_t)c->costs.cost.fixed;
     st->cost_row_ns = (uint64_t)c->costs.cost.per_row;
     st->cost_key_ps = (uint64_t)(c->costs.cost.per_key * 1000);
 }
 
-/* What a step takes besides its forward pass and its tokens, which take their time in however many
- * steps they come: planning and messages. Told by plain steps; a drafter's time is not of it. */
-static void learn_rest(struct core *c, uint64_t took_ns)
+/* Step time in addition to forward pass and sampling: planning and messages. Measured in decode
+ * steps without drafts, since the time of a drafter does not belong to it. */
+static void measure_rest(struct core *c, uint64_t took_ns)
 {
-    uint64_t known = c->forward_ns + c->tokens_ns;
+    uint64_t measured_ns = c->forward_ns + c->tokens_ns;
 
-    if (c->plan.has_prefill || c->plan.n_rows != c->plan.n_runs || took_ns < known)
+    if (c->plan.has_prefill || c->plan.n_rows != c->plan.n_runs || took_ns < measured_ns)
         return;
-    double rest = (double)MIN(took_ns - known, c->forward_ns); /* else it was held up */
-    c->rest_ns += (rest - c->rest_ns) / 16;
+    /* More than that: the thread was delayed. */
+    double rest_ns = (double)MIN(took_ns - measured_ns, c->forward_ns);
+    c->rest_ns += (rest_ns - c->rest_ns) / 16;
 }
 
-/* A span each: what gave its turn away ran so long, what goes on waited so long. After the step,
- * which makes no system call. Requests that ended in it are there until the next core_drain. */
-static void log_turns(struct core *c)
+/* Logs the admission changes after the step, because a step makes no system call. Requests that
+ * ended in the step exist until the next core_drain. */
+static void log_swaps(struct core *c)
 {
     for (int i = 0; i < c->plan.n_turns && log_level() >= LOG_DEBUG; i++) {
         const struct plan_turn *t = &c->plan.turns[i];
@@ -500,12 +506,12 @@ bool core_step(struct core *c, uint64_t now)
     bool have_waited = c->port->n_requests > c->port->max_batch;
     c->prompts_done = 0;
     bool has_run = run_step(c, now);
-    count(c);
+    update_stats(c);
     outbox_flush(&c->out);
     uint64_t took = c->clock() - start;
     if (c->n_computed > steps_before) {
-        learn_cost(c, took);
-        learn_rest(c, took);
+        measure_step(c, took);
+        measure_rest(c, took);
     }
     pace_step(&c->pace, took, c->prompts_done, have_waited);
     pace_publish(&c->pace, &c->port->forecast);
@@ -513,6 +519,6 @@ bool core_step(struct core *c, uint64_t now)
     outbox_wake(&c->out);
     if (c->tier)
         tier_send(c->tier);
-    log_turns(c);
+    log_swaps(c);
     return has_run;
 }
