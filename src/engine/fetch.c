@@ -7,15 +7,15 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-enum { PAGES_OF_A_DOUBT = 256 };
+enum { SKIPS_PER_RETRY = 256 };
 
-static const uint64_t CLOSING_NS = 5000000000u; /* nobody waits for ever for a shutdown */
+static const uint64_t FLUSH_NS_MAX = 5000000000u; /* bounds the time of a shutdown */
 
-/* ---- what it costs */
+/* ---- read or compute */
 
-/* Is reading quicker than computing, by what both took lately? As long as one of them is not known
- * we read, and learn it. */
-static bool is_quicker(const struct core *c, int pos, int n_pages)
+/* True if reading is predicted to be faster than computing. As long as one of the two is not
+ * measured, pages are read. */
+static bool is_read_faster(const struct core *c, int pos, int n_pages)
 {
     struct step_size size = { 0 };
 
@@ -24,30 +24,31 @@ static bool is_quicker(const struct core *c, int pos, int n_pages)
     return c->o.kv_disk_always || compute == 0 || read < compute;
 }
 
-/* A disk that was slow once is tried again after some time. */
+/* Each rejected read lowers the estimate a little, so that a slow disk is tried again. */
 static bool should_read(struct core *c, int pos, int n_pages)
 {
-    bool is_so = is_quicker(c, pos, n_pages);
+    bool is_worth = is_read_faster(c, pos, n_pages);
 
-    if (!is_so)
+    if (!is_worth)
         tier_doubt(c->tier);
-    return is_so;
+    return is_worth;
 }
 
-/* What would not be read is not written. Pages are many: few of them count as a doubt. */
+/* A page that would not be read is not written. Skipped pages are many: one in SKIPS_PER_RETRY
+ * counts. */
 static bool should_write(struct core *c, page_id page)
 {
-    bool is_so = is_quicker(c, tree_depth(c->tree, page), 1);
+    bool is_worth = is_read_faster(c, tree_depth(c->tree, page), 1);
 
-    if (!is_so && ++c->n_unwritten % PAGES_OF_A_DOUBT == 0)
+    if (!is_worth && ++c->n_unwritten % SKIPS_PER_RETRY == 0)
         tier_doubt(c->tier);
-    return is_so;
+    return is_worth;
 }
 
-/* ---- out */
+/* ---- writes */
 
-/* A page is about to be evicted. */
-static void gone(void *arg, page_id page)
+/* Eviction callback of the tree: copies the page and queues it for writing. */
+static void write_evicted(void *arg, page_id page)
 {
     struct core *c = arg;
     uint64_t name = tree_name(c->tree, (tree_node){ page.i });
@@ -69,30 +70,30 @@ static void gone(void *arg, page_id page)
     tier_put_write(c->tier, w);
 }
 
-/* ---- in */
+/* ---- reads */
 
-/* Takes pages to be filled. False: there are none. */
-static bool take_blanks(struct core *c, struct tier_fetch *f, int n)
+/* Takes up to n pages to be filled; returns false if there is none. */
+static bool take_blank_pages(struct core *c, struct tier_fetch *f, int n)
 {
     for (f->n_pages = 0; f->n_pages < n; f->n_pages++) {
         page_id page = tree_take_blank(c->tree);
         if (page.i == PAGE_NONE.i)
             break;
-        (void)!page_claim(c->pool, page, f->scope.tenant); /* all of it is written */
+        (void)!page_claim(c->pool, page, f->scope.tenant); /* the read overwrites the whole page */
         f->pages[f->n_pages] = page;
     }
     return f->n_pages > 0;
 }
 
-struct wanted { /* a prefix, as far as it may be found */
+struct prefix_query { /* a prefix and how much of it may be read */
     const struct cache_scope *scope;
     tree_node root;
     const int32_t *tokens;
     int limit;
 };
 
-/* NULL: nothing of it is on disk, or it is not worth the way, or not possible now. */
-static struct tier_fetch *start(struct core *c, const struct wanted *w)
+/* Returns NULL if no page is on disk, reading does not pay, or no buffer or page is available. */
+static struct tier_fetch *start_load(struct core *c, const struct prefix_query *w)
 {
     tree_node at = w->root;
     int n_here = tree_peek(c->tree, &at, w->tokens, w->limit);
@@ -107,9 +108,9 @@ static struct tier_fetch *start(struct core *c, const struct wanted *w)
     f->first_page = n_here / PAGE_TOKENS;
     bool can_start = n_more > 0 && should_read(c, n_here, n_more);
     if (can_start) {
-        /* What it goes on from stays, whatever has to be evicted for it. */
+        /* Holds the prefix in memory while pages may be evicted for the read. */
         tree_hold(c->tree, w->root, w->tokens, n_here, f->held);
-        can_start = take_blanks(c, f, n_more);
+        can_start = take_blank_pages(c, f, n_more);
         if (!can_start)
             tree_let_go(c->tree, f->held, f->first_page);
     }
@@ -130,26 +131,26 @@ bool fetch_begin(struct core *c, struct gen *g)
     if (!c->tier || g->in.is_uncached || is_scored)
         return false;
     tree_node root = tree_enter(c->tree, &g->in.scope);
-    struct wanted w = { &g->in.scope, root, g->choice[0].tokens, g->in.n_prompt - 1 };
-    g->fetch = start(c, &w);
+    struct prefix_query w = { &g->in.scope, root, g->choice[0].tokens, g->in.n_prompt - 1 };
+    g->fetch = start_load(c, &w);
     tree_leave(c->tree, root);
     if (g->fetch)
         g->fetch->user = g;
     return g->fetch;
 }
 
-/* Once each time that it has no pages: should they be evicted again before it comes in, then they
- * are computed. */
-static bool is_coming(void *arg, const struct seq *s)
+/* Admission callback of the scheduler. Asks once per loss of pages: if the read pages are evicted
+ * before the admission, they are computed. */
+static bool start_seq_load(void *arg, const struct seq *s)
 {
     struct core *c = arg;
     struct choice *ch = s->user;
-    const struct wanted w = { &ch->gen->in.scope, s->root, s->tokens, prefix_limit(s) };
+    const struct prefix_query w = { &ch->gen->in.scope, s->root, s->tokens, prefix_limit(s) };
 
     if (s->root.i == TREE_NONE.i || ch->fetch || ch->n_looks > s->n_preempted)
         return false;
     ch->n_looks = s->n_preempted + 1;
-    ch->fetch = start(c, &w);
+    ch->fetch = start_load(c, &w);
     if (ch->fetch)
         ch->fetch->choice = ch;
     return ch->fetch;
@@ -168,8 +169,8 @@ void fetch_forget(struct choice *ch)
     ch->fetch = NULL;
 }
 
-/* A page that could not be read is not looked for again. */
-static void forget_bad_page(struct core *c, const struct tier_fetch *f)
+/* A page that could not be read is removed from the index. */
+static void forget_unreadable(struct core *c, const struct tier_fetch *f)
 {
     uint64_t name = tree_scope_name(&f->scope);
 
@@ -178,8 +179,8 @@ static void forget_bad_page(struct core *c, const struct tier_fetch *f)
     tier_forget(c->tier, name);
 }
 
-/* Those who waited go on. */
-static void tell(struct core *c, const struct tier_fetch *f, uint64_t now)
+/* Resumes the request or sequence that waited for the pages. */
+static void resume_waiting(struct core *c, const struct tier_fetch *f, uint64_t now)
 {
     struct gen *g = f->user;
     struct choice *ch = f->choice;
@@ -195,22 +196,22 @@ static void tell(struct core *c, const struct tier_fetch *f, uint64_t now)
         sched_unpark(c->sched, ch->seq, now);
 }
 
-static void fetched(struct core *c, struct tier_fetch *f, uint64_t now)
+static void finish_load(struct core *c, struct tier_fetch *f, uint64_t now)
 {
     tree_node root = tree_enter(c->tree, &f->scope), at = root;
     int n_here = f->first_page * PAGE_TOKENS;
 
-    CHECK(tree_peek(c->tree, &at, f->tokens, n_here) == n_here); /* it is held */
+    CHECK(tree_peek(c->tree, &at, f->tokens, n_here) == n_here); /* the prefix is held */
     for (int i = 0; i < f->n_pages; i++) {
         const int32_t *tokens = f->tokens + n_here + i * PAGE_TOKENS;
         at =
             tree_put_blank(c->tree, i < f->n_ok ? at : TREE_NONE, tokens, PAGE_TOKENS, f->pages[i]);
     }
     if (f->n_ok < f->n_pages)
-        forget_bad_page(c, f);
+        forget_unreadable(c, f);
     tree_let_go(c->tree, f->held, f->first_page);
     tree_leave(c->tree, root);
-    tell(c, f, now);
+    resume_waiting(c, f, now);
     tier_fetch_end(c->tier, f);
 }
 
@@ -219,12 +220,12 @@ void fetch_receive(struct core *c, struct msg *m, uint64_t now)
     if (m->kind == PORT_WRITTEN)
         tier_written(c->tier, m);
     else
-        fetched(c, container_of(m, struct tier_fetch, msg), now);
+        finish_load(c, container_of(m, struct tier_fetch, msg), now);
 }
 
 /* ---- opening and closing */
 
-static int make_dir(struct core *c, char *dir, size_t size, struct err *e)
+static int make_tier_dir(struct core *c, char *dir, size_t size, struct err *e)
 {
     int n = snprintf(dir, size, "%s", c->o.kv_disk);
 
@@ -260,10 +261,10 @@ int fetch_open(struct core *c, struct sched_limits *l, struct err *e)
         .home = c->port->inbox,
         .written_kind = PORT_WRITTEN,
         .fetched_kind = PORT_FETCHED };
-    if (make_dir(c, dir, sizeof(dir), e) || tier_open(&c->tier, &o, e))
+    if (make_tier_dir(c, dir, sizeof(dir), e) || tier_open(&c->tier, &o, e))
         return -1;
-    tree_on_evict(c->tree, gone, c);
-    l->is_coming = is_coming;
+    tree_on_evict(c->tree, write_evicted, c);
+    l->is_coming = start_seq_load;
     l->is_coming_arg = c;
     log_info("cache", "disk", "dir=%s bytes=%llu of=%llu by=%s", dir,
         (unsigned long long)tier_numbers(c->tier)->n_bytes, (unsigned long long)c->o.kv_disk_bytes,
@@ -275,9 +276,9 @@ void fetch_close(struct core *c)
 {
     if (c->tier) {
         tier_stop(c->tier);
-        if (c->runs)          /* it was opened as a whole */
-            core_drain(c, 0); /* what came home at last */
-        uint64_t until = c->clock() + CLOSING_NS;
+        if (c->runs)          /* completely opened */
+            core_drain(c, 0); /* receives the last completed jobs */
+        uint64_t until = c->clock() + FLUSH_NS_MAX;
         while (c->clock() < until && tree_evict(c->tree))
             continue;
         tree_on_evict(c->tree, NULL, NULL);

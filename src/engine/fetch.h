@@ -1,26 +1,27 @@
-/* fetch.h: the engine and the prefix cache's pages on disk (cache/tier.h).
+/* kv_load.h: connects the engine with the KV offload tier (cache/tier.h).
  *
- * A page that is evicted is copied and written, when there is time for it. A request whose prompt
- * goes on there waits until its pages are read, outside the scheduler, and is scheduled as if it
- * came then; when reading takes longer than computing, by what both were measured to take, it does
- * not wait. The same is asked again when a sequence comes in, for the first time or after it had
- * lost its pages: it is parked meanwhile. Nothing of it shows in an answer.
+ * An evicted page is copied and written to disk, if a buffer is free. A request whose prompt
+ * continues in such pages waits outside the scheduler until they are read, and is scheduled as if
+ * it arrived then. If reading takes longer than computing, by the measured times of both, it does
+ * not wait. The same decision is made at the admission of a sequence without pages, which is parked
+ * meanwhile. The output does not depend on it.
  *
- * Part of core.c. Owner: the engine thread; nothing here waits for the disk. */
+ * Part of core.c. Owner: the engine thread, which never waits for the disk. */
 #pragma once
 
 #include "engine/core.h"
 
-/* Where the options say so; else nothing. The scheduler is going to ask what comes (is_coming).
- * ERR_IO, ERR_MEMORY. */
+/* Opens the tier if the options configure one, and registers the admission callback in `l`. ERR_IO,
+ * ERR_MEMORY. */
 int fetch_open(struct core *c, struct sched_limits *l, struct err *e);
-/* What lies in the cache goes to disk, for the next time, as much as five seconds allow. The
- * engine's thread has ended. */
+/* Writes the pages in the prefix cache to disk for the next start, for at most five seconds. The
+ * engine thread has ended. */
 void fetch_close(struct core *c);
 
-/* True: the request waits for pages; core_begin is called for it then. */
+/* Returns true if the request waits for pages; core_begin is called for it later. */
 bool fetch_begin(struct core *c, struct gen *g);
-/* They do not wait any longer. */
+/* Ends the wait of a request without calling core_begin; the read continues. */
 void fetch_abandon(struct core *c, struct gen *g);
 void fetch_forget(struct choice *ch);
-void fetch_receive(struct core *c, struct msg *m, uint64_t now); /* PORT_WRITTEN, PORT_FETCHED */
+/* ENGINE_MSG_TIER_WRITTEN, ENGINE_MSG_TIER_READ. */
+void fetch_receive(struct core *c, struct msg *m, uint64_t now);

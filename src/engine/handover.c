@@ -3,17 +3,18 @@
 #include "engine/call.h"
 #include "cache/record.h"
 
-struct handover {
+struct kv_job {
     struct mailbox *reply;
     const struct cache_scope *scope;
     const int32_t *tokens;
     page_id *pages; /* [pages_for(n)] */
-    int n;          /* tokens wanted */
-    int n_found;    /* tokens */
-    int n_pages;    /* of the ones held */
+    int n;          /* requested tokens */
+    int n_found;    /* tokens found */
+    int n_pages;    /* held pages */
 };
 
-static bool get_kind(struct engine *en, const uint8_t *digest, struct record_kind *k, struct err *e)
+static bool get_record_kind(
+    struct engine *en, const uint8_t *digest, struct record_kind *k, struct err *e)
 {
     const struct lm *lm = engine_lm(en);
 
@@ -26,11 +27,11 @@ static bool get_kind(struct engine *en, const uint8_t *digest, struct record_kin
     return true;
 }
 
-/* ---- saving */
+/* ---- export */
 
-static void hold(struct core *c, void *arg)
+static void hold_pages(struct core *c, void *arg)
 {
-    struct handover *h = arg;
+    struct kv_job *h = arg;
     tree_node root = tree_enter(c->tree, h->scope);
 
     h->n_found = tree_hold(c->tree, root, h->tokens, h->n, h->pages);
@@ -38,17 +39,17 @@ static void hold(struct core *c, void *arg)
     tree_leave(c->tree, root);
 }
 
-static void let_go(struct core *c, void *arg)
+static void release_pages(struct core *c, void *arg)
 {
-    struct handover *h = arg;
+    struct kv_job *h = arg;
 
     tree_let_go(c->tree, h->pages, h->n_pages);
 }
 
-static int copy_out(struct engine *en, const struct record_kind *k, const struct handover *h,
+static int export_pages(struct engine *en, const struct record_kind *k, const struct kv_job *h,
     struct handover_record *out)
 {
-    struct lm *lm = (struct lm *)(uintptr_t)engine_lm(en); /* reading a page changes nothing */
+    struct lm *lm = (struct lm *)(uintptr_t)engine_lm(en); /* read_page does not change the model */
     struct record r = { .scope = *h->scope, .tokens = h->tokens, .n_tokens = h->n_found };
 
     out->n_tokens = h->n_found;
@@ -62,7 +63,7 @@ static int copy_out(struct engine *en, const struct record_kind *k, const struct
     return 0;
 }
 
-static int begin(struct handover *h, struct err *e)
+static int job_begin(struct kv_job *h, struct err *e)
 {
     h->pages = try_calloc((size_t)pages_for(h->n), sizeof(*h->pages));
     if (!h->pages)
@@ -70,7 +71,7 @@ static int begin(struct handover *h, struct err *e)
     return mailbox_open(&h->reply, e);
 }
 
-static void end(struct handover *h)
+static void job_end(struct kv_job *h)
 {
     mailbox_close(h->reply);
     mem_free(h->pages);
@@ -79,25 +80,25 @@ static void end(struct handover *h)
 int engine_save(
     struct engine *en, const struct handover_part *p, struct handover_record *out, struct err *e)
 {
-    struct handover h = { .scope = &p->scope, .tokens = p->list.tokens, .n = p->list.n };
+    struct kv_job h = { .scope = &p->scope, .tokens = p->list.tokens, .n = p->list.n };
     struct record_kind k;
     int failed = 0;
 
-    if (!get_kind(en, p->digest, &k, e))
+    if (!get_record_kind(en, p->digest, &k, e))
         return -1;
     if (h.n < 1 || h.n > RECORD_TOKENS_MAX)
         return err_set(e, ERR_RANGE, "%d tokens to save", h.n);
-    if (begin(&h, e)) {
-        end(&h);
+    if (job_begin(&h, e)) {
+        job_end(&h);
         return -1;
     }
-    engine_call(en, h.reply, hold, &h);
+    engine_call(en, h.reply, hold_pages, &h);
     if (h.n_found == 0)
         failed = err_set(e, ERR_NOT_FOUND, "nothing of these tokens is in the prefix cache");
-    else if (copy_out(en, &k, &h, out))
+    else if (export_pages(en, &k, &h, out))
         failed = err_set(e, ERR_MEMORY, "no memory to save %d tokens", h.n_found);
-    engine_call(en, h.reply, let_go, &h);
-    end(&h);
+    engine_call(en, h.reply, release_pages, &h);
+    job_end(&h);
     if (!failed)
         record_seal(out->bytes);
     return failed;
@@ -110,24 +111,25 @@ size_t engine_record_bytes(const struct engine *en, int n_tokens)
     return record_bytes(&k, n_tokens, 0);
 }
 
-/* ---- restoring */
+/* ---- import */
 
-static void take_blanks(struct core *c, void *arg)
+static void take_blank_pages(struct core *c, void *arg)
 {
-    struct handover *h = arg;
+    struct kv_job *h = arg;
 
     for (h->n_pages = 0; h->n_pages < pages_for(h->n); h->n_pages++) {
         page_id page = tree_take_blank(c->tree);
         if (page.i == PAGE_NONE.i)
             break;
-        (void)!page_claim(c->pool, page, h->scope->tenant); /* all of it is written */
+        /* write_page overwrites the whole page. */
+        (void)!page_claim(c->pool, page, h->scope->tenant);
         h->pages[h->n_pages] = page;
     }
 }
 
-static void put_blanks(struct core *c, void *arg)
+static void insert_pages(struct core *c, void *arg)
 {
-    struct handover *h = arg;
+    struct kv_job *h = arg;
     tree_node root = tree_enter(c->tree, h->scope), at = root;
 
     for (int i = 0; i < h->n_pages; i++) {
@@ -159,33 +161,34 @@ static int check_record(const struct record *r, uint64_t tenant, int n_vocab, st
 int engine_restore(
     struct engine *en, struct handover_part *p, struct handover_record *r, struct err *e)
 {
-    struct lm *lm = (struct lm *)(uintptr_t)engine_lm(en); /* its pages are ours meanwhile */
+    /* The taken pages belong to this thread until insert_pages. */
+    struct lm *lm = (struct lm *)(uintptr_t)engine_lm(en);
     struct record_kind k;
     struct record in;
 
-    if (!get_kind(en, p->digest, &k, e) || record_read(&in, &k, r->bytes, r->n_bytes, e) ||
+    if (!get_record_kind(en, p->digest, &k, e) || record_read(&in, &k, r->bytes, r->n_bytes, e) ||
         check_record(&in, p->scope.tenant, lm->n_vocab, e))
         return -1;
     p->scope = in.scope;
     p->list = (struct token_list){ in.tokens, in.n_tokens };
-    struct handover h = { .scope = &p->scope, .tokens = in.tokens, .n = in.n_tokens };
-    if (begin(&h, e)) {
-        end(&h);
+    struct kv_job h = { .scope = &p->scope, .tokens = in.tokens, .n = in.n_tokens };
+    if (job_begin(&h, e)) {
+        job_end(&h);
         return -1;
     }
-    engine_call(en, h.reply, take_blanks, &h);
+    engine_call(en, h.reply, take_blank_pages, &h);
     for (int i = 0; i < h.n_pages; i++)
         lm->ops->write_page(lm, h.pages[i], in.pages + (size_t)i * k.page_bytes);
-    engine_call(en, h.reply, put_blanks, &h);
-    end(&h);
+    engine_call(en, h.reply, insert_pages, &h);
+    job_end(&h);
     r->n_tokens = h.n_found;
     return 0;
 }
 
-/* ---- erasing */
+/* ---- erase */
 
-static int call_on_tree(struct engine *en, void (*fn)(struct core *c, void *arg),
-    struct handover *h, int *n, struct err *e)
+static int run_tree_job(struct engine *en, void (*fn)(struct core *c, void *arg), struct kv_job *h,
+    int *n, struct err *e)
 {
     if (!engine_settings(en)->prefix_cache)
         return err_set(e, ERR_UNSUPPORTED, "this model has no prefix cache");
@@ -197,9 +200,9 @@ static int call_on_tree(struct engine *en, void (*fn)(struct core *c, void *arg)
     return 0;
 }
 
-static void erase(struct core *c, void *arg)
+static void erase_pages(struct core *c, void *arg)
 {
-    struct handover *h = arg;
+    struct kv_job *h = arg;
     tree_node root = tree_enter(c->tree, h->scope);
     uint64_t name = tree_scope_name(h->scope);
     int n_kept = tree_drop(c->tree, root, h->tokens, h->n, &h->n_found);
@@ -214,25 +217,25 @@ static void erase(struct core *c, void *arg)
 
 int engine_erase(struct engine *en, const struct handover_part *p, int *n_erased, struct err *e)
 {
-    struct handover h = { .scope = &p->scope, .tokens = p->list.tokens, .n = p->list.n };
+    struct kv_job h = { .scope = &p->scope, .tokens = p->list.tokens, .n = p->list.n };
 
-    return call_on_tree(en, erase, &h, n_erased, e);
+    return run_tree_job(en, erase_pages, &h, n_erased, e);
 }
 
 /* ---- pins */
 
-static void pin(struct core *c, void *arg)
+static void pin_pages(struct core *c, void *arg)
 {
-    struct handover *h = arg;
+    struct kv_job *h = arg;
     tree_node root = tree_enter(c->tree, h->scope);
 
     h->n_found = tree_pin(c->tree, root, h->tokens, h->n);
     tree_leave(c->tree, root);
 }
 
-static void unpin(struct core *c, void *arg)
+static void unpin_pages(struct core *c, void *arg)
 {
-    struct handover *h = arg;
+    struct kv_job *h = arg;
     tree_node root = tree_enter(c->tree, h->scope);
 
     h->n_found = tree_unpin(c->tree, root, h->tokens, h->n);
@@ -242,15 +245,15 @@ static void unpin(struct core *c, void *arg)
 int engine_pin(struct engine *en, const struct cache_scope *scope, struct token_list list,
     int *n_pinned, struct err *e)
 {
-    struct handover h = { .scope = scope, .tokens = list.tokens, .n = list.n };
+    struct kv_job h = { .scope = scope, .tokens = list.tokens, .n = list.n };
 
-    return call_on_tree(en, pin, &h, n_pinned, e);
+    return run_tree_job(en, pin_pages, &h, n_pinned, e);
 }
 
 int engine_unpin(struct engine *en, const struct cache_scope *scope, struct token_list list,
     int *n_unpinned, struct err *e)
 {
-    struct handover h = { .scope = scope, .tokens = list.tokens, .n = list.n };
+    struct kv_job h = { .scope = scope, .tokens = list.tokens, .n = list.n };
 
-    return call_on_tree(en, unpin, &h, n_unpinned, e);
+    return run_tree_job(en, unpin_pages, &h, n_unpinned, e);
 }

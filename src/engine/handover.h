@@ -1,8 +1,8 @@
-/* handover.h: what a model's prefix cache holds, as bytes: for files, and for other processes;
- * and what of it has to stay.
+/* kv_export.h: export and import of a model's prefix cache as byte records, for files and other
+ * processes; erase and pinning of cached prefixes.
  *
- * Any thread but the engine's, which goes on meanwhile: it only says which pages, and nobody writes
- * to a page that is held. */
+ * Any thread except the engine thread, which continues to run: it only takes and releases the
+ * pages, and no sequence writes to a held page. The caller copies the page contents. */
 #pragma once
 
 #include "engine/engine.h"
@@ -12,40 +12,41 @@ struct token_list {
     int n;
 };
 
-struct handover_part {     /* of what a prefix cache holds */
-    const uint8_t *digest; /* [32] of the model's file */
+struct handover_part {     /* a token prefix in the prefix cache of a model */
+    const uint8_t *digest; /* [32] of the model file */
     struct cache_scope scope;
     struct token_list list;
 };
 
-struct handover_record { /* cache/record.h; its memory is aligned to RECORD_ALIGN */
+struct handover_record { /* record of cache/record.h; memory aligned to RECORD_ALIGN */
     uint8_t *bytes;
     size_t n_bytes;
-    int n_tokens; /* that were saved, or restored */
+    int n_tokens; /* saved or restored tokens */
 };
 
-/* What there is of these tokens, prompt and answer alike, as a record in *out, its bytes for
- * mem_free. ERR_NOT_FOUND: nothing. ERR_UNSUPPORTED: this model's keys and values can not be
- * saved. ERR_MEMORY. */
+/* Exports the cached part of these tokens (prompt and output) as a record in *out; the caller frees
+ * its bytes with mem_free. ERR_NOT_FOUND: none is cached. ERR_UNSUPPORTED: the KV of this model
+ * cannot be saved. ERR_MEMORY. */
 int engine_save(
     struct engine *en, const struct handover_part *p, struct handover_record *out, struct err *e);
-size_t engine_record_bytes(const struct engine *en, int n_tokens); /* of a record of so many */
+/* Size of a record of n_tokens. */
+size_t engine_record_bytes(const struct engine *en, int n_tokens);
 
-/* A record of a whole sequence goes to the prefix cache, as far as there is room that nobody uses.
- * p->digest and p->scope.tenant say whose it must be; the rest of *p is what was in it, the tokens
- * in r's bytes. Those may be anything. ERR_CORRUPT; ERR_UNSUPPORTED: of another model or layout;
- * ERR_FORBIDDEN: of another tenant; ERR_MEMORY. */
+/* Imports a record of a whole sequence into the prefix cache, as far as unused pages are available.
+ * p->digest and p->scope.tenant are the required owner; the rest of *p is set from the record, with
+ * tokens in the bytes of *r. The bytes are untrusted. ERR_CORRUPT; ERR_UNSUPPORTED: other model or
+ * layout; ERR_FORBIDDEN: other tenant; ERR_MEMORY. */
 int engine_restore(
     struct engine *en, struct handover_part *p, struct handover_record *r, struct err *e);
 
-/* Pages of these tokens are given up, from the last one back, as long as nobody uses them and
- * nothing else goes on from them; and this process does not find them on disk any more. *n_erased
- * tokens. ERR_UNSUPPORTED: there is no cache. */
+/* Removes the pages of these tokens from the prefix cache, from the last one backwards, as long as
+ * they are unused and have no successors; this process does not read them from disk any more
+ * either. *n_erased in tokens. ERR_UNSUPPORTED: no prefix cache. */
 int engine_erase(struct engine *en, const struct handover_part *p, int *n_erased, struct err *e);
 
-/* The full pages of these tokens stay in the prefix cache, until the same is unpinned, as often as
- * it was pinned. *n_pinned tokens; 0: nothing of it is there, or half of what one request at most
- * leaves is pinned already. ERR_UNSUPPORTED: there is no cache. */
+/* Pins the full pages of these tokens in the prefix cache, once per call, until as many unpins.
+ * *n_pinned in tokens; 0: none is cached, or the limit is reached, which is half of the pages that
+ * one request of maximum length leaves. ERR_UNSUPPORTED: no prefix cache. */
 int engine_pin(struct engine *en, const struct cache_scope *scope, struct token_list list,
     int *n_pinned, struct err *e);
 int engine_unpin(struct engine *en, const struct cache_scope *scope, struct token_list list,

@@ -10,7 +10,7 @@ struct flight {
     struct gen *gen;
     int32_t *prompt;
     struct gen_script script;
-    uint64_t last_ns; /* token */
+    uint64_t last_ns; /* time of the last token */
 };
 
 struct replay {
@@ -21,8 +21,8 @@ struct replay {
     struct core *core;
     struct port *port;
     struct mailbox *reply;
-    int32_t *answer; /* tokens of all scripts, and where their groups end */
-    int32_t *ends;
+    int32_t *script_tokens; /* tokens of all scripts, and their group ends */
+    int32_t *group_ends;
     int longest_out;
     struct replay_samples first, between;
     double prompt_tokens, cached_tokens, out_tokens;
@@ -48,7 +48,7 @@ void replay_add(struct replay_samples *s, double seconds)
     s->v[s->n++] = (float)seconds;
 }
 
-static int by_size(const void *a, const void *b)
+static int compare_floats(const void *a, const void *b)
 {
     float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
@@ -58,7 +58,7 @@ struct replay_times replay_times_of(struct replay_samples *s)
 {
     if (!s->n)
         return (struct replay_times){ 0 };
-    qsort(s->v, s->n, sizeof(*s->v), by_size);
+    qsort(s->v, s->n, sizeof(*s->v), compare_floats);
     return (struct replay_times){ s->v[s->n / 2], s->v[(size_t)((double)s->n * 0.9)],
         s->v[(size_t)((double)s->n * 0.99)], s->v[s->n - 1] };
 }
@@ -81,14 +81,14 @@ static void write_prompt(struct flight *f, int index)
     }
 }
 
-static void forget(struct flight *f)
+static void flight_clear(struct flight *f)
 {
     mem_free(f->prompt);
     f->prompt = NULL;
     f->gen = NULL;
 }
 
-static int arrive(struct replay *r, struct err *e)
+static int submit_next(struct replay *r, struct err *e)
 {
     int index = r->n_arrived++;
     struct flight *f = &r->flights[index];
@@ -99,7 +99,7 @@ static int arrive(struct replay *r, struct err *e)
     if (!f->prompt)
         return err_set(e, ERR_MEMORY, "no memory for a prompt of %d tokens", row->n_prompt);
     write_prompt(f, index);
-    f->script = (struct gen_script){ r->answer, row->n_out, r->ends, row->n_out, 0 };
+    f->script = (struct gen_script){ r->script_tokens, row->n_out, r->group_ends, row->n_out, 0 };
     struct gen_input in = { .prompt = f->prompt,
         .n_prompt = row->n_prompt,
         .max_tokens = row->n_out,
@@ -112,7 +112,7 @@ static int arrive(struct replay *r, struct err *e)
     if (r->setup->deadline_s > 0)
         in.deadline_ns = clock_now_ns + (uint64_t)(r->setup->deadline_s * 1e9);
     if (gen_new(&f->gen, &in, r->reply, f, e)) {
-        forget(f);
+        flight_clear(f);
         return -1;
     }
     if (!port_submit(r->port, f->gen, clock_now_ns, e)) {
@@ -121,11 +121,11 @@ static int arrive(struct replay *r, struct err *e)
     }
     *(e->code == ERR_OVERLOADED ? &r->out->n_refused : &r->out->n_failed) += 1;
     gen_free(f->gen);
-    forget(f);
+    flight_clear(f);
     return 0;
 }
 
-static void end(struct replay *r, struct flight *f)
+static void finish_flight(struct replay *r, struct flight *f)
 {
     const struct gen_result *g = gen_result(f->gen);
 
@@ -143,7 +143,7 @@ static void end(struct replay *r, struct flight *f)
                                             : &r->out->n_failed) += 1;
     }
     gen_free(f->gen);
-    forget(f);
+    flight_clear(f);
 }
 
 static void read_events(struct replay *r)
@@ -155,7 +155,7 @@ static void read_events(struct replay *r)
         struct gen_event *ev = container_of(m, struct gen_event, msg);
         struct flight *f = gen_user(ev->gen);
         if (m->kind == GEN_END) {
-            end(r, f);
+            finish_flight(r, f);
             continue;
         }
         if (m->kind == GEN_TOKEN) {
@@ -167,18 +167,18 @@ static void read_events(struct replay *r)
     }
 }
 
-/* ---- the run */
+/* ---- simulation */
 
 static uint64_t arrival_ns(const struct replay *r, int i)
 {
     return 1 + (uint64_t)((r->rows[i].at_s - r->rows[0].at_s) * 1e9);
 }
 
-static int run(struct replay *r, struct err *e)
+static int run_trace(struct replay *r, struct err *e)
 {
     while (r->n_arrived < r->n || r->n_live > 0) {
         while (r->n_arrived < r->n && arrival_ns(r, r->n_arrived) <= clock_now_ns)
-            if (arrive(r, e))
+            if (submit_next(r, e))
                 return -1;
         core_drain(r->core, clock_now_ns);
         bool has_run = core_step(r->core, clock_now_ns);
@@ -194,7 +194,7 @@ static int run(struct replay *r, struct err *e)
     return 0;
 }
 
-static int check(struct replay *r, const struct replay_setup *s, struct err *e)
+static int check_trace(struct replay *r, const struct replay_setup *s, struct err *e)
 {
     if (r->n < 1)
         return err_set(e, ERR_RANGE, "the trace has no requests");
@@ -223,12 +223,12 @@ static int open_all(struct replay *r, const struct replay_setup *s, struct err *
     struct lm *lm;
 
     r->flights = try_calloc((size_t)r->n, sizeof(*r->flights));
-    r->answer = try_calloc((size_t)r->longest_out, sizeof(*r->answer));
-    r->ends = try_calloc((size_t)r->longest_out, sizeof(*r->ends));
-    if (!r->flights || !r->answer || !r->ends)
+    r->script_tokens = try_calloc((size_t)r->longest_out, sizeof(*r->script_tokens));
+    r->group_ends = try_calloc((size_t)r->longest_out, sizeof(*r->group_ends));
+    if (!r->flights || !r->script_tokens || !r->group_ends)
         return err_set(e, ERR_MEMORY, "no memory for %d requests", r->n);
     for (int i = 0; i < r->longest_out; i++)
-        r->ends[i] = i + 1;
+        r->group_ends[i] = i + 1;
     if (kernels_choose(&k, "ref", e) || mailbox_open(&r->reply, e) || port_open(&r->port, e) ||
         lm_open_timed(&lm, &o, e) || core_open(&r->core, lm, k, &s->engine, r->port, e))
         return -1;
@@ -249,13 +249,13 @@ static void close_all(struct replay *r)
     if (r->reply)
         mailbox_close(r->reply);
     mem_free(r->flights);
-    mem_free(r->answer);
-    mem_free(r->ends);
+    mem_free(r->script_tokens);
+    mem_free(r->group_ends);
     replay_samples_clear(&r->first);
     replay_samples_clear(&r->between);
 }
 
-static void sum_up(struct replay *r)
+static void summarise(struct replay *r)
 {
     struct replay_result *out = r->out;
 
@@ -279,9 +279,9 @@ int replay_run(struct replay_result *out, const struct replay_row *rows, int n,
 
     *out = (struct replay_result){ 0 };
     clock_now_ns = 1;
-    int failed = check(&r, s, e) || open_all(&r, s, e) || run(&r, e);
+    int failed = check_trace(&r, s, e) || open_all(&r, s, e) || run_trace(&r, e);
     if (!failed)
-        sum_up(&r);
+        summarise(&r);
     close_all(&r);
     return failed ? -1 : 0;
 }

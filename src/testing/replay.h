@@ -1,17 +1,18 @@
-/* replay.h: a trace of arrivals through the real engine, on a model that only takes its time.
+/* replay.h: simulates a trace of arrivals with the real engine on a timed model without
+ * computation.
  *
- * Nothing waits in earnest: the clock is the trace's, moved by arrivals and by what steps take.
- * The same rows give the same result, always. One at a time in a process (it has one clock);
- * owner: the calling thread. */
+ * The clock is virtual and advances with arrivals and step times; nothing sleeps. Equal traces give
+ * equal results. One replay at a time per process (there is one clock); owner: the calling
+ * thread. */
 #pragma once
 
 #include "engine/engine.h"
 #include "testing/timed.h"
 
 struct replay_row { /* one request */
-    double at_s;    /* not before the row above */
+    double at_s;    /* not decreasing */
     int n_prompt, n_out;
-    uint64_t prefix; /* requests with the same one begin alike, as far as both go; 0 = like none */
+    uint64_t prefix; /* requests with equal values share a prefix as far as both go; 0 = none */
     uint64_t tenant;
     int priority;
 };
@@ -21,7 +22,7 @@ struct replay_setup {
     struct timed_law law;
     int n_ctx;
     uint32_t n_pages;
-    double deadline_s; /* of each request; 0 = none */
+    double deadline_s; /* per request; 0 = none */
     int max_rows;
 };
 
@@ -30,13 +31,14 @@ struct replay_times { /* seconds */
 };
 
 struct replay_result {
-    /* refused: at the door; dropped: from the queue, too late to begin; late: on the way */
+    /* refused: at submission; dropped: in the queue, when the deadline could not be met any more;
+     * late: while running. */
     int n, n_done, n_refused, n_dropped, n_late, n_failed;
-    double span_s;               /* first arrival to last end */
-    double requests_s, tokens_s; /* of those that were done: goodput */
-    double hit_rate;             /* of the prompt tokens of what was done */
-    struct replay_times first;   /* arrival to first token, of those done */
-    struct replay_times between; /* two tokens of one request */
+    double span_s;               /* first arrival to last completion */
+    double requests_s, tokens_s; /* goodput: completed requests only */
+    double hit_rate;             /* cached fraction of the prompt tokens of completed requests */
+    struct replay_times first;   /* time to first token of completed requests */
+    struct replay_times between; /* inter-token latency */
     uint64_t steps, preemptions;
 };
 
@@ -45,7 +47,7 @@ struct replay_samples { /* seconds; zeroed = none */
     size_t n, cap;
 };
 void replay_add(struct replay_samples *s, double seconds);
-struct replay_times replay_times_of(struct replay_samples *s); /* sorts them */
+struct replay_times replay_times_of(struct replay_samples *s); /* sorts the samples */
 void replay_samples_clear(struct replay_samples *s);
 
 /* ERR_RANGE, ERR_MEMORY. */

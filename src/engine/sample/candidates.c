@@ -58,8 +58,8 @@ float *candidates_copy(struct candidates *c)
     return c->own;
 }
 
-/* NaN becomes -inf, and +inf the largest float. */
-static void tidy(struct candidates *c)
+/* Replaces NaN by -inf and +inf by the largest float. */
+static void replace_non_finite(struct candidates *c)
 {
     for (int id = 0; id < c->n_vocab; id++) {
         float x = c->row.x[id];
@@ -83,7 +83,8 @@ int32_t candidates_best(const struct candidates *c)
 
 /* ---- weights */
 
-static double weigh(struct candidates *c, const float *x, int n, float max, float temperature)
+static double compute_weights(
+    struct candidates *c, const float *x, int n, float max, float temperature)
 {
     double total = 0.0;
 
@@ -96,19 +97,19 @@ static double weigh(struct candidates *c, const float *x, int n, float max, floa
     return total;
 }
 
-/* Of the whole row. Only here NaN would show, or the difference of two infinities. */
-static double weigh_row(struct candidates *c, float temperature)
+/* Weights of the whole row. Only here NaN, or the difference of two infinities, becomes visible. */
+static double compute_row_weights(struct candidates *c, float temperature)
 {
-    double total = weigh(c, c->row.x, c->n_vocab, c->max, temperature);
+    double total = compute_weights(c, c->row.x, c->n_vocab, c->max, temperature);
 
     if (isfinite(total))
         return total;
-    tidy(c);
-    return weigh(c, c->row.x, c->n_vocab, c->max, temperature);
+    replace_non_finite(c);
+    return compute_weights(c, c->row.x, c->n_vocab, c->max, temperature);
 }
 
-/* What weigh_row(c, 1) would say. The weights themselves are not wanted: each group's go where
- * those of the one before went, and stay in the cache. */
+/* Equals compute_row_weights(c, 1) without keeping the weights: all groups use the same memory,
+ * which stays in the CPU cache. */
 static double sum_row(struct candidates *c)
 {
     double total = 0.0;
@@ -116,12 +117,12 @@ static double sum_row(struct candidates *c)
     for (int from = 0; from < c->n_vocab; from += LOGIT_GROUP)
         total +=
             c->k->softmax(c->weight, c->row.x + from, group_size(c->n_vocab, from), c->max, 1.0f);
-    return isfinite(total) ? total : weigh_row(c, 1.0f);
+    return isfinite(total) ? total : compute_row_weights(c, 1.0f);
 }
 
-static double weigh_those_left(struct candidates *c)
+static double compute_candidate_weights(struct candidates *c)
 {
-    return weigh(c, c->value, c->n, c->k->max(c->value, c->n), 1.0f);
+    return compute_weights(c, c->value, c->n, c->k->max(c->value, c->n), 1.0f);
 }
 
 double candidates_log_sum(struct candidates *c)
@@ -129,12 +130,13 @@ double candidates_log_sum(struct candidates *c)
     if (c->max == -INFINITY)
         return INFINITY;
     double total = sum_row(c);
-    return (double)c->max + log(total); /* the row may have been tidied: its maximum as well */
+    /* sum_row may have replaced non-finite logits, and with them the maximum. */
+    return (double)c->max + log(total);
 }
 
-/* ---- filters: each shrinks the candidates in place, in the order of their ids */
+/* ---- filters: each removes candidates in place and keeps id order */
 
-static void keep_from(struct candidates *c, uint64_t cut)
+static void keep_above(struct candidates *c, uint64_t cut)
 {
     int n = 0;
 
@@ -152,14 +154,14 @@ static void filter_top_k(struct candidates *c, int k)
         return;
     for (int i = 0; i < c->n; i++)
         c->sel.keys[i] = select_key(c->value[i], i);
-    keep_from(c, select_nth(&c->sel, c->n, k));
+    keep_above(c, select_nth(&c->sel, c->n, k));
 }
 
-/* The order is by distance from the expected surprise, nearest first. */
+/* Candidates are ordered by the distance of their surprisal from the entropy, nearest first. */
 static void filter_typical(struct candidates *c, double want)
 {
     float max = c->k->max(c->value, c->n);
-    double total = weigh_those_left(c), log_total = log(total), entropy = 0.0;
+    double total = compute_candidate_weights(c), log_total = log(total), entropy = 0.0;
 
     for (int i = 0; i < c->n; i++)
         entropy += (double)c->weight[i] * (log_total - ((double)c->value[i] - max));
@@ -168,22 +170,23 @@ static void filter_typical(struct candidates *c, double want)
         double surprise = log_total - ((double)c->value[i] - max);
         c->sel.keys[i] = select_key(-(float)fabs(surprise - entropy), i);
     }
-    keep_from(c, select_mass(&c->sel, c->n, c->weight, want * total));
+    keep_above(c, select_mass(&c->sel, c->n, c->weight, want * total));
 }
 
-/* When it is the first filter, those left are not all that the mass is a part of. */
+/* If it is the first filter, only candidates above the floor are left: the mass refers to the
+ * whole row. */
 static void filter_top_p(struct candidates *c, double want)
 {
-    double total = weigh_those_left(c);
+    double total = compute_candidate_weights(c);
 
     if (c->total > 0)
         total = c->total;
     for (int i = 0; i < c->n; i++)
         c->sel.keys[i] = select_key(c->value[i], i);
-    keep_from(c, select_mass(&c->sel, c->n, c->weight, want * total));
+    keep_above(c, select_mass(&c->sel, c->n, c->weight, want * total));
 }
 
-/* How far below the best a logit may be. */
+/* Lowest kept logit relative to the maximum. */
 static double min_p_depth(double min_p)
 {
     return log(MIN(min_p, 1.0));
@@ -202,7 +205,7 @@ static void filter_min_p(struct candidates *c, double min_p)
     c->n = n;
 }
 
-/* ---- the floor: the first filter keeps nothing below it */
+/* ---- floor: the first active filter keeps no logit below it */
 
 float candidates_floor(struct candidates *c, int k)
 {
@@ -215,11 +218,11 @@ float candidates_floor(struct candidates *c, int k)
     return c->row.peak[select_place(select_nth(&c->sel, n, k))];
 }
 
-/* All n_vocab together, were they just below it, would weigh less than what may be left out: a
- * third of it (the -1), so that it does not matter how sums are rounded. */
+/* If all n_vocab tokens were just below the floor, their weight would be less than a third (the -1)
+ * of the mass that top-p removes, so rounding of the sums does not matter. */
 static float top_p_floor(struct candidates *c, double want)
 {
-    c->total = weigh_row(c, 1.0f);
+    c->total = compute_row_weights(c, 1.0f);
     double spare = (1.0 - MAX(want, 0.0)) * c->total / c->n_vocab;
     return MIN((float)((double)c->max + log(spare) - 1), c->max);
 }
@@ -235,10 +238,10 @@ static float floor_of(struct candidates *c, const struct filters *f)
     return nextafterf((float)((double)c->max + min_p_depth(f->min_p)), -INFINITY);
 }
 
-static void take_from(struct candidates *c, float floor)
+static void collect_candidates(struct candidates *c, float floor)
 {
-    const float lowest = MAX(floor, -FLT_MAX); /* -inf is banned, and NaN no better */
-    int n = 0; /* in a register: each entry's place depends on the one before */
+    const float lowest = MAX(floor, -FLT_MAX); /* -inf and NaN are banned */
+    int n = 0; /* in a register: each index depends on the previous one */
 
     for (int from = 0; from < c->n_vocab; from += LOGIT_GROUP) {
         int end = from + group_size(c->n_vocab, from);
@@ -253,11 +256,11 @@ static void take_from(struct candidates *c, float floor)
     c->n = n;
 }
 
-static void filter(struct candidates *c, const struct filters *f)
+static void apply_filters(struct candidates *c, const struct filters *f)
 {
     if (c->max == INFINITY)
-        tidy(c);
-    take_from(c, floor_of(c, f));
+        replace_non_finite(c);
+    collect_candidates(c, floor_of(c, f));
     if (f->top_k > 0)
         filter_top_k(c, f->top_k);
     if (f->typical_p < 1.0f)
@@ -270,10 +273,10 @@ static void filter(struct candidates *c, const struct filters *f)
 
 /* ---- the draw */
 
-/* Where the weights, added up from the first on, pass `goal`, which is below their total or, by
- * rounding, just that. Groups were added up in another order inside than is gone through here, so
- * one that passes it may seem not to: then it is the last with any weight. */
-static int place_of(const struct candidates *c, int n, double goal)
+/* Index at which the cumulative weight exceeds `goal`. `goal` is below the total or, by rounding,
+ * equal to it. A group sum was added in another order than here, so the sum within the selected
+ * group may stay below goal: then the last candidate with a positive weight is used. */
+static int draw_place(const struct candidates *c, int n, double goal)
 {
     double sum = 0.0, before = 0.0;
     int last = 0;
@@ -299,12 +302,12 @@ static int place_of(const struct candidates *c, int n, double goal)
 
 int32_t candidates_draw(struct candidates *c, const struct filters *f, float temperature, double u)
 {
-    temperature = MIN(temperature, FLT_MAX); /* by an infinite one -inf would not stay that */
+    temperature = MIN(temperature, FLT_MAX); /* with infinity, -inf / temperature would be NaN */
     if (f->top_k <= 0 && !(f->typical_p < 1.0f) && !(f->top_p < 1.0f) && !(f->min_p > 0.0f)) {
-        double total = weigh_row(c, temperature);
-        return place_of(c, c->n_vocab, u * total);
+        double total = compute_row_weights(c, temperature);
+        return draw_place(c, c->n_vocab, u * total);
     }
-    filter(c, f);
-    double total = weigh(c, c->value, c->n, c->k->max(c->value, c->n), temperature);
-    return c->id[place_of(c, c->n, u * total)];
+    apply_filters(c, f);
+    double total = compute_weights(c, c->value, c->n, c->k->max(c->value, c->n), temperature);
+    return c->id[draw_place(c, c->n, u * total)];
 }

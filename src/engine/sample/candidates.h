@@ -1,13 +1,13 @@
-/* candidates.h: which tokens may be drawn, and the draw. A sampler's part.
+/* candidates.h: filters of the sampler (top-k, typical-p, top-p, min-p) and the random draw.
  *
- * Of a vocabulary few tokens pass a filter, and the peaks of its logits (lm.h) say where they are:
- * the first filter that is on gives a floor below which it keeps nothing, and only groups that
- * reach it are looked at. What is drawn does not depend on that, only how long it takes.
+ * Few tokens of a vocabulary pass a filter, and the group maxima of the logits (model/lm.h) show
+ * where they are: the first active filter provides a lower bound of the logits it keeps, and only
+ * groups that reach it are examined. The drawn token does not depend on this shortcut.
  *
- * Weights are kernels->softmax over groups of LOGIT_GROUP candidates in the order of their ids; the
- * groups' sums are added in double, in that order.
+ * Weights are kernels->softmax over groups of LOGIT_GROUP candidates in id order; the sums of the
+ * groups are added in double, in that order.
  *
- * Allocates nothing after candidates_init. Owner: the sampler. */
+ * Owner: the sampler. Allocates nothing after candidates_init. */
 #pragma once
 
 #include "engine/sample/select.h"
@@ -17,42 +17,42 @@
 struct candidates {
     const struct kernels *k;
     int n_vocab;
-    struct logits row; /* looked at */
-    float max;         /* of it; -inf: everything is banned */
-    float *own;        /* [n_vocab] a row to be changed */
-    float *peak;       /* [n_groups] where the model gives none */
-    /* those that are left, in the order of their ids */
+    struct logits row; /* present logits */
+    float max;         /* maximum of the row; -inf = all tokens are banned */
+    float *own;        /* [n_vocab] modified copy of a row */
+    float *peak;       /* [n_groups] group maxima if the model provides none */
+    /* Remaining candidates in id order. */
     int n;
     int32_t *id;
     float *value;
-    float *weight; /* of them, or of the whole row */
-    double *sum;   /* of the weights of each group */
-    double total;  /* of the whole row's, at temperature 1; 0: not known */
+    float *weight; /* weights of the candidates, or of the whole row */
+    double *sum;   /* sum of the weights per group */
+    double total;  /* sum of the weights of the whole row at temperature 1; 0 = unknown */
     struct select sel;
 };
 
 bool candidates_init(struct candidates *c, const struct kernels *k, int n_vocab) MUST_CHECK;
 void candidates_clear(struct candidates *c); /* also after a failed init */
 
-/* The row that the functions below are about; it is not changed. NaN and -inf are banned. */
+/* Sets the row of the following calls, which do not change it. NaN and -inf are banned. */
 void candidates_look(struct candidates *c, const struct logits *row);
-/* A copy of it, to be changed and then looked at. */
+/* Returns a copy of the row to be modified and set with candidates_look. */
 float *candidates_copy(struct candidates *c);
 
-/* The best, of equals the lowest id; 0 when all are banned. */
+/* Arg-max, ties by lowest id; 0 if all are banned. */
 int32_t candidates_best(const struct candidates *c);
 
 struct filters {
-    int top_k;                     /* 0: off */
-    float typical_p, top_p, min_p; /* 1, 1, 0: off */
+    int top_k;                     /* 0 = off */
+    float typical_p, top_p, min_p; /* 1, 1, 0 = off */
 };
 
-/* c->max is above -inf. temperature > 0, 0 <= u < 1. */
+/* Requires c->max > -inf, temperature > 0, 0 <= u < 1. */
 int32_t candidates_draw(struct candidates *c, const struct filters *f, float temperature, double u);
 
-/* At least k logits are as high as this: so many groups have one as high as the k-th of their
- * peaks. -inf where there are fewer groups. */
+/* Lower bound of the k-th highest logit: the k-th highest group maximum. -inf if there are fewer
+ * than k groups. */
 float candidates_floor(struct candidates *c, int k);
 
-/* The logarithm of the sum of exp(logit) over the row; +inf when everything is banned. */
+/* log of the sum of exp(logit) over the row; +inf if all tokens are banned. */
 double candidates_log_sum(struct candidates *c);

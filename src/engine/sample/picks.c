@@ -3,11 +3,11 @@
 
 #include <stdatomic.h>
 
-enum { MOST_SAMPLERS = 16 }; /* each has some megabytes, of which few are touched */
+enum { SAMPLERS_MAX = 16 }; /* each has some megabytes, most of them untouched */
 
 int picks_open(struct picks *p, struct lm *lm, const struct kernels *k, struct err *e)
 {
-    int n = MIN(MAX(lm->n_threads, 1), (int)MOST_SAMPLERS);
+    int n = MIN(MAX(lm->n_threads, 1), (int)SAMPLERS_MAX);
 
     *p = (struct picks){ .lm = lm };
     p->samplers = xcalloc((size_t)n, sizeof(struct sampler *));
@@ -31,8 +31,8 @@ void picks_close(struct picks *p)
     *p = (struct picks){ 0 };
 }
 
-/* `before`: so many tokens of this step come before it, and are as they were guessed. */
-static void sample(const struct picks *p, struct sampler *s, const struct pick *pick, int i,
+/* `before`: number of accepted tokens of this step that precede it and are not yet appended. */
+static void sample_row(const struct picks *p, struct sampler *s, const struct pick *pick, int i,
     int before, struct sampled *out)
 {
     const struct choice *ch = pick->ch;
@@ -44,7 +44,7 @@ static void sample(const struct picks *p, struct sampler *s, const struct pick *
     sampler_sample(s, &g->in.sample, &row, &past, ch->index, out);
 }
 
-static void score(
+static void score_row(
     const struct picks *p, struct sampler *s, const struct pick *pick, int i, struct sampled *out)
 {
     const struct choice *ch = pick->ch;
@@ -55,32 +55,32 @@ static void score(
         s, &row, ch->tokens[r->pos + r->n - r->n_logits + i + 1], ch->gen->in.sample.n_top, out);
 }
 
-static void choose(const struct picks *p, struct sampler *s, struct pick *pick)
+static void run_job(const struct picks *p, struct sampler *s, struct pick *pick)
 {
-    const int32_t *guess = pick->ch->tokens + pick->ch->gen->in.n_prompt + pick->ch->n_out;
+    const int32_t *draft = pick->ch->tokens + pick->ch->gen->in.n_prompt + pick->ch->n_out;
 
-    for (bool is_right = true; is_right && pick->n <= pick->n_guesses; pick->n++) {
-        sample(p, s, pick, pick->n, pick->n, &pick->tokens[pick->n]);
-        is_right = pick->n < pick->n_guesses && pick->tokens[pick->n].id == guess[pick->n];
+    for (bool is_accepted = true; is_accepted && pick->n <= pick->n_guesses; pick->n++) {
+        sample_row(p, s, pick, pick->n, pick->n, &pick->tokens[pick->n]);
+        is_accepted = pick->n < pick->n_guesses && pick->tokens[pick->n].id == draft[pick->n];
     }
 }
 
-static void choose_some(void *arg, int member, int n_members)
+static void run_tasks(void *arg, int thread, int n_threads)
 {
     struct picks *p = arg;
 
-    if (member >= p->n_samplers)
+    if (thread >= p->n_samplers)
         return;
     for (int i; (i = atomic_fetch_add(&p->next, 1)) < p->n;) {
         const struct piece *it = &p->pieces[i];
         if (it->score < 0)
-            choose(p, p->samplers[member], it->pick);
+            run_job(p, p->samplers[thread], it->pick);
         else
-            score(p, p->samplers[member], it->pick, it->score, &it->pick->scores[it->score]);
+            score_row(p, p->samplers[thread], it->pick, it->score, &it->pick->scores[it->score]);
     }
 }
 
-static void add_pieces(struct picks *p, struct pick *pick)
+static void add_tasks(struct picks *p, struct pick *pick)
 {
     if (pick->n_guesses >= 0)
         p->pieces[p->n++] = (struct piece){ pick, -1 };
@@ -98,7 +98,7 @@ void picks_choose(struct picks *p, struct pick *list, int n)
     for (int i = 0; i < n; i++) {
         n_rows += list[i].n_scores + 1 + list[i].n_guesses;
         CHECK(n_rows <= p->lm->max_logits);
-        add_pieces(p, &list[i]);
+        add_tasks(p, &list[i]);
     }
     if (p->n < 2)
         return;
@@ -109,7 +109,7 @@ void picks_choose(struct picks *p, struct pick *list, int n)
         room = list[i].tokens + 1 + list[i].n_guesses;
     }
     atomic_store(&p->next, 0);
-    p->lm->ops->spread(p->lm, choose_some, p);
+    p->lm->ops->spread(p->lm, run_tasks, p);
 }
 
 const struct sampled *picks_score(
@@ -117,7 +117,7 @@ const struct sampled *picks_score(
 {
     if (pick->scores)
         return &pick->scores[i];
-    score(p, p->samplers[0], pick, i, room);
+    score_row(p, p->samplers[0], pick, i, room);
     return room;
 }
 
@@ -126,6 +126,6 @@ const struct sampled *picks_get(
 {
     if (i < pick->n)
         return &pick->tokens[i];
-    sample(p, p->samplers[0], pick, i, 0, room);
+    sample_row(p, p->samplers[0], pick, i, 0, room);
     return room;
 }

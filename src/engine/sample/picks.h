@@ -1,15 +1,15 @@
-/* picks.h: the tokens of a step, chosen, and those of prompts scored, on all the threads that
- * compute.
+/* sample_batch.h: samples the output tokens and computes the prompt logprobs of a step in parallel
+ * on the threads of the model's pool.
  *
- * Either takes some fifty microseconds of a large vocabulary; for a hundred rows, one after the
- * other, that would be as long as a small model's forward pass. Which thread does it does not show:
- * a token is a function of its logits, its request and its place, and so is what one is worth.
+ * One row takes about 50 microseconds with a large vocabulary; 100 rows on one thread would take as
+ * long as a forward pass of a small model. The result does not depend on the thread: a token is a
+ * function of its logits, its request and its position.
  *
- * A pick is one choice and its rows with logits. The first score the prompt: each says how likely
- * the next of its tokens was. Tokens are taken from those behind: one, or with guesses one more for
- * each, of which those behind a wrong guess do not count.
+ * A job is one choice and its rows with logits. The first rows are prompt rows: each yields the
+ * logprob of the next prompt token. The others yield output tokens: one, plus one per draft token;
+ * those after a rejected draft token are not used.
  *
- * Owner: the engine thread. Allocates nothing but in picks_open. */
+ * Owner: the engine thread. Allocates only in sample_batch_open. */
 #pragma once
 
 #include "engine/gen.h"
@@ -18,25 +18,25 @@
 struct pick {
     struct choice *ch;
     const struct lm_run *run;
-    int n_scores;           /* the first of the run's logits */
-    int first;              /* of them that a token is taken from */
-    int n_guesses;          /* they lie behind the choice's tokens; -1: it takes no token */
-    int n;                  /* chosen, in advance */
+    int n_scores;  /* prompt rows, the first of the run's logits */
+    int first;     /* index of the first logits row that yields an output token */
+    int n_guesses; /* draft tokens, stored after the choice's tokens; -1: yields no token */
+    int n;         /* tokens sampled in parallel */
     struct sampled *tokens; /* [n] */
-    struct sampled *scores; /* [n_scores]; NULL: not in advance */
+    struct sampled *scores; /* [n_scores]; NULL: not computed in parallel */
 };
 
-struct piece { /* what one thread does at a time */
+struct piece { /* unit of work of one thread */
     struct pick *pick;
-    int score; /* row; -1: tokens are chosen */
+    int score; /* prompt row; -1: output tokens */
 };
 
 struct picks {
     struct lm *lm;
-    struct sampler **samplers; /* [n_samplers] one for each thread; the first is the engine's */
+    struct sampler **samplers; /* [n_samplers] one per thread; the engine thread uses the first */
     int n_samplers;
     struct sampled *tokens; /* [max_logits] */
-    struct piece *pieces;   /* [max_logits], n of them are being done */
+    struct piece *pieces;   /* [max_logits]; n tasks of this step */
     int n;
     _Atomic int next;
 };
@@ -44,14 +44,14 @@ struct picks {
 int picks_open(struct picks *p, struct lm *lm, const struct kernels *k, struct err *e);
 void picks_close(struct picks *p); /* also after a failed open */
 
-/* tokens and scores of all are set and filled, where there are threads for it. */
+/* Fills tokens and scores of all jobs if the model has several threads. */
 void picks_choose(struct picks *p, struct pick *list, int n);
 
-/* Of the i-th row that scores the prompt, likewise. */
+/* Logprob of the i-th prompt row, computed into *room if it was not computed in parallel. */
 const struct sampled *picks_score(
     const struct picks *p, const struct pick *pick, int i, struct sampled *room);
 
-/* The i-th token of a pick, chosen now if it was not in advance: then it lies in *room. Of those
- * before it none was a wrong guess, and all are appended to the choice. */
+/* The i-th output token of a job, sampled into *room if it was not sampled in parallel. All tokens
+ * before it were accepted draft tokens and are appended to the choice. */
 const struct sampled *picks_get(
     const struct picks *p, const struct pick *pick, int i, struct sampled *room);

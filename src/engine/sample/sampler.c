@@ -10,8 +10,8 @@
 
 struct sampler {
     int n_vocab;
-    uint32_t *bits;  /* by id: permitted by mask and allowed list */
-    uint32_t *count; /* by id; all zero between uses */
+    uint32_t *bits;  /* [n_vocab] bit set: permitted by mask and allowed list */
+    uint32_t *count; /* [n_vocab] all zero between uses */
     struct candidates c;
 };
 
@@ -51,15 +51,16 @@ void sampler_close(struct sampler *s)
     mem_free(s);
 }
 
-/* ---- adjusting the logits */
+/* ---- modification of the logits */
 
 static bool is_id(const struct sampler *s, int32_t id)
 {
     return id >= 0 && id < s->n_vocab;
 }
 
-/* Fills bits with what mask and allowed list permit; false when they permit everything. */
-static bool permit(
+/* Fills `bits` with the ids that mask and allowed list permit; returns false if all are
+ * permitted. */
+static bool fill_permitted(
     struct sampler *s, const struct sample_params *p, const int32_t *out, int n_out, int choice)
 {
     size_t n_words = ((size_t)s->n_vocab + 31) / 32;
@@ -74,7 +75,7 @@ static bool permit(
         memset(s->bits, 0xff, n_words * sizeof(*s->bits));
     if (!p->allowed)
         return true;
-    /* Keep the bits at the listed ids; count is the set of those that stay. */
+    /* Clears the bits of ids that are not listed; `count` is the set of listed ids. */
     for (int i = 0; i < p->n_allowed; i++)
         if (is_id(s, p->allowed[i]))
             s->count[p->allowed[i]] = 1;
@@ -136,12 +137,12 @@ static void penalise(
         penalise_presence(s, logit, p, h->tokens + h->n_prompt, h->n - h->n_prompt);
 }
 
-static bool may_not_end(const struct sample_params *p, const struct sample_past *h)
+static bool is_end_banned(const struct sample_params *p, const struct sample_past *h)
 {
     return p->n_banned_until_min && h->n - h->n_prompt < p->min_tokens;
 }
 
-static void adjust(struct sampler *s, float *logit, const struct sample_params *p,
+static void adjust_logits(struct sampler *s, float *logit, const struct sample_params *p,
     const struct sample_past *h, bool is_restricted)
 {
     if (is_restricted)
@@ -154,17 +155,18 @@ static void adjust(struct sampler *s, float *logit, const struct sample_params *
         float *x = &logit[p->bias[i].id];
         *x = p->bias[i].bias <= -100.0f ? -INFINITY : *x + p->bias[i].bias;
     }
-    if (may_not_end(p, h))
+    if (is_end_banned(p, h))
         for (int i = 0; i < p->n_banned_until_min; i++)
             if (is_id(s, p->banned_until_min[i]))
                 logit[p->banned_until_min[i]] = -INFINITY;
     penalise(s, logit, p, h);
 }
 
-/* ---- choosing */
+/* ---- selection */
 
-/* Nothing that was asked for is left: what is permitted, or what the model would say. */
-static int32_t last_resort(struct sampler *s, const struct logits *raw, bool is_restricted)
+/* All tokens are banned: a permitted id if there are restrictions, else the arg-max of the
+ * model. */
+static int32_t fallback_token(struct sampler *s, const struct logits *raw, bool is_restricted)
 {
     if (is_restricted)
         for (int id = 0; id < s->n_vocab; id++)
@@ -174,37 +176,37 @@ static int32_t last_resort(struct sampler *s, const struct logits *raw, bool is_
     return candidates_best(&s->c);
 }
 
-static int32_t choose(struct sampler *s, const struct sample_params *p, const struct logits *raw,
-    const struct sample_past *h, int choice)
+static int32_t choose_token(struct sampler *s, const struct sample_params *p,
+    const struct logits *raw, const struct sample_past *h, int choice)
 {
     const struct filters f = { p->top_k, p->typical_p, p->top_p, p->min_p };
-    bool is_restricted = permit(s, p, h->tokens + h->n_prompt, h->n - h->n_prompt, choice);
+    bool is_restricted = fill_permitted(s, p, h->tokens + h->n_prompt, h->n - h->n_prompt, choice);
 
     candidates_look(&s->c, raw);
-    if (is_restricted || p->n_bias || may_not_end(p, h) || wants_penalties(p)) {
+    if (is_restricted || p->n_bias || is_end_banned(p, h) || wants_penalties(p)) {
         float *own = candidates_copy(&s->c);
-        adjust(s, own, p, h, is_restricted);
+        adjust_logits(s, own, p, h, is_restricted);
         candidates_look(&s->c, &(struct logits){ own, NULL });
     }
     if (s->c.max == -INFINITY)
-        return last_resort(s, raw, is_restricted);
+        return fallback_token(s, raw, is_restricted);
     if (!(p->temperature > 0.0f))
         return candidates_best(&s->c);
     struct rng4 r = rng_at(p->seed, (uint64_t)(uint32_t)choice, (uint64_t)(uint32_t)h->n);
     return candidates_draw(&s->c, &f, p->temperature, rng_unit(r, 0));
 }
 
-/* ---- the model's own opinion */
+/* ---- logprobs of the unmodified distribution */
 
 static float logprob_of(float x, double log_sum)
 {
-    if (!(x > -INFINITY)) /* NaN is no opinion */
+    if (!(x > -INFINITY)) /* also for NaN */
         return LOGPROB_FLOOR;
     double p = (double)MIN(x, FLT_MAX) - log_sum;
     return p > LOGPROB_FLOOR ? (float)MIN(p, 0.0) : LOGPROB_FLOOR;
 }
 
-static void insert(struct sampled *out, int n_top, int32_t id, float x)
+static void insert_top(struct sampled *out, int n_top, int32_t id, float x)
 {
     int at = out->n_top;
 
@@ -217,12 +219,12 @@ static void insert(struct sampled *out, int n_top, int32_t id, float x)
     out->top[at] = (struct token_logprob){ id, x };
 }
 
-/* One pass with a short sorted list: most groups of logits lie below the floor, or lose against the
- * list's last entry, and so do most logits of the others. */
-static void best_of(struct candidates *c, int n_top, struct sampled *out)
+/* One pass with a short sorted list. Most groups are below the floor or the last list entry, and so
+ * are most logits of the other groups. */
+static void fill_top(struct candidates *c, int n_top, struct sampled *out)
 {
     const float floor = candidates_floor(c, n_top);
-    float least = -INFINITY; /* of a full list */
+    float least = -INFINITY; /* last entry of a full list */
 
     for (int from = 0; from < c->n_vocab; from += LOGIT_GROUP) {
         int end = MIN(from + LOGIT_GROUP, c->n_vocab);
@@ -233,7 +235,7 @@ static void best_of(struct candidates *c, int n_top, struct sampled *out)
             float x = c->row.x[id] > -INFINITY ? c->row.x[id] : -INFINITY;
             if (x < floor || (out->n_top == n_top && !(x > least)))
                 continue;
-            insert(out, n_top, id, x);
+            insert_top(out, n_top, id, x);
             if (out->n_top == n_top)
                 least = out->top[n_top - 1].logprob;
         }
@@ -248,8 +250,8 @@ void sampler_score(
     out->id = id;
     out->n_top = 0;
     if (n_top > 0)
-        best_of(&s->c, n_top, out);
-    double log_sum = candidates_log_sum(&s->c); /* +inf: every log-probability is the floor */
+        fill_top(&s->c, n_top, out);
+    double log_sum = candidates_log_sum(&s->c); /* +inf: all logprobs are LOGPROB_FLOOR */
     out->logprob = logprob_of(is_id(s, id) ? row->x[id] : -INFINITY, log_sum);
     for (int i = 0; i < out->n_top; i++)
         out->top[i].logprob = logprob_of(out->top[i].logprob, log_sum);
@@ -258,7 +260,7 @@ void sampler_score(
 void sampler_sample(struct sampler *s, const struct sample_params *p, const struct logits *row,
     const struct sample_past *past, int choice, struct sampled *out)
 {
-    int32_t id = choose(s, p, row, past, choice);
+    int32_t id = choose_token(s, p, row, past, choice);
 
     if (p->want_logprobs)
         sampler_score(s, row, id, p->n_top, out);

@@ -23,7 +23,7 @@ uint64_t select_key(float value, int place)
 
     value += 0.0f; /* -0 becomes 0 */
     memcpy(&bits, &value, sizeof(bits));
-    /* Negative floats count down as their bits count up. */
+    /* Negative floats: a larger bit pattern is a smaller value. */
     bits = bits >> 31 ? ~bits : bits | 0x80000000u;
     return (uint64_t)bits << 32 | (UINT32_MAX - (uint32_t)place);
 }
@@ -33,16 +33,16 @@ int select_place(uint64_t key)
     return (int)(UINT32_MAX - (uint32_t)key);
 }
 
-/* Those whose byte at `shift` is this one; a may be where they are now. */
-static int keep(struct select *s, const uint64_t *from, int n, int shift, int byte)
+/* Keeps the keys whose byte at `shift` equals `byte`; `from` may be s->a. */
+static int keep_byte(struct select *s, const uint64_t *from, int n, int shift, int byte)
 {
-    int kept = 0;
+    int n_kept = 0;
 
     for (int i = 0; i < n; i++) {
-        s->a[kept] = from[i];
-        kept += (int)(from[i] >> shift & 255) == byte;
+        s->a[n_kept] = from[i];
+        n_kept += (int)(from[i] >> shift & 255) == byte;
     }
-    return kept;
+    return n_kept;
 }
 
 uint64_t select_nth(struct select *s, int n, int m)
@@ -55,14 +55,14 @@ uint64_t select_nth(struct select *s, int n, int m)
             count[from[i] >> shift & 255]++;
         for (; m > count[byte]; byte--)
             m -= count[byte];
-        n = keep(s, from, n, shift, byte);
+        n = keep_byte(s, from, n, shift, byte);
         from = s->a;
     }
     return from[0];
 }
 
-/* Byte by byte from the top: the weights of the better bytes are added up as long as they do not
- * reach the mass, and the byte in which it is reached is gone into. */
+/* One byte per pass from the top: adds the weights of better byte values until the next one would
+ * reach the mass, and continues in that one. */
 uint64_t select_mass(struct select *s, int n, const float *weight, double mass)
 {
     const uint64_t *from = s->keys;
@@ -80,11 +80,11 @@ uint64_t select_mass(struct select *s, int n, const float *weight, double mass)
                 last = byte;
                 sum += in[byte];
             }
-        if (byte < 0) { /* never: the worst of all */
+        if (byte < 0) { /* the mass is never reached: the worst key */
             byte = last;
             mass = INFINITY;
         }
-        n = keep(s, from, n, shift, byte);
+        n = keep_byte(s, from, n, shift, byte);
         from = s->a;
     }
     return from[0];

@@ -15,7 +15,7 @@ int fairness_check(const struct fairness *f, struct err *e)
     return 0;
 }
 
-/* 1 bit, 31 bits, 32 bits. */
+/* Layout: enable_preemption 1 bit, threshold 31 bits, time slice 32 bits. */
 void fairness_set(struct live_fairness *l, const struct fairness *f)
 {
     uint64_t threshold = (uint64_t)(f->high_priority_threshold + FAIRNESS_PRIORITY_MAX);

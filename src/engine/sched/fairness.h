@@ -1,26 +1,31 @@
-/* fairness.h: how turns change hands while more want to run than can. Plain settings, all off by
- * default; they may be changed while requests run. */
+/* fairness.h: settings of time slices and preemption by priority, for more sequences than can run.
+ * All off by default; they may be changed while requests run.
+ *
+ * Owner: see struct live_fairness. */
 #pragma once
 
 #include "base/err.h"
 
 struct fairness {
-    bool enable_preemption;      /* one of high priority that waits takes the place of a low one */
-    int high_priority_threshold; /* priorities from here on are high, those below low */
-    int max_timeslice_tokens;    /* of a low one, when others wait; 0 = no limit */
+    /* A waiting high-priority sequence takes the place of a low-priority one. */
+    bool enable_preemption;
+    int high_priority_threshold; /* priorities from here on are high, those below are low */
+    /* Time slice of a low-priority sequence if others wait; 0 = no limit. */
+    int max_timeslice_tokens;
 };
 
 enum { FAIRNESS_PRIORITY_MAX = 1000000, FAIRNESS_SLICE_MAX = 1 << 24 };
 
 extern const struct fairness fairness_default;
 
-/* The settings while they may change: one word that anybody writes and engines read between two
- * steps, so that nobody ever sees half of a change. */
+/* Settings that change at run time: one word that any thread writes and engine threads read between
+ * two steps, so a partial change is never visible. */
 struct live_fairness {
     _Atomic uint64_t word;
 };
-void fairness_set(struct live_fairness *l, const struct fairness *f); /* as fairness_check wants */
+/* Requires values that pass fairness_check. */
+void fairness_set(struct live_fairness *l, const struct fairness *f);
 struct fairness fairness_get(const struct live_fairness *l);
 
-/* ERR_RANGE names the field. */
+/* ERR_RANGE with the name of the field. */
 int fairness_check(const struct fairness *f, struct err *e);

@@ -17,45 +17,45 @@ static uint64_t least_of(const struct sorted *s, uint32_t set)
     return set == SORTED_NONE ? UINT64_MAX : s->n[set].least;
 }
 
-static void sum_up(struct sorted *s, uint32_t i)
+static void update_least(struct sorted *s, uint32_t i)
 {
     struct sorted_node *n = &s->n[i];
 
     n->least = MIN(n->tag, MIN(least_of(s, n->left), least_of(s, n->right)));
 }
 
-/* Into those before node `at`, and those behind it. */
-static void split(struct sorted *s, uint32_t set, uint32_t at, uint32_t *before, uint32_t *behind)
+/* Splits into the nodes before node `at` and those after it. */
+static void split(struct sorted *s, uint32_t set, uint32_t at, uint32_t *before, uint32_t *after)
 {
     s->n_looks++;
     if (set == SORTED_NONE) {
-        *before = *behind = SORTED_NONE;
+        *before = *after = SORTED_NONE;
     } else if (is_before(&s->n[set], &s->n[at])) {
         *before = set;
-        split(s, s->n[set].right, at, &s->n[set].right, behind);
-        sum_up(s, set);
+        split(s, s->n[set].right, at, &s->n[set].right, after);
+        update_least(s, set);
     } else {
-        *behind = set;
+        *after = set;
         split(s, s->n[set].left, at, before, &s->n[set].left);
-        sum_up(s, set);
+        update_least(s, set);
     }
 }
 
-static uint32_t merge(struct sorted *s, uint32_t before, uint32_t behind)
+static uint32_t merge(struct sorted *s, uint32_t before, uint32_t after)
 {
     s->n_looks++;
     if (before == SORTED_NONE)
-        return behind;
-    if (behind == SORTED_NONE)
+        return after;
+    if (after == SORTED_NONE)
         return before;
-    if (weight(before) > weight(behind)) {
-        s->n[before].right = merge(s, s->n[before].right, behind);
-        sum_up(s, before);
+    if (weight(before) > weight(after)) {
+        s->n[before].right = merge(s, s->n[before].right, after);
+        update_least(s, before);
         return before;
     }
-    s->n[behind].left = merge(s, before, s->n[behind].left);
-    sum_up(s, behind);
-    return behind;
+    s->n[after].left = merge(s, before, s->n[after].left);
+    update_least(s, after);
+    return after;
 }
 
 void sorted_put(struct sorted *s, uint32_t *set, uint32_t i)
@@ -69,11 +69,11 @@ void sorted_put(struct sorted *s, uint32_t *set, uint32_t i)
         set = is_before(n, at) ? &at->left : &at->right;
     }
     split(s, *set, i, &n->left, &n->right);
-    sum_up(s, i);
+    update_least(s, i);
     *set = i;
 }
 
-static uint32_t without(struct sorted *s, uint32_t set, uint32_t i)
+static uint32_t remove_node(struct sorted *s, uint32_t set, uint32_t i)
 {
     CHECK(set != SORTED_NONE);
     s->n_looks++;
@@ -81,16 +81,16 @@ static uint32_t without(struct sorted *s, uint32_t set, uint32_t i)
         return merge(s, s->n[i].left, s->n[i].right);
     struct sorted_node *at = &s->n[set];
     if (is_before(&s->n[i], at))
-        at->left = without(s, at->left, i);
+        at->left = remove_node(s, at->left, i);
     else
-        at->right = without(s, at->right, i);
-    sum_up(s, set);
+        at->right = remove_node(s, at->right, i);
+    update_least(s, set);
     return set;
 }
 
 void sorted_drop(struct sorted *s, uint32_t *set, uint32_t i)
 {
-    *set = without(s, *set, i);
+    *set = remove_node(s, *set, i);
 }
 
 uint32_t sorted_first(struct sorted *s, uint32_t set)
@@ -133,8 +133,8 @@ uint32_t sorted_before(struct sorted *s, uint32_t set, uint32_t i)
     return found;
 }
 
-/* The node of this tag, which is in the set. */
-static uint32_t down_to(struct sorted *s, uint32_t set, uint64_t tag)
+/* Node with this tag, which is in the set. */
+static uint32_t find_tag(struct sorted *s, uint32_t set, uint64_t tag)
 {
     while (s->n[set].tag != tag) {
         s->n_looks++;
@@ -145,7 +145,7 @@ static uint32_t down_to(struct sorted *s, uint32_t set, uint64_t tag)
 
 uint32_t sorted_upto(struct sorted *s, uint32_t set, int64_t most)
 {
-    uint32_t in = SORTED_NONE; /* a subtree with the least tag so far, or a node with it */
+    uint32_t in = SORTED_NONE; /* subtree with the smallest tag so far, or a node with it */
     uint64_t least = UINT64_MAX;
 
     while (set != SORTED_NONE) {
@@ -165,10 +165,10 @@ uint32_t sorted_upto(struct sorted *s, uint32_t set, int64_t most)
         }
         set = n->right;
     }
-    return in == SORTED_NONE ? in : down_to(s, in, least);
+    return in == SORTED_NONE ? in : find_tag(s, in, least);
 }
 
-/* Bits of numbers that are not negative go up with them. */
+/* The bit patterns of non-negative doubles increase with their values. */
 int64_t sorted_key_of(double v)
 {
     int64_t key;

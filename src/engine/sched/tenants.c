@@ -1,11 +1,11 @@
 #include "engine/sched/tenants.h"
 #include "base/mem.h"
 
-enum { REMEMBERED = 256 };
+enum { IDLE_TENANTS = 256 };
 
 int tenants_init(struct tenants *ts, uint32_t n_live, struct err *e)
 {
-    *ts = (struct tenants){ .cap = n_live + REMEMBERED,
+    *ts = (struct tenants){ .cap = n_live + IDLE_TENANTS,
         .idle = NO_TENANT,
         .idle_tail = NO_TENANT,
         .waiting = SORTED_NONE };
@@ -28,7 +28,7 @@ void tenants_clear(struct tenants *ts)
     *ts = (struct tenants){ 0 };
 }
 
-/* Ids are hashes mostly; whoever chose them could not choose where they meet after this. */
+/* Ids are mostly hashes; the multiplication prevents chosen ids from colliding. */
 static uint32_t *chain_of(struct tenants *ts, uint64_t id)
 {
     return &ts->hash[(id * 0x9e3779b97f4a7c15u >> 32) & (ts->n_hash - 1)];
@@ -54,7 +54,7 @@ static void link_out(struct tenants *ts, uint32_t i)
         ts->t[t->next].prev = t->prev;
 }
 
-static void rest(struct tenants *ts, uint32_t i)
+static void idle_append(struct tenants *ts, uint32_t i)
 {
     link_in(ts, i, ts->idle_tail, NO_TENANT);
     if (ts->idle == NO_TENANT)
@@ -62,7 +62,7 @@ static void rest(struct tenants *ts, uint32_t i)
     ts->idle_tail = i;
 }
 
-static void wake(struct tenants *ts, uint32_t i)
+static void idle_remove(struct tenants *ts, uint32_t i)
 {
     if (ts->idle == i)
         ts->idle = ts->t[i].next;
@@ -71,13 +71,13 @@ static void wake(struct tenants *ts, uint32_t i)
     link_out(ts, i);
 }
 
-static uint32_t take_place(struct tenants *ts)
+static uint32_t take_slot(struct tenants *ts)
 {
     if (ts->n < ts->cap)
         return ts->n++;
-    uint32_t i = ts->idle; /* there is one: fewer than cap have sequences */
+    uint32_t i = ts->idle; /* exists, since fewer than cap tenants have sequences */
     CHECK(i != NO_TENANT);
-    wake(ts, i);
+    idle_remove(ts, i);
     uint32_t *at = chain_of(ts, ts->t[i].id);
     while (*at != i)
         at = &ts->t[*at].next_hash;
@@ -92,13 +92,13 @@ uint32_t tenants_enter(struct tenants *ts, uint64_t id, double weight)
     while (i != NO_TENANT && ts->t[i].id != id)
         i = ts->t[i].next_hash;
     if (i == NO_TENANT) {
-        i = take_place(ts);
+        i = take_slot(ts);
         ts->t[i] = (struct tenant){
             .id = id, .waiting = { SORTED_NONE, SORTED_NONE }, .next_hash = *chain
         };
         *chain = i;
     } else if (ts->t[i].n_live == 0) {
-        wake(ts, i);
+        idle_remove(ts, i);
     }
     ts->t[i].n_live++;
     ts->t[i].weight = weight > 0 ? weight : 1;
@@ -109,10 +109,11 @@ void tenants_leave(struct tenants *ts, uint32_t i)
 {
     CHECK(ts->t[i].n_live > 0);
     if (--ts->t[i].n_live == 0)
-        rest(ts, i);
+        idle_append(ts, i);
 }
 
-/* It only grows: who is first by what it was served once, and still is, was served least. */
+/* Counters only grow: if the first tenant by its earlier value has not grown since, it has the
+ * smallest counter. */
 static double least_served(struct tenants *ts)
 {
     for (;;) {

@@ -1,16 +1,16 @@
-/* tenants.h: what each tenant was served, so that the one with the least can go first.
+/* tenants.h: service that each tenant received, for fair scheduling between tenants.
  *
- * Virtual token counters (Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024):
- * a tenant is charged for each token as it is served, a prompt's 1, an answer's 2, divided by the
- * tenant's weight. A tenant that had nothing waiting and has something again is lifted to the
- * least charged of those that wait: what it did not ask for meanwhile it has no claim to. While
- * two tenants both have requests waiting, what they are charged differs by at most 2 max(longest
- * prompt, 2 * tokens of all that run), however much either of them asks for.
+ * Virtual token counters (Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024): a
+ * tenant is charged 1 per prompt token and 2 per output token when it is computed, divided by its
+ * weight. A tenant that had no waiting sequences and has one again is raised to the smallest
+ * counter of the waiting tenants, so unused service does not accumulate. While two tenants both
+ * have waiting requests, their counters differ by at most 2 max(longest prompt, 2 * tokens of all
+ * running sequences), independent of their demand.
  *
- * Tenants with sequences have a place for sure. Those without keep theirs as long as nobody needs
- * it more: leaving for a moment does not wipe out what was served.
+ * Tenants with sequences always have a slot. A tenant without sequences keeps its slot and counter
+ * until the slot is needed, so a short absence does not reset its counter.
  *
- * Owner: the engine thread. Allocates only when opened. */
+ * Owner: the engine thread. Allocates only in tenants_init. */
 #pragma once
 
 #include "base/err.h"
@@ -21,34 +21,35 @@ enum { CHARGE_PROMPT = 1, CHARGE_OUTPUT = 2, LANES = 2 };
 struct tenant {
     uint64_t id;
     double served, weight;
-    uint32_t n_live, n_waiting; /* its sequences */
-    uint32_t waiting[LANES];    /* those: sets of waitq.c */
+    uint32_t n_live, n_waiting; /* sequences */
+    uint32_t waiting[LANES];    /* waiting sequences: sets of waitq.c */
     uint32_t next_hash;
-    uint32_t prev, next; /* of the idle */
+    uint32_t prev, next; /* list of idle tenants */
 };
 
 struct tenants {
     struct tenant *t; /* [cap] */
     uint32_t *hash;   /* [n_hash] chains through next_hash */
     uint32_t cap, n, n_hash;
-    uint32_t idle, idle_tail; /* without sequences; the one that left first at the head */
-    struct sorted by_service; /* those with some that wait, by what they were served once */
-    uint32_t waiting;         /* that set */
-    uint32_t n_waiting;       /* how many they are */
-    double left_served;       /* of the last that had nothing waiting any more */
+    uint32_t idle, idle_tail; /* tenants without sequences, the longest idle first */
+    /* Tenants with waiting sequences, by an earlier value of their counter. */
+    struct sorted by_service;
+    uint32_t waiting;   /* root of that set */
+    uint32_t n_waiting; /* size of that set */
+    double left_served; /* counter of the last tenant that left that set */
 };
 
 #define NO_TENANT UINT32_MAX
 
-/* Room for n_live with sequences, and some more remembered. ERR_MEMORY. */
+/* Room for n_live tenants with sequences, and some idle ones. ERR_MEMORY. */
 int tenants_init(struct tenants *ts, uint32_t n_live, struct err *e) MUST_CHECK;
 void tenants_clear(struct tenants *ts);
 
-/* A sequence of tenant `id` comes: the tenant's number, until tenants_leave for as many. */
+/* Adds a sequence of tenant `id`; returns its index, valid until as many calls of tenants_leave. */
 uint32_t tenants_enter(struct tenants *ts, uint64_t id, double weight);
 void tenants_leave(struct tenants *ts, uint32_t i);
 
-/* A sequence of it begins to wait, or does no longer. is_new: it came just now. */
+/* A sequence of the tenant starts or ends waiting. is_new: the sequence was just added. */
 void tenants_wait(struct tenants *ts, uint32_t i, bool is_new);
 void tenants_go(struct tenants *ts, uint32_t i);
 

@@ -10,27 +10,27 @@ static uint64_t key_at(const struct timers *t, uint32_t at)
     return timer_key(&t->seqs[t->heap[at]]);
 }
 
-static void put(struct timers *t, uint32_t at, uint32_t id)
+static void heap_set(struct timers *t, uint32_t at, uint32_t id)
 {
     t->heap[at] = id;
     t->seqs[id].timer_at = at;
 }
 
-static void sift(struct timers *t, uint32_t at)
+static void heap_sift(struct timers *t, uint32_t at)
 {
     uint32_t id = t->heap[at];
     uint64_t key = timer_key(&t->seqs[id]);
 
     for (; at > 0 && key_at(t, (at - 1) / 2) > key; at = (at - 1) / 2)
-        put(t, at, t->heap[(at - 1) / 2]);
+        heap_set(t, at, t->heap[(at - 1) / 2]);
     for (uint32_t child; (child = 2 * at + 1) < t->n; at = child) {
         if (child + 1 < t->n && key_at(t, child + 1) < key_at(t, child))
             child++;
         if (key_at(t, child) >= key)
             break;
-        put(t, at, t->heap[child]);
+        heap_set(t, at, t->heap[child]);
     }
-    put(t, at, id);
+    heap_set(t, at, id);
 }
 
 void timers_update(struct timers *t, uint32_t id)
@@ -41,15 +41,15 @@ void timers_update(struct timers *t, uint32_t id)
     if (timer_key(s) != UINT64_MAX) {
         if (at == NO_SEQ) {
             at = t->n++;
-            put(t, at, id);
+            heap_set(t, at, id);
         }
-        sift(t, at);
+        heap_sift(t, at);
     } else if (at != NO_SEQ) {
         uint32_t last = t->heap[--t->n];
         s->timer_at = NO_SEQ;
         if (last != id) {
-            put(t, at, last);
-            sift(t, at);
+            heap_set(t, at, last);
+            heap_sift(t, at);
         }
     }
 }

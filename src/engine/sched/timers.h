@@ -1,7 +1,7 @@
-/* timers.h: which sequence's deadline or delay comes first: a binary heap of indices.
+/* timers.h: next deadline or delay of all sequences: a binary heap of indices.
  *
- * A sequence is in it while it has either; its key is the earlier of the two. Owner: the engine
- * thread. */
+ * A sequence with a deadline or delay is in the heap; its key is the earliest of them. Owner: the
+ * engine thread. */
 #pragma once
 
 #include "engine/seq.h"
@@ -12,6 +12,6 @@ struct timers {
     uint32_t n;
 };
 
-uint64_t timer_key(const struct seq *s);           /* UINT64_MAX: nothing to wait for */
-void timers_update(struct timers *t, uint32_t id); /* after either time has changed */
-uint32_t timers_first(const struct timers *t);     /* NO_SEQ: empty */
+uint64_t timer_key(const struct seq *s);           /* UINT64_MAX = none */
+void timers_update(struct timers *t, uint32_t id); /* after a change of a time */
+uint32_t timers_first(const struct timers *t);     /* NO_SEQ = empty */

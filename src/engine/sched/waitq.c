@@ -1,7 +1,7 @@
 #include "engine/sched/waitq.h"
 #include "base/mem.h"
 
-/* ---- opening */
+/* ---- init and clear */
 
 static bool get_nodes(struct sorted *s, uint32_t n)
 {
@@ -55,7 +55,7 @@ static uint32_t class_of(struct waitq *q, int priority)
         c = q->n_classes++;
     else
         q->free_class = q->classes[c].next_free;
-    CHECK(c < q->cap); /* each has a line, each line a sequence */
+    CHECK(c < q->cap); /* each class has a line, each line a sequence */
     q->classes[c] = (struct waitq_class){ .lines = { SORTED_NONE, SORTED_NONE } };
     q->by_priority.n[c].key = priority;
     q->by_priority.n[c].tag = c;
@@ -63,7 +63,7 @@ static uint32_t class_of(struct waitq *q, int priority)
     return c;
 }
 
-static void leave_class(struct waitq *q, uint32_t c)
+static void class_unref(struct waitq *q, uint32_t c)
 {
     if (--q->classes[c].n > 0)
         return;
@@ -72,24 +72,24 @@ static void leave_class(struct waitq *q, uint32_t c)
     q->free_class = c;
 }
 
-static uint32_t *services_of(struct waitq *q, const struct waitq_line *l)
+static uint32_t *service_set(struct waitq *q, const struct waitq_line *l)
 {
     return &q->classes[l->class_of].lines[l->lane];
 }
 
-/* By what its tenant was served, behind all its equals. */
-static void take_place(struct waitq *q, uint32_t line)
+/* Inserts a line by the service of its tenant, after all lines with equal service. */
+static void line_insert(struct waitq *q, uint32_t line)
 {
     struct waitq_line *l = &q->lines[line];
 
     q->by_service.n[line].key = sorted_key_of(q->tenants->t[l->tenant].served);
     q->by_service.n[line].tag = q->n_turns++;
-    sorted_put(&q->by_service, services_of(q, l), line);
+    sorted_put(&q->by_service, service_set(q, l), line);
 }
 
-static void leave_place(struct waitq *q, uint32_t line)
+static void line_remove(struct waitq *q, uint32_t line)
 {
-    sorted_drop(&q->by_service, services_of(q, &q->lines[line]), line);
+    sorted_drop(&q->by_service, service_set(q, &q->lines[line]), line);
 }
 
 static uint32_t line_of(struct waitq *q, uint32_t tenant, int priority, uint32_t lane)
@@ -111,29 +111,29 @@ static uint32_t line_of(struct waitq *q, uint32_t tenant, int priority, uint32_t
     q->by_name.n[line].tag = line;
     sorted_put(&q->by_name, &q->names, line);
     q->classes[c].n++;
-    take_place(q, line);
+    line_insert(q, line);
     return line;
 }
 
-/* One has gone. */
-static void leave_line(struct waitq *q, uint32_t line)
+/* A sequence has left the line. */
+static void line_unref(struct waitq *q, uint32_t line)
 {
     struct waitq_line *l = &q->lines[line];
 
-    leave_place(q, line);
+    line_remove(q, line);
     if (--l->n > 0) {
-        take_place(q, line);
+        line_insert(q, line);
         return;
     }
     sorted_drop(&q->by_name, &q->names, line);
-    leave_class(q, l->class_of);
+    class_unref(q, l->class_of);
     l->next_free = q->free_line;
     q->free_line = line;
 }
 
-/* ---- coming and going */
+/* ---- push and remove */
 
-static void sort_in(struct sorted *by, uint32_t *set, uint32_t id, int64_t v, uint64_t place)
+static void insert_seq(struct sorted *by, uint32_t *set, uint32_t id, int64_t v, uint64_t place)
 {
     by->n[id].key = v;
     by->n[id].tag = place;
@@ -151,8 +151,8 @@ void waitq_push(struct waitq *q, uint32_t id)
     tenants_wait(q->tenants, s->tenant, s->is_fresh);
     s->line = line_of(q, s->tenant, s->priority, lane);
     q->lines[s->line].n++;
-    sort_in(&q->by_rank, &q->all[lane], id, v, seq_place(s));
-    sort_in(&q->of_tenant, &q->tenants->t[s->tenant].waiting[lane], id, v, seq_place(s));
+    insert_seq(&q->by_rank, &q->all[lane], id, v, seq_place(s));
+    insert_seq(&q->of_tenant, &q->tenants->t[s->tenant].waiting[lane], id, v, seq_place(s));
 }
 
 void waitq_remove(struct waitq *q, uint32_t id)
@@ -165,14 +165,14 @@ void waitq_remove(struct waitq *q, uint32_t id)
     q->n_back -= lane == LANE_BACK;
     sorted_drop(&q->by_rank, &q->all[lane], id);
     sorted_drop(&q->of_tenant, &q->tenants->t[s->tenant].waiting[lane], id);
-    leave_line(q, s->line);
+    line_unref(q, s->line);
     tenants_go(q->tenants, s->tenant);
 }
 
-/* ---- who is first */
+/* ---- selection */
 
-/* The v of what waits longest beyond all whose rank is as high as that of v. */
-static int64_t last_of_rank(const struct waitq *q, int64_t v, uint64_t now)
+/* Largest v whose rank equals that of v. */
+static int64_t rank_bound(const struct waitq *q, int64_t v, uint64_t now)
 {
     int64_t age = (int64_t)q->age_ns, waited = (int64_t)now - v;
     int64_t rank = waited / age - (waited % age < 0);
@@ -180,7 +180,7 @@ static int64_t last_of_rank(const struct waitq *q, int64_t v, uint64_t now)
     return (int64_t)now - rank * age;
 }
 
-/* Of the sequences in `sets`, one for each lane: by rank, then by arrival. */
+/* First sequence in `sets` (one per lane) by rank, then arrival. */
 static uint32_t first_in(
     struct waitq *q, struct sorted *by, const uint32_t sets[LANES], uint64_t now, int n_lanes)
 {
@@ -194,7 +194,7 @@ static uint32_t first_in(
     }
     if (v == INT64_MAX)
         return NO_SEQ;
-    v = last_of_rank(q, v, now);
+    v = rank_bound(q, v, now);
     for (int i = 0; i < n_lanes; i++) {
         uint32_t id = sorted_upto(by, sets[i], v);
         if (id != SORTED_NONE && (best == NO_SEQ || by->n[id].tag < by->n[best].tag))
@@ -203,8 +203,8 @@ static uint32_t first_in(
     return best;
 }
 
-/* The line whose tenant was served least, by what it is now. */
-static uint32_t least_served(struct waitq *q, uint32_t set)
+/* Line whose tenant has the least service, by its current value. */
+static uint32_t least_served_line(struct waitq *q, uint32_t set)
 {
     for (;;) {
         uint32_t line = sorted_first(&q->by_service, set);
@@ -213,19 +213,19 @@ static uint32_t least_served(struct waitq *q, uint32_t set)
         struct waitq_line *l = &q->lines[line];
         if (q->by_service.n[line].key == sorted_key_of(q->tenants->t[l->tenant].served))
             return line;
-        leave_place(q, line);
-        take_place(q, line);
-        set = *services_of(q, l);
+        line_remove(q, line);
+        line_insert(q, line);
+        set = *service_set(q, l);
     }
 }
 
-static uint32_t tenant_to_go(struct waitq *q, const struct waitq_class *c, int n_lanes)
+static uint32_t least_served_tenant(struct waitq *q, const struct waitq_class *c, int n_lanes)
 {
     const struct sorted_node *n = q->by_service.n;
     uint32_t best = SORTED_NONE;
 
     for (int i = 0; i < n_lanes; i++) {
-        uint32_t line = least_served(q, c->lines[i]);
+        uint32_t line = least_served_line(q, c->lines[i]);
         if (line == SORTED_NONE)
             continue;
         if (best == SORTED_NONE || n[line].key < n[best].key ||
@@ -243,7 +243,7 @@ uint32_t waitq_first(struct waitq *q, uint64_t now, bool with_fresh)
     if (id == NO_SEQ || q->tenants->n_waiting == 1)
         return id;
     const struct waitq_class *c = &q->classes[q->lines[q->seqs[id].line].class_of];
-    uint32_t tenant = tenant_to_go(q, c, n_lanes);
+    uint32_t tenant = least_served_tenant(q, c, n_lanes);
     return first_in(q, &q->of_tenant, q->tenants->t[tenant].waiting, now, n_lanes);
 }
 

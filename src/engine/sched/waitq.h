@@ -1,29 +1,30 @@
-/* waitq.h: who waits, and who is first at this moment.
+/* waitq.h: queue of the waiting sequences, ordered by priority, age and tenant service.
  *
- * First is chosen in two steps. The priority of the sequence that is first by rank (priority +
- * age), then by arrival, has its turn; a low priority that waited long enough so comes before a
- * high one. Of the tenants that have something of that priority, the one that was served least, in
- * turns among equals; of all its sequences the one of the highest rank, then who came first. With
- * one tenant this is: the highest rank, then who came first. Age decides between priorities and not
- * between tenants, or whoever brings a backlog would come first by it.
+ * The first sequence is selected in two steps. The sequence of highest rank (priority + age, ties
+ * by arrival) determines the priority to serve, so an old low priority precedes a high one. Of the
+ * tenants with waiting sequences of that priority, the one with the least service is chosen, in
+ * rotation among equals, and of all its sequences the one of highest rank, ties by arrival. With
+ * one tenant this is the order by rank and arrival. Age decides between priorities, not between
+ * tenants: otherwise a tenant with a backlog would always be first.
  *
- * Ranks change with the clock and what tenants were served with each step; the order hardly does:
+ * Ranks change with the clock and service changes with each step, but the order hardly does:
  *
- *   rank = priority + (now - since + waited) / age = (now - v) / age, rounded down, with
- *   v = since - waited - priority * age, which does not change while one waits. The highest rank is
- *   that of the least v; who shares it lies below a bound, and of those the first is looked for.
+ *   rank = priority + (now - since + waited) / age = (now - v) / age, rounded down, where
+ *   v = since - waited - priority * age is constant while a sequence waits. The highest rank is
+ *   that of the smallest v; equal ranks are below a bound of v, and the first arrival is searched
+ *   there.
  *
- *   What a tenant was served only grows. So it is sorted by what it was served when that was last
- *   looked at: when the first of them is as it was, it is the least; else it is put back in.
+ *   Service only grows. Lines are sorted by an earlier value: if that of the first one is
+ *   still current, it is the smallest; otherwise the line is inserted again.
  *
- * Nothing looks at all that wait (sorted.h): any of it costs the logarithm of their number, beside
- * one look more for each tenant that was served since.
+ * Cost (sorted.h): logarithmic in the number of waiting sequences, plus one step for each tenant
+ * that was served since the last call.
  *
- *   fresh lane   never ran
- *   back lane    ran before, or forked off; may come in when no more may begin
- *   line         the sequences of one tenant, priority and lane; there while it has some
+ *   fresh lane   sequences that never ran
+ *   back lane    sequences that ran before or were forked; admitted also if no more may start
+ *   line         sequences of one tenant, priority and lane; exists while it is not empty
  *
- * Owner: the engine thread. Allocates only when opened. */
+ * Owner: the engine thread. Allocates only in waitq_init. */
 #pragma once
 
 #include "engine/seq.h"
@@ -31,9 +32,9 @@
 
 enum { LANE_BACK, LANE_FRESH }; /* LANES of them */
 
-struct waitq_class { /* of priorities that somebody waits with */
+struct waitq_class { /* a priority of waiting sequences */
     uint32_t lines[LANES];
-    uint32_t n; /* of them */
+    uint32_t n; /* lines */
     uint32_t next_free;
 };
 
@@ -48,30 +49,31 @@ struct waitq {
     struct tenants *tenants;
     uint64_t age_ns;
     uint32_t n, n_back;
-    uint64_t n_turns; /* so many times lines got a new place among equals */
+    uint64_t n_turns; /* counter for the rotation of lines with equal service */
 
     struct waitq_class *classes; /* [cap] */
     struct waitq_line *lines;    /* [cap] */
     uint32_t cap;
     uint32_t free_class, n_classes, free_line, n_lines;
 
-    struct sorted by_rank;      /* sequences by v: a set for each lane */
-    struct sorted of_tenant;    /* likewise: for each tenant and lane */
+    struct sorted by_rank;      /* sequences by v: one set per lane */
+    struct sorted of_tenant;    /* sequences by v: one set per tenant and lane */
     struct sorted by_priority;  /* classes */
     struct sorted by_name;      /* lines */
-    struct sorted by_service;   /* lines of a class and lane by what their tenants were served */
-    uint32_t all[LANES];        /* in by_rank */
-    uint32_t priorities, names; /* in those */
+    struct sorted by_service;   /* lines of a class and lane by the service of their tenants */
+    uint32_t all[LANES];        /* sets in by_rank */
+    uint32_t priorities, names; /* sets in by_priority and by_name */
 };
 
-/* Room for n sequences. Borrows both. ERR_MEMORY. */
+/* Room for n sequences. Borrows seqs and tenants. ERR_MEMORY. */
 int waitq_init(struct waitq *q, struct seq *seqs, uint32_t n, struct tenants *tenants,
     uint64_t age_ns, struct err *e) MUST_CHECK;
 void waitq_clear(struct waitq *q);
 
-void waitq_push(struct waitq *q, uint32_t id); /* is_fresh says where; state is WAITING */
+/* is_fresh selects the lane; the state is SEQ_WAITING. */
+void waitq_push(struct waitq *q, uint32_t id);
 void waitq_remove(struct waitq *q, uint32_t id);
-/* NO_SEQ: empty. with_fresh false: among those that ran before. */
+/* NO_SEQ = empty. with_fresh == false: only sequences that ran before. */
 uint32_t waitq_first(struct waitq *q, uint64_t now, bool with_fresh);
 
-uint64_t waitq_n_looks(const struct waitq *q); /* at anything sorted, ever */
+uint64_t waitq_n_looks(const struct waitq *q); /* visited nodes of all sets, in total */

@@ -1,17 +1,18 @@
-/* draft.h: who guesses what comes next. This is all that one has to be:
+/* draft.h: interface of a drafter for speculative decoding:
  *
- *   offer     how many tokens could you propose here, and of what kind? Cheap.
- *   propose   the first job->most of them, for the jobs that were granted any
- *   forget    that sequence has ended
- *   close     and so have you
+ *   offer     returns how many tokens it can propose for a sequence, and their source; cheap
+ *   propose   generates the first job->most tokens of the selected jobs
+ *   forget    a sequence has ended
+ *   close     frees the drafter
  *
- * A right guess saves a step, a wrong one costs a row; the answer is the same, for step.c compares
- * each with what the sampler takes. Whatever a drafter says, tokens that the vocabulary does not
- * have are never computed. It is asked in two calls so that one that computes can do so for all
- * sequences of a step together; spec.h decides between them, and who gets how many.
+ * An accepted draft token saves a step, a rejected one costs a row. The output is the same, since
+ * step.c compares each draft token with the sampled one. Ids outside the vocabulary are never
+ * computed. The two calls allow a drafter with a model to process all sequences of a step in one
+ * batch; spec.h decides which drafter is used and how many tokens a sequence gets.
  *
- * Drafters: what stood in this very request before, its prediction included (draft_text.h), and a
- * small model (draft_lm.h). Tests have wicked ones. Nothing may cross from one request to another.
+ * Drafters: n-gram matches in the request itself and the client's prediction (draft_text.h), a
+ * draft model (draft_lm.h), and adversarial ones in tests. No data may pass from one request to
+ * another.
  *
  * Owner: the engine thread. offer, propose and forget allocate nothing. */
 #pragma once
@@ -21,10 +22,10 @@
 
 enum { DRAFT_MOST = 64 }; /* tokens of one draft */
 
-enum draft_source { /* what a guess is founded on: how often each kind is right is learned apart */
+enum draft_source { /* evidence for a draft; acceptance rates are kept per source */
     DRAFT_PREDICTION,
     DRAFT_PREDICTION_BENT,
-    DRAFT_LONG, /* of the history */
+    DRAFT_LONG, /* match in the history (prompt and output), by match length */
     DRAFT_MIDDLE,
     DRAFT_SHORT,
     DRAFT_BENT,
@@ -32,19 +33,19 @@ enum draft_source { /* what a guess is founded on: how often each kind is right 
     N_DRAFT_SOURCES
 };
 
-struct draft_job {         /* about one sequence that decodes */
-    struct draft_seq *seq; /* what is kept of it between steps: draft_text.h */
-    uint64_t key;          /* the same in all steps of a sequence, no other's while it lives */
+struct draft_job {         /* request for drafts of one decoding sequence */
+    struct draft_seq *seq; /* state between steps: draft_text.h */
+    uint64_t key;          /* constant for a sequence, unique while it exists */
     const int32_t *tokens;
-    int n, n_prompt; /* known: prompt and output so far */
+    int n, n_prompt; /* known tokens: prompt and output */
     const struct sample_params *sample;
     int choice;
-    void *user;               /* the gen's */
-    int most;                 /* offer: at most so many may be wanted; propose: are wanted */
-    enum draft_source source; /* out, of offer */
-    int n_out;                /* out, of propose: so many are in `out` */
-    bool is_prompt;           /* out, of propose: time went into computing its prompt */
-    int32_t *out;             /* room for `most`, right behind the known tokens */
+    void *user;               /* user pointer of the gen */
+    int most;                 /* offer: upper limit; propose: number of tokens requested */
+    enum draft_source source; /* result of offer */
+    int n_out;                /* result of propose: tokens in `out` */
+    bool is_prompt;           /* result of propose: the time includes the prefill of its prompt */
+    int32_t *out;             /* room for `most` tokens directly after the known ones */
 };
 
 struct drafter {
@@ -52,12 +53,12 @@ struct drafter {
 };
 
 struct draft_ops {
-    /* 0 .. job->most; sets job->source. */
+    /* Returns 0 .. job->most; sets job->source. */
     int (*offer)(struct drafter *d, struct draft_job *job);
-    /* Fills out and n_out (0 .. most) of each; may be interrupted by `stop`. */
+    /* Sets out and n_out (0 .. most) of each job; `stop` may interrupt it. */
     void (*propose)(
         struct drafter *d, struct draft_job *jobs, int n_jobs, const _Atomic bool *stop);
-    void (*forget)(struct drafter *d, uint64_t key); /* never asked about: fine */
+    void (*forget)(struct drafter *d, uint64_t key); /* also for unknown keys */
     void (*close)(struct drafter *d);
 };
 

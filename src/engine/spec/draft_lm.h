@@ -1,13 +1,13 @@
-/* draft_lm.h: a small model with the vocabulary of the large one guesses what that will say.
+/* draft_lm.h: drafter that uses a small model with the vocabulary of the target model.
  *
- * It has pages of its own and computes the same tokens a second time: for each sequence that
- * drafts it remembers how far it came, catches up, and goes on token by token, all sequences of a
- * step together. It takes its tokens with the request's own sampling and the random numbers of
- * their positions, so where both models agree on the odds they agree on the token.
+ * The draft model has its own KV pages. For each drafting sequence it computes the tokens that its
+ * KV lacks, then generates token by token; one forward pass per token serves all sequences of the
+ * step. It samples with the parameters of the request and the random numbers of the target
+ * positions, so equal distributions yield equal tokens.
  *
- * Pages are taken from the sequence that drafted least recently when none are free; it catches up
- * when it drafts again. A prompt that is longer than one pass takes some steps, in which nothing is
- * proposed for it.
+ * If no page is free, the least recently drafting sequence loses its pages and is computed again
+ * when it drafts next. A prompt longer than one pass takes several steps, in which it gets no
+ * drafts.
  *
  * Owner: the engine thread. Steps allocate nothing. */
 #pragma once
@@ -15,7 +15,7 @@
 #include "engine/spec/draft_text.h"
 #include "model/lm.h"
 
-/* Takes the model, also on failure. n_seqs: that may draft by turns; n_ctx: longest sequence.
- * ERR_MEMORY. */
+/* Takes the model, also on failure. n_seqs: sequences with draft state at a time; n_ctx: maximum
+ * sequence length. ERR_MEMORY. */
 int draft_lm_open(struct drafter **out, struct lm *take, const struct kernels *k, int n_seqs,
     int n_ctx, struct err *e) MUST_CHECK;

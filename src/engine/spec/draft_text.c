@@ -1,15 +1,15 @@
 #include "engine/spec/draft_text.h"
 
 enum {
-    LEFT_OUT = 4,   /* tokens that an edit may have left out, to be seen by the first one behind */
-    NEARBY = 64,    /* an edit is looked for so far behind the place where a text was lost */
-    FEED_MOST = 256 /* tokens put in the index per offer: a step's time is bounded */
+    DELETED_MAX = 4,     /* deleted tokens that are detected by the token after them */
+    RESYNC_WINDOW = 64,  /* positions after the mismatch that are searched for the end of an edit */
+    INDEX_STEP_MAX = 256 /* tokens indexed per offer: bounds the time of a step */
 };
 
-static const struct trail lost = { .at = -1, .lost_at = -1 };
+static const struct trail cursor_lost = { .at = -1, .lost_at = -1 };
 
-/* Chances before there is experience, and how much experience outweighs them. */
-static const float expected[N_DRAFT_SOURCES] = {
+/* Prior acceptance rates, and the number of tries that they weigh. */
+static const float prior[N_DRAFT_SOURCES] = {
     [DRAFT_PREDICTION] = 0.8f,
     [DRAFT_PREDICTION_BENT] = 0.5f,
     [DRAFT_LONG] = 0.8f,
@@ -18,12 +18,14 @@ static const float expected[N_DRAFT_SOURCES] = {
     [DRAFT_BENT] = 0.5f,
     [DRAFT_MODEL] = 0.6f,
 };
-static const float expected_tries = 2.0f;
+static const float prior_tries = 2.0f;
 
 void draft_seq_init(struct draft_seq *s, const struct ngram *prompt, int n_prompt,
     uint32_t *own_slots, size_t n_own_slots)
 {
-    *s = (struct draft_seq){ .prompt = prompt, .past = lost, .hint = lost, .n_fed = n_prompt };
+    *s = (struct draft_seq){
+        .prompt = prompt, .past = cursor_lost, .hint = cursor_lost, .n_fed = n_prompt
+    };
     s->own.n = n_prompt;
     if (!own_slots)
         return;
@@ -41,9 +43,9 @@ void draft_seq_predict(
         s->hint = (struct trail){ .at = 0, .len = NGRAM_LONG, .lost_at = 0 };
 }
 
-/* ---- following a text */
+/* ---- cursors */
 
-static int agreeing(const int32_t *a, const int32_t *b, int n_most)
+static int common_suffix(const int32_t *a, const int32_t *b, int n_most)
 {
     int n = 0;
 
@@ -52,22 +54,23 @@ static int agreeing(const int32_t *a, const int32_t *b, int n_most)
     return n;
 }
 
-/* An edit: behind which token does the text go on? */
-static void bend(struct trail *t, const int32_t *text, int n, int32_t token)
+/* After a mismatch: moves the cursor past a replaced token or after up to DELETED_MAX deleted
+ * tokens. */
+static void skip_edit(struct trail *t, const int32_t *text, int n, int32_t token)
 {
     int skip = 1;
 
-    while (skip <= LEFT_OUT && t->at + skip < n && text[t->at + skip] != token)
+    while (skip <= DELETED_MAX && t->at + skip < n && text[t->at + skip] != token)
         skip++;
-    bool is_left_out = skip <= LEFT_OUT && t->at + skip < n;
-    *t = (struct trail){ .at = t->at + (is_left_out ? skip + 1 : 1),
-        .len = is_left_out,
+    bool is_deletion = skip <= DELETED_MAX && t->at + skip < n;
+    *t = (struct trail){ .at = t->at + (is_deletion ? skip + 1 : 1),
+        .len = is_deletion,
         .lost_at = t->at,
         .is_bent = true };
 }
 
-/* `token` came; text[0 .. n) was known before. */
-static void go_on(struct trail *t, const int32_t *text, int n, int32_t token)
+/* Advances the cursor by the new output `token`; text[0 .. n) was known before. */
+static void cursor_advance(struct trail *t, const int32_t *text, int n, int32_t token)
 {
     if (t->at < 0)
         return;
@@ -76,30 +79,31 @@ static void go_on(struct trail *t, const int32_t *text, int n, int32_t token)
         t->len++;
         t->is_bent &= t->len < 2;
     } else if (!t->is_bent && t->len >= NGRAM_LONG) {
-        bend(t, text, n, token);
+        skip_edit(t, text, n, token);
     } else {
         *t = (struct trail){ .at = -1, .lost_at = t->is_bent ? t->lost_at : t->at };
     }
 }
 
-static void found(struct trail *t, const int32_t *text, int at, const int32_t *end, int n_past)
+static void cursor_set(struct trail *t, const int32_t *text, int at, const int32_t *end, int n_past)
 {
     int most = MIN(MIN(at, n_past), 4 * NGRAM_LONG);
 
     t->at = at;
-    t->len = agreeing(text + at, end, most);
+    t->len = common_suffix(text + at, end, most);
     t->is_bent = false;
 }
 
-/* The nearest place behind the one where it was lost: what an edit leaves behind. */
-static bool find_nearby(
+/* Nearest position after the mismatch at which the last tokens match: the usual result of an
+ * edit. */
+static bool cursor_resync(
     struct trail *t, const int32_t *text, int n_text, const int32_t *end, int n_past)
 {
     if (t->lost_at < 0 || n_past < NGRAM_SHORT)
         return false;
-    for (int at = MAX(t->lost_at, NGRAM_SHORT); at < MIN(t->lost_at + NEARBY, n_text); at++)
-        if (agreeing(text + at, end, NGRAM_SHORT) == NGRAM_SHORT) {
-            found(t, text, at, end, n_past);
+    for (int at = MAX(t->lost_at, NGRAM_SHORT); at < MIN(t->lost_at + RESYNC_WINDOW, n_text); at++)
+        if (common_suffix(text + at, end, NGRAM_SHORT) == NGRAM_SHORT) {
+            cursor_set(t, text, at, end, n_past);
             return true;
         }
     return false;
@@ -107,18 +111,18 @@ static bool find_nearby(
 
 /* ---- the prediction */
 
-static void follow_hint(struct draft_seq *s, const int32_t *tokens, int n)
+static void advance_hint(struct draft_seq *s, const int32_t *tokens, int n)
 {
     struct trail *t = &s->hint;
 
-    go_on(t, s->predicted, s->n_predicted, tokens[n - 1]);
+    cursor_advance(t, s->predicted, s->n_predicted, tokens[n - 1]);
     if (t->at >= s->n_predicted)
         *t = (struct trail){ .at = -1, .lost_at = s->n_predicted };
-    if (t->at >= 0 || find_nearby(t, s->predicted, s->n_predicted, tokens + n, n))
+    if (t->at >= 0 || cursor_resync(t, s->predicted, s->n_predicted, tokens + n, n))
         return;
     int at = n < NGRAM_LONG ? -1 : ngram_find(s->prediction, s->predicted, tokens + n, NGRAM_LONG);
     if (at >= 0)
-        found(t, s->predicted, at, tokens + n, n);
+        cursor_set(t, s->predicted, at, tokens + n, n);
 }
 
 bool draft_seq_came(struct draft_seq *s, const int32_t *tokens, int n)
@@ -126,7 +130,7 @@ bool draft_seq_came(struct draft_seq *s, const int32_t *tokens, int n)
     bool was_predicted = s->hint.at >= 0 && s->predicted[s->hint.at] == tokens[n - 1];
 
     if (s->n_predicted > 0)
-        follow_hint(s, tokens, n);
+        advance_hint(s, tokens, n);
     return was_predicted;
 }
 
@@ -140,19 +144,19 @@ static int look_up(const struct draft_seq *s, const int32_t *tokens, int n, int 
     return at >= 0 ? at : ngram_find(s->prompt, tokens, tokens + n, len);
 }
 
-/* Catches up with what came since; false: not yet, there is too much. */
-static bool feed(struct draft_seq *s, const int32_t *tokens, int n)
+/* Indexes new tokens; returns false if some remain for the next call. */
+static bool index_output(struct draft_seq *s, const int32_t *tokens, int n)
 {
-    int upto = MIN(n, s->n_fed + FEED_MOST);
+    int upto = MIN(n, s->n_fed + INDEX_STEP_MAX);
 
     for (int i = s->n_fed; i < upto; i++)
-        go_on(&s->past, tokens, i, tokens[i]);
+        cursor_advance(&s->past, tokens, i, tokens[i]);
     s->n_fed = upto;
     ngram_add(&s->own, tokens, s->own.n, upto);
     return upto == n;
 }
 
-static void find_past(struct draft_seq *s, const int32_t *tokens, int n)
+static void update_past(struct draft_seq *s, const int32_t *tokens, int n)
 {
     struct trail *t = &s->past;
     int at;
@@ -161,14 +165,14 @@ static void find_past(struct draft_seq *s, const int32_t *tokens, int n)
         return;
     at = look_up(s, tokens, n, NGRAM_LONG);
     if (at >= 0) {
-        found(t, tokens, at, tokens + n, n);
+        cursor_set(t, tokens, at, tokens + n, n);
         return;
     }
-    if (t->at >= 0 || find_nearby(t, tokens, n, tokens + n, n))
+    if (t->at >= 0 || cursor_resync(t, tokens, n, tokens + n, n))
         return;
     at = look_up(s, tokens, n, NGRAM_SHORT);
     if (at >= 0)
-        found(t, tokens, at, tokens + n, n);
+        cursor_set(t, tokens, at, tokens + n, n);
 }
 
 static enum draft_source source_of(const struct trail *t)
@@ -180,13 +184,13 @@ static enum draft_source source_of(const struct trail *t)
                                     : DRAFT_SHORT;
 }
 
-/* ---- experience */
+/* ---- acceptance rates */
 
 float draft_seq_chance(const struct draft_seq *s, enum draft_source source)
 {
     const struct draft_grade *g = &s->grade[source];
 
-    return (g->hits + expected[source] * expected_tries) / (g->tries + expected_tries);
+    return (g->hits + prior[source] * prior_tries) / (g->tries + prior_tries);
 }
 
 void draft_seq_judge(struct draft_seq *s, enum draft_source source, int n, int n_right)
@@ -223,8 +227,8 @@ static int offer(struct drafter *d, struct draft_job *job)
 {
     struct draft_seq *s = job->seq;
 
-    if (s->prompt && feed(s, job->tokens, job->n))
-        find_past(s, job->tokens, job->n);
+    if (s->prompt && index_output(s, job->tokens, job->n))
+        update_past(s, job->tokens, job->n);
     if (prefers_hint(s)) {
         job->source = hint_source(s);
         return MIN(job->most, s->n_predicted - s->hint.at);
@@ -235,8 +239,7 @@ static int offer(struct drafter *d, struct draft_job *job)
     return job->most;
 }
 
-/* The past may run into its own end: then it goes on with what was just proposed, so a loop goes
- * round. */
+/* A copy beyond the known tokens continues with the tokens just proposed, so a loop repeats. */
 static void copy_past(const struct draft_seq *s, struct draft_job *job)
 {
     for (job->n_out = 0; job->n_out < job->most; job->n_out++) {

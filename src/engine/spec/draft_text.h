@@ -1,59 +1,62 @@
-/* draft_text.h: what stood in this very request before comes again: its prompt, its own output,
- * and the prediction that the client sent along. Also here: what is kept of each choice that may
- * be guessed for, by whomever, and how often guesses at it were right.
+/* draft_text.h: drafter that proposes the continuation of an earlier occurrence of the last tokens,
+ * in the prompt, the output or the client's prediction (prompt lookup decoding). Also the drafting
+ * state of a choice, including acceptance rates, for all drafters.
  *
- * Nothing is remembered beyond a request, so nothing crosses from one to another.
+ * All state belongs to one request, so no data passes between requests.
  *
- * Owner: the engine thread, but draft_seq_init and ngram_* at gen_new: the asker's. Allocates
- * nothing. */
+ * Owner: the engine thread; draft_seq_init, draft_seq_predict and ngram_* also run in gen_new on
+ * the thread of the caller. Allocates nothing. */
 #pragma once
 
 #include "engine/spec/draft.h"
 #include "engine/spec/ngram.h"
 
-extern struct drafter draft_text; /* stateless: all it knows is in draft_seq */
+extern struct drafter draft_text; /* stateless: all state is in draft_seq */
 
-/* One text being followed: while what comes agrees with it, `at` is what it has next. When a text
- * that was long followed stops agreeing, one token was replaced, or a few left out: it is followed
- * behind them at once, and `bent` until two tokens agree again. When that was wrong it is lost, and
- * found again by the last tokens: first near the place it was lost at, then anywhere. */
+/* Cursor in a text that the output follows: while they agree, `at` is the next token of the text.
+ * After a mismatch of a long match an edit is assumed (one token replaced or a few deleted): the
+ * cursor moves past the edit and is_bent is set until two tokens agree. After another mismatch
+ * the cursor is lost and is searched for by the last tokens, first near the position where it was
+ * lost, then everywhere. */
 struct trail {
-    int at;  /* -1 = lost */
-    int len; /* so many tokens agreed, as far as we looked */
+    int at;  /* next token; -1 = lost */
+    int len; /* known length of the match */
     int lost_at;
     bool is_bent;
 };
 
-/* How often drafts from one kind of evidence were right lately; fades. */
+/* Acceptance rate of drafts from one source, exponentially decaying. */
 struct draft_grade {
     float hits, tries;
 };
 
-/* What is kept of one choice, in the gen's memory. */
+/* Drafting state of one choice, in the memory of the gen. */
 struct draft_seq {
-    const int32_t *predicted;       /* NULL = none */
-    int n_predicted;                /* tokens of it */
-    const struct ngram *prediction; /* over it */
-    const struct ngram *prompt;     /* shared by the choices; NULL: history is not looked at */
-    struct ngram own;               /* places behind the prompt */
-    struct trail past, hint;        /* through the tokens themselves; through the prediction */
-    int n_fed;                      /* tokens that `past` has seen */
+    const int32_t *predicted;       /* the client's prediction; NULL = none */
+    int n_predicted;                /* number of predicted tokens */
+    const struct ngram *prediction; /* index of the prediction */
+    /* Index of the prompt, shared by the choices; NULL = no drafts from history. */
+    const struct ngram *prompt;
+    struct ngram own;        /* index of positions after the prompt */
+    struct trail past, hint; /* cursors in prompt and output, and in the prediction */
+    int n_fed;               /* tokens that `past` has processed */
     struct draft_grade grade[N_DRAFT_SOURCES];
-    uint32_t model_slot; /* draft_lm's note */
+    uint32_t model_slot; /* slot index in draft_lm */
 };
 
-/* The slots are the gen's: own_slots may be NULL. The prompt's index is complete. */
+/* The gen owns the slots; own_slots may be NULL. The index of the prompt is complete. */
 void draft_seq_init(struct draft_seq *s, const struct ngram *prompt, int n_prompt,
     uint32_t *own_slots, size_t n_own_slots);
 void draft_seq_predict(
     struct draft_seq *s, const int32_t *predicted, int n, const struct ngram *prediction);
 
-/* tokens[n - 1] is what really came. True: as the prediction said. A function of the tokens alone,
- * whatever was drafted, because clients are told. */
+/* Processes the new token tokens[n - 1]. Returns true if it equals the prediction: a function of
+ * the tokens alone, whatever was drafted, since it is reported to the client. */
 bool draft_seq_came(struct draft_seq *s, const int32_t *tokens, int n);
-/* Of a draft of n tokens, the first n_right were. */
+/* The first n_right of n draft tokens were accepted. */
 void draft_seq_judge(struct draft_seq *s, enum draft_source source, int n, int n_right);
-/* How likely the next token of such a draft is right; a guess before there is experience. */
+/* Probability that the next draft token of this source is accepted; a prior without
+ * measurements. */
 float draft_seq_chance(const struct draft_seq *s, enum draft_source source);
-/* Not asked this time: old failures count a little less. */
+/* For a step without drafts: old rejections count a little less. */
 void draft_seq_fade(struct draft_seq *s);

@@ -6,39 +6,41 @@
 #include <math.h>
 
 enum {
-    SPAN = 64, /* drafts of one step, all sequences together */
+    STEP_DRAFTS_MAX = 64, /* draft tokens of one step, over all sequences */
     N_DRAFTERS = 2,
-    SEEN_FIRST = 16, /* steps without drafts before there are any: they show the noise */
-    SEEN_AGAIN = 8,  /* of so many, one more; four times as many where drafts win much */
-    PAIRS_FIRST = 6, /* while fewer told what rows cost, every other step is without */
-    EARNED_STEPS = 64,
+    BASE_STEPS_FIRST = 16, /* steps without drafts before the first drafts, to measure the noise */
+    BASE_STEP_EVERY =
+        8,         /* one step in so many has no drafts; 4 times as many if drafts gain much */
+    PAIRS_MIN = 6, /* with fewer measured pairs, every other step has no drafts */
+    GAIN_DECAY_STEPS = 64,
 };
 
-/* How much dearer than expected rows are taken to be, in standard deviations: when it is decided
- * and counted what drafts cost, and when it is asked what they may cost at most. */
-static const double DOUBT = 1.5, MOST_DOUBT = 2;
+/* Margin above the estimated row cost in standard errors: to choose the number of drafts and to
+ * account for them, and to bound their possible loss. */
+static const double COST_MARGIN = 1.5, COST_MARGIN_MAX = 2;
 
-/* Where times are not of the clock, they are in steps without drafts. */
+/* Times are in units of a step without drafts unless their name ends in _ns. */
 struct spec {
     struct spec_options o;
-    struct drafter *drafters[N_DRAFTERS]; /* asked in turn; NULL = none */
-    struct slope slope;                   /* what rows cost */
-    double plain_ns;                      /* a step without drafts, lately */
-    int n_plain;                          /* of them, up to SEEN_FIRST */
-    double budget[N_DRAFTERS];            /* what it may lose */
-    double earned[N_DRAFTERS]; /* went into the budget lately, whatever was spent of it */
-    int n_in_a_row;            /* steps with drafts since the last without */
-    int n_till_plain;          /* at most so many of them */
-    struct draft_grade model;  /* of the drafter that computes, over all sequences */
-    int turn;                  /* whose turn it is, when there are more than SPEC_SEQS */
+    struct drafter *drafters[N_DRAFTERS]; /* asked in this order; NULL = none */
+    struct slope row_model;               /* marginal row cost */
+    double base_step_ns;                  /* moving average of a step without drafts */
+    int n_base_steps;                     /* such steps measured, up to BASE_STEPS_FIRST */
+    double budget[N_DRAFTERS];            /* loss that the drafter may still cause */
+    double recent_gain[N_DRAFTERS];       /* recent gains, decaying, independent of spending */
+    int n_draft_steps;                    /* consecutive steps with drafts */
+    int max_draft_steps;                  /* limit of n_draft_steps */
+    struct draft_grade model;             /* acceptance of the draft model, over all sequences */
+    int first_run; /* first run to ask if more than SPEC_SEQS runs can draft */
 
-    /* the step being planned */
-    int base;             /* rows without drafts */
-    double row, most_row; /* what one more adds; with the most doubt */
-    double most;          /* that all drafts may add to it */
-    int share;            /* drafts of one sequence, so that there are some for all */
-    double draft_ns;      /* time that drafting took */
-    double token_ns;      /* of one token of the drafter that computes, lately */
+    /* The step being planned. */
+    int base_rows; /* rows without drafts */
+    double row_share,
+        row_share_max;     /* cost of one more row, estimated and with the largest margin */
+    double max_added;      /* time that all drafts may add */
+    int max_per_seq;       /* drafts of one sequence, so that every sequence gets some */
+    double draft_ns;       /* time of the drafters in this step */
+    double draft_token_ns; /* moving average per token of the draft model */
     struct draft_job jobs[N_DRAFTERS][SPEC_SEQS];
     int run_of[N_DRAFTERS][SPEC_SEQS];
     int n_jobs[N_DRAFTERS];
@@ -49,7 +51,7 @@ int spec_open(struct spec **out, const struct spec_options *o, struct err *e)
     struct spec *sp = xcalloc(1, sizeof(*sp));
 
     sp->o = *o;
-    sp->n_till_plain = SEEN_AGAIN;
+    sp->max_draft_steps = BASE_STEP_EVERY;
     for (int d = 0; d < N_DRAFTERS; d++)
         sp->budget[d] = (double)SPEC_STEPS / N_DRAFTERS;
     sp->drafters[0] = o->by_history ? &draft_text : NULL;
@@ -78,43 +80,45 @@ void spec_forget(struct spec *sp, const struct choice *ch)
             sp->drafters[i]->ops->forget(sp->drafters[i], choice_key(ch));
 }
 
-/* ---- how many */
+/* ---- number of draft tokens */
 
-struct load { /* of the step so far */
+struct step_load { /* the step as chosen so far */
     int n_drafts;
-    double tokens;   /* that it is expected to bring */
-    double drafting; /* time that goes into that */
+    double tokens;   /* expected output tokens */
+    double drafting; /* time of the draft model for them */
 };
 
-static double in_steps(const struct spec *sp, double ns)
+static double ns_in_steps(const struct spec *sp, double ns)
 {
-    return sp->plain_ns > 0 ? ns / sp->plain_ns : 0;
+    return sp->base_step_ns > 0 ? ns / sp->base_step_ns : 0;
 }
 
-static double time_of(const struct spec *sp, const struct load *l)
+static double load_time(const struct spec *sp, const struct step_load *l)
 {
-    return 1 + l->n_drafts * sp->row + l->drafting;
+    return 1 + l->n_drafts * sp->row_share + l->drafting;
 }
 
-/* Adds the best number of drafts, 0 .. most, to the load, and returns it. Should none come true,
- * the step loses no more than `may_lose`. */
-static int choose(const struct spec *sp, struct load *l, double chance, double drafting, int most,
-    double may_lose)
+/* Adds the best number of drafts, 0 .. most, to the load and returns it. If all are rejected, the
+ * step loses at most `may_lose`. */
+static int choose_n_drafts(const struct spec *sp, struct step_load *l, double acceptance,
+    double drafting, int most, double may_lose)
 {
-    struct load at = *l, best = *l;
-    /* 5 % of one sequence's share of the step. */
-    double best_rate = l->tokens / time_of(sp, l) * (1 + 0.1 / (1 + sp->base)), right = 1;
+    struct step_load at = *l, best = *l;
+    /* 0.1 / (1 + base) is 5 % or less of one sequence's share of the step. */
+    double best_rate = l->tokens / load_time(sp, l) * (1 + 0.1 / (1 + sp->base_rows)),
+           probability = 1;
 
-    while (at.n_drafts - l->n_drafts < MIN(most, SPAN - l->n_drafts)) {
-        right *= chance;
+    while (at.n_drafts - l->n_drafts < MIN(most, STEP_DRAFTS_MAX - l->n_drafts)) {
+        probability *= acceptance;
         at.n_drafts++;
-        at.tokens += right;
+        at.tokens += probability;
         at.drafting += drafting;
-        if (at.n_drafts * sp->row > sp->most || at.n_drafts * sp->most_row + at.drafting > may_lose)
+        if (at.n_drafts * sp->row_share > sp->max_added ||
+            at.n_drafts * sp->row_share_max + at.drafting > may_lose)
             break;
-        if (at.tokens / time_of(sp, &at) > best_rate) {
+        if (at.tokens / load_time(sp, &at) > best_rate) {
             best = at;
-            best_rate = at.tokens / time_of(sp, &at);
+            best_rate = at.tokens / load_time(sp, &at);
         }
     }
     int n = best.n_drafts - l->n_drafts;
@@ -122,17 +126,19 @@ static int choose(const struct spec *sp, struct load *l, double chance, double d
     return n;
 }
 
-/* ---- experience */
+/* ---- acceptance rates */
 
-/* A model is as good for the next sequence as it was for those before; texts differ. */
-static double chance_of(const struct spec *sp, const struct draft_seq *s, enum draft_source source)
+/* Acceptance rate of drafts from `source`. The prior for the draft model is its rate over all
+ * sequences; for text sources it is per source, since texts differ. */
+static double acceptance_of(
+    const struct spec *sp, const struct draft_seq *s, enum draft_source source)
 {
     const struct draft_grade *g = &s->grade[DRAFT_MODEL];
 
     if (source != DRAFT_MODEL)
         return draft_seq_chance(s, source);
-    double usual = (sp->model.hits + 1.2) / (sp->model.tries + 2);
-    return (g->hits + 2 * usual) / (g->tries + 2);
+    double prior = (sp->model.hits + 1.2) / (sp->model.tries + 2);
+    return (g->hits + 2 * prior) / (g->tries + 2);
 }
 
 void spec_judge(struct spec *sp, struct choice *ch, int n, int n_right)
@@ -144,13 +150,13 @@ void spec_judge(struct spec *sp, struct choice *ch, int n, int n_right)
     sp->model.tries = sp->model.tries * 0.99f + (float)(n_right + (n_right < n));
 }
 
-/* ---- asking */
+/* ---- selection of runs and drafters */
 
 static bool may_draft(const struct plan_run *r, const struct choice *ch)
 {
     const struct gen *g = ch->gen;
 
-    /* A constraint decides by itself what may follow: it is left alone. */
+    /* A constraint needs the mask of each position, so constrained sequences have no drafts. */
     return r->n == 1 && r->is_whole && g->is_forked && !g->in.script && !g->in.sample.mask &&
            ch->n_out + 1 < g->max_out;
 }
@@ -168,33 +174,33 @@ static struct draft_job job_for(const struct spec *sp, struct choice *ch)
         .sample = &g->in.sample,
         .choice = ch->index,
         .user = g->user,
-        .most = MIN(MIN(sp->o.max, sp->share), g->max_out - ch->n_out - 1),
+        .most = MIN(MIN(sp->o.max, sp->max_per_seq), g->max_out - ch->n_out - 1),
         .out = ch->tokens + n };
 }
 
-/* One that has lost what it may is left alone for a while. */
-static bool is_asked(const struct spec *sp, int d)
+/* A drafter without budget is disabled until the budget has recovered. */
+static bool has_budget(const struct spec *sp, int d)
 {
     return sp->drafters[d] && (sp->o.min > 0 || sp->budget[d] > 0);
 }
 
-/* Asks one drafter about run i. False: it has nothing, or it does not pay. */
+/* Offers run i to a drafter. Returns false if it has no draft or drafting does not pay. */
 static bool try_drafter(
-    struct spec *sp, struct sched *sc, struct plan *p, int i, int d, struct load *l)
+    struct spec *sp, struct sched *sc, struct plan *p, int i, int d, struct step_load *l)
 {
     struct choice *ch = sched_seq(sc, p->runs[i].seq)->user;
     struct draft_job job = job_for(sp, ch);
-    struct load before = *l;
+    struct step_load before = *l;
     int n_offered = sp->drafters[d]->ops->offer(sp->drafters[d], &job);
 
     if (n_offered <= 0)
         return false;
     CHECK(n_offered <= job.most);
-    double chance = chance_of(sp, &ch->draft, job.source);
-    if (d == 0 && is_asked(sp, 1) && chance < chance_of(sp, &ch->draft, DRAFT_MODEL))
-        return false; /* the model knows better */
-    double drafting = job.source == DRAFT_MODEL ? in_steps(sp, sp->token_ns) : 0;
-    int n = choose(sp, l, chance, drafting, n_offered, sp->budget[d]);
+    double acceptance = acceptance_of(sp, &ch->draft, job.source);
+    if (d == 0 && has_budget(sp, 1) && acceptance < acceptance_of(sp, &ch->draft, DRAFT_MODEL))
+        return false; /* the draft model is more likely to be right */
+    double drafting = job.source == DRAFT_MODEL ? ns_in_steps(sp, sp->draft_token_ns) : 0;
+    int n = choose_n_drafts(sp, l, acceptance, drafting, n_offered, sp->budget[d]);
     n = sched_extend(sc, p, i, MAX(n, MIN(sp->o.min, n_offered)));
     if (n == 0) {
         *l = before;
@@ -207,33 +213,33 @@ static bool try_drafter(
     return true;
 }
 
-static void ask(struct spec *sp, struct sched *sc, struct plan *p)
+static void collect_jobs(struct spec *sp, struct sched *sc, struct plan *p)
 {
-    struct load l = { .tokens = sp->base };
+    struct step_load l = { .tokens = sp->base_rows };
     int n_asked = 0;
 
     for (int j = 0; j < p->n_runs && n_asked < SPEC_SEQS; j++) {
-        int i = (sp->turn + j) % p->n_runs;
+        int i = (sp->first_run + j) % p->n_runs;
         struct choice *ch = sched_seq(sc, p->runs[i].seq)->user;
         if (!may_draft(&p->runs[i], ch))
             continue;
         n_asked++;
         bool has_drafts = false;
         for (int d = 0; d < N_DRAFTERS && !has_drafts; d++)
-            has_drafts = is_asked(sp, d) && try_drafter(sp, sc, p, i, d, &l);
+            has_drafts = has_budget(sp, d) && try_drafter(sp, sc, p, i, d, &l);
         if (!has_drafts)
             draft_seq_fade(&ch->draft);
     }
-    sp->n_till_plain = sp->slope.n_pairs < PAIRS_FIRST               ? 1
-                       : l.tokens > 1.5 * sp->base * time_of(sp, &l) ? 4 * SEEN_AGAIN
-                                                                     : SEEN_AGAIN;
-    sp->turn = p->n_runs > SPEC_SEQS ? (sp->turn + n_asked) % p->n_runs : 0;
+    sp->max_draft_steps = sp->row_model.n_pairs < PAIRS_MIN                    ? 1
+                          : l.tokens > 1.5 * sp->base_rows * load_time(sp, &l) ? 4 * BASE_STEP_EVERY
+                                                                               : BASE_STEP_EVERY;
+    sp->first_run = p->n_runs > SPEC_SEQS ? (sp->first_run + n_asked) % p->n_runs : 0;
 }
 
 /* ---- drafting */
 
-/* What came of a job: only as much as the vocabulary knows. */
-static void settle_job(
+/* Removes the rows of tokens that were not proposed or are outside the vocabulary. */
+static void trim_job(
     struct sched *sc, struct plan *p, const struct draft_job *job, int i, int n_vocab)
 {
     int n = 0;
@@ -244,7 +250,7 @@ static void settle_job(
     sched_retract(sc, p, i, p->runs[i].n_drafts - n);
 }
 
-static void draft(
+static void run_drafter(
     struct spec *sp, struct sched *sc, struct plan *p, int d, const _Atomic bool *stop)
 {
     bool is_timed = sp->drafters[d] && sp->drafters[d] == sp->o.drafter;
@@ -258,111 +264,115 @@ static void draft(
     for (int j = 0; j < sp->n_jobs[d]; j++) {
         n += sp->jobs[d][j].n_out;
         is_free |= sp->jobs[d][j].is_prompt;
-        settle_job(sc, p, &sp->jobs[d][j], sp->run_of[d][j], sp->o.n_vocab);
+        trim_job(sc, p, &sp->jobs[d][j], sp->run_of[d][j], sp->o.n_vocab);
     }
-    /* Copying a few tokens takes no time to speak of; and a prompt is computed once, which cannot
-     * be paid by what a few steps may bring. */
+    /* Copying tokens takes negligible time. The prefill of the draft model is done once per prompt,
+     * which the gain of a few steps cannot pay, so it is not accounted. */
     if (!is_timed || is_free)
         return;
     sp->draft_ns = (double)(clock_ns() - start);
     if (n > 0)
-        sp->token_ns += (sp->draft_ns / n - sp->token_ns) / 8;
+        sp->draft_token_ns += (sp->draft_ns / n - sp->draft_token_ns) / 8;
 }
 
-static void set_share(struct spec *sp, const struct plan *p)
+static void set_limits(struct spec *sp, const struct plan *p)
 {
-    double room = SPAN;
+    double room = STEP_DRAFTS_MAX;
 
-    sp->most = p->n_runs > 1 ? SPEC_STRETCH - 1 : INFINITY;
-    if (p->n_runs > 1) /* a row may seem to cost next to nothing */
-        room = MIN(sp->most / sp->row, room);
-    sp->share = MAX(((int)room + p->n_runs - 1) / p->n_runs, sp->o.min);
+    sp->max_added = p->n_runs > 1 ? SPEC_STRETCH - 1 : INFINITY;
+    if (p->n_runs > 1) /* the row cost may be nearly 0 */
+        room = MIN(sp->max_added / sp->row_share, room);
+    sp->max_per_seq = MAX(((int)room + p->n_runs - 1) / p->n_runs, sp->o.min);
 }
 
-/* Rows are taken to be dear, but the less the longer it was not tried. */
-static double plan_doubt(const struct spec *sp)
+/* Margin minus the exploration bonus, which grows while no drafts are tried. */
+static double plan_margin(const struct spec *sp)
 {
-    if (sp->slope.n_pairs < PAIRS_FIRST)
+    if (sp->row_model.n_pairs < PAIRS_MIN)
         return 0;
-    return DOUBT - slope_hope(&sp->slope);
+    return COST_MARGIN - slope_hope(&sp->row_model);
 }
 
-/* Could it pay, were every guess right? */
-static bool can_pay(struct spec *sp, const struct plan *p)
+/* True if drafts would pay if all were accepted. */
+static bool may_pay(struct spec *sp, const struct plan *p)
 {
-    struct load l = { .tokens = p->n_rows };
+    struct step_load l = { .tokens = p->n_rows };
 
-    sp->row = slope_share(&sp->slope, p->n_rows, plan_doubt(sp));
-    sp->most_row = slope_share(&sp->slope, p->n_rows, MOST_DOUBT);
-    set_share(sp, p);
+    sp->row_share = slope_share(&sp->row_model, p->n_rows, plan_margin(sp));
+    sp->row_share_max = slope_share(&sp->row_model, p->n_rows, COST_MARGIN_MAX);
+    set_limits(sp, p);
     if (sp->o.min > 0)
         return true;
     if (p->has_prefill || p->n_rows > SPEC_ROWS)
         return false;
-    /* What it costs without drafts is known well, and looked at again now and then. */
-    if (sp->n_plain < SEEN_FIRST || sp->n_in_a_row >= sp->n_till_plain)
+    /* The time without drafts is known well and is measured again periodically. */
+    if (sp->n_base_steps < BASE_STEPS_FIRST || sp->n_draft_steps >= sp->max_draft_steps)
         return false;
-    return choose(sp, &l, 1, 0, sp->o.max, INFINITY) > 0;
+    return choose_n_drafts(sp, &l, 1, 0, sp->o.max, INFINITY) > 0;
 }
 
 void spec_plan(struct spec *sp, struct sched *sc, struct plan *p, const _Atomic bool *stop)
 {
-    sp->base = p->n_rows;
+    sp->base_rows = p->n_rows;
     sp->draft_ns = 0;
     sp->n_jobs[0] = sp->n_jobs[1] = 0;
-    if (sp->o.max == 0 || p->n_runs == 0 || !can_pay(sp, p))
+    if (sp->o.max == 0 || p->n_runs == 0 || !may_pay(sp, p))
         return;
-    ask(sp, sc, p);
+    collect_jobs(sp, sc, p);
     for (int d = 0; d < N_DRAFTERS; d++)
-        draft(sp, sc, p, d, stop);
+        run_drafter(sp, sc, p, d, stop);
 }
 
-/* Who has earned much lately may hold more, so that one bad guess does not silence it for long. */
-static void pay(struct spec *sp, int d, double won)
+/* A drafter with large recent gains may hold a larger budget, so that one bad draft does not
+ * disable it for long. */
+static void update_budget(struct spec *sp, int d, double gain)
 {
-    double *earned = &sp->earned[d];
+    double *recent_gain = &sp->recent_gain[d];
 
-    *earned += MAX(won, 0) - *earned / EARNED_STEPS;
-    sp->budget[d] = MIN(sp->budget[d] + won, SPEC_STEPS + MIN(*earned / 4, (double)SPEC_MORE));
+    *recent_gain += MAX(gain, 0) - *recent_gain / GAIN_DECAY_STEPS;
+    sp->budget[d] =
+        MIN(sp->budget[d] + gain, SPEC_STEPS + MIN(*recent_gain / 4, (double)SPEC_MORE));
 }
 
-/* What a step with drafts was worth: how many came true is known, and what rows cost is taken to be
- * dear. Its own time says too little: it may have been held up, or lucky. */
-static double won_by(const struct spec *sp, const struct plan *p, int n_right)
+/* Gain of a step with drafts: accepted tokens minus the cost of the rows, with margin, and of
+ * drafting. The measured time of the single step is too noisy to be used. Half of a gain counts,
+ * all of a loss. */
+static double gain_of(const struct spec *sp, const struct plan *p, int n_right)
 {
-    int n = p->n_rows - sp->base;
-    double won = (double)n_right / sp->base - n * slope_share(&sp->slope, sp->base, DOUBT) -
-                 in_steps(sp, sp->draft_ns);
+    int n = p->n_rows - sp->base_rows;
+    double gain = (double)n_right / sp->base_rows -
+                  n * slope_share(&sp->row_model, sp->base_rows, COST_MARGIN) -
+                  ns_in_steps(sp, sp->draft_ns);
 
-    return won > 0 ? won / 2 : won;
+    return gain > 0 ? gain / 2 : gain;
 }
 
-static void learn_plain(struct spec *sp, double ns)
+static void add_base_step(struct spec *sp, double ns)
 {
-    sp->n_plain = MIN(sp->n_plain + 1, (int)SEEN_FIRST);
-    if (sp->plain_ns > 0) /* what takes very long says little */
-        sp->plain_ns += (MIN(ns, 2 * sp->plain_ns) - sp->plain_ns) / 4;
+    sp->n_base_steps = MIN(sp->n_base_steps + 1, (int)BASE_STEPS_FIRST);
+    if (sp->base_step_ns > 0) /* limits outliers */
+        sp->base_step_ns += (MIN(ns, 2 * sp->base_step_ns) - sp->base_step_ns) / 4;
     else
-        sp->plain_ns = ns;
-    slope_age(&sp->slope);
+        sp->base_step_ns = ns;
+    slope_age(&sp->row_model);
 }
 
 void spec_learn(struct spec *sp, const struct plan *p, uint64_t step_ns, int n_right)
 {
-    double ns = (double)step_ns, won = 1.0 / SPEC_PART / N_DRAFTERS;
-    bool has_drafts = p->n_rows > sp->base || sp->draft_ns > 0;
+    double ns = (double)step_ns, gain = 1.0 / SPEC_PART / N_DRAFTERS;
+    bool has_drafts = p->n_rows > sp->base_rows || sp->draft_ns > 0;
 
     if (p->has_prefill || p->n_rows > SPEC_ROWS) {
-        slope_skip(&sp->slope);
+        slope_skip(&sp->row_model);
         return;
     }
-    slope_learn(&sp->slope, p->n_rows, ns);
-    sp->n_in_a_row = has_drafts ? sp->n_in_a_row + 1 : 0;
+    slope_learn(&sp->row_model, p->n_rows, ns);
+    sp->n_draft_steps = has_drafts ? sp->n_draft_steps + 1 : 0;
     if (has_drafts)
-        won = won_by(sp, p, n_right);
+        gain = gain_of(sp, p, n_right);
     else
-        learn_plain(sp, ns);
+        add_base_step(sp, ns);
     for (int d = 0; d < N_DRAFTERS; d++)
         if (!has_drafts || sp->n_jobs[d] > 0)
-            pay(sp, d, won);
+            update_budget(sp, d, gain);
 }
