@@ -12,29 +12,32 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SEGMENTS_MAX = 4096, PARTS = 32 }; /* a segment is about that part of all */
+enum {
+    SEGMENTS_MAX = 4096,
+    SEGMENTS_TARGET = 32
+}; /* a segment has about max_bytes / SEGMENTS_TARGET */
 
-struct segment {
+struct disk_segment {
     uint32_t id;
-    int fd, direct_fd; /* direct: -1 where there is no such thing */
+    int fd, direct_fd; /* direct_fd: -1 without O_DIRECT */
     uint64_t n_bytes;
 };
 
 struct disk {
     struct disk_options o;
     int dir_fd, lock_fd;
-    struct segment *segments; /* [SEGMENTS_MAX], oldest first */
+    struct disk_segment *segments; /* [SEGMENTS_MAX], oldest first */
     uint32_t n_segments, next_id;
     uint64_t n_bytes, segment_bytes;
-    char dir[]; /* options are borrowed while it is opened */
+    char dir[]; /* copy of options.dir, which is borrowed during disk_open */
 };
 
-static void name_of(uint32_t id, char *name, size_t size)
+static void segment_name(uint32_t id, char *name, size_t size)
 {
     snprintf(name, size, "kv-%016x.seg", id);
 }
 
-static uint64_t aligned(uint64_t n)
+static uint64_t record_align(uint64_t n)
 {
     return (n + RECORD_ALIGN - 1) / RECORD_ALIGN * RECORD_ALIGN;
 }
@@ -47,29 +50,30 @@ static int add_segment(struct disk *d, uint32_t id, int flags, struct err *e)
 
     if (d->n_segments == SEGMENTS_MAX)
         return err_set(e, ERR_IO, "%s: more than %d segments", d->o.dir, SEGMENTS_MAX);
-    name_of(id, name, sizeof(name));
+    segment_name(id, name, sizeof(name));
     int fd = openat(d->dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
     if (fd < 0)
         return err_set(e, ERR_IO, "%s/%s: %s", d->o.dir, name, strerror(errno));
     int direct_fd = openat(d->dir_fd, name, O_RDONLY | O_DIRECT | O_CLOEXEC | O_NOFOLLOW);
-    d->segments[d->n_segments++] = (struct segment){ .id = id, .fd = fd, .direct_fd = direct_fd };
+    d->segments[d->n_segments++] =
+        (struct disk_segment){ .id = id, .fd = fd, .direct_fd = direct_fd };
     d->next_id = MAX(d->next_id, id + 1);
     return 0;
 }
 
-static void close_segment(const struct segment *s)
+static void close_segment(const struct disk_segment *s)
 {
     close(s->fd);
     if (s->direct_fd >= 0)
         close(s->direct_fd);
 }
 
-static void drop_oldest(struct disk *d)
+static void delete_oldest_segment(struct disk *d)
 {
-    struct segment *s = &d->segments[0];
+    struct disk_segment *s = &d->segments[0];
     char name[40];
 
-    name_of(s->id, name, sizeof(name));
+    segment_name(s->id, name, sizeof(name));
     unlinkat(d->dir_fd, name, 0);
     close_segment(s);
     d->n_bytes -= s->n_bytes;
@@ -77,7 +81,7 @@ static void drop_oldest(struct disk *d)
     memmove(s, s + 1, d->n_segments * sizeof(*s));
 }
 
-static struct segment *find_segment(struct disk *d, uint32_t id)
+static struct disk_segment *find_segment(struct disk *d, uint32_t id)
 {
     for (uint32_t i = 0; i < d->n_segments; i++)
         if (d->segments[i].id == id)
@@ -87,14 +91,14 @@ static struct segment *find_segment(struct disk *d, uint32_t id)
 
 /* ---- opening */
 
-static int by_id(const void *a, const void *b)
+static int compare_ids(const void *a, const void *b)
 {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
 
     return (x > y) - (x < y);
 }
 
-/* Ids of the segments there are, ascending; the newest ones, when they are too many. */
+/* Ids of the existing segments, ascending; at most SEGMENTS_MAX - 1, in directory order. */
 static uint32_t list_segments(struct disk *d, uint32_t *ids)
 {
     int fd = openat(d->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -111,17 +115,17 @@ static uint32_t list_segments(struct disk *d, uint32_t *ids)
         if (strncmp(f->d_name, "kv-", 3) != 0)
             continue;
         unsigned long long id = strtoull(f->d_name + 3, &end, 16);
-        name_of((uint32_t)id, name, sizeof(name));
+        segment_name((uint32_t)id, name, sizeof(name));
         if (id > 0 && id < UINT32_MAX && !strcmp(name, f->d_name))
             ids[n++] = (uint32_t)id;
     }
     closedir(dir);
-    qsort(ids, n, sizeof(*ids), by_id);
+    qsort(ids, n, sizeof(*ids), compare_ids);
     return n;
 }
 
-/* Tells of every record up to the first that is none. */
-static void scan(struct disk *d, struct segment *s, uint8_t *front, size_t front_max)
+/* Reports each record up to the first invalid one. */
+static void scan_segment(struct disk *d, struct disk_segment *s, uint8_t *front, size_t front_max)
 {
     struct stat st;
     uint64_t at = 0;
@@ -141,13 +145,13 @@ static void scan(struct disk *d, struct segment *s, uint8_t *front, size_t front
             n_bytes > UINT32_MAX)
             break;
         d->o.found(d->o.arg, &r, (struct disk_at){ s->id, (uint32_t)n_bytes, at });
-        at = MIN(at + aligned(n_bytes), size);
+        at = MIN(at + record_align(n_bytes), size);
     }
-    s->n_bytes = (uint64_t)st.st_size; /* what it takes, sound or not */
+    s->n_bytes = (uint64_t)st.st_size; /* the size counts in any case */
     d->n_bytes += s->n_bytes;
 }
 
-static int scan_all(struct disk *d, struct err *e)
+static int scan_segments(struct disk *d, struct err *e)
 {
     size_t front_max =
         record_bytes(&d->o.kind, d->o.max_tokens, 0) -
@@ -160,10 +164,10 @@ static int scan_all(struct disk *d, struct err *e)
     for (uint32_t i = 0; i < n && !failed; i++) {
         failed = add_segment(d, ids[i], 0, e);
         if (!failed)
-            scan(d, &d->segments[d->n_segments - 1], front, front_max);
+            scan_segment(d, &d->segments[d->n_segments - 1], front, front_max);
     }
     while (!failed && d->n_segments > 0 && d->n_bytes > d->o.max_bytes)
-        drop_oldest(d);
+        delete_oldest_segment(d);
     mem_free(ids);
     mem_free(front);
     return failed;
@@ -193,13 +197,13 @@ int disk_open(struct disk **out, const struct disk_options *o, struct err *e)
     d->o.dir = memcpy(d->dir, o->dir, n_dir);
     d->dir_fd = d->lock_fd = -1;
     d->next_id = 1;
-    d->segment_bytes = MAX(o->max_bytes / PARTS, 1 * MB);
+    d->segment_bytes = MAX(o->max_bytes / SEGMENTS_TARGET, 1 * MB);
     d->segments = try_calloc(SEGMENTS_MAX, sizeof(*d->segments));
     if (!d->segments) {
         disk_close(d);
         return err_set(e, ERR_MEMORY, "no memory for the segments of %s", o->dir);
     }
-    if (open_dir(d, e) || scan_all(d, e) || add_segment(d, d->next_id, O_CREAT | O_EXCL, e)) {
+    if (open_dir(d, e) || scan_segments(d, e) || add_segment(d, d->next_id, O_CREAT | O_EXCL, e)) {
         disk_close(d);
         return -1;
     }
@@ -221,11 +225,11 @@ void disk_close(struct disk *d)
     mem_free(d);
 }
 
-/* ---- use */
+/* ---- append and read */
 
 int disk_append(struct disk *d, uint8_t *bytes, size_t n, struct disk_at *at, struct err *e)
 {
-    uint64_t n_more = aligned(n);
+    uint64_t n_more = record_align(n);
 
     if (n_more > d->o.max_bytes || n > UINT32_MAX)
         return err_set(e, ERR_TOO_LARGE, "a record of %zu bytes", n);
@@ -233,18 +237,18 @@ int disk_append(struct disk *d, uint8_t *bytes, size_t n, struct disk_at *at, st
         add_segment(d, d->next_id, O_CREAT | O_EXCL, e))
         return -1;
     while (d->n_bytes + n_more > d->o.max_bytes && d->n_segments > 1)
-        drop_oldest(d);
-    struct segment *s = &d->segments[d->n_segments - 1];
-    if (d->n_bytes + n_more > d->o.max_bytes) { /* it alone is too much: begin again */
+        delete_oldest_segment(d);
+    struct disk_segment *s = &d->segments[d->n_segments - 1];
+    if (d->n_bytes + n_more > d->o.max_bytes) { /* the only segment is too large: start a new one */
         if (add_segment(d, d->next_id, O_CREAT | O_EXCL, e))
             return -1;
-        drop_oldest(d);
+        delete_oldest_segment(d);
         s = &d->segments[d->n_segments - 1];
     }
     struct aio_op op = { .fd = s->fd, .is_write = true, .p = bytes, .n = n, .offset = s->n_bytes };
     aio_begin(d->o.aio, &op);
     CHECK(aio_wait(d->o.aio) == &op);
-    if (op.why) /* the next one is written over what there is */
+    if (op.why) /* the next record overwrites the written part */
         return err_set(e, ERR_IO, "%s: %s", d->o.dir, strerror(op.why));
     *at = (struct disk_at){ s->id, (uint32_t)n, s->n_bytes };
     s->n_bytes += n_more;
@@ -252,11 +256,12 @@ int disk_append(struct disk *d, uint8_t *bytes, size_t n, struct disk_at *at, st
     return 0;
 }
 
-/* Is all of it in the system's memory? Systems that can not tell (Linux before 6.5) say no. A read
- * that must not wait would tell, too, but begin to fetch it there. */
-static bool is_cached(int fd, struct disk_at at)
+/* True if the whole record is in the page cache. Without the system call cachestat (Linux before
+ * 6.5): false. RWF_NOWAIT would also answer, but could start to read the record into the page
+ * cache. */
+static bool is_in_page_cache(int fd, struct disk_at at)
 {
-    const long cachestat = 451; /* the same number everywhere */
+    const long cachestat = 451; /* the same number on all architectures */
     uint64_t range[2] = { at.offset, at.n_bytes };
     struct {
         uint64_t n_there, n_dirty, n_written_back, n_evicted, n_recently;
@@ -268,14 +273,14 @@ static bool is_cached(int fd, struct disk_at at)
 
 bool disk_read_begin(struct disk *d, struct disk_at at, struct disk_reading *r)
 {
-    const struct segment *s = find_segment(d, at.segment);
+    const struct disk_segment *s = find_segment(d, at.segment);
     uint64_t from = at.offset / FILE_ALIGN * FILE_ALIGN;
 
     if (!s)
         return false;
     r->bytes = r->space + (at.offset - from);
     r->op = (struct aio_op){ 0 };
-    r->is_there = is_cached(s->fd, at);
+    r->is_there = is_in_page_cache(s->fd, at);
     if (r->is_there) {
         r->op.why = file_read(s->fd, r->bytes, at.n_bytes, at.offset) ? errno : 0;
         return true;
@@ -294,10 +299,10 @@ bool disk_read_begin(struct disk *d, struct disk_at at, struct disk_reading *r)
     return true;
 }
 
-/* A file system that wants still more of those who go past its memory gets a plain read. */
+/* A file system with stricter O_DIRECT alignment (EINVAL) gets a buffered read. */
 int disk_read_end(struct disk *d, struct disk_at at, struct disk_reading *r)
 {
-    struct segment *s = find_segment(d, at.segment);
+    struct disk_segment *s = find_segment(d, at.segment);
 
     if (r->op.why != EINVAL || r->op.fd != s->direct_fd)
         return r->op.why;

@@ -22,7 +22,7 @@ void evict_clear(struct evict *ev)
     *ev = (struct evict){ 0 };
 }
 
-/* ---- the heap: the lowest value on top, of equal ones the one used longest ago */
+/* ---- LRU heap: lowest value on top, ties by least recent use */
 
 static bool goes_before(const struct evict *ev, uint32_t a, uint32_t b)
 {
@@ -31,7 +31,7 @@ static bool goes_before(const struct evict *ev, uint32_t a, uint32_t b)
     return x->value != y->value ? x->value < y->value : x->tick < y->tick;
 }
 
-static void place(struct evict *ev, uint32_t at, uint32_t i)
+static void heap_set(struct evict *ev, uint32_t at, uint32_t i)
 {
     ev->heap[at] = i;
     ev->entry[i].heap_at = at;
@@ -40,10 +40,10 @@ static void place(struct evict *ev, uint32_t at, uint32_t i)
 static void sift_up(struct evict *ev, uint32_t at, uint32_t i)
 {
     while (at > 0 && goes_before(ev, i, ev->heap[(at - 1) / 2])) {
-        place(ev, at, ev->heap[(at - 1) / 2]);
+        heap_set(ev, at, ev->heap[(at - 1) / 2]);
         at = (at - 1) / 2;
     }
-    place(ev, at, i);
+    heap_set(ev, at, i);
 }
 
 static void sift_down(struct evict *ev, uint32_t at, uint32_t i)
@@ -54,15 +54,15 @@ static void sift_down(struct evict *ev, uint32_t at, uint32_t i)
             low++;
         if (low >= ev->n_candidates || !goes_before(ev, ev->heap[low], i))
             break;
-        place(ev, at, ev->heap[low]);
+        heap_set(ev, at, ev->heap[low]);
         at = low;
     }
-    place(ev, at, i);
+    heap_set(ev, at, i);
 }
 
 static void heap_remove(struct evict *ev, uint32_t at)
 {
-    uint32_t last = ev->heap[ev->n_candidates]; /* already one fewer */
+    uint32_t last = ev->heap[ev->n_candidates]; /* n_candidates is already decremented */
 
     if (at == ev->n_candidates)
         return;
@@ -72,15 +72,15 @@ static void heap_remove(struct evict *ev, uint32_t at)
         sift_down(ev, at, last);
 }
 
-/* ---- the hand */
+/* ---- CLOCK hand */
 
 static uint64_t n_passed(const struct evict *ev, uint32_t i)
 {
     return ev->laps + (i < ev->hand);
 }
 
-/* The first from the hand on whose time is over, or whose time is over first. */
-static uint32_t turn_hand(struct evict *ev)
+/* First entry from the hand on whose passes are used up, or the one with the fewest left. */
+static uint32_t advance_hand(struct evict *ev)
 {
     uint32_t best = EVICT_NONE, i = ev->hand;
     int64_t least = INT64_MAX;
@@ -98,7 +98,7 @@ static uint32_t turn_hand(struct evict *ev)
     return best;
 }
 
-static uint32_t take_by_hand(struct evict *ev)
+static uint32_t clock_take(struct evict *ev)
 {
     uint32_t i = ev->next;
 
@@ -106,10 +106,10 @@ static uint32_t take_by_hand(struct evict *ev)
     if (i != EVICT_NONE && ev->entry[i].heap_at != EVICT_NONE &&
         ev->entry[i].stays <= n_passed(ev, i))
         return i;
-    return turn_hand(ev);
+    return advance_hand(ev);
 }
 
-/* ---- use */
+/* ---- interface */
 
 void evict_touch(struct evict *ev, uint32_t i, uint32_t weight)
 {
@@ -157,7 +157,7 @@ uint32_t evict_take(struct evict *ev)
     if (ev->n_candidates == 0)
         return EVICT_NONE;
 
-    uint32_t i = ev->policy == EVICT_LRU ? ev->heap[0] : take_by_hand(ev);
+    uint32_t i = ev->policy == EVICT_LRU ? ev->heap[0] : clock_take(ev);
     ev->floor = MAX(ev->floor, ev->entry[i].value);
     evict_remove(ev, i);
     return i;

@@ -1,15 +1,15 @@
-/* evict.h: which of the pages that nobody uses is given up first.
+/* evict.h: eviction policy: order in which unused pages of the prefix cache are freed.
  *
- * An entry is a number below `n`. It is touched when its use ends, with a weight: what computing
- * it again would cost, EVICT_WEIGHT for a full page at the very beginning of a sequence. Then it
- * becomes a candidate, now or later; what is taken is one of the candidates.
+ * An entry is a number below `n`. It is touched when its use ends, with a weight: the cost of
+ * computing it again, EVICT_WEIGHT for a full page at the start of a sequence. It becomes a
+ * candidate then or later; evict_take selects among candidates.
  *
- *   LRU    GreedyDual (Young, 1994): an entry's value is its weight above the floor at its last
- *          use, the lowest goes, and the floor rises to it. Equal weights: exactly least recently
- *          used. O(log candidates) for each change.
- *   CLOCK  a hand goes round; an entry stays until the hand has passed it, used or not, as often
- *          since its last use as it has points of weight. O(1) for each change; taking costs as far
- *          as the hand has to go, once round at most.
+ *   LRU    GreedyDual (Young, 1994): the value of an entry is its weight plus the floor at its last
+ *          use; the lowest value is evicted, and the floor rises to it. With equal weights this is
+ *          exact LRU. O(log candidates) per change.
+ *   CLOCK  a hand cycles over the entries. After its last use an entry survives weight /
+ *          EVICT_WEIGHT passes of the hand, at most EVICT_ROUNDS. O(1) per change; evict_take moves
+ *          the hand, at most one round.
  *
  * Owner: the engine thread, through its tree. */
 #pragma once
@@ -17,38 +17,40 @@
 #include "base/err.h"
 
 enum evict_policy { EVICT_LRU, EVICT_CLOCK };
-enum { EVICT_WEIGHT = 256, EVICT_ROUNDS = 3 }; /* rounds: the most that CLOCK grants */
+enum { EVICT_WEIGHT = 256, EVICT_ROUNDS = 3 }; /* EVICT_ROUNDS: most passes that CLOCK grants */
 
 #define EVICT_NONE UINT32_MAX
 
 struct evict_entry {
     uint64_t value, tick; /* LRU */
-    uint64_t stays;       /* CLOCK: until the hand has passed it so often */
-    uint32_t heap_at;     /* LRU: place in the heap; CLOCK: 0; EVICT_NONE: no candidate */
+    uint64_t stays;       /* CLOCK: number of passes until which the entry survives */
+    uint32_t heap_at;     /* LRU: index in the heap; CLOCK: 0; EVICT_NONE: not a candidate */
 };
 
 struct evict {
     enum evict_policy policy;
     uint32_t n, n_candidates;
-    uint32_t hand, next; /* CLOCK: next: looked at before the hand's; EVICT_NONE */
-    uint64_t laps;       /* of the hand */
+    uint32_t hand, next; /* CLOCK; next: examined before the hand, EVICT_NONE = none */
+    uint64_t laps;       /* completed rounds of the hand */
     uint64_t floor, tick;
     struct evict_entry *entry; /* [n] */
     uint32_t *heap;            /* [n]; LRU */
 };
 
-/* ERR_MEMORY; then everything is empty and evict_clear is fine. */
+/* ERR_MEMORY; then everything is empty and evict_clear is allowed. */
 int evict_init(struct evict *ev, enum evict_policy policy, uint32_t n, struct err *e) MUST_CHECK;
 void evict_clear(struct evict *ev);
 
-void evict_touch(struct evict *ev, uint32_t i, uint32_t weight); /* no candidate now */
-void evict_add(struct evict *ev, uint32_t i);                    /* a candidate from now on */
-/* The same of one that was used no later than the one just taken, and goes with it. */
+/* For an entry that is not a candidate. */
+void evict_touch(struct evict *ev, uint32_t i, uint32_t weight);
+void evict_add(struct evict *ev, uint32_t i); /* makes it a candidate */
+/* Makes a candidate of an entry that was last used no later than the entry just taken and should
+ * follow it. */
 void evict_add_next(struct evict *ev, uint32_t i);
 void evict_remove(struct evict *ev, uint32_t i);
 bool evict_has(const struct evict *ev, uint32_t i);
 
-/* Which goes next, no candidate any more; EVICT_NONE when there is none. */
+/* Removes and returns the next candidate; EVICT_NONE = none. */
 uint32_t evict_take(struct evict *ev);
 
-const char *evict_check(const struct evict *ev); /* what is wrong, or NULL */
+const char *evict_check(const struct evict *ev); /* description of a violated invariant, or NULL */

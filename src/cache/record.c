@@ -8,7 +8,7 @@ static const char magic[8] = "IFLUXKV";
 
 enum { VERSION = 1, HEAD_SUM_AT = RECORD_HEAD - 4 };
 
-struct head { /* as it lies in the file: no gaps */
+struct record_header { /* file layout, without padding */
     char magic[8];
     uint32_t version, page_tokens;
     uint8_t model[32];
@@ -20,33 +20,34 @@ struct head { /* as it lies in the file: no gaps */
     uint8_t reserved[12];
     uint32_t sum;
 };
-_Static_assert(sizeof(struct head) == RECORD_HEAD && offsetof(struct head, sum) == HEAD_SUM_AT,
+_Static_assert(sizeof(struct record_header) == RECORD_HEAD &&
+                   offsetof(struct record_header, sum) == HEAD_SUM_AT,
     "the head of a record");
 
-static uint64_t up(uint64_t n)
+static uint64_t align_up(uint64_t n)
 {
     return (n + RECORD_ALIGN - 1) / RECORD_ALIGN * RECORD_ALIGN;
 }
 
-static int pages_of(int n_tokens)
+static int n_pages_for(int n_tokens)
 {
     return (n_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS;
 }
 
-/* Where the pages begin. */
-static size_t front_bytes(size_t n_tokens, size_t n_pages)
+/* Bytes before the pages. */
+static size_t meta_bytes(size_t n_tokens, size_t n_pages)
 {
-    return up(RECORD_HEAD + n_tokens * sizeof(int32_t) + n_pages * sizeof(uint32_t));
+    return align_up(RECORD_HEAD + n_tokens * sizeof(int32_t) + n_pages * sizeof(uint32_t));
 }
 
 size_t record_bytes(const struct record_kind *k, int n_tokens, int first_page)
 {
-    size_t n_pages = (size_t)(pages_of(n_tokens) - first_page);
+    size_t n_pages = (size_t)(n_pages_for(n_tokens) - first_page);
 
-    return front_bytes((size_t)n_tokens, n_pages) + n_pages * k->page_bytes;
+    return meta_bytes((size_t)n_tokens, n_pages) + n_pages * k->page_bytes;
 }
 
-static uint32_t sum_front(const uint8_t *bytes, size_t n)
+static uint32_t meta_checksum(const uint8_t *bytes, size_t n)
 {
     uint32_t sum = crc32c(0, bytes, HEAD_SUM_AT);
 
@@ -55,7 +56,7 @@ static uint32_t sum_front(const uint8_t *bytes, size_t n)
 
 void record_begin(uint8_t *out, const struct record_kind *k, struct record *r)
 {
-    struct head h = { .version = VERSION,
+    struct record_header h = { .version = VERSION,
         .page_tokens = PAGE_TOKENS,
         .page_bytes = k->page_bytes,
         .kv_kind = k->kv_kind,
@@ -64,13 +65,13 @@ void record_begin(uint8_t *out, const struct record_kind *k, struct record *r)
         .tenant = r->scope.tenant };
 
     CHECK(r->n_tokens >= 1 && r->n_tokens <= RECORD_TOKENS_MAX);
-    CHECK(r->first_page >= 0 && r->first_page < pages_of(r->n_tokens));
-    r->n_pages = pages_of(r->n_tokens) - r->first_page;
+    CHECK(r->first_page >= 0 && r->first_page < n_pages_for(r->n_tokens));
+    r->n_pages = n_pages_for(r->n_tokens) - r->first_page;
     h.n_pages = (uint32_t)r->n_pages;
     memcpy(h.magic, magic, sizeof(magic));
     memcpy(h.model, k->model, sizeof(h.model));
     memcpy(h.salt, r->scope.salt, sizeof(h.salt));
-    size_t n_front = front_bytes(h.n_tokens, h.n_pages), n = h.n_tokens * sizeof(*r->tokens);
+    size_t n_front = meta_bytes(h.n_tokens, h.n_pages), n = h.n_tokens * sizeof(*r->tokens);
     memcpy(out, &h, sizeof(h));
     memcpy(out + RECORD_HEAD, r->tokens, n);
     memset(out + RECORD_HEAD + n, 0, n_front - RECORD_HEAD - n);
@@ -79,22 +80,22 @@ void record_begin(uint8_t *out, const struct record_kind *k, struct record *r)
 
 void record_seal(uint8_t *bytes)
 {
-    struct head h;
+    struct record_header h;
 
     memcpy(&h, bytes, sizeof(h));
-    size_t n_front = front_bytes(h.n_tokens, h.n_pages);
+    size_t n_front = meta_bytes(h.n_tokens, h.n_pages);
     uint8_t *sums = bytes + RECORD_HEAD + h.n_tokens * sizeof(int32_t);
     for (uint32_t i = 0; i < h.n_pages; i++) {
         uint32_t sum = crc32c(0, bytes + n_front + i * h.page_bytes, h.page_bytes);
         memcpy(sums + i * sizeof(sum), &sum, sizeof(sum));
     }
-    uint32_t sum = sum_front(bytes, n_front);
+    uint32_t sum = meta_checksum(bytes, n_front);
     memcpy(bytes + HEAD_SUM_AT, &sum, sizeof(sum));
 }
 
 /* ---- reading */
 
-static int check_counts(const struct head *h, size_t n, struct err *e)
+static int check_counts(const struct record_header *h, size_t n, struct err *e)
 {
     if (memcmp(h->magic, magic, sizeof(magic)) != 0)
         return err_set(e, ERR_CORRUPT, "no record of keys and values");
@@ -103,14 +104,14 @@ static int check_counts(const struct head *h, size_t n, struct err *e)
     if (h->n_tokens < 1 || h->n_tokens > RECORD_TOKENS_MAX || h->page_bytes < 1 ||
         h->page_tokens < 1 || h->n_pages < 1)
         return err_set(e, ERR_CORRUPT, "a record of nothing, or of too much");
-    /* In 64 bits: each is below 2^32. */
-    uint64_t front = up(RECORD_HEAD + (uint64_t)h->n_tokens * 4 + (uint64_t)h->n_pages * 4);
+    /* In 64 bits, since each term is below 2^32. */
+    uint64_t front = align_up(RECORD_HEAD + (uint64_t)h->n_tokens * 4 + (uint64_t)h->n_pages * 4);
     if (front > n || h->n_pages > (n - front) / h->page_bytes)
         return err_set(e, ERR_CORRUPT, "a record that is cut short");
     return 0;
 }
 
-static int check_kind(const struct head *h, const struct record_kind *k, struct err *e)
+static int check_kind(const struct record_header *h, const struct record_kind *k, struct err *e)
 {
     if (memcmp(h->model, k->model, sizeof(h->model)) != 0)
         return err_set(e, ERR_UNSUPPORTED, "a record of another model");
@@ -119,22 +120,22 @@ static int check_kind(const struct head *h, const struct record_kind *k, struct 
     return 0;
 }
 
-size_t record_front(const uint8_t *head)
+size_t record_front(const uint8_t *record_header)
 {
-    struct head h;
+    struct record_header h;
 
-    memcpy(&h, head, sizeof(h));
+    memcpy(&h, record_header, sizeof(h));
     if (memcmp(h.magic, magic, sizeof(magic)) != 0 || h.n_tokens < 1 ||
         h.n_tokens > RECORD_TOKENS_MAX || h.n_pages < 1 || h.n_pages > h.n_tokens)
         return 0;
-    return front_bytes(h.n_tokens, h.n_pages);
+    return meta_bytes(h.n_tokens, h.n_pages);
 }
 
 int record_read_head(struct record *out, const struct record_kind *k, uint8_t *bytes, size_t n,
     size_t *n_bytes, struct err *e)
 {
     struct cursor c = { .p = bytes, .n = n };
-    struct head h;
+    struct record_header h;
     const uint8_t *p = cursor_take(&c, sizeof(h));
 
     if (!p)
@@ -142,14 +143,14 @@ int record_read_head(struct record *out, const struct record_kind *k, uint8_t *b
     memcpy(&h, p, sizeof(h));
     if (check_counts(&h, n, e))
         return -1;
-    size_t n_front = front_bytes(h.n_tokens, h.n_pages);
-    if (sum_front(bytes, n_front) != h.sum)
+    size_t n_front = meta_bytes(h.n_tokens, h.n_pages);
+    if (meta_checksum(bytes, n_front) != h.sum)
         return err_set(e, ERR_CORRUPT, "a record whose head does not add up");
     if (check_kind(&h, k, e))
         return -1;
     int n_tokens = (int)h.n_tokens;
-    if (h.n_pages > (uint32_t)pages_of(n_tokens) ||
-        h.first_page != (uint32_t)pages_of(n_tokens) - h.n_pages)
+    if (h.n_pages > (uint32_t)n_pages_for(n_tokens) ||
+        h.first_page != (uint32_t)n_pages_for(n_tokens) - h.n_pages)
         return err_set(e, ERR_CORRUPT, "a record of pages that its tokens do not have");
     *out = (struct record){ .scope.tenant = h.tenant,
         .tokens = (const int32_t *)(const void *)(bytes + RECORD_HEAD),

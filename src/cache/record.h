@@ -1,23 +1,23 @@
-/* record.h: keys and values of a stretch of tokens as bytes, for files and other processes.
+/* record.h: byte format of exported KV pages, for files and other processes.
  *
- *     head, 128 bytes | tokens [n_tokens] | a sum per page | zeros to 64 | pages [n_pages]
+ *     header, 128 bytes | tokens [n_tokens] | checksum per page | zeros to 64 | pages [n_pages]
  *
- * A record says for which tokens, from the very first on, its pages were computed; the pages are
- * those from first_page to the last token. A whole sequence has first_page 0; a page of it alone
- * has n_pages 1. Little-endian; the head's last field is a CRC-32C of everything before the pages
- * but itself, which holds the pages' own sums: what passes is what was written.
+ * A record contains all tokens from position 0 and the pages from first_page to that of the last
+ * token. A whole sequence has first_page 0; a single page has n_pages 1. Little-endian. The last
+ * header field is a CRC-32C of all bytes before the pages except itself; these bytes include the
+ * checksums of the pages.
  *
- * Refused, not converted: another version, model, number format, page size. What reads it trusts
- * nothing of it: all counts are held against the bytes there are before anything is looked at.
+ * Another version, model, number format or page size is rejected, not converted. The bytes are
+ * untrusted: all counts are compared with the available bytes first.
  *
  * Pure; any thread. */
 #pragma once
 
 #include "cache/tree.h"
 
-struct record_kind { /* of one model and how its pages are laid out; must be equal on both sides */
-    uint8_t model[32];   /* digest of its file */
-    uint32_t kv_kind;    /* lm.h */
+struct record_kind {     /* model and page layout; must be equal at export and import */
+    uint8_t model[32];   /* digest of the model file */
+    uint32_t kv_kind;    /* number format, model/lm.h */
     uint64_t page_bytes; /* > 0 */
 };
 
@@ -30,20 +30,20 @@ struct record {
 
 enum { RECORD_HEAD = 128, RECORD_ALIGN = 64, RECORD_TOKENS_MAX = 1 << 24 };
 
-/* Bytes of a record of the pages from first_page to those of the last token. */
+/* Size of a record with the pages from first_page to that of the last token. */
 size_t record_bytes(const struct record_kind *k, int n_tokens, int first_page);
-/* Writes all but the pages into `out`, aligned to RECORD_ALIGN; the caller fills r->pages, which
- * points into it then, and seals it. */
+/* Writes everything except the pages to `out`, which is aligned to RECORD_ALIGN. The caller then
+ * fills r->pages, which points into `out`, and calls record_seal. */
 void record_begin(uint8_t *out, const struct record_kind *k, struct record *r);
 void record_seal(uint8_t *bytes);
 
-/* Borrows the bytes, aligned to RECORD_ALIGN; n may be more than the record. On success all pages
- * are good, too. ERR_CORRUPT; ERR_UNSUPPORTED for one that is sound, and not of this kind. */
+/* Borrows the bytes, aligned to RECORD_ALIGN; n may exceed the record. Verifies all checksums.
+ * ERR_CORRUPT; ERR_UNSUPPORTED for a valid record of another kind. */
 int record_read(struct record *out, const struct record_kind *k, uint8_t *bytes, size_t n,
     struct err *e) MUST_CHECK;
-/* Bytes before the pages of what begins with these RECORD_HEAD bytes; 0: it is no record. */
+/* Bytes before the pages, from the first RECORD_HEAD bytes; 0 = not a record. */
 size_t record_front(const uint8_t *head);
-/* The first step of it: all but the pages' sums are held true; *n_bytes is the whole length, and
- * is there. */
+/* First part of record_read: verifies everything except the page checksums. *n_bytes is the size of
+ * the record, which is within n. */
 int record_read_head(struct record *out, const struct record_kind *k, uint8_t *bytes, size_t n,
     size_t *n_bytes, struct err *e) MUST_CHECK;

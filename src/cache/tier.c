@@ -9,31 +9,32 @@
 enum {
     WAYS = 8,
     LARGE_PAGE = 2 << 20,
-    STOP = 1,
-    WRITE,
-    FETCH
-}; /* kinds of messages to the thread */
+    JOB_STOP = 1,
+    JOB_WRITE,
+    JOB_READ
+}; /* JOB_: messages to the tier thread */
 
-struct entry {
-    uint64_t name; /* 0: none */
+struct index_entry {
+    uint64_t name; /* 0 = empty */
     struct disk_at at;
 };
 
 struct tier {
     struct tier_options o;
-    struct disk *disk; /* the thread's, while it runs */
+    struct disk *disk; /* owned by the tier thread while it runs */
     struct mailbox *inbox;
     pthread_t thread;
     bool has_thread, is_stopped;
-    bool is_failing; /* the thread's: the last page was not written, or not read */
+    bool is_failing; /* tier thread: the last page could not be written or read */
     struct msg stop;
-    struct aio *aio;                        /* the thread's, as the next */
-    uint8_t *reading, *records[TIER_AHEAD]; /* being read; parts of one block */
+    struct aio *aio;                        /* tier thread, like the next fields */
+    uint8_t *reading, *records[TIER_AHEAD]; /* read buffers; records[] are parts of `reading` */
     size_t record_bytes;
-    _Atomic uint32_t first_segment; /* before it nothing is left; a late look costs a failed read */
+    /* Earlier segments are deleted; a stale value costs a failed read. */
+    _Atomic uint32_t first_segment;
     _Atomic uint64_t n_bytes;
-    struct entry *index; /* [n_sets][WAYS] */
-    size_t n_sets;       /* a power of two */
+    struct index_entry *index; /* [n_sets][WAYS] */
+    size_t n_sets;             /* a power of two */
     struct tier_write writes[TIER_WRITES], *free_writes;
     struct tier_fetch fetches[TIER_FETCHES], *free_fetches;
     struct msg *outgoing, **outgoing_end;
@@ -41,16 +42,16 @@ struct tier {
     struct tier_stats stats;
 };
 
-/* ---- the index: sets of a few; a full one forgets what lies in the oldest segment */
+/* ---- index: set-associative; a full set replaces the entry of the oldest segment */
 
-static struct entry *set_of(const struct tier *t, uint64_t name)
+static struct index_entry *index_set(const struct tier *t, uint64_t name)
 {
     return &t->index[(name ^ name >> 32) % t->n_sets * WAYS];
 }
 
-static const struct entry *find(const struct tier *t, uint64_t name)
+static const struct index_entry *index_find(const struct tier *t, uint64_t name)
 {
-    const struct entry *set = set_of(t, name);
+    const struct index_entry *set = index_set(t, name);
 
     for (int i = 0; i < WAYS; i++)
         if (set[i].name == name && set[i].at.segment >= t->first_segment)
@@ -58,9 +59,9 @@ static const struct entry *find(const struct tier *t, uint64_t name)
     return NULL;
 }
 
-static void remember(struct tier *t, uint64_t name, struct disk_at at)
+static void index_put(struct tier *t, uint64_t name, struct disk_at at)
 {
-    struct entry *set = set_of(t, name), *to = &set[0];
+    struct index_entry *set = index_set(t, name), *to = &set[0];
 
     for (int i = 0; i < WAYS; i++) {
         if (set[i].name == name) {
@@ -70,21 +71,21 @@ static void remember(struct tier *t, uint64_t name, struct disk_at at)
         if (set[i].name == 0 || set[i].at.segment < to->at.segment)
             to = &set[i];
     }
-    *to = (struct entry){ name, at };
+    *to = (struct index_entry){ name, at };
 }
 
 bool tier_has(const struct tier *t, uint64_t name)
 {
-    return find(t, name) != NULL;
+    return index_find(t, name) != NULL;
 }
 
 void tier_forget(struct tier *t, uint64_t name)
 {
-    struct entry *set = set_of(t, name);
+    struct index_entry *set = index_set(t, name);
 
     for (int i = 0; i < WAYS; i++)
         if (set[i].name == name)
-            set[i] = (struct entry){ 0 };
+            set[i] = (struct index_entry){ 0 };
 }
 
 int tier_chain(
@@ -94,25 +95,25 @@ int tier_chain(
 
     for (; n < n_pages; n++) {
         name = tree_name_after(name, tokens + n * PAGE_TOKENS, PAGE_TOKENS);
-        const struct entry *found = find(t, name);
-        if (!found)
+        const struct index_entry *index_record = index_find(t, name);
+        if (!index_record)
             break;
-        at[n] = found->at;
+        at[n] = index_record->at;
     }
     return n;
 }
 
-/* ---- the thread's part */
+/* ---- tier thread */
 
-/* Once, not for every page while a disk is full or broken. */
-static void complain(struct tier *t, const char *what, const char *why)
+/* Logs only the first of consecutive failures. */
+static void log_failure(struct tier *t, const char *what, const char *why)
 {
     if (!t->is_failing)
         log_warn("cache", "disk", "what=%s why=%s", what, why);
     t->is_failing = true;
 }
 
-static void do_write(struct tier *t, struct tier_write *w)
+static void run_write(struct tier *t, struct tier_write *w)
 {
     uint64_t began = clock_ns();
     struct err e;
@@ -122,19 +123,20 @@ static void do_write(struct tier *t, struct tier_write *w)
     if (w->is_done)
         t->is_failing = false;
     else
-        complain(t, "write", e.msg);
+        log_failure(t, "write", e.msg);
     t->first_segment = disk_first_segment(t->disk);
     t->n_bytes = disk_bytes(t->disk);
     w->took_ns = clock_ns() - began;
 }
 
-static bool begin_page(struct tier *t, const struct tier_fetch *f, int i, struct disk_reading *r)
+static bool start_page_read(
+    struct tier *t, const struct tier_fetch *f, int i, struct disk_reading *r)
 {
     r->space = t->records[i % TIER_AHEAD];
     return f->at[i].n_bytes <= t->record_bytes && disk_read_begin(t->disk, f->at[i], r);
 }
 
-static bool is_what_was_asked(const struct tier_fetch *f, int i, const struct record *r)
+static bool matches_request(const struct tier_fetch *f, int i, const struct record *r)
 {
     int page = f->first_page + i, n_tokens = (page + 1) * PAGE_TOKENS;
 
@@ -143,29 +145,30 @@ static bool is_what_was_asked(const struct tier_fetch *f, int i, const struct re
            !memcmp(r->tokens, f->tokens, (size_t)n_tokens * sizeof(*r->tokens));
 }
 
-/* Page i of the fetch has come: false when it is not what it should be. */
-static bool end_page(struct tier *t, const struct tier_fetch *f, int i, struct disk_reading *in)
+/* Verifies page i of the job and copies it to its KV page; false if it is not the requested one. */
+static bool finish_page_read(
+    struct tier *t, const struct tier_fetch *f, int i, struct disk_reading *in)
 {
     int why = disk_read_end(t->disk, f->at[i], in);
     struct record r;
     struct err e;
 
     if (why) {
-        complain(t, "read", strerror(why));
+        log_failure(t, "read", strerror(why));
         return false;
     }
     if (record_read(&r, &t->o.kind, in->bytes, f->at[i].n_bytes, &e)) {
-        complain(t, "read", e.msg);
+        log_failure(t, "read", e.msg);
         return false;
     }
-    if (!is_what_was_asked(f, i, &r)) /* another prefix of this name: very rare, and no fault */
+    if (!matches_request(f, i, &r)) /* hash collision: very rare and not a failure */
         return false;
     t->o.lm->ops->write_page(t->o.lm, f->pages[i], r.pages);
     t->is_failing = false;
     return true;
 }
 
-static void do_fetch(struct tier *t, struct tier_fetch *f)
+static void run_read(struct tier *t, struct tier_fetch *f)
 {
     struct disk_reading in[TIER_AHEAD];
     uint64_t began = clock_ns();
@@ -174,7 +177,7 @@ static void do_fetch(struct tier *t, struct tier_fetch *f)
     f->n_ok = 0;
     while (f->n_ok < n_end) {
         while (n_begun < n_end && n_begun - f->n_ok < TIER_AHEAD)
-            if (begin_page(t, f, n_begun, &in[n_begun % TIER_AHEAD]))
+            if (start_page_read(t, f, n_begun, &in[n_begun % TIER_AHEAD]))
                 n_begun++;
             else
                 n_end = n_begun;
@@ -183,29 +186,29 @@ static void do_fetch(struct tier *t, struct tier_fetch *f)
         struct disk_reading *next = &in[f->n_ok % TIER_AHEAD];
         while (!next->is_there)
             container_of(aio_wait(t->aio), struct disk_reading, op)->is_there = true;
-        if (!end_page(t, f, f->n_ok, next))
+        if (!finish_page_read(t, f, f->n_ok, next))
             break;
         f->n_ok++;
     }
-    while (aio_wait(t->aio)) /* what comes behind a page that was not there */
+    while (aio_wait(t->aio)) /* pages after a failed one */
         continue;
     f->took_ns = clock_ns() - began;
 }
 
-/* False: it was told to end. */
-static bool work_off(struct tier *t)
+/* Returns false after the stop message. */
+static bool run_jobs(struct tier *t)
 {
     struct msg *next;
 
     for (struct msg *m = mailbox_drain(t->inbox); m; m = next) {
         next = m->next;
-        if (m->kind == STOP)
-            return false; /* the last message there is */
-        if (m->kind == WRITE)
-            do_write(t, container_of(m, struct tier_write, msg));
+        if (m->kind == JOB_STOP)
+            return false; /* always the last message */
+        if (m->kind == JOB_WRITE)
+            run_write(t, container_of(m, struct tier_write, msg));
         else
-            do_fetch(t, container_of(m, struct tier_fetch, msg));
-        m->kind = m->kind == WRITE ? t->o.written_kind : t->o.fetched_kind;
+            run_read(t, container_of(m, struct tier_fetch, msg));
+        m->kind = m->kind == JOB_WRITE ? t->o.written_kind : t->o.fetched_kind;
         mailbox_post(t->o.home, m);
     }
     return true;
@@ -215,19 +218,19 @@ static void *tier_main(void *arg)
 {
     struct tier *t = arg;
 
-    while (work_off(t))
+    while (run_jobs(t))
         mailbox_wait(t->inbox, UINT64_MAX);
     return NULL;
 }
 
 void tier_work(struct tier *t)
 {
-    work_off(t);
+    run_jobs(t);
 }
 
-/* ---- opening and closing */
+/* ---- open and close */
 
-static void found(void *arg, const struct record *r, struct disk_at at)
+static void index_record(void *arg, const struct record *r, struct disk_at at)
 {
     struct tier *t = arg;
 
@@ -235,13 +238,13 @@ static void found(void *arg, const struct record *r, struct disk_at at)
         uint64_t name = tree_scope_name(&r->scope);
         for (int i = 0; i < r->n_tokens; i += PAGE_TOKENS)
             name = tree_name_after(name, r->tokens + i, PAGE_TOKENS);
-        remember(t, name, at);
+        index_put(t, name, at);
     }
 }
 
-/* In large pages of the system: read past its memory, a record is a transfer or two then, and not
- * one for each 4 kB. */
-static bool take_records(struct tier *t)
+/* Uses huge pages: a direct read of a record is then one or two transfers instead of one per 4
+ * kB. */
+static bool alloc_read_buffers(struct tier *t)
 {
     size_t each = disk_space(t->record_bytes), all = each * TIER_AHEAD;
     size_t align = all < LARGE_PAGE ? FILE_ALIGN : LARGE_PAGE;
@@ -250,26 +253,26 @@ static bool take_records(struct tier *t)
     if (!t->reading)
         return false;
     if (align == LARGE_PAGE)
-        madvise(t->reading, all, MADV_HUGEPAGE); /* it works without, too */
+        madvise(t->reading, all, MADV_HUGEPAGE); /* a failure has no consequences */
     for (int i = 0; i < TIER_AHEAD; i++)
         t->records[i] = t->reading + (size_t)i * each;
     return true;
 }
 
-static int take_memory(struct tier *t, struct err *e)
+static int alloc_buffers(struct tier *t, struct err *e)
 {
     size_t n_tokens = (size_t)t->o.max_tokens, n_pages = n_tokens / PAGE_TOKENS + 1;
-    bool is_whole;
+    bool is_complete;
 
     t->record_bytes = record_bytes(
         &t->o.kind, t->o.max_tokens, (t->o.max_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS - 1);
     t->index = try_calloc(t->n_sets * WAYS, sizeof(*t->index));
-    is_whole = t->index != NULL;
-    is_whole &= take_records(t);
+    is_complete = t->index != NULL;
+    is_complete &= alloc_read_buffers(t);
     for (int i = 0; i < TIER_WRITES; i++) {
         struct tier_write *w = &t->writes[i];
         w->bytes = try_aligned(RECORD_ALIGN, t->record_bytes);
-        is_whole &= w->bytes != NULL;
+        is_complete &= w->bytes != NULL;
         w->next_free = t->free_writes;
         t->free_writes = w;
     }
@@ -279,11 +282,11 @@ static int take_memory(struct tier *t, struct err *e)
         f->pages = try_calloc(n_pages, sizeof(*f->pages));
         f->held = try_calloc(n_pages, sizeof(*f->held));
         f->at = try_calloc(n_pages, sizeof(*f->at));
-        is_whole &= f->tokens && f->pages && f->held && f->at;
+        is_complete &= f->tokens && f->pages && f->held && f->at;
         f->next_free = t->free_fetches;
         t->free_fetches = f;
     }
-    return is_whole ? 0 : err_set(e, ERR_MEMORY, "no memory for a cache on disk");
+    return is_complete ? 0 : err_set(e, ERR_MEMORY, "no memory for a cache on disk");
 }
 
 int tier_open(struct tier **out, const struct tier_options *o, struct err *e)
@@ -293,17 +296,17 @@ int tier_open(struct tier **out, const struct tier_options *o, struct err *e)
         .max_bytes = o->max_bytes,
         .kind = o->kind,
         .max_tokens = o->max_tokens,
-        .found = found,
+        .found = index_record,
         .arg = t };
 
     t->o = *o;
     t->outgoing_end = &t->outgoing;
     t->is_stopped = true;
-    /* Twice as many places as there can be pages, so that a set seldom runs over. */
+    /* Twice as many entries as pages fit on disk, so that a set rarely overflows. */
     uint64_t n_most = MIN(o->max_bytes / o->kind.page_bytes, (uint64_t)1 << 27);
     for (t->n_sets = 16; t->n_sets * WAYS < 2 * n_most;)
         t->n_sets *= 2;
-    if (take_memory(t, e) || mailbox_open(&t->inbox, e) || aio_open(&t->aio, o->aio, e)) {
+    if (alloc_buffers(t, e) || mailbox_open(&t->inbox, e) || aio_open(&t->aio, o->aio, e)) {
         tier_close(t);
         return -1;
     }
@@ -331,10 +334,10 @@ void tier_stop(struct tier *t)
     tier_send(t);
     t->is_stopped = true;
     if (!t->has_thread) {
-        work_off(t);
+        run_jobs(t);
         return;
     }
-    t->stop.kind = STOP;
+    t->stop.kind = JOB_STOP;
     mailbox_post(t->inbox, &t->stop);
     pthread_join(t->thread, NULL);
 }
@@ -360,7 +363,7 @@ void tier_close(struct tier *t)
     mem_free(t);
 }
 
-/* ---- the engine's part */
+/* ---- engine side */
 
 struct tier_write *tier_write_begin(struct tier *t)
 {
@@ -382,7 +385,7 @@ struct tier_fetch *tier_fetch_begin(struct tier *t)
     return f;
 }
 
-static void put(struct tier *t, struct msg *m, int kind)
+static void enqueue(struct tier *t, struct msg *m, int kind)
 {
     m->kind = kind;
     m->next = NULL;
@@ -393,17 +396,17 @@ static void put(struct tier *t, struct msg *m, int kind)
 void tier_put_write(struct tier *t, struct tier_write *w)
 {
     if (!t->is_stopped) {
-        put(t, &w->msg, WRITE);
+        enqueue(t, &w->msg, JOB_WRITE);
         return;
     }
-    do_write(t, w);
+    run_write(t, w);
     tier_written(t, &w->msg);
 }
 
 void tier_put_fetch(struct tier *t, struct tier_fetch *f)
 {
     CHECK(!t->is_stopped);
-    put(t, &f->msg, FETCH);
+    enqueue(t, &f->msg, JOB_READ);
 }
 
 void tier_send(struct tier *t)
@@ -423,7 +426,7 @@ void tier_written(struct tier *t, struct msg *m)
     struct tier_write *w = container_of(m, struct tier_write, msg);
 
     if (w->is_done)
-        remember(t, w->name, w->at);
+        index_put(t, w->name, w->at);
     *(w->is_done ? &t->stats.n_written : &t->stats.n_lost) += 1;
     w->next_free = t->free_writes;
     t->free_writes = w;
@@ -431,7 +434,7 @@ void tier_written(struct tier *t, struct msg *m)
 
 void tier_fetch_end(struct tier *t, struct tier_fetch *f)
 {
-    const double weight = 0.2; /* of the newest measurement */
+    const double weight = 0.2; /* weight of the newest measurement */
 
     if (f->n_ok > 0) {
         double ns = (double)f->took_ns / f->n_ok;

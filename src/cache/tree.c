@@ -2,36 +2,37 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-enum { SIBLINGS_MAX = 64 }; /* looked at for a partial match: time is bounded, not the tree */
+/* Children examined for a partial match: bounds the time, not the tree. */
+enum { SIBLINGS_MAX = 64 };
 
 #define NONE UINT32_MAX
 
-/* Indices below n_pages are pages, those from there on roots. Children are a list, newest first;
- * full pages are also in a bucket by (parent, tokens). */
+/* Indices below n_pages are pages, higher ones roots. Children are a list, newest first; full pages
+ * are also in a hash table keyed by (parent, tokens). */
 struct node {
     uint32_t parent, child, next, prev;
-    uint32_t chain; /* of its bucket; full pages */
+    uint32_t chain; /* next in the hash bucket; full pages */
     uint32_t root, depth;
     uint32_t n_pins;
-    uint32_t next_idle, prev_idle; /* of its tenant's idle leaves, while evict_has() */
-    int n_tokens;                  /* 0: not in the tree */
-    uint64_t name;                 /* of all up to its end */
-    uint64_t born_ns, used_ns;     /* put there; when its last user left */
+    uint32_t next_idle, prev_idle; /* list of idle leaves of the tenant, while evict_has() */
+    int n_tokens;                  /* 0 = not in the tree */
+    uint64_t name;                 /* hash of the prefix up to the end of the page */
+    uint64_t born_ns, used_ns;     /* time of insertion; end of the last use */
 };
 
 struct root {
     struct cache_scope scope;
-    uint32_t chain; /* of its bucket, or the next free one */
+    uint32_t chain; /* next in the hash bucket or free list */
     uint32_t tenant;
     uint32_t n_users, n_pages;
 };
 
-struct tenant {
+struct cache_tenant {
     uint64_t id;
-    uint32_t chain; /* of its bucket, or the next free one */
+    uint32_t chain; /* next in the hash bucket or free list */
     uint32_t n_roots, n_pages;
-    uint32_t first_idle, last_idle; /* leaves, by when they were used */
-    uint32_t next_over, prev_over;  /* while n_pages > quota */
+    uint32_t first_idle, last_idle;            /* idle leaves in order of last use */
+    uint32_t next_over_quota, prev_over_quota; /* list of tenants with n_pages > quota */
 };
 
 struct tree {
@@ -39,15 +40,15 @@ struct tree {
     struct tree_options o;
     struct evict evict;
     uint64_t seed, now;
-    uint32_t n_pages, n_roots, n_kept, n_pinned, n_tenants;
+    uint32_t n_pages, n_roots, n_cached, n_pinned, n_tenants;
     struct node *nodes;             /* [n_pages + n_roots] */
     int32_t (*tokens)[PAGE_TOKENS]; /* [n_pages] */
-    uint32_t *buckets;              /* three tables of n_buckets each: pages, roots, tenants */
+    uint32_t *buckets;              /* three hash tables of n_buckets each: pages, roots, tenants */
     uint32_t n_buckets;             /* a power of two */
-    struct root *roots;             /* [n_roots]; a page or a user for each at least */
-    struct tenant *tenants;         /* [n_roots] */
-    uint32_t free_root, free_tenant, over;
-    uint32_t n_seen_roots, n_seen_tenants; /* the memory of those from here on was never touched */
+    struct root *roots;             /* [n_roots] each root in use has a page or a user */
+    struct cache_tenant *tenants;   /* [n_roots] */
+    uint32_t free_root, free_tenant, over_quota;
+    uint32_t n_seen_roots, n_seen_tenants; /* the memory of later entries was never touched */
     struct tree_stats stats;
     void (*gone)(void *arg, page_id page);
     void *gone_arg;
@@ -55,7 +56,7 @@ struct tree {
 
 /* ---- hashing */
 
-static uint64_t mix(uint64_t a, uint64_t b)
+static uint64_t hash_mix(uint64_t a, uint64_t b)
 {
     __uint128_t p = (__uint128_t)(a ^ 0x9e3779b97f4a7c15u) * (b ^ 0xd6e8feb86659fd93u);
 
@@ -65,15 +66,15 @@ static uint64_t mix(uint64_t a, uint64_t b)
 static uint64_t hash_bytes(const struct tree *t, uint64_t start, const void *bytes, size_t n)
 {
     const uint8_t *p = bytes;
-    uint64_t h = mix(t->seed, start), w[2];
+    uint64_t h = hash_mix(t->seed, start), w[2];
 
     for (; n >= sizeof(w); n -= sizeof(w), p += sizeof(w)) {
         memcpy(w, p, sizeof(w));
-        h = mix(h ^ w[0], t->seed ^ w[1]);
+        h = hash_mix(h ^ w[0], t->seed ^ w[1]);
     }
     w[0] = w[1] = 0;
     memcpy(w, p, n);
-    return mix(h ^ w[0], t->seed ^ w[1]);
+    return hash_mix(h ^ w[0], t->seed ^ w[1]);
 }
 
 static uint32_t *page_bucket(struct tree *t, uint32_t parent, const int32_t *tokens)
@@ -92,7 +93,7 @@ static uint32_t *root_bucket(struct tree *t, const struct cache_scope *s)
 
 static uint32_t *tenant_bucket(struct tree *t, uint64_t id)
 {
-    return &t->buckets[2 * t->n_buckets + (mix(t->seed, id) & (t->n_buckets - 1))];
+    return &t->buckets[2 * t->n_buckets + (hash_mix(t->seed, id) & (t->n_buckets - 1))];
 }
 
 static bool is_page(const struct tree *t, uint32_t i)
@@ -102,7 +103,7 @@ static bool is_page(const struct tree *t, uint32_t i)
 
 /* ---- tenants */
 
-static uint32_t tenant_take(struct tree *t, uint64_t id)
+static uint32_t tenant_ref(struct tree *t, uint64_t id)
 {
     uint32_t *bucket = tenant_bucket(t, id);
 
@@ -115,21 +116,21 @@ static uint32_t tenant_take(struct tree *t, uint64_t id)
     CHECK(i < t->n_roots);
     if (i == t->free_tenant)
         t->free_tenant = t->tenants[i].chain;
-    t->tenants[i] = (struct tenant){ .id = id,
+    t->tenants[i] = (struct cache_tenant){ .id = id,
         .chain = *bucket,
         .n_roots = 1,
         .first_idle = NONE,
         .last_idle = NONE,
-        .next_over = NONE,
-        .prev_over = NONE };
+        .next_over_quota = NONE,
+        .prev_over_quota = NONE };
     *bucket = i;
     t->n_tenants++;
     return i;
 }
 
-static void tenant_give(struct tree *t, uint32_t i)
+static void tenant_unref(struct tree *t, uint32_t i)
 {
-    struct tenant *n = &t->tenants[i];
+    struct cache_tenant *n = &t->tenants[i];
     uint32_t *link = tenant_bucket(t, n->id);
 
     if (--n->n_roots > 0)
@@ -145,25 +146,27 @@ static void tenant_give(struct tree *t, uint32_t i)
 
 static void tenant_count(struct tree *t, uint32_t i, int by)
 {
-    struct tenant *n = &t->tenants[i];
+    struct cache_tenant *n = &t->tenants[i];
     bool was_over = n->n_pages > t->o.quota;
 
     n->n_pages += (uint32_t)by;
     bool is_over = n->n_pages > t->o.quota;
     if (is_over && !was_over) {
-        n->prev_over = NONE;
-        n->next_over = t->over;
-        if (t->over != NONE)
-            t->tenants[t->over].prev_over = i;
-        t->over = i;
+        n->prev_over_quota = NONE;
+        n->next_over_quota = t->over_quota;
+        if (t->over_quota != NONE)
+            t->tenants[t->over_quota].prev_over_quota = i;
+        t->over_quota = i;
     } else if (was_over && !is_over) {
-        *(n->prev_over == NONE ? &t->over : &t->tenants[n->prev_over].next_over) = n->next_over;
-        if (n->next_over != NONE)
-            t->tenants[n->next_over].prev_over = n->prev_over;
+        *(n->prev_over_quota == NONE ? &t->over_quota
+                                     : &t->tenants[n->prev_over_quota].next_over_quota) =
+            n->next_over_quota;
+        if (n->next_over_quota != NONE)
+            t->tenants[n->next_over_quota].prev_over_quota = n->prev_over_quota;
     }
 }
 
-/* ---- idle leaves: what can be evicted */
+/* ---- idle leaves: candidates for eviction */
 
 static uint32_t weight_of(const struct tree *t, const struct node *n)
 {
@@ -175,18 +178,18 @@ static uint32_t weight_of(const struct tree *t, const struct node *n)
 static void candidate_add(struct tree *t, uint32_t i, bool is_last_used)
 {
     struct node *n = &t->nodes[i];
-    struct tenant *owner = &t->tenants[t->roots[n->root].tenant];
+    struct cache_tenant *owner = &t->tenants[t->roots[n->root].tenant];
     uint32_t *end = is_last_used ? &owner->last_idle : &owner->first_idle;
-    uint32_t beside = *end;
+    uint32_t neighbour = *end;
 
-    n->prev_idle = is_last_used ? beside : NONE;
-    n->next_idle = is_last_used ? NONE : beside;
-    if (beside == NONE)
+    n->prev_idle = is_last_used ? neighbour : NONE;
+    n->next_idle = is_last_used ? NONE : neighbour;
+    if (neighbour == NONE)
         owner->first_idle = owner->last_idle = i;
     else if (is_last_used)
-        t->nodes[beside].next_idle = i;
+        t->nodes[neighbour].next_idle = i;
     else
-        t->nodes[beside].prev_idle = i;
+        t->nodes[neighbour].prev_idle = i;
     *end = i;
     if (is_last_used)
         evict_add(&t->evict, i);
@@ -197,7 +200,7 @@ static void candidate_add(struct tree *t, uint32_t i, bool is_last_used)
 static void candidate_unlink(struct tree *t, uint32_t i)
 {
     struct node *n = &t->nodes[i];
-    struct tenant *owner = &t->tenants[t->roots[n->root].tenant];
+    struct cache_tenant *owner = &t->tenants[t->roots[n->root].tenant];
 
     *(n->prev_idle == NONE ? &owner->first_idle : &t->nodes[n->prev_idle].next_idle) = n->next_idle;
     *(n->next_idle == NONE ? &owner->last_idle : &t->nodes[n->next_idle].prev_idle) = n->prev_idle;
@@ -214,8 +217,8 @@ static void age_add(struct histogram *h, uint64_t from, uint64_t to)
     histogram_add(h, SECONDS, to > from ? to - from : 0);
 }
 
-/* The pool's word that a page of ours lost its last user, or got one. */
-static void watch(void *arg, page_id page, bool is_idle)
+/* Callback of the page pool: a cached page lost its last user or got one. */
+static void on_idle_change(void *arg, page_id page, bool is_idle)
 {
     struct tree *t = arg;
     struct node *n = &t->nodes[page.i];
@@ -231,9 +234,9 @@ static void watch(void *arg, page_id page, bool is_idle)
         candidate_remove(t, page.i);
 }
 
-/* ---- opening and closing */
+/* ---- init and free */
 
-static int take_memory(struct tree *t, struct err *e)
+static int alloc_memory(struct tree *t, struct err *e)
 {
     uint32_t n_all = t->n_pages + t->n_roots;
 
@@ -258,15 +261,16 @@ int tree_new(struct tree **out, struct page_pool *pool, const struct tree_option
     t->seed = rng_entropy();
     t->n_pages = page_n_total(pool);
     CHECK(o->n_users < UINT32_MAX / 8 && t->n_pages < UINT32_MAX / 8);
-    t->n_roots = t->n_pages + o->n_users; /* never too few: each has a page or a user */
-    t->over = t->free_root = t->free_tenant = NONE;
+    /* Always suffices, since each root has a page or a user. */
+    t->n_roots = t->n_pages + o->n_users;
+    t->over_quota = t->free_root = t->free_tenant = NONE;
     for (t->n_buckets = 16; t->n_buckets < t->n_roots;)
         t->n_buckets *= 2;
-    if (take_memory(t, e)) {
+    if (alloc_memory(t, e)) {
         tree_free(t);
         return -1;
     }
-    page_pool_watch(pool, watch, t);
+    page_pool_watch(pool, on_idle_change, t);
     *out = t;
     return 0;
 }
@@ -283,11 +287,11 @@ void tree_free(struct tree *t)
 {
     if (!t)
         return;
-    for (uint32_t i = 0; i < t->n_pages && t->n_kept > 0; i++)
+    for (uint32_t i = 0; i < t->n_pages && t->n_cached > 0; i++)
         drop_pins(t, i);
-    if (t->n_kept > 0)
+    if (t->n_cached > 0)
         tree_flush(t);
-    CHECK(t->n_kept == 0 && t->n_tenants == 0);
+    CHECK(t->n_cached == 0 && t->n_tenants == 0);
     page_pool_watch(t->pool, NULL, NULL);
     evict_clear(&t->evict);
     mem_free(t->nodes);
@@ -319,7 +323,7 @@ tree_node tree_enter(struct tree *t, const struct cache_scope *scope)
         if (r == t->free_root)
             t->free_root = t->roots[r].chain;
         t->roots[r] = (struct root){
-            .scope = *scope, .chain = *bucket, .tenant = tenant_take(t, scope->tenant)
+            .scope = *scope, .chain = *bucket, .tenant = tenant_ref(t, scope->tenant)
         };
         *bucket = r;
         t->nodes[t->n_pages + r] = (struct node){ .parent = NONE,
@@ -333,7 +337,7 @@ tree_node tree_enter(struct tree *t, const struct cache_scope *scope)
     return (tree_node){ t->n_pages + r };
 }
 
-static void root_settle(struct tree *t, uint32_t r)
+static void root_free_unused(struct tree *t, uint32_t r)
 {
     struct root *root = &t->roots[r];
     uint32_t *link = root_bucket(t, &root->scope);
@@ -343,7 +347,7 @@ static void root_settle(struct tree *t, uint32_t r)
     while (*link != r)
         link = &t->roots[*link].chain;
     *link = root->chain;
-    tenant_give(t, root->tenant);
+    tenant_unref(t, root->tenant);
     root->chain = t->free_root;
     t->free_root = r;
 }
@@ -359,7 +363,7 @@ static struct root *root_of(struct tree *t, tree_node at)
 void tree_leave(struct tree *t, tree_node root)
 {
     root_of(t, root)->n_users--;
-    root_settle(t, root.i - t->n_pages);
+    root_free_unused(t, root.i - t->n_pages);
 }
 
 uint64_t tree_tenant(const struct tree *t, tree_node root)
@@ -368,7 +372,7 @@ uint64_t tree_tenant(const struct tree *t, tree_node root)
     return t->roots[root.i - t->n_pages].scope.tenant;
 }
 
-/* ---- finding */
+/* ---- matching */
 
 static uint32_t find_full(struct tree *t, uint32_t at, const int32_t *tokens)
 {
@@ -380,7 +384,7 @@ static uint32_t find_full(struct tree *t, uint32_t at, const int32_t *tokens)
     return i;
 }
 
-static int common(const int32_t *a, const int32_t *b, int n)
+static int common_prefix(const int32_t *a, const int32_t *b, int n)
 {
     int i = 0;
 
@@ -389,7 +393,7 @@ static int common(const int32_t *a, const int32_t *b, int n)
     return i;
 }
 
-/* The child that shares most tokens, and how many; NONE when none shares the first. */
+/* Child with the longest common prefix, and its length; NONE if no first token matches. */
 static uint32_t find_partial(struct tree *t, uint32_t at, const int32_t *tokens, int n, int *n_best)
 {
     uint32_t best = NONE;
@@ -398,7 +402,7 @@ static uint32_t find_partial(struct tree *t, uint32_t at, const int32_t *tokens,
     *n_best = 0;
     for (uint32_t i = t->nodes[at].child; i != NONE && n_seen++ < SIBLINGS_MAX;
          i = t->nodes[i].next) {
-        int n_same = common(t->tokens[i], tokens, MIN(n, t->nodes[i].n_tokens));
+        int n_same = common_prefix(t->tokens[i], tokens, MIN(n, t->nodes[i].n_tokens));
         if (n_same > *n_best) {
             *n_best = n_same;
             best = i;
@@ -413,7 +417,7 @@ static void check_place(const struct tree *t, tree_node at)
     CHECK(!is_page(t, at.i) || t->nodes[at.i].n_tokens == PAGE_TOKENS);
 }
 
-static void use_page(struct tree *t, uint32_t i)
+static void ref_matched_page(struct tree *t, uint32_t i)
 {
     if (t->o.ages && page_refs(t->pool, (page_id){ i }) == 1)
         age_add(&t->o.ages->reused, t->nodes[i].used_ns, t->now);
@@ -428,14 +432,14 @@ int tree_match(struct tree *t, tree_node *at, const int32_t *tokens, int n, page
     check_place(t, *at);
     while (n - done >= PAGE_TOKENS && (i = find_full(t, at->i, tokens + done)) != NONE) {
         at->i = i;
-        use_page(t, i);
+        ref_matched_page(t, i);
         *pages++ = (page_id){ i };
         done += PAGE_TOKENS;
     }
     i = find_partial(t, at->i, tokens + done, MIN(n - done, (int)PAGE_TOKENS), &n_more);
     if (i == NONE)
         return done;
-    use_page(t, i);
+    ref_matched_page(t, i);
     *pages = (page_id){ i };
     return done + n_more;
 }
@@ -454,7 +458,7 @@ void tree_count_more(struct tree *t, int n_found)
     t->stats.n_matched_tokens += (uint64_t)n_found;
 }
 
-/* ---- adding and removing */
+/* ---- insertion and removal */
 
 static void link_node(struct tree *t, uint32_t at, const int32_t *tokens, int n, page_id page)
 {
@@ -483,7 +487,7 @@ static void link_node(struct tree *t, uint32_t at, const int32_t *tokens, int n,
         t->nodes[i].chain = *bucket;
         *bucket = i;
     }
-    t->n_kept++;
+    t->n_cached++;
     t->stats.n_kept++;
     t->roots[parent->root].n_pages++;
     tenant_count(t, t->roots[parent->root].tenant, 1);
@@ -491,9 +495,9 @@ static void link_node(struct tree *t, uint32_t at, const int32_t *tokens, int n,
     page_keep(t->pool, page);
 }
 
-/* A page whose last child has gone can be evicted, when nobody uses it: next, for it was used no
- * later than the child. */
-static void expose(struct tree *t, uint32_t i)
+/* A page that lost its last child becomes a candidate if it is idle. It is the next one to evict,
+ * since it was used no later than the child. */
+static void add_exposed_leaf(struct tree *t, uint32_t i)
 {
     if (is_page(t, i) && t->nodes[i].child == NONE && page_refs(t->pool, (page_id){ i }) == 1)
         candidate_add(t, i, false);
@@ -505,7 +509,7 @@ static void remove_node(struct tree *t, uint32_t i)
     uint32_t parent = n->parent, r = n->root;
 
     CHECK(n->n_tokens > 0 && n->child == NONE && n->n_pins == 0);
-    page_unkeep(t->pool, (page_id){ i }); /* no candidate from here on */
+    page_unkeep(t->pool, (page_id){ i }); /* it is no candidate from here on */
     *(n->prev == NONE ? &t->nodes[parent].child : &t->nodes[n->prev].next) = n->next;
     if (n->next != NONE)
         t->nodes[n->next].prev = n->prev;
@@ -516,12 +520,12 @@ static void remove_node(struct tree *t, uint32_t i)
         *link = n->chain;
     }
     n->n_tokens = 0;
-    t->n_kept--;
+    t->n_cached--;
     t->roots[r].n_pages--;
     tenant_count(t, t->roots[r].tenant, -1);
     page_unref(t->pool, (page_id){ i });
-    expose(t, parent);
-    root_settle(t, r);
+    add_exposed_leaf(t, parent);
+    root_free_unused(t, r);
 }
 
 tree_node tree_add(struct tree *t, tree_node at, const int32_t *tokens, int n, page_id *page)
@@ -535,8 +539,8 @@ tree_node tree_add(struct tree *t, tree_node at, const int32_t *tokens, int n, p
     if (i == NONE) {
         i = find_partial(t, at.i, tokens, n, &n_same);
         if (i != NONE && n_same < n) {
-            /* One that goes no further is superseded. It cannot be the caller's own, whose tokens
-             * would be all of these. */
+            /* A cached page whose tokens are a prefix of the new ones is replaced. It cannot be the
+             * page of the caller, which contains all of these tokens. */
             if (n_same == t->nodes[i].n_tokens && i != page->i && t->nodes[i].n_pins == 0)
                 remove_node(t, i);
             i = NONE;
@@ -578,21 +582,21 @@ bool tree_forget(struct tree *t, page_id page)
 
 /* ---- eviction */
 
-/* The idle leaf used longest ago of the tenant that is furthest above its quota. One tenant alone
- * has all there is. */
-static uint32_t take_over_quota(struct tree *t)
+/* Least recently used idle leaf of the tenant that exceeds its quota most. A single tenant may use
+ * all pages. */
+static uint32_t pick_over_quota(struct tree *t)
 {
-    uint32_t most = NONE;
+    uint32_t largest = NONE;
 
     if (t->n_tenants < 2)
         return NONE;
-    for (uint32_t i = t->over; i != NONE; i = t->tenants[i].next_over)
+    for (uint32_t i = t->over_quota; i != NONE; i = t->tenants[i].next_over_quota)
         if (t->tenants[i].first_idle != NONE &&
-            (most == NONE || t->tenants[i].n_pages > t->tenants[most].n_pages))
-            most = i;
-    if (most == NONE)
+            (largest == NONE || t->tenants[i].n_pages > t->tenants[largest].n_pages))
+            largest = i;
+    if (largest == NONE)
         return NONE;
-    uint32_t victim = t->tenants[most].first_idle;
+    uint32_t victim = t->tenants[largest].first_idle;
     candidate_remove(t, victim);
     t->stats.n_evicted_for_quota++;
     return victim;
@@ -600,7 +604,7 @@ static uint32_t take_over_quota(struct tree *t)
 
 bool tree_evict(struct tree *t)
 {
-    uint32_t i = take_over_quota(t);
+    uint32_t i = pick_over_quota(t);
 
     if (i == NONE) {
         i = evict_take(&t->evict);
@@ -631,7 +635,7 @@ int tree_drop(struct tree *t, tree_node root, const int32_t *tokens, int n, int 
     int n_there = tree_peek(t, &at, tokens, n), n_more;
     uint32_t i = find_partial(t, at.i, tokens + n_there, MIN(n - n_there, PAGE_TOKENS), &n_more);
 
-    if (i != NONE && n_more == t->nodes[i].n_tokens) /* its last page, which is not full */
+    if (i != NONE && n_more == t->nodes[i].n_tokens) /* the last page, which is not full */
         n_there += n_more;
     else
         i = at.i;
@@ -649,12 +653,12 @@ int tree_drop(struct tree *t, tree_node root, const int32_t *tokens, int n, int 
 
 /* ---- pins */
 
-static void pin(struct tree *t, uint32_t i)
+static void pin_node(struct tree *t, uint32_t i)
 {
     t->n_pinned += t->nodes[i].n_pins++ == 0;
 }
 
-static void unpin(struct tree *t, uint32_t i)
+static void unpin_node(struct tree *t, uint32_t i)
 {
     CHECK(t->nodes[i].n_pins > 0);
     t->n_pinned -= --t->nodes[i].n_pins == 0;
@@ -674,7 +678,7 @@ int tree_pin(struct tree *t, tree_node root, const int32_t *tokens, int n)
     if (t->n_pinned + n_new > t->o.n_pinned)
         return 0;
     for (; is_page(t, at); at = t->nodes[at].parent) {
-        pin(t, at);
+        pin_node(t, at);
         page_ref(t->pool, (page_id){ at });
     }
     return done;
@@ -692,27 +696,27 @@ int tree_unpin(struct tree *t, tree_node root, const int32_t *tokens, int n)
         at = i;
     }
     for (; is_page(t, at); at = t->nodes[at].parent) {
-        unpin(t, at);
+        unpin_node(t, at);
         page_unref(t->pool, (page_id){ at });
     }
     return done;
 }
 
-/* ---- pages that somebody else reads or fills */
+/* ---- pages that other threads read or fill */
 
 int tree_hold(struct tree *t, tree_node root, const int32_t *tokens, int n, page_id *pages)
 {
     int found = tree_match(t, &root, tokens, n, pages);
 
     for (int i = 0; i * PAGE_TOKENS < found; i++)
-        pin(t, pages[i].i); /* the reference is the match's */
+        pin_node(t, pages[i].i); /* uses the reference of tree_match */
     return found;
 }
 
 void tree_let_go(struct tree *t, const page_id *pages, int n)
 {
     for (int i = 0; i < n; i++) {
-        unpin(t, pages[i].i);
+        unpin_node(t, pages[i].i);
         page_unref(t->pool, pages[i]);
     }
 }
@@ -724,7 +728,7 @@ page_id tree_take_blank(struct tree *t)
     if (page.i == PAGE_NONE.i && tree_evict(t))
         page = page_take(t->pool);
     if (page.i != PAGE_NONE.i)
-        pin(t, page.i);
+        pin_node(t, page.i);
     return page;
 }
 
@@ -733,29 +737,29 @@ tree_node tree_put_blank(struct tree *t, tree_node at, const int32_t *tokens, in
     tree_node node = TREE_NONE;
 
     CHECK(t->nodes[page.i].n_tokens == 0);
-    unpin(t, page.i);
+    unpin_node(t, page.i);
     if (at.i != TREE_NONE.i)
         node = tree_add(t, at, tokens, n, &page);
     page_unref(t->pool, page);
     return node;
 }
 
-/* ---- names */
+/* ---- prefix hashes */
 
 uint64_t tree_scope_name(const struct cache_scope *scope)
 {
-    uint64_t w[4], name = mix(1, scope->tenant);
+    uint64_t w[4], name = hash_mix(1, scope->tenant);
 
     memcpy(w, scope->salt, sizeof(w));
     for (size_t i = 0; i < ARRAY_LEN(w); i++)
-        name = mix(name, w[i]);
+        name = hash_mix(name, w[i]);
     return name | 1; /* never 0 */
 }
 
 uint64_t tree_name_after(uint64_t name, const int32_t *tokens, int n)
 {
     for (int i = 0; i < n; i++)
-        name = mix(name + (uint64_t)i, (uint32_t)tokens[i]);
+        name = hash_mix(name + (uint64_t)i, (uint32_t)tokens[i]);
     return name | 1;
 }
 
@@ -807,11 +811,11 @@ const struct cache_scope *tree_scope(const struct tree *t, page_id page)
     return &t->roots[t->nodes[page.i].root].scope;
 }
 
-/* ---- looking */
+/* ---- inspection */
 
 uint32_t tree_n_pages(const struct tree *t)
 {
-    return t->n_kept;
+    return t->n_cached;
 }
 
 uint32_t tree_refs(const struct tree *t, page_id page)
@@ -866,7 +870,7 @@ static const char *check_tenants(const struct tree *t)
 
     for (uint32_t b = 2 * t->n_buckets; b < 3 * t->n_buckets; b++)
         for (uint32_t i = t->buckets[b]; i != NONE; i = t->tenants[i].chain) {
-            const struct tenant *n = &t->tenants[i];
+            const struct cache_tenant *n = &t->tenants[i];
             uint32_t n_pages = 0;
             for (uint32_t r = 0; r < t->n_roots; r++)
                 if (t->roots[r].tenant == i)
@@ -881,7 +885,7 @@ static const char *check_tenants(const struct tree *t)
                     return "a tenant's idle pages are mislinked";
             }
         }
-    for (uint32_t i = t->over; i != NONE; i = t->tenants[i].next_over)
+    for (uint32_t i = t->over_quota; i != NONE; i = t->tenants[i].next_over_quota)
         n_over--;
     if (n_over != 0)
         return "the tenants above their quota are not listed";
@@ -908,7 +912,7 @@ const char *tree_check(const struct tree *t)
         return wrong;
     for (uint32_t r = 0; r < t->n_roots; r++)
         n_in_roots += t->roots[r].n_pages;
-    if (n_kept != t->n_kept || n_kept != n_in_roots)
+    if (n_kept != t->n_cached || n_kept != n_in_roots)
         return "the pages of the tree are miscounted";
     if (n_full != n_chained(t) || n_pinned != t->n_pinned)
         return "full or pinned pages are miscounted";

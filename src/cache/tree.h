@@ -1,124 +1,127 @@
-/* tree.h: the prefix cache: which tokens lie in which pages, whoever computed them.
+/* tree.h: prefix cache: a radix tree of KV pages, keyed by token prefixes.
  *
- * A radix tree cut at pages: a node is a page, its edge the tokens in it, and what leads there
- * from a root is the prefix that its keys and values were computed behind. So node i is page i,
- * all memory is taken when it is opened, and a match compares every token.
+ * The edges are cut at page boundaries: a node is a page, its edge the tokens in the page, and its
+ * path from a root is the prefix for which its KV was computed. Node i is page i, so all memory is
+ * allocated by tree_new. A match compares every token.
  *
  *     root (scope) --- 32 tokens --- 32 tokens --- 32 tokens
  *                          |             \-------- 11 tokens     a page that is not full is
  *                          \---- 32 tokens                       a leaf
  *
- * The tree holds one reference to each of its pages (and one more for each pin). A page that
- * nobody else holds is idle: it counts as room, tree_evict gives it back, leaves first. Whoever
- * holds a page of the tree holds all pages before it, too, so that every idle page can be had.
+ * The tree holds one reference to each of its pages, and one more for each pin. A page without
+ * other references is idle: it counts as available, and tree_evict frees it, leaves first. A holder
+ * of a page also holds all pages before it, so every idle page can be evicted.
  *
- * Scopes never mix: a root is compared in full, and every page below it was computed, and is
- * found, in its scope only.
+ * Scopes are isolated: a root is compared in full, and a page is computed and found in one scope
+ * only.
  *
- * Owner: the engine thread. Nothing here allocates after tree_new, reads a clock or fails.
- * Cost: a hash and a comparison per page of a match. */
+ * Owner: the engine thread. Nothing allocates after tree_new, reads a clock or fails. A match costs
+ * a hash and a comparison per page. */
 #pragma once
 
 #include "base/histogram.h"
 #include "cache/evict.h"
 #include "cache/pages.h"
 
-struct cache_scope {  /* who may find what was computed here; all zero: anonymous, no salt */
-    uint64_t tenant;  /* whose pages count together, and are cleared before others get them */
-    uint8_t salt[32]; /* a digest of whatever else must be equal */
+struct cache_scope {  /* isolation scope of cached pages; all zero: anonymous, no salt */
+    uint64_t tenant;  /* for quotas, and for clearing pages that change tenants */
+    uint8_t salt[32]; /* digest of everything else that must be equal */
 };
 
 struct tree_options {
     enum evict_policy policy;
-    uint32_t n_users;       /* roots that may be entered at once */
-    uint32_t depth_weight;  /* in evict.h's units: what each page before it adds to a page's cost */
-    uint32_t quota;         /* pages; a tenant above it gives its own before others give theirs */
-    uint32_t n_pinned;      /* pages, at most */
-    struct tree_ages *ages; /* borrowed; NULL: nobody wants to know */
+    uint32_t n_users; /* maximum number of entered roots */
+    /* Eviction weight that a page gains per page before it; unit of EVICT_WEIGHT. */
+    uint32_t depth_weight;
+    uint32_t quota;         /* pages; pages of a tenant above its quota are evicted first */
+    uint32_t n_pinned;      /* maximum number of pinned pages */
+    struct tree_ages *ages; /* borrowed; NULL = not recorded */
 };
 
-struct tree_ages {           /* of pages, in seconds; anyone may read them */
-    struct histogram lived;  /* evicted ones: since they were put there */
-    struct histogram idled;  /* likewise: since they were used last */
-    struct histogram reused; /* used again: since then */
+struct tree_ages {           /* ages of pages in seconds; any thread may read them */
+    struct histogram lived;  /* evicted pages: time since insertion */
+    struct histogram idled;  /* evicted pages: time since the last use */
+    struct histogram reused; /* reused pages: time since the last use */
 };
 
 struct tree_stats {
-    uint64_t n_matches, n_hits, n_partial; /* partial: some, but not all that could be */
+    uint64_t n_matches, n_hits, n_partial; /* n_partial: matches of a part of the possible tokens */
     uint64_t n_matched_tokens, n_asked_tokens;
     uint64_t n_kept, n_evicted, n_evicted_for_quota; /* pages */
 };
 
 struct tree;
 typedef struct {
-    uint32_t i; /* a page, or a root behind them */
+    uint32_t i; /* a page number; roots follow after the pages */
 } tree_node;
 
 #define TREE_NONE ((tree_node){ UINT32_MAX })
 
-/* Borrows the pool and watches it. ERR_MEMORY. */
+/* Borrows the pool and registers its watch callback. ERR_MEMORY. */
 int tree_new(struct tree **out, struct page_pool *pool, const struct tree_options *o,
     struct err *e) MUST_CHECK;
-void tree_free(struct tree *t); /* NULL is fine; gives all pages back; all roots must be left */
-void tree_set_time(struct tree *t, uint64_t now_ns); /* for the ages */
+/* Accepts NULL; frees all pages; requires that no root is entered. */
+void tree_free(struct tree *t);
+void tree_set_time(struct tree *t, uint64_t now_ns); /* for tree_ages */
 
-/* The root of a scope; it stays while it has users or pages. */
+/* Root of a scope; exists while it has users or pages. */
 tree_node tree_enter(struct tree *t, const struct cache_scope *scope);
 void tree_leave(struct tree *t, tree_node root);
 
-/* The longest prefix of tokens[0 .. n-1] behind *at (a root, or a full page that the caller
- * holds): how many, with a reference for the caller to each page that holds them; the last page
- * may go on with other tokens. *at becomes the last of those that match as a whole. */
+/* Longest match of tokens[0 .. n-1] after *at, which is a root or a full page that the caller
+ * holds. Returns the matched length; the caller gets a reference to each page. The last page may
+ * continue with other tokens. *at becomes the last fully matched node. */
 int tree_match(struct tree *t, tree_node *at, const int32_t *tokens, int n, page_id *pages);
-/* For the statistics: what a request found, out of what it could have; and what more on its way. */
+/* Statistics: tokens found and possible at the admission of a request; tokens found later. */
 void tree_count(struct tree *t, int n_found, int n_asked);
 void tree_count_more(struct tree *t, int n_found);
 
-/* Puts a page with n tokens (1 .. PAGE_TOKENS) behind `at`, a root or a full page, which the
- * caller holds, as it holds *page. When these tokens are there already, *page is exchanged for
- * the page that has them all, and the caller's reference with it. Returns the node of a full
- * page, TREE_NONE of others. */
+/* Inserts a page with n tokens (1 .. PAGE_TOKENS) after `at`, a root or a full page; the caller
+ * holds both. If the tree has these tokens already, *page and the reference of the caller are
+ * replaced by that page. Returns the node of a full page, TREE_NONE otherwise. */
 tree_node tree_add(struct tree *t, tree_node at, const int32_t *tokens, int n, page_id *page);
 tree_node tree_parent(const struct tree *t, tree_node at);
-page_id tree_page(tree_node at); /* of a node that is not a root */
+page_id tree_page(tree_node at); /* for a node that is not a root */
 
-bool tree_evict(struct tree *t); /* gives back an idle page; false: there is none */
-/* Lets go of a page whose only other holder wants to write to it: false when it has children, pins
- * or more holders, who may go on from it, or is not of the tree. */
+bool tree_evict(struct tree *t); /* frees one idle page; false = there is none */
+/* Removes a page whose only other holder will write to it. Returns false if the page has children,
+ * pins or more holders, which may continue from it, or is not in the tree. */
 bool tree_forget(struct tree *t, page_id page);
-/* Full pages of this prefix stay, until unpinned, for which the same tokens are given. Returns
- * the tokens that are pinned: 0 when nothing is there, or too much is pinned already. */
+/* Pins the full pages of a prefix until tree_unpin with the same tokens. Returns the pinned tokens:
+ * 0 if none are cached or the limit is reached. */
 int tree_pin(struct tree *t, tree_node root, const int32_t *tokens, int n);
 int tree_unpin(struct tree *t, tree_node root, const int32_t *tokens, int n);
-/* As tree_match from a root, and nobody can take the pages away, or replace the last one, until
- * they are let go. */
+/* Like tree_match from a root; the pages can neither be evicted nor replaced until tree_release. */
 int tree_hold(struct tree *t, tree_node root, const int32_t *tokens, int n, page_id *pages);
 void tree_let_go(struct tree *t, const page_id *pages, int n);
-/* A page for the caller to fill, evicted if need be; PAGE_NONE when there is none. Then it goes
- * into the tree as by tree_add, or (TREE_NONE) back to the pool. */
+/* Takes a page to be filled by the caller, by eviction if necessary; PAGE_NONE = none.
+ * tree_insert_page inserts it like tree_insert or, with TREE_NONE, returns it to the pool. */
 page_id tree_take_blank(struct tree *t) MUST_CHECK;
 tree_node tree_put_blank(struct tree *t, tree_node at, const int32_t *tokens, int n, page_id page);
-void tree_flush(struct tree *t); /* all idle pages */
-/* Pages of this prefix, from its end back, that nobody uses and nothing goes on from: given up,
- * unseen by tree_on_evict. *n_dropped tokens; returns how many of the prefix are still there. */
+void tree_flush(struct tree *t); /* evicts all idle pages */
+/* Removes pages of this prefix from its end backwards while they are unused and have no successors,
+ * without calling the eviction callback. Sets *n_dropped in tokens; returns the tokens that remain
+ * cached. */
 int tree_drop(struct tree *t, tree_node root, const int32_t *tokens, int n, int *n_dropped);
 
-/* The name of a prefix: a hash, the same in every process. Of a scope, of what follows a name, and
- * of a page that is in the tree. */
+/* Hash of a prefix, equal in every process: of a scope, of a hash extended by tokens, and of a
+ * node. */
 uint64_t tree_scope_name(const struct cache_scope *scope);
 uint64_t tree_name_after(uint64_t name, const int32_t *tokens, int n);
 uint64_t tree_name(const struct tree *t, tree_node at);
-int tree_depth(const struct tree *t, page_id page); /* tokens before a page of the tree */
-/* All tokens up to the end of a page of the tree; returns how many. tokens: room for them. */
+int tree_depth(const struct tree *t, page_id page); /* tokens before a page in the tree */
+/* Copies all tokens up to the end of a page in the tree; returns their number. */
 int tree_path(const struct tree *t, page_id page, int32_t *tokens);
-/* Full pages that match, without taking any; *at as in tree_match. For a look only. */
+/* Length of the match in full pages, without taking references; *at as in tree_match. */
 int tree_peek(struct tree *t, tree_node *at, const int32_t *tokens, int n);
-/* `gone` sees each full page before it is evicted; it may read the tree. */
+/* `gone` is called for each full page before its eviction; it may read the tree. */
 void tree_on_evict(struct tree *t, void (*gone)(void *arg, page_id page), void *arg);
 const struct cache_scope *tree_scope(const struct tree *t, page_id page);
 
 uint32_t tree_n_pages(const struct tree *t);
-uint32_t tree_refs(const struct tree *t, page_id page); /* how many of its references are ours */
+/* References to the page that the tree holds. */
+uint32_t tree_refs(const struct tree *t, page_id page);
 const struct tree_stats *tree_stats(const struct tree *t);
 uint64_t tree_tenant(const struct tree *t, tree_node root);
-const char *tree_check(const struct tree *t); /* walks everything: what is wrong, or NULL */
+/* Checks all invariants; description of a violation, or NULL. */
+const char *tree_check(const struct tree *t);
