@@ -104,7 +104,7 @@ static int choose_n_drafts(const struct spec *sp, struct step_load *l, double ac
     double drafting, int most, double may_lose)
 {
     struct step_load at = *l, best = *l;
-    /* 0.1 / (1 + base) is 5 % or less of one sequence's share of the step. */
+    /* Required improvement: 5 % with one row, 10 % of one row's tokens with many. */
     double best_rate = l->tokens / load_time(sp, l) * (1 + 0.1 / (1 + sp->base_rows)),
            probability = 1;
 

@@ -10,14 +10,14 @@
  *   benefit      Draft token j of a sequence is accepted with probability p^j, where p is the
  *                acceptance rate of drafts from its source (draft_seq_acceptance).
  *   choice       A sequence gets the number of draft tokens that maximises tokens / time of the
- *                step, if that is better than none by 5 % of the sequence's share. With other
- *                decoding sequences in the step, all draft rows together may make it
+ *                step, if that is better than none by 0.1 / (1 + rows), 5 % for one sequence.
+ *                With other decoding sequences in the step, all draft rows together may make it
  *                SPEC_STEP_FACTOR times as long.
- *   loss bound   Losses are paid from a budget per drafter. The budgets together receive one step
- *                time per SPEC_BUDGET_STEPS steps. The number of accepted tokens is known; the cost
- *                of a row is taken with a margin above the estimate. A step verifies no more draft
- *                tokens than the budget could pay if all were rejected: one or two while estimates
- *                are uncertain.
+ *   loss bound   Losses are paid from a budget per drafter. SPEC_BUDGET_STEPS steps without drafts
+ *                add one step time to the budgets together. The number of accepted tokens is known;
+ *                the cost of a row is taken with a margin above the estimate. A step verifies no
+ *                more draft tokens than the budget could pay if all were rejected: one or two while
+ *                estimates are uncertain.
  *
  * Owner: the engine thread. Allocates nothing in a step. At most SPEC_SEQS offers per step. */
 #pragma once
