@@ -895,14 +895,14 @@ static const char *check_tenants(const struct tree *t)
 
 const char *tree_check(const struct tree *t)
 {
-    uint32_t n_kept = 0, n_full = 0, n_pinned = 0, n_in_roots = 0;
+    uint32_t n_cached = 0, n_full = 0, n_pinned = 0, n_in_roots = 0;
     const char *wrong = evict_check(&t->evict);
 
     for (uint32_t i = 0; i < t->n_pages && !wrong; i++) {
         bool is_in = t->nodes[i].n_tokens > 0;
         if (is_in != page_is_kept(t->pool, (page_id){ i }))
             return "the pool and the tree disagree about a page";
-        n_kept += is_in;
+        n_cached += is_in;
         n_full += t->nodes[i].n_tokens == PAGE_TOKENS;
         n_pinned += t->nodes[i].n_pins > 0;
         if (is_in)
@@ -912,7 +912,7 @@ const char *tree_check(const struct tree *t)
         return wrong;
     for (uint32_t r = 0; r < t->n_roots; r++)
         n_in_roots += t->roots[r].n_pages;
-    if (n_kept != t->n_cached || n_kept != n_in_roots)
+    if (n_cached != t->n_cached || n_cached != n_in_roots)
         return "the pages of the tree are miscounted";
     if (n_full != n_chained(t) || n_pinned != t->n_pinned)
         return "full or pinned pages are miscounted";

@@ -205,12 +205,12 @@ static void erase_pages(struct core *c, void *arg)
     struct kv_job *h = arg;
     tree_node root = tree_enter(c->tree, h->scope);
     uint64_t name = tree_scope_name(h->scope);
-    int n_kept = tree_drop(c->tree, root, h->tokens, h->n, &h->n_found);
+    int n_left = tree_drop(c->tree, root, h->tokens, h->n, &h->n_found);
 
     tree_leave(c->tree, root);
     for (int i = 0; c->tier && i + PAGE_TOKENS <= h->n; i += PAGE_TOKENS) {
         name = tree_name_after(name, h->tokens + i, PAGE_TOKENS);
-        if (i >= n_kept)
+        if (i >= n_left)
             tier_forget(c->tier, name);
     }
 }

@@ -13,7 +13,7 @@ struct flight {
     uint64_t last_ns; /* time of the last token */
 };
 
-struct replay {
+struct replay_state {
     const struct replay_setup *setup;
     const struct replay_row *rows;
     struct flight *flights;
@@ -88,7 +88,7 @@ static void flight_clear(struct flight *f)
     f->gen = NULL;
 }
 
-static int submit_next(struct replay *r, struct err *e)
+static int submit_next(struct replay_state *r, struct err *e)
 {
     int index = r->n_arrived++;
     struct flight *f = &r->flights[index];
@@ -125,7 +125,7 @@ static int submit_next(struct replay *r, struct err *e)
     return 0;
 }
 
-static void finish_flight(struct replay *r, struct flight *f)
+static void finish_flight(struct replay_state *r, struct flight *f)
 {
     const struct gen_result *g = gen_result(f->gen);
 
@@ -146,7 +146,7 @@ static void finish_flight(struct replay *r, struct flight *f)
     flight_clear(f);
 }
 
-static void read_events(struct replay *r)
+static void read_events(struct replay_state *r)
 {
     struct msg *next;
 
@@ -169,12 +169,12 @@ static void read_events(struct replay *r)
 
 /* ---- simulation */
 
-static uint64_t arrival_ns(const struct replay *r, int i)
+static uint64_t arrival_ns(const struct replay_state *r, int i)
 {
     return 1 + (uint64_t)((r->rows[i].at_s - r->rows[0].at_s) * 1e9);
 }
 
-static int run_trace(struct replay *r, struct err *e)
+static int run_trace(struct replay_state *r, struct err *e)
 {
     while (r->n_arrived < r->n || r->n_live > 0) {
         while (r->n_arrived < r->n && arrival_ns(r, r->n_arrived) <= clock_now_ns)
@@ -194,7 +194,7 @@ static int run_trace(struct replay *r, struct err *e)
     return 0;
 }
 
-static int check_trace(struct replay *r, const struct replay_setup *s, struct err *e)
+static int check_trace(struct replay_state *r, const struct replay_setup *s, struct err *e)
 {
     if (r->n < 1)
         return err_set(e, ERR_RANGE, "the trace has no requests");
@@ -211,7 +211,7 @@ static int check_trace(struct replay *r, const struct replay_setup *s, struct er
     return 0;
 }
 
-static int open_all(struct replay *r, const struct replay_setup *s, struct err *e)
+static int open_all(struct replay_state *r, const struct replay_setup *s, struct err *e)
 {
     struct timed_options o = { .n_vocab = N_VOCAB,
         .n_ctx_train = s->n_ctx,
@@ -236,7 +236,7 @@ static int open_all(struct replay *r, const struct replay_setup *s, struct err *
     return 0;
 }
 
-static void close_all(struct replay *r)
+static void close_all(struct replay_state *r)
 {
     if (r->core) {
         core_cancel_all(r->core, ERR_CANCELLED, clock_now_ns);
@@ -255,7 +255,7 @@ static void close_all(struct replay *r)
     replay_samples_clear(&r->between);
 }
 
-static void summarise(struct replay *r)
+static void summarise(struct replay_state *r)
 {
     struct replay_result *out = r->out;
 
@@ -275,7 +275,7 @@ static void summarise(struct replay *r)
 int replay_run(struct replay_result *out, const struct replay_row *rows, int n,
     const struct replay_setup *s, struct err *e)
 {
-    struct replay r = { .setup = s, .rows = rows, .n = n, .out = out };
+    struct replay_state r = { .setup = s, .rows = rows, .n = n, .out = out };
 
     *out = (struct replay_result){ 0 };
     clock_now_ns = 1;

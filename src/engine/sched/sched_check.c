@@ -79,10 +79,10 @@ const char *sched_check(struct sched *sc)
             return wrong;
     }
     for (uint32_t i = 0; i < page_n_total(sc->pool); i++) {
-        uint32_t n_kept = sc->l.tree ? tree_refs(sc->l.tree, (page_id){ i }) : 0;
+        uint32_t n_tree_refs = sc->l.tree ? tree_refs(sc->l.tree, (page_id){ i }) : 0;
         /* Held by sequences, by pins, or by readers. */
-        n_owned += sc->page_refs[i] > 0 || n_kept > 1;
-        sc->page_refs[i] += n_kept;
+        n_owned += sc->page_refs[i] > 0 || n_tree_refs > 1;
+        sc->page_refs[i] += n_tree_refs;
         if (sc->page_refs[i] != page_refs(sc->pool, (page_id){ i }))
             return "a page has other holders than it counts";
     }
