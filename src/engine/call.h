@@ -1,4 +1,7 @@
-/* call.h: runs a function on the engine thread between two steps; the caller waits. */
+/* call.h: runs a function on the engine thread between two steps, while the caller waits. KV export
+ * and import use it to access the prefix cache without locks.
+ *
+ * Owner: the calling thread, which is any thread except the engine thread. */
 #pragma once
 
 #include "engine/core.h"

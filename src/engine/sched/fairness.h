@@ -1,7 +1,7 @@
 /* fairness.h: settings of time slices and preemption by priority, for more sequences than can run.
  * All off by default; they may be changed while requests run.
  *
- * Owner: see struct live_fairness. */
+ * Owner: any thread writes struct live_fairness; the engine thread has a copy of the settings. */
 #pragma once
 
 #include "base/err.h"

@@ -38,7 +38,7 @@ struct sched {
     uint64_t n_orders;
     struct timers timers;
     struct sched_counts counts;
-    /* While planning. decode [max_batch]: decoding sequences that are not decode-only; fill [2
+    /* While planning. decode [max_batch]: decoding sequences that are not decode-only; prefill [2
      * max_batch]: prefilling sequences; order [max_batch + SCHED_AHEAD]: running sequences in list
      * order, those of the last step until list_running overwrites them. */
     uint32_t *decode, *fill, *order;

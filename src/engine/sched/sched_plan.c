@@ -23,6 +23,7 @@ static bool is_prefilling(const struct seq *s)
     return s->n_tokens - s->n_kv > 1;
 }
 
+/* Budget classes: long prompts; all prompts, which is the class of a short one. */
 enum { PREFILL_LONG, PREFILL_ALL };
 
 /* Partial rows share the reads of the layer's weights and of the prompt's KV. */
@@ -134,8 +135,9 @@ static int prefill_rows_in_budget(struct sched *sc, struct seq *s, int n, double
         return has_budget_for_layer(sc, s, n) ? n : 0;
     fit = cost_rows_within(&sc->cost, s->n_kv, *ns, n);
     if (fit == 0 && sc->has_ridden && prefill_class(sc, s) == PREFILL_ALL)
-        return 0; /* a later short prompt */
-    /* A loss of another sequence's partial rows must be worth it. */
+        return 0; /* earlier short prompts have used the budget */
+    /* If another sequence has partial rows, which a partial run of `s` would discard, `s` gets full
+     * rows as long as MIXED_PREFILL_ROWS_MIN of them fit. */
     if (!may_run_partial(sc, s) || fit >= MIN(n, enough)) {
         *ns = INFINITY; /* full_rows_in_budget has applied the budget */
         return full_rows_in_budget(sc, s, n, fit);

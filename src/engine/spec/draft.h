@@ -1,7 +1,7 @@
 /* draft.h: interface of a drafter for speculative decoding:
  *
  *   offer     returns how many tokens it can propose for a sequence, and their source; cheap
- *   propose   generates the first job->most tokens of the selected jobs
+ *   propose   generates the first job->n_max tokens of the selected jobs
  *   forget    a sequence has ended
  *   close     frees the drafter
  *
@@ -45,7 +45,7 @@ struct draft_job {         /* request for drafts of one decoding sequence */
     enum draft_source source; /* result of offer */
     int n_out;                /* result of propose: tokens in `out` */
     bool is_prompt;           /* result of propose: the time includes the prefill of its prompt */
-    int32_t *out;             /* room for `most` tokens directly after the known ones */
+    int32_t *out;             /* room for `n_max` tokens directly after the known ones */
 };
 
 struct drafter {
@@ -53,9 +53,9 @@ struct drafter {
 };
 
 struct draft_ops {
-    /* Returns 0 .. job->most; sets job->source. */
+    /* Returns 0 .. job->n_max; sets job->source. */
     int (*offer)(struct drafter *d, struct draft_job *job);
-    /* Sets out and n_out (0 .. most) of each job; `stop` may interrupt it. */
+    /* Sets out and n_out (0 .. n_max) of each job; `stop` may interrupt it. */
     void (*propose)(
         struct drafter *d, struct draft_job *jobs, int n_jobs, const _Atomic bool *stop);
     void (*forget)(struct drafter *d, uint64_t key); /* also for unknown keys */

@@ -9,8 +9,8 @@ enum {
     STEP_DRAFTS_MAX = 64, /* draft tokens of one step, over all sequences */
     N_DRAFTERS = 2,
     BASE_STEPS_FIRST = 16, /* steps without drafts before the first drafts, to measure the noise */
-    BASE_STEP_EVERY =
-        8,         /* one step in so many has no drafts; 4 times as many if drafts gain much */
+    /* One step in so many has no drafts; 4 times as many if drafts gain much. */
+    BASE_STEP_EVERY = 8,
     PAIRS_MIN = 6, /* with fewer measured pairs, every other step has no drafts */
     GAIN_DECAY_STEPS = 64,
 };
@@ -35,8 +35,8 @@ struct spec {
 
     /* The step being planned. */
     int base_rows; /* rows without drafts */
-    double row_share,
-        row_share_max;     /* cost of one more row, estimated and with the largest margin */
+    /* Cost of one more row, estimated and with the largest margin. */
+    double row_share, row_share_max;
     double max_added;      /* time that all drafts may add */
     int max_per_seq;       /* drafts of one sequence, so that every sequence gets some */
     double draft_ns;       /* time of the drafters in this step */
@@ -98,7 +98,7 @@ static double load_time(const struct spec *sp, const struct step_load *l)
     return 1 + l->n_drafts * sp->row_share + l->drafting;
 }
 
-/* Adds the best number of drafts, 0 .. most, to the load and returns it. If all are rejected, the
+/* Adds the best number of drafts, 0 .. n_max, to the load and returns it. If all are rejected, the
  * step loses at most `may_lose`. */
 static int choose_n_drafts(const struct spec *sp, struct step_load *l, double acceptance,
     double drafting, int most, double may_lose)
