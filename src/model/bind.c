@@ -10,9 +10,9 @@
 
 enum { ALIGNMENT = 64, PACK_PANELS = 16 };
 
-/* Where the table's tensors go in struct weights or, from TENSOR_FIRST_OF_LAYER on, in struct
- * layer: a struct packed for matrices, a pointer for vectors. */
-static const size_t places[N_TENSORS] = {
+/* Field of each tensor in struct weights or, from TENSOR_FIRST_OF_LAYER on, in struct layer: a
+ * struct packed for matrices, a pointer for vectors. */
+static const size_t tensor_fields[N_TENSORS] = {
     [TENSOR_EMBD] = offsetof(struct weights, embd),
     [TENSOR_OUT_NORM] = offsetof(struct weights, out_norm),
     [TENSOR_HEAD] = offsetof(struct weights, head),
@@ -43,21 +43,21 @@ struct bind {
     const struct gguf *g;
     struct team *team;
     const struct bind_options *o;
-    struct content content; /* of all tensors, for the packfile */
-    bool is_summed;
-    size_t used;         /* of w->block */
-    bool is_filled;      /* the block has all bytes */
-    uint64_t file_bytes; /* of the tensors packed so far */
+    struct content content; /* digest of all tensors, for the packfile */
+    bool has_digest;
+    size_t used;         /* bytes of w->block */
+    bool is_packed;      /* the block already contains all weights */
+    uint64_t file_bytes; /* size of the tensors packed so far */
     uint64_t file_total;
 };
 
-struct slot { /* one tensor of one layer */
+struct tensor_slot { /* one tensor of one layer */
     enum tensor id;
     int layer;
     char name[64];
-    const struct gguf_tensor *t; /* NULL: absent, and may be */
+    const struct gguf_tensor *t; /* NULL: an optional tensor that the file does not have */
     int rows, cols;
-    int n_experts; /* how many times the rows are there; 1 for most */
+    int n_experts; /* number of matrices of this size, one per expert; else 1 */
 };
 
 static bool is_vector(enum tensor id)
@@ -65,7 +65,7 @@ static bool is_vector(enum tensor id)
     return tensor_rows[id].rows == DIM_ONE;
 }
 
-static int check_shape(const struct slot *s, struct err *e)
+static int check_shape(const struct tensor_slot *s, struct err *e)
 {
     const struct gguf_tensor *t = s->t;
     const int want[4] = { s->cols, s->rows, s->n_experts, 1 };
@@ -80,7 +80,7 @@ static int check_shape(const struct slot *s, struct err *e)
         t->n_dims > 3 ? ", ..." : "");
 }
 
-static int check_type(const struct slot *s, struct err *e)
+static int check_type(const struct tensor_slot *s, struct err *e)
 {
     const struct qtype_info *q = qtype_info(s->t->type);
     const char *found = q ? q->name : "an unknown type";
@@ -95,8 +95,8 @@ static int check_type(const struct slot *s, struct err *e)
     return 0;
 }
 
-/* Looks the tensor up and checks it; s->t stays NULL when the family can do without. */
-static int find_slot(struct slot *s, const struct bind *b, struct err *e)
+/* Finds and checks the tensor; s->t remains NULL if it is optional and absent. */
+static int find_slot(struct tensor_slot *s, const struct bind *b, struct err *e)
 {
     const struct tensor_row *row = &tensor_rows[s->id];
     enum need need = hparams_need(b->h, s->id);
@@ -122,44 +122,44 @@ static size_t align(size_t n)
     return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* Experts lie one below the other, each in whole panels: as one tall matrix. */
-static int all_rows(const struct slot *s)
+/* Number of matrix rows: experts are stacked to one tall matrix, each of whole panels. */
+static int all_rows(const struct tensor_slot *s)
 {
     return s->rows * s->n_experts;
 }
 
-static size_t slot_used(const struct slot *s)
+static size_t slot_used(const struct tensor_slot *s)
 {
     return is_vector(s->id) ? (size_t)s->cols * sizeof(float)
                             : pack_bytes(s->t->type, all_rows(s), s->cols);
 }
 
-static size_t slot_bytes(const struct slot *s)
+static size_t slot_bytes(const struct tensor_slot *s)
 {
     return align(slot_used(s));
 }
 
-typedef int (*slot_fn)(struct bind *b, struct slot *s, struct err *e);
+typedef int (*slot_fn)(struct bind *b, struct tensor_slot *s, struct err *e);
 
 static int each_slot(struct bind *b, slot_fn fn, struct err *e)
 {
     for (int t = 0; t < TENSOR_FIRST_OF_LAYER; t++) {
-        struct slot s = { .id = (enum tensor)t };
+        struct tensor_slot s = { .id = (enum tensor)t };
         if (find_slot(&s, b, e) || fn(b, &s, e))
             return -1;
     }
     for (int l = 0; l < b->h->n_layers; l++)
         for (int t = TENSOR_FIRST_OF_LAYER; t < N_TENSORS; t++) {
-            struct slot s = { .id = (enum tensor)t, .layer = l };
+            struct tensor_slot s = { .id = (enum tensor)t, .layer = l };
             if (find_slot(&s, b, e) || fn(b, &s, e))
                 return -1;
         }
     return 0;
 }
 
-/* ---- first walk: is it all there, and how much is it */
+/* ---- first pass: check the presence, add up the size */
 
-static int measure(struct bind *b, struct slot *s, struct err *e)
+static int measure_tensor(struct bind *b, struct tensor_slot *s, struct err *e)
 {
     if (!s->t)
         return 0;
@@ -169,8 +169,9 @@ static int measure(struct bind *b, struct slot *s, struct err *e)
     return 0;
 }
 
-/* A tensor that we would not look at is a network that we would not compute. */
-static int refuse_strangers(const struct bind *b, struct err *e)
+/* A tensor that is not loaded would be an operation that is not computed: the result would be
+ * wrong. */
+static int reject_unknown_tensors(const struct bind *b, struct err *e)
 {
     for (size_t i = 0; i < gguf_n_tensors(b->g); i++) {
         struct str name = gguf_tensor_at(b->g, i)->name;
@@ -186,7 +187,7 @@ static int refuse_strangers(const struct bind *b, struct err *e)
     return 0;
 }
 
-/* ---- second walk: pack */
+/* ---- second pass: pack */
 
 struct pack_job {
     struct team *team;
@@ -194,11 +195,11 @@ struct pack_job {
     const uint8_t *rows;
 };
 
-static void pack_some(void *arg, int member, int n_members)
+static void pack_tiles(void *arg, int thread, int n_threads)
 {
     struct pack_job *j = arg;
-    (void)member;
-    (void)n_members;
+    (void)thread;
+    (void)n_threads;
     for (;;) {
         int from = team_next(j->team) * PACK_PANELS;
         if (from >= j->w->n_panels)
@@ -207,75 +208,76 @@ static void pack_some(void *arg, int member, int n_members)
     }
 }
 
-static void *place_of(const struct bind *b, const struct slot *s)
+static void *tensor_field(const struct bind *b, const struct tensor_slot *s)
 {
     bool is_layer = s->id >= TENSOR_FIRST_OF_LAYER;
     char *base = is_layer ? (char *)&b->w->layers[s->layer] : (char *)b->w;
-    return base + places[s->id];
+    return base + tensor_fields[s->id];
 }
 
-static void tell(struct bind *b, const struct gguf_tensor *t)
+static void report_progress(struct bind *b, const struct gguf_tensor *t)
 {
     b->file_bytes += t->bytes;
     if (b->o->progress)
         b->o->progress(b->o->progress_arg, (double)b->file_bytes / (double)b->file_total);
 }
 
-/* Where it is in the block; and its bytes, unless they are there. */
-static int load(struct bind *b, struct slot *s, struct err *e)
+/* Sets the tensor's address in the block, and packs it unless the block already contains it. */
+static int load_tensor(struct bind *b, struct tensor_slot *s, struct err *e)
 {
     if (!s->t)
         return 0;
     uint8_t *to = b->w->block + b->used;
     b->used += slot_bytes(s);
-    if (!b->is_filled) /* what lay in memory before goes into no file */
+    if (!b->is_packed) /* padding: previous memory content must not reach the packfile */
         memset(to + slot_used(s), 0, slot_bytes(s) - slot_used(s));
 
     if (is_vector(s->id)) {
-        if (!b->is_filled)
+        if (!b->is_packed)
             memcpy(to, s->t->data, (size_t)s->cols * sizeof(float));
-        *(const float **)place_of(b, s) = (const float *)to;
+        *(const float **)tensor_field(b, s) = (const float *)to;
     } else {
-        struct packed *w = place_of(b, s);
+        struct packed *w = tensor_field(b, s);
         struct pack_job job = { b->team, w, s->t->data };
         if (pack_init(w, s->t->type, all_rows(s), s->cols, to, e))
             return err_wrap(e, "tensor %s", s->name);
-        if (!b->is_filled)
-            team_run(b->team, pack_some, &job);
+        if (!b->is_packed)
+            team_run(b->team, pack_tiles, &job);
     }
-    if (b->w->wants_file && !b->is_summed)
+    if (b->w->wants_file && !b->has_digest)
         content_add(&b->content, s->t);
     gguf_tensor_done(b->g, s->t);
-    tell(b, s->t);
+    report_progress(b, s->t);
     return 0;
 }
 
-static void sum_all(struct bind *b)
+static void digest_all_tensors(struct bind *b)
 {
-    b->file_total *= 2; /* which may have to be packed as well */
+    b->file_total *= 2; /* the tensors may have to be packed as well, which reads the file again */
     for (size_t i = 0; i < gguf_n_tensors(b->g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(b->g, i);
         content_add(&b->content, t);
         gguf_tensor_done(b->g, t);
-        tell(b, t);
+        report_progress(b, t);
     }
     content_end(&b->content, b->w->key.content);
-    b->is_summed = true;
+    b->has_digest = true;
 }
 
-/* The file that was packed has not been touched since; or this one has the same bytes, all of them,
- * and is known from now on. */
-static int check_model(struct bind *b, struct err *e)
+/* Checks that the packfile belongs to this model: either the source files are unchanged since it
+ * was written, or the content digest is equal. In the second case the new source is stored in the
+ * packfile. */
+static int check_packfile_model(struct bind *b, struct err *e)
 {
     struct weights *w = b->w;
     uint64_t began = clock_ns();
 
     if (packfile_is_from(&w->file, &w->key)) {
         memcpy(w->key.content, w->file.key.content, sizeof(w->key.content));
-        b->is_summed = true;
+        b->has_digest = true;
         return 0;
     }
-    sum_all(b);
+    digest_all_tensors(b);
     log_info("model", "packfile_compared", "%s: with the model, as its file is not known; ms=%d",
         b->o->packfile, (int)((clock_ns() - began) / 1000000));
     if (memcmp(w->key.content, w->file.key.content, sizeof(w->key.content)) != 0)
@@ -285,7 +287,7 @@ static int check_model(struct bind *b, struct err *e)
     return 0;
 }
 
-/* A file that does not fit is a start that takes longer, not an error. */
+/* A packfile that does not match only makes the start slower; it is not an error. */
 static int open_packfile(struct bind *b, struct err *e)
 {
     struct weights *w = b->w;
@@ -294,26 +296,29 @@ static int open_packfile(struct bind *b, struct err *e)
     if (content_init(&b->content, b->g, b->team, e))
         return -1;
     packfile_source_of(&w->key, b->g);
-    b->is_filled = !packfile_open(&w->file, b->o->packfile, w->bytes, &why) &&
-                   !check_model(b, &why) && !packfile_check(&w->file, w->bytes, b->team, &why);
-    w->wants_file = !b->is_filled && why.code != ERR_INVALID; /* that is somebody's: it stays */
-    if (!b->is_filled)
+    b->is_packed = !packfile_open(&w->file, b->o->packfile, w->bytes, &why) &&
+                   !check_packfile_model(b, &why) &&
+                   !packfile_check(&w->file, w->bytes, b->team, &why);
+    /* ERR_INVALID: not a regular file; it is not replaced */
+    w->wants_file = !b->is_packed && why.code != ERR_INVALID;
+    if (!b->is_packed)
         packfile_close(&w->file);
-    if (!b->is_filled && !w->wants_file)
+    if (!b->is_packed && !w->wants_file)
         log_warn("model", "packfile_unused", "%s", why.msg);
-    else if (!b->is_filled && why.code != ERR_NOT_FOUND)
+    else if (!b->is_packed && why.code != ERR_NOT_FOUND)
         log_info("model", "packfile_unused", "%s", why.msg);
     return 0;
 }
 
-/* What was packed and what was summed up are the same bytes, if nobody has written in between. */
-static void end_content(struct bind *b)
+/* Completes the content digest. The packed and the digested bytes are the same only if the model
+ * file has not changed in between. */
+static void finish_content(struct bind *b)
 {
     struct weights *w = b->w;
 
     if (!w->wants_file)
         return;
-    if (!b->is_summed)
+    if (!b->has_digest)
         content_end(&b->content, w->key.content);
     w->wants_file = gguf_is_unchanged(b->g);
     if (!w->wants_file)
@@ -321,21 +326,21 @@ static void end_content(struct bind *b)
             b->o->packfile);
 }
 
-/* The block: mapped, or memory, to pack into or to copy to. */
+/* Sets up the block: mapped from the packfile, or memory to pack or copy into. */
 static int take_block(struct bind *b, struct err *e)
 {
     struct weights *w = b->w;
 
     if (b->o->packfile && open_packfile(b, e))
         return -1;
-    if (b->is_filled && !b->o->packfile_to_memory) {
+    if (b->is_packed && !b->o->packfile_to_memory) {
         w->block = (uint8_t *)(uintptr_t)w->file.block;
         return 0;
     }
     w->block = block_take(w->bytes);
     if (!w->block)
         return err_set(e, ERR_MEMORY, "no memory for %zu MB of weights", w->bytes / MB);
-    if (b->is_filled)
+    if (b->is_packed)
         memcpy(w->block, w->file.block, w->bytes);
     packfile_close(&w->file);
     return 0;
@@ -356,16 +361,16 @@ int weights_bind(struct weights *w, const struct hparams *h, const struct gguf *
     struct bind b = { .w = w, .h = h, .g = g, .team = team, .o = o };
 
     *w = (struct weights){ 0 };
-    if (refuse_strangers(&b, e) || each_slot(&b, measure, e))
+    if (reject_unknown_tensors(&b, e) || each_slot(&b, measure_tensor, e))
         goto fail;
     w->layers = try_calloc((size_t)h->n_layers, sizeof(*w->layers));
     if (!w->layers) {
         err_set(e, ERR_MEMORY, "no memory for %d layers", h->n_layers);
         goto fail;
     }
-    if (take_block(&b, e) || each_slot(&b, load, e) || check_factors(w, h, e))
+    if (take_block(&b, e) || each_slot(&b, load_tensor, e) || check_factors(w, h, e))
         goto fail;
-    end_content(&b);
+    finish_content(&b);
     content_clear(&b.content);
     w->is_tied = !w->head.data;
     if (w->is_tied)

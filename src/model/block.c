@@ -16,7 +16,7 @@ void *block_take(size_t bytes)
         return NULL;
     void *p = try_aligned(unit, n);
     if (p && is_large)
-        (void)madvise(p, n, MADV_HUGEPAGE); /* advice: a refusal costs speed, nothing else */
+        (void)madvise(p, n, MADV_HUGEPAGE); /* advice: a failure costs only speed */
     return p;
 }
 

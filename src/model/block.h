@@ -1,10 +1,12 @@
-/* block.h: a large piece of memory of the process's lifetime: weights, keys and values.
+/* block.h: large memory blocks with the lifetime of a model: weights, KV arena, scratch memory.
  *
- * A token reads every weight once; with huge pages that is 500 times fewer page walks. Where the
- * system has none to give, small ones do. Any thread. */
+ * Each token reads every weight once; huge pages reduce the number of page-table walks by a factor
+ * of 500. If the system has no huge pages, normal pages are used.
+ *
+ * Any thread. */
 #pragma once
 
 #include "base/base.h"
 
-void *block_take(size_t bytes) MUST_CHECK; /* 64-byte aligned, not zeroed; NULL: no memory */
-void block_give(void *block);              /* NULL is fine */
+void *block_take(size_t bytes) MUST_CHECK; /* 64-byte aligned, not zeroed; NULL: out of memory */
+void block_give(void *block);              /* accepts NULL */

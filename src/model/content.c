@@ -3,11 +3,11 @@
 
 #include <openssl/sha.h>
 
-enum { STRETCH = 1 << 20 };
+enum { CHUNK_BYTES = 1 << 20 };
 
-static size_t n_stretches(const struct gguf_tensor *t)
+static size_t n_chunks(const struct gguf_tensor *t)
 {
-    return (size_t)((t->bytes + STRETCH - 1) / STRETCH);
+    return (size_t)((t->bytes + CHUNK_BYTES - 1) / CHUNK_BYTES);
 }
 
 int content_init(struct content *c, const struct gguf *g, struct team *team, struct err *e)
@@ -15,7 +15,7 @@ int content_init(struct content *c, const struct gguf *g, struct team *team, str
     size_t most = 1, n = gguf_n_tensors(g);
 
     for (size_t i = 0; i < n; i++)
-        most = MAX(most, n_stretches(gguf_tensor_at(g, i)));
+        most = MAX(most, n_chunks(gguf_tensor_at(g, i)));
     *c = (struct content){ .g = g, .team = team };
     c->sums = try_calloc(MAX(n, (size_t)1), CONTENT_BYTES);
     c->leaves = try_calloc(most, CONTENT_BYTES);
@@ -40,16 +40,16 @@ struct leaf_job {
     uint8_t *leaves;
 };
 
-static void sum_some(void *arg, int member, int n_members)
+static void digest_chunks(void *arg, int thread, int n_threads)
 {
     struct leaf_job *j = arg;
-    (void)member;
-    (void)n_members;
+    (void)thread;
+    (void)n_threads;
     for (;;) {
-        size_t i = (size_t)team_next(j->team), from = i * STRETCH;
-        if (i >= n_stretches(j->t))
+        size_t i = (size_t)team_next(j->team), from = i * CHUNK_BYTES;
+        if (i >= n_chunks(j->t))
             return;
-        CHECK(SHA256(j->t->data + from, MIN((size_t)j->t->bytes - from, (size_t)STRETCH),
+        CHECK(SHA256(j->t->data + from, MIN((size_t)j->t->bytes - from, (size_t)CHUNK_BYTES),
             j->leaves + i * CONTENT_BYTES));
     }
 }
@@ -60,32 +60,32 @@ void content_add(struct content *c, const struct gguf_tensor *t)
     size_t i = (size_t)(t - gguf_tensor_at(c->g, 0));
 
     CHECK(c->n_summed < gguf_n_tensors(c->g));
-    team_run(c->team, sum_some, &job);
-    CHECK(SHA256(c->leaves, n_stretches(t) * CONTENT_BYTES, c->sums + i * CONTENT_BYTES));
+    team_run(c->team, digest_chunks, &job);
+    CHECK(SHA256(c->leaves, n_chunks(t) * CONTENT_BYTES, c->sums + i * CONTENT_BYTES));
     c->n_summed++;
 }
 
-static void put_u64(EVP_MD_CTX *to, uint64_t v)
+static void digest_u64(EVP_MD_CTX *to, uint64_t v)
 {
     CHECK(EVP_DigestUpdate(to, &v, sizeof(v)));
 }
 
-static void put_tensor(EVP_MD_CTX *to, const struct gguf_tensor *t, const uint8_t *sum)
+static void digest_tensor(EVP_MD_CTX *to, const struct gguf_tensor *t, const uint8_t *sum)
 {
-    put_u64(to, t->name.n);
+    digest_u64(to, t->name.n);
     CHECK(EVP_DigestUpdate(to, t->name.p, t->name.n));
-    put_u64(to, (uint64_t)t->type);
+    digest_u64(to, (uint64_t)t->type);
     for (int i = 0; i < 4; i++)
-        put_u64(to, t->dims[i]);
-    put_u64(to, t->bytes);
+        digest_u64(to, t->dims[i]);
+    digest_u64(to, t->bytes);
     CHECK(EVP_DigestUpdate(to, sum, CONTENT_BYTES));
 }
 
 void content_end(struct content *c, uint8_t out[CONTENT_BYTES])
 {
     CHECK(c->n_summed == gguf_n_tensors(c->g));
-    put_u64(c->all, c->n_summed);
+    digest_u64(c->all, c->n_summed);
     for (size_t i = 0; i < c->n_summed; i++)
-        put_tensor(c->all, gguf_tensor_at(c->g, i), c->sums + i * CONTENT_BYTES);
+        digest_tensor(c->all, gguf_tensor_at(c->g, i), c->sums + i * CONTENT_BYTES);
     CHECK(EVP_DigestFinal_ex(c->all, out, NULL));
 }

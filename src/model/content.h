@@ -1,10 +1,11 @@
-/* content.h: a digest of all that a model's tensors are: names, types, shapes and every byte.
+/* content.h: SHA-256 digest of a model's tensors: names, types, shapes and all bytes.
  *
- * SHA-256 (OpenSSL's, which has the processor's instructions) as a tree: of stretches of 1 MB, so
- * that the team shares a tensor; of their digests, for each tensor; and of these, in the order of
- * the file. Where the bytes lie, in how many parts, and what else is in the file does not count.
+ * The digest (OpenSSL, which uses the SHA instructions of the processor) is a tree: digests of
+ * chunks of 1 MB, so that the thread pool shares a tensor; a digest of these per tensor; and a
+ * digest of the tensor digests in file order. The position of the data in the file, the division
+ * into several files, and other file content do not change the digest.
  *
- * Owner: one thread, the team's caller. */
+ * Owner: one thread, the caller of the thread pool. */
 #pragma once
 
 #include "format/gguf.h"
@@ -15,17 +16,17 @@
 enum { CONTENT_BYTES = 32 };
 
 struct content {
-    const struct gguf *g; /* borrowed, and the team */
+    const struct gguf *g; /* borrowed, like the thread pool */
     struct team *team;
-    uint8_t *sums;   /* of the tensors */
-    uint8_t *leaves; /* of the stretches of one */
-    EVP_MD_CTX *all; /* taken at the start, since the end cannot fail */
+    uint8_t *sums;   /* [n_tensors] tensor digests */
+    uint8_t *leaves; /* chunk digests of one tensor */
+    EVP_MD_CTX *all; /* allocated by content_init, since content_end cannot fail */
     size_t n_summed;
 };
 
 int content_init(struct content *c, const struct gguf *g, struct team *team, struct err *e);
-void content_clear(struct content *c); /* an empty one is fine */
+void content_clear(struct content *c); /* an empty one is allowed */
 
-/* Every tensor of g once, in any order; then the end. */
+/* Adds a tensor: each tensor of g exactly once, in any order; then content_end. */
 void content_add(struct content *c, const struct gguf_tensor *t);
 void content_end(struct content *c, uint8_t out[CONTENT_BYTES]);

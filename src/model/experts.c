@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* ---- who goes where */
+/* ---- router */
 
 double experts_choose(
     const struct kernels *k, const float *scores, int n, int n_used, int *chosen, float *weights)
@@ -34,7 +34,7 @@ void experts_sort(struct experts *x, const struct hparams *h, int n_rows)
         x->first[x->chosen[i] + 1]++;
     for (int e = 0; e < h->n_experts; e++)
         x->first[e + 1] += x->first[e];
-    for (int i = 0; i < n_uses; i++) { /* first[e] is one entry further with each */
+    for (int i = 0; i < n_uses; i++) { /* advances first[e] by one for each entry of expert e */
         x->entry[i] = x->first[x->chosen[i]]++;
         x->row[x->entry[i]] = i / h->n_experts_used;
     }
@@ -43,7 +43,8 @@ void experts_sort(struct experts *x, const struct hparams *h, int n_rows)
     x->first[0] = 0;
 }
 
-static void choose(const struct self *s)
+/* Top-k experts of each row and their weights; then the entries, sorted by expert. */
+static void route_rows(const struct self *s)
 {
     struct experts *x = &s->m->experts;
     const struct hparams *h = &s->m->h;
@@ -59,21 +60,22 @@ static void choose(const struct self *s)
     experts_sort(x, h, s->n_rows);
 }
 
-/* ---- products, expert by expert */
+/* ---- GEMMs, expert by expert */
 
-struct piece {            /* some panels of one expert, for all its entries */
+struct expert_tile {      /* some panels of one expert, for all its entries */
     int expert, from, to; /* panels within the expert */
     int entry, n_entries;
 };
 
-/* Hands out the pieces of a step one after the other; `expert` and `before` walk along. */
-struct walk {
-    int n_panels, step; /* of one expert, of a piece */
-    int n_used;         /* experts */
-    int expert, before; /* pieces of the experts behind us */
+/* Iterates over the tiles of a step, expert by expert. The threads share the tiles; `expert` and
+ * `before` are the position of this thread. */
+struct expert_iter {
+    int n_panels, step; /* per expert; per tile */
+    int n_used;         /* experts with at least one entry */
+    int expert, before; /* tiles of the experts before `expert` */
 };
 
-static bool next_piece(const struct self *s, struct walk *w, struct piece *p)
+static bool next_tile(const struct self *s, struct expert_iter *w, struct expert_tile *p)
 {
     const struct experts *x = &s->m->experts;
     const int per_expert = (w->n_panels + w->step - 1) / w->step;
@@ -85,7 +87,7 @@ static bool next_piece(const struct self *s, struct walk *w, struct piece *p)
             continue;
         if (i - w->before < per_expert) {
             int from = (i - w->before) * w->step;
-            *p = (struct piece){ w->expert, from, MIN(from + w->step, w->n_panels),
+            *p = (struct expert_tile){ w->expert, from, MIN(from + w->step, w->n_panels),
                 x->first[w->expert], n };
             return true;
         }
@@ -94,31 +96,31 @@ static bool next_piece(const struct self *s, struct walk *w, struct piece *p)
     return false;
 }
 
-/* Many small pieces when few experts are in use, an expert as a whole when many are. */
-static struct walk walk_of(const struct self *s, const struct packed *w)
+/* Small tiles if few experts are in use; a whole expert per tile if many are. */
+static struct expert_iter expert_iter_for(const struct self *s, const struct packed *w)
 {
     const struct experts *x = &s->m->experts;
     int n_panels = w->n_panels / s->m->h.n_experts, n_used = 0;
 
     for (int e = 0; e < s->m->h.n_experts; e++)
         n_used += x->first[e + 1] > x->first[e];
-    return (
-        struct walk){ n_panels, MIN(forward_piece(s, n_panels * n_used), n_panels), n_used, 0, 0 };
+    return (struct expert_iter){ n_panels, MIN(forward_piece(s, n_panels * n_used), n_panels),
+        n_used, 0, 0 };
 }
 
-/* hidden[entry] = silu(gate * input) * (up * input) */
-static void gate_up(
+/* hidden[n_entries][d_ff] = silu(gate * input) * (up * input) */
+static void experts_gate_up(
     const struct self *s, const struct layer *l, const struct inputs *in, struct made *hidden)
 {
-    struct walk walk = walk_of(s, &l->gate);
-    struct cut cut = forward_cut(s, hidden, walk.n_panels * walk.n_used, walk.step);
-    struct piece p;
+    struct expert_iter iter = expert_iter_for(s, &l->gate);
+    struct cut tile = forward_cut(s, hidden, iter.n_panels * iter.n_used, iter.step);
+    struct expert_tile p;
 
-    walk.step = cut.panels;
-    while (next_piece(s, &walk, &p)) {
-        int at = p.expert * walk.n_panels, end = p.entry + p.n_entries;
-        for (int entry = p.entry; entry < end; entry += cut.rows) {
-            int n = MIN(cut.rows, end - entry);
+    iter.step = tile.panels;
+    while (next_tile(s, &iter, &p)) {
+        int at = p.expert * iter.n_panels, end = p.entry + p.n_entries;
+        for (int entry = p.entry; entry < end; entry += tile.rows) {
+            int n = MIN(tile.rows, end - entry);
             struct inputs some = forward_some(in, n, 0, s->m->experts.row + entry);
             struct ff_piece ff = { .panel_from = at + p.from,
                 .panel_to = at + p.to,
@@ -131,15 +133,15 @@ static void gate_up(
     }
 }
 
-/* said[entry] = down * hidden[entry] */
-static void down(const struct self *s, const struct layer *l, const struct inputs *in)
+/* expert_out[n_entries][d_model] = W_down * hidden */
+static void experts_down(const struct self *s, const struct layer *l, const struct inputs *in)
 {
     struct llama *m = s->m;
-    struct walk walk = walk_of(s, &l->down);
-    struct piece p;
+    struct expert_iter iter = expert_iter_for(s, &l->down);
+    struct expert_tile p;
 
-    while (next_piece(s, &walk, &p)) {
-        int at = p.expert * walk.n_panels;
+    while (next_tile(s, &iter, &p)) {
+        int at = p.expert * iter.n_panels;
         struct inputs some = forward_some(in, p.n_entries, p.entry, NULL);
         forward_product(s, &l->down, &some,
             (struct gemm_args){ .panel_from = at + p.from,
@@ -149,7 +151,8 @@ static void down(const struct self *s, const struct layer *l, const struct input
     }
 }
 
-static void add_up(const struct self *s)
+/* Residual: x[row] += sum over the row's experts of weight * expert_out, in the order of topk. */
+static void add_expert_outputs(const struct self *s)
 {
     struct llama *m = s->m;
     const struct experts *x = &m->experts;
@@ -166,24 +169,24 @@ static void add_up(const struct self *s)
 void forward_experts(const struct self *s, const struct layer *l)
 {
     struct llama *m = s->m;
-    struct inputs in = { 0 }; /* [rows][d_model], then [entries][d_ff] */
+    struct inputs in = { 0 }; /* [n_rows][d_model], then [n_entries][d_ff] */
     struct made hidden = forward_hidden(s, l, s->n_rows * m->h.n_experts_used);
     struct source x = { m->x, m->d_stride, s->pick, l->ffn_norm, m->h.d_model,
         kind_bit(m, &l->router) | kind_bit(m, &l->gate) | kind_bit(m, &l->up) };
     struct target scores = { &l->router, m->experts.scores, m->experts.stride };
 
     forward_prepare(s, &x, &in);
-    forward_products(s, &in, &scores, 1); /* scores[rows][n_experts] */
+    forward_products(s, &in, &scores, 1); /* scores[n_rows][n_experts] */
     barrier(s);
-    if (s->index == 0)
-        choose(s);
+    if (s->thread == 0)
+        route_rows(s);
     barrier(s);
-    gate_up(s, l, &in, &hidden); /* [entries][d_ff] */
+    experts_gate_up(s, l, &in, &hidden); /* hidden: [n_entries][d_ff] */
     barrier(s);
     forward_read(s, &hidden, &in);
-    down(s, l, &in); /* said[entries][d_model] */
+    experts_down(s, l, &in); /* expert_out[n_entries][d_model] */
     barrier(s);
-    add_up(s); /* x[rows][d_model] += */
+    add_expert_outputs(s); /* x[n_rows][d_model] += weighted sum */
     look_at_stop(s);
     barrier(s);
 }

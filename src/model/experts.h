@@ -1,33 +1,35 @@
-/* experts.h: a feed-forward of which every token uses a few of many.
+/* experts.h: mixture of experts: a feed-forward network of which each row uses a few of many
+ * experts.
  *
- * A router scores all experts for a token; the best few are used, the score deciding which and, by
- * a softmax over theirs, how much each counts. Equal scores: the lower number. What they say is
- * added in that order, best first, so that a row's bits depend on the row alone.
+ * A router computes a score for each expert and row. The top-k experts are used, and a softmax over
+ * their scores gives their weights. Equal scores: the lower expert index comes first. The expert
+ * outputs of a row are added in the order of the top-k list, so the bits of a row depend on that
+ * row only.
  *
- * The rows of a step are gone through expert by expert: an `entry` is one row at one expert, and
- * entries lie sorted by expert, so that each expert's weights are read once for all its rows.
+ * The rows of a step are processed expert by expert. An `entry` is one (row, expert) pair; entries
+ * are sorted by expert, so that the weights of an expert are read once for all its rows.
  *
- * Owner: as struct llama, which holds it. */
+ * Owner: the owner of the struct llama that contains it. */
 #pragma once
 
 #include "model/hparams.h"
 
 struct experts {
-    float *scores;  /* [rows][stride] */
-    size_t stride;  /* of scores, in floats */
-    int *chosen;    /* [rows][n_used]: experts, best first */
-    float *weights; /* [rows][n_used]: what they count */
-    int *entry;     /* [rows][n_used]: where that use lies among the entries */
-    int *row;       /* [entries]: the input row */
-    int *first;     /* [n_experts + 1]: an expert's first entry; behind the last: how many */
-    float *said;    /* [entries][d_stride] */
+    float *scores;  /* [n_rows][stride]: router output */
+    size_t stride;  /* row length of scores, in floats */
+    int *chosen;    /* [n_rows][n_used]: indices of the top-k experts, highest score first */
+    float *weights; /* [n_rows][n_used]: their weights, sum 1 */
+    int *entry;     /* [n_rows][n_used]: index of the (row, expert) pair among the entries */
+    int *row;       /* [n_entries]: input row of the entry */
+    int *first;     /* [n_experts + 1]: first entry of each expert; the last element is n_entries */
+    float *said;    /* [n_entries][d_stride]: expert outputs */
 };
 
-/* The n_used highest of n scores, best first, and their weights before division by the returned
- * sum of them. NaN counts as -inf. */
+/* Top-k: the indices of the n_used highest of n scores, highest first, and their softmax
+ * numerators; returns the sum of these, by which the caller divides. NaN counts as -inf. */
 struct kernels;
 double experts_choose(
     const struct kernels *k, const float *scores, int n, int n_used, int *chosen, float *weights);
 
-/* Sorts the uses of n_rows rows by expert: entry, row and first from chosen. */
+/* Sorts the entries of n_rows rows by expert: computes entry, row and first from topk. */
 void experts_sort(struct experts *x, const struct hparams *h, int n_rows);

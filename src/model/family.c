@@ -27,8 +27,9 @@ const struct tensor_row tensor_rows[N_TENSORS] = {
     [TENSOR_DOWN_EXPERTS] = { "blk.%d.ffn_down_exps.weight", DIM_FF, DIM_MODEL, true },
 };
 
-/* What a row does not mention, the family must have (NEED_YES is zero), but for the feed-forward:
- * that is either one or of experts. A head that is missing is tied to the embedding. */
+/* A tensor that a row does not list is required (NEED_YES is zero), except for the feed-forward
+ * tensors, where either the dense or the expert tensors are required. Without a head tensor, the
+ * head is tied to the embedding. */
 #define BIAS(need)    [TENSOR_Q_BIAS] = need, [TENSOR_K_BIAS] = need, [TENSOR_V_BIAS] = need
 #define QK_NORM(need) [TENSOR_Q_NORM] = need, [TENSOR_K_NORM] = need
 #define COMMON        [TENSOR_HEAD] = NEED_MAYBE, [TENSOR_ROPE_FREQS] = NEED_MAYBE

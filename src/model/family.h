@@ -1,8 +1,9 @@
-/* family.h: model families as rows, tensors as names.
+/* family.h: model families as table rows, and the tensor names of GGUF files.
  *
- * A family is an architecture as GGUF names it (general.architecture, which is also the prefix of
- * its keys): which of the tensors below it has, and how it turns queries and keys. The forward
- * pass itself is one for all rows of this table. A family of a known shape is a row and a test.
+ * A family is an architecture in GGUF terms (general.architecture, also the prefix of its keys).
+ * Its row lists which of the tensors below it has and how RoPE pairs the elements of queries and
+ * keys. All families use the same forward pass. A family of the same structure needs only a row and
+ * a test.
  *
  * Constant data; any thread. */
 #pragma once
@@ -28,7 +29,7 @@ enum tensor {
     TENSOR_GATE,
     TENSOR_UP,
     TENSOR_DOWN,
-    TENSOR_ROUTER, /* from here on: in place of the three before, of a network with experts */
+    TENSOR_ROUTER, /* from here on: experts, instead of the three before */
     TENSOR_GATE_EXPERTS,
     TENSOR_UP_EXPERTS,
     TENSOR_DOWN_EXPERTS,
@@ -50,25 +51,25 @@ enum dim {
 };
 
 struct tensor_row {
-    const char *name;    /* "%d" is the layer */
+    const char *name;    /* "%d" is the layer index */
     enum dim cols, rows; /* rows == DIM_ONE: a vector, always F32 */
-    bool is_per_expert;  /* so many rows for each of them, one expert after the other */
+    bool is_per_expert;  /* this number of rows for each expert, one expert after the other */
 };
 
 enum need { NEED_YES, NEED_MAYBE, NEED_NO };
 
 struct family {
     const char *arch;
-    bool is_rope_neox; /* pairs are (i, i + n/2); else (2i, 2i + 1) */
-    enum need experts; /* instead of one feed-forward for all tokens */
+    bool is_rope_neox; /* RoPE pairs are (i, i + n/2); else (2i, 2i + 1) */
+    enum need experts; /* experts instead of one feed-forward network for all tokens */
     enum need needs[N_TENSORS];
 };
 
 extern const struct tensor_row tensor_rows[N_TENSORS];
 
-const struct family *family_find(struct str arch); /* NULL: not served */
-const struct family *family_at(size_t i);          /* NULL behind the last */
+const struct family *family_find(struct str arch); /* NULL: not supported */
+const struct family *family_at(size_t i);          /* NULL after the last */
 
-/* Which tensor of the table `name` is, and of which layer (0 for those of no layer). False for a
- * name that is in no family. */
+/* Finds the tensor called `name` and its layer (0 for tensors without a layer). False for a name of
+ * no family. */
 bool tensor_parse(struct str name, enum tensor *id, int *layer);

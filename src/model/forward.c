@@ -1,25 +1,30 @@
-/* forward.c: the pass through the layers: products in pieces, the feed-forward, the head, the step.
- * attention.c has what lies between a layer's first norm and o. */
+/* forward.c: the forward pass: GEMMs in tiles, the layers, the feed-forward network, the output
+ * projection (head), and the batch of a step. attention.c contains the attention part of a layer,
+ * from its first norm to the input of Wo.
+ *
+ * Owner: the engine thread calls forward_run; forward_job runs on the thread pool. */
 #include "model/forward.h"
 #include "model/forward_in.h"
 
-/* ---- products, piece by piece */
+/* ---- GEMMs, tile by tile */
 
-/* Multiples of four, as the kernels like them; some eight pieces for each member, so that nobody
- * waits long for a slow one; but no member without any, and no more than a tile can hold. */
+/* A multiple of four panels, which the kernels prefer. About eight tiles per thread, so that
+ * threads finish at nearly the same time; but at least one tile for each thread, and no more panels
+ * than a tile can hold. */
 int forward_piece(const struct self *s, int n_panels)
 {
-    int even = n_panels / (s->n * 8) / 4 * 4;
-    int fair = (n_panels + s->n - 1) / s->n;
+    int even = n_panels / (s->n_threads * 8) / 4 * 4;
+    int fair = (n_panels + s->n_threads - 1) / s->n_threads;
     int tile = (int)(s->m->tile_floats / ((size_t)s->n_rows * PANEL));
     return MIN(MAX(even, 4), MIN(fair, tile));
 }
 
-/* Where the piece after the one that begins at `from` most likely begins for this member: all take
- * one each in between. NULL: there is none. */
-static const uint8_t *panel_ahead(const struct self *s, const struct packed *w, int from, int step)
+/* Weights that this thread will most likely read next, after the tile that begins at panel `from`:
+ * each thread takes one tile in turn. NULL: none. */
+static const uint8_t *next_tile_weights(
+    const struct self *s, const struct packed *w, int from, int step)
 {
-    int next = from + s->n * step;
+    int next = from + s->n_threads * step;
 
     return next < w->n_panels ? w->data + (size_t)next * w->panel_bytes : NULL;
 }
@@ -60,13 +65,13 @@ void forward_products(const struct self *s, const struct inputs *x, const struct
                 .panel_to = MIN(from + step, t[i].w->n_panels),
                 .y = t[i].y + (size_t)from * PANEL,
                 .y_stride = t[i].stride,
-                .next = panel_ahead(s, t[i].w, from, step) });
+                .next = next_tile_weights(s, t[i].w, from, step) });
         piece = team_next(s->m->team);
     }
 }
 
-/* x += w * input, on the rows picked. */
-static void residual(const struct self *s, const struct packed *w, const struct inputs *in)
+/* Output projection with residual: x[row][d_model] += W * input, for the rows of s->pick. */
+static void gemm_residual(const struct self *s, const struct packed *w, const struct inputs *in)
 {
     struct llama *m = s->m;
     int step = forward_piece(s, w->n_panels);
@@ -84,7 +89,7 @@ static void residual(const struct self *s, const struct packed *w, const struct 
                 .panel_to = to,
                 .y = s->mem->tile,
                 .y_stride = width,
-                .next = panel_ahead(s, w, from, step) });
+                .next = next_tile_weights(s, w, from, step) });
         for (int r = 0; r < s->n_rows; r++)
             m->kernels->add(m->x + (size_t)picked(s, r) * m->d_stride + at,
                 s->mem->tile + (size_t)r * width, n);
@@ -103,27 +108,27 @@ void forward_gate_up(const struct self *s, const struct layer *l, const struct i
     g.next = l->up.data + (size_t)p->panel_from * l->up.panel_bytes;
     forward_product(s, &l->gate, in, g);
     g.y = s->mem->tile2;
-    g.next = panel_ahead(s, &l->gate, p->panel_from, p->panel_to - p->panel_from);
+    g.next = next_tile_weights(s, &l->gate, p->panel_from, p->panel_to - p->panel_from);
     forward_product(s, &l->up, in, g);
     for (int r = 0; r < p->n_rows; r++)
         forward_put_silu(s, to, p->row + r, p->col, (size_t)r * width, p->n_cols);
 }
 
-/* hidden = silu(gate * input) * (up * input); how it is put is written there. Rows go by under the
- * same panels, which stay in the cache. */
-static void gate_up(
+/* hidden[n_rows][d_ff] = silu(gate * input) * (up * input), quantised as `hidden` specifies. All
+ * row blocks of the same panels follow one another, so that the panels stay in the cache. */
+static void ffn_gate_up(
     const struct self *s, const struct layer *l, const struct inputs *in, struct made *hidden)
 {
     const int n_panels = l->gate.n_panels;
-    struct cut cut = forward_cut(s, hidden, n_panels, forward_piece(s, n_panels));
-    const int n_cuts = (s->n_rows + cut.rows - 1) / cut.rows;
+    struct cut tile = forward_cut(s, hidden, n_panels, forward_piece(s, n_panels));
+    const int n_row_tiles = (s->n_rows + tile.rows - 1) / tile.rows;
 
     for (;;) {
         int piece = team_next(s->m->team);
-        int from = piece / n_cuts * cut.panels, row = piece % n_cuts * cut.rows;
+        int from = piece / n_row_tiles * tile.panels, row = piece % n_row_tiles * tile.rows;
         if (from >= n_panels)
             return;
-        int to = MIN(from + cut.panels, n_panels), n = MIN(cut.rows, s->n_rows - row);
+        int to = MIN(from + tile.panels, n_panels), n = MIN(tile.rows, s->n_rows - row);
 
         struct inputs some = forward_some(in, n, row, NULL);
         struct ff_piece ff = { .panel_from = from,
@@ -138,12 +143,15 @@ static void gate_up(
 
 /* ---- the layers */
 
-static float *paused_row(const struct llama *m, int r)
+/* Row r of the stored residual stream; r is a row of the partial run. */
+static float *partial_row(const struct llama *m, int r)
 {
     return m->paused + (size_t)(r - m->n_whole) * m->d_stride;
 }
 
-static void embed(const struct self *s)
+/* x[n_rows][d_model] = token embeddings, or the stored rows of a resumed partial run; and the RoPE
+ * table of each row's position. */
+static void embed_rows(const struct self *s)
 {
     struct llama *m = s->m;
     int from, to;
@@ -152,7 +160,7 @@ static void embed(const struct self *s)
     for (int r = from; r < to; r++) {
         float *x = m->x + (size_t)r * m->d_stride;
         if (r >= m->n_whole && m->from_layer > 0)
-            memcpy(x, paused_row(m, r), m->d_stride * sizeof(*x));
+            memcpy(x, partial_row(m, r), m->d_stride * sizeof(*x));
         else
             pack_get_row(&m->w.embd, m->rows[r].token, x);
         rope_table_at(&m->rope, m->rows[r].pos, m->cs + (size_t)r * (size_t)m->h.n_rot);
@@ -160,35 +168,37 @@ static void embed(const struct self *s)
     barrier(s);
 }
 
-static void output(const struct self *s, const struct layer *l)
+/* Output projection Wo of attention, with the residual. */
+static void attn_output_residual(const struct self *s, const struct layer *l)
 {
-    struct made attended = forward_attended(s, l); /* [rows][n_heads * head_dim] */
+    struct made attn = forward_attended(s, l); /* [n_rows][n_heads * head_dim] */
     struct inputs in;
 
-    forward_read(s, &attended, &in);
-    residual(s, &l->o, &in); /* x[rows][d_model] += */
+    forward_read(s, &attn, &in);
+    gemm_residual(s, &l->o, &in); /* x[n_rows][d_model] += Wo * attn_out */
     barrier(s);
 }
 
+/* Feed-forward network (SwiGLU) with its norm and residual. */
 static void feed_forward(const struct self *s, const struct layer *l)
 {
     struct llama *m = s->m;
-    struct inputs in = { 0 }; /* [rows][d_model], then [rows][d_ff] */
+    struct inputs in = { 0 }; /* [n_rows][d_model], then [n_rows][d_ff] */
     struct source x = { m->x, m->d_stride, s->pick, l->ffn_norm, m->h.d_model,
         kind_bit(m, &l->gate) | kind_bit(m, &l->up) };
     struct made hidden = forward_hidden(s, l, s->n_rows);
 
     forward_prepare(s, &x, &in);
-    gate_up(s, l, &in, &hidden); /* [rows][d_ff] */
+    ffn_gate_up(s, l, &in, &hidden); /* hidden: [n_rows][d_ff] */
     barrier(s);
     forward_read(s, &hidden, &in);
-    residual(s, &l->down, &in); /* x[rows][d_model] += */
+    gemm_residual(s, &l->down, &in); /* x[n_rows][d_model] += W_down * hidden */
     look_at_stop(s);
     barrier(s);
 }
 
-/* While a piece's logits are in the cache. */
-static void find_peaks(const struct self *s, int from, int end)
+/* Maxima of logit groups, computed while the tile's logits are in the cache. */
+static void find_logit_peaks(const struct self *s, int from, int end)
 {
     const struct llama *m = s->m;
     size_t n_groups = (size_t)logit_groups(m->h.n_vocab);
@@ -199,13 +209,14 @@ static void find_peaks(const struct self *s, int from, int end)
                 m->logits + (size_t)r * (size_t)m->h.n_vocab + at, MIN(LOGIT_GROUP, end - at));
 }
 
-/* logits[wanted][n_vocab] and their peaks, in pieces of whole groups. */
-static void head(const struct self *s)
+/* logits[n_logit_rows][n_vocab] and their group maxima, in tiles of whole groups. */
+/*  */
+static void output_logits(const struct self *s)
 {
     enum { WIDTH = LOGIT_GROUP / PANEL };
     struct llama *m = s->m;
     const struct packed *w = &m->w.head;
-    struct inputs in; /* [wanted][d_model] */
+    struct inputs in; /* [n_logit_rows][d_model] */
     struct source x = { m->x, m->d_stride, s->pick, m->w.out_norm, m->h.d_model, kind_bit(m, w) };
 
     forward_prepare(s, &x, &in);
@@ -217,13 +228,14 @@ static void head(const struct self *s)
                 .panel_to = to,
                 .y = m->logits + (size_t)from * PANEL,
                 .y_stride = (size_t)m->h.n_vocab,
-                .next = panel_ahead(s, w, from, step) });
-        find_peaks(s, from * PANEL, MIN(to * PANEL, m->h.n_vocab));
+                .next = next_tile_weights(s, w, from, step) });
+        find_logit_peaks(s, from * PANEL, MIN(to * PANEL, m->h.n_vocab));
     }
 }
 
-/* The rows that pass this layer: those of the run that pauses are the last. */
-static void choose_rows(struct self *s, int layer)
+/* Number of rows that pass this layer. The rows of the partial run are the last rows of the
+ * step. */
+static void set_layer_rows(struct self *s, int layer)
 {
     const struct llama *m = s->m;
     bool are_all = layer >= m->from_layer && layer < m->end_layer;
@@ -231,23 +243,27 @@ static void choose_rows(struct self *s, int layer)
     s->n_rows = are_all ? m->n_rows : m->n_whole;
 }
 
-static void one_layer(struct self *s, int i)
+/* One layer for s->n_rows rows: attention, Wo, feed-forward network or experts. x[n_rows][d_model]
+ * is input and output. */
+static void run_layer(struct self *s, int i)
 {
     struct llama *m = s->m;
     const struct layer *l = &m->w.layers[i];
 
     forward_attention(s, i);
-    if (s->n_rows == 0) /* nobody wants logits, and the last keys are in their pages */
+    /* no row gets logits, and the keys and values of the last layer are stored */
+    if (s->n_rows == 0)
         return;
-    output(s, l);
+    attn_output_residual(s, l);
     if (m->h.n_experts)
         forward_experts(s, l);
     else
         feed_forward(s, l);
 }
 
-/* At the very end: a pass that is stopped on the way must find what it began with. */
-static void keep_paused(const struct self *s)
+/* Stores the residual stream of the partial run. This happens at the end of the pass, so that a
+ * stopped pass leaves the state of the previous one unchanged. */
+static void save_partial_rows(const struct self *s)
 {
     const struct llama *m = s->m;
     int from, to;
@@ -256,7 +272,7 @@ static void keep_paused(const struct self *s)
         return;
     forward_part(s, m->n_rows - m->n_whole, &from, &to);
     for (int r = m->n_whole + from; r < m->n_whole + to; r++)
-        memcpy(paused_row(m, r), m->x + (size_t)r * m->d_stride, m->d_stride * sizeof(float));
+        memcpy(partial_row(m, r), m->x + (size_t)r * m->d_stride, m->d_stride * sizeof(float));
 }
 
 static void forward_job(void *arg, int index, int n_members)
@@ -264,33 +280,34 @@ static void forward_job(void *arg, int index, int n_members)
     struct llama *m = arg;
     struct self s = { m, &m->members[index], index, n_members, NULL, m->n_rows };
 
-    embed(&s); /* x[rows][d_model] */
+    embed_rows(&s); /* x[n_rows][d_model] */
     for (int i = 0; i < m->h.n_layers && !m->is_stopped; i++) {
-        choose_rows(&s, i);
+        set_layer_rows(&s, i);
         if (s.n_rows > 0)
-            one_layer(&s, i);
+            run_layer(&s, i);
     }
     if (m->is_stopped)
         return;
     if (m->n_wanted > 0)
-        head(&s);
-    keep_paused(&s);
+        output_logits(&s);
+    save_partial_rows(&s);
 }
 
 /* ---- the step */
 
-static bool is_in_part(const struct llama *m, const struct lm_run *run)
+static bool is_partial_run(const struct llama *m, const struct lm_run *run)
 {
     return run->from_layer > 0 || (run->end_layer > 0 && run->end_layer < m->h.n_layers);
 }
 
-static void take_run(struct llama *m, const struct lm_run *run)
+static void add_run(struct llama *m, const struct lm_run *run)
 {
     CHECK(run->n >= 1 && run->pos >= 0 && run->n_logits >= 0 && run->n_logits <= run->n);
     CHECK(m->n_rows + run->n <= m->lm.max_rows);
     CHECK(m->n_wanted + run->n_logits <= m->lm.max_logits);
     for (int i = 0; i < run->pos / PAGE_TOKENS; i++)
-        DCHECK(run->pages[i].i < m->lm.n_pages); /* read: thousands of them */
+        /* read only; checked in debug builds, since there are thousands of pages */
+        DCHECK(run->pages[i].i < m->lm.n_pages);
     for (int i = run->pos / PAGE_TOKENS; i <= (run->pos + run->n - 1) / PAGE_TOKENS; i++)
         CHECK(run->pages[i].i < m->lm.n_pages); /* written */
 
@@ -303,8 +320,8 @@ static void take_run(struct llama *m, const struct lm_run *run)
     }
 }
 
-/* A run that was paused, or pauses: in the one buffer that there is for it. */
-static void take_part(struct llama *m, const struct lm_run *run)
+/* Adds the partial run; there is one buffer for its state. */
+static void add_partial_run(struct llama *m, const struct lm_run *run)
 {
     const struct lm_run *p = &m->pause;
 
@@ -316,33 +333,33 @@ static void take_part(struct llama *m, const struct lm_run *run)
     if (run->from_layer > 0)
         CHECK(p->n >= run->n && p->pos == run->pos && p->from_layer == run->from_layer &&
               p->pages == run->pages);
-    take_run(m, run);
+    add_run(m, run);
 }
 
-/* Those that come next are the run's. */
-static void point_at_logits(const struct llama *m, struct lm_run *run)
+/* The run's logits are the next ones in the buffer. */
+static void assign_logits(const struct llama *m, struct lm_run *run)
 {
     run->logits = m->logits + (size_t)m->n_wanted * (size_t)m->h.n_vocab;
     run->peaks = m->peaks + (size_t)m->n_wanted * (size_t)logit_groups(m->h.n_vocab);
 }
 
-/* Those of one row, or of more, that pass all layers. */
-static void take_runs(struct llama *m, struct lm_run *runs, int n_runs, bool of_one)
+/* Adds the runs that pass all layers and have one row (decode), or more than one (prefill). */
+static void add_runs(struct llama *m, struct lm_run *runs, int n_runs, bool is_decode)
 {
     for (int i = 0; i < n_runs; i++) {
-        if (is_in_part(m, &runs[i]) || (runs[i].n == 1) != of_one)
+        if (is_partial_run(m, &runs[i]) || (runs[i].n == 1) != is_decode)
             continue;
-        point_at_logits(m, &runs[i]);
-        take_run(m, &runs[i]);
+        assign_logits(m, &runs[i]);
+        add_run(m, &runs[i]);
     }
 }
 
-static struct lm_run *run_in_part(const struct llama *m, struct lm_run *runs, int n_runs)
+static struct lm_run *find_partial_run(const struct llama *m, struct lm_run *runs, int n_runs)
 {
     struct lm_run *part = NULL;
 
     for (int i = 0; i < n_runs; i++)
-        if (is_in_part(m, &runs[i])) {
+        if (is_partial_run(m, &runs[i])) {
             CHECK(!part);
             part = &runs[i];
         }
@@ -351,20 +368,20 @@ static struct lm_run *run_in_part(const struct llama *m, struct lm_run *runs, in
 
 bool forward_run(struct llama *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
 {
-    struct lm_run *part = run_in_part(m, runs, n_runs);
+    struct lm_run *part = find_partial_run(m, runs, n_runs);
 
     m->n_rows = m->n_wanted = 0;
     m->is_stopped = false;
     m->stop = stop;
-    take_runs(m, runs, n_runs, true);
+    add_runs(m, runs, n_runs, true);
     m->n_single = m->n_rows;
     m->are_single_wanted = m->n_wanted == m->n_single;
-    take_runs(m, runs, n_runs, false);
+    add_runs(m, runs, n_runs, false);
     m->n_whole = m->n_rows;
     m->from_layer = m->end_layer = m->h.n_layers;
     if (part) {
-        point_at_logits(m, part);
-        take_part(m, part);
+        assign_logits(m, part);
+        add_partial_run(m, part);
     }
     if (m->n_rows == 0)
         return true;

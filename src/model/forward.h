@@ -1,28 +1,30 @@
-/* forward.h: inside the Llama shape: what llama.c sets up and forward.c runs through.
+/* forward.h: state of the transformer: llama.c initialises it, forward.c runs the forward pass.
  *
- * A forward is one team job. Inside a layer the members meet where one's input is what others have
- * put out:
+ * A forward pass is one thread-pool job. In the steps of a layer, | is a barrier:
  *
- *     norm, put 2| q k v 3| bias, norm, turn, append 1| attend, put | o + x | norm, put 2|
- *                gate * up, put | down + x |
+ *     RMSNorm, quantise 2| QKV GEMM 3| bias, QK-norm, RoPE, KV append 1| attention, quantise |
+ *         Wo GEMM + residual | RMSNorm, quantise 2| gate GEMM, up GEMM, SwiGLU, quantise |
+ *         down GEMM + residual |
  *
- * 1: where there are rows of longer runs. 2: of more than ALONE_ROWS rows. 3: not where members
- * keep whole heads of single rows. So up to four sequences that decode meet four times, more of
- * them six times, and prompts eight times. Of experts, the feed-forward is
+ * 1: only if there are prefill rows (runs of more than one row). 2: only with more than
+ * REDUNDANT_ROWS rows; fewer are normalised by every thread redundantly, which takes less time than
+ * a barrier. 3: not if each thread computes whole heads of decode rows. A layer thus has four
+ * barriers for up to four decode rows, six for more decode rows, and eight with prefill rows. A
+ * layer with experts has seven, nine and eleven; its feed-forward part is
  *
- *     norm, put 2| scores | choose | gate * up, put | down | add up, + x |
+ *     RMSNorm, quantise 2| router GEMM | top-k | gate, up, SwiGLU, quantise | down |
+ *         weighted sum + residual |
  *
- * seven, nine and eleven. `put`: in the form that the next product reads, quantised or in planes
- * (inputs.c); what cannot be put by piece is put as rows, with one more barrier.
+ * Quantise: conversion to the form that the next GEMM reads, int8 blocks or bf16 pairs (inputs.c).
+ * If a tile cannot be quantised by the thread that computes it, whole rows are converted later,
+ * which adds a barrier.
  *
- * Work is divided by outputs only (panels of 16 outputs, pairs of row and kv head); and the keys of
- * a single row, where they are many beside what else there is, by the splits of attention
- * (kernel/attn.h). Those are the same whoever takes them, and whoever is the last merges them in
- * their order. So who computes what, and with how many, never shows. Few rows are normed by every
- * member for itself, which is cheaper than waiting for one another; many are shared, with one more
- * barrier.
+ * Work is divided by outputs only (panels of 16 outputs; pairs of row and KV head). The exception
+ * is split-KV attention: if one decode row has many more keys than the others, its KV splits
+ * (kernel/attn.h) are divided over threads and merged in index order by the thread that finishes
+ * last. The result depends neither on the number of threads nor on the thread that computes a part.
  *
- * Owner: the engine thread, through lm.h; the team inside forward_run. */
+ * Owner: the engine thread, through lm.h; during forward_run the thread pool. */
 #pragma once
 
 #include "kernel/kernels.h"
@@ -36,34 +38,37 @@
 #include <stdatomic.h>
 
 enum {
-    ALONE_ROWS = 4,  /* up to so many rows a member prepares for itself */
-    TILE_PANELS = 4, /* a tile holds so many panels of max_rows rows, more of fewer rows */
-    ROW_ALIGN = 16,  /* rows of scratch are multiples of so many floats */
-    ENOUGH = 4,      /* pieces for each member, so that nobody waits long for another */
+    ALONE_ROWS = 4,  /* up to this number of rows, every thread prepares the inputs redundantly */
+    TILE_PANELS = 4, /* panels of a tile with max_rows rows; more panels if there are fewer rows */
+    ROW_ALIGN = 16,  /* scratch rows are padded to a multiple of this number of floats */
+    ENOUGH = 4,      /* tiles per thread, so that threads finish at nearly the same time */
 };
 
 struct row {
     int32_t token;
     int pos;
-    const page_id *pages; /* of its run */
+    const page_id *pages; /* page table of the row's run */
 };
 
-/* Single rows that attend together: those of sequences that begin with the same pages. */
+/* Shared-prefix group: decode rows whose sequences have a common KV prefix (cascade attention). */
 struct party {
-    int from, n;  /* in struct llama's `list` */
-    int n_shared; /* positions, a multiple of KV_BLOCK */
+    int from, n;  /* decode rows [from, from + n) of struct llama's `attn_rows` */
+    int n_shared; /* common positions, a multiple of KV_BLOCK */
 
-    /* Of one row whose keys members share: of each kv head. */
-    int n_splits, n_pieces, per_piece; /* splits in all; pieces, of so many splits */
-    size_t state;                      /* in struct llama's `states`: [n_kv_heads][n_splits] */
+    /* Split-KV: only for a group of one row, values per KV head. */
+    /* KV splits in total; pieces of work, each of splits_per_piece splits */
+    int n_splits, n_pieces, per_piece;
+    size_t state; /* index in struct llama's `states`: [n_kv_heads][n_splits] */
 };
 
-/* What one member of the team needs for itself; nobody else writes there. */
+/* Scratch memory of one thread; no other thread writes to it. */
 struct member {
-    float *normed;           /* [max_width]: a row; or queries of a row that is shared */
-    float *tile, *tile2;     /* [tile_floats]: products on their way into x or hidden */
-    float *attn;             /* attn_scratch_floats() */
-    void *acts[N_ACT_KINDS]; /* ALONE_ROWS rows of max_width each; NULL for a kind nobody wants */
+    float *normed; /* [max_width]: one row; or the queries of a row with split KV */
+    /* [tile_floats]: GEMM output before it is added to x or stored in hidden */
+    float *tile, *tile2;
+    float *attn; /* attn_scratch_floats() */
+    /* REDUNDANT_ROWS rows of max_width; NULL for a kind that no GEMM reads */
+    void *acts[N_ACT_KINDS];
 };
 
 struct llama {
@@ -74,54 +79,59 @@ struct llama {
     const struct kernels *kernels;
     struct team *team;
     struct kv_layout kv;
-    uint8_t *arena; /* [n_pages][kv.page_bytes] */
+    uint8_t *arena; /* KV cache, [n_pages][kv.page_bytes] */
     struct owner owner;
 
-    /* Scratch, sized by max_rows; one block that the pointers point into. */
+    /* Scratch memory, sized by max_rows; the pointers point into one block. */
     uint8_t *block;
     size_t block_bytes;
-    float *x;         /* [rows][d_stride]: the residual stream */
-    float *paused;    /* [max_paused][d_stride]: of the rows of a run between two forwards */
-    float *q, *k, *v; /* [rows][q_stride], [rows][kv_stride] twice */
-    float *attended;  /* [rows][q_stride] */
-    float *hidden;    /* [rows or entries][ff_stride]; in the memory of q, k, v and attended */
-    void *attended_acts, *hidden_acts; /* the same as products read them, beside them */
-    float *cs;                         /* [rows][n_rot]: cos, sin per pair */
+    float *x; /* [n_rows][d_stride]: residual stream */
+    /* [max_partial_rows][d_stride]: residual stream of a partial run between two passes */
+    float *paused;
+    float *q, *k, *v; /* q: [n_rows][q_stride]; k, v: [n_rows][kv_stride] */
+    float *attended;  /* [n_rows][q_stride]: attention output, before Wo */
+    /* [n_rows or n_entries][ff_stride]: silu(gate) * up; shares memory with q, k, v and attn_out */
+    float *hidden;
+    void *attended_acts, *hidden_acts; /* the same, quantised */
+    float *cs;                         /* [n_rows][n_rot]: RoPE cos, sin per pair */
     float *logits;                     /* [max_logits][n_vocab] */
     float *peaks;                      /* [max_logits][logit_groups(n_vocab)] */
     struct row *rows;
-    struct attn_row *list; /* [max_rows]: single rows, party by party */
+    struct attn_row *list; /* [max_rows]: decode rows, in the order of their groups */
     struct party *parties; /* [max_rows] */
-    float *states;         /* [n_states] of splits of long rows (attn_state_floats()) */
-    atomic_int *n_done; /* [n_states]: pieces that are there, of a party's head: at state + head */
+    float *states;         /* [n_states]: split-KV partial results (attn_state_floats()) */
+    /* [n_states]: finished split-KV pieces of a group's head, at index state + head */
+    atomic_int *n_done;
     size_t n_states;
     int *wanted;             /* [max_logits]: rows of x that get logits */
-    void *acts[N_ACT_KINDS]; /* the inputs of any product; NULL for a kind nobody wants */
+    void *acts[N_ACT_KINDS]; /* quantised inputs of GEMMs; NULL for a kind that no GEMM reads */
     struct experts experts;
     struct member *members;
     size_t d_stride, q_stride, kv_stride, ff_stride, tile_floats;
-    int max_width; /* the longest row any product reads */
+    int max_width; /* longest input row of any GEMM */
 
-    /* The run that is paused, while there is one. */
-    struct lm_run pause; /* n == 0: none; from_layer: the next */
+    /* The partial run (layered prefill), if there is one. */
+    struct lm_run pause; /* n == 0: none; from_layer: the layer at which it resumes */
 
-    /* The step. */
+    /* Variables of the current step. */
     int n_rows, n_wanted, n_parties;
-    int n_own;      /* of the parties, the first: of one kv head, one member has all */
-    int n_pieces;   /* ... of the others so many have some, over all kv heads */
-    int n_single;   /* of the rows, the first: each is a run of its own, and passes all layers */
-    int n_whole;    /* ... those that pass all layers; the others are behind them */
-    int from_layer; /* ... and pass these */
+    int n_own;    /* the first groups: one thread computes a whole KV head */
+    int n_pieces; /* number of split-KV pieces of the other groups, over all KV heads */
+    int n_single; /* decode rows: the first rows; each is a run of its own and passes all layers */
+    int n_whole;  /* rows that pass all layers; the rows after them are the partial run */
+    int from_layer; /* layers [from_layer, end_layer) of the partial run */
     int end_layer;
-    bool are_single_wanted;   /* all n_single of them get logits */
+    bool are_single_wanted;   /* all decode rows get logits */
     const _Atomic bool *stop; /* may be NULL */
-    bool is_stopped;          /* member 0 writes it before a barrier, all read it after */
+    /* thread 0 writes it before a barrier, all threads read it after the barrier */
+    bool is_stopped;
 };
 
-/* Few layers of a few rows at a time are enough; memory that is not used is not touched. */
+/* Layered prefill runs few layers of a few rows per step; unused memory is not touched. */
 enum { PAUSED_ROWS = 512 };
 
-/* Nor is that of states: so many are one row of 131,072 keys and eight kv heads. */
+/* One row of 131,072 keys and eight KV heads needs this number of states; unused memory is not
+ * touched. */
 enum { MOST_STATES = 2048 };
 
 bool forward_run(struct llama *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop);

@@ -1,49 +1,53 @@
-/* forward_in.h: inside a forward: what forward.c, attention.c, inputs.c and experts.c share.
+/* forward_in.h: internal functions of the forward pass, shared by forward.c, attention.c, inputs.c,
+ * experts.c and attn_groups.c.
  *
- * Everything here is called by all members of the team at once, inside one job. */
+ * Owner: the thread pool. Except attn_groups_build, all threads call each function at once, inside
+ * one job. */
 #pragma once
 
 #include "model/forward.h"
 
 #include <stdatomic.h>
 
-struct self { /* one member in the step */
+struct self { /* one thread in the current step */
     struct llama *m;
     struct member *mem;
-    int index, n;
-    const int *pick; /* rows of the step that are still wanted; NULL: all */
-    int n_rows;      /* how many, in this layer */
+    int thread, n_threads;
+    const int *pick; /* rows of the step that are still needed; NULL: all */
+    int n_rows;      /* number of rows in this layer */
 };
 
-struct inputs { /* the same rows in each kind that the products want */
+struct inputs { /* the same rows in each form that the GEMMs read */
     struct acts kind[N_ACT_KINDS];
 };
 
 struct source {
     const float *rows; /* [n_rows][stride] */
     size_t stride;
-    const int *pick;   /* input row i is source row pick[i]; NULL: row i */
-    const float *norm; /* weights of the RMS norm before it, or NULL */
+    const int *pick;   /* input row i is row pick[i]; NULL: row i */
+    const float *norm; /* RMSNorm weights, [n_cols]; or NULL: no norm */
     int n_cols;
-    unsigned kinds; /* bit per act_kind */
+    unsigned kinds; /* one bit per act_kind */
 };
 
-/* Rows that are made in pieces, side by side, for one product to read. */
+/* Rows that are computed tile by tile and are the input of one GEMM. */
 struct made {
     float *floats; /* [n_rows][stride] */
     size_t stride;
-    struct acts acts; /* as the product reads them: these floats, or what is made of them */
-    bool by_piece;    /* who makes a piece puts it into acts; else forward_read() does all */
-    int n_heads;      /* what attends: kv heads that a piece is */
+    struct acts acts; /* the form that the GEMM reads: these floats, or their quantised form */
+    /* the thread that computes a tile also quantises it; else forward_load_act() converts all
+     * rows */
+    bool by_piece;
+    int n_heads; /* attention: KV heads per tile */
 };
 
-struct cut { /* how large the pieces of gate and up are */
+struct cut { /* tile size of the gate and up GEMMs */
     int panels, rows;
 };
 
 struct ff_piece {
-    int panel_from, panel_to; /* of both matrices */
-    int row, n_rows;          /* of what is made */
+    int panel_from, panel_to; /* panels of gate and of up */
+    int row, n_rows;          /* rows of the output */
     int col, n_cols;
 };
 
@@ -55,14 +59,14 @@ struct target {
 
 static inline void barrier(const struct self *s)
 {
-    team_barrier(s->m->team, s->index);
+    team_barrier(s->m->team, s->thread);
 }
 
-/* A shared loop in equal parts, in order. */
+/* Divides a loop of n iterations into equal, contiguous ranges, one per thread. */
 static inline void forward_part(const struct self *s, int n, int *from, int *to)
 {
-    *from = (int)((int64_t)n * s->index / s->n);
-    *to = (int)((int64_t)n * (s->index + 1) / s->n);
+    *from = (int)((int64_t)n * s->thread / s->n_threads);
+    *to = (int)((int64_t)n * (s->thread + 1) / s->n_threads);
 }
 
 static inline int picked(const struct self *s, int r)
@@ -75,63 +79,68 @@ static inline unsigned kind_bit(const struct llama *m, const struct packed *w)
     return 1u << kernels_acts(m->kernels, w->type);
 }
 
-/* Member 0 looks whether the step is to end here; all know it behind the next barrier. */
+/* Thread 0 reads the stop flag; all threads act on it after the next barrier. */
 static inline void look_at_stop(const struct self *s)
 {
-    if (s->index == 0 && s->m->stop)
+    if (s->thread == 0 && s->m->stop)
         s->m->is_stopped = atomic_load_explicit(s->m->stop, memory_order_relaxed);
 }
 
 /* ---- inputs.c */
 
-/* Norms s->n_rows rows and puts them as products read them: few by this member alone;
- * many together, with a barrier. */
+/* RMSNorm (if any) and quantisation of s->n_rows rows. Up to REDUNDANT_ROWS rows: each thread
+ * converts all of them for itself. More: the threads share the rows, and the call ends with a
+ * barrier. */
 void forward_prepare(const struct self *s, const struct source *src, struct inputs *to);
 
-/* Rows [first, first + n) of the inputs, or n of them by a list. */
+/* Rows [first, first + n) of the inputs, or the n rows of the list `pick`. */
 struct inputs forward_some(const struct inputs *in, int n, int first, const int *pick);
 
-/* What attention says, for the product with o; what gate and up do, for that with down. */
+/* Output buffers of attention (input of Wo) and of gate/up (input of W_down). */
 struct made forward_attended(const struct self *s, const struct layer *l);
 struct made forward_hidden(const struct self *s, const struct layer *l, int n_rows);
-/* Columns [col, col + n) of a row, whose n are in its floats: into acts, if that is by piece. */
+/* Quantises columns [col, col + n) of a row, which are in to->floats, if the output is quantised by
+ * tile. */
 void forward_put(const struct self *s, const struct made *to, int row, int col, int n);
-/* The same of silu(gate) * up, which are `at` so many floats in the member's two tiles. */
+/* The same for silu(gate) * up; gate and up are in the thread's two tiles at offset `at`, in
+ * floats. */
 void forward_put_silu(
     const struct self *s, const struct made *to, int row, int col, size_t at, int n);
-/* Behind a barrier, `from` as an input. What was not put by piece is made, as forward_prepare()
- * does. */
+/* Makes `from` a GEMM input; call after a barrier. Rows that were not quantised by tile are
+ * converted like in forward_norm_quantise(). */
 void forward_read(const struct self *s, const struct made *from, struct inputs *to);
 
-/* Whole blocks of what gate and up make, about `panels` of their `n_panels` at a time: of some rows
- * at a time, where a tile does not hold a block of all. When members would be left without work
- * it is not made by piece. */
+/* Tile size of gate and up: about `panels` of `n_panels` panels, rounded to whole quantisation
+ * blocks; fewer rows if a tile cannot hold a block of all rows. If this leaves threads without
+ * work, the output is not quantised by tile. */
 struct cut forward_cut(const struct self *s, struct made *to, int n_panels, int panels);
 
 /* ---- forward.c */
 
-/* Panels of n_panels that are handed out at a time. */
+/* Number of panels per tile for a GEMM of n_panels panels. */
 int forward_piece(const struct self *s, int n_panels);
 
-/* Panels [g.panel_from, g.panel_to) of w times x; g.y is where the first output of row 0 goes. */
+/* GEMM of panels [g.panel_from, g.panel_to) of w with x; g.y is the address of row 0's first
+ * output. */
 void forward_product(
     const struct self *s, const struct packed *w, const struct inputs *x, struct gemm_args g);
 
-/* Several products of the same input, as one list of pieces. */
+/* Several GEMMs with the same input; the threads share one list of tiles. */
 void forward_products(
     const struct self *s, const struct inputs *x, const struct target *t, int n_t);
 
-/* silu(gate * in) * (up * in), of the piece's rows, into `to`. */
+/* SwiGLU: silu(gate * in) * (up * in) for the rows of the piece, stored in `to`. */
 void forward_gate_up(const struct self *s, const struct layer *l, const struct inputs *in,
     const struct made *to, const struct ff_piece *p);
 
-/* Appends keys and values of all rows, then attended[i] of each row i that is still wanted: behind
- * the last keys only those that get logits are. attention.c. Ends with a barrier. */
+/* Attention of one layer (attention.c): appends the keys and values of all rows, then computes
+ * attn_out[i] of each row i that is still needed; in the last layer, only rows that get logits are
+ * needed after the KV append. Ends with a barrier. */
 void forward_attention(struct self *s, int layer);
 
-/* x += what the layer's experts say; experts.c. Ends with a barrier. */
+/* Mixture of experts (experts.c): x += weighted sum of the expert outputs. Ends with a barrier. */
 void forward_experts(const struct self *s, const struct layer *l);
 
-/* The first n_single rows: who attends with whom, or in pieces; parties.c. By the engine thread,
- * before the job. */
+/* Groups the decode rows by shared prefix and selects rows for split-KV (attn_groups.c). The engine
+ * thread calls it before the job. */
 void forward_parties(struct llama *m);

@@ -6,7 +6,7 @@
 struct reader {
     const struct gguf *g;
     const struct family *family;
-    char key[96]; /* the last one asked for, for messages */
+    char key[96]; /* key of the last lookup, for error messages */
 };
 
 static const char *key_of(struct reader *r, const char *tail)
@@ -19,7 +19,7 @@ struct range {
     int lo, hi;
 };
 
-/* *out holds the default, or -1 when the key must be there. */
+/* On entry *out is the default, or -1 if the key is required. */
 static int get_int(struct reader *r, const char *tail, struct range ok, int *out, struct err *e)
 {
     const char *key = key_of(r, tail);
@@ -39,7 +39,7 @@ static int get_int(struct reader *r, const char *tail, struct range ok, int *out
     return 0;
 }
 
-/* A positive finite number; *out holds the default. */
+/* Reads a positive finite number; on entry *out is the default. */
 static int get_positive(struct reader *r, const char *tail, double *out, struct err *e)
 {
     const char *key = key_of(r, tail);
@@ -53,8 +53,8 @@ static int get_positive(struct reader *r, const char *tail, double *out, struct 
     return 0;
 }
 
-/* Keys that change what the network computes, with the one value for which ours is right. */
-static int refuse_unserved(struct reader *r, struct err *e)
+/* Keys of features that change the result, each with the only value that is supported. */
+static int reject_unsupported_keys(struct reader *r, struct err *e)
 {
     static const struct {
         const char *tail;
@@ -63,7 +63,7 @@ static int refuse_unserved(struct reader *r, struct err *e)
         { "expert_shared_count", 0 },
         { "expert_shared_feed_forward_length", 0 },
         { "expert_group_count", 0 },
-        { "expert_gating_func", 1 }, /* a softmax */
+        { "expert_gating_func", 1 }, /* softmax */
         { "expert_weights_norm", 1 },
         { "leading_dense_block_count", 0 },
         { "attention.causal", 1 },
@@ -100,7 +100,8 @@ static int read_scaling_type(struct hparams *h, struct reader *r, struct err *e)
 
     if (gguf_find(r->g, key) && !gguf_get_str(r->g, key, &type))
         return err_set(e, ERR_UNSUPPORTED, "%s is not a string", key);
-    if (str_is(type, "none") || str_is(type, "llama3")) /* llama3: by the tensor rope_freqs */
+    /* llama3: scaling by the tensor rope_freqs */
+    if (str_is(type, "none") || str_is(type, "llama3"))
         h->rope.scaling = ROPE_PLAIN;
     else if (str_is(type, "linear"))
         h->rope.scaling = ROPE_LINEAR;
@@ -123,7 +124,7 @@ static int read_rope(struct hparams *h, struct reader *r, struct err *e)
 
     if (read_scaling_type(h, r, e) || get_positive(r, "rope.freq_base", &p->base, e))
         return -1;
-    if (gguf_find(r->g, key_of(r, "rope.scale_linear"))) { /* its name before rope.scaling.* */
+    if (gguf_find(r->g, key_of(r, "rope.scale_linear"))) { /* an older name than rope.scaling.* */
         p->scaling = ROPE_LINEAR;
         if (get_positive(r, "rope.scale_linear", &p->factor, e))
             return -1;
@@ -174,8 +175,8 @@ static int read_heads(struct hparams *h, struct reader *r, struct err *e)
     return 0;
 }
 
-/* A window cuts attention to the newest keys. Up to the window's length that changes nothing, so
- * a model that has one is served that far. */
+/* Sliding-window attention is not implemented. Up to the length of the window it is equal to full
+ * attention, so the context is limited to that length. */
 static int read_context(struct hparams *h, struct reader *r, struct err *e)
 {
     const struct range any = { 1, 1 << 30 };
@@ -202,11 +203,11 @@ static int read_vocab(struct hparams *h, struct reader *r, struct err *e)
             tensor_rows[TENSOR_EMBD].name, (unsigned long long)rows, 1 << 24);
     h->n_vocab = (int)rows;
 
-    int said = h->n_vocab;
-    return get_int(r, "vocab_size", (struct range){ h->n_vocab, h->n_vocab }, &said, e);
+    int found = h->n_vocab;
+    return get_int(r, "vocab_size", (struct range){ h->n_vocab, h->n_vocab }, &found, e);
 }
 
-/* Scores of a token that are made into weights by a softmax over the experts it uses. */
+/* Expert router: the weights are a softmax over the scores of the experts that a row uses. */
 static int read_experts(struct hparams *h, struct reader *r, struct err *e)
 {
     double scale = 1;
@@ -226,7 +227,7 @@ static int read_experts(struct hparams *h, struct reader *r, struct err *e)
     if (!h->n_experts)
         return 0;
     gguf_get_f64(r->g, key_of(r, "expert_weights_scale"), &scale);
-    if (scale != 1 && scale != 0) /* 0: the file does without */
+    if (scale != 1 && scale != 0) /* 0: the file has no scale */
         return err_set(e, ERR_UNSUPPORTED, "%s = %g is not served", r->key, scale);
     if (get_int(r, "expert_feed_forward_length", (struct range){ 1, 1 << 20 }, &h->d_ff, e))
         return -1;
@@ -236,7 +237,7 @@ static int read_experts(struct hparams *h, struct reader *r, struct err *e)
     return 0;
 }
 
-static int unknown_family(struct str arch, struct err *e)
+static int reject_family(struct str arch, struct err *e)
 {
     char names[120] = "";
     size_t n = 0;
@@ -259,9 +260,9 @@ int hparams_read(struct hparams *h, const struct gguf *g, struct err *e)
         return err_set(e, ERR_CORRUPT, "general.architecture is missing");
     h->family = r.family = family_find(arch);
     if (!h->family)
-        return unknown_family(arch, e);
+        return reject_family(arch, e);
 
-    if (refuse_unserved(&r, e) ||
+    if (reject_unsupported_keys(&r, e) ||
         get_int(&r, "block_count", (struct range){ 1, MAX_LAYERS }, &h->n_layers, e) ||
         get_int(&r, "embedding_length", (struct range){ 1, 1 << 17 }, &h->d_model, e) ||
         get_int(&r, "feed_forward_length", (struct range){ 1, 1 << 20 }, &h->d_ff, e) ||

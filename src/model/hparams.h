@@ -1,10 +1,12 @@
-/* hparams.h: the numbers that shape a network, read from a file's metadata and bounded.
+/* hparams.h: hyper-parameters of a model, read from the file's metadata and checked against ranges.
  *
- * Everything that is later multiplied, divided by or allocated has passed a range here; the one
- * error names the key, what was found and what is served. A feature that would change the
- * numbers and is not served (soft caps, other scalings) is refused by name, never ignored.
+ * Every value that is later used in a multiplication, a division or an allocation is within a
+ * range. An error names the key, the value found and the supported range. A feature that would
+ * change the results and is not implemented (soft caps, other scaling) is rejected with its name,
+ * never ignored.
  *
- * Keys: GGUF metadata, github.com/ggml-org/ggml docs/gguf.md, `<arch>.` in front.
+ * Keys: GGUF metadata, github.com/ggml-org/ggml docs/gguf.md, with the prefix `<arch>.`.
+ *
  * Plain data; any thread. */
 #pragma once
 
@@ -19,8 +21,8 @@ enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_YARN };
 struct rope_params {
     enum rope_scaling scaling;
     double base;
-    double factor; /* positions are stretched by it; 1 when plain */
-    double n_ctx_orig, beta_fast, beta_slow, attn_factor; /* yarn */
+    double factor; /* positions are divided by it; 1 without scaling */
+    double n_ctx_orig, beta_fast, beta_slow, attn_factor; /* YaRN */
 };
 
 struct hparams {
@@ -30,11 +32,11 @@ struct hparams {
     int n_heads, n_kv_heads; /* n_heads is a multiple of n_kv_heads */
     int head_dim;            /* even, at most MAX_HEAD_DIM */
     int n_rot;               /* even, at most head_dim */
-    int d_ff;                /* of one expert, where there are some */
+    int d_ff;                /* per expert, if there are experts */
     int n_experts;           /* 0: none */
-    int n_experts_used;      /* by a token: those with the highest scores */
+    int n_experts_used;      /* per row: top-k */
     int n_vocab;
-    int n_ctx; /* positions it was made for */
+    int n_ctx; /* context length of the training */
     float eps;
     float attn_scale;
     struct rope_params rope;
@@ -42,7 +44,7 @@ struct hparams {
 
 int hparams_read(struct hparams *h, const struct gguf *g, struct err *e);
 
-/* Whether a file of this shape has the tensor. */
+/* Whether a file with these hyper-parameters has the tensor. */
 enum need hparams_need(const struct hparams *h, enum tensor t);
 
 int hparams_dim(const struct hparams *h, enum dim d);

@@ -1,13 +1,17 @@
-/* inputs.c: the inputs of products, in the form that each reads (kernel/acts.h).
+/* inputs.c: inputs of GEMMs in the form that each GEMM reads (kernel/acts.h): floats, int8 blocks,
+ * or bf16 pairs.
  *
- * What a norm says is made row by row, since it needs all of one. What attention says, and gate and
- * up, is put there by whoever has just computed a piece of it, while it is in the cache. Pieces are
- * whole blocks of that form; where such pieces would be too few for the members, rows are made of
- * floats, behind a barrier. */
+ * The output of a norm is quantised row by row, since the norm needs the whole row. The output of
+ * attention and of gate/up is quantised by the thread that computes a tile, while the tile is in
+ * the cache; such a tile is a whole number of quantisation blocks. If that gives fewer tiles than
+ * the threads need, the output is stored as floats, and whole rows are quantised after a barrier.
+ *
+ * Owner: the thread pool. */
 #include "model/forward.h"
 #include "model/forward_in.h"
 
-static void prepare_row(const struct self *s, const struct source *src, int r, struct inputs *to)
+static void norm_quantise_row(
+    const struct self *s, const struct source *src, int r, struct inputs *to)
 {
     const struct kernels *k = s->m->kernels;
     const float *x = src->rows + (size_t)(src->pick ? src->pick[r] : r) * src->stride;
@@ -26,7 +30,7 @@ static void prepare_row(const struct self *s, const struct source *src, int r, s
 
 void forward_prepare(const struct self *s, const struct source *src, struct inputs *to)
 {
-    bool alone = s->n_rows <= ALONE_ROWS;
+    bool is_redundant = s->n_rows <= ALONE_ROWS;
     int from = 0, end = s->n_rows;
 
     for (int kind = 0; kind < N_ACT_KINDS; kind++)
@@ -35,12 +39,12 @@ void forward_prepare(const struct self *s, const struct source *src, struct inpu
                 .n_rows = s->n_rows,
                 .n_cols = src->n_cols,
                 .stride = act_row_bytes((enum act_kind)kind, src->n_cols),
-                .data = alone ? s->mem->acts[kind] : s->m->acts[kind] };
-    if (!alone)
+                .data = is_redundant ? s->mem->acts[kind] : s->m->acts[kind] };
+    if (!is_redundant)
         forward_part(s, s->n_rows, &from, &end);
     for (int r = from; r < end; r++)
-        prepare_row(s, src, r, to);
-    if (!alone)
+        norm_quantise_row(s, src, r, to);
+    if (!is_redundant)
         barrier(s);
 }
 
@@ -58,9 +62,10 @@ struct inputs forward_some(const struct inputs *in, int n, int first, const int 
     return out;
 }
 
-/* ---- pieces */
+/* ---- tiles */
 
-enum { FEW_ROWS = 64 }; /* fewer at a time make a product slow that unpacks its weights first */
+/* with fewer rows per call, a GEMM that first unpacks its weights is slow */
+enum { FEW_ROWS = 64 };
 
 struct cut forward_cut(const struct self *s, struct made *to, int n_panels, int panels)
 {
@@ -71,14 +76,15 @@ struct cut forward_cut(const struct self *s, struct made *to, int n_panels, int 
     if (panels >= block)
         return (struct cut){ panels / block * block, s->n_rows };
     rows = MIN(rows, s->n_rows);
-    while (rows > FEW_ROWS && n_blocks * ((s->n_rows + rows - 1) / rows) < ENOUGH * s->n)
+    while (rows > FEW_ROWS && n_blocks * ((s->n_rows + rows - 1) / rows) < ENOUGH * s->n_threads)
         rows = MAX(rows / 2, FEW_ROWS);
-    to->by_piece = n_blocks * ((s->n_rows + rows - 1) / rows) >= ENOUGH * s->n;
+    to->by_piece = n_blocks * ((s->n_rows + rows - 1) / rows) >= ENOUGH * s->n_threads;
     return to->by_piece ? (struct cut){ block, rows } : (struct cut){ panels, s->n_rows };
 }
 
-/* The fewest kv heads that are whole blocks together, and leave no member without work; else 0. */
-static int heads_of_blocks(const struct self *s, int block)
+/* The smallest number of KV heads which together are whole quantisation blocks and leave no thread
+ * without work; 0: none. */
+static int heads_per_tile(const struct self *s, int block)
 {
     const struct hparams *h = &s->m->h;
     const int width = h->n_heads / h->n_kv_heads * h->head_dim;
@@ -88,12 +94,12 @@ static int heads_of_blocks(const struct self *s, int block)
     for (int n = 2; n <= h->n_kv_heads; n++) {
         int n_pieces = h->n_kv_heads / n;
         if (h->n_kv_heads % n == 0 && n * width % block == 0)
-            return n_pieces % s->n == 0 || n_pieces >= ENOUGH * s->n ? n : 0;
+            return n_pieces % s->n_threads == 0 || n_pieces >= ENOUGH * s->n_threads ? n : 0;
     }
     return 0;
 }
 
-static struct made made(const struct self *s, const struct packed *reader, int n_rows)
+static struct made act_out_for(const struct self *s, const struct packed *reader, int n_rows)
 {
     enum act_kind kind = kernels_acts(s->m->kernels, reader->type);
 
@@ -104,14 +110,14 @@ static struct made made(const struct self *s, const struct packed *reader, int n
         .by_piece = true };
 }
 
-/* Floats that are read as they are need no other place. */
-static void place(struct made *x, float *floats, size_t stride, void *coded)
+/* Sets the buffers. If the GEMM reads floats, no quantised copy is needed. */
+static void set_buffers(struct made *x, float *floats, size_t stride, void *quantised)
 {
     bool as_is = x->acts.kind == ACT_F32;
 
     x->floats = floats;
     x->stride = stride;
-    x->acts.data = as_is ? (void *)floats : coded;
+    x->acts.data = as_is ? (void *)floats : quantised;
     if (as_is)
         x->acts.stride = stride * sizeof(float);
 }
@@ -119,10 +125,10 @@ static void place(struct made *x, float *floats, size_t stride, void *coded)
 struct made forward_attended(const struct self *s, const struct layer *l)
 {
     const struct llama *m = s->m;
-    struct made x = made(s, &l->o, s->n_rows);
-    int n_heads = heads_of_blocks(s, act_block(x.acts.kind));
+    struct made x = act_out_for(s, &l->o, s->n_rows);
+    int n_heads = heads_per_tile(s, act_block(x.acts.kind));
 
-    place(&x, m->attended, m->q_stride, m->attended_acts);
+    set_buffers(&x, m->attended, m->q_stride, m->attended_acts);
     x.by_piece = n_heads > 0;
     x.n_heads = MAX(n_heads, 1);
     return x;
@@ -131,13 +137,13 @@ struct made forward_attended(const struct self *s, const struct layer *l)
 struct made forward_hidden(const struct self *s, const struct layer *l, int n_rows)
 {
     const struct llama *m = s->m;
-    struct made x = made(s, &l->down, n_rows);
+    struct made x = act_out_for(s, &l->down, n_rows);
 
-    place(&x, m->hidden, m->ff_stride, m->hidden_acts);
+    set_buffers(&x, m->hidden, m->ff_stride, m->hidden_acts);
     return x;
 }
 
-static void put(
+static void quantise_cols(
     const struct self *s, const struct acts *to, int row, int col, const float *x, int n)
 {
     struct act_cols at = { to->kind, (uint8_t *)to->data + (size_t)row * to->stride, col };
@@ -148,19 +154,19 @@ static void put(
 void forward_put(const struct self *s, const struct made *to, int row, int col, int n)
 {
     if (to->by_piece && to->acts.kind != ACT_F32)
-        put(s, &to->acts, row, col, to->floats + (size_t)row * to->stride + col, n);
+        quantise_cols(s, &to->acts, row, col, to->floats + (size_t)row * to->stride + col, n);
 }
 
 void forward_put_silu(
     const struct self *s, const struct made *to, int row, int col, size_t at, int n)
 {
-    bool codes = to->by_piece && to->acts.kind != ACT_F32;
+    bool is_quantised = to->by_piece && to->acts.kind != ACT_F32;
     float *gate = s->mem->tile + at;
 
-    s->m->kernels->silu_mul(
-        codes ? gate : to->floats + (size_t)row * to->stride + col, gate, s->mem->tile2 + at, n);
-    if (codes)
-        put(s, &to->acts, row, col, gate, n);
+    s->m->kernels->silu_mul(is_quantised ? gate : to->floats + (size_t)row * to->stride + col, gate,
+        s->mem->tile2 + at, n);
+    if (is_quantised)
+        quantise_cols(s, &to->acts, row, col, gate, n);
 }
 
 void forward_read(const struct self *s, const struct made *from, struct inputs *to)

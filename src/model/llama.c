@@ -6,17 +6,18 @@
 enum {
     MAX_ROWS = 1 << 16,
     ALIGNMENT = 64,
-    KV_LAYOUT_VERSION = 1, /* of what attn.h describes; records of another are not read */
+    /* version of the layout in attn.h; KV records of other versions are rejected */
+    KV_LAYOUT_VERSION = 1,
 };
 
-static struct llama *of(struct lm *lm)
+static struct llama *llama_of(struct lm *lm)
 {
     return container_of(lm, struct llama, lm);
 }
 
 static bool llama_forward(struct lm *lm, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
 {
-    struct llama *m = of(lm);
+    struct llama *m = llama_of(lm);
     if (!m->owner.is_set)
         owner_take(&m->owner);
     OWNED(m->owner);
@@ -25,7 +26,7 @@ static bool llama_forward(struct lm *lm, struct lm_run *runs, int n_runs, const 
 
 static void llama_copy_page(struct lm *lm, page_id from, page_id to)
 {
-    struct llama *m = of(lm);
+    struct llama *m = llama_of(lm);
     OWNED(m->owner);
     CHECK(from.i < lm->n_pages && to.i < lm->n_pages && from.i != to.i);
     memcpy(
@@ -34,7 +35,7 @@ static void llama_copy_page(struct lm *lm, page_id from, page_id to)
 
 static void llama_clear_page(struct lm *lm, page_id page)
 {
-    struct llama *m = of(lm);
+    struct llama *m = llama_of(lm);
     OWNED(m->owner);
     CHECK(page.i < lm->n_pages);
     memset(m->arena + page.i * m->kv.page_bytes, 0, m->kv.page_bytes);
@@ -42,21 +43,21 @@ static void llama_clear_page(struct lm *lm, page_id page)
 
 static void llama_read_page(struct lm *lm, page_id page, void *out)
 {
-    const struct llama *m = of(lm);
+    const struct llama *m = llama_of(lm);
     CHECK(page.i < lm->n_pages);
     memcpy(out, m->arena + page.i * m->kv.page_bytes, m->kv.page_bytes);
 }
 
 static void llama_write_page(struct lm *lm, page_id page, const void *in)
 {
-    struct llama *m = of(lm);
+    struct llama *m = llama_of(lm);
     CHECK(page.i < lm->n_pages);
     memcpy(m->arena + page.i * m->kv.page_bytes, in, m->kv.page_bytes);
 }
 
 static void llama_close(struct lm *lm)
 {
-    struct llama *m = of(lm);
+    struct llama *m = llama_of(lm);
     team_close(m->team);
     weights_clear(&m->w);
     mem_free(m->members);
@@ -73,7 +74,7 @@ static void llama_spread(struct lm *lm, void (*fn)(void *arg, int member, int n_
 static const struct lm_ops llama_ops = { llama_forward, llama_copy_page, llama_clear_page,
     llama_read_page, llama_write_page, llama_spread, llama_close };
 
-/* ---- scratch: laid out twice, first to learn the size */
+/* ---- scratch memory: laid out twice, first to compute the size */
 
 struct carver {
     uint8_t *base; /* NULL: only count */
@@ -110,7 +111,7 @@ static void kinds_used(const struct llama *m, bool *is_used)
     }
 }
 
-/* The most rows behind the activation: one for each expert that a row uses. */
+/* Largest number of rows of the hidden activation: one for each expert that a row uses. */
 static size_t n_entries(const struct llama *m)
 {
     return (size_t)m->lm.max_rows * (size_t)MAX(m->h.n_experts_used, 1);
@@ -146,8 +147,9 @@ static void lay_out_experts(struct llama *m, struct carver *c)
     x->said = carve(c, entries * m->d_stride, sizeof(float));
 }
 
-/* Of a row of what is made by piece, whichever kind a layer wants; floats are read as they are. */
-static size_t made_bytes(const struct llama *m, int n_cols)
+/* Bytes of a row of an output that is quantised by tile: the largest of the kinds that the layers
+ * read. Floats are read without conversion and count 0. */
+static size_t max_quantised_row_bytes(const struct llama *m, int n_cols)
 {
     bool is_used[N_ACT_KINDS] = { false };
     size_t most = 0;
@@ -159,8 +161,8 @@ static size_t made_bytes(const struct llama *m, int n_cols)
     return most;
 }
 
-/* Queries, keys, values and what was attended are done with when the feed-forward begins: its
- * hidden rows share their memory. */
+/* q, k, v and attn_out are no longer needed when the feed-forward part begins: its hidden rows
+ * share their memory. */
 static void lay_out_shared(struct llama *m, struct carver *c, size_t rows)
 {
     struct carver attn = *c, ff = *c;
@@ -169,13 +171,13 @@ static void lay_out_shared(struct llama *m, struct carver *c, size_t rows)
     m->k = carve(&attn, rows * m->kv_stride, sizeof(float));
     m->v = carve(&attn, rows * m->kv_stride, sizeof(float));
     m->attended = carve(&attn, rows * m->q_stride, sizeof(float));
-    m->attended_acts = carve(&attn, rows, made_bytes(m, hparams_dim(&m->h, DIM_Q)));
+    m->attended_acts = carve(&attn, rows, max_quantised_row_bytes(m, hparams_dim(&m->h, DIM_Q)));
     m->hidden = carve(&ff, n_entries(m) * m->ff_stride, sizeof(float));
-    m->hidden_acts = carve(&ff, n_entries(m), made_bytes(m, m->h.d_ff));
+    m->hidden_acts = carve(&ff, n_entries(m), max_quantised_row_bytes(m, m->h.d_ff));
     c->used = MAX(attn.used, ff.used);
 }
 
-/* Of members who share long rows; as many as there can be, within reason. */
+/* States of split-KV rows: the largest possible number, up to MAX_SPLIT_STATES. */
 static void lay_out_states(struct llama *m, struct carver *c)
 {
     const int group = m->h.n_heads / m->h.n_kv_heads;
@@ -215,7 +217,7 @@ static void lay_out(struct llama *m, struct carver *c)
     }
 }
 
-static int take_scratch(struct llama *m, struct err *e)
+static int alloc_scratch(struct llama *m, struct err *e)
 {
     const struct hparams *h = &m->h;
     struct carver c = { 0 };
@@ -241,9 +243,9 @@ static int take_scratch(struct llama *m, struct err *e)
     return 0;
 }
 
-/* ---- keys and values */
+/* ---- KV arena */
 
-static int take_arena(struct llama *m, struct err *e)
+static int alloc_arena(struct llama *m, struct err *e)
 {
     size_t n;
 
@@ -273,7 +275,7 @@ static int set_sizes(struct llama *m, const struct llama_options *o, struct err 
     return 0;
 }
 
-static int open_parts(
+static int open_components(
     struct llama *m, const struct gguf *g, const struct llama_options *o, struct err *e)
 {
     const struct bind_options bind = { o->progress, o->progress_arg, o->packfile,
@@ -290,18 +292,18 @@ static int open_parts(
         return -1;
     rope_table_init(&m->rope, &m->h, m->w.rope_factors);
     kv_layout_init(&m->kv, o->kv_type, m->h.n_layers, m->h.n_kv_heads, m->h.head_dim);
-    return take_scratch(m, e) || take_arena(m, e) ? -1 : 0;
+    return alloc_scratch(m, e) || alloc_arena(m, e) ? -1 : 0;
 }
 
-static uint64_t macs_of(const struct packed *w)
+static uint64_t n_macs(const struct packed *w)
 {
     return (uint64_t)w->n_rows * (uint64_t)w->n_cols;
 }
 
-/* A matrix that all rows read; of one of experts, the part that one row does. */
-static void count_matrix(struct lm *lm, const struct packed *w, double share)
+/* A matrix that all rows read; `share` is the part that one row reads (experts). */
+static void count_matrix_cost(struct lm *lm, const struct packed *w, double share)
 {
-    lm->row_macs += (uint64_t)((double)macs_of(w) * share);
+    lm->row_macs += (uint64_t)((double)n_macs(w) * share);
     lm->step_bytes += (size_t)((double)((size_t)w->n_panels * w->panel_bytes) * share);
 }
 
@@ -316,20 +318,21 @@ static void count_costs(struct llama *m)
         const struct packed *all[] = { &l->q, &l->k, &l->v, &l->o };
         const struct packed *ff[] = { &l->gate, &l->up, &l->down };
         for (size_t j = 0; j < ARRAY_LEN(all); j++)
-            count_matrix(lm, all[j], 1);
+            count_matrix_cost(lm, all[j], 1);
         for (size_t j = 0; j < ARRAY_LEN(ff); j++)
-            count_matrix(lm, ff[j], used);
+            count_matrix_cost(lm, ff[j], used);
         if (m->h.n_experts)
-            count_matrix(lm, &l->router, 1);
+            count_matrix_cost(lm, &l->router, 1);
     }
-    lm->logit_macs = macs_of(head);
+    lm->logit_macs = n_macs(head);
     lm->step_bytes += (size_t)head->n_panels * head->panel_bytes;
     lm->key_macs = 2 * (uint64_t)m->h.n_layers * (uint64_t)hparams_dim(&m->h, DIM_Q);
     lm->is_integer = act_kind_for(m->w.layers[0].gate.type) != ACT_F32;
 }
 
-/* Whether some sum on the way to keys and values may be of the kernel set's own. */
-static bool has_own_sums(const struct llama *m)
+/* Whether an operation on which keys and values depend may use the numerics of the kernel set
+ * instead of those of ref.c. */
+static bool has_own_numerics(const struct llama *m)
 {
     if (m->kv.type == KV_BF16)
         return true;
@@ -344,10 +347,11 @@ static bool has_own_sums(const struct llama *m)
     return false;
 }
 
-/* What is computed otherwise is of another kind: no sequence goes on from pages of both. */
+/* KV pages computed with different numerics must not be mixed in one sequence, so they have
+ * different kinds. */
 static uint32_t kv_kind(const struct llama *m)
 {
-    uint32_t sums = has_own_sums(m) ? m->kernels->own_sums : 0;
+    uint32_t sums = has_own_numerics(m) ? m->kernels->own_sums : 0;
 
     return sums << 16 | KV_LAYOUT_VERSION << 8 | (uint32_t)m->kv.type;
 }
@@ -359,7 +363,7 @@ int lm_open_llama(
     if (!m)
         return err_set(e, ERR_MEMORY, "no memory for a model");
     m->lm.ops = &llama_ops;
-    if (open_parts(m, g, o, e)) {
+    if (open_components(m, g, o, e)) {
         llama_close(&m->lm);
         return -1;
     }

@@ -1,96 +1,102 @@
-/* lm.h: what the engine asks of a language model. Rows in, logits out.
+/* lm.h: interface between the engine and a language model: batch rows in, logits out.
  *
- * A row is one token at one absolute position of one sequence; a run is consecutive rows of one
- * sequence, and a sequence has at most one run in a forward. The bits of a row's logits depend on
- * the tokens before it in its sequence and on nothing else: not on the other rows, not on how
- * the prompt was cut into runs, not on threads.
+ * A row is one token at one absolute position of one sequence. A run is a set of consecutive rows
+ * of one sequence; a sequence has at most one run per forward pass. The bits of a row's logits
+ * depend only on the preceding tokens of its sequence: not on the other rows, not on the division
+ * of the prompt into runs, not on the number of threads.
  *
- * Owner: the engine thread calls what is in lm_ops, but for read_page and write_page; everything is
- * allocated when the model is opened, a step allocates nothing and cannot fail.
+ * Owner: the engine thread calls the functions of lm_ops, except read_page and write_page. All
+ * memory is allocated when the model is opened; a step allocates nothing and cannot fail.
  *
- * Implementations: llama.c (the real one), fake.c (the next token is a hash of the prefix, read
- * back from the pages; for the simulator and the promise test), script.c (answers are given in
- * the request). */
+ * Implementations: llama.c (transformer), fake.c (the next token is a hash of the prefix, which is
+ * read back from the KV pages; for the simulator and the schedule invariance test), script.c (the
+ * output is part of the request), timed.c (advances a simulated clock). */
 #pragma once
 
 #include "base/err.h"
 #include "kernel/page.h"
 
-enum { LOGIT_GROUP = 256 }; /* logits that have a peak in common */
+enum { LOGIT_GROUP = 256 }; /* logits that share one maximum in `peaks` */
 
 static inline int logit_groups(int n_vocab)
 {
     return (n_vocab + LOGIT_GROUP - 1) / LOGIT_GROUP;
 }
 
-/* What one row says about the next token. */
+/* Output of one row: the distribution of the next token. */
 struct logits {
-    const float *x;    /* [n_vocab] */
-    const float *peak; /* [logit_groups(n_vocab)] the largest of each group, NaN counts as -inf;
-                          NULL: not known */
+    const float *x; /* [n_vocab] */
+    /* [logit_groups(n_vocab)] maximum of each group, NaN counts as -inf; NULL: not available */
+    const float *peak;
 };
 
 struct lm_run {
     const int32_t *tokens; /* [n] */
     int n;                 /* >= 1 */
     int pos;               /* absolute position of tokens[0] */
-    const page_id *pages;  /* the sequence's table; covers positions 0 .. pos + n - 1 */
-    int n_logits;          /* wanted for the last n_logits rows: 0 .. n */
-    const float *logits;   /* out: [n_logits][n_vocab], valid until the next forward */
-    const float *peaks;    /* out: [n_logits][logit_groups(n_vocab)] of them; or NULL */
-    int from_layer;        /* a run that was paused goes on with this layer; else 0 */
-    int end_layer;         /* it pauses before this one; 0: it does not */
+    const page_id *pages;  /* page table of the sequence; covers positions 0 .. pos + n - 1 */
+    int n_logits;          /* the last n_logits rows get logits: 0 .. n */
+    const float *logits;   /* out: [n_logits][n_vocab], valid until the next forward pass */
+    const float *peaks;    /* out: [n_logits][logit_groups(n_vocab)] group maxima; or NULL */
+    int from_layer;        /* first layer of this pass: a partial run resumes here; else 0 */
+    int end_layer;         /* a partial run stops before this layer; 0: it runs all layers */
 };
 
-/* Pausing: one run of a forward, of at most max_paused rows, may stop between two layers, with
- * no logits yet. The model keeps what its rows are there. A later forward goes on with the same
- * tokens, pos and pages, or the first of them, from where it stopped, for some layers or to the
- * end; forwards between them compute other sequences. What is kept is forgotten when another run
- * pauses, and untouched by a forward that was stopped: the same part may be computed again. Until
- * the end its pages hold rubbish from pos on. Bits are those of a run in one piece. */
+/* Layered prefill: one run of a forward pass, of at most max_paused rows, may stop between two
+ * layers (a partial run); it has no logits yet. The model stores the residual stream of its rows. A
+ * later forward pass resumes at that layer with the same tokens, pos and pages, or the first of
+ * them, for some layers or to the end; forward passes in between compute other sequences. The
+ * stored state is discarded when another run becomes partial. A forward pass that was stopped does
+ * not change it, so the same part can be computed again. Until the last layer is done, the content
+ * of the run's pages from pos on is undefined. The results have the same bits as those of a run in
+ * one pass. */
 struct lm;
 
 struct lm_ops {
-    /* Computes all runs, appends their keys and values to their pages. Sum of n <= max_rows,
-     * sum of n_logits <= max_logits. `stop` is polled between layers; when it becomes true the
-     * call returns false, logits are undefined and the rows' pages hold rubbish beyond pos. */
+    /* Forward pass: computes all runs and appends their keys and values to their KV pages. The sum
+     * of n is at most max_rows, the sum of n_logits at most max_logits. `stop` is polled between
+     * layers; if it is true, the call returns false, the logits are undefined, and so is the
+     * content of the runs' pages from pos on. */
     bool (*forward)(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop);
     void (*copy_page)(struct lm *m, page_id from, page_id to); /* for copy-on-write */
-    void (*clear_page)(struct lm *m, page_id page);            /* nothing of what it held is left */
-    /* All of a page, page_bytes, to and from memory. These two from any thread, as long as nobody
-     * writes to the page, or reads it, meanwhile. */
+    void (*clear_page)(struct lm *m, page_id page);            /* overwrites the previous content */
+    /* Copy a whole page (page_bytes) to and from memory. Any thread may call these two, as long as
+     * no other thread writes to the page, or reads it, at the same time. */
     void (*read_page)(struct lm *m, page_id page, void *out);
     void (*write_page)(struct lm *m, page_id page, const void *in);
-    /* fn on each of the n_threads threads that compute, the caller among them (member 0); returns
-     * when all have. Not during a forward. NULL where n_threads is 1 or 0. */
-    void (*spread)(struct lm *m, void (*fn)(void *arg, int member, int n_members), void *arg);
+    /* Calls fn on each of the n_threads compute threads, including the caller (thread 0), and
+     * returns when all calls have returned. Not during a forward pass. NULL if n_threads is 1 or
+     * 0. */
+    void (*spread)(struct lm *m, void (*fn)(void *arg, int thread, int n_threads), void *arg);
     void (*close)(struct lm *m);
 };
 
 struct lm {
     const struct lm_ops *ops;
     int n_vocab;
-    int n_ctx_train;     /* positions the model was made for */
-    int max_rows;        /* per forward */
-    int max_logits;      /* per forward */
-    int n_layers;        /* a run may pause between them; 0, 1: it may not */
-    int max_paused;      /* rows of a run that pauses; 0 likewise */
-    int n_threads;       /* that compute; 0: the caller's */
-    uint32_t n_pages;    /* pages its KV arena has */
-    size_t page_bytes;   /* of one page, all layers; 0: pages without content */
-    uint32_t kv_kind;    /* number format and layout of what is in a page, and the sums it is of */
-    size_t weight_bytes; /* as held in memory */
+    int n_ctx_train;   /* context length of the training */
+    int max_rows;      /* per forward pass */
+    int max_logits;    /* per forward pass */
+    int n_layers;      /* a partial run may stop between layers; 0, 1: no partial runs */
+    int max_paused;    /* largest number of rows of a partial run; 0: no partial runs */
+    int n_threads;     /* compute threads; 0: only the caller's thread */
+    uint32_t n_pages;  /* pages in the KV arena */
+    size_t page_bytes; /* bytes of one page, all layers; 0: pages have no content */
+    /* number format, layout and numerics id of the page content: only pages of one kind may be
+     * mixed */
+    uint32_t kv_kind;
+    size_t weight_bytes; /* weights in memory */
     uint64_t n_params;
 
-    /* What a step costs, for benchmarks; 0 when nothing is computed. */
-    size_t step_bytes;   /* of weights read; of experts, those that one row uses */
-    uint64_t row_macs;   /* multiply-adds of a row up to the head */
-    uint64_t key_macs;   /* more of them for each key that a row attends to */
-    uint64_t logit_macs; /* more of them for a row whose logits are wanted */
-    bool is_integer;     /* most of them are integer dots */
+    /* Cost of a step, for benchmarks; 0 if the model computes nothing. */
+    size_t step_bytes;   /* weights read per step; of experts, those that one row uses */
+    uint64_t row_macs;   /* multiply-adds of one row up to the output projection */
+    uint64_t key_macs;   /* additional multiply-adds for each key that a row attends to */
+    uint64_t logit_macs; /* additional multiply-adds for a row that gets logits */
+    bool is_integer;     /* most multiply-adds are integer dot products */
 };
 
-/* Of the i-th row that logits were wanted for. */
+/* Logits of the i-th of the run's n_logits rows. */
 static inline struct logits lm_logits(const struct lm *m, const struct lm_run *r, int i)
 {
     size_t n_groups = (size_t)logit_groups(m->n_vocab);

@@ -1,15 +1,18 @@
-/* parties.c: which single rows attend together, since their sequences begin with the same pages,
- * and which are so long that several members share one; whatever else is in the step.
+/* attn_groups.c: shared-prefix groups of decode rows (cascade attention) and division of long
+ * decode rows over threads (split-KV).
  *
- * Rows are put in the order of their first page; then each begins a party or joins the one before
- * it. A party has as many rows as leave work for every member of the team. Of those of one row,
- * whose keys would be a piece that others wait for are cut: few sequences, few kv heads, or one
- * that is far longer than the rest. Parties of more rows stay whole; they are there only when work
- * is plenty. Who attends with whom never shows: a row's bits are those it has alone. */
+ * Decode rows are sorted by their first KV page; then each row starts a group or joins the group
+ * before it. The group size is limited such that every thread has work. A group of one row whose
+ * keys would take one thread much longer than a fair share is split: this occurs with few
+ * sequences, few KV heads, or one sequence far longer than the others. Groups of several rows are
+ * not split; they exist only if there is enough work for all threads. Grouping and splitting do not
+ * change the bits of a row.
+ *
+ * Owner: the engine thread, before the job of the step. */
 #include "model/forward_in.h"
 
-/* Shell's sort: no memory, and few rows. */
-static void by_first_page(struct attn_row *list, int n)
+/* Shell sort: needs no memory, and there are few rows. */
+static void sort_by_first_page(struct attn_row *list, int n)
 {
     for (int gap = n / 2; gap; gap /= 2)
         for (int i = gap; i < n; i++) {
@@ -21,8 +24,8 @@ static void by_first_page(struct attn_row *list, int n)
         }
 }
 
-/* Positions in the same pages and before either row's own block of keys. */
-static int shared_by(const struct attn_row *a, const struct attn_row *b)
+/* Number of common positions: in the same KV pages, and before the last key block of either row. */
+static int n_shared_positions(const struct attn_row *a, const struct attn_row *b)
 {
     int most = (MIN(a->n_keys, b->n_keys) - 1) / KV_BLOCK * KV_BLOCK, n = 0;
 
@@ -31,10 +34,11 @@ static int shared_by(const struct attn_row *a, const struct attn_row *b)
     return n / KV_BLOCK * KV_BLOCK;
 }
 
-/* With each further row a party may share less: half as much is worth it, less is not. */
-static bool joins(struct party *p, const struct attn_row *list, const struct attn_row *row)
+/* Adds the row to the group if they share a prefix. Each further row may shorten the common prefix
+ * of the group; a row that would halve it, or more, does not join. */
+static bool try_join(struct party *p, const struct attn_row *list, const struct attn_row *row)
 {
-    int n = shared_by(&list[p->from], row);
+    int n = n_shared_positions(&list[p->from], row);
 
     if (n == 0 || (p->n > 1 && 2 * n < p->n_shared))
         return false;
@@ -43,10 +47,11 @@ static bool joins(struct party *p, const struct attn_row *list, const struct att
     return true;
 }
 
-/* ---- in pieces */
+/* ---- split-KV */
 
-/* Keys of all rows and kv heads, for each member as many. */
-static int64_t fair_share(const struct llama *m)
+/* Fair share of one thread: attended keys of all rows and KV heads, divided by the number of
+ * threads. */
+static int64_t fair_keys(const struct llama *m)
 {
     int64_t n_keys = 0;
 
@@ -55,8 +60,9 @@ static int64_t fair_share(const struct llama *m)
     return n_keys * m->h.n_kv_heads / team_size(m->team);
 }
 
-/* Whether whole parties leave nobody without work for long, be they the heaviest each. */
-static bool are_even(const struct llama *m, int64_t fair)
+/* Whether unsplit groups balance the load: true if the thread with the most groups is within 1/16
+ * of the fair share, even if all its groups have the size of the largest. */
+static bool is_balanced(const struct llama *m, int64_t fair)
 {
     const int n = team_size(m->team), each = (m->n_parties * m->h.n_kv_heads + n - 1) / n;
     int64_t heaviest = 0;
@@ -71,9 +77,9 @@ static bool are_even(const struct llama *m, int64_t fair)
     return heaviest * each <= fair + fair / 16;
 }
 
-/* Into pieces of about `most` keys. False: it is short enough, or the states of others have all
- * the room. */
-static bool cut(struct llama *m, struct party *p, int64_t most, size_t *n_states)
+/* Splits the group into pieces of about `most` keys. Returns false if the row is short enough, or
+ * if there is no room left in `states`. */
+static bool split_group(struct llama *m, struct party *p, int64_t most, size_t *n_states)
 {
     const struct attn_row *row = &m->list[p->from];
     const int n_splits = attn_splits(row->n_keys);
@@ -91,19 +97,19 @@ static bool cut(struct llama *m, struct party *p, int64_t most, size_t *n_states
     return true;
 }
 
-/* Those that are cut come last. */
-static void cut_long_rows(struct llama *m)
+/* Moves the split groups to the end of the list. */
+static void split_long_rows(struct llama *m)
 {
-    const int64_t fair = fair_share(m);
+    const int64_t fair = fair_keys(m);
     size_t n_states = 0;
 
     m->n_own = m->n_parties;
     m->n_pieces = 0;
-    if (m->n_states == 0 || are_even(m, fair))
+    if (m->n_states == 0 || is_balanced(m, fair))
         return;
     for (int i = m->n_parties - 1; i >= 0; i--) {
         struct party p = m->parties[i];
-        if (!cut(m, &p, fair / ENOUGH, &n_states))
+        if (!split_group(m, &p, fair / ENOUGH, &n_states))
             continue;
         m->parties[i] = m->parties[--m->n_own];
         m->parties[m->n_own] = p;
@@ -119,12 +125,12 @@ void forward_parties(struct llama *m)
 
     for (int r = 0; r < n; r++)
         m->list[r] = (struct attn_row){ m->rows[r].pages, m->rows[r].pos + 1, r };
-    by_first_page(m->list, n);
+    sort_by_first_page(m->list, n);
     m->n_parties = 0;
     for (int i = 0; i < n; i++) {
         struct party *last = i ? &m->parties[m->n_parties - 1] : NULL;
-        if (!last || last->n == most || !joins(last, m->list, &m->list[i]))
+        if (!last || last->n == most || !try_join(last, m->list, &m->list[i]))
             m->parties[m->n_parties++] = (struct party){ .from = i, .n = 1 };
     }
-    cut_long_rows(m);
+    split_long_rows(m);
 }

@@ -2,17 +2,18 @@
 
 #include <math.h>
 
-/* The pair that makes `turns` full turns over the original context. */
-static double pair_of_turns(const struct hparams *h, double turns)
+/* Index of the pair that makes `turns` full rotations over the original context length. */
+static double pair_with_rotations(const struct hparams *h, double n_rotations)
 {
-    return h->n_rot * log(h->rope.n_ctx_orig / (turns * 2 * M_PI)) / (2 * log(h->rope.base));
+    return h->n_rot * log(h->rope.n_ctx_orig / (n_rotations * 2 * M_PI)) / (2 * log(h->rope.base));
 }
 
-/* 1 for pairs that turn fast (kept as they are), 0 for slow ones (stretched), a ramp between. */
-static double yarn_keep(const struct hparams *h, int pair)
+/* 1 for pairs with a high frequency (not scaled), 0 for a low frequency (scaled), linear in
+ * between. */
+static double yarn_unscaled_share(const struct hparams *h, int pair)
 {
-    double lo = fmax(0, floor(pair_of_turns(h, h->rope.beta_fast)));
-    double hi = fmin(h->n_rot - 1, ceil(pair_of_turns(h, h->rope.beta_slow)));
+    double lo = fmax(0, floor(pair_with_rotations(h, h->rope.beta_fast)));
+    double hi = fmin(h->n_rot - 1, ceil(pair_with_rotations(h, h->rope.beta_slow)));
     double ramp = (pair - lo) / fmax(0.001, hi - lo);
     return 1 - fmin(1, fmax(0, ramp));
 }
@@ -26,10 +27,10 @@ void rope_table_init(struct rope_table *t, const struct hparams *h, const float 
     if (p->scaling == ROPE_YARN && p->factor > 1)
         t->magnitude = (float)(p->attn_factor * (1 + 0.1 * log(p->factor)));
     for (int i = 0; i < t->n_pairs; i++) {
-        double speed = pow(p->base, -2.0 * i / h->n_rot) / (factors ? (double)factors[i] : 1);
-        double slow = speed / p->factor;
-        double keep = p->scaling == ROPE_YARN ? yarn_keep(h, i) : 0;
-        t->speed[i] = slow * (1 - keep) + speed * keep;
+        double freq = pow(p->base, -2.0 * i / h->n_rot) / (factors ? (double)factors[i] : 1);
+        double scaled_freq = freq / p->factor;
+        double unscaled = p->scaling == ROPE_YARN ? yarn_unscaled_share(h, i) : 0;
+        t->speed[i] = scaled_freq * (1 - unscaled) + freq * unscaled;
     }
 }
 
