@@ -66,7 +66,7 @@ static void llama_close(struct lm *lm)
     mem_free(m);
 }
 
-static void llama_spread(struct lm *lm, void (*fn)(void *arg, int member, int n_members), void *arg)
+static void llama_spread(struct lm *lm, void (*fn)(void *arg, int thread, int n_threads), void *arg)
 {
     team_run(container_of(lm, struct llama, lm)->team, fn, arg);
 }

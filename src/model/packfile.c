@@ -15,43 +15,43 @@
 #include <unistd.h>
 
 enum {
-    VERSION = 2,       /* of this file's form */
-    UNIT = 4096,       /* head, table and block begin at multiples */
-    STRETCH = 1 << 20, /* bytes per sum */
-    STAMP_AT = 512,    /* another sector than the head's */
+    VERSION = 2,           /* version of the file format */
+    ALIGN_BYTES = 4096,    /* alignment of head, CRC table and block */
+    CHUNK_BYTES = 1 << 20, /* bytes per CRC */
+    SOURCE_OFFSET = 512,   /* not in the sector of the head */
     SETTLED_S = 2,
 };
 
 static const char magic[8] = "IFXPACK\n";
 
-struct head { /* little-endian, as all machines that this runs on */
+struct head { /* little-endian, like all supported machines */
     char magic[8];
     uint32_t version, packing;
     uint8_t content[CONTENT_BYTES];
-    uint64_t bytes; /* of the block */
+    uint64_t bytes; /* size of the block */
     uint32_t sums_crc, head_crc;
 };
 
-struct stamp { /* a wrong sum: there is none */
+struct source_record { /* source digest; a wrong CRC means that there is none */
     uint8_t source[32];
     uint32_t crc;
 };
 
-_Static_assert(sizeof(struct head) == 64 && sizeof(struct stamp) == 36, "no holes");
+_Static_assert(sizeof(struct head) == 64 && sizeof(struct source_record) == 36, "no holes");
 
-static size_t unit_up(size_t n)
+static size_t align_up(size_t n)
 {
-    return (n + UNIT - 1) / UNIT * UNIT;
+    return (n + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
 }
 
-static size_t n_stretches(size_t bytes)
+static size_t n_chunks(size_t bytes)
 {
-    return (bytes + STRETCH - 1) / STRETCH;
+    return (bytes + CHUNK_BYTES - 1) / CHUNK_BYTES;
 }
 
-static size_t front_bytes(size_t bytes)
+static size_t header_bytes(size_t bytes)
 {
-    return UNIT + unit_up(n_stretches(bytes) * sizeof(uint32_t));
+    return ALIGN_BYTES + align_up(n_chunks(bytes) * sizeof(uint32_t));
 }
 
 static uint32_t head_crc(const struct head *h)
@@ -82,9 +82,9 @@ void packfile_source_of(struct packfile_key *out, const struct gguf *g)
     EVP_MD_CTX_free(sum);
 }
 
-static struct stamp stamp_of(const struct packfile_key *key)
+static struct source_record source_record_of(const struct packfile_key *key)
 {
-    struct stamp s = { .crc = crc32c(0, key->source, sizeof(s.source)) };
+    struct source_record s = { .crc = crc32c(0, key->source, sizeof(s.source)) };
 
     memcpy(s.source, key->source, sizeof(s.source));
     return s;
@@ -92,7 +92,7 @@ static struct stamp stamp_of(const struct packfile_key *key)
 
 /* ---- reading */
 
-struct sum_job {
+struct check_job {
     struct team *team;
     const uint8_t *block;
     size_t bytes;
@@ -100,23 +100,23 @@ struct sum_job {
     _Atomic size_t n_wrong;
 };
 
-static uint32_t sum_of(const uint8_t *block, size_t bytes, size_t stretch)
+static uint32_t chunk_crc(const uint8_t *block, size_t bytes, size_t chunk)
 {
-    size_t from = stretch * STRETCH;
+    size_t from = chunk * CHUNK_BYTES;
 
-    return crc32c(0, block + from, MIN(bytes - from, (size_t)STRETCH));
+    return crc32c(0, block + from, MIN(bytes - from, (size_t)CHUNK_BYTES));
 }
 
-static void sum_some(void *arg, int member, int n_members)
+static void check_chunks(void *arg, int thread, int n_threads)
 {
-    struct sum_job *j = arg;
-    (void)member;
-    (void)n_members;
+    struct check_job *j = arg;
+    (void)thread;
+    (void)n_threads;
     for (;;) {
         size_t i = (size_t)team_next(j->team);
-        if (i >= n_stretches(j->bytes))
+        if (i >= n_chunks(j->bytes))
             return;
-        if (sum_of(j->block, j->bytes, i) != j->sums[i])
+        if (chunk_crc(j->block, j->bytes, i) != j->sums[i])
             atomic_fetch_add(&j->n_wrong, 1);
     }
 }
@@ -125,7 +125,7 @@ static int check_head(const struct mapfile *m, size_t bytes, struct err *e)
 {
     struct head h;
 
-    if (m->n < UNIT)
+    if (m->n < ALIGN_BYTES)
         return err_set(e, ERR_CORRUPT, "a file of %zu bytes", m->n);
     memcpy(&h, m->p, sizeof(h));
     if (memcmp(h.magic, magic, sizeof(magic)) != 0 || h.head_crc != head_crc(&h))
@@ -134,10 +134,10 @@ static int check_head(const struct mapfile *m, size_t bytes, struct err *e)
         return err_set(e, ERR_UNSUPPORTED, "another version wrote it");
     if (h.bytes != bytes)
         return err_set(e, ERR_UNSUPPORTED, "it is of another model");
-    if (m->n != front_bytes(bytes) + bytes)
+    if (m->n != header_bytes(bytes) + bytes)
         return err_set(
-            e, ERR_CORRUPT, "%zu bytes instead of %zu", m->n, front_bytes(bytes) + bytes);
-    if (h.sums_crc != crc32c(0, m->p + UNIT, n_stretches(bytes) * sizeof(uint32_t)))
+            e, ERR_CORRUPT, "%zu bytes instead of %zu", m->n, header_bytes(bytes) + bytes);
+    if (h.sums_crc != crc32c(0, m->p + ALIGN_BYTES, n_chunks(bytes) * sizeof(uint32_t)))
         return err_set(e, ERR_CORRUPT, "the table of sums is damaged");
     return 0;
 }
@@ -146,10 +146,10 @@ static struct packfile_key read_key(const struct mapfile *m)
 {
     struct packfile_key key;
     struct head h;
-    struct stamp s;
+    struct source_record s;
 
     memcpy(&h, m->p, sizeof(h));
-    memcpy(&s, m->p + STAMP_AT, sizeof(s));
+    memcpy(&s, m->p + SOURCE_OFFSET, sizeof(s));
     memcpy(key.content, h.content, sizeof(key.content));
     memcpy(key.source, s.source, sizeof(key.source));
     key.has_source = s.crc == crc32c(0, s.source, sizeof(s.source));
@@ -165,7 +165,7 @@ int packfile_open(struct packfile *f, const char *path, size_t bytes, struct err
         packfile_close(f);
         return err_wrap(e, "%s", path);
     }
-    f->block = f->map.p + front_bytes(bytes);
+    f->block = f->map.p + header_bytes(bytes);
     f->key = read_key(&f->map);
     return 0;
 }
@@ -178,30 +178,30 @@ bool packfile_is_from(const struct packfile *f, const struct packfile_key *key)
 
 int packfile_check(const struct packfile *f, size_t bytes, struct team *team, struct err *e)
 {
-    struct sum_job job = { .team = team,
+    struct check_job job = { .team = team,
         .block = f->block,
         .bytes = bytes,
-        .sums = (const uint32_t *)(const void *)(f->map.p + UNIT) };
+        .sums = (const uint32_t *)(const void *)(f->map.p + ALIGN_BYTES) };
 
-    team_run(team, sum_some, &job);
+    team_run(team, check_chunks, &job);
     if (!job.n_wrong)
         return 0;
     return err_set(e, ERR_CORRUPT, "packed weights: %zu of %zu stretches are damaged", job.n_wrong,
-        n_stretches(bytes));
+        n_chunks(bytes));
 }
 
 void packfile_renew(const struct packfile *f, const char *path, const struct packfile_key *key)
 {
-    struct stamp s = stamp_of(key);
+    struct source_record s = source_record_of(key);
     struct stat st;
 
     if (!key->has_source)
         return;
     int fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
-        return; /* somebody else's: summed up at each start */
+        return; /* no permission to write: the content digest is computed at each start */
     if (!fstat(fd, &st) && st.st_dev == f->map.id.dev && st.st_ino == f->map.id.ino &&
-        pwrite(fd, &s, sizeof(s), STAMP_AT) != (ssize_t)sizeof(s))
+        pwrite(fd, &s, sizeof(s), SOURCE_OFFSET) != (ssize_t)sizeof(s))
         log_warn("model", "packfile", "%s: %s", path, strerror(errno));
     close(fd);
 }
@@ -214,7 +214,7 @@ void packfile_close(struct packfile *f)
 
 /* ---- writing */
 
-static int put_all(int fd, const void *bytes, size_t n)
+static int write_all(int fd, const void *bytes, size_t n)
 {
     const uint8_t *p = bytes;
 
@@ -235,72 +235,73 @@ static bool is_stopped(const _Atomic bool *stop)
     return stop && atomic_load_explicit(stop, memory_order_relaxed);
 }
 
-/* The sums are taken of the memory that is written: what was wrong there would be found wrong in
- * the file only if it changed on the way. */
-static int fill_front(uint8_t *front, const struct packfile_key *key, const uint8_t *block,
+/* The CRCs are computed from the memory that is written. They detect changes of the file, not an
+ * error in that memory. */
+static int fill_header(uint8_t *header, const struct packfile_key *key, const uint8_t *block,
     size_t bytes, const _Atomic bool *stop)
 {
-    uint32_t *sums = (uint32_t *)(void *)(front + UNIT);
+    uint32_t *sums = (uint32_t *)(void *)(header + ALIGN_BYTES);
     struct head h = { .version = VERSION, .packing = PACKFILE_LAYOUT, .bytes = bytes };
 
-    for (size_t i = 0; i < n_stretches(bytes) && !is_stopped(stop); i++)
-        sums[i] = sum_of(block, bytes, i);
+    for (size_t i = 0; i < n_chunks(bytes) && !is_stopped(stop); i++)
+        sums[i] = chunk_crc(block, bytes, i);
     memcpy(h.magic, magic, sizeof(magic));
     memcpy(h.content, key->content, sizeof(h.content));
-    h.sums_crc = crc32c(0, sums, n_stretches(bytes) * sizeof(*sums));
+    h.sums_crc = crc32c(0, sums, n_chunks(bytes) * sizeof(*sums));
     h.head_crc = head_crc(&h);
-    memcpy(front, &h, sizeof(h));
+    memcpy(header, &h, sizeof(h));
     if (key->has_source) {
-        struct stamp s = stamp_of(key);
-        memcpy(front + STAMP_AT, &s, sizeof(s));
+        struct source_record s = source_record_of(key);
+        memcpy(header + SOURCE_OFFSET, &s, sizeof(s));
     }
     return is_stopped(stop) ? -1 : 0;
 }
 
-static int put_block(int fd, const uint8_t *block, size_t bytes, const _Atomic bool *stop)
+static int write_block(int fd, const uint8_t *block, size_t bytes, const _Atomic bool *stop)
 {
-    for (size_t i = 0; i < n_stretches(bytes); i++) {
-        size_t from = i * STRETCH;
-        if (is_stopped(stop) || put_all(fd, block + from, MIN(bytes - from, (size_t)STRETCH)))
+    for (size_t i = 0; i < n_chunks(bytes); i++) {
+        size_t from = i * CHUNK_BYTES;
+        if (is_stopped(stop) || write_all(fd, block + from, MIN(bytes - from, (size_t)CHUNK_BYTES)))
             return -1;
     }
     return fsync(fd);
 }
 
-/* A file that nobody else writes: locked, and still there under its name. What a process that was
- * killed has left is used again. */
-static int open_alone(const char *path, struct err *e)
+/* Opens a file that no other process writes: locked, and still linked under its name. A file that a
+ * killed process left is used again. */
+static int open_exclusive(const char *path, struct err *e)
 {
     const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-    struct stat mine, named;
+    struct stat opened, named;
     int fd = fault_hit(FAULT_OPEN) ? (errno = EIO, -1) : open(path, flags, 0644);
 
     if (fd < 0)
         return err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
-    if (flock(fd, LOCK_EX | LOCK_NB) || fstat(fd, &mine) || stat(path, &named) ||
-        mine.st_ino != named.st_ino || mine.st_dev != named.st_dev) {
+    if (flock(fd, LOCK_EX | LOCK_NB) || fstat(fd, &opened) || stat(path, &named) ||
+        opened.st_ino != named.st_ino || opened.st_dev != named.st_dev) {
         close(fd);
         return err_set(e, ERR_IO, "%s: another process writes it", path);
     }
-    if (!S_ISREG(mine.st_mode) || ftruncate(fd, 0)) {
+    if (!S_ISREG(opened.st_mode) || ftruncate(fd, 0)) {
         err_set(e, ERR_IO, "%s: %s", path,
-            S_ISREG(mine.st_mode) ? strerror(errno) : "not a regular file");
+            S_ISREG(opened.st_mode) ? strerror(errno) : "not a regular file");
         close(fd);
         return -1;
     }
     return fd;
 }
 
-/* The new name is on the disk, too. */
-static int sync_folder(const char *path)
+/* Syncs the directory, so that the new name is on the disk. */
+static int sync_directory(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    char folder[4096] = ".";
+    char directory[4096] = ".";
 
     if (slash)
-        snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path + 1), path);
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int rc = fd < 0 || (fsync(fd) && errno != EINVAL) ? -1 : 0; /* which some cannot do */
+        snprintf(directory, sizeof(directory), "%.*s", (int)(slash - path + 1), path);
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* EINVAL: the file system does not support fsync of directories */
+    int rc = fd < 0 || (fsync(fd) && errno != EINVAL) ? -1 : 0;
     int why = errno;
     if (fd >= 0)
         close(fd);
@@ -313,19 +314,20 @@ int packfile_write(const char *path, const struct packfile_key *key, const uint8
 {
     char temp[4096];
     int n = snprintf(temp, sizeof(temp), "%s%s", path, PACKFILE_NEW);
-    uint8_t *front = try_calloc(1, front_bytes(bytes));
+    uint8_t *header = try_calloc(1, header_bytes(bytes));
     int fd = -1, rc = -1;
 
-    if (!front || n >= (int)sizeof(temp)) {
+    if (!header || n >= (int)sizeof(temp)) {
         err_set(e, ERR_MEMORY, "%.80s: no memory for its head", path);
         goto out;
     }
-    fd = open_alone(temp, e);
+    fd = open_exclusive(temp, e);
     if (fd < 0)
         goto out;
     errno = 0;
-    if (fill_front(front, key, block, bytes, stop) || put_all(fd, front, front_bytes(bytes)) ||
-        put_block(fd, block, bytes, stop) || rename(temp, path) || sync_folder(path)) {
+    if (fill_header(header, key, block, bytes, stop) ||
+        write_all(fd, header, header_bytes(bytes)) || write_block(fd, block, bytes, stop) ||
+        rename(temp, path) || sync_directory(path)) {
         if (is_stopped(stop))
             err_set(e, ERR_CANCELLED, "%s: not written to its end", path);
         else
@@ -338,6 +340,6 @@ int packfile_write(const char *path, const struct packfile_key *key, const uint8
 out:
     if (fd >= 0)
         close(fd);
-    mem_free(front);
+    mem_free(header);
     return rc;
 }

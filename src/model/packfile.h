@@ -1,62 +1,66 @@
-/* packfile.h: a model's packed weights as a file, so that the next start maps them and serves.
+/* packfile.h: file with the packed weights of a model, which the next start maps instead of
+ * packing.
  *
- *     head, 4 KB | a CRC-32C per stretch of 1 MB, to the next 4 KB | the block
+ *     head, 4 KB | one CRC-32C per chunk of 1 MB, padded to 4 KB | the block of weights
  *
- * The key says what the block was made of: a digest of all bytes of all tensors (content.h), and
- * which files they were read from, in which state: device, inode, size, and the times of the last
- * write and the last change. Where the files are still these, the bytes are; else they are summed
- * up, and of a copied or restored model with the same bytes the file is told (packfile_renew). A
- * file with another key, or with one wrong bit, is not used: the caller packs again and replaces
- * it. The layout is one for all kernel sets, and has its number in the head.
+ * The key identifies the input of the packing: a digest of all bytes of all tensors (content.h),
+ * and a digest of the identity of the source files (device, inode, size, mtime, ctime). If the
+ * source files are unchanged, their content is; otherwise the content digest is computed and
+ * compared. If a copied or restored model has the same content, its source digest is stored in the
+ * packfile (packfile_renew). A packfile with another key, or with one wrong bit, is not used: the
+ * caller packs again and replaces it. The layout is the same for all kernel sets; its version is in
+ * the head.
  *
- * It is written under another name and renamed: whoever has the old one mapped keeps it. Only the
- * files' state is written in place: within one sector, with a sum of its own; a torn one is none.
- * All numbers little-endian.
+ * The file is written under another name and renamed, so a process that has mapped the old file
+ * keeps it. Only the source digest is overwritten in place: it is within one sector and has its own
+ * CRC; a torn write makes it invalid. All numbers are little-endian.
  *
- * The mapping lives in the system's page cache, shared by all processes that serve the model. As
- * with every mapped file, somebody who truncates it in place takes the memory away.
+ * The mapping is in the page cache of the system and shared by all processes that serve the model.
+ * If another process truncates the file in place, access to the mapping fails, as with every mapped
+ * file.
  *
- * Read-only after packfile_open: any thread. */
+ * Owner: read-only after packfile_open; any thread. */
 #pragma once
 
 #include "model/content.h"
 #include "os/mapfile.h"
 
-/* Of what pack.c makes of each type, and of the order of the block (bind.c). The same for all
- * kernel sets. tests/unit/test_packfile.c has the bytes' hash for this number: with others,
- * another. */
+/* Version of the output of pack.c for each type and of the order of the block (bind.c), the same
+ * for all kernel sets. tests/unit/test_packfile.c contains the hash of the bytes for this version;
+ * a change of the bytes requires a new version. */
 enum { PACKFILE_LAYOUT = 1 };
-#define PACKFILE_NEW ".new" /* behind its name while it is written */
+#define PACKFILE_NEW ".new" /* suffix of the name while the file is written */
 
 struct packfile_key {
     uint8_t content[CONTENT_BYTES];
-    uint8_t source[32]; /* a digest of struct file_id of every part */
+    uint8_t source[32]; /* digest of the struct file_id of every file of the model */
     bool has_source;
 };
 
 struct packfile {
     struct mapfile map;
-    const uint8_t *block; /* into the mapping, 4 KB aligned */
+    const uint8_t *block; /* in the mapping, aligned to 4 KB */
     struct packfile_key key;
 };
 
-/* Fills the source, leaves the content. A file that was written in the last two seconds has none:
- * clocks of file systems are coarse, and a second write could go unseen. */
+/* Sets out->source, not out->content. A file that was modified in the last two seconds has no
+ * source digest: file system timestamps are coarse, so a second write could remain undetected. */
 void packfile_source_of(struct packfile_key *out, const struct gguf *g);
 
-/* Maps a file of a block of so many bytes. On error *f is empty. ERR_NOT_FOUND, ERR_IO;
- * ERR_INVALID: no file; ERR_UNSUPPORTED: another version; ERR_CORRUPT. */
+/* Maps a file that contains a block of `bytes` bytes. On error *f is empty. ERR_NOT_FOUND, ERR_IO;
+ * ERR_INVALID: not a regular file; ERR_UNSUPPORTED: another version; ERR_CORRUPT. */
 int packfile_open(struct packfile *f, const char *path, size_t bytes, struct err *e);
-void packfile_close(struct packfile *f); /* an empty one is fine */
+void packfile_close(struct packfile *f); /* an empty one is allowed */
 
-/* Made of the very files of this key, which nobody has written to since. */
+/* Whether the packfile was made from the source files of this key, unchanged since. */
 bool packfile_is_from(const struct packfile *f, const struct packfile_key *key);
-/* Every byte of the block against its sum, the team sharing the work. ERR_CORRUPT. */
+/* Compares every chunk of the block with its CRC; the thread pool shares the work. ERR_CORRUPT. */
 int packfile_check(const struct packfile *f, size_t bytes, struct team *team, struct err *e);
-/* Puts key's source, if it has one, into the file; where that cannot be, it stays as it is. */
+/* Stores the source digest of the key, if it has one, in the file. If that is not possible, the
+ * file is unchanged. */
 void packfile_renew(const struct packfile *f, const char *path, const struct packfile_key *key);
 
-/* Any thread, for as long as the disk takes; true in *stop ends it early, leaving nothing behind.
- * ERR_IO, ERR_CANCELLED. */
+/* Any thread; takes as long as the disk needs. If *stop becomes true, it ends early and removes the
+ * temporary file. ERR_IO, ERR_CANCELLED. */
 int packfile_write(const char *path, const struct packfile_key *key, const uint8_t *block,
     size_t bytes, const _Atomic bool *stop, struct err *e);

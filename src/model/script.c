@@ -1,44 +1,44 @@
 #include "model/script.h"
 #include "base/mem.h"
 
-static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
+static bool script_forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
 {
     if (stop && *stop)
         return false;
     for (int i = 0; i < n_runs; i++) {
-        CHECK(runs[i].n_logits == 0); /* there are none to give */
+        CHECK(runs[i].n_logits == 0); /* the model computes no logits */
         runs[i].logits = runs[i].peaks = NULL;
     }
     return true;
 }
 
-static void copy_page(struct lm *m, page_id from, page_id to)
+static void script_copy_page(struct lm *m, page_id from, page_id to)
 {
-    CHECK(from.i < m->n_pages && to.i < m->n_pages); /* pages without content */
+    CHECK(from.i < m->n_pages && to.i < m->n_pages); /* pages have no content */
 }
 
-static void clear_page(struct lm *m, page_id page)
+static void script_clear_page(struct lm *m, page_id page)
 {
     CHECK(page.i < m->n_pages);
 }
 
-static void read_page(struct lm *m, page_id page, void *out)
+static void script_read_page(struct lm *m, page_id page, void *out)
 {
     CHECK(page.i < m->n_pages); /* page_bytes is 0 */
 }
 
-static void write_page(struct lm *m, page_id page, const void *in)
+static void script_write_page(struct lm *m, page_id page, const void *in)
 {
     CHECK(page.i < m->n_pages);
 }
 
-static void close_script(struct lm *m)
+static void script_close(struct lm *m)
 {
     mem_free(m);
 }
 
-static const struct lm_ops script_ops = { forward, copy_page, clear_page, read_page, write_page,
-    NULL, close_script };
+static const struct lm_ops script_ops = { script_forward, script_copy_page, script_clear_page,
+    script_read_page, script_write_page, NULL, script_close };
 
 int lm_open_script(struct lm **out, const struct script_options *o, struct err *e)
 {

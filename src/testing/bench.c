@@ -8,28 +8,29 @@
 
 #include <stdlib.h>
 
-/* ---- roofs */
+/* ---- limits of the machine */
 
 enum { LINE = 64, READ_BYTES = 256 * 1024 * 1024, REPEATS = 4 };
-static const uint64_t READ_NS = 200 * 1000 * 1000; /* at least so long, for a meter's reading */
+/* minimum duration of a measurement of the bandwidth */
+static const uint64_t READ_NS = 200 * 1000 * 1000;
 
 struct bench_meter {
     struct team *team;
     uint8_t *bytes; /* [READ_BYTES] */
     void (*loop)(uint64_t n);
     uint64_t n_loops;
-    int run;               /* which of a measurement's */
-    _Atomic uint64_t sink; /* so that nothing is optimised away */
+    int run;               /* index of the run within a measurement */
+    _Atomic uint64_t sink; /* keeps the loads from being optimised away */
 };
 
-/* Turns of some lines from some streams, as kernels read weights and otherwise. Which gets most
- * differs between machines and minutes. */
+/* Access patterns: blocks of lines from several streams in turn, like kernels that read weights,
+ * and others. Which is fastest differs between machines and over time. */
 static const struct {
     int streams, lines;
-    size_t ahead; /* bytes that a stream prefetches ahead of itself; 0: the hardware does */
-} ways[BENCH_WAYS] = { { 8, 2, 0 }, { 4, 4, 0 }, { 1, 64, 0 }, { 1, 64, 6144 } };
+    size_t ahead; /* prefetch distance of a stream, in bytes; 0: hardware prefetch only */
+} patterns[BENCH_WAYS] = { { 8, 2, 0 }, { 4, 4, 0 }, { 1, 64, 0 }, { 1, 64, 6144 } };
 
-static uint64_t read_turn(const uint8_t *p, size_t n, size_t ahead)
+static uint64_t read_lines(const uint8_t *p, size_t n, size_t ahead)
 {
     uint64_t sum = 0, word;
 
@@ -44,34 +45,35 @@ static uint64_t read_turn(const uint8_t *p, size_t n, size_t ahead)
 
 uint64_t bench_read(const uint8_t *p, size_t n, int way)
 {
-    const size_t n_streams = (size_t)ways[way].streams, turn = (size_t)ways[way].lines * LINE;
-    const size_t stream = n / n_streams / turn * turn;
+    const size_t n_streams = (size_t)patterns[way].streams,
+                 burst = (size_t)patterns[way].lines * LINE;
+    const size_t stream = n / n_streams / burst * burst;
     uint64_t sum = 0;
 
-    for (size_t at = 0; at < stream; at += turn)
+    for (size_t at = 0; at < stream; at += burst)
         for (size_t s = 0; s < n_streams; s++)
-            sum += read_turn(p + s * stream + at, turn, ways[way].ahead);
+            sum += read_lines(p + s * stream + at, burst, patterns[way].ahead);
     return sum;
 }
 
-static void read_all(void *arg, int member, int n_members)
+static void read_all(void *arg, int thread, int n_threads)
 {
     struct bench_meter *j = arg;
-    size_t part = READ_BYTES / (size_t)n_members;
+    size_t part = READ_BYTES / (size_t)n_threads;
 
-    j->sink += bench_read(j->bytes + (size_t)member * part, part, j->run % BENCH_WAYS);
+    j->sink += bench_read(j->bytes + (size_t)thread * part, part, j->run % BENCH_WAYS);
 }
 
-static void compute_all(void *arg, int member, int n_members)
+static void compute_all(void *arg, int thread, int n_threads)
 {
     struct bench_meter *j = arg;
-    (void)member;
-    (void)n_members;
+    (void)thread;
+    (void)n_threads;
     j->loop(j->n_loops);
 }
 
-/* The best of some, and of as many as take so long: what else runs on the machine can only make it
- * slower. */
+/* The fastest of at least REPEATS runs and of all runs within least_ns: other load on the machine
+ * can only increase the time. */
 static double best_seconds(struct bench_meter *j, team_fn fn, uint64_t least_ns)
 {
     const uint64_t begin = clock_ns();
@@ -86,7 +88,7 @@ static double best_seconds(struct bench_meter *j, team_fn fn, uint64_t least_ns)
     return best;
 }
 
-/* Each loop: 12 independent chains of one instruction, enough to hide its latency. */
+/* Each loop has 12 independent chains of one instruction, enough to hide its latency. */
 #define CHAINS(insn, reg)                                                                          \
     insn " %%" reg "13, %%" reg "12, %%" reg "0\n" insn " %%" reg "13, %%" reg "12, %%" reg        \
          "1\n" insn " %%" reg "13, %%" reg "12, %%" reg "2\n" insn " %%" reg "13, %%" reg          \
@@ -110,9 +112,9 @@ enum { N_CHAINS = 12 };
     }
 
 struct compute_loop {
-    const char *kernels; /* the set that shows that the instruction is there */
-    double macs;         /* of a turn */
-    uint64_t n;          /* turns of a measurement: some milliseconds */
+    const char *kernels; /* kernel set whose availability implies that of the instruction */
+    double macs;         /* multiply-adds per iteration */
+    uint64_t n;          /* iterations per measurement: some milliseconds */
     void (*loop)(uint64_t n);
 };
 
@@ -121,9 +123,10 @@ LOOP(loop_dot_512, CHAINS("vpdpbusd", "zmm"))
 LOOP(loop_fma_512, CHAINS("vfmadd231ps", "zmm"))
 LOOP(loop_fma_256, CHAINS("vfmadd231ps", "ymm"))
 LOOP(loop_vnni_256, CHAINS("%{vex%} vpdpbusd", "ymm"))
-LOOP(loop_dot_256, CHAINS("vpmaddubsw", "ymm")) /* and two more to sum up: a third each */
+/* plus two instructions to add up: counted as a third */
+LOOP(loop_dot_256, CHAINS("vpmaddubsw", "ymm"))
 
-/* Four tiles of sums: products of tiles take 16 cycles each, and their results some 50. */
+/* Four accumulator tiles: a tile product is issued every 16 cycles, and its latency is about 50. */
 static const struct tile_config full_tiles = {
     .palette = 1, .row_bytes = { 64, 64, 64, 64, 64, 64 }, .rows = { 16, 16, 16, 16, 16, 16 }
 };
@@ -152,14 +155,17 @@ static void loop_tiles_bf16(uint64_t n)
     tile_release();
 }
 
-enum { MANY = 1000 * 1000, TILE_MACS = 4 * 16 * 16 };
+enum { N_ITERATIONS = 1000 * 1000, TILE_MACS = 4 * 16 * 16 };
 
-static const struct compute_loop dots[] = { { "amx", TILE_MACS * 64, MANY / 10, loop_tiles_dot },
-    { "avx512", N_CHAINS * 64, MANY, loop_dot_512 },
-    { "avxvnni", N_CHAINS * 32, MANY, loop_vnni_256 },
-    { "avx2", N_CHAINS * 32 / 3.0, MANY, loop_dot_256 } };
-static const struct compute_loop fmas[] = { { "amx", TILE_MACS * 32, MANY / 10, loop_tiles_bf16 },
-    { "avx512", N_CHAINS * 16, MANY, loop_fma_512 }, { "avx2", N_CHAINS * 8, MANY, loop_fma_256 } };
+static const struct compute_loop dots[] = { { "amx", TILE_MACS * 64, N_ITERATIONS / 10,
+                                                loop_tiles_dot },
+    { "avx512", N_CHAINS * 64, N_ITERATIONS, loop_dot_512 },
+    { "avxvnni", N_CHAINS * 32, N_ITERATIONS, loop_vnni_256 },
+    { "avx2", N_CHAINS * 32 / 3.0, N_ITERATIONS, loop_dot_256 } };
+static const struct compute_loop fmas[] = { { "amx", TILE_MACS * 32, N_ITERATIONS / 10,
+                                                loop_tiles_bf16 },
+    { "avx512", N_CHAINS * 16, N_ITERATIONS, loop_fma_512 },
+    { "avx2", N_CHAINS * 8, N_ITERATIONS, loop_fma_256 } };
 #else
 static const struct compute_loop dots[] = { { "none", 1, 1, NULL } };
 static const struct compute_loop fmas[] = { { "none", 1, 1, NULL } };
@@ -238,20 +244,20 @@ struct bench_roof bench_higher(struct bench_roof a, struct bench_roof b)
         .fma_gmac_s = MAX(a.fma_gmac_s, b.fma_gmac_s) };
 }
 
-/* ---- cases */
+/* ---- benchmark cases */
 
 struct bench {
     struct lm *m;
     const struct bench_case *c;
     int n_pages;     /* per sequence */
-    int32_t *tokens; /* [n_seqs][n_rows] of a step, or a page's */
-    int64_t n_fed;   /* tokens that the model was given to compute */
+    int32_t *tokens; /* [n_seqs][n_rows] tokens of a step, or the tokens of one page */
+    int64_t n_fed;   /* number of tokens given to the model */
     page_id *pages;  /* [n_seqs][n_pages] */
     struct lm_run *runs;
     double *seconds; /* [n_steps] */
 };
 
-struct bench_span { /* tokens of a sequence */
+struct bench_span { /* range of tokens of a sequence */
     uint64_t seed;
     int seq, pos, n;
 };
@@ -317,7 +323,7 @@ static void draw_tokens(struct bench *b, int32_t *out, struct bench_span of)
         out[i] = bench_token(of.seed, of.seq, of.pos + i, b->m->n_vocab);
 }
 
-/* One page is computed, the others are its copies. */
+/* Computes one page and copies it to the others. */
 static void fill_pages(struct bench *b)
 {
     const int chunk = MIN((int)PAGE_TOKENS, b->m->max_rows);
@@ -333,7 +339,7 @@ static void fill_pages(struct bench *b)
             b->m->ops->copy_page(b->m, b->pages[0], b->pages[i]);
 }
 
-static double step(struct bench *b, uint64_t seed, int at)
+static double timed_step(struct bench *b, uint64_t seed, int at)
 {
     const struct bench_case *c = b->c;
 
@@ -353,7 +359,7 @@ static double step(struct bench *b, uint64_t seed, int at)
     return (double)(clock_ns() - from) * 1e-9;
 }
 
-static int by_size(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return x < y ? -1 : x > y;
@@ -377,18 +383,19 @@ int bench_run(struct bench_figure *out, struct lm *m, const struct bench_case *c
         return -1;
     }
     fill_pages(&b);
-    step(&b, ~c->seed, 0); /* warms up; the first that counts has other tokens there */
+    timed_step(&b, ~c->seed, 0); /* warm-up, with other tokens than the first timed step */
     b.n_fed = 0;
     for (int i = 0; i < c->n_steps; i++)
-        b.seconds[i] = step(&b, c->seed, i);
-    qsort(b.seconds, (size_t)c->n_steps, sizeof(*b.seconds), by_size);
+        b.seconds[i] = timed_step(&b, c->seed, i);
+    qsort(b.seconds, (size_t)c->n_steps, sizeof(*b.seconds), compare_doubles);
     double s = b.seconds[c->n_steps / 2];
     bench_give(&b);
 
     double rows = (double)c->n_seqs * c->n_rows;
-    double keys = c->n_ctx + c->n_rows * (c->n_steps / 2 + 0.5); /* of a row of the median step */
-    double again = c->is_shared ? (double)c->n_ctx * (c->n_seqs - 1) : 0;
-    double kv_bytes = (keys * c->n_seqs - again) * (double)m->page_bytes / PAGE_TOKENS;
+    /* keys of a row in the median step */
+    double keys = c->n_ctx + c->n_rows * (c->n_steps / 2 + 0.5);
+    double shared_keys = c->is_shared ? (double)c->n_ctx * (c->n_seqs - 1) : 0;
+    double kv_bytes = (keys * c->n_seqs - shared_keys) * (double)m->page_bytes / PAGE_TOKENS;
     double macs = rows * ((double)m->row_macs + keys * (double)m->key_macs) +
                   c->n_seqs * (double)m->logit_macs;
     *out = (struct bench_figure){ .tokens_s = rows / s,

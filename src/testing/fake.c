@@ -4,15 +4,15 @@
 struct fake {
     struct lm lm;
     struct fake_options o;
-    uint64_t *kv;  /* [n_pages][PAGE_TOKENS] */
-    float *logits; /* [max_logits][n_vocab] */
-    /* The run that is paused. */
-    uint64_t *rows;   /* [max_rows]: of a run */
-    uint64_t *paused; /* [max_paused]: its rows, as far as they came */
-    struct lm_run pause;
+    uint64_t *kv;   /* [n_pages][PAGE_TOKENS] */
+    float *logits;  /* [max_logits][n_vocab] */
+    uint64_t *rows; /* [max_rows]: rows of a run */
+    /* [max_paused]: layered prefill: rows of the partial run, after the layers that it has passed */
+    uint64_t *partial_rows;
+    struct lm_run partial;
 };
 
-static uint64_t mix(uint64_t x)
+static uint64_t hash_mix(uint64_t x)
 {
     x ^= x >> 32;
     x *= 0xd6e8feb86659fd93u;
@@ -21,13 +21,13 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 32;
 }
 
-static uint64_t row_hash(uint64_t seed, uint64_t before, int32_t token, int pos)
+static uint64_t row_hash(uint64_t seed, uint64_t prefix, int32_t token, int pos)
 {
-    return mix(mix(seed ^ before) + ((uint64_t)(uint32_t)token << 32 | (uint32_t)pos));
+    return hash_mix(hash_mix(seed ^ prefix) + ((uint64_t)(uint32_t)token << 32 | (uint32_t)pos));
 }
 
-/* What the positions before leave behind depends on each of them and on its place. */
-static uint64_t fold(uint64_t acc, uint64_t row, int pos)
+/* Adds a position to the prefix state; the state depends on each number and its position. */
+static uint64_t add_to_prefix(uint64_t acc, uint64_t row, int pos)
 {
     return acc + (row | 1) * (0x9e3779b97f4a7c15u + 2 * (uint64_t)(uint32_t)pos);
 }
@@ -35,12 +35,12 @@ static uint64_t fold(uint64_t acc, uint64_t row, int pos)
 static void logits_of(uint64_t row, int n_vocab, float *out)
 {
     for (int v = 0; v < n_vocab; v++) {
-        uint64_t bits = mix(row + 0x632be59bd9b4e019u * (uint64_t)(v + 1));
+        uint64_t bits = hash_mix(row + 0x632be59bd9b4e019u * (uint64_t)(v + 1));
         out[v] = (float)(bits >> 40) * 0x1p-21f - 4.0f; /* -4 .. 4 */
     }
 }
 
-static uint64_t *slot(struct fake *f, const page_id *pages, int pos)
+static uint64_t *kv_slot_of(struct fake *f, const page_id *pages, int pos)
 {
     page_id page = pages[pos / PAGE_TOKENS];
 
@@ -50,22 +50,22 @@ static uint64_t *slot(struct fake *f, const page_id *pages, int pos)
 
 static void run_rows(struct fake *f, const struct lm_run *r, uint64_t *out)
 {
-    uint64_t before = 0;
+    uint64_t prefix = 0;
 
     for (int j = 0; j < r->pos; j++)
-        before = fold(before, *slot(f, r->pages, j), j);
+        prefix = add_to_prefix(prefix, *kv_slot_of(f, r->pages, j), j);
     for (int i = 0; i < r->n; i++) {
         int pos = r->pos + i;
         CHECK(r->tokens[i] >= 0 && r->tokens[i] < f->o.n_vocab);
-        out[i] = row_hash(f->o.seed, before, r->tokens[i], pos);
-        before = fold(before, out[i], pos);
+        out[i] = row_hash(f->o.seed, prefix, r->tokens[i], pos);
+        prefix = add_to_prefix(prefix, out[i], pos);
     }
 }
 
 static void finish_rows(struct fake *f, const struct lm_run *r, const uint64_t *rows, float *logits)
 {
     for (int i = 0; i < r->n; i++) {
-        *slot(f, r->pages, r->pos + i) = rows[i];
+        *kv_slot_of(f, r->pages, r->pos + i) = rows[i];
         if (i >= r->n - r->n_logits) {
             logits_of(rows[i], f->o.n_vocab, logits);
             logits += f->o.n_vocab;
@@ -73,46 +73,47 @@ static void finish_rows(struct fake *f, const struct lm_run *r, const uint64_t *
     }
 }
 
-static void scribble(struct fake *f, const struct lm_run *r)
+static void overwrite_slots(struct fake *f, const struct lm_run *r)
 {
     for (int i = 0; i < r->n; i++)
-        *slot(f, r->pages, r->pos + i) = 0xdeadbeefu * (uint64_t)(i + 1);
+        *kv_slot_of(f, r->pages, r->pos + i) = 0xdeadbeefu * (uint64_t)(i + 1);
 }
 
-/* Each layer changes a row's number; with the last it is what it would be without. */
-static uint64_t mask_of(const struct fake *f, int layer)
+/* Each layer changes the number of a row; the last layer restores the number of a pass without
+ * layers. */
+static uint64_t layer_mask(const struct fake *f, int layer)
 {
     uint64_t all = 0;
 
     if (layer < f->lm.n_layers - 1)
-        return mix((uint64_t)layer + 1);
+        return hash_mix((uint64_t)layer + 1);
     for (int l = 0; l < f->lm.n_layers - 1; l++)
-        all ^= mix((uint64_t)l + 1);
+        all ^= hash_mix((uint64_t)l + 1);
     return all;
 }
 
-static void run_part(struct fake *f, const struct lm_run *r, int end_layer, float *logits)
+static void run_partial(struct fake *f, const struct lm_run *r, int end_layer, float *logits)
 {
-    const struct lm_run *p = &f->pause;
+    const struct lm_run *p = &f->partial;
 
     CHECK(r->from_layer >= 0 && r->from_layer < end_layer && end_layer <= f->lm.n_layers);
     CHECK(r->n <= f->lm.max_paused && (end_layer == f->lm.n_layers || r->n_logits == 0));
     if (r->from_layer == 0)
-        run_rows(f, r, f->paused);
+        run_rows(f, r, f->partial_rows);
     else
         CHECK(p->n >= r->n && p->pos == r->pos && p->from_layer == r->from_layer &&
               p->pages == r->pages);
     for (int i = 0; i < r->n; i++)
         for (int l = r->from_layer; l < end_layer; l++)
-            f->paused[i] ^= mask_of(f, l);
-    f->pause = *r;
-    f->pause.from_layer = end_layer;
+            f->partial_rows[i] ^= layer_mask(f, l);
+    f->partial = *r;
+    f->partial.from_layer = end_layer;
     if (end_layer < f->lm.n_layers) {
-        scribble(f, r);
+        overwrite_slots(f, r);
         return;
     }
-    f->pause.n = 0;
-    finish_rows(f, r, f->paused, logits);
+    f->partial.n = 0;
+    finish_rows(f, r, f->partial_rows, logits);
 }
 
 static void run_whole(struct fake *f, const struct lm_run *r, float *logits)
@@ -121,15 +122,15 @@ static void run_whole(struct fake *f, const struct lm_run *r, float *logits)
     finish_rows(f, r, f->rows, logits);
 }
 
-static bool is_part(const struct lm *m, const struct lm_run *r)
+static bool is_partial_run(const struct lm *m, const struct lm_run *r)
 {
     return r->from_layer > 0 || (r->end_layer > 0 && r->end_layer < m->n_layers);
 }
 
-static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
+static bool fake_forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
 {
     struct fake *f = container_of(m, struct fake, lm);
-    struct lm_run *part = NULL;
+    struct lm_run *partial = NULL;
     int n_rows = 0, n_logits = 0;
 
     for (int i = 0; i < n_runs; i++) {
@@ -137,7 +138,7 @@ static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic
         CHECK(r->n >= 1 && r->pos >= 0 && r->n_logits >= 0 && r->n_logits <= r->n);
         if (stop && *stop) {
             for (int j = 0; j < n_runs; j++)
-                scribble(f, &runs[j]);
+                overwrite_slots(f, &runs[j]);
             return false;
         }
         CHECK((n_rows += r->n) <= m->max_rows);
@@ -146,20 +147,20 @@ static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic
         r->logits = logits;
         r->peaks = NULL;
         n_logits += r->n_logits;
-        if (is_part(m, r)) {
-            CHECK(!part);
-            part = r;
+        if (is_partial_run(m, r)) {
+            CHECK(!partial);
+            partial = r;
         } else {
             run_whole(f, r, logits);
         }
     }
-    if (part) /* nothing stops the pass any more: it counts */
-        run_part(f, part, part->end_layer ? part->end_layer : m->n_layers,
-            f->logits + (part->logits - f->logits));
+    if (partial) /* from here on the pass cannot be stopped, so the stored state may change */
+        run_partial(f, partial, partial->end_layer ? partial->end_layer : m->n_layers,
+            f->logits + (partial->logits - f->logits));
     return true;
 }
 
-static void copy_page(struct lm *m, page_id from, page_id to)
+static void fake_copy_page(struct lm *m, page_id from, page_id to)
 {
     struct fake *f = container_of(m, struct fake, lm);
 
@@ -168,7 +169,7 @@ static void copy_page(struct lm *m, page_id from, page_id to)
         PAGE_TOKENS * sizeof(*f->kv));
 }
 
-static void clear_page(struct lm *m, page_id page)
+static void fake_clear_page(struct lm *m, page_id page)
 {
     struct fake *f = container_of(m, struct fake, lm);
 
@@ -176,7 +177,7 @@ static void clear_page(struct lm *m, page_id page)
     memset(&f->kv[(size_t)page.i * PAGE_TOKENS], 0, PAGE_TOKENS * sizeof(*f->kv));
 }
 
-static void read_page(struct lm *m, page_id page, void *out)
+static void fake_read_page(struct lm *m, page_id page, void *out)
 {
     const struct fake *f = container_of(m, struct fake, lm);
 
@@ -184,7 +185,7 @@ static void read_page(struct lm *m, page_id page, void *out)
     memcpy(out, &f->kv[(size_t)page.i * PAGE_TOKENS], PAGE_TOKENS * sizeof(*f->kv));
 }
 
-static void write_page(struct lm *m, page_id page, const void *in)
+static void fake_write_page(struct lm *m, page_id page, const void *in)
 {
     struct fake *f = container_of(m, struct fake, lm);
 
@@ -192,26 +193,26 @@ static void write_page(struct lm *m, page_id page, const void *in)
     memcpy(&f->kv[(size_t)page.i * PAGE_TOKENS], in, PAGE_TOKENS * sizeof(*f->kv));
 }
 
-static void close_fake(struct lm *m)
+static void fake_close(struct lm *m)
 {
     struct fake *f = container_of(m, struct fake, lm);
 
     mem_free(f->kv);
     mem_free(f->logits);
-    mem_free(f->paused);
+    mem_free(f->partial_rows);
     mem_free(f->rows);
     mem_free(f);
 }
 
-/* The last first, so that who expects the caller to be the first finds out. */
-static void spread(struct lm *m, void (*fn)(void *arg, int member, int n_members), void *arg)
+/* In descending order, to detect callers that expect thread 0 to be the first. */
+static void fake_spread(struct lm *m, void (*fn)(void *arg, int thread, int n_threads), void *arg)
 {
     for (int i = m->n_threads - 1; i >= 0; i--)
         fn(arg, i, m->n_threads);
 }
 
-static const struct lm_ops fake_ops = { forward, copy_page, clear_page, read_page, write_page,
-    spread, close_fake };
+static const struct lm_ops fake_ops = { fake_forward, fake_copy_page, fake_clear_page,
+    fake_read_page, fake_write_page, fake_spread, fake_close };
 
 int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
 {
@@ -224,7 +225,7 @@ int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
     f->kv = try_calloc(n_slots, sizeof(*f->kv));
     f->logits = try_calloc((size_t)o->max_rows * (size_t)o->n_vocab, sizeof(*f->logits));
     f->rows = try_calloc((size_t)o->max_rows, sizeof(*f->rows));
-    f->paused = try_calloc((size_t)o->max_rows, sizeof(*f->paused));
+    f->partial_rows = try_calloc((size_t)o->max_rows, sizeof(*f->partial_rows));
     f->lm = (struct lm){
         .ops = &fake_ops,
         .n_vocab = o->n_vocab,
@@ -237,8 +238,8 @@ int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
         .n_pages = o->n_pages,
         .page_bytes = PAGE_TOKENS * sizeof(*f->kv),
     };
-    if (!f->kv || !f->logits || !f->rows || !f->paused) {
-        close_fake(&f->lm);
+    if (!f->kv || !f->logits || !f->rows || !f->partial_rows) {
+        fake_close(&f->lm);
         return err_set(e, ERR_MEMORY, "no memory for a fake model of %u pages", o->n_pages);
     }
     *out = &f->lm;
@@ -248,11 +249,11 @@ int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
 void fake_logits(
     const struct fake_options *o, const int32_t *tokens, int n, uint64_t *scratch, float *logits)
 {
-    uint64_t before = 0;
+    uint64_t prefix = 0;
 
     for (int pos = 0; pos < n; pos++) {
-        scratch[pos] = row_hash(o->seed, before, tokens[pos], pos);
-        before = fold(before, scratch[pos], pos);
+        scratch[pos] = row_hash(o->seed, prefix, tokens[pos], pos);
+        prefix = add_to_prefix(prefix, scratch[pos], pos);
     }
     logits_of(scratch[n - 1], o->n_vocab, logits);
 }

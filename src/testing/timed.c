@@ -9,8 +9,8 @@ struct timed {
     uint64_t *clock;
 };
 
-/* Of all layers, those that it passes. */
-static double part_of(const struct lm *m, const struct lm_run *r)
+/* Share of the layers that the run passes. */
+static double layer_share(const struct lm *m, const struct lm_run *r)
 {
     int end = r->end_layer ? r->end_layer : m->n_layers;
 
@@ -18,7 +18,7 @@ static double part_of(const struct lm *m, const struct lm_run *r)
     return (double)(end - r->from_layer) / m->n_layers;
 }
 
-static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
+static bool timed_forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
 {
     struct timed *t = container_of(m, struct timed, lm);
     const struct timed_law *law = &t->law;
@@ -28,9 +28,9 @@ static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic
         return false;
     for (int i = 0; i < n_runs; i++) {
         CHECK(runs[i].n_logits == 0);
-        double part = part_of(m, &runs[i]);
-        rows += part * runs[i].n;
-        keys += part * runs[i].n * (runs[i].pos + (runs[i].n + 1) * 0.5);
+        double share = layer_share(m, &runs[i]);
+        rows += share * runs[i].n;
+        keys += share * runs[i].n * (runs[i].pos + (runs[i].n + 1) * 0.5);
         runs[i].logits = runs[i].peaks = NULL;
     }
     double ns = law->fixed + law->per_row * MAX(rows - law->free_rows, 0) + law->per_key * keys;
@@ -38,33 +38,33 @@ static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic
     return true;
 }
 
-static void copy_page(struct lm *m, page_id from, page_id to)
+static void timed_copy_page(struct lm *m, page_id from, page_id to)
 {
     CHECK(from.i < m->n_pages && to.i < m->n_pages);
 }
 
-static void clear_page(struct lm *m, page_id page)
+static void timed_clear_page(struct lm *m, page_id page)
 {
     CHECK(page.i < m->n_pages);
 }
 
-static void read_page(struct lm *m, page_id page, void *out)
+static void timed_read_page(struct lm *m, page_id page, void *out)
 {
     CHECK(page.i < m->n_pages); /* page_bytes is 0 */
 }
 
-static void write_page(struct lm *m, page_id page, const void *in)
+static void timed_write_page(struct lm *m, page_id page, const void *in)
 {
     CHECK(page.i < m->n_pages);
 }
 
-static void close_timed(struct lm *m)
+static void timed_close(struct lm *m)
 {
     mem_free(container_of(m, struct timed, lm));
 }
 
-static const struct lm_ops timed_ops = { forward, copy_page, clear_page, read_page, write_page,
-    NULL, close_timed };
+static const struct lm_ops timed_ops = { timed_forward, timed_copy_page, timed_clear_page,
+    timed_read_page, timed_write_page, NULL, timed_close };
 
 int lm_open_timed(struct lm **out, const struct timed_options *o, struct err *e)
 {

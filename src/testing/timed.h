@@ -1,24 +1,27 @@
-/* timed.h: a model that computes nothing and takes its time: the one given, on a clock of ours.
+/* timed.h: model that computes nothing; each forward pass advances a simulated clock.
  *
- * For simulating a server: requests bring their answers as scripts, and each forward pass moves
- * the clock on by what a law says. Same contract as lm.h, except that there are no logits. */
+ * For server simulations: the output of a request is its script, and the duration of a forward pass
+ * is given by a cost function. The contract is that of lm.h, without logits.
+ *
+ * Owner: the thread of the simulation. */
 #pragma once
 
 #include "model/lm.h"
 
-struct timed_law { /* nanoseconds; keys: positions that rows attend to, over all rows */
+struct timed_law { /* nanoseconds; keys: sum of the positions that the rows attend to */
     double fixed, per_row, per_key;
-    double free_rows; /* a step's first rows cost nothing: the weights going by hide them */
-    double jitter;    /* up to this share longer, evenly spread, by seed */
+    /* the first rows of a step cost nothing: the time to read the weights hides them */
+    double free_rows;
+    double jitter; /* the duration increases by a random share between 0 and this value */
     uint64_t seed;
 };
 
 struct timed_options {
     int n_vocab, n_ctx_train, max_rows;
     uint32_t n_pages;
-    int n_layers; /* that share the time of a row; 0 = 1: no run may pause */
+    int n_layers; /* layers share the time of a row equally; 0 = 1: no partial runs */
     struct timed_law law;
-    uint64_t *clock; /* moved on; the caller's, outlives the model */
+    uint64_t *clock; /* advanced by each pass; owned by the caller, outlives the model */
 };
 
 int lm_open_timed(struct lm **out, const struct timed_options *o, struct err *e) MUST_CHECK;
