@@ -275,10 +275,10 @@ static void save_partial_rows(const struct self *s)
         memcpy(partial_row(m, r), m->x + (size_t)r * m->d_stride, m->d_stride * sizeof(float));
 }
 
-static void forward_job(void *arg, int index, int n_members)
+static void forward_job(void *arg, int thread, int n_threads)
 {
     struct llama *m = arg;
-    struct self s = { m, &m->members[index], index, n_members, NULL, m->n_rows };
+    struct self s = { m, &m->members[thread], thread, n_threads, NULL, m->n_rows };
 
     embed_rows(&s); /* x[n_rows][d_model] */
     for (int i = 0; i < m->h.n_layers && !m->is_stopped; i++) {

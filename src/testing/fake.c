@@ -7,7 +7,7 @@ struct fake {
     uint64_t *kv;   /* [n_pages][PAGE_TOKENS] */
     float *logits;  /* [max_logits][n_vocab] */
     uint64_t *rows; /* [max_rows]: rows of a run */
-    /* [max_paused]: layered prefill: rows of the partial run, after the layers that it has passed */
+    /* [max_paused]: rows of the partial run (layered prefill), after the layers it has passed */
     uint64_t *partial_rows;
     struct lm_run partial;
 };
