@@ -1,13 +1,14 @@
-/* conn.c: the state machine of one connection; conn.h has the picture.
+/* conn.c: the state machine of one connection; conn.h contains the state diagram.
  *
- * Events read and parse at once and hand requests to the application; everything else - sending,
- * going on with pipelined bytes, changing what is watched - happens in settle(), once at the end
- * of the round, however many times the connection was touched. So ten SSE frames produced by one
- * batch of messages leave in one write, and no callback of the application runs inside another.
+ * Event handlers read and parse at once and pass requests to the application. All other work
+ * (sending, parsing of pipelined bytes, changing the watched events) is done by settle(), once at
+ * the end of the loop round, however often the connection was touched. Ten SSE frames produced by
+ * one batch of messages are thus sent in one write, and no callback of the application runs inside
+ * another.
  *
- * While an exchange is being answered nothing is read: what the client sends ahead stays in the
- * kernel, and EPOLLRDHUP says at once that it leaves. EPOLLIN is taken off when something is ahead
- * and not before, since nearly always nothing is. */
+ * While a response is being generated, nothing is read: pipelined input stays in the kernel, and
+ * EPOLLRDHUP reports a disconnect at once. EPOLLIN is removed only when pipelined input exists,
+ * since this is rare. */
 #include "http/conn.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -20,12 +21,13 @@
 #include <unistd.h>
 
 enum {
-    READS_PER_EVENT = 4,               /* then it is somebody else's turn */
-    SEND_MAX = SMALL ? 61 : 1 << 20,   /* bytes per send(2) */
-    PIPELINE_OUT = SMALL ? 64 : 65536, /* no further request is begun above so many queued bytes */
-    BODY_FIRST = 65536,                /* the most reserved on the word of a Content-Length */
-    LINGER_MS = 2000,                  /* how long a refused client may still send... */
-    LINGER_DRAIN_MS = 300,             /* ...and when the server is on its way out */
+    READS_PER_EVENT = 4, /* limits the reads of one connection per event, for fairness */
+    SEND_MAX = SMALL ? 61 : 1 << 20, /* bytes per send(2) */
+    /* no further pipelined request is started above this number of queued bytes */
+    PIPELINE_OUT = SMALL ? 64 : 65536,
+    BODY_FIRST = 65536,    /* largest buffer reserved because of a Content-Length alone */
+    LINGER_MS = 2000,      /* time for further input after a rejected request... */
+    LINGER_DRAIN_MS = 300, /* ...and while the server is draining */
 };
 #define LINGER_BYTES (64 * MB)
 #define BODY_DEFAULT ((int64_t)(16 * MB))
@@ -36,14 +38,14 @@ static void on_task(struct loop_task *t);
 
 /* ---- lists and states */
 
-static struct conn_list *list_of(struct conn *c)
+static struct conn_list *state_list(struct conn *c)
 {
     return c->state == IDLE ? &c->s->idle : &c->s->busy;
 }
 
 static void list_add(struct conn *c)
 {
-    struct conn_list *l = list_of(c);
+    struct conn_list *l = state_list(c);
 
     c->next = NULL;
     c->prev = l->last;
@@ -53,7 +55,7 @@ static void list_add(struct conn *c)
 
 static void list_remove(struct conn *c)
 {
-    struct conn_list *l = list_of(c);
+    struct conn_list *l = state_list(c);
 
     *(c->prev ? &c->prev->next : &l->first) = c->next;
     *(c->next ? &c->next->prev : &l->last) = c->prev;
@@ -85,7 +87,7 @@ void conn_touch(struct conn *c)
     loop_defer(c->s->loop, &c->task);
 }
 
-/* ---- bytes */
+/* ---- receiving and sending */
 
 static ptrdiff_t conn_recv(struct conn *c, void *p, size_t n)
 {
@@ -118,7 +120,7 @@ static ptrdiff_t conn_send(struct conn *c, const void *p, size_t n)
     }
 }
 
-/* ---- birth and death */
+/* ---- opening and closing */
 
 static void peer_name(char out[46], const struct sockaddr *peer)
 {
@@ -131,7 +133,7 @@ static void peer_name(char out[46], const struct sockaddr *peer)
         address = &((const struct sockaddr_in6 *)(const void *)peer)->sin6_addr;
     if (!address || !inet_ntop(peer->sa_family, address, out, 46))
         return;
-    /* An IPv4 client of a dual-stack socket is still an IPv4 client. */
+    /* An IPv4 client of a dual-stack socket: report the IPv4 address. */
     if (!strncmp(out, "::ffff:", 7) && strchr(out, '.'))
         memmove(out, out + 7, strlen(out + 7) + 1);
 }
@@ -141,7 +143,8 @@ static uint64_t after_ms(uint64_t from, uint64_t ms)
     return from + ms * 1000000u;
 }
 
-static void arm(struct conn *c)
+/* Sets the timer to the deadline of the state or of a blocked send, whichever is earlier. */
+static void set_deadline(struct conn *c)
 {
     const struct http_options *o = &c->s->o;
     uint64_t ms = 0;
@@ -191,7 +194,8 @@ void conn_accept(struct http_server *s, int fd, const struct sockaddr *peer)
     c->is_fresh = true;
     c->since_ns = loop_now(s->loop);
     http_parser_init(&c->parser, &s->limits);
-    buf_init(&c->out, 2 * s->o.max_queued + MB); /* what was sent may still lie in front */
+    /* bytes that were already sent may still be at the front */
+    buf_init(&c->out, 2 * s->o.max_queued + MB);
     buf_init(&c->pending, READ_CHUNK);
     peer_name(c->peer, peer);
     if (s->tls && !(c->tls = tls_conn_new(s->tls, fd)))
@@ -204,7 +208,7 @@ void conn_accept(struct http_server *s, int fd, const struct sockaddr *peer)
     s->n_conns++;
     STAT_ADD(s, accepted, 1);
     STAT_ADD(s, open, 1);
-    arm(c);
+    set_deadline(c);
     return;
 
 fail:
@@ -223,7 +227,7 @@ static void exchange_free(struct conn *c)
     c->x = NULL;
     c->s->bodies_n -= x->body.n;
     buf_clear(&x->body);
-    arena_free(x->x.arena); /* x itself lives there */
+    arena_free(x->x.arena); /* the arena also contains x itself */
 }
 
 void http_body_take(struct http_exchange *x, struct http_body *out)
@@ -253,15 +257,15 @@ void conn_cut(struct conn *c)
     loop_timer_stop(s->loop, &c->timer);
     loop_del(s->loop, &c->io);
     if (c->want_reset) {
-        struct linger at_once = { .l_onoff = 1 };
-        setsockopt(c->io.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+        struct linger no_linger = { .l_onoff = 1 };
+        setsockopt(c->io.fd, SOL_SOCKET, SO_LINGER, &no_linger, sizeof(no_linger));
     }
     tls_conn_free(c->tls);
     c->tls = NULL;
     close(c->io.fd);
     loop_defer(s->loop, &c->task);
     if (x && x->is_handed && !x->is_ended) {
-        x->is_ended = true; /* what on_gone writes goes nowhere */
+        x->is_ended = true; /* discards what on_disconnect writes */
         STAT_ADD(s, gone, 1);
         if (s->app.on_gone)
             s->app.on_gone(s->app.ctx, &x->x);
@@ -312,8 +316,8 @@ static struct exchange *exchange_new(struct conn *c)
     return x;
 }
 
-/* The answer is complete (queued, not yet sent). */
-static void finish(struct conn *c)
+/* The response is complete (queued, not yet sent): prepares for the next request. */
+static void finish_exchange(struct conn *c)
 {
     bool must_close = c->want_close || c->is_eof || c->s->is_draining;
 
@@ -324,8 +328,9 @@ static void finish(struct conn *c)
     set_state(c, must_close ? CLOSING : IDLE);
 }
 
-/* In the words of its route, when the head has told which. */
-static bool app_refuses(struct conn *c, int status, const char *why)
+/* Lets the application write the error response, in the format of the route's dialect. Possible
+ * only after the head is complete. False if it does not respond. */
+static bool app_rejects(struct conn *c, int status, const char *why)
 {
     const struct http_app *app = &c->s->app;
 
@@ -336,25 +341,26 @@ static bool app_refuses(struct conn *c, int status, const char *why)
     return c->x->is_begun;
 }
 
-static void refuse(struct conn *c, int status, const char *why)
+static void reject(struct conn *c, int status, const char *why)
 {
     log_debug("http", "refuse", "peer=%s status=%d why=\"%s\"", c->peer, status, why);
     STAT_ADD(c->s, bad_requests, 1);
-    bool is_answered = app_refuses(c, status, why);
+    bool is_answered = app_rejects(c, status, why);
     exchange_free(c);
     if (!is_answered)
         reply_refuse(c, status, why);
     set_state(c, CLOSING);
 }
 
-static void head_arrived(struct conn *c)
+/* The head is complete: creates the exchange and asks the application for the limit of the body. */
+static void on_head_complete(struct conn *c)
 {
     struct http_server *s = c->s;
     struct http_parser *p = &c->parser;
 
     c->x = exchange_new(c);
     if (!c->x) {
-        refuse(c, 503, "out of memory");
+        reject(c, 503, "out of memory");
         return;
     }
     STAT_ADD(s, requests, 1);
@@ -365,7 +371,7 @@ static void head_arrived(struct conn *c)
             c->is_doomed = true;
         }
         if (!c->is_doomed)
-            finish(c); /* begin() has seen to it that a body which is not read ends it all */
+            finish_exchange(c); /* sink_begin has set want_close if an unread body follows */
         return;
     }
     p->body_max = (uint64_t)max;
@@ -373,32 +379,32 @@ static void head_arrived(struct conn *c)
     set_state(c, BODY);
     buf_init(&c->x->body, (size_t)max);
     if (p->length > p->body_max)
-        return; /* the parser is about to refuse it */
+        return; /* the parser rejects the body in the next call */
     size_t first = (size_t)MIN(p->length, (uint64_t)BODY_FIRST);
     if (first && !buf_reserve(&c->x->body, first)) {
-        refuse(c, 503, "out of memory");
+        reject(c, 503, "out of memory");
         return;
     }
     if (p->want_continue)
         buf_putz(&c->out, "HTTP/1.1 100 Continue\r\n\r\n");
 }
 
-static void take_body(struct conn *c, struct str piece)
+static void append_body(struct conn *c, struct str piece)
 {
     struct http_server *s = c->s;
-    size_t before = c->x->body.n;
+    size_t n_before = c->x->body.n;
 
     if (piece.n > s->o.max_bodies - MIN(s->bodies_n, s->o.max_bodies)) {
-        refuse(c, 503, "too many large requests at once");
+        reject(c, 503, "too many large requests at once");
         return;
     }
     buf_puts(&c->x->body, piece);
-    s->bodies_n += c->x->body.n - before;
+    s->bodies_n += c->x->body.n - n_before;
     if (!buf_ok(&c->x->body))
-        refuse(c, 503, "out of memory");
+        reject(c, 503, "out of memory");
 }
 
-static void body_arrived(struct conn *c)
+static void on_body_complete(struct conn *c)
 {
     struct http_server *s = c->s;
     struct exchange *x = c->x;
@@ -408,12 +414,12 @@ static void body_arrived(struct conn *c)
     set_state(c, ANSWER);
     s->app.on_request(s->app.ctx, &x->x);
     if (x->is_ended && !c->is_doomed)
-        finish(c);
+        finish_exchange(c);
 }
 
-/* Parses until the bytes are used up or an exchange waits for its answer; returns the number of
- * bytes used. */
-static size_t feed(struct conn *c, struct str in)
+/* Parses until the input is consumed or an exchange waits for its response; returns the number of
+ * bytes consumed. */
+static size_t parse_input(struct conn *c, struct str in)
 {
     struct str rest = in, piece;
 
@@ -430,13 +436,13 @@ static size_t feed(struct conn *c, struct str in)
         if (ev == HTTP_MORE)
             break;
         if (ev == HTTP_HEAD) {
-            head_arrived(c);
+            on_head_complete(c);
         } else if (ev == HTTP_BODY) {
-            take_body(c, piece);
+            append_body(c, piece);
         } else if (ev == HTTP_END) {
-            body_arrived(c);
+            on_body_complete(c);
         } else {
-            refuse(c, c->parser.status, c->parser.why);
+            reject(c, c->parser.status, c->parser.why);
         }
     }
     return in.n - rest.n;
@@ -444,13 +450,13 @@ static size_t feed(struct conn *c, struct str in)
 
 /* ---- events */
 
-static void at_eof(struct conn *c)
+static void on_eof(struct conn *c)
 {
     c->is_eof = true;
-    conn_close(c); /* a request that is not whole can no longer become so */
+    conn_close(c); /* an incomplete request cannot be completed any more */
 }
 
-static void readable(struct conn *c)
+static void on_readable(struct conn *c)
 {
     char *p = c->s->scratch;
 
@@ -470,21 +476,21 @@ static void readable(struct conn *c)
             return;
         }
         if (n == 0) {
-            at_eof(c);
+            on_eof(c);
             return;
         }
         STAT_ADD(c->s, bytes_in, n);
-        size_t used = feed(c, (struct str){ p, (size_t)n });
+        size_t used = parse_input(c, (struct str){ p, (size_t)n });
         if (used < (size_t)n && c->state != CLOSING) {
             buf_put(&c->pending, p + used, (size_t)n - used);
             c->is_doomed |= !buf_ok(&c->pending);
         }
         if (!c->tls && n < READ_CHUNK)
-            break; /* the socket is empty: spares the call that would say so */
+            break; /* the socket is empty: saves the recv() that would return EAGAIN */
     }
 }
 
-static void handshake(struct conn *c)
+static void continue_handshake(struct conn *c)
 {
     int n = tls_handshake(c->tls);
 
@@ -493,24 +499,24 @@ static void handshake(struct conn *c)
         conn_cut(c);
     } else if (n == 1) {
         set_state(c, IDLE);
-        readable(c);
+        on_readable(c);
     }
 }
 
-/* FIN while an answer is due or on its way. */
-static void peer_left(struct conn *c)
+/* FIN of the peer while a response is due or being sent. */
+static void on_peer_fin(struct conn *c)
 {
     struct exchange *x = c->x;
 
     c->is_eof = true;
     if (c->state == CLOSING || (x && x->is_ended))
-        return; /* the answer is complete, and may yet be read */
+        return; /* the response is complete, and the peer may still read it */
     bool is_stream = x->is_begun && x->left < 0;
     if (!c->s->o.allow_half_close || is_stream)
         conn_cut(c);
 }
 
-static void throw_away(struct conn *c)
+static void discard_input(struct conn *c)
 {
     for (int i = 0; i < READS_PER_EVENT; i++) {
         ssize_t n = recv(c->io.fd, c->s->scratch, READ_CHUNK, 0);
@@ -534,23 +540,23 @@ static void on_io(struct loop_io *io, uint32_t events)
     }
     switch ((enum conn_state)c->state) {
     case HANDSHAKE:
-        handshake(c);
+        continue_handshake(c);
         break;
     case IDLE:
     case HEAD:
     case BODY:
         if (events & EPOLLIN || c->tls_wants_write)
-            readable(c);
+            on_readable(c);
         break;
     case ANSWER:
     case CLOSING:
         if (events & EPOLLRDHUP)
-            peer_left(c);
+            on_peer_fin(c);
         else if (events & EPOLLIN)
             c->is_ahead = true;
         break;
     case LINGER:
-        throw_away(c);
+        discard_input(c);
         break;
     case DEAD:
         break;
@@ -566,16 +572,16 @@ static void on_timer(struct loop_timer *t)
 
     if (c->blocked_ns && o->write_ms &&
         loop_now(c->s->loop) >= after_ms(c->blocked_ns, o->write_ms)) {
-        c->want_reset = true; /* the kernel need not keep the bytes either */
+        c->want_reset = true; /* the kernel must not keep the queued bytes either */
         conn_cut(c);
         return;
     }
     switch ((enum conn_state)c->state) {
     case HEAD:
-        refuse(c, 408, "the head did not come in time");
+        reject(c, 408, "the head did not come in time");
         break;
     case BODY:
-        refuse(c, 408, "the body did not come in time");
+        reject(c, 408, "the body did not come in time");
         break;
     case IDLE:
         conn_close(c);
@@ -592,7 +598,7 @@ static void on_timer(struct loop_timer *t)
     conn_touch(c);
 }
 
-/* ---- the end of the round */
+/* ---- end of the loop round */
 
 static void flush(struct conn *c)
 {
@@ -612,7 +618,7 @@ static void flush(struct conn *c)
         c->out_at += (size_t)n;
         STAT_ADD(c->s, bytes_out, n);
         if (!c->tls && (size_t)n < want)
-            break; /* the socket is full */
+            break; /* the socket buffer is full */
     }
     if (!conn_queued(c)) {
         buf_clear(&c->out); /* idle connections own no buffer */
@@ -628,22 +634,22 @@ static void flush(struct conn *c)
     }
 }
 
-/* Pipelined bytes, and bytes that OpenSSL has taken off the socket already. */
-static void resume(struct conn *c)
+/* Parses pipelined bytes, and bytes that OpenSSL has already read from the socket. */
+static void parse_pending(struct conn *c)
 {
     if (is_reading(c) && c->pending.n) {
         struct str rest = str_skip(buf_str(&c->pending), c->pending_at);
-        c->pending_at += feed(c, rest);
+        c->pending_at += parse_input(c, rest);
         if (c->pending_at == c->pending.n || c->state == CLOSING) {
             buf_clear(&c->pending);
             c->pending_at = 0;
         }
     }
     if (is_reading(c) && !c->pending.n && c->tls && tls_has_pending(c->tls))
-        readable(c);
+        on_readable(c);
 }
 
-static void watch(struct conn *c)
+static void update_events(struct conn *c)
 {
     bool has_room = conn_queued(c) <= PIPELINE_OUT && !c->pending.n;
     uint32_t events = conn_queued(c) || c->tls_wants_write ? EPOLLOUT : 0;
@@ -659,9 +665,9 @@ static void watch(struct conn *c)
     loop_mod(c->s->loop, &c->io, events);
 }
 
-/* Everything queued has left: say goodbye, then wait for the client's. Closing with unread input
- * would send an RST, and that may destroy the answer on its way. */
-static void say_goodbye(struct conn *c)
+/* All queued bytes are sent: sends FIN and waits for the FIN of the peer. A close with unread input
+ * would send an RST, which can destroy the response in flight. */
+static void begin_linger(struct conn *c)
 {
     if (c->tls)
         tls_bye(c->tls);
@@ -676,41 +682,43 @@ static void say_goodbye(struct conn *c)
     set_state(c, LINGER);
 }
 
-static void settle_doomed(struct conn *c)
+static void abort_doomed(struct conn *c)
 {
     struct exchange *x = c->x;
 
     if (x && x->is_aborted) {
-        size_t before;
+        size_t n_before;
         c->want_reset = x->is_until_close;
-        do { /* what the socket takes without waiting */
-            before = conn_queued(c);
+        do { /* sends as much as the socket accepts without waiting */
+            n_before = conn_queued(c);
             flush(c);
-        } while (c->state != DEAD && conn_queued(c) && conn_queued(c) < before);
+        } while (c->state != DEAD && conn_queued(c) && conn_queued(c) < n_before);
     }
     conn_cut(c);
 }
 
+/* Updates the connection at the end of a round: finishes the exchange, parses pending input, sends,
+ * and sets the watched events and the deadline. */
 static void settle(struct conn *c)
 {
     if (c->is_doomed) {
-        settle_doomed(c);
+        abort_doomed(c);
         return;
     }
     if (c->state == ANSWER && c->x->is_ended)
-        finish(c);
-    resume(c);
+        finish_exchange(c);
+    parse_pending(c);
     if (c->state != DEAD && c->state != HANDSHAKE)
         flush(c);
     if (c->state == CLOSING && !conn_queued(c))
-        say_goodbye(c);
+        begin_linger(c);
     if (c->state == DEAD)
         return;
-    bool is_behind = c->pending.n || (c->tls && tls_has_pending(c->tls));
-    if (c->is_doomed || (is_reading(c) && is_behind && conn_queued(c) <= PIPELINE_OUT))
+    bool has_pending_input = c->pending.n || (c->tls && tls_has_pending(c->tls));
+    if (c->is_doomed || (is_reading(c) && has_pending_input && conn_queued(c) <= PIPELINE_OUT))
         conn_touch(c);
-    watch(c);
-    arm(c);
+    update_events(c);
+    set_deadline(c);
 }
 
 static void on_task(struct loop_task *t)

@@ -1,15 +1,15 @@
-/* conn.h: inside http/: one connection and the server it belongs to.
+/* conn.h: internal header of http/: a connection, and the server that it belongs to.
  *
- *                 first byte        head          body whole        answer ended
- *   HANDSHAKE --> IDLE -----> HEAD ------> BODY ------------> ANSWER ----------+--> IDLE
+ *                 first byte        head          whole body       response ended
+ *   HANDSHAKE --> IDLE -----> HEAD ------> BODY ------------> RESPONDING ------+--> IDLE
  *   (TLS only)      |           |            |                   |             |
- *                   |           +- refused --+-------------------+-> CLOSING --+
- *                   +--- drained, idle too long                      flush     |
+ *                   |           +- rejected -+-------------------+-> CLOSING --+
+ *                   +--- drained, idle timeout                       flush     |
  *                                                                  LINGER <----+
- *   any state -- error, deadline, abort --> DEAD               FIN sent, input thrown away
+ *   any state -- error, deadline, abort --> DEAD               FIN sent, input discarded
  *
- * Nothing is freed while a batch of events or a callback of the application may still look at
- * it: DEAD connections wait for the end of the round (loop_defer).
+ * A connection is not freed while a batch of events or a callback of the application may still use
+ * it: a DEAD connection is freed at the end of the loop round (loop_defer).
  *
  * Owner: the thread of the server's loop. */
 #pragma once
@@ -25,16 +25,17 @@ enum conn_state { HANDSHAKE, IDLE, HEAD, BODY, ANSWER, CLOSING, LINGER, DEAD };
 struct conn;
 
 struct exchange {
-    struct http_exchange x; /* first: what the application holds */
+    struct http_exchange x; /* first member: the application's view */
     struct http_request req;
     struct conn *c;
     struct buf body;
-    int64_t left;   /* declared bytes of the answer not yet written; -1 = not declared */
-    bool is_handed; /* on_request was called: on_gone is owed until the end */
+    int64_t left; /* declared bytes of the response body not yet written; -1 = no declared length */
+    /* on_request was called: on_disconnect must be called if the client leaves before the end */
+    bool is_handed;
     bool is_begun, is_ended, is_aborted;
     bool is_chunked;
-    bool is_until_close; /* an HTTP/1.0 stream: only the close ends it */
-    bool has_no_body;    /* HEAD, 204, 304: what the application writes is dropped */
+    bool is_until_close; /* HTTP/1.0 stream: only the close of the connection ends it */
+    bool has_no_body;    /* HEAD, 204, 304: the body written by the application is discarded */
 };
 
 struct conn_list {
@@ -44,29 +45,30 @@ struct conn_list {
 struct conn {
     struct loop_io io;
     struct loop_timer timer;
-    struct loop_task task; /* flushes and settles at the end of the round; frees when DEAD */
+    /* flushes and updates the connection at the end of the round; frees it if DEAD */
+    struct loop_task task;
     struct http_server *s;
-    struct conn *next, *prev; /* in s->idle when IDLE, else in s->busy */
+    struct conn *next, *prev; /* in s->idle if IDLE, else in s->busy */
     struct exchange *x;       /* NULL between requests */
-    struct tls_conn *tls;     /* NULL when plain */
+    struct tls_conn *tls;     /* NULL without TLS */
     struct http_parser parser;
-    struct buf out; /* [out_at, out.n) waits to be sent */
+    struct buf out; /* send queue: [out_at, out.n) is not yet sent */
     size_t out_at;
-    struct buf pending; /* bytes of later requests; at most one read. [pending_at, n) */
+    struct buf pending; /* bytes of later (pipelined) requests, at most one read; [pending_at, n) */
     size_t pending_at;
-    uint64_t since_ns;      /* what the deadline of the state counts from */
-    uint64_t first_byte_ns; /* of the running request */
-    uint64_t blocked_ns;    /* the peer takes nothing since; 0 = not blocked */
-    uint64_t lingered;      /* bytes thrown away */
+    uint64_t since_ns;      /* start of the current state's deadline */
+    uint64_t first_byte_ns; /* first byte of the current request */
+    uint64_t blocked_ns;    /* the peer has not read since this time; 0 = not blocked */
+    uint64_t lingered;      /* bytes discarded in LINGER */
     uint8_t state;
-    bool is_fresh;        /* no request yet: its head counts from accept */
-    bool is_eof;          /* the peer will send no more */
-    bool is_ahead;        /* while an answer is due there was something to read */
-    bool want_close;      /* after this answer */
-    bool is_doomed;       /* to be cut at the end of the round */
-    bool was_high;        /* the queue has been over SINK_HIGH_WATER */
-    bool want_reset;      /* a FIN would look like the end of the answer */
-    bool tls_wants_write; /* to go on with what it was doing */
+    bool is_fresh;        /* no request yet: the head deadline starts at accept */
+    bool is_eof;          /* the peer has sent FIN */
+    bool is_ahead;        /* input arrived while a response was due */
+    bool want_close;      /* close after this response */
+    bool is_doomed;       /* abort the connection at the end of the round */
+    bool was_high;        /* the queue has exceeded SINK_HIGH_WATER */
+    bool want_reset;      /* close with RST, since a FIN would look like the end of the response */
+    bool tls_wants_write; /* TLS needs a writable socket to continue the current operation */
     char peer[46];
 };
 
@@ -85,22 +87,23 @@ struct http_server {
     struct tls *tls;
     struct listener listeners[MAX_LISTENERS];
     int n_listeners;
-    int reserve_fd; /* given up to turn one away when descriptors run out */
+    /* spare descriptor, released to accept and close one client when descriptors run out */
+    int reserve_fd;
     uint16_t port;
-    struct conn_list idle, busy; /* idle: longest first */
+    struct conn_list idle, busy; /* idle: longest idle first */
     int n_conns;
     size_t bodies_n;               /* bytes of bodies held by all exchanges */
-    struct loop_timer pause_timer; /* accepting again after the system had no memory */
+    struct loop_timer pause_timer; /* resumes accepting after the system ran out of memory */
     struct loop_timer drain_timer;
     struct loop_task drain_task;
     void (*drain_done)(void *arg);
     void *drain_arg;
     bool is_draining, is_closing;
-    uint64_t warned_ns; /* at most one warning a second about descriptors */
+    uint64_t warned_ns; /* limits warnings about descriptors to one per second */
     int64_t date_s;
-    char date[32]; /* of date_s, IMF-fixdate */
+    char date[32]; /* date_s as IMF-fixdate */
     struct http_stats stats;
-    char scratch[READ_CHUNK]; /* every read goes here: idle connections own no buffer */
+    char scratch[READ_CHUNK]; /* buffer of every read: idle connections own no buffer */
 };
 
 #define STAT_ADD(s, field, by)                                                                     \
@@ -108,20 +111,21 @@ struct http_server {
 
 /* ---- conn.c */
 
-/* Takes fd. */
+/* Takes ownership of fd. */
 void conn_accept(struct http_server *s, int fd, const struct sockaddr *peer);
-void conn_cut(struct conn *c);   /* now; tells on_gone if that is owed; freed after the round */
-void conn_close(struct conn *c); /* politely: what is queued leaves first */
-void conn_free(struct conn *c);  /* DEAD ones only */
-void conn_touch(struct conn *c); /* settles at the end of the round */
+/* immediately; calls on_disconnect if required; freed after the round */
+void conn_cut(struct conn *c);
+void conn_close(struct conn *c); /* graceful: sends the queued bytes first */
+void conn_free(struct conn *c);  /* only in state DEAD */
+void conn_touch(struct conn *c); /* schedules an update at the end of the round */
 size_t conn_queued(const struct conn *c);
 
 /* ---- server.c */
 
-void server_conn_gone(struct http_server *s); /* after a connection was freed */
+void server_conn_gone(struct http_server *s); /* called after a connection was freed */
 const char *server_date(struct http_server *s);
 
-/* ---- reply.c: the exchange's sink, and the server's own refusals */
+/* ---- reply.c: the sink of an exchange, and error responses of the server itself */
 
 extern const struct sink_ops reply_sink_ops;
-void reply_refuse(struct conn *c, int status, const char *why); /* queued, Connection: close */
+void reply_refuse(struct conn *c, int status, const char *why); /* queued, with Connection: close */

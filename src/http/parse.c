@@ -1,5 +1,4 @@
-/* parse.c: the head line by line, the body byte by byte where it is framing and in runs where
- * it is data.
+/* parse.c: parses the head line by line, the chunk framing byte by byte, and body data in runs.
  *
  *   START_LINE -> FIELDS -> HEAD_DONE -+-> LENGTH_DATA -----------------------------> ENDED
  *                                      +-> CHUNK_SIZE -> [CHUNK_EXT] -> CHUNK_SIZE_LF
@@ -8,8 +7,8 @@
  *                                      |     +-- CHUNK_CR, CHUNK_LF <-+
  *                                      +-> ENDED (no body)
  *
- * A line of the head is looked at once, when its LF is there, so a head that drips in byte by
- * byte costs no more than one that comes whole. */
+ * A line of the head is parsed once, when its LF has arrived, so a head that arrives byte by byte
+ * costs no more than one that arrives at once. */
 #include "http/parse.h"
 
 enum state {
@@ -46,7 +45,7 @@ void http_parser_reset(struct http_parser *p)
     http_parser_init(p, p->limits);
 }
 
-static enum http_event bad(struct http_parser *p, int status, const char *why)
+static enum http_event reject(struct http_parser *p, int status, const char *why)
 {
     p->state = BAD;
     p->status = status;
@@ -74,7 +73,7 @@ static bool is_tchar(unsigned char c)
     return table[c];
 }
 
-/* In a field value: visible, blank, tab, or a byte of another character set. */
+/* Character of a field value: visible, space, tab, or a byte above 0x7f. */
 static bool is_vchar(unsigned char c)
 {
     return c == '\t' || (c >= ' ' && c != 0x7f);
@@ -144,7 +143,7 @@ ptrdiff_t http_percent_decode(struct str s, char *out)
 
 /* ---- the request line */
 
-static bool escapes_are_good(struct str s)
+static bool has_valid_escapes(struct str s)
 {
     for (size_t i = 0; i < s.n; i++) {
         if (s.p[i] != '%')
@@ -158,31 +157,31 @@ static bool escapes_are_good(struct str s)
     return true;
 }
 
-static enum http_event request_line(struct http_parser *p, struct str line)
+static enum http_event parse_request_line(struct http_parser *p, struct str line)
 {
     const char *sp = memchr(line.p, ' ', line.n);
     if (!sp)
-        return bad(p, 400, "malformed request line");
+        return reject(p, 400, "malformed request line");
     struct str method = { line.p, (size_t)(sp - line.p) };
     struct str rest = str_skip(line, method.n + 1);
     if (method.n > MAX_METHOD || !http_is_token(method))
-        return bad(p, 400, "malformed method");
+        return reject(p, 400, "malformed method");
 
     sp = rest.n ? memchr(rest.p, ' ', rest.n) : NULL;
     if (!sp || sp == rest.p)
-        return bad(p, 400, "malformed request line");
+        return reject(p, 400, "malformed request line");
     struct str target = { rest.p, (size_t)(sp - rest.p) };
     struct str version = str_skip(rest, target.n + 1);
     for (size_t i = 0; i < target.n; i++) {
         unsigned char c = (unsigned char)target.p[i];
         if (c <= ' ' || c >= 0x7f || c == '#')
-            return bad(p, 400, "a character in the target that must be percent-encoded");
+            return reject(p, 400, "a character in the target that must be percent-encoded");
     }
     if (version.n != 8 || !str_starts(version, STR("HTTP/")) || version.p[6] != '.' ||
         version.p[5] < '0' || version.p[5] > '9' || version.p[7] < '0' || version.p[7] > '9')
-        return bad(p, 400, "malformed HTTP version");
+        return reject(p, 400, "malformed HTTP version");
     if (!str_is(version, "HTTP/1.1") && !str_is(version, "HTTP/1.0"))
-        return bad(p, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+        return reject(p, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
     p->is_http10 = version.p[7] == '0';
     p->want_close = p->is_http10;
     p->method_n = (uint32_t)method.n;
@@ -192,7 +191,8 @@ static enum http_event request_line(struct http_parser *p, struct str line)
     return HTTP_MORE;
 }
 
-/* Takes scheme and authority off an absolute-form target; authority is STR_NONE in other forms. */
+/* Removes scheme and authority from an absolute-form target; authority is STR_NONE for other
+ * forms. */
 static struct str origin_form(struct str target, struct str *authority)
 {
     static const struct str schemes[] = { { "http://", 7 }, { "https://", 8 } };
@@ -227,18 +227,18 @@ static bool is_host(struct str s)
     return true;
 }
 
-static enum http_event content_length(struct http_parser *p, struct str value)
+static enum http_event parse_content_length(struct http_parser *p, struct str value)
 {
     if (p->has_length)
-        return bad(p, 400, "more than one Content-Length");
-    /* str_to_u64 takes digits only: no sign, no list, no blank inside. */
+        return reject(p, 400, "more than one Content-Length");
+    /* str_to_u64 accepts digits only: no sign, no list, no inner space. */
     if (value.n > 19 || !str_to_u64(value, &p->length))
-        return bad(p, 400, "malformed Content-Length");
+        return reject(p, 400, "malformed Content-Length");
     p->has_length = true;
     return HTTP_MORE;
 }
 
-static enum http_event transfer_encoding(struct http_parser *p, struct str value)
+static enum http_event parse_transfer_encoding(struct http_parser *p, struct str value)
 {
     struct str item;
 
@@ -248,7 +248,7 @@ static enum http_event transfer_encoding(struct http_parser *p, struct str value
             continue;
         bool is_chunked = str_eq_nocase(item, STR("chunked"));
         if (is_chunked && p->has_chunked)
-            return bad(p, 400, "chunked twice");
+            return reject(p, 400, "chunked twice");
         p->has_chunked |= is_chunked;
         p->has_unknown_coding |= !is_chunked;
         p->is_chunked_last = is_chunked;
@@ -256,65 +256,66 @@ static enum http_event transfer_encoding(struct http_parser *p, struct str value
     return HTTP_MORE;
 }
 
-static enum http_event once(struct http_parser *p, bool *seen, const char *why)
+static enum http_event set_once(struct http_parser *p, bool *seen, const char *why)
 {
     if (*seen)
-        return bad(p, 400, why);
+        return reject(p, 400, why);
     *seen = true;
     return HTTP_MORE;
 }
 
-/* What the framing of the request hangs on; the rest is the application's. */
-static enum http_event note_field(struct http_parser *p, struct str name, struct str value)
+/* Records the fields that determine the framing of the request; the application reads the
+ * others. */
+static enum http_event record_field(struct http_parser *p, struct str name, struct str value)
 {
     struct str item;
 
     if (str_eq_nocase(name, STR("host"))) {
         if (!is_host(value))
-            return bad(p, 400, "malformed Host");
+            return reject(p, 400, "malformed Host");
         p->host_at = (uint32_t)(value.p - p->head.p);
         p->host_n = (uint32_t)value.n;
-        return once(p, &p->has_host, "more than one Host");
+        return set_once(p, &p->has_host, "more than one Host");
     }
     if (str_eq_nocase(name, STR("content-length")))
-        return content_length(p, value);
+        return parse_content_length(p, value);
     if (str_eq_nocase(name, STR("transfer-encoding")))
-        return transfer_encoding(p, value);
+        return parse_transfer_encoding(p, value);
     if (str_eq_nocase(name, STR("content-type")))
-        return once(p, &p->has_type, "more than one Content-Type");
+        return set_once(p, &p->has_type, "more than one Content-Type");
     if (str_eq_nocase(name, STR("authorization")))
-        return once(p, &p->has_authorization, "more than one Authorization");
+        return set_once(p, &p->has_authorization, "more than one Authorization");
     if (str_eq_nocase(name, STR("connection"))) {
         while (list_next(&value, &item))
             p->want_close |= str_eq_nocase(item, STR("close"));
     } else if (str_eq_nocase(name, STR("expect"))) {
         if (!str_eq_nocase(value, STR("100-continue")))
-            return bad(p, 417, "an expectation that is not 100-continue");
+            return reject(p, 417, "an expectation that is not 100-continue");
         p->want_continue = true;
     }
     return HTTP_MORE;
 }
 
-static enum http_event field_line(struct http_parser *p, struct str line)
+static enum http_event parse_field_line(struct http_parser *p, struct str line)
 {
     if (line.p[0] == ' ' || line.p[0] == '\t')
-        return bad(p, 400, "folded field");
+        return reject(p, 400, "folded field");
     const char *colon = memchr(line.p, ':', line.n);
     if (!colon)
-        return bad(p, 400, "field without colon");
+        return reject(p, 400, "field without colon");
     struct str name = { line.p, (size_t)(colon - line.p) };
     if (!http_is_token(name))
-        return bad(p, 400, "malformed field name");
+        return reject(p, 400, "malformed field name");
     struct str value = trim_blanks(str_skip(line, name.n + 1));
     for (size_t i = 0; i < value.n; i++)
         if (!is_vchar((unsigned char)value.p[i]))
-            return bad(p, 400, "control character in a field");
+            return reject(p, 400, "control character in a field");
     if (++p->n_fields > p->limits->max_fields)
-        return bad(p, 431, "too many fields");
-    return note_field(p, name, value);
+        return reject(p, 431, "too many fields");
+    return record_field(p, name, value);
 }
 
-/* ---- the whole head */
+/* ---- the complete head */
 
 static enum http_event check_target(struct http_parser *p)
 {
@@ -323,59 +324,59 @@ static enum http_event check_target(struct http_parser *p)
     struct str authority, method = { p->head.p, p->method_n };
 
     if (str_is(target, "*"))
-        return str_is(method, "OPTIONS") ? HTTP_MORE : bad(p, 400, "target * without OPTIONS");
+        return str_is(method, "OPTIONS") ? HTTP_MORE : reject(p, 400, "target * without OPTIONS");
     struct str origin = origin_form(target, &authority);
     if (authority.p) {
         if (!authority.n || !is_host(authority))
-            return bad(p, 400, "malformed authority in the target");
+            return reject(p, 400, "malformed authority in the target");
         if (p->has_host && !str_eq_nocase(authority, host))
-            return bad(p, 400, "target and Host disagree");
+            return reject(p, 400, "target and Host disagree");
     }
     if (origin.n && origin.p[0] != '/' && !(authority.p && origin.p[0] == '?'))
-        return bad(p, 400, "malformed target");
+        return reject(p, 400, "malformed target");
     if (!origin.n && !authority.p)
-        return bad(p, 400, "malformed target");
+        return reject(p, 400, "malformed target");
     const char *mark = origin.n ? memchr(origin.p, '?', origin.n) : NULL;
     size_t path_n = mark ? (size_t)(mark - origin.p) : origin.n;
-    if (!escapes_are_good((struct str){ origin.p, path_n }))
-        return bad(p, 400, "bad percent-escape in the path");
+    if (!has_valid_escapes((struct str){ origin.p, path_n }))
+        return reject(p, 400, "bad percent-escape in the path");
     return HTTP_MORE;
 }
 
-static enum http_event head_done(struct http_parser *p)
+static enum http_event finish_head(struct http_parser *p)
 {
     if (!p->has_host && !p->is_http10)
-        return bad(p, 400, "no Host");
+        return reject(p, 400, "no Host");
     if (check_target(p) == HTTP_BAD)
         return HTTP_BAD;
     if (p->has_coding) {
         if (p->has_length)
-            return bad(p, 400, "Content-Length with Transfer-Encoding");
+            return reject(p, 400, "Content-Length with Transfer-Encoding");
         if (p->is_http10)
-            return bad(p, 400, "Transfer-Encoding in HTTP/1.0");
-        /* Without chunked at the end nobody knows where the body ends (RFC 9112 6.3). */
+            return reject(p, 400, "Transfer-Encoding in HTTP/1.0");
+        /* If chunked is not the last coding, the end of the body is undefined (RFC 9112 6.3). */
         if (!p->is_chunked_last)
-            return bad(p, 400, "the last transfer coding is not chunked");
+            return reject(p, 400, "the last transfer coding is not chunked");
         if (p->has_unknown_coding)
-            return bad(p, 501, "a transfer coding that is not chunked");
+            return reject(p, 501, "a transfer coding that is not chunked");
     }
     p->want_continue &= !p->is_http10 && http_parser_has_body(p);
     p->state = HEAD_DONE;
     return HTTP_HEAD;
 }
 
-static enum http_event take_line(struct http_parser *p, struct str line)
+static enum http_event parse_line(struct http_parser *p, struct str line)
 {
     if (line.n < 2 || line.p[line.n - 2] != '\r')
-        return bad(p, 400, "line ends in a bare LF");
+        return reject(p, 400, "line ends in a bare LF");
     line.n -= 2;
     if (p->state == FIELDS)
-        return line.n ? field_line(p, line) : head_done(p);
+        return line.n ? parse_field_line(p, line) : finish_head(p);
     if (line.n)
-        return request_line(p, line);
-    /* Some clients end a body with a stray line (RFC 9112 2.2). */
+        return parse_request_line(p, line);
+    /* Some clients send an extra line after a body (RFC 9112 2.2). */
     if (++p->n_blank_lines > MAX_BLANK_LINES)
-        return bad(p, 400, "no request line");
+        return reject(p, 400, "no request line");
     p->head.n = 0;
     return HTTP_MORE;
 }
@@ -388,14 +389,14 @@ static enum http_event parse_head(struct http_parser *p, struct str *in)
         const char *lf = memchr(in->p, '\n', in->n);
         size_t n = lf ? (size_t)(lf - in->p) + 1 : in->n;
         if (n > p->limits->max_head_bytes - p->head.n)
-            return bad(p, 431, "the head is too large");
+            return reject(p, 431, "the head is too large");
         buf_put(&p->head, in->p, n);
         if (!buf_ok(&p->head))
-            return bad(p, 503, "out of memory");
+            return reject(p, 503, "out of memory");
         *in = str_skip(*in, n);
         if (!lf)
             return HTTP_MORE;
-        ev = take_line(p, (struct str){ p->head.p + p->line_at, p->head.n - p->line_at });
+        ev = parse_line(p, (struct str){ p->head.p + p->line_at, p->head.n - p->line_at });
         p->line_at = p->head.n;
     }
     return ev;
@@ -423,10 +424,10 @@ int http_parser_request(const struct http_parser *p, struct arena *a, struct htt
     if (!path || !f)
         return -1;
     ptrdiff_t n = http_percent_decode(raw, path);
-    CHECK(n >= 0); /* check_target has seen to it */
+    CHECK(n >= 0); /* guaranteed by check_target */
     r->path = (struct str){ path, (size_t)n };
 
-    /* Every line was checked when it came: name, colon, value, CRLF. */
+    /* Every line was validated on arrival: name, colon, value, CRLF. */
     const char *lf = memchr(head.p, '\n', head.n);
     struct str rest = str_skip(head, (size_t)(lf - head.p) + 1);
     for (int i = 0; i < p->n_fields; i++) {
@@ -444,14 +445,14 @@ int http_parser_request(const struct http_parser *p, struct arena *a, struct htt
 
 /* ---- bodies */
 
-static enum http_event begin_body(struct http_parser *p)
+static enum http_event start_body(struct http_parser *p)
 {
     if (p->has_coding) {
         p->state = CHUNK_SIZE;
         return HTTP_MORE;
     }
     if (p->length > p->body_max)
-        return bad(p, 413, "the body is too large");
+        return reject(p, 413, "the body is too large");
     p->left = p->length;
     p->state = p->left ? LENGTH_DATA : ENDED;
     return HTTP_MORE;
@@ -470,34 +471,34 @@ static enum http_event take_data(struct http_parser *p, struct str *in, struct s
     return HTTP_BODY;
 }
 
-/* Extensions and trailers are thrown away, but cannot be sent for ever. */
+/* Extensions and trailers are discarded, but their size is limited. */
 static enum http_event count_extra(struct http_parser *p)
 {
     if (++p->extra > p->limits->max_head_bytes)
-        return bad(p, 431, "chunk extensions or trailers are too large");
+        return reject(p, 431, "chunk extensions or trailers are too large");
     return HTTP_MORE;
 }
 
-static enum http_event chunk_size(struct http_parser *p, unsigned char c)
+static enum http_event parse_chunk_size(struct http_parser *p, unsigned char c)
 {
     int digit = hex_digit(c);
 
     if (digit >= 0) {
         if (++p->n_digits > MAX_SIZE_DIGITS)
-            return bad(p, 400, "chunk size with too many digits");
+            return reject(p, 400, "chunk size with too many digits");
         p->left = p->left << 4 | (uint64_t)digit;
         return HTTP_MORE;
     }
     if (!p->n_digits || (c != ';' && c != '\r'))
-        return bad(p, 400, "malformed chunk size");
+        return reject(p, 400, "malformed chunk size");
     if (p->left > p->body_max - p->body_n)
-        return bad(p, 413, "the body is too large");
+        return reject(p, 413, "the body is too large");
     p->n_digits = 0;
     p->state = c == ';' ? CHUNK_EXT : CHUNK_SIZE_LF;
     return HTTP_MORE;
 }
 
-static enum http_event trailer(struct http_parser *p, unsigned char c)
+static enum http_event parse_trailer(struct http_parser *p, unsigned char c)
 {
     if (count_extra(p) == HTTP_BAD)
         return HTTP_BAD;
@@ -507,15 +508,15 @@ static enum http_event trailer(struct http_parser *p, unsigned char c)
         if (c == '\r')
             p->state = TRAILER_LF;
         else if (!is_vchar(c))
-            return bad(p, 400, "control character in a trailer");
+            return reject(p, 400, "control character in a trailer");
     } else if (p->state == TRAILER_NAME && c == ':') {
         p->state = TRAILER_VALUE;
     } else if (is_tchar(c)) {
         if (p->state == TRAILER_START && ++p->n_trailers > p->limits->max_fields)
-            return bad(p, 431, "too many trailers");
+            return reject(p, 431, "too many trailers");
         p->state = TRAILER_NAME;
     } else {
-        return bad(p, 400, "malformed trailer");
+        return reject(p, 400, "malformed trailer");
     }
     return HTTP_MORE;
 }
@@ -523,22 +524,22 @@ static enum http_event trailer(struct http_parser *p, unsigned char c)
 static enum http_event expect_char(struct http_parser *p, unsigned char c, char want, int next)
 {
     if (c != (unsigned char)want)
-        return bad(p, 400, "malformed chunk");
+        return reject(p, 400, "malformed chunk");
     p->state = (uint8_t)next;
     return HTTP_MORE;
 }
 
 /* One byte of chunked framing. */
-static enum http_event chunk_byte(struct http_parser *p, unsigned char c)
+static enum http_event parse_chunk_byte(struct http_parser *p, unsigned char c)
 {
     switch ((enum state)p->state) {
     case CHUNK_SIZE:
-        return chunk_size(p, c);
+        return parse_chunk_size(p, c);
     case CHUNK_EXT:
         if (c == '\r')
             p->state = CHUNK_SIZE_LF;
         else if (!is_vchar(c))
-            return bad(p, 400, "control character in a chunk extension");
+            return reject(p, 400, "control character in a chunk extension");
         return count_extra(p);
     case CHUNK_SIZE_LF:
         return expect_char(p, c, '\n', p->left ? CHUNK_DATA : TRAILER_START);
@@ -549,7 +550,7 @@ static enum http_event chunk_byte(struct http_parser *p, unsigned char c)
     case TRAILER_START:
     case TRAILER_NAME:
     case TRAILER_VALUE:
-        return trailer(p, c);
+        return parse_trailer(p, c);
     case TRAILER_LF:
         return expect_char(p, c, '\n', TRAILER_START);
     case LAST_LF:
@@ -575,7 +576,7 @@ enum http_event http_parse(struct http_parser *p, struct str *in, struct str *pi
     if (p->state == BAD)
         return HTTP_BAD;
     if (p->state == HEAD_DONE)
-        ev = begin_body(p);
+        ev = start_body(p);
     while (ev == HTTP_MORE) {
         if (p->state == ENDED)
             return HTTP_END;
@@ -583,7 +584,7 @@ enum http_event http_parse(struct http_parser *p, struct str *in, struct str *pi
             return HTTP_MORE;
         if (p->state == LENGTH_DATA || p->state == CHUNK_DATA)
             return take_data(p, in, piece);
-        ev = chunk_byte(p, (unsigned char)in->p[0]);
+        ev = parse_chunk_byte(p, (unsigned char)in->p[0]);
         *in = str_skip(*in, 1);
     }
     return ev;

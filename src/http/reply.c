@@ -1,11 +1,11 @@
-/* reply.c: the answering side: response heads, chunks, and the server's own refusals. Everything
- * goes to the connection's queue; conn.c sends it. */
+/* response.c: response heads, chunks, and error responses of the server itself. All output goes to
+ * the send queue of the connection; conn.c sends it. Owner: the io thread of the connection. */
 #include "base/log.h"
 #include "http/conn.h"
 
 #include <stdio.h>
 
-static const char *reason(int status)
+static const char *reason_phrase(int status)
 {
     static const struct {
         int status;
@@ -52,11 +52,12 @@ static const char *reason(int status)
     for (size_t i = 0; i < ARRAY_LEN(known); i++)
         if (known[i].status == status)
             return known[i].text;
-    return "Status"; /* the phrase has no meaning (RFC 9112 4) */
+    return "Status"; /* the reason phrase has no meaning (RFC 9112 4) */
 }
 
-/* Some of a value may come from the client: no character may end the line it stands in. */
-static void put_value(struct buf *b, struct str s)
+/* Part of a value may come from the client: removes control characters, which could end the
+ * line. */
+static void append_value(struct buf *b, struct str s)
 {
     size_t from = 0;
 
@@ -70,46 +71,46 @@ static void put_value(struct buf *b, struct str s)
     buf_puts(b, str_skip(s, from));
 }
 
-static void put_field(struct buf *b, struct str name, struct str value)
+static void append_field(struct buf *b, struct str name, struct str value)
 {
-    static const char *const ours[] = { "connection", "content-length", "transfer-encoding",
-        "date" };
+    static const char *const server_fields[] = { "connection", "content-length",
+        "transfer-encoding", "date" };
 
     CHECK(http_is_token(name));
-    for (size_t i = 0; i < ARRAY_LEN(ours); i++)
-        if (str_eq_nocase(name, str_of(ours[i])))
+    for (size_t i = 0; i < ARRAY_LEN(server_fields); i++)
+        if (str_eq_nocase(name, str_of(server_fields[i])))
             return;
     buf_puts(b, name);
     buf_puts(b, STR(": "));
-    put_value(b, value);
+    append_value(b, value);
     buf_puts(b, STR("\r\n"));
 }
 
-/* An empty buffer starts at a useful size; a failure shows when it is written to. */
-static void reserve(struct buf *b, size_t n)
+/* Gives an empty buffer a useful size; a failure is detected by the next write to the buffer. */
+static void reserve_initial(struct buf *b, size_t n)
 {
     if (!b->cap && !buf_reserve(b, n))
         log_debug("http", "memory", "wanted=%zu", n);
 }
 
-static void put_status(struct conn *c, int status, const char *type)
+static void append_status(struct conn *c, int status, const char *type)
 {
     struct buf *b = &c->out;
 
     CHECK(status >= 200 && status <= 599);
-    reserve(b, 512); /* most answers fit, with one allocation */
+    reserve_initial(b, 512); /* most responses fit, with one allocation */
     buf_puts(b, STR("HTTP/1.1 "));
     buf_u64(b, (uint64_t)status);
     buf_putc(b, ' ');
-    buf_putz(b, reason(status));
+    buf_putz(b, reason_phrase(status));
     buf_puts(b, STR("\r\nDate: "));
     buf_putz(b, server_date(c->s));
     buf_puts(b, STR("\r\n"));
     if (type)
-        put_field(b, STR("Content-Type"), str_of(type));
+        append_field(b, STR("Content-Type"), str_of(type));
 }
 
-static void put_framing(struct conn *c, const struct exchange *x, int64_t n_bytes, int status)
+static void append_framing(struct conn *c, const struct exchange *x, int64_t n_bytes, int status)
 {
     struct buf *b = &c->out;
 
@@ -128,7 +129,7 @@ static struct exchange *exchange_of(struct sink *s)
     return container_of(s, struct exchange, x.sink);
 }
 
-static void on_begin(struct sink *sink, int status, const char *type, int64_t n_bytes,
+static void response_begin(struct sink *sink, int status, const char *type, int64_t n_bytes,
     const struct http_field *fields, int n_fields)
 {
     struct exchange *x = exchange_of(sink);
@@ -136,7 +137,7 @@ static void on_begin(struct sink *sink, int status, const char *type, int64_t n_
     const struct http_parser *p = &c->parser;
 
     if (x->is_ended)
-        return; /* the client has left */
+        return; /* the client has disconnected */
     CHECK(!x->is_begun);
     x->is_begun = true;
     x->has_no_body = str_is(x->req.method, "HEAD") || status == 204 || status == 304;
@@ -144,18 +145,18 @@ static void on_begin(struct sink *sink, int status, const char *type, int64_t n_
     x->is_chunked = n_bytes < 0 && !p->is_http10 && !x->has_no_body;
     x->is_until_close = n_bytes < 0 && p->is_http10 && !x->has_no_body;
     c->want_close |= p->want_close || c->is_eof || c->s->is_draining || x->is_until_close;
-    c->want_close |= !x->is_handed && http_parser_has_body(p); /* nobody will read it */
-    c->is_doomed |= c->is_eof && n_bytes < 0; /* no streams for half-closed clients */
+    c->want_close |= !x->is_handed && http_parser_has_body(p); /* the body will not be read */
+    c->is_doomed |= c->is_eof && n_bytes < 0; /* no streams to half-closed clients */
 
-    put_status(c, status, type);
+    append_status(c, status, type);
     for (int i = 0; i < n_fields; i++)
-        put_field(&c->out, fields[i].name, fields[i].value);
-    put_framing(c, x, n_bytes, status);
-    c->is_doomed |= !buf_ok(&c->out); /* what is written later would come without a head */
+        append_field(&c->out, fields[i].name, fields[i].value);
+    append_framing(c, x, n_bytes, status);
+    c->is_doomed |= !buf_ok(&c->out); /* a later write would otherwise be sent without a head */
     conn_touch(c);
 }
 
-static void on_write(struct sink *sink, struct str bytes)
+static void response_write(struct sink *sink, struct str bytes)
 {
     struct exchange *x = exchange_of(sink);
     struct conn *c = x->c;
@@ -177,14 +178,14 @@ static void on_write(struct sink *sink, struct str bytes)
         return;
     if (x->left >= 0)
         x->left -= (int64_t)bytes.n;
-    if (c->out_at > c->out.n / 2) { /* half of it has left: what is moved is the smaller half */
+    if (c->out_at > c->out.n / 2) { /* more than half is sent: moving the rest is cheap */
         buf_drop(&c->out, c->out_at);
         c->out_at = 0;
     }
     if (x->is_chunked) {
         char size[20];
         int n = snprintf(size, sizeof(size), "%zx\r\n", bytes.n);
-        reserve(&c->out, MAX(bytes.n + 32, (size_t)512));
+        reserve_initial(&c->out, MAX(bytes.n + 32, (size_t)512));
         buf_put(&c->out, size, (size_t)n);
     }
     buf_puts(&c->out, bytes);
@@ -194,7 +195,7 @@ static void on_write(struct sink *sink, struct str bytes)
     c->was_high |= conn_queued(c) > SINK_HIGH_WATER;
 }
 
-static void on_end(struct sink *sink)
+static void response_end(struct sink *sink)
 {
     struct exchange *x = exchange_of(sink);
     struct conn *c = x->c;
@@ -213,7 +214,7 @@ static void on_end(struct sink *sink)
     conn_touch(c);
 }
 
-static void on_abort(struct sink *sink)
+static void response_abort(struct sink *sink)
 {
     struct exchange *x = exchange_of(sink);
 
@@ -225,28 +226,30 @@ static void on_abort(struct sink *sink)
     conn_touch(x->c);
 }
 
-static size_t on_queued(const struct sink *sink)
+static size_t response_queued(const struct sink *sink)
 {
     const char *x = (const char *)sink - offsetof(struct exchange, x.sink);
 
     return conn_queued(((const struct exchange *)(const void *)x)->c);
 }
 
-const struct sink_ops reply_sink_ops = { on_begin, on_write, on_end, on_abort, on_queued };
+const struct sink_ops reply_sink_ops = { response_begin, response_write, response_end,
+    response_abort, response_queued };
 
 void reply_refuse(struct conn *c, int status, const char *why)
 {
-    bool is_head = str_starts(buf_str(&c->parser.head), STR("HEAD ")); /* as far as it has come */
+    /* the head may be incomplete */
+    bool is_head = str_starts(buf_str(&c->parser.head), STR("HEAD "));
     char body[256];
     struct buf *b = &c->out;
 
-    /* The form that clients of every wire we speak look into for a message. */
+    /* Error format in which clients of every supported dialect look for a message. */
     int n = snprintf(body, sizeof(body),
         "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,\"code\":%d}}\n", why,
         status >= 500 ? "server_error" : "invalid_request_error", status);
     CHECK(n > 0 && (size_t)n < sizeof(body));
     c->want_close = true;
-    put_status(c, status, "application/json");
+    append_status(c, status, "application/json");
     buf_puts(b, STR("Content-Length: "));
     buf_u64(b, (uint64_t)n);
     buf_puts(b, STR("\r\nConnection: close\r\n\r\n"));

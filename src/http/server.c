@@ -1,4 +1,5 @@
-/* server.c: listening, accepting, draining. */
+/* server.c: listening sockets, accepting connections, draining. server.h and conn.h describe the
+ * interface and the owner thread. */
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -18,7 +19,7 @@
 enum {
     ACCEPTS_PER_EVENT = SMALL ? 2 : 64,
     BACKLOG = 4096,
-    PAUSE_MS = 50, /* without memory for a socket, before the next try */
+    PAUSE_MS = 50, /* pause after the system had no memory for a socket */
 };
 
 const struct http_options http_options_default = {
@@ -67,7 +68,7 @@ const char *server_date(struct http_server *s)
 
 /* ---- accepting */
 
-static void turn_away(struct http_server *s, int fd)
+static void reject_with_503(struct http_server *s, int fd)
 {
     static const char busy[] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
                                "Content-Length: 0\r\nConnection: close\r\n\r\n";
@@ -77,7 +78,7 @@ static void turn_away(struct http_server *s, int fd)
     close(fd);
 }
 
-static void warn(struct http_server *s, const char *what)
+static void warn_accept(struct http_server *s, const char *what)
 {
     uint64_t now = loop_now(s->loop);
 
@@ -87,9 +88,9 @@ static void warn(struct http_server *s, const char *what)
     log_warn("http", "accept", "failed=\"%s\" open=%d", what, s->n_conns);
 }
 
-/* Out of descriptors the listener would stay readable for ever. With the one held back a client
- * is taken and let go, which at least tells it. */
-static void give_up_reserve(struct http_server *s, int listener)
+/* Without free descriptors, the listener would stay readable forever. The spare descriptor allows
+ * one client to be accepted and closed, which the client notices. */
+static void accept_with_reserve(struct http_server *s, int listener)
 {
     if (s->reserve_fd >= 0)
         close(s->reserve_fd);
@@ -106,7 +107,7 @@ static void pause_accepting(struct http_server *s)
     loop_timer_set(s->loop, &s->pause_timer, loop_now(s->loop) + PAUSE_MS * 1000000ull);
 }
 
-static void on_pause_over(struct loop_timer *t)
+static void resume_accepting(struct loop_timer *t)
 {
     struct http_server *s = container_of(t, struct http_server, pause_timer);
 
@@ -114,20 +115,20 @@ static void on_pause_over(struct loop_timer *t)
         loop_mod(s->loop, &s->listeners[i].io, EPOLLIN);
 }
 
-static void welcome(struct http_server *s, int fd, const struct sockaddr *peer)
+static void admit_conn(struct http_server *s, int fd, const struct sockaddr *peer)
 {
     if (s->n_conns >= s->o.max_connections) {
-        warn(s, "max_connections");
+        warn_accept(s, "max_connections");
         if (!s->idle.first) {
-            turn_away(s, fd);
+            reject_with_503(s, fd);
             return;
         }
-        conn_cut(s->idle.first); /* who has said nothing for longest makes room */
+        conn_cut(s->idle.first); /* closes the connection that has been idle for the longest time */
     }
     conn_accept(s, fd, peer);
 }
 
-/* false: no more for now */
+/* Accepts one connection; false: no more for now. */
 static bool accept_one(struct http_server *s, int listener)
 {
     struct sockaddr_storage peer;
@@ -137,7 +138,7 @@ static bool accept_one(struct http_server *s, int listener)
                  ? (errno = EMFILE, -1)
                  : accept4(listener, (struct sockaddr *)&peer, &n, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
-        welcome(s, fd, (struct sockaddr *)&peer);
+        admit_conn(s, fd, (struct sockaddr *)&peer);
         return true;
     }
     switch (errno) {
@@ -145,16 +146,16 @@ static bool accept_one(struct http_server *s, int listener)
         return false;
     case EMFILE:
     case ENFILE:
-        warn(s, strerror(errno));
-        give_up_reserve(s, listener);
+        warn_accept(s, strerror(errno));
+        accept_with_reserve(s, listener);
         return true;
     case ENOBUFS:
     case ENOMEM:
-        warn(s, strerror(errno));
+        warn_accept(s, strerror(errno));
         pause_accepting(s);
         return false;
     default:
-        return true; /* it died in the queue: that one's fault, not the listener's */
+        return true; /* the connection failed while it was queued; the listener works */
     }
 }
 
@@ -169,10 +170,10 @@ static void on_accept(struct loop_io *io, uint32_t events)
 
 /* ---- listening */
 
-/* Linux hands these on to every accepted socket, which spares three calls for each. A peer whose
- * machine has died acknowledges nothing: the user timeout notices while an answer is on its way,
- * keep-alive probes notice while a long prefill has nothing to send. */
-static int set_options(const struct http_server *s, int fd, int family)
+/* Linux copies these options to every accepted socket, which saves three calls per connection. A
+ * peer whose machine has crashed does not acknowledge: TCP_USER_TIMEOUT detects this while a
+ * response is being sent, keep-alive probes while a long prefill has nothing to send. */
+static int set_socket_options(const struct http_server *s, int fd, int family)
 {
     int one = 1, idle_s = 30, probes = 3, failed = 0;
     unsigned ms = s->o.write_ms;
@@ -194,21 +195,22 @@ static int set_options(const struct http_server *s, int fd, int family)
 static int listen_on(struct http_server *s, const struct addrinfo *a, struct err *e)
 {
     struct listener *l = &s->listeners[s->n_listeners];
-    struct sockaddr_storage where;
-    socklen_t n = sizeof(where);
+    struct sockaddr_storage address;
+    socklen_t n = sizeof(address);
 
-    /* With port 0 the first address chooses, the others follow. */
-    memcpy(&where, a->ai_addr, a->ai_addrlen);
+    /* With port 0 the first address determines the port, the others use the same one. */
+    memcpy(&address, a->ai_addr, a->ai_addrlen);
     if (s->n_listeners && a->ai_family == AF_INET)
-        ((struct sockaddr_in *)&where)->sin_port = htons(s->port);
+        ((struct sockaddr_in *)&address)->sin_port = htons(s->port);
     if (s->n_listeners && a->ai_family == AF_INET6)
-        ((struct sockaddr_in6 *)&where)->sin6_port = htons(s->port);
+        ((struct sockaddr_in6 *)&address)->sin6_port = htons(s->port);
 
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return err_set(e, ERR_IO, "socket: %s", strerror(errno));
-    if (set_options(s, fd, a->ai_family) || bind(fd, (struct sockaddr *)&where, a->ai_addrlen) ||
-        listen(fd, BACKLOG) || getsockname(fd, (struct sockaddr *)&where, &n)) {
+    if (set_socket_options(s, fd, a->ai_family) ||
+        bind(fd, (struct sockaddr *)&address, a->ai_addrlen) || listen(fd, BACKLOG) ||
+        getsockname(fd, (struct sockaddr *)&address, &n)) {
         err_set(e, ERR_IO, "listen on %s port %u: %s", s->o.host ? s->o.host : "*",
             s->n_listeners ? s->port : s->o.port, strerror(errno));
         goto fail;
@@ -218,8 +220,8 @@ static int listen_on(struct http_server *s, const struct addrinfo *a, struct err
     if (loop_add(s->loop, &l->io, EPOLLIN, e))
         goto fail;
     s->n_listeners++;
-    s->port = ntohs(where.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&where)->sin6_port
-                                                : ((struct sockaddr_in *)&where)->sin_port);
+    s->port = ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&address)->sin6_port
+                                                  : ((struct sockaddr_in *)&address)->sin_port);
     return 0;
 
 fail:
@@ -240,7 +242,7 @@ static int listen_all(struct http_server *s, struct err *e)
         return err_set(e, ERR_INVALID, "address %s: %s", s->o.host, gai_strerror(failed));
     for (const struct addrinfo *a = all; a && s->n_listeners < MAX_LISTENERS; a = a->ai_next)
         if (listen_on(s, a, &why) && errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT)
-            break; /* a host without IPv6 still has its localhost */
+            break; /* on a host without IPv6, the other addresses of localhost still work */
     bool is_partial = why.code && s->n_listeners;
     freeaddrinfo(all);
     if (!s->n_listeners) {
@@ -263,7 +265,7 @@ static void stop_listening(struct http_server *s)
 }
 
 static void on_drain_deadline(struct loop_timer *t);
-static void on_drained(struct loop_task *t);
+static void on_drain_done(struct loop_task *t);
 
 int http_server_open(struct http_server **out, struct loop *loop, const struct http_options *o,
     const struct http_app *app, struct err *e)
@@ -275,9 +277,9 @@ int http_server_open(struct http_server **out, struct loop *loop, const struct h
     s->o = *o;
     s->app = *app;
     s->limits = (struct http_parse_limits){ o->max_head_bytes, o->max_fields };
-    s->pause_timer.fn = on_pause_over;
+    s->pause_timer.fn = resume_accepting;
     s->drain_timer.fn = on_drain_deadline;
-    s->drain_task.fn = on_drained;
+    s->drain_task.fn = on_drain_done;
     s->date_s = -1;
     s->reserve_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (!o->tls_cert != !o->tls_key) {
@@ -327,7 +329,7 @@ void server_conn_gone(struct http_server *s)
         loop_defer(s->loop, &s->drain_task);
 }
 
-static void on_drained(struct loop_task *t)
+static void on_drain_done(struct loop_task *t)
 {
     struct http_server *s = container_of(t, struct http_server, drain_task);
     void (*done)(void *arg) = s->drain_done;
@@ -335,7 +337,7 @@ static void on_drained(struct loop_task *t)
     loop_timer_stop(s->loop, &s->drain_timer);
     s->drain_done = NULL;
     if (done)
-        done(s->drain_arg); /* which may close the server */
+        done(s->drain_arg); /* `done` may close the server */
 }
 
 static void cut_all(struct http_server *s)
@@ -344,7 +346,7 @@ static void cut_all(struct http_server *s)
 
     for (size_t i = 0; i < ARRAY_LEN(lists); i++)
         for (struct conn *c = lists[i]->first, *next; c; c = next) {
-            next = c->next; /* a cut one moves to the end of busy */
+            next = c->next; /* conn_cut moves the connection to the end of the busy list */
             conn_cut(c);
         }
 }

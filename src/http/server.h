@@ -1,28 +1,31 @@
-/* server.h: a strict HTTP/1.1 server on one event loop (RFC 9112, RFC 9110).
+/* server.h: strict HTTP/1.1 server on one event loop (RFC 9112, RFC 9110).
  *
- * One server belongs to one loop and its io thread; several may listen on one port
- * (SO_REUSEPORT). Every limit below is enforced before memory is spent. What is ambiguous is
- * refused: two Host fields, bare LF, blanks before a colon, folded fields, Content-Length with
- * Transfer-Encoding, conflicting or signed lengths, NUL, any coding but `chunked`.
+ * A server belongs to one loop and its io thread; several servers may listen on one port
+ * (SO_REUSEPORT). Every limit below is enforced before memory is allocated. Ambiguous input is
+ * rejected: two Host fields, bare LF, whitespace before a colon, folded fields, Content-Length with
+ * Transfer-Encoding, conflicting or signed lengths, NUL, any coding other than `chunked`.
  *
- * Life of an exchange:
+ * Sequence of an exchange:
  *
- *   bytes -> head parsed -> app.on_head (refuse early, choose the body cap)
- *         -> body whole  -> app.on_request (takes the exchange; answers through its sink,
- *                           now or later)
+ *   bytes -> head parsed -> app.on_head (early rejection, limit of the body)
+ *         -> whole body  -> app.on_request (receives the exchange; responds through its sink,
+ *                           immediately or later)
  *         -> sink end    -> keep-alive: the next request on the connection, if any
  *
- * If the client leaves (FIN, RST, write error, deadline) after on_request and before the sink
- * has ended, app.on_gone is called once; the exchange is gone when it returns. A FIN counts as
- * leaving both before and during a streamed answer (half-closed clients: options.allow_half_close
- * keeps serving one that is not streaming).
+ * If the client disconnects (FIN, RST, write error, deadline) after on_request and before the sink
+ * has ended, app.on_disconnect is called once; the exchange is freed after it returns. A FIN counts
+ * as a disconnect both before and during a streamed response (with options.allow_half_close, a
+ * half-closed client still receives a response that is not streamed).
  *
- * on_gone and on_drained come from the loop, never from inside a call into the sink: what is
- * written is queued and leaves in one write at the end of the loop's round. After sink_end or
- * sink_abort the exchange stays valid until the callback in which it was called returns.
+ * The loop calls on_disconnect and on_drained, never from inside a call of the sink: written bytes
+ * are queued and sent in one write at the end of the loop's round. After sink_end or sink_abort the
+ * exchange remains valid until the callback that called it returns.
  *
- * The field values an application gives to sink_begin lose their control characters; Connection,
- * Content-Length, Transfer-Encoding and Date belong to the server and are left out. */
+ * Control characters are removed from field values that the application passes to sink_begin. The
+ * server sets Connection, Content-Length, Transfer-Encoding and Date itself and ignores those of
+ * the application.
+ *
+ * Owner: the io thread of the loop. */
 #pragma once
 
 #include "base/arena.h"
@@ -33,76 +36,78 @@
 struct http_server;
 
 struct http_request {
-    struct str method, target; /* as sent */
+    struct str method, target; /* method and target as received */
     struct str path;           /* percent-decoded, without query */
     struct str query;          /* raw, without '?' */
     const struct http_field *fields;
     int n_fields;
-    struct str body; /* whole, de-chunked; valid until the exchange ends */
+    struct str body; /* whole, without chunk framing; valid until the exchange ends */
     struct str peer; /* "127.0.0.1" or "::1" */
     bool is_tls;
 };
 
 struct http_exchange {
-    struct sink sink; /* the answer goes here */
+    struct sink sink; /* receives the response */
     const struct http_request *req;
-    struct arena *arena; /* lives as long as the exchange; for the app's own things */
-    void *user;          /* the app's */
-    uint64_t started_ns; /* when the first byte of the request came */
+    struct arena *arena; /* has the lifetime of the exchange; for data of the application */
+    void *user;          /* data of the application */
+    uint64_t started_ns; /* time of the first byte of the request */
 };
 
-/* The body becomes the caller's, who reads it longer than the exchange lives: req->body stays what
- * it is until http_body_free. It counts against max_bodies as long. Before http_server_close, on
- * the thread of the server. */
+/* Transfers ownership of the body to the caller, which may read it after the end of the exchange;
+ * req->body remains valid until http_body_free. The body counts against max_bodies until then. It
+ * must be freed before http_server_close, on the thread of the server. */
 struct http_body {
     struct http_server *server;
     struct buf bytes;
 };
 void http_body_take(struct http_exchange *x, struct http_body *out);
-void http_body_free(struct http_body *b); /* zeroed and freed ones are fine */
+void http_body_free(struct http_body *b); /* accepts zeroed and freed ones */
 
-/* A field's value, blanks trimmed; STR_NONE when absent. Name case does not matter. */
+/* Value of a field without surrounding whitespace; STR_NONE if absent. The name is
+ * case-insensitive. */
 struct str http_field_get(const struct http_request *r, const char *name);
 
 struct http_app {
     void *ctx;
-    /* Head is here, body is not. Returns the most bytes the body may have, or -1 after having
-     * answered through the sink, sink_end included (401 before 16 MB are read). If the client
-     * leaves before on_request nobody is told: what on_head takes, arena_cleanup gives back.
-     * NULL = bodies of up to 16 MB. */
+    /* The head is complete, the body is not. Returns the limit of the body in bytes, or -1 if a
+     * response was sent through the sink including sink_end (for example 401 before 16 MB are
+     * read). If the client disconnects before on_request, there is no callback: resources taken in
+     * on_head are released by arena_cleanup. NULL = bodies of up to 16 MB. */
     int64_t (*on_head)(void *ctx, struct http_exchange *x);
-    /* Its body is refused (400, 408, 413, 503), and the connection ends: may answer through the
-     * sink, with the status its clients know. What does not answer gets a body that suits most.
-     * NULL = nobody does. */
+    /* The body is rejected (400, 408, 413, 503) and the connection will be closed: the application
+     * may respond through the sink in the format of its dialect. If it does not, or if NULL, the
+     * server sends a generic error body. */
     void (*on_refuse)(void *ctx, struct http_exchange *x, int status, const char *why);
     void (*on_request)(void *ctx, struct http_exchange *x);
     void (*on_gone)(void *ctx, struct http_exchange *x); /* may be NULL */
-    /* The queue fell to half of SINK_HIGH_WATER after having been above it. May be NULL. */
+    /* The queue fell to half of SINK_HIGH_WATER after it had exceeded SINK_HIGH_WATER. May be
+     * NULL. */
     void (*on_drained)(void *ctx, struct http_exchange *x);
 };
 
 struct http_options {
     const char *host; /* address or name to bind */
-    uint16_t port;    /* 0 = any free one; see http_server_port */
+    uint16_t port;    /* 0 = any free port; see http_server_port */
     bool reuse_port;
     int max_connections;
-    size_t max_head_bytes; /* request line and fields; over it 431 */
+    size_t max_head_bytes; /* request line and fields; above: 431 */
     int max_fields;
-    uint32_t head_ms;       /* total time for a head, not inactivity */
-    uint32_t body_ms;       /* total time for a body, plus body_min_rate */
-    uint32_t body_min_rate; /* bytes a second below which a body is cut with 408 */
-    uint32_t idle_ms;       /* keep-alive */
-    uint32_t write_ms;      /* a reader that takes nothing for so long is cut */
-    size_t max_queued;      /* bytes queued for one connection; over it it is cut */
-    size_t max_bodies;      /* bytes of all bodies together; over it 503 */
-    size_t max_arena;       /* bytes the arena of one exchange may take */
+    uint32_t head_ms;       /* total time of a head, not inactivity */
+    uint32_t body_ms;       /* total time of a body, extended by body_min_rate */
+    uint32_t body_min_rate; /* bytes per second; a slower body is rejected with 408 */
+    uint32_t idle_ms;       /* keep-alive timeout */
+    uint32_t write_ms;      /* a client that reads nothing for this time is disconnected */
+    size_t max_queued;      /* queued bytes of one connection; above: disconnected */
+    size_t max_bodies;      /* bytes of all bodies together; above: 503 */
+    size_t max_arena;       /* limit of the arena of one exchange, in bytes */
     bool allow_half_close;
-    const char *tls_cert, *tls_key; /* PEM files; NULL = plain */
+    const char *tls_cert, *tls_key; /* PEM files; NULL = no TLS */
 };
 
 extern const struct http_options http_options_default;
 
-struct http_stats { /* io thread writes, anyone reads (relaxed) */
+struct http_stats { /* written by the io thread, read by any thread (relaxed) */
     uint64_t accepted, requests, bad_requests, gone, bytes_in, bytes_out;
     uint64_t open;
 };
@@ -114,10 +119,11 @@ const struct http_stats *http_server_stats(const struct http_server *s);
 /* Any thread. */
 void http_server_stats_read(const struct http_server *s, struct http_stats *out);
 
-/* Stops accepting, answers with Connection: close, closes idle connections; `done` is called
- * on the loop when the last exchange has ended or, after deadline_ms, when the rest was cut. */
+/* Stops accepting, responds with Connection: close, closes idle connections. `done` is called on
+ * the loop when the last exchange has ended or, after deadline_ms, when the remaining connections
+ * were aborted. */
 void http_server_drain(
     struct http_server *s, uint32_t deadline_ms, void (*done)(void *arg), void *arg);
-/* Cuts what is left, telling on_gone. Not from inside a callback of the app; from `done` is
- * fine. */
+/* Aborts the remaining connections and calls on_disconnect. Not from inside a callback of the
+ * application, except `done`. */
 void http_server_close(struct http_server *s);

@@ -1,11 +1,13 @@
-/* sink.h: where an answer goes. api writes to one; http implements it over a connection, tests
- * over a buffer.
+/* sink.h: interface to which a response is written. api writes to a sink; http implements it on a
+ * connection, tests on a buffer.
  *
  *     begin (once)  ->  write (any number)  ->  end | abort (once)
  *
- * Owner: the io thread of the connection. Nothing here blocks: bytes are queued, and
- * sink_queued() says how many wait. A writer that streams stops producing above
- * SINK_HIGH_WATER and goes on when it is told that the queue has drained. */
+ * No function blocks: bytes are queued, and sink_queued() returns the number of queued bytes. A
+ * streaming writer stops producing above SINK_HIGH_WATER and continues when it is notified that the
+ * queue has drained.
+ *
+ * Owner: the io thread of the connection. */
 #pragma once
 
 #include "base/buf.h"
@@ -19,13 +21,15 @@ struct http_field {
 struct sink;
 
 struct sink_ops {
-    /* n_bytes: length of the whole body, or -1 for a stream of unknown length, whose headers
-     * leave at once. type: the Content-Type. */
+    /* n_bytes: length of the whole body, or -1 for a stream of unknown length, whose headers are
+     * sent at once. type: the Content-Type. */
     void (*begin)(struct sink *s, int status, const char *type, int64_t n_bytes,
         const struct http_field *fields, int n_fields);
     void (*write)(struct sink *s, struct str bytes);
     void (*end)(struct sink *s);
-    void (*abort)(struct sink *s); /* after begin: the connection is cut, so that it shows */
+    /* after begin: closes the connection without the end of the body, so that the client detects
+     * it */
+    void (*abort)(struct sink *s);
     size_t (*queued)(const struct sink *s);
 };
 
@@ -55,7 +59,7 @@ static inline size_t sink_queued(const struct sink *s)
     return s->ops->queued(s);
 }
 
-/* A whole answer in one call. */
+/* Sends a whole response in one call. */
 static inline void sink_reply(struct sink *s, int status, const char *type, struct str body,
     const struct http_field *fields, int n_fields)
 {

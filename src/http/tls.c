@@ -10,7 +10,7 @@ struct tls {
     SSL_CTX *ctx;
 };
 
-/* OpenSSL's own object; the struct has no body. */
+/* struct tls_conn is never defined: the pointer is an SSL object. */
 static SSL *ssl_of(const struct tls_conn *c)
 {
     return (SSL *)(uintptr_t)c;
@@ -18,16 +18,16 @@ static SSL *ssl_of(const struct tls_conn *c)
 
 static int set_reason(struct err *e, const char *what, const char *file)
 {
-    char why[160] = "unknown reason";
+    char io_result[160] = "unknown reason";
     unsigned long code = ERR_peek_last_error();
 
     if (code)
-        ERR_error_string_n(code, why, sizeof(why));
+        ERR_error_string_n(code, io_result, sizeof(io_result));
     ERR_clear_error();
-    return err_set(e, ERR_INVALID, "%s %s: %s", what, file, why);
+    return err_set(e, ERR_INVALID, "%s %s: %s", what, file, io_result);
 }
 
-/* We speak HTTP/1.1; a client that offers protocols but not this one is told so. */
+/* ALPN: only HTTP/1.1; a client that offers other protocols only gets an alert. */
 static int choose_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_n,
     const unsigned char *in, unsigned in_n, void *arg)
 {
@@ -41,7 +41,7 @@ static int choose_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_n
     return SSL_TLSEXT_ERR_OK;
 }
 
-/* OpenSSL writes with write(2), which raises SIGPIPE when the peer has left. */
+/* OpenSSL uses write(2), which raises SIGPIPE after a disconnect of the peer. */
 static void ignore_sigpipe(void)
 {
     struct sigaction old;
@@ -50,7 +50,7 @@ static void ignore_sigpipe(void)
         signal(SIGPIPE, SIG_IGN);
 }
 
-/* OpenSSL would ask for it on the terminal. */
+/* Without it, OpenSSL would ask for the password on the terminal. */
 static int no_password(char *p, int n, int for_writing, void *arg)
 {
     return -1;
@@ -67,12 +67,13 @@ int tls_open(struct tls **out, const char *cert, const char *key, struct err *e)
         goto fail;
     }
     SSL_CTX_set_min_proto_version(t->ctx, TLS1_2_VERSION);
-    /* The default keeps a write buffer and a read buffer for every idle connection: 34 kB. */
+    /* OpenSSL by default keeps read and write buffers for every idle connection: 34 kB. */
     SSL_CTX_set_mode(t->ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                                  SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     SSL_CTX_set_options(t->ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
                                     SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_IGNORE_UNEXPECTED_EOF);
-    SSL_CTX_set_session_cache_mode(t->ctx, SSL_SESS_CACHE_OFF); /* tickets need no memory */
+    /* tickets need no memory on the server */
+    SSL_CTX_set_session_cache_mode(t->ctx, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_default_passwd_cb(t->ctx, no_password);
     SSL_CTX_set_alpn_select_cb(t->ctx, choose_alpn, NULL);
     if (SSL_CTX_use_certificate_chain_file(t->ctx, cert) != 1) {
@@ -121,7 +122,7 @@ void tls_conn_free(struct tls_conn *c)
     SSL_free(ssl_of(c));
 }
 
-static int why(SSL *ssl, int n)
+static int io_result(SSL *ssl, int n)
 {
     int code = SSL_get_error(ssl, n);
 
@@ -144,7 +145,7 @@ int tls_handshake(struct tls_conn *c)
     int n = SSL_do_handshake(ssl_of(c));
     if (n == 1)
         return 1;
-    n = why(ssl_of(c), n);
+    n = io_result(ssl_of(c), n);
     return n ? n : IO_FAILED;
 }
 
@@ -152,7 +153,7 @@ ptrdiff_t tls_recv(struct tls_conn *c, void *p, size_t n)
 {
     ERR_clear_error();
     int got = SSL_read(ssl_of(c), p, (int)MIN(n, (size_t)INT32_MAX));
-    return got > 0 ? got : why(ssl_of(c), got);
+    return got > 0 ? got : io_result(ssl_of(c), got);
 }
 
 ptrdiff_t tls_send(struct tls_conn *c, const void *p, size_t n)
@@ -161,7 +162,7 @@ ptrdiff_t tls_send(struct tls_conn *c, const void *p, size_t n)
     int put = SSL_write(ssl_of(c), p, (int)MIN(n, (size_t)INT32_MAX));
     if (put > 0)
         return put;
-    put = why(ssl_of(c), put);
+    put = io_result(ssl_of(c), put);
     return put ? put : IO_FAILED;
 }
 

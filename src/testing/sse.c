@@ -11,9 +11,9 @@ static void on_silence(struct loop_timer *t)
     struct sse *s = container_of(t, struct sse, timer);
     uint64_t due = s->last_ns + s->silence_ns;
 
-    /* The timer is not moved with every frame, only looked at again when it fires. */
+    /* A frame does not reset the timer; the due time is computed when the timer fires. */
     if (loop_now(s->loop) >= due) {
-        /* Whoever has so much waiting is not waiting for a sign of life. */
+        /* A client with this many queued bytes needs no keep-alive comment. */
         if (sink_queued(s->sink) <= SINK_HIGH_WATER)
             sink_write(s->sink, STR(":\n\n"));
         s->last_ns = loop_now(s->loop);
@@ -27,7 +27,7 @@ void sse_begin(struct sse *s, struct sink *sink, struct loop *loop, uint32_t sil
 {
     struct http_field all[MAX_FIELDS] = {
         { STR("Cache-Control"), STR("no-cache") },
-        { STR("X-Accel-Buffering"), STR("no") }, /* nginx would hold the stream back */
+        { STR("X-Accel-Buffering"), STR("no") }, /* disables response buffering in nginx */
     };
 
     CHECK(n_fields <= MAX_FIELDS - 2);
@@ -43,8 +43,7 @@ void sse_begin(struct sse *s, struct sink *sink, struct loop *loop, uint32_t sil
         loop_timer_set(loop, &s->timer, s->last_ns + s->silence_ns);
 }
 
-/* The first line of *rest, which is left with the others; false when there is none. CR, LF and
- * CRLF all end a line. */
+/* Removes the first line from *rest; false if there is none. CR, LF and CRLF end a line. */
 static bool next_line(struct str *rest, struct str *line)
 {
     size_t n = 0;
@@ -61,15 +60,16 @@ static bool next_line(struct str *rest, struct str *line)
     return true;
 }
 
-static char *put(char *to, struct str s)
+static char *append(char *to, struct str s)
 {
     if (s.n)
         memcpy(to, s.p, s.n);
     return to + s.n;
 }
 
-/* One write, one chunk. Frames of a token or a few fit on the stack. */
-static void frame(struct sse *s, struct str name, struct str data)
+/* Writes a frame with one sink_write, hence in one chunk. Frames of a few tokens fit on the
+ * stack. */
+static void write_frame(struct sse *s, struct str name, struct str data)
 {
     char small[SMALL_FRAME], *whole = small;
     struct str rest = data.p ? data : STR(""), line;
@@ -81,20 +81,20 @@ static void frame(struct sse *s, struct str name, struct str data)
     if (n > sizeof(small))
         whole = try_malloc(n);
     if (!whole) {
-        sink_abort(s->sink); /* a stream with a hole would be a lie */
+        sink_abort(s->sink); /* a stream with a missing frame must not look complete */
         sse_stop(s);
         return;
     }
     char *to = whole;
     if (name.n) {
-        to = put(to, STR("event: "));
-        to = put(to, name);
+        to = append(to, STR("event: "));
+        to = append(to, name);
         *to++ = '\n';
     }
     rest = data.p ? data : STR("");
     while (next_line(&rest, &line)) {
-        to = put(to, data_prefix);
-        to = put(to, line);
+        to = append(to, data_prefix);
+        to = append(to, line);
         *to++ = '\n';
     }
     *to++ = '\n';
@@ -107,13 +107,13 @@ static void frame(struct sse *s, struct str name, struct str data)
 
 void sse_data(struct sse *s, struct str data)
 {
-    frame(s, STR_NONE, data);
+    write_frame(s, STR_NONE, data);
 }
 
 void sse_event(struct sse *s, struct str name, struct str data)
 {
     CHECK(!name.n || (!memchr(name.p, '\n', name.n) && !memchr(name.p, '\r', name.n)));
-    frame(s, name, data);
+    write_frame(s, name, data);
 }
 
 void sse_comment(struct sse *s, struct str text)
@@ -123,7 +123,7 @@ void sse_comment(struct sse *s, struct str text)
 
     if (!text.p)
         text = STR("");
-    buf_init(&b, 4 * text.n + 8); /* ": " before and LF behind every line */
+    buf_init(&b, 4 * text.n + 8); /* ": " before and LF after every line */
     while (next_line(&text, &line)) {
         buf_putz(&b, line.n ? ": " : ":");
         buf_puts(&b, line);
