@@ -12,7 +12,9 @@
 
 enum { N_THREADS = 4, OP = 1, STOP };
 
-struct ring { /* shared with the kernel: it writes *sq_head and *cq_tail, we the other two */
+/* memory shared with the kernel, which writes *sq_head and *cq_tail; this thread writes the other
+ * two */
+struct ring {
     int fd;
     uint32_t *sq_head, *sq_tail, *sq_array, sq_mask;
     uint32_t *cq_head, *cq_tail, cq_mask;
@@ -24,21 +26,21 @@ struct ring { /* shared with the kernel: it writes *sq_head and *cq_tail, we the
 
 struct aio_thread {
     pthread_t id;
-    struct mailbox *inbox, *home;
+    struct mailbox *inbox, *completions;
     struct msg stop;
 };
 
 struct aio {
     bool is_uring;
-    int n_under_way;
+    int n_in_flight;
     struct ring ring;
     struct aio_thread threads[N_THREADS];
     int n_threads, next_thread;
-    struct mailbox *home;
-    struct msg *done; /* came home and was not asked for yet */
+    struct mailbox *completions;
+    struct msg *done; /* complete, but not yet returned by aio_wait */
 };
 
-static size_t least_of(const struct aio_op *op)
+static size_t required_bytes(const struct aio_op *op)
 {
     return op->least ? op->least : op->n;
 }
@@ -63,12 +65,12 @@ static void *map_ring(int fd, size_t n, uint64_t offset)
     return p == MAP_FAILED ? NULL : p;
 }
 
-static uint32_t *at(void *map, uint32_t offset)
+static uint32_t *ring_field(void *map, uint32_t offset)
 {
     return (uint32_t *)(void *)((uint8_t *)map + offset);
 }
 
-/* Reads and writes at an offset came with the kernel that also has FEAT_RW_CUR_POS. */
+/* FEAT_RW_CUR_POS is present since the kernel version that introduced IORING_OP_READ and WRITE. */
 static bool ring_open(struct ring *r)
 {
     const uint32_t needed = IORING_FEAT_SINGLE_MMAP | IORING_FEAT_NODROP | IORING_FEAT_RW_CUR_POS;
@@ -84,14 +86,14 @@ static bool ring_open(struct ring *r)
     r->sqe_map = map_ring(r->fd, r->sqe_bytes, IORING_OFF_SQES);
     if (!r->map || !r->sqe_map)
         goto fail;
-    r->sq_head = at(r->map, p.sq_off.head);
-    r->sq_tail = at(r->map, p.sq_off.tail);
-    r->sq_array = at(r->map, p.sq_off.array);
-    r->sq_mask = *at(r->map, p.sq_off.ring_mask);
-    r->cq_head = at(r->map, p.cq_off.head);
-    r->cq_tail = at(r->map, p.cq_off.tail);
-    r->cq_mask = *at(r->map, p.cq_off.ring_mask);
-    r->cqes = (struct io_uring_cqe *)(void *)at(r->map, p.cq_off.cqes);
+    r->sq_head = ring_field(r->map, p.sq_off.head);
+    r->sq_tail = ring_field(r->map, p.sq_off.tail);
+    r->sq_array = ring_field(r->map, p.sq_off.array);
+    r->sq_mask = *ring_field(r->map, p.sq_off.ring_mask);
+    r->cq_head = ring_field(r->map, p.cq_off.head);
+    r->cq_tail = ring_field(r->map, p.cq_off.tail);
+    r->cq_mask = *ring_field(r->map, p.cq_off.ring_mask);
+    r->cqes = (struct io_uring_cqe *)(void *)ring_field(r->map, p.cq_off.cqes);
     r->sqes = r->sqe_map;
     return true;
 
@@ -100,7 +102,7 @@ fail:
     return false;
 }
 
-/* All that was put into the queue, and sleep until so many are done. 0, or an errno. */
+/* Submits the queued entries and waits until n_wait are complete. Returns 0 or an errno. */
 static int ring_enter(struct ring *r, uint32_t n_submit, uint32_t n_wait)
 {
     for (;;) {
@@ -111,7 +113,7 @@ static int ring_enter(struct ring *r, uint32_t n_submit, uint32_t n_wait)
     }
 }
 
-static void ring_put(struct ring *r, struct aio_op *op, size_t most)
+static void ring_push(struct ring *r, struct aio_op *op, size_t most)
 {
     uint32_t tail = *r->sq_tail, i = tail & r->sq_mask;
 
@@ -124,11 +126,12 @@ static void ring_put(struct ring *r, struct aio_op *op, size_t most)
         .user_data = (uint64_t)(uintptr_t)op,
     };
     r->sq_array[i] = i;
-    __atomic_store_n(r->sq_tail, tail + 1, __ATOMIC_RELEASE); /* the entry is seen before it */
+    /* release: the kernel sees the entry before the new tail */
+    __atomic_store_n(r->sq_tail, tail + 1, __ATOMIC_RELEASE);
 }
 
-/* Takes a completion, if there is one. */
-static bool ring_take(struct ring *r, struct aio_op **op, int *result)
+/* Removes one completion, if there is one. */
+static bool ring_pop(struct ring *r, struct aio_op **op, int *result)
 {
     uint32_t head = *r->cq_head;
 
@@ -137,11 +140,12 @@ static bool ring_take(struct ring *r, struct aio_op **op, int *result)
     const struct io_uring_cqe *c = &r->cqes[head & r->cq_mask];
     *op = (struct aio_op *)(uintptr_t)c->user_data;
     *result = c->res;
-    __atomic_store_n(r->cq_head, head + 1, __ATOMIC_RELEASE); /* read before it is given back */
+    /* release: the completion is read before its slot is reused */
+    __atomic_store_n(r->cq_head, head + 1, __ATOMIC_RELEASE);
     return true;
 }
 
-static void done(struct aio *a, struct aio_op *op, int why)
+static void complete(struct aio *a, struct aio_op *op, int why)
 {
     op->why = why;
     op->msg.next = a->done;
@@ -153,17 +157,18 @@ static void uring_begin(struct aio *a, struct aio_op *op)
     size_t n = op->n - op->n_done;
 
     if (fault_hit(op->is_write ? FAULT_DISK_WRITE : FAULT_DISK_READ)) {
-        done(a, op, op->is_write ? ENOSPC : EIO);
+        complete(a, op, op->is_write ? ENOSPC : EIO);
         return;
     }
-    ring_put(&a->ring, op, file_part(n));
+    ring_push(&a->ring, op, file_part(n));
     int why = ring_enter(&a->ring, 1, 0);
     if (!why)
         return;
-    /* Not taken by the kernel, which reads the queue in ring_enter only: it never was there. */
+    /* The submission failed. The kernel reads the queue only in ring_enter, so the entry can be
+     * removed. */
     CHECK(*a->ring.sq_tail - __atomic_load_n(a->ring.sq_head, __ATOMIC_ACQUIRE) == 1);
     __atomic_store_n(a->ring.sq_tail, *a->ring.sq_tail - 1, __ATOMIC_RELEASE);
-    done(a, op, why);
+    complete(a, op, why);
 }
 
 static void uring_wait(struct aio *a)
@@ -172,25 +177,25 @@ static void uring_wait(struct aio *a)
     int result;
 
     while (!a->done) {
-        if (!ring_take(&a->ring, &op, &result)) {
+        if (!ring_pop(&a->ring, &op, &result)) {
             int why = ring_enter(&a->ring, 0, 1);
             CHECK(!why || why == EAGAIN || why == EBUSY);
             continue;
         }
         if (result > 0)
             op->n_done += (size_t)result;
-        if (op->n_done >= least_of(op))
-            done(a, op, 0);
+        if (op->n_done >= required_bytes(op))
+            complete(a, op, 0);
         else if (result > 0 || result == -EINTR || result == -EAGAIN)
             uring_begin(a, op);
         else
-            done(a, op, result ? -result : op->is_write ? ENOSPC : EIO);
+            complete(a, op, result ? -result : op->is_write ? ENOSPC : EIO);
     }
 }
 
 /* ---- threads */
 
-static void *thread_main(void *arg)
+static void *aio_thread_main(void *arg)
 {
     struct aio_thread *t = arg;
 
@@ -203,26 +208,26 @@ static void *thread_main(void *arg)
             if (m->kind == STOP)
                 return NULL;
             struct aio_op *op = container_of(m, struct aio_op, msg);
-            int failed = op->is_write
-                             ? file_write(op->fd, op->p, op->n, op->offset)
-                             : file_read_least(op->fd, op->p, op->n, least_of(op), op->offset);
+            int failed = op->is_write ? file_write(op->fd, op->p, op->n, op->offset)
+                                      : file_read_least(
+                                            op->fd, op->p, op->n, required_bytes(op), op->offset);
             op->why = failed ? errno : 0;
-            mailbox_post(t->home, m);
+            mailbox_post(t->completions, m);
         }
     }
 }
 
 static int start_threads(struct aio *a, struct err *e)
 {
-    if (mailbox_open(&a->home, e))
+    if (mailbox_open(&a->completions, e))
         return -1;
     for (int i = 0; i < N_THREADS; i++) {
         struct aio_thread *t = &a->threads[i];
-        t->home = a->home;
+        t->completions = a->completions;
         t->stop.kind = STOP;
         if (mailbox_open(&t->inbox, e))
             return -1;
-        if (thread_start(&t->id, "file", thread_main, t, e)) {
+        if (thread_start(&t->id, "file", aio_thread_main, t, e)) {
             mailbox_close(t->inbox);
             return -1;
         }
@@ -238,11 +243,11 @@ static void stop_threads(struct aio *a)
         pthread_join(a->threads[i].id, NULL);
         mailbox_close(a->threads[i].inbox);
     }
-    if (a->home)
-        mailbox_close(a->home);
+    if (a->completions)
+        mailbox_close(a->completions);
 }
 
-/* ---- both */
+/* ---- common part */
 
 int aio_open(struct aio **out, enum aio_kind kind, struct err *e)
 {
@@ -265,7 +270,7 @@ void aio_close(struct aio *a)
 {
     if (!a)
         return;
-    CHECK(a->n_under_way == 0);
+    CHECK(a->n_in_flight == 0);
     stop_threads(a);
     ring_close(&a->ring);
     mem_free(a);
@@ -278,8 +283,8 @@ const char *aio_name(const struct aio *a)
 
 void aio_begin(struct aio *a, struct aio_op *op)
 {
-    CHECK(a->n_under_way < AIO_DEPTH && op->n > 0);
-    a->n_under_way++;
+    CHECK(a->n_in_flight < AIO_DEPTH && op->n > 0);
+    a->n_in_flight++;
     op->n_done = 0;
     op->why = 0;
     op->msg.kind = OP;
@@ -293,14 +298,14 @@ void aio_begin(struct aio *a, struct aio_op *op)
 
 struct aio_op *aio_wait(struct aio *a)
 {
-    if (a->n_under_way == 0)
+    if (a->n_in_flight == 0)
         return NULL;
     if (a->is_uring)
         uring_wait(a);
-    while (!a->done && !(a->done = mailbox_drain(a->home)))
-        mailbox_wait(a->home, UINT64_MAX);
+    while (!a->done && !(a->done = mailbox_drain(a->completions)))
+        mailbox_wait(a->completions, UINT64_MAX);
     struct msg *m = a->done;
     a->done = m->next;
-    a->n_under_way--;
+    a->n_in_flight--;
     return container_of(m, struct aio_op, msg);
 }

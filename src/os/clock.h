@@ -1,4 +1,6 @@
-/* clock.h: time. Monotonic for everything that is compared; wall only for what people read. */
+/* clock.h: time. Monotonic time for all comparisons, wall-clock time only for output to people.
+ *
+ * Any thread. */
 #pragma once
 
 #include "base/base.h"

@@ -70,7 +70,7 @@ int file_write(int fd, const void *from, size_t n, uint64_t offset)
 
 bool file_name_is_plain(struct str name)
 {
-    static const char never[] = "/\\:*?\"<>|";
+    static const char forbidden[] = "/\\:*?\"<>|";
 
     if (name.n < 1 || name.n > NAME_MAX_BYTES || !utf8_valid(name))
         return false;
@@ -79,7 +79,7 @@ bool file_name_is_plain(struct str name)
         return false;
     for (size_t i = 0; i < name.n; i++) {
         unsigned char c = (unsigned char)name.p[i];
-        if (c < ' ' || c == 0x7f || memchr(never, c, sizeof(never) - 1))
+        if (c < ' ' || c == 0x7f || memchr(forbidden, c, sizeof(forbidden) - 1))
             return false;
     }
     return true;
@@ -88,7 +88,7 @@ bool file_name_is_plain(struct str name)
 int file_open_at(int dir, const char *name, int *out, uint64_t *n_bytes, struct err *e)
 {
     struct stat st;
-    /* Not blocking: should somebody have put a pipe there, nobody waits for its other end. */
+    /* O_NONBLOCK: the open of a FIFO must not wait for a writer. */
     int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
     if (fd < 0)
@@ -121,21 +121,21 @@ int file_read_at(int dir, const char *name, struct buf *out, struct err *e)
     return failed;
 }
 
-/* Beside it under another name first. */
+/* Writes a temporary file in the same directory and renames it. */
 int file_replace_at(int dir, const char *name, const void *p, size_t n, struct err *e)
 {
-    char part[40];
+    char temp_name[40];
 
-    snprintf(part, sizeof(part), ".part-%016llx", (unsigned long long)rng_entropy());
-    int fd = openat(dir, part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    snprintf(temp_name, sizeof(temp_name), ".part-%016llx", (unsigned long long)rng_entropy());
+    int fd = openat(dir, temp_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_set(e, ERR_IO, "%s: %s", name, strerror(errno));
-    bool is_there = !file_write(fd, p, n, 0) && !fsync(fd);
+    bool is_written = !file_write(fd, p, n, 0) && !fsync(fd);
     int why = errno;
-    is_there = !close(fd) && is_there;
-    if (!is_there || renameat(dir, part, dir, name)) {
-        why = is_there ? errno : why;
-        unlinkat(dir, part, 0);
+    is_written = !close(fd) && is_written;
+    if (!is_written || renameat(dir, temp_name, dir, name)) {
+        why = is_written ? errno : why;
+        unlinkat(dir, temp_name, 0);
         return err_set(e, ERR_IO, "%s: %s", name, strerror(why));
     }
     return fsync(dir) ? err_set(e, ERR_IO, "%s: %s", name, strerror(errno)) : 0;

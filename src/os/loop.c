@@ -1,8 +1,8 @@
 /* loop.c: epoll for descriptors, a binary heap for timers, one mailbox, one list of tasks.
  *
- * The heap is 1-based so that index 0 can mean "not running" in a zeroed timer. Removing an io
- * blanks what the running batch still holds for it: the scan is at most one batch long, and
- * connections die far less often than they speak. */
+ * The heap is 1-based, so that index 0 means "not running" in a zeroed timer. Removing an io clears
+ * its entries in the current batch: the scan is at most one batch long, and connections close far
+ * less often than they have events. */
 #include "os/loop.h"
 #include "base/fault.h"
 #include "base/limits.h"
@@ -20,20 +20,20 @@ enum { BATCH = SMALL ? 2 : 256 };
 
 struct loop {
     int ep;
-    int wake_fd; /* loop_stop writes it */
+    int wake_fd; /* written by loop_stop */
     atomic_bool is_stopped;
     uint64_t now;
     struct owner owner;
 
-    struct epoll_event batch[BATCH]; /* the running one: [at, n) is still to be reported */
+    struct epoll_event batch[BATCH]; /* current batch: [batch_at, batch_n) is not yet reported */
     int batch_at, batch_n;
 
     struct loop_timer **heap; /* [1, n_timers] */
     size_t n_timers, heap_cap;
-    bool is_firing; /* timers set now are for the next round */
+    bool is_firing; /* timers that are set now fire in the next round at the earliest */
 
     struct loop_task tasks; /* list head */
-    struct loop_task mark;  /* ends a run: what tasks queue comes behind it */
+    struct loop_task mark;  /* end of the current run: tasks queued by tasks come after it */
 
     struct mailbox *mailbox;
     struct msg *backlog, **backlog_tail; /* drained, not yet handled */
@@ -41,9 +41,9 @@ struct loop {
     void *message_ctx;
 };
 
-static int watch(struct loop *l, int fd, void *who, struct err *e)
+static int watch_fd(struct loop *l, int fd, void *source, struct err *e)
 {
-    struct epoll_event ev = { .events = EPOLLIN, .data.ptr = who };
+    struct epoll_event ev = { .events = EPOLLIN, .data.ptr = source };
 
     if (fault_hit(FAULT_EPOLL) || epoll_ctl(l->ep, EPOLL_CTL_ADD, fd, &ev))
         return err_set(e, ERR_IO, "epoll_ctl: %s", strerror(errno));
@@ -68,8 +68,8 @@ int loop_open(struct loop **out, struct err *e)
         err_set(e, ERR_IO, "eventfd: %s", strerror(errno));
         goto fail;
     }
-    if (mailbox_open(&l->mailbox, e) || watch(l, l->wake_fd, &l->wake_fd, e) ||
-        watch(l, mailbox_fd(l->mailbox), l->mailbox, e))
+    if (mailbox_open(&l->mailbox, e) || watch_fd(l, l->wake_fd, &l->wake_fd, e) ||
+        watch_fd(l, mailbox_fd(l->mailbox), l->mailbox, e))
         goto fail;
     *out = l;
     return 0;
@@ -168,21 +168,21 @@ void loop_del(struct loop *l, struct loop_io *io)
             l->batch[i].data.ptr = NULL;
 }
 
-static void report(struct loop *l)
+static void report_events(struct loop *l)
 {
     while (l->batch_at < l->batch_n) {
         struct epoll_event *ev = &l->batch[l->batch_at++];
-        void *who = ev->data.ptr;
-        if (!who) {
-            continue; /* removed by an earlier one of this batch */
-        } else if (who == l->mailbox) {
-            continue; /* taken in any round */
-        } else if (who == &l->wake_fd) {
+        void *source = ev->data.ptr;
+        if (!source) {
+            continue; /* removed by an earlier callback of this batch */
+        } else if (source == l->mailbox) {
+            continue; /* messages are taken in every round */
+        } else if (source == &l->wake_fd) {
             uint64_t n;
             if (read(l->wake_fd, &n, sizeof(n)) < 0)
                 CHECK(errno == EAGAIN || errno == EINTR);
         } else {
-            struct loop_io *io = who;
+            struct loop_io *io = source;
             io->fn(io, ev->events);
         }
     }
@@ -209,12 +209,12 @@ static void sift_down(struct loop *l, size_t i)
 {
     struct loop_timer *t = l->heap[i];
 
-    for (size_t kid; (kid = 2 * i) <= l->n_timers; i = kid) {
-        if (kid < l->n_timers && l->heap[kid + 1]->due_ns < l->heap[kid]->due_ns)
-            kid++;
-        if (t->due_ns <= l->heap[kid]->due_ns)
+    for (size_t child; (child = 2 * i) <= l->n_timers; i = child) {
+        if (child < l->n_timers && l->heap[child + 1]->due_ns < l->heap[child]->due_ns)
+            child++;
+        if (t->due_ns <= l->heap[child]->due_ns)
             break;
-        heap_put(l, i, l->heap[kid]);
+        heap_put(l, i, l->heap[child]);
     }
     heap_put(l, i, t);
 }
@@ -223,7 +223,7 @@ void loop_timer_set(struct loop *l, struct loop_timer *t, uint64_t due_ns)
 {
     OWNED(l->owner);
     CHECK(t->fn);
-    /* A timer that sets itself to the past would otherwise keep the sockets waiting for ever. */
+    /* A timer that sets itself to a past time must not prevent the handling of descriptors. */
     t->due_ns = l->is_firing ? MAX(due_ns, l->now + 1) : due_ns;
     if (!t->heap_index) {
         if (l->n_timers + 1 >= l->heap_cap) {
@@ -313,7 +313,7 @@ static int wait_ms(const struct loop *l, int max_ms)
     uint64_t now = clock_ns(), due = l->heap[1]->due_ns;
     if (due <= now)
         return 0;
-    /* Rounded up: a timer that is early would fire twice. */
+    /* Rounded up: after a wait that is too short, the loop would wake up twice. */
     uint64_t ms = MIN((due - now + 999999u) / 1000000u, (uint64_t)INT32_MAX);
     return max_ms < 0 ? (int)ms : MIN((int)ms, max_ms);
 }
@@ -329,7 +329,7 @@ void loop_once(struct loop *l, int max_ms)
     l->now = clock_ns();
     l->batch_at = 0;
     l->batch_n = MAX(n, 0);
-    report(l);
+    report_events(l);
     take_messages(l);
     fire_timers(l);
     handle_messages(l, MAILBOX_BATCH);
@@ -342,14 +342,14 @@ void loop_run(struct loop *l)
     while (!atomic_load(&l->is_stopped))
         loop_once(l, -1);
     atomic_store(&l->is_stopped, false);
-    /* Whoever made the loop may close it, or another thread run it, once this one has left. */
+    /* After this, the thread that opened the loop may close it, or another thread may run it. */
     l->owner = (struct owner){ 0 };
 }
 
 void loop_stop(struct loop *l)
 {
     uint64_t one = 1;
-    int saved = errno; /* a signal handler must not disturb it */
+    int saved = errno; /* a signal handler must preserve errno */
 
     atomic_store(&l->is_stopped, true);
     ssize_t n = write(l->wake_fd, &one, sizeof(one));

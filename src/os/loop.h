@@ -1,11 +1,11 @@
-/* loop.h: one thread's event loop: descriptors (epoll), timers, mailboxes, tasks.
+/* loop.h: event loop of one thread: descriptors (epoll), timers, a mailbox, tasks.
  *
- * Owner: the thread that calls loop_run; every function but loop_stop belongs to it (before
- * loop_run, to whoever made the loop). Callbacks run on it, one at a time, and may add, change
- * and remove anything, also what the same epoll batch is about to report: a removed io is never
- * called again.
+ * One round: wait; descriptors; due timers; at most MAILBOX_BATCH messages; tasks.
  *
- * One round: wait; descriptors; timers that are due; at most MAILBOX_BATCH messages; tasks. */
+ * Owner: the thread that calls loop_run, for every function except loop_stop; before loop_run, the
+ * thread that opened the loop. Callbacks run on the owner, one at a time. They may add, change and
+ * remove any object, also one that the current epoll batch is about to report: a removed io is
+ * never called. */
 #pragma once
 
 #include "base/err.h"
@@ -13,7 +13,7 @@
 
 struct loop;
 
-struct loop_io { /* embedded in what it watches */
+struct loop_io { /* embedded in the watched object */
     int fd;
     uint32_t events; /* EPOLLIN ... as last set */
     void (*fn)(struct loop_io *io, uint32_t events);
@@ -21,40 +21,42 @@ struct loop_io { /* embedded in what it watches */
 
 struct loop_timer { /* embedded; zeroed = not running */
     uint64_t due_ns;
-    size_t heap_index; /* the loop's; 0 = not running */
+    size_t heap_index; /* internal; 0 = not running */
     void (*fn)(struct loop_timer *t);
 };
 
-struct loop_task {                 /* embedded; zeroed = not waiting */
-    struct loop_task *next, *prev; /* the loop's; next = NULL: not waiting */
+struct loop_task {                 /* embedded; zeroed = not queued */
+    struct loop_task *next, *prev; /* internal; next = NULL: not queued */
     void (*fn)(struct loop_task *t);
 };
 
 int loop_open(struct loop **out, struct err *e);
-/* Messages still waiting are given to the handler first: what it needs must still be there. */
+/* Passes the remaining messages to the handler first; the data that the handler uses must still
+ * exist. */
 void loop_close(struct loop *l);
 
-void loop_run(struct loop *l);  /* until loop_stop; may be run again afterwards */
-void loop_stop(struct loop *l); /* any thread, also a signal handler, also before loop_run */
+void loop_run(struct loop *l);  /* returns after loop_stop; may be called again */
+void loop_stop(struct loop *l); /* any thread and signal handlers, also before loop_run */
 
-/* One round that waits at most max_ms (-1 = until something happens): for tests. */
+/* Runs one round that waits at most max_ms (-1 = until an event): for tests. */
 void loop_once(struct loop *l, int max_ms);
 
 int loop_add(struct loop *l, struct loop_io *io, uint32_t events, struct err *e);
 void loop_mod(struct loop *l, struct loop_io *io, uint32_t events);
 void loop_del(struct loop *l, struct loop_io *io); /* does not close the descriptor */
 
-void loop_timer_set(struct loop *l, struct loop_timer *t, uint64_t due_ns); /* again = moves it */
-void loop_timer_stop(struct loop *l, struct loop_timer *t);                 /* idle is fine */
+/* changes the time of a running timer */
+void loop_timer_set(struct loop *l, struct loop_timer *t, uint64_t due_ns);
+void loop_timer_stop(struct loop *l, struct loop_timer *t); /* a stopped timer is allowed */
 uint64_t loop_now(const struct loop *l); /* clock_ns at the start of this round */
 
-/* Runs t once, after everything else of this round: how what one round produced leaves in one
- * write, and how memory is freed that the round may still look at. A task asked for while tasks
- * run waits for the next round, which then does not sleep. */
-void loop_defer(struct loop *l, struct loop_task *t);   /* again = nothing */
-void loop_undefer(struct loop *l, struct loop_task *t); /* not waiting is fine */
+/* Runs t once, after all other work of this round. Used to send the output of a round in one write,
+ * and to free memory that the round may still use. A task that is queued while tasks run is
+ * executed in the next round, which does not wait. */
+void loop_defer(struct loop *l, struct loop_task *t);   /* no effect if already queued */
+void loop_undefer(struct loop *l, struct loop_task *t); /* no effect if not queued */
 
-/* Messages for this thread: fn gets each, oldest first, and owns it. At most MAILBOX_BATCH
- * are handled before sockets are looked at again. One mailbox per loop. */
+/* Sets the handler of messages to this thread: fn receives each message, oldest first, and owns it.
+ * At most MAILBOX_BATCH messages are handled per round. There is one mailbox per loop. */
 struct mailbox *loop_mailbox(struct loop *l);
 void loop_on_message(struct loop *l, void (*fn)(void *ctx, struct msg *m), void *ctx);

@@ -1,23 +1,23 @@
-/* mailbox.c: a stack that is taken whole, and a descriptor to sleep on.
+/* mailbox.c: a lock-free stack that is taken as a whole, and an eventfd.
  *
- *     top    a message, the newest; ->next leads to the oldest; or none
- *            and a bit: the owner sleeps, or is about to, and was not told of anything yet
+ *     top    newest message, whose ->next leads to the oldest; or NULL;
+ *            and the ASLEEP bit: the owner sleeps or is about to, and has not been woken
  *
- * Memory order. A poster writes its messages, then puts them on top with a compare-and-swap
- * (release); the owner takes all with one exchange (acquire). Every change of `top` is a
- * read-modify-write, so the exchange acquires what each of the posters released, not just the
- * last one. Nothing is ever taken off singly, so a message that was on top, was drained, and is
- * on top again does no harm to a poster that read `top` before: it is what ->next has to be.
+ * Memory order. A poster writes its messages, then pushes them with a compare-and-swap (release);
+ * the owner takes all with one exchange (acquire). Every change of `top` is a read-modify-write, so
+ * the exchange synchronises with all posters, not only with the last one. Messages are never popped
+ * one at a time. A message that was on top, was drained, and is on top again (ABA) is therefore
+ * harmless for a poster that read `top` before: the value is still correct for ->next.
  *
- * Sleeping. Arming sets the bit in the same word that posters change, and only when there is no
- * message, so there is one order: either the poster finds the bit, takes it away and wakes the
- * owner, or arming finds the message, and the owner does not sleep. No other word takes part,
- * hence no stronger order is needed. A quiet poster leaves the bit to the next.
+ * Sleeping. mailbox_arm sets the bit in the same word that posters change, and only if there is no
+ * message, so there is one order: either a poster finds the bit, clears it and wakes the owner; or
+ * arming finds the message, and the owner does not sleep. No other word is involved, so no stronger
+ * memory order is needed. A quiet poster leaves the bit set for the next poster.
  *
- * Whoever took the bit away writes to the descriptor once, some time later. The owner counts these
- * writes as `owed` until it has read them: one that comes late wakes it once in vain, and
- * mailbox_close waits for it. So a poster needs nothing of the mailbox behind its swap but the
- * number of the descriptor, and that stays open until it was used. */
+ * The poster that clears the bit writes to the descriptor once, some time later. The owner counts
+ * these writes in `n_wakes_due` until it has read them: a late write causes one unnecessary
+ * wake-up, and mailbox_close waits for it. After its compare-and-swap, a poster therefore uses
+ * nothing of the mailbox except the number of the descriptor, which remains open until then. */
 #include "os/mailbox.h"
 #include "base/fault.h"
 #include "base/mem.h"
@@ -33,12 +33,13 @@ enum { LATE_NS = 3000000 };
 
 struct mailbox {
     _Atomic uintptr_t top;    /* address | ASLEEP */
-    _Atomic uint32_t n_quiet; /* posted so far */
+    _Atomic uint32_t n_quiet; /* quiet messages posted so far */
     int fd;
-    char gap[48]; /* posters change the line above */
-    /* The owner's. */
-    bool is_armed; /* the bit was set, and nothing drained since */
-    int64_t owed;  /* writes to fd that are under way, or not read yet; but for the present one */
+    char padding[48]; /* padding: posters write to the cache line above */
+    /* Only the owner uses the following fields. */
+    bool is_armed; /* the bit was set, and there was no drain since */
+    int64_t
+        n_wakes_due; /* writes to fd that are not yet read, without that of the current arming */
 };
 
 #define ASLEEP ((uintptr_t)1)
@@ -61,19 +62,20 @@ int mailbox_open(struct mailbox **out, struct err *e)
     return 0;
 }
 
-/* While armed it may read the present write too: then owed is -1 until the drain counts that. */
-static void read_owed(struct mailbox *m)
+/* Reads the eventfd. While armed, this may also read the write of the current arming; then
+ * n_wakes_due is -1 until the drain counts that write. */
+static void read_wakes(struct mailbox *m)
 {
     uint64_t n;
 
-    if (m->owed <= 0)
+    if (m->n_wakes_due <= 0)
         return;
     ssize_t got = read(m->fd, &n, sizeof(n));
     if (got == sizeof(n))
-        m->owed -= (int64_t)n;
+        m->n_wakes_due -= (int64_t)n;
     else
         CHECK(errno == EAGAIN || errno == EINTR);
-    CHECK(m->owed >= -(int64_t)m->is_armed);
+    CHECK(m->n_wakes_due >= -(int64_t)m->is_armed);
 }
 
 void mailbox_close(struct mailbox *m)
@@ -81,10 +83,10 @@ void mailbox_close(struct mailbox *m)
     if (!m)
         return;
     CHECK(!message(atomic_load_explicit(&m->top, memory_order_relaxed)));
-    while (m->owed > 0) {
+    while (m->n_wakes_due > 0) {
         struct pollfd p = { .fd = m->fd, .events = POLLIN };
         CHECK(poll(&p, 1, -1) >= 0 || errno == EINTR);
-        read_owed(m);
+        read_wakes(m);
     }
     close(m->fd);
     mem_free(m);
@@ -94,17 +96,18 @@ void mailbox_wake(int fd)
 {
     const uint64_t one = 1;
 
-    if (fault_hit(FAULT_LATE_WAKE)) /* as if put to sleep here */
+    if (fault_hit(FAULT_LATE_WAKE)) /* simulates a thread that is preempted here */
         for (uint64_t until = clock_ns() + LATE_NS; clock_ns() < until;)
             ;
     ssize_t n = write(fd, &one, sizeof(one));
     CHECK(n == sizeof(one));
 }
 
-/* `keep`: bits of what is there that stay. Returns whom to wake, or -1. */
+/* Pushes messages. `keep`: bits of the old value that remain set. Returns the descriptor to write
+ * to, or -1. */
 static int push(struct mailbox *m, struct msg *newest, struct msg *oldest, uintptr_t keep)
 {
-    const int fd = m->fd; /* behind the swap the mailbox may be gone */
+    const int fd = m->fd; /* after the swap the mailbox may already be closed */
     uintptr_t top = atomic_load_explicit(&m->top, memory_order_relaxed);
 
     do {
@@ -114,7 +117,7 @@ static int push(struct mailbox *m, struct msg *newest, struct msg *oldest, uintp
     return top & ~keep & ASLEEP ? fd : -1;
 }
 
-static void wake(int fd)
+static void wake_if_needed(int fd)
 {
     if (fd >= 0)
         mailbox_wake(fd);
@@ -127,32 +130,32 @@ int mailbox_post_asleep(struct mailbox *m, struct msg *newest, struct msg *oldes
 
 void mailbox_post_chain(struct mailbox *m, struct msg *newest, struct msg *oldest)
 {
-    wake(push(m, newest, oldest, 0));
+    wake_if_needed(push(m, newest, oldest, 0));
 }
 
 void mailbox_post(struct mailbox *m, struct msg *take)
 {
-    wake(push(m, take, take, 0));
+    wake_if_needed(push(m, take, take, 0));
 }
 
 void mailbox_post_quiet(struct mailbox *m, struct msg *take)
 {
     uint32_t n = atomic_fetch_add_explicit(&m->n_quiet, 1, memory_order_relaxed) + 1;
 
-    wake(push(m, take, take, n % MAILBOX_QUIET == 0 ? 0 : ASLEEP));
+    wake_if_needed(push(m, take, take, n % MAILBOX_QUIET == 0 ? 0 : ASLEEP));
 }
 
-static struct msg *reversed(struct msg *m)
+static struct msg *reverse_list(struct msg *m)
 {
-    struct msg *done = NULL;
+    struct msg *head = NULL;
 
     while (m) {
         struct msg *next = m->next;
-        m->next = done;
-        done = m;
+        m->next = head;
+        head = m;
         m = next;
     }
-    return done;
+    return head;
 }
 
 struct msg *mailbox_drain(struct mailbox *m)
@@ -161,10 +164,10 @@ struct msg *mailbox_drain(struct mailbox *m)
 
     if (atomic_load_explicit(&m->top, memory_order_relaxed))
         top = atomic_exchange_explicit(&m->top, 0, memory_order_acquire);
-    m->owed += m->is_armed && !(top & ASLEEP);
+    m->n_wakes_due += m->is_armed && !(top & ASLEEP);
     m->is_armed = false;
-    read_owed(m);
-    return reversed(message(top));
+    read_wakes(m);
+    return reverse_list(message(top));
 }
 
 bool mailbox_arm(struct mailbox *m)
@@ -199,6 +202,6 @@ void mailbox_wait(struct mailbox *m, uint64_t deadline_ns)
         CHECK(n >= 0 || errno == EINTR);
         if (n <= 0)
             return;
-        read_owed(m); /* one that came late; what this message wrote stays for the drain */
+        read_wakes(m); /* reads late writes; the write for a new message is counted by the drain */
     }
 }

@@ -7,18 +7,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int64_t in_ns(struct timespec t)
+static int64_t timespec_ns(struct timespec t)
 {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static struct file_id id_of(const struct stat *st)
+static struct file_id file_id_of(const struct stat *st)
 {
-    return (struct file_id){ st->st_dev, st->st_ino, (uint64_t)st->st_size, in_ns(st->st_mtim),
-        in_ns(st->st_ctim) };
+    return (struct file_id){ st->st_dev, st->st_ino, (uint64_t)st->st_size,
+        timespec_ns(st->st_mtim), timespec_ns(st->st_ctim) };
 }
 
-static int open_with(struct mapfile *m, const char *path, int flags, struct err *e)
+static int map_file(struct mapfile *m, const char *path, int flags, struct err *e)
 {
     struct stat st;
     void *p = MAP_FAILED;
@@ -45,10 +45,10 @@ static int open_with(struct mapfile *m, const char *path, int flags, struct err 
             e, ERR_IO, "%s: mmap of %lld bytes: %s", path, (long long)st.st_size, strerror(errno));
         goto fail;
     }
-    close(fd); /* the mapping keeps the file */
+    close(fd); /* the mapping keeps the file open */
     m->p = p;
     m->n = (size_t)st.st_size;
-    m->id = id_of(&st);
+    m->id = file_id_of(&st);
     return 0;
 
 fail:
@@ -59,12 +59,12 @@ fail:
 
 int mapfile_open(struct mapfile *m, const char *path, struct err *e)
 {
-    return open_with(m, path, 0, e);
+    return map_file(m, path, 0, e);
 }
 
 int mapfile_open_found(struct mapfile *m, const char *path, struct err *e)
 {
-    return open_with(m, path, O_NONBLOCK, e);
+    return map_file(m, path, O_NONBLOCK, e);
 }
 
 void mapfile_close(struct mapfile *m)
@@ -80,8 +80,8 @@ bool file_id_is(const struct file_id *id, const char *path)
 
     if (stat(path, &st))
         return false;
-    struct file_id now = id_of(&st);
-    return !memcmp(&now, id, sizeof(now)); /* five times 64 bits: no holes */
+    struct file_id now = file_id_of(&st);
+    return !memcmp(&now, id, sizeof(now)); /* five 64-bit fields: no padding */
 }
 
 bool mapfile_is_unchanged(const struct mapfile *m, const char *path)
@@ -95,6 +95,6 @@ void mapfile_dontneed(const struct mapfile *m, size_t off, size_t n)
     size_t from = (off + page - 1) & ~(page - 1), to = (off + n) & ~(page - 1);
 
     CHECK(off <= m->n && n <= m->n - off);
-    if (from < to) /* advice: a refusal costs memory, not correctness */
+    if (from < to) /* advice: a failure costs memory only */
         (void)madvise((void *)(uintptr_t)(m->p + from), to - from, MADV_DONTNEED);
 }

@@ -1,16 +1,21 @@
-/* mapfile.h: a file as read-only memory. Any thread may read it. A file that is truncated while
- * mapped would raise SIGBUS: the loader copies or packs what it keeps for the hot path. */
+/* mapfile.h: read-only memory mapping of a file.
+ *
+ * A file that is truncated while mapped raises SIGBUS on access; the loader therefore copies or
+ * packs all data that is used after the load.
+ *
+ * Owner: the caller; any thread may read the mapping. */
 #pragma once
 
 #include "base/err.h"
 #include "base/str.h"
 
-/* Which file, in which state. Whoever writes to it changes ctime, which nobody can set back. */
+/* Identity and state of a file. A write changes ctime, which cannot be set back. */
 struct file_id {
     uint64_t dev, ino, size;
     int64_t mtime_ns, ctime_ns;
 };
-bool file_id_is(const struct file_id *id, const char *path); /* still the one under this name */
+/* the file under this name is unchanged */
+bool file_id_is(const struct file_id *id, const char *path);
 
 struct mapfile {
     const uint8_t *p;
@@ -18,12 +23,13 @@ struct mapfile {
     struct file_id id;
 };
 
-/* *m is overwritten. ERR_NOT_FOUND; ERR_INVALID: a folder, pipe or device; ERR_CORRUPT: an empty
- * file; ERR_IO. A pipe that somebody names is waited for, until it has a writer; one that is found
- * where a file was looked for is not. */
+/* Overwrites *m. ERR_NOT_FOUND; ERR_INVALID: a directory, FIFO or device; ERR_CORRUPT: an empty
+ * file; ERR_IO. mapfile_open waits for a writer if the path is a FIFO; mapfile_open_found does not,
+ * for paths that the user has not named. */
 int mapfile_open(struct mapfile *m, const char *path, struct err *e);
 int mapfile_open_found(struct mapfile *m, const char *path, struct err *e);
-void mapfile_close(struct mapfile *m); /* an empty one is fine */
-/* Still under this name, and not written to since. */
+void mapfile_close(struct mapfile *m); /* an empty one is allowed */
+/* The file still has this name and was not written to. */
 bool mapfile_is_unchanged(const struct mapfile *m, const char *path);
-void mapfile_dontneed(const struct mapfile *m, size_t off, size_t n); /* give page cache back */
+/* releases these pages from memory */
+void mapfile_dontneed(const struct mapfile *m, size_t off, size_t n);

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { TEXT = 8192 }; /* /proc/meminfo has less, and what we look for comes first */
+enum { TEXT = 8192 }; /* larger than /proc/meminfo; the line is near the start */
 
 static bool read_text(const char *path, char *text)
 {
@@ -17,7 +17,7 @@ static bool read_text(const char *path, char *text)
     return n > 0;
 }
 
-static uint64_t of_system(void)
+static uint64_t system_available(void)
 {
     static const char key[] = "MemAvailable:";
     char text[TEXT];
@@ -28,8 +28,8 @@ static uint64_t of_system(void)
     return line ? strtoull(line + strlen(key), NULL, 10) * KB : 0;
 }
 
-/* "max" is no number, and then there is no limit. */
-static uint64_t left_in_group(void)
+/* Memory left in the control group. "max" is not a number and means no limit. */
+static uint64_t cgroup_available(void)
 {
     char text[TEXT], *end;
 
@@ -44,7 +44,7 @@ static uint64_t left_in_group(void)
 
 uint64_t memory_available(void)
 {
-    uint64_t n = of_system();
+    uint64_t n = system_available();
 
-    return n ? MIN(n, left_in_group()) : 0;
+    return n ? MIN(n, cgroup_available()) : 0;
 }

@@ -6,21 +6,22 @@
 #include <string.h>
 
 enum {
-    LINE = 4096 + 256, /* of /proc/self/cgroup: a path, and what comes before it */
-    NUMBERS = 64,      /* of a file with one or two numbers */
-    DEPTH = 64,        /* groups within one another that are looked at */
+    LINE = 4096 + 256, /* line of /proc/self/cgroup: a path and its prefix */
+    NUMBERS = 64,      /* file with one or two numbers */
+    DEPTH = 64,        /* limit for the nesting of groups */
 };
 
-struct place { /* where the groups of one hierarchy are */
+struct hierarchy { /* location of the groups of one hierarchy */
     const char *root, *mount;
     bool is_v2;
 };
 
-static bool read_numbers(const struct place *at, const char *group, const char *name, char *text)
+static bool read_numbers(
+    const struct hierarchy *hierarchy, const char *group, const char *name, char *text)
 {
     char path[2 * LINE];
-    int n =
-        snprintf(path, sizeof(path), "%s/sys/fs/cgroup%s%s/%s", at->root, at->mount, group, name);
+    int n = snprintf(path, sizeof(path), "%s/sys/fs/cgroup%s%s/%s", hierarchy->root,
+        hierarchy->mount, group, name);
     FILE *f = n < (int)sizeof(path) ? fopen(path, "re") : NULL;
 
     if (!f)
@@ -31,8 +32,8 @@ static bool read_numbers(const struct place *at, const char *group, const char *
     return got > 0;
 }
 
-/* No limit is as good as INT32_MAX. */
-static int rounded_up(long long quota, long long period)
+/* No limit is represented by INT32_MAX. */
+static int cpus_rounded_up(long long quota, long long period)
 {
     if (quota <= 0 || period <= 0)
         return INT32_MAX;
@@ -40,37 +41,37 @@ static int rounded_up(long long quota, long long period)
     return (int)MIN(n, INT32_MAX);
 }
 
-static int of_group(const struct place *at, const char *group)
+static int group_cpus(const struct hierarchy *hierarchy, const char *group)
 {
     char text[NUMBERS], period[NUMBERS], *end;
 
-    if (!read_numbers(at, group, at->is_v2 ? "cpu.max" : "cpu.cfs_quota_us", text))
+    if (!read_numbers(hierarchy, group, hierarchy->is_v2 ? "cpu.max" : "cpu.cfs_quota_us", text))
         return INT32_MAX;
     long long quota = strtoll(text, &end, 10);
     if (end == text) /* "max" */
         return INT32_MAX;
-    if (at->is_v2)
-        return rounded_up(quota, strtoll(end, NULL, 10));
-    if (!read_numbers(at, group, "cpu.cfs_period_us", period))
+    if (hierarchy->is_v2)
+        return cpus_rounded_up(quota, strtoll(end, NULL, 10));
+    if (!read_numbers(hierarchy, group, "cpu.cfs_period_us", period))
         return INT32_MAX;
-    return rounded_up(quota, strtoll(period, NULL, 10));
+    return cpus_rounded_up(quota, strtoll(period, NULL, 10));
 }
 
-/* Of the group and all above it. In a container the path may be one that only the host sees: then
- * nothing is found on the way, and the limit stands at the root. */
-static int of_path(const struct place *at, char *group)
+/* Minimum of the limits of the group and its parents. In a container the path may be valid on the
+ * host only: then no file is found on the path, and the limit is that of the root. */
+static int path_cpus(const struct hierarchy *hierarchy, char *group)
 {
     int least = INT32_MAX;
 
-    if (strstr(group, "/..")) /* outside of what we see */
+    if (strstr(group, "/..")) /* outside the visible hierarchy */
         group[0] = '\0';
     for (int i = 0; i < DEPTH; i++) {
         char *slash = strrchr(group, '/');
-        if (slash && !slash[1]) { /* "/", or one too many */
+        if (slash && !slash[1]) { /* "/", or an extra slash */
             *slash = '\0';
             continue;
         }
-        int n = of_group(at, group);
+        int n = group_cpus(hierarchy, group);
         least = MIN(least, n);
         if (!slash)
             break;
@@ -85,16 +86,16 @@ static bool has_cpu(const char *controllers)
 
     while (s.n) {
         ptrdiff_t comma = str_find(s, STR(","));
-        struct str one = { s.p, comma < 0 ? s.n : (size_t)comma };
-        if (str_eq(one, STR("cpu")))
+        struct str controller = { s.p, comma < 0 ? s.n : (size_t)comma };
+        if (str_eq(controller, STR("cpu")))
             return true;
         s = str_skip(s, comma < 0 ? s.n : (size_t)comma + 1);
     }
     return false;
 }
 
-/* "0::/path" of version 2, "number:controller,controller:/path" of version 1. */
-static int of_line(const char *root, char *line)
+/* Parses "0::/path" (version 2) or "number:controller,controller:/path" (version 1). */
+static int line_cpus(const char *root, char *line)
 {
     char *controllers = strchr(line, ':'),
          *group = controllers ? strchr(controllers + 1, ':') : NULL;
@@ -104,9 +105,9 @@ static int of_line(const char *root, char *line)
     *controllers++ = *group++ = '\0';
     group[strcspn(group, "\n")] = '\0';
     if (!*controllers)
-        return of_path(&(struct place){ root, "", true }, group);
+        return path_cpus(&(struct hierarchy){ root, "", true }, group);
     if (has_cpu(controllers))
-        return of_path(&(struct place){ root, "/cpu", false }, group);
+        return path_cpus(&(struct hierarchy){ root, "/cpu", false }, group);
     return INT32_MAX;
 }
 
@@ -120,7 +121,7 @@ int quota_cpus(const char *root)
     if (!f)
         return 0;
     while (fgets(line, sizeof(line), f)) {
-        int n = of_line(root, line);
+        int n = line_cpus(root, line);
         least = MIN(least, n);
     }
     fclose(f);

@@ -6,10 +6,10 @@
 #include <sched.h>
 #include <signal.h>
 
-/* Kernels keep up to a megabyte there. What is not touched costs nothing. */
+/* Kernels need up to one megabyte of stack. Untouched pages need no memory. */
 enum { STACK_BYTES = 8 * 1024 * 1024 };
 
-static int create(pthread_t *out, void *(*fn)(void *arg), void *arg)
+static int create_with_stack(pthread_t *out, void *(*fn)(void *arg), void *arg)
 {
     pthread_attr_t attr;
     int failed = pthread_attr_init(&attr);
@@ -27,10 +27,10 @@ int thread_start(pthread_t *out, const char *name, void *(*fn)(void *arg), void 
 {
     sigset_t all, old;
 
-    /* Signals go to the main thread, which turns them into messages. */
+    /* The main thread receives all signals and converts them to messages. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int failed = fault_hit(FAULT_THREAD) ? EAGAIN : create(out, fn, arg);
+    int failed = fault_hit(FAULT_THREAD) ? EAGAIN : create_with_stack(out, fn, arg);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (failed)
         return err_set(e, ERR_IO, "thread %s: %s", name, strerror(failed));
