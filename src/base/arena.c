@@ -6,7 +6,7 @@ enum { ALIGN = 16 };
 
 struct chunk {
     struct chunk *next;
-    size_t used, size; /* of data[] */
+    size_t used, size; /* bytes of data[] */
     char data[] ALIGNED(ALIGN);
 };
 

@@ -1,29 +1,29 @@
-/* arena.h: memory of one lifetime, freed by one call.
+/* arena.h: memory with one lifetime, freed by one call.
  *
- * A request's parse tree, prompt and tokens live in one of these. Sized from outside, so it
- * has a cap: arena_alloc returns NULL over the cap or when memory is gone, and the caller
- * returns ERR_MEMORY or ERR_TOO_LARGE. Memory is 16-byte aligned and not zeroed.
+ * The parse tree, prompt and tokens of a request are allocated in an arena. Their size comes from
+ * outside, so an arena has a cap: arena_alloc returns NULL above the cap or without memory, and the
+ * caller returns ERR_MEMORY or ERR_TOO_LARGE. Memory is aligned to 16 bytes and not zeroed.
  *
- * Owner: whoever holds it; one thread at a time. */
+ * Owner: one thread at a time. */
 #pragma once
 
 #include "base/str.h"
 
 struct arena;
 
-struct arena *arena_new(size_t max_bytes) MUST_CHECK; /* NULL when memory is gone */
-void arena_free(struct arena *a);                     /* runs the cleanups, last first */
+struct arena *arena_new(size_t max_bytes) MUST_CHECK; /* NULL: out of memory */
+void arena_free(struct arena *a); /* runs the cleanup functions, last registered first */
 
 void *arena_alloc(struct arena *a, size_t n) MUST_CHECK;
-/* n * size, checked, zeroed */
+/* n * size bytes, overflow-checked, zeroed */
 void *arena_zalloc(struct arena *a, size_t n, size_t size) MUST_CHECK;
-/* A copy, with a NUL behind; .p NULL when full. */
+/* Copies s and appends a NUL; .p is NULL if the arena is full. */
 struct str arena_str(struct arena *a, struct str s) MUST_CHECK;
 
-/* Grows the newest allocation in place where it can, else copies. */
+/* Grows the newest allocation in place if possible, else copies. */
 void *arena_realloc(struct arena *a, void *p, size_t old, size_t n) MUST_CHECK;
 
-/* fn(arg) runs in arena_free: for the odd descriptor or heap block. -1 when full. */
+/* Registers fn(arg) for arena_free, for example to close a descriptor. -1: the arena is full. */
 int arena_cleanup(struct arena *a, void (*fn)(void *arg), void *arg) MUST_CHECK;
 
 size_t arena_used(const struct arena *a);

@@ -1,10 +1,10 @@
-/* base.h: what every file may take for granted.
+/* base.h: definitions for every file. It includes no other header of this project.
  *
- * Includes nothing of ours. Three kinds of doubt, three treatments:
- *   CHECK(x)   an invariant of ours; aborts with file and line, in every build
- *   DCHECK(x)  the same in inner loops; only in test builds
- *   if (...)   everything that comes from outside
- */
+ * Three kinds of conditions:
+ *
+ *   CHECK(x)   internal invariant; aborts with file and line, in every build
+ *   DCHECK(x)  the same for inner loops; only in test builds
+ *   if (...)   all input from outside */
 #pragma once
 
 #include <stdbool.h>

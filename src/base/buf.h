@@ -1,14 +1,15 @@
-/* buf.h: bytes that grow, up to a cap given at init.
+/* buf.h: growing byte buffer with a cap that is set at initialisation.
  *
- * Over the cap, or when memory is gone, the buffer becomes `failed` and stays so: every
- * further put is a no-op, and whoever uses the bytes asks buf_ok() once at the end.
- * Owner: whoever holds it. */
+ * Above the cap, or without memory, the buffer becomes `failed` and remains so: further puts have
+ * no effect, and the user of the bytes checks buf_ok() once at the end.
+ *
+ * Owner: one thread at a time. */
 #pragma once
 
 #include "base/str.h"
 
 struct buf {
-    char *p; /* not terminated */
+    char *p; /* not NUL-terminated */
     size_t n, cap, max;
     bool failed;
 };
@@ -17,7 +18,8 @@ static inline void buf_init(struct buf *b, size_t max)
 {
     *b = (struct buf){ .max = max };
 }
-void buf_clear(struct buf *b); /* frees; reusable with the same cap */
+/* frees the memory; the buffer can be used again with the same cap */
+void buf_clear(struct buf *b);
 static inline void buf_reset(struct buf *b)
 {
     b->n = 0; /* keeps the memory */
@@ -57,8 +59,11 @@ static inline void buf_putc(struct buf *b, char c)
 void buf_printf(struct buf *b, const char *fmt, ...) PRINTF(2, 3);
 void buf_u64(struct buf *b, uint64_t v);
 
-/* Room for n more bytes at the end, or NULL (then failed). Commit with b->n += used. */
+/* Returns space for n more bytes at the end, or NULL (then failed). The caller commits them with
+ * b->n += used. */
 char *buf_reserve(struct buf *b, size_t n) MUST_CHECK;
 
-void buf_drop(struct buf *b, size_t n); /* the first n bytes go; the rest moves down */
-struct str buf_steal(struct buf *b);    /* contents move out (mem_free them); b is empty */
+/* removes the first n bytes and moves the rest to the front */
+void buf_drop(struct buf *b, size_t n);
+/* moves the contents out; the caller frees them with mem_free; b is empty */
+struct str buf_steal(struct buf *b);

@@ -61,6 +61,6 @@ void check_failed(const char *file, int line, const char *what)
 
     int n = snprintf(line_buf, sizeof(line_buf), "%s:%d: CHECK failed: %s\n", file, line, what);
     if (n > 0 && write(STDERR_FILENO, line_buf, MIN((size_t)n, sizeof(line_buf) - 1)) < 0)
-        abort(); /* nowhere left to say it */
+        abort(); /* the message cannot be written anywhere */
     abort();
 }

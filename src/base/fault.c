@@ -3,16 +3,16 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-static _Atomic uint64_t countdown[N_FAULT_SITES]; /* calls left until one fails; 0 = never */
+static _Atomic uint64_t calls_left[N_FAULT_SITES]; /* calls until a failure; 0 = never */
 
 void fault_arm(enum fault_site site, uint64_t nth)
 {
-    atomic_store(&countdown[site], nth);
+    atomic_store(&calls_left[site], nth);
 }
 
 uint64_t fault_left(enum fault_site site)
 {
-    return atomic_load(&countdown[site]);
+    return atomic_load(&calls_left[site]);
 }
 
 #ifdef TESTING
@@ -37,10 +37,10 @@ __attribute__((constructor)) static void arm_from_environment(void)
 
 bool fault_hit(enum fault_site site)
 {
-    uint64_t left = atomic_load_explicit(&countdown[site], memory_order_relaxed);
+    uint64_t left = atomic_load_explicit(&calls_left[site], memory_order_relaxed);
 
     while (left)
-        if (atomic_compare_exchange_weak(&countdown[site], &left, left - 1))
+        if (atomic_compare_exchange_weak(&calls_left[site], &left, left - 1))
             return left == 1;
     return false;
 }

@@ -1,7 +1,9 @@
-/* fault.h: makes the Nth call at a site fail, so that tests walk every failure path.
+/* fault.h: fault injection: makes the nth call at a site fail, so that tests cover every failure
+ * path.
  *
- * In test builds INFERFLUX_FAULT=site:nth arms a site at start, fault_arm() later. A site
+ * In test builds INFERFLUX_FAULT=site:nth arms a site at start; fault_arm() arms one later. A site
  * fires once and disarms itself. In release builds fault_hit() is the constant false.
+ *
  * Any thread. */
 #pragma once
 
@@ -39,4 +41,4 @@ static inline bool fault_hit(enum fault_site site)
 #endif
 
 void fault_arm(enum fault_site site, uint64_t nth); /* 1 = the next call; 0 = disarm */
-uint64_t fault_left(enum fault_site site); /* calls until it fires; 0: it has, or is not armed */
+uint64_t fault_left(enum fault_site site); /* calls until it fires; 0: fired or not armed */

@@ -1,16 +1,17 @@
-/* histogram.h: how often a value fell where, for Prometheus.
+/* histogram.h: histograms for Prometheus.
  *
- * One thread adds, any may read: the numbers are atomic, and nothing depends on them. */
+ * One thread adds, any thread may read: the counters are atomic, and no decision depends on
+ * them. */
 #pragma once
 
 #include "base/base.h"
 
 enum histogram_kind {
-    SECONDS, /* values in ns; bounds from 100 us to 10 min, 1-2.5-5 */
-    SIZES,   /* counts; bounds are the powers of two up to 1 M */
+    SECONDS, /* values in ns; bounds from 100 us to 10 min, steps 1-2.5-5 */
+    SIZES,   /* counts; the bounds are powers of two up to 1 M */
 };
 
-enum { HISTOGRAM_BUCKETS = 22 }; /* the last is +Inf */
+enum { HISTOGRAM_BUCKETS = 22 }; /* the last bucket is +Inf */
 
 struct histogram {                              /* zeroed = empty */
     _Atomic uint64_t bucket[HISTOGRAM_BUCKETS]; /* not cumulative */

@@ -7,12 +7,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* One loop, no recursion and no stack: an open container keeps its parent in `next`, which is
- * not needed for a sibling before it is closed. */
+/* json.c: one loop without recursion or stack: an open container stores its parent in `next`, which
+ * is needed for a sibling only after the container is closed. */
 
 const struct json_limits json_limits_default = { .max_depth = 128, .max_nodes = 4000000 };
 
-enum { BLOCK_FIRST = 8, BLOCK_MAX = 256 }; /* nodes taken from the arena at a time */
+enum { BLOCK_FIRST = 8, BLOCK_MAX = 256 }; /* nodes allocated from the arena at a time */
 
 struct parser {
     const char *start, *at, *end;
@@ -21,7 +21,7 @@ struct parser {
     struct err *e;
     struct json *root, *open, *last; /* innermost open container and its newest child */
     uint32_t depth, n_nodes;
-    struct json *spare; /* nodes not yet used */
+    struct json *spare; /* allocated nodes not yet used */
     uint32_t n_spare, block;
 };
 
@@ -30,7 +30,7 @@ static int fail_at(struct parser *p, const char *at, enum errcode code, const ch
     unsigned long line = 1, column = 1;
 
     for (const char *c = p->start; c < at; c++) {
-        column += (*c & 0xC0) != 0x80; /* characters, not bytes */
+        column += (*c & 0xC0) != 0x80; /* counts characters, not bytes */
         if (*c == '\n') {
             line++;
             column = 1;
@@ -70,7 +70,7 @@ static struct json *node_new(struct parser *p)
     return p->spare++;
 }
 
-/* ---- strings ---- */
+/* ---- strings */
 
 static int hex4(const char *p, uint32_t *out)
 {
@@ -86,7 +86,8 @@ static int hex4(const char *p, uint32_t *out)
     return 0;
 }
 
-/* At the 'u' of an escape. Sets *cp and moves behind the escape, or behind both of a pair. */
+/* At the 'u' of an escape. Sets *cp and moves past the escape, or past both escapes of a surrogate
+ * pair. */
 static int unicode_escape(struct parser *p, uint32_t *cp)
 {
     uint32_t lo;
@@ -106,8 +107,8 @@ static int unicode_escape(struct parser *p, uint32_t *cp)
     return 0;
 }
 
-/* Behind a backslash; writes what it stands for to *to. */
-static int escape(struct parser *p, char **to)
+/* After a backslash; writes the escaped character to *to. */
+static int parse_escape(struct parser *p, char **to)
 {
     uint32_t cp = 0;
 
@@ -128,7 +129,7 @@ static int escape(struct parser *p, char **to)
 }
 
 /* Moves over plain bytes and whole characters; stops at a quote or backslash. */
-static int plain_run(struct parser *p)
+static int skip_plain(struct parser *p)
 {
     uint32_t cp;
 
@@ -147,7 +148,7 @@ static int plain_run(struct parser *p)
     }
 }
 
-/* The quote that ends the string, looking no deeper than at backslashes: bounds the copy. */
+/* Finds the closing quote, with regard to backslashes only: an upper bound for the copy. */
 static const char *string_end(const char *at, const char *end)
 {
     for (; at < end && *at != '"'; at++)
@@ -168,10 +169,10 @@ static int string_with_escapes(struct parser *p, const char *from, struct str *o
     to += n;
     while (*p->at == '\\') {
         p->at++;
-        if (escape(p, &to))
+        if (parse_escape(p, &to))
             return -1;
         from = p->at;
-        if (plain_run(p))
+        if (skip_plain(p))
             return -1;
         n = (size_t)(p->at - from);
         memcpy(to, from, n);
@@ -181,12 +182,12 @@ static int string_with_escapes(struct parser *p, const char *from, struct str *o
     return 0;
 }
 
-/* At the opening quote; moves behind the closing one. */
-static int string(struct parser *p, struct str *out)
+/* At the opening quote; moves past the closing one. */
+static int parse_string(struct parser *p, struct str *out)
 {
     const char *from = ++p->at;
 
-    if (plain_run(p))
+    if (skip_plain(p))
         return -1;
     if (*p->at == '"')
         *out = (struct str){ from, (size_t)(p->at - from) };
@@ -196,9 +197,9 @@ static int string(struct parser *p, struct str *out)
     return 0;
 }
 
-/* ---- numbers and words ---- */
+/* ---- numbers and literals */
 
-static bool digits(struct parser *p)
+static bool skip_digits(struct parser *p)
 {
     const char *from = p->at;
 
@@ -207,14 +208,14 @@ static bool digits(struct parser *p)
     return p->at > from;
 }
 
-static int number(struct parser *p, struct json *j)
+static int parse_number(struct parser *p, struct json *j)
 {
     const char *from = p->at;
 
     if (*p->at == '-')
         p->at++;
     const char *first = p->at;
-    if (!digits(p))
+    if (!skip_digits(p))
         return fail(p, "a number needs a digit here");
     if (*first == '0' && p->at - first > 1)
         return fail_at(p, first, ERR_SYNTAX, "a number may not begin with 0");
@@ -222,7 +223,7 @@ static int number(struct parser *p, struct json *j)
     if (p->at < p->end && *p->at == '.') {
         j->is_int = false;
         p->at++;
-        if (!digits(p))
+        if (!skip_digits(p))
             return fail(p, "a number needs a digit behind its point");
     }
     if (p->at < p->end && (*p->at | 0x20) == 'e') {
@@ -230,7 +231,7 @@ static int number(struct parser *p, struct json *j)
         p->at++;
         if (p->at < p->end && (*p->at == '+' || *p->at == '-'))
             p->at++;
-        if (!digits(p))
+        if (!skip_digits(p))
             return fail(p, "an exponent needs a digit");
     }
     j->kind = JSON_NUMBER;
@@ -238,7 +239,7 @@ static int number(struct parser *p, struct json *j)
     return 0;
 }
 
-static int word(struct parser *p, struct json *j)
+static int parse_literal(struct parser *p, struct json *j)
 {
     struct str rest = { p->at, (size_t)(p->end - p->at) };
 
@@ -258,7 +259,7 @@ static int word(struct parser *p, struct json *j)
     return 0;
 }
 
-/* ---- structure ---- */
+/* ---- structure */
 
 static void append(struct parser *p, struct json *j)
 {
@@ -279,7 +280,7 @@ static int open_container(struct parser *p, struct json *j, enum json_kind kind)
         return fail_at(p, p->at, ERR_TOO_LARGE, "nested too deeply");
     p->depth++;
     j->kind = kind;
-    j->next = p->open; /* until it is closed */
+    j->next = p->open; /* parent, until it is closed */
     p->open = j;
     p->last = NULL;
     p->at++;
@@ -298,12 +299,12 @@ static void close_container(struct parser *p)
     j->raw.n = (size_t)(p->at - j->raw.p);
 }
 
-static int member_key(struct parser *p, struct str *key)
+static int parse_member_key(struct parser *p, struct str *key)
 {
     skip_blanks(p);
     if (p->at == p->end || *p->at != '"')
         return fail(p, "a member name in quotes was expected");
-    if (string(p, key))
+    if (parse_string(p, key))
         return -1;
     skip_blanks(p);
     if (p->at == p->end || *p->at != ':')
@@ -312,12 +313,12 @@ static int member_key(struct parser *p, struct str *key)
     return 0;
 }
 
-static int value(struct parser *p)
+static int parse_value(struct parser *p)
 {
     struct str key = STR_NONE;
     int rc = 0;
 
-    if (p->open && p->open->kind == JSON_OBJECT && member_key(p, &key))
+    if (p->open && p->open->kind == JSON_OBJECT && parse_member_key(p, &key))
         return -1;
     skip_blanks(p);
     if (p->at == p->end)
@@ -335,16 +336,17 @@ static int value(struct parser *p)
         return open_container(p, j, JSON_ARRAY);
     case '"':
         j->kind = JSON_STRING;
-        rc = string(p, &j->s);
+        rc = parse_string(p, &j->s);
         break;
     default:
-        rc = *p->at == '-' || (*p->at >= '0' && *p->at <= '9') ? number(p, j) : word(p, j);
+        rc = *p->at == '-' || (*p->at >= '0' && *p->at <= '9') ? parse_number(p, j)
+                                                               : parse_literal(p, j);
     }
     j->raw.n = (size_t)(p->at - j->raw.p);
     return rc;
 }
 
-/* Between values: 1 = another value follows, 0 = the text is complete. */
+/* After a value: 1 = another value follows, 0 = the text is complete. */
 static int after_value(struct parser *p)
 {
     for (;;) {
@@ -360,7 +362,7 @@ static int after_value(struct parser *p)
             continue;
         }
         if (!p->last)
-            return 1; /* just opened: the first one */
+            return 1; /* just opened: the first value */
         if (*p->at != ',')
             return fail(p, is_array ? "',' or ']' was expected" : "',' or '}' was expected");
         p->at++;
@@ -380,14 +382,14 @@ int json_parse(
     int more = 1;
 
     while (more > 0)
-        more = value(&p) ? -1 : after_value(&p);
+        more = parse_value(&p) ? -1 : after_value(&p);
     if (more < 0)
         return -1;
     *out = p.root;
     return 0;
 }
 
-/* ---- looking at a tree ---- */
+/* ---- access to a tree */
 
 const struct json *json_get(const struct json *object, const char *key)
 {
@@ -402,15 +404,16 @@ const struct json *json_get(const struct json *object, const char *key)
     return found;
 }
 
-static bool times10(uint64_t *v, uint64_t plus)
+static bool multiply_add10(uint64_t *v, uint64_t plus)
 {
     return !__builtin_mul_overflow(*v, 10u, v) && !__builtin_add_overflow(*v, plus, v);
 }
 
-/* A decimal taken apart: value = v * 10^e10. False when v has more than 64 bits. */
+/* Decomposes a decimal: value = v * 10^e10. False if v has more than 64 bits. */
 static bool decimal_parts(struct str s, uint64_t *v, int64_t *e10)
 {
-    int64_t zeros = 0, exponent = 0; /* zeros: seen, not yet multiplied in */
+    /* decimal shifts that are not yet applied to v */
+    int64_t zeros = 0, exponent = 0;
     bool in_fraction = false;
     size_t i = 0;
 
@@ -429,9 +432,9 @@ static bool decimal_parts(struct str s, uint64_t *v, int64_t *e10)
         if (c == '0')
             continue;
         for (; zeros > 1 && *v; zeros--)
-            if (!times10(v, 0))
+            if (!multiply_add10(v, 0))
                 return false;
-        if (!times10(v, (uint64_t)(c - '0')))
+        if (!multiply_add10(v, (uint64_t)(c - '0')))
             return false;
         zeros = 0;
     }
@@ -460,7 +463,7 @@ bool json_i64(const struct json *j, int64_t *out)
     if (v && (e10 < 0 || e10 > 18))
         return false;
     for (; v && e10 > 0; e10--)
-        if (!times10(&v, 0))
+        if (!multiply_add10(&v, 0))
             return false;
     bool is_negative = j->s.p[0] == '-';
     if (v > (uint64_t)INT64_MAX + is_negative)
@@ -469,10 +472,11 @@ bool json_i64(const struct json *j, int64_t *out)
     return true;
 }
 
-/* The program that embeds us may have set a locale with another decimal point. */
+/* strtod with the C locale: the embedding program may have set a locale with another decimal
+ * point. */
 static bool slow_f64(struct str s, double *out)
 {
-    char z[1024]; /* no double needs more than 767 digits */
+    char z[1024]; /* a double needs at most 767 digits */
     char *end;
 
     if (s.n >= sizeof(z))
@@ -496,7 +500,7 @@ bool json_f64(const struct json *j, double *out)
 
     if (!j || j->kind != JSON_NUMBER)
         return false;
-    /* Both factors exact in a double: one rounding, the right one (Clinger, PLDI 1990). */
+    /* Both factors are exact in a double, so there is one correct rounding (Clinger, PLDI 1990). */
     if (decimal_parts(j->s, &v, &e10) && v <= (uint64_t)1 << 53 && e10 >= -22 && e10 <= 22) {
         double d = e10 < 0 ? (double)v / pow10[-e10] : (double)v * pow10[e10];
         *out = j->s.p[0] == '-' ? -d : d;
@@ -520,11 +524,11 @@ static bool numbers_equal(const struct json *a, const struct json *b)
     if (a_whole || b_whole)
         return a_whole && b_whole && i == k;
     if (a->is_int && b->is_int)
-        return false; /* beyond 64 bits, written the only way there is */
+        return false; /* more than 64 bits: equal integers have equal text */
     return json_f64(a, &x) && json_f64(b, &y) && x == y;
 }
 
-static int by_key(const void *pa, const void *pb)
+static int compare_keys(const void *pa, const void *pb)
 {
     const struct json *a = *(const struct json *const *)pa, *b = *(const struct json *const *)pb;
     size_t n = MIN(a->key.n, b->key.n);
@@ -534,10 +538,11 @@ static int by_key(const void *pa, const void *pb)
         return c;
     if (a->key.n != b->key.n)
         return a->key.n < b->key.n ? -1 : 1;
-    return a->raw.p < b->raw.p ? -1 : a->raw.p > b->raw.p; /* as written: the last one counts */
+    /* order of the source text: the last one counts */
+    return a->raw.p < b->raw.p ? -1 : a->raw.p > b->raw.p;
 }
 
-/* Members sorted by key, of equal keys only the last. NULL when memory is gone. */
+/* Members sorted by key; of equal keys only the last. NULL: out of memory. */
 static const struct json **sorted_members(const struct json *o, size_t *n)
 {
     const struct json **m = try_malloc(sizeof(*m) * MAX(o->n, 1u));
@@ -547,7 +552,7 @@ static const struct json **sorted_members(const struct json *o, size_t *n)
         return NULL;
     for (const struct json *c = o->child; c; c = c->next)
         m[k++] = c;
-    qsort(m, k, sizeof(*m), by_key);
+    qsort(m, k, sizeof(*m), compare_keys);
     for (size_t i = 0; i < k; i++)
         if (i + 1 == k || !str_eq(m[i]->key, m[i + 1]->key))
             m[kept++] = m[i];
@@ -568,7 +573,7 @@ static bool objects_equal(const struct json *a, const struct json *b)
     return same;
 }
 
-/* Recursion is as deep as the tree, which the parser has bounded. */
+/* Recursion depth is that of the tree, which the parser has bounded. */
 bool json_equal(const struct json *a, const struct json *b)
 {
     if (!a || !b || a->kind != b->kind)

@@ -1,15 +1,18 @@
-/* json_scan.h: what the readers and the writer of JSON strings share: escapes, digits, and how far
- * a string goes without anything special, eight bytes at a time.
+/* json_scan.h: functions shared by the JSON parser and writer: escapes, hexadecimal digits, and a
+ * scan for special characters, eight bytes at a time.
  *
- * Shared by the reader and the writer of JSON: what needs a decision when reading (quote,
- * backslash, control character, the start of a multi-byte character) needs one when writing. */
+ * The same characters are special when reading and when writing: quote, backslash, control
+ * characters, and the start of a multi-byte character.
+ *
+ * Pure; any thread. */
 #pragma once
 
 #include "base/str.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first byte is the lowest");
 
-/* First byte in [p, end) that is below 0x20, '"', '\\' or above 0x7F; end when there is none. */
+/* Returns the first byte in [p, end) that is below 0x20, '"', '\\' or above 0x7F; `end` if there is
+ * none. */
 static inline const char *json_scan_plain(const char *p, const char *end)
 {
     const uint64_t ones = 0x0101010101010101u, high = 0x8080808080808080u;
@@ -17,8 +20,8 @@ static inline const char *json_scan_plain(const char *p, const char *end)
     for (; end - p >= 8; p += 8) {
         uint64_t v;
         memcpy(&v, p, 8);
-        /* Each subtraction borrows only out of a byte that is itself a hit, so the lowest bit
-         * that is set marks a true one; bits above it may lie. */
+        /* A subtraction borrows only out of a byte that is itself a hit, so the lowest set bit is a
+         * real hit; the bits above it may be wrong. */
         uint64_t quote = (v ^ ones * '"') - ones, slash = (v ^ ones * '\\') - ones;
         uint64_t hit = (v | (v - ones * 0x20) | quote | slash) & high;
         if (hit)
@@ -29,7 +32,7 @@ static inline const char *json_scan_plain(const char *p, const char *end)
     return p;
 }
 
-/* What the letter behind a backslash stands for: " \\ / b f n r t; 0: none of these. */
+/* Character that an escape letter stands for: " \\ / b f n r t; 0: no escape letter. */
 static inline char json_escape_of(char c)
 {
     switch (c) {
@@ -52,7 +55,7 @@ static inline char json_escape_of(char c)
     }
 }
 
-/* -1: no hexadecimal digit. */
+/* Value of a hexadecimal digit; -1: not a digit. */
 static inline int json_hex(char c)
 {
     if (c >= '0' && c <= '9')

@@ -7,9 +7,9 @@
 
 enum { JW_DEPTH = 64 };
 
-/* ---- text ---- */
+/* ---- strings */
 
-static void put_escape(struct buf *b, unsigned char c)
+static void write_escape(struct buf *b, unsigned char c)
 {
     static const char short_form[] = { ['"'] = '"',
         ['\\'] = '\\',
@@ -48,21 +48,21 @@ void json_escape(struct buf *b, struct str s)
             buf_puts(b, UTF8_REPLACEMENT);
         } else {
             buf_put(b, run, (size_t)(at - run));
-            put_escape(b, (unsigned char)*at);
+            write_escape(b, (unsigned char)*at);
         }
         run = ++at;
     }
     buf_put(b, run, (size_t)(end - run));
 }
 
-static void put_string(struct buf *b, struct str s)
+static void write_string(struct buf *b, struct str s)
 {
     buf_putc(b, '"');
     json_escape(b, s);
     buf_putc(b, '"');
 }
 
-/* ---- numbers ---- */
+/* ---- numbers */
 
 struct decimal { /* digits d1 d2 ... of d1.d2d3... * 10^e10 */
     char digits[20];
@@ -73,22 +73,22 @@ static const double pow10_exact[] = { 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e
     1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22 };
 
 /* Both q (below 2^53) and the power are exact, so the result is rounded once, correctly. */
-static double scale(uint64_t q, int e10)
+static double scale_exact(uint64_t q, int e10)
 {
     return e10 < 0 ? (double)q / pow10_exact[-e10] : (double)q * pow10_exact[e10];
 }
 
 enum back { BACK_NO, BACK_YES, BACK_UNSURE };
 
-/* Does q * 10^e10, rounded to a float, give v? Rounding through a double is the same as rounding
- * at once unless the double lies at the middle between two floats, or next to it. */
+/* Whether q * 10^e10, rounded to a float, equals v. Rounding through a double gives the same result
+ * as direct rounding unless the double is at the middle between two floats, or next to it. */
 static enum back reads_back_f32(uint64_t q, int e10, double v)
 {
-    double d = scale(q, e10);
+    double d = scale_exact(q, e10);
     uint64_t bits;
 
     memcpy(&bits, &d, sizeof(bits));
-    uint64_t low = bits & 0x1FFFFFFF; /* what a float drops */
+    uint64_t low = bits & 0x1FFFFFFF; /* bits that a float does not have */
     if (low >= 0x0FFFFFFF && low <= 0x10000001)
         return BACK_UNSURE;
     return (double)(float)d == v ? BACK_YES : BACK_NO;
@@ -96,13 +96,14 @@ static enum back reads_back_f32(uint64_t q, int e10, double v)
 
 static enum back reads_back_f64(uint64_t q, int e10, double v)
 {
-    return scale(q, e10) == v ? BACK_YES : BACK_NO;
+    return scale_exact(q, e10) == v ? BACK_YES : BACK_NO;
 }
 
-/* The shortest decimal of at most `most` digits that reads back as v > 0, by arithmetic alone.
- * If k digits are enough then so are k+1, hence going down until it fails is right. False when v
- * is out of the range in which every step is exact, needs more digits, or nobody is sure. */
-static bool shortest(
+/* Finds the shortest decimal of at most `most` digits that parses to v > 0, with arithmetic only.
+ * If k digits are sufficient, so are k+1; hence the loop removes digits until the check fails.
+ * False if v is outside the range in which every step is exact, if it needs more digits, or if the
+ * check is unsure. */
+static bool shortest_decimal(
     double v, int most, enum back (*reads_back)(uint64_t, int, double), struct decimal *d)
 {
     if (!(v >= 1e-6 && v < 1e15))
@@ -123,7 +124,8 @@ static bool shortest(
     for (;; shift--) {
         uint64_t fewer = (q + 5) / 10;
         back = reads_back(fewer, 1 - shift, v);
-        if (back == BACK_NO && q % 10 == 5) /* a 5 that was itself rounded up belongs below */
+        /* the 5 may be the result of rounding up: also try rounding down */
+        if (back == BACK_NO && q % 10 == 5)
             back = reads_back(fewer = q / 10, 1 - shift, v);
         if (back != BACK_YES)
             break;
@@ -140,9 +142,9 @@ static bool shortest(
     return true;
 }
 
-/* Any v > 0: ask printf for more and more digits. The locale may put anything between the first
- * digit and the others. */
-static void by_printf(double v, int precision, struct decimal *d)
+/* For any v > 0: printf with an increasing number of digits. The locale may put any character
+ * between the first digit and the others. */
+static void decimal_by_printf(double v, int precision, struct decimal *d)
 {
     char text[48];
     const char *c = text;
@@ -170,7 +172,7 @@ static bool reads_back_text(const struct decimal *d, double v, bool as_float)
     return as_float ? (double)(float)back == v : back == v;
 }
 
-static void put_decimal(struct buf *b, struct decimal *d)
+static void write_decimal(struct buf *b, struct decimal *d)
 {
     while (d->n > 1 && d->digits[d->n - 1] == '0')
         d->n--;
@@ -198,7 +200,7 @@ static void put_decimal(struct buf *b, struct decimal *d)
     }
 }
 
-static void put_number(struct buf *b, double v, bool as_float)
+static void write_number(struct buf *b, double v, bool as_float)
 {
     struct decimal d;
 
@@ -209,22 +211,23 @@ static void put_number(struct buf *b, double v, bool as_float)
         buf_u64(b, (uint64_t)v);
         return;
     }
-    if (!shortest(v, as_float ? 9 : 15, as_float ? reads_back_f32 : reads_back_f64, &d)) {
+    if (!shortest_decimal(v, as_float ? 9 : 15, as_float ? reads_back_f32 : reads_back_f64, &d)) {
         int most = as_float ? 9 : 17, precision = 1;
-        for (by_printf(v, precision, &d); precision < most && !reads_back_text(&d, v, as_float);)
-            by_printf(v, ++precision, &d);
+        for (decimal_by_printf(v, precision, &d);
+             precision < most && !reads_back_text(&d, v, as_float);)
+            decimal_by_printf(v, ++precision, &d);
     }
-    put_decimal(b, &d);
+    write_decimal(b, &d);
 }
 
-/* ---- structure ---- */
+/* ---- structure */
 
 void jw_init(struct jw *w, struct buf *b)
 {
     *w = (struct jw){ .b = b };
 }
 
-static void before_item(struct jw *w)
+static void begin_item(struct jw *w)
 {
     uint64_t bit = (uint64_t)1 << w->depth;
 
@@ -236,7 +239,7 @@ static void before_item(struct jw *w)
 
 static void open_container(struct jw *w, char c)
 {
-    before_item(w);
+    begin_item(w);
     CHECK(w->depth < JW_DEPTH - 1);
     w->depth++;
     w->has_items &= ~((uint64_t)1 << w->depth);
@@ -284,8 +287,8 @@ void jw_key(struct jw *w, const char *key)
 
 void jw_str(struct jw *w, struct str s)
 {
-    before_item(w);
-    put_string(w->b, s);
+    begin_item(w);
+    write_string(w->b, s);
 }
 
 void jw_z(struct jw *w, const char *z)
@@ -298,7 +301,7 @@ void jw_z(struct jw *w, const char *z)
 
 void jw_i64(struct jw *w, int64_t v)
 {
-    before_item(w);
+    begin_item(w);
     if (v < 0)
         buf_putc(w->b, '-');
     buf_u64(w->b, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
@@ -306,7 +309,7 @@ void jw_i64(struct jw *w, int64_t v)
 
 void jw_u64(struct jw *w, uint64_t v)
 {
-    before_item(w);
+    begin_item(w);
     buf_u64(w->b, v);
 }
 
@@ -316,8 +319,8 @@ void jw_f64(struct jw *w, double v)
         jw_null(w);
         return;
     }
-    before_item(w);
-    put_number(w->b, v, false);
+    begin_item(w);
+    write_number(w->b, v, false);
 }
 
 void jw_f32(struct jw *w, float v)
@@ -326,8 +329,8 @@ void jw_f32(struct jw *w, float v)
         jw_null(w);
         return;
     }
-    before_item(w);
-    put_number(w->b, (double)v, true);
+    begin_item(w);
+    write_number(w->b, (double)v, true);
 }
 
 void jw_bool(struct jw *w, bool v)
@@ -342,13 +345,13 @@ void jw_null(struct jw *w)
 
 void jw_raw(struct jw *w, struct str json)
 {
-    before_item(w);
+    begin_item(w);
     buf_puts(w->b, json);
 }
 
-/* Compact, whatever the text it came from looked like: a line break would end a frame of a
- * stream. Recursion is as deep as the tree, which its maker has bounded. */
-static void put_tree(struct buf *b, const struct json *j)
+/* Writes compact JSON, whatever the format of the source: a line break would end a frame of a
+ * stream. Recursion depth is that of the tree, which its creator has bounded. */
+static void write_tree(struct buf *b, const struct json *j)
 {
     bool is_object = j->kind == JSON_OBJECT;
 
@@ -363,7 +366,7 @@ static void put_tree(struct buf *b, const struct json *j)
         buf_puts(b, j->s);
         return;
     case JSON_STRING:
-        put_string(b, j->s);
+        write_string(b, j->s);
         return;
     case JSON_ARRAY:
     case JSON_OBJECT:
@@ -372,10 +375,10 @@ static void put_tree(struct buf *b, const struct json *j)
     buf_putc(b, is_object ? '{' : '[');
     for (const struct json *c = j->child; c; c = c->next) {
         if (is_object) {
-            put_string(b, c->key);
+            write_string(b, c->key);
             buf_putc(b, ':');
         }
-        put_tree(b, c);
+        write_tree(b, c);
         if (c->next)
             buf_putc(b, ',');
     }
@@ -384,9 +387,9 @@ static void put_tree(struct buf *b, const struct json *j)
 
 void jw_json(struct jw *w, const struct json *j)
 {
-    before_item(w);
+    begin_item(w);
     if (j)
-        put_tree(w->b, j);
+        write_tree(w->b, j);
     else
         buf_putz(w->b, "null");
 }

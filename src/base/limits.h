@@ -1,5 +1,7 @@
-/* limits.h: the sizes that a SMALL=1 build shrinks, so that every wrap, split and stall
- * happens in every test. */
+/* limits.h: sizes that are tiny in a SMALL=1 build, so that every test covers wraps, splits and
+ * stalls.
+ *
+ * Constant data. */
 #pragma once
 
 #ifndef SMALL
@@ -13,8 +15,8 @@ enum {
     READ_CHUNK = 7,        /* bytes per read(2) from a socket */
     ARENA_CHUNK = 256,     /* first chunk of an arena */
     BUF_FIRST = 1,         /* first capacity of a growing buffer */
-    SEQ_EVENTS = 2,        /* token events a sequence may have in flight */
-    MAILBOX_BATCH = 2,     /* messages drained before looking at sockets again */
+    SEQ_EVENTS = 2,        /* token events of one sequence in flight */
+    MAILBOX_BATCH = 2,     /* messages handled per round of an event loop */
     PREFILL_CHUNK = 3,     /* prompt tokens of one sequence per step */
 };
 #else

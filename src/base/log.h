@@ -3,8 +3,10 @@
  *     log_info("engine", "admit", "req=%s prompt=%d", id, n);
  *     2026-11-20T23:57:34.131Z info  engine  admit  req=7f3a prompt=1841
  *
- * The event is a constant string that can be grepped. Control characters in the line are
- * replaced, so that a client cannot forge lines. Never prompts, keys or answers. Any thread. */
+ * The event is a constant string. Control characters are replaced, so that a client cannot forge
+ * lines. Prompts, keys and responses are never logged.
+ *
+ * Any thread. */
 #pragma once
 
 #include "base/base.h"

@@ -2,22 +2,22 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-static uint64_t seed(void)
+static uint64_t process_seed(void)
 {
-    static uint64_t value; /* written once, by whichever thread comes first */
+    static uint64_t value; /* written once, by the first thread */
     uint64_t v = __atomic_load_n(&value, __ATOMIC_RELAXED);
 
     if (!v) {
-        uint64_t fresh = rng_entropy() | 1, zero = 0;
+        uint64_t new_seed = rng_entropy() | 1, zero = 0;
         v = __atomic_compare_exchange_n(
-                &value, &zero, fresh, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)
-                ? fresh
-                : zero; /* another thread was first: its seed holds for all */
+                &value, &zero, new_seed, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)
+                ? new_seed
+                : zero; /* another thread was first: its seed is used */
     }
     return v;
 }
 
-static uint64_t mix(uint64_t h)
+static uint64_t hash_mix(uint64_t h)
 {
     h ^= h >> 32;
     h *= 0xd6e8feb86659fd93ull;
@@ -36,7 +36,7 @@ static size_t capacity_for(size_t expected)
 }
 
 struct str_slot {
-    struct str key; /* p == NULL: empty */
+    struct str key; /* p == NULL: empty slot */
     uint64_t hash;
     uint32_t value;
 };
@@ -53,13 +53,13 @@ static uint64_t hash_bytes(uint64_t s, struct str key)
 
     while (key.n >= 8) {
         memcpy(&w, key.p, 8);
-        h = mix(h ^ w) + s;
+        h = hash_mix(h ^ w) + s;
         key = str_skip(key, 8);
     }
     w = 0;
     if (key.n)
         memcpy(&w, key.p, key.n);
-    return mix(h ^ w);
+    return hash_mix(h ^ w);
 }
 
 struct str_map *str_map_new(size_t expected)
@@ -69,7 +69,7 @@ struct str_map *str_map_new(size_t expected)
     if (!m)
         return NULL;
     m->cap = capacity_for(expected);
-    m->seed = seed();
+    m->seed = process_seed();
     m->slots = try_calloc(m->cap, sizeof(*m->slots));
     if (!m->slots) {
         mem_free(m);
@@ -160,7 +160,7 @@ struct u64_map *u64_map_new(size_t expected)
     if (!m)
         return NULL;
     m->cap = capacity_for(expected);
-    m->seed = seed();
+    m->seed = process_seed();
     m->slots = try_calloc(m->cap, sizeof(*m->slots));
     if (!m->slots) {
         mem_free(m);
@@ -179,7 +179,7 @@ void u64_map_free(struct u64_map *m)
 
 static struct u64_slot *u64_slot_for(const struct u64_map *m, uint64_t key)
 {
-    size_t i = mix(key ^ m->seed) & (m->cap - 1);
+    size_t i = hash_mix(key ^ m->seed) & (m->cap - 1);
 
     while (m->slots[i].is_used && m->slots[i].key != key)
         i = (i + 1) & (m->cap - 1);

@@ -8,38 +8,38 @@
 static _Atomic uint64_t n_failures;
 
 #ifdef TESTING
-static _Thread_local const char *forbidden;
+static _Thread_local const char *noalloc_section;
 
 void noalloc_begin(const char *what)
 {
-    forbidden = what;
+    noalloc_section = what;
 }
 
 void noalloc_end(void)
 {
-    forbidden = NULL;
+    noalloc_section = NULL;
 }
 
-static void guard(void)
+static void check_noalloc(void)
 {
-    if (forbidden) {
-        fprintf(stderr, "heap used inside '%s'\n", forbidden);
+    if (noalloc_section) {
+        fprintf(stderr, "heap used inside '%s'\n", noalloc_section);
         abort();
     }
 }
 #else
-static void guard(void)
+static void check_noalloc(void)
 {
 }
 #endif
 
-static void *or_die(void *p)
+static void *check_memory(void *p)
 {
     CHECK(p && "out of memory");
     return p;
 }
 
-static bool told_to_fail(void)
+static bool has_injected_failure(void)
 {
     if (!fault_hit(FAULT_ALLOC))
         return false;
@@ -49,59 +49,59 @@ static bool told_to_fail(void)
 
 void *xmalloc(size_t n)
 {
-    guard();
-    return or_die(malloc(n ? n : 1));
+    check_noalloc();
+    return check_memory(malloc(n ? n : 1));
 }
 
 void *xcalloc(size_t n, size_t size)
 {
-    guard();
-    return or_die(calloc(n ? n : 1, size ? size : 1));
+    check_noalloc();
+    return check_memory(calloc(n ? n : 1, size ? size : 1));
 }
 
 void *xrealloc(void *p, size_t n)
 {
-    guard();
-    return or_die(realloc(p, n ? n : 1));
+    check_noalloc();
+    return check_memory(realloc(p, n ? n : 1));
 }
 
 char *xstrdup(const char *s)
 {
-    guard();
-    return or_die(strdup(s));
+    check_noalloc();
+    return check_memory(strdup(s));
 }
 
 void *try_malloc(size_t n)
 {
-    guard();
-    return told_to_fail() ? NULL : malloc(n ? n : 1);
+    check_noalloc();
+    return has_injected_failure() ? NULL : malloc(n ? n : 1);
 }
 
 void *try_calloc(size_t n, size_t size)
 {
-    guard();
-    return told_to_fail() ? NULL : calloc(n ? n : 1, size ? size : 1);
+    check_noalloc();
+    return has_injected_failure() ? NULL : calloc(n ? n : 1, size ? size : 1);
 }
 
 void *try_realloc(void *p, size_t n)
 {
-    guard();
-    return told_to_fail() ? NULL : realloc(p, n ? n : 1);
+    check_noalloc();
+    return has_injected_failure() ? NULL : realloc(p, n ? n : 1);
 }
 
 void *try_aligned(size_t align, size_t n)
 {
     void *p;
 
-    guard();
-    if (told_to_fail() || posix_memalign(&p, align, n ? n : 1))
+    check_noalloc();
+    if (has_injected_failure() || posix_memalign(&p, align, n ? n : 1))
         return NULL;
     return p;
 }
 
 void mem_free(void *p)
 {
-    guard();
+    check_noalloc();
     free(p);
 }
 

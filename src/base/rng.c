@@ -44,19 +44,19 @@ double rng_next_unit(struct rng *r)
     return (double)(rng_next(r) >> 11) * 0x1p-53;
 }
 
-/* A request takes five: the system is asked for many at once, up to 256 bytes it never gives
- * fewer. What was given out is forgotten. */
+/* A request needs five values, so 256 bytes are read at once; getrandom never returns fewer up to
+ * this size. A value is erased from the pool when it is returned. */
 uint64_t rng_entropy(void)
 {
-    static _Thread_local uint64_t stock[32];
+    static _Thread_local uint64_t pool[32];
     static _Thread_local int n_left;
 
     if (!n_left) {
-        CHECK(getrandom(stock, sizeof(stock), 0) == sizeof(stock));
-        n_left = (int)ARRAY_LEN(stock);
+        CHECK(getrandom(pool, sizeof(pool), 0) == sizeof(pool));
+        n_left = (int)ARRAY_LEN(pool);
     }
-    uint64_t v = stock[--n_left];
-    stock[n_left] = 0;
+    uint64_t v = pool[--n_left];
+    pool[n_left] = 0;
     return v;
 }
 

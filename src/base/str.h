@@ -1,4 +1,5 @@
-/* str.h: a borrowed run of bytes. Not terminated, may hold NUL; valid as long as its owner. */
+/* str.h: borrowed byte string. Not NUL-terminated, may contain NUL; valid as long as the owner of
+ * the bytes. Any thread. */
 #pragma once
 
 #include "base/base.h"
@@ -33,17 +34,18 @@ static inline bool str_ends(struct str a, struct str suffix)
 {
     return a.n >= suffix.n && (!suffix.n || !memcmp(a.p + a.n - suffix.n, suffix.p, suffix.n));
 }
-/* The part from `from` on; empty when there is none. */
+/* The part of `a` from offset `from`; empty if there is none. */
 static inline struct str str_skip(struct str a, size_t from)
 {
     from = MIN(from, a.n);
     return (struct str){ a.p ? a.p + from : a.p, a.n - from };
 }
 bool str_eq_nocase(struct str a, struct str b);        /* ASCII only */
-ptrdiff_t str_find(struct str hay, struct str needle); /* -1 when absent */
-struct str str_trim(struct str s);                     /* ASCII blanks off both ends */
-/* Whole string is a decimal number in range; false leaves *out alone. */
+ptrdiff_t str_find(struct str hay, struct str needle); /* -1: absent */
+struct str str_trim(struct str s);                     /* removes ASCII whitespace at both ends */
+/* The whole string must be a decimal number in range; on false *out is unchanged. */
 bool str_to_u64(struct str s, uint64_t *out);
 bool str_to_i64(struct str s, int64_t *out);
 bool str_to_f64(struct str s, double *out);
-uint64_t str_hash(struct str s); /* FNV-1a with a final mix; not for hostile keys alone */
+/* FNV-1a with a final mix; no protection against chosen collisions */
+uint64_t str_hash(struct str s);

@@ -2,7 +2,7 @@
 
 int utf8_decode(struct str s, uint32_t *cp)
 {
-    /* Bounds of the second byte exclude overlong forms, surrogates and values above 10FFFF. */
+    /* The bounds of the second byte exclude overlong forms, surrogates and values above 10FFFF. */
     unsigned char lo = 0x80, hi = 0xBF;
     int n;
 
@@ -84,7 +84,7 @@ size_t utf8_complete(struct str s)
 {
     uint32_t cp;
 
-    /* Only the last three bytes can begin a character that is still open. */
+    /* Only the last three bytes can start an incomplete character. */
     for (size_t back = MIN(s.n, (size_t)3); back > 0; back--) {
         size_t at = s.n - back;
         if (((unsigned char)s.p[at] & 0xC0) == 0x80)

@@ -38,8 +38,8 @@ struct mailbox {
     char padding[48]; /* padding: posters write to the cache line above */
     /* Only the owner uses the following fields. */
     bool is_armed; /* the bit was set, and there was no drain since */
-    int64_t
-        n_wakes_due; /* writes to fd that are not yet read, without that of the current arming */
+    /* writes to fd that are not yet read, without that of the current arming */
+    int64_t n_wakes_due;
 };
 
 #define ASLEEP ((uintptr_t)1)
