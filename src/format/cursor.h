@@ -1,8 +1,10 @@
-/* cursor.h: reads little-endian numbers from bytes that somebody else wrote.
+/* cursor.h: bounds-checked reader of little-endian numbers from external bytes.
  *
- * A cursor cannot leave its bytes and stays failed: after the first read beyond the end every
- * further one gives zero, and `at` stays where the failing read began. So a record is read
- * whole and tested once. Owner: whoever holds it. */
+ * A cursor cannot leave its buffer and remains in the failed state: after the first read beyond the
+ * end, every read returns zero, and `at` stays at the start of the failed read. A record is
+ * therefore read completely and checked once.
+ *
+ * Owner: one thread at a time. */
 #pragma once
 
 #include "base/str.h"
@@ -18,7 +20,7 @@ static inline size_t cursor_left(const struct cursor *c)
     return c->n - c->at;
 }
 
-/* n bytes, borrowed; NULL and failed when fewer are left. */
+/* Returns n bytes, borrowed; NULL and failed if fewer are left. */
 static inline const uint8_t *cursor_take(struct cursor *c, uint64_t n)
 {
     if (c->failed || n > cursor_left(c)) {
@@ -29,7 +31,7 @@ static inline const uint8_t *cursor_take(struct cursor *c, uint64_t n)
     return c->p + (c->at - n);
 }
 
-/* A number of n <= 8 bytes. */
+/* Reads a number of n <= 8 bytes. */
 static inline uint64_t cursor_uint(struct cursor *c, size_t n)
 {
     const uint8_t *p = cursor_take(c, n);
@@ -50,7 +52,7 @@ static inline uint64_t cursor_u64(struct cursor *c)
     return cursor_uint(c, 8);
 }
 
-/* A string with its length in front (u64). A failed one leaves `at` before the length. */
+/* Reads a string with its length (u64) before it. On failure `at` stays before the length. */
 static inline struct str cursor_str(struct cursor *c)
 {
     size_t start = c->at;

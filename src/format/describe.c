@@ -15,7 +15,7 @@ const char *gguf_served_arch(size_t i)
     return i < ARRAY_LEN(served_arches) ? served_arches[i] : NULL;
 }
 
-static uint64_t elements(const struct gguf_tensor *t)
+static uint64_t n_elements(const struct gguf_tensor *t)
 {
     return t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
 }
@@ -25,7 +25,7 @@ uint64_t gguf_n_parameters(const struct gguf *g)
     uint64_t n = 0;
 
     for (size_t i = 0; i < gguf_n_tensors(g); i++)
-        n += elements(gguf_tensor_at(g, i));
+        n += n_elements(gguf_tensor_at(g, i));
     return n;
 }
 
@@ -33,20 +33,20 @@ struct total {
     uint64_t n_tensors, parameters, bytes;
 };
 
-static void totals(const struct gguf *g, struct total t[N_TYPES])
+static void add_totals(const struct gguf *g, struct total t[N_TYPES])
 {
     for (size_t i = 0; i < gguf_n_tensors(g); i++) {
         const struct gguf_tensor *x = gguf_tensor_at(g, i);
         CHECK((unsigned)x->type < N_TYPES);
         t[x->type].n_tensors++;
-        t[x->type].parameters += elements(x);
+        t[x->type].parameters += n_elements(x);
         t[x->type].bytes += x->bytes;
     }
 }
 
-/* ---- text of the file, made harmless */
+/* ---- escaped text */
 
-static void put_text(struct buf *out, struct str s, size_t max)
+static void append_text(struct buf *out, struct str s, size_t max)
 {
     struct str at = s;
     uint32_t cp;
@@ -69,7 +69,7 @@ static void put_text(struct buf *out, struct str s, size_t max)
         buf_printf(out, "... (%zu bytes)", s.n);
 }
 
-/* ---- can it be served? */
+/* ---- supported models */
 
 static bool is_one_of(struct str s, const char *const *names, size_t n)
 {
@@ -88,15 +88,15 @@ bool gguf_is_servable(const struct gguf *g, struct buf *why)
     (void)gguf_get_str(g, "tokenizer.ggml.model", &vocabulary);
     if (!is_one_of(arch, served_arches, ARRAY_LEN(served_arches))) {
         buf_putz(why, arch.n ? "architecture " : "no architecture");
-        put_text(why, arch, TEXT_MAX);
+        append_text(why, arch, TEXT_MAX);
         return false;
     }
     if (!is_one_of(vocabulary, served_vocabularies, ARRAY_LEN(served_vocabularies))) {
         buf_putz(why, vocabulary.n ? "vocabulary of kind " : "no vocabulary");
-        put_text(why, vocabulary, TEXT_MAX);
+        append_text(why, vocabulary, TEXT_MAX);
         return false;
     }
-    totals(g, t);
+    add_totals(g, t);
     for (uint32_t i = 0; i < N_TYPES; i++) {
         if (!t[i].n_tensors || qtype_info(i)->is_served)
             continue;
@@ -108,9 +108,9 @@ bool gguf_is_servable(const struct gguf *g, struct buf *why)
     return gguf_n_tensors(g) > 0;
 }
 
-/* ---- for people */
+/* ---- text output */
 
-static void put_bytes(struct buf *out, uint64_t n)
+static void append_bytes(struct buf *out, uint64_t n)
 {
     if (n < 10000)
         buf_printf(out, "%" PRIu64 " B", n);
@@ -122,7 +122,7 @@ static void put_bytes(struct buf *out, uint64_t n)
         buf_printf(out, "%.2f GB", (double)n / 1e9);
 }
 
-static void put_count(struct buf *out, uint64_t n)
+static void append_count(struct buf *out, uint64_t n)
 {
     if (n < 1000000)
         buf_printf(out, "%" PRIu64, n);
@@ -132,7 +132,7 @@ static void put_count(struct buf *out, uint64_t n)
         buf_printf(out, "%.2f B", (double)n / 1e9);
 }
 
-static void put_array(struct buf *out, const struct gguf_value *v)
+static void append_array(struct buf *out, const struct gguf_value *v)
 {
     uint64_t shown = v->arr.n <= ARRAY_ALL ? v->arr.n : ARRAY_FIRST, at = 0;
     struct gguf_value item = { .kind = v->arr.kind };
@@ -142,7 +142,7 @@ static void put_array(struct buf *out, const struct gguf_value *v)
         buf_putz(out, i ? ", " : "");
         if (gguf_arr_next_str(v, &at, &item.s)) {
             buf_putc(out, '"');
-            put_text(out, item.s, TEXT_MAX);
+            append_text(out, item.s, TEXT_MAX);
             buf_putc(out, '"');
         } else if (v->arr.kind == GGUF_F32 || v->arr.kind == GGUF_F64) {
             (void)gguf_arr_f64(v, i, &item.f);
@@ -157,14 +157,14 @@ static void put_array(struct buf *out, const struct gguf_value *v)
         buf_printf(out, ", ... (%" PRIu64 ")", v->arr.n);
 }
 
-static void put_value(struct buf *out, const struct gguf_value *v)
+static void append_value(struct buf *out, const struct gguf_value *v)
 {
     switch (v->kind) {
     case GGUF_STR:
-        put_text(out, v->s, TEXT_MAX);
+        append_text(out, v->s, TEXT_MAX);
         break;
     case GGUF_ARR:
-        put_array(out, v);
+        append_array(out, v);
         break;
     case GGUF_BOOL:
         buf_putz(out, v->u ? "true" : "false");
@@ -188,7 +188,7 @@ static void put_value(struct buf *out, const struct gguf_value *v)
     }
 }
 
-static void put_head(const struct gguf *g, struct buf *out)
+static void append_head(const struct gguf *g, struct buf *out)
 {
     struct str arch = STR("?"), name = STR("?");
     struct buf why;
@@ -196,13 +196,13 @@ static void put_head(const struct gguf *g, struct buf *out)
     (void)gguf_get_str(g, "general.architecture", &arch);
     (void)gguf_get_str(g, "general.name", &name);
     buf_putz(out, "name          ");
-    put_text(out, name, TEXT_MAX);
+    append_text(out, name, TEXT_MAX);
     buf_putz(out, "\narchitecture  ");
-    put_text(out, arch, TEXT_MAX);
+    append_text(out, arch, TEXT_MAX);
     buf_putz(out, "\nparameters    ");
-    put_count(out, gguf_n_parameters(g));
+    append_count(out, gguf_n_parameters(g));
     buf_printf(out, "\nfile          GGUF v%u, ", gguf_version(g));
-    put_bytes(out, gguf_file_bytes(g));
+    append_bytes(out, gguf_file_bytes(g));
     if (gguf_n_parts(g) > 1)
         buf_printf(out, " in %zu parts", gguf_n_parts(g));
     buf_init(&why, 4 * KB);
@@ -222,14 +222,14 @@ static int name_width(const struct gguf *g, bool of_tensors)
     return (int)MIN(width, (size_t)64);
 }
 
-static void put_padded(struct buf *out, struct str s, int width)
+static void append_padded(struct buf *out, struct str s, int width)
 {
-    buf_puts(out, s); /* names have been checked: printable UTF-8 */
+    buf_puts(out, s); /* the parser has checked that names are printable UTF-8 */
     for (size_t i = s.n; i < (size_t)width; i++)
         buf_putc(out, ' ');
 }
 
-static void put_metadata(const struct gguf *g, struct buf *out)
+static void append_metadata(const struct gguf *g, struct buf *out)
 {
     int width = name_width(g, false);
 
@@ -241,14 +241,14 @@ static void put_metadata(const struct gguf *g, struct buf *out)
         snprintf(kind, sizeof(kind), is_array ? "[%s]" : "%s",
             gguf_kind_name(is_array ? kv->value.arr.kind : kv->value.kind));
         buf_putz(out, "  ");
-        put_padded(out, kv->key, width);
+        append_padded(out, kv->key, width);
         buf_printf(out, "  %-6s ", kind);
-        put_value(out, &kv->value);
+        append_value(out, &kv->value);
         buf_putc(out, '\n');
     }
 }
 
-static void put_tensors(const struct gguf *g, struct buf *out)
+static void append_tensors(const struct gguf *g, struct buf *out)
 {
     int width = name_width(g, true);
 
@@ -261,33 +261,33 @@ static void put_tensors(const struct gguf *g, struct buf *out)
             n += snprintf(
                 shape + n, sizeof(shape) - (size_t)n, "%s%" PRIu64, d ? " x " : "", t->dims[d]);
         buf_putz(out, "  ");
-        put_padded(out, t->name, width);
+        append_padded(out, t->name, width);
         buf_printf(out, "  %-7s %-20s ", qtype_info((uint32_t)t->type)->name, shape);
-        put_bytes(out, t->bytes);
+        append_bytes(out, t->bytes);
         buf_putc(out, '\n');
     }
 }
 
-static void put_types(const struct gguf *g, struct buf *out)
+static void append_types(const struct gguf *g, struct buf *out)
 {
     struct total t[N_TYPES] = { 0 };
 
-    totals(g, t);
+    add_totals(g, t);
     buf_putz(out, "\ntypes\n");
     for (uint32_t i = 0; i < N_TYPES; i++) {
         if (!t[i].n_tensors)
             continue;
         buf_printf(out, "  %-7s %4" PRIu64 " tensors, ", qtype_info(i)->name, t[i].n_tensors);
-        put_count(out, t[i].parameters);
+        append_count(out, t[i].parameters);
         buf_putz(out, " parameters, ");
-        put_bytes(out, t[i].bytes);
+        append_bytes(out, t[i].bytes);
         buf_printf(out, "%s\n", qtype_info(i)->is_served ? "" : ", not served");
     }
 }
 
-/* ---- for programs */
+/* ---- JSON output */
 
-static void json_item(struct jw *w, const struct gguf_value *arr, uint64_t i, uint64_t *at)
+static void write_json_item(struct jw *w, const struct gguf_value *arr, uint64_t i, uint64_t *at)
 {
     struct str s;
     int64_t n;
@@ -305,7 +305,7 @@ static void json_item(struct jw *w, const struct gguf_value *arr, uint64_t i, ui
         jw_null(w);
 }
 
-static void json_array(struct jw *w, const struct gguf_value *v)
+static void write_json_array(struct jw *w, const struct gguf_value *v)
 {
     bool is_long = v->arr.n > ARRAY_ALL;
     uint64_t at = 0;
@@ -320,20 +320,20 @@ static void json_array(struct jw *w, const struct gguf_value *v)
     }
     jw_array(w);
     for (uint64_t i = 0; i < (is_long ? (uint64_t)ARRAY_FIRST : v->arr.n); i++)
-        json_item(w, v, i, &at);
+        write_json_item(w, v, i, &at);
     jw_end_array(w);
     if (is_long)
         jw_end_object(w);
 }
 
-static void json_value(struct jw *w, const struct gguf_value *v)
+static void write_json_value(struct jw *w, const struct gguf_value *v)
 {
     switch (v->kind) {
     case GGUF_STR:
         jw_str(w, v->s);
         break;
     case GGUF_ARR:
-        json_array(w, v);
+        write_json_array(w, v);
         break;
     case GGUF_BOOL:
         jw_bool(w, v->u != 0);
@@ -359,7 +359,7 @@ static void json_value(struct jw *w, const struct gguf_value *v)
     }
 }
 
-static void json_head(struct jw *w, const struct gguf *g)
+static void write_json_head(struct jw *w, const struct gguf *g)
 {
     struct str arch = STR_NONE;
     struct buf why;
@@ -389,7 +389,7 @@ static void json_head(struct jw *w, const struct gguf *g)
     buf_clear(&why);
 }
 
-static void json_tensors(struct jw *w, const struct gguf *g)
+static void write_json_tensors(struct jw *w, const struct gguf *g)
 {
     jw_key(w, "tensors");
     jw_array(w);
@@ -412,11 +412,11 @@ static void json_tensors(struct jw *w, const struct gguf *g)
     jw_end_array(w);
 }
 
-static void json_types(struct jw *w, const struct gguf *g)
+static void write_json_types(struct jw *w, const struct gguf *g)
 {
     struct total t[N_TYPES] = { 0 };
 
-    totals(g, t);
+    add_totals(g, t);
     jw_key(w, "types");
     jw_array(w);
     for (uint32_t i = 0; i < N_TYPES; i++) {
@@ -442,16 +442,16 @@ static void describe_json(const struct gguf *g, struct buf *out)
 
     jw_init(&w, out);
     jw_object(&w);
-    json_head(&w, g);
+    write_json_head(&w, g);
     jw_key(&w, "metadata");
     jw_object(&w);
     for (size_t i = 0; i < gguf_n_kv(g); i++) {
         jw_key_str(&w, gguf_kv_at(g, i)->key);
-        json_value(&w, &gguf_kv_at(g, i)->value);
+        write_json_value(&w, &gguf_kv_at(g, i)->value);
     }
     jw_end_object(&w);
-    json_tensors(&w, g);
-    json_types(&w, g);
+    write_json_tensors(&w, g);
+    write_json_types(&w, g);
     jw_end_object(&w);
     buf_putc(out, '\n');
 }
@@ -462,8 +462,8 @@ void gguf_describe(const struct gguf *g, bool as_json, struct buf *out)
         describe_json(g, out);
         return;
     }
-    put_head(g, out);
-    put_metadata(g, out);
-    put_tensors(g, out);
-    put_types(g, out);
+    append_head(g, out);
+    append_metadata(g, out);
+    append_tensors(g, out);
+    append_types(g, out);
 }

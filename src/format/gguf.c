@@ -1,12 +1,12 @@
-/* gguf.c: opens a GGUF file and checks all of it that can be checked without reading weights.
+/* gguf.c: opens a GGUF file and validates everything except the weights.
  *
  *     "GGUF" | u32 version | u64 n_tensors | u64 n_kv
  *     n_kv       x  str key | u32 kind | value           an array: u32 kind | u64 n | elements
  *     n_tensors  x  str name | u32 n_dims | u64 dims[] | u32 type | u64 offset
- *     padding to `alignment`, then the tensors' bytes; offsets count from here
+ *     padding to `alignment`, then the tensor data; offsets are relative to its start
  *
- * After gguf_open every view that is handed out lies inside the mapping, tensors are disjoint,
- * and every value has the shape its kind promises: readers need no checks of their own. */
+ * After gguf_open every returned view is inside the mapping, tensors are disjoint, and every value
+ * matches its kind: readers need no further checks. */
 #include "format/gguf.h"
 #include "base/map.h"
 #include "base/mem.h"
@@ -18,11 +18,11 @@
 #include <stdlib.h>
 
 enum {
-    MAX_KV = 1 << 16,      /* real files have under a hundred */
-    MAX_TENSORS = 1 << 18, /* real ones under ten thousand, over all parts */
+    MAX_KV = 1 << 16,      /* real files have fewer than 100 */
+    MAX_TENSORS = 1 << 18, /* real models have fewer than 10,000 in all parts */
     MAX_PARTS = 4096,
-    MAX_KEY = 65535, /* bytes; the format's own limit */
-    MAX_NAME = 255,  /* the format says 64; some converters write more */
+    MAX_KEY = 65535, /* bytes; limit of the format */
+    MAX_NAME = 255,  /* the format specifies 64; some converters write more */
     MIN_ALIGNMENT = 8,
     MAX_ALIGNMENT = 1 << 16,
     KV_MIN_BYTES = 8 + 1 + 4 + 1, /* a one-byte key with a one-byte value */
@@ -30,21 +30,22 @@ enum {
 };
 
 struct part {
-    struct mapfile map; /* empty when the bytes are borrowed */
-    char *path;         /* NULL then */
+    struct mapfile map; /* empty if the bytes are borrowed */
+    char *path;         /* NULL if the bytes are borrowed */
     struct cursor c;
     uint32_t version;
     struct gguf_kv *kv;
     size_t n_kv;
     struct str_map *keys;
     uint64_t n_tensors;
-    size_t first_tensor; /* of this part in g->tensors */
+    size_t first_tensor; /* index of this part's first tensor in g->tensors */
 };
 
 struct gguf {
     struct part *parts;
     size_t n_parts;
-    struct gguf_tensor *tensors; /* of all parts; until a part is checked, data holds the offset */
+    /* tensors of all parts; data contains the offset until the part is checked */
+    struct gguf_tensor *tensors;
     size_t n_tensors;
     struct str_map *names;
 };
@@ -86,7 +87,7 @@ const char *gguf_kind_name(enum gguf_kind kind)
     return (size_t)kind < ARRAY_LEN(kind_names) ? kind_names[kind] : "unknown";
 }
 
-/* Names go into logs and error lines as they are, so they may not forge any. */
+/* Names are written to logs and errors unchanged, so they must be printable. */
 static bool is_printable(struct str s)
 {
     for (size_t i = 0; i < s.n; i++)
@@ -106,7 +107,7 @@ static int64_t sign_extend(uint64_t v, size_t bytes)
     return (int64_t)(v << shift) >> shift;
 }
 
-static void number_of(struct gguf_value *v, uint64_t raw)
+static void set_number(struct gguf_value *v, uint64_t raw)
 {
     uint32_t raw32 = (uint32_t)raw;
     float f32;
@@ -186,7 +187,7 @@ static int read_value(struct cursor *c, struct gguf_value *v, struct str key, st
     if (kind == GGUF_STR)
         v->s = cursor_str(c);
     else if (!c->failed)
-        number_of(v, cursor_uint(c, kind_bytes[kind]));
+        set_number(v, cursor_uint(c, kind_bytes[kind]));
     if (c->failed)
         return err_set(e, ERR_CORRUPT, "offset %zu: the value of key %.*s leaves the file", start,
             SHORT_ARG(key));
@@ -210,11 +211,11 @@ static int read_kv(struct part *p, size_t i, struct err *e)
             "offset %zu: key %zu is empty, too long or no printable UTF-8", start, i);
     if (read_value(c, &kv->value, kv->key, e))
         return -1;
-    int put = str_map_put(p->keys, kv->key, (uint32_t)i);
-    if (put == 0)
+    int n_inserted = str_map_put(p->keys, kv->key, (uint32_t)i);
+    if (n_inserted == 0)
         return err_set(
             e, ERR_CORRUPT, "offset %zu: key %.*s is there twice", start, SHORT_ARG(kv->key));
-    return put < 0 ? err_set(e, ERR_MEMORY, "no memory for %zu keys", p->n_kv) : 0;
+    return n_inserted < 0 ? err_set(e, ERR_MEMORY, "no memory for %zu keys", p->n_kv) : 0;
 }
 
 static const struct gguf_value *part_find(const struct part *p, const char *key)
@@ -224,7 +225,7 @@ static const struct gguf_value *part_find(const struct part *p, const char *key)
     return str_map_get(p->keys, str_of(key), &i) ? &p->kv[i].value : NULL;
 }
 
-static bool value_u64(const struct gguf_value *v, uint64_t *out)
+static bool value_to_u64(const struct gguf_value *v, uint64_t *out)
 {
     if (!v)
         return false;
@@ -250,7 +251,7 @@ static bool value_u64(const struct gguf_value *v, uint64_t *out)
 
 /* ---- tensors */
 
-/* What one record says; data is the offset until the whole part has been read. */
+/* Reads one record; data contains the offset until the whole part has been read. */
 static int read_tensor(struct cursor *c, struct gguf_tensor *t, struct err *e)
 {
     size_t start = c->at;
@@ -267,10 +268,10 @@ static int read_tensor(struct cursor *c, struct gguf_tensor *t, struct err *e)
         return err_set(e, ERR_CORRUPT, "offset %zu: tensor %.*s has %u dimensions", start,
             SHORT_ARG(t->name), n_dims);
     t->n_dims = (int)n_dims;
-    bool is_sane = true;
+    bool is_valid = true;
     for (uint32_t i = 0; i < 4; i++) {
         t->dims[i] = i < n_dims ? cursor_u64(c) : 1;
-        is_sane &=
+        is_valid &=
             t->dims[i] > 0 && t->dims[i] <= INT64_MAX && !__builtin_mul_overflow(n, t->dims[i], &n);
     }
     uint32_t type = cursor_u32(c);
@@ -278,7 +279,7 @@ static int read_tensor(struct cursor *c, struct gguf_tensor *t, struct err *e)
     if (c->failed)
         return err_set(e, ERR_CORRUPT, "offset %zu: tensor %.*s: its record leaves the file", start,
             SHORT_ARG(t->name));
-    if (!is_sane)
+    if (!is_valid)
         return err_set(e, ERR_CORRUPT, "offset %zu: tensor %.*s: impossible dimensions", start,
             SHORT_ARG(t->name));
     if (!qtype_info(type))
@@ -292,14 +293,14 @@ static int read_tensor(struct cursor *c, struct gguf_tensor *t, struct err *e)
     return 0;
 }
 
-static int by_data(const void *a, const void *b)
+static int compare_data(const void *a, const void *b)
 {
     const struct gguf_tensor *const *x = a, *const *y = b;
 
     return ((*x)->data > (*y)->data) - ((*x)->data < (*y)->data);
 }
 
-/* Tensors that share bytes would let a small file ask for any amount of packed memory. */
+/* Overlapping tensors would allow a small file to require any amount of packed memory. */
 static int check_disjoint(struct gguf_tensor *t, size_t n, struct err *e)
 {
     struct gguf_tensor **order = try_malloc(n * sizeof(struct gguf_tensor *));
@@ -309,7 +310,7 @@ static int check_disjoint(struct gguf_tensor *t, size_t n, struct err *e)
         return err_set(e, ERR_MEMORY, "no memory for %zu tensors", n);
     for (size_t i = 0; i < n; i++)
         order[i] = &t[i];
-    qsort(order, n, sizeof(struct gguf_tensor *), by_data);
+    qsort(order, n, sizeof(struct gguf_tensor *), compare_data);
     for (size_t i = 1; i < n && !rc; i++)
         if ((uint64_t)(order[i]->data - order[i - 1]->data) < order[i - 1]->bytes)
             rc = err_set(e, ERR_CORRUPT, "tensors %.*s and %.*s overlap",
@@ -323,14 +324,14 @@ static int part_alignment(const struct part *p, uint64_t *out, struct err *e)
     const struct gguf_value *v = part_find(p, "general.alignment");
 
     *out = 32;
-    if (v &&
-        (!value_u64(v, out) || *out < MIN_ALIGNMENT || *out > MAX_ALIGNMENT || (*out & (*out - 1))))
+    if (v && (!value_to_u64(v, out) || *out < MIN_ALIGNMENT || *out > MAX_ALIGNMENT ||
+                 (*out & (*out - 1))))
         return err_set(e, ERR_CORRUPT, "general.alignment is no power of two between %d and %d",
             MIN_ALIGNMENT, MAX_ALIGNMENT);
     return 0;
 }
 
-/* The records are read: now the bytes they speak of. */
+/* After all records: converts offsets to addresses and checks them against the file. */
 static int place_tensors(struct gguf *g, struct part *p, struct err *e)
 {
     struct gguf_tensor *t = g->tensors + p->first_tensor;
@@ -381,11 +382,11 @@ static int read_tensors(struct gguf *g, struct part *p, struct err *e)
         size_t start = c->at;
         if (read_tensor(c, t, e))
             return -1;
-        int put = str_map_put(g->names, t->name, (uint32_t)g->n_tensors);
-        if (put == 0)
+        int n_inserted = str_map_put(g->names, t->name, (uint32_t)g->n_tensors);
+        if (n_inserted == 0)
             return err_set(e, ERR_CORRUPT, "offset %zu: tensor %.*s is there twice", start,
                 SHORT_ARG(t->name));
-        if (put < 0)
+        if (n_inserted < 0)
             return err_set(e, ERR_MEMORY, "no memory for the tensors' names");
         g->n_tensors++;
     }
@@ -447,7 +448,7 @@ static uint64_t split_count(const struct part *p)
 {
     uint64_t n = 1;
 
-    (void)value_u64(part_find(p, "split.count"), &n);
+    (void)value_to_u64(part_find(p, "split.count"), &n);
     return n;
 }
 
@@ -476,9 +477,9 @@ static bool same_model(const struct part *a, const struct part *b)
         const struct gguf_value *x = part_find(a, keys[i]), *y = part_find(b, keys[i]);
         uint64_t u = 0, v = 0;
         if (!x || !y)
-            continue; /* later parts usually carry no more than the split.* keys */
+            continue; /* later parts usually contain only the split.* keys */
         if (x->kind == GGUF_STR ? y->kind != GGUF_STR || !str_eq(x->s, y->s)
-                                : !value_u64(x, &u) || !value_u64(y, &v) || u != v)
+                                : !value_to_u64(x, &u) || !value_to_u64(y, &v) || u != v)
             return false;
     }
     return true;
@@ -499,7 +500,7 @@ static int open_part(struct gguf *g, size_t i, const char *path, struct err *e)
     if (read_part(g, p, e))
         return err_wrap(e, "%.120s", path);
     uint64_t no = 0;
-    (void)value_u64(part_find(p, "split.no"), &no);
+    (void)value_to_u64(part_find(p, "split.no"), &no);
     if (split_count(p) > 1 && no != i)
         return err_set(e, ERR_INVALID, "%.120s: is part %llu of a split model, expected part %zu",
             path, (unsigned long long)no + 1, i + 1);
@@ -508,7 +509,7 @@ static int open_part(struct gguf *g, size_t i, const char *path, struct err *e)
     return 0;
 }
 
-static int open_rest(struct gguf *g, const char *path, struct err *e)
+static int open_other_parts(struct gguf *g, const char *path, struct err *e)
 {
     uint64_t count = split_count(&g->parts[0]), total = 0;
     char part[GGUF_PATH_MAX];
@@ -529,13 +530,14 @@ static int open_rest(struct gguf *g, const char *path, struct err *e)
         if (open_part(g, i, part, e))
             return -1;
     }
-    if (value_u64(part_find(&g->parts[0], "split.tensors.count"), &total) && total != g->n_tensors)
+    if (value_to_u64(part_find(&g->parts[0], "split.tensors.count"), &total) &&
+        total != g->n_tensors)
         return err_set(e, ERR_CORRUPT, "%.120s: the parts hold %zu tensors and should hold %llu",
             path, g->n_tensors, (unsigned long long)total);
     return 0;
 }
 
-/* ---- life */
+/* ---- opening and closing */
 
 static struct gguf *gguf_new(void)
 {
@@ -558,7 +560,7 @@ int gguf_open(struct gguf **out, const char *path, struct err *e)
 
     if (!g)
         return err_set(e, ERR_MEMORY, "%.120s: no memory to open it", path);
-    if (open_part(g, 0, path, e) || open_rest(g, path, e)) {
+    if (open_part(g, 0, path, e) || open_other_parts(g, path, e)) {
         gguf_close(g);
         return -1;
     }
@@ -672,7 +674,7 @@ const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name)
 
 bool gguf_get_u64(const struct gguf *g, const char *key, uint64_t *out)
 {
-    return value_u64(gguf_find(g, key), out);
+    return value_to_u64(gguf_find(g, key), out);
 }
 
 void gguf_tensor_done(const struct gguf *g, const struct gguf_tensor *t)

@@ -1,10 +1,10 @@
-/* gguf.h: GGUF v2 and v3 files, read with suspicion (format: github.com/ggml-org/ggml,
+/* gguf.h: reader of GGUF v2 and v3 files, which are untrusted (format: github.com/ggml-org/ggml,
  * docs/gguf.md; little-endian only).
  *
- * The file is mapped, never copied. Every count is bounded by the bytes that are left before
- * anything is allocated; every offset is checked against the file; a string or array is handed
- * out as a borrowed view. What is wrong is said in one line: what, and at which offset.
- * A model split in parts (`NAME-00001-of-00003.gguf`, split.count) is opened by its first part.
+ * The file is mapped, not copied. Every count is bounded by the remaining bytes before an
+ * allocation; every offset is checked against the file; strings and arrays are borrowed views. An
+ * error is one line with the defect and its offset. A split model (`NAME-00001-of-00003.gguf`,
+ * split.count) is opened by its first part.
  *
  * Read-only after gguf_open: any thread. */
 #pragma once
@@ -16,7 +16,7 @@
 
 enum { GGUF_PATH_MAX = 4096 };
 
-enum gguf_kind { /* as numbered in the file */
+enum gguf_kind { /* values of the file format */
     GGUF_U8,
     GGUF_I8,
     GGUF_U16,
@@ -40,9 +40,9 @@ struct gguf_value {
         double f;   /* F32, F64 */
         struct str s;
         struct {
-            enum gguf_kind kind; /* of the elements; never ARR */
+            enum gguf_kind kind; /* kind of the elements; never ARR */
             uint64_t n;
-            const uint8_t *data; /* packed as in the file, unaligned */
+            const uint8_t *data; /* packed and unaligned, in the file format */
             uint64_t bytes;
         } arr;
     };
@@ -64,13 +64,12 @@ struct gguf_tensor {
 
 struct gguf;
 
-/* ERR_NOT_FOUND, ERR_IO; ERR_CORRUPT (damaged or hostile), ERR_UNSUPPORTED (a version, byte order
- * or tensor type that nobody here reads), ERR_TOO_LARGE (counts beyond any real model),
- * ERR_MEMORY. */
+/* ERR_NOT_FOUND, ERR_IO; ERR_CORRUPT (damaged or hostile), ERR_UNSUPPORTED (an unknown version,
+ * byte order or tensor type), ERR_TOO_LARGE (counts beyond any real model), ERR_MEMORY. */
 int gguf_open(struct gguf **out, const char *path, struct err *e);
-/* The same from memory, which must outlive g. A part of a split model is refused. */
+/* The same from memory, which must outlive g. A part of a split model is rejected. */
 int gguf_open_bytes(struct gguf **out, const uint8_t *p, size_t n, struct err *e);
-void gguf_close(struct gguf *g); /* NULL is fine */
+void gguf_close(struct gguf *g); /* accepts NULL */
 
 uint32_t gguf_version(const struct gguf *g);
 size_t gguf_n_kv(const struct gguf *g);
@@ -79,27 +78,30 @@ size_t gguf_n_tensors(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i);
 uint64_t gguf_file_bytes(const struct gguf *g); /* all parts */
 size_t gguf_n_parts(const struct gguf *g);      /* 1 unless the model is split */
-/* The path of part i, from 0, of n, made from the first one's. ERR_INVALID: it has no such name. */
+/* Path of part i (from 0) of n, derived from the path of the first part. ERR_INVALID: the first
+ * path has no such form. */
 int gguf_part_path(char out[GGUF_PATH_MAX], const char *first, size_t i, uint64_t n, struct err *e);
-const struct file_id *gguf_part_id(const struct gguf *g, size_t i); /* NULL: not from a file */
-bool gguf_is_unchanged(const struct gguf *g);    /* its files are those that were opened */
+/* NULL: not opened from a file */
+const struct file_id *gguf_part_id(const struct gguf *g, size_t i);
+bool gguf_is_unchanged(const struct gguf *g);    /* the files on disk are those that were opened */
 const char *gguf_kind_name(enum gguf_kind kind); /* "u32", "str", "arr" ... */
 
-const struct gguf_value *gguf_find(const struct gguf *g, const char *key); /* NULL when absent */
+const struct gguf_value *gguf_find(const struct gguf *g, const char *key); /* NULL: absent */
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name);
 
-/* Typed reads: true when present and of a kind that converts without loss; *out is else left
- * alone, so that it can hold the default. */
+/* Typed reads: true if the key is present and its kind converts without loss; otherwise *out is
+ * unchanged, so it can contain the default. */
 bool gguf_get_u64(const struct gguf *g, const char *key, uint64_t *out);
 bool gguf_get_f64(const struct gguf *g, const char *key, double *out);
 bool gguf_get_bool(const struct gguf *g, const char *key, bool *out);
 bool gguf_get_str(const struct gguf *g, const char *key, struct str *out);
 
-/* Walks an array of strings; `at` starts at 0 and is the walk's own. False at the end, and at
- * once when it is no array of strings. The next two are false beyond the end as well. */
+/* Iterates over an array of strings; `at` starts at 0 and is the state of the iteration. False at
+ * the end, and immediately if it is not an array of strings. The next two functions also return
+ * false beyond the end. */
 bool gguf_arr_next_str(const struct gguf_value *arr, uint64_t *at, struct str *out);
 bool gguf_arr_i64(const struct gguf_value *arr, uint64_t i, int64_t *out);
 bool gguf_arr_f64(const struct gguf_value *arr, uint64_t i, double *out);
 
-/* The pages of a tensor that has been packed elsewhere go back to the system. */
+/* Returns the pages of a tensor that has been packed to the system. */
 void gguf_tensor_done(const struct gguf *g, const struct gguf_tensor *t);

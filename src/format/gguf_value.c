@@ -1,4 +1,4 @@
-/* gguf_value.c: metadata as the types that callers want. */
+/* gguf_value.c: conversion of metadata values to the types of the callers (gguf.h). Any thread. */
 #include "format/cursor.h"
 #include "format/gguf.h"
 
@@ -47,8 +47,8 @@ bool gguf_arr_next_str(const struct gguf_value *arr, uint64_t *at, struct str *o
     return !c.failed;
 }
 
-/* Element i of an array of numbers, as the bits it is stored in. */
-static bool element(const struct gguf_value *arr, uint64_t i, size_t size, uint64_t *bits)
+/* Raw bits of element i of an array of numbers. */
+static bool element_bits(const struct gguf_value *arr, uint64_t i, size_t size, uint64_t *bits)
 {
     if (i >= arr->arr.n)
         return false;
@@ -67,21 +67,21 @@ bool gguf_arr_i64(const struct gguf_value *arr, uint64_t i, int64_t *out)
     switch (arr->arr.kind) {
     case GGUF_BOOL:
     case GGUF_U8:
-        return element(arr, i, 1, &bits) && (*out = (int64_t)bits, true);
+        return element_bits(arr, i, 1, &bits) && (*out = (int64_t)bits, true);
     case GGUF_I8:
-        return element(arr, i, 1, &bits) && (*out = (int8_t)bits, true);
+        return element_bits(arr, i, 1, &bits) && (*out = (int8_t)bits, true);
     case GGUF_U16:
-        return element(arr, i, 2, &bits) && (*out = (int64_t)bits, true);
+        return element_bits(arr, i, 2, &bits) && (*out = (int64_t)bits, true);
     case GGUF_I16:
-        return element(arr, i, 2, &bits) && (*out = (int16_t)bits, true);
+        return element_bits(arr, i, 2, &bits) && (*out = (int16_t)bits, true);
     case GGUF_U32:
-        return element(arr, i, 4, &bits) && (*out = (int64_t)bits, true);
+        return element_bits(arr, i, 4, &bits) && (*out = (int64_t)bits, true);
     case GGUF_I32:
-        return element(arr, i, 4, &bits) && (*out = (int32_t)bits, true);
+        return element_bits(arr, i, 4, &bits) && (*out = (int32_t)bits, true);
     case GGUF_U64:
-        return element(arr, i, 8, &bits) && bits <= INT64_MAX && (*out = (int64_t)bits, true);
+        return element_bits(arr, i, 8, &bits) && bits <= INT64_MAX && (*out = (int64_t)bits, true);
     case GGUF_I64:
-        return element(arr, i, 8, &bits) && (*out = (int64_t)bits, true);
+        return element_bits(arr, i, 8, &bits) && (*out = (int64_t)bits, true);
     case GGUF_F32:
     case GGUF_F64:
     case GGUF_STR:
@@ -96,14 +96,14 @@ bool gguf_arr_f64(const struct gguf_value *arr, uint64_t i, double *out)
     uint64_t bits;
     int64_t n;
 
-    if (arr->kind == GGUF_ARR && arr->arr.kind == GGUF_F32 && element(arr, i, 4, &bits)) {
+    if (arr->kind == GGUF_ARR && arr->arr.kind == GGUF_F32 && element_bits(arr, i, 4, &bits)) {
         uint32_t bits32 = (uint32_t)bits;
         float f;
         memcpy(&f, &bits32, 4);
         *out = (double)f;
         return true;
     }
-    if (arr->kind == GGUF_ARR && arr->arr.kind == GGUF_F64 && element(arr, i, 8, &bits)) {
+    if (arr->kind == GGUF_ARR && arr->arr.kind == GGUF_F64 && element_bits(arr, i, 8, &bits)) {
         memcpy(out, &bits, 8);
         return true;
     }

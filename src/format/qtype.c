@@ -18,7 +18,7 @@ static const struct qtype_info types[] = {
     [Q_IQ4_NL] = { "IQ4_NL", 32, 18, true },
     [Q_IQ4_XS] = { "IQ4_XS", 256, 136, true },
     [Q_MXFP4] = { "MXFP4", 32, 17, true },
-    /* Known by name and size only, so that `inspect` and errors can speak of them. */
+    /* Without kernels: name and size for `inspect` and error messages. */
     [16] = { "IQ2_XXS", 256, 66, false },
     [17] = { "IQ2_XS", 256, 74, false },
     [18] = { "IQ3_XXS", 256, 98, false },

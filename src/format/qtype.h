@@ -1,6 +1,6 @@
-/* qtype.h: the number formats weights come in, as GGUF numbers them (ggml type ids).
+/* qtype.h: number formats of weights, with the type ids of GGUF (ggml).
  *
- * A row of a tensor is a whole number of blocks. Pure data; any thread. */
+ * A row of a tensor is a whole number of blocks. Constant data; any thread. */
 #pragma once
 
 #include "base/base.h"
@@ -30,12 +30,12 @@ enum qtype {
 struct qtype_info {
     const char *name;
     uint32_t block;       /* elements per block */
-    uint32_t block_bytes; /* in the file */
-    bool is_served;       /* kernels exist; the others are named in errors and `inspect` */
+    uint32_t block_bytes; /* bytes per block in the file */
+    bool is_served;       /* kernels exist; other types are known only for errors and `inspect` */
 };
 
-/* NULL for an id nobody knows. */
+/* NULL for an unknown id. */
 const struct qtype_info *qtype_info(uint32_t type);
 
-/* Bytes of n elements; false when n is no multiple of the block or the product overflows. */
+/* Bytes of n elements; false if n is not a multiple of the block or the product overflows. */
 bool qtype_bytes(enum qtype type, uint64_t n, uint64_t *bytes);

@@ -1,5 +1,5 @@
-/* gguf_write.c: the layout is described in gguf.c. The file is written as PATH.part and renamed,
- * so that a reader never sees half of one. */
+/* gguf_write.c: gguf.c describes the layout. The file is written as PATH.part and renamed, so that
+ * no reader sees an incomplete file. */
 #include "testing/gguf_write.h"
 #include "base/fault.h"
 #include "base/mem.h"
@@ -11,17 +11,17 @@
 enum { MAX_HEADER = 1 << 30 };
 
 struct gguf_writer {
-    struct buf kv, tensors; /* their records as the file has them */
+    struct buf kv, tensors; /* records in file format */
     uint64_t n_kv, n_tensors;
     uint32_t alignment;
-    bool is_impossible; /* a tensor had no such shape */
-    uint64_t *ends;     /* of each tensor, from the start of the data, without padding */
-    uint64_t next;      /* where the next tensor begins */
-    /* the file */
+    bool is_impossible; /* a tensor has an impossible shape */
+    uint64_t *ends;     /* end of each tensor, from the start of the data, without padding */
+    uint64_t next;      /* start of the next tensor */
+    /* state of the file */
     char *path, *part;
     FILE *f;
-    uint64_t at;     /* bytes of data written, padding included */
-    uint64_t filled; /* tensors whose bytes are all there */
+    uint64_t at;     /* bytes of data written, including padding */
+    uint64_t filled; /* number of complete tensors */
 };
 
 struct gguf_writer *gguf_writer_new(uint32_t alignment)
@@ -56,7 +56,7 @@ void gguf_writer_free(struct gguf_writer *w)
 
 /* ---- records */
 
-static void put_uint(struct buf *b, uint64_t v, size_t n)
+static void append_uint(struct buf *b, uint64_t v, size_t n)
 {
     uint8_t le[8];
 
@@ -65,39 +65,39 @@ static void put_uint(struct buf *b, uint64_t v, size_t n)
     buf_put(b, le, n);
 }
 
-static void put_string(struct buf *b, struct str s)
+static void append_string(struct buf *b, struct str s)
 {
-    put_uint(b, s.n, 8);
+    append_uint(b, s.n, 8);
     buf_puts(b, s);
 }
 
-static void put_key(struct gguf_writer *w, struct str key, enum gguf_kind kind)
+static void append_key(struct gguf_writer *w, struct str key, enum gguf_kind kind)
 {
-    put_string(&w->kv, key);
-    put_uint(&w->kv, (uint64_t)kind, 4);
+    append_string(&w->kv, key);
+    append_uint(&w->kv, (uint64_t)kind, 4);
     w->n_kv++;
 }
 
-static void put_number(
+static void append_number(
     struct gguf_writer *w, const char *key, enum gguf_kind kind, uint64_t v, size_t n)
 {
-    put_key(w, str_of(key), kind);
-    put_uint(&w->kv, v, n);
+    append_key(w, str_of(key), kind);
+    append_uint(&w->kv, v, n);
 }
 
 void gguf_put_u32(struct gguf_writer *w, const char *key, uint32_t v)
 {
-    put_number(w, key, GGUF_U32, v, 4);
+    append_number(w, key, GGUF_U32, v, 4);
 }
 
 void gguf_put_u64(struct gguf_writer *w, const char *key, uint64_t v)
 {
-    put_number(w, key, GGUF_U64, v, 8);
+    append_number(w, key, GGUF_U64, v, 8);
 }
 
 void gguf_put_i32(struct gguf_writer *w, const char *key, int32_t v)
 {
-    put_number(w, key, GGUF_I32, (uint32_t)v, 4);
+    append_number(w, key, GGUF_I32, (uint32_t)v, 4);
 }
 
 void gguf_put_f32(struct gguf_writer *w, const char *key, float v)
@@ -105,18 +105,18 @@ void gguf_put_f32(struct gguf_writer *w, const char *key, float v)
     uint32_t bits;
 
     memcpy(&bits, &v, 4);
-    put_number(w, key, GGUF_F32, bits, 4);
+    append_number(w, key, GGUF_F32, bits, 4);
 }
 
 void gguf_put_bool(struct gguf_writer *w, const char *key, bool v)
 {
-    put_number(w, key, GGUF_BOOL, v, 1);
+    append_number(w, key, GGUF_BOOL, v, 1);
 }
 
 void gguf_put_str(struct gguf_writer *w, const char *key, struct str v)
 {
-    put_key(w, str_of(key), GGUF_STR);
-    put_string(&w->kv, v);
+    append_key(w, str_of(key), GGUF_STR);
+    append_string(&w->kv, v);
 }
 
 static size_t kind_size(enum gguf_kind kind)
@@ -144,26 +144,27 @@ static size_t kind_size(enum gguf_kind kind)
     return 0;
 }
 
-static void put_array_head(struct gguf_writer *w, struct str key, enum gguf_kind kind, uint64_t n)
+static void append_array_head(
+    struct gguf_writer *w, struct str key, enum gguf_kind kind, uint64_t n)
 {
-    put_key(w, key, GGUF_ARR);
-    put_uint(&w->kv, (uint64_t)kind, 4);
-    put_uint(&w->kv, n, 8);
+    append_key(w, key, GGUF_ARR);
+    append_uint(&w->kv, (uint64_t)kind, 4);
+    append_uint(&w->kv, n, 8);
 }
 
 void gguf_put_arr(
     struct gguf_writer *w, const char *key, enum gguf_kind kind, const void *p, size_t n)
 {
     CHECK(kind_size(kind));
-    put_array_head(w, str_of(key), kind, n);
+    append_array_head(w, str_of(key), kind, n);
     buf_put(&w->kv, p, n * kind_size(kind));
 }
 
 void gguf_put_strs(struct gguf_writer *w, const char *key, const struct str *v, size_t n)
 {
-    put_array_head(w, str_of(key), GGUF_STR, n);
+    append_array_head(w, str_of(key), GGUF_STR, n);
     for (size_t i = 0; i < n; i++)
-        put_string(&w->kv, v[i]);
+        append_string(&w->kv, v[i]);
 }
 
 void gguf_put_value(struct gguf_writer *w, struct str key, const struct gguf_value *v)
@@ -171,13 +172,13 @@ void gguf_put_value(struct gguf_writer *w, struct str key, const struct gguf_val
     uint64_t bits = v->u;
 
     if (v->kind == GGUF_ARR) {
-        put_array_head(w, key, v->arr.kind, v->arr.n);
+        append_array_head(w, key, v->arr.kind, v->arr.n);
         buf_put(&w->kv, v->arr.data, (size_t)v->arr.bytes);
         return;
     }
-    put_key(w, key, v->kind);
+    append_key(w, key, v->kind);
     if (v->kind == GGUF_STR) {
-        put_string(&w->kv, v->s);
+        append_string(&w->kv, v->s);
         return;
     }
     if (v->kind == GGUF_F32) {
@@ -185,7 +186,7 @@ void gguf_put_value(struct gguf_writer *w, struct str key, const struct gguf_val
         bits = 0;
         memcpy(&bits, &f, 4);
     }
-    put_uint(&w->kv, bits, kind_size(v->kind));
+    append_uint(&w->kv, bits, kind_size(v->kind));
 }
 
 static uint64_t align_up(const struct gguf_writer *w, uint64_t n)
@@ -197,25 +198,25 @@ uint64_t gguf_put_tensor(
     struct gguf_writer *w, struct str name, enum qtype type, int n_dims, const uint64_t *dims)
 {
     uint64_t rows = 1, row = 0, bytes = 0;
-    bool is_sane = n_dims >= 1 && n_dims <= 4 && qtype_bytes(type, dims[0], &row);
+    bool is_valid = n_dims >= 1 && n_dims <= 4 && qtype_bytes(type, dims[0], &row);
 
-    for (int i = 1; is_sane && i < n_dims; i++)
-        is_sane = dims[i] && !__builtin_mul_overflow(rows, dims[i], &rows);
-    is_sane =
-        is_sane && row && !__builtin_mul_overflow(row, rows, &bytes) && bytes < INT64_MAX - w->next;
-    uint64_t *ends = is_sane ? try_realloc(w->ends, (w->n_tensors + 1) * sizeof(*ends)) : NULL;
+    for (int i = 1; is_valid && i < n_dims; i++)
+        is_valid = dims[i] && !__builtin_mul_overflow(rows, dims[i], &rows);
+    is_valid = is_valid && row && !__builtin_mul_overflow(row, rows, &bytes) &&
+               bytes < INT64_MAX - w->next;
+    uint64_t *ends = is_valid ? try_realloc(w->ends, (w->n_tensors + 1) * sizeof(*ends)) : NULL;
     if (!ends) {
-        w->is_impossible |= !is_sane;
+        w->is_impossible |= !is_valid;
         w->tensors.failed = true;
         return 0;
     }
     w->ends = ends;
-    put_string(&w->tensors, name);
-    put_uint(&w->tensors, (uint64_t)n_dims, 4);
+    append_string(&w->tensors, name);
+    append_uint(&w->tensors, (uint64_t)n_dims, 4);
     for (int i = 0; i < n_dims; i++)
-        put_uint(&w->tensors, dims[i], 8);
-    put_uint(&w->tensors, (uint64_t)type, 4);
-    put_uint(&w->tensors, w->next, 8);
+        append_uint(&w->tensors, dims[i], 8);
+    append_uint(&w->tensors, (uint64_t)type, 4);
+    append_uint(&w->tensors, w->next, 8);
     ends[w->n_tensors++] = w->next + bytes;
     w->next = align_up(w, w->next + bytes);
     return bytes;
@@ -228,9 +229,9 @@ int gguf_writer_header(struct gguf_writer *w, struct buf *out, struct err *e)
     if (w->is_impossible)
         return err_set(e, ERR_INVALID, "a tensor of an impossible shape");
     buf_put(out, "GGUF", 4);
-    put_uint(out, 3, 4);
-    put_uint(out, w->n_tensors, 8);
-    put_uint(out, w->n_kv, 8);
+    append_uint(out, 3, 4);
+    append_uint(out, w->n_tensors, 8);
+    append_uint(out, w->n_kv, 8);
     buf_puts(out, buf_str(&w->kv));
     buf_puts(out, buf_str(&w->tensors));
     for (uint64_t pad = align_up(w, out->n) - out->n; pad;) {
@@ -280,8 +281,8 @@ out:
     return rc;
 }
 
-/* The padding behind each tensor that has become whole. */
-static int pad(struct gguf_writer *w, struct err *e)
+/* Writes the padding after each complete tensor. */
+static int write_padding(struct gguf_writer *w, struct err *e)
 {
     while (w->filled < w->n_tensors && w->at == w->ends[w->filled]) {
         for (uint64_t end = align_up(w, w->at); w->at < end; w->at++)
@@ -306,7 +307,7 @@ int gguf_writer_data(struct gguf_writer *w, const void *p, size_t n, struct err 
         w->at += now;
         bytes += now;
         n -= now;
-        if (pad(w, e))
+        if (write_padding(w, e))
             return -1;
     }
     return 0;

@@ -1,4 +1,4 @@
-/* synth.c: which tensors and keys a made-up model has, and how large its weights are. */
+/* synth.c: tensors, metadata and vocabulary of a synthetic model, and the scale of its weights. */
 #include "testing/synth.h"
 #include "base/mem.h"
 #include "testing/gguf_write.h"
@@ -61,7 +61,7 @@ static const struct synth presets[] = {
         .rope_base = 1000000,
         .rms_eps = 1e-6f,
         .is_tied = true },
-    { .arch = "qwen3moe", /* of no model's shape: Qwen3-30B-A3B made small */
+    { .arch = "qwen3moe", /* shape of no real model: a reduced Qwen3-30B-A3B */
         .name = "qwen3-moe-1b",
         .n_layers = 16,
         .d_model = 1024,
@@ -114,7 +114,7 @@ bool synth_is_finer(uint32_t layer, uint32_t n_layers)
            (layer - eighth) % 3 == 2;
 }
 
-/* ---- the vocabulary: bytes, pairs and triples of printable characters, control tokens */
+/* ---- vocabulary: bytes, pairs and triples of printable characters, control tokens */
 
 static const char *const control[] = { "<|endoftext|>", "<|im_start|>", "<|im_end|>" };
 
@@ -125,12 +125,12 @@ static const char chatml[] =
     "+ '<|im_end|>' + '\n'}}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
-/* In an order that puts what a reader likes to see first. */
+/* Ordered by frequency in English text. */
 static const char printable[] = " etaoinshrdlucmfwypvbgkqjxzETAOINSHRDLUCMFWYPVBGKQJXZ0123456789"
                                 ".,-'\"!?:;()/\n_*=<>[]{}+&%$#@|\\~^`";
 
-/* How byte-level BPE spells a byte: printable ones as themselves, the others from U+0100 on. */
-static size_t spell(unsigned b, char *out)
+/* Byte-level BPE encoding of a byte: printable ones unchanged, the others from U+0100 on. */
+static size_t encode_byte(unsigned b, char *out)
 {
     bool is_itself = (b >= 0x21 && b <= 0x7E) || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
     unsigned cp = is_itself ? b : b <= 0x20 ? 0x100 + b : b == 0xAD ? 0x143 : 0x100 + b - 0x7F + 33;
@@ -151,20 +151,20 @@ struct vocab_maker {
     size_t n, n_merges, n_max;
 };
 
-static void add(struct vocab_maker *m, struct str text, int32_t type)
+static void add_token(struct vocab_maker *m, struct str text, int32_t type)
 {
     m->types[m->n] = type;
     m->tokens[m->n++] = text;
 }
 
-/* The token made of `left` and the byte b. */
+/* Adds the token `left` + byte b, and its merge. */
 static void add_pair(struct vocab_maker *m, struct str left, unsigned b)
 {
     char *token = m->text + m->n * PIECE, *merge = m->text + (m->n_max + m->n_merges) * PIECE;
-    size_t n = left.n, n_right = spell(b, token + n);
+    size_t n = left.n, n_right = encode_byte(b, token + n);
 
     memcpy(token, left.p, n);
-    add(m, (struct str){ token, n + n_right }, 1);
+    add_token(m, (struct str){ token, n + n_right }, 1);
     memcpy(merge, left.p, n);
     merge[n] = ' ';
     memcpy(merge + n + 1, token + n, n_right);
@@ -177,7 +177,7 @@ static void make_tokens(struct vocab_maker *m)
 
     for (unsigned b = 0; b < 256; b++) {
         char *p = m->text + m->n * PIECE;
-        add(m, (struct str){ p, spell(b, p) }, 1);
+        add_token(m, (struct str){ p, encode_byte(b, p) }, 1);
     }
     for (size_t i = 0; i < n_chars * n_chars && m->n + N_CONTROL < m->n_max; i++)
         add_pair(m, m->tokens[(unsigned char)printable[i / n_chars]],
@@ -185,13 +185,13 @@ static void make_tokens(struct vocab_maker *m)
     size_t n_pairs = m->n - 256;
     for (size_t i = 0; i < n_pairs * n_chars && m->n + N_CONTROL < m->n_max; i++)
         add_pair(m, m->tokens[256 + i / n_chars], (unsigned char)printable[i % n_chars]);
-    while (m->n + N_CONTROL < m->n_max) { /* beyond 900,000: rows without a meaning */
+    while (m->n + N_CONTROL < m->n_max) { /* above 900,000: placeholder tokens */
         char *p = m->text + m->n * PIECE;
         int len = snprintf(p, PIECE, "[%zu]", m->n);
-        add(m, (struct str){ p, (size_t)len }, 5);
+        add_token(m, (struct str){ p, (size_t)len }, 5);
     }
     for (size_t i = 0; i < N_CONTROL; i++)
-        add(m, str_of(control[i]), 3);
+        add_token(m, str_of(control[i]), 3);
 }
 
 static int put_made_vocab(struct gguf_writer *w, const struct synth *s, struct err *e)
@@ -249,7 +249,7 @@ static int put_vocab(struct gguf_writer *w, const struct synth *s, struct err *e
     return 0;
 }
 
-/* ---- keys and tensors */
+/* ---- metadata and tensors */
 
 static void put_key(struct gguf_writer *w, const struct synth *s, const char *tail, uint32_t v)
 {
@@ -290,13 +290,13 @@ static void put_keys(struct gguf_writer *w, const struct synth *s)
     put_number(w, s, "attention.layer_norm_rms_epsilon", s->rms_eps);
 }
 
-enum fill { FILL_MATRIX, FILL_NORM, FILL_BIAS, FILL_ROPE };
+enum fill_kind { FILL_MATRIX, FILL_NORM, FILL_BIAS, FILL_ROPE };
 
 struct tensor {
-    enum fill fill;
+    enum fill_kind fill_kind;
     enum qtype type;
-    uint64_t cols, rows; /* rows 0: a vector */
-    uint64_t n_experts;  /* 0: not of experts */
+    uint64_t cols, rows; /* 0: a vector */
+    uint64_t n_experts;  /* 0: no expert dimension */
     float sigma;
     uint64_t bytes;
 };
@@ -308,7 +308,7 @@ struct plan {
     size_t n;
 };
 
-static void plan(struct plan *p, const char *name, struct tensor t)
+static void plan_tensor(struct plan *p, const char *name, struct tensor t)
 {
     uint64_t dims[3] = { t.cols, t.rows, t.n_experts };
     int n_dims = t.n_experts ? 3 : t.rows ? 2 : 1;
@@ -318,14 +318,14 @@ static void plan(struct plan *p, const char *name, struct tensor t)
 }
 
 struct shape {
-    uint32_t cols, rows, n_experts; /* 0: not of experts */
+    uint32_t cols, rows, n_experts; /* 0: no expert dimension */
     float gain;
 };
 
 static void plan_matrix(struct plan *p, const char *name, enum qtype type, struct shape m)
 {
-    plan(p, name,
-        (struct tensor){ .fill = FILL_MATRIX,
+    plan_tensor(p, name,
+        (struct tensor){ .fill_kind = FILL_MATRIX,
             .type = synth_type_for(type, m.cols),
             .cols = m.cols,
             .rows = m.rows,
@@ -333,16 +333,17 @@ static void plan_matrix(struct plan *p, const char *name, enum qtype type, struc
             .sigma = m.gain / sqrtf((float)m.cols) });
 }
 
-static void plan_vector(struct plan *p, const char *name, enum fill fill, uint32_t n)
+static void plan_vector(struct plan *p, const char *name, enum fill_kind fill_kind, uint32_t n)
 {
-    plan(p, name, (struct tensor){ .fill = fill, .type = Q_F32, .cols = n, .sigma = 0.02f });
+    plan_tensor(p, name,
+        (struct tensor){ .fill_kind = fill_kind, .type = Q_F32, .cols = n, .sigma = 0.02f });
 }
 
 static void plan_layer(struct plan *p, uint32_t layer)
 {
     const struct synth *s = p->s;
     uint32_t q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
-    /* What is added to the residual stream is smaller the more layers add to it. */
+    /* Matrices that are added to the residual stream are scaled down with the number of layers. */
     float out = 1 / sqrtf(2 * (float)s->n_layers);
     enum qtype type = s->type,
                fine = s->is_mixed && synth_is_finer(layer, s->n_layers) ? Q_Q6_K : type;
@@ -371,8 +372,8 @@ static void plan_layer(struct plan *p, uint32_t layer)
         plan_matrix(p, NAME("ffn_down.weight"), fine, (struct shape){ ff, d, 0, out });
         return;
     }
-    plan(p, NAME("ffn_gate_inp.weight"),
-        (struct tensor){ .fill = FILL_MATRIX,
+    plan_tensor(p, NAME("ffn_gate_inp.weight"),
+        (struct tensor){ .fill_kind = FILL_MATRIX,
             .type = Q_F32,
             .cols = s->d_model,
             .rows = s->n_experts,
@@ -386,29 +387,30 @@ static void plan_layer(struct plan *p, uint32_t layer)
 static void plan_all(struct plan *p)
 {
     const struct synth *s = p->s;
-    /* Logits of a normalised state come out with a deviation of about 2.5: neither flat nor
-     * all on one token. */
-    struct tensor table = { .fill = FILL_MATRIX,
+    /* The logits of a normalised state have a standard deviation of about 2.5: neither flat nor
+     * concentrated on one token. */
+    struct tensor table = { .fill_kind = FILL_MATRIX,
         .type = synth_type_for(s->head_type, s->d_model),
         .cols = s->d_model,
         .rows = s->n_vocab,
         .sigma = 2.5f / sqrtf((float)s->d_model) };
 
-    plan(p, "token_embd.weight", table);
+    plan_tensor(p, "token_embd.weight", table);
     if (s->rope_scale > 1)
         plan_vector(p, "rope_freqs.weight", FILL_ROPE, s->head_dim / 2);
     for (uint32_t i = 0; i < s->n_layers; i++)
         plan_layer(p, i);
     plan_vector(p, "output_norm.weight", FILL_NORM, s->d_model);
     if (!s->is_tied)
-        plan(p, "output.weight", table);
+        plan_tensor(p, "output.weight", table);
 }
 
 /* ---- weights */
 
 enum { CHUNK = 1 << 20 };
 
-/* Llama 3's frequency factors: 1 for short waves, `scale` for long ones, smooth between. */
+/* Frequency factors of Llama 3: 1 for short wavelengths, `scale` for long ones, interpolated in
+ * between. */
 static void fill_rope(const struct synth *s, float *x, size_t n)
 {
     const double original = 8192, low = 1, high = 4;
@@ -424,12 +426,12 @@ static void fill_rope(const struct synth *s, float *x, size_t n)
 
 static void fill_vector(const struct synth *s, const struct tensor *t, uint64_t key, float *x)
 {
-    if (t->fill == FILL_ROPE) {
+    if (t->fill_kind == FILL_ROPE) {
         fill_rope(s, x, (size_t)t->cols);
         return;
     }
     synth_blocks(Q_F32, t->sigma, key, 0, (uint8_t *)x, (size_t)t->cols);
-    for (size_t i = 0; t->fill == FILL_NORM && i < t->cols; i++)
+    for (size_t i = 0; t->fill_kind == FILL_NORM && i < t->cols; i++)
         x[i] += 1;
 }
 
@@ -439,7 +441,7 @@ static int write_tensor(struct plan *p, size_t i, uint8_t *chunk, struct err *e)
     const struct qtype_info *q = qtype_info((uint32_t)t->type);
     uint64_t key = p->s->seed * 0x9e3779b97f4a7c15ull + i;
 
-    if (t->fill != FILL_MATRIX) {
+    if (t->fill_kind != FILL_MATRIX) {
         float *x = try_malloc((size_t)t->bytes);
         if (!x)
             return err_set(e, ERR_MEMORY, "no memory for a vector");
@@ -474,7 +476,7 @@ static int write_tensors(struct plan *p, struct err *e)
     return rc;
 }
 
-/* ---- the whole */
+/* ---- the whole file */
 
 static int check_shape(const struct synth *s, struct err *e)
 {

@@ -1,15 +1,15 @@
-/* synth_blocks.c: quantised numbers are uniform, so their bytes are random bits as they come; only
- * the scales are computed. With q uniform over n values the deviation of q is sqrt((n^2 - 1) / 12):
- * 4.61 for 16, 9.23 for 32, 18.47 for 64, 73.9 for 256. IQ4_NL's list has 67.2, that of MXFP4
+/* synth_blocks.c: quantised values are uniform, so their bytes are random bits; only the scales are
+ * computed. The standard deviation of a uniform q over n values is sqrt((n^2 - 1) / 12): 4.61 for
+ * 16, 9.23 for 32, 18.47 for 64, 73.9 for 256. That of the codebook of IQ4_NL is 67.2, of MXFP4
  * 5.85. */
 #include "testing/synth_blocks.h"
 
-struct source {
+struct random_source {
     uint64_t key, at;
 };
 
 /* SplitMix64 (Steele, Lea, Flood 2014): one multiply-xor chain per 8 bytes, by counter. */
-static uint64_t bits(struct source *s)
+static uint64_t next_bits(struct random_source *s)
 {
     uint64_t z = s->key + ++s->at * 0x9e3779b97f4a7c15ull;
 
@@ -18,16 +18,16 @@ static uint64_t bits(struct source *s)
     return z ^ z >> 31;
 }
 
-static void fill(struct source *s, uint8_t *out, size_t n)
+static void fill_random(struct random_source *s, uint8_t *out, size_t n)
 {
     for (; n; out += MIN(n, (size_t)8), n -= MIN(n, (size_t)8)) {
-        uint64_t v = bits(s);
+        uint64_t v = next_bits(s);
         memcpy(out, &v, MIN(n, (size_t)8));
     }
 }
 
-/* To the nearest half, for the sizes that scales and weights have; below 2^-24 is 0. */
-static uint16_t half(float f)
+/* Rounds to the nearest f16, for the range of scales and weights; below 2^-24 the result is 0. */
+static uint16_t f32_to_f16(float f)
 {
     uint32_t u;
 
@@ -56,48 +56,48 @@ static uint8_t *put16(uint8_t *out, uint16_t v)
     return out + 2;
 }
 
-/* Scales differ from block to block by up to a quarter; half of them are negative, so that the
- * lopsidedness of q - 8 (mean -0.5) cancels out. */
-static float scale(struct source *s, float d)
+/* Scales vary by up to a quarter; half of them are negative, so that the mean of q - 8, which is
+ * -0.5, cancels out. */
+static float scale(struct random_source *s, float d)
 {
-    uint64_t v = bits(s);
-    float wobble = 0.75f + (float)(v >> 40) / (float)(1 << 25);
+    uint64_t v = next_bits(s);
+    float variation = 0.75f + (float)(v >> 40) / (float)(1 << 25);
 
-    return v & 1 ? d * wobble : -d * wobble;
+    return v & 1 ? d * variation : -d * variation;
 }
 
-static void block_q4_0(struct source *s, float sigma, uint8_t *out)
+static void block_q4_0(struct random_source *s, float sigma, uint8_t *out)
 {
-    fill(s, put16(out, half(scale(s, sigma / 4.61f))), 16);
+    fill_random(s, put16(out, f32_to_f16(scale(s, sigma / 4.61f))), 16);
 }
 
-static void block_q8_0(struct source *s, float sigma, uint8_t *out)
+static void block_q8_0(struct random_source *s, float sigma, uint8_t *out)
 {
-    fill(s, put16(out, half(scale(s, sigma / 73.9f))), 32);
+    fill_random(s, put16(out, f32_to_f16(scale(s, sigma / 73.9f))), 32);
 }
 
-static void block_q5_0(struct source *s, float sigma, uint8_t *out)
+static void block_q5_0(struct random_source *s, float sigma, uint8_t *out)
 {
-    fill(s, put16(out, half(scale(s, sigma / 9.23f))), 20);
+    fill_random(s, put16(out, f32_to_f16(scale(s, sigma / 9.23f))), 20);
 }
 
-/* Q4_1 and Q5_1: the minimum puts the values around 0. */
-static void block_with_min(struct source *s, float sigma, int n_bits, uint8_t *out)
+/* Q4_1 and Q5_1: the minimum centres the values at 0. */
+static void block_with_min(struct random_source *s, float sigma, int n_bits, uint8_t *out)
 {
     float d = scale(s, sigma / (n_bits == 4 ? 4.61f : 9.23f));
     float m = -d * (n_bits == 4 ? 7.5f : 15.5f);
 
-    fill(s, put16(put16(out, half(d)), half(m)), n_bits == 4 ? 16 : 20);
+    fill_random(s, put16(put16(out, f32_to_f16(d)), f32_to_f16(m)), n_bits == 4 ? 16 : 20);
 }
 
-static void block_iq4_nl(struct source *s, float sigma, uint8_t *out)
+static void block_iq4_nl(struct random_source *s, float sigma, uint8_t *out)
 {
-    fill(s, put16(out, half(scale(s, sigma / 67.2f))), 16);
+    fill_random(s, put16(out, f32_to_f16(scale(s, sigma / 67.2f))), 16);
 }
 
-/* Powers of two are all the scales there are: the two next to the one wanted, by chance, so that
- * the mean of their squares is its square. */
-static void block_mxfp4(struct source *s, float sigma, uint8_t *out)
+/* The format has only powers of two as scales: chooses one of the two next to d at random, such
+ * that the mean square is d squared. */
+static void block_mxfp4(struct random_source *s, float sigma, uint8_t *out)
 {
     float d = sigma / 5.85f, low = 1;
     int e = 128;
@@ -107,31 +107,31 @@ static void block_mxfp4(struct source *s, float sigma, uint8_t *out)
     for (; low * 2 <= d && e < 254; e++)
         low *= 2;
     float part = (d * d / (low * low) - 1) / 3; /* 0 .. 1 */
-    out[0] = (uint8_t)(e + ((float)(bits(s) >> 40) < part * (float)(1 << 24)));
-    fill(s, out + 1, 16);
+    out[0] = (uint8_t)(e + ((float)(next_bits(s) >> 40) < part * (float)(1 << 24)));
+    fill_random(s, out + 1, 16);
 }
 
 /* A scale is -32 to -17 or 16 to 31: root mean square 24.4. */
-static void block_iq4_xs(struct source *s, float sigma, uint8_t *out)
+static void block_iq4_xs(struct random_source *s, float sigma, uint8_t *out)
 {
-    uint64_t v = bits(s);
+    uint64_t v = next_bits(s);
     uint16_t high = 0;
 
     for (int i = 0; i < 8; i++)
         high |= (uint16_t)((v >> (32 + i) & 1 ? 3 : 0) << (2 * i));
-    uint8_t *p = put16(put16(out, half(sigma / (24.4f * 67.2f))), high);
+    uint8_t *p = put16(put16(out, f32_to_f16(sigma / (24.4f * 67.2f))), high);
     memcpy(p, &v, 4);
-    fill(s, p + 4, 128);
+    fill_random(s, p + 4, 128);
 }
 
-/* Q4_K and Q5_K: the minimum of a sub-block is set so that its values lie around 0: the same six
- * bits m = sc, and dmin = d * the middle of q. A scale is 32 to 63 (root mean square 48.4). */
-static void block_k(struct source *s, float sigma, int n_bits, uint8_t *out)
+/* Q4_K and Q5_K: the minimum of a sub-block centres its values at 0: the same six bits m = sc, and
+ * dmin = d * the middle of q. A scale is 32 to 63 (root mean square 48.4). */
+static void block_k(struct random_source *s, float sigma, int n_bits, uint8_t *out)
 {
     float spread = n_bits == 4 ? 4.61f : 9.23f, middle = n_bits == 4 ? 7.5f : 15.5f;
     float d = scale(s, sigma / (48.4f * spread));
-    uint8_t sc[8], *p = put16(put16(out, half(d)), half(d * middle));
-    uint64_t v = bits(s);
+    uint8_t sc[8], *p = put16(put16(out, f32_to_f16(d)), f32_to_f16(d * middle));
+    uint64_t v = next_bits(s);
 
     for (int i = 0; i < 8; i++)
         sc[i] = (uint8_t)(32 | (v >> 5 * i & 31));
@@ -140,25 +140,25 @@ static void block_k(struct source *s, float sigma, int n_bits, uint8_t *out)
         p[i + 4] = p[i];
         p[i + 8] = (uint8_t)((sc[i + 4] & 15) | (sc[i + 4] & 15) << 4);
     }
-    fill(s, p + 12, n_bits == 4 ? 128 : 160);
+    fill_random(s, p + 12, n_bits == 4 ? 128 : 160);
 }
 
-static void block_q6_k(struct source *s, float sigma, uint8_t *out)
+static void block_q6_k(struct random_source *s, float sigma, uint8_t *out)
 {
-    fill(s, out, 192);
-    uint64_t lo = bits(s), hi = bits(s);
+    fill_random(s, out, 192);
+    uint64_t lo = next_bits(s), hi = next_bits(s);
     for (int i = 0; i < 16; i++) { /* 64 to 127, either sign: root mean square 97 */
         uint64_t v = (i < 8 ? lo : hi) >> 8 * (i & 7);
         int magnitude = 64 | (int)(v & 63);
         out[192 + i] = (uint8_t)(v & 64 ? -magnitude : magnitude);
     }
-    (void)put16(out + 208, half(sigma / (97 * 18.47f)));
+    (void)put16(out + 208, f32_to_f16(sigma / (97 * 18.47f)));
 }
 
-/* Uniform, for the formats without blocks. */
-static float number(struct source *s, float sigma)
+/* Uniform distribution, for the formats without blocks. */
+static float number(struct random_source *s, float sigma)
 {
-    return ((float)(bits(s) >> 40) / (float)(1 << 23) - 1) * sigma * 1.7320508f;
+    return ((float)(next_bits(s) >> 40) / (float)(1 << 23) - 1) * sigma * 1.7320508f;
 }
 
 bool synth_has_type(enum qtype type)
@@ -184,7 +184,7 @@ bool synth_has_type(enum qtype type)
     }
 }
 
-static void one_block(enum qtype type, struct source *s, float sigma, uint8_t *out)
+static void one_block(enum qtype type, struct random_source *s, float sigma, uint8_t *out)
 {
     float f;
     uint32_t u;
@@ -228,7 +228,7 @@ static void one_block(enum qtype type, struct source *s, float sigma, uint8_t *o
         memcpy(out, &f, 4);
         return;
     case Q_F16:
-        (void)put16(out, half(number(s, sigma)));
+        (void)put16(out, f32_to_f16(number(s, sigma)));
         return;
     case Q_BF16:
         f = number(s, sigma);
@@ -246,8 +246,8 @@ void synth_blocks(
     const size_t bytes = qtype_info((uint32_t)type)->block_bytes;
 
     for (size_t i = 0; i < n; i++) {
-        /* No block draws as many as 64 numbers. */
-        struct source s = { key * 0xd6e8feb86659fd93ull, (first + i) * 64 };
+        /* A block draws fewer than 64 numbers. */
+        struct random_source s = { key * 0xd6e8feb86659fd93ull, (first + i) * 64 };
         one_block(type, &s, sigma, out + i * bytes);
     }
 }

@@ -5,7 +5,7 @@
 
 enum { LAYERS_MAX = 1024, NAME_MAX_BYTES = 128 };
 
-struct thin {
+struct layer_filter {
     const struct gguf *g;
     const uint32_t *keep;
     size_t n_keep;
@@ -14,7 +14,7 @@ struct thin {
     uint64_t n_layers;
 };
 
-static int check(struct thin *t, struct err *e)
+static int check_layers(struct layer_filter *t, struct err *e)
 {
     struct str arch;
 
@@ -36,7 +36,7 @@ static int check(struct thin *t, struct err *e)
     return 0;
 }
 
-static int put_keys(const struct thin *t, struct gguf_writer *w, struct err *e)
+static int copy_metadata(const struct layer_filter *t, struct gguf_writer *w, struct err *e)
 {
     for (size_t i = 0; i < gguf_n_kv(t->g); i++) {
         const struct gguf_kv *kv = gguf_kv_at(t->g, i);
@@ -52,8 +52,8 @@ static int put_keys(const struct thin *t, struct gguf_writer *w, struct err *e)
     return 0;
 }
 
-/* "blk.7.ffn_up.weight" is of layer 7: false for other names. */
-static bool layer_of(struct str name, uint64_t *layer, struct str *rest)
+/* Parses a tensor name: "blk.7.ffn_up.weight" belongs to layer 7; false for other names. */
+static bool parse_layer(struct str name, uint64_t *layer, struct str *rest)
 {
     if (!str_starts(name, STR("blk.")))
         return false;
@@ -65,13 +65,13 @@ static bool layer_of(struct str name, uint64_t *layer, struct str *rest)
     return true;
 }
 
-/* Its name in the new file; false: it is left out. */
-static bool rename_tensor(const struct thin *t, struct str name, char *out)
+/* Name of the tensor in the new file; false: it is omitted. */
+static bool rename_tensor(const struct layer_filter *t, struct str name, char *out)
 {
     struct str rest;
     uint64_t layer;
 
-    if (!layer_of(name, &layer, &rest)) {
+    if (!parse_layer(name, &layer, &rest)) {
         snprintf(out, NAME_MAX_BYTES, STR_FMT, STR_ARG(name));
         return true;
     }
@@ -83,7 +83,7 @@ static bool rename_tensor(const struct thin *t, struct str name, char *out)
     return false;
 }
 
-static int write_tensors(const struct thin *t, struct gguf_writer *w, struct err *e)
+static int copy_tensors(const struct layer_filter *t, struct gguf_writer *w, struct err *e)
 {
     char name[NAME_MAX_BYTES];
 
@@ -99,21 +99,21 @@ static int write_tensors(const struct thin *t, struct gguf_writer *w, struct err
 int thin_write(
     const struct gguf *g, const uint32_t *keep, size_t n_keep, const char *path, struct err *e)
 {
-    struct thin t = { .g = g, .keep = keep, .n_keep = n_keep };
+    struct layer_filter t = { .g = g, .keep = keep, .n_keep = n_keep };
     char name[NAME_MAX_BYTES];
 
-    if (check(&t, e))
+    if (check_layers(&t, e))
         return -1;
     struct gguf_writer *w = gguf_writer_new(0);
     if (!w)
         return err_set(e, ERR_MEMORY, "no memory to write a model");
-    int rc = put_keys(&t, w, e);
+    int rc = copy_metadata(&t, w, e);
     for (size_t i = 0; i < gguf_n_tensors(g); i++) {
         const struct gguf_tensor *from = gguf_tensor_at(g, i);
         if (rename_tensor(&t, from->name, name))
             gguf_put_tensor(w, str_of(name), from->type, from->n_dims, from->dims);
     }
-    rc = rc || gguf_writer_open(w, path, e) || write_tensors(&t, w, e) || gguf_writer_finish(w, e);
+    rc = rc || gguf_writer_open(w, path, e) || copy_tensors(&t, w, e) || gguf_writer_finish(w, e);
     gguf_writer_free(w);
     return rc ? -1 : 0;
 }
