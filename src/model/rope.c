@@ -27,10 +27,10 @@ void rope_table_init(struct rope_table *t, const struct hparams *h, const float 
     if (p->scaling == ROPE_YARN && p->factor > 1)
         t->magnitude = (float)(p->attn_factor * (1 + 0.1 * log(p->factor)));
     for (int i = 0; i < t->n_pairs; i++) {
-        double freq = pow(p->base, -2.0 * i / h->n_rot) / (factors ? (double)factors[i] : 1);
-        double scaled_freq = freq / p->factor;
+        double base_freq = pow(p->base, -2.0 * i / h->n_rot) / (factors ? (double)factors[i] : 1);
+        double scaled_freq = base_freq / p->factor;
         double unscaled = p->scaling == ROPE_YARN ? yarn_unscaled_share(h, i) : 0;
-        t->speed[i] = scaled_freq * (1 - unscaled) + freq * unscaled;
+        t->speed[i] = scaled_freq * (1 - unscaled) + base_freq * unscaled;
     }
 }
 
