@@ -29,11 +29,11 @@ uint64_t gguf_n_parameters(const struct gguf *g)
     return n;
 }
 
-struct total {
+struct type_total {
     uint64_t n_tensors, parameters, bytes;
 };
 
-static void add_totals(const struct gguf *g, struct total t[N_TYPES])
+static void add_totals(const struct gguf *g, struct type_total t[N_TYPES])
 {
     for (size_t i = 0; i < gguf_n_tensors(g); i++) {
         const struct gguf_tensor *x = gguf_tensor_at(g, i);
@@ -82,7 +82,7 @@ static bool is_one_of(struct str s, const char *const *names, size_t n)
 bool gguf_is_servable(const struct gguf *g, struct buf *why)
 {
     struct str arch = STR(""), vocabulary = STR("");
-    struct total t[N_TYPES] = { 0 };
+    struct type_total t[N_TYPES] = { 0 };
 
     (void)gguf_get_str(g, "general.architecture", &arch);
     (void)gguf_get_str(g, "tokenizer.ggml.model", &vocabulary);
@@ -270,7 +270,7 @@ static void append_tensors(const struct gguf *g, struct buf *out)
 
 static void append_types(const struct gguf *g, struct buf *out)
 {
-    struct total t[N_TYPES] = { 0 };
+    struct type_total t[N_TYPES] = { 0 };
 
     add_totals(g, t);
     buf_putz(out, "\ntypes\n");
@@ -414,7 +414,7 @@ static void write_json_tensors(struct jw *w, const struct gguf *g)
 
 static void write_json_types(struct jw *w, const struct gguf *g)
 {
-    struct total t[N_TYPES] = { 0 };
+    struct type_total t[N_TYPES] = { 0 };
 
     add_totals(g, t);
     jw_key(w, "types");

@@ -29,7 +29,7 @@ enum {
     TENSOR_MIN_BYTES = 8 + 1 + 4 + 8 + 4 + 8,
 };
 
-struct part {
+struct gguf_part {
     struct mapfile map; /* empty if the bytes are borrowed */
     char *path;         /* NULL if the bytes are borrowed */
     struct cursor c;
@@ -42,7 +42,7 @@ struct part {
 };
 
 struct gguf {
-    struct part *parts;
+    struct gguf_part *parts;
     size_t n_parts;
     /* tensors of all parts; data contains the offset until the part is checked */
     struct gguf_tensor *tensors;
@@ -197,7 +197,7 @@ static int read_value(struct cursor *c, struct gguf_value *v, struct str key, st
     return 0;
 }
 
-static int read_kv(struct part *p, size_t i, struct err *e)
+static int read_kv(struct gguf_part *p, size_t i, struct err *e)
 {
     struct cursor *c = &p->c;
     size_t start = c->at;
@@ -218,7 +218,7 @@ static int read_kv(struct part *p, size_t i, struct err *e)
     return n_inserted < 0 ? err_set(e, ERR_MEMORY, "no memory for %zu keys", p->n_kv) : 0;
 }
 
-static const struct gguf_value *part_find(const struct part *p, const char *key)
+static const struct gguf_value *part_find(const struct gguf_part *p, const char *key)
 {
     uint32_t i;
 
@@ -319,7 +319,7 @@ static int check_disjoint(struct gguf_tensor *t, size_t n, struct err *e)
     return rc;
 }
 
-static int part_alignment(const struct part *p, uint64_t *out, struct err *e)
+static int part_alignment(const struct gguf_part *p, uint64_t *out, struct err *e)
 {
     const struct gguf_value *v = part_find(p, "general.alignment");
 
@@ -332,7 +332,7 @@ static int part_alignment(const struct part *p, uint64_t *out, struct err *e)
 }
 
 /* After all records: converts offsets to addresses and checks them against the file. */
-static int place_tensors(struct gguf *g, struct part *p, struct err *e)
+static int place_tensors(struct gguf *g, struct gguf_part *p, struct err *e)
 {
     struct gguf_tensor *t = g->tensors + p->first_tensor;
     uint64_t align, start;
@@ -361,7 +361,7 @@ static int place_tensors(struct gguf *g, struct part *p, struct err *e)
     return check_disjoint(t, p->n_tensors, e);
 }
 
-static int read_tensors(struct gguf *g, struct part *p, struct err *e)
+static int read_tensors(struct gguf *g, struct gguf_part *p, struct err *e)
 {
     struct cursor *c = &p->c;
 
@@ -395,7 +395,7 @@ static int read_tensors(struct gguf *g, struct part *p, struct err *e)
 
 /* ---- a part */
 
-static int read_magic(struct part *p, struct err *e)
+static int read_magic(struct gguf_part *p, struct err *e)
 {
     struct cursor *c = &p->c;
     const uint8_t *magic = cursor_take(c, 4);
@@ -417,7 +417,7 @@ static int read_magic(struct part *p, struct err *e)
     return 0;
 }
 
-static int read_part(struct gguf *g, struct part *p, struct err *e)
+static int read_part(struct gguf *g, struct gguf_part *p, struct err *e)
 {
     struct cursor *c = &p->c;
 
@@ -444,7 +444,7 @@ static int read_part(struct gguf *g, struct part *p, struct err *e)
 
 /* ---- split models: NAME-00001-of-00003.gguf */
 
-static uint64_t split_count(const struct part *p)
+static uint64_t split_count(const struct gguf_part *p)
 {
     uint64_t n = 1;
 
@@ -468,7 +468,7 @@ int gguf_part_path(
     return 0;
 }
 
-static bool same_model(const struct part *a, const struct part *b)
+static bool same_model(const struct gguf_part *a, const struct gguf_part *b)
 {
     static const char *const keys[] = { "general.architecture", "general.name",
         "split.tensors.count" };
@@ -487,7 +487,7 @@ static bool same_model(const struct part *a, const struct part *b)
 
 static int open_part(struct gguf *g, size_t i, const char *path, struct err *e)
 {
-    struct part *p = &g->parts[i];
+    struct gguf_part *p = &g->parts[i];
 
     if (mapfile_open(&p->map, path, e))
         return -1;
@@ -519,7 +519,7 @@ static int open_other_parts(struct gguf *g, const char *path, struct err *e)
     if (count > MAX_PARTS)
         return err_set(
             e, ERR_TOO_LARGE, "%.120s: a model in %llu parts", path, (unsigned long long)count);
-    struct part *parts = try_realloc(g->parts, (size_t)count * sizeof(*parts));
+    struct gguf_part *parts = try_realloc(g->parts, (size_t)count * sizeof(*parts));
     if (!parts)
         return err_set(e, ERR_MEMORY, "no memory for %llu parts", (unsigned long long)count);
     memset(parts + 1, 0, (size_t)(count - 1) * sizeof(*parts));
@@ -680,7 +680,7 @@ bool gguf_get_u64(const struct gguf *g, const char *key, uint64_t *out)
 void gguf_tensor_done(const struct gguf *g, const struct gguf_tensor *t)
 {
     for (size_t i = 0; i < g->n_parts; i++) {
-        const struct part *p = &g->parts[i];
+        const struct gguf_part *p = &g->parts[i];
         if (p->map.p && t->data >= p->map.p && t->data < p->map.p + p->map.n)
             mapfile_dontneed(&p->map, (size_t)(t->data - p->map.p), (size_t)t->bytes);
     }

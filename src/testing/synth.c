@@ -292,7 +292,7 @@ static void put_keys(struct gguf_writer *w, const struct synth *s)
 
 enum fill_kind { FILL_MATRIX, FILL_NORM, FILL_BIAS, FILL_ROPE };
 
-struct tensor {
+struct synth_tensor {
     enum fill_kind fill_kind;
     enum qtype type;
     uint64_t cols, rows; /* 0: a vector */
@@ -301,14 +301,14 @@ struct tensor {
     uint64_t bytes;
 };
 
-struct plan {
+struct synth_plan {
     const struct synth *s;
     struct gguf_writer *w;
-    struct tensor *t;
+    struct synth_tensor *t;
     size_t n;
 };
 
-static void plan_tensor(struct plan *p, const char *name, struct tensor t)
+static void plan_tensor(struct synth_plan *p, const char *name, struct synth_tensor t)
 {
     uint64_t dims[3] = { t.cols, t.rows, t.n_experts };
     int n_dims = t.n_experts ? 3 : t.rows ? 2 : 1;
@@ -317,15 +317,16 @@ static void plan_tensor(struct plan *p, const char *name, struct tensor t)
     p->t[p->n++] = t;
 }
 
-struct shape {
+struct matrix_shape {
     uint32_t cols, rows, n_experts; /* 0: no expert dimension */
     float gain;
 };
 
-static void plan_matrix(struct plan *p, const char *name, enum qtype type, struct shape m)
+static void plan_matrix(
+    struct synth_plan *p, const char *name, enum qtype type, struct matrix_shape m)
 {
     plan_tensor(p, name,
-        (struct tensor){ .fill_kind = FILL_MATRIX,
+        (struct synth_tensor){ .fill_kind = FILL_MATRIX,
             .type = synth_type_for(type, m.cols),
             .cols = m.cols,
             .rows = m.rows,
@@ -333,13 +334,14 @@ static void plan_matrix(struct plan *p, const char *name, enum qtype type, struc
             .sigma = m.gain / sqrtf((float)m.cols) });
 }
 
-static void plan_vector(struct plan *p, const char *name, enum fill_kind fill_kind, uint32_t n)
+static void plan_vector(
+    struct synth_plan *p, const char *name, enum fill_kind fill_kind, uint32_t n)
 {
     plan_tensor(p, name,
-        (struct tensor){ .fill_kind = fill_kind, .type = Q_F32, .cols = n, .sigma = 0.02f });
+        (struct synth_tensor){ .fill_kind = fill_kind, .type = Q_F32, .cols = n, .sigma = 0.02f });
 }
 
-static void plan_layer(struct plan *p, uint32_t layer)
+static void plan_layer(struct synth_plan *p, uint32_t layer)
 {
     const struct synth *s = p->s;
     uint32_t q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
@@ -352,9 +354,9 @@ static void plan_layer(struct plan *p, uint32_t layer)
 
 #define NAME(tail) (snprintf(name, sizeof(name), "blk.%u." tail, layer), name)
     plan_vector(p, NAME("attn_norm.weight"), FILL_NORM, s->d_model);
-    plan_matrix(p, NAME("attn_q.weight"), type, (struct shape){ d, q, 0, 1 });
-    plan_matrix(p, NAME("attn_k.weight"), type, (struct shape){ d, kv, 0, 1 });
-    plan_matrix(p, NAME("attn_v.weight"), fine, (struct shape){ d, kv, 0, 1 });
+    plan_matrix(p, NAME("attn_q.weight"), type, (struct matrix_shape){ d, q, 0, 1 });
+    plan_matrix(p, NAME("attn_k.weight"), type, (struct matrix_shape){ d, kv, 0, 1 });
+    plan_matrix(p, NAME("attn_v.weight"), fine, (struct matrix_shape){ d, kv, 0, 1 });
     if (!strcmp(s->arch, "qwen2")) {
         plan_vector(p, NAME("attn_q.bias"), FILL_BIAS, q);
         plan_vector(p, NAME("attn_k.bias"), FILL_BIAS, kv);
@@ -364,32 +366,32 @@ static void plan_layer(struct plan *p, uint32_t layer)
         plan_vector(p, NAME("attn_q_norm.weight"), FILL_NORM, s->head_dim);
         plan_vector(p, NAME("attn_k_norm.weight"), FILL_NORM, s->head_dim);
     }
-    plan_matrix(p, NAME("attn_output.weight"), type, (struct shape){ q, d, 0, out });
+    plan_matrix(p, NAME("attn_output.weight"), type, (struct matrix_shape){ q, d, 0, out });
     plan_vector(p, NAME("ffn_norm.weight"), FILL_NORM, s->d_model);
     if (!s->n_experts) {
-        plan_matrix(p, NAME("ffn_gate.weight"), type, (struct shape){ d, ff, 0, 1 });
-        plan_matrix(p, NAME("ffn_up.weight"), type, (struct shape){ d, ff, 0, 1 });
-        plan_matrix(p, NAME("ffn_down.weight"), fine, (struct shape){ ff, d, 0, out });
+        plan_matrix(p, NAME("ffn_gate.weight"), type, (struct matrix_shape){ d, ff, 0, 1 });
+        plan_matrix(p, NAME("ffn_up.weight"), type, (struct matrix_shape){ d, ff, 0, 1 });
+        plan_matrix(p, NAME("ffn_down.weight"), fine, (struct matrix_shape){ ff, d, 0, out });
         return;
     }
     plan_tensor(p, NAME("ffn_gate_inp.weight"),
-        (struct tensor){ .fill_kind = FILL_MATRIX,
+        (struct synth_tensor){ .fill_kind = FILL_MATRIX,
             .type = Q_F32,
             .cols = s->d_model,
             .rows = s->n_experts,
             .sigma = 1 / sqrtf((float)s->d_model) });
-    plan_matrix(p, NAME("ffn_gate_exps.weight"), type, (struct shape){ d, ff, n, 1 });
-    plan_matrix(p, NAME("ffn_up_exps.weight"), type, (struct shape){ d, ff, n, 1 });
-    plan_matrix(p, NAME("ffn_down_exps.weight"), fine, (struct shape){ ff, d, n, out });
+    plan_matrix(p, NAME("ffn_gate_exps.weight"), type, (struct matrix_shape){ d, ff, n, 1 });
+    plan_matrix(p, NAME("ffn_up_exps.weight"), type, (struct matrix_shape){ d, ff, n, 1 });
+    plan_matrix(p, NAME("ffn_down_exps.weight"), fine, (struct matrix_shape){ ff, d, n, out });
 #undef NAME
 }
 
-static void plan_all(struct plan *p)
+static void plan_all(struct synth_plan *p)
 {
     const struct synth *s = p->s;
     /* The logits of a normalised state have a standard deviation of about 2.5: neither flat nor
      * concentrated on one token. */
-    struct tensor table = { .fill_kind = FILL_MATRIX,
+    struct synth_tensor table = { .fill_kind = FILL_MATRIX,
         .type = synth_type_for(s->head_type, s->d_model),
         .cols = s->d_model,
         .rows = s->n_vocab,
@@ -424,7 +426,7 @@ static void fill_rope(const struct synth *s, float *x, size_t n)
     }
 }
 
-static void fill_vector(const struct synth *s, const struct tensor *t, uint64_t key, float *x)
+static void fill_vector(const struct synth *s, const struct synth_tensor *t, uint64_t key, float *x)
 {
     if (t->fill_kind == FILL_ROPE) {
         fill_rope(s, x, (size_t)t->cols);
@@ -435,9 +437,9 @@ static void fill_vector(const struct synth *s, const struct tensor *t, uint64_t 
         x[i] += 1;
 }
 
-static int write_tensor(struct plan *p, size_t i, uint8_t *chunk, struct err *e)
+static int write_tensor(struct synth_plan *p, size_t i, uint8_t *chunk, struct err *e)
 {
-    const struct tensor *t = &p->t[i];
+    const struct synth_tensor *t = &p->t[i];
     const struct qtype_info *q = qtype_info((uint32_t)t->type);
     uint64_t key = p->s->seed * 0x9e3779b97f4a7c15ull + i;
 
@@ -460,7 +462,7 @@ static int write_tensor(struct plan *p, size_t i, uint8_t *chunk, struct err *e)
     return 0;
 }
 
-static int write_tensors(struct plan *p, struct err *e)
+static int write_tensors(struct synth_plan *p, struct err *e)
 {
     uint8_t *chunk = try_malloc(CHUNK);
     uint64_t done = 0, all = gguf_writer_data_bytes(p->w);
@@ -513,7 +515,7 @@ static int check_shape(const struct synth *s, struct err *e)
 
 int synth_write(const struct synth *s, const char *path, struct err *e)
 {
-    struct plan p = { .s = s };
+    struct synth_plan p = { .s = s };
     int rc = -1;
 
     if (check_shape(s, e))
