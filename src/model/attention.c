@@ -59,18 +59,18 @@ static void append_kv(const struct self *s, int layer, int r, int h)
     struct llama *m = s->m;
     const struct layer *l = &m->w.layers[layer];
     const struct row *row = &m->rows[r];
-    int d = m->h.head_dim, kv_at_h = h * d;
-    float *k = m->k + (size_t)r * m->kv_stride + kv_at_h;
-    float *v = m->v + (size_t)r * m->kv_stride + kv_at_h;
+    int d = m->h.head_dim, kv_column = h * d;
+    float *k = m->k + (size_t)r * m->kv_stride + kv_column;
+    float *v = m->v + (size_t)r * m->kv_stride + kv_column;
 
-    bias_norm_rope(s, k, 1, r, l->k_bias ? l->k_bias + kv_at_h : NULL, l->k_norm);
+    bias_norm_rope(s, k, 1, r, l->k_bias ? l->k_bias + kv_column : NULL, l->k_norm);
     if (l->v_bias)
-        m->kernels->add(v, l->v_bias + kv_at_h, d);
+        m->kernels->add(v, l->v_bias + kv_column, d);
 
     page_id page = row->pages[row->pos / PAGE_TOKENS];
-    uint8_t *at = kv_block_at(m, page, layer, h);
+    uint8_t *kv = kv_block_at(m, page, layer, h);
     struct kv_slot slot = {
-        .layout = &m->kv, .k = at, .v = at + m->kv.k_bytes, .token = row->pos % PAGE_TOKENS
+        .layout = &m->kv, .k = kv, .v = kv + m->kv.k_bytes, .token = row->pos % PAGE_TOKENS
     };
     m->kernels->kv_append(&slot, k, v);
 }
@@ -83,12 +83,13 @@ static void append_row(const struct self *s, int layer, int r, int h)
     append_kv(s, layer, r, h);
 }
 
-struct heads { /* KV heads [from, to); their query heads are adjacent in attn_out */
+struct head_range { /* KV heads [from, to); their query heads are adjacent in attn_out */
     int from, to;
 };
 
 /* Quantises the attention output of these heads for output row r. */
-static void quantise_attn_out(const struct self *s, const struct made *to, int r, struct heads h)
+static void quantise_attn_out(
+    const struct self *s, const struct made *to, int r, struct head_range h)
 {
     int from = q_column(s, h.from);
 
@@ -145,16 +146,17 @@ static int rows_of_run(const struct self *s, int from, int end)
 }
 
 /* Function on rows [from, to) and KV heads h. */
-typedef void (*attn_rows_fn)(const struct self *s, int layer, int from, int to, struct heads h);
+typedef void (*attn_rows_fn)(
+    const struct self *s, int layer, int from, int to, struct head_range h);
 
-static void append_rows(const struct self *s, int layer, int from, int to, struct heads h)
+static void append_rows(const struct self *s, int layer, int from, int to, struct head_range h)
 {
     for (int i = h.from; i < h.to; i++)
         for (int r = from; r < to; r++)
             append_row(s, layer, r, i);
 }
 
-static void attend_rows(const struct self *s, int layer, int from, int to, struct heads h)
+static void attend_rows(const struct self *s, int layer, int from, int to, struct head_range h)
 {
     struct made attn = forward_attended(s, &s->m->w.layers[layer]);
 
@@ -183,7 +185,7 @@ static void append_and_attend_group(const struct self *s, int layer, const struc
 
 /* Groups [from, to) of decode rows. No decode row attends to a key that another row appends in this
  * step, so each row is appended and attends without a barrier. */
-static void attend_groups(const struct self *s, int layer, int from, int to, struct heads h)
+static void attend_groups(const struct self *s, int layer, int from, int to, struct head_range h)
 {
     struct made attn = forward_attended(s, &s->m->w.layers[layer]);
 
@@ -235,7 +237,7 @@ static void attend_split_piece(
 
 /* Whether this was the last unfinished piece of these heads; then the states of all pieces are
  * visible. */
-static bool is_last_piece(const struct self *s, const struct party *p, struct heads h)
+static bool is_last_piece(const struct self *s, const struct party *p, struct head_range h)
 {
     atomic_int *n = &s->m->n_done[p->state + (size_t)h.from];
 
@@ -255,7 +257,7 @@ static void run_split_piece(const struct self *s, int layer, int i)
     for (; i >= p->n_pieces * s->m->h.n_kv_heads; p++)
         i -= p->n_pieces * s->m->h.n_kv_heads;
     const int h = i / p->n_pieces, first = h / attn.n_heads * attn.n_heads;
-    const struct heads heads = { first, first + attn.n_heads };
+    const struct head_range heads = { first, first + attn.n_heads };
 
     attend_split_piece(s, layer, p, h, i % p->n_pieces);
     if (!is_last_piece(s, p, heads))
@@ -298,7 +300,7 @@ static void for_each_head(
         run_split_piece(s, layer, i);
     for (i -= work->n_pieces; n > 0; i = team_next(s->m->team) - work->n_pieces) {
         int h = i / n * work->n_heads, at = i % n;
-        struct heads heads = { h, h + work->n_heads };
+        struct head_range heads = { h, h + work->n_heads };
         if (h >= s->m->h.n_kv_heads)
             return;
         if (at < work->n_parties) {
@@ -392,7 +394,7 @@ static void attention_by_head(const struct self *s, int layer)
                     .y = to[i].y + (size_t)h * (size_t)n * PANEL,
                     .y_stride = to[i].stride });
         }
-        attend_groups(s, layer, 0, m->n_parties, (struct heads){ h, h + n_heads });
+        attend_groups(s, layer, 0, m->n_parties, (struct head_range){ h, h + n_heads });
     }
     barrier(s);
 }

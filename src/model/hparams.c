@@ -3,24 +3,25 @@
 #include <math.h>
 #include <stdio.h>
 
-struct reader {
+struct hparams_reader {
     const struct gguf *g;
     const struct family *family;
     char key[96]; /* key of the last lookup, for error messages */
 };
 
-static const char *key_of(struct reader *r, const char *tail)
+static const char *key_of(struct hparams_reader *r, const char *tail)
 {
     snprintf(r->key, sizeof(r->key), "%s.%s", r->family->arch, tail);
     return r->key;
 }
 
-struct range {
+struct int_range {
     int lo, hi;
 };
 
 /* On entry *out is the default, or -1 if the key is required. */
-static int get_int(struct reader *r, const char *tail, struct range ok, int *out, struct err *e)
+static int get_int(
+    struct hparams_reader *r, const char *tail, struct int_range ok, int *out, struct err *e)
 {
     const char *key = key_of(r, tail);
     uint64_t v;
@@ -40,7 +41,7 @@ static int get_int(struct reader *r, const char *tail, struct range ok, int *out
 }
 
 /* Reads a positive finite number; on entry *out is the default. */
-static int get_positive(struct reader *r, const char *tail, double *out, struct err *e)
+static int get_positive(struct hparams_reader *r, const char *tail, double *out, struct err *e)
 {
     const char *key = key_of(r, tail);
 
@@ -54,7 +55,7 @@ static int get_positive(struct reader *r, const char *tail, double *out, struct 
 }
 
 /* Keys of features that change the result, each with the only value that is supported. */
-static int reject_unsupported_keys(struct reader *r, struct err *e)
+static int reject_unsupported_keys(struct hparams_reader *r, struct err *e)
 {
     static const struct {
         const char *tail;
@@ -93,7 +94,7 @@ static int reject_unsupported_keys(struct reader *r, struct err *e)
     return 0;
 }
 
-static int read_scaling_type(struct hparams *h, struct reader *r, struct err *e)
+static int read_scaling_type(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
     const char *key = key_of(r, "rope.scaling.type");
     struct str type = STR("none");
@@ -112,7 +113,7 @@ static int read_scaling_type(struct hparams *h, struct reader *r, struct err *e)
     return 0;
 }
 
-static int read_rope(struct hparams *h, struct reader *r, struct err *e)
+static int read_rope(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
     struct rope_params *p = &h->rope;
     *p = (struct rope_params){ .base = 10000,
@@ -144,13 +145,14 @@ static int read_rope(struct hparams *h, struct reader *r, struct err *e)
     return 0;
 }
 
-static int read_heads(struct hparams *h, struct reader *r, struct err *e)
+static int read_heads(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
     h->n_heads = -1;
-    if (get_int(r, "attention.head_count", (struct range){ 1, 1024 }, &h->n_heads, e))
+    if (get_int(r, "attention.head_count", (struct int_range){ 1, 1024 }, &h->n_heads, e))
         return -1;
     h->n_kv_heads = h->n_heads;
-    if (get_int(r, "attention.head_count_kv", (struct range){ 1, h->n_heads }, &h->n_kv_heads, e))
+    if (get_int(
+            r, "attention.head_count_kv", (struct int_range){ 1, h->n_heads }, &h->n_kv_heads, e))
         return -1;
     if (h->n_heads % h->n_kv_heads)
         return err_set(e, ERR_CORRUPT, "%d attention heads cannot share %d key heads", h->n_heads,
@@ -161,13 +163,14 @@ static int read_heads(struct hparams *h, struct reader *r, struct err *e)
         return err_set(e, ERR_CORRUPT, "an embedding of %d does not divide into %d heads",
             h->d_model, h->n_heads);
     h->head_dim = has_length ? -1 : h->d_model / h->n_heads;
-    if (get_int(r, "attention.key_length", (struct range){ 2, MAX_HEAD_DIM }, &h->head_dim, e))
+    if (get_int(r, "attention.key_length", (struct int_range){ 2, MAX_HEAD_DIM }, &h->head_dim, e))
         return -1;
     int v_dim = h->head_dim;
-    if (get_int(r, "attention.value_length", (struct range){ h->head_dim, h->head_dim }, &v_dim, e))
+    if (get_int(
+            r, "attention.value_length", (struct int_range){ h->head_dim, h->head_dim }, &v_dim, e))
         return -1;
     h->n_rot = h->head_dim;
-    if (get_int(r, "rope.dimension_count", (struct range){ 2, h->head_dim }, &h->n_rot, e))
+    if (get_int(r, "rope.dimension_count", (struct int_range){ 2, h->head_dim }, &h->n_rot, e))
         return -1;
     if (h->head_dim % 2 || h->n_rot % 2)
         return err_set(
@@ -177,22 +180,22 @@ static int read_heads(struct hparams *h, struct reader *r, struct err *e)
 
 /* Sliding-window attention is not implemented. Up to the length of the window it is equal to full
  * attention, so the context is limited to that length. */
-static int read_context(struct hparams *h, struct reader *r, struct err *e)
+static int read_context(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
-    const struct range any = { 1, 1 << 30 };
+    const struct int_range any = { 1, 1 << 30 };
     h->n_ctx = -1;
     if (get_int(r, "context_length", any, &h->n_ctx, e))
         return -1;
 
     int window = 0;
-    if (get_int(r, "attention.sliding_window", (struct range){ 0, INT32_MAX }, &window, e))
+    if (get_int(r, "attention.sliding_window", (struct int_range){ 0, INT32_MAX }, &window, e))
         return -1;
     if (window > 0)
         h->n_ctx = MIN(h->n_ctx, window);
     return 0;
 }
 
-static int read_vocab(struct hparams *h, struct reader *r, struct err *e)
+static int read_vocab(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
     const struct gguf_tensor *t = gguf_tensor(r->g, tensor_rows[TENSOR_EMBD].name);
     if (!t)
@@ -204,15 +207,15 @@ static int read_vocab(struct hparams *h, struct reader *r, struct err *e)
     h->n_vocab = (int)rows;
 
     int found = h->n_vocab;
-    return get_int(r, "vocab_size", (struct range){ h->n_vocab, h->n_vocab }, &found, e);
+    return get_int(r, "vocab_size", (struct int_range){ h->n_vocab, h->n_vocab }, &found, e);
 }
 
 /* Expert router: the weights are a softmax over the scores of the experts that a row uses. */
-static int read_experts(struct hparams *h, struct reader *r, struct err *e)
+static int read_experts(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
     double scale = 1;
 
-    if (get_int(r, "expert_count", (struct range){ 0, MAX_EXPERTS }, &h->n_experts, e))
+    if (get_int(r, "expert_count", (struct int_range){ 0, MAX_EXPERTS }, &h->n_experts, e))
         return -1;
     if (h->family->experts == NEED_YES && !h->n_experts)
         return err_set(e, ERR_CORRUPT, "%s is missing", key_of(r, "expert_count"));
@@ -221,7 +224,7 @@ static int read_experts(struct hparams *h, struct reader *r, struct err *e)
             e, ERR_UNSUPPORTED, "%s = %d is not served", key_of(r, "expert_count"), h->n_experts);
     h->n_experts_used = h->n_experts ? -1 : 0;
     if (get_int(r, "expert_used_count",
-            (struct range){ MIN(h->n_experts, 1), MIN(h->n_experts, MAX_EXPERTS_USED) },
+            (struct int_range){ MIN(h->n_experts, 1), MIN(h->n_experts, MAX_EXPERTS_USED) },
             &h->n_experts_used, e))
         return -1;
     if (!h->n_experts)
@@ -229,7 +232,7 @@ static int read_experts(struct hparams *h, struct reader *r, struct err *e)
     gguf_get_f64(r->g, key_of(r, "expert_weights_scale"), &scale);
     if (scale != 1 && scale != 0) /* 0: the file has no scale */
         return err_set(e, ERR_UNSUPPORTED, "%s = %g is not served", r->key, scale);
-    if (get_int(r, "expert_feed_forward_length", (struct range){ 1, 1 << 20 }, &h->d_ff, e))
+    if (get_int(r, "expert_feed_forward_length", (struct int_range){ 1, 1 << 20 }, &h->d_ff, e))
         return -1;
     if (h->d_ff % 16 || h->d_model % 16)
         return err_set(e, ERR_UNSUPPORTED, "experts of %d x %d: served are multiples of 16",
@@ -252,7 +255,7 @@ static int reject_family(struct str arch, struct err *e)
 int hparams_read(struct hparams *h, const struct gguf *g, struct err *e)
 {
     struct str arch;
-    struct reader r = { .g = g };
+    struct hparams_reader r = { .g = g };
     double eps = 1e-5, scale;
 
     *h = (struct hparams){ .n_layers = -1, .d_model = -1, .d_ff = -1 };
@@ -263,9 +266,9 @@ int hparams_read(struct hparams *h, const struct gguf *g, struct err *e)
         return reject_family(arch, e);
 
     if (reject_unsupported_keys(&r, e) ||
-        get_int(&r, "block_count", (struct range){ 1, MAX_LAYERS }, &h->n_layers, e) ||
-        get_int(&r, "embedding_length", (struct range){ 1, 1 << 17 }, &h->d_model, e) ||
-        get_int(&r, "feed_forward_length", (struct range){ 1, 1 << 20 }, &h->d_ff, e) ||
+        get_int(&r, "block_count", (struct int_range){ 1, MAX_LAYERS }, &h->n_layers, e) ||
+        get_int(&r, "embedding_length", (struct int_range){ 1, 1 << 17 }, &h->d_model, e) ||
+        get_int(&r, "feed_forward_length", (struct int_range){ 1, 1 << 20 }, &h->d_ff, e) ||
         read_experts(h, &r, e) || read_heads(h, &r, e) || read_context(h, &r, e) ||
         read_vocab(h, &r, e) || read_rope(h, &r, e) ||
         get_positive(&r, "attention.layer_norm_rms_epsilon", &eps, e))

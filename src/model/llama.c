@@ -76,12 +76,12 @@ static const struct lm_ops llama_ops = { llama_forward, llama_copy_page, llama_c
 
 /* ---- scratch memory: laid out twice, first to compute the size */
 
-struct carver {
+struct scratch_layout {
     uint8_t *base; /* NULL: only count */
     size_t used;
 };
 
-static void *carve(struct carver *c, size_t n, size_t size)
+static void *reserve(struct scratch_layout *c, size_t n, size_t size)
 {
     uint8_t *p = c->base ? c->base + c->used : NULL;
     c->used += (n * size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -118,7 +118,7 @@ static size_t n_entries(const struct llama *m)
 }
 
 static void lay_out_acts(
-    const struct llama *m, struct carver *c, void **acts, size_t n_rows, size_t n_ff_rows)
+    const struct llama *m, struct scratch_layout *c, void **acts, size_t n_rows, size_t n_ff_rows)
 {
     bool is_used[N_ACT_KINDS] = { false };
     kinds_used(m, is_used);
@@ -126,11 +126,11 @@ static void lay_out_acts(
         size_t wide = n_rows * act_row_bytes((enum act_kind)k, m->max_width);
         size_t many = n_ff_rows * act_row_bytes((enum act_kind)k, m->h.d_ff);
         if (is_used[k])
-            acts[k] = carve(c, MAX(wide, many), 1);
+            acts[k] = reserve(c, MAX(wide, many), 1);
     }
 }
 
-static void lay_out_experts(struct llama *m, struct carver *c)
+static void lay_out_experts(struct llama *m, struct scratch_layout *c)
 {
     const size_t rows = (size_t)m->lm.max_rows, entries = n_entries(m);
     struct experts *x = &m->experts;
@@ -138,13 +138,13 @@ static void lay_out_experts(struct llama *m, struct carver *c)
     if (!m->h.n_experts)
         return;
     x->stride = row_floats(m->h.n_experts);
-    x->scores = carve(c, rows * x->stride, sizeof(float));
-    x->chosen = carve(c, entries, sizeof(*x->chosen));
-    x->weights = carve(c, entries, sizeof(*x->weights));
-    x->entry = carve(c, entries, sizeof(*x->entry));
-    x->row = carve(c, entries, sizeof(*x->row));
-    x->first = carve(c, (size_t)m->h.n_experts + 1, sizeof(*x->first));
-    x->said = carve(c, entries * m->d_stride, sizeof(float));
+    x->scores = reserve(c, rows * x->stride, sizeof(float));
+    x->chosen = reserve(c, entries, sizeof(*x->chosen));
+    x->weights = reserve(c, entries, sizeof(*x->weights));
+    x->entry = reserve(c, entries, sizeof(*x->entry));
+    x->row = reserve(c, entries, sizeof(*x->row));
+    x->first = reserve(c, (size_t)m->h.n_experts + 1, sizeof(*x->first));
+    x->said = reserve(c, entries * m->d_stride, sizeof(float));
 }
 
 /* Bytes of a row of an output that is quantised by tile: the largest of the kinds that the layers
@@ -163,56 +163,56 @@ static size_t max_quantised_row_bytes(const struct llama *m, int n_cols)
 
 /* q, k, v and attn_out are no longer needed when the feed-forward part begins: its hidden rows
  * share their memory. */
-static void lay_out_shared(struct llama *m, struct carver *c, size_t rows)
+static void lay_out_shared(struct llama *m, struct scratch_layout *c, size_t rows)
 {
-    struct carver attn = *c, ff = *c;
+    struct scratch_layout attn = *c, ff = *c;
 
-    m->q = carve(&attn, rows * m->q_stride, sizeof(float));
-    m->k = carve(&attn, rows * m->kv_stride, sizeof(float));
-    m->v = carve(&attn, rows * m->kv_stride, sizeof(float));
-    m->attended = carve(&attn, rows * m->q_stride, sizeof(float));
-    m->attended_acts = carve(&attn, rows, max_quantised_row_bytes(m, hparams_dim(&m->h, DIM_Q)));
-    m->hidden = carve(&ff, n_entries(m) * m->ff_stride, sizeof(float));
-    m->hidden_acts = carve(&ff, n_entries(m), max_quantised_row_bytes(m, m->h.d_ff));
+    m->q = reserve(&attn, rows * m->q_stride, sizeof(float));
+    m->k = reserve(&attn, rows * m->kv_stride, sizeof(float));
+    m->v = reserve(&attn, rows * m->kv_stride, sizeof(float));
+    m->attended = reserve(&attn, rows * m->q_stride, sizeof(float));
+    m->attended_acts = reserve(&attn, rows, max_quantised_row_bytes(m, hparams_dim(&m->h, DIM_Q)));
+    m->hidden = reserve(&ff, n_entries(m) * m->ff_stride, sizeof(float));
+    m->hidden_acts = reserve(&ff, n_entries(m), max_quantised_row_bytes(m, m->h.d_ff));
     c->used = MAX(attn.used, ff.used);
 }
 
 /* States of split-KV rows: the largest possible number, up to MAX_SPLIT_STATES. */
-static void lay_out_states(struct llama *m, struct carver *c)
+static void lay_out_states(struct llama *m, struct scratch_layout *c)
 {
     const int group = m->h.n_heads / m->h.n_kv_heads;
     const size_t splits = ((size_t)m->lm.n_pages * PAGE_TOKENS + KV_SPLIT - 1) / KV_SPLIT;
     const size_t most = (size_t)m->lm.max_rows * (size_t)m->h.n_kv_heads * splits;
 
     m->n_states = team_size(m->team) > 1 ? MIN(most, (size_t)MOST_STATES) : 0;
-    m->states = carve(c, m->n_states * attn_state_floats(&m->kv, group), sizeof(float));
-    m->n_done = carve(c, m->n_states, sizeof(*m->n_done));
+    m->states = reserve(c, m->n_states * attn_state_floats(&m->kv, group), sizeof(float));
+    m->n_done = reserve(c, m->n_states, sizeof(*m->n_done));
 }
 
-static void lay_out(struct llama *m, struct carver *c)
+static void lay_out(struct llama *m, struct scratch_layout *c)
 {
     const size_t rows = (size_t)m->lm.max_rows, n_logits = (size_t)m->lm.max_logits;
     const int group = m->h.n_heads / m->h.n_kv_heads;
 
-    m->x = carve(c, rows * m->d_stride, sizeof(float));
-    m->paused = carve(c, (size_t)m->lm.max_paused * m->d_stride, sizeof(float));
+    m->x = reserve(c, rows * m->d_stride, sizeof(float));
+    m->paused = reserve(c, (size_t)m->lm.max_paused * m->d_stride, sizeof(float));
     lay_out_shared(m, c, rows);
-    m->cs = carve(c, rows * (size_t)m->h.n_rot, sizeof(float));
-    m->logits = carve(c, n_logits * (size_t)m->h.n_vocab, sizeof(float));
-    m->peaks = carve(c, n_logits * (size_t)logit_groups(m->h.n_vocab), sizeof(float));
-    m->rows = carve(c, rows, sizeof(*m->rows));
-    m->list = carve(c, rows, sizeof(*m->list));
-    m->parties = carve(c, rows, sizeof(*m->parties));
-    m->wanted = carve(c, n_logits, sizeof(*m->wanted));
+    m->cs = reserve(c, rows * (size_t)m->h.n_rot, sizeof(float));
+    m->logits = reserve(c, n_logits * (size_t)m->h.n_vocab, sizeof(float));
+    m->peaks = reserve(c, n_logits * (size_t)logit_groups(m->h.n_vocab), sizeof(float));
+    m->rows = reserve(c, rows, sizeof(*m->rows));
+    m->list = reserve(c, rows, sizeof(*m->list));
+    m->parties = reserve(c, rows, sizeof(*m->parties));
+    m->wanted = reserve(c, n_logits, sizeof(*m->wanted));
     lay_out_acts(m, c, m->acts, rows, n_entries(m));
     lay_out_experts(m, c);
     lay_out_states(m, c);
     for (int i = 0; i < team_size(m->team); i++) {
         struct member *mem = &m->members[i];
-        mem->normed = carve(c, row_floats(m->max_width), sizeof(float));
-        mem->tile = carve(c, m->tile_floats, sizeof(float));
-        mem->tile2 = carve(c, m->tile_floats, sizeof(float));
-        mem->attn = carve(c, attn_scratch_floats(&m->kv, group), sizeof(float));
+        mem->normed = reserve(c, row_floats(m->max_width), sizeof(float));
+        mem->tile = reserve(c, m->tile_floats, sizeof(float));
+        mem->tile2 = reserve(c, m->tile_floats, sizeof(float));
+        mem->attn = reserve(c, attn_scratch_floats(&m->kv, group), sizeof(float));
         lay_out_acts(m, c, mem->acts, ALONE_ROWS, 0);
     }
 }
@@ -220,7 +220,7 @@ static void lay_out(struct llama *m, struct carver *c)
 static int alloc_scratch(struct llama *m, struct err *e)
 {
     const struct hparams *h = &m->h;
-    struct carver c = { 0 };
+    struct scratch_layout c = { 0 };
 
     m->d_stride = row_floats(h->d_model);
     m->q_stride = row_floats(hparams_dim(h, DIM_Q));
@@ -237,7 +237,7 @@ static int alloc_scratch(struct llama *m, struct err *e)
     if (!m->block)
         return err_set(e, ERR_MEMORY, "no memory for %zu MB of scratch", c.used / MB);
     m->block_bytes = c.used;
-    c = (struct carver){ .base = m->block };
+    c = (struct scratch_layout){ .base = m->block };
     lay_out(m, &c);
     CHECK(c.used == m->block_bytes);
     return 0;

@@ -24,7 +24,7 @@ enum {
 
 static const char magic[8] = "IFXPACK\n";
 
-struct head { /* little-endian, like all supported machines */
+struct pack_header { /* little-endian, like all supported machines */
     char magic[8];
     uint32_t version, packing;
     uint8_t content[CONTENT_BYTES];
@@ -37,7 +37,7 @@ struct source_record { /* source digest; a wrong CRC means that there is none */
     uint32_t crc;
 };
 
-_Static_assert(sizeof(struct head) == 64 && sizeof(struct source_record) == 36, "no holes");
+_Static_assert(sizeof(struct pack_header) == 64 && sizeof(struct source_record) == 36, "no holes");
 
 static size_t align_up(size_t n)
 {
@@ -54,9 +54,9 @@ static size_t header_bytes(size_t bytes)
     return ALIGN_BYTES + align_up(n_chunks(bytes) * sizeof(uint32_t));
 }
 
-static uint32_t head_crc(const struct head *h)
+static uint32_t head_crc(const struct pack_header *h)
 {
-    return crc32c(0, h, offsetof(struct head, head_crc));
+    return crc32c(0, h, offsetof(struct pack_header, head_crc));
 }
 
 /* ---- the key */
@@ -123,7 +123,7 @@ static void check_chunks(void *arg, int thread, int n_threads)
 
 static int check_head(const struct mapfile *m, size_t bytes, struct err *e)
 {
-    struct head h;
+    struct pack_header h;
 
     if (m->n < ALIGN_BYTES)
         return err_set(e, ERR_CORRUPT, "a file of %zu bytes", m->n);
@@ -145,7 +145,7 @@ static int check_head(const struct mapfile *m, size_t bytes, struct err *e)
 static struct packfile_key read_key(const struct mapfile *m)
 {
     struct packfile_key key;
-    struct head h;
+    struct pack_header h;
     struct source_record s;
 
     memcpy(&h, m->p, sizeof(h));
@@ -241,7 +241,7 @@ static int fill_header(uint8_t *header, const struct packfile_key *key, const ui
     size_t bytes, const _Atomic bool *stop)
 {
     uint32_t *sums = (uint32_t *)(void *)(header + ALIGN_BYTES);
-    struct head h = { .version = VERSION, .packing = PACKFILE_LAYOUT, .bytes = bytes };
+    struct pack_header h = { .version = VERSION, .packing = PACKFILE_LAYOUT, .bytes = bytes };
 
     for (size_t i = 0; i < n_chunks(bytes) && !is_stopped(stop); i++)
         sums[i] = chunk_crc(block, bytes, i);

@@ -273,7 +273,7 @@ uint32_t bench_pages(const struct bench_case *c)
     return (uint32_t)pages_per_seq(c) * (uint32_t)c->n_seqs;
 }
 
-static int bench_take(struct bench *b, struct lm *m, const struct bench_case *c, struct err *e)
+static int bench_alloc(struct bench *b, struct lm *m, const struct bench_case *c, struct err *e)
 {
     *b = (struct bench){ .m = m, .c = c, .n_pages = pages_per_seq(c) };
     if (c->n_ctx < 0 || c->n_rows < 1 || c->n_seqs < 1 || c->n_steps < 1 ||
@@ -299,7 +299,7 @@ static int bench_take(struct bench *b, struct lm *m, const struct bench_case *c,
     return 0;
 }
 
-static void bench_give(struct bench *b)
+static void bench_free(struct bench *b)
 {
     mem_free(b->tokens);
     mem_free(b->pages);
@@ -378,8 +378,8 @@ int bench_run(struct bench_figure *out, struct lm *m, const struct bench_case *c
 {
     struct bench b;
 
-    if (bench_take(&b, m, c, e)) {
-        bench_give(&b);
+    if (bench_alloc(&b, m, c, e)) {
+        bench_free(&b);
         return -1;
     }
     fill_pages(&b);
@@ -389,7 +389,7 @@ int bench_run(struct bench_figure *out, struct lm *m, const struct bench_case *c
         b.seconds[i] = timed_step(&b, c->seed, i);
     qsort(b.seconds, (size_t)c->n_steps, sizeof(*b.seconds), compare_doubles);
     double s = b.seconds[c->n_steps / 2];
-    bench_give(&b);
+    bench_free(&b);
 
     double rows = (double)c->n_seqs * c->n_rows;
     /* keys of a row in the median step */
