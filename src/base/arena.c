@@ -4,21 +4,21 @@
 
 enum { ALIGN = 16 };
 
-struct chunk {
-    struct chunk *next;
+struct arena_chunk {
+    struct arena_chunk *next;
     size_t used, size; /* bytes of data[] */
     char data[] ALIGNED(ALIGN);
 };
 
-struct cleanup {
-    struct cleanup *next;
+struct cleanup_entry {
+    struct cleanup_entry *next;
     void (*fn)(void *arg);
     void *arg;
 };
 
 struct arena {
-    struct chunk *head;
-    struct cleanup *cleanups;
+    struct arena_chunk *head;
+    struct cleanup_entry *cleanups;
     size_t used, max;
 };
 
@@ -35,21 +35,21 @@ void arena_free(struct arena *a)
 {
     if (!a)
         return;
-    for (struct cleanup *c = a->cleanups; c; c = c->next)
+    for (struct cleanup_entry *c = a->cleanups; c; c = c->next)
         c->fn(c->arg);
-    for (struct chunk *c = a->head, *next; c; c = next) {
+    for (struct arena_chunk *c = a->head, *next; c; c = next) {
         next = c->next;
         mem_free(c);
     }
     mem_free(a);
 }
 
-static struct chunk *chunk_for(struct arena *a, size_t n)
+static struct arena_chunk *chunk_for(struct arena *a, size_t n)
 {
     size_t size = a->head ? MIN(a->head->size / 2 * 3, MB) : (size_t)ARENA_CHUNK;
 
     size = MAX(size, n);
-    struct chunk *c = try_malloc(sizeof(*c) + size);
+    struct arena_chunk *c = try_malloc(sizeof(*c) + size);
     if (!c)
         return NULL;
     c->next = a->head;
@@ -60,7 +60,7 @@ static struct chunk *chunk_for(struct arena *a, size_t n)
 
 void *arena_alloc(struct arena *a, size_t n)
 {
-    struct chunk *c = a->head;
+    struct arena_chunk *c = a->head;
 
     if (n > a->max - a->used)
         return NULL;
@@ -100,7 +100,7 @@ struct str arena_str(struct arena *a, struct str s)
 
 void *arena_realloc(struct arena *a, void *p, size_t old, size_t n)
 {
-    struct chunk *c = a->head;
+    struct arena_chunk *c = a->head;
     size_t padded_old = (old + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     size_t padded = (n + ALIGN - 1) & ~(size_t)(ALIGN - 1);
 
@@ -120,11 +120,11 @@ void *arena_realloc(struct arena *a, void *p, size_t old, size_t n)
 
 int arena_cleanup(struct arena *a, void (*fn)(void *arg), void *arg)
 {
-    struct cleanup *c = arena_alloc(a, sizeof(*c));
+    struct cleanup_entry *c = arena_alloc(a, sizeof(*c));
 
     if (!c)
         return -1;
-    *c = (struct cleanup){ a->cleanups, fn, arg };
+    *c = (struct cleanup_entry){ a->cleanups, fn, arg };
     a->cleanups = c;
     return 0;
 }

@@ -14,7 +14,7 @@ const struct json_limits json_limits_default = { .max_depth = 128, .max_nodes = 
 
 enum { BLOCK_FIRST = 8, BLOCK_MAX = 256 }; /* nodes allocated from the arena at a time */
 
-struct parser {
+struct json_parser {
     const char *start, *at, *end;
     struct arena *arena;
     const struct json_limits *limits;
@@ -25,7 +25,7 @@ struct parser {
     uint32_t n_spare, block;
 };
 
-static int fail_at(struct parser *p, const char *at, enum errcode code, const char *what)
+static int fail_at(struct json_parser *p, const char *at, enum errcode code, const char *what)
 {
     unsigned long line = 1, column = 1;
 
@@ -39,18 +39,18 @@ static int fail_at(struct parser *p, const char *at, enum errcode code, const ch
     return err_set(p->e, code, "line %lu, column %lu: %s", line, column, what);
 }
 
-static int fail(struct parser *p, const char *what)
+static int fail(struct json_parser *p, const char *what)
 {
     return fail_at(p, p->at, ERR_SYNTAX, what);
 }
 
-static void skip_blanks(struct parser *p)
+static void skip_blanks(struct json_parser *p)
 {
     while (p->at < p->end && (*p->at == ' ' || *p->at == '\n' || *p->at == '\r' || *p->at == '\t'))
         p->at++;
 }
 
-static struct json *node_new(struct parser *p)
+static struct json *node_new(struct json_parser *p)
 {
     if (p->n_nodes >= p->limits->max_nodes) {
         fail_at(p, p->at, ERR_TOO_LARGE, "too many values");
@@ -88,7 +88,7 @@ static int hex4(const char *p, uint32_t *out)
 
 /* At the 'u' of an escape. Sets *cp and moves past the escape, or past both escapes of a surrogate
  * pair. */
-static int unicode_escape(struct parser *p, uint32_t *cp)
+static int unicode_escape(struct json_parser *p, uint32_t *cp)
 {
     uint32_t lo;
 
@@ -108,7 +108,7 @@ static int unicode_escape(struct parser *p, uint32_t *cp)
 }
 
 /* After a backslash; writes the escaped character to *to. */
-static int parse_escape(struct parser *p, char **to)
+static int parse_escape(struct json_parser *p, char **to)
 {
     uint32_t cp = 0;
 
@@ -129,7 +129,7 @@ static int parse_escape(struct parser *p, char **to)
 }
 
 /* Moves over plain bytes and whole characters; stops at a quote or backslash. */
-static int skip_plain(struct parser *p)
+static int skip_plain(struct json_parser *p)
 {
     uint32_t cp;
 
@@ -157,7 +157,7 @@ static const char *string_end(const char *at, const char *end)
     return at;
 }
 
-static int string_with_escapes(struct parser *p, const char *from, struct str *out)
+static int string_with_escapes(struct json_parser *p, const char *from, struct str *out)
 {
     char *text = arena_alloc(p->arena, (size_t)(string_end(p->at, p->end) - from));
     if (!text)
@@ -183,7 +183,7 @@ static int string_with_escapes(struct parser *p, const char *from, struct str *o
 }
 
 /* At the opening quote; moves past the closing one. */
-static int parse_string(struct parser *p, struct str *out)
+static int parse_string(struct json_parser *p, struct str *out)
 {
     const char *from = ++p->at;
 
@@ -199,7 +199,7 @@ static int parse_string(struct parser *p, struct str *out)
 
 /* ---- numbers and literals */
 
-static bool skip_digits(struct parser *p)
+static bool skip_digits(struct json_parser *p)
 {
     const char *from = p->at;
 
@@ -208,7 +208,7 @@ static bool skip_digits(struct parser *p)
     return p->at > from;
 }
 
-static int parse_number(struct parser *p, struct json *j)
+static int parse_number(struct json_parser *p, struct json *j)
 {
     const char *from = p->at;
 
@@ -239,7 +239,7 @@ static int parse_number(struct parser *p, struct json *j)
     return 0;
 }
 
-static int parse_literal(struct parser *p, struct json *j)
+static int parse_literal(struct json_parser *p, struct json *j)
 {
     struct str rest = { p->at, (size_t)(p->end - p->at) };
 
@@ -261,7 +261,7 @@ static int parse_literal(struct parser *p, struct json *j)
 
 /* ---- structure */
 
-static void append(struct parser *p, struct json *j)
+static void append(struct json_parser *p, struct json *j)
 {
     if (!p->open)
         p->root = j;
@@ -274,7 +274,7 @@ static void append(struct parser *p, struct json *j)
     p->last = j;
 }
 
-static int open_container(struct parser *p, struct json *j, enum json_kind kind)
+static int open_container(struct json_parser *p, struct json *j, enum json_kind kind)
 {
     if (p->depth >= p->limits->max_depth)
         return fail_at(p, p->at, ERR_TOO_LARGE, "nested too deeply");
@@ -287,7 +287,7 @@ static int open_container(struct parser *p, struct json *j, enum json_kind kind)
     return 0;
 }
 
-static void close_container(struct parser *p)
+static void close_container(struct json_parser *p)
 {
     struct json *j = p->open;
 
@@ -299,7 +299,7 @@ static void close_container(struct parser *p)
     j->raw.n = (size_t)(p->at - j->raw.p);
 }
 
-static int parse_member_key(struct parser *p, struct str *key)
+static int parse_member_key(struct json_parser *p, struct str *key)
 {
     skip_blanks(p);
     if (p->at == p->end || *p->at != '"')
@@ -313,7 +313,7 @@ static int parse_member_key(struct parser *p, struct str *key)
     return 0;
 }
 
-static int parse_value(struct parser *p)
+static int parse_value(struct json_parser *p)
 {
     struct str key = STR_NONE;
     int rc = 0;
@@ -347,7 +347,7 @@ static int parse_value(struct parser *p)
 }
 
 /* After a value: 1 = another value follows, 0 = the text is complete. */
-static int after_value(struct parser *p)
+static int after_value(struct json_parser *p)
 {
     for (;;) {
         skip_blanks(p);
@@ -373,7 +373,7 @@ static int after_value(struct parser *p)
 int json_parse(
     struct json **out, struct str text, struct arena *a, const struct json_limits *l, struct err *e)
 {
-    struct parser p = { .start = text.p,
+    struct json_parser p = { .start = text.p,
         .at = text.p,
         .end = text.n ? text.p + text.n : text.p,
         .arena = a,
