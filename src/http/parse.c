@@ -11,7 +11,7 @@
  * costs no more than one that arrives at once. */
 #include "http/parse.h"
 
-enum state {
+enum parse_state {
     START_LINE,
     FIELDS,
     HEAD_DONE,
@@ -532,7 +532,7 @@ static enum http_event expect_char(struct http_parser *p, unsigned char c, char 
 /* One byte of chunked framing. */
 static enum http_event parse_chunk_byte(struct http_parser *p, unsigned char c)
 {
-    switch ((enum state)p->state) {
+    switch ((enum parse_state)p->state) {
     case CHUNK_SIZE:
         return parse_chunk_size(p, c);
     case CHUNK_EXT:
