@@ -70,7 +70,7 @@ void forward_products(const struct self *s, const struct inputs *x, const struct
     }
 }
 
-/* Output projection with residual: x[row][d_model] += W * input, for the rows of s->pick. */
+/* GEMM with residual: x[row][d_model] += W * input, for the rows of s->pick. */
 static void gemm_residual(const struct self *s, const struct packed *w, const struct inputs *in)
 {
     struct llama *m = s->m;
@@ -210,7 +210,6 @@ static void find_logit_peaks(const struct self *s, int from, int end)
 }
 
 /* logits[n_logit_rows][n_vocab] and their group maxima, in tiles of whole groups. */
-/*  */
 static void output_logits(const struct self *s)
 {
     enum { WIDTH = LOGIT_GROUP / PANEL };
