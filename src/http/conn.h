@@ -125,7 +125,7 @@ size_t conn_queued(const struct conn *c);
 void server_conn_gone(struct http_server *s); /* called after a connection was freed */
 const char *server_date(struct http_server *s);
 
-/* ---- reply.c: the sink of an exchange, and error responses of the server itself */
+/* ---- response.c: the sink of an exchange, and error responses of the server itself */
 
 extern const struct sink_ops reply_sink_ops;
 void reply_refuse(struct conn *c, int status, const char *why); /* queued, with Connection: close */
