@@ -38,7 +38,7 @@ void models_put_capabilities(struct jw *w, const struct model_info *m)
     put_words(w, "capabilities", words, ARRAY_LEN(words));
 }
 
-/* llama-server's place for what the file says about itself. */
+/* llama-server's member for metadata of the model file. */
 static void put_meta(struct jw *w, const struct model_info *m)
 {
     jw_key(w, "meta");
@@ -89,7 +89,7 @@ static void put_model(struct jw *w, const struct model_info *m)
     put_text(w, "status", m->status);
     put_text(w, "backend", m->backend);
     put_text(w, "family", m->family);
-    put_count(w, "max_model_len", m->n_ctx); /* where vLLM's clients look */
+    put_count(w, "max_model_len", m->n_ctx); /* read by vLLM's clients */
     models_put_capabilities(w, m);
     jw_key(w, "architecture");
     jw_object(w);

@@ -1,12 +1,12 @@
-/* models.h: what GET /v1/models says about what is served. Pure; any thread. */
+/* models.h: the model list of GET /v1/models. Pure; any thread. */
 #pragma once
 
 #include "base/json.h"
 
-struct model_info { /* strings borrowed; NULL or 0 = not known, then left out */
+struct model_info { /* strings are borrowed; NULL or 0 = unknown, and omitted */
     const char *id;
     const char *owned_by; /* NULL = "inferflux" */
-    int64_t created;      /* wall seconds */
+    int64_t created;      /* seconds since the epoch */
     bool is_ready;
     const char *status;     /* "loaded", "loading", "unloaded", "failed" */
     const char *backend;    /* "native", "script", "remote" */
@@ -15,25 +15,24 @@ struct model_info { /* strings borrowed; NULL or 0 = not known, then left out */
     const char *quantization;
     int64_t n_ctx, n_ctx_train, n_vocab, n_embd, n_params;
     uint64_t size_bytes;
-    const uint8_t *digest; /* of the file: 32 bytes; NULL = not known */
-    const char *file;      /* its name, without folders */
+    const uint8_t *digest; /* SHA-256 of the file, 32 bytes; NULL = unknown */
+    const char *file;      /* file name without its folder */
     bool can_chat, can_complete;
     bool can_call_tools, can_think, can_insert;
-    /* how it is talked to (chat/adapter.h); NULL = it is not known yet */
+    /* Formats of chat output (chat/adapter.h); NULL = not yet known. */
     const char *chat_family, *tool_parser, *thinking_parser;
     const char *tool_format; /* "native", "injection"; NULL = none */
     bool is_probed;
 };
 
-/* {"object":"list","data":[...],"models":[...]}: OpenAI's list, and beside it the one that
- * Ollama's clients look for. */
+/* {"object":"list","data":[...],"models":[...]}: OpenAI's list in `data`, Ollama's in `models`. */
 void models_list(struct buf *out, const struct model_info *m, size_t n);
-/* One entry of data, for GET /v1/models/{id}. */
+/* One entry of `data`, for GET /v1/models/{id}. */
 void models_one(struct buf *out, const struct model_info *m);
 
 /* "capabilities":["completion",...] */
 void models_put_capabilities(struct jw *w, const struct model_info *m);
-/* Wall seconds in RFC 3339, UTC. */
+/* Formats seconds since the epoch in RFC 3339, UTC. */
 struct time_text {
     char z[48];
 };

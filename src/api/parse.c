@@ -39,14 +39,14 @@ int parse_ask_read(struct parse_ask *out, struct str body, struct arena *a, stru
     return read_chunks(out, o, e);
 }
 
-/* ---- the answer: every event is a delta, and goes into the whole */
+/* ---- response: each output event is written as a delta and added to the whole */
 
-struct telling {
+struct parse_output {
     struct parsed whole;
     struct jw *w;
 };
 
-static void delta_text(struct telling *t, const char *key, struct str text)
+static void delta_text(struct parse_output *t, const char *key, struct str text)
 {
     jw_object(t->w);
     jw_key(t->w, key);
@@ -56,7 +56,7 @@ static void delta_text(struct telling *t, const char *key, struct str text)
 
 static void on_content(void *arg, struct str text)
 {
-    struct telling *t = arg;
+    struct parse_output *t = arg;
 
     delta_text(t, "content", text);
     parsed_ops.content(&t->whole, text);
@@ -64,7 +64,7 @@ static void on_content(void *arg, struct str text)
 
 static void on_reasoning(void *arg, struct str text)
 {
-    struct telling *t = arg;
+    struct parse_output *t = arg;
 
     delta_text(t, "reasoning", text);
     parsed_ops.reasoning(&t->whole, text);
@@ -97,7 +97,7 @@ static void put_function(struct jw *w, struct str name, struct str arguments)
     jw_end_object(w);
 }
 
-static void delta_call(struct telling *t, int index, struct str name, struct str arguments)
+static void delta_call(struct parse_output *t, int index, struct str name, struct str arguments)
 {
     struct jw *w = t->w;
 
@@ -117,7 +117,7 @@ static void delta_call(struct telling *t, int index, struct str name, struct str
 
 static void on_call_begin(void *arg, int index, struct str name)
 {
-    struct telling *t = arg;
+    struct parse_output *t = arg;
 
     delta_call(t, index, name, STR(""));
     parsed_ops.call_begin(&t->whole, index, name);
@@ -125,7 +125,7 @@ static void on_call_begin(void *arg, int index, struct str name)
 
 static void on_call_args(void *arg, int index, struct str json)
 {
-    struct telling *t = arg;
+    struct parse_output *t = arg;
 
     delta_call(t, index, STR_NONE, json);
     parsed_ops.call_args(&t->whole, index, json);
@@ -133,14 +133,14 @@ static void on_call_args(void *arg, int index, struct str json)
 
 static void on_call_end(void *arg, int index)
 {
-    struct telling *t = arg;
+    struct parse_output *t = arg;
 
     parsed_ops.call_end(&t->whole, index);
 }
 
 static void on_call_broken(void *arg, int index)
 {
-    struct telling *t = arg;
+    struct parse_output *t = arg;
 
     jw_object(t->w);
     jw_key(t->w, "broken_call");
@@ -149,10 +149,10 @@ static void on_call_broken(void *arg, int index)
     parsed_ops.call_broken(&t->whole, index);
 }
 
-static const struct parser_ops telling_ops = { on_content, on_reasoning, on_call_begin,
+static const struct parser_ops parse_output_ops = { on_content, on_reasoning, on_call_begin,
     on_call_args, on_call_end, on_call_broken };
 
-static int feed(struct parser *p, const struct parse_ask *ask, struct err *e)
+static int feed_parser(struct parser *p, const struct parse_ask *ask, struct err *e)
 {
     if (!ask->chunks)
         return parser_put(p, ask->text, e) || parser_end(p, e) ? -1 : 0;
@@ -184,17 +184,17 @@ static void put_whole(struct jw *w, const struct parsed *r)
     jw_z(w, r->n_calls ? "tool_calls" : "stop");
 }
 
-static int run(
-    struct telling *t, const struct parser_format *f, const struct parse_ask *ask, struct err *e)
+static int parse_chunks(struct parse_output *t, const struct parser_format *f,
+    const struct parse_ask *ask, struct err *e)
 {
     struct parser_options o = { ask->tools, PARSER_START_DEFAULT };
 
     if (ask->has_start)
         o.start = ask->in_thinking ? PARSER_START_THINKING : PARSER_START_CONTENT;
-    struct parser *p = parser_new(f, &o, &telling_ops, t);
+    struct parser *p = parser_new(f, &o, &parse_output_ops, t);
     if (!p)
         return err_set(e, ERR_MEMORY, "No memory for this request.");
-    int rc = feed(p, ask, e);
+    int rc = feed_parser(p, ask, e);
     parser_free(p);
     if (!rc && t->whole.failed)
         rc = err_set(e, ERR_MEMORY, "No memory for this request.");
@@ -204,7 +204,7 @@ static int run(
 int parse_answer(struct buf *out, const struct parse_ask *ask, struct err *e)
 {
     struct parser_format *f = NULL;
-    struct telling t;
+    struct parse_output t;
     struct buf deltas;
     struct jw w, list;
 
@@ -215,7 +215,7 @@ int parse_answer(struct buf *out, const struct parse_ask *ask, struct err *e)
     jw_array(&list);
     t.w = &list;
     parsed_init(&t.whole, out->max);
-    int rc = run(&t, f, ask, e);
+    int rc = parse_chunks(&t, f, ask, e);
     jw_end_array(&list);
     if (!rc && !buf_ok(&deltas))
         rc = err_set(e, ERR_MEMORY, "No memory for this request.");

@@ -1,7 +1,7 @@
-/* tokenize.h: bodies of /tokenize, /detokenize and /apply-template, in llama-server's shapes.
+/* tokenize.h: bodies of /tokenize, /detokenize and /apply-template, in llama-server's format.
  *
- * Requests are parsed into the arena; answers appended to a buffer. The words are counted and
- * the template rendered by the caller. Pure; any thread. */
+ * Requests are parsed into the arena; responses are appended to a buffer. The caller tokenises and
+ * renders the template. Pure; any thread. */
 #pragma once
 
 #include "base/json.h"
@@ -9,17 +9,17 @@
 struct tokenize_ask {
     struct str model; /* .p NULL when absent */
     struct str content;
-    bool add_special;   /* default false: BOS and EOS as the vocabulary wants them */
-    bool parse_special; /* default true: control tokens are recognised in the text */
+    bool add_special;   /* default false: add BOS and EOS as the vocabulary specifies */
+    bool parse_special; /* default true: control tokens in the text are recognised */
     bool with_pieces;
 };
 
-/* {"content", "add_special", "parse_special", "with_pieces"}; vLLM's "prompt" and
- * "add_special_tokens" too. ERR_MISSING, ERR_INVALID. */
+/* {"content", "add_special", "parse_special", "with_pieces"}, or vLLM's names "prompt" and
+ * "add_special_tokens". ERR_MISSING, ERR_INVALID. */
 int tokenize_parse(struct tokenize_ask *out, struct str body, struct arena *a, struct err *e);
 
-/* {"tokens":[1,2]}, or with bytes: {"tokens":[{"id":1,"piece":"a"}]}, where a piece that is not
- * UTF-8 is an array of its bytes. bytes NULL: the first form. */
+/* {"tokens":[1,2]} if `bytes` is NULL, else {"tokens":[{"id":1,"piece":"a"}]}; a piece that is not
+ * UTF-8 is an array of its bytes. */
 void tokenize_answer(struct buf *out, const int32_t *ids, size_t n,
     struct str (*bytes)(const void *vocab, int32_t id), const void *vocab);
 
@@ -32,11 +32,12 @@ struct detokenize_ask {
 int detokenize_parse(struct detokenize_ask *out, struct str body, struct arena *a, struct err *e);
 void detokenize_answer(struct buf *out, struct str text); /* {"content":"..."} */
 
-/* The request of /apply-template is a chat body: ask_parse with wire_apply_template. It may bring
- * a template and its tokens, which is for administrators: a template is a program. */
-struct own_template { /* .p NULL: the model's */
+/* The body of /apply-template is a chat request, parsed by ask_parse with wire_apply_template. It
+ * may contain a template with its tokens. This requires the admin scope, since a template is a
+ * program. */
+struct own_template { /* .p NULL: use the model's */
     struct str source, bos_token, eos_token;
 };
-/* From the body. ERR_INVALID. */
+/* Reads the members of `body`. ERR_INVALID. */
 int own_template_read(struct own_template *out, const struct json *body, struct err *e);
 void apply_template_answer(struct buf *out, struct str prompt); /* {"prompt":"..."} */

@@ -2,12 +2,12 @@
 
 #include <stdlib.h>
 
-struct bias_row { /* token_bias with its place, so that of two for one token the last counts */
+struct bias_row { /* a bias with its index: for two entries of a token the last is used */
     struct token_bias bias;
     int place;
 };
 
-static int by_token(const void *pa, const void *pb)
+static int compare_bias(const void *pa, const void *pb)
 {
     const struct bias_row *a = pa, *b = pb;
 
@@ -27,7 +27,7 @@ int ask_set_bias(
         return err_set(e, ERR_MEMORY, "No memory for this request.");
     for (int i = 0; i < n; i++)
         rows[i] = (struct bias_row){ list[i], i };
-    qsort(rows, (size_t)n, sizeof(*rows), by_token);
+    qsort(rows, (size_t)n, sizeof(*rows), compare_bias);
     for (int i = 0; i < n; i++)
         if (i + 1 == n || rows[i].bias.id != rows[i + 1].bias.id)
             bias[kept++] = rows[i].bias;

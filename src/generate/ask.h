@@ -1,9 +1,12 @@
-/* ask.h: the one request type. Every wire is translated into it, nothing of what a client sent is
- * lost: `raw` is the whole body as a tree, whether a field is used here or not.
+/* request.h: the request type of all dialects. No field of the client is lost: `raw` is the whole
+ * body as a JSON tree, including fields that are not used here.
  *
- * Plain data in the request's arena. Filled by a wire's parser (wire.h), read-only afterwards but
- * for what its comments leave to the server. What is absent or null in the request has its
- * default here; ask_has() tells the two apart, so that a model's own defaults can step in. */
+ * Plain data in the request's arena. The parser of a dialect (dialect.h) fills it; afterwards it is
+ * read-only, except for the fields that a comment leaves to the server. A field that is absent or
+ * null in the body has its default here; request_has() distinguishes the two, so that a model's own
+ * defaults can apply.
+ *
+ * Owner: the thread that handles the request (io or worker thread). */
 #pragma once
 
 #include "chat/convo.h"
@@ -14,19 +17,19 @@
 enum ask_kind { ASK_CHAT, ASK_COMPLETION };
 
 enum {
-    ASK_N_MAX = 128, /* n, best_of */
+    ASK_N_MAX = 128, /* for n and best_of */
     ASK_FILES_MAX = 1024,
-    ASK_PROMPTS_MAX = 1024, /* prompts of a completion; also choices of all of them together */
+    ASK_PROMPTS_MAX = 1024, /* prompts of a completion, and choices over all prompts */
     ASK_STOPS_MAX = 16,
     ASK_STOP_IDS_MAX = 256,
     ASK_BIAS_MAX = 4096,
-    ASK_ALLOWED_MAX = 300000, /* no vocabulary is larger */
+    ASK_ALLOWED_MAX = 300000, /* larger than any vocabulary */
     ASK_MESSAGES_MAX = 100000,
     ASK_METADATA_MAX = 16,
     ASK_TOOLS_MAX = 4096,
 };
 
-struct text_bias { /* of every token that the text is made of */
+struct text_bias { /* logit bias for each token of the text */
     struct str text;
     float bias;
 };
@@ -37,30 +40,32 @@ struct ask_piece {
     int32_t id;
 };
 
-struct ask_prompt { /* of a completion: text, or tokens that are not to be tokenised again */
+struct ask_prompt { /* prompt of a completion: text, or token ids that are used as they are */
     bool is_tokens;
     struct str text;
     const int32_t *ids;
     int n_ids;
-    const struct ask_piece *pieces; /* instead of both, in their order; NULL */
+    const struct ask_piece *pieces; /* replaces text and ids; in order; NULL = none */
     int n_pieces;
-    const struct infill *fill; /* instead of all of them: what stands between two texts; NULL */
+    const struct infill *fill; /* replaces all of the above: fill-in-the-middle; NULL = none */
 };
 
 enum script_unit { SCRIPT_TOKENS, SCRIPT_CHARS, SCRIPT_ALL };
 
-struct ask_script { /* what a script model is to answer */
+struct ask_script { /* output of the `script` back end */
     bool is_set;
     struct str text;
-    const struct str *turns; /* instead of text: of each turn of the assistant, the last of all */
-    int n_turns;             /* 0: none */
-    enum script_unit unit;   /* what leaves together: tokens, characters, or everything */
-    int per_chunk;           /* >= 1; of SCRIPT_TOKENS, SCRIPT_CHARS */
-    uint32_t delay_ms;       /* before each chunk */
+    /* Replaces text: output for each turn of the assistant; the last one also for all later
+     * turns. */
+    const struct str *turns;
+    int n_turns;           /* 0: none */
+    enum script_unit unit; /* unit of a chunk: tokens, characters, or all */
+    int per_chunk;         /* >= 1; for SCRIPT_TOKENS, SCRIPT_CHARS */
+    uint32_t delay_ms;     /* before each chunk */
 };
 
 enum tool_choice {
-    TOOL_CHOICE_NONE, /* also when there are no tools: calls are not looked for */
+    TOOL_CHOICE_NONE, /* also if there are no tools: output is not parsed for calls */
     TOOL_CHOICE_AUTO,
     TOOL_CHOICE_REQUIRED, /* at least one call */
     TOOL_CHOICE_NAMED     /* a call of tool_name */
@@ -68,13 +73,13 @@ enum tool_choice {
 
 enum shape { SHAPE_ANY, SHAPE_JSON_OBJECT, SHAPE_JSON_SCHEMA, SHAPE_GRAMMAR };
 
-enum { ASK_SHAPE_MAX = 16 * 1024 }; /* bytes of a schema or grammar */
+enum { ASK_SHAPE_MAX = 16 * 1024 }; /* size of a schema or grammar, in bytes */
 
-struct ask_shape { /* what an answer has to look like */
+struct ask_shape { /* required format of the output (structured output) */
     enum shape kind;
-    const char *field;         /* that asked for it, for errors */
-    const struct json *schema; /* JSON_SCHEMA; JSON_OBJECT may have one, or NULL */
-    struct str grammar;        /* GRAMMAR */
+    const char *field;         /* name of the request field that requires it, for errors */
+    const struct json *schema; /* for JSON_SCHEMA; for JSON_OBJECT it may be NULL */
+    struct str grammar;        /* for GRAMMAR */
     struct str name, description;
     bool is_strict;
 };
@@ -89,91 +94,95 @@ struct ask {
     const struct json *raw; /* the body */
     struct str model;       /* .p NULL when absent */
 
-    struct convo convo;         /* ASK_CHAT; with what the template is told */
-    struct ask_prompt *prompts; /* ASK_COMPLETION */
+    struct convo convo;         /* ASK_CHAT; includes the template's variables */
+    struct ask_prompt *prompts; /* for ASK_COMPLETION */
     int n_prompts;              /* 1 for ASK_CHAT */
 
-    /* Tools; settled by api/tools.h. convo.tools has those that may be called. */
-    const struct json *tools; /* OpenAI's function tools, from whatever wire; NULL = none */
+    /* Tools; checked by api/tools.h. convo.tools contains those that may be called. */
+    const struct json *tools; /* in OpenAI's format, for every dialect; NULL = none */
     enum tool_choice tool_choice;
-    struct str tool_name;            /* TOOL_CHOICE_NAMED */
-    const struct str *allowed_tools; /* nothing else may be called; n_allowed_tools 0 = all may */
+    struct str tool_name;            /* for TOOL_CHOICE_NAMED */
+    const struct str *allowed_tools; /* names that may be called; n_allowed_tools 0 = all */
     int n_allowed_tools;
     bool parallel_tool_calls; /* default true; false: at most one call */
-    bool has_functions;       /* OpenAI's first way: one call, told as function_call */
+    /* OpenAI's deprecated `functions`: one call, returned as function_call */
+    bool has_functions;
 
     struct ask_shape shape;
 
-    /* how much, and until when */
-    int n;          /* choices to show, per prompt */
+    /* Number of choices and length limits. */
+    int n;          /* choices to return, per prompt */
     int best_of;    /* choices to generate, per prompt; >= n */
-    int max_tokens; /* per choice; -1 = as many as fit */
+    int max_tokens; /* per choice; -1 = up to the context limit */
     int min_tokens;
-    struct str *stops; /* not empty strings */
+    struct str *stops; /* without empty strings */
     int n_stops;
-    int32_t *stop_ids; /* stop_token_ids */
+    int32_t *stop_ids; /* field stop_token_ids */
     int n_stop_ids;
     bool ignore_eos;
-    bool include_stop; /* include_stop_str_in_output */
-    double timeout_s;  /* x_timeout; 0 = none */
+    bool include_stop; /* field include_stop_str_in_output */
+    double timeout_s;  /* field x_timeout; 0 = none */
 
-    /* how: ready for the engine, with seed, logit_bias and allowed tokens in it. want_logprobs is
-     * also set when best_of has to rank. The server adds banned_until_min. */
+    /* Sampling: ready for the engine, including seed, logit_bias and allowed tokens. want_logprobs
+     * is also set if best_of requires a ranking. The server adds banned_until_min. */
     struct sample_params sample;
-    bool has_seed; /* false: sample.seed was drawn at random, once */
+    bool has_seed; /* false: sample.seed is a random number, drawn once */
 
-    /* The server adds them to the sample's when the model is known. */
+    /* The server adds these to sample.bias when the model is known. */
     const struct text_bias *text_bias;
     int n_text_bias;
 
-    bool load_only; /* nothing to answer: the model is only to be there. No prompts then. */
+    bool load_only; /* only load the model; the request has no prompts */
 
-    /* how it is told */
+    /* Format of the response. */
     bool stream, include_usage, continuous_usage;
-    bool echo;                /* the prompt comes back in front */
-    bool want_logprobs;       /* the client's wish; alternatives: sample.n_top */
+    bool echo;                /* the response starts with the prompt */
+    bool want_logprobs;       /* requested by the client; number of alternatives: sample.n_top */
     bool tokens_as_ids;       /* return_tokens_as_token_ids: "token_id:17" in logprobs */
-    bool want_token_ids;      /* return_token_ids */
+    bool want_token_ids;      /* field return_token_ids */
     bool skip_special_tokens; /* default true */
     bool add_special_tokens;  /* default true for a completion, false for a rendered chat */
 
-    /* whose, and how urgent */
+    /* Identity, reasoning, cache and priority. */
     struct str user, safety_identifier, service_tier, cache_salt, prompt_cache_key, request_id;
     struct str reasoning_effort; /* also in convo.template_kwargs */
-    bool thoughts_are_text;      /* they are not looked for: they stay in the text */
-    bool hides_thoughts;         /* they are looked for, and not told */
-    enum thinking thinking;      /* likewise */
-    int thinking_budget;         /* tokens; 0 = none was named */
-    bool omits_thoughts;         /* that there were some is told, and not what they were */
-    int n_strange_thoughts;      /* of the history: not told by this server, or changed since */
+    bool thoughts_are_text;      /* reasoning is not parsed and stays in the text */
+    bool hides_thoughts;         /* reasoning is parsed but not sent */
+    enum thinking thinking;      /* also in convo.template_kwargs */
+    int thinking_budget;         /* tokens; 0 = not specified */
+    bool omits_thoughts;         /* reasoning blocks are sent with empty text */
+    /* reasoning blocks in the conversation without a valid signature of this server */
+    int n_strange_thoughts;
     const struct json *metadata; /* object or NULL */
-    int priority;                /* higher first */
+    int priority;                /* a higher value is served first */
     bool cache_prompt;           /* default true */
-    int id_slot;                 /* llama-server's; -1 = any */
-    struct str prediction;       /* what the client thinks the answer will be; .p NULL = nothing */
+    int id_slot;                 /* llama-server's slot; -1 = any */
+    struct str prediction;       /* predicted output, source of draft tokens; .p NULL = none */
 
-    /* of an answer that can be kept and gone on from (api/responses.h) */
-    bool may_shorten;         /* turns may go from the front of a conversation that does not fit */
-    bool store;               /* keep it */
-    bool background;          /* nobody waits for it: it is kept from its beginning; with store */
-    struct str previous_id;   /* what it goes on from; .p NULL: nothing */
-    bool needs_shelf;         /* the conversation is not complete without what is kept */
-    const struct json *items; /* what was asked now, item by item, or as a string */
+    /* Stored responses (api/responses.h). */
+    /* oldest turns may be dropped if the conversation exceeds the context */
+    bool may_shorten;
+    bool store; /* store the response */
+    /* generate without a connection; stored from the start; requires store */
+    bool background;
+    struct str previous_id;   /* the response to continue from; .p NULL = none */
+    bool needs_shelf;         /* the conversation is incomplete without stored items */
+    const struct json *items; /* `input` of this request: an array of items, or a string */
 
     struct ask_script script;
 };
 
-/* True when the body has the field and it is not null. */
+/* True if the body has the field and it is not null. */
 bool ask_has(const struct ask *ask, const char *field);
 
-/* How many choices run, of all prompts together: n_prompts * best_of. */
+/* Number of choices to generate, over all prompts: n_prompts * best_of. */
 static inline int ask_n_choices(const struct ask *ask)
 {
     return ask->n_prompts * ask->best_of;
 }
 
-/* What could not be checked before the model was known: token ids in logit_bias, stop_token_ids,
- * allowed_token_ids and the prompts. ERR_RANGE with the field. */
+/* Checks token ids, which requires the model: logit_bias, stop_token_ids, allowed_token_ids and the
+ * prompts. ERR_RANGE with the field. */
 int ask_check_vocab(const struct ask *ask, int32_t n_vocab, struct err *e);
 
 /* Copies the biases to ask->sample, sorted by token id. If a token occurs twice, its last entry is

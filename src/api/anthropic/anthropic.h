@@ -1,5 +1,8 @@
-/* anthropic.h: the pieces of the Anthropic Messages wire that its files share. Source of the
- * formats: the public types of the official client libraries. */
+/* anthropic.h: internal interface of the Anthropic Messages dialect. Source of the formats: the
+ * public types of the official client libraries.
+ *
+ * Owner: parsers, model lists and signatures run on any thread; functions on a response run on its
+ * io thread. */
 #pragma once
 
 #include "api/common/fields.h"
@@ -8,28 +11,29 @@
 
 /* anthropic_request.c */
 int anthropic_parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
-/* The same body, where max_tokens may be absent: only its tokens are counted. */
+/* For count_tokens: the same body, but max_tokens may be absent. */
 int anthropic_parse_count(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
 
-/* anthropic_messages.c: `system` (may be NULL) and `messages` -> f->ask->convo. A trailing
- * message of the assistant is one to continue. */
+/* anthropic_messages.c: `system` (may be NULL) and `messages` -> f->ask->convo. The model continues
+ * a trailing message of the assistant. */
 int anthropic_read_convo(struct fields *f, const struct json *system, const struct json *messages);
 
 /* anthropic_tools.c: `tools` and `tool_choice` (either may be NULL) -> f->ask. */
 int anthropic_read_tools(struct fields *f, const struct json *tools, const struct json *choice);
-/* Whether the arguments of a tool's calls are to be told as they come, complete or not. */
+/* Whether the arguments of this tool's calls are streamed as they are generated, without waiting
+ * for a complete call. */
 bool anthropic_is_eager(const struct ask *ask, struct str name);
 
-/* anthropic_signature.c: a thinking block is signed when it is told, so that it can be known again
- * when it comes back. What is signed is its text as JSON escapes it. The key is the process's own:
- * after a restart, and at another server, blocks are strange ones. Any thread. */
+/* anthropic_signature.c: signs a thinking block when it is sent, so that it can be verified when
+ * the client returns it. The signature covers the JSON-escaped text. The key is random per process:
+ * blocks from before a restart, or from another server, are unverified. Any thread. */
 struct signature_text {
     char z[48];
 };
 struct signature_text anthropic_sign(struct str escaped);
 bool anthropic_signed(struct str thought, struct str signature);
 
-/* anthropic_blocks.c: the content blocks of an answer, as rows of its wire. */
+/* anthropic_blocks.c: implements the content block callbacks of the dialect. */
 void anthropic_text(struct answer *a, struct choice *c, struct str text);
 void anthropic_reasoning(struct answer *a, struct choice *c, struct str text);
 void anthropic_call_begin(struct answer *a, struct choice *c, struct answer_call *k);
@@ -39,12 +43,11 @@ void anthropic_call_end(struct answer *a, struct choice *c, struct answer_call *
 void anthropic_call_broken(struct answer *a, struct choice *c, struct answer_call *k);
 void anthropic_close_block(struct answer *a, struct choice *c);
 
-/* anthropic_models.c: GET /v1/models as this wire has it: a page of the list, one entry.
- * `after` and `before` are ids that bound the page, or STR_NONE; one that is nobody's bounds
- * nothing. */
+/* anthropic_models.c: GET /v1/models in Anthropic's format: a page of the list, one entry. `after`
+ * and `before` are the ids that bound the page, or STR_NONE; an unknown id has no effect. */
 struct anthropic_page {
     struct str after, before;
-    size_t limit; /* >= 1 */
+    size_t limit; /* at least 1 */
 };
 void anthropic_models(
     struct buf *out, const struct model_info *m, size_t n, const struct anthropic_page *page);

@@ -1,18 +1,18 @@
 #include "api/anthropic/anthropic.h"
 #include "api/common/answer_state.h"
 
-/* The content of a message: blocks of text, of thoughts and of tool calls, in the order in which
- * they were said. A stream tells each as
+/* anthropic_blocks.c: content blocks of a message (text, thinking, tool_use), in the order of
+ * generation. A stream sends each as
  *
  *     content_block_start {index, the empty block}  content_block_delta ...  content_block_stop
  *
- * and a body as an item of `content`, written into the same place by the same calls.
+ * and a body contains it as an element of `content`, written by the same functions.
  *
- * A tool call is told when it is complete: what is once begun cannot be taken back on this wire,
- * and a call may turn out to be text. Arguments of tools with `eager_input_streaming` are told as
- * they come: their client has agreed to see incomplete ones. */
+ * A tool call is sent when it is complete: this protocol cannot withdraw a block, and a call can
+ * turn out to be text. The arguments of a tool with `eager_input_streaming` are sent as they are
+ * generated, since its client accepts incomplete ones. Owner: the io thread of the response. */
 
-enum { CLOSED, TEXT, THOUGHT, CALL }; /* c->block: what is open */
+enum { CLOSED, TEXT, THINKING, CALL }; /* c->block: type of the open block */
 
 static bool is_stream(const struct answer *a)
 {
@@ -36,8 +36,8 @@ static void put_delta(
 
 /* ---- opening and closing */
 
-/* Of the thoughts since the last block of them, escaped, as they are kept. */
-static struct signature_text sign(struct choice *c)
+/* Signs the reasoning of the open block, which is the part of c->reasoning after block_from. */
+static struct signature_text sign_block(struct choice *c)
 {
     struct str all = buf_str(&c->reasoning);
     struct signature_text s = anthropic_sign(str_skip(all, c->block_from));
@@ -46,23 +46,23 @@ static struct signature_text sign(struct choice *c)
     return s;
 }
 
-static void close_stream(struct answer *a, struct choice *c)
+static void close_stream_block(struct answer *a, struct choice *c)
 {
-    if (c->block == THOUGHT) {
+    if (c->block == THINKING) {
         put_delta(a, c, "signature_delta", "signature");
-        buf_putz(&a->out, sign(c).z);
+        buf_putz(&a->out, sign_block(c).z);
         buf_putz(&a->out, "\"}}\n\n");
     }
     put_event(a, "content_block_stop", c);
     buf_putz(&a->out, "}\n\n");
 }
 
-static void close_body(struct answer *a, struct choice *c)
+static void close_body_block(struct answer *a, struct choice *c)
 {
     if (c->block == TEXT)
         buf_putc(&a->out, '"');
-    if (c->block == THOUGHT)
-        buf_printf(&a->out, "\",\"signature\":\"%s\"", sign(c).z);
+    if (c->block == THINKING)
+        buf_printf(&a->out, "\",\"signature\":\"%s\"", sign_block(c).z);
     buf_putc(&a->out, '}');
 }
 
@@ -71,13 +71,14 @@ void anthropic_close_block(struct answer *a, struct choice *c)
     if (c->block == CLOSED)
         return;
     if (is_stream(a))
-        close_stream(a, c);
+        close_stream_block(a, c);
     else
-        close_body(a, c);
+        close_body_block(a, c);
     c->block = CLOSED;
 }
 
-/* head: of the block, up to where its text or its input stands; empty: the rest of an empty one. */
+/* head: the start of the block, up to its text or input; empty: the end of an empty block, for the
+ * start event. */
 static void open_block(
     struct answer *a, struct choice *c, int kind, struct str head, const char *empty)
 {
@@ -112,9 +113,9 @@ static void open_call(struct answer *a, struct choice *c, const struct answer_ca
     buf_clear(&head);
 }
 
-/* ---- what is said */
+/* ---- content */
 
-static void put_piece(
+static void put_fragment(
     struct answer *a, struct choice *c, const char *type, const char *member, struct str text)
 {
     if (is_stream(a))
@@ -128,16 +129,16 @@ void anthropic_text(struct answer *a, struct choice *c, struct str text)
 {
     if (c->block != TEXT)
         open_block(a, c, TEXT, STR("{\"type\":\"text\",\"text\":\""), "\"");
-    put_piece(a, c, "text_delta", "text", text);
+    put_fragment(a, c, "text_delta", "text", text);
 }
 
 void anthropic_reasoning(struct answer *a, struct choice *c, struct str text)
 {
-    if (c->block != THOUGHT)
+    if (c->block != THINKING)
         open_block(
-            a, c, THOUGHT, STR("{\"type\":\"thinking\",\"thinking\":\""), "\",\"signature\":\"\"");
+            a, c, THINKING, STR("{\"type\":\"thinking\",\"thinking\":\""), "\",\"signature\":\"\"");
     if (!a->setup.ask->omits_thoughts)
-        put_piece(a, c, "thinking_delta", "thinking", text);
+        put_fragment(a, c, "thinking_delta", "thinking", text);
 }
 
 /* ---- calls */
@@ -157,7 +158,7 @@ void anthropic_call_begin(struct answer *a, struct choice *c, struct answer_call
 void anthropic_call_args(struct answer *a, struct choice *c, struct answer_call *k, struct str json)
 {
     if (k->block)
-        put_piece(a, c, "input_json_delta", "partial_json", json);
+        put_fragment(a, c, "input_json_delta", "partial_json", json);
 }
 
 void anthropic_call_end(struct answer *a, struct choice *c, struct answer_call *k)
@@ -167,11 +168,11 @@ void anthropic_call_end(struct answer *a, struct choice *c, struct answer_call *
     if (!is_stream(a))
         buf_puts(&a->out, buf_str(&k->args));
     else if (!k->block)
-        put_piece(a, c, "input_json_delta", "partial_json", buf_str(&k->args));
+        put_fragment(a, c, "input_json_delta", "partial_json", buf_str(&k->args));
     anthropic_close_block(a, c);
 }
 
-/* Only a client that asked for it has seen something of it. */
+/* A block is open only if the client accepts incomplete calls. */
 void anthropic_call_broken(struct answer *a, struct choice *c, struct answer_call *k)
 {
     if (k->block)

@@ -1,30 +1,30 @@
 #include "api/anthropic/anthropic.h"
 #include "api/common/path.h"
 
-/* Messages of blocks -> messages that templates know:
+/* anthropic_messages.c: messages with content blocks -> messages for chat templates:
  *
  *   user       text ...                   one user message
- *              tool_result ...            a tool message each, in front of it
+ *              tool_result ...            one tool message each, before the user message
  *   assistant  text, tool_use, thinking   one assistant message: content, tool_calls, reasoning
  *
- * Consecutive messages of one role become one. All parts lie in one array in their order, so that
- * a message which is joined to the one before it only makes that one longer: linear, however
- * many there are. */
+ * Consecutive messages of the same role are merged. All parts are in one array in their order, so a
+ * merge only increases the part count of the first message. The time is linear in the number of
+ * messages. Any thread. */
 
-struct reader {
+struct block_reader {
     struct fields *f;
     struct convo *c;
-    struct part *parts;             /* the next free one */
-    struct tool_call *calls;        /* likewise */
-    const struct tool_call *called; /* of the last message that had some */
+    struct part *parts;             /* next free element */
+    struct tool_call *calls;        /* next free element */
+    const struct tool_call *called; /* tool calls of the last assistant message that has any */
     int n_called, next_called;
 };
 
-static const char *const only_text = "this model reads only text";
+static const char *const text_only = "this model reads only text";
 
-/* ---- room */
+/* ---- allocation */
 
-struct room {
+struct block_counts {
     size_t messages, parts, calls;
 };
 
@@ -40,7 +40,7 @@ static size_t n_items(const struct json *v)
     return v && v->kind == JSON_ARRAY ? v->n : 1;
 }
 
-/* A document and what was found have two words above their text. */
+/* A document and a search result have up to two heading parts before their text. */
 static size_t n_parts(const struct json *b)
 {
     const struct json *source = json_get(b, "source");
@@ -50,40 +50,41 @@ static size_t n_parts(const struct json *b)
     return is_block(b, "search_result") ? 2 + n_items(json_get(b, "content")) : 1;
 }
 
-/* No more than what reading will fill: blocks that are none are an error before they are kept. */
-static void count_content(struct room *room, const struct json *content)
+/* Counts no more than the parser fills: an invalid block is an error before it is stored. */
+static void count_content(struct block_counts *block_counts, const struct json *content)
 {
     if (!content || content->kind != JSON_ARRAY) {
-        room->parts++;
+        block_counts->parts++;
         return;
     }
     for (const struct json *b = content->child; b; b = b->next) {
         const struct json *inner = is_block(b, "tool_result") ? json_get(b, "content") : NULL;
-        room->messages += is_block(b, "tool_result");
-        room->calls += is_block(b, "tool_use");
-        room->parts += b->kind == JSON_OBJECT && b->n ? n_parts(b) : 0;
+        block_counts->messages += is_block(b, "tool_result");
+        block_counts->calls += is_block(b, "tool_use");
+        block_counts->parts += b->kind == JSON_OBJECT && b->n ? n_parts(b) : 0;
         for (const struct json *i = inner && inner->kind == JSON_ARRAY ? inner->child : NULL; i;
              i = i->next)
-            room->parts += n_parts(i);
+            block_counts->parts += n_parts(i);
     }
 }
 
-static int make_room(struct reader *r, const struct json *system, const struct json *messages)
+static int allocate_blocks(
+    struct block_reader *r, const struct json *system, const struct json *messages)
 {
-    struct room room = { .messages = messages->n + 1 };
+    struct block_counts block_counts = { .messages = messages->n + 1 };
 
-    count_content(&room, system);
+    count_content(&block_counts, system);
     for (const struct json *m = messages->child; m; m = m->next)
-        count_content(&room, json_get(m, "content"));
-    r->parts = arena_zalloc(r->f->arena, room.parts + 1, sizeof(*r->parts));
-    r->calls = arena_zalloc(r->f->arena, room.calls + 1, sizeof(*r->calls));
-    r->c->messages = arena_zalloc(r->f->arena, room.messages, sizeof(*r->c->messages));
+        count_content(&block_counts, json_get(m, "content"));
+    r->parts = arena_zalloc(r->f->arena, block_counts.parts + 1, sizeof(*r->parts));
+    r->calls = arena_zalloc(r->f->arena, block_counts.calls + 1, sizeof(*r->calls));
+    r->c->messages = arena_zalloc(r->f->arena, block_counts.messages, sizeof(*r->c->messages));
     return r->parts && r->calls && r->c->messages ? 0 : field_no_memory(r->f);
 }
 
-/* ---- messages as they grow */
+/* ---- construction of messages */
 
-static struct message *open_message(struct reader *r, enum role role)
+static struct message *open_message(struct block_reader *r, enum role role)
 {
     struct message *m = &r->c->messages[r->c->n_messages++];
 
@@ -91,8 +92,8 @@ static struct message *open_message(struct reader *r, enum role role)
     return m;
 }
 
-/* The last one if it has this role, else a new one. */
-static struct message *continue_message(struct reader *r, enum role role)
+/* Returns the last message if it has this role, else a new one. */
+static struct message *continue_message(struct block_reader *r, enum role role)
 {
     struct convo *c = r->c;
 
@@ -101,12 +102,12 @@ static struct message *continue_message(struct reader *r, enum role role)
     return open_message(r, role);
 }
 
-static void add_text(struct reader *r, struct message *m, struct str text)
+static void add_text(struct block_reader *r, struct message *m, struct str text)
 {
     *r->parts++ = (struct part){ .kind = PART_TEXT, .text = text };
     m->n_parts++;
     m->has_content = true;
-    m->is_plain = m->n_parts == 1; /* a string is short for one block of text */
+    m->is_plain = m->n_parts == 1; /* a string is equivalent to a single text block */
 }
 
 /* ---- blocks */
@@ -127,7 +128,7 @@ static int unknown_type(struct fields *f, const struct path *at, struct str type
 }
 
 static int read_text_block(
-    struct reader *r, const struct path *at, const struct json *v, struct message *m)
+    struct block_reader *r, const struct path *at, const struct json *v, struct message *m)
 {
     struct str text = STR_NONE;
 
@@ -137,8 +138,8 @@ static int read_text_block(
     return 0;
 }
 
-/* The words that stand above what is quoted: its title, where it is from, what it is. */
-static int read_heads(struct reader *r, const struct path *at, const struct json *v,
+/* Adds the headings of a quotation as text: title, source or context. */
+static int read_headings(struct block_reader *r, const struct path *at, const struct json *v,
     const char *const *names, struct message *m)
 {
     for (; *names; names++) {
@@ -151,9 +152,9 @@ static int read_heads(struct reader *r, const struct path *at, const struct json
     return 0;
 }
 
-/* The text of a document or of something found: a string, or blocks of text. */
+/* Reads the text of a document or search result: a string, or text blocks. */
 static int read_quoted(
-    struct reader *r, const struct path *at, const struct json *v, struct message *m)
+    struct block_reader *r, const struct path *at, const struct json *v, struct message *m)
 {
     struct str text = STR_NONE, type;
     int i = 0;
@@ -169,18 +170,18 @@ static int read_quoted(
         if (read_type(r->f, here, b, &type))
             return -1;
         if (!str_is(type, "text"))
-            return path_unsupported(r->f, here, only_text);
+            return path_unsupported(r->f, here, text_only);
         if (read_text_block(r, here, b, m))
             return -1;
     }
     return 0;
 }
 
-/* A document that is text is text; the others need eyes. */
+/* Reads a document with text; other sources need a vision model. */
 static int read_document(
-    struct reader *r, const struct path *at, const struct json *v, struct message *m)
+    struct block_reader *r, const struct path *at, const struct json *v, struct message *m)
 {
-    static const char *const heads[] = { "title", "context", NULL };
+    static const char *const headings[] = { "title", "context", NULL };
     const struct json *source = json_get(v, "source");
     struct str type;
 
@@ -190,25 +191,25 @@ static int read_document(
         return -1;
     const char *member = str_is(type, "text") ? "data" : str_is(type, "content") ? "content" : NULL;
     if (!member)
-        return path_unsupported(r->f, at, only_text);
-    if (read_heads(r, at, v, heads, m))
+        return path_unsupported(r->f, at, text_only);
+    if (read_headings(r, at, v, headings, m))
         return -1;
     return read_quoted(r, AT(AT(at, "source"), member), json_get(source, member), m);
 }
 
-static int read_found(
-    struct reader *r, const struct path *at, const struct json *v, struct message *m)
+static int read_search_result(
+    struct block_reader *r, const struct path *at, const struct json *v, struct message *m)
 {
-    static const char *const heads[] = { "title", "source", NULL };
+    static const char *const headings[] = { "title", "source", NULL };
 
-    if (read_heads(r, at, v, heads, m))
+    if (read_headings(r, at, v, headings, m))
         return -1;
     return read_quoted(r, AT(at, "content"), json_get(v, "content"), m);
 }
 
-/* What may stand in a user's message, a tool's result or the system prompt alike. */
+/* Reads a block that is allowed in a user message, a tool result and the system prompt. */
 static int read_content_block(
-    struct reader *r, const struct path *at, const struct json *v, struct message *m)
+    struct block_reader *r, const struct path *at, const struct json *v, struct message *m)
 {
     static const char *const refused[] = { "image", "container_upload", "tool_reference" };
     struct str type;
@@ -220,16 +221,16 @@ static int read_content_block(
     if (str_is(type, "document"))
         return read_document(r, at, v, m);
     if (str_is(type, "search_result"))
-        return read_found(r, at, v, m);
+        return read_search_result(r, at, v, m);
     for (size_t i = 0; i < ARRAY_LEN(refused); i++)
         if (str_is(type, refused[i]))
-            return path_unsupported(r->f, at, only_text);
+            return path_unsupported(r->f, at, text_only);
     return unknown_type(r->f, at, type);
 }
 
-/* A string or an array of blocks, into m. */
+/* Reads a string or an array of blocks into m. */
 static int read_content(
-    struct reader *r, const struct path *at, const struct json *v, struct message *m)
+    struct block_reader *r, const struct path *at, const struct json *v, struct message *m)
 {
     int i = 0;
 
@@ -246,14 +247,15 @@ static int read_content(
     return 0;
 }
 
-/* ---- the user's turn */
+/* ---- user messages */
 
-/* The name of the tool that was called; results mostly come in the order of their calls. */
-static struct str name_of_call(struct reader *r, struct str id)
+/* Returns the name of the tool that was called. Results are mostly in the order of their calls, so
+ * the search starts after the last match. */
+static struct str find_call_name(struct block_reader *r, struct str id)
 {
-    enum { FARTHEST = 64 };
+    enum { SEARCH_MAX = 64 };
 
-    for (int i = 0; i < FARTHEST && i < r->n_called; i++) {
+    for (int i = 0; i < SEARCH_MAX && i < r->n_called; i++) {
         const struct tool_call *call = &r->called[(r->next_called + i) % r->n_called];
         if (!str_eq(call->id, id))
             continue;
@@ -263,7 +265,7 @@ static struct str name_of_call(struct reader *r, struct str id)
     return STR_NONE;
 }
 
-static int read_result(struct reader *r, const struct path *at, const struct json *v)
+static int read_result(struct block_reader *r, const struct path *at, const struct json *v)
 {
     const struct json *content = json_get(v, "content"), *failed = json_get(v, "is_error");
     struct message *m = open_message(r, ROLE_TOOL);
@@ -273,7 +275,7 @@ static int read_result(struct reader *r, const struct path *at, const struct jso
     if (!json_is_null(failed) && failed->kind != JSON_BOOL)
         return path_wrong_kind(r->f, AT(at, "is_error"), "a boolean", failed);
     m->is_error = failed && failed->b;
-    m->name = name_of_call(r, m->tool_call_id);
+    m->name = find_call_name(r, m->tool_call_id);
     if (json_is_null(content)) {
         add_text(r, m, STR(""));
         return 0;
@@ -281,7 +283,7 @@ static int read_result(struct reader *r, const struct path *at, const struct jso
     return read_content(r, AT(at, "content"), content, m);
 }
 
-static int read_user(struct reader *r, const struct path *where, const struct json *content)
+static int read_user(struct block_reader *r, const struct path *where, const struct json *content)
 {
     int i = 0, n_results = 0;
 
@@ -305,10 +307,10 @@ static int read_user(struct reader *r, const struct path *where, const struct js
     return 0;
 }
 
-/* ---- the assistant's turn */
+/* ---- assistant messages */
 
 static int read_tool_use(
-    struct reader *r, const struct path *at, const struct json *v, struct message *m)
+    struct block_reader *r, const struct path *at, const struct json *v, struct message *m)
 {
     const struct json *input = json_get(v, "input");
     struct tool_call *call = r->calls;
@@ -330,16 +332,16 @@ static int read_tool_use(
     return 0;
 }
 
-/* Who signed it makes no difference to what is done with it, but the server counts strange ones:
- * other servers' are as good, and after a restart our own are strange. */
-static int read_thought(struct reader *r, const struct path *at, const struct json *v)
+/* A block without a valid signature is used, but counted: blocks of other servers are valid
+ * context, and blocks of this server are unverified after a restart. */
+static int read_thinking(struct block_reader *r, const struct path *at, const struct json *v)
 {
-    struct str thought = STR_NONE, signature = STR("");
+    struct str thinking = STR_NONE, signature = STR("");
 
-    if (path_need_text(r->f, AT(at, "thinking"), json_get(v, "thinking"), &thought) ||
+    if (path_need_text(r->f, AT(at, "thinking"), json_get(v, "thinking"), &thinking) ||
         path_take_text(r->f, AT(at, "signature"), json_get(v, "signature"), &signature))
         return -1;
-    r->f->ask->n_strange_thoughts += !anthropic_signed(thought, signature);
+    r->f->ask->n_strange_thoughts += !anthropic_signed(thinking, signature);
     return 0;
 }
 
@@ -350,7 +352,7 @@ static bool is_servers_block(struct str type)
 }
 
 static int read_assistant_block(
-    struct reader *r, const struct path *at, const struct json *v, struct message *m)
+    struct block_reader *r, const struct path *at, const struct json *v, struct message *m)
 {
     struct str type;
 
@@ -361,16 +363,17 @@ static int read_assistant_block(
     if (str_is(type, "tool_use"))
         return read_tool_use(r, at, v, m);
     if (str_is(type, "thinking"))
-        return read_thought(r, at, v);
+        return read_thinking(r, at, v);
     if (str_is(type, "redacted_thinking"))
-        return 0; /* nobody here can read it */
+        return 0; /* encrypted by another server */
     if (is_servers_block(type))
         return path_unsupported(r->f, at, "tools that another server ran are not read");
     return unknown_type(r->f, at, type);
 }
 
-/* All thinking blocks of one message, a line break between; they have been checked. */
-static int join_thoughts(struct reader *r, const struct json *content, struct message *m)
+/* Joins all thinking blocks of a message, separated by line breaks. The blocks have been
+ * checked. */
+static int join_thinking(struct block_reader *r, const struct json *content, struct message *m)
 {
     size_t n = 0, at = 0;
 
@@ -395,7 +398,7 @@ static int join_thoughts(struct reader *r, const struct json *content, struct me
     return 0;
 }
 
-static bool has_thoughts(const struct json *content)
+static bool has_thinking(const struct json *content)
 {
     if (content->kind == JSON_ARRAY)
         for (const struct json *b = content->child; b; b = b->next)
@@ -404,10 +407,12 @@ static bool has_thoughts(const struct json *content)
     return false;
 }
 
-/* Thoughts begin a message of their own, so that none are joined twice. */
-static int read_assistant(struct reader *r, const struct path *where, const struct json *content)
+/* A message with reasoning is not merged into the one before it, since that one can have reasoning
+ * of its own. */
+static int read_assistant(
+    struct block_reader *r, const struct path *where, const struct json *content)
 {
-    struct message *m = has_thoughts(content) ? open_message(r, ROLE_ASSISTANT)
+    struct message *m = has_thinking(content) ? open_message(r, ROLE_ASSISTANT)
                                               : continue_message(r, ROLE_ASSISTANT);
     int i = 0;
 
@@ -416,12 +421,12 @@ static int read_assistant(struct reader *r, const struct path *where, const stru
     for (const struct json *b = content->child; b; b = b->next, i++)
         if (read_assistant_block(r, AT_INDEX(where, "content", i), b, m))
             return -1;
-    return join_thoughts(r, content, m);
+    return join_thinking(r, content, m);
 }
 
-/* ---- all of them */
+/* ---- the conversation */
 
-static int read_message(struct reader *r, const struct path *where, const struct json *v)
+static int read_message(struct block_reader *r, const struct path *where, const struct json *v)
 {
     struct str role;
 
@@ -444,15 +449,15 @@ static int read_message(struct reader *r, const struct path *where, const struct
         (int)MIN(role.n, (size_t)40), role.p);
 }
 
-/* An empty system prompt is none. */
-static int read_system(struct reader *r, const struct json *system)
+/* An empty system prompt counts as absent. */
+static int read_system(struct block_reader *r, const struct json *system)
 {
     if (!system || field_says_nothing(system))
         return 0;
     return read_content(r, AT(NULL, "system"), system, open_message(r, ROLE_SYSTEM));
 }
 
-static void settle_turn(struct convo *c)
+static void set_continuation(struct convo *c)
 {
     const struct message *last = &c->messages[c->n_messages - 1];
 
@@ -463,7 +468,7 @@ static void settle_turn(struct convo *c)
 int anthropic_read_convo(struct fields *f, const struct json *system, const struct json *messages)
 {
     const char *name = "messages";
-    struct reader r = { .f = f, .c = &f->ask->convo };
+    struct block_reader r = { .f = f, .c = &f->ask->convo };
     int i = 0;
 
     if (!messages)
@@ -475,11 +480,11 @@ int anthropic_read_convo(struct fields *f, const struct json *system, const stru
     if (messages->n > ASK_MESSAGES_MAX)
         return err_param(f->e, ERR_RANGE, name, "'messages' may have at most %d entries, not %u.",
             ASK_MESSAGES_MAX, messages->n);
-    if (make_room(&r, system, messages) || read_system(&r, system))
+    if (allocate_blocks(&r, system, messages) || read_system(&r, system))
         return -1;
     for (const struct json *m = messages->child; m; m = m->next, i++)
         if (read_message(&r, AT_INDEX(NULL, name, i), m))
             return -1;
-    settle_turn(r.c);
+    set_continuation(r.c);
     return 0;
 }

@@ -22,8 +22,8 @@ static void put_model(struct jw *w, const struct model_info *m)
     jw_end_object(w);
 }
 
-/* The place of an id; `none` where it is nobody's. */
-static size_t place_of(const struct model_info *m, size_t n, struct str id, size_t none)
+/* Returns the index of an id, or `none` if no model has it. */
+static size_t index_of_model(const struct model_info *m, size_t n, struct str id, size_t none)
 {
     for (size_t i = 0; id.p && i < n; i++)
         if (str_is(id, m[i].id))
@@ -34,15 +34,15 @@ static size_t place_of(const struct model_info *m, size_t n, struct str id, size
 void anthropic_models(
     struct buf *out, const struct model_info *m, size_t n, const struct anthropic_page *page)
 {
-    size_t after = place_of(m, n, page->after, SIZE_MAX);
-    size_t end = place_of(m, n, page->before, n);
+    size_t after = index_of_model(m, n, page->after, SIZE_MAX);
+    size_t end = index_of_model(m, n, page->before, n);
     size_t from = after == SIZE_MAX ? 0 : after + 1;
     struct jw w;
 
     from = MIN(from, end);
     size_t all = end - from, shown = MIN(all, page->limit);
     if (page->before.p && !page->after.p)
-        from = end - shown; /* those next to the bound */
+        from = end - shown; /* a page before a bound ends at the bound */
     jw_init(&w, out);
     jw_object(&w);
     jw_key(&w, "data");

@@ -1,8 +1,9 @@
 #include "api/anthropic/anthropic.h"
 #include "api/common/rows.h"
 
-/* What the answer would depend on and is not served here is refused by name; what only hints
- * (cache_control, container, context_management, ...) is ignored; everything stays in ask->raw. */
+/* anthropic_request.c: field table of the Messages API. A field that would change the output and is
+ * not supported is rejected by name; hints (cache_control, container, context_management, ...) are
+ * ignored. ask->raw contains all of them. Any thread. */
 
 static int read_metadata(struct fields *f, const char *name, const struct json *v);
 static int read_output_config(struct fields *f, const char *name, const struct json *v);
@@ -39,7 +40,7 @@ static const struct field table[] = {
     { "x_timeout", FIELD_DOUBLE, ON, { 0, 86400 }, TO(timeout_s) },
 };
 
-/* ---- rows with a mind of their own */
+/* ---- fields with their own reader */
 
 static int read_metadata(struct fields *f, const char *name, const struct json *v)
 {
@@ -64,7 +65,7 @@ static int read_output_config(struct fields *f, const char *name, const struct j
         f, "output_config.effort", effort, "low|medium|high|xhigh|max", &f->ask->reasoning_effort);
 }
 
-/* `adaptive` and `between_tools` leave it to the model, which is what a template does by itself. */
+/* `adaptive` and `between_tools` let the model decide, which is the template's default. */
 static int read_thinking(struct fields *f, const char *name, const struct json *v)
 {
     const struct range budgets = { 1024, INT32_MAX };
@@ -94,15 +95,16 @@ static int read_thinking(struct fields *f, const char *name, const struct json *
 
 /* ---- the two routes */
 
-/* 0 is a prompt that is to be computed and not answered: the next request finds it. */
-static int read_max_tokens(struct fields *f, bool is_needed)
+/* max_tokens 0 computes the prompt without output, to fill the prefix cache for the next
+ * request. */
+static int read_max_tokens(struct fields *f, bool is_required)
 {
     const struct range in = { 0, INT32_MAX };
     const struct json *v = field_get(f, "max_tokens");
     struct ask *ask = f->ask;
 
     if (!v)
-        return is_needed ? field_missing(f, "max_tokens") : 0;
+        return is_required ? field_missing(f, "max_tokens") : 0;
     if (field_int(f, "max_tokens", v, in, &ask->max_tokens))
         return -1;
     if (ask->max_tokens && ask->thinking_budget >= ask->max_tokens)
@@ -112,7 +114,7 @@ static int read_max_tokens(struct fields *f, bool is_needed)
     return 0;
 }
 
-static int parse(
+static int parse_messages(
     struct ask *ask, const struct json *body, struct arena *a, struct err *e, bool is_count)
 {
     struct fields f = { ask, a, e, table, ARRAY_LEN(table), { NULL } };
@@ -129,10 +131,10 @@ static int parse(
 
 int anthropic_parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
 {
-    return parse(ask, body, a, e, false);
+    return parse_messages(ask, body, a, e, false);
 }
 
 int anthropic_parse_count(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
 {
-    return parse(ask, body, a, e, true);
+    return parse_messages(ask, body, a, e, true);
 }

@@ -1,11 +1,12 @@
 #include "api/anthropic/anthropic.h"
 #include "api/common/answer_state.h"
 
-/* One message, told. A stream is
+/* anthropic_response.c: response messages and their events. A stream is
  *
  *     message_start  ping  the content blocks (anthropic_blocks.c)  message_delta  message_stop
  *
- * and every event has its name twice, since clients dispatch on the line `event:`. */
+ * Each event has its name twice, since clients dispatch on the line `event:`. Owner: the io
+ * thread. */
 
 static const char *stop_reason(const struct ask *ask, const struct choice *c)
 {
@@ -18,7 +19,7 @@ static const char *stop_reason(const struct ask *ask, const struct choice *c)
     case FINISH_ERROR:
         break;
     }
-    /* Less than it asked for: the context was full. */
+    /* Fewer tokens than requested: the context is full. */
     return c->n_tokens < ask->max_tokens ? "model_context_window_exceeded" : "max_tokens";
 }
 
@@ -40,7 +41,7 @@ static void put_stop(struct jw *w, const struct answer *a)
     jw_null(w);
 }
 
-/* input_tokens are those that had to be computed: the whole prompt is the sum of all three. */
+/* input_tokens counts the uncached tokens: the whole prompt is the sum of the three counts. */
 static void put_usage(struct jw *w, const struct answer *a)
 {
     struct answer_counts n = answer_counts(a);
@@ -60,8 +61,8 @@ static void put_usage(struct jw *w, const struct answer *a)
     jw_end_object(w);
 }
 
-/* A message up to the bracket that opens its content. */
-static void put_message(struct buf *out, const struct answer *a)
+/* Writes a message up to the bracket that opens its content. */
+static void put_message_head(struct buf *out, const struct answer *a)
 {
     struct jw w;
 
@@ -78,8 +79,8 @@ static void put_message(struct buf *out, const struct answer *a)
     buf_putz(out, ",\"content\":[");
 }
 
-/* From behind the content to the brace that closes the message. */
-static void put_end(struct buf *out, const struct answer *a)
+/* Writes a message from the bracket after its content to the closing brace. */
+static void put_message_end(struct buf *out, const struct answer *a)
 {
     struct jw w;
 
@@ -109,26 +110,26 @@ static void event_end(struct jw *w)
 
 #define PING "event: ping\ndata: {\"type\":\"ping\"}\n\n"
 
-static void begin(struct answer *a)
+static void begin_message(struct answer *a)
 {
     if (!a->setup.ask->stream)
-        put_message(&a->out, a);
+        put_message_head(&a->out, a);
 }
 
-static void start(struct answer *a)
+static void start_stream(struct answer *a)
 {
     buf_putz(&a->out, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":");
-    put_message(&a->out, a);
-    put_end(&a->out, a);
+    put_message_head(&a->out, a);
+    put_message_end(&a->out, a);
     buf_putz(&a->out, "}\n\n" PING);
 }
 
-static void token(struct answer *a, struct choice *c, const struct answer_token *t)
+static void ignore_token(struct answer *a, struct choice *c, const struct answer_token *t)
 {
-    /* This wire has no log-probabilities. */
+    /* This dialect has no logprobs. */
 }
 
-static void end(struct answer *a)
+static void end_stream(struct answer *a)
 {
     struct jw w;
 
@@ -143,19 +144,19 @@ static void end(struct answer *a)
     event_end(&w);
 }
 
-static void body(struct answer *a)
+static void end_body(struct answer *a)
 {
-    put_end(&a->out, a);
+    put_message_end(&a->out, a);
 }
 
-static void error_frame(struct buf *out, const struct err *e, const struct error_extra *x)
+static void put_error_frame(struct buf *out, const struct err *e, const struct error_extra *x)
 {
     buf_putz(out, "event: error\ndata: ");
     anthropic_error(out, e, x);
     buf_putz(out, "\n\n");
 }
 
-/* ---- the rows */
+/* ---- dialects */
 
 const struct wire wire_anthropic = {
     .name = "anthropic",
@@ -167,9 +168,9 @@ const struct wire wire_anthropic = {
     .keeps_thoughts = true,
     .is_gathering = true,
     .parse = anthropic_parse,
-    .begin = begin,
-    .start = start,
-    .token = token,
+    .begin = begin_message,
+    .start = start_stream,
+    .token = ignore_token,
     .text = anthropic_text,
     .reasoning = anthropic_reasoning,
     .call_begin = anthropic_call_begin,
@@ -177,9 +178,9 @@ const struct wire wire_anthropic = {
     .call_end = anthropic_call_end,
     .call_broken = anthropic_call_broken,
     .choice_end = anthropic_close_block,
-    .end = end,
-    .body = body,
-    .error_frame = error_frame,
+    .end = end_stream,
+    .body = end_body,
+    .error_frame = put_error_frame,
 };
 
 const struct wire wire_anthropic_count = {

@@ -6,7 +6,7 @@
 #include <openssl/rand.h>
 #include <pthread.h>
 
-/* The key is this process's own: written once, then only read. */
+/* The key of this process: written once, then read-only. */
 static unsigned char key[32];
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 
@@ -28,17 +28,17 @@ struct signature_text anthropic_sign(struct str escaped)
     return out;
 }
 
-bool anthropic_signed(struct str thought, struct str signature)
+bool anthropic_signed(struct str text, struct str signature)
 {
     struct buf escaped;
-    bool is_own = false;
+    bool is_valid = false;
 
-    buf_init(&escaped, 6 * thought.n + 1);
-    json_escape(&escaped, thought);
+    buf_init(&escaped, 6 * text.n + 1);
+    json_escape(&escaped, text);
     if (buf_ok(&escaped)) {
         struct signature_text own = anthropic_sign(buf_str(&escaped));
-        is_own = signature.n == strlen(own.z) && !CRYPTO_memcmp(own.z, signature.p, signature.n);
+        is_valid = signature.n == strlen(own.z) && !CRYPTO_memcmp(own.z, signature.p, signature.n);
     }
     buf_clear(&escaped);
-    return is_own;
+    return is_valid;
 }

@@ -1,11 +1,11 @@
 #include "api/anthropic/anthropic.h"
 #include "api/common/tools.h"
 
-/* {"name","description","input_schema"} is a function. Tools that have a dated type of their own
- * (web_search_20250305 and its like) are run or described by the servers of the wire's inventor:
- * they are left out, and a choice that names one says that it is not there. */
+/* anthropic_tools.c: tools and tool_choice. {"name","description","input_schema"} is a function.
+ * Tools with a dated type (web_search_20250305) are executed or described by Anthropic's servers:
+ * they are omitted, and a tool_choice that names one is an error. Any thread. */
 
-static bool is_foreign(const struct json *tool)
+static bool is_server_tool(const struct json *tool)
 {
     const struct json *type = json_get(tool, "type");
 
@@ -15,21 +15,21 @@ static bool is_foreign(const struct json *tool)
 static int read_tool(
     struct tool_list *l, struct fields *f, const struct path *at, const struct json *v)
 {
-    struct tool_words words = { .description = STR_NONE };
+    struct tool_words spec = { .description = STR_NONE };
 
     if (v->kind != JSON_OBJECT)
         return path_wrong_kind(f, at, "an object", v);
-    if (is_foreign(v))
+    if (is_server_tool(v))
         return 0;
     const struct json *schema = json_get(v, "input_schema"), *strict = json_get(v, "strict");
     if (!json_is_null(schema) && schema->kind != JSON_OBJECT)
         return path_wrong_kind(f, AT(at, "input_schema"), "an object", schema);
-    if (path_need_text(f, AT(at, "name"), json_get(v, "name"), &words.name) ||
-        path_take_text(f, AT(at, "description"), json_get(v, "description"), &words.description))
+    if (path_need_text(f, AT(at, "name"), json_get(v, "name"), &spec.name) ||
+        path_take_text(f, AT(at, "description"), json_get(v, "description"), &spec.description))
         return -1;
-    words.parameters = json_is_null(schema) ? NULL : schema;
-    words.strict = json_is_null(strict) ? NULL : strict;
-    return tools_put(l, f, at, &words);
+    spec.parameters = json_is_null(schema) ? NULL : schema;
+    spec.strict = json_is_null(strict) ? NULL : strict;
+    return tools_put(l, f, at, &spec);
 }
 
 static int read_tools(struct fields *f, const struct json *tools)

@@ -8,9 +8,9 @@
 
 enum { FLUSH_AT = 32 * 1024, FIELDS_MOST = 24 };
 
-/* ---- life ---- */
+/* ---- creation ---- */
 
-static void make_id(struct answer *a, const char *own)
+static void make_response_id(struct answer *a, const char *own)
 {
     struct str prefix = str_of(a->wire->id_prefix);
 
@@ -49,7 +49,7 @@ int answer_new(struct answer **out, const struct answer_setup *s, struct err *e)
         for (int k = 0; k < N_ANSWER_LISTS; k++)
             buf_init(&c->lists[k], ANSWER_BYTES_MAX);
     }
-    make_id(a, s->id);
+    make_response_id(a, s->id);
     a->wire->begin(a);
     if (!answer_ok(a)) {
         answer_free(a);
@@ -131,7 +131,7 @@ void answer_slot(struct answer *a, int id_slot)
     a->id_slot = id_slot;
 }
 
-/* ---- towards the sink ---- */
+/* ---- output to the sink ---- */
 
 void answer_begin(struct answer *a)
 {
@@ -162,7 +162,7 @@ static void send_out(struct answer *a)
     buf_reset(&a->out);
 }
 
-/* A frame is made of several buffers: when one of them has failed, it is not whole. */
+/* A frame consists of several buffers: if one of them has failed, the frame is incomplete. */
 void answer_flush(struct answer *a)
 {
     if (a->has_begun && !a->has_ended && a->out.n && answer_ok(a))
@@ -184,14 +184,14 @@ void answer_error(struct answer *a, const struct err *e, const struct error_extr
     if (!a->has_begun) {
         a->has_ended = true;
         if (a->setup.ask->background)
-            a->wire->failed(a, e, x); /* told by what is kept */
+            a->wire->failed(a, e, x); /* for the stored response */
         else
             status_reply(
                 a->setup.sink, a->wire->error_form, e, x, a->setup.fields, a->setup.n_fields);
         return;
     }
     if (!answer_ok(a))
-        buf_reset(&a->out); /* its last frame is not whole */
+        buf_reset(&a->out); /* the last frame is incomplete */
     struct error_extra extra = x ? *x : (struct error_extra){ 0 };
     extra.request_id = status_request_id(a->setup.fields, a->setup.n_fields);
     if (a->wire->failed)
@@ -200,7 +200,7 @@ void answer_error(struct answer *a, const struct err *e, const struct error_extr
         a->wire->error_frame(&a->out, e, &extra);
     a->has_ended = true;
     if (!buf_ok(&a->out)) {
-        sink_abort(a->setup.sink); /* a stream that just ends would look complete */
+        sink_abort(a->setup.sink); /* a stream that ends normally would look complete */
         return;
     }
     send_out(a);
@@ -258,17 +258,18 @@ static void put_token(struct answer *a, struct choice *c, int32_t id, const stru
     answer_account(a, c, before);
 }
 
-static void mark_shown(struct choice *c)
+static void mark_lists_shown(struct choice *c)
 {
     for (int k = 0; k < N_ANSWER_LISTS; k++)
         c->shown[k] = c->lists[k].n;
 }
 
-/* A stream's frame has told the lists; a body keeps them, and they are not taken away any more. */
+/* A stream's frame contains the lists, so they are emptied. A body keeps them; a stop string no
+ * longer removes these entries. */
 void answer_shown(struct answer *a, struct choice *c)
 {
     if (!answer_tells(a)) {
-        mark_shown(c);
+        mark_lists_shown(c);
         return;
     }
     for (int k = 0; k < N_ANSWER_LISTS; k++) {
@@ -283,21 +284,21 @@ void answer_shown(struct answer *a, struct choice *c)
 static void put_text(struct answer *a, struct choice *c, struct str text, bool is_reasoning)
 {
     const struct wire *w = a->wire;
-    bool tells = answer_tells(a);
+    bool is_incremental = answer_tells(a);
 
     if (!text.n)
         return;
-    if (!tells || (w->keeps_thoughts && is_reasoning)) {
+    if (!is_incremental || (w->keeps_thoughts && is_reasoning)) {
         size_t before = answer_choice_bytes(c);
         json_escape(is_reasoning ? &c->reasoning : &c->text, text);
         answer_account(a, c, before);
     }
-    void (*tell)(struct answer *, struct choice *, struct str) =
+    void (*emit)(struct answer *, struct choice *, struct str) =
         is_reasoning ? w->reasoning : w->text;
-    if (tells && !tell)
+    if (is_incremental && !emit)
         return;
-    if (tells)
-        tell(a, c, text);
+    if (is_incremental)
+        emit(a, c, text);
     answer_shown(a, c);
 }
 
@@ -316,7 +317,7 @@ void answer_prompt_token(struct answer *a, int prompt, int32_t id, const struct 
         if (!c)
             continue;
         put_token(a, c, id, t);
-        mark_shown(c); /* no stop string takes a prompt away */
+        mark_lists_shown(c); /* stop strings do not apply to the prompt */
     }
 }
 
@@ -404,7 +405,7 @@ static double mean_logprob(const struct choice *c)
     return c->n_tokens ? c->sum_logprob / c->n_tokens : -INFINITY;
 }
 
-/* Better than another: likelier, or as likely and earlier. */
+/* Higher mean log-probability, or the same and a lower index. */
 static bool is_better(const struct choice *a, const struct choice *b)
 {
     double x = mean_logprob(a), y = mean_logprob(b);
@@ -425,7 +426,7 @@ const struct choice *answer_rank(const struct answer *a, int prompt, int place)
         if (n_better == place)
             return &first[i];
     }
-    return &first[place]; /* a NaN among them: nothing is better than anything */
+    return &first[place]; /* a choice has NaN: no comparison is true */
 }
 
 void answer_end(struct answer *a)

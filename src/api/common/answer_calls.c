@@ -1,15 +1,16 @@
-/* The tool calls of an answer: gathered for bodies and for what ends a stream, told to streams. */
+/* response_calls.c: tool calls of a response. Calls are accumulated, for bodies and for the finish
+ * reason, and passed to the dialect if it sends them incrementally. Owner: the io thread. */
 #include "api/common/answer_state.h"
 #include "base/mem.h"
 
 #include <openssl/sha.h>
 #include <stdio.h>
 
-enum { OWN_CHARACTERS = 24, NINE = 9 };
+enum { ID_CHARACTERS = 24, NINE_CHARACTERS = 9 };
 
-/* Letters and digits that depend on the answer's id and on the call's place in it: an answer that
- * is told twice has the same ids, and no two answers have one in common. */
-static void put_characters(struct buf *out, const struct answer *a, int choice, int call, int n)
+/* Appends n letters and digits derived from the response's id and the position of the call. The ids
+ * of a repeated response are equal; no two responses share an id. */
+static void put_derived_id(struct buf *out, const struct answer *a, int choice, int call, int n)
 {
     static const char letters[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     unsigned char digest[SHA256_DIGEST_LENGTH];
@@ -21,19 +22,20 @@ static void put_characters(struct buf *out, const struct answer *a, int choice, 
         buf_putc(out, letters[digest[i] % (sizeof(letters) - 1)]);
 }
 
-static struct str make_id(const struct answer *a, const struct choice *c, int call, struct str name)
+static struct str make_call_id(
+    const struct answer *a, const struct choice *c, int call, struct str name)
 {
     int choice = (int)(c - a->choices);
     struct buf b;
 
     buf_init(&b, 4 * KB);
     switch (a->setup.call_ids) {
-    case CALL_IDS_ANY: /* the wire's prefix and 24 characters */
+    case CALL_IDS_ANY: /* the dialect's prefix and 24 characters */
         buf_putz(&b, a->wire->call_prefix ? a->wire->call_prefix : "call_");
-        put_characters(&b, a, choice, call, OWN_CHARACTERS);
+        put_derived_id(&b, a, choice, call, ID_CHARACTERS);
         break;
     case CALL_IDS_NINE:
-        put_characters(&b, a, choice, call, NINE);
+        put_derived_id(&b, a, choice, call, NINE_CHARACTERS);
         break;
     case CALL_IDS_NAME:
         buf_printf(
@@ -61,7 +63,7 @@ void answer_calls_clear(struct choice *c)
     c->n_calls = c->cap_calls = 0;
 }
 
-static bool make_room(struct choice *c)
+static bool reserve_call(struct choice *c)
 {
     if (c->n_calls < c->cap_calls)
         return true;
@@ -83,7 +85,7 @@ static struct str copy_of(struct str s)
     return buf_steal(&b);
 }
 
-/* The call that goes on, or NULL. */
+/* Returns the incomplete call, or NULL. */
 static struct answer_call *open_call(struct choice *c, int number)
 {
     if (!c || !c->has_open_call)
@@ -92,7 +94,7 @@ static struct answer_call *open_call(struct choice *c, int number)
     return &c->calls[c->n_calls - 1];
 }
 
-static void hold(struct answer *a, const struct answer_call *k, size_t before)
+static void account_args(struct answer *a, const struct answer_call *k, size_t before)
 {
     a->held += k->args.n - before;
     if (!buf_ok(&k->args) || a->held > ANSWER_BYTES_MAX)
@@ -106,13 +108,13 @@ void answer_call_begin(struct answer *a, int choice, int call, struct str name)
     if (!c)
         return;
     CHECK(!c->has_open_call);
-    if (!make_room(c)) {
+    if (!reserve_call(c)) {
         a->has_failed = true;
         return;
     }
     struct answer_call *k = &c->calls[c->n_calls];
     *k = (struct answer_call){
-        .number = call, .id = make_id(a, c, call, name), .name = copy_of(name)
+        .number = call, .id = make_call_id(a, c, call, name), .name = copy_of(name)
     };
     buf_init(&k->args, ANSWER_BYTES_MAX);
     c->n_calls++;
@@ -138,7 +140,7 @@ void answer_call_args(struct answer *a, int choice, int call, struct str json)
         return;
     size_t before = k->args.n;
     buf_puts(&k->args, json);
-    hold(a, k, before);
+    account_args(a, k, before);
     if (answer_tells(a) && !a->wire->call_args)
         return;
     if (answer_tells(a))

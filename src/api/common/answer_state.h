@@ -1,8 +1,8 @@
-/* answer_state.h: the state of an answer, for answer.c and the rows of wire.h only.
+/* response_state.h: state of a response, for response*.c and the implementations of dialect.h only.
  *
- * Everything a row needs later is formatted when it comes: text is escaped into `text` (a body) or
- * straight into a frame (a stream), logprobs into lists of JSON items without brackets. A stream
- * empties the lists with each frame. Owner: the io thread. */
+ * Data is formatted on arrival: text is escaped into `text` (a body) or directly into a frame (a
+ * stream), logprobs into lists of JSON items without brackets. A stream empties the lists with each
+ * frame. Owner: the io thread. */
 #pragma once
 
 #include "api/common/answer.h"
@@ -17,42 +17,44 @@ enum answer_list {
     N_ANSWER_LISTS
 };
 
-struct answer_token { /* one token as its wire shows it */
+struct answer_token { /* one token for the logprobs of a dialect */
     int32_t id;
     struct str bytes;
-    const struct sampled *s; /* NULL: nothing predicted it */
-    uint32_t offset;         /* characters before it */
+    const struct sampled *s; /* NULL: the token has no prediction */
+    uint32_t offset;         /* characters before the token */
 };
 
 struct answer_call {
-    int number;          /* as the caller counts them: broken ones, too */
-    struct str id, name; /* heap; the id is made here */
+    int number;          /* number of the caller, which counts broken calls too */
+    struct str id, name; /* heap; the response generates the id */
     struct buf args;     /* raw JSON so far */
     bool has_ended;      /* complete: the arguments are a JSON object */
-    int block;           /* for the wire's own use: the number of a block or an item */
+    int block;           /* for the dialect: number of a content block or an item */
 };
 
 struct choice {
-    int number; /* what the client sees as index */
+    int number; /* `index` in the response */
     bool has_ended, has_started;
     enum finish finish;
     struct str stop_text; /* .p NULL: none */
     int32_t stop_id;      /* -1: none */
-    int n_tokens;         /* generated */
+    int n_tokens;         /* generated tokens */
     double sum_logprob;
-    uint32_t n_characters;     /* of the tokens so far */
-    int n_reasoning;           /* of n_tokens, thoughts */
-    struct buf text;           /* escaped; of a body */
-    struct buf reasoning;      /* likewise */
-    struct answer_call *calls; /* heap, also of a stream; broken ones are gone */
+    uint32_t n_characters;     /* in the tokens so far */
+    int n_reasoning;           /* reasoning tokens, part of n_tokens */
+    struct buf text;           /* escaped; only for a body */
+    struct buf reasoning;      /* escaped; for a body, or if the dialect keeps reasoning */
+    struct answer_call *calls; /* heap, also for a stream; without broken calls */
     int n_calls, cap_calls;
-    bool has_open_call; /* the last of them goes on */
-    bool ends_in_calls; /* FINISH_STOP and a complete call: a finish of its own on each wire */
-    /* For the wire's own use: what is open in its stream, how many were, where it begins. */
+    bool has_open_call; /* the last element of calls is incomplete */
+    /* FINISH_STOP with a complete call: each dialect has its own finish reason for it */
+    bool ends_in_calls;
+    /* For the dialect: the open block of the stream, the number of blocks, and the offset of the
+     * open block. */
     int block, n_blocks;
     size_t block_from;
     struct buf lists[N_ANSWER_LISTS];
-    size_t shown[N_ANSWER_LISTS]; /* their lengths when text was last shown */
+    size_t shown[N_ANSWER_LISTS]; /* list lengths when text was last emitted */
 };
 
 struct answer {
@@ -64,38 +66,40 @@ struct answer {
     int id_slot;                /* -1: none */
     int n_accepted, n_rejected; /* tokens of the client's prediction */
     struct answer_times times;
-    void *state;           /* the wire's own; see its begin and clear */
-    size_t held;           /* bytes of all choices, against ANSWER_BYTES_MAX */
-    struct buf out;        /* stream: whole frames not yet in the sink; else the body */
-    struct buf head, tail; /* of every frame; see the row's begin */
-    struct buf plain_tail; /* of a frame with nothing but text; empty: there are none */
-    size_t n_head_common;  /* bytes of head that go in front of any frame */
+    void *state;           /* private state of the dialect; see dialect.begin, clear */
+    size_t held;           /* bytes of all choices, bounded by ANSWER_BYTES_MAX */
+    struct buf out;        /* stream: whole frames not yet written to the sink; else the body */
+    struct buf head, tail; /* constant parts of each frame; see dialect.begin */
+    struct buf plain_tail; /* tail of a frame with only text; empty: the dialect has none */
+    size_t n_head_common;  /* leading bytes of head that are common to all frames */
     int n_choices;
     struct choice choices[];
 };
 
-/* True: what comes is given to the row as it comes. */
+/* True: output events are passed to the dialect as they arrive. */
 static inline bool answer_tells(const struct answer *a)
 {
     return a->setup.ask->stream || a->wire->is_gathering;
 }
 
-/* ---- between answer.c and answer_calls.c */
+/* ---- shared by response.c and response_calls.c */
 
-/* The choice, or NULL when nothing more is to be told of it. */
+/* Returns the choice, or NULL if it accepts no more output. */
 struct choice *answer_open_choice(struct answer *a, int i);
 size_t answer_choice_bytes(const struct choice *c);
-/* What a choice holds has changed by what it had before. */
+/* Adds the growth of a choice since it had `before` bytes to a->held, and checks the limit. */
 void answer_account(struct answer *a, const struct choice *c, size_t before);
-/* Something was shown, and so were the tokens that made it. */
+/* Called after text was emitted: the logprobs of its tokens are final. A stream drops them, since
+ * its frame contains them. */
 void answer_shown(struct answer *a, struct choice *c);
 void answer_calls_end(
-    struct answer *a, struct choice *c); /* the choice ends: so does an open call */
+    /* Called at the end of a choice; breaks a call that is still open. */
+    struct answer *a, struct choice *c);
 void answer_calls_clear(struct choice *c);
 
-/* ---- for the rows */
+/* ---- for dialects */
 
-/* The choice's list, with a comma when it has items. */
+/* Returns the list's buffer, with a comma appended if it has items. */
 struct buf *choice_item(struct choice *c, enum answer_list list);
-/* The next best of a prompt that has not been taken yet, by mean log-probability; for bodies. */
+/* Returns the choice at rank `place` (from 0) of a prompt, by mean log-probability. For bodies. */
 const struct choice *answer_rank(const struct answer *a, int prompt, int place);

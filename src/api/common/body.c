@@ -13,9 +13,9 @@ int body_object(
     return 0;
 }
 
-/* 1: it is there, and of the kind; 0: absent. */
-static int find(const struct json **v, const struct json *o, const char *key, enum json_kind kind,
-    struct err *e)
+/* Returns 1 if the member exists and has the type, 0 if absent, -1 on error. */
+static int find_member(const struct json **v, const struct json *o, const char *key,
+    enum json_kind kind, struct err *e)
 {
     static const char *const names[] = {
         [JSON_STRING] = "a string", [JSON_BOOL] = "a boolean", [JSON_ARRAY] = "an array"
@@ -32,7 +32,7 @@ static int find(const struct json **v, const struct json *o, const char *key, en
 int body_text(const struct json *o, const char *key, struct str *out, struct err *e)
 {
     const struct json *v;
-    int rc = find(&v, o, key, JSON_STRING, e);
+    int rc = find_member(&v, o, key, JSON_STRING, e);
 
     if (rc > 0)
         *out = v->s;
@@ -42,7 +42,7 @@ int body_text(const struct json *o, const char *key, struct str *out, struct err
 int body_flag(const struct json *o, const char *key, bool *out, struct err *e)
 {
     const struct json *v;
-    int rc = find(&v, o, key, JSON_BOOL, e);
+    int rc = find_member(&v, o, key, JSON_BOOL, e);
 
     if (rc > 0)
         *out = v->b;
@@ -52,7 +52,7 @@ int body_flag(const struct json *o, const char *key, bool *out, struct err *e)
 int body_array(const struct json *o, const char *key, const struct json **out, struct err *e)
 {
     const struct json *v;
-    int rc = find(&v, o, key, JSON_ARRAY, e);
+    int rc = find_member(&v, o, key, JSON_ARRAY, e);
 
     if (rc > 0)
         *out = v;

@@ -1,13 +1,14 @@
-/* body.h: a request body as an object, and its plain members.
+/* body.h: parses a request body as a JSON object and reads its plain members.
  *
- * For every body that is not read by a table of fields (fields.h). Absent and null leave *out
- * alone. Errors are the client's sentence, with the member in e->param: ERR_SYNTAX, ERR_INVALID;
- * ERR_MEMORY. Strings and arrays are borrowed from the arena and the body. */
+ * For every body without a table of fields (fields.h). A member that is absent or null leaves *out
+ * unchanged. Errors have a message for the client, with the member in e->param: ERR_SYNTAX,
+ * ERR_INVALID; ERR_MEMORY. Strings and arrays are borrowed from the arena and the body. Any
+ * thread. */
 #pragma once
 
 #include "base/json.h"
 
-/* Too deep or too many values: a bad body, ERR_SYNTAX, and not a long one. */
+/* A body that is too deep or has too many values is ERR_SYNTAX, not ERR_TOO_LARGE. */
 int body_object(struct json **out, struct str body, const struct json_limits *l, struct arena *a,
     struct err *e);
 

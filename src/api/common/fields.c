@@ -61,7 +61,7 @@ bool field_says_nothing(const struct json *v)
     return v->n == 0;
 }
 
-/* ---- one value ---- */
+/* ---- single values ---- */
 
 int field_bool(struct fields *f, const char *name, const struct json *v, bool *out)
 {
@@ -172,7 +172,7 @@ int field_ids(struct fields *f, const char *name, const struct json *v, size_t m
 
 /* ---- the table ---- */
 
-static int find_row(const struct fields *f, struct str name)
+static int find_entry(const struct fields *f, struct str name)
 {
     size_t lo = 0, hi = f->n;
 
@@ -192,13 +192,13 @@ static int find_row(const struct fields *f, struct str name)
 
 const struct json *field_get(const struct fields *f, const char *name)
 {
-    int row = find_row(f, str_of(name));
+    int row = find_entry(f, str_of(name));
 
     CHECK(row >= 0);
     return f->found[row];
 }
 
-static int read_row(struct fields *f, const struct field *row, const struct json *v)
+static int read_entry(struct fields *f, const struct field *row, const struct json *v)
 {
     void *to = row->to == FIELD_TYPE_ONLY ? NULL : (char *)f->ask + row->to;
     struct str text = STR_NONE;
@@ -246,7 +246,7 @@ static int read_row(struct fields *f, const struct field *row, const struct json
     return rc;
 }
 
-/* The search above relies on it; in test builds every request asks. */
+/* The binary search in find_row requires a sorted table; test builds check it for each request. */
 static void check_order(const struct fields *f)
 {
     for (size_t i = 1; i < f->n; i++)
@@ -259,12 +259,12 @@ int fields_read(struct fields *f, const struct json *body)
     check_order(f);
     memset(f->found, 0, sizeof(f->found));
     for (const struct json *m = body->child; m; m = m->next) {
-        int row = m->key.n ? find_row(f, m->key) : -1;
+        int row = m->key.n ? find_entry(f, m->key) : -1;
         if (row >= 0 && f->table[row].on & 1u << f->ask->kind)
             f->found[row] = m->kind == JSON_NULL ? NULL : m;
     }
     for (size_t i = 0; i < f->n; i++)
-        if (f->found[i] && read_row(f, &f->table[i], f->found[i]))
+        if (f->found[i] && read_entry(f, &f->table[i], f->found[i]))
             return -1;
     return 0;
 }

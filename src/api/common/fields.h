@@ -1,9 +1,10 @@
-/* fields.h: a request body read by a table: name, kind, range, where the value goes.
+/* fields.h: reads a request body by a table of name, type, range and destination.
  *
- * The body is walked once; a member that the table does not know is ignored, null is absent, of
- * two members with one name the last counts. Then the rows are read in the table's order, which
- * is alphabetical (checked in test builds), so the first mistake found does not depend on the
- * order a client wrote. Rows with FIELD_LATER are only looked up, by field_get. */
+ * The body is walked once. A member that is not in the table is ignored; null counts as absent; of
+ * two members with the same name the last is used. Then the entries are read in the order of the
+ * table, which is alphabetical (checked in test builds), so the first error reported does not
+ * depend on the order of the client's members. Entries of type FIELD_LATER are not read, only
+ * returned by field_get. Any thread. */
 #pragma once
 
 #include "generate/ask.h"
@@ -16,11 +17,11 @@ enum field_kind {
     FIELD_FLOAT,  /* float, in range */
     FIELD_DOUBLE, /* double, in range */
     FIELD_TEXT,   /* struct str, at most in.hi bytes */
-    FIELD_WORD,   /* struct str, one of text: "low|high" */
+    FIELD_WORD,   /* struct str, one of `text`: "low|high" */
     FIELD_OBJECT, /* const struct json * */
-    FIELD_REFUSE, /* ERR_UNSUPPORTED unless it says nothing: null, false, 0, "", [], {} */
-    FIELD_READ,   /* the row's own function */
-    FIELD_LATER   /* looked at when all others have been read */
+    FIELD_REFUSE, /* ERR_UNSUPPORTED unless the value is neutral: null, false, 0, "", [], {} */
+    FIELD_READ,   /* read by the entry's function */
+    FIELD_LATER   /* read by the caller after all others, with field_get */
 };
 
 struct range {
@@ -32,10 +33,10 @@ struct fields;
 struct field {
     const char *name;
     enum field_kind kind;
-    unsigned on; /* bit per enum ask_kind: where the field exists; elsewhere it is ignored */
+    unsigned on; /* bit per enum ask_kind in which the field exists; ignored in others */
     struct range in;
-    size_t to;        /* offset in struct ask; FIELD_TYPE_ONLY: checked, not kept */
-    const char *text; /* WORD: the words; REFUSE: what it is, for the sentence */
+    size_t to;        /* offset in struct request; FIELD_TYPE_ONLY: checked, not stored */
+    const char *text; /* WORD: the values; REFUSE: reason, for the error message */
     int (*read)(struct fields *f, const char *name, const struct json *v);
 };
 
@@ -47,10 +48,10 @@ struct fields {
     struct err *e;
     const struct field *table;
     size_t n;
-    const struct json *found[FIELDS_MAX]; /* never one that is null */
+    const struct json *found[FIELDS_MAX]; /* never a null value */
 };
 
-/* f->ask (with its kind), arena, e, table and n are set. */
+/* Requires f->ask (with its kind), arena, e, table and n. */
 int fields_read(struct fields *f, const struct json *body);
 const struct json *field_get(const struct fields *f, const char *name);
 
@@ -61,7 +62,7 @@ int field_missing(struct fields *f, const char *name);
 int field_no_memory(struct fields *f);
 bool field_says_nothing(const struct json *v);
 
-/* One value by itself: 0 or -1. */
+/* Read one value; 0 or -1. */
 int field_bool(struct fields *f, const char *name, const struct json *v, bool *out);
 int field_int(struct fields *f, const char *name, const struct json *v, struct range in, int *out);
 int field_number(
@@ -70,5 +71,5 @@ int field_text(
     struct fields *f, const char *name, const struct json *v, size_t most, struct str *out);
 int field_word(
     struct fields *f, const char *name, const struct json *v, const char *words, struct str *out);
-/* An array of at most `most` token ids, in the arena. */
+/* Reads an array of at most `most` token ids into the arena. */
 int field_ids(struct fields *f, const char *name, const struct json *v, size_t most, int32_t **out);

@@ -1,7 +1,7 @@
-/* path.h: where in a body a value stands: "messages[3].content[1].type".
+/* path.h: path of a value in a request body, such as "messages[3].content[1].type".
  *
- * A path is a chain of structs on the stack; it is put into words only when something is wrong
- * there. Any thread. */
+ * A path is a linked list of structs on the stack; it is formatted only for an error message. Any
+ * thread. */
 #pragma once
 
 #include "api/common/fields.h"
@@ -15,16 +15,17 @@ struct path {
 #define AT(up, member)        (&(struct path){ up, member, -1 })
 #define AT_INDEX(up, list, i) (&(struct path){ up, list, i })
 
-struct path_text { /* the front of longer ones */
+struct path_text { /* truncated if longer */
     char z[48];
 };
 struct path_text path_spell(const struct path *p);
 
-/* The errors of fields.h, and values, at a path: -1 or 0. */
+/* The errors and value readers of fields.h, at a path: -1 or 0. */
 int path_wrong_kind(
     struct fields *f, const struct path *at, const char *want, const struct json *v);
 int path_missing(struct fields *f, const struct path *at);
 int path_unsupported(struct fields *f, const struct path *at, const char *what);
-/* A string that must be there; one that may be: then *out is left alone. */
+/* path_need_text reads a required string, path_take_text an optional one (absent: *out is
+ * unchanged). */
 int path_need_text(struct fields *f, const struct path *at, const struct json *v, struct str *out);
 int path_take_text(struct fields *f, const struct path *at, const struct json *v, struct str *out);

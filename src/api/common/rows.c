@@ -46,7 +46,7 @@ int row_seed(struct fields *f, const char *name, const struct json *v)
             "'%s' must be an integer of 64 bits, not %.*s.", name, (int)MIN(v->s.n, (size_t)40),
             v->s.p);
     if (seed == -1)
-        return 0; /* "any", as llama-server's clients say it */
+        return 0; /* random seed, in llama-server's protocol */
     f->ask->sample.seed = (uint64_t)seed;
     f->ask->has_seed = true;
     return 0;
@@ -73,7 +73,7 @@ int row_stop(struct fields *f, const char *name, const struct json *v)
         if (c->s.n)
             ask->stops[ask->n_stops++] = c->s;
         if (v->kind == JSON_STRING)
-            break; /* next is the next field of the body */
+            break; /* v->next is the next field of the body */
     }
     if (bytes > STOP_BYTES_MAX)
         return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %d bytes, not %zu.", name,
@@ -101,7 +101,7 @@ static int read_script_chunk(struct fields *f, const struct json *v, struct ask_
     return 0;
 }
 
-/* A text, or one for each turn of the assistant. */
+/* One text, or an array with one text for each turn of the assistant. */
 static int read_script_text(
     struct fields *f, const char *name, const struct json *v, struct ask_script *s)
 {
@@ -242,7 +242,7 @@ int row_fill(struct fields *f, const struct infill *fill)
     return 0;
 }
 
-/* ---- what the template is told ---- */
+/* ---- template variables ---- */
 
 static struct json *member_new(struct fields *f, const char *key, enum json_kind kind)
 {
@@ -262,14 +262,14 @@ static struct json **member_append(struct json *all, struct json **tail, struct 
     return &m->next;
 }
 
-/* In front of the client's own, because of two members with one name the last counts. */
+/* The client's own members follow, since of two members with one name the last is used. */
 int tell_template(struct fields *f)
 {
     struct convo *c = &f->ask->convo;
     bool has_effort = f->ask->reasoning_effort.p != NULL,
-         is_said = f->ask->thinking != THINKING_UNSAID;
+         has_thinking = f->ask->thinking != THINKING_UNSAID;
 
-    if (!has_effort && !is_said)
+    if (!has_effort && !has_thinking)
         return 0;
     struct json *all = member_new(f, "", JSON_OBJECT);
     struct json *effort = member_new(f, "reasoning_effort", JSON_STRING);
@@ -281,7 +281,7 @@ int tell_template(struct fields *f)
     struct json **tail = &all->child;
     if (has_effort)
         tail = member_append(all, tail, effort);
-    if (is_said)
+    if (has_thinking)
         tail = member_append(all, tail, enable);
     const struct json *own = c->template_kwargs ? c->template_kwargs->child : NULL;
     for (; own; own = own->next) {

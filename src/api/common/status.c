@@ -3,24 +3,24 @@
 
 #include <stdio.h>
 
-/* What the rows share. */
+/* Strings that several table entries share. */
 #define BAD  "invalid_request_error"
 #define OURS "server_error"
 #define BUSY "overloaded"
 #define FULL "overloaded_error"
 
-static const struct row {
+static const struct status_entry {
     struct status status;
     int http_anthropic;
     const char *type_anthropic, *type_llama;
-} rows[] = {
+} status_table[] = {
 #define STATUS(name, http, http_a, again, title, type, code, type_a, type_l)                       \
     [ERR_##name] = { { http, type, code, title, RETRY_##again }, http_a, type_a, type_l },
 #include "api/common/status.def"
 #undef STATUS
 };
 
-/* As many rows as codes; no two rows are one code's, or the compiler complains. */
+/* The table has one entry for each code; a second entry for a code is a compiler warning. */
 enum {
     N_CODES = 0
 #define ERR(name, meaning) +1
@@ -34,17 +34,17 @@ enum {
 };
 _Static_assert(N_CODES == N_ROWS, "every code of base/errors.def has a row in status.def");
 
-/* No code, or none of ours, is our fault. */
-static const struct row *row_of(enum errcode code)
+/* ERR_NONE and unknown codes map to ERR_INTERNAL. */
+static const struct status_entry *entry_of(enum errcode code)
 {
-    bool is_code = code > ERR_NONE && (size_t)code < ARRAY_LEN(rows);
+    bool is_code = code > ERR_NONE && (size_t)code < ARRAY_LEN(status_table);
 
-    return &rows[is_code ? code : ERR_INTERNAL];
+    return &status_table[is_code ? code : ERR_INTERNAL];
 }
 
 struct status status_of(enum errcode code)
 {
-    return row_of(code)->status;
+    return entry_of(code)->status;
 }
 
 static const char *code_of(const struct err *e, const struct error_extra *x)
@@ -65,7 +65,7 @@ static const char *message_of(const struct err *e)
     return e->msg[0] ? e->msg : status_of(e->code).title;
 }
 
-static void put_overflow(struct jw *w, const struct err *e, const struct error_extra *x)
+static void put_context_sizes(struct jw *w, const struct err *e, const struct error_extra *x)
 {
     if (e->code != ERR_CONTEXT || !x || !x->n_ctx)
         return;
@@ -91,13 +91,13 @@ void openai_error(struct buf *out, const struct err *e, const struct error_extra
     jw_z(&w, e->param[0] ? e->param : NULL);
     jw_key(&w, "code");
     jw_z(&w, code_of(e, x));
-    put_overflow(&w, e, x);
+    put_context_sizes(&w, e, x);
     jw_end_object(&w);
     jw_end_object(&w);
 }
 
-/* By this its clients know that they have to send the whole conversation each time. */
-static void put_details(struct jw *w, const struct err *e)
+/* Anthropic's clients send the whole conversation each time after they receive this code. */
+static void put_thread_details(struct jw *w, const struct err *e)
 {
     if (e->code != ERR_UNSUPPORTED || strcmp(e->param, "thread"))
         return;
@@ -108,12 +108,14 @@ static void put_details(struct jw *w, const struct err *e)
 void anthropic_error(struct buf *out, const struct err *e, const struct error_extra *x)
 {
     bool is_overflow = e->code == ERR_CONTEXT && x && x->n_ctx;
-    char words[96]; /* which its clients look for */
+    /* Anthropic's clients look for this message. */
+    char overflow_message[96];
     struct jw w;
 
     if (is_overflow)
-        snprintf(words, sizeof(words), "prompt is too long: %s%d tokens > %d maximum",
-            x->is_least ? "at least " : "", x->n_prompt_tokens, x->n_ctx);
+        snprintf(overflow_message, sizeof(overflow_message),
+            "prompt is too long: %s%d tokens > %d maximum", x->is_least ? "at least " : "",
+            x->n_prompt_tokens, x->n_ctx);
     jw_init(&w, out);
     jw_object(&w);
     jw_key(&w, "type");
@@ -121,10 +123,10 @@ void anthropic_error(struct buf *out, const struct err *e, const struct error_ex
     jw_key(&w, "error");
     jw_object(&w);
     jw_key(&w, "type");
-    jw_z(&w, row_of(e->code)->type_anthropic);
+    jw_z(&w, entry_of(e->code)->type_anthropic);
     jw_key(&w, "message");
-    jw_z(&w, is_overflow ? words : message_of(e));
-    put_details(&w, e);
+    jw_z(&w, is_overflow ? overflow_message : message_of(e));
+    put_thread_details(&w, e);
     jw_end_object(&w);
     jw_key(&w, "request_id");
     if (x && x->request_id.n)
@@ -158,8 +160,8 @@ void llama_error(struct buf *out, const struct err *e, const struct error_extra 
     jw_key(&w, "message");
     jw_z(&w, message_of(e));
     jw_key(&w, "type");
-    jw_z(&w, row_of(e->code)->type_llama);
-    put_overflow(&w, e, x);
+    jw_z(&w, entry_of(e->code)->type_llama);
+    put_context_sizes(&w, e, x);
     jw_end_object(&w);
     jw_end_object(&w);
 }
@@ -214,7 +216,7 @@ int status_fields(
 static const struct {
     const char *type; /* Content-Type */
     void (*put)(struct buf *out, const struct err *e, const struct error_extra *x);
-} forms[] = {
+} error_formats[] = {
     [ERROR_OPENAI] = { "application/json", openai_error },
     [ERROR_PROBLEM] = { "application/problem+json", problem_error },
     [ERROR_ANTHROPIC] = { "application/json", anthropic_error },
@@ -224,7 +226,7 @@ static const struct {
 
 int status_http(enum error_form form, enum errcode code)
 {
-    return form == ERROR_ANTHROPIC ? row_of(code)->http_anthropic : status_of(code).http;
+    return form == ERROR_ANTHROPIC ? entry_of(code)->http_anthropic : status_of(code).http;
 }
 
 struct str status_request_id(const struct http_field *fields, int n)
@@ -251,11 +253,11 @@ void status_reply(struct sink *s, enum error_form form, const struct err *e,
     if (!extra.request_id.n)
         extra.request_id = status_request_id(fields, n_fields);
     buf_init(&body, 16 * KB);
-    forms[form].put(&body, e, &extra);
-    /* Errors must work when memory does not. */
+    error_formats[form].put(&body, e, &extra);
+    /* The error response must work without memory. */
     struct str text = buf_ok(&body) ? buf_str(&body)
                                     : STR("{\"error\":{\"message\":\"out of memory\",\"type\":"
                                           "\"server_error\",\"param\":null,\"code\":null}}");
-    sink_reply(s, status_http(form, e->code), forms[form].type, text, all, n);
+    sink_reply(s, status_http(form, e->code), error_formats[form].type, text, all, n);
     buf_clear(&body);
 }

@@ -12,7 +12,7 @@ static struct json *new_node(struct fields *f, const char *key, enum json_kind k
     return j;
 }
 
-/* A copy of a value as a member or an item: its children are shared. */
+/* Copies a value as a member or an element; the children are shared. */
 static struct json *copy_node(struct fields *f, const char *key, const struct json *v)
 {
     struct json *j = arena_alloc(f->arena, sizeof(*j));
@@ -25,7 +25,7 @@ static struct json *copy_node(struct fields *f, const char *key, const struct js
     return j;
 }
 
-static void append(struct json *all, struct json ***tail, struct json *j)
+static void append_node(struct json *all, struct json ***tail, struct json *j)
 {
     **tail = j;
     *tail = &j->next;
@@ -42,7 +42,7 @@ int tools_begin(struct tool_list *l, struct fields *f, const char *name, const s
     l->array = new_node(f, NULL, JSON_ARRAY);
     if (!l->array)
         return field_no_memory(f);
-    l->array->raw = said->raw; /* its length bounds what looking through it costs */
+    l->array->raw = said->raw; /* bounds the cost of a search through the array */
     l->tail = &l->array->child;
     return 0;
 }
@@ -54,18 +54,18 @@ void tools_end(struct tool_list *l, struct fields *f)
 
 static int check_name(struct fields *f, const struct path *where, struct str name)
 {
-    bool is_fit = name.n > 0 && name.n <= PARSER_NAME_MAX;
+    bool is_valid = name.n > 0 && name.n <= PARSER_NAME_MAX;
 
     for (size_t i = 0; i < name.n; i++)
-        is_fit = is_fit && (unsigned char)name.p[i] >= 0x20;
-    if (is_fit)
+        is_valid = is_valid && (unsigned char)name.p[i] >= 0x20;
+    if (is_valid)
         return 0;
     struct path_text at = path_spell(AT(where, "name"));
     return err_param(f->e, ERR_INVALID, at.z,
         "'%s' must have 1 to %d bytes, and none below a blank.", at.z, PARSER_NAME_MAX);
 }
 
-/* Templates look for properties without asking whether there are any. */
+/* Returns an empty schema. Templates read `properties` without a check whether it exists. */
 static struct json *no_parameters(struct fields *f)
 {
     struct json *all = new_node(f, "parameters", JSON_OBJECT);
@@ -76,12 +76,12 @@ static struct json *no_parameters(struct fields *f)
         return NULL;
     type->s = STR("object");
     struct json **tail = &all->child;
-    append(all, &tail, type);
-    append(all, &tail, properties);
+    append_node(all, &tail, type);
+    append_node(all, &tail, properties);
     return all;
 }
 
-/* {"type":"function","function":function}, and what else was said of it (NULL: nothing). */
+/* Adds {"type":"function","function":function} and the other members of `said` (NULL: none). */
 static int put_tool(
     struct tool_list *l, struct fields *f, const struct json *said, struct json *function)
 {
@@ -92,17 +92,17 @@ static int put_tool(
         return field_no_memory(f);
     type->s = STR("function");
     struct json **tail = &tool->child;
-    append(tool, &tail, type);
-    append(tool, &tail, function);
+    append_node(tool, &tail, type);
+    append_node(tool, &tail, function);
     for (const struct json *m = said ? said->child : NULL; m; m = m->next) {
         if (str_is(m->key, "type") || str_is(m->key, "function"))
             continue;
         struct json *copy = copy_node(f, NULL, m);
         if (!copy)
             return field_no_memory(f);
-        append(tool, &tail, copy);
+        append_node(tool, &tail, copy);
     }
-    append(l->array, &l->tail, tool);
+    append_node(l->array, &l->tail, tool);
     return 0;
 }
 
@@ -122,18 +122,18 @@ int tools_put(
         return field_no_memory(f);
     struct json **tail = &function->child;
     name->s = t->name;
-    append(function, &tail, name);
+    append_node(function, &tail, name);
     if (description != name) {
         description->s = t->description;
-        append(function, &tail, description);
+        append_node(function, &tail, description);
     }
-    append(function, &tail, parameters);
+    append_node(function, &tail, parameters);
     if (strict != name)
-        append(function, &tail, strict);
+        append_node(function, &tail, strict);
     return put_tool(l, f, NULL, function);
 }
 
-/* The function as it came, with parameters. */
+/* Returns a copy of the function, with an empty schema if it has no parameters. */
 static struct json *keep_function(struct fields *f, const struct json *said)
 {
     struct json *function = copy_node(f, "function", said);
@@ -152,9 +152,9 @@ static struct json *keep_function(struct fields *f, const struct json *said)
         struct json *copy = copy_node(f, NULL, m);
         if (!copy)
             return NULL;
-        append(function, &tail, copy);
+        append_node(function, &tail, copy);
     }
-    append(function, &tail, parameters);
+    append_node(function, &tail, parameters);
     return function;
 }
 
@@ -200,7 +200,7 @@ int tools_read(struct fields *f, const char *name, const struct json *v)
 
 /* ---- the choice */
 
-static struct str name_of(const struct json *tool)
+static struct str tool_name_of(const struct json *tool)
 {
     const struct json *name = json_get(json_get(tool, "function"), "name");
 
@@ -210,12 +210,12 @@ static struct str name_of(const struct json *tool)
 static bool has_tool(const struct json *tools, struct str name)
 {
     for (const struct json *t = tools->child; t; t = t->next)
-        if (str_eq(name_of(t), name))
+        if (str_eq(tool_name_of(t), name))
             return true;
     return false;
 }
 
-static int check_known(const struct ask *ask, struct str name, struct err *e)
+static int check_tool_exists(const struct ask *ask, struct str name, struct err *e)
 {
     if (has_tool(ask->tools, name))
         return 0;
@@ -243,23 +243,23 @@ bool tools_allow(const struct ask *ask, struct str name)
     return ask->tool_choice != TOOL_CHOICE_REQUIRED || has_tool(ask->tools, name);
 }
 
-static int show_allowed(struct ask *ask, struct arena *a, struct err *e)
+static int set_allowed_tools(struct ask *ask, struct arena *a, struct err *e)
 {
     struct fields f = { .ask = ask, .arena = a, .e = e };
     struct tool_list l;
 
     for (int i = 0; i < ask->n_allowed_tools; i++)
-        if (check_known(ask, ask->allowed_tools[i], e))
+        if (check_tool_exists(ask, ask->allowed_tools[i], e))
             return -1;
     if (tools_begin(&l, &f, "tools", ask->tools))
         return -1;
     for (const struct json *t = ask->tools->child; t; t = t->next) {
-        if (!is_listed(ask, name_of(t)))
+        if (!is_listed(ask, tool_name_of(t)))
             continue;
         struct json *copy = copy_node(&f, NULL, t);
         if (!copy)
             return field_no_memory(&f);
-        append(l.array, &l.tail, copy);
+        append_node(l.array, &l.tail, copy);
     }
     ask->convo.tools = l.array;
     return 0;
@@ -279,8 +279,8 @@ int tools_settle(struct ask *ask, struct arena *a, struct err *e)
     }
     if (ask->tool_choice == TOOL_CHOICE_NONE)
         return 0;
-    if (ask->tool_choice == TOOL_CHOICE_NAMED && check_known(ask, ask->tool_name, e))
+    if (ask->tool_choice == TOOL_CHOICE_NAMED && check_tool_exists(ask, ask->tool_name, e))
         return -1;
     ask->convo.tools = ask->tools;
-    return ask->n_allowed_tools ? show_allowed(ask, a, e) : 0;
+    return ask->n_allowed_tools ? set_allowed_tools(ask, a, e) : 0;
 }

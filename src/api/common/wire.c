@@ -4,7 +4,7 @@
 #include "api/common/tools.h"
 #include "base/rng.h"
 
-/* What a request means that says nothing. Every value is off or neutral, temperature is 1. */
+/* Default values of all fields. Every sampling value is neutral; temperature is 1. */
 static const struct ask ask_default = {
     .n_prompts = 1,
     .n = 1,
@@ -23,7 +23,7 @@ static const struct ask ask_default = {
     .convo = { .add_generation_prompt = true },
 };
 
-/* A million values take 80 MB of tree; no honest request has more. */
+/* A tree of a million values takes 80 MB; no legitimate request has more. */
 static const struct json_limits limits = { .max_depth = 128, .max_nodes = 1000000 };
 
 int ask_parse(

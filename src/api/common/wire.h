@@ -1,7 +1,7 @@
-/* wire.h: a wire format is a row: how its requests are read and how its answers are told.
+/* dialect.h: interface of an API protocol: parser of requests, formatter of responses.
  *
- * The answer (answer.h) keeps the state of a request (answer_state.h) and calls its wire's row;
- * the row appends bytes to a->out. A new protocol is a new row, not a branch in an old one.
+ * A response (response.h) keeps its state in response_state.h and calls its dialect; the dialect
+ * appends bytes to a->out. A new protocol is a new struct dialect, not a branch in an existing one.
  * Owner: the io thread. */
 #pragma once
 
@@ -12,36 +12,38 @@ struct answer_call;
 struct answer_token;
 
 struct wire {
-    const char *name;           /* "openai.chat" */
-    const char *id_prefix;      /* "chatcmpl-" */
-    const char *stream_type;    /* Content-Type of a stream */
-    struct str keepalive;       /* what may be sent at any time between frames */
-    enum error_form error_form; /* of an error instead of an answer; for status_reply */
-    const char *call_prefix;    /* of the ids of tool calls; NULL = "call_" */
-    bool is_gathering; /* a body is told like a stream, piece by piece: the row writes no frames */
-    bool keeps_thoughts; /* they are gathered, although they are told as they come */
+    const char *name;        /* "openai.chat" */
+    const char *id_prefix;   /* "chatcmpl-" */
+    const char *stream_type; /* Content-Type of a stream */
+    struct str keepalive;    /* bytes that are valid between any two frames */
+    enum error_form
+        error_form;          /* format of an error that replaces the response; for status_reply */
+    const char *call_prefix; /* prefix of tool call ids; NULL = "call_" */
+    /* The stream callbacks are also called for a body; they write no frames then. */
+    bool is_gathering;
+    bool keeps_thoughts; /* a stream also accumulates reasoning in choice.reasoning */
 
     /* `body` is an object. On error e->param names the field. */
     int (*parse)(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
 
-    /* Once, before anything else: render what every frame begins and ends with. */
+    /* Called once, first: renders the constant start and end of frames. */
     void (*begin)(struct answer *a);
-    /* Frees a->state. NULL = there is none. */
+    /* Frees a->state. NULL = no state. */
     void (*clear)(struct answer *a);
-    /* Stream: what comes before all choices, as soon as the headers have left. NULL = nothing. */
+    /* Stream: writes the frames before all choices, after the headers. NULL = none. */
     void (*start)(struct answer *a);
-    /* The model has begun with it: for an ask.background, which tells. NULL = nothing. */
+    /* Background request: the model started to process it. NULL = not reported. */
     void (*runs)(struct answer *a);
-    /* One token of a choice, for logprobs: into the choice's own buffers. */
+    /* Appends the logprobs of one token to the choice's lists. */
     void (*token)(struct answer *a, struct choice *c, const struct answer_token *t);
-    /* Stream: one frame with text and the logprobs gathered since the last one. */
+    /* Stream: one frame with text and the logprobs since the last frame. */
     void (*text)(struct answer *a, struct choice *c, struct str text);
-    /* Stream: as text, what was thought. NULL: this wire does not tell it. */
+    /* Stream: reasoning, in the form of text. NULL: the dialect does not send it. */
     void (*reasoning)(struct answer *a, struct choice *c, struct str text);
-    /* Stream: a tool call, which has its id and its name; then its arguments, JSON in pieces of
-     * whole characters (call->args has all so far, this piece included); then it is complete.
-     * call_broken: it is not a call after all, what was read of it follows as text. NULL: this
-     * wire does not tell it. */
+    /* Stream: a tool call. call_begin has its id and name; call_args its arguments, JSON in
+     * fragments of whole characters (call->args contains all so far, with this one); call_end
+     * follows a complete call. call_broken: the text is not a call after all and follows as
+     * content. NULL: the dialect does not send calls. */
     void (*call_begin)(struct answer *a, struct choice *c, struct answer_call *call);
     void (*call_args)(
         struct answer *a, struct choice *c, struct answer_call *call, struct str json);
@@ -49,32 +51,34 @@ struct wire {
     void (*call_broken)(struct answer *a, struct choice *c, struct answer_call *call);
     /* Stream: the last frame of a choice. */
     void (*choice_end)(struct answer *a, struct choice *c);
-    /* Stream: what follows the last choice. */
+    /* Stream: the frames after the last choice. */
     void (*end)(struct answer *a);
     /* Not a stream: the whole body. */
     void (*body)(struct answer *a);
-    /* What went wrong, in a stream: one frame. */
+    /* Stream: one frame with an error. */
     void (*error_frame)(struct buf *out, const struct err *e, const struct error_extra *x);
-    /* The same where the frame tells of the answer, too; instead of it. NULL = it does not. A wire
-     * with ask.background has it, and is called without a stream, too: what is kept tells it. */
+    /* Replaces error_frame if the error frame contains the response. NULL = it does not. A dialect
+     * with background requests has this callback; it is then also called without a stream, since
+     * the stored object reports the error. */
     void (*failed)(struct answer *a, const struct err *e, const struct error_extra *x);
-    /* The answer as it stands, and what was asked, as they can be kept. NULL = they cannot. */
+    /* Writes the response as it is now, and the input items, for the response store. NULL = not
+     * storable. */
     void (*keep)(const struct answer *a, struct buf *answer, struct buf *input);
 };
 
 extern const struct wire wire_openai_chat;       /* /v1/chat/completions */
-extern const struct wire wire_apply_template;    /* /apply-template: a chat that is not answered */
+extern const struct wire wire_apply_template;    /* /apply-template: parses a chat, no response */
 extern const struct wire wire_openai_completion; /* /v1/completions */
 extern const struct wire wire_responses;         /* /v1/responses */
 extern const struct wire wire_anthropic;         /* /v1/messages */
 extern const struct wire wire_anthropic_count;   /* /v1/messages/count_tokens; only parses */
 extern const struct wire wire_ollama_chat;       /* /api/chat */
 extern const struct wire wire_ollama_generate;   /* /api/generate */
-extern const struct wire wire_llama;             /* /completion, as llama-server has it */
+extern const struct wire wire_llama;             /* /completion, llama-server's format */
 extern const struct wire wire_llama_infill;      /* /infill */
 
-/* Body -> ask, through the row's parser. `body` and the arena outlive the ask. Errors have the
- * code, the field and the sentence the client is to see: ERR_SYNTAX, ERR_MISSING, ERR_INVALID,
+/* Parses a body with the dialect's parser. `body` and the arena outlive the request. Errors have
+ * the code, the field and the message for the client: ERR_SYNTAX, ERR_MISSING, ERR_INVALID,
  * ERR_RANGE, ERR_UNSUPPORTED, ERR_TOO_LARGE, ERR_MEMORY. */
 int ask_parse(
     struct ask *out, const struct wire *w, struct str body, struct arena *a, struct err *e);

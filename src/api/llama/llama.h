@@ -1,5 +1,7 @@
-/* llama.h: llama-server's own completion, as local user interfaces speak it. Source of the
- * formats: its public documentation. */
+/* llama.h: internal interface of llama-server's native completion dialect, which local user
+ * interfaces use. Source of the formats: its public documentation.
+ *
+ * Owner: parsers run on any thread; functions on a response run on its io thread. */
 #pragma once
 
 #include "api/common/fields.h"
@@ -7,12 +9,12 @@
 
 /* llama_request.c */
 int llama_parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
-/* The same body, which asks for what stands between `input_prefix` and `input_suffix`. */
+/* The same body for /infill: generates the text between `input_prefix` and `input_suffix`. */
 int llama_parse_infill(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
 
-/* llama_response.c: what a request means that says nothing, as an object. */
+/* llama_response.c: writes the default value of each request field, as an object. */
 void llama_put_defaults(struct jw *w);
 
-/* llama_prompt.c: found fields -> f->ask->prompts. */
+/* llama_prompt.c: the prompt fields of the body -> f->ask->prompts. */
 int llama_read_prompts(struct fields *f);
 int llama_read_fill(struct fields *f);

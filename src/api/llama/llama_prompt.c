@@ -2,8 +2,9 @@
 #include "api/common/path.h"
 #include "api/common/rows.h"
 
-/* A prompt is text, an array of token ids, or one of texts and ids in turn. Where an array has
- * neither ids nor a mix, each of its entries is a prompt. */
+/* llama_prompt.c: reads `prompt`: text, an array of token ids, or an array that mixes texts and
+ * ids. If an array contains neither ids nor a mix, each element is a prompt. Also reads the /infill
+ * fields. Any thread. */
 
 static bool is_mixed(const struct json *v)
 {
@@ -34,7 +35,7 @@ static int read_mixed(struct fields *f, const struct json *v, struct ask_prompt 
     return 0;
 }
 
-/* {"prompt_string"}: the text of it; multimodal_data would belong to it. */
+/* Reads {"prompt_string"}; multimodal_data is its second member. */
 static int read_object(struct fields *f, const struct json *v, struct ask_prompt *p)
 {
     const struct json *text = json_get(v, "prompt_string");
@@ -95,7 +96,7 @@ int llama_read_prompts(struct fields *f)
     return 0;
 }
 
-/* ---- what is to be filled in */
+/* ---- fill-in-the-middle */
 
 static int read_files(struct fields *f, const struct json *v, struct infill *fill)
 {
@@ -130,7 +131,7 @@ int llama_read_fill(struct fields *f)
 {
     const struct json *prefix = field_get(f, "input_prefix"),
                       *suffix = field_get(f, "input_suffix");
-    const struct json *begun = field_get(f, "prompt");
+    const struct json *prompt = field_get(f, "prompt");
     struct infill fill = { 0 };
 
     if (!prefix)
@@ -139,7 +140,7 @@ int llama_read_fill(struct fields *f)
         return field_missing(f, "input_suffix");
     if (field_text(f, "input_prefix", prefix, SIZE_MAX, &fill.prefix) ||
         field_text(f, "input_suffix", suffix, SIZE_MAX, &fill.suffix) ||
-        (begun && field_text(f, "prompt", begun, SIZE_MAX, &fill.prompt)) ||
+        (prompt && field_text(f, "prompt", prompt, SIZE_MAX, &fill.prompt)) ||
         read_files(f, field_get(f, "input_extra"), &fill))
         return -1;
     return row_fill(f, &fill);

@@ -1,8 +1,9 @@
 #include "api/llama/llama.h"
 #include "api/common/rows.h"
 
-/* What would change the answer and is not served is refused by name; what concerns slots and
- * caches (n_keep, ...) is the server's own business here and ignored. */
+/* llama_request.c: field table of llama-server's /completion and /infill. A field that would change
+ * the output and is not supported is rejected by name; fields for slots and caches (n_keep, ...)
+ * are the server's decision and ignored. Any thread. */
 
 static int read_bias(struct fields *f, const char *name, const struct json *v);
 static int read_n_predict(struct fields *f, const char *name, const struct json *v);
@@ -16,31 +17,31 @@ enum { ON = 1 << ASK_COMPLETION };
 #define FLOAT(name, lo, hi, m) { name, FIELD_FLOAT, ON, { lo, hi }, TO(m) }
 #define INT(name, lo, hi, m)   { name, FIELD_INT, ON, { lo, hi }, TO(m) }
 #define READ(name, fn)         { name, FIELD_READ, ON, .read = fn }
-#define REFUSE(name, what)     { name, FIELD_REFUSE, ON, .text = what }
+#define REFUSE(name, target)     { name, FIELD_REFUSE, ON, .text = target }
 /* clang-format on */
 
-#define OUR_SHAPE  "answers of a prescribed shape are not served yet"
-#define OUR_SAMPLE "the sampler has no such step"
+#define NO_CONSTRAINTS "answers of a prescribed shape are not served yet"
+#define NO_SAMPLER     "the sampler has no such step"
 
 static const struct field table[] = {
     FLAG("cache_prompt", cache_prompt),
-    REFUSE("dry_multiplier", OUR_SAMPLE),
-    REFUSE("dynatemp_range", OUR_SAMPLE),
+    REFUSE("dry_multiplier", NO_SAMPLER),
+    REFUSE("dynatemp_range", NO_SAMPLER),
     FLOAT("frequency_penalty", -2, 2, sample.frequency_penalty),
-    REFUSE("grammar", OUR_SHAPE),
+    REFUSE("grammar", NO_CONSTRAINTS),
     INT("id_slot", -1, INT32_MAX, id_slot),
     FLAG("ignore_eos", ignore_eos),
     { "input_extra", FIELD_LATER, ON },
     { "input_prefix", FIELD_LATER, ON },
     { "input_suffix", FIELD_LATER, ON },
-    REFUSE("json_schema", OUR_SHAPE),
+    REFUSE("json_schema", NO_CONSTRAINTS),
     READ("logit_bias", read_bias),
     REFUSE("lora", "no adapters are loaded"),
     FLOAT("min_p", 0, 1, sample.min_p),
-    REFUSE("mirostat", OUR_SAMPLE),
+    REFUSE("mirostat", NO_SAMPLER),
     { "model", FIELD_TEXT, ON, { 0, 1024 }, TO(model) },
     INT("n_cmpl", 1, ASK_N_MAX, n),
-    REFUSE("n_indent", OUR_SAMPLE),
+    REFUSE("n_indent", NO_SAMPLER),
     READ("n_predict", read_n_predict),
     READ("n_probs", read_n_probs),
     REFUSE("post_sampling_probs", "probabilities are the model's own"),
@@ -59,15 +60,15 @@ static const struct field table[] = {
     FLOAT("top_p", 0, 1, sample.top_p),
     FLOAT("typical_p", 0, 1, sample.typical_p),
     { "x_timeout", FIELD_DOUBLE, ON, { 0, 86400 }, TO(timeout_s) },
-    REFUSE("xtc_probability", OUR_SAMPLE),
+    REFUSE("xtc_probability", NO_SAMPLER),
 };
 
-/* ---- rows with a mind of their own */
+/* ---- fields with their own reader */
 
 static int read_weight(struct fields *f, const char *name, const struct json *v, float *out)
 {
     const struct range values = { -100, 100 };
-    double d = -100; /* false: never */
+    double d = -100; /* false: token is forbidden */
 
     if ((v->kind != JSON_BOOL || v->b) && field_number(f, name, v, values, &d))
         return -1;
@@ -75,31 +76,32 @@ static int read_weight(struct fields *f, const char *name, const struct json *v,
     return 0;
 }
 
-/* A token by its id, or those of a text: which these are is known with the model. */
+/* Bias of a token id, or of each token of a text, which requires the model's vocabulary. */
 struct biases {
     struct token_bias *ids;
     struct text_bias *texts;
     int n_ids, n_texts;
 };
 
-/* [id or text, bias] */
+/* Reads [id or text, bias]. */
 static int read_pair(struct fields *f, const char *name, const struct json *v, struct biases *all)
 {
     const struct range ids = { 0, INT32_MAX };
 
     if (v->kind != JSON_ARRAY || v->n != 2)
         return field_wrong_kind(f, name, "an array of pairs of a token and a number", v);
-    const struct json *what = v->child, *weight = what->next;
-    if (what->kind == JSON_STRING) {
+    const struct json *target = v->child, *weight = target->next;
+    if (target->kind == JSON_STRING) {
         struct text_bias *t = &all->texts[all->n_texts++];
-        t->text = what->s;
+        t->text = target->s;
         return read_weight(f, name, weight, &t->bias);
     }
     struct token_bias *t = &all->ids[all->n_ids++];
-    return field_int(f, name, what, ids, &t->id) || read_weight(f, name, weight, &t->bias) ? -1 : 0;
+    return field_int(f, name, target, ids, &t->id) || read_weight(f, name, weight, &t->bias) ? -1
+                                                                                             : 0;
 }
 
-/* {"id or text": bias} */
+/* Reads {"id or text": bias}. */
 static int read_named(struct fields *f, const char *name, const struct json *v, struct biases *all)
 {
     uint64_t id;
@@ -135,7 +137,8 @@ static int read_bias(struct fields *f, const char *name, const struct json *v)
     return ask_set_bias(f->ask, f->arena, all.ids, all.n_ids, f->e);
 }
 
-/* -1: as many as fit; -2, until the context is full, is the same here. 0 only reads the prompt. */
+/* -1: up to the context limit; -2 (until the context is full) is treated the same. 0 computes the
+ * prompt without output. */
 static int read_n_predict(struct fields *f, const char *name, const struct json *v)
 {
     const struct range in = { -2, INT32_MAX };
@@ -158,8 +161,8 @@ static int read_n_probs(struct fields *f, const char *name, const struct json *v
 
 /* ---- the routes */
 
-static int parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e,
-    int (*read_prompts)(struct fields *f))
+static int parse_completion(struct ask *ask, const struct json *body, struct arena *a,
+    struct err *e, int (*read_prompts)(struct fields *f))
 {
     struct fields f = { ask, a, e, table, ARRAY_LEN(table), { NULL } };
 
@@ -183,10 +186,10 @@ static int parse(struct ask *ask, const struct json *body, struct arena *a, stru
 
 int llama_parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
 {
-    return parse(ask, body, a, e, llama_read_prompts);
+    return parse_completion(ask, body, a, e, llama_read_prompts);
 }
 
 int llama_parse_infill(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
 {
-    return parse(ask, body, a, e, llama_read_fill);
+    return parse_completion(ask, body, a, e, llama_read_fill);
 }

@@ -3,8 +3,9 @@
 
 #include <math.h>
 
-/* A frame has the text since the last one; the last frame of an answer has no text and tells how
- * it went. A body is that last frame with all the text, or an array of them. */
+/* llama_response.c: responses in llama-server's format. A frame has the text since the last frame.
+ * The last frame of a choice has no text, but statistics and settings. A body is that last frame
+ * with the whole text; several choices are an array. Owner: the io thread of the response. */
 
 /* ---- tokens */
 
@@ -23,7 +24,7 @@ static void put_token(
     jw_f32(&w, isfinite(logprob) ? logprob : -9999.0f); /* JSON has no infinity */
 }
 
-static void token(struct answer *a, struct choice *c, const struct answer_token *t)
+static void append_token(struct answer *a, struct choice *c, const struct answer_token *t)
 {
     int n_top = t->s ? MIN(t->s->n_top, a->setup.ask->sample.n_top) : 0;
 
@@ -56,12 +57,12 @@ static void put_lists(struct answer *a, const struct choice *c)
 
 /* ---- frames */
 
-static void begin(struct answer *a)
+static void begin_response(struct answer *a)
 {
     buf_putz(&a->head, "data: {\"index\":");
 }
 
-static void text(struct answer *a, struct choice *c, struct str text)
+static void put_text_frame(struct answer *a, struct choice *c, struct str text)
 {
     buf_puts(&a->out, buf_str(&a->head));
     buf_printf(&a->out, "%d,\"content\":\"", c->number);
@@ -72,14 +73,14 @@ static void text(struct answer *a, struct choice *c, struct str text)
         a->id_slot, c->n_tokens, a->n_prompt);
 }
 
-/* Tokens without text of their own are told, too. */
-static void choice_end(struct answer *a, struct choice *c)
+/* Sends the logprobs of tokens that have no text. */
+static void end_choice(struct answer *a, struct choice *c)
 {
     if (c->lists[LIST_TOKENS].n || c->lists[LIST_IDS].n)
-        text(a, c, STR(""));
+        put_text_frame(a, c, STR(""));
 }
 
-/* ---- how it went */
+/* ---- the last frame */
 
 static const char *stop_type(const struct choice *c)
 {
@@ -142,8 +143,8 @@ static double ms_between(uint64_t from, uint64_t to)
     return from && to > from ? (double)(to - from) / 1e6 : 0;
 }
 
-/* n things in so many milliseconds, four ways. */
-static void put_pace(struct jw *w, const char *const keys[4], int n, double ms)
+/* Writes a count, its milliseconds, milliseconds per item and items per second. */
+static void put_speed(struct jw *w, const char *const keys[4], int n, double ms)
 {
     jw_member_i64(w, keys[0], n);
     jw_member_f32(w, keys[1], (float)ms);
@@ -163,8 +164,8 @@ static void put_timings(struct jw *w, const struct answer *a, const struct choic
     jw_key(w, "timings");
     jw_object(w);
     jw_member_i64(w, "cache_n", a->n_cached);
-    put_pace(w, prompt, a->n_prompt - a->n_cached, ms_between(t->started_ns, first_ns));
-    put_pace(w, predicted, c->n_tokens, ms_between(t->first_token_ns, t->ended_ns));
+    put_speed(w, prompt, a->n_prompt - a->n_cached, ms_between(t->started_ns, first_ns));
+    put_speed(w, predicted, c->n_tokens, ms_between(t->first_token_ns, t->ended_ns));
     if (t->n_drafted > 0) {
         jw_member_i64(w, "draft_n", t->n_drafted);
         jw_member_i64(w, "draft_n_accepted", t->n_drafts_right);
@@ -172,8 +173,8 @@ static void put_timings(struct jw *w, const struct answer *a, const struct choic
     jw_end_object(w);
 }
 
-/* From the closing quote of the text to the closing brace. */
-static void put_report(struct answer *a, const struct choice *c)
+/* Writes the last frame from the closing quote of the text to the closing brace. */
+static void put_summary(struct answer *a, const struct choice *c)
 {
     const struct ask *ask = a->setup.ask;
     const struct ask_prompt *p = &ask->prompts[(c - a->choices) / ask->best_of];
@@ -181,7 +182,7 @@ static void put_report(struct answer *a, const struct choice *c)
 
     put_lists(a, c);
     buf_putc(&a->out, ',');
-    jw_init(&w, &a->out); /* members of an object that is open already */
+    jw_init(&w, &a->out); /* continues an object that is already open */
     jw_member_i64(&w, "id_slot", a->id_slot);
     jw_member_bool(&w, "stop", true);
     jw_member_bool(&w, "truncated", false);
@@ -202,7 +203,7 @@ static void put_report(struct answer *a, const struct choice *c)
     buf_putc(&a->out, '}');
 }
 
-static void end(struct answer *a)
+static void end_stream(struct answer *a)
 {
     for (int i = 0; i < a->n_choices; i++) {
         struct choice *c = &a->choices[i];
@@ -210,12 +211,12 @@ static void end(struct answer *a)
             buf_reset(&c->lists[k]);
         buf_puts(&a->out, buf_str(&a->head));
         buf_printf(&a->out, "%d,\"content\":\"", c->number);
-        put_report(a, c);
+        put_summary(a, c);
         buf_putz(&a->out, "\n\n");
     }
 }
 
-static void body(struct answer *a)
+static void put_body(struct answer *a)
 {
     for (int i = 0; i < a->n_choices; i++) {
         const struct choice *c = &a->choices[i];
@@ -223,13 +224,13 @@ static void body(struct answer *a)
             buf_putc(&a->out, i ? ',' : '[');
         buf_printf(&a->out, "{\"index\":%d,\"content\":\"", c->number);
         buf_puts(&a->out, buf_str(&c->text));
-        put_report(a, c);
+        put_summary(a, c);
     }
     if (a->n_choices > 1)
         buf_putc(&a->out, ']');
 }
 
-static void error_frame(struct buf *out, const struct err *e, const struct error_extra *x)
+static void put_error_frame(struct buf *out, const struct err *e, const struct error_extra *x)
 {
     buf_putz(out, "data: ");
     llama_error(out, e, x);
@@ -243,13 +244,13 @@ const struct wire wire_llama = {
     .keepalive = { ": keep-alive\n\n", 14 },
     .error_form = ERROR_LLAMA,
     .parse = llama_parse,
-    .begin = begin,
-    .token = token,
-    .text = text,
-    .choice_end = choice_end,
-    .end = end,
-    .body = body,
-    .error_frame = error_frame,
+    .begin = begin_response,
+    .token = append_token,
+    .text = put_text_frame,
+    .choice_end = end_choice,
+    .end = end_stream,
+    .body = put_body,
+    .error_frame = put_error_frame,
 };
 
 const struct wire wire_llama_infill = {
@@ -259,11 +260,11 @@ const struct wire wire_llama_infill = {
     .keepalive = { ": keep-alive\n\n", 14 },
     .error_form = ERROR_LLAMA,
     .parse = llama_parse_infill,
-    .begin = begin,
-    .token = token,
-    .text = text,
-    .choice_end = choice_end,
-    .end = end,
-    .body = body,
-    .error_frame = error_frame,
+    .begin = begin_response,
+    .token = append_token,
+    .text = put_text_frame,
+    .choice_end = end_choice,
+    .end = end_stream,
+    .body = put_body,
+    .error_frame = put_error_frame,
 };

@@ -8,7 +8,7 @@ static void put_text(struct jw *w, const char *key, const char *value)
     jw_z(w, value);
 }
 
-/* 1235814400 -> "1.2B" */
+/* Writes 1235814400 as "1.2B". */
 static void put_parameter_size(struct jw *w, int64_t n)
 {
     char text[32] = "";
@@ -102,7 +102,7 @@ void ollama_ps(struct buf *out, const struct model_info *m, size_t n)
             continue;
         jw_object(&w);
         put_members(&w, &m[i]);
-        put_text(&w, "expires_at", "9999-12-31T23:59:59Z"); /* models stay */
+        put_text(&w, "expires_at", "9999-12-31T23:59:59Z"); /* models do not expire */
         jw_key(&w, "size_vram");
         jw_u64(&w, 0);
         jw_key(&w, "context_length");
@@ -123,7 +123,7 @@ static void put_number(struct jw *w, const char *family, const char *key, int64_
     jw_i64(w, v);
 }
 
-/* From what it was made; the template stands beside it. */
+/* Writes the FROM line only; the template is a separate member. */
 static void put_modelfile(struct jw *w, const struct model_info *m)
 {
     char text[300] = "";

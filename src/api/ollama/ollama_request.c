@@ -5,10 +5,10 @@
 
 #include <stdio.h>
 
-/* Two routes: a chat, and a prompt that is put into the chat template unless it is `raw` or has a
- * `suffix`, for models that fill in what stands in front of it. Sampling
- * is asked for in an object of its own, `options`, with defaults of its own. An empty request only
- * wants the model to be there. */
+/* ollama_request.c: field tables of the two routes. /api/chat has a conversation. /api/generate has
+ * a prompt, which is put into the chat template unless it is `raw`, or has a `suffix`
+ * (fill-in-the-middle). Sampling parameters are in the object `options` and have their own
+ * defaults. A request without messages or prompt only loads the model. Any thread. */
 
 static int read_keep_alive(struct fields *f, const char *name, const struct json *v);
 static int read_num_predict(struct fields *f, const char *name, const struct json *v);
@@ -28,10 +28,10 @@ enum { ON = 1 << ASK_CHAT };
 #define REFUSE(name, what)    { name, FIELD_REFUSE, ON, .text = what }
 /* clang-format on */
 
-#define OUR_SHAPE "answers of a prescribed shape are not served yet"
+#define NO_CONSTRAINTS "answers of a prescribed shape are not served yet"
 
 static const struct field chat_table[] = {
-    REFUSE("format", OUR_SHAPE),
+    REFUSE("format", NO_CONSTRAINTS),
     READ("keep_alive", read_keep_alive),
     FLAG("logprobs", want_logprobs),
     LATER("messages"),
@@ -42,13 +42,14 @@ static const struct field chat_table[] = {
     READ("think", read_think),
     READ("tools", read_tools),
     INT("top_logprobs", 0, TOP_LOGPROBS_MAX, sample.n_top),
-    FLAG("truncate", may_shorten), /* nothing is lost in silence: not unless it is said */
+    /* default false here: messages are dropped only if the client allows it */
+    FLAG("truncate", may_shorten),
     { "x_timeout", FIELD_DOUBLE, ON, { 0, 86400 }, TO(timeout_s) },
 };
 
 static const struct field generate_table[] = {
     REFUSE("context", "use /api/chat, which is told the whole conversation"),
-    REFUSE("format", OUR_SHAPE),
+    REFUSE("format", NO_CONSTRAINTS),
     REFUSE("images", "this model reads only text"),
     READ("keep_alive", read_keep_alive),
     FLAG("logprobs", want_logprobs),
@@ -66,7 +67,7 @@ static const struct field generate_table[] = {
     { "x_timeout", FIELD_DOUBLE, ON, { 0, 86400 }, TO(timeout_s) },
 };
 
-/* What concerns memory and threads (num_ctx, num_batch, ...) is the operator's here. */
+/* Options for memory and threads (num_ctx, num_batch, ...) are ignored: the operator sets them. */
 static const struct field option_table[] = {
     FLOAT("frequency_penalty", -2, 2, sample.frequency_penalty),
     FLOAT("min_p", 0, 1, sample.min_p),
@@ -83,9 +84,9 @@ static const struct field option_table[] = {
     FLOAT("typical_p", 0, 1, sample.typical_p),
 };
 
-/* ---- rows with a mind of their own */
+/* ---- fields with their own reader */
 
-/* Seconds or "5m"; a model stays as long as the operator says. */
+/* Seconds or "5m". Only checked: the operator sets how long a model stays loaded. */
 static int read_keep_alive(struct fields *f, const char *name, const struct json *v)
 {
     if (v->kind != JSON_NUMBER && v->kind != JSON_STRING)
@@ -93,7 +94,7 @@ static int read_keep_alive(struct fields *f, const char *name, const struct json
     return 0;
 }
 
-/* 0 and below mean as many as fit. */
+/* 0 and negative values mean up to the context limit. */
 static int read_num_predict(struct fields *f, const char *name, const struct json *v)
 {
     const struct range in = { INT32_MIN, INT32_MAX };
@@ -128,7 +129,7 @@ static int read_think(struct fields *f, const char *name, const struct json *v)
     return 0;
 }
 
-/* Its models decide by themselves whether they call one. */
+/* Ollama has no tool choice: the model decides. */
 static int read_tools(struct fields *f, const char *name, const struct json *v)
 {
     f->ask->tool_choice = TOOL_CHOICE_AUTO;
@@ -171,7 +172,8 @@ static int read_message(
 
     if (v->kind != JSON_OBJECT)
         return path_wrong_kind(f, where, "an object", v);
-    m->raw = v; /* while it is read: templates see what all wires have */
+    /* Set only while the message is read: templates see the members that all dialects have. */
+    m->raw = v;
     if (read_role(f, where, m) ||
         path_take_text(f, AT(where, "content"), json_get(v, "content"), &text) ||
         path_take_text(f, AT(where, "thinking"), json_get(v, "thinking"), &m->reasoning) ||
@@ -186,14 +188,14 @@ static int read_message(
     return text.p || !m->n_tool_calls ? set_text(f, m, text.p ? text : STR("")) : 0;
 }
 
-/* Its clients know calls by their order and their tool's name; templates may want ids, some of them
- * just nine letters and digits. */
-struct called {
-    const struct message *by; /* the last message that called tools; NULL: none did */
+/* Ollama's clients identify calls by order and tool name. Templates can require ids, and some of
+ * them ids of exactly nine letters and digits. */
+struct call_history {
+    const struct message *message; /* last message with tool calls; NULL: none */
     int next, n_all;
 };
 
-static int name_calls(struct fields *f, struct message *m, struct called *c)
+static int assign_call_ids(struct fields *f, struct message *m, struct call_history *c)
 {
     enum { ID = 9 };
 
@@ -206,19 +208,19 @@ static int name_calls(struct fields *f, struct message *m, struct called *c)
         snprintf(id, ID + 1, "call%05d", c->n_all % 100000);
         m->tool_calls[i].id = (struct str){ id, ID };
     }
-    c->by = m;
+    c->message = m;
     c->next = 0;
     return 0;
 }
 
-/* The next call of this tool; without a name, the next one. */
-static void find_call(struct message *m, struct called *c)
+/* Finds the next call of this tool; without a name, the next call. */
+static void find_call(struct message *m, struct call_history *c)
 {
-    enum { FARTHEST = 64 };
-    int n = c->by ? c->by->n_tool_calls : 0;
+    enum { SEARCH_MAX = 64 };
+    int n = c->message ? c->message->n_tool_calls : 0;
 
-    for (int i = 0; i < MIN(n, (int)FARTHEST); i++) {
-        const struct tool_call *call = &c->by->tool_calls[(c->next + i) % n];
+    for (int i = 0; i < MIN(n, (int)SEARCH_MAX); i++) {
+        const struct tool_call *call = &c->message->tool_calls[(c->next + i) % n];
         if (m->name.p && !str_eq(m->name, call->name))
             continue;
         m->tool_call_id = call->id;
@@ -227,10 +229,10 @@ static void find_call(struct message *m, struct called *c)
     }
 }
 
-static int link_calls(struct fields *f, struct message *m, struct called *c)
+static int link_calls(struct fields *f, struct message *m, struct call_history *c)
 {
     if (m->n_tool_calls)
-        return name_calls(f, m, c);
+        return assign_call_ids(f, m, c);
     if (m->role == ROLE_TOOL && !m->tool_call_id.p)
         find_call(m, c);
     return 0;
@@ -242,12 +244,12 @@ static struct message *new_messages(struct fields *f, size_t n)
     return f->ask->convo.messages;
 }
 
-/* A last message of the assistant is one to continue. */
+/* The model continues a last message of the assistant. */
 static int read_messages(struct fields *f, const struct json *v)
 {
     struct convo *c = &f->ask->convo;
     const char *name = "messages";
-    struct called called = { 0 };
+    struct call_history call_history = { 0 };
 
     if (v->kind != JSON_ARRAY)
         return field_wrong_kind(f, name, "an array", v);
@@ -258,7 +260,8 @@ static int read_messages(struct fields *f, const struct json *v)
         return field_no_memory(f);
     for (const struct json *j = v->child; j; j = j->next, c->n_messages++) {
         struct message *m = &c->messages[c->n_messages];
-        if (read_message(f, AT_INDEX(NULL, name, c->n_messages), j, m) || link_calls(f, m, &called))
+        if (read_message(f, AT_INDEX(NULL, name, c->n_messages), j, m) ||
+            link_calls(f, m, &call_history))
             return -1;
     }
     const struct message *last = &c->messages[c->n_messages - 1];
@@ -279,7 +282,7 @@ static void set_defaults(struct ask *ask)
     ask->sample.repeat_penalty = 1.1f;
 }
 
-static int settle(struct fields *f)
+static int finish_request(struct fields *f)
 {
     struct ask *ask = f->ask;
 
@@ -302,11 +305,11 @@ int ollama_parse_chat(struct ask *ask, const struct json *body, struct arena *a,
     ask->load_only = field_says_nothing(messages);
     if (!ask->load_only && read_messages(&f, messages))
         return -1;
-    return settle(&f);
+    return finish_request(&f);
 }
 
-/* [system] user */
-static int put_prompt(struct fields *f, struct str system, struct str prompt)
+/* Builds the conversation [system] user. */
+static int set_chat_prompt(struct fields *f, struct str system, struct str prompt)
 {
     struct convo *c = &f->ask->convo;
 
@@ -323,7 +326,7 @@ static int put_prompt(struct fields *f, struct str system, struct str prompt)
     return set_text(f, m, prompt);
 }
 
-static int put_fill(struct fields *f, struct str prompt, struct str suffix)
+static int set_infill_prompt(struct fields *f, struct str prompt, struct str suffix)
 {
     struct infill fill = { .prefix = prompt, .suffix = suffix };
 
@@ -332,7 +335,7 @@ static int put_fill(struct fields *f, struct str prompt, struct str suffix)
     return row_fill(f, &fill);
 }
 
-static int put_raw(struct fields *f, struct str prompt)
+static int set_raw_prompt(struct fields *f, struct str prompt)
 {
     struct ask *ask = f->ask;
 
@@ -363,10 +366,10 @@ int ollama_parse_generate(struct ask *ask, const struct json *body, struct arena
         return -1;
     ask->load_only = !prompt.n && !suffix.n;
     if (ask->load_only)
-        return settle(&f);
-    if (suffix.n ? put_fill(&f, prompt, suffix)
-        : is_raw ? put_raw(&f, prompt)
-                 : put_prompt(&f, system, prompt))
+        return finish_request(&f);
+    if (suffix.n ? set_infill_prompt(&f, prompt, suffix)
+        : is_raw ? set_raw_prompt(&f, prompt)
+                 : set_chat_prompt(&f, system, prompt))
         return -1;
-    return settle(&f);
+    return finish_request(&f);
 }

@@ -2,16 +2,16 @@
 #include "api/ollama/ollama.h"
 #include "api/openai/openai.h"
 
-/* One answer, told as lines. A line is
+/* ollama_response.c: responses as JSON lines. A line of a stream is
  *
  *     head  {"model":...,"created_at":...,"message":{"role":"assistant","content":"
- *     text  and what else was said: ","thinking":"..." or ","tool_calls":[...]
+ *     text  and other output: ","thinking":"..." or ","tool_calls":[...]
  *     tail  }
  *           ,"done":false}
  *
- * and the last one has the counts and times instead. A body is the last line with all that was
- * said. A tool call is told when it is complete: its arguments are an object on this wire. Blanks
- * in front of a line are no part of it for any client: they keep a connection alive. */
+ * The last line has counts and times instead of output. A body is the last line with all output. A
+ * tool call is sent when it is complete, since its arguments are an object in this protocol. A
+ * keep-alive is a blank before a line, which clients skip. Owner: the io thread of the response. */
 
 static void put_head(struct answer *a, const char *open)
 {
@@ -59,7 +59,7 @@ static void line_end(struct answer *a, const struct choice *c)
     buf_putz(&a->out, ",\"done\":false}\n");
 }
 
-static void text(struct answer *a, struct choice *c, struct str text)
+static void put_text_line(struct answer *a, struct choice *c, struct str text)
 {
     line_begin(a);
     json_escape(&a->out, text);
@@ -67,7 +67,7 @@ static void text(struct answer *a, struct choice *c, struct str text)
     line_end(a, c);
 }
 
-static void reasoning(struct answer *a, struct choice *c, struct str text)
+static void put_reasoning_line(struct answer *a, struct choice *c, struct str text)
 {
     line_begin(a);
     buf_putz(&a->out, "\",\"thinking\":\"");
@@ -76,10 +76,9 @@ static void reasoning(struct answer *a, struct choice *c, struct str text)
     line_end(a, c);
 }
 
-/* ,"tool_calls":[{"id","function":{"index","name","arguments"}}, ...]: n from the i-th on */
-/* A model may break the lines of its arguments; here the line is the frame. What breaks a line in
- * JSON stands between two tokens, where a blank does as well. */
-static void put_in_line(struct jw *w, struct buf *out, struct str json)
+/* The arguments can contain line breaks, which would split the frame. A line break in valid JSON is
+ * between two tokens, so a blank can replace it. */
+static void put_single_line(struct jw *w, struct buf *out, struct str json)
 {
     size_t from = out->n;
 
@@ -89,6 +88,8 @@ static void put_in_line(struct jw *w, struct buf *out, struct str json)
             out->p[i] = ' ';
 }
 
+/* Writes n calls from call i:
+ * ,"tool_calls":[{"id","function":{"index","name","arguments"}}, ...] */
 static void put_calls(struct answer *a, const struct choice *c, int i, int n)
 {
     struct jw w;
@@ -108,14 +109,14 @@ static void put_calls(struct answer *a, const struct choice *c, int i, int n)
         jw_key(&w, "name");
         jw_str(&w, k->name);
         jw_key(&w, "arguments");
-        put_in_line(&w, &a->out, buf_str(&k->args));
+        put_single_line(&w, &a->out, buf_str(&k->args));
         jw_end_object(&w);
         jw_end_object(&w);
     }
     jw_end_array(&w);
 }
 
-static void call_end(struct answer *a, struct choice *c, struct answer_call *k)
+static void put_call_line(struct answer *a, struct choice *c, struct answer_call *k)
 {
     line_begin(a);
     buf_putc(&a->out, '"');
@@ -123,11 +124,11 @@ static void call_end(struct answer *a, struct choice *c, struct answer_call *k)
     line_end(a, c);
 }
 
-/* Tokens without text of their own still have their probabilities. */
-static void choice_end(struct answer *a, struct choice *c)
+/* Sends the logprobs of tokens that have no text. */
+static void end_choice(struct answer *a, struct choice *c)
 {
     if (c->lists[LIST_TOKENS].n)
-        text(a, c, STR(""));
+        put_text_line(a, c, STR(""));
 }
 
 static const char *done_reason(const struct answer *a)
@@ -168,10 +169,10 @@ static void put_done(struct answer *a)
     put_ns(&a->out, "eval_duration", t->first_token_ns, t->ended_ns);
 }
 
-static void body(struct answer *a)
+static void put_last_line(struct answer *a)
 {
     struct choice *c = &a->choices[0];
-    bool is_stream = a->setup.ask->stream; /* which has told all that was said */
+    bool is_stream = a->setup.ask->stream; /* the stream has already sent the calls */
 
     line_begin(a);
     buf_puts(&a->out, buf_str(&c->text));
@@ -190,19 +191,19 @@ static void body(struct answer *a)
     buf_putc(&a->out, '}');
 }
 
-static void end(struct answer *a)
+static void end_stream(struct answer *a)
 {
-    body(a);
+    put_last_line(a);
     buf_putc(&a->out, '\n');
 }
 
-static void error_frame(struct buf *out, const struct err *e, const struct error_extra *x)
+static void put_error_line(struct buf *out, const struct err *e, const struct error_extra *x)
 {
     ollama_error(out, e, x);
     buf_putc(out, '\n');
 }
 
-/* ---- the rows */
+/* ---- dialects */
 
 const struct wire wire_ollama_chat = {
     .name = "ollama.chat",
@@ -213,13 +214,13 @@ const struct wire wire_ollama_chat = {
     .parse = ollama_parse_chat,
     .begin = begin_chat,
     .token = openai_chat_token,
-    .text = text,
-    .reasoning = reasoning,
-    .call_end = call_end,
-    .choice_end = choice_end,
-    .end = end,
-    .body = body,
-    .error_frame = error_frame,
+    .text = put_text_line,
+    .reasoning = put_reasoning_line,
+    .call_end = put_call_line,
+    .choice_end = end_choice,
+    .end = end_stream,
+    .body = put_last_line,
+    .error_frame = put_error_line,
 };
 
 const struct wire wire_ollama_generate = {
@@ -231,10 +232,10 @@ const struct wire wire_ollama_generate = {
     .parse = ollama_parse_generate,
     .begin = begin_generate,
     .token = openai_chat_token,
-    .text = text,
-    .reasoning = reasoning,
-    .choice_end = choice_end,
-    .end = end,
-    .body = body,
-    .error_frame = error_frame,
+    .text = put_text_line,
+    .reasoning = put_reasoning_line,
+    .choice_end = end_choice,
+    .end = end_stream,
+    .body = put_last_line,
+    .error_frame = put_error_line,
 };

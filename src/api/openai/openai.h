@@ -1,5 +1,8 @@
-/* openai.h: the pieces of the OpenAI wire that its files share. Source of the formats: the public
- * types of the official client libraries, and what vLLM's and llama-server's clients send. */
+/* openai.h: internal interface of the OpenAI dialects (chat, completion), parts of which the
+ * Responses dialect also uses. Source of the formats: the public types of the official client
+ * libraries, and the fields that clients of vLLM and llama-server send.
+ *
+ * Owner: parsers run on any thread; functions on a response run on its io thread. */
 #pragma once
 
 #include "api/common/fields.h"
@@ -13,20 +16,20 @@ int openai_parse_completion(
 
 /* openai_messages.c: the messages array -> f->ask->convo. */
 int openai_read_messages(struct fields *f, const char *name, const struct json *v);
-/* m->raw's tool_calls, or its function_call -> m->tool_calls; arguments as text or as an object. */
+/* tool_calls or function_call of m->raw -> m->tool_calls; arguments are a string or an object. */
 int openai_read_tool_calls(struct fields *f, const struct path *where, struct message *m);
 
-/* openai_tools.c: tools, tool_choice, and their ancestors functions and function_call -> f->ask. */
+/* openai_tools.c: tools, tool_choice, and the deprecated functions and function_call -> f->ask. */
 int openai_read_tools(struct fields *f);
-/* tool_choice, as Chat Completions and Responses write it. */
+/* Reads tool_choice in the format that Chat Completions and Responses share. */
 int openai_read_tool_choice(struct fields *f, const struct json *v);
 
 /* openai_shape.c: response_format -> f->ask->shape. */
 int openai_read_response_format(struct fields *f, const char *name, const struct json *v);
-/* The same deeper in a body, as Responses writes it; `name` is all of where that is, and lives as
- * long as the ask. */
+/* The same at another place in the body, for the Responses dialect. `name` is the full path of that
+ * place and lives as long as the request. */
 int openai_read_shape(
     struct fields *f, const char *name, const struct path *where, const struct json *v);
 
-/* openai_response.c: wire.token of a chat: {"token","logprob","bytes","top_logprobs"}. */
+/* openai_response.c: dialect.token of a chat: {"token","logprob","bytes","top_logprobs"}. */
 void openai_chat_token(struct answer *a, struct choice *c, const struct answer_token *t);

@@ -1,10 +1,10 @@
-/* Chat completions, told. */
+/* openai_chat.c: responses of Chat Completions. Owner: the io thread of the response. */
 #include "api/openai/openai_response.h"
 
 /* ---- tokens ---- */
 
-/* {"token","logprob","bytes": bare: the object stays open. Bytes are raw ones, so that a client
- * can join the halves of a character. */
+/* Writes {"token","logprob","bytes" and leaves the object open. `bytes` is not UTF-8 text, so a
+ * client can join the halves of a character that is split between tokens. */
 static void put_chat_token(
     struct buf *b, const struct answer *a, int32_t id, struct str bytes, float logprob)
 {
@@ -56,7 +56,7 @@ static void chat_begin(struct answer *a)
     openai_begin_frames(a, "chat.completion.chunk", "\"}");
 }
 
-/* The first frame of a choice says who speaks. */
+/* The first frame of a choice has the role. */
 static void chat_start(struct answer *a, struct choice *c)
 {
     if (c->has_started)
@@ -68,7 +68,7 @@ static void chat_start(struct answer *a, struct choice *c)
     openai_frame_end(a);
 }
 
-/* A delta ends, and its frame: after a string. */
+/* Closes the string of a delta, and the frame. */
 static void chat_string_end(struct answer *a, struct choice *c, const char *closing)
 {
     if (a->plain_tail.n && !*closing) {
@@ -92,15 +92,15 @@ static void chat_text(struct answer *a, struct choice *c, struct str text)
     chat_string_end(a, c, "");
 }
 
-/* The names under which thoughts are told: clients know one of two. */
+/* Field names for reasoning; most clients read only one of them. */
 static const struct {
     unsigned bit;
     const char *key;
-} thought_names[] = { { REASONING_CONTENT, "reasoning_content" }, { REASONING, "reasoning" } };
+} reasoning_keys[] = { { REASONING_CONTENT, "reasoning_content" }, { REASONING, "reasoning" } };
 
-static bool has_name(const struct answer *a, size_t i)
+static bool uses_reasoning_key(const struct answer *a, size_t i)
 {
-    return !a->setup.reasoning_names || a->setup.reasoning_names & thought_names[i].bit;
+    return !a->setup.reasoning_names || a->setup.reasoning_names & reasoning_keys[i].bit;
 }
 
 static void chat_reasoning(struct answer *a, struct choice *c, struct str text)
@@ -110,11 +110,11 @@ static void chat_reasoning(struct answer *a, struct choice *c, struct str text)
     chat_start(a, c);
     openai_frame_begin(a, c);
     buf_putz(&a->out, ",\"delta\":{\"");
-    for (size_t i = 0; i < ARRAY_LEN(thought_names); i++) {
-        if (!has_name(a, i))
+    for (size_t i = 0; i < ARRAY_LEN(reasoning_keys); i++) {
+        if (!uses_reasoning_key(a, i))
             continue;
         buf_putz(&a->out, before);
-        buf_putz(&a->out, thought_names[i].key);
+        buf_putz(&a->out, reasoning_keys[i].key);
         buf_putz(&a->out, "\":\"");
         json_escape(&a->out, text);
         before = "\",\"";
@@ -122,7 +122,8 @@ static void chat_reasoning(struct answer *a, struct choice *c, struct str text)
     chat_string_end(a, c, "");
 }
 
-/* Id and name are told once; a client puts the pieces of arguments together by index. */
+/* The first frame of a call has its id and name; a client joins the fragments of the arguments by
+ * index. */
 static void chat_call_begin(struct answer *a, struct choice *c, struct answer_call *k)
 {
     chat_start(a, c);
@@ -145,16 +146,16 @@ static void chat_call_begin(struct answer *a, struct choice *c, struct answer_ca
 static void chat_call_args(
     struct answer *a, struct choice *c, struct answer_call *k, struct str json)
 {
-    bool old = a->setup.ask->has_functions;
+    bool is_function_call = a->setup.ask->has_functions;
 
     openai_frame_begin(a, c);
-    if (old)
+    if (is_function_call)
         buf_putz(&a->out, ",\"delta\":{\"function_call\":{\"arguments\":\"");
     else
         buf_printf(&a->out,
             ",\"delta\":{\"tool_calls\":[{\"index\":%d,\"function\":{\"arguments\":\"", k->number);
     json_escape(&a->out, json);
-    chat_string_end(a, c, old ? "}" : "}]}");
+    chat_string_end(a, c, is_function_call ? "}" : "}]}");
 }
 
 static void chat_choice_end(struct answer *a, struct choice *c)
@@ -171,7 +172,7 @@ static void chat_choice_end(struct answer *a, struct choice *c)
     openai_frame_end(a);
 }
 
-static void put_member(struct buf *out, const char *key, struct str escaped)
+static void put_string_member(struct buf *out, const char *key, struct str escaped)
 {
     buf_printf(out, ",\"%s\":\"", key);
     buf_puts(out, escaped);
@@ -219,10 +220,10 @@ static void chat_put_choice(struct answer *a, const struct choice *c)
     if (c->n_calls && !c->text.n)
         buf_putz(&a->out, ",\"content\":null");
     else
-        put_member(&a->out, "content", buf_str(&c->text));
-    for (size_t i = 0; i < ARRAY_LEN(thought_names) && c->reasoning.n; i++)
-        if (has_name(a, i))
-            put_member(&a->out, thought_names[i].key, buf_str(&c->reasoning));
+        put_string_member(&a->out, "content", buf_str(&c->text));
+    for (size_t i = 0; i < ARRAY_LEN(reasoning_keys) && c->reasoning.n; i++)
+        if (uses_reasoning_key(a, i))
+            put_string_member(&a->out, reasoning_keys[i].key, buf_str(&c->reasoning));
     buf_putz(&a->out, ",\"refusal\":null");
     if (c->n_calls)
         put_calls(&a->out, a, c);
@@ -237,7 +238,7 @@ static void chat_body(struct answer *a)
     openai_put_body(a, "chat.completion", chat_put_choice);
 }
 
-/* ---- the row ---- */
+/* ---- dialects ---- */
 
 const struct wire wire_openai_chat = {
     .name = "openai.chat",

@@ -1,9 +1,10 @@
-/* Legacy completions, told. */
+/* openai_completion.c: responses of the legacy Completions API. Owner: the io thread of the
+ * response. */
 #include "api/openai/openai_response.h"
 #include "base/utf8.h"
 
-/* Half a character has no text of its own; its bytes spelled out keep two halves apart, which
- * are keys of one object below. */
+/* A token that is part of a character is written as its bytes: the tokens are keys of one object
+ * below and must be distinct. */
 static void put_completion_token(
     struct buf *b, const struct answer *a, int32_t id, struct str bytes)
 {
@@ -17,15 +18,15 @@ static void put_completion_token(
     buf_putc(b, '"');
 }
 
-static void put_top(struct buf *b, const struct answer *a, int32_t id, float logprob)
+static void put_top_token(struct buf *b, const struct answer *a, int32_t id, float logprob)
 {
     put_completion_token(b, a, id, a->setup.token_bytes(a->setup.vocab, id));
     buf_putc(b, ':');
     openai_put_logprob(b, logprob);
 }
 
-/* The best ones, and the token itself where it is none of them. */
-static void completion_top(struct buf *b, const struct answer *a, const struct answer_token *t)
+/* Writes the alternatives, and the token itself if it is not among them. */
+static void put_top_tokens(struct buf *b, const struct answer *a, const struct answer_token *t)
 {
     int n_top = MIN(t->s->n_top, a->setup.ask->sample.n_top);
     bool has_token = false;
@@ -34,13 +35,13 @@ static void completion_top(struct buf *b, const struct answer *a, const struct a
     for (int i = 0; i < n_top; i++) {
         if (i)
             buf_putc(b, ',');
-        put_top(b, a, t->s->top[i].id, t->s->top[i].logprob);
+        put_top_token(b, a, t->s->top[i].id, t->s->top[i].logprob);
         has_token = has_token || t->s->top[i].id == t->id;
     }
     if (!has_token) {
         if (n_top)
             buf_putc(b, ',');
-        put_top(b, a, t->id, t->s->logprob);
+        put_top_token(b, a, t->id, t->s->logprob);
     }
     buf_putc(b, '}');
 }
@@ -52,7 +53,7 @@ static void completion_token(struct answer *a, struct choice *c, const struct an
     struct buf *logprobs = choice_item(c, LIST_LOGPROBS), *top = choice_item(c, LIST_TOP);
     if (t->s) {
         openai_put_logprob(logprobs, t->s->logprob);
-        completion_top(top, a, t);
+        put_top_tokens(top, a, t);
     } else { /* the first token of an echoed prompt */
         buf_putz(logprobs, "null");
         buf_putz(top, "null");

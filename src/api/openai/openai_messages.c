@@ -1,13 +1,14 @@
 #include "api/openai/openai.h"
 
-/* History is what other programs stored, so it is read leniently: arguments as an object, a tool
- * call or a text part without its type, content that is null. What is new in a turn must be
- * right. Fields are named by path: "messages[3].content[1].type". */
+/* openai_messages.c: `messages` of a chat. Messages from earlier turns were stored by other
+ * programs and are read leniently: arguments as an object, a tool call or a text part without its
+ * type, null content. Other errors are reported with their path: "messages[3].content[1].type". Any
+ * thread. */
 
 /* ---- content ---- */
 
 static const struct {
-    const char *type, *text; /* text: the member that holds it */
+    const char *type, *text; /* text: name of the member with the text */
     enum part_kind kind;
 } part_types[] = {
     { "text", "text", PART_TEXT },
@@ -69,10 +70,11 @@ static int read_parts(
 static int read_content(struct fields *f, const struct path *where, struct message *m)
 {
     const struct json *content = json_get(m->raw, "content");
-    bool may_lack = m->role == ROLE_ASSISTANT || m->role == ROLE_TOOL || m->role == ROLE_FUNCTION;
+    bool is_optional =
+        m->role == ROLE_ASSISTANT || m->role == ROLE_TOOL || m->role == ROLE_FUNCTION;
 
     if (json_is_null(content))
-        return may_lack ? 0 : path_missing(f, AT(where, "content"));
+        return is_optional ? 0 : path_missing(f, AT(where, "content"));
     m->has_content = true;
     if (content->kind == JSON_ARRAY)
         return read_parts(f, where, content, m);
@@ -87,7 +89,7 @@ static int read_content(struct fields *f, const struct path *where, struct messa
     return 0;
 }
 
-/* ---- tool calls of the history ---- */
+/* ---- tool calls of earlier turns ---- */
 
 static int read_arguments(
     struct fields *f, const struct path *at, const struct json *v, struct str *out)
@@ -113,7 +115,7 @@ static int read_arguments(
     return out->p ? 0 : field_no_memory(f);
 }
 
-/* {"name", "arguments"}: the inside of a tool call, or the old function_call. */
+/* Reads {"name", "arguments"}: the function of a tool call, or the deprecated function_call. */
 static int read_function(
     struct fields *f, const struct path *where, const struct json *v, struct tool_call *call)
 {
@@ -140,9 +142,9 @@ static int read_tool_call(
 int openai_read_tool_calls(struct fields *f, const struct path *where, struct message *m)
 {
     const struct json *calls = json_get(m->raw, "tool_calls");
-    const struct json *old = json_get(m->raw, "function_call");
+    const struct json *function_call = json_get(m->raw, "function_call");
 
-    if (json_is_null(calls) && json_is_null(old))
+    if (json_is_null(calls) && json_is_null(function_call))
         return 0;
     if (!json_is_null(calls) && calls->kind != JSON_ARRAY)
         return path_wrong_kind(f, AT(where, "tool_calls"), "an array", calls);
@@ -152,8 +154,8 @@ int openai_read_tool_calls(struct fields *f, const struct path *where, struct me
         return field_no_memory(f);
     if (json_is_null(calls)) {
         m->n_tool_calls = 1;
-        m->tool_calls[0].raw = old;
-        return read_function(f, AT(where, "function_call"), old, &m->tool_calls[0]);
+        m->tool_calls[0].raw = function_call;
+        return read_function(f, AT(where, "function_call"), function_call, &m->tool_calls[0]);
     }
     for (const struct json *c = calls->child; c; c = c->next, m->n_tool_calls++)
         if (read_tool_call(f, AT_INDEX(where, "tool_calls", m->n_tool_calls), c,
@@ -167,7 +169,7 @@ int openai_read_tool_calls(struct fields *f, const struct path *where, struct me
 static const struct {
     const char *name;
     size_t to;
-} texts[] = {
+} text_members[] = {
     { "name", offsetof(struct message, name) },
     { "tool_call_id", offsetof(struct message, tool_call_id) },
     { "reasoning_content", offsetof(struct message, reasoning) },
@@ -187,9 +189,9 @@ static int read_role(struct fields *f, const struct path *where, struct message 
         (int)MIN(role.n, (size_t)40), role.p);
 }
 
-/* `reasoning` is newer than `reasoning_content`; it may also be an object that only some servers
- * understand, which is then left in raw. */
-static void read_new_reasoning(struct message *m)
+/* `reasoning` is a newer name of `reasoning_content`. It can also be an object of another server,
+ * which stays in raw. */
+static void read_reasoning(struct message *m)
 {
     const struct json *v = json_get(m->raw, "reasoning");
 
@@ -205,12 +207,13 @@ static int read_message(
     m->raw = v;
     if (read_role(f, where, m) || read_content(f, where, m) || openai_read_tool_calls(f, where, m))
         return -1;
-    for (size_t k = 0; k < ARRAY_LEN(texts); k++) {
-        struct str *to = (struct str *)(void *)((char *)m + texts[k].to);
-        if (path_take_text(f, AT(where, texts[k].name), json_get(v, texts[k].name), to))
+    for (size_t k = 0; k < ARRAY_LEN(text_members); k++) {
+        struct str *to = (struct str *)(void *)((char *)m + text_members[k].to);
+        if (path_take_text(
+                f, AT(where, text_members[k].name), json_get(v, text_members[k].name), to))
             return -1;
     }
-    read_new_reasoning(m);
+    read_reasoning(m);
     if (m->role == ROLE_TOOL && !m->tool_call_id.p)
         return path_missing(f, AT(where, "tool_call_id"));
     if (m->role == ROLE_FUNCTION && !m->name.p)

@@ -3,8 +3,9 @@
 
 #include <stdlib.h>
 
-/* One table for both routes. What would change the answer in a way that is not served here is
- * refused by name; what only hints is ignored; everything stays in ask->raw. */
+/* openai_request.c: field table of Chat Completions and Completions. A field that would change the
+ * output and is not supported is rejected by name; hints are ignored. ask->raw contains all of
+ * them. Any thread. */
 
 static int read_allowed_ids(struct fields *f, const char *name, const struct json *v);
 static int read_chat_template(struct fields *f, const char *name, const struct json *v);
@@ -31,16 +32,16 @@ enum { CHAT = 1 << ASK_CHAT, COMPLETION = 1 << ASK_COMPLETION, BOTH = CHAT | COM
 #define REFUSE(name, on, what)   { name, FIELD_REFUSE, on, .text = what }
 /* clang-format on */
 
-#define OUR_SHAPE  "answers of a prescribed shape are not served yet"
-#define OUR_SAMPLE "the sampler has no such step"
-#define OUR_MEDIA  "answers are text only"
+#define NO_CONSTRAINTS "answers of a prescribed shape are not served yet"
+#define NO_SAMPLER     "the sampler has no such step"
+#define NO_MEDIA       "answers are text only"
 
 static const struct field table[] = {
     FLAG("add_generation_prompt", CHAT, convo.add_generation_prompt),
     FLAG("add_special_tokens", BOTH, add_special_tokens),
     READ("allowed_token_ids", BOTH, read_allowed_ids),
-    REFUSE("audio", CHAT, OUR_MEDIA),
-    REFUSE("bad_words", BOTH, OUR_SAMPLE),
+    REFUSE("audio", CHAT, NO_MEDIA),
+    REFUSE("bad_words", BOTH, NO_SAMPLER),
     INT("best_of", 1, ASK_N_MAX, best_of),
     FLAG("cache_prompt", BOTH, cache_prompt),
     TEXT("cache_salt", 256, cache_salt),
@@ -48,24 +49,24 @@ static const struct field table[] = {
     { "chat_template_kwargs", FIELD_OBJECT, CHAT, .to = TO(convo.template_kwargs) },
     FLAG("continue_final_message", CHAT, convo.continue_final_message),
     REFUSE("documents", CHAT, "put them into a message"),
-    REFUSE("dry_multiplier", BOTH, OUR_SAMPLE),
-    REFUSE("dynatemp_range", BOTH, OUR_SAMPLE),
-    REFUSE("ebnf", BOTH, OUR_SHAPE),
+    REFUSE("dry_multiplier", BOTH, NO_SAMPLER),
+    REFUSE("dynatemp_range", BOTH, NO_SAMPLER),
+    REFUSE("ebnf", BOTH, NO_CONSTRAINTS),
     READ("echo", BOTH, read_echo),
     READ("enable_thinking", CHAT, read_enable_thinking),
     FLOAT("frequency_penalty", -2, 2, sample.frequency_penalty),
     LATER("function_call", CHAT),
     LATER("functions", CHAT),
-    REFUSE("grammar", BOTH, OUR_SHAPE),
-    REFUSE("guided_choice", BOTH, OUR_SHAPE),
-    REFUSE("guided_grammar", BOTH, OUR_SHAPE),
-    REFUSE("guided_json", BOTH, OUR_SHAPE),
-    REFUSE("guided_regex", BOTH, OUR_SHAPE),
+    REFUSE("grammar", BOTH, NO_CONSTRAINTS),
+    REFUSE("guided_choice", BOTH, NO_CONSTRAINTS),
+    REFUSE("guided_grammar", BOTH, NO_CONSTRAINTS),
+    REFUSE("guided_json", BOTH, NO_CONSTRAINTS),
+    REFUSE("guided_regex", BOTH, NO_CONSTRAINTS),
     INT("id_slot", -1, INT32_MAX, id_slot),
     FLAG("ignore_eos", BOTH, ignore_eos),
     READ("include_reasoning", CHAT, read_include_reasoning),
     FLAG("include_stop_str_in_output", BOTH, include_stop),
-    REFUSE("json_schema", BOTH, OUR_SHAPE),
+    REFUSE("json_schema", BOTH, NO_CONSTRAINTS),
     READ("logit_bias", BOTH, row_logit_bias),
     REFUSE("logprob_token_ids", BOTH, "use top_logprobs"),
     READ("logprobs", BOTH, read_logprobs),
@@ -76,7 +77,7 @@ static const struct field table[] = {
     READ("metadata", BOTH, row_metadata),
     FLOAT("min_p", 0, 1, sample.min_p),
     INT("min_tokens", 0, INT32_MAX, min_tokens),
-    REFUSE("mirostat", BOTH, OUR_SAMPLE),
+    REFUSE("mirostat", BOTH, NO_SAMPLER),
     READ("modalities", CHAT, read_modalities),
     TEXT("model", 1024, model),
     INT("n", 1, ASK_N_MAX, n),
@@ -90,7 +91,7 @@ static const struct field table[] = {
     { "reasoning_effort", FIELD_WORD, CHAT, .to = TO(reasoning_effort),
         .text = "none|minimal|low|medium|high|xhigh|max" },
     READ("reasoning_format", CHAT, read_reasoning_format),
-    REFUSE("regex", BOTH, OUR_SHAPE),
+    REFUSE("regex", BOTH, NO_CONSTRAINTS),
     INT("repeat_last_n", -1, INT32_MAX, sample.repeat_last_n),
     FLOAT("repeat_penalty", 0.001, 100, sample.repeat_penalty),
     FLOAT("repetition_penalty", 0.001, 100, sample.repeat_penalty),
@@ -108,7 +109,7 @@ static const struct field table[] = {
     READ("stop_token_ids", BOTH, read_stop_ids),
     FLAG("stream", BOTH, stream),
     READ("stream_options", BOTH, read_stream_options),
-    REFUSE("structured_outputs", BOTH, OUR_SHAPE),
+    REFUSE("structured_outputs", BOTH, NO_CONSTRAINTS),
     LATER("suffix", COMPLETION),
     FLOAT("temperature", 0, 2, sample.temperature),
     REFUSE("thinking_token_budget", CHAT,
@@ -120,16 +121,16 @@ static const struct field table[] = {
     FLOAT("top_p", 0, 1, sample.top_p),
     REFUSE("truncate_prompt_tokens", BOTH, "a prompt is never shortened silently"),
     FLOAT("typical_p", 0, 1, sample.typical_p),
-    REFUSE("use_beam_search", BOTH, OUR_SAMPLE),
+    REFUSE("use_beam_search", BOTH, NO_SAMPLER),
     TEXT("user", 1024, user),
     { "verbosity", FIELD_WORD, CHAT, .to = FIELD_TYPE_ONLY, .text = "low|medium|high" },
     { "x_timeout", FIELD_DOUBLE, BOTH, { 0, 86400 }, TO(timeout_s) },
-    REFUSE("xtc_probability", BOTH, OUR_SAMPLE),
+    REFUSE("xtc_probability", BOTH, NO_SAMPLER),
 };
 
-/* ---- rows with a mind of their own ---- */
+/* ---- fields with their own reader ---- */
 
-static int by_id(const void *a, const void *b)
+static int compare_ids(const void *a, const void *b)
 {
     const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
     return (x > y) - (x < y);
@@ -145,7 +146,7 @@ static int read_allowed_ids(struct fields *f, const char *name, const struct jso
         return -1;
     if (!v->n)
         return err_param(f->e, ERR_INVALID, name, "'%s' must not be empty.", name);
-    qsort(ids, v->n, sizeof(*ids), by_id);
+    qsort(ids, v->n, sizeof(*ids), compare_ids);
     for (uint32_t i = 0; i < v->n; i++)
         if (!n || ids[i] != ids[n - 1])
             ids[n++] = ids[i];
@@ -154,7 +155,7 @@ static int read_allowed_ids(struct fields *f, const char *name, const struct jso
     return 0;
 }
 
-/* Programs for whoever may ask are not run; /apply-template has its own rule. */
+/* A template is a program, so clients may not send one; /apply-template has its own access rule. */
 static int read_chat_template(struct fields *f, const char *name, const struct json *v)
 {
     if (f->ask->wire == &wire_apply_template)
@@ -172,14 +173,15 @@ static int read_echo(struct fields *f, const char *name, const struct json *v)
     return 0;
 }
 
-/* A chat asks with a boolean and says how many in top_logprobs; a completion with a count. */
+/* In a chat `logprobs` is a boolean, and top_logprobs a count; in a completion `logprobs` is the
+ * count. */
 static int read_logprobs(struct fields *f, const char *name, const struct json *v)
 {
     const struct range in = { 0, TOP_LOGPROBS_MAX };
 
     if (f->ask->kind == ASK_CHAT)
         return field_bool(f, name, v, &f->ask->want_logprobs);
-    if (v->kind == JSON_BOOL) { /* what chat clients send to the wrong route */
+    if (v->kind == JSON_BOOL) { /* some chat clients also send this to /v1/completions */
         f->ask->want_logprobs = v->b;
         return 0;
     }
@@ -197,7 +199,7 @@ static int read_modalities(struct fields *f, const char *name, const struct json
         if (field_word(f, name, c, "text|audio", &word))
             return -1;
         if (str_is(word, "audio"))
-            return field_unsupported(f, name, OUR_MEDIA);
+            return field_unsupported(f, name, NO_MEDIA);
     }
     return 0;
 }
@@ -222,7 +224,7 @@ static int read_include_reasoning(struct fields *f, const char *name, const stru
     return 0;
 }
 
-/* llama-server's: `none` leaves thoughts where they are, with their marks. */
+/* llama-server's field: with `none` reasoning stays in the text, with its markers. */
 static int read_reasoning_format(struct fields *f, const char *name, const struct json *v)
 {
     struct str word;
@@ -241,7 +243,7 @@ static int read_stop_ids(struct fields *f, const char *name, const struct json *
     return 0;
 }
 
-/* Without stream they mean nothing; peers ignore them then, and so do we. */
+/* Without `stream` these options have no effect and are no error, as in other servers. */
 static int read_stream_options(struct fields *f, const char *name, const struct json *v)
 {
     const struct json *usage = json_get(v, "include_usage");
@@ -280,7 +282,7 @@ static int join_prediction(struct fields *f, const struct json *parts)
     return rc;
 }
 
-/* { type: "content", content: text or parts of text }. */
+/* Reads { type: "content", content: text or text parts }. */
 static int read_prediction(struct fields *f, const char *name, const struct json *v)
 {
     const struct json *content, *type;
@@ -301,25 +303,25 @@ static int read_prediction(struct fields *f, const char *name, const struct json
     return 0;
 }
 
-/* ---- what several fields say together ---- */
+/* ---- checks over several fields ---- */
 
 static int read_max_tokens(struct fields *f, int default_value)
 {
-    const struct json *old = field_get(f, "max_tokens");
+    const struct json *max_tokens = field_get(f, "max_tokens");
     const struct json *v = field_get(f, "max_completion_tokens");
     const char *name = v ? "max_completion_tokens" : "max_tokens";
-    bool may_be_0 = f->ask->kind == ASK_COMPLETION; /* only score the prompt */
+    bool is_zero_allowed = f->ask->kind == ASK_COMPLETION; /* 0 only scores the prompt */
     const struct range in = { -1, INT32_MAX };
     int ignored;
 
     f->ask->max_tokens = default_value;
-    if (old && field_int(f, "max_tokens", old, in, &ignored))
+    if (max_tokens && field_int(f, "max_tokens", max_tokens, in, &ignored))
         return -1;
-    if (!v && !old)
+    if (!v && !max_tokens)
         return 0;
-    if (field_int(f, name, v ? v : old, in, &f->ask->max_tokens))
+    if (field_int(f, name, v ? v : max_tokens, in, &f->ask->max_tokens))
         return -1;
-    if (!f->ask->max_tokens && !may_be_0)
+    if (!f->ask->max_tokens && !is_zero_allowed)
         return err_param(f->e, ERR_RANGE, name, "'%s' must be at least 1, not 0.", name);
     return 0;
 }
@@ -353,7 +355,7 @@ static int finish_sampling(struct fields *f)
 
     if (s->top_k < 0)
         s->top_k = 0;
-    /* vLLM's spelling means the whole text; llama-server's looks back 64 tokens. */
+    /* In vLLM this penalty applies to the whole text; in llama-server to the last 64 tokens. */
     if (field_get(f, "repetition_penalty") && !field_get(f, "repeat_last_n"))
         s->repeat_last_n = -1;
     s->min_tokens = ask->min_tokens;
@@ -376,10 +378,10 @@ static int read_top_logprobs(struct fields *f)
     return 0;
 }
 
-/* ---- what the template is told ---- */
+/* ---- template variables ---- */
 
-/* No effort at all means no thinking to the templates that know only that. */
-static int tell_effort(struct fields *f)
+/* Effort `none` also disables thinking, for templates that only have enable_thinking. */
+static int set_template_variables(struct fields *f)
 {
     if (str_is(f->ask->reasoning_effort, "none"))
         f->ask->thinking = THINKING_OFF;
@@ -389,11 +391,11 @@ static int tell_effort(struct fields *f)
 static int check_continuation(struct fields *f)
 {
     struct convo *c = &f->ask->convo;
-    const struct json *asked = field_get(f, "add_generation_prompt");
+    const struct json *generation_prompt = field_get(f, "add_generation_prompt");
 
     if (!c->continue_final_message)
         return 0;
-    if (asked && c->add_generation_prompt)
+    if (generation_prompt && c->add_generation_prompt)
         return err_param(f->e, ERR_INVALID, "continue_final_message",
             "'continue_final_message' and 'add_generation_prompt' exclude each other.");
     if (c->messages[c->n_messages - 1].role != ROLE_ASSISTANT)
@@ -405,7 +407,7 @@ static int check_continuation(struct fields *f)
 
 /* ---- the two routes ---- */
 
-static int required(struct fields *f, const char *name,
+static int read_required(struct fields *f, const char *name,
     int (*read)(struct fields *, const char *, const struct json *))
 {
     const struct json *v = field_get(f, name);
@@ -418,14 +420,14 @@ int openai_parse_chat(struct ask *ask, const struct json *body, struct arena *a,
     struct fields f = { ask, a, e, table, ARRAY_LEN(table), { NULL } };
 
     ask->kind = ASK_CHAT;
-    if (fields_read(&f, body) || required(&f, "messages", openai_read_messages) ||
+    if (fields_read(&f, body) || read_required(&f, "messages", openai_read_messages) ||
         openai_read_tools(&f) || read_max_tokens(&f, -1) || read_top_logprobs(&f) ||
-        check_counts(&f) || check_continuation(&f) || tell_effort(&f))
+        check_counts(&f) || check_continuation(&f) || set_template_variables(&f))
         return -1;
     return finish_sampling(&f);
 }
 
-/* What is asked for stands between the prompt and this. Empty: behind the prompt, as ever. */
+/* The model fills in the text between `prompt` and `suffix`. An empty suffix has no effect. */
 static int read_suffix(struct fields *f)
 {
     const struct json *v = field_get(f, "suffix");
@@ -456,7 +458,7 @@ int openai_parse_completion(
 
     ask->kind = ASK_COMPLETION;
     ask->add_special_tokens = true;
-    if (fields_read(&f, body) || required(&f, "prompt", row_prompt) || read_suffix(&f) ||
+    if (fields_read(&f, body) || read_required(&f, "prompt", row_prompt) || read_suffix(&f) ||
         read_max_tokens(&f, 16) || check_counts(&f))
         return -1;
     return finish_sampling(&f);

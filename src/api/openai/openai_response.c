@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-/* ---- pieces of both ---- */
+/* ---- members of frames and bodies ---- */
 
 static const char *finish_name(enum finish finish)
 {
@@ -11,20 +11,20 @@ static const char *finish_name(enum finish finish)
         return "stop";
     case FINISH_NONE:
     case FINISH_LENGTH:
-    case FINISH_CANCELLED: /* cut short, whoever did it */
+    case FINISH_CANCELLED: /* cancelled by client or server */
     case FINISH_ERROR:
         return "length";
     }
     return "length";
 }
 
-/* What was asked for as functions is told as that. */
-static const char *calls_name(const struct answer *a)
+/* Requests with `functions` get the deprecated finish reason. */
+static const char *calls_finish_name(const struct answer *a)
 {
     return a->setup.ask->has_functions ? "function_call" : "tool_calls";
 }
 
-/* From "id" to "system_fingerprint", without braces. */
+/* Writes "id" to "system_fingerprint", without braces. */
 static void put_identity(struct jw *w, const struct answer *a, const char *object)
 {
     const struct ask *ask = a->setup.ask;
@@ -67,11 +67,11 @@ void openai_put_logprob(struct buf *b, float v)
     jw_f32(&w, isfinite(v) ? v : -9999.0f); /* JSON has no infinity */
 }
 
-/* The part of a finished choice that says why. stop_reason is vLLM's: the string or the token. */
+/* Writes the finish reason of a choice. stop_reason is vLLM's field: the stop string or token. */
 void openai_put_finish(struct buf *out, const struct answer *a, const struct choice *c)
 {
     buf_putz(out, ",\"finish_reason\":\"");
-    buf_putz(out, c->ends_in_calls ? calls_name(a) : finish_name(c->finish));
+    buf_putz(out, c->ends_in_calls ? calls_finish_name(a) : finish_name(c->finish));
     buf_putz(out, "\",\"stop_reason\":");
     if (c->stop_text.p) {
         buf_putc(out, '"');

@@ -1,25 +1,25 @@
-/* openai_response.h: what the two OpenAI routes tell alike. A frame of a stream is
+/* openai_response.h: response formatting shared by the two OpenAI dialects. A frame of a stream is
  *
  *     head  data: {"id":...,"object":...,"created":...,"model":...,"system_fingerprint":...,
  *           "choices":[{"index":
- *     what the choice has to say
- *     tail  }]} and, when usage is asked for, its null
+ *     the content of the choice
+ *     tail  }]} and, if usage is requested, its null
  *
- * of which head and tail are rendered once; text is escaped between them, straight into the
- * output. Nothing is allocated for a token but the growth of buffers. Owner: the io thread. */
+ * Head and tail are rendered once; text is escaped between them, directly into the output. A token
+ * causes no allocation except the growth of buffers. Owner: the io thread. */
 #pragma once
 
 #include "api/common/answer_state.h"
 #include "api/openai/openai.h"
 
-/* plain: what closes the text of a frame that has neither logprobs nor token ids. */
+/* `plain` closes the text of a frame that has neither logprobs nor token ids. */
 void openai_begin_frames(struct answer *a, const char *object, const char *plain);
 void openai_frame_begin(struct answer *a, const struct choice *c);
 void openai_frame_end(struct answer *a);
 void openai_stream_end(struct answer *a);
 void openai_error_frame(struct buf *out, const struct err *e, const struct error_extra *x);
 
-/* The whole body: put_choice has what stands between "index" and the bracket. */
+/* Writes the whole body; put_choice writes the members of a choice after "index". */
 void openai_put_body(struct answer *a, const char *object,
     void (*put_choice)(struct answer *, const struct choice *));
 

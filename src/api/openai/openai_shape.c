@@ -2,12 +2,14 @@
 
 #include <stdio.h>
 
-/* {"type":"text"}
- * {"type":"json_object"}, where llama-server's clients may say "schema", too
- * {"type":"json_schema","json_schema":{"name","description","schema","strict"}}
- * {"type":"grammar","grammar":"root ::= .."}
+/* openai_response_format.c: response_format, one of
  *
- * Responses has no object around name and schema. */
+ *     {"type":"text"}
+ *     {"type":"json_object"}, with an optional "schema" as in llama-server
+ *     {"type":"json_schema","json_schema":{"name","description","schema","strict"}}
+ *     {"type":"grammar","grammar":"root ::= .."}
+ *
+ * In the Responses API, name and schema are direct members without "json_schema". Any thread. */
 
 enum { NAME_MAX_BYTES = 64 };
 
@@ -21,7 +23,7 @@ static int check_size(struct fields *f, const struct path *where, size_t n)
         ASK_SHAPE_MAX / 1024, n);
 }
 
-static int take_schema(struct fields *f, const struct path *where, const struct json *v)
+static int set_schema(struct fields *f, const struct path *where, const struct json *v)
 {
     if (v->kind != JSON_OBJECT && v->kind != JSON_BOOL)
         return path_wrong_kind(f, where, "a JSON schema", v);
@@ -33,14 +35,14 @@ static int take_schema(struct fields *f, const struct path *where, const struct 
 
 static bool is_name(struct str s)
 {
-    bool is_fit = s.n > 0 && s.n <= NAME_MAX_BYTES;
+    bool is_valid = s.n > 0 && s.n <= NAME_MAX_BYTES;
 
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i];
         bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-        is_fit = is_fit && (is_letter || (c >= '0' && c <= '9') || c == '_' || c == '-');
+        is_valid = is_valid && (is_letter || (c >= '0' && c <= '9') || c == '_' || c == '-');
     }
-    return is_fit;
+    return is_valid;
 }
 
 static int read_schema(struct fields *f, const struct path *where, const struct json *v)
@@ -64,10 +66,10 @@ static int read_schema(struct fields *f, const struct path *where, const struct 
         return path_wrong_kind(f, AT(where, "strict"), "a boolean", strict);
     shape->is_strict = !json_is_null(strict) && strict->b;
     return json_is_null(schema) ? path_missing(f, AT(where, "schema"))
-                                : take_schema(f, AT(where, "schema"), schema);
+                                : set_schema(f, AT(where, "schema"), schema);
 }
 
-/* The member that says what kind it is of, by its whole name. */
+/* Reads the member `type`. Its full path is the error's field. */
 static int read_type(struct fields *f, const char *name, const struct json *t, struct str *out)
 {
     char path[40];
@@ -96,7 +98,7 @@ int openai_read_shape(
         return 0;
     if (str_is(type, "json_object")) {
         shape->kind = SHAPE_JSON_OBJECT;
-        return json_is_null(schema) ? 0 : take_schema(f, AT(where, "schema"), schema);
+        return json_is_null(schema) ? 0 : set_schema(f, AT(where, "schema"), schema);
     }
     if (str_is(type, "json_schema")) {
         shape->kind = SHAPE_JSON_SCHEMA;

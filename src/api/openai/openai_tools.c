@@ -1,13 +1,13 @@
 #include "api/openai/openai.h"
 #include "api/common/tools.h"
 
-/* ---- the choice
+/* openai_tools.c: tools and tool_choice. Any thread. The choice is one of
  *
  *     "none" | "auto" | "required"
  *     {"type":"function","function":{"name":..}}
  *     {"type":"allowed_tools","allowed_tools":{"mode":"auto"|"required","tools":[..]}}
  *
- * Responses has no object around the name, around mode and tools, and in the list. */
+ * In the Responses API the name, and mode and tools, are direct members, also in the list. */
 
 static int read_word(struct fields *f, const struct json *v)
 {
@@ -21,7 +21,7 @@ static int read_word(struct fields *f, const struct json *v)
     return 0;
 }
 
-/* The name in {"function":{"name":..}} or {"name":..}. */
+/* Reads the name in {"function":{"name":..}} or {"name":..}. */
 static int read_name(
     struct fields *f, const struct path *where, const struct json *v, struct str *out)
 {
@@ -85,7 +85,7 @@ int openai_read_tool_choice(struct fields *f, const struct json *v)
     return read_name(f, where, v, &f->ask->tool_name);
 }
 
-/* ---- the first way: functions, and one call at most */
+/* ---- deprecated `functions`: at most one call */
 
 static int put_function(
     struct tool_list *l, struct fields *f, const struct path *where, const struct json *v)
@@ -145,7 +145,7 @@ int openai_read_tools(struct fields *f)
     if (choice && openai_read_tool_choice(f, choice))
         return -1;
     if (f->ask->tools)
-        return 0; /* who says both means the newer one */
+        return 0; /* `tools` takes precedence */
     if (functions && read_functions(f, functions))
         return -1;
     return call ? read_function_call(f, call) : 0;

@@ -1,15 +1,18 @@
-/* responses.h: the pieces of the OpenAI Responses wire that its files share. Source of the formats:
- * the public types of the official client libraries.
+/* responses.h: internal interface of the OpenAI Responses dialect. Source of the formats: the
+ * public types of the official client libraries.
  *
- * Ids tell where they belong, so that one can be found without a table of its own:
+ * An id contains the id of its response, so that a stored item is found without an index:
  *
- *     resp_HEX         an answer
- *     msg_HEX_2        its third item: msg_ rs_ fc_
- *     msg_HEX_i0       the first item of what was asked, where the client gave it no id
+ *     resp_HEX         a response
+ *     msg_HEX_2        its third output item: msg_ rs_ fc_
+ *     msg_HEX_i0       its first input item, if the client gave it no id
  *
- * An answer may go on from one that is kept (ask.previous_id), and its input may refer to items of
- * kept answers. The parser knows no shelf: it sets ask.needs_shelf, and whoever has one calls
- * responses_recall before the conversation is used. */
+ * A response can continue a stored one (request.previous_id), and its input can refer to items of
+ * stored responses. The parser has no access to the response store: it sets request.needs_shelf,
+ * and the server calls responses_recall before the conversation is used.
+ *
+ * Owner: parsers and functions on stored JSON run on any thread; functions on a response run on its
+ * io thread. */
 #pragma once
 
 #include "api/common/fields.h"
@@ -20,26 +23,26 @@ enum { RESPONSES_ID_MAX = 128 };
 /* responses_request.c */
 int responses_parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
 
-/* What is kept, as it was told: an answer's object and the list of items that it was asked with. */
+/* A stored response as JSON: the response object and the array of its input items. */
 struct responses_kept {
     struct str answer, input;
 };
 
-struct responses_shelf { /* every text must live as long as the arena of the request */
+/* lookup in the response store; each text lives as long as the request's arena */
+struct responses_shelf {
     void *ctx;
-    /* The answer with this id: true when there is one. */
+    /* True if a response with this id is stored. */
     bool (*find)(void *ctx, struct str id, struct responses_kept *out);
 };
 
-/* The conversation again: everything before it (n kept answers, the oldest first), then the input,
- * with the items that it refers to. ERR_NOT_FOUND names an item that is not there, ERR_CORRUPT
- * what is kept and is not what it was, ERR_MEMORY. */
+/* Rebuilds the conversation: the n stored responses before it, oldest first, then the input, in
+ * which references are replaced by their items. ERR_NOT_FOUND names a missing item; ERR_CORRUPT: a
+ * stored response is not valid; ERR_MEMORY. */
 int responses_recall(struct ask *ask, const struct responses_kept *before, size_t n,
     const struct responses_shelf *shelf, struct arena *a, struct err *e);
 
-/* responses_items.c: kept lists of items, then the input (an array, or a string for one message)
- * -> f->ask->convo; the input's own items, in the places of those that stand for them, become
- * ask->items. */
+/* responses_items.c: stored item lists, then the input (an array, or a string for one message) ->
+ * f->ask->convo. The input's own items, with references replaced, become ask->items. */
 struct items_ask {
     const struct json *const *before;
     size_t n_before;
@@ -48,13 +51,13 @@ struct items_ask {
 };
 int responses_read_items(struct fields *f, const struct items_ask *want);
 
-/* responses_refs.c: item references in `list` (a string or an array, called `name`) are replaced by
- * the items they name. Without a shelf they stay, and ask.needs_shelf is set. Time and memory are
- * linear in the list and in what is kept of whom it names. */
+/* responses_refs.c: replaces item references in `list` (a string or an array, called `name`) by the
+ * items. Without a store they remain, and ask.needs_shelf is set. Time and memory are linear in the
+ * list and in the stored responses it refers to. */
 int responses_resolve(struct fields *f, const char *name, const struct json *list,
     const struct responses_shelf *shelf, const struct json **out);
 bool responses_is_reference(const struct json *item);
-/* "msg_HEX_2" -> "resp_HEX" in `out`; false: it is no id of ours. */
+/* "msg_HEX_2" -> "resp_HEX" in `out`; false: not an id of this server. */
 bool responses_id_of_item(struct str item, char out[RESPONSES_ID_MAX]);
 
 /* responses_tools.c -> f->ask, for tools_settle */
@@ -62,20 +65,21 @@ int responses_read_tools(struct fields *f, const struct json *v);
 int responses_read_tool_choice(struct fields *f, const struct json *v);
 
 /* responses_object.c */
-struct responses_told { /* an answer as its items are told; see responses_response.c */
+struct responses_told { /* output so far; see responses_response.c */
     const char *status; /* "queued", "in_progress", ... */
-    struct str items;   /* JSON, with commas */
+    struct str items;   /* JSON, separated by commas */
     const struct err *err;
 };
 void responses_put_object(struct jw *w, const struct answer *a, const struct responses_told *t);
-/* An object that says "queued", with another status. For those of which there is nothing more. */
+/* Rewrites an object with status "queued" to another status. For responses that ended without
+ * output. */
 void responses_restate(struct buf *out, struct str object, const char *status, const struct err *e);
-/* The last event of a stream, number n, that such an object ends. */
+/* Writes the last event of a stream, with number n, for such an object. */
 void responses_put_failed(struct buf *out, struct str object, uint64_t n);
-/* The items that were asked, as GET .../input_items lists them: an array. */
+/* Writes the input items, as an array in the format of GET .../input_items. */
 void responses_put_input(struct jw *w, const struct answer *a);
 
-/* A page of that list. `after` is an id that it begins behind, or STR_NONE. */
+/* A page of that list. `after` is the id that precedes the page, or STR_NONE. */
 struct responses_page {
     struct str after;
     size_t limit; /* >= 1 */

@@ -2,26 +2,27 @@
 #include "api/responses/responses.h"
 #include "base/base64.h"
 
-/* Items -> messages that templates know:
+/* responses_items.c: items -> messages for chat templates:
  *
  *     message                       a message of its role
- *     reasoning, function_call ...  with the assistant's message beside them: one message with
- *                                   thoughts, content and calls
+ *     reasoning, function_call ...  merged with the assistant's message next to them into one
+ *                                   message with reasoning, content and calls
  *     function_call_output          a tool message
  *
- * What a server's own tools have left (searches, images) is skipped: nobody here has them. History
- * is read leniently, for other programs stored it. All parts and all calls lie in one array each,
- * in their order, so that a message that grows only becomes longer: linear, however many items. */
+ * Items of server-side tools (searches, images) are skipped, since this server has no such tools.
+ * Items of earlier turns were stored by other programs and are read leniently. All parts are in one
+ * array, and all calls in another, in their order, so a merge only increases a count: the time is
+ * linear in the number of items. Any thread. */
 
-struct reader {
+struct item_reader {
     struct fields *f;
     struct convo *c;
-    struct part *parts;      /* the next free one */
-    struct tool_call *calls; /* likewise */
-    bool may_join;           /* the last message is the assistant's */
+    struct part *parts;      /* next free element */
+    struct tool_call *calls; /* next free element */
+    bool is_assistant_open;  /* the last message is the assistant's */
 };
 
-static const char *const only_text = "this model reads only text";
+static const char *const text_only = "this model reads only text";
 
 static bool is_type(const struct json *v, const char *type)
 {
@@ -30,56 +31,56 @@ static bool is_type(const struct json *v, const char *type)
     return t && t->kind == JSON_STRING && str_is(t->s, type);
 }
 
-/* ---- room */
+/* ---- allocation */
 
-struct room {
+struct item_counts {
     size_t messages, parts, calls;
 };
 
-static void count_list(struct room *room, const struct json *list)
+static void count_list(struct item_counts *item_counts, const struct json *list)
 {
-    room->messages++;
-    room->parts++;
+    item_counts->messages++;
+    item_counts->parts++;
     if (list->kind != JSON_ARRAY)
         return;
     for (const struct json *v = list->child; v; v = v->next) {
         const struct json *content = json_get(v, "content"), *output = json_get(v, "output");
-        room->messages++;
-        room->calls++;
-        room->parts += 1 + (content && content->kind == JSON_ARRAY ? content->n : 0) +
-                       (output && output->kind == JSON_ARRAY ? output->n : 0);
+        item_counts->messages++;
+        item_counts->calls++;
+        item_counts->parts += 1 + (content && content->kind == JSON_ARRAY ? content->n : 0) +
+                              (output && output->kind == JSON_ARRAY ? output->n : 0);
     }
 }
 
-static int make_room(struct reader *r, const struct room *room)
+static int allocate_items(struct item_reader *r, const struct item_counts *item_counts)
 {
-    if (room->messages > ASK_MESSAGES_MAX)
+    if (item_counts->messages > ASK_MESSAGES_MAX)
         return err_param(r->f->e, ERR_RANGE, "input",
             "'input' and what goes before it may have at most %d items.", ASK_MESSAGES_MAX);
-    r->parts = arena_zalloc(r->f->arena, room->parts, sizeof(*r->parts));
-    r->calls = arena_zalloc(r->f->arena, room->calls + 1, sizeof(*r->calls));
-    r->c->messages = arena_zalloc(r->f->arena, room->messages, sizeof(*r->c->messages));
+    r->parts = arena_zalloc(r->f->arena, item_counts->parts, sizeof(*r->parts));
+    r->calls = arena_zalloc(r->f->arena, item_counts->calls + 1, sizeof(*r->calls));
+    r->c->messages = arena_zalloc(r->f->arena, item_counts->messages, sizeof(*r->c->messages));
     r->c->n_messages = 0;
     return r->parts && r->calls && r->c->messages ? 0 : field_no_memory(r->f);
 }
 
-/* ---- messages as they grow */
+/* ---- construction of messages */
 
-static struct message *open_message(struct reader *r, enum role role)
+static struct message *open_message(struct item_reader *r, enum role role)
 {
     struct message *m = &r->c->messages[r->c->n_messages++];
 
     *m = (struct message){ .role = role, .parts = r->parts, .tool_calls = r->calls };
-    r->may_join = role == ROLE_ASSISTANT;
+    r->is_assistant_open = role == ROLE_ASSISTANT;
     return m;
 }
 
-static struct message *last_message(struct reader *r)
+static struct message *last_message(struct item_reader *r)
 {
     return &r->c->messages[r->c->n_messages - 1];
 }
 
-static void add_text(struct reader *r, struct message *m, enum part_kind kind, struct str text)
+static void add_text(struct item_reader *r, struct message *m, enum part_kind kind, struct str text)
 {
     *r->parts++ = (struct part){ .kind = kind, .text = text };
     m->n_parts++;
@@ -90,7 +91,7 @@ static void add_text(struct reader *r, struct message *m, enum part_kind kind, s
 /* ---- content */
 
 static int read_part(
-    struct reader *r, const struct path *at, const struct json *v, struct message *m)
+    struct item_reader *r, const struct path *at, const struct json *v, struct message *m)
 {
     static const char *const texts[] = { "input_text", "output_text", "text", "summary_text" };
     static const char *const refused[] = { "input_image", "input_file", "input_audio",
@@ -106,7 +107,7 @@ static int read_part(
         is_text = is_text || str_is(type, texts[i]);
     for (size_t i = 0; i < ARRAY_LEN(refused); i++)
         if (str_is(type, refused[i]))
-            return path_unsupported(r->f, at, only_text);
+            return path_unsupported(r->f, at, text_only);
     if (!is_text) {
         struct path_text name = path_spell(AT(at, "type"));
         return err_param(r->f->e, ERR_INVALID, name.z,
@@ -120,9 +121,9 @@ static int read_part(
     return 0;
 }
 
-/* A string or an array of parts. */
+/* Reads a string or an array of parts. */
 static int read_content(
-    struct reader *r, const struct path *at, const struct json *v, struct message *m)
+    struct item_reader *r, const struct path *at, const struct json *v, struct message *m)
 {
     int i = 0;
 
@@ -141,16 +142,17 @@ static int read_content(
 
 /* ---- items */
 
-/* Thoughts wait for the words they led to; words that have been said are not added to. */
-static struct message *message_for(struct reader *r, enum role role)
+/* Returns the message for content or reasoning of a role. Reasoning is merged with the content
+ * after it; a message that has content or calls is complete. */
+static struct message *message_for_content(struct item_reader *r, enum role role)
 {
-    if (role != ROLE_ASSISTANT || !r->may_join)
+    if (role != ROLE_ASSISTANT || !r->is_assistant_open)
         return open_message(r, role);
     struct message *m = last_message(r);
     return m->has_content || m->n_tool_calls ? open_message(r, role) : m;
 }
 
-static int read_message(struct reader *r, const struct path *at, const struct json *v)
+static int read_message(struct item_reader *r, const struct path *at, const struct json *v)
 {
     static const enum role roles[] = { ROLE_USER, ROLE_ASSISTANT, ROLE_SYSTEM, ROLE_DEVELOPER };
     const struct json *content = json_get(v, "content");
@@ -161,7 +163,7 @@ static int read_message(struct reader *r, const struct path *at, const struct js
     for (size_t i = 0; i < ARRAY_LEN(roles); i++) {
         if (!str_is(name, role_name(roles[i])))
             continue;
-        struct message *m = message_for(r, roles[i]);
+        struct message *m = message_for_content(r, roles[i]);
         if (json_is_null(content))
             return path_missing(r->f, AT(at, "content"));
         return read_content(r, AT(at, "content"), content, m);
@@ -172,8 +174,8 @@ static int read_message(struct reader *r, const struct path *at, const struct js
         (int)MIN(name.n, (size_t)40), name.p);
 }
 
-/* A call's text, or the JSON of one that is not: {"input": "..."} for a custom tool. */
-static int read_arguments(struct reader *r, const struct json *v, struct str *out)
+/* Returns a call's arguments as JSON text. The text of a custom tool becomes {"input": "..."}. */
+static int read_arguments(struct item_reader *r, const struct json *v, struct str *out)
 {
     const struct json *text = json_get(v, "input");
     struct buf b;
@@ -193,8 +195,8 @@ static int read_arguments(struct reader *r, const struct json *v, struct str *ou
     return out->p ? 0 : field_no_memory(r->f);
 }
 
-/* A call belongs to the turn it is said in, behind its words. */
-static int read_call(struct reader *r, const struct path *at, const struct json *v)
+/* A call belongs to the assistant message before it, after its content. */
+static int read_call(struct item_reader *r, const struct path *at, const struct json *v)
 {
     struct tool_call *call = r->calls;
 
@@ -206,13 +208,13 @@ static int read_call(struct reader *r, const struct path *at, const struct json 
         return -1;
     if (read_arguments(r, v, &call->arguments))
         return -1;
-    struct message *m = r->may_join ? last_message(r) : open_message(r, ROLE_ASSISTANT);
+    struct message *m = r->is_assistant_open ? last_message(r) : open_message(r, ROLE_ASSISTANT);
     r->calls++;
     m->n_tool_calls++;
     return 0;
 }
 
-static int read_output(struct reader *r, const struct path *at, const struct json *v)
+static int read_output(struct item_reader *r, const struct path *at, const struct json *v)
 {
     const char *id = is_type(v, "local_shell_call_output") ? "id" : "call_id";
     const struct json *output = json_get(v, "output");
@@ -225,8 +227,8 @@ static int read_output(struct reader *r, const struct path *at, const struct jso
     return read_content(r, AT(at, "output"), output, m);
 }
 
-/* Thoughts that a client was given to keep for us. */
-static bool unseal(struct buf *out, const struct json *sealed)
+/* Decodes reasoning that this server has sent as encrypted_content. */
+static bool decode_sealed(struct buf *out, const struct json *sealed)
 {
     static const char mark[] = "v1.";
 
@@ -248,8 +250,8 @@ static void join_texts(struct buf *out, const struct json *parts)
     }
 }
 
-/* What was thought in full, else what it was summed up as, else what only we can read. */
-static int read_reasoning(struct reader *r, const struct json *v)
+/* Reads the full reasoning, else its summary, else encrypted_content. */
+static int read_reasoning(struct item_reader *r, const struct json *v)
 {
     struct buf text;
     int rc = 0;
@@ -258,11 +260,11 @@ static int read_reasoning(struct reader *r, const struct json *v)
     join_texts(&text, json_get(v, "content"));
     if (!text.n)
         join_texts(&text, json_get(v, "summary"));
-    if (!text.n && !unseal(&text, json_get(v, "encrypted_content")))
+    if (!text.n && !decode_sealed(&text, json_get(v, "encrypted_content")))
         buf_reset(&text);
     if (text.n) {
-        struct message *m = message_for(r, ROLE_ASSISTANT);
-        if (m->reasoning.n) /* of a turn that said nothing */
+        struct message *m = message_for_content(r, ROLE_ASSISTANT);
+        if (m->reasoning.n) /* belongs to a message without content */
             m = open_message(r, ROLE_ASSISTANT);
         m->reasoning = buf_ok(&text) ? arena_str(r->f->arena, buf_str(&text)) : STR_NONE;
         rc = m->reasoning.p ? 0 : field_no_memory(r->f);
@@ -271,15 +273,15 @@ static int read_reasoning(struct reader *r, const struct json *v)
     return rc;
 }
 
-/* What the tools of other servers leave in a conversation. */
-static const char *const skipped[] = { "additional_tools", "apply_patch_call",
+/* Items of tools that other servers execute. */
+static const char *const skipped_types[] = { "additional_tools", "apply_patch_call",
     "apply_patch_call_output", "code_interpreter_call", "compaction", "computer_call",
     "computer_call_output", "configuration_update", "file_search_call", "image_generation_call",
     "mcp_approval_request", "mcp_approval_response", "mcp_call", "mcp_list_tools", "program",
     "program_output", "shell_call", "shell_call_output", "tool_search_call", "tool_search_output",
     "web_search_call" };
 
-static int read_item(struct reader *r, const struct path *at, const struct json *v)
+static int read_item(struct item_reader *r, const struct path *at, const struct json *v)
 {
     struct str type = STR("message");
 
@@ -295,8 +297,8 @@ static int read_item(struct reader *r, const struct path *at, const struct json 
     if (str_is(type, "function_call_output") || str_is(type, "custom_tool_call_output") ||
         str_is(type, "local_shell_call_output"))
         return read_output(r, at, v);
-    for (size_t i = 0; i < ARRAY_LEN(skipped); i++)
-        if (str_is(type, skipped[i]))
+    for (size_t i = 0; i < ARRAY_LEN(skipped_types); i++)
+        if (str_is(type, skipped_types[i]))
             return 0;
     struct path_text where = path_spell(AT(at, "type"));
     return err_param(r->f->e, ERR_INVALID, where.z,
@@ -306,8 +308,8 @@ static int read_item(struct reader *r, const struct path *at, const struct json 
 
 /* ---- lists */
 
-/* Those that stand for others have been replaced, or wait for a shelf. */
-static int read_list(struct reader *r, const struct json *list)
+/* References have been replaced, or wait for the response store. */
+static int read_list(struct item_reader *r, const struct json *list)
 {
     const struct json *v = list->child;
 
@@ -321,7 +323,7 @@ static int read_list(struct reader *r, const struct json *list)
     return 0;
 }
 
-static int read_instructions(struct reader *r, const struct json *v)
+static int read_instructions(struct item_reader *r, const struct json *v)
 {
     if (v->kind == JSON_ARRAY)
         return read_list(r, v);
@@ -330,8 +332,8 @@ static int read_instructions(struct reader *r, const struct json *v)
     return 0;
 }
 
-/* Templates want somebody to answer. */
-static void settle_turn(struct reader *r)
+/* Templates require at least one message that is not a system prompt. */
+static void ensure_user_message(struct item_reader *r)
 {
     struct convo *c = r->c;
     bool has_turn = false;
@@ -344,8 +346,8 @@ static void settle_turn(struct reader *r)
 
 int responses_read_items(struct fields *f, const struct items_ask *want)
 {
-    struct reader r = { .f = f, .c = &f->ask->convo };
-    struct room room = { .messages = 1, .parts = 1 };
+    struct item_reader r = { .f = f, .c = &f->ask->convo };
+    struct item_counts item_counts = { .messages = 1, .parts = 1 };
     const struct json *instructions = NULL;
 
     if (want->instructions &&
@@ -353,18 +355,18 @@ int responses_read_items(struct fields *f, const struct items_ask *want)
         return -1;
     if (responses_resolve(f, "input", want->input, want->shelf, &f->ask->items))
         return -1;
-    count_list(&room, f->ask->items);
+    count_list(&item_counts, f->ask->items);
     if (instructions)
-        count_list(&room, instructions);
+        count_list(&item_counts, instructions);
     for (size_t i = 0; i < want->n_before; i++)
-        count_list(&room, want->before[i]);
-    if (make_room(&r, &room) || (instructions && read_instructions(&r, instructions)))
+        count_list(&item_counts, want->before[i]);
+    if (allocate_items(&r, &item_counts) || (instructions && read_instructions(&r, instructions)))
         return -1;
     for (size_t i = 0; i < want->n_before; i++)
         if (read_list(&r, want->before[i]))
             return -1;
     if (read_list(&r, f->ask->items))
         return -1;
-    settle_turn(&r);
+    ensure_user_message(&r);
     return 0;
 }

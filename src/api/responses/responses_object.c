@@ -4,18 +4,19 @@
 
 #include <stdio.h>
 
-/* The object of an answer, and the items it was asked with. What the client asked for is told back
- * as it said it, from ask->raw. */
+/* responses_object.c: the response object and its input items as JSON. Request parameters are
+ * copied from ask->raw as the client sent them. Any thread. */
 
 /* ---- the object */
 
-static void echo(struct jw *w, const struct ask *ask, const char *key, struct str otherwise)
+static void echo_parameter(
+    struct jw *w, const struct ask *ask, const char *key, struct str default_value)
 {
     const struct json *v = json_get(ask->raw, key);
 
     jw_key(w, key);
     if (json_is_null(v))
-        jw_raw(w, otherwise);
+        jw_raw(w, default_value);
     else
         jw_json(w, v);
 }
@@ -101,35 +102,35 @@ static void put_status(struct jw *w, const char *status, bool background, const 
     put_error(w, e);
 }
 
-/* What was asked for, in front of what came of it. */
-static void put_wishes(struct jw *w, const struct ask *ask)
+/* Writes the request parameters. */
+static void put_parameters(struct jw *w, const struct ask *ask)
 {
-    echo(w, ask, "instructions", STR("null"));
-    echo(w, ask, "max_output_tokens", STR("null"));
-    echo(w, ask, "max_tool_calls", STR("null"));
-    echo(w, ask, "metadata", STR("{}"));
-    echo(w, ask, "parallel_tool_calls", STR("true"));
-    echo(w, ask, "previous_response_id", STR("null"));
-    echo(w, ask, "prompt_cache_key", STR("null"));
+    echo_parameter(w, ask, "instructions", STR("null"));
+    echo_parameter(w, ask, "max_output_tokens", STR("null"));
+    echo_parameter(w, ask, "max_tool_calls", STR("null"));
+    echo_parameter(w, ask, "metadata", STR("{}"));
+    echo_parameter(w, ask, "parallel_tool_calls", STR("true"));
+    echo_parameter(w, ask, "previous_response_id", STR("null"));
+    echo_parameter(w, ask, "prompt_cache_key", STR("null"));
     put_reasoning(w, ask);
-    echo(w, ask, "safety_identifier", STR("null"));
+    echo_parameter(w, ask, "safety_identifier", STR("null"));
     jw_key(w, "service_tier");
     jw_str(w, ask->service_tier.p && !str_is(ask->service_tier, "auto") ? ask->service_tier
                                                                         : STR("default"));
     jw_key(w, "store");
     jw_bool(w, ask->store);
-    echo(w, ask, "temperature", STR("1"));
+    echo_parameter(w, ask, "temperature", STR("1"));
     put_text_config(w, ask);
-    echo(w, ask, "tool_choice", STR("\"auto\""));
-    echo(w, ask, "tools", STR("[]"));
+    echo_parameter(w, ask, "tool_choice", STR("\"auto\""));
+    echo_parameter(w, ask, "tools", STR("[]"));
     jw_key(w, "top_logprobs");
     jw_i64(w, ask->sample.n_top);
-    echo(w, ask, "top_p", STR("1"));
-    echo(w, ask, "truncation", STR("\"disabled\""));
-    echo(w, ask, "user", STR("null"));
+    echo_parameter(w, ask, "top_p", STR("1"));
+    echo_parameter(w, ask, "truncation", STR("\"disabled\""));
+    echo_parameter(w, ask, "user", STR("null"));
 }
 
-/* Seconds it took, as far as the engine has told. */
+/* Returns the seconds from queueing to the end, or 0 if the times are not set. */
 static int64_t duration_s(const struct answer *a)
 {
     const struct answer_times *t = &a->times;
@@ -166,12 +167,13 @@ void responses_put_object(struct jw *w, const struct answer *a, const struct res
     jw_raw(w, STR("["));
     buf_puts(w->b, t->items);
     buf_putc(w->b, ']');
-    put_wishes(w, ask);
+    put_parameters(w, ask);
     put_usage(w, a, is_done || is_cut);
     jw_end_object(w);
 }
 
-/* Nothing that a client wrote stands in front of these members: what is found is ours. */
+/* No text of the client precedes these members, so the first match is the one that put_status
+ * wrote. */
 void responses_restate(struct buf *out, struct str object, const char *status, const struct err *e)
 {
     const struct str queued = STR("\"status\":\"queued\",\"background\":true,\"error\":null");
@@ -195,7 +197,7 @@ void responses_put_failed(struct buf *out, struct str object, uint64_t n)
     buf_putz(out, "}\n\n");
 }
 
-/* ---- what was asked, as it is kept */
+/* ---- stored input items */
 
 static void put_part(struct jw *w, const char *type, struct str text)
 {
@@ -229,10 +231,10 @@ static void put_string_item(struct jw *w, const char *id, struct str text)
     jw_end_object(w);
 }
 
-/* A part as strict readers want it: an assistant's text has annotations. */
-static void put_own_part(struct jw *w, const struct json *p, bool is_said)
+/* Writes a part. An assistant's text gets annotations, since strict clients require them. */
+static void put_own_part(struct jw *w, const struct json *p, bool is_output)
 {
-    bool lacks = is_said && p->kind == JSON_OBJECT && json_is_null(json_get(p, "annotations")) &&
+    bool lacks = is_output && p->kind == JSON_OBJECT && json_is_null(json_get(p, "annotations")) &&
                  !json_is_null(json_get(p, "text"));
 
     if (!lacks) {
@@ -251,15 +253,15 @@ static void put_own_part(struct jw *w, const struct json *p, bool is_said)
     jw_end_object(w);
 }
 
-static void put_content(struct jw *w, const struct json *v, bool is_said)
+static void put_content(struct jw *w, const struct json *v, bool is_output)
 {
     if (v->kind != JSON_ARRAY) {
-        put_part(w, is_said ? "output_text" : "input_text", v->s);
+        put_part(w, is_output ? "output_text" : "input_text", v->s);
         return;
     }
     jw_array(w);
     for (const struct json *p = v->child; p; p = p->next)
-        put_own_part(w, p, is_said);
+        put_own_part(w, p, is_output);
     jw_end_array(w);
 }
 
@@ -272,7 +274,7 @@ static void put_item(struct jw *w, const char *id, const struct json *v)
 {
     const struct json *role = json_get(v, "role"), *type = json_get(v, "type");
     bool is_message = json_is_null(type) || str_is(type->s, "message");
-    bool is_said = is_message && role && str_is(role->s, "assistant");
+    bool is_output = is_message && role && str_is(role->s, "assistant");
 
     jw_object(w);
     if (is_absent(v, "id")) {
@@ -292,7 +294,7 @@ static void put_item(struct jw *w, const char *id, const struct json *v)
             continue;
         jw_key_str(w, m->key);
         if (is_message && str_is(m->key, "content"))
-            put_content(w, m, is_said);
+            put_content(w, m, is_output);
         else
             jw_json(w, m);
     }
@@ -328,9 +330,10 @@ void responses_put_input(struct jw *w, const struct answer *a)
     jw_end_array(w);
 }
 
-/* ---- what was asked, page by page */
+/* ---- pages of input items */
 
-static const struct json **gather(const struct json *list, bool is_ascending, struct arena *a)
+static const struct json **collect_items(
+    const struct json *list, bool is_ascending, struct arena *a)
 {
     const struct json **all = arena_zalloc(a, list->n + 1u, sizeof(struct json *));
     const struct json *v = list->child;
@@ -356,7 +359,7 @@ int responses_list_input(struct buf *out, struct str input, const struct respons
 
     if (json_parse(&list, input, a, NULL, e))
         return -1;
-    const struct json **all = gather(list, page->is_ascending, a);
+    const struct json **all = collect_items(list, page->is_ascending, a);
     if (!all)
         return err_set(e, ERR_MEMORY, "No memory for this request.");
     for (size_t i = 0; page->after.p && i < list->n; i++)

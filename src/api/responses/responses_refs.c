@@ -4,14 +4,15 @@
 
 #include <stdio.h>
 
-/* Some clients send the id of an item instead of what they were told. The answer it belongs to is
- * in the id; each answer is read once, and all its items are known from then on. */
+/* responses_refs.c: resolves item references. Some clients send the id of an item instead of its
+ * content. The id contains the id of its response; each response is looked up once, and all its
+ * items are indexed. Any thread. */
 
-struct refs {
+struct ref_resolver {
     struct fields *f;
     const struct responses_shelf *shelf;
-    struct str_map *known; /* ids of items, and of answers that were looked for */
-    struct buf items;      /* const struct json *: what the map's numbers mean */
+    struct str_map *index; /* ids of items, and of responses that were looked up */
+    struct buf items;      /* array of const struct json *, indexed by the map's values */
     struct json *out, **tail;
 };
 
@@ -38,42 +39,42 @@ bool responses_id_of_item(struct str item, char out[RESPONSES_ID_MAX])
     return true;
 }
 
-/* ---- what is known */
+/* ---- index of items */
 
-static int know(struct refs *r, struct str id, const struct json *item)
+static int index_item(struct ref_resolver *r, struct str id, const struct json *item)
 {
     uint32_t at = (uint32_t)(r->items.n / sizeof(const struct json *));
 
-    if (str_map_put(r->known, id, at) < 0)
+    if (str_map_put(r->index, id, at) < 0)
         return field_no_memory(r->f);
     buf_put(&r->items, &item, sizeof(const struct json *));
     return buf_ok(&r->items) ? 0 : field_no_memory(r->f);
 }
 
-static const struct json *known(const struct refs *r, struct str id)
+static const struct json *find_item(const struct ref_resolver *r, struct str id)
 {
     const struct json *item = NULL;
     uint32_t at;
 
-    if (str_map_get(r->known, id, &at))
+    if (str_map_get(r->index, id, &at))
         memcpy(&item, r->items.p + at * sizeof(const struct json *), sizeof(const struct json *));
     return item;
 }
 
-static int know_all(struct refs *r, const struct json *list)
+static int index_list(struct ref_resolver *r, const struct json *list)
 {
     if (!list || list->kind != JSON_ARRAY)
         return 0;
     for (const struct json *v = list->child; v; v = v->next) {
         const struct json *id = json_get(v, "id");
-        if (id && id->kind == JSON_STRING && know(r, id->s, v))
+        if (id && id->kind == JSON_STRING && index_item(r, id->s, v))
             return -1;
     }
     return 0;
 }
 
-/* Once for each answer, whether it is there or not. */
-static int look_for(struct refs *r, struct str id)
+/* Looks up a response and indexes its items. Each response is looked up once, found or not. */
+static int index_response(struct ref_resolver *r, struct str id)
 {
     struct responses_kept k;
     struct json *answer, *input;
@@ -81,22 +82,22 @@ static int look_for(struct refs *r, struct str id)
     uint32_t ignored;
     struct err e;
 
-    if (str_map_get(r->known, id, &ignored))
+    if (str_map_get(r->index, id, &ignored))
         return 0;
     if (!own.p)
         return field_no_memory(r->f);
-    if (know(r, own, NULL))
+    if (index_item(r, own, NULL))
         return -1;
     if (!r->shelf->find(r->shelf->ctx, own, &k) ||
         json_parse(&answer, k.answer, r->f->arena, NULL, &e) ||
         json_parse(&input, k.input, r->f->arena, NULL, &e))
         return 0;
-    return know_all(r, json_get(answer, "output")) || know_all(r, input) ? -1 : 0;
+    return index_list(r, json_get(answer, "output")) || index_list(r, input) ? -1 : 0;
 }
 
 /* ---- the list */
 
-static int add(struct refs *r, const struct json *v)
+static int append_item(struct ref_resolver *r, const struct json *v)
 {
     struct json *copy = arena_alloc(r->f->arena, sizeof(*copy));
 
@@ -110,7 +111,7 @@ static int add(struct refs *r, const struct json *v)
     return 0;
 }
 
-static int add_named(struct refs *r, const struct path *at, const struct json *v)
+static int append_reference(struct ref_resolver *r, const struct path *at, const struct json *v)
 {
     struct path_text where = path_spell(AT(at, "id"));
     char answer_id[RESPONSES_ID_MAX];
@@ -121,20 +122,20 @@ static int add_named(struct refs *r, const struct path *at, const struct json *v
         return -1;
     if (!r->shelf) {
         r->f->ask->needs_shelf = true;
-        return add(r, v);
+        return append_item(r, v);
     }
     if (responses_id_of_item(id, answer_id)) {
-        if (look_for(r, str_of(answer_id)))
+        if (index_response(r, str_of(answer_id)))
             return -1;
-        item = known(r, id);
+        item = find_item(r, id);
     }
     if (item)
-        return add(r, item);
+        return append_item(r, item);
     return err_param(r->f->e, ERR_NOT_FOUND, where.z, "Item with id '%.*s' not found.",
         (int)MIN(id.n, (size_t)RESPONSES_ID_MAX), id.p);
 }
 
-static int add_list(struct refs *r, const char *name, const struct json *list)
+static int append_list(struct ref_resolver *r, const char *name, const struct json *list)
 {
     const struct json *v = list->child;
 
@@ -142,7 +143,7 @@ static int add_list(struct refs *r, const char *name, const struct json *list)
         const struct path *at = AT_INDEX(NULL, name, i);
         if (v->kind != JSON_OBJECT)
             return path_wrong_kind(r->f, at, "an object", v);
-        if (responses_is_reference(v) ? add_named(r, at, v) : add(r, v))
+        if (responses_is_reference(v) ? append_reference(r, at, v) : append_item(r, v))
             return -1;
     }
     return 0;
@@ -151,7 +152,7 @@ static int add_list(struct refs *r, const char *name, const struct json *list)
 int responses_resolve(struct fields *f, const char *name, const struct json *list,
     const struct responses_shelf *shelf, const struct json **out)
 {
-    struct refs r = { .f = f, .shelf = shelf };
+    struct ref_resolver r = { .f = f, .shelf = shelf };
     int rc;
 
     *out = list;
@@ -160,17 +161,17 @@ int responses_resolve(struct fields *f, const char *name, const struct json *lis
     if (list->kind != JSON_ARRAY)
         return field_wrong_kind(f, name, "a string or an array of items", list);
     r.out = arena_zalloc(f->arena, 1, sizeof(*r.out));
-    r.known = str_map_new(16);
+    r.index = str_map_new(16);
     buf_init(&r.items, 256 * MB);
-    if (!r.out || !r.known) {
+    if (!r.out || !r.index) {
         rc = field_no_memory(f);
     } else {
         r.out->kind = JSON_ARRAY;
         r.out->raw = list->raw;
         r.tail = &r.out->child;
-        rc = add_list(&r, name, list);
+        rc = append_list(&r, name, list);
     }
-    str_map_free(r.known);
+    str_map_free(r.index);
     buf_clear(&r.items);
     *out = r.out;
     return rc;

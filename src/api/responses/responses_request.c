@@ -5,8 +5,9 @@
 
 #include <stdio.h>
 
-/* What the answer would depend on and is not served here is refused by name; what only hints is
- * ignored; everything stays in ask->raw, from where the answer tells it back. */
+/* responses_request.c: field table of the Responses API. A field that would change the output and
+ * is not supported is rejected by name; hints are ignored. ask->raw contains all of them, and the
+ * response object repeats them from there. Any thread. */
 
 static int read_include(struct fields *f, const char *name, const struct json *v);
 static int read_reasoning(struct fields *f, const char *name, const struct json *v);
@@ -24,7 +25,7 @@ enum { ON = 1 << ASK_CHAT };
 #define READ(name, fn)           { name, FIELD_READ, ON, .read = fn }
 #define LATER(name)              { name, FIELD_LATER, ON }
 #define REFUSE(name, what)       { name, FIELD_REFUSE, ON, .text = what }
-#define WORD(name, m, words)     { name, FIELD_WORD, ON, .to = m, .text = words }
+#define WORD(name, m, values)     { name, FIELD_WORD, ON, .to = m, .text = values }
 /* clang-format on */
 
 static const struct field table[] = {
@@ -71,13 +72,13 @@ static const struct field table[] = {
     { "x_timeout", FIELD_DOUBLE, ON, { 0, 86400 }, TO(timeout_s) },
 };
 
-/* ---- rows with a mind of their own */
+/* ---- fields with their own reader */
 
-/* What tools of others found cannot be included where there are none; the rest is looked up in
- * ask->raw when the answer is told. */
+/* Results of server-side tools do not exist and are not included. The other values are looked up in
+ * ask->raw when the response is formatted. */
 static int read_include(struct fields *f, const char *name, const struct json *v)
 {
-    static const char words[] =
+    static const char values[] =
         "file_search_call.results|web_search_call.results|web_search_call.action.sources|"
         "message.input_image.image_url|computer_call_output.output.image_url|"
         "code_interpreter_call.outputs|reasoning.encrypted_content|message.output_text.logprobs";
@@ -86,7 +87,7 @@ static int read_include(struct fields *f, const char *name, const struct json *v
     if (v->kind != JSON_ARRAY)
         return field_wrong_kind(f, name, "an array", v);
     for (const struct json *c = v->child; c; c = c->next) {
-        if (field_word(f, name, c, words, &word))
+        if (field_word(f, name, c, values, &word))
             return -1;
         if (str_is(word, "message.output_text.logprobs"))
             f->ask->want_logprobs = true;
@@ -143,7 +144,7 @@ static int read_truncation(struct fields *f, const char *name, const struct json
     return 0;
 }
 
-/* ---- what several fields say together */
+/* ---- checks over several fields */
 
 static int read_tools(struct fields *f)
 {
@@ -154,17 +155,17 @@ static int read_tools(struct fields *f)
     return choice ? responses_read_tool_choice(f, choice) : 0;
 }
 
-/* A request without any input is one of an empty message: some agents probe with it. */
+/* A request without input has one empty user message: some agents test the connection with it. */
 static int read_convo(struct fields *f)
 {
     static const struct json empty = { .kind = JSON_STRING, .s = { "", 0 } };
     const struct json *input = field_get(f, "input");
-    struct items_ask want = { .input = input ? input : &empty,
+    struct items_ask source = { .input = input ? input : &empty,
         .instructions = field_get(f, "instructions") };
 
     if (f->ask->previous_id.p)
         f->ask->needs_shelf = true;
-    return responses_read_items(f, &want);
+    return responses_read_items(f, &source);
 }
 
 static int finish_sampling(struct fields *f)
@@ -177,7 +178,7 @@ static int finish_sampling(struct fields *f)
     return 0;
 }
 
-/* An answer that nobody waits for has to be kept, or it would be for nobody. */
+/* A background response can only be read from the response store. */
 static int check_background(struct fields *f)
 {
     if (!f->ask->background || f->ask->store)
@@ -198,10 +199,10 @@ int responses_parse(struct ask *ask, const struct json *body, struct arena *a, s
     return finish_sampling(&f);
 }
 
-/* ---- with what is kept */
+/* ---- stored responses */
 
-/* The input of an answer, then its items. */
-static int parse_kept(struct fields *f, const struct responses_kept *k, const struct json *out[2])
+/* Parses a stored response: its input items, then its output items. */
+static int parse_stored(struct fields *f, const struct responses_kept *k, const struct json *out[2])
 {
     struct err ignored;
     struct json *input, *answer;
@@ -228,13 +229,13 @@ int responses_recall(struct ask *ask, const struct responses_kept *before, size_
     if (!lists)
         return field_no_memory(&f);
     for (size_t i = 0; i < n; i++)
-        if (parse_kept(&f, &before[i], lists + 2 * i))
+        if (parse_stored(&f, &before[i], lists + 2 * i))
             return -1;
-    struct items_ask want = { .before = lists,
+    struct items_ask source = { .before = lists,
         .n_before = 2 * n,
         .input = json_is_null(input) ? &nothing : input,
         .instructions = json_is_null(instructions) ? NULL : instructions,
         .shelf = shelf };
     ask->needs_shelf = false;
-    return responses_read_items(&f, &want);
+    return responses_read_items(&f, &source);
 }

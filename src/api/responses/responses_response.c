@@ -6,28 +6,35 @@
 
 #include <stdio.h>
 
-/* One response, told item by item. A stream is
+/* responses_response.c: responses as items. A stream is
  *
  *     response.created  [response.queued]  response.in_progress
  *     for every item   output_item.added  part.added  delta ...  done  part.done  output_item.done
  *     response.completed | incomplete | failed
  *
- * and every event has its type twice and a number. Items are gathered for the object at the end as
- * they pass, in a stream and for a body alike, so both say the same: for a body, the same calls
- * come and nothing is written before the end.
+ * Each event has its type twice, and a sequence number. Items are accumulated for the object at the
+ * end, in a stream and for a body; for a body the same callbacks are called and write no events.
  *
- * What is made in the background is queued until its model begins with it. When it is cancelled the
- * stream ends as one that failed, for no other event says so, and the object says "cancelled".
+ * A background response is queued until its model starts to process it. A cancelled one ends with
+ * response.failed, since no event exists for cancellation; the object has the status "cancelled".
  *
- * Thoughts are told in full, as reasoning_text; to clients that ask for a summary, as one, for
- * that is where they look. */
+ * Reasoning is sent in full as reasoning_text, or as the summary if the client requests one, since
+ * such clients display only the summary. Owner: the io thread of the response. */
 
-enum kind { KIND_REASONING, KIND_SUMMARY, KIND_MESSAGE, KIND_CALL, N_KINDS, KIND_NONE = N_KINDS };
+enum item_kind {
+    KIND_REASONING,
+    KIND_SUMMARY,
+    KIND_MESSAGE,
+    KIND_CALL,
+    N_KINDS,
+    KIND_NONE = N_KINDS
+};
 
 static const struct {
-    const char *prefix, *type;     /* of the item */
-    const char *part, *member;     /* the part its text is in, and the item's list of them; NULL */
-    const char *place;             /* what says which part an event is about */
+    const char *prefix, *type; /* item id prefix, item type */
+    /* type of the part with the text, and the item's member with the parts; NULL */
+    const char *part, *member;
+    const char *place;             /* member that identifies the part in events */
     const char *added, *part_done; /* events of the part */
     const char *delta, *done;      /* events of the text */
 } kinds[] = {
@@ -46,22 +53,23 @@ static const struct {
         .done = "response.function_call_arguments.done" },
 };
 
-struct told {
-    struct buf items;    /* those that have ended, JSON, with commas */
-    struct buf text;     /* of the open one, escaped */
-    struct buf logprobs; /* of the open message: a list without brackets */
-    struct buf plain;    /* thoughts as they are, when they go out sealed */
-    struct buf head;     /* of the open item's deltas: from its id to the text */
-    enum kind open;
-    const struct answer_call *call; /* of an open call; valid while it is told of */
-    int index;                      /* of the open item, or of the next one */
+struct item_output {
+    struct buf items;    /* items that have ended: JSON, separated by commas */
+    struct buf text;     /* text of the open item, escaped */
+    struct buf logprobs; /* logprobs of the open message: a list without brackets */
+    struct buf plain;    /* reasoning without escapes, for encrypted_content */
+    /* constant part of the open item's delta events, from its id to the text */
+    struct buf head;
+    enum item_kind open;
+    const struct answer_call *call; /* the open call; valid during the callbacks of the call */
+    int index;                      /* output index of the open item, or of the next one */
     int n_events;
-    const char *status; /* of the whole */
-    struct err err;     /* what it failed with */
+    const char *status; /* status of the response */
+    struct err err;     /* error of a failed response */
     bool is_sealed, is_summary;
 };
 
-/* ---- what all of it is made of */
+/* ---- members of events */
 
 static bool is_stream(const struct answer *a)
 {
@@ -70,7 +78,7 @@ static bool is_stream(const struct answer *a)
 
 static void event_begin(struct answer *a, struct jw *w, const char *type)
 {
-    struct told *t = a->state;
+    struct item_output *t = a->state;
 
     buf_printf(&a->out, "event: %s\ndata: ", type);
     jw_init(w, &a->out);
@@ -88,7 +96,7 @@ static void event_end(struct jw *w)
 
 static void put_item_id(struct jw *w, const struct answer *a, const char *key)
 {
-    const struct told *t = a->state;
+    const struct item_output *t = a->state;
     char id[RESPONSES_ID_MAX];
 
     snprintf(id, sizeof(id), "%s%s_%d", kinds[t->open].prefix, a->id + strlen("resp_"), t->index);
@@ -104,7 +112,7 @@ static void put_escaped(struct jw *w, const char *key, const struct buf *text)
     buf_putc(w->b, '"');
 }
 
-/* The logprobs of a whole text, or none yet. */
+/* Writes the logprobs of a complete text, or an empty list. */
 static void put_logprobs(struct jw *w, const struct buf *list)
 {
     jw_key(w, "logprobs");
@@ -116,7 +124,7 @@ static void put_logprobs(struct jw *w, const struct buf *list)
 
 /* ---- items */
 
-static void put_part(struct jw *w, const struct told *t, bool is_done)
+static void put_part(struct jw *w, const struct item_output *t, bool is_done)
 {
     static const struct buf empty;
 
@@ -132,7 +140,7 @@ static void put_part(struct jw *w, const struct told *t, bool is_done)
     jw_end_object(w);
 }
 
-static void put_parts(struct jw *w, const struct told *t, bool is_done)
+static void put_parts(struct jw *w, const struct item_output *t, bool is_done)
 {
     jw_key(w, kinds[t->open].member);
     jw_array(w);
@@ -141,8 +149,8 @@ static void put_parts(struct jw *w, const struct told *t, bool is_done)
     jw_end_array(w);
 }
 
-/* Arguments are text that holds JSON. */
-static void put_call(struct jw *w, const struct told *t, bool is_done)
+/* The arguments are a string that contains JSON. */
+static void put_call(struct jw *w, const struct item_output *t, bool is_done)
 {
     static const struct buf empty;
 
@@ -153,7 +161,7 @@ static void put_call(struct jw *w, const struct told *t, bool is_done)
     put_escaped(w, "arguments", is_done ? &t->text : &empty);
 }
 
-static void put_sealed(struct jw *w, const struct told *t)
+static void put_sealed(struct jw *w, const struct item_output *t)
 {
     jw_key(w, "encrypted_content");
     jw_raw(w, STR("\"v1."));
@@ -161,10 +169,10 @@ static void put_sealed(struct jw *w, const struct told *t)
     buf_putc(w->b, '"');
 }
 
-/* status "in_progress": as it begins, with nothing in it. */
+/* Writes the open item; with the status "in_progress" its content is empty. */
 static void put_item(struct jw *w, const struct answer *a, const char *status)
 {
-    const struct told *t = a->state;
+    const struct item_output *t = a->state;
     bool is_done = strcmp(status, "in_progress") != 0;
 
     jw_object(w);
@@ -190,10 +198,10 @@ static void put_item(struct jw *w, const struct answer *a, const char *status)
     jw_end_object(w);
 }
 
-/* An event about the open item: which one it is. */
+/* Starts an event about the open item. */
 static void item_event_begin(struct answer *a, struct jw *w, const char *type)
 {
-    const struct told *t = a->state;
+    const struct item_output *t = a->state;
 
     event_begin(a, w, type);
     put_item_id(w, a, "item_id");
@@ -202,9 +210,9 @@ static void item_event_begin(struct answer *a, struct jw *w, const char *type)
         jw_member_i64(w, kinds[t->open].place, 0);
 }
 
-static void tell_item(struct answer *a, const char *type, const char *status)
+static void send_item(struct answer *a, const char *type, const char *status)
 {
-    const struct told *t = a->state;
+    const struct item_output *t = a->state;
     struct jw w;
 
     event_begin(a, &w, type);
@@ -214,7 +222,7 @@ static void tell_item(struct answer *a, const char *type, const char *status)
     event_end(&w);
 }
 
-static void tell_part(struct answer *a, const char *type, bool is_done)
+static void send_part(struct answer *a, const char *type, bool is_done)
 {
     struct jw w;
 
@@ -226,9 +234,9 @@ static void tell_part(struct answer *a, const char *type, bool is_done)
     event_end(&w);
 }
 
-static void tell_done(struct answer *a)
+static void send_done(struct answer *a)
 {
-    const struct told *t = a->state;
+    const struct item_output *t = a->state;
     struct jw w;
 
     item_event_begin(a, &w, kinds[t->open].done);
@@ -242,10 +250,11 @@ static void tell_done(struct answer *a)
     event_end(&w);
 }
 
-/* What every delta of this item says in front of its text, but for its number. */
-static void render_head(struct answer *a)
+/* Renders the members of the open item's delta events before the text, except the sequence
+ * number. */
+static void render_delta_head(struct answer *a)
 {
-    struct told *t = a->state;
+    struct item_output *t = a->state;
 
     buf_reset(&t->head);
     buf_printf(&t->head, "\"item_id\":\"%s%s_%d\",\"output_index\":%d", kinds[t->open].prefix,
@@ -255,9 +264,9 @@ static void render_head(struct answer *a)
     buf_putz(&t->head, ",\"delta\":\"");
 }
 
-static void open_item(struct answer *a, enum kind kind)
+static void open_item(struct answer *a, enum item_kind kind)
 {
-    struct told *t = a->state;
+    struct item_output *t = a->state;
 
     t->open = kind;
     buf_reset(&t->text);
@@ -265,31 +274,31 @@ static void open_item(struct answer *a, enum kind kind)
     buf_reset(&t->plain);
     if (!is_stream(a))
         return;
-    render_head(a);
-    tell_item(a, "response.output_item.added", "in_progress");
-    tell_part(a, kinds[kind].added, false);
+    render_delta_head(a);
+    send_item(a, "response.output_item.added", "in_progress");
+    send_part(a, kinds[kind].added, false);
 }
 
-/* The ends of everything that began with it, innermost first. */
-static void tell_end(struct answer *a, const char *status)
+/* Sends the end events of the open item, innermost first. */
+static void send_item_end(struct answer *a, const char *status)
 {
-    const struct told *t = a->state;
+    const struct item_output *t = a->state;
 
     if (!is_stream(a))
         return;
-    tell_done(a);
-    tell_part(a, kinds[t->open].part_done, true);
-    tell_item(a, "response.output_item.done", status);
+    send_done(a);
+    send_part(a, kinds[t->open].part_done, true);
+    send_item(a, "response.output_item.done", status);
 }
 
 static void close_item(struct answer *a, const char *status)
 {
-    struct told *t = a->state;
+    struct item_output *t = a->state;
     struct jw w;
 
     if (t->open == KIND_NONE)
         return;
-    tell_end(a, status);
+    send_item_end(a, status);
     if (t->items.n)
         buf_putc(&t->items, ',');
     jw_init(&w, &t->items);
@@ -298,23 +307,23 @@ static void close_item(struct answer *a, const char *status)
     t->open = KIND_NONE;
 }
 
-static void runs(struct answer *a);
+static void mark_in_progress(struct answer *a);
 
-static void need_item(struct answer *a, enum kind kind)
+static void ensure_item(struct answer *a, enum item_kind kind)
 {
-    const struct told *t = a->state;
+    const struct item_output *t = a->state;
 
     if (t->open == kind)
         return;
-    runs(a);
+    mark_in_progress(a);
     close_item(a, "completed");
     open_item(a, kind);
 }
 
-/* Everything that is held is bounded like an answer. */
-static void check(struct answer *a)
+/* All buffers are bounded like the response. */
+static void check_buffers(struct answer *a)
 {
-    const struct told *t = a->state;
+    const struct item_output *t = a->state;
 
     if (!buf_ok(&t->items) || !buf_ok(&t->text) || !buf_ok(&t->logprobs) || !buf_ok(&t->plain) ||
         !buf_ok(&t->head))
@@ -323,9 +332,9 @@ static void check(struct answer *a)
 
 /* ---- deltas */
 
-static void tell_delta(struct answer *a, const struct choice *c, struct str escaped)
+static void send_delta(struct answer *a, const struct choice *c, struct str escaped)
 {
-    struct told *t = a->state;
+    struct item_output *t = a->state;
     struct buf *out = &a->out;
 
     if (!is_stream(a))
@@ -348,14 +357,14 @@ static void tell_delta(struct answer *a, const struct choice *c, struct str esca
     buf_putz(out, "}\n\n");
 }
 
-static void add_text(struct answer *a, struct choice *c, enum kind kind, struct str text)
+static void add_text(struct answer *a, struct choice *c, enum item_kind kind, struct str text)
 {
-    struct told *t = a->state;
+    struct item_output *t = a->state;
 
-    need_item(a, kind);
+    ensure_item(a, kind);
     size_t from = t->text.n;
     json_escape(&t->text, text);
-    tell_delta(a, c, str_skip(buf_str(&t->text), from));
+    send_delta(a, c, str_skip(buf_str(&t->text), from));
     if (kind == KIND_REASONING || kind == KIND_SUMMARY)
         buf_puts(&t->plain, t->is_sealed ? text : STR_NONE);
     if (kind == KIND_MESSAGE && c->lists[LIST_TOKENS].n) {
@@ -363,75 +372,76 @@ static void add_text(struct answer *a, struct choice *c, enum kind kind, struct 
             buf_putc(&t->logprobs, ',');
         buf_puts(&t->logprobs, buf_str(&c->lists[LIST_TOKENS]));
     }
-    check(a);
+    check_buffers(a);
 }
 
-static void text(struct answer *a, struct choice *c, struct str text)
+static void send_text(struct answer *a, struct choice *c, struct str text)
 {
     add_text(a, c, KIND_MESSAGE, text);
 }
 
-static void reasoning(struct answer *a, struct choice *c, struct str text)
+static void send_reasoning(struct answer *a, struct choice *c, struct str text)
 {
-    const struct told *t = a->state;
+    const struct item_output *t = a->state;
 
     add_text(a, c, t->is_summary ? KIND_SUMMARY : KIND_REASONING, text);
 }
 
 /* ---- calls */
 
-static void call_begin(struct answer *a, struct choice *c, struct answer_call *call)
+static void begin_call(struct answer *a, struct choice *c, struct answer_call *call)
 {
-    struct told *t = a->state;
+    struct item_output *t = a->state;
 
-    runs(a);
+    mark_in_progress(a);
     close_item(a, "completed");
     t->call = call;
     open_item(a, KIND_CALL);
-    check(a);
+    check_buffers(a);
 }
 
-static void call_args(struct answer *a, struct choice *c, struct answer_call *call, struct str json)
+static void append_call_args(
+    struct answer *a, struct choice *c, struct answer_call *call, struct str json)
 {
-    struct told *t = a->state;
+    struct item_output *t = a->state;
 
-    t->call = call; /* the list of calls may have moved */
+    t->call = call; /* the array of calls can have been reallocated */
     add_text(a, c, KIND_CALL, json);
 }
 
-static void call_end(struct answer *a, struct choice *c, struct answer_call *call)
+static void end_call(struct answer *a, struct choice *c, struct answer_call *call)
 {
-    struct told *t = a->state;
+    struct item_output *t = a->state;
 
     t->call = call;
     close_item(a, "completed");
-    check(a);
+    check_buffers(a);
 }
 
-/* A stream that has told of it says that it is not complete, and readers of streams want an end of
- * every item; but it is none of the answer's items, so that nobody runs it. */
-static void call_broken(struct answer *a, struct choice *c, struct answer_call *call)
+/* A stream that has sent the start of the call ends it as incomplete, since clients expect an end
+ * of each item. The item is not part of the output, so the client does not execute it. */
+static void withdraw_call(struct answer *a, struct choice *c, struct answer_call *call)
 {
-    struct told *t = a->state;
+    struct item_output *t = a->state;
 
     t->call = call;
-    tell_end(a, "incomplete");
-    t->index++; /* its id is not given again */
+    send_item_end(a, "incomplete");
+    t->index++; /* the id is not reused */
     t->open = KIND_NONE;
-    check(a);
+    check_buffers(a);
 }
 
-/* ---- the whole */
+/* ---- the response */
 
 static void put_object(struct jw *w, const struct answer *a)
 {
-    const struct told *t = a->state;
-    struct responses_told told = { t->status, buf_str(&t->items), &t->err };
+    const struct item_output *t = a->state;
+    struct responses_told output = { t->status, buf_str(&t->items), &t->err };
 
-    responses_put_object(w, a, &told);
+    responses_put_object(w, a, &output);
 }
 
-static void tell_object(struct answer *a, const char *type)
+static void send_object(struct answer *a, const char *type)
 {
     struct jw w;
 
@@ -443,7 +453,7 @@ static void tell_object(struct answer *a, const char *type)
     event_end(&w);
 }
 
-static bool wants(const struct ask *ask, const char *what)
+static bool includes(const struct ask *ask, const char *what)
 {
     const struct json *include = json_get(ask->raw, "include");
 
@@ -464,10 +474,10 @@ static bool wants_summary(const struct ask *ask)
     return !json_is_null(s) && !str_is(s->s, "none");
 }
 
-static void begin(struct answer *a)
+static void begin_response(struct answer *a)
 {
     const struct ask *ask = a->setup.ask;
-    struct told *t = try_calloc(1, sizeof(*t));
+    struct item_output *t = try_calloc(1, sizeof(*t));
 
     a->state = t;
     if (!t) {
@@ -481,13 +491,13 @@ static void begin(struct answer *a)
     buf_init(&t->head, 4 * KB);
     t->open = KIND_NONE;
     t->status = ask->background ? "queued" : "in_progress";
-    t->is_sealed = wants(ask, "reasoning.encrypted_content");
+    t->is_sealed = includes(ask, "reasoning.encrypted_content");
     t->is_summary = wants_summary(ask);
 }
 
-static void clear(struct answer *a)
+static void clear_response(struct answer *a)
 {
-    struct told *t = a->state;
+    struct item_output *t = a->state;
 
     if (!t)
         return;
@@ -499,45 +509,45 @@ static void clear(struct answer *a)
     mem_free(t);
 }
 
-static void start(struct answer *a)
+static void start_stream(struct answer *a)
 {
-    tell_object(a, "response.created");
-    tell_object(a, a->setup.ask->background ? "response.queued" : "response.in_progress");
+    send_object(a, "response.created");
+    send_object(a, a->setup.ask->background ? "response.queued" : "response.in_progress");
 }
 
-/* At the latest when there is something to tell. */
-static void runs(struct answer *a)
+/* Called at the latest before the first item. */
+static void mark_in_progress(struct answer *a)
 {
-    struct told *t = a->state;
+    struct item_output *t = a->state;
 
     if (strcmp(t->status, "queued") != 0)
         return;
     t->status = "in_progress";
-    tell_object(a, "response.in_progress");
+    send_object(a, "response.in_progress");
 }
 
-/* An answer that says nothing is an empty message. */
-static void choice_end(struct answer *a, struct choice *c)
+/* A response without output has one empty message. */
+static void end_choice(struct answer *a, struct choice *c)
 {
-    struct told *t = a->state;
+    struct item_output *t = a->state;
     bool is_whole = c->finish == FINISH_STOP;
 
-    runs(a);
+    mark_in_progress(a);
     if (!t->items.n && t->open == KIND_NONE)
         open_item(a, KIND_MESSAGE);
     close_item(a, is_whole ? "completed" : "incomplete");
     t->status = is_whole ? "completed" : "incomplete";
-    check(a);
+    check_buffers(a);
 }
 
-static void end(struct answer *a)
+static void end_stream(struct answer *a)
 {
-    const struct told *t = a->state;
+    const struct item_output *t = a->state;
 
-    tell_object(a, !strcmp(t->status, "completed") ? "response.completed" : "response.incomplete");
+    send_object(a, !strcmp(t->status, "completed") ? "response.completed" : "response.incomplete");
 }
 
-static void body(struct answer *a)
+static void put_body(struct answer *a)
 {
     struct jw w;
 
@@ -545,20 +555,20 @@ static void body(struct answer *a)
     put_object(&w, a);
 }
 
-/* An item that was under way stays without an end. */
-static void failed(struct answer *a, const struct err *e, const struct error_extra *x)
+/* An open item gets no end events. */
+static void fail_response(struct answer *a, const struct err *e, const struct error_extra *x)
 {
-    struct told *t = a->state;
-    bool is_wish = e->code == ERR_CANCELLED && a->setup.ask->background;
+    struct item_output *t = a->state;
+    bool is_client_cancel = e->code == ERR_CANCELLED && a->setup.ask->background;
 
-    t->status = is_wish ? "cancelled" : "failed";
-    t->err = is_wish ? (struct err){ 0 } : *e;
+    t->status = is_client_cancel ? "cancelled" : "failed";
+    t->err = is_client_cancel ? (struct err){ 0 } : *e;
     if (!buf_ok(&t->items))
-        buf_reset(&t->items); /* the last of them is not whole */
-    tell_object(a, "response.failed");
+        buf_reset(&t->items); /* the last item is incomplete */
+    send_object(a, "response.failed");
 }
 
-static void keep(const struct answer *a, struct buf *object, struct buf *input)
+static void serialize_response(const struct answer *a, struct buf *object, struct buf *input)
 {
     struct jw w;
 
@@ -568,9 +578,9 @@ static void keep(const struct answer *a, struct buf *object, struct buf *input)
     responses_put_input(&w, a);
 }
 
-/* ---- one token: {"token","logprob","bytes","top_logprobs"}, as a chat has it */
+/* ---- logprobs of a token: {"token","logprob","bytes","top_logprobs"}, as in a chat */
 
-static void token(struct answer *a, struct choice *c, const struct answer_token *t)
+static void append_token(struct answer *a, struct choice *c, const struct answer_token *t)
 {
     openai_chat_token(a, c, t);
 }
@@ -583,20 +593,20 @@ const struct wire wire_responses = {
     .error_form = ERROR_OPENAI,
     .is_gathering = true,
     .parse = responses_parse,
-    .begin = begin,
-    .clear = clear,
-    .start = start,
-    .runs = runs,
-    .token = token,
-    .text = text,
-    .reasoning = reasoning,
-    .call_begin = call_begin,
-    .call_args = call_args,
-    .call_end = call_end,
-    .call_broken = call_broken,
-    .choice_end = choice_end,
-    .end = end,
-    .body = body,
-    .failed = failed,
-    .keep = keep,
+    .begin = begin_response,
+    .clear = clear_response,
+    .start = start_stream,
+    .runs = mark_in_progress,
+    .token = append_token,
+    .text = send_text,
+    .reasoning = send_reasoning,
+    .call_begin = begin_call,
+    .call_args = append_call_args,
+    .call_end = end_call,
+    .call_broken = withdraw_call,
+    .choice_end = end_choice,
+    .end = end_stream,
+    .body = put_body,
+    .failed = fail_response,
+    .keep = serialize_response,
 };

@@ -2,18 +2,19 @@
 #include "api/responses/responses.h"
 #include "api/common/tools.h"
 
-/* Tools are flat here: {"type":"function","name","parameters"}. Those that the wire's inventor runs
- * himself, and those that take text of a grammar, are left out: agents send them to everybody. */
+/* responses_tools.c: tools and tool_choice. Tools have the form
+ * {"type":"function","name","parameters"}. Tools that OpenAI's servers execute, and tools with a
+ * text grammar, are omitted, since agents send them to every server. Any thread. */
 
-static const char *const skipped[] = { "apply_patch", "code_interpreter", "computer",
+static const char *const skipped_types[] = { "apply_patch", "code_interpreter", "computer",
     "computer_use", "computer_use_preview", "custom", "file_search", "image_generation",
     "local_shell", "mcp", "namespace", "programmatic_tool_calling", "shell", "tool_search",
     "web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11" };
 
 static bool is_skipped(struct str type)
 {
-    for (size_t i = 0; i < ARRAY_LEN(skipped); i++)
-        if (str_is(type, skipped[i]))
+    for (size_t i = 0; i < ARRAY_LEN(skipped_types); i++)
+        if (str_is(type, skipped_types[i]))
             return true;
     return false;
 }
@@ -29,7 +30,7 @@ static int wrong_type(struct fields *f, const struct path *at, struct str type)
 static int read_tool(
     struct tool_list *l, struct fields *f, const struct path *at, const struct json *v)
 {
-    struct tool_words words = { .description = STR_NONE };
+    struct tool_words spec = { .description = STR_NONE };
     struct str type = STR("function");
 
     if (v->kind != JSON_OBJECT)
@@ -41,14 +42,14 @@ static int read_tool(
     if (!str_is(type, "function"))
         return wrong_type(f, at, type);
     const struct json *parameters = json_get(v, "parameters"), *strict = json_get(v, "strict");
-    if (path_need_text(f, AT(at, "name"), json_get(v, "name"), &words.name) ||
-        path_take_text(f, AT(at, "description"), json_get(v, "description"), &words.description))
+    if (path_need_text(f, AT(at, "name"), json_get(v, "name"), &spec.name) ||
+        path_take_text(f, AT(at, "description"), json_get(v, "description"), &spec.description))
         return -1;
     if (!json_is_null(parameters) && parameters->kind != JSON_OBJECT)
         return path_wrong_kind(f, AT(at, "parameters"), "an object", parameters);
-    words.parameters = json_is_null(parameters) ? NULL : parameters;
-    words.strict = json_is_null(strict) ? NULL : strict;
-    return tools_put(l, f, at, &words);
+    spec.parameters = json_is_null(parameters) ? NULL : parameters;
+    spec.strict = json_is_null(strict) ? NULL : strict;
+    return tools_put(l, f, at, &spec);
 }
 
 int responses_read_tools(struct fields *f, const struct json *v)
@@ -70,8 +71,8 @@ int responses_read_tools(struct fields *f, const struct json *v)
 
 /* ---- the choice */
 
-/* Those of them that are functions; without any, nothing is allowed. */
-static int choose_allowed(struct fields *f, const struct json *v)
+/* Allows the functions of the list. If it has none, no tool is allowed. */
+static int read_allowed_tools(struct fields *f, const struct json *v)
 {
     const struct json *tools = json_get(v, "tools"), *mode = json_get(v, "mode");
     struct str word = STR("auto");
@@ -109,6 +110,6 @@ int responses_read_tool_choice(struct fields *f, const struct json *v)
     const struct json *type = json_get(v, "type");
 
     if (type && type->kind == JSON_STRING && str_is(type->s, "allowed_tools"))
-        return choose_allowed(f, v);
+        return read_allowed_tools(f, v);
     return openai_read_tool_choice(f, v);
 }
