@@ -1,5 +1,5 @@
-/* config.c: the configuration file. libyaml's events walk straight into the option table; a
- * mapping's path of keys is the option's name, `models` is a list of entries of its own. */
+/* config.c: reads the configuration file. libyaml's events are mapped to the option table: the path
+ * of a mapping's keys is the option's name; `models` is a separate list. Main thread. */
 #include "cmd/options.h"
 
 #include <errno.h>
@@ -10,19 +10,20 @@
 enum { MAX_DEPTH = 32, MAX_PATH = 256 };
 static const long long MAX_FILE_BYTES = 1 << 20;
 
-struct reader {
+struct config_reader {
     struct options *o;
-    const char *path; /* of the file */
+    const char *path; /* path of the file */
     yaml_parser_t yaml;
-    char key[MAX_PATH]; /* dotted path of the mapping being read */
+    char key[MAX_PATH]; /* dotted path of the current mapping */
 };
 
-static int fail_at(const struct reader *r, const yaml_mark_t *at, struct err *e, const char *what)
+static int fail_at(
+    const struct config_reader *r, const yaml_mark_t *at, struct err *e, const char *what)
 {
     return err_set(e, ERR_INVALID, "%s:%zu: %s", r->path, at->line + 1, what);
 }
 
-static int next(struct reader *r, yaml_event_t *ev, struct err *e)
+static int next_event(struct config_reader *r, yaml_event_t *ev, struct err *e)
 {
     if (!yaml_parser_parse(&r->yaml, ev))
         return err_set(e, ERR_SYNTAX, "%s:%zu: %s", r->path, r->yaml.problem_mark.line + 1,
@@ -35,14 +36,15 @@ static int next(struct reader *r, yaml_event_t *ev, struct err *e)
     return 0;
 }
 
-static const char *text(const yaml_event_t *ev)
+static const char *scalar_text(const yaml_event_t *ev)
 {
     return (const char *)ev->data.scalar.value;
 }
 
-static int keep(struct reader *r, const yaml_event_t *ev, const char **out, struct err *e)
+static int copy_scalar(
+    struct config_reader *r, const yaml_event_t *ev, const char **out, struct err *e)
 {
-    struct str copy = arena_str(r->o->arena, str_of(text(ev)));
+    struct str copy = arena_str(r->o->arena, str_of(scalar_text(ev)));
 
     if (!copy.p)
         return fail_at(r, &ev->start_mark, e, "too long");
@@ -50,16 +52,16 @@ static int keep(struct reader *r, const yaml_event_t *ev, const char **out, stru
     return 0;
 }
 
-static int keep_number(
-    struct reader *r, const yaml_event_t *ev, int64_t *out, const char *name, struct err *e)
+static int read_number(
+    struct config_reader *r, const yaml_event_t *ev, int64_t *out, const char *name, struct err *e)
 {
-    if (str_to_i64(str_of(text(ev)), out) && *out >= 0)
+    if (str_to_i64(str_of(scalar_text(ev)), out) && *out >= 0)
         return 0;
     return err_set(e, ERR_INVALID, "%s:%zu: %s: '%s' is not a number", r->path,
-        ev->start_mark.line + 1, name, text(ev));
+        ev->start_mark.line + 1, name, scalar_text(ev));
 }
 
-static int model_field(struct reader *r, struct model_entry *m, const char *key,
+static int model_field(struct config_reader *r, struct model_entry *m, const char *key,
     const yaml_event_t *value, struct err *e)
 {
     const struct {
@@ -82,13 +84,13 @@ static int model_field(struct reader *r, struct model_entry *m, const char *key,
 
     for (size_t i = 0; i < ARRAY_LEN(fields); i++)
         if (!strcmp(key, fields[i].name))
-            return fields[i].string ? keep(r, value, fields[i].string, e)
-                                    : keep_number(r, value, fields[i].number, key, e);
+            return fields[i].string ? copy_scalar(r, value, fields[i].string, e)
+                                    : read_number(r, value, fields[i].number, key, e);
     return err_set(e, ERR_INVALID, "%s:%zu: unknown key 'models[].%s'", r->path,
         value->start_mark.line + 1, key);
 }
 
-static int check_model(const struct reader *r, const struct model_entry *m, struct err *e)
+static int check_model(const struct config_reader *r, const struct model_entry *m, struct err *e)
 {
     bool is_script = !strcmp(m->backend, "script");
 
@@ -106,8 +108,8 @@ static int check_model(const struct reader *r, const struct model_entry *m, stru
     return 0;
 }
 
-/* The mapping of one entry; its start event is behind us. */
-static int read_model(struct reader *r, int line, struct err *e)
+/* Reads one element of `models`; its start event has been consumed. */
+static int read_model(struct config_reader *r, int line, struct err *e)
 {
     struct model_entry m = { .id = "",
         .path = "",
@@ -121,19 +123,19 @@ static int read_model(struct reader *r, int line, struct err *e)
     yaml_event_t key, value;
 
     for (;;) {
-        if (next(r, &key, e))
+        if (next_event(r, &key, e))
             return -1;
         if (key.type == YAML_MAPPING_END_EVENT) {
             yaml_event_delete(&key);
             break;
         }
-        if (next(r, &value, e)) {
+        if (next_event(r, &value, e)) {
             yaml_event_delete(&key);
             return -1;
         }
         int rc = key.type != YAML_SCALAR_EVENT || value.type != YAML_SCALAR_EVENT
                      ? fail_at(r, &key.start_mark, e, "a model's fields are plain values")
-                     : model_field(r, &m, text(&key), &value, e);
+                     : model_field(r, &m, scalar_text(&key), &value, e);
         yaml_event_delete(&key);
         yaml_event_delete(&value);
         if (rc)
@@ -147,12 +149,12 @@ static int read_model(struct reader *r, int line, struct err *e)
     return 0;
 }
 
-static int read_models(struct reader *r, struct err *e)
+static int read_models(struct config_reader *r, struct err *e)
 {
     yaml_event_t ev;
 
     for (;;) {
-        if (next(r, &ev, e))
+        if (next_event(r, &ev, e))
             return -1;
         yaml_event_type_t type = ev.type;
         yaml_mark_t at = ev.start_mark;
@@ -166,16 +168,17 @@ static int read_models(struct reader *r, struct err *e)
     }
 }
 
-static int read_value(struct reader *r, const yaml_event_t *ev, struct err *e)
+static int read_value(struct config_reader *r, const yaml_event_t *ev, struct err *e)
 {
     char where[512];
 
     snprintf(where, sizeof(where), "%s:%zu: %s", r->path, ev->start_mark.line + 1, r->key);
-    return options_set(r->o, r->key, text(ev), where, e);
+    return options_set(r->o, r->key, scalar_text(ev), where, e);
 }
 
-/* Mappings nest by their keys, without recursion: lengths[] remembers where each key began. */
-static int read_mapping(struct reader *r, struct err *e)
+/* Reads nested mappings without recursion: lengths[] stores the length of the path before each
+ * key. */
+static int read_mapping(struct config_reader *r, struct err *e)
 {
     size_t lengths[MAX_DEPTH];
     int depth = 0;
@@ -183,7 +186,7 @@ static int read_mapping(struct reader *r, struct err *e)
 
     for (;;) {
         yaml_event_t ev;
-        if (next(r, &ev, e))
+        if (next_event(r, &ev, e))
             return -1;
         int rc = 0;
         bool is_models = depth == 0 && !strcmp(r->key, "models");
@@ -197,10 +200,10 @@ static int read_mapping(struct reader *r, struct err *e)
         } else if (at_key) {
             size_t n = strlen(r->key);
             lengths[depth] = n;
-            if (ev.type != YAML_SCALAR_EVENT || n + 2 + strlen(text(&ev)) > sizeof(r->key))
+            if (ev.type != YAML_SCALAR_EVENT || n + 2 + strlen(scalar_text(&ev)) > sizeof(r->key))
                 rc = fail_at(r, &ev.start_mark, e, "not a usable key");
             else
-                snprintf(r->key + n, sizeof(r->key) - n, "%s%s", n ? "." : "", text(&ev));
+                snprintf(r->key + n, sizeof(r->key) - n, "%s%s", n ? "." : "", scalar_text(&ev));
             at_key = false;
         } else if (ev.type == YAML_MAPPING_START_EVENT) {
             rc = depth + 1 < MAX_DEPTH ? 0 : fail_at(r, &ev.start_mark, e, "nested too deeply");
@@ -221,15 +224,15 @@ static int read_mapping(struct reader *r, struct err *e)
     }
 }
 
-static int read_document(struct reader *r, struct err *e)
+static int read_document(struct config_reader *r, struct err *e)
 {
     for (;;) {
         yaml_event_t ev;
-        if (next(r, &ev, e))
+        if (next_event(r, &ev, e))
             return -1;
         yaml_event_type_t type = ev.type;
         yaml_mark_t at = ev.start_mark;
-        bool is_empty = type == YAML_SCALAR_EVENT && !*text(&ev);
+        bool is_empty = type == YAML_SCALAR_EVENT && !*scalar_text(&ev);
         yaml_event_delete(&ev);
         if (type == YAML_STREAM_END_EVENT)
             return 0;
@@ -242,7 +245,7 @@ static int read_document(struct reader *r, struct err *e)
 
 int config_read(struct options *o, const char *path, struct err *e)
 {
-    struct reader r = { .o = o, .path = path };
+    struct config_reader r = { .o = o, .path = path };
     struct stat st;
 
     FILE *f = fopen(path, "r");

@@ -1,10 +1,10 @@
-/* ctl_args.c: options of commands, and what commands say when they fail. */
+/* ctl_args.c: command options and error messages of inferctl. */
 #include "cmd/ctl.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-static void say(const char *fmt, va_list ap)
+static void print_error(const char *fmt, va_list ap)
 {
     fputs("inferctl: ", stderr);
     vfprintf(stderr, fmt, ap);
@@ -16,7 +16,7 @@ int ctl_fail(const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    say(fmt, ap);
+    print_error(fmt, ap);
     va_end(ap);
     return EXIT_FAILED;
 }
@@ -26,7 +26,7 @@ int ctl_usage(const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    say(fmt, ap);
+    print_error(fmt, ap);
     va_end(ap);
     return EXIT_USAGE;
 }

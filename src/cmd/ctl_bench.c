@@ -1,5 +1,6 @@
-/* ctl_bench.c: `inferctl bench FILE.gguf`: prefill and decode speed by context and batch, beside
- * the measured roofs of this machine. Runs the model in this process; needs no server. */
+/* ctl_bench.c: `inferctl bench FILE.gguf`: prefill and decode speed by context and batch size, as a
+ * share of the measured memory and compute limits of this machine. Runs the model in this process,
+ * without a server. */
 #include "cmd/ctl_bench.h"
 #include "format/gguf.h"
 #include "testing/bench.h"
@@ -11,20 +12,20 @@
 
 enum { CASES_MAX = 64, LIST_MAX = 8, CHUNK = 256 };
 
-enum form { TABLE, CSV, JSON };
+enum output_format { TABLE, CSV, JSON };
 
-struct plan { /* what to measure */
+struct bench_plan { /* cases to measure */
     const char *path, *kernels;
     int64_t threads;
     int contexts[LIST_MAX], n_contexts;
     int batches[LIST_MAX], n_batches;
     int n_steps;
-    enum form form;
-    struct workload_args work; /* name NULL: not asked for */
+    enum output_format output_format;
+    struct workload_args work; /* name NULL: not requested */
 };
 
 struct row {
-    const char *phase; /* "prefill" or "decode" */
+    const char *phase;
     struct bench_case what;
     struct bench_figure got;
 };
@@ -79,9 +80,9 @@ static void print_help(void)
         "  --repeat N        times that each request is asked again, both ways [3]\n");
 }
 
-enum { N_PLAN_OPTIONS = 9 }; /* those of --workload follow them */
+enum { N_PLAN_OPTIONS = 9 }; /* options of --workload follow these */
 
-static bool read_work(struct workload_args *w, int option, const char *value)
+static bool read_workload_option(struct workload_args *w, int option, const char *value)
 {
     switch (option) {
     case 0:
@@ -101,8 +102,8 @@ static bool read_work(struct workload_args *w, int option, const char *value)
     }
 }
 
-/* -1 = go on; else the exit status. */
-static int read_args(struct ctl *c, struct plan *p, int argc, char **argv)
+/* Returns -1 to continue, else the exit status. */
+static int read_args(struct ctl *c, struct bench_plan *p, int argc, char **argv)
 {
     static const char *const names[] = { "contexts=", "batches=", "threads=", "kernels=", "steps=",
         "quick", "csv", "json", "help",
@@ -135,7 +136,7 @@ static int read_args(struct ctl *c, struct plan *p, int argc, char **argv)
             steps = 3;
             break;
         case 6:
-            p->form = CSV;
+            p->output_format = CSV;
             break;
         case 7:
             c->as_json = true;
@@ -150,7 +151,7 @@ static int read_args(struct ctl *c, struct plan *p, int argc, char **argv)
         default:
             if (i < N_PLAN_OPTIONS)
                 return EXIT_USAGE;
-            ok = read_work(&p->work, i - N_PLAN_OPTIONS, a.value);
+            ok = read_workload_option(&p->work, i - N_PLAN_OPTIONS, a.value);
         }
     }
     if (!ok)
@@ -158,11 +159,11 @@ static int read_args(struct ctl *c, struct plan *p, int argc, char **argv)
     if (!p->path)
         return ctl_usage("bench: which file?");
     p->n_steps = (int)steps;
-    p->form = c->as_json ? JSON : p->form;
+    p->output_format = c->as_json ? JSON : p->output_format;
     return -1;
 }
 
-static int list_cases(const struct plan *p, struct row *rows)
+static int list_cases(const struct bench_plan *p, struct row *rows)
 {
     int n = 0;
 
@@ -176,10 +177,11 @@ static int list_cases(const struct plan *p, struct row *rows)
     return n;
 }
 
-static void print_row(const struct row *r, enum form form)
+static void print_row(const struct row *r, enum output_format output_format)
 {
-    const char *fmt = form == CSV ? "%s,%d,%d,%d,%.2f,%.3f,%.2f,%.1f,%.1f,%.1f\n"
-                                  : "%-8s %7d %6d %6d %10.2f %9.3f %8.2f %8.1f %7.1f%% %7.1f%%\n";
+    const char *fmt = output_format == CSV
+                          ? "%s,%d,%d,%d,%.2f,%.3f,%.2f,%.1f,%.1f,%.1f\n"
+                          : "%-8s %7d %6d %6d %10.2f %9.3f %8.2f %8.1f %7.1f%% %7.1f%%\n";
 
     printf(fmt, r->phase, r->what.n_ctx, r->what.n_seqs, r->what.n_rows, r->got.tokens_s,
         r->got.step_ms, r->got.gb_s, r->got.gmac_s, 100 * r->got.read_share,
@@ -187,12 +189,12 @@ static void print_row(const struct row *r, enum form form)
     fflush(stdout);
 }
 
-static void print_head(const struct bench_roof *roof, enum form form)
+static void print_head(const struct bench_roof *roof, enum output_format output_format)
 {
-    if (form == CSV)
+    if (output_format == CSV)
         puts("phase,context,batch,rows,tokens_s,step_ms,gb_s,gmac_s,memory_percent,"
              "compute_percent");
-    if (form != TABLE)
+    if (output_format != TABLE)
         return;
     printf("roofs: memory %.1f GB/s, int8 %.0f GMAC/s, float %.0f GMAC/s\n\n", roof->read_gb_s,
         roof->dot_gmac_s, roof->fma_gmac_s);
@@ -201,7 +203,7 @@ static void print_head(const struct bench_roof *roof, enum form form)
 }
 
 static void print_json(
-    const struct plan *p, const struct bench_roof *roof, const struct row *rows, int n)
+    const struct bench_plan *p, const struct bench_roof *roof, const struct row *rows, int n)
 {
     struct buf b;
     struct jw w;
@@ -240,7 +242,7 @@ static void draw_loading(void *arg, double share)
 }
 
 static int open_model(
-    struct lm **lm, const struct plan *p, const struct row *rows, int n, struct err *e)
+    struct lm **lm, const struct bench_plan *p, const struct row *rows, int n, struct err *e)
 {
     struct gguf *g;
     struct llama_options o = { .n_threads = (int)p->threads,
@@ -262,7 +264,7 @@ static int open_model(
     return rc ? err_wrap(e, "%s", p->path) : 0;
 }
 
-static int measure(const struct plan *p)
+static int measure(const struct bench_plan *p)
 {
     struct row rows[CASES_MAX];
     struct bench_roof roof;
@@ -273,44 +275,44 @@ static int measure(const struct plan *p)
     if (open_model(&lm, p, rows, n, &e))
         return ctl_fail("%s", e.msg);
     int rc = bench_roof(&roof, (int)p->threads, &e);
-    if (!rc && p->form != JSON)
-        print_head(&roof, p->form);
+    if (!rc && p->output_format != JSON)
+        print_head(&roof, p->output_format);
     for (int i = 0; !rc && i < n; i++) {
         rc = bench_run(&rows[i].got, lm, &rows[i].what, &roof, &e);
-        if (!rc && p->form != JSON)
-            print_row(&rows[i], p->form);
+        if (!rc && p->output_format != JSON)
+            print_row(&rows[i], p->output_format);
     }
     lm->ops->close(lm);
     if (rc)
         return ctl_fail("%s", e.msg);
-    if (p->form == JSON)
+    if (p->output_format == JSON)
         print_json(p, &roof, rows, n);
     return EXIT_OK;
 }
 
-struct run {
-    const struct plan *plan;
+struct plan_run {
+    const struct bench_plan *bench_plan;
     int rc;
 };
 
 static void *run_plan(void *arg)
 {
-    struct run *r = arg;
+    struct plan_run *r = arg;
 
-    r->rc = r->plan->work.name ? workload_run(&r->plan->work) : measure(r->plan);
+    r->rc = r->bench_plan->work.name ? workload_run(&r->bench_plan->work) : measure(r->bench_plan);
     return NULL;
 }
 
 int ctl_bench(struct ctl *c, int argc, char **argv)
 {
-    struct plan p = { .kernels = "auto",
+    struct bench_plan p = { .kernels = "auto",
         .work = { .draft_max = -1, .edit_every = 16, .n_repeats = 3 },
         .threads = thread_count_online(),
         .contexts = { 0, 1024 },
         .n_contexts = 2,
         .batches = { 1, 4, 16 },
         .n_batches = 3 };
-    struct run run = { .plan = &p };
+    struct plan_run plan_run = { .bench_plan = &p };
     pthread_t thread;
     struct err e;
 
@@ -323,8 +325,9 @@ int ctl_bench(struct ctl *c, int argc, char **argv)
         p.work.threads = (int)p.threads;
         p.work.as_json = c->as_json;
     }
-    if (thread_start(&thread, "bench", run_plan, &run, &e)) /* which has room for kernels */
+    /* a new thread has enough stack for the kernels */
+    if (thread_start(&thread, "bench", run_plan, &plan_run, &e))
         return ctl_fail("%s", e.msg);
     pthread_join(thread, NULL);
-    return run.rc;
+    return plan_run.rc;
 }

@@ -1,19 +1,21 @@
-/* ctl_bench.h: the two benchmarks behind `inferctl bench`. One thread; see ctl.h. */
+/* ctl_bench.h: speculative decoding benchmark, `inferctl bench --workload`. The other benchmark is
+ * in ctl_bench.c. One thread. */
 #pragma once
 
 #include "cmd/ctl.h"
 
 struct workload_args {
-    const char *name;                   /* of a workload, or "all" */
-    const char *path, *draft, *kernels; /* draft: a small model, or NULL */
+    const char *name;                   /* name of a workload, or "all" */
+    const char *path, *draft, *kernels; /* draft: path of the draft model, or NULL */
     int threads;                        /* 0 = one per processor */
-    int draft_max;                      /* -1 = the engine's own */
-    int n_answer;                       /* tokens; 0 = 256 */
-    int edit_every;                     /* tokens from one edit to the next, on average */
-    int n_repeats;                      /* of each request, after the first time */
+    int draft_max;                      /* draft tokens per step; -1 = the engine's default */
+    int n_answer;                       /* output tokens; 0 = 256 */
+    int edit_every;                     /* mean distance between edits, in tokens */
+    int n_repeats;                      /* repetitions of each request after the first run */
     bool as_json;
 };
 
-/* Measures and prints; an EXIT_ status: failed also when guessing has changed an answer. */
+/* Measures and prints; returns an EXIT_ status. A difference between the outputs with and without
+ * speculative decoding is a failure. */
 int workload_run(const struct workload_args *a);
 bool workload_exists(const char *name);

@@ -1,10 +1,11 @@
-/* ctl_cancel.c: `inferctl cancel ID...`: ends requests by the x-request-id of their answers. */
+/* ctl_cancel.c: `inferctl cancel ID...`: cancels requests by the x-request-id of their
+ * responses. */
 #include "cmd/ctl.h"
 
 #include <curl/curl.h>
 #include <stdio.h>
 
-static int cancel(struct ctl *c, const char *id)
+static int cancel_request(struct ctl *c, const char *id)
 {
     char path[1024];
     struct ctl_reply r;
@@ -39,7 +40,7 @@ int ctl_cancel(struct ctl *c, int argc, char **argv)
             continue;
         }
         n++;
-        if (cancel(c, a.value) != EXIT_OK)
+        if (cancel_request(c, a.value) != EXIT_OK)
             failed = EXIT_FAILED;
     }
     return n ? failed : ctl_usage("cancel needs the id of a request");

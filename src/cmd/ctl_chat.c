@@ -1,7 +1,7 @@
-/* ctl_chat.c: `inferctl chat`: a conversation at a terminal, or one answer for a pipe.
+/* ctl_chat.c: `inferctl chat`: a conversation at a terminal, or a single response for a pipe.
  *
- * At the terminal: a line is a message; a line that ends in a backslash goes on in the next one,
- * and three quotes begin and end a block. Ctrl-C stops the answer, not the program. */
+ * At the terminal a line is a message; a line that ends in a backslash continues in the next one,
+ * and three quotes start and end a block. Ctrl-C stops the response, not the program. */
 #include "base/mem.h"
 #include "cmd/ctl_say.h"
 
@@ -18,7 +18,7 @@ struct turn {
     struct str text; /* owned */
 };
 
-struct talk {
+struct chat {
     struct ctl *c;
     struct say_params p;
     struct turn *turns;
@@ -29,7 +29,7 @@ struct talk {
     char history_path[1024];
 };
 
-static void add_turn(struct talk *t, const char *role, struct str take)
+static void add_turn(struct chat *t, const char *role, struct str take)
 {
     if (t->n == t->cap) {
         t->cap = MAX(2 * t->cap, 16);
@@ -38,7 +38,7 @@ static void add_turn(struct talk *t, const char *role, struct str take)
     t->turns[t->n++] = (struct turn){ role, take };
 }
 
-static void drop_turns(struct talk *t, int keep)
+static void drop_turns(struct chat *t, int keep)
 {
     while (t->n > keep)
         mem_free((void *)(uintptr_t)t->turns[--t->n].text.p);
@@ -52,14 +52,14 @@ static void put_turn(struct jw *w, const char *role, struct str text)
     jw_end_object(w);
 }
 
-/* Sends the whole conversation; the answer joins it. */
-static int ask(struct talk *t)
+/* Sends the conversation and adds the response to it. */
+static int send_conversation(struct chat *t)
 {
-    struct buf body, answer;
+    struct buf body, response;
     struct jw w;
 
     buf_init(&body, 8 * (size_t)INPUT_MAX);
-    buf_init(&answer, INPUT_MAX);
+    buf_init(&response, INPUT_MAX);
     jw_init(&w, &body);
     jw_object(&w);
     jw_key(&w, "messages"), jw_array(&w);
@@ -70,17 +70,17 @@ static int ask(struct talk *t)
     jw_end_array(&w);
     say_put_params(&w, t->c, &t->p);
     jw_end_object(&w);
-    int rc = say(t->c, "/v1/chat/completions", &body, !t->p.no_stream, &answer);
-    if (rc == EXIT_OK && answer.n)
-        add_turn(t, "assistant", buf_steal(&answer));
+    int rc = say(t->c, "/v1/chat/completions", &body, !t->p.no_stream, &response);
+    if (rc == EXIT_OK && response.n)
+        add_turn(t, "assistant", buf_steal(&response));
     else
-        drop_turns(t, t->n - 1); /* unanswered: the message may be sent again */
-    buf_clear(&answer);
+        drop_turns(t, t->n - 1); /* no response: the message can be sent again */
+    buf_clear(&response);
     buf_clear(&body);
     return rc;
 }
 
-/* ---- the terminal */
+/* ---- terminal */
 
 static const char *prompt_text(EditLine *el)
 {
@@ -90,10 +90,11 @@ static const char *prompt_text(EditLine *el)
     return *is_more ? ". " : "> ";
 }
 
-/* One line without its newline, in a buffer of the editor's; NULL at the end or after Ctrl-C. */
-static const char *read_line(struct talk *t, int *n)
+/* Returns a line without its newline, in a buffer of the editor; NULL at the end or after
+ * Ctrl-C. */
+static const char *read_line(struct chat *t, int *n)
 {
-    say_interrupted(); /* a Ctrl-C that came when the answer was over is not about this line */
+    say_interrupted(); /* drops a Ctrl-C that came after the last response */
     const char *line = el_gets(t->el, n);
 
     if (!line || *n <= 0)
@@ -103,8 +104,9 @@ static const char *read_line(struct talk *t, int *n)
     return line;
 }
 
-/* A message: a line, lines joined by backslashes, or a block in triple quotes. False at the end. */
-static bool read_message(struct talk *t, struct buf *out)
+/* Reads a message: a line, lines joined by backslashes, or a block in triple quotes. False at the
+ * end. */
+static bool read_message(struct chat *t, struct buf *out)
 {
     bool is_more = false, in_block = false;
 
@@ -152,8 +154,8 @@ static void print_commands(void)
          "Ctrl-C stops an answer.");
 }
 
-/* A line that begins with a slash. False = end the program. */
-static bool run_command(struct talk *t, struct str line)
+/* Runs a command, which is a line that starts with a slash. False = end the program. */
+static bool run_command(struct chat *t, struct str line)
 {
     if (str_is(line, "/quit") || str_is(line, "/exit"))
         return false;
@@ -169,7 +171,7 @@ static bool run_command(struct talk *t, struct str line)
         puts(text.n ? "(set)" : "(none)");
     } else if (str_is(line, "/again") && t->n >= 2) {
         drop_turns(t, t->n - 1);
-        ask(t);
+        send_conversation(t);
     } else if (str_is(line, "/history")) {
         for (int i = 0; i < t->n; i++)
             printf("%s: " STR_FMT "\n", t->turns[i].role, STR_ARG(t->turns[i].text));
@@ -179,7 +181,7 @@ static bool run_command(struct talk *t, struct str line)
     return true;
 }
 
-static void open_editor(struct talk *t)
+static void open_editor(struct chat *t)
 {
     HistEvent ev;
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -201,12 +203,12 @@ static void open_editor(struct talk *t)
         history(t->history, &ev, H_LOAD, t->history_path);
 }
 
-static void close_editor(struct talk *t)
+static void close_editor(struct chat *t)
 {
     HistEvent ev;
 
     if (*t->history_path) {
-        mode_t old = umask(077); /* what was said is nobody else's business */
+        mode_t old = umask(077); /* the file contains the conversation: private */
         history(t->history, &ev, H_SAVE, t->history_path);
         umask(old);
     }
@@ -214,7 +216,7 @@ static void close_editor(struct talk *t)
     el_end(t->el);
 }
 
-static int interactive(struct talk *t)
+static int run_interactive(struct chat *t)
 {
     struct buf message;
     HistEvent ev;
@@ -236,7 +238,7 @@ static int interactive(struct talk *t)
             continue;
         }
         add_turn(t, "user", buf_steal(&message));
-        ask(t); /* has said what went wrong; the conversation goes on */
+        send_conversation(t); /* has printed its error, if any; the conversation continues */
     }
     putchar('\n');
     close_editor(t);
@@ -244,9 +246,9 @@ static int interactive(struct talk *t)
     return EXIT_OK;
 }
 
-/* ---- one answer */
+/* ---- single response */
 
-static int one_shot(struct talk *t, const char *message)
+static int run_single(struct chat *t, const char *message)
 {
     struct buf in = { 0 }, all;
 
@@ -267,7 +269,7 @@ static int one_shot(struct talk *t, const char *message)
     }
     say_catch_interrupt();
     add_turn(t, "user", buf_steal(&all));
-    return ask(t);
+    return send_conversation(t);
 }
 
 static void print_help(void)
@@ -285,7 +287,7 @@ int ctl_chat(struct ctl *c, int argc, char **argv)
         "temperature=", "top-p=", "max-tokens=", "seed=", "no-stream", "json", "help", "system="
     };
     struct ctl_args a = { .argc = argc, .argv = argv };
-    struct talk t = { .c = c, .p = say_params_default };
+    struct chat t = { .c = c, .p = say_params_default };
     const char *message = NULL;
 
     for (int i; (i = ctl_next(&a, names, ARRAY_LEN(names))) != -1;) {
@@ -304,7 +306,7 @@ int ctl_chat(struct ctl *c, int argc, char **argv)
             return EXIT_OK;
         }
     }
-    int rc = message || !isatty(STDIN_FILENO) ? one_shot(&t, message) : interactive(&t);
+    int rc = message || !isatty(STDIN_FILENO) ? run_single(&t, message) : run_interactive(&t);
     drop_turns(&t, 0);
     mem_free(t.turns);
     return rc;

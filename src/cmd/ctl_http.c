@@ -1,4 +1,4 @@
-/* ctl_http.c: requests to the server, through libcurl; SSE frames cut out of the stream. */
+/* ctl_http.c: HTTP requests to the server with libcurl; splits a stream into SSE events. */
 #include "cmd/ctl.h"
 
 #include <curl/curl.h>
@@ -9,7 +9,7 @@ enum { BODY_MAX = 256 * 1024 * 1024, FRAME_MAX = 64 * 1024 * 1024 };
 struct stream {
     CURL *curl;
     struct ctl_reply *reply;
-    struct buf line; /* of SSE, until its newline */
+    struct buf line; /* incomplete line of the stream */
     bool (*fn)(void *ctx, struct str data);
     void *ctx;
     const volatile bool *interrupted;
@@ -70,7 +70,7 @@ static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl
     return s->is_stopped;
 }
 
-static void perform(
+static void perform_request(
     struct ctl *c, CURL *curl, const char *path, const struct str *body, struct ctl_reply *r)
 {
     char url[2048], key[1100], why[CURL_ERROR_SIZE] = "";
@@ -101,8 +101,8 @@ static void perform(
     curl_slist_free_all(fields);
 }
 
-static void request(struct ctl *c, const char *method, const char *path, const struct str *body,
-    struct ctl_reply *r)
+static void send_request(struct ctl *c, const char *method, const char *path,
+    const struct str *body, struct ctl_reply *r)
 {
     CURL *curl = curl_easy_init();
 
@@ -113,18 +113,18 @@ static void request(struct ctl *c, const char *method, const char *path, const s
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, r);
     if (method)
         curl_easy_setopt(curl, CURLOPT_CUSTOMREQUEST, method);
-    perform(c, curl, path, body, r);
+    perform_request(c, curl, path, body, r);
     curl_easy_cleanup(curl);
 }
 
 void ctl_request(struct ctl *c, const char *path, const struct str *body, struct ctl_reply *r)
 {
-    request(c, NULL, path, body, r);
+    send_request(c, NULL, path, body, r);
 }
 
 void ctl_delete(struct ctl *c, const char *path, struct ctl_reply *r)
 {
-    request(c, "DELETE", path, NULL, r);
+    send_request(c, "DELETE", path, NULL, r);
 }
 
 /* check-size: ctl_stream parameters=7: a callback with its context, and a flag set by a signal */
@@ -145,7 +145,7 @@ void ctl_stream(struct ctl *c, const char *path, struct str body,
     curl_easy_setopt(s.curl, CURLOPT_XFERINFOFUNCTION, on_progress);
     curl_easy_setopt(s.curl, CURLOPT_XFERINFODATA, &s);
     curl_easy_setopt(s.curl, CURLOPT_NOPROGRESS, 0L);
-    perform(c, s.curl, path, &body, r);
+    perform_request(c, s.curl, path, &body, r);
     buf_clear(&s.line);
     curl_easy_cleanup(s.curl);
 }

@@ -1,5 +1,5 @@
-/* ctl_inspect.c: `inferctl inspect FILE.gguf`: what is in a model file, without a server; and
- * whether another may guess ahead for it. */
+/* ctl_inspect.c: `inferctl inspect FILE.gguf`: contents of a model file, and whether another model
+ * can be its draft model. Needs no server. */
 #include "cmd/ctl.h"
 #include "format/describe.h"
 #include "format/gguf.h"

@@ -1,7 +1,7 @@
-/* ctl_probe.c: `inferctl probe FILE.gguf`: asks a model what it can do, on this machine, and keeps
- * the answer where inferfluxd looks for it. With the name of a model instead of a file: what the
- * server that runs knows of it. (A server does not probe what it serves: a model that is ready does
- * not change.) */
+/* ctl_probe.c: `inferctl probe FILE.gguf`: runs the capability probe on a model in this process and
+ * stores the result where inferfluxd reads it. With a model name instead of a file: prints the
+ * capabilities that a running server reports. (A server does not probe a model that it serves,
+ * since a loaded model does not change.) */
 #include "base/mem.h"
 #include "cmd/ctl.h"
 #include "cmd/paths.h"
@@ -17,7 +17,7 @@ struct probe_args {
 
 enum { OPT_ID, OPT_STORE, OPT_TEMPLATE, OPT_FAMILY, OPT_KERNELS, OPT_JSON, OPT_HELP };
 
-static const char usage[] =
+static const char help[] =
     "usage: inferctl probe [options] FILE.gguf | NAME\n\n"
     "Asks the model to call a tool and to think, finds out which parsers read what it says, and\n"
     "keeps that for inferfluxd, which uses it from its next start on. With the name of a model\n"
@@ -29,7 +29,7 @@ static const char usage[] =
     "  --kernels NAME     auto, ref, avx2, avxvnni, avx512, amx\n"
     "  --json             the row as JSON\n";
 
-/* 0: go on; else the exit status plus one. */
+/* Returns 0 to continue, else the exit status plus one. */
 static int read_args(struct probe_args *p, struct ctl *c, int argc, char **argv)
 {
     static const char *const names[] = {
@@ -40,7 +40,7 @@ static int read_args(struct probe_args *p, struct ctl *c, int argc, char **argv)
 
     for (int i; (i = ctl_next(&a, names, ARRAY_LEN(names))) != -1;) {
         if (i == OPT_HELP) {
-            fputs(usage, stdout);
+            fputs(help, stdout);
             return EXIT_OK + 1;
         }
         if (i == -3 || (i == -2 && p->path))
@@ -55,7 +55,7 @@ static int read_args(struct probe_args *p, struct ctl *c, int argc, char **argv)
     return p->path ? 0 : ctl_usage("probe: which file?") + 1;
 }
 
-static void put_known(struct jw *w, const char *key, enum known k)
+static void put_tristate(struct jw *w, const char *key, enum known k)
 {
     jw_key(w, key);
     if (k == UNKNOWN)
@@ -79,7 +79,7 @@ static void put_word(struct jw *w, const char *key, const char *word)
     jw_z(w, *word ? word : NULL);
 }
 
-static void put_row(struct jw *w, const struct model_capabilities *r)
+static void put_capabilities(struct jw *w, const struct model_capabilities *r)
 {
     jw_object(w);
     put_word(w, "model_id", r->model_id);
@@ -95,7 +95,7 @@ static void put_row(struct jw *w, const struct model_capabilities *r)
     jw_member_bool(w, "supports_video", r->supports_video);
     put_count(w, "embedding_dimensions", r->embedding_dimensions);
     put_count(w, "max_sequence_length", r->max_sequence_length);
-    put_known(w, "is_normalized", r->is_normalized);
+    put_tristate(w, "is_normalized", r->is_normalized);
     jw_member_bool(w, "supports_tts", r->supports_tts);
     jw_member_bool(w, "supports_stt", r->supports_stt);
     put_count(w, "probed_at", r->probed_at);
@@ -103,7 +103,7 @@ static void put_row(struct jw *w, const struct model_capabilities *r)
     jw_end_object(w);
 }
 
-static int show(const struct ctl *c, const struct model_capabilities *r)
+static int print_capabilities(const struct ctl *c, const struct model_capabilities *r)
 {
     struct buf b;
     struct jw w;
@@ -120,7 +120,7 @@ static int show(const struct ctl *c, const struct model_capabilities *r)
     }
     buf_init(&b, MB);
     jw_init(&w, &b);
-    put_row(&w, r);
+    put_capabilities(&w, r);
     buf_putc(&b, '\n');
     int rc = buf_ok(&b) ? EXIT_OK : ctl_fail("probe: no memory");
     fwrite(b.p, 1, b.n, stdout);
@@ -128,7 +128,7 @@ static int show(const struct ctl *c, const struct model_capabilities *r)
     return rc;
 }
 
-static int probe(const struct ctl *c, const struct model_spec *spec)
+static int probe_model(const struct ctl *c, const struct model_spec *spec)
 {
     struct model *m = xcalloc(1, sizeof(*m));
     struct err e;
@@ -141,15 +141,15 @@ static int probe(const struct ctl *c, const struct model_spec *spec)
     if (model_probe_again(m, model_probe_default, &e))
         status = ctl_fail("%s: %s", spec->path, e.msg);
     else
-        status = show(c, &m->known);
+        status = print_capabilities(c, &m->known);
     model_close(m);
     mem_free(m);
     return status;
 }
 
-/* ---- of a server */
+/* ---- capabilities from a server */
 
-static const char *word_of(const struct json *o, const char *key, struct arena *a)
+static const char *text_member(const struct json *o, const char *key, struct arena *a)
 {
     const struct json *v = json_get(o, key);
     struct str s = v && v->kind == JSON_STRING ? arena_str(a, v->s) : STR("none");
@@ -157,7 +157,7 @@ static const char *word_of(const struct json *o, const char *key, struct arena *
     return s.p ? s.p : "?";
 }
 
-static int show_served(const struct ctl *c, const struct ctl_reply *r, struct arena *a)
+static int print_served(const struct ctl *c, const struct ctl_reply *r, struct arena *a)
 {
     struct json *root;
     struct err e;
@@ -172,15 +172,16 @@ static int show_served(const struct ctl *c, const struct ctl_reply *r, struct ar
         return EXIT_OK;
     }
     const struct json *probed = json_get(adapter, "probed");
-    printf("model      %s (family %s)\n", word_of(root, "id", a), word_of(adapter, "family", a));
-    printf("tools      %s, parser %s\n", word_of(adapter, "tool_format", a),
-        word_of(adapter, "tool_parser", a));
-    printf("thinking   parser %s\n", word_of(adapter, "thinking_parser", a));
+    printf("model      %s (family %s)\n", text_member(root, "id", a),
+        text_member(adapter, "family", a));
+    printf("tools      %s, parser %s\n", text_member(adapter, "tool_format", a),
+        text_member(adapter, "tool_parser", a));
+    printf("thinking   parser %s\n", text_member(adapter, "thinking_parser", a));
     printf("probed     %s\n", probed && probed->b ? "yes" : "no: give the file to inferctl probe");
     return EXIT_OK;
 }
 
-static int ask_server(struct ctl *c, const char *name)
+static int query_server(struct ctl *c, const char *name)
 {
     struct arena *a = arena_new(MB);
     struct ctl_reply r;
@@ -191,7 +192,7 @@ static int ask_server(struct ctl *c, const char *name)
     ctl_request(c, path, NULL, &r);
     int status = ctl_check(&r);
     if (status == EXIT_OK)
-        status = show_served(c, &r, a);
+        status = print_served(c, &r, a);
     buf_clear(&r.body);
     arena_free(a);
     return status;
@@ -211,7 +212,7 @@ int ctl_probe(struct ctl *c, int argc, char **argv)
         return status - 1;
     if (access(p.path, F_OK))
         return str_ends(str_of(p.path), STR(".gguf")) ? ctl_fail("%s: no such file", p.path)
-                                                      : ask_server(c, p.path);
+                                                      : query_server(c, p.path);
     struct model_spec spec =
         model_spec_of(*p.id ? p.id : model_id_of_path(p.path, id, sizeof(id)), p.path);
     spec.family = p.family;
@@ -220,7 +221,7 @@ int ctl_probe(struct ctl *c, int argc, char **argv)
     if (*store_path(p.store, path, sizeof(path)) && capabilities_open(&store, path, true, &e))
         return ctl_fail("%s", e.msg);
     spec.store = store;
-    status = probe(c, &spec);
+    status = probe_model(c, &spec);
     if (status == EXIT_OK && store && !c->as_json)
         printf("kept in    %s\n", path);
     capabilities_close(store);

@@ -1,5 +1,6 @@
-/* ctl_replay.c: `inferctl replay TRACE.csv`: a trace of arrivals through the scheduler, on a model
- * that only takes its time, an hour of traffic in a second or two; or, in earnest, to a server. */
+/* ctl_replay.c: `inferctl replay TRACE.csv`: replays a trace of arrivals in the scheduler with a
+ * model that only takes simulated time (an hour of traffic in a second or two), or against a
+ * server. */
 #include "cmd/ctl_replay.h"
 #include "base/mem.h"
 #include "os/mapfile.h"
@@ -8,7 +9,7 @@
 
 enum { ROWS_MAX = 4000000, COLUMNS = 6 };
 
-enum number {
+enum number_option {
     FIXED_US,
     ROW_US,
     KEY_NS,
@@ -16,21 +17,21 @@ enum number {
     CHUNK,
     CTX,
     KV_TOKENS,
-    STRETCH,
-    SHORT_STRETCH,
+    MIXED_STEP_PERCENT,
+    MIXED_STEP_PERCENT_SHORT,
     TIMESLICE,
     DEADLINE,
-    OPEN_MOST,
+    MAX_OPEN,
     SPEED,
     N_NUMBERS
 };
 
-struct job {
+struct replay_job {
     const char *path;
     struct replay_setup setup;
     bool is_live, is_given[N_NUMBERS];
     struct live_setup live;
-    double speed; /* arrivals come so much faster than the trace says */
+    double speed; /* factor by which arrivals are faster than in the trace */
     struct replay_row *rows;
     int n;
 };
@@ -78,7 +79,7 @@ static uint64_t hash_of(struct str s)
     return s.n ? (h ? h : 1) : 0;
 }
 
-static int split(struct str line, struct str out[COLUMNS])
+static int split_columns(struct str line, struct str out[COLUMNS])
 {
     int n = 0;
 
@@ -107,7 +108,7 @@ static bool to_int(struct str s, int *out)
 static bool parse_line(struct str line, struct replay_row *row)
 {
     struct str c[COLUMNS] = { 0 };
-    int n = split(line, c);
+    int n = split_columns(line, c);
 
     *row = (struct replay_row){ 0 };
     if (n < 3 || !str_to_f64(c[0], &row->at_s) || !to_int(c[1], &row->n_prompt) ||
@@ -118,7 +119,7 @@ static bool parse_line(struct str line, struct replay_row *row)
     return true;
 }
 
-static int parse(struct job *j, struct str text, struct err *e)
+static int parse_trace(struct replay_job *j, struct str text, struct err *e)
 {
     size_t cap = 0;
 
@@ -131,7 +132,7 @@ static int parse(struct job *j, struct str text, struct err *e)
             continue;
         if (!parse_line(line, &row)) {
             if (line_no == 1)
-                continue; /* names of columns */
+                continue; /* column names */
             return err_set(e, ERR_SYNTAX,
                 "%s:%d: not seconds,prompt,output[,prefix[,tenant[,priority]]]", j->path, line_no);
         }
@@ -147,32 +148,32 @@ static int parse(struct job *j, struct str text, struct err *e)
     return 0;
 }
 
-static int read_trace(struct job *j, struct err *e)
+static int read_trace(struct replay_job *j, struct err *e)
 {
     struct mapfile f;
 
     if (mapfile_open(&f, j->path, e))
         return -1;
-    int rc = parse(j, (struct str){ (const char *)f.p, f.n }, e);
+    int rc = parse_trace(j, (struct str){ (const char *)f.p, f.n }, e);
     mapfile_close(&f);
     return rc;
 }
 
-/* ---- what came of it */
+/* ---- results */
 
-static void show_times(const char *what, const struct replay_times *t)
+static void print_times(const char *what, const struct replay_times *t)
 {
     printf("%-16s p50 %9.4f s   p90 %9.4f s   p99 %9.4f s   longest %9.4f s\n", what, t->p50,
         t->p90, t->p99, t->max);
 }
 
-static void show(const struct replay_result *r)
+static void print_result(const struct replay_result *r)
 {
     printf("%d requests in %.1f s: %d done, %d refused, %d dropped, %d late, %d failed\n", r->n,
         r->span_s, r->n_done, r->n_refused, r->n_dropped, r->n_late, r->n_failed);
     printf("goodput          %.2f requests/s, %.1f tokens/s\n", r->requests_s, r->tokens_s);
-    show_times("to first token", &r->first);
-    show_times("between tokens", &r->between);
+    print_times("to first token", &r->first);
+    print_times("between tokens", &r->between);
     printf("prefix cache     %.1f %% of the prompt tokens\n", 100 * r->hit_rate);
     if (r->steps)
         printf("steps            %llu, %llu preemptions\n", (unsigned long long)r->steps,
@@ -189,7 +190,7 @@ static void put_times(struct jw *w, const char *key, const struct replay_times *
     jw_end_object(w);
 }
 
-/* The fields of an object that is begun and ended by others. */
+/* Writes the members of an object; the caller opens and closes it. */
 static void put_result(struct jw *w, const struct replay_result *r)
 {
     const struct {
@@ -207,8 +208,8 @@ static void put_result(struct jw *w, const struct replay_result *r)
     put_times(w, "inter_token_s", &r->between);
 }
 
-/* live NULL: only the simulator's. */
-static void show_json(const struct replay_result *r, const struct live_result *live)
+/* live NULL: only the simulator's result. */
+static void print_json(const struct replay_result *r, const struct live_result *live)
 {
     struct buf b;
     struct jw w;
@@ -231,18 +232,18 @@ static void show_json(const struct replay_result *r, const struct live_result *l
     buf_clear(&b);
 }
 
-static void show_live(const struct live_result *live)
+static void print_live(const struct live_result *live)
 {
     printf("-- the server\n");
-    show(&live->all);
+    print_result(&live->all);
     if (live->all.n_refused)
-        show_times("refused after", &live->refused);
+        print_times("refused after", &live->refused);
     printf("-- the simulator\n");
 }
 
 /* ---- the command */
 
-static int read_number(struct job *j, enum number which, double v)
+static int read_number(struct replay_job *j, enum number_option which, double v)
 {
     static const struct {
         double least, most;
@@ -253,11 +254,11 @@ static int read_number(struct job *j, enum number which, double v)
         [CHUNK] = { 1, 65536 },
         [CTX] = { 2, 1 << 24 },
         [KV_TOKENS] = { 0, 1e9 },
-        [STRETCH] = { 0, 100000 },
-        [SHORT_STRETCH] = { 0, 100000 },
+        [MIXED_STEP_PERCENT] = { 0, 100000 },
+        [MIXED_STEP_PERCENT_SHORT] = { 0, 100000 },
         [TIMESLICE] = { 0, FAIRNESS_SLICE_MAX },
         [DEADLINE] = { 0, 1e9 },
-        [OPEN_MOST] = { 1, 100000 },
+        [MAX_OPEN] = { 1, 100000 },
         [SPEED] = { 1e-9, 1e9 } };
     struct engine_options *o = &j->setup.engine;
 
@@ -286,10 +287,10 @@ static int read_number(struct job *j, enum number which, double v)
     case KV_TOKENS:
         j->setup.n_pages = (uint32_t)(v / PAGE_TOKENS) + 1;
         return 0;
-    case STRETCH:
+    case MIXED_STEP_PERCENT:
         o->stretch_percent = (int)v;
         return v == 0 || v >= 100 ? 0 : -1;
-    case SHORT_STRETCH:
+    case MIXED_STEP_PERCENT_SHORT:
         o->short_stretch_percent = (int)v;
         return v == 0 || v >= 100 ? 0 : -1;
     case TIMESLICE:
@@ -298,7 +299,7 @@ static int read_number(struct job *j, enum number which, double v)
     case DEADLINE:
         j->setup.deadline_s = j->live.deadline_s = v;
         return 0;
-    case OPEN_MOST:
+    case MAX_OPEN:
         j->live.max_open = (int)v;
         return 0;
     case SPEED:
@@ -310,7 +311,7 @@ static int read_number(struct job *j, enum number which, double v)
     return -1;
 }
 
-static int read_arguments(struct job *j, struct ctl *c, int argc, char **argv)
+static int read_arguments(struct replay_job *j, struct ctl *c, int argc, char **argv)
 {
     static const char *const names[] = { "fixed-us=", "row-us=", "key-ns=", "batch=", "chunk=",
         "ctx=", "kv-tokens=", "stretch=", "short-stretch=", "timeslice=", "deadline=", "open=",
@@ -335,14 +336,14 @@ static int read_arguments(struct job *j, struct ctl *c, int argc, char **argv)
             j->live.keys = a.value;
         else if (i == N_NUMBERS + 4)
             return fputs(help, stdout), -1;
-        else if (!str_to_f64(str_of(a.value), &v) || read_number(j, (enum number)i, v))
+        else if (!str_to_f64(str_of(a.value), &v) || read_number(j, (enum number_option)i, v))
             return ctl_usage("replay: --%s%s is out of range", names[i], a.value);
     }
     return j->path ? EXIT_OK : ctl_usage("replay: which trace?");
 }
 
-/* What the server has told, where nothing else was said. */
-static void be_like(struct job *j, const struct live_server *s)
+/* Uses the server's parameters where the command line sets none. */
+static void use_server_parameters(struct replay_job *j, const struct live_server *s)
 {
     struct engine_options *o = &j->setup.engine;
 
@@ -356,21 +357,21 @@ static void be_like(struct job *j, const struct live_server *s)
     o->max_queue_tokens = engine_options_default.max_queue_tokens;
 }
 
-static int run_live(struct job *j, struct ctl *c, struct live_result *live, struct err *e)
+static int run_live(struct replay_job *j, struct ctl *c, struct live_result *live, struct err *e)
 {
     struct live_server s = { j->setup.n_ctx, j->setup.engine.max_batch, j->setup.law };
 
     uint64_t n_keys = live_n_keys(j->live.keys);
-    for (int i = 0; i < j->n; i++) /* who has the same key is the same to the server */
+    for (int i = 0; i < j->n; i++) /* requests with the same key are one tenant for the server */
         j->rows[i].tenant = n_keys ? 1 + j->rows[i].tenant % n_keys : 0;
     if (live_run(live, c, j->rows, j->n, &j->live, e))
         return -1;
     live_ask(&s, c);
-    be_like(j, &s);
+    use_server_parameters(j, &s);
     return 0;
 }
 
-static int run(struct job *j, struct ctl *c, struct err *e)
+static int run_replay(struct replay_job *j, struct ctl *c, struct err *e)
 {
     struct live_result live;
     struct replay_result r;
@@ -380,19 +381,19 @@ static int run(struct job *j, struct ctl *c, struct err *e)
     j->setup.max_rows = MAX(j->setup.engine.max_batch * j->setup.engine.prefill_chunk, 1);
     j->setup.engine.max_batch_tokens = j->setup.max_rows;
     if (!c->as_json && j->is_live)
-        show_live(&live);
+        print_live(&live);
     if (replay_run(&r, j->rows, j->n, &j->setup, e))
         return -1;
     if (c->as_json)
-        show_json(&r, j->is_live ? &live : NULL);
+        print_json(&r, j->is_live ? &live : NULL);
     else
-        show(&r);
+        print_result(&r);
     return 0;
 }
 
 int ctl_replay(struct ctl *c, int argc, char **argv)
 {
-    struct job j = { .speed = 1,
+    struct replay_job j = { .speed = 1,
         .live = { .keys = "", .max_open = 1000 },
         .setup = { .engine = engine_options_default,
             .law = { .fixed = 20e6, .per_row = 500e3, .per_key = 30 },
@@ -406,7 +407,7 @@ int ctl_replay(struct ctl *c, int argc, char **argv)
     int status = read_arguments(&j, c, argc, argv);
     if (status)
         return status < 0 ? EXIT_OK : status;
-    if (run(&j, c, &e))
+    if (run_replay(&j, c, &e))
         status = ctl_fail("%s", e.msg);
     mem_free(j.rows);
     return status;

@@ -1,21 +1,24 @@
-/* ctl_replay.h: what replaying a trace in the simulator and against a server share. */
+/* ctl_replay.h: replay of a trace against a server, used by ctl_replay.c, which also replays it in
+ * the simulator. One thread. */
 #pragma once
 
 #include "cmd/ctl.h"
 #include "testing/replay.h"
 
 struct live_setup {
-    double deadline_s; /* of each request, which the server is told; 0 = none */
-    const char *keys;  /* "K1,K2": of tenants 1, 2; 0 has the one key that ctl knows */
-    int max_open;      /* requests at once; those beyond wait here, and count from when they came */
+    double deadline_s; /* per request, sent to the server; 0 = none */
+    const char *keys;  /* "K1,K2": keys of tenants 1, 2; tenant 0 uses the global key */
+    /* Concurrent requests. Further ones wait here; their times count from their scheduled
+     * arrival. */
+    int max_open;
 };
 
 struct live_result {
     struct replay_result all;
-    struct replay_times refused; /* how soon they were told */
+    struct replay_times refused; /* time to the 503 response */
 };
 
-/* What the server says of itself: for a simulation that is like it. */
+/* Parameters of the server, for a simulation with the same ones. */
 struct live_server {
     int n_ctx, n_slots;
     struct timed_law law;
@@ -23,10 +26,11 @@ struct live_server {
 
 uint64_t live_n_keys(const char *keys);
 
-/* Sends the requests to the server when their time has come, whatever has become of those before.
- * ERR_IO: it cannot be asked at all. */
+/* Sends each request at its arrival time, independent of the others. ERR_IO: the server does not
+ * accept requests. */
 int live_run(struct live_result *out, struct ctl *c, const struct replay_row *rows, int n,
     const struct live_setup *s, struct err *e);
 
-/* What it has not said stays as it is in *out. */
+/* Reads the parameters from /props and /metrics. Values that the server does not report remain
+ * unchanged in *out. */
 void live_ask(struct live_server *out, struct ctl *c);

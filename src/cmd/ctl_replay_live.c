@@ -1,9 +1,9 @@
-/* ctl_replay_live.c: a trace of arrivals against a server, over HTTP. One thread, as many requests
- * at once as the trace brings: libcurl's multi interface.
+/* ctl_replay_live.c: replays a trace of arrivals against a server, over HTTP. One thread sends all
+ * concurrent requests with libcurl's multi interface.
  *
- * Prompts are token ids, so that they are as long as the trace says; answers end with their last
- * token and not before. The first frame with a token is the time to the first token, whatever was
- * between the request's time and its connection counts. */
+ * Prompts are token ids, so they have exactly the length of the trace; ignore_eos gives the output
+ * its exact length. The time to the first token is measured from the scheduled arrival to the first
+ * frame with a token, including the connection. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cmd/ctl_replay.h"
@@ -13,18 +13,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { FRAME_MAX = 1 << 20, WORDS_MAX = 256, KEY_MAX = 256 };
+enum { FRAME_MAX = 1 << 20, TOKEN_POOL_MAX = 256, KEY_MAX = 256 };
 
-struct flight {
+struct live_request {
     struct live *live;
     const struct replay_row *row;
     CURL *curl;
     struct curl_slist *fields;
     struct buf body, line;
-    uint64_t came_ns, first_ns, last_ns;
-    int n_out, n_cached; /* as the server counts */
+    uint64_t arrival_ns, first_ns, last_ns;
+    int n_out, n_cached; /* counts reported by the server */
     enum { OPEN, DONE, TOO_LATE, DROPPED, BROKEN } end;
-    struct flight *next; /* free ones */
+    struct live_request *next; /* link in the free list */
 };
 
 struct live {
@@ -33,19 +33,19 @@ struct live {
     const struct replay_row *rows;
     int n, n_arrived, n_open;
     CURLM *multi;
-    struct flight *flights, *free; /* [max_open] */
+    struct live_request *flights, *free; /* array of max_open elements */
     char url[2048];
-    int32_t words[WORDS_MAX]; /* tokens that prompts are made of */
-    int n_words;
+    int32_t token_pool[TOKEN_POOL_MAX]; /* token ids that prompts consist of */
+    int n_token_pool;
     uint64_t began_ns, last_end_ns;
     double prompt_tokens, cached_tokens, out_tokens;
     struct replay_samples first, between, refused;
     struct live_result *out;
 };
 
-/* ---- what comes back */
+/* ---- responses */
 
-static int number_in(const struct json *of, const char *key)
+static int int_member(const struct json *of, const char *key)
 {
     int64_t v = 0;
 
@@ -53,7 +53,7 @@ static int number_in(const struct json *of, const char *key)
     return (int)v;
 }
 
-static void note_token(struct flight *f)
+static void record_token(struct live_request *f)
 {
     uint64_t now = clock_ns();
 
@@ -64,7 +64,7 @@ static void note_token(struct flight *f)
     f->last_ns = now;
 }
 
-static void note_error(struct flight *f, const struct json *error)
+static void record_error(struct live_request *f, const struct json *error)
 {
     const struct json *code = json_get(error, "code");
     struct str s = code && code->kind == JSON_STRING ? code->s : STR_NONE;
@@ -72,20 +72,20 @@ static void note_error(struct flight *f, const struct json *error)
     f->end = str_is(s, "timeout") ? TOO_LATE : str_is(s, "queue_full") ? DROPPED : BROKEN;
 }
 
-static void read_json(struct flight *f, const struct json *j)
+static void read_json(struct live_request *f, const struct json *j)
 {
     const struct json *choices = json_get(j, "choices"), *usage = json_get(j, "usage");
     if (json_get(j, "error"))
-        note_error(f, json_get(j, "error"));
+        record_error(f, json_get(j, "error"));
     if (choices && choices->child)
-        note_token(f);
+        record_token(f);
     if (usage && usage->kind == JSON_OBJECT) {
-        f->n_out = number_in(usage, "completion_tokens");
-        f->n_cached = number_in(json_get(usage, "prompt_tokens_details"), "cached_tokens");
+        f->n_out = int_member(usage, "completion_tokens");
+        f->n_cached = int_member(json_get(usage, "prompt_tokens_details"), "cached_tokens");
     }
 }
 
-static void read_frame(struct flight *f, struct str data)
+static void read_frame(struct live_request *f, struct str data)
 {
     struct json *j;
     struct err e;
@@ -102,7 +102,7 @@ static void read_frame(struct flight *f, struct str data)
 
 static size_t on_bytes(char *p, size_t size, size_t n, void *arg)
 {
-    struct flight *f = arg;
+    struct live_request *f = arg;
     struct str rest = { p, size * n };
     long status = 0;
 
@@ -121,7 +121,7 @@ static size_t on_bytes(char *p, size_t size, size_t n, void *arg)
     return buf_ok(&f->line) ? size * n : 0;
 }
 
-static void land(struct flight *f)
+static void finish_request(struct live_request *f)
 {
     struct live *l = f->live;
     struct replay_result *out = &l->out->all;
@@ -131,13 +131,13 @@ static void land(struct flight *f)
     curl_easy_getinfo(f->curl, CURLINFO_RESPONSE_CODE, &status);
     if (status == 503) {
         out->n_refused++;
-        replay_add(&l->refused, (double)(now - f->came_ns) * 1e-9);
+        replay_add(&l->refused, (double)(now - f->arrival_ns) * 1e-9);
     } else if (f->end == DONE && f->first_ns) {
         out->n_done++;
         l->prompt_tokens += f->row->n_prompt;
         l->cached_tokens += f->n_cached;
         l->out_tokens += f->n_out;
-        replay_add(&l->first, (double)(f->first_ns - f->came_ns) * 1e-9);
+        replay_add(&l->first, (double)(f->first_ns - f->arrival_ns) * 1e-9);
     } else {
         *(status == 504 || f->end == TOO_LATE ? &out->n_late
             : f->end == DROPPED               ? &out->n_dropped
@@ -154,9 +154,9 @@ static void land(struct flight *f)
     l->free = f;
 }
 
-/* ---- what is sent */
+/* ---- requests */
 
-/* The key of a tenant: 1 is the first of the list; 0 has the one that all have. */
+/* Returns the key of a tenant: tenant 1 has the first of the list, tenant 0 the global key. */
 static struct str key_of(const struct live *l, uint64_t tenant)
 {
     struct str rest = str_of(l->setup->keys), key = str_of(l->ctl->api_key);
@@ -178,7 +178,7 @@ uint64_t live_n_keys(const char *keys)
     return n;
 }
 
-static void write_body(struct flight *f, int index)
+static void write_body(struct live_request *f, int index)
 {
     const struct live *l = f->live;
     const struct replay_row *row = f->row;
@@ -199,40 +199,40 @@ static void write_body(struct flight *f, int index)
     jw_key(&w, "prompt"), jw_array(&w);
     for (int i = 0; i < row->n_prompt; i++) {
         uint64_t x = (key ^ (uint64_t)i << 40) * 0x9e3779b97f4a7c15u;
-        jw_i64(&w, l->words[(x ^ x >> 29) % (uint64_t)l->n_words]);
+        jw_i64(&w, l->token_pool[(x ^ x >> 29) % (uint64_t)l->n_token_pool]);
     }
     jw_end_array(&w);
     jw_end_object(&w);
 }
 
-static void set_fields(struct flight *f)
+static void set_fields(struct live_request *f)
 {
     struct live *l = f->live;
     struct str key = key_of(l, f->row->tenant);
     char field[KEY_MAX + 64];
 
     f->fields = curl_slist_append(NULL, "Content-Type: application/json");
-    f->fields = curl_slist_append(f->fields, "Expect:"); /* no question before the body */
+    f->fields = curl_slist_append(f->fields, "Expect:"); /* send the body without a 100-continue */
     if (key.n) {
         snprintf(
             field, sizeof(field), "Authorization: Bearer %.*s", (int)MIN(key.n, KEY_MAX), key.p);
         f->fields = curl_slist_append(f->fields, field);
     }
-    if (l->setup->deadline_s > 0) { /* it began when it should have come */
-        double left = l->setup->deadline_s - (double)(clock_ns() - f->came_ns) * 1e-9;
+    if (l->setup->deadline_s > 0) { /* the deadline counts from the scheduled arrival */
+        double left = l->setup->deadline_s - (double)(clock_ns() - f->arrival_ns) * 1e-9;
         snprintf(field, sizeof(field), "X-Request-Timeout-Ms: %.0f", MAX(left * 1e3, 1));
         f->fields = curl_slist_append(f->fields, field);
     }
 }
 
-static void take_off(struct live *l, uint64_t came_ns)
+static void send_request(struct live *l, uint64_t arrival_ns)
 {
-    struct flight *f = l->free;
+    struct live_request *f = l->free;
     int index = l->n_arrived++;
 
     l->free = f->next;
     l->n_open++;
-    *f = (struct flight){ .live = l, .row = &l->rows[index], .came_ns = came_ns };
+    *f = (struct live_request){ .live = l, .row = &l->rows[index], .arrival_ns = arrival_ns };
     buf_init(&f->body, 256 * MB);
     buf_init(&f->line, FRAME_MAX);
     write_body(f, index);
@@ -258,29 +258,29 @@ static uint64_t due_ns(const struct live *l, int i)
     return l->began_ns + (uint64_t)((l->rows[i].at_s - l->rows[0].at_s) * 1e9);
 }
 
-static void land_all(struct live *l)
+static void finish_completed(struct live *l)
 {
     int n_left;
 
     for (CURLMsg *m; (m = curl_multi_info_read(l->multi, &n_left)) != NULL;) {
-        struct flight *f;
+        struct live_request *f;
         if (m->msg != CURLMSG_DONE)
             continue;
         curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &f);
-        land(f);
+        finish_request(f);
     }
 }
 
-static void fly(struct live *l)
+static void run_trace(struct live *l)
 {
     l->began_ns = clock_ns();
     while (l->n_arrived < l->n || l->n_open > 0) {
         uint64_t now = clock_ns();
         int n_running, wait_ms = 1000;
         while (l->n_arrived < l->n && l->free && due_ns(l, l->n_arrived) <= now)
-            take_off(l, due_ns(l, l->n_arrived));
+            send_request(l, due_ns(l, l->n_arrived));
         curl_multi_perform(l->multi, &n_running);
-        land_all(l);
+        finish_completed(l);
         if (l->n_arrived < l->n && l->free) {
             uint64_t due = due_ns(l, l->n_arrived);
             now = clock_ns();
@@ -291,34 +291,34 @@ static void fly(struct live *l)
     }
 }
 
-/* Words of the model itself, whatever its vocabulary. */
-static int find_words(struct live *l, struct err *e)
+/* Tokenises a list of words, to get token ids that exist in any vocabulary. */
+static int read_token_pool(struct live *l, struct err *e)
 {
     struct arena *a = arena_new(MB);
     struct ctl_reply r;
     struct json *j;
-    struct str ask =
+    struct str body =
         STR("{\"content\":\"one two three four five six seven eight nine ten and of the "
             "to in is it for on with as at by from or we you he she they what when how "
             "all can had her was one our out day get has him his how man new now old\"}");
 
-    ctl_request(l->ctl, "/tokenize", &ask, &r);
+    ctl_request(l->ctl, "/tokenize", &body, &r);
     if (a && r.status == 200 && !json_parse(&j, buf_str(&r.body), a, &json_limits_default, e))
         for (const struct json *t = json_get(j, "tokens") ? json_get(j, "tokens")->child : NULL;
-             t && l->n_words < WORDS_MAX; t = t->next) {
+             t && l->n_token_pool < TOKEN_POOL_MAX; t = t->next) {
             int64_t id = 0;
             json_i64(t->kind == JSON_OBJECT ? json_get(t, "id") : t, &id);
-            l->words[l->n_words++] = (int32_t)id;
+            l->token_pool[l->n_token_pool++] = (int32_t)id;
         }
-    if (!l->n_words)
+    if (!l->n_token_pool)
         err_set(e, ERR_IO, "%s/tokenize answers %ld: " STR_FMT, l->ctl->url, r.status,
             STR_ARG(a ? ctl_error_text(&r, a) : STR("")));
     buf_clear(&r.body);
     arena_free(a);
-    return l->n_words ? 0 : -1;
+    return l->n_token_pool ? 0 : -1;
 }
 
-static void sum_up(struct live *l)
+static void summarise(struct live *l)
 {
     struct replay_result *out = &l->out->all;
 
@@ -346,15 +346,15 @@ int live_run(struct live_result *out, struct ctl *c, const struct replay_row *ro
     if (!l.multi || !l.flights)
         err_set(e, ERR_MEMORY, "no memory for %d requests", s->max_open);
     else
-        failed = find_words(&l, e);
+        failed = read_token_pool(&l, e);
     if (!failed) {
         snprintf(l.url, sizeof(l.url), "%s/v1/completions", c->url);
         for (int i = 0; i < s->max_open; i++) {
             l.flights[i].next = l.free;
             l.free = &l.flights[i];
         }
-        fly(&l);
-        sum_up(&l);
+        run_trace(&l);
+        summarise(&l);
     }
     curl_multi_cleanup(l.multi);
     mem_free(l.flights);
@@ -364,9 +364,9 @@ int live_run(struct live_result *out, struct ctl *c, const struct replay_row *ro
     return failed ? -1 : 0;
 }
 
-/* ---- what it says of itself */
+/* ---- parameters of the server */
 
-/* Of the only series of a gauge, or the first. */
+/* Returns the value of a gauge's first series, or 0. */
 static double gauge_in(struct str metrics, const char *name)
 {
     ptrdiff_t at = str_find(metrics, str_of(name));
@@ -391,8 +391,8 @@ void live_ask(struct live_server *out, struct ctl *c)
 
     ctl_request(c, "/props", NULL, &r);
     if (a && r.status == 200 && !json_parse(&j, buf_str(&r.body), a, &json_limits_default, &e)) {
-        int n_slots = number_in(j, "total_slots"),
-            n_ctx = number_in(json_get(j, "default_generation_settings"), "n_ctx");
+        int n_slots = int_member(j, "total_slots"),
+            n_ctx = int_member(json_get(j, "default_generation_settings"), "n_ctx");
         out->n_slots = n_slots > 0 ? n_slots : out->n_slots;
         out->n_ctx = n_ctx > 0 ? n_ctx : out->n_ctx;
     }

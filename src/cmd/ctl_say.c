@@ -27,7 +27,8 @@ static void on_interrupt(int sig)
 
 void say_catch_interrupt(void)
 {
-    struct sigaction sa = { .sa_handler = on_interrupt }; /* no SA_RESTART: reading returns */
+    /* no SA_RESTART: a blocked read returns */
+    struct sigaction sa = { .sa_handler = on_interrupt };
 
     sigaction(SIGINT, &sa, NULL);
 }
@@ -76,27 +77,27 @@ void say_put_params(struct jw *w, const struct ctl *c, const struct say_params *
 struct printer {
     const struct ctl *c;
     struct buf *text;
-    struct buf error; /* an error frame in the stream */
-    bool has_thought; /* thoughts were shown, and no text since */
+    struct buf error;     /* from an error frame in the stream */
+    bool is_in_reasoning; /* reasoning was printed, and no text since */
 };
 
-/* What was thought: for the eyes of who sits there, never for a pipe. */
-static void show_thoughts(struct printer *p, const struct json *answer)
+/* Prints reasoning, only to a terminal. */
+static void print_reasoning(struct printer *p, const struct json *answer)
 {
     const struct json *choices = json_get(answer, "choices");
     const struct json *first = choices ? choices->child : NULL;
-    const struct json *of_delta = json_get(json_get(first, "delta"), "reasoning_content");
-    const struct json *of_whole = json_get(json_get(first, "message"), "reasoning_content");
-    const struct json *text = of_delta ? of_delta : of_whole;
+    const struct json *delta_text = json_get(json_get(first, "delta"), "reasoning_content");
+    const struct json *message_text = json_get(json_get(first, "message"), "reasoning_content");
+    const struct json *text = delta_text ? delta_text : message_text;
 
     if (!text || text->kind != JSON_STRING || !text->s.n || !isatty(STDOUT_FILENO))
         return;
-    printf("%s" STR_FMT, p->has_thought ? "" : "\033[2m", STR_ARG(text->s));
+    printf("%s" STR_FMT, p->is_in_reasoning ? "" : "\033[2m", STR_ARG(text->s));
     fflush(stdout);
-    p->has_thought = true;
+    p->is_in_reasoning = true;
 }
 
-/* The text of a chunk or of a whole answer, chat or completion. */
+/* Returns the text of a chunk or of a whole response, chat or completion. */
 static struct str text_of(const struct json *answer)
 {
     const struct json *choices = json_get(answer, "choices");
@@ -110,7 +111,7 @@ static struct str text_of(const struct json *answer)
     return STR("");
 }
 
-static bool print_answer(struct printer *p, struct str json)
+static bool print_response(struct printer *p, struct str json)
 {
     struct arena *a = arena_new(64 * MB);
     struct json *j;
@@ -130,10 +131,10 @@ static bool print_answer(struct printer *p, struct str json)
         if (p->text)
             buf_puts(p->text, text);
         if (!p->c->as_json) {
-            show_thoughts(p, j);
-            if (text.n && p->has_thought)
+            print_reasoning(p, j);
+            if (text.n && p->is_in_reasoning)
                 printf("\033[0m\n");
-            p->has_thought = p->has_thought && !text.n;
+            p->is_in_reasoning = p->is_in_reasoning && !text.n;
             fwrite(text.p, 1, text.n, stdout);
             fflush(stdout);
         }
@@ -144,7 +145,7 @@ static bool print_answer(struct printer *p, struct str json)
 
 static bool on_data(void *ctx, struct str data)
 {
-    return print_answer(ctx, data);
+    return print_response(ctx, data);
 }
 
 int say(struct ctl *c, const char *path, const struct buf *body, bool stream, struct buf *text)
@@ -160,9 +161,9 @@ int say(struct ctl *c, const char *path, const struct buf *body, bool stream, st
         struct str b = buf_str(body);
         ctl_request(c, path, &b, &r);
         if (r.status == 200)
-            print_answer(&p, buf_str(&r.body));
+            print_response(&p, buf_str(&r.body));
     }
-    if (p.has_thought)
+    if (p.is_in_reasoning)
         printf("\033[0m");
     if (!c->as_json && r.status == 200)
         putchar('\n');

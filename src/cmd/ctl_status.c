@@ -32,8 +32,8 @@ static const char *text_of(const struct json *object, const char *key, struct ar
     return s.p ? s.p : "-";
 }
 
-/* The value of a metric without labels. */
-static double metric(struct str text, const char *name)
+/* Returns the value of a metric without labels. */
+static double metric_value(struct str text, const char *name)
 {
     size_t n = strlen(name);
 
@@ -52,24 +52,25 @@ static double metric(struct str text, const char *name)
 static void print_status(
     const struct ctl *c, const struct json *ready, struct str metrics, struct arena *a)
 {
-    double finished = metric(metrics, "inferflux_requests_finished_total");
-    double ttft = metric(metrics, "inferflux_time_to_first_token_seconds_sum");
-    double n_ttft = metric(metrics, "inferflux_time_to_first_token_seconds_count");
+    double finished = metric_value(metrics, "inferflux_requests_finished_total");
+    double ttft = metric_value(metrics, "inferflux_time_to_first_token_seconds_sum");
+    double n_ttft = metric_value(metrics, "inferflux_time_to_first_token_seconds_count");
 
     printf("%-18s %s\n", "server", c->url);
     printf("%-18s %s\n", "status", text_of(ready, "status", a));
     printf("%-18s %s\n", "role", text_of(ready, "role", a));
     if (json_get(ready, "reason"))
         printf("%-18s %s\n", "reason", text_of(ready, "reason", a));
-    printf("%-18s %.0f ready\n", "models", metric(metrics, "inferflux_models_ready"));
+    printf("%-18s %.0f ready\n", "models", metric_value(metrics, "inferflux_models_ready"));
     printf("%-18s %.0f running, %.0f waiting, %.0f finished\n", "requests",
-        metric(metrics, "inferflux_requests_running"),
-        metric(metrics, "inferflux_scheduler_queue_depth"), finished);
+        metric_value(metrics, "inferflux_requests_running"),
+        metric_value(metrics, "inferflux_scheduler_queue_depth"), finished);
     printf("%-18s %.0f prompt, %.0f generated\n", "tokens",
-        metric(metrics, "inferflux_prompt_tokens_total"),
-        metric(metrics, "inferflux_generated_tokens_total"));
-    printf("%-18s %.0f of %.0f used\n", "kv pages", metric(metrics, "inferflux_kv_pages_used"),
-        metric(metrics, "inferflux_kv_pages_total"));
+        metric_value(metrics, "inferflux_prompt_tokens_total"),
+        metric_value(metrics, "inferflux_generated_tokens_total"));
+    printf("%-18s %.0f of %.0f used\n", "kv pages",
+        metric_value(metrics, "inferflux_kv_pages_used"),
+        metric_value(metrics, "inferflux_kv_pages_total"));
     if (n_ttft > 0)
         printf("%-18s %.1f ms on average\n", "first token", 1000 * ttft / n_ttft);
 }

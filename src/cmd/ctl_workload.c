@@ -1,25 +1,26 @@
-/* ctl_workload.c: `inferctl bench --workload edit|chat|json|noise FILE.gguf`: what guessing ahead
- * brings.
+/* ctl_workload.c: `inferctl bench --workload edit|chat|json|noise FILE.gguf`: speedup of
+ * speculative decoding.
  *
- * Each request is answered by the same engine in this process with and without guesses, in turns;
- * all answers must be equal, token by token. What is timed is from the first token to the last: the
- * best of some turns, and all of them together. The answers are the model's own:
+ * The same engine in this process runs each request with and without speculative decoding,
+ * alternately; all outputs must be equal token by token. The time is measured from the first token
+ * to the last; reported are the best run and the sum of all runs. The model generates all outputs
+ * itself:
  *
- *   edit   The client sends a prediction: the model's own answer with a token here and there
- *          replaced, one in 16, as when a file comes back with a few changes.
- *   chat   Questions, at temperature 0.7, nothing predicted.
- *   json   A list of records to be gone on with, at temperature 0: names of fields come again.
- *   noise  Random tokens, gone on with at temperature 1 and under a penalty for what came before:
- *          what guesses cost where there is nothing to guess. */
+ *   edit   The client sends a prediction: the model's output with one token in 16 replaced, like a
+ *          file that is returned with a few changes.
+ *   chat   Questions at temperature 0.7, without a prediction.
+ *   json   A list of records to continue at temperature 0: member names repeat.
+ *   noise  Random tokens, continued at temperature 1 with a repetition penalty: the cost of draft
+ *          tokens that are not accepted. */
 #include "base/rng.h"
 #include "cmd/ctl_bench.h"
 #include "registry/pool.h"
 
 #include <stdio.h>
 
-enum { TURNS = 6, ANSWER_MOST = 384, LINE_MOST = 512, NOISE_TOKENS = 64 };
+enum { REQUESTS = 6, OUTPUT_MAX = 384, LINE_MAX_BYTES = 512, NOISE_TOKENS = 64 };
 
-struct work {
+struct workload {
     const char *name;
     float temperature, penalty;
     bool is_predicted;
@@ -43,14 +44,14 @@ static const char *const lists[] = {
     "{\"day\": \"Wednesday\", \"open\": 9, \"close\": 17},\n",
 };
 
-static const struct work works[] = {
+static const struct workload workloads[] = {
     { "edit", 0.7f, 1, true, questions, ARRAY_LEN(questions) },
     { "chat", 0.7f, 1, false, questions, ARRAY_LEN(questions) },
     { "json", 0.0f, 1, false, lists, ARRAY_LEN(lists) },
     { "noise", 1.0f, 1.3f, false, NULL, 0 }, /* prompts of random tokens */
 };
 
-struct bench { /* one model, one stream */
+struct bench_ctx { /* one model, one sequence */
     struct model model;
     struct model_spec spec;
     struct mailbox *box;
@@ -58,16 +59,16 @@ struct bench { /* one model, one stream */
     int n_answer, edit_every, n_repeats;
 };
 
-struct got {
-    int32_t tokens[ANSWER_MOST];
+struct run_result {
+    int32_t tokens[OUTPUT_MAX];
     int n, n_drafted, n_accepted;
-    double seconds; /* from the first token to the last; the best of all times */
-    double all_s;   /* the same, of all times together */
+    double seconds; /* from the first token to the last, best run */
+    double total_s; /* from the first token to the last, sum of all runs */
 };
 
 struct total {
     double off_s, on_s;
-    double all_off_s, all_on_s; /* the same, not the best times but all */
+    double all_off_s, all_on_s; /* sums over all runs */
     int n_tokens, n_drafted, n_accepted;
     bool is_same;
 };
@@ -76,14 +77,14 @@ bool workload_exists(const char *name)
 {
     bool is_there = !strcmp(name, "all");
 
-    for (size_t i = 0; i < ARRAY_LEN(works); i++)
-        is_there |= !strcmp(works[i].name, name);
+    for (size_t i = 0; i < ARRAY_LEN(workloads); i++)
+        is_there |= !strcmp(workloads[i].name, name);
     return is_there;
 }
 
-static int open_bench(struct bench *b, const struct workload_args *a, struct err *e)
+static int open_bench(struct bench_ctx *b, const struct workload_args *a, struct err *e)
 {
-    *b = (struct bench){ .spec = model_spec_of("bench", a->path) };
+    *b = (struct bench_ctx){ .spec = model_spec_of("bench", a->path) };
     b->spec.kernels = a->kernels;
     b->spec.threads = a->threads;
     b->spec.draft_path = a->draft;
@@ -97,7 +98,7 @@ static int open_bench(struct bench *b, const struct workload_args *a, struct err
     return model_open(&b->model, &b->spec, e);
 }
 
-static void close_bench(struct bench *b)
+static void close_bench(struct bench_ctx *b)
 {
     model_close(&b->model);
     if (b->box)
@@ -105,8 +106,9 @@ static void close_bench(struct bench *b)
     arena_free(b->arena);
 }
 
-/* Reads until the request has ended. */
-static int read_answer(struct bench *b, struct gen *g, struct got *got, struct err *e)
+/* Reads events until the request has ended. */
+static int read_output(
+    struct bench_ctx *b, struct gen *g, struct run_result *run_result, struct err *e)
 {
     bool is_over = false;
     struct msg *next;
@@ -117,15 +119,15 @@ static int read_answer(struct bench *b, struct gen *g, struct got *got, struct e
             next = m->next;
             struct gen_event *ev = container_of(m, struct gen_event, msg);
             if (m->kind == GEN_TOKEN)
-                got->tokens[got->n++] = ev->token.id;
+                run_result->tokens[run_result->n++] = ev->token.id;
             is_over |= m->kind == GEN_END;
             gen_event_done(ev);
         }
     }
     const struct gen_result *r = gen_result(g);
-    got->n_drafted = r->n_drafted;
-    got->n_accepted = r->n_accepted;
-    got->seconds = got->all_s = (double)(r->ended_ns - r->first_token_ns) * 1e-9;
+    run_result->n_drafted = r->n_drafted;
+    run_result->n_accepted = r->n_accepted;
+    run_result->seconds = run_result->total_s = (double)(r->ended_ns - r->first_token_ns) * 1e-9;
     int rc = r->err.code ? -1 : 0;
     if (rc)
         *e = r->err;
@@ -133,38 +135,42 @@ static int read_answer(struct bench *b, struct gen *g, struct got *got, struct e
     return rc;
 }
 
-static int ask(struct bench *b, const struct gen_input *in, struct got *got, struct err *e)
+static int run_request(
+    struct bench_ctx *b, const struct gen_input *in, struct run_result *run_result, struct err *e)
 {
     struct gen *g;
 
-    memset(got, 0, sizeof(*got));
+    memset(run_result, 0, sizeof(*run_result));
     if (gen_new(&g, in, b->box, NULL, e))
         return -1;
     if (engine_submit(b->model.engine, g, e)) {
         gen_free(g);
         return -1;
     }
-    return read_answer(b, g, got, e);
+    return read_output(b, g, run_result, e);
 }
 
-/* The same answer once more; the better time counts, since the machine does other things too. */
-static int ask_again(struct bench *b, const struct gen_input *in, struct got *got, struct err *e)
+/* Repeats a request. The best time counts, since other processes run on the machine. */
+static int repeat_request(
+    struct bench_ctx *b, const struct gen_input *in, struct run_result *run_result, struct err *e)
 {
-    static struct got again;
+    static struct run_result again;
 
-    if (ask(b, in, &again, e))
+    if (run_request(b, in, &again, e))
         return -1;
-    if (again.n != got->n || memcmp(again.tokens, got->tokens, (size_t)got->n * sizeof(int32_t)))
-        got->n = 0; /* nothing equals it */
-    got->seconds = MIN(got->seconds, again.seconds);
-    got->all_s += again.all_s;
-    got->n_drafted += again.n_drafted;
-    got->n_accepted += again.n_accepted;
+    if (again.n != run_result->n ||
+        memcmp(again.tokens, run_result->tokens, (size_t)run_result->n * sizeof(int32_t)))
+        run_result->n = 0; /* n = 0 never compares as equal */
+    run_result->seconds = MIN(run_result->seconds, again.seconds);
+    run_result->total_s += again.total_s;
+    run_result->n_drafted += again.n_drafted;
+    run_result->n_accepted += again.n_accepted;
     return 0;
 }
 
-/* What a client would predict who has the answer from before the last edit. */
-static int edit(const struct bench *b, const struct got *answer, int32_t *out, struct rng *r)
+/* Derives the prediction of a client that has the text before the last edit. */
+static int make_prediction(
+    const struct bench_ctx *b, const struct run_result *answer, int32_t *out, struct rng *r)
 {
     const uint64_t n_vocab = (uint64_t)vocab_n(b->model.vocab);
     int next = (int)rng_below(r, 2 * (uint64_t)b->edit_every);
@@ -179,7 +185,7 @@ static int edit(const struct bench *b, const struct got *answer, int32_t *out, s
     return answer->n;
 }
 
-static int invent(struct bench *b, int turn, struct tokens *out, struct err *e)
+static int random_prompt(struct bench_ctx *b, int turn, struct tokens *out, struct err *e)
 {
     struct rng r = { .key = (uint64_t)turn };
 
@@ -191,12 +197,12 @@ static int invent(struct bench *b, int turn, struct tokens *out, struct err *e)
     return 0;
 }
 
-static int prepare(
-    struct bench *b, const struct work *w, int turn, struct gen_input *in, struct err *e)
+static int prepare_request(
+    struct bench_ctx *b, const struct workload *w, int turn, struct gen_input *in, struct err *e)
 {
     struct tokens ids = { .arena = b->arena };
 
-    if (!w->n_prompts && invent(b, turn, &ids, e))
+    if (!w->n_prompts && random_prompt(b, turn, &ids, e))
         return -1;
     if (w->n_prompts) {
         struct span text = { str_of(w->prompts[turn % w->n_prompts]), false };
@@ -216,41 +222,42 @@ static int prepare(
     return 0;
 }
 
-static int measure(struct bench *b, const struct work *w, int turn, struct total *t, struct err *e)
+static int measure(
+    struct bench_ctx *b, const struct workload *w, int turn, struct total *t, struct err *e)
 {
-    static struct got off, on;
-    static int32_t predicted[ANSWER_MOST];
+    static struct run_result off, on;
+    static int32_t predicted[OUTPUT_MAX];
     struct rng r = { .key = (uint64_t)turn };
-    struct gen_input in, guessing;
+    struct gen_input in, speculative;
 
-    if (prepare(b, w, turn, &in, e))
+    if (prepare_request(b, w, turn, &in, e))
         return -1;
-    guessing = in;
-    guessing.want_drafts = true;
-    if (ask(b, &in, &off, e))
+    speculative = in;
+    speculative.want_drafts = true;
+    if (run_request(b, &in, &off, e))
         return -1;
     if (w->is_predicted) {
-        guessing.predicted = predicted;
-        guessing.n_predicted = edit(b, &off, predicted, &r);
+        speculative.predicted = predicted;
+        speculative.n_predicted = make_prediction(b, &off, predicted, &r);
     }
-    if (ask(b, &guessing, &on, e))
+    if (run_request(b, &speculative, &on, e))
         return -1;
     for (int i = 0; i < 2 * b->n_repeats; i++)
-        if (ask_again(b, i % 2 ? &in : &guessing, i % 2 ? &off : &on, e))
+        if (repeat_request(b, i % 2 ? &in : &speculative, i % 2 ? &off : &on, e))
             return -1;
     t->is_same &= on.n > 0 && on.n == off.n &&
                   !memcmp(on.tokens, off.tokens, (size_t)on.n * sizeof(*on.tokens));
     t->off_s += off.seconds;
     t->on_s += on.seconds;
-    t->all_off_s += off.all_s;
-    t->all_on_s += on.all_s;
+    t->all_off_s += off.total_s;
+    t->all_on_s += on.total_s;
     t->n_tokens += on.n - 1;
     t->n_drafted += on.n_drafted;
     t->n_accepted += on.n_accepted;
     return 0;
 }
 
-static void report(const struct work *w, const struct total *t, bool as_json)
+static void print_workload(const struct workload *w, const struct total *t, bool as_json)
 {
     double off = t->n_tokens / t->off_s, on = t->n_tokens / t->on_s;
     double all = t->all_off_s / t->all_on_s;
@@ -269,25 +276,25 @@ static void report(const struct work *w, const struct total *t, bool as_json)
 
 int workload_run(const struct workload_args *a)
 {
-    struct bench b;
+    struct bench_ctx b;
     struct err e = { 0 };
     bool is_same = true;
     int rc = open_bench(&b, a, &e);
 
-    b.n_answer = MIN(a->n_answer > 0 ? a->n_answer : ANSWER_MOST * 2 / 3, (int)ANSWER_MOST);
+    b.n_answer = MIN(a->n_answer > 0 ? a->n_answer : OUTPUT_MAX * 2 / 3, (int)OUTPUT_MAX);
     b.edit_every = a->edit_every;
     b.n_repeats = a->n_repeats;
     if (!rc && !a->as_json)
         printf("%-6s %12s %12s %9s %9s %9s %9s   %s\n", "work", "tokens/s", "guessing", "ratio",
             "of all", "guesses", "right", "answers");
-    for (size_t i = 0; !rc && i < ARRAY_LEN(works); i++) {
+    for (size_t i = 0; !rc && i < ARRAY_LEN(workloads); i++) {
         struct total t = { .is_same = true };
-        if (strcmp(a->name, "all") && strcmp(a->name, works[i].name))
+        if (strcmp(a->name, "all") && strcmp(a->name, workloads[i].name))
             continue;
-        for (int turn = 0; !rc && turn < TURNS; turn++)
-            rc = measure(&b, &works[i], turn, &t, &e);
+        for (int turn = 0; !rc && turn < REQUESTS; turn++)
+            rc = measure(&b, &workloads[i], turn, &t, &e);
         if (!rc)
-            report(&works[i], &t, a->as_json);
+            print_workload(&workloads[i], &t, a->as_json);
         is_same &= t.is_same;
     }
     close_bench(&b);

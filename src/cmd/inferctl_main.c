@@ -1,5 +1,5 @@
-/* inferctl: client and administration of a server. Exit status 0, or 1 (it failed, one line says
- * why), or 2 (usage). */
+/* inferctl_main.c: main function of inferctl, the client and administration program. Exit status:
+ * 0, 1 on failure (with a message), 2 on a usage error. */
 #include "cmd/ctl.h"
 
 #include <curl/curl.h>
@@ -40,13 +40,13 @@ static void print_help(FILE *to)
         to);
 }
 
-static const char *from_environment(const char *name, const char *otherwise)
+static const char *from_environment(const char *name, const char *default_value)
 {
     const char *value = getenv(name);
-    return value && *value ? value : otherwise;
+    return value && *value ? value : default_value;
 }
 
-/* Options before the command. Returns the index of the command, or -1 - status. */
+/* Reads the options before the command. Returns the index of the command, or -1 - status. */
 static int read_options(struct ctl *c, int argc, char **argv)
 {
     static const char *const names[] = { "url=", "api-key=", "model=", "json", "help", "version" };

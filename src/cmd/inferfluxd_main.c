@@ -1,5 +1,6 @@
-/* inferfluxd: the server. Reads the settings, opens the pool and the service, waits for a signal,
- * drains. Exit status 0 after a drain, 1 when it could not start, 2 for bad usage. */
+/* inferfluxd_main.c: the server's main function. Reads the options, opens the model registry and
+ * the service, waits for a signal, and drains. Exit status: 0 after a drain, 1 on failure, 2 on a
+ * usage error. */
 #include "api/common/answer.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -18,8 +19,8 @@
 
 extern char **environ;
 
-/* scheduler.batch: a number, or `auto`: enough sequences to keep the processors busy, more of them
- * begun than computed, and shorter steps where a token costs more. */
+/* Reads scheduler.batch: a number, or `auto`, which selects enough sequences to use all processors,
+ * twice as many admitted sequences as batched ones, and at most 256 tokens per step and thread. */
 static int read_batch(const struct options *o, struct engine_options *eo, struct err *e)
 {
     uint64_t n;
@@ -144,7 +145,7 @@ static void http_settings(const struct options *o, struct http_options *h)
     h->tls_key = *o->tls_key ? o->tls_key : NULL;
 }
 
-static void announce(const struct options *o, const struct service *s)
+static void print_banner(const struct options *o, const struct service *s)
 {
     bool is_v6 = strchr(o->host, ':') != NULL;
     const char *scheme = *o->tls_cert ? "https" : "http";
@@ -159,7 +160,7 @@ static void announce(const struct options *o, const struct service *s)
     fflush(stdout);
 }
 
-/* As many descriptors as the system lets us have: each connection is one. */
+/* Raises the descriptor limit to the hard limit, since each connection uses one. */
 static void raise_descriptor_limit(void)
 {
     struct rlimit l;
@@ -171,7 +172,7 @@ static void raise_descriptor_limit(void)
     }
 }
 
-/* SIGTERM and SIGINT drain; a second one ends the process at once. */
+/* SIGTERM and SIGINT start the drain; a second one ends the process at once. */
 static void wait_for_signal(void)
 {
     sigset_t set;
@@ -186,14 +187,14 @@ static void wait_for_signal(void)
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
-static int open_exact(struct exact **out, const struct options *o, struct err *e)
+static int open_response_cache(struct exact **out, const struct options *o, struct err *e)
 {
     struct exact_options eo = { (size_t)o->exact_bytes, (uint64_t)o->exact_ttl_s * 1000000000 };
 
     return eo.max_bytes ? exact_open(out, &eo, e) : 0;
 }
 
-static int open_shelf(struct shelf **out, const struct options *o, struct err *e)
+static int open_response_store(struct shelf **out, const struct options *o, struct err *e)
 {
     size_t bytes = (size_t)o->responses_bytes;
     struct shelf_options so = { bytes, bytes / 100 * (size_t)o->responses_share,
@@ -209,7 +210,7 @@ static unsigned reasoning_names(const char *field)
     return strcmp(field, "both") ? one : REASONING_CONTENT | REASONING;
 }
 
-static int run(const struct options *o, struct err *e)
+static int run_server(const struct options *o, struct err *e)
 {
     struct model_spec specs[POOL_MODELS_MAX];
     char id[256], store[1024];
@@ -256,16 +257,16 @@ static int run(const struct options *o, struct err *e)
         goto out;
     so.pool = pool;
     so.slots = slots_new(pool, *o->slot_save_path);
-    if (open_exact(&so.exact, o, e) || open_shelf(&so.shelf, o, e) ||
+    if (open_response_cache(&so.exact, o, e) || open_response_store(&so.shelf, o, e) ||
         service_open(&service, &so, e))
         goto out;
-    announce(o, service);
+    print_banner(o, service);
     wait_for_signal();
     service_drain(service);
     rc = 0;
 
 out:
-    /* Engines end before the mailboxes they post to. */
+    /* Engines end before the mailboxes that they post to. */
     if (pool)
         pool_close(pool);
     service_close(service);
@@ -277,7 +278,7 @@ out:
     return rc;
 }
 
-static void print(void (*write_to)(struct buf *out))
+static void print_generated(void (*write_to)(struct buf *out))
 {
     struct buf b;
 
@@ -305,17 +306,17 @@ int main(int argc, char **argv)
         fprintf(stderr, "inferfluxd: %s\n", e.msg);
         status = 2;
     } else if (o.want_help) {
-        print(options_help);
+        print_generated(options_help);
     } else if (o.want_version) {
         printf("inferfluxd %s\n", INFERFLUX_VERSION);
     } else if (o.docs) {
-        print(!strcmp(o.docs, "man") ? options_man : options_docs);
+        print_generated(!strcmp(o.docs, "man") ? options_man : options_docs);
         if (!*o.docs)
-            print(metrics_docs);
+            print_generated(metrics_docs);
     } else {
         if (log_level_parse(o.log_level, &level))
             log_set_level(level);
-        if (run(&o, &e)) {
+        if (run_server(&o, &e)) {
             fprintf(stderr, "inferfluxd: %s\n", e.msg);
             status = 1;
         }

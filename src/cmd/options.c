@@ -1,4 +1,4 @@
-/* options.c: the table of settings at work: flags, environment, defaults, help. */
+/* options.c: reads options from flags, environment and defaults, by the table. */
 #include "cmd/options.h"
 #include "cmd/options_table.h"
 
@@ -22,7 +22,7 @@ const struct option option_table[] = {
 };
 const size_t n_option_table = ARRAY_LEN(option_table);
 
-static void *field_of(struct options *o, const struct option *t)
+static void *field_pointer(struct options *o, const struct option *t)
 {
     return (char *)o + t->offset;
 }
@@ -82,7 +82,7 @@ static int set_integer(
     if (v < t->lo || v > t->hi)
         return err_set(e, ERR_INVALID, "%s: %lld is not in %lld..%lld", where, (long long)v,
             (long long)t->lo, (long long)t->hi);
-    *(int64_t *)field_of(o, t) = v;
+    *(int64_t *)field_pointer(o, t) = v;
     return 0;
 }
 
@@ -96,7 +96,7 @@ static int set(
     case BYTES:
         return set_integer(o, t, value, where, e);
     case BOOL:
-        if (!parse_bool(value, field_of(o, t)))
+        if (!parse_bool(value, field_pointer(o, t)))
             return err_set(e, ERR_INVALID, "%s: '%s' is neither true nor false", where, z);
         return 0;
     case CHOICE:
@@ -110,15 +110,15 @@ static int set(
     struct str copy = arena_str(o->arena, value);
     if (!copy.p)
         return err_set(e, ERR_TOO_LARGE, "%s: too long", where);
-    *(const char **)field_of(o, t) = copy.p;
+    *(const char **)field_pointer(o, t) = copy.p;
     return 0;
 }
 
-/* Names that other documents use for some of the settings. */
+/* Alternative names of settings. */
 static const struct {
     const char *dotted, *env;
-    const char *means; /* the environment's name of the option */
-} others[] = {
+    const char *means; /* environment variable of the option */
+} aliases[] = {
     { "runtime.fairness.enable_preemption", "INFERFLUX_FAIRNESS_ENABLE_PREEMPTION",
         "INFERFLUX_FAIRNESS_PREEMPT" },
     { "runtime.fairness.high_priority_threshold", "INFERFLUX_FAIRNESS_PRIORITY_THRESHOLD",
@@ -127,11 +127,11 @@ static const struct {
         "INFERFLUX_FAIRNESS_TIMESLICE" },
 };
 
-static struct str usual_env(struct str name)
+static struct str canonical_env(struct str name)
 {
-    for (size_t i = 0; i < ARRAY_LEN(others); i++)
-        if (str_is(name, others[i].env))
-            return str_of(others[i].means);
+    for (size_t i = 0; i < ARRAY_LEN(aliases); i++)
+        if (str_is(name, aliases[i].env))
+            return str_of(aliases[i].means);
     return name;
 }
 
@@ -140,9 +140,9 @@ static bool is_named(const struct option *t, const char *dotted)
     const char *dot = strrchr(dotted, '.');
     struct str section = { dotted, dot ? (size_t)(dot - dotted) : 0 };
 
-    for (size_t i = 0; i < ARRAY_LEN(others); i++)
-        if (!strcmp(dotted, others[i].dotted))
-            return !strcmp(t->env, others[i].means);
+    for (size_t i = 0; i < ARRAY_LEN(aliases); i++)
+        if (!strcmp(dotted, aliases[i].dotted))
+            return !strcmp(t->env, aliases[i].means);
     return dot && str_is(section, t->section) && !strcmp(dot + 1, t->key);
 }
 
@@ -160,11 +160,11 @@ static void set_defaults(struct options *o)
     for (size_t i = 0; i < n_option_table; i++) {
         const struct option *t = &option_table[i];
         if (t->kind == BOOL)
-            *(bool *)field_of(o, t) = t->def_int != 0;
+            *(bool *)field_pointer(o, t) = t->def_int != 0;
         else if (t->kind == INTEGER || t->kind == BYTES)
-            *(int64_t *)field_of(o, t) = t->def_int;
+            *(int64_t *)field_pointer(o, t) = t->def_int;
         else
-            *(const char **)field_of(o, t) = t->def;
+            *(const char **)field_pointer(o, t) = t->def;
     }
     o->config_path = "";
 }
@@ -175,7 +175,7 @@ static int read_environment(struct options *o, char **env, struct err *e)
         const char *eq = strchr(*env, '=');
         if (!eq)
             continue;
-        struct str name = usual_env((struct str){ *env, (size_t)(eq - *env) });
+        struct str name = canonical_env((struct str){ *env, (size_t)(eq - *env) });
         for (size_t i = 0; i < n_option_table; i++) {
             const struct option *t = &option_table[i];
             if (eq[1] && str_is(name, t->env) && set(o, t, eq + 1, t->env, e))
@@ -187,9 +187,9 @@ static int read_environment(struct options *o, char **env, struct err *e)
     return 0;
 }
 
-struct flag_arg { /* one flag of the command line, split */
+struct flag_arg { /* one command-line flag, split */
     struct str name;
-    const char *value; /* behind '=', or NULL */
+    const char *value; /* text after '=', or NULL */
 };
 
 static bool split_flag(const char *arg, struct flag_arg *f)
@@ -213,21 +213,21 @@ static bool split_flag(const char *arg, struct flag_arg *f)
     return true;
 }
 
-/* Flags that are no settings. Returns 1 when it was one. */
-static int own_flag(struct options *o, const struct flag_arg *f)
+/* Reads flags that are no settings. Returns 1 if it was one. */
+static int read_special_flag(struct options *o, const struct flag_arg *f)
 {
     static const struct {
         const char *name;
         size_t offset;
-    } own[] = { { "help", AT(want_help) }, { "version", AT(want_version) } };
+    } special_flags[] = { { "help", AT(want_help) }, { "version", AT(want_version) } };
 
     if (str_is(f->name, "print-docs")) {
         o->docs = f->value ? f->value : "";
         return 1;
     }
-    for (size_t i = 0; i < ARRAY_LEN(own); i++)
-        if (str_is(f->name, own[i].name)) {
-            *(bool *)((char *)o + own[i].offset) = true;
+    for (size_t i = 0; i < ARRAY_LEN(special_flags); i++)
+        if (str_is(f->name, special_flags[i].name)) {
+            *(bool *)((char *)o + special_flags[i].offset) = true;
             return 1;
         }
     return 0;
@@ -241,7 +241,8 @@ static const struct option *find_flag(struct str name)
     return NULL;
 }
 
-/* `apply` false: only looks for --config and the like, so that the file is read first. */
+/* With `apply` false, only reads --config and the flags of read_special_flag, since the file is
+ * read before the flags are applied. */
 static int read_flags(struct options *o, int argc, char **argv, bool apply, struct err *e)
 {
     for (int i = 1; i < argc; i++) {
@@ -250,7 +251,7 @@ static int read_flags(struct options *o, int argc, char **argv, bool apply, stru
 
         if (!split_flag(argv[i], &f))
             return err_set(e, ERR_INVALID, "'%s' is no flag; see --help", argv[i]);
-        if (own_flag(o, &f))
+        if (read_special_flag(o, &f))
             continue;
         const struct option *t = find_flag(f.name);
         bool is_config = str_is(f.name, "config");

@@ -1,24 +1,24 @@
-/* options.h: the settings of inferfluxd, from the one table in options.def.
+/* options.h: settings of inferfluxd, generated from the table options.def.
  *
- * A flag wins over the environment, the environment over the file, the file over the default.
- * Plain data; filled by the main thread before any other starts, read-only after. */
+ * Precedence: flag, environment variable, configuration file, default. Plain data; the main thread
+ * fills it before it starts other threads, and it is read-only afterwards. */
 #pragma once
 
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
 
-struct model_entry { /* one item of `models:` in the configuration file */
+struct model_entry { /* one element of `models:` in the configuration file */
     const char *id;
     const char *path;
     const char *backend;       /* "native" or "script" */
-    const char *family;        /* chat family whose template to use; "" = the file's */
-    const char *template_path; /* a Jinja file instead of the model's own; "" */
-    const char *tool_parser, *thinking_parser; /* ids of chat/parser.h; "" = found out */
-    const char *draft;                         /* a small model that guesses ahead; "" */
+    const char *family;        /* chat family whose template is used; "" = the file's template */
+    const char *template_path; /* Jinja file that replaces the model's template; "" */
+    const char *tool_parser, *thinking_parser; /* parser ids of chat/parser.h; "" = detected */
+    const char *draft;                         /* path of the draft model; "" */
     int64_t ctx_size, parallel;
     int64_t kv_bytes;
-    int line; /* in the file, for errors */
+    int line; /* line in the file, for errors */
 };
 
 enum { MODELS_MAX = 64 };
@@ -39,23 +39,24 @@ struct options {
 #undef OPT_BOOL
     const char *config_path; /* "" = none */
     bool want_help, want_version;
-    const char *docs; /* NULL; "" = the reference, "man" = the manual page */
+    const char *docs; /* NULL = not requested; "" = the reference, "man" = the manual page */
     struct model_entry models[MODELS_MAX];
     int n_models;
-    struct arena *arena; /* owns every string */
+    struct arena *arena; /* owns all strings */
 };
 
-/* Reads flags, INFERFLUX_* and the file that --config (or INFERFLUX_CONFIG) names. Errors name
- * flag, variable, or file and line. env is like environ. */
+/* Reads flags, INFERFLUX_* variables and the file of --config (or INFERFLUX_CONFIG). Errors name
+ * the flag, the variable, or file and line. `env` has the format of environ. */
 int options_read(struct options *o, int argc, char **argv, char **env, struct err *e);
 void options_clear(struct options *o);
 
-/* Sets one option by its dotted key, as the configuration file does. `where` begins the error. */
+/* Sets one option by its dotted key, as in the configuration file. `where` is the prefix of
+ * errors. */
 int options_set(
     struct options *o, const char *dotted, const char *value, const char *where, struct err *e);
 
-/* config.c: reads a YAML file into o. Aliases, unknown keys, wrong kinds, files over 1 MiB and
- * nesting over 32 are errors "FILE:LINE: ...". */
+/* config.c: reads a YAML file into o. Aliases, unknown keys, wrong types, files over 1 MiB and
+ * nesting over 32 levels are errors "FILE:LINE: ...". */
 int config_read(struct options *o, const char *path, struct err *e);
 
 void options_help(struct buf *out); /* --help */

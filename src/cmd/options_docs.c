@@ -1,4 +1,5 @@
-/* options_docs.c: what the option table says about itself: --help, the reference, the manual. */
+/* options_docs.c: output generated from the option table: --help, the reference, the manual page.
+ * Main thread. */
 #include "cmd/options_table.h"
 
 #include <stdio.h>
@@ -72,7 +73,7 @@ void options_docs(struct buf *out)
         "| `ctx_size`, `parallel`, `kv_bytes` | as above, for this model alone |\n");
 }
 
-/* mdoc wants a backslash before each dash that is a dash. */
+/* mdoc requires a backslash before each hyphen that is printed as such. */
 static void put_flag(struct buf *out, const char *flag)
 {
     for (; *flag; flag++)
@@ -84,7 +85,7 @@ static void man_option(struct buf *out, const struct option *t)
     buf_putz(out, ".It Fl Fl ");
     put_flag(out, t->flag);
     buf_printf(out, "%s\n", t->kind == BOOL ? "" : " Ar value");
-    for (const char *c = t->help; *c; c++) /* each sentence has a line of its own */
+    for (const char *c = t->help; *c; c++) /* each sentence starts a new line */
         if (*c == '-')
             buf_putz(out, "\\-");
         else

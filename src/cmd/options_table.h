@@ -1,4 +1,5 @@
-/* options_table.h: the option table, for the files that work on it. Constant. */
+/* options_table.h: the option table of options.def as an array, for options.c and options_docs.c.
+ * Constant; any thread. */
 #pragma once
 
 #include "cmd/options.h"
@@ -10,7 +11,7 @@ struct option {
     const char *section, *key, *flag, *env;
     const char *def, *choices, *help;
     int64_t def_int, lo, hi;
-    size_t offset; /* in struct options */
+    size_t offset; /* offset in struct options */
 };
 
 extern const struct option option_table[];

@@ -1,7 +1,8 @@
-/* inferflux.c: the embeddable library (include/inferflux.h) on top of the pool.
+/* inferflux.c: implements the embeddable API (include/inferflux.h).
  *
- * One thread per model drains the mailbox: it opens sessions, delivers callbacks and cancels.
- * Callers meet it through messages; `wait` sleeps on the request's condition variable. */
+ * Each model has one library thread, which drains the mailbox: it opens sessions, calls callbacks
+ * and cancels. Callers communicate with it by messages; inferflux_wait sleeps on the request's
+ * condition variable. */
 #include "inferflux.h"
 
 #include "api/common/tools.h"
@@ -13,7 +14,8 @@
 
 #include <stdio.h>
 
-enum { ASK_SUBMIT = 100, ASK_CANCEL, ASK_CLOSE }; /* beside the gen_kinds in one mailbox */
+/* distinct from the gen_kinds in the same mailbox */
+enum { COMMAND_SUBMIT = 100, COMMAND_CANCEL, COMMAND_CLOSE };
 static const size_t REQUEST_MAX = 256 * 1024 * 1024;
 
 struct inferflux {
@@ -22,28 +24,29 @@ struct inferflux {
     struct mailbox *mail;
     pthread_t thread;
     struct msg close;
-    struct inferflux_request *open; /* the thread's: between submit and END */
-    bool is_closing;                /* the thread's */
+    struct inferflux_request *open; /* requests between submit and END; owner: the library thread */
+    bool is_closing;                /* owner: the library thread */
     char path[4096], kernels[32];
 };
 
 struct inferflux_request {
-    struct msg submit, cancel; /* one message each way, so that nothing is allocated later */
+    /* allocated with the request, so that submit and cancel cannot fail later */
+    struct msg submit, cancel;
     struct inferflux *owner;
-    struct arena *arena; /* holds the request itself, too */
+    struct arena *arena; /* contains this struct, too */
     inferflux_callback callback;
     void *user;
-    struct session *session; /* the thread's, as are the links of m->open */
+    struct session *session; /* owner of session and links: the library thread */
     struct inferflux_request *next_open, **prev_open;
     struct convo convo;
     struct str prompt;
-    bool has_parts;           /* of the conversation's answer: what is no text is told apart */
-    const struct json *tools; /* or NULL */
+    bool has_separate_output; /* reasoning and tool calls are separate events */
+    const struct json *tools; /* NULL = none */
     struct session_params params;
     struct buf text;
-    struct buf name, arguments; /* of the call that is being told */
+    struct buf name, arguments; /* the tool call being received */
     int finish;
-    pthread_mutex_t mu; /* guards the two below */
+    pthread_mutex_t mu; /* guards has_ended and cancel_state */
     pthread_cond_t ended;
     bool has_ended;
     enum { CANCEL_NONE, CANCEL_POSTED, CANCEL_DONE } cancel_state;
@@ -54,15 +57,15 @@ EXPORT const char *inferflux_version(void)
     return INFERFLUX_VERSION;
 }
 
-static void tell(char *why, size_t n_why, const struct err *e)
+static void copy_error(char *why, size_t n_why, const struct err *e)
 {
     if (why && n_why)
         snprintf(why, n_why, "%s", e->msg);
 }
 
-/* ---- on the model's thread */
+/* ---- library thread */
 
-static void finish(struct inferflux_request *r, const inferflux_event *end)
+static void finish_request(struct inferflux_request *r, const inferflux_event *end)
 {
     r->callback(r->user, end);
     *r->prev_open = r->next_open;
@@ -72,10 +75,10 @@ static void finish(struct inferflux_request *r, const inferflux_event *end)
     r->has_ended = true;
     r->session = NULL;
     pthread_cond_broadcast(&r->ended);
-    pthread_mutex_unlock(&r->mu); /* the owner may free it from here on */
+    pthread_mutex_unlock(&r->mu); /* the caller may free r from here on */
 }
 
-static void tell_text(struct inferflux_request *r, int kind, struct str text, const char *name)
+static void send_event(struct inferflux_request *r, int kind, struct str text, const char *name)
 {
     buf_reset(&r->text);
     buf_puts(&r->text, text);
@@ -89,12 +92,12 @@ static void tell_text(struct inferflux_request *r, int kind, struct str text, co
 
 static void on_text(void *ctx, int choice, struct str text)
 {
-    tell_text(ctx, INFERFLUX_TEXT, text, NULL);
+    send_event(ctx, INFERFLUX_TEXT, text, NULL);
 }
 
-static void on_thought(void *ctx, int choice, struct str text)
+static void on_reasoning(void *ctx, int choice, struct str text)
 {
-    tell_text(ctx, INFERFLUX_THOUGHT, text, NULL);
+    send_event(ctx, INFERFLUX_THOUGHT, text, NULL);
 }
 
 static void on_call_begin(void *ctx, int choice, int call, struct str name)
@@ -114,12 +117,12 @@ static void on_call_args(void *ctx, int choice, int call, struct str json)
     buf_puts(&r->arguments, json);
 }
 
-/* A call that breaks was never told: its text follows. */
+/* A broken call has produced no event; its text follows as TEXT. */
 static void on_call_end(void *ctx, int choice, int call)
 {
     struct inferflux_request *r = ctx;
 
-    tell_text(r, INFERFLUX_CALL, buf_str(&r->arguments), r->name.p);
+    send_event(r, INFERFLUX_CALL, buf_str(&r->arguments), r->name.p);
 }
 
 static void on_choice_end(void *ctx, const struct choice_end *c)
@@ -143,11 +146,11 @@ static void on_end(void *ctx, const struct session_end *s)
         .prompt_tokens = s->n_prompt,
         .completion_tokens = s->n_completion };
 
-    finish(r, &end);
+    finish_request(r, &end);
 }
 
 static const struct session_ops ops = { .parts = { .text = on_text,
-                                            .reasoning = on_thought,
+                                            .reasoning = on_reasoning,
                                             .call_begin = on_call_begin,
                                             .call_args = on_call_args,
                                             .call_end = on_call_end },
@@ -166,7 +169,7 @@ static int tokenize(struct inferflux_request *r, struct err *e)
         return err_set(e, ERR_UNSUPPORTED, "the model has no chat template; give it a prompt");
     if (r->convo.n_messages && adapter_render(m->adapter, &r->convo, &when, r->arena, &text, e))
         return -1;
-    if (r->has_parts)
+    if (r->has_separate_output)
         r->params.parts = (struct parts_params){
             .reading = &m->readings[READ_THOUGHTS | (r->tools ? READ_CALLS : 0u)],
             .parse = { .tools = r->tools, .start = adapter_start(m->adapter, &r->convo, &text) },
@@ -182,7 +185,7 @@ static int tokenize(struct inferflux_request *r, struct err *e)
     return 0;
 }
 
-static void start(struct inferflux_request *r)
+static void start_request(struct inferflux_request *r)
 {
     struct inferflux *m = r->owner;
     struct session_place at = { &m->model, r->arena, m->mail, &ops, r };
@@ -198,7 +201,7 @@ static void start(struct inferflux_request *r)
     else if (!tokenize(r, &e))
         (void)!session_open(&r->session, &r->params, &at, &e);
     if (e.code)
-        finish(r,
+        finish_request(r,
             &(inferflux_event){ .kind = INFERFLUX_END, .finish = INFERFLUX_ERROR, .error = e.msg });
 }
 
@@ -212,19 +215,19 @@ static void on_cancel(struct inferflux_request *r)
     pthread_mutex_unlock(&r->mu);
 }
 
-static void handle(struct inferflux *m, struct msg *msg)
+static void handle_message(struct inferflux *m, struct msg *msg)
 {
     switch (msg->kind) {
-    case ASK_SUBMIT:
-        start(container_of(msg, struct inferflux_request, submit));
+    case COMMAND_SUBMIT:
+        start_request(container_of(msg, struct inferflux_request, submit));
         break;
-    case ASK_CANCEL:
+    case COMMAND_CANCEL:
         on_cancel(container_of(msg, struct inferflux_request, cancel));
         break;
-    case ASK_CLOSE:
+    case COMMAND_CLOSE:
         m->is_closing = true;
         for (struct inferflux_request *r = m->open, *next; r; r = next) {
-            next = r->next_open; /* a paused session may end at once */
+            next = r->next_open; /* session_cancel can end a paused session at once */
             session_cancel(r->session);
         }
         break;
@@ -233,7 +236,7 @@ static void handle(struct inferflux *m, struct msg *msg)
     }
 }
 
-static void *serve(void *arg)
+static void *run_model_thread(void *arg)
 {
     struct inferflux *m = arg;
 
@@ -242,18 +245,18 @@ static void *serve(void *arg)
         mailbox_wait(m->mail, UINT64_MAX);
         for (struct msg *msg = mailbox_drain(m->mail); msg; msg = next) {
             next = msg->next;
-            handle(m, msg);
+            handle_message(m, msg);
         }
     }
-    /* Cancels that crossed the END of their request. */
+    /* Handles cancel messages that arrived after the END of their request. */
     for (struct msg *msg = mailbox_drain(m->mail), *next; msg; msg = next) {
         next = msg->next;
-        handle(m, msg);
+        handle_message(m, msg);
     }
     return NULL;
 }
 
-/* ---- on the caller's thread */
+/* ---- caller's thread */
 
 EXPORT int inferflux_open(
     inferflux **out, const char *path, const inferflux_options *options, char *why, size_t n_why)
@@ -275,7 +278,7 @@ EXPORT int inferflux_open(
         goto fail;
     if (model_open(&m->model, &m->spec, &e))
         goto fail;
-    if (thread_start(&m->thread, "inferflux", serve, m, &e)) {
+    if (thread_start(&m->thread, "inferflux", run_model_thread, m, &e)) {
         model_close(&m->model);
         goto fail;
     }
@@ -283,7 +286,7 @@ EXPORT int inferflux_open(
     return 0;
 
 fail:
-    tell(why, n_why, &e);
+    copy_error(why, n_why, &e);
     mailbox_close(m->mail);
     mem_free(m);
     return -1;
@@ -293,7 +296,7 @@ EXPORT void inferflux_close(inferflux *m)
 {
     if (!m)
         return;
-    m->close.kind = ASK_CLOSE;
+    m->close.kind = COMMAND_CLOSE;
     mailbox_post(m->mail, &m->close);
     pthread_join(m->thread, NULL);
     model_close(&m->model);
@@ -301,7 +304,7 @@ EXPORT void inferflux_close(inferflux *m)
     mem_free(m);
 }
 
-/* Calls have no ids here; those that templates may want are their numbers. */
+/* Calls have no ids in this API. A template can require them, so each gets its number. */
 static int copy_calls(struct inferflux_request *r, struct message *to,
     const inferflux_message *from, int n_earlier, struct err *e)
 {
@@ -324,7 +327,8 @@ static int copy_calls(struct inferflux_request *r, struct message *to,
     return 0;
 }
 
-/* The k-th result since the last calls is the k-th call's. */
+/* Returns the call id for a result: the k-th result after an assistant message belongs to its k-th
+ * call. */
 static struct str id_of_result(const struct message *to, int i)
 {
     int k = 0;
@@ -401,8 +405,8 @@ static int copy_params(struct inferflux_request *r, const inferflux_params *p, s
     to->sample.seed = p->seed;
     if (p->top_p > 0)
         to->sample.top_p = p->top_p;
-    r->has_parts = p->parts && p->n_messages > 0;
-    if (r->has_parts && p->tools && copy_tools(r, p->tools, e))
+    r->has_separate_output = p->parts && p->n_messages > 0;
+    if (r->has_separate_output && p->tools && copy_tools(r, p->tools, e))
         return -1;
     if (p->n_messages > 0)
         return copy_messages(r, p, e);
@@ -419,7 +423,7 @@ EXPORT inferflux_request *inferflux_submit(inferflux *model, const inferflux_par
 
     if (!r) {
         err_set(&e, ERR_MEMORY, "no memory for the request");
-        tell(why, n_why, &e);
+        copy_error(why, n_why, &e);
         arena_free(a);
         return NULL;
     }
@@ -432,14 +436,14 @@ EXPORT inferflux_request *inferflux_submit(inferflux *model, const inferflux_par
     buf_init(&r->name, KB);
     buf_init(&r->arguments, 16 * MB);
     if (copy_params(r, params, &e)) {
-        tell(why, n_why, &e);
+        copy_error(why, n_why, &e);
         arena_free(a);
         return NULL;
     }
     pthread_mutex_init(&r->mu, NULL);
     pthread_cond_init(&r->ended, NULL);
-    r->submit.kind = ASK_SUBMIT;
-    r->cancel.kind = ASK_CANCEL;
+    r->submit.kind = COMMAND_SUBMIT;
+    r->cancel.kind = COMMAND_CANCEL;
     mailbox_post(model->mail, &r->submit);
     return r;
 }
