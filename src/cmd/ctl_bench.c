@@ -60,24 +60,25 @@ static void print_help(void)
 {
     printf(
         "usage: inferctl bench [options] FILE.gguf\n\n"
-        "Tokens per second of a model on this machine: prompts (prefill) by context, answers\n"
-        "(decode) by context and by sequences computed together; with the share of the roofs\n"
-        "of memory and arithmetic, which are measured first.\n\n"
-        "  --contexts A,B    tokens already there [0,1024]\n"
-        "  --batches A,B     sequences together [1,4,16]\n"
-        "  --threads N       [one per processor]\n"
+        "Measures prefill speed by context and decode speed by context and batch size, in tokens\n"
+        "per second, and the share of this machine's memory bandwidth and compute limit, which\n"
+        "are measured first.\n\n"
+        "  --contexts A,B    tokens already in the KV cache [0,1024]\n"
+        "  --batches A,B     sequences in a batch [1,4,16]\n"
+        "  --threads N       compute threads [one per processor]\n"
         "  --kernels SET     auto, ref, avx2, avxvnni, avx512 or amx [auto]\n"
-        "  --steps N         timed steps per figure [16]\n"
+        "  --steps N         timed steps per result [16]\n"
         "  --quick           few steps, small sizes\n"
-        "  --csv, --json     machine-readable\n\n"
-        "  --workload NAME   instead: one stream with and without guessing ahead, of edit (the\n"
-        "                    client predicts the answer but for one token in 16), chat, json,\n"
-        "                    noise (nothing to be guessed) or all; the answers must be the same\n"
-        "  --draft-max N     tokens guessed at once [16]\n"
-        "  --model-draft F   a small model that guesses where nothing repeats\n"
-        "  --answer N        tokens of an answer, at most 384 [256]\n"
-        "  --edit-every N    one token in N is not as predicted [16]\n"
-        "  --repeat N        times that each request is asked again, both ways [3]\n");
+        "  --csv, --json     machine-readable output\n\n"
+        "  --workload NAME   instead: one sequence with and without speculative decoding; edit "
+        "(the\n"
+        "                    client's prediction is wrong in one token of 16), chat, json, noise\n"
+        "                    (unpredictable output) or all; both outputs must be equal\n"
+        "  --draft-max N     maximum draft tokens per step [16]\n"
+        "  --model-draft F   draft model [none]\n"
+        "  --answer N        output tokens, at most 384 [256]\n"
+        "  --edit-every N    one token in N of the prediction is wrong [16]\n"
+        "  --repeat N        repetitions of each request, with and without drafts [3]\n");
 }
 
 enum { N_PLAN_OPTIONS = 9 }; /* options of --workload follow these */
@@ -155,7 +156,7 @@ static int read_args(struct ctl *c, struct bench_plan *p, int argc, char **argv)
         }
     }
     if (!ok)
-        return ctl_usage("bench: '%s' is not what this option takes", a.value);
+        return ctl_usage("bench: '%s' is not a valid value of this option", a.value);
     if (!p->path)
         return ctl_usage("bench: which file?");
     p->n_steps = (int)steps;
@@ -196,7 +197,7 @@ static void print_head(const struct bench_roof *roof, enum output_format output_
              "compute_percent");
     if (output_format != TABLE)
         return;
-    printf("roofs: memory %.1f GB/s, int8 %.0f GMAC/s, float %.0f GMAC/s\n\n", roof->read_gb_s,
+    printf("limits: memory %.1f GB/s, int8 %.0f GMAC/s, float %.0f GMAC/s\n\n", roof->read_gb_s,
         roof->dot_gmac_s, roof->fma_gmac_s);
     printf("%-8s %7s %6s %6s %10s %9s %8s %8s %8s %8s\n", "phase", "context", "batch", "rows",
         "tokens/s", "ms/step", "GB/s", "GMAC/s", "memory", "compute");

@@ -144,14 +144,14 @@ static bool read_message(struct chat *t, struct buf *out)
 
 static void print_commands(void)
 {
-    puts("/help              this\n"
-         "/clear             forget the conversation\n"
-         "/system TEXT       instructions for the model; without TEXT, none\n"
-         "/again             answer the last message once more\n"
-         "/history           the conversation so far\n"
-         "/quit              end (Ctrl-D, too)\n"
-         "A line that ends in \\ goes on in the next; \"\"\" begins and ends a block.\n"
-         "Ctrl-C stops an answer.");
+    puts("/help              print this list\n"
+         "/clear             delete the conversation\n"
+         "/system TEXT       set the system prompt; without TEXT, remove it\n"
+         "/again             generate the last response again\n"
+         "/history           print the conversation\n"
+         "/quit              end the program, like Ctrl-D\n"
+         "A line that ends in \\ continues in the next line; \"\"\" starts and ends a block.\n"
+         "Ctrl-C stops a response.");
 }
 
 /* Runs a command, which is a line that starts with a slash. False = end the program. */
@@ -161,7 +161,7 @@ static bool run_command(struct chat *t, struct str line)
         return false;
     if (str_is(line, "/clear")) {
         drop_turns(t, 0);
-        puts("(forgotten)");
+        puts("(deleted)");
     } else if (str_starts(line, STR("/system"))) {
         struct str text = str_trim(str_skip(line, strlen("/system")));
         char *copy = xmalloc(text.n + 1);
@@ -224,7 +224,7 @@ static int run_interactive(struct chat *t)
     buf_init(&message, INPUT_MAX);
     open_editor(t);
     say_catch_interrupt();
-    printf("%s  -  /help lists commands, Ctrl-C stops an answer, Ctrl-D ends\n", t->c->url);
+    printf("%s  -  /help lists commands, Ctrl-C stops a response, Ctrl-D ends\n", t->c->url);
     while (read_message(t, &message)) {
         struct str s = str_trim(buf_str(&message));
         if (!s.n)
@@ -265,7 +265,7 @@ static int run_single(struct chat *t, const char *message)
     buf_clear(&in);
     if (!buf_ok(&all) || !str_trim(buf_str(&all)).n) {
         buf_clear(&all);
-        return ctl_usage("chat: nothing to say");
+        return ctl_usage("chat: the message is empty");
     }
     say_catch_interrupt();
     add_turn(t, "user", buf_steal(&all));
@@ -274,10 +274,11 @@ static int run_single(struct chat *t, const char *message)
 
 static void print_help(void)
 {
-    printf("usage: inferctl chat [options] [MESSAGE]\n\n"
-           "Without MESSAGE at a terminal: a conversation. With MESSAGE or a pipe: one answer\n"
-           "(a pipe's text follows MESSAGE).\n\n"
-           "  --system TEXT     instructions for the model\n%s",
+    printf(
+        "usage: inferctl chat [options] [MESSAGE]\n\n"
+        "Without MESSAGE at a terminal: an interactive conversation. With MESSAGE or a pipe: one\n"
+        "response (text from a pipe is appended to MESSAGE).\n\n"
+        "  --system TEXT     system prompt\n%s",
         say_help);
 }
 

@@ -8,8 +8,8 @@ enum { PROMPT_MAX = 16 * 1024 * 1024 };
 static void print_help(void)
 {
     printf("usage: inferctl completion [options] [PROMPT]\n\n"
-           "Continues PROMPT, or standard input when there is none.\n\n%s"
-           "  --echo            print the prompt, too\n",
+           "Continues PROMPT, or standard input without PROMPT.\n\n%s"
+           "  --echo            also print the prompt\n",
         say_help);
 }
 

@@ -173,7 +173,7 @@ int ctl_check(const struct ctl_reply *r)
     struct arena *a = arena_new(16 * MB);
     struct str text = a ? ctl_error_text(r, a) : STR("no memory");
     if (r->status)
-        ctl_fail("the server answers %ld: " STR_FMT, r->status, STR_ARG(text));
+        ctl_fail("the server responded with status %ld: " STR_FMT, r->status, STR_ARG(text));
     else
         ctl_fail(STR_FMT, STR_ARG(text));
     arena_free(a);

@@ -27,11 +27,12 @@ static int inspect_pair(const struct ctl *c, const struct gguf *g, const char *d
     double share = (double)tensor_bytes(small) / (double)MAX(tensor_bytes(g), 1u);
     gguf_close(small);
     if (rc)
-        return ctl_fail("%s cannot guess for it: %s", draft, e.msg);
+        return ctl_fail("%s cannot be its draft model: %s", draft, e.msg);
     if (c->as_json)
         printf("{\"draft\": true, \"weights_share\": %.3f}\n", share);
     else
-        printf("draft         %s: the same tokens, %.0f %% of the weights\n", draft, 100 * share);
+        printf(
+            "draft         %s: same vocabulary, %.0f %% of the weight bytes\n", draft, 100 * share);
     return EXIT_OK;
 }
 
@@ -47,8 +48,10 @@ int ctl_inspect(struct ctl *c, int argc, char **argv)
     for (int i; (i = ctl_next(&a, names, ARRAY_LEN(names))) != -1;) {
         if (i == 1) {
             printf("usage: inferctl inspect [--json] [--draft SMALL.gguf] FILE.gguf\n\n"
-                   "Metadata, tensors and sizes of a model file, and whether it can be served;\n"
-                   "or whether a small one may guess ahead for it: are their tokens the same?\n");
+                   "Prints metadata, tensors and sizes of a model file, and whether it can be "
+                   "served.\n"
+                   "With --draft: checks whether SMALL.gguf can be its draft model (same "
+                   "vocabulary).\n");
             return EXIT_OK;
         }
         if (i == -3 || (i == -2 && path))

@@ -19,15 +19,15 @@ enum { OPT_ID, OPT_STORE, OPT_TEMPLATE, OPT_FAMILY, OPT_KERNELS, OPT_JSON, OPT_H
 
 static const char help[] =
     "usage: inferctl probe [options] FILE.gguf | NAME\n\n"
-    "Asks the model to call a tool and to think, finds out which parsers read what it says, and\n"
-    "keeps that for inferfluxd, which uses it from its next start on. With the name of a model\n"
-    "that a server has: what it knows of it.\n\n"
-    "  --id NAME          the name under which it is served; default: the file's name\n"
-    "  --store PATH       where to keep it [auto]: inferfluxd's --store; none: nowhere\n"
-    "  --chat-template FILE   a Jinja file instead of the model's own template\n"
-    "  --family NAME      the template of this chat family instead\n"
-    "  --kernels NAME     auto, ref, avx2, avxvnni, avx512, amx\n"
-    "  --json             the row as JSON\n";
+    "Runs test generations to detect the tool-call and reasoning formats of a model, and stores\n"
+    "the result for inferfluxd, which reads it at start. With the NAME of a model of a running\n"
+    "server: prints the capabilities that the server reports.\n\n"
+    "  --id NAME          model name in the server [the file name]\n"
+    "  --store PATH       capability store, as inferfluxd --store; none = do not store [auto]\n"
+    "  --chat-template FILE   Jinja file that replaces the model's chat template\n"
+    "  --family NAME      chat family whose template replaces the model's chat template\n"
+    "  --kernels NAME     auto, ref, avx2, avxvnni, avx512, amx [auto]\n"
+    "  --json             print the stored record as JSON\n";
 
 /* Returns 0 to continue, else the exit status plus one. */
 static int read_args(struct probe_args *p, struct ctl *c, int argc, char **argv)
@@ -114,7 +114,7 @@ static int print_capabilities(const struct ctl *c, const struct model_capabiliti
             r->tool_parser_id);
         printf("thinking   %s, parser %s\n", r->supports_thinking ? "yes" : "no",
             r->thinking_parser_id);
-        printf("context    %lld tokens here, made for %lld\n", (long long)r->practical_max_tokens,
+        printf("context    %lld tokens, trained for %lld\n", (long long)r->practical_max_tokens,
             (long long)r->max_sequence_length);
         return EXIT_OK;
     }
@@ -163,10 +163,10 @@ static int print_served(const struct ctl *c, const struct ctl_reply *r, struct a
     struct err e;
 
     if (json_parse(&root, buf_str(&r->body), a, NULL, &e))
-        return ctl_fail("the server's answer: %s", e.msg);
+        return ctl_fail("the server's response: %s", e.msg);
     const struct json *adapter = json_get(root, "adapter");
     if (!adapter)
-        return ctl_fail("the server does not say how it talks to it; is the model ready?");
+        return ctl_fail("the server reports no capabilities; is the model loaded?");
     if (c->as_json) {
         printf(STR_FMT "\n", STR_ARG(adapter->raw));
         return EXIT_OK;
@@ -177,7 +177,7 @@ static int print_served(const struct ctl *c, const struct ctl_reply *r, struct a
     printf("tools      %s, parser %s\n", text_member(adapter, "tool_format", a),
         text_member(adapter, "tool_parser", a));
     printf("thinking   parser %s\n", text_member(adapter, "thinking_parser", a));
-    printf("probed     %s\n", probed && probed->b ? "yes" : "no: give the file to inferctl probe");
+    printf("probed     %s\n", probed && probed->b ? "yes" : "no: run inferctl probe FILE");
     return EXIT_OK;
 }
 
@@ -223,7 +223,7 @@ int ctl_probe(struct ctl *c, int argc, char **argv)
     spec.store = store;
     status = probe_model(c, &spec);
     if (status == EXIT_OK && store && !c->as_json)
-        printf("kept in    %s\n", path);
+        printf("stored in  %s\n", path);
     capabilities_close(store);
     return status;
 }

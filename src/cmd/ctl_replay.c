@@ -38,35 +38,31 @@ struct replay_job {
 
 static const char help[] =
     "usage: inferctl replay [options] TRACE.csv\n\n"
-    "Runs requests that arrive as the trace says through the scheduler, and prints what they "
-    "would\n"
-    "have seen: times to the first token and between tokens, how many were done in time, how many\n"
-    "prompt tokens the prefix cache had. The model only takes time: for each step `--fixed-us`, "
-    "for\n"
-    "each row `--row-us`, for each position a row attends to `--key-ns`.\n\n"
-    "A line of the trace: seconds,prompt tokens,output tokens[,prefix[,tenant[,priority]]]. "
-    "Requests\n"
-    "with the same prefix (any word) begin alike, as far as both go. A first line of names is "
-    "skipped.\n\n"
-    "  --fixed-us N --row-us N --key-ns N   what a step takes [20000, 500, 30]\n"
-    "  --batch N           sequences computed together [16]\n"
-    "  --chunk N           prompt tokens of one request in a step [512]\n"
-    "  --ctx N             longest prompt and output together [131072]\n"
-    "  --kv-tokens N       that the cache of keys and values holds [1048576]\n"
+    "Replays a trace of request arrivals in the scheduler and prints the latencies: time to first\n"
+    "token, time between tokens, requests finished before their deadline, prefix-cache hit rate.\n"
+    "The model is simulated: a step takes --fixed-us, plus --row-us per batch row, plus --key-ns\n"
+    "per position that a row attends to.\n\n"
+    "A line of the trace: seconds,prompt tokens,output tokens[,prefix[,tenant[,priority]]].\n"
+    "Requests with the same prefix (any word) share their first tokens, up to the length of the\n"
+    "shorter prompt. A first line with column names is skipped.\n\n"
+    "  --fixed-us N --row-us N --key-ns N   duration of a step [20000, 500, 30]\n"
+    "  --batch N           maximum sequences in a batch [16]\n"
+    "  --chunk N           maximum prefill tokens of one request in a step [512]\n"
+    "  --ctx N             maximum tokens of a prompt and its output [131072]\n"
+    "  --kv-tokens N       size of the KV cache, in tokens [1048576]\n"
     "  --stretch PERCENT   as inferfluxd --step-stretch [140]\n"
     "  --short-stretch PERCENT   as inferfluxd --short-stretch [350]\n"
     "  --timeslice N       as inferfluxd --fairness-timeslice [0]\n"
-    "  --deadline S        seconds a request may take; 0: as long as it takes [0]\n"
-    "  --speed X           arrivals come X times as fast [1]\n"
-    "  --no-prefix-cache   nothing is remembered\n"
-    "  --live              the server of --url gets the requests, each when its time has come, "
-    "whatever\n"
-    "                      became of those before; then it is simulated, with what the server "
-    "tells of\n"
-    "                      its steps, batch and context where that is not given\n"
-    "  --keys K1,K2        with --live: tenants of the trace use these keys in turn\n"
-    "  --open N            with --live: requests open at once; later ones wait for a place [1000]\n"
-    "  --json\n";
+    "  --deadline S        time limit of a request, in seconds; 0 = none [0]\n"
+    "  --speed X           factor by which arrivals are faster [1]\n"
+    "  --no-prefix-cache   disable the prefix cache\n"
+    "  --live              send the requests to the server of --url at their arrival times, then\n"
+    "                      simulate with the step times, batch and context that the server "
+    "reports,\n"
+    "                      except for values given here\n"
+    "  --keys K1,K2        with --live: API keys that the tenants of the trace use in turn\n"
+    "  --open N            with --live: maximum concurrent requests; others wait [1000]\n"
+    "  --json              machine-readable output\n";
 
 /* ---- the trace */
 
@@ -163,8 +159,8 @@ static int read_trace(struct replay_job *j, struct err *e)
 
 static void print_times(const char *what, const struct replay_times *t)
 {
-    printf("%-16s p50 %9.4f s   p90 %9.4f s   p99 %9.4f s   longest %9.4f s\n", what, t->p50,
-        t->p90, t->p99, t->max);
+    printf("%-16s p50 %9.4f s   p90 %9.4f s   p99 %9.4f s   max %9.4f s\n", what, t->p50, t->p90,
+        t->p99, t->max);
 }
 
 static void print_result(const struct replay_result *r)

@@ -311,7 +311,7 @@ static int read_token_pool(struct live *l, struct err *e)
             l->token_pool[l->n_token_pool++] = (int32_t)id;
         }
     if (!l->n_token_pool)
-        err_set(e, ERR_IO, "%s/tokenize answers %ld: " STR_FMT, l->ctl->url, r.status,
+        err_set(e, ERR_IO, "%s/tokenize responded with status %ld: " STR_FMT, l->ctl->url, r.status,
             STR_ARG(a ? ctl_error_text(&r, a) : STR("")));
     buf_clear(&r.body);
     arena_free(a);

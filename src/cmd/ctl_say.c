@@ -10,12 +10,12 @@ const char *const say_options[SAY_N_OPTIONS] = {
     "temperature=", "top-p=", "max-tokens=", "seed=", "no-stream"
 };
 
-const char say_help[] = "  --temperature T   0 = the most likely token each time\n"
-                        "  --top-p P         sample from the most likely tokens of this mass\n"
-                        "  --max-tokens N    longest answer\n"
-                        "  --seed N          same seed, same answer\n"
-                        "  --no-stream       print the answer when it is complete\n"
-                        "  --json            print what the server sends\n";
+const char say_help[] = "  --temperature T   sampling temperature; 0 = greedy decoding\n"
+                        "  --top-p P         nucleus sampling: probability mass of the candidates\n"
+                        "  --max-tokens N    maximum output tokens\n"
+                        "  --seed N          random seed; the same seed gives the same output\n"
+                        "  --no-stream       print the response when it is complete\n"
+                        "  --json            print the raw response\n";
 
 static volatile bool is_interrupted;
 
@@ -54,7 +54,7 @@ int say_option(struct say_params *p, int i, const char *value)
     else
         p->no_stream = true;
     if (!ok)
-        ctl_usage("'%s' is not a number of the kind that --%.*s takes", value,
+        ctl_usage("'%s' is not a number that --%.*s accepts", value,
             (int)strlen(say_options[i]) - 1, say_options[i]);
     return ok ? 0 : -1;
 }
@@ -122,7 +122,7 @@ static bool print_response(struct printer *p, struct str json)
         printf(STR_FMT "\n", STR_ARG(json));
     bool ok = !json_parse(&j, json, a, &json_limits_default, &e);
     if (!ok) {
-        buf_printf(&p->error, "the server sent something else than JSON: %s", e.msg);
+        buf_printf(&p->error, "the server sent invalid JSON: %s", e.msg);
     } else if (!json_is_null(json_get(j, "error"))) {
         buf_puts(&p->error, json);
         ok = false;

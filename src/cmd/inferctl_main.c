@@ -10,16 +10,15 @@
 #include <unistd.h>
 
 static const struct command commands[] = {
-    { "status", "", "is the server ready, and what is it doing", ctl_status },
-    { "models", "", "the models it serves", ctl_models },
-    { "cancel", "ID...", "end requests, by the x-request-id of their answers", ctl_cancel },
-    { "completion", "[PROMPT]", "continue a text (standard input without PROMPT)", ctl_completion },
-    { "chat", "[MESSAGE]", "talk: interactive, or one answer with MESSAGE or a pipe", ctl_chat },
-    { "inspect", "FILE.gguf", "what is in a model file", ctl_inspect },
-    { "probe", "FILE.gguf|NAME", "what a model can do, asked of itself; kept for the server",
-        ctl_probe },
-    { "bench", "FILE.gguf", "speed of a model on this machine", ctl_bench },
-    { "replay", "TRACE.csv", "what a trace of arrivals would have seen", ctl_replay },
+    { "status", "", "state of the server and its requests", ctl_status },
+    { "models", "", "models of the server", ctl_models },
+    { "cancel", "ID...", "cancel requests by their x-request-id", ctl_cancel },
+    { "completion", "[PROMPT]", "continue a text (PROMPT or standard input)", ctl_completion },
+    { "chat", "[MESSAGE]", "chat: interactive, or one response to MESSAGE or a pipe", ctl_chat },
+    { "inspect", "FILE.gguf", "contents of a model file", ctl_inspect },
+    { "probe", "FILE.gguf|NAME", "detect the capabilities of a model, for the server", ctl_probe },
+    { "bench", "FILE.gguf", "measure the speed of a model on this machine", ctl_bench },
+    { "replay", "TRACE.csv", "latencies for a trace of request arrivals", ctl_replay },
 };
 
 static void print_help(FILE *to)
@@ -31,12 +30,12 @@ static void print_help(FILE *to)
         snprintf(left, sizeof(left), "%s %s", commands[i].name, commands[i].arguments);
         fprintf(to, "  %-24s %s\n", left, commands[i].help);
     }
-    fputs("\n  --url URL       server (INFERFLUX_URL) [http://127.0.0.1:8080]\n"
-          "  --api-key KEY   key (INFERFLUX_API_KEY)\n"
-          "  --model NAME    model, where the server has several\n"
+    fputs("\n  --url URL       base URL of the server (INFERFLUX_URL) [http://127.0.0.1:8080]\n"
+          "  --api-key KEY   API key (INFERFLUX_API_KEY)\n"
+          "  --model NAME    model name; needed if the server has several\n"
           "  --json          machine-readable output\n"
           "  --help, --version\n\n"
-          "`inferctl COMMAND --help` says more. Exit status: 0 done, 1 failed, 2 usage.\n",
+          "`inferctl COMMAND --help` prints details. Exit status: 0 done, 1 failed, 2 usage.\n",
         to);
 }
 

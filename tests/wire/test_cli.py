@@ -278,7 +278,7 @@ def test_a_conversation_at_a_terminal():
         t.until("parrot\r\n")  # the typed line
         t.until("parrot\r\n")  # the answer
         t.say("/help\n")
-        t.until("Ctrl-C stops an answer.")
+        t.until("Ctrl-C stops a response.")
         t.say("one\\\n")
         t.until("\r\n. ")
         t.send("two\n")
@@ -308,7 +308,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program():
         t.more()  # the answer has begun
         t.send("\x03")
         t.say("/help\n")
-        t.until("Ctrl-C stops an answer.")
+        t.until("Ctrl-C stops a response.")
         t.say("\x04")
         equal(t.wait(), 0)
 

@@ -214,7 +214,7 @@ def test_inferctl_cancels():
         equal((r.returncode, r.stdout, r.stderr), (0, f"{its} cancelled\n", ""))
         r = ctl("--json", "cancel", its)
         equal((r.returncode, r.stdout), (1, ""))
-        equal(r.stderr, f"inferctl: the server answers 404: No request '{its}' waits or runs.\n")
+        equal(r.stderr, f"inferctl: the server responded with status 404: No request '{its}' waits or runs.\n")
         equal(ctl("cancel").returncode, 2)
         c.close()
 
