@@ -50,8 +50,8 @@ static const char help[] =
     "  --chunk N           maximum prefill tokens of one request in a step [512]\n"
     "  --ctx N             maximum tokens of a prompt and its output [131072]\n"
     "  --kv-tokens N       size of the KV cache, in tokens [1048576]\n"
-    "  --stretch PERCENT   as inferfluxd --step-stretch [140]\n"
-    "  --short-stretch PERCENT   as inferfluxd --short-stretch [350]\n"
+    "  --mixed-step-percent P   as inferfluxd --step-stretch [140]\n"
+    "  --short-stretch P   as inferfluxd --short-stretch [350]\n"
     "  --timeslice N       as inferfluxd --fairness-timeslice [0]\n"
     "  --deadline S        time limit of a request, in seconds; 0 = none [0]\n"
     "  --speed X           factor by which arrivals are faster [1]\n"
@@ -310,8 +310,8 @@ static int read_number(struct replay_job *j, enum number_option which, double v)
 static int read_arguments(struct replay_job *j, struct ctl *c, int argc, char **argv)
 {
     static const char *const names[] = { "fixed-us=", "row-us=", "key-ns=", "batch=", "chunk=",
-        "ctx=", "kv-tokens=", "stretch=", "short-stretch=", "timeslice=", "deadline=", "open=",
-        "speed=", "no-prefix-cache", "json", "live", "keys=", "help" };
+        "ctx=", "kv-tokens=", "mixed-step-percent=", "short-stretch=", "timeslice=", "deadline=",
+        "open=", "speed=", "no-prefix-cache", "json", "live", "keys=", "help" };
     struct ctl_args a = { .argc = argc, .argv = argv };
 
     for (int i; (i = ctl_next(&a, names, ARRAY_LEN(names))) != -1;) {

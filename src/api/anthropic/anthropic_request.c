@@ -3,7 +3,7 @@
 
 /* anthropic_request.c: field table of the Messages API. A field that would change the output and is
  * not supported is rejected by name; hints (cache_control, container, context_management, ...) are
- * ignored. ask->raw contains all of them. Any thread. */
+ * ignored. request->raw contains all of them. Any thread. */
 
 static int read_metadata(struct fields *f, const char *name, const struct json *v);
 static int read_output_config(struct fields *f, const char *name, const struct json *v);

@@ -36,7 +36,7 @@ struct field {
     unsigned on; /* bit per enum ask_kind in which the field exists; ignored in others */
     struct range in;
     size_t to;        /* offset in struct request; FIELD_TYPE_ONLY: checked, not stored */
-    const char *text; /* WORD: the values; REFUSE: reason, for the error message */
+    const char *text; /* ENUM: the values; UNSUPPORTED: reason, for the error message */
     int (*read)(struct fields *f, const char *name, const struct json *v);
 };
 
@@ -51,7 +51,7 @@ struct fields {
     const struct json *found[FIELDS_MAX]; /* never a null value */
 };
 
-/* Requires f->ask (with its kind), arena, e, table and n. */
+/* Requires f->request (with its kind), arena, e, table and n. */
 int fields_read(struct fields *f, const struct json *body);
 const struct json *field_get(const struct fields *f, const char *name);
 

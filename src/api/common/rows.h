@@ -1,7 +1,7 @@
 /* common_fields.h: read functions for field tables (fields.h) that several dialects share.
  *
- * Each function reads a value that is not null into f->ask; 0, or -1 with the field in the error.
- * Any thread. */
+ * Each function reads a value that is not null into f->request; 0, or -1 with the field in the
+ * error. Any thread. */
 #pragma once
 
 #include "api/common/fields.h"
@@ -15,6 +15,6 @@ int row_script(struct fields *f, const char *name, const struct json *v);
 int row_seed(struct fields *f, const char *name, const struct json *v); /* -1: random */
 int row_stop(struct fields *f, const char *name, const struct json *v); /* a string or an array */
 
-/* Passes ask->reasoning_effort and ask->thinking to the chat template, as reasoning_effort and
- * enable_thinking; the client's chat_template_kwargs take precedence. */
+/* Passes request->reasoning_effort and request->thinking to the chat template, as reasoning_effort
+ * and enable_thinking; the client's chat_template_kwargs take precedence. */
 int tell_template(struct fields *f);

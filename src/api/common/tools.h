@@ -1,7 +1,7 @@
 /* tools.h: tools and tool choice of a request, common to all dialects.
  *
  * A dialect converts its functions to OpenAI's format, one after the other (tools_read for an array
- * in this format, else tools_put), and sets ask->tool_choice, tool_name and allowed_tools; NONE
+ * in this format, else tools_put), and sets request->tool_choice, tool_name and allowed_tools; NONE
  * need not be set when there are no tools. ask_parse then calls tools_settle. Memory: the request's
  * arena. Any thread. */
 #pragma once
@@ -24,7 +24,7 @@ struct tool_words {
  * characters. */
 int tools_put(
     struct tool_list *l, struct fields *f, const struct path *where, const struct tool_words *t);
-void tools_end(struct tool_list *l, struct fields *f); /* sets ask->tools */
+void tools_end(struct tool_list *l, struct fields *f); /* sets request->tools */
 
 /* Reads an array [{"type":"function","function":{"name","description","parameters"}}]. The type is
  * optional; other members are kept. */

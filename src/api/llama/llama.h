@@ -15,6 +15,6 @@ int llama_parse_infill(struct ask *ask, const struct json *body, struct arena *a
 /* llama_response.c: writes the default value of each request field, as an object. */
 void llama_put_defaults(struct jw *w);
 
-/* llama_prompt.c: the prompt fields of the body -> f->ask->prompts. */
+/* llama_prompt.c: the prompt fields of the body -> f->request->prompts. */
 int llama_read_prompts(struct fields *f);
 int llama_read_fill(struct fields *f);

@@ -14,17 +14,17 @@ int openai_parse_chat(struct ask *ask, const struct json *body, struct arena *a,
 int openai_parse_completion(
     struct ask *ask, const struct json *body, struct arena *a, struct err *e);
 
-/* openai_messages.c: the messages array -> f->ask->convo. */
+/* openai_messages.c: the messages array -> f->request->convo. */
 int openai_read_messages(struct fields *f, const char *name, const struct json *v);
 /* tool_calls or function_call of m->raw -> m->tool_calls; arguments are a string or an object. */
 int openai_read_tool_calls(struct fields *f, const struct path *where, struct message *m);
 
-/* openai_tools.c: tools, tool_choice, and the deprecated functions and function_call -> f->ask. */
+/* openai_tools.c: tools, tool_choice, and the deprecated functions and function_call -> f->request. */
 int openai_read_tools(struct fields *f);
 /* Reads tool_choice in the format that Chat Completions and Responses share. */
 int openai_read_tool_choice(struct fields *f, const struct json *v);
 
-/* openai_shape.c: response_format -> f->ask->shape. */
+/* openai_response_format.c: response_format -> f->request->constraint. */
 int openai_read_response_format(struct fields *f, const char *name, const struct json *v);
 /* The same at another place in the body, for the Responses dialect. `name` is the full path of that
  * place and lives as long as the request. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 /* openai_request.c: field table of Chat Completions and Completions. A field that would change the
- * output and is not supported is rejected by name; hints are ignored. ask->raw contains all of
+ * output and is not supported is rejected by name; hints are ignored. request->raw contains all of
  * them. Any thread. */
 
 static int read_allowed_ids(struct fields *f, const char *name, const struct json *v);

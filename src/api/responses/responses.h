@@ -42,7 +42,7 @@ int responses_recall(struct ask *ask, const struct responses_kept *before, size_
     const struct responses_shelf *shelf, struct arena *a, struct err *e);
 
 /* responses_items.c: stored item lists, then the input (an array, or a string for one message) ->
- * f->ask->convo. The input's own items, with references replaced, become ask->items. */
+ * f->request->convo. The input's own items, with references replaced, become request->items. */
 struct items_ask {
     const struct json *const *before;
     size_t n_before;
@@ -52,7 +52,7 @@ struct items_ask {
 int responses_read_items(struct fields *f, const struct items_ask *want);
 
 /* responses_refs.c: replaces item references in `list` (a string or an array, called `name`) by the
- * items. Without a store they remain, and ask.needs_shelf is set. Time and memory are linear in the
+ * items. Without a store they remain, and request.needs_shelf is set. Time and memory are linear in the
  * list and in the stored responses it refers to. */
 int responses_resolve(struct fields *f, const char *name, const struct json *list,
     const struct responses_shelf *shelf, const struct json **out);
@@ -60,7 +60,7 @@ bool responses_is_reference(const struct json *item);
 /* "msg_HEX_2" -> "resp_HEX" in `out`; false: not an id of this server. */
 bool responses_id_of_item(struct str item, char out[RESPONSES_ID_MAX]);
 
-/* responses_tools.c -> f->ask, for tools_settle */
+/* responses_tools.c -> f->request, for tools_settle */
 int responses_read_tools(struct fields *f, const struct json *v);
 int responses_read_tool_choice(struct fields *f, const struct json *v);
 

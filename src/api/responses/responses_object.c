@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 /* responses_object.c: the response object and its input items as JSON. Request parameters are
- * copied from ask->raw as the client sent them. Any thread. */
+ * copied from request->raw as the client sent them. Any thread. */
 
 /* ---- the object */
 

@@ -6,8 +6,8 @@
 #include <stdio.h>
 
 /* responses_request.c: field table of the Responses API. A field that would change the output and
- * is not supported is rejected by name; hints are ignored. ask->raw contains all of them, and the
- * response object repeats them from there. Any thread. */
+ * is not supported is rejected by name; hints are ignored. request->raw contains all of them, and
+ * the response object repeats them from there. Any thread. */
 
 static int read_include(struct fields *f, const char *name, const struct json *v);
 static int read_reasoning(struct fields *f, const char *name, const struct json *v);
@@ -75,7 +75,7 @@ static const struct field table[] = {
 /* ---- fields with their own reader */
 
 /* Results of server-side tools do not exist and are not included. The other values are looked up in
- * ask->raw when the response is formatted. */
+ * request->raw when the response is formatted. */
 static int read_include(struct fields *f, const char *name, const struct json *v)
 {
     static const char values[] =
