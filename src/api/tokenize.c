@@ -80,8 +80,8 @@ int detokenize_parse(struct detokenize_ask *out, struct str body, struct arena *
         if (!json_i64(c, &id))
             return err_param(e, ERR_INVALID, "tokens", "'tokens' must be an array of token ids.");
         if (id < 0 || id > INT32_MAX)
-            return err_param(
-                e, ERR_RANGE, "tokens", "'tokens' has %lld, which is no token id.", (long long)id);
+            return err_param(e, ERR_RANGE, "tokens", "'tokens' has %lld, which is not a token id.",
+                (long long)id);
         out->ids[out->n++] = (int32_t)id;
     }
     return 0;

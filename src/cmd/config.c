@@ -29,7 +29,7 @@ static int next_event(struct config_reader *r, yaml_event_t *ev, struct err *e)
         return err_set(e, ERR_SYNTAX, "%s:%zu: %s", r->path, r->yaml.problem_mark.line + 1,
             r->yaml.problem ? r->yaml.problem : "not YAML");
     if (ev->type == YAML_ALIAS_EVENT || (ev->type == YAML_SCALAR_EVENT && ev->data.scalar.anchor)) {
-        int rc = fail_at(r, &ev->start_mark, e, "anchors and aliases are not served here");
+        int rc = fail_at(r, &ev->start_mark, e, "anchors and aliases are not supported");
         yaml_event_delete(ev);
         return rc;
     }
@@ -99,8 +99,9 @@ static int check_model(const struct config_reader *r, const struct model_entry *
     if (!*m->path)
         return err_set(e, ERR_INVALID, "%s:%d: model '%s' needs a `path`", r->path, m->line, m->id);
     if (!is_script && strcmp(m->backend, "native"))
-        return err_set(e, ERR_INVALID, "%s:%d: model '%s': backend '%s' is none of native|script",
-            r->path, m->line, m->id, m->backend);
+        return err_set(e, ERR_INVALID,
+            "%s:%d: model '%s': backend '%s' is not one of native|script", r->path, m->line, m->id,
+            m->backend);
     for (int i = 0; i < r->o->n_models; i++)
         if (!strcmp(r->o->models[i].id, m->id))
             return err_set(e, ERR_INVALID, "%s:%d: model id '%s' is taken by line %d", r->path,

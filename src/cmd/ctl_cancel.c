@@ -15,7 +15,7 @@ static int cancel_request(struct ctl *c, const char *id)
     int n = snprintf(path, sizeof(path), "/v1/requests/%s", escaped);
     curl_free(escaped);
     if (n >= (int)sizeof(path))
-        return ctl_fail("'%.40s...' is no request id", id);
+        return ctl_fail("'%.40s...' is not a request id", id);
     ctl_delete(c, path, &r);
     int rc = ctl_check(&r);
     if (rc == EXIT_OK && c->as_json)

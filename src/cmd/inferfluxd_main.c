@@ -12,6 +12,7 @@
 #include "serve/serve.h"
 #include "serve/slots.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -126,7 +127,7 @@ static int decide_auth(const struct options *o, struct serve_options *so, struct
                     (!strcmp(o->auth, "auto") && (keys_count(so->keys) > 0 || !is_local));
     if (so->needs_key && !keys_count(so->keys))
         return err_set(e, ERR_INVALID,
-            "listening on %s needs an API key: set INFERFLUX_API_KEYS (or say --auth never)",
+            "listening on %s needs an API key: set INFERFLUX_API_KEYS (or use --auth never)",
             o->host);
     return 0;
 }
@@ -168,7 +169,7 @@ static void raise_descriptor_limit(void)
     if (!getrlimit(RLIMIT_NOFILE, &l) && l.rlim_cur < l.rlim_max) {
         l.rlim_cur = l.rlim_max;
         if (setrlimit(RLIMIT_NOFILE, &l))
-            log_warn("cmd", "limits", "descriptors stay at the soft limit");
+            log_warn("cmd", "descriptor_limit", "error=%s", strerror(errno));
     }
 }
 

@@ -101,7 +101,7 @@ static int set(
         return 0;
     case CHOICE:
         if (!is_choice(t->choices, value))
-            return err_set(e, ERR_INVALID, "%s: '%s' is none of %s", where, z, t->choices);
+            return err_set(e, ERR_INVALID, "%s: '%s' is not one of %s", where, z, t->choices);
         break;
     case STRING:
     case SECRET:
@@ -250,7 +250,7 @@ static int read_flags(struct options *o, int argc, char **argv, bool apply, stru
         char where[80];
 
         if (!split_flag(argv[i], &f))
-            return err_set(e, ERR_INVALID, "'%s' is no flag; see --help", argv[i]);
+            return err_set(e, ERR_INVALID, "'%s' is not a flag; see --help", argv[i]);
         if (read_special_flag(o, &f))
             continue;
         const struct option *t = find_flag(f.name);

@@ -88,11 +88,11 @@ static void bad_flags_are_named(void)
         { "--port", NULL, "--port needs a value" },
         { "--port", "99999", "--port: 99999 is not in 0..65535" },
         { "--port", "eight", "--port: 'eight' is not a number" },
-        { "--kernels", "mmx", "--kernels: 'mmx' is none of auto|ref|avx2|avxvnni|avx512|amx" },
+        { "--kernels", "mmx", "--kernels: 'mmx' is not one of auto|ref|avx2|avxvnni|avx512|amx" },
         { "--strict-model=perhaps", NULL, "--strict-model: 'perhaps' is neither true nor false" },
         { "--max-body", "9999999999999999999T",
             "--max-body: '9999999999999999999T' is not a size (like 4096, 512M or 2G)" },
-        { "model.gguf", NULL, "'model.gguf' is no flag; see --help" },
+        { "model.gguf", NULL, "'model.gguf' is not a flag; see --help" },
     };
     struct options o;
     struct err e;
@@ -111,14 +111,14 @@ static void a_bad_file_is_an_error_with_its_line(void)
     } rows[] = {
         { "server:\n  prot: 1\n", ":2: server.prot: unknown key 'server.prot'" },
         { "server:\n  port: many\n", ":2: server.port: 'many' is not a number" },
-        { "a: &x 1\nb: *x\n", ":1: anchors and aliases are not served here" },
+        { "a: &x 1\nb: *x\n", ":1: anchors and aliases are not supported" },
         { "- 1\n", ":1: the file must be a mapping of settings" },
         { "server: [1]\n", ":1: a list is not expected here" },
         { "server:\n  port: 1\n port: 2\n", ":3: " },
         { "models:\n  - path: x\n", ":2: a model needs an `id`" },
         { "models:\n  - id: a\n", ":2: model 'a' needs a `path`" },
         { "models:\n  - id: a\n    path: x\n    backend: gpu\n",
-            ":2: model 'a': backend 'gpu' is none of native|script" },
+            ":2: model 'a': backend 'gpu' is not one of native|script" },
         { "models:\n  - id: a\n    path: x\n  - id: a\n    path: y\n",
             ":4: model id 'a' is taken by line 2" },
         { "models:\n  - id: a\n    pth: x\n", ":3: unknown key 'models[].pth'" },

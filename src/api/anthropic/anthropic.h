@@ -14,8 +14,8 @@ int anthropic_parse(struct ask *ask, const struct json *body, struct arena *a, s
 /* For count_tokens: the same body, but max_tokens may be absent. */
 int anthropic_parse_count(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
 
-/* anthropic_messages.c: `system` (may be NULL) and `messages` -> f->request->convo. The model continues
- * a trailing message of the assistant. */
+/* anthropic_messages.c: `system` (may be NULL) and `messages` -> f->request->convo. The model
+ * continues a trailing message of the assistant. */
 int anthropic_read_convo(struct fields *f, const struct json *system, const struct json *messages);
 
 /* anthropic_tools.c: `tools` and `tool_choice` (either may be NULL) -> f->request. */

@@ -20,7 +20,7 @@ struct block_reader {
     int n_called, next_called;
 };
 
-static const char *const text_only = "this model reads only text";
+static const char *const text_only = "this model accepts only text";
 
 /* ---- allocation */
 
@@ -123,8 +123,9 @@ static int unknown_type(struct fields *f, const struct path *at, struct str type
 {
     struct path_text name = path_spell(AT(at, "type"));
 
-    return err_param(f->e, ERR_INVALID, name.z, "'%s' is '%.*s', which is no kind of block here.",
-        name.z, (int)MIN(type.n, (size_t)40), type.p);
+    return err_param(f->e, ERR_INVALID, name.z,
+        "'%s' is '%.*s', which is not a supported block type.", name.z,
+        (int)MIN(type.n, (size_t)40), type.p);
 }
 
 static int read_text_block(
@@ -367,7 +368,7 @@ static int read_assistant_block(
     if (str_is(type, "redacted_thinking"))
         return 0; /* encrypted by another server */
     if (is_servers_block(type))
-        return path_unsupported(r->f, at, "tools that another server ran are not read");
+        return path_unsupported(r->f, at, "results of server-side tools are not accepted");
     return unknown_type(r->f, at, type);
 }
 

@@ -32,7 +32,7 @@ static const struct field table[] = {
     LATER("system"),
     { "temperature", FIELD_FLOAT, ON, { 0, 2 }, TO(sample.temperature) },
     READ("thinking", read_thinking),
-    { "thread", FIELD_REFUSE, ON, .text = "conversations are not kept here: send the whole of it" },
+    { "thread", FIELD_REFUSE, ON, .text = "conversations are not stored; send all messages" },
     LATER("tool_choice"),
     LATER("tools"),
     { "top_k", FIELD_INT, ON, { -1, INT32_MAX }, TO(sample.top_k) },
@@ -58,7 +58,7 @@ static int read_output_config(struct fields *f, const char *name, const struct j
     const struct json *effort = json_get(v, "effort"), *format = json_get(v, "format");
     if (!json_is_null(format))
         return field_unsupported(
-            f, "output_config.format", "answers of a prescribed shape are not served yet");
+            f, "output_config.format", "structured output is not implemented yet");
     if (json_is_null(effort))
         return 0;
     return field_word(

@@ -31,7 +31,7 @@ int answer_new(struct answer **out, const struct answer_setup *s, struct err *e)
     CHECK(n >= 1 && n <= ASK_PROMPTS_MAX);
     struct answer *a = try_calloc(1, sizeof(*a) + (size_t)n * sizeof(a->choices[0]));
     if (!a)
-        return err_set(e, ERR_MEMORY, "No memory for an answer.");
+        return err_set(e, ERR_MEMORY, "No memory for a response.");
     a->setup = *s;
     a->wire = ask->wire;
     a->n_choices = n;
@@ -53,7 +53,7 @@ int answer_new(struct answer **out, const struct answer_setup *s, struct err *e)
     a->wire->begin(a);
     if (!answer_ok(a)) {
         answer_free(a);
-        return err_set(e, ERR_MEMORY, "No memory for an answer.");
+        return err_set(e, ERR_MEMORY, "No memory for a response.");
     }
     *out = a;
     return 0;
@@ -431,7 +431,7 @@ const struct choice *answer_rank(const struct answer *a, int prompt, int place)
 
 void answer_end(struct answer *a)
 {
-    const struct err memory = { .code = ERR_MEMORY, .msg = "The answer became too large." };
+    const struct err memory = { .code = ERR_MEMORY, .msg = "The response became too large." };
 
     if (a->has_ended)
         return;

@@ -87,7 +87,7 @@ static inline bool answer_tells(const struct answer *a)
 /* Returns the choice, or NULL if it accepts no more output. */
 struct choice *answer_open_choice(struct answer *a, int i);
 size_t answer_choice_bytes(const struct choice *c);
-/* Adds the growth of a choice since it had `before` bytes to a->held_bytes, and checks the limit. */
+/* Adds the growth of a choice since it had `before` bytes to a->held_bytes; checks the limit. */
 void answer_account(struct answer *a, const struct choice *c, size_t before);
 /* Called after text was emitted: the logprobs of its tokens are final. A stream drops them, since
  * its frame contains them. */

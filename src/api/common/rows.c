@@ -9,8 +9,9 @@ static int read_bias_row(
     double d;
 
     if (!str_to_u64(v->key, &id) || id > INT32_MAX)
-        return err_param(f->e, ERR_INVALID, name, "'%s' has the key '%.*s', which is no token id.",
-            name, (int)MIN(v->key.n, (size_t)40), v->key.p);
+        return err_param(f->e, ERR_INVALID, name,
+            "'%s' has the key '%.*s', which is not a token id.", name,
+            (int)MIN(v->key.n, (size_t)40), v->key.p);
     if (field_number(f, name, v, in, &d))
         return -1;
     *out = (struct token_bias){ (int32_t)id, (float)d };

@@ -32,7 +32,7 @@ enum {
 #include "api/common/status.def"
 #undef STATUS
 };
-_Static_assert(N_CODES == N_ROWS, "every code of base/errors.def has a row in status.def");
+_Static_assert(N_CODES == N_ROWS, "every code of base/errors.def has an entry in status.def");
 
 /* ERR_NONE and unknown codes map to ERR_INTERNAL. */
 static const struct status_entry *entry_of(enum errcode code)

@@ -62,7 +62,7 @@ static int check_name(struct fields *f, const struct path *where, struct str nam
         return 0;
     struct path_text at = path_spell(AT(where, "name"));
     return err_param(f->e, ERR_INVALID, at.z,
-        "'%s' must have 1 to %d bytes, and none below a blank.", at.z, PARSER_NAME_MAX);
+        "'%s' must have 1 to %d bytes, and no control characters.", at.z, PARSER_NAME_MAX);
 }
 
 /* Returns an empty schema. Templates read `properties` without a check whether it exists. */
@@ -220,7 +220,7 @@ static int check_tool_exists(const struct ask *ask, struct str name, struct err 
     if (has_tool(ask->tools, name))
         return 0;
     return err_param(e, ERR_INVALID, "tool_choice",
-        "'tool_choice' names '%.*s', which is none of the tools.", (int)MIN(name.n, (size_t)64),
+        "'tool_choice' names '%.*s', which is not in 'tools'.", (int)MIN(name.n, (size_t)64),
         name.p);
 }
 

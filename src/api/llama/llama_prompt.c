@@ -41,7 +41,7 @@ static int read_object(struct fields *f, const struct json *v, struct ask_prompt
     const struct json *text = json_get(v, "prompt_string");
 
     if (!field_says_nothing(json_get(v, "multimodal_data")))
-        return field_unsupported(f, "prompt.multimodal_data", "this model reads only text");
+        return field_unsupported(f, "prompt.multimodal_data", "this model accepts only text");
     if (json_is_null(text))
         return field_missing(f, "prompt.prompt_string");
     return field_text(f, "prompt.prompt_string", text, SIZE_MAX, &p->text);

@@ -20,8 +20,8 @@ enum { ON = 1 << ASK_COMPLETION };
 #define REFUSE(name, target)     { name, FIELD_REFUSE, ON, .text = target }
 /* clang-format on */
 
-#define NO_CONSTRAINTS "answers of a prescribed shape are not served yet"
-#define NO_SAMPLER     "the sampler has no such step"
+#define NO_CONSTRAINTS "structured output is not implemented yet"
+#define NO_SAMPLER     "the sampler does not implement it"
 
 static const struct field table[] = {
     FLAG("cache_prompt", cache_prompt),
@@ -44,7 +44,7 @@ static const struct field table[] = {
     REFUSE("n_indent", NO_SAMPLER),
     READ("n_predict", read_n_predict),
     READ("n_probs", read_n_probs),
-    REFUSE("post_sampling_probs", "probabilities are the model's own"),
+    REFUSE("post_sampling_probs", "probabilities are those before sampling"),
     FLOAT("presence_penalty", -2, 2, sample.presence_penalty),
     { "prompt", FIELD_LATER, ON },
     INT("repeat_last_n", -1, INT32_MAX, sample.repeat_last_n),
@@ -176,8 +176,8 @@ static int parse_completion(struct ask *ask, const struct json *body, struct are
         return -1;
     if ((int64_t)ask->n_prompts * ask->n > ASK_PROMPTS_MAX)
         return err_param(e, ERR_RANGE, "prompt",
-            "%d prompts with %d answers each are more than %d answers.", ask->n_prompts, ask->n,
-            ASK_PROMPTS_MAX);
+            "%d prompts with %d choices each exceed the limit of %d choices.", ask->n_prompts,
+            ask->n, ASK_PROMPTS_MAX);
     ask->best_of = ask->n;
     ask->sample.top_k = MAX(ask->sample.top_k, 0);
     ask->sample.want_logprobs = ask->want_logprobs;

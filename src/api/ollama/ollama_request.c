@@ -28,7 +28,7 @@ enum { ON = 1 << ASK_CHAT };
 #define REFUSE(name, what)    { name, FIELD_REFUSE, ON, .text = what }
 /* clang-format on */
 
-#define NO_CONSTRAINTS "answers of a prescribed shape are not served yet"
+#define NO_CONSTRAINTS "structured output is not implemented yet"
 
 static const struct field chat_table[] = {
     REFUSE("format", NO_CONSTRAINTS),
@@ -48,9 +48,9 @@ static const struct field chat_table[] = {
 };
 
 static const struct field generate_table[] = {
-    REFUSE("context", "use /api/chat, which is told the whole conversation"),
+    REFUSE("context", "use /api/chat with the whole conversation"),
     REFUSE("format", NO_CONSTRAINTS),
-    REFUSE("images", "this model reads only text"),
+    REFUSE("images", "this model accepts only text"),
     READ("keep_alive", read_keep_alive),
     FLAG("logprobs", want_logprobs),
     { "model", FIELD_TEXT, ON, { 0, 1024 }, TO(model) },
@@ -61,7 +61,7 @@ static const struct field generate_table[] = {
     FLAG("stream", stream),
     LATER("suffix"),
     LATER("system"),
-    REFUSE("template", "the template comes with the model"),
+    REFUSE("template", "the template is part of the model"),
     READ("think", read_think),
     INT("top_logprobs", 0, TOP_LOGPROBS_MAX, sample.n_top),
     { "x_timeout", FIELD_DOUBLE, ON, { 0, 86400 }, TO(timeout_s) },
@@ -71,7 +71,7 @@ static const struct field generate_table[] = {
 static const struct field option_table[] = {
     FLOAT("frequency_penalty", -2, 2, sample.frequency_penalty),
     FLOAT("min_p", 0, 1, sample.min_p),
-    REFUSE("mirostat", "the sampler has no such step"),
+    REFUSE("mirostat", "the sampler does not implement it"),
     READ("num_predict", read_num_predict),
     FLOAT("presence_penalty", -2, 2, sample.presence_penalty),
     INT("repeat_last_n", -1, INT32_MAX, sample.repeat_last_n),
@@ -184,7 +184,7 @@ static int read_message(
         return -1;
     m->raw = NULL;
     if (!field_says_nothing(images))
-        return path_unsupported(f, AT(where, "images"), "this model reads only text");
+        return path_unsupported(f, AT(where, "images"), "this model accepts only text");
     return text.p || !m->n_tool_calls ? set_text(f, m, text.p ? text : STR("")) : 0;
 }
 

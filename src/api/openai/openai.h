@@ -19,7 +19,7 @@ int openai_read_messages(struct fields *f, const char *name, const struct json *
 /* tool_calls or function_call of m->raw -> m->tool_calls; arguments are a string or an object. */
 int openai_read_tool_calls(struct fields *f, const struct path *where, struct message *m);
 
-/* openai_tools.c: tools, tool_choice, and the deprecated functions and function_call -> f->request. */
+/* openai_tools.c: tools, tool_choice, the deprecated functions and function_call -> f->request. */
 int openai_read_tools(struct fields *f);
 /* Reads tool_choice in the format that Chat Completions and Responses share. */
 int openai_read_tool_choice(struct fields *f, const struct json *v);

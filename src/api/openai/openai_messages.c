@@ -47,11 +47,12 @@ static int read_part(
         p->kind = part_types[i].kind;
         const char *member = part_types[i].text;
         if (!member)
-            return path_unsupported(f, where, "this model reads only text");
+            return path_unsupported(f, where, "this model accepts only text");
         return path_need_text(f, AT(where, member), json_get(v, member), &p->text);
     }
     struct path_text at = path_spell(AT(where, "type"));
-    return err_param(f->e, ERR_INVALID, at.z, "'%s' is '%.*s', which is no kind of content.", at.z,
+    return err_param(f->e, ERR_INVALID, at.z,
+        "'%s' is '%.*s', which is not a supported content type.", at.z,
         (int)MIN(type.n, (size_t)40), type.p);
 }
 

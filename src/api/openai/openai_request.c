@@ -32,9 +32,9 @@ enum { CHAT = 1 << ASK_CHAT, COMPLETION = 1 << ASK_COMPLETION, BOTH = CHAT | COM
 #define REFUSE(name, on, what)   { name, FIELD_REFUSE, on, .text = what }
 /* clang-format on */
 
-#define NO_CONSTRAINTS "answers of a prescribed shape are not served yet"
-#define NO_SAMPLER     "the sampler has no such step"
-#define NO_MEDIA       "answers are text only"
+#define NO_CONSTRAINTS "structured output is not implemented yet"
+#define NO_SAMPLER     "the sampler does not implement it"
+#define NO_MEDIA       "output is text only"
 
 static const struct field table[] = {
     FLAG("add_generation_prompt", CHAT, convo.add_generation_prompt),
@@ -113,13 +113,13 @@ static const struct field table[] = {
     LATER("suffix", COMPLETION),
     FLOAT("temperature", 0, 2, sample.temperature),
     REFUSE("thinking_token_budget", CHAT,
-        "thinking is not cut short; turn it off, or limit the answer"),
+        "reasoning has no token budget; disable it, or limit the output"),
     LATER("tool_choice", CHAT),
     LATER("tools", CHAT),
     INT("top_k", -1, INT32_MAX, sample.top_k),
     LATER("top_logprobs", CHAT),
     FLOAT("top_p", 0, 1, sample.top_p),
-    REFUSE("truncate_prompt_tokens", BOTH, "a prompt is never shortened silently"),
+    REFUSE("truncate_prompt_tokens", BOTH, "a prompt is never truncated silently"),
     FLOAT("typical_p", 0, 1, sample.typical_p),
     REFUSE("use_beam_search", BOTH, NO_SAMPLER),
     TEXT("user", 1024, user),
@@ -161,7 +161,7 @@ static int read_chat_template(struct fields *f, const char *name, const struct j
     if (f->ask->wire == &wire_apply_template)
         return v->kind == JSON_STRING ? 0 : field_wrong_kind(f, name, "a string", v);
     return field_says_nothing(v) ? 0
-                                 : field_unsupported(f, name, "the template comes with the model");
+                                 : field_unsupported(f, name, "the template is part of the model");
 }
 
 static int read_echo(struct fields *f, const char *name, const struct json *v)
@@ -169,7 +169,7 @@ static int read_echo(struct fields *f, const char *name, const struct json *v)
     if (field_bool(f, name, v, &f->ask->echo))
         return -1;
     if (f->ask->echo && f->ask->kind == ASK_CHAT)
-        return field_unsupported(f, name, "a chat is not echoed");
+        return field_unsupported(f, name, "a chat prompt is not echoed");
     return 0;
 }
 
@@ -272,7 +272,7 @@ static int join_prediction(struct fields *f, const struct json *parts)
             buf_put(&text, t->s.p, t->s.n);
         else
             rc = err_param(f->e, ERR_INVALID, "prediction.content",
-                "'prediction.content' may hold parts with a text only.");
+                "'prediction.content' may contain only text parts.");
     }
     if (!rc) {
         f->ask->prediction = buf_ok(&text) ? arena_str(f->arena, buf_str(&text)) : STR_NONE;
@@ -343,7 +343,7 @@ static int check_counts(struct fields *f)
             "'best_of' greater than 'n' cannot be streamed: the best is known only at the end.");
     if ((int64_t)ask->n_prompts * ask->best_of > ASK_PROMPTS_MAX)
         return err_param(f->e, ERR_RANGE, "prompt",
-            "%d prompts with %d choices each are more than %d answers.", ask->n_prompts,
+            "%d prompts with %d choices each exceed the limit of %d choices.", ask->n_prompts,
             ask->best_of, ASK_PROMPTS_MAX);
     return 0;
 }

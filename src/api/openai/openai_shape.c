@@ -106,7 +106,7 @@ int openai_read_shape(
                          : read_schema(f, AT(where, "json_schema"), inner);
     }
     if (!str_is(type, "grammar"))
-        return field_unsupported(f, name, "answers of this shape are not served");
+        return field_unsupported(f, name, "this format is not implemented");
     shape->kind = SHAPE_GRAMMAR;
     const struct path *at = AT(where, "grammar");
     return path_need_text(f, at, json_get(v, "grammar"), &shape->grammar)

@@ -52,8 +52,8 @@ struct items_ask {
 int responses_read_items(struct fields *f, const struct items_ask *want);
 
 /* responses_refs.c: replaces item references in `list` (a string or an array, called `name`) by the
- * items. Without a store they remain, and request.needs_shelf is set. Time and memory are linear in the
- * list and in the stored responses it refers to. */
+ * items. Without a store they remain, and request.needs_shelf is set. Time and memory are linear in
+ * the list and in the stored responses it refers to. */
 int responses_resolve(struct fields *f, const char *name, const struct json *list,
     const struct responses_shelf *shelf, const struct json **out);
 bool responses_is_reference(const struct json *item);

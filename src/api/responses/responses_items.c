@@ -22,7 +22,7 @@ struct item_reader {
     bool is_assistant_open;  /* the last message is the assistant's */
 };
 
-static const char *const text_only = "this model reads only text";
+static const char *const text_only = "this model accepts only text";
 
 static bool is_type(const struct json *v, const char *type)
 {
@@ -56,7 +56,7 @@ static int allocate_items(struct item_reader *r, const struct item_counts *item_
 {
     if (item_counts->messages > ASK_MESSAGES_MAX)
         return err_param(r->f->e, ERR_RANGE, "input",
-            "'input' and what goes before it may have at most %d items.", ASK_MESSAGES_MAX);
+            "'input' and the stored items before it may have at most %d items.", ASK_MESSAGES_MAX);
     r->parts = arena_zalloc(r->f->arena, item_counts->parts, sizeof(*r->parts));
     r->calls = arena_zalloc(r->f->arena, item_counts->calls + 1, sizeof(*r->calls));
     r->c->messages = arena_zalloc(r->f->arena, item_counts->messages, sizeof(*r->c->messages));
@@ -111,8 +111,8 @@ static int read_part(
     if (!is_text) {
         struct path_text name = path_spell(AT(at, "type"));
         return err_param(r->f->e, ERR_INVALID, name.z,
-            "'%s' is '%.*s', which is no kind of content.", name.z, (int)MIN(type.n, (size_t)40),
-            type.p);
+            "'%s' is '%.*s', which is not a supported content type.", name.z,
+            (int)MIN(type.n, (size_t)40), type.p);
     }
     const char *member = is_refusal ? "refusal" : "text";
     if (path_need_text(r->f, AT(at, member), json_get(v, member), &text))
@@ -302,8 +302,8 @@ static int read_item(struct item_reader *r, const struct path *at, const struct 
             return 0;
     struct path_text where = path_spell(AT(at, "type"));
     return err_param(r->f->e, ERR_INVALID, where.z,
-        "'%s' is '%.*s', which is no kind of item here.", where.z, (int)MIN(type.n, (size_t)40),
-        type.p);
+        "'%s' is '%.*s', which is not a supported item type.", where.z,
+        (int)MIN(type.n, (size_t)40), type.p);
 }
 
 /* ---- lists */

@@ -33,7 +33,7 @@ static const struct field table[] = {
     FLAG("cache_prompt", cache_prompt),
     TEXT("cache_salt", 256, cache_salt),
     { "chat_template_kwargs", FIELD_OBJECT, ON, .to = TO(convo.template_kwargs) },
-    REFUSE("conversation", "go on from an answer with 'previous_response_id'"),
+    REFUSE("conversation", "continue a response with 'previous_response_id'"),
     FLOAT("frequency_penalty", -2, 2, sample.frequency_penalty),
     FLAG("ignore_eos", ignore_eos),
     READ("include", read_include),
@@ -48,7 +48,7 @@ static const struct field table[] = {
     FLOAT("presence_penalty", -2, 2, sample.presence_penalty),
     TEXT("previous_response_id", RESPONSES_ID_MAX - 1, previous_id),
     INT("priority", INT32_MIN, INT32_MAX, priority),
-    REFUSE("prompt", "no prompts are kept here"),
+    REFUSE("prompt", "prompts are not stored"),
     TEXT("prompt_cache_key", 1024, prompt_cache_key),
     READ("reasoning", read_reasoning),
     FLOAT("repeat_penalty", 0.001, 100, sample.repeat_penalty),
@@ -184,7 +184,7 @@ static int check_background(struct fields *f)
     if (!f->ask->background || f->ask->store)
         return 0;
     return err_param(f->e, ERR_INVALID, "background",
-        "'background' needs 'store': what nobody waits for has to be kept.");
+        "'background' requires 'store', from which the response is read.");
 }
 
 int responses_parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
@@ -209,11 +209,11 @@ static int parse_stored(struct fields *f, const struct responses_kept *k, const 
 
     if (json_parse(&input, k->input, f->arena, NULL, &ignored) || input->kind != JSON_ARRAY ||
         json_parse(&answer, k->answer, f->arena, NULL, &ignored))
-        return err_set(f->e, ERR_CORRUPT, "A kept answer cannot be read.");
+        return err_set(f->e, ERR_CORRUPT, "A stored response cannot be read.");
     out[0] = input;
     out[1] = json_get(answer, "output");
     if (!out[1] || out[1]->kind != JSON_ARRAY)
-        return err_set(f->e, ERR_CORRUPT, "A kept answer has no items.");
+        return err_set(f->e, ERR_CORRUPT, "A stored response has no items.");
     return 0;
 }
 

@@ -23,8 +23,9 @@ static int wrong_type(struct fields *f, const struct path *at, struct str type)
 {
     struct path_text where = path_spell(AT(at, "type"));
 
-    return err_param(f->e, ERR_INVALID, where.z, "'%s' is '%.*s', which is no kind of tool.",
-        where.z, (int)MIN(type.n, (size_t)40), type.p);
+    return err_param(f->e, ERR_INVALID, where.z,
+        "'%s' is '%.*s', which is not a supported tool type.", where.z,
+        (int)MIN(type.n, (size_t)40), type.p);
 }
 
 static int read_tool(
@@ -100,7 +101,7 @@ static int read_allowed_tools(struct fields *f, const struct json *v)
     if (ask->n_allowed_tools)
         return 0;
     if (is_required)
-        return field_unsupported(f, "tool_choice.tools", "only functions are called");
+        return field_unsupported(f, "tool_choice.tools", "only functions can be called");
     ask->tool_choice = TOOL_CHOICE_NONE;
     return 0;
 }
