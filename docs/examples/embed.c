@@ -1,5 +1,4 @@
-/* embed.c: example of the embeddable library: sends one message and prints the response as it is
- * generated.
+/* embed.c: embeds a model in a program: sends one question, prints the response as it is generated.
  *
  *     cc embed.c $(pkg-config --cflags --libs inferflux) -o embed
  *     ./embed model.gguf "What is InferFlux?"
@@ -17,20 +16,20 @@ struct reader {
 
 static void on_event(void *user, const inferflux_event *event)
 {
-    struct reader *reader = user;
+    struct reader *me = user;
 
     if (event->kind == INFERFLUX_TEXT) {
         fwrite(event->text, 1, event->n_text, stdout);
         fflush(stdout);
-        reader->shown += event->n_text;
-        if (reader->shown > 2000 && reader->request)
-            inferflux_cancel(reader->request);
+        me->shown += event->n_text;
+        if (me->shown > 2000 && me->request)
+            inferflux_cancel(me->request);
         return;
     }
     printf("\n");
     if (event->finish == INFERFLUX_ERROR) {
         fprintf(stderr, "embed: %s\n", event->error);
-        reader->status = 1;
+        me->status = 1;
     }
     fprintf(stderr, "%d prompt tokens, %d completion tokens\n", event->prompt_tokens,
         event->completion_tokens);
@@ -40,7 +39,7 @@ int main(int argc, char **argv)
 {
     inferflux *model;
     char why[256];
-    struct reader reader = { 0 };
+    struct reader me = { 0 };
 
     if (argc != 3) {
         fprintf(stderr, "usage: embed MODEL.gguf QUESTION\n");
@@ -52,12 +51,12 @@ int main(int argc, char **argv)
     }
     inferflux_message question = { .role = "user", .content = argv[2] };
     inferflux_params params = { .messages = &question, .n_messages = 1, .max_tokens = 128 };
-    reader.request = inferflux_submit(model, &params, on_event, &reader, why, sizeof(why));
-    if (!reader.request) {
+    me.request = inferflux_submit(model, &params, on_event, &me, why, sizeof(why));
+    if (!me.request) {
         fprintf(stderr, "embed: %s\n", why);
-        reader.status = 1;
+        me.status = 1;
     }
-    inferflux_release(reader.request);
+    inferflux_release(me.request);
     inferflux_close(model);
-    return reader.status;
+    return me.status;
 }
