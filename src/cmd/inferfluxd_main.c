@@ -20,8 +20,8 @@
 
 extern char **environ;
 
-/* Reads scheduler.batch: a number, or `auto`, which selects enough sequences to use all processors,
- * twice as many admitted sequences as batched ones, and at most 256 tokens per step and thread. */
+/* Reads scheduler.batch: a number, or `auto`, which selects 8 sequences per thread (16 to 128),
+ * twice as many admitted sequences, and 256 tokens per thread in a step (2,048 to 8,192). */
 static int read_batch(const struct options *o, struct engine_options *eo, struct err *e)
 {
     uint64_t n;
