@@ -32,7 +32,7 @@ static int inspect_pair(const struct ctl *c, const struct gguf *g, const char *d
         printf("{\"draft\": true, \"weights_share\": %.3f}\n", share);
     else
         printf(
-            "draft         %s: same vocabulary, %.0f %% of the weight bytes\n", draft, 100 * share);
+            "draft         %s: the same tokens, %.0f %% of the weight bytes\n", draft, 100 * share);
     return EXIT_OK;
 }
 

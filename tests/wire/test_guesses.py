@@ -104,7 +104,7 @@ def test_a_draft_model_in_the_entry_guesses():
                 {"draft_max": 16, "by_history": False, "draft_model": os.path.basename(small)})
         told = inspect("--draft", small, DEMO)
         equal((told.returncode, told.stderr), (0, ""))
-        assert "same vocabulary, " in told.stdout, told.stdout
+        assert "the same tokens, " in told.stdout, told.stdout
 
 
 def test_one_of_other_tokens_is_refused_by_name():

@@ -35,7 +35,7 @@ static int read_mixed(struct fields *f, const struct json *v, struct ask_prompt 
     return 0;
 }
 
-/* Reads {"prompt_string"}; multimodal_data is its second member. */
+/* Reads {"prompt_string"}; its other member, multimodal_data, must be empty. */
 static int read_object(struct fields *f, const struct json *v, struct ask_prompt *p)
 {
     const struct json *text = json_get(v, "prompt_string");
