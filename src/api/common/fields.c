@@ -246,7 +246,7 @@ static int read_entry(struct fields *f, const struct field *row, const struct js
     return rc;
 }
 
-/* The binary search in find_entry requires a sorted table; test builds check it for each request. */
+/* The binary search in find_entry requires a sorted table; test builds check each request. */
 static void check_order(const struct fields *f)
 {
     for (size_t i = 1; i < f->n; i++)

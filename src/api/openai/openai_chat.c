@@ -3,7 +3,7 @@
 
 /* ---- tokens ---- */
 
-/* Writes {"token","logprob","bytes" and leaves the object open. `bytes` is not UTF-8 text, so a
+/* Writes {"token","logprob","bytes" and leaves the object open. `bytes` has the raw bytes, so a
  * client can join the halves of a character that is split between tokens. */
 static void put_chat_token(
     struct buf *b, const struct answer *a, int32_t id, struct str bytes, float logprob)
