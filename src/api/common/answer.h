@@ -6,11 +6,11 @@
  *
  *   response_new                       before anything is sent
  *   response_begin                     stream: sends status 200 and the headers; body: no effect
- *     response_prompt_token*           with echo and logprobs: each token of the prompt
- *     response_prompt_text             with echo: the text of the prompt
- *     response_token                   each generated token, before the text that it completes
- *     response_text                    whole characters that no stop string can take back,
- *     response_reasoning               as content, as reasoning,
+ *     response_add_prompt_token*       with echo and logprobs: each token of the prompt
+ *     response_add_prompt_text         with echo: the text of the prompt
+ *     response_add_token               each generated token, before the text that it completes
+ *     response_add_text                whole characters that no stop string can take back,
+ *     response_add_reasoning           as content, as reasoning,
  *     response_call_*                  or as a tool call: begin, args*, end or broken
  *     response_choice_end              once per choice, after its last text
  *     response_flush                   stream: writes the frames formatted since the last flush
@@ -123,7 +123,7 @@ void answer_keepalive(struct answer *a);
 void answer_end(struct answer *a); /* choices that are still open end with `length` */
 /* x may be NULL. After the headers, writes the error frame and ends the sink; without memory for
  * the frame, aborts the sink. For a background request whose headers are not sent, only the stored
- * object receives the error (response_keep). */
+ * object receives the error (response_serialize). */
 void answer_error(struct answer *a, const struct err *e, const struct error_extra *x);
 
 /* Writes the response as it is now, and the input items, so that both can be stored and a later
