@@ -16,8 +16,8 @@ struct wire {
     const char *id_prefix;   /* "chatcmpl-" */
     const char *stream_type; /* Content-Type of a stream */
     struct str keepalive;    /* bytes that are valid between any two frames */
-    enum error_form
-        error_form;          /* format of an error that replaces the response; for status_reply */
+    /* Format of an error that replaces the response; for status_reply. */
+    enum error_form error_form;
     const char *call_prefix; /* prefix of tool call ids; NULL = "call_" */
     /* The stream callbacks are also called for a body; they write no frames then. */
     bool is_gathering;
@@ -67,7 +67,7 @@ struct wire {
 };
 
 extern const struct wire wire_openai_chat;       /* /v1/chat/completions */
-extern const struct wire wire_apply_template;    /* /apply-template: parses a chat, no response */
+extern const struct wire wire_apply_template;    /* /apply-template: only parses */
 extern const struct wire wire_openai_completion; /* /v1/completions */
 extern const struct wire wire_responses;         /* /v1/responses */
 extern const struct wire wire_anthropic;         /* /v1/messages */
