@@ -1,4 +1,4 @@
-/* Reads and writes that are under way: io_uring, where there is one, and threads say the same. */
+/* Asynchronous file I/O: the io_uring and the thread back end return the same results. */
 #include "base/fault.h"
 #include "base/rng.h"
 #include "os/aio.h"
@@ -30,7 +30,7 @@ static void close_file(int fd)
     tmpdir_remove(dir);
 }
 
-/* NULL: it is not to be had here. */
+/* Returns NULL if this back end is not available on the machine. */
 static struct aio *open_aio(enum aio_kind kind)
 {
     struct aio *a;
@@ -55,7 +55,8 @@ static void each_kind(void (*fn)(struct aio *a))
     }
 }
 
-/* A random order, a random number under way: what was written is read, wherever it is. */
+/* Writes in random order with a random number of operations in flight, then reads everything
+ * back. */
 static void write_and_read(struct aio *a)
 {
     static uint8_t in[PARTS][PART], out[PARTS][PART];
@@ -94,13 +95,13 @@ static int run_one(struct aio *a, int fd, bool is_write, uint8_t *p, size_t n, u
     return op.why;
 }
 
-static void errors_are_told(struct aio *a)
+static void expect_errno(struct aio *a)
 {
     uint8_t bytes[10] = "0123456789", back[10];
     int fd = open_file();
 
     EXPECT_EQ(run_one(a, fd, true, bytes, 10, 0), 0);
-    EXPECT_EQ(run_one(a, fd, false, back, 10, 5), EIO); /* it ends there */
+    EXPECT_EQ(run_one(a, fd, false, back, 10, 5), EIO); /* the file ends there */
     EXPECT_EQ(run_one(a, fd, false, back, 10, 100), EIO);
     EXPECT_EQ(run_one(a, -1, false, back, 10, 0), EBADF);
     EXPECT_EQ(run_one(a, fd, false, back, 10, 0), 0);
@@ -108,7 +109,7 @@ static void errors_are_told(struct aio *a)
     close_file(fd);
 }
 
-static void faults_are_told_and_short_ones_go_on(struct aio *a)
+static void expect_faults_and_short_transfers(struct aio *a)
 {
 #ifdef TESTING
     uint8_t bytes[9] = "012345678", back[9] = { 0 };
@@ -128,19 +129,20 @@ static void faults_are_told_and_short_ones_go_on(struct aio *a)
 #endif
 }
 
-static void what_is_written_is_read(void)
+static void written_bytes_are_read_back(void)
 {
     each_kind(write_and_read);
 }
 
 static void an_error_is_an_errno(void)
 {
-    each_kind(errors_are_told);
+    each_kind(expect_errno);
 }
 
-static void injected_faults_are_errors(void)
+static void injected_faults_are_reported_as_errors(void)
 {
-    each_kind(faults_are_told_and_short_ones_go_on);
+    each_kind(expect_faults_and_short_transfers);
 }
 
-TESTS(TEST(what_is_written_is_read), TEST(an_error_is_an_errno), TEST(injected_faults_are_errors))
+TESTS(TEST(written_bytes_are_read_back), TEST(an_error_is_an_errno),
+    TEST(injected_faults_are_reported_as_errors))

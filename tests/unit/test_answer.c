@@ -1,6 +1,6 @@
-/* api/answer.c against a plain model: the same random calls told as a stream and as a body must
- * say the same, choice by choice: text, thoughts, calls, logprobs, token ids, why it ended, and the
- * counts. */
+/* Response writer (api/common) against a model: the same random calls, written as a stream and
+ * as a body, must contain the same text, reasoning, tool calls, logprobs, token ids, finish
+ * reasons and counts for each choice. */
 #include "../check.h"
 
 #include "api/common/wire.h"
@@ -18,13 +18,13 @@ static struct str token_bytes(const void *vocab, int32_t id)
     return str_of(words[id]);
 }
 
-struct told { /* what a client has understood */
+struct client_view { /* content that a client extracts from a response */
     struct buf text[CHOICES], logprobs[CHOICES], ids[CHOICES], finish[CHOICES], thoughts[CHOICES],
         calls[CHOICES];
     struct buf usage;
 };
 
-static void told_init(struct told *t)
+static void client_view_init(struct client_view *t)
 {
     for (int i = 0; i < CHOICES; i++) {
         buf_init(&t->text[i], MB);
@@ -37,7 +37,7 @@ static void told_init(struct told *t)
     buf_init(&t->usage, MB);
 }
 
-static void told_clear(struct told *t)
+static void client_view_clear(struct client_view *t)
 {
     for (int i = 0; i < CHOICES; i++) {
         buf_clear(&t->text[i]);
@@ -60,7 +60,7 @@ static void append_items(struct buf *b, const struct json *array)
     }
 }
 
-/* Id and name, where they are told, then what there is of the arguments. */
+/* Appends id and name where present, then the arguments received so far. */
 static void append_calls(struct buf *b, const struct json *calls)
 {
     for (const struct json *c = calls ? calls->child : NULL; c; c = c->next) {
@@ -76,8 +76,8 @@ static void append_calls(struct buf *b, const struct json *calls)
     }
 }
 
-/* One choice of a frame or of a body. */
-static void understand_choice(struct told *t, const struct json *c)
+/* Reads one choice of a frame or of a body. */
+static void read_choice(struct client_view *t, const struct json *c)
 {
     const struct json *in = json_get(c, "delta");
     int64_t i;
@@ -105,7 +105,7 @@ static void understand_choice(struct told *t, const struct json *c)
     }
 }
 
-static void understand(struct told *t, struct str text)
+static void read_body(struct client_view *t, struct str text)
 {
     struct arena *a = arena_new(16 * MB);
     struct json *j = NULL;
@@ -113,25 +113,25 @@ static void understand(struct told *t, struct str text)
 
     EXPECT_EQ(json_parse(&j, text, a, NULL, &e), 0);
     for (const struct json *c = json_get(j, "choices")->child; c; c = c->next)
-        understand_choice(t, c);
+        read_choice(t, c);
     const struct json *usage = json_get(j, "usage");
     if (!json_is_null(usage))
         buf_puts(&t->usage, usage->raw);
     arena_free(a);
 }
 
-static void understand_stream(struct told *t, struct str rest)
+static void read_stream(struct client_view *t, struct str rest)
 {
     while (!str_is(rest, "data: [DONE]\n\n")) {
         ptrdiff_t end = str_find(rest, STR("\n\n"));
         EXPECT(end > 6);
-        understand(t, (struct str){ rest.p + 6, (size_t)end - 6 });
+        read_body(t, (struct str){ rest.p + 6, (size_t)end - 6 });
         rest = str_skip(rest, (size_t)end + 2);
     }
 }
 
-/* A call with everything that belongs to it; text may come in between nowhere. */
-static void make_call(struct answer *a, int i, int number, struct rng *r)
+/* Emits a complete tool call; no text may occur inside it. */
+static void emit_call(struct answer *a, int i, int number, struct rng *r)
 {
     answer_call_begin(a, i, number, STR("get_\"weather\""));
     for (uint64_t n = rng_below(r, 4); n; n--)
@@ -139,8 +139,8 @@ static void make_call(struct answer *a, int i, int number, struct rng *r)
     answer_call_end(a, i, number);
 }
 
-/* Random calls that depend on the seed alone. */
-static void drive(struct answer *a, const struct ask *ask, uint64_t seed)
+/* Emits random events that depend only on the seed. */
+static void emit_random_events(struct answer *a, const struct ask *ask, uint64_t seed)
 {
     struct rng r = { .key = seed };
     int n_open = ask_n_choices(ask), n_calls = 0;
@@ -172,7 +172,7 @@ static void drive(struct answer *a, const struct ask *ask, uint64_t seed)
             break;
         case 6:
             if (ask->kind == ASK_CHAT)
-                make_call(a, i, n_calls++, &r);
+                emit_call(a, i, n_calls++, &r);
             break;
         case 3:
         case 4:
@@ -186,8 +186,8 @@ static void drive(struct answer *a, const struct ask *ask, uint64_t seed)
     answer_end(a);
 }
 
-static struct answer_counts tell(
-    struct told *t, const struct wire *w, const char *body, uint64_t seed)
+static struct answer_counts write_response(
+    struct client_view *t, const struct wire *w, const char *body, uint64_t seed)
 {
     struct arena *arena = arena_new(MB);
     struct fake_sink sink;
@@ -201,12 +201,12 @@ static struct answer_counts tell(
     fake_sink_init(&sink);
     EXPECT_EQ(ask_parse(&ask, w, str_of(body), arena, &e), 0);
     EXPECT_EQ(answer_new(&a, &s, &e), 0);
-    drive(a, &ask, seed);
+    emit_random_events(a, &ask, seed);
     EXPECT_EQ(sink.n_ended, 1);
     if (ask.stream)
-        understand_stream(t, buf_str(&sink.body));
+        read_stream(t, buf_str(&sink.body));
     else
-        understand(t, buf_str(&sink.body));
+        read_body(t, buf_str(&sink.body));
     struct answer_counts n = answer_counts(a);
     answer_free(a);
     fake_sink_clear(&sink);
@@ -214,7 +214,7 @@ static struct answer_counts tell(
     return n;
 }
 
-static bool same(const struct buf *a, const struct buf *b)
+static bool expect_same_text(const struct buf *a, const struct buf *b)
 {
     if (str_eq(buf_str(a), buf_str(b)))
         return true;
@@ -227,36 +227,41 @@ static bool same(const struct buf *a, const struct buf *b)
     "\"top_logprobs\":1,\"return_token_ids\":true"
 #define TWO "\"prompt\":[\"a\",\"b\"],\"n\":3,\"logprobs\":1,\"return_token_ids\":true"
 
-static const char stream_too[] = ",\"stream\":true,\"stream_options\":{\"include_usage\":true}";
+static const char stream_options[] = ",\"stream\":true,\"stream_options\":{\"include_usage\":true}";
 
-static void a_stream_and_a_body_say_the_same(void)
+static void stream_and_body_have_the_same_content(void)
 {
     printf("seeds 1..400\n");
     for (uint64_t seed = 1; seed <= 400; seed++) {
         const struct wire *w = seed & 1 ? &wire_openai_chat : &wire_openai_completion;
         const char *keep = seed & 2 ? ",\"include_stop_str_in_output\":true" : "";
         char streamed[500], whole[500];
-        struct told a, b;
+        struct client_view a, b;
 
         snprintf(whole, sizeof(whole), "{%s%s}", seed & 1 ? ONE : TWO, keep);
-        snprintf(streamed, sizeof(streamed), "{%s%s%s}", seed & 1 ? ONE : TWO, keep, stream_too);
-        told_init(&a);
-        told_init(&b);
-        struct answer_counts n = tell(&a, w, streamed, seed), m = tell(&b, w, whole, seed);
+        snprintf(
+            streamed, sizeof(streamed), "{%s%s%s}", seed & 1 ? ONE : TWO, keep, stream_options);
+        client_view_init(&a);
+        client_view_init(&b);
+        struct answer_counts n = write_response(&a, w, streamed, seed),
+                             m = write_response(&b, w, whole, seed);
         EXPECT(n.completion_tokens == m.completion_tokens && n.prompt_tokens == 11);
         EXPECT(n.cached_tokens == m.cached_tokens);
-        bool all = same(&a.usage, &b.usage);
+        bool all = expect_same_text(&a.usage, &b.usage);
         for (int i = 0; i < CHOICES; i++)
-            all = all && same(&a.text[i], &b.text[i]) && same(&a.logprobs[i], &b.logprobs[i]) &&
-                  same(&a.ids[i], &b.ids[i]) && same(&a.finish[i], &b.finish[i]) &&
-                  same(&a.thoughts[i], &b.thoughts[i]) && same(&a.calls[i], &b.calls[i]);
+            all = all && expect_same_text(&a.text[i], &b.text[i]) &&
+                  expect_same_text(&a.logprobs[i], &b.logprobs[i]) &&
+                  expect_same_text(&a.ids[i], &b.ids[i]) &&
+                  expect_same_text(&a.finish[i], &b.finish[i]) &&
+                  expect_same_text(&a.thoughts[i], &b.thoughts[i]) &&
+                  expect_same_text(&a.calls[i], &b.calls[i]);
         if (!all)
             fprintf(stderr, "seed %llu\n", (unsigned long long)seed);
         EXPECT(all);
         EXPECT(a.finish[0].n > 0 && a.usage.n > 0);
-        told_clear(&a);
-        told_clear(&b);
+        client_view_clear(&a);
+        client_view_clear(&b);
     }
 }
 
-TESTS(TEST(a_stream_and_a_body_say_the_same))
+TESTS(TEST(stream_and_body_have_the_same_content))

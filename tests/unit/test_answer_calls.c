@@ -1,18 +1,18 @@
-/* api/answer_calls.c, and how OpenAI's chat tells calls and thoughts. */
+/* Tool calls in responses, and the form of calls and reasoning in OpenAI chat responses. */
 #include "wire_kit.h"
 
 #define HI "'messages':[{'role':'user','content':'hi'}]"
 
-static void begin_f(int number)
+static void begin_call_f(int number)
 {
     answer_call_begin(kit.answer, 0, number, STR("f"));
     answer_call_args(kit.answer, 0, number, STR("{\"a\""));
     answer_call_args(kit.answer, 0, number, STR(":1}"));
 }
 
-static void call_f(int number)
+static void emit_call_f(int number)
 {
-    begin_f(number);
+    begin_call_f(number);
     answer_call_end(kit.answer, 0, number);
 }
 
@@ -22,7 +22,7 @@ static void end_by_stop(void)
     answer_end(kit.answer);
 }
 
-static bool says(const char *what)
+static bool expect_body(const char *what)
 {
     static char got[20000];
 
@@ -42,12 +42,12 @@ static bool says(const char *what)
 #define CALL       HEAD "'tool_calls':[{'index':0,"
 #define ARGS(text) CALL "'function':{'arguments':'" text "'}}]" MORE
 
-static void a_call_is_streamed_in_pieces(void)
+static void tool_call_is_streamed_in_deltas(void)
 {
     kit_open(&wire_openai_chat, "{" HI ",'stream':true}");
     answer_begin(kit.answer);
     answer_reasoning(kit.answer, 0, STR("hm"));
-    call_f(0);
+    emit_call_f(0);
     end_by_stop();
     kit_body_is(HEAD "'role':'assistant','content':''" MORE HEAD
                      "'reasoning_content':'hm','reasoning':'hm'" MORE CALL "'id':'" ID
@@ -58,61 +58,62 @@ static void a_call_is_streamed_in_pieces(void)
     kit_close();
 }
 
-static void a_call_is_whole_in_a_body(void)
+static void body_contains_the_whole_tool_call(void)
 {
     kit_open(&wire_openai_chat, "{" HI "}");
     answer_reasoning(kit.answer, 0, STR("\"hm\""));
     answer_reasoning_tokens(kit.answer, 0, 2);
-    call_f(0);
-    call_f(1);
+    emit_call_f(0);
+    emit_call_f(1);
     end_by_stop();
-    EXPECT(says("'message':{'role':'assistant','content':null,'reasoning_content':'\\'hm\\'',"
-                "'reasoning':'\\'hm\\'','refusal':null,'tool_calls':[{'id':'" ID
-                "','type':'function','function':{'name':'f','arguments':'{\\'a\\':1}'}},{'id':"));
-    EXPECT(says("'annotations':[]},'logprobs':null,'finish_reason':'tool_calls'"));
-    EXPECT(says("'reasoning_tokens':2,"));
+    EXPECT(expect_body(
+        "'message':{'role':'assistant','content':null,'reasoning_content':'\\'hm\\'',"
+        "'reasoning':'\\'hm\\'','refusal':null,'tool_calls':[{'id':'" ID
+        "','type':'function','function':{'name':'f','arguments':'{\\'a\\':1}'}},{'id':"));
+    EXPECT(expect_body("'annotations':[]},'logprobs':null,'finish_reason':'tool_calls'"));
+    EXPECT(expect_body("'reasoning_tokens':2,"));
     kit_close();
 }
 
-static void text_and_a_call_are_both_told(void)
+static void response_contains_text_and_tool_call(void)
 {
     kit_open(&wire_openai_chat, "{" HI "}");
     kit_say(0, 1);
-    call_f(0);
+    emit_call_f(0);
     end_by_stop();
-    EXPECT(says("'content':'Hello','refusal':null,'tool_calls':[{"));
+    EXPECT(expect_body("'content':'Hello','refusal':null,'tool_calls':[{"));
     kit_close();
 }
 
-static void a_call_that_breaks_is_no_reason_to_stop(void)
+static void broken_call_does_not_set_finish_reason_tool_calls(void)
 {
     for (int stream = 0; stream < 2; stream++) {
         kit_open(&wire_openai_chat, stream ? "{" HI ",'stream':true}" : "{" HI "}");
         answer_begin(kit.answer);
-        begin_f(0);
+        begin_call_f(0);
         answer_call_broken(kit.answer, 0, 0);
         answer_text(kit.answer, 0, STR("text"));
-        begin_f(1); /* cut off by the end */
+        begin_call_f(1); /* cut off by the token limit */
         end_by_stop();
-        EXPECT(says("'content':'text'"));
-        EXPECT(says("'finish_reason':'stop'"));
-        EXPECT(!stream || says("'index':1,'id':'call_"));
+        EXPECT(expect_body("'content':'text'"));
+        EXPECT(expect_body("'finish_reason':'stop'"));
+        EXPECT(!stream || expect_body("'index':1,'id':'call_"));
         EXPECT(stream || !strstr(kit_z(buf_str(&kit.sink.body)), "tool_calls"));
     }
     kit_close();
 }
 
-static void a_call_does_not_hide_that_the_answer_was_cut(void)
+static void tool_call_does_not_hide_finish_reason_length(void)
 {
     kit_open(&wire_openai_chat, "{" HI "}");
-    call_f(0);
+    emit_call_f(0);
     answer_choice_end(kit.answer, 0, FINISH_LENGTH, STR_NONE, -1);
     answer_end(kit.answer);
-    EXPECT(says("'finish_reason':'length'") && says("'tool_calls':[{"));
+    EXPECT(expect_body("'finish_reason':'length'") && expect_body("'tool_calls':[{"));
     kit_close();
 }
 
-static void log_probabilities_come_with_whatever_is_told_next(void)
+static void logprobs_are_sent_with_the_next_event(void)
 {
     kit_open(&wire_openai_chat, "{" HI ",'stream':true,'logprobs':true}");
     answer_begin(kit.answer);
@@ -121,15 +122,15 @@ static void log_probabilities_come_with_whatever_is_told_next(void)
     answer_reasoning(kit.answer, 0, STR("hm"));
     EXPECT(!strstr(kit_z(buf_str(&kit.sink.body)), "Hello"));
     answer_flush(kit.answer);
-    EXPECT(says("'reasoning':'hm'},'logprobs':{'content':[{'token':'Hello'"));
+    EXPECT(expect_body("'reasoning':'hm'},'logprobs':{'content':[{'token':'Hello'"));
     answer_token(kit.answer, 0, &t);
-    call_f(0);
+    emit_call_f(0);
     answer_flush(kit.answer);
-    EXPECT(says("'arguments':''}}]},'logprobs':{'content':[{'token':'Hello'"));
+    EXPECT(expect_body("'arguments':''}}]},'logprobs':{'content':[{'token':'Hello'"));
     kit_close();
 }
 
-static void ids_are_what_the_template_wants(void)
+static void call_ids_have_the_format_of_the_template(void)
 {
     for (int ids = CALL_IDS_NINE; ids <= CALL_IDS_NAME; ids++) {
         struct answer_setup s = { .ask = &kit.ask,
@@ -142,11 +143,11 @@ static void ids_are_what_the_template_wants(void)
         kit_open(&wire_openai_chat, "{" HI "}");
         answer_free(kit.answer);
         EXPECT_EQ(answer_new(&kit.answer, &s, &kit.e), 0);
-        call_f(0);
-        call_f(1);
+        emit_call_f(0);
+        emit_call_f(1);
         end_by_stop();
-        EXPECT(ids == CALL_IDS_NINE || says("'id':'functions.f:3'"));
-        EXPECT(ids == CALL_IDS_NINE || says("'id':'functions.f:4'"));
+        EXPECT(ids == CALL_IDS_NINE || expect_body("'id':'functions.f:3'"));
+        EXPECT(ids == CALL_IDS_NINE || expect_body("'id':'functions.f:4'"));
         const char *at = strstr(kit_z(buf_str(&kit.sink.body)), "\"tool_calls\":[{\"id\":\"");
         EXPECT(at && (ids == CALL_IDS_NAME || strcspn(at + 21, "\"") == 9));
     }
@@ -162,7 +163,7 @@ static void every_failed_allocation_is_reported(void)
         uint64_t failures = mem_failures();
         mem_fail_after((uint64_t)n + 1);
         for (int i = 0; i < 5; i++)
-            call_f(i);
+            emit_call_f(i);
         mem_fail_after(0);
         if (mem_failures() == failures)
             break;
@@ -174,8 +175,8 @@ static void every_failed_allocation_is_reported(void)
     kit_close();
 }
 
-TESTS(TEST(a_call_is_streamed_in_pieces), TEST(a_call_is_whole_in_a_body),
-    TEST(text_and_a_call_are_both_told), TEST(a_call_that_breaks_is_no_reason_to_stop),
-    TEST(a_call_does_not_hide_that_the_answer_was_cut),
-    TEST(log_probabilities_come_with_whatever_is_told_next), TEST(ids_are_what_the_template_wants),
-    TEST(every_failed_allocation_is_reported))
+TESTS(TEST(tool_call_is_streamed_in_deltas), TEST(body_contains_the_whole_tool_call),
+    TEST(response_contains_text_and_tool_call),
+    TEST(broken_call_does_not_set_finish_reason_tool_calls),
+    TEST(tool_call_does_not_hide_finish_reason_length), TEST(logprobs_are_sent_with_the_next_event),
+    TEST(call_ids_have_the_format_of_the_template), TEST(every_failed_allocation_is_reported))

@@ -1,4 +1,4 @@
-/* api/anthropic_*.c: which bodies are accepted, what becomes of them, the bytes a client reads. */
+/* Anthropic dialect: accepted bodies, their translation to a request, and the response bytes. */
 #include "api/anthropic/anthropic.h"
 #include "wire_kit.h"
 
@@ -134,7 +134,7 @@ static const struct kit_row rows[] = {
     { "{", ERR_SYNTAX, "" },
 };
 
-static void a_body_is_right_or_its_field_is_named(void)
+static void body_is_accepted_or_the_wrong_field_is_named(void)
 {
     kit_rows(&wire_anthropic, rows, ARRAY_LEN(rows));
     EXPECT_EQ(kit_parse(&wire_anthropic_count, "{" MSG "}"), 0);
@@ -170,7 +170,7 @@ static void every_field_arrives(void)
     kit_close();
 }
 
-static void convo_is(const char *body, const char *want)
+static void expect_convo(const char *body, const char *want)
 {
     EXPECT_EQ(kit_parse(&wire_anthropic, body), 0);
     EXPECT_STR(kit_convo(), want);
@@ -178,49 +178,49 @@ static void convo_is(const char *body, const char *want)
 
 static void blocks_become_messages(void)
 {
-    convo_is(BODY(",'system':'s'"), "system: s|user: hi");
-    convo_is(BODY(",'system':''"), "user: hi");
-    convo_is(BODY(",'system':[]"), "user: hi");
-    convo_is(BODY(",'system':[" TEXT("s") "," TEXT("t") "]"), "system: s, t|user: hi");
-    convo_is(SAY(USER(TEXT("a") "," TEXT("b"))), "user: a, b");
-    convo_is(SAY(USER("")), "user:");
-    convo_is(SAY("{'role':'user','content':'a'},{'role':'user','content':'b'}"), "user: a, b");
-    convo_is(SAY("{'role':'user','content':'a'},{'role':'system','content':'s'},"
-                 "{'role':'user','content':'b'}"),
+    expect_convo(BODY(",'system':'s'"), "system: s|user: hi");
+    expect_convo(BODY(",'system':''"), "user: hi");
+    expect_convo(BODY(",'system':[]"), "user: hi");
+    expect_convo(BODY(",'system':[" TEXT("s") "," TEXT("t") "]"), "system: s, t|user: hi");
+    expect_convo(SAY(USER(TEXT("a") "," TEXT("b"))), "user: a, b");
+    expect_convo(SAY(USER("")), "user:");
+    expect_convo(SAY("{'role':'user','content':'a'},{'role':'user','content':'b'}"), "user: a, b");
+    expect_convo(SAY("{'role':'user','content':'a'},{'role':'system','content':'s'},"
+                     "{'role':'user','content':'b'}"),
         "user: a|system: s|user: b");
-    convo_is(SAY(USER("{'type':'document','source':{'type':'text','data':'d'}}," TEXT("q"))),
+    expect_convo(SAY(USER("{'type':'document','source':{'type':'text','data':'d'}}," TEXT("q"))),
         "user: d, q");
-    convo_is(SAY(USER("{'type':'document','title':'t','context':'c','source':{'type':'content',"
-                      "'content':[" TEXT("d") "," TEXT("e") "]}}," TEXT("q"))),
+    expect_convo(SAY(USER("{'type':'document','title':'t','context':'c','source':{'type':'content',"
+                          "'content':[" TEXT("d") "," TEXT("e") "]}}," TEXT("q"))),
         "user: t, c, d, e, q");
-    convo_is(SAY(USER("{'type':'search_result','source':'s','title':'t','content':[" TEXT(
-                 "f") "]}," TEXT("q"))),
+    expect_convo(SAY(USER("{'type':'search_result','source':'s','title':'t','content':[" TEXT(
+                     "f") "]}," TEXT("q"))),
         "user: t, s, f, q");
-    convo_is(
+    expect_convo(
         SAY(USER("{'type':'tool_result','tool_use_id':'t','content':[{'type':'document','title':"
                  "'n','source':{'type':'text','data':'d'}}," TEXT("r") "]}")),
         "tool#t: n, d, r");
-    convo_is(SAY(USER(TEXT("q")) "," ASSISTANT(
-                 "{'type':'thinking','thinking':'t','signature':'x'},"
-                 "{'type':'redacted_thinking','data':'zz'},{'type':'"
-                 "thinking','thinking':'u'}," TEXT(
-                     "a") ",{'type':'tool_use','id':'i','name':'f','input':{"
-                          "'x':[1, 2]}},"
-                          "{'type':'tool_use','id':'j','name':'g','input':{}"
-                          "}") "," USER(TEXT("now") ",{'type':'tool_result',"
-                                                    "'tool_use_id':'i','"
-                                                    "content':'r'},"
-                                                    "{'type':'tool_result','"
-                                                    "tool_use_id':'j','is_"
-                                                    "error':true,'content':"
-                                                    "[" TEXT("s") "," TEXT("t") "]},{'type':'"
-                                                                                "tool_result','"
-                                                                                "tool_use_id':'"
-                                                                                "k'}")),
+    expect_convo(SAY(USER(TEXT("q")) "," ASSISTANT(
+                     "{'type':'thinking','thinking':'t','signature':'x'},"
+                     "{'type':'redacted_thinking','data':'zz'},{'type':'"
+                     "thinking','thinking':'u'}," TEXT(
+                         "a") ",{'type':'tool_use','id':'i','name':'f','input':{"
+                              "'x':[1, 2]}},"
+                              "{'type':'tool_use','id':'j','name':'g','input':{}"
+                              "}") "," USER(TEXT("now") ",{'type':'tool_result',"
+                                                        "'tool_use_id':'i','"
+                                                        "content':'r'},"
+                                                        "{'type':'tool_result','"
+                                                        "tool_use_id':'j','is_"
+                                                        "error':true,'content':"
+                                                        "[" TEXT("s") "," TEXT("t") "]},{'type':'"
+                                                                                    "tool_result','"
+                                                                                    "tool_use_id':'"
+                                                                                    "k'}")),
         "user: q|assistant: a [f({\"x\":[1, 2]})#i] [g({})#j] {t\nu}|tool#i: r|tool#j: s, t|"
         "tool#k: |user: now");
-    convo_is(SAY(ASSISTANT("{'type':'tool_use','id':'i','name':'f'}") "," USER(
-                 "{'type':'tool_result','tool_use_id':'i','content':'r'}")),
+    expect_convo(SAY(ASSISTANT("{'type':'tool_use','id':'i','name':'f'}") "," USER(
+                     "{'type':'tool_result','tool_use_id':'i','content':'r'}")),
         "assistant [f({})#i]|tool#i: r");
     kit_close();
 }
@@ -249,8 +249,9 @@ static void a_last_message_of_the_assistant_is_continued(void)
     kit_close();
 }
 
-/* 100,000 messages of one role are one; were they joined by copying, this would take minutes. */
-static void joining_is_linear(void)
+/* 100,000 messages of one role become one message. If they were joined by repeated copying, this
+ * would take minutes. */
+static void joining_messages_is_linear(void)
 {
     struct buf b;
 
@@ -281,7 +282,7 @@ static const char *json_text(const struct json *j)
     return out;
 }
 
-static void tools_take_the_shape_that_templates_know(void)
+static void tools_get_the_openai_shape(void)
 {
     EXPECT_EQ(kit_parse(&wire_anthropic,
                   BODY(",'tools':[{'name':'f','description':'d','input_schema':{'type':'object'},"
@@ -326,8 +327,8 @@ static void a_choice_of_tools_arrives(void)
     kit_close();
 }
 
-/* Which tool a result is of, and whether it failed: templates ask for both. */
-static void results_know_their_calls(void)
+/* A tool result has its tool's name and its error flag: templates need both. */
+static void tool_results_have_the_name_of_their_call(void)
 {
 #define USE(id, name)    "{'type':'tool_use','id':'" id "','name':'" name "','input':{}}"
 #define RESULT(id, more) "{'type':'tool_result','tool_use_id':'" id "','content':'r'" more "}"
@@ -345,7 +346,7 @@ static void results_know_their_calls(void)
     kit_close();
 }
 
-static void a_signature_knows_its_thought(void)
+static void signature_belongs_to_its_reasoning(void)
 {
     struct str thought = STR("Let \"me\"\n\x01 think: \xF0\x9F\xA4\x94");
     char body[1000];
@@ -361,7 +362,7 @@ static void a_signature_knows_its_thought(void)
     s.z[3] ^= 1;
     EXPECT(!anthropic_signed(thought, str_of(s.z)));
     s.z[3] ^= 1;
-    /* What comes back altered, or from elsewhere, is read all the same. */
+    /* Reasoning with a changed or foreign signature is still read. */
     buf_putc(&escaped, 0);
     snprintf(body, sizeof(body),
         "{\"max_tokens\":9,\"messages\":[{\"role\":\"assistant\",\"content\":[{\"type\":"
@@ -378,7 +379,7 @@ static void a_signature_knows_its_thought(void)
     kit_close();
 }
 
-/* ---- answers */
+/* ---- responses */
 
 #define USAGE(in, cached, out)                                                                     \
     "'usage':{'input_tokens':" #in                                                                 \
@@ -432,7 +433,7 @@ static void a_message_as_a_stream(void)
     kit_close();
 }
 
-static void an_answer_without_text_has_no_block(void)
+static void response_without_text_has_no_block(void)
 {
     kit_open(&wire_anthropic, "{'max_tokens':0,'stream':true," MSG "}");
     answer_usage(kit.answer, 7, 0);
@@ -479,8 +480,8 @@ static void an_answer_without_text_has_no_block(void)
     "event: message_delta\ndata: {'type':'message_delta','delta':{'stop_reason':'" why             \
     "','stop_sequence':null,'stop_details':null}," USAGE(0, 0, n) "}\n\n" LAST
 
-/* Thoughts, text, a call, text, a call that turns out to be text, a call. */
-static void say_everything(void)
+/* Emits reasoning, text, a call, text, a call that turns out to be text, and a call. */
+static void emit_all_block_kinds(void)
 {
     struct answer *a = kit.answer;
 
@@ -506,8 +507,8 @@ static void say_everything(void)
     answer_end(a);
 }
 
-/* Ids and signatures of this run become toolu_0, toolu_1 and S. */
-static void forget_ids(struct buf *b)
+/* Replaces ids and signatures of this run by toolu_0, toolu_1 and S. */
+static void normalise_ids(struct buf *b)
 {
     struct str rest = buf_str(b);
     struct buf out;
@@ -530,11 +531,11 @@ static void forget_ids(struct buf *b)
     buf_clear(&out);
 }
 
-static void blocks_come_in_the_order_of_what_is_said(void)
+static void blocks_have_the_order_of_the_output(void)
 {
     kit_open(&wire_anthropic, BODY(TOOL));
-    say_everything();
-    forget_ids(&kit.sink.body);
+    emit_all_block_kinds();
+    normalise_ids(&kit.sink.body);
     kit_body_is(MESSAGE
         "{'type':'thinking','thinking':'Hmm\\n','signature':'S'},{'type':'text','text':'I look'},"
         "{'type':'tool_use','id':'toolu_0','name':'f','input':{'a':1}},"
@@ -542,8 +543,8 @@ static void blocks_come_in_the_order_of_what_is_said(void)
         "{'type':'tool_use','id':'toolu_1','name':'g\\'','input':{}}],'stop_reason':'tool_use',"
         "'stop_sequence':null,'stop_details':null," USAGE(0, 0, 0) "}");
     kit_open(&wire_anthropic, BODY(TOOL ",'stream':true"));
-    say_everything();
-    forget_ids(&kit.sink.body);
+    emit_all_block_kinds();
+    normalise_ids(&kit.sink.body);
     kit_body_is(EVENT("message_start",
         ",'message':" MESSAGE
         "],'stop_reason':null,'stop_sequence':null,'stop_details':null," USAGE(0, 0, 0) "}")
@@ -556,13 +557,14 @@ static void blocks_come_in_the_order_of_what_is_said(void)
     kit_close();
 }
 
-/* Who asks for it sees arguments at once, also those of a call that is none. */
-static void eager_arguments_come_as_they_are_said(void)
+/* A client that enables eager streaming receives arguments at once, also for a call that is
+ * later found broken. */
+static void eager_arguments_are_streamed_as_generated(void)
 {
     kit_open(&wire_anthropic,
         BODY(",'stream':true,'tools':[{'name':'f','eager_input_streaming':true},{'name':'g\\''}]"));
-    say_everything();
-    forget_ids(&kit.sink.body);
+    emit_all_block_kinds();
+    normalise_ids(&kit.sink.body);
     ptrdiff_t at =
         str_find(buf_str(&kit.sink.body), STR("event: content_block_start\ndata: {\"type\":"
                                               "\"content_block_start\",\"index\":2"));
@@ -583,14 +585,14 @@ static void eager_arguments_come_as_they_are_said(void)
     kit_close();
 }
 
-static void thoughts_may_be_omitted(void)
+static void reasoning_can_be_omitted(void)
 {
     kit_open(&wire_anthropic, BODY(",'thinking':{'type':'adaptive','display':'omitted'}"));
     answer_reasoning(kit.answer, 0, STR("secret"));
     answer_text(kit.answer, 0, STR("a"));
     answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
     answer_end(kit.answer);
-    forget_ids(&kit.sink.body);
+    normalise_ids(&kit.sink.body);
     kit_body_is(
         MESSAGE "{'type':'thinking','thinking':'','signature':'S'},{'type':'text','text':"
                 "'a'}],'stop_reason':'end_turn','stop_sequence':null,'stop_details':null," USAGE(
@@ -598,8 +600,8 @@ static void thoughts_may_be_omitted(void)
     kit_close();
 }
 
-/* Fewer tokens than were allowed, and yet cut: there was no more room in the context. */
-static void a_full_context_has_a_reason_of_its_own(void)
+/* The output has fewer tokens than allowed because the context is full. */
+static void full_context_has_its_own_stop_reason(void)
 {
     for (int n = 1; n <= 2; n++) {
         kit_open(&wire_anthropic, "{'max_tokens':2," MSG "}");
@@ -676,7 +678,7 @@ static void errors_have_their_own_shape(void)
 /* ---- models */
 
 /* want: the ids, and a plus when there are more. */
-static void models_are(const struct anthropic_page *page, const char *want)
+static void expect_models(const struct anthropic_page *page, const char *want)
 {
     static const struct model_info m[] = { { .id = "a" }, { .id = "b" }, { .id = "c" } };
     struct arena *a = arena_new(MB);
@@ -702,24 +704,25 @@ static void models_are(const struct anthropic_page *page, const char *want)
 
 static void models_come_in_pages(void)
 {
-    models_are(&(struct anthropic_page){ .limit = 20 }, "abc");
-    models_are(&(struct anthropic_page){ .limit = 2 }, "ab+");
-    models_are(&(struct anthropic_page){ .limit = 2, .after = STR("b") }, "c");
-    models_are(&(struct anthropic_page){ .limit = 2, .after = STR("c") }, "");
-    models_are(&(struct anthropic_page){ .limit = 1, .before = STR("c") }, "b+");
-    models_are(&(struct anthropic_page){ .limit = 9, .before = STR("c") }, "ab");
-    models_are(&(struct anthropic_page){ .limit = 9, .before = STR("a") }, "");
-    models_are(
+    expect_models(&(struct anthropic_page){ .limit = 20 }, "abc");
+    expect_models(&(struct anthropic_page){ .limit = 2 }, "ab+");
+    expect_models(&(struct anthropic_page){ .limit = 2, .after = STR("b") }, "c");
+    expect_models(&(struct anthropic_page){ .limit = 2, .after = STR("c") }, "");
+    expect_models(&(struct anthropic_page){ .limit = 1, .before = STR("c") }, "b+");
+    expect_models(&(struct anthropic_page){ .limit = 9, .before = STR("c") }, "ab");
+    expect_models(&(struct anthropic_page){ .limit = 9, .before = STR("a") }, "");
+    expect_models(
         &(struct anthropic_page){ .limit = 9, .after = STR("x"), .before = STR("y") }, "abc");
-    models_are(&(struct anthropic_page){ .limit = 9, .after = STR("c"), .before = STR("a") }, "");
+    expect_models(
+        &(struct anthropic_page){ .limit = 9, .after = STR("c"), .before = STR("a") }, "");
 }
 
-TESTS(TEST(a_body_is_right_or_its_field_is_named), TEST(every_field_arrives),
+TESTS(TEST(body_is_accepted_or_the_wrong_field_is_named), TEST(every_field_arrives),
     TEST(blocks_become_messages), TEST(a_string_is_short_for_one_block),
-    TEST(a_last_message_of_the_assistant_is_continued), TEST(joining_is_linear),
-    TEST(tools_take_the_shape_that_templates_know), TEST(a_choice_of_tools_arrives),
-    TEST(results_know_their_calls), TEST(a_signature_knows_its_thought),
-    TEST(blocks_come_in_the_order_of_what_is_said), TEST(eager_arguments_come_as_they_are_said),
-    TEST(thoughts_may_be_omitted), TEST(a_message_in_one_piece), TEST(a_message_as_a_stream),
-    TEST(an_answer_without_text_has_no_block), TEST(a_full_context_has_a_reason_of_its_own),
+    TEST(a_last_message_of_the_assistant_is_continued), TEST(joining_messages_is_linear),
+    TEST(tools_get_the_openai_shape), TEST(a_choice_of_tools_arrives),
+    TEST(tool_results_have_the_name_of_their_call), TEST(signature_belongs_to_its_reasoning),
+    TEST(blocks_have_the_order_of_the_output), TEST(eager_arguments_are_streamed_as_generated),
+    TEST(reasoning_can_be_omitted), TEST(a_message_in_one_piece), TEST(a_message_as_a_stream),
+    TEST(response_without_text_has_no_block), TEST(full_context_has_its_own_stop_reason),
     TEST(errors_have_their_own_shape), TEST(models_come_in_pages))

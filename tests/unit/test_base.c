@@ -1,4 +1,4 @@
-/* The ground: strings, buffers, arenas, maps, UTF-8, random numbers, errors. */
+/* Base library: strings, buffers, arenas, maps, UTF-8, random numbers, errors. */
 #include "base/arena.h"
 #include "base/base64.h"
 #include "base/buf.h"
@@ -81,7 +81,7 @@ static void count_cleanup(void *arg)
     n_cleaned = n_cleaned * 10 + *(int *)arg;
 }
 
-static void an_arena_has_a_cap_and_cleans_up_backwards(void)
+static void arena_has_a_cap_and_runs_cleanups_in_reverse(void)
 {
     struct arena *a = arena_new(1000);
     static int one = 1, two = 2;
@@ -135,7 +135,7 @@ static void maps_agree_with_a_plain_array(void)
         EXPECT(!u64_map_get(u, ((uint64_t)i << 32) + 1, &v));
     }
     EXPECT(!str_map_get(s, STR("absent"), &v));
-    EXPECT_EQ(str_map_put(s, STR_NONE, 5), 1); /* the empty string is a key, too */
+    EXPECT_EQ(str_map_put(s, STR_NONE, 5), 1); /* the empty string is a valid key */
     EXPECT(str_map_get(s, STR(""), &v) && v == 5);
     str_map_free(s);
     u64_map_free(u);
@@ -178,7 +178,7 @@ static void utf8_is_strict(void)
     EXPECT_EQ(utf8_complete(STR("ab\xFF")), (size_t)3);
 }
 
-/* Random123's known answers for philox4x32-10. */
+/* Known-answer vectors of Random123 for philox4x32-10. */
 static void random_numbers_are_philox(void)
 {
     struct rng4 zero = rng_at(0, 0, 0);
@@ -194,7 +194,7 @@ static void random_numbers_are_philox(void)
     EXPECT_EQ(ones.v[3], 0x6d5451fdu);
 }
 
-static void errors_say_where_they_were(void)
+static void errors_contain_their_context(void)
 {
     struct err e;
 
@@ -205,7 +205,7 @@ static void errors_say_where_they_were(void)
     EXPECT_STR(errcode_name(e.code), "RANGE");
 }
 
-static void base64_goes_there_and_back(void)
+static void base64_round_trips(void)
 {
     static const struct {
         const char *plain, *text;
@@ -230,7 +230,7 @@ static void base64_goes_there_and_back(void)
     buf_clear(&b);
 }
 
-static void names_are_digits_and_never_the_same(void)
+static void random_names_are_digits_and_unique(void)
 {
     enum { N = 200 };
     static char names[N][RNG_HEX + 1];
@@ -245,9 +245,9 @@ static void names_are_digits_and_never_the_same(void)
     }
 }
 
-TESTS(TEST(names_are_digits_and_never_the_same), TEST(base64_goes_there_and_back),
+TESTS(TEST(random_names_are_digits_and_unique), TEST(base64_round_trips),
     TEST(numbers_are_whole_strings_in_range), TEST(strings_are_searched_and_trimmed),
     TEST(a_buffer_stops_at_its_cap_and_stays_failed), TEST(long_formats_fit),
-    TEST(an_arena_has_a_cap_and_cleans_up_backwards), TEST(an_arena_grows_its_last_block_in_place),
-    TEST(maps_agree_with_a_plain_array), TEST(utf8_is_strict), TEST(random_numbers_are_philox),
-    TEST(errors_say_where_they_were))
+    TEST(arena_has_a_cap_and_runs_cleanups_in_reverse),
+    TEST(an_arena_grows_its_last_block_in_place), TEST(maps_agree_with_a_plain_array),
+    TEST(utf8_is_strict), TEST(random_numbers_are_philox), TEST(errors_contain_their_context))

@@ -1,4 +1,4 @@
-/* chat/call_ids.c: every result keeps the id of its call. */
+/* chat/call_ids.c: each tool result keeps the id of its call when ids are rewritten. */
 #include "../check.h"
 
 #include "base/arena.h"
@@ -29,7 +29,7 @@ static struct message messages[] = {
     { .role = ROLE_TOOL, .tool_call_id = { "nobody's", 8 } },
 };
 
-static struct convo fit(enum call_ids form)
+static struct convo rewrite_ids(enum call_ids form)
 {
     struct convo in = { .messages = messages, .n_messages = ARRAY_LEN(messages) }, out;
     struct err e;
@@ -51,16 +51,16 @@ static bool pairs(const struct convo *c)
            str_eq(m[6].tool_calls[0].id, m[8].tool_call_id);
 }
 
-static void what_no_template_minds_stays(void)
+static void ids_stay_if_the_template_accepts_any(void)
 {
-    struct convo c = fit(CALL_IDS_ANY);
+    struct convo c = rewrite_ids(CALL_IDS_ANY);
 
     EXPECT(c.messages == messages);
 }
 
 static void nine_characters_stay_and_others_become_nine(void)
 {
-    struct convo c = fit(CALL_IDS_NINE);
+    struct convo c = rewrite_ids(CALL_IDS_NINE);
 
     EXPECT(pairs(&c));
     for (int i = 0; i < c.n_messages; i++) {
@@ -75,7 +75,7 @@ static void nine_characters_stay_and_others_become_nine(void)
 
 static void names_are_counted_over_the_conversation(void)
 {
-    struct convo c = fit(CALL_IDS_NAME);
+    struct convo c = rewrite_ids(CALL_IDS_NAME);
 
     EXPECT(pairs(&c));
     EXPECT(str_is(c.messages[1].tool_calls[0].id, "functions.f:0"));
@@ -86,7 +86,7 @@ static void names_are_counted_over_the_conversation(void)
     EXPECT(str_is(c.messages[9].tool_call_id, "nobody's"));
 }
 
-static void memory_may_be_short(void)
+static void out_of_memory_is_reported(void)
 {
     struct convo in = { .messages = messages, .n_messages = ARRAY_LEN(messages) }, out;
     struct err e;
@@ -98,5 +98,5 @@ static void memory_may_be_short(void)
     arena = NULL;
 }
 
-TESTS(TEST(what_no_template_minds_stays), TEST(nine_characters_stay_and_others_become_nine),
-    TEST(names_are_counted_over_the_conversation), TEST(memory_may_be_short))
+TESTS(TEST(ids_stay_if_the_template_accepts_any), TEST(nine_characters_stay_and_others_become_nine),
+    TEST(names_are_counted_over_the_conversation), TEST(out_of_memory_is_reported))

@@ -1,4 +1,4 @@
-/* capabilities.h: rows come back as they were put, over versions, damage and other processes. */
+/* Capability store: rows persist across versions of the file, damage, and concurrent processes. */
 #include "check.h"
 
 #include "../support/tmpdir.h"
@@ -33,20 +33,20 @@ static const struct model_capabilities row = {
     .fingerprint = "00ff",
 };
 
-struct place {
+struct test_dir {
     char dir[TMPDIR_NAME], path[300];
 };
 
-static struct place place_new(void)
+static struct test_dir test_dir_new(void)
 {
-    struct place p;
+    struct test_dir p;
 
     tmpdir_make(p.dir);
     snprintf(p.path, sizeof(p.path), "%s/a/b/store.db", p.dir);
     return p;
 }
 
-static struct capabilities *open_store(const struct place *p)
+static struct capabilities *open_store(const struct test_dir *p)
 {
     struct capabilities *c = NULL;
     struct err e = { 0 };
@@ -85,9 +85,9 @@ static void expect_row(struct capabilities *c, const struct model_capabilities *
     EXPECT_EQ(got.probe_version, want->probe_version);
 }
 
-static void rows_come_back_as_they_were_put(void)
+static void rows_persist(void)
 {
-    struct place p = place_new();
+    struct test_dir p = test_dir_new();
     struct capabilities *c = open_store(&p);
     struct model_capabilities other = row, got;
     struct err e;
@@ -100,7 +100,8 @@ static void rows_come_back_as_they_were_put(void)
     other.tool_format[0] = '\0';
     other.embedding_dimensions = 768;
     other.is_normalized = KNOWN_YES;
-    EXPECT_EQ(capabilities_put(c, &other, &e), 0); /* the same id: the new one counts */
+    /* the same id: the later row replaces the earlier */
+    EXPECT_EQ(capabilities_put(c, &other, &e), 0);
     expect_row(c, &other);
     capabilities_close(c);
 
@@ -113,9 +114,9 @@ static void rows_come_back_as_they_were_put(void)
     tmpdir_remove(p.dir);
 }
 
-static void who_only_reads_makes_no_file(void)
+static void reading_creates_no_file(void)
 {
-    struct place p = place_new();
+    struct test_dir p = test_dir_new();
     struct capabilities *c;
     struct err e;
 
@@ -134,7 +135,7 @@ static void run_sql(const char *path, const char *sql)
     sqlite3_close(db);
 }
 
-/* As the first version left it. */
+/* The schema that the first version wrote. */
 static const char first_version[] =
     "CREATE TABLE model_capabilities (model_id TEXT PRIMARY KEY NOT NULL, model_type TEXT NOT NULL,"
     " model_family TEXT NOT NULL, tool_parser_id TEXT NOT NULL, thinking_parser_id TEXT NOT NULL,"
@@ -147,9 +148,9 @@ static const char first_version[] =
     " 1, 'native', 4096, 0, 0, NULL, 32768, NULL, 0, 0, 1700000000, 3);"
     "PRAGMA user_version = 1;";
 
-static void an_older_file_is_brought_up(void)
+static void older_file_is_migrated(void)
 {
-    struct place p = place_new();
+    struct test_dir p = test_dir_new();
     struct model_capabilities got;
     struct err e;
 
@@ -167,7 +168,7 @@ static void an_older_file_is_brought_up(void)
 
 static void a_newer_file_is_left_alone(void)
 {
-    struct place p = place_new();
+    struct test_dir p = test_dir_new();
     struct capabilities *c;
     struct err e;
 
@@ -181,7 +182,7 @@ static void a_newer_file_is_left_alone(void)
 
 /* ---- damage */
 
-static void spoil(const char *path, long at, const void *bytes, size_t n)
+static void overwrite_bytes(const char *path, long at, const void *bytes, size_t n)
 {
     FILE *f = fopen(path, "r+b");
 
@@ -189,7 +190,7 @@ static void spoil(const char *path, long at, const void *bytes, size_t n)
     fclose(f);
 }
 
-static void expect_aside(const struct place *p, int nth, bool is_there)
+static void expect_moved_aside(const struct test_dir *p, int nth, bool is_there)
 {
     char aside[340];
 
@@ -197,10 +198,10 @@ static void expect_aside(const struct place *p, int nth, bool is_there)
     EXPECT_EQ(!access(aside, F_OK), is_there);
 }
 
-static void a_damaged_file_is_put_aside_and_begun_anew(void)
+static void damaged_file_is_moved_aside_and_recreated(void)
 {
     static const char junk[] = "this is no database at all, and never was one";
-    struct place p = place_new();
+    struct test_dir p = test_dir_new();
     struct model_capabilities got;
     struct err e;
 
@@ -208,23 +209,23 @@ static void a_damaged_file_is_put_aside_and_begun_anew(void)
         struct capabilities *c = open_store(&p);
         EXPECT_EQ(capabilities_put(c, &row, &e), 0);
         capabilities_close(c);
-        spoil(p.path, 0, junk, sizeof(junk));
+        overwrite_bytes(p.path, 0, junk, sizeof(junk));
         c = open_store(&p);
         EXPECT_EQ(capabilities_get(c, row.model_id, &got, &e), 0);
         EXPECT_EQ(capabilities_put(c, &row, &e), 0);
         expect_row(c, &row);
         capabilities_close(c);
-        expect_aside(&p, nth, true);
-        expect_aside(&p, nth + 1, false);
+        expect_moved_aside(&p, nth, true);
+        expect_moved_aside(&p, nth + 1, false);
     }
     tmpdir_remove(p.dir);
 }
 
-/* Wherever a bit turns: it opens, and then has the row, or none, or says why not; or it is refused
- * with a reason, as one of another version or kind. */
-static void a_bit_that_turns_does_no_harm(void)
+/* For any flipped bit the store opens and returns the row, no row or an error, or it is rejected
+ * with a reason such as another version or kind. */
+static void flipped_bit_is_harmless(void)
 {
-    struct place p = place_new();
+    struct test_dir p = test_dir_new();
     struct capabilities *c = open_store(&p);
     struct model_capabilities got;
     struct stat st;
@@ -243,11 +244,11 @@ static void a_bit_that_turns_does_no_harm(void)
     for (int i = 0; i < 150; i++) {
         char byte;
         seed = seed * 6364136223846793005u + 1442695040888963407u;
-        /* Most of the file is empty: half of the bits are in its head. */
+        /* Most of the file is empty, so half of the flipped bits are in its header. */
         long at = (long)((seed >> 33) % (i & 1 ? 256 : sound.n));
         byte = (char)(sound.p[at] ^ (1 << (seed >> 20) % 8));
-        spoil(p.path, 0, sound.p, sound.n);
-        spoil(p.path, at, &byte, 1);
+        overwrite_bytes(p.path, 0, sound.p, sound.n);
+        overwrite_bytes(p.path, at, &byte, 1);
         c = NULL;
         if (capabilities_open(&c, p.path, true, &e)) {
             EXPECT((e.code == ERR_UNSUPPORTED || e.code == ERR_IO) && strstr(e.msg, "store.db"));
@@ -263,9 +264,9 @@ static void a_bit_that_turns_does_no_harm(void)
     tmpdir_remove(p.dir);
 }
 
-static void two_may_have_it_open(void)
+static void two_processes_may_open_it(void)
 {
-    struct place p = place_new();
+    struct test_dir p = test_dir_new();
     struct capabilities *a = open_store(&p), *b = open_store(&p);
     struct model_capabilities other = row;
     struct err e;
@@ -280,7 +281,6 @@ static void two_may_have_it_open(void)
     tmpdir_remove(p.dir);
 }
 
-TESTS(TEST(rows_come_back_as_they_were_put), TEST(who_only_reads_makes_no_file),
-    TEST(an_older_file_is_brought_up), TEST(a_newer_file_is_left_alone),
-    TEST(a_damaged_file_is_put_aside_and_begun_anew), TEST(a_bit_that_turns_does_no_harm),
-    TEST(two_may_have_it_open))
+TESTS(TEST(rows_persist), TEST(reading_creates_no_file), TEST(older_file_is_migrated),
+    TEST(a_newer_file_is_left_alone), TEST(damaged_file_is_moved_aside_and_recreated),
+    TEST(flipped_bit_is_harmless), TEST(two_processes_may_open_it))

@@ -1,4 +1,4 @@
-/* serve/clerk.c: jobs are done in order beside their asker, and every one comes home once. */
+/* serve/worker.c: jobs run in order on the worker thread, and each job is returned exactly once. */
 #include "../check.h"
 
 #include "base/mem.h"
@@ -16,15 +16,15 @@ struct work {
 static int n_run;
 static _Atomic int n_freed;
 
-static void run(struct clerk_job *j)
+static void record_run(struct clerk_job *j)
 {
     struct work *w = container_of(j, struct work, job);
 
-    w->ran_as = n_run++; /* one clerk: nobody else counts */
+    w->ran_as = n_run++; /* only one worker thread increments this */
     w->ran_on = pthread_self();
 }
 
-static void done(struct clerk_job *j)
+static void count_done(struct clerk_job *j)
 {
     container_of(j, struct work, job)->n_done++;
 }
@@ -35,8 +35,8 @@ static void run_and_free(struct clerk_job *j)
     n_freed++;
 }
 
-/* Takes what is at home; the number of jobs. */
-static int collect(struct mailbox *home)
+/* Receives the returned jobs; returns their number. */
+static int receive_jobs(struct mailbox *home)
 {
     int n = 0;
 
@@ -48,7 +48,7 @@ static int collect(struct mailbox *home)
     return n;
 }
 
-static void every_job_comes_home_in_order(void)
+static void jobs_are_returned_in_order(void)
 {
     static struct work work[JOBS];
     struct mailbox *home;
@@ -60,25 +60,25 @@ static void every_job_comes_home_in_order(void)
     EXPECT_EQ(mailbox_open(&home, &e), 0);
     EXPECT_EQ(clerk_open(&c, home, &e), 0);
     for (int i = 0; i < JOBS; i++) {
-        work[i] = (struct work){ .job = { .run = run, .done = done }, .ran_as = -1 };
+        work[i] = (struct work){ .job = { .run = record_run, .done = count_done }, .ran_as = -1 };
         clerk_post(c, &work[i].job);
         if (i % 100 == 0)
-            n += collect(home);
+            n += receive_jobs(home);
     }
     while (n < JOBS) {
         mailbox_wait(home, UINT64_MAX);
-        n += collect(home);
+        n += receive_jobs(home);
     }
     for (int i = 0; i < JOBS; i++) {
         EXPECT(work[i].ran_as == i && work[i].n_done == 1);
         EXPECT(!pthread_equal(work[i].ran_on, pthread_self()));
     }
     clerk_close(c);
-    EXPECT_EQ(collect(home), 0);
+    EXPECT_EQ(receive_jobs(home), 0);
     mailbox_close(home);
 }
 
-static void what_is_stopped_is_not_run_and_comes_home_all_the_same(void)
+static void stopped_job_does_not_run_and_is_returned(void)
 {
     static struct work work[JOBS];
     struct mailbox *home;
@@ -90,21 +90,20 @@ static void what_is_stopped_is_not_run_and_comes_home_all_the_same(void)
     EXPECT_EQ(mailbox_open(&home, &e), 0);
     EXPECT_EQ(clerk_open(&c, home, &e), 0);
     for (int i = 0; i < JOBS; i++) {
-        work[i] = (struct work){ .job = { .run = run, .done = done }, .ran_as = -1 };
+        work[i] = (struct work){ .job = { .run = record_run, .done = count_done }, .ran_as = -1 };
         work[i].job.is_stopped = i % 2;
         clerk_post(c, &work[i].job);
-        struct work *own = xcalloc(1, sizeof(*own)); /* one that frees itself, stopped or not */
+        struct work *own = xcalloc(1, sizeof(*own)); /* a job that frees itself, stopped or not */
         own->job.run = run_and_free;
         own->job.is_stopped = i % 3 == 0;
         clerk_post(c, &own->job);
     }
-    clerk_close(c); /* what it has is done first */
-    EXPECT_EQ(collect(home), (int)JOBS);
+    clerk_close(c); /* runs the queued jobs first */
+    EXPECT_EQ(receive_jobs(home), (int)JOBS);
     for (int i = 0; i < JOBS; i++)
         EXPECT(work[i].n_done == 1 && (work[i].ran_as >= 0) == (i % 2 == 0));
     EXPECT_EQ(n_freed, (int)JOBS);
     mailbox_close(home);
 }
 
-TESTS(TEST(every_job_comes_home_in_order),
-    TEST(what_is_stopped_is_not_run_and_comes_home_all_the_same))
+TESTS(TEST(jobs_are_returned_in_order), TEST(stopped_job_does_not_run_and_is_returned))

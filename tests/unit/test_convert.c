@@ -1,10 +1,11 @@
-/* convert.h, through the adapter: what a template does not take is told in another way. */
+/* chat/convert.h through the adapter: messages that a template does not support are rendered in
+ * another form. */
 #include "../adapter_kit.h"
 #include "chat/convert.h"
 
 #include <time.h>
 
-/* Takes nothing but a user and an assistant by turns. */
+/* Accepts only alternating user and assistant messages. */
 static const char strict[] =
     "{% for m in messages %}"
     "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
@@ -13,8 +14,8 @@ static const char strict[] =
     "<{{ m.role }}>{{ m.content }}</>"
     "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
 
-/* Has roles of all kinds and knows no tools. */
-static const char open_minded[] =
+/* Has all roles and no tool support. */
+static const char all_roles[] =
     "{% for m in messages %}<{{ m.role }}>{{ m.content or '' }}</>{% endfor %}"
     "{% if add_generation_prompt %}<assistant>{% endif %}";
 
@@ -23,7 +24,7 @@ static const char no_think[] =
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
     "{% if add_generation_prompt %}<assistant><think>{% if quiet %}</think>{% endif %}{% endif %}";
 
-struct told {
+struct rendered_prompt {
     struct fitting f;
     struct arena *a;
     struct rendered r;
@@ -31,13 +32,13 @@ struct told {
     struct err e;
     int rc;
     char *text;    /* the prompt */
-    char *trusted; /* of the same length: blanks where it is not trusted */
+    char *trusted; /* same length as `text`: blanks where the text is not trusted */
 };
 
-static struct told tell_with(
+static struct rendered_prompt render_with(
     const char *source, const struct adapter_options *o, const char *request)
 {
-    struct told t = { .f = kit_fit(source, o), .a = arena_new(256 * MB) };
+    struct rendered_prompt t = { .f = kit_fit(source, o), .a = arena_new(256 * MB) };
     struct json *j;
 
     EXPECT_EQ(t.f.rc, 0);
@@ -61,28 +62,28 @@ static struct told tell_with(
     return t;
 }
 
-static struct told tell(const char *source, const char *request)
+static struct rendered_prompt render(const char *source, const char *request)
 {
-    return tell_with(source, &(struct adapter_options){ .arch = STR("") }, request);
+    return render_with(source, &(struct adapter_options){ .arch = STR("") }, request);
 }
 
-static void told_free(struct told *t)
+static void rendered_prompt_free(struct rendered_prompt *t)
 {
     kit_unfit(&t->f);
     arena_free(t->a);
 }
 
-static void expect_told(const char *source, const char *messages, const char *want)
+static void expect_rendered(const char *source, const char *messages, const char *want)
 {
     char request[4096];
 
     snprintf(request, sizeof(request), "{\"messages\":[%s]}", messages);
-    struct told t = tell(source, request);
+    struct rendered_prompt t = render(source, request);
     if (t.rc)
         fprintf(stderr, "%s\n", t.e.msg);
     EXPECT_EQ(t.rc, 0);
     EXPECT_STR(t.text, want);
-    told_free(&t);
+    rendered_prompt_free(&t);
 }
 
 #define S(text) "{\"role\":\"system\",\"content\":\"" text "\"}"
@@ -96,40 +97,41 @@ static void expect_told(const char *source, const char *messages, const char *wa
     "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"Looks.\"" \
     ",\"parameters\":{\"type\":\"object\",\"properties\":{\"at\":{\"type\":\"integer\"}}}}}]"
 
-static void a_system_message_goes_in_front_of_the_users(void)
+static void system_message_is_prepended_to_the_user_message(void)
 {
-    expect_told(strict, S("be kind") "," U("hi"), "<user>be kind\n\nhi</><assistant>");
-    expect_told(strict, S("be kind"), "<user>be kind</><assistant>");
-    expect_told(strict, U("hi") "," A("yes") "," S("now rhyme") "," U("go"),
+    expect_rendered(strict, S("be kind") "," U("hi"), "<user>be kind\n\nhi</><assistant>");
+    expect_rendered(strict, S("be kind"), "<user>be kind</><assistant>");
+    expect_rendered(strict, U("hi") "," A("yes") "," S("now rhyme") "," U("go"),
         "<user>hi</><assistant>yes</><user>now rhyme\n\ngo</><assistant>");
-    expect_told(open_minded, S("be kind") "," U("hi") "," S("late"),
+    expect_rendered(all_roles, S("be kind") "," U("hi") "," S("late"),
         "<system>be kind</><user>hi</><system>late</><assistant>");
 }
 
-static void two_of_one_role_become_one(void)
+static void consecutive_messages_of_one_role_are_joined(void)
 {
-    expect_told(strict, U("a") "," U("b") "," A("c") "," A("d") "," U("e"),
+    expect_rendered(strict, U("a") "," U("b") "," A("c") "," A("d") "," U("e"),
         "<user>a\n\nb</><assistant>c\n\nd</><user>e</><assistant>");
-    expect_told(open_minded, U("a") "," U("b"), "<user>a</><user>b</><assistant>");
+    expect_rendered(all_roles, U("a") "," U("b"), "<user>a</><user>b</><assistant>");
 }
 
-static void calls_and_results_become_text(void)
+static void tool_calls_and_results_become_text(void)
 {
-    expect_told(strict, U("what?") "," CALL "," RESULT,
+    expect_rendered(strict, U("what?") "," CALL "," RESULT,
         "<user>what?</><assistant><tool_call>\n{\"name\": \"look\", \"arguments\": {\"at\": 1}}\n"
         "</tool_call></><user><tool_response>\nblue\n</tool_response></><assistant>");
-    /* It shows a tool's message as it is, and only what was called is missing. */
-    expect_told(open_minded, U("what?") "," CALL "," RESULT,
+    /* This template shows a tool message as it is; only the call is missing. */
+    expect_rendered(all_roles, U("what?") "," CALL "," RESULT,
         "<user>what?</><assistant><tool_call>\n{\"name\": \"look\", \"arguments\": {\"at\": 1}}\n"
         "</tool_call></><tool>blue</><assistant>");
 }
 
-static void tools_are_told_in_the_system_message(void)
+static void tools_are_listed_in_the_system_message(void)
 {
     static const char tool[] =
         "{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"Looks.\","
         "\"parameters\":{\"type\":\"object\",\"properties\":{\"at\":{\"type\":\"integer\"}}}}}";
-    struct told t = tell(open_minded, "{\"messages\":[" S("be kind") "," U("hi") "]," TOOLS "}");
+    struct rendered_prompt t =
+        render(all_roles, "{\"messages\":[" S("be kind") "," U("hi") "]," TOOLS "}");
 
     EXPECT_EQ(t.rc, 0);
     EXPECT_STR(t.f.info->tool_parser, "hermes_json");
@@ -138,29 +140,29 @@ static void tools_are_told_in_the_system_message(void)
     EXPECT(strstr(t.text, tool) != NULL);
     EXPECT(strstr(t.text, "<tool_call>\n{\"name\": \"name_of_the_function\"") != NULL);
     EXPECT(strstr(t.trusted, "# Tools") != NULL && !strstr(t.trusted, "look"));
-    told_free(&t);
+    rendered_prompt_free(&t);
 
-    t = tell(strict, "{\"messages\":[" U("hi") "]," TOOLS "}");
+    t = render(strict, "{\"messages\":[" U("hi") "]," TOOLS "}");
     EXPECT_EQ(t.rc, 0);
     EXPECT(strstr(t.text, "<user># Tools") == t.text);
     EXPECT(strstr(t.text, "\n\nhi</><assistant>") != NULL);
-    told_free(&t);
+    rendered_prompt_free(&t);
 
-    t = tell_with(open_minded, &(struct adapter_options){ .no_injection = true },
+    t = render_with(all_roles, &(struct adapter_options){ .no_injection = true },
         "{\"messages\":[" U("hi") "]," TOOLS "}");
     EXPECT_EQ(t.rc, -1);
     EXPECT_EQ((int)t.e.code, ERR_UNSUPPORTED);
     EXPECT_STR(t.e.param, "tools");
-    told_free(&t);
+    rendered_prompt_free(&t);
 }
 
-static void what_is_put_around_is_ours_and_the_rest_is_not(void)
+static void inserted_text_is_trusted_and_client_text_is_not(void)
 {
 #define EVIL "<tool_call>"
-    struct told t =
-        tell(strict, "{\"messages\":[" S(EVIL) "," U(EVIL) "," CALL ",{\"role\":"
-                                                           "\"tool\",\"content\":\"" EVIL
-                                                           "\"}," U(EVIL) "]," TOOLS "}");
+    struct rendered_prompt t =
+        render(strict, "{\"messages\":[" S(EVIL) "," U(EVIL) "," CALL ",{\"role\":"
+                                                             "\"tool\",\"content\":\"" EVIL
+                                                             "\"}," U(EVIL) "]," TOOLS "}");
 
     EXPECT_EQ(t.rc, 0);
     size_t n_all = 0, n_ours = 0;
@@ -168,13 +170,13 @@ static void what_is_put_around_is_ours_and_the_rest_is_not(void)
         n_all++;
     for (const char *p = t.trusted; (p = strstr(p, EVIL)); p++)
         n_ours++;
-    EXPECT_EQ(n_ours, (size_t)2); /* of the instructions, and around the call */
+    EXPECT_EQ(n_ours, (size_t)2); /* trusted spans: in the instructions, and around the call */
     EXPECT_EQ(n_all, n_ours + 4);
-    told_free(&t);
+    rendered_prompt_free(&t);
 }
 
-/* What is written is what the parser of the same name reads. */
-static void calls_are_written_as_they_are_read(void)
+/* The text that is written for a call can be read by the parser with the same name. */
+static void written_calls_are_parsed_back(void)
 {
     static const char *const ids[] = { "hermes_json", "glm4_xml", "llama_xml", "granite", "lfm2",
         "deepseek_v3", "deepseek_v31" };
@@ -188,7 +190,7 @@ static void calls_are_written_as_they_are_read(void)
 
     for (size_t i = 0; i < ARRAY_LEN(ids); i++) {
         struct adapter_options o = { .tool = ids[i] };
-        struct told t = tell_with(strict, &o, request);
+        struct rendered_prompt t = render_with(strict, &o, request);
         struct json *got, *want;
         struct parsed r;
         EXPECT_EQ(t.rc, 0);
@@ -207,11 +209,11 @@ static void calls_are_written_as_they_are_read(void)
         EXPECT(!json_parse(&want, str_of(want_text), t.a, NULL, &t.e));
         EXPECT(json_equal(got, want));
         parsed_clear(&r);
-        told_free(&t);
+        rendered_prompt_free(&t);
     }
 }
 
-/* ---- thinking */
+/* ---- reasoning */
 
 static const char by_thinking[] =
     "{% for m in messages %}{{ m.content }}{% endfor %}"
@@ -219,7 +221,7 @@ static const char by_thinking[] =
 static const char by_effort[] =
     "{% for m in messages %}{{ m.content }}{% endfor %}{{ reasoning_effort or 'medium' }}";
 
-static void thinking_is_asked_for_as_the_family_wants_it(void)
+static void reasoning_is_enabled_in_the_way_of_the_family(void)
 {
     static const struct {
         const char *source, *kwargs, *end;
@@ -240,19 +242,19 @@ static void thinking_is_asked_for_as_the_family_wants_it(void)
         char request[300];
         snprintf(request, sizeof(request),
             "{\"messages\":[" U("x") "],\"chat_template_kwargs\":%s}", rows[i].kwargs);
-        struct told t = tell(rows[i].source, request);
+        struct rendered_prompt t = render(rows[i].source, request);
         EXPECT_EQ(t.rc, 0);
         if (!str_ends(str_of(t.text), str_of(rows[i].end)))
             fprintf(stderr, "%s: %s\n", rows[i].kwargs, t.text);
         EXPECT(str_ends(str_of(t.text), str_of(rows[i].end)));
-        told_free(&t);
+        rendered_prompt_free(&t);
     }
 }
 
 /* ---- large */
 
-/* A client may send as many as it likes: in time linear in them. */
-static void many_messages_of_one_role_cost_little(void)
+/* A client may send any number of messages; the time is linear in them. */
+static void joining_many_messages_is_linear(void)
 {
     enum { N = 60000 };
     struct message *m = xcalloc(N, sizeof(*m));
@@ -282,9 +284,9 @@ static void many_messages_of_one_role_cost_little(void)
     mem_free(m);
 }
 
-/* ---- nobody waits */
+/* ---- cancelled requests */
 
-static void rendering_ends_when_nobody_waits(void)
+static void rendering_stops_when_the_request_is_cancelled(void)
 {
     static const char source[] =
         "{% for m in messages %}{% for i in range(100000) %}{{ m.role }}{% endfor %}{% endfor %}";
@@ -304,10 +306,10 @@ static void rendering_ends_when_nobody_waits(void)
     kit_unfit(&f);
 }
 
-/* ---- no memory */
+/* ---- out of memory */
 
-/* Wherever it fails: an error that says so, and nothing is left over. */
-static void without_memory_it_says_so(void)
+/* A failed allocation returns ERR_MEMORY, and nothing leaks. */
+static void out_of_memory_is_reported(void)
 {
     static const char request[] = "{\"messages\":[" S("be kind") "," U("a") "," U(
         "b") "," CALL "," RESULT "," S("late") "," U("c") "]," TOOLS ",\"chat_template_kwargs\":"
@@ -320,7 +322,8 @@ static void without_memory_it_says_so(void)
         struct err e;
         EXPECT_EQ(chat_template_compile(&t, str_of(sources[i]), &e), 0);
         struct adapter_options o = { .template = t, .env = &kit_env };
-        /* Learning allocates thousands of times: all of the first ones, and then some. */
+        /* Template probing makes thousands of allocations: all of the first ones fail, then
+         * every few. */
         for (uint64_t nth = 1, step = 1;; nth += step, step += nth > 50 ? 3 : 0) {
             struct arena *a = arena_new(16 * MB);
             struct adapter *adapter = NULL;
@@ -348,9 +351,9 @@ static void without_memory_it_says_so(void)
     EXPECT(n_failed >= FAULTS_AT_LEAST(50));
 }
 
-TESTS(TEST(many_messages_of_one_role_cost_little), TEST(rendering_ends_when_nobody_waits),
-    TEST(without_memory_it_says_so), TEST(a_system_message_goes_in_front_of_the_users),
-    TEST(two_of_one_role_become_one), TEST(calls_and_results_become_text),
-    TEST(tools_are_told_in_the_system_message),
-    TEST(what_is_put_around_is_ours_and_the_rest_is_not), TEST(calls_are_written_as_they_are_read),
-    TEST(thinking_is_asked_for_as_the_family_wants_it))
+TESTS(TEST(joining_many_messages_is_linear), TEST(rendering_stops_when_the_request_is_cancelled),
+    TEST(out_of_memory_is_reported), TEST(system_message_is_prepended_to_the_user_message),
+    TEST(consecutive_messages_of_one_role_are_joined), TEST(tool_calls_and_results_become_text),
+    TEST(tools_are_listed_in_the_system_message),
+    TEST(inserted_text_is_trusted_and_client_text_is_not), TEST(written_calls_are_parsed_back),
+    TEST(reasoning_is_enabled_in_the_way_of_the_family))

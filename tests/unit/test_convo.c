@@ -2,7 +2,7 @@
 #include "base/mem.h"
 #include "../check.h"
 
-static void roles_go_there_and_back(void)
+static void roles_round_trip(void)
 {
     for (int i = ROLE_SYSTEM; i <= ROLE_FUNCTION; i++) {
         enum role r;
@@ -40,7 +40,7 @@ static void the_text_of_a_message_is_its_text_parts(void)
     expect_text(NULL, 0, "");
 }
 
-static void without_memory_there_is_no_text(void)
+static void out_of_memory_returns_no_text(void)
 {
     struct part parts[] = { { .kind = PART_TEXT, .text = STR("a") },
         { .kind = PART_TEXT, .text = STR("b") } };
@@ -51,8 +51,9 @@ static void without_memory_there_is_no_text(void)
     arena_free(a);
 }
 
-/* What is left of a system prompt, its parts joined; "-" when there is no system message. */
-static void expect_left(const char *first, const char *second, const char *want)
+/* Expects this text of the system prompt after removal of billing lines, parts joined; "-" if
+ * there is no system message. */
+static void expect_system_text(const char *first, const char *second, const char *want)
 {
     struct part parts[] = { { .kind = PART_TEXT, .text = str_of(first) },
         { .kind = PART_TEXT, .text = str_of(second) } };
@@ -74,16 +75,17 @@ static void expect_left(const char *first, const char *second, const char *want)
     arena_free(a);
 }
 
-static void a_billing_line_in_front_goes_and_nothing_else(void)
+static void only_a_leading_billing_line_is_removed(void)
 {
-    expect_left("x-anthropic-billing-header: cc=1; cch=0aF;", "You are.", "You are.");
-    expect_left("x-anthropic-billing-header: cc=1;\nYou are.", NULL, "You are.");
-    expect_left("x-anthropic-billing-header: cc=1;\n", NULL, "-");
-    expect_left("x-anthropic-billing-header:", NULL, "-");
-    expect_left(
+    expect_system_text("x-anthropic-billing-header: cc=1; cch=0aF;", "You are.", "You are.");
+    expect_system_text("x-anthropic-billing-header: cc=1;\nYou are.", NULL, "You are.");
+    expect_system_text("x-anthropic-billing-header: cc=1;\n", NULL, "-");
+    expect_system_text("x-anthropic-billing-header:", NULL, "-");
+    expect_system_text(
         "You are.", "x-anthropic-billing-header: 1", "You are.\nx-anthropic-billing-header: 1");
-    expect_left("The x-anthropic-billing-header: 1", NULL, "The x-anthropic-billing-header: 1");
-    expect_left("", NULL, "");
+    expect_system_text(
+        "The x-anthropic-billing-header: 1", NULL, "The x-anthropic-billing-header: 1");
+    expect_system_text("", NULL, "");
 
     struct part p = { .kind = PART_TEXT, .text = STR("x-anthropic-billing-header: 1") };
     struct message user = { .role = ROLE_USER, .parts = &p, .n_parts = 1, .has_content = true };
@@ -93,5 +95,5 @@ static void a_billing_line_in_front_goes_and_nothing_else(void)
     convo_drop_billing(&(struct convo){ 0 });
 }
 
-TESTS(TEST(a_billing_line_in_front_goes_and_nothing_else), TEST(roles_go_there_and_back),
-    TEST(the_text_of_a_message_is_its_text_parts), TEST(without_memory_there_is_no_text))
+TESTS(TEST(only_a_leading_billing_line_is_removed), TEST(roles_round_trip),
+    TEST(the_text_of_a_message_is_its_text_parts), TEST(out_of_memory_returns_no_text))

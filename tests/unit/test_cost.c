@@ -35,18 +35,18 @@ static void keys_are_counted_row_by_row(void)
     EXPECT_EQ(s.keys, 37.0);
 }
 
-static void nothing_known_is_free(void)
+static void without_measurements_the_cost_is_zero(void)
 {
     struct cost_book b = { 0 };
     struct step_size s = { 100, 1000 };
 
     EXPECT_EQ(cost_of(&b.cost, &s), 0.0);
     EXPECT_EQ(cost_rows_within(&b.cost, 5, 1, 77), 77);
-    cost_learn(&b, &s, 0, 0); /* a clock that stands still teaches nothing */
+    cost_learn(&b, &s, 0, 0); /* a zero duration is ignored */
     EXPECT_EQ(b.n_used, 0);
 }
 
-static void it_finds_the_coefficients_in_noise(void)
+static void coefficients_are_found_through_noise(void)
 {
     struct cost_book b = { 0 };
     struct rng r = { .key = 7 };
@@ -62,8 +62,9 @@ static void it_finds_the_coefficients_in_noise(void)
     EXPECT(is_near(cost_of(&b.cost, &s), cost_of(&truth, &s), 0.1));
 }
 
-/* Two kinds of steps that differ in rows and keys alike say nothing about which of them it is. */
-static void what_measures_leave_open_the_model_decides(void)
+/* If two kinds of steps differ equally in rows and keys, the measurements do not determine the
+ * coefficient of either. */
+static void undetermined_coefficients_use_the_prior(void)
 {
     struct cost_book b = { .key_share = truth.per_key / truth.per_row };
     struct rng r = { .key = 12 };
@@ -79,7 +80,7 @@ static void what_measures_leave_open_the_model_decides(void)
     }
 }
 
-static void a_long_time_of_one_kind_does_not_forget_the_other(void)
+static void one_kind_of_steps_does_not_erase_the_other(void)
 {
     struct cost_book b = { 0 };
     struct rng r = { .key = 8 };
@@ -142,7 +143,7 @@ static void rows_within_a_time_are_the_most_that_fit(void)
     }
 }
 
-TESTS(TEST(keys_are_counted_row_by_row), TEST(nothing_known_is_free),
-    TEST(it_finds_the_coefficients_in_noise), TEST(what_measures_leave_open_the_model_decides),
-    TEST(a_long_time_of_one_kind_does_not_forget_the_other), TEST(an_outlier_moves_little),
+TESTS(TEST(keys_are_counted_row_by_row), TEST(without_measurements_the_cost_is_zero),
+    TEST(coefficients_are_found_through_noise), TEST(undetermined_coefficients_use_the_prior),
+    TEST(one_kind_of_steps_does_not_erase_the_other), TEST(an_outlier_moves_little),
     TEST(no_term_is_negative_whatever_is_measured), TEST(rows_within_a_time_are_the_most_that_fit))

@@ -1,5 +1,5 @@
-/* format/describe.c: what is said about a file, in both forms, and that nothing of it can move a
- * terminal's cursor. */
+/* format/describe.c: the description of a model file, as text and as JSON; no string of the file
+ * can move the cursor of a terminal. */
 #include "../check.h"
 
 #include "base/json.h"
@@ -58,30 +58,30 @@ static struct gguf_writer *sample(const char *arch, const char *vocabulary, enum
     return w;
 }
 
-static bool says(const char *what)
+static bool expect_description(const char *what)
 {
     return str_find(buf_str(&text), str_of(what)) >= 0;
 }
 
-static void people_see_it_all(void)
+static void text_form_is_complete(void)
 {
     begin(sample("llama", "gpt2", Q_Q4_K));
     gguf_describe(opened, false, &text);
     EXPECT(buf_ok(&text));
-    EXPECT(says("architecture  llama\n"));
-    EXPECT(says("served        yes\n"));
-    EXPECT(says("parameters    768\n"));
-    EXPECT(says("evil\\n\\u001b[31m\\xff name"));
-    EXPECT(says("\"a\", \"\\u001b[2J\""));
-    EXPECT(says("7, 8, 9, 0, ... (100)"));
-    EXPECT(says("Q4_K    256 x 3"));
-    EXPECT(says("1 tensors, 768 parameters, 432 B\n"));
+    EXPECT(expect_description("architecture  llama\n"));
+    EXPECT(expect_description("served        yes\n"));
+    EXPECT(expect_description("parameters    768\n"));
+    EXPECT(expect_description("evil\\n\\u001b[31m\\xff name"));
+    EXPECT(expect_description("\"a\", \"\\u001b[2J\""));
+    EXPECT(expect_description("7, 8, 9, 0, ... (100)"));
+    EXPECT(expect_description("Q4_K    256 x 3"));
+    EXPECT(expect_description("1 tensors, 768 parameters, 432 B\n"));
     for (size_t i = 0; i < text.n; i++)
         EXPECT((unsigned char)text.p[i] >= 0x20 || text.p[i] == '\n');
     end();
 }
 
-static void programs_get_json(void)
+static void json_form_is_complete(void)
 {
     struct arena *a = arena_new(MB);
     struct json *j = NULL;
@@ -106,7 +106,7 @@ static void programs_get_json(void)
     end();
 }
 
-static void what_is_not_served_is_named(void)
+static void unsupported_features_are_named(void)
 {
     static const struct {
         const char *arch, *vocabulary;
@@ -129,8 +129,8 @@ static void what_is_not_served_is_named(void)
     }
 }
 
-/* The list here stands below the families, so it cannot ask them. */
-static void the_families_are_the_same(void)
+/* The list is in a lower layer than the model families, so it cannot use their table. */
+static void family_list_equals_the_model_families(void)
 {
     size_t n = 0;
 
@@ -153,5 +153,6 @@ static void a_full_buffer_is_only_full(void)
     end();
 }
 
-TESTS(TEST(people_see_it_all), TEST(programs_get_json), TEST(what_is_not_served_is_named),
-    TEST(the_families_are_the_same), TEST(a_full_buffer_is_only_full))
+TESTS(TEST(text_form_is_complete), TEST(json_form_is_complete),
+    TEST(unsupported_features_are_named), TEST(family_list_equals_the_model_families),
+    TEST(a_full_buffer_is_only_full))

@@ -1,4 +1,4 @@
-/* The digest of a file, and notes of it that count as long as the file is the same. */
+/* Digest of a model file, and its cached digest, which is valid while the file is unchanged. */
 #include "base/fault.h"
 #include "os/files.h"
 #include "registry/digest.h"
@@ -11,7 +11,7 @@
 
 static char dir[TMPDIR_NAME];
 
-/* of "abc", FIPS 180-2 */
+/* SHA-256 of "abc", FIPS 180-2 */
 static const uint8_t abc[32] = { 0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01, 0xcf, 0xea, 0x41, 0x41, 0x40,
     0xde, 0x5d, 0xae, 0x22, 0x23, 0xb0, 0x03, 0x61, 0xa3, 0x96, 0x17, 0x7a, 0x9c, 0xb4, 0x10, 0xff,
     0x61, 0xf2, 0x00, 0x15, 0xad };
@@ -36,7 +36,7 @@ static void close_dir(int at)
     tmpdir_remove(dir);
 }
 
-static void it_is_the_one_of_the_bytes(void)
+static void digest_is_sha256_of_the_bytes(void)
 {
     int at = open_dir("abc");
     uint8_t d[32];
@@ -50,8 +50,9 @@ static void it_is_the_one_of_the_bytes(void)
     close_dir(at);
 }
 
-/* The last digit of all notes, which nobody has checked: it shows where an answer came from. */
-static void change_notes(char to)
+/* Changes the last digit of all cached digests, which no code verifies: the digit shows whether
+ * a result came from the cache. */
+static void change_cached_digests(char to)
 {
     int at = open(notes, O_RDONLY | O_DIRECTORY);
     struct buf b;
@@ -65,26 +66,26 @@ static void change_notes(char to)
     close(at);
 }
 
-static void a_note_counts_until_the_file_changes(void)
+static void cached_digest_is_valid_until_the_file_changes(void)
 {
     int at = open_dir("abc");
     uint8_t d[32];
     struct err e;
 
     EXPECT_EQ(digest_of_model(d, file, 1, notes, &e), 0);
-    change_notes('e');
+    change_cached_digests('e');
     EXPECT_EQ(digest_of_model(d, file, 1, notes, &e), 0);
-    EXPECT_EQ(d[31], 0xae); /* from the note */
+    EXPECT_EQ(d[31], 0xae); /* from the cache */
     EXPECT_EQ(file_replace_at(at, "model", "abc", 3, &e), 0);
     EXPECT_EQ(digest_of_model(d, file, 1, notes, &e), 0);
     EXPECT(!memcmp(d, abc, 32));
-    change_notes('x'); /* no digit */
+    change_cached_digests('x'); /* not a hexadecimal digit */
     EXPECT_EQ(digest_of_model(d, file, 1, notes, &e), 0);
     EXPECT(!memcmp(d, abc, 32));
     close_dir(at);
 }
 
-static void many_notes_are_begun_anew(void)
+static void full_digest_cache_is_restarted(void)
 {
     int at = open_dir("abc");
     uint8_t d[32];
@@ -111,8 +112,8 @@ static void put_part(int at, int i, const char *text)
     EXPECT_EQ(file_replace_at(at, name, text, strlen(text), &e), 0);
 }
 
-/* Of three parts, with the notes of what was summed up before. */
-static void sum_of_parts(uint8_t out[32])
+/* Digest of a model in three parts, using the digests cached before. */
+static void digest_of_parts(uint8_t out[32])
 {
     char first[TMPDIR_NAME + 32];
     struct err e;
@@ -129,28 +130,29 @@ static void every_part_counts(void)
 
     for (int i = 1; i <= 3; i++)
         put_part(at, i, i == 2 ? "abc" : "abd");
-    sum_of_parts(before);
+    digest_of_parts(before);
     for (int i = 1; i <= 3; i++) {
         put_part(at, i, "other");
-        sum_of_parts(after);
+        digest_of_parts(after);
         EXPECT(memcmp(after, before, sizeof(after)) != 0);
         put_part(at, i, i == 2 ? "abc" : "abd");
-        sum_of_parts(after);
+        digest_of_parts(after);
         EXPECT(!memcmp(after, before, sizeof(after)));
     }
     put_part(at, 1, "abc"); /* the same bytes, in another order */
     put_part(at, 2, "abd");
-    sum_of_parts(after);
+    digest_of_parts(after);
     EXPECT(memcmp(after, before, sizeof(after)) != 0);
     EXPECT(!unlinkat(at, "m-00003-of-00003.gguf", 0));
     char first[TMPDIR_NAME + 32];
     snprintf(first, sizeof(first), "%s/m-00001-of-00003.gguf", dir);
     EXPECT_EQ(digest_of_model(after, first, 3, notes, &e), -1);
     EXPECT(e.code == ERR_IO && strstr(e.msg, "00003-of"));
-    EXPECT_EQ(digest_of_model(after, file, 3, notes, &e), -1); /* not named like a part */
+    /* the file name is not that of a part */
+    EXPECT_EQ(digest_of_model(after, file, 3, notes, &e), -1);
     EXPECT_EQ((int)e.code, ERR_INVALID);
     close_dir(at);
 }
 
-TESTS(TEST(it_is_the_one_of_the_bytes), TEST(a_note_counts_until_the_file_changes),
-    TEST(many_notes_are_begun_anew), TEST(every_part_counts))
+TESTS(TEST(digest_is_sha256_of_the_bytes), TEST(cached_digest_is_valid_until_the_file_changes),
+    TEST(full_digest_cache_is_restarted), TEST(every_part_counts))

@@ -1,5 +1,5 @@
-/* Records in files: what was appended is read back, by this process and by later ones; what was not
- * written whole is not there. */
+/* Record files: appended records are read back by this process and by later ones; an incomplete
+ * record is not listed. */
 #include "base/fault.h"
 #include "base/mem.h"
 #include "cache/disk.h"
@@ -21,7 +21,7 @@ static int found_tokens[LIST];
 static struct disk_at found_at[LIST];
 static int n_found;
 
-static void note(void *arg, const struct record *r, struct disk_at at)
+static void note_record(void *arg, const struct record *r, struct disk_at at)
 {
     EXPECT(n_found < LIST && r->n_pages == 1);
     found_tokens[n_found] = r->tokens[0];
@@ -35,7 +35,7 @@ static struct disk *open_disk(uint64_t max_bytes)
         .kind = kind,
         .aio = aio,
         .max_tokens = MAX_TOKENS,
-        .found = note };
+        .found = note_record };
     struct disk *d;
     struct err e;
 
@@ -44,7 +44,7 @@ static struct disk *open_disk(uint64_t max_bytes)
     return d;
 }
 
-/* A page of a prefix that begins with this token. */
+/* Makes the KV record of a page whose prefix begins with this token. */
 static size_t make_record(int32_t first)
 {
     int32_t tokens[PAGE_TOKENS] = { first };
@@ -93,7 +93,7 @@ static void end_test(void)
     tmpdir_remove(dir);
 }
 
-static void a_later_process_finds_what_was_appended(void)
+static void records_persist(void)
 {
     struct disk_at at[20];
     struct err e;
@@ -116,9 +116,9 @@ static void a_later_process_finds_what_was_appended(void)
     end_test();
 }
 
-static void the_oldest_go_when_it_is_full(void)
+static void oldest_records_are_removed_at_the_limit(void)
 {
-    const uint64_t most = 3 * MB; /* segments of one */
+    const uint64_t most = 3 * MB; /* segments of one record */
     struct disk_at first, at = { 0 };
     struct disk_reading in = { .space = bytes };
     struct err e;
@@ -132,11 +132,11 @@ static void the_oldest_go_when_it_is_full(void)
         expect_there(d, at, i);
     }
     EXPECT(disk_first_segment(d) > first.segment);
-    EXPECT(!disk_read_begin(d, first, &in)); /* gone, which is no error */
+    EXPECT(!disk_read_begin(d, first, &in)); /* a removed record is not an error */
     EXPECT(!aio_wait(aio));
     uint64_t before = disk_bytes(d);
     disk_close(d);
-    d = open_disk(most / 2); /* a smaller limit holds at once */
+    d = open_disk(most / 2); /* a smaller limit takes effect at once */
     EXPECT(n_found > 100 && disk_bytes(d) <= most / 2 && before > most / 2);
     disk_close(d);
     end_test();
@@ -156,7 +156,7 @@ static void a_full_disk_costs_one_record(void)
         EXPECT_EQ(append(d, 2, &at[1], &e), -1);
         EXPECT(e.code == ERR_IO && strstr(e.msg, strerror(ENOSPC)) && strstr(e.msg, dir));
     }
-    fault_arm(FAULT_DISK_SHORT, 1); /* half of it at first */
+    fault_arm(FAULT_DISK_SHORT, 1); /* the first write transfers half of it */
     EXPECT_EQ(append(d, 3, &at[2], &e), 0);
     expect_there(d, at[0], 1);
     expect_there(d, at[2], 3);
@@ -169,9 +169,9 @@ static void a_full_disk_costs_one_record(void)
 #endif
 }
 
-/* The system forgets what it has of a file, so that it is read past its memory, where there is a
- * way: records at any offset, the last one up to the end of the file. */
-static void what_the_system_has_forgotten_is_read_from_the_disk(void)
+/* Drops the file from the page cache where the system supports that, so that reads use the disk:
+ * records at any offset, the last one up to the end of the file. */
+static void records_outside_the_page_cache_are_read(void)
 {
     static const enum aio_kind kinds[] = { AIO_AUTO, AIO_THREADS };
     struct disk_at at[8];
@@ -208,8 +208,9 @@ static void what_the_system_has_forgotten_is_read_from_the_disk(void)
     }
 }
 
-/* Half of a record at the end of a file, as kill -9 leaves it: what comes before it counts. */
-static void half_a_record_ends_a_file(void)
+/* A partial record at the end of a file, as after kill -9, does not invalidate the records
+ * before it. */
+static void partial_record_ends_the_file(void)
 {
     struct disk_at at;
     struct err e;
@@ -225,7 +226,7 @@ static void half_a_record_ends_a_file(void)
         EXPECT_EQ(truncate(path, (off_t)(at.offset + at.n_bytes) - cut), 0);
         d = open_disk(1 << 20);
         EXPECT_EQ(n_found, 4);
-        EXPECT_EQ(append(d, 100, &at, &e), 0); /* in a file of its own */
+        EXPECT_EQ(append(d, 100, &at, &e), 0); /* in another file */
         expect_there(d, at, 100);
         disk_close(d);
         tmpdir_remove(dir);
@@ -234,7 +235,7 @@ static void half_a_record_ends_a_file(void)
     end_test();
 }
 
-static void what_is_not_ours_is_left_alone(void)
+static void foreign_files_are_left_alone(void)
 {
     static const char *const names[] = { "kv-1.seg", "kv-000000000000000g.seg", "notes.txt",
         "kv-0000000000000002.seg.old", "kv-", "kv-ffffffffffffffff.seg" };
@@ -260,6 +261,6 @@ static void what_is_not_ours_is_left_alone(void)
     end_test();
 }
 
-TESTS(TEST(a_later_process_finds_what_was_appended), TEST(the_oldest_go_when_it_is_full),
-    TEST(a_full_disk_costs_one_record), TEST(what_the_system_has_forgotten_is_read_from_the_disk),
-    TEST(half_a_record_ends_a_file), TEST(what_is_not_ours_is_left_alone))
+TESTS(TEST(records_persist), TEST(oldest_records_are_removed_at_the_limit),
+    TEST(a_full_disk_costs_one_record), TEST(records_outside_the_page_cache_are_read),
+    TEST(partial_record_ends_the_file), TEST(foreign_files_are_left_alone))

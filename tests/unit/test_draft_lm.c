@@ -7,7 +7,7 @@ enum { VOCAB = 30, CTX = 300, SEQS = 5 };
 
 static int32_t tokens[SEQS][CTX + DRAFT_MOST];
 
-struct desk {
+struct draft_fixture {
     struct drafter *d;
     struct fake_options o;
     struct draft_seq seq[SEQS];
@@ -24,29 +24,30 @@ static const struct kernels *kernels(void)
     return k;
 }
 
-static void open_desk(struct desk *d, uint32_t n_pages, int n_slots)
+static void open_fixture(struct draft_fixture *d, uint32_t n_pages, int n_slots)
 {
     struct lm *lm;
     struct err e;
 
-    *d = (struct desk){ .o = { .n_vocab = VOCAB,
-                            .n_ctx_train = CTX,
-                            .max_rows = 128,
-                            .n_pages = n_pages,
-                            .seed = 7 } };
+    *d = (struct draft_fixture){ .o = { .n_vocab = VOCAB,
+                                     .n_ctx_train = CTX,
+                                     .max_rows = 128,
+                                     .n_pages = n_pages,
+                                     .seed = 7 } };
     d->sample = sample_params_default;
     d->sample.seed = 11;
     EXPECT_EQ(lm_open_fake(&lm, &d->o, &e), 0);
     EXPECT_EQ(draft_lm_open(&d->d, lm, kernels(), n_slots, CTX, &e), 0);
 }
 
-static void close_desk(struct desk *d)
+static void close_fixture(struct draft_fixture *d)
 {
     d->d->ops->close(d->d);
 }
 
-/* What the model itself would say next, computed without pages. */
-static int32_t truth(struct desk *d, struct sampler *s, const int32_t *t, int n, int choice)
+/* Token that the model itself samples next, computed without KV pages. */
+static int32_t sample_directly(
+    struct draft_fixture *d, struct sampler *s, const int32_t *t, int n, int choice)
 {
     static uint64_t scratch[CTX + DRAFT_MOST];
     float logits[VOCAB];
@@ -58,7 +59,7 @@ static int32_t truth(struct desk *d, struct sampler *s, const int32_t *t, int n,
     return out.id;
 }
 
-static struct draft_job job_of(struct desk *d, int i, int most)
+static struct draft_job job_of(struct draft_fixture *d, int i, int most)
 {
     return (struct draft_job){ .seq = &d->seq[i],
         .key = (uint64_t)i + 100,
@@ -71,18 +72,19 @@ static struct draft_job job_of(struct desk *d, int i, int most)
         .out = tokens[i] + d->n[i] };
 }
 
-/* Random sequences side by side: some tokens come as guessed, some do not; more sequences than
- * slots, fewer pages than they need. Whatever is guessed is what the model would say. */
-static void what_it_guesses_is_what_its_model_says(void)
+/* Random sequences side by side, some tokens equal to the draft and some not, with more
+ * sequences than slots and too few pages. All draft tokens equal the tokens that the model
+ * samples. */
+static void drafts_equal_the_samples_of_the_model(void)
 {
     struct rng r = { .key = 1 };
     struct sampler *s;
-    struct desk d;
+    struct draft_fixture d;
     struct err e;
     int n_guessed = 0, n_asked = 0;
 
     EXPECT_EQ(sampler_open(&s, kernels(), VOCAB, &e), 0);
-    open_desk(&d, 2 * CTX / PAGE_TOKENS, 3);
+    open_fixture(&d, 2 * CTX / PAGE_TOKENS, 3);
     for (int i = 0; i < SEQS; i++)
         for (d.n[i] = 0; d.n[i] < 10 + 30 * i; d.n[i]++)
             tokens[i][d.n[i]] = (int32_t)rng_below(&r, VOCAB);
@@ -91,7 +93,7 @@ static void what_it_guesses_is_what_its_model_says(void)
         int n_jobs = 1 + (int)rng_below(&r, 2), first = (int)rng_below(&r, SEQS);
         for (int j = 0; j < n_jobs; j++) {
             int i = (first + j) % SEQS;
-            if (d.n[i] > CTX - 20) { /* it ends, and another one begins */
+            if (d.n[i] > CTX - 20) { /* the sequence ends, and another one begins */
                 d.d->ops->forget(d.d, (uint64_t)i + 100);
                 d.n[i] = 10;
             }
@@ -104,28 +106,29 @@ static void what_it_guesses_is_what_its_model_says(void)
             int i = (first + j) % SEQS, n_right = 0;
             EXPECT(jobs[j].n_out <= jobs[j].most);
             for (int k = 0; k < jobs[j].n_out; k++)
-                EXPECT_EQ(jobs[j].out[k], truth(&d, s, tokens[i], d.n[i] + k, i));
+                EXPECT_EQ(jobs[j].out[k], sample_directly(&d, s, tokens[i], d.n[i] + k, i));
             n_guessed += jobs[j].n_out;
             n_asked += jobs[j].most;
             n_right = (int)rng_below(&r, (uint64_t)jobs[j].n_out + 1);
             d.n[i] += n_right;
-            tokens[i][d.n[i]++] = (int32_t)rng_below(&r, VOCAB); /* something else came */
+            /* the sampled token differs from the draft */
+            tokens[i][d.n[i]++] = (int32_t)rng_below(&r, VOCAB);
         }
     }
     EXPECT(n_guessed > n_asked / 2);
-    close_desk(&d);
+    close_fixture(&d);
     sampler_close(s);
 }
 
-static void a_pass_that_is_interrupted_leaves_nothing_behind(void)
+static void interrupted_pass_leaves_no_state(void)
 {
     _Atomic bool stop = true;
     struct sampler *s;
-    struct desk d;
+    struct draft_fixture d;
     struct err e;
 
     EXPECT_EQ(sampler_open(&s, kernels(), VOCAB, &e), 0);
-    open_desk(&d, CTX / PAGE_TOKENS + 1, 1);
+    open_fixture(&d, CTX / PAGE_TOKENS + 1, 1);
     d.n[0] = 5;
     for (int step = 0; step < 20; step++) {
         struct draft_job job = job_of(&d, 0, 4);
@@ -133,42 +136,41 @@ static void a_pass_that_is_interrupted_leaves_nothing_behind(void)
         d.d->ops->propose(d.d, &job, 1, &stop);
         EXPECT_EQ(job.n_out, stop ? 0 : 4);
         for (int k = 0; k < job.n_out; k++)
-            EXPECT_EQ(job.out[k], truth(&d, s, tokens[0], d.n[0] + k, 0));
+            EXPECT_EQ(job.out[k], sample_directly(&d, s, tokens[0], d.n[0] + k, 0));
         d.n[0] += step % 4;
     }
-    close_desk(&d);
+    close_fixture(&d);
     sampler_close(s);
 }
 
-static void tokens_it_does_not_have_end_its_help(void)
+static void unknown_token_ends_drafting(void)
 {
-    struct desk d;
+    struct draft_fixture d;
 
-    open_desk(&d, CTX / PAGE_TOKENS + 1, 1);
+    open_fixture(&d, CTX / PAGE_TOKENS + 1, 1);
     d.n[0] = 5;
     memset(tokens[0], 0, sizeof(tokens[0]));
-    tokens[0][3] = VOCAB; /* the larger model has one more */
+    tokens[0][3] = VOCAB; /* the target model has one token more */
     struct draft_job job = job_of(&d, 0, 4);
     d.d->ops->propose(d.d, &job, 1, NULL);
     EXPECT_EQ(job.n_out, 0);
     EXPECT_EQ(d.d->ops->offer(d.d, &job), 0);
-    close_desk(&d);
+    close_fixture(&d);
 }
 
-static void it_stops_where_its_context_ends(void)
+static void drafting_stops_at_the_end_of_its_context(void)
 {
-    struct desk d;
+    struct draft_fixture d;
 
-    open_desk(&d, CTX / PAGE_TOKENS + 1, 1);
+    open_fixture(&d, CTX / PAGE_TOKENS + 1, 1);
     d.n[0] = CTX - 2;
     struct draft_job job = job_of(&d, 0, 9);
     EXPECT_EQ(d.d->ops->offer(d.d, &job), 2);
     d.n[0] = CTX + 5;
     job = job_of(&d, 0, 9);
     EXPECT_EQ(d.d->ops->offer(d.d, &job), 0);
-    close_desk(&d);
+    close_fixture(&d);
 }
 
-TESTS(TEST(what_it_guesses_is_what_its_model_says),
-    TEST(a_pass_that_is_interrupted_leaves_nothing_behind),
-    TEST(tokens_it_does_not_have_end_its_help), TEST(it_stops_where_its_context_ends))
+TESTS(TEST(drafts_equal_the_samples_of_the_model), TEST(interrupted_pass_leaves_no_state),
+    TEST(unknown_token_ends_drafting), TEST(drafting_stops_at_the_end_of_its_context))

@@ -7,29 +7,29 @@ enum { MOST = 3000, SLOTS = 1 << 13 };
 static uint32_t prompt_slots[SLOTS], own_slots[SLOTS], hint_slots[SLOTS];
 static int32_t tokens[MOST + DRAFT_MOST];
 
-struct desk { /* one choice */
+struct draft_fixture { /* state of one choice */
     struct draft_seq s;
     struct ngram prompt, hint;
-    int n, n_prompt, n_guessed, n_right, n_predicted;
+    int n, n_prompt, n_draft_tokens, n_accepted, n_predicted;
 };
 
-static void open_desk(struct desk *d, const int32_t *prompt, int n)
+static void open_fixture(struct draft_fixture *d, const int32_t *prompt, int n)
 {
-    *d = (struct desk){ .n = n, .n_prompt = n };
+    *d = (struct draft_fixture){ .n = n, .n_prompt = n };
     memcpy(tokens, prompt, (size_t)n * sizeof(*tokens));
     ngram_init(&d->prompt, prompt_slots, SLOTS);
     ngram_add(&d->prompt, tokens, 0, n);
     draft_seq_init(&d->s, &d->prompt, n, own_slots, SLOTS);
 }
 
-static void open_hint(struct desk *d, const int32_t *predicted, int n)
+static void set_prediction(struct draft_fixture *d, const int32_t *predicted, int n)
 {
     ngram_init(&d->hint, hint_slots, SLOTS);
     ngram_add(&d->hint, predicted, 0, n);
     draft_seq_predict(&d->s, predicted, n, &d->hint);
 }
 
-static int ask(struct desk *d, int most)
+static int request_draft(struct draft_fixture *d, int most)
 {
     struct draft_job job = { .seq = &d->s,
         .tokens = tokens,
@@ -47,20 +47,21 @@ static int ask(struct desk *d, int most)
     return n;
 }
 
-/* The next `n` tokens come; every step asks for a draft and takes what is right. Returns steps. */
-static int live(struct desk *d, const int32_t *next, int n, int most)
+/* Runs until the next `n` tokens are generated; each step requests a draft and accepts the
+ * matching prefix. Returns the number of steps. */
+static int generate_with_drafts(struct draft_fixture *d, const int32_t *next, int n, int most)
 {
     int n_steps = 0;
 
     for (int i = 0; i < n; n_steps++) {
-        int n_drafts = ask(d, MIN(most, n - i - 1)), n_right = 0;
-        while (n_right < n_drafts && tokens[d->n + n_right] == next[i + n_right])
-            n_right++;
+        int n_drafts = request_draft(d, MIN(most, n - i - 1)), n_accepted = 0;
+        while (n_accepted < n_drafts && tokens[d->n + n_accepted] == next[i + n_accepted])
+            n_accepted++;
         if (n_drafts)
-            draft_seq_judge(&d->s, DRAFT_LONG, n_drafts, n_right);
-        d->n_guessed += n_drafts;
-        d->n_right += n_right;
-        for (int j = 0; j <= n_right; j++, i++) {
+            draft_seq_judge(&d->s, DRAFT_LONG, n_drafts, n_accepted);
+        d->n_draft_tokens += n_drafts;
+        d->n_accepted += n_accepted;
+        for (int j = 0; j <= n_accepted; j++, i++) {
             tokens[d->n++] = next[i];
             d->n_predicted += draft_seq_came(&d->s, tokens, d->n);
         }
@@ -68,7 +69,7 @@ static int live(struct desk *d, const int32_t *next, int n, int most)
     return n_steps;
 }
 
-static void invent(int32_t *out, int n, int n_vocab, uint64_t seed)
+static void random_tokens(int32_t *out, int n, int n_vocab, uint64_t seed)
 {
     struct rng r = { .key = seed };
 
@@ -79,92 +80,92 @@ static void invent(int32_t *out, int n, int n_vocab, uint64_t seed)
 static void a_copy_of_the_prompt_takes_few_steps(void)
 {
     static int32_t text[600];
-    struct desk d;
+    struct draft_fixture d;
 
-    invent(text, 600, 1000, 1);
-    open_desk(&d, text, 600);
-    int n_steps = live(&d, text + 50, 500, 9);
+    random_tokens(text, 600, 1000, 1);
+    open_fixture(&d, text, 600);
+    int n_steps = generate_with_drafts(&d, text + 50, 500, 9);
     EXPECT(n_steps <= 2 + 1 + 500 / 10);
-    EXPECT_EQ(d.n_right, 500 - n_steps);
+    EXPECT_EQ(d.n_accepted, 500 - n_steps);
 }
 
 static void an_edit_is_bridged(void)
 {
     static int32_t text[600], edited[600];
-    struct desk d;
+    struct draft_fixture d;
     int n = 0;
 
-    invent(text, 600, 1000, 2);
+    random_tokens(text, 600, 1000, 2);
     for (int i = 0; i < 600; i++) {
-        if (i % 60 == 30) /* another word; sometimes one more, sometimes one less */
+        if (i % 60 == 30) /* each edit replaces a token; some also insert or remove one */
             edited[n++] = 5000 + i;
         if (i % 60 != 30 || i % 120 == 30)
             edited[n++] = text[i];
         if (n > 590)
             break;
     }
-    open_desk(&d, text, 600);
-    EXPECT(live(&d, edited, n, 8) <= n / 9 + 10 * 3);
+    open_fixture(&d, text, 600);
+    EXPECT(generate_with_drafts(&d, edited, n, 8) <= n / 9 + 10 * 3);
 }
 
-static void a_loop_goes_round_inside_one_draft(void)
+static void loop_repeats_inside_one_draft(void)
 {
     int32_t prompt[] = { 1, 2, 3, 1, 2, 3, 1, 2 }, want[] = { 3, 1, 2, 3, 1, 2, 3, 1, 2, 3 };
-    struct desk d;
+    struct draft_fixture d;
 
-    open_desk(&d, prompt, 8);
-    EXPECT_EQ(ask(&d, 10), 10);
+    open_fixture(&d, prompt, 8);
+    EXPECT_EQ(request_draft(&d, 10), 10);
     EXPECT(!memcmp(tokens + 8, want, sizeof(want)));
 }
 
-static void what_never_stood_there_is_not_guessed(void)
+static void tokens_that_never_occurred_are_not_drafted(void)
 {
     int32_t prompt[] = { 1, 2, 3, 4, 5, 6, 7 };
-    struct desk d;
+    struct draft_fixture d;
 
-    open_desk(&d, prompt, 7);
-    EXPECT_EQ(ask(&d, 8), 0);
-    open_desk(&d, prompt, 1);
-    EXPECT_EQ(ask(&d, 8), 0);
+    open_fixture(&d, prompt, 7);
+    EXPECT_EQ(request_draft(&d, 8), 0);
+    open_fixture(&d, prompt, 1);
+    EXPECT_EQ(request_draft(&d, 8), 0);
 }
 
 static void a_prediction_is_followed_from_its_first_token(void)
 {
     static int32_t hint[200];
     int32_t prompt[] = { 2001, 2002 };
-    struct desk d;
+    struct draft_fixture d;
 
-    invent(hint, 200, 1000, 3);
-    open_desk(&d, prompt, 2);
-    open_hint(&d, hint, 200);
-    EXPECT_EQ(live(&d, hint, 200, 9), 20);
+    random_tokens(hint, 200, 1000, 3);
+    open_fixture(&d, prompt, 2);
+    set_prediction(&d, hint, 200);
+    EXPECT_EQ(generate_with_drafts(&d, hint, 200, 9), 20);
     EXPECT_EQ(d.n_predicted, 200);
-    EXPECT_EQ(ask(&d, 8), 0); /* it is at its end */
+    EXPECT_EQ(request_draft(&d, 8), 0); /* the prediction is at its end */
 }
 
-/* What clients are told is a function of prediction and answer: the same for any draft length,
- * and when nothing is drafted at all. */
-static void how_much_was_predicted_does_not_depend_on_drafts(void)
+/* The count of accepted prediction tokens in the response depends only on prediction and output:
+ * it is the same for any draft length and without drafts. */
+static void accepted_prediction_count_is_independent_of_drafts(void)
 {
     static int32_t hint[400], answer[400];
     int32_t prompt[] = { 7, 8 };
     struct rng r = { .key = 4 };
-    struct desk d;
+    struct draft_fixture d;
 
     for (uint64_t seed = 0; seed < 40; seed++) {
         int want = -1;
-        invent(hint, 400, 4 + (int)seed, seed);
+        random_tokens(hint, 400, 4 + (int)seed, seed);
         for (int i = 0, at = 0; i < 400; i++) {
             if (rng_below(&r, 20) == 0)
                 at = (int)rng_below(&r, 400);
             answer[i] = hint[at++ % 400];
         }
         for (int most = 0; most < 20; most += 3) {
-            open_desk(&d, prompt, 2);
-            open_hint(&d, hint, 400);
+            open_fixture(&d, prompt, 2);
+            set_prediction(&d, hint, 400);
             if (most == 0)
                 d.s.prompt = NULL;
-            live(&d, answer, 400, most);
+            generate_with_drafts(&d, answer, 400, most);
             want = want < 0 ? d.n_predicted : want;
             EXPECT_EQ(d.n_predicted, want);
         }
@@ -172,7 +173,7 @@ static void how_much_was_predicted_does_not_depend_on_drafts(void)
     }
 }
 
-static void chances_follow_experience_and_fade(void)
+static void acceptance_rates_follow_outcomes_and_decay(void)
 {
     struct draft_seq s = { 0 };
     float before = draft_seq_chance(&s, DRAFT_SHORT), low;
@@ -181,7 +182,7 @@ static void chances_follow_experience_and_fade(void)
         draft_seq_judge(&s, DRAFT_SHORT, 4, 0);
     low = draft_seq_chance(&s, DRAFT_SHORT);
     EXPECT(low < before / 3);
-    EXPECT(draft_seq_chance(&s, DRAFT_LONG) > 0.7f); /* other kinds are not blamed */
+    EXPECT(draft_seq_chance(&s, DRAFT_LONG) > 0.7f); /* other kinds of drafts are not affected */
     for (int i = 0; i < 1000; i++)
         draft_seq_fade(&s);
     EXPECT(draft_seq_chance(&s, DRAFT_SHORT) > before * 0.99f);
@@ -190,28 +191,29 @@ static void chances_follow_experience_and_fade(void)
     EXPECT(draft_seq_chance(&s, DRAFT_SHORT) > 0.9f);
 }
 
-/* With any text, in any pieces: no reading where nothing is (the sanitizers watch), no guess
- * longer than asked for, and every guess is a token that was there. */
-static void any_text_is_survived(void)
+/* Any token sequence in any pieces: no read outside of the input (the sanitizers check), no
+ * draft longer than requested, and every draft token occurs in the input. */
+static void any_token_sequence_is_safe(void)
 {
     static int32_t text[MOST];
     struct rng r = { .key = 6 };
-    struct desk d;
+    struct draft_fixture d;
 
     for (int round = 0; round < 60; round++) {
         int n_vocab = 1 + (int)rng_below(&r, 12), n = 1 + (int)rng_below(&r, 300);
-        invent(text, MOST, n_vocab, rng_next(&r));
-        open_desk(&d, text, n);
+        random_tokens(text, MOST, n_vocab, rng_next(&r));
+        open_fixture(&d, text, n);
         if (round % 2)
-            open_hint(&d, text + 50, (int)rng_below(&r, 200));
-        live(&d, text + 400, 1 + (int)rng_below(&r, 1500), 1 + (int)rng_below(&r, DRAFT_MOST));
+            set_prediction(&d, text + 50, (int)rng_below(&r, 200));
+        generate_with_drafts(
+            &d, text + 400, 1 + (int)rng_below(&r, 1500), 1 + (int)rng_below(&r, DRAFT_MOST));
         for (int i = n; i < d.n; i++)
             EXPECT(tokens[i] >= 0 && tokens[i] < n_vocab);
     }
 }
 
 TESTS(TEST(a_copy_of_the_prompt_takes_few_steps), TEST(an_edit_is_bridged),
-    TEST(a_loop_goes_round_inside_one_draft), TEST(what_never_stood_there_is_not_guessed),
+    TEST(loop_repeats_inside_one_draft), TEST(tokens_that_never_occurred_are_not_drafted),
     TEST(a_prediction_is_followed_from_its_first_token),
-    TEST(how_much_was_predicted_does_not_depend_on_drafts),
-    TEST(chances_follow_experience_and_fade), TEST(any_text_is_survived))
+    TEST(accepted_prediction_count_is_independent_of_drafts),
+    TEST(acceptance_rates_follow_outcomes_and_decay), TEST(any_token_sequence_is_safe))

@@ -54,7 +54,8 @@ static struct gen_input input(int n_prompt, int max_tokens)
         .sample = sample_params_default };
 }
 
-static struct gen *ask(struct engine *en, const struct gen_input *in, struct mailbox *reply)
+static struct gen *submit_request(
+    struct engine *en, const struct gen_input *in, struct mailbox *reply)
 {
     struct gen *g;
     struct err e;
@@ -64,7 +65,7 @@ static struct gen *ask(struct engine *en, const struct gen_input *in, struct mai
     return g;
 }
 
-/* The next event; kept until the caller gives it back. */
+/* Returns the next event; the caller returns it to the engine. */
 struct reader {
     struct mailbox *box;
     struct msg *at;
@@ -120,21 +121,21 @@ static void expect_clean(struct engine *en)
     EXPECT_EQ(a.pages_free + a.pages_cached, a.pages_total);
 }
 
-static void close_all(struct engine *en, struct reader *r)
+static void close_engine_and_box(struct engine *en, struct reader *r)
 {
     engine_close(en);
     EXPECT(!r->at && !mailbox_drain(r->box));
     mailbox_close(r->box);
 }
 
-/* ---- one asker */
+/* ---- one client */
 
-static void a_request_gets_its_tokens_and_one_end(void)
+static void request_gets_its_tokens_and_one_end_event(void)
 {
     struct engine *en = engine_with(64, &engine_options_default);
     struct reader r = { .box = box() };
     struct gen_input in = input(PROMPT, 17);
-    struct gen *g = ask(en, &in, r.box);
+    struct gen *g = submit_request(en, &in, r.box);
     struct tally t = read_all(&r, g);
     const struct gen_result *res = gen_result(g);
 
@@ -151,10 +152,10 @@ static void a_request_gets_its_tokens_and_one_end(void)
     EXPECT_EQ(engine_stats(en)->finished, 1u);
     EXPECT(engine_stats(en)->steps >= 17);
     EXPECT_EQ(engine_lm(en)->n_vocab, (int)VOCAB);
-    close_all(en, &r);
+    close_engine_and_box(en, &r);
 }
 
-static void who_wants_to_hears_when_it_begins(void)
+static void begin_event_is_sent_on_request(void)
 {
     struct engine *en = engine_with(64, &engine_options_default);
     struct reader r = { .box = box() };
@@ -162,12 +163,12 @@ static void who_wants_to_hears_when_it_begins(void)
     in.n_choices = 3;
     in.want_begin = true;
     in.want_prompt_logprobs = true;
-    struct gen *g = ask(en, &in, r.box);
+    struct gen *g = submit_request(en, &in, r.box);
     struct gen_event *first = next_event(&r);
 
     EXPECT(first->msg.kind == GEN_BEGUN && first->gen == g);
     gen_event_done(first);
-    for (bool is_over = false; !is_over;) { /* once, for all its choices */
+    for (bool is_over = false; !is_over;) { /* one event for all choices of the request */
         struct gen_event *ev = next_event(&r);
         EXPECT(ev->msg.kind != GEN_BEGUN);
         is_over = ev->msg.kind == GEN_END;
@@ -175,7 +176,7 @@ static void who_wants_to_hears_when_it_begins(void)
     }
     gen_free(g);
     expect_clean(en);
-    close_all(en, &r);
+    close_engine_and_box(en, &r);
 }
 
 static void choices_share_one_prefill(void)
@@ -184,7 +185,7 @@ static void choices_share_one_prefill(void)
     struct reader r = { .box = box() };
     struct gen_input in = input(PROMPT, 9);
     in.n_choices = 7;
-    struct gen *g = ask(en, &in, r.box);
+    struct gen *g = submit_request(en, &in, r.box);
     struct tally t = read_all(&r, g);
 
     EXPECT_EQ(t.n_tokens, 63);
@@ -192,27 +193,27 @@ static void choices_share_one_prefill(void)
     EXPECT_EQ(engine_stats(en)->prompt_tokens, (uint64_t)PROMPT);
     gen_free(g);
     expect_clean(en);
-    close_all(en, &r);
+    close_engine_and_box(en, &r);
 }
 
-static void the_context_ends_the_answer(void)
+static void full_context_ends_the_choice(void)
 {
     struct engine_options o = engine_options_default;
     o.n_ctx = 30;
     struct engine *en = engine_with(64, &o);
     struct reader r = { .box = box() };
     struct gen_input in = input(PROMPT, 1000);
-    struct gen *g = ask(en, &in, r.box);
+    struct gen *g = submit_request(en, &in, r.box);
     struct tally t = read_all(&r, g);
 
     EXPECT_EQ(engine_n_ctx(en), 30);
     EXPECT_EQ(t.n_tokens, 30 - PROMPT);
     EXPECT(t.finish == FINISH_LENGTH);
     gen_free(g);
-    close_all(en, &r);
+    close_engine_and_box(en, &r);
 }
 
-static void what_cannot_fit_is_refused_at_the_door(void)
+static void request_that_cannot_fit_is_rejected_at_submission(void)
 {
     struct engine *en = engine_with(2, &engine_options_default);
     struct mailbox *reply = box();
@@ -237,10 +238,10 @@ static void what_cannot_fit_is_refused_at_the_door(void)
     struct reader r = { .box = reply };
     EXPECT_EQ(read_all(&r, g).n_tokens, 1);
     gen_free(g);
-    close_all(en, &r);
+    close_engine_and_box(en, &r);
 }
 
-static void senseless_requests_are_refused(void)
+static void invalid_requests_are_rejected(void)
 {
     struct gen_input ok = input(4, 4), in;
     struct gen_script script = { .tokens = prompt, .n_tokens = 3 };
@@ -273,7 +274,7 @@ static void senseless_requests_are_refused(void)
 #endif
 }
 
-static void bad_options_close_the_model_and_say_why(void)
+static void invalid_options_close_the_model_and_are_named(void)
 {
     struct fake_options f = { .n_vocab = VOCAB, .n_ctx_train = 40, .max_rows = 4, .n_pages = 3 };
     struct engine_options bad[6];
@@ -298,7 +299,7 @@ static void bad_options_close_the_model_and_say_why(void)
 }
 
 #ifdef TESTING
-static void failures_while_opening_leave_nothing_behind(void)
+static void failed_open_leaks_nothing(void)
 {
     struct fake_options f = { .n_vocab = VOCAB, .n_ctx_train = 40, .max_rows = 4, .n_pages = 3 };
     struct engine *en = NULL;
@@ -317,7 +318,7 @@ static void failures_while_opening_leave_nothing_behind(void)
     engine_close(en);
 }
 #else
-static void failures_while_opening_leave_nothing_behind(void)
+static void failed_open_leaks_nothing(void)
 {
 }
 #endif
@@ -329,7 +330,7 @@ static void prompt_tokens_are_scored_on_demand(void)
     struct gen_input in = input(PROMPT, 0);
     in.want_prompt_logprobs = true;
     in.sample.n_top = 2;
-    struct gen *g = ask(en, &in, r.box);
+    struct gen *g = submit_request(en, &in, r.box);
 
     for (int i = 1; i < PROMPT; i++) {
         struct gen_event *ev = next_event(&r);
@@ -342,7 +343,7 @@ static void prompt_tokens_are_scored_on_demand(void)
     struct tally t = read_all(&r, g);
     EXPECT(t.n_tokens == 0 && t.finish == FINISH_LENGTH);
     gen_free(g);
-    close_all(en, &r);
+    close_engine_and_box(en, &r);
 }
 
 static void one_choice_can_be_stopped(void)
@@ -351,7 +352,7 @@ static void one_choice_can_be_stopped(void)
     struct reader r = { .box = box() };
     struct gen_input in = input(PROMPT, 600);
     in.n_choices = 3;
-    struct gen *g = ask(en, &in, r.box);
+    struct gen *g = submit_request(en, &in, r.box);
     enum finish finish[3] = { 0 };
 
     for (bool is_over = false; !is_over;) {
@@ -368,7 +369,7 @@ static void one_choice_can_be_stopped(void)
     EXPECT(gen_result(g)->err.code == ERR_NONE);
     gen_free(g);
     expect_clean(en);
-    close_all(en, &r);
+    close_engine_and_box(en, &r);
 }
 
 static void a_deadline_ends_a_request(void)
@@ -377,18 +378,19 @@ static void a_deadline_ends_a_request(void)
     struct reader r = { .box = box() };
     struct gen_input in = input(PROMPT, 3000);
     in.deadline_ns = clock_ns() + 5000000;
-    struct gen *g = ask(en, &in, r.box);
+    struct gen *g = submit_request(en, &in, r.box);
     int n = 0;
 
     for (struct gen_event *ev; (ev = next_event(&r))->msg.kind == GEN_TOKEN; n++)
         if (n < SEQ_EVENTS / 2)
-            gen_event_done(ev); /* then never again: it parks, and the deadline still comes */
+            /* then none: the sequence is parked, and its deadline still applies */
+            gen_event_done(ev);
     struct gen_event *end = next_event(&r);
     EXPECT_EQ(end->msg.kind, (int)GEN_END);
     EXPECT(gen_result(g)->err.code == ERR_TIMEOUT);
     gen_free(g);
     expect_clean(en);
-    close_all(en, &r);
+    close_engine_and_box(en, &r);
 }
 
 /* ---- queue */
@@ -407,7 +409,7 @@ static struct engine *script_engine(const struct engine_options *o)
     return en;
 }
 
-static void a_script_is_answered_in_groups_after_delays(void)
+static void script_is_generated_in_groups_after_delays(void)
 {
     struct engine *en = script_engine(&engine_options_default);
     struct reader r = { .box = box() };
@@ -418,7 +420,7 @@ static void a_script_is_answered_in_groups_after_delays(void)
     uint64_t start = clock_ns();
 
     in.script = &script;
-    struct gen *g = ask(en, &in, r.box);
+    struct gen *g = submit_request(en, &in, r.box);
     for (int i = 0; i < 5; i++) {
         struct gen_event *ev = next_event(&r);
         EXPECT_EQ(ev->msg.kind, (int)GEN_TOKEN);
@@ -432,24 +434,24 @@ static void a_script_is_answered_in_groups_after_delays(void)
     EXPECT(clock_ns() - start >= 3 * 2000000u);
     gen_free(g);
     expect_clean(en);
-    close_all(en, &r);
+    close_engine_and_box(en, &r);
 }
 
-static void a_full_queue_refuses_at_once(void)
+static void full_queue_rejects_at_once(void)
 {
     struct engine_options o = engine_options_default;
     o.max_batch = 1;
     o.max_queue = 2;
     struct engine *en = script_engine(&o);
     struct reader r = { .box = box() };
-    struct gen_script script = { prompt, 1, NULL, 0, 100000 }; /* answers after 100 s */
+    struct gen_script script = { prompt, 1, NULL, 0, 100000 }; /* generates after 100 s */
     struct gen_input in = input(PROMPT, 5);
     struct gen *g[3], *late;
     struct err e;
 
     in.script = &script;
     for (int i = 0; i < 3; i++)
-        g[i] = ask(en, &in, r.box);
+        g[i] = submit_request(en, &in, r.box);
     EXPECT_EQ(gen_new(&late, &in, r.box, NULL, &e), 0);
     EXPECT_EQ(engine_submit(en, late, &e), -1);
     EXPECT(e.code == ERR_OVERLOADED);
@@ -477,39 +479,38 @@ static void a_full_queue_refuses_at_once(void)
     mailbox_close(r.box);
 }
 
-static void a_silent_asker_parks_its_own_sequence_only(void)
+static void slow_client_parks_only_its_own_sequence(void)
 {
     struct engine *en = engine_with(600, &engine_options_default);
     struct reader slow = { .box = box() }, quick = { .box = box() };
     struct gen_input in = input(PROMPT, 3 * SEQ_EVENTS);
-    struct gen *a = ask(en, &in, slow.box), *b;
+    struct gen *a = submit_request(en, &in, slow.box), *b;
     struct gen_event *kept[SEQ_EVENTS];
 
     for (int i = 0; i < SEQ_EVENTS; i++)
         kept[i] = next_event(&slow);
-    for (int i = 0; i < 3; i++) { /* others go on */
-        b = ask(en, &in, quick.box);
+    for (int i = 0; i < 3; i++) { /* the other sequences continue */
+        b = submit_request(en, &in, quick.box);
         EXPECT_EQ(read_all(&quick, b).n_tokens, 3 * SEQ_EVENTS);
         gen_free(b);
     }
     struct engine_audit audit;
     engine_audit(en, &audit);
     EXPECT(audit.ok && audit.sequences == 1);
-    EXPECT(!mailbox_drain(slow.box)); /* nothing more came meanwhile */
+    EXPECT(!mailbox_drain(slow.box)); /* no further event arrived */
     for (int i = 0; i < SEQ_EVENTS; i++)
         gen_event_done(kept[i]);
     EXPECT_EQ(read_all(&slow, a).n_tokens, 2 * SEQ_EVENTS);
     gen_free(a);
     expect_clean(en);
     mailbox_close(quick.box);
-    close_all(en, &slow);
+    close_engine_and_box(en, &slow);
 }
 
-TESTS(TEST(a_request_gets_its_tokens_and_one_end), TEST(who_wants_to_hears_when_it_begins),
-    TEST(choices_share_one_prefill), TEST(the_context_ends_the_answer),
-    TEST(what_cannot_fit_is_refused_at_the_door), TEST(senseless_requests_are_refused),
-    TEST(bad_options_close_the_model_and_say_why),
-    TEST(failures_while_opening_leave_nothing_behind), TEST(prompt_tokens_are_scored_on_demand),
-    TEST(one_choice_can_be_stopped), TEST(a_deadline_ends_a_request),
-    TEST(a_script_is_answered_in_groups_after_delays), TEST(a_full_queue_refuses_at_once),
-    TEST(a_silent_asker_parks_its_own_sequence_only))
+TESTS(TEST(request_gets_its_tokens_and_one_end_event), TEST(begin_event_is_sent_on_request),
+    TEST(choices_share_one_prefill), TEST(full_context_ends_the_choice),
+    TEST(request_that_cannot_fit_is_rejected_at_submission), TEST(invalid_requests_are_rejected),
+    TEST(invalid_options_close_the_model_and_are_named), TEST(failed_open_leaks_nothing),
+    TEST(prompt_tokens_are_scored_on_demand), TEST(one_choice_can_be_stopped),
+    TEST(a_deadline_ends_a_request), TEST(script_is_generated_in_groups_after_delays),
+    TEST(full_queue_rejects_at_once), TEST(slow_client_parks_only_its_own_sequence))

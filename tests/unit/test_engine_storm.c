@@ -1,5 +1,5 @@
-/* Many askers at once: cancels at any moment, askers that keep their events, an engine that is
- * closed under them. Run under the thread sanitizer as well. */
+/* Concurrent clients: cancellations at any moment, clients that hold their events, and an engine
+ * that closes while requests run. The thread sanitizer runs this test as well. */
 #include "base/mem.h"
 #include "os/clock.h"
 #include "os/thread.h"
@@ -27,7 +27,7 @@ static const struct engine_options options = {
     .kv_tenant_share = 50,
 };
 
-struct flight { /* one request of an asker */
+struct client_request { /* one request of a client */
     struct ask ask;
     struct answer got, want;
     struct gen *gen;
@@ -36,22 +36,22 @@ struct flight { /* one request of an asker */
     int n_kept;
 };
 
-struct asker {
+struct client {
     struct engine *en;
     pthread_t thread;
     struct rng r;
     struct mailbox *box;
     struct sampler *sampler;
-    struct flight flights[AT_ONCE];
-    int n_left;        /* requests still to make */
-    bool till_the_end; /* goes on until the engine takes no more */
+    struct client_request flights[AT_ONCE];
+    int n_left;        /* requests still to submit */
+    bool till_the_end; /* continues until the engine accepts no more */
     int n_started, n_ended, n_refused;
     bool is_refused_for_good;
 };
 
-static _Atomic int n_answers; /* over all askers */
+static _Atomic int n_responses; /* over all clients */
 
-static void start(struct asker *a, struct flight *f)
+static void submit_request(struct client *a, struct client_request *f)
 {
     struct ask_limits l = { .n_vocab = VOCAB,
         .max_prompt = 60,
@@ -81,19 +81,19 @@ static void start(struct asker *a, struct flight *f)
     }
 }
 
-static void give_back(struct flight *f)
+static void return_events(struct client_request *f)
 {
     while (f->n_kept)
         gen_event_done(f->kept[--f->n_kept]);
 }
 
-static void take(struct asker *a, struct gen_event *ev)
+static void handle_event(struct client *a, struct gen_event *ev)
 {
-    struct flight *f = gen_user(ev->gen);
+    struct client_request *f = gen_user(ev->gen);
 
     answer_take(&f->got, ev);
     if (ev->msg.kind == GEN_END) {
-        give_back(f);
+        return_events(f);
         enum errcode code = gen_result(f->gen)->err.code;
         EXPECT(code == ERR_NONE || f->is_cut || (code == ERR_DRAINING && a->till_the_end));
         for (int i = 0; i < f->ask.in.n_choices && !f->is_cut && !a->till_the_end; i++)
@@ -102,7 +102,7 @@ static void take(struct asker *a, struct gen_event *ev)
         gen_free(f->gen);
         f->gen = NULL;
         a->n_ended++;
-        n_answers++;
+        n_responses++;
         return;
     }
     if (ask_chance(&a->r, 2)) {
@@ -119,70 +119,70 @@ static void take(struct asker *a, struct gen_event *ev)
     gen_event_done(ev);
 }
 
-static bool start_some(struct asker *a)
+static bool submit_requests(struct client *a)
 {
     bool is_busy = false, is_full = false;
 
     for (int i = 0; i < AT_ONCE; i++) {
-        struct flight *f = &a->flights[i];
+        struct client_request *f = &a->flights[i];
         int n_refused = a->n_refused;
         if (!f->gen && a->n_left > 0 && !a->is_refused_for_good && !is_full)
-            start(a, f);
+            submit_request(a, f);
         is_full |= a->n_refused > n_refused; /* try again after the next events */
         is_busy |= f->gen != NULL;
     }
     return is_busy || (a->n_left > 0 && !a->is_refused_for_good);
 }
 
-/* Reads what came, at least something; then everything kept goes back now and then. */
-static void read_some(struct asker *a)
+/* Reads at least one event; sometimes returns all held events. */
+static void read_events(struct client *a)
 {
     struct msg *m = mailbox_drain(a->box), *next;
 
-    if (!m) { /* the engine may wait for our events: all home before we sleep */
+    if (!m) { /* the engine may wait for these events: return all before sleeping */
         for (int i = 0; i < AT_ONCE; i++)
             if (a->flights[i].gen)
-                give_back(&a->flights[i]);
+                return_events(&a->flights[i]);
         mailbox_wait(a->box, clock_ns() + 1000000);
         return;
     }
     for (; m; m = next) {
         next = m->next;
-        take(a, container_of(m, struct gen_event, msg));
+        handle_event(a, container_of(m, struct gen_event, msg));
     }
 }
 
-static void *ask_away(void *arg)
+static void *run_client(void *arg)
 {
-    struct asker *a = arg;
+    struct client *a = arg;
 
-    while (start_some(a))
-        read_some(a);
+    while (submit_requests(a))
+        read_events(a);
     return NULL;
 }
 
-static void open_askers(struct asker *a, struct engine *en, int n_each)
+static void open_clients(struct client *a, struct engine *en, int n_each)
 {
     const struct kernels *k;
     struct err e;
 
     EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
     for (int i = 0; i < ASKERS; i++) {
-        a[i] = (struct asker){ .en = en, .r = { .key = (uint64_t)i + 1 }, .n_left = n_each };
+        a[i] = (struct client){ .en = en, .r = { .key = (uint64_t)i + 1 }, .n_left = n_each };
         EXPECT_EQ(mailbox_open(&a[i].box, &e), 0);
         EXPECT_EQ(sampler_open(&a[i].sampler, k, VOCAB, &e), 0);
     }
 }
 
-static void start_askers(struct asker *a)
+static void start_clients(struct client *a)
 {
     struct err e;
 
     for (int i = 0; i < ASKERS; i++)
-        EXPECT_EQ(thread_start(&a[i].thread, "asker", ask_away, &a[i], &e), 0);
+        EXPECT_EQ(thread_start(&a[i].thread, "asker", run_client, &a[i], &e), 0);
 }
 
-static void join_askers(struct asker *a)
+static void join_clients(struct client *a)
 {
     for (int i = 0; i < ASKERS; i++) {
         pthread_join(a[i].thread, NULL);
@@ -204,24 +204,24 @@ static struct engine *open_engine(void)
     return en;
 }
 
-static struct asker askers[ASKERS];
+static struct client clients[ASKERS];
 
-static void a_storm_leaves_every_answer_right_and_every_page_home(void)
+static void concurrent_clients_get_correct_outputs_and_all_pages_are_freed(void)
 {
     struct engine *en = open_engine();
     struct engine_audit audit;
     int n_ended = 0, n_refused = 0;
 
-    open_askers(askers, en, 60);
-    start_askers(askers);
+    open_clients(clients, en, 60);
+    start_clients(clients);
     for (int i = 0; i < 20; i++) {
-        engine_audit(en, &audit); /* while they run */
+        engine_audit(en, &audit); /* while the clients run */
         EXPECT(audit.ok);
     }
-    join_askers(askers);
+    join_clients(clients);
     for (int i = 0; i < ASKERS; i++) {
-        n_ended += askers[i].n_ended;
-        n_refused += askers[i].n_refused;
+        n_ended += clients[i].n_ended;
+        n_refused += clients[i].n_refused;
     }
     engine_audit(en, &audit);
     EXPECT(audit.ok && audit.sequences == 0 && audit.pages_owned == 0);
@@ -232,49 +232,49 @@ static void a_storm_leaves_every_answer_right_and_every_page_home(void)
     engine_close(en);
 }
 
-/* The engine is told to take no more and is closed while its askers are in full flight: each of
- * them gets an end for everything that was admitted. */
-static void closing_under_the_askers_ends_every_request(void)
+/* The engine stops accepting requests and closes while its clients have requests in flight: each
+ * admitted request receives an end event. */
+static void closing_the_engine_ends_every_request(void)
 {
     for (int round = 0; round < 5; round++) {
         struct engine *en = open_engine();
         int n_ended = 0;
-        n_answers = 0;
-        open_askers(askers, en, 1 << 20);
+        n_responses = 0;
+        open_clients(clients, en, 1 << 20);
         for (int i = 0; i < ASKERS; i++)
-            askers[i].till_the_end = true;
-        start_askers(askers);
-        while (n_answers < 10 * (round + 1))
+            clients[i].till_the_end = true;
+        start_clients(clients);
+        while (n_responses < 10 * (round + 1))
             sched_yield();
         engine_drain(en);
-        join_askers(askers);
+        join_clients(clients);
         for (int i = 0; i < ASKERS; i++)
-            n_ended += askers[i].n_ended;
-        EXPECT_EQ(n_ended, n_answers);
+            n_ended += clients[i].n_ended;
+        EXPECT_EQ(n_ended, n_responses);
         engine_close(en);
     }
 }
 
-/* Askers that submitted and then only listen; the engine closes meanwhile, and they learn it
- * from their events and free what they had when the engine is long gone. */
+/* The clients submit and then only read. Meanwhile the engine closes; the clients receive their
+ * end events and free their memory after the engine is gone. */
 static void events_outlive_the_engine(void)
 {
     for (int round = 0; round < 20; round++) {
         struct engine *en = open_engine();
-        struct asker *a = askers;
-        open_askers(a, en, AT_ONCE);
+        struct client *a = clients;
+        open_clients(a, en, AT_ONCE);
         for (int i = 0; i < ASKERS; i++) {
             a[i].till_the_end = true;
-            start_some(&a[i]);
-            a[i].n_left = 0; /* what was refused stays so */
+            submit_requests(&a[i]);
+            a[i].n_left = 0; /* a rejected request is not submitted again */
         }
-        start_askers(a);
+        start_clients(a);
         engine_close(en);
-        join_askers(a);
+        join_clients(a);
         for (int i = 0; i < ASKERS; i++)
             EXPECT_EQ(a[i].n_ended, a[i].n_started);
     }
 }
 
-TESTS(TEST(a_storm_leaves_every_answer_right_and_every_page_home),
-    TEST(closing_under_the_askers_ends_every_request), TEST(events_outlive_the_engine))
+TESTS(TEST(concurrent_clients_get_correct_outputs_and_all_pages_are_freed),
+    TEST(closing_the_engine_ends_every_request), TEST(events_outlive_the_engine))

@@ -1,12 +1,12 @@
-/* Which page is given up first: in the order that was promised, and on traces of requests as good
- * as the least recently used of all pages. */
+/* Eviction order: the documented order of each policy, and on request traces a hit rate close to
+ * that of exact LRU over single pages. */
 #include "cache/evict.h"
 #include "../check.h"
 #include "../support/prefix_rates.h"
 
 enum { N = 40 };
 
-static struct evict order_of(enum evict_policy policy, uint32_t n)
+static struct evict open_policy(enum evict_policy policy, uint32_t n)
 {
     struct evict ev;
     struct err e;
@@ -15,7 +15,7 @@ static struct evict order_of(enum evict_policy policy, uint32_t n)
     return ev;
 }
 
-static void use(struct evict *ev, uint32_t i, uint32_t weight)
+static void touch_page(struct evict *ev, uint32_t i, uint32_t weight)
 {
     if (evict_has(ev, i))
         evict_remove(ev, i);
@@ -25,13 +25,13 @@ static void use(struct evict *ev, uint32_t i, uint32_t weight)
 
 static void equal_weights_go_in_the_order_of_their_last_use(void)
 {
-    struct evict ev = order_of(EVICT_LRU, N);
+    struct evict ev = open_policy(EVICT_LRU, N);
     struct rng r = { .key = 5 };
     uint32_t last[N] = { 0 };
 
     for (uint32_t k = 1; k < 1000; k++) {
         uint32_t i = k <= N ? k - 1 : (uint32_t)rng_below(&r, N);
-        use(&ev, i, EVICT_WEIGHT);
+        touch_page(&ev, i, EVICT_WEIGHT);
         last[i] = k;
     }
     for (uint32_t before = 0, k = 0; k < N; k++) {
@@ -43,22 +43,22 @@ static void equal_weights_go_in_the_order_of_their_last_use(void)
     evict_clear(&ev);
 }
 
-/* What was used since the hand came by stays; what was not goes. */
-static void the_hand_gives_a_round_to_what_was_used(void)
+/* The clock policy keeps pages that were used since the hand passed, and evicts the others. */
+static void clock_keeps_pages_used_since_the_last_round(void)
 {
-    struct evict ev = order_of(EVICT_CLOCK, N);
+    struct evict ev = open_policy(EVICT_CLOCK, N);
     bool is_gone[N] = { false };
 
     for (uint32_t i = 0; i < N; i++)
-        use(&ev, i, EVICT_WEIGHT);
-    /* All are alike: the first round is theirs, then they go one by one. */
+        touch_page(&ev, i, EVICT_WEIGHT);
+    /* All pages are equal: the first round clears their marks, then they are evicted one by one. */
     for (uint32_t k = 0; k < N / 2; k++) {
         uint32_t i = evict_take(&ev);
         EXPECT(i < N && !is_gone[i]);
         is_gone[i] = true;
         for (uint32_t j = 0; j < N; j += 4)
             if (!is_gone[j] && j != i)
-                use(&ev, j, EVICT_WEIGHT);
+                touch_page(&ev, j, EVICT_WEIGHT);
     }
     for (uint32_t j = 4; j < N; j += 4)
         EXPECT(!is_gone[j]);
@@ -66,15 +66,15 @@ static void the_hand_gives_a_round_to_what_was_used(void)
     evict_clear(&ev);
 }
 
-static void what_weighs_more_stays_longer(void)
+static void heavier_pages_stay_longer(void)
 {
     static const enum evict_policy policies[] = { EVICT_LRU, EVICT_CLOCK };
 
     for (size_t p = 0; p < ARRAY_LEN(policies); p++) {
-        struct evict ev = order_of(policies[p], N);
+        struct evict ev = open_policy(policies[p], N);
         int n_dear = 0;
         for (uint32_t i = 0; i < N; i++)
-            use(&ev, i, i % 2 ? 3 * EVICT_WEIGHT : EVICT_WEIGHT);
+            touch_page(&ev, i, i % 2 ? 3 * EVICT_WEIGHT : EVICT_WEIGHT);
         for (uint32_t k = 0; k < N / 2; k++)
             n_dear += evict_take(&ev) % 2;
         EXPECT_EQ(n_dear, 0);
@@ -82,22 +82,22 @@ static void what_weighs_more_stays_longer(void)
     }
 }
 
-static void few_candidates_are_found_among_many_that_are_in_use(void)
+static void few_candidates_are_found_among_many_used_pages(void)
 {
-    struct evict ev = order_of(EVICT_CLOCK, 10000);
+    struct evict ev = open_policy(EVICT_CLOCK, 10000);
 
     for (uint32_t k = 0; k < 200; k++) {
-        use(&ev, k * 37 % 10000, 3 * EVICT_WEIGHT);
+        touch_page(&ev, k * 37 % 10000, 3 * EVICT_WEIGHT);
         EXPECT_EQ(evict_take(&ev), k * 37 % 10000);
         EXPECT(!evict_check(&ev));
     }
     evict_clear(&ev);
 }
 
-/* Within 2 % of the ideal, and the clock within 1 % of the list, in points of tokens found. */
-static void traces_find_what_the_ideal_finds(void)
+/* Hit rates in percent of tokens: within 2 of the ideal cache, and clock within 1 of the list. */
+static void hit_rates_are_close_to_the_ideal_cache(void)
 {
-    const bool is_small = PAGE_TOKENS < 16; /* small pages are many pages */
+    const bool is_small = PAGE_TOKENS < 16; /* small pages mean many pages */
     const int n = is_small ? 250 : 1200;
     const uint32_t least = is_small ? 16 * 1024 : 64 * 1024;
 
@@ -115,6 +115,6 @@ static void traces_find_what_the_ideal_finds(void)
 }
 
 TESTS(TEST(equal_weights_go_in_the_order_of_their_last_use),
-    TEST(the_hand_gives_a_round_to_what_was_used), TEST(what_weighs_more_stays_longer),
-    TEST(few_candidates_are_found_among_many_that_are_in_use),
-    TEST(traces_find_what_the_ideal_finds))
+    TEST(clock_keeps_pages_used_since_the_last_round), TEST(heavier_pages_stay_longer),
+    TEST(few_candidates_are_found_among_many_used_pages),
+    TEST(hit_rates_are_close_to_the_ideal_cache))

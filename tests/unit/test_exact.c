@@ -1,4 +1,4 @@
-/* pool/exact.c: remembered answers serve what they are the answer to, and nothing else. */
+/* generate/response_cache.c: a cached response serves only identical requests. */
 #include "../check.h"
 
 #include "base/mem.h"
@@ -8,7 +8,7 @@
 
 enum { SECOND = 1000000000 };
 
-static struct exact *table(size_t max_bytes)
+static struct exact *open_cache(size_t max_bytes)
 {
     struct exact_options o = { max_bytes, 10 * (uint64_t)SECOND };
     struct exact *x;
@@ -18,7 +18,7 @@ static struct exact *table(size_t max_bytes)
     return x;
 }
 
-static struct sampled token(int i)
+static struct sampled make_token(int i)
 {
     struct sampled t = { .id = 7 * i, .logprob = -0.25f * (float)i, .n_top = i % 3 };
 
@@ -27,21 +27,21 @@ static struct sampled token(int i)
     return t;
 }
 
-static void put(struct exact *x, struct str key, int n, enum finish finish, uint64_t now)
+static void put_response(struct exact *x, struct str key, int n, enum finish finish, uint64_t now)
 {
     struct exact_record r = { 0 };
     struct exact_end end = { finish, finish == FINISH_STOP ? 3 : -1 };
 
     for (int i = 0; i < n; i++) {
-        struct sampled t = token(i);
+        struct sampled t = make_token(i);
         exact_record_token(&r, x, &t);
     }
     exact_put(x, key, &r, &end, now);
     EXPECT(!r.n && !r.tokens.p);
 }
 
-/* The number of tokens it serves a limit with, -1 when it does not. */
-static int serves(struct exact *x, struct str key, int limit, uint64_t now)
+/* Number of tokens with which the cache serves a limit, or -1 on a miss. */
+static int n_served_tokens(struct exact *x, struct str key, int limit, uint64_t now)
 {
     const struct exact_answer *a = exact_take(x, key, limit, now);
     int n = a ? exact_answer_n(a) : -1;
@@ -50,16 +50,16 @@ static int serves(struct exact *x, struct str key, int limit, uint64_t now)
     return n;
 }
 
-static void tokens_come_back_as_they_were(void)
+static void cached_tokens_are_unchanged(void)
 {
-    struct exact *x = table(MB);
+    struct exact *x = open_cache(MB);
 
-    put(x, STR("key"), 50, FINISH_STOP, 0);
+    put_response(x, STR("key"), 50, FINISH_STOP, 0);
     const struct exact_answer *a = exact_take(x, STR("key"), 100, 0);
     EXPECT(a && exact_answer_n(a) == 50 && exact_answer_stop_id(a) == 3);
-    exact_close(x); /* it outlives the table */
+    exact_close(x); /* the response outlives the cache */
     for (int i = 0; i < 50; i++) {
-        struct sampled got, want = token(i);
+        struct sampled got, want = make_token(i);
         exact_answer_token(a, i, &got);
         EXPECT(got.id == want.id && got.logprob == want.logprob && got.n_top == want.n_top);
         EXPECT(!memcmp(got.top, want.top, (size_t)want.n_top * sizeof(want.top[0])));
@@ -67,85 +67,86 @@ static void tokens_come_back_as_they_were(void)
     exact_unref(a);
 }
 
-static void limits_are_kept(void)
+static void token_limits_are_respected(void)
 {
-    struct exact *x = table(MB);
+    struct exact *x = open_cache(MB);
 
-    put(x, STR("stopped"), 5, FINISH_STOP, 0);
+    put_response(x, STR("stopped"), 5, FINISH_STOP, 0);
     for (int limit = 1; limit < 9; limit++) {
         const struct exact_answer *a = exact_take(x, STR("stopped"), limit, 0);
         EXPECT(a != NULL);
         EXPECT(exact_answer_finish(a, limit) == (limit <= 5 ? FINISH_LENGTH : FINISH_STOP));
         exact_unref(a);
     }
-    put(x, STR("cut"), 5, FINISH_LENGTH, 0);
-    EXPECT_EQ(serves(x, STR("cut"), 5, 0), 5);
-    EXPECT_EQ(serves(x, STR("cut"), 6, 0), -1);
-    put(x, STR("cut"), 3, FINISH_LENGTH, 0); /* knows less */
-    EXPECT_EQ(serves(x, STR("cut"), 4, 0), 5);
-    put(x, STR("cut"), 9, FINISH_STOP, 0); /* knows all */
-    EXPECT_EQ(serves(x, STR("cut"), 99, 0), 9);
-    put(x, STR("cut"), 20, FINISH_LENGTH, 0);
-    EXPECT_EQ(serves(x, STR("cut"), 99, 0), 9);
+    put_response(x, STR("cut"), 5, FINISH_LENGTH, 0);
+    EXPECT_EQ(n_served_tokens(x, STR("cut"), 5, 0), 5);
+    EXPECT_EQ(n_served_tokens(x, STR("cut"), 6, 0), -1);
+    put_response(x, STR("cut"), 3, FINISH_LENGTH, 0); /* does not contain the end of the output */
+    EXPECT_EQ(n_served_tokens(x, STR("cut"), 4, 0), 5);
+    put_response(x, STR("cut"), 9, FINISH_STOP, 0); /* contains the whole output */
+    EXPECT_EQ(n_served_tokens(x, STR("cut"), 99, 0), 9);
+    put_response(x, STR("cut"), 20, FINISH_LENGTH, 0);
+    EXPECT_EQ(n_served_tokens(x, STR("cut"), 99, 0), 9);
     exact_close(x);
 }
 
 static void keys_are_compared_whole(void)
 {
-    struct exact *x = table(16 * MB);
+    struct exact *x = open_cache(16 * MB);
     char key[300], other[300];
 
     memset(key, 'a', sizeof(key));
     for (size_t n = 0; n < sizeof(key); n++)
-        put(x, (struct str){ key, n }, (int)n + 1, FINISH_STOP, 0);
+        put_response(x, (struct str){ key, n }, (int)n + 1, FINISH_STOP, 0);
     for (size_t n = 0; n < sizeof(key); n++) {
-        EXPECT_EQ(serves(x, (struct str){ key, n }, 999, 0), (int)n + 1);
+        EXPECT_EQ(n_served_tokens(x, (struct str){ key, n }, 999, 0), (int)n + 1);
         memcpy(other, key, sizeof(key));
         if (n > 0) {
             other[n - 1] ^= 1;
-            EXPECT_EQ(serves(x, (struct str){ other, n }, 999, 0), -1);
+            EXPECT_EQ(n_served_tokens(x, (struct str){ other, n }, 999, 0), -1);
         }
     }
     EXPECT_EQ(exact_flush(x), sizeof(key));
-    EXPECT_EQ(serves(x, (struct str){ key, 9 }, 999, 0), -1);
+    EXPECT_EQ(n_served_tokens(x, (struct str){ key, 9 }, 999, 0), -1);
     exact_close(x);
 }
 
-static void room_and_age_are_bounded(void)
+static void size_and_age_are_bounded(void)
 {
-    struct exact *x = table(64 * KB);
+    struct exact *x = open_cache(64 * KB);
     struct exact_stats s;
     char key[16];
 
     for (int i = 0; i < 1000; i++) {
         int n = snprintf(key, sizeof(key), "key %d", i);
-        put(x, (struct str){ key, (size_t)n }, 20, FINISH_STOP, 0);
-        EXPECT_EQ(serves(x, STR("key 0"), 99, 0), 20); /* in use: it stays */
+        put_response(x, (struct str){ key, (size_t)n }, 20, FINISH_STOP, 0);
+        EXPECT_EQ(n_served_tokens(x, STR("key 0"), 99, 0), 20); /* in use, therefore not evicted */
         exact_stats(x, &s);
         EXPECT(s.bytes <= 64 * KB);
     }
     EXPECT(s.evicted > 0 && s.entries + s.evicted == 1000);
-    EXPECT_EQ(serves(x, STR("key 1"), 99, 0), -1);
-    EXPECT_EQ(serves(x, STR("key 999"), 99, 0), 20);
-    EXPECT_EQ(serves(x, STR("key 999"), 99, 10 * (uint64_t)SECOND), 20);
-    EXPECT_EQ(serves(x, STR("key 999"), 99, 10 * (uint64_t)SECOND + 1), -1);
-    put(x, STR("large"), 5000, FINISH_STOP, 0); /* more than an eighth of it all */
-    EXPECT_EQ(serves(x, STR("large"), 9999, 0), -1);
-    put(x, STR("key 0"), 3, FINISH_STOP, 20 * (uint64_t)SECOND); /* the old one is too old */
-    EXPECT_EQ(serves(x, STR("key 0"), 99, 20 * (uint64_t)SECOND), 3);
+    EXPECT_EQ(n_served_tokens(x, STR("key 1"), 99, 0), -1);
+    EXPECT_EQ(n_served_tokens(x, STR("key 999"), 99, 0), 20);
+    EXPECT_EQ(n_served_tokens(x, STR("key 999"), 99, 10 * (uint64_t)SECOND), 20);
+    EXPECT_EQ(n_served_tokens(x, STR("key 999"), 99, 10 * (uint64_t)SECOND + 1), -1);
+    put_response(x, STR("large"), 5000, FINISH_STOP, 0); /* larger than an eighth of the cache */
+    EXPECT_EQ(n_served_tokens(x, STR("large"), 9999, 0), -1);
+    put_response(
+        x, STR("key 0"), 3, FINISH_STOP, 20 * (uint64_t)SECOND); /* the old entry has expired */
+    EXPECT_EQ(n_served_tokens(x, STR("key 0"), 99, 20 * (uint64_t)SECOND), 3);
     exact_close(x);
 }
 
-struct hand {
+struct cache_user {
     pthread_t thread;
     struct exact *x;
     uint64_t seed;
     int n_wrong;
 };
 
-static void *use(void *arg)
+static void *use_cache(void *arg)
 {
-    struct hand *h = arg;
+    struct cache_user *h = arg;
     struct rng r = { .key = h->seed };
     char key[16];
 
@@ -153,25 +154,25 @@ static void *use(void *arg)
         int which = (int)rng_below(&r, 64), n = snprintf(key, sizeof(key), "key %d", which);
         struct str k = { key, (size_t)n };
         if (rng_below(&r, 3) == 0)
-            put(h->x, k, which + 1, FINISH_STOP, (uint64_t)i);
+            put_response(h->x, k, which + 1, FINISH_STOP, (uint64_t)i);
         if (rng_below(&r, 200) == 0)
             exact_flush(h->x);
-        int found = serves(h->x, k, 99, (uint64_t)i);
+        int found = n_served_tokens(h->x, k, 99, (uint64_t)i);
         h->n_wrong += found != -1 && found != which + 1;
     }
     return NULL;
 }
 
-static void many_threads_use_it(void)
+static void threads_share_the_cache(void)
 {
-    struct hand hands[4];
-    struct exact *x = table(16 * KB);
+    struct cache_user hands[4];
+    struct exact *x = open_cache(16 * KB);
     struct exact_stats s;
     struct err e;
 
     for (int i = 0; i < 4; i++) {
-        hands[i] = (struct hand){ .x = x, .seed = (uint64_t)i + 1 };
-        EXPECT_EQ(thread_start(&hands[i].thread, "hand", use, &hands[i], &e), 0);
+        hands[i] = (struct cache_user){ .x = x, .seed = (uint64_t)i + 1 };
+        EXPECT_EQ(thread_start(&hands[i].thread, "hand", use_cache, &hands[i], &e), 0);
     }
     for (int i = 0; i < 4; i++)
         EXPECT(!pthread_join(hands[i].thread, NULL) && !hands[i].n_wrong);
@@ -181,5 +182,5 @@ static void many_threads_use_it(void)
     exact_close(x);
 }
 
-TESTS(TEST(tokens_come_back_as_they_were), TEST(limits_are_kept), TEST(keys_are_compared_whole),
-    TEST(room_and_age_are_bounded), TEST(many_threads_use_it))
+TESTS(TEST(cached_tokens_are_unchanged), TEST(token_limits_are_respected),
+    TEST(keys_are_compared_whole), TEST(size_and_age_are_bounded), TEST(threads_share_the_cache))

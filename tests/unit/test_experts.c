@@ -1,4 +1,4 @@
-/* Which experts a token uses, and where its rows lie. */
+/* Selection of the experts of a token, and the positions of its rows in the expert batches. */
 #include "../check.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -9,7 +9,7 @@
 
 enum { N = 40, ROWS = 60, USED_MOST = 8 };
 
-static const struct kernels *ref(void)
+static const struct kernels *ref_kernels(void)
 {
     const struct kernels *k = NULL;
     struct err e;
@@ -26,8 +26,8 @@ static bool goes_before(const float *scores, int a, int b)
     return x > y || (x == y && a < b);
 }
 
-/* By sorting all of them, slowly. */
-static void sorted(const float *scores, int n, int *order)
+/* Reference: sorts all scores. */
+static void sort_scores(const float *scores, int n, int *order)
 {
     for (int i = 0; i < n; i++) {
         int at = 0;
@@ -51,8 +51,8 @@ static void the_highest_scores_best_first(void)
             scores[i] = round % 3 == 0   ? odd[rng_below(&r, ARRAY_LEN(odd))]
                         : round % 3 == 1 ? (float)rng_below(&r, 5)
                                          : (float)rng_next_unit(&r);
-        sorted(scores, n, order);
-        experts_choose(ref(), scores, n, used, chosen, weights);
+        sort_scores(scores, n, order);
+        experts_choose(ref_kernels(), scores, n, used, chosen, weights);
         for (int i = 0; i < used; i++)
             EXPECT_EQ(chosen[i], order[i]);
     }
@@ -63,7 +63,7 @@ static void weights_are_a_softmax_of_those_used(void)
     const float scores[] = { 0.5f, 2, -1, 2, 1 };
     float weights[3];
     int chosen[3];
-    double sum = experts_choose(ref(), scores, 5, 3, chosen, weights), want = 2 + exp(-1);
+    double sum = experts_choose(ref_kernels(), scores, 5, 3, chosen, weights), want = 2 + exp(-1);
 
     EXPECT(chosen[0] == 1 && chosen[1] == 3 && chosen[2] == 4);
     EXPECT(fabs(sum - want) < 1e-6);
@@ -79,7 +79,8 @@ static void every_use_has_its_entry(void)
 
     for (int i = 0; i < ROWS * 3; i++)
         chosen[i] =
-            (int)(rng_below(&r, N / 2) * 2 + (uint64_t)(i % 3 == 0)); /* some are not used */
+            /* some experts are not used */
+            (int)(rng_below(&r, N / 2) * 2 + (uint64_t)(i % 3 == 0));
     experts_sort(&x, &h, ROWS);
     EXPECT(first[0] == 0 && first[N] == ROWS * 3);
     for (int e = 0; e < N; e++) {

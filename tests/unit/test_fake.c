@@ -16,7 +16,7 @@ static void write_tokens(void)
         tokens[i] = (i * 31 + i / 7) % VOCAB;
 }
 
-static struct lm *model(void)
+static struct lm *open_model(void)
 {
     struct lm *m;
     struct err e;
@@ -26,7 +26,7 @@ static struct lm *model(void)
     return m;
 }
 
-static void run(struct lm *m, const page_id *table, int from, int to, float *logits)
+static void run_prompt(struct lm *m, const page_id *table, int from, int to, float *logits)
 {
     struct lm_run r = {
         .tokens = tokens + from, .n = to - from, .pos = from, .pages = table, .n_logits = 1
@@ -36,38 +36,38 @@ static void run(struct lm *m, const page_id *table, int from, int to, float *log
     memcpy(logits, r.logits, VOCAB * sizeof(float));
 }
 
-static void want(float *logits, int n)
+static void expected_logits(float *logits, int n)
 {
     uint64_t scratch[N];
 
     fake_logits(&options, tokens, n, scratch, logits);
 }
 
-static void agrees_with_the_formula_however_the_prompt_is_cut(void)
+static void logits_equal_the_formula_for_any_chunks(void)
 {
     float a[VOCAB], b[VOCAB];
 
     write_tokens();
-    want(b, N);
+    expected_logits(b, N);
     for (int chunk = 1; chunk <= N; chunk += 1 + chunk / 2) {
-        struct lm *m = model();
+        struct lm *m = open_model();
         for (int at = 0; at < N; at += chunk)
-            run(m, pages, at, at + chunk < N ? at + chunk : N, a);
+            run_prompt(m, pages, at, at + chunk < N ? at + chunk : N, a);
         EXPECT(!memcmp(a, b, sizeof(a)));
         m->ops->close(m);
     }
 }
 
-static void every_token_before_counts(void)
+static void every_earlier_token_changes_the_logits(void)
 {
     float a[VOCAB], b[VOCAB];
 
     for (int i = 0; i < N; i++)
         tokens[i] = i % VOCAB;
-    want(a, N);
+    expected_logits(a, N);
     for (int i = 0; i < N; i++) {
         tokens[i] = (tokens[i] + 1) % VOCAB;
-        want(b, N);
+        expected_logits(b, N);
         EXPECT(memcmp(a, b, sizeof(a)));
         tokens[i] = (tokens[i] + VOCAB - 1) % VOCAB;
     }
@@ -78,68 +78,68 @@ static void a_wrong_page_changes_the_logits(void)
     float a[VOCAB], b[VOCAB];
 
     for (int wrong = 0; wrong < 5; wrong++) {
-        struct lm *m = model();
-        run(m, pages, 0, N - 1, a);
+        struct lm *m = open_model();
+        run_prompt(m, pages, 0, N - 1, a);
         page_id table[6];
         memcpy(table, pages, sizeof(table));
         table[wrong].i = 11; /* never written */
-        run(m, table, N - 1, N, a);
-        want(b, N);
+        run_prompt(m, table, N - 1, N, a);
+        expected_logits(b, N);
         EXPECT(memcmp(a, b, sizeof(a)));
         m->ops->close(m);
     }
 }
 
-static void a_copied_page_is_as_good_as_the_first(void)
+static void copied_page_gives_equal_logits(void)
 {
-    struct lm *m = model();
+    struct lm *m = open_model();
     float a[VOCAB], b[VOCAB];
     page_id table[6];
 
     memcpy(table, pages, sizeof(table));
-    run(m, pages, 0, N - 2, a);
+    run_prompt(m, pages, 0, N - 2, a);
     table[4].i = 12;
     m->ops->copy_page(m, pages[4], table[4]);
-    run(m, table, N - 2, N, a);
-    want(b, N);
+    run_prompt(m, table, N - 2, N, a);
+    expected_logits(b, N);
     EXPECT(!memcmp(a, b, sizeof(a)));
     m->ops->close(m);
 }
 
-static void logits_come_for_the_last_rows_asked_for(void)
+static void logits_are_returned_for_the_requested_last_rows(void)
 {
-    struct lm *m = model();
+    struct lm *m = open_model();
     float b[VOCAB];
     struct lm_run r = { .tokens = tokens, .n = N, .pages = pages, .n_logits = 3 };
 
     EXPECT(m->ops->forward(m, &r, 1, NULL));
     for (int i = 0; i < 3; i++) {
-        want(b, N - 2 + i);
+        expected_logits(b, N - 2 + i);
         EXPECT(!memcmp(r.logits + i * VOCAB, b, sizeof(b)));
     }
     m->ops->close(m);
 }
 
-static void an_interrupted_pass_leaves_rubbish_and_can_be_repeated(void)
+static void interrupted_pass_can_be_repeated(void)
 {
-    struct lm *m = model();
+    struct lm *m = open_model();
     float a[VOCAB], b[VOCAB];
     _Atomic bool stop = true;
     struct lm_run r = { .tokens = tokens + 4, .n = N - 5, .pos = 4, .pages = pages };
 
-    run(m, pages, 0, N - 1, a);
+    run_prompt(m, pages, 0, N - 1, a);
     EXPECT(!m->ops->forward(m, &r, 1, &stop));
-    run(m, pages, N - 1, N, a);
-    want(b, N);
+    run_prompt(m, pages, N - 1, N, a);
+    expected_logits(b, N);
     EXPECT(memcmp(a, b, sizeof(a)));
     stop = false;
     EXPECT(m->ops->forward(m, &r, 1, &stop));
-    run(m, pages, N - 1, N, a);
+    run_prompt(m, pages, N - 1, N, a);
     EXPECT(!memcmp(a, b, sizeof(a)));
     m->ops->close(m);
 }
 
-static void nonsense_options_are_errors(void)
+static void invalid_options_are_errors(void)
 {
     struct fake_options o = options;
     struct lm *m;
@@ -150,7 +150,7 @@ static void nonsense_options_are_errors(void)
     EXPECT(e.code == ERR_RANGE);
 }
 
-TESTS(TEST(agrees_with_the_formula_however_the_prompt_is_cut), TEST(every_token_before_counts),
-    TEST(a_wrong_page_changes_the_logits), TEST(a_copied_page_is_as_good_as_the_first),
-    TEST(logits_come_for_the_last_rows_asked_for),
-    TEST(an_interrupted_pass_leaves_rubbish_and_can_be_repeated), TEST(nonsense_options_are_errors))
+TESTS(TEST(logits_equal_the_formula_for_any_chunks), TEST(every_earlier_token_changes_the_logits),
+    TEST(a_wrong_page_changes_the_logits), TEST(copied_page_gives_equal_logits),
+    TEST(logits_are_returned_for_the_requested_last_rows), TEST(interrupted_pass_can_be_repeated),
+    TEST(invalid_options_are_errors))

@@ -1,5 +1,6 @@
-/* Pages that were evicted come back from disk, in the same process and in a later one; and damage,
- * of any byte at any time, is a miss: the answer is the one of an engine without a disk. */
+/* Evicted KV pages are loaded from the offload tier, in the same process and in a later one.
+ * Damage of any byte at any time is a cache miss: the output equals that of an engine without a
+ * tier. */
 #include "base/fault.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -19,7 +20,7 @@ enum { VOCAB = 50, N_PROMPT = 4 * PAGE_TOKENS + 3, OUT = 6, N_PAGES = 12, TEXTS 
 static const uint8_t digest[32] = "the fake";
 static char dir[TMPDIR_NAME];
 
-/* Calls fn for each file that holds pages. */
+/* Calls fn for each file that contains pages. */
 static void each_segment(const char *in, void (*fn)(const char *path))
 {
     DIR *d = opendir(in);
@@ -64,7 +65,7 @@ static struct engine *engine_of(const char *disk, uint64_t bytes)
     return engine_with(engine_options_default, disk, bytes);
 }
 
-struct told {
+struct result {
     int32_t tokens[OUT];
     float logprobs[OUT];
     int n, n_cached;
@@ -73,10 +74,10 @@ struct told {
 static void write_prompt(int32_t *prompt, int text)
 {
     for (int i = 0; i < N_PROMPT; i++)
-        prompt[i] = (i < PAGE_TOKENS ? i : i * i + text * 7) % VOCAB; /* they begin alike */
+        prompt[i] = (i < PAGE_TOKENS ? i : i * i + text * 7) % VOCAB; /* common prefix */
 }
 
-static struct told ask(struct engine *en, int text)
+static struct result generate(struct engine *en, int text)
 {
     int32_t prompt[N_PROMPT];
     struct gen_input in = { .prompt = prompt,
@@ -84,7 +85,7 @@ static struct told ask(struct engine *en, int text)
         .max_tokens = OUT,
         .n_choices = 1,
         .sample = sample_params_default };
-    struct told t = { 0 };
+    struct result t = { 0 };
     struct mailbox *box;
     struct gen *g;
     struct err e;
@@ -114,28 +115,28 @@ static struct told ask(struct engine *en, int text)
     return t;
 }
 
-static struct told want[TEXTS];
+static struct result expected[TEXTS];
 
-static void compute_wants(void)
+static void compute_expected(void)
 {
     struct engine *en = engine_of(NULL, 0);
 
     for (int i = 0; i < TEXTS; i++)
-        want[i] = ask(en, i);
+        expected[i] = generate(en, i);
     engine_close(en);
 }
 
-/* Returns how many prompt tokens were found. */
-static int expect_answers(struct engine *en)
+/* Returns the number of prompt tokens found in the cache. */
+static int expect_outputs(struct engine *en)
 {
     struct engine_audit a;
     int n_cached = 0;
 
     for (int i = 0; i < TEXTS; i++) {
-        struct told t = ask(en, i);
+        struct result t = generate(en, i);
         EXPECT_EQ(t.n, OUT);
-        EXPECT(!memcmp(t.tokens, want[i].tokens, sizeof(t.tokens)));
-        EXPECT(!memcmp(t.logprobs, want[i].logprobs, sizeof(t.logprobs)));
+        EXPECT(!memcmp(t.tokens, expected[i].tokens, sizeof(t.tokens)));
+        EXPECT(!memcmp(t.logprobs, expected[i].logprobs, sizeof(t.logprobs)));
         n_cached += t.n_cached;
     }
     engine_audit(en, &a);
@@ -143,22 +144,22 @@ static int expect_answers(struct engine *en)
     return n_cached;
 }
 
-static void evicted_pages_come_back_also_after_a_restart(void)
+static void evicted_pages_are_loaded_also_after_a_restart(void)
 {
     tmpdir_make(dir);
-    compute_wants();
+    compute_expected();
     struct engine *en = engine_of(dir, 1 << 24);
 
-    /* How soon a page is on disk is not said: some round finds one there. */
+    /* The time until a page is on disk is not specified: repeat until a page is loaded. */
     for (int i = 0; !engine_stats(en)->prefix.disk_fetched; i++) {
-        expect_answers(en);
+        expect_outputs(en);
         EXPECT(i < 1000);
     }
     EXPECT(engine_stats(en)->prefix.disk_written > 0);
-    engine_close(en); /* what it still had is written now */
+    engine_close(en); /* writes the pages that are still queued */
     en = engine_of(dir, 1 << 24);
-    EXPECT_EQ(ask(en, TEXTS - 1).n_cached, (N_PROMPT - 1) / PAGE_TOKENS * PAGE_TOKENS);
-    expect_answers(en);
+    EXPECT_EQ(generate(en, TEXTS - 1).n_cached, (N_PROMPT - 1) / PAGE_TOKENS * PAGE_TOKENS);
+    expect_outputs(en);
     EXPECT_EQ(engine_stats(en)->prefix.disk_failed, 0u);
     engine_close(en);
     tmpdir_remove(dir);
@@ -166,9 +167,9 @@ static void evicted_pages_come_back_also_after_a_restart(void)
 
 enum { MANY = 3, LONG_OUT = 3 * PAGE_TOKENS };
 
-/* All at once, more than there are pages for: some are preempted, and come back. The prompts are of
- * this round alone. Returns a sum over all answers. */
-static uint64_t ask_many(struct engine *en, int round)
+/* Submits more requests at once than the pool has pages for, so that some are preempted and
+ * resumed. The prompts are used in this round only. Returns a checksum over all outputs. */
+static uint64_t generate_many(struct engine *en, int round)
 {
     struct gen *gens[MANY];
     struct mailbox *box;
@@ -209,8 +210,9 @@ static uint64_t ask_many(struct engine *en, int round)
     return sum;
 }
 
-/* Nothing of these prompts is on disk when they are submitted: what is read was lost meanwhile. */
-static void who_was_preempted_finds_its_pages_on_disk(void)
+/* None of these prompts is on disk when submitted: every page that is loaded was evicted during
+ * the round. */
+static void preempted_sequence_loads_its_pages_from_disk(void)
 {
     tmpdir_make(dir);
     struct engine *en = engine_of(dir, 1 << 24), *plain = engine_of(NULL, 0);
@@ -218,7 +220,7 @@ static void who_was_preempted_finds_its_pages_on_disk(void)
 
     for (; !engine_stats(en)->prefix.disk_fetched; round++) {
         EXPECT(round < 1000);
-        EXPECT_EQ(ask_many(en, round), ask_many(plain, round));
+        EXPECT_EQ(generate_many(en, round), generate_many(plain, round));
     }
     printf("     in round %d\n", round);
     EXPECT(engine_stats(en)->preemptions > 0);
@@ -227,19 +229,21 @@ static void who_was_preempted_finds_its_pages_on_disk(void)
     tmpdir_remove(dir);
 }
 
-/* ---- a crowd */
+/* ---- concurrent clients */
 
-enum { CROWD = 12, VISITS = 600 };
+enum { N_CLIENTS = 12, N_REQUESTS = 600 };
 
-struct visitor {
+struct client {
     struct gen *gen;
-    int text, leaves_after; /* tokens; its answer is known when it stays */
+    /* number of tokens until it cancels; at OUT + 1 it never does, and the full output is
+     * checked */
+    int text, leaves_after;
     bool is_known;
-    struct told told;
+    struct result result;
 };
 
-/* Prompts that begin alike, of any length, of any priority. */
-static void visit(struct visitor *v, struct engine *en, struct mailbox *box, struct rng *r)
+/* Submits a prompt with a common prefix, of random length and priority. */
+static void submit_random(struct client *v, struct engine *en, struct mailbox *box, struct rng *r)
 {
     int32_t prompt[N_PROMPT];
     struct gen_input in = { .prompt = prompt,
@@ -250,7 +254,7 @@ static void visit(struct visitor *v, struct engine *en, struct mailbox *box, str
         .sample = sample_params_default };
     struct err e;
 
-    *v = (struct visitor){ .text = (int)rng_below(r, TEXTS), .is_known = true };
+    *v = (struct client){ .text = (int)rng_below(r, TEXTS), .is_known = true };
     v->leaves_after = rng_below(r, 4) ? OUT + 1 : (int)rng_below(r, OUT);
     if (rng_below(r, 2)) {
         in.n_prompt = 1 + (int)rng_below(r, N_PROMPT);
@@ -264,34 +268,34 @@ static void visit(struct visitor *v, struct engine *en, struct mailbox *box, str
         engine_cancel(en, v->gen);
 }
 
-/* True: it has gone. */
-static bool hear(struct visitor *v, struct engine *en, struct gen_event *ev)
+/* Handles an event; returns true if the request has ended. */
+static bool handle_event(struct client *v, struct engine *en, struct gen_event *ev)
 {
     if (ev->msg.kind == GEN_TOKEN) {
-        v->told.logprobs[v->told.n] = ev->token.logprob;
-        v->told.tokens[v->told.n++] = ev->token.id;
-        if (v->told.n == v->leaves_after)
+        v->result.logprobs[v->result.n] = ev->token.logprob;
+        v->result.tokens[v->result.n++] = ev->token.id;
+        if (v->result.n == v->leaves_after)
             engine_cancel(en, v->gen);
     }
     bool is_over = ev->msg.kind == GEN_END;
     gen_event_done(ev);
     if (!is_over)
         return false;
-    const struct told *w = &want[v->text];
-    size_t n = (size_t)v->told.n;
+    const struct result *w = &expected[v->text];
+    size_t n = (size_t)v->result.n;
     EXPECT(!v->is_known || v->leaves_after <= OUT || n == OUT);
-    EXPECT(!v->is_known || !memcmp(v->told.tokens, w->tokens, n * sizeof(*w->tokens)));
-    EXPECT(!v->is_known || !memcmp(v->told.logprobs, w->logprobs, n * sizeof(*w->logprobs)));
+    EXPECT(!v->is_known || !memcmp(v->result.tokens, w->tokens, n * sizeof(*w->tokens)));
+    EXPECT(!v->is_known || !memcmp(v->result.logprobs, w->logprobs, n * sizeof(*w->logprobs)));
     gen_free(v->gen);
     v->gen = NULL;
     return true;
 }
 
-/* They come and go while pages come and go; turns change hands after two tokens. */
-static void a_crowd_gets_its_answers(void)
+/* Clients submit and cancel while pages are evicted and loaded; a time slice has two tokens. */
+static void concurrent_clients_get_correct_outputs(void)
 {
     struct engine_options o = engine_options_default;
-    static struct visitor crowd[CROWD];
+    static struct client clients[N_CLIENTS];
     struct rng r = { .key = 5 };
     struct engine_audit a;
     struct mailbox *box;
@@ -299,24 +303,24 @@ static void a_crowd_gets_its_answers(void)
     int n_came = 0, n_there = 0;
 
     tmpdir_make(dir);
-    compute_wants();
+    compute_expected();
     o.fairness = (struct fairness){ true, 2, 2 };
     o.max_batch = 5;
     o.stretch_percent = o.short_stretch_percent = 120;
     struct engine *en = engine_with(o, dir, 1 << 24);
     EXPECT_EQ(mailbox_open(&box, &e), 0);
-    for (; n_there < CROWD; n_there++, n_came++)
-        visit(&crowd[n_there], en, box, &r);
+    for (; n_there < N_CLIENTS; n_there++, n_came++)
+        submit_random(&clients[n_there], en, box, &r);
     while (n_there > 0) {
         mailbox_wait(box, UINT64_MAX);
         for (struct msg *m = mailbox_drain(box), *next; m; m = next) {
             struct gen_event *ev = container_of(m, struct gen_event, msg);
-            struct visitor *v = gen_user(ev->gen);
+            struct client *v = gen_user(ev->gen);
             next = m->next;
-            if (!hear(v, en, ev))
+            if (!handle_event(v, en, ev))
                 continue;
-            if (n_came++ < VISITS)
-                visit(v, en, box, &r);
+            if (n_came++ < N_REQUESTS)
+                submit_random(v, en, box, &r);
             else
                 n_there--;
         }
@@ -332,21 +336,21 @@ static void a_crowd_gets_its_answers(void)
     tmpdir_remove(dir);
 }
 
-static void a_small_limit_is_kept_and_old_pages_go(void)
+static void small_limit_is_respected_by_removing_old_pages(void)
 {
     tmpdir_make(dir);
-    compute_wants();
+    compute_expected();
     struct engine *en = engine_of(dir, 4096);
 
     for (int i = 0; i < 4; i++) {
-        expect_answers(en);
+        expect_outputs(en);
         EXPECT(engine_stats(en)->prefix.disk_bytes <= 4096);
     }
     engine_close(en);
     tmpdir_remove(dir);
 }
 
-static void a_directory_belongs_to_one_at_a_time(void)
+static void directory_is_locked_by_one_engine(void)
 {
     struct fake_options f = {
         .n_vocab = VOCAB, .n_ctx_train = 99, .max_rows = 64, .n_pages = N_PAGES, .seed = 1
@@ -395,7 +399,7 @@ static void missing_memory_is_an_error(void)
         mem_fail_after(0);
         EXPECT(!failed || e.code == ERR_MEMORY);
     }
-    EXPECT(nth > 40); /* the cache on disk alone has as many */
+    EXPECT(nth > 40); /* one engine with a disk tier already makes this many allocations */
     engine_close(en);
     tmpdir_remove(dir);
 #endif
@@ -403,10 +407,10 @@ static void missing_memory_is_an_error(void)
 
 /* ---- damage */
 
-static struct rng dice;
+static struct rng damage_rng;
 static long damaged_at;
 
-static void flip_one(const char *path)
+static void flip_bit(const char *path)
 {
     struct stat st;
     int fd = open(path, O_RDWR);
@@ -414,13 +418,13 @@ static void flip_one(const char *path)
 
     EXPECT(fd >= 0 && !fstat(fd, &st));
     if (st.st_size > damaged_at && pread(fd, &byte, 1, damaged_at) == 1) {
-        byte ^= (uint8_t)(1 << rng_below(&dice, 8));
+        byte ^= (uint8_t)(1 << rng_below(&damage_rng, 8));
         EXPECT_EQ(pwrite(fd, &byte, 1, damaged_at), 1);
     }
     close(fd);
 }
 
-static void cut_one(const char *path)
+static void truncate_file(const char *path)
 {
     struct stat st;
 
@@ -428,61 +432,62 @@ static void cut_one(const char *path)
         EXPECT_EQ(truncate(path, damaged_at), 0);
 }
 
-/* Every few bytes over all of the files; what was damaged is written anew by each engine. */
+/* Applies fn at every few bytes of all files; each engine rewrites the damaged records. */
 static void damage(void (*fn)(const char *path))
 {
     int n_rounds = 0;
     uint64_t n_failed = 0;
 
     tmpdir_make(dir);
-    compute_wants();
+    compute_expected();
     struct engine *en = engine_of(dir, 1 << 20);
-    expect_answers(en);
+    expect_outputs(en);
     engine_close(en);
-    for (damaged_at = 0; damaged_at < 1400; damaged_at += 1 + (long)rng_below(&dice, 12)) {
+    for (damaged_at = 0; damaged_at < 1400; damaged_at += 1 + (long)rng_below(&damage_rng, 12)) {
         each_segment(dir, fn);
         en = engine_of(dir, 1 << 20);
-        expect_answers(en);
+        expect_outputs(en);
         n_failed += engine_stats(en)->prefix.disk_failed;
         engine_close(en);
         n_rounds++;
-        if (n_rounds % 16 == 0) { /* else the directory only grows */
+        if (n_rounds % 16 == 0) { /* otherwise the directory only grows */
             tmpdir_remove(dir);
             EXPECT_EQ(mkdir(dir, 0700), 0);
             en = engine_of(dir, 1 << 20);
-            expect_answers(en);
+            expect_outputs(en);
             engine_close(en);
         }
     }
     EXPECT(n_rounds > 100);
-    EXPECT(n_failed > 0 || fn != flip_one); /* of a cut file the rest is not even listed */
+    /* in a truncated file the remaining records are not even listed */
+    EXPECT(n_failed > 0 || fn != flip_bit);
     tmpdir_remove(dir);
 }
 
-static void a_changed_bit_is_a_miss(void)
+static void changed_bit_is_a_cache_miss(void)
 {
-    dice = (struct rng){ .key = 1 };
-    damage(flip_one);
+    damage_rng = (struct rng){ .key = 1 };
+    damage(flip_bit);
 }
 
-static void a_cut_file_is_a_miss(void)
+static void truncated_file_is_a_cache_miss(void)
 {
-    dice = (struct rng){ .key = 2 };
-    damage(cut_one);
+    damage_rng = (struct rng){ .key = 2 };
+    damage(truncate_file);
 }
 
-/* Reads and writes that fail, one after the other, while the engine works. */
-static void a_broken_disk_is_slow_and_never_wrong(void)
+/* Injects read and write errors, one after the other, while the engine runs. */
+static void disk_errors_never_change_the_output(void)
 {
 #ifdef TESTING
     static const enum fault_site sites[] = { FAULT_DISK_READ, FAULT_DISK_WRITE, FAULT_DISK_SHORT };
 
     tmpdir_make(dir);
-    compute_wants();
+    compute_expected();
     struct engine *en = engine_of(dir, 1 << 24);
     for (int i = 0; i < 60; i++) {
         fault_arm(sites[i % 3], (uint64_t)(i % 7 + 1));
-        expect_answers(en);
+        expect_outputs(en);
     }
     fault_arm(FAULT_DISK_READ, 0);
     fault_arm(FAULT_DISK_WRITE, 0);
@@ -490,41 +495,42 @@ static void a_broken_disk_is_slow_and_never_wrong(void)
     EXPECT(engine_stats(en)->prefix.disk_lost > 0 || engine_stats(en)->prefix.disk_failed > 0);
     engine_close(en);
     en = engine_of(dir, 1 << 24);
-    expect_answers(en);
+    expect_outputs(en);
     engine_close(en);
     tmpdir_remove(dir);
 #endif
 }
 
-static void a_killed_process_loses_at_most_what_it_was_writing(void)
+static void killed_process_loses_only_unfinished_writes(void)
 {
     struct rng r = { .key = 3 };
     int n_cached = 0;
 
     tmpdir_make(dir);
-    compute_wants();
+    compute_expected();
     for (int i = 0; i < 25; i++) {
         pid_t child = fork();
         EXPECT(child >= 0);
         if (child == 0) {
             struct engine *en = engine_of(dir, 1 << 16);
             for (;;)
-                expect_answers(en);
+                expect_outputs(en);
         }
-        poll(NULL, 0, 2 + (int)rng_below(&r, 30)); /* any time will do */
+        poll(NULL, 0, 2 + (int)rng_below(&r, 30)); /* kill at a random time */
         kill(child, SIGKILL);
         EXPECT(waitpid(child, NULL, 0) == child);
         struct engine *en = engine_of(dir, 1 << 16);
-        n_cached += expect_answers(en);
+        n_cached += expect_outputs(en);
         engine_close(en);
     }
     EXPECT(n_cached > 0);
     tmpdir_remove(dir);
 }
 
-TESTS(TEST(evicted_pages_come_back_also_after_a_restart),
-    TEST(who_was_preempted_finds_its_pages_on_disk), TEST(a_crowd_gets_its_answers),
-    TEST(a_small_limit_is_kept_and_old_pages_go), TEST(a_directory_belongs_to_one_at_a_time),
-    TEST(missing_memory_is_an_error), TEST(a_changed_bit_is_a_miss), TEST(a_cut_file_is_a_miss),
-    TEST(a_broken_disk_is_slow_and_never_wrong),
-    TEST(a_killed_process_loses_at_most_what_it_was_writing))
+TESTS(TEST(evicted_pages_are_loaded_also_after_a_restart),
+    TEST(preempted_sequence_loads_its_pages_from_disk),
+    TEST(concurrent_clients_get_correct_outputs),
+    TEST(small_limit_is_respected_by_removing_old_pages), TEST(directory_is_locked_by_one_engine),
+    TEST(missing_memory_is_an_error), TEST(changed_bit_is_a_cache_miss),
+    TEST(truncated_file_is_a_cache_miss), TEST(disk_errors_never_change_the_output),
+    TEST(killed_process_loses_only_unfinished_writes))

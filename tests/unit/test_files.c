@@ -1,4 +1,5 @@
-/* Files: read and written whole, replaced at once, by names that lead nowhere else. */
+/* Files: whole reads and writes, atomic replacement, and names that cannot leave their
+ * directory. */
 #include "base/fault.h"
 #include "os/files.h"
 #include "../check.h"
@@ -35,7 +36,7 @@ static void expect_text(int at, const char *name, const char *want)
     buf_clear(&b);
 }
 
-static void a_name_leads_nowhere_else(void)
+static void names_cannot_leave_the_directory(void)
 {
     static const char *const good[] = { "a", "slot_save_file.bin", "Gr\xc3\xb6\xc3\x9f e 1", "a..b",
         "-rf", "%2e%2e" };
@@ -83,14 +84,14 @@ static void links_and_pipes_are_not_followed(void)
     EXPECT(file_read_at(at, "none", &b, &e) && e.code == ERR_NOT_FOUND);
     EXPECT(file_read_at(at, "x", &b, &e) && e.code == ERR_TOO_LARGE);
     buf_clear(&b);
-    /* What is replaced is the link, not what it leads to. */
+    /* The link is replaced, not its target. */
     EXPECT_EQ(file_replace_at(at, "link", "new", 3, &e), 0);
     expect_text(at, "link", "new");
     expect_text(at, "x", "12345");
     close_dir(at);
 }
 
-static void short_reads_go_on_and_errors_leave_what_was(void)
+static void short_reads_continue_and_errors_keep_the_old_file(void)
 {
 #ifdef TESTING
     int at = open_dir();
@@ -115,5 +116,5 @@ static void short_reads_go_on_and_errors_leave_what_was(void)
 #endif
 }
 
-TESTS(TEST(a_name_leads_nowhere_else), TEST(a_file_is_replaced_as_a_whole),
-    TEST(links_and_pipes_are_not_followed), TEST(short_reads_go_on_and_errors_leave_what_was))
+TESTS(TEST(names_cannot_leave_the_directory), TEST(a_file_is_replaced_as_a_whole),
+    TEST(links_and_pipes_are_not_followed), TEST(short_reads_continue_and_errors_keep_the_old_file))

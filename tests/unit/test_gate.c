@@ -1,4 +1,4 @@
-/* Keys and the audit chain. */
+/* API keys, and the hash chain of the audit log. */
 #include "check.h"
 #include "auth/keys.h"
 #include "store/audit.h"
@@ -26,7 +26,7 @@ static void keys_are_found_with_their_scopes(void)
     keys_close(k);
 }
 
-static void a_key_is_one_tenant_and_nobody_is_none(void)
+static void key_is_one_tenant_and_anonymous_is_tenant_zero(void)
 {
     struct caller alpha = { 0 }, beta = { 0 }, again = { 0 }, nobody = { 0 };
     struct keys *k;
@@ -62,7 +62,7 @@ static void keys_have_weights_that_change(void)
     keys_close(k);
 }
 
-static void keys_of_a_group_are_one_circle_and_pay_for_themselves(void)
+static void keys_of_a_group_share_a_cache_group_but_not_a_tenant(void)
 {
     struct caller a = { 0 }, b = { 0 }, other = { 0 }, alone = { 0 };
     struct keys *k;
@@ -76,13 +76,13 @@ static void keys_of_a_group_are_one_circle_and_pay_for_themselves(void)
     EXPECT(caller_circle(&a) != caller_circle(&other));
     EXPECT(caller_circle(&alone) == caller_tenant(&alone));
     EXPECT(caller_circle(&a) != caller_tenant(&a) && caller_tenant(&a) != caller_tenant(&b));
-    /* A caller that was somebody else's before. */
+    /* Reuses a struct that held another caller. */
     EXPECT(keys_find(k, STR("d:e:f"), &a));
     EXPECT_STR(a.group, "");
     keys_close(k);
 }
 
-static void bad_lists_name_the_place_and_not_the_key(void)
+static void invalid_list_error_names_the_entry_and_not_the_key(void)
 {
     struct keys *k;
     struct err e;
@@ -104,7 +104,7 @@ static void bad_lists_name_the_place_and_not_the_key(void)
     EXPECT_EQ(keys_open(&k, "a:group=a23456789012345678901234567890123", &e), -1);
 }
 
-static void a_key_comes_in_either_field(void)
+static void key_is_read_from_either_header_field(void)
 {
     EXPECT(str_is(keys_from_fields(STR("Bearer  abc "), STR_NONE), "abc"));
     EXPECT(str_is(keys_from_fields(STR("bearer abc"), STR("other")), "abc"));
@@ -124,7 +124,7 @@ static void write_some(const char *path, int n)
     audit_close(a);
 }
 
-static void the_audit_chain_goes_on_and_shows_changes(void)
+static void audit_chain_continues_and_detects_changes(void)
 {
     char path[] = "/tmp/inferflux-audit-XXXXXX";
     char text[8192] = "";
@@ -140,7 +140,7 @@ static void the_audit_chain_goes_on_and_shows_changes(void)
     EXPECT(!strstr(text, "secret"));
     for (size_t flip = 10; flip < n - 1; flip += 97) {
         if (strchr(text + flip, '\n') == text + n - 1)
-            break; /* nothing follows the last line that could give a change in it away */
+            break; /* no line follows the last one, so no hash covers it */
         char was = text[flip];
         text[flip] ^= 1;
         f = fopen(path, "w");
@@ -152,8 +152,7 @@ static void the_audit_chain_goes_on_and_shows_changes(void)
     unlink(path);
 }
 
-TESTS(TEST(keys_are_found_with_their_scopes), TEST(a_key_is_one_tenant_and_nobody_is_none),
-    TEST(keys_have_weights_that_change),
-    TEST(keys_of_a_group_are_one_circle_and_pay_for_themselves),
-    TEST(bad_lists_name_the_place_and_not_the_key), TEST(a_key_comes_in_either_field),
-    TEST(the_audit_chain_goes_on_and_shows_changes))
+TESTS(TEST(keys_are_found_with_their_scopes), TEST(key_is_one_tenant_and_anonymous_is_tenant_zero),
+    TEST(keys_have_weights_that_change), TEST(keys_of_a_group_share_a_cache_group_but_not_a_tenant),
+    TEST(invalid_list_error_names_the_entry_and_not_the_key),
+    TEST(key_is_read_from_either_header_field), TEST(audit_chain_continues_and_detects_changes))

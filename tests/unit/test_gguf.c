@@ -1,4 +1,5 @@
-/* format/gguf.c: what is read, what is refused, and that nothing hostile gets through. */
+/* format/gguf.c: valid files are read, invalid files are rejected, and hostile files cannot
+ * cause a read outside of the file. */
 #include "../check.h"
 
 #include "base/mem.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* ---- a small file with one of everything */
+/* ---- a small file with one entry of each kind */
 
 static void put_all(struct gguf_writer *w)
 {
@@ -39,7 +40,7 @@ static void put_tensors(struct gguf_writer *w)
 }
 
 /* Header and zeroed data in one buffer. */
-static struct buf file_of(struct gguf_writer *w)
+static struct buf finish_file(struct gguf_writer *w)
 {
     struct err e = { 0 };
     struct buf b;
@@ -64,11 +65,11 @@ static struct buf sample(void)
     EXPECT(w);
     put_all(w);
     put_tensors(w);
-    return file_of(w);
+    return finish_file(w);
 }
 
-/* Touches every view that was handed out: a sanitizer sees one that leaves the file. */
-static uint64_t walk(const struct gguf *g)
+/* Reads every view that was returned, so that a sanitizer detects one outside of the file. */
+static uint64_t read_everything(const struct gguf *g)
 {
     uint64_t sum = 0;
 
@@ -117,7 +118,7 @@ static bool try_open(const void *p, size_t n, struct err *e)
     memset(e, 0, sizeof(*e));
     bool ok = gguf_open_bytes(&g, copy, n, e) == 0;
     if (ok) {
-        EXPECT(walk(g) != 1);
+        EXPECT(read_everything(g) != 1);
         gguf_close(g);
     } else {
         EXPECT(e->code != ERR_NONE && e->msg[0] && !strchr(e->msg, '\n'));
@@ -198,11 +199,11 @@ static void a_cursor_stays_failed(void)
     EXPECT_EQ(cursor_u32(&c), 0x04030201u);
     EXPECT_EQ(cursor_u32(&c), 0u);
     EXPECT(c.failed && c.at == 4);
-    EXPECT_EQ(cursor_uint(&c, 1), 0ul); /* there would be a byte, but it is too late */
+    EXPECT_EQ(cursor_uint(&c, 1), 0ul); /* one byte remains, but the cursor has failed */
     EXPECT(!cursor_take(&c, 0));
 }
 
-static void knows_its_number_formats(void)
+static void number_formats_are_decoded(void)
 {
     uint64_t n = 0;
 
@@ -229,7 +230,7 @@ static void refuses_every_truncation(void)
     buf_clear(&b);
 }
 
-static void survives_every_damaged_field(void)
+static void every_damaged_field_is_safe(void)
 {
     static const uint64_t evil[] = { 0, 1, 0x7F, 0xFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF,
         0x7FFFFFFFFFFFFFFF, 0x8000000000000000, 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFE0, 12, 9 };
@@ -247,12 +248,12 @@ static void survives_every_damaged_field(void)
                 n_tried++;
                 memcpy(b.p + at, saved, 8);
             }
-    EXPECT(n_refused > n_tried / 4); /* most of a small file is lengths and kinds */
+    EXPECT(n_refused > n_tried / 4); /* most bytes of a small file are lengths and kinds */
     EXPECT(try_open(b.p, b.n, &e));
     buf_clear(&b);
 }
 
-static void survives_random_damage(void)
+static void random_damage_is_safe(void)
 {
     struct rng r = { .key = 20260801 };
     struct buf b = sample(), c;
@@ -282,28 +283,28 @@ static void expect_refused(struct buf *b, enum errcode code, const char *says)
     EXPECT(e.code == code && strstr(e.msg, says));
 }
 
-static void poke(struct buf *b, size_t at, uint64_t v, size_t n)
+static void overwrite(struct buf *b, size_t at, uint64_t v, size_t n)
 {
     memcpy(b->p + at, &v, n);
 }
 
-static void names_what_it_cannot_read(void)
+static void unsupported_features_are_named(void)
 {
     struct buf b = sample();
 
-    poke(&b, 4, 1, 4);
+    overwrite(&b, 4, 1, 4);
     expect_refused(&b, ERR_UNSUPPORTED, "GGUF version 1");
-    poke(&b, 4, 0x03000000, 4);
+    overwrite(&b, 4, 0x03000000, 4);
     expect_refused(&b, ERR_UNSUPPORTED, "big-endian");
-    poke(&b, 4, 3, 4);
-    poke(&b, 8, 1ull << 63, 8);
+    overwrite(&b, 4, 3, 4);
+    overwrite(&b, 8, 1ull << 63, 8);
     expect_refused(&b, ERR_TOO_LARGE, "tensors");
-    poke(&b, 8, 1000, 8);
+    overwrite(&b, 8, 1000, 8);
     expect_refused(&b, ERR_CORRUPT, "offset 8: 1000 tensors in");
-    poke(&b, 8, 3, 8);
-    poke(&b, 16, 1ull << 62, 8);
+    overwrite(&b, 8, 3, 8);
+    overwrite(&b, 16, 1ull << 62, 8);
     expect_refused(&b, ERR_CORRUPT, "offset 16");
-    poke(&b, 0, 0x6C6D6767, 4); /* "ggml" as it stood in old files */
+    overwrite(&b, 0, 0x6C6D6767, 4); /* "ggml", the magic of older formats */
     expect_refused(&b, ERR_CORRUPT, "not a GGUF file");
     buf_clear(&b);
 }
@@ -314,32 +315,32 @@ static void refuses_doubles(void)
 
     gguf_put_u32(w, "twin", 1);
     gguf_put_u32(w, "twin", 2);
-    struct buf b = file_of(w);
+    struct buf b = finish_file(w);
     expect_refused(&b, ERR_CORRUPT, "offset 44: key twin is there twice");
     buf_clear(&b);
 
     w = gguf_writer_new(0);
     for (int i = 0; i < 2; i++)
         EXPECT(gguf_put_tensor(w, STR("t"), Q_F32, 1, (uint64_t[]){ 4 }));
-    b = file_of(w);
+    b = finish_file(w);
     expect_refused(&b, ERR_CORRUPT, "tensor t is there twice");
     buf_clear(&b);
 }
 
-static void refuses_names_that_forge_lines(void)
+static void rejects_names_with_control_characters(void)
 {
     static const char *const bad[] = { "a\nb", "\x1B[2J", "\x7F", "\xFF", "\xC0\x80", "" };
 
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         struct gguf_writer *w = gguf_writer_new(0);
         gguf_put_u32(w, bad[i], 1);
-        struct buf b = file_of(w);
+        struct buf b = finish_file(w);
         expect_refused(&b, ERR_CORRUPT, "key 0 is empty, too long or no printable");
         buf_clear(&b);
 
         w = gguf_writer_new(0);
         gguf_put_tensor(w, str_of(bad[i]), Q_F32, 1, (uint64_t[]){ 4 });
-        b = file_of(w);
+        b = finish_file(w);
         expect_refused(&b, ERR_CORRUPT, "tensor's name");
         buf_clear(&b);
     }
@@ -352,10 +353,10 @@ static struct buf one_tensor(uint32_t alignment)
 
     EXPECT(gguf_put_tensor(w, STR("t"), Q_F32, 2, (uint64_t[]){ 4, 2 }));
     EXPECT(gguf_put_tensor(w, STR("u"), Q_F32, 2, (uint64_t[]){ 4, 2 }));
-    return file_of(w);
+    return finish_file(w);
 }
 
-static void checks_shapes_and_places(void)
+static void checks_shapes_and_offsets(void)
 {
     /* 24 header | 8 len 1 "t" 4 n_dims | 8 8 dims | 4 type | 8 offset */
     enum { N_DIMS = 33, DIM0 = 37, DIM1 = 45, TYPE = 53, OFFSET = 57, RECORD = 41 };
@@ -363,32 +364,32 @@ static void checks_shapes_and_places(void)
     struct err e;
 
     EXPECT(try_open(b.p, b.n, &e));
-    poke(&b, N_DIMS, 5, 4);
+    overwrite(&b, N_DIMS, 5, 4);
     expect_refused(&b, ERR_CORRUPT, "tensor t has 5 dimensions");
-    poke(&b, N_DIMS, 0, 4);
+    overwrite(&b, N_DIMS, 0, 4);
     expect_refused(&b, ERR_CORRUPT, "0 dimensions");
-    poke(&b, N_DIMS, 2, 4);
-    poke(&b, DIM0, 0, 8);
+    overwrite(&b, N_DIMS, 2, 4);
+    overwrite(&b, DIM0, 0, 8);
     expect_refused(&b, ERR_CORRUPT, "impossible dimensions");
-    poke(&b, DIM0, 1ull << 33, 8);
-    poke(&b, DIM1, 1ull << 33, 8);
+    overwrite(&b, DIM0, 1ull << 33, 8);
+    overwrite(&b, DIM1, 1ull << 33, 8);
     expect_refused(&b, ERR_CORRUPT, "impossible dimensions");
-    poke(&b, DIM1, 1ull << 30, 8); /* 2^63 elements: the bytes overflow */
+    overwrite(&b, DIM1, 1ull << 30, 8); /* 2^63 elements: the bytes overflow */
     expect_refused(&b, ERR_CORRUPT, "t: ");
-    poke(&b, DIM0, 4, 8);
-    poke(&b, DIM1, 2, 8);
-    poke(&b, TYPE, Q_Q4_0, 4);
+    overwrite(&b, DIM0, 4, 8);
+    overwrite(&b, DIM1, 2, 8);
+    overwrite(&b, TYPE, Q_Q4_0, 4);
     expect_refused(&b, ERR_CORRUPT, "rows of 4 do not fit type Q4_0");
-    poke(&b, TYPE, 77, 4);
+    overwrite(&b, TYPE, 77, 4);
     expect_refused(&b, ERR_UNSUPPORTED, "unknown type 77");
-    poke(&b, TYPE, Q_F32, 4);
-    poke(&b, OFFSET + RECORD, 16, 8);
+    overwrite(&b, TYPE, Q_F32, 4);
+    overwrite(&b, OFFSET + RECORD, 16, 8);
     expect_refused(&b, ERR_CORRUPT, "not aligned to 32");
-    poke(&b, OFFSET + RECORD, 0, 8);
+    overwrite(&b, OFFSET + RECORD, 0, 8);
     expect_refused(&b, ERR_CORRUPT, "overlap");
-    poke(&b, OFFSET + RECORD, 64, 8);
+    overwrite(&b, OFFSET + RECORD, 64, 8);
     expect_refused(&b, ERR_CORRUPT, "leave the file");
-    poke(&b, OFFSET + RECORD, 1ull << 63, 8);
+    overwrite(&b, OFFSET + RECORD, 1ull << 63, 8);
     expect_refused(&b, ERR_CORRUPT, "leave the file");
     buf_clear(&b);
 }
@@ -406,7 +407,7 @@ static void checks_the_alignment(void)
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct buf b = one_tensor(rows[i].ok ? rows[i].value : 32);
-        poke(&b, VALUE, rows[i].value, 4);
+        overwrite(&b, VALUE, rows[i].value, 4);
         EXPECT_EQ(try_open(b.p, b.n, &e), rows[i].ok);
         EXPECT(rows[i].ok || strstr(e.msg, "general.alignment"));
         buf_clear(&b);
@@ -472,8 +473,8 @@ static void opens_a_model_in_parts(void)
     EXPECT_EQ(gguf_n_parts(g), 3ul);
     memcpy(&f, gguf_tensor(g, "c")->data, 4);
     EXPECT_EQ(f, 3.0f);
-    EXPECT(walk(g));
-    memcpy(&f, gguf_tensor(g, "b")->data, 4); /* given back, and still there */
+    EXPECT(read_everything(g));
+    memcpy(&f, gguf_tensor(g, "b")->data, 4); /* released from memory, and still readable */
     EXPECT_EQ(f, 2.0f);
     gguf_close(g);
 
@@ -522,8 +523,9 @@ static void refuses_missing_and_foreign_parts(void)
 }
 
 TESTS(TEST(reads_back_what_was_written), TEST(walks_its_arrays), TEST(a_cursor_stays_failed),
-    TEST(knows_its_number_formats), TEST(refuses_every_truncation),
-    TEST(survives_every_damaged_field), TEST(survives_random_damage),
-    TEST(names_what_it_cannot_read), TEST(refuses_doubles), TEST(refuses_names_that_forge_lines),
-    TEST(checks_shapes_and_places), TEST(checks_the_alignment), TEST(opens_a_model_in_parts),
+    TEST(number_formats_are_decoded), TEST(refuses_every_truncation),
+    TEST(every_damaged_field_is_safe), TEST(random_damage_is_safe),
+    TEST(unsupported_features_are_named), TEST(refuses_doubles),
+    TEST(rejects_names_with_control_characters), TEST(checks_shapes_and_offsets),
+    TEST(checks_the_alignment), TEST(opens_a_model_in_parts),
     TEST(refuses_missing_and_foreign_parts))

@@ -1,4 +1,4 @@
-/* format/gguf_write.c: a file is whole or absent, and says what it was told. */
+/* format/gguf_write.c: a file is complete or absent, and contains the values that were written. */
 #include "../check.h"
 
 #include "base/mem.h"
@@ -21,7 +21,7 @@ static void begin(void)
 static void end(void)
 {
     unlink(path);
-    EXPECT_EQ(rmdir(dir), 0); /* nothing else was left behind */
+    EXPECT_EQ(rmdir(dir), 0); /* the directory contains no other file */
     memcpy(dir + strlen(dir) - 6, "XXXXXX", 6);
 }
 
@@ -35,7 +35,7 @@ static struct gguf_writer *two_tensors(uint32_t alignment)
     return w;
 }
 
-static void data_in_any_pieces(void)
+static void data_may_be_written_in_any_pieces(void)
 {
     uint8_t bytes[20];
     struct gguf *g = NULL;
@@ -60,7 +60,7 @@ static void data_in_any_pieces(void)
     end();
 }
 
-static void half_a_file_never_appears(void)
+static void incomplete_file_never_appears(void)
 {
     struct err e = { 0 };
     struct stat st;
@@ -77,7 +77,7 @@ static void half_a_file_never_appears(void)
     end();
 }
 
-static void too_many_bytes_are_refused(void)
+static void excess_data_is_rejected(void)
 {
     uint8_t bytes[21] = { 0 };
     struct err e = { 0 };
@@ -133,7 +133,7 @@ static void values_copy_from_file_to_file(void)
     buf_clear(&b);
 }
 
-static void an_unwritable_place_is_an_error(void)
+static void unwritable_directory_is_an_error(void)
 {
     struct err e = { 0 };
     struct gguf_writer *w = two_tensors(0);
@@ -143,6 +143,6 @@ static void an_unwritable_place_is_an_error(void)
     gguf_writer_free(w);
 }
 
-TESTS(TEST(data_in_any_pieces), TEST(half_a_file_never_appears), TEST(too_many_bytes_are_refused),
-    TEST(impossible_shapes_are_named), TEST(values_copy_from_file_to_file),
-    TEST(an_unwritable_place_is_an_error))
+TESTS(TEST(data_may_be_written_in_any_pieces), TEST(incomplete_file_never_appears),
+    TEST(excess_data_is_rejected), TEST(impossible_shapes_are_named),
+    TEST(values_copy_from_file_to_file), TEST(unwritable_directory_is_an_error))

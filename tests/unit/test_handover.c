@@ -1,4 +1,4 @@
-/* What one engine computed, handed to another as bytes. */
+/* KV export from one engine and import into another. */
 #include "cache/record.h"
 #include "engine/handover.h"
 #include "base/mem.h"
@@ -31,13 +31,13 @@ static struct engine *engine_of(uint32_t n_pages, bool has_cache)
     return en;
 }
 
-struct told {
-    int32_t tokens[PROMPT + OUT]; /* the prompt, and the answer */
+struct result {
+    int32_t tokens[PROMPT + OUT]; /* prompt and output */
     float logprobs[OUT];
     int n, n_cached;
 };
 
-static void ask(struct engine *en, const struct cache_scope *scope, struct told *t)
+static void generate(struct engine *en, const struct cache_scope *scope, struct result *t)
 {
     struct gen_input in = { .prompt = prompt,
         .n_prompt = PROMPT,
@@ -74,7 +74,7 @@ static void ask(struct engine *en, const struct cache_scope *scope, struct told 
     mailbox_close(box);
 }
 
-static void expect_whole(struct engine *en)
+static void expect_consistent(struct engine *en)
 {
     struct engine_audit a;
 
@@ -98,32 +98,32 @@ static int restore(
     return engine_restore(en, &p, r, e);
 }
 
-static void another_engine_goes_on_where_one_ended(void)
+static void another_engine_continues_from_imported_kv(void)
 {
     struct engine *one = engine_of(40, true), *two = engine_of(40, true);
     struct cache_scope scope = { .tenant = 8 }, other = { .tenant = 9 };
-    struct told first, again;
+    struct result first, again;
     struct handover_record r;
     struct err e;
 
-    ask(one, &scope, &first);
+    generate(one, &scope, &first);
     EXPECT(first.n == OUT && first.n_cached == 0);
     struct token_list all = { first.tokens, PROMPT + OUT };
     EXPECT_EQ(save(one, &other, all, &r, &e), -1);
     EXPECT(e.code == ERR_NOT_FOUND);
     EXPECT_EQ(save(one, &scope, all, &r, &e), 0);
-    expect_whole(one);
+    expect_consistent(one);
     engine_close(one);
 
     EXPECT_EQ(restore(two, &other, &r, &e), -1);
     EXPECT(e.code == ERR_FORBIDDEN);
     EXPECT_EQ(restore(two, &scope, &r, &e), 0);
-    EXPECT_EQ(r.n_tokens, PROMPT + OUT - 1);    /* nobody computed the last one's row */
-    EXPECT_EQ(restore(two, &scope, &r, &e), 0); /* it is there already */
-    expect_whole(two);
-    ask(two, &other, &again);
+    EXPECT_EQ(r.n_tokens, PROMPT + OUT - 1);    /* the row of the last token was never computed */
+    EXPECT_EQ(restore(two, &scope, &r, &e), 0); /* all pages are already present */
+    expect_consistent(two);
+    generate(two, &other, &again);
     EXPECT_EQ(again.n_cached, 0);
-    ask(two, &scope, &again);
+    generate(two, &scope, &again);
     EXPECT_EQ(again.n_cached, PROMPT - 1);
     EXPECT(!memcmp(again.tokens, first.tokens, sizeof(first.tokens)));
     EXPECT(!memcmp(again.logprobs, first.logprobs, sizeof(first.logprobs)));
@@ -131,37 +131,37 @@ static void another_engine_goes_on_where_one_ended(void)
     engine_close(two);
 }
 
-static void what_does_not_fit_is_restored_as_far_as_it_does(void)
+static void import_restores_the_prefix_that_fits(void)
 {
     struct engine *one = engine_of(40, true), *small = engine_of(2, true);
     const struct cache_scope scope = { 0 };
-    struct told told;
+    struct result result;
     struct handover_record r;
     struct err e;
 
-    ask(one, &scope, &told);
+    generate(one, &scope, &result);
     EXPECT_EQ(save(one, &scope, (struct token_list){ prompt, PROMPT }, &r, &e), 0);
     EXPECT_EQ(restore(small, &scope, &r, &e), 0);
     EXPECT_EQ(r.n_tokens, 2 * PAGE_TOKENS);
     EXPECT_EQ(restore(small, &scope, &r, &e), 0);
-    expect_whole(small);
+    expect_consistent(small);
     mem_free(r.bytes);
     engine_close(one);
     engine_close(small);
 }
 
-static void damage_and_other_models_are_refused(void)
+static void damaged_and_foreign_records_are_rejected(void)
 {
     struct handover_part another = { (const uint8_t *)"not the fake, which has 32 bytes", { 0 },
         { NULL, 0 } };
     struct engine *one = engine_of(40, true), *none = engine_of(40, false);
     const struct cache_scope scope = { 0 };
     struct token_list list = { prompt, PROMPT };
-    struct told told;
+    struct result result;
     struct handover_record r;
     struct err e;
 
-    ask(one, &scope, &told);
+    generate(one, &scope, &result);
     EXPECT_EQ(save(one, &scope, list, &r, &e), 0);
     EXPECT_EQ(engine_restore(one, &another, &r, &e), -1);
     EXPECT(e.code == ERR_UNSUPPORTED);
@@ -172,27 +172,27 @@ static void damage_and_other_models_are_refused(void)
     EXPECT_EQ(restore(one, &scope, &r, &e), -1);
     EXPECT(e.code == ERR_CORRUPT);
     r.bytes[r.n_bytes - 1] ^= 1;
-    ((int32_t *)(void *)(r.bytes + RECORD_HEAD))[3] = VOCAB; /* sound, and nonsense */
+    ((int32_t *)(void *)(r.bytes + RECORD_HEAD))[3] = VOCAB; /* valid checksum, invalid token */
     record_seal(r.bytes);
     EXPECT_EQ(restore(one, &scope, &r, &e), -1);
     EXPECT(e.code == ERR_CORRUPT);
-    expect_whole(one);
+    expect_consistent(one);
     mem_free(r.bytes);
     engine_close(one);
     engine_close(none);
 }
 
-/* The context is short, which leaves pages that may be pinned. */
-static void a_pinned_prompt_stays_whatever_comes(void)
+/* The context is short, so that pages remain that may be pinned. */
+static void pinned_prompt_is_not_evicted(void)
 {
     struct engine *en = engine_of(2 * PROMPT / PAGE_TOKENS + 30, true);
     const struct cache_scope scope = { .tenant = 1 }, flood = { .tenant = 2 };
     struct token_list list = { prompt, PROMPT };
-    struct told told;
+    struct result result;
     struct err e;
     int n;
 
-    ask(en, &scope, &told);
+    generate(en, &scope, &result);
     EXPECT_EQ(engine_pin(en, &flood, list, &n, &e), 0);
     EXPECT_EQ(n, 0);
     EXPECT_EQ(engine_pin(en, &scope, list, &n, &e), 0);
@@ -200,33 +200,33 @@ static void a_pinned_prompt_stays_whatever_comes(void)
     for (int i = 0; i < 40; i++) {
         prompt[0] = i % VOCAB;
         prompt[1] = i / VOCAB;
-        ask(en, &flood, &told);
+        generate(en, &flood, &result);
     }
     prompt[0] = 0;
     prompt[1] = 1;
-    ask(en, &scope, &told);
-    EXPECT(told.n_cached >= n);
+    generate(en, &scope, &result);
+    EXPECT(result.n_cached >= n);
     EXPECT_EQ(engine_unpin(en, &scope, list, &n, &e), 0);
     EXPECT_EQ(n, PROMPT / PAGE_TOKENS * PAGE_TOKENS);
     EXPECT_EQ(engine_unpin(en, &scope, list, &n, &e), 0);
     EXPECT_EQ(n, 0);
-    expect_whole(en);
+    expect_consistent(en);
     engine_close(en);
 }
 
-/* What another conversation goes on from stays, and so does what somebody uses. */
-static void what_is_erased_is_not_found_any_more(void)
+/* Pages that another conversation extends, and pages in use, are not erased. */
+static void erased_prefix_is_not_found(void)
 {
     struct engine *en = engine_of(40, true);
     struct handover_part p = { digest, { .tenant = 3 }, { NULL, 0 } };
-    struct told first, other;
+    struct result first, other;
     struct err e;
     int n;
 
-    ask(en, &p.scope, &first);
+    generate(en, &p.scope, &first);
     p.list = (struct token_list){ first.tokens, PROMPT + OUT };
-    prompt[PROMPT - 1] ^= 1; /* it shares all full pages of the prompt */
-    ask(en, &p.scope, &other);
+    prompt[PROMPT - 1] ^= 1; /* shares all full pages of the prompt */
+    generate(en, &p.scope, &other);
     prompt[PROMPT - 1] ^= 1;
     EXPECT_EQ(engine_erase(en, &p, &n, &e), 0);
     EXPECT_EQ(n, PROMPT + OUT - 1 - PROMPT / PAGE_TOKENS * PAGE_TOKENS);
@@ -235,10 +235,10 @@ static void what_is_erased_is_not_found_any_more(void)
     p.list = (struct token_list){ other.tokens, PROMPT + OUT };
     EXPECT_EQ(engine_erase(en, &p, &n, &e), 0);
     EXPECT_EQ(n, PROMPT + OUT - 1);
-    ask(en, &p.scope, &other);
+    generate(en, &p.scope, &other);
     EXPECT_EQ(other.n_cached, 0);
     EXPECT(!memcmp(other.tokens, first.tokens, sizeof(first.tokens)));
-    expect_whole(en);
+    expect_consistent(en);
     engine_close(en);
 }
 
@@ -248,16 +248,16 @@ static void missing_memory_is_an_error(void)
     struct engine *en = engine_of(40, true);
     const struct cache_scope scope = { 0 };
     struct token_list list = { prompt, PROMPT };
-    struct told told;
+    struct result result;
     struct handover_record r;
     struct err e;
 
-    ask(en, &scope, &told);
+    generate(en, &scope, &result);
     for (uint64_t nth = 1; nth <= 2; nth++) {
         mem_fail_after(nth);
         EXPECT_EQ(save(en, &scope, list, &r, &e), -1);
         EXPECT(e.code == ERR_MEMORY);
-        expect_whole(en);
+        expect_consistent(en);
     }
     mem_fail_after(0);
     EXPECT_EQ(save(en, &scope, list, &r, &e), 0);
@@ -270,7 +270,6 @@ static void missing_memory_is_an_error(void)
 #endif
 }
 
-TESTS(TEST(another_engine_goes_on_where_one_ended),
-    TEST(what_does_not_fit_is_restored_as_far_as_it_does),
-    TEST(damage_and_other_models_are_refused), TEST(a_pinned_prompt_stays_whatever_comes),
-    TEST(what_is_erased_is_not_found_any_more), TEST(missing_memory_is_an_error))
+TESTS(TEST(another_engine_continues_from_imported_kv), TEST(import_restores_the_prefix_that_fits),
+    TEST(damaged_and_foreign_records_are_rejected), TEST(pinned_prompt_is_not_evicted),
+    TEST(erased_prefix_is_not_found), TEST(missing_memory_is_an_error))

@@ -1,5 +1,5 @@
-/* The parser alone. What it accepts and refuses is in tests/wire/http_*.txt; here is that cutting
- * never matters, whatever the bytes, and what the pieces of a request become. */
+/* HTTP parser alone. tests/wire/http_*.txt contain accepted and rejected requests; here,
+ * arbitrary bytes parse equally however they are cut, and the parts of a request point into it. */
 #include "../check.h"
 
 #include "base/mem.h"
@@ -8,8 +8,8 @@
 
 static const struct http_parse_limits limits = { 600, 8 };
 
-/* What came out, as text, so that two runs can be compared. */
-static void digest(struct buf *out, struct str in, const size_t *cuts, size_t n_cuts)
+/* Writes the parser's events as text, so that two runs can be compared. */
+static void log_events(struct buf *out, struct str in, const size_t *cuts, size_t n_cuts)
 {
     struct http_parser p;
     struct str rest = STR_NONE, piece;
@@ -29,7 +29,7 @@ static void digest(struct buf *out, struct str in, const size_t *cuts, size_t n_
             http_parser_reset(&p);
         } else if (ev == HTTP_BAD) {
             buf_printf(out, "[bad %d %s]", p.status, p.why);
-            EXPECT_EQ((int)http_parse(&p, &rest, &piece), (int)HTTP_BAD); /* for good */
+            EXPECT_EQ((int)http_parse(&p, &rest, &piece), (int)HTTP_BAD); /* permanently */
             break;
         } else {
             EXPECT_EQ(rest.n, 0u);
@@ -50,15 +50,15 @@ static void expect_same_however_cut(struct str in)
 
     buf_init(&whole, MB);
     buf_init(&cut, MB);
-    digest(&whole, in, NULL, 0);
+    log_events(&whole, in, NULL, 0);
     CHECK(in.n <= ARRAY_LEN(all));
     for (size_t i = 0; i < in.n; i++)
         all[i] = i + 1;
-    digest(&cut, in, all, in.n);
+    log_events(&cut, in, all, in.n);
     EXPECT(str_eq(buf_str(&whole), buf_str(&cut)));
     for (size_t i = 0; i < in.n; i += 1 + in.n / 32) {
         buf_reset(&cut);
-        digest(&cut, in, &all[i], 1);
+        log_events(&cut, in, &all[i], 1);
         EXPECT(str_eq(buf_str(&whole), buf_str(&cut)));
     }
     buf_clear(&whole);
@@ -75,7 +75,7 @@ static const char seed_chunked[] =
     "5;x=y\r\nhello\r\nA\r\n0123456789\r\n0\r\nT: r\r\nU:\r\n\r\n"
     "OPTIONS * HTTP/1.1\r\nHost:\r\n\r\n";
 
-static void cutting_never_matters(void)
+static void result_is_independent_of_cuts(void)
 {
     struct rng rng = { .key = 77 };
     static const char spice[] = "\r\n :;,%/0fFx\t\0\x80GHTP1.";
@@ -115,7 +115,7 @@ static enum http_event parse_head(struct http_parser *p, struct str in)
     return http_parse(p, &in, &piece);
 }
 
-static void a_request_points_at_its_parts(void)
+static void request_parts_point_into_the_head(void)
 {
     struct arena *a = arena_new(MB);
     struct http_parser p;
@@ -145,7 +145,7 @@ static void a_request_points_at_its_parts(void)
     arena_free(a);
 }
 
-static void a_full_arena_is_not_a_crash(void)
+static void full_arena_is_an_error(void)
 {
     struct http_parser p;
     struct http_request r = { 0 };
@@ -184,7 +184,7 @@ static void tokens(void)
     }
 }
 
-static void a_head_up_to_its_limit_and_no_further(void)
+static void head_is_limited(void)
 {
     struct http_parser p;
     struct buf b;
@@ -205,6 +205,5 @@ static void a_head_up_to_its_limit_and_no_further(void)
     buf_clear(&b);
 }
 
-TESTS(TEST(cutting_never_matters), TEST(a_request_points_at_its_parts),
-    TEST(a_full_arena_is_not_a_crash), TEST(percent_decoding), TEST(tokens),
-    TEST(a_head_up_to_its_limit_and_no_further))
+TESTS(TEST(result_is_independent_of_cuts), TEST(request_parts_point_into_the_head),
+    TEST(full_arena_is_an_error), TEST(percent_decoding), TEST(tokens), TEST(head_is_limited))

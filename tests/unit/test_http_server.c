@@ -1,5 +1,5 @@
-/* Clients that behave and clients that do not. Deadlines are short, and what is waited for is
- * always an event, never a length of time, except where silence itself is the expectation. */
+/* HTTP server with regular and misbehaving clients. Deadlines are short. The tests wait for
+ * events, not for a time, except where the absence of an event is expected. */
 #include "../wire/http_peer.h"
 
 #include "base/fault.h"
@@ -11,20 +11,20 @@
 
 #define GET(path) STR("GET " path " HTTP/1.1\r\nHost: a\r\n\r\n")
 
-static struct str reply_of(struct kit *k, int fd, struct buf *b)
+static struct str read_head(struct kit *k, int fd, struct buf *b)
 {
     buf_reset(b);
     EXPECT(kit_read_to(k, fd, b, "\r\n\r\n"));
     return buf_str(b);
 }
 
-static bool holds(struct str s, const char *what)
+static bool contains(struct str s, const char *what)
 {
     return str_find(s, str_of(what)) >= 0;
 }
 
-/* Nothing left behind: no connection, and the pages of the exchange with it. */
-static void expect_empty(struct kit *k)
+/* Waits until no connection is open; the memory of the exchange is then freed as well. */
+static void expect_no_connections(struct kit *k)
 {
     uint64_t end = clock_ns() + 20000000000u;
 
@@ -33,9 +33,9 @@ static void expect_empty(struct kit *k)
     EXPECT_EQ(http_server_stats(k->server)->open, 0u);
 }
 
-/* ---- leaving */
+/* ---- disconnects */
 
-static void a_client_that_leaves_before_the_answer_is_noticed(void)
+static void disconnect_before_the_response_is_detected(void)
 {
     struct kit k;
 
@@ -45,15 +45,15 @@ static void a_client_that_leaves_before_the_answer_is_noticed(void)
     EXPECT(kit_send(&k, fd, GET("/hold")));
     EXPECT(kit_wait(&k, &k.n_requests, 1));
     close(fd);
-    kit_turn(&k, 1); /* at once, in the next round */
+    kit_turn(&k, 1); /* in the next loop iteration */
     EXPECT_EQ(k.n_gone, 1);
-    expect_empty(&k);
+    expect_no_connections(&k);
     EXPECT_EQ(k.n_gone, 1);
     EXPECT_EQ(http_server_stats(k.server)->gone, 1u);
     kit_close(&k);
 }
 
-static void a_client_that_resets_is_noticed_once(void)
+static void reset_is_reported_once(void)
 {
     struct linger at_once = { .l_onoff = 1 };
     struct kit k;
@@ -68,35 +68,35 @@ static void a_client_that_resets_is_noticed_once(void)
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
     close(fd);
     EXPECT(kit_wait(&k, &k.n_gone, 1));
-    expect_empty(&k);
+    expect_no_connections(&k);
     EXPECT_EQ(k.n_gone, 1);
     kit_close(&k);
 }
 
-static void a_client_that_leaves_in_the_stream_is_noticed(void)
+static void disconnect_during_the_stream_is_detected(void)
 {
     struct kit k;
     struct buf b;
 
     buf_init(&b, MB);
     kit_init(&k);
-    k.o.allow_half_close = true; /* makes no difference to a stream */
+    k.o.allow_half_close = true; /* no effect on a stream */
     kit_open(&k);
     int fd = kit_connect(&k);
     EXPECT(kit_send(&k, fd, GET("/hold")));
     EXPECT(kit_wait(&k, &k.n_requests, 1));
     sink_begin(&k.held->sink, 200, "text/plain", -1, NULL, 0);
-    EXPECT(holds(reply_of(&k, fd, &b), "chunked")); /* the head leaves at once */
+    EXPECT(contains(read_head(&k, fd, &b), "chunked")); /* the head is sent at once */
     shutdown(fd, SHUT_WR);
     EXPECT(kit_wait(&k, &k.n_gone, 1));
     EXPECT(!k.held);
     close(fd);
-    expect_empty(&k);
+    expect_no_connections(&k);
     buf_clear(&b);
     kit_close(&k);
 }
 
-static void a_client_that_leaves_with_bytes_sent_ahead_is_noticed(void)
+static void disconnect_after_pipelined_bytes_is_detected(void)
 {
     struct kit k;
 
@@ -110,12 +110,12 @@ static void a_client_that_leaves_with_bytes_sent_ahead_is_noticed(void)
     EXPECT_EQ(k.n_requests, 1); /* one at a time */
     close(fd);
     EXPECT(kit_wait(&k, &k.n_gone, 1));
-    expect_empty(&k);
+    expect_no_connections(&k);
     EXPECT_EQ(k.n_requests, 1);
     kit_close(&k);
 }
 
-static void leaving_after_the_answer_or_in_the_request_concerns_nobody(void)
+static void disconnect_outside_of_an_exchange_is_not_reported(void)
 {
     static const char *const parts[] = { "", "G", "GET /echo HTTP/1.1\r\nHost: a\r\n",
         "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nabc",
@@ -129,14 +129,14 @@ static void leaving_after_the_answer_or_in_the_request_concerns_nobody(void)
         EXPECT(kit_send(&k, fd, str_of(parts[i])));
         kit_turn(&k, 20);
         close(fd);
-        expect_empty(&k);
+        expect_no_connections(&k);
     }
     EXPECT_EQ(k.n_gone, 0);
     EXPECT_EQ(k.n_requests, 1);
     kit_close(&k);
 }
 
-static void a_half_closed_client_waits_for_its_answer_when_allowed(void)
+static void half_closed_client_gets_its_response_if_allowed(void)
 {
     for (int allowed = 0; allowed < 2; allowed++) {
         struct kit k;
@@ -156,15 +156,15 @@ static void a_half_closed_client_waits_for_its_answer_when_allowed(void)
         if (k.held)
             sink_reply(&k.held->sink, 200, "text/plain", STR("late"), NULL, 0);
         EXPECT_EQ((int)kit_read(&k, fd, &b, SIZE_MAX), (int)KIT_EOF);
-        EXPECT_EQ(holds(buf_str(&b), "late"), allowed);
+        EXPECT_EQ(contains(buf_str(&b), "late"), allowed);
         close(fd);
-        expect_empty(&k);
+        expect_no_connections(&k);
         buf_clear(&b);
         kit_close(&k);
     }
 }
 
-static void a_refused_head_has_no_body(void)
+static void rejected_head_request_gets_no_body(void)
 {
     static const char *const heads[] = { "HEAD /%zz HTTP/1.1\r\nHost: a\r\n\r\n",
         "HEAD /echo HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
@@ -180,10 +180,10 @@ static void a_refused_head_has_no_body(void)
         EXPECT(kit_send(&k, fd, str_of(heads[i])));
         buf_reset(&b);
         EXPECT_EQ((int)kit_read(&k, fd, &b, SIZE_MAX), (int)KIT_EOF);
-        EXPECT(holds(buf_str(&b), " 400 ") && holds(buf_str(&b), "Content-Length: "));
+        EXPECT(contains(buf_str(&b), " 400 ") && contains(buf_str(&b), "Content-Length: "));
         EXPECT_EQ(str_ends(buf_str(&b), STR("\r\n\r\n")), i < 2);
         close(fd);
-        expect_empty(&k);
+        expect_no_connections(&k);
     }
     buf_clear(&b);
     kit_close(&k);
@@ -191,7 +191,7 @@ static void a_refused_head_has_no_body(void)
 
 /* ---- deadlines */
 
-static void a_head_that_drips_is_cut_by_total_time(void)
+static void slow_head_is_cut_by_total_time(void)
 {
     struct kit k;
     struct buf b;
@@ -205,21 +205,21 @@ static void a_head_that_drips_is_cut_by_total_time(void)
     EXPECT(kit_send(&k, fd, STR("GET /")));
     while (b.n < 12 && clock_ns() - start < 60 * 1000000000ull) {
         char some[12];
-        (void)!send(fd, "a", 1, MSG_NOSIGNAL); /* never silent */
+        (void)!send(fd, "a", 1, MSG_NOSIGNAL); /* never idle */
         kit_turn_ms(&k, 2);
         ssize_t n = recv(fd, some, sizeof(some) - b.n, 0);
         buf_put(&b, some, (size_t)MAX(n, 0));
     }
-    EXPECT(holds(buf_str(&b), "HTTP/1.1 408"));
+    EXPECT(contains(buf_str(&b), "HTTP/1.1 408"));
     EXPECT(clock_ns() - start >= 55000000u);
     close(fd);
-    expect_empty(&k);
+    expect_no_connections(&k);
     EXPECT_EQ(k.n_heads, 0);
     buf_clear(&b);
     kit_close(&k);
 }
 
-static enum kit_end silence_after(struct kit *k, const char *sent, struct buf *b)
+static enum kit_end read_until_closed(struct kit *k, const char *sent, struct buf *b)
 {
     int fd = kit_connect(k);
 
@@ -227,12 +227,12 @@ static enum kit_end silence_after(struct kit *k, const char *sent, struct buf *b
     buf_reset(b);
     enum kit_end end = kit_read(k, fd, b, SIZE_MAX);
     close(fd);
-    expect_empty(k);
+    expect_no_connections(k);
     return end;
 }
 
-/* One deadline is short at a time: a machine that stalls must not run into another. */
-static void silence_is_cut_in_every_state(void)
+/* Only one deadline is short at a time, so that a slow machine does not exceed another. */
+static void idle_connection_is_cut_in_every_state(void)
 {
     static const struct {
         const char *sent, *want;
@@ -254,10 +254,11 @@ static void silence_is_cut_in_every_state(void)
         k.o.body_ms = cases[i].body_ms;
         k.o.idle_ms = cases[i].idle_ms;
         kit_open(&k);
-        EXPECT_EQ((int)silence_after(&k, cases[i].sent, &b), (int)KIT_EOF);
-        EXPECT_EQ(b.n == 0, cases[i].want[0] == '\0'); /* who says nothing is told nothing */
-        EXPECT(holds(buf_str(&b), cases[i].want));
-        EXPECT_EQ(str_find(str_skip(buf_str(&b), 12), STR("HTTP/1.1")), -1); /* nor after that */
+        EXPECT_EQ((int)read_until_closed(&k, cases[i].sent, &b), (int)KIT_EOF);
+        /* a client that sends nothing receives nothing */
+        EXPECT_EQ(b.n == 0, cases[i].want[0] == '\0');
+        EXPECT(contains(buf_str(&b), cases[i].want));
+        EXPECT_EQ(str_find(str_skip(buf_str(&b), 12), STR("HTTP/1.1")), -1); /* nor later */
         EXPECT_EQ(k.n_gone, 0);
         kit_close(&k);
     }
@@ -276,7 +277,7 @@ static void a_slow_body_is_cut_and_a_steady_one_is_not(void)
     buf_init(&first, MB);
     kit_init(&k);
     k.o.body_ms = 300;
-    k.o.body_min_rate = 10; /* a byte buys a tenth of a second */
+    k.o.body_min_rate = 10; /* each byte extends the deadline by a tenth of a second */
     kit_open(&k);
     for (int steady = 0; steady < 2; steady++) {
         int fd = kit_connect(&k);
@@ -291,18 +292,18 @@ static void a_slow_body_is_cut_and_a_steady_one_is_not(void)
             (void)!send(fd, piece, n, MSG_NOSIGNAL);
         }
         EXPECT(kit_read(&k, fd, &b, 12) != KIT_RESET);
-        EXPECT(holds(buf_str(&b), steady ? " 200 " : " 408 "));
+        EXPECT(contains(buf_str(&b), steady ? " 200 " : " 408 "));
         close(fd);
-        expect_empty(&k);
+        expect_no_connections(&k);
     }
     buf_clear(&b);
     buf_clear(&first);
     kit_close(&k);
 }
 
-/* ---- slow readers */
+/* ---- slow clients */
 
-static void a_reader_that_takes_nothing_is_cut_in_time(void)
+static void client_that_never_reads_is_cut_in_time(void)
 {
     struct kit k;
     char block[65536];
@@ -323,7 +324,7 @@ static void a_reader_that_takes_nothing_is_cut_in_time(void)
     }
     EXPECT_EQ(k.n_gone, 1);
     close(fd);
-    expect_empty(&k);
+    expect_no_connections(&k);
     kit_close(&k);
 }
 
@@ -342,20 +343,20 @@ static void a_writer_that_ignores_the_queue_is_bounded(void)
     struct http_exchange *x = k.held;
     sink_begin(&x->sink, 200, "text/plain", -1, NULL, 0);
     size_t most = 0;
-    for (int i = 0; i < 1000; i++) { /* 64 MB in one round */
+    for (int i = 0; i < 1000; i++) { /* 64 MB in one loop iteration */
         sink_write(&x->sink, (struct str){ block, sizeof(block) });
         most = MAX(most, sink_queued(&x->sink));
     }
     EXPECT(most <= MB + 64);
-    EXPECT_EQ(k.n_gone, 0); /* never from inside a call into the sink */
+    EXPECT_EQ(k.n_gone, 0); /* never called from inside a sink function */
     loop_once(k.loop, 0);
     EXPECT_EQ(k.n_gone, 1);
     close(fd);
-    expect_empty(&k);
+    expect_no_connections(&k);
     kit_close(&k);
 }
 
-static void a_drained_queue_is_told_and_every_byte_arrives(void)
+static void drained_queue_is_reported_and_every_byte_arrives(void)
 {
     enum { TOTAL = SMALL ? 600 * 1024 : 3 * 1024 * 1024 };
     struct kit k;
@@ -394,7 +395,7 @@ static void a_drained_queue_is_told_and_every_byte_arrives(void)
     for (size_t i = 0; i < body.n; i++)
         EXPECT_EQ(body.p[i], block[i % sizeof(block)]);
     close(fd);
-    expect_empty(&k);
+    expect_no_connections(&k);
     buf_clear(&b);
     kit_close(&k);
 }
@@ -410,7 +411,7 @@ static void a_flood_of_pipelined_requests_without_reading_is_bounded(void)
     kit_init(&k);
     kit_open(&k);
     int fd = kit_connect_with(&k, 4096);
-    /* The server stops reading rather than buffer the answers: some day it takes no more. */
+    /* The server stops reading instead of buffering responses: at some point it accepts no more. */
     const struct http_stats *stats = http_server_stats(k.server);
     uint64_t before = UINT64_MAX;
     for (int i = 0; i < 20000 && before != stats->bytes_in; i++) {
@@ -423,14 +424,14 @@ static void a_flood_of_pipelined_requests_without_reading_is_bounded(void)
     EXPECT_EQ(before, stats->bytes_in);
     EXPECT(k.n_requests > 0);
     close(fd);
-    expect_empty(&k);
+    expect_no_connections(&k);
     buf_clear(&flood);
     kit_close(&k);
 }
 
 /* ---- bodies */
 
-static void a_million_one_byte_chunks_cost_little(void)
+static void million_one_byte_chunks_are_cheap(void)
 {
     enum { N = SMALL ? 5000 : 1000000 };
     struct kit k;
@@ -453,11 +454,11 @@ static void a_million_one_byte_chunks_cost_little(void)
     close(fd);
     buf_clear(&b);
     buf_clear(&reply);
-    expect_empty(&k);
+    expect_no_connections(&k);
     kit_close(&k);
 }
 
-static void a_refusal_survives_a_client_that_goes_on_sending(void)
+static void rejection_reaches_a_client_that_continues_sending(void)
 {
     struct kit k;
     struct buf b;
@@ -471,13 +472,14 @@ static void a_refusal_survives_a_client_that_goes_on_sending(void)
     int fd = kit_connect(&k);
     EXPECT(
         kit_send(&k, fd, STR("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n")));
-    for (int i = 0; i < (SMALL ? 4 : 120); i++) /* deaf until everything is out */
+    /* the client does not read until everything is sent */
+    for (int i = 0; i < (SMALL ? 4 : 120); i++)
         EXPECT(kit_send(&k, fd, (struct str){ block, sizeof(block) }));
     EXPECT_EQ((int)kit_read(&k, fd, &b, SIZE_MAX), (int)KIT_EOF); /* no reset */
-    EXPECT(holds(buf_str(&b), " 413 "));
+    EXPECT(contains(buf_str(&b), " 413 "));
     close(fd);
     buf_clear(&b);
-    expect_empty(&k);
+    expect_no_connections(&k);
     kit_close(&k);
 }
 
@@ -492,15 +494,15 @@ static void all_bodies_together_are_bounded(void)
     kit_init(&k);
     k.o.max_bodies = 100;
     kit_open(&k);
-    for (int i = 1; i <= 2; i++) { /* what has left makes room */
+    for (int i = 1; i <= 2; i++) { /* closed connections free their slots */
         int holder = kit_connect(&k), other = kit_connect(&k);
         EXPECT(kit_send(&k, holder, str_of(post)));
         EXPECT(kit_wait(&k, &k.n_requests, i));
         EXPECT(kit_send(&k, other, str_of(post)));
-        EXPECT(holds(reply_of(&k, other, &b), " 503 "));
+        EXPECT(contains(read_head(&k, other, &b), " 503 "));
         close(other);
         close(holder);
-        expect_empty(&k);
+        expect_no_connections(&k);
     }
     EXPECT_EQ(k.n_gone, 2);
     buf_clear(&b);
@@ -526,19 +528,19 @@ static void the_longest_idle_connection_makes_room(void)
     }
     fds[3] = kit_connect(&k);
     EXPECT(kit_send(&k, fds[3], GET("/echo")));
-    EXPECT(holds(reply_of(&k, fds[3], &b), " 200 "));
+    EXPECT(contains(read_head(&k, fds[3], &b), " 200 "));
     buf_reset(&b);
     EXPECT_EQ((int)kit_read(&k, fds[1], &b, SIZE_MAX), (int)KIT_EOF); /* the oldest idle one */
     EXPECT_EQ(http_server_stats(k.server)->open, 3u);
-    EXPECT(k.held); /* the busy one is left alone */
+    EXPECT(k.held); /* the busy connection is not closed */
     for (int i = 0; i < 4; i++)
         close(fds[i]);
-    expect_empty(&k);
+    expect_no_connections(&k);
     buf_clear(&b);
     kit_close(&k);
 }
 
-static void when_all_are_busy_the_next_is_turned_away(void)
+static void connection_is_rejected_if_all_are_busy(void)
 {
     struct kit k;
     struct buf b;
@@ -551,16 +553,16 @@ static void when_all_are_busy_the_next_is_turned_away(void)
     EXPECT(kit_send(&k, busy, GET("/hold")));
     EXPECT(kit_wait(&k, &k.n_requests, 1));
     int fd = kit_connect(&k);
-    EXPECT(holds(reply_of(&k, fd, &b), " 503 "));
-    EXPECT(holds(buf_str(&b), "Retry-After: 1"));
+    EXPECT(contains(read_head(&k, fd, &b), " 503 "));
+    EXPECT(contains(buf_str(&b), "Retry-After: 1"));
     close(fd);
     close(busy);
-    expect_empty(&k);
+    expect_no_connections(&k);
     buf_clear(&b);
     kit_close(&k);
 }
 
-static void without_descriptors_clients_are_let_go_and_service_goes_on(void)
+static void without_descriptors_clients_are_dropped_and_service_continues(void)
 {
     struct rlimit before, few;
     struct kit k;
@@ -572,7 +574,7 @@ static void without_descriptors_clients_are_let_go_and_service_goes_on(void)
     kit_open(&k);
     int first = kit_connect(&k);
     EXPECT(kit_send(&k, first, GET("/echo")));
-    EXPECT(holds(reply_of(&k, first, &b), " 200 "));
+    EXPECT(contains(read_head(&k, first, &b), " 200 "));
     for (int i = 0; i < 8; i++)
         fds[i] = kit_connect(&k); /* in the backlog */
     getrlimit(RLIMIT_NOFILE, &before);
@@ -583,17 +585,17 @@ static void without_descriptors_clients_are_let_go_and_service_goes_on(void)
     setrlimit(RLIMIT_NOFILE, &before);
     for (int i = 0; i < 8; i++) {
         buf_reset(&b);
-        EXPECT(kit_read(&k, fds[i], &b, SIZE_MAX) != KIT_OPEN); /* told, not kept waiting */
+        EXPECT(kit_read(&k, fds[i], &b, SIZE_MAX) != KIT_OPEN); /* rejected, not kept waiting */
         close(fds[i]);
     }
     EXPECT(kit_send(&k, first, GET("/echo")));
-    EXPECT(holds(reply_of(&k, first, &b), " 200 "));
+    EXPECT(contains(read_head(&k, first, &b), " 200 "));
     int after = kit_connect(&k);
     EXPECT(kit_send(&k, after, GET("/echo")));
-    EXPECT(holds(reply_of(&k, after, &b), " 200 "));
+    EXPECT(contains(read_head(&k, after, &b), " 200 "));
     close(after);
     close(first);
-    expect_empty(&k);
+    expect_no_connections(&k);
     buf_clear(&b);
     kit_close(&k);
 }
@@ -605,7 +607,7 @@ static void set_flag(void *arg)
     *(int *)arg += 1;
 }
 
-static void draining_waits_for_answers_and_closes_the_idle(void)
+static void draining_waits_for_responses_and_closes_idle_connections(void)
 {
     struct kit k;
     struct buf b;
@@ -616,7 +618,7 @@ static void draining_waits_for_answers_and_closes_the_idle(void)
     kit_open(&k);
     int idle = kit_connect(&k), busy = kit_connect(&k);
     EXPECT(kit_send(&k, idle, GET("/echo")));
-    EXPECT(holds(reply_of(&k, idle, &b), "keep-alive"));
+    EXPECT(contains(read_head(&k, idle, &b), "keep-alive"));
     EXPECT(kit_send(&k, busy, GET("/hold")));
     EXPECT(kit_wait(&k, &k.n_requests, 2));
     uint16_t port = http_server_port(k.server);
@@ -636,7 +638,7 @@ static void draining_waits_for_answers_and_closes_the_idle(void)
     sink_reply(&k.held->sink, 200, "text/plain", STR("done"), NULL, 0);
     buf_reset(&b);
     EXPECT_EQ((int)kit_read(&k, busy, &b, SIZE_MAX), (int)KIT_EOF);
-    EXPECT(holds(buf_str(&b), "Connection: close") && holds(buf_str(&b), "done"));
+    EXPECT(contains(buf_str(&b), "Connection: close") && contains(buf_str(&b), "done"));
     close(busy);
     EXPECT(kit_wait(&k, &n_done, 1));
     EXPECT_EQ(k.n_gone, 0);
@@ -678,13 +680,13 @@ static void an_empty_server_is_drained_at_once_and_may_be_closed_then(void)
     kit_init(&k);
     kit_open(&k);
     http_server_drain(k.server, 1000, close_server, &k);
-    EXPECT(k.server); /* not from inside the call */
+    EXPECT(k.server); /* not freed inside the call */
     kit_turn(&k, 2);
     EXPECT(!k.server);
     kit_close(&k);
 }
 
-static void closing_the_server_tells_what_it_cuts(void)
+static void closing_the_server_reports_each_cut_exchange(void)
 {
     struct kit k;
 
@@ -702,9 +704,9 @@ static void closing_the_server_tells_what_it_cuts(void)
     close(c);
 }
 
-/* ---- the rest */
+/* ---- other */
 
-static void answers_carry_no_forged_lines(void)
+static void response_fields_cannot_inject_lines(void)
 {
     struct http_field f[] = { { STR("X-Id"), STR("a\r\nSet-Cookie: b\n\0\x7f"
                                                  "c") },
@@ -719,16 +721,16 @@ static void answers_carry_no_forged_lines(void)
     EXPECT(kit_send(&k, fd, GET("/hold")));
     EXPECT(kit_wait(&k, &k.n_requests, 1));
     sink_reply(&k.held->sink, 200, "text/plain", STR(""), f, 3);
-    struct str got = reply_of(&k, fd, &b);
-    EXPECT(holds(got, "X-Id: aSet-Cookie: bc\r\n"));
-    EXPECT(!holds(got, "\nSet-Cookie") && !holds(got, "upgrade") && !holds(got, "gzip"));
+    struct str got = read_head(&k, fd, &b);
+    EXPECT(contains(got, "X-Id: aSet-Cookie: bc\r\n"));
+    EXPECT(!contains(got, "\nSet-Cookie") && !contains(got, "upgrade") && !contains(got, "gzip"));
     close(fd);
-    expect_empty(&k);
+    expect_no_connections(&k);
     buf_clear(&b);
     kit_close(&k);
 }
 
-static void a_request_is_handed_over_whole(void)
+static void request_is_delivered_complete(void)
 {
     struct kit k;
 
@@ -748,11 +750,11 @@ static void a_request_is_handed_over_whole(void)
     EXPECT(!http_field_get(r, "x-c").p);
     EXPECT(k.held->started_ns && k.held->started_ns <= clock_ns());
     close(fd);
-    expect_empty(&k);
+    expect_no_connections(&k);
     kit_close(&k);
 }
 
-static void an_answer_shorter_than_declared_cuts_the_connection(void)
+static void response_shorter_than_declared_cuts_the_connection(void)
 {
     struct kit k;
     struct buf b;
@@ -770,7 +772,7 @@ static void an_answer_shorter_than_declared_cuts_the_connection(void)
         buf_reset(&b);
         EXPECT(kit_read(&k, fd, &b, SIZE_MAX) != KIT_OPEN);
         close(fd);
-        expect_empty(&k);
+        expect_no_connections(&k);
         kit_close(&k);
     }
     buf_clear(&b);
@@ -797,7 +799,7 @@ static void a_name_with_several_addresses_is_listened_on_at_one_port(void)
     kit_close(&k);
 }
 
-static void an_address_that_cannot_be_had_is_an_error(void)
+static void unavailable_address_is_an_error(void)
 {
     struct http_app app = { .on_request = kit_on_request };
     struct http_server *s = NULL;
@@ -816,9 +818,9 @@ static void an_address_that_cannot_be_had_is_an_error(void)
 }
 
 #ifdef TESTING
-/* Every allocation, read, write, accept and epoll_ctl of a few exchanges fails in turn; whatever
- * happens to that client, the server is as before. */
-static void every_failure_is_survived(void)
+/* Each allocation, read, write, accept and epoll_ctl of a few exchanges fails in turn. Whatever
+ * happens to that client, the server state is unchanged afterwards. */
+static void server_survives_every_failure(void)
 {
     static const enum fault_site sites[] = { FAULT_ALLOC, FAULT_READ, FAULT_WRITE, FAULT_ACCEPT,
         FAULT_EPOLL };
@@ -827,7 +829,8 @@ static void every_failure_is_survived(void)
         for (uint64_t nth = 1; nth <= (SMALL ? 60 : 30); nth++) {
             struct kit k;
             struct buf b;
-            char *mem = xmalloc(MB); /* the client's buffer may not be the one that fails */
+            /* the client's own buffer must not be the failing allocation */
+            char *mem = xmalloc(MB);
 
             kit_init(&k);
             kit_open(&k);
@@ -840,43 +843,43 @@ static void every_failure_is_survived(void)
             kit_turn(&k, SMALL ? 80 : 10);
             fault_arm(sites[s], 0);
             close(fd);
-            expect_empty(&k);
+            expect_no_connections(&k);
             fd = kit_connect(&k);
             EXPECT(kit_send(&k, fd, GET("/echo")));
             b = (struct buf){ .p = mem, .cap = MB, .max = MB };
             EXPECT(kit_read_to(&k, fd, &b, "GET /echo"));
             close(fd);
-            expect_empty(&k);
+            expect_no_connections(&k);
             mem_free(mem);
             kit_close(&k);
         }
     }
 }
 #else
-static void every_failure_is_survived(void)
+static void server_survives_every_failure(void)
 {
     printf("skipped: faults exist in test builds only\n");
 }
 #endif
 
-TESTS(TEST(a_client_that_leaves_before_the_answer_is_noticed),
-    TEST(a_client_that_resets_is_noticed_once), TEST(a_client_that_leaves_in_the_stream_is_noticed),
-    TEST(a_client_that_leaves_with_bytes_sent_ahead_is_noticed),
-    TEST(leaving_after_the_answer_or_in_the_request_concerns_nobody),
-    TEST(a_half_closed_client_waits_for_its_answer_when_allowed), TEST(a_refused_head_has_no_body),
-    TEST(a_head_that_drips_is_cut_by_total_time), TEST(silence_is_cut_in_every_state),
-    TEST(a_slow_body_is_cut_and_a_steady_one_is_not),
-    TEST(a_reader_that_takes_nothing_is_cut_in_time),
+TESTS(TEST(disconnect_before_the_response_is_detected), TEST(reset_is_reported_once),
+    TEST(disconnect_during_the_stream_is_detected),
+    TEST(disconnect_after_pipelined_bytes_is_detected),
+    TEST(disconnect_outside_of_an_exchange_is_not_reported),
+    TEST(half_closed_client_gets_its_response_if_allowed), TEST(rejected_head_request_gets_no_body),
+    TEST(slow_head_is_cut_by_total_time), TEST(idle_connection_is_cut_in_every_state),
+    TEST(a_slow_body_is_cut_and_a_steady_one_is_not), TEST(client_that_never_reads_is_cut_in_time),
     TEST(a_writer_that_ignores_the_queue_is_bounded),
-    TEST(a_drained_queue_is_told_and_every_byte_arrives),
+    TEST(drained_queue_is_reported_and_every_byte_arrives),
     TEST(a_flood_of_pipelined_requests_without_reading_is_bounded),
-    TEST(a_million_one_byte_chunks_cost_little),
-    TEST(a_refusal_survives_a_client_that_goes_on_sending), TEST(all_bodies_together_are_bounded),
-    TEST(the_longest_idle_connection_makes_room), TEST(when_all_are_busy_the_next_is_turned_away),
-    TEST(without_descriptors_clients_are_let_go_and_service_goes_on),
-    TEST(draining_waits_for_answers_and_closes_the_idle), TEST(a_drain_ends_at_its_deadline),
+    TEST(million_one_byte_chunks_are_cheap),
+    TEST(rejection_reaches_a_client_that_continues_sending), TEST(all_bodies_together_are_bounded),
+    TEST(the_longest_idle_connection_makes_room), TEST(connection_is_rejected_if_all_are_busy),
+    TEST(without_descriptors_clients_are_dropped_and_service_continues),
+    TEST(draining_waits_for_responses_and_closes_idle_connections),
+    TEST(a_drain_ends_at_its_deadline),
     TEST(an_empty_server_is_drained_at_once_and_may_be_closed_then),
-    TEST(closing_the_server_tells_what_it_cuts), TEST(answers_carry_no_forged_lines),
-    TEST(a_request_is_handed_over_whole), TEST(an_answer_shorter_than_declared_cuts_the_connection),
+    TEST(closing_the_server_reports_each_cut_exchange), TEST(response_fields_cannot_inject_lines),
+    TEST(request_is_delivered_complete), TEST(response_shorter_than_declared_cuts_the_connection),
     TEST(a_name_with_several_addresses_is_listened_on_at_one_port),
-    TEST(an_address_that_cannot_be_had_is_an_error), TEST(every_failure_is_survived))
+    TEST(unavailable_address_is_an_error), TEST(server_survives_every_failure))

@@ -4,21 +4,21 @@
 #include "testing/sse.h"
 #include "os/clock.h"
 
-struct fake {
+struct fake_sse_sink {
     struct sink sink;
     struct buf bytes;
     int n_begins, n_ends, n_aborts, n_writes, n_fields;
     size_t queued;
 };
 
-static struct fake *fake_of(struct sink *s)
+static struct fake_sse_sink *sse_sink_of(struct sink *s)
 {
-    return container_of(s, struct fake, sink);
+    return container_of(s, struct fake_sse_sink, sink);
 }
 static void fake_begin(struct sink *s, int status, const char *type, int64_t n_bytes,
     const struct http_field *fields, int n_fields)
 {
-    struct fake *f = fake_of(s);
+    struct fake_sse_sink *f = sse_sink_of(s);
 
     EXPECT_EQ(status, 200);
     EXPECT_STR(type, "text/event-stream");
@@ -30,51 +30,51 @@ static void fake_begin(struct sink *s, int status, const char *type, int64_t n_b
 }
 static void fake_write(struct sink *s, struct str bytes)
 {
-    fake_of(s)->n_writes++;
+    sse_sink_of(s)->n_writes++;
     EXPECT(str_ends(bytes, STR("\n\n"))); /* whole frames only */
-    buf_puts(&fake_of(s)->bytes, bytes);
+    buf_puts(&sse_sink_of(s)->bytes, bytes);
 }
 static void fake_end(struct sink *s)
 {
-    fake_of(s)->n_ends++;
+    sse_sink_of(s)->n_ends++;
 }
 static void fake_abort(struct sink *s)
 {
-    fake_of(s)->n_aborts++;
+    sse_sink_of(s)->n_aborts++;
 }
 static size_t fake_queued(const struct sink *s)
 {
-    return ((const struct fake *)(const void *)s)->queued;
+    return ((const struct fake_sse_sink *)(const void *)s)->queued;
 }
 static const struct sink_ops fake_ops = { fake_begin, fake_write, fake_end, fake_abort,
     fake_queued };
 
-static struct fake fake;
+static struct fake_sse_sink fake_sse_sink;
 static struct loop *loop;
 static struct sse sse;
 
-static void begin(uint32_t silence_ms)
+static void begin_stream(uint32_t silence_ms)
 {
     struct err e;
 
-    fake = (struct fake){ .sink.ops = &fake_ops };
-    buf_init(&fake.bytes, MB);
+    fake_sse_sink = (struct fake_sse_sink){ .sink.ops = &fake_ops };
+    buf_init(&fake_sse_sink.bytes, MB);
     EXPECT_EQ(loop_open(&loop, &e), 0);
-    sse_begin(&sse, &fake.sink, loop, silence_ms, NULL, 0);
+    sse_begin(&sse, &fake_sse_sink.sink, loop, silence_ms, NULL, 0);
 }
 
 static void expect_end(const char *want)
 {
-    EXPECT(str_is(buf_str(&fake.bytes), want));
+    EXPECT(str_is(buf_str(&fake_sse_sink.bytes), want));
     sse_stop(&sse);
     sse_stop(&sse);
-    buf_clear(&fake.bytes);
+    buf_clear(&fake_sse_sink.bytes);
     loop_close(loop);
 }
 
 static void frames_are_whole_and_lines_are_split(void)
 {
-    begin(0);
+    begin_stream(0);
     sse_data(&sse, STR("{\"a\":1}"));
     sse_event(&sse, STR("ping"), STR("{}"));
     sse_data(&sse, STR("one\ntwo\r\nthree\rfour"));
@@ -84,9 +84,9 @@ static void frames_are_whole_and_lines_are_split(void)
     sse_comment(&sse, STR(""));
     sse_comment(&sse, STR("a\nb"));
     sse_end(&sse);
-    EXPECT_EQ(fake.n_begins, 1);
-    EXPECT_EQ(fake.n_ends, 1);
-    EXPECT_EQ(fake.n_writes, 8); /* one write a frame */
+    EXPECT_EQ(fake_sse_sink.n_begins, 1);
+    EXPECT_EQ(fake_sse_sink.n_ends, 1);
+    EXPECT_EQ(fake_sse_sink.n_writes, 8); /* one write per frame */
     expect_end("data: {\"a\":1}\n\n"
                "event: ping\ndata: {}\n\n"
                "data: one\ndata: two\ndata: three\ndata: four\n\n"
@@ -102,65 +102,66 @@ static void a_long_frame_is_still_one_write(void)
     size_t n = 100000;
     char *text = xmalloc(n);
 
-    begin(0);
+    begin_stream(0);
     memset(text, 'x', n);
     sse_data(&sse, (struct str){ text, n });
-    EXPECT_EQ(fake.n_writes, 1);
-    EXPECT_EQ(fake.bytes.n, n + 8);
+    EXPECT_EQ(fake_sse_sink.n_writes, 1);
+    EXPECT_EQ(fake_sse_sink.bytes.n, n + 8);
     mem_free(text);
-    buf_reset(&fake.bytes);
+    buf_reset(&fake_sse_sink.bytes);
     expect_end("");
 }
 
-static void extra_fields_come_on_top(void)
+static void extra_fields_are_added(void)
 {
     struct http_field f = { STR("X-Request-Id"), STR("1") };
 
-    begin(0);
-    fake.n_begins = 0;
-    sse_begin(&sse, &fake.sink, loop, 0, &f, 1);
-    EXPECT_EQ(fake.n_fields, 3);
+    begin_stream(0);
+    fake_sse_sink.n_begins = 0;
+    sse_begin(&sse, &fake_sse_sink.sink, loop, 0, &f, 1);
+    EXPECT_EQ(fake_sse_sink.n_fields, 3);
     expect_end("");
 }
 
-static void silence_is_broken_by_the_clock(void)
+static void idle_stream_gets_comments(void)
 {
     uint64_t start = clock_ns();
 
-    begin(20);
-    while (fake.n_writes < 2 && clock_ns() - start < 60 * 1000000000ull)
+    begin_stream(20);
+    while (fake_sse_sink.n_writes < 2 && clock_ns() - start < 60 * 1000000000ull)
         loop_once(loop, 5);
     EXPECT(clock_ns() - start >= 40000000u);
-    EXPECT_EQ(fake.n_writes, 2);
+    EXPECT_EQ(fake_sse_sink.n_writes, 2);
     sse_end(&sse);
     loop_once(loop, 30); /* and not after the end */
     expect_end(":\n\n:\n\n");
 }
 
-static void a_stream_that_speaks_needs_no_comments(void)
+static void active_stream_gets_no_comments(void)
 {
     uint64_t start = clock_ns();
 
-    begin(60000);
+    begin_stream(60000);
     while (clock_ns() - start < 30000000u) {
         sse_data(&sse, STR("x"));
         loop_once(loop, 1);
     }
     uint64_t due = sse.timer.due_ns;
     sse.last_ns = clock_ns();
-    loop_timer_set(loop, &sse.timer, 0); /* as if it fired now: it only looks */
-    int before = fake.n_writes;
+    /* triggers it now; the timer callback only checks the last write */
+    loop_timer_set(loop, &sse.timer, 0);
+    int before = fake_sse_sink.n_writes;
     loop_once(loop, 0);
-    EXPECT_EQ(fake.n_writes, before);
+    EXPECT_EQ(fake_sse_sink.n_writes, before);
     EXPECT(sse.timer.due_ns >= due);
-    buf_reset(&fake.bytes);
+    buf_reset(&fake_sse_sink.bytes);
     expect_end("");
 }
 
 static void a_client_with_a_full_queue_gets_no_comments(void)
 {
-    begin(1);
-    fake.queued = SINK_HIGH_WATER + 1;
+    begin_stream(1);
+    fake_sse_sink.queued = SINK_HIGH_WATER + 1;
     uint64_t start = clock_ns();
     while (clock_ns() - start < 10000000u)
         loop_once(loop, 1);
@@ -173,10 +174,10 @@ static void without_memory_the_stream_is_aborted(void)
     static char text[100000];
 
     memset(text, 'x', sizeof(text));
-    begin(1000);
+    begin_stream(1000);
     mem_fail_after(1);
     sse_data(&sse, (struct str){ text, sizeof(text) });
-    EXPECT_EQ(fake.n_aborts, 1);
+    EXPECT_EQ(fake_sse_sink.n_aborts, 1);
     expect_end("");
 }
 #else
@@ -187,6 +188,6 @@ static void without_memory_the_stream_is_aborted(void)
 #endif
 
 TESTS(TEST(frames_are_whole_and_lines_are_split), TEST(a_long_frame_is_still_one_write),
-    TEST(extra_fields_come_on_top), TEST(silence_is_broken_by_the_clock),
-    TEST(a_stream_that_speaks_needs_no_comments), TEST(a_client_with_a_full_queue_gets_no_comments),
+    TEST(extra_fields_are_added), TEST(idle_stream_gets_comments),
+    TEST(active_stream_gets_no_comments), TEST(a_client_with_a_full_queue_gets_no_comments),
     TEST(without_memory_the_stream_is_aborted))

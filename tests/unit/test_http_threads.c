@@ -1,6 +1,6 @@
-/* The shape of the real program: two io threads that share a port, one engine thread that answers
- * token by token through their mailboxes, and clients that stay or leave. For the thread sanitizer
- * above all; and no message, exchange or ask may be lost or counted twice. */
+/* Threads as in the server: two io threads share a port, one engine thread sends tokens to their
+ * mailboxes, and clients stay or disconnect. Written for the thread sanitizer; also, no message,
+ * exchange or request may be lost or counted twice. */
 #include "../check.h"
 
 #include "base/mem.h"
@@ -23,26 +23,26 @@ struct io {
     struct loop *loop;
     struct http_server *server;
     pthread_t thread;
-    int n_asked, n_ended, n_gone; /* its own thread's, until joined */
+    int n_asked, n_ended, n_gone; /* written by its own thread until joined */
     struct msg drain;
 };
 
-/* Lives from on_request until the engine has sent END and, if a cancel is on its way, has given
- * that back too: the two may cross. The exchange may be gone long before. */
-struct ask {
-    struct msg ask, cancel;
+/* Exists from on_request until the engine has sent END and, if a cancellation was sent, has
+ * returned that message too: the two may cross. The exchange may end long before. */
+struct client_request {
+    struct msg submit, cancel;
     struct io *io;
     struct http_exchange *x; /* NULL once gone; io thread */
-    int n_awaited;           /* messages of the engine until it is done with this; io thread */
+    int n_awaited;           /* messages expected from the engine; io thread */
     struct sse sse;
-    int n_left;        /* engine thread */
-    bool is_cancelled; /* engine thread */
-    struct ask *next;  /* engine thread */
+    int n_left;                  /* engine thread */
+    bool is_cancelled;           /* engine thread */
+    struct client_request *next; /* engine thread */
 };
 
 struct event {
     struct msg m;
-    struct ask *ask;
+    struct client_request *request;
 };
 
 static struct mailbox *engine_box;
@@ -50,16 +50,16 @@ static struct io ios[N_IO];
 
 /* ---- the engine */
 
-static void tell(struct ask *a, int kind)
+static void post_event(struct client_request *a, int kind)
 {
     struct event *ev = xcalloc(1, sizeof(*ev));
 
     ev->m.kind = kind;
-    ev->ask = a;
+    ev->request = a;
     mailbox_post(loop_mailbox(a->io->loop), &ev->m);
 }
 
-static bool engine_take(struct ask **running)
+static bool engine_take(struct client_request **running)
 {
     bool is_over = false;
 
@@ -68,35 +68,35 @@ static bool engine_take(struct ask **running)
         if (m->kind == STOP) {
             is_over = true;
         } else if (m->kind == ASK) {
-            struct ask *a = container_of(m, struct ask, ask);
+            struct client_request *a = container_of(m, struct client_request, submit);
             a->next = *running;
             *running = a;
         } else {
-            struct ask *a = container_of(m, struct ask, cancel);
+            struct client_request *a = container_of(m, struct client_request, cancel);
             a->is_cancelled = true;
-            tell(a, CANCEL);
+            post_event(a, CANCEL);
         }
     }
     return is_over;
 }
 
-static void engine_step(struct ask **running)
+static void engine_step(struct client_request **running)
 {
-    for (struct ask **at = running, *a; (a = *at);) {
+    for (struct client_request **at = running, *a; (a = *at);) {
         if (a->is_cancelled || !a->n_left) {
             *at = a->next;
-            tell(a, END); /* a is the io thread's from here on */
+            post_event(a, END); /* from here on the io thread owns a */
             continue;
         }
         a->n_left--;
-        tell(a, TOKEN);
+        post_event(a, TOKEN);
         at = &a->next;
     }
 }
 
 static void *engine(void *arg)
 {
-    struct ask *running = NULL;
+    struct client_request *running = NULL;
     bool is_over = false;
 
     while (!is_over || running) {
@@ -112,24 +112,24 @@ static void *engine(void *arg)
 static void on_request(void *ctx, struct http_exchange *x)
 {
     struct io *io = ctx;
-    struct ask *a = xcalloc(1, sizeof(*a));
+    struct client_request *a = xcalloc(1, sizeof(*a));
 
     io->n_asked++;
     a->io = io;
     a->x = x;
     a->n_left = N_TOKENS;
     a->n_awaited = 1;
-    a->ask.kind = ASK;
+    a->submit.kind = ASK;
     a->cancel.kind = CANCEL;
     x->user = a;
     sse_begin(&a->sse, &x->sink, io->loop, 1000, NULL, 0);
-    mailbox_post(engine_box, &a->ask);
+    mailbox_post(engine_box, &a->submit);
 }
 
 static void on_gone(void *ctx, struct http_exchange *x)
 {
     struct io *io = ctx;
-    struct ask *a = x->user;
+    struct client_request *a = x->user;
 
     io->n_gone++;
     a->x = NULL;
@@ -152,7 +152,7 @@ static void on_message(void *ctx, struct msg *m)
         http_server_drain(io->server, 10000, on_drained, io->loop);
         return;
     }
-    struct ask *a = ev->ask;
+    struct client_request *a = ev->request;
     if (m->kind == TOKEN && a->x) {
         sse_data(&a->sse, STR("token"));
     } else if (m->kind == END) {
@@ -173,7 +173,7 @@ static void *io_main(void *arg)
 
 /* ---- clients, in the test's own thread, blocking */
 
-static int ask_for_stream(uint16_t port)
+static int request_stream(uint16_t port)
 {
     static const char text[] = "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     struct sockaddr_in where = {
@@ -202,7 +202,7 @@ static int count_tokens(int fd)
     return n_tokens;
 }
 
-static void answers_cross_threads_and_leavers_cancel(void)
+static void responses_cross_threads_and_disconnects_cancel(void)
 {
     struct http_options o = http_options_default;
     struct rng rng = { .key = 4 };
@@ -226,11 +226,11 @@ static void answers_cross_threads_and_leavers_cancel(void)
         EXPECT_EQ(thread_start(&io->thread, "io", io_main, io, &e), 0);
     }
     for (int i = 0; i < N_CLIENTS; i++)
-        fds[i] = ask_for_stream(o.port);
+        fds[i] = request_stream(o.port);
     for (int i = 0; i < N_CLIENTS; i++) {
         char first[1];
         uint64_t how = rng_below(&rng, 3);
-        if (how == 1) /* leaves once something has come */
+        if (how == 1) /* disconnects after the first byte */
             EXPECT_EQ(recv(fds[i], first, 1, 0), 1);
         if (how == 2) {
             EXPECT_EQ(count_tokens(fds[i]), (int)N_TOKENS);
@@ -251,7 +251,7 @@ static void answers_cross_threads_and_leavers_cancel(void)
         http_server_stats_read(ios[i].server, &stats);
         EXPECT_EQ(stats.open, 0u);
         http_server_close(ios[i].server);
-        loop_close(ios[i].loop); /* handles the messages that are left */
+        loop_close(ios[i].loop); /* handles the remaining messages */
         n_asked += ios[i].n_asked;
         n_ended += ios[i].n_ended;
         n_gone += ios[i].n_gone;
@@ -262,4 +262,4 @@ static void answers_cross_threads_and_leavers_cancel(void)
     mailbox_close(engine_box);
 }
 
-TESTS(TEST(answers_cross_threads_and_leavers_cancel))
+TESTS(TEST(responses_cross_threads_and_disconnects_cancel))

@@ -1,4 +1,4 @@
-/* The embeddable library: many requests, cancels, a close in the middle. */
+/* Embeddable library: concurrent requests, cancellation, and closing while requests run. */
 #include "base/base.h"
 #include "check.h"
 #include "inferflux.h"
@@ -8,7 +8,7 @@
 
 static const char demo[] = "models/demo.gguf";
 
-struct seen {
+struct received {
     char text[4096];
     size_t n;
     int finish, n_ends;
@@ -18,7 +18,7 @@ struct seen {
 
 static void on_event(void *user, const inferflux_event *ev)
 {
-    struct seen *s = user;
+    struct received *s = user;
 
     if (ev->kind == INFERFLUX_TEXT) {
         EXPECT_EQ(ev->text[ev->n_text], '\0');
@@ -43,7 +43,8 @@ static inferflux *open_demo(void)
     return m;
 }
 
-static inferflux_request *ask(inferflux *m, struct seen *s, const char *text, int max_tokens)
+static inferflux_request *submit_request(
+    inferflux *m, struct received *s, const char *text, int max_tokens)
 {
     inferflux_message message = { "user", text };
     inferflux_params p = { .messages = &message, .n_messages = 1, .max_tokens = max_tokens };
@@ -66,23 +67,23 @@ static void a_missing_file_is_one_line(void)
     EXPECT(strlen(tiny) < sizeof(tiny));
 }
 
-static void many_requests_get_what_they_would_get_alone(void)
+static void concurrent_requests_get_the_same_output_as_alone(void)
 {
     enum { N = 12 };
-    static struct seen alone[N], together[N];
+    static struct received alone[N], together[N];
     inferflux_request *r[N];
     inferflux *m = open_demo();
     char text[N][40];
 
     for (int i = 0; i < N; i++) {
         snprintf(text[i], sizeof(text[i]), "What is %d plus %d?", i, i % 5);
-        alone[i] = together[i] = (struct seen){ 0 };
-        inferflux_release(ask(m, &alone[i], text[i], 12));
+        alone[i] = together[i] = (struct received){ 0 };
+        inferflux_release(submit_request(m, &alone[i], text[i], 12));
         EXPECT(alone[i].n > 0);
         EXPECT_EQ(alone[i].n_ends, 1);
     }
     for (int i = 0; i < N; i++)
-        r[i] = ask(m, &together[i], text[i], 12);
+        r[i] = submit_request(m, &together[i], text[i], 12);
     for (int i = 0; i < N; i++) {
         inferflux_release(r[i]);
         EXPECT_STR(together[i].text, alone[i].text);
@@ -91,9 +92,9 @@ static void many_requests_get_what_they_would_get_alone(void)
     inferflux_close(m);
 }
 
-static void bad_parameters_are_said(void)
+static void invalid_parameters_are_reported(void)
 {
-    static struct seen s;
+    static struct received s;
     inferflux *m = open_demo();
     inferflux_message message = { "pope", "hi" };
     inferflux_params p = { .messages = &message, .n_messages = 1 };
@@ -104,7 +105,7 @@ static void bad_parameters_are_said(void)
     p = (inferflux_params){ 0 };
     EXPECT(inferflux_submit(m, &p, on_event, &s, why, sizeof(why)) == NULL);
     p.prompt = "";
-    s = (struct seen){ 0 };
+    s = (struct received){ 0 };
     inferflux_release(inferflux_submit(m, &p, on_event, &s, why, sizeof(why)));
     EXPECT_EQ(s.finish, INFERFLUX_ERROR);
     EXPECT(*s.error);
@@ -116,9 +117,9 @@ static void a_cancelled_request_ends_once(void)
     inferflux *m = open_demo();
 
     for (int i = 0; i < 20; i++) {
-        static struct seen s;
-        s = (struct seen){ 0 };
-        inferflux_request *r = ask(m, &s, "Hello!", 400);
+        static struct received s;
+        s = (struct received){ 0 };
+        inferflux_request *r = submit_request(m, &s, "Hello!", 400);
         for (int spin = 0; spin < i * 1000 && !s.n_texts; spin++)
             continue;
         inferflux_cancel(r);
@@ -130,16 +131,16 @@ static void a_cancelled_request_ends_once(void)
     inferflux_close(m);
 }
 
-static void closing_ends_what_runs(void)
+static void closing_ends_running_requests(void)
 {
     enum { N = 8 };
-    static struct seen s[N];
+    static struct received s[N];
     inferflux_request *r[N];
     inferflux *m = open_demo();
 
     for (int i = 0; i < N; i++) {
-        s[i] = (struct seen){ 0 };
-        r[i] = ask(m, &s[i], "Tell me about everything, please.", 400);
+        s[i] = (struct received){ 0 };
+        r[i] = submit_request(m, &s[i], "Tell me about everything, please.", 400);
     }
     inferflux_close(m);
     for (int i = 0; i < N; i++) {
@@ -148,7 +149,7 @@ static void closing_ends_what_runs(void)
     }
 }
 
-/* ---- thoughts and calls */
+/* ---- reasoning and tool calls */
 
 static const char tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\","
                             "\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{"
@@ -156,7 +157,7 @@ static const char tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"ge
 
 static void on_part(void *user, const inferflux_event *ev)
 {
-    struct seen *s = user;
+    struct received *s = user;
 
     EXPECT((ev->kind == INFERFLUX_CALL) == (ev->name != NULL));
     if (ev->kind == INFERFLUX_THOUGHT || ev->kind == INFERFLUX_CALL)
@@ -166,12 +167,12 @@ static void on_part(void *user, const inferflux_event *ev)
     s->n_texts++;
 }
 
-static void parts_of_plain_words_are_words(void)
+static void parsed_plain_text_is_content(void)
 {
     inferflux *m = open_demo();
     inferflux_message message = { "user", "What is 3 plus 4?" };
     inferflux_params p = { .messages = &message, .n_messages = 1, .max_tokens = 20 };
-    struct seen whole = { 0 }, parts = { 0 };
+    struct received whole = { 0 }, parts = { 0 };
     char why[256];
 
     inferflux_release(inferflux_submit(m, &p, on_event, &whole, why, sizeof(why)));
@@ -182,7 +183,7 @@ static void parts_of_plain_words_are_words(void)
     inferflux_close(m);
 }
 
-static void a_conversation_with_calls_is_understood(void)
+static void conversation_with_tool_calls_is_rendered(void)
 {
     inferflux *m = open_demo();
     inferflux_call calls[] = { { "get_weather", "{\"city\": \"Oslo\"}" }, { "get_weather", NULL } };
@@ -191,7 +192,7 @@ static void a_conversation_with_calls_is_understood(void)
     inferflux_params p = {
         .messages = messages, .n_messages = 5, .max_tokens = 5, .parts = 1, .tools = tools
     };
-    struct seen s = { 0 };
+    struct received s = { 0 };
     char why[256];
 
     inferflux_release(inferflux_submit(m, &p, on_part, &s, why, sizeof(why)));
@@ -211,7 +212,7 @@ static void a_conversation_with_calls_is_understood(void)
     inferflux_close(m);
 }
 
-TESTS(TEST(parts_of_plain_words_are_words), TEST(a_conversation_with_calls_is_understood),
-    TEST(a_missing_file_is_one_line), TEST(many_requests_get_what_they_would_get_alone),
-    TEST(bad_parameters_are_said), TEST(a_cancelled_request_ends_once),
-    TEST(closing_ends_what_runs))
+TESTS(TEST(parsed_plain_text_is_content), TEST(conversation_with_tool_calls_is_rendered),
+    TEST(a_missing_file_is_one_line), TEST(concurrent_requests_get_the_same_output_as_alone),
+    TEST(invalid_parameters_are_reported), TEST(a_cancelled_request_ends_once),
+    TEST(closing_ends_running_requests))

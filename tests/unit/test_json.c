@@ -1,4 +1,5 @@
-/* base/json.c and json_write.c: what is accepted, what comes back, and what numbers look like. */
+/* base/json.c and json_write.c: accepted and rejected texts, values, and the form of written
+ * numbers. */
 #include "../check.h"
 
 #include "base/json.h"
@@ -24,7 +25,7 @@ static const struct json *parse(const char *text)
     return j;
 }
 
-static void refused(const char *text, const char *message)
+static void is_rejected(const char *text, const char *message)
 {
     struct json *j = NULL;
     struct err e = { 0 };
@@ -84,29 +85,29 @@ static void escapes_are_decoded(void)
                             "than eight \xC3\xA9 \0.")));
 }
 
-static void mistakes_say_where(void)
+static void errors_contain_the_position(void)
 {
-    refused("", "line 1, column 1: the text ends where a value was expected");
-    refused("{\"a\":\n  1,}", "line 2, column 5: a member name in quotes was expected");
-    refused("[1,]", "line 1, column 4: a value was expected");
-    refused("[1 2]", "line 1, column 4: ',' or ']' was expected");
-    refused("{\"a\" 1}", "line 1, column 6: ':' was expected");
-    refused("\"\xC3\xA9\n\"", "line 1, column 3: control character in a string");
-    refused("\"\xC3\"", "line 1, column 2: invalid UTF-8");
-    refused("\"\xED\xA0\x80\"", "line 1, column 2: invalid UTF-8");
-    refused("\"\\ud800\"", "line 1, column 3: first half of a surrogate pair without a second");
-    refused(
+    is_rejected("", "line 1, column 1: the text ends where a value was expected");
+    is_rejected("{\"a\":\n  1,}", "line 2, column 5: a member name in quotes was expected");
+    is_rejected("[1,]", "line 1, column 4: a value was expected");
+    is_rejected("[1 2]", "line 1, column 4: ',' or ']' was expected");
+    is_rejected("{\"a\" 1}", "line 1, column 6: ':' was expected");
+    is_rejected("\"\xC3\xA9\n\"", "line 1, column 3: control character in a string");
+    is_rejected("\"\xC3\"", "line 1, column 2: invalid UTF-8");
+    is_rejected("\"\xED\xA0\x80\"", "line 1, column 2: invalid UTF-8");
+    is_rejected("\"\\ud800\"", "line 1, column 3: first half of a surrogate pair without a second");
+    is_rejected(
         "\"\\ud800\\u0041\"", "line 1, column 3: first half of a surrogate pair without a second");
-    refused("\"\\udc00\"", "line 1, column 3: second half of a surrogate pair without a first");
-    refused("\"\\x\"", "line 1, column 3: unknown escape");
-    refused("01", "line 1, column 1: a number may not begin with 0");
-    refused("1.", "line 1, column 3: a number needs a digit behind its point");
-    refused("1e", "line 1, column 3: an exponent needs a digit");
-    refused("nul", "line 1, column 1: a value was expected");
-    refused("NaN", "line 1, column 1: a value was expected");
-    refused("1 1", "line 1, column 3: something follows the value");
-    refused("[[1]", "line 1, column 5: the text ends inside an array");
-    refused("\xEF\xBB\xBF{}", "line 1, column 1: a value was expected");
+    is_rejected("\"\\udc00\"", "line 1, column 3: second half of a surrogate pair without a first");
+    is_rejected("\"\\x\"", "line 1, column 3: unknown escape");
+    is_rejected("01", "line 1, column 1: a number may not begin with 0");
+    is_rejected("1.", "line 1, column 3: a number needs a digit behind its point");
+    is_rejected("1e", "line 1, column 3: an exponent needs a digit");
+    is_rejected("nul", "line 1, column 1: a value was expected");
+    is_rejected("NaN", "line 1, column 1: a value was expected");
+    is_rejected("1 1", "line 1, column 3: something follows the value");
+    is_rejected("[[1]", "line 1, column 5: the text ends inside an array");
+    is_rejected("\xEF\xBB\xBF{}", "line 1, column 1: a value was expected");
 }
 
 static void limits_hold(void)
@@ -132,7 +133,7 @@ static void limits_hold(void)
     arena_free(a);
 }
 
-static void a_million_brackets_do_no_harm(void)
+static void million_brackets_are_safe(void)
 {
     size_t n = 1000000;
     char *text = xmalloc(n);
@@ -144,7 +145,8 @@ static void a_million_brackets_do_no_harm(void)
     memset(text, '[', n);
     EXPECT_EQ(json_parse(&j, (struct str){ text, n }, a, &json_limits_default, &e), -1);
     EXPECT_EQ((int)e.code, ERR_TOO_LARGE);
-    EXPECT_EQ(json_parse(&j, (struct str){ text, n }, a, &l, &e), -1); /* no stack to overflow */
+    /* no recursion, so no stack overflow */
+    EXPECT_EQ(json_parse(&j, (struct str){ text, n }, a, &l, &e), -1);
     EXPECT_EQ((int)e.code, ERR_SYNTAX);
     memset(text + n / 2, ']', n / 2);
     EXPECT_EQ(json_parse(&j, (struct str){ text, n }, a, &l, &e), 0);
@@ -198,7 +200,7 @@ static void integers_are_exact(void)
     EXPECT(!json_i64(NULL, &v));
 }
 
-static void doubles_read_as_strtod_reads_them(void)
+static void doubles_equal_strtod(void)
 {
     static const char *const texts[] = { "0.1", "1e22", "1e23", "123456789012345678",
         "1.7976931348623157e308", "5e-324", "2.2250738585072014e-308", "0.30000000000000004",
@@ -241,7 +243,7 @@ static const char *write_f32(float v)
     return written;
 }
 
-static void numbers_look_as_people_write_them(void)
+static void numbers_are_written_in_common_notation(void)
 {
     EXPECT_STR(write_f64(0.1), "0.1");
     EXPECT_STR(write_f64(1), "1");
@@ -267,7 +269,7 @@ static void numbers_look_as_people_write_them(void)
     EXPECT_STR(write_f32(-INFINITY), "null");
 }
 
-/* The significant digits of a number as text. */
+/* Number of significant digits of a number in text form. */
 static int n_digits(const char *s)
 {
     int n = 0, zeros = 0;
@@ -376,7 +378,7 @@ static void the_writer_puts_commas(void)
     buf_clear(&b);
 }
 
-static void what_is_not_utf8_is_replaced(void)
+static void invalid_utf8_is_replaced(void)
 {
     struct buf b;
 
@@ -387,8 +389,8 @@ static void what_is_not_utf8_is_replaced(void)
     buf_clear(&b);
 }
 
-/* Any bytes: what the writer makes of them reads back as the same text. */
-static void what_is_written_reads_back(void)
+/* Any bytes: the writer's output parses back to the same text. */
+static void written_text_is_parsed_back(void)
 {
     struct rng r = { .key = 7 };
     char text[100];
@@ -537,10 +539,9 @@ static void the_json_test_suite_behaves(void)
 }
 
 TESTS(TEST(values_have_their_kind), TEST(members_keep_order_and_duplicates),
-    TEST(escapes_are_decoded), TEST(mistakes_say_where), TEST(limits_hold),
-    TEST(a_million_brackets_do_no_harm), TEST(integers_are_exact),
-    TEST(doubles_read_as_strtod_reads_them), TEST(numbers_look_as_people_write_them),
-    TEST(numbers_are_shortest_and_read_back), TEST(the_writer_puts_commas),
-    TEST(what_is_not_utf8_is_replaced), TEST(what_is_written_reads_back),
+    TEST(escapes_are_decoded), TEST(errors_contain_the_position), TEST(limits_hold),
+    TEST(million_brackets_are_safe), TEST(integers_are_exact), TEST(doubles_equal_strtod),
+    TEST(numbers_are_written_in_common_notation), TEST(numbers_are_shortest_and_read_back),
+    TEST(the_writer_puts_commas), TEST(invalid_utf8_is_replaced), TEST(written_text_is_parsed_back),
     TEST(a_tree_is_written_compact), TEST(equality_is_of_values),
     TEST(every_failed_allocation_is_reported), TEST(the_json_test_suite_behaves))

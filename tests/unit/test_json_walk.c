@@ -1,4 +1,5 @@
-/* chat/json_walk.h and json_text.h: agrees with the strict parser on what is JSON, byte by byte. */
+/* output/json_walk.h and json_text.h: incremental JSON validation agrees with the strict parser
+ * for every byte. */
 #include "output/json_walk.h"
 #include "base/json.h"
 #include "base/utf8.h"
@@ -14,7 +15,7 @@ struct outcome {
     struct buf out;
 };
 
-static struct outcome walk(struct str text, size_t step)
+static struct outcome walk_in_pieces(struct str text, size_t step)
 {
     struct outcome o = { .is = WALK_MORE };
     struct json_walk w;
@@ -33,71 +34,72 @@ static struct outcome walk(struct str text, size_t step)
     return o;
 }
 
-/* Whole and byte by byte; what comes out is what went in, mended. */
-static void expect(const char *text, enum walk is, size_t used, const char *out)
+/* For several piece sizes, the output equals the input with repaired strings. */
+static void expect_walk(const char *text, enum walk is, size_t used, const char *out)
 {
     for (size_t step = 1; step <= 64; step += 7) {
-        struct outcome o = walk(str_of(text), step);
+        struct outcome o = walk_in_pieces(str_of(text), step);
         EXPECT(o.is == is && o.used == used);
         EXPECT(str_is(buf_str(&o.out), out));
         buf_clear(&o.out);
     }
 }
 
-static void a_value_ends_where_it_ends(void)
+static void value_ends_at_its_last_byte(void)
 {
-    expect(
+    expect_walk(
         "{\"a\": [1, -2.5e+3, true, null]} x", WALK_DONE, 31, "{\"a\": [1, -2.5e+3, true, null]}");
-    expect(" [] ]", WALK_DONE, 3, " []");
-    expect("12,", WALK_DONE, 2, "12");
-    expect("12", WALK_DONE, 2, "12");
-    expect("-0.5e7 ", WALK_DONE, 6, "-0.5e7");
-    expect("\"a\"b", WALK_DONE, 3, "\"a\"");
-    expect("false", WALK_DONE, 5, "false");
+    expect_walk(" [] ]", WALK_DONE, 3, " []");
+    expect_walk("12,", WALK_DONE, 2, "12");
+    expect_walk("12", WALK_DONE, 2, "12");
+    expect_walk("-0.5e7 ", WALK_DONE, 6, "-0.5e7");
+    expect_walk("\"a\"b", WALK_DONE, 3, "\"a\"");
+    expect_walk("false", WALK_DONE, 5, "false");
 }
 
-static void what_is_not_json_ends_at_its_first_byte(void)
+static void invalid_json_ends_at_its_first_wrong_byte(void)
 {
-    expect("{\"a\" 1}", WALK_BAD, 5, "{\"a\" ");
-    expect("{a", WALK_BAD, 1, "{");
-    expect("[1,]", WALK_BAD, 3, "[1,");
-    expect("[1}", WALK_BAD, 2, "[1");
-    expect("{\"a\":1]", WALK_BAD, 6, "{\"a\":1");
-    expect("01", WALK_DONE, 1, "0");
-    expect("[01]", WALK_BAD, 2, "[0");
-    expect("1.x", WALK_BAD, 2, "1.");
-    expect("1e+x", WALK_BAD, 3, "1e+");
-    expect("-x", WALK_BAD, 1, "-");
-    expect("trux", WALK_BAD, 3, "tru");
-    expect("\"\\x\"", WALK_BAD, 2, "\"");
-    expect("\"\\u12g4\"", WALK_BAD, 5, "\"");
-    expect("{\"a\":1,}", WALK_BAD, 7, "{\"a\":1,");
+    expect_walk("{\"a\" 1}", WALK_BAD, 5, "{\"a\" ");
+    expect_walk("{a", WALK_BAD, 1, "{");
+    expect_walk("[1,]", WALK_BAD, 3, "[1,");
+    expect_walk("[1}", WALK_BAD, 2, "[1");
+    expect_walk("{\"a\":1]", WALK_BAD, 6, "{\"a\":1");
+    expect_walk("01", WALK_DONE, 1, "0");
+    expect_walk("[01]", WALK_BAD, 2, "[0");
+    expect_walk("1.x", WALK_BAD, 2, "1.");
+    expect_walk("1e+x", WALK_BAD, 3, "1e+");
+    expect_walk("-x", WALK_BAD, 1, "-");
+    expect_walk("trux", WALK_BAD, 3, "tru");
+    expect_walk("\"\\x\"", WALK_BAD, 2, "\"");
+    expect_walk("\"\\u12g4\"", WALK_BAD, 5, "\"");
+    expect_walk("{\"a\":1,}", WALK_BAD, 7, "{\"a\":1,");
 }
 
-static void what_is_cut_off_is_not_done(void)
+static void truncated_json_is_incomplete(void)
 {
     static const char *const texts[] = { "", "{", "[1", "\"a", "\"\\", "\"\\u00", "-", "1.", "1e",
         "tr", "{\"a\"", "{\"a\":" };
 
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-        struct outcome o = walk(str_of(texts[i]), 64);
+        struct outcome o = walk_in_pieces(str_of(texts[i]), 64);
         EXPECT(o.is == WALK_MORE);
         buf_clear(&o.out);
     }
 }
 
-static void strings_are_mended(void)
+static void strings_are_repaired(void)
 {
-    expect("\"a\nb\x01\"", WALK_DONE, 6, "\"a\\nb\\u0001\"");
-    expect("\"\\ud83d\\ude00\"", WALK_DONE, 14, "\"\\ud83d\\ude00\"");
-    expect("\"\\ud83d\"", WALK_DONE, 8, "\"\\ufffd\"");
-    expect("\"\\ud83dx\\n\"", WALK_DONE, 11, "\"\\ufffdx\\n\"");
-    expect("\"\\ud83d\\n\"", WALK_DONE, 10, "\"\\ufffd\\n\"");
-    expect("\"\\ude00\\ud83d\\ud83d\\ude00\"", WALK_DONE, 26, "\"\\ufffd\\ufffd\\ud83d\\ude00\"");
-    expect("\"\\u00E9\\/\"", WALK_DONE, 10, "\"\\u00e9\\/\"");
+    expect_walk("\"a\nb\x01\"", WALK_DONE, 6, "\"a\\nb\\u0001\"");
+    expect_walk("\"\\ud83d\\ude00\"", WALK_DONE, 14, "\"\\ud83d\\ude00\"");
+    expect_walk("\"\\ud83d\"", WALK_DONE, 8, "\"\\ufffd\"");
+    expect_walk("\"\\ud83dx\\n\"", WALK_DONE, 11, "\"\\ufffdx\\n\"");
+    expect_walk("\"\\ud83d\\n\"", WALK_DONE, 10, "\"\\ufffd\\n\"");
+    expect_walk(
+        "\"\\ude00\\ud83d\\ud83d\\ude00\"", WALK_DONE, 26, "\"\\ufffd\\ufffd\\ud83d\\ude00\"");
+    expect_walk("\"\\u00E9\\/\"", WALK_DONE, 10, "\"\\u00e9\\/\"");
 }
 
-static void as_deep_as_the_limit_and_no_deeper(void)
+static void depth_is_limited(void)
 {
     char *text = malloc(WALK_DEPTH_MAX + 1);
     struct json_walk w;
@@ -116,15 +118,15 @@ static void as_deep_as_the_limit_and_no_deeper(void)
     free(text);
 }
 
-/* What the strict parser accepts, the walk does, and what the walk calls done the parser accepts
- * after mending. */
-static void agree(struct str text)
+/* The walk accepts every text that the strict parser accepts, and repaired output of a complete
+ * walk is accepted by the strict parser. */
+static void expect_agreement(struct str text)
 {
     struct arena *a = arena_new(64 * MB);
     static const struct json_limits deep = { 1 << 20, 1 << 22 };
     struct json *j;
     struct err e;
-    struct outcome o = walk(text, 5);
+    struct outcome o = walk_in_pieces(text, 5);
     struct str rest = str_trim(str_skip(text, o.used));
 
     EXPECT(a);
@@ -150,7 +152,7 @@ static void agrees_with_the_strict_parser_on_random_texts(void)
             x = x * 6364136223846793005u + 1442695040888963407u;
             text[i] = bytes[(x >> 40) % (sizeof(bytes) - 1)];
         }
-        agree((struct str){ text, 1 + (x >> 20) % sizeof(text) });
+        expect_agreement((struct str){ text, 1 + (x >> 20) % sizeof(text) });
     }
 }
 
@@ -168,7 +170,7 @@ static void agrees_with_the_strict_parser_on_the_test_suite(void)
         FILE *in = strstr(f->d_name, ".json") ? fopen(file, "rb") : NULL;
         if (!in)
             continue;
-        agree((struct str){ text, fread(text, 1, MB, in) });
+        expect_agreement((struct str){ text, fread(text, 1, MB, in) });
         fclose(in);
         n++;
     }
@@ -201,7 +203,7 @@ static void a_string_is_read_in_pieces(void)
     }
 }
 
-TESTS(TEST(a_value_ends_where_it_ends), TEST(what_is_not_json_ends_at_its_first_byte),
-    TEST(what_is_cut_off_is_not_done), TEST(strings_are_mended),
-    TEST(as_deep_as_the_limit_and_no_deeper), TEST(agrees_with_the_strict_parser_on_random_texts),
+TESTS(TEST(value_ends_at_its_last_byte), TEST(invalid_json_ends_at_its_first_wrong_byte),
+    TEST(truncated_json_is_incomplete), TEST(strings_are_repaired), TEST(depth_is_limited),
+    TEST(agrees_with_the_strict_parser_on_random_texts),
     TEST(agrees_with_the_strict_parser_on_the_test_suite), TEST(a_string_is_read_in_pieces))

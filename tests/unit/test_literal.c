@@ -1,11 +1,13 @@
-/* chat/literal.h, coerce.h, marks.h: Python's literals as JSON, text by schema, markers. */
+/* output/literal.h, coerce.h and base/aho_corasick.h: Python literals as JSON, conversion of
+ * text by schema, and marker search. */
 #include "output/coerce.h"
 #include "output/literal.h"
 #include "base/marks.h"
 #include "../check.h"
 
-/* Cut in every size of piece: the same. `used` < 0: the whole text, and complete at its end. */
-static void expect(const char *quote, const char *text, int used, const char *want)
+/* For pieces of any size the result is the same. `used` < 0: the whole text is used, and it is
+ * complete at its end. */
+static void expect_literal(const char *quote, const char *text, int used, const char *want)
 {
     for (size_t step = 1; step <= 64; step += 3) {
         struct literal l;
@@ -29,50 +31,50 @@ static void expect(const char *quote, const char *text, int used, const char *wa
 
 static void literals_become_json(void)
 {
-    expect("", "True,", 4, "true");
-    expect("", "None", -1, "null");
-    expect("", "[1, 2.5, -3e5, +7, .5, 6., 1_000]", -1, "[1,2.5,-3e5,7,0.5,6.0,1000]");
-    expect("", "(1, 'a',)", -1, "[1,\"a\"]");
-    expect("", "{'a': {\"b\": []}, 3: False,}", -1, "{\"a\":{\"b\":[]},\"3\":false}");
-    expect("", "{}", -1, "{}");
-    expect("", "''", -1, "\"\"");
-    expect("", "'''a'b''c'''", -1, "\"a'b''c\"");
-    expect("", "\"\"\"say \"x\" \"\"\"", -1, "\"say \\\"x\\\" \"");
-    expect("", "'it\\'s \"q\" \\n\\t\\\\ \\x41\\u00e9\\U0001F600\\101\\d'", -1,
+    expect_literal("", "True,", 4, "true");
+    expect_literal("", "None", -1, "null");
+    expect_literal("", "[1, 2.5, -3e5, +7, .5, 6., 1_000]", -1, "[1,2.5,-3e5,7,0.5,6.0,1000]");
+    expect_literal("", "(1, 'a',)", -1, "[1,\"a\"]");
+    expect_literal("", "{'a': {\"b\": []}, 3: False,}", -1, "{\"a\":{\"b\":[]},\"3\":false}");
+    expect_literal("", "{}", -1, "{}");
+    expect_literal("", "''", -1, "\"\"");
+    expect_literal("", "'''a'b''c'''", -1, "\"a'b''c\"");
+    expect_literal("", "\"\"\"say \"x\" \"\"\"", -1, "\"say \\\"x\\\" \"");
+    expect_literal("", "'it\\'s \"q\" \\n\\t\\\\ \\x41\\u00e9\\U0001F600\\101\\d'", -1,
         "\"it's \\\"q\\\" \\n\\t\\\\ A\\u00e9\xF0\x9F\x98\x80"
         "A\\\\d\"");
-    expect("", "'\\ud83d\\ude00\\ud83d'", -1, "\"\\ud83d\\ude00\\ufffd\"");
-    expect("", "'a\\\nb\nc'", -1, "\"ab\\nc\"");
+    expect_literal("", "'\\ud83d\\ude00\\ud83d'", -1, "\"\\ud83d\\ude00\\ufffd\"");
+    expect_literal("", "'a\\\nb\nc'", -1, "\"ab\\nc\"");
 }
 
-static void what_is_no_literal_ends_where_it_goes_wrong(void)
+static void invalid_literal_ends_at_its_first_wrong_byte(void)
 {
-    expect("", "foo(1)", 3, NULL);
-    expect("", "f'x'", 1, NULL);
-    expect("", "[1 2]", 3, NULL);
-    expect("", "{1, 2}", 2, NULL);
-    expect("", "[1)", 2, NULL);
-    expect("", "{[1]: 2}", 1, NULL);
-    expect("", "'\\xg'", 3, NULL);
-    expect("", "1.2.3]", 5, NULL);
-    expect("", "'abc", 4, NULL);
-    expect("", "[1,", 3, NULL);
-    expect("", "{,}", 1, NULL);
+    expect_literal("", "foo(1)", 3, NULL);
+    expect_literal("", "f'x'", 1, NULL);
+    expect_literal("", "[1 2]", 3, NULL);
+    expect_literal("", "{1, 2}", 2, NULL);
+    expect_literal("", "[1)", 2, NULL);
+    expect_literal("", "{[1]: 2}", 1, NULL);
+    expect_literal("", "'\\xg'", 3, NULL);
+    expect_literal("", "1.2.3]", 5, NULL);
+    expect_literal("", "'abc", 4, NULL);
+    expect_literal("", "[1,", 3, NULL);
+    expect_literal("", "{,}", 1, NULL);
 }
 
-static void a_dialect_has_its_own_quotes_and_bare_keys(void)
+static void format_may_have_its_own_quotes_and_bare_keys(void)
 {
     static const char q[] = "<|\"|>";
 
-    expect(q, "{a:<|\"|>x \"y\" \\n<|z<|\"|>,b_c:[1,true]}", -1,
+    expect_literal(q, "{a:<|\"|>x \"y\" \\n<|z<|\"|>,b_c:[1,true]}", -1,
         "{\"a\":\"x \\\"y\\\" \\\\n<|z\",\"b_c\":[1,true]}");
-    expect(q, "<|\"|><|\"|>", -1, "\"\"");
-    expect(q, "{<|\"|>k k<|\"|>:'v'}", -1, "{\"k k\":\"v\"}");
-    expect(q, "<|x", 2, NULL);
-    expect("<escape>", "<escape>a<b<<escape>", -1, "\"a<b<\"");
+    expect_literal(q, "<|\"|><|\"|>", -1, "\"\"");
+    expect_literal(q, "{<|\"|>k k<|\"|>:'v'}", -1, "{\"k k\":\"v\"}");
+    expect_literal(q, "<|x", 2, NULL);
+    expect_literal("<escape>", "<escape>a<b<<escape>", -1, "\"a<b<\"");
 }
 
-static void too_deep_is_no_literal(void)
+static void too_deep_literal_is_rejected(void)
 {
     struct literal l;
     struct buf out;
@@ -88,9 +90,9 @@ static void too_deep_is_no_literal(void)
     buf_clear(&out);
 }
 
-/* ---- coerce ---- */
+/* ---- coerce */
 
-static void coerced(const char *text, unsigned types, const char *want)
+static void expect_coerced(const char *text, unsigned types, const char *want)
 {
     struct buf out;
 
@@ -102,26 +104,26 @@ static void coerced(const char *text, unsigned types, const char *want)
     buf_clear(&out);
 }
 
-static void text_becomes_what_the_schema_says(void)
+static void text_is_converted_to_the_type_of_the_schema(void)
 {
-    coerced("5", 0, "5");
-    coerced(" five ", 0, "\" five \"");
-    coerced("\"quoted\"", 0, "\"quoted\"");
-    coerced("", 0, "\"\"");
-    coerced("5", TYPE_STRING, "\"5\"");
-    coerced("\"q\"", TYPE_STRING, "\"\\\"q\\\"\"");
-    coerced("null", TYPE_STRING, "\"null\"");
-    coerced("null", TYPE_STRING | TYPE_NULL, "null");
-    coerced("null", TYPE_NUMBER, "null");
-    coerced("5", TYPE_STRING | TYPE_NUMBER, "5");
-    coerced("5", TYPE_BOOLEAN, "\"5\"");
-    coerced("True", TYPE_BOOLEAN, "true");
-    coerced("True", TYPE_STRING | TYPE_BOOLEAN, "\"True\"");
-    coerced(" {\"a\": 1}\n", TYPE_OBJECT, "{\"a\": 1}");
-    coerced("{'a': None}", TYPE_OBJECT, "{\"a\":null}");
-    coerced("[1, 2", TYPE_ARRAY, "\"[1, 2\"");
-    coerced("1 2", TYPE_NUMBER, "\"1 2\"");
-    coerced("\"5\"", TYPE_NUMBER, "\"5\"");
+    expect_coerced("5", 0, "5");
+    expect_coerced(" five ", 0, "\" five \"");
+    expect_coerced("\"quoted\"", 0, "\"quoted\"");
+    expect_coerced("", 0, "\"\"");
+    expect_coerced("5", TYPE_STRING, "\"5\"");
+    expect_coerced("\"q\"", TYPE_STRING, "\"\\\"q\\\"\"");
+    expect_coerced("null", TYPE_STRING, "\"null\"");
+    expect_coerced("null", TYPE_STRING | TYPE_NULL, "null");
+    expect_coerced("null", TYPE_NUMBER, "null");
+    expect_coerced("5", TYPE_STRING | TYPE_NUMBER, "5");
+    expect_coerced("5", TYPE_BOOLEAN, "\"5\"");
+    expect_coerced("True", TYPE_BOOLEAN, "true");
+    expect_coerced("True", TYPE_STRING | TYPE_BOOLEAN, "\"True\"");
+    expect_coerced(" {\"a\": 1}\n", TYPE_OBJECT, "{\"a\": 1}");
+    expect_coerced("{'a': None}", TYPE_OBJECT, "{\"a\":null}");
+    expect_coerced("[1, 2", TYPE_ARRAY, "\"[1, 2\"");
+    expect_coerced("1 2", TYPE_NUMBER, "\"1 2\"");
+    expect_coerced("\"5\"", TYPE_NUMBER, "\"5\"");
 }
 
 static unsigned types_of(const char *property)
@@ -139,7 +141,7 @@ static unsigned types_of(const char *property)
     return types;
 }
 
-static void a_schema_is_taken_as_it_comes(void)
+static void irregular_schemas_are_tolerated(void)
 {
     EXPECT(types_of("{\"type\":\"integer\"}") == TYPE_NUMBER);
     EXPECT(types_of("{\"type\":[\"string\",\"null\"]}") == (TYPE_STRING | TYPE_NULL));
@@ -154,7 +156,7 @@ static void a_schema_is_taken_as_it_comes(void)
     EXPECT(tool_argument_types(NULL, STR("p")) == 0);
 }
 
-static void tools_are_found_in_all_their_shapes(void)
+static void tools_of_all_dialects_are_found(void)
 {
     struct arena *a = arena_new(MB);
     struct json *j = NULL;
@@ -173,9 +175,9 @@ static void tools_are_found_in_all_their_shapes(void)
     arena_free(a);
 }
 
-/* ---- marks ---- */
+/* ---- aho_corasick */
 
-static void marks_agree_with_the_definition_on_random_texts(void)
+static void marker_search_agrees_with_its_definition_on_random_texts(void)
 {
     enum { SEED = 5, ROUNDS = 2000 };
     static const struct str strings[] = { { "aab", 3 }, { "abab", 4 }, { "b", 1 }, { "cab", 3 },
@@ -213,8 +215,8 @@ static void marks_agree_with_the_definition_on_random_texts(void)
     arena_free(a);
 }
 
-TESTS(TEST(literals_become_json), TEST(what_is_no_literal_ends_where_it_goes_wrong),
-    TEST(a_dialect_has_its_own_quotes_and_bare_keys), TEST(too_deep_is_no_literal),
-    TEST(text_becomes_what_the_schema_says), TEST(a_schema_is_taken_as_it_comes),
-    TEST(tools_are_found_in_all_their_shapes),
-    TEST(marks_agree_with_the_definition_on_random_texts))
+TESTS(TEST(literals_become_json), TEST(invalid_literal_ends_at_its_first_wrong_byte),
+    TEST(format_may_have_its_own_quotes_and_bare_keys), TEST(too_deep_literal_is_rejected),
+    TEST(text_is_converted_to_the_type_of_the_schema), TEST(irregular_schemas_are_tolerated),
+    TEST(tools_of_all_dialects_are_found),
+    TEST(marker_search_agrees_with_its_definition_on_random_texts))

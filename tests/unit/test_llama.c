@@ -1,5 +1,5 @@
-/* The schedule never shows: a row's logits are the same bits however the work was cut, mixed,
- * placed and shared. */
+/* Schedule invariance of the model: the logits of a row are bit-identical for any chunks,
+ * batches, KV pages and number of threads. */
 #include "../check.h"
 #include "../kernel/kit.h"
 #include "base/mem.h"
@@ -38,7 +38,8 @@ static struct lm *open_lm(const struct gguf *g, const char *kernels, int n_threa
     return open_lm_of(g, kernels, n_threads, MAX_TOKENS);
 }
 
-/* The same tokens for the same seed; pages scattered over the arena, no two sequences share. */
+/* Fills sequences with tokens that depend only on their order, in pages scattered over the
+ * arena; no two sequences share a page. */
 static void fill_seqs(struct seq *s, int n_seqs, int n_tokens, const struct lm *m, uint64_t seed)
 {
     struct rng words = { 7, 0 }, places = { seed, 0 };
@@ -68,7 +69,7 @@ static struct lm_run run_of(const struct seq *s, int n, int n_logits)
         .n_logits = n_logits };
 }
 
-/* All logits of sequence 0 from one chunk, alone: what every other way is compared with. */
+/* All logits of sequence 0, computed alone in one chunk: the reference of all comparisons. */
 static float *reference(const struct gguf *g, const char *kernels, int n_tokens)
 {
     struct lm *m = open_lm(g, kernels, 1);
@@ -97,13 +98,15 @@ static void expect_rows(const struct lm *m, const struct lm_run *run, const floa
         }
 }
 
-struct pause { /* whose run is between two layers: seq is -1 when nobody's is */
+/* the sequence whose chunk has passed only some layers; seq is -1 if there is none */
+struct partial_run {
     int seq, n, layer;
 };
 
-/* All layers, or some of them; of the one that is paused some more, of all rows or the first. */
+/* Makes a run through all layers or some of them. A partial run continues at its layer, with all
+ * of its rows or the first ones. */
 static struct lm_run draw_run(
-    const struct lm *m, struct rng *r, const struct seq *s, const struct pause *p, int n)
+    const struct lm *m, struct rng *r, const struct seq *s, const struct partial_run *p, int n)
 {
     struct lm_run run = run_of(s, p->layer ? 1 + (int)rng_below(r, (uint64_t)p->n) : n, 0);
 
@@ -116,12 +119,12 @@ static struct lm_run draw_run(
     return run;
 }
 
-static bool is_over(const struct lm *m, const struct lm_run *run)
+static bool is_complete(const struct lm *m, const struct lm_run *run)
 {
     return run->end_layer == 0 || run->end_layer == m->n_layers;
 }
 
-/* Sometimes it is stopped first, and done again. */
+/* Sometimes the pass is stopped first and then repeated. */
 static void forward(struct lm *m, struct rng *r, struct lm_run *runs, int n)
 {
     const _Atomic bool stop = true;
@@ -130,14 +133,14 @@ static void forward(struct lm *m, struct rng *r, struct lm_run *runs, int n)
         EXPECT(m->ops->forward(m, runs, n, NULL));
 }
 
-/* Sequence 0 with up to three others, in chunks of 1..max_chunk, some rows with logits; one of
- * them in parts, now and then left for another's. */
+/* Runs sequence 0 with up to three others in chunks of 1..max_chunk, some rows with logits. One
+ * chunk is partial (layered prefill) and sometimes abandoned for another. */
 static void check_schedule(
     struct lm *m, const float *all, int n_tokens, int max_chunk, uint64_t seed)
 {
-    static const struct pause none = { -1, 0, 0 };
+    static const struct partial_run none = { -1, 0, 0 };
     static struct seq s[N_SEQS];
-    struct pause p = none;
+    struct partial_run p = none;
     struct rng r = { seed, 1 };
 
     fill_seqs(s, N_SEQS, n_tokens, m, seed);
@@ -150,7 +153,7 @@ static void check_schedule(
                 continue;
             int n = 1 + (int)rng_below(&r, (uint64_t)MIN(left, max_chunk));
             if (i == p.seq && !rng_below(&r, 8))
-                p = none; /* begins again */
+                p = none; /* starts again from the first layer */
             if (in_part < 0 && rng_below(&r, 2))
                 in_part = i;
             who[n_runs] = i;
@@ -164,17 +167,17 @@ static void check_schedule(
             const struct lm_run *run = &runs[i];
             if (who[i] == p.seq)
                 p = none;
-            if (is_over(m, run))
+            if (is_complete(m, run))
                 s[who[i]].done += run->n;
             else
-                p = (struct pause){ who[i], run->n, run->end_layer };
+                p = (struct partial_run){ who[i], run->n, run->end_layer };
             if (who[i] == 0)
                 expect_rows(m, run, all);
         }
     }
 }
 
-/* ---- who can be asked */
+/* ---- kernel sets */
 
 static const char *const kernel_sets[] = { "ref", "avx2", "avxvnni", "avx512" };
 
@@ -229,7 +232,7 @@ static const struct {
     { "qwen2", Q_Q5_0, Q_Q4_1 },
 };
 
-static void chunks_batches_and_pages_do_not_show(void)
+static void logits_are_independent_of_chunks_batches_and_pages(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         struct tiny t = of_type(kinds[i].arch, kinds[i].type, kinds[i].type_v);
@@ -245,7 +248,7 @@ static void chunks_batches_and_pages_do_not_show(void)
     }
 }
 
-static void threads_do_not_show(void)
+static void logits_are_independent_of_threads(void)
 {
     for (int n_threads = 2; n_threads <= 3; n_threads++)
         for (size_t i = 0; i < ARRAY_LEN(kinds); i += 2) {
@@ -262,7 +265,7 @@ static void threads_do_not_show(void)
         }
 }
 
-static void kernel_sets_do_not_show(void)
+static void logits_are_independent_of_the_kernel_set(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
         struct tiny t = of_type(kinds[i].arch, kinds[i].type, kinds[i].type_v);
@@ -281,17 +284,17 @@ static void kernel_sets_do_not_show(void)
     }
 }
 
-/* A tile holds a block of 256 of a quarter of a step's rows: pieces of the feed-forward are blocks
- * of all rows, of some, or less than a block when members are many and rows few. Of attention they
- * are one head or two together, or half a block, with three members. */
-static void who_makes_blocks_does_not_show(void)
+/* A tile is a block of 256 columns and a quarter of a step's rows. The feed-forward tiles are
+ * blocks of all rows, of some rows, or less than a block if there are many threads and few rows;
+ * the attention tiles are one head, two heads, or half a block with three threads. */
+static void logits_are_independent_of_tile_assignment(void)
 {
     static const enum qtype types[][2] = { { Q_Q4_K, Q_Q6_K }, { Q_Q4_0, Q_Q4_K },
         { Q_Q6_K, Q_Q4_0 }, { Q_Q4_K, Q_Q4_K } };
 
     for (size_t i = 0; i < ARRAY_LEN(types); i++) {
         struct tiny t = of_type(i % 3 ? "qwen3moe" : "llama", types[i][0], types[i][1]);
-        t.layers = 2; /* all rows pass the first */
+        t.layers = 2; /* all rows pass through the first */
         t.heads = i < 2 ? 4 : 8;
         t.kv_heads = i < 2 ? 1 : 4;
         t.ff = i % 3 ? 512 : 2048;
@@ -308,8 +311,8 @@ static void who_makes_blocks_does_not_show(void)
     }
 }
 
-/* Across the attention's key blocks of 256 and splits of 512. */
-static void long_sequences_do_not_show_either(void)
+/* Longer than the key blocks of 256 and the KV splits of 512 of attention. */
+static void logits_of_long_sequences_are_schedule_invariant(void)
 {
     struct tiny t = tiny_default;
     t.layers = 1;
@@ -324,8 +327,8 @@ static void long_sequences_do_not_show_either(void)
     gguf_close(g);
 }
 
-/* What a page held before, even NaN, is nobody's business. */
-static void rubbish_in_pages_does_not_show(void)
+/* The previous content of a page, even NaN, has no effect. */
+static void previous_page_content_has_no_effect(void)
 {
     struct gguf *g = tiny_open(&tiny_default);
     float *all = reference(g, NULL, N_TOKENS);
@@ -362,7 +365,7 @@ static void a_copied_page_continues_the_same(void)
     gguf_close(g);
 }
 
-static void a_stop_ends_the_pass_and_harms_nobody(void)
+static void stopped_pass_has_no_effect(void)
 {
     struct gguf *g = tiny_open(&tiny_default);
     float *all = reference(g, NULL, N_TOKENS);
@@ -381,7 +384,7 @@ static void a_stop_ends_the_pass_and_harms_nobody(void)
     gguf_close(g);
 }
 
-static void a_step_uses_no_heap(void)
+static void step_allocates_nothing(void)
 {
     struct gguf *g = tiny_open(&tiny_default);
     struct lm *m = open_lm(g, NULL, 2);
@@ -396,8 +399,8 @@ static void a_step_uses_no_heap(void)
     gguf_close(g);
 }
 
-/* Keys and values in another format: other numbers than f16, the same promise. */
-static void other_keys_and_values(enum kv_type type)
+/* KV in another format: the values differ from f16, and schedule invariance holds. */
+static void check_kv_type(enum kv_type type)
 {
     struct gguf *g = tiny_open(&tiny_default);
     struct llama_options o = { .n_threads = 1,
@@ -425,26 +428,27 @@ static void other_keys_and_values(enum kv_type type)
     gguf_close(g);
 }
 
-/* Sequences that begin with the same pages, to different depths, and one that does not. */
+/* Sequences that share their first pages to different depths, and one that shares none. */
 enum { SHARERS = 9, WHOLE = 560, OWN = 6, CHUNK = 20 };
-enum { PAGES = (WHOLE + OWN - 1) / PAGE_TOKENS + 1 }; /* of each */
+enum { PAGES = (WHOLE + OWN - 1) / PAGE_TOKENS + 1 }; /* pages of each sequence */
 static const int shared_depth[SHARERS] = { 0, 544, 288, 544, 288, 0, 544, 256, 544 };
-enum { STRANGER = 5, BESIDE = SHARERS }; /* shares nothing; a prompt that comes in chunks */
+/* UNSHARED shares no page; CHUNKED is a prompt in chunks */
+enum { UNSHARED = 5, CHUNKED = SHARERS };
 
-struct sharing {
+struct shared_prefix_fixture {
     struct lm *m;
     struct seq s[SHARERS + 1];
-    float *want[SHARERS + 1]; /* logits of what comes behind WHOLE; of BESIDE all */
+    float *want[SHARERS + 1]; /* logits of the tokens after WHOLE; of CHUNKED, all logits */
 };
 
-/* Alone, in pages of its own. */
-static void say_alone(struct sharing *sh, int i, struct rng *r)
+/* Computes a sequence alone, in pages of its own. */
+static void compute_alone(struct shared_prefix_fixture *sh, int i, struct rng *r)
 {
     struct seq *s = &sh->s[i];
-    int n_logits = i == BESIDE ? WHOLE : OWN;
+    int n_logits = i == CHUNKED ? WHOLE : OWN;
     size_t bytes = (size_t)n_logits * (size_t)sh->m->n_vocab * sizeof(float);
 
-    s->n = i == BESIDE ? WHOLE : WHOLE + OWN;
+    s->n = i == CHUNKED ? WHOLE : WHOLE + OWN;
     for (int p = 0; p < PAGES; p++)
         s->pages[p].i = (uint32_t)(i * PAGES + p);
     for (int at = 0; at < s->n; at++)
@@ -458,7 +462,7 @@ static void say_alone(struct sharing *sh, int i, struct rng *r)
     memcpy(sh->want[i], run.logits, bytes);
 }
 
-static void share_pages(struct sharing *sh)
+static void share_pages(struct shared_prefix_fixture *sh)
 {
     for (int i = 0; i < SHARERS; i++) {
         sh->s[i].done = WHOLE;
@@ -467,10 +471,10 @@ static void share_pages(struct sharing *sh)
     }
 }
 
-/* Those of one row that share read what they share together, as many as leave work for all members,
- * whatever runs of more rows are beside them. */
-static void expect_parties(
-    const struct sharing *sh, const struct lm_run *runs, const int *who, int n)
+/* Decode rows with shared pages form shared-prefix groups, as large as leaves work for all
+ * threads, whatever longer runs are in the same step. */
+static void expect_groups(
+    const struct shared_prefix_fixture *sh, const struct lm_run *runs, const int *who, int n)
 {
     const struct llama *m = container_of(sh->m, struct llama, lm);
     int n_single = 0, n_sharers = 0;
@@ -478,7 +482,7 @@ static void expect_parties(
     for (int i = 0; i < n; i++)
         if (runs[i].n == 1) {
             n_single++;
-            n_sharers += who[i] != STRANGER && who[i] != BESIDE;
+            n_sharers += who[i] != UNSHARED && who[i] != CHUNKED;
         }
     EXPECT_EQ(m->n_single, n_single);
     const int most = MAX(n_single * m->h.n_kv_heads / (2 * sh->m->n_threads), 1);
@@ -487,13 +491,14 @@ static void expect_parties(
         EXPECT(m->parties[i].n == 1 || m->parties[i].n_shared >= KV_BLOCK);
 }
 
-/* What one has next: a token; sometimes, and of the prompt always, more. */
-static struct lm_run draw_next(const struct sharing *sh, struct rng *r, int i, bool is_mixed)
+/* Next run of a sequence: one token, sometimes more; for the prompt always a chunk. */
+static struct lm_run draw_next(
+    const struct shared_prefix_fixture *sh, struct rng *r, int i, bool is_mixed)
 {
     const struct seq *s = &sh->s[i];
     int left = s->n - s->done, n = 1;
 
-    if (i == BESIDE)
+    if (i == CHUNKED)
         n = MIN(left, CHUNK);
     else if (is_mixed && !rng_below(r, 6))
         n = 1 + (int)rng_below(r, (uint64_t)MIN(left, 3));
@@ -501,14 +506,14 @@ static struct lm_run draw_next(const struct sharing *sh, struct rng *r, int i, b
     return run_of(s, n, says_all ? n : (int)rng_below(r, (uint64_t)n + 1));
 }
 
-static void one_step_together(struct sharing *sh, struct rng *r, bool is_mixed)
+static void run_common_step(struct shared_prefix_fixture *sh, struct rng *r, bool is_mixed)
 {
     struct lm_run runs[SHARERS + 1];
     int who[SHARERS + 1], n = 0, turn = (int)rng_below(r, SHARERS + 1);
 
     for (int j = 0; j <= SHARERS; j++) {
         int i = (turn + 3 * j) % (SHARERS + 1);
-        if (sh->s[i].done == sh->s[i].n || (i == BESIDE ? !is_mixed : !rng_below(r, 8)))
+        if (sh->s[i].done == sh->s[i].n || (i == CHUNKED ? !is_mixed : !rng_below(r, 8)))
             continue;
         who[n] = i;
         runs[n++] = draw_next(sh, r, i, is_mixed);
@@ -516,10 +521,10 @@ static void one_step_together(struct sharing *sh, struct rng *r, bool is_mixed)
     if (n == 0)
         return;
     EXPECT(sh->m->ops->forward(sh->m, runs, n, NULL));
-    expect_parties(sh, runs, who, n);
+    expect_groups(sh, runs, who, n);
     for (int j = 0; j < n; j++) {
         struct seq *s = &sh->s[who[j]];
-        int first = s->done + runs[j].n - runs[j].n_logits - (who[j] == BESIDE ? 0 : WHOLE);
+        int first = s->done + runs[j].n - runs[j].n_logits - (who[j] == CHUNKED ? 0 : WHOLE);
         size_t n_vocab = (size_t)sh->m->n_vocab;
         EXPECT(!memcmp(runs[j].logits, sh->want[who[j]] + (size_t)first * n_vocab,
             (size_t)runs[j].n_logits * n_vocab * sizeof(float)));
@@ -527,10 +532,11 @@ static void one_step_together(struct sharing *sh, struct rng *r, bool is_mixed)
     }
 }
 
-/* They go on together, each as it does alone; with runs of several rows among them, or none. */
-static void a_prefix_in_the_same_pages(enum kv_type type, int n_threads, bool is_mixed)
+/* The sequences run in common steps, each with the logits that it has alone, with or without
+ * runs of several rows. */
+static void check_shared_prefix(enum kv_type type, int n_threads, bool is_mixed)
 {
-    static struct sharing sh;
+    static struct shared_prefix_fixture sh;
     struct tiny t = tiny_default;
     struct rng r = { (uint64_t)(5 + type), 3 };
     struct err e;
@@ -546,27 +552,28 @@ static void a_prefix_in_the_same_pages(enum kv_type type, int n_threads, bool is
         .max_logits = WHOLE };
     EXPECT(!lm_open_llama(&sh.m, g, &o, &e));
     for (int i = 0; i <= SHARERS; i++)
-        say_alone(&sh, i, &r);
+        compute_alone(&sh, i, &r);
     share_pages(&sh);
-    sh.s[BESIDE].done = 0;
+    sh.s[CHUNKED].done = 0;
     for (int step = 0; step < 2 * OWN; step++)
-        one_step_together(&sh, &r, is_mixed);
+        run_common_step(&sh, &r, is_mixed);
     sh.m->ops->close(sh.m);
     for (int i = 0; i <= SHARERS; i++)
         mem_free(sh.want[i]);
     gguf_close(g);
 }
 
-static void a_shared_prefix_does_not_show(void)
+static void logits_are_independent_of_shared_prefixes(void)
 {
     for (int type = 0; type < N_KV_TYPES; type++)
         for (int n_threads = 1; n_threads <= 3; n_threads += 2)
             for (int is_mixed = 0; is_mixed < 2; is_mixed++)
-                a_prefix_in_the_same_pages((enum kv_type)type, n_threads, is_mixed);
+                check_shared_prefix((enum kv_type)type, n_threads, is_mixed);
 }
 
-/* Where sums of floats are the set's own: tiles, in software where the processor has none. */
-static void tiles_do_not_show(void)
+/* Kernel set with its own float summation: AMX tiles, emulated in software if the processor has
+ * none. */
+static void amx_tiles_are_schedule_invariant(void)
 {
     static const enum qtype types[] = { Q_BF16, Q_F16, Q_Q8_0 };
     struct llama_options o = { .n_pages = 4 * MAX_TOKENS / PAGE_TOKENS,
@@ -601,18 +608,18 @@ static void tiles_do_not_show(void)
     }
 }
 
-static void keys_and_values_may_be_bf16(void)
+static void bf16_kv_is_schedule_invariant(void)
 {
-    other_keys_and_values(KV_BF16);
+    check_kv_type(KV_BF16);
 }
 
-static void keys_and_values_may_be_q8_0(void)
+static void q8_0_kv_is_schedule_invariant(void)
 {
-    other_keys_and_values(KV_Q8_0);
+    check_kv_type(KV_Q8_0);
 }
 
-/* What one wrote is not read by another: each says another kind. */
-static void every_format_of_keys_is_a_kind_of_its_own(void)
+/* KV pages of one format are not read as another: each format has its own kind. */
+static void each_kv_format_has_its_own_kind(void)
 {
     struct gguf *g = tiny_open(&tiny_default);
     uint32_t kind[N_KV_TYPES];
@@ -636,9 +643,9 @@ static void every_format_of_keys_is_a_kind_of_its_own(void)
     gguf_close(g);
 }
 
-/* Where a set's sums of float weights or over bf16 pages are its own, so are keys that come of
- * them. */
-static void sums_of_its_own_make_keys_of_another_kind(void)
+/* If a kernel set has its own summation of float weights or over bf16 pages, its KV pages have
+ * another kind. */
+static void own_float_sums_have_their_own_kv_kind(void)
 {
     static const enum qtype types[] = { Q_F32, Q_Q8_0, Q_F16, Q_BF16, Q_Q8_0 };
     static const enum kv_type kv_types[] = { KV_F16, KV_Q8_0, KV_F16, KV_Q8_0, KV_BF16 };
@@ -665,11 +672,12 @@ static void sums_of_its_own_make_keys_of_another_kind(void)
     }
 }
 
-TESTS(TEST(chunks_batches_and_pages_do_not_show), TEST(threads_do_not_show),
-    TEST(kernel_sets_do_not_show), TEST(who_makes_blocks_does_not_show),
-    TEST(long_sequences_do_not_show_either), TEST(rubbish_in_pages_does_not_show),
-    TEST(a_copied_page_continues_the_same), TEST(a_stop_ends_the_pass_and_harms_nobody),
-    TEST(a_step_uses_no_heap), TEST(tiles_do_not_show), TEST(keys_and_values_may_be_bf16),
-    TEST(keys_and_values_may_be_q8_0), TEST(a_shared_prefix_does_not_show),
-    TEST(every_format_of_keys_is_a_kind_of_its_own),
-    TEST(sums_of_its_own_make_keys_of_another_kind))
+TESTS(TEST(logits_are_independent_of_chunks_batches_and_pages),
+    TEST(logits_are_independent_of_threads), TEST(logits_are_independent_of_the_kernel_set),
+    TEST(logits_are_independent_of_tile_assignment),
+    TEST(logits_of_long_sequences_are_schedule_invariant),
+    TEST(previous_page_content_has_no_effect), TEST(a_copied_page_continues_the_same),
+    TEST(stopped_pass_has_no_effect), TEST(step_allocates_nothing),
+    TEST(amx_tiles_are_schedule_invariant), TEST(bf16_kv_is_schedule_invariant),
+    TEST(q8_0_kv_is_schedule_invariant), TEST(logits_are_independent_of_shared_prefixes),
+    TEST(each_kv_format_has_its_own_kind), TEST(own_float_sums_have_their_own_kv_kind))

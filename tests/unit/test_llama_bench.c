@@ -1,4 +1,4 @@
-/* The benchmark measures what was asked for, or says why it cannot. */
+/* The model benchmark measures the requested cases, or reports why it cannot. */
 #include "../check.h"
 #include "testing/bench.h"
 #include "model/llama.h"
@@ -33,14 +33,15 @@ static void figures_add_up(void)
     EXPECT(fabs(f.tokens_s - 3 / (f.step_ms * 1e-3)) < 1e-6 * f.tokens_s);
     EXPECT(f.gb_s > (double)m->step_bytes / (f.step_ms * 1e-3) * 1e-9);
     EXPECT(fabs(f.read_share - f.gb_s / 10) < 1e-9);
-    EXPECT(fabs(f.compute_share - f.gmac_s / 50) < 1e-9); /* F32: not integer dots */
+    /* F32 weights use no integer dot product */
+    EXPECT(fabs(f.compute_share - f.gmac_s / 50) < 1e-9);
     double least = 3 * (double)(m->row_macs + m->logit_macs + 40 * m->key_macs);
     EXPECT(f.gmac_s * 1e9 * f.step_ms * 1e-3 > least);
     m->ops->close(m);
 }
 
 /* The tokens of bench/compare_llama.py: tests/unit/test_compare.py has the same. */
-static void tokens_are_those_of_the_other_engine(void)
+static void tokens_equal_those_of_the_llama_cpp_comparison(void)
 {
     EXPECT_EQ(bench_token(1, 0, 0, 128256), 29413);
     EXPECT_EQ(bench_token(1, 0, 511, 128256), 40836);
@@ -48,7 +49,7 @@ static void tokens_are_those_of_the_other_engine(void)
     EXPECT_EQ(bench_token((1ull << 60) - 1, 3, 7, 151936), 24596);
 }
 
-static void the_higher_roof_counts_for_each_kind(void)
+static void highest_measured_limit_counts_for_each_kind(void)
 {
     const struct bench_roof a = { 1, 20, 3 }, b = { 10, 2, 3 };
     struct bench_roof r = bench_higher(a, b);
@@ -56,7 +57,7 @@ static void the_higher_roof_counts_for_each_kind(void)
     EXPECT(r.read_gb_s == 10 && r.dot_gmac_s == 20 && r.fma_gmac_s == 3);
 }
 
-static void costs_are_those_of_the_shape(void)
+static void costs_follow_from_the_model_shape(void)
 {
     const struct bench_case c = { .n_seqs = 1, .n_rows = 1, .n_steps = 1 };
     struct lm *m = open_lm(&c, 8);
@@ -71,7 +72,7 @@ static void costs_are_those_of_the_shape(void)
     m->ops->close(m);
 }
 
-static void a_case_that_does_not_fit_is_refused(void)
+static void case_that_does_not_fit_is_rejected(void)
 {
     const struct bench_case c = { .n_ctx = 10, .n_seqs = 2, .n_rows = 4, .n_steps = 2 };
     const struct bench_case bad[] = { { .n_ctx = 10, .n_seqs = 2, .n_rows = 33, .n_steps = 2 },
@@ -85,7 +86,8 @@ static void a_case_that_does_not_fit_is_refused(void)
     struct err e;
 
     EXPECT(!bench_run(&f, m, &c, &roof, &e));
-    EXPECT(f.read_share == 0 && f.compute_share == 0); /* no roof, no share */
+    /* without a hardware limit there is no share */
+    EXPECT(f.read_share == 0 && f.compute_share == 0);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         EXPECT(bench_run(&f, m, &bad[i], &roof, &e));
         EXPECT(e.code == ERR_RANGE);
@@ -93,7 +95,7 @@ static void a_case_that_does_not_fit_is_refused(void)
     m->ops->close(m);
 }
 
-static void roofs_are_above_the_ground(void)
+static void measured_limits_are_positive(void)
 {
     struct bench_roof roof;
     struct err e;
@@ -105,6 +107,6 @@ static void roofs_are_above_the_ground(void)
     EXPECT(roof.dot_gmac_s >= 0 && roof.fma_gmac_s >= 0);
 }
 
-TESTS(TEST(figures_add_up), TEST(tokens_are_those_of_the_other_engine),
-    TEST(the_higher_roof_counts_for_each_kind), TEST(costs_are_those_of_the_shape),
-    TEST(a_case_that_does_not_fit_is_refused), TEST(roofs_are_above_the_ground))
+TESTS(TEST(figures_add_up), TEST(tokens_equal_those_of_the_llama_cpp_comparison),
+    TEST(highest_measured_limit_counts_for_each_kind), TEST(costs_follow_from_the_model_shape),
+    TEST(case_that_does_not_fit_is_rejected), TEST(measured_limits_are_positive))
