@@ -1,10 +1,11 @@
-/* A file that does not hold the network it speaks of gets one line that names what is wrong. */
+/* Loading a model file whose tensors or keys do not form the declared network fails with a
+ * one-line error that names the cause. */
 #include "../check.h"
 #include "model/llama.h"
 #include "tiny.h"
 
-/* Opens; returns the error's text, "" when there is none. */
-static const char *complaint(const struct tiny *t)
+/* Opens the model; returns the error message, "" if there is none. */
+static const char *load_error(const struct tiny *t)
 {
     static struct err e;
     struct llama_options o = { .n_threads = 1, .n_pages = 2, .max_rows = 4 };
@@ -23,9 +24,9 @@ static const char *complaint(const struct tiny *t)
     return e.msg;
 }
 
-static void expect_complaint(const struct tiny *t, const char *what, const char *also)
+static void expect_load_error(const struct tiny *t, const char *what, const char *also)
 {
-    const char *got = complaint(t);
+    const char *got = load_error(t);
     if (strstr(got, what) && strstr(got, also))
         return;
     fprintf(stderr, "expected '%s' and '%s' in: %s\n", what, also, got);
@@ -65,7 +66,7 @@ static void whole_models_open(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(archs); i++) {
         struct tiny t = of(archs[i]);
-        EXPECT_STR(complaint(&t), "");
+        EXPECT_STR(load_error(&t), "");
     }
 }
 
@@ -78,9 +79,9 @@ static void every_missing_tensor_is_named(void)
                 continue;
             t.drop = name_of((enum tensor)id, t.layers - 1);
             if (id == TENSOR_HEAD || id == TENSOR_ROPE_FREQS)
-                EXPECT_STR(complaint(&t), ""); /* tied, or plain */
+                EXPECT_STR(load_error(&t), ""); /* tied embeddings, or a separate output matrix */
             else
-                expect_complaint(&t, t.drop, "missing");
+                expect_load_error(&t, t.drop, "missing");
         }
 }
 
@@ -92,8 +93,8 @@ static void every_wrong_shape_is_named_with_both(void)
             if (!is_in(&t, (enum tensor)id))
                 continue;
             t.bend = name_of((enum tensor)id, t.layers - 1);
-            expect_complaint(&t, t.bend, "expected [");
-            expect_complaint(&t, "found [", "");
+            expect_load_error(&t, t.bend, "expected [");
+            expect_load_error(&t, "found [", "");
         }
 }
 
@@ -106,31 +107,32 @@ static void every_type_that_is_not_served_is_named(void)
         bool is_vector = tensor_rows[id].rows == DIM_ONE;
         t.retype = name_of((enum tensor)id, 0);
         t.retype_to = is_vector ? Q_F16 : 9;
-        expect_complaint(&t, t.retype, is_vector ? "F16" : "Q8_1");
+        expect_load_error(&t, t.retype, is_vector ? "F16" : "Q8_1");
     }
 }
 
-static void a_tensor_nobody_knows_is_refused(void)
+static void unknown_tensor_is_rejected(void)
 {
     struct tiny t = of("llama");
     t.stranger = "blk.0.ffn_gate.0.weight";
-    expect_complaint(&t, t.stranger, "not known");
-    t.stranger = "blk.0.ffn_gate_exps.weight"; /* experts that nobody counts */
-    expect_complaint(&t, t.stranger, "none without experts");
+    expect_load_error(&t, t.stranger, "not known");
+    t.stranger = "blk.0.ffn_gate_exps.weight"; /* expert tensors without an expert count */
+    expect_load_error(&t, t.stranger, "none without experts");
     t.stranger = "blk.7.attn_q.weight";
-    expect_complaint(&t, t.stranger, "2 layers");
-    t.stranger = "blk.0.attn_q_norm.weight"; /* a llama has none: ignoring it would be wrong */
-    expect_complaint(&t, t.stranger, "has none");
+    expect_load_error(&t, t.stranger, "2 layers");
+    /* llama has no such tensor: ignoring it would compute a wrong result */
+    t.stranger = "blk.0.attn_q_norm.weight";
+    expect_load_error(&t, t.stranger, "has none");
     t.stranger = "blk.00.attn_q.weight";
-    expect_complaint(&t, t.stranger, "not known");
+    expect_load_error(&t, t.stranger, "not known");
     t.stranger = "blk.12345.attn_q.weight";
-    expect_complaint(&t, t.stranger, "not known");
+    expect_load_error(&t, t.stranger, "not known");
     t = of("qwen3moe");
     t.stranger = "blk.0.ffn_up.weight";
-    expect_complaint(&t, t.stranger, "none beside experts");
+    expect_load_error(&t, t.stranger, "none beside experts");
 }
 
-static void names_are_found_again(void)
+static void tensor_names_round_trip(void)
 {
     static const char *const strange[] = { "", "blk.", "blk.0", "blk.0.", "blk.x.attn_q.weight",
         "blk.-1.attn_q.weight", "blk.01.attn_q.weight", "token_embd.weight.", "blk.0.output.weight",
@@ -161,11 +163,11 @@ static void every_key_that_must_be_there_is_named(void)
         struct tiny t = of("llama");
         t.key = keys[i];
         t.value = -1;
-        expect_complaint(&t, keys[i], "missing");
+        expect_load_error(&t, keys[i], "missing");
     }
 }
 
-static void absurd_numbers_are_refused_by_name(void)
+static void out_of_range_numbers_are_rejected_by_name(void)
 {
     static const struct {
         const char *key;
@@ -207,11 +209,11 @@ static void absurd_numbers_are_refused_by_name(void)
         struct tiny t = of("llama");
         t.key = rows[i].key;
         t.value = rows[i].value;
-        expect_complaint(&t, rows[i].says, "");
+        expect_load_error(&t, rows[i].says, "");
     }
 }
 
-static void experts_that_cannot_be_are_refused_by_name(void)
+static void invalid_expert_counts_are_rejected_by_name(void)
 {
     static const struct {
         const char *key;
@@ -235,23 +237,23 @@ static void experts_that_cannot_be_are_refused_by_name(void)
         struct tiny t = of("qwen3moe");
         t.key = rows[i].key;
         t.value = rows[i].value;
-        expect_complaint(&t, rows[i].says, "");
+        expect_load_error(&t, rows[i].says, "");
     }
     struct tiny t = of("qwen3");
     t.key = "expert_count";
     t.value = 8;
-    expect_complaint(&t, "expert_count", "not served");
+    expect_load_error(&t, "expert_count", "not served");
 }
 
-static void what_we_do_not_serve_is_said_by_name(void)
+static void unsupported_features_are_named(void)
 {
     struct tiny t = of("llama");
     t.key_str = "llama.rope.scaling.type";
     t.str = "longrope";
-    expect_complaint(&t, "longrope", "rope.scaling.type");
+    expect_load_error(&t, "longrope", "rope.scaling.type");
 
     t = of("mamba");
-    expect_complaint(&t, "mamba", "llama, qwen2, qwen3");
+    expect_load_error(&t, "mamba", "llama, qwen2, qwen3");
 }
 
 static void a_window_limits_the_context(void)
@@ -269,27 +271,27 @@ static void a_window_limits_the_context(void)
     gguf_close(g);
 }
 
-/* ---- what it tells */
+/* ---- load progress */
 
-struct heard {
+struct progress_log {
     int n;
     double last;
 };
 
-static void hear(void *arg, double share)
+static void on_progress(void *arg, double share)
 {
-    struct heard *h = arg;
+    struct progress_log *h = arg;
     EXPECT(share > h->last && share <= 1);
     h->last = share;
     h->n++;
 }
 
-static void loading_tells_how_far_it_is(void)
+static void loading_reports_its_progress(void)
 {
-    struct heard heard = { 0 };
+    struct progress_log progress_log = { 0 };
     struct tiny t = of("qwen3");
     struct llama_options o = {
-        .n_threads = 2, .n_pages = 3, .progress = hear, .progress_arg = &heard
+        .n_threads = 2, .n_pages = 3, .progress = on_progress, .progress_arg = &progress_log
     };
     struct gguf *g = tiny_open(&t);
     struct lm *m;
@@ -298,8 +300,8 @@ static void loading_tells_how_far_it_is(void)
 
     EXPECT(!llama_needs(&needs, g, KV_F16, &e));
     EXPECT(!lm_open_llama(&m, g, &o, &e));
-    EXPECT_EQ(heard.n, (int)gguf_n_tensors(g));
-    EXPECT(heard.last == 1);
+    EXPECT_EQ(progress_log.n, (int)gguf_n_tensors(g));
+    EXPECT(progress_log.last == 1);
     EXPECT_EQ(m->n_vocab, t.vocab);
     EXPECT_EQ(m->n_ctx_train, t.ctx);
     EXPECT_EQ(m->n_pages, 3u);
@@ -324,7 +326,7 @@ static void loading_tells_how_far_it_is(void)
 #define HAS_OWN_MEMORY 1
 #endif
 
-/* kB behind a name in /proc/self/status; 0 where there is none. */
+/* Value in kB of this field in /proc/self/status; 0 if there is none. */
 static long status_kb(const char *name)
 {
     char line[256];
@@ -339,8 +341,8 @@ static long status_kb(const char *name)
     return kb;
 }
 
-/* The peak while loading is the weights once, not the file and the weights. */
-static void loading_holds_the_weights_once(void)
+/* The peak memory while loading is the size of the weights, not of the file plus the weights. */
+static void loading_holds_the_weights_only_once(void)
 {
     struct tiny t = of("llama");
     struct llama_options o = { .n_threads = 2, .n_pages = 2, .max_rows = 8 };
@@ -389,8 +391,8 @@ static void options_out_of_range_are_refused(void)
 
 TESTS(TEST(whole_models_open), TEST(every_missing_tensor_is_named),
     TEST(every_wrong_shape_is_named_with_both), TEST(every_type_that_is_not_served_is_named),
-    TEST(a_tensor_nobody_knows_is_refused), TEST(names_are_found_again),
-    TEST(every_key_that_must_be_there_is_named), TEST(absurd_numbers_are_refused_by_name),
-    TEST(experts_that_cannot_be_are_refused_by_name), TEST(what_we_do_not_serve_is_said_by_name),
-    TEST(a_window_limits_the_context), TEST(loading_tells_how_far_it_is),
-    TEST(loading_holds_the_weights_once), TEST(options_out_of_range_are_refused))
+    TEST(unknown_tensor_is_rejected), TEST(tensor_names_round_trip),
+    TEST(every_key_that_must_be_there_is_named), TEST(out_of_range_numbers_are_rejected_by_name),
+    TEST(invalid_expert_counts_are_rejected_by_name), TEST(unsupported_features_are_named),
+    TEST(a_window_limits_the_context), TEST(loading_reports_its_progress),
+    TEST(loading_holds_the_weights_only_once), TEST(options_out_of_range_are_refused))

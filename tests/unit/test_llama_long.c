@@ -1,5 +1,5 @@
-/* A long row whose keys several members share: the same bits as those of one thread, which shares
- * nothing, whatever rows are beside it. */
+/* Split-KV attention of long rows over several threads: the logits equal those of one thread,
+ * which does not split, for any other rows in the step. */
 #include "../check.h"
 #include "../kernel/kit.h"
 #include "base/mem.h"
@@ -7,31 +7,33 @@
 #include "model/llama.h"
 #include "tiny.h"
 
-/* Sequences: what each has behind it before it is looked at, and what it says then. The first is
- * the longest, and of more splits than any number of threads divides; the last is a prompt. */
-enum { LONGEST = 0, SAYS = 6, MOST_ROWS = 2400, CHUNK = 9 };
+/* Sequences: length before the compared part, and number of compared tokens. The first is the
+ * longest, and its number of splits is not divisible by any number of threads; the last is a
+ * prompt. */
+enum { LONGEST = 0, N_COMPARED = 6, MOST_ROWS = 2400, CHUNK = 9 };
 static const struct {
-    int before, says;
-} shape[] = { { 2200, SAYS }, { 40, SAYS }, { 1100, SAYS }, { 1020, SAYS }, { 0, 40 } };
+    int before, n_compared;
+} shape[] = { { 2200, N_COMPARED }, { 40, N_COMPARED }, { 1100, N_COMPARED }, { 1020, N_COMPARED },
+    { 0, 40 } };
 enum { SEQS = ARRAY_LEN(shape), PROMPT = SEQS - 1, PAGES = MOST_ROWS / PAGE_TOKENS };
 
 struct seq {
     int32_t tokens[MOST_ROWS];
     page_id pages[PAGES];
-    float *want; /* [says][n_vocab] */
-    int done;    /* of what it says */
+    float *want; /* expected logits [n_compared][n_vocab] */
+    int done;    /* number of compared tokens computed so far */
 };
 
-struct scene {
+struct split_fixture {
     const struct gguf *g;
     enum kv_type type;
     struct seq s[SEQS];
-    uint8_t *arena; /* when nobody has said anything yet */
+    uint8_t *arena; /* KV cache before the compared part */
     size_t bytes;
-    int n_cut; /* steps in which some row was shared */
+    int n_split_steps; /* steps in which a row was split over threads */
 };
 
-static struct lm *open_lm(const struct scene *sc, int n_threads)
+static struct lm *open_lm(const struct split_fixture *sc, int n_threads)
 {
     struct llama_options o = { .n_threads = n_threads,
         .n_pages = SEQS * PAGES,
@@ -48,12 +50,12 @@ static struct lm *open_lm(const struct scene *sc, int n_threads)
     return m;
 }
 
-static struct llama *inside(struct lm *m)
+static struct llama *llama_of(struct lm *m)
 {
     return container_of(m, struct llama, lm);
 }
 
-static struct lm_run run_of(const struct scene *sc, int i, int n, int n_logits)
+static struct lm_run run_of(const struct split_fixture *sc, int i, int n, int n_logits)
 {
     const struct seq *s = &sc->s[i];
     const int pos = shape[i].before + s->done;
@@ -63,7 +65,7 @@ static struct lm_run run_of(const struct scene *sc, int i, int n, int n_logits)
     };
 }
 
-static void fill_seqs(struct scene *sc, int n_vocab)
+static void fill_seqs(struct split_fixture *sc, int n_vocab)
 {
     struct rng r = { .key = 3 };
 
@@ -75,8 +77,9 @@ static void fill_seqs(struct scene *sc, int n_vocab)
     }
 }
 
-/* By one thread: what is before, which the others begin with, and then what each says. */
-static void say_alone(struct scene *sc)
+/* Computes the expected logits with one thread: first the part before, from which every
+ * comparison starts, then the compared part. */
+static void compute_alone(struct split_fixture *sc)
 {
     struct lm *m = open_lm(sc, 1);
     const size_t row = (size_t)m->n_vocab * sizeof(float);
@@ -91,30 +94,31 @@ static void say_alone(struct scene *sc)
     }
     sc->bytes = m->n_pages * m->page_bytes;
     sc->arena = xmalloc(sc->bytes);
-    memcpy(sc->arena, inside(m)->arena, sc->bytes);
+    memcpy(sc->arena, llama_of(m)->arena, sc->bytes);
     for (int i = 0; i < SEQS; i++) {
-        sc->s[i].want = xmalloc((size_t)shape[i].says * row);
-        for (; sc->s[i].done < shape[i].says; sc->s[i].done++) {
+        sc->s[i].want = xmalloc((size_t)shape[i].n_compared * row);
+        for (; sc->s[i].done < shape[i].n_compared; sc->s[i].done++) {
             struct lm_run run = run_of(sc, i, 1, 1);
             EXPECT(m->ops->forward(m, &run, 1, NULL));
-            EXPECT_EQ(inside(m)->n_pieces, 0);
+            EXPECT_EQ(llama_of(m)->n_pieces, 0);
             memcpy(sc->s[i].want + (size_t)sc->s[i].done * (size_t)m->n_vocab, run.logits, row);
         }
     }
     m->ops->close(m);
 }
 
-/* Whatever the states held before is nobody's business, so they hold no numbers. */
-static void spoil_states(struct lm *m)
+/* The previous content of the states must not matter, so they are filled with NaN. */
+static void fill_states_with_nan(struct lm *m)
 {
-    const struct llama *l = inside(m);
+    const struct llama *l = llama_of(m);
     const int group = l->h.n_heads / l->h.n_kv_heads;
 
     memset(l->states, 0xff, l->n_states * attn_state_floats(&l->kv, group) * sizeof(float));
 }
 
-/* Each has states of its own, the last first; all counts are ready for the next layer. */
-static void expect_apart(const struct llama *l)
+/* Each split row has its own states, the last row's first; all counters are ready for the next
+ * layer. */
+static void expect_separate_states(const struct llama *l)
 {
     for (int i = l->n_own; i < l->n_parties; i++) {
         const struct party *p = &l->parties[i], *next = p + 1;
@@ -130,9 +134,9 @@ static void expect_apart(const struct llama *l)
     }
 }
 
-/* Where all rows are single ones, the longest is cut: it has more than half of the keys. More than
- * one head may be as many for each member, and be whole after all. */
-static void expect_cut(const struct llama *l)
+/* If all rows are decode rows, the longest is split, since it has more than half of the keys.
+ * With more than one KV head, whole heads may already balance the threads. */
+static void expect_split(const struct llama *l)
 {
     if (l->h.n_kv_heads > 1)
         return;
@@ -141,7 +145,8 @@ static void expect_cut(const struct llama *l)
     EXPECT(isfinite(l->states[l->parties[l->n_own].state]));
 }
 
-static void expect_said(const struct scene *sc, const struct lm *m, const struct lm_run *run, int i)
+static void expect_logits(
+    const struct split_fixture *sc, const struct lm *m, const struct lm_run *run, int i)
 {
     const size_t n_vocab = (size_t)m->n_vocab;
     const int first = sc->s[i].done + run->n - run->n_logits;
@@ -153,9 +158,9 @@ static void expect_said(const struct scene *sc, const struct lm *m, const struct
     fail();
 }
 
-/* Some of them go on; now and then the pass is stopped first, or one of more rows is among them, or
- * one wants no logits. */
-static void one_step(struct scene *sc, struct lm *m, struct rng *r)
+/* Runs one step of some sequences. Sometimes the pass is stopped first, a sequence has several
+ * rows, or a row needs no logits. */
+static void run_step(struct split_fixture *sc, struct lm *m, struct rng *r)
 {
     static const _Atomic bool stop = true;
     struct lm_run runs[SEQS];
@@ -163,7 +168,7 @@ static void one_step(struct scene *sc, struct lm *m, struct rng *r)
     bool has_longest = false, has_runs = false;
 
     for (int i = 0; i < SEQS; i++) {
-        int left = shape[i].says - sc->s[i].done;
+        int left = shape[i].n_compared - sc->s[i].done;
         if (left == 0 || rng_below(r, i == LONGEST ? 4 : 2) == 0)
             continue;
         int rows = i == PROMPT ? CHUNK : rng_below(r, 8) ? 1 : 2;
@@ -175,54 +180,54 @@ static void one_step(struct scene *sc, struct lm *m, struct rng *r)
     }
     if (n == 0)
         return;
-    spoil_states(m);
+    fill_states_with_nan(m);
     if (rng_below(r, 3) || !m->ops->forward(m, runs, n, &stop))
         EXPECT(m->ops->forward(m, runs, n, NULL));
-    expect_apart(inside(m));
-    sc->n_cut += inside(m)->n_own < inside(m)->n_parties;
+    expect_separate_states(llama_of(m));
+    sc->n_split_steps += llama_of(m)->n_own < llama_of(m)->n_parties;
     if (has_longest && !has_runs)
-        expect_cut(inside(m));
+        expect_split(llama_of(m));
     for (int j = 0; j < n; j++) {
-        expect_said(sc, m, &runs[j], who[j]);
+        expect_logits(sc, m, &runs[j], who[j]);
         sc->s[who[j]].done += runs[j].n;
     }
 }
 
-static void say_together(struct scene *sc, int n_threads)
+static void compute_together(struct split_fixture *sc, int n_threads)
 {
     struct lm *m = open_lm(sc, n_threads);
     struct rng r = { .key = (uint64_t)n_threads };
 
-    memcpy(inside(m)->arena, sc->arena, sc->bytes);
+    memcpy(llama_of(m)->arena, sc->arena, sc->bytes);
     for (int i = 0; i < SEQS; i++)
         sc->s[i].done = 0;
-    sc->n_cut = 0;
-    for (int step = 0; step < 3 * SAYS; step++)
-        one_step(sc, m, &r);
-    EXPECT(sc->n_cut > 0);
+    sc->n_split_steps = 0;
+    for (int step = 0; step < 3 * N_COMPARED; step++)
+        run_step(sc, m, &r);
+    EXPECT(sc->n_split_steps > 0);
     for (int i = 0; i < PROMPT; i++)
-        EXPECT(sc->s[i].done > SAYS / 2);
+        EXPECT(sc->s[i].done > N_COMPARED / 2);
     m->ops->close(m);
 }
 
-/* Biases and norms of queries are those who take a piece make for themselves. */
-static void expect_same(const struct tiny *t, enum kv_type type)
+/* Query biases and query norms are applied by each thread for its own split. */
+static void expect_same_logits(const struct tiny *t, enum kv_type type)
 {
-    static struct scene sc;
+    static struct split_fixture sc;
     struct gguf *g = tiny_open(t);
 
     EXPECT(g);
-    sc = (struct scene){ .g = g, .type = type };
-    say_alone(&sc);
+    sc = (struct split_fixture){ .g = g, .type = type };
+    compute_alone(&sc);
     for (int n_threads = 2; n_threads <= 8; n_threads++)
-        say_together(&sc, n_threads);
+        compute_together(&sc, n_threads);
     for (int i = 0; i < SEQS; i++)
         mem_free(sc.s[i].want);
     mem_free(sc.arena);
     gguf_close(g);
 }
 
-static struct tiny model(const char *arch, int heads, int kv_heads)
+static struct tiny model_shape(const char *arch, int heads, int kv_heads)
 {
     struct tiny t = tiny_default;
 
@@ -235,38 +240,38 @@ static struct tiny model(const char *arch, int heads, int kv_heads)
 
 static void one_kv_head(void)
 {
-    struct tiny t = model("qwen3", 4, 1);
+    struct tiny t = model_shape("qwen3", 4, 1);
 
-    expect_same(&t, KV_F16);
+    expect_same_logits(&t, KV_F16);
 }
 
 static void two_kv_heads_with_biases(void)
 {
-    struct tiny t = model("qwen2", 4, 2);
+    struct tiny t = model_shape("qwen2", 4, 2);
 
-    expect_same(&t, KV_BF16);
+    expect_same_logits(&t, KV_BF16);
 }
 
-/* A group of nine: more than kernels take together. */
-static void three_kv_heads_of_many_queries(void)
+/* GQA group of nine heads: more than the attention kernels process at once. */
+static void gqa_group_larger_than_the_kernel_takes(void)
 {
-    struct tiny t = model("llama", 27, 3);
+    struct tiny t = model_shape("llama", 27, 3);
 
-    t.layers = 1; /* in the last layer only those that get logits */
-    expect_same(&t, KV_Q8_0);
+    t.layers = 1; /* in the last layer only rows that need logits are computed */
+    expect_same_logits(&t, KV_Q8_0);
 }
 
-/* The product with o reads blocks of 256: of two kv heads where they divide, of rows elsewhere. */
-static void heads_that_are_put_two_together(void)
+/* Wo reads quantisation blocks of 256: with this head size they span two KV heads. */
+static void blocks_that_span_two_kv_heads(void)
 {
-    struct tiny t = model("llama", 8, 4);
+    struct tiny t = model_shape("llama", 8, 4);
 
     t.type = t.type_v = Q_Q4_K;
     t.d = t.ff = 256;
     t.head_dim = 64;
     t.vocab = 71;
-    expect_same(&t, KV_F16);
+    expect_same_logits(&t, KV_F16);
 }
 
-TESTS(TEST(one_kv_head), TEST(two_kv_heads_with_biases), TEST(three_kv_heads_of_many_queries),
-    TEST(heads_that_are_put_two_together))
+TESTS(TEST(one_kv_head), TEST(two_kv_heads_with_biases),
+    TEST(gqa_group_larger_than_the_kernel_takes), TEST(blocks_that_span_two_kv_heads))

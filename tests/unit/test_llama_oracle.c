@@ -1,9 +1,10 @@
-/* The network is the right one: against a plain forward pass in double precision that shares
- * nothing with ours but the names of tensors and the way to read one packed row.
+/* The forward pass computes the right network: comparison with a plain forward pass in double
+ * precision that shares only the tensor names and the reading of one packed row with the
+ * implementation.
  *
- * Keys and values are rounded to f16 here too, and activations that meet quantised weights to
- * their blocks, so that what remains is single precision, and a rounding that falls the other way
- * here and there. */
+ * KV is rounded to f16 here too, and activations that are multiplied with quantised weights to
+ * their blocks. What remains is the error of single precision, and values that round in the
+ * other direction. */
 #include "../check.h"
 #include "base/mem.h"
 #include "model/llama.h"
@@ -19,7 +20,7 @@ struct oracle {
     double *k, *v; /* [layers][N_TOKENS][kv * head_dim] */
 };
 
-/* ---- one tensor at a time, as doubles */
+/* ---- matrix rows in double precision */
 
 static const struct gguf_tensor *tensor(const struct oracle *o, const char *pattern, int layer)
 {
@@ -28,7 +29,7 @@ static const struct gguf_tensor *tensor(const struct oracle *o, const char *patt
     return gguf_tensor(o->g, name);
 }
 
-/* A matrix in memory of its own; row by row as doubles. */
+/* A matrix in separate memory; its rows are read as doubles. */
 struct matrix {
     struct packed w;
     float *row;
@@ -65,7 +66,7 @@ static double element(const struct gguf_tensor *t, int i)
     return (double)f;
 }
 
-/* To the nearest f16: 11 bits, and no finer than 2^-24. */
+/* Rounds to the nearest f16: 11 bits, and no finer than 2^-24. */
 static double to_f16(double x)
 {
     int exp;
@@ -74,7 +75,7 @@ static double to_f16(double x)
     return ldexp(rint(ldexp(x, -exp)), exp);
 }
 
-/* Activations as blocks: the largest becomes 127 steps. */
+/* Quantises activations in blocks: the largest becomes 127 steps. */
 static void round_blocks(double *x, int n, int block, bool is_f16_scale)
 {
     for (int b = 0; b < n; b += block) {
@@ -87,7 +88,7 @@ static void round_blocks(double *x, int n, int block, bool is_f16_scale)
     }
 }
 
-/* y[rows] = W x, of the expert of that number where there are some */
+/* y[rows] = W x; for expert tensors, of the expert with this number */
 static void multiply_by(const struct gguf_tensor *whole, int expert, const double *x, double *y)
 {
     struct gguf_tensor one = *whole, *t = &one;
@@ -135,7 +136,7 @@ static void norm(const struct gguf_tensor *t, const double *x, double *out)
 
 /* ---- a layer */
 
-static void turn(const struct oracle *o, double *head, int pos)
+static void rope(const struct oracle *o, double *head, int pos)
 {
     int half = o->t.head_dim / 2;
     bool is_llama = !strcmp(o->t.arch, "llama");
@@ -155,11 +156,11 @@ static void make_heads(
     for (int h = 0; h < n; h++) {
         if (qk_norm)
             norm(qk_norm, x + h * o->t.head_dim, x + h * o->t.head_dim);
-        turn(o, x + h * o->t.head_dim, pos);
+        rope(o, x + h * o->t.head_dim, pos);
     }
 }
 
-/* Query head h of one row against the keys and values up to its position. */
+/* Attention of query head h of one row over the keys and values up to its position. */
 static void attend_head(
     const struct oracle *o, int layer, int pos, int h, const double *q, double *out)
 {
@@ -224,8 +225,9 @@ static void feed_forward(const struct oracle *o, int l, double *x)
         x[i] += a[i];
 }
 
-/* The experts with the highest scores; a softmax over all scores, then over those alone. */
-static void mixture(const struct oracle *o, int l, double *x)
+/* Selects the experts with the highest scores; softmax over all scores, then normalisation over
+ * the selected. */
+static void mixture_of_experts(const struct oracle *o, int l, double *x)
 {
     double a[WIDE], scores[WIDE], gate[WIDE], up[WIDE], said[WIDE], weights[WIDE], sum = 0;
     bool is_used[WIDE] = { false };
@@ -253,8 +255,8 @@ static void mixture(const struct oracle *o, int l, double *x)
     }
 }
 
-/* Logits of the token at pos; its keys and values stay. */
-static void next(const struct oracle *o, int32_t token, int pos, double *logits)
+/* Computes the logits of the token at pos; its keys and values are stored. */
+static void next_logits(const struct oracle *o, int32_t token, int pos, double *logits)
 {
     const struct gguf_tensor *head = tensor(o, "output.weight", 0);
     double x[WIDE], a[WIDE];
@@ -266,7 +268,7 @@ static void next(const struct oracle *o, int32_t token, int pos, double *logits)
     for (int l = 0; l < o->t.layers; l++) {
         attention(o, l, pos, x);
         if (o->t.experts)
-            mixture(o, l, x);
+            mixture_of_experts(o, l, x);
         else
             feed_forward(o, l, x);
     }
@@ -276,7 +278,7 @@ static void next(const struct oracle *o, int32_t token, int pos, double *logits)
 
 /* ---- the comparison */
 
-static void ours(const struct gguf *g, const int32_t *tokens, float *logits)
+static void run_model(const struct gguf *g, const int32_t *tokens, float *logits)
 {
     struct llama_options o = {
         .n_threads = 1, .n_pages = N_TOKENS, .max_rows = N_TOKENS, .max_logits = N_TOKENS
@@ -297,8 +299,8 @@ static void ours(const struct gguf *g, const int32_t *tokens, float *logits)
     m->ops->close(m);
 }
 
-/* The error of all logits against their size, both as root mean squares. */
-static double distance(const struct tiny *t, const double *speed, double magnitude)
+/* Error of all logits relative to their size, both as root mean squares. */
+static double logit_error(const struct tiny *t, const double *speed, double magnitude)
 {
     struct gguf *g = tiny_open(t);
     size_t kv = (size_t)(t->layers * N_TOKENS * t->kv_heads * t->head_dim);
@@ -312,9 +314,9 @@ static double distance(const struct tiny *t, const double *speed, double magnitu
     EXPECT(t->d <= WIDE && t->ff <= WIDE && t->heads * t->head_dim <= WIDE);
     for (int i = 0; i < N_TOKENS; i++)
         tokens[i] = (int32_t)rng_below(&r, (uint64_t)t->vocab);
-    ours(g, tokens, got);
+    run_model(g, tokens, got);
     for (int pos = 0; pos < N_TOKENS; pos++) {
-        next(&o, tokens[pos], pos, want);
+        next_logits(&o, tokens[pos], pos, want);
         for (int i = 0; i < t->vocab; i++) {
             double d = (double)got[pos * t->vocab + i] - want[i];
             err += d * d;
@@ -337,7 +339,7 @@ static void expect_close(const struct tiny *t, const char *what, double bound)
 {
     double speed[MAX_HEAD_DIM / 2];
     plain_speeds(t, 10000, speed);
-    double d = distance(t, speed, 1);
+    double d = logit_error(t, speed, 1);
     printf("%-6s %-5s %.2e\n", t->arch, what, d);
     EXPECT(d < bound);
 }
@@ -365,14 +367,14 @@ static void every_family_agrees_in_every_type(void)
         for (size_t i = 0; i < ARRAY_LEN(types); i++) {
             struct tiny t = of_type(archs[a], types[i], types[i]);
             t.is_untied = i % 2;
-            /* A rounding that falls the other way is 2^-11 of a key or value, but 1/127 of the
-             * largest activation of a block. */
+            /* Rounding in the other direction changes a key or value by 2^-11, but the largest
+             * activation of a block by 1/127. */
             expect_close(
                 &t, qtype_info(types[i])->name, qtype_info(types[i])->block > 1 ? 1e-2 : 1e-4);
         }
 }
 
-static void a_few_of_many_experts(void)
+static void mixture_of_experts_agrees(void)
 {
     static const enum qtype types[] = { Q_F32, Q_BF16, Q_Q4_0, Q_Q6_K, Q_MXFP4, Q_IQ4_NL };
 
@@ -400,13 +402,13 @@ static void every_head_may_have_its_own_keys(void)
     expect_close(&t, "mha", 1e-4);
     t.kv_heads = 1;
     expect_close(&t, "mqa", 1e-4);
-    t.head_dim = 6; /* narrower than d_model / heads, and of no power of two */
+    t.head_dim = 6; /* smaller than d_model / heads, and not a power of two */
     expect_close(&t, "hd6", 1e-4);
 }
 
-/* ---- turning */
+/* ---- RoPE */
 
-static void speeds_follow_the_base(void)
+static void rope_frequencies_follow_the_base(void)
 {
     struct tiny t = tiny_default;
     double speed[MAX_HEAD_DIM / 2];
@@ -414,9 +416,9 @@ static void speeds_follow_the_base(void)
     t.key = "rope.freq_base";
     t.value = 500000;
     plain_speeds(&t, 500000, speed);
-    EXPECT(distance(&t, speed, 1) < 1e-4);
-    plain_speeds(&t, 10000, speed); /* and the test can tell */
-    EXPECT(distance(&t, speed, 1) > 1e-2);
+    EXPECT(logit_error(&t, speed, 1) < 1e-4);
+    plain_speeds(&t, 10000, speed); /* the test detects a wrong base */
+    EXPECT(logit_error(&t, speed, 1) > 1e-2);
 }
 
 static void linear_scaling_stretches_positions(void)
@@ -431,10 +433,10 @@ static void linear_scaling_stretches_positions(void)
     plain_speeds(&t, 10000, speed);
     for (int i = 0; i < t.head_dim / 2; i++)
         speed[i] /= 4;
-    EXPECT(distance(&t, speed, 1) < 1e-4);
+    EXPECT(logit_error(&t, speed, 1) < 1e-4);
 }
 
-static void factors_in_the_file_divide_speeds(void)
+static void rope_factors_in_the_file_divide_frequencies(void)
 {
     struct tiny t = tiny_default;
     double speed[MAX_HEAD_DIM / 2];
@@ -447,12 +449,13 @@ static void factors_in_the_file_divide_speeds(void)
     for (int i = 0; i < t.head_dim / 2; i++)
         speed[i] /= element(f, i);
     gguf_close(g);
-    EXPECT(distance(&t, speed, 1) < 1e-4);
+    EXPECT(logit_error(&t, speed, 1) < 1e-4);
 }
 
-/* YaRN by its paper: wavelengths below n_ctx/32 stay, above n_ctx/1 are stretched by the factor,
- * a linear ramp over the pairs between; everything 0.1 ln(factor) + 1 longer. */
-static void yarn_keeps_fast_pairs_and_stretches_slow_ones(void)
+/* YaRN as in its paper: wavelengths below n_ctx/32 are unchanged, above n_ctx/1 they are
+ * stretched by the factor, with a linear ramp over the pairs between; magnitudes are scaled by
+ * 0.1 ln(factor) + 1. */
+static void yarn_keeps_high_frequencies_and_stretches_low_ones(void)
 {
     struct tiny t = tiny_default;
     double speed[MAX_HEAD_DIM / 2], plain[MAX_HEAD_DIM / 2];
@@ -470,11 +473,12 @@ static void yarn_keeps_fast_pairs_and_stretches_slow_ones(void)
         double stretched = i <= lo ? 0 : i >= hi ? 1 : (i - lo) / (hi - lo);
         speed[i] = stretched * plain[i] / factor + (1 - stretched) * plain[i];
     }
-    EXPECT(distance(&t, speed, 0.1 * log(factor) + 1) < 1e-4);
-    EXPECT(distance(&t, plain, 1) > 1e-2);
+    EXPECT(logit_error(&t, speed, 0.1 * log(factor) + 1) < 1e-4);
+    EXPECT(logit_error(&t, plain, 1) > 1e-2);
 }
 
-TESTS(TEST(every_family_agrees_in_every_type), TEST(a_few_of_many_experts),
+TESTS(TEST(every_family_agrees_in_every_type), TEST(mixture_of_experts_agrees),
     TEST(types_may_differ_from_tensor_to_tensor), TEST(every_head_may_have_its_own_keys),
-    TEST(speeds_follow_the_base), TEST(linear_scaling_stretches_positions),
-    TEST(factors_in_the_file_divide_speeds), TEST(yarn_keeps_fast_pairs_and_stretches_slow_ones))
+    TEST(rope_frequencies_follow_the_base), TEST(linear_scaling_stretches_positions),
+    TEST(rope_factors_in_the_file_divide_frequencies),
+    TEST(yarn_keeps_high_frequencies_and_stretches_low_ones))

@@ -1,4 +1,4 @@
-/* api/llama_*.c: llama-server's own completion: bodies, and the bytes a client reads. */
+/* llama-server dialect, native completion endpoint: request bodies and response bytes. */
 #include "api/llama/llama.h"
 #include "wire_kit.h"
 
@@ -56,7 +56,7 @@ static const struct kit_row rows[] = {
     { ASK(",'stop':['a']"), OK, "" },
 };
 
-static void a_body_is_right_or_its_field_is_named(void)
+static void body_is_accepted_or_the_wrong_field_is_named(void)
 {
     kit_rows(&wire_llama, rows, ARRAY_LEN(rows));
     kit_close();
@@ -77,7 +77,7 @@ static const struct kit_row infill_rows[] = {
     { "{'input_prefix':'a','input_suffix':'b','n_predict':'x'}", ERR_INVALID, "n_predict" },
 };
 
-static void what_is_filled_in_arrives(void)
+static void infill_fields_arrive(void)
 {
     kit_rows(&wire_llama_infill, infill_rows, ARRAY_LEN(infill_rows));
     EXPECT_EQ(kit_parse(&wire_llama_infill,
@@ -135,7 +135,7 @@ static void every_field_arrives(void)
     kit_close();
 }
 
-/* ---- answers */
+/* ---- responses */
 
 #define SETTINGS(stream)                                                                           \
     "'generation_settings':{'seed':4,'temperature':0.5,'top_k':40,'top_p':0.95,'min_p':0.05,"      \
@@ -154,7 +154,7 @@ static void every_field_arrives(void)
 
 static const struct answer_times times = { 1000000, 1000000, 31000000, 81000000 };
 
-static void an_answer_in_one_piece(void)
+static void response_as_one_body(void)
 {
     kit_open(&wire_llama, ASK(FIELDS));
     answer_usage(kit.answer, 7, 4);
@@ -167,7 +167,7 @@ static void an_answer_in_one_piece(void)
     kit_close();
 }
 
-static void guesses_are_told_where_there_were_any(void)
+static void draft_counts_are_reported_if_there_were_drafts(void)
 {
     struct answer_times guessed = times;
 
@@ -182,7 +182,7 @@ static void guesses_are_told_where_there_were_any(void)
     kit_close();
 }
 
-static void an_answer_as_a_stream(void)
+static void response_as_a_stream(void)
 {
     kit_open(&wire_llama, ASK(FIELDS ",'stream':true,'return_tokens':true"));
     answer_usage(kit.answer, 7, 4);
@@ -201,7 +201,7 @@ static void an_answer_as_a_stream(void)
     kit_close();
 }
 
-static void several_answers_are_an_array(void)
+static void several_choices_are_an_array(void)
 {
     kit_open(&wire_llama, "{'prompt':['a','b'],'n_cmpl':2}");
     for (int i = 0; i < 4; i++) {
@@ -227,7 +227,7 @@ static void probabilities_come_with_their_text(void)
 {
     kit_open(&wire_llama, ASK(",'n_probs':1,'stream':true"));
     answer_begin(kit.answer);
-    kit_say(0, 6); /* half a character has no text yet */
+    kit_say(0, 6); /* half of a character produces no text yet */
     kit_say(0, 1);
     answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
     answer_end(kit.answer);
@@ -255,8 +255,8 @@ static void errors_have_their_own_shape(void)
     fake_sink_clear(&kit.sink);
 }
 
-TESTS(TEST(a_body_is_right_or_its_field_is_named), TEST(what_is_filled_in_arrives),
-    TEST(texts_and_tokens_make_one_prompt), TEST(every_field_arrives), TEST(an_answer_in_one_piece),
-    TEST(guesses_are_told_where_there_were_any), TEST(an_answer_as_a_stream),
-    TEST(several_answers_are_an_array), TEST(probabilities_come_with_their_text),
+TESTS(TEST(body_is_accepted_or_the_wrong_field_is_named), TEST(infill_fields_arrive),
+    TEST(texts_and_tokens_make_one_prompt), TEST(every_field_arrives), TEST(response_as_one_body),
+    TEST(draft_counts_are_reported_if_there_were_drafts), TEST(response_as_a_stream),
+    TEST(several_choices_are_an_array), TEST(probabilities_come_with_their_text),
     TEST(errors_have_their_own_shape))

@@ -28,7 +28,7 @@ struct pipe_io {
     struct loop_io io;
     struct loop *l;
     int w, n_calls;
-    struct pipe_io *kill; /* what to remove when called */
+    struct pipe_io *kill; /* pipe to remove when called */
 };
 
 static void on_pipe(struct loop_io *io, uint32_t events)
@@ -72,7 +72,7 @@ static void a_descriptor_is_reported_until_it_is_removed(void)
     EXPECT_EQ(write(p.w, "ab", 2), 2);
     loop_once(l, 0);
     EXPECT_EQ(p.n_calls, 1);
-    loop_mod(l, &p.io, 0); /* watched for nothing */
+    loop_mod(l, &p.io, 0); /* watched for no event */
     loop_once(l, 0);
     EXPECT_EQ(p.n_calls, 1);
     loop_mod(l, &p.io, EPOLLIN);
@@ -86,12 +86,12 @@ static void a_descriptor_is_reported_until_it_is_removed(void)
     loop_close(l);
 }
 
-static void what_an_earlier_one_of_the_batch_removes_is_not_called(void)
+static void removed_descriptor_is_not_called_in_the_same_batch(void)
 {
     struct loop *l = opened();
     struct pipe_io a, b;
 
-    /* Whichever comes first removes the other. */
+    /* The callback that runs first removes the other pipe. */
     pipe_add(&a, l);
     pipe_add(&b, l);
     a.kill = &b;
@@ -107,7 +107,7 @@ static void what_an_earlier_one_of_the_batch_removes_is_not_called(void)
     loop_close(l);
 }
 
-static void one_may_remove_and_free_itself(void)
+static void callback_may_remove_and_free_its_descriptor(void)
 {
     struct loop *l = opened();
     struct pipe_io *p = xmalloc(sizeof(*p));
@@ -136,51 +136,51 @@ static void a_descriptor_that_cannot_be_watched_is_an_error(void)
 
 /* ---- timers */
 
-struct counted {
+struct counted_timer {
     struct loop_timer t;
     int n_fired, order;
 };
-static int n_fired_in_all;
+static int n_fired_total;
 static uint64_t last_due;
 
 static void on_timer(struct loop_timer *t)
 {
-    struct counted *c = container_of(t, struct counted, t);
+    struct counted_timer *c = container_of(t, struct counted_timer, t);
 
     EXPECT(t->due_ns >= last_due);
     last_due = t->due_ns;
     c->n_fired++;
-    c->order = n_fired_in_all++;
+    c->order = n_fired_total++;
 }
 
 static void timers_fire_in_order_and_once(void)
 {
     struct loop *l = opened();
-    struct counted c[3] = { 0 };
+    struct counted_timer c[3] = { 0 };
     uint64_t now = clock_ns();
 
     last_due = 0;
-    n_fired_in_all = 0;
+    n_fired_total = 0;
     for (int i = 0; i < 3; i++)
         c[i].t.fn = on_timer;
     loop_timer_set(l, &c[0].t, now + 3000000);
     loop_timer_set(l, &c[1].t, now + 1000000);
     loop_timer_set(l, &c[2].t, now + 2000000);
     loop_timer_stop(l, &c[2].t);
-    loop_timer_stop(l, &c[2].t); /* idle is fine */
-    while (n_fired_in_all < 2)
+    loop_timer_stop(l, &c[2].t); /* stopping an idle timer is allowed */
+    while (n_fired_total < 2)
         loop_once(l, -1);
     EXPECT(clock_ns() >= now + 3000000);
     EXPECT(c[1].order == 0 && c[0].order == 1 && !c[2].n_fired);
     loop_once(l, 2);
-    EXPECT_EQ(n_fired_in_all, 2);
+    EXPECT_EQ(n_fired_total, 2);
     loop_close(l);
 }
 
-static void a_round_waits_no_longer_than_asked(void)
+static void iteration_waits_at_most_its_timeout(void)
 {
     struct loop *l = opened();
-    struct counted c = { .t.fn = on_timer };
+    struct counted_timer c = { .t.fn = on_timer };
     uint64_t now = clock_ns();
 
     loop_timer_set(l, &c.t, now + 3600ull * 1000000000u);
@@ -193,7 +193,7 @@ static void a_round_waits_no_longer_than_asked(void)
 static void the_heap_agrees_with_a_plain_array(void)
 {
     enum { N = 200 };
-    struct counted c[N] = { 0 };
+    struct counted_timer c[N] = { 0 };
     struct loop *l = opened();
     struct rng rng = { .key = 20261121 };
     uint64_t base = clock_ns() + 3600ull * 1000000000u;
@@ -202,7 +202,7 @@ static void the_heap_agrees_with_a_plain_array(void)
     for (int i = 0; i < N; i++)
         c[i].t.fn = on_timer;
     for (int step = 0; step < 20000; step++) {
-        struct counted *x = &c[rng_below(&rng, N)];
+        struct counted_timer *x = &c[rng_below(&rng, N)];
         if (rng_below(&rng, 3))
             loop_timer_set(l, &x->t, base + rng_below(&rng, 1000));
         else
@@ -210,59 +210,59 @@ static void the_heap_agrees_with_a_plain_array(void)
     }
     int n_running = 0;
     last_due = 0;
-    n_fired_in_all = 0;
+    n_fired_total = 0;
     for (int i = 0; i < N; i++) {
         c[i].n_fired = 0;
-        if (c[i].t.heap_index) { /* the same order, but in the past */
+        if (c[i].t.heap_index) { /* the same order, with deadlines in the past */
             loop_timer_set(l, &c[i].t, c[i].t.due_ns - base);
             n_running++;
         }
     }
     EXPECT(n_running > 50);
     loop_once(l, 0);
-    EXPECT_EQ(n_fired_in_all, n_running);
+    EXPECT_EQ(n_fired_total, n_running);
     for (int i = 0; i < N; i++)
         EXPECT(!c[i].t.heap_index);
     loop_close(l);
 }
 
-static struct loop *rearming;
+static struct loop *rearm_loop;
 static void on_rearm(struct loop_timer *t)
 {
-    container_of(t, struct counted, t)->n_fired++;
-    loop_timer_set(rearming, t, 0);
+    container_of(t, struct counted_timer, t)->n_fired++;
+    loop_timer_set(rearm_loop, t, 0);
 }
 
-static void a_timer_that_sets_itself_to_the_past_does_not_stop_the_rest(void)
+static void timer_rearmed_in_the_past_does_not_starve_others(void)
 {
-    struct counted c = { .t.fn = on_rearm }, others[10] = { 0 };
+    struct counted_timer c = { .t.fn = on_rearm }, others[10] = { 0 };
 
-    rearming = opened();
+    rearm_loop = opened();
     for (int i = 0; i < 10; i++) {
         others[i].t.fn = on_timer;
-        loop_timer_set(rearming, &others[i].t, clock_ns() + 3600ull * 1000000000u);
+        loop_timer_set(rearm_loop, &others[i].t, clock_ns() + 3600ull * 1000000000u);
     }
-    loop_timer_set(rearming, &c.t, 0);
+    loop_timer_set(rearm_loop, &c.t, 0);
     for (int round = 1; round < 5; round++) {
-        loop_once(rearming, -1);
+        loop_once(rearm_loop, -1);
         EXPECT_EQ(c.n_fired, round);
     }
-    loop_close(rearming);
+    loop_close(rearm_loop);
 }
 
 /* ---- tasks */
 
-struct chore {
+struct counted_task {
     struct loop_task t;
     struct loop *l;
     int n_done;
     bool is_repeated;
-    struct chore *cancel;
+    struct counted_task *cancel;
 };
 
-static void on_chore(struct loop_task *t)
+static void on_task(struct loop_task *t)
 {
-    struct chore *c = container_of(t, struct chore, t);
+    struct counted_task *c = container_of(t, struct counted_task, t);
 
     c->n_done++;
     if (c->cancel)
@@ -271,10 +271,10 @@ static void on_chore(struct loop_task *t)
         loop_defer(c->l, t);
 }
 
-static void a_task_runs_once_at_the_end_of_the_round(void)
+static void task_runs_once_at_the_end_of_the_iteration(void)
 {
     struct loop *l = opened();
-    struct chore a = { .t.fn = on_chore, .l = l }, b = a, again = a;
+    struct counted_task a = { .t.fn = on_task, .l = l }, b = a, again = a;
 
     again.is_repeated = true;
     a.cancel = &b;
@@ -285,7 +285,7 @@ static void a_task_runs_once_at_the_end_of_the_round(void)
     loop_once(l, -1);
     EXPECT_EQ(a.n_done, 1);
     EXPECT_EQ(b.n_done, 0);
-    EXPECT_EQ(again.n_done, 1); /* its second turn is in the next round... */
+    EXPECT_EQ(again.n_done, 1); /* the second run is in the next iteration... */
     loop_once(l, -1);           /* ...which does not sleep */
     EXPECT_EQ(again.n_done, 2);
     loop_undefer(l, &again.t);
@@ -297,14 +297,14 @@ static void a_task_runs_once_at_the_end_of_the_round(void)
 
 /* ---- messages and stopping */
 
-struct inbox {
+struct message_log {
     struct loop *l;
     int n, last, stop_at;
 };
 
 static void on_message(void *ctx, struct msg *m)
 {
-    struct inbox *in = ctx;
+    struct message_log *in = ctx;
 
     EXPECT_EQ(m->kind, in->last + 1);
     in->last = m->kind;
@@ -312,11 +312,11 @@ static void on_message(void *ctx, struct msg *m)
         loop_stop(in->l);
 }
 
-static void at_most_a_batch_of_messages_is_handled_in_a_round(void)
+static void messages_per_iteration_are_limited(void)
 {
     enum { N = MAILBOX_BATCH * 2 + 1 };
     struct loop *l = opened();
-    struct inbox in = { .l = l };
+    struct message_log in = { .l = l };
     struct msg *all = xcalloc(N, sizeof(*all));
 
     loop_on_message(l, on_message, &in);
@@ -326,9 +326,9 @@ static void at_most_a_batch_of_messages_is_handled_in_a_round(void)
     }
     loop_once(l, 0);
     EXPECT_EQ(in.n, (int)MAILBOX_BATCH);
-    loop_once(l, -1); /* does not sleep while some are left */
+    loop_once(l, -1); /* does not sleep while messages are left */
     EXPECT_EQ(in.n, 2 * (int)MAILBOX_BATCH);
-    loop_close(l); /* the last one is handled here, not lost */
+    loop_close(l); /* the last message is handled here, not lost */
     EXPECT_EQ(in.n, (int)N);
     mem_free(all);
 }
@@ -350,11 +350,11 @@ static void *send_all(void *arg)
     return NULL;
 }
 
-static void messages_of_another_thread_wake_the_loop(void)
+static void message_from_another_thread_wakes_the_loop(void)
 {
     enum { N = 50000 };
     struct loop *l = opened();
-    struct inbox in = { .l = l, .stop_at = N };
+    struct message_log in = { .l = l, .stop_at = N };
     struct sender s = { .to = loop_mailbox(l), .all = xcalloc(N, sizeof(struct msg)), .n = N };
     struct err e;
     pthread_t t;
@@ -382,7 +382,7 @@ static void stop_works_from_another_thread_and_before_the_start(void)
 
     for (int i = 0; i < 50; i++) {
         EXPECT_EQ(thread_start(&t, "loop", run_loop, l, &e), 0);
-        loop_stop(l); /* before or while it runs, whichever comes first */
+        loop_stop(l); /* before or during the run, whichever comes first */
         pthread_join(t, NULL);
     }
     loop_close(l);
@@ -407,7 +407,7 @@ static void stop_works_from_a_signal_handler(void)
 }
 
 #ifdef TESTING
-static void a_loop_that_cannot_be_opened_says_so(void)
+static void failed_loop_open_is_an_error(void)
 {
     for (uint64_t nth = 1; nth <= 2; nth++) {
         struct loop *l = NULL;
@@ -419,20 +419,19 @@ static void a_loop_that_cannot_be_opened_says_so(void)
     fault_arm(FAULT_EPOLL, 0);
 }
 #else
-static void a_loop_that_cannot_be_opened_says_so(void)
+static void failed_loop_open_is_an_error(void)
 {
     printf("skipped: faults exist in test builds only\n");
 }
 #endif
 
 TESTS(TEST(a_descriptor_is_reported_until_it_is_removed),
-    TEST(what_an_earlier_one_of_the_batch_removes_is_not_called),
-    TEST(one_may_remove_and_free_itself), TEST(a_descriptor_that_cannot_be_watched_is_an_error),
-    TEST(timers_fire_in_order_and_once), TEST(a_round_waits_no_longer_than_asked),
-    TEST(the_heap_agrees_with_a_plain_array),
-    TEST(a_timer_that_sets_itself_to_the_past_does_not_stop_the_rest),
-    TEST(a_task_runs_once_at_the_end_of_the_round),
-    TEST(at_most_a_batch_of_messages_is_handled_in_a_round),
-    TEST(messages_of_another_thread_wake_the_loop),
+    TEST(removed_descriptor_is_not_called_in_the_same_batch),
+    TEST(callback_may_remove_and_free_its_descriptor),
+    TEST(a_descriptor_that_cannot_be_watched_is_an_error), TEST(timers_fire_in_order_and_once),
+    TEST(iteration_waits_at_most_its_timeout), TEST(the_heap_agrees_with_a_plain_array),
+    TEST(timer_rearmed_in_the_past_does_not_starve_others),
+    TEST(task_runs_once_at_the_end_of_the_iteration), TEST(messages_per_iteration_are_limited),
+    TEST(message_from_another_thread_wakes_the_loop),
     TEST(stop_works_from_another_thread_and_before_the_start),
-    TEST(stop_works_from_a_signal_handler), TEST(a_loop_that_cannot_be_opened_says_so))
+    TEST(stop_works_from_a_signal_handler), TEST(failed_loop_open_is_an_error))

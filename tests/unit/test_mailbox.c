@@ -49,7 +49,7 @@ static void a_chain_is_posted_as_one(void)
 
     mailbox_post(m, &a);
     c.next = &b;
-    b.next = &c; /* need not be set, so may be anything */
+    b.next = &c; /* need not be set, so it may be anything */
     mailbox_post_chain(m, &c, &b);
     struct msg *at = mailbox_drain(m);
     EXPECT(at == &a && a.next == &b && b.next == &c && !c.next);
@@ -62,12 +62,12 @@ static void the_descriptor_is_readable_when_armed_and_messages_wait(void)
     struct msg a = { 0 }, b = { 0 };
 
     mailbox_post(m, &a);
-    EXPECT(!is_readable(m)); /* nobody sleeps: no system call */
-    EXPECT(!mailbox_arm(m)); /* and nobody may */
+    EXPECT(!is_readable(m)); /* the owner is awake: no system call */
+    EXPECT(!mailbox_arm(m)); /* and must not sleep */
     EXPECT(mailbox_drain(m));
     for (int i = 0; i < 3; i++) {
         EXPECT(mailbox_arm(m));
-        EXPECT(mailbox_arm(m)); /* again is nothing */
+        EXPECT(mailbox_arm(m)); /* arming again has no effect */
         EXPECT(!is_readable(m));
         mailbox_post(m, &a);
         EXPECT(is_readable(m));
@@ -78,14 +78,14 @@ static void the_descriptor_is_readable_when_armed_and_messages_wait(void)
         EXPECT(!is_readable(m));
     }
     EXPECT(mailbox_arm(m));
-    EXPECT(!mailbox_drain(m)); /* awake again, for another reason */
+    EXPECT(!mailbox_drain(m)); /* awake for another reason */
     mailbox_post(m, &a);
     EXPECT(!is_readable(m));
     EXPECT(mailbox_drain(m) == &a);
     mailbox_close(m);
 }
 
-static void what_is_quiet_wakes_nobody_before_there_is_much_of_it(void)
+static void quiet_posts_wake_the_owner_only_at_a_threshold(void)
 {
     struct mailbox *m = opened();
     struct msg a = { .kind = 1 }, b = { .kind = 2 }, many[MAILBOX_QUIET];
@@ -93,13 +93,13 @@ static void what_is_quiet_wakes_nobody_before_there_is_much_of_it(void)
     EXPECT(mailbox_arm(m));
     mailbox_post_quiet(m, &a);
     EXPECT(!is_readable(m) && mailbox_arm(m));
-    mailbox_post(m, &b); /* the first is not in its way */
+    mailbox_post(m, &b); /* the quiet message does not suppress this wake-up */
     EXPECT(is_readable(m) && !mailbox_arm(m));
     EXPECT(mailbox_drain(m) == &a && a.next == &b && !b.next);
     EXPECT(!is_readable(m));
     EXPECT(mailbox_arm(m));
     mailbox_post_quiet(m, &a);
-    EXPECT(mailbox_drain(m) == &a && !a.next); /* found by who looks */
+    EXPECT(mailbox_drain(m) == &a && !a.next); /* found by an owner that drains without a wake-up */
     EXPECT(mailbox_arm(m));
     for (int i = 2; i < MAILBOX_QUIET; i++) {
         EXPECT(!is_readable(m));
@@ -120,7 +120,7 @@ static void waiting_ends_at_the_deadline_or_with_a_message(void)
     uint64_t start = clock_ns();
     mailbox_wait(m, start + 20000000);
     EXPECT(clock_ns() - start >= 20000000);
-    mailbox_wait(m, 0); /* in the past */
+    mailbox_wait(m, 0); /* deadline in the past */
     mailbox_post(m, &a);
     mailbox_wait(m, UINT64_MAX);
     EXPECT(mailbox_drain(m) == &a);
@@ -138,7 +138,7 @@ struct poster {
     pthread_t thread;
 };
 
-/* Singly and in chains, 1 to CHAIN_MAX at a time. */
+/* Posts messages singly and in chains of 1 to CHAIN_MAX. */
 static void *post_all(void *arg)
 {
     struct poster *p = arg;
@@ -169,7 +169,7 @@ static void nothing_is_lost_between_threads_and_each_keeps_its_order(void)
         EXPECT_EQ(thread_start(&posters[p].thread, "poster", post_all, &posters[p], &e), 0);
     }
     for (int got = 0, round = 0; got < POSTERS * PER_POSTER; round++) {
-        if (round % 3 != 2) /* else it is drained while awake, and may be empty */
+        if (round % 3 != 2) /* otherwise it is drained while awake, and may be empty */
             mailbox_wait(m, clock_ns() + 60 * 1000000000ull);
         struct msg *at = mailbox_drain(m);
         EXPECT(at || round % 3 == 2); /* a wake-up was lost */
@@ -186,85 +186,88 @@ static void nothing_is_lost_between_threads_and_each_keeps_its_order(void)
     mailbox_close(m);
 }
 
-enum { BALLS = 3000 };
+enum { N_ROUNDS = 3000 };
 
-struct game { /* one ball at a time, thrown to a box that is closed once it was caught */
+struct
+    ping_pong { /* one message at a time, sent to a mailbox that is closed when it was received */
     struct mailbox *to;
-    struct msg ball;
+    struct msg msg;
 };
 
-static void *throw_back(void *arg)
+static void *reply_all(void *arg)
 {
     struct mailbox *mine = arg;
 
-    for (int i = 0; i < BALLS; i++) {
+    for (int i = 0; i < N_ROUNDS; i++) {
         struct msg *m;
         while (!(m = mailbox_drain(mine)))
             mailbox_wait(mine, UINT64_MAX);
-        struct game *g = container_of(m, struct game, ball);
-        mailbox_post(g->to, &g->ball);
+        struct ping_pong *g = container_of(m, struct ping_pong, msg);
+        mailbox_post(g->to, &g->msg);
     }
     return NULL;
 }
 
-/* The poster may not have written to the descriptor yet, when its message is there already: were
- * it closed by then, the write would fail, or go to another box with the same number. */
-static void a_box_may_be_closed_when_its_last_message_is_there(void)
+/* The message may be in the mailbox before the poster has written to the eventfd. If the mailbox
+ * were closed then, the write would fail, or reach another file with the same number. */
+static void mailbox_may_be_closed_after_its_last_message(void)
 {
     struct mailbox *there = opened();
     struct err e;
     pthread_t thread;
 
-    EXPECT_EQ(thread_start(&thread, "thrower", throw_back, there, &e), 0);
-    for (int i = 0; i < BALLS; i++) {
-        struct game g = { .to = opened(), .ball.kind = i };
-        fault_arm(FAULT_LATE_WAKE, i % 100 ? 0 : 2); /* 1 would be the throw there */
+    EXPECT_EQ(thread_start(&thread, "thrower", reply_all, there, &e), 0);
+    for (int i = 0; i < N_ROUNDS; i++) {
+        struct ping_pong g = { .to = opened(), .msg.kind = i };
+        /* the first armed fault would hit the post to the other thread */
+        fault_arm(FAULT_LATE_WAKE, i % 100 ? 0 : 2);
         EXPECT(mailbox_arm(g.to));
-        mailbox_post(there, &g.ball);
+        mailbox_post(there, &g.msg);
         struct msg *m;
-        while (!(m = mailbox_drain(g.to))) /* without the descriptor: as early as can be */
+        while (!(m = mailbox_drain(g.to))) /* without the eventfd: as early as possible */
             (void)!mailbox_arm(g.to);
-        EXPECT(m == &g.ball);
+        EXPECT(m == &g.msg);
         mailbox_close(g.to);
     }
     pthread_join(thread, NULL);
     mailbox_close(there);
 }
 
-static void who_sleeps_may_be_woken_later(void)
+static void wake_up_may_be_deferred(void)
 {
     struct mailbox *m = opened();
     struct msg a = { .kind = 1 }, b = { .kind = 2 }, c = { .kind = 3 };
 
-    EXPECT_EQ(mailbox_post_asleep(m, &a, &a), -1); /* nobody sleeps */
+    EXPECT_EQ(mailbox_post_asleep(m, &a, &a), -1); /* the owner is awake */
     EXPECT(mailbox_drain(m) == &a && mailbox_arm(m));
     c.next = &b;
     int fd = mailbox_post_asleep(m, &c, &b);
     EXPECT_EQ(fd, mailbox_fd(m));
     EXPECT(!is_readable(m));
-    EXPECT_EQ(mailbox_post_asleep(m, &a, &a), -1); /* somebody is about to do it */
+    EXPECT_EQ(mailbox_post_asleep(m, &a, &a), -1); /* the wake-up by another poster is pending */
     mailbox_wake(fd);
     EXPECT(is_readable(m));
     EXPECT(mailbox_drain(m) == &b && b.next == &c && c.next == &a && !a.next);
     EXPECT(mailbox_arm(m) && !is_readable(m));
     fd = mailbox_post_asleep(m, &a, &a);
-    EXPECT(mailbox_drain(m) == &a); /* found before it was woken: that comes late */
+    EXPECT(mailbox_drain(m) == &a); /* received before the wake-up, which comes late */
     mailbox_wake(fd);
     mailbox_close(m);
 }
 
 static void *post_one(void *arg)
 {
-    struct game *g = arg;
+    struct ping_pong *g = arg;
 
-    mailbox_post(g->to, &g->ball);
+    mailbox_post(g->to, &g->msg);
     return NULL;
 }
 
-/* The wake-up for a message that was drained already wakes nobody who asks for the next. */
-static void a_late_wake_up_is_none(void)
+/* A wake-up for a message that was already drained does not wake the owner waiting for the next
+ * one. */
+static void late_wake_up_is_ignored(void)
 {
-    struct game g = { .to = opened() };
+    struct ping_pong g = { .to = opened() };
     struct err e;
     pthread_t thread;
 
@@ -283,8 +286,8 @@ static void a_late_wake_up_is_none(void)
 
 TESTS(TEST(messages_come_in_the_order_posted), TEST(a_chain_is_posted_as_one),
     TEST(the_descriptor_is_readable_when_armed_and_messages_wait),
-    TEST(what_is_quiet_wakes_nobody_before_there_is_much_of_it),
+    TEST(quiet_posts_wake_the_owner_only_at_a_threshold),
     TEST(waiting_ends_at_the_deadline_or_with_a_message),
     TEST(nothing_is_lost_between_threads_and_each_keeps_its_order),
-    TEST(a_box_may_be_closed_when_its_last_message_is_there), TEST(a_late_wake_up_is_none),
-    TEST(who_sleeps_may_be_woken_later))
+    TEST(mailbox_may_be_closed_after_its_last_message), TEST(late_wake_up_is_ignored),
+    TEST(wake_up_may_be_deferred))

@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-static void what_is_available_is_some_and_not_more_than_there_is(void)
+static void available_memory_is_positive_and_at_most_the_total(void)
 {
     uint64_t n = memory_available();
 
@@ -11,4 +11,4 @@ static void what_is_available_is_some_and_not_more_than_there_is(void)
     EXPECT(n <= (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE));
 }
 
-TESTS(TEST(what_is_available_is_some_and_not_more_than_there_is))
+TESTS(TEST(available_memory_is_positive_and_at_most_the_total))

@@ -6,16 +6,17 @@ enum { N = 2000 };
 
 static uint32_t slots[1 << 13];
 
-static void invent(int32_t *tokens, int n, int n_vocab, uint64_t seed)
+static void random_tokens(int32_t *tokens, int n, int n_vocab, uint64_t seed)
 {
     struct rng r = { .key = seed };
 
     for (int i = 0; i < n; i++)
-        tokens[i] = (int32_t)rng_below(&r, (uint64_t)n_vocab) - 3; /* any number is a token here */
+        /* any number is a valid token here */
+        tokens[i] = (int32_t)rng_below(&r, (uint64_t)n_vocab) - 3;
 }
 
-/* The latest place below `upto` behind the same tokens: a walk over all of them. */
-static int naive(const int32_t *t, int upto, const int32_t *end, int len)
+/* Reference: latest position below `upto` after the same tokens, by a linear search. */
+static int find_linear(const int32_t *t, int upto, const int32_t *end, int len)
 {
     for (int at = upto - 1; at >= len; at--)
         if (!memcmp(t + at - len, end - len, (size_t)len * sizeof(*t)))
@@ -23,19 +24,19 @@ static int naive(const int32_t *t, int upto, const int32_t *end, int len)
     return -1;
 }
 
-static void what_it_finds_is_there_and_with_room_it_is_the_latest(void)
+static void match_is_real_and_with_room_the_latest(void)
 {
     static int32_t t[N];
     int n_found = 0, n_missed = 0;
 
     for (uint64_t seed = 1; seed <= 6; seed++) {
         struct ngram g;
-        invent(t, N, 3 + (int)seed, seed);
+        random_tokens(t, N, 3 + (int)seed, seed);
         ngram_init(&g, slots, ARRAY_LEN(slots));
         for (int n = NGRAM_LONG; n <= N; n++) {
-            ngram_add(&g, t, g.n, n); /* places that are followed by something known */
+            ngram_add(&g, t, g.n, n); /* only positions that are followed by a token */
             for (int len = NGRAM_SHORT; len <= NGRAM_LONG; len += NGRAM_LONG - NGRAM_SHORT) {
-                int got = ngram_find(&g, t, t + n, len), want = naive(t, n, t + n, len);
+                int got = ngram_find(&g, t, t + n, len), want = find_linear(t, n, t + n, len);
                 if (got >= 0)
                     EXPECT(got <= want && got < n &&
                            !memcmp(t + got - len, t + n - len, (size_t)len * sizeof(*t)));
@@ -45,16 +46,16 @@ static void what_it_finds_is_there_and_with_room_it_is_the_latest(void)
         }
     }
     EXPECT(n_found > 1000);
-    EXPECT(n_missed * 4 < n_found); /* by collisions only */
+    EXPECT(n_missed * 4 < n_found); /* only hash collisions */
 }
 
-static void a_small_index_forgets_and_never_lies(void)
+static void small_index_drops_entries_and_never_returns_a_wrong_one(void)
 {
     static int32_t t[N];
     struct ngram g;
     int n_found = 0;
 
-    invent(t, N, 3, 9);
+    random_tokens(t, N, 3, 9);
     ngram_init(&g, slots, 16);
     for (int n = NGRAM_LONG; n <= N; n++) {
         ngram_add(&g, t, g.n, n);
@@ -73,7 +74,7 @@ static void the_number_of_slots_is_bounded_and_a_power_of_two(void)
     EXPECT_EQ(ngram_slots(1 << 24, 1 << 14), 1u << 14);
 }
 
-static void without_slots_there_is_nothing(void)
+static void index_without_slots_finds_nothing(void)
 {
     struct ngram g = { 0 };
     int32_t t[20] = { 0 };
@@ -82,6 +83,7 @@ static void without_slots_there_is_nothing(void)
     EXPECT_EQ(ngram_find(&g, t, t + 20, NGRAM_SHORT), -1);
 }
 
-TESTS(TEST(what_it_finds_is_there_and_with_room_it_is_the_latest),
-    TEST(a_small_index_forgets_and_never_lies),
-    TEST(the_number_of_slots_is_bounded_and_a_power_of_two), TEST(without_slots_there_is_nothing))
+TESTS(TEST(match_is_real_and_with_room_the_latest),
+    TEST(small_index_drops_entries_and_never_returns_a_wrong_one),
+    TEST(the_number_of_slots_is_bounded_and_a_power_of_two),
+    TEST(index_without_slots_finds_nothing))

@@ -1,4 +1,4 @@
-/* api/ollama_*.c: which bodies are accepted, what becomes of them, the lines a client reads. */
+/* Ollama dialect: accepted bodies, their translation to a request, and the response lines. */
 #include "api/ollama/ollama.h"
 #include "wire_kit.h"
 
@@ -11,7 +11,7 @@
 static const struct kit_row chat_rows[] = {
     { CHAT(""), OK, "" },
     { CHAT(",'an_unknown_field':1"), OK, "" },
-    { "{'messages':{}}", OK, "" }, /* as empty as [] */
+    { "{'messages':{}}", OK, "" }, /* counts as empty, like [] */
     { "{'messages':'x'}", ERR_INVALID, "messages" },
     { CHAT(",'stream':1"), ERR_INVALID, "stream" },
     { CHAT(",'format':''"), OK, "" },
@@ -64,7 +64,7 @@ static const struct kit_row generate_rows[] = {
     { ASK(",'format':'json'"), ERR_UNSUPPORTED, "format" },
 };
 
-static void a_body_is_right_or_its_field_is_named(void)
+static void body_is_accepted_or_the_wrong_field_is_named(void)
 {
     kit_rows(&wire_ollama_chat, chat_rows, ARRAY_LEN(chat_rows));
     kit_rows(&wire_ollama_generate, generate_rows, ARRAY_LEN(generate_rows));
@@ -93,7 +93,7 @@ static void every_field_arrives(void)
     kit_close();
 }
 
-static void what_is_not_said_is_as_ollama_has_it(void)
+static void absent_fields_have_the_defaults_of_ollama(void)
 {
     EXPECT_EQ(kit_parse(&wire_ollama_chat, CHAT("")), 0);
     EXPECT(kit.ask.stream && kit.ask.max_tokens == -1 && !kit.ask.load_only);
@@ -126,7 +126,7 @@ static void messages_arrive(void)
     kit_close();
 }
 
-static void results_find_their_calls(void)
+static void tool_results_get_the_id_of_their_call(void)
 {
 #define CALLED(name) "{'function':{'name':'" name "','arguments':{}}}"
 #define RESULT(name) "{'role':'tool','content':'r','tool_name':'" name "'}"
@@ -141,7 +141,7 @@ static void results_find_their_calls(void)
     kit_close();
 }
 
-static void a_prompt_goes_into_the_template_or_not(void)
+static void prompt_is_templated_unless_raw(void)
 {
     EXPECT_EQ(kit_parse(&wire_ollama_generate, ASK(",'system':'s'")), 0);
     EXPECT(kit.ask.kind == ASK_CHAT);
@@ -154,7 +154,7 @@ static void a_prompt_goes_into_the_template_or_not(void)
     kit_close();
 }
 
-/* ---- answers */
+/* ---- responses */
 
 #define HEAD                 "{'model':'m','created_at':'2023-11-14T22:13:20Z',"
 #define SAID(text)           "'message':{'role':'assistant','content':'" text "'}"
@@ -201,7 +201,7 @@ static void a_chat_in_one_piece(void)
     kit_close();
 }
 
-static void a_prompt_is_answered(void)
+static void generate_response_as_lines_and_body(void)
 {
     kit_open(&wire_ollama_generate, ASK(""));
     answer_usage(kit.answer, 7, 0);
@@ -244,8 +244,9 @@ static void logprobs_come_with_their_text(void)
 #define CALL(i, name, args)                                                                        \
     "{'id':'call_X','function':{'index':" #i ",'name':'" name "','arguments':" args "}}"
 
-/* Thoughts, a call, one that turns out to be text, a call whose arguments have a line break. */
-static void say_everything(void)
+/* Emits reasoning, a call, a call that turns out to be text, and a call whose arguments contain
+ * a line break. */
+static void emit_all_parts(void)
 {
     struct answer *a = kit.answer;
 
@@ -267,7 +268,7 @@ static void say_everything(void)
     answer_times(a, &times);
     answer_end(a);
     for (ptrdiff_t at; (at = str_find(buf_str(&kit.sink.body), STR("\"call_"))) >= 0;) {
-        char *id = kit.sink.body.p + at + 1; /* of this run: "call_X" */
+        char *id = kit.sink.body.p + at + 1; /* replaces the random id of this run by "call_X" */
         CHECK(id[29] == '"');
         memmove(id + 6, id + 29, kit.sink.body.n - (size_t)at - 30);
         memcpy(id, "CALL_X", 6);
@@ -278,10 +279,10 @@ static void say_everything(void)
             memcpy(kit.sink.body.p + i, "call_X", 6);
 }
 
-static void calls_and_thoughts_are_told(void)
+static void calls_and_reasoning_are_written(void)
 {
     kit_open(&wire_ollama_chat, CHAT(",'tools':[{'type':'function','function':{'name':'f'}}]"));
-    say_everything();
+    emit_all_parts();
     kit_body_is(HEAD SAY_ALSO("", ",'thinking':'Hm\\n'") ",'done':false}\n" HEAD SAID(
         "I look") ",'done':false}\n" HEAD SAY_ALSO("",
         ",'tool_calls':[" CALL(
@@ -289,7 +290,7 @@ static void calls_and_thoughts_are_told(void)
             SAY_ALSO("", ",'tool_calls':[" CALL(1, "g", "{  }") "]") ",'done':false}\n" HEAD SAID(
                 "") ",'done':true,'done_reason':'stop'," NO_TOKENS "\n");
     kit_open(&wire_ollama_chat, CHAT(",'stream':false"));
-    say_everything();
+    emit_all_parts();
     kit_body_is(HEAD SAY_ALSO(
         "I look{", ",'thinking':'Hm\\n','tool_calls':[" CALL(0, "f", "{'a':[1]}") "," CALL(
                        1, "g", "{  }") "]") ",'done':true,'done_reason':'stop'," NO_TOKENS);
@@ -303,7 +304,7 @@ static void calls_and_thoughts_are_told(void)
     kit_close();
 }
 
-static void an_empty_request_loads(void)
+static void empty_request_loads_the_model(void)
 {
     kit_open(&wire_ollama_chat, "{'model':'m'}");
     answer_begin(kit.answer);
@@ -377,10 +378,10 @@ static void models_are_described(void)
     fake_sink_clear(&kit.sink);
 }
 
-static void a_name_is_read(void)
+static void model_name_is_parsed(void)
 {
     static const struct {
-        const char *body, *name; /* NULL: refused */
+        const char *body, *name; /* NULL: rejected */
         enum errcode code;
     } rows[] = {
         { "{\"model\":\"a\"}", "a", OK },
@@ -403,10 +404,10 @@ static void a_name_is_read(void)
     }
 }
 
-TESTS(TEST(a_body_is_right_or_its_field_is_named), TEST(every_field_arrives),
-    TEST(what_is_not_said_is_as_ollama_has_it), TEST(messages_arrive),
-    TEST(results_find_their_calls), TEST(a_prompt_goes_into_the_template_or_not),
-    TEST(a_chat_in_lines), TEST(a_chat_in_one_piece), TEST(a_prompt_is_answered),
-    TEST(logprobs_come_with_their_text), TEST(calls_and_thoughts_are_told),
-    TEST(an_empty_request_loads), TEST(an_error_is_a_line), TEST(models_are_described),
-    TEST(a_name_is_read))
+TESTS(TEST(body_is_accepted_or_the_wrong_field_is_named), TEST(every_field_arrives),
+    TEST(absent_fields_have_the_defaults_of_ollama), TEST(messages_arrive),
+    TEST(tool_results_get_the_id_of_their_call), TEST(prompt_is_templated_unless_raw),
+    TEST(a_chat_in_lines), TEST(a_chat_in_one_piece), TEST(generate_response_as_lines_and_body),
+    TEST(logprobs_come_with_their_text), TEST(calls_and_reasoning_are_written),
+    TEST(empty_request_loads_the_model), TEST(an_error_is_a_line), TEST(models_are_described),
+    TEST(model_name_is_parsed))

@@ -1,5 +1,5 @@
-/* api/openai_request.c, openai_messages.c, fields.c: which bodies are accepted, what becomes of
- * them, and which field is named when one is not. Bodies are written with ' for ". */
+/* OpenAI request parsing: accepted bodies, their translation to a request, and the field that an
+ * error names. Bodies are written with ' for ". */
 #include "../check.h"
 
 #include "api/common/wire.h"
@@ -414,7 +414,7 @@ static void messages_that_are_right_and_wrong(void)
     check_rows(rows, ARRAY_LEN(rows), messages);
 }
 
-/* Every number against the values that break parsers elsewhere. */
+/* Tests every numeric field with values that break other parsers. */
 static void numbers_at_their_edges(void)
 {
     static const struct {
@@ -476,7 +476,7 @@ static void numbers_at_their_edges(void)
             if (fields[i].is_int && (!values[k].is_int || strstr(values[k].text, "e-")))
                 want = false;
             if (!strcmp(fields[i].name, "min_tokens") && v > 16)
-                continue; /* more than max_tokens of a completion: another row's business */
+                continue; /* more than max_tokens of a completion allows: tested in another row */
             snprintf(body, sizeof(body), "'%s':%s", fields[i].name, values[k].text);
             bool chat = !chat_with(body);
             if (fields[i].on_chat && chat != (want && !(lacks_0 && v == 0)))
@@ -496,7 +496,7 @@ static void numbers_at_their_edges(void)
     }
 }
 
-static void sentences_name_field_value_and_range(void)
+static void errors_name_field_value_and_range(void)
 {
     chat_with("'temperature':3.5");
     EXPECT_STR(e.msg, "'temperature' must be between 0 and 2, not 3.5.");
@@ -554,7 +554,7 @@ static const char everything[] =
     "'include_stop_str_in_output':true,'metadata':{'k':'v'},"
     "'script':{'text':'t','chunk':3,'delay_ms':7}";
 
-static void sampling_goes_where_it_belongs(void)
+static void sampling_fields_are_stored(void)
 {
     const struct sample_params *s = &ask.sample;
 
@@ -583,7 +583,7 @@ static void sampling_goes_where_it_belongs(void)
     EXPECT(s->want_logprobs && !ask.want_logprobs && ask_n_choices(&ask) == 4);
 }
 
-static void the_rest_goes_where_it_belongs(void)
+static void other_fields_are_stored(void)
 {
     EXPECT_EQ(chat_with(everything), 0);
     EXPECT_STR(z(ask.model), "m/x");
@@ -617,7 +617,7 @@ static void stops_of_a_string_end_there(void)
     EXPECT_STR(z(ask.stops[0]), "a");
 }
 
-static void a_conversation_is_kept_whole(void)
+static void conversation_is_complete(void)
 {
     EXPECT_EQ(messages("[{'role':'system','content':'s'},"
                        "{'role':'user','name':'ann','content':[{'type':'text','text':'a'},'b']},"
@@ -675,10 +675,11 @@ static void effort_reaches_the_template(void)
     EXPECT_EQ(chat_with("'reasoning_effort':'none','chat_template_kwargs':"
                         "{'enable_thinking':true}"),
         0);
-    EXPECT(json_get(ask.convo.template_kwargs, "enable_thinking")->b); /* the client's own wins */
+    /* the value of the client has precedence */
+    EXPECT(json_get(ask.convo.template_kwargs, "enable_thinking")->b);
 }
 
-static void prompts_come_in_four_shapes(void)
+static void prompt_may_have_four_forms(void)
 {
     EXPECT_EQ(parse(&wire_openai_completion, "{'prompt':'abc'}"), 0);
     EXPECT(ask.n_prompts == 1 && !ask.prompts[0].is_tokens);
@@ -712,8 +713,8 @@ static void token_ids_are_checked_against_the_model(void)
     EXPECT_EQ(ask_check_vocab(&ask, 100, &e), 0);
 }
 
-/* Whatever a client invents is still there, value for value, in the order it was sent. */
-static void nothing_that_was_sent_is_lost(void)
+/* Unknown members remain in the request, value for value, in their order. */
+static void unknown_members_are_preserved(void)
 {
     struct rng r = { .key = 42 };
     char body[8000], name[32];
@@ -808,7 +809,7 @@ static void every_failed_allocation_is_reported(void)
         EXPECT(!a || err.code == ERR_MEMORY);
     }
     EXPECT(n >= FAULTS_AT_LEAST(3));
-    /* And an arena that is full at any point. */
+    /* Also with an arena that is full at any point. */
     for (size_t room = 0; room < 12000; room += 64) {
         struct ask out;
         struct err err = { 0 };
@@ -819,7 +820,7 @@ static void every_failed_allocation_is_reported(void)
     }
 }
 
-static void a_suffix_makes_it_a_gap(void)
+static void suffix_makes_it_an_infill_request(void)
 {
     EXPECT_EQ(completion_with("'prompt':['a','b'],'suffix':'z'"), 0);
     EXPECT_EQ(ask.n_prompts, 2);
@@ -832,7 +833,7 @@ static void a_suffix_makes_it_a_gap(void)
     EXPECT(!ask.prompts[0].fill);
 }
 
-static void a_shape_goes_where_it_belongs(void)
+static void response_format_is_stored(void)
 {
     static char body[ASK_SHAPE_MAX + 1000];
 
@@ -851,13 +852,13 @@ static void a_shape_goes_where_it_belongs(void)
     EXPECT(e.code == ERR_INVALID && strstr(e.msg, "exceeds 16 KB limit"));
 }
 
-TESTS(TEST(a_suffix_makes_it_a_gap), TEST(a_shape_goes_where_it_belongs),
+TESTS(TEST(suffix_makes_it_an_infill_request), TEST(response_format_is_stored),
     TEST(fields_of_both_routes), TEST(fields_of_a_chat), TEST(fields_of_a_completion),
     TEST(messages_that_are_right_and_wrong), TEST(numbers_at_their_edges),
-    TEST(sentences_name_field_value_and_range), TEST(what_is_absent_has_its_default),
-    TEST(sampling_goes_where_it_belongs), TEST(the_rest_goes_where_it_belongs),
-    TEST(stops_of_a_string_end_there), TEST(a_conversation_is_kept_whole),
+    TEST(errors_name_field_value_and_range), TEST(what_is_absent_has_its_default),
+    TEST(sampling_fields_are_stored), TEST(other_fields_are_stored),
+    TEST(stops_of_a_string_end_there), TEST(conversation_is_complete),
     TEST(a_final_message_can_be_continued), TEST(effort_reaches_the_template),
-    TEST(prompts_come_in_four_shapes), TEST(token_ids_are_checked_against_the_model),
-    TEST(nothing_that_was_sent_is_lost), TEST(long_lists_are_bounded),
+    TEST(prompt_may_have_four_forms), TEST(token_ids_are_checked_against_the_model),
+    TEST(unknown_members_are_preserved), TEST(long_lists_are_bounded),
     TEST(every_failed_allocation_is_reported))

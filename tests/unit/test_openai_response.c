@@ -1,5 +1,4 @@
-/* api/answer.c and openai_response.c: the bytes a client reads, streamed and whole. Expected bytes
- * are written with ' for ". */
+/* OpenAI responses: the bytes of streams and bodies. Expected bytes are written with ' for ". */
 #include "../check.h"
 
 #include "api/common/wire.h"
@@ -14,7 +13,7 @@ static struct fake_sink sink;
 static struct answer *answer;
 static struct err e;
 
-/* Token i stands for one of these. 7 and 8 are the halves of e with an acute accent. */
+/* Text of each token. 7 and 8 are the halves of e with an acute accent. */
 static const char *const words[] = { "<end>", "Hello", " wor", "ld", "\"q\"\n", "!", " stop",
     "\xC3", "\xA9" };
 
@@ -61,15 +60,15 @@ static void close_answer(void)
 
 #define CHAT(fields) "{'messages':[{'role':'user','content':'x'}]," fields "}"
 
-static struct sampled tok(int32_t id, float logprob)
+static struct sampled make_token(int32_t id, float logprob)
 {
     return (struct sampled){ .id = id, .logprob = logprob };
 }
 
-/* A token and the text it makes. */
-static void say(int choice, int32_t id)
+/* Emits a token and its text. */
+static void emit_token(int choice, int32_t id)
 {
-    struct sampled t = tok(id, -0.5f);
+    struct sampled t = make_token(id, -0.5f);
 
     answer_token(answer, choice, &t);
     answer_text(answer, choice, str_of(words[id]));
@@ -80,7 +79,7 @@ static void end_choice(int choice, enum finish finish)
     answer_choice_end(answer, choice, finish, STR_NONE, -1);
 }
 
-static void body_is(const char *want)
+static void expect_body(const char *want)
 {
     static char got[20000];
 
@@ -90,7 +89,7 @@ static void body_is(const char *want)
     EXPECT_STR(got, want);
 }
 
-/* Every frame is one JSON text; the whole thing ends as it should. */
+/* Checks that every frame is one JSON text and that the stream ends properly. */
 static void frames_are_json(bool with_done)
 {
     struct str rest = buf_str(&sink.body);
@@ -133,17 +132,17 @@ static void a_chat_in_one_piece(void)
     answer_begin(answer);
     EXPECT_EQ(sink.n_begun, 0);
     answer_usage(answer, 7, 4);
-    say(0, 1);
-    say(0, 4);
+    emit_token(0, 1);
+    emit_token(0, 4);
     answer_flush(answer);
     end_choice(0, FINISH_STOP);
     answer_end(answer);
     EXPECT(sink.status == 200 && sink.n_ended == 1 && !sink.n_aborted);
     EXPECT_STR(sink.type, "application/json");
-    body_is("{'id':'chatcmpl-1','object':'chat.completion','created':1700000000,'model':'m',"
-            "'system_fingerprint':'fp_1','choices':[{'index':0,'message':{'role':'assistant',"
-            "'content':'Hello\\'q\\'\\n','refusal':null,'annotations':[]},'logprobs':null,"
-            "'finish_reason':'stop','stop_reason':null}],'usage':" USAGE(7, 2, 9, 4) "}");
+    expect_body("{'id':'chatcmpl-1','object':'chat.completion','created':1700000000,'model':'m',"
+                "'system_fingerprint':'fp_1','choices':[{'index':0,'message':{'role':'assistant',"
+                "'content':'Hello\\'q\\'\\n','refusal':null,'annotations':[]},'logprobs':null,"
+                "'finish_reason':'stop','stop_reason':null}],'usage':" USAGE(7, 2, 9, 4) "}");
     close_answer();
 }
 
@@ -155,15 +154,15 @@ static void a_chat_as_a_stream(void)
     EXPECT_STR(sink.type, "text/event-stream");
     EXPECT_STR(sink.fields, "Cache-Control: no-cache\nX-Accel-Buffering: no\n");
     EXPECT_EQ(sink.body.n, (size_t)0);
-    say(0, 1);
+    emit_token(0, 1);
     answer_flush(answer);
     EXPECT_EQ(sink.n_writes, 1);
     answer_keepalive(answer);
-    say(0, 4);
+    emit_token(0, 4);
     end_choice(0, FINISH_LENGTH);
     answer_end(answer);
     EXPECT_EQ(sink.n_ended, 1);
-    body_is(HEAD
+    expect_body(HEAD
         "0" ROLE HEAD "0,'delta':{'content':'Hello'},'logprobs':null,'finish_reason':null}]}\n\n"
         ": keep-alive\n\n" HEAD
         "0,'delta':{'content':'\\'q\\'\\n'},'logprobs':null,'finish_reason':null}]}\n\n" HEAD
@@ -179,19 +178,20 @@ static void usage_comes_in_a_frame_of_its_own(void)
         CHAT("'stream':true,'stream_options':{'include_usage':true},'service_tier':'auto'"));
     answer_begin(answer);
     answer_usage(answer, 3, 0);
-    say(0, 1);
+    emit_token(0, 1);
     end_choice(0, FINISH_STOP);
     answer_end(answer);
 #define TIER                                                                                       \
     "data: {'id':'chatcmpl-1','object':'chat.completion.chunk','created':1700000000,'model':'m',"  \
     "'service_tier':'default','system_fingerprint':'fp_1','choices':["
-    body_is(TIER "{'index':0,'delta':{'role':'assistant','content':''},'logprobs':null,"
-                 "'finish_reason':null}],'usage':null}\n\n" TIER
-                 "{'index':0,'delta':{'content':'Hello'},'logprobs':null,'finish_reason':null}],"
-                 "'usage':null}\n\n" TIER
-                 "{'index':0,'delta':{},'logprobs':null,'finish_reason':'stop','stop_reason':null}"
-                 "],'usage':null}\n\n" TIER "],'usage':" USAGE(3, 1, 4, 0) "}\n\n"
-                                                                           "data: [DONE]\n\n");
+    expect_body(
+        TIER "{'index':0,'delta':{'role':'assistant','content':''},'logprobs':null,"
+             "'finish_reason':null}],'usage':null}\n\n" TIER
+             "{'index':0,'delta':{'content':'Hello'},'logprobs':null,'finish_reason':null}],"
+             "'usage':null}\n\n" TIER
+             "{'index':0,'delta':{},'logprobs':null,'finish_reason':'stop','stop_reason':null}"
+             "],'usage':null}\n\n" TIER "],'usage':" USAGE(3, 1, 4, 0) "}\n\n"
+                                                                       "data: [DONE]\n\n");
     close_answer();
 }
 
@@ -201,10 +201,10 @@ static void continuous_usage_is_in_every_frame(void)
                                         "'continuous_usage_stats':true}"));
     answer_begin(answer);
     answer_usage(answer, 3, 1);
-    say(0, 1);
+    emit_token(0, 1);
     end_choice(0, FINISH_STOP);
     answer_end(answer);
-    body_is(HEAD
+    expect_body(HEAD
         "0,'delta':{'role':'assistant','content':''},'logprobs':null,"
         "'finish_reason':null}],'usage':" USAGE(3, 1, 4,
             1) "}\n\n" HEAD "0,'delta':{'content':'Hello'},'logprobs':null,'finish_reason':null}],"
@@ -221,11 +221,11 @@ static void continuous_usage_is_in_every_frame(void)
     close_answer();
 }
 
-static void a_prediction_is_accounted_for(void)
+static void prediction_tokens_are_counted(void)
 {
     open_answer(&wire_openai_chat, CHAT("'n':1"));
     answer_begin(answer);
-    say(0, 1);
+    emit_token(0, 1);
     end_choice(0, FINISH_STOP);
     answer_predicted(answer, 3, 9);
     answer_end(answer);
@@ -238,14 +238,14 @@ static void choices_interleave_by_index(void)
 {
     open_answer(&wire_openai_chat, CHAT("'stream':true,'n':2"));
     answer_begin(answer);
-    say(1, 1);
-    say(0, 2);
-    say(1, 3);
+    emit_token(1, 1);
+    emit_token(0, 2);
+    emit_token(1, 3);
     end_choice(1, FINISH_STOP);
     EXPECT(answer_choice_ended(answer, 1) && !answer_choice_ended(answer, 0));
-    say(1, 5); /* a straggler */
+    emit_token(1, 5); /* a late token */
     answer_end(answer);
-    body_is(
+    expect_body(
         HEAD "1" ROLE HEAD
              "1,'delta':{'content':'Hello'},'logprobs':null,'finish_reason':null}]}\n\n" HEAD
              "0" ROLE HEAD
@@ -258,7 +258,8 @@ static void choices_interleave_by_index(void)
     close_answer();
 }
 
-static void say_with_top(int choice, int32_t id, float logprob, int32_t other, float other_logprob)
+static void emit_token_with_top(
+    int choice, int32_t id, float logprob, int32_t other, float other_logprob)
 {
     struct sampled t = { .id = id,
         .logprob = logprob,
@@ -272,41 +273,42 @@ static void logprobs_wait_for_their_text(void)
 {
     open_answer(&wire_openai_chat, CHAT("'stream':true,'logprobs':true,'top_logprobs':1"));
     answer_begin(answer);
-    say_with_top(0, 7, -0.25f, 1, -2);
-    say_with_top(0, 8, -INFINITY, 1, -2);
+    emit_token_with_top(0, 7, -0.25f, 1, -2);
+    emit_token_with_top(0, 8, -INFINITY, 1, -2);
     answer_text(answer, 0, STR("\xC3\xA9"));
     end_choice(0, FINISH_STOP);
     answer_end(answer);
-    body_is(HEAD "0" ROLE HEAD "0,'delta':{'content':'\xC3\xA9'},'logprobs':{'content':["
-                 "{'token':'\xEF\xBF\xBD','logprob':-0.25,'bytes':[195],'top_logprobs':["
-                 "{'token':'\xEF\xBF\xBD','logprob':-0.25,'bytes':[195]}]},"
-                 "{'token':'\xEF\xBF\xBD','logprob':-9999,'bytes':[169],'top_logprobs':["
-                 "{'token':'\xEF\xBF\xBD','logprob':-9999,'bytes':[169]}]}"
-                 "],'refusal':null},'finish_reason':null}]}\n\n" HEAD
-                 "0,'delta':{},'logprobs':null,'finish_reason':'stop','stop_reason':null}]}\n\n"
-                 "data: [DONE]\n\n");
+    expect_body(HEAD "0" ROLE HEAD "0,'delta':{'content':'\xC3\xA9'},'logprobs':{'content':["
+                     "{'token':'\xEF\xBF\xBD','logprob':-0.25,'bytes':[195],'top_logprobs':["
+                     "{'token':'\xEF\xBF\xBD','logprob':-0.25,'bytes':[195]}]},"
+                     "{'token':'\xEF\xBF\xBD','logprob':-9999,'bytes':[169],'top_logprobs':["
+                     "{'token':'\xEF\xBF\xBD','logprob':-9999,'bytes':[169]}]}"
+                     "],'refusal':null},'finish_reason':null}]}\n\n" HEAD
+                     "0,'delta':{},'logprobs':null,'finish_reason':'stop','stop_reason':null}]}\n\n"
+                     "data: [DONE]\n\n");
     close_answer();
 }
 
 static void logprobs_of_a_body(void)
 {
     open_answer(&wire_openai_chat, CHAT("'logprobs':true,'top_logprobs':2"));
-    say_with_top(0, 1, -0.1f, 2, -2.5f);
+    emit_token_with_top(0, 1, -0.1f, 2, -2.5f);
     answer_text(answer, 0, STR("Hello"));
     end_choice(0, FINISH_STOP);
     answer_end(answer);
-    body_is("{'id':'chatcmpl-1','object':'chat.completion','created':1700000000,'model':'m',"
-            "'system_fingerprint':'fp_1','choices':[{'index':0,'message':{'role':'assistant',"
-            "'content':'Hello','refusal':null,'annotations':[]},'logprobs':{'content':["
-            "{'token':'Hello','logprob':-0.1,'bytes':[72,101,108,108,111],'top_logprobs':["
-            "{'token':'Hello','logprob':-0.1,'bytes':[72,101,108,108,111]},"
-            "{'token':' wor','logprob':-2.5,'bytes':[32,119,111,114]}]}],'refusal':null},"
-            "'finish_reason':'stop','stop_reason':null}],'usage':" USAGE(0, 1, 1, 0) "}");
+    expect_body("{'id':'chatcmpl-1','object':'chat.completion','created':1700000000,'model':'m',"
+                "'system_fingerprint':'fp_1','choices':[{'index':0,'message':{'role':'assistant',"
+                "'content':'Hello','refusal':null,'annotations':[]},'logprobs':{'content':["
+                "{'token':'Hello','logprob':-0.1,'bytes':[72,101,108,108,111],'top_logprobs':["
+                "{'token':'Hello','logprob':-0.1,'bytes':[72,101,108,108,111]},"
+                "{'token':' wor','logprob':-2.5,'bytes':[32,119,111,114]}]}],'refusal':null},"
+                "'finish_reason':'stop','stop_reason':null}],'usage':" USAGE(0, 1, 1, 0) "}");
     close_answer();
 }
 
-/* A stop string swallows its tokens' logprobs; a stream and a body agree; the count stays. */
-static void a_stop_string_takes_its_tokens_along(void)
+/* Logprobs of tokens in a stop string are removed; stream and body agree; the token count is
+ * unchanged. */
+static void stop_string_removes_its_tokens_logprobs(void)
 {
     static const char *const how[] = { CHAT("'logprobs':true,'stop':' stop!'"),
         CHAT("'logprobs':true,'stop':' stop!','stream':true") };
@@ -314,8 +316,8 @@ static void a_stop_string_takes_its_tokens_along(void)
     for (size_t i = 0; i < ARRAY_LEN(how); i++) {
         open_answer(&wire_openai_chat, how[i]);
         answer_begin(answer);
-        say(0, 1);
-        struct sampled t = tok(6, -1), u = tok(5, -1);
+        emit_token(0, 1);
+        struct sampled t = make_token(6, -1), u = make_token(5, -1);
         answer_token(answer, 0, &t);
         answer_token(answer, 0, &u);
         answer_choice_end(answer, 0, FINISH_STOP, ask.stops[0], -1);
@@ -327,19 +329,19 @@ static void a_stop_string_takes_its_tokens_along(void)
         EXPECT_EQ(answer_counts(answer).completion_tokens, 3);
     }
     open_answer(&wire_openai_chat, CHAT("'stop_token_ids':[5]"));
-    say(0, 1);
+    emit_token(0, 1);
     answer_choice_end(answer, 0, FINISH_STOP, STR_NONE, 5);
     answer_end(answer);
     EXPECT(str_find(buf_str(&sink.body), STR("\"stop_reason\":5}")) > 0);
     close_answer();
 }
 
-/* The prompt's logprobs may come after its text, and no stop string takes them away. */
-static void an_echoed_prompt_stays(void)
+/* The prompt's logprobs may arrive after its text, and a stop string does not remove them. */
+static void echoed_prompt_is_not_trimmed(void)
 {
     open_answer(
         &wire_openai_completion, "{'prompt':[1,2],'echo':true,'logprobs':0,'stop':' stop'}");
-    struct sampled second = tok(2, -1.5f), stop = tok(6, -1);
+    struct sampled second = make_token(2, -1.5f), stop = make_token(6, -1);
     answer_prompt_token(answer, 0, 1, NULL);
     answer_prompt_text(answer, 0, STR("Hello wor"));
     answer_prompt_token(answer, 0, 2, &second);
@@ -363,18 +365,18 @@ static void a_completion_with_echo_and_logprobs(void)
     answer_prompt_token(answer, 0, 1, NULL);
     answer_prompt_token(answer, 0, 2, &second);
     answer_prompt_text(answer, 0, STR("Hello wor"));
-    say_with_top(0, 7, -0.5f, 3, -2);
+    emit_token_with_top(0, 7, -0.5f, 3, -2);
     answer_text(answer, 0, STR("\xEF\xBF\xBD"));
     end_choice(0, FINISH_LENGTH);
     answer_usage(answer, 2, 0);
     answer_end(answer);
-    body_is("{'id':'cmpl-1','object':'text_completion','created':1700000000,'model':'m',"
-            "'system_fingerprint':'fp_1','choices':[{'index':0,'text':'Hello wor\xEF\xBF\xBD',"
-            "'logprobs':{'tokens':['Hello',' wor','bytes:\\\\xc3'],"
-            "'token_logprobs':[null,-1.5,-0.5],"
-            "'top_logprobs':[null,{'ld':-0.25,' wor':-1.5},{'bytes:\\\\xc3':-0.5}],"
-            "'text_offset':[0,5,9]},'finish_reason':'length','stop_reason':null}],"
-            "'usage':" USAGE(2, 1, 3, 0) "}");
+    expect_body("{'id':'cmpl-1','object':'text_completion','created':1700000000,'model':'m',"
+                "'system_fingerprint':'fp_1','choices':[{'index':0,'text':'Hello wor\xEF\xBF\xBD',"
+                "'logprobs':{'tokens':['Hello',' wor','bytes:\\\\xc3'],"
+                "'token_logprobs':[null,-1.5,-0.5],"
+                "'top_logprobs':[null,{'ld':-0.25,' wor':-1.5},{'bytes:\\\\xc3':-0.5}],"
+                "'text_offset':[0,5,9]},'finish_reason':'length','stop_reason':null}],"
+                "'usage':" USAGE(2, 1, 3, 0) "}");
     close_answer();
 }
 
@@ -384,11 +386,11 @@ static void only_the_prompt_is_scored(void)
     answer_prompt_token(answer, 0, 1, NULL);
     answer_prompt_text(answer, 0, STR("Hello"));
     answer_end(answer);
-    body_is("{'id':'cmpl-1','object':'text_completion','created':1700000000,'model':'m',"
-            "'system_fingerprint':'fp_1','choices':[{'index':0,'text':'Hello',"
-            "'logprobs':{'tokens':['Hello'],'token_logprobs':[null],'top_logprobs':[null],"
-            "'text_offset':[0]},'finish_reason':'length','stop_reason':null}],"
-            "'usage':" USAGE(0, 0, 0, 0) "}");
+    expect_body("{'id':'cmpl-1','object':'text_completion','created':1700000000,'model':'m',"
+                "'system_fingerprint':'fp_1','choices':[{'index':0,'text':'Hello',"
+                "'logprobs':{'tokens':['Hello'],'token_logprobs':[null],'top_logprobs':[null],"
+                "'text_offset':[0]},'finish_reason':'length','stop_reason':null}],"
+                "'usage':" USAGE(0, 0, 0, 0) "}");
     close_answer();
 }
 
@@ -398,24 +400,24 @@ static void a_completion_as_a_stream(void)
         "{'prompt':['a','b'],'stream':true,'logprobs':0,'echo':true,'return_token_ids':true}");
     answer_begin(answer);
     answer_prompt_text(answer, 1, STR("b"));
-    say(1, 1);
+    emit_token(1, 1);
     end_choice(1, FINISH_STOP);
-    say(0, 2);
+    emit_token(0, 2);
     end_choice(0, FINISH_STOP);
     answer_end(answer);
-    body_is(CHEAD "1,'text':'b','logprobs':{'tokens':[],'token_logprobs':[],'top_logprobs':[],"
-                  "'text_offset':[]},'finish_reason':null,'token_ids':[]}]}\n\n" CHEAD
-                  "1,'text':'Hello','logprobs':{'tokens':['Hello'],'token_logprobs':[-0.5],"
-                  "'top_logprobs':[{'Hello':-0.5}],'text_offset':[0]},'finish_reason':null,"
-                  "'token_ids':[1]}]}\n\n" CHEAD
-                  "1,'text':'','logprobs':null,'finish_reason':'stop','stop_reason':null,"
-                  "'token_ids':[]}]}\n\n" CHEAD
-                  "0,'text':' wor','logprobs':{'tokens':[' wor'],'token_logprobs':[-0.5],"
-                  "'top_logprobs':[{' wor':-0.5}],'text_offset':[0]},'finish_reason':null,"
-                  "'token_ids':[2]}]}\n\n" CHEAD
-                  "0,'text':'','logprobs':null,'finish_reason':'stop','stop_reason':null,"
-                  "'token_ids':[]}]}\n\n"
-                  "data: [DONE]\n\n");
+    expect_body(CHEAD "1,'text':'b','logprobs':{'tokens':[],'token_logprobs':[],'top_logprobs':[],"
+                      "'text_offset':[]},'finish_reason':null,'token_ids':[]}]}\n\n" CHEAD
+                      "1,'text':'Hello','logprobs':{'tokens':['Hello'],'token_logprobs':[-0.5],"
+                      "'top_logprobs':[{'Hello':-0.5}],'text_offset':[0]},'finish_reason':null,"
+                      "'token_ids':[1]}]}\n\n" CHEAD
+                      "1,'text':'','logprobs':null,'finish_reason':'stop','stop_reason':null,"
+                      "'token_ids':[]}]}\n\n" CHEAD
+                      "0,'text':' wor','logprobs':{'tokens':[' wor'],'token_logprobs':[-0.5],"
+                      "'top_logprobs':[{' wor':-0.5}],'text_offset':[0]},'finish_reason':null,"
+                      "'token_ids':[2]}]}\n\n" CHEAD
+                      "0,'text':'','logprobs':null,'finish_reason':'stop','stop_reason':null,"
+                      "'token_ids':[]}]}\n\n"
+                      "data: [DONE]\n\n");
     close_answer();
 }
 
@@ -423,17 +425,19 @@ static void tokens_can_be_named_by_id(void)
 {
     open_answer(
         &wire_openai_completion, "{'prompt':'a','logprobs':1,'return_tokens_as_token_ids':true}");
-    say(0, 7);
+    emit_token(0, 7);
     answer_end(answer);
     EXPECT(str_find(buf_str(&sink.body), STR("\"tokens\":[\"token_id:7\"]")) > 0);
     EXPECT(str_find(buf_str(&sink.body), STR("\"top_logprobs\":[{\"token_id:7\":-0.5}]")) > 0);
     close_answer();
 }
 
-/* Likeliest per token first; a long good answer beats a short worse one; prompts do not mix. */
-static void the_best_of_several_are_shown(void)
+/* The choice with the highest log-probability per token is first: a long likely output precedes
+ * a short unlikely one. Prompts are ranked separately. */
+static void best_of_returns_the_likeliest_choices(void)
 {
-    struct sampled good = tok(1, -0.1f), fair = tok(2, -0.5f), poor = tok(3, -3);
+    struct sampled good = make_token(1, -0.1f), fair = make_token(2, -0.5f),
+                   poor = make_token(3, -3);
 
     open_answer(&wire_openai_completion, "{'prompt':['a','b'],'best_of':3,'n':2}");
     for (int p = 0; p < 6; p += 3) {
@@ -468,12 +472,13 @@ static void an_error_before_the_headers_is_an_error(void)
     err_context(&e, "messages", 5000, 4096);
     answer_error(answer, &e, &x);
     EXPECT(sink.status == 400 && sink.n_ended == 1);
-    body_is("{'error':{'message':'This model's maximum context length is 4096 tokens. However, "
-            "your request has 5000 tokens and exceeds the available context size. Please reduce "
-            "the length of the messages.','type':'invalid_request_error','param':'messages',"
-            "'code':'context_length_exceeded','n_prompt_tokens':5000,'n_ctx':4096}}");
+    expect_body(
+        "{'error':{'message':'This model's maximum context length is 4096 tokens. However, "
+        "your request has 5000 tokens and exceeds the available context size. Please reduce "
+        "the length of the messages.','type':'invalid_request_error','param':'messages',"
+        "'code':'context_length_exceeded','n_prompt_tokens':5000,'n_ctx':4096}}");
     answer_text(answer, 0, STR("late"));
-    answer_end(answer); /* nothing happens any more */
+    answer_end(answer); /* has no effect any more */
     EXPECT_EQ(sink.n_ended, 1);
     close_answer();
 }
@@ -482,14 +487,14 @@ static void an_error_in_a_stream_is_its_last_frame(void)
 {
     open_answer(&wire_openai_chat, CHAT("'stream':true"));
     answer_begin(answer);
-    say(0, 1);
+    emit_token(0, 1);
     err_set(&e, ERR_TIMEOUT, "The deadline of %d s passed.", 2);
     answer_error(answer, &e, NULL);
     EXPECT(sink.status == 200 && sink.n_ended == 1);
-    body_is(HEAD "0" ROLE HEAD
-                 "0,'delta':{'content':'Hello'},'logprobs':null,'finish_reason':null}]}\n\n"
-                 "data: {'error':{'message':'The deadline of 2 s passed.','type':'server_error',"
-                 "'param':null,'code':'timeout'}}\n\n");
+    expect_body(HEAD
+        "0" ROLE HEAD "0,'delta':{'content':'Hello'},'logprobs':null,'finish_reason':null}]}\n\n"
+        "data: {'error':{'message':'The deadline of 2 s passed.','type':'server_error',"
+        "'param':null,'code':'timeout'}}\n\n");
     answer_error(answer, &e, NULL);
     answer_keepalive(answer);
     answer_flush(answer);
@@ -499,14 +504,14 @@ static void an_error_in_a_stream_is_its_last_frame(void)
     close_answer();
 }
 
-static void an_answer_that_grows_too_large_says_so(void)
+static void response_above_the_size_limit_is_an_error(void)
 {
     struct str big = { xcalloc(1, MB), MB };
     int n = 0;
 
     open_answer(&wire_openai_chat, CHAT("'n':4"));
     while (answer_ok(answer) && n < 100)
-        answer_text(answer, n++ % 4, big); /* a NUL is six bytes, escaped */
+        answer_text(answer, n++ % 4, big); /* a NUL becomes six bytes, escaped */
     EXPECT(n >= 10 && n < 13);
     answer_end(answer);
     EXPECT(sink.status == 503 && sink.n_ended == 1);
@@ -530,8 +535,8 @@ static void ids_are_random_and_well_formed(void)
     close_answer();
 }
 
-/* However an answer is cut into pieces, a stream's deltas join to the body's text. */
-static void a_stream_says_what_a_body_says(void)
+/* However an output is cut into pieces, the stream's deltas join to the text of the body. */
+static void stream_and_body_have_the_same_text(void)
 {
     static const char *const texts[] = { "plain", "\x01\x02\n\r\t\"\\", "\xF0\x9F\x98\x80 \xC3\xA9",
         "{\"a\":[1,2]}", "data: [DONE]\n\n", "</script>\xE2\x80\xA8" };
@@ -581,7 +586,7 @@ static int one_request(bool stream, struct err *err)
         .vocab = words };
     struct answer *a = NULL;
     struct arena *ar = arena_new(MB);
-    struct sampled t = tok(1, -0.5f);
+    struct sampled t = make_token(1, -0.5f);
     int rc = -1;
 
     if (!ar)
@@ -629,11 +634,12 @@ static void every_failed_allocation_is_reported(void)
 }
 
 TESTS(TEST(a_chat_in_one_piece), TEST(a_chat_as_a_stream), TEST(usage_comes_in_a_frame_of_its_own),
-    TEST(continuous_usage_is_in_every_frame), TEST(a_prediction_is_accounted_for),
+    TEST(continuous_usage_is_in_every_frame), TEST(prediction_tokens_are_counted),
     TEST(choices_interleave_by_index), TEST(logprobs_wait_for_their_text), TEST(logprobs_of_a_body),
-    TEST(a_stop_string_takes_its_tokens_along), TEST(a_completion_with_echo_and_logprobs),
-    TEST(an_echoed_prompt_stays), TEST(only_the_prompt_is_scored), TEST(a_completion_as_a_stream),
-    TEST(tokens_can_be_named_by_id), TEST(the_best_of_several_are_shown),
-    TEST(an_error_before_the_headers_is_an_error), TEST(an_error_in_a_stream_is_its_last_frame),
-    TEST(an_answer_that_grows_too_large_says_so), TEST(ids_are_random_and_well_formed),
-    TEST(a_stream_says_what_a_body_says), TEST(every_failed_allocation_is_reported))
+    TEST(stop_string_removes_its_tokens_logprobs), TEST(a_completion_with_echo_and_logprobs),
+    TEST(echoed_prompt_is_not_trimmed), TEST(only_the_prompt_is_scored),
+    TEST(a_completion_as_a_stream), TEST(tokens_can_be_named_by_id),
+    TEST(best_of_returns_the_likeliest_choices), TEST(an_error_before_the_headers_is_an_error),
+    TEST(an_error_in_a_stream_is_its_last_frame), TEST(response_above_the_size_limit_is_an_error),
+    TEST(ids_are_random_and_well_formed), TEST(stream_and_body_have_the_same_text),
+    TEST(every_failed_allocation_is_reported))

@@ -1,5 +1,5 @@
-/* Wire -> ask -> wire: what an OpenAI client sends is in the ask, field by field and byte by byte;
- * and what an answer told comes back to the ask when the client sends it as history. */
+/* OpenAI round trip: a request of a client is in the parsed request, field by field and byte by
+ * byte, and a response that the client sends back as history is parsed to the same messages. */
 #include "wire_kit.h"
 
 #include "base/rng.h"
@@ -11,7 +11,7 @@ static int below(int n)
     return (int)rng_below(&rng, (uint64_t)n);
 }
 
-/* Text of all kinds of bytes that JSON can carry. */
+/* Writes text with all kinds of bytes that JSON can contain. */
 static void put_text(struct buf *b)
 {
     static const char *const bits[] = { "a", " ", "\"", "\\", "\n", "\t", "\x01", "\xC3\xA9",
@@ -37,9 +37,9 @@ static void member(struct jw *w, const char *key)
     text(w);
 }
 
-/* ---- a random request, canonical: nothing in it may be said in another way */
+/* ---- a random request in canonical form, so that each value has one spelling */
 
-static void content(struct jw *w, bool may_lack)
+static void write_random_content(struct jw *w, bool may_lack)
 {
     int kind = below(may_lack ? 3 : 2);
 
@@ -61,7 +61,7 @@ static void content(struct jw *w, bool may_lack)
     jw_end_array(w);
 }
 
-static void tool_calls(struct jw *w)
+static void write_random_calls(struct jw *w)
 {
     jw_key(w, "tool_calls");
     jw_array(w);
@@ -80,26 +80,26 @@ static void tool_calls(struct jw *w)
     jw_end_array(w);
 }
 
-static void message(struct jw *w)
+static void write_random_message(struct jw *w)
 {
     enum role role = (enum role)below(ROLE_FUNCTION + 1);
 
     jw_object(w);
     jw_key(w, "role");
     jw_z(w, role_name(role));
-    content(w, role == ROLE_ASSISTANT || role == ROLE_TOOL);
+    write_random_content(w, role == ROLE_ASSISTANT || role == ROLE_TOOL);
     if (role == ROLE_FUNCTION || below(4) == 0)
         member(w, "name");
     if (role == ROLE_TOOL)
         member(w, "tool_call_id");
     if (role == ROLE_ASSISTANT && below(2))
-        tool_calls(w);
+        write_random_calls(w);
     if (role == ROLE_ASSISTANT && below(2))
         member(w, "reasoning_content");
     jw_end_object(w);
 }
 
-static void tools(struct jw *w, int n)
+static void write_random_tools(struct jw *w, int n)
 {
     jw_key(w, "tools");
     jw_array(w);
@@ -123,7 +123,7 @@ static void tools(struct jw *w, int n)
     jw_end_array(w);
 }
 
-static void choice(struct jw *w)
+static void write_random_tool_choice(struct jw *w)
 {
     jw_key(w, "tool_choice");
     switch (below(4)) {
@@ -141,7 +141,7 @@ static void choice(struct jw *w)
     }
 }
 
-static void invent(struct buf *out)
+static void write_random_request(struct buf *out)
 {
     struct jw w;
 
@@ -151,11 +151,11 @@ static void invent(struct buf *out)
     jw_key(&w, "messages");
     jw_array(&w);
     for (int n = below(6) + 1; n; n--)
-        message(&w);
+        write_random_message(&w);
     jw_end_array(&w);
     if (below(2)) {
-        tools(&w, below(3) + 1);
-        choice(&w);
+        write_random_tools(&w, below(3) + 1);
+        write_random_tool_choice(&w);
         jw_key(&w, "parallel_tool_calls");
         jw_bool(&w, below(2));
     }
@@ -183,9 +183,9 @@ static void invent(struct buf *out)
     jw_end_object(&w);
 }
 
-/* ---- the ask, told in the wire's words: from the struct alone, never from what came */
+/* ---- the parsed request, written from the struct only, in the form of the dialect */
 
-static void say_content(struct jw *w, const struct message *m)
+static void write_content(struct jw *w, const struct message *m)
 {
     if (!m->has_content)
         return;
@@ -206,7 +206,7 @@ static void say_content(struct jw *w, const struct message *m)
     jw_end_array(w);
 }
 
-static void say_text(struct jw *w, const char *key, struct str s)
+static void write_text(struct jw *w, const char *key, struct str s)
 {
     if (!s.p)
         return;
@@ -214,7 +214,7 @@ static void say_text(struct jw *w, const char *key, struct str s)
     jw_str(w, s);
 }
 
-static void say_calls(struct jw *w, const struct message *m)
+static void write_calls(struct jw *w, const struct message *m)
 {
     if (!m->n_tool_calls)
         return;
@@ -222,33 +222,33 @@ static void say_calls(struct jw *w, const struct message *m)
     jw_array(w);
     for (int i = 0; i < m->n_tool_calls; i++) {
         jw_object(w);
-        say_text(w, "id", m->tool_calls[i].id);
+        write_text(w, "id", m->tool_calls[i].id);
         jw_key(w, "type");
         jw_z(w, "function");
         jw_key(w, "function");
         jw_object(w);
-        say_text(w, "name", m->tool_calls[i].name);
-        say_text(w, "arguments", m->tool_calls[i].arguments);
+        write_text(w, "name", m->tool_calls[i].name);
+        write_text(w, "arguments", m->tool_calls[i].arguments);
         jw_end_object(w);
         jw_end_object(w);
     }
     jw_end_array(w);
 }
 
-static void say_message(struct jw *w, const struct message *m)
+static void write_message(struct jw *w, const struct message *m)
 {
     jw_object(w);
     jw_key(w, "role");
     jw_z(w, role_name(m->role));
-    say_content(w, m);
-    say_text(w, "name", m->name);
-    say_text(w, "tool_call_id", m->tool_call_id);
-    say_calls(w, m);
-    say_text(w, "reasoning_content", m->reasoning);
+    write_content(w, m);
+    write_text(w, "name", m->name);
+    write_text(w, "tool_call_id", m->tool_call_id);
+    write_calls(w, m);
+    write_text(w, "reasoning_content", m->reasoning);
     jw_end_object(w);
 }
 
-static void say_tools(struct jw *w, const struct ask *ask)
+static void write_tools(struct jw *w, const struct ask *ask)
 {
     static const char *const words[] = { [TOOL_CHOICE_NONE] = "none",
         [TOOL_CHOICE_AUTO] = "auto",
@@ -270,19 +270,19 @@ static void say_tools(struct jw *w, const struct ask *ask)
     jw_bool(w, ask->parallel_tool_calls);
 }
 
-static void say(struct buf *out, const struct ask *ask)
+static void write_request(struct buf *out, const struct ask *ask)
 {
     struct jw w;
 
     jw_init(&w, out);
     jw_object(&w);
-    say_text(&w, "model", ask->model);
+    write_text(&w, "model", ask->model);
     jw_key(&w, "messages");
     jw_array(&w);
     for (int i = 0; i < ask->convo.n_messages; i++)
-        say_message(&w, &ask->convo.messages[i]);
+        write_message(&w, &ask->convo.messages[i]);
     jw_end_array(&w);
-    say_tools(&w, ask);
+    write_tools(&w, ask);
     jw_key(&w, "n");
     jw_i64(&w, ask->n);
     jw_key(&w, "max_tokens");
@@ -300,9 +300,9 @@ static void say(struct buf *out, const struct ask *ask)
     jw_end_array(&w);
     jw_key(&w, "stream");
     jw_bool(&w, ask->stream);
-    say_text(&w, "user", ask->user);
-    say_text(&w, "cache_salt", ask->cache_salt);
-    say_text(&w, "reasoning_effort", ask->reasoning_effort);
+    write_text(&w, "user", ask->user);
+    write_text(&w, "cache_salt", ask->cache_salt);
+    write_text(&w, "reasoning_effort", ask->reasoning_effort);
     jw_end_object(&w);
 }
 
@@ -325,7 +325,7 @@ static bool same_json(struct str a, struct str b)
     return same;
 }
 
-static void what_is_sent_is_in_the_ask(void)
+static void parsed_request_contains_every_field(void)
 {
     printf("seeds 1..500\n");
     for (uint64_t seed = 1; seed <= 500; seed++) {
@@ -333,21 +333,21 @@ static void what_is_sent_is_in_the_ask(void)
         rng = (struct rng){ .key = seed };
         buf_init(&sent, MB);
         buf_init(&said, MB);
-        invent(&sent);
+        write_random_request(&sent);
         int rc = parse(&wire_openai_chat, buf_str(&sent));
         if (rc)
             fprintf(stderr, "seed %d: %s\n" STR_FMT "\n", (int)seed, kit.e.msg, STR_ARG(sent));
         EXPECT_EQ(rc, 0);
-        say(&said, &kit.ask);
+        write_request(&said, &kit.ask);
         EXPECT(same_json(buf_str(&sent), buf_str(&said)));
         buf_clear(&sent);
         buf_clear(&said);
     }
 }
 
-/* ---- an answer, sent back as history */
+/* ---- a response, sent back as history */
 
-static void put_some(struct buf *b, bool reasoning)
+static void put_pieces(struct buf *b, bool reasoning)
 {
     struct buf piece;
 
@@ -378,7 +378,7 @@ static void put_call(int number, struct buf *args)
     buf_clear(&name);
 }
 
-static void what_was_told_comes_back(void)
+static void response_sent_as_history_is_parsed_back(void)
 {
     static const char ask_body[] = "{'messages':[{'role':'user','content':'x'}]}";
 
@@ -392,9 +392,9 @@ static void what_was_told_comes_back(void)
         buf_init(&back, MB);
         kit_open(&wire_openai_chat, ask_body);
         for (int n = below(4); n; n--)
-            put_some(&thoughts, true);
+            put_pieces(&thoughts, true);
         for (int n = below(4); n; n--)
-            put_some(&words, false);
+            put_pieces(&words, false);
         int n_calls = below(3);
         for (int i = 0; i < n_calls; i++)
             put_call(i, &args);
@@ -424,4 +424,4 @@ static void what_was_told_comes_back(void)
     kit_close();
 }
 
-TESTS(TEST(what_is_sent_is_in_the_ask), TEST(what_was_told_comes_back))
+TESTS(TEST(parsed_request_contains_every_field), TEST(response_sent_as_history_is_parsed_back))

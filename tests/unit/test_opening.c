@@ -1,12 +1,12 @@
-/* chat/opening.c: for every format, the beginning of a call that has to come, and what a model may
- * say behind it, is a call. */
+/* Forced tool calls: for every format, the prefix of a forced call plus a possible continuation
+ * of the model parses as a call. */
 #include "../parser_kit.h"
 
 #include "../text_kit.h"
 #include "output/opening.h"
 
-/* The rest of a call f(a=1), behind the name, in the words of all formats. */
-static const char *const rests[] = { "{\"a\": 1}}\n</tool_call>", "{\"a\": 1}", "{\"a\": 1}}",
+/* Rest of the call f(a=1) after its name, in the syntax of each format. */
+static const char *const call_rests[] = { "{\"a\": 1}}\n</tool_call>", "{\"a\": 1}", "{\"a\": 1}}",
     "a=1)", "a:1}", "<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>",
     "<parameter=a>\n1\n</parameter>\n</function>", "<parameter name=\"a\">1</parameter>\n</invoke>",
     "<\xEF\xBD\x9C"
@@ -17,7 +17,8 @@ static const char *const rests[] = { "{\"a\": 1}}\n</tool_call>", "{\"a\": 1}", 
 
 static struct arena *arena;
 
-static struct opening open_as(struct str tool, struct str thinking, const struct opening_of *what)
+static struct opening forced_prefix(
+    struct str tool, struct str thinking, const struct opening_of *what)
 {
     arena = arena ? arena : arena_new(MB);
     struct parser_format *f;
@@ -54,17 +55,19 @@ static bool is_call(struct str tool, struct str opening, const char *rest, struc
     return found;
 }
 
-static void what_follows_an_opening_is_a_call(void)
+static void continuation_of_a_forced_prefix_is_a_call(void)
 {
     struct str name = STR("get_f");
 
     for (size_t i = 1; tool_row_at(i); i++) {
         struct str tool = str_of(tool_row_at(i)->id);
-        struct opening named = open_as(tool, STR("null"), &(struct opening_of){ .name = name }),
-                       any = open_as(tool, STR("null"), &(struct opening_of){ .name = STR_NONE });
+        struct opening named =
+                           forced_prefix(tool, STR("null"), &(struct opening_of){ .name = name }),
+                       any = forced_prefix(
+                           tool, STR("null"), &(struct opening_of){ .name = STR_NONE });
         bool found = false;
-        for (size_t k = 0; k < ARRAY_LEN(rests); k++)
-            found |= is_call(tool, named.text, rests[k], name);
+        for (size_t k = 0; k < ARRAY_LEN(call_rests); k++)
+            found |= is_call(tool, named.text, call_rests[k], name);
         if (!found)
             fprintf(stderr, STR_FMT ": " STR_FMT "\n", STR_ARG(tool), STR_ARG(named.text));
         EXPECT(found);
@@ -77,8 +80,8 @@ static void only_the_name_is_not_trusted(void)
     struct str name = STR("<|im_end|>\"");
 
     for (size_t i = 1; tool_row_at(i); i++) {
-        struct opening o =
-            open_as(str_of(tool_row_at(i)->id), STR("null"), &(struct opening_of){ .name = name });
+        struct opening o = forced_prefix(
+            str_of(tool_row_at(i)->id), STR("null"), &(struct opening_of){ .name = name });
         struct buf all;
         buf_init(&all, MB);
         for (int k = 0; k < o.n_spans; k++) {
@@ -91,7 +94,7 @@ static void only_the_name_is_not_trusted(void)
     }
 }
 
-static void its_marks_become_control_tokens_and_its_name_does_not(void)
+static void markers_become_control_tokens_and_the_name_does_not(void)
 {
     struct kit_vocab k = { 0 };
     struct vocab *v;
@@ -102,7 +105,7 @@ static void its_marks_become_control_tokens_and_its_name_does_not(void)
     int32_t mark = kit_add(&k, "<tool_call>", TOKEN_CONTROL);
     int32_t end = kit_add(&k, "<|im_end|>", TOKEN_CONTROL);
     EXPECT_EQ(kit_make(&v, &k, "gpt2", gguf_writer_new(32), &e), 0);
-    struct opening o = open_as(STR("hermes_json"), STR("null"),
+    struct opening o = forced_prefix(STR("hermes_json"), STR("null"),
         &(struct opening_of){ .name = STR("<|im_end|><tool_call>") });
     struct tokens t = { .arena = arena };
     EXPECT_EQ(vocab_encode(v, o.spans, (size_t)o.n_spans, false, &t, &e), 0);
@@ -115,7 +118,7 @@ static void its_marks_become_control_tokens_and_its_name_does_not(void)
     vocab_close(v);
 }
 
-static void thinking_that_is_open_is_closed(void)
+static void open_reasoning_is_closed(void)
 {
     static const struct {
         const char *thinking;
@@ -131,21 +134,21 @@ static void thinking_that_is_open_is_closed(void)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct opening o = open_as(STR("hermes_json"), str_of(rows[i].thinking),
+        struct opening o = forced_prefix(STR("hermes_json"), str_of(rows[i].thinking),
             &(struct opening_of){ .name = STR("f"), .start = rows[i].start });
         EXPECT(str_starts(o.text, STR("\n</think>\n\n")) == rows[i].is_closed);
     }
 }
 
-static void a_format_that_numbers_calls_goes_on_counting(void)
+static void call_numbers_continue(void)
 {
-    struct opening o = open_as(STR("kimi_k2"), STR("null"),
+    struct opening o = forced_prefix(STR("kimi_k2"), STR("null"),
         &(struct opening_of){ .name = STR("f"), .n_earlier_calls = 4 });
 
     EXPECT(str_find(o.text, STR("functions.f:4<|tool_call_argument_begin|>")) > 0);
 }
 
-static void a_format_without_calls_cannot_be_asked_for_one(void)
+static void format_without_calls_is_rejected(void)
 {
     struct parser_format *f;
     struct opening o;
@@ -159,13 +162,13 @@ static void a_format_without_calls_cannot_be_asked_for_one(void)
     parser_format_free(f);
 }
 
-static void the_arena_goes(void)
+static void full_arena_is_an_error(void)
 {
     arena_free(arena);
     arena = NULL;
 }
 
-TESTS(TEST(what_follows_an_opening_is_a_call), TEST(only_the_name_is_not_trusted),
-    TEST(its_marks_become_control_tokens_and_its_name_does_not),
-    TEST(thinking_that_is_open_is_closed), TEST(a_format_that_numbers_calls_goes_on_counting),
-    TEST(a_format_without_calls_cannot_be_asked_for_one), TEST(the_arena_goes))
+TESTS(TEST(continuation_of_a_forced_prefix_is_a_call), TEST(only_the_name_is_not_trusted),
+    TEST(markers_become_control_tokens_and_the_name_does_not), TEST(open_reasoning_is_closed),
+    TEST(call_numbers_continue), TEST(format_without_calls_is_rejected),
+    TEST(full_arena_is_an_error))

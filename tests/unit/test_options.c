@@ -1,4 +1,5 @@
-/* The option table: flags, environment, file; what wins; what is refused, and where. */
+/* Option table: flags, environment, configuration file; precedence; rejected values and their
+ * position. */
 #include "check.h"
 #include "cmd/options.h"
 
@@ -20,7 +21,7 @@ static int read_args(struct options *o, struct err *e, char **env, const char *a
     return options_read(o, argc, argv, env ? env : no_env, e);
 }
 
-/* Writes a file; reads it with --config; returns what options_read says. */
+/* Writes a file, reads it with --config, and returns the result of options_read. */
 static int read_file(struct options *o, struct err *e, char **env, const char *text)
 {
     char path[] = "/tmp/inferflux-test-XXXXXX";
@@ -174,7 +175,7 @@ static void models_are_a_list_of_entries(void)
     options_clear(&o);
 }
 
-static void guessing_is_set_as_elsewhere(void)
+static void speculative_options_have_the_names_of_other_servers(void)
 {
     struct options o;
     struct err e;
@@ -192,7 +193,7 @@ static void guessing_is_set_as_elsewhere(void)
     options_clear(&o);
 }
 
-static void settings_have_other_names_too(void)
+static void options_have_aliases(void)
 {
     struct options o;
     struct err e;
@@ -213,5 +214,5 @@ TESTS(TEST(defaults_are_those_of_the_table),
     TEST(a_flag_wins_over_the_environment_and_that_over_the_file),
     TEST(flags_may_be_written_in_every_usual_way), TEST(bad_flags_are_named),
     TEST(a_bad_file_is_an_error_with_its_line), TEST(hostile_files_are_cut_short),
-    TEST(models_are_a_list_of_entries), TEST(guessing_is_set_as_elsewhere),
-    TEST(settings_have_other_names_too))
+    TEST(models_are_a_list_of_entries), TEST(speculative_options_have_the_names_of_other_servers),
+    TEST(options_have_aliases))

@@ -1,4 +1,4 @@
-/* What a new request may expect, and who is refused at the door. */
+/* Throughput estimates: the expected wait of a new request, and load shedding at submission. */
 #include "engine/sched/pace.h"
 #include "base/mem.h"
 #include "check.h"
@@ -6,7 +6,7 @@
 
 #define SECOND ((uint64_t)1000000000)
 
-static void nothing_measured_is_nothing_known(void)
+static void no_measurement_gives_no_estimate(void)
 {
     struct pace p = { 0 };
     struct forecast f = { 0 };
@@ -15,12 +15,12 @@ static void nothing_measured_is_nothing_known(void)
     struct expected x = forecast_of(&f, 1000, 1000, 1000);
     EXPECT(x.first_ns == 0 && x.end_ns == 0);
     EXPECT_EQ(pace_answer_ns(&p, 100), (uint64_t)0);
-    pace_step(&p, SECOND, 500, false); /* nobody waited: says nothing about the queue */
+    pace_step(&p, SECOND, 500, false); /* without waiting requests: no measurement of the queue */
     pace_publish(&p, &f);
     EXPECT_EQ(f.prompt_tokens_s, (uint64_t)0);
 }
 
-static void a_queue_drains_as_it_was_seen_to(void)
+static void queue_wait_follows_the_measured_throughput(void)
 {
     struct pace p = { 0 };
     struct forecast f = { 0 };
@@ -29,19 +29,19 @@ static void a_queue_drains_as_it_was_seen_to(void)
         pace_step(&p, SECOND / 10, i % 2 ? 100 : 0, true);
     for (int i = 0; i < 50; i++)
         pace_answer(&p, 40, SECOND);
-    pace_answer(&p, 0, SECOND); /* no answer */
+    pace_answer(&p, 0, SECOND); /* no output */
     pace_publish(&p, &f);
     EXPECT_EQ(f.prompt_tokens_s, 500u);
     struct expected x = forecast_of(&f, 900, 100, 20);
     EXPECT(x.first_ns / (SECOND / 100) == 200);
     EXPECT(x.end_ns - x.first_ns > SECOND * 49 / 100 && x.end_ns - x.first_ns < SECOND * 51 / 100);
-    for (int i = 0; i < 1000; i++) /* ten times faster now: it is noticed */
+    for (int i = 0; i < 1000; i++) /* ten times faster from here on: the estimate follows */
         pace_step(&p, SECOND / 10, 500, true);
     pace_publish(&p, &f);
     EXPECT(f.prompt_tokens_s > 4900);
 }
 
-/* ---- the door */
+/* ---- load shedding */
 
 static struct gen *new_gen(struct mailbox *box, int n_prompt, uint64_t deadline_ns)
 {
@@ -70,11 +70,11 @@ static int try_submit(struct port *p, struct mailbox *box, int n_prompt, uint64_
         gen_free(g);
         return -1;
     }
-    /* As the engine would, to leave nothing behind. */
+    /* Releases the request as the engine would, so that nothing leaks. */
     return 0;
 }
 
-static void close_port(struct port *p, struct mailbox *box)
+static void close_queue(struct port *p, struct mailbox *box)
 {
     struct msg *next;
 
@@ -90,7 +90,7 @@ static void close_port(struct port *p, struct mailbox *box)
     mailbox_close(box);
 }
 
-static void open_port(struct port **p, struct mailbox **box)
+static void open_queue(struct port **p, struct mailbox **box)
 {
     struct err e;
 
@@ -104,43 +104,43 @@ static void open_port(struct port **p, struct mailbox **box)
     (*p)->max_tokens = 1000;
 }
 
-static void prompts_that_wait_have_so_many_tokens_at_most(void)
+static void waiting_prompt_tokens_are_limited(void)
 {
     struct mailbox *box;
     struct port *p;
 
-    open_port(&p, &box);
+    open_queue(&p, &box);
     p->max_tokens = 300;
-    EXPECT_EQ(try_submit(p, box, 900, 0), 0); /* alone any may wait */
+    /* without others in the queue any request is accepted */
+    EXPECT_EQ(try_submit(p, box, 900, 0), 0);
     EXPECT_EQ(try_submit(p, box, 1, 0), -1);
-    p->n_prompt_tokens -= 800; /* most of it was computed */
+    p->n_prompt_tokens -= 800; /* most of the prompts was computed */
     EXPECT_EQ(try_submit(p, box, 200, 0), 0);
     EXPECT_EQ(try_submit(p, box, 1, 0), -1);
     EXPECT_EQ(p->stats.rejected, 2u);
     p->n_prompt_tokens += 800;
-    close_port(p, box);
+    close_queue(p, box);
 }
 
-static void a_deadline_that_cannot_be_met_is_refused_at_once(void)
+static void unreachable_deadline_is_rejected_at_submission(void)
 {
     struct mailbox *box;
     struct port *p;
 
-    open_port(&p, &box);
+    open_queue(&p, &box);
     p->forecast.prompt_tokens_s = 100;
     p->forecast.out_tokens = 50;
     p->forecast.token_ns = SECOND / 10;
     EXPECT_EQ(port_wait_ns(p), (uint64_t)0);
-    for (int i = 0; i < 3; i++) /* with free places, whatever was measured */
+    for (int i = 0; i < 3; i++) /* with free places, requests are accepted whatever was measured */
         EXPECT_EQ(try_submit(p, box, 100, SECOND + 1), 0);
-    /* 300 tokens before it, 100 of its own, 10 to come: 4 s and 1 s. */
+    /* 300 tokens before it, 100 of its own, 10 of output: 4 s and 1 s. */
     EXPECT_EQ(try_submit(p, box, 100, SECOND + 5 * SECOND), -1);
     EXPECT_EQ(try_submit(p, box, 100, SECOND + 6 * SECOND), 0);
     EXPECT_EQ(try_submit(p, box, 100, 0), 0);
     EXPECT(port_wait_ns(p) / SECOND == 5);
-    close_port(p, box);
+    close_queue(p, box);
 }
 
-TESTS(TEST(nothing_measured_is_nothing_known), TEST(a_queue_drains_as_it_was_seen_to),
-    TEST(prompts_that_wait_have_so_many_tokens_at_most),
-    TEST(a_deadline_that_cannot_be_met_is_refused_at_once))
+TESTS(TEST(no_measurement_gives_no_estimate), TEST(queue_wait_follows_the_measured_throughput),
+    TEST(waiting_prompt_tokens_are_limited), TEST(unreachable_deadline_is_rejected_at_submission))

@@ -1,5 +1,5 @@
-/* Packed weights from a file compute the same bits as those made anew; a file that is not exactly
- * what was written, or not of this model, is not used; a write that fails leaves nothing. */
+/* Packed weights from a file give the same bits as newly packed weights. A file that is damaged
+ * or belongs to another model is not used, and a failed write leaves no file. */
 #include "../check.h"
 #include "base/crc.h"
 #include "base/fault.h"
@@ -18,20 +18,20 @@
 
 enum { BYTES = 3 * 1024 * 1024 + 77, N_TOKENS = 33 };
 
-struct place {
+struct test_dir {
     char dir[64], path[96];
 };
 
-static struct place new_place(void)
+static struct test_dir new_test_dir(void)
 {
-    struct place p = { .dir = "/tmp/ifx-packfile-XXXXXX" };
+    struct test_dir p = { .dir = "/tmp/ifx-packfile-XXXXXX" };
 
     EXPECT(mkdtemp(p.dir));
     snprintf(p.path, sizeof(p.path), "%s/m.pack", p.dir);
     return p;
 }
 
-static void leave(const struct place *p)
+static void leave_test_dir(const struct test_dir *p)
 {
     char temp[128];
 
@@ -40,11 +40,11 @@ static void leave(const struct place *p)
     unlink(temp);
     snprintf(temp, sizeof(temp), "%s/m.gguf", p->dir);
     unlink(temp);
-    EXPECT(!rmdir(p->dir)); /* nothing else is left */
+    EXPECT(!rmdir(p->dir)); /* the directory contains nothing else */
 }
 
-/* A model on the disk, written just now. */
-static struct gguf *open_at(const struct place *p, const char *name, const struct tiny *t)
+/* A model file, newly written. */
+static struct gguf *open_at(const struct test_dir *p, const char *name, const struct tiny *t)
 {
     struct buf bytes = tiny_bytes(t);
     struct gguf *g = NULL;
@@ -59,7 +59,7 @@ static struct gguf *open_at(const struct place *p, const char *name, const struc
     return g;
 }
 
-static void sum_up(struct packfile_key *out, const struct gguf *g, int n_threads)
+static void finish_digest(struct packfile_key *out, const struct gguf *g, int n_threads)
 {
     struct content c;
     struct team *team;
@@ -78,12 +78,12 @@ static struct packfile_key key_of(const struct tiny *t)
     struct gguf *g = tiny_open(t);
     struct packfile_key k = { .source = { 1, 2, 3 }, .has_source = true };
 
-    sum_up(&k, g, 2);
+    finish_digest(&k, g, 2);
     gguf_close(g);
     return k;
 }
 
-static uint8_t *some_block(void)
+static uint8_t *random_block(void)
 {
     uint8_t *block = xmalloc(BYTES);
     struct rng r = { 5, 0 };
@@ -112,7 +112,7 @@ static int try_open(const char *path, const struct packfile_key *k, size_t bytes
     return (int)e.code;
 }
 
-/* ---- what is computed */
+/* ---- computed outputs */
 
 struct outputs {
     float v[N_TOKENS][128];
@@ -157,7 +157,7 @@ static void the_same_bits_from_the_file(void)
     static const enum qtype types[] = { Q_F32, Q_Q4_0, Q_Q8_0, Q_F16 };
 
     for (size_t i = 0; i < ARRAY_LEN(types); i++) {
-        struct place p = new_place();
+        struct test_dir p = new_test_dir();
         struct tiny t = tiny_default;
         t.type = t.type_v = types[i];
         t.is_untied = i % 2;
@@ -178,14 +178,14 @@ static void the_same_bits_from_the_file(void)
             m->ops->close(m);
         }
         gguf_close(g);
-        leave(&p);
+        leave_test_dir(&p);
     }
 }
 
-/* The model's own weights, not the file's, are computed when the two are not of each other. */
+/* If file and model do not belong together, the model's own weights are used. */
 static void a_file_of_another_model_is_not_used(void)
 {
-    struct place p = new_place();
+    struct test_dir p = new_test_dir();
     struct tiny mine = tiny_default, other = tiny_default;
     other.seed = 2;
     struct gguf *g2 = open_at(&p, "m.gguf", &other);
@@ -205,12 +205,12 @@ static void a_file_of_another_model_is_not_used(void)
     m->ops->close(m);
     gguf_close(g);
     gguf_close(g2);
-    leave(&p);
+    leave_test_dir(&p);
 }
 
-/* ---- what is refused */
+/* ---- rejected files */
 
-static void flip(const char *path, size_t at, int bit)
+static void flip_bit(const char *path, size_t at, int bit)
 {
     int fd = open(path, O_RDWR | O_CLOEXEC);
     uint8_t c = 0;
@@ -221,14 +221,14 @@ static void flip(const char *path, size_t at, int bit)
     close(fd);
 }
 
-static void content_is_every_byte_and_nothing_else(void)
+static void content_key_depends_on_every_byte_and_only_on_bytes(void)
 {
     struct tiny t = tiny_default;
     struct gguf *g = tiny_open(&t);
     struct packfile_key a, b;
 
-    sum_up(&a, g, 1);
-    sum_up(&b, g, 3);
+    finish_digest(&a, g, 1);
+    finish_digest(&b, g, 3);
     EXPECT(!memcmp(a.content, b.content, sizeof(a.content)));
     gguf_close(g);
     b = key_of(&t); /* in another file */
@@ -241,7 +241,7 @@ static void content_is_every_byte_and_nothing_else(void)
         size_t at = (size_t)(one->data - (const uint8_t *)bytes.p) +
                     (nth % 2 ? (size_t)one->bytes - 1 : (size_t)one->bytes / 2);
         bytes.p[at] ^= 1;
-        sum_up(&b, g, 2);
+        finish_digest(&b, g, 2);
         EXPECT(memcmp(a.content, b.content, sizeof(a.content)) != 0);
         bytes.p[at] ^= 1;
         gguf_close(g);
@@ -249,10 +249,10 @@ static void content_is_every_byte_and_nothing_else(void)
     buf_clear(&bytes);
 }
 
-/* Who writes and sets the time back changes the time of change. */
-static void a_write_shows_whatever_time_is_set(void)
+/* A writer that restores the modification time still changes the change time. */
+static void write_is_detected_whatever_time_is_set(void)
 {
-    struct place p = new_place();
+    struct test_dir p = new_test_dir();
     struct gguf *g = open_at(&p, "m.gguf", &tiny_default);
     const struct file_id *id = gguf_part_id(g, 0);
     const struct timespec times[2] = {
@@ -263,19 +263,19 @@ static void a_write_shows_whatever_time_is_set(void)
     char path[128];
 
     packfile_source_of(&k, g);
-    EXPECT(!k.has_source); /* it is too young */
+    EXPECT(!k.has_source); /* the file is too young */
     EXPECT(gguf_is_unchanged(g));
     snprintf(path, sizeof(path), "%s/m.gguf", p.dir);
     const int64_t before = id->ctime_ns;
     struct stat st;
-    do { /* until the file system's clock has gone on */
-        flip(path, 3000, 0);
+    do { /* until the file system's clock has advanced */
+        flip_bit(path, 3000, 0);
         EXPECT(!utimensat(AT_FDCWD, path, times, 0) && !stat(path, &st));
     } while (st.st_ctim.tv_sec * 1000000000ll + st.st_ctim.tv_nsec == before);
     EXPECT_EQ(st.st_mtim.tv_sec * 1000000000ll + st.st_mtim.tv_nsec, (long long)id->mtime_ns);
     EXPECT(!gguf_is_unchanged(g));
     gguf_close(g);
-    leave(&p);
+    leave_test_dir(&p);
 }
 
 static bool is_from(const char *path, const struct packfile_key *key)
@@ -289,7 +289,7 @@ static bool is_from(const char *path, const struct packfile_key *key)
     return is;
 }
 
-static void renew(const char *path, const struct packfile_key *key)
+static void rewrite_file(const char *path, const struct packfile_key *key)
 {
     struct packfile f;
     struct err e;
@@ -299,11 +299,11 @@ static void renew(const char *path, const struct packfile_key *key)
     packfile_close(&f);
 }
 
-static void the_source_is_told_anew(void)
+static void source_record_is_updated(void)
 {
-    struct place p = new_place();
+    struct test_dir p = new_test_dir();
     struct packfile_key k = key_of(&tiny_default), moved = k, young = k;
-    uint8_t *block = some_block();
+    uint8_t *block = random_block();
     struct packfile f;
     struct err e;
 
@@ -312,34 +312,35 @@ static void the_source_is_told_anew(void)
     EXPECT(!packfile_write(p.path, &young, block, BYTES, NULL, &e));
     EXPECT(!is_from(p.path, &k));
     EXPECT(!is_from(p.path, &young));
-    renew(p.path, &k);
+    rewrite_file(p.path, &k);
     EXPECT(is_from(p.path, &k));
     EXPECT(!is_from(p.path, &young));
-    renew(p.path, &moved);
+    rewrite_file(p.path, &moved);
     EXPECT(is_from(p.path, &moved));
     EXPECT(!is_from(p.path, &k));
-    renew(p.path, &young);
+    rewrite_file(p.path, &young);
     EXPECT(is_from(p.path, &moved));
     EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_NONE);
-    for (int bit = 0; bit < 36 * 8; bit++) { /* a torn one is none, and nothing else is wrong */
-        flip(p.path, 512 + (size_t)bit / 8, bit % 8);
+    /* a torn record counts as none and has no other effect */
+    for (int bit = 0; bit < 36 * 8; bit++) {
+        flip_bit(p.path, 512 + (size_t)bit / 8, bit % 8);
         EXPECT(!is_from(p.path, &moved));
-        flip(p.path, 512 + (size_t)bit / 8, bit % 8);
+        flip_bit(p.path, 512 + (size_t)bit / 8, bit % 8);
     }
-    EXPECT(!packfile_open(&f, p.path, BYTES, &e)); /* replaced by somebody in between */
+    EXPECT(!packfile_open(&f, p.path, BYTES, &e)); /* replaced by another process in between */
     EXPECT(!packfile_write(p.path, &moved, block, BYTES, NULL, &e));
     packfile_renew(&f, p.path, &k);
     packfile_close(&f);
     EXPECT(is_from(p.path, &moved));
     mem_free(block);
-    leave(&p);
+    leave_test_dir(&p);
 }
 
-/* Beside the same bytes in another file it is used; beside others it is not, whatever they say of
- * their size and time. */
-static void bytes_decide_not_times(void)
+/* The pack is used for the same bytes in another file; for other bytes it is not, even with
+ * equal size and time. */
+static void content_decides_not_file_times(void)
 {
-    struct place p = new_place();
+    struct test_dir p = new_test_dir();
     struct gguf *g = open_at(&p, "m.gguf", &tiny_default);
     char path[128], other[128];
     struct err e;
@@ -358,7 +359,7 @@ static void bytes_decide_not_times(void)
     const struct gguf_tensor *t = gguf_tensor_at(g, gguf_n_tensors(g) - 1);
     const struct file_id *id = gguf_part_id(g, 0);
     const struct timespec then = { id->mtime_ns / 1000000000, id->mtime_ns % 1000000000 };
-    flip(path, (size_t)(id->size - t->bytes / 2), 0);
+    flip_bit(path, (size_t)(id->size - t->bytes / 2), 0);
     EXPECT(!utimensat(AT_FDCWD, path, (struct timespec[]){ then, then }, 0));
     EXPECT(!gguf_open(&copy, path, &e));
     m = open_with(copy, p.path, false);
@@ -366,21 +367,21 @@ static void bytes_decide_not_times(void)
     m->ops->close(m);
     gguf_close(copy);
     gguf_close(g);
-    leave(&p);
+    leave_test_dir(&p);
 }
 
-/* ---- models in parts */
+/* ---- models in several parts */
 
 enum { N_PARTS = 3 };
 
-static char *part_name(char *out, const struct place *p, int i)
+static char *part_name(char *out, const struct test_dir *p, int i)
 {
     snprintf(out, 128, "%s/m-%05d-of-%05d.gguf", p->dir, i + 1, N_PARTS);
     return out;
 }
 
-/* A third of the tensors of g, and all keys in the first part. */
-static void write_part(const struct gguf *g, const struct place *p, int part)
+/* A part has a third of the tensors of g; the first part has all keys. */
+static void write_part(const struct gguf *g, const struct test_dir *p, int part)
 {
     const size_t n = gguf_n_tensors(g), from = n * (size_t)part / N_PARTS,
                  to = n * (size_t)(part + 1) / N_PARTS;
@@ -405,7 +406,7 @@ static void write_part(const struct gguf *g, const struct place *p, int part)
     gguf_writer_free(w);
 }
 
-static struct gguf *open_parts(const struct place *p)
+static struct gguf *open_parts(const struct test_dir *p)
 {
     struct gguf *g = NULL;
     struct err e;
@@ -416,8 +417,8 @@ static struct gguf *open_parts(const struct place *p)
     return g;
 }
 
-/* What the parts compute, and whether the packed weights that are there were used for it. */
-static struct outputs compute_parts(const struct place *p, const char *packfile, bool *is_used)
+/* Output of the parts, and whether the existing packed weights were used. */
+static struct outputs compute_parts(const struct test_dir *p, const char *packfile, bool *is_used)
 {
     struct gguf *g = open_parts(p);
     struct lm *m = open_with(g, packfile, false);
@@ -429,10 +430,10 @@ static struct outputs compute_parts(const struct place *p, const char *packfile,
     return out;
 }
 
-/* The pack is of all parts, wherever the bytes lie; one bit in any of them is another model. */
-static void every_part_of_a_model_counts(void)
+/* The pack belongs to all parts together; one changed bit in any of them makes another model. */
+static void every_part_of_a_model_is_checked(void)
 {
-    struct place p = new_place();
+    struct test_dir p = new_test_dir();
     struct gguf *whole = open_at(&p, "m.gguf", &tiny_default);
     bool is_used;
     char path[128];
@@ -450,66 +451,66 @@ static void every_part_of_a_model_counts(void)
         struct gguf *g = open_parts(&p);
         size_t at = gguf_part_id(g, (size_t)i)->size - 33; /* in its last tensor */
         gguf_close(g);
-        flip(part_name(path, &p, i), at, 3);
+        flip_bit(part_name(path, &p, i), at, 3);
         struct outputs other = compute_parts(&p, NULL, &is_used);
         got = compute_parts(&p, p.path, &is_used);
         EXPECT(!is_used && !memcmp(&got, &other, sizeof(other)));
         EXPECT(memcmp(&other, &want, sizeof(want)) != 0);
-        flip(part_name(path, &p, i), at, 3);
+        flip_bit(part_name(path, &p, i), at, 3);
     }
     got = compute_parts(&p, p.path, &is_used);
     EXPECT(is_used && !memcmp(&got, &want, sizeof(want)));
     for (int i = 0; i < N_PARTS; i++)
         EXPECT(!unlink(part_name(path, &p, i)));
     gguf_close(whole);
-    leave(&p);
+    leave_test_dir(&p);
 }
 
 /* ---- damage */
 
-static void one_wrong_bit_is_found(void)
+static void one_wrong_bit_is_detected(void)
 {
-    struct place p = new_place();
+    struct test_dir p = new_test_dir();
     struct tiny t = tiny_default;
     struct packfile_key k = key_of(&t), other = k;
-    uint8_t *block = some_block();
+    uint8_t *block = random_block();
     struct rng r = { 3, 0 };
     struct err e;
 
     EXPECT(!packfile_write(p.path, &k, block, BYTES, NULL, &e));
     EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_NONE);
-    for (int i = 0; i < 64 * 8; i++) { /* the head, all of it */
-        flip(p.path, (size_t)i / 8, i % 8);
+    for (int i = 0; i < 64 * 8; i++) { /* the whole header */
+        flip_bit(p.path, (size_t)i / 8, i % 8);
         EXPECT(try_open(p.path, &k, BYTES) != ERR_NONE);
-        flip(p.path, (size_t)i / 8, i % 8);
+        flip_bit(p.path, (size_t)i / 8, i % 8);
     }
-    for (int i = 0; i < 4 * 32; i++) { /* the sums */
-        flip(p.path, 4096 + (size_t)i / 8, i % 8);
+    for (int i = 0; i < 4 * 32; i++) { /* the checksums */
+        flip_bit(p.path, 4096 + (size_t)i / 8, i % 8);
         EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_CORRUPT);
-        flip(p.path, 4096 + (size_t)i / 8, i % 8);
+        flip_bit(p.path, 4096 + (size_t)i / 8, i % 8);
     }
-    for (int i = 0; i < 60; i++) { /* the block, its ends among them */
+    for (int i = 0; i < 60; i++) { /* the block, including its ends */
         size_t at = i == 0 ? 0 : i == 1 ? BYTES - 1 : rng_below(&r, BYTES);
-        flip(p.path, 8192 + at, i % 8);
+        flip_bit(p.path, 8192 + at, i % 8);
         EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_CORRUPT);
-        flip(p.path, 8192 + at, i % 8);
+        flip_bit(p.path, 8192 + at, i % 8);
     }
     EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_NONE);
     EXPECT_EQ(try_open(p.path, &k, BYTES - 1), ERR_UNSUPPORTED);
     other.content[31] ^= 1;
     EXPECT_EQ(try_open(p.path, &other, BYTES), ERR_UNSUPPORTED);
     mem_free(block);
-    leave(&p);
+    leave_test_dir(&p);
 }
 
-static void a_cut_file_is_found(void)
+static void truncated_file_is_detected(void)
 {
     static const size_t cuts[] = { 8192 + BYTES - 1, 8192 + BYTES / 2, 8192, 4097, 4096, 64, 63,
         1 };
-    struct place p = new_place();
+    struct test_dir p = new_test_dir();
     struct tiny t = tiny_default;
     struct packfile_key k = key_of(&t);
-    uint8_t *block = some_block();
+    uint8_t *block = random_block();
     struct err e;
 
     EXPECT(!packfile_write(p.path, &k, block, BYTES, NULL, &e));
@@ -522,10 +523,10 @@ static void a_cut_file_is_found(void)
     EXPECT(!unlink(p.path));
     EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_NOT_FOUND);
     mem_free(block);
-    leave(&p);
+    leave_test_dir(&p);
 }
 
-/* ---- what fails while it is written */
+/* ---- failures while writing */
 
 static bool is_there(const char *path)
 {
@@ -533,12 +534,12 @@ static bool is_there(const char *path)
     return !stat(path, &st);
 }
 
-static void a_write_that_fails_leaves_nothing(void)
+static void failed_write_leaves_no_file(void)
 {
-    struct place p = new_place();
+    struct test_dir p = new_test_dir();
     struct tiny t = tiny_default;
     struct packfile_key k = key_of(&t);
-    uint8_t *block = some_block();
+    uint8_t *block = random_block();
     struct err e;
     int failed = 0, rc = -1;
 
@@ -550,18 +551,18 @@ static void a_write_that_fails_leaves_nothing(void)
         EXPECT(is_there(p.path) == !rc);
     }
     fault_arm(FAULT_WRITE, 0);
-    EXPECT(failed >= FAULTS_AT_LEAST(5)); /* the head and four stretches */
+    EXPECT(failed >= FAULTS_AT_LEAST(5)); /* the header and four sections */
     EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_NONE);
     mem_free(block);
-    leave(&p);
+    leave_test_dir(&p);
 }
 
-static void a_stop_leaves_nothing_and_what_was_there_stays(void)
+static void stop_leaves_no_file_and_keeps_the_old_one(void)
 {
-    struct place p = new_place();
+    struct test_dir p = new_test_dir();
     struct tiny t = tiny_default;
     struct packfile_key k = key_of(&t);
-    uint8_t *block = some_block();
+    uint8_t *block = random_block();
     _Atomic bool stop = true;
     struct err e;
 
@@ -574,15 +575,15 @@ static void a_stop_leaves_nothing_and_what_was_there_stays(void)
     EXPECT(packfile_write(p.path, &k, block, BYTES, &stop, &e));
     EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_NONE);
     mem_free(block);
-    leave(&p);
+    leave_test_dir(&p);
 }
 
-static void two_writers_do_not_meet(void)
+static void concurrent_writers_are_excluded(void)
 {
-    struct place p = new_place();
+    struct test_dir p = new_test_dir();
     struct tiny t = tiny_default;
     struct packfile_key k = key_of(&t);
-    uint8_t *block = some_block();
+    uint8_t *block = random_block();
     char temp[128];
     struct err e;
 
@@ -591,20 +592,20 @@ static void two_writers_do_not_meet(void)
     EXPECT(fd >= 0 && !flock(fd, LOCK_EX) && write(fd, "half", 4) == 4);
     EXPECT(packfile_write(p.path, &k, block, BYTES, NULL, &e));
     EXPECT(e.code == ERR_IO && is_there(temp) && !is_there(p.path));
-    close(fd); /* the other one was killed */
+    close(fd); /* the other writer was killed */
     EXPECT(!packfile_write(p.path, &k, block, BYTES, NULL, &e));
     EXPECT_EQ(try_open(p.path, &k, BYTES), ERR_NONE);
     EXPECT(!is_there(temp));
     mem_free(block);
-    leave(&p);
+    leave_test_dir(&p);
 }
 
-static void a_link_in_its_way_is_not_followed(void)
+static void symbolic_link_is_not_followed(void)
 {
-    struct place p = new_place();
+    struct test_dir p = new_test_dir();
     struct tiny t = tiny_default;
     struct packfile_key k = key_of(&t);
-    uint8_t *block = some_block();
+    uint8_t *block = random_block();
     char temp[128], other[128];
     struct err e;
 
@@ -614,17 +615,17 @@ static void a_link_in_its_way_is_not_followed(void)
     EXPECT(packfile_write(p.path, &k, block, BYTES, NULL, &e));
     EXPECT(e.code == ERR_IO && !is_there(other));
     mem_free(block);
-    leave(&p);
+    leave_test_dir(&p);
 }
 
-/* A pipe that nobody writes to would be waited for. It stays what it is. */
-static void what_is_no_file_is_left_alone(void)
+/* A FIFO without a writer must not block. It is left unchanged. */
+static void non_regular_file_is_left_alone(void)
 {
-    struct place p = new_place();
+    struct test_dir p = new_test_dir();
     struct tiny t = tiny_default;
     struct packfile_key k = key_of(&t);
     struct gguf *g = tiny_open(&t);
-    uint8_t *block = some_block();
+    uint8_t *block = random_block();
     char temp[128];
     struct stat st;
     struct err e;
@@ -649,7 +650,7 @@ static void what_is_no_file_is_left_alone(void)
     close(reader);
     gguf_close(g);
     mem_free(block);
-    leave(&p);
+    leave_test_dir(&p);
 }
 
 /* ---- the layout */
@@ -684,24 +685,25 @@ static uint64_t hash_of_type(const struct kit_type *t)
 
 static uint64_t hash_of_block(struct tiny t)
 {
-    struct place p = new_place();
+    struct test_dir p = new_test_dir();
     struct gguf *g = open_at(&p, "m.gguf", &t);
     struct mapfile f;
     struct err e;
 
     struct lm *m = open_with(g, p.path, false);
     EXPECT(!llama_write_packfile(m, p.path, NULL, &e) && !mapfile_open(&f, p.path, &e));
-    EXPECT(f.n > 8192 && m->weight_bytes < 1024 * 1024); /* the sums take one unit */
+    EXPECT(f.n > 8192 && m->weight_bytes < 1024 * 1024); /* the checksums take one unit */
     uint64_t h = hash(0x12345, f.p + 8192, f.n - 8192);
     mapfile_close(&f);
     m->ops->close(m);
     gguf_close(g);
-    leave(&p);
+    leave_test_dir(&p);
     return h;
 }
 
-/* Who changes one of these gives PACKFILE_LAYOUT another number: files of the old one are about. */
-static void the_layout_stands_still(void)
+/* A change of one of these hashes requires another PACKFILE_LAYOUT: files of the old layout
+ * exist. */
+static void layout_is_unchanged(void)
 {
     static const uint64_t want[KIT_N_TYPES + 2] = { 0x3618d3cdc00763ab, 0x471c2e529b4c441c,
         0x57095d41c80f638c, 0x3208ac4f578858ef, 0xc416381366ff4fcd, 0x7d450873c61e355d,
@@ -719,7 +721,7 @@ static void the_layout_stands_still(void)
     EXPECT_EQ(hash_of_block(rich), want[KIT_N_TYPES + 1]);
 }
 
-static void the_sum_is_the_same_by_every_means(void)
+static void checksum_is_equal_for_every_implementation(void)
 {
     uint8_t bytes[300];
     struct rng r = { 9, 0 };
@@ -733,10 +735,11 @@ static void the_sum_is_the_same_by_every_means(void)
 }
 
 TESTS(TEST(the_same_bits_from_the_file), TEST(a_file_of_another_model_is_not_used),
-    TEST(content_is_every_byte_and_nothing_else), TEST(a_write_shows_whatever_time_is_set),
-    TEST(the_source_is_told_anew), TEST(bytes_decide_not_times), TEST(every_part_of_a_model_counts),
-    TEST(one_wrong_bit_is_found), TEST(a_cut_file_is_found),
-    TEST(a_write_that_fails_leaves_nothing), TEST(a_stop_leaves_nothing_and_what_was_there_stays),
-    TEST(two_writers_do_not_meet), TEST(a_link_in_its_way_is_not_followed),
-    TEST(the_layout_stands_still), TEST(what_is_no_file_is_left_alone),
-    TEST(the_sum_is_the_same_by_every_means))
+    TEST(content_key_depends_on_every_byte_and_only_on_bytes),
+    TEST(write_is_detected_whatever_time_is_set), TEST(source_record_is_updated),
+    TEST(content_decides_not_file_times), TEST(every_part_of_a_model_is_checked),
+    TEST(one_wrong_bit_is_detected), TEST(truncated_file_is_detected),
+    TEST(failed_write_leaves_no_file), TEST(stop_leaves_no_file_and_keeps_the_old_one),
+    TEST(concurrent_writers_are_excluded), TEST(symbolic_link_is_not_followed),
+    TEST(layout_is_unchanged), TEST(non_regular_file_is_left_alone),
+    TEST(checksum_is_equal_for_every_implementation))
