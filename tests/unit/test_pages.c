@@ -3,7 +3,7 @@
 #include "cache/pages.h"
 #include "../check.h"
 
-static struct page_pool *pool_of(uint32_t n)
+static struct page_pool *new_pool(uint32_t n)
 {
     struct page_pool *p;
     struct err e;
@@ -12,9 +12,9 @@ static struct page_pool *pool_of(uint32_t n)
     return p;
 }
 
-static void a_full_pool_says_so_and_the_warm_page_comes_back_first(void)
+static void page_take_on_empty_pool_returns_none_and_reuses_the_last_freed(void)
 {
-    struct page_pool *p = pool_of(2);
+    struct page_pool *p = new_pool(2);
 
     page_id a = page_take(p), b = page_take(p), c = page_take(p);
     EXPECT(a.i != b.i);
@@ -32,9 +32,9 @@ static void a_full_pool_says_so_and_the_warm_page_comes_back_first(void)
     page_pool_free(p);
 }
 
-static void a_shared_page_goes_home_with_its_last_holder(void)
+static void shared_page_is_freed_by_its_last_holder(void)
 {
-    struct page_pool *p = pool_of(3);
+    struct page_pool *p = new_pool(3);
     page_id a = page_take(p);
 
     page_ref(p, a);
@@ -69,26 +69,26 @@ static void impossible_sizes_and_missing_memory_are_errors(void)
     EXPECT(!p);
 }
 
-struct watched {
+struct page_log {
     page_id last;
     bool is_idle;
     int n;
 };
 
-static void watch(void *arg, page_id id, bool is_idle)
+static void watch_page(void *arg, page_id id, bool is_idle)
 {
-    struct watched *w = arg;
+    struct page_log *w = arg;
 
-    *w = (struct watched){ id, is_idle, w->n + 1 };
+    *w = (struct page_log){ id, is_idle, w->n + 1 };
 }
 
-static void a_kept_page_is_idle_while_its_keeper_alone_holds_it(void)
+static void cached_page_is_idle_while_only_the_cache_holds_it(void)
 {
-    struct page_pool *p = pool_of(3);
-    struct watched w = { PAGE_NONE, false, 0 };
+    struct page_pool *p = new_pool(3);
+    struct page_log w = { PAGE_NONE, false, 0 };
     page_id a = page_take(p), b = page_take(p);
 
-    page_pool_watch(p, watch, &w);
+    page_pool_watch(p, watch_page, &w);
     page_ref(p, a);
     page_keep(p, a);
     EXPECT(page_is_kept(p, a) && !page_is_kept(p, b));
@@ -111,12 +111,12 @@ static void a_kept_page_is_idle_while_its_keeper_alone_holds_it(void)
     page_pool_free(p);
 }
 
-static void a_page_remembers_whose_it_was(void)
+static void freed_page_keeps_its_previous_owner(void)
 {
-    struct page_pool *p = pool_of(1);
+    struct page_pool *p = new_pool(1);
     page_id a = page_take(p);
 
-    EXPECT(!page_claim(p, a, 7)); /* nobody's before */
+    EXPECT(!page_claim(p, a, 7)); /* has no previous owner */
     EXPECT(!page_claim(p, a, 7));
     page_unref(p, a);
     a = page_take(p);
@@ -128,14 +128,14 @@ static void a_page_remembers_whose_it_was(void)
     page_pool_free(p);
 }
 
-/* Random takes, refs and unrefs against an array of counts. */
-static void agrees_with_a_plain_array(void)
+/* Random take, ref and unref operations against an array of counts. */
+static void pool_agrees_with_a_plain_array(void)
 {
     enum { N = 37 };
 
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct rng r = { .key = seed };
-        struct page_pool *p = pool_of(N);
+        struct page_pool *p = new_pool(N);
         uint32_t refs[N] = { 0 }, n_held = 0, held = 0;
 
         for (int i = 0; i < 2000; i++) {
@@ -171,7 +171,8 @@ static void agrees_with_a_plain_array(void)
     }
 }
 
-TESTS(TEST(a_full_pool_says_so_and_the_warm_page_comes_back_first),
-    TEST(a_shared_page_goes_home_with_its_last_holder),
-    TEST(a_kept_page_is_idle_while_its_keeper_alone_holds_it), TEST(a_page_remembers_whose_it_was),
-    TEST(impossible_sizes_and_missing_memory_are_errors), TEST(agrees_with_a_plain_array))
+TESTS(TEST(page_take_on_empty_pool_returns_none_and_reuses_the_last_freed),
+    TEST(shared_page_is_freed_by_its_last_holder),
+    TEST(cached_page_is_idle_while_only_the_cache_holds_it),
+    TEST(freed_page_keeps_its_previous_owner), TEST(impossible_sizes_and_missing_memory_are_errors),
+    TEST(pool_agrees_with_a_plain_array))

@@ -1,4 +1,4 @@
-/* api/parse.c: the body of /v1/parse and its answer. Written with ' for ". */
+/* /v1/parse: request body and response. Both are written with ' for ". */
 #include "../check.h"
 
 #include "api/parse.h"
@@ -7,7 +7,7 @@
 static struct arena *arena;
 static struct err e;
 
-static struct str quoted(const char *text)
+static struct str with_quotes(const char *text)
 {
     struct str copy = arena_str(arena, str_of(text));
 
@@ -17,23 +17,23 @@ static struct str quoted(const char *text)
     return copy;
 }
 
-static void answers(const char *body, const char *want)
+static void expect_response(const char *body, const char *want)
 {
     struct parse_ask ask;
     struct buf out;
 
     arena = arena_new(MB);
     buf_init(&out, MB);
-    EXPECT(arena && !parse_ask_read(&ask, quoted(body), arena, &e));
+    EXPECT(arena && !parse_ask_read(&ask, with_quotes(body), arena, &e));
     EXPECT(!parse_answer(&out, &ask, &e));
-    if (!str_eq(buf_str(&out), quoted(want)))
-        fprintf(stderr, "got:  " STR_FMT "\nwant: %s\n", STR_ARG(out), quoted(want).p);
-    EXPECT(str_eq(buf_str(&out), quoted(want)));
+    if (!str_eq(buf_str(&out), with_quotes(want)))
+        fprintf(stderr, "got:  " STR_FMT "\nwant: %s\n", STR_ARG(out), with_quotes(want).p);
+    EXPECT(str_eq(buf_str(&out), with_quotes(want)));
     buf_clear(&out);
     arena_free(arena);
 }
 
-static void refuses(const char *body, enum errcode code, const char *param)
+static void expect_rejection(const char *body, enum errcode code, const char *param)
 {
     struct parse_ask ask;
     struct buf out;
@@ -41,8 +41,8 @@ static void refuses(const char *body, enum errcode code, const char *param)
     arena = arena_new(MB);
     buf_init(&out, MB);
     memset(&e, 0, sizeof(e));
-    EXPECT(
-        arena && (parse_ask_read(&ask, quoted(body), arena, &e) || parse_answer(&out, &ask, &e)));
+    EXPECT(arena &&
+           (parse_ask_read(&ask, with_quotes(body), arena, &e) || parse_answer(&out, &ask, &e)));
     EXPECT(e.code == code);
     EXPECT_STR(e.param, param);
     buf_clear(&out);
@@ -51,9 +51,10 @@ static void refuses(const char *body, enum errcode code, const char *param)
 
 static void text_thinking_and_a_call(void)
 {
-    answers("{'tool_parser':'hermes_json','thinking_parser':'think_tag','chunks':['<thi','nk>Hm',"
-            "'.</think>\\n\\nLook','ing.\\n<tool','_call>{\\'name\\': \\'f\\', \\'arguments\\': ',"
-            "'{\\'a\\': ','1}}</tool_call>']}",
+    expect_response(
+        "{'tool_parser':'hermes_json','thinking_parser':'think_tag','chunks':['<thi','nk>Hm',"
+        "'.</think>\\n\\nLook','ing.\\n<tool','_call>{\\'name\\': \\'f\\', \\'arguments\\': ',"
+        "'{\\'a\\': ','1}}</tool_call>']}",
         "{'content':'Looking.','reasoning':'Hm.','tool_calls':[{'id':'call_0','type':'function',"
         "'function':{'name':'f','arguments':'{\\'a\\': "
         "1}'}}],'finish_reason':'tool_calls','deltas':["
@@ -63,9 +64,9 @@ static void text_thinking_and_a_call(void)
         "{'tool_calls':[{'index':0,'function':{'arguments':'1}'}}]}]}");
 }
 
-static void a_call_that_breaks_is_taken_back(void)
+static void broken_call_is_returned_as_content(void)
 {
-    answers(
+    expect_response(
         "{'tool_parser':'hermes_json','text':'<tool_call>{\\'name\\':\\'f\\',\\'arguments\\':{'}",
         "{'content':'{\\'name\\':\\'f\\',\\'arguments\\':{','reasoning':null,'tool_calls':[],"
         "'finish_reason':'stop','deltas':[{'tool_calls':[{'index':0,'id':'call_0','type':'function'"
@@ -75,14 +76,14 @@ static void a_call_that_breaks_is_taken_back(void)
         "{'content':'{\\'name\\':\\'f\\',\\'arguments\\':{'}]}");
 }
 
-static void where_it_begins_and_what_the_tools_say(void)
+static void start_state_and_tools_are_used(void)
 {
-    answers("{'thinking_parser':'think_tag','in_thinking':true,'chunks':['a</think>b']}",
+    expect_response("{'thinking_parser':'think_tag','in_thinking':true,'chunks':['a</think>b']}",
         "{'content':'b','reasoning':'a','tool_calls':[],'finish_reason':'stop',"
         "'deltas':[{'reasoning':'a'},{'content':'b'}]}");
-    answers("{'thinking_parser':'deepseek_r1','in_thinking':false,'chunks':[]}",
+    expect_response("{'thinking_parser':'deepseek_r1','in_thinking':false,'chunks':[]}",
         "{'content':'','reasoning':null,'tool_calls':[],'finish_reason':'stop','deltas':[]}");
-    answers(
+    expect_response(
         "{'tool_parser':'qwen3_coder','tools':[{'function':{'name':'f','parameters':{'properties':"
         "{'a':{'type':'string'}}}}}],'chunks':['<function=f><parameter=a>5</parameter>'"
         ",'</function>']}",
@@ -94,23 +95,23 @@ static void where_it_begins_and_what_the_tools_say(void)
         "{'tool_calls':[{'index':0,'function':{'arguments':'}'}}]}]}");
 }
 
-static void what_is_wrong_is_named(void)
+static void errors_name_the_field(void)
 {
-    refuses("{", ERR_SYNTAX, "");
-    refuses("[]", ERR_INVALID, "");
-    refuses("{}", ERR_MISSING, "chunks");
-    refuses("{'chunks':'a'}", ERR_INVALID, "chunks");
-    refuses("{'chunks':['a',1]}", ERR_INVALID, "chunks");
-    refuses("{'text':1}", ERR_INVALID, "text");
-    refuses("{'text':'a','tool_parser':1}", ERR_INVALID, "tool_parser");
-    refuses("{'text':'a','tool_parser':'x'}", ERR_INVALID, "tool_parser");
+    expect_rejection("{", ERR_SYNTAX, "");
+    expect_rejection("[]", ERR_INVALID, "");
+    expect_rejection("{}", ERR_MISSING, "chunks");
+    expect_rejection("{'chunks':'a'}", ERR_INVALID, "chunks");
+    expect_rejection("{'chunks':['a',1]}", ERR_INVALID, "chunks");
+    expect_rejection("{'text':1}", ERR_INVALID, "text");
+    expect_rejection("{'text':'a','tool_parser':1}", ERR_INVALID, "tool_parser");
+    expect_rejection("{'text':'a','tool_parser':'x'}", ERR_INVALID, "tool_parser");
     EXPECT(strstr(e.msg, "hermes_json") && strstr(e.msg, "function_gemma"));
-    refuses("{'text':'a','thinking_parser':'x'}", ERR_INVALID, "thinking_parser");
-    refuses("{'text':'a','tools':{}}", ERR_INVALID, "tools");
-    refuses("{'text':'a','in_thinking':1}", ERR_INVALID, "in_thinking");
+    expect_rejection("{'text':'a','thinking_parser':'x'}", ERR_INVALID, "thinking_parser");
+    expect_rejection("{'text':'a','tools':{}}", ERR_INVALID, "tools");
+    expect_rejection("{'text':'a','in_thinking':1}", ERR_INVALID, "in_thinking");
 }
 
-static void every_allocation_may_fail(void)
+static void every_failed_allocation_is_reported(void)
 {
     uint64_t nth;
 
@@ -120,8 +121,8 @@ static void every_allocation_may_fail(void)
         uint64_t before = mem_failures();
         arena = arena_new(MB);
         buf_init(&out, MB);
-        struct str body = quoted("{'tool_parser':'hermes_json','text':'<tool_call>{\\'name\\':"
-                                 "\\'f\\',\\'arguments\\':{\\'a\\':[1]}}</tool_call> so'}");
+        struct str body = with_quotes("{'tool_parser':'hermes_json','text':'<tool_call>{\\'name\\':"
+                                      "\\'f\\',\\'arguments\\':{\\'a\\':[1]}}</tool_call> so'}");
         mem_fail_after(nth);
         int rc = parse_ask_read(&ask, body, arena, &e) || parse_answer(&out, &ask, &e);
         mem_fail_after(0);
@@ -137,6 +138,6 @@ static void every_allocation_may_fail(void)
     EXPECT(nth > (uint64_t)FAULTS_AT_LEAST(8));
 }
 
-TESTS(TEST(text_thinking_and_a_call), TEST(a_call_that_breaks_is_taken_back),
-    TEST(where_it_begins_and_what_the_tools_say), TEST(what_is_wrong_is_named),
-    TEST(every_allocation_may_fail))
+TESTS(TEST(text_thinking_and_a_call), TEST(broken_call_is_returned_as_content),
+    TEST(start_state_and_tools_are_used), TEST(errors_name_the_field),
+    TEST(every_failed_allocation_is_reported))

@@ -1,4 +1,5 @@
-/* chat/parser.h: what tests/golden/test_parser.c does not ask: rows, hostile texts, limits. */
+/* Output parser: format tables, hostile texts and limits. Texts of real models are in
+ * tests/golden/test_parser.c. */
 #include "../parser_kit.h"
 
 #include <stdlib.h>
@@ -12,8 +13,8 @@ static struct parser_format *format(const char *tool, const char *thinking)
     return f;
 }
 
-/* `head`, then as many of `unit` as fit, then `tail`. */
-static struct str fill(size_t n, const char *head, const char *unit, const char *tail)
+/* Makes a text of `head`, then as many `unit`s as fit, then `tail`. */
+static struct str repeat_to_length(size_t n, const char *head, const char *unit, const char *tail)
 {
     char *p = malloc(n);
     size_t at = strlen(head), step = strlen(unit), end = n - strlen(tail);
@@ -26,7 +27,7 @@ static struct str fill(size_t n, const char *head, const char *unit, const char 
     return (struct str){ p, at + strlen(tail) };
 }
 
-static void a_row_is_found_by_its_id_and_others_are_told(void)
+static void format_is_found_by_its_id_and_unknown_ids_are_named(void)
 {
     struct parser_format *f = NULL;
     struct err e = { 0 };
@@ -51,8 +52,9 @@ static void a_row_is_found_by_its_id_and_others_are_told(void)
     parser_format_free(f);
 }
 
-/* A marker that begins or contains another one would be cut short by it; one may end another. */
-static void no_marker_hides_another_in_any_pair(void)
+/* A marker that begins with or contains another one could never be found. A marker may end with
+ * another one. */
+static void no_marker_hides_another_in_any_format_pair(void)
 {
     for (size_t t = 0; tool_row_at(t); t++) {
         for (size_t k = 0; thinking_row_at(k); k++) {
@@ -72,7 +74,7 @@ static void no_marker_hides_another_in_any_pair(void)
     }
 }
 
-static void arguments_arrive_while_they_are_written(void)
+static void arguments_are_streamed(void)
 {
     static const struct {
         const char *tool, *text, *args;
@@ -135,7 +137,7 @@ static void text_is_held_back_only_while_it_may_be_a_marker(void)
     parser_format_free(f);
 }
 
-/* ---- hostile texts: told_run checks that the work is linear */
+/* ---- hostile texts: the parser kit checks that the work is linear */
 
 enum { HOSTILE = 1024 * 1024 };
 
@@ -157,17 +159,17 @@ static void expect_linear(const char *tool, const char *thinking, struct str tex
     parser_format_free(f);
 }
 
-static void all_rows_read_a_mebibyte_of(const char *unit, size_t n)
+static void expect_linear_for_all_formats(const char *unit, size_t n)
 {
     for (size_t i = 0; parser_tool_id(i); i++) {
-        struct str text = fill(n, "", unit, "");
+        struct str text = repeat_to_length(n, "", unit, "");
         expect_linear(parser_tool_id(i), "think_tag", text);
         free((char *)(uintptr_t)text.p);
     }
 }
 
-/* Each row's own opening markers and tags, over and over: calls that never come to be. */
-static void every_row_is_linear_on_its_own_markers(void)
+/* Repeats the opening markers and tags of each format, so that calls begin and never complete. */
+static void every_format_is_linear_on_its_own_markers(void)
 {
     for (size_t i = 0; tool_row_at(i); i++) {
         const struct tool_row *r = tool_row_at(i);
@@ -175,20 +177,21 @@ static void every_row_is_linear_on_its_own_markers(void)
             char unit[256];
             struct str mark = k < r->n_marks ? r->marks[k].text : r->edges[k - r->n_marks].literal;
             snprintf(unit, sizeof(unit), STR_FMT "x", STR_ARG(mark));
-            struct str text = fill(HOSTILE / 32, r->n_marks ? r->marks[0].text.p : "", unit, "");
+            struct str text =
+                repeat_to_length(HOSTILE / 32, r->n_marks ? r->marks[0].text.p : "", unit, "");
             expect_linear(r->id, "deepseek_v3", text);
             free((char *)(uintptr_t)text.p);
         }
     }
 }
 
-static void every_row_is_linear_on_brackets_quotes_and_blanks(void)
+static void every_format_is_linear_on_brackets_quotes_and_blanks(void)
 {
     static const char *const units[] = { "{", "[{\"a\":", "{\"name\":\"", "[f(a=[", "\n", "\"",
         "\\", "<", "<think>", "\xF0\x9F\x98\x80", "\xFF" };
 
     for (size_t i = 0; i < ARRAY_LEN(units); i++)
-        all_rows_read_a_mebibyte_of(units[i], HOSTILE / 32);
+        expect_linear_for_all_formats(units[i], HOSTILE / 32);
 }
 
 static void a_mebibyte_of_each_kind_is_linear(void)
@@ -212,13 +215,13 @@ static void a_mebibyte_of_each_kind_is_linear(void)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct str text = fill(HOSTILE, cases[i][1], cases[i][2], cases[i][3]);
+        struct str text = repeat_to_length(HOSTILE, cases[i][1], cases[i][2], cases[i][3]);
         expect_linear(cases[i][0], "think_tag", text);
         free((char *)(uintptr_t)text.p);
     }
 }
 
-static void ten_thousand_levels_are_a_call_like_any_other(void)
+static void call_with_ten_thousand_levels_is_parsed(void)
 {
     enum { DEPTH = 10000 };
     static char text[4 * DEPTH + 100];
@@ -252,7 +255,8 @@ static void names_and_calls_beyond_the_limits_are_text(void)
         EXPECT_EQ(t.whole.content.n > 0, over);
         told_clear(&t);
     }
-    struct str many = fill(64 * (PARSER_CALLS_MAX + 10), "", "<tool_call>{\"name\":\"f\"}", "");
+    struct str many =
+        repeat_to_length(64 * (PARSER_CALLS_MAX + 10), "", "<tool_call>{\"name\":\"f\"}", "");
     told_run(&t, f, NULL, many, NULL, 0);
     EXPECT_EQ(t.whole.n_calls, PARSER_CALLS_MAX);
     EXPECT(str_starts(buf_str(&t.whole.content), STR("{\"name\":\"f\"}{\"name\"")));
@@ -264,9 +268,9 @@ static void names_and_calls_beyond_the_limits_are_text(void)
 static void a_call_beyond_the_limit_is_text(void)
 {
     struct parser_format *f = format("hermes_json", "null");
-    struct str text =
-        fill(PARSER_CALL_MAX + 100, "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"",
-            "0123456789abcdef", "\"}}</tool_call>");
+    struct str text = repeat_to_length(PARSER_CALL_MAX + 100,
+        "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"", "0123456789abcdef",
+        "\"}}</tool_call>");
     size_t cuts[] = { 1000, PARSER_CALL_MAX, PARSER_CALL_MAX + 20 };
     struct told t;
 
@@ -281,12 +285,15 @@ static void a_call_beyond_the_limit_is_text(void)
     parser_format_free(f);
 }
 
-/* A request may bring a schema of megabytes, and a model may name its arguments over and over. */
-static void a_large_schema_is_not_asked_forever(void)
+/* A request may contain a schema of megabytes, and a model may repeat argument names: lookups
+ * are limited. */
+static void lookups_in_a_large_schema_are_limited(void)
 {
-    struct str tools = fill(4 * MB, "[{\"name\":\"f\",\"parameters\":{\"properties\":{\"z\":{}",
-        ",\"y\":{}", ",\"a\":{\"type\":\"string\"}}}}]");
-    struct str text = fill(32 * KB, "<function=f>", "<parameter=a>5</parameter>", "</function>");
+    struct str tools =
+        repeat_to_length(4 * MB, "[{\"name\":\"f\",\"parameters\":{\"properties\":{\"z\":{}",
+            ",\"y\":{}", ",\"a\":{\"type\":\"string\"}}}}]");
+    struct str text =
+        repeat_to_length(32 * KB, "<function=f>", "<parameter=a>5</parameter>", "</function>");
     struct parser_format *f = format("qwen3_coder", "null");
     struct arena *a = arena_new(256 * MB);
     struct json *j = NULL;
@@ -307,7 +314,7 @@ static void a_large_schema_is_not_asked_forever(void)
     parser_format_free(f);
 }
 
-static void bytes_that_are_no_characters_are_replaced_wherever_they_are_cut(void)
+static void invalid_utf8_is_replaced_for_all_cuts(void)
 {
     static const char text[] =
         "a\xFF<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"\xC3\xA9\xE2\x82\"}}"
@@ -330,7 +337,7 @@ static void bytes_that_are_no_characters_are_replaced_wherever_they_are_cut(void
     parser_format_free(f);
 }
 
-static void the_probe_asks_the_same_code(void)
+static void probe_uses_the_same_parser(void)
 {
     struct parser_format *f = format("hermes_json", "null");
     struct str good = STR("Sure.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {}}\n");
@@ -342,8 +349,8 @@ static void the_probe_asks_the_same_code(void)
     parser_format_free(f);
 }
 
-/* Random tags, quotes, brackets and words, read by every row, cut at random. */
-static void random_texts_mean_the_same_however_they_are_cut(void)
+/* Random tags, quotes, brackets and words, parsed by every format with random cuts. */
+static void random_texts_parse_equally_for_all_cuts(void)
 {
     enum { SEED = 11, ROUNDS = 60, PIECES = 40 };
     static const char *const words[] = { "{\"name\":\"f\",\"arguments\":", "{\"a\":1}", "}", "]",
@@ -383,7 +390,7 @@ static void random_texts_mean_the_same_however_they_are_cut(void)
     }
 }
 
-static void every_allocation_may_fail(void)
+static void every_failed_allocation_is_reported(void)
 {
     struct str text =
         STR("Hi <think>hm</think> <tool_call>{\"name\":\"f\",\"arguments\":{\"a\":[1]}}"
@@ -412,14 +419,13 @@ static void every_allocation_may_fail(void)
     EXPECT(nth > (uint64_t)FAULTS_AT_LEAST(8));
 }
 
-TESTS(TEST(a_row_is_found_by_its_id_and_others_are_told), TEST(no_marker_hides_another_in_any_pair),
-    TEST(arguments_arrive_while_they_are_written),
+TESTS(TEST(format_is_found_by_its_id_and_unknown_ids_are_named),
+    TEST(no_marker_hides_another_in_any_format_pair), TEST(arguments_are_streamed),
     TEST(text_is_held_back_only_while_it_may_be_a_marker),
-    TEST(every_row_is_linear_on_its_own_markers),
-    TEST(every_row_is_linear_on_brackets_quotes_and_blanks),
-    TEST(a_mebibyte_of_each_kind_is_linear), TEST(ten_thousand_levels_are_a_call_like_any_other),
+    TEST(every_format_is_linear_on_its_own_markers),
+    TEST(every_format_is_linear_on_brackets_quotes_and_blanks),
+    TEST(a_mebibyte_of_each_kind_is_linear), TEST(call_with_ten_thousand_levels_is_parsed),
     TEST(names_and_calls_beyond_the_limits_are_text), TEST(a_call_beyond_the_limit_is_text),
-    TEST(a_large_schema_is_not_asked_forever),
-    TEST(bytes_that_are_no_characters_are_replaced_wherever_they_are_cut),
-    TEST(the_probe_asks_the_same_code), TEST(random_texts_mean_the_same_however_they_are_cut),
-    TEST(every_allocation_may_fail))
+    TEST(lookups_in_a_large_schema_are_limited), TEST(invalid_utf8_is_replaced_for_all_cuts),
+    TEST(probe_uses_the_same_parser), TEST(random_texts_parse_equally_for_all_cuts),
+    TEST(every_failed_allocation_is_reported))

@@ -1,6 +1,6 @@
-/* What prompts are worth, and the first tokens behind them, on one thread and on several: over a
- * model that says it has threads and takes their turns in a strange order, and over a small real
- * one, whose threads are. */
+/* Batched sampling: prompt logprobs and first tokens are equal on one thread and on several.
+ * Models: a fake one with threads that process samples in an unusual order, and a small real
+ * one. */
 #include "engine/engine.h"
 #include "format/gguf.h"
 #include "testing/fake.h"
@@ -12,7 +12,7 @@ enum { PROMPT = 100, CHOICES = 2, OUT = 3, VOCAB = 60, ROWS = 64 };
 
 static int32_t prompt[PROMPT];
 
-struct heard {
+struct received {
     int n_scores, n[CHOICES];
     struct sampled score[PROMPT], token[CHOICES][OUT];
 };
@@ -25,8 +25,8 @@ static struct gguf *three_groups(void)
     return tiny_open(&t);
 }
 
-/* Of the fake when there is no file. */
-static struct engine *engine_on(const struct gguf *g, int n_threads, int max_logits)
+/* Opens an engine on the model file, or on the fake model if there is none. */
+static struct engine *open_engine(const struct gguf *g, int n_threads, int max_logits)
 {
     const uint32_t n_pages = 1024 / PAGE_TOKENS;
     struct engine_options o = engine_options_default;
@@ -69,30 +69,31 @@ static struct gen_input scored_prompt(int n)
     return in;
 }
 
-static void copy(struct sampled *to, const struct sampled *from)
+static void copy_sampled(struct sampled *to, const struct sampled *from)
 {
     *to = (struct sampled){ .id = from->id, .logprob = from->logprob, .n_top = from->n_top };
     memcpy(to->top, from->top, (size_t)from->n_top * sizeof(to->top[0]));
 }
 
-static void note(struct heard *h, const struct gen_event *ev)
+static void record_event(struct received *h, const struct gen_event *ev)
 {
     if (ev->msg.kind == GEN_PROMPT_TOKEN) {
         EXPECT_EQ(ev->index, h->n_scores + 1);
-        copy(&h->score[h->n_scores++], &ev->token);
+        copy_sampled(&h->score[h->n_scores++], &ev->token);
     } else if (ev->msg.kind == GEN_TOKEN) {
         EXPECT_EQ(ev->index, h->n[ev->choice]);
-        copy(&h->token[ev->choice][h->n[ev->choice]++], &ev->token);
+        copy_sampled(&h->token[ev->choice][h->n[ev->choice]++], &ev->token);
     }
 }
 
-/* Cancels the request, or stops its first choice alone, after so many scores; -1: never. */
-struct end {
+/* Cancels the request, or stops its first choice only, after this number of prompt scores; -1:
+ * never. */
+struct cancel_points {
     int request_after, leader_after;
 };
 
-static void read_to_end(
-    struct engine *en, struct mailbox *box, struct heard *h, const struct end *ends, int n_open)
+static void read_to_end(struct engine *en, struct mailbox *box, struct received *h,
+    const struct cancel_points *ends, int n_open)
 {
     struct msg *next;
 
@@ -103,8 +104,8 @@ static void read_to_end(
             struct gen_event *ev = container_of(m, struct gen_event, msg);
             struct gen *g = ev->gen;
             bool is_over = m->kind == GEN_END;
-            int i = (int)((struct heard *)gen_user(g) - h);
-            note(&h[i], ev);
+            int i = (int)((struct received *)gen_user(g) - h);
+            record_event(&h[i], ev);
             if (m->kind == GEN_PROMPT_TOKEN && h[i].n_scores == ends[i].request_after)
                 engine_cancel(en, g);
             if (m->kind == GEN_PROMPT_TOKEN && h[i].n_scores == ends[i].leader_after)
@@ -117,8 +118,10 @@ static void read_to_end(
     }
 }
 
-/* n requests at once, the i-th with a prompt that is i tokens shorter. */
-static void hear(struct engine *en, struct heard *h, const struct end *ends, int n)
+/* Submits n requests at once, the i-th with a prompt that is i tokens shorter, and reads all
+ * events. */
+static void run_requests(
+    struct engine *en, struct received *h, const struct cancel_points *ends, int n)
 {
     struct mailbox *box;
     struct gen *g;
@@ -143,8 +146,8 @@ static void expect_clean(struct engine *en)
     EXPECT(a.ok && a.sequences == 0 && a.pages_owned == 0);
 }
 
-/* Of what was asked for, all came. */
-static void expect_whole(const struct heard *h, int n_prompt)
+/* Checks that every requested event arrived. */
+static void expect_complete(const struct received *h, int n_prompt)
 {
     EXPECT_EQ(h->n_scores, n_prompt - 1);
     for (int i = 0; i < h->n_scores; i++) {
@@ -155,18 +158,19 @@ static void expect_whole(const struct heard *h, int n_prompt)
         EXPECT_EQ(h->n[c], OUT);
 }
 
-static const struct end never = { -1, -1 };
+static const struct cancel_points never = { -1, -1 };
 
-static void bits_are_the_same_on_any_threads_of(const struct gguf *g)
+static void check_equal_on_threads(const struct gguf *g)
 {
-    static struct heard want, got;
+    static struct received want, got;
 
     for (int threads = 1; threads <= 3; threads++) {
-        struct engine *en = engine_on(g, threads, threads == 1 ? 5 : ROWS);
-        for (int round = 0; round < 2; round++) { /* then of a prompt that is known */
-            struct heard *h = threads == 1 && round == 0 ? &want : &got;
-            hear(en, h, &never, 1);
-            expect_whole(h, PROMPT);
+        struct engine *en = open_engine(g, threads, threads == 1 ? 5 : ROWS);
+        /* the second round finds the prompt in the prefix cache */
+        for (int round = 0; round < 2; round++) {
+            struct received *h = threads == 1 && round == 0 ? &want : &got;
+            run_requests(en, h, &never, 1);
+            expect_complete(h, PROMPT);
             EXPECT(!memcmp(h, &want, sizeof(want)));
         }
         expect_clean(en);
@@ -174,28 +178,30 @@ static void bits_are_the_same_on_any_threads_of(const struct gguf *g)
     }
 }
 
-static void bits_are_the_same_on_any_threads(void)
+static void samples_are_equal_on_any_number_of_threads(void)
 {
     struct gguf *g = three_groups();
 
-    bits_are_the_same_on_any_threads_of(NULL);
-    bits_are_the_same_on_any_threads_of(g);
+    check_equal_on_threads(NULL);
+    check_equal_on_threads(g);
     gguf_close(g);
 }
 
-/* Beside others, which go on as if nothing had been. How much still comes of those that end is a
- * matter of time; what came is as it would have been. */
-static void some_end_in_the_middle_of(const struct gguf *g)
+/* Some requests end while others continue undisturbed. The number of events of an ended request
+ * depends on timing, but their values do not. */
+static void check_early_ends(const struct gguf *g)
 {
     enum { N = 4, AFTER = 10 };
-    static const struct end ends[N] = { { AFTER, -1 }, { -1, AFTER }, { -1, -1 }, { -1, 1 } };
-    static const struct end nevers[N] = { { -1, -1 }, { -1, -1 }, { -1, -1 }, { -1, -1 } };
-    static struct heard want[N], got[N];
+    static const struct cancel_points ends[N] = { { AFTER, -1 }, { -1, AFTER }, { -1, -1 },
+        { -1, 1 } };
+    static const struct cancel_points nevers[N] = { { -1, -1 }, { -1, -1 }, { -1, -1 },
+        { -1, -1 } };
+    static struct received want[N], got[N];
 
     for (int threads = 1; threads <= 3; threads++) {
-        struct engine *en = engine_on(g, threads, 16);
-        struct heard *h = threads == 1 ? want : got;
-        hear(en, h, threads == 1 ? nevers : ends, N);
+        struct engine *en = open_engine(g, threads, 16);
+        struct received *h = threads == 1 ? want : got;
+        run_requests(en, h, threads == 1 ? nevers : ends, N);
         for (int i = 0; i < N; i++) {
             EXPECT(h[i].n_scores <= want[i].n_scores);
             EXPECT(
@@ -205,21 +211,21 @@ static void some_end_in_the_middle_of(const struct gguf *g)
                     h[i].token[c], want[i].token[c], (size_t)h[i].n[c] * sizeof(h[i].token[c][0])));
             EXPECT(h[i].n_scores >= (threads == 1 ? PROMPT - i - 1 : 1));
         }
-        expect_whole(&h[2], PROMPT - 2);
-        EXPECT_EQ(h[1].n[1], OUT); /* the other choice needs the prompt all the same */
+        expect_complete(&h[2], PROMPT - 2);
+        EXPECT_EQ(h[1].n[1], OUT); /* the other choice still needs the prompt */
         EXPECT_EQ(h[3].n[1], OUT);
         expect_clean(en);
         engine_close(en);
     }
 }
 
-static void some_end_in_the_middle_of_their_prompt(void)
+static void requests_may_end_during_prefill(void)
 {
     struct gguf *g = three_groups();
 
-    some_end_in_the_middle_of(NULL);
-    some_end_in_the_middle_of(g);
+    check_early_ends(NULL);
+    check_early_ends(g);
     gguf_close(g);
 }
 
-TESTS(TEST(bits_are_the_same_on_any_threads), TEST(some_end_in_the_middle_of_their_prompt))
+TESTS(TEST(samples_are_equal_on_any_number_of_threads), TEST(requests_may_end_during_prefill))

@@ -1,4 +1,4 @@
-/* A small model that guesses for a large one, from their files to the answer. */
+/* Draft model for speculative decoding, from the two model files to the output. */
 #include "base/mem.h"
 #include "testing/synth.h"
 #include "registry/pool.h"
@@ -63,7 +63,7 @@ static int open_model(struct model *m, struct model_spec *s, const char *draft, 
     return model_open(m, s, e);
 }
 
-static int answer(const char *draft, int32_t *out, uint64_t *n_drafted, uint64_t *n_accepted)
+static int generate(const char *draft, int32_t *out, uint64_t *n_drafted, uint64_t *n_accepted)
 {
     static const int32_t prompt[] = { 10, 20, 30, 40 };
     struct gen_input in = { .prompt = prompt,
@@ -103,24 +103,25 @@ static int answer(const char *draft, int32_t *out, uint64_t *n_drafted, uint64_t
     return n;
 }
 
-static void the_answer_is_the_same_whoever_guesses(void)
+static void output_is_equal_for_every_drafter(void)
 {
     int32_t alone[ANSWER], with[ANSWER];
     uint64_t n_drafted, n_accepted;
 
     write_models();
-    EXPECT_EQ(answer(NULL, alone, &n_drafted, &n_accepted), ANSWER);
+    EXPECT_EQ(generate(NULL, alone, &n_drafted, &n_accepted), ANSWER);
     EXPECT_EQ(n_drafted, 0u);
-    EXPECT_EQ(answer(small, with, &n_drafted, &n_accepted), ANSWER);
-    EXPECT(SMALL || n_drafted > ANSWER / 3); /* two events at a time: hardly any */
+    EXPECT_EQ(generate(small, with, &n_drafted, &n_accepted), ANSWER);
+    EXPECT(SMALL || n_drafted > ANSWER / 3); /* with two events at a time there are few drafts */
     EXPECT(!memcmp(alone, with, sizeof(alone)));
-    EXPECT_EQ(answer(large, with, &n_drafted, &n_accepted), ANSWER); /* it guesses for itself */
+    /* the model is its own draft model */
+    EXPECT_EQ(generate(large, with, &n_drafted, &n_accepted), ANSWER);
     EXPECT(!memcmp(alone, with, sizeof(alone)));
     EXPECT(SMALL || n_accepted > ANSWER / 3);
     remove_models();
 }
 
-static void another_vocabulary_is_refused_by_its_first_token(void)
+static void different_vocabulary_is_rejected_with_the_first_differing_token(void)
 {
     struct model_spec spec;
     struct model m;
@@ -135,5 +136,5 @@ static void another_vocabulary_is_refused_by_its_first_token(void)
     remove_models();
 }
 
-TESTS(TEST(the_answer_is_the_same_whoever_guesses),
-    TEST(another_vocabulary_is_refused_by_its_first_token))
+TESTS(TEST(output_is_equal_for_every_drafter),
+    TEST(different_vocabulary_is_rejected_with_the_first_differing_token))

@@ -1,4 +1,4 @@
-/* How much room a model is opened with. */
+/* Number of rows and logits for which a model is opened. */
 #include "engine/engine.h"
 #include "testing/synth.h"
 #include "registry/pool.h"
@@ -35,7 +35,7 @@ static void open_model(struct model *m, struct model_spec *spec, int batch, int 
     spec->ctx_size = 200;
     spec->kv_bytes = 1 << 24;
     spec->engine.max_batch = batch;
-    spec->engine.prefill_chunk = 512; /* in small builds too */
+    spec->engine.prefill_chunk = 512; /* also in SMALL builds */
     spec->engine.spec.max = n_drafts;
     EXPECT_EQ(model_open(m, spec, &e), 0);
 }
@@ -74,7 +74,7 @@ static void score_a_prompt(struct model *m)
     mailbox_close(box);
 }
 
-/* Whoever decodes beside it, or does not: a row at a time would be as slow as decoding. */
+/* Holds with and without concurrent decoding: one row per step would be as slow as decoding. */
 static void a_prompt_is_scored_many_rows_at_a_time(void)
 {
     struct model_spec spec;
@@ -84,10 +84,11 @@ static void a_prompt_is_scored_many_rows_at_a_time(void)
     open_model(&m, &spec, 1, 0);
     EXPECT_EQ(engine_lm(m.engine)->max_logits, 128);
     score_a_prompt(&m);
-    EXPECT(SMALL || engine_stats(m.engine)->steps <= 2); /* two events at a time: many */
+    /* with two events at a time there are many steps */
+    EXPECT(SMALL || engine_stats(m.engine)->steps <= 2);
     model_close(&m);
 
-    open_model(&m, &spec, 200, 10); /* all that may decode, and guesses */
+    open_model(&m, &spec, 200, 10); /* all sequences that may decode, with their drafts */
     EXPECT_EQ(engine_lm(m.engine)->max_logits, 220);
     model_close(&m);
     unlink(path);

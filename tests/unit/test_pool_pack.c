@@ -1,4 +1,4 @@
-/* Where packed weights are kept, and for how long. */
+/* Location of packed weights, and their removal after a time. */
 #include "../check.h"
 #include "../support/tmpdir.h"
 #include "base/mem.h"
@@ -16,14 +16,14 @@
 
 enum { LARGE = 64 * 1024 * 1024, NOBODY = 65534, DAY_S = 24 * 3600 };
 
-struct folder {
+struct model_dir {
     char path[64], model[96], pack[128];
 };
 
-/* A folder with a model in it, of no bytes: how many it has is told. */
-static struct folder new_folder(void)
+/* A directory with an empty model file; tests pass its size as a parameter. */
+static struct model_dir new_model_dir(void)
 {
-    struct folder f = { .path = "/tmp/ifx-pack-XXXXXX" };
+    struct model_dir f = { .path = "/tmp/ifx-pack-XXXXXX" };
 
     EXPECT(mkdtemp(f.path));
     snprintf(f.model, sizeof(f.model), "%s/m.gguf", f.path);
@@ -34,44 +34,44 @@ static struct folder new_folder(void)
     return f;
 }
 
-static void remove_folder(const struct folder *f)
+static void remove_model_dir(const struct model_dir *f)
 {
     EXPECT(!chmod(f->path, 0755));
     unlink(f->pack);
     EXPECT(!unlink(f->model) && !rmdir(f->path));
 }
 
-static bool path_of(char *out, const struct folder *f, enum pack_mode mode, uint64_t bytes)
+static bool path_of(char *out, const struct model_dir *f, enum pack_mode mode, uint64_t bytes)
 {
     struct model_spec s = { .id = "m", .path = f->model, .pack = mode };
 
     return pack_path(out, &s, bytes);
 }
 
-static void beside_the_model(void)
+static void pack_is_next_to_the_model(void)
 {
-    struct folder f = new_folder();
+    struct model_dir f = new_model_dir();
     char path[PACK_PATH_MAX];
 
     EXPECT(path_of(path, &f, PACK_FILE, LARGE));
     EXPECT(!strcmp(path, f.pack));
     EXPECT(path_of(path, &f, PACK_RAM, LARGE));
     EXPECT(!strcmp(path, f.pack));
-    remove_folder(&f);
+    remove_model_dir(&f);
 }
 
-static void nowhere_when_it_is_off_or_small(void)
+static void no_pack_if_disabled_or_small(void)
 {
-    struct folder f = new_folder();
+    struct model_dir f = new_model_dir();
     char path[PACK_PATH_MAX];
 
     EXPECT(!path_of(path, &f, PACK_OFF, LARGE));
     EXPECT(!path_of(path, &f, PACK_FILE, LARGE - 1));
-    remove_folder(&f);
+    remove_model_dir(&f);
 }
 
-/* In a process of its own, as somebody who may not write there: root may. 0: what was expected. */
-static int as_a_stranger(const struct folder *f, const char *cache, const char *home)
+/* Runs in a child process without write permission (root could write). 0: result as expected. */
+static int run_unprivileged(const struct model_dir *f, const char *cache, const char *home)
 {
     char path[PACK_PATH_MAX], want[128];
     struct stat st;
@@ -82,7 +82,7 @@ static int as_a_stranger(const struct folder *f, const char *cache, const char *
         return 2;
     if (home ? setenv("HOME", home, 1) : unsetenv("HOME"))
         return 3;
-    if (!stat(f->pack, &st)) /* somebody else has written it there */
+    if (!stat(f->pack, &st)) /* another user has written the pack there */
         return path_of(path, f, PACK_FILE, LARGE) && !strcmp(path, f->pack) ? 0 : 4;
     if (!cache && !home)
         return path_of(path, f, PACK_FILE, LARGE) ? 5 : 0;
@@ -92,38 +92,38 @@ static int as_a_stranger(const struct folder *f, const char *cache, const char *
     return strlen(path) == strlen(want) + strlen("01234567.pack") ? 0 : 7;
 }
 
-static int ask(const struct folder *f, const char *cache, const char *home)
+static int pack_path_unprivileged(const struct model_dir *f, const char *cache, const char *home)
 {
     int status = -1;
     pid_t child = fork();
 
     EXPECT(child >= 0);
     if (child == 0)
-        _exit(as_a_stranger(f, cache, home));
+        _exit(run_unprivileged(f, cache, home));
     EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status));
     return WEXITSTATUS(status);
 }
 
-static void in_the_cache_where_the_folder_cannot_be_written(void)
+static void pack_is_in_the_cache_if_the_directory_is_read_only(void)
 {
-    struct folder f = new_folder();
+    struct model_dir f = new_model_dir();
 
     EXPECT(!chmod(f.path, 0555));
-    EXPECT_EQ(ask(&f, "/var/tmp/cache", "/home/x"), 0);
-    EXPECT_EQ(ask(&f, NULL, "/home/x"), 0);
-    EXPECT_EQ(ask(&f, NULL, NULL), 0);
+    EXPECT_EQ(pack_path_unprivileged(&f, "/var/tmp/cache", "/home/x"), 0);
+    EXPECT_EQ(pack_path_unprivileged(&f, NULL, "/home/x"), 0);
+    EXPECT_EQ(pack_path_unprivileged(&f, NULL, NULL), 0);
     EXPECT(!chmod(f.path, 0755));
     int fd = open(f.pack, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     EXPECT(fd >= 0);
     close(fd);
     EXPECT(!chmod(f.path, 0555));
-    EXPECT_EQ(ask(&f, "/var/tmp/cache", "/home/x"), 0);
-    remove_folder(&f);
+    EXPECT_EQ(pack_path_unprivileged(&f, "/var/tmp/cache", "/home/x"), 0);
+    remove_model_dir(&f);
 }
 
-/* A model whose name has so many bytes: whether its packed weights are kept beside it. In either
- * place their name leaves room for what comes behind it while they are written. */
-static bool is_beside(const char *cache, int n_name)
+/* Whether the pack of a model with a file name of this length is stored next to the model. In
+ * both places its name leaves room for the suffix of a file in progress. */
+static bool is_next_to_the_model(const char *cache, int n_name)
 {
     char model[PACK_PATH_MAX], path[PACK_PATH_MAX];
     struct model_spec s = { .id = "m", .path = model, .pack = PACK_FILE };
@@ -136,35 +136,36 @@ static bool is_beside(const char *cache, int n_name)
     return !strncmp(path, model, strlen(model));
 }
 
-static void names_without_room_for_more(void)
+static void long_names_move_the_pack_to_the_cache(void)
 {
     const char *was = getenv("XDG_CACHE_HOME");
     char cache[TMPDIR_NAME];
 
     tmpdir_make(cache);
     EXPECT(!setenv("XDG_CACHE_HOME", cache, 1));
-    EXPECT(is_beside(cache, NAME_MAX - (int)strlen(".pack.new")));
-    EXPECT(!is_beside(cache, NAME_MAX - (int)strlen(".pack.new") + 1));
-    EXPECT(!is_beside(cache, NAME_MAX));
+    EXPECT(is_next_to_the_model(cache, NAME_MAX - (int)strlen(".pack.new")));
+    EXPECT(!is_next_to_the_model(cache, NAME_MAX - (int)strlen(".pack.new") + 1));
+    EXPECT(!is_next_to_the_model(cache, NAME_MAX));
     EXPECT(!(was ? setenv("XDG_CACHE_HOME", was, 1) : unsetenv("XDG_CACHE_HOME")));
     tmpdir_remove(cache);
 }
 
-/* ---- what is left behind in the cache directory */
+/* ---- old packs in the cache directory */
 
-static void put_file(const char *folder, const char *name, int days)
+static void write_old_file(const char *model_dir, const char *name, int days)
 {
     char path[256];
     const time_t then = time(NULL) - (time_t)days * DAY_S;
 
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    snprintf(path, sizeof(path), "%s/%s", model_dir, name);
     int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     CHECK(fd >= 0 && !futimens(fd, (struct timespec[]){ { .tv_sec = then }, { .tv_sec = then } }));
     close(fd);
 }
 
-/* As a start of the server does, once the model is ready. True: it was packed anew. */
-static bool start_once(const struct folder *f, const char *packfile)
+/* One start of the server, after the model is loaded. Returns true if the weights were packed
+ * anew. */
+static bool start_once(const struct model_dir *f, const char *packfile)
 {
     struct llama_options o = {
         .n_threads = 1, .n_pages = 1, .max_rows = 1, .max_logits = 1, .packfile = packfile
@@ -183,8 +184,8 @@ static bool start_once(const struct folder *f, const char *packfile)
     return is_new;
 }
 
-/* In a process of its own, see above. Exits with the line of the first thing that is wrong. */
-static int fill_cache(const struct folder *f, const char *cache)
+/* Runs in a child process, see run_unprivileged; exits with the line of the first failure. */
+static int fill_cache(const struct model_dir *f, const char *cache)
 {
     char ours[128], packfile[PACK_PATH_MAX];
     struct stat st;
@@ -197,10 +198,10 @@ static int fill_cache(const struct folder *f, const char *cache)
     snprintf(ours, sizeof(ours), "%s/inferflux", cache);
     MUST(geteuid() != 0 || (!setgid(NOBODY) && !setuid(NOBODY)));
     MUST(!mkdir(ours, 0700) && !setenv("XDG_CACHE_HOME", cache, 1));
-    put_file(ours, "moved.gguf-01234567.pack", 91);
-    put_file(ours, "killed.gguf-01234567.pack.new", 91);
-    put_file(ours, "used.gguf-01234567.pack", 89);
-    put_file(ours, "notes.txt", 91);
+    write_old_file(ours, "moved.gguf-01234567.pack", 91);
+    write_old_file(ours, "killed.gguf-01234567.pack.new", 91);
+    write_old_file(ours, "used.gguf-01234567.pack", 89);
+    write_old_file(ours, "notes.txt", 91);
     MUST(path_of(packfile, f, PACK_FILE, LARGE) && start_once(f, packfile));
     MUST(!stat(packfile, &st) && time(NULL) - st.st_mtime < DAY_S);
     int fd = open(ours, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -209,15 +210,16 @@ static int fill_cache(const struct folder *f, const char *cache)
     MUST(!faccessat(fd, "used.gguf-01234567.pack", F_OK, 0));
     MUST(!faccessat(fd, "notes.txt", F_OK, 0));
     close(fd);
-    put_file(ours, strrchr(packfile, '/') + 1, 91); /* the next start uses it, and says so */
+    /* the next start uses it and updates its time */
+    write_old_file(ours, strrchr(packfile, '/') + 1, 91);
     MUST(!start_once(f, packfile) && !stat(packfile, &st) && time(NULL) - st.st_mtime < DAY_S);
 #undef MUST
     return 0;
 }
 
-static void what_nobody_uses_does_not_stay_in_the_cache(void)
+static void unused_packs_are_removed_from_the_cache(void)
 {
-    struct folder f = new_folder();
+    struct model_dir f = new_model_dir();
     struct buf bytes = tiny_bytes(&tiny_default);
     char cache[TMPDIR_NAME];
     int status = -1;
@@ -234,9 +236,9 @@ static void what_nobody_uses_does_not_stay_in_the_cache(void)
     EXPECT_EQ(WEXITSTATUS(status), 0);
     buf_clear(&bytes);
     tmpdir_remove(cache);
-    remove_folder(&f);
+    remove_model_dir(&f);
 }
 
-TESTS(TEST(beside_the_model), TEST(nowhere_when_it_is_off_or_small),
-    TEST(in_the_cache_where_the_folder_cannot_be_written), TEST(names_without_room_for_more),
-    TEST(what_nobody_uses_does_not_stay_in_the_cache))
+TESTS(TEST(pack_is_next_to_the_model), TEST(no_pack_if_disabled_or_small),
+    TEST(pack_is_in_the_cache_if_the_directory_is_read_only),
+    TEST(long_names_move_the_pack_to_the_cache), TEST(unused_packs_are_removed_from_the_cache))

@@ -1,5 +1,5 @@
-/* probe.h: models of many kinds, each saying what its kind says, are known afterwards. They are
- * script models: everything but the network is real. */
+/* Capability probe: script models that generate the output of many kinds of models are detected
+ * correctly. Everything except the network is real. */
 #include "../adapter_kit.h"
 
 #include "../support/tmpdir.h"
@@ -8,11 +8,12 @@
 
 #define CITY "\"location\": \"Paris\""
 
-struct kind {
-    const char *file;                     /* of the templates */
-    const char *native, *told, *thinking; /* what it says; "" = plain words */
-    /* what is found */
-    const char *family, *tool, *format, *thought;
+struct model_case {
+    const char *file; /* chat template */
+    /* generated texts for native tools, injected tools and reasoning; "" = plain text */
+    const char *native, *injected, *thinking;
+    /* expected capabilities */
+    const char *family, *tool, *format, *reasoning;
     bool thinks;
 };
 
@@ -21,12 +22,12 @@ struct kind {
 #define HERMES  "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {" CITY "}}\n</tool_call>"
 #define THOUGHT "<think>\nTwo times seven.\n</think>\n\nFourteen."
 
-static const struct kind kinds[] = {
+static const struct model_case model_cases[] = {
     { "Qwen-Qwen3-0.6B", HERMES, "", THOUGHT, "qwen", "hermes_json", "native", "think_tag", true },
-    /* Not what its template lets expect. */
+    /* generates another format than its template suggests */
     { "Qwen-Qwen3-0.6B", "<function=get_weather>{" CITY "}</function>", "",
         "<seed:think>Hm.</seed:think>Fourteen.", "qwen", "llama_xml", "native", "seed_oss", true },
-    /* It does not call natively, but when it is told how. */
+    /* calls tools only if the system prompt describes them */
     { "Qwen-Qwen3-0.6B", "It rains.", HERMES, "Fourteen.", "qwen", "hermes_json", "injection",
         "think_tag", false },
     { "Qwen-Qwen2.5-7B-Instruct", HERMES, "", "Fourteen.", "qwen", "hermes_json", "native", "null",
@@ -77,21 +78,21 @@ static const struct kind kinds[] = {
         "gpt_oss", "harmony", "native", "harmony", true },
 };
 
-struct talk {
-    const struct kind *kind;
+struct script_output {
+    const struct model_case *model_case;
     int n_asked;
 };
 
-static struct str say(void *ctx, enum probe_step step, const struct rendered *prompt)
+static struct str script_reply(void *ctx, enum probe_step step, const struct rendered *prompt)
 {
-    struct talk *t = ctx;
+    struct script_output *t = ctx;
     struct str text = { prompt->spans[0].text.p, prompt->n_bytes };
 
     t->n_asked++;
     EXPECT(step == PROBE_THINKING || str_find(text, STR("get_weather")) >= 0);
-    return str_of(step == PROBE_NATIVE ? t->kind->native
-                  : step == PROBE_TOLD ? t->kind->told
-                                       : t->kind->thinking);
+    return str_of(step == PROBE_NATIVE ? t->model_case->native
+                  : step == PROBE_TOLD ? t->model_case->injected
+                                       : t->model_case->thinking);
 }
 
 static struct model_spec spec_of(const char *template_path)
@@ -103,16 +104,17 @@ static struct model_spec spec_of(const char *template_path)
     return spec;
 }
 
-static void expect_found(const struct kind *k, const char *path)
+static void expect_found(const struct model_case *k, const char *path)
 {
     struct model_spec spec = spec_of(path);
     struct model *m = xcalloc(1, sizeof(*m));
     struct model_capabilities row;
-    struct talk talk = { .kind = k };
+    struct script_output script_output = { .model_case = k };
     struct err e;
 
     EXPECT_EQ(model_open(m, &spec, &e), 0);
-    int rc = model_probe(&row, m, &(struct probe_options){ .script = say, .ctx = &talk }, &e);
+    int rc = model_probe(
+        &row, m, &(struct probe_options){ .script = script_reply, .ctx = &script_output }, &e);
     fprintf(stderr, "%s: %s\n", k->file, rc ? e.msg : "");
     EXPECT_EQ(rc, 0);
     EXPECT_STR(row.model_id, "probed");
@@ -121,22 +123,22 @@ static void expect_found(const struct kind *k, const char *path)
     EXPECT_STR(row.tool_parser_id, k->tool);
     EXPECT_STR(row.tool_format, k->format);
     EXPECT_EQ(row.supports_native_tools, !strcmp(k->format, "native"));
-    EXPECT_STR(row.thinking_parser_id, k->thought);
+    EXPECT_STR(row.thinking_parser_id, k->reasoning);
     EXPECT_EQ(row.supports_thinking, k->thinks);
     EXPECT_EQ(row.practical_max_tokens, m->n_ctx);
     EXPECT_EQ(row.probe_version, PROBE_VERSION);
-    EXPECT(talk.n_asked <= N_PROBE_STEPS && talk.n_asked >= 2);
+    EXPECT(script_output.n_asked <= N_PROBE_STEPS && script_output.n_asked >= 2);
     model_close(m);
     mem_free(m);
 }
 
-static void what_a_model_says_tells_how_to_read_it(void)
+static void probe_detects_the_formats_of_the_output(void)
 {
-    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(model_cases); i++) {
         char path[512], file[300];
-        snprintf(file, sizeof(file), "templates/%s.jinja", kinds[i].file);
+        snprintf(file, sizeof(file), "templates/%s.jinja", model_cases[i].file);
         if (kit_data_path(path, file))
-            expect_found(&kinds[i], path);
+            expect_found(&model_cases[i], path);
     }
 }
 
@@ -152,7 +154,7 @@ static void open_store(struct model_spec *spec, char dir[TMPDIR_NAME])
     EXPECT_EQ(capabilities_open(&spec->store, path, true, &e), 0);
 }
 
-static void what_was_found_out_is_used_at_the_next_load(void)
+static void stored_capabilities_are_used_at_the_next_load(void)
 {
     struct model_spec spec = spec_of("");
     struct model *m = xcalloc(1, sizeof(*m));
@@ -186,14 +188,14 @@ static void what_was_found_out_is_used_at_the_next_load(void)
     EXPECT(adapter_info(m->adapter)->tells_tools && adapter_info(m->adapter)->can_think);
     model_close(m);
 
-    spec.tool_parser = "mistral"; /* the operator knows best */
+    spec.tool_parser = "mistral"; /* the configured parser has precedence */
     memset(m, 0, sizeof(*m));
     EXPECT_EQ(model_open(m, &spec, &e), 0);
     EXPECT_STR(adapter_info(m->adapter)->tool_parser, "mistral");
     model_close(m);
     spec.tool_parser = "";
 
-    /* Of another file, or with a parser that there is no more: as if nothing was known. */
+    /* A row of another file, or with an unknown parser, is ignored. */
     for (int i = 0; i < 3; i++) {
         struct model_capabilities bad = row;
         if (i == 0)
@@ -214,8 +216,8 @@ static void what_was_found_out_is_used_at_the_next_load(void)
     tmpdir_remove(dir);
 }
 
-/* The network of the demo file is asked itself: what it says is kept, whatever it is. */
-static void a_model_that_nothing_is_known_of_is_asked_once(void)
+/* The network of the demo file is probed itself: its result is stored, whatever it is. */
+static void unknown_model_is_probed_once(void)
 {
     struct model_spec spec = spec_of("");
     struct model *m = xcalloc(1, sizeof(*m));
@@ -237,7 +239,7 @@ static void a_model_that_nothing_is_known_of_is_asked_once(void)
         EXPECT_EQ(row.max_sequence_length, m->lm->n_ctx_train);
         EXPECT(row.probed_at != 0 && row.probed_at != 1);
         model_close(m);
-        row.probed_at = 1; /* asked again, this would be another time */
+        row.probed_at = 1; /* a second probe would set another time */
         EXPECT_EQ(capabilities_put(spec.store, &row, &e), 0);
         if (again == 0) {
             memset(m, 0, sizeof(*m));
@@ -252,26 +254,26 @@ static void a_model_that_nothing_is_known_of_is_asked_once(void)
     tmpdir_remove(dir);
 }
 
-static void a_probe_can_be_stopped(void)
+static void probe_can_be_cancelled(void)
 {
     static const _Atomic bool stop = true;
-    static const struct kind silent = { .native = "a", .told = "b", .thinking = "c" };
+    static const struct model_case silent = { .native = "a", .injected = "b", .thinking = "c" };
     struct model_spec spec = spec_of("");
     struct model *m = xcalloc(1, sizeof(*m));
     struct model_capabilities row;
-    struct talk talk = { .kind = &silent };
+    struct script_output script_output = { .model_case = &silent };
     struct err e;
 
     spec.backend = BACKEND_NATIVE;
     spec.kv_bytes = 64 * MB;
     EXPECT_EQ(model_open(m, &spec, &e), 0);
-    struct probe_options o = { .script = say, .ctx = &talk, .stop = &stop };
+    struct probe_options o = { .script = script_reply, .ctx = &script_output, .stop = &stop };
     EXPECT_EQ(model_probe(&row, m, &o, &e), -1);
     EXPECT_EQ((int)e.code, ERR_CANCELLED);
     model_close(m);
     mem_free(m);
 }
 
-TESTS(TEST(what_a_model_says_tells_how_to_read_it),
-    TEST(what_was_found_out_is_used_at_the_next_load),
-    TEST(a_model_that_nothing_is_known_of_is_asked_once), TEST(a_probe_can_be_stopped))
+TESTS(TEST(probe_detects_the_formats_of_the_output),
+    TEST(stored_capabilities_are_used_at_the_next_load), TEST(unknown_model_is_probed_once),
+    TEST(probe_can_be_cancelled))

@@ -9,8 +9,8 @@
 
 static char root[] = "/tmp/test-quota-XXXXXX";
 
-/* A file of the false root, with the directories before it. */
-static void put(const char *name, const char *text)
+/* Writes a file below the test root and creates its directories. */
+static void write_file(const char *name, const char *text)
 {
     char path[512];
 
@@ -38,9 +38,9 @@ static void remove_root(void)
     EXPECT_EQ(nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-static int cpus_of(const char *groups)
+static int cpus_of_group(const char *groups)
 {
-    put("/proc/self/cgroup", groups);
+    write_file("/proc/self/cgroup", groups);
     return quota_cpus(root);
 }
 
@@ -50,7 +50,7 @@ static void make_root(void)
     EXPECT(mkdtemp(root) != NULL);
 }
 
-static void the_second_version_is_read(void)
+static void cgroup_v2_is_read(void)
 {
     static const struct {
         const char *text;
@@ -61,67 +61,69 @@ static void the_second_version_is_read(void)
         { "99999999999999999999 1\n", 0 } };
 
     make_root();
-    EXPECT_EQ(quota_cpus(root), 0); /* nothing is there */
+    EXPECT_EQ(quota_cpus(root), 0); /* the root is empty */
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        put("/sys/fs/cgroup/a/cpu.max", cases[i].text);
-        EXPECT_EQ(cpus_of("0::/a\n"), cases[i].want);
+        write_file("/sys/fs/cgroup/a/cpu.max", cases[i].text);
+        EXPECT_EQ(cpus_of_group("0::/a\n"), cases[i].want);
     }
     remove_root();
 }
 
-static void the_least_of_all_groups_above_counts(void)
+static void smallest_quota_of_all_parent_groups_counts(void)
 {
     make_root();
-    put("/sys/fs/cgroup/a/cpu.max", "300000 100000\n");
-    put("/sys/fs/cgroup/a/b/c/cpu.max", "800000 100000\n");
-    EXPECT_EQ(cpus_of("0::/a/b/c\n"), 3);
-    EXPECT_EQ(cpus_of("0::/a/b/c/not/there\n"), 3);
-    EXPECT_EQ(cpus_of("0::/other\n"), 0);
-    put("/sys/fs/cgroup/cpu.max", "500000 100000\n"); /* where a container finds its own */
-    EXPECT_EQ(cpus_of("0::/a/b/c\n"), 3);
-    EXPECT_EQ(cpus_of("0::/\n"), 5);
-    EXPECT_EQ(cpus_of("0::/docker/0123\n"), 5);
-    EXPECT_EQ(cpus_of("0::/../../a\n"), 5);
+    write_file("/sys/fs/cgroup/a/cpu.max", "300000 100000\n");
+    write_file("/sys/fs/cgroup/a/b/c/cpu.max", "800000 100000\n");
+    EXPECT_EQ(cpus_of_group("0::/a/b/c\n"), 3);
+    EXPECT_EQ(cpus_of_group("0::/a/b/c/not/there\n"), 3);
+    EXPECT_EQ(cpus_of_group("0::/other\n"), 0);
+    /* path at which a container finds its own group */
+    write_file("/sys/fs/cgroup/cpu.max", "500000 100000\n");
+    EXPECT_EQ(cpus_of_group("0::/a/b/c\n"), 3);
+    EXPECT_EQ(cpus_of_group("0::/\n"), 5);
+    EXPECT_EQ(cpus_of_group("0::/docker/0123\n"), 5);
+    EXPECT_EQ(cpus_of_group("0::/../../a\n"), 5);
     remove_root();
 }
 
-static void the_first_version_is_read(void)
+static void cgroup_v1_is_read(void)
 {
     make_root();
-    put("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
-    put("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
-    put("/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "250000\n");
-    put("/sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n");
-    put("/sys/fs/cgroup/cpu/b/cpu.cfs_quota_us", "250000\n"); /* no period */
-    EXPECT_EQ(cpus_of("9:name=systemd:/\n4:cpuacct,cpu:/a\n0::/\n"), 3);
-    EXPECT_EQ(cpus_of("4:cpu:/a/x\n"), 3);
-    EXPECT_EQ(cpus_of("4:cpu:/b\n"), 0);
-    EXPECT_EQ(cpus_of("4:cpu:/\n"), 0);
-    EXPECT_EQ(cpus_of("4:cpuset,cpuacct:/a\n"), 0); /* these have no quota */
+    write_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+    write_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+    write_file("/sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "250000\n");
+    write_file("/sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n");
+    write_file("/sys/fs/cgroup/cpu/b/cpu.cfs_quota_us", "250000\n"); /* without a period */
+    EXPECT_EQ(cpus_of_group("9:name=systemd:/\n4:cpuacct,cpu:/a\n0::/\n"), 3);
+    EXPECT_EQ(cpus_of_group("4:cpu:/a/x\n"), 3);
+    EXPECT_EQ(cpus_of_group("4:cpu:/b\n"), 0);
+    EXPECT_EQ(cpus_of_group("4:cpu:/\n"), 0);
+    EXPECT_EQ(cpus_of_group("4:cpuset,cpuacct:/a\n"), 0); /* these controllers have no quota */
     remove_root();
 }
 
-static void any_text_is_survived(void)
+static void invalid_files_are_safe(void)
 {
     static char lines[3 * 5000];
 
     make_root();
-    put("/sys/fs/cgroup/cpu.max", "400000 100000\n");
-    EXPECT_EQ(cpus_of(""), 0);
-    EXPECT_EQ(cpus_of("\n::\n:\n4\n4:cpu\n"), 4); /* no controllers, no path: the root */
+    write_file("/sys/fs/cgroup/cpu.max", "400000 100000\n");
+    EXPECT_EQ(cpus_of_group(""), 0);
+    EXPECT_EQ(
+        cpus_of_group("\n::\n:\n4\n4:cpu\n"), 4); /* no controllers, no path: the root group */
     memset(lines, 'a', sizeof(lines) - 1);
-    EXPECT_EQ(cpus_of(lines), 0);
+    EXPECT_EQ(cpus_of_group(lines), 0);
     memset(lines, '/', sizeof(lines) - 1);
     memcpy(lines, "0::/", 4);
-    EXPECT(cpus_of(lines) == 0 || cpus_of(lines) == 4);
+    EXPECT(cpus_of_group(lines) == 0 || cpus_of_group(lines) == 4);
     remove_root();
 }
 
-static void we_have_a_processor(void)
+static void this_process_has_a_cpu(void)
 {
     EXPECT(thread_count_online() >= 1);
     EXPECT(thread_count_online() <= sysconf(_SC_NPROCESSORS_CONF));
 }
 
-TESTS(TEST(the_second_version_is_read), TEST(the_least_of_all_groups_above_counts),
-    TEST(the_first_version_is_read), TEST(any_text_is_survived), TEST(we_have_a_processor))
+TESTS(TEST(cgroup_v2_is_read), TEST(smallest_quota_of_all_parent_groups_counts),
+    TEST(cgroup_v1_is_read), TEST(invalid_files_are_safe), TEST(this_process_has_a_cpu))

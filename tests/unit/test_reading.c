@@ -1,18 +1,18 @@
-/* chat/reading.c: which control tokens the parser has to see, and that it then understands. */
+/* Output mode: control tokens that the output parser must see, and the parsed result. */
 #include "output/reading.h"
 #include "../text_kit.h"
 
 static const char *const harmony[] = { "<|start|>", "<|channel|>", "<|message|>", "<|constrain|>",
     "<|end|>", "<|call|>" };
 
-struct world {
+struct vocab_fixture {
     struct vocab *v;
     int32_t mark[ARRAY_LEN(harmony)], other, plain;
 };
 
-static struct world open_world(void)
+static struct vocab_fixture open_fixture(void)
 {
-    struct world w;
+    struct vocab_fixture w;
     struct kit_vocab k = { 0 };
     struct err e;
 
@@ -25,7 +25,7 @@ static struct world open_world(void)
     return w;
 }
 
-static struct reading open_as(
+static struct reading open_mode(
     const char *tool, const char *thinking, unsigned flags, const struct vocab *v)
 {
     struct parser_format *f;
@@ -38,10 +38,10 @@ static struct reading open_as(
     return r;
 }
 
-static void markers_are_shown_and_no_other_control_tokens(void)
+static void only_markers_are_shown_among_control_tokens(void)
 {
-    struct world w = open_world();
-    struct reading r = open_as("harmony", "harmony", READ_CALLS | READ_THOUGHTS, w.v);
+    struct vocab_fixture w = open_fixture();
+    struct reading r = open_mode("harmony", "harmony", READ_CALLS | READ_THOUGHTS, w.v);
 
     EXPECT_EQ(r.n_control, (int)ARRAY_LEN(harmony));
     for (size_t i = 0; i < ARRAY_LEN(harmony); i++)
@@ -52,13 +52,13 @@ static void markers_are_shown_and_no_other_control_tokens(void)
     vocab_close(w.v);
 }
 
-static void what_is_not_wanted_is_not_read(void)
+static void unrequested_output_is_not_parsed(void)
 {
-    struct world w = open_world();
-    struct reading none = open_as("harmony", "harmony", 0, w.v);
-    struct reading no_format = open_as("null", "null", READ_CALLS | READ_THOUGHTS, w.v);
-    struct reading calls = open_as("hermes_json", "think_tag", READ_CALLS, w.v);
-    struct reading thoughts = open_as("hermes_json", "think_tag", READ_THOUGHTS, w.v);
+    struct vocab_fixture w = open_fixture();
+    struct reading none = open_mode("harmony", "harmony", 0, w.v);
+    struct reading no_format = open_mode("null", "null", READ_CALLS | READ_THOUGHTS, w.v);
+    struct reading calls = open_mode("hermes_json", "think_tag", READ_CALLS, w.v);
+    struct reading thoughts = open_mode("hermes_json", "think_tag", READ_THOUGHTS, w.v);
 
     EXPECT(!none.format && !none.n_control && !no_format.format);
     EXPECT(!reading_shows(&none, w.mark[0]));
@@ -73,20 +73,21 @@ static void what_is_not_wanted_is_not_read(void)
     vocab_close(w.v);
 }
 
-/* Control tokens and words, as a model of this family says them, through the detokenizer. */
-static void tokens_that_nobody_sees_are_understood(void)
+/* Control tokens and text as a model of this family generates them, through the detokenizer. */
+static void hidden_control_tokens_are_parsed(void)
 {
-    struct world w = open_world();
-    struct reading r = open_as("harmony", "harmony", READ_CALLS | READ_THOUGHTS, w.v);
-    static const char said[] = "1analysis2Hm.41assistant1commentary to=functions.f3json2{\"a\":1}5"
-                               "\x01";
+    struct vocab_fixture w = open_fixture();
+    struct reading r = open_mode("harmony", "harmony", READ_CALLS | READ_THOUGHTS, w.v);
+    static const char generated[] =
+        "1analysis2Hm.41assistant1commentary to=functions.f3json2{\"a\":1}5"
+        "\x01";
     struct detok d = { 0 };
-    struct parsed told;
+    struct parsed parsed_output;
     struct buf text;
     struct err e;
 
     buf_init(&text, MB);
-    for (const char *c = said; *c; c++) {
+    for (const char *c = generated; *c; c++) {
         struct tokens t = { .arena = arena_new(MB) };
         struct span one = { { c, 1 }, false };
         int32_t id = w.other;
@@ -98,15 +99,16 @@ static void tokens_that_nobody_sees_are_understood(void)
         arena_free(t.arena);
     }
     EXPECT(str_find(buf_str(&text), STR("im_end")) < 0);
-    EXPECT_EQ(parse_text(&told, r.format, NULL, buf_str(&text), &e), 0);
-    EXPECT(str_is(buf_str(&told.reasoning), "Hm.") && !told.content.n);
-    EXPECT_EQ(told.n_calls, 1);
-    EXPECT(str_is(told.calls[0].name, "f") && str_is(told.calls[0].arguments, "{\"a\":1}"));
-    parsed_clear(&told);
+    EXPECT_EQ(parse_text(&parsed_output, r.format, NULL, buf_str(&text), &e), 0);
+    EXPECT(str_is(buf_str(&parsed_output.reasoning), "Hm.") && !parsed_output.content.n);
+    EXPECT_EQ(parsed_output.n_calls, 1);
+    EXPECT(str_is(parsed_output.calls[0].name, "f") &&
+           str_is(parsed_output.calls[0].arguments, "{\"a\":1}"));
+    parsed_clear(&parsed_output);
     buf_clear(&text);
     reading_close(&r);
     vocab_close(w.v);
 }
 
-TESTS(TEST(markers_are_shown_and_no_other_control_tokens), TEST(what_is_not_wanted_is_not_read),
-    TEST(tokens_that_nobody_sees_are_understood))
+TESTS(TEST(only_markers_are_shown_among_control_tokens), TEST(unrequested_output_is_not_parsed),
+    TEST(hidden_control_tokens_are_parsed))

@@ -10,8 +10,9 @@ static const struct record_kind kind = {
     .model = "a model", .kv_kind = 7, .page_bytes = PAGE_BYTES
 };
 
-/* A sealed record of n tokens; its own memory, to the byte, so that a read beyond shows. */
-static uint8_t *make(int n_tokens, int first_page, size_t *n)
+/* A sealed record of n tokens, in a heap block of exactly its size, so that a sanitizer detects
+ * a read beyond it. */
+static uint8_t *make_record(int n_tokens, int first_page, size_t *n)
 {
     int32_t tokens[200];
     struct record r = { .scope.tenant = 3, .tokens = tokens, .n_tokens = n_tokens };
@@ -31,7 +32,7 @@ static uint8_t *make(int n_tokens, int first_page, size_t *n)
     return bytes;
 }
 
-static void sums_are_those_of_everybody_else(void)
+static void checksums_equal_the_published_vectors(void)
 {
     uint8_t zeros[32] = { 0 };
 
@@ -43,7 +44,7 @@ static void sums_are_those_of_everybody_else(void)
     EXPECT_EQ(crc32c(0, "", 0), 0u);
 }
 
-static void what_is_written_is_read(void)
+static void written_record_is_read_back(void)
 {
     for (int n_tokens = 1; n_tokens <= 3 * PAGE_TOKENS; n_tokens++) {
         int last = (n_tokens - 1) / PAGE_TOKENS;
@@ -51,7 +52,7 @@ static void what_is_written_is_read(void)
             struct record r;
             struct err e;
             size_t n;
-            uint8_t *bytes = make(n_tokens, first, &n);
+            uint8_t *bytes = make_record(n_tokens, first, &n);
             EXPECT_EQ(record_read(&r, &kind, bytes, n, &e), 0);
             EXPECT_EQ(r.n_tokens, n_tokens);
             EXPECT_EQ(r.first_page, first);
@@ -67,12 +68,12 @@ static void what_is_written_is_read(void)
     }
 }
 
-static void every_changed_byte_and_every_cut_is_noticed(void)
+static void every_changed_byte_and_every_truncation_is_detected(void)
 {
     struct record r;
     struct err e;
     size_t n;
-    uint8_t *bytes = make(PAGE_TOKENS + 1, 0, &n);
+    uint8_t *bytes = make_record(PAGE_TOKENS + 1, 0, &n);
 
     for (size_t i = 0; i < n; i++)
         for (int bit = 0; bit < 8; bit++) {
@@ -93,13 +94,13 @@ static void every_changed_byte_and_every_cut_is_noticed(void)
     mem_free(bytes);
 }
 
-static void another_model_or_layout_is_refused(void)
+static void other_model_or_layout_is_rejected(void)
 {
     struct record_kind other[3] = { kind, kind, kind };
     struct record r;
     struct err e;
     size_t n;
-    uint8_t *bytes = make(5, 0, &n);
+    uint8_t *bytes = make_record(5, 0, &n);
 
     other[0].model[31] = 1;
     other[1].kv_kind++;
@@ -111,5 +112,6 @@ static void another_model_or_layout_is_refused(void)
     mem_free(bytes);
 }
 
-TESTS(TEST(sums_are_those_of_everybody_else), TEST(what_is_written_is_read),
-    TEST(every_changed_byte_and_every_cut_is_noticed), TEST(another_model_or_layout_is_refused))
+TESTS(TEST(checksums_equal_the_published_vectors), TEST(written_record_is_read_back),
+    TEST(every_changed_byte_and_every_truncation_is_detected),
+    TEST(other_model_or_layout_is_rejected))

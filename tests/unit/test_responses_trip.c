@@ -1,6 +1,6 @@
-/* There and back over /v1/responses: a random answer of thoughts, words and calls is told in random
- * pieces, whole or streamed; what a client reads is what was told, to the byte, and handed back as
- * input it becomes the same conversation, also by id and by reference. */
+/* Round trip over /v1/responses: a random output of reasoning, text and calls is written in
+ * random pieces, streamed or whole. The client reads the same bytes, and sending them back as
+ * input, by id or by reference gives the same conversation. */
 #include "api/responses/responses.h"
 #include "base/rng.h"
 #include "serve/responses/kept.h"
@@ -10,16 +10,16 @@
 
 enum { PARTS_MAX = 6, ROUNDS = 300 };
 
-enum said { THOUGHT, TEXT, CALL };
+enum output_kind { REASONING_PART, TEXT, CALL };
 
-struct said_part {
-    enum said kind;
-    struct str text, name; /* text: of a call, its arguments */
+struct output_part {
+    enum output_kind kind;
+    struct str text, name; /* text; arguments if this is a call */
 };
 
 static struct rng rng;
-static struct said_part story[PARTS_MAX];
-static int n_story;
+static struct output_part output_parts[PARTS_MAX];
+static int n_parts;
 static char texts[256 * 1024];
 static size_t texts_n;
 
@@ -36,7 +36,7 @@ static struct str keep_text(const char *p, size_t n)
     return (struct str){ texts + texts_n - n, n };
 }
 
-/* Letters, escapes, control characters, all lengths of UTF-8, markers of templates. */
+/* Random letters, escapes, control characters, UTF-8 of all lengths, template markers. */
 static struct str some_text(void)
 {
     static const char *const pieces[] = { "a", "Z ", "\"", "\\", "\n", "\t", "\x01", "é", "日",
@@ -50,7 +50,7 @@ static struct str some_text(void)
     return (struct str){ texts + from, texts_n - from };
 }
 
-/* {"k": "..."}, as a model writes it. */
+/* {"k": "..."} in the form that a model writes. */
 static struct str some_arguments(void)
 {
     struct str value = some_text();
@@ -65,38 +65,38 @@ static struct str some_arguments(void)
     return s;
 }
 
-/* Two parts of one kind beside each other would be one, but for calls. Thoughts come first. */
-static void make_story(void)
+/* Adjacent parts of one kind would be one part, except calls. Reasoning comes first. */
+static void make_parts(void)
 {
     texts_n = 0;
-    n_story = 0;
+    n_parts = 0;
     if (below(2))
-        story[n_story++] = (struct said_part){ THOUGHT, some_text(), STR_NONE };
-    if (below(2) || !n_story)
-        story[n_story++] = (struct said_part){ TEXT, some_text(), STR_NONE };
+        output_parts[n_parts++] = (struct output_part){ REASONING_PART, some_text(), STR_NONE };
+    if (below(2) || !n_parts)
+        output_parts[n_parts++] = (struct output_part){ TEXT, some_text(), STR_NONE };
     for (uint32_t n = below(3); n; n--)
-        story[n_story++] = (struct said_part){ CALL, some_arguments(), STR("f_1") };
+        output_parts[n_parts++] = (struct output_part){ CALL, some_arguments(), STR("f_1") };
 }
 
-/* ---- telling */
+/* ---- writing */
 
-static bool is_middle(char c)
+static bool is_continuation_byte(char c)
 {
     return (c & 0xC0) == 0x80;
 }
 
-/* Whole characters, as few or as many as it comes. */
-static void in_pieces(const struct said_part *p, int call)
+/* Writes a part in pieces of whole characters and random size. */
+static void write_part(const struct output_part *p, int call)
 {
     size_t from = 0;
 
     while (from < p->text.n) {
         size_t to = from + 1 + below(9);
-        while (to < p->text.n && is_middle(p->text.p[to]))
+        while (to < p->text.n && is_continuation_byte(p->text.p[to]))
             to++;
         to = MIN(to, p->text.n);
         struct str piece = { p->text.p + from, to - from };
-        if (p->kind == THOUGHT)
+        if (p->kind == REASONING_PART)
             answer_reasoning(kit.answer, 0, piece);
         else if (p->kind == TEXT)
             answer_text(kit.answer, 0, piece);
@@ -106,16 +106,16 @@ static void in_pieces(const struct said_part *p, int call)
     }
 }
 
-static void tell_story(void)
+static void write_parts(void)
 {
     int call = 0;
 
     answer_begin(kit.answer);
-    for (int i = 0; i < n_story; i++) {
-        if (story[i].kind == CALL)
-            answer_call_begin(kit.answer, 0, call, story[i].name);
-        in_pieces(&story[i], call);
-        if (story[i].kind == CALL)
+    for (int i = 0; i < n_parts; i++) {
+        if (output_parts[i].kind == CALL)
+            answer_call_begin(kit.answer, 0, call, output_parts[i].name);
+        write_part(&output_parts[i], call);
+        if (output_parts[i].kind == CALL)
             answer_call_end(kit.answer, 0, call++);
     }
     answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
@@ -140,7 +140,7 @@ static struct str text_of(const struct json *o, const char *key)
     return v->s;
 }
 
-static void item_is(const struct json *item, const struct said_part *p)
+static void expect_item(const struct json *item, const struct output_part *p)
 {
     static const char *const types[] = { "reasoning", "message", "function_call" };
 
@@ -155,7 +155,7 @@ static void item_is(const struct json *item, const struct said_part *p)
     EXPECT(str_eq(text_of(content->child, "text"), p->text));
 }
 
-/* The response in a body, or in the last event. */
+/* The response object in a body, or in the last event. */
 static const struct json *response(void)
 {
     struct str s = buf_str(&kit.sink.body);
@@ -168,8 +168,8 @@ static const struct json *response(void)
     return json_get(parse((struct str){ s.p, s.n - 2 }), "response");
 }
 
-/* What all deltas of item i say. */
-static void deltas_are(int i, const struct said_part *p)
+/* Expects that the deltas of item i join to this text. */
+static void expect_deltas(int i, const struct output_part *p)
 {
     struct str s = buf_str(&kit.sink.body);
     char index[20];
@@ -190,17 +190,17 @@ static void deltas_are(int i, const struct said_part *p)
     buf_clear(&sum);
 }
 
-/* ---- handing it back */
+/* ---- sending it back */
 
-static void convo_is(int first)
+static void expect_convo(int first)
 {
     const struct message *m = &kit.ask.convo.messages[first];
     int call = 0;
 
     EXPECT(m->role == ROLE_ASSISTANT);
-    for (int i = 0; i < n_story; i++) {
-        const struct said_part *p = &story[i];
-        if (p->kind == THOUGHT)
+    for (int i = 0; i < n_parts; i++) {
+        const struct output_part *p = &output_parts[i];
+        if (p->kind == REASONING_PART)
             EXPECT(str_eq(m->reasoning, p->text));
         else if (p->kind == TEXT)
             EXPECT(m->n_parts == 1 && str_eq(m->parts[0].text, p->text));
@@ -233,14 +233,14 @@ static struct str write_next(const struct json *output, bool by_reference)
     return s;
 }
 
-static void ask_next(struct str body, struct shelf *shelf)
+static void send_next(struct str body, struct shelf *shelf)
 {
     struct kept_place at = { shelf, 7, kit.arena };
     const struct kept *before = NULL;
 
     EXPECT_EQ(ask_parse(&kit.ask, &wire_responses, body, kit.arena, &kit.e), 0);
     EXPECT_EQ(kept_recall(&before, &kit.ask, &at, &kit.e), 0);
-    convo_is(1);
+    expect_convo(1);
     shelf_unref(shelf, before);
 }
 
@@ -249,26 +249,26 @@ static void one_round(struct shelf *shelf)
     struct json *output;
     int i = 0;
 
-    make_story();
+    make_parts();
     kit_open(&wire_responses, below(2) ? "{'input':'q','stream':true}" : "{'input':'q'}");
-    tell_story();
+    write_parts();
     const struct json *r = response(), *out = json_get(r, "output");
-    EXPECT(str_is(text_of(r, "status"), "completed") && (int)out->n == n_story);
+    EXPECT(str_is(text_of(r, "status"), "completed") && (int)out->n == n_parts);
     for (const struct json *v = out->child; v; v = v->next, i++) {
-        item_is(v, &story[i]);
+        expect_item(v, &output_parts[i]);
         if (kit.ask.stream)
-            deltas_are(i, &story[i]);
+            expect_deltas(i, &output_parts[i]);
     }
     kept_put(shelf, 7, &kit.ask, kit.answer, NULL);
     output = parse(out->raw);
     struct str in_full = write_next(output, false), by_reference = write_next(output, true);
-    ask_next(in_full, NULL);
-    ask_next(by_reference, shelf);
-    ask_next(STR("{\"input\":\"next\",\"previous_response_id\":\"resp_1\"}"), shelf);
+    send_next(in_full, NULL);
+    send_next(by_reference, shelf);
+    send_next(STR("{\"input\":\"next\",\"previous_response_id\":\"resp_1\"}"), shelf);
     EXPECT(shelf_drop(shelf, 7, STR("resp_1"), 0));
 }
 
-static void nothing_of_an_answer_is_lost(void)
+static void response_round_trips(void)
 {
     struct shelf_options o = { 4 * MB, 4 * MB, UINT64_MAX };
     uint64_t seed = 20261121;
@@ -283,4 +283,4 @@ static void nothing_of_an_answer_is_lost(void)
     kit_close();
 }
 
-TESTS(TEST(nothing_of_an_answer_is_lost))
+TESTS(TEST(response_round_trips))

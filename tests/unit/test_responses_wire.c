@@ -1,5 +1,5 @@
-/* api/responses_*.c: which bodies are accepted, what becomes of their items, what is told of an
- * answer as a stream and as a body, and how one goes on from another. */
+/* Responses dialect: accepted bodies, translation of their items, streams and bodies of
+ * responses, and continuation of stored responses. */
 #include "api/responses/responses.h"
 #include "wire_kit.h"
 
@@ -10,7 +10,7 @@
 
 static const struct kit_row rows[] = {
     { SAY(""), OK, "" },
-    { "{'model':'m'}", OK, "" }, /* as agents probe */
+    { "{'model':'m'}", OK, "" }, /* sent by agents as a test */
     { ITEMS(""), OK, "" },
     { SAY(",'an_unknown_field':1"), OK, "" },
     { "{'input':7}", ERR_INVALID, "input" },
@@ -97,7 +97,7 @@ static const struct kit_row rows[] = {
     { ITEMS("{'type':'web_search_call','id':'ws_1','status':'completed'}"), OK, "" },
 };
 
-static void a_body_is_right_or_its_field_is_named(void)
+static void body_is_accepted_or_the_wrong_field_is_named(void)
 {
     kit_rows(&wire_responses, rows, ARRAY_LEN(rows));
     kit_close();
@@ -141,7 +141,7 @@ static void every_field_arrives(void)
 
 /* ---- items become messages */
 
-static void convo_is(const char *body, const char *want)
+static void expect_convo(const char *body, const char *want)
 {
     EXPECT_EQ(kit_parse(&wire_responses, body), 0);
     EXPECT_STR(kit_convo(), want);
@@ -149,46 +149,48 @@ static void convo_is(const char *body, const char *want)
 
 static void items_become_messages(void)
 {
-    convo_is(SAY(""), "user: hi");
-    convo_is(SAY(",'instructions':'be brief'"), "system: be brief|user: hi");
-    convo_is(SAY(",'instructions':[{'role':'developer','content':'d'}]"), "developer: d|user: hi");
-    convo_is("{}", "user: ");
-    convo_is("{'instructions':'i','input':[]}", "system: i|user: ");
-    convo_is(ITEMS("{'role':'user','content':[{'type':'input_text','text':'a'},"
-                   "{'type':'input_text','text':'b'}]},"
-                   "{'type':'message','role':'assistant','content':[{'type':'output_text',"
-                   "'text':'c','annotations':[]},{'type':'refusal','refusal':'no'}]}"),
+    expect_convo(SAY(""), "user: hi");
+    expect_convo(SAY(",'instructions':'be brief'"), "system: be brief|user: hi");
+    expect_convo(
+        SAY(",'instructions':[{'role':'developer','content':'d'}]"), "developer: d|user: hi");
+    expect_convo("{}", "user: ");
+    expect_convo("{'instructions':'i','input':[]}", "system: i|user: ");
+    expect_convo(ITEMS("{'role':'user','content':[{'type':'input_text','text':'a'},"
+                       "{'type':'input_text','text':'b'}]},"
+                       "{'type':'message','role':'assistant','content':[{'type':'output_text',"
+                       "'text':'c','annotations':[]},{'type':'refusal','refusal':'no'}]}"),
         "user: a, b|assistant: c, no");
-    convo_is(ITEMS("{'role':'user','content':'x'},"
-                   "{'type':'reasoning','id':'rs_1','summary':[],'content':[{'type':"
-                   "'reasoning_text','text':'hm'}]},"
-                   "{'role':'assistant','content':'let me see'},"
-                   "{'type':'function_call','call_id':'c1','name':'f','arguments':'{}'},"
-                   "{'type':'function_call','call_id':'c2','name':'g','arguments':{'a':1}},"
-                   "{'type':'function_call_output','call_id':'c1','output':'1'},"
-                   "{'type':'function_call_output','call_id':'c2','output':[{'type':'input_text',"
-                   "'text':'2'}]}"),
+    expect_convo(
+        ITEMS("{'role':'user','content':'x'},"
+              "{'type':'reasoning','id':'rs_1','summary':[],'content':[{'type':"
+              "'reasoning_text','text':'hm'}]},"
+              "{'role':'assistant','content':'let me see'},"
+              "{'type':'function_call','call_id':'c1','name':'f','arguments':'{}'},"
+              "{'type':'function_call','call_id':'c2','name':'g','arguments':{'a':1}},"
+              "{'type':'function_call_output','call_id':'c1','output':'1'},"
+              "{'type':'function_call_output','call_id':'c2','output':[{'type':'input_text',"
+              "'text':'2'}]}"),
         "user: x|assistant: let me see [f({})#c1] [g({\"a\":1})#c2] {hm}|tool#c1: 1|tool#c2: 2");
-    /* Thoughts without words, twice: two turns. Words after words: two messages. */
-    convo_is(ITEMS("{'type':'reasoning','summary':[{'type':'summary_text','text':'a'}]},"
-                   "{'type':'reasoning','summary':[],'encrypted_content':'v1.aGk='},"
-                   "{'role':'assistant','content':'b'},{'role':'assistant','content':'c'}"),
+    /* Reasoning items without text, twice: two turns. Text after text: two messages. */
+    expect_convo(ITEMS("{'type':'reasoning','summary':[{'type':'summary_text','text':'a'}]},"
+                       "{'type':'reasoning','summary':[],'encrypted_content':'v1.aGk='},"
+                       "{'role':'assistant','content':'b'},{'role':'assistant','content':'c'}"),
         "assistant {a}|assistant: b {hi}|assistant: c");
-    /* What others sealed, nobody can read. */
-    convo_is(ITEMS("{'role':'user','content':'x'},"
-                   "{'type':'reasoning','summary':[],'encrypted_content':'gAAAA'}"),
+    /* Reasoning that was sealed by another server cannot be read. */
+    expect_convo(ITEMS("{'role':'user','content':'x'},"
+                       "{'type':'reasoning','summary':[],'encrypted_content':'gAAAA'}"),
         "user: x");
-    convo_is(ITEMS("{'role':'user','content':'x'},"
-                   "{'type':'custom_tool_call','call_id':'c','name':'sh','input':'a \\'b\\''},"
-                   "{'type':'custom_tool_call_output','call_id':'c','output':'o'},"
-                   "{'type':'local_shell_call','call_id':'d','action':{'command':['ls']}},"
-                   "{'type':'local_shell_call_output','id':'d','output':'p'}"),
+    expect_convo(ITEMS("{'role':'user','content':'x'},"
+                       "{'type':'custom_tool_call','call_id':'c','name':'sh','input':'a \\'b\\''},"
+                       "{'type':'custom_tool_call_output','call_id':'c','output':'o'},"
+                       "{'type':'local_shell_call','call_id':'d','action':{'command':['ls']}},"
+                       "{'type':'local_shell_call_output','id':'d','output':'p'}"),
         "user: x|assistant [sh({\"input\": \"a \\\"b\\\"\"})#c]|tool#c: o|"
         "assistant [local_shell({\"command\":[\"ls\"]})#d]|tool#d: p");
     kit_close();
 }
 
-/* ---- going on from what is kept */
+/* ---- continuation of stored responses */
 
 static const struct responses_kept turns[] = {
     { STR("{\"id\":\"resp_1\",\"output\":[{\"id\":\"rs_1_0\",\"type\":\"reasoning\",\"summary\":[],"
@@ -214,7 +216,7 @@ static bool find(void *ctx, struct str id, struct responses_kept *out)
     return false;
 }
 
-static int recall(const char *body, size_t n)
+static int find_response(const char *body, size_t n)
 {
     static const struct responses_shelf shelf = { NULL, find };
 
@@ -227,45 +229,45 @@ static int recall(const char *body, size_t n)
     return rc;
 }
 
-static void an_answer_goes_on_from_another(void)
+static void response_continues_a_previous_one(void)
 {
-    EXPECT_EQ(recall(SAY(",'previous_response_id':'resp_1','instructions':'i'"), 1), 0);
+    EXPECT_EQ(find_response(SAY(",'previous_response_id':'resp_1','instructions':'i'"), 1), 0);
     EXPECT_STR(kit_convo(), "system: i|user: first|assistant: one {t}|user: hi");
-    EXPECT_EQ(recall("{'previous_response_id':'resp_2','input':["
-                     "{'type':'function_call_output','call_id':'c','output':'4'}]}",
+    EXPECT_EQ(find_response("{'previous_response_id':'resp_2','input':["
+                            "{'type':'function_call_output','call_id':'c','output':'4'}]}",
                   2),
         0);
     EXPECT_STR(
         kit_convo(), "user: first|assistant: one {t}|user: second|assistant [f({})#c]|tool#c: 4");
     EXPECT_EQ((int)kit.ask.items->n, 1);
-    EXPECT_EQ(recall("{'previous_response_id':'resp_1'}", 1), 0);
+    EXPECT_EQ(find_response("{'previous_response_id':'resp_1'}", 1), 0);
     EXPECT_STR(kit_convo(), "user: first|assistant: one {t}");
     kit_close();
 }
 
-static void items_stand_for_others(void)
+static void item_references_are_resolved(void)
 {
-    EXPECT_EQ(recall(ITEMS("{'type':'item_reference','id':'msg_1_i0'},{'id':'rs_1_0'},"
-                           "{'type':'item_reference','id':'msg_1_1'},"
-                           "{'role':'user','content':'x'}"),
+    EXPECT_EQ(find_response(ITEMS("{'type':'item_reference','id':'msg_1_i0'},{'id':'rs_1_0'},"
+                                  "{'type':'item_reference','id':'msg_1_1'},"
+                                  "{'role':'user','content':'x'}"),
                   0),
         0);
     EXPECT_STR(kit_convo(), "user: first|assistant: one {t}|user: x");
-    EXPECT_EQ(n_finds, 1); /* once for each answer */
+    EXPECT_EQ(n_finds, 1); /* once for each response */
     EXPECT_EQ((int)kit.ask.items->n, 4);
     EXPECT(str_is(json_get(kit.ask.items->child, "type")->s, "message"));
     static const char *const lost[] = { "msg_1_9", "msg_3_0", "my_own", "_", "__", "x" };
     for (size_t i = 0; i < ARRAY_LEN(lost); i++) {
         char body[200];
         snprintf(body, sizeof(body), ITEMS("{'type':'item_reference','id':'%s'}"), lost[i]);
-        EXPECT_EQ(recall(body, 0), -1);
+        EXPECT_EQ(find_response(body, 0), -1);
         EXPECT(kit.e.code == ERR_NOT_FOUND);
         EXPECT_STR(kit.e.param, "input[0].id");
     }
     kit_close();
 }
 
-static void ids_tell_whose_they_are(void)
+static void ids_identify_their_owner(void)
 {
     char out[RESPONSES_ID_MAX];
 
@@ -280,10 +282,10 @@ static void ids_tell_whose_they_are(void)
     EXPECT(!responses_id_of_item((struct str){ longest, sizeof(longest) }, out));
 }
 
-/* ---- what is told */
+/* ---- responses */
 
-/* The events of a stream, one after the other: "type #number" for all, and the sum of deltas. */
-static void kinds_are(const char *want)
+/* Events of a stream in order: "type #number" for each; deltas are joined. */
+static void expect_events(const char *want)
 {
     static char got[8000];
     struct str rest = buf_str(&kit.sink.body);
@@ -292,10 +294,10 @@ static void kinds_are(const char *want)
 
     got[0] = 0;
     while (rest.n) {
-        ptrdiff_t end = str_find(rest, STR("\n\n"));
-        EXPECT(end > 0);
-        struct str frame = { rest.p, (size_t)end };
-        rest = str_skip(rest, (size_t)end + 2);
+        ptrdiff_t end_response = str_find(rest, STR("\n\n"));
+        EXPECT(end_response > 0);
+        struct str frame = { rest.p, (size_t)end_response };
+        rest = str_skip(rest, (size_t)end_response + 2);
         ptrdiff_t line = str_find(frame, STR("\ndata: "));
         EXPECT(str_starts(frame, STR("event: ")) && line > 0);
         struct str name = { frame.p + 7, (size_t)line - 7 };
@@ -317,7 +319,7 @@ static void kinds_are(const char *want)
     EXPECT_STR(got, want);
 }
 
-/* The value of output in the object at the end, of a body or a stream. */
+/* The value of output in the final object of a body or a stream. */
 static const char *output(void)
 {
     static char got[8000];
@@ -334,7 +336,7 @@ static const char *output(void)
     return got;
 }
 
-static bool says(const char *what)
+static bool output_contains(const char *what)
 {
     static char text[200];
 
@@ -344,7 +346,7 @@ static bool says(const char *what)
     return str_find(buf_str(&kit.sink.body), str_of(text)) >= 0;
 }
 
-static void begin(const char *more, bool is_stream)
+static void begin_response(const char *more, bool is_stream)
 {
     char body[1000];
 
@@ -355,14 +357,14 @@ static void begin(const char *more, bool is_stream)
     answer_usage(kit.answer, 5, 2);
 }
 
-static void end(enum finish finish)
+static void end_response(enum finish finish)
 {
     answer_choice_end(kit.answer, 0, finish, STR_NONE, -1);
     answer_end(kit.answer);
     EXPECT_EQ(kit.sink.n_ended, 1);
 }
 
-static void call(int number, const char *name, const char *args)
+static void emit_call(int number, const char *name, const char *args)
 {
     answer_call_begin(kit.answer, 0, number, str_of(name));
     for (const char *c = args; *c; c++)
@@ -376,82 +378,87 @@ static void text_is_a_message(void)
         "[{'type':'output_text','text':'Hello wor\\'q\\'\\n','annotations':[],'logprobs':[]}]}]";
 
     for (int is_stream = 0; is_stream < 2; is_stream++) {
-        begin("", is_stream);
+        begin_response("", is_stream);
         kit_say(0, 1);
         kit_say(0, 2);
         kit_say(0, 4);
-        end(FINISH_STOP);
+        end_response(FINISH_STOP);
         if (is_stream)
-            kinds_are("created in_progress output_item.added@0 content_part.added@0 "
-                      "output_text.delta@0(Hello) output_text.delta@0( wor) "
-                      "output_text.delta@0(\"q\"\n) output_text.done@0 content_part.done@0 "
-                      "output_item.done@0 completed");
+            expect_events("created in_progress output_item.added@0 content_part.added@0 "
+                          "output_text.delta@0(Hello) output_text.delta@0( wor) "
+                          "output_text.delta@0(\"q\"\n) output_text.done@0 content_part.done@0 "
+                          "output_item.done@0 completed");
         EXPECT_STR(output(), want);
-        EXPECT(says("'status':'completed','background':false,'error':null"));
-        EXPECT(says("'usage':{'input_tokens':5,'input_tokens_details':{'cached_tokens':2,"
-                    "'cache_write_tokens':0},'output_tokens':3,"));
+        EXPECT(output_contains("'status':'completed','background':false,'error':null"));
+        EXPECT(
+            output_contains("'usage':{'input_tokens':5,'input_tokens_details':{'cached_tokens':2,"
+                            "'cache_write_tokens':0},'output_tokens':3,"));
     }
     kit_close();
 }
 
-static void thoughts_and_calls_are_items(void)
+static void reasoning_and_calls_are_items(void)
 {
     for (int is_stream = 0; is_stream < 2; is_stream++) {
-        begin("", is_stream);
+        begin_response("", is_stream);
         answer_reasoning(kit.answer, 0, STR("h"));
         answer_reasoning(kit.answer, 0, STR("m"));
         kit_say(0, 1);
-        call(0, "f", "{}");
+        emit_call(0, "f", "{}");
         answer_call_end(kit.answer, 0, 0);
-        call(1, "g", "[1]");
+        emit_call(1, "g", "[1]");
         answer_call_end(kit.answer, 0, 1);
-        end(FINISH_STOP);
+        end_response(FINISH_STOP);
         if (is_stream)
-            kinds_are("created in_progress output_item.added@0 content_part.added@0 "
-                      "reasoning_text.delta@0(h) reasoning_text.delta@0(m) reasoning_text.done@0 "
-                      "content_part.done@0 output_item.done@0 output_item.added@1 "
-                      "content_part.added@1 output_text.delta@1(Hello) output_text.done@1 "
-                      "content_part.done@1 output_item.done@1 output_item.added@2 "
-                      "function_call_arguments.delta@2({) function_call_arguments.delta@2(}) "
-                      "function_call_arguments.done@2 output_item.done@2 output_item.added@3 "
-                      "function_call_arguments.delta@3([) function_call_arguments.delta@3(1) "
-                      "function_call_arguments.delta@3(]) function_call_arguments.done@3 "
-                      "output_item.done@3 completed");
-        EXPECT(says("{'id':'rs_1_0','type':'reasoning','status':'completed','summary':[],'content':"
-                    "[{'type':'reasoning_text','text':'hm'}]}"));
-        EXPECT(says("{'id':'fc_1_3','type':'function_call','status':'completed','call_id':'call_"));
-        EXPECT(says("'name':'g','arguments':'[1]'}"));
+            expect_events(
+                "created in_progress output_item.added@0 content_part.added@0 "
+                "reasoning_text.delta@0(h) reasoning_text.delta@0(m) reasoning_text.done@0 "
+                "content_part.done@0 output_item.done@0 output_item.added@1 "
+                "content_part.added@1 output_text.delta@1(Hello) output_text.done@1 "
+                "content_part.done@1 output_item.done@1 output_item.added@2 "
+                "function_call_arguments.delta@2({) function_call_arguments.delta@2(}) "
+                "function_call_arguments.done@2 output_item.done@2 output_item.added@3 "
+                "function_call_arguments.delta@3([) function_call_arguments.delta@3(1) "
+                "function_call_arguments.delta@3(]) function_call_arguments.done@3 "
+                "output_item.done@3 completed");
+        EXPECT(output_contains(
+            "{'id':'rs_1_0','type':'reasoning','status':'completed','summary':[],'content':"
+            "[{'type':'reasoning_text','text':'hm'}]}"));
+        EXPECT(output_contains(
+            "{'id':'fc_1_3','type':'function_call','status':'completed','call_id':'call_"));
+        EXPECT(output_contains("'name':'g','arguments':'[1]'}"));
     }
     kit_close();
 }
 
-static void thoughts_may_be_a_summary_and_sealed(void)
+static void reasoning_may_be_a_summary_and_sealed(void)
 {
-    begin(",'reasoning':{'summary':'auto'},'include':['reasoning.encrypted_content']", true);
+    begin_response(
+        ",'reasoning':{'summary':'auto'},'include':['reasoning.encrypted_content']", true);
     answer_reasoning(kit.answer, 0, STR("hi"));
-    end(FINISH_STOP);
-    kinds_are("created in_progress output_item.added@0 reasoning_summary_part.added@0 "
-              "reasoning_summary_text.delta@0(hi) reasoning_summary_text.done@0 "
-              "reasoning_summary_part.done@0 output_item.done@0 completed");
+    end_response(FINISH_STOP);
+    expect_events("created in_progress output_item.added@0 reasoning_summary_part.added@0 "
+                  "reasoning_summary_text.delta@0(hi) reasoning_summary_text.done@0 "
+                  "reasoning_summary_part.done@0 output_item.done@0 completed");
     EXPECT_STR(output(), "[{'id':'rs_1_0','type':'reasoning','status':'completed','summary':"
                          "[{'type':'summary_text','text':'hi'}],'encrypted_content':'v1.aGk='}]");
     kit_close();
 }
 
-static void a_broken_call_is_not_in_the_answer(void)
+static void broken_call_is_not_in_the_response(void)
 {
     for (int is_stream = 0; is_stream < 2; is_stream++) {
-        begin("", is_stream);
-        call(0, "f", "{x");
+        begin_response("", is_stream);
+        emit_call(0, "f", "{x");
         answer_call_broken(kit.answer, 0, 0);
         answer_text(kit.answer, 0, STR("<f>{x"));
-        end(FINISH_STOP);
+        end_response(FINISH_STOP);
         if (is_stream)
-            kinds_are("created in_progress output_item.added@0 "
-                      "function_call_arguments.delta@0({) function_call_arguments.delta@0(x) "
-                      "function_call_arguments.done@0 output_item.done@0 output_item.added@1 "
-                      "content_part.added@1 output_text.delta@1(<f>{x) output_text.done@1 "
-                      "content_part.done@1 output_item.done@1 completed");
+            expect_events("created in_progress output_item.added@0 "
+                          "function_call_arguments.delta@0({) function_call_arguments.delta@0(x) "
+                          "function_call_arguments.done@0 output_item.done@0 output_item.added@1 "
+                          "content_part.added@1 output_text.delta@1(<f>{x) output_text.done@1 "
+                          "content_part.done@1 output_item.done@1 completed");
         EXPECT_STR(output(),
             "[{'id':'msg_1_1','type':'message','status':'completed','role':'assistant','content':"
             "[{'type':'output_text','text':'<f>{x','annotations':[],'logprobs':[]}]}]");
@@ -459,73 +466,75 @@ static void a_broken_call_is_not_in_the_answer(void)
     kit_close();
 }
 
-static void a_cut_answer_says_so(void)
+static void truncated_response_is_incomplete(void)
 {
-    begin("", true);
+    begin_response("", true);
     kit_say(0, 1);
-    end(FINISH_LENGTH);
-    EXPECT(says("event: response.incomplete\n"));
-    EXPECT(says("'incomplete_details':{'reason':'max_output_tokens'}"));
-    EXPECT(says("'id':'msg_1_0','type':'message','status':'incomplete'"));
-    begin("", false);
-    end(FINISH_STOP); /* nothing was said: an empty message */
-    EXPECT(says("'content':[{'type':'output_text','text':''"));
+    end_response(FINISH_LENGTH);
+    EXPECT(output_contains("event: response.incomplete\n"));
+    EXPECT(output_contains("'incomplete_details':{'reason':'max_output_tokens'}"));
+    EXPECT(output_contains("'id':'msg_1_0','type':'message','status':'incomplete'"));
+    begin_response("", false);
+    end_response(FINISH_STOP); /* without output: an empty message */
+    EXPECT(output_contains("'content':[{'type':'output_text','text':''"));
     kit_close();
 }
 
-static void what_goes_wrong_is_told(void)
+static void errors_are_written(void)
 {
     struct err e = { .code = ERR_TIMEOUT, .msg = "too late" };
 
-    begin("", true);
+    begin_response("", true);
     kit_say(0, 1);
     answer_error(kit.answer, &e, NULL);
     EXPECT_EQ(kit.sink.n_ended, 1);
-    EXPECT(says("event: response.failed\n"));
-    EXPECT(says("'status':'failed','background':false,'error':{'code':'server_error','message':"
-                "'too late'}"));
-    begin("", false);
+    EXPECT(output_contains("event: response.failed\n"));
+    EXPECT(output_contains(
+        "'status':'failed','background':false,'error':{'code':'server_error','message':"
+        "'too late'}"));
+    begin_response("", false);
     answer_error(kit.answer, &e, NULL);
     EXPECT_EQ(kit.sink.status, 504);
-    EXPECT(says("{'error':{'message':'too late'"));
+    EXPECT(output_contains("{'error':{'message':'too late'"));
     kit_close();
 }
 
-/* ---- in the background */
+/* ---- background responses */
 
-static void in_the_background_it_is_queued_first(void)
+static void background_response_is_queued_first(void)
 {
     for (int is_stream = 0; is_stream < 2; is_stream++) {
-        begin(",'background':true", is_stream);
+        begin_response(",'background':true", is_stream);
         answer_runs(kit.answer);
         answer_runs(kit.answer);
         kit_say(0, 1);
-        end(FINISH_STOP);
+        end_response(FINISH_STOP);
         if (is_stream) {
-            kinds_are("created queued in_progress output_item.added@0 content_part.added@0 "
-                      "output_text.delta@0(Hello) output_text.done@0 content_part.done@0 "
-                      "output_item.done@0 completed");
-            EXPECT(says("'status':'queued','background':true,'error':null"));
-            EXPECT(says("'status':'in_progress','background':true,'error':null"));
+            expect_events("created queued in_progress output_item.added@0 content_part.added@0 "
+                          "output_text.delta@0(Hello) output_text.done@0 content_part.done@0 "
+                          "output_item.done@0 completed");
+            EXPECT(output_contains("'status':'queued','background':true,'error':null"));
+            EXPECT(output_contains("'status':'in_progress','background':true,'error':null"));
         }
-        EXPECT(says("'status':'completed','background':true,'error':null"));
+        EXPECT(output_contains("'status':'completed','background':true,'error':null"));
     }
-    begin(",'background':true", true); /* what nobody said is said by the first word, or the end */
+    /* the missing status event is written with the first output, or at the end */
+    begin_response(",'background':true", true);
     kit_say(0, 1);
-    end(FINISH_STOP);
-    kinds_are("created queued in_progress output_item.added@0 content_part.added@0 "
-              "output_text.delta@0(Hello) output_text.done@0 content_part.done@0 "
-              "output_item.done@0 completed");
-    begin("", true);
-    answer_runs(kit.answer); /* others are not queued */
-    end(FINISH_STOP);
-    kinds_are("created in_progress output_item.added@0 content_part.added@0 output_text.done@0 "
-              "content_part.done@0 output_item.done@0 completed");
+    end_response(FINISH_STOP);
+    expect_events("created queued in_progress output_item.added@0 content_part.added@0 "
+                  "output_text.delta@0(Hello) output_text.done@0 content_part.done@0 "
+                  "output_item.done@0 completed");
+    begin_response("", true);
+    answer_runs(kit.answer); /* other responses are not queued */
+    end_response(FINISH_STOP);
+    expect_events("created in_progress output_item.added@0 content_part.added@0 output_text.done@0 "
+                  "content_part.done@0 output_item.done@0 completed");
     kit_close();
 }
 
-/* What answer_keep has, with ' for ". */
-static const char *kept_now(void)
+/* Result of answer_keep, with ' for ". */
+static const char *stored_now(void)
 {
     static char text[4000];
     struct buf o, i;
@@ -541,35 +550,35 @@ static const char *kept_now(void)
     return text;
 }
 
-static void in_the_background_a_cancel_is_no_failure(void)
+static void cancelled_background_response_is_not_failed(void)
 {
     struct err gone = { .code = ERR_CANCELLED, .msg = "gone" };
     struct err late = { .code = ERR_TIMEOUT, .msg = "late" };
 
-    begin(",'background':true", true);
+    begin_response(",'background':true", true);
     answer_error(kit.answer, &gone, NULL);
-    kinds_are("created queued failed");
-    EXPECT(says("'status':'cancelled','background':true,'error':null"));
-    EXPECT(strstr(kept_now(), "'status':'cancelled','background':true,'error':null"));
-    begin(",'background':true", false);
-    EXPECT(strstr(kept_now(), "'status':'queued','background':true,'error':null"));
+    expect_events("created queued failed");
+    EXPECT(output_contains("'status':'cancelled','background':true,'error':null"));
+    EXPECT(strstr(stored_now(), "'status':'cancelled','background':true,'error':null"));
+    begin_response(",'background':true", false);
+    EXPECT(strstr(stored_now(), "'status':'queued','background':true,'error':null"));
     answer_runs(kit.answer);
-    EXPECT(strstr(kept_now(), "'status':'in_progress','background':true,'error':null"));
+    EXPECT(strstr(stored_now(), "'status':'in_progress','background':true,'error':null"));
     kit_say(0, 1);
     answer_error(kit.answer, &late, NULL);
     EXPECT(!kit.sink.n_begun && !kit.sink.body.n);
-    EXPECT(strstr(kept_now(),
+    EXPECT(strstr(stored_now(),
         "'status':'failed','background':true,'error':{'code':'server_error','message':'late'}"));
     kit_close();
 }
 
-static void what_is_queued_is_told_again_with_another_status(void)
+static void queued_object_is_written_again_with_another_status(void)
 {
     struct err e = { .code = ERR_MEMORY, .msg = "no \"room\"" };
     struct buf o, i, again;
 
-    begin(",'background':true,'instructions':'\\'status\\':\\'queued\\'','metadata':"
-          "{'status':'queued','background':'true'}",
+    begin_response(",'background':true,'instructions':'\\'status\\':\\'queued\\'','metadata':"
+                   "{'status':'queued','background':'true'}",
         false);
     buf_init(&o, MB);
     buf_init(&i, MB);
@@ -596,31 +605,31 @@ static void what_is_queued_is_told_again_with_another_status(void)
 
 static void logprobs_stay_with_their_text(void)
 {
-    begin(",'include':['message.output_text.logprobs'],'top_logprobs':1", true);
+    begin_response(",'include':['message.output_text.logprobs'],'top_logprobs':1", true);
     kit_say(0, 1);
-    end(FINISH_STOP);
-    EXPECT(says("'delta':'Hello','logprobs':[{'token':'Hello','logprob':-0.5,'bytes':"
-                "[72,101,108,108,111],'top_logprobs':[{'token':'Hello'"));
-    EXPECT(says("'text':'Hello','annotations':[],'logprobs':[{'token':'Hello'"));
+    end_response(FINISH_STOP);
+    EXPECT(output_contains("'delta':'Hello','logprobs':[{'token':'Hello','logprob':-0.5,'bytes':"
+                           "[72,101,108,108,111],'top_logprobs':[{'token':'Hello'"));
+    EXPECT(output_contains("'text':'Hello','annotations':[],'logprobs':[{'token':'Hello'"));
     kit_close();
 }
 
-/* ---- what is kept */
+/* ---- stored responses */
 
 static struct buf object, input;
 
-static void keep(const char *body)
+static void store_response(const char *body)
 {
     kit_open(&wire_responses, body);
     answer_begin(kit.answer);
     kit_say(0, 1);
     buf_init(&object, MB);
     buf_init(&input, MB);
-    end(FINISH_STOP);
+    end_response(FINISH_STOP);
     EXPECT(answer_keep(kit.answer, &object, &input));
 }
 
-static void list_is(const struct responses_page *page, const char *want)
+static void expect_list(const struct responses_page *page, const char *want)
 {
     struct buf b;
 
@@ -632,11 +641,11 @@ static void list_is(const struct responses_page *page, const char *want)
     buf_clear(&b);
 }
 
-static void an_answer_is_kept_as_it_was_told(void)
+static void stored_response_equals_the_sent_one(void)
 {
-    keep(SAY(""));
+    store_response(SAY(""));
     EXPECT(str_eq(buf_str(&object), buf_str(&kit.sink.body)));
-    list_is(&(struct responses_page){ .limit = 9 },
+    expect_list(&(struct responses_page){ .limit = 9 },
         "{'object':'list','data':[{'id':'msg_1_i0','type':'message','role':'user','status':"
         "'completed','content':[{'type':'input_text','text':'hi'}]}],'first_id':'msg_1_i0',"
         "'last_id':'msg_1_i0','has_more':false}");
@@ -645,31 +654,32 @@ static void an_answer_is_kept_as_it_was_told(void)
     kit_close();
 }
 
-static void what_was_asked_comes_in_pages(void)
+static void input_items_are_listed_in_pages(void)
 {
-    keep(ITEMS("{'role':'user','content':'a'},{'role':'assistant','content':'b'},"
-               "{'id':'x','type':'function_call_output','call_id':'c','output':'d'}"));
-    list_is(&(struct responses_page){ .limit = 2, .is_ascending = true },
+    store_response(ITEMS("{'role':'user','content':'a'},{'role':'assistant','content':'b'},"
+                         "{'id':'x','type':'function_call_output','call_id':'c','output':'d'}"));
+    expect_list(&(struct responses_page){ .limit = 2, .is_ascending = true },
         "{'object':'list','data':[{'id':'msg_1_i0','type':'message','status':'completed','role':"
         "'user','content':[{'type':'input_text','text':'a'}]},{'id':'msg_1_i1','type':'message',"
         "'status':'completed','role':'assistant','content':[{'type':'output_text','text':'b',"
         "'annotations':[]}]}],'first_id':'msg_1_i0','last_id':'msg_1_i1','has_more':true}");
-    list_is(&(struct responses_page){ .limit = 1, .after = STR("x") },
+    expect_list(&(struct responses_page){ .limit = 1, .after = STR("x") },
         "{'object':'list','data':[{'id':'msg_1_i1','type':'message','status':'completed','role':"
         "'assistant','content':[{'type':'output_text','text':'b','annotations':[]}]}],'first_id':"
         "'msg_1_i1','last_id':'msg_1_i1','has_more':true}");
-    list_is(&(struct responses_page){ .limit = 9, .after = STR("msg_1_i0") },
+    expect_list(&(struct responses_page){ .limit = 9, .after = STR("msg_1_i0") },
         "{'object':'list','data':[],'first_id':'','last_id':'','has_more':false}");
     buf_clear(&object);
     buf_clear(&input);
     kit_close();
 }
 
-TESTS(TEST(a_body_is_right_or_its_field_is_named), TEST(every_field_arrives),
-    TEST(items_become_messages), TEST(an_answer_goes_on_from_another), TEST(items_stand_for_others),
-    TEST(ids_tell_whose_they_are), TEST(text_is_a_message), TEST(thoughts_and_calls_are_items),
-    TEST(thoughts_may_be_a_summary_and_sealed), TEST(a_broken_call_is_not_in_the_answer),
-    TEST(a_cut_answer_says_so), TEST(what_goes_wrong_is_told), TEST(logprobs_stay_with_their_text),
-    TEST(in_the_background_it_is_queued_first), TEST(in_the_background_a_cancel_is_no_failure),
-    TEST(what_is_queued_is_told_again_with_another_status), TEST(an_answer_is_kept_as_it_was_told),
-    TEST(what_was_asked_comes_in_pages))
+TESTS(TEST(body_is_accepted_or_the_wrong_field_is_named), TEST(every_field_arrives),
+    TEST(items_become_messages), TEST(response_continues_a_previous_one),
+    TEST(item_references_are_resolved), TEST(ids_identify_their_owner), TEST(text_is_a_message),
+    TEST(reasoning_and_calls_are_items), TEST(reasoning_may_be_a_summary_and_sealed),
+    TEST(broken_call_is_not_in_the_response), TEST(truncated_response_is_incomplete),
+    TEST(errors_are_written), TEST(logprobs_stay_with_their_text),
+    TEST(background_response_is_queued_first), TEST(cancelled_background_response_is_not_failed),
+    TEST(queued_object_is_written_again_with_another_status),
+    TEST(stored_response_equals_the_sent_one), TEST(input_items_are_listed_in_pages))

@@ -10,9 +10,9 @@
 
 enum { MAX_VOCAB = 3000 };
 
-static int vocab; /* of the sampler that was opened last */
+static int vocab; /* size of the vocabulary of the sampler opened last */
 
-static struct sampler *sampler_of(int n_vocab)
+static struct sampler *open_sampler(int n_vocab)
 {
     const struct kernels *k;
     struct sampler *s;
@@ -24,7 +24,7 @@ static struct sampler *sampler_of(int n_vocab)
     return s;
 }
 
-/* As a model would give them. */
+/* Group maxima, as a model provides them. */
 static const float *peaks_of(const float *x)
 {
     static float peak[(MAX_VOCAB + LOGIT_GROUP - 1) / LOGIT_GROUP];
@@ -37,7 +37,7 @@ static const float *peaks_of(const float *x)
     return peak;
 }
 
-/* With and without peaks: they make no difference but in time. */
+/* Samples with and without group maxima: these affect only the time. */
 static struct sampled sample(struct sampler *s, const struct sample_params *p, const float *logits,
     int choice, const struct sample_past *past)
 {
@@ -55,21 +55,21 @@ static struct sampled sample(struct sampler *s, const struct sample_params *p, c
     return out;
 }
 
-static int32_t pick(struct sampler *s, const struct sample_params *p, const float *logits)
+static int32_t sample_once(struct sampler *s, const struct sample_params *p, const float *logits)
 {
     return sample(s, p, logits, 0, NULL).id;
 }
 
-/* ---- a slow, plain sampler in double precision, with its own sorting and exp */
+/* ---- reference sampler in double precision, with its own sorting and exp */
 
-struct slow {
+struct reference {
     int n;
     int id[MAX_VOCAB];
     double x[MAX_VOCAB], w[MAX_VOCAB], rank[MAX_VOCAB];
-    double margin; /* how near a decision came to falling otherwise */
+    double margin; /* distance of the closest decision to the other result */
 };
 
-static struct slow *sorting;
+static struct reference *sorting;
 
 static int by_rank(const void *a, const void *b)
 {
@@ -80,12 +80,12 @@ static int by_rank(const void *a, const void *b)
     return i - j;
 }
 
-static void slow_margin(struct slow *s, double a, double b)
+static void reference_margin(struct reference *s, double a, double b)
 {
     s->margin = fmin(s->margin, fabs(a - b));
 }
 
-static void slow_weigh(struct slow *s, double temperature)
+static void reference_weigh(struct reference *s, double temperature)
 {
     double max = -INFINITY, sum = 0;
 
@@ -98,7 +98,7 @@ static void slow_weigh(struct slow *s, double temperature)
 }
 
 /* Keeps the best by rank until `mass` of the weight, or `most` of them, is reached. */
-static void slow_keep(struct slow *s, double mass, int most)
+static void reference_keep(struct reference *s, double mass, int most)
 {
     int order[MAX_VOCAB], n = 0;
     bool keep[MAX_VOCAB] = { 0 };
@@ -112,7 +112,7 @@ static void slow_keep(struct slow *s, double mass, int most)
         keep[order[i]] = true;
         sum += s->w[order[i]];
         if (mass < 2)
-            slow_margin(s, sum, mass);
+            reference_margin(s, sum, mass);
         if (sum >= mass)
             break;
     }
@@ -124,34 +124,34 @@ static void slow_keep(struct slow *s, double mass, int most)
     s->n = n;
 }
 
-static void slow_filter(struct slow *s, const struct sample_params *p)
+static void reference_filter(struct reference *s, const struct sample_params *p)
 {
     if (p->top_k > 0) {
         memcpy(s->rank, s->x, sizeof(s->rank));
-        slow_keep(s, 3, p->top_k);
+        reference_keep(s, 3, p->top_k);
     }
     if (p->typical_p < 1) {
         double entropy = 0;
-        slow_weigh(s, 1);
+        reference_weigh(s, 1);
         for (int i = 0; i < s->n; i++)
             entropy -= s->w[i] > 0 ? s->w[i] * log(s->w[i]) : 0;
         for (int i = 0; i < s->n; i++)
             s->rank[i] = -(float)fabs(-log(s->w[i]) - entropy);
-        slow_keep(s, p->typical_p, s->n);
+        reference_keep(s, p->typical_p, s->n);
     }
     if (p->top_p < 1) {
-        slow_weigh(s, 1);
+        reference_weigh(s, 1);
         memcpy(s->rank, s->x, sizeof(s->rank));
-        slow_keep(s, p->top_p, s->n);
+        reference_keep(s, p->top_p, s->n);
     }
     if (p->min_p > 0) {
         double max = 0;
         int n = 0;
-        slow_weigh(s, 1);
+        reference_weigh(s, 1);
         for (int i = 0; i < s->n; i++)
             max = fmax(max, s->w[i]);
         for (int i = 0; i < s->n; i++) {
-            slow_margin(s, s->w[i], max * p->min_p);
+            reference_margin(s, s->w[i], max * p->min_p);
             if (s->w[i] >= max * p->min_p) {
                 s->id[n] = s->id[i];
                 s->x[n++] = s->x[i];
@@ -161,7 +161,7 @@ static void slow_filter(struct slow *s, const struct sample_params *p)
     }
 }
 
-static double slow_adjusted(
+static double reference_adjusted(
     const struct sample_params *p, float logit, int id, const struct sample_past *h)
 {
     double x = logit;
@@ -181,25 +181,25 @@ static double slow_adjusted(
     return x;
 }
 
-static int slow_sample(struct slow *s, const struct sample_params *p, const float *logits,
+static int reference_sample(struct reference *s, const struct sample_params *p, const float *logits,
     int n_vocab, const struct sample_past *h)
 {
     s->n = 0;
     s->margin = 1;
     for (int id = 0; id < n_vocab; id++) {
-        double x = slow_adjusted(p, logits[id], id, h);
+        double x = reference_adjusted(p, logits[id], id, h);
         if (x > -INFINITY) {
             s->id[s->n] = id;
             s->x[s->n++] = x;
         }
     }
-    slow_filter(s, p);
-    slow_weigh(s, p->temperature);
+    reference_filter(s, p);
+    reference_weigh(s, p->temperature);
     double u = rng_unit(rng_at(p->seed, 0, (uint64_t)h->n), 0), sum = 0;
     for (int i = 0; i < s->n; i++) {
         sum += s->w[i];
         if (i + 1 < s->n)
-            slow_margin(s, sum, u);
+            reference_margin(s, sum, u);
         if (sum > u)
             return s->id[i];
     }
@@ -212,14 +212,14 @@ static void random_logits(struct rng *r, float *x, int n, float spread)
         double u = rng_next_unit(r) + rng_next_unit(r) + rng_next_unit(r) - 1.5;
         x[i] = (float)u * spread;
         if (rng_below(r, 8) == 0)
-            x[i] = rintf(x[i]); /* some equal ones */
+            x[i] = rintf(x[i]); /* some equal values */
     }
 }
 
-static void compare_with_slow(uint64_t seed, void (*set)(struct sample_params *, struct rng *))
+static void compare_with_reference(uint64_t seed, void (*set)(struct sample_params *, struct rng *))
 {
     enum { ROUNDS = 150 };
-    static struct slow slow;
+    static struct reference reference;
     static float x[MAX_VOCAB];
     static int32_t past[64];
     int n_compared = 0;
@@ -227,7 +227,7 @@ static void compare_with_slow(uint64_t seed, void (*set)(struct sample_params *,
 
     for (int i = 0; i < ROUNDS; i++) {
         int n_vocab = i % 5 ? 2 + (int)rng_below(&r, 300) : 2000 + (int)rng_below(&r, 1000);
-        struct sampler *s = sampler_of(n_vocab);
+        struct sampler *s = open_sampler(n_vocab);
         struct sample_params p = sample_params_default;
         int n = (int)rng_below(&r, 64), n_prompt = (int)rng_below(&r, (uint64_t)n + 1);
         struct sample_past h = { past, n_prompt, n };
@@ -237,9 +237,9 @@ static void compare_with_slow(uint64_t seed, void (*set)(struct sample_params *,
         p.seed = rng_next(&r);
         set(&p, &r);
         int got = sample(s, &p, x, 0, &h).id;
-        int want = slow_sample(&slow, &p, x, n_vocab, &h);
+        int want = reference_sample(&reference, &p, x, n_vocab, &h);
         sampler_close(s);
-        if (slow.margin < 1e-6)
+        if (reference.margin < 1e-6)
             continue; /* float and double may differ here */
         n_compared++;
         if (got != want)
@@ -312,14 +312,14 @@ static void set_everything(struct sample_params *p, struct rng *r)
     p->bias = NULL;
 }
 
-static void each_parameter_agrees_with_a_plain_sampler(void)
+static void each_parameter_agrees_with_the_reference_sampler(void)
 {
     void (*const sets[])(struct sample_params *, struct rng *) = { set_nothing, set_temperature,
         set_top_k, set_top_p, set_min_p, set_typical, set_repeat, set_presence, set_bias,
         set_everything };
 
     for (size_t i = 0; i < ARRAY_LEN(sets); i++)
-        compare_with_slow(100 + i, sets[i]);
+        compare_with_reference(100 + i, sets[i]);
 }
 
 /* ---- distribution */
@@ -348,13 +348,13 @@ static double chi_square(struct sampler *s, const struct sample_params *base, co
     return sum;
 }
 
-/* 31 degrees of freedom: 61.1 is exceeded once in a thousand. The seeds are fixed, so this
- * either always passes or never. */
+/* 31 degrees of freedom: 61.1 is exceeded once in a thousand. The seeds are fixed, so the result
+ * is always the same. */
 static void draws_follow_the_distribution(void)
 {
     enum { N = 32, DRAWS = 100000 };
     const float temperatures[] = { 0.5f, 1.0f, 1.7f };
-    struct sampler *s = sampler_of(N);
+    struct sampler *s = open_sampler(N);
     float x[N];
     double want[N];
     struct rng r = { .key = 3 };
@@ -377,14 +377,14 @@ static void draws_follow_the_distribution(void)
 static void draws_after_filters_are_renormalised(void)
 {
     enum { N = 32, DRAWS = 50000 };
-    struct sampler *s = sampler_of(N);
+    struct sampler *s = open_sampler(N);
     struct sample_params p = sample_params_default;
     float x[N];
     double want[N] = { 0 };
 
     for (int i = 0; i < N; i++)
         x[i] = (float)((i * 7) % N) / 8;
-    p.top_k = 8; /* the places with (7 i) mod 32 in 24..31 */
+    p.top_k = 8; /* the ids with (7 i) mod 32 in 24..31 */
     for (int i = 0; i < N; i++)
         want[i] = (i * 7) % N >= 24 ? exp(x[i]) : 0;
     double sum = 0;
@@ -399,7 +399,7 @@ static void draws_after_filters_are_renormalised(void)
 static void seed_choice_and_position_decide_and_nothing_else_does(void)
 {
     enum { N = 200 };
-    struct sampler *s = sampler_of(N);
+    struct sampler *s = open_sampler(N);
     struct sample_params p = sample_params_default;
     int32_t past[40] = { 0 };
     float x[N] = { 0 };
@@ -423,69 +423,69 @@ static void seed_choice_and_position_decide_and_nothing_else_does(void)
     sampler_close(s);
 }
 
-/* ---- edges */
+/* ---- edge cases */
 
 static void greedy_takes_the_best_and_the_lowest_id_of_equals(void)
 {
-    struct sampler *s = sampler_of(6);
+    struct sampler *s = open_sampler(6);
     struct sample_params p = sample_params_default;
     float a[6] = { 1, 3, -2, 3, 0, 3 }, b[6] = { -5, -0.0f, 0.0f, -1, -2, -3 };
 
     p.temperature = 0;
-    EXPECT_EQ(pick(s, &p, a), 1);
-    EXPECT_EQ(pick(s, &p, b), 1);
+    EXPECT_EQ(sample_once(s, &p, a), 1);
+    EXPECT_EQ(sample_once(s, &p, b), 1);
     p.bias = (struct token_bias[]){ { 1, -100 }, { 77, 5 }, { -1, 5 } };
     p.n_bias = 3;
-    EXPECT_EQ(pick(s, &p, a), 3);
+    EXPECT_EQ(sample_once(s, &p, a), 3);
     p.n_bias = 0;
     p.temperature = -1;
-    EXPECT_EQ(pick(s, &p, a), 1);
+    EXPECT_EQ(sample_once(s, &p, a), 1);
     p.temperature = NAN;
-    EXPECT_EQ(pick(s, &p, a), 1);
+    EXPECT_EQ(sample_once(s, &p, a), 1);
     p.temperature = 1e-30f;
-    EXPECT(a[pick(s, &p, a)] == 3);
+    EXPECT(a[sample_once(s, &p, a)] == 3);
     p.temperature = FLT_TRUE_MIN;
-    EXPECT(a[pick(s, &p, a)] == 3);
+    EXPECT(a[sample_once(s, &p, a)] == 3);
     p.temperature = INFINITY;
-    EXPECT(pick(s, &p, a) < 6);
+    EXPECT(sample_once(s, &p, a) < 6);
     sampler_close(s);
 }
 
-static void extreme_settings_leave_at_least_the_best(void)
+static void extreme_settings_keep_at_least_the_best_token(void)
 {
-    struct sampler *s = sampler_of(5);
+    struct sampler *s = open_sampler(5);
     float x[5] = { 0, 4, 4, 1, 2 };
 
     for (int seed = 0; seed < 50; seed++) {
         struct sample_params p = sample_params_default;
         p.seed = (uint64_t)seed;
         p.top_k = 1;
-        EXPECT_EQ(pick(s, &p, x), 1);
+        EXPECT_EQ(sample_once(s, &p, x), 1);
         p.top_k = 1000;
-        EXPECT(pick(s, &p, x) < 5);
+        EXPECT(sample_once(s, &p, x) < 5);
         p.top_k = -3;
-        EXPECT(pick(s, &p, x) < 5);
+        EXPECT(sample_once(s, &p, x) < 5);
         p.top_p = 0;
-        EXPECT_EQ(pick(s, &p, x), 1);
+        EXPECT_EQ(sample_once(s, &p, x), 1);
         p.top_p = 1e-9f;
-        EXPECT_EQ(pick(s, &p, x), 1);
+        EXPECT_EQ(sample_once(s, &p, x), 1);
         p.top_p = 1;
         p.min_p = 1;
-        EXPECT(x[pick(s, &p, x)] == 4);
+        EXPECT(x[sample_once(s, &p, x)] == 4);
         p.min_p = 7;
-        EXPECT(x[pick(s, &p, x)] == 4);
+        EXPECT(x[sample_once(s, &p, x)] == 4);
         p.min_p = 0;
         p.typical_p = 0;
-        EXPECT(pick(s, &p, x) < 5);
+        EXPECT(sample_once(s, &p, x) < 5);
         p.typical_p = 1;
     }
     sampler_close(s);
 }
 
-static void strange_logits_are_survived(void)
+static void infinite_and_nan_logits_are_safe(void)
 {
     enum { N = 9 };
-    struct sampler *s = sampler_of(N);
+    struct sampler *s = open_sampler(N);
     float nan[N], mixed[N] = { NAN, -INFINITY, 2, NAN, 5, -INFINITY, NAN, 1, -INFINITY };
     float inf[N] = { 1, 2, INFINITY, 3, NAN, -INFINITY, 0, 0, 0 };
     float none[N];
@@ -519,11 +519,11 @@ static void strange_logits_are_survived(void)
     sampler_close(s);
 }
 
-/* Three groups of logits; two of them hold nothing. */
-static void groups_of_nothing_are_passed_over(void)
+/* Three groups of logits; two of them are empty. */
+static void empty_groups_are_skipped(void)
 {
     enum { N = 3 * LOGIT_GROUP - 5 };
-    struct sampler *s = sampler_of(N);
+    struct sampler *s = open_sampler(N);
     float x[N];
 
     for (int there = 0; there < 3; there++) {
@@ -551,23 +551,23 @@ static void groups_of_nothing_are_passed_over(void)
     sampler_close(s);
 }
 
-/* Where the first filter's floor is as high as it can be: what it keeps must be above. */
-static void a_narrow_mass_is_found_whole(void)
+/* The floor of the first filter is at its maximum: the tokens to keep must be above it. */
+static void narrow_top_p_mass_is_complete(void)
 {
     enum { N = 2900 };
-    struct sampler *s = sampler_of(N);
+    struct sampler *s = open_sampler(N);
     float x[N];
     const float shares[] = { 0.0f, 1e-6f, 0.5f, 0.999999f, 0.99999994f };
 
     for (int i = 0; i < N; i++)
-        x[i] = 3; /* all alike: the first so many ids */
+        x[i] = 3; /* all equal: the first ids are kept */
     for (size_t i = 0; i < ARRAY_LEN(shares); i++) {
         int most = -1;
         for (int seed = 0; seed < 400; seed++) {
             struct sample_params p = sample_params_default;
             p.seed = (uint64_t)seed;
             p.top_p = shares[i];
-            most = MAX(most, pick(s, &p, x));
+            most = MAX(most, sample_once(s, &p, x));
         }
         EXPECT(most <= shares[i] * N);
         EXPECT(most >= (int)(shares[i] * N * 0.97f) - 1);
@@ -575,29 +575,29 @@ static void a_narrow_mass_is_found_whole(void)
     sampler_close(s);
 }
 
-static void bans_give_way_when_nothing_is_left(void)
+static void bans_are_ignored_if_no_token_remains(void)
 {
-    struct sampler *s = sampler_of(3);
+    struct sampler *s = open_sampler(3);
     struct sample_params p = sample_params_default;
     float x[3] = { 0, 2, 1 };
 
     p.bias = (struct token_bias[]){ { 0, -100 }, { 1, -100 }, { 2, -1e9f } };
     p.n_bias = 3;
-    EXPECT_EQ(pick(s, &p, x), 1);
+    EXPECT_EQ(sample_once(s, &p, x), 1);
     p.temperature = 0;
-    EXPECT_EQ(pick(s, &p, x), 1);
+    EXPECT_EQ(sample_once(s, &p, x), 1);
     p.allowed = (int32_t[]){ 2 };
     p.n_allowed = 1;
-    EXPECT_EQ(pick(s, &p, x), 2);
+    EXPECT_EQ(sample_once(s, &p, x), 2);
     p.n_allowed = 0;
-    EXPECT_EQ(pick(s, &p, x), 1);
+    EXPECT_EQ(sample_once(s, &p, x), 1);
     sampler_close(s);
 }
 
-static void only_allowed_tokens_come(void)
+static void only_allowed_tokens_are_sampled(void)
 {
     enum { N = 100 };
-    struct sampler *s = sampler_of(N);
+    struct sampler *s = open_sampler(N);
     const int32_t allowed[] = { -4, 3, 31, 32, 64, 99, 100, 5000 };
     int seen[N] = { 0 };
     float x[N] = { 0 };
@@ -607,16 +607,16 @@ static void only_allowed_tokens_come(void)
         p.allowed = allowed;
         p.n_allowed = ARRAY_LEN(allowed);
         p.seed = (uint64_t)seed;
-        seen[pick(s, &p, x)]++;
+        seen[sample_once(s, &p, x)]++;
     }
     EXPECT(seen[3] && seen[31] && seen[32] && seen[64] && seen[99]);
     EXPECT_EQ(seen[3] + seen[31] + seen[32] + seen[64] + seen[99], 300);
     sampler_close(s);
 }
 
-static void banned_tokens_wait_for_min_tokens(void)
+static void stop_tokens_are_banned_until_min_tokens(void)
 {
-    struct sampler *s = sampler_of(4);
+    struct sampler *s = open_sampler(4);
     struct sample_params p = sample_params_default;
     int32_t past[8] = { 0 };
     float x[4] = { 0, 9, 3, 8 };
@@ -637,7 +637,7 @@ struct mask_seen {
     int32_t last;
 };
 
-/* Permits the ids after the last token; nothing to say about an empty output. */
+/* Allows only ids above the last token; does not restrict an empty output. */
 static bool mask_above(void *ctx, int choice, const int32_t *out, int n, uint32_t *bits)
 {
     struct mask_seen *seen = ctx;
@@ -655,7 +655,7 @@ static bool mask_above(void *ctx, int choice, const int32_t *out, int n, uint32_
 
 static void a_mask_sees_the_output_and_is_obeyed(void)
 {
-    struct sampler *s = sampler_of(40);
+    struct sampler *s = open_sampler(40);
     struct mask_seen seen = { 0 };
     int32_t past[] = { 9, 9, 36 };
     struct sample_past start = { past, 2, 2 }, later = { past, 2, 3 };
@@ -677,7 +677,7 @@ static void a_mask_sees_the_output_and_is_obeyed(void)
         p.n_allowed = 2;
         EXPECT_EQ(sample(s, &p, x, 6, &later).id, 39);
     }
-    EXPECT_EQ(seen.n_calls, 240); /* sample() asks twice */
+    EXPECT_EQ(seen.n_calls, 240); /* sample() calls it twice */
     sampler_close(s);
 }
 
@@ -686,7 +686,7 @@ static void a_mask_sees_the_output_and_is_obeyed(void)
 static void logprobs_are_the_models_own(void)
 {
     enum { N = 500 };
-    struct sampler *s = sampler_of(N);
+    struct sampler *s = open_sampler(N);
     struct rng r = { .key = 11 };
     float x[N];
 
@@ -694,23 +694,23 @@ static void logprobs_are_the_models_own(void)
         struct sample_params p = sample_params_default;
         double sum = 0;
         int order[N];
-        static struct slow slow;
+        static struct reference reference;
         random_logits(&r, x, N, 10);
         for (int i = 0; i < N; i++)
             sum += exp((double)x[i]);
         p.want_logprobs = true;
         p.n_top = round % 22;
-        p.temperature = 0.3f; /* and a bias: neither shows */
+        p.temperature = 0.3f; /* with a bias as well: neither affects the logprobs */
         p.bias = (struct token_bias[]){ { 0, 30 } };
         p.n_bias = round % 2;
         struct sampled a = sample(s, &p, x, 0, NULL), b;
         EXPECT(fabs(a.logprob - (x[a.id] - log(sum))) < 2e-5);
         EXPECT_EQ(a.n_top, MIN(p.n_top, 20));
         for (int i = 0; i < N; i++) {
-            slow.rank[i] = x[i];
+            reference.rank[i] = x[i];
             order[i] = i;
         }
-        sorting = &slow;
+        sorting = &reference;
         qsort(order, N, sizeof(*order), by_rank);
         for (int i = 0; i < a.n_top; i++) {
             EXPECT_EQ(a.top[i].id, order[i]);
@@ -724,13 +724,13 @@ static void logprobs_are_the_models_own(void)
     sampler_close(s);
 }
 
-/* One logit in four is the same as others; some groups hold nothing, or one that is best. */
-static void the_best_are_found_in_whatever_groups(void)
+/* One logit in four equals others; some groups are empty or contain a unique maximum. */
+static void top_logprobs_are_found_in_any_groups(void)
 {
     enum { N = 11 * LOGIT_GROUP + 3 };
-    static struct slow slow;
+    static struct reference reference;
     static float x[N];
-    struct sampler *s = sampler_of(N);
+    struct sampler *s = open_sampler(N);
     struct rng r = { .key = 31 };
 
     for (int round = 0; round < 60; round++) {
@@ -744,8 +744,8 @@ static void the_best_are_found_in_whatever_groups(void)
         }
         x[N - 1] = x[2 * LOGIT_GROUP] = (float)n_values;
         for (int i = 0; i < N; i++)
-            slow.rank[i] = x[i] > -INFINITY ? x[i] : -INFINITY;
-        sorting = &slow;
+            reference.rank[i] = x[i] > -INFINITY ? x[i] : -INFINITY;
+        sorting = &reference;
         qsort(order, N, sizeof(*order), by_rank);
         sampler_score(s, &(struct logits){ .x = x }, 5, n_top, &a);
         sampler_score(s, &(struct logits){ x, peaks_of(x) }, 5, n_top, &b);
@@ -761,7 +761,7 @@ static void the_best_are_found_in_whatever_groups(void)
 
 static void unwanted_logprobs_are_zero(void)
 {
-    struct sampler *s = sampler_of(3);
+    struct sampler *s = open_sampler(3);
     struct sample_params p = sample_params_default;
     struct sampled a = sample(s, &p, (float[]){ 1, 2, 3 }, 0, NULL);
 
@@ -779,7 +779,7 @@ static int by_key_down(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-static void the_nth_key_is_the_nth_of_the_sorted(void)
+static void selection_equals_sorting(void)
 {
     enum { N = 1500 };
     struct select sel;
@@ -832,14 +832,14 @@ static void missing_memory_is_an_error(void)
 }
 #endif
 
-TESTS(TEST(each_parameter_agrees_with_a_plain_sampler), TEST(draws_follow_the_distribution),
+TESTS(TEST(each_parameter_agrees_with_the_reference_sampler), TEST(draws_follow_the_distribution),
     TEST(draws_after_filters_are_renormalised),
     TEST(seed_choice_and_position_decide_and_nothing_else_does),
     TEST(greedy_takes_the_best_and_the_lowest_id_of_equals),
-    TEST(extreme_settings_leave_at_least_the_best), TEST(strange_logits_are_survived),
-    TEST(groups_of_nothing_are_passed_over), TEST(a_narrow_mass_is_found_whole),
-    TEST(bans_give_way_when_nothing_is_left), TEST(only_allowed_tokens_come),
-    TEST(banned_tokens_wait_for_min_tokens), TEST(a_mask_sees_the_output_and_is_obeyed),
-    TEST(logprobs_are_the_models_own), TEST(the_best_are_found_in_whatever_groups),
-    TEST(unwanted_logprobs_are_zero), TEST(the_nth_key_is_the_nth_of_the_sorted),
+    TEST(extreme_settings_keep_at_least_the_best_token), TEST(infinite_and_nan_logits_are_safe),
+    TEST(empty_groups_are_skipped), TEST(narrow_top_p_mass_is_complete),
+    TEST(bans_are_ignored_if_no_token_remains), TEST(only_allowed_tokens_are_sampled),
+    TEST(stop_tokens_are_banned_until_min_tokens), TEST(a_mask_sees_the_output_and_is_obeyed),
+    TEST(logprobs_are_the_models_own), TEST(top_logprobs_are_found_in_any_groups),
+    TEST(unwanted_logprobs_are_zero), TEST(selection_equals_sorting),
     TEST(missing_memory_is_an_error))

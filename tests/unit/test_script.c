@@ -1,7 +1,7 @@
 #include "../check.h"
 #include "model/script.h"
 
-static void it_has_a_size_and_computes_nothing(void)
+static void script_model_has_a_size_and_computes_nothing(void)
 {
     struct script_options o = { .n_vocab = 10, .n_ctx_train = 64, .max_rows = 8, .n_pages = 4 };
     int32_t token = 3;
@@ -23,7 +23,7 @@ static void it_has_a_size_and_computes_nothing(void)
     m->ops->close(m);
 }
 
-static void nonsense_options_are_errors(void)
+static void invalid_options_are_errors(void)
 {
     struct script_options o = { .n_vocab = 0, .n_ctx_train = 64, .max_rows = 8, .n_pages = 4 };
     struct lm *m;
@@ -36,4 +36,4 @@ static void nonsense_options_are_errors(void)
     EXPECT_EQ(lm_open_script(&m, &o, &e), -1);
 }
 
-TESTS(TEST(it_has_a_size_and_computes_nothing), TEST(nonsense_options_are_errors))
+TESTS(TEST(script_model_has_a_size_and_computes_nothing), TEST(invalid_options_are_errors))

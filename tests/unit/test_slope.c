@@ -1,4 +1,4 @@
-/* What a row costs, from pairs of steps: through noise, spikes and changes of speed. */
+/* Row cost estimation from pairs of steps, with noise, outliers and changes of speed. */
 #include "base/rng.h"
 #include "engine/spec/slope.h"
 #include "../check.h"
@@ -6,15 +6,16 @@
 #include <math.h>
 
 struct machine {
-    double fixed, row; /* of a step */
-    double jitter;     /* each takes up to so many times more */
-    int spikes;        /* one in so many takes ten times as long; 0: none */
-    int phases;        /* so many steps as they should be, so many twice as long; 0: none */
+    double fixed, row; /* cost of a step, ns */
+    double jitter;     /* each step takes up to this factor longer */
+    int spikes;        /* one step in this number takes ten times as long; 0: none */
+    /* this number of normal steps alternates with as many of double duration; 0: none */
+    int phases;
     int n_steps;
     struct rng r;
 };
 
-static void step(struct slope *s, struct machine *m, int n_rows)
+static void run_step(struct slope *s, struct machine *m, int n_rows)
 {
     double ns = m->fixed + m->row * n_rows;
 
@@ -26,11 +27,11 @@ static void step(struct slope *s, struct machine *m, int n_rows)
     slope_learn(s, n_rows, ns);
 }
 
-/* Steps of `base` rows with up to 8 more in every other. */
-static void run(struct slope *s, struct machine *m, int base, int n)
+/* Runs steps of `base` rows, with up to 8 more rows in every other step. */
+static void run_steps(struct slope *s, struct machine *m, int base, int n)
 {
     for (int i = 0; i < n; i++)
-        step(s, m, i % 2 ? base + 1 + (int)rng_below(&m->r, 8) : base);
+        run_step(s, m, i % 2 ? base + 1 + (int)rng_below(&m->r, 8) : base);
 }
 
 static double share_of(const struct machine *m, int base)
@@ -46,18 +47,18 @@ static bool is_near(double a, double b, double part)
     return false;
 }
 
-static void nothing_known_is_hope_or_all_doubt(void)
+static void without_measurements_exploration_or_full_margin_applies(void)
 {
     struct slope s = { 0 };
 
     EXPECT(is_near(slope_share(&s, 1, 0), 0.125, 1e-9));
     EXPECT(is_near(slope_share(&s, 4, 1), 0.25, 1e-9));
     slope_learn(&s, 4, 1000);
-    slope_learn(&s, 4, 1000); /* says nothing of rows */
+    slope_learn(&s, 4, 1000); /* equal numbers of rows give no information on the row cost */
     EXPECT(is_near(slope_share(&s, 4, 0), 0.125 / 4, 1e-9));
 }
 
-static void an_exact_machine_is_known_after_some_pairs(void)
+static void exact_costs_are_found_after_a_few_pairs(void)
 {
     const double rows[] = { 1e3, 1e4, 1e5, 3e5, 1e6, 1e7 };
 
@@ -65,7 +66,7 @@ static void an_exact_machine_is_known_after_some_pairs(void)
         for (int base = 1; base <= 64; base *= 8) {
             struct slope s = { 0 };
             struct machine m = { .fixed = 1e6, .row = rows[i], .r.key = i };
-            run(&s, &m, base, 60);
+            run_steps(&s, &m, base, 60);
             printf("rows of %g beside %d: %g, of %g\n", rows[i], base, slope_share(&s, base, 0),
                 share_of(&m, base));
             double error = fabs(slope_share(&s, base, 0) - share_of(&m, base));
@@ -75,7 +76,7 @@ static void an_exact_machine_is_known_after_some_pairs(void)
         }
 }
 
-static void noise_spikes_and_phases_are_seen_through(void)
+static void estimate_is_robust_to_noise_spikes_and_phases(void)
 {
     const struct machine kinds[] = {
         { 1e6, 3e5, .jitter = 0.5 },
@@ -91,7 +92,7 @@ static void noise_spikes_and_phases_are_seen_through(void)
             struct slope s = { 0 };
             struct machine m = kinds[i];
             m.r.key = seed;
-            run(&s, &m, 1, 300);
+            run_steps(&s, &m, 1, 300);
             EXPECT(is_near(slope_share(&s, 1, 0), share_of(&m, 1), 0.4));
             n_below += slope_share(&s, 1, 2) < share_of(&m, 1);
         }
@@ -99,17 +100,17 @@ static void noise_spikes_and_phases_are_seen_through(void)
     EXPECT(n_below <= n / 20);
 }
 
-/* What the batch is in between is no matter; the share goes with it. */
-static void it_is_known_for_any_number_of_rows(void)
+/* The number of rows in between does not matter; the estimated share scales with it. */
+static void estimate_applies_to_any_number_of_rows(void)
 {
     struct slope s = { 0 };
     struct machine m = { .fixed = 1e6, .row = 2e5 };
 
-    run(&s, &m, 1, 100);
+    run_steps(&s, &m, 1, 100);
     EXPECT(is_near(slope_share(&s, 16, 0), share_of(&m, 16), 0.1));
 }
 
-static void a_step_between_breaks_the_pair(void)
+static void intermediate_step_invalidates_the_pair(void)
 {
     struct slope s = { 0 };
 
@@ -121,35 +122,36 @@ static void a_step_between_breaks_the_pair(void)
     EXPECT_EQ(s.n_pairs, 1);
 }
 
-static void a_machine_that_became_another_is_learned_anew(void)
+static void changed_row_cost_is_relearned(void)
 {
     struct slope s = { 0 };
     struct machine m = { .fixed = 1e6, .row = 5e5, .jitter = 0.1 };
 
-    run(&s, &m, 1, 200);
+    run_steps(&s, &m, 1, 200);
     m.row = 1e5;
-    run(&s, &m, 1, 600);
+    run_steps(&s, &m, 1, 600);
     EXPECT(is_near(slope_share(&s, 1, 0), share_of(&m, 1), 0.2));
 }
 
-static void hope_grows_while_nothing_is_tried(void)
+static void exploration_grows_while_nothing_is_measured(void)
 {
     struct slope s = { 0 };
     struct machine m = { .fixed = 1e6, .row = 5e5, .jitter = 0.3 };
 
-    run(&s, &m, 1, 50);
+    run_steps(&s, &m, 1, 50);
     double sure = slope_share(&s, 1, 2);
     EXPECT(slope_hope(&s) == 0);
     for (int i = 0; i < 500; i++)
         slope_age(&s);
     EXPECT(slope_hope(&s) > 2);
-    EXPECT(slope_share(&s, 1, 2) > sure); /* and doubt with it */
-    step(&s, &m, 4);
-    step(&s, &m, 1);
+    EXPECT(slope_share(&s, 1, 2) > sure); /* and the safety margin as well */
+    run_step(&s, &m, 4);
+    run_step(&s, &m, 1);
     EXPECT(slope_hope(&s) == 0);
 }
 
-TESTS(TEST(nothing_known_is_hope_or_all_doubt), TEST(an_exact_machine_is_known_after_some_pairs),
-    TEST(noise_spikes_and_phases_are_seen_through), TEST(it_is_known_for_any_number_of_rows),
-    TEST(a_step_between_breaks_the_pair), TEST(a_machine_that_became_another_is_learned_anew),
-    TEST(hope_grows_while_nothing_is_tried))
+TESTS(TEST(without_measurements_exploration_or_full_margin_applies),
+    TEST(exact_costs_are_found_after_a_few_pairs),
+    TEST(estimate_is_robust_to_noise_spikes_and_phases),
+    TEST(estimate_applies_to_any_number_of_rows), TEST(intermediate_step_invalidates_the_pair),
+    TEST(changed_row_cost_is_relearned), TEST(exploration_grows_while_nothing_is_measured))

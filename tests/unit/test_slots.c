@@ -1,4 +1,4 @@
-/* Slots: who gets which, and what is known of the conversation that was there. */
+/* Slots of llama-server: assignment to requests, and the stored conversation of each slot. */
 #include "base/mem.h"
 #include "serve/slots.h"
 #include "../check.h"
@@ -17,7 +17,7 @@ static void begin_test(bool keeps)
     spec = model_spec_of("m", "/nowhere");
     spec.engine.max_batch = N_SLOTS;
     struct pool_options o = { .specs = &spec, .n_specs = 1 };
-    EXPECT_EQ(pool_open(&pool, &o, &e), 0); /* it fails to load, which is nothing to slots */
+    EXPECT_EQ(pool_open(&pool, &o, &e), 0); /* fails to load, which does not matter to slots */
     model = pool_at(pool, 0);
     slots = slots_new(pool, keeps);
     EXPECT_EQ(slots_count(slots, model), N_SLOTS);
@@ -31,7 +31,7 @@ static void end_test(void)
 
 static int32_t text[8][TOKENS];
 
-static struct slot_use use_of(int which, int wanted, uint64_t tenant)
+static struct slot_use make_use(int which, int wanted, uint64_t tenant)
 {
     for (int i = 0; i < TOKENS; i++)
         text[which][i] = which * 1000 + i;
@@ -43,9 +43,9 @@ static struct slot_use use_of(int which, int wanted, uint64_t tenant)
         .n_max = ANSWER };
 }
 
-static int begin(struct slot_hold *h, int which, int wanted, uint64_t tenant)
+static int begin_slot(struct slot_hold *h, int which, int wanted, uint64_t tenant)
 {
-    struct slot_use u = use_of(which, wanted, tenant);
+    struct slot_use u = make_use(which, wanted, tenant);
     struct err e;
 
     EXPECT_EQ(slot_begin(h, slots, &u, &e), 0);
@@ -60,20 +60,20 @@ static bool is_busy(int id)
     return v.is_busy;
 }
 
-static void who_finds_none_takes_one_with_its_first_token(void)
+static void request_without_slot_takes_one_with_its_first_token(void)
 {
     struct slot_hold h[N_SLOTS + 2];
 
     begin_test(true);
     for (int i = 0; i < N_SLOTS; i++)
-        EXPECT_EQ(begin(&h[i], i, SLOT_NONE, 0), i);
-    EXPECT_EQ(begin(&h[3], 3, SLOT_NONE, 0), SLOT_NONE);
-    EXPECT_EQ(begin(&h[4], 4, SLOT_NONE, 0), SLOT_NONE);
+        EXPECT_EQ(begin_slot(&h[i], i, SLOT_NONE, 0), i);
+    EXPECT_EQ(begin_slot(&h[3], 3, SLOT_NONE, 0), SLOT_NONE);
+    EXPECT_EQ(begin_slot(&h[4], 4, SLOT_NONE, 0), SLOT_NONE);
     slot_end(&h[1]);
     EXPECT(is_busy(0) && !is_busy(1));
     slot_token(&h[3], 7);
     EXPECT_EQ(slot_id(&h[3]), 1);
-    slot_token(&h[4], 7); /* too late: only the first token asks */
+    slot_token(&h[4], 7); /* too late: only the first token requests a slot */
     slot_end(&h[0]);
     slot_token(&h[4], 7);
     EXPECT_EQ(slot_id(&h[4]), SLOT_NONE);
@@ -85,25 +85,25 @@ static void who_finds_none_takes_one_with_its_first_token(void)
     end_test();
 }
 
-static void a_conversation_goes_on_where_it_was(void)
+static void conversation_returns_to_its_slot(void)
 {
     struct slot_hold h;
 
     begin_test(true);
     for (int i = 0; i < N_SLOTS; i++) {
-        EXPECT_EQ(begin(&h, i, SLOT_NONE, 5), i);
+        EXPECT_EQ(begin_slot(&h, i, SLOT_NONE, 5), i);
         slot_end(&h);
     }
-    EXPECT_EQ(begin(&h, 1, SLOT_NONE, 5), 1); /* not slot 0, which was not used for longest */
+    EXPECT_EQ(begin_slot(&h, 1, SLOT_NONE, 5), 1); /* not slot 0, the least recently used */
     slot_end(&h);
-    EXPECT_EQ(begin(&h, 1, SLOT_NONE, 6), 0); /* another tenant's is none of its business */
+    EXPECT_EQ(begin_slot(&h, 1, SLOT_NONE, 6), 0); /* the slot of another tenant is not reused */
     slot_end(&h);
-    EXPECT_EQ(begin(&h, 7, SLOT_NONE, 5), 2);
+    EXPECT_EQ(begin_slot(&h, 7, SLOT_NONE, 5), 2);
     slot_end(&h);
     end_test();
 }
 
-static void one_that_is_asked_for_is_given(void)
+static void requested_slot_is_assigned(void)
 {
     struct slot_use u;
     struct slot_hold one, two, none;
@@ -111,8 +111,8 @@ static void one_that_is_asked_for_is_given(void)
     struct err e;
 
     begin_test(true);
-    EXPECT_EQ(begin(&one, 1, 2, 0), 2);
-    EXPECT_EQ(begin(&two, 2, 2, 0), 2);
+    EXPECT_EQ(begin_slot(&one, 1, 2, 0), 2);
+    EXPECT_EQ(begin_slot(&two, 2, 2, 0), 2);
     slot_token(&two, 9);
     slots_view(slots, model, 2, &v);
     EXPECT(v.is_busy && v.task == 2 && v.n_told == 1 && v.n_max == ANSWER);
@@ -120,7 +120,7 @@ static void one_that_is_asked_for_is_given(void)
     EXPECT(is_busy(2));
     slot_end(&two);
     EXPECT(!is_busy(2));
-    u = use_of(0, N_SLOTS, 0);
+    u = make_use(0, N_SLOTS, 0);
     EXPECT_EQ(slot_begin(&none, slots, &u, &e), -1);
     EXPECT(e.code == ERR_RANGE);
     slot_end(&none);
@@ -132,15 +132,15 @@ static void one_that_is_asked_for_is_given(void)
     end_test();
 }
 
-static void what_was_said_is_kept_for_whose_it_is(void)
+static void slot_keeps_its_conversation_for_its_tenant(void)
 {
     struct slot_hold h;
     struct slot_talk talk;
     struct err e;
 
     begin_test(true);
-    begin(&h, 3, 1, 5);
-    for (int i = 0; i < ANSWER + 3; i++) /* never more than was asked for */
+    begin_slot(&h, 3, 1, 5);
+    for (int i = 0; i < ANSWER + 3; i++) /* never more than max_tokens */
         slot_token(&h, 70 + i);
     slot_end(&h);
     EXPECT_EQ(slots_copy(slots, model, 1, 6, &talk, &e), -1);
@@ -161,14 +161,14 @@ static void what_was_said_is_kept_for_whose_it_is(void)
     end_test();
 }
 
-static void without_a_directory_or_memory_nothing_is_kept(void)
+static void without_directory_or_memory_nothing_is_stored(void)
 {
     struct slot_hold h;
     struct slot_talk talk;
     struct err e;
 
     begin_test(false);
-    begin(&h, 3, 1, 5);
+    begin_slot(&h, 3, 1, 5);
     slot_end(&h);
     EXPECT_EQ(slots_copy(slots, model, 1, 5, &talk, &e), 0);
     EXPECT_EQ(talk.n, 0);
@@ -176,7 +176,7 @@ static void without_a_directory_or_memory_nothing_is_kept(void)
 #ifdef TESTING
     begin_test(true);
     mem_fail_after(1);
-    begin(&h, 3, 1, 5);
+    begin_slot(&h, 3, 1, 5);
     mem_fail_after(0);
     slot_token(&h, 1);
     slot_end(&h);
@@ -186,7 +186,7 @@ static void without_a_directory_or_memory_nothing_is_kept(void)
 #endif
 }
 
-TESTS(TEST(who_finds_none_takes_one_with_its_first_token),
-    TEST(a_conversation_goes_on_where_it_was), TEST(one_that_is_asked_for_is_given),
-    TEST(what_was_said_is_kept_for_whose_it_is),
-    TEST(without_a_directory_or_memory_nothing_is_kept))
+TESTS(TEST(request_without_slot_takes_one_with_its_first_token),
+    TEST(conversation_returns_to_its_slot), TEST(requested_slot_is_assigned),
+    TEST(slot_keeps_its_conversation_for_its_tenant),
+    TEST(without_directory_or_memory_nothing_is_stored))

@@ -40,13 +40,13 @@ static uint32_t first_with(int64_t key)
     return best;
 }
 
-static void it_agrees_with_a_plain_scan(void)
+static void sorted_set_agrees_with_a_linear_scan(void)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
         struct sorted s = { .n = nodes };
         struct rng r = { .key = seed };
         uint32_t set = SORTED_NONE;
-        int64_t spread = seed % 2 ? 20 : 1000000; /* many equals, or few */
+        int64_t spread = seed % 2 ? 20 : 1000000; /* many equal keys, or few */
         memset(is_in, 0, sizeof(is_in));
         for (int i = 0; i < 2000; i++) {
             uint32_t at = (uint32_t)rng_below(&r, N);
@@ -55,7 +55,7 @@ static void it_agrees_with_a_plain_scan(void)
                 sorted_drop(&s, &set, at);
             } else {
                 nodes[at].key = key;
-                nodes[at].tag = rng_next(&r); /* no two alike */
+                nodes[at].tag = rng_next(&r); /* no two equal */
                 sorted_put(&s, &set, at);
             }
             is_in[at] = !is_in[at];
@@ -66,8 +66,8 @@ static void it_agrees_with_a_plain_scan(void)
     }
 }
 
-/* Keys in order are what a plain tree would be slowest with. */
-static void keys_in_order_cost_no_more(void)
+/* Ascending keys are the worst case of an unbalanced tree. */
+static void ascending_keys_cost_no_more(void)
 {
     enum { MANY = 1 << 16 };
     static struct sorted_node many[MANY];
@@ -97,5 +97,5 @@ static void numbers_keep_their_order(void)
         EXPECT(sorted_key_of(in_order[i - 1]) < sorted_key_of(in_order[i]));
 }
 
-TESTS(TEST(it_agrees_with_a_plain_scan), TEST(keys_in_order_cost_no_more),
+TESTS(TEST(sorted_set_agrees_with_a_linear_scan), TEST(ascending_keys_cost_no_more),
     TEST(numbers_keep_their_order))

@@ -1,8 +1,9 @@
-/* Guessing must pay: the engine over a model whose steps take what a law says, on a clock of ours,
- * with a drafter that is right as often as we say. Time with guesses against time without.
+/* Speculative decoding must not cost time. The engine runs a model whose step durations follow a
+ * formula, on a simulated clock, with a drafter of fixed acceptance; the test compares the time
+ * with drafts and without.
  *
- * The clock that the engine sees is disturbed, as that of a busy machine is; what is compared is
- * the time without the disturbance, so that luck takes no part. */
+ * The clock that the engine reads has noise like that of a busy machine. The comparison uses the
+ * time without noise, so that chance has no influence. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/core.h"
@@ -11,18 +12,19 @@
 
 enum { VOCAB = 40, PROMPT = 8, OUT = 400, STREAMS = 8, SEEDS = 4 };
 
-struct law { /* nanoseconds of a step */
+struct step_law { /* duration of a step, ns */
     double fixed, per_row;
-    double jitter; /* each takes up to so many times more */
-    int spikes;    /* one in so many takes ten times as long; 0 = none */
-    int phases;    /* so many steps as they should be, so many twice as long; 0 = none */
+    double jitter; /* each step takes up to this factor longer */
+    int spikes;    /* one step in this number takes ten times as long; 0 = none */
+    /* this number of normal steps alternates with as many of double duration; 0 = none */
+    int phases;
 };
 
 static uint64_t now, seed = 1;
 static double undisturbed_ns;
 static int n_steps;
-static sample_mask_fn mask; /* of all requests */
-static int n_long;          /* steps of all streams that took much longer than without guesses */
+static sample_mask_fn mask; /* token mask of all requests */
+static int n_long;          /* steps of all streams that took much longer than without drafts */
 static struct rng noise;
 
 static uint64_t law_clock(void)
@@ -30,76 +32,76 @@ static uint64_t law_clock(void)
     return now;
 }
 
-/* ---- a fake model that takes its time */
+/* ---- fake model with simulated step durations */
 
-struct slow {
+struct timed_model {
     struct lm lm;
     struct lm *fake;
-    struct law law;
+    struct step_law step_law;
 };
 
-static bool slow_forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
+static bool timed_forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
 {
-    struct slow *s = container_of(m, struct slow, lm);
-    double ns = s->law.fixed;
+    struct timed_model *s = container_of(m, struct timed_model, lm);
+    double ns = s->step_law.fixed;
 
     for (int i = 0; i < n_runs; i++)
-        ns += s->law.per_row * runs[i].n;
+        ns += s->step_law.per_row * runs[i].n;
     undisturbed_ns += ns;
-    n_long += n_runs == STREAMS && ns > 1.45 * (s->law.fixed + STREAMS * s->law.per_row);
-    ns *= 1 + s->law.jitter * rng_next_unit(&noise);
-    if (s->law.spikes && rng_below(&noise, (uint64_t)s->law.spikes) == 0)
+    n_long += n_runs == STREAMS && ns > 1.45 * (s->step_law.fixed + STREAMS * s->step_law.per_row);
+    ns *= 1 + s->step_law.jitter * rng_next_unit(&noise);
+    if (s->step_law.spikes && rng_below(&noise, (uint64_t)s->step_law.spikes) == 0)
         ns *= 10;
-    if (s->law.phases && n_steps++ / s->law.phases % 2)
+    if (s->step_law.phases && n_steps++ / s->step_law.phases % 2)
         ns *= 2;
     now += (uint64_t)ns;
     return s->fake->ops->forward(s->fake, runs, n_runs, stop);
 }
 
-static void slow_copy(struct lm *m, page_id from, page_id to)
+static void timed_copy(struct lm *m, page_id from, page_id to)
 {
-    struct slow *s = container_of(m, struct slow, lm);
+    struct timed_model *s = container_of(m, struct timed_model, lm);
     s->fake->ops->copy_page(s->fake, from, to);
 }
 
-static void slow_clear(struct lm *m, page_id page)
+static void timed_clear(struct lm *m, page_id page)
 {
-    struct slow *s = container_of(m, struct slow, lm);
+    struct timed_model *s = container_of(m, struct timed_model, lm);
     s->fake->ops->clear_page(s->fake, page);
 }
 
-static void slow_close(struct lm *m)
+static void timed_close(struct lm *m)
 {
-    struct slow *s = container_of(m, struct slow, lm);
+    struct timed_model *s = container_of(m, struct timed_model, lm);
     s->fake->ops->close(s->fake);
     mem_free(s);
 }
 
-static const struct lm_ops slow_ops = { slow_forward, slow_copy, slow_clear, NULL, NULL, NULL,
-    slow_close };
+static const struct lm_ops timed_ops = { timed_forward, timed_copy, timed_clear, NULL, NULL, NULL,
+    timed_close };
 
-static struct lm *open_slow(const struct law *law)
+static struct lm *open_timed(const struct step_law *step_law)
 {
     const struct fake_options o = {
         .n_vocab = VOCAB, .n_ctx_train = 1000, .max_rows = 200, .n_pages = 8000 / PAGE_TOKENS
     };
-    struct slow *s = xcalloc(1, sizeof(*s));
+    struct timed_model *s = xcalloc(1, sizeof(*s));
     struct err e;
 
     EXPECT_EQ(lm_open_fake(&s->fake, &o, &e), 0);
     s->lm = *s->fake;
-    s->lm.ops = &slow_ops;
-    s->law = *law;
+    s->lm.ops = &timed_ops;
+    s->step_law = *step_law;
     return &s->lm;
 }
 
-/* ---- a drafter that knows the answers and is right in so many of a hundred tokens */
+/* ---- drafter that has the expected outputs and proposes a given percentage of correct tokens */
 
 struct oracle {
     struct drafter d;
     struct rng r;
     int percent;
-    int turn_at, percent_then; /* from this token of the answer on */
+    int switch_at, percent_then; /* percentage from this token of the output on */
 };
 
 static int32_t answers[STREAMS][OUT];
@@ -121,7 +123,7 @@ static void oracle_propose(
         jobs[j].n_out = jobs[j].most;
         for (int i = 0; i < jobs[j].most; i++) {
             int at = jobs[j].n - jobs[j].n_prompt + i;
-            int percent = o->turn_at && at >= o->turn_at ? o->percent_then : o->percent;
+            int percent = o->switch_at && at >= o->switch_at ? o->percent_then : o->percent;
             bool is_right = rng_below(&o->r, 100) < (uint64_t)percent;
             jobs[j].out[i] = is_right ? want[at] : (want[at] + 1) % VOCAB;
         }
@@ -141,8 +143,8 @@ static const struct draft_ops oracle_ops = { oracle_offer, oracle_propose, oracl
 
 /* ---- runs */
 
-struct run {
-    double ns; /* of all */
+struct timed_run {
+    double ns; /* over all streams */
     uint64_t drafted, accepted;
 };
 
@@ -167,7 +169,7 @@ static void read_events(struct mailbox *box, int *n_open, bool is_first)
     }
 }
 
-static struct run run(const struct law *law, int n_streams, int draft_max)
+static struct timed_run timed_run(const struct step_law *step_law, int n_streams, int draft_max)
 {
     static int index[STREAMS];
     static const int32_t prompt[PROMPT] = { 1, 2, 3, 4, 5, 6, 7, 8 };
@@ -186,7 +188,7 @@ static struct run run(const struct law *law, int n_streams, int draft_max)
     o.max_batch = o.max_sequences = STREAMS;
     EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
     EXPECT_EQ(port_open(&port, &e), 0);
-    EXPECT_EQ(core_open(&c, open_slow(law), k, &o, port, &e), 0);
+    EXPECT_EQ(core_open(&c, open_timed(step_law), k, &o, port, &e), 0);
     c->clock = law_clock;
     EXPECT_EQ(mailbox_open(&box, &e), 0);
     for (int i = 0; i < n_streams; i++) {
@@ -208,7 +210,7 @@ static struct run run(const struct law *law, int n_streams, int draft_max)
         read_events(box, &n_open, draft_max == 0);
     }
     core_drain(c, now);
-    struct run r = { undisturbed_ns, draft_sum(&port->stats).drafted,
+    struct timed_run r = { undisturbed_ns, draft_sum(&port->stats).drafted,
         draft_sum(&port->stats).accepted };
     core_close(c);
     port_unref(port);
@@ -216,124 +218,125 @@ static struct run run(const struct law *law, int n_streams, int draft_max)
     return r;
 }
 
-/* How much faster with guesses than without. */
-static double ratio(const struct law *law, int n_streams, int percent)
+/* Ratio of the time without drafts to the time with drafts. */
+static double speedup(const struct step_law *step_law, int n_streams, int percent)
 {
     oracle.d.ops = &oracle_ops;
     oracle.r = (struct rng){ .key = seed };
     oracle.percent = percent;
-    struct run off = run(law, n_streams, 0), on = run(law, n_streams, 16);
+    struct timed_run off = timed_run(step_law, n_streams, 0),
+                     on = timed_run(step_law, n_streams, 16);
     EXPECT_EQ(off.drafted, 0u);
     printf("seed %d fixed %.0f row %.0f jitter %.1f spikes %d phases %d streams %d right %d %%: "
            "%.3f, %d of %d\n",
-        (int)seed, law->fixed, law->per_row, law->jitter, law->spikes, law->phases, n_streams,
-        percent, off.ns / on.ns, (int)on.accepted, (int)on.drafted);
+        (int)seed, step_law->fixed, step_law->per_row, step_law->jitter, step_law->spikes,
+        step_law->phases, n_streams, percent, off.ns / on.ns, (int)on.accepted, (int)on.drafted);
     return off.ns / on.ns;
 }
 
-static const struct law memory_bound = { 1e6, 1e4 }, mixed = { 1e6, 3e5, 0.2 },
-                        compute_bound = { 1e4, 1e6 }, noisy = { 1e6, 1e5, 0.3 };
-static const struct law laws[] = {
+static const struct step_law memory_bound = { 1e6, 1e4 }, mixed = { 1e6, 3e5, 0.2 },
+                             compute_bound = { 1e4, 1e6 }, noisy = { 1e6, 1e5, 0.3 };
+static const struct step_law laws[] = {
     { 1e6, 1e4 }, /* memory bound */
     { 1e4, 1e6 }, /* compute bound */
     { 1e6, 3e5, .jitter = 0.2 },
     { 1e6, 1e5, .jitter = 0.5 },
     { 1e6, 1e6, .jitter = 0.8 },
-    { 6e4, 4e4,
-        .jitter = 2 }, /* a small model in the caches, on a machine with other things to do */
+    { 6e4, 4e4, .jitter = 2 }, /* small model in the caches of a busy machine */
     { 1e6, 3e5, .jitter = 0.5, .spikes = 40 },
-    /* the machine's speed changes for a while and back, by half */
+    /* The speed of the machine changes by half for some time, and back. */
     { 1e6, 3e5, .jitter = 0.2, .phases = 30 },
     { 6e4, 4e4, .jitter = 0.8, .spikes = 100, .phases = 150 },
 };
 static const int percents[] = { 0, 20, 50, 80, 95, 100 };
 
-static void it_never_costs_more_than_three_percent(void)
+static void speculation_costs_at_most_three_percent(void)
 {
     oracle = (struct oracle){ 0 };
     for (seed = 1; seed <= SEEDS; seed++)
         for (size_t l = 0; l < ARRAY_LEN(laws); l++)
             for (size_t p = 0; p < ARRAY_LEN(percents); p++)
                 for (int n = 1; n <= STREAMS; n += STREAMS - 1)
-                    EXPECT(ratio(&laws[l], n, percents[p]) > 0.97);
+                    EXPECT(speedup(&laws[l], n, percents[p]) > 0.97);
     seed = 1;
 }
 
-/* It was right for long, and from one token on it never is. */
-static void good_luck_that_ends_costs_no_more(void)
+/* The acceptance is high for a long time and zero from one token on. */
+static void sudden_loss_of_acceptance_costs_at_most_three_percent(void)
 {
     for (size_t l = 0; l < ARRAY_LEN(laws); l++)
         for (int at = 50; at < OUT; at += 150) {
-            oracle = (struct oracle){ .turn_at = at, .percent_then = 0 };
-            EXPECT(ratio(&laws[l], 1, 100) > 0.97);
-            oracle = (struct oracle){ .turn_at = at, .percent_then = 100 };
-            EXPECT(ratio(&laws[l], 1, 0) > 0.97);
+            oracle = (struct oracle){ .switch_at = at, .percent_then = 0 };
+            EXPECT(speedup(&laws[l], 1, 100) > 0.97);
+            oracle = (struct oracle){ .switch_at = at, .percent_then = 100 };
+            EXPECT(speedup(&laws[l], 1, 0) > 0.97);
         }
 }
 
-static void where_rows_are_cheap_it_is_several_times_as_fast(void)
+static void cheap_rows_give_a_multiple_of_the_speed(void)
 {
     if (SMALL)
         return; /* with two events at a time a draft has one token */
     oracle = (struct oracle){ 0 };
-    EXPECT(ratio(&memory_bound, 1, 95) > 5);
-    EXPECT(ratio(&memory_bound, 1, 80) > 3);
-    EXPECT(ratio(&memory_bound, 8, 95) > 2.5);
-    EXPECT(ratio(&noisy, 1, 95) > 3);
-    EXPECT(ratio(&mixed, 1, 100) > 1.7);
+    EXPECT(speedup(&memory_bound, 1, 95) > 5);
+    EXPECT(speedup(&memory_bound, 1, 80) > 3);
+    EXPECT(speedup(&memory_bound, 8, 95) > 2.5);
+    EXPECT(speedup(&noisy, 1, 95) > 3);
+    EXPECT(speedup(&mixed, 1, 100) > 1.7);
 }
 
-/* Nothing is lost for ever: bad beginnings are forgotten. */
-static void a_drafter_that_gets_better_is_heard_again(void)
+/* A low acceptance at the beginning does not disable drafting for ever. */
+static void improved_drafter_is_used_again(void)
 {
-    oracle = (struct oracle){ .turn_at = 100, .percent_then = 98 };
-    EXPECT(ratio(&memory_bound, 1, 0) > 1.5);
+    oracle = (struct oracle){ .switch_at = 100, .percent_then = 98 };
+    EXPECT(speedup(&memory_bound, 1, 0) > 1.5);
 }
 
-/* Whoever has nothing to guess waits for those who have: not much longer than for nobody. */
-static void others_are_not_held_up(void)
+/* Sequences without drafts wait for those with drafts, but not much longer than without any. */
+static void sequences_without_drafts_are_not_delayed(void)
 {
-    const struct law exact = { 1e6, 1e5 };
+    const struct step_law exact = { 1e6, 1e5 };
 
     oracle = (struct oracle){ 0 };
     n_long = 0;
-    EXPECT(ratio(&exact, STREAMS, 95) > 0.97);
+    EXPECT(speedup(&exact, STREAMS, 95) > 0.97);
     printf("%d long steps\n", n_long);
-    EXPECT(n_long <= 8); /* before it was known what rows cost */
+    EXPECT(n_long <= 8); /* before the row cost is estimated */
 }
 
-/* On a machine that is held up again and again a row may come out as nothing, or as less. */
-static void rows_that_seem_to_cost_nothing_are_no_trouble(void)
+/* On a machine with many interruptions the estimated cost of a row may be zero or negative. */
+static void zero_or_negative_row_cost_is_safe(void)
 {
-    const struct law none = { 1e6, 0 }, less = { 1e6, -4e3 }, held_up = { 1e3, 0, .jitter = 1e6 };
+    const struct step_law none = { 1e6, 0 }, less = { 1e6, -4e3 },
+                          held_up = { 1e3, 0, .jitter = 1e6 };
 
     oracle = (struct oracle){ 0 };
-    EXPECT(ratio(&none, STREAMS, 95) > 1.5);
-    EXPECT(ratio(&less, STREAMS, 95) > 1.5);
-    run(&held_up, STREAMS, 16);
+    EXPECT(speedup(&none, STREAMS, 95) > 1.5);
+    EXPECT(speedup(&less, STREAMS, 95) > 1.5);
+    timed_run(&held_up, STREAMS, 16);
 }
 
-static void where_rows_cost_as_much_as_steps_nothing_is_guessed(void)
+static void expensive_rows_disable_drafting(void)
 {
     oracle = (struct oracle){ .d.ops = &oracle_ops, .percent = 100 };
-    run(&compute_bound, 1, 0);
-    struct run on = run(&compute_bound, 1, 16);
+    timed_run(&compute_bound, 1, 0);
+    struct timed_run on = timed_run(&compute_bound, 1, 16);
     EXPECT(on.drafted < OUT / 10);
 }
 
-static bool anything_goes(void *ctx, int choice, const int32_t *out, int n, uint32_t *bits)
+static bool mask_nothing(void *ctx, int choice, const int32_t *out, int n, uint32_t *bits)
 {
     return false;
 }
 
-static void under_a_constraint_nothing_is_guessed(void)
+static void token_mask_disables_drafting(void)
 {
     oracle = (struct oracle){ .d.ops = &oracle_ops, .percent = 100 };
-    mask = anything_goes;
-    run(&memory_bound, 2, 0);
-    EXPECT_EQ(run(&memory_bound, 2, 16).drafted, 0u);
+    mask = mask_nothing;
+    timed_run(&memory_bound, 2, 0);
+    EXPECT_EQ(timed_run(&memory_bound, 2, 16).drafted, 0u);
     mask = NULL;
-    EXPECT(run(&memory_bound, 2, 16).drafted > 0);
+    EXPECT(timed_run(&memory_bound, 2, 16).drafted > 0);
 }
 
 static void impossible_settings_are_refused(void)
@@ -349,9 +352,9 @@ static void impossible_settings_are_refused(void)
     spec_close(NULL);
 }
 
-TESTS(TEST(it_never_costs_more_than_three_percent), TEST(good_luck_that_ends_costs_no_more),
-    TEST(where_rows_are_cheap_it_is_several_times_as_fast),
-    TEST(a_drafter_that_gets_better_is_heard_again),
-    TEST(rows_that_seem_to_cost_nothing_are_no_trouble), TEST(others_are_not_held_up),
-    TEST(where_rows_cost_as_much_as_steps_nothing_is_guessed),
-    TEST(under_a_constraint_nothing_is_guessed), TEST(impossible_settings_are_refused))
+TESTS(TEST(speculation_costs_at_most_three_percent),
+    TEST(sudden_loss_of_acceptance_costs_at_most_three_percent),
+    TEST(cheap_rows_give_a_multiple_of_the_speed), TEST(improved_drafter_is_used_again),
+    TEST(zero_or_negative_row_cost_is_safe), TEST(sequences_without_drafts_are_not_delayed),
+    TEST(expensive_rows_disable_drafting), TEST(token_mask_disables_drafting),
+    TEST(impossible_settings_are_refused))

@@ -1,5 +1,6 @@
-/* A million draws over 32 tokens with guesses in every step: each token comes as often as the
- * model says, whatever was guessed in its place, and also where the guess was right. */
+/* One million draws over 32 tokens with draft tokens in every step: the frequency of each token
+ * equals its probability, whatever was drafted at its position, and also where the draft was
+ * accepted. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/core.h"
@@ -9,13 +10,13 @@
 
 enum { VOCAB = 32, OUT = 4000, STREAMS = 8, DRAWS = 1000000, ROWS = 256 };
 
-/* Of 31 degrees of freedom, exceeded once in 10,000 times. Seeds are fixed. */
+/* For 31 degrees of freedom, exceeded once in 10,000 times. The seeds are fixed. */
 static const double chi_square_most = 69.0;
 
 static float logits[ROWS][VOCAB];
 static double share[VOCAB];
 
-static void invent_odds(float temperature)
+static void make_random_odds(float temperature)
 {
     struct rng r = { .key = 12 };
     double sum = 0;
@@ -30,7 +31,7 @@ static void invent_odds(float temperature)
         share[i] = exp((double)logits[0][i] / temperature) / sum;
 }
 
-/* ---- a model that always says the same */
+/* ---- a model with constant logits */
 
 static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
 {
@@ -59,17 +60,17 @@ static void close_lm(struct lm *m)
 static const struct lm_ops ops = {
     .forward = forward, .copy_page = copy_page, .clear_page = clear_page, .close = close_lm
 };
-static struct lm same = { .ops = &ops,
+static struct lm constant_model = { .ops = &ops,
     .n_vocab = VOCAB,
     .n_ctx_train = OUT + 1,
     .max_rows = ROWS,
     .max_logits = ROWS,
     .n_pages = 2 * STREAMS * (OUT / PAGE_TOKENS + 1) };
 
-/* ---- a drafter that guesses at random, mostly likely ones, and notes what */
+/* ---- a drafter that proposes random tokens, mostly likely ones, and records them */
 
-static int8_t guessed[STREAMS][OUT]; /* -1: not */
-static struct rng guesses;
+static int8_t drafted[STREAMS][OUT]; /* -1: no draft */
+static struct rng draft_rng;
 
 static int offer(struct drafter *d, struct draft_job *job)
 {
@@ -82,11 +83,11 @@ static void propose(struct drafter *d, struct draft_job *jobs, int n_jobs, const
     for (int j = 0; j < n_jobs; j++)
         for (int i = 0; i < jobs[j].most; i++) {
             int at = jobs[j].n - jobs[j].n_prompt + i;
-            int32_t guess = (int32_t)rng_below(&guesses, VOCAB);
-            if (share[guess] < 1.0 / VOCAB)
-                guess = (int32_t)rng_below(&guesses, VOCAB);
-            jobs[j].out[jobs[j].n_out++] = guess;
-            guessed[*(int *)jobs[j].user][at] = (int8_t)guess;
+            int32_t draft = (int32_t)rng_below(&draft_rng, VOCAB);
+            if (share[draft] < 1.0 / VOCAB)
+                draft = (int32_t)rng_below(&draft_rng, VOCAB);
+            jobs[j].out[jobs[j].n_out++] = draft;
+            drafted[*(int *)jobs[j].user][at] = (int8_t)draft;
         }
 }
 
@@ -103,22 +104,22 @@ static struct drafter drafter = { &drafter_ops };
 
 /* ---- counting */
 
-static uint64_t seen[VOCAB];           /* all tokens */
-static uint64_t seen_at[VOCAB][VOCAB]; /* by what was guessed there */
-static uint64_t n_seen, n_at[VOCAB], n_unguessed;
+static uint64_t drawn[VOCAB];                 /* all tokens */
+static uint64_t drawn_by_draft[VOCAB][VOCAB]; /* counts for each drafted token */
+static uint64_t n_drawn, n_at[VOCAB], n_undrafted;
 
 static void count(int stream, int at, int32_t token)
 {
-    int guess = guessed[stream][at];
+    int draft = drafted[stream][at];
 
-    seen[token]++;
-    n_seen++;
-    if (guess < 0) {
-        n_unguessed++;
+    drawn[token]++;
+    n_drawn++;
+    if (draft < 0) {
+        n_undrafted++;
         return;
     }
-    seen_at[guess][token]++;
-    n_at[guess]++;
+    drawn_by_draft[draft][token]++;
+    n_at[draft]++;
 }
 
 static double chi_square(const uint64_t *n, uint64_t all)
@@ -144,7 +145,7 @@ static int read_events(struct mailbox *box)
         int stream = *(int *)gen_user(g);
         if (m->kind == GEN_TOKEN) {
             count(stream, ev->index, ev->token.id);
-            guessed[stream][ev->index] = -1;
+            drafted[stream][ev->index] = -1;
         }
         gen_event_done(ev);
         if (m->kind == GEN_END) {
@@ -168,12 +169,12 @@ static void submit(struct port *port, struct mailbox *box, int *stream, uint64_t
 
     in.sample.seed = seed;
     in.sample.temperature = t;
-    memset(guessed[*stream], -1, sizeof(guessed[*stream]));
+    memset(drafted[*stream], -1, sizeof(drafted[*stream]));
     EXPECT_EQ(gen_new(&g, &in, box, stream, &e), 0);
     EXPECT_EQ(port_submit(port, g, 0, &e), 0);
 }
 
-static void draw(float temperature)
+static void run_draws(float temperature)
 {
     static int streams[STREAMS];
     struct engine_options o = engine_options_default;
@@ -189,9 +190,9 @@ static void draw(float temperature)
     o.spec = (struct spec_options){ .max = 5, .min = 5, .drafter = &drafter };
     EXPECT_EQ(kernels_choose(&k, NULL, &e), 0);
     EXPECT_EQ(port_open(&port, &e), 0);
-    EXPECT_EQ(core_open(&c, &same, k, &o, port, &e), 0);
+    EXPECT_EQ(core_open(&c, &constant_model, k, &o, port, &e), 0);
     EXPECT_EQ(mailbox_open(&box, &e), 0);
-    for (int i = 0; n_seen < DRAWS; i = 0) {
+    for (int i = 0; n_drawn < DRAWS; i = 0) {
         for (; i < STREAMS; i++) {
             streams[i] = i;
             submit(port, box, &streams[i], seed++, temperature);
@@ -203,7 +204,7 @@ static void draw(float temperature)
     }
     core_drain(c, 0);
     printf("temperature %.1f: %lu draws, %lu of %lu guesses right\n", (double)temperature,
-        (unsigned long)n_seen, (unsigned long)draft_sum(&port->stats).accepted,
+        (unsigned long)n_drawn, (unsigned long)draft_sum(&port->stats).accepted,
         (unsigned long)draft_sum(&port->stats).drafted);
     core_close(c);
     port_unref(port);
@@ -214,28 +215,28 @@ static void check_draws(float temperature)
 {
     double all;
 
-    memset(seen, 0, sizeof(seen));
-    memset(seen_at, 0, sizeof(seen_at));
+    memset(drawn, 0, sizeof(drawn));
+    memset(drawn_by_draft, 0, sizeof(drawn_by_draft));
     memset(n_at, 0, sizeof(n_at));
-    n_seen = n_unguessed = 0;
-    guesses = (struct rng){ .key = 77 };
-    invent_odds(temperature);
-    draw(temperature);
-    all = chi_square(seen, n_seen);
+    n_drawn = n_undrafted = 0;
+    draft_rng = (struct rng){ .key = 77 };
+    make_random_odds(temperature);
+    run_draws(temperature);
+    all = chi_square(drawn, n_drawn);
     printf("chi-square of all: %.1f\n", all);
     EXPECT(all < chi_square_most);
     for (int g = 0; g < VOCAB; g++) {
         if (n_at[g] * share[g] < 100)
-            continue; /* too few to say */
-        double x = chi_square(seen_at[g], n_at[g]);
+            continue; /* too few draws for a test */
+        double x = chi_square(drawn_by_draft[g], n_at[g]);
         EXPECT(x < chi_square_most);
     }
-    EXPECT(n_unguessed < n_seen / 2);
+    EXPECT(n_undrafted < n_drawn / 2);
 }
 
-static void a_million_draws_are_as_the_model_says(void)
+static void million_draws_follow_the_model(void)
 {
     check_draws(1.0f);
 }
 
-TESTS(TEST(a_million_draws_are_as_the_model_says))
+TESTS(TEST(million_draws_follow_the_model))
