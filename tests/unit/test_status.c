@@ -1,4 +1,5 @@
-/* api/status.c: every error has a name on the wire, and says whether to come again. */
+/* api/status.c: every error code has a name in each dialect, and states whether a retry is
+ * useful. */
 #include "../check.h"
 
 #include "api/common/status.h"
@@ -32,7 +33,7 @@ static const struct json *reply(
     return j;
 }
 
-static void done(void)
+static void finish(void)
 {
     fake_sink_clear(&sink);
     arena_free(arena);
@@ -45,7 +46,7 @@ static void every_code_has_a_status(void)
         struct status s = status_of(codes[i]);
         EXPECT(s.http >= 400 && s.http < 600);
         EXPECT(s.type && s.code && s.title);
-        /* Client libraries repeat 408, 409, 429 and 5xx by themselves. */
+        /* Client libraries retry 408, 409, 429 and 5xx automatically. */
         if (s.http < 500 && s.http != 429)
             EXPECT(s.retry != RETRY_LATER);
         if (s.http == 429 || s.http == 503)
@@ -70,10 +71,10 @@ static void an_error_is_an_object(void)
         EXPECT_STR(sink.type, "application/json");
         EXPECT(strstr(sink.fields, "x-request-id: r1\n") == sink.fields);
     }
-    done();
+    finish();
 }
 
-static void codes_depend_on_what_was_meant(void)
+static void status_codes_depend_on_the_route(void)
 {
     struct err e;
     struct error_extra x = { .code = "insufficient_quota" };
@@ -92,10 +93,10 @@ static void codes_depend_on_what_was_meant(void)
     err_set(&e, ERR_RATE, "x");
     EXPECT(str_is(
         json_get(json_get(reply(ERROR_OPENAI, &e, &x), "error"), "code")->s, "insufficient_quota"));
-    done();
+    finish();
 }
 
-static void clients_are_told_when_to_come_again(void)
+static void retry_after_is_sent(void)
 {
     struct err e;
     struct error_extra x = { .retry_after_s = 30 };
@@ -111,10 +112,10 @@ static void clients_are_told_when_to_come_again(void)
     err_set(&e, ERR_INVALID, "x");
     reply(ERROR_OPENAI, &e, NULL);
     EXPECT_STR(sink.fields, "x-request-id: r1\n");
-    done();
+    finish();
 }
 
-static void an_overflow_tells_both_numbers(void)
+static void context_overflow_contains_both_numbers(void)
 {
     struct error_extra x = { .n_prompt_tokens = 9, .n_ctx = 8 };
     struct err e;
@@ -134,10 +135,10 @@ static void an_overflow_tells_both_numbers(void)
     x.is_least = true;
     o = json_get(reply(ERROR_ANTHROPIC, &e, &x), "error");
     EXPECT(str_is(json_get(o, "message")->s, "prompt is too long: at least 9 tokens > 8 maximum"));
-    done();
+    finish();
 }
 
-static void problems_are_documents(void)
+static void problem_details_are_written(void)
 {
     struct error_extra x = { .instance = "/admin/x" };
     struct err e;
@@ -152,11 +153,11 @@ static void problems_are_documents(void)
     EXPECT(str_is(json_get(j, "type")->s, "about:blank"));
     EXPECT(json_i64(json_get(j, "status"), &n) && n == 404);
     EXPECT(!json_get(j, "error"));
-    done();
+    finish();
 }
 
-/* What client libraries of each wire look for. */
-static void each_wire_has_its_own_words(void)
+/* Error types that the client libraries of each dialect check. */
+static void each_dialect_has_its_own_error_types(void)
 {
     static const struct {
         enum errcode code;
@@ -176,7 +177,7 @@ static void each_wire_has_its_own_words(void)
         { ERR_OVERLOADED, 529, "overloaded_error", "unavailable_error" },
         { ERR_NOT_READY, 503, "overloaded_error", "unavailable_error" },
         { ERR_TIMEOUT, 504, "timeout_error", "server_error" },
-        { ERR_NONE, 500, "api_error", "server_error" }, /* no code, and none of ours */
+        { ERR_NONE, 500, "api_error", "server_error" }, /* no error code */
         { (enum errcode)1000, 500, "api_error", "server_error" },
     };
 
@@ -190,9 +191,9 @@ static void each_wire_has_its_own_words(void)
         EXPECT(str_is(json_get(o, "type")->s, want[i].llama));
         EXPECT(json_get(reply(ERROR_OLLAMA, &e, NULL), "error")->kind == JSON_STRING);
     }
-    done();
+    finish();
 }
 
-TESTS(TEST(every_code_has_a_status), TEST(each_wire_has_its_own_words), TEST(an_error_is_an_object),
-    TEST(codes_depend_on_what_was_meant), TEST(clients_are_told_when_to_come_again),
-    TEST(an_overflow_tells_both_numbers), TEST(problems_are_documents))
+TESTS(TEST(every_code_has_a_status), TEST(each_dialect_has_its_own_error_types),
+    TEST(an_error_is_an_object), TEST(status_codes_depend_on_the_route), TEST(retry_after_is_sent),
+    TEST(context_overflow_contains_both_numbers), TEST(problem_details_are_written))

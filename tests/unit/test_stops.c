@@ -40,8 +40,9 @@ static void expect_outcome(struct outcome o, int hit, struct str want)
     buf_clear(&o.out);
 }
 
-/* The definition, in a few lines: the first end; of those the longest; of equal ones the first. */
-static int plain(const struct str *strings, int n, struct str text, size_t *start)
+/* Reference: the match with the first end; of several, the longest; of equal ones, the first
+ * listed. */
+static int find_first_stop(const struct str *strings, int n, struct str text, size_t *start)
 {
     for (size_t end = 1; end <= text.n; end++) {
         int best = -1;
@@ -60,10 +61,10 @@ static int plain(const struct str *strings, int n, struct str text, size_t *star
     return -1;
 }
 
-static void compare_with_plain(const struct str *strings, int n, struct str text)
+static void compare_with_reference(const struct str *strings, int n, struct str text)
 {
     size_t start, every[64];
-    int want = plain(strings, n, text, &start);
+    int want = find_first_stop(strings, n, text, &start);
     struct str shown = { text.p, start };
 
     EXPECT(text.n <= 64);
@@ -88,7 +89,7 @@ static void a_stop_string_ends_the_text_before_it(void)
     expect_outcome(feed(NULL, 0, STR("abcEN"), NULL, 0, false), -1, STR("abcEN"));
 }
 
-static void the_tail_that_may_become_one_is_held_back(void)
+static void possible_beginning_of_a_stop_string_is_held_back(void)
 {
     struct arena *a = arena_new(MB);
     struct str stops[] = { STR("\n\nUser"), STR("###") };
@@ -122,15 +123,15 @@ static void the_first_completed_wins_then_the_longest_then_the_first_listed(void
     expect_outcome(feed(twins, 3, STR("zx"), NULL, 0, false), 1, STR("z"));
 }
 
-static void cuts_do_not_matter(void)
+static void result_is_independent_of_cuts(void)
 {
     struct str a[] = { STR("aab"), STR("abab"), STR("b\xC3\xA9") };
 
-    compare_with_plain(a, 3, STR("aaab"));
-    compare_with_plain(a, 3, STR("xababab"));
-    compare_with_plain(a, 3, STR("aaaaaaaaaaab\xC3\xA9"));
-    compare_with_plain(a, 3, STR("ab\xC3\xA9"));
-    compare_with_plain(a, 3, STR(""));
+    compare_with_reference(a, 3, STR("aaab"));
+    compare_with_reference(a, 3, STR("xababab"));
+    compare_with_reference(a, 3, STR("aaaaaaaaaaab\xC3\xA9"));
+    compare_with_reference(a, 3, STR("ab\xC3\xA9"));
+    compare_with_reference(a, 3, STR(""));
 }
 
 static void agrees_with_the_definition_on_random_texts(void)
@@ -156,11 +157,11 @@ static void agrees_with_the_definition_on_random_texts(void)
             x = x * 6364136223846793005u + 1442695040888963407u;
             text[k] = (char)('a' + ((x >> 40) % 16 ? (x >> 50) % 2 : 2));
         }
-        compare_with_plain(strings, n, (struct str){ text, sizeof(text) });
+        compare_with_reference(strings, n, (struct str){ text, sizeof(text) });
     }
 }
 
-static void more_than_the_limits_is_refused(void)
+static void too_many_stop_strings_are_rejected(void)
 {
     static char big[STOP_BYTES_MAX + 1];
     struct arena *a = arena_new(MB);
@@ -178,7 +179,7 @@ static void more_than_the_limits_is_refused(void)
     arena_free(a);
 }
 
-static void every_allocation_may_fail(void)
+static void every_failed_allocation_is_reported(void)
 {
     struct str strings[] = { STR("stop"), STR("\n\n") };
 
@@ -197,7 +198,8 @@ static void every_allocation_may_fail(void)
     }
 }
 
-TESTS(TEST(a_stop_string_ends_the_text_before_it), TEST(the_tail_that_may_become_one_is_held_back),
-    TEST(the_first_completed_wins_then_the_longest_then_the_first_listed), TEST(cuts_do_not_matter),
-    TEST(agrees_with_the_definition_on_random_texts), TEST(more_than_the_limits_is_refused),
-    TEST(every_allocation_may_fail))
+TESTS(TEST(a_stop_string_ends_the_text_before_it),
+    TEST(possible_beginning_of_a_stop_string_is_held_back),
+    TEST(the_first_completed_wins_then_the_longest_then_the_first_listed),
+    TEST(result_is_independent_of_cuts), TEST(agrees_with_the_definition_on_random_texts),
+    TEST(too_many_stop_strings_are_rejected), TEST(every_failed_allocation_is_reported))

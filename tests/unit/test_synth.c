@@ -1,4 +1,4 @@
-/* format/synth.c: made-up models open, are the same every time, and have weights of sane size. */
+/* Synthetic models open, are deterministic, and have weights with the requested deviation. */
 #include "../text_kit.h"
 
 #include "testing/synth.h"
@@ -38,7 +38,7 @@ static struct gguf *write_and_open(const struct synth *s)
 static const enum qtype all_types[] = { Q_F32, Q_F16, Q_BF16, Q_Q8_0, Q_Q4_0, Q_Q4_K, Q_Q5_K,
     Q_Q6_K, Q_Q4_1, Q_Q5_0, Q_Q5_1, Q_IQ4_NL, Q_MXFP4, Q_IQ4_XS };
 
-/* Read back by the code that serves them. */
+/* The file is read back by the code that serves models. */
 static void weights_have_the_deviation_asked_for(void)
 {
     enum { ROWS = 32, COLS = 512 };
@@ -134,7 +134,7 @@ static void the_seed_decides_the_bytes(void)
     end();
 }
 
-static void odd_rows_take_a_format_that_fits(void)
+static void rows_of_odd_size_use_a_fitting_type(void)
 {
     EXPECT(synth_type_for(Q_Q4_K, 512) == Q_Q4_K);
     EXPECT(synth_type_for(Q_Q4_K, 896) == Q_Q8_0);
@@ -142,9 +142,9 @@ static void odd_rows_take_a_format_that_fits(void)
     EXPECT(synth_type_for(Q_F32, 7) == Q_F32);
 }
 
-static void mixtures_are_finer_where_it_matters(void)
+static void mixed_files_use_finer_types_in_sensitive_layers(void)
 {
-    static const uint32_t finer[] = { 0, 1, 4, 7, 10, 13, 14, 15 }; /* of 16 */
+    static const uint32_t finer[] = { 0, 1, 4, 7, 10, 13, 14, 15 }; /* layers of 16 */
     struct synth s;
     char name[64];
 
@@ -172,7 +172,7 @@ static void mixtures_are_finer_where_it_matters(void)
     end();
 }
 
-static void made_up_vocabularies_work(void)
+static void synthetic_vocabularies_work(void)
 {
     static const uint32_t sizes[] = { 259, 512, 20000 };
     struct str text = STR("Hello there, world!\n  42 caf\xC3\xA9 \xF0\x9F\x98\x80");
@@ -200,7 +200,7 @@ static void made_up_vocabularies_work(void)
     end();
 }
 
-static void takes_over_a_vocabulary(void)
+static void vocabulary_can_be_copied_from_a_file(void)
 {
     struct synth s, other;
     struct str a, b;
@@ -212,7 +212,7 @@ static void takes_over_a_vocabulary(void)
     other = s;
     other.vocab_from = g;
     other.arch = "qwen2";
-    unlink(path); /* the mapping stays */
+    unlink(path); /* the mapping remains valid */
     struct gguf *h = write_and_open(&other);
     EXPECT(gguf_get_str(g, "tokenizer.chat_template", &a));
     EXPECT(gguf_get_str(h, "tokenizer.chat_template", &b));
@@ -249,6 +249,6 @@ static void impossible_shapes_are_refused(void)
 
 TESTS(TEST(weights_have_the_deviation_asked_for), TEST(a_block_does_not_depend_on_its_neighbours),
     TEST(every_family_has_its_tensors), TEST(the_seed_decides_the_bytes),
-    TEST(odd_rows_take_a_format_that_fits), TEST(mixtures_are_finer_where_it_matters),
-    TEST(made_up_vocabularies_work), TEST(takes_over_a_vocabulary),
-    TEST(impossible_shapes_are_refused))
+    TEST(rows_of_odd_size_use_a_fitting_type),
+    TEST(mixed_files_use_finer_types_in_sensitive_layers), TEST(synthetic_vocabularies_work),
+    TEST(vocabulary_can_be_copied_from_a_file), TEST(impossible_shapes_are_refused))

@@ -1,4 +1,4 @@
-/* store/tape.c: frames come back from any place, in pieces of any size, while more are written. */
+/* Event log: frames are read from any position, in pieces of any size, while more are appended. */
 #include "../check.h"
 
 #include "base/buf.h"
@@ -8,7 +8,7 @@
 
 #include <inttypes.h>
 
-static struct str everything(const struct tape *t, struct tape_place *p, struct buf *b, size_t most)
+static struct str read_all(const struct tape *t, struct tape_place *p, struct buf *b, size_t most)
 {
     struct str piece;
 
@@ -18,7 +18,7 @@ static struct str everything(const struct tape *t, struct tape_place *p, struct 
     return buf_str(b);
 }
 
-static void an_empty_tape_says_nothing(void)
+static void empty_log_has_no_frames(void)
 {
     struct tape t = { 0 };
     struct tape_place p = { 0 };
@@ -26,27 +26,27 @@ static void an_empty_tape_says_nothing(void)
     EXPECT(!tape_read(&t, &p, 10).n && !tape_seek(&t, &p, 0));
     EXPECT(tape_put(&t, STR("")) && !t.n_frames && !tape_cost(&t, 0));
     EXPECT(tape_put(&t, STR("a\nb\n\n")) && t.n_frames == 1);
-    EXPECT(str_is(tape_read(&t, &p, 3), "a\nb")); /* the place of before still holds */
+    EXPECT(str_is(tape_read(&t, &p, 3), "a\nb")); /* the previous position is still valid */
     EXPECT(str_is(tape_read(&t, &p, 30), "\n\n") && !tape_read(&t, &p, 1).n);
     tape_clear(&t);
     EXPECT(!t.first && !t.n_frames);
     tape_clear(&t);
 }
 
-static void several_frames_may_come_at_once(void)
+static void several_frames_may_be_appended_at_once(void)
 {
     struct tape t = { 0 };
     struct tape_place p;
 
     EXPECT(tape_put(&t, STR("a\n\nb\nb\n\n\n\n")));
-    EXPECT(t.n_frames == 3); /* the last is an empty one */
+    EXPECT(t.n_frames == 3); /* the last frame is empty */
     EXPECT(tape_seek(&t, &p, 1) && str_is(tape_read(&t, &p, 100), "b\nb\n\n\n\n"));
     EXPECT(tape_seek(&t, &p, 2) && str_is(tape_read(&t, &p, 100), "\n\n"));
     EXPECT(!tape_seek(&t, &p, 3));
     tape_clear(&t);
 }
 
-static void no_memory_leaves_it_as_it_was(void)
+static void failed_append_leaves_the_log_unchanged(void)
 {
 #ifdef TESTING
     struct tape t = { 0 };
@@ -64,7 +64,7 @@ static void no_memory_leaves_it_as_it_was(void)
 #endif
 }
 
-static void last_words_have_room(void)
+static void reserved_terminal_frame_always_fits(void)
 {
     struct tape t = { 0 };
     struct tape_place p = { 0 };
@@ -78,17 +78,18 @@ static void last_words_have_room(void)
     EXPECT(!tape_put_reserved(&t, STR("e\n\n")));
     EXPECT(str_is(tape_read(&t, &p, 99), "a\n\n") && str_is(tape_read(&t, &p, 99), "end\n\n"));
     tape_clear(&t);
-    EXPECT(tape_reserve(&t, 10) > 10); /* and is freed when nobody says any */
+    /* freed by tape_clear if the reserved frame is never written */
+    EXPECT(tape_reserve(&t, 10) > 10);
     tape_clear(&t);
 }
 
-/* ---- against one long buffer with the beginning of every frame */
+/* ---- comparison with one long buffer and the offset of each frame */
 
 enum { FRAMES = 4000 };
 
-static size_t begins[FRAMES + 1];
+static size_t frame_offsets[FRAMES + 1];
 
-static void put_some(struct tape *t, struct buf *all, struct rng *rng)
+static void put_frames(struct tape *t, struct buf *all, struct rng *rng)
 {
     size_t from = all->n;
 
@@ -103,14 +104,14 @@ static void put_some(struct tape *t, struct buf *all, struct rng *rng)
     EXPECT(tape_put(t, (struct str){ all->p + from, all->n - from }));
     EXPECT((cost > 0) == (t->last != last));
     for (size_t at = from; before < t->n_frames; before++) {
-        begins[before] = at;
+        frame_offsets[before] = at;
         at += (size_t)str_find(str_skip(buf_str(all), at), STR("\n\n")) + 2;
-        begins[before + 1] = at;
+        frame_offsets[before + 1] = at;
     }
-    EXPECT_EQ(begins[t->n_frames], all->n);
+    EXPECT_EQ(frame_offsets[t->n_frames], all->n);
 }
 
-static void any_frame_is_found(void)
+static void reading_from_any_frame_works(void)
 {
     struct rng rng = { 20261121, 0 };
     struct tape_place reader = { 0 }, p;
@@ -121,18 +122,18 @@ static void any_frame_is_found(void)
     buf_init(&all, 64 * MB);
     buf_init(&got, 64 * MB);
     buf_init(&read, 64 * MB);
-    buf_putc(&all, '\n'); /* so that there is one before the first */
+    buf_putc(&all, '\n'); /* a newline before the first frame */
     all.n = 0;
     while (t.n_frames < FRAMES - 4) {
-        put_some(&t, &all, &rng);
+        put_frames(&t, &all, &rng);
         struct str piece = tape_read(&t, &reader, 1 + (size_t)rng_below(&rng, 300));
         buf_puts(&read, piece);
         uint64_t frame = rng_below(&rng, t.n_frames + 2);
         EXPECT_EQ(tape_seek(&t, &p, frame), frame < t.n_frames);
         if (frame >= t.n_frames || rng_below(&rng, 20))
             continue;
-        struct str want = str_skip(buf_str(&all), begins[frame]);
-        EXPECT(str_eq(everything(&t, &p, &got, 1 + (size_t)rng_below(&rng, 9000)), want));
+        struct str want = str_skip(buf_str(&all), frame_offsets[frame]);
+        EXPECT(str_eq(read_all(&t, &p, &got, 1 + (size_t)rng_below(&rng, 9000)), want));
     }
     for (struct str piece; (piece = tape_read(&t, &reader, 1 << 20)).n;)
         buf_puts(&read, piece);
@@ -143,5 +144,6 @@ static void any_frame_is_found(void)
     tape_clear(&t);
 }
 
-TESTS(TEST(an_empty_tape_says_nothing), TEST(several_frames_may_come_at_once),
-    TEST(no_memory_leaves_it_as_it_was), TEST(last_words_have_room), TEST(any_frame_is_found))
+TESTS(TEST(empty_log_has_no_frames), TEST(several_frames_may_be_appended_at_once),
+    TEST(failed_append_leaves_the_log_unchanged), TEST(reserved_terminal_frame_always_fits),
+    TEST(reading_from_any_frame_works))

@@ -1,5 +1,5 @@
-/* The language, its errors and its limits. Equality with jinja2 is tested by
- * tests/golden/test_templates.py; here is what must hold without it. */
+/* Template language: output, errors and limits. tests/golden/test_templates.py compares it with
+ * jinja2; these tests need no reference. */
 #include "../template_kit.h"
 
 #include <pthread.h>
@@ -13,7 +13,7 @@ static void text_and_output_come_out(void)
     kit_expect("x\r\ny\rz\n\n", "x\ny\nz\n");
 }
 
-static void blanks_around_tags_go_where_jinja_drops_them(void)
+static void blanks_around_tags_are_trimmed_like_jinja(void)
 {
     kit_expect("  {% if true %}\n  a\n  {% endif %}\n  b", "  a\n  b");
     kit_expect("a \n {%- if true -%} \n b {%+ endif %} c", "ab  c");
@@ -40,7 +40,7 @@ static void scopes_end_where_jinja_ends_them(void)
         "{% macro f(x, y=2) %}{{ x }}{{ y }}{% endmacro %}{{ f(1) }}{{ f(y=3, x=0) }}", "1203");
 }
 
-static void parts_of_lists_keep_what_they_had(void)
+static void slices_of_lists_keep_their_values(void)
 {
     kit_expect("{% set a = [1, 2, 3] %}{% set b = a[1:] %}{% set _ = a.append(4) %}"
                "{% set _ = a.pop(0) %}{% set _ = b.append(9) %}{{ a }}{{ b }}",
@@ -60,8 +60,8 @@ static void parts_of_lists_keep_what_they_had(void)
         "1[2, 3]2[3]3[]");
 }
 
-/* Scopes that were left are used again, but for those that a macro looks into. */
-static void scopes_are_not_mixed_up(void)
+/* A scope is reused after its end, unless a macro has captured it. */
+static void reused_scopes_are_independent(void)
 {
     kit_expect("{% set n = namespace(f=[]) %}{% for x in [1, 2] %}{% for y in [x] %}"
                "{% macro g() %}{{ x }}{{ y }}{% endmacro %}{% set n.f = n.f + [g] %}{% endfor %}"
@@ -70,10 +70,10 @@ static void scopes_are_not_mixed_up(void)
         "1122");
     kit_expect("{% macro f(n) %}{% for i in range(n) %}{{ i }}{{ f(i) }}{% endfor %}{% endmacro %}"
                "{{ f(3) }}",
-        "0102010"); /* 0, 1 and what is below it, 2 and what is below it */
+        "0102010"); /* values: 0, 1 and its nested scope, 2 and its nested scope */
 }
 
-static void macros_keep_the_scope_they_were_written_in(void)
+static void macros_capture_their_defining_scope(void)
 {
     kit_expect("{% set n = namespace(f=[]) %}{% for x in [1, 2, 3] %}{% macro g() %}{{ x }}"
                "{% endmacro %}{% set n.f = n.f + [g] %}{% endfor %}"
@@ -96,7 +96,7 @@ static void an_error_names_its_line(void)
     kit_expect_error("\xFF", ERR_SYNTAX, "line 1: the template is not UTF-8");
 }
 
-static void raise_exception_speaks_for_itself(void)
+static void raise_exception_sets_the_message(void)
 {
     kit_expect_error("{{ raise_exception('Roles must alternate: ' ~ messages[0].role) }}",
         ERR_INVALID, "Roles must alternate: user");
@@ -161,7 +161,7 @@ static const char *const hostile[] = {
     "{% set c = 'a' * 100000 %}{% for i in range(100000) %}{% set d = {c: 1} %}{% endfor %}",
 };
 
-static void a_hostile_template_costs_little_and_fails(void)
+static void hostile_template_fails_within_its_limits(void)
 {
     double worst = 0;
 
@@ -182,11 +182,11 @@ static void a_hostile_template_costs_little_and_fails(void)
     }
     printf("worst: %.1f ms\n", worst);
 #ifndef TESTING
-    EXPECT(worst < 500); /* of a loaded machine; a tenth of it alone */
+    EXPECT(worst < 500); /* on a loaded machine; a tenth of this on an idle one */
 #endif
 }
 
-/* head, then `link` n times, then tail. */
+/* Makes head, then `link` n times, then tail. */
 static struct str repeated(
     struct buf *b, const char *head, const char *link, int n, const char *tail)
 {
@@ -217,7 +217,7 @@ static void nesting_is_capped_in_the_source_too(void)
     buf_clear(&b);
 }
 
-static void long_chains_of_operators_fail_or_run_but_never_overflow(void)
+static void long_operator_chains_never_overflow_the_stack(void)
 {
     static const char *const links[] = { " + 1", " ~ 1", ".a", "|trim", "[0]", " and 1", " == 1",
         " is defined", "()" };
@@ -248,7 +248,7 @@ static void a_source_that_is_too_large_is_refused(void)
 
 /* ---- memory */
 
-static void every_allocation_may_fail(void)
+static void every_failed_allocation_is_reported(void)
 {
     static const char source[] =
         "{%- macro f(a, b=1) -%}{{ a ~ b }}{{ caller() }}{%- endmacro -%}"
@@ -298,11 +298,11 @@ static void every_allocation_may_fail(void)
 #endif
 }
 
-/* ---- nobody waits for it any more */
+/* ---- cancelled requests */
 
 #define COUNT(n) "{% for i in range(" n ") %}{{ 'ab' }}{% endfor %}"
 
-static void a_template_looks_whether_anybody_waits(void)
+static void rendering_checks_for_cancellation(void)
 {
     static const char again[] =
         "{%- for m in messages -%}{%- if m.tool_calls is defined and m.tool_calls[0].function"
@@ -333,8 +333,8 @@ static void a_template_looks_whether_anybody_waits(void)
     }
 }
 
-/* The steps are the same whether somebody may stop it or not. */
-static void looking_costs_no_steps(void)
+/* The number of steps is the same with and without a cancellation flag. */
+static void cancellation_checks_cost_no_steps(void)
 {
     _Atomic bool stop = false;
     struct template_env env = kit_env;
@@ -404,13 +404,12 @@ static void threads_share_a_template(void)
     chat_template_free(shared);
 }
 
-TESTS(TEST(text_and_output_come_out), TEST(blanks_around_tags_go_where_jinja_drops_them),
+TESTS(TEST(text_and_output_come_out), TEST(blanks_around_tags_are_trimmed_like_jinja),
     TEST(values_print_as_python_prints_them), TEST(scopes_end_where_jinja_ends_them),
-    TEST(parts_of_lists_keep_what_they_had), TEST(scopes_are_not_mixed_up),
-    TEST(macros_keep_the_scope_they_were_written_in), TEST(an_error_names_its_line),
-    TEST(raise_exception_speaks_for_itself), TEST(a_hostile_template_costs_little_and_fails),
-    TEST(nesting_is_capped_in_the_source_too),
-    TEST(long_chains_of_operators_fail_or_run_but_never_overflow),
-    TEST(a_source_that_is_too_large_is_refused), TEST(every_allocation_may_fail),
-    TEST(a_template_looks_whether_anybody_waits), TEST(looking_costs_no_steps),
+    TEST(slices_of_lists_keep_their_values), TEST(reused_scopes_are_independent),
+    TEST(macros_capture_their_defining_scope), TEST(an_error_names_its_line),
+    TEST(raise_exception_sets_the_message), TEST(hostile_template_fails_within_its_limits),
+    TEST(nesting_is_capped_in_the_source_too), TEST(long_operator_chains_never_overflow_the_stack),
+    TEST(a_source_that_is_too_large_is_refused), TEST(every_failed_allocation_is_reported),
+    TEST(rendering_checks_for_cancellation), TEST(cancellation_checks_cost_no_steps),
     TEST(threads_share_a_template))

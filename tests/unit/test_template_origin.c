@@ -1,10 +1,11 @@
-/* Provenance: whatever a client wrote stays untrusted, whatever the template does with it; and
- * what the template wrote stays trusted. */
+/* Provenance: client text stays untrusted whatever the template does with it, and text of the
+ * template stays trusted. */
 #include "../template_kit.h"
 
 #define MARK "<|evil|>"
 
-/* Every byte of every MARK is untrusted, and there are `n` of them (-1: at least one). */
+/* Checks that every byte of every MARK is untrusted, and that there are `n` MARKs (-1: at least
+ * one). */
 static void expect_untrusted_marks(const struct rendering *x, int n)
 {
     const char *text = x->text;
@@ -26,7 +27,7 @@ static void expect_untrusted_marks(const struct rendering *x, int n)
     EXPECT(n < 0 ? found > 0 : found == n);
 }
 
-static const char *const ways[] = {
+static const char *const filters[] = {
     "{{ x }}",
     "{{ x | trim }}",
     "{{ x | string }}",
@@ -105,12 +106,12 @@ static void no_filter_makes_input_trusted(void)
 {
     static const char request[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"" MARK "\"}]}";
 
-    for (size_t i = 0; i < ARRAY_LEN(ways); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(filters); i++) {
         char source[600];
-        snprintf(source, sizeof(source), "{%% set x = messages[0].content %%}%s", ways[i]);
+        snprintf(source, sizeof(source), "{%% set x = messages[0].content %%}%s", filters[i]);
         struct rendering x = kit_render_with(source, request, &kit_env, &template_limits_default);
         if (x.rc)
-            fprintf(stderr, "%s: %s\n", ways[i], x.e.msg);
+            fprintf(stderr, "%s: %s\n", filters[i], x.e.msg);
         EXPECT_EQ(x.rc, 0);
         expect_untrusted_marks(&x, -1);
         kit_free(&x);
@@ -146,7 +147,7 @@ static void no_member_of_a_request_is_trusted(void)
     kit_free(&x);
 }
 
-static void the_built_in_templates_keep_the_two_apart(void)
+static void built_in_templates_separate_trusted_and_client_text(void)
 {
     static const char *const names[] = { "chatml", "llama3", "llama2", "mistral", "gemma", "phi3",
         "zephyr", "vicuna", "deepseek" };
@@ -181,7 +182,7 @@ static void expect_trusted(const char *source, const char *request, const char *
     kit_free(&x);
 }
 
-static void what_the_template_writes_is_trusted(void)
+static void template_text_is_trusted(void)
 {
     static const char request[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}";
 
@@ -198,7 +199,7 @@ static void what_the_template_writes_is_trusted(void)
     expect_trusted("{{ {'type': '<|x|>', 'v': messages[0].content} | tojson }}", request, "<|x|>");
 }
 
-static void pieces_that_meet_are_one_span(void)
+static void adjacent_pieces_are_one_span(void)
 {
     struct rendering x = kit_render_with("{{ '<' }}{{ 'a' ~ '>' }}{{ messages[0].content }}"
                                          "{{ messages[0].content | trim }}|",
@@ -211,7 +212,7 @@ static void pieces_that_meet_are_one_span(void)
     kit_free(&x);
 }
 
-static void numbers_of_a_request_are_input_too(void)
+static void numbers_of_a_request_are_untrusted(void)
 {
     struct rendering x = kit_render_with("{{ n }}{{ n + 1 }}{{ 1 + 1 }}",
         "{\"messages\":[],\"chat_template_kwargs\":{\"n\":7}}", &kit_env, &template_limits_default);
@@ -224,5 +225,5 @@ static void numbers_of_a_request_are_input_too(void)
 }
 
 TESTS(TEST(no_filter_makes_input_trusted), TEST(no_member_of_a_request_is_trusted),
-    TEST(the_built_in_templates_keep_the_two_apart), TEST(what_the_template_writes_is_trusted),
-    TEST(pieces_that_meet_are_one_span), TEST(numbers_of_a_request_are_input_too))
+    TEST(built_in_templates_separate_trusted_and_client_text), TEST(template_text_is_trusted),
+    TEST(adjacent_pieces_are_one_span), TEST(numbers_of_a_request_are_untrusted))

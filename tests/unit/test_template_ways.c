@@ -1,5 +1,5 @@
-/* What rendering does for messages that a template does not take as they are, and how a prompt
- * ends when the last message is to be continued. */
+/* Template variants: adaptation of messages to what a template supports, and the end of a prompt
+ * with continue_final_message. */
 #include "../template_kit.h"
 #include "chat/family.h"
 
@@ -7,7 +7,7 @@
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"     \
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 
-static void parts_become_a_string_where_the_template_wants_one(void)
+static void parts_are_joined_if_the_template_needs_a_string(void)
 {
     static const char request[] = "{\"messages\":[{\"role\":\"user\",\"content\":["
                                   "{\"type\":\"text\",\"text\":\"a\"},"
@@ -21,7 +21,7 @@ static void parts_become_a_string_where_the_template_wants_one(void)
         request, "[a][b]");
 }
 
-static void a_string_becomes_a_part_where_the_template_wants_parts(void)
+static void string_becomes_a_part_if_the_template_needs_parts(void)
 {
     kit_expect("{% for p in messages[0].content %}{{ p.text }}{% endfor %}", "hi");
     kit_expect("{% for p in messages[0]['content'] %}{{ p['type'] }}:{{ p['text'] }}{% endfor %}",
@@ -41,16 +41,16 @@ static const char call_request[] =
     "\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\",\"function\":{\"name\":\"f\","
     "\"arguments\":\"{\\\"a\\\": 1}\"}}]}]}";
 
-static void arguments_are_an_object_unless_the_template_wants_text(void)
+static void arguments_are_an_object_unless_the_template_needs_text(void)
 {
     kit_expect_request("{% for m in messages %}{% for c in m.tool_calls %}"
                        "{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}",
         call_request, "{\"a\": 1}");
-    /* Concatenation raises on a dict. */
+    /* String concatenation raises an error on a dict. */
     kit_expect_request("{% for m in messages %}{% for c in m.tool_calls %}"
                        "{{ '<' + c.function.arguments + '>' }}{% endfor %}{% endfor %}",
         call_request, "<{\"a\": 1}>");
-    /* Printing shows Python's repr of one, which no model was trained on. */
+    /* Printing shows Python's repr of a dict, which no model was trained on. */
     kit_expect_request("{% for m in messages %}{% for c in m.tool_calls %}"
                        "{{ c.function.arguments }}{% endfor %}{% endfor %}",
         call_request, "{\"a\": 1}");
@@ -67,7 +67,7 @@ static void arguments_that_are_no_object_stay_text(void)
         "\"not JSON\"{}{\"x\": true}");
 }
 
-static void developer_messages_become_system_messages_where_they_must(void)
+static void developer_role_becomes_system_if_unsupported(void)
 {
     static const char request[] = "{\"messages\":[{\"role\":\"developer\",\"content\":\"D\"},"
                                   "{\"role\":\"user\",\"content\":\"u\"}]}";
@@ -78,19 +78,19 @@ static void developer_messages_become_system_messages_where_they_must(void)
                        "{{ raise_exception('no') }}{% endif %}{{ m.role }}{{ m.content }}"
                        "{% endfor %}",
         request, "systemDuseru");
-    /* It would vanish without a word. */
+    /* This template would silently drop a developer message. */
     kit_expect_request("{% for m in messages %}{% if m.role == 'system' %}S{{ m.content }}"
                        "{% elif m.role == 'user' %}U{{ m.content }}{% endif %}{% endfor %}",
         request, "SDUu");
 }
 
-static void without_tools_the_variable_is_none_or_undefined_as_it_must(void)
+static void without_tools_the_variable_is_none_or_undefined_as_needed(void)
 {
     kit_expect("{{ tools is none }}", "True");
     kit_expect("{% for t in tools %}x{% endfor %}{{ messages[0].content }}", "hi");
 }
 
-static void exact_means_as_sent_and_once(void)
+static void exact_rendering_changes_nothing_and_runs_once(void)
 {
     struct template_env env = kit_env;
     env.exact = true;
@@ -112,7 +112,7 @@ static void a_message_keeps_its_members_in_their_order(void)
         "\"extra\": {\"a\": [1.1]}}");
 }
 
-static void messages_of_other_wires_look_alike(void)
+static void messages_of_other_dialects_render_equally(void)
 {
     struct part part = { .kind = PART_TEXT, .text = STR("x") };
     struct tool_call call = { .id = STR("i"), .name = STR("f"), .arguments = STR("{\"a\":1}") };
@@ -176,7 +176,7 @@ static void the_prompt_ends_with_the_message_that_is_continued(void)
     expect_continued(CHATML, " ", head);
 }
 
-static void a_message_that_is_not_shown_cannot_be_continued(void)
+static void hidden_message_cannot_be_continued(void)
 {
     struct rendering x = kit_render_with("{{ messages[0].content }}",
         "{\"continue_final_message\":true,\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},"
@@ -200,7 +200,7 @@ static void families_are_found_by_their_names(void)
     EXPECT_STR(chat_template_builtin("llama3.1"), chat_template_builtin("llama3"));
 }
 
-static void every_built_in_template_holds_a_conversation(void)
+static void every_built_in_template_renders_a_conversation(void)
 {
     static const char request[] =
         "{\"messages\":[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":"
@@ -245,14 +245,15 @@ static void every_built_in_template_holds_a_conversation(void)
     }
 }
 
-TESTS(TEST(parts_become_a_string_where_the_template_wants_one),
-    TEST(a_string_becomes_a_part_where_the_template_wants_parts), TEST(an_image_stays_a_part),
-    TEST(arguments_are_an_object_unless_the_template_wants_text),
+TESTS(TEST(parts_are_joined_if_the_template_needs_a_string),
+    TEST(string_becomes_a_part_if_the_template_needs_parts), TEST(an_image_stays_a_part),
+    TEST(arguments_are_an_object_unless_the_template_needs_text),
     TEST(arguments_that_are_no_object_stay_text),
-    TEST(developer_messages_become_system_messages_where_they_must),
-    TEST(without_tools_the_variable_is_none_or_undefined_as_it_must),
-    TEST(exact_means_as_sent_and_once), TEST(a_message_keeps_its_members_in_their_order),
-    TEST(messages_of_other_wires_look_alike),
+    TEST(developer_role_becomes_system_if_unsupported),
+    TEST(without_tools_the_variable_is_none_or_undefined_as_needed),
+    TEST(exact_rendering_changes_nothing_and_runs_once),
+    TEST(a_message_keeps_its_members_in_their_order),
+    TEST(messages_of_other_dialects_render_equally),
     TEST(the_prompt_ends_with_the_message_that_is_continued),
-    TEST(a_message_that_is_not_shown_cannot_be_continued), TEST(families_are_found_by_their_names),
-    TEST(every_built_in_template_holds_a_conversation))
+    TEST(hidden_message_cannot_be_continued), TEST(families_are_found_by_their_names),
+    TEST(every_built_in_template_renders_a_conversation))

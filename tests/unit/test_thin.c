@@ -1,4 +1,5 @@
-/* format/thin.c: a model with some of its layers left out is the same file without them. */
+/* Dropping layers: the written model has the kept layers in order, and everything else is
+ * unchanged. */
 #include "testing/synth.h"
 #include "testing/thin.h"
 #include "../check.h"
@@ -8,8 +9,8 @@
 
 enum { LAYERS = 5 };
 
-static char whole[64], thin[64];
-static struct gguf *from;
+static char full_model[64], thin[64];
+static struct gguf *source_model;
 
 static void make_path(char *out)
 {
@@ -24,22 +25,22 @@ static void begin(void)
     struct synth s;
     struct err e = { 0 };
 
-    make_path(whole);
+    make_path(full_model);
     make_path(thin);
     EXPECT(synth_preset(&s, "tiny"));
     s.n_layers = LAYERS;
-    EXPECT_EQ(synth_write(&s, whole, &e), 0);
-    EXPECT_EQ(gguf_open(&from, whole, &e), 0);
+    EXPECT_EQ(synth_write(&s, full_model, &e), 0);
+    EXPECT_EQ(gguf_open(&source_model, full_model, &e), 0);
 }
 
 static void end(void)
 {
-    gguf_close(from);
-    unlink(whole);
+    gguf_close(source_model);
+    unlink(full_model);
     unlink(thin);
 }
 
-static bool same(const struct gguf_tensor *a, const struct gguf_tensor *b)
+static bool expect_same_tensor(const struct gguf_tensor *a, const struct gguf_tensor *b)
 {
     return a && b && a->type == b->type && a->n_dims == b->n_dims &&
            !memcmp(a->dims, b->dims, sizeof(a->dims)) && a->bytes == b->bytes &&
@@ -54,11 +55,11 @@ static void the_layers_kept_are_there_in_order_and_nothing_else_changed(void)
     struct gguf *g;
 
     begin();
-    EXPECT_EQ(thin_write(from, keep, ARRAY_LEN(keep), thin, &e), 0);
+    EXPECT_EQ(thin_write(source_model, keep, ARRAY_LEN(keep), thin, &e), 0);
     EXPECT_EQ(gguf_open(&g, thin, &e), 0);
     EXPECT(gguf_get_u64(g, "llama.block_count", &n));
     EXPECT_EQ(n, 3u);
-    EXPECT_EQ(gguf_n_kv(g), gguf_n_kv(from));
+    EXPECT_EQ(gguf_n_kv(g), gguf_n_kv(source_model));
     for (size_t i = 0; i < gguf_n_tensors(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         char name[128];
@@ -69,31 +70,31 @@ static void the_layers_kept_are_there_in_order_and_nothing_else_changed(void)
                 name, sizeof(name), "blk.%u" STR_FMT, keep[layer], STR_ARG(str_skip(t->name, 5)));
             n_layer_tensors++;
         }
-        EXPECT(same(t, gguf_tensor(from, name)));
+        EXPECT(expect_same_tensor(t, gguf_tensor(source_model, name)));
     }
     EXPECT_EQ(n_layer_tensors % 3, 0u);
-    EXPECT_EQ(gguf_n_tensors(from) - gguf_n_tensors(g), n_layer_tensors / 3 * 2);
+    EXPECT_EQ(gguf_n_tensors(source_model) - gguf_n_tensors(g), n_layer_tensors / 3 * 2);
     gguf_close(g);
     end();
 }
 
-static void what_cannot_be_kept_is_said(void)
+static void invalid_layer_lists_are_reported(void)
 {
     static const uint32_t beyond[] = { 0, LAYERS }, twice[] = { 1, 1 }, back[] = { 2, 1 };
     struct err e;
 
     begin();
-    EXPECT_EQ(thin_write(from, beyond, 2, thin, &e), -1);
+    EXPECT_EQ(thin_write(source_model, beyond, 2, thin, &e), -1);
     EXPECT_STR(e.msg, "there is no layer 5: they count from 0 to 4");
-    EXPECT_EQ(thin_write(from, twice, 2, thin, &e), -1);
-    EXPECT_EQ(thin_write(from, back, 2, thin, &e), -1);
+    EXPECT_EQ(thin_write(source_model, twice, 2, thin, &e), -1);
+    EXPECT_EQ(thin_write(source_model, back, 2, thin, &e), -1);
     EXPECT_STR(e.msg, "layers to keep are named in ascending order");
-    EXPECT_EQ(thin_write(from, back, 0, thin, &e), -1);
+    EXPECT_EQ(thin_write(source_model, back, 0, thin, &e), -1);
     EXPECT_EQ((int)e.code, (int)ERR_INVALID);
-    EXPECT_EQ(thin_write(from, beyond, 1, "/nowhere/at/all", &e), -1);
+    EXPECT_EQ(thin_write(source_model, beyond, 1, "/nowhere/at/all", &e), -1);
     EXPECT_EQ((int)e.code, (int)ERR_IO);
     end();
 }
 
 TESTS(TEST(the_layers_kept_are_there_in_order_and_nothing_else_changed),
-    TEST(what_cannot_be_kept_is_said))
+    TEST(invalid_layer_lists_are_reported))

@@ -1,4 +1,4 @@
-/* Threads have room for what kernels keep on the stack, whatever the shell's limit is. */
+/* Threads have enough stack for kernels, whatever limit the shell sets. */
 #include "../check.h"
 #include "base/base.h"
 #include "os/thread.h"
@@ -11,35 +11,36 @@
 enum { FRAME = 64 * 1024, DEPTH = 64, SHELL_BYTES = 512 * 1024 };
 
 /* Touches every page of a frame, then of the next. */
-__attribute__((noinline)) static unsigned deep(int depth)
+__attribute__((noinline)) static unsigned touch_stack(int depth)
 {
     volatile uint8_t frame[FRAME];
 
     for (size_t i = 0; i < FRAME; i += 1024)
         frame[i] = (uint8_t)(depth + 1);
-    unsigned below = depth > 1 ? deep(depth - 1) : 0;
+    unsigned below = depth > 1 ? touch_stack(depth - 1) : 0;
     return below + frame[0];
 }
 
-static void *go_deep(void *arg)
+static void *run_deep(void *arg)
 {
-    *(unsigned *)arg = deep(DEPTH);
+    *(unsigned *)arg = touch_stack(DEPTH);
     return NULL;
 }
 
-static void a_thread_has_room(void)
+static void thread_has_enough_stack(void)
 {
     unsigned sum = 0;
     pthread_t t;
     struct err e;
 
-    EXPECT_EQ(thread_start(&t, "deep", go_deep, &sum, &e), 0);
+    EXPECT_EQ(thread_start(&t, "deep", run_deep, &sum, &e), 0);
     EXPECT(!pthread_join(t, NULL));
     EXPECT_EQ(sum, (unsigned)(DEPTH * (DEPTH + 1) / 2 + DEPTH));
 }
 
-/* The limit counts when a process begins: so this one begins again, for the test above. */
-static void whatever_the_limit_of_the_shell(void)
+/* The limit applies when a process starts, so this test restarts its own program for the test
+ * above. */
+static void stack_size_ignores_the_shell_limit(void)
 {
     const struct rlimit small = { SHELL_BYTES, SHELL_BYTES };
     int status = -1;
@@ -56,4 +57,4 @@ static void whatever_the_limit_of_the_shell(void)
     EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-TESTS(TEST(a_thread_has_room), TEST(whatever_the_limit_of_the_shell))
+TESTS(TEST(thread_has_enough_stack), TEST(stack_size_ignores_the_shell_limit))

@@ -1,5 +1,5 @@
-/* Pages on disk, without an engine: the index, and what a fetch does when files are not what they
- * were. Whatever goes wrong, pages that come home have the right bytes. */
+/* KV offload tier without an engine: its index, and loads from changed or damaged files. Pages
+ * that are loaded always have the right bytes. */
 #include "base/fault.h"
 #include "base/mem.h"
 #include "cache/tier.h"
@@ -20,7 +20,7 @@ static void write_page(struct lm *m, page_id page, const void *in)
 
 static const struct lm_ops ops = { .write_page = write_page };
 static struct lm lm = { .ops = &ops };
-static struct mailbox *home;
+static struct mailbox *done_box;
 
 static struct tier *open_tier(uint64_t max_bytes)
 {
@@ -29,7 +29,7 @@ static struct tier *open_tier(uint64_t max_bytes)
         .kind = kind,
         .max_tokens = CHAIN * PAGE_TOKENS,
         .lm = &lm,
-        .home = home,
+        .home = done_box,
         .written_kind = WRITTEN,
         .fetched_kind = FETCHED,
         .aio = aio,
@@ -49,7 +49,7 @@ static void close_tier(struct tier *t)
 
 static int32_t token_of(int text, int i)
 {
-    return i < PAGE_TOKENS ? i : i * 7 + text; /* they begin alike */
+    return i < PAGE_TOKENS ? i : i * 7 + text; /* common prefix */
 }
 
 static uint8_t byte_of(int text, int page)
@@ -74,14 +74,14 @@ static uint64_t name_of(const int32_t *tokens, int n_pages)
     return name;
 }
 
-/* Does what was sent, and takes what came home. Returns the last fetch. */
-static struct tier_fetch *run(struct tier *t)
+/* Executes queued operations and receives their results. Returns the last load. */
+static struct tier_fetch *run_queue(struct tier *t)
 {
     struct tier_fetch *f = NULL;
 
     tier_send(t);
     tier_work(t);
-    for (struct msg *m = mailbox_drain(home), *next; m; m = next) {
+    for (struct msg *m = mailbox_drain(done_box), *next; m; m = next) {
         next = m->next;
         if (m->kind == WRITTEN)
             tier_written(t, m);
@@ -91,7 +91,7 @@ static struct tier_fetch *run(struct tier *t)
     return f;
 }
 
-/* Under whatever name. False: not now. */
+/* Writes a page under any name. Returns false if the queue is full. */
 static bool put_page(struct tier *t, int text, int page, uint64_t name)
 {
     int32_t tokens[CHAIN * PAGE_TOKENS];
@@ -118,11 +118,11 @@ static void put_text(struct tier *t, int text)
     text_of(text, tokens);
     for (int i = 0; i < CHAIN; i++) {
         EXPECT(put_page(t, text, i, name_of(tokens, i + 1)));
-        run(t);
+        run_queue(t);
     }
 }
 
-/* How many pages from `first` on come back; all of them are right. */
+/* Number of pages that are loaded from `first` on; their bytes are checked. */
 static int get_text(struct tier *t, int text, int first)
 {
     int32_t tokens[CHAIN * PAGE_TOKENS];
@@ -141,7 +141,7 @@ static int get_text(struct tier *t, int text, int first)
     memset(arena, 0, sizeof(arena));
     if (f->n_pages > 0) {
         tier_put_fetch(t, f);
-        EXPECT(run(t) == f);
+        EXPECT(run_queue(t) == f);
     }
     int n = f->n_ok;
     for (int i = 0; i < n; i++)
@@ -156,16 +156,16 @@ static void begin_test(void)
     struct err e;
 
     tmpdir_make(dir);
-    EXPECT_EQ(mailbox_open(&home, &e), 0);
+    EXPECT_EQ(mailbox_open(&done_box, &e), 0);
 }
 
 static void end_test(void)
 {
-    mailbox_close(home);
+    mailbox_close(done_box);
     tmpdir_remove(dir);
 }
 
-static void what_is_written_comes_back(void)
+static void written_pages_are_loaded(void)
 {
     static const enum aio_kind kinds[] = { AIO_AUTO, AIO_THREADS };
 
@@ -193,7 +193,7 @@ static void what_is_written_comes_back(void)
     aio = AIO_AUTO;
 }
 
-static void a_read_that_fails_is_a_miss_from_there_on(void)
+static void failed_read_is_a_miss_from_its_page_on(void)
 {
 #ifdef TESTING
     begin_test();
@@ -204,7 +204,7 @@ static void a_read_that_fails_is_a_miss_from_there_on(void)
         fault_arm(FAULT_DISK_READ, nth);
         EXPECT_EQ(get_text(t, 1, 0), (int)nth - 1);
         fault_arm(FAULT_DISK_READ, 0);
-        fault_arm(FAULT_DISK_SHORT, nth); /* goes on where it came short */
+        fault_arm(FAULT_DISK_SHORT, nth); /* continues after a short read */
         EXPECT_EQ(get_text(t, 1, 0), CHAIN);
         fault_arm(FAULT_DISK_SHORT, 0);
     }
@@ -214,7 +214,7 @@ static void a_read_that_fails_is_a_miss_from_there_on(void)
 #endif
 }
 
-static void a_write_that_fails_is_a_page_less(void)
+static void failed_write_loses_one_page(void)
 {
 #ifdef TESTING
     begin_test();
@@ -230,7 +230,7 @@ static void a_write_that_fails_is_a_page_less(void)
     put_text(t, 0);
     EXPECT_EQ(get_text(t, 0, 0), CHAIN);
     close_tier(t);
-    t = open_tier(1 << 20); /* the failed one left nothing that ends the file */
+    t = open_tier(1 << 20); /* the failed write left nothing that ends the file */
     EXPECT_EQ(get_text(t, 0, 0), CHAIN);
     EXPECT_EQ(get_text(t, 1, 0), 5);
     close_tier(t);
@@ -238,8 +238,8 @@ static void a_write_that_fails_is_a_page_less(void)
 #endif
 }
 
-/* Two prefixes of one name, which takes luck beyond any measure, or a hand. */
-static void another_prefix_of_the_same_name_is_a_miss(void)
+/* Two prefixes with one 64-bit name: a collision, here made deliberately. */
+static void name_collision_is_a_miss(void)
 {
     int32_t tokens[CHAIN * PAGE_TOKENS];
 
@@ -248,7 +248,7 @@ static void another_prefix_of_the_same_name_is_a_miss(void)
     put_text(t, 1);
     text_of(1, tokens);
     EXPECT(put_page(t, 2, 4, name_of(tokens, 5)));
-    run(t);
+    run_queue(t);
     EXPECT_EQ(get_text(t, 1, 0), 4);
     tier_forget(t, name_of(tokens, 3));
     EXPECT_EQ(get_text(t, 1, 0), 2);
@@ -257,7 +257,7 @@ static void another_prefix_of_the_same_name_is_a_miss(void)
     end_test();
 }
 
-static void old_pages_go_and_are_not_looked_for(void)
+static void old_pages_are_removed_from_disk_and_index(void)
 {
     begin_test();
     struct tier *t = open_tier(4 * MB);
@@ -273,7 +273,7 @@ static void old_pages_go_and_are_not_looked_for(void)
     end_test();
 }
 
-static void what_there_is_no_time_for_is_lost_and_counted(void)
+static void writes_above_the_queue_limit_are_dropped_and_counted(void)
 {
     begin_test();
     struct tier *t = open_tier(1 << 20);
@@ -283,7 +283,7 @@ static void what_there_is_no_time_for_is_lost_and_counted(void)
         EXPECT(put_page(t, 0, i, (uint64_t)i + 1));
     EXPECT(!put_page(t, 0, 10, 77));
     EXPECT_EQ(tier_numbers(t)->n_lost, 1u);
-    run(t);
+    run_queue(t);
     EXPECT(put_page(t, 0, 10, 77));
     for (int i = 0; i < TIER_FETCHES; i++)
         EXPECT((f[i] = tier_fetch_begin(t)));
@@ -292,14 +292,15 @@ static void what_there_is_no_time_for_is_lost_and_counted(void)
         f[i]->n_pages = f[i]->n_ok = 0;
         tier_fetch_end(t, f[i]);
     }
-    tier_stop(t); /* what was sent is done */
-    EXPECT(!run(t));
+    tier_stop(t); /* executes the queued operations */
+    EXPECT(!run_queue(t));
     EXPECT(tier_has(t, 77));
-    EXPECT(put_page(t, 0, 11, 78) && tier_has(t, 78)); /* and what comes later, at once */
+    EXPECT(put_page(t, 0, 11, 78) && tier_has(t, 78)); /* later writes are executed at once */
     tier_close(t);
     end_test();
 }
 
-TESTS(TEST(what_is_written_comes_back), TEST(a_read_that_fails_is_a_miss_from_there_on),
-    TEST(a_write_that_fails_is_a_page_less), TEST(another_prefix_of_the_same_name_is_a_miss),
-    TEST(old_pages_go_and_are_not_looked_for), TEST(what_there_is_no_time_for_is_lost_and_counted))
+TESTS(TEST(written_pages_are_loaded), TEST(failed_read_is_a_miss_from_its_page_on),
+    TEST(failed_write_loses_one_page), TEST(name_collision_is_a_miss),
+    TEST(old_pages_are_removed_from_disk_and_index),
+    TEST(writes_above_the_queue_limit_are_dropped_and_counted))

@@ -1,4 +1,4 @@
-/* api/tokenize.c and models.c: the small bodies. Written with ' for ". */
+/* Tokenize, detokenize and model list bodies. They are written with ' for ". */
 #include "../check.h"
 
 #include "api/models.h"
@@ -31,7 +31,7 @@ static int detokenize(struct detokenize_ask *d, const char *text)
     return detokenize_parse(d, b, arena, &e);
 }
 
-static void is(struct buf *b, const char *want)
+static void expect_body(struct buf *b, const char *want)
 {
     static char got[8000];
 
@@ -43,7 +43,7 @@ static void is(struct buf *b, const char *want)
     EXPECT_STR(got, want);
 }
 
-static void a_text_to_tokenize(void)
+static void text_is_tokenized(void)
 {
     struct tokenize_ask t;
 
@@ -85,25 +85,25 @@ static struct str piece(const void *vocab, int32_t id)
     return id == 1 ? STR("a\n") : STR("\xE2\x82");
 }
 
-static void tokens_with_and_without_pieces(void)
+static void tokens_are_listed_with_and_without_pieces(void)
 {
     static const int32_t ids[] = { 1, 2 };
     struct buf b;
 
     buf_init(&b, MB);
     tokenize_answer(&b, ids, 2, NULL, NULL);
-    is(&b, "{'tokens':[1,2]}");
+    expect_body(&b, "{'tokens':[1,2]}");
     tokenize_answer(&b, ids, 0, NULL, NULL);
-    is(&b, "{'tokens':[]}");
+    expect_body(&b, "{'tokens':[]}");
     tokenize_answer(&b, ids, 2, piece, NULL);
-    is(&b, "{'tokens':[{'id':1,'piece':'a\\n'},{'id':2,'piece':[226,130]}]}");
+    expect_body(&b, "{'tokens':[{'id':1,'piece':'a\\n'},{'id':2,'piece':[226,130]}]}");
     detokenize_answer(&b, STR("a\"\xFF"));
-    is(&b, "{'content':'a\\'\xEF\xBF\xBD'}");
+    expect_body(&b, "{'content':'a\\'\xEF\xBF\xBD'}");
     apply_template_answer(&b, STR("<|im_start|>\n"));
-    is(&b, "{'prompt':'<|im_start|>\\n'}");
+    expect_body(&b, "{'prompt':'<|im_start|>\\n'}");
 }
 
-static void tokens_to_detokenize(void)
+static void tokens_are_detokenized(void)
 {
     struct detokenize_ask d;
 
@@ -132,7 +132,7 @@ static void tokens_to_detokenize(void)
     arena = NULL;
 }
 
-static void models_as_a_list_and_alone(void)
+static void models_are_written_as_list_and_alone(void)
 {
     struct model_info m[] = {
         { .id = "org/m",
@@ -157,27 +157,27 @@ static void models_as_a_list_and_alone(void)
 
     buf_init(&b, MB);
     models_one(&b, &m[0]);
-    is(&b, "{'id':'org/m','object':'model','created':1700000000,'owned_by':'inferflux',"
-           "'ready':true,'status':'loaded','backend':'native','family':'qwen3',"
-           "'max_model_len':4096,'capabilities':['completion','chat'],"
-           "'architecture':{'input_modalities':['text'],'output_modalities':['text']},"
-           "'meta':{'vocab_type':'bpe','n_vocab':512,'n_ctx':4096,'n_ctx_train':32768,"
-           "'n_embd':64,'n_params':1235814400,'size':770000000}}");
+    expect_body(&b, "{'id':'org/m','object':'model','created':1700000000,'owned_by':'inferflux',"
+                    "'ready':true,'status':'loaded','backend':'native','family':'qwen3',"
+                    "'max_model_len':4096,'capabilities':['completion','chat'],"
+                    "'architecture':{'input_modalities':['text'],'output_modalities':['text']},"
+                    "'meta':{'vocab_type':'bpe','n_vocab':512,'n_ctx':4096,'n_ctx_train':32768,"
+                    "'n_embd':64,'n_params':1235814400,'size':770000000}}");
     models_list(&b, m, 0);
-    is(&b, "{'object':'list','data':[],'models':[]}");
+    expect_body(&b, "{'object':'list','data':[],'models':[]}");
     models_list(&b, m + 1, 1);
-    is(&b, "{'object':'list','data':[{'id':'script','object':'model','created':0,"
-           "'owned_by':'inferflux','ready':false,'status':'loaded','backend':'script',"
-           "'capabilities':[],'architecture':{'input_modalities':['text'],"
-           "'output_modalities':['text']},'meta':{}}],'models':[{'name':'script',"
-           "'model':'script','modified_at':'1970-01-01T00:00:00Z','size':0,'digest':'',"
-           "'type':'model','capabilities':[],'details':{'parent_model':'','format':'gguf',"
-           "'family':'','families':[],'parameter_size':'','quantization_level':''}}]}");
+    expect_body(&b, "{'object':'list','data':[{'id':'script','object':'model','created':0,"
+                    "'owned_by':'inferflux','ready':false,'status':'loaded','backend':'script',"
+                    "'capabilities':[],'architecture':{'input_modalities':['text'],"
+                    "'output_modalities':['text']},'meta':{}}],'models':[{'name':'script',"
+                    "'model':'script','modified_at':'1970-01-01T00:00:00Z','size':0,'digest':'',"
+                    "'type':'model','capabilities':[],'details':{'parent_model':'','format':'gguf',"
+                    "'family':'','families':[],'parameter_size':'','quantization_level':''}}]}");
     models_list(&b, m, 2);
     EXPECT(str_find(buf_str(&b), STR("\"parameter_size\":\"1.2B\"")) > 0);
     EXPECT(str_find(buf_str(&b), STR("\"modified_at\":\"2023-11-14T22:13:20Z\"")) > 0);
     buf_clear(&b);
 }
 
-TESTS(TEST(a_text_to_tokenize), TEST(tokens_with_and_without_pieces), TEST(tokens_to_detokenize),
-    TEST(models_as_a_list_and_alone))
+TESTS(TEST(text_is_tokenized), TEST(tokens_are_listed_with_and_without_pieces),
+    TEST(tokens_are_detokenized), TEST(models_are_written_as_list_and_alone))

@@ -1,4 +1,4 @@
-/* api/tools.c, openai_tools.c: what is said of tools, settled. Bodies are written with ' for ". */
+/* Normalisation of tool lists and tool_choice. Bodies are written with ' for ". */
 #include "wire_kit.h"
 
 #include "api/common/tools.h"
@@ -7,7 +7,7 @@
 #define F(x) "{'type':'function','function':{'name':'" x "'}}"
 #define FGH  "'tools':[" F("f") "," F("g") "," F("h") "]"
 
-static int say(const char *more)
+static int parse_tools(const char *more)
 {
     char body[4000];
 
@@ -32,8 +32,8 @@ static const char *json_z(const struct json *j)
     return out;
 }
 
-/* "f,g": those that the template is shown. */
-static const char *shown(void)
+/* "f,g": names of the tools that the template receives. */
+static const char *visible_tools(void)
 {
     static char out[200];
     const struct json *tools = kit.ask.convo.tools;
@@ -46,16 +46,19 @@ static const char *shown(void)
     return out;
 }
 
-static void tools_keep_what_was_said_and_have_parameters(void)
+static void tools_keep_their_members_and_get_parameters(void)
 {
-    EXPECT_EQ(say("'tools':[{'type':'function','function':{'description':'d','name':'f','strict':"
+    EXPECT_EQ(parse_tools(
+                  "'tools':[{'type':'function','function':{'description':'d','name':'f','strict':"
                   "true,'parameters':{'type':'object','$defs':{'x':1},'properties':{}}},'own':1}]"),
         0);
     EXPECT_STR(json_z(kit.ask.tools),
         "[{'type':'function','function':{'description':'d','name':'f','strict':true,'parameters':"
         "{'type':'object','$defs':{'x':1},'properties':{}}},'own':1}]");
     EXPECT_EQ(
-        say("'tools':[{'function':{'name':'f','parameters':null}},{'function':{'name':'g'}}]"), 0);
+        parse_tools(
+            "'tools':[{'function':{'name':'f','parameters':null}},{'function':{'name':'g'}}]"),
+        0);
     EXPECT_STR(json_z(kit.ask.tools),
         "[{'type':'function','function':{'name':'f','parameters':{'type':'object','properties':{}}"
         "}},{'type':'function','function':{'name':'g','parameters':{'type':'object','properties':"
@@ -64,12 +67,12 @@ static void tools_keep_what_was_said_and_have_parameters(void)
     EXPECT(kit.ask.tools->raw.n > 20);
 }
 
-static void a_choice_is_settled(void)
+static void tool_choice_is_normalised(void)
 {
     static const struct {
         const char *more;
         enum tool_choice choice;
-        const char *name, *shown;
+        const char *name, *visible;
     } rows[] = {
         { "'n':1", TOOL_CHOICE_NONE, "", "" },
         { "'tools':[]", TOOL_CHOICE_NONE, "", "" },
@@ -94,16 +97,16 @@ static void a_choice_is_settled(void)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        EXPECT_EQ(say(rows[i].more), 0);
+        EXPECT_EQ(parse_tools(rows[i].more), 0);
         if (kit.ask.tool_choice != rows[i].choice)
             fprintf(stderr, "%s\n", rows[i].more);
         EXPECT(kit.ask.tool_choice == rows[i].choice);
         EXPECT_STR(kit_z(kit.ask.tool_name), rows[i].name);
-        EXPECT_STR(shown(), rows[i].shown);
+        EXPECT_STR(visible_tools(), rows[i].visible);
     }
 }
 
-static void a_choice_that_cannot_be_is_refused(void)
+static void impossible_tool_choice_is_rejected(void)
 {
     static const struct kit_row rows[] = {
         { "{" HI ",'tool_choice':'required'}", ERR_INVALID, "tool_choice" },
@@ -145,19 +148,19 @@ static void too_many_tools_are_refused(void)
     buf_clear(&b);
 }
 
-static void what_may_be_called_is_known(void)
+static void callable_tools_are_listed(void)
 {
-    EXPECT_EQ(say(FGH), 0);
+    EXPECT_EQ(parse_tools(FGH), 0);
     EXPECT(tools_allow(&kit.ask, STR("f")) && tools_allow(&kit.ask, STR("x")));
-    EXPECT_EQ(say(FGH ",'tool_choice':'required'"), 0);
+    EXPECT_EQ(parse_tools(FGH ",'tool_choice':'required'"), 0);
     EXPECT(tools_allow(&kit.ask, STR("f")) && !tools_allow(&kit.ask, STR("x")));
-    EXPECT_EQ(say(FGH ",'tool_choice':" F("g")), 0);
+    EXPECT_EQ(parse_tools(FGH ",'tool_choice':" F("g")), 0);
     EXPECT(!tools_allow(&kit.ask, STR("f")) && tools_allow(&kit.ask, STR("g")));
-    EXPECT_EQ(say(FGH ",'tool_choice':'none'"), 0);
+    EXPECT_EQ(parse_tools(FGH ",'tool_choice':'none'"), 0);
     EXPECT(!tools_allow(&kit.ask, STR("f")));
     kit_close();
 }
 
-TESTS(TEST(tools_keep_what_was_said_and_have_parameters), TEST(a_choice_is_settled),
-    TEST(a_choice_that_cannot_be_is_refused), TEST(too_many_tools_are_refused),
-    TEST(what_may_be_called_is_known))
+TESTS(TEST(tools_keep_their_members_and_get_parameters), TEST(tool_choice_is_normalised),
+    TEST(impossible_tool_choice_is_rejected), TEST(too_many_tools_are_refused),
+    TEST(callable_tools_are_listed))

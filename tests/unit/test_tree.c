@@ -1,4 +1,4 @@
-/* The prefix cache: stories, and random users against the text of every page. */
+/* Prefix cache: single cases, and random users compared with the token text of every page. */
 #include "cache/tree.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -39,7 +39,7 @@ static void expect_sound(const struct tree *t, const struct page_pool *p)
     EXPECT(!wrong);
 }
 
-/* ---- stories: a user computes n tokens of a text, leaves them, and another comes */
+/* ---- single cases: a user computes n tokens of a text and leaves, then another arrives */
 
 static int32_t text[LONGEST];
 
@@ -49,8 +49,9 @@ static void write_text(int32_t first)
         text[i] = first + i;
 }
 
-/* Takes pages for what is not found, adds all, lets go. Returns how many tokens were found. */
-static int visit(struct tree *t, struct page_pool *p, const struct cache_scope *scope,
+/* Takes pages for tokens that are not cached, adds all pages and releases them. Returns the
+ * number of cached tokens. */
+static int compute_text(struct tree *t, struct page_pool *p, const struct cache_scope *scope,
     const int32_t *tokens, int n)
 {
     page_id pages[LONGEST / PAGE_TOKENS + 1];
@@ -59,7 +60,7 @@ static int visit(struct tree *t, struct page_pool *p, const struct cache_scope *
     int n_pages = (found + PAGE_TOKENS - 1) / PAGE_TOKENS;
 
     if (found % PAGE_TOKENS)
-        page_unref(p, pages[--n_pages]); /* as if it were copied and given back */
+        page_unref(p, pages[--n_pages]); /* releases the partial page, as after its copy */
     for (int i = n_pages; i * PAGE_TOKENS < n; i++) {
         while ((pages[i] = page_take(p)).i == PAGE_NONE.i)
             EXPECT(tree_evict(t));
@@ -76,9 +77,9 @@ static int visit(struct tree *t, struct page_pool *p, const struct cache_scope *
     return found;
 }
 
-static const struct cache_scope anybody;
+static const struct cache_scope default_scope;
 
-static void what_was_left_is_found_to_the_token(void)
+static void cached_tokens_are_found_exactly(void)
 {
     struct page_pool *p = pool_of(N_PAGES);
     struct tree_options o = options();
@@ -86,21 +87,21 @@ static void what_was_left_is_found_to_the_token(void)
     int n = 3 * PAGE_TOKENS + PAGE_TOKENS / 2;
 
     write_text(0);
-    EXPECT_EQ(visit(t, p, &anybody, text, n), 0);
+    EXPECT_EQ(compute_text(t, p, &default_scope, text, n), 0);
     EXPECT_EQ(tree_n_pages(t), 4u);
     EXPECT_EQ(page_n_idle(p), 4u);
     for (int i = 1; i <= n; i++)
-        EXPECT_EQ(visit(t, p, &anybody, text, i), i);
-    EXPECT_EQ(tree_n_pages(t), 4u); /* what begins the same adds nothing */
-    text[PAGE_TOKENS + 1]++;        /* another second token on the second page */
-    EXPECT_EQ(visit(t, p, &anybody, text, n), PAGE_TOKENS + 1);
+        EXPECT_EQ(compute_text(t, p, &default_scope, text, i), i);
+    EXPECT_EQ(tree_n_pages(t), 4u); /* an equal beginning adds no page */
+    text[PAGE_TOKENS + 1]++;        /* a different second token on the second page */
+    EXPECT_EQ(compute_text(t, p, &default_scope, text, n), PAGE_TOKENS + 1);
     EXPECT_EQ(tree_n_pages(t), 7u);
     tree_free(t);
     EXPECT_EQ(page_n_free(p), (uint32_t)N_PAGES);
     page_pool_free(p);
 }
 
-static void a_page_that_goes_further_takes_the_place_of_one_that_does_not(void)
+static void fuller_page_replaces_a_shorter_one(void)
 {
     struct page_pool *p = pool_of(N_PAGES);
     struct tree_options o = options();
@@ -108,7 +109,7 @@ static void a_page_that_goes_further_takes_the_place_of_one_that_does_not(void)
 
     write_text(0);
     for (int n = PAGE_TOKENS + 1; n <= 2 * PAGE_TOKENS; n++) {
-        visit(t, p, &anybody, text, n);
+        compute_text(t, p, &default_scope, text, n);
         EXPECT_EQ(tree_n_pages(t), 2u);
     }
     tree_free(t);
@@ -125,23 +126,23 @@ static void scopes_never_mix(void)
     scope[2].salt[31] = 1;
     write_text(0);
     for (int i = 0; i < 3; i++) {
-        EXPECT_EQ(visit(t, p, &scope[i], text, 2 * PAGE_TOKENS), 0);
-        EXPECT_EQ(visit(t, p, &scope[i], text, 2 * PAGE_TOKENS), 2 * PAGE_TOKENS);
+        EXPECT_EQ(compute_text(t, p, &scope[i], text, 2 * PAGE_TOKENS), 0);
+        EXPECT_EQ(compute_text(t, p, &scope[i], text, 2 * PAGE_TOKENS), 2 * PAGE_TOKENS);
     }
     tree_free(t);
     page_pool_free(p);
 }
 
-static void two_that_compute_the_same_end_up_with_one_page(void)
+static void equal_pages_are_deduplicated(void)
 {
     struct page_pool *p = pool_of(N_PAGES);
     struct tree_options o = options();
     struct tree *t = tree_of(p, &o);
-    tree_node root = tree_enter(t, &anybody), same = tree_enter(t, &anybody);
+    tree_node root = tree_enter(t, &default_scope), n_equal = tree_enter(t, &default_scope);
     page_id a = page_take(p), b = page_take(p);
 
     write_text(0);
-    EXPECT_EQ(root.i, same.i);
+    EXPECT_EQ(root.i, n_equal.i);
     tree_node x = tree_add(t, root, text, PAGE_TOKENS, &a);
     tree_node y = tree_add(t, root, text, PAGE_TOKENS, &b);
     EXPECT_EQ(x.i, y.i);
@@ -152,13 +153,13 @@ static void two_that_compute_the_same_end_up_with_one_page(void)
     page_unref(p, a);
     page_unref(p, b);
     tree_leave(t, root);
-    tree_leave(t, same);
+    tree_leave(t, n_equal);
     expect_sound(t, p);
     tree_free(t);
     page_pool_free(p);
 }
 
-static void a_page_in_use_is_not_evicted_and_the_oldest_of_the_others_is(void)
+static void oldest_unused_page_is_evicted(void)
 {
     for (int policy = EVICT_LRU; policy <= EVICT_CLOCK; policy++) {
         struct page_pool *p = pool_of(N_PAGES);
@@ -169,16 +170,16 @@ static void a_page_in_use_is_not_evicted_and_the_oldest_of_the_others_is(void)
 
         for (int i = 0; i < 3; i++) {
             write_text(1000 * i);
-            visit(t, p, &anybody, text, 2 * PAGE_TOKENS);
+            compute_text(t, p, &default_scope, text, 2 * PAGE_TOKENS);
         }
         write_text(0); /* the oldest is used again */
-        tree_node root = tree_enter(t, &anybody), at = root;
+        tree_node root = tree_enter(t, &default_scope), at = root;
         EXPECT_EQ(tree_match(t, &at, text, 2 * PAGE_TOKENS, held), 2 * PAGE_TOKENS);
         EXPECT_EQ(page_n_idle(p), 4u);
         EXPECT(tree_evict(t));
-        if (policy == EVICT_LRU) { /* the end of the second, not of the third */
+        if (policy == EVICT_LRU) { /* the end of the second text, not of the third */
             write_text(1000);
-            EXPECT_EQ(visit(t, p, &anybody, text, 2 * PAGE_TOKENS), PAGE_TOKENS);
+            EXPECT_EQ(compute_text(t, p, &default_scope, text, 2 * PAGE_TOKENS), PAGE_TOKENS);
         }
         while (tree_evict(t))
             expect_sound(t, p);
@@ -191,8 +192,8 @@ static void a_page_in_use_is_not_evicted_and_the_oldest_of_the_others_is(void)
     }
 }
 
-/* Two pages of equal age: the one that takes longer to compute again stays. */
-static void what_is_dear_to_compute_stays_longer(void)
+/* Two pages of equal age: the one with the higher cost of recomputation stays. */
+static void expensive_pages_stay_longer(void)
 {
     struct page_pool *p = pool_of(N_PAGES);
     struct tree_options o = options();
@@ -200,16 +201,16 @@ static void what_is_dear_to_compute_stays_longer(void)
     struct tree *t = tree_of(p, &o);
 
     write_text(0);
-    visit(t, p, &anybody, text, 6 * PAGE_TOKENS);
+    compute_text(t, p, &default_scope, text, 6 * PAGE_TOKENS);
     write_text(1000);
-    visit(t, p, &anybody, text, PAGE_TOKENS); /* younger, and cheap */
+    compute_text(t, p, &default_scope, text, PAGE_TOKENS); /* younger, and cheap */
     EXPECT(tree_evict(t));
-    EXPECT_EQ(visit(t, p, &anybody, text, PAGE_TOKENS), 0);
+    EXPECT_EQ(compute_text(t, p, &default_scope, text, PAGE_TOKENS), 0);
     tree_free(t);
     page_pool_free(p);
 }
 
-static void who_has_more_than_its_share_gives_way_first(void)
+static void tenant_above_its_share_is_evicted_first(void)
 {
     struct page_pool *p = pool_of(12);
     struct tree_options o = options();
@@ -218,19 +219,19 @@ static void who_has_more_than_its_share_gives_way_first(void)
     struct cache_scope modest = { .tenant = 1 }, flood = { .tenant = 2 };
 
     write_text(0);
-    visit(t, p, &modest, text, 4 * PAGE_TOKENS);
+    compute_text(t, p, &modest, text, 4 * PAGE_TOKENS);
     for (int i = 1; i < 40; i++) {
         write_text(1000 * i);
-        visit(t, p, &flood, text, 4 * PAGE_TOKENS);
+        compute_text(t, p, &flood, text, 4 * PAGE_TOKENS);
     }
     write_text(0);
-    EXPECT_EQ(visit(t, p, &modest, text, 4 * PAGE_TOKENS), 4 * PAGE_TOKENS);
+    EXPECT_EQ(compute_text(t, p, &modest, text, 4 * PAGE_TOKENS), 4 * PAGE_TOKENS);
     EXPECT(tree_stats(t)->n_evicted_for_quota > 100);
     tree_free(t);
     page_pool_free(p);
 }
 
-static void a_pinned_prefix_stays(void)
+static void pinned_prefix_is_not_evicted(void)
 {
     struct page_pool *p = pool_of(8);
     struct tree_options o = options();
@@ -238,8 +239,8 @@ static void a_pinned_prefix_stays(void)
     struct tree *t = tree_of(p, &o);
 
     write_text(0);
-    visit(t, p, &anybody, text, 3 * PAGE_TOKENS);
-    tree_node root = tree_enter(t, &anybody);
+    compute_text(t, p, &default_scope, text, 3 * PAGE_TOKENS);
+    tree_node root = tree_enter(t, &default_scope);
     EXPECT_EQ(tree_pin(t, root, text, 3 * PAGE_TOKENS), 0); /* more than may be pinned */
     EXPECT_EQ(tree_pin(t, root, text, 2 * PAGE_TOKENS + 1), 2 * PAGE_TOKENS);
     EXPECT_EQ(tree_pin(t, root, text, PAGE_TOKENS), PAGE_TOKENS);
@@ -251,14 +252,14 @@ static void a_pinned_prefix_stays(void)
     EXPECT_EQ(tree_n_pages(t), 1u); /* pinned twice */
     EXPECT_EQ(tree_unpin(t, root, text, PAGE_TOKENS), PAGE_TOKENS);
     EXPECT_EQ(tree_unpin(t, root, text, PAGE_TOKENS), 0);
-    tree_pin(t, root, text, PAGE_TOKENS); /* left to tree_free */
+    tree_pin(t, root, text, PAGE_TOKENS); /* freed by tree_free */
     tree_leave(t, root);
     tree_free(t);
     EXPECT_EQ(page_n_free(p), 8u);
     page_pool_free(p);
 }
 
-static void a_page_can_be_forgotten_when_nothing_hangs_on_it(void)
+static void leaf_page_can_be_removed(void)
 {
     struct page_pool *p = pool_of(8);
     struct tree_options o = options();
@@ -266,8 +267,8 @@ static void a_page_can_be_forgotten_when_nothing_hangs_on_it(void)
     page_id pages[3];
 
     write_text(0);
-    visit(t, p, &anybody, text, 2 * PAGE_TOKENS + 1);
-    tree_node root = tree_enter(t, &anybody), at = root;
+    compute_text(t, p, &default_scope, text, 2 * PAGE_TOKENS + 1);
+    tree_node root = tree_enter(t, &default_scope), at = root;
     tree_match(t, &at, text, 2 * PAGE_TOKENS + 1, pages);
     EXPECT(!tree_forget(t, pages[1]));
     EXPECT(tree_forget(t, pages[2]));
@@ -292,8 +293,8 @@ struct user {
     bool is_here;
 };
 
-/* What was computed: a page's tokens and all before them. */
-struct written {
+/* The tokens that a page was computed for: its own and all before them. */
+struct page_tokens {
     struct cache_scope scope;
     int32_t prefix[LONGEST];
     int n;
@@ -304,8 +305,8 @@ static struct {
     struct tree *tree;
     struct rng r;
     struct user users[USERS];
-    struct written page[N_PAGES];
-    int32_t past[20][LONGEST]; /* texts of earlier users, for others to begin like */
+    struct page_tokens page[N_PAGES];
+    int32_t past[20][LONGEST]; /* texts of earlier users, as prefixes for others */
     int n_past;
     uint64_t n_found, n_evicted, n_exchanged;
 } w;
@@ -327,7 +328,7 @@ static void choose_text(struct user *u)
     w.n_past = 20;
 }
 
-static int same(const int32_t *a, const int32_t *b, int n)
+static int n_equal(const int32_t *a, const int32_t *b, int n)
 {
     int i = 0;
 
@@ -336,15 +337,15 @@ static int same(const int32_t *a, const int32_t *b, int n)
     return i;
 }
 
-/* The longest match that any page of the tree could give. */
-static int longest(const struct user *u, int n)
+/* Reference: the longest match with any page of the tree. */
+static int longest_match(const struct user *u, int n)
 {
     int best = 0;
 
     for (uint32_t i = 0; i < N_PAGES; i++)
         if (page_is_kept(w.pool, (page_id){ i }) &&
             !memcmp(&w.page[i].scope, &u->scope, sizeof(u->scope)))
-            best = MAX(best, same(w.page[i].prefix, u->tokens, MIN(n, w.page[i].n)));
+            best = MAX(best, n_equal(w.page[i].prefix, u->tokens, MIN(n, w.page[i].n)));
     return best;
 }
 
@@ -358,21 +359,21 @@ static void arrive(struct user *u)
     u->is_here = true;
     choose_text(u);
     u->root = u->node = tree_enter(w.tree, &u->scope);
-    int expected = longest(u, want);
+    int expected = longest_match(u, want);
     u->n = tree_match(w.tree, &u->node, u->tokens, want, u->pages);
     EXPECT_EQ(u->n, expected);
     u->n_pages = (u->n + PAGE_TOKENS - 1) / PAGE_TOKENS;
     u->n_kept = u->n / PAGE_TOKENS;
     for (int i = 0; i < u->n_pages; i++) {
         int n = MIN(u->n, (i + 1) * PAGE_TOKENS);
-        const struct written *p = &w.page[u->pages[i].i];
-        EXPECT(p->n >= n && same(p->prefix, u->tokens, n) == n);
+        const struct page_tokens *p = &w.page[u->pages[i].i];
+        EXPECT(p->n >= n && n_equal(p->prefix, u->tokens, n) == n);
         EXPECT(!memcmp(&p->scope, &u->scope, sizeof(u->scope)));
     }
     w.n_found += u->n > 0;
 }
 
-static page_id take(void)
+static page_id take_page(void)
 {
     page_id id;
 
@@ -381,14 +382,14 @@ static page_id take(void)
     return id;
 }
 
-/* Its last page is written to: a copy when it is not its own. */
-static bool own_tail(struct user *u)
+/* Makes the last page writable: a copy if it is shared. */
+static bool make_tail_writable(struct user *u)
 {
     page_id *tail = &u->pages[u->n / PAGE_TOKENS];
 
     if (u->n % PAGE_TOKENS == 0 || page_refs(w.pool, *tail) == 1)
         return true;
-    page_id copy = take();
+    page_id copy = take_page();
     if (copy.i == PAGE_NONE.i)
         return tree_forget(w.tree, *tail) && page_refs(w.pool, *tail) == 1;
     w.page[copy.i] = w.page[tail->i];
@@ -397,7 +398,7 @@ static bool own_tail(struct user *u)
     return true;
 }
 
-static void put_kept(struct user *u, int n)
+static void add_page(struct user *u, int n)
 {
     page_id before = u->pages[u->n_kept];
     tree_node at = tree_add(w.tree, u->node, u->tokens + u->n_kept * PAGE_TOKENS, n, &before);
@@ -415,22 +416,22 @@ static void compute(struct user *u)
 {
     int upto = u->n + below(LONGEST - u->n + 1);
 
-    if (!own_tail(u))
+    if (!make_tail_writable(u))
         return;
     for (; u->n < upto; u->n++) {
         if (u->n % PAGE_TOKENS == 0) {
-            page_id id = take();
+            page_id id = take_page();
             if (id.i == PAGE_NONE.i)
                 return;
             u->pages[u->n_pages++] = id;
         }
-        struct written *p = &w.page[u->pages[u->n_pages - 1].i];
+        struct page_tokens *p = &w.page[u->pages[u->n_pages - 1].i];
         EXPECT_EQ(page_refs(w.pool, u->pages[u->n_pages - 1]), 1u);
         p->scope = u->scope;
         p->n = u->n + 1;
         memcpy(p->prefix, u->tokens, (size_t)p->n * sizeof(*u->tokens));
         if (p->n % PAGE_TOKENS == 0 && u->n_kept == u->n_pages - 1 && below(3))
-            put_kept(u, PAGE_TOKENS);
+            add_page(u, PAGE_TOKENS);
     }
 }
 
@@ -438,11 +439,11 @@ static void depart(struct user *u)
 {
     while (u->n_kept < u->n / PAGE_TOKENS) {
         int before = u->n_kept;
-        put_kept(u, PAGE_TOKENS);
+        add_page(u, PAGE_TOKENS);
         EXPECT_EQ(u->n_kept, before + 1);
     }
     if (u->n % PAGE_TOKENS)
-        put_kept(u, u->n % PAGE_TOKENS);
+        add_page(u, u->n % PAGE_TOKENS);
     while (u->n_pages)
         page_unref(w.pool, u->pages[--u->n_pages]);
     tree_leave(w.tree, u->root);
@@ -464,7 +465,7 @@ static void act(void)
     expect_sound(w.tree, w.pool);
 }
 
-static void random_users_find_all_that_was_left_and_nothing_else(void)
+static void random_users_find_exactly_the_cached_tokens(void)
 {
     for (uint64_t seed = 1; seed <= 200; seed++) {
         struct tree_options o = options();
@@ -488,7 +489,7 @@ static void random_users_find_all_that_was_left_and_nothing_else(void)
     EXPECT(w.n_exchanged > 0);
 }
 
-/* Pages and users as many as there can be, each with a root of its own. */
+/* The maximum number of pages and users, each user with its own root. */
 static void roots_never_run_out(void)
 {
     struct page_pool *p = pool_of(N_PAGES);
@@ -500,7 +501,7 @@ static void roots_never_run_out(void)
     write_text(0);
     for (uint64_t i = 0; i < 10 * N_PAGES; i++) {
         scope.tenant = i;
-        visit(t, p, &scope, text, 1);
+        compute_text(t, p, &scope, text, 1);
     }
     for (uint64_t i = 0; i < USERS; i++) {
         scope.tenant = 1000000 + i;
@@ -544,7 +545,7 @@ static uint64_t n_in(const struct histogram *h, uint64_t *sum_ns)
     return n;
 }
 
-static void how_long_pages_stay_is_told(void)
+static void page_ages_are_reported(void)
 {
     const uint64_t s = 1000000000;
     struct page_pool *p = pool_of(N_PAGES);
@@ -556,10 +557,10 @@ static void how_long_pages_stay_is_told(void)
     struct tree *t = tree_of(p, &o);
     write_text(1);
     tree_set_time(t, 10 * s);
-    visit(t, p, &anybody, text, 2 * PAGE_TOKENS);
+    compute_text(t, p, &default_scope, text, 2 * PAGE_TOKENS);
     EXPECT_EQ(n_in(&ages.reused, &sum), 0u);
     tree_set_time(t, 12 * s);
-    visit(t, p, &anybody, text, 2 * PAGE_TOKENS);
+    compute_text(t, p, &default_scope, text, 2 * PAGE_TOKENS);
     EXPECT(n_in(&ages.reused, &sum) == 2 && sum == 4 * s);
     EXPECT_EQ(n_in(&ages.lived, &sum), 0u);
     tree_set_time(t, 17 * s);
@@ -580,10 +581,10 @@ static void a_prefix_can_be_dropped_from_its_end(void)
     int n_dropped;
 
     write_text(1);
-    visit(t, p, &anybody, text, 4 * PAGE_TOKENS + 1);
-    tree_node root = tree_enter(t, &anybody), at = root;
+    compute_text(t, p, &default_scope, text, 4 * PAGE_TOKENS + 1);
+    tree_node root = tree_enter(t, &default_scope), at = root;
     EXPECT_EQ(tree_drop(t, root, text, 4 * PAGE_TOKENS, &n_dropped), 4 * PAGE_TOKENS);
-    EXPECT_EQ(n_dropped, 0); /* something goes on behind it */
+    EXPECT_EQ(n_dropped, 0); /* another page extends it */
     EXPECT_EQ(tree_match(t, &at, text, 2 * PAGE_TOKENS, pages), 2 * PAGE_TOKENS);
     EXPECT_EQ(tree_drop(t, root, text, 4 * PAGE_TOKENS + 1, &n_dropped), 2 * PAGE_TOKENS);
     EXPECT_EQ(n_dropped, 2 * PAGE_TOKENS + 1); /* the others are in use */
@@ -603,12 +604,10 @@ static void a_prefix_can_be_dropped_from_its_end(void)
     page_pool_free(p);
 }
 
-TESTS(TEST(what_was_left_is_found_to_the_token), TEST(how_long_pages_stay_is_told),
-    TEST(a_prefix_can_be_dropped_from_its_end),
-    TEST(a_page_that_goes_further_takes_the_place_of_one_that_does_not), TEST(scopes_never_mix),
-    TEST(two_that_compute_the_same_end_up_with_one_page),
-    TEST(a_page_in_use_is_not_evicted_and_the_oldest_of_the_others_is),
-    TEST(what_is_dear_to_compute_stays_longer), TEST(who_has_more_than_its_share_gives_way_first),
-    TEST(a_pinned_prefix_stays), TEST(a_page_can_be_forgotten_when_nothing_hangs_on_it),
-    TEST(random_users_find_all_that_was_left_and_nothing_else), TEST(roots_never_run_out),
+TESTS(TEST(cached_tokens_are_found_exactly), TEST(page_ages_are_reported),
+    TEST(a_prefix_can_be_dropped_from_its_end), TEST(fuller_page_replaces_a_shorter_one),
+    TEST(scopes_never_mix), TEST(equal_pages_are_deduplicated), TEST(oldest_unused_page_is_evicted),
+    TEST(expensive_pages_stay_longer), TEST(tenant_above_its_share_is_evicted_first),
+    TEST(pinned_prefix_is_not_evicted), TEST(leaf_page_can_be_removed),
+    TEST(random_users_find_exactly_the_cached_tokens), TEST(roots_never_run_out),
     TEST(missing_memory_is_an_error))

@@ -1,5 +1,5 @@
-/* text/: small vocabularies whose every token is known, hostile ones, and where tokens may come
- * from. */
+/* Tokenizer: small vocabularies of known tokens, hostile vocabularies, and the spans that may
+ * produce special tokens. */
 #include "../text_kit.h"
 
 #include "base/rng.h"
@@ -69,7 +69,7 @@ static void bpe_merges_by_rank(void)
     EXPECT_STR(vocab_pre(v), "gpt-2");
     EXPECT_IDS(kit_encode(v, STR("lower"), false), LOWER);
     EXPECT_IDS(kit_encode(v, STR("lowe"), false), LOW, 'e');
-    EXPECT_IDS(kit_encode(v, STR("her"), false), 'h', ER); /* "er" comes before "he" */
+    EXPECT_IDS(kit_encode(v, STR("her"), false), 'h', ER); /* "er" has a better rank than "he" */
     EXPECT_IDS(kit_encode(v, STR(" lo"), false), ' ', LO);
     EXPECT_IDS(kit_encode(v, STR("lolo"), false), LO, LO);
     struct tokens none = kit_encode(v, STR(""), true);
@@ -78,7 +78,7 @@ static void bpe_merges_by_rank(void)
     vocab_close(v);
 }
 
-/* kit_bytes puts them first: the id is the byte. */
+/* kit_bytes adds bytes first, so their ids equal their values. */
 static void ids_of_bytes(void)
 {
     struct vocab *v = bpe("gpt-2");
@@ -108,13 +108,14 @@ static void special_tokens_come_from_trusted_spans_only(void)
     EXPECT_IDS(kit_encode(v, STR("<|x|>y"), true), CTRL, 'y');
     EXPECT_IDS(kit_encode(v, STR("<tool>"), true), TOOL);
     EXPECT_IDS(kit_encode(v, STR("<tool>"), false), '<', 't', 'o', 'o', 'l', '>');
-    EXPECT_IDS(kit_encode(v, STR("a\n\n\nb"), false), 'a', NL3, 'b'); /* no mark-up: everywhere */
+    /* not a control token: matches everywhere */
+    EXPECT_IDS(kit_encode(v, STR("a\n\n\nb"), false), 'a', NL3, 'b');
     EXPECT_IDS(kit_encode(v, STR("<unk>"), true), '<', 'u', 'n', 'k', '>');
-    EXPECT_IDS(kit_encode(v, STR("abc"), true), 'a', 'b', 'c'); /* an unused one, never */
+    EXPECT_IDS(kit_encode(v, STR("abc"), true), 'a', 'b', 'c'); /* an unused token never matches */
     t = kit_encode(v, text, false);
     EXPECT_EQ(t.n, 5ul);
     kit_done(&t);
-    for (size_t cut = 1; cut < text.n; cut++) { /* one untrusted byte is enough */
+    for (size_t cut = 1; cut < text.n; cut++) { /* one untrusted byte prevents the match */
         struct span half[] = { { { text.p, cut }, true }, { str_skip(text, cut), false } };
         struct span other[] = { { { text.p, cut }, false }, { str_skip(text, cut), true } };
         struct span whole[] = { { { text.p, cut }, true }, { str_skip(text, cut), true } };
@@ -125,7 +126,7 @@ static void special_tokens_come_from_trusted_spans_only(void)
     vocab_close(v);
 }
 
-static void spans_are_joined_where_no_special_token_lies(void)
+static void spans_are_joined_between_special_tokens(void)
 {
     struct vocab *v = bpe("gpt-2");
     struct span s[] = { { STR("lo"), false }, { STR(""), true }, { STR("wer"), true } };
@@ -139,7 +140,7 @@ static void spans_are_joined_where_no_special_token_lies(void)
     vocab_close(v);
 }
 
-/* Tokens that merging would make out of user bytes, if it were allowed to. */
+/* Control token texts that BPE merges would form from user bytes if they were allowed to. */
 static void no_merge_makes_a_control_token(void)
 {
     static struct kit_vocab k;
@@ -159,7 +160,8 @@ static void no_merge_makes_a_control_token(void)
     vocab_close(v);
 }
 
-/* A merge may pass through a piece that is no token; left alone, it falls back to bytes. */
+/* A merge may pass through a piece that is not a token; if that piece remains, it is encoded as
+ * bytes. */
 static void pieces_without_a_token_are_passed_through(void)
 {
     static struct kit_vocab k;
@@ -185,7 +187,7 @@ static void ignore_merges_takes_whole_words(void)
 
     k = (struct kit_vocab){ 0 };
     kit_bytes(&k, true);
-    int32_t whole = kit_add(&k, "word", TOKEN_NORMAL); /* no merge leads there */
+    int32_t whole = kit_add(&k, "word", TOKEN_NORMAL); /* no merge produces it */
     for (size_t i = 0; i < 2; i++) {
         struct gguf_writer *w = gguf_writer_new(0);
         struct vocab *v = NULL;
@@ -256,14 +258,14 @@ static void spm_merges_by_score(void)
     EXPECT_IDS(kit_encode(v, STR("\xC3\xA9z"), false), S_BLANK, S_EACUTE, S_BYTES + 'z');
     EXPECT_IDS(kit_encode(v, STR("</s>"), true), S_EOS);
     EXPECT_IDS(kit_encode(v, STR("he</s>he"), true), S_BLANK_HE, S_EOS, S_BLANK_HE);
-    /* A piece of the text, not the end of one: no blank behind it. */
+    /* This piece is within the text, not at its end: no blank is inserted after it. */
     EXPECT_IDS(kit_encode(v, STR("he\n\nhe"), false), S_BLANK_HE, S_USER, S_HE);
     EXPECT_IDS(kit_encode(v, STR("\n\nhe"), false), S_USER, S_HE);
     EXPECT_IDS(kit_encode(v, STR("\xFF\xC3"), false), S_BLANK, S_BYTES + 255, S_BYTES + 0xC3);
     vocab_close(v);
 }
 
-static void spm_does_as_the_file_says(void)
+static void spm_follows_the_flags_of_the_file(void)
 {
     struct vocab *v = spm(false, false), *w = spm(true, true);
     struct span he = { STR("he"), false };
@@ -294,9 +296,9 @@ static void spm_drops_the_first_blank_again(void)
     vocab_close(plain);
 }
 
-/* ---- ends */
+/* ---- special tokens for begin and end */
 
-static void ends_come_from_keys_and_names(void)
+static void special_token_ids_come_from_keys_and_names(void)
 {
     static struct kit_vocab k;
     struct gguf_writer *w = gguf_writer_new(0);
@@ -313,7 +315,8 @@ static void ends_come_from_keys_and_names(void)
     gguf_put_str(w, "tokenizer.ggml.pre", STR("qwen2"));
     gguf_put_u32(w, "tokenizer.ggml.eot_token_id", (uint32_t)by_key);
     gguf_put_u32(w, "tokenizer.ggml.eos_token_id", (uint32_t)eos);
-    gguf_put_u32(w, "tokenizer.ggml.bos_token_id", UINT32_MAX); /* none, as some files say it */
+    /* none; some files write this value */
+    gguf_put_u32(w, "tokenizer.ggml.bos_token_id", UINT32_MAX);
     gguf_put_i32(w, "tokenizer.ggml.eom_token_id", -1);
     EXPECT_EQ(kit_make(&v, &k, "gpt2", w, &e), 0);
     EXPECT(vocab_is_end(v, by_name) && vocab_is_end(v, by_key) && vocab_is_end(v, eos));
@@ -350,7 +353,7 @@ static void no_half_character_is_emitted(void)
     vocab_close(v);
 }
 
-/* What bytes become does not depend on which tokens they came in; 256 + b is never one. */
+/* Invalid bytes are decoded to replacement characters. Each byte is a separate token here. */
 static void broken_bytes_become_replacement_characters(void)
 {
     static const struct {
@@ -358,10 +361,11 @@ static void broken_bytes_become_replacement_characters(void)
     } rows[] = {
         { "\xFF", "\xEF\xBF\xBD" },
         { "a\xC3z", "a\xEF\xBF\xBDz" },
-        { "\xE2\x82z", "\xEF\xBF\xBDz" }, /* the beginning of one counts once */
+        { "\xE2\x82z", "\xEF\xBF\xBDz" }, /* an incomplete character counts once */
         { "\xE2\x82", "\xEF\xBF\xBD" },
         { "\xF0\x9F\x98\xC3\xA9", "\xEF\xBF\xBD\xC3\xA9" },
-        { "\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD" }, /* a surrogate: three */
+        /* a surrogate: three replacement characters */
+        { "\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD" },
         { "\x80\x80", "\xEF\xBF\xBD\xEF\xBF\xBD" },
         { "\xF4\x90", "\xEF\xBF\xBD\xEF\xBF\xBD" },
         { "\xC3\xF0\x9F\x98\x80", "\xEF\xBF\xBD\xF0\x9F\x98\x80" },
@@ -400,7 +404,7 @@ static void control_tokens_are_shown_only_on_request(void)
     vocab_close(v);
 }
 
-/* ---- there and back */
+/* ---- round trip */
 
 static struct str random_text(struct rng *r, char *p, size_t n, bool is_valid)
 {
@@ -442,7 +446,7 @@ static void encoding_and_decoding_is_identity(void)
     }
 }
 
-/* The bytes of the tokens are the bytes of the text, also when those are no UTF-8. */
+/* The bytes of the tokens equal the bytes of the text, also for invalid UTF-8. */
 static void broken_text_keeps_its_bytes(void)
 {
     struct vocab *v = bpe("llama-bpe");
@@ -463,9 +467,9 @@ static void broken_text_keeps_its_bytes(void)
     vocab_close(v);
 }
 
-/* ---- merging against a plain definition */
+/* ---- BPE compared with a simple reference */
 
-static size_t plain_bpe(const struct vocab *v, struct str word, int32_t *ids)
+static size_t reference_bpe(const struct vocab *v, struct str word, int32_t *ids)
 {
     size_t n = word.n;
 
@@ -489,7 +493,7 @@ static size_t plain_bpe(const struct vocab *v, struct str word, int32_t *ids)
     }
 }
 
-/* Random merges over three letters; words long enough to use every path of merge.c. */
+/* Random merges over three letters; words long enough to use every code path of merge.c. */
 static struct vocab *random_merges(struct rng *r, char names[][40])
 {
     static struct kit_vocab k;
@@ -511,7 +515,7 @@ static struct vocab *random_merges(struct rng *r, char names[][40])
             continue;
         snprintf(pairs[i], sizeof(pairs[i]), "%s %s", a, b);
         snprintf(names[n], 40, "%.16s%.16s", a, b);
-        kit_merge(&k, pairs[i], names[n]); /* pairs and texts may come twice */
+        kit_merge(&k, pairs[i], names[n]); /* pairs and texts may be duplicated */
         n++;
     }
     gguf_put_str(w, "tokenizer.ggml.pre", STR("gpt-2"));
@@ -537,7 +541,7 @@ static void merging_agrees_with_its_definition(void)
             bool is_run = rng_below(&r, 4) == 0;
             for (size_t i = 0; i < n; i++)
                 word[i] = (char)('a' + (is_run ? 0 : rng_below(&r, 3)));
-            size_t n_want = plain_bpe(v, (struct str){ word, n }, want);
+            size_t n_want = reference_bpe(v, (struct str){ word, n }, want);
             EXPECT_EQ(merge_word(&m, v, (struct str){ word, n }), 0);
             for (int32_t i = 0; i >= 0; i = m.symbols[i].next, got++)
                 EXPECT(got < n_want && m.symbols[i].id == want[got]);
@@ -565,8 +569,8 @@ static uint64_t steps_for(const struct vocab *v, const char *piece, size_t n)
     return steps;
 }
 
-/* n log n at most: ten times as much text may take ten times as many steps and a third more. */
-static void long_runs_cost_in_proportion(void)
+/* At most n log n: ten times as much text may take ten times as many steps plus a third. */
+static void long_words_are_nearly_linear(void)
 {
     static char names[128][40];
     static const char *const pieces[] = { "a", "ab", "abc", "aab", "\xF0\x9F\x98\x80" };
@@ -594,7 +598,7 @@ static void a_word_beyond_the_limit_is_refused(void)
     EXPECT_EQ(vocab_encode(v, &(struct span){ { p, n }, false }, 1, false, &t, &e), -1);
     EXPECT(e.code == ERR_TOO_LARGE);
     kit_done(&t);
-    t.arena = arena_new(KB); /* and tokens that do not fit into the request */
+    t.arena = arena_new(KB); /* also with an arena too small for the tokens */
     EXPECT_EQ(vocab_encode(v, &(struct span){ { p, 4000 }, false }, 1, false, &t, &e), -1);
     EXPECT(e.code == ERR_MEMORY);
     kit_done(&t);
@@ -685,8 +689,8 @@ static void arrays_must_agree(void)
     }
 }
 
-/* Twice the same text: the last one counts; empty tokens are there and never found. */
-static void doubles_and_empty_tokens_are_tolerated(void)
+/* Duplicate texts: the last token is used; empty tokens exist and never match. */
+static void duplicate_and_empty_tokens_are_tolerated(void)
 {
     static struct kit_vocab k;
     struct gguf_writer *w = gguf_writer_new(0);
@@ -704,8 +708,9 @@ static void doubles_and_empty_tokens_are_tolerated(void)
     vocab_close(v);
 }
 
-/* Old files say nothing about types: what everybody calls a control token is one. */
-static void without_types_names_tell(void)
+/* Older files have no token types: tokens with the names of common control tokens become control
+ * tokens. */
+static void without_types_names_identify_control_tokens(void)
 {
     static const struct str tokens[] = { { "a", 1 }, { "<|im_end|>", 10 } };
     struct gguf_writer *w = gguf_writer_new(0);
@@ -732,13 +737,14 @@ static void without_types_names_tell(void)
 
 TESTS(TEST(bpe_merges_by_rank), TEST(ids_of_bytes),
     TEST(special_tokens_come_from_trusted_spans_only),
-    TEST(spans_are_joined_where_no_special_token_lies), TEST(no_merge_makes_a_control_token),
+    TEST(spans_are_joined_between_special_tokens), TEST(no_merge_makes_a_control_token),
     TEST(pieces_without_a_token_are_passed_through), TEST(ignore_merges_takes_whole_words),
-    TEST(spm_merges_by_score), TEST(spm_does_as_the_file_says),
-    TEST(spm_drops_the_first_blank_again), TEST(ends_come_from_keys_and_names),
+    TEST(spm_merges_by_score), TEST(spm_follows_the_flags_of_the_file),
+    TEST(spm_drops_the_first_blank_again), TEST(special_token_ids_come_from_keys_and_names),
     TEST(no_half_character_is_emitted), TEST(broken_bytes_become_replacement_characters),
     TEST(control_tokens_are_shown_only_on_request), TEST(encoding_and_decoding_is_identity),
     TEST(broken_text_keeps_its_bytes), TEST(merging_agrees_with_its_definition),
-    TEST(long_runs_cost_in_proportion), TEST(a_word_beyond_the_limit_is_refused),
+    TEST(long_words_are_nearly_linear), TEST(a_word_beyond_the_limit_is_refused),
     TEST(damaged_vocabularies_are_named), TEST(arrays_must_agree),
-    TEST(doubles_and_empty_tokens_are_tolerated), TEST(without_types_names_tell))
+    TEST(duplicate_and_empty_tokens_are_tolerated),
+    TEST(without_types_names_identify_control_tokens))

@@ -12,7 +12,7 @@ static bool counts(const struct seq *s, bool with_fresh)
     return s->state == SEQ_WAITING && (with_fresh || !s->is_fresh);
 }
 
-/* The first of these by rank and arrival: of all, or of a tenant's. */
+/* Reference: the first sequence by rank and arrival, of all tenants or of one. */
 static uint32_t first_of(
     const struct seq *seqs, uint32_t n, uint64_t now, bool with_fresh, int64_t tenant)
 {
@@ -36,7 +36,7 @@ static double least_served(
     return least;
 }
 
-/* By the words of waitq.h, over everything that waits. */
+/* Expects the order that waitq.h documents, over all waiting sequences. */
 static void expect_first(struct waitq *q, uint32_t n, uint64_t now, bool with_fresh)
 {
     uint32_t got = waitq_first(q, now, with_fresh);
@@ -57,8 +57,9 @@ static void expect_first(struct waitq *q, uint32_t n, uint64_t now, bool with_fr
     EXPECT_EQ(got, first_of(q->seqs, n, now, with_fresh, tenant));
 }
 
-/* Comes, or goes and comes back: fresh or not, with a rank of its own or by age. */
-static void act(struct waitq *q, struct rng *r, uint32_t at, uint64_t now, uint64_t n_tenants)
+/* Adds a sequence, or removes and adds it again: fresh or not, with its own rank or by age. */
+static void add_or_requeue(
+    struct waitq *q, struct rng *r, uint32_t at, uint64_t now, uint64_t n_tenants)
 {
     struct seq *s = &q->seqs[at];
     struct tenants *ts = q->tenants;
@@ -86,7 +87,7 @@ static void act(struct waitq *q, struct rng *r, uint32_t at, uint64_t now, uint6
     waitq_push(q, at);
 }
 
-static void the_first_is_the_first_of_all(void)
+static void first_sequence_equals_a_linear_search(void)
 {
     enum { N = 60 };
     static struct seq seqs[N];
@@ -103,7 +104,7 @@ static void the_first_is_the_first_of_all(void)
         for (int i = 0; i < 600; i++) {
             uint32_t n = 0;
             now += rng_below(&r, 100);
-            act(&q, &r, (uint32_t)rng_below(&r, N), now, 1 + seed % 6);
+            add_or_requeue(&q, &r, (uint32_t)rng_below(&r, N), now, 1 + seed % 6);
             for (uint32_t j = 0; j < N; j++)
                 n += seqs[j].state == SEQ_WAITING;
             EXPECT_EQ(q.n, n);
@@ -115,7 +116,7 @@ static void the_first_is_the_first_of_all(void)
     }
 }
 
-static void equals_take_turns(void)
+static void equal_tenants_alternate(void)
 {
     static struct seq seqs[12];
     struct tenants ts;
@@ -124,7 +125,7 @@ static void equals_take_turns(void)
 
     EXPECT_EQ(tenants_init(&ts, 12, &e), 0);
     EXPECT_EQ(waitq_init(&q, seqs, 12, &ts, AGE, &e), 0);
-    for (uint32_t i = 0; i < 12; i++) { /* nine of the first tenant's come before all others */
+    for (uint32_t i = 0; i < 12; i++) { /* nine of the first tenant arrive before all others */
         seqs[i] = (struct seq){ .state = SEQ_WAITING, .is_fresh = true, .order = i };
         seqs[i].tenant = tenants_enter(&ts, i < 9 ? 1 : i, 1);
         waitq_push(&q, i);
@@ -139,14 +140,15 @@ static void equals_take_turns(void)
     tenants_clear(&ts);
 }
 
-/* ---- what it costs, counted */
+/* ---- cost, in comparisons */
 
 struct load {
     uint32_t n_waiting, n_tenants;
-    int n_priorities, n_back_of_10, n_served; /* tenants between two looks */
+    int n_priorities, n_back_of_10, n_served; /* tenants served between two operations */
 };
 
-static void come(struct waitq *q, struct rng *r, uint32_t id, const struct load *l, uint64_t now)
+static void add_random(
+    struct waitq *q, struct rng *r, uint32_t id, const struct load *l, uint64_t now)
 {
     static uint64_t n_orders;
 
@@ -159,9 +161,9 @@ static void come(struct waitq *q, struct rng *r, uint32_t id, const struct load 
     waitq_push(q, id);
 }
 
-/* Looks for one to go and one to come in its place, while all tenants are served: on average, and
- * the most. */
-static double looks_of(const struct load *l, uint64_t *most)
+/* Removes the first sequence and adds another while all tenants are served. Returns the mean
+ * number of comparisons, and the maximum. */
+static double count_comparisons(const struct load *l, uint64_t *most)
 {
     enum { ROUNDS = 2000 };
     struct seq *seqs = try_aligned(_Alignof(struct seq), l->n_waiting * sizeof(*seqs));
@@ -176,7 +178,7 @@ static double looks_of(const struct load *l, uint64_t *most)
     EXPECT_EQ(tenants_init(&ts, l->n_waiting, &e), 0);
     EXPECT_EQ(waitq_init(&q, seqs, l->n_waiting, &ts, 2000000000, &e), 0);
     for (uint32_t i = 0; i < l->n_waiting; i++)
-        come(&q, &r, i, l, now += 100000);
+        add_random(&q, &r, i, l, now += 100000);
     *most = 0;
     for (int i = 0; i < ROUNDS; i++) {
         uint64_t before = waitq_n_looks(&q);
@@ -187,7 +189,7 @@ static double looks_of(const struct load *l, uint64_t *most)
         for (int j = 0; j < l->n_served; j++)
             tenants_charge(&ts, (uint32_t)rng_below(&r, ts.n), 2);
         tenants_leave(&ts, tenant);
-        come(&q, &r, id, l, now);
+        add_random(&q, &r, id, l, now);
         uint64_t n = waitq_n_looks(&q) - before;
         *most = MAX(*most, n);
         all += n;
@@ -198,9 +200,9 @@ static double looks_of(const struct load *l, uint64_t *most)
     return (double)all / ROUNDS;
 }
 
-/* Not with how many wait, nor of how many tenants and priorities: with the logarithm. Beyond that
- * each that was served may have to be sorted in again, once. */
-static void a_turn_costs_no_more_than_logarithms(void)
+/* The cost depends on the logarithm of the numbers of sequences, tenants and priorities. In
+ * addition each served tenant may have to be sorted in again once. */
+static void operations_cost_at_most_logarithms(void)
 {
     static const struct load loads[] = { { 64, 1, 1, 0, 0 }, { 4096, 1, 1, 0, 0 },
         { 4096, 64, 4, 0, 64 }, { 4096, 4096, 1, 0, 256 }, { 4096, 4096, 4, 3, 256 },
@@ -210,7 +212,7 @@ static void a_turn_costs_no_more_than_logarithms(void)
     for (size_t i = 0; i < ARRAY_LEN(loads); i++) {
         const struct load *l = &loads[i];
         uint64_t most;
-        double mean = looks_of(l, &most), log2_n = 0;
+        double mean = count_comparisons(l, &most), log2_n = 0;
         for (uint32_t n = l->n_waiting; n > 1; n /= 2)
             log2_n++;
         printf("%u wait, %u tenants, %d priorities, %d served: %.0f looks, %llu at most\n",
@@ -243,5 +245,5 @@ static void missing_memory_is_an_error(void)
 }
 #endif
 
-TESTS(TEST(the_first_is_the_first_of_all), TEST(equals_take_turns),
-    TEST(a_turn_costs_no_more_than_logarithms), TEST(missing_memory_is_an_error))
+TESTS(TEST(first_sequence_equals_a_linear_search), TEST(equal_tenants_alternate),
+    TEST(operations_cost_at_most_logarithms), TEST(missing_memory_is_an_error))

@@ -1,6 +1,5 @@
-/* One request in the words of every wire: whatever a client says it in, nothing of it is lost. A
- * random conversation and random sampling are written as each wire has them, read back, and
- * compared to the byte. */
+/* One request in every dialect: a random conversation with random sampling parameters is written
+ * in each dialect, parsed, and compared byte by byte. */
 #include "wire_kit.h"
 
 #include "base/rng.h"
@@ -15,7 +14,7 @@ struct turn {
     struct str parts[PARTS_MAX];
 };
 
-struct wish { /* what every wire can say */
+struct sample_request { /* a request that every dialect can express */
     struct turn turns[TURNS_MAX];
     int n_turns;
     int max_tokens, top_k;
@@ -27,7 +26,7 @@ struct wish { /* what every wire can say */
 };
 
 static struct rng rng;
-static struct wish wish;
+static struct sample_request sample_request;
 static char texts[64 * 1024];
 static size_t texts_n;
 
@@ -36,7 +35,7 @@ static uint32_t below(uint32_t n)
     return (uint32_t)rng_below(&rng, n);
 }
 
-/* Letters, escapes, control characters, all lengths of UTF-8, markers of templates. */
+/* Random letters, escapes, control characters, UTF-8 of all lengths, template markers. */
 static struct str some_text(size_t at_least)
 {
     static const char *const pieces[] = { "a", "Z ", "\"", "\\", "\n", "\t", "\x01", "é", "日",
@@ -52,33 +51,33 @@ static struct str some_text(size_t at_least)
     return (struct str){ texts + from, texts_n - from };
 }
 
-/* System or not, then user and assistant in turn, the user last. */
-static void make_wish(void)
+/* Optional system message, then user and assistant alternating, the user last. */
+static void make_request(void)
 {
     int n_pairs = (int)below(3);
 
-    memset(&wish, 0, sizeof(wish));
+    memset(&sample_request, 0, sizeof(sample_request));
     texts_n = 0;
     if (below(2))
-        wish.turns[wish.n_turns++].role = ROLE_SYSTEM;
+        sample_request.turns[sample_request.n_turns++].role = ROLE_SYSTEM;
     for (int i = 0; i < 2 * n_pairs + 1; i++)
-        wish.turns[wish.n_turns++].role = i % 2 ? ROLE_ASSISTANT : ROLE_USER;
-    for (int i = 0; i < wish.n_turns; i++) {
-        struct turn *t = &wish.turns[i];
+        sample_request.turns[sample_request.n_turns++].role = i % 2 ? ROLE_ASSISTANT : ROLE_USER;
+    for (int i = 0; i < sample_request.n_turns; i++) {
+        struct turn *t = &sample_request.turns[i];
         t->n_parts = 1 + (int)below(PARTS_MAX);
         for (int k = 0; k < t->n_parts; k++)
             t->parts[k] = some_text(t->role == ROLE_SYSTEM);
     }
-    wish.max_tokens = 1 + (int)below(1000);
-    wish.top_k = (int)below(100);
-    wish.temperature = (float)below(1000) / 1000.0f;
-    wish.top_p = (float)below(1000) / 1000.0f;
-    wish.n_stops = (int)below(3);
-    for (int i = 0; i < wish.n_stops; i++)
-        wish.stops[i] = some_text(1);
-    wish.user = some_text(0);
-    wish.stream = below(2);
-    wish.seed = (int64_t)below(1u << 30);
+    sample_request.max_tokens = 1 + (int)below(1000);
+    sample_request.top_k = (int)below(100);
+    sample_request.temperature = (float)below(1000) / 1000.0f;
+    sample_request.top_p = (float)below(1000) / 1000.0f;
+    sample_request.n_stops = (int)below(3);
+    for (int i = 0; i < sample_request.n_stops; i++)
+        sample_request.stops[i] = some_text(1);
+    sample_request.user = some_text(0);
+    sample_request.stream = below(2);
+    sample_request.seed = (int64_t)below(1u << 30);
 }
 
 /* ---- writing */
@@ -99,20 +98,20 @@ static void put_stops(struct jw *w, const char *key)
 {
     jw_key(w, key);
     jw_array(w);
-    for (int i = 0; i < wish.n_stops; i++)
-        jw_str(w, wish.stops[i]);
+    for (int i = 0; i < sample_request.n_stops; i++)
+        jw_str(w, sample_request.stops[i]);
     jw_end_array(w);
 }
 
 static void put_sampling(struct jw *w)
 {
-    put_number(w, "temperature", wish.temperature);
-    put_number(w, "top_p", wish.top_p);
-    put_int(w, "top_k", wish.top_k);
-    put_int(w, "seed", wish.seed);
+    put_number(w, "temperature", sample_request.temperature);
+    put_number(w, "top_p", sample_request.top_p);
+    put_int(w, "top_k", sample_request.top_k);
+    put_int(w, "seed", sample_request.seed);
 }
 
-/* A string where it is one part and the dice say so, else blocks. */
+/* A string if there is one part and a random choice permits it, otherwise blocks. */
 static void put_content_as(struct jw *w, const struct turn *t, const char *type)
 {
     if (t->n_parts == 1 && below(2)) {
@@ -140,12 +139,12 @@ static void put_messages(struct jw *w, int from)
 {
     jw_key(w, "messages");
     jw_array(w);
-    for (int i = from; i < wish.n_turns; i++) {
+    for (int i = from; i < sample_request.n_turns; i++) {
         jw_object(w);
         jw_key(w, "role");
-        jw_z(w, role_name(wish.turns[i].role));
+        jw_z(w, role_name(sample_request.turns[i].role));
         jw_key(w, "content");
-        put_content(w, &wish.turns[i]);
+        put_content(w, &sample_request.turns[i]);
         jw_end_object(w);
     }
     jw_end_array(w);
@@ -154,7 +153,7 @@ static void put_messages(struct jw *w, int from)
 static void put_stream(struct jw *w)
 {
     jw_key(w, "stream");
-    jw_bool(w, wish.stream);
+    jw_bool(w, sample_request.stream);
 }
 
 static void write_openai(struct jw *w)
@@ -162,43 +161,43 @@ static void write_openai(struct jw *w)
     put_messages(w, 0);
     put_sampling(w);
     put_stops(w, "stop");
-    put_int(w, "max_completion_tokens", wish.max_tokens);
+    put_int(w, "max_completion_tokens", sample_request.max_tokens);
     jw_key(w, "user");
-    jw_str(w, wish.user);
+    jw_str(w, sample_request.user);
     put_stream(w);
 }
 
 static void write_anthropic(struct jw *w)
 {
-    bool has_system = wish.turns[0].role == ROLE_SYSTEM;
+    bool has_system = sample_request.turns[0].role == ROLE_SYSTEM;
 
     if (has_system) {
         jw_key(w, "system");
-        put_content(w, &wish.turns[0]);
+        put_content(w, &sample_request.turns[0]);
     }
     put_messages(w, has_system);
     put_sampling(w);
     put_stops(w, "stop_sequences");
-    put_int(w, "max_tokens", wish.max_tokens);
+    put_int(w, "max_tokens", sample_request.max_tokens);
     jw_key(w, "metadata");
     jw_object(w);
     jw_key(w, "user_id");
-    jw_str(w, wish.user);
+    jw_str(w, sample_request.user);
     jw_end_object(w);
     put_stream(w);
 }
 
-/* Its content is a string, always. */
+/* Message content is always a string in this dialect. */
 static void write_ollama(struct jw *w)
 {
     jw_key(w, "messages");
     jw_array(w);
-    for (int i = 0; i < wish.n_turns; i++) {
+    for (int i = 0; i < sample_request.n_turns; i++) {
         jw_object(w);
         jw_key(w, "role");
-        jw_z(w, role_name(wish.turns[i].role));
+        jw_z(w, role_name(sample_request.turns[i].role));
         jw_key(w, "content");
-        jw_str(w, wish.turns[i].parts[0]);
+        jw_str(w, sample_request.turns[i].parts[0]);
         jw_end_object(w);
     }
     jw_end_array(w);
@@ -206,7 +205,7 @@ static void write_ollama(struct jw *w)
     jw_object(w);
     put_sampling(w);
     put_stops(w, "stop");
-    put_int(w, "num_predict", wish.max_tokens);
+    put_int(w, "num_predict", sample_request.max_tokens);
     jw_end_object(w);
     put_stream(w);
 }
@@ -215,22 +214,22 @@ static void write_llama(struct jw *w)
 {
     jw_key(w, "prompt");
     jw_array(w);
-    for (int i = 0; i < wish.turns[0].n_parts; i++)
-        jw_str(w, wish.turns[0].parts[i]);
+    for (int i = 0; i < sample_request.turns[0].n_parts; i++)
+        jw_str(w, sample_request.turns[0].parts[i]);
     jw_end_array(w);
     put_sampling(w);
     put_stops(w, "stop");
-    put_int(w, "n_predict", wish.max_tokens);
+    put_int(w, "n_predict", sample_request.max_tokens);
     put_stream(w);
 }
 
-/* Every part is typed by who says it; a message may say its type or not. */
+/* Each part has a type that depends on the role; the type of a message is optional. */
 static void write_responses(struct jw *w)
 {
     jw_key(w, "input");
     jw_array(w);
-    for (int i = 0; i < wish.n_turns; i++) {
-        const struct turn *t = &wish.turns[i];
+    for (int i = 0; i < sample_request.n_turns; i++) {
+        const struct turn *t = &sample_request.turns[i];
         jw_object(w);
         if (below(2)) {
             jw_key(w, "type");
@@ -245,21 +244,21 @@ static void write_responses(struct jw *w)
     jw_end_array(w);
     put_sampling(w);
     put_stops(w, "stop");
-    put_int(w, "max_output_tokens", wish.max_tokens);
+    put_int(w, "max_output_tokens", sample_request.max_tokens);
     jw_key(w, "user");
-    jw_str(w, wish.user);
+    jw_str(w, sample_request.user);
     put_stream(w);
 }
 
 /* ---- comparing */
 
-static void expect_turns(int n_parts_most)
+static void expect_conversation(int n_parts_most)
 {
     const struct convo *c = &kit.ask.convo;
 
-    EXPECT_EQ(c->n_messages, wish.n_turns);
-    for (int i = 0; i < wish.n_turns; i++) {
-        const struct turn *t = &wish.turns[i];
+    EXPECT_EQ(c->n_messages, sample_request.n_turns);
+    for (int i = 0; i < sample_request.n_turns; i++) {
+        const struct turn *t = &sample_request.turns[i];
         const struct message *m = &c->messages[i];
         EXPECT_EQ((int)m->role, (int)t->role);
         EXPECT_EQ(m->n_parts, MIN(t->n_parts, n_parts_most));
@@ -271,27 +270,27 @@ static void expect_turns(int n_parts_most)
 
 static void expect_prompts(void)
 {
-    EXPECT_EQ(kit.ask.n_prompts, wish.turns[0].n_parts);
+    EXPECT_EQ(kit.ask.n_prompts, sample_request.turns[0].n_parts);
     for (int i = 0; i < kit.ask.n_prompts; i++)
-        EXPECT(str_eq(kit.ask.prompts[i].text, wish.turns[0].parts[i]));
+        EXPECT(str_eq(kit.ask.prompts[i].text, sample_request.turns[0].parts[i]));
 }
 
 static void expect_sampling(void)
 {
     const struct ask *a = &kit.ask;
 
-    EXPECT_EQ(a->max_tokens, wish.max_tokens);
-    EXPECT_EQ(a->sample.top_k, wish.top_k);
-    EXPECT_EQ(a->sample.temperature, wish.temperature);
-    EXPECT_EQ(a->sample.top_p, wish.top_p);
-    EXPECT_EQ((int64_t)a->sample.seed, wish.seed);
-    EXPECT_EQ(a->stream, wish.stream);
-    EXPECT_EQ(a->n_stops, wish.n_stops);
-    for (int i = 0; i < wish.n_stops; i++)
-        EXPECT(str_eq(a->stops[i], wish.stops[i]));
+    EXPECT_EQ(a->max_tokens, sample_request.max_tokens);
+    EXPECT_EQ(a->sample.top_k, sample_request.top_k);
+    EXPECT_EQ(a->sample.temperature, sample_request.temperature);
+    EXPECT_EQ(a->sample.top_p, sample_request.top_p);
+    EXPECT_EQ((int64_t)a->sample.seed, sample_request.seed);
+    EXPECT_EQ(a->stream, sample_request.stream);
+    EXPECT_EQ(a->n_stops, sample_request.n_stops);
+    for (int i = 0; i < sample_request.n_stops; i++)
+        EXPECT(str_eq(a->stops[i], sample_request.stops[i]));
 }
 
-static void through(const struct wire *wire, void (*write)(struct jw *w))
+static void round_trip(const struct wire *wire, void (*write)(struct jw *w))
 {
     struct buf b;
     struct jw w;
@@ -303,7 +302,7 @@ static void through(const struct wire *wire, void (*write)(struct jw *w))
     jw_z(&w, "m");
     write(&w);
     jw_key(&w, "x_unknown");
-    jw_str(&w, wish.user);
+    jw_str(&w, sample_request.user);
     jw_end_object(&w);
     arena_free(kit.arena);
     kit.arena = arena_new(64 * MB);
@@ -313,33 +312,33 @@ static void through(const struct wire *wire, void (*write)(struct jw *w))
     EXPECT(!kit.e.code);
     buf_clear(&b);
     EXPECT(str_is(kit.ask.model, "m"));
-    EXPECT(str_eq(json_get(kit.ask.raw, "x_unknown")->s, wish.user));
+    EXPECT(str_eq(json_get(kit.ask.raw, "x_unknown")->s, sample_request.user));
     expect_sampling();
 }
 
-static void nothing_of_a_request_is_lost(void)
+static void request_is_complete_in_every_dialect(void)
 {
     uint64_t seed = 20261121;
 
     printf("seed %" PRIu64 "\n", seed);
     rng = (struct rng){ seed, 0 };
     for (int i = 0; i < ROUNDS; i++) {
-        make_wish();
-        through(&wire_openai_chat, write_openai);
-        expect_turns(PARTS_MAX);
-        EXPECT(str_eq(kit.ask.user, wish.user));
-        through(&wire_anthropic, write_anthropic);
-        expect_turns(PARTS_MAX);
-        EXPECT(str_eq(kit.ask.user, wish.user));
-        through(&wire_responses, write_responses);
-        expect_turns(PARTS_MAX);
-        EXPECT(str_eq(kit.ask.user, wish.user));
-        through(&wire_ollama_chat, write_ollama);
-        expect_turns(1);
-        through(&wire_llama, write_llama);
+        make_request();
+        round_trip(&wire_openai_chat, write_openai);
+        expect_conversation(PARTS_MAX);
+        EXPECT(str_eq(kit.ask.user, sample_request.user));
+        round_trip(&wire_anthropic, write_anthropic);
+        expect_conversation(PARTS_MAX);
+        EXPECT(str_eq(kit.ask.user, sample_request.user));
+        round_trip(&wire_responses, write_responses);
+        expect_conversation(PARTS_MAX);
+        EXPECT(str_eq(kit.ask.user, sample_request.user));
+        round_trip(&wire_ollama_chat, write_ollama);
+        expect_conversation(1);
+        round_trip(&wire_llama, write_llama);
         expect_prompts();
     }
     kit_close();
 }
 
-TESTS(TEST(nothing_of_a_request_is_lost))
+TESTS(TEST(request_is_complete_in_every_dialect))

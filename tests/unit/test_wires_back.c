@@ -1,6 +1,5 @@
-/* What a wire tells comes back in the next request of its client: thoughts, text, calls with their
- * arguments, results. A random turn is told as a body, sent back as history, and compared to the
- * byte. */
+/* Responses sent back as history: a random turn with reasoning, text, calls with arguments and
+ * results is written as a response body, sent back by the client, and compared byte by byte. */
 #include "wire_kit.h"
 
 #include "base/rng.h"
@@ -10,7 +9,7 @@
 enum { CALLS_MAX = 3, ROUNDS = 300 };
 
 struct turn {
-    struct str thought, text[CALLS_MAX + 1]; /* in front of each call, and behind the last */
+    struct str reasoning, text[CALLS_MAX + 1]; /* text before each call, and after the last */
     struct str names[CALLS_MAX], args[CALLS_MAX], results[CALLS_MAX];
     bool failed[CALLS_MAX];
     int n_calls;
@@ -25,7 +24,8 @@ static uint32_t below(uint32_t n)
     return (uint32_t)rng_below(&rng, n);
 }
 
-/* Letters, escapes, control characters, all lengths of UTF-8, marks of wires and templates. */
+/* Random letters, escapes, control characters, UTF-8 of all lengths, dialect and template
+ * markers. */
 static struct str some_text(size_t at_least)
 {
     static const char *const pieces[] = { "a", "Z ", "\"", "\\", "\n", "\t", "\x01", "é", "日",
@@ -95,7 +95,7 @@ static void make_turn(void)
     static const char *const names[] = { "f", "get_weather", "a.b-c", "日" };
 
     turn = (struct turn){ .n_calls = (int)below(CALLS_MAX + 1) };
-    turn.thought = below(2) ? some_text(1) : STR("");
+    turn.reasoning = below(2) ? some_text(1) : STR("");
     for (int i = 0; i <= turn.n_calls; i++)
         turn.text[i] = below(2) ? some_text(1) : STR("");
     if (!turn.n_calls)
@@ -108,9 +108,9 @@ static void make_turn(void)
     }
 }
 
-/* ---- telling it, in pieces of whole characters */
+/* ---- writing it, in pieces of whole characters */
 
-static struct str cut(struct str *rest)
+static struct str take_piece(struct str *rest)
 {
     size_t n = 1 + below((uint32_t)rest->n);
 
@@ -121,18 +121,18 @@ static struct str cut(struct str *rest)
     return piece;
 }
 
-static void tell(void)
+static void write_response(void)
 {
-    for (struct str rest = turn.thought; rest.n;)
-        answer_reasoning(kit.answer, 0, cut(&rest));
+    for (struct str rest = turn.reasoning; rest.n;)
+        answer_reasoning(kit.answer, 0, take_piece(&rest));
     for (int i = 0; i <= turn.n_calls; i++) {
         for (struct str rest = turn.text[i]; rest.n;)
-            answer_text(kit.answer, 0, cut(&rest));
+            answer_text(kit.answer, 0, take_piece(&rest));
         if (i == turn.n_calls)
             break;
         answer_call_begin(kit.answer, 0, i, turn.names[i]);
         for (struct str rest = turn.args[i]; rest.n;)
-            answer_call_args(kit.answer, 0, i, cut(&rest));
+            answer_call_args(kit.answer, 0, i, take_piece(&rest));
         answer_call_end(kit.answer, 0, i);
     }
     answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
@@ -163,7 +163,7 @@ static void back_openai(struct jw *w, const struct json *body)
     }
 }
 
-/* Its results are blocks of one message of the user. */
+/* Tool results are blocks of one user message. */
 static void back_anthropic(struct jw *w, const struct json *body)
 {
     const struct json *content = json_get(body, "content"), *b = content->child;
@@ -269,7 +269,7 @@ static void expect_turn(bool has_ids, bool has_errors)
 
     EXPECT_EQ(c->n_messages, turn.n_calls + 3);
     EXPECT_EQ((int)m->role, ROLE_ASSISTANT);
-    EXPECT(str_eq(m->reasoning, turn.thought));
+    EXPECT(str_eq(m->reasoning, turn.reasoning));
     expect_text(m);
     EXPECT_EQ(m->n_tool_calls, turn.n_calls);
     for (int i = 0; i < turn.n_calls; i++) {
@@ -285,7 +285,7 @@ static void expect_turn(bool has_ids, bool has_errors)
     EXPECT_EQ((int)c->messages[turn.n_calls + 2].role, ROLE_USER);
 }
 
-static void what_is_told_comes_back(void)
+static void response_sent_as_history_is_unchanged(void)
 {
 #define ASK(more) "{'max_tokens':9,'messages':[{'role':'user','content':'q'}]" more "}"
     uint64_t seed = 20261121;
@@ -296,16 +296,16 @@ static void what_is_told_comes_back(void)
         texts = arena_new(MB);
         make_turn();
         kit_open(&wire_openai_chat, ASK(""));
-        tell();
+        write_response();
         send_back(&wire_openai_chat, back_openai);
         expect_turn(true, false);
         kit_open(&wire_anthropic, ASK(""));
-        tell();
+        write_response();
         send_back(&wire_anthropic, back_anthropic);
         expect_turn(true, true);
         EXPECT_EQ(kit.ask.n_strange_thoughts, 0);
         kit_open(&wire_ollama_chat, ASK(",'stream':false"));
-        tell();
+        write_response();
         send_back(&wire_ollama_chat, back_ollama);
         expect_turn(false, false);
         arena_free(texts);
@@ -313,4 +313,4 @@ static void what_is_told_comes_back(void)
     kit_close();
 }
 
-TESTS(TEST(what_is_told_comes_back))
+TESTS(TEST(response_sent_as_history_is_unchanged))
