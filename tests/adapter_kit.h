@@ -1,4 +1,4 @@
-/* adapter_kit.h: a template, and the adapter of a model that has it. */
+/* adapter_kit.h: compiles a chat template and opens the adapter of a model with it. */
 #pragma once
 
 #include "chat/adapter.h"
@@ -37,7 +37,8 @@ static inline void kit_unfit(struct fitting *f)
     chat_template_free(f->t);
 }
 
-/* A template of the test data; NULL (and says so) when it is not there. The caller frees it. */
+/* Returns a template of the test data; NULL, with a message, if it is missing. The caller frees
+ * it. */
 static inline char *kit_template(const char *name)
 {
     char path[512], file[300];
@@ -51,7 +52,7 @@ static inline char *kit_template(const char *name)
     return z;
 }
 
-/* What a client of the OpenAI wire says; in the arena. */
+/* Parses a request body of OpenAI's chat API; the conversation is in the arena. */
 static inline struct convo kit_convo(struct str request, struct arena *a)
 {
     struct json *j;
@@ -62,7 +63,7 @@ static inline struct convo kit_convo(struct str request, struct arena *a)
     return c;
 }
 
-/* 0, or says why not. */
+/* Returns 0, or -1 and prints the error. */
 static inline int kit_adapt(
     struct rendered *r, const struct adapter *adapter, const struct convo *c, struct arena *a)
 {
@@ -74,8 +75,8 @@ static inline int kit_adapt(
     return rc;
 }
 
-/* Does with each template that there is: ours, and those of the test data. False: there are none
- * of these. */
+/* Calls fn for every template: the built-in ones and those of the test data. Returns false if
+ * the test data are missing. */
 static inline bool kit_each_template(
     void (*fn)(const char *source, const char *name, void *ctx), void *ctx)
 {

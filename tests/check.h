@@ -1,10 +1,13 @@
-/* check.h: cmocka through one thin header.
+/* check.h: unit test macros on top of cmocka.
  *
- *     static void a_full_pool_says_so(void) { EXPECT_EQ(page_take(p).i, PAGE_NONE.i); }
- *     TESTS(TEST(a_full_pool_says_so), TEST(agrees_with_a_plain_array))
+ *     static void page_take_on_empty_pool_returns_none(void)
+ *     {
+ *         EXPECT_EQ(page_take(p).i, PAGE_NONE.i);
+ *     }
+ *     TESTS(TEST(page_take_on_empty_pool_returns_none), TEST(pool_agrees_with_a_plain_array))
  *
- * Names are sentences. A substring as argument runs some: `test_pages full`. The last line is
- * `N passed, N failed`. */
+ * A test name is a statement about behaviour. A program argument selects the tests whose names
+ * contain it: `test_pages empty`. The last line of output is `N passed, N failed`. */
 #pragma once
 
 #include <setjmp.h>
@@ -16,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Release builds cannot fail allocations on purpose: what a fault test must have met there is 0. */
+/* Release builds cannot inject allocation failures: there, the minimum number of failures is 0. */
 #ifdef TESTING
 #define FAULTS_AT_LEAST(n) (n)
 #else
@@ -46,7 +49,7 @@ struct check_test {
         unsigned: "%u", unsigned long: "%lu", unsigned long long: "%llu", int: "%d",               \
         long: "%ld", long long: "%lld", default: "%d")
 
-/* Numbers, by value; prints both sides. */
+/* Compares numbers by value; prints both sides if they differ. */
 #define EXPECT_EQ(a, b)                                                                            \
     do {                                                                                           \
         __typeof__((a) + 0) check_a = (a);                                                         \

@@ -1,5 +1,5 @@
-/* convo_json.h: a conversation for tests from JSON in the shape of OpenAI's chat requests.
- * What a request that is well formed becomes; no error reporting. */
+/* convo_json.h: makes a conversation from JSON in the form of OpenAI's chat requests. The JSON
+ * must be valid; errors are not reported. */
 #pragma once
 
 #include "chat/convo.h"

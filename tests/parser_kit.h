@@ -1,4 +1,5 @@
-/* parser_kit.h: runs the output parser over a text cut in some way, and keeps what it told. */
+/* parser_kit.h: runs the output parser over a text with given cuts and records its output
+ * events. */
 #pragma once
 
 #include "base/mem.h"
@@ -6,7 +7,7 @@
 #include "output/parser.h"
 #include "output/parser_rows.h"
 
-#ifdef KIT_FUZZ /* there is no cmocka */
+#ifdef KIT_FUZZ /* cmocka is not available */
 #define EXPECT(x)       CHECK(x)
 #define EXPECT_EQ(a, b) CHECK((a) == (b))
 #else
@@ -26,12 +27,12 @@
     "\"l\":{\"type\":\"array\"},\"m\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]},"    \
     "\"e\":{\"enum\":[\"7\",\"8\"]}}}}]"
 
-/* Everything that was told, as one text: equal texts mean equal answers. Events that follow each
- * other and say the same kind of thing are one. */
+/* All output events as one text: equal texts mean equal outputs. Consecutive events of one kind
+ * are joined. */
 struct told {
     struct parsed whole;
     struct buf log;
-    char last; /* the kind of the last event */
+    char last; /* kind of the last event */
     int n_begun, n_broken;
     bool is_open;
 };
@@ -112,7 +113,7 @@ static inline void told_clear(struct told *t)
     buf_clear(&t->log);
 }
 
-/* cuts: ascending places; the text is put in n_cuts + 1 pieces. */
+/* Parses the text in n_cuts + 1 pieces; cuts are ascending offsets. */
 static inline void told_run(struct told *t, const struct parser_format *f,
     const struct parser_options *o, struct str text, const size_t *cuts, size_t n_cuts)
 {
@@ -144,7 +145,7 @@ static inline bool kit_has_mark(struct str text, const struct mark_row *marks, i
     return false;
 }
 
-/* What must hold for every answer whatsoever. */
+/* Checks the invariants of every output. */
 static inline void told_check(
     const struct told *t, const struct tool_row *tool, const struct thinking_row *thinking)
 {

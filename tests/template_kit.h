@@ -1,4 +1,4 @@
-/* template_kit.h: compile, render and compare in one line. */
+/* template_kit.h: compiles and renders a template and compares the result, in one call. */
 #pragma once
 
 #include "base/mem.h"
@@ -12,7 +12,7 @@ struct rendering {
     struct rendered r;
     struct err e;
     int rc;
-    char *text; /* all spans, terminated */
+    char *text; /* all spans, zero-terminated */
 };
 
 static const struct template_env kit_env = {
@@ -60,7 +60,7 @@ static inline void kit_expect_request(const char *source, const char *request, c
     kit_free(&x);
 }
 
-/* With one user message "hi". */
+/* Renders with one user message "hi". */
 static inline void kit_expect(const char *source, const char *want)
 {
     kit_expect_request(source, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}", want);

@@ -1,4 +1,4 @@
-/* text_kit.h: vocabularies for tests: opened from files, or small ones made on the spot. */
+/* text_kit.h: vocabularies for tests: opened from files, or small ones made by the test. */
 #pragma once
 
 #include "check.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A file below the shared test data; false (and says so) when it is not there. */
+/* Path of a file below the shared test data; returns false, with a message, if it is missing. */
 static inline bool kit_data_path(char out[512], const char *name)
 {
     const char *dir = getenv("SHARED_DATA");
@@ -27,7 +27,7 @@ static inline bool kit_data_path(char out[512], const char *name)
     return true;
 }
 
-/* A whole file; the caller frees p. */
+/* Reads a whole file; the caller frees p. */
 static inline struct str kit_read(const char *path)
 {
     FILE *f = fopen(path, "rb");
@@ -57,7 +57,7 @@ static inline struct vocab *kit_open(const char *path)
     return v;
 }
 
-/* ---- made on the spot */
+/* ---- made by the test */
 
 enum { KIT_MAX = 600 };
 
@@ -84,7 +84,7 @@ static inline int32_t kit_add_scored(struct kit_vocab *k, const char *text, floa
     return kit_add(k, text, TOKEN_NORMAL);
 }
 
-/* "l o" makes "lo", which becomes a token. */
+/* Adds the merge "l o" and its result "lo" as a token. */
 static inline void kit_merge(struct kit_vocab *k, const char *pair, const char *token)
 {
     k->merges[k->n_merges++] = str_of(pair);
@@ -92,7 +92,7 @@ static inline void kit_merge(struct kit_vocab *k, const char *pair, const char *
         kit_add(k, token, TOKEN_NORMAL);
 }
 
-/* The 256 bytes as byte-level BPE (ids 0..255) or as SPM's byte tokens. */
+/* Adds the 256 bytes as byte-level BPE tokens (ids 0..255) or as byte tokens of SPM. */
 static inline void kit_bytes(struct kit_vocab *k, bool bpe)
 {
     for (int b = 0; b < 256; b++) {
@@ -104,7 +104,7 @@ static inline void kit_bytes(struct kit_vocab *k, bool bpe)
     }
 }
 
-/* w has other keys in it already, or none; it is freed. */
+/* Opens the vocabulary. w may contain other keys, or be NULL; it is freed. */
 static inline int kit_make(struct vocab **out, const struct kit_vocab *k, const char *model,
     struct gguf_writer *w, struct err *e)
 {
@@ -122,7 +122,7 @@ static inline int kit_make(struct vocab **out, const struct kit_vocab *k, const 
     rc = rc ? rc : gguf_open_bytes(&g, (const uint8_t *)b.p, b.n, e);
     rc = rc ? rc : vocab_open(out, g, e);
     gguf_close(g);
-    buf_clear(&b); /* the vocabulary keeps nothing of it */
+    buf_clear(&b); /* the vocabulary does not refer to it */
     return rc;
 }
 
@@ -151,7 +151,7 @@ static inline void kit_done(struct tokens *t)
     *t = (struct tokens){ 0 };
 }
 
-/* Through the streaming detokenizer, token by token. The caller clears the buffer. */
+/* Decodes with the streaming detokenizer, token by token. The caller clears the buffer. */
 static inline struct buf kit_decode(const struct vocab *v, const int32_t *ids, size_t n)
 {
     struct detok d = { 0 };

@@ -1,4 +1,5 @@
-/* A model and a part of its layers, for tests of who guesses for whom. */
+/* drop_layers_kit.h: makes a draft model from a model by leaving out a layer, for tests of
+ * speculative decoding. */
 #pragma once
 
 #include "testing/thin.h"
@@ -30,7 +31,8 @@ static inline uint32_t gguf_n_layers(const struct gguf *g)
     return (uint32_t)n;
 }
 
-/* All layers but the last but one, in a new file: path ends in XXXXXX, the caller unlinks it. */
+/* Writes the model without its last layer but one to a new file: path ends in XXXXXX, the caller
+ * unlinks it. */
 static inline void thin_make(const struct gguf *g, char *path)
 {
     uint32_t keep[THIN_LAYERS_MAX], n = gguf_n_layers(g), n_keep = 0;

@@ -1,7 +1,7 @@
-/* answers.h: the answers to requests as their events arrive.
+/* sim_output.h: collects the outputs of requests from their events.
  *
- * An answer is kept as digests: one number per token that covers its id, its log-probability's
- * bits and all alternatives, so that "the same" means every bit. */
+ * An output is stored as digests: one number per token that covers its id, the bits of its
+ * logprob and all alternatives. Equal digests mean equal bits. */
 #pragma once
 
 #include "asks.h"
@@ -16,7 +16,7 @@ struct answer {
         int32_t stop_id;
         int n_ends;
     } choice[ASK_CHOICES];
-    int n_scores; /* of prompt tokens */
+    int n_scores; /* scores of prompt tokens */
     uint64_t score[ASK_PROMPT];
     int n_gen_ends;
 };
@@ -34,7 +34,7 @@ static inline uint64_t digest_of(const struct sampled *t)
     return h;
 }
 
-/* Files an event away; checks that it is the next of its kind. */
+/* Stores an event; checks that it is the next one of its kind. */
 static inline void answer_take(struct answer *a, const struct gen_event *ev)
 {
     const struct gen_input *in = gen_input(ev->gen);
@@ -66,7 +66,8 @@ static inline void answer_take(struct answer *a, const struct gen_event *ev)
     }
 }
 
-/* The whole answer of a completed choice, or the beginning of one that was cut short. */
+/* Expects the complete output of a finished choice, or a prefix of it if the choice was
+ * cancelled. */
 static inline void expect_same_choice(
     const struct answer *got, const struct answer *want, int i, bool is_cut)
 {

@@ -1,4 +1,4 @@
-/* asks.h: random requests. */
+/* sim_request.h: random engine requests. */
 #pragma once
 
 #include "base/rng.h"
@@ -85,8 +85,8 @@ static inline void ask_script(struct ask *a, struct rng *r, int n_vocab, int max
     a->in.script = &a->script;
 }
 
-/* The next turn of a conversation: a prompt, part of its answer, and something new; or the same
- * beginning once more. */
+/* Makes the next turn of a conversation: a prompt, part of its output, and new tokens; or the
+ * same prefix again. */
 static inline void ask_follow(
     struct ask *a, struct rng *r, const struct ask *before, const int32_t *answer, int n_answer)
 {

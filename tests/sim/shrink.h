@@ -1,8 +1,8 @@
-/* shrink.h: a failing run of the simulator, made as small as it still fails.
+/* shrink.h: reduces a failing simulation to the smallest one that still fails.
  *
- * A run is a shape: a seed, which of its requests take part, what is left out, and the most tokens
- * a prompt and an answer may have. Shapes are tried in processes of their own, so that one that
- * aborts or hangs is just one that fails. */
+ * A shape describes a run: seed, participating requests, disabled features, and maximum lengths
+ * of prompt and output. Each shape is tried in a child process, so that an abort or a hang
+ * counts as a failure. */
 #pragma once
 
 #include "base/base.h"
@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum plain { /* left out of a shape */
+enum plain { /* features disabled in a shape */
     NO_CANCELS = 1,
     NO_STOPPED_CHOICES = 2,
     NOBODY_SLOW = 4,
@@ -30,7 +30,7 @@ enum plain { /* left out of a shape */
 
 struct shape {
     uint64_t seed;
-    uint32_t dropped; /* bit i: request i does not come */
+    uint32_t dropped; /* bit i: request i is left out */
     unsigned plain;
     int prompt, out;
 };
@@ -59,7 +59,7 @@ static inline bool shape_fails(const struct shape *s, shape_fn run)
     return status != 0;
 }
 
-/* Tries `smaller`; keeps it when it fails as well. */
+/* Tries `smaller`; keeps it if it fails as well. */
 static inline bool shape_try(struct shape *s, struct shape smaller, shape_fn run)
 {
     if (!memcmp(s, &smaller, sizeof(smaller)) || !shape_fails(&smaller, run))
@@ -81,7 +81,7 @@ static inline bool shape_drop(struct shape *s, int n_requests, shape_fn run)
     return is_less;
 }
 
-/* Until nothing can be taken away any more. */
+/* Shrinks until nothing can be removed any more. */
 static inline void shape_shrink(struct shape *s, int n_requests, shape_fn run)
 {
     for (bool is_less = true; is_less;) {
@@ -91,7 +91,8 @@ static inline void shape_shrink(struct shape *s, int n_requests, shape_fn run)
             t.plain |= bit;
             is_less |= shape_try(s, t, run);
         }
-        for (int part = 2; part <= 8; part *= 2) { /* by a half, by a quarter, by an eighth */
+        /* reduces lengths by a half, a quarter, an eighth */
+        for (int part = 2; part <= 8; part *= 2) {
             struct shape t = *s;
             t.prompt -= MAX(t.prompt / part, t.prompt > 1);
             is_less |= shape_try(s, t, run);

@@ -1,4 +1,5 @@
-/* wants.h: what a fake model's answer must be, computed without engine, scheduler or pages. */
+/* expected_output.h: expected output of a fake model, computed without engine, scheduler and KV
+ * pages. */
 #pragma once
 
 #include "answers.h"
@@ -74,7 +75,7 @@ static inline void want_scores(
     }
 }
 
-/* n_ctx as the engine has it; n_vocab <= 256. */
+/* Computes the output of a request. n_ctx as in the engine; n_vocab <= 256. */
 static inline void ask_answer(const struct ask *a, const struct fake_options *o, int n_ctx,
     struct sampler *s, struct answer *w)
 {

@@ -1,5 +1,5 @@
-/* answer.h: what a server has answered, taken apart: is it whole, and has it the shape that its
- * Content-Type says? */
+/* raw_response.h: splits the bytes of an HTTP response and checks that it is complete and that
+ * its body has the form that its Content-Type states. */
 #pragma once
 
 #include "base/json.h"
@@ -8,10 +8,10 @@
 #include <stdlib.h>
 
 struct seen {
-    long status;     /* 0: cut before there was one */
-    bool is_whole;   /* as long as it said it would be */
-    struct str head; /* with the empty line's first half */
-    struct str body; /* without its chunks */
+    long status;     /* 0: the connection was closed before the status */
+    bool is_whole;   /* the length agrees with Content-Length, or the last chunk is present */
+    struct str head; /* includes the CRLF of its last field */
+    struct str body; /* without chunk framing */
 };
 
 static inline bool seen_has(const struct seen *s, const char *line)
@@ -19,7 +19,7 @@ static inline bool seen_has(const struct seen *s, const char *line)
     return str_find(s->head, str_of(line)) >= 0;
 }
 
-/* In place: the pieces of a chunked body, one behind the other. False: the last is not there. */
+/* Joins the chunks of a body in place. Returns false if the last chunk is missing. */
 static inline bool seen_unchunk(char *at, size_t n, struct str *out)
 {
     struct str in = { at, n };
@@ -46,7 +46,7 @@ static inline bool seen_unchunk(char *at, size_t n, struct str *out)
     }
 }
 
-/* All that came until the connection ended; its bytes are moved. */
+/* Parses all bytes received until the connection ended; moves bytes within `text`. */
 static inline struct seen seen_of(char *text, size_t n)
 {
     static const char length[] = "Content-Length: ";
@@ -86,7 +86,7 @@ static inline void must_be_json(struct str text)
     arena_free(a);
 }
 
-/* Frames end with an empty line; what is told in them is JSON, but for comments and the end. */
+/* Checks frames or lines: each contains JSON, except comments and the end marker of a stream. */
 static inline void must_be_lines(struct str rest, bool is_sse)
 {
     while (rest.n) {
@@ -103,7 +103,7 @@ static inline void must_be_lines(struct str rest, bool is_sse)
     }
 }
 
-/* Of one that is whole, and has a body. */
+/* Checks a response that is complete and has a body. */
 static inline void must_have_its_shape(const struct seen *s)
 {
     if (seen_has(s, "Content-Type: text/event-stream"))

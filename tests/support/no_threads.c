@@ -1,5 +1,6 @@
-/* no_threads.c: loaded before a program (LD_PRELOAD), it lets none of its threads begin. Who runs
- * to the end beside it has nothing for the thread sanitizer to find (tests/all). */
+/* no_threads.c: an LD_PRELOAD library that ends the program when it starts a thread. A program
+ * that runs to its end with it has no threads, so the thread sanitizer cannot find anything in
+ * it (tests/all). */
 #include <pthread.h>
 #include <unistd.h>
 

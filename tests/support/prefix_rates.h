@@ -1,18 +1,18 @@
-/* prefix_rates.h: what of a trace is found: by a cache without end, by the least recently used of
- * single pages with nothing in its way, and by the prefix cache in both its orders. */
+/* prefix_rates.h: prefix cache hit rates on a trace: of an unlimited cache, of exact LRU over
+ * single pages, and of the prefix cache with both eviction policies. */
 #pragma once
 
 #include "cache/tree.h"
 #include "support/prefix_trace.h"
 
-/* ---- the ideal */
+/* ---- the ideal caches */
 
 struct ideal_entry {
     uint64_t name;
     uint32_t next, prev, chain;
 };
 
-struct ideal { /* entry 0 is the list's head */
+struct ideal { /* entry 0 is the head of the list */
     struct ideal_entry *e;
     uint32_t *buckets, n_buckets, cap, n;
 };
@@ -82,7 +82,8 @@ static inline void ideal_touch(struct ideal *m, uint64_t name)
     ideal_push(m, i);
 }
 
-/* How many tokens of the prompt it finds; then it has all of prompt and answer. */
+/* Returns the number of prompt tokens found; then all pages of prompt and output are in the
+ * cache. */
 static inline int ideal_visit(struct ideal *m, const int32_t *tokens, int n_prompt, int n)
 {
     static uint64_t names[1 << 16];
@@ -93,12 +94,12 @@ static inline int ideal_visit(struct ideal *m, const int32_t *tokens, int n_prom
         names[i] = name = tree_name_after(name, tokens + i * PAGE_TOKENS, PAGE_TOKENS);
     while (n_found < n_prompt / PAGE_TOKENS && n_found < n_pages && ideal_find(m, names[n_found]))
         n_found++;
-    for (int i = n_pages; i-- > 0;) /* so that the first is used last */
+    for (int i = n_pages; i-- > 0;) /* makes the first page the most recently used */
         ideal_touch(m, names[i]);
     return n_found * PAGE_TOKENS;
 }
 
-/* ---- the tree, as a sequence uses it */
+/* ---- the prefix cache, in the way a sequence uses it */
 
 static inline int tree_visit(
     struct tree *t, struct page_pool *p, const int32_t *tokens, int n_prompt, int n)
@@ -123,7 +124,7 @@ static inline int tree_visit(
     return found / PAGE_TOKENS * PAGE_TOKENS;
 }
 
-struct hit_rates { /* of tokens */
+struct hit_rates { /* in tokens */
     double endless, ideal, lru, clock;
     double mean_prompt;
 };

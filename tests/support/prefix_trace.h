@@ -1,9 +1,9 @@
-/* prefix_trace.h: requests that begin alike.
+/* prefix_trace.h: synthetic request traces with shared prefixes.
  *
- * They are drawn, not recorded: conversations of some turns, each of which has what was said before
- * in front, behind one of some system prompts of very different popularity. Their lengths follow
- * what was published of recorded ones (Mooncake, FAST 2025; Azure, 2023), and so does, of the first
- * two, how much of them can be found at all. Tokens are hashes, so that nothing has to be kept. */
+ * The requests are random: conversations of several turns, each with the previous turns as its
+ * prefix, after one of several system prompts of very different popularity. The lengths follow
+ * published statistics of recorded traces (Mooncake, FAST 2025; Azure, 2023); for the first two
+ * kinds the reachable hit rate does as well. Tokens are hashes, so that no text is stored. */
 #pragma once
 
 #include "base/mem.h"
@@ -16,11 +16,11 @@
 struct trace_kind {
     const char *name;
     int n_groups;         /* system prompts */
-    double zipf;          /* their popularity falls with rank to this power */
+    double zipf;          /* the popularity is proportional to rank to the power of -zipf */
     double system_tokens; /* means */
     double first_tokens, turn_tokens, answer_tokens;
     double turns;
-    double gap; /* requests of others between two turns */
+    double gap; /* requests of other conversations between two turns */
 };
 
 static const struct trace_kind trace_kinds[] = {
@@ -32,7 +32,7 @@ static const struct trace_kind trace_kinds[] = {
 
 struct trace_request {
     int group, session;
-    int n_system, n; /* tokens: of the system prompt, and all */
+    int n_system, n; /* tokens: of the system prompt, and in total */
     int n_answer;
 };
 
@@ -44,7 +44,7 @@ struct trace_session {
 struct trace {
     const struct trace_kind *kind;
     struct rng rng;
-    struct trace_session *open; /* heap by due */
+    struct trace_session *open; /* heap ordered by due time */
     int n_open, cap_open, n_sessions;
     uint64_t now;
 };
@@ -54,7 +54,7 @@ static inline double trace_uniform(struct trace *t)
     return ((double)rng_below(&t->rng, 1u << 30) + 1) / ((1u << 30) + 1.0);
 }
 
-/* Lognormal with this mean: most are shorter, few are much longer. */
+/* Lognormal with this mean: most values are smaller, a few are much larger. */
 static inline int trace_length(struct trace *t, double mean)
 {
     const double sigma = 0.8;
@@ -94,7 +94,7 @@ static inline void trace_clear(struct trace *t)
     mem_free(t->open);
 }
 
-/* The earliest that is due, taken out; else a new one. */
+/* Removes and returns the conversation that is due first; otherwise starts a new one. */
 static inline struct trace_session trace_session_next(struct trace *t)
 {
     struct trace_session s = { 0 };
@@ -133,7 +133,7 @@ static inline struct trace_request trace_next(struct trace *t)
     return s.r;
 }
 
-/* Prompt and answer. */
+/* Writes the tokens of prompt and output. */
 static inline void trace_tokens(const struct trace_request *r, int32_t *out, int n)
 {
     for (int i = 0; i < n; i++) {

@@ -1,4 +1,4 @@
-/* shelf.h: a shelf of a test, and what it says of itself. */
+/* response_store_kit.h: opens a response store for a test, and returns its size. */
 #pragma once
 
 #include "check.h"
@@ -6,7 +6,7 @@
 
 enum { SECOND = 1000000000 };
 
-/* What is not used for ten seconds is too old. */
+/* Responses that are not used for ten seconds expire. */
 static inline struct shelf *new_shelf(size_t most, size_t owner_most)
 {
     struct shelf_options o = { most, owner_most, 10 * (uint64_t)SECOND };

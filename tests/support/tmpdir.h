@@ -1,4 +1,4 @@
-/* tmpdir.h: a directory of a test's own, and its end. */
+/* tmpdir.h: makes and removes a temporary directory for a test. */
 #pragma once
 
 #include "../check.h"

@@ -1,4 +1,5 @@
-/* world.h: a whole server inside a test: pool, service, loopback clients. */
+/* test_server.h: a complete server inside a test: model registry, service, and clients over
+ * loopback. */
 #pragma once
 
 #include "base/mem.h"
@@ -17,7 +18,7 @@ struct world {
     struct keys *keys;
     struct service *service;
     struct shelf *shelf;
-    struct model_spec specs[2]; /* "echo" answers scripts, "demo" computes */
+    struct model_spec specs[2]; /* "echo" is a script back end, "demo" computes */
 };
 
 static inline void world_close(struct world *w)
@@ -31,8 +32,8 @@ static inline void world_close(struct world *w)
     keys_close(w->keys);
 }
 
-/* models/demo.gguf is found from the top of the tree, where tests are started. After -1 it is to be
- * closed, too. */
+/* models/demo.gguf is relative to the repository root, the working directory of tests. The
+ * server must also be closed after -1. */
 static inline int world_start(struct world *w, int n_models, int n_threads, struct err *e)
 {
     struct model_spec spec = model_spec_of("echo", "models/demo.gguf");
@@ -94,7 +95,7 @@ static inline int world_connect(const struct world *w)
     return fd;
 }
 
-/* start: "POST /path"; fields: whole lines, or "". */
+/* start: "POST /path"; fields: complete header lines, or "". */
 static inline void world_send_with(int fd, const char *start, const char *fields, const char *body)
 {
     char head[512];
@@ -104,7 +105,7 @@ static inline void world_send_with(int fd, const char *start, const char *fields
         fields, strlen(body));
     if (send(fd, head, (size_t)n, MSG_NOSIGNAL) < 0 ||
         send(fd, body, strlen(body), MSG_NOSIGNAL) < 0)
-        return; /* it was cut already: reading tells */
+        return; /* the connection was closed: reading reports it */
 }
 
 static inline void world_send(int fd, const char *path, const char *body)
@@ -115,7 +116,7 @@ static inline void world_send(int fd, const char *path, const char *body)
     world_send_with(fd, start, "", body);
 }
 
-/* Reads to the end; the status, 0 when the connection was cut without one. */
+/* Reads until the end. Returns the status; 0 if the connection was closed without one. */
 static inline int world_read(int fd, char *text, size_t size)
 {
     size_t n = 0;
@@ -127,7 +128,8 @@ static inline int world_read(int fd, char *text, size_t size)
     return n > 12 && !strncmp(text, "HTTP/1.1 ", 9) ? (int)strtol(text + 9, NULL, 10) : 0;
 }
 
-/* Status of the answer, whose bytes are in `text`; 0 when the connection was cut without one. */
+/* Sends a request; returns the status of the response, whose bytes are in `text`; 0 if the
+ * connection was closed without one. */
 static inline int world_ask(
     const struct world *w, const char *start, const char *body, char *text, size_t size)
 {

@@ -1,5 +1,5 @@
-/* fake_sink.h: a sink over a buffer that also checks how it is used: begin once, then writes, then
- * end or abort once; a body is as long as was promised. */
+/* fake_sink.h: a sink over a buffer that checks its use: one begin, then writes, then one end or
+ * abort; the body must have the announced length. */
 #pragma once
 
 #include "http/sink.h"

@@ -1,4 +1,4 @@
-/* tiny.h: a GGUF file of a few kilobytes with random weights, whole or damaged in one place. */
+/* tiny.h: makes a GGUF file of a few kilobytes with random weights, valid or with one defect. */
 #pragma once
 
 #include "base/mem.h"
@@ -66,7 +66,7 @@ static inline void tiny_tensor(struct tiny_file *f, const struct tiny *t, const 
     bool is_bias = id >= TENSOR_Q_BIAS && id <= TENSOR_V_BIAS, is_embd = id == TENSOR_EMBD;
     float amp = is_embd ? 1 : 1.7f / sqrtf((float)cols);
     for (uint64_t i = 0; i < cols * rows / qtype_info(type)->block; i++)
-        if (is_vector && !is_bias) { /* norms and rope factors: about 1 */
+        if (is_vector && !is_bias) { /* norms and RoPE factors: about 1 */
             float one = 0.75f + 0.5f * (float)rng_next_unit(&f->rng);
             buf_put(&f->data, &one, 4);
         } else {
@@ -141,7 +141,7 @@ static inline void tiny_keys(struct tiny_file *f, const struct tiny *t)
         tiny_string(f, t->key_str, t->str);
 }
 
-/* The file's bytes. */
+/* Returns the bytes of the file. */
 static inline struct buf tiny_bytes(const struct tiny *t)
 {
     struct tiny_file f = { .rng = { t->seed, 0 } };
@@ -165,7 +165,7 @@ static inline struct buf tiny_bytes(const struct tiny *t)
     return head;
 }
 
-/* Writes the file, opens it, unlinks it. */
+/* Writes the file, opens it and unlinks it. */
 static inline struct gguf *tiny_open(const struct tiny *t)
 {
     char path[] = "/tmp/inferflux-tiny-XXXXXX";

@@ -1,7 +1,7 @@
-/* tiny_bytes.h: numbers, strings and random blocks of weights as GGUF writes them.
+/* tiny_bytes.h: numbers, strings and random blocks of weights in GGUF encoding.
  *
- * The bytes of quantised blocks are random, with scales that keep activations near 1: for tests
- * of arithmetic any bytes are as good as trained ones. */
+ * The bytes of quantised blocks are random, with scales that keep activations near 1: tests of
+ * arithmetic do not need trained weights. */
 #pragma once
 
 #include "base/buf.h"
@@ -30,7 +30,7 @@ static inline uint16_t tiny_f16(float f) /* normal numbers and zero only, trunca
     return exp <= 0 ? 0 : (uint16_t)((u >> 16 & 0x8000) | (unsigned)exp << 10 | (u >> 13 & 0x3ff));
 }
 
-/* One block of n elements, about +-amp each. */
+/* Writes one block of random weights with a magnitude of about amp. */
 static inline void tiny_block(struct buf *b, enum qtype type, float amp, struct rng *r)
 {
     const struct qtype_info *q = qtype_info(type);
@@ -82,14 +82,15 @@ static inline void tiny_block(struct buf *b, enum qtype type, float amp, struct 
     case Q_IQ4_NL:
         memcpy(p, &d_iq, 2);
         break;
-    case Q_IQ4_XS: /* scales of -16 .. 15, or d would be no normal number */
+    case Q_IQ4_XS: /* scales of -16 .. 15, otherwise d would be subnormal */
         memcpy(p, &d_xs, 2);
         p[2] = (uint8_t)((p[2] & 0x55) | (~p[2] & 0x55) << 1);
         p[3] = (uint8_t)((p[3] & 0x55) | (~p[3] & 0x55) << 1);
         break;
     case Q_MXFP4:
         memcpy(&bits, &scale, 4);
-        p[0] = (uint8_t)((bits >> 23) - 3); /* 12 of half that scale is about the wanted one */
+        /* 12 times half of that scale is about the desired magnitude */
+        p[0] = (uint8_t)((bits >> 23) - 3);
         break;
     }
     buf_put(b, p, q->block_bytes);

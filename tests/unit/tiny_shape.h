@@ -1,24 +1,25 @@
-/* tiny_shape.h: what a tiny model (tiny.h) is like, and what is wrong with it. */
+/* tiny_shape.h: shape of a tiny model (tiny.h), and its defect, if any. */
 #pragma once
 
 #include "format/qtype.h"
 
 struct tiny {
     const char *arch;
-    enum qtype type, type_v; /* of matrices; of attn_v and ffn_down (K_M files mix) */
+    /* `type` of the matrices; `type_v` of attn_v and ffn_down (K_M files mix types) */
+    enum qtype type, type_v;
     int layers, d, heads, kv_heads, head_dim, ff, vocab, ctx;
     int experts, experts_used;
     bool is_untied, has_factors;
     uint64_t seed;
-    /* Damage; NULL and 0: none. */
-    const char *drop;   /* a tensor that is left out */
-    const char *bend;   /* a tensor with one column block more */
-    const char *retype; /* a tensor with type `retype_to` */
+    /* Defects; NULL and 0: none. */
+    const char *drop;   /* tensor that is left out */
+    const char *bend;   /* tensor with one more block of columns */
+    const char *retype; /* tensor with type `retype_to` */
     uint32_t retype_to;
-    const char *stranger; /* one more tensor, of this name */
-    const char *key;      /* a key that has this value instead; -1: left out */
+    const char *stranger; /* name of an additional tensor */
+    const char *key;      /* key with the value `value` instead; -1: left out */
     int64_t value;
-    const char *key_str, *str; /* a key with a string */
+    const char *key_str, *str; /* key with a string value */
 };
 
 static const struct tiny tiny_default = { .arch = "llama",

@@ -1,5 +1,5 @@
-/* wire_kit.h: a body -> an ask, an answer over a fake sink. Bodies and expected bytes are written
- * with ' for ". */
+/* dialect_kit.h: parses a request body of a dialect, and writes responses to a fake sink. Bodies
+ * and expected bytes are written with ' for ". */
 #pragma once
 
 #include "../check.h"
@@ -59,7 +59,8 @@ static inline const char *kit_z(struct str s)
     return to;
 }
 
-/* "system: a|user: b, c|assistant: d [call(args)#id] {thoughts}|tool#id: e": the whole convo. */
+/* The conversation as text: "system: a|user: b, c|assistant: d [call(args)#id]
+ * {reasoning}|tool#id: e". */
 static inline const char *kit_convo(void)
 {
     static char out[4000];
@@ -86,7 +87,7 @@ static inline const char *kit_convo(void)
     return out;
 }
 
-/* ---- answers */
+/* ---- responses */
 
 static const char *const kit_words[] = { "<end>", "Hello", " wor", "ld", "\"q\"\n", "!", "\xC3",
     "\xA9" };
@@ -126,7 +127,7 @@ static inline void kit_close(void)
     kit.arena = NULL;
 }
 
-/* A token and the text it makes. */
+/* Emits a token and its text. */
 static inline void kit_say(int choice, int32_t id)
 {
     struct sampled t = { .id = id, .logprob = -0.5f, .n_top = 1, .top = { { id, -0.5f } } };

@@ -1,11 +1,11 @@
-/* http_kit.h: a server with a test application; http_peer.h has its clients.
+/* http_kit.h: an HTTP server with a test application; http_peer.h has its clients.
  *
- *   /echo     "METHOD /path?query\n" and the body     /later   the same, a round later
+ *   /echo     "METHOD /path?query\n" and the body     /later   the same, one loop iteration later
  *   /tiny     the same, bodies of up to 4 bytes       /refuse  401 from on_head
  *   /empty    204                                     /abort   a stream that is cut
  *   /stream   a stream of "one", "two", "three"       /hold    waits in kit.held
  *   /field    echoes the field X-Echo as a field
- * Everything else is 404. Bodies are capped at kit.max_body. */
+ * Other paths return 404. Bodies are limited to kit.max_body. */
 #pragma once
 
 #include "base/arena.h"
@@ -20,7 +20,7 @@ struct kit {
     struct http_options o;
     int64_t max_body;
     int n_heads, n_requests, n_gone, n_drained;
-    struct http_exchange *held; /* the newest of /hold; NULL when it has gone */
+    struct http_exchange *held; /* the latest /hold exchange; NULL after it has ended */
 };
 
 struct kit_later {
@@ -112,7 +112,7 @@ static inline void kit_on_gone(void *ctx, struct http_exchange *x)
     k->n_gone++;
     if (k->held == x)
         k->held = NULL;
-    /* What is written after the client left goes nowhere, and is no fault. */
+    /* A write after the client has disconnected is discarded, and is not an error. */
     sink_write(&x->sink, STR("into the void"));
 }
 
@@ -123,7 +123,7 @@ static inline void kit_on_drained(void *ctx, struct http_exchange *x)
     k->n_drained++;
 }
 
-/* k->o and k->max_body may be set before (kit_init), nothing else. */
+/* Before this call only k->o and k->max_body may be set (kit_init). */
 static inline void kit_init(struct kit *k)
 {
     *k = (struct kit){ .o = http_options_default, .max_body = 1 << 20 };

@@ -1,5 +1,6 @@
-/* http_peer.h: clients in the same thread as the server, so that tests need neither sleeps nor
- * luck: a client writes, the loop is turned until the answer is there or a deadline has passed. */
+/* http_peer.h: clients in the thread of the server, so that tests need no sleeps and are
+ * deterministic: a client writes, then the loop runs until the response is complete or a
+ * deadline has passed. */
 #pragma once
 
 #include "http_kit.h"
@@ -46,7 +47,7 @@ static inline int kit_connect(struct kit *k)
     return kit_connect_with(k, 0);
 }
 
-/* Sends as much as the server takes; false when it has hung up. */
+/* Sends as much as the server accepts; returns false if it has closed the connection. */
 static inline bool kit_send(struct kit *k, int fd, struct str s)
 {
     uint64_t end = clock_ns() + 20000000000u;
@@ -63,7 +64,7 @@ static inline bool kit_send(struct kit *k, int fd, struct str s)
 
 enum kit_end { KIT_OPEN, KIT_EOF, KIT_RESET };
 
-/* Appends what comes to *b until it holds at least n bytes, or the server has hung up. */
+/* Appends received bytes to *b until it has at least n, or the server has closed the connection. */
 static inline enum kit_end kit_read(struct kit *k, int fd, struct buf *b, size_t n)
 {
     uint64_t end = clock_ns() + 20000000000u;
@@ -83,7 +84,7 @@ static inline enum kit_end kit_read(struct kit *k, int fd, struct buf *b, size_t
     return KIT_OPEN;
 }
 
-/* Reads until b holds `mark`. */
+/* Reads until b contains `mark`. */
 static inline bool kit_read_to(struct kit *k, int fd, struct buf *b, const char *mark)
 {
     while (str_find(buf_str(b), str_of(mark)) < 0)
