@@ -1,4 +1,5 @@
-/* What is found out about a model from its architecture and its template alone. */
+/* Model family, parsers and stop tokens that are detected from architecture and chat template
+ * only. */
 #include "../adapter_kit.h"
 
 struct expected {
@@ -40,7 +41,7 @@ static const struct expected models[] = {
     { "openai-gpt-oss-120b", "gpt-oss", "gpt_oss", "harmony", "harmony", true, true, false },
 };
 
-static void templates_tell_the_parsers(void)
+static void parsers_are_detected_from_templates(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(models); i++) {
         const struct expected *m = &models[i];
@@ -61,7 +62,7 @@ static void templates_tell_the_parsers(void)
     }
 }
 
-/* ---- whatever a client sends, every template shows it */
+/* ---- every template shows every part of a request */
 
 #define CALLS(id, city)                                                                            \
     "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"" id "\",\"type\":"        \
@@ -88,7 +89,7 @@ static const char everything[] =
 static const char *const words[] = { "w1sys", "w2sys", "w3user", "w4user", "w5user", "w7look",
     "w8city", "w9city", "w10result", "w11said", "w12late", "w13user", "w14tool", "w15argument" };
 
-static void nothing_that_a_client_sends_is_lost(void)
+static void every_part_of_a_request_is_rendered(void)
 {
     int n_bad = 0;
 
@@ -119,7 +120,7 @@ static void nothing_that_a_client_sends_is_lost(void)
     EXPECT_EQ(n_bad, 0);
 }
 
-/* ---- how the answer begins */
+/* ---- start state of the output parser */
 
 static enum parser_start start_of(const struct fitting *f, const char *request)
 {
@@ -139,7 +140,7 @@ static enum parser_start start_of(const struct fitting *f, const char *request)
     "\"" text "\"}],\"continue_final_message\":true}"
 #define KWARGS(k) ",\"chat_template_kwargs\":{" k "}}"
 
-static void the_prompt_says_whether_the_answer_begins_inside_a_thought(void)
+static void prompt_determines_whether_output_begins_in_reasoning(void)
 {
     static const struct {
         const char *file, *request;
@@ -169,9 +170,9 @@ static void the_prompt_says_whether_the_answer_begins_inside_a_thought(void)
     }
 }
 
-/* ---- where an answer ends */
+/* ---- stop tokens */
 
-static void the_familys_own_tokens_end_an_answer(void)
+static void stop_tokens_are_those_of_the_family(void)
 {
     static const struct {
         const char *file, *ends[3], *others[4];
@@ -179,7 +180,7 @@ static void the_familys_own_tokens_end_an_answer(void)
         { "GLM-4.6", { "<|user|>", "<|observation|>" }, { "<|assistant|>", "<tool_call>" } },
         { "MiniMax-M2", { "[e~[" }, { "]~b]", "</minimax:tool_call>" } },
         { "Qwen-Qwen3-0.6B", { "<|im_end|>" }, { "<|im_start|>", "</think>", "</tool_call>" } },
-        /* A message ends there, the turn goes on. */
+        /* These tokens end a message, not the turn. */
         { "openai-gpt-oss-120b", { "<|return|>", "<|call|>" }, { "<|end|>", "<|channel|>" } },
         { "CohereForAI-c4ai-command-r7b-12-2024-tool_use", { "<|END_OF_TURN_TOKEN|>" },
             { "<|END_RESPONSE|>", "<|END_ACTION|>", "<|END_THINKING|>" } },
@@ -210,6 +211,6 @@ static void the_familys_own_tokens_end_an_answer(void)
     }
 }
 
-TESTS(TEST(the_familys_own_tokens_end_an_answer), TEST(templates_tell_the_parsers),
-    TEST(nothing_that_a_client_sends_is_lost),
-    TEST(the_prompt_says_whether_the_answer_begins_inside_a_thought))
+TESTS(TEST(stop_tokens_are_those_of_the_family), TEST(parsers_are_detected_from_templates),
+    TEST(every_part_of_a_request_is_rendered),
+    TEST(prompt_determines_whether_output_begins_in_reasoning))

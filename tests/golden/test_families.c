@@ -1,5 +1,5 @@
-/* Files that bring no chat template: what is chosen by the tokens of the vocabulary, beside what
- * the vendor's own template makes of the same conversations. */
+/* Model files without a chat template: the built-in template chosen by the tokens of the
+ * vocabulary, compared with the prompts of the vendor's own template. */
 #include "../adapter_kit.h"
 
 #include "registry/pool.h"
@@ -8,13 +8,13 @@
 
 #define BAR "\xEF\xBD\x9C"
 
-/* Both columns of a row are what has to be taken out of the vendor's prompt until it is ours: "" =
- * nothing, they are equal; NULL = they differ in more than that, as `why` says. */
+/* Both columns of a row are what must be removed from the vendor's prompt to make it equal to
+ * ours: "" = nothing, the prompts are equal; NULL = they differ in more than that, see `why`. */
 struct row {
     const char *file, *arch;
-    const char *tokens[8]; /* of the real vocabulary, as far as they tell families */
+    const char *tokens[8]; /* tokens of the real vocabulary that distinguish families */
     const char *eos;
-    const char *family; /* NULL source: the file has to bring a template */
+    const char *family; /* NULL source: the file must contain a template */
     const char *extra_alone, *extra_talk;
     const char *why;
 };
@@ -118,10 +118,10 @@ static struct vocab *vocab_of(const struct row *r)
 
 #define HEAD "{\"add_generation_prompt\":true,\"messages\":["
 #define HI   "{\"role\":\"user\",\"content\":\"Hi\"}"
-static const char alone[] = HEAD HI "]}";
-static const char talk[] = HEAD "{\"role\":\"system\",\"content\":\"Be brief.\"}," HI
-                                ",{\"role\":\"assistant\",\"content\":\"Hello.\"},"
-                                "{\"role\":\"user\",\"content\":\"Bye\"}]}";
+static const char single_message[] = HEAD HI "]}";
+static const char conversation[] = HEAD "{\"role\":\"system\",\"content\":\"Be brief.\"}," HI
+                                        ",{\"role\":\"assistant\",\"content\":\"Hello.\"},"
+                                        "{\"role\":\"user\",\"content\":\"Bye\"}]}";
 
 static char *prompt_of(const struct fitting *f, const char *request)
 {
@@ -137,7 +137,7 @@ static char *prompt_of(const struct fitting *f, const char *request)
     return z;
 }
 
-static void take_out(char *text, const char *what)
+static void remove_text(char *text, const char *what)
 {
     size_t n = strlen(what);
 
@@ -154,22 +154,22 @@ static void compare(const struct row *r, const struct fitting *own, const struct
     EXPECT(strstr(ours, "Hi"));
     if (extra && *extra) {
         EXPECT(strstr(theirs, extra));
-        take_out(theirs, extra);
+        remove_text(theirs, extra);
     }
     if (extra) {
         if (strcmp(ours, theirs))
             fprintf(stderr, "%s\n", r->file);
         EXPECT_STR(ours, theirs);
-    } else { /* the table stays true */
+    } else { /* keeps the table correct */
         EXPECT(!is_equal);
     }
     mem_free(ours);
     mem_free(theirs);
 }
 
-/* ---- what is chosen */
+/* ---- choice of the family */
 
-static void a_file_without_a_template_gets_its_familys(void)
+static void file_without_template_gets_that_of_its_family(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const struct row *r = &rows[i];
@@ -187,8 +187,8 @@ static void a_file_without_a_template_gets_its_familys(void)
             struct adapter_options o = { .arch = str_of(r->arch), .vocab = v, .env = &env };
             struct fitting own = kit_fit(f->source, &o), vendor = kit_fit(source, &o);
             EXPECT(!own.rc && !vendor.rc);
-            compare(r, &own, &vendor, alone, r->extra_alone);
-            compare(r, &own, &vendor, talk, r->extra_talk);
+            compare(r, &own, &vendor, single_message, r->extra_alone);
+            compare(r, &own, &vendor, conversation, r->extra_talk);
             for (int32_t id = 0; id < vocab_n(v); id++) {
                 bool ends = vocab_is_end(v, id) || adapter_is_end(own.adapter, id);
                 bool ends_there = vocab_is_end(v, id) || adapter_is_end(vendor.adapter, id);
@@ -208,7 +208,7 @@ static void a_file_without_a_template_gets_its_familys(void)
     }
 }
 
-/* ---- a whole file */
+/* ---- a complete file */
 
 static void put_tensors(const struct gguf *g, struct gguf_writer *w)
 {
@@ -218,7 +218,7 @@ static void put_tensors(const struct gguf *g, struct gguf_writer *w)
     }
 }
 
-/* The model of the tree without its template: path ends in XXXXXX, the caller unlinks it. */
+/* Writes models/demo.gguf without its template: path ends in XXXXXX, the caller unlinks it. */
 static void strip_template(char *path)
 {
     struct gguf_writer *w = gguf_writer_new(0);
@@ -257,9 +257,9 @@ static void open_model(struct model *m, struct model_spec *spec, const char *pat
     EXPECT(m->template && m->adapter);
 }
 
-static void the_demo_model_talks_without_its_template(void)
+static void demo_model_works_without_its_template(void)
 {
-    static const char *const requests[] = { alone, talk };
+    static const char *const requests[] = { single_message, conversation };
     char path[] = "/tmp/inferflux-bare-XXXXXX";
     struct model_spec specs[2];
     struct model own = { 0 }, bare = { 0 };
@@ -286,5 +286,5 @@ static void the_demo_model_talks_without_its_template(void)
     unlink(path);
 }
 
-TESTS(TEST(a_file_without_a_template_gets_its_familys),
-    TEST(the_demo_model_talks_without_its_template))
+TESTS(TEST(file_without_template_gets_that_of_its_family),
+    TEST(demo_model_works_without_its_template))

@@ -1,5 +1,5 @@
-/* What is lost by keys and values of fewer bits: the demo model reads its own answers, once with
- * f16 and once with each other format, and its distributions are held against one another. */
+/* Accuracy of KV formats: the demo model evaluates its own outputs with f16 KV and with each
+ * other format, and the test compares the distributions. */
 #include "base/mem.h"
 #include "format/gguf.h"
 #include "model/llama.h"
@@ -10,8 +10,8 @@
 
 enum { MAX_PROMPT = 96, ANSWER = 48, MAX_TOKENS = MAX_PROMPT + ANSWER };
 
-/* Long openings, so that there is something to attend to. */
-static const char *const said[] = {
+/* Long prompts, so that attention covers many positions. */
+static const char *const prompts[] = {
     "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n<|im_start|>user\nHello! What can "
     "you do?<|im_end|>\n<|im_start|>assistant\n",
     "<|im_start|>user\nMy name is Anna.<|im_end|>\n<|im_start|>assistant\nNice to meet you, "
@@ -24,14 +24,14 @@ static const char *const said[] = {
     "<|im_start|>user\nSay hello in German, please.<|im_end|>\n<|im_start|>assistant\n",
 };
 
-struct text { /* a prompt and what f16 says to it */
+struct text { /* a prompt and the output with f16 KV */
     int32_t ids[MAX_TOKENS];
     int n;
 };
 
 struct loss {
     int n, n_same;
-    double kl, worst; /* nats: the mean, and of one position */
+    double kl, worst; /* KL divergence in nats: mean, and maximum of one position */
 };
 
 static struct lm *open_demo(const struct gguf *g, enum kv_type type)
@@ -48,7 +48,7 @@ static struct lm *open_demo(const struct gguf *g, enum kv_type type)
     return m;
 }
 
-static const float *read_on(struct lm *m, const struct text *t, int from, int n_logits)
+static const float *evaluate(struct lm *m, const struct text *t, int from, int n_logits)
 {
     static page_id pages[MAX_TOKENS / PAGE_TOKENS + 1];
     struct lm_run run = { t->ids + from, t->n - from, from, pages, n_logits, NULL };
@@ -59,7 +59,7 @@ static const float *read_on(struct lm *m, const struct text *t, int from, int n_
     return run.logits;
 }
 
-static int32_t best(const float *logits, int n)
+static int32_t best_token(const float *logits, int n)
 {
     int at = 0;
 
@@ -80,7 +80,7 @@ static void write_text(struct lm *m, const struct vocab *v, const char *prompt, 
     t->n = (int)out.n;
     arena_free(out.arena);
     for (int from = 0; t->n < (int)out.n + ANSWER;) {
-        int32_t id = best(read_on(m, t, from, 1), m->n_vocab);
+        int32_t id = best_token(evaluate(m, t, from, 1), m->n_vocab);
         from = t->n;
         t->ids[t->n++] = id;
     }
@@ -88,7 +88,7 @@ static void write_text(struct lm *m, const struct vocab *v, const char *prompt, 
 
 static double log_sum(const float *logits, int n)
 {
-    double top = logits[best(logits, n)], sum = 0;
+    double top = logits[best_token(logits, n)], sum = 0;
 
     for (int i = 0; i < n; i++)
         sum += exp(logits[i] - top);
@@ -104,23 +104,23 @@ static double divergence(const float *p, const float *q, int n)
     return kl;
 }
 
-static void hold_against(struct loss *l, struct lm *f16, struct lm *other, const struct text *t)
+static void compare_with(struct loss *l, struct lm *f16, struct lm *other, const struct text *t)
 {
     const int n = f16->n_vocab;
-    const float *p = read_on(f16, t, 0, t->n), *q = read_on(other, t, 0, t->n);
+    const float *p = evaluate(f16, t, 0, t->n), *q = evaluate(other, t, 0, t->n);
 
     for (int i = 0; i < t->n; i++, p += n, q += n) {
         double kl = divergence(p, q, n);
         l->kl += kl;
         l->worst = fmax(l->worst, kl);
-        l->n_same += best(p, n) == best(q, n);
+        l->n_same += best_token(p, n) == best_token(q, n);
     }
     l->n += t->n;
 }
 
 static void measure(struct loss *l, enum kv_type type)
 {
-    static struct text texts[ARRAY_LEN(said)];
+    static struct text texts[ARRAY_LEN(prompts)];
     struct gguf *g;
     struct vocab *v;
     struct err e;
@@ -128,9 +128,9 @@ static void measure(struct loss *l, enum kv_type type)
     EXPECT(!gguf_open(&g, "models/demo.gguf", &e) && !vocab_open(&v, g, &e));
     struct lm *f16 = open_demo(g, KV_F16), *other = open_demo(g, type);
     *l = (struct loss){ 0 };
-    for (size_t i = 0; i < ARRAY_LEN(said); i++) {
-        write_text(f16, v, said[i], &texts[i]);
-        hold_against(l, f16, other, &texts[i]);
+    for (size_t i = 0; i < ARRAY_LEN(prompts); i++) {
+        write_text(f16, v, prompts[i], &texts[i]);
+        compare_with(l, f16, other, &texts[i]);
     }
     l->kl /= l->n;
     printf("kv type %d: %d positions, %d with the same first, KL %.2e, worst %.2e\n", (int)type,
@@ -141,7 +141,7 @@ static void measure(struct loss *l, enum kv_type type)
     gguf_close(g);
 }
 
-static void nothing_is_lost_to_itself(void)
+static void f16_equals_itself(void)
 {
     struct loss l;
 
@@ -149,7 +149,7 @@ static void nothing_is_lost_to_itself(void)
     EXPECT(l.n > 500 && l.n_same == l.n && l.worst < 1e-12);
 }
 
-static void bf16_loses_little(void)
+static void bf16_is_close_to_f16(void)
 {
     struct loss l;
 
@@ -157,13 +157,13 @@ static void bf16_loses_little(void)
     EXPECT(l.n_same * 200 >= l.n * 199 && l.kl < 1e-3);
 }
 
-static void q8_0_loses_little(void)
+static void q8_0_is_close_to_f16(void)
 {
     struct loss l;
 
     measure(&l, KV_Q8_0);
-    EXPECT(l.kl > 0); /* it is another format */
+    EXPECT(l.kl > 0); /* the format has an effect */
     EXPECT(l.n_same * 200 >= l.n * 199 && l.kl < 1e-3);
 }
 
-TESTS(TEST(nothing_is_lost_to_itself), TEST(bf16_loses_little), TEST(q8_0_loses_little))
+TESTS(TEST(f16_equals_itself), TEST(bf16_is_close_to_f16), TEST(q8_0_is_close_to_f16))

@@ -1,11 +1,11 @@
-/* What models of every format say, whole and cut in every way: tests/golden/parser.txt. */
+/* Output of models in every format, parsed whole and with all cuts: tests/golden/parser.txt. */
 #include "../parser_kit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #ifdef TESTING
-enum { GROUPINGS = 128 }; /* per case; a row has more than eight */
+enum { GROUPINGS = 128 }; /* number of groupings per case; a format has more than eight cases */
 #else
 enum { GROUPINGS = 1000 };
 #endif
@@ -24,7 +24,7 @@ struct golden {
 
 static int failures;
 
-static void complain(const struct golden *g, const char *what, struct str got, struct str want)
+static void report(const struct golden *g, const char *what, struct str got, struct str want)
 {
     fprintf(stderr, "%s %s: %s: %s\n  in:   %s\n  got:  " STR_FMT "\n  want: " STR_FMT "\n",
         g->tool, g->thinking, g->name, what, g->text, STR_ARG(got), STR_ARG(want));
@@ -49,7 +49,7 @@ static void expect_calls(const struct golden *g, const struct parsed *r)
 
     if (r->n_calls != g->n_calls) {
         snprintf(count, sizeof(count), "%d instead of %d", r->n_calls, g->n_calls);
-        complain(g, "number of calls", buf_str(&r->content), str_of(count));
+        report(g, "number of calls", buf_str(&r->content), str_of(count));
         return;
     }
     for (int i = 0; i < r->n_calls; i++) {
@@ -57,9 +57,9 @@ static void expect_calls(const struct golden *g, const struct parsed *r)
         ptrdiff_t gap = str_find(want, STR(" "));
         struct str name = { want.p, (size_t)gap }, args = str_skip(want, (size_t)gap + 1);
         if (!str_eq(r->calls[i].name, name))
-            complain(g, "name", r->calls[i].name, name);
+            report(g, "name", r->calls[i].name, name);
         if (!same_json(r->calls[i].arguments, args))
-            complain(g, "arguments", r->calls[i].arguments, args);
+            report(g, "arguments", r->calls[i].arguments, args);
     }
 }
 
@@ -68,13 +68,13 @@ static void expect_golden(const struct golden *g, const struct told *t)
     char count[64];
 
     if (!str_is(buf_str(&t->whole.content), g->content))
-        complain(g, "content", buf_str(&t->whole.content), str_of(g->content));
+        report(g, "content", buf_str(&t->whole.content), str_of(g->content));
     if (!str_is(buf_str(&t->whole.reasoning), g->reasoning))
-        complain(g, "reasoning", buf_str(&t->whole.reasoning), str_of(g->reasoning));
+        report(g, "reasoning", buf_str(&t->whole.reasoning), str_of(g->reasoning));
     expect_calls(g, &t->whole);
     snprintf(count, sizeof(count), "%d", g->n_broken);
     if (t->n_broken != g->n_broken)
-        complain(g, "broken", buf_str(&t->log), str_of(count));
+        report(g, "broken", buf_str(&t->log), str_of(count));
 }
 
 static void expect_cut(const struct golden *g, const struct parser_format *f,
@@ -85,7 +85,7 @@ static void expect_cut(const struct golden *g, const struct parser_format *f,
     told_run(&t, f, o, (struct str){ g->text, g->n_text }, cuts, n);
     if (!str_eq(buf_str(&t.log), buf_str(&whole->log))) {
         fprintf(stderr, "cut in %zu pieces, first at %zu:\n", n + 1, n ? cuts[0] : 0);
-        complain(g, "depends on the cut", buf_str(&t.log), buf_str(&whole->log));
+        report(g, "depends on the cut", buf_str(&t.log), buf_str(&whole->log));
     }
     told_clear(&t);
 }
@@ -174,7 +174,7 @@ static bool begin_case(struct golden *g, const char *line)
     return true;
 }
 
-static void every_case_means_what_it_says_however_it_is_cut(void)
+static void every_case_parses_as_expected_for_all_cuts(void)
 {
     static struct golden g;
     struct arena *a = arena_new(MB);
@@ -207,7 +207,7 @@ static void every_case_means_what_it_says_however_it_is_cut(void)
     EXPECT_EQ(bad, 0);
 }
 
-static void every_row_has_at_least_eight_cases(void)
+static void every_format_has_at_least_eight_cases(void)
 {
     static struct golden g;
     char line[LINE_MAX_BYTES];
@@ -229,5 +229,4 @@ static void every_row_has_at_least_eight_cases(void)
         EXPECT(thinkings[i] >= 8);
 }
 
-TESTS(
-    TEST(every_case_means_what_it_says_however_it_is_cut), TEST(every_row_has_at_least_eight_cases))
+TESTS(TEST(every_case_parses_as_expected_for_all_cuts), TEST(every_format_has_at_least_eight_cases))

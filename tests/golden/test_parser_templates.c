@@ -1,5 +1,5 @@
-/* What a model's own template makes of an answer with tool calls is what the model has learned to
- * write: rendered, cut out, and read by the model's parsers it must be the same calls again. */
+/* A model learns to write tool calls in the form in which its chat template renders them: a
+ * rendered assistant message, cut out and parsed by the model's parsers, gives the same calls. */
 #include "../parser_kit.h"
 #include "../template_kit.h"
 
@@ -9,14 +9,14 @@
     "<\xEF\xBD\x9C"                                                                                \
     "Assistant\xEF\xBD\x9C>"
 
-struct learned {
+struct template_case {
     const char *file, *tool, *thinking;
-    const char *head, *tail; /* the answer stands behind the last head, before the last tail */
-    bool one;                /* the template takes one call at a time */
-    bool wants_null;         /* no content has to be null, else it is shown */
+    const char *head, *tail; /* the output is after the last head and before the last tail */
+    bool one;                /* the template accepts one call per message */
+    bool wants_null;         /* absent content must be null, otherwise it is rendered */
 };
 
-static const struct learned models[] = {
+static const struct template_case models[] = {
     { "CohereForAI-c4ai-command-r7b-12-2024-tool_use", "command_r", "command_r",
         "<|CHATBOT_TOKEN|><|START_THINKING|>", "<|END_OF_TURN_TOKEN|>", false },
     { "GLM-4.6", "glm45", "think_tag", "<|assistant|>", "", false },
@@ -79,7 +79,7 @@ static char *read_template(const char *name)
     return text;
 }
 
-/* Behind the last head that has a tail behind it, up to that. */
+/* Returns the text after the last head that has a tail after it, up to that tail. */
 static struct str last_between(const char *text, const char *head, const char *tail)
 {
     const char *from = NULL, *to = NULL;
@@ -95,7 +95,7 @@ static struct str last_between(const char *text, const char *head, const char *t
     return (struct str){ from, (size_t)(to - from) };
 }
 
-static void expect_read_back(const struct learned *m, struct str answer, int n_calls)
+static void expect_read_back(const struct template_case *m, struct str answer, int n_calls)
 {
     struct parser_format *f = NULL;
     struct json *tools = NULL, *got = NULL, *want = NULL;
@@ -125,7 +125,7 @@ static void expect_read_back(const struct learned *m, struct str answer, int n_c
     arena_free(a);
 }
 
-static void make_request(char *to, size_t size, const struct learned *m, int n_calls)
+static void make_request(char *to, size_t size, const struct template_case *m, int n_calls)
 {
     const char *content = m->wants_null ? "null" : "\"\"";
     char head[256];
@@ -145,12 +145,12 @@ static void make_request(char *to, size_t size, const struct learned *m, int n_c
             arguments[0], arguments[1], TOOLS);
 }
 
-static void answers_as_the_templates_write_them_are_read_back(void)
+static void rendered_calls_are_parsed_back(void)
 {
     int n = 0;
 
     for (size_t i = 0; i < ARRAY_LEN(models); i++) {
-        const struct learned *m = &models[i];
+        const struct template_case *m = &models[i];
         char request[4096], *source = read_template(m->file);
         if (!source)
             continue;
@@ -170,4 +170,4 @@ static void answers_as_the_templates_write_them_are_read_back(void)
     printf("%d answers%s\n", n, n ? "" : ": no test data, skipped");
 }
 
-TESTS(TEST(answers_as_the_templates_write_them_are_read_back))
+TESTS(TEST(rendered_calls_are_parsed_back))

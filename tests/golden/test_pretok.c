@@ -1,8 +1,8 @@
-/* text/pretok.c against the cuts that a regular-expression engine makes of the published
- * expressions. The vectors come from tests/golden/test_pretok.py: a few of them are in pretok.txt,
- * the script makes fresh ones and names their file in PRETOK_VECTORS.
+/* Pre-tokenizers compared with the splits of a regular expression engine for the published
+ * expressions. tests/golden/test_pretok.py makes the vectors: a few of them are in pretok.txt;
+ * the script makes new ones and passes their file in PRETOK_VECTORS.
  *
- * A line is: the pre-tokenizer, the text in hexadecimal, the lengths of its words in bytes. */
+ * A line is: pre-tokenizer, text in hexadecimal, lengths of its words in bytes. */
 #include "../check.h"
 
 #include "base/mem.h"
@@ -18,7 +18,7 @@ struct lengths {
     size_t n;
 };
 
-static int note(void *ctx, struct str word)
+static int note_length(void *ctx, struct str word)
 {
     struct lengths *l = ctx;
 
@@ -36,7 +36,7 @@ static size_t unhex(const char *hex, char *out)
     return n;
 }
 
-static bool agrees(const char *hex, char *lengths, const struct lengths *got)
+static bool expect_lengths(const char *hex, char *lengths, const struct lengths *got)
 {
     char *end = lengths;
 
@@ -52,7 +52,7 @@ static bool agrees(const char *hex, char *lengths, const struct lengths *got)
     return *end == '\n' || *end == '\0';
 }
 
-static void cuts_as_the_expressions_do(void)
+static void splits_equal_those_of_the_expressions(void)
 {
     const char *path = getenv("PRETOK_VECTORS");
     FILE *f = fopen(path && *path ? path : "tests/golden/pretok.txt", "r");
@@ -71,8 +71,8 @@ static void cuts_as_the_expressions_do(void)
         const struct pretok *p = pretok_find(str_of(line));
         EXPECT(p);
         got->n = 0;
-        EXPECT_EQ(pretok_split(p, (struct str){ text, unhex(hex, text) }, note, got), 0);
-        if (!agrees(hex, lengths, got) && n_wrong++ < 5)
+        EXPECT_EQ(pretok_split(p, (struct str){ text, unhex(hex, text) }, note_length, got), 0);
+        if (!expect_lengths(hex, lengths, got) && n_wrong++ < 5)
             fprintf(stderr, "  by %s\n", line);
     }
     printf("%zu texts, %zu wrong\n", n_lines, n_wrong);
@@ -84,21 +84,21 @@ static void cuts_as_the_expressions_do(void)
     EXPECT_EQ(n_wrong, 0ul);
 }
 
-static int stop(void *ctx, struct str word)
+static int stop_walk(void *ctx, struct str word)
 {
     return ++*(int *)ctx == 2 ? 7 : 0;
 }
 
-static void a_walk_can_be_ended(void)
+static void walk_can_be_stopped(void)
 {
     int n = 0;
 
-    EXPECT_EQ(pretok_split(pretok_find(STR("gpt-2")), STR("a b c d"), stop, &n), 7);
+    EXPECT_EQ(pretok_split(pretok_find(STR("gpt-2")), STR("a b c d"), stop_walk, &n), 7);
     EXPECT_EQ(n, 2);
     n = 0;
-    EXPECT_EQ(pretok_split(pretok_find(STR("default")), STR("a b!c d"), stop, &n), 7);
+    EXPECT_EQ(pretok_split(pretok_find(STR("default")), STR("a b!c d"), stop_walk, &n), 7);
     EXPECT_EQ(n, 2);
     EXPECT(!pretok_find(STR("gpt-")) && !pretok_find(STR("")));
 }
 
-TESTS(TEST(cuts_as_the_expressions_do), TEST(a_walk_can_be_ended))
+TESTS(TEST(splits_equal_those_of_the_expressions), TEST(walk_can_be_stopped))

@@ -1,8 +1,7 @@
-/* Guesses never show in the text: requests to the demo model at temperatures 0, 0.7 and 1.0, with
- * penalties, log-probabilities, several choices and stop strings that lie across the ends of
- * drafts, one by one and several together, on a model that guesses whenever it can and on one that
- * never does. Text, ends, counts and what is told about predictions must be the same, byte for
- * byte. */
+/* Speculative decoding does not change the text: requests to the demo model at temperatures 0,
+ * 0.7 and 1.0, with penalties, logprobs, several choices, and stop strings that cross the ends
+ * of drafts, run alone and together, on a model with a drafter and on one without. Text, finish
+ * reasons, counts and prediction counts must be equal, byte for byte. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "generate/session.h"
@@ -10,14 +9,14 @@
 
 enum { ROUNDS = 60, TOGETHER = 3, CHOICES = 3, TEXT = 2048, ANSWER = 48 };
 
-struct said {
+struct output {
     char text[CHOICES][TEXT];
     size_t n[CHOICES];
     enum finish finish[CHOICES];
     char stop[CHOICES][64];
     int n_tokens[CHOICES], n_predicted, n_completion;
     int32_t tokens[CHOICES][ANSWER];
-    uint32_t logprobs[CHOICES][ANSWER]; /* bits */
+    uint32_t logprobs[CHOICES][ANSWER]; /* bits of the floats */
     int n_seen[CHOICES];
     bool is_over;
     enum errcode code;
@@ -25,7 +24,7 @@ struct said {
 
 static void on_token(void *ctx, int choice, const struct sampled *t)
 {
-    struct said *s = ctx;
+    struct output *s = ctx;
     int n = s->n_seen[choice]++;
 
     EXPECT(n < ANSWER);
@@ -35,7 +34,7 @@ static void on_token(void *ctx, int choice, const struct sampled *t)
 
 static void on_text(void *ctx, int choice, struct str text)
 {
-    struct said *s = ctx;
+    struct output *s = ctx;
 
     EXPECT(s->n[choice] + text.n < TEXT);
     memcpy(s->text[choice] + s->n[choice], text.p, text.n);
@@ -44,7 +43,7 @@ static void on_text(void *ctx, int choice, struct str text)
 
 static void on_choice_end(void *ctx, const struct choice_end *c)
 {
-    struct said *s = ctx;
+    struct output *s = ctx;
 
     s->finish[c->choice] = c->finish;
     s->n_tokens[c->choice] = c->n_tokens;
@@ -53,7 +52,7 @@ static void on_choice_end(void *ctx, const struct choice_end *c)
 
 static void on_end(void *ctx, const struct session_end *e)
 {
-    struct said *s = ctx;
+    struct output *s = ctx;
 
     s->n_completion = e->n_completion;
     s->n_predicted = e->n_predicted;
@@ -65,7 +64,7 @@ static const struct session_ops ops = {
     .token = on_token, .parts = { .text = on_text }, .choice_end = on_choice_end, .end = on_end
 };
 
-static void open_demo(struct model *m, struct model_spec *spec, int draft, const char *guesser)
+static void open_demo(struct model *m, struct model_spec *spec, int draft, const char *drafter)
 {
     struct err e = { 0 };
 
@@ -73,14 +72,14 @@ static void open_demo(struct model *m, struct model_spec *spec, int draft, const
     *spec = model_spec_of("demo", "models/demo.gguf");
     spec->threads = 1;
     spec->kv_bytes = 1 << 22;
-    spec->draft_path = guesser;
+    spec->draft_path = drafter;
     spec->engine.spec.max = spec->engine.spec.min = draft;
-    spec->engine.spec.by_history = !guesser;
+    spec->engine.spec.by_history = !drafter;
     EXPECT_EQ(model_open(m, spec, &e), 0);
 }
 
-/* All at once. */
-static void say_all(struct model *m, const struct session_params *p, struct said *out, int n)
+/* Runs n requests at once. */
+static void generate_all(struct model *m, const struct session_params *p, struct output *out, int n)
 {
     struct session_place at = { .model = m, .ops = &ops };
     struct session *s;
@@ -112,7 +111,7 @@ static void say_all(struct model *m, const struct session_params *p, struct said
     mailbox_close(at.reply);
 }
 
-static void invent(struct session_params *p, struct rng *r, int round)
+static void make_question(struct session_params *p, struct rng *r, int round)
 {
     static const float temperatures[] = { 0.0f, 0.7f, 1.0f };
     struct sample_params *s = &p->sample;
@@ -134,8 +133,8 @@ static void invent(struct session_params *p, struct rng *r, int round)
     p->include_stop = rng_below(r, 2);
 }
 
-/* Pieces of what would be said: they end it there, mostly inside a draft. */
-static int cut_stops(const struct said *s, struct str *stops, struct rng *r)
+/* Makes stop strings from the expected output, so that it ends there, mostly inside a draft. */
+static int make_stops(const struct output *s, struct str *stops, struct rng *r)
 {
     int n = 0;
 
@@ -148,7 +147,7 @@ static int cut_stops(const struct said *s, struct str *stops, struct rng *r)
     return n;
 }
 
-static int predict(const struct said *s, int32_t *out, struct rng *r)
+static int make_prediction(const struct output *s, int32_t *out, struct rng *r)
 {
     int n = 0;
 
@@ -158,7 +157,7 @@ static int predict(const struct said *s, int32_t *out, struct rng *r)
     return n;
 }
 
-static void expect_same(const struct said *got, const struct said *want, int n_choices)
+static void expect_same(const struct output *got, const struct output *want, int n_choices)
 {
     for (int i = 0; i < n_choices; i++) {
         EXPECT_STR(got->text[i], want->text[i]);
@@ -178,7 +177,8 @@ struct question {
     struct session_params p;
     struct str stops[2];
     int32_t predicted[ANSWER];
-    struct said whole, want; /* to the end, and as it is asked for: without guesses */
+    /* the full output, and the expected one with stop strings: without drafts */
+    struct output whole, want;
 };
 
 static void ask(struct question *q, struct model *plain, struct rng *r, int round)
@@ -196,16 +196,16 @@ static void ask(struct question *q, struct model *plain, struct rng *r, int roun
     EXPECT_EQ(vocab_encode(plain->vocab, &span, 1, true, &ids, &e), 0);
     q->p.prompt = ids.ids;
     q->p.n_prompt = (int)ids.n;
-    invent(&q->p, r, round);
-    say_all(plain, &q->p, &q->whole, 1);
+    make_question(&q->p, r, round);
+    generate_all(plain, &q->p, &q->whole, 1);
     q->p.stops = q->stops;
-    q->p.n_stops = cut_stops(&q->whole, q->stops, r);
+    q->p.n_stops = make_stops(&q->whole, q->stops, r);
     q->p.predicted = q->predicted;
-    q->p.n_predicted = rng_below(r, 3) ? predict(&q->whole, q->predicted, r) : 0;
-    say_all(plain, &q->p, &q->want, 1);
+    q->p.n_predicted = rng_below(r, 3) ? make_prediction(&q->whole, q->predicted, r) : 0;
+    generate_all(plain, &q->p, &q->want, 1);
 }
 
-static void report(const char *who, const struct model *m)
+static void print_counts(const char *who, const struct model *m)
 {
     static const char *const kinds[] = { "prediction", "history", "model" };
     const struct engine_stats *st = engine_stats(m->engine);
@@ -215,11 +215,11 @@ static void report(const char *who, const struct model *m)
             (int)st->guesses[i].drafted_tokens, kinds[i]);
 }
 
-/* Alone and three together, on a model that guesses and on one that does not. */
-static void compare(struct model *plain, struct model *guessing, uint64_t seed, int n_rounds)
+/* Alone and three together, with and without drafts. */
+static void compare(struct model *plain, struct model *drafting, uint64_t seed, int n_rounds)
 {
     static struct question q[TOGETHER];
-    static struct said got[TOGETHER];
+    static struct output got[TOGETHER];
     struct session_params p[TOGETHER];
     struct rng r = { .key = seed };
     int n_stopped = 0;
@@ -228,11 +228,11 @@ static void compare(struct model *plain, struct model *guessing, uint64_t seed, 
         for (int i = 0; i < TOGETHER; i++) {
             ask(&q[i], plain, &r, round / TOGETHER + i);
             p[i] = q[i].p;
-            say_all(guessing, &p[i], &got[i], 1);
+            generate_all(drafting, &p[i], &got[i], 1);
             expect_same(&got[i], &q[i].want, p[i].n_choices);
             n_stopped += q[i].want.stop[0][0] != 0;
         }
-        say_all(guessing, p, got, TOGETHER);
+        generate_all(drafting, p, got, TOGETHER);
         for (int i = 0; i < TOGETHER; i++) {
             expect_same(&got[i], &q[i].want, p[i].n_choices);
             arena_free(q[i].arena);
@@ -243,27 +243,27 @@ static void compare(struct model *plain, struct model *guessing, uint64_t seed, 
     EXPECT_EQ(draft_sum(engine_stats(plain->engine)).drafted, 0u);
 }
 
-static void guesses_never_show_in_the_text(void)
+static void speculation_does_not_change_the_text(void)
 {
-    struct model plain, guessing;
+    struct model plain, drafting;
     struct model_spec spec[2];
 
     open_demo(&plain, &spec[0], 0, NULL);
-    open_demo(&guessing, &spec[1], 8, NULL);
-    compare(&plain, &guessing, 20, ROUNDS);
-    report("by itself", &guessing);
-    struct draft_sum n = draft_sum(engine_stats(guessing.engine));
-    EXPECT(n.accepted > (SMALL ? 20 : 200)); /* two events at a time: one guess */
+    open_demo(&drafting, &spec[1], 8, NULL);
+    compare(&plain, &drafting, 20, ROUNDS);
+    print_counts("by itself", &drafting);
+    struct draft_sum n = draft_sum(engine_stats(drafting.engine));
+    EXPECT(n.accepted > (SMALL ? 20 : 200)); /* with two events at a time a draft has one token */
     EXPECT(n.accepted < n.drafted);
     model_close(&plain);
-    model_close(&guessing);
+    model_close(&drafting);
 }
 
-/* All layers of the same model but one guess for it, and are right for the most part. */
-static void nor_do_those_of_a_small_model(void)
+/* A draft model of all layers but one, whose drafts are mostly accepted. */
+static void draft_model_does_not_change_the_text(void)
 {
     char path[] = "/tmp/inferflux-thin-XXXXXX";
-    struct model plain, guessing;
+    struct model plain, drafting;
     struct model_spec spec[2];
     struct gguf *g;
     struct err e;
@@ -272,15 +272,15 @@ static void nor_do_those_of_a_small_model(void)
     thin_make(g, path);
     gguf_close(g);
     open_demo(&plain, &spec[0], 0, NULL);
-    open_demo(&guessing, &spec[1], 6, path);
-    compare(&plain, &guessing, 21, ROUNDS / 2);
-    report("by all layers but one", &guessing);
-    const struct draft_counts *n = &engine_stats(guessing.engine)->guesses[DRAFT_BY_MODEL];
-    EXPECT_EQ((uint64_t)n->drafted_tokens, draft_sum(engine_stats(guessing.engine)).drafted);
+    open_demo(&drafting, &spec[1], 6, path);
+    compare(&plain, &drafting, 21, ROUNDS / 2);
+    print_counts("by all layers but one", &drafting);
+    const struct draft_counts *n = &engine_stats(drafting.engine)->guesses[DRAFT_BY_MODEL];
+    EXPECT_EQ((uint64_t)n->drafted_tokens, draft_sum(engine_stats(drafting.engine)).drafted);
     EXPECT(n->accepted_tokens > (SMALL ? 10 : 100));
     model_close(&plain);
-    model_close(&guessing);
+    model_close(&drafting);
     unlink(path);
 }
 
-TESTS(TEST(guesses_never_show_in_the_text), TEST(nor_do_those_of_a_small_model))
+TESTS(TEST(speculation_does_not_change_the_text), TEST(draft_model_does_not_change_the_text))

@@ -1,6 +1,6 @@
-/* A conversation that fits the largest context never dies of a template's limits: every template at
- * hand renders as many short messages as 128k tokens are, up to ten thousand, and as much text, in
- * every place where a client may put it; and a body as large as may be sent. */
+/* A conversation that fits into the largest context never exceeds the limits of a template:
+ * every available template renders as many short messages as 128k tokens are, up to ten
+ * thousand, as much text in every field that a client may fill, and a body of the maximum size. */
 #include "../adapter_kit.h"
 
 #include <time.h>
@@ -11,7 +11,7 @@
 #define SHARE 1
 #endif
 
-/* PROMPT: bytes of 128k tokens, where half of them are markers. */
+/* PROMPT: bytes of 128k tokens, half of them markers. */
 enum {
     MESSAGES = 10000 / SHARE,
     FEW = 40,
@@ -70,7 +70,7 @@ static void short_calls(struct buf *b, int n)
     buf_putz(b, "," HI "],\"tools\":[" TOOL);
 }
 
-/* One turn that goes on and on: the last question lies thousands of messages back. */
+/* One turn with many calls: the last question is thousands of messages before the end. */
 static void one_long_turn(struct buf *b, int n)
 {
     buf_putz(b, HI ",");
@@ -78,7 +78,7 @@ static void one_long_turn(struct buf *b, int n)
     buf_putz(b, "],\"tools\":[" TOOL);
 }
 
-static void thoughts(struct buf *b, int n)
+static void long_reasoning(struct buf *b, int n)
 {
     put_list(b, HI "," SAID("assistant", "<think>\\nHm.\\n</think>\\n\\nYes."), n / 2);
     buf_putz(b, "," HI);
@@ -107,7 +107,7 @@ static void long_arguments(struct buf *b, int n)
     buf_putz(b, "\\\"" CALLED "," RESULT "],\"tools\":[" TOOL);
 }
 
-/* Lists of numbers, of which a template prints each. */
+/* Lists of numbers, which a template prints one by one. */
 static void many_arguments(struct buf *b, int n)
 {
     buf_putz(b, HI "," CALL "[0");
@@ -138,13 +138,13 @@ static void whole_body(struct buf *b, int n)
 
 static const struct row {
     const char *name;
-    void (*fill)(struct buf *b, int n); /* n messages, where it has many */
+    void (*fill)(struct buf *b, int n); /* n messages, for conversations of many */
     bool is_many;
 } rows[] = {
     { "short messages", short_messages, true },
     { "calls", short_calls, true },
     { "one long turn", one_long_turn, true },
-    { "thoughts", thoughts, true },
+    { "thoughts", long_reasoning, true },
     { "long question", long_question, false },
     { "long answer", long_answer, false },
     { "long arguments", long_arguments, false },
@@ -154,7 +154,7 @@ static const struct row {
     { "whole body", whole_body, false },
 };
 
-/* ---- every template, every conversation */
+/* ---- every template with every conversation */
 
 static int n_bad;
 
@@ -211,7 +211,7 @@ static void with_template(const char *source, const char *name, void *ctx)
     kit_unfit(&f);
 }
 
-static void what_fits_is_rendered(void)
+static void conversation_that_fits_is_rendered(void)
 {
     struct most most[ARRAY_LEN(rows)] = { { 0 } };
 
@@ -221,4 +221,4 @@ static void what_fits_is_rendered(void)
     EXPECT_EQ(n_bad, 0);
 }
 
-TESTS(TEST(what_fits_is_rendered))
+TESTS(TEST(conversation_that_fits_is_rendered))

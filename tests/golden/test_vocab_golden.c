@@ -1,10 +1,10 @@
-/* Real vocabularies against the token ids that the reference implementation gives. */
+/* Real vocabularies: token ids compared with those of the reference implementation. */
 #include "../text_kit.h"
 #include "chat/family.h"
 
 #define MARK "\n__ggml_vocab_test__\n"
 
-/* The ids of one line; the line is consumed. */
+/* Parses the ids of one line and consumes the line. */
 static size_t ids_of_line(struct str *out, int32_t *ids, size_t max)
 {
     size_t n = 0;
@@ -34,16 +34,16 @@ static void print_ids(const char *what, const int32_t *ids, size_t n)
     fprintf(stderr, "\n");
 }
 
-static bool same(const struct tokens *got, const int32_t *want, size_t n)
+static bool expect_same_ids(const struct tokens *got, const int32_t *want, size_t n)
 {
     return got->n == n && (n == 0 || !memcmp(got->ids, want, n * sizeof(*want)));
 }
 
-/* Each text: the listed ids, whatever spans it is cut into, and the same bytes back. */
+/* Each text gives the listed ids however it is cut into spans, and decodes to the same bytes. */
 static bool check_text(const struct vocab *v, struct str text, const int32_t *want, size_t n)
 {
     struct tokens got = kit_encode(v, text, false);
-    bool ok = same(&got, want, n);
+    bool ok = expect_same_ids(&got, want, n);
     struct buf back = kit_decode(v, got.ids, got.n);
 
     if (!ok) {
@@ -55,7 +55,7 @@ static bool check_text(const struct vocab *v, struct str text, const int32_t *wa
     for (size_t cut = 0; cut <= text.n; cut++) {
         struct span spans[] = { { { text.p, cut }, true }, { str_skip(text, cut), false } };
         struct tokens cut_up = kit_encode_spans(v, spans, 2, false);
-        ok &= same(&cut_up, want, n);
+        ok &= expect_same_ids(&cut_up, want, n);
         kit_done(&cut_up);
     }
     buf_clear(&back);
@@ -106,7 +106,7 @@ static void deepseek_llm_is_exact(void)
     check_vocab("deepseek-llm");
 }
 
-static void wordpiece_is_named_and_refused(void)
+static void wordpiece_is_rejected_by_name(void)
 {
     char path[512];
     struct gguf *g = NULL;
@@ -121,7 +121,7 @@ static void wordpiece_is_named_and_refused(void)
     gguf_close(g);
 }
 
-/* A vocabulary's file says nothing about chatting: what is known is what its tokens mark. */
+/* A vocabulary file does not name its family; it is detected from the texts of its tokens. */
 static const char *family_of(const char *path)
 {
     struct vocab *v = kit_open(path);
@@ -131,14 +131,14 @@ static const char *family_of(const char *path)
     return f ? f->name : "none";
 }
 
-static void families_are_told_by_their_markers(void)
+static void families_are_detected_by_their_markers(void)
 {
     static const struct {
         const char *file, *family;
     } rows[] = {
         { "vocab/ggml-vocab-gpt-2.gguf", "none" },
-        { "vocab/ggml-vocab-llama-spm.gguf", "none" }, /* [INST] is text there, not a token */
-        /* The base model's: it has its own begin and end, but nobody's turn. */
+        { "vocab/ggml-vocab-llama-spm.gguf", "none" }, /* [INST] is plain text there, not a token */
+        /* Base models: special tokens for begin and end, but no chat markers. */
         { "vocab/ggml-vocab-deepseek-llm.gguf", "none" },
         { "models/stories260K-f32.gguf", "none" },
     };
@@ -150,8 +150,9 @@ static void families_are_told_by_their_markers(void)
             EXPECT_STR(family_of(path), rows[i].family);
 }
 
-/* A vocabulary with all markers of a family is its; one marker less, and it is nobody's. */
-static void markers_make_a_family(void)
+/* A vocabulary with all markers of a family belongs to it; without one of them it belongs to
+ * none. */
+static void all_markers_are_needed_for_a_family(void)
 {
     for (size_t i = 0; chat_family_at(i); i++) {
         const struct chat_family *f = chat_family_at(i);
@@ -164,7 +165,7 @@ static void markers_make_a_family(void)
                 if (m[1] || !n_missing)
                     kit_add(&k, *m, TOKEN_CONTROL);
             EXPECT_EQ(kit_make(&v, &k, "gpt2", gguf_writer_new(32), &e), 0);
-            /* Qwen's are those of ChatML, and only its architecture tells. */
+            /* The markers of Qwen are those of ChatML; only the architecture distinguishes them. */
             const struct chat_family *got = chat_family_of_vocab(v);
             EXPECT(got == (n_missing ? NULL : f) ||
                    (!n_missing && got && got->source == f->source && !strcmp(f->name, "qwen")));
@@ -173,9 +174,9 @@ static void markers_make_a_family(void)
     }
 }
 
-/* ---- at least so many */
+/* ---- lower bound of the number of tokens */
 
-/* Of the text, and of its beginning and its end as two texts that may meet in one token. */
+/* Checks the bound for the text, and for its two halves, which may meet in one token. */
 static void expect_bound(const struct vocab *v, struct str text)
 {
     struct tokens t = kit_encode(v, text, false);
@@ -207,7 +208,7 @@ static void expect_bounds(const struct vocab *v, const char *name)
             expect_bound(v, buf_str(&b));
         buf_clear(&b);
     }
-    /* Of plain words it says nearly everything. */
+    /* For plain words the bound is nearly exact. */
     struct str plain = STR("These are ten words, one after the other, with blanks.");
     EXPECT(vocab_min_tokens(v, plain) >= 10);
     EXPECT_EQ(vocab_min_tokens(v, STR("")), 0u);
@@ -215,7 +216,7 @@ static void expect_bounds(const struct vocab *v, const char *name)
     printf("%s: at least %zu tokens in %zu bytes\n", name, vocab_min_tokens(v, plain), plain.n);
 }
 
-static void a_text_has_no_fewer_tokens_than_was_said(void)
+static void token_count_is_at_least_its_lower_bound(void)
 {
     static const char *const files[] = { "vocab/ggml-vocab-deepseek-llm.gguf",
         "vocab/ggml-vocab-gpt-2.gguf", "vocab/ggml-vocab-llama-spm.gguf",
@@ -233,6 +234,6 @@ static void a_text_has_no_fewer_tokens_than_was_said(void)
         }
 }
 
-TESTS(TEST(a_text_has_no_fewer_tokens_than_was_said), TEST(gpt_2_is_exact),
-    TEST(families_are_told_by_their_markers), TEST(markers_make_a_family), TEST(llama_spm_is_exact),
-    TEST(deepseek_llm_is_exact), TEST(wordpiece_is_named_and_refused))
+TESTS(TEST(token_count_is_at_least_its_lower_bound), TEST(gpt_2_is_exact),
+    TEST(families_are_detected_by_their_markers), TEST(all_markers_are_needed_for_a_family),
+    TEST(llama_spm_is_exact), TEST(deepseek_llm_is_exact), TEST(wordpiece_is_rejected_by_name))

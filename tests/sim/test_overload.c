@@ -1,5 +1,5 @@
-/* More requests than can be served: those that are let in end in time, the others are told at
- * once. On the engine and a law of time, at loads up to three times what it can do. */
+/* Overload: admitted requests meet their deadlines and the others are rejected at once. The
+ * engine runs with simulated step times, at loads up to three times its capacity. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "check.h"
@@ -10,12 +10,13 @@
 
 enum { N_REQUESTS = 1500, LOADS = 6 };
 
-static const struct timed_law law = { 8e6, 100e3, 10, 0, 0.05, 1 }; /* decodes 16 in 10 ms */
+/* 16 sequences decode one token in 10 ms */
+static const struct timed_law step_law = { 8e6, 100e3, 10, 0, 0.05, 1 };
 
 static struct replay_setup setup(void)
 {
     struct replay_setup s = { .engine = engine_options_default,
-        .law = law,
+        .law = step_law,
         .n_ctx = 4096,
         .n_pages = 65536 / PAGE_TOKENS,
         .deadline_s = 12,
@@ -28,7 +29,7 @@ static struct replay_setup setup(void)
     return s;
 }
 
-/* Arrivals at random times, `rate` a second. */
+/* Poisson arrivals with `rate` requests per second. */
 static struct replay_row *poisson(uint64_t seed, double rate)
 {
     struct replay_row *rows = xcalloc(N_REQUESTS, sizeof(*rows));
@@ -62,11 +63,11 @@ static void goodput_holds_at_three_times_the_capacity(void)
     struct replay_setup s = setup();
     double peak = 0, capacity, last = 0;
 
-    struct replay_setup patient = s; /* everybody waits as long as it takes */
-    patient.deadline_s = 0;
-    patient.engine.max_queue = N_REQUESTS;
-    patient.engine.max_queue_tokens = INT32_MAX;
-    capacity = at_rate(1000, &patient).requests_s;
+    struct replay_setup without_deadlines = s; /* no request has a deadline */
+    without_deadlines.deadline_s = 0;
+    without_deadlines.engine.max_queue = N_REQUESTS;
+    without_deadlines.engine.max_queue_tokens = INT32_MAX;
+    capacity = at_rate(1000, &without_deadlines).requests_s;
     for (int i = 0; i < LOADS; i++) {
         struct replay_result r = at_rate(capacity * loads[i], &s);
         printf("load %.1f: %.2f requests/s in time, %d refused, %d dropped, %d late, first token "
@@ -80,10 +81,9 @@ static void goodput_holds_at_three_times_the_capacity(void)
     EXPECT(last >= 0.85 * capacity);
 }
 
-/* Prompts of a chunk at most: they are in about as soon, and as many are served, as without a
- * limit, while no step is longer than it may be. A long one keeps to the other limit:
- * test_stall. */
-static void short_prompts_do_not_pay_for_long_ones(void)
+/* With prompts of at most one chunk, first-token latency and throughput are close to those
+ * without a mixed-step limit, and no step exceeds the limit. For long prompts see test_stall. */
+static void short_prompts_have_their_own_mixed_step_limit(void)
 {
     struct replay_row *rows = xcalloc(N_REQUESTS, sizeof(*rows));
     struct replay_setup s = setup();
@@ -112,7 +112,8 @@ static void short_prompts_do_not_pay_for_long_ones(void)
     }
     EXPECT(got[2].requests_s > 0.98 * got[0].requests_s);
     EXPECT(got[2].first.p50 < 2 * got[0].first.p50 && got[2].first.p50 < 0.2 * got[1].first.p50);
-    EXPECT(got[2].between.max < 3.3 * 32e6 * 1e-9); /* what 16 take alone, and a twentieth */
+    /* mixed-step limit of a decode-only step of 16 sequences, plus a twentieth */
+    EXPECT(got[2].between.max < 3.3 * 32e6 * 1e-9);
     mem_free(rows);
 }
 
@@ -126,7 +127,7 @@ static void the_same_trace_gives_the_same_result(void)
     EXPECT(a.first.p99 == b.first.p99 && a.between.max == b.between.max);
 }
 
-static void prefixes_are_found_again(void)
+static void shared_prefixes_are_cached(void)
 {
     struct replay_setup s = setup();
     struct replay_row rows[40];
@@ -146,7 +147,7 @@ static void prefixes_are_found_again(void)
     EXPECT_EQ(r.n_done, 40);
 }
 
-static void traces_that_make_no_sense_are_refused(void)
+static void invalid_traces_are_rejected(void)
 {
     struct replay_setup s = setup();
     struct replay_result r;
@@ -162,5 +163,5 @@ static void traces_that_make_no_sense_are_refused(void)
 }
 
 TESTS(TEST(goodput_holds_at_three_times_the_capacity), TEST(the_same_trace_gives_the_same_result),
-    TEST(short_prompts_do_not_pay_for_long_ones), TEST(prefixes_are_found_again),
-    TEST(traces_that_make_no_sense_are_refused))
+    TEST(short_prompts_have_their_own_mixed_step_limit), TEST(shared_prefixes_are_cached),
+    TEST(invalid_traces_are_rejected))

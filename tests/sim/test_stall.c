@@ -1,5 +1,5 @@
-/* A long prompt arrives among streams: how long do they wait for their next token? On a model
- * whose steps take as long as a law says, under a clock that only it moves. */
+/* Inter-token latency of streams while a long prompt is computed. The step times of the model
+ * follow a formula, with a clock that only the model advances. */
 #include "base/mem.h"
 #include "check.h"
 #include "engine/core.h"
@@ -23,7 +23,7 @@ struct stream {
     int n_prompt, n;
 };
 
-struct world {
+struct stall_fixture {
     struct core *core;
     struct port *port;
     struct mailbox *reply;
@@ -31,22 +31,22 @@ struct world {
     int32_t *tokens;
     int32_t *groups;
     struct gen_script script, one, brief[N_STREAMS];
-    bool are_brief; /* streams end soon, and others come in their places: contexts stay short */
+    bool has_short_streams; /* streams are short and replaced when they end: contexts stay short */
     struct timed_law law;
-    double alone_ns; /* what the streams' next tokens would take without anything else */
-    double *gaps;    /* of those */
+    double alone_ns; /* time per token of the streams without a prompt */
+    double *gaps;    /* times between tokens of the streams */
     int n_gaps;
 };
 
-static uint64_t now_ns; /* the clock */
+static uint64_t now_ns; /* simulated clock */
 
-static uint64_t clock_of_ours(void)
+static uint64_t simulated_clock(void)
 {
     return now_ns;
 }
 
-static void open_world(
-    struct world *w, const struct timed_law *law, int stretch_percent, int n_layers)
+static void open_fixture(
+    struct stall_fixture *w, const struct timed_law *law, int stretch_percent, int n_layers)
 {
     const struct kernels *k;
     struct lm *lm;
@@ -60,11 +60,11 @@ static void open_world(
         .clock = &now_ns };
     struct engine_options eo = engine_options_default;
 
-    *w = (struct world){ 0 };
+    *w = (struct stall_fixture){ 0 };
     now_ns = 1;
     eo.max_batch = N_STREAMS + 2;
     eo.prefill_chunk = 512;
-    eo.prefix_cache = false; /* the prompts are all alike */
+    eo.prefix_cache = false; /* the prompts are equal */
     eo.stretch_percent = stretch_percent;
     EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
     EXPECT_EQ(lm_open_timed(&lm, &o, &e), 0);
@@ -72,7 +72,7 @@ static void open_world(
     EXPECT_EQ(core_open(&w->core, lm, k, &eo, w->port, &e), 0);
     EXPECT_EQ(mailbox_open(&w->reply, &e), 0);
     w->law = *law;
-    w->core->clock = clock_of_ours;
+    w->core->clock = simulated_clock;
     w->tokens = xcalloc(OUT, sizeof(*w->tokens));
     w->groups = xcalloc(OUT, sizeof(*w->groups));
     w->gaps = xcalloc(N_GAPS, sizeof(*w->gaps));
@@ -80,13 +80,14 @@ static void open_world(
         w->groups[i] = i + 1;
     w->script = (struct gen_script){ w->tokens, OUT, w->groups, OUT, 0 };
     for (int i = 0; i < N_STREAMS; i++) {
-        int n = BRIEF + 11 * i; /* seldom two end in one step */
+        int n = BRIEF + 11 * i; /* few streams end in the same step */
         w->brief[i] = (struct gen_script){ w->tokens, n, w->groups, n, 0 };
     }
     w->one = (struct gen_script){ w->tokens, 1, w->groups, 1, 0 };
 }
 
-static void submit(struct world *w, struct stream *s, int n_prompt, const struct gen_script *script)
+static void submit(
+    struct stall_fixture *w, struct stream *s, int n_prompt, const struct gen_script *script)
 {
     struct gen_input in = { .prompt = w->tokens,
         .n_prompt = n_prompt,
@@ -101,16 +102,17 @@ static void submit(struct world *w, struct stream *s, int n_prompt, const struct
     EXPECT_EQ(port_submit(w->port, s->gen, now_ns, &e), 0);
 }
 
-static void take(struct world *w, struct gen_event *ev)
+static void take(struct stall_fixture *w, struct gen_event *ev)
 {
     struct stream *s = gen_user(ev->gen);
 
     if (ev->msg.kind == GEN_END) {
         gen_free(s->gen);
         s->gen = NULL;
-        if (w->are_brief && s != &w->other)
+        if (w->has_short_streams && s != &w->other)
             submit(w, s, 1,
-                &w->brief[s - w->streams]); /* of one token: decodes from the first step on */
+                /* prompt of one token: decodes from the first step on */
+                &w->brief[s - w->streams]);
         return;
     }
     if (ev->msg.kind == GEN_TOKEN && s != &w->other) {
@@ -121,7 +123,7 @@ static void take(struct world *w, struct gen_event *ev)
     gen_event_done(ev);
 }
 
-static void step(struct world *w)
+static void step(struct stall_fixture *w)
 {
     struct msg *next;
     double keys = 0;
@@ -138,11 +140,11 @@ static void step(struct world *w)
     }
 }
 
-static void close_world(struct world *w)
+static void close_fixture(struct stall_fixture *w)
 {
     struct msg *next;
 
-    w->are_brief = false;
+    w->has_short_streams = false;
     core_cancel_all(w->core, ERR_CANCELLED, now_ns);
     for (struct msg *m = mailbox_drain(w->reply); m; m = next) {
         next = m->next;
@@ -170,22 +172,22 @@ static double median(double *v, int n)
 }
 
 struct stall {
-    /* Between two tokens of a stream, as a multiple of what the streams alone take: the median
-     * before, the most while the prompt is computed. The streams grow meanwhile. */
+    /* Time between two tokens of a stream, relative to a decode-only step: median before the
+     * prompt, maximum while it is computed. The contexts of the streams grow meanwhile. */
     double steady, longest;
     double prefill_ms;
 };
 
 static struct stall stall_of(
-    const struct timed_law *law, int stretch_percent, int n_layers, bool are_brief)
+    const struct timed_law *law, int stretch_percent, int n_layers, bool has_short_streams)
 {
-    struct world w;
+    struct stall_fixture w;
     struct stall r = { 0 };
 
-    open_world(&w, law, stretch_percent, n_layers);
-    w.are_brief = are_brief;
+    open_fixture(&w, law, stretch_percent, n_layers);
+    w.has_short_streams = has_short_streams;
     for (int i = 0; i < N_STREAMS; i++)
-        submit(&w, &w.streams[i], SHORT_PROMPT, are_brief ? &w.brief[i] : &w.script);
+        submit(&w, &w.streams[i], SHORT_PROMPT, has_short_streams ? &w.brief[i] : &w.script);
     for (int i = 0; i < 400; i++)
         step(&w);
     w.n_gaps = 0;
@@ -200,22 +202,22 @@ static struct stall stall_of(
     r.prefill_ms = (double)(now_ns - came) * 1e-6;
     median(w.gaps, w.n_gaps);
     r.longest = w.gaps[w.n_gaps - 1];
-    close_world(&w);
+    close_fixture(&w);
     return r;
 }
 
 static const struct timed_law laws[] = {
-    { 30e6, 500e3, 50, 0, 0.02, 1 },   /* weights from memory, then rows */
-    { 30e6, 500e3, 500, 0, 0.02, 2 },  /* attention at 32k costs 32 rows */
-    { 1e6, 400e3, 20, 0, 0.02, 3 },    /* all arithmetic */
-    { 20e6, 600e3, 100, 24, 0.02, 4 }, /* the weights hide 24 rows */
-    { 400e3, 6e3, 1, 8, 0.05, 5 },     /* a small model */
+    { 30e6, 500e3, 50, 0, 0.02, 1 },   /* memory-bound weights, then rows */
+    { 30e6, 500e3, 500, 0, 0.02, 2 },  /* attention at 32k costs as much as 32 rows */
+    { 1e6, 400e3, 20, 0, 0.02, 3 },    /* compute bound */
+    { 20e6, 600e3, 100, 24, 0.02, 4 }, /* loading the weights hides the cost of 24 rows */
+    { 400e3, 6e3, 1, 8, 0.05, 5 },     /* small model */
 };
 
-/* A row at 32k takes as long as all streams. */
+/* A row at 32k costs as much as all streams. */
 static const struct timed_law steep = { 30e6, 500e3, 1200, 0, 0.02, 6 };
 
-static void a_long_prompt_stretches_gaps_by_half_at_most(void)
+static void long_prompt_extends_token_gaps_by_at_most_half(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(laws); i++) {
         struct stall r = stall_of(&laws[i], 140, 16, false);
@@ -225,8 +227,9 @@ static void a_long_prompt_stretches_gaps_by_half_at_most(void)
     }
 }
 
-/* Whole rows are too much then: the least, which a prompt gets in any case, would be. */
-static void a_row_that_takes_too_long_passes_layer_by_layer(void)
+/* Whole rows would exceed the limit, since each prompt gets a minimum per step: layered prefill
+ * keeps it. */
+static void row_above_the_budget_passes_layer_by_layer(void)
 {
     struct stall r = stall_of(&steep, 140, 16, true), whole = stall_of(&steep, 140, 1, true);
 
@@ -236,7 +239,7 @@ static void a_row_that_takes_too_long_passes_layer_by_layer(void)
     EXPECT(whole.longest > 2 * whole.steady);
 }
 
-static void unlimited_it_would_stall_them(void)
+static void without_limit_streams_stall(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(laws); i++) {
         struct stall r = stall_of(&laws[i], 0, 16, false);
@@ -244,13 +247,13 @@ static void unlimited_it_would_stall_them(void)
     }
 }
 
-/* A short prompt that comes while a long one rides along does not wait for it. */
-static void a_short_prompt_does_not_wait_for_a_long_one(void)
+/* A short prompt that arrives during the prefill of a long one is not delayed by it. */
+static void short_prompt_does_not_wait_for_a_long_one(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(laws); i++) {
-        struct world w;
+        struct stall_fixture w;
         struct stream small;
-        open_world(&w, &laws[i], 140, 16);
+        open_fixture(&w, &laws[i], 140, 16);
         for (int j = 0; j < N_STREAMS - 2; j++)
             submit(&w, &w.streams[j], SHORT_PROMPT, &w.script);
         for (int j = 0; j < 100; j++)
@@ -263,12 +266,12 @@ static void a_short_prompt_does_not_wait_for_a_long_one(void)
             step(&w), n_steps++;
         EXPECT(w.other.gen);
         EXPECT(n_steps <= 1 + SHORT_PROMPT / RIDING_ROWS_MIN);
-        close_world(&w);
+        close_fixture(&w);
     }
 }
 
-/* What a prompt may add is used: it is not slower than its share of the time makes it. */
-static void the_prompt_gets_its_share(void)
+/* The prefill budget is used: the prompt is not slower than its share of the time implies. */
+static void prefill_uses_its_budget(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(laws); i++) {
         struct stall shared = stall_of(&laws[i], 140, 16, false);
@@ -277,6 +280,6 @@ static void the_prompt_gets_its_share(void)
     }
 }
 
-TESTS(TEST(a_long_prompt_stretches_gaps_by_half_at_most),
-    TEST(a_row_that_takes_too_long_passes_layer_by_layer), TEST(unlimited_it_would_stall_them),
-    TEST(a_short_prompt_does_not_wait_for_a_long_one), TEST(the_prompt_gets_its_share))
+TESTS(TEST(long_prompt_extends_token_gaps_by_at_most_half),
+    TEST(row_above_the_budget_passes_layer_by_layer), TEST(without_limit_streams_stall),
+    TEST(short_prompt_does_not_wait_for_a_long_one), TEST(prefill_uses_its_budget))

@@ -1,6 +1,6 @@
-/* Two tenants with backlogs: what they were served never differs by more than twice what the
- * largest request or a full batch is worth. On random traces, the scheduler alone, with tokens
- * only counted. TENANT_TRACES says how many; `test_tenants SEED` runs one. */
+/* Fairness of two tenants with backlogs: the difference of their service stays below twice the
+ * larger of the largest request and a full batch. Random traces, scheduler only, tokens counted.
+ * TENANT_TRACES sets the number of traces; `test_tenants SEED` runs one. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "check.h"
@@ -24,12 +24,13 @@ struct trace {
     struct plan plan;
     struct job jobs[MAX_SEQS];
     int longest_prompt, longest_out;
-    int backlog[N_TENANTS]; /* each keeps so many waiting, in its busy times */
+    int backlog[N_TENANTS]; /* waiting requests of each tenant in its busy periods */
     bool is_busy[N_TENANTS];
-    double served[N_TENANTS]; /* counted here, by the rows that were computed */
-    double low, high;         /* of the difference of the first two since both have a backlog */
+    double served[N_TENANTS]; /* counted here, from the computed rows */
+    /* range of the difference of the first two tenants since both have a backlog */
+    double low, high;
     bool has_both;
-    double batch_tokens; /* the most that ran together */
+    double batch_tokens; /* largest number of tokens of a running batch */
     uint64_t now;
 };
 
@@ -54,7 +55,7 @@ static void add(struct trace *t, int tenant)
         struct job *j = &t->jobs[i];
         if (j->id.i != SEQ_NONE.i)
             continue;
-        /* One asks for little at a time, another for much. */
+        /* One tenant sends small requests, the other large ones. */
         int scale = tenant == 0 ? 4 : 1;
         *j = (struct job){ .tenant = tenant,
             .n_prompt = between(&t->r, 1, MAX(t->longest_prompt / scale, 1)),
@@ -176,7 +177,7 @@ static uint64_t n_traces = 100;
 static uint64_t n_traces = 2000;
 #endif
 
-static void nobody_is_served_much_more_than_another(void)
+static void service_difference_of_tenants_is_bounded(void)
 {
     uint64_t first = only_seed ? only_seed : 1, last = only_seed ? only_seed : n_traces;
 
@@ -188,7 +189,7 @@ static void nobody_is_served_much_more_than_another(void)
 
 int main(int argc, char **argv)
 {
-    static const struct check_test tests[] = { TEST(nobody_is_served_much_more_than_another) };
+    static const struct check_test tests[] = { TEST(service_difference_of_tenants_is_bounded) };
 
     if (argc > 1)
         only_seed = strtoull(argv[1], NULL, 10);

@@ -28,7 +28,7 @@ static const struct engine_options options = {
 };
 
 struct client_request { /* one request of a client */
-    struct ask ask;
+    struct ask request;
     struct answer got, want;
     struct gen *gen;
     bool is_cut;
@@ -61,9 +61,9 @@ static void submit_request(struct client *a, struct client_request *f)
     struct err e;
 
     memset(f, 0, sizeof(*f));
-    ask_random(&f->ask, &a->r, &l);
-    f->ask.script.delay_ms %= 3;
-    EXPECT_EQ(gen_new(&f->gen, &f->ask.in, a->box, f, &e), 0);
+    ask_random(&f->request, &a->r, &l);
+    f->request.script.delay_ms %= 3;
+    EXPECT_EQ(gen_new(&f->gen, &f->request.in, a->box, f, &e), 0);
     if (engine_submit(a->en, f->gen, &e)) {
         EXPECT(e.code == ERR_OVERLOADED || e.code == ERR_DRAINING);
         a->is_refused_for_good = e.code == ERR_DRAINING;
@@ -74,7 +74,7 @@ static void submit_request(struct client *a, struct client_request *f)
     }
     a->n_left--;
     a->n_started++;
-    ask_answer(&f->ask, &fake, engine_n_ctx(a->en), a->sampler, &f->want);
+    ask_answer(&f->request, &fake, engine_n_ctx(a->en), a->sampler, &f->want);
     if (ask_chance(&a->r, 20)) {
         f->is_cut = true;
         engine_cancel(a->en, f->gen);
@@ -96,9 +96,9 @@ static void handle_event(struct client *a, struct gen_event *ev)
         return_events(f);
         enum errcode code = gen_result(f->gen)->err.code;
         EXPECT(code == ERR_NONE || f->is_cut || (code == ERR_DRAINING && a->till_the_end));
-        for (int i = 0; i < f->ask.in.n_choices && !f->is_cut && !a->till_the_end; i++)
+        for (int i = 0; i < f->request.in.n_choices && !f->is_cut && !a->till_the_end; i++)
             EXPECT(f->got.choice[i].finish < FINISH_CANCELLED);
-        expect_same_answer(&f->got, &f->want, f->ask.in.n_choices);
+        expect_same_answer(&f->got, &f->want, f->request.in.n_choices);
         gen_free(f->gen);
         f->gen = NULL;
         a->n_ended++;
