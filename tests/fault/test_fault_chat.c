@@ -1,8 +1,10 @@
-/* One chat request with its Nth allocation failed, for N = 1, 2, ... until none fails: the server
- * answers something sensible or cuts the connection, frees everything, and serves the next one. */
+/* One chat request whose Nth allocation fails, for N = 1, 2, ... until none fails: the server
+ * sends a response or an error or closes the connection, frees everything, and serves the next
+ * request. */
 #include "support/world.h"
 
-static void walk(struct world *w, const char *path, const char *body, const char *whole)
+static void fail_each_allocation(
+    struct world *w, const char *path, const char *body, const char *whole)
 {
     char text[16384];
     uint64_t n, before;
@@ -33,7 +35,7 @@ static void each_allocation_of_a_chat_may_fail(void)
     struct world w;
 
     world_open(&w, 1, 1);
-    walk(&w, "/v1/chat/completions",
+    fail_each_allocation(&w, "/v1/chat/completions",
         "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"stop\":[\"zzz\"],"
         "\"logit_bias\":{\"5\":1},\"script\":\"one two three\"}",
         "one two three");
@@ -45,7 +47,7 @@ static void each_allocation_of_a_stream_may_fail(void)
     struct world w;
 
     world_open(&w, 1, 1);
-    walk(&w, "/v1/chat/completions",
+    fail_each_allocation(&w, "/v1/chat/completions",
         "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"stream\":true,\"n\":2,"
         "\"logprobs\":true,\"script\":\"one\"}",
         "[DONE]");
@@ -57,14 +59,14 @@ static void each_allocation_of_a_tool_call_may_fail(void)
     struct world w;
 
     world_open(&w, 1, 1);
-    walk(&w, "/v1/chat/completions",
+    fail_each_allocation(&w, "/v1/chat/completions",
         "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\","
         "\"tool_calls\":[{\"id\":\"x\",\"function\":{\"name\":\"g\",\"arguments\":\"{}\"}}]},"
         "{\"role\":\"tool\",\"tool_call_id\":\"x\",\"content\":\"1\"}],"
         "\"tools\":[{\"function\":{\"name\":\"f\"}},{\"function\":{\"name\":\"g\"}}],"
         "\"tool_choice\":\"required\",\"script\":\"f\\\", \\\"arguments\\\": {\\\"a\\\": 1}}\"}",
         "\"tool_calls\"");
-    walk(&w, "/v1/chat/completions",
+    fail_each_allocation(&w, "/v1/chat/completions",
         "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"stream\":true,"
         "\"functions\":[{\"name\":\"f\"}],\"function_call\":{\"name\":\"f\"},"
         "\"script\":\"{\\\"a\\\": 1}}\"}",
@@ -77,48 +79,49 @@ static void each_allocation_of_a_completion_may_fail(void)
     struct world w;
 
     world_open(&w, 1, 1);
-    walk(&w, "/v1/completions",
+    fail_each_allocation(&w, "/v1/completions",
         "{\"prompt\":[\"a\",\"b\"],\"echo\":true,\"logprobs\":2,\"best_of\":2,\"script\":\"one\"}",
         "\"text_completion\"");
     world_close(&w);
 }
 
-static void each_allocation_of_the_word_routes_may_fail(void)
+static void each_allocation_of_tokenize_routes_may_fail(void)
 {
     struct world w;
 
     world_open(&w, 1, 1);
-    walk(&w, "/tokenize", "{\"content\":\"some text\",\"with_pieces\":true}", "\"tokens\"");
-    walk(&w, "/detokenize", "{\"tokens\":[1,2,3]}", "\"content\"");
-    walk(&w, "/apply-template", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}",
-        "\"prompt\"");
-    walk(&w, "/v1/parse",
+    fail_each_allocation(
+        &w, "/tokenize", "{\"content\":\"some text\",\"with_pieces\":true}", "\"tokens\"");
+    fail_each_allocation(&w, "/detokenize", "{\"tokens\":[1,2,3]}", "\"content\"");
+    fail_each_allocation(&w, "/apply-template",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}", "\"prompt\"");
+    fail_each_allocation(&w, "/v1/parse",
         "{\"tool_parser\":\"hermes_json\",\"chunks\":[\"<tool_call>{\\\"name\\\":\\\"f\\\"}\"]}",
         "\"deltas\"");
     world_close(&w);
 }
 
-static void each_allocation_of_the_other_wires_may_fail(void)
+static void each_allocation_of_other_dialects_may_fail(void)
 {
     struct world w;
 
     world_open(&w, 1, 1);
-    walk(&w, "/v1/messages",
+    fail_each_allocation(&w, "/v1/messages",
         "{\"max_tokens\":9,\"system\":[{\"type\":\"text\",\"text\":\"s\"}],\"messages\":["
         "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"hi\"}]},"
         "{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"t\"},"
         "{\"type\":\"text\",\"text\":\"a\"}]},{\"role\":\"user\",\"content\":\"b\"}],"
         "\"thinking\":{\"type\":\"disabled\"},\"stream\":true,\"script\":\"one\"}",
         "message_stop");
-    walk(&w, "/v1/messages/count_tokens", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}",
-        "\"input_tokens\"");
-    walk(&w, "/api/chat",
+    fail_each_allocation(&w, "/v1/messages/count_tokens",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}", "\"input_tokens\"");
+    fail_each_allocation(&w, "/api/chat",
         "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"think\":\"low\","
         "\"logprobs\":true,\"script\":\"one\"}",
         "\"done\":true");
-    walk(&w, "/api/generate", "{\"prompt\":\"hi\",\"system\":\"s\",\"script\":\"one\"}",
-        "\"done\":true");
-    walk(&w, "/completion",
+    fail_each_allocation(&w, "/api/generate",
+        "{\"prompt\":\"hi\",\"system\":\"s\",\"script\":\"one\"}", "\"done\":true");
+    fail_each_allocation(&w, "/completion",
         "{\"prompt\":[\"a\",\"b\"],\"n_probs\":2,\"n_cmpl\":2,\"logit_bias\":[[5,false]],"
         "\"script\":\"one\"}",
         "\"stop_type\"");
@@ -130,29 +133,30 @@ static void each_allocation_of_the_other_wires_may_fail(void)
     "<think>hm</think>well <tool_call>{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": {}}"            \
     "</tool_call>"
 
-/* The answers are kept, and the second body goes on from none. */
+/* The responses are stored, and the second body continues a missing one. */
 static void each_allocation_of_a_response_may_fail(void)
 {
     struct world w;
 
     world_open(&w, 1, 1);
-    walk(&w, "/v1/responses",
+    fail_each_allocation(&w, "/v1/responses",
         "{\"input\":\"hi\",\"stream\":true,\"tools\":[" FUNCTION "],\"script\":\"" THOUGHT "\","
         "\"include\":[\"reasoning.encrypted_content\",\"message.output_text.logprobs\"]}",
         "response.completed");
-    walk(&w, "/v1/responses",
+    fail_each_allocation(&w, "/v1/responses",
         "{\"instructions\":\"i\",\"input\":[{\"role\":\"user\",\"content\":[{\"type\":"
         "\"input_text\",\"text\":\"a\"}]},{\"type\":\"reasoning\",\"summary\":[],"
         "\"encrypted_content\":\"v1.aGk=\"},{\"type\":\"custom_tool_call\",\"call_id\":\"c\","
         "\"name\":\"f\",\"input\":\"x\"},{\"type\":\"custom_tool_call_output\",\"call_id\":"
         "\"c\",\"output\":\"o\"}],\"script\":\"one\"}",
         "\"status\":\"completed\"");
-    walk(&w, "/v1/responses/input_tokens", "{\"input\":\"hi\"}", "\"input_tokens\"");
+    fail_each_allocation(
+        &w, "/v1/responses/input_tokens", "{\"input\":\"hi\"}", "\"input_tokens\"");
     shelf_check(w.shelf);
     world_close(&w);
 }
 
-TESTS(TEST(each_allocation_of_the_other_wires_may_fail), TEST(each_allocation_of_a_chat_may_fail),
+TESTS(TEST(each_allocation_of_other_dialects_may_fail), TEST(each_allocation_of_a_chat_may_fail),
     TEST(each_allocation_of_a_stream_may_fail), TEST(each_allocation_of_a_tool_call_may_fail),
     TEST(each_allocation_of_a_completion_may_fail),
-    TEST(each_allocation_of_the_word_routes_may_fail), TEST(each_allocation_of_a_response_may_fail))
+    TEST(each_allocation_of_tokenize_routes_may_fail), TEST(each_allocation_of_a_response_may_fail))

@@ -1,6 +1,6 @@
-/* Every failure on the way from a path to tokens: the Nth allocation, for N = 1, 2, ... until none
- * fails, and the system's refusals. Each time one clear error, and (under the address sanitizer)
- * nothing left behind. */
+/* Failures from a path to tokens: the Nth allocation, for N = 1, 2, ... until none fails, and
+ * failing system calls. Each failure gives one clear error and leaks nothing (address
+ * sanitizer). */
 #include "../text_kit.h"
 
 #include "base/fault.h"
@@ -10,7 +10,7 @@
 
 static char model[] = "/tmp/inferflux-fault-gguf-XXXXXX";
 
-/* Opens, encodes, closes; -1 and *e as soon as something fails. */
+/* Opens, encodes, closes; returns -1 with *e at the first failure. */
 static int path_to_tokens(const char *path, struct err *e)
 {
     static const struct span spans[] = { { { "<|im_start|>user\n", 17 }, true },
@@ -89,7 +89,7 @@ static void every_allocation_may_fail(void)
 #endif
 }
 
-static void the_system_may_refuse(void)
+static void every_system_call_may_fail(void)
 {
 #ifdef TESTING
     static const enum fault_site sites[] = { FAULT_OPEN, FAULT_MMAP };
@@ -109,7 +109,7 @@ static void the_system_may_refuse(void)
 #endif
 }
 
-/* The same for the writer: it fails as a whole, and no half of a file stays. */
+/* The same for the writer: no partial file remains after a failure. */
 static void writing_may_fail_anywhere(void)
 {
 #ifdef TESTING
@@ -146,4 +146,5 @@ static void writing_may_fail_anywhere(void)
 #endif
 }
 
-TESTS(TEST(every_allocation_may_fail), TEST(the_system_may_refuse), TEST(writing_may_fail_anywhere))
+TESTS(TEST(every_allocation_may_fail), TEST(every_system_call_may_fail),
+    TEST(writing_may_fail_anywhere))

@@ -1,4 +1,5 @@
-/* Every allocation of opening a model fails once: one line, nothing leaks, nothing stays. */
+/* Loading a model with each allocation and thread start failing once: one error, no leak,
+ * nothing remains. */
 #include "../check.h"
 #include "../unit/tiny.h"
 #include "base/fault.h"
@@ -6,8 +7,8 @@
 
 enum { MAX_CALLS = 200 };
 
-/* Fails the nth call at a site while a model is opened; true: it opened all the same, that is,
- * there are fewer calls than n. */
+/* Fails the nth call at a site while a model is loaded. Returns true if loading succeeded, that
+ * is, if there are fewer than n calls. */
 static bool opens_despite(enum fault_site site, uint64_t nth)
 {
     struct llama_options o = { .n_threads = 3, .n_pages = 2, .max_rows = 4 };
@@ -29,7 +30,7 @@ static bool opens_despite(enum fault_site site, uint64_t nth)
     return rc == 0;
 }
 
-static void walk(enum fault_site site, uint64_t least)
+static void fail_each_call(enum fault_site site, uint64_t least)
 {
 #ifndef TESTING
     printf("skipped: faults are compiled into test builds only\n");
@@ -46,14 +47,14 @@ static void walk(enum fault_site site, uint64_t least)
 #endif
 }
 
-static void each_failed_allocation_is_survived(void)
+static void each_failed_allocation_is_an_error(void)
 {
-    walk(FAULT_ALLOC, 5);
+    fail_each_call(FAULT_ALLOC, 5);
 }
 
-static void each_failed_thread_is_survived(void)
+static void each_failed_thread_is_an_error(void)
 {
-    walk(FAULT_THREAD, 2);
+    fail_each_call(FAULT_THREAD, 2);
 }
 
-TESTS(TEST(each_failed_allocation_is_survived), TEST(each_failed_thread_is_survived))
+TESTS(TEST(each_failed_allocation_is_an_error), TEST(each_failed_thread_is_an_error))

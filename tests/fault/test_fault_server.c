@@ -1,7 +1,7 @@
-/* A whole server whose Nth allocation, read, write, accept or epoll_ctl fails while clients do what
- * clients do: for N = 1, 2, ... every answer is whole, or one clear error in the shape of its wire,
- * or a connection that was closed. Nothing stays behind, and who asks next gets the same bytes as
- * ever. */
+/* A complete server whose Nth allocation, read, write, accept or epoll_ctl fails while clients
+ * use it: for N = 1, 2, ... every response is complete, or one clear error in the form of its
+ * dialect, or a closed connection. Nothing leaks, and the next client receives the same bytes as
+ * before. */
 #include "base/fault.h"
 #include "base/log.h"
 #include "os/clock.h"
@@ -12,11 +12,11 @@
 
 enum { ANSWERS = 24, TEXT = 1 << 18, PATIENCE_MS = 100000 };
 
-/* One thing that was asked, and what came. Answers are looked at when nothing fails any more: to
- * look at them takes memory, too. */
-struct told {
-    const char *start, *must_have; /* a whole answer has this in it */
-    int status;                    /* when nothing fails */
+/* One request and its response. Responses are checked after fault injection has ended, since
+ * checking allocates memory. */
+struct exchange {
+    const char *start, *must_have; /* a complete response contains this text */
+    int status;                    /* expected status without failures */
     size_t n;
     char text[TEXT];
 };
@@ -24,26 +24,27 @@ struct told {
 struct site {
     enum fault_site site;
     const char *name;
-    int most; /* how many of its calls fail, evenly spread; all with WALK_ALL in the environment */
+    /* number of calls to fail, evenly spread; with WALK_ALL in the environment, all calls */
+    int most;
 };
 
-struct walk {
+struct fault_walk {
     struct world w;
-    struct told told[ANSWERS];
-    int n_told;
-    bool is_whole;                   /* nothing fails */
-    int n_errors, n_closed, n_whole; /* how answers came out, of all */
+    struct exchange exchange[ANSWERS];
+    int n_exchanges;
+    bool is_whole;                   /* no failure is injected */
+    int n_errors, n_closed, n_whole; /* results of all requests */
     char reference[TEXT];
 };
 
-static struct walk walk;
+static struct fault_walk fault_walk;
 
 /* ---- a client */
 
-static struct told *told_of(const char *start, const char *must_have, int status)
+static struct exchange *new_exchange(const char *start, const char *must_have, int status)
 {
-    CHECK(walk.n_told < ANSWERS);
-    struct told *t = &walk.told[walk.n_told++];
+    CHECK(fault_walk.n_exchanges < ANSWERS);
+    struct exchange *t = &fault_walk.exchange[fault_walk.n_exchanges++];
     t->start = start;
     t->must_have = must_have;
     t->status = status;
@@ -52,7 +53,7 @@ static struct told *told_of(const char *start, const char *must_have, int status
     return t;
 }
 
-static void read_rest(struct told *t, int fd)
+static void read_rest(struct exchange *t, int fd)
 {
     ssize_t got;
 
@@ -63,117 +64,121 @@ static void read_rest(struct told *t, int fd)
     close(fd);
 }
 
-static struct told *ask(const char *start, const char *body, const char *must_have, int status)
+static struct exchange *send_request(
+    const char *start, const char *body, const char *must_have, int status)
 {
-    struct told *t = told_of(start, must_have, status);
-    int fd = world_connect(&walk.w);
+    struct exchange *t = new_exchange(start, must_have, status);
+    int fd = world_connect(&fault_walk.w);
 
     world_send_with(fd, start, "", body);
     read_rest(t, fd);
     return t;
 }
 
-/* ---- what clients do */
+/* ---- client scenarios */
 
 #define HI "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
 
-static void talk(void)
+static void chat_scenario(void)
 {
-    ask("POST /v1/chat/completions",
+    send_request("POST /v1/chat/completions",
         "{\"model\":\"demo\"," HI ",\"temperature\":0,\"max_tokens\":6}", "\"finish_reason\"", 200);
-    ask("POST /v1/chat/completions", "{" HI ",\"stream\":true,\"script\":\"one two\"}", "[DONE]",
-        200);
-    ask("POST /v1/messages",
+    send_request("POST /v1/chat/completions", "{" HI ",\"stream\":true,\"script\":\"one two\"}",
+        "[DONE]", 200);
+    send_request("POST /v1/messages",
         "{\"max_tokens\":9," HI ",\"stream\":true,\"script\":\"<think>a</think>b\"}",
         "message_stop", 200);
-    ask("POST /api/chat", "{" HI ",\"script\":\"one\"}", "\"done\":true", 200);
+    send_request("POST /api/chat", "{" HI ",\"script\":\"one\"}", "\"done\":true", 200);
 }
 
-static void call_tools(void)
+static void tools_scenario(void)
 {
-    ask("POST /v1/chat/completions",
+    send_request("POST /v1/chat/completions",
         "{" HI ",\"stream\":true,\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\","
         "\"parameters\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}}}}}],"
         "\"tool_choice\":\"required\",\"script\":\"{\\\"a\\\": 1}}\"}",
         "[DONE]", 200);
 }
 
-static void ask_around(void)
+static void routes_scenario(void)
 {
-    ask("GET /v1/models", "", "\"data\"", 200);
-    ask("GET /metrics", "", "inferflux_responses_background_running", 200);
-    ask("GET /props", "", "default_generation_settings", 200);
-    ask("POST /tokenize", "{\"content\":\"some text\",\"with_pieces\":true}", "\"tokens\"", 200);
-    ask("POST /api/embed", "{\"model\":\"echo\",\"input\":\"x\"}", "\"error\"", 400);
-    ask("GET /nowhere", "", "\"status\":404", 404);
-    ask("POST /v1/chat/completions", "{\"messages\":[{\"role\":\"user\"", "\"error\"", 400);
-    ask("DELETE /v1/requests/nobody", "", "request_not_found", 404);
+    send_request("GET /v1/models", "", "\"data\"", 200);
+    send_request("GET /metrics", "", "inferflux_responses_background_running", 200);
+    send_request("GET /props", "", "default_generation_settings", 200);
+    send_request(
+        "POST /tokenize", "{\"content\":\"some text\",\"with_pieces\":true}", "\"tokens\"", 200);
+    send_request("POST /api/embed", "{\"model\":\"echo\",\"input\":\"x\"}", "\"error\"", 400);
+    send_request("GET /nowhere", "", "\"status\":404", 404);
+    send_request(
+        "POST /v1/chat/completions", "{\"messages\":[{\"role\":\"user\"", "\"error\"", 400);
+    send_request("DELETE /v1/requests/nobody", "", "request_not_found", 404);
 }
 
-/* More than 32 kB: the clerk's. */
-static void send_much(void)
+/* More than 32 kB: processed by the worker thread. */
+static void large_body_scenario(void)
 {
     static char body[80 * 1024];
 
     int n = snprintf(body, sizeof(body), "{\"messages\":[{\"role\":\"user\",\"content\":\"");
     memset(body + n, 'x', 40 * 1024);
     snprintf(body + n + 40 * 1024, 200, "\"}],\"script\":\"one\"}");
-    ask("POST /v1/messages/count_tokens", body, "input_tokens", 200);
-    ask("POST /apply-template", body, "\"prompt\"", 200);
-    ask("POST /v1/chat/completions", body, "\"finish_reason\"", 200);
+    send_request("POST /v1/messages/count_tokens", body, "input_tokens", 200);
+    send_request("POST /apply-template", body, "\"prompt\"", 200);
+    send_request("POST /v1/chat/completions", body, "\"finish_reason\"", 200);
 }
 
-static bool id_of(const struct told *t, char id[64])
+static bool id_of(const struct exchange *t, char id[64])
 {
     const char *at = strstr(t->text, "\"id\":\"resp_");
 
     return at && sscanf(at, "\"id\":\"%63[^\"]", id) == 1;
 }
 
-/* Its answer is looked for until it has ended: however that is, it does. */
+/* Polls the response until it has ended, in any state. */
 static void wait_for(const char *id)
 {
     char start[128];
-    struct told *t;
+    struct exchange *t;
 
     snprintf(start, sizeof(start), "GET /v1/responses/%s", id);
     for (uint64_t end = clock_ns() + PATIENCE_MS * 1000000ull;;) {
-        t = ask(start, "", "\"object\":\"response\"", 200);
+        t = send_request(start, "", "\"object\":\"response\"", 200);
         t->start = "GET /v1/responses/ID";
         if (t->n && !strstr(t->text, "\"queued\"") && !strstr(t->text, "\"in_progress\""))
             return;
         EXPECT(clock_ns() < end);
-        walk.n_told--;
+        fault_walk.n_exchanges--;
         poll(NULL, 0, 1);
     }
 }
 
-static void let_it_be_made(void)
+static void background_scenario(void)
 {
     char id[64], start[160];
 
-    struct told *t = ask("POST /v1/responses",
+    struct exchange *t = send_request("POST /v1/responses",
         "{\"input\":\"hi\",\"background\":true,\"script\":{\"text\":\"one two\",\"delay_ms\":1}}",
         "\"queued\"", 200);
     if (id_of(t, id)) {
         wait_for(id);
         snprintf(start, sizeof(start), "DELETE /v1/responses/%s", id);
-        ask(start, "", "\"deleted\":true", 200)->start = "DELETE /v1/responses/ID";
+        send_request(start, "", "\"deleted\":true", 200)->start = "DELETE /v1/responses/ID";
     }
-    t = ask("POST /v1/responses",
+    t = send_request("POST /v1/responses",
         "{\"input\":\"hi\",\"background\":true,\"stream\":true,\"script\":\"one two\"}",
         "response.completed", 200);
     if (id_of(t, id)) {
         wait_for(id);
         snprintf(start, sizeof(start), "GET /v1/responses/%s?stream=true", id);
-        ask(start, "", "response.completed", 200)->start = "GET /v1/responses/ID?stream=true";
+        send_request(start, "", "response.completed", 200)->start =
+            "GET /v1/responses/ID?stream=true";
         snprintf(start, sizeof(start),
             "{\"input\":\"more\",\"previous_response_id\":\"%s\",\"script\":\"on\"}", id);
-        ask("POST /v1/responses", start, "\"completed\"", 200);
+        send_request("POST /v1/responses", start, "\"completed\"", 200);
     }
 }
 
-static void change_ones_mind(void)
+static void cancel_scenario(void)
 {
     static const char long_one[] =
         "{" HI ",\"stream\":true,\"script\":{\"text\":\"one two three four five six seven eight\","
@@ -181,44 +186,46 @@ static void change_ones_mind(void)
     char id[64], start[128], body[128];
     char some[1];
 
-    struct told *t = told_of("POST /v1/chat/completions", "\"error\"", 200);
-    int fd = world_connect(&walk.w);
+    struct exchange *t = new_exchange("POST /v1/chat/completions", "\"error\"", 200);
+    int fd = world_connect(&fault_walk.w);
     world_send_with(fd, "POST /v1/chat/completions", "x-request-id: walk\r\n", long_one);
     t->n = read(fd, t->text, 1) == 1;
-    for (int i = 0; t->n && i < 20; i++) { /* until somebody has heard of it */
-        struct told *end = ask("DELETE /v1/requests/walk", "", "\"cancelled\":true", 200);
+    for (int i = 0; t->n && i < 20; i++) { /* until the server has registered the request */
+        struct exchange *end =
+            send_request("DELETE /v1/requests/walk", "", "\"cancelled\":true", 200);
         if (strstr(end->text, "HTTP/1.1 200"))
             break;
-        walk.n_told--;
+        fault_walk.n_exchanges--;
     }
     if (t->n)
-        shutdown(fd, SHUT_WR); /* who cannot cancel leaves */
+        shutdown(fd, SHUT_WR); /* if it cannot be cancelled, disconnect */
     read_rest(t, fd);
 
-    fd = world_connect(&walk.w);
+    fd = world_connect(&fault_walk.w);
     world_send_with(fd, "POST /v1/chat/completions", "", long_one);
     (void)!read(fd, some, 1);
     close(fd);
 
-    /* Where nothing fails it does not end before it is cancelled; else it is waited for. */
+    /* Without failures the response does not end before it is cancelled; otherwise this waits
+     * for its end. */
     snprintf(body, sizeof(body),
         "{\"input\":\"hi\",\"background\":true,\"script\":{\"text\":\"one two\","
         "\"delay_ms\":%d}}",
-        walk.is_whole ? 30000 : 400);
-    t = ask("POST /v1/responses", body, "\"queued\"", 200);
+        fault_walk.is_whole ? 30000 : 400);
+    t = send_request("POST /v1/responses", body, "\"queued\"", 200);
     if (!id_of(t, id))
         return;
     snprintf(start, sizeof(start), "POST /v1/responses/%s/cancel", id);
     for (int i = 0; i < 20; i++) {
-        t = ask(start, "", "\"cancelled\"", 200);
+        t = send_request(start, "", "\"cancelled\"", 200);
         t->start = "POST /v1/responses/ID/cancel";
         if (strstr(t->text, "HTTP/1.1 200") || strstr(t->text, "HTTP/1.1 4"))
             break;
-        walk.n_told--;
+        fault_walk.n_exchanges--;
     }
 }
 
-/* ---- what came of it */
+/* ---- checks */
 
 static bool is_error(const struct seen *s)
 {
@@ -227,13 +234,13 @@ static bool is_error(const struct seen *s)
            (str_find(s->body, STR("\"title\"")) >= 0 && seen_has(s, "problem+json"));
 }
 
-static void say(const struct told *t, const char *what)
+static void print_exchange(const struct exchange *t, const char *what)
 {
     fprintf(stderr, "%s: %s\n%s\n", t->start, what, t->text);
 }
 
-/* False: that is no way to answer. */
-static bool look_at(struct told *t)
+/* Returns false if the response is neither correct nor an error. */
+static bool check_exchange(struct exchange *t)
 {
     struct seen s = seen_of(t->text, t->n);
     bool has_it = str_find(s.body, str_of(t->must_have)) >= 0;
@@ -241,19 +248,19 @@ static bool look_at(struct told *t)
     if (s.status && s.is_whole)
         must_have_its_shape(&s);
     if (!s.status || !s.is_whole)
-        walk.n_closed++;
+        fault_walk.n_closed++;
     else if (s.status == t->status && has_it)
-        walk.n_whole++;
+        fault_walk.n_whole++;
     else if (is_error(&s) && (s.status >= 400 || s.status == 200))
-        walk.n_errors++;
+        fault_walk.n_errors++;
     else {
-        say(t, "neither what was asked for nor an error");
+        print_exchange(t, "neither what was asked for nor an error");
         return false;
     }
     return true;
 }
 
-static const char *without_what_changes(char *text)
+static const char *choices_part(char *text)
 {
     static const char *const marks[] = { "\"message\":", "\"usage\":" };
     char *from = strstr(text, marks[0]), *to = from ? strstr(from, marks[1]) : NULL;
@@ -270,63 +277,64 @@ static int64_t number_of(const char *text, const char *name)
     return at ? strtoll(at + strlen(name), NULL, 10) : -1;
 }
 
-static bool is_quiet(void)
+static bool is_idle(void)
 {
     static char text[TEXT];
 
-    EXPECT_EQ(world_ask(&walk.w, "GET /debug/invariants", "", text, TEXT), 200);
+    EXPECT_EQ(world_ask(&fault_walk.w, "GET /debug/invariants", "", text, TEXT), 200);
     bool is_empty = strstr(text, "\"ok\":true") && strstr(text, "\"sequences\":0,") &&
                     strstr(text, "\"running\":0,") && strstr(text, "\"waiting\":0}");
-    bool is_home = number_of(text, "\"total\":") ==
-                   number_of(text, "\"free\":") + number_of(text, "\"cached\":");
-    EXPECT_EQ(world_ask(&walk.w, "GET /metrics", "", text, TEXT), 200);
-    return is_empty && is_home && number_of(text, "\ninferflux_requests_running ") == 0 &&
+    bool are_pages_free = number_of(text, "\"total\":") ==
+                          number_of(text, "\"free\":") + number_of(text, "\"cached\":");
+    EXPECT_EQ(world_ask(&fault_walk.w, "GET /metrics", "", text, TEXT), 200);
+    return is_empty && are_pages_free && number_of(text, "\ninferflux_requests_running ") == 0 &&
            number_of(text, "\ninferflux_requests_loading ") == 0 &&
            number_of(text, "\ninferflux_responses_background_running ") == 0;
 }
 
-/* Sequences of those who left end with the next step. */
-static void expect_quiet(void)
+/* The sequences of disconnected clients end with the next step. */
+static void expect_idle(void)
 {
-    for (uint64_t end = clock_ns() + PATIENCE_MS * 1000000ull; !is_quiet();) {
+    for (uint64_t end = clock_ns() + PATIENCE_MS * 1000000ull; !is_idle();) {
         EXPECT(clock_ns() < end);
         poll(NULL, 0, 1);
     }
-    shelf_check(walk.w.shelf);
+    shelf_check(fault_walk.w.shelf);
 }
 
-static void expect_the_same_as_ever(void)
+static void expect_reference_response(void)
 {
     static char text[TEXT];
     static const char body[] = "{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":"
                                "\"What is 3 plus 4?\"}],\"temperature\":0,\"max_tokens\":8}";
 
-    EXPECT_EQ(world_ask(&walk.w, "POST /v1/chat/completions", body, text, TEXT), 200);
-    const char *told = without_what_changes(text);
-    EXPECT(*told);
-    if (!*walk.reference)
-        snprintf(walk.reference, TEXT, "%s", told);
-    EXPECT_STR(told, walk.reference);
+    EXPECT_EQ(world_ask(&fault_walk.w, "POST /v1/chat/completions", body, text, TEXT), 200);
+    const char *exchange = choices_part(text);
+    EXPECT(*exchange);
+    if (!*fault_walk.reference)
+        snprintf(fault_walk.reference, TEXT, "%s", exchange);
+    EXPECT_STR(exchange, fault_walk.reference);
 }
 
-/* ---- the walk */
+/* ---- fault injection */
 
-/* Returns how many calls of the site there were until all was done, at least. */
-static uint64_t do_it(void (*clients)(void), enum fault_site site, uint64_t nth)
+/* Runs the clients with one failing call. Returns a lower bound of the number of calls of the
+ * site. */
+static uint64_t run_with_fault(void (*clients)(void), enum fault_site site, uint64_t nth)
 {
-    walk.n_told = 0;
-    walk.is_whole = nth == UINT64_MAX;
+    fault_walk.n_exchanges = 0;
+    fault_walk.is_whole = nth == UINT64_MAX;
     fault_arm(site, nth);
     clients();
     uint64_t left = fault_left(site);
     fault_arm(site, 0);
-    int n_bad = 0, n_perfect = walk.n_whole;
-    for (int i = 0; i < walk.n_told; i++)
-        n_bad += !look_at(&walk.told[i]);
+    int n_bad = 0, n_whole_before = fault_walk.n_whole;
+    for (int i = 0; i < fault_walk.n_exchanges; i++)
+        n_bad += !check_exchange(&fault_walk.exchange[i]);
     EXPECT_EQ(n_bad, 0);
-    if (left) /* nothing has failed */
-        EXPECT_EQ(walk.n_whole - n_perfect, walk.n_told);
-    expect_quiet();
+    if (left) /* no call has failed */
+        EXPECT_EQ(fault_walk.n_whole - n_whole_before, fault_walk.n_exchanges);
+    expect_idle();
     return nth - left;
 }
 
@@ -335,70 +343,71 @@ static uint64_t step_of(const struct site *s, uint64_t n)
     return getenv("WALK_ALL") ? 1 : n / (uint64_t)s->most + 1;
 }
 
-static void walk_through(void (*clients)(void), const char *name)
+static void fail_calls_of_each_site(void (*clients)(void), const char *name)
 {
     static const struct site sites[] = { { FAULT_ALLOC, "allocations", 90 },
         { FAULT_READ, "reads", 8 }, { FAULT_WRITE, "writes", 8 }, { FAULT_ACCEPT, "accepts", 4 },
         { FAULT_EPOLL, "epoll_ctls", 8 } };
 
     for (size_t i = 0; i < ARRAY_LEN(sites); i++) {
-        uint64_t n = do_it(clients, sites[i].site, UINT64_MAX), n_failed = 0;
+        uint64_t n = run_with_fault(clients, sites[i].site, UINT64_MAX), n_failed = 0;
         uint64_t step = step_of(&sites[i], n);
-        walk.n_errors = walk.n_closed = walk.n_whole = 0;
+        fault_walk.n_errors = fault_walk.n_closed = fault_walk.n_whole = 0;
         for (uint64_t nth = 1 + n % step; nth <= n; nth += step, n_failed++)
-            do_it(clients, sites[i].site, nth);
-        expect_the_same_as_ever();
+            run_with_fault(clients, sites[i].site, nth);
+        expect_reference_response();
         printf("%s: %" PRIu64 " of %" PRIu64 " %s failed: %d answers, %d errors, %d closed\n", name,
-            n_failed, n, sites[i].name, walk.n_whole, walk.n_errors, walk.n_closed);
+            n_failed, n, sites[i].name, fault_walk.n_whole, fault_walk.n_errors,
+            fault_walk.n_closed);
     }
 }
 
-static void in_a_world(void (*clients)(void), const char *name)
+static void run_scenario(void (*clients)(void), const char *name)
 {
     log_set_level(LOG_ERROR);
-    world_open(&walk.w, 2, 1);
-    expect_the_same_as_ever();
-    walk_through(clients, name);
-    world_close(&walk.w);
+    world_open(&fault_walk.w, 2, 1);
+    expect_reference_response();
+    fail_calls_of_each_site(clients, name);
+    world_close(&fault_walk.w);
 }
 
-static void who_talks_is_answered_or_told_why(void)
+static void chats_get_a_response_or_an_error(void)
 {
-    in_a_world(talk, "talk");
+    run_scenario(chat_scenario, "talk");
 }
 
-static void who_has_tools_is_answered_or_told_why(void)
+static void tool_calls_get_a_response_or_an_error(void)
 {
-    in_a_world(call_tools, "call_tools");
+    run_scenario(tools_scenario, "call_tools");
 }
 
-static void who_asks_around_is_answered_or_told_why(void)
+static void other_routes_get_a_response_or_an_error(void)
 {
-    in_a_world(ask_around, "ask_around");
+    run_scenario(routes_scenario, "ask_around");
 }
 
-static void who_sends_much_is_answered_or_told_why(void)
+static void large_bodies_get_a_response_or_an_error(void)
 {
-    in_a_world(send_much, "send_much");
+    run_scenario(large_body_scenario, "send_much");
 }
 
-static void who_comes_back_later_finds_how_it_ended(void)
+static void background_responses_reach_an_end(void)
 {
-    in_a_world(let_it_be_made, "let_it_be_made");
+    run_scenario(background_scenario, "let_it_be_made");
 }
 
-static void who_changes_their_mind_leaves_nothing_behind(void)
+static void cancelled_requests_leak_nothing(void)
 {
-    in_a_world(change_ones_mind, "change_ones_mind");
+    run_scenario(cancel_scenario, "change_ones_mind");
 }
 
-/* ---- the beginning */
+/* ---- start of the server */
 
-/* Returns how many calls of the site there were. A server that has started answers, be it that its
- * models could not be loaded. */
-static uint64_t start_it(enum fault_site site, uint64_t nth, int *n_started)
+/* Starts a server with one failing call. Returns the number of calls of the site. A started
+ * server responds, even if its models could not be loaded. */
+static uint64_t start_with_fault(enum fault_site site, uint64_t nth, int *n_started)
 {
-    struct world *w = &walk.w;
+    struct world *w = &fault_walk.w;
     static char text[TEXT];
     struct err e = { 0 };
 
@@ -422,7 +431,7 @@ static uint64_t start_it(enum fault_site site, uint64_t nth, int *n_started)
     return nth - left;
 }
 
-static void who_cannot_start_says_why(void)
+static void failed_start_is_an_error(void)
 {
     static const struct site sites[] = { { FAULT_ALLOC, "allocations", 30 },
         { FAULT_OPEN, "opens", 4 }, { FAULT_MMAP, "mmaps", 4 }, { FAULT_THREAD, "threads", 16 },
@@ -431,17 +440,17 @@ static void who_cannot_start_says_why(void)
 
     log_set_level(LOG_ERROR);
     for (size_t i = 0; i < ARRAY_LEN(sites); i++) {
-        uint64_t n = start_it(sites[i].site, UINT64_MAX, &n_started), n_failed = 0;
+        uint64_t n = start_with_fault(sites[i].site, UINT64_MAX, &n_started), n_failed = 0;
         uint64_t step = step_of(&sites[i], n);
         n_started = 0;
         for (uint64_t nth = 1 + n % step; nth <= n; nth += step, n_failed++)
-            start_it(sites[i].site, nth, &n_started);
+            start_with_fault(sites[i].site, nth, &n_started);
         printf("%" PRIu64 " of %" PRIu64 " %s failed: %d servers all the same\n", n_failed, n,
             sites[i].name, n_started);
     }
 }
 
-TESTS(TEST(who_cannot_start_says_why), TEST(who_talks_is_answered_or_told_why),
-    TEST(who_has_tools_is_answered_or_told_why), TEST(who_asks_around_is_answered_or_told_why),
-    TEST(who_sends_much_is_answered_or_told_why), TEST(who_comes_back_later_finds_how_it_ended),
-    TEST(who_changes_their_mind_leaves_nothing_behind))
+TESTS(TEST(failed_start_is_an_error), TEST(chats_get_a_response_or_an_error),
+    TEST(tool_calls_get_a_response_or_an_error), TEST(other_routes_get_a_response_or_an_error),
+    TEST(large_bodies_get_a_response_or_an_error), TEST(background_responses_reach_an_end),
+    TEST(cancelled_requests_leak_nothing))

@@ -1,5 +1,5 @@
-/* Any bytes as the template of a model: what is learned from it ends within its limits, prompts
- * are made of a conversation with everything in it, and its words never come out as trusted. */
+/* Fuzzes a model's chat template: probing it stays within the limits, prompts are rendered from
+ * a conversation with all features, and client text is never trusted. */
 #include "../convo_json.h"
 #include "base/mem.h"
 #include "chat/adapter.h"
@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct convo c;
     struct err e;
 
-    /* A template that has the word itself may show it as its own. */
+    /* A template that contains the marker itself may output it as trusted text. */
     bool knows_word = str_find(source, STR("V")) >= 0 && str_find(source, STR("K")) >= 0;
     CHECK(a && !json_parse(&j, str_of(request), a, &json_limits_default, &e) && cj_convo(j, &c, a));
     if (!chat_template_compile(&t, source, &e)) {

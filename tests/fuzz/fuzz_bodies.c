@@ -1,14 +1,14 @@
-/* Any bytes as a request body of every route, and an answer to what was accepted. The first byte
- * picks the route; the rest is the body. Whatever is answered must be JSON. */
+/* Fuzzes request bodies of every route, and writes a response to each accepted one. The first
+ * byte selects the route, the rest is the body. Each response must be JSON. */
 #include "api/ollama/ollama.h"
 #include "api/tokenize.h"
 #include "api/common/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* ---- a sink that keeps what it is told */
+/* ---- a sink that stores its bytes */
 
-static struct buf told;
+static struct buf output;
 static int n_ended;
 
 static void on_begin(struct sink *s, int status, const char *type, int64_t n_bytes,
@@ -19,7 +19,7 @@ static void on_begin(struct sink *s, int status, const char *type, int64_t n_byt
 
 static void on_write(struct sink *s, struct str bytes)
 {
-    buf_puts(&told, bytes);
+    buf_puts(&output, bytes);
 }
 
 static void on_end(struct sink *s)
@@ -78,8 +78,8 @@ static void must_be_lines(struct str rest)
     }
 }
 
-/* Thoughts, a call that is one and a call that is none; arguments are the body, an object. */
-static void tell_parts(struct answer *a, const struct ask *ask, int i)
+/* Emits reasoning, a complete call and a broken call; the arguments are the body, a JSON object. */
+static void emit_output_events(struct answer *a, const struct ask *ask, int i)
 {
     struct str args = ask->raw->raw, name = ask->tool_name.n ? ask->tool_name : STR("f");
     size_t half = args.n / 2;
@@ -90,14 +90,14 @@ static void tell_parts(struct answer *a, const struct ask *ask, int i)
     answer_call_args(a, i, 0, args);
     answer_call_end(a, i, 0);
     if (ask->has_functions)
-        return; /* it has one call */
+        return; /* the request may have one call only */
     answer_call_begin(a, i, 1, name);
     answer_call_args(a, i, 1, (struct str){ args.p, half });
     if (half % 2)
         answer_call_broken(a, i, 1);
 }
 
-static void tell(struct answer *a, const struct ask *ask)
+static void emit_response(struct answer *a, const struct ask *ask)
 {
     struct sampled t = { .id = 1, .logprob = -0.75f, .n_top = 2, .top = { { 2, -1 }, { 1, -2 } } };
 
@@ -112,13 +112,13 @@ static void tell(struct answer *a, const struct ask *ask)
         answer_token(a, i, &t);
         answer_text(a, i, ask->n_stops ? ask->stops[0] : ask->raw->raw);
         if (ask->kind == ASK_CHAT)
-            tell_parts(a, ask, i);
+            emit_output_events(a, ask, i);
         answer_choice_end(a, i, FINISH_STOP, ask->n_stops ? ask->stops[0] : STR_NONE, -1);
     }
     answer_end(a);
 }
 
-static void ask_and_answer(const struct wire *w, struct str body, struct arena *arena)
+static void parse_and_respond(const struct wire *w, struct str body, struct arena *arena)
 {
     struct sink sink = { &ops };
     struct ask ask;
@@ -126,11 +126,11 @@ static void ask_and_answer(const struct wire *w, struct str body, struct arena *
     struct answer *a = NULL;
 
     n_ended = 0;
-    buf_init(&told, GB);
+    buf_init(&output, GB);
     if (ask_parse(&ask, w, body, arena, &e)) {
         CHECK(e.code && e.msg[0]);
         status_reply(&sink, w->error_form, &e, NULL, NULL, 0);
-        must_be_json(buf_str(&told));
+        must_be_json(buf_str(&output));
     } else {
         struct answer_setup s = {
             .ask = &ask, .sink = &sink, .model = ask.model, .token_bytes = token_bytes
@@ -140,21 +140,21 @@ static void ask_and_answer(const struct wire *w, struct str body, struct arena *
         if (ask_check_vocab(&ask, 1000, &e))
             CHECK(e.code == ERR_RANGE);
         CHECK(!answer_new(&a, &s, &e));
-        tell(a, &ask);
+        emit_response(a, &ask);
         if (ask.stream && !strcmp(w->stream_type, "application/x-ndjson"))
-            must_be_lines(buf_str(&told));
+            must_be_lines(buf_str(&output));
         else if (ask.stream)
-            must_be_frames(buf_str(&told));
+            must_be_frames(buf_str(&output));
         else
-            must_be_json(buf_str(&told));
+            must_be_json(buf_str(&output));
     }
     CHECK(n_ended == 1);
     answer_free(a);
-    buf_clear(&told);
+    buf_clear(&output);
 }
 
-/* A chat that is counted or rendered, not answered; the latter with a template of its own. */
-static void only_ask(const struct wire *w, struct str body, struct arena *arena)
+/* A chat body that is counted or rendered, not generated; rendering uses a template in the body. */
+static void parse_only(const struct wire *w, struct str body, struct arena *arena)
 {
     struct own_template own;
     struct ask ask;
@@ -166,7 +166,7 @@ static void only_ask(const struct wire *w, struct str body, struct arena *arena)
         CHECK(ask.kind == ASK_CHAT && ask.n_prompts == 1);
 }
 
-/* '0' and '1', then '5' and on: the corpus knows them. */
+/* '0' and '1', then '5' and later: the corpus depends on the order. */
 static const struct wire *const wires[] = { &wire_openai_chat, &wire_openai_completion,
     &wire_anthropic, &wire_ollama_chat, &wire_ollama_generate, &wire_llama, &wire_responses,
     &wire_llama_infill };
@@ -191,9 +191,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         else if (which == 4)
             CHECK(ollama_parse_name(&name, body, a, &e) || name.p);
         else if (which >= n)
-            only_ask(only_parsed[which - n], body, a);
+            parse_only(only_parsed[which - n], body, a);
         else
-            ask_and_answer(wires[which < 2 ? which : which - 3], body, a);
+            parse_and_respond(wires[which < 2 ? which : which - 3], body, a);
     }
     arena_free(a);
     return 0;

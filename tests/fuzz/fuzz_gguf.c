@@ -1,5 +1,5 @@
-/* Any bytes as a GGUF file: refused with a line, or every view of it lies inside the file, it can
- * be described, and its vocabulary, if it has one, encodes and decodes. */
+/* Fuzzes GGUF files: a file is rejected with an error, or all its views are inside the file, it
+ * can be described, and its vocabulary, if any, encodes and decodes. */
 #include "base/mem.h"
 #include "format/describe.h"
 #include "tokenizer/vocab.h"
@@ -41,7 +41,7 @@ static uint64_t walk(const struct gguf *g, const uint8_t *data, size_t n)
         total += t->bytes;
         gguf_tensor_done(g, t);
     }
-    CHECK(total <= n); /* no byte is in two tensors */
+    CHECK(total <= n); /* tensors do not overlap */
     return sum;
 }
 

@@ -1,6 +1,6 @@
-/* Any bytes into the request parser, whole and cut: the events must be the same. Then the same
- * bytes, cut as the first one says, into a connection of a real server over a socket pair: every
- * exchange that is handed over is answered, refused or told gone, and nothing stays behind. */
+/* Fuzzes HTTP: the request parser must emit the same events for whole and cut input. Then the
+ * same bytes, cut as the first byte determines, go to a server connection over a socket pair:
+ * every delivered exchange is answered, rejected or reported as gone, and nothing leaks. */
 #include "base/arena.h"
 #include "base/log.h"
 #include "http/conn.h"
@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct http_parse_limits limits = { 2000, 10 };
 
-static void digest(struct buf *out, struct str in, size_t step)
+static void log_events(struct buf *out, struct str in, size_t step)
 {
     struct http_parser p;
     struct str rest = STR_NONE, piece;
@@ -62,7 +62,7 @@ static void digest(struct buf *out, struct str in, size_t step)
 
 static struct loop *loop;
 static struct http_server *server;
-static int n_owed; /* exchanges handed over and not yet ended */
+static int n_open_exchanges; /* exchanges delivered and not yet ended */
 
 struct late {
     struct loop_task task;
@@ -79,7 +79,7 @@ static void on_late(struct loop_task *t)
         loop_defer(loop, t);
         return;
     }
-    n_owed--;
+    n_open_exchanges--;
     if (l->x->req->body.n & 1)
         sink_abort(&l->x->sink);
     else
@@ -95,7 +95,7 @@ static int64_t on_head(void *ctx, struct http_exchange *x)
     return 100;
 }
 
-/* As the service does it: some are told in words of their own, with a status of their own. */
+/* Like the service: rejects some requests with a status and text of its own. */
 static void on_refuse(void *ctx, struct http_exchange *x, int status, const char *why)
 {
     struct http_field f = { STR("X-Path"), x->req->path };
@@ -113,8 +113,8 @@ static void on_request(void *ctx, struct http_exchange *x)
     struct late *l = arena_zalloc(x->arena, 1, sizeof(*l));
 
     CHECK(l);
-    if (str_ends(x->req->path, STR("s"))) { /* a stream over some rounds */
-        n_owed++;
+    if (str_ends(x->req->path, STR("s"))) { /* a stream over several loop iterations */
+        n_open_exchanges++;
         l->task.fn = on_late;
         l->x = x;
         l->rounds = 3;
@@ -132,7 +132,7 @@ static void on_gone(void *ctx, struct http_exchange *x)
 
     CHECK(l);
     loop_undefer(loop, &l->task);
-    n_owed--;
+    n_open_exchanges--;
 }
 
 static void open_server(void)
@@ -144,7 +144,7 @@ static void open_server(void)
     o.port = 0;
     o.max_head_bytes = limits.max_head_bytes;
     o.max_fields = limits.max_fields;
-    o.max_bodies = 80; /* of one: what is longer is one too many */
+    o.max_bodies = 80; /* one body: a longer one exceeds the limit */
     log_set_level(LOG_ERROR);
     CHECK(!loop_open(&loop, &e));
     CHECK(!http_server_open(&server, loop, &o, &app, &e));
@@ -158,7 +158,7 @@ static void drain(int fd)
         ;
 }
 
-static void converse(struct str in, size_t step)
+static void run_connection(struct str in, size_t step)
 {
     struct sockaddr peer = { .sa_family = AF_UNIX };
     int sv[2];
@@ -185,7 +185,7 @@ static void converse(struct str in, size_t step)
         CHECK(i < 1000);
         loop_once(loop, 0);
     }
-    CHECK(n_owed == 0);
+    CHECK(n_open_exchanges == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -200,11 +200,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t step = 1 + data[0] % 64;
     buf_init(&whole, MB);
     buf_init(&cut, MB);
-    digest(&whole, in, SIZE_MAX);
-    digest(&cut, in, step);
+    log_events(&whole, in, SIZE_MAX);
+    log_events(&cut, in, step);
     CHECK(str_eq(buf_str(&whole), buf_str(&cut)));
     buf_clear(&whole);
     buf_clear(&cut);
-    converse(in, step == 64 ? size : step * 7);
+    run_connection(in, step == 64 ? size : step * 7);
     return 0;
 }

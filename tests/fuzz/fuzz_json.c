@@ -1,4 +1,4 @@
-/* Any bytes into the JSON parser; what it accepts is written, read again and equal. */
+/* Fuzzes the JSON parser: an accepted text is written, parsed again, and must be equal. */
 #include "base/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             CHECK(d <= 9223372036854775808.0 && d >= -9223372036854775808.0);
         jw_init(&w, &b);
         buf_reset(&b);
-        if (json_f64(j, &d)) { /* what we write is read as what we meant */
+        if (json_f64(j, &d)) { /* written numbers are parsed to the same value */
             double back;
             jw_f64(&w, d);
             CHECK(!json_parse(&again, buf_str(&b), a, NULL, &e) && json_f64(again, &back));

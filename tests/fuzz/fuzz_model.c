@@ -1,5 +1,5 @@
-/* A hostile GGUF all the way: metadata, binding, packing, and one step of the network that came
- * out of it, whatever its weights are. */
+/* Fuzzes model loading: metadata, binding, packing, and one forward pass of the loaded network,
+ * whatever its weights are. */
 #include "format/gguf.h"
 #include "model/llama.h"
 

@@ -1,4 +1,4 @@
-/* Any bytes as the body of /v1/parse: an answer that is JSON, or an error that names what it is. */
+/* Fuzzes the body of /v1/parse: the result is a JSON response, or an error that names the cause. */
 #include "api/parse.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,8 +1,8 @@
-/* Any text, read with any pair of formats: cutting it in any way changes nothing, no marker gets
- * into the content, arguments are JSON, and the work is linear.
+/* Fuzzes the output parser with any pair of formats: cuts do not change the result, no marker
+ * reaches the content, arguments are JSON, and the work is linear.
  *
- * The first four bytes choose the tool format, the thinking format, how it begins and how it is
- * cut. */
+ * The first four bytes select the tool format, the reasoning format, the start state and the
+ * cuts. */
 #define KIT_FUZZ
 #include "../parser_kit.h"
 

@@ -1,5 +1,5 @@
-/* Any bytes as a record of keys and values, as they are and with sums that fit, so that what lies
- * behind them is reached, too. What is accepted can be read to its last byte. */
+/* Fuzzes KV records, unchanged and with corrected checksums, so that the code after the checksum
+ * is reached, too. An accepted record can be read to its last byte. */
 #include "base/crc.h"
 #include "base/mem.h"
 #include "cache/record.h"
@@ -17,8 +17,8 @@ static uint32_t touch(const struct record *r, size_t page_bytes)
     return sum;
 }
 
-/* Makes the head one of our kind, with a sum that fits, whatever its counts are. */
-static void pretend(const struct record_kind *k, uint8_t *bytes, size_t n)
+/* Makes the header one of our kind, with a valid checksum, whatever its counts are. */
+static void fix_header(const struct record_kind *k, uint8_t *bytes, size_t n)
 {
     enum { VERSION_AT = 8, MODEL_AT = 16, N_TOKENS_AT = 60, N_PAGES_AT = 68 };
     const uint32_t shape[2] = { 1, PAGE_TOKENS };
@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (!record_read(&r, &kind, bytes, n, &e))
         sum += touch(&r, kind.page_bytes);
     if (n >= RECORD_HEAD) {
-        pretend(&kind, bytes, n);
+        fix_header(&kind, bytes, n);
         if (!record_read_head(&r, &kind, bytes, n, &n_bytes, &e)) {
             CHECK(n_bytes <= n);
             sum += touch(&r, kind.page_bytes);

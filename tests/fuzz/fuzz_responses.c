@@ -1,8 +1,8 @@
-/* A conversation over /v1/responses, of any bytes: parts are divided by NUL. The first two are kept
- * as an answer and its input, resp_0, whatever they are; each of the others is a body, whose answer
- * is kept as resp_1, resp_2, ..., so that bodies go on from each other and refer to items; one that
- * is in the background is there from its beginning. What is answered, kept and listed must be JSON,
- * and the shelf must hold what it says. */
+/* Fuzzes conversations over /v1/responses; parts are separated by NUL. The first two are stored
+ * as response resp_0 and its input, whatever they contain. Each other part is a body whose
+ * response is stored as resp_1, resp_2, ..., so that bodies continue each other and reference
+ * items; a background response is stored from its beginning. Responses, stored objects and lists
+ * must be JSON, and the accounting of the response store must be correct. */
 #include "api/common/answer_state.h"
 #include "api/responses/responses.h"
 #include "http/sink.h"
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { SHELF_BYTES = 64 * 1024, TURNS = 12 };
 
-static struct buf told;
+static struct buf output;
 
 static void on_begin(struct sink *s, int status, const char *type, int64_t n_bytes,
     const struct http_field *fields, int n_fields)
@@ -25,7 +25,7 @@ static void on_begin(struct sink *s, int status, const char *type, int64_t n_byt
 
 static void on_write(struct sink *s, struct str bytes)
 {
-    buf_puts(&told, bytes);
+    buf_puts(&output, bytes);
 }
 
 static void on_end(struct sink *s)
@@ -53,8 +53,8 @@ static struct str next_part(struct str *rest)
     return part;
 }
 
-/* Words, thoughts and calls, of the client's own bytes. */
-static void tell(struct answer *a, const struct ask *ask)
+/* Emits text, reasoning and calls made of the client's bytes. */
+static void emit_response(struct answer *a, const struct ask *ask)
 {
     struct sampled t = { .id = 1, .logprob = -0.75f, .n_top = 1, .top = { { 1, -1 } } };
 
@@ -76,7 +76,7 @@ static void tell(struct answer *a, const struct ask *ask)
     answer_end(a);
 }
 
-static void check_kept(struct shelf *shelf, struct str id, struct arena *arena)
+static void check_stored(struct shelf *shelf, struct str id, struct arena *arena)
 {
     const struct kept *k = shelf_take(shelf, 1, id, 0);
     struct kept_view v;
@@ -85,7 +85,7 @@ static void check_kept(struct shelf *shelf, struct str id, struct arena *arena)
     struct err e;
 
     if (!k)
-        return; /* too large, or it had to go */
+        return; /* too large, or already evicted */
     shelf_look(shelf, k, &v);
     buf_init(&b, GB);
     CHECK(!json_parse(&j, v.answer, arena, NULL, &e) && j->kind == JSON_OBJECT);
@@ -104,8 +104,8 @@ static void must_be_an_object(struct str text, struct arena *arena)
     CHECK(!json_parse(&j, text, arena, NULL, &e) && j->kind == JSON_OBJECT);
 }
 
-/* NULL: it is too large, or somebody is in the way. */
-static const struct kept *begin_growing(
+/* NULL: too large, or the id exists. */
+static const struct kept *begin_live_response(
     struct shelf *shelf, const struct answer *a, const struct kept *before, struct arena *arena)
 {
     struct err e = { .code = ERR_MEMORY, .msg = "no \"room\"\n" };
@@ -131,7 +131,7 @@ static const struct kept *begin_growing(
     return kept;
 }
 
-static void end_growing(struct shelf *shelf, const struct kept *k, const struct answer *a)
+static void end_live_response(struct shelf *shelf, const struct kept *k, const struct answer *a)
 {
     struct growing_last last = { .stage = KEPT_ENDED };
     struct buf answer, input;
@@ -143,7 +143,7 @@ static void end_growing(struct shelf *shelf, const struct kept *k, const struct 
     buf_init(&input, GB);
     CHECK(answer_keep(a, &answer, &input));
     last.answer = buf_str(&answer);
-    last.frames = a->setup.ask->stream ? buf_str(&told) : STR_NONE;
+    last.frames = a->setup.ask->stream ? buf_str(&output) : STR_NONE;
     if (!growing_end(shelf, k, &last, 0, &listeners)) {
         last = (struct growing_last){ .stage = KEPT_FAILED, .answer = k->answer, .is_cut = true };
         CHECK(growing_end(shelf, k, &last, 0, &listeners));
@@ -153,7 +153,7 @@ static void end_growing(struct shelf *shelf, const struct kept *k, const struct 
     buf_clear(&input);
 }
 
-static void one_turn(struct shelf *shelf, struct str body, int number, struct arena *arena)
+static void run_body(struct shelf *shelf, struct str body, int number, struct arena *arena)
 {
     struct kept_place at = { shelf, 1, arena };
     const struct kept *before = NULL;
@@ -173,17 +173,18 @@ static void one_turn(struct shelf *shelf, struct str body, int number, struct ar
     struct answer_setup s = {
         .ask = &ask, .sink = &sink, .model = ask.model, .id = id, .token_bytes = token_bytes
     };
-    buf_init(&told, GB);
+    buf_init(&output, GB);
     CHECK(!answer_new(&a, &s, &e));
-    const struct kept *growing = ask.background ? begin_growing(shelf, a, before, arena) : NULL;
-    tell(a, &ask);
-    end_growing(shelf, growing, a);
+    const struct kept *growing =
+        ask.background ? begin_live_response(shelf, a, before, arena) : NULL;
+    emit_response(a, &ask);
+    end_live_response(shelf, growing, a);
     if (!ask.background)
         kept_put(shelf, 1, &ask, a, before);
     shelf_check(shelf);
-    check_kept(shelf, str_of(answer_id(a)), arena);
+    check_stored(shelf, str_of(answer_id(a)), arena);
     answer_free(a);
-    buf_clear(&told);
+    buf_clear(&output);
     shelf_unref(shelf, before);
 }
 
@@ -200,7 +201,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     first.input = next_part(&rest);
     shelf_put(shelf, 1, &first, 0);
     for (int i = 1; i <= TURNS && rest.n; i++)
-        one_turn(shelf, next_part(&rest), i, arena);
+        run_body(shelf, next_part(&rest), i, arena);
     shelf_check(shelf);
     shelf_close(shelf);
     arena_free(arena);

@@ -1,8 +1,9 @@
-/* Any bytes as the body of every route, to a whole server over a real socket: what is answered has
- * a status and the shape its Content-Type says, and nothing of it stays behind.
+/* Fuzzes bodies of every route of a complete server over a real socket: each response has a
+ * status and the form of its Content-Type, and nothing leaks.
  *
- * The first byte picks the row of routes.c, so that a new one is here at once; the second who asks
- * and how the body is sent. Of a path that ends in '*' the rest is the first line. */
+ * The first byte selects the entry of routes.c, so that new routes are included; the second
+ * selects the API key and how the body is sent. For a path that ends in '*' the rest of the path
+ * is the first line. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "serve/io.h"
@@ -23,12 +24,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 enum { BODY_MAX = 16384, ANSWER_MAX = 4 << 20, LIMIT_MS = 100, PATIENCE_S = 20 };
 
 static struct service *service;
-static char answer[ANSWER_MAX];
+static char response_text[ANSWER_MAX];
 
 /* ---- the server */
 
-/* The fuzzer has an alarm clock, which must not end a connect. */
-static void keep_calls_over_alarms(void)
+/* The fuzzer uses SIGALRM, which must not interrupt a connect. */
+static void restart_calls_after_alarms(void)
 {
     struct sigaction a;
 
@@ -37,8 +38,8 @@ static void keep_calls_over_alarms(void)
     CHECK(!sigaction(SIGALRM, &a, NULL));
 }
 
-/* One model, whose answers the request brings; keys; everything that has a route is switched on. */
-static void open_world(void)
+/* One script model, API keys, and all optional routes enabled. */
+static void open_server(void)
 {
     static char dir[] = "/tmp/fuzz_routes.XXXXXX";
     static struct live_fairness fairness;
@@ -58,7 +59,7 @@ static void open_world(void)
     struct err e;
 
     log_set_level(LOG_ERROR);
-    keep_calls_over_alarms();
+    restart_calls_after_alarms();
     CHECK(mkdtemp(dir));
     spec = model_spec_of("echo", "models/demo.gguf");
     spec.backend = BACKEND_SCRIPT;
@@ -88,7 +89,7 @@ static int connect_to(uint16_t port)
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)
     };
     struct timeval patience = { PATIENCE_S, 0 };
-    struct linger at_once = { .l_onoff = 1 }; /* no port waits for old bytes */
+    struct linger at_once = { .l_onoff = 1 }; /* leaves no port in TIME_WAIT */
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     CHECK(fd >= 0 && !connect(fd, (struct sockaddr *)&to, sizeof(to)));
@@ -115,7 +116,7 @@ static void put_request(struct buf *b, const struct route *r, uint8_t how, struc
     if (in.n && *in.p == '\n')
         in = str_skip(in, 1);
     buf_putz(b, " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
-    /* Nearly always somebody who may. */
+    /* Usually a key with the required scope. */
     buf_putz(b, keys[how % 8 < 6 ? 2 : how % 8 == 6 ? 1 : how / 8 % 4]);
     if (how & 128)
         buf_putz(b, "X-Request-Timeout-Ms: 5\r\n");
@@ -135,8 +136,9 @@ static void put_request(struct buf *b, const struct route *r, uint8_t how, struc
     CHECK(buf_ok(b));
 }
 
-/* All that comes until the end. STR_NONE: cut, as one may be whose time is over meanwhile. */
-static struct str converse(struct str request, bool is_hurry)
+/* Reads until the end. STR_NONE: the connection was cut, which is permitted if a deadline
+ * passes. */
+static struct str exchange(struct str request, bool has_deadline)
 {
     int fd = connect_to(service_port(service));
     size_t n = 0;
@@ -145,22 +147,23 @@ static struct str converse(struct str request, bool is_hurry)
     while (request.n) {
         ssize_t sent = send(fd, request.p, request.n, MSG_NOSIGNAL);
         if (sent < 0 && errno != EINTR)
-            break; /* refused already: reading tells */
+            break; /* already rejected: reading reports it */
         request = str_skip(request, (size_t)MAX(sent, 0));
     }
-    while ((got = recv(fd, answer + n, sizeof(answer) - n, 0)) > 0 || (got && errno == EINTR))
-        n += (size_t)MAX(got, 0); /* with a timeout no call starts again */
-    CHECK(n < sizeof(answer));
-    CHECK(got == 0 || (is_hurry && errno == ECONNRESET));
+    while ((got = recv(fd, response_text + n, sizeof(response_text) - n, 0)) > 0 ||
+           (got && errno == EINTR))
+        n += (size_t)MAX(got, 0); /* with SO_RCVTIMEO a call is not restarted */
+    CHECK(n < sizeof(response_text));
+    CHECK(got == 0 || (has_deadline && errno == ECONNRESET));
     close(fd);
-    return got ? STR_NONE : (struct str){ answer, n };
+    return got ? STR_NONE : (struct str){ response_text, n };
 }
 
-/* ---- what was answered */
+/* ---- response */
 
-static void check_answer(struct str all, const struct route *r)
+static void check_response(struct str all, const struct route *r)
 {
-    struct seen s = seen_of(answer, all.n);
+    struct seen s = seen_of(response_text, all.n);
 
     if (s.status < 200 || s.status == 500)
         fprintf(stderr, "%.*s\n", (int)MIN(all.n, (size_t)2000), all.p);
@@ -182,15 +185,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 2 || size > BODY_MAX)
         return 0;
     if (!service)
-        open_world();
+        open_server();
     while (route_at(n_routes))
         n_routes++;
     const struct route *r = route_at(data[0] % n_routes);
     buf_init(&request, 64 * BODY_MAX);
     put_request(&request, r, data[1], (struct str){ (const char *)data + 2, size - 2 });
-    struct str told = converse(buf_str(&request), data[1] & 128);
+    struct str told = exchange(buf_str(&request), data[1] & 128);
     if (told.p)
-        check_answer(told, r);
+        check_response(told, r);
     buf_clear(&request);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* Any bytes as a chat template, rendered over one conversation. Whatever it does, it ends within
- * its limits, its spans add up, and the words of the conversation never come out as trusted. */
+/* Fuzzes chat templates, rendered over one conversation: rendering stays within its limits, the
+ * spans add up, and client text is never trusted. */
 #include "../convo_json.h"
 #include "base/mem.h"
 #include "chat/template.h"
@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct convo c;
     struct err e;
 
-    /* A template that has the word itself may show it as its own. */
+    /* A template that contains the marker itself may output it as trusted text. */
     bool knows_word = str_find((struct str){ (const char *)data, size }, STR("V")) >= 0 &&
                       str_find((struct str){ (const char *)data, size }, STR("K")) >= 0;
     CHECK(a && !json_parse(&j, str_of(request), a, &json_limits_default, &e) && cj_convo(j, &c, a));

@@ -1,7 +1,7 @@
-/* Any text through the tokenizers: the bytes come back, cutting it into spans changes nothing, and
+/* Fuzzes the tokenizers: decoding returns the bytes, cuts into spans change nothing, and
  * untrusted bytes never become a control token.
  *
- * Input: byte 0 chooses the vocabulary, byte 1 the trust and where to cut, the rest is the text. */
+ * Input: byte 0 selects the vocabulary, byte 1 the trust and the cuts, the rest is the text. */
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "testing/gguf_write.h"
@@ -81,7 +81,7 @@ static struct tokens encode(const struct vocab *v, const struct span *spans, siz
     return t;
 }
 
-/* What streams out, and that it does so in whole characters. */
+/* Checks the streamed text, and that it consists of whole characters. */
 static void check_text(const struct vocab *v, const struct tokens *t, struct str text)
 {
     struct detok d = { 0 };
@@ -132,7 +132,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     for (size_t i = 0; i < a.n; i++)
         CHECK(vocab_attr(v, a.ids[i]) != TOKEN_CONTROL);
     check_text(v, &a, text);
-    if (is_bpe) { /* SPM puts blanks in front, also behind special tokens */
+    if (is_bpe) { /* SPM inserts blanks at the beginning and after special tokens */
         check_bytes(v, &a, text);
         check_bytes(v, &c, text);
         check_text(v, &c, text);

@@ -1,6 +1,6 @@
-/* Many readers of answers that are made in the background, on two io threads: who makes one, who
- * follows it from anywhere, who asks how it stands, who cancels or forgets it, all at once. Each
- * reader of a stream gets the same bytes as every other; at the end nothing is left over. */
+/* Background responses with many readers on two io threads: clients create, follow, retrieve,
+ * cancel and delete them concurrently. All readers of a stream receive the same bytes; at the
+ * end nothing leaks. */
 #include "base/rng.h"
 #include "os/clock.h"
 #include "os/thread.h"
@@ -15,7 +15,7 @@ static struct {
     struct world w;
     pthread_mutex_t mu; /* guards the ids, which all clients share */
     char ids[CLIENTS][ID];
-} crowd = { .mu = PTHREAD_MUTEX_INITIALIZER };
+} shared = { .mu = PTHREAD_MUTEX_INITIALIZER };
 
 struct client {
     pthread_t thread;
@@ -24,34 +24,34 @@ struct client {
     char text[TEXT], again[TEXT];
 };
 
-static void remember(int i, const char *id)
+static void store_id(int i, const char *id)
 {
-    pthread_mutex_lock(&crowd.mu);
-    snprintf(crowd.ids[i], ID, "%s", id);
-    pthread_mutex_unlock(&crowd.mu);
+    pthread_mutex_lock(&shared.mu);
+    snprintf(shared.ids[i], ID, "%s", id);
+    pthread_mutex_unlock(&shared.mu);
 }
 
-static bool someones(struct client *c, char id[ID])
+static bool random_id(struct client *c, char id[ID])
 {
     uint64_t i = rng_below(&c->rng, CLIENTS);
 
-    pthread_mutex_lock(&crowd.mu);
-    memcpy(id, crowd.ids[i], ID);
-    pthread_mutex_unlock(&crowd.mu);
+    pthread_mutex_lock(&shared.mu);
+    memcpy(id, shared.ids[i], ID);
+    pthread_mutex_unlock(&shared.mu);
     return *id;
 }
 
-static void wrong(struct client *c, const char *what, int status, const char *text)
+static void report_wrong(struct client *c, const char *what, int status, const char *text)
 {
     c->n_wrong++;
     fprintf(stderr, "%s: status %d\n%s\n", what, status, text);
 }
 
-/* Its client is the first to listen, and leaves whenever it likes. */
-static void make(struct client *c)
+/* Creates a background response; its client reads the stream and disconnects at a random moment. */
+static void create_response(struct client *c)
 {
     char id[ID] = "";
-    int fd = world_connect(&crowd.w);
+    int fd = world_connect(&shared.w);
     size_t n = 0;
     ssize_t got;
 
@@ -65,24 +65,24 @@ static void make(struct client *c)
     }
     close(fd);
     if (*id)
-        remember(c->index, id);
+        store_id(c->index, id);
     else
-        wrong(c, "POST /v1/responses", 0, c->text);
+        report_wrong(c, "POST /v1/responses", 0, c->text);
 }
 
-static int follow(const char *id, int from, char *text)
+static int read_stream(const char *id, int from, char *text)
 {
     char start[192];
 
     snprintf(start, sizeof(start), "GET /v1/responses/%s?stream=true&starting_after=%d", id, from);
-    int status = world_ask(&crowd.w, start, "", text, TEXT);
+    int status = world_ask(&shared.w, start, "", text, TEXT);
     char *frames = status == 200 ? strstr(text, "\r\n\r\n") : NULL;
     if (frames)
         memmove(text, frames + 4, strlen(frames + 4) + 1);
     return status;
 }
 
-/* The events in their order, each once: chunks and keep-alives may fall anywhere. */
+/* Checks that events are in order without gaps. Chunks and keep-alives may be anywhere. */
 static int count_events(const char *text, int from)
 {
     static const char mark[] = "\"sequence_number\":";
@@ -96,47 +96,47 @@ static int count_events(const char *text, int from)
     return n;
 }
 
-static void follow_two(struct client *c, const char *id)
+static void read_stream_twice(struct client *c, const char *id)
 {
     int from = (int)rng_below(&c->rng, 4);
-    int status = follow(id, from, c->text);
+    int status = read_stream(id, from, c->text);
 
     if (status == 404)
         return;
     int n = count_events(c->text, from + 1);
     bool has_end = strstr(c->text, "response.completed") || strstr(c->text, "response.failed");
     if (status != 200 || n < 0 || (n > from + 1 && !has_end)) {
-        wrong(c, "a stream", status, c->text);
+        report_wrong(c, "a stream", status, c->text);
         return;
     }
     c->n_followed++;
-    status = follow(id, from, c->again);
+    status = read_stream(id, from, c->again);
     if (status != 404 && count_events(c->again, from + 1) != n)
-        wrong(c, "a stream that is told again", status, c->again);
+        report_wrong(c, "a stream that is told again", status, c->again);
 }
 
-static void look(struct client *c, const char *id)
+static void retrieve(struct client *c, const char *id)
 {
     char start[128];
 
     snprintf(start, sizeof(start), "GET /v1/responses/%s", id);
-    int status = world_ask(&crowd.w, start, "", c->text, TEXT);
+    int status = world_ask(&shared.w, start, "", c->text, TEXT);
     if (status != 404 && (status != 200 || !strstr(c->text, "\"object\":\"response\"")))
-        wrong(c, start, status, c->text);
+        report_wrong(c, start, status, c->text);
 }
 
-static void end(struct client *c, const char *id)
+static void cancel_or_delete(struct client *c, const char *id)
 {
     char start[128];
     bool is_cancel = rng_below(&c->rng, 2);
 
     snprintf(start, sizeof(start),
         is_cancel ? "POST /v1/responses/%s/cancel" : "DELETE /v1/responses/%s", id);
-    int status = world_ask(&crowd.w, start, "", c->text, TEXT);
+    int status = world_ask(&shared.w, start, "", c->text, TEXT);
     c->n_ended += status == 200;
-    /* 400: it has completed. */
+    /* 400: the response has completed. */
     if (status != 200 && status != 404 && !(is_cancel && status == 400))
-        wrong(c, start, status, c->text);
+        report_wrong(c, start, status, c->text);
 }
 
 static void *run_client(void *arg)
@@ -145,26 +145,26 @@ static void *run_client(void *arg)
     char id[ID];
 
     for (int i = 0; i < ROUNDS; i++) {
-        make(c);
+        create_response(c);
         for (int k = 0; k < 3; k++) {
-            if (!someones(c, id))
+            if (!random_id(c, id))
                 continue;
             switch (rng_below(&c->rng, 4)) {
             case 0:
-                look(c, id);
+                retrieve(c, id);
                 break;
             case 1:
-                end(c, id);
+                cancel_or_delete(c, id);
                 break;
             default:
-                follow_two(c, id);
+                read_stream_twice(c, id);
             }
         }
     }
     return NULL;
 }
 
-static void all_who_follow_an_answer_are_told_the_same(void)
+static void all_readers_of_a_response_receive_the_same_bytes(void)
 {
     static struct client clients[CLIENTS];
     struct shelf_stats kept;
@@ -172,7 +172,7 @@ static void all_who_follow_an_answer_are_told_the_same(void)
     struct err e;
     int n_followed = 0, n_ended = 0;
 
-    world_open(&crowd.w, 1, 2);
+    world_open(&shared.w, 1, 2);
     for (int i = 0; i < CLIENTS; i++) {
         clients[i] = (struct client){ .rng = { .key = (uint64_t)i + 1 }, .index = i };
         EXPECT_EQ(thread_start(&clients[i].thread, "client", run_client, &clients[i], &e), 0);
@@ -185,17 +185,17 @@ static void all_who_follow_an_answer_are_told_the_same(void)
     }
     uint64_t until = clock_ns() + PATIENCE_S * 1000000000ull;
     do {
-        engine_audit(pool_at(crowd.w.pool, 0)->engine, &a);
+        engine_audit(pool_at(shared.w.pool, 0)->engine, &a);
         EXPECT(clock_ns() < until);
     } while (a.sequences && !poll(NULL, 0, 1));
     EXPECT(a.ok);
     EXPECT_EQ(a.pages_free + a.pages_cached, a.pages_total);
-    shelf_check(crowd.w.shelf);
-    shelf_stats(crowd.w.shelf, &kept);
+    shelf_check(shared.w.shelf);
+    shelf_stats(shared.w.shelf, &kept);
     printf("%d streams followed, %d answers ended by others, %zu kept\n", n_followed, n_ended,
         kept.entries);
     EXPECT(n_followed > CLIENTS && n_ended > 0);
-    world_close(&crowd.w);
+    world_close(&shared.w);
 }
 
-TESTS(TEST(all_who_follow_an_answer_are_told_the_same))
+TESTS(TEST(all_readers_of_a_response_receive_the_same_bytes))

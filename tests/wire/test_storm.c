@@ -1,12 +1,13 @@
-/* Many clients at once on two io threads and two models, some of which leave or are ended in the
- * middle: each answer is the one it would be alone, and at the end nothing is left over. */
+/* Concurrent clients on two io threads and two models, with disconnects and cancellations during
+ * requests: each response equals the one that the request gets alone, and at the end nothing
+ * leaks. */
 #include "base/rng.h"
 #include "os/thread.h"
 #include "support/world.h"
 
-enum { CLIENTS = 6, ROUNDS = 18, ASKS = 5, TEXT = 1 << 16 };
+enum { CLIENTS = 6, ROUNDS = 18, N_BODIES = 5, TEXT = 1 << 16 };
 
-static const char *const bodies[ASKS] = {
+static const char *const bodies[N_BODIES] = {
     "{\"model\":\"echo\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],"
     "\"script\":{\"text\":\"one two three four\",\"chunk\":\"char\"},\"stop\":\"four\"}",
     "{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":\"What is 3 plus 4?\"}],"
@@ -20,7 +21,7 @@ static const char *const bodies[ASKS] = {
 };
 
 static const char path[] = "/v1/chat/completions";
-static char alone[ASKS][TEXT];
+static char alone[N_BODIES][TEXT];
 
 struct client {
     const struct world *w;
@@ -30,9 +31,9 @@ struct client {
     char text[TEXT];
 };
 
-/* What may differ between two answers to one request: id, time, comments of the ping, and how much
- * of the prompt was found in the prefix cache. */
-static void keep_what_counts(char *text)
+/* Removes what may differ between two responses to one request: id, time, ping comments, and the
+ * number of cached prompt tokens. */
+static void remove_variable_fields(char *text)
 {
     static const char cached[] = "\"cached_tokens\":";
     char *to = text;
@@ -54,7 +55,7 @@ static void keep_what_counts(char *text)
     }
 }
 
-static void leave_early(struct client *c, int which)
+static void disconnect_early(struct client *c, int which)
 {
     char some[512];
     int fd = world_connect(c->w);
@@ -66,18 +67,19 @@ static void leave_early(struct client *c, int which)
     close(fd);
 }
 
-/* Ended from outside, or by a deadline, at any moment: the answer, or an honest end. */
-static void end_early(struct client *c, int which, int round)
+/* Cancels a request through the API or by a deadline at a random moment: the client receives the
+ * response, or the matching error. */
+static void cancel_early(struct client *c, int which, int round)
 {
     char fields[128], start[128];
-    bool is_hurry = rng_below(&c->rng, 2);
+    bool has_deadline = rng_below(&c->rng, 2);
     int fd = world_connect(c->w);
 
     snprintf(fields, sizeof(fields), "X-Request-Id: storm-%d-%d\r\n%s%d\r\n", c->index, round,
-        is_hurry ? "X-Request-Timeout-Ms: " : "X-Nothing: ", 1 + (int)rng_below(&c->rng, 20));
+        has_deadline ? "X-Request-Timeout-Ms: " : "X-Nothing: ", 1 + (int)rng_below(&c->rng, 20));
     world_send_with(fd, "POST /v1/chat/completions", fields, bodies[which]);
-    if (!is_hurry) {
-        poll(NULL, 0, (int)rng_below(&c->rng, 6)); /* some moment of its life */
+    if (!has_deadline) {
+        poll(NULL, 0, (int)rng_below(&c->rng, 6)); /* at a random moment of the request */
         int other = world_connect(c->w);
         snprintf(start, sizeof(start), "DELETE /v1/requests/storm-%d-%d", c->index, round);
         world_send_with(other, start, "", "");
@@ -86,8 +88,9 @@ static void end_early(struct client *c, int which, int round)
         close(other);
     }
     int status = world_read(fd, c->text, TEXT);
-    bool is_late = is_hurry && (status == 504 || status == 503); /* or would be: told at the door */
-    if (status != 200 && !is_late && (is_hurry || status != 499)) {
+    /* or rejected at submission because it would be late */
+    bool is_late = has_deadline && (status == 504 || status == 503);
+    if (status != 200 && !is_late && (has_deadline || status != 499)) {
         c->n_wrong++;
         fprintf(stderr, "request %d, status %d:\n%s\n", which, status, c->text);
     }
@@ -99,17 +102,17 @@ static void *run_client(void *arg)
     struct client *c = arg;
 
     for (int i = 0; i < ROUNDS; i++) {
-        int which = (int)rng_below(&c->rng, ASKS);
+        int which = (int)rng_below(&c->rng, N_BODIES);
         if (rng_below(&c->rng, 3) == 0) {
-            leave_early(c, which);
+            disconnect_early(c, which);
             continue;
         }
         if (rng_below(&c->rng, 3) == 0) {
-            end_early(c, which, i);
+            cancel_early(c, which, i);
             continue;
         }
         int status = world_post(c->w, path, bodies[which], c->text, TEXT);
-        keep_what_counts(c->text);
+        remove_variable_fields(c->text);
         if (status != 200 || strcmp(c->text, alone[which])) {
             c->n_wrong++;
             fprintf(stderr, "request %d, status %d:\n%s\nalone:\n%s\n", which, status, c->text,
@@ -119,16 +122,16 @@ static void *run_client(void *arg)
     return NULL;
 }
 
-static void everybody_gets_what_they_would_get_alone(void)
+static void responses_are_the_same_under_concurrency(void)
 {
     static struct client clients[CLIENTS];
     struct world w;
     struct err e;
 
     world_open(&w, 2, 2);
-    for (int i = 0; i < ASKS; i++) {
+    for (int i = 0; i < N_BODIES; i++) {
         EXPECT_EQ(world_post(&w, path, bodies[i], alone[i], TEXT), 200);
-        keep_what_counts(alone[i]);
+        remove_variable_fields(alone[i]);
         EXPECT(strlen(alone[i]) > 20);
     }
     for (int i = 0; i < CLIENTS; i++) {
@@ -143,11 +146,12 @@ static void everybody_gets_what_they_would_get_alone(void)
         struct engine_audit a;
         do
             engine_audit(pool_at(w.pool, i)->engine, &a);
-        while (a.sequences && !poll(NULL, 0, 1)); /* those whose clients left, on their way out */
+        /* waits for the sequences of disconnected clients */
+        while (a.sequences && !poll(NULL, 0, 1));
         EXPECT(a.ok);
         EXPECT_EQ(a.pages_free + a.pages_cached, a.pages_total);
     }
     world_close(&w);
 }
 
-TESTS(TEST(everybody_gets_what_they_would_get_alone))
+TESTS(TEST(responses_are_the_same_under_concurrency))

@@ -1,5 +1,5 @@
-/* Requests as text files: what is sent, what comes back, over a real socket; whole, cut in two at
- * every byte, and byte by byte. tests/wire/README.md describes the files. */
+/* HTTP exchanges from text files: sent and expected bytes over a real socket, sent whole, cut in
+ * two at every byte, and byte by byte. tests/wire/README.md describes the format. */
 #include "http_peer.h"
 
 #include "base/buf.h"
@@ -11,9 +11,9 @@
 struct wire_case {
     char name[120];
     struct buf sent, want;
-    bool want_close; /* the server hangs up afterwards */
-    bool is_half;    /* the client shuts its side after sending */
-    bool cut_off;    /* too long to be sent once per byte */
+    bool want_close; /* the server closes the connection afterwards */
+    bool is_half;    /* the client half-closes after sending */
+    bool cut_off;    /* too long to be cut at every byte */
     struct http_options o;
     int64_t max_body;
 };
@@ -84,7 +84,7 @@ static void case_line(struct wire_case *w, const char *line)
     }
 }
 
-/* The next case of the file; false at its end. */
+/* Reads the next case of the file; returns false at its end. */
 static bool case_read(FILE *f, struct wire_case *w, char next[120])
 {
     char line[2048];
@@ -110,7 +110,7 @@ static bool case_read(FILE *f, struct wire_case *w, char next[120])
     return w->name[0];
 }
 
-/* Date lines differ from run to run; all else must not. */
+/* Removes Date lines, which differ between runs. */
 static void drop_dates(struct buf *b)
 {
     ptrdiff_t at;
@@ -151,7 +151,7 @@ static size_t n_dates(struct str s)
     return n;
 }
 
-/* cut: bytes of the first piece; step: bytes of the pieces after it (0 = the rest at once). */
+/* cut: bytes of the first piece; step: bytes of each later piece (0 = the rest in one piece). */
 static void run_cut(struct kit *k, const struct wire_case *w, size_t cut, size_t step)
 {
     enum { DATE_LINE = 37 };
@@ -163,7 +163,7 @@ static void run_cut(struct kit *k, const struct wire_case *w, size_t cut, size_t
     for (size_t n = cut; rest.n; n = step ? step : rest.n) {
         n = MIN(n, rest.n);
         if (n && !kit_send(k, fd, (struct str){ rest.p, n }))
-            break; /* refused already */
+            break; /* already rejected */
         rest = str_skip(rest, n);
         kit_turn(k, 1);
     }
@@ -173,7 +173,7 @@ static void run_cut(struct kit *k, const struct wire_case *w, size_t cut, size_t
     enum kit_end end = kit_read(k, fd, &got, w->want_close ? SIZE_MAX : want_n);
     if (!w->want_close) {
         kit_turn(k, 3);
-        end = kit_read(k, fd, &got, got.n); /* nothing more may come */
+        end = kit_read(k, fd, &got, got.n); /* no further byte may arrive */
         char more;
         ssize_t n = recv(fd, &more, 1, 0);
         end = n == 0 ? KIT_EOF : n > 0 ? KIT_RESET : end;
@@ -242,10 +242,10 @@ static void bad_requests_are_refused(void)
     run_file("http_bad.txt");
 }
 
-static void bodies_come_whole_or_not_at_all(void)
+static void bodies_are_delivered_whole_or_not_at_all(void)
 {
     run_file("http_body.txt");
 }
 
 TESTS(TEST(good_requests_are_answered), TEST(bad_requests_are_refused),
-    TEST(bodies_come_whole_or_not_at_all))
+    TEST(bodies_are_delivered_whole_or_not_at_all))
