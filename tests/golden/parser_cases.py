@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/parser.txt: what models of each format say, and what it means.
+"""Writes tests/golden/parser.txt: model output in every format, and its expected parse.
 
-Each row of the parser's tables is rendered here a second time, as its model would write it, so
-that the expectation is not the parser's own. A case is
+Each format of the parser's tables is rendered here a second time, as its model would write
+it, so that the expectation does not come from the parser. A case is
 
     case TOOL THINKING: name
     start thinking | content          (optional)
     tools none                        (optional; else the tools below)
     in: text                          \\n and \\\\ are escapes
-    content: text                     what is expected; absent = empty
+    content: text                     expected; absent = empty
     reasoning: text
     call: name {json}                 arguments are compared as values
-    broken: n                         calls that were told and taken back
-"""
+    broken: n                         calls that were begun and taken back"""
 import json
 import re
 
@@ -62,7 +61,7 @@ def obj(n, a, key="arguments", name="name"):
     return compact({name: n, key: a})
 
 
-# id: (one call, before all, between, after all, markers that vanish, what stays soft, text after)
+# id: (one call, before all, between, after all, removed markers, markers kept as text, text after)
 class Row:
     def __init__(self, call, before="", between="\n", after="", marks=(), trailing=True,
             leading=True, lead="", bare=False):
@@ -191,7 +190,7 @@ def case(tool, thinking, name, text, content="", reasoning="", calls=(), broken=
 
 
 def without(text, marks):
-    """What a broken call looks like as content: its markers gone, blanks at its ends, too."""
+    """Returns a broken call as content: without its markers and surrounding blanks."""
     for m in sorted(marks, key=len, reverse=True):
         text = re.sub(r"\s*" + re.escape(m) + r"\s*", "", text)
     return text.lstrip()
@@ -222,7 +221,7 @@ for id_, row in ROWS.items():
             content=" Hello, <b>world</b>! {\"a\": [1]} <|x|> </y>\n")
     if "Rome" in one.replace("Paris", "Rome"):
         at = one.index("Paris") + 3
-        # Told are calls whose name stands before the arguments and whose arguments have begun.
+        # Calls whose name precedes the arguments and whose arguments have begun were emitted.
         case(id_, "null", "cut off inside an argument", one[:at],
             content='{"city": "Par' if id_ == "harmony" else without(one[:at], row.marks), broken=1)
         at = one.index("get_weather") + 5
@@ -230,7 +229,7 @@ for id_, row in ROWS.items():
             case(id_, "null", "cut off inside the name", one[:at],
                 content=without(one[:at], row.marks))
 
-# ---- what is particular to a row
+# ---- cases of one format
 
 T, E = HERMES
 case("hermes_json", "null", "broken: a comma too many", f'{T}{{"name": "f",, "arguments": {{}}}}{E}',
@@ -377,7 +376,7 @@ case("null", "null", "nothing is looked for", f"<think>a</think> {T}{{}}{E}\n",
     content=f"<think>a</think> {T}{{}}{E}\n")
 case("null", "null", "nothing at all", "")
 
-# ---- thinking
+# ---- reasoning
 
 THINK = {
     "think_tag": ("<think>", "</think>"), "deepseek_r1": ("<think>", "</think>"),

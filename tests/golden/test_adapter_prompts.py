@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Prompts as a server makes them, from the bodies of OpenAI's clients, against Python's jinja2: what
-a template takes as it is comes out byte for byte as transformers has it, and nothing that it takes
-is refused. Where a template leaves something out or knows no tools, prompts differ, on purpose: how
-many are equal is written down, and may only grow. Ends with `N passed, N failed, N skipped`."""
+"""Prompts that a server renders from OpenAI request bodies, compared with Python's jinja2. If a
+template supports the request, the prompt is byte-identical to that of transformers, and no
+such request is rejected. If a template omits something or has no tool support, prompts differ
+intentionally; the number of equal prompts is listed here and must not decrease. Ends with `N
+passed, N failed, N skipped`."""
 import json
 import os
 import pathlib
@@ -12,12 +13,12 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/support"))
 sys.path.insert(0, str(ROOT / "tests/golden"))
-import test_templates as reference  # noqa: E402  (starts anew in the venv where it has to)
+import test_templates as reference  # noqa: E402  (restarts in the venv if needed)
 from harness import Server  # noqa: E402
 
 TOKENS = {"bos_token": "<|endoftext|>", "eos_token": "<|im_end|>"}  # of the demo vocabulary
 
-# Of 315 prompts of each; the image's 7 are refused here, and the rest is said in another way.
+# 315 prompts per template: the 7 with an image are rejected, the others are adapted
 EQUAL = {
     "CohereForAI-c4ai-command-r7b-12-2024-tool_use": 273,
     "GLM-4.6": 301,
@@ -49,7 +50,7 @@ def config(paths):
 
 
 def prompts(server, source, model):
-    """(name of the conversation, jinja2's prompt or None, ours or None)"""
+    """Yields (name of the conversation, prompt of jinja2 or None, prompt of the server or None)."""
     for name, messages in reference.CONVERSATIONS.items():
         for _, tools, kwargs, begins in reference.SETTINGS:
             body = {"model": model, "messages": reference.as_sent(messages),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The dialogues of the demo model: the same seed writes the same ones, nothing measured is
-trained, an expectation accepts what is right and refuses what is not, calls fit the tools that are
-offered, and the vocabulary gives every text back. Standard library only."""
+"""Dialogues for the demo model: they are deterministic for a seed, no evaluated dialogue is
+trained, expectations accept right and reject wrong answers, calls match the offered tools,
+and the vocabulary encodes every text without loss. Standard library only."""
 
 import functools
 import os
@@ -44,12 +44,12 @@ def with_tools(seed, held_out=False):
 
 
 def said(turn):
-    """What the model has to write, without its thought."""
+    """Returns what the model has to write, without its reasoning."""
     return turn.answer + chat.calls_text(turn.calls)
 
 
 def known():
-    """Every fact as (name, answers, expectation)."""
+    """Yields every fact as (name, answers, expectation)."""
     for name, _, answers, has, lacks in facts.PRODUCT + facts.SELF + facts.CHAT:
         yield name, answers, {"has": has, "lacks": lacks}
     for name, _, answers, has in facts.FLAGS + facts.ENDPOINTS:
@@ -81,7 +81,7 @@ def test_reference_answers_are_right():
         assert check(t.expect, said(t)), t
 
 
-def test_wrong_answers_are_refused():
+def test_wrong_answers_are_rejected():
     for t in turns("a"):
         assert not check(t.expect, ""), t
         if "do not know" not in t.answer.casefold():
@@ -126,7 +126,7 @@ def test_json_is_right_only_when_it_is_exact():
         assert not check(expect, wrong), wrong
 
 
-def test_thoughts_are_there_when_they_are_asked_for():
+def test_reasoning_is_present_when_requested():
     right = {"has": [["yes"]]}
     assert check_thinking(right, "yes", False)
     assert check_thinking(right, "<think>\nhm\n</think>\n\nyes", True)
@@ -197,7 +197,7 @@ def test_nouns_are_held_out():
     assert len(kinds) > 60 and not kinds & tools.ALWAYS_NOUNS
 
 
-def test_a_tool_is_shown_as_its_call():
+def test_a_tool_is_declared_like_its_call():
     properties = {
         "city": {"type": "string", "description": "The city."},
         "unit": {"type": "string", "enum": ["celsius", "kelvin"]},
@@ -222,7 +222,7 @@ def test_results_answer_calls_and_calls_have_results():
         assert not d["turns"][-1].calls
 
 
-def test_one_text_from_pieces_and_a_prompt_begins_it():
+def test_pieces_join_to_one_text_that_starts_with_the_prompt():
     t = tokenizer.Tokenizer([], tokenizer.MARKS)
     for d in generate.dialogues("pieces", 200):
         pieces = chat.pieces(chat.messages_of(d), d["tools"], d["think"])
@@ -233,8 +233,8 @@ def test_one_text_from_pieces_and_a_prompt_begins_it():
         assert "".join(x for x, learned in pieces[-2:] if learned) == whole[len(prompt) : -1]
 
 
-def test_a_fact_is_not_answered_by_another():
-    same = [{"port", "--port"}, {"language", "no_python"}]  # either answers both
+def test_a_fact_does_not_satisfy_another_expectation():
+    same = [{"port", "--port"}, {"language", "no_python"}]  # either name answers both questions
     for name, _, expect in known():
         for other, answers, _ in known():
             if other != name and {name, other} not in same:
@@ -242,7 +242,7 @@ def test_a_fact_is_not_answered_by_another():
 
 
 def test_one_question_has_one_answer():
-    """Without a history, the same wording must not be right in two different ways."""
+    """Without a history, one wording has one right answer."""
     right = {}
     for d in generate.dialogues("ambiguous", 8 * N, max_turns=1):
         t = d["turns"][0]
@@ -269,7 +269,7 @@ def test_counts_of_letters_are_right():
             assert word.split("-").count(letter) == n, t
 
 
-def test_lists_are_clean():
+def test_lists_have_no_duplicates():
     assert len(words.WORDS) == len(set(words.WORDS))
     assert not set(words.STRANGE) & (set(words.WORDS) | set(games.OPPOSITE) | set(games.RHYME))
     for word, opposite in games.OPPOSITE.items():
@@ -287,7 +287,7 @@ def small_vocabulary(n_merges):
     return tokenizer.Tokenizer(tokenizer.learn(counts, n_merges), tokenizer.MARKS), text
 
 
-def test_vocabulary_gives_every_text_back():
+def test_vocabulary_round_trips_every_text():
     t, text = small_vocabulary(200)
     n_special = len(tokenizer.MARKS) + len(tokenizer.CONTROL)
     assert 100 < len(t.merges) <= 200
@@ -307,7 +307,7 @@ def test_marks_are_tokens_in_the_template_only():
 
 
 def test_new_names_have_the_same_pieces_everywhere():
-    """With frequent words alone the character before a word joins it."""
+    """In a vocabulary of frequent words the character before a word is part of its token."""
     t, _ = small_vocabulary(800)
     assert len(t.encode(" the")) == 1
     same = 0

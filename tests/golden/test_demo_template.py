@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The demo model is trained on what its chat template renders: chat.py, which writes the training
-text, against the template in the server's own engine, byte for byte. Standard library only."""
+"""The demo model is trained on the output of its chat template: chat.py, which writes the
+training text, equals the template rendered by the server's engine, byte for byte. Standard
+library only."""
 
 import json
 import os
@@ -42,7 +43,7 @@ class Engine:
 
 
 def texts_of(dialogue):
-    """Every prompt that a turn begins with, and the whole: (messages, is it a prompt, text)."""
+    """Yields every prompt of a turn, and the complete text: (messages, is it a prompt, text)."""
     tools, think = dialogue["tools"], dialogue["think"]
     for i in range(len(dialogue["turns"])):
         messages = chat.messages_of(dialogue, i + 1, close=False)

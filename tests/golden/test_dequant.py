@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What blocks of weights stand for, beside the gguf package: random bytes of every type, scales that are
-subnormal, infinite or no number among them, as a file; ours (unpacked from panels) are the same floats.
+"""Dequantisation compared with the gguf package: a file with random blocks of every type,
+including subnormal, infinite and NaN scales; unpacking our panels gives the same floats.
 
     tests/golden/test_dequant.py [SEED]"""
 import os
@@ -38,7 +38,7 @@ def write(path, rows):
 
 
 def same(ours, theirs):
-    """Bit for bit, but for which NaN it is."""
+    """Equal bits, except for the payload of NaN."""
     return (ours.view(np.uint32) == theirs.view(np.uint32)) | (np.isnan(ours) & np.isnan(theirs))
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tests/golden/parser.txt is what parser_cases.py writes."""
+"""tests/golden/parser.txt equals the output of parser_cases.py."""
 import os
 import subprocess
 import sys
@@ -9,7 +9,7 @@ sys.path.insert(0, os.path.join(HERE, "../support"))
 from harness import run
 
 
-def test_the_cases_are_as_their_script_writes_them():
+def test_the_cases_equal_the_output_of_their_script():
     script = os.path.join(HERE, "parser_cases.py")
     want = subprocess.run([sys.executable, script], capture_output=True, check=True).stdout
     with open(os.path.join(HERE, "parser.txt"), "rb") as f:

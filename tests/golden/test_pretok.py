@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares text/pretok.c with the regex module on random Unicode text.
+"""Compares the pre-tokenizers with the regex module on random Unicode text.
 
     tests/golden/test_pretok.py [COUNT [SEED]]     COUNT texts per pre-tokenizer and mix
     tests/golden/test_pretok.py --keep             writes the small set that is in the tree
 
-Code points that are not assigned, or whose category has changed between the Unicode versions of
-the two libraries at hand, are left out: there the tables differ, not the code."""
+Code points that are unassigned, or whose category differs between the Unicode versions of the
+two libraries, are excluded: there the tables differ, not the code."""
 import os
 import random
 import subprocess

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Random expressions against jinja2: the same text, or an exception on both sides.
+"""Random template expressions compared with jinja2: the same text, or an exception on both
+sides.
 
-    test_template_expressions.py [SEED [COUNT]]
+test_template_expressions.py [SEED [COUNT]]
 
-Prints the seed; ends with `N passed, N failed, N skipped`. Skipped are expressions whose text in
-Python holds an address or a type of its own, and those that we refuse by design: integers beyond
-64 bits, methods that are not served."""
+Prints the seed; ends with `N passed, N failed, N skipped`. Skipped are expressions whose text
+in Python contains an address or a Python type, and those that are rejected by design:
+integers beyond 64 bits and unsupported methods."""
 import json
 import random
 import re

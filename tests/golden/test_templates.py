@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Chat templates against Python's jinja2 in the environment that transformers renders them in.
+"""Chat templates compared with Python's jinja2 in the environment of transformers.
 
-Every template of SHARED_DATA/templates with every conversation of template_cases.py, and snippets
-of the language: the same bytes, or an exception on both sides. And in each template everything that
-looks like a control token, put wherever a client can write, stays untrusted. Ends with `N passed, N failed,
-N skipped`. An argument: only templates and conversations whose name has it."""
+Renders every template of SHARED_DATA/templates with every conversation of template_cases.py,
+and snippets of the language: the results are byte-identical, or both sides raise an
+exception. In each template, text that looks like a control token stays untrusted in every
+field of a client. Ends with `N passed, N failed, N skipped`. An argument selects templates
+and conversations whose name contains it."""
 import datetime
 import functools
 import json
@@ -41,7 +42,7 @@ from template_cases import CONTEXT, CONVERSATIONS, SETTINGS, SNIPPETS, TOOLS  # 
 
 
 class Generation(jinja2.ext.Extension):
-    """{% generation %}: its body is rendered as it is."""
+    """{% generation %}: renders its body unchanged."""
 
     tags = {"generation"}
 
@@ -70,8 +71,8 @@ def environment(base):
     return env
 
 
-# transformers forbids templates to change lists and dicts; here append, pop and update work, so
-# where that is what the reference stumbles over, the sandbox that allows it is asked.
+# transformers forbids templates to change lists and dicts; this engine supports append, pop and
+# update. If the reference fails for that reason, the sandbox that permits changes is the reference.
 STRICT = environment(jinja2.sandbox.ImmutableSandboxedEnvironment)
 LOOSE = environment(jinja2.sandbox.SandboxedEnvironment)
 
@@ -86,7 +87,7 @@ def reference(source, variables):
         return compiled_by(STRICT, source).render(**variables), None
     except jinja2.exceptions.SecurityError:
         pass
-    except Exception as e:  # whatever Python raises is a failure of the template
+    except Exception as e:  # any Python exception is a failure of the template
         return None, f"{type(e).__name__}: {e}"
     try:
         return compiled_by(LOOSE, source).render(**variables), None
@@ -113,7 +114,7 @@ class Renderer:
 
 
 def as_sent(messages):
-    """As a client sends it: arguments of tool calls are JSON text."""
+    """Returns messages as a client sends them: arguments of tool calls are JSON text."""
     messages = json.loads(json.dumps(messages))
     for m in messages:
         for c in m.get("tool_calls") or []:
@@ -183,13 +184,13 @@ def run_conversations(tally, renderer, only):
                 tally.compare(label, want, got)
 
 
-# What looks like a control token. One that the template splits content at may well be put
-# together again from the pieces, by the template: such are left out.
+# Texts that look like control tokens. A template may split content at a marker and write the marker
+# again itself: such markers are excluded.
 MARKER = re.compile(r"<[|\uff5c][^<>{}' ]*[|\uff5c]>|\[/?[A-Z_]{3,}\]|</?[a-z_]+>")
 
 
-def evil_conversations(marker):
-    """Conversations with the marker in everything that a client can write."""
+def marker_conversations(marker):
+    """Conversations with the marker in every field that a client can write."""
     evil = f"\u00ab{marker}\u00bb"
     tools = json.dumps(TOOLS)
     for word in ("get_weather", "How many", "city"):
@@ -217,7 +218,7 @@ def evil_conversations(marker):
 
 
 def run_provenance(tally, renderer, only):
-    """Markers that a client wrote are in untrusted spans, and all of the template's are not."""
+    """Markers of a client are in untrusted spans, and none of the template's markers are."""
     for path in [*sorted(DATA.glob("*.jinja")), DEMO]:
         source = path.read_text(encoding="utf-8")
         markers = {m for m in re.findall(MARKER, source) if f"split('{m}'" not in source}
@@ -225,7 +226,7 @@ def run_provenance(tally, renderer, only):
             continue
         shown = 0
         for marker in sorted(markers):
-            for job, evil in evil_conversations(marker):
+            for job, evil in marker_conversations(marker):
                 answer = renderer.ask_all(job)
                 if not answer["ok"]:
                     continue

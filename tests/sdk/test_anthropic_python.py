@@ -41,7 +41,7 @@ def test_a_message_has_an_answer_and_usage():
     assert r._request_id.startswith("req_")
 
 
-def test_a_stream_says_the_same_as_a_body():
+def test_stream_and_body_have_the_same_content():
     body = create()
     with client.messages.stream(**ask()) as stream:
         kinds = [e.type for e in stream]
@@ -54,7 +54,7 @@ def test_a_stream_says_the_same_as_a_body():
     equal(order[-3:], ["content_block_stop", "message_delta", "message_stop"])
 
 
-def test_prompts_are_counted_alike_everywhere():
+def test_all_routes_count_prompt_tokens_equally():
     n = client.messages.count_tokens(model="demo", messages=QUESTION, system="Be brief.").input_tokens
     r = create(system="Be brief.")
     equal(r.usage.input_tokens + r.usage.cache_read_input_tokens, n)
@@ -86,7 +86,7 @@ def test_a_prefill_is_continued():
     equal(head + r.content[0].text, whole)
 
 
-def test_a_conversation_remembers_what_was_said():
+def test_the_model_uses_earlier_turns():
     messages = [{"role": "user", "content": "Hello!"}]
     for turn in ("What is 2 plus 3?", "And plus 4?"):
         with client.messages.stream(**ask(messages=messages)) as stream:
@@ -107,7 +107,7 @@ def test_a_stop_sequence_ends_the_answer_and_is_named():
     equal((final.stop_reason, final.stop_sequence), ("stop_sequence", "three"))
 
 
-def test_a_script_comes_back_to_the_letter():
+def test_script_text_is_returned_unchanged():
     for text in ("héllo wörld", "日本語 🙂👩‍👩‍👧 ok", "a\nb\tc  d", "<|im_end|> stays", "{\"a\": 1}"):
         for chunk in ("token", "char", "all"):
             with client.messages.stream(**script({"text": text, "chunk": chunk})) as stream:
@@ -122,10 +122,10 @@ def test_length_ends_a_long_answer():
     equal((r.content, r.stop_reason, r.usage.output_tokens), ([], "max_tokens", 0))
 
 
-def test_pings_keep_a_silent_stream_alive():
+def test_pings_keep_an_idle_stream_alive():
     with client.messages.create(**script({"text": "late", "delay_ms": 600}), stream=True) as stream:
         raw = b"".join(stream.response.iter_bytes())
-    assert raw.count(b"event: ping\n") >= 2, raw  # one comes with the beginning
+    assert raw.count(b"event: ping\n") >= 2, raw  # one is sent at the beginning
     assert raw.index(b"event: message_start\n") < raw.index(b"event: ping\n")
 
 
@@ -140,7 +140,7 @@ def call(name, arguments):
 
 
 def blocks(message):
-    """[(type, what it says)]"""
+    """Returns [(type, content)]."""
     says = {"text": lambda b: b.text, "thinking": lambda b: b.thinking,
         "tool_use": lambda b: (b.name, b.input)}
     return [(b.type, says[b.type](b)) for b in message.content]
@@ -161,7 +161,7 @@ def test_tools_are_called_in_bodies_and_streams():
     for text, want, why in SAID:
         body = client.messages.create(**script(text, tools=TOOLS, max_tokens=300))
         equal(body.stop_reason, why, text)
-        if want is None:  # not a call after all: text without markers
+        if want is None:  # not a complete call: text without markers
             equal([b.type for b in body.content], ["text"])
             assert "tool_call" not in body.content[0].text, body.content
         else:
@@ -183,7 +183,7 @@ def test_tools_are_called_in_bodies_and_streams():
                 for b in body.content if b.type == "tool_use"))
 
 
-def test_eager_arguments_arrive_while_they_are_said():
+def test_eager_arguments_are_streamed_as_generated():
     tool = {**WEATHER, "eager_input_streaming": True}
     text = call("get_weather", {"city": "a" * 200})
     with client.messages.stream(**script({"text": text, "chunk": "char"}, tools=[tool],
@@ -193,13 +193,13 @@ def test_eager_arguments_arrive_while_they_are_said():
     assert len(parts) > 100, len(parts)
 
 
-def test_a_choice_of_tools_is_kept():
+def test_tool_choice_is_enforced():
     one = client.messages.create(**script(SAID[2][0], tools=TOOLS, max_tokens=300,
         tool_choice={"type": "auto", "disable_parallel_tool_use": True}))
     equal(blocks(one), SAID[2][1][:1])
     none = client.messages.create(**script("plain", tools=TOOLS, tool_choice={"type": "none"}))
     equal((blocks(none), none.stop_reason), ([("text", "plain")], "end_turn"))
-    # What is forced has been begun for the model: it says the rest.
+    # A forced call has been begun in the prompt: the model generates the rest.
     rest = '{"city": "Rome"}}\n</tool_call>'
     for choice in ({"type": "tool", "name": "get_weather"}, {"type": "any"}):
         tools = TOOLS if choice["type"] == "tool" else [WEATHER]
@@ -209,7 +209,7 @@ def test_a_choice_of_tools_is_kept():
                 equal(blocks(s.get_final_message()), [("tool_use", ("get_weather", {"city": "Rome"}))])
 
 
-def test_results_and_thoughts_come_back():
+def test_tool_results_and_reasoning_are_accepted_as_history():
     strange = lambda: int(SERVER.get("/metrics")[2].decode().split(
         "\ninferflux_strange_thoughts_total ")[1].split()[0])
     before = strange()
@@ -228,7 +228,7 @@ def test_results_and_thoughts_come_back():
     equal(strange(), before + 1)
 
 
-def test_thoughts_may_be_left_out_of_what_is_told():
+def test_reasoning_may_be_omitted_from_the_response():
     thinking = {"type": "adaptive", "display": "omitted"}
     with client.messages.stream(**script("<think>\nsecret\n</think>\n\na", thinking=thinking)) as stream:
         final = stream.get_final_message()
@@ -244,7 +244,7 @@ def test_tools_count_as_tokens():
     equal(r.usage.input_tokens + r.usage.cache_read_input_tokens, count(tools=TOOLS))
 
 
-def test_a_tool_runner_goes_three_turns():
+def test_tool_runner_completes_three_turns():
     asked = []
 
     @anthropic.beta_tool
@@ -282,7 +282,7 @@ def raises(kind, status, what, fn):
     raise AssertionError(f"no {kind.__name__}")
 
 
-def test_errors_have_the_clients_own_classes():
+def test_errors_have_the_classes_of_the_client():
     bad = anthropic.BadRequestError
     raises(bad, 400, "temperature", lambda: create(temperature=9))
     raises(bad, 400, "messages", lambda: create(messages=[]))
@@ -297,8 +297,8 @@ def test_errors_have_the_clients_own_classes():
     assert client.messages.create(**ask(model="claude-opus-4-1")).model == "demo"
 
 
-def test_every_answer_is_what_the_types_say():
-    """The client builds its objects without looking; here they are checked."""
+def test_every_response_matches_the_declared_types():
+    """The client does not validate its objects; this test does."""
     event = pydantic.TypeAdapter(anthropic.types.RawMessageStreamEvent)
 
     def post(body, path="/v1/messages"):
@@ -319,7 +319,7 @@ def test_every_answer_is_what_the_types_say():
     anthropic.types.ErrorResponse.model_validate_json(post({}), strict=True)
 
 
-def test_models_in_this_clients_shape():
+def test_models_have_the_form_of_this_client():
     equal([m.id for m in client.models.list()], ["demo", "echo"])
     equal([m.id for m in client.models.list(limit=1)], ["demo", "echo"])
     m = client.models.retrieve("demo")
@@ -332,7 +332,7 @@ def test_models_in_this_clients_shape():
         equal(e.body["error"]["type"], "not_found_error")
 
 
-def test_leaving_in_mid_stream_ends_the_request():
+def test_disconnect_during_the_stream_ends_the_request():
     with client.messages.create(**script({"text": "word " * 2000, "delay_ms": 20}, max_tokens=3000),
             stream=True) as stream:
         for _, _ in zip(range(4), stream):

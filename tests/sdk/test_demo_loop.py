@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The demo model itself in a tool loop, through the official clients of three wires: three times the
-user asks, the model calls one of the tools that it was never shown before, the client runs it, and
-the model says what came back."""
+"""The demo model in a tool loop through the official clients of three dialects: in each of three
+turns the user asks, the model calls a tool that is new to it, the client executes the tool,
+and the model answers with the result."""
 import json
 import os
 import sys
@@ -21,7 +21,7 @@ TOOLS = {
     "send_message": ("Send a message to a person.", {"to": "Who gets it.", "text": "What it says."}),
     "track_parcel": ("Track a parcel by its number.", {"number": "The number."}),
 }
-# What the user says, the call that is wanted, what the tool returns, and what must be said then.
+# user message, expected call, tool result, and text that the answer must contain
 LOOP = (
     ("What is the weather in Rome?", ("get_weather", {"city": "Rome"}), "sunny", "sunny"),
     ("And in Oslo?", ("get_weather", {"city": "Oslo"}), '{"weather": "rainy"}', "rainy"),
@@ -48,7 +48,7 @@ class OpenAI:
         self.messages.append({"role": "user", "content": text})
 
     def turn(self):
-        """The next message of the model: (text, [(name, arguments)])"""
+        """Returns the next message of the model: (text, [(name, arguments)])."""
         body = dict(model="demo", messages=self.messages, tools=self.tools, temperature=0)
         if self.stream:
             with self.client.chat.completions.stream(**body) as s:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""LangChain's chat models against a running server: OpenAI's (chats and Responses) and Anthropic's,
-with tools, streams and a loop of three turns."""
+"""LangChain's chat models against a running server: those of OpenAI (Chat Completions and
+Responses) and of Anthropic, with tools, streams and a loop of three turns."""
 import os
 import sys
 
@@ -44,7 +44,7 @@ def test_all_of_them_get_the_same_answer():
     equal(len(set(answers.values())), 1, answers)
 
 
-def test_a_stream_says_the_same():
+def test_stream_has_the_same_content():
     for name, m in models("demo"):
         whole = m.invoke("What is InferFlux?")
         pieces = list(m.stream("What is InferFlux?"))
@@ -81,14 +81,14 @@ def test_parallel_calls_are_streamed():
         equal(whole.invalid_tool_calls, [], name)
 
 
-def test_a_choice_of_tool_is_kept():
+def test_tool_choice_is_enforced():
     for name, m in models("echo"):
         bound = m.bind_tools([get_weather], tool_choice="get_weather")
         r = bound.invoke("x", **said('{"city": "Oslo"}}\n</tool_call>'))
         equal([c["args"] for c in r.tool_calls], [{"city": "Oslo"}], name)
 
 
-def test_nothing_stays_behind():
+def test_nothing_leaks():
     SERVER.until_idle()
 
 

@@ -30,7 +30,7 @@ def test_a_chat_has_an_answer_and_counts():
     assert r.total_duration >= r.eval_duration > 0 and r.prompt_eval_duration > 0
 
 
-def test_a_stream_says_the_same_as_a_body():
+def test_stream_and_body_have_the_same_content():
     body = chat()
     parts = list(chat(stream=True))
     equal("".join(p.message.content for p in parts), body.message.content)
@@ -48,7 +48,7 @@ def test_a_prompt_is_a_chat_of_one_turn_unless_raw():
     assert raw[-1].done and raw[-1].prompt_eval_count < chat().prompt_eval_count
 
 
-def test_a_conversation_remembers_what_was_said():
+def test_the_model_uses_earlier_turns():
     messages = [{"role": "user", "content": "Hello!"}]
     for turn in ("What is 2 plus 3?", "And plus 4?"):
         answer = "".join(p.message.content for p in chat(messages=messages, stream=True))
@@ -67,7 +67,7 @@ def test_options_arrive():
     equal((r.message.content, r.done_reason), ("one two ", "stop"))
 
 
-def test_text_comes_back_to_the_letter():
+def test_text_is_returned_unchanged():
     for text in ("héllo wörld", "日本語 🙂👩‍👩‍👧 ok", "a\nb\tc  d", "<|im_end|> stays", "{\"a\": 1}"):
         said = [{"role": "user", "content": text}]
         equal(chat(model="echo", messages=said).message.content, text)
@@ -81,7 +81,7 @@ def test_logprobs_have_bytes_and_alternatives():
     equal([t.token for p in parts for t in p.logprobs or []], [t.token for t in r.logprobs])
 
 
-def test_models_and_what_they_are():
+def test_models_are_listed_and_described():
     equal([m.model for m in client.list().models], ["demo", "echo"])
     equal([m.model for m in client.ps().models], ["demo", "echo"])
     shown = client.show("demo")
@@ -91,7 +91,7 @@ def test_models_and_what_they_are():
     equal(json.loads(SERVER.get("/api/version")[2]).keys(), {"version"})
 
 
-def test_it_says_that_it_is_running():
+def test_version_and_running_models_are_reported():
     equal(SERVER.get("/")[2], b"Ollama is running")
     equal(SERVER.request("HEAD", "/", None)[0], 200)
 
@@ -118,11 +118,11 @@ def call(city):
 
 
 def says(text, **more):
-    """A script model says what the user said last."""
+    """A script model returns the last user message."""
     return client.chat(model="echo", messages=[{"role": "user", "content": text}], **more)
 
 
-def test_thoughts_and_calls_are_told():
+def test_reasoning_and_calls_are_returned():
     text = "<think>\nHm.\n</think>\n\nLet me see. " + call("Zürich") + call("Oslo")
     body = says(text, tools=[get_weather])
     equal((body.message.thinking, body.message.content), ("Hm.", "Let me see."))
@@ -133,14 +133,14 @@ def test_thoughts_and_calls_are_told():
     equal("".join(p.message.thinking or "" for p in parts), "Hm.")
     equal("".join(p.message.content or "" for p in parts).strip(), "Let me see.")
     equal([(c.function.name, c.function.arguments) for p in parts for c in p.message.tool_calls or []], calls)
-    # Without tools nothing is a call.
+    # Without tools no text is a call.
     assert "get_weather" in says(text).message.content
-    # What is cut off is none either.
+    # A truncated call is not a call either.
     broken = says("<tool_call>\n{\"name\": \"get_weather\", \"arg", tools=[get_weather])
     assert not broken.message.tool_calls and "get_weather" in broken.message.content
 
 
-def test_thinking_is_asked_for():
+def test_reasoning_is_requested_by_the_think_field():
     for think in (True, False, "low", "high"):
         r = client.generate(model="echo", prompt="<think>\nHm.\n</think>\n\na", think=think)
         equal((r.thinking, r.response), ("Hm.", "a"))
@@ -149,7 +149,7 @@ def test_thinking_is_asked_for():
 
 
 def test_a_tool_loop_of_three_turns():
-    """As Ollama's own examples do it; the script has a text for each turn of the assistant."""
+    """Same loop as in Ollama's examples; the script has a text for each turn of the assistant."""
     turns = [call("Rome"), call("Oslo") + call("Bern"), "Sunny everywhere."]
     messages = [{"role": "user", "content": "How is the weather?"}]
     asked = []
@@ -169,7 +169,8 @@ def test_a_tool_loop_of_three_turns():
 
 
 def loop_turn(messages, turns, stream):
-    """The client sends no field that it does not know: these bytes are sent by hand, and read by it."""
+    """The client sends only fields that it declares: this request is sent without it, and the
+    client parses the response."""
     tools = [ollama._utils.convert_function_to_tool(get_weather).model_dump()]
     text = SERVER.request("POST", "/api/chat", json.dumps({"model": "echo", "messages": messages,
         "tools": tools, "stream": stream, "script": turns}))[2]
@@ -191,7 +192,7 @@ def raises(status, what, fn):
     raise AssertionError(f"no error about {what}")
 
 
-def test_errors_are_sentences():
+def test_errors_are_readable():
     raises(404, "nobody", lambda: chat(model="nobody"))
     raises(404, "nobody", lambda: list(chat(model="nobody", stream=True)))
     raises(404, "nobody", lambda: client.show("nobody"))
@@ -203,11 +204,11 @@ def test_errors_are_sentences():
 
 
 def script(text, **more):
-    """The client has no way to send what it does not know: the same bytes by hand."""
+    """The client cannot send undeclared fields: the same request is sent without it."""
     return json.dumps({"model": "echo", "messages": QUESTION, "script": text, **more})
 
 
-def test_a_silent_stream_is_kept_alive_between_lines():
+def test_an_idle_stream_is_kept_alive_between_lines():
     body = SERVER.request("POST", "/api/chat", script({"text": "late", "delay_ms": 600}))[2]
     lines = body.split(b"\n")
     assert lines[0].startswith(b" "), body
@@ -215,7 +216,7 @@ def test_a_silent_stream_is_kept_alive_between_lines():
     equal(lines[-1], b"")
 
 
-def test_leaving_in_mid_stream_ends_the_request():
+def test_disconnect_during_the_stream_ends_the_request():
     stream = client.chat(model="demo", messages=QUESTION, stream=True,
         options={"temperature": 2, "num_predict": 100000, "repeat_penalty": 1.0})
     next(stream)

@@ -29,7 +29,7 @@ def test_a_chat_has_an_answer_and_usage():
     assert r._request_id
 
 
-def test_a_stream_says_the_same_as_a_body():
+def test_stream_and_body_have_the_same_content():
     body = chat().choices[0].message.content
     chunks = list(chat(stream=True, stream_options={"include_usage": True}))
     equal(chunks[0].choices[0].delta.role, "assistant")
@@ -40,7 +40,7 @@ def test_a_stream_says_the_same_as_a_body():
     equal(len({c.id for c in chunks}), 1)
 
 
-def test_a_conversation_remembers_what_was_said():
+def test_the_model_uses_earlier_turns():
     messages = [{"role": "user", "content": "Hello!"}]
     for turn in ("What is 2 plus 3?", "And plus 4?"):
         answer = "".join(c.choices[0].delta.content or "" for c in chat(
@@ -90,7 +90,7 @@ def test_a_stop_string_is_not_part_of_the_answer():
     equal("".join(c.choices[0].delta.content or "" for c in chunks), "one two ")
 
 
-def test_a_script_comes_back_to_the_letter():
+def test_script_text_is_returned_unchanged():
     for text in ("héllo wörld", "日本語 🙂👩‍👩‍👧 ok", "a\nb\tc  d", "<|im_end|> stays text", "{\"a\": 1}"):
         for chunk in ("token", "char", "all", 3):
             got = script({"text": text, "chunk": chunk}, stream=True)
@@ -125,7 +125,7 @@ def test_errors_name_the_parameter():
     raises(openai.NotFoundError, 404, "model", lambda: chat(model="nobody"))
 
 
-def test_too_long_a_prompt_says_so():
+def test_too_long_a_prompt_is_an_error():
     e = raises(openai.BadRequestError, 400, "messages", lambda: chat(
         messages=[{"role": "user", "content": "word " * 100000}]))
     equal(e.code, "context_length_exceeded")
@@ -148,7 +148,7 @@ def test_models_are_listed():
     equal(client.models.retrieve("demo").id, "demo")
 
 
-def test_leaving_in_mid_stream_ends_the_request():
+def test_disconnect_during_the_stream_ends_the_request():
     stream = script({"text": "word " * 2000, "delay_ms": 20}, stream=True)
     for _, _ in zip(range(3), stream):
         pass

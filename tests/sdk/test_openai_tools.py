@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Tools and thinking with the official OpenAI client for Python: bodies, streams, the streaming
-and parsing helpers, and a loop of three turns. A script model says what a model would say."""
+"""Tools and reasoning with the official OpenAI client for Python: bodies, streams, the streaming
+and parsing helpers, and a loop of three turns. A script model generates the text of a real
+model."""
 import json
 import os
 import sys
@@ -19,7 +20,7 @@ QUESTION = [{"role": "user", "content": "How is the weather in Oslo and in Rome?
 
 
 class get_weather(pydantic.BaseModel):
-    """Tells the weather of a city."""
+    """Returns the weather of a city."""
     city: str
     days: int = 1
 
@@ -51,7 +52,7 @@ def check(message):
     equal({c.type for c in message.tool_calls}, {"function"})
 
 
-def test_a_body_has_calls_and_thoughts():
+def test_body_has_calls_and_reasoning():
     r = say(BOTH)
     check(r.choices[0].message)
     equal(r.choices[0].finish_reason, "tool_calls")
@@ -59,7 +60,7 @@ def test_a_body_has_calls_and_thoughts():
     assert r.usage.completion_tokens_details.reasoning_tokens > 0
 
 
-def test_a_stream_is_put_together_by_the_helper():
+def test_stream_helper_assembles_the_message():
     for chunk in ("token", "char", "all", 5):
         seen, done = {}, []
         with say(BOTH, chunk, client.chat.completions.stream) as stream:
@@ -74,7 +75,7 @@ def test_a_stream_is_put_together_by_the_helper():
         equal(done, [(i, "get_weather", seen[i]) for i in range(2)])
 
 
-def test_arguments_arrive_while_they_are_said():
+def test_arguments_are_streamed_as_generated():
     n = 0
     for c in say(call("A long name of a city, which takes its time"), stream=True):
         for t in c.choices[0].delta.tool_calls or []:
@@ -93,7 +94,7 @@ def test_arguments_are_parsed_into_a_type():
     equal([c.function.parsed_arguments for c in final.choices[0].message.tool_calls], parsed)
 
 
-def test_a_loop_of_three_turns_ends_with_words():
+def test_a_loop_of_three_turns_ends_with_text():
     turns = [call("Oslo"), call("Rome"), "Rain in Oslo, sun in Rome."]
     messages = list(QUESTION)
     for stream in (False, True):
@@ -114,7 +115,7 @@ def test_a_loop_of_three_turns_ends_with_words():
         equal(len(messages), 5)
 
 
-def test_a_choice_is_kept():
+def test_tool_choice_is_enforced():
     named = {"type": "function", "function": {"name": "get_weather"}}
     r = say('{"city": "Bern"}}\n</tool_call>', tool_choice=named)
     equal(r.choices[0].message.tool_calls[0].function.arguments, '{"city": "Bern"}')
@@ -136,7 +137,7 @@ def test_a_choice_is_kept():
             equal(e.param, "tool_choice")
 
 
-def test_a_shape_that_is_not_kept_yet_is_refused():
+def test_unsupported_response_format_is_rejected():
     for create, kind in ((client.chat.completions.parse, get_weather),
             (client.chat.completions.create, {"type": "json_object"})):
         try:

@@ -38,7 +38,7 @@ def test_an_answer_has_text_and_usage():
     assert r._request_id
 
 
-def test_a_stream_says_the_same_as_a_body():
+def test_stream_and_body_have_the_same_content():
     body = ask()
     events = list(ask(stream=True))
     equal([e.sequence_number for e in events], list(range(len(events))))
@@ -49,7 +49,7 @@ def test_a_stream_says_the_same_as_a_body():
     equal(events[-1].response.output_text, body.output_text)
 
 
-def test_the_stream_helper_follows():
+def test_the_stream_helper_accepts_all_events():
     with client.responses.stream(model="echo", input="x",
             extra_body={"script": {"text": "<think>well</think>one two " + CALL, "chunk": "char"}},
             tools=[TOOL]) as stream:
@@ -63,7 +63,7 @@ def test_the_stream_helper_follows():
 
 
 def test_a_tool_is_called_and_its_result_answered():
-    """Three turns, with the history sent by the client."""
+    """Three turns; the client sends the history."""
     history = [{"role": "user", "content": "Weather in Paris?"}]
     for turn in range(2):
         r = script(CALL, input=history, tools=[TOOL])
@@ -79,8 +79,8 @@ def test_a_tool_is_called_and_its_result_answered():
     equal(r.output_text, "It is 21 degrees.")
 
 
-def test_a_tool_loop_goes_on_by_id():
-    """Three turns, with the history kept by the server."""
+def test_a_tool_loop_continues_by_id():
+    """Three turns; the server stores the history."""
     r = script(CALL, input="Weather in Paris?", tools=[TOOL])
     for turn in range(2):
         results = [{"type": "function_call_output", "call_id": c.call_id, "output": "21"}
@@ -94,8 +94,8 @@ def test_a_tool_loop_goes_on_by_id():
     assert counted.input_tokens > r.usage.input_tokens
 
 
-def test_the_same_words_by_id_and_in_full():
-    """A conversation that the server remembers gets the very answer that a repeated one gets."""
+def test_history_by_id_and_in_full_give_the_same_response():
+    """A conversation by previous_response_id gets the same response as one sent in full."""
     first = ask(input="Hello!")
     by_id = ask(input="What is 2 plus 3?", previous_response_id=first.id)
     in_full = ask(input=[{"role": "user", "content": "Hello!"}, *first.output,
@@ -109,7 +109,7 @@ def test_the_same_words_by_id_and_in_full():
     equal(by_id.usage.input_tokens, by_reference.usage.input_tokens)
 
 
-def test_what_is_kept_is_shown_and_forgotten():
+def test_stored_response_is_retrieved_and_deleted():
     r = ask(metadata={"a": "b"})
     again = client.responses.retrieve(r.id)
     equal(again.to_dict(), r.to_dict())
@@ -124,22 +124,23 @@ def test_what_is_kept_is_shown_and_forgotten():
     equal(e.code, "previous_response_not_found")
 
 
-def test_what_is_asked_comes_in_pages():
+def test_input_items_are_listed_in_pages():
     r = ask(input=[{"role": "user", "content": str(i)} for i in range(7)], store=True)
     page = client.responses.input_items.list(r.id, limit=3, order="asc")
     equal([i.content[0].text for i in page.data], ["0", "1", "2"])
-    equal([i.content[0].text for i in page], [str(i) for i in range(7)])  # the client turns pages
+    # the client requests further pages
+    equal([i.content[0].text for i in page], [str(i) for i in range(7)])
     equal([i.content[0].text for i in client.responses.input_items.list(r.id, limit=2).data],
         ["6", "5"])
 
 
-def test_what_is_not_stored_is_not_there():
+def test_unstored_response_is_not_found():
     r = ask(store=False)
     equal(r.store, False)
     refused(openai.NotFoundError, "id", lambda: client.responses.retrieve(r.id))
 
 
-def test_thoughts_are_items_and_come_back():
+def test_reasoning_items_are_accepted_as_history():
     r = script("<think>hm</think>yes", include=["reasoning.encrypted_content"])
     equal([o.type for o in r.output], ["reasoning", "message"])
     equal(r.output[0].content[0].text, "hm")
@@ -154,7 +155,7 @@ def test_thoughts_are_items_and_come_back():
     equal(r.output[0].summary[0].text, "hm")
 
 
-def test_tool_choice_is_kept():
+def test_tool_choice_is_enforced():
     r = script("no call here", tools=[TOOL], tool_choice="none")
     equal(r.output_text, "no call here")
     r = script(CALL, tools=[TOOL], tool_choice="none")
@@ -188,7 +189,7 @@ def test_a_broken_call_is_text():
         equal(stream.get_final_response().output_text, r.output_text)
 
 
-def test_a_cut_answer_is_incomplete():
+def test_a_truncated_response_is_incomplete():
     r = ask(max_output_tokens=3)
     equal((r.status, r.incomplete_details.reason), ("incomplete", "max_output_tokens"))
     equal(r.usage.output_tokens, 3)
@@ -206,7 +207,7 @@ def test_logprobs_have_bytes_and_alternatives():
 
 
 def until_done(r):
-    """As the guide has it: ask again until it is neither queued nor in progress."""
+    """Polls, like the example in the guide, until the status is neither queued nor in_progress."""
     deadline = time.monotonic() + 60
     while r.status in ("queued", "in_progress"):
         assert time.monotonic() < deadline, r
@@ -215,7 +216,7 @@ def until_done(r):
     return r
 
 
-def test_what_is_made_in_the_background_is_asked_for_again():
+def test_a_background_response_is_polled():
     plain = ask()
     r = ask(background=True)
     equal((r.status, r.background, r.output, r.usage), ("queued", True, [], None))
@@ -227,7 +228,7 @@ def test_what_is_made_in_the_background_is_asked_for_again():
         background=True)).output_text, more.output_text)
 
 
-def test_a_stream_is_picked_up_where_it_broke_off():
+def test_an_interrupted_stream_is_resumed():
     text = {"text": "one two three four five six seven", "chunk": "char", "delay_ms": 5}
     seen = []
     stream = script(text, background=True, stream=True)
@@ -252,7 +253,7 @@ def test_a_stream_is_picked_up_where_it_broke_off():
     equal(client.responses.retrieve(name).to_dict(), whole[-1].response.to_dict())
 
 
-def test_what_is_made_in_the_background_is_cancelled():
+def test_a_background_response_is_cancelled():
     r = script({"text": "word " * 2000, "delay_ms": 20, "chunk": "char"}, background=True)
     gone = client.responses.cancel(r.id)
     equal((gone.id, gone.status), (r.id, "cancelled"))
@@ -292,7 +293,7 @@ def refused(kind, param, fn):
     raise AssertionError(f"no {kind.__name__}")
 
 
-def test_leaving_in_mid_stream_ends_the_request():
+def test_disconnect_during_the_stream_ends_the_request():
     stream = script({"text": "word " * 2000, "delay_ms": 20}, stream=True)
     for _, _ in zip(range(6), stream):
         pass

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Every answer and every event, of every wire, is what the types of the official clients say: no
-member that must be there is missing, no word is one they do not know, no number is a string. The
-corpus is made here, by a live server: texts, thoughts, calls, cuts and errors, whole and streamed.
+"""Every response and event of every dialect matches the types of the official clients: no
+required member is missing, no literal is unknown, no number is a string. A live server makes
+the corpus: text, reasoning, calls, truncated output and errors, whole and streamed.
 
-The clients themselves are lenient; here their types are read strictly. The order of events is
-checked, too, and that a stream adds up to the body."""
+The clients themselves are lenient; this test reads their types strictly. It also checks the
+order of events, and that a stream adds up to the body."""
 import os
 import sys
 
@@ -37,13 +37,13 @@ SAID = {
     "a broken call": 'Well. <tool_call>\n{"name": "get_weather", "arguments": {"city": "Pa',
     "a call of nobody": '<tool_call>\n{"name": 7}\n</tool_call> and more',
 }
-BROKEN = ("a broken call", "a call of nobody")  # what a stream has begun it cannot take back
+BROKEN = ("a broken call", "a call of nobody")  # a stream cannot take back what it has sent
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 FUNCTION = {"name": "get_weather", "description": "Weather.", "parameters": SCHEMA}
 n_checked = 0
 
 
-# ---- asking
+# ---- requests
 
 def post(path, body, want=200, **fields):
     status, head, text = SERVER.request("POST", path, json.dumps(body), **fields)
@@ -52,7 +52,7 @@ def post(path, body, want=200, **fields):
 
 
 def events(text):
-    """[(name or None, data)] of a stream; comments are left out."""
+    """Returns [(name or None, data)] of a stream; comments are skipped."""
     out = []
     for frame in text.decode().split("\n\n"):
         lines = [line for line in frame.split("\n") if line and not line.startswith(":")]
@@ -68,7 +68,7 @@ def events(text):
 # ---- strictness
 
 def members(union):
-    """The classes of a union, by the word in their `type`."""
+    """Returns the classes of a union by the literal of their `type`."""
     args = typing.get_args(union)
     if hasattr(union, "__metadata__"):
         args = typing.get_args(args[0])
@@ -96,7 +96,7 @@ RESPONSE_EVENTS = members(responses.ResponseStreamEvent)
 MESSAGE_EVENTS = members(claude.RawMessageStreamEvent)
 
 
-# ---- OpenAI's chats
+# ---- OpenAI Chat Completions
 
 def ask_chat(text, **more):
     return {"model": "echo", "messages": [{"role": "user", "content": "x"}], "script": {
@@ -105,7 +105,7 @@ def ask_chat(text, **more):
 
 
 def add_chunks(chunks):
-    """What a stream adds up to, by choice."""
+    """Returns the sum of a stream's chunks, by choice."""
     out = {}
     for c in chunks:
         for choice in c["choices"]:
@@ -158,8 +158,9 @@ def test_chats():
 
 
 def as_typed(text):
-    """With what the wire's inventor sends, too, and his types do not know: a chunk's finish_reason
-    is null until the last, and nothing predicted the first token of an echo."""
+    """Removes values that OpenAI itself sends although its types do not declare them:
+    finish_reason is null before the last chunk, and the first token of an echo has no
+    logprob."""
     body = json.loads(text)
     for choice in body["choices"]:
         choice["finish_reason"] = choice["finish_reason"] or "stop"
@@ -186,7 +187,8 @@ def ask_response(said, **more):
 
 
 def check_order(seen, begins=("created", "in_progress")):
-    """Items open and close one after the other; the answer is what was closed as complete."""
+    """Items open and close one after the other; the final response contains the items that were
+    completed."""
     kinds = [e["type"].removeprefix("response.") for e in seen]
     equal([e["sequence_number"] for e in seen], list(range(len(seen))))
     equal(tuple(kinds[:len(begins)]), begins)
@@ -214,7 +216,7 @@ def check_order(seen, begins=("created", "in_progress")):
 
 
 def bare(items):
-    """Without what differs from answer to answer."""
+    """Removes the members that differ between responses."""
     return [{k: v for k, v in i.items() if k not in ("id", "call_id")} for i in items]
 
 
@@ -271,7 +273,7 @@ def kept(name):
     return fits(responses.Response, SERVER.get("/v1/responses/" + name)[2], "kept")
 
 
-def test_responses_that_are_kept():
+def test_responses_that_are_stored():
     text = SAID["text and two calls"]
     first = json.loads(post("/v1/responses", ask_response(text))[1])
     results = [{"type": "function_call_output", "call_id": i["call_id"], "output": "21"}
@@ -296,7 +298,7 @@ def ask_message(text, **more):
 
 
 def add_blocks(seen):
-    """Blocks come one after the other, start to stop; what they add up to."""
+    """Blocks are sequential, from start to stop; returns their sum."""
     kinds = [e["type"] for e in seen if e["type"] != "ping"]
     equal((kinds[0], kinds[-2:]), ("message_start", ["message_delta", "message_stop"]))
     blocks, is_open = [], False
@@ -375,7 +377,7 @@ def test_ollama():
     fits(llamas.ShowResponse, post("/api/show", {"model": "demo"})[1], "show")
 
 
-# ---- what is served, and what goes wrong
+# ---- models and errors
 
 def test_models():
     for m in json.loads(SERVER.get("/v1/models")[2])["data"]:
@@ -399,7 +401,7 @@ def test_errors():
             "messages")
 
 
-def test_errors_in_mid_stream():
+def test_errors_during_a_stream():
     slow = {"text": "word " * 200, "delay_ms": 20}
     late = {"stream": True, "x_timeout": 0.15, "script": slow}
     frames = events(post("/v1/chat/completions", ask_chat("", **late))[1])
@@ -415,7 +417,7 @@ def test_errors_in_mid_stream():
 
 
 def test_strictness_is_strict():
-    """The check itself: what is wrong is found."""
+    """The strict check detects wrong values."""
     body = json.loads(post("/v1/responses", ask_response("hi"))[1])
     for spoil in (lambda b: b.pop("tools"), lambda b: b.update(status="done"),
             lambda b: b.update(created_at="now"), lambda b: b["output"][0].pop("role"),

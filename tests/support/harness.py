@@ -1,5 +1,5 @@
-"""What the script tests share: a server of their own, and a runner that ends with
-`N passed, N failed`."""
+"""Shared parts of the script tests: a server for one test, and a runner that ends with `N
+passed, N failed`."""
 import contextlib
 import os
 import re
@@ -16,7 +16,7 @@ SHARED = os.environ.get("SHARED_DATA", os.path.join(ROOT, "../shared/data"))
 
 
 def build_dir():
-    """The sanitized build where there is one: every script test is then a memory test, too."""
+    """Returns the sanitizer build if there is one, so that every script test also checks memory."""
     chosen = os.environ.get("BUILD")
     if chosen:
         return os.path.join(ROOT, chosen)
@@ -44,9 +44,9 @@ class Server:
     def __init__(self, *flags, config=CONFIG, env=None, ready=True, key=None):
         self.flags, self.config, self.wait_ready, self.key = list(flags), config, ready, key
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("INFERFLUX_")}
-        # What is remembered is not computed: a test that asks twice wants to see it computed twice.
+        # No response cache by default: a test that sends a request twice expects two computations.
         self.env["INFERFLUX_EXACT_CACHE_BYTES"] = "0"
-        self.env["INFERFLUX_STORE"] = "none"  # what is known of models on this machine is not ours
+        self.env["INFERFLUX_STORE"] = "none"  # ignores capabilities stored on this machine
         self.env.update(env or {})
 
     def __enter__(self):
@@ -73,7 +73,7 @@ class Server:
         return self
 
     def until_ready(self, seconds=120):
-        """All models, not only the first, as /readyz would have it."""
+        """Waits for all models, not only the first, like /readyz."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.process.poll() is None:
             text = self.get("/metrics")[2].decode()
@@ -97,7 +97,7 @@ class Server:
         return self.request("GET", path, None, **fields)
 
     def request(self, method, path, body, **fields):
-        """(status, fields in lower case, body) of one request on its own connection."""
+        """Sends one request on its own connection; returns (status, fields in lower case, body)."""
         import http.client
 
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
@@ -114,7 +114,7 @@ class Server:
             c.close()
 
     def stop(self):
-        """Drains; returns the exit status."""
+        """Drains the server; returns its exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -135,7 +135,7 @@ class Server:
 
 
 def read_until(c, done, size=65536):
-    """What comes over a connection, until done(that); a connection that ends before has failed."""
+    """Reads from a connection until done(data); fails if the connection ends before."""
     data = b""
     while not done(data):
         more = c.recv(size)
@@ -146,7 +146,7 @@ def read_until(c, done, size=65536):
 
 
 def read_all(c, size=65536):
-    """What comes over a connection until it ends."""
+    """Reads from a connection until it ends."""
     return b"".join(iter(lambda: c.recv(size), b""))
 
 
@@ -156,7 +156,8 @@ def equal(got, want, what=""):
 
 
 def run(namespace):
-    """Runs every test_* function of a module, in order; a substring as argument runs some."""
+    """Runs every test_* function of a module, in order; an argument selects those whose name
+    contains it."""
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
     tests = [(n, f) for n, f in namespace.items() if n.startswith("test_") and wanted in n]
     failed = 0

@@ -1,5 +1,6 @@
-"""What the tests of the official clients share. Importing it goes on in the environment that
-`tests/env` made, where those clients are; so it comes before them."""
+"""Shared parts of the client tests. Importing this module restarts the program in the
+environment that `tests/env` made, which contains the clients; therefore it must be imported
+before them."""
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import time
 from harness import ROOT, Server, equal, run
 
 VENV = os.path.join(ROOT, "build/venv/bin/python")
-# The newest clients want a newer Node than Debian's; it comes with them.
+# The latest clients need a newer Node than Debian's; npm installs it with them.
 NODE = os.path.join(ROOT, "build/node/node_modules/.bin/node")
 if os.path.exists(VENV) and sys.executable != VENV and not os.environ.get("IN_VENV"):
     os.environ["IN_VENV"] = "1"
@@ -23,19 +24,19 @@ class Served(Server):
         self.__enter__()
 
     def running(self):
-        """Requests that have not ended."""
+        """Returns the number of requests that have not ended."""
         text = self.get("/metrics")[2].decode()
         return int(next(line.split()[1] for line in text.splitlines()
             if line.startswith("inferflux_requests_running ")))
 
     def until_idle(self):
-        """What clients left behind ends soon, and nothing of it stays."""
+        """Waits until no request runs, and checks that nothing leaks."""
         until(lambda: self.running() == 0, "a request still runs")
         audit = self.get("/debug/invariants")
         assert b'"ok":true' in audit[2] and b'"sequences":0' in audit[2], audit
 
     def main(self, namespace):
-        """Runs the tests of a module, as harness.run does, and stops the server."""
+        """Runs the tests of a module like harness.run, and stops the server."""
         try:
             run(namespace)
         finally:
@@ -50,7 +51,7 @@ def until(condition, what, seconds=60):
 
 
 def speaker(name, tool_parser, thinking_parser="null"):
-    """The configuration of a script model that is understood to call tools in this way."""
+    """Returns the configuration of a script model with these parsers."""
     return f"""models:
   - id: {name}
     path: {ROOT}/models/demo.gguf

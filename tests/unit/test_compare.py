@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What bench/compare.py and bench/serving.py make of their rounds: medians, goals, groups, seeds."""
+"""Statistics of bench/compare.py and bench/serving.py: medians over rounds, goals, groups,
+seeds."""
 import contextlib
 import io
 import json
@@ -34,7 +35,8 @@ def test_both_engines_draw_the_same_tokens():
     sys.modules["llama_cpp"] = types.ModuleType("llama_cpp")
     import compare_llama
     known = (((1, 0, 0, 128256), 29413), ((1, 0, 511, 128256), 40836), ((~5, 31, 4096, 1000), 181),
-             (((1 << 60) - 1, 3, 7, 151936), 24596))  # as tests/unit/test_llama_bench.c has them
+             # the same tokens as in tests/unit/test_llama_bench.c
+             (((1 << 60) - 1, 3, 7, 151936), 24596))
     for arguments, token in known:
         assert compare_llama.token(*arguments) == token, arguments
 
@@ -47,7 +49,7 @@ def test_ratios_and_percents_are_medians_of_rounds():
     assert "| 90 | 8 | 0, 0 |" in line, line
 
 
-def test_reading_enough_stands_for_the_ratio():
+def test_sufficient_bandwidth_replaces_the_ratio():
     line = compare.summary("decode-q4_0", [a_round(ours=20.0, read=84.9)])
     assert "1.4: not met; 85 % of reading: not met" in line, line
     line = compare.summary("decode-q4_0", [a_round(ours=20.0, read=85.0)])
@@ -56,7 +58,7 @@ def test_reading_enough_stands_for_the_ratio():
     assert "4.0: met |" in line, line  # not for prompts
 
 
-def test_goals_are_of_a_row_and_a_set():
+def test_goals_belong_to_a_row_and_a_kernel_set():
     says = lambda **changes: compare.summary("decode-q4_0", [a_round(ours=25.0, **changes)])
     assert "| 1.3: not met |" in says(kernels="avx512")
     assert "| 1.1: met |" in says(kernels="avx2", build="AVX2")
@@ -78,7 +80,7 @@ def test_rounds_of_different_kinds_are_kept_apart_newest_first():
     assert shown([old, a_round()]).startswith("1 rounds left out")
 
 
-def test_the_build_is_told_from_what_it_says():
+def test_the_build_is_parsed_from_the_version_output():
     info = "CPU : SSE3 = 1 | AVX2 = 1 | AVX512 = 1 | AVX512_VNNI = 0 | AMX_INT8 = 1 | OPENMP = 1 | "
     assert compare.build_of(info) == "AMX_INT8 AVX512 AVX2"
     assert compare.build_of("CPU : AVX = 1 | AVX2 = 1 | ") == "AVX2"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the documents say about the program is so."""
+"""The documents agree with the program: functions, folders, options, metrics, routes and links."""
 import os
 import re
 import subprocess
@@ -31,7 +31,7 @@ def test_every_function_of_the_life_of_a_request_exists():
     assert not missing, f"named in src/README.md, found nowhere: {missing}"
 
 
-def test_every_folder_is_in_the_map():
+def test_every_folder_is_listed():
     readme = read("README.md")
     for name in sorted(os.listdir(os.path.join(ROOT, "src"))):
         if os.path.isdir(os.path.join(ROOT, "src", name)):
@@ -77,7 +77,7 @@ def test_every_route_is_described():
         assert scope.lower() == row.split("|")[2].strip(), f"docs/dialects.md: the key of {path}"
 
 
-def test_links_between_documents_lead_somewhere():
+def test_links_between_documents_are_valid():
     for path in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md",
             "docs/decisions.md", "docs/dialects.md", "docs/performance.md"):
         for link in re.findall(r"\]\(([^)#:]+)\)", read(path)):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sets for processors without AVX-512 have no instruction in AVX-512's encoding (EVEX)."""
+"""Kernel sets for processors without AVX-512 contain no instruction in EVEX encoding (AVX-512)."""
 import glob
 import os
 import re
@@ -12,7 +12,7 @@ from harness import build_dir, run
 
 
 def instructions(path):
-    """Bytes and text of each."""
+    """Returns (bytes, text) of each instruction."""
     text = subprocess.run(["objdump", "-dw", path], capture_output=True, text=True, check=True).stdout
     found = re.findall(r"^ *[0-9a-f]+:\t((?:[0-9a-f]{2} )+)\s*\t(.*)$", text, re.M)
     assert len(found) > 100, f"{path}: {len(found)} instructions"
@@ -20,7 +20,7 @@ def instructions(path):
 
 
 def evex(path):
-    """In 64-bit code a first byte of 62 is EVEX and nothing else."""
+    """In 64-bit code a first byte of 62 is always the EVEX prefix."""
     return [text for code, text in instructions(path) if code.startswith("62 ")]
 
 
@@ -36,7 +36,7 @@ def test_avx2_and_avxvnni_are_vex():
         assert not wrong, f"{path}: {wrong[:3]}"
 
 
-def test_avxvnni_has_its_instruction_and_the_twin_the_other_encoding():
+def test_avxvnni_is_vex_and_its_emulation_is_evex():
     for path in objects("src/kernel/x86/x86_avxvnni*.o"):
         assert any("vpdpbusd" in text for _, text in instructions(path)), path
     for path in objects("tests/kernel/x86_avxvnni_evex*.o"):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""How a model is talked to, seen from outside: /apply-template with templates of one's own, tools
-told in words, and what a probe finds out, kept over restarts."""
+"""Prompts and capabilities of models over HTTP: /apply-template with a template in the body,
+tools in the system prompt, and the results of the capability probe, stored across restarts."""
 import json
 import os
 import subprocess
@@ -25,7 +25,7 @@ def apply(server, **body):
     return status, json.loads(text)
 
 
-def test_a_body_may_bring_its_template_and_tokens():
+def test_a_body_may_contain_a_template_and_tokens():
     own = "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}{{ eos_token }}"
     with Server() as s:
         status, body = apply(s, messages=HI, chat_template=own, bos_token="<b>", eos_token="<e>")
@@ -46,7 +46,7 @@ def test_a_body_may_bring_its_template_and_tokens():
         equal((status, json.loads(body)["error"]["param"]), (400, "chat_template"))
 
 
-def test_a_template_of_ones_own_takes_an_administrator():
+def test_a_template_in_the_body_requires_the_admin_scope():
     with Server(env={"INFERFLUX_API_KEYS": "user,boss:admin"}, key="boss") as s:
         for field, value in (("chat_template", "{{ 1 }}"), ("bos_token", "x"), ("eos_token", "x")):
             s.key = "user"
@@ -63,20 +63,20 @@ HOSTILE = [
     "{{ 'a' * 10**9 }}",
     "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
     "{% set ns = namespace(s='x') %}{% for i in range(64) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
-    # As late as it can, and again in each of the ways that rendering tries.
+    # Fails as late as possible, and again in each template variant that rendering tries.
     "{% for i in range(90000) %}{% endfor %}{{ raise_exception('late') }}",
     "{{ '" + "(" * 30000 + "' }}" + "{{ " + "(" * 20000,
 ]
 
 
 def cpu_seconds(server):
-    """Of the server, the few requests of the looker among them."""
+    """CPU time of the server, including the few requests of the monitoring client."""
     with open(f"/proc/{server.process.pid}/stat") as f:
         fields = f.read().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_a_hostile_template_is_a_400_and_holds_nobody_up():
+def test_a_hostile_template_is_a_400_and_blocks_no_other_request():
     call = {"role": "assistant", "content": "", "tool_calls": [{"id": "abcdefghi", "type": "function",
         "function": {"name": "f", "arguments": "{}"}}]}
     with Server() as s:
@@ -97,7 +97,7 @@ def test_a_hostile_template_is_a_400_and_holds_nobody_up():
                 for _ in range(5):
                     status, body = apply(s, messages=HI + [call] + HI, chat_template=source)
                     equal(status, 400, source[:60])
-                took = (cpu_seconds(s) - before) / 5  # whatever else the machine does
+                took = (cpu_seconds(s) - before) / 5  # independent of other load on the machine
                 print(f"{took * 1000:6.1f} ms: {source[:60]}: {body['error']['message'][:60]}")
                 assert took <= (0.5 if "asan" in program("") else 0.05), (source[:60], took)
         finally:
@@ -115,7 +115,7 @@ def config(**fields):
     return f"models:\n  - id: echo\n    path: {DEMO}\n    backend: script\n{lines}"
 
 
-def test_tools_are_told_to_a_template_that_does_not_know_them():
+def test_tools_are_injected_if_the_template_lacks_them():
     with Server(config=config(family="gemma")) as s:
         status, body = apply(s, model="echo", messages=[{"role": "system", "content": "Be kind."}] + HI,
             tools=[TOOL])
@@ -130,13 +130,13 @@ def test_tools_are_told_to_a_template_that_does_not_know_them():
         equal(apply(s, model="echo", messages=HI)[0], 200)
 
 
-def test_an_unprobed_model_says_so():
+def test_an_unprobed_model_is_reported_as_such():
     with Server() as s:
         equal((adapter(s, "demo")["probed"], adapter(s, "demo")["notice"]), (False, NOTICE))
         assert f"model=demo {NOTICE}" in s.errors(), s.errors()
 
 
-def test_the_operator_names_the_parsers():
+def test_configured_parsers_have_precedence():
     with Server(config=config(tool_parser="llama_xml", thinking_parser="seed_oss")) as s:
         equal([adapter(s, "echo")[k] for k in ("tool_parser", "thinking_parser")],
             ["llama_xml", "seed_oss"])
@@ -149,7 +149,7 @@ def test_the_operator_names_the_parsers():
         assert "'nobody' is none of: null, hermes_json" in s.errors(), s.errors()
 
 
-def test_what_a_probe_finds_out_is_used_by_the_server():
+def test_probe_results_are_used_by_the_server():
     with tempfile.TemporaryDirectory() as d:
         store = os.path.join(d, "x/y/store.db")
         done = subprocess.run([program("inferctl"), "probe", "--store", store, "--json", DEMO],
@@ -159,7 +159,7 @@ def test_what_a_probe_finds_out_is_used_by_the_server():
         equal((row["model_id"], row["model_type"], row["model_family"], row["probe_version"]),
             ("demo", "TEXT_GEN", "qwen", 3))
         equal((row["tool_parser_id"], row["thinking_parser_id"], row["tool_format"]),
-            ("hermes_json", "think_tag", "native"))  # it called a tool and thought
+            ("hermes_json", "think_tag", "native"))  # the probe found tool calls and reasoning
         with Server("--store", store) as s:
             known = adapter(s, "demo")
             equal((known["probed"], known["tool_parser"], known["thinking_parser"],
@@ -175,19 +175,20 @@ def test_what_a_probe_finds_out_is_used_by_the_server():
             equal((shown.returncode, "does not exist" in shown.stderr), (1, True), shown.stderr)
         with open(store, "r+b") as f:
             f.write(b"no database")
-        with Server("--store", store) as s:  # which says so, and serves
+        with Server("--store", store) as s:  # the log names the reason, and the server works
             equal(adapter(s, "demo")["probed"], False)
             assert "damaged" in s.errors(), s.errors()
             equal(s.request("POST", "/v1/chat/completions",
                 json.dumps({"messages": HI, "max_tokens": 1}))[0], 200)
 
 
-def test_a_first_load_can_ask_the_model():
+def test_the_first_load_can_probe_the_model():
     with tempfile.TemporaryDirectory() as d:
         store = os.path.join(d, "store.db")
         with Server("--store", store, "--probe", "auto") as s:
             equal(adapter(s, "demo")["probed"], True)
-            equal(adapter(s, "echo")["probed"], False)  # a script model has nothing to say
+            # a script model generates nothing for a probe
+            equal(adapter(s, "echo")["probed"], False)
             equal(s.errors().count("is asked what it can do"), 1)
         with Server("--store", store, "--probe", "auto") as s:
             equal(adapter(s, "demo")["probed"], True)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""/v1/responses with `background`: the answer is made whoever waits, shown as it stands, told again
-from any event on to any number of readers on any thread, cancelled, forgotten, bounded and drained."""
+"""/v1/responses with `background`: the response is generated independently of its client, can be
+retrieved at any time, streamed from any event to any number of readers on any thread,
+cancelled, deleted, limited and drained."""
 import http.client
 import json
 import os
@@ -13,7 +14,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
 from harness import Server, equal, run
 
-SLOW = {"text": "word " * 4000, "chunk": "char", "delay_ms": 20}  # minutes
+SLOW = {"text": "word " * 4000, "chunk": "char", "delay_ms": 20}  # takes minutes
 OPEN = ("queued", "in_progress")
 KEYS = "aaaa,bbbb:group=g"
 
@@ -76,7 +77,7 @@ def events(text):
 
 
 class Reader:
-    """A stream that is read as it comes."""
+    """A stream that is read incrementally."""
 
     def __init__(self, s, method, path, body=None, **fields):
         self.c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=30)
@@ -90,7 +91,7 @@ class Reader:
         return b"".join(self.lines)
 
     def next(self):
-        """The next event; None at the end."""
+        """Returns the next event; None at the end."""
         lines = []
         while True:
             line = self.r.readline()
@@ -111,7 +112,7 @@ class Reader:
         return e
 
     def rest(self):
-        """All of it, when the rest has come."""
+        """Reads the rest and returns the whole text."""
         self.lines.append(self.r.read())
         return self.text
 
@@ -121,7 +122,7 @@ class Reader:
 
 
 def shape(r):
-    """An answer without what is its own: ids, times, how it was asked for."""
+    """Returns a response without ids, times, and request parameters."""
     text = json.dumps({k: v for k, v in r.items() if k not in ("created_at", "completed_at",
         "background", "previous_response_id")})
     for i in [i["call_id"] for i in r["output"] if i["type"] == "function_call"]:
@@ -146,7 +147,7 @@ def test_the_same_bytes_in_the_background_and_not():
                 last = ended(s, first["id"])
                 equal(last["background"], True)
                 want, got = shape(plain), shape(last)
-                for r in (want, got):  # who comes second finds what the first has left
+                for r in (want, got):  # the second request finds the prefix cached by the first
                     del r["usage"]["input_tokens_details"]
                 equal(got, want)
                 if cached == "1M" and body["model"] == "demo":
@@ -171,7 +172,7 @@ def deltas(all_events):
     return [(e["type"], e["delta"], e.get("logprobs")) for e in all_events if "delta" in e]
 
 
-def test_who_asks_gets_an_answer_at_once():
+def test_the_request_returns_at_once():
     with Server() as s:
         began = time.monotonic()
         r = post(s, ask(SLOW))
@@ -186,7 +187,7 @@ def test_who_asks_gets_an_answer_at_once():
         idle(s)
 
 
-def test_what_waits_for_its_turn_is_queued():
+def test_a_waiting_response_is_queued():
     long = {"model": "demo", "input": "Hello!", "ignore_eos": True, "background": True}
     with Server("--parallel", "1", "--max-sequences", "1") as s:
         first = post(s, {**long, "max_output_tokens": 4000})
@@ -194,14 +195,14 @@ def test_what_waits_for_its_turn_is_queued():
         third = post(s, long)
         until(lambda: show(s, first["id"])["status"] == "in_progress", "it does not begin")
         equal(show(s, second["id"])["status"], "queued")
-        equal(cancel(s, third["id"])["status"], "cancelled")  # it never ran
+        equal(cancel(s, third["id"])["status"], "cancelled")  # never started
         equal(cancel(s, first["id"])["status"], "cancelled")
         last = ended(s, second["id"])
         equal((last["status"], last["usage"]["output_tokens"]), ("incomplete", 5))
         idle(s)
 
 
-def test_a_cancel_frees_what_it_has_and_may_be_said_again():
+def test_a_cancel_frees_resources_and_may_be_repeated():
     with Server("--threads-http", "3") as s:
         for i in range(12):
             r = post(s, ask(SLOW, stream=False))
@@ -222,7 +223,7 @@ def test_a_cancel_frees_what_it_has_and_may_be_said_again():
         equal(cancel(s, "resp_none", 404)["error"]["code"], "response_not_found")
 
 
-def test_it_is_cancelled_by_the_id_of_its_request_too():
+def test_a_response_is_cancelled_by_its_request_id_too():
     with Server("--threads-http", "2") as s:
         r = post(s, ask(SLOW), x_request_id="mine")
         equal(s.request("DELETE", "/v1/requests/mine", None)[0], 200)
@@ -230,7 +231,7 @@ def test_it_is_cancelled_by_the_id_of_its_request_too():
         idle(s)
 
 
-def test_a_delete_ends_and_forgets_it():
+def test_a_delete_ends_and_removes_the_response():
     with Server("--threads-http", "3") as s:
         for _ in range(6):
             r = post(s, ask(SLOW, stream=True) | {"stream": False})
@@ -247,14 +248,14 @@ def kept(s):
         if x.startswith("inferflux_responses_kept ")))
 
 
-def test_readers_come_and_go_and_all_read_the_same():
+def test_all_readers_receive_the_same_events():
     text = {"text": "héllo \"wörld\" 🙂\n" * 40, "chunk": "char", "delay_ms": 2}
     with Server("--threads-http", "3") as s:
         first = Reader(s, "POST", "/v1/responses", ask(text, stream=True))
         name = first.next()["response"]["id"]
         first.until("response.output_text.delta")
         live = [Reader(s, "GET", f"/v1/responses/{name}?stream=true") for _ in range(6)]
-        first.close()  # who asked leaves: nothing ends
+        first.close()  # the creating client disconnects: nothing ends
         live[0].until("response.output_text.delta")
         live.pop(0).close()
         late = Reader(s, "GET", f"/v1/responses/{name}?stream=true&starting_after=5")
@@ -279,7 +280,7 @@ def test_readers_come_and_go_and_all_read_the_same():
         equal(stream(s, name, 1 << 40), b"")
 
 
-def test_a_reader_may_come_before_its_event():
+def test_a_reader_may_wait_for_a_later_event():
     with Server("--threads-http", "2") as s:
         r = Reader(s, "POST", "/v1/responses", ask({"text": "abcdefgh", "chunk": "char",
             "delay_ms": 60}, stream=True))
@@ -290,7 +291,7 @@ def test_a_reader_may_come_before_its_event():
             pass
 
 
-def test_a_reader_sees_the_end_of_what_is_cancelled():
+def test_a_reader_sees_the_end_of_a_cancelled_response():
     with Server("--threads-http", "2") as s:
         readers = [Reader(s, "POST", "/v1/responses", ask(SLOW, stream=True))]
         name = readers[0].next()["response"]["id"]
@@ -305,18 +306,18 @@ def test_a_reader_sees_the_end_of_what_is_cancelled():
         idle(s)
 
 
-def test_a_reader_that_stalls_holds_up_nobody():
+def test_a_stalled_reader_blocks_no_other():
     big = {"text": "word " * 8000, "chunk": "char"}
     with Server("--threads-http", "2") as s:
         first = Reader(s, "POST", "/v1/responses", ask(big, stream=True))
         name = first.next()["response"]["id"]
-        equal(ended(s, name)["status"], "completed")  # although nobody reads
+        equal(ended(s, name)["status"], "completed")  # although no client reads
         whole = stream(s, name)
         assert len(whole) > 5000000, len(whole)
         equal(first.rest() == whole, True)
 
 
-def test_keep_alives_stand_between_events():
+def test_keep_alives_are_between_events():
     with Server("--sse-ping-interval", "20") as s:
         slow = {"text": "abcdef", "chunk": "char", "delay_ms": 120}
         r = Reader(s, "POST", "/v1/responses", ask(slow, stream=True))
@@ -326,9 +327,9 @@ def test_keep_alives_stand_between_events():
         equal(events(r.text)[-1]["type"], "response.completed")
 
 
-def test_a_conversation_goes_on_from_it_when_it_has_ended():
+def test_a_completed_response_can_be_continued():
     with Server("--threads-http", "3") as s:
-        for _ in range(20):  # as soon as its last event is read
+        for _ in range(20):  # soon after the last event is read
             r = Reader(s, "POST", "/v1/responses", ask("one", stream=True))
             name = r.until("response.completed")["response"]["id"]
             post(s, {**ask("two"), "background": False, "previous_response_id": name})
@@ -347,7 +348,7 @@ def test_a_conversation_goes_on_from_it_when_it_has_ended():
         post(s, {**ask("x"), "input": [{"type": "item_reference", "id": item}]})
 
 
-def test_what_is_asked_wrongly_is_refused():
+def test_invalid_requests_are_rejected():
     with Server() as s:
         e = post(s, ask(store=False), 400)["error"]
         equal(e["param"], "background")
@@ -374,7 +375,7 @@ def test_what_is_asked_wrongly_is_refused():
         equal((e["param"], e["code"]), ("background", "unsupported_parameter"))
 
 
-def test_nobody_finds_the_answers_of_another_key():
+def test_responses_of_another_key_are_not_found():
     other = {"Authorization": "Bearer bbbb"}
     with Server("--api-key", KEYS, "--threads-http", "2", key="aaaa") as s:
         r = post(s, ask(SLOW))
@@ -387,7 +388,7 @@ def test_nobody_finds_the_answers_of_another_key():
         equal(cancel(s, r["id"])["status"], "cancelled")
 
 
-def test_a_deadline_ends_it():
+def test_a_deadline_ends_the_response():
     with Server() as s:
         r = post(s, ask(SLOW), x_request_timeout_ms="1000")
         last = ended(s, r["id"])
@@ -398,7 +399,7 @@ def test_a_deadline_ends_it():
         idle(s)
 
 
-def test_the_queue_is_the_same_for_all():
+def test_background_and_foreground_share_the_queue():
     with Server("--parallel", "1", "--max-sequences", "1", "--max-queue", "2") as s:
         names = []
         while len(names) < 20:
@@ -408,13 +409,13 @@ def test_the_queue_is_the_same_for_all():
             names.append(json.loads(text)["id"])
         equal((status, json.loads(text)["error"]["code"]), (503, "queue_full"))
         assert "retry-after" in head and len(names) <= 4
-        equal(kept(s), len(names))  # what is refused is not kept
+        equal(kept(s), len(names))  # a rejected request is not stored
         for name in names:
             cancel(s, name)
         idle(s)
 
 
-def test_room_is_bounded_and_what_runs_stays():
+def test_the_store_is_bounded_and_running_responses_stay():
     fat = {"text": "word " * 6000, "chunk": "char"}
     with Server("--responses-store", "400K", "--responses-key-share", "50", "--api-key", KEYS,
             key="aaaa") as s:
@@ -447,7 +448,7 @@ def drain(s):
     s.process.wait(60)
 
 
-def test_a_drain_lets_it_finish():
+def test_a_drain_lets_a_response_finish():
     with Server("--drain-timeout", "20000", "--threads-http", "2") as s:
         quick = {"text": "x" * 60, "chunk": "char", "delay_ms": 20}
         post(s, ask(quick))
@@ -464,16 +465,16 @@ def test_a_drain_lets_it_finish():
         assert time.monotonic() - began < 15
 
 
-def test_a_drain_that_nobody_watches_waits_too():
+def test_a_drain_waits_without_readers_too():
     with Server("--drain-timeout", "20000") as s:
         began = time.monotonic()
         post(s, ask({"text": "x" * 40, "chunk": "char", "delay_ms": 25}))
         drain(s)
-        assert 39 * 0.025 < time.monotonic() - began < 19  # it was told to its end
+        assert 39 * 0.025 < time.monotonic() - began < 19  # the response was sent to its end
         assert "why=done" in s.errors(), s.errors()
 
 
-def test_a_drain_ends_the_rest():
+def test_the_drain_deadline_ends_the_rest():
     with Server("--drain-timeout", "300", "--threads-http", "2") as s:
         post(s, ask(SLOW))
         r = Reader(s, "POST", "/v1/responses", ask(SLOW, stream=True))

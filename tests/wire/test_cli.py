@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""inferctl and inferfluxd as a person uses them: commands, exit statuses, a terminal."""
+"""inferctl and inferfluxd from the command line: commands, exit statuses, terminal use."""
 import json
 import os
 import pty
@@ -92,7 +92,7 @@ def test_status_and_models():
         equal(len(json.loads(ctl("models", "--json", server=s)[1])["data"]), 2)
 
 
-def test_one_answer_from_an_argument_or_a_pipe():
+def test_one_response_for_an_argument_or_a_pipe():
     with Server() as s:
         equal(ctl("--model", "echo", "chat", "say this", server=s)[:2], (0, "say this\n"))
         equal(ctl("--model", "echo", "chat", stdin="from a pipe", server=s)[:2], (0, "from a pipe\n"))
@@ -150,12 +150,12 @@ def test_a_trace_is_replayed_to_a_server():
                 equal(round(r["goodput_tokens_s"] * r["seconds"]), 240, who)
             m = s.get("/metrics")[2].decode()
             assert "inferflux_requests_finished_total 40\n" in m
-            assert 'fairness_tokens_total{priority="2"} 78\n' in m, m  # 13 requests of 6
+            assert 'fairness_tokens_total{priority="2"} 78\n' in m, m  # 13 requests of 6 tokens
             status, out, _ = ctl("--model", "demo", "replay", "--live", path, server=s)
             equal(status, 0)
             assert "-- the server\n40 requests" in out and "-- the simulator\n40" in out, out
-        # More than it can do, each with a deadline: once some have ended, who would not be served
-        # in time is told at once. On a slow machine that takes a while.
+        # More load than capacity, each request with a deadline: after some have ended, requests
+        # that would miss their deadline are rejected at once. On a slow machine that takes a while.
         with Server("--parallel", "1") as s:
             flood = os.path.join(d, "flood.csv")
             with open(flood, "w") as f:
@@ -180,7 +180,7 @@ def test_a_trace_is_replayed_to_a_server():
             assert "401" in one_line(err), err
 
 
-def test_inspect_tells_what_is_in_a_file():
+def test_inspect_describes_a_file():
     status, out, _ = ctl("inspect", DEMO)
     equal(status, 0)
     assert "general.architecture" in out and "token_embd.weight" in out, out
@@ -199,7 +199,7 @@ def test_bench_prints_a_table_and_csv():
     json.loads(ctl("--json", "bench", "--quick", DEMO)[1])
 
 
-def test_bench_of_a_workload_says_that_answers_are_the_same():
+def test_bench_of_a_workload_reports_equal_outputs():
     status, out, err = ctl("--json", "bench", "--workload", "edit", "--answer", "24", DEMO)
     equal(status, 0, err)
     row = json.loads(out)
@@ -218,7 +218,7 @@ class Terminal:
         self.text = ""
 
     def until(self, what, seconds=60):
-        """Reads until `what` appears in what came since the last match."""
+        """Reads until `what` occurs in the output since the last match."""
         deadline = time.monotonic() + seconds
         while what not in self.text:
             left = deadline - time.monotonic()
@@ -229,15 +229,15 @@ class Terminal:
         return before
 
     def editing(self, seconds=60):
-        """Waits until the program reads keys itself: what is typed earlier, the terminal's own
-        line discipline would take, and Ctrl-C would flush."""
+        """Waits until the program reads single keys: earlier input would go to the terminal's
+        line discipline, and Ctrl-C would flush it."""
         deadline = time.monotonic() + seconds
         while termios.tcgetattr(self.fd)[3] & termios.ICANON:
             assert time.monotonic() < deadline, "the editor does not start"
             time.sleep(0.005)
 
     def more(self, seconds=60):
-        """Reads until there is something that no match has taken."""
+        """Reads until there is unmatched output."""
         deadline = time.monotonic() + seconds
         while not self.text:
             assert time.monotonic() < deadline, "nothing came"
@@ -245,7 +245,7 @@ class Terminal:
                 self.text += os.read(self.fd, 65536).decode(errors="replace")
 
     def say(self, text):
-        """Types at the prompt."""
+        """Types a text at the prompt."""
         self.until("> ")
         self.editing()
         self.send(text)
@@ -276,7 +276,7 @@ def test_a_conversation_at_a_terminal():
         t.until("Ctrl-D ends")
         t.say("parrot\n")
         t.until("parrot\r\n")  # the typed line
-        t.until("parrot\r\n")  # the answer
+        t.until("parrot\r\n")  # the response
         t.say("/help\n")
         t.until("Ctrl-C stops a response.")
         t.say("one\\\n")
@@ -290,22 +290,22 @@ def test_a_conversation_at_a_terminal():
             t.send(line + "\n")
         t.until("\r\nred\r\n\r\nblue\r\n")
         t.say("<think>hm</think>yes\n")
-        t.until("\x1b[2mhm\x1b[0m\r\nyes\r\n")  # what was thought stands apart
+        t.until("\x1b[2mhm\x1b[0m\r\nyes\r\n")  # reasoning is shown separately
         t.say("/history\n")
         t.until("assistant: parrot")
-        t.say("\x03")  # Ctrl-C at the prompt ends nothing
+        t.say("\x03")  # Ctrl-C at the prompt does not end the program
         t.until("/quit")
         t.say("/quit\n")
         equal(t.wait(), 0)
 
 
-def test_ctrl_c_stops_the_answer_and_not_the_program():
+def test_ctrl_c_stops_the_response_and_not_the_program():
     with Server() as s:
         t = Terminal(program("inferctl"), "--url", s.url, "--model", "demo", "chat",
             "--max-tokens", "100000", "--temperature", "2", env={"HOME": "/nonexistent"})
         t.say("Hello!\n")
         t.until("Hello!\r\n")
-        t.more()  # the answer has begun
+        t.more()  # the response has begun
         t.send("\x03")
         t.say("/help\n")
         t.until("Ctrl-C stops a response.")

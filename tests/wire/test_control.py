@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""What a request can be told from outside: how long it may take, that it is no longer wanted; and
-what routes say to those who ask in the wrong way."""
+"""Control of requests over HTTP: deadlines, cancellation, and responses to wrong methods."""
 import json
 import os
 import re
@@ -30,7 +29,7 @@ def head_of(c):
     return fields_of(read_until(c, lambda data: b"\r\n\r\n" in data, 1))
 
 
-def test_the_wrong_method_is_told_the_right_ones():
+def test_a_wrong_method_gets_the_allowed_methods():
     with Server() as s:
         for method, path, allow, kind in (
                 ("GET", CHAT, "POST", "application/json"),
@@ -51,7 +50,7 @@ def test_the_wrong_method_is_told_the_right_ones():
 
 
 def echoed(server, **more):
-    """(text, tokens with their probabilities) per frame of an echoed completion."""
+    """Returns (text, logprobs of its tokens) for each frame of an echoed completion."""
     body = {"model": "demo", "echo": True, "logprobs": 2, "temperature": 0, **more}
     if not body.get("stream"):
         c = json.loads(server.request("POST", "/v1/completions", json.dumps(body))[2])["choices"][0]
@@ -61,7 +60,7 @@ def echoed(server, **more):
     return [(f["choices"][0]["text"], f["choices"][0]["logprobs"]) for f in frames]
 
 
-def test_an_echoed_stream_has_each_text_beside_its_probability():
+def test_an_echoed_stream_has_each_text_with_its_logprob():
     with Server() as s:
         tokens = json.loads(s.request("POST", "/tokenize",
             json.dumps({"content": "Wörter 🙂 like these"}))[2])["tokens"]
@@ -75,7 +74,7 @@ def test_an_echoed_stream_has_each_text_beside_its_probability():
                 equal(gathered, want, prompt)
                 equal(want["token_logprobs"][0], None)
                 assert all(x < 0 for x in want["token_logprobs"][1:]), want
-                # What a frame shows is what its tokens say: no text runs ahead of its numbers.
+                # The text of a frame is that of its tokens: no text precedes its logprobs.
                 shown = told = ""
                 for t, f in frames:
                     shown += t
@@ -83,7 +82,7 @@ def test_an_echoed_stream_has_each_text_beside_its_probability():
                     assert "\\x" in told or told.startswith(shown), (shown, told)
                 if prompt == "Hello, what is 3 plus 4?":
                     assert len([t for t, f in frames if t]) > 5, frames
-        # A script's prompt is not scored: it comes back as it is.
+        # The prompt of a script model has no scores: it is echoed unchanged.
         frames = echoed(s, prompt="one two", model="echo", script=" three", stream=True)
         equal("".join(t for t, _ in frames), "one two three")
 
@@ -92,27 +91,27 @@ def error_of(body):
     return json.loads(body)["error"]
 
 
-def test_a_deadline_ends_a_request_honestly():
+def test_a_deadline_ends_a_request_with_an_error():
     with Server("--max-body", "16M") as s:
         line = Line(s)
         for bad in ("0", "-1", "1.5", "soon", "99999999999", ""):
             status, _, body = s.request("POST", CHAT, json.dumps(chat()), x_request_timeout_ms=bad)
             equal((status, error_of(body)["param"]), (400, "x-request-timeout-ms"), bad)
-        # In the midst of an answer that nobody has seen yet: a status.
+        # Deadline before the response has begun: an error status.
         began = time.monotonic()
         status, fields, body = s.request("POST", CHAT, json.dumps(chat(model="echo", script=SLOW)),
             x_request_timeout_ms="100")
         taken = time.monotonic() - began
         equal((status, error_of(body)["code"], fields["x-should-retry"]), (504, "timeout", "false"))
-        assert 0.1 <= taken < 30, taken  # the answer would take a minute
-        # In a stream: what there is, then an error frame, and no [DONE].
+        assert 0.1 <= taken < 30, taken  # the response would take a minute
+        # Deadline in a stream: the frames so far, then an error frame, and no [DONE].
         status, _, body = s.request("POST", CHAT,
             json.dumps(chat(model="echo", script=SLOW, stream=True)), x_request_timeout_ms="1500")
         frames = body.decode().strip().split("\n\n")
         equal(status, 200)
         assert '"content":"w' in body.decode(), frames
         equal(error_of(frames[-1][6:])["code"], "timeout")
-        # While a long prompt is read.
+        # Deadline while a long prompt is tokenized.
         status, _, body = s.request("POST", "/v1/completions",
             json.dumps({"model": "echo", "prompt": big_prompt(8 << 20)}), x_request_timeout_ms="20")
         equal((status, error_of(body)["code"]), (504, "timeout"))
@@ -124,7 +123,7 @@ def test_a_deadline_ends_a_request_honestly():
         assert sums["ok"] and sums["sequences"] == 0, sums
         equal(sums["pages"]["free"] + sums["pages"]["cached"], sums["pages"]["total"])
         equal(line.metrics()["requests_timed_out_total"], 3.0)
-        # Early enough is early enough.
+        # A deadline that is met has no effect.
         equal(s.request("POST", CHAT, json.dumps(chat(model="echo", script="quick")),
             x_request_timeout_ms="30000")[0], 200)
 
@@ -139,7 +138,7 @@ def test_deadlines_and_cancels_reach_the_queue_and_the_prefill():
             line.until(lambda m: m["scheduler_steps_total"] >= 1, "the first")
             status, _, body = s.request("POST", "/v1/completions",
                 json.dumps({"prompt": [5] * 9, "max_tokens": 1}), x_request_timeout_ms="50")
-            # It waited for nothing, or was told at the door that it would.
+            # The request waited until its deadline, or was rejected at submission.
             assert (status, error_of(body)["code"]) in ((504, "timeout"), (503, "queue_full")), body
             equal(line.metrics()["generated_tokens_total"], 0.0)  # it waited, to the end
             equal(line.invariants()["requests"], {"running": 1, "waiting": 0})
@@ -150,7 +149,7 @@ def test_deadlines_and_cancels_reach_the_queue_and_the_prefill():
             first.close()
 
 
-def test_the_server_has_limits_of_its_own():
+def test_the_server_has_its_own_limits():
     with Server("--chat-timeout", "150", "--completion-timeout", "1000000") as s:
         status, _, body = s.request("POST", CHAT, json.dumps(chat(model="echo", script=SLOW)),
             x_request_timeout_ms="100000")
@@ -159,7 +158,7 @@ def test_the_server_has_limits_of_its_own():
             {"model": "echo", "prompt": "x", "script": {"text": "a b c", "delay_ms": 100}}))[0], 200)
 
 
-def test_who_is_refused_is_told_at_once_when_to_come_again():
+def test_a_rejected_request_gets_retry_after_at_once():
     with Server("--parallel", "1", "--max-queue", "1", "--batch", "1") as s:
         line = Line(s)
         body = json.dumps(chat(model="echo", script=SLOW)).encode()
@@ -173,7 +172,7 @@ def test_who_is_refused_is_told_at_once_when_to_come_again():
             equal((status, error_of(answer)["code"]), (503, "queue_full"))
             assert int(fields_of(head)["retry-after"]) >= 1
         print(f"     refused in {statistics.median(times) * 1e3:.2f} ms")
-        assert statistics.median(times) < 0.5, times  # nobody would come in for a minute
+        assert statistics.median(times) < 0.5, times  # no place becomes free for a minute
         for c in inside:
             c.close()
 
@@ -187,7 +186,7 @@ def test_a_request_is_cancelled_by_its_id():
         streams = [send(s, CHAT, chat(model="echo", script=SLOW, stream=True)) for _ in range(4)]
         ids = [head_of(c)["x-request-id"] for c in streams]
         equal(len(set(ids)), 4)
-        for i in (2, 0, 3, 1):  # running or queued, on whatever thread
+        for i in (2, 0, 3, 1):  # running or queued, on any thread
             status, fields, body = cancel(s, ids[i])
             equal((status, json.loads(body)),
                 (200, {"id": ids[i], "object": "request", "cancelled": True}))
@@ -223,7 +222,7 @@ def test_every_phase_can_be_cancelled():
     with Server() as s:
         line = Line(s)
 
-        # An answer that has not begun tells no id: the client may give it one.
+        # A response that has not begun has no id yet: the client may set one.
         for what, path, body in (
                 ("running", CHAT, chat(model="echo", script=SLOW)),
                 ("being read", "/v1/completions", {"model": "demo", "prompt": big_prompt(12 << 20)})):
@@ -240,7 +239,7 @@ def test_every_phase_can_be_cancelled():
             line.until(lambda m: m["requests_running"] == 0, what)
         equal(s.get("/livez", X_Request_Id="no good")[1]["x-request-id"][:4], "req_")
 
-        # A reader that takes nothing: its sequence is parked, and goes all the same.
+        # A client that does not read: its sequence is parked, and is cancelled nevertheless.
         slow = s.connect()
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         data = json.dumps(chat(model="echo", script="x y " * 500000, stream=True,
@@ -272,14 +271,15 @@ def begin_named(s, own, body):
     return c
 
 
-def guessed(line):
+def n_draft_tokens(line):
     text = line.ask("/metrics")[2].decode()
     return sum(map(int, re.findall(r"spec_decode_draft_tokens_total\S* (\d+)", text)))
 
 
-def test_who_waits_for_a_turn_or_guesses_is_gone_before_the_next_step():
-    """The engine reads the cancel before the question, and both between the same two steps: what it
-    then finds is what it holds a step later at the latest, whatever the machine is doing."""
+def test_cancelled_sequence_ends_before_the_next_step():
+    """The engine reads the cancellation before the next request, both between the same two
+    steps: the state that this test then reads exists at most one step after the cancellation,
+    independent of the load of the machine."""
     def cancel_all(s, line, asked, what):
         for n, (own, c) in reversed(list(enumerate(asked))):
             equal(cancel(s, own)[0], 200, what)
@@ -291,7 +291,8 @@ def test_who_waits_for_a_turn_or_guesses_is_gone_before_the_next_step():
 
     with Server("--parallel", "1", "--fairness-timeslice", "2", "--max-sequences", "8") as s:
         line = Line(s)
-        for order in (0, 1):  # of each three, one runs and two gave their turn away
+        # three sequences: one runs, two were preempted by their time slice
+        for order in (0, 1):
             asked = [(own, begin_named(s, own, body))
                 for own, body in (long_answer(f"turn-{order}-{i}") for i in range(3))]
             line.until(lambda m: m["fairness_queue_depth"] == 2, "two have yielded")
@@ -300,7 +301,7 @@ def test_who_waits_for_a_turn_or_guesses_is_gone_before_the_next_step():
         line = Line(s)
         own, body = long_answer("guess", prediction={"type": "content", "content": "a b c " * 200})
         asked = [(own, begin_named(s, own, body))]
-        line.until(lambda m: guessed(line) > 0, "it guesses")
+        line.until(lambda m: n_draft_tokens(line) > 0, "it guesses")
         cancel_all(s, line, asked, "speculating")
 
 
@@ -314,8 +315,8 @@ models:
 
 
 class Loading:
-    """A server whose second model is not loaded before `load` says so: the first is a pipe, which is
-    opened when somebody writes to it, and is no model."""
+    """A server that loads its second model only after `load`: its first model file is a FIFO, whose
+    open returns when it is opened for writing, and which is not a model."""
 
     def __init__(self, *flags):
         self.dir = tempfile.TemporaryDirectory()
@@ -347,7 +348,7 @@ def test_a_request_may_wait_for_its_model():
     large = small()
     large["messages"] = [{"role": "user", "content": "Hi."}]
     large["metadata"] = {f"k{i}": "v" * 400 for i in range(12)}
-    large["padding"] = "x" * 40000  # so that the clerk reads it
+    large["padding"] = "x" * 40000  # so that a worker thread parses it
     with Loading("--load-wait", "60000", "--threads-http", "2") as l:
         s, line = l.server, Line(l.server)
         bodies = [small(), small(stream=True), large,
@@ -355,7 +356,7 @@ def test_a_request_may_wait_for_its_model():
         paths = [CHAT, CHAT, CHAT, "/v1/completions"]
         asked = [send(s, p, b) for p, b in zip(paths, bodies)]
         line.until(lambda m: m["requests_loading"] == 4, "all wait")
-        # While one waits it can be cancelled, give up at its deadline, or leave.
+        # A waiting request can be cancelled, time out, or be disconnected.
         status, _, body = s.request("POST", CHAT, json.dumps(small()), x_request_timeout_ms="50")
         equal((status, error_of(body)["code"]), (504, "timeout"))
         for i, path in enumerate((CHAT, CHAT)):
@@ -372,7 +373,7 @@ def test_a_request_may_wait_for_its_model():
         line.until(lambda m: m["requests_loading"] == 5, "one more")
         gone.close()
         line.until(lambda m: m["requests_loading"] == 4, "it has left")
-        # Nobody waits for a model that is not there.
+        # No request waits for a model that failed to load.
         l.load()
         answers = []
         for c in asked:
@@ -390,7 +391,7 @@ def test_a_request_may_wait_for_its_model():
 
 
 def test_waiting_for_a_model_has_an_end():
-    with Loading() as l:  # by default it does not begin
+    with Loading() as l:  # by default requests do not wait for a model
         began = time.monotonic()
         status, fields, body = l.server.request("POST", CHAT, json.dumps(small()))
         equal((status, error_of(body)["code"]), (503, "model_not_ready"))
@@ -414,7 +415,7 @@ def test_waiting_for_a_model_has_an_end():
         equal(s.process.wait(60), 0)
 
 
-def test_what_is_cut_at_the_end_of_the_drain_is_told_so():
+def test_requests_cut_by_the_drain_deadline_get_an_error():
     with Server("--drain-timeout", "300") as s:
         streams = [send(s, CHAT, chat(model="echo", script=SLOW, stream=True)) for _ in range(3)]
         streams.append(send(s, CHAT, chat(model="echo", script=SLOW)))
@@ -430,7 +431,7 @@ def test_what_is_cut_at_the_end_of_the_drain_is_told_so():
         equal(s.process.wait(60), 0)
 
 
-def test_only_ones_own_requests_can_be_cancelled():
+def test_only_requests_of_the_same_key_can_be_cancelled():
     env = {"INFERFLUX_API_KEYS": "alpha,beta,root:admin"}
     with Server("--threads-http", "2", env=env, ready=False) as s:
         key = lambda k: {"Authorization": f"Bearer {k}"}

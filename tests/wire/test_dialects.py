@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The wires beside OpenAI's, as bytes: what the official clients of tests/sdk do not show."""
+"""Dialects other than OpenAI's, byte by byte: what the official clients of tests/sdk do not
+show."""
 import glob
 import hashlib
 import json
@@ -53,7 +54,7 @@ def test_a_native_completion_is_not_the_openai_one():
         assert body["error"]["n_prompt_tokens"] > body["error"]["n_ctx"] > 0
 
 
-def test_the_kind_of_keys_and_values_is_told():
+def test_the_kv_format_is_reported():
     whole = {}
     for kind in ("f16", "bf16", "q8_0"):
         with Server("--kv-type", kind, "--kv-bytes", "8388608") as s:
@@ -85,7 +86,7 @@ def test_props_and_health():
         equal((status, json.loads(text)["error"]["type"]), (503, "unavailable_error"))
 
 
-def test_what_a_template_can_do_is_found_out():
+def test_template_capabilities_are_detected():
     template = """{% if tools %}{{ tools }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}
 {% if m.tool_calls %}{% for c in m.tool_calls %}<tool_call>{{ c.function.name }}</tool_call>{% endfor
 %}{% endif %}{{ m.content or '' }}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
@@ -126,7 +127,7 @@ def test_prompts_of_texts_and_tokens():
         equal((status, body["error"]["type"]), (400, "not_supported_error"))
 
 
-def test_tokens_are_favoured_by_their_text():
+def test_logit_bias_accepts_token_text():
     ask = {"model": "demo", "prompt": "Hello", "n_predict": 4, "temperature": 0, "return_tokens": True}
     with Server() as s:
         plain = post(s, "/completion", **ask)[2]
@@ -157,7 +158,7 @@ def test_a_chat_is_counted_and_rendered():
                 Authorization="Bearer " + key)[0], want)
 
 
-def test_models_are_the_operators():
+def test_models_cannot_be_changed_by_clients():
     with Server() as s:
         for name in ("demo", "demo:latest"):
             equal(post(s, "/api/pull", model=name)[::2], (200, {"status": "success"}))
@@ -178,7 +179,7 @@ def test_models_are_the_operators():
         equal(s.request("HEAD", "/api/blobs/sha256:" + digest, None)[0], 200)
 
 
-def test_keys_are_asked_for_in_each_shape():
+def test_a_missing_key_is_an_error_in_each_dialect():
     with Server(env={"INFERFLUX_API_KEYS": "k"}, ready=False) as s:
         for path in (MESSAGES, COUNT):
             status, fields, body = post(s, path, messages=HI)
@@ -197,7 +198,7 @@ def test_keys_are_asked_for_in_each_shape():
             assert s.get("/v1/models", anthropic_version="2023-06-01", **field)[0] == 200
 
 
-def test_a_wrong_method_keeps_its_shape():
+def test_a_wrong_method_is_an_error_in_each_dialect():
     with Server() as s:
         status, fields, text = s.get(MESSAGES)
         equal((status, fields["allow"], json.loads(text)["type"]), (405, "POST", "error"))
@@ -206,7 +207,7 @@ def test_a_wrong_method_keeps_its_shape():
         equal((status, list(json.loads(text))), (405, ["error"]))
 
 
-def test_who_asks_for_nobodys_path_gets_a_problem_document():
+def test_an_unknown_path_gets_a_problem_document():
     with Server(env={"INFERFLUX_API_KEYS": "k,boss:admin"}, key="boss") as s:
         for method, path, key, want in (("GET", "/nowhere", "k", 404), ("POST", "/v2/chat", "k", 404),
                 ("GET", "/v1/admin/fairness", "k", 403), ("GET", "/v1/admin/fairness", "x", 401),
@@ -219,7 +220,7 @@ def test_who_asks_for_nobodys_path_gets_a_problem_document():
             assert problem["title"] and problem["detail"], problem
 
 
-def test_models_have_further_names():
+def test_models_have_aliases():
     def model_of(server, name):
         status, _, body = post(server, MESSAGES, model=name, max_tokens=1, messages=HI)
         return body["model"] if status == 200 else status
@@ -242,7 +243,7 @@ def test_models_have_further_names():
         equal(model_of(s, "claude-opus-4"), 404)
 
 
-def test_a_billing_line_goes_unless_told_otherwise():
+def test_a_billing_line_is_removed_by_default():
     line = "x-anthropic-billing-header: cc_version=2.1.36; cch=%s;"
 
     def count(server, nonce):
@@ -252,7 +253,7 @@ def test_a_billing_line_goes_unless_told_otherwise():
     with Server() as s:
         plain = post(s, COUNT, model="demo", messages=HI, system="Be brief.")[2]["input_tokens"]
         equal(count(s, "0af3"), plain)
-        # What is computed for one request serves the next, whatever the line says.
+        # The prefix cache works across requests whatever the billing line contains.
         long = "Answer briefly, kindly and in whole sentences. " * 5
         for nonce, n_cached in (("aaaa", 0), ("bbbb", 1)):
             usage = post(s, MESSAGES, model="demo", max_tokens=2, messages=HI,
@@ -265,7 +266,7 @@ def test_a_billing_line_goes_unless_told_otherwise():
         assert count(s, "0af3") > plain
 
 
-def test_what_is_counted_may_be_too_long():
+def test_a_counted_prompt_may_be_too_long():
     with Server() as s:
         long = [{"role": "user", "content": "word " * 30000}]
         status, _, body = post(s, COUNT, model="demo", messages=long)
@@ -275,8 +276,8 @@ def test_what_is_counted_may_be_too_long():
         assert body["error"]["message"].startswith("prompt is too long: "), body
 
 
-def test_a_chat_that_cannot_fit_is_told_so_in_every_dialect():
-    """Before its template runs: Thirteen megabytes, one word after the other or without a blank."""
+def test_a_chat_that_cannot_fit_is_an_error_in_every_dialect():
+    """Before its template runs: thirteen megabytes, in words or without a blank."""
     with Server() as s:
         n_ctx = json.loads(s.get("/v1/models/demo")[2])["max_model_len"]
         for text in ("word " * (5 << 19), "x" * (13 << 20)):
@@ -298,7 +299,7 @@ def test_a_chat_that_cannot_fit_is_told_so_in_every_dialect():
             status, _, answer = post(s, "/api/chat", model="demo", messages=chat)
             equal(status, 400)
             assert "at least" in answer["error"], answer
-            # Who may lose the front of a conversation does.
+            # If the dialect permits truncation, the front of the conversation is dropped.
             turns = [*chat, {"role": "assistant", "content": "ok"}, {"role": "user", "content": "Hi"}]
             brief = {"model": "demo", "messages": turns, "stream": False, "options": {"num_predict": 2}}
             equal(post(s, "/api/chat", **brief, truncate=True)[0], 200)
@@ -308,7 +309,7 @@ def test_a_chat_that_cannot_fit_is_told_so_in_every_dialect():
             equal(post(s, "/v1/responses", model="demo", input=turns)[0], 400)
 
 
-def test_ten_thousand_messages_are_too_many_for_this_model_and_no_template():
+def test_ten_thousand_messages_exceed_the_context_and_no_template_limit():
     turns = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "Well."}] * 5000
     turns.append(HI[0])
     with Server() as s:
@@ -319,8 +320,8 @@ def test_ten_thousand_messages_are_too_many_for_this_model_and_no_template():
             max_output_tokens=2)[0], 200)
 
 
-def test_one_request_has_one_answer_in_every_dialect():
-    """The same sampling, said in four ways."""
+def test_one_request_has_the_same_output_in_every_dialect():
+    """The same sampling parameters in four forms."""
     question = [{"role": "system", "content": "Be brief."},
         {"role": "user", "content": "What is InferFlux?"}]
     how = {"temperature": 1.2, "top_p": 0.9, "top_k": 30, "seed": 11}
@@ -340,8 +341,8 @@ def test_one_request_has_one_answer_in_every_dialect():
             **how)[2]["content"], text)
 
 
-def test_streams_end_with_an_error_of_their_own():
-    """The script is silent for longer than the request allows."""
+def test_streams_end_with_an_error_of_their_dialect():
+    """The script is idle for longer than the deadline of the request."""
     late = {"model": "echo", "stream": True, "x_timeout": 0.1,
         "script": {"text": "a b c", "delay_ms": 60000}}
     with Server() as s:
@@ -356,7 +357,7 @@ def test_streams_end_with_an_error_of_their_own():
         equal([list(f) for f in frames(told)], [["error"]])
 
 
-def test_a_body_that_is_too_large_is_refused_in_the_words_of_its_wire():
+def test_an_oversized_body_is_rejected_in_its_dialect():
     large = b'{"model": "demo", "x": "' + b"x" * 5000 + b'"}'
     chunked = b"1\r\n{\r\nzz\r\n"
 
@@ -386,7 +387,7 @@ def test_a_body_that_is_too_large_is_refused_in_the_words_of_its_wire():
         equal(s.get("/healthz")[0], 200)
 
 
-def test_a_body_that_is_late_is_refused_in_the_words_of_its_wire():
+def test_a_late_body_is_rejected_in_its_dialect():
     openai = lambda a: (a["error"]["type"], a["error"]["code"])
     anthropic = lambda a: (a["type"], a["error"]["type"], a["request_id"][:4])
     problem = lambda a: (a["status"], a["title"])
@@ -416,7 +417,7 @@ def test_a_body_that_is_late_is_refused_in_the_words_of_its_wire():
         equal(s.get("/healthz")[0], 200)
 
 
-def test_a_model_is_shown_by_its_other_names():
+def test_a_model_is_found_by_its_aliases():
     with Server() as s:
         for name in ("demo", "demo:latest", "claude-sonnet-4"):
             status, _, text = s.get(f"/v1/models/{name}")
@@ -424,7 +425,7 @@ def test_a_model_is_shown_by_its_other_names():
         equal(s.get("/v1/models/gpt-4o")[0], 404)
 
 
-def test_every_json_of_the_suite_is_answered_in_its_shape():
+def test_every_json_of_the_suite_gets_a_response_of_its_dialect():
     paths = sorted(glob.glob(os.path.join(SHARED, "json-bodies/test_parsing/*.json")))
     if not paths:
         print("     skipped: no JSON suite")

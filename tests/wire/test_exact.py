@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Remembered answers: whatever is asked, in whatever order, the answer is the one of a server
-without them, byte for byte but for its id, its time and the count of cached tokens."""
+"""Response cache: for any requests in any order, each response equals that of a server without
+the cache, byte for byte except id, time and the count of cached tokens."""
 import json
 import os
 import random
@@ -19,7 +19,7 @@ SEED = int(os.environ.get("SEED", "1"))
 
 
 def ask(line, path, body, fields=""):
-    """(was it remembered, the answer without what may differ, its usage)."""
+    """Returns (was it cached, the response without the parts that may differ, its usage)."""
     line.s.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\n{fields}Content-Length: {len(body)}\r\n\r\n"
         .encode() + body)
     if b'"stream": true' not in body:
@@ -73,11 +73,11 @@ def random_request(rng):
     return path, json.dumps(body).encode()
 
 
-def test_no_answer_shows_that_it_was_remembered():
+def test_cached_responses_equal_computed_ones():
     rng = random.Random(SEED)
     print(f"     seed {SEED}")
     requests = [random_request(rng) for _ in range(240)]
-    with Server() as s:  # the harness has it off
+    with Server() as s:  # the harness disables the cache by default
         line = Line(s)
         want = [ask(line, *r) for r in requests]
         assert not any(w[0] for w in want)
@@ -101,7 +101,7 @@ def body_of(**more):
     return json.dumps(chat(model="demo", temperature=0, max_tokens=5, **more)).encode()
 
 
-def test_only_what_is_the_same_is_remembered():
+def test_only_identical_requests_are_cached():
     with Server(*ON) as s:
         line = Line(s)
         assert not ask(line, CHAT, body_of())[0]
@@ -113,7 +113,7 @@ def test_only_what_is_the_same_is_remembered():
                 {"a_field_of_tomorrow": 1}, {"min_p": 0.1}):
             assert not ask(line, CHAT, body_of(**other))[0], other
             assert ask(line, CHAT, body_of(**other))[0], other
-        # Neither certain nor alone, or not wanted: never.
+        # Not deterministic, several choices, or disabled by the request: never cached.
         for never in ({"temperature": 1}, {"n": 2, "seed": 1}, {"cache_prompt": False}):
             body = json.dumps({**json.loads(body_of()), **never}).encode()
             for _ in range(2):
@@ -123,7 +123,7 @@ def test_only_what_is_the_same_is_remembered():
         assert not ask(line, CHAT, body_of(top_k=3))[0]
         assert not ask(line, CHAT, body_of(top_k=3), "Cache-Control: no-cache\r\n")[0]
         assert ask(line, CHAT, body_of(top_k=3))[0]
-        # An administrator empties it.
+        # An administrator clears the cache.
         shown = json.loads(s.get("/v1/admin/cache")[2])
         assert shown["answers"] > 5 and shown["bytes"] > 0, shown
         status, _, body = s.request("DELETE", "/v1/admin/cache", None)
@@ -132,14 +132,15 @@ def test_only_what_is_the_same_is_remembered():
         equal(json.loads(s.get("/v1/admin/cache")[2])["answers"], 1)
 
 
-def test_an_answer_has_its_time():
+def test_cached_responses_expire():
     with Server(*ON, "--exact-ttl", "1") as s:
         line = Line(s)
         while True:
             began = time.monotonic()
             ask(line, CHAT, body_of())
             is_found = ask(line, CHAT, body_of())[0]
-            if is_found or time.monotonic() - began < 1:  # else it took too long to say
+            # otherwise the request took longer than the expiry time
+            if is_found or time.monotonic() - began < 1:
                 break
         assert is_found
         deadline = time.monotonic() + 60
@@ -148,7 +149,7 @@ def test_an_answer_has_its_time():
         assert line.metrics()["exact_evicted_total"] >= 1
 
 
-def test_keys_do_not_share_answers():
+def test_keys_do_not_share_cached_responses():
     env = {"INFERFLUX_API_KEYS": "alpha,beta,root:admin"}
     with Server(*ON, env=env, ready=False) as s:
         deadline = time.monotonic() + 60
@@ -164,7 +165,7 @@ def test_keys_do_not_share_answers():
         assert not ask(line, CHAT, body_of(), as_key("alpha"))[0]
 
 
-def test_a_slow_reader_gets_a_remembered_stream_whole():
+def test_a_slow_reader_gets_a_complete_cached_stream():
     import socket
     body = json.dumps({"model": "demo", "prompt": "Hello", "temperature": 0, "ignore_eos": True,
         "max_tokens": 480, "stream": True, "logprobs": 5}).encode()
@@ -183,7 +184,7 @@ def test_a_slow_reader_gets_a_remembered_stream_whole():
         assert b"x-inferflux-cache: exact" in data[:2000]
         equal(got, want)
         c.close()
-        # And one that leaves takes it along.
+        # A client that disconnects releases the cached response.
         for _ in range(20):
             c = socket.create_connection(("127.0.0.1", s.port))
             c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"

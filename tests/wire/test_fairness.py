@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The scheduler's fairness: settings, change while it runs, counters, and answers that stay."""
+"""Scheduler fairness over HTTP: settings, changes at run time, counters, and unchanged outputs."""
 import hashlib
 import json
 import os
@@ -69,7 +69,7 @@ def test_only_administrators_may():
             equal(s.request(method, FAIRNESS, text, Authorization="Bearer boss")[0], 200)
 
 
-def test_it_starts_as_it_was_told():
+def test_it_starts_with_the_configured_settings():
     env = {"INFERFLUX_FAIRNESS_PREEMPT": "true", "INFERFLUX_FAIRNESS_HIGH_PRI": "3",
         "INFERFLUX_FAIRNESS_TIMESLICE": "9"}
     want = {"enable_preemption": True, "high_priority_threshold": 3, "max_timeslice_tokens": 9,
@@ -82,14 +82,14 @@ def test_it_starts_as_it_was_told():
         equal(json.loads(s.get(FAIRNESS)[2]), want)
 
 
-def test_slices_change_turns_and_no_answer():
+def test_time_slices_change_the_order_and_no_output():
     with Server("--parallel", "2") as s:
         bodies = [body(i, priority=i % 2) for i in range(6)]
         alone = [json.loads(s.request("POST", CHAT, b)[2])["choices"] for b in bodies]
         m, n = metrics(s), 1
         equal(m["fairness_yields_total"], 0)
         s.request("PUT", FAIRNESS, '{"max_timeslice_tokens": 3}')
-        while not m["fairness_yields_total"] and n < 20:  # until three have met
+        while not m["fairness_yields_total"] and n < 20:  # until three sequences have run together
             equal(ask_all(s, bodies), alone)
             m, n = metrics(s), n + 1
         assert m["fairness_yields_total"] > 0, m
@@ -99,12 +99,12 @@ def test_slices_change_turns_and_no_answer():
         equal(m['fairness_tokens_total{priority="1"}'], 3 * n * 24)
 
 
-def test_a_high_priority_takes_a_turn():
+def test_a_high_priority_preempts():
     with Server("--parallel", "1") as s:
         s.request("PUT", FAIRNESS, '{"enable_preemption": true}')
         low = [body(i, max_tokens=300) for i in range(2)]
         done, m = [], metrics(s)
-        for _ in range(20):  # until one has come in the midst of another's turn
+        for _ in range(20):  # until one has arrived during the time slice of another
             t = threading.Thread(target=lambda: done.append(ask_all(s, low)))
             t.start()
             while t.is_alive() and not m["fairness_preemptions_total"]:
@@ -120,7 +120,7 @@ def test_a_high_priority_takes_a_turn():
         equal(done, [alone] * len(done))
 
 
-def test_who_cannot_end_in_time_is_told_at_once():
+def test_an_unreachable_deadline_is_rejected_at_once():
     with Server("--parallel", "1") as s:
         busy = [body(i, max_tokens=700) for i in range(8)]
         t = threading.Thread(target=lambda: ask_all(s, busy))
@@ -136,7 +136,7 @@ def test_who_cannot_end_in_time_is_told_at_once():
                 assert b"deadline" in text, text
         t.join()
         assert refused, "nobody was refused"
-        assert min(refused) < 0.055, refused  # at once, not when its 60 ms were over
+        assert min(refused) < 0.055, refused  # at once, not at the end of its 60 ms
 
 
 def test_phases_are_measured():
@@ -151,12 +151,12 @@ def test_phases_are_measured():
             assert m[f"{name}_count"] >= 3, name
         equal(m["step_prefill_seconds_count"] + m["step_decode_seconds_count"],
             m["batch_size_count"])
-        # Each prompt was a step's only one, and each further token.
+        # Each prompt was the only one in its step.
         equal(m["batch_prefill_size_count"], m["step_prefill_seconds_count"])
         equal(m["batch_prefill_size_sum"], m["batch_prefill_size_count"])
         equal(m["batch_prefill_size_sum"] + m["batch_decode_size_sum"], m["batch_size_sum"])
         equal((m["queue_seconds_count"], m["turn_wait_seconds_count"]), (3, 3))
-        equal(m["turn_wait_seconds_sum"], 0)  # nobody took a turn from anybody
+        equal(m["turn_wait_seconds_sum"], 0)  # no time slice was taken from a sequence
         for name in ("fixed_nanoseconds", "token_nanoseconds", "key_picoseconds"):
             assert f'step_cost_{name}{{model="demo"}}' in m, m
         assert m['step_cost_fixed_nanoseconds{model="demo"}'] > 0
@@ -169,7 +169,8 @@ def id_of(key):
 
 
 def served_beside(server, keys, each):
-    """Both ask at once for as much: how many answers each had when the first had all of its."""
+    """Both keys send the same number of requests at once: returns how many responses each had
+    when the first had all of its own."""
     done, lock = {k: 0 for k in keys}, threading.Lock()
     seen = []
 
@@ -191,8 +192,8 @@ def served_beside(server, keys, each):
 
 
 def first_of(server, more, less, most):
-    """Who had all of its 16 answers when the other had at most so many. Asks again where those of
-    one did not find those of the other waiting: weights that count for nothing never do that."""
+    """Returns the key that had all of its 16 responses when the other had at most `most`.
+    Repeats if neither found the other waiting; with ineffective weights that never succeeds."""
     for _ in range(10):
         n = served_beside(server, (less, more), 16)
         if n[more] == 16 and n[less] <= most:
@@ -200,7 +201,7 @@ def first_of(server, more, less, most):
     return n
 
 
-def test_a_key_of_more_weight_is_served_more():
+def test_a_key_of_higher_weight_is_served_more():
     keys = {"INFERFLUX_API_KEYS": "light, heavy:weight=4, boss:admin:weight=0.5"}
     with Server("--parallel", "2", env=keys, ready=False) as s:
         s.key = "boss"
@@ -219,7 +220,7 @@ def test_a_key_of_more_weight_is_served_more():
 
 
 def until_seen(server, bodies, condition):
-    """Asks all at once, again and again until the gauges were seen so meanwhile."""
+    """Sends all requests at once, repeatedly, until the gauges met the condition meanwhile."""
     for _ in range(20):
         t = threading.Thread(target=ask_all, args=(server, bodies))
         t.start()
@@ -232,17 +233,17 @@ def until_seen(server, bodies, condition):
     raise AssertionError(m)
 
 
-def test_gauges_tell_who_runs_and_who_waits():
+def test_gauges_count_running_and_waiting_requests():
     with Server("--parallel", "1") as s:
         slow = body(1, model="echo", script={"text": "word " * 100, "delay_ms": 50})
-        # They wait as the script says most of the time, and count as running.
+        # Script models spend most of the time waiting, and count as running.
         until_seen(s, [slow] * 3,
             lambda m: (m["scheduler_running"], m["scheduler_queue_depth"]) == (3, 0))
         three = [body(i, max_tokens=300) for i in range(3)]
         until_seen(s, three,
             lambda m: (m["scheduler_running"], m["scheduler_queue_depth"]) == (1, 2))
         s.request("PUT", FAIRNESS, '{"max_timeslice_tokens": 3}')
-        until_seen(s, three,  # those that gave their turn away have begun
+        until_seen(s, three,  # sequences preempted by their time slice have begun
             lambda m: (m["scheduler_running"], m["scheduler_queue_depth"],
                 m["fairness_queue_depth"]) == (1, 0, 2))
         m = metrics(s)

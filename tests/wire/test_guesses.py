@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Guessing ahead as clients and operators see it: the same answers, counts of what was predicted,
-timings, metrics by drafter, a draft model in a model's entry and what is said when it does not fit."""
+"""Speculative decoding over HTTP: equal outputs, prediction counts, timings, metrics by drafter,
+a draft model in a model's configuration, and the error if it does not match."""
 import json
 import os
 import re
@@ -47,8 +47,8 @@ def about_demo(pattern):
     return int(re.search(pattern, inspect(DEMO).stdout)[1])
 
 
-def thin(folder):
-    """All layers but the last but one."""
+def drop_layer(folder):
+    """Writes the demo model without its last layer but one."""
     n = about_demo(r"block_count +u32 +(\d+)")
     path = os.path.join(folder, "thin.gguf")
     keep = ",".join(str(i) for i in range(n) if i != n - 2)
@@ -68,7 +68,7 @@ def test_a_prediction_is_counted_and_changes_nothing():
     with Server("--draft-min", "4") as s:
         told = post(s, CHAT, **question(prediction={"type": "content", "content": text}))[1]
         equal(told["choices"], plain["choices"])
-        # What is told of the prediction does not depend on whether anybody guessed.
+        # The prediction counts do not depend on drafting.
         equal(told["usage"]["completion_tokens_details"], counts)
         assert counts["accepted_prediction_tokens"] > 10, counts
         drafted, right = (by_drafter(s)[c, "prediction"] for c in COUNTS)
@@ -78,7 +78,7 @@ def test_a_prediction_is_counted_and_changes_nothing():
         assert wrong["usage"]["completion_tokens_details"]["rejected_prediction_tokens"] > 0
 
 
-def test_what_repeats_itself_is_guessed_and_told():
+def test_repeated_text_is_drafted_and_counted():
     loop = {"prompt": "1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 1, 2, 3,", "n_predict": 40, "temperature": 0}
     with Server("--draft-min", "4") as s:
         timings = post(s, "/completion", **loop)[1]["timings"]
@@ -91,9 +91,9 @@ def test_what_repeats_itself_is_guessed_and_told():
             {"draft_max": 16, "by_history": True, "draft_model": None})
 
 
-def test_a_draft_model_in_the_entry_guesses():
+def test_a_configured_draft_model_drafts():
     with tempfile.TemporaryDirectory() as folder:
-        small = thin(folder)
+        small = drop_layer(folder)
         with Server("--draft-max", "0") as s:
             plain = post(s, CHAT, **question())[1]["choices"]
         with Server("--draft-min", "4", "--spec", "draft", config=entry(small)) as s:
@@ -107,7 +107,7 @@ def test_a_draft_model_in_the_entry_guesses():
         assert "the same tokens, " in told.stdout, told.stdout
 
 
-def test_one_of_other_tokens_is_refused_by_name():
+def test_a_draft_model_with_another_vocabulary_is_rejected_by_name():
     with tempfile.TemporaryDirectory() as folder:
         other = os.path.join(folder, "other.gguf")
         vocab = str(about_demo(r"vocab_size +u32 +(\d+)"))

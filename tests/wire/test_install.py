@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`make install`: the files are where they belong, and a program can be built against them."""
+"""`make install`: files are installed at their places, and a program can be built with them."""
 import os
 import subprocess
 import sys
@@ -16,7 +16,7 @@ def sh(*args, **more):
     return r.stdout
 
 
-def test_it_installs_builds_the_example_and_answers():
+def test_it_installs_builds_the_example_and_generates():
     with tempfile.TemporaryDirectory() as top:
         sh("make", "install", f"PREFIX={top}/usr")
         for path in ("bin/inferfluxd", "bin/inferctl", "lib/libinferflux.a", "lib/libinferflux.so",

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Clients that leave, at any moment and in any way, are noticed at once and take their request
-along; a prompt of many megabytes holds nobody up. Times are measured; of several tries the best
-counts, because the machine that tests is not alone with them: whoever waits for a word, a step or a
-timer does so every time."""
+"""Disconnects at any moment and of any kind are detected at once and end their request; a prompt
+of many megabytes delays no other request. The tests measure times and use the best of several
+tries, because other programs run on the machine: a real delay by a tokenizer call, a step or
+a timer occurs in every try."""
 import json
 import os
 import re
@@ -21,12 +21,12 @@ from harness import Server, build_dir, equal, read_until, run
 
 CHAT = "/v1/chat/completions"
 NOTICED, TRIES = 0.050, 5
-PAUSE = 20  # times that, where a machine is left to others
-HELD_UP = 0.020 if build_dir().endswith("build") else 0.060  # sanitizers cost three times as much
+PAUSE = 20  # scales times on machines with other load
+HELD_UP = 0.020 if build_dir().endswith("build") else 0.060  # sanitizers take three times as long
 
 
 class Line:
-    """A connection that stays open: one question after the other, nearly for free."""
+    """A persistent connection for many requests with little overhead."""
 
     def __init__(self, server):
         self.s = server.connect()
@@ -97,7 +97,8 @@ WAYS = (by_close, by_shutdown, by_reset)
 
 
 def leave(server, line, begin, is_there, way, what):
-    """Seconds until the server has noticed, and until nothing of the request is left."""
+    """Returns the seconds until the server has detected the disconnect, and until the request
+    has ended."""
     before = line.metrics()
     c = begin()
     line.until(is_there, what)
@@ -126,7 +127,7 @@ def check(server, line, what, begin, is_there, step=0.0):
             assert statistics.median(t) <= PAUSE * limit, (what, way.__name__, times)
 
 
-def test_whoever_leaves_is_noticed_before_and_in_the_stream():
+def test_a_disconnect_is_detected_before_and_in_the_stream():
     slow = {"text": "word " * 3000, "delay_ms": 2}
     with Server("--parallel", "1") as s:
         line = Line(s)
@@ -172,7 +173,7 @@ def test_whoever_leaves_is_noticed_before_and_in_the_stream():
 
 
 def tiny_model(folder):
-    """Slow enough that a long prompt takes many steps."""
+    """A model slow enough that a long prompt takes many steps."""
     path = os.path.join(folder, "tiny.gguf")
     subprocess.run([os.path.join(build_dir(), "tools/mkmodel"), "--layers", "4", "--embd", "256",
         "--vocab-from", os.path.join(ROOT, "models/demo.gguf"), "--ctx", "8192", "--type", "Q8_0",
@@ -180,7 +181,7 @@ def tiny_model(folder):
     return path
 
 
-def test_whoever_leaves_during_prefill_is_gone_a_step_later():
+def test_a_disconnect_during_prefill_takes_one_step():
     with tempfile.TemporaryDirectory() as folder:
         model = tiny_model(folder)
         with Server("--model", model, "--ubatch-size", "16", config=None) as s:
@@ -193,7 +194,7 @@ def test_whoever_leaves_during_prefill_is_gone_a_step_later():
             after = line.metrics()
             steps = after["scheduler_steps_total"] - before["scheduler_steps_total"]
             taken = after["prefill_microseconds_total"] - before["prefill_microseconds_total"]
-            step = taken / 1e6 / steps * 6  # the last of 6,000 tokens sees six times as many
+            step = taken / 1e6 / steps * 6  # the last of 6,000 tokens attends to six times as many
             print(f"     a step takes about {step * 1e3:.1f} ms")
             for stream in (False, True):
                 at = lambda: line.metrics()["scheduler_steps_total"]
@@ -202,7 +203,7 @@ def test_whoever_leaves_during_prefill_is_gone_a_step_later():
                     begin.at = at()
                     return send(s, "/v1/completions", {**body, "stream": stream})
 
-                # In the midst of 375 steps, none of which is the last.
+                # Disconnects in the middle of 375 steps, of which none is the last.
                 check(s, line, f"prefill, {'stream' if stream else 'whole'}", begin,
                     lambda m: m["scheduler_steps_total"] >= begin.at + 3, step)
             equal(line.metrics()["generated_tokens_total"], after["generated_tokens_total"])
@@ -215,7 +216,8 @@ def big_prompt(n_bytes):
 
 
 def pings(line, until):
-    """The longest of many waits for an answer on the same io thread, until a call says so."""
+    """Returns the longest of many response times on the same io thread, until a call returns
+    true."""
     worst, n = 0.0, 0
     while not until():
         began = time.monotonic()
@@ -225,12 +227,13 @@ def pings(line, until):
     return worst, n
 
 
-def holds_nobody_up(server, line, path, data, want):
-    """Others on the io thread are answered while this is; the best of some tries counts."""
+def expect_no_delay(server, line, path, data, want):
+    """Other requests of the io thread get responses during this one; the best of several tries
+    counts."""
     tries = []
     for _ in range(8):
         began = time.monotonic()
-        pid = os.fork()  # a process: threads of one interpreter hold each other up
+        pid = os.fork()  # a process, since threads of one interpreter delay each other
         if not pid:
             os._exit(Line(server).ask(path, "POST", data)[0] != want)
         ended = []
@@ -254,7 +257,7 @@ def holds_nobody_up(server, line, path, data, want):
     assert not is_bad, (path, tries)
 
 
-def test_a_prompt_of_16_megabytes_holds_nobody_up():
+def test_a_prompt_of_16_megabytes_delays_no_other_request():
     text = big_prompt(15 << 20)
     bodies = {
         "/tokenize": {"content": text},
@@ -267,11 +270,11 @@ def test_a_prompt_of_16_megabytes_holds_nobody_up():
         for path, body in bodies.items():
             data = json.dumps(body, ensure_ascii=False).encode()
             # The context is not that long.
-            holds_nobody_up(s, line, path, data, 400 if path == "/v1/completions" else 200)
+            expect_no_delay(s, line, path, data, 400 if path == "/v1/completions" else 200)
 
 
-def test_what_a_short_body_goes_on_from_holds_nobody_up():
-    """Twenty turns of 300 kB, of which those in front are let go of each time."""
+def test_a_long_stored_history_delays_no_other_request():
+    """Twenty turns of 300 kB, of which the first are truncated each time."""
     path, more = "/v1/responses", {"model": "echo", "input": "more", "script": "on",
         "truncation": "auto"}
     with Server() as s:
@@ -283,10 +286,10 @@ def test_what_a_short_body_goes_on_from_holds_nobody_up():
             more["previous_response_id"] = json.loads(body)["id"]
         data = json.dumps(more).encode()
         for path in ("/v1/responses", "/v1/responses/input_tokens"):
-            holds_nobody_up(s, line, path, data, 200)
+            expect_no_delay(s, line, path, data, 200)
 
 
-def test_whoever_leaves_while_the_prompt_is_read_takes_it_along():
+def test_a_disconnect_during_tokenization_ends_the_request():
     data = json.dumps({"model": "demo", "prompt": big_prompt(15 << 20)}, ensure_ascii=False).encode()
     head = (f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n").encode()
     with Server() as s:
@@ -298,8 +301,8 @@ def test_whoever_leaves_while_the_prompt_is_read_takes_it_along():
             return c
 
         check(s, line, "tokenising", begin, lambda m: m["requests_running"] == 1,
-            2.0)  # JSON is parsed to its end, beside whatever else the machine does
-        # Draining does not wait for it longer than it may.
+            2.0)  # JSON is parsed to its end; limit includes other load on the machine
+        # The drain deadline does not wait for it.
         c = begin()
         line.until(lambda m: m["requests_running"] == 1, "it is read")
         began = time.monotonic()
@@ -309,7 +312,7 @@ def test_whoever_leaves_while_the_prompt_is_read_takes_it_along():
 
 
 def test_invariants_do_not_wait_for_a_step():
-    """Whoever asks waits for the engine; whoever asks something else does not."""
+    """Only the requests that need the engine's state wait for the engine."""
     with tempfile.TemporaryDirectory() as folder:
         model = tiny_model(folder)
         with Server("--model", model, "--ubatch-size", "4096", "--batch-size", "4096",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The second start maps what the first one has packed, and answers with the same bytes; what is not
-exactly that file is packed again."""
+"""The second start maps the weights that the first one packed, and gives byte-identical output;
+a pack that does not match is written again."""
 import json
 import os
 import shutil
@@ -20,7 +20,7 @@ import gguf  # noqa: E402
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
 from harness import Server, equal, program, run  # noqa: E402
 
-LEAST = 64 << 20  # smaller models do without
+LEAST = 64 << 20  # smaller models have no pack
 
 
 def make_model(path):
@@ -30,7 +30,7 @@ def make_model(path):
 
 
 def split(path, **how):
-    """The paths of the parts, as others write them."""
+    """Returns the paths of the parts of a split model, in the common naming scheme."""
     reader = gguf.GGUFReader(path)
     writer = gguf.GGUFWriter(path, "llama", **how)
     for name, field in reader.fields.items():
@@ -48,7 +48,7 @@ def split(path, **how):
 
 
 def settle(path):
-    """What was written in the last two seconds is not yet known by its time."""
+    """Waits: the time of a file counts only two seconds after its last write."""
     while time.time() - os.stat(path).st_ctime < 4:
         time.sleep(0.1)
 
@@ -62,7 +62,7 @@ def flip(path, at):
 
 
 class Start:
-    """One life of the server: what it answered, what it said of the packed weights."""
+    """One run of the server: its output, and its log line about packed weights."""
 
     def __init__(self, model, *flags, wait_for=None):
         with Server("--model", model, "--threads", "2", "--ctx-size", "256", *flags, config=None) as s:
@@ -98,7 +98,7 @@ def test_the_second_start_maps_what_the_first_one_packed():
         equal(first.answer, want.answer)
 
 
-def test_the_same_bytes_in_another_file_are_known_by_their_digest():
+def test_the_same_bytes_in_another_file_are_recognised_by_digest():
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "m.gguf")
         make_model(model)
@@ -122,7 +122,7 @@ def test_the_same_bytes_in_another_file_are_known_by_their_digest():
             equal(os.stat(pack).st_ino, inode)
 
 
-def test_a_damaged_or_stale_file_is_made_again():
+def test_a_damaged_or_stale_pack_is_written_again():
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "m.gguf")
         pack = model + ".pack"
@@ -147,7 +147,7 @@ def test_a_damaged_or_stale_file_is_made_again():
         assert "packfile" not in Start(model).log
 
 
-def test_a_model_in_parts_is_packed_once_and_every_part_watched():
+def test_a_split_model_is_packed_once_and_every_part_is_checked():
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "m.gguf")
         make_model(model)

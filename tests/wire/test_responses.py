@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""/v1/responses over the wire: whose answers are found, what happens when there is no room or no
-shelf at all, who leaves, and what one key keeps of another."""
+"""/v1/responses over HTTP: isolation of keys, limits of the response store and operation without
+it, disconnects, and truncation."""
 import json
 import os
 import socket
@@ -27,7 +27,7 @@ def code(s, method, path, **fields):
     return status, json.loads(text)["error"]["code"] if status >= 400 else None
 
 
-def test_nobody_finds_the_answers_of_another_key():
+def test_responses_of_another_key_are_not_found():
     with Server("--api-key", "aaaa:group=g,bbbb:group=g,cccc:admin", key="aaaa") as s:
         mine = post(s, say("mine"))
         path, item = "/v1/responses/" + mine["id"], mine["output"][0]["id"]
@@ -45,7 +45,7 @@ def test_nobody_finds_the_answers_of_another_key():
         equal(code(s, "DELETE", path), (200, None))
 
 
-def test_a_server_that_keeps_nothing_says_so():
+def test_a_server_without_a_store_returns_an_error():
     with Server("--responses-store", "0") as s:
         r = post(s, say("hello"))
         equal(r["store"], False)
@@ -57,7 +57,7 @@ def test_a_server_that_keeps_nothing_says_so():
             equal((e["param"], e["code"]), (param, "unsupported_parameter"))
 
 
-def test_room_runs_out_for_the_oldest():
+def test_the_oldest_responses_are_evicted():
     with Server("--responses-store", "64K", "--responses-key-share", "50") as s:
         big = "word " * 400  # 2 kB, twice: as the item and in its text
         ids = [post(s, say("ok", input=big))["id"] for _ in range(30)]
@@ -73,10 +73,10 @@ def test_room_runs_out_for_the_oldest():
         equal(huge["error"]["code"], "context_length_exceeded")
 
 
-def test_a_conversation_lives_as_long_as_it_is_used():
+def test_a_used_conversation_does_not_expire():
     with Server("--responses-ttl", "2") as s:
         longest = 2
-        while longest >= 2:  # a machine that paused for so long may have seen it end
+        while longest >= 2:  # if this program paused for that long, the response may have expired
             asked = began = time.monotonic()
             first = last = post(s, say("one"))
             longest, status = 0, 200
@@ -94,7 +94,7 @@ def test_a_conversation_lives_as_long_as_it_is_used():
         equal(code(s, "GET", "/v1/responses/" + last["id"])[0], 404)
 
 
-def test_the_front_of_a_conversation_may_be_forgotten():
+def test_the_first_responses_of_a_conversation_may_be_deleted():
     with Server() as s:
         first = post(s, say("one"))
         second = post(s, say("two", previous_response_id=first["id"]))
@@ -103,8 +103,8 @@ def test_the_front_of_a_conversation_may_be_forgotten():
         assert third["usage"]["input_tokens"] > second["usage"]["input_tokens"]
 
 
-def test_what_is_kept_is_there_when_its_stream_ends():
-    """On any thread: the id may be used as soon as the last event was read."""
+def test_a_response_is_stored_when_its_stream_ends():
+    """On any thread: the id is valid as soon as the last event was read."""
     with Server("--threads-http", "3") as s:
         last = None
         for i in range(40):
@@ -115,7 +115,7 @@ def test_what_is_kept_is_there_when_its_stream_ends():
             equal(code(s, "GET", "/v1/responses/" + last)[0], 200)
 
 
-def test_who_leaves_is_not_kept():
+def test_a_disconnected_response_is_not_stored():
     with Server() as s:
         c = s.connect()
         body = json.dumps(say({"text": "word " * 1000, "delay_ms": 20}, stream=True))
@@ -132,7 +132,7 @@ def test_who_leaves_is_not_kept():
         equal(code(s, "GET", "/v1/responses/" + answer)[0], 404)
 
 
-def test_a_conversation_loses_its_front_when_it_may():
+def test_a_conversation_is_truncated_if_permitted():
     turn = [{"role": "user", "content": "word " * 40}, {"role": "assistant", "content": "ok"}]
     items = turn * 40 + [{"role": "user", "content": "Hello!"}]
     body = {"model": "demo", "instructions": "Be brief.", "input": items, "temperature": 0,
@@ -149,7 +149,7 @@ def test_a_conversation_loses_its_front_when_it_may():
         equal(r["output"][0]["content"], whole["output"][0]["content"])
         huge = {**body, "input": "word " * 9000, "truncation": "auto"}
         equal(post(s, huge, 400)["error"]["code"], "context_length_exceeded")
-        # The results of a call go with it.
+        # Tool results are dropped together with their call.
         loop = [{"role": "user", "content": "word " * 100}, {"type": "function_call",
             "call_id": "c", "name": "f", "arguments": "{}"}, {"type": "function_call_output",
             "call_id": "c", "output": "o"}] * 30 + [{"role": "user", "content": "Hello!"}]
@@ -157,7 +157,7 @@ def test_a_conversation_loses_its_front_when_it_may():
 
 
 def test_what_a_coding_agent_sends():
-    """The twelve fields, the tool types and the history that they send to everybody."""
+    """The twelve fields, the tool types and the history that coding agents send to every server."""
     tools = [{"type": "function", "name": "shell", "description": "Runs.", "strict": False,
         "parameters": {"type": "object", "properties": {"command": {"type": "array",
             "items": {"type": "string"}}}, "required": ["command"]}},
@@ -198,7 +198,7 @@ def test_what_a_coding_agent_sends():
         assert json.loads(s.get("/v1/models")[2])["models"]
 
 
-def test_paths_that_are_none():
+def test_invalid_paths_are_rejected():
     with Server() as s:
         r = post(s, say("x"))
         for path in (f"/v1/responses/{r['id']}/nothing", f"/v1/responses/{r['id']}/input_items/x"):
@@ -212,7 +212,7 @@ def test_paths_that_are_none():
 
 
 def test_a_long_conversation_in_many_items():
-    """A large body goes to the clerk; what it refers to is found there, too."""
+    """A large body is parsed by a worker thread; its references are resolved there, too."""
     with Server() as s:
         r = post(s, say("x", input=[{"role": "user", "content": "a b c"}] * 10))
         items = [{"type": "item_reference", "id": f"msg_{r['id'][5:]}_i{i % 10}"}
@@ -222,8 +222,8 @@ def test_a_long_conversation_in_many_items():
         equal(post(s, body)["output"][0]["content"][0]["text"], "done")
 
 
-def test_long_input_is_listed_at_the_clerk():
-    """A hundred kilobytes of it, page by page, and some who do not wait for theirs."""
+def test_long_input_is_listed_by_a_worker_thread():
+    """A hundred kilobytes of input items, page by page, with some clients that disconnect."""
     with Server() as s:
         n = 200
         items = [{"role": "user", "content": f"{i} " + "a" * 500} for i in range(n)]

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The server as a client sees it: probes, keys, CORS, bad bodies, clients that leave, draining."""
+"""General behaviour of the server over HTTP: probes, keys, CORS, invalid bodies, disconnects,
+draining."""
 import glob
 import json
 import os
@@ -44,7 +45,7 @@ def invariants(server):
     return json.loads(server.get("/debug/invariants")[2])
 
 
-def test_probes_say_exactly_what_orchestrators_expect():
+def test_probes_return_exactly_what_orchestrators_expect():
     with Server() as s:
         equal(s.get("/livez")[2], b'{"status":"alive"}')
         equal(s.get("/healthz")[2], b'{"status":"ok"}')
@@ -65,7 +66,7 @@ def test_without_a_model_it_lives_and_is_not_ready():
         equal(s.request("POST", CHAT, chat_body(model="gone"))[0], 503)
 
 
-def test_keys_are_asked_for_and_probes_are_open():
+def test_keys_are_required_except_for_probes():
     env = {"INFERFLUX_API_KEYS": "alpha, beta:admin"}
     with Server(env=env, ready=False) as s:
         until(lambda: s.get("/readyz")[0] == 200, "ready")
@@ -81,7 +82,7 @@ def test_keys_are_asked_for_and_probes_are_open():
         equal(s.get("/debug/invariants", Authorization="Bearer alpha")[0], 403)
         equal(s.get("/debug/invariants", Authorization="Bearer beta")[0], 200)
         equal(s.request("OPTIONS", CHAT, None, Origin="http://x")[0], 204)
-        # A big body without a key is refused before it is read.
+        # A large body without a key is rejected before it is read.
         with s.connect() as c:
             c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000\r\n\r\n".encode())
             assert b" 401 " in c.recv(4096)
@@ -144,7 +145,7 @@ def test_every_json_of_the_suite_is_answered():
         equal(s.request("POST", CHAT, chat_body(max_tokens=1))[0], 200)
 
 
-def test_stop_strings_have_a_limit_that_is_said():
+def test_the_limit_of_stop_strings_is_reported():
     with Server() as s:
         status, _, body = s.request("POST", CHAT, chat_body(stop=["x" * 5000]))
         equal((status, json.loads(body)["error"]["param"]), (400, "stop"))
@@ -176,7 +177,7 @@ def post(s, body, close=False):
     return c
 
 
-def test_a_client_that_leaves_takes_its_request_along():
+def test_a_disconnect_ends_the_request():
     with Server() as s:
         slow = {"text": "word " * 3000, "delay_ms": 50}
         for phase in ("waiting", "prefill", "stream"):
@@ -209,7 +210,7 @@ def chat_of(server, messages, **more):
         answer["usage"]["prompt_tokens_details"]["cached_tokens"])
 
 
-def test_the_next_turn_starts_where_the_last_one_ended():
+def test_the_next_turn_uses_the_prefix_cache():
     first = [{"role": "user", "content": "Tell me of the sea, at length. " * 12}]
     with Server("--prefix-cache", "off") as off:
         text, n, cached = chat_of(off, first)
@@ -224,11 +225,11 @@ def test_the_next_turn_starts_where_the_last_one_ended():
         equal(chat_of(s, first, **alpha), (text, n, 0))
         equal(chat_of(s, second, **alpha)[:2], (told, n_second))
         equal(metric_as(s, "prefix_queries_total", alpha), 2.0)
-        # What was asked and answered is there; the template may word an answer's end differently.
+        # The previous turn is cached; the template may render the end of a reply differently.
         assert metric_as(s, "prefix_matched_tokens_total", alpha) >= n - 8
         again = chat_of(s, second, **alpha)
         equal(again, (told, n_second, n_second - 1))
-        # Another key, another salt, and who does not want it, find nothing.
+        # Another key, another salt, or a request without caching finds nothing.
         equal(chat_of(s, second, **beta), (told, n_second, 0))
         equal(chat_of(s, second, body={"cache_salt": "mine"}, **alpha), (told, n_second, 0))
         equal(chat_of(s, second, body={"cache_prompt": False}, **alpha), (told, n_second, 0))
@@ -240,7 +241,7 @@ def test_the_next_turn_starts_where_the_last_one_ended():
         equal(chat_of(s, first, **beta), (text, n, n - 1))
 
 
-def test_what_was_computed_survives_a_restart_on_disk():
+def test_kv_pages_survive_a_restart_on_disk():
     first = [{"role": "user", "content": "Tell me of the sea, at length. " * 12}]
     with tempfile.TemporaryDirectory() as disk:
         for turn in range(2):
@@ -255,7 +256,7 @@ def test_what_was_computed_survives_a_restart_on_disk():
                     equal(told[2], 32 * metric(s, "kv_disk_fetched_pages_total"))
 
 
-def test_a_slow_reader_is_bounded_and_others_go_on():
+def test_a_slow_reader_is_bounded_and_blocks_no_other():
     with Server() as s:
         text = "x y " * 500000
         c = socket.socket()
@@ -277,7 +278,7 @@ def test_a_slow_reader_is_bounded_and_others_go_on():
         until(lambda: metric(s, "requests_running") == 0, "it left")
 
 
-def test_a_stream_that_is_silent_gets_comments():
+def test_an_idle_stream_gets_comments():
     with Server("--sse-ping-interval", "20") as s:
         c = post(s, chat_body(model="echo", script={"text": "late", "delay_ms": 1500}, stream=True))
         data = read_until(c, lambda data: b"[DONE]" in data)
@@ -285,11 +286,11 @@ def test_a_stream_that_is_silent_gets_comments():
         c.close()
 
 
-def test_draining_finishes_what_runs_and_takes_nothing_new():
+def test_draining_finishes_requests_and_accepts_no_new_ones():
     with Server() as s:
         c = post(s, chat_body(model="echo", script={"text": "one two three", "delay_ms": 200},
             stream=True))
-        data = read_until(c, lambda data: b"\r\n\r\n" in data)  # it runs
+        data = read_until(c, lambda data: b"\r\n\r\n" in data)  # the request runs
         s.process.send_signal(signal.SIGTERM)
         data += read_all(c)
         equal(b"".join(re.findall(rb'"content":"([^"]*)"', data)), b"one two three")
@@ -304,7 +305,7 @@ def test_draining_finishes_what_runs_and_takes_nothing_new():
         c.close()
 
 
-def test_many_clients_get_what_they_would_get_alone():
+def test_concurrent_clients_get_the_same_output_as_alone():
     with Server("--parallel", "5") as s:
         bodies = [chat_body(model="demo", max_tokens=12, temperature=t, seed=i,
             messages=[{"role": "user", "content": f"What is {i} plus {i % 7}?"}])
@@ -323,7 +324,7 @@ def test_many_clients_get_what_they_would_get_alone():
         equal(together, alone)
 
 
-def test_words_go_to_numbers_and_back():
+def test_tokenize_and_detokenize_round_trip():
     with Server() as s:
         text = "Hello, wörld! 🙂 12"
         r = json.loads(s.request("POST", "/tokenize", json.dumps({"content": text}))[2])
@@ -340,7 +341,7 @@ def test_words_go_to_numbers_and_back():
 PARSE = "/v1/parse"
 
 
-def test_a_model_s_words_are_taken_apart_the_same_however_they_are_cut():
+def test_parse_is_independent_of_cuts():
     text = ("<think>\nHm, 2 < 3.\n</think>\n\nI'll look.\n<tool_call>\n"
             '{"name": "get_weather", "arguments": {"city": "S\u00e3o \\"Paulo\\" \U0001f600", "n": [1]}}'
             "\n</tool_call>")
@@ -376,7 +377,7 @@ def test_a_model_s_words_are_taken_apart_the_same_however_they_are_cut():
         assert "hermes_json" in error["message"] and "qwen3_coder" in error["message"], error
 
 
-def test_parsing_needs_the_key_that_tokenizing_needs():
+def test_parse_requires_the_scope_of_tokenize():
     with Server(env={"INFERFLUX_API_KEYS": "alpha"}, ready=False) as s:
         body = '{"chunks":["x"]}'
         equal(s.request("POST", PARSE, body)[0], 401)

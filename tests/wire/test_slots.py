@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""llama-server's slots: who runs where, and conversations in files: saved, restored by the same
-server or a later one, erased; and whatever a client calls a file, or puts into one."""
+"""Slots of llama-server: assignment, and conversations in files, which are saved, restored by
+the same server or a later one, and erased; hostile file names and contents."""
 import json
 import os
 import shutil
@@ -39,7 +39,7 @@ def error(answer):
     return answer["error"]["code"], answer["error"]["type"], answer["error"]["message"]
 
 
-def test_who_runs_where():
+def test_requests_are_assigned_to_slots():
     with Server("--parallel", "2") as s:
         status, all_slots = slots(s)
         equal(status, 200)
@@ -62,7 +62,7 @@ def test_who_runs_where():
             "This server does not support slots action. Start it with `--slot-save-path`")))
 
 
-def test_no_slot_is_left():
+def test_all_slots_are_busy():
     with Server("--parallel", "1") as s:
         body = {"model": "echo", "max_tokens": 100, "stream": True,
             "messages": [{"role": "user", "content": "x"}],
@@ -71,7 +71,7 @@ def test_no_slot_is_left():
         data = json.dumps(body).encode()
         line.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json"
             b"\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
-        line.recv(10)  # the answer has begun: the slot is taken
+        line.recv(10)  # the response has begun: the slot is assigned
         status, all_slots = slots(s, "?model=echo")
         equal((status, all_slots[0]["is_processing"]), (200, True))
         status, answer = slots(s, "?model=echo&fail_on_no_slot=1")
@@ -82,13 +82,13 @@ def test_no_slot_is_left():
             pass
 
 
-def cold_answer():
+def uncached_response():
     with Server("--prefix-cache", "off") as s:
         return complete(s)
 
 
-def test_a_conversation_comes_back_in_a_later_server():
-    want = cold_answer()
+def test_a_conversation_is_restored_in_a_later_server():
+    want = uncached_response()
     with tempfile.TemporaryDirectory() as d:
         with Server("--slot-save-path", d) as s:
             equal(complete(s, id_slot=2)["content"], want["content"])
@@ -109,16 +109,16 @@ def test_a_conversation_comes_back_in_a_later_server():
             equal(warm["tokens"], want["tokens"])
             equal(warm["content"], want["content"])
             equal(warm["timings"]["cache_n"], want["tokens_evaluated"] - 1)
-            # Its next turn, too: the answer is in the file.
+            # The next turn as well: the output is in the file.
             longer = TEXT + want["content"] + " And then?"
             found = complete(s, prompt=longer)["timings"]["cache_n"]
             assert found >= want["tokens_evaluated"], found
-            # The digest of the model was noted, and files of clients do not get in its way.
+            # The digest of the model was stored; files of clients cannot collide with it.
             assert os.path.exists(os.path.join(d, ".digests"))
             equal(act(s, 1, "save", {"filename": ".digests"})[0], 400)
 
 
-def test_erased_is_not_found_any_more():
+def test_an_erased_prefix_is_not_found():
     with tempfile.TemporaryDirectory() as d, Server("--slot-save-path", d) as s:
         complete(s, id_slot=0)
         equal(complete(s, id_slot=0)["timings"]["cache_n"] > 0, True)
@@ -131,7 +131,7 @@ def test_erased_is_not_found_any_more():
         equal(status, 400, answer)
 
 
-def test_names_lead_nowhere():
+def test_file_names_cannot_leave_the_directory():
     bad = ["", ".", "..", "../x", "/etc/passwd", "a/b", ".hidden", "a\\b", "c:x", "nul\u0000",
         "line\nfeed", "x" * 201, "end.", " x", 7, None, ["x"], {"a": 1}]
     with tempfile.TemporaryDirectory() as d, Server("--slot-save-path", d) as s:
@@ -158,7 +158,7 @@ def test_names_lead_nowhere():
             equal((status, json.loads(body)["error"]["message"]), (400, message), path)
 
 
-def test_damage_and_other_models_are_refused():
+def test_damaged_and_foreign_files_are_rejected():
     with tempfile.TemporaryDirectory() as d:
         with Server("--slot-save-path", d) as s:
             complete(s, id_slot=0)
@@ -192,7 +192,7 @@ def test_damage_and_other_models_are_refused():
                 (400, "Unable to restore slot: a record of another model"))
 
 
-def test_a_model_whose_file_was_replaced_is_not_written_down():
+def test_kv_of_a_replaced_model_file_is_not_saved():
     with tempfile.TemporaryDirectory() as d:
         copy = os.path.join(d, "copy.gguf")
         shutil.copy(os.path.join(ROOT, "models/demo.gguf"), copy)
@@ -200,13 +200,13 @@ def test_a_model_whose_file_was_replaced_is_not_written_down():
         with Server("--slot-save-path", os.path.join(d, "slots"), "--model", copy, config=None) as s:
             complete(s, id_slot=0)
             shutil.copy(copy, copy + ".new")
-            os.replace(copy + ".new", copy)  # of the same bytes, but who knows
+            os.replace(copy + ".new", copy)  # the same bytes, but that is not verified
             status, answer = act(s, 0, "save", {"filename": "x"})
             assert "files changed since it was loaded" in error(answer)[2], (status, answer)
             assert not os.path.exists(os.path.join(d, "slots", "x"))
 
 
-def test_keys_do_not_meet():
+def test_keys_are_isolated():
     keys = "a,b,r1:group=red,r2:group=red,root:admin"
     with tempfile.TemporaryDirectory() as d:
         with Server("--slot-save-path", d, "--api-key", keys, key="root") as s:
@@ -220,7 +220,7 @@ def test_keys_do_not_meet():
             equal(act(s, 0, "restore", {"filename": "x"}, **as_key("b"))[0], 404)
             assert "params" in slots(s, **as_key("a"))[1][0]
             assert "params" not in slots(s, **as_key("b"))[1][0]
-            # Moved there by hand, it is still the other key's.
+            # A file that was moved there manually still belongs to the other key.
             equal(ask("b", id_slot=1)["timings"]["cache_n"], 0)
             equal(act(s, 1, "save", {"filename": "x"}, **as_key("b"))[0], 200)
             mine, other = sorted(f for f in os.listdir(d) if f.startswith("key-"))
@@ -228,7 +228,7 @@ def test_keys_do_not_meet():
                 os.link(os.path.join(d, of, "x"), os.path.join(d, to, "moved"))
             for k in "ab":
                 equal(act(s, 3, "restore", {"filename": "moved"}, **as_key(k))[0], 403)
-            # Keys of a group share, and nobody else does.
+            # Keys of a group share, other keys do not.
             equal(ask("r1", id_slot=2)["timings"]["cache_n"], 0)
             assert ask("r2", id_slot=2)["timings"]["cache_n"] > 0
             equal(act(s, 2, "save", {"filename": "y"}, **as_key("r2"))[0], 200)
@@ -242,13 +242,13 @@ def test_files_have_a_limit():
             complete(s, id_slot=0)
             size = act(s, 0, "save", {"filename": "x"})[1]["n_written"]
             for _ in range((1 << 20) // size + 2):
-                equal(act(s, 0, "save", {"filename": "x"})[0], 200)  # it takes its own place
+                equal(act(s, 0, "save", {"filename": "x"})[0], 200)  # it replaces its own file
             answers = [act(s, 0, "save", {"filename": f"y{i}"})[0] for i in range((1 << 20) // size)]
             equal(answers[-1], 413)
             equal([f for f in os.listdir(d) if f.startswith(".part")], [])
 
 
-def test_the_clerk_works_while_others_are_answered():
+def test_slot_files_do_not_block_other_requests():
     with tempfile.TemporaryDirectory() as d, Server("--slot-save-path", d) as s:
         complete(s, id_slot=0)
         failed = []
@@ -269,7 +269,7 @@ def test_the_clerk_works_while_others_are_answered():
         for t in threads:
             t.join()
         equal(failed, [])
-        # Who does not wait for the answer gets its file all the same, or not: nothing leaks.
+        # A client that disconnects may or may not get its file written: nothing leaks.
         for i in range(20):
             line = s.connect()
             line.sendall(b"POST /slots/0?action=save HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\n"

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Whether one key can tell by the clock what another has asked: 1,000 prompts, half of which the other
-key asked just before. The area under the curve of their times to the first token is 0.5 when it can
-not, and 1 when it always can; for a key and its own prompts it has to be near 1, or nothing was
-measured."""
+"""Timing side channel of the prefix cache: a key sends 1,000 prompts, half of which another key
+has sent just before. The area under the ROC curve of the times to the first token is 0.5 if the
+times reveal nothing, and 1 if they always do. For a key and its own prompts it must be near 1,
+otherwise the measurement is not sensitive enough."""
 import bisect
 import json
 import os
@@ -13,7 +13,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
 sys.path.insert(0, os.path.join(ROOT, "tests/wire"))
-if os.path.exists(os.path.join(ROOT, "build/inferfluxd")):  # sanitizers blur times
+if os.path.exists(os.path.join(ROOT, "build/inferfluxd")):  # sanitizers add noise to times
     os.environ.setdefault("BUILD", "build")
 from harness import Server, run
 from test_leave import Line
@@ -25,7 +25,7 @@ SEED = int(os.environ.get("SEED", "1"))
 
 
 def ask(line, key, tokens):
-    """Seconds to the answer of one token, and how much of the prompt was found."""
+    """Returns the seconds to a response of one token, and the number of cached prompt tokens."""
     body = json.dumps({"prompt": tokens, "n_predict": 1, "temperature": 0}).encode()
     began = time.perf_counter()
     line.s.sendall(b"POST /completion HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -37,7 +37,7 @@ def ask(line, key, tokens):
 
 
 def area(hits, misses):
-    """How often a hit was quicker than a miss; a tie counts half."""
+    """Fraction of pairs in which a hit is faster than a miss; a tie counts half."""
     misses = sorted(misses)
     slower = sum(len(misses) - (bisect.bisect_left(misses, t) + bisect.bisect_right(misses, t)) / 2
         for t in hits)
@@ -45,7 +45,7 @@ def area(hits, misses):
 
 
 def probe(rng, victim, victim_key, prober, prober_key, n):
-    """(times of what the victim had asked, times of what it had not, the most tokens found)."""
+    """Returns (times of prompts that the victim has sent, times of others, most cached tokens)."""
     times, most = {True: [], False: []}, 0
     order = [i % 2 == 0 for i in range(n)]
     rng.shuffle(order)
@@ -59,7 +59,7 @@ def probe(rng, victim, victim_key, prober, prober_key, n):
     return times[True], times[False], most
 
 
-def test_time_does_not_tell_what_another_key_has_asked():
+def test_response_times_do_not_reveal_prompts_of_other_keys():
     rng = random.Random(SEED)
     print(f"     seed {SEED}, {PROBES} probes")
     with Server("--api-key", "victim,prober", "--kv-bytes", "64M", key="victim") as s:
@@ -68,12 +68,12 @@ def test_time_does_not_tell_what_another_key_has_asked():
         own_area = area(own[0], own[1])
         print(f"     area under the curve for one's own prompts: {own_area:.3f}")
         assert own_area > 0.8, "a hit does not show in the times: nothing was measured"
-        # Of times that say nothing, three of a thousand runs are above the bound: then once more.
+        # If times reveal nothing, 0.3 % of the runs exceed the bound by chance: then it runs again.
         for attempt in range(2):
             cross = probe(rng, a, "victim", b, "prober", PROBES)
             cross_area = area(cross[0], cross[1])
             print(f"     area under the curve for another key's: {cross_area:.3f}")
-            # Two prompts of its own may begin with the same few tokens by chance.
+            # Two prompts may by chance share their first few tokens.
             assert cross[2] < 8 < own[2], "tokens of another key were found"
             if cross_area <= 0.5 + 0.05 * max(1, (1000 / PROBES) ** 0.5):
                 return
