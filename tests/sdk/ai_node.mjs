@@ -7,7 +7,7 @@ const { generateText, streamText, stepCountIs, tool, jsonSchema } = load("ai");
 const { createOpenAI } = load("@ai-sdk/openai");
 const { createAnthropic } = load("@ai-sdk/anthropic");
 
-// What a script model is to say, request by request: the provider's own `fetch` option adds it.
+// Texts that the script model generates, one per request; the provider's `fetch` option adds them.
 let scripts = [];
 const bodies = [];
 async function fetchScripted(url, init) {

@@ -15,7 +15,7 @@ const call = (city) =>
   `<tool_call>\n${JSON.stringify({ name: "get_weather", arguments: { city } })}\n</tool_call>`;
 
 const tests = {
-  async "thoughts, text and a call, in a body and a stream"() {
+  async "reasoning, text and a call, in a body and a stream"() {
     const text = `<think>\nHm.\n</think>\n\nLet me see. ${call("Zürich")}`;
     const more = { tools: [weather], max_tokens: 900 };
     const whole = await client.messages.create(script(text, more));
@@ -34,7 +34,7 @@ const tests = {
       assert.equal(final.stop_reason, "tool_use");
     }
   },
-  async "a tool runner goes three turns"() {
+  async "a tool runner completes three turns"() {
     const asked = [];
     const tool = betaTool({ name: "get_weather", description: "The weather of a city.",
       inputSchema: weather.input_schema, run: ({ city }) => (asked.push(city), `sunny in ${city}`) });
@@ -51,7 +51,7 @@ const tests = {
     const n = async (more) => (await client.messages.countTokens({ model: "echo", messages, ...more })).input_tokens;
     assert.ok((await n({ tools: [weather] })) > (await n({})));
   },
-  async "a stream says the same as a body"() {
+  async "stream and body have the same content"() {
     const whole = await client.messages.create(body());
     assert.ok(whole.content[0].text.length > 0);
     const stream = client.messages.stream(body());
@@ -63,7 +63,7 @@ const tests = {
     assert.equal(final.stop_reason, whole.stop_reason);
     assert.equal(final.usage.output_tokens, whole.usage.output_tokens);
   },
-  async "events in their order"() {
+  async "events are in order"() {
     const kinds = [];
     for await (const e of await client.messages.create(script("a b", { stream: true }))) {
       if (kinds.at(-1) !== e.type) kinds.push(e.type);
@@ -76,7 +76,7 @@ const tests = {
     assert.equal(r.content[0].text, "alpha beta ");
     assert.deepEqual([r.stop_reason, r.stop_sequence], ["stop_sequence", "gamma"]);
   },
-  async "text comes back to the letter"() {
+  async "text is returned unchanged"() {
     const text = "日本語 🙂 and \"quotes\"\n";
     const stream = client.messages.stream(script({ text, chunk: "char" }));
     assert.equal(await stream.finalText(), text);
@@ -86,7 +86,7 @@ const tests = {
     const { usage } = await client.messages.create(body());
     assert.equal(usage.input_tokens + usage.cache_read_input_tokens, n);
   },
-  async "errors have the client's own classes"() {
+  async "errors have the classes of the client"() {
     await assert.rejects(client.messages.create(body({ temperature: 9 })),
       (e) => e instanceof Anthropic.BadRequestError && /temperature/.test(e.message));
     await assert.rejects(client.messages.create(body({ model: "nobody" })),
@@ -94,7 +94,7 @@ const tests = {
     await assert.rejects(client.messages.stream(body({ max_tokens: -1 })).finalMessage(),
       (e) => e.status === 400);
   },
-  async "abort in mid-stream"() {
+  async "abort during the stream"() {
     const stream = client.messages.stream(
       script({ text: "word ".repeat(2000), delay_ms: 20 }, { max_tokens: 3000 }));
     let n = 0;

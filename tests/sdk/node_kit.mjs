@@ -1,11 +1,11 @@
-// What the tests of clients for Node share: `node TEST.mjs URL MODULES`, as tests/support/sdk.py runs them.
+// Shared parts of the tests of Node clients: `node TEST.mjs URL MODULES`, as tests/support/sdk.py runs them.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 
 export const base = process.argv[2];
 export const load = createRequire(process.argv[3] + "/");
 
-// What a client left behind ends soon.
+// Waits until no request runs.
 export async function untilIdle() {
   for (let i = 0; ; i++) {
     const text = await (await fetch(base + "/metrics")).text();
@@ -15,7 +15,7 @@ export async function untilIdle() {
   }
 }
 
-// { "a sentence": async function, ... }; ends the process.
+// Runs { "test name": async function, ... } and ends the process.
 export async function run(tests) {
   let failed = 0;
   for (const [name, fn] of Object.entries(tests)) {

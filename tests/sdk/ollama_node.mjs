@@ -21,7 +21,7 @@ const call = (city) =>
   `<tool_call>\n${JSON.stringify({ name: "get_weather", arguments: { city } })}\n</tool_call>`;
 
 const tests = {
-  async "thoughts and calls, in a body and in lines"() {
+  async "reasoning and calls, in a body and in lines"() {
     const text = `<think>\nHm.\n</think>\n\nLet me see. ${call("Zürich")}`;
     const whole = (await script(text, { tools })).message;
     assert.deepEqual([whole.thinking, whole.content], ["Hm.", "Let me see."]);
@@ -52,36 +52,36 @@ const tests = {
     assert.deepEqual(asked, ["Rome", "Oslo", "Bern"]);
     assert.equal(history.at(-1).content, "Sunny everywhere.");
   },
-  async "a stream says the same as a body"() {
+  async "stream and body have the same content"() {
     const whole = await ask({});
     assert.ok(whole.message.content.length > 0 && whole.done && whole.eval_count > 0);
     assert.equal(await gather(await ask({ stream: true })), whole.message.content);
   },
-  async "a prompt is answered"() {
+  async "a prompt is completed"() {
     const r = await client.generate({ model: "demo", prompt: messages[0].content, options });
     assert.equal(r.response, (await ask({})).message.content);
   },
-  async "a stop string ends the answer"() {
+  async "a stop string ends the response"() {
     const r = await script("alpha beta gamma", { options: { stop: ["gamma"] } });
     assert.deepEqual([r.message.content, r.done_reason], ["alpha beta ", "stop"]);
   },
-  async "text comes back to the letter"() {
+  async "text is returned unchanged"() {
     const text = "日本語 🙂 and \"quotes\"\n";
     assert.equal(await gather(await script({ text, chunk: "char" }, { stream: true })), text);
   },
-  async "a silent stream is kept alive between lines"() {
+  async "an idle stream is kept alive between lines"() {
     const warned = [], warn = console.warn;
     console.warn = (...what) => warned.push(what);
     assert.equal(await gather(await script({ text: "late", delay_ms: 300 }, { stream: true })), "late");
     console.warn = warn;
     assert.deepEqual(warned, []);
   },
-  async "errors are sentences"() {
+  async "errors are readable"() {
     await assert.rejects(ask({ model: "nobody" }), (e) => e.status_code === 404 && /nobody/.test(e.message));
     await assert.rejects(ask({ format: "json" }), (e) => e.status_code === 400 && /format/.test(e.message));
     await assert.rejects(ask({ options: { top_p: 7 }, stream: true }), (e) => e.status_code === 400);
   },
-  async "abort in mid-stream"() {
+  async "abort during the stream"() {
     const stream = await script({ text: "word ".repeat(2000), delay_ms: 20 }, { stream: true });
     let n = 0;
     await assert.rejects(async () => {

@@ -17,7 +17,7 @@ async function gather(stream) {
 }
 
 const tests = {
-  async "a stream says the same as a body"() {
+  async "stream and body have the same content"() {
     const body = await ask({});
     assert.ok(body.choices[0].message.content.length > 0);
     assert.equal(await gather(await ask({ stream: true })), body.choices[0].message.content);
@@ -31,11 +31,11 @@ const tests = {
     const r = await ask({ logprobs: true, top_logprobs: 2, max_tokens: 4 });
     assert.equal(r.choices[0].logprobs.content[0].top_logprobs.length, 2);
   },
-  async "a stop string ends the answer"() {
+  async "a stop string ends the response"() {
     const r = await script("alpha beta gamma", { stop: "gamma" });
     assert.equal(r.choices[0].message.content, "alpha beta ");
   },
-  async "text comes back to the letter"() {
+  async "text is returned unchanged"() {
     const text = "日本語 🙂 and \"quotes\"\n";
     assert.equal(await gather(await script({ text, chunk: "char" }, { stream: true })), text);
   },
@@ -43,7 +43,7 @@ const tests = {
     await assert.rejects(ask({ temperature: 9 }), (e) => e.status === 400 && e.param === "temperature");
     await assert.rejects(ask({ model: "nobody" }), (e) => e.status === 404 && e.code === "model_not_found");
   },
-  async "abort in mid-stream"() {
+  async "abort during the stream"() {
     const stream = await script({ text: "word ".repeat(2000), delay_ms: 20 }, { stream: true });
     let n = 0;
     for await (const _ of stream) if (++n === 3) stream.controller.abort();

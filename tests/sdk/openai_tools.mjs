@@ -27,7 +27,7 @@ const tests = {
     check(r.choices[0].message);
     assert.equal(r.choices[0].finish_reason, "tool_calls");
   },
-  async "the helper puts a stream together"() {
+  async "the stream helper assembles the message"() {
     const done = [];
     const stream = client.chat.completions.stream(body(both));
     stream.on("tool_calls.function.arguments.done", (e) => done.push([e.index, e.name, e.arguments]));
@@ -38,11 +38,11 @@ const tests = {
     assert.equal(done.length, 2);
     assert.equal(done[1][1], "get_weather");
   },
-  async "the tool runner goes round until there are words"() {
+  async "the tool runner loops until there is text"() {
     for (const stream of [false, true]) {
       const asked = [], turns = [call("Oslo"), call("Rome"), "Rain and sun."];
       let n = 0;
-      // Every turn says the next line of the script.
+      // Each turn generates the next line of the script.
       const own = new OpenAI({ baseURL: base + "/v1", apiKey: "none", maxRetries: 0,
         fetch: (url, init) => {
           const sent = JSON.parse(init.body);
@@ -59,7 +59,7 @@ const tests = {
       assert.equal(n, 3);
     }
   },
-  async "a choice that is not met says so"() {
+  async "an unmet tool_choice is an error"() {
     await assert.rejects(client.chat.completions.create(body("No.", { tool_choice: "required" })),
       (e) => e.status === 422 && e.param === "tool_choice");
     await assert.rejects(client.chat.completions.create(body("", { tools: [], tool_choice: "required" })),

@@ -17,7 +17,7 @@ const tools = [
 const CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris"}}\n</tool_call>';
 
 await run({
-  async "a stream says the same as a body"() {
+  async "stream and body have the same content"() {
     const body = await ask({});
     let text = "", n = 0, last;
     for await (const e of await ask({ stream: true })) {
@@ -48,7 +48,7 @@ await run({
     assert.deepEqual(calls.map((c) => [c.name, c.arguments]), Array(2).fill(["get_weather", '{"city": "Paris"}']));
     assert.notEqual(calls[0].call_id, calls[1].call_id);
   },
-  async "the stream helper follows"() {
+  async "the stream helper accepts all events"() {
     const stream = client.responses.stream({ model: "echo", input: "x", tools, script: { text: "well " + CALL, chunk: "char" } });
     const kinds = new Set();
     stream.on("event", (e) => kinds.add(e.type));
@@ -57,7 +57,7 @@ await run({
     assert.ok(kinds.has("response.function_call_arguments.delta"));
     assert.equal(JSON.parse(final.output[1].arguments).city, "Paris");
   },
-  async "what is kept is shown, listed and forgotten"() {
+  async "a stored response is retrieved, listed and deleted"() {
     const r = await ask({});
     assert.deepEqual((await client.responses.retrieve(r.id)).output, r.output);
     const items = [];
@@ -67,7 +67,7 @@ await run({
     await assert.rejects(client.responses.retrieve(r.id), (e) => e.status === 404);
     await assert.rejects(ask({ previous_response_id: r.id }), (e) => e.code === "previous_response_not_found");
   },
-  async "what is made in the background is asked for again, and followed"() {
+  async "a background response is polled and streamed"() {
     const plain = await ask({});
     let r = await ask({ background: true });
     assert.deepEqual([r.status, r.background], ["queued", true]);
@@ -77,7 +77,7 @@ await run({
     const text = { text: "one two three four five six", chunk: "char", delay_ms: 5 };
     for await (const e of await script(text, { background: true, stream: true })) {
       seen.push(e);
-      if (seen.length === 14) break; // the client lets go of its connection
+      if (seen.length === 14) break; // the client closes its connection
     }
     const id = seen[0].response.id;
     for await (const e of await client.responses.retrieve(id, { stream: true, starting_after: 13 })) seen.push(e);
@@ -89,7 +89,7 @@ await run({
     const again = await client.responses.stream({ response_id: id }).finalResponse();
     assert.equal(again.output_text, text.text);
   },
-  async "what is made in the background is cancelled"() {
+  async "a background response is cancelled"() {
     const r = await script({ text: "word ".repeat(2000), chunk: "char", delay_ms: 20 }, { background: true });
     const gone = await client.responses.cancel(r.id);
     assert.deepEqual([gone.id, gone.status], [r.id, "cancelled"]);
