@@ -31,7 +31,7 @@ def script(text, **more):
     return ask(model="echo", extra={"script": text}, **more)
 
 
-def test_a_message_has_an_answer_and_usage():
+def test_a_message_has_a_response_and_usage():
     r = create()
     assert r.content[0].type == "text" and r.content[0].text.strip()
     assert r.stop_reason in ("end_turn", "max_tokens") and r.stop_sequence is None
@@ -96,7 +96,7 @@ def test_the_model_uses_earlier_turns():
     assert create(messages=messages).content[0].text
 
 
-def test_a_stop_sequence_ends_the_answer_and_is_named():
+def test_a_stop_sequence_ends_the_response_and_is_named():
     r = client.messages.create(**script("one two three four", stop_sequences=["three"]))
     equal(r.content[0].text, "one two ")
     equal((r.stop_reason, r.stop_sequence), ("stop_sequence", "three"))
@@ -115,7 +115,7 @@ def test_script_text_is_returned_unchanged():
         equal(client.messages.create(**script(text)).content[0].text, text)
 
 
-def test_length_ends_a_long_answer():
+def test_max_tokens_ends_a_long_response():
     r = create(max_tokens=3)
     equal((r.stop_reason, r.usage.output_tokens), ("max_tokens", 3))
     r = create(max_tokens=0)

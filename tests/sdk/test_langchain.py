@@ -37,7 +37,7 @@ def said(text):
     return {"extra_body": {"script": {"text": text, "chunk": "char"}}}
 
 
-def test_all_of_them_get_the_same_answer():
+def test_all_models_get_the_same_output():
     messages = [SystemMessage("Answer briefly."), HumanMessage("What is InferFlux?")]
     answers = {name: m.invoke(messages).text for name, m in models("demo")}
     assert all(a.strip() for a in answers.values())

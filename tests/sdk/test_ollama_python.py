@@ -22,7 +22,7 @@ def chat(model="demo", messages=QUESTION, options=GREEDY, **more):
     return client.chat(model=model, messages=messages, options=options, **more)
 
 
-def test_a_chat_has_an_answer_and_counts():
+def test_a_chat_has_a_response_and_counts():
     r = chat()
     assert r.message.role == "assistant" and r.message.content.strip()
     assert r.done and r.done_reason in ("stop", "length") and r.model == "demo"

@@ -20,7 +20,7 @@ def chat(**more):
         "temperature": 0, "max_tokens": 40, **more})
 
 
-def test_a_chat_has_an_answer_and_usage():
+def test_a_chat_has_a_response_and_usage():
     r = chat()
     assert r.choices[0].message.content.strip()
     assert r.choices[0].finish_reason in ("stop", "length")
@@ -50,14 +50,14 @@ def test_the_model_uses_earlier_turns():
     assert chat(messages=messages).choices[0].message.content
 
 
-def test_a_seed_repeats_an_answer():
+def test_a_seed_makes_the_output_repeatable():
     texts = {chat(temperature=1.3, seed=17).choices[0].message.content for _ in range(3)}
     equal(len(texts), 1)
     texts = {chat(temperature=1.5, seed=s).choices[0].message.content for s in range(8)}
     assert len(texts) > 1
 
 
-def test_n_choices_come_with_their_indices():
+def test_n_choices_have_their_indices():
     r = chat(n=3, temperature=1.2, seed=5)
     equal([c.index for c in r.choices], [0, 1, 2])
     parts = {}
@@ -82,7 +82,7 @@ def script(text, **more):
         "extra_body": {"script": text}, **more})
 
 
-def test_a_stop_string_is_not_part_of_the_answer():
+def test_a_stop_string_is_not_part_of_the_output():
     r = script("one two three four", stop=["three"])
     equal(r.choices[0].message.content, "one two ")
     equal(r.choices[0].finish_reason, "stop")
@@ -98,7 +98,7 @@ def test_script_text_is_returned_unchanged():
         equal(script(text).choices[0].message.content, text)
 
 
-def test_length_ends_a_long_answer():
+def test_max_tokens_ends_a_long_response():
     r = chat(max_completion_tokens=3)
     equal(r.choices[0].finish_reason, "length")
     equal(r.usage.completion_tokens, 3)

@@ -29,7 +29,7 @@ def script(text, **more):
         "extra_body": {"script": text}, **more})
 
 
-def test_an_answer_has_text_and_usage():
+def test_a_response_has_text_and_usage():
     r = ask()
     assert r.output_text.strip() and r.id.startswith("resp_")
     assert r.status in ("completed", "incomplete")
@@ -62,7 +62,7 @@ def test_the_stream_helper_accepts_all_events():
     equal(json.loads(final.output[2].arguments), {"city": "Paris"})
 
 
-def test_a_tool_is_called_and_its_result_answered():
+def test_a_tool_is_called_and_its_result_used():
     """Three turns; the client sends the history."""
     history = [{"role": "user", "content": "Weather in Paris?"}]
     for turn in range(2):

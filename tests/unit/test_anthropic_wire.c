@@ -615,7 +615,7 @@ static void full_context_has_its_own_stop_reason(void)
     kit_close();
 }
 
-static void errors_have_their_own_shape(void)
+static void errors_have_the_form_of_the_dialect(void)
 {
     const struct http_field id = { STR("request-id"), STR("req_7") };
     const struct error_extra full = { .n_prompt_tokens = 9, .n_ctx = 8 };
@@ -702,7 +702,7 @@ static void expect_models(const struct anthropic_page *page, const char *want)
     arena_free(a);
 }
 
-static void models_come_in_pages(void)
+static void models_are_listed_in_pages(void)
 {
     expect_models(&(struct anthropic_page){ .limit = 20 }, "abc");
     expect_models(&(struct anthropic_page){ .limit = 2 }, "ab+");
@@ -725,4 +725,4 @@ TESTS(TEST(body_is_accepted_or_the_wrong_field_is_named), TEST(every_field_arriv
     TEST(blocks_have_the_order_of_the_output), TEST(eager_arguments_are_streamed_as_generated),
     TEST(reasoning_can_be_omitted), TEST(a_message_in_one_piece), TEST(a_message_as_a_stream),
     TEST(response_without_text_has_no_block), TEST(full_context_has_its_own_stop_reason),
-    TEST(errors_have_their_own_shape), TEST(models_come_in_pages))
+    TEST(errors_have_the_form_of_the_dialect), TEST(models_are_listed_in_pages))

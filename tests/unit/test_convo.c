@@ -1,3 +1,4 @@
+/* Conversations (chat/convo.h): roles, text of messages, removal of billing lines. */
 #include "chat/convo.h"
 #include "base/mem.h"
 #include "../check.h"

@@ -1,3 +1,4 @@
+/* Step time model: coefficients fitted to measured step durations. */
 #include "engine/sched/cost.h"
 #include "base/rng.h"
 #include "check.h"

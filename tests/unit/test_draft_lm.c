@@ -1,3 +1,4 @@
+/* Draft model drafter: drafts over a fake model, with slots and KV pages. */
 #include "engine/spec/draft_lm.h"
 #include "base/rng.h"
 #include "testing/fake.h"

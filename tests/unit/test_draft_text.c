@@ -1,3 +1,4 @@
+/* N-gram drafter: drafts from prompt, output and the client's prediction. */
 #include "engine/spec/draft_text.h"
 #include "base/rng.h"
 #include "../check.h"

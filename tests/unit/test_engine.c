@@ -1,3 +1,4 @@
+/* Engine with a fake model: requests, events, limits, deadlines and the submission queue. */
 #include "engine/engine.h"
 #include "base/mem.h"
 #include "base/rng.h"

@@ -1,3 +1,4 @@
+/* Fake model: its logits depend on all earlier tokens, and only through the KV pages. */
 #include "../check.h"
 #include "testing/fake.h"
 

@@ -217,7 +217,7 @@ static void number_formats_are_decoded(void)
 
 /* ---- damage */
 
-static void refuses_every_truncation(void)
+static void rejects_every_truncation(void)
 {
     struct buf b = sample();
     struct err e;
@@ -309,7 +309,7 @@ static void unsupported_features_are_named(void)
     buf_clear(&b);
 }
 
-static void refuses_doubles(void)
+static void rejects_duplicate_names(void)
 {
     struct gguf_writer *w = gguf_writer_new(0);
 
@@ -497,7 +497,7 @@ static void expect_split_refused(const char *says)
     EXPECT(strstr(e.msg, says));
 }
 
-static void refuses_missing_and_foreign_parts(void)
+static void rejects_missing_and_foreign_parts(void)
 {
     EXPECT(mkdtemp(dir));
     write_part(part_of(0, 2, 2, "a"), 1, 2);
@@ -523,9 +523,9 @@ static void refuses_missing_and_foreign_parts(void)
 }
 
 TESTS(TEST(reads_back_what_was_written), TEST(walks_its_arrays), TEST(a_cursor_stays_failed),
-    TEST(number_formats_are_decoded), TEST(refuses_every_truncation),
+    TEST(number_formats_are_decoded), TEST(rejects_every_truncation),
     TEST(every_damaged_field_is_safe), TEST(random_damage_is_safe),
-    TEST(unsupported_features_are_named), TEST(refuses_doubles),
+    TEST(unsupported_features_are_named), TEST(rejects_duplicate_names),
     TEST(rejects_names_with_control_characters), TEST(checks_shapes_and_offsets),
     TEST(checks_the_alignment), TEST(opens_a_model_in_parts),
-    TEST(refuses_missing_and_foreign_parts))
+    TEST(rejects_missing_and_foreign_parts))

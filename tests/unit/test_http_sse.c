@@ -1,3 +1,4 @@
+/* Server-sent events over a fake sink: frames, comments on idle streams, aborts. */
 #include "../check.h"
 
 #include "base/mem.h"

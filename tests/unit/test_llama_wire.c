@@ -223,7 +223,7 @@ static void several_choices_are_an_array(void)
     kit_close();
 }
 
-static void probabilities_come_with_their_text(void)
+static void probabilities_are_sent_with_their_text(void)
 {
     kit_open(&wire_llama, ASK(",'n_probs':1,'stream':true"));
     answer_begin(kit.answer);
@@ -237,7 +237,7 @@ static void probabilities_come_with_their_text(void)
     kit_close();
 }
 
-static void errors_have_their_own_shape(void)
+static void errors_have_the_form_of_the_dialect(void)
 {
     const struct error_extra full = { .n_prompt_tokens = 9, .n_ctx = 8 };
     struct err e;
@@ -258,5 +258,5 @@ static void errors_have_their_own_shape(void)
 TESTS(TEST(body_is_accepted_or_the_wrong_field_is_named), TEST(infill_fields_arrive),
     TEST(texts_and_tokens_make_one_prompt), TEST(every_field_arrives), TEST(response_as_one_body),
     TEST(draft_counts_are_reported_if_there_were_drafts), TEST(response_as_a_stream),
-    TEST(several_choices_are_an_array), TEST(probabilities_come_with_their_text),
-    TEST(errors_have_their_own_shape))
+    TEST(several_choices_are_an_array), TEST(probabilities_are_sent_with_their_text),
+    TEST(errors_have_the_form_of_the_dialect))

@@ -1,3 +1,4 @@
+/* Event loop: descriptors, timers, tasks, messages and stopping. */
 #include "../check.h"
 
 #include "base/fault.h"

@@ -1,3 +1,4 @@
+/* Mailbox: order of messages, wake-ups, and closing, with one and several threads. */
 #include "../check.h"
 
 #include "base/fault.h"
@@ -24,7 +25,7 @@ static bool is_readable(struct mailbox *m)
     return poll(&p, 1, 0) == 1;
 }
 
-static void messages_come_in_the_order_posted(void)
+static void messages_arrive_in_the_order_posted(void)
 {
     struct mailbox *m = opened();
     struct msg msgs[5];
@@ -284,7 +285,7 @@ static void late_wake_up_is_ignored(void)
     mailbox_close(g.to);
 }
 
-TESTS(TEST(messages_come_in_the_order_posted), TEST(a_chain_is_posted_as_one),
+TESTS(TEST(messages_arrive_in_the_order_posted), TEST(a_chain_is_posted_as_one),
     TEST(the_descriptor_is_readable_when_armed_and_messages_wait),
     TEST(quiet_posts_wake_the_owner_only_at_a_threshold),
     TEST(waiting_ends_at_the_deadline_or_with_a_message),

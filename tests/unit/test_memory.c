@@ -1,3 +1,4 @@
+/* Available memory of the machine. */
 #include "os/memory.h"
 #include "../check.h"
 

@@ -1,3 +1,4 @@
+/* N-gram index compared with a linear search. */
 #include "engine/spec/ngram.h"
 #include "base/rng.h"
 #include "../check.h"

@@ -216,7 +216,7 @@ static void generate_response_as_lines_and_body(void)
     kit_close();
 }
 
-static void logprobs_come_with_their_text(void)
+static void logprobs_are_sent_with_their_text(void)
 {
 #define TOKEN    "{'token':'Hello','logprob':-0.5,'bytes':[72,101,108,108,111]"
 #define LOGPROBS ",'logprobs':[" TOKEN ",'top_logprobs':[" TOKEN "}]}]"
@@ -408,6 +408,6 @@ TESTS(TEST(body_is_accepted_or_the_wrong_field_is_named), TEST(every_field_arriv
     TEST(absent_fields_have_the_defaults_of_ollama), TEST(messages_arrive),
     TEST(tool_results_get_the_id_of_their_call), TEST(prompt_is_templated_unless_raw),
     TEST(a_chat_in_lines), TEST(a_chat_in_one_piece), TEST(generate_response_as_lines_and_body),
-    TEST(logprobs_come_with_their_text), TEST(calls_and_reasoning_are_written),
+    TEST(logprobs_are_sent_with_their_text), TEST(calls_and_reasoning_are_written),
     TEST(empty_request_loads_the_model), TEST(an_error_is_a_line), TEST(models_are_described),
     TEST(model_name_is_parsed))

@@ -519,7 +519,7 @@ static void errors_name_field_value_and_range(void)
     EXPECT_STR(e.msg, "The body must be a JSON object.");
 }
 
-static void what_is_absent_has_its_default(void)
+static void absent_fields_have_their_default(void)
 {
     EXPECT_EQ(parse(&wire_openai_chat, "{" MSG "}"), 0);
     EXPECT(ask.kind == ASK_CHAT && ask.wire == &wire_openai_chat);
@@ -855,7 +855,7 @@ static void response_format_is_stored(void)
 TESTS(TEST(suffix_makes_it_an_infill_request), TEST(response_format_is_stored),
     TEST(fields_of_both_routes), TEST(fields_of_a_chat), TEST(fields_of_a_completion),
     TEST(messages_that_are_right_and_wrong), TEST(numbers_at_their_edges),
-    TEST(errors_name_field_value_and_range), TEST(what_is_absent_has_its_default),
+    TEST(errors_name_field_value_and_range), TEST(absent_fields_have_their_default),
     TEST(sampling_fields_are_stored), TEST(other_fields_are_stored),
     TEST(stops_of_a_string_end_there), TEST(conversation_is_complete),
     TEST(a_final_message_can_be_continued), TEST(effort_reaches_the_template),

@@ -172,7 +172,7 @@ static void a_chat_as_a_stream(void)
     close_answer();
 }
 
-static void usage_comes_in_a_frame_of_its_own(void)
+static void usage_is_sent_in_its_own_frame(void)
 {
     open_answer(&wire_openai_chat,
         CHAT("'stream':true,'stream_options':{'include_usage':true},'service_tier':'auto'"));
@@ -633,7 +633,7 @@ static void every_failed_allocation_is_reported(void)
     }
 }
 
-TESTS(TEST(a_chat_in_one_piece), TEST(a_chat_as_a_stream), TEST(usage_comes_in_a_frame_of_its_own),
+TESTS(TEST(a_chat_in_one_piece), TEST(a_chat_as_a_stream), TEST(usage_is_sent_in_its_own_frame),
     TEST(continuous_usage_is_in_every_frame), TEST(prediction_tokens_are_counted),
     TEST(choices_interleave_by_index), TEST(logprobs_wait_for_their_text), TEST(logprobs_of_a_body),
     TEST(stop_string_removes_its_tokens_logprobs), TEST(a_completion_with_echo_and_logprobs),

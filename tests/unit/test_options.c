@@ -136,7 +136,7 @@ static void a_bad_file_is_an_error_with_its_line(void)
     }
 }
 
-static void hostile_files_are_cut_short(void)
+static void hostile_files_are_rejected_early(void)
 {
     struct options o;
     struct err e;
@@ -213,6 +213,6 @@ static void options_have_aliases(void)
 TESTS(TEST(defaults_are_those_of_the_table),
     TEST(a_flag_wins_over_the_environment_and_that_over_the_file),
     TEST(flags_may_be_written_in_every_usual_way), TEST(bad_flags_are_named),
-    TEST(a_bad_file_is_an_error_with_its_line), TEST(hostile_files_are_cut_short),
+    TEST(a_bad_file_is_an_error_with_its_line), TEST(hostile_files_are_rejected_early),
     TEST(models_are_a_list_of_entries), TEST(speculative_options_have_the_names_of_other_servers),
     TEST(options_have_aliases))

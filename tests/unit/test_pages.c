@@ -1,3 +1,4 @@
+/* KV page pool: references, reuse and the states of a page. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cache/pages.h"

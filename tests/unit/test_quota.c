@@ -1,3 +1,4 @@
+/* CPU quota of control groups, version 1 and 2, below a test root directory. */
 #include "os/quota.h"
 #include "os/thread.h"
 #include "../check.h"

@@ -1,3 +1,4 @@
+/* KV records: checksums, round trip, damage and mismatched models. */
 #include "cache/record.h"
 #include "base/crc.h"
 #include "base/mem.h"

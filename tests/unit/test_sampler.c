@@ -1,3 +1,4 @@
+/* Sampler compared with a slow reference in double precision, and edge cases. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/sample/sampler.h"
@@ -396,7 +397,7 @@ static void draws_after_filters_are_renormalised(void)
     sampler_close(s);
 }
 
-static void seed_choice_and_position_decide_and_nothing_else_does(void)
+static void draw_depends_only_on_seed_choice_and_position(void)
 {
     enum { N = 200 };
     struct sampler *s = open_sampler(N);
@@ -833,8 +834,7 @@ static void missing_memory_is_an_error(void)
 #endif
 
 TESTS(TEST(each_parameter_agrees_with_the_reference_sampler), TEST(draws_follow_the_distribution),
-    TEST(draws_after_filters_are_renormalised),
-    TEST(seed_choice_and_position_decide_and_nothing_else_does),
+    TEST(draws_after_filters_are_renormalised), TEST(draw_depends_only_on_seed_choice_and_position),
     TEST(greedy_takes_the_best_and_the_lowest_id_of_equals),
     TEST(extreme_settings_keep_at_least_the_best_token), TEST(infinite_and_nan_logits_are_safe),
     TEST(empty_groups_are_skipped), TEST(narrow_top_p_mass_is_complete),

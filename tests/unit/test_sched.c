@@ -1,3 +1,4 @@
+/* Scheduler: order, pages, limits, drafts, mixed steps and layered prefill. */
 #include "engine/sched/sched.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -367,7 +368,7 @@ static void prompt_scores_stay_within_credits_and_logits(void)
     fixture_close(d);
 }
 
-static void delays_and_deadlines_come_in_their_order(void)
+static void delays_and_deadlines_expire_in_order(void)
 {
     struct sched_fixture *d = fixture_open(50, 8, 100, 100);
     struct rng r = { .key = 1 };
@@ -803,5 +804,5 @@ TESTS(TEST(short_prompts_run_one_after_the_other), TEST(short_prompt_respects_th
     TEST(a_fork_shares_the_prompt_and_copies_its_last_page),
     TEST(page_that_a_running_sequence_extends_is_not_evicted),
     TEST(an_interrupted_step_is_planned_again), TEST(rows_of_a_preempted_sequence_go_to_others),
-    TEST(prompt_scores_stay_within_credits_and_logits),
-    TEST(delays_and_deadlines_come_in_their_order), TEST(missing_memory_is_an_error))
+    TEST(prompt_scores_stay_within_credits_and_logits), TEST(delays_and_deadlines_expire_in_order),
+    TEST(missing_memory_is_an_error))

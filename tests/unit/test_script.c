@@ -1,3 +1,4 @@
+/* Script back end: size, and rejection of invalid options. */
 #include "../check.h"
 #include "model/script.h"
 

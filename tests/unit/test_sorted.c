@@ -1,3 +1,4 @@
+/* Sorted set compared with a linear scan, and its cost. */
 #include "engine/sched/sorted.h"
 #include "base/rng.h"
 #include "../check.h"

@@ -1,3 +1,4 @@
+/* Stop strings: matches, held-back text and limits. */
 #include "output/stops.h"
 #include "base/mem.h"
 #include "../check.h"

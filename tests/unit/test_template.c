@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <time.h>
 
-static void text_and_output_come_out(void)
+static void text_and_expressions_are_rendered(void)
 {
     kit_expect("a{{ 1 + 2 * 3 }}b{{ messages[0].content | upper }}{# c #}", "a7bHI");
     kit_expect("", "");
@@ -404,7 +404,7 @@ static void threads_share_a_template(void)
     chat_template_free(shared);
 }
 
-TESTS(TEST(text_and_output_come_out), TEST(blanks_around_tags_are_trimmed_like_jinja),
+TESTS(TEST(text_and_expressions_are_rendered), TEST(blanks_around_tags_are_trimmed_like_jinja),
     TEST(values_print_as_python_prints_them), TEST(scopes_end_where_jinja_ends_them),
     TEST(slices_of_lists_keep_their_values), TEST(reused_scopes_are_independent),
     TEST(macros_capture_their_defining_scope), TEST(an_error_names_its_line),

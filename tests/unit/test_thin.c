@@ -47,7 +47,7 @@ static bool expect_same_tensor(const struct gguf_tensor *a, const struct gguf_te
            !memcmp(a->data, b->data, (size_t)a->bytes);
 }
 
-static void the_layers_kept_are_there_in_order_and_nothing_else_changed(void)
+static void kept_layers_are_in_order_and_nothing_else_changes(void)
 {
     static const uint32_t keep[] = { 0, 3, 4 };
     uint64_t n = 0, n_layer_tensors = 0;
@@ -96,5 +96,5 @@ static void invalid_layer_lists_are_reported(void)
     end();
 }
 
-TESTS(TEST(the_layers_kept_are_there_in_order_and_nothing_else_changed),
-    TEST(invalid_layer_lists_are_reported))
+TESTS(
+    TEST(kept_layers_are_in_order_and_nothing_else_changes), TEST(invalid_layer_lists_are_reported))

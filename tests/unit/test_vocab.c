@@ -97,7 +97,7 @@ static void ids_of_bytes(void)
     vocab_close(v);
 }
 
-static void special_tokens_come_from_trusted_spans_only(void)
+static void only_trusted_spans_produce_special_tokens(void)
 {
     struct vocab *v = bpe("gpt-2");
     struct str text = STR("<|x|>");
@@ -735,8 +735,7 @@ static void without_types_names_identify_control_tokens(void)
     buf_clear(&b);
 }
 
-TESTS(TEST(bpe_merges_by_rank), TEST(ids_of_bytes),
-    TEST(special_tokens_come_from_trusted_spans_only),
+TESTS(TEST(bpe_merges_by_rank), TEST(ids_of_bytes), TEST(only_trusted_spans_produce_special_tokens),
     TEST(spans_are_joined_between_special_tokens), TEST(no_merge_makes_a_control_token),
     TEST(pieces_without_a_token_are_passed_through), TEST(ignore_merges_takes_whole_words),
     TEST(spm_merges_by_score), TEST(spm_follows_the_flags_of_the_file),

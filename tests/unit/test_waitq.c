@@ -1,3 +1,4 @@
+/* Queue of waiting sequences compared with a linear search, and its cost. */
 #include "engine/sched/waitq.h"
 #include "base/mem.h"
 #include "base/rng.h"

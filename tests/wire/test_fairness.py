@@ -45,7 +45,7 @@ def ask_all(server, bodies):
     return answers
 
 
-def test_settings_are_shown_and_change_while_it_runs():
+def test_settings_are_shown_and_can_be_changed():
     with Server() as s:
         equal(json.loads(s.get(FAIRNESS)[2]), OFF)
         status, _, text = s.request("PUT", FAIRNESS, '{"max_timeslice_tokens": 7}')
@@ -69,7 +69,7 @@ def test_only_administrators_may():
             equal(s.request(method, FAIRNESS, text, Authorization="Bearer boss")[0], 200)
 
 
-def test_it_starts_with_the_configured_settings():
+def test_the_server_starts_with_the_configured_settings():
     env = {"INFERFLUX_FAIRNESS_PREEMPT": "true", "INFERFLUX_FAIRNESS_HIGH_PRI": "3",
         "INFERFLUX_FAIRNESS_TIMESLICE": "9"}
     want = {"enable_preemption": True, "high_priority_threshold": 3, "max_timeslice_tokens": 9,

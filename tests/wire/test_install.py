@@ -16,7 +16,7 @@ def sh(*args, **more):
     return r.stdout
 
 
-def test_it_installs_builds_the_example_and_generates():
+def test_installation_builds_the_example_and_generates():
     with tempfile.TemporaryDirectory() as top:
         sh("make", "install", f"PREFIX={top}/usr")
         for path in ("bin/inferfluxd", "bin/inferctl", "lib/libinferflux.a", "lib/libinferflux.so",

@@ -79,7 +79,7 @@ class Start:
             self.log = s.errors()
 
 
-def test_the_second_start_maps_what_the_first_one_packed():
+def test_the_second_start_maps_the_packed_weights_of_the_first():
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "m.gguf")
         pack = model + ".pack"

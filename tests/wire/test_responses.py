@@ -156,7 +156,7 @@ def test_a_conversation_is_truncated_if_permitted():
         post(s, {**body, "input": loop, "truncation": "auto"})
 
 
-def test_what_a_coding_agent_sends():
+def test_requests_of_coding_agents_are_accepted():
     """The twelve fields, the tool types and the history that coding agents send to every server."""
     tools = [{"type": "function", "name": "shell", "description": "Runs.", "strict": False,
         "parameters": {"type": "object", "properties": {"command": {"type": "array",

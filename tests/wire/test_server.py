@@ -45,14 +45,14 @@ def invariants(server):
     return json.loads(server.get("/debug/invariants")[2])
 
 
-def test_probes_return_exactly_what_orchestrators_expect():
+def test_probes_return_the_expected_status_and_body():
     with Server() as s:
         equal(s.get("/livez")[2], b'{"status":"alive"}')
         equal(s.get("/healthz")[2], b'{"status":"ok"}')
         equal(s.get("/readyz")[2], b'{"status":"ready","role":"unified"}')
 
 
-def test_without_a_model_it_lives_and_is_not_ready():
+def test_without_a_model_the_server_is_live_and_not_ready():
     config = "models:\n  - id: gone\n    path: /nonexistent.gguf\n"
     with Server(config=config, ready=False) as s:
         until(lambda: b"could not" in s.request("POST", CHAT, chat_body(model="gone"))[2], "failed")
@@ -98,7 +98,7 @@ def test_listening_beyond_loopback_needs_a_key():
             assert not starts and "INFERFLUX_API_KEYS" in str(e), e
 
 
-def test_preflight_comes_before_everything():
+def test_preflight_is_answered_before_all_checks():
     with Server(env={"INFERFLUX_API_KEYS": "k"}, ready=False) as s:
         status, fields, _ = s.request("OPTIONS", CHAT, None, Origin="http://a",
             Access_Control_Request_Method="POST", Access_Control_Request_Headers="authorization,x-y")
@@ -117,7 +117,7 @@ def test_unknown_paths_are_problems_and_models_are_not():
         equal((status, json.loads(body)["error"]["code"]), (404, "model_not_found"))
 
 
-def test_one_model_answers_to_any_name_unless_strict():
+def test_one_model_accepts_any_name_unless_strict():
     demo = os.path.join(ROOT, "models/demo.gguf")
     with Server("--model", demo, config=None) as s:
         status, _, body = s.request("POST", CHAT, chat_body(model="gpt-4o", max_tokens=2))

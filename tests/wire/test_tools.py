@@ -142,7 +142,7 @@ def test_a_tool_loop_is_rendered_into_the_prompt():
         equal(r["choices"][0]["finish_reason"], "stop")
 
 
-def test_what_looks_like_a_call_is_text_without_tools():
+def test_a_call_without_tools_is_text():
     text = 'A <tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
     with Server(config=MAIN) as s:
         for more in ({"tools": None}, {"tools": []}, {"tool_choice": "none"}):
@@ -171,7 +171,7 @@ def test_parallel_tool_calls_false_limits_to_one_call():
             equal(m["content"], "More.")
 
 
-def test_a_choice_is_forced_or_refused():
+def test_tool_choice_is_enforced_or_rejected():
     named = {"type": "function", "function": {"name": "note"}}
     with Server(config=MAIN + config([("null", "null")])[len("models:\n"):]) as s:
         for chunk in ("all", "token", "char"):

@@ -232,12 +232,12 @@ static void run_file(const char *name)
     EXPECT(n > 0);
 }
 
-static void good_requests_are_answered(void)
+static void valid_requests_are_accepted(void)
 {
     run_file("http_good.txt");
 }
 
-static void bad_requests_are_refused(void)
+static void invalid_requests_are_rejected(void)
 {
     run_file("http_bad.txt");
 }
@@ -247,5 +247,5 @@ static void bodies_are_delivered_whole_or_not_at_all(void)
     run_file("http_body.txt");
 }
 
-TESTS(TEST(good_requests_are_answered), TEST(bad_requests_are_refused),
+TESTS(TEST(valid_requests_are_accepted), TEST(invalid_requests_are_rejected),
     TEST(bodies_are_delivered_whole_or_not_at_all))
