@@ -104,8 +104,8 @@ static inline void told_broken(void *arg, int index)
     parsed_ops.call_broken(&t->whole, index);
 }
 
-static const struct parser_ops told_ops = { told_content, told_reasoning, told_begin, told_args,
-    told_end, told_broken };
+static const struct parser_ops parser_log_ops = { told_content, told_reasoning, told_begin,
+    told_args, told_end, told_broken };
 
 static inline void told_clear(struct told *t)
 {
@@ -123,7 +123,7 @@ static inline void told_run(struct told *t, const struct parser_format *f,
     *t = (struct told){ .last = 0 };
     parsed_init(&t->whole, 64 * MB);
     buf_init(&t->log, 256 * MB);
-    struct parser *p = parser_new(f, o, &told_ops, t);
+    struct parser *p = parser_new(f, o, &parser_log_ops, t);
     EXPECT(p);
     for (size_t i = 0; i <= n_cuts; i++) {
         size_t to = i < n_cuts ? cuts[i] : text.n;

@@ -104,7 +104,7 @@ static void arguments_are_streamed(void)
         struct told t = { .last = 0 };
         parsed_init(&t.whole, MB);
         buf_init(&t.log, MB);
-        struct parser *p = parser_new(f, &o, &told_ops, &t);
+        struct parser *p = parser_new(f, &o, &parser_log_ops, &t);
         EXPECT(p && !parser_put(p, str_of(halves[i].text), &e));
         EXPECT(t.is_open && str_is(t.whole.calls[0].name, "note"));
         EXPECT(str_is(buf_str(&t.whole.arguments), halves[i].args));
@@ -123,7 +123,7 @@ static void text_is_held_back_only_while_it_may_be_a_marker(void)
 
     parsed_init(&t.whole, MB);
     buf_init(&t.log, MB);
-    struct parser *p = parser_new(f, NULL, &told_ops, &t);
+    struct parser *p = parser_new(f, NULL, &parser_log_ops, &t);
     EXPECT(p && !parser_put(p, STR("2 <"), &e));
     EXPECT(str_is(buf_str(&t.whole.content), "2"));
     EXPECT(!parser_put(p, STR("3 and <tool_c"), &e));

@@ -156,7 +156,7 @@ static void expect_item(const struct json *item, const struct output_part *p)
 }
 
 /* The response object in a body, or in the last event. */
-static const struct json *response(void)
+static const struct json *final_response(void)
 {
     struct str s = buf_str(&kit.sink.body);
     ptrdiff_t at;
@@ -252,7 +252,7 @@ static void one_round(struct shelf *shelf)
     make_parts();
     kit_open(&wire_responses, below(2) ? "{'input':'q','stream':true}" : "{'input':'q'}");
     write_parts();
-    const struct json *r = response(), *out = json_get(r, "output");
+    const struct json *r = final_response(), *out = json_get(r, "output");
     EXPECT(str_is(text_of(r, "status"), "completed") && (int)out->n == n_parts);
     for (const struct json *v = out->child; v; v = v->next, i++) {
         expect_item(v, &output_parts[i]);
