@@ -31,24 +31,24 @@ N = 2000
 
 
 @functools.lru_cache
-def made(seed, held_out=False, count=N):
+def make_dialogues(seed, held_out=False, count=N):
     return list(generate.dialogues(seed, count, held_out))
 
 
 def turns(seed, held_out=False, count=N):
-    return [t for d in made(seed, held_out, count) for t in d["turns"]]
+    return [t for d in make_dialogues(seed, held_out, count) for t in d["turns"]]
 
 
 def with_tools(seed, held_out=False):
-    return [d for d in made(seed, held_out) if d["tools"]]
+    return [d for d in make_dialogues(seed, held_out) if d["tools"]]
 
 
-def said(turn):
+def visible_text(turn):
     """Returns what the model has to write, without its reasoning."""
     return turn.answer + chat.calls_text(turn.calls)
 
 
-def known():
+def all_facts():
     """Yields every fact as (name, answers, expectation)."""
     for name, _, answers, has, lacks in facts.PRODUCT + facts.SELF + facts.CHAT:
         yield name, answers, {"has": has, "lacks": lacks}
@@ -58,8 +58,8 @@ def known():
 
 def test_same_seed_same_dialogues():
     for held_out in (False, True):
-        assert made("a", held_out) == list(generate.dialogues("a", N, held_out))
-    assert made("a", count=50) != made("b", count=50)
+        assert make_dialogues("a", held_out) == list(generate.dialogues("a", N, held_out))
+    assert make_dialogues("a", count=50) != make_dialogues("b", count=50)
 
 
 def test_held_out_and_trained_are_disjoint():
@@ -78,7 +78,7 @@ def test_held_out_covers_every_category():
 
 def test_reference_answers_are_right():
     for t in turns("a") + turns("measure", held_out=True):
-        assert check(t.expect, said(t)), t
+        assert check(t.expect, visible_text(t)), t
 
 
 def test_wrong_answers_are_rejected():
@@ -135,7 +135,7 @@ def test_reasoning_is_present_when_requested():
     assert not check_thinking(right, "<think>\n\n</think>\n\nyes", False)
     assert not check_thinking(right, "<think>\nyes\n</think>\n\nyes", False)
     assert not check_thinking(right, "<think>\nyes", True)
-    for d in made("a"):
+    for d in make_dialogues("a"):
         assert all(bool(t.thought) for t in d["turns"]) or not d["think"]
     assert thoughts.of_sum(47, "+", 38, 85) == "7 + 8 = 15, 40 + 30 = 70, 70 + 15 = 85."
     assert thoughts.of_sum(85, "-", 38, 47) == "85 - 30 = 55, 55 - 8 = 47."
@@ -235,8 +235,8 @@ def test_pieces_join_to_one_text_that_starts_with_the_prompt():
 
 def test_a_fact_does_not_satisfy_another_expectation():
     same = [{"port", "--port"}, {"language", "no_python"}]  # either name answers both questions
-    for name, _, expect in known():
-        for other, answers, _ in known():
+    for name, _, expect in all_facts():
+        for other, answers, _ in all_facts():
             if other != name and {name, other} not in same:
                 assert not [a for a in answers if check(expect, a)], (name, other)
 

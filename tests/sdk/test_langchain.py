@@ -33,7 +33,7 @@ def models(name):
         max_retries=0, temperature=0, max_tokens=400)
 
 
-def said(text):
+def script_args(text):
     return {"extra_body": {"script": {"text": text, "chunk": "char"}}}
 
 
@@ -59,13 +59,13 @@ def test_a_loop_of_three_turns_calls_tools():
         bound = m.bind_tools([get_weather])
         history = [HumanMessage("Weather in Paris and Rome?")]
         for city in ("Paris", "Rome"):
-            r = bound.invoke(history, **said(CALL.format(city)))
+            r = bound.invoke(history, **script_args(CALL.format(city)))
             equal([(c["name"], c["args"]) for c in r.tool_calls],
                 [("get_weather", {"city": city})], name)
             call = r.tool_calls[0]
             history += [r, get_weather.invoke(call)]
             assert isinstance(history[-1], ToolMessage) and history[-1].tool_call_id == call["id"]
-        r = bound.invoke(history, **said("21 in both."))
+        r = bound.invoke(history, **script_args("21 in both."))
         equal((r.text, r.tool_calls), ("21 in both.", []), name)
 
 
@@ -73,7 +73,7 @@ def test_parallel_calls_are_streamed():
     for name, m in models("echo"):
         whole = None
         for piece in m.bind_tools([get_weather]).stream("x",
-                **said("Both: " + CALL.format("Paris") + "\n" + CALL.format("Rome"))):
+                **script_args("Both: " + CALL.format("Paris") + "\n" + CALL.format("Rome"))):
             whole = piece if whole is None else whole + piece
         equal([c["args"]["city"] for c in whole.tool_calls], ["Paris", "Rome"], name)
         equal(len({c["id"] for c in whole.tool_calls}), 2, name)
@@ -84,7 +84,7 @@ def test_parallel_calls_are_streamed():
 def test_tool_choice_is_enforced():
     for name, m in models("echo"):
         bound = m.bind_tools([get_weather], tool_choice="get_weather")
-        r = bound.invoke("x", **said('{"city": "Oslo"}}\n</tool_call>'))
+        r = bound.invoke("x", **script_args('{"city": "Oslo"}}\n</tool_call>'))
         equal([c["args"] for c in r.tool_calls], [{"city": "Oslo"}], name)
 
 

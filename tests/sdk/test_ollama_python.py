@@ -117,26 +117,26 @@ def call(city):
     return f"<tool_call>\n{arguments}\n</tool_call>"
 
 
-def says(text, **more):
+def chat_echo(text, **more):
     """A script model returns the last user message."""
     return client.chat(model="echo", messages=[{"role": "user", "content": text}], **more)
 
 
 def test_reasoning_and_calls_are_returned():
     text = "<think>\nHm.\n</think>\n\nLet me see. " + call("Zürich") + call("Oslo")
-    body = says(text, tools=[get_weather])
+    body = chat_echo(text, tools=[get_weather])
     equal((body.message.thinking, body.message.content), ("Hm.", "Let me see."))
     calls = [(c.function.name, c.function.arguments) for c in body.message.tool_calls]
     equal(calls, [("get_weather", {"city": "Zürich"}), ("get_weather", {"city": "Oslo"})])
     equal((body.done, body.done_reason), (True, "stop"))
-    parts = list(says(text, tools=[get_weather], stream=True))
+    parts = list(chat_echo(text, tools=[get_weather], stream=True))
     equal("".join(p.message.thinking or "" for p in parts), "Hm.")
     equal("".join(p.message.content or "" for p in parts).strip(), "Let me see.")
     equal([(c.function.name, c.function.arguments) for p in parts for c in p.message.tool_calls or []], calls)
     # Without tools no text is a call.
-    assert "get_weather" in says(text).message.content
+    assert "get_weather" in chat_echo(text).message.content
     # A truncated call is not a call either.
-    broken = says("<tool_call>\n{\"name\": \"get_weather\", \"arg", tools=[get_weather])
+    broken = chat_echo("<tool_call>\n{\"name\": \"get_weather\", \"arg", tools=[get_weather])
     assert not broken.message.tool_calls and "get_weather" in broken.message.content
 
 

@@ -8,13 +8,13 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 
-from sdk import Served, speaker
+from sdk import Served, script_model_config
 
 import openai
 import pydantic
 from harness import equal
 
-SERVER = Served(config=speaker("qwen", "hermes_json", "think_tag"))
+SERVER = Served(config=script_model_config("qwen", "hermes_json", "think_tag"))
 client = openai.OpenAI(base_url=SERVER.url + "/v1", api_key="none", max_retries=0)
 QUESTION = [{"role": "user", "content": "How is the weather in Oslo and in Rome?"}]
 
@@ -37,7 +37,7 @@ BOTH = "<think>\nTwo cities.\n</think>\n\nI look.\n" + call("Oslo") + call("R\u0
 CITIES = ["Oslo", "R\u00f3m\u00e1 \U0001f600"]
 
 
-def say(text, chunk="char", create=None, **more):
+def chat_script(text, chunk="char", create=None, **more):
     create = create or client.chat.completions.create
     return create(**{"model": "qwen", "messages": QUESTION, "tools": TOOLS,
         "extra_body": {"script": {"text": text, "chunk": chunk}}, **more})
@@ -53,7 +53,7 @@ def check(message):
 
 
 def test_body_has_calls_and_reasoning():
-    r = say(BOTH)
+    r = chat_script(BOTH)
     check(r.choices[0].message)
     equal(r.choices[0].finish_reason, "tool_calls")
     equal(r.choices[0].message.reasoning_content, "Two cities.")
@@ -63,7 +63,7 @@ def test_body_has_calls_and_reasoning():
 def test_stream_helper_assembles_the_message():
     for chunk in ("token", "char", "all", 5):
         seen, done = {}, []
-        with say(BOTH, chunk, client.chat.completions.stream) as stream:
+        with chat_script(BOTH, chunk, client.chat.completions.stream) as stream:
             for event in stream:
                 if event.type == "tool_calls.function.arguments.delta":
                     seen[event.index] = seen.get(event.index, "") + event.arguments_delta
@@ -77,7 +77,7 @@ def test_stream_helper_assembles_the_message():
 
 def test_arguments_are_streamed_as_generated():
     n = 0
-    for c in say(call("A long name of a city, which takes its time"), stream=True):
+    for c in chat_script(call("A long name of a city, which takes its time"), stream=True):
         for t in c.choices[0].delta.tool_calls or []:
             n += 1
             assert t.function.name != "" and t.index == 0
@@ -86,10 +86,10 @@ def test_arguments_are_streamed_as_generated():
 
 def test_arguments_are_parsed_into_a_type():
     tools = [openai.pydantic_function_tool(get_weather)]
-    r = say(BOTH, create=client.chat.completions.parse, tools=tools)
+    r = chat_script(BOTH, create=client.chat.completions.parse, tools=tools)
     parsed = [c.function.parsed_arguments for c in r.choices[0].message.tool_calls]
     equal(parsed, [get_weather(city=c, days=2) for c in CITIES])
-    with say(BOTH, create=client.chat.completions.stream, tools=tools) as stream:
+    with chat_script(BOTH, create=client.chat.completions.stream, tools=tools) as stream:
         final = stream.get_final_completion()
     equal([c.function.parsed_arguments for c in final.choices[0].message.tool_calls], parsed)
 
@@ -101,10 +101,10 @@ def test_a_loop_of_three_turns_ends_with_text():
         messages = messages[:1]
         for turn in turns:
             if stream:
-                with say(turn, create=client.chat.completions.stream, messages=messages) as s:
+                with chat_script(turn, create=client.chat.completions.stream, messages=messages) as s:
                     m = s.get_final_completion().choices[0].message
             else:
-                m = say(turn, messages=messages).choices[0].message
+                m = chat_script(turn, messages=messages).choices[0].message
             if not m.tool_calls:
                 break
             messages.append(m.model_dump(exclude_none=True, exclude={"parsed"}))
@@ -117,21 +117,21 @@ def test_a_loop_of_three_turns_ends_with_text():
 
 def test_tool_choice_is_enforced():
     named = {"type": "function", "function": {"name": "get_weather"}}
-    r = say('{"city": "Bern"}}\n</tool_call>', tool_choice=named)
+    r = chat_script('{"city": "Bern"}}\n</tool_call>', tool_choice=named)
     equal(r.choices[0].message.tool_calls[0].function.arguments, '{"city": "Bern"}')
-    r = say(call("Bern"), tool_choice="none")
+    r = chat_script(call("Bern"), tool_choice="none")
     equal(r.choices[0].message.tool_calls, None)
     assert "get_weather" in r.choices[0].message.content
-    r = say(BOTH, parallel_tool_calls=False)
+    r = chat_script(BOTH, parallel_tool_calls=False)
     equal(len(r.choices[0].message.tool_calls), 1)
     try:
-        say("No.", tool_choice="required")
+        chat_script("No.", tool_choice="required")
         raise AssertionError("it was not met")
     except openai.UnprocessableEntityError as e:
         equal((e.param, e.code), ("tool_choice", "shape_not_met"))
     for more in ({"tools": []}, {"tool_choice": {"type": "function", "function": {"name": "x"}}}):
         try:
-            say("", **{"tool_choice": "required", **more})
+            chat_script("", **{"tool_choice": "required", **more})
             raise AssertionError("it was not refused")
         except openai.BadRequestError as e:
             equal(e.param, "tool_choice")
@@ -141,7 +141,7 @@ def test_unsupported_response_format_is_rejected():
     for create, kind in ((client.chat.completions.parse, get_weather),
             (client.chat.completions.create, {"type": "json_object"})):
         try:
-            say("{}", create=create, tools=[], response_format=kind)
+            chat_script("{}", create=create, tools=[], response_format=kind)
             raise AssertionError("it was not refused")
         except openai.BadRequestError as e:
             equal(e.param, "response_format")

@@ -215,7 +215,7 @@ def check_order(seen, begins=("created", "in_progress")):
     return done
 
 
-def bare(items):
+def without_ids(items):
     """Removes the members that differ between responses."""
     return [{k: v for k, v in i.items() if k not in ("id", "call_id")} for i in items]
 
@@ -238,7 +238,7 @@ def test_responses():
             done = check_order(seen)
             last = seen[-1]["response"]
             equal(last["output"], done, what)
-            equal(bare(done), bare(body["output"]), what)
+            equal(without_ids(done), without_ids(body["output"]), what)
             equal((last["status"], last["usage"]["output_tokens"]),
                 (body["status"], body["usage"]["output_tokens"]))
 
@@ -252,24 +252,24 @@ def test_responses_in_the_background():
             ask_response(text, background=True, stream=True))[1])]
         done = check_order(seen, ("created", "queued", "in_progress"))
         last = seen[-1]["response"]
-        equal(bare(done), bare(body["output"]), what)
+        equal(without_ids(done), without_ids(body["output"]), what)
         equal((last["output"], last["status"]), (done, body["status"]), what)
         for name in (first["id"], last["id"]):
-            until(lambda: kept(name)["status"] == body["status"], "it has no end")
-            equal(bare(kept(name)["output"]), bare(body["output"]), what)
+            until(lambda: retrieve(name)["status"] == body["status"], "it has no end")
+            equal(without_ids(retrieve(name)["output"]), without_ids(body["output"]), what)
         again = SERVER.get(f"/v1/responses/{last['id']}?stream=true&starting_after=3")[2]
         equal([json.loads(d) for _, d in events(again)], seen[4:], what)
     slow = {"text": "word " * 900, "chunk": "char", "delay_ms": 20}
     for more, end in (({}, "cancelled"), ({"x_timeout": 0.2}, "failed")):
         name = json.loads(post("/v1/responses", {"model": "echo", "input": "x", "script": slow,
             "background": True, **more})[1])["id"]
-        until(lambda: kept(name)["status"] in ("in_progress", end), "it does not begin")
+        until(lambda: retrieve(name)["status"] in ("in_progress", end), "it does not begin")
         if end == "cancelled":
             fits(responses.Response, post(f"/v1/responses/{name}/cancel", {})[1], end)
-        until(lambda: kept(name)["status"] == end, "it has no end")
+        until(lambda: retrieve(name)["status"] == end, "it has no end")
 
 
-def kept(name):
+def retrieve(name):
     return fits(responses.Response, SERVER.get("/v1/responses/" + name)[2], "kept")
 
 

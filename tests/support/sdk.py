@@ -50,7 +50,7 @@ def until(condition, what, seconds=60):
         time.sleep(0.005)
 
 
-def speaker(name, tool_parser, thinking_parser="null"):
+def script_model_config(name, tool_parser, thinking_parser="null"):
     """Returns the configuration of a script model with these parsers."""
     return f"""models:
   - id: {name}

@@ -80,7 +80,7 @@ static void previous_response_is_kept(void)
     const struct kept *a = shelf_take(s, 1, STR("a"), 0);
     EXPECT(put_response(s, 1, "b", a));
     shelf_unref(s, a);
-    EXPECT(shelf_drop(s, 1, STR("a"), 0)); /* it can only not be found any more */
+    EXPECT(shelf_drop(s, 1, STR("a"), 0)); /* only removed from the index */
     const struct kept *b = shelf_take(s, 1, STR("b"), 0);
     EXPECT(b && b->depth == 1 && b->before && str_is(b->before->id, "a"));
     EXPECT(b->before->answer.n == sizeof(answer));

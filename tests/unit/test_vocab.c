@@ -258,7 +258,7 @@ static void spm_merges_by_score(void)
     EXPECT_IDS(kit_encode(v, STR("\xC3\xA9z"), false), S_BLANK, S_EACUTE, S_BYTES + 'z');
     EXPECT_IDS(kit_encode(v, STR("</s>"), true), S_EOS);
     EXPECT_IDS(kit_encode(v, STR("he</s>he"), true), S_BLANK_HE, S_EOS, S_BLANK_HE);
-    /* This piece is within the text, not at its end: no blank is inserted after it. */
+    /* A user-defined token does not end a text: no blank is inserted after it. */
     EXPECT_IDS(kit_encode(v, STR("he\n\nhe"), false), S_BLANK_HE, S_USER, S_HE);
     EXPECT_IDS(kit_encode(v, STR("\n\nhe"), false), S_USER, S_HE);
     EXPECT_IDS(kit_encode(v, STR("\xFF\xC3"), false), S_BLANK, S_BYTES + 255, S_BYTES + 0xC3);

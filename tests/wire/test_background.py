@@ -121,7 +121,7 @@ class Reader:
         self.r.close()
 
 
-def shape(r):
+def comparable(r):
     """Returns a response without ids, times, and request parameters."""
     text = json.dumps({k: v for k, v in r.items() if k not in ("created_at", "completed_at",
         "background", "previous_response_id")})
@@ -146,7 +146,7 @@ def test_the_same_bytes_in_the_background_and_not():
                 equal((first["output"], first["usage"], first["completed_at"]), ([], None, None))
                 last = ended(s, first["id"])
                 equal(last["background"], True)
-                want, got = shape(plain), shape(last)
+                want, got = comparable(plain), comparable(last)
                 for r in (want, got):  # the second request finds the prefix cached by the first
                     del r["usage"]["input_tokens_details"]
                 equal(got, want)
@@ -154,12 +154,12 @@ def test_the_same_bytes_in_the_background_and_not():
                     hit = s.request("POST", "/v1/responses", json.dumps({**body,
                         "background": True}))[1]
                     equal(hit["x-inferflux-cache"], "exact")
-                told = post_stream(s, {**body, "stream": True})
+                streamed = post_stream(s, {**body, "stream": True})
                 again = post_stream(s, {**body, "stream": True, "background": True})
-                kinds = [e["type"] for e in told]
+                kinds = [e["type"] for e in streamed]
                 equal([e["type"] for e in again], kinds[:1] + ["response.queued"] + kinds[1:])
                 equal([e["sequence_number"] for e in again], list(range(len(again))))
-                equal(deltas(again), deltas(told))
+                equal(deltas(again), deltas(streamed))
 
 
 def post_stream(s, body):
@@ -239,10 +239,10 @@ def test_a_delete_ends_and_removes_the_response():
             show(s, r["id"], 404)
             cancel(s, r["id"], 404)
         idle(s)
-        equal(kept(s), 0)
+        equal(n_stored(s), 0)
 
 
-def kept(s):
+def n_stored(s):
     text = s.get("/metrics")[2].decode()
     return int(next(x.split()[1] for x in text.splitlines()
         if x.startswith("inferflux_responses_kept ")))
@@ -358,16 +358,16 @@ def test_invalid_requests_are_rejected():
         equal(long["code"], "context_length_exceeded")
         silent = ended(s, post(s, ask())["id"])["id"]
         plain = post(s, {**ask(), "background": False})["id"]
-        told = post_stream(s, ask(stream=True))[0]["response"]["id"]
+        streamed = post_stream(s, ask(stream=True))[0]["response"]["id"]
         for name, query, param in ((silent, "stream=true", "stream"),
-                (plain, "stream=true", "stream"), (told, "stream=maybe", "stream"),
-                (told, "starting_after=3", "starting_after"),
-                (told, "stream=true&starting_after=-1", "starting_after"),
-                (told, "stream=true&starting_after=x", "starting_after"),
-                (told, "stream=true&starting_after=18446744073709551615", "starting_after")):
+                (plain, "stream=true", "stream"), (streamed, "stream=maybe", "stream"),
+                (streamed, "starting_after=3", "starting_after"),
+                (streamed, "stream=true&starting_after=-1", "starting_after"),
+                (streamed, "stream=true&starting_after=x", "starting_after"),
+                (streamed, "stream=true&starting_after=18446744073709551615", "starting_after")):
             status, _, text = s.get(f"/v1/responses/{name}?{query}")
             equal((status, json.loads(text)["error"]["param"]), (400, param), query)
-        equal(show(s, told + "?stream=false")["status"], "completed")
+        equal(show(s, streamed + "?stream=false")["status"], "completed")
         e = call(s, "POST", "/v1/responses/compact", {"model": "demo", "input": "x"}, 400)["error"]
         equal(e["code"], "unsupported_endpoint")
     with Server("--responses-store", "0") as s:
@@ -409,7 +409,7 @@ def test_background_and_foreground_share_the_queue():
             names.append(json.loads(text)["id"])
         equal((status, json.loads(text)["error"]["code"]), (503, "queue_full"))
         assert "retry-after" in head and len(names) <= 4
-        equal(kept(s), len(names))  # a rejected request is not stored
+        equal(n_stored(s), len(names))  # a rejected request is not stored
         for name in names:
             cancel(s, name)
         idle(s)
@@ -423,11 +423,11 @@ def test_the_store_is_bounded_and_running_responses_stay():
         reader = Reader(s, "POST", "/v1/responses", ask(fat, stream=True),
             Authorization="Bearer aaaa")
         name = reader.next()["response"]["id"]
-        told = events(b"event: response.created\ndata: {\"type\":\"response.created\","
+        streamed = events(b"event: response.created\ndata: {\"type\":\"response.created\","
             b"\"sequence_number\":0}\n\n" + reader.r.read())
-        equal([e["sequence_number"] for e in told], list(range(len(told))))
+        equal([e["sequence_number"] for e in streamed], list(range(len(streamed))))
         r = ended(s, name)
-        equal((told[-1]["type"], told[-1]["response"]), ("response.failed", r))
+        equal((streamed[-1]["type"], streamed[-1]["response"]), ("response.failed", r))
         equal((r["status"], r["output"]), ("failed", []))
         assert "no room" in r["error"]["message"], r["error"]
         for _ in range(30):

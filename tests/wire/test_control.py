@@ -75,11 +75,11 @@ def test_an_echoed_stream_has_each_text_with_its_logprob():
                 equal(want["token_logprobs"][0], None)
                 assert all(x < 0 for x in want["token_logprobs"][1:]), want
                 # The text of a frame is that of its tokens: no text precedes its logprobs.
-                shown = told = ""
+                shown = token_text = ""
                 for t, f in frames:
                     shown += t
-                    told += "".join(f["tokens"]) if f else ""
-                    assert "\\x" in told or told.startswith(shown), (shown, told)
+                    token_text += "".join(f["tokens"]) if f else ""
+                    assert "\\x" in token_text or token_text.startswith(shown), (shown, token_text)
                 if prompt == "Hello, what is 3 plus 4?":
                     assert len([t for t, f in frames if t]) > 5, frames
         # The prompt of a script model has no scores: it is echoed unchanged.

@@ -58,12 +58,12 @@ def test_the_kv_format_is_reported():
     whole = {}
     for kind in ("f16", "bf16", "q8_0"):
         with Server("--kv-type", kind, "--kv-bytes", "8388608") as s:
-            told = json.loads(s.get("/props")[2])["kv_cache"]
-            equal((told["type"], told["page_tokens"]), (kind, 32))
-            size = told["pages"] * told["page_bytes"]
+            reply = json.loads(s.get("/props")[2])["kv_cache"]
+            equal((reply["type"], reply["page_tokens"]), (kind, 32))
+            size = reply["pages"] * reply["page_bytes"]
             assert size <= 8388608
             assert f'inferflux_kv_pool_bytes{{type="{kind}"}} {size}' in s.get("/metrics")[2].decode()
-            whole[kind] = told["page_bytes"]
+            whole[kind] = reply["page_bytes"]
             status, _, body = post(s, "/completion", model="demo", prompt="Hello", n_predict=4)
             equal((status, body["tokens_predicted"]), (200, 4))
     equal(whole["bf16"], whole["f16"])
@@ -346,15 +346,15 @@ def test_streams_end_with_an_error_of_their_dialect():
     late = {"model": "echo", "stream": True, "x_timeout": 0.1,
         "script": {"text": "a b c", "delay_ms": 60000}}
     with Server() as s:
-        told = s.request("POST", MESSAGES, json.dumps({**late, "max_tokens": 9, "messages": HI}))[2]
-        name, data = told.split(b"\n\n")[-2].split(b"\n")
+        reply = s.request("POST", MESSAGES, json.dumps({**late, "max_tokens": 9, "messages": HI}))[2]
+        name, data = reply.split(b"\n\n")[-2].split(b"\n")
         error = json.loads(data.removeprefix(b"data: "))
         equal((name, error["error"]["type"]), (b"event: error", "timeout_error"))
         assert error["request_id"].startswith("req_")
-        told = s.request("POST", "/api/chat", json.dumps({**late, "messages": HI}))[2]
-        equal(list(json.loads(told)), ["error"])
-        told = s.request("POST", "/completion", json.dumps({**late, "prompt": "x"}))[2]
-        equal([list(f) for f in frames(told)], [["error"]])
+        reply = s.request("POST", "/api/chat", json.dumps({**late, "messages": HI}))[2]
+        equal(list(json.loads(reply)), ["error"])
+        reply = s.request("POST", "/completion", json.dumps({**late, "prompt": "x"}))[2]
+        equal([list(f) for f in frames(reply)], [["error"]])
 
 
 def test_an_oversized_body_is_rejected_in_its_dialect():

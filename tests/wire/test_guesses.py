@@ -35,7 +35,7 @@ def question(**more):
         "temperature": 0.7, "max_tokens": 60, **more}
 
 
-def entry(draft):
+def config_with_draft(draft):
     return f"models:\n  - id: demo\n    path: {DEMO}\n    draft: {draft}\n"
 
 
@@ -66,10 +66,10 @@ def test_a_prediction_is_counted_and_changes_nothing():
         equal(by_drafter(s)[COUNTS[0], "prediction"], 0)
         assert "draft_n" not in post(s, "/completion", prompt="1, 2, 1, 2,")[1]["timings"]
     with Server("--draft-min", "4") as s:
-        told = post(s, CHAT, **question(prediction={"type": "content", "content": text}))[1]
-        equal(told["choices"], plain["choices"])
+        result = post(s, CHAT, **question(prediction={"type": "content", "content": text}))[1]
+        equal(result["choices"], plain["choices"])
         # The prediction counts do not depend on drafting.
-        equal(told["usage"]["completion_tokens_details"], counts)
+        equal(result["usage"]["completion_tokens_details"], counts)
         assert counts["accepted_prediction_tokens"] > 10, counts
         drafted, right = (by_drafter(s)[c, "prediction"] for c in COUNTS)
         assert drafted >= right > 10, (drafted, right)
@@ -96,15 +96,15 @@ def test_a_configured_draft_model_drafts():
         small = drop_layer(folder)
         with Server("--draft-max", "0") as s:
             plain = post(s, CHAT, **question())[1]["choices"]
-        with Server("--draft-min", "4", "--spec", "draft", config=entry(small)) as s:
+        with Server("--draft-min", "4", "--spec", "draft", config=config_with_draft(small)) as s:
             equal(post(s, CHAT, **question())[1]["choices"], plain)
             drafted, right = (by_drafter(s)[c, "model"] for c in COUNTS)
             assert drafted >= right > 10, (drafted, right)
             equal(json.loads(s.get("/props")[2])["speculation"],
                 {"draft_max": 16, "by_history": False, "draft_model": os.path.basename(small)})
-        told = inspect("--draft", small, DEMO)
-        equal((told.returncode, told.stderr), (0, ""))
-        assert "the same tokens, " in told.stdout, told.stdout
+        result = inspect("--draft", small, DEMO)
+        equal((result.returncode, result.stderr), (0, ""))
+        assert "the same tokens, " in result.stdout, result.stdout
 
 
 def test_a_draft_model_with_another_vocabulary_is_rejected_by_name():
@@ -112,16 +112,16 @@ def test_a_draft_model_with_another_vocabulary_is_rejected_by_name():
         other = os.path.join(folder, "other.gguf")
         vocab = str(about_demo(r"vocab_size +u32 +(\d+)"))
         subprocess.run([MKMODEL, "--vocab", vocab, "-o", other], check=True)
-        with Server(config=entry(other), ready=False) as s:
+        with Server(config=config_with_draft(other), ready=False) as s:
             deadline = time.monotonic() + 60
             while "not the same vocabulary" not in s.errors():
                 assert time.monotonic() < deadline, s.errors()
                 time.sleep(0.01)
             assert re.search(r"token \d+ is '", s.errors()), s.errors()
-            status, told = post(s, CHAT, **question())
-            assert status >= 500 and "choices" not in told, (status, told)
-        told = inspect("--draft", other, DEMO)
-        assert told.returncode == 1 and "not the same vocabulary" in told.stderr, told
+            status, result = post(s, CHAT, **question())
+            assert status >= 500 and "choices" not in result, (status, result)
+        result = inspect("--draft", other, DEMO)
+        assert result.returncode == 1 and "not the same vocabulary" in result.stderr, result
 
 
 if __name__ == "__main__":

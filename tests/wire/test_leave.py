@@ -96,7 +96,7 @@ def by_reset(c):
 WAYS = (by_close, by_shutdown, by_reset)
 
 
-def leave(server, line, begin, is_there, way, what):
+def measure_disconnect(server, line, begin, is_there, way, what):
     """Returns the seconds until the server has detected the disconnect, and until the request
     has ended."""
     before = line.metrics()
@@ -118,7 +118,7 @@ def leave(server, line, begin, is_there, way, what):
 
 def check(server, line, what, begin, is_there, step=0.0):
     for way in WAYS:
-        times = [leave(server, line, begin, is_there, way, what) for _ in range(TRIES)]
+        times = [measure_disconnect(server, line, begin, is_there, way, what) for _ in range(TRIES)]
         noticed, gone = zip(*times)
         print(f"     {what}, {way.__name__}: noticed after {statistics.median(noticed) * 1e3:.1f} ms,"
             f" gone {statistics.median(gone) * 1e3:.1f} ms later")

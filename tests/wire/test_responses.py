@@ -18,7 +18,7 @@ def post(s, body, want=200, path="/v1/responses", **fields):
     return json.loads(text)
 
 
-def say(text, **more):
+def script_body(text, **more):
     return {"model": "echo", "input": "hi", "script": text, **more}
 
 
@@ -29,29 +29,29 @@ def code(s, method, path, **fields):
 
 def test_responses_of_another_key_are_not_found():
     with Server("--api-key", "aaaa:group=g,bbbb:group=g,cccc:admin", key="aaaa") as s:
-        mine = post(s, say("mine"))
+        mine = post(s, script_body("mine"))
         path, item = "/v1/responses/" + mine["id"], mine["output"][0]["id"]
         equal(code(s, "GET", path), (200, None))
         for other in ("bbbb", "cccc"):
             key = {"Authorization": "Bearer " + other}
             for method, to in (("GET", path), ("GET", path + "/input_items"), ("DELETE", path)):
                 equal(code(s, method, to, **key), (404, "response_not_found"))
-            equal(post(s, say("x", previous_response_id=mine["id"]), 404, **key)["error"]["code"],
+            equal(post(s, script_body("x", previous_response_id=mine["id"]), 404, **key)["error"]["code"],
                 "previous_response_not_found")
-            e = post(s, say("x", input=[{"type": "item_reference", "id": item}]), 404, **key)
+            e = post(s, script_body("x", input=[{"type": "item_reference", "id": item}]), 404, **key)
             equal(e["error"]["param"], "input[0].id")
         equal(code(s, "GET", path, Authorization="Bearer no")[0], 401)
-        post(s, say("x", previous_response_id=mine["id"]))
+        post(s, script_body("x", previous_response_id=mine["id"]))
         equal(code(s, "DELETE", path), (200, None))
 
 
 def test_a_server_without_a_store_returns_an_error():
     with Server("--responses-store", "0") as s:
-        r = post(s, say("hello"))
+        r = post(s, script_body("hello"))
         equal(r["store"], False)
         equal(code(s, "GET", "/v1/responses/" + r["id"]), (404, "response_not_found"))
-        for body, param in ((say("x", previous_response_id=r["id"]), "previous_response_id"),
-                (say("x", input=[{"type": "item_reference", "id": r["output"][0]["id"]}]),
+        for body, param in ((script_body("x", previous_response_id=r["id"]), "previous_response_id"),
+                (script_body("x", input=[{"type": "item_reference", "id": r["output"][0]["id"]}]),
                     "input")):
             e = post(s, body, 400)["error"]
             equal((e["param"], e["code"]), (param, "unsupported_parameter"))
@@ -60,7 +60,7 @@ def test_a_server_without_a_store_returns_an_error():
 def test_the_oldest_responses_are_evicted():
     with Server("--responses-store", "64K", "--responses-key-share", "50") as s:
         big = "word " * 400  # 2 kB, twice: as the item and in its text
-        ids = [post(s, say("ok", input=big))["id"] for _ in range(30)]
+        ids = [post(s, script_body("ok", input=big))["id"] for _ in range(30)]
         there = [code(s, "GET", "/v1/responses/" + i)[0] == 200 for i in ids]
         equal(there, sorted(there))
         assert there[-1] and not there[0] and 4 <= sum(there) <= 16, there
@@ -69,7 +69,7 @@ def test_the_oldest_responses_are_evicted():
         equal(int(metrics["inferflux_responses_kept"]), sum(there))
         equal(int(metrics["inferflux_responses_evicted_total"]), 30 - sum(there))
         assert int(metrics["inferflux_responses_kept_bytes"]) <= 32 * 1024
-        huge = post(s, say("", model="demo", input="word " * 9000, truncation="auto"), 400)
+        huge = post(s, script_body("", model="demo", input="word " * 9000, truncation="auto"), 400)
         equal(huge["error"]["code"], "context_length_exceeded")
 
 
@@ -78,13 +78,13 @@ def test_a_used_conversation_does_not_expire():
         longest = 2
         while longest >= 2:  # if this program paused for that long, the response may have expired
             asked = began = time.monotonic()
-            first = last = post(s, say("one"))
+            first = last = post(s, script_body("one"))
             longest, status = 0, 200
             while status == 200 and time.monotonic() - began < 3:
                 time.sleep(0.6)
                 before, asked = asked, time.monotonic()
                 status, _, text = s.request("POST", "/v1/responses",
-                    json.dumps(say("more", previous_response_id=last["id"])))
+                    json.dumps(script_body("more", previous_response_id=last["id"])))
                 last = json.loads(text)
                 longest = max(longest, time.monotonic() - before)
             there = code(s, "GET", "/v1/responses/" + first["id"])[0]
@@ -96,10 +96,10 @@ def test_a_used_conversation_does_not_expire():
 
 def test_the_first_responses_of_a_conversation_may_be_deleted():
     with Server() as s:
-        first = post(s, say("one"))
-        second = post(s, say("two", previous_response_id=first["id"]))
+        first = post(s, script_body("one"))
+        second = post(s, script_body("two", previous_response_id=first["id"]))
         equal(code(s, "DELETE", "/v1/responses/" + first["id"])[0], 200)
-        third = post(s, say("three", previous_response_id=second["id"]))
+        third = post(s, script_body("three", previous_response_id=second["id"]))
         assert third["usage"]["input_tokens"] > second["usage"]["input_tokens"]
 
 
@@ -109,7 +109,7 @@ def test_a_response_is_stored_when_its_stream_ends():
         last = None
         for i in range(40):
             more = {"previous_response_id": last} if last else {}
-            text = s.request("POST", "/v1/responses", json.dumps(say(str(i), stream=True,
+            text = s.request("POST", "/v1/responses", json.dumps(script_body(str(i), stream=True,
                 **more)))[2].decode()
             last = json.loads(text.strip().rsplit("data: ", 1)[1])["response"]["id"]
             equal(code(s, "GET", "/v1/responses/" + last)[0], 200)
@@ -118,7 +118,7 @@ def test_a_response_is_stored_when_its_stream_ends():
 def test_a_disconnected_response_is_not_stored():
     with Server() as s:
         c = s.connect()
-        body = json.dumps(say({"text": "word " * 1000, "delay_ms": 20}, stream=True))
+        body = json.dumps(script_body({"text": "word " * 1000, "delay_ms": 20}, stream=True))
         c.sendall(f"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
             f"{body}".encode())
         got = read_until(c, lambda data: b"output_text.delta" in data)
@@ -200,7 +200,7 @@ def test_requests_of_coding_agents_are_accepted():
 
 def test_invalid_paths_are_rejected():
     with Server() as s:
-        r = post(s, say("x"))
+        r = post(s, script_body("x"))
         for path in (f"/v1/responses/{r['id']}/nothing", f"/v1/responses/{r['id']}/input_items/x"):
             status, head, _ = s.get(path)
             equal((status, head["content-type"]), (404, "application/problem+json"))
@@ -214,10 +214,10 @@ def test_invalid_paths_are_rejected():
 def test_a_long_conversation_in_many_items():
     """A large body is parsed by a worker thread; its references are resolved there, too."""
     with Server() as s:
-        r = post(s, say("x", input=[{"role": "user", "content": "a b c"}] * 10))
+        r = post(s, script_body("x", input=[{"role": "user", "content": "a b c"}] * 10))
         items = [{"type": "item_reference", "id": f"msg_{r['id'][5:]}_i{i % 10}"}
             for i in range(40)]
-        body = say("done", input=items, metadata={}, script="done",
+        body = script_body("done", input=items, metadata={}, script="done",
             safety_identifier="s" * 1000, x_padding="p" * 40000)
         equal(post(s, body)["output"][0]["content"][0]["text"], "done")
 
@@ -227,7 +227,7 @@ def test_long_input_is_listed_by_a_worker_thread():
     with Server() as s:
         n = 200
         items = [{"role": "user", "content": f"{i} " + "a" * 500} for i in range(n)]
-        path = f"/v1/responses/{post(s, say('x', input=items))['id']}/input_items"
+        path = f"/v1/responses/{post(s, script_body('x', input=items))['id']}/input_items"
         page = json.loads(s.get(path + "?limit=2&order=asc")[2])
         equal([i["content"][0]["text"].split()[0] for i in page["data"]], ["0", "1"])
         page = json.loads(s.get(path + f"?limit=1&order=asc&after={page['last_id']}")[2])

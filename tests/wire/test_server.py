@@ -216,23 +216,23 @@ def test_the_next_turn_uses_the_prefix_cache():
         text, n, cached = chat_of(off, first)
         second = first + [{"role": "assistant", "content": text},
             {"role": "user", "content": "And of the wind?"}]
-        told, n_second, cached_second = chat_of(off, second)
+        reply, n_second, cached_second = chat_of(off, second)
         equal((cached, cached_second), (0, 0))
         equal(metric(off, "prefix_queries_total"), 0.0)
     alpha, beta = ({"Authorization": f"Bearer {k}"} for k in ("alpha", "beta"))
     with Server("--api-key", "alpha,beta", ready=False) as s:
         until(lambda: s.get("/readyz")[0] == 200, "ready")
         equal(chat_of(s, first, **alpha), (text, n, 0))
-        equal(chat_of(s, second, **alpha)[:2], (told, n_second))
+        equal(chat_of(s, second, **alpha)[:2], (reply, n_second))
         equal(metric_as(s, "prefix_queries_total", alpha), 2.0)
         # The previous turn is cached; the template may render the end of a reply differently.
         assert metric_as(s, "prefix_matched_tokens_total", alpha) >= n - 8
         again = chat_of(s, second, **alpha)
-        equal(again, (told, n_second, n_second - 1))
+        equal(again, (reply, n_second, n_second - 1))
         # Another key, another salt, or a request without caching finds nothing.
-        equal(chat_of(s, second, **beta), (told, n_second, 0))
-        equal(chat_of(s, second, body={"cache_salt": "mine"}, **alpha), (told, n_second, 0))
-        equal(chat_of(s, second, body={"cache_prompt": False}, **alpha), (told, n_second, 0))
+        equal(chat_of(s, second, **beta), (reply, n_second, 0))
+        equal(chat_of(s, second, body={"cache_salt": "mine"}, **alpha), (reply, n_second, 0))
+        equal(chat_of(s, second, body={"cache_prompt": False}, **alpha), (reply, n_second, 0))
         equal(chat_of(s, second, body={"cache_salt": "mine"}, **alpha)[2], n_second - 1)
     with Server("--api-key", "alpha,beta", "--prefix-share", "all", "--kv-evict", "clock",
             ready=False) as s:
@@ -246,14 +246,14 @@ def test_kv_pages_survive_a_restart_on_disk():
     with tempfile.TemporaryDirectory() as disk:
         for turn in range(2):
             with Server("--kv-disk", disk, "--kv-disk-bytes", "64M") as s:
-                told = chat_of(s, first)
+                reply = chat_of(s, first)
                 if turn == 0:
-                    cold = told
-                    equal(told[2], 0)
+                    cold = reply
+                    equal(reply[2], 0)
                 else:
-                    equal(told[:2], cold[:2])
+                    equal(reply[:2], cold[:2])
                     assert metric(s, "kv_disk_fetched_pages_total") >= 2
-                    equal(told[2], 32 * metric(s, "kv_disk_fetched_pages_total"))
+                    equal(reply[2], 32 * metric(s, "kv_disk_fetched_pages_total"))
 
 
 def test_a_slow_reader_is_bounded_and_blocks_no_other():

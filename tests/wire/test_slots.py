@@ -24,7 +24,7 @@ def complete(s, **more):
     return json.loads(body)
 
 
-def act(s, slot, action, body=None, **fields):
+def slot_action(s, slot, action, body=None, **fields):
     status, _, answer = s.request("POST", f"/slots/{slot}?action={action}",
         json.dumps(body or {}).encode(), **fields)
     return status, json.loads(answer)
@@ -57,7 +57,7 @@ def test_requests_are_assigned_to_slots():
             status, _, body = s.request("POST", "/completion",
                 json.dumps({"prompt": "x", "id_slot": bad}).encode())
             equal((status, json.loads(body)["error"]["message"]), (400, "Invalid slot ID"))
-        status, answer = act(s, 0, "save", {"filename": "x"})
+        status, answer = slot_action(s, 0, "save", {"filename": "x"})
         equal((status, error(answer)), (501, (501, "not_supported_error",
             "This server does not support slots action. Start it with `--slot-save-path`")))
 
@@ -92,7 +92,7 @@ def test_a_conversation_is_restored_in_a_later_server():
     with tempfile.TemporaryDirectory() as d:
         with Server("--slot-save-path", d) as s:
             equal(complete(s, id_slot=2)["content"], want["content"])
-            status, saved = act(s, 2, "save", {"filename": "talk 1.bin"})
+            status, saved = slot_action(s, 2, "save", {"filename": "talk 1.bin"})
             equal(status, 200, saved)
             path = os.path.join(d, "talk 1.bin")
             equal((saved["id_slot"], saved["filename"]), (2, "talk 1.bin"))
@@ -101,7 +101,7 @@ def test_a_conversation_is_restored_in_a_later_server():
             assert saved["n_saved"] >= want["tokens_evaluated"], saved
             assert saved["timings"]["save_ms"] > 0
         with Server("--slot-save-path", d) as s:
-            status, back = act(s, 1, "restore", {"filename": "talk 1.bin"})
+            status, back = slot_action(s, 1, "restore", {"filename": "talk 1.bin"})
             equal(status, 200, back)
             equal((back["id_slot"], back["n_restored"]), (1, saved["n_saved"]))
             equal(back["n_read"], saved["n_written"])
@@ -115,19 +115,19 @@ def test_a_conversation_is_restored_in_a_later_server():
             assert found >= want["tokens_evaluated"], found
             # The digest of the model was stored; files of clients cannot collide with it.
             assert os.path.exists(os.path.join(d, ".digests"))
-            equal(act(s, 1, "save", {"filename": ".digests"})[0], 400)
+            equal(slot_action(s, 1, "save", {"filename": ".digests"})[0], 400)
 
 
 def test_an_erased_prefix_is_not_found():
     with tempfile.TemporaryDirectory() as d, Server("--slot-save-path", d) as s:
         complete(s, id_slot=0)
         equal(complete(s, id_slot=0)["timings"]["cache_n"] > 0, True)
-        status, gone = act(s, 0, "erase")
+        status, gone = slot_action(s, 0, "erase")
         equal(status, 200, gone)
         assert gone["id_slot"] == 0 and gone["n_erased"] > 0, gone
-        equal(act(s, 0, "erase"), (200, {"id_slot": 0, "n_erased": 0}))
+        equal(slot_action(s, 0, "erase"), (200, {"id_slot": 0, "n_erased": 0}))
         equal(complete(s, id_slot=3)["timings"]["cache_n"], 0)
-        status, answer = act(s, 0, "save", {"filename": "x"})
+        status, answer = slot_action(s, 0, "save", {"filename": "x"})
         equal(status, 400, answer)
 
 
@@ -138,19 +138,19 @@ def test_file_names_cannot_leave_the_directory():
         complete(s, id_slot=0)
         for name in bad:
             for action in ("save", "restore"):
-                status, answer = act(s, 0, action, {"filename": name})
+                status, answer = slot_action(s, 0, action, {"filename": name})
                 equal((status, error(answer)[1]), (400, "invalid_request_error"), name)
         equal([f for f in os.listdir(d)], [], "nothing was written")
         outside = os.path.join(s.dir.name, "outside")
         with open(outside, "w") as f:
             f.write("mine")
         os.symlink(outside, os.path.join(d, "link"))
-        equal(act(s, 0, "restore", {"filename": "link"})[0], 500)
-        equal(act(s, 0, "save", {"filename": "link"})[0], 200)  # the link itself is replaced
+        equal(slot_action(s, 0, "restore", {"filename": "link"})[0], 500)
+        equal(slot_action(s, 0, "save", {"filename": "link"})[0], 200)  # the link itself is replaced
         equal(open(outside).read(), "mine")
         os.mkfifo(os.path.join(d, "pipe"))
-        equal(act(s, 0, "restore", {"filename": "pipe"})[0], 500)
-        equal(act(s, 0, "restore", {"filename": "none"})[0], 404)
+        equal(slot_action(s, 0, "restore", {"filename": "pipe"})[0], 500)
+        equal(slot_action(s, 0, "restore", {"filename": "none"})[0], 404)
         for path, message in (("9?action=save", "Invalid slot ID"), ("x?action=save", "Invalid slot ID"),
                 ("-1?action=save", "Invalid slot ID"), ("0?action=burn", "Invalid action"),
                 ("0", "Invalid action")):
@@ -162,7 +162,7 @@ def test_damaged_and_foreign_files_are_rejected():
     with tempfile.TemporaryDirectory() as d:
         with Server("--slot-save-path", d) as s:
             complete(s, id_slot=0)
-            equal(act(s, 0, "save", {"filename": "good"})[0], 200)
+            equal(slot_action(s, 0, "save", {"filename": "good"})[0], 200)
             with open(os.path.join(d, "good"), "rb") as f:
                 good = f.read()
             damaged = {"cut": good[:-1], "short": good[:100], "empty": b"", "none": b"x" * 5000,
@@ -172,12 +172,12 @@ def test_damaged_and_foreign_files_are_rejected():
             for name, data in damaged.items():
                 with open(os.path.join(d, name), "wb") as f:
                     f.write(data)
-                status, answer = act(s, 0, "restore", {"filename": name})
+                status, answer = slot_action(s, 0, "restore", {"filename": name})
                 assert status in (400, 413), (name, status, answer)
-            equal(act(s, 0, "restore", {"filename": "good"})[0], 200)
+            equal(slot_action(s, 0, "restore", {"filename": "good"})[0], 200)
             equal(json.loads(s.get("/debug/invariants")[2])["ok"], True)
         with Server("--slot-save-path", d, "--kv-type", "bf16") as s:
-            status, answer = act(s, 0, "restore", {"filename": "good"})
+            status, answer = slot_action(s, 0, "restore", {"filename": "good"})
             equal((status, error(answer)[2]), (400, "Unable to restore slot: a record of pages that "
                 "are laid out differently"))
         copy = os.path.join(d, "copy.gguf")
@@ -187,7 +187,7 @@ def test_damaged_and_foreign_files_are_rejected():
         with open(copy, "wb") as f:
             f.write(data)
         with Server("--slot-save-path", d, "--model", copy, config=None) as s:
-            status, answer = act(s, 0, "restore", {"filename": "good"})
+            status, answer = slot_action(s, 0, "restore", {"filename": "good"})
             equal((status, error(answer)[2]),
                 (400, "Unable to restore slot: a record of another model"))
 
@@ -201,7 +201,7 @@ def test_kv_of_a_replaced_model_file_is_not_saved():
             complete(s, id_slot=0)
             shutil.copy(copy, copy + ".new")
             os.replace(copy + ".new", copy)  # the same bytes, but that is not verified
-            status, answer = act(s, 0, "save", {"filename": "x"})
+            status, answer = slot_action(s, 0, "save", {"filename": "x"})
             assert "files changed since it was loaded" in error(answer)[2], (status, answer)
             assert not os.path.exists(os.path.join(d, "slots", "x"))
 
@@ -214,25 +214,25 @@ def test_keys_are_isolated():
             ask = lambda k, **more: json.loads(s.request("POST", "/completion",
                 json.dumps({**ASK, **more}).encode(), **as_key(k))[2])
             ask("a", id_slot=0)
-            equal(act(s, 0, "save", {"filename": "x"}, **as_key("a"))[0], 200)
-            equal(act(s, 0, "save", {"filename": "x"}, **as_key("b"))[0], 403)
-            equal(act(s, 0, "erase", **as_key("b"))[0], 403)
-            equal(act(s, 0, "restore", {"filename": "x"}, **as_key("b"))[0], 404)
+            equal(slot_action(s, 0, "save", {"filename": "x"}, **as_key("a"))[0], 200)
+            equal(slot_action(s, 0, "save", {"filename": "x"}, **as_key("b"))[0], 403)
+            equal(slot_action(s, 0, "erase", **as_key("b"))[0], 403)
+            equal(slot_action(s, 0, "restore", {"filename": "x"}, **as_key("b"))[0], 404)
             assert "params" in slots(s, **as_key("a"))[1][0]
             assert "params" not in slots(s, **as_key("b"))[1][0]
             # A file that was moved there manually still belongs to the other key.
             equal(ask("b", id_slot=1)["timings"]["cache_n"], 0)
-            equal(act(s, 1, "save", {"filename": "x"}, **as_key("b"))[0], 200)
+            equal(slot_action(s, 1, "save", {"filename": "x"}, **as_key("b"))[0], 200)
             mine, other = sorted(f for f in os.listdir(d) if f.startswith("key-"))
             for to, of in ((mine, other), (other, mine)):
                 os.link(os.path.join(d, of, "x"), os.path.join(d, to, "moved"))
             for k in "ab":
-                equal(act(s, 3, "restore", {"filename": "moved"}, **as_key(k))[0], 403)
+                equal(slot_action(s, 3, "restore", {"filename": "moved"}, **as_key(k))[0], 403)
             # Keys of a group share, other keys do not.
             equal(ask("r1", id_slot=2)["timings"]["cache_n"], 0)
             assert ask("r2", id_slot=2)["timings"]["cache_n"] > 0
-            equal(act(s, 2, "save", {"filename": "y"}, **as_key("r2"))[0], 200)
-            equal(act(s, 2, "restore", {"filename": "y"}, **as_key("r1"))[0], 200)
+            equal(slot_action(s, 2, "save", {"filename": "y"}, **as_key("r2"))[0], 200)
+            equal(slot_action(s, 2, "restore", {"filename": "y"}, **as_key("r1"))[0], 200)
             equal(ask("root")["timings"]["cache_n"], 0)
 
 
@@ -240,10 +240,10 @@ def test_files_have_a_limit():
     with tempfile.TemporaryDirectory() as d:
         with Server("--slot-save-path", d, "--slot-save-bytes", "1M") as s:
             complete(s, id_slot=0)
-            size = act(s, 0, "save", {"filename": "x"})[1]["n_written"]
+            size = slot_action(s, 0, "save", {"filename": "x"})[1]["n_written"]
             for _ in range((1 << 20) // size + 2):
-                equal(act(s, 0, "save", {"filename": "x"})[0], 200)  # it replaces its own file
-            answers = [act(s, 0, "save", {"filename": f"y{i}"})[0] for i in range((1 << 20) // size)]
+                equal(slot_action(s, 0, "save", {"filename": "x"})[0], 200)  # it replaces its own file
+            answers = [slot_action(s, 0, "save", {"filename": f"y{i}"})[0] for i in range((1 << 20) // size)]
             equal(answers[-1], 413)
             equal([f for f in os.listdir(d) if f.startswith(".part")], [])
 
@@ -256,7 +256,7 @@ def test_slot_files_do_not_block_other_requests():
         def busy(i):
             for n in range(20):
                 for action in ("save", "restore"):
-                    status, answer = act(s, 0, action, {"filename": f"f{i}"})
+                    status, answer = slot_action(s, 0, action, {"filename": f"f{i}"})
                     if status != 200:
                         failed.append(answer)
 

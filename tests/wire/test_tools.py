@@ -117,12 +117,12 @@ def test_every_format_is_parsed_in_bodies_and_streams():
             equal(calls_of(m), want["call"], what)
             equal(choice["finish_reason"], reason, what)
             for chunk in ("token", "char", "all"):
-                told, finish, _ = gather(ask(s, want["in"], stream=True, chunk=chunk, **model))
-                equal(told["content"], want["content"], what)
-                equal(told["reasoning_content"], want["reasoning"], what)
+                streamed, finish, _ = gather(ask(s, want["in"], stream=True, chunk=chunk, **model))
+                equal(streamed["content"], want["content"], what)
+                equal(streamed["reasoning_content"], want["reasoning"], what)
                 equal(finish, reason, what)
                 if not want["broken"]:
-                    equal(calls_of(told), want["call"], what)
+                    equal(calls_of(streamed), want["call"], what)
                 n += 1
     assert n > 600, n
 
@@ -246,8 +246,8 @@ def test_choices_stop_strings_and_counts():
         for choice in r["choices"]:
             equal(calls_of(choice["message"]), [("note", {"text": "STOP"})])
         equal(len({c["message"]["tool_calls"][0]["id"] for c in r["choices"]}), 3)
-        thoughts = r["usage"]["completion_tokens_details"]["reasoning_tokens"]
-        assert 0 < thoughts < r["usage"]["completion_tokens"], r["usage"]
+        n_reasoning = r["usage"]["completion_tokens_details"]["reasoning_tokens"]
+        assert 0 < n_reasoning < r["usage"]["completion_tokens"], r["usage"]
         # Stop strings apply to all output: the call is truncated, and therefore text.
         choice, = json.loads(ask(s, text, stop="STOP", chunk="token"))["choices"]
         equal((choice["finish_reason"], choice["stop_reason"]), ("stop", "STOP"))
