@@ -8,7 +8,7 @@
 
 #include <unistd.h>
 
-static char model[] = "/tmp/inferflux-fault-gguf-XXXXXX";
+static char model_path[] = "/tmp/inferflux-fault-gguf-XXXXXX";
 
 /* Opens, encodes, closes; returns -1 with *e at the first failure. */
 static int path_to_tokens(const char *path, struct err *e)
@@ -53,20 +53,20 @@ static void make_model(void)
 {
     struct synth s;
     struct err e = { 0 };
-    int fd = mkstemp(model);
+    int fd = mkstemp(model_path);
 
     EXPECT(fd >= 0);
     close(fd);
     synth_preset(&s, "tiny");
     s.n_layers = 1;
     s.n_vocab = 400;
-    EXPECT_EQ(synth_write(&s, model, &e), 0);
+    EXPECT_EQ(synth_write(&s, model_path, &e), 0);
 }
 
 static void drop_model(void)
 {
-    unlink(model);
-    memcpy(model + strlen(model) - 6, "XXXXXX", 6);
+    unlink(model_path);
+    memcpy(model_path + strlen(model_path) - 6, "XXXXXX", 6);
 }
 
 static void every_allocation_may_fail(void)
@@ -74,7 +74,7 @@ static void every_allocation_may_fail(void)
     char path[512];
 
     make_model();
-    uint64_t n = fail_each_allocation(model);
+    uint64_t n = fail_each_allocation(model_path);
     printf("made-up BPE model: %llu allocations\n", (unsigned long long)n);
 #ifdef TESTING
     EXPECT(n > 15);
@@ -98,10 +98,10 @@ static void every_system_call_may_fail(void)
     for (size_t i = 0; i < ARRAY_LEN(sites); i++) {
         struct err e = { 0 };
         fault_arm(sites[i], 1);
-        EXPECT_EQ(path_to_tokens(model, &e), -1);
+        EXPECT_EQ(path_to_tokens(model_path, &e), -1);
         fault_arm(sites[i], 0);
-        EXPECT(e.code == ERR_IO && strstr(e.msg, model));
-        EXPECT_EQ(path_to_tokens(model, &e), 0);
+        EXPECT(e.code == ERR_IO && strstr(e.msg, model_path));
+        EXPECT_EQ(path_to_tokens(model_path, &e), 0);
     }
     drop_model();
 #else
@@ -126,17 +126,17 @@ static void writing_may_fail_anywhere(void)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         uint64_t nth = 1;
         make_model();
-        unlink(model);
-        snprintf(part, sizeof(part), "%s.part", model);
+        unlink(model_path);
+        snprintf(part, sizeof(part), "%s.part", model_path);
         for (;; nth++) {
             struct err e = { 0 };
             fault_arm(rows[i].site, nth);
-            int rc = synth_write(&s, model, &e);
+            int rc = synth_write(&s, model_path, &e);
             fault_arm(rows[i].site, 0);
             EXPECT(access(part, F_OK) < 0);
             if (rc == 0)
                 break;
-            EXPECT(e.code == rows[i].code && access(model, F_OK) < 0);
+            EXPECT(e.code == rows[i].code && access(model_path, F_OK) < 0);
         }
         EXPECT(nth > 8);
         drop_model();

@@ -16,7 +16,7 @@ static uint64_t touch(const void *p, uint64_t n)
     return sum;
 }
 
-static uint64_t walk(const struct gguf *g, const uint8_t *data, size_t n)
+static uint64_t read_all_views(const struct gguf *g, const uint8_t *data, size_t n)
 {
     uint64_t sum = 0, total = 0;
 
@@ -86,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         CHECK(e.code != ERR_NONE && e.msg[0] && !strchr(e.msg, '\n'));
         return 0;
     }
-    (void)walk(g, data, n);
+    (void)read_all_views(g, data, n);
     buf_init(&out, 16 * MB);
     gguf_describe(g, false, &out);
     gguf_describe(g, true, &out);

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { CUTS_MAX = 65536 };
 
-static size_t count(const char *(*at)(size_t))
+static size_t count_marker(const char *(*at)(size_t))
 {
     size_t n = 0;
 
@@ -40,7 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size < 4 || size > CUTS_MAX)
         return 0;
-    size_t tool = data[0] % count(parser_tool_id), thinking = data[1] % count(parser_thinking_id);
+    size_t tool = data[0] % count_marker(parser_tool_id),
+           thinking = data[1] % count_marker(parser_thinking_id);
     struct str text = { (const char *)data + 4, size - 4 };
     struct arena *a = arena_new(MB);
     uint64_t x = data[3];

@@ -22,7 +22,7 @@ static const char *const pieces[] = { "ab", "abc", "er", "he", "\xC4\xA0h", "\xC
 static const char *const spm_pieces[] = { "\xE2\x96\x81", "h", "e", "he", "\xE2\x96\x81h",
     "\xE2\x96\x81he", "\xE2\x96\x81\xE2\x96\x81", "\xC3\xA9", "a", "b", "ab" };
 
-static struct vocab *make(const char *pre)
+static struct vocab *make_vocab(const char *pre)
 {
     static char bytes[256][8];
     struct str tokens[300], pairs[ARRAY_LEN(merges)];
@@ -119,7 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     size_t which = data[0] % ARRAY_LEN(pres);
     bool is_bpe = *pres[which] != '\0';
     if (!vocabs[which])
-        vocabs[which] = make(pres[which]);
+        vocabs[which] = make_vocab(pres[which]);
     const struct vocab *v = vocabs[which];
     struct str text = { (const char *)data + 2, n - 2 };
     size_t cut = data[1] % (text.n + 1);

@@ -86,8 +86,9 @@ static const char everything[] =
                   "\"string\","
                   "\"description\":\"w15argument\"}}}}}],\"add_generation_prompt\":true}";
 
-static const char *const words[] = { "w1sys", "w2sys", "w3user", "w4user", "w5user", "w7look",
-    "w8city", "w9city", "w10result", "w11said", "w12late", "w13user", "w14tool", "w15argument" };
+static const char *const client_texts[] = { "w1sys", "w2sys", "w3user", "w4user", "w5user",
+    "w7look", "w8city", "w9city", "w10result", "w11said", "w12late", "w13user", "w14tool",
+    "w15argument" };
 
 static void every_part_of_a_request_is_rendered(void)
 {
@@ -106,11 +107,11 @@ static void every_part_of_a_request_is_rendered(void)
         if (rc)
             fprintf(stderr, "... of %s\n", models[i].file);
         n_bad += rc != 0;
-        for (size_t k = 0; !rc && k < ARRAY_LEN(words); k++) {
+        for (size_t k = 0; !rc && k < ARRAY_LEN(client_texts); k++) {
             struct str prompt = { r.spans[0].text.p, r.n_bytes };
-            if (str_find(prompt, str_of(words[k])) >= 0)
+            if (str_find(prompt, str_of(client_texts[k])) >= 0)
                 continue;
-            fprintf(stderr, "%s: no %s\n", models[i].file, words[k]);
+            fprintf(stderr, "%s: no %s\n", models[i].file, client_texts[k]);
             n_bad++;
         }
         arena_free(a);

@@ -10,7 +10,7 @@
 
 /* Both columns of a row are what must be removed from the vendor's prompt to make it equal to
  * ours: "" = nothing, the prompts are equal; NULL = they differ in more than that, see `why`. */
-struct row {
+struct family_case {
     const char *file, *arch;
     const char *tokens[8]; /* tokens of the real vocabulary that distinguish families */
     const char *eos;
@@ -19,7 +19,7 @@ struct row {
     const char *why;
 };
 
-static const struct row rows[] = {
+static const struct family_case family_cases[] = {
     { "Qwen-Qwen2.5-7B-Instruct", "qwen2", { "<|im_start|>", "<|im_end|>", "<|endoftext|>" },
         "<|im_end|>", "chatml",
         "<|im_start|>system\nYou are Qwen, created by Alibaba Cloud. You are a helpful "
@@ -94,7 +94,7 @@ static const struct row rows[] = {
         "<|return|>", "gpt_oss", NULL, NULL, "the file has to bring it" },
 };
 
-static struct vocab *vocab_of(const struct row *r)
+static struct vocab *vocab_of(const struct family_case *r)
 {
     struct kit_vocab k = { 0 };
     struct gguf_writer *w = gguf_writer_new(32);
@@ -145,8 +145,8 @@ static void remove_text(char *text, const char *what)
         memmove(at, at + n, strlen(at + n) + 1);
 }
 
-static void compare(const struct row *r, const struct fitting *own, const struct fitting *vendor,
-    const char *request, const char *extra)
+static void compare(const struct family_case *r, const struct fitting *own,
+    const struct fitting *vendor, const char *request, const char *extra)
 {
     char *ours = prompt_of(own, request), *theirs = prompt_of(vendor, request);
     bool is_equal = !strcmp(ours, theirs);
@@ -171,8 +171,8 @@ static void compare(const struct row *r, const struct fitting *own, const struct
 
 static void file_without_template_gets_that_of_its_family(void)
 {
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        const struct row *r = &rows[i];
+    for (size_t i = 0; i < ARRAY_LEN(family_cases); i++) {
+        const struct family_case *r = &family_cases[i];
         struct vocab *v = vocab_of(r);
         const struct chat_family *f = chat_family_of_vocab(v);
         char *source = kit_template(r->file);

@@ -118,7 +118,7 @@ static void compare_with(struct loss *l, struct lm *f16, struct lm *other, const
     l->n += t->n;
 }
 
-static void measure(struct loss *l, enum kv_type type)
+static void measure_loss(struct loss *l, enum kv_type type)
 {
     static struct text texts[ARRAY_LEN(prompts)];
     struct gguf *g;
@@ -145,7 +145,7 @@ static void f16_equals_itself(void)
 {
     struct loss l;
 
-    measure(&l, KV_F16);
+    measure_loss(&l, KV_F16);
     EXPECT(l.n > 500 && l.n_same == l.n && l.worst < 1e-12);
 }
 
@@ -153,7 +153,7 @@ static void bf16_is_close_to_f16(void)
 {
     struct loss l;
 
-    measure(&l, KV_BF16);
+    measure_loss(&l, KV_BF16);
     EXPECT(l.n_same * 200 >= l.n * 199 && l.kl < 1e-3);
 }
 
@@ -161,7 +161,7 @@ static void q8_0_is_close_to_f16(void)
 {
     struct loss l;
 
-    measure(&l, KV_Q8_0);
+    measure_loss(&l, KV_Q8_0);
     EXPECT(l.kl > 0); /* the format has an effect */
     EXPECT(l.n_same * 200 >= l.n * 199 && l.kl < 1e-3);
 }

@@ -224,7 +224,7 @@ static void fill(struct buf *out, const char *text, struct str evil, struct str 
 
 /* ---- checks of the prompt */
 
-struct tally {
+struct prompt_stats {
     int n_rendered, n_shown, n_refused;
 };
 
@@ -301,7 +301,7 @@ static void expect_harmless(
 }
 
 static void send_body(const struct lexicon *l, int from, const struct dialect_body *b,
-    const struct fitting *f, struct tally *tally, const char *template_name)
+    const struct fitting *f, struct prompt_stats *prompt_stats, const char *template_name)
 {
     int to = MIN(from + TOKENS_AT_ONCE, l->n);
     struct arena *a = arena_new(256 * MB);
@@ -321,11 +321,11 @@ static void send_body(const struct lexicon *l, int from, const struct dialect_bo
         fprintf(stderr, "%s: %s\n%.*s\n", label, e.msg, (int)text.n, text.p);
     EXPECT(!rc || !b->must_parse);
     rc = rc || adapter_render(f->adapter, &ask.convo, &kit_when, a, &r, &e);
-    tally->n_refused += rc != 0;
+    prompt_stats->n_refused += rc != 0;
     if (!rc) {
         struct str whole = { r.spans[0].text.p, r.n_bytes };
-        tally->n_rendered++;
-        tally->n_shown += str_find(whole, STR("\xC2\xAB")) >= 0;
+        prompt_stats->n_rendered++;
+        prompt_stats->n_shown += str_find(whole, STR("\xC2\xAB")) >= 0;
         expect_harmless(l, from, to, &r, label);
     }
     buf_clear(&evil);
@@ -345,19 +345,20 @@ static void check_template(const char *source, const char *name, void *ctx)
     for (int i = 0; i < all->n; i++) {
         const struct lexicon *l = &all->l[i];
         struct fitting f = kit_fit(source, &(struct adapter_options){ .vocab = l->v });
-        struct tally tally = { 0 };
+        struct prompt_stats prompt_stats = { 0 };
         EXPECT_EQ(f.rc, 0);
         for (int from = 0; from < l->n; from += TOKENS_AT_ONCE)
             for (size_t b = 0; b < ARRAY_LEN(bodies); b++)
-                send_body(l, from, &bodies[b], &f, &tally, name);
+                send_body(l, from, &bodies[b], &f, &prompt_stats, name);
         /* The test would be empty if most bodies were rejected or their text were not in the
          * prompt. */
-        if (tally.n_shown * 4 < tally.n_rendered * 3 || tally.n_rendered < tally.n_refused)
+        if (prompt_stats.n_shown * 4 < prompt_stats.n_rendered * 3 ||
+            prompt_stats.n_rendered < prompt_stats.n_refused)
             fprintf(stderr, "%s, %s: %d rendered, %d shown, %d refused\n", l->name, name,
-                tally.n_rendered, tally.n_shown, tally.n_refused);
-        EXPECT(tally.n_shown * 4 >= tally.n_rendered * 3);
-        EXPECT(tally.n_rendered >= tally.n_refused);
-        all->n_rendered += tally.n_rendered;
+                prompt_stats.n_rendered, prompt_stats.n_shown, prompt_stats.n_refused);
+        EXPECT(prompt_stats.n_shown * 4 >= prompt_stats.n_rendered * 3);
+        EXPECT(prompt_stats.n_rendered >= prompt_stats.n_refused);
+        all->n_rendered += prompt_stats.n_rendered;
         kit_unfit(&f);
     }
 }

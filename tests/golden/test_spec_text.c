@@ -181,7 +181,7 @@ struct question {
     struct output whole, want;
 };
 
-static void ask(struct question *q, struct model *plain, struct rng *r, int round)
+static void generate(struct question *q, struct model *plain, struct rng *r, int round)
 {
     static const char *const prompts[] = {
         ("<|im_start|>user\nHow do I build InferFlux?<|im_end|>\n<|im_start|>assistant\n"),
@@ -226,7 +226,7 @@ static void compare(struct model *plain, struct model *drafting, uint64_t seed, 
 
     for (int round = 0; round < n_rounds; round += TOGETHER) {
         for (int i = 0; i < TOGETHER; i++) {
-            ask(&q[i], plain, &r, round / TOGETHER + i);
+            generate(&q[i], plain, &r, round / TOGETHER + i);
             p[i] = q[i].p;
             generate_all(drafting, &p[i], &got[i], 1);
             expect_same(&got[i], &q[i].want, p[i].n_choices);

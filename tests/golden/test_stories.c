@@ -109,7 +109,7 @@ static void compare_story(struct error_stats *y, struct lm *m, const struct json
 }
 
 /* The software emulation of AMX tiles is a kernel set, too. */
-static int choose(const struct kernels **out, const char *name, struct err *e)
+static int choose_kernels(const struct kernels **out, const char *name, struct err *e)
 {
     if (strcmp(name, "amx-soft"))
         return kernels_choose(out, name, e);
@@ -132,7 +132,7 @@ static struct error_stats compare_model(
     char file[64];
 
     snprintf(file, sizeof(file), "%s.gguf", name);
-    EXPECT(!choose(&o.kernels, kernels, &e));
+    EXPECT(!choose_kernels(&o.kernels, kernels, &e));
     if (gguf_open(&g, data_path(file), &e) || lm_open_llama(&m, g, &o, &e)) {
         fprintf(stderr, "%s\n", e.msg);
         fail();
@@ -201,7 +201,7 @@ static void compare_f16(const struct json *all)
     struct err e;
 
     for (size_t i = 0; i < ARRAY_LEN(sets); i++) {
-        if (choose(&k, sets[i], &e)) {
+        if (choose_kernels(&k, sets[i], &e)) {
             printf("skipped: %s\n", e.msg);
             continue;
         }

@@ -162,7 +162,7 @@ struct most {
     double steps, ms;
 };
 
-static size_t render(
+static size_t render_case(
     const struct fitting *f, const struct row *row, int n, const char *name, struct most *m)
 {
     struct arena *a = arena_new(GB);
@@ -198,9 +198,9 @@ static void with_template(const char *source, const char *name, void *ctx)
     printf("%-28.28s", name);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct most m;
-        size_t few = rows[i].is_many ? render(&f, &rows[i], FEW, name, &m) : 0;
+        size_t few = rows[i].is_many ? render_case(&f, &rows[i], FEW, name, &m) : 0;
         int n = few ? (int)MIN((size_t)MESSAGES, (size_t)PROMPT * FEW / few) : 0;
-        render(&f, &rows[i], n, name, &m);
+        render_case(&f, &rows[i], n, name, &m);
         if (n)
             printf(" %5d:", n);
         printf("%6.0fk", m.steps / 1000);

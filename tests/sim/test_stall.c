@@ -102,7 +102,7 @@ static void submit(
     EXPECT_EQ(port_submit(w->port, s->gen, now_ns, &e), 0);
 }
 
-static void take(struct stall_fixture *w, struct gen_event *ev)
+static void handle_event(struct stall_fixture *w, struct gen_event *ev)
 {
     struct stream *s = gen_user(ev->gen);
 
@@ -123,7 +123,7 @@ static void take(struct stall_fixture *w, struct gen_event *ev)
     gen_event_done(ev);
 }
 
-static void step(struct stall_fixture *w)
+static void run_step(struct stall_fixture *w)
 {
     struct msg *next;
     double keys = 0;
@@ -136,7 +136,7 @@ static void step(struct stall_fixture *w)
     EXPECT(core_step(w->core, now_ns));
     for (struct msg *m = mailbox_drain(w->reply); m; m = next) {
         next = m->next;
-        take(w, container_of(m, struct gen_event, msg));
+        handle_event(w, container_of(m, struct gen_event, msg));
     }
 }
 
@@ -148,7 +148,7 @@ static void close_fixture(struct stall_fixture *w)
     core_cancel_all(w->core, ERR_CANCELLED, now_ns);
     for (struct msg *m = mailbox_drain(w->reply); m; m = next) {
         next = m->next;
-        take(w, container_of(m, struct gen_event, msg));
+        handle_event(w, container_of(m, struct gen_event, msg));
     }
     core_drain(w->core, now_ns);
     core_close(w->core);
@@ -189,16 +189,16 @@ static struct stall stall_of(
     for (int i = 0; i < N_STREAMS; i++)
         submit(&w, &w.streams[i], SHORT_PROMPT, has_short_streams ? &w.brief[i] : &w.script);
     for (int i = 0; i < 400; i++)
-        step(&w);
+        run_step(&w);
     w.n_gaps = 0;
     for (int i = 0; i < 100; i++)
-        step(&w);
+        run_step(&w);
     r.steady = median(w.gaps, w.n_gaps);
     w.n_gaps = 0;
     uint64_t came = now_ns;
     submit(&w, &w.other, LONG_PROMPT, &w.one);
     while (w.other.gen)
-        step(&w);
+        run_step(&w);
     r.prefill_ms = (double)(now_ns - came) * 1e-6;
     median(w.gaps, w.n_gaps);
     r.longest = w.gaps[w.n_gaps - 1];
@@ -257,13 +257,13 @@ static void short_prompt_does_not_wait_for_a_long_one(void)
         for (int j = 0; j < N_STREAMS - 2; j++)
             submit(&w, &w.streams[j], SHORT_PROMPT, &w.script);
         for (int j = 0; j < 100; j++)
-            step(&w);
+            run_step(&w);
         submit(&w, &w.other, LONG_PROMPT, &w.one);
-        step(&w);
+        run_step(&w);
         submit(&w, &small, SHORT_PROMPT, &w.one);
         int n_steps = 0;
         while (small.gen)
-            step(&w), n_steps++;
+            run_step(&w), n_steps++;
         EXPECT(w.other.gen);
         EXPECT(n_steps <= 1 + SHORT_PROMPT / RIDING_ROWS_MIN);
         close_fixture(&w);

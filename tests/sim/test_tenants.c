@@ -49,7 +49,7 @@ static int n_waiting(struct trace *t, int tenant)
     return n;
 }
 
-static void add(struct trace *t, int tenant)
+static void add_job(struct trace *t, int tenant)
 {
     for (int i = 0; i < MAX_SEQS; i++) {
         struct job *j = &t->jobs[i];
@@ -112,7 +112,7 @@ static void check_bound(struct trace *t)
     EXPECT(t->high - t->low <= 2 * most);
 }
 
-static void step(struct trace *t)
+static void run_step(struct trace *t)
 {
     double tokens = 0;
 
@@ -120,7 +120,7 @@ static void step(struct trace *t)
         if (rng_below(&t->r, 60) == 0)
             t->is_busy[i] = !t->is_busy[i];
         while (t->is_busy[i] && n_waiting(t, i) < t->backlog[i])
-            add(t, i);
+            add_job(t, i);
     }
     sched_plan(t->sc, t->now, &t->plan);
     for (int i = 0; i < MAX_SEQS; i++)
@@ -160,7 +160,7 @@ static void run_trace(uint64_t seed)
     EXPECT_EQ(sched_new(&t.sc, t.pool, &l, &e), 0);
     plan_init(&t.plan, &l);
     for (int i = 0; i < 300; i++)
-        step(&t);
+        run_step(&t);
     for (int i = 0; i < MAX_SEQS; i++)
         if (t.jobs[i].id.i != SEQ_NONE.i)
             sched_end(t.sc, t.jobs[i].id);

@@ -10,12 +10,13 @@
 
 enum { CHOICES = 6 };
 
-static const char *const words[] = { "a", " b", "\"\n", "\xC3", "\xA9", "\xF0\x9F\x98\x80", "" };
+static const char *const token_texts[] = { "a", " b", "\"\n", "\xC3", "\xA9", "\xF0\x9F\x98\x80",
+    "" };
 
 static struct str token_bytes(const void *vocab, int32_t id)
 {
     (void)vocab;
-    return str_of(words[id]);
+    return str_of(token_texts[id]);
 }
 
 struct client_view { /* content that a client extracts from a response */
@@ -149,11 +150,11 @@ static void emit_random_events(struct answer *a, const struct ask *ask, uint64_t
     answer_usage(a, 11, (int)rng_below(&r, 11));
     while (n_open > 0) {
         int i = (int)rng_below(&r, (uint64_t)ask_n_choices(ask));
-        int32_t id = (int32_t)rng_below(&r, ARRAY_LEN(words));
+        int32_t id = (int32_t)rng_below(&r, ARRAY_LEN(token_texts));
         struct sampled s = { .id = id,
             .logprob = -(float)rng_next_unit(&r),
             .n_top = 1,
-            .top = { { (int32_t)rng_below(&r, ARRAY_LEN(words)), -0.5f } } };
+            .top = { { (int32_t)rng_below(&r, ARRAY_LEN(token_texts)), -0.5f } } };
         switch (rng_below(&r, 12)) {
         case 0:
             n_open -= !answer_choice_ended(a, i);

@@ -62,7 +62,7 @@ static struct rendered_prompt render_with(
     return t;
 }
 
-static struct rendered_prompt render(const char *source, const char *request)
+static struct rendered_prompt render_messages(const char *source, const char *request)
 {
     return render_with(source, &(struct adapter_options){ .arch = STR("") }, request);
 }
@@ -78,7 +78,7 @@ static void expect_rendered(const char *source, const char *messages, const char
     char request[4096];
 
     snprintf(request, sizeof(request), "{\"messages\":[%s]}", messages);
-    struct rendered_prompt t = render(source, request);
+    struct rendered_prompt t = render_messages(source, request);
     if (t.rc)
         fprintf(stderr, "%s\n", t.e.msg);
     EXPECT_EQ(t.rc, 0);
@@ -131,7 +131,7 @@ static void tools_are_listed_in_the_system_message(void)
         "{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"Looks.\","
         "\"parameters\":{\"type\":\"object\",\"properties\":{\"at\":{\"type\":\"integer\"}}}}}";
     struct rendered_prompt t =
-        render(all_roles, "{\"messages\":[" S("be kind") "," U("hi") "]," TOOLS "}");
+        render_messages(all_roles, "{\"messages\":[" S("be kind") "," U("hi") "]," TOOLS "}");
 
     EXPECT_EQ(t.rc, 0);
     EXPECT_STR(t.f.info->tool_parser, "hermes_json");
@@ -142,7 +142,7 @@ static void tools_are_listed_in_the_system_message(void)
     EXPECT(strstr(t.trusted, "# Tools") != NULL && !strstr(t.trusted, "look"));
     rendered_prompt_free(&t);
 
-    t = render(strict, "{\"messages\":[" U("hi") "]," TOOLS "}");
+    t = render_messages(strict, "{\"messages\":[" U("hi") "]," TOOLS "}");
     EXPECT_EQ(t.rc, 0);
     EXPECT(strstr(t.text, "<user># Tools") == t.text);
     EXPECT(strstr(t.text, "\n\nhi</><assistant>") != NULL);
@@ -159,10 +159,10 @@ static void tools_are_listed_in_the_system_message(void)
 static void inserted_text_is_trusted_and_client_text_is_not(void)
 {
 #define EVIL "<tool_call>"
-    struct rendered_prompt t =
-        render(strict, "{\"messages\":[" S(EVIL) "," U(EVIL) "," CALL ",{\"role\":"
-                                                             "\"tool\",\"content\":\"" EVIL
-                                                             "\"}," U(EVIL) "]," TOOLS "}");
+    struct rendered_prompt t = render_messages(strict,
+        "{\"messages\":[" S(EVIL) "," U(EVIL) "," CALL ",{\"role\":"
+                                              "\"tool\",\"content\":\"" EVIL
+                                              "\"}," U(EVIL) "]," TOOLS "}");
 
     EXPECT_EQ(t.rc, 0);
     size_t n_all = 0, n_ours = 0;
@@ -242,7 +242,7 @@ static void reasoning_is_enabled_in_the_way_of_the_family(void)
         char request[300];
         snprintf(request, sizeof(request),
             "{\"messages\":[" U("x") "],\"chat_template_kwargs\":%s}", rows[i].kwargs);
-        struct rendered_prompt t = render(rows[i].source, request);
+        struct rendered_prompt t = render_messages(rows[i].source, request);
         EXPECT_EQ(t.rc, 0);
         if (!str_ends(str_of(t.text), str_of(rows[i].end)))
             fprintf(stderr, "%s: %s\n", rows[i].kwargs, t.text);

@@ -5,20 +5,20 @@
 
 #include <math.h>
 
-static double noise(struct rng *r)
+static double add_noise(struct rng *r)
 {
     return 0.95 + 0.1 * rng_next_unit(r);
 }
 
-static const struct cost truth = { 4e6, 250e3, 40 };
+static const struct cost true_cost = { 4e6, 250e3, 40 };
 
-static void measure(struct cost_book *b, struct rng *r, const int (*runs)[2], int n, int kind)
+static void measure_step(struct cost_book *b, struct rng *r, const int (*runs)[2], int n, int kind)
 {
     struct step_size s = { 0 };
 
     for (int i = 0; i < n; i++)
         step_size_add(&s, runs[i][0], runs[i][1]);
-    cost_learn(b, &s, kind, (uint64_t)(cost_of(&truth, &s) * noise(r)));
+    cost_learn(b, &s, kind, (uint64_t)(cost_of(&true_cost, &s) * add_noise(r)));
 }
 
 static bool is_near(double got, double want, double share)
@@ -53,31 +53,31 @@ static void coefficients_are_found_through_noise(void)
     struct rng r = { .key = 7 };
 
     for (int i = 0; i < 200; i++) {
-        measure(&b, &r, (const int[][2]){ { i * 160, 512 } }, 1, 1);
-        measure(&b, &r, (const int[][2]){ { 300 + i, 1 }, { 900, 1 }, { 40, 1 } }, 3, 0);
+        measure_step(&b, &r, (const int[][2]){ { i * 160, 512 } }, 1, 1);
+        measure_step(&b, &r, (const int[][2]){ { 300 + i, 1 }, { 900, 1 }, { 40, 1 } }, 3, 0);
     }
-    EXPECT(is_near(b.cost.per_row, truth.per_row, 0.1));
-    EXPECT(is_near(b.cost.per_key, truth.per_key, 0.1));
+    EXPECT(is_near(b.cost.per_row, true_cost.per_row, 0.1));
+    EXPECT(is_near(b.cost.per_key, true_cost.per_key, 0.1));
     struct step_size s = { 0 };
     step_size_add(&s, 5000, 30);
-    EXPECT(is_near(cost_of(&b.cost, &s), cost_of(&truth, &s), 0.1));
+    EXPECT(is_near(cost_of(&b.cost, &s), cost_of(&true_cost, &s), 0.1));
 }
 
 /* If two kinds of steps differ equally in rows and keys, the measurements do not determine the
  * coefficient of either. */
 static void undetermined_coefficients_use_the_prior(void)
 {
-    struct cost_book b = { .key_share = truth.per_key / truth.per_row };
+    struct cost_book b = { .key_share = true_cost.per_key / true_cost.per_row };
     struct rng r = { .key = 12 };
 
     for (int i = 0; i < 40; i++) {
-        measure(&b, &r, (const int[][2]){ { 0, 500 } }, 1, 1);
-        measure(&b, &r, (const int[][2]){ { 100, 1 }, { 110, 1 }, { 120, 1 } }, 3, 0);
+        measure_step(&b, &r, (const int[][2]){ { 0, 500 } }, 1, 1);
+        measure_step(&b, &r, (const int[][2]){ { 100, 1 }, { 110, 1 }, { 120, 1 } }, 3, 0);
     }
     for (int pos = 0; pos < 2000; pos += 500) {
         struct step_size s = { 0 };
         step_size_add(&s, pos, 60);
-        EXPECT(is_near(cost_of(&b.cost, &s), cost_of(&truth, &s), 0.15));
+        EXPECT(is_near(cost_of(&b.cost, &s), cost_of(&true_cost, &s), 0.15));
     }
 }
 
@@ -87,12 +87,12 @@ static void one_kind_of_steps_does_not_erase_the_other(void)
     struct rng r = { .key = 8 };
 
     for (int i = 0; i < 20; i++)
-        measure(&b, &r, (const int[][2]){ { i * 512, 512 } }, 1, 1);
+        measure_step(&b, &r, (const int[][2]){ { i * 512, 512 } }, 1, 1);
     for (int i = 0; i < 5000; i++)
-        measure(&b, &r, (const int[][2]){ { 200, 1 }, { 300, 1 } }, 2, 0);
+        measure_step(&b, &r, (const int[][2]){ { 200, 1 }, { 300, 1 } }, 2, 0);
     struct step_size s = { 0 };
     step_size_add(&s, 2000, 100);
-    EXPECT(is_near(cost_of(&b.cost, &s), cost_of(&truth, &s), 0.2));
+    EXPECT(is_near(cost_of(&b.cost, &s), cost_of(&true_cost, &s), 0.2));
 }
 
 static void an_outlier_moves_little(void)
@@ -102,11 +102,11 @@ static void an_outlier_moves_little(void)
     struct step_size s = { 2, 400 };
 
     for (int i = 0; i < 100; i++)
-        measure(&b, &r, (const int[][2]){ { 199, 1 }, { 199, 1 } }, 2, 0);
+        measure_step(&b, &r, (const int[][2]){ { 199, 1 }, { 199, 1 } }, 2, 0);
     cost_learn(&b, &s, 0, 10u * 1000000000u);
     for (int i = 0; i < 8; i++)
-        measure(&b, &r, (const int[][2]){ { 199, 1 }, { 199, 1 } }, 2, 0);
-    EXPECT(is_near(cost_of(&b.cost, &s), cost_of(&truth, &s), 0.2));
+        measure_step(&b, &r, (const int[][2]){ { 199, 1 }, { 199, 1 } }, 2, 0);
+    EXPECT(is_near(cost_of(&b.cost, &s), cost_of(&true_cost, &s), 0.2));
 }
 
 static void no_term_is_negative_whatever_is_measured(void)
@@ -127,7 +127,7 @@ static void no_term_is_negative_whatever_is_measured(void)
 
 static void rows_within_a_time_are_the_most_that_fit(void)
 {
-    const struct cost laws[] = { truth, { 1, 3, 0 }, { 1, 0, 3 }, { 5, 0, 0 } };
+    const struct cost laws[] = { true_cost, { 1, 3, 0 }, { 1, 0, 3 }, { 5, 0, 0 } };
     struct rng r = { .key = 11 };
 
     for (int i = 0; i < 20000; i++) {

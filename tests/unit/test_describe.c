@@ -11,7 +11,7 @@
 static struct gguf *opened;
 static struct buf file, text;
 
-static void begin(struct gguf_writer *w)
+static void open_sample(struct gguf_writer *w)
 {
     struct err e = { 0 };
 
@@ -30,7 +30,7 @@ static void begin(struct gguf_writer *w)
     EXPECT(opened);
 }
 
-static void end(void)
+static void close_sample(void)
 {
     gguf_close(opened);
     opened = NULL;
@@ -38,7 +38,7 @@ static void end(void)
     buf_clear(&text);
 }
 
-static struct gguf_writer *sample(const char *arch, const char *vocabulary, enum qtype type)
+static struct gguf_writer *write_sample(const char *arch, const char *vocabulary, enum qtype type)
 {
     static const struct str words[] = { { "a", 1 }, { "\x1B[2J", 4 } };
     static const uint32_t many[100] = { 7, 8, 9 };
@@ -65,7 +65,7 @@ static bool expect_description(const char *what)
 
 static void text_form_is_complete(void)
 {
-    begin(sample("llama", "gpt2", Q_Q4_K));
+    open_sample(write_sample("llama", "gpt2", Q_Q4_K));
     gguf_describe(opened, false, &text);
     EXPECT(buf_ok(&text));
     EXPECT(expect_description("architecture  llama\n"));
@@ -78,7 +78,7 @@ static void text_form_is_complete(void)
     EXPECT(expect_description("1 tensors, 768 parameters, 432 B\n"));
     for (size_t i = 0; i < text.n; i++)
         EXPECT((unsigned char)text.p[i] >= 0x20 || text.p[i] == '\n');
-    end();
+    close_sample();
 }
 
 static void json_form_is_complete(void)
@@ -88,7 +88,7 @@ static void json_form_is_complete(void)
     struct err e = { 0 };
     double f;
 
-    begin(sample("llama", "gpt2", Q_Q4_K));
+    open_sample(write_sample("llama", "gpt2", Q_Q4_K));
     gguf_describe(opened, true, &text);
     EXPECT_EQ(json_parse(&j, buf_str(&text), a, &json_limits_default, &e), 0);
     const struct json *meta = json_get(j, "metadata"), *tensor = json_get(j, "tensors")->child;
@@ -103,7 +103,7 @@ static void json_form_is_complete(void)
     EXPECT(str_is(json_get(tensor, "shape")->child->s, "256"));
     EXPECT(str_is(json_get(json_get(j, "types")->child, "bytes")->s, "432"));
     arena_free(a);
-    end();
+    close_sample();
 }
 
 static void unsupported_features_are_named(void)
@@ -122,10 +122,10 @@ static void unsupported_features_are_named(void)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        begin(sample(rows[i].arch, rows[i].vocabulary, rows[i].type));
+        open_sample(write_sample(rows[i].arch, rows[i].vocabulary, rows[i].type));
         EXPECT_EQ(gguf_is_servable(opened, &text), !*rows[i].why);
         EXPECT(str_is(buf_str(&text), rows[i].why));
-        end();
+        close_sample();
     }
 }
 
@@ -143,14 +143,14 @@ static void a_full_buffer_is_only_full(void)
 {
     struct buf small;
 
-    begin(sample("llama", "gpt2", Q_F32));
+    open_sample(write_sample("llama", "gpt2", Q_F32));
     for (size_t max = 0; max < 400; max += 7) {
         buf_init(&small, max);
         gguf_describe(opened, max & 1, &small);
         EXPECT(!buf_ok(&small));
         buf_clear(&small);
     }
-    end();
+    close_sample();
 }
 
 TESTS(TEST(text_form_is_complete), TEST(json_form_is_complete),

@@ -83,16 +83,16 @@ static struct gen_event *next_event(struct reader *r)
     return container_of(m, struct gen_event, msg);
 }
 
-struct tally {
+struct event_counts {
     int n_tokens, n_choice_ends, n_ends;
     enum finish finish;
     int32_t last, stop_id;
 };
 
 /* Reads until the request has ended. */
-static struct tally read_all(struct reader *r, struct gen *g)
+static struct event_counts read_all(struct reader *r, struct gen *g)
 {
-    struct tally t = { 0 };
+    struct event_counts t = { 0 };
 
     while (!t.n_ends) {
         struct gen_event *ev = next_event(r);
@@ -137,7 +137,7 @@ static void request_gets_its_tokens_and_one_end_event(void)
     struct reader r = { .box = box() };
     struct gen_input in = input(PROMPT, 17);
     struct gen *g = submit_request(en, &in, r.box);
-    struct tally t = read_all(&r, g);
+    struct event_counts t = read_all(&r, g);
     const struct gen_result *res = gen_result(g);
 
     EXPECT_EQ(t.n_tokens, 17);
@@ -187,7 +187,7 @@ static void choices_share_one_prefill(void)
     struct gen_input in = input(PROMPT, 9);
     in.n_choices = 7;
     struct gen *g = submit_request(en, &in, r.box);
-    struct tally t = read_all(&r, g);
+    struct event_counts t = read_all(&r, g);
 
     EXPECT_EQ(t.n_tokens, 63);
     EXPECT_EQ(t.n_choice_ends, 7);
@@ -205,7 +205,7 @@ static void full_context_ends_the_choice(void)
     struct reader r = { .box = box() };
     struct gen_input in = input(PROMPT, 1000);
     struct gen *g = submit_request(en, &in, r.box);
-    struct tally t = read_all(&r, g);
+    struct event_counts t = read_all(&r, g);
 
     EXPECT_EQ(engine_n_ctx(en), 30);
     EXPECT_EQ(t.n_tokens, 30 - PROMPT);
@@ -341,7 +341,7 @@ static void prompt_tokens_are_scored_on_demand(void)
         EXPECT(ev->token.logprob < 0 && ev->token.n_top == 2);
         gen_event_done(ev);
     }
-    struct tally t = read_all(&r, g);
+    struct event_counts t = read_all(&r, g);
     EXPECT(t.n_tokens == 0 && t.finish == FINISH_LENGTH);
     gen_free(g);
     close_engine_and_box(en, &r);
@@ -429,7 +429,7 @@ static void script_is_generated_in_groups_after_delays(void)
         EXPECT_EQ(ev->is_group_end, want_end[i]);
         gen_event_done(ev);
     }
-    struct tally t = read_all(&r, g);
+    struct event_counts t = read_all(&r, g);
     EXPECT(t.finish == FINISH_STOP);
     EXPECT_EQ(t.stop_id, -1);
     EXPECT(clock_ns() - start >= 3 * 2000000u);

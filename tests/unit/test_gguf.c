@@ -58,7 +58,7 @@ static struct buf finish_file(struct gguf_writer *w)
     return b;
 }
 
-static struct buf sample(void)
+static struct buf sample_file(void)
 {
     struct gguf_writer *w = gguf_writer_new(0);
 
@@ -129,7 +129,7 @@ static bool try_open(const void *p, size_t n, struct err *e)
 
 static void reads_back_what_was_written(void)
 {
-    struct buf b = sample();
+    struct buf b = sample_file();
     struct gguf *g = must_open(&b);
     uint64_t u = 99;
     double f = 0;
@@ -165,7 +165,7 @@ static void reads_back_what_was_written(void)
 
 static void walks_its_arrays(void)
 {
-    struct buf b = sample();
+    struct buf b = sample_file();
     struct gguf *g = must_open(&b);
     const struct gguf_value *words = gguf_find(g, "words"), *shorts = gguf_find(g, "shorts");
     struct str s;
@@ -219,7 +219,7 @@ static void number_formats_are_decoded(void)
 
 static void rejects_every_truncation(void)
 {
-    struct buf b = sample();
+    struct buf b = sample_file();
     struct err e;
 
     /* The last tensor ends before its padding does: that padding may be missing. */
@@ -234,7 +234,7 @@ static void every_damaged_field_is_safe(void)
 {
     static const uint64_t evil[] = { 0, 1, 0x7F, 0xFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF,
         0x7FFFFFFFFFFFFFFF, 0x8000000000000000, 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFE0, 12, 9 };
-    struct buf b = sample();
+    struct buf b = sample_file();
     struct err e;
     size_t n_refused = 0, n_tried = 0;
 
@@ -256,7 +256,7 @@ static void every_damaged_field_is_safe(void)
 static void random_damage_is_safe(void)
 {
     struct rng r = { .key = 20260801 };
-    struct buf b = sample(), c;
+    struct buf b = sample_file(), c;
     struct err e;
 
     printf("seed %llu\n", (unsigned long long)r.key);
@@ -290,7 +290,7 @@ static void overwrite(struct buf *b, size_t at, uint64_t v, size_t n)
 
 static void unsupported_features_are_named(void)
 {
-    struct buf b = sample();
+    struct buf b = sample_file();
 
     overwrite(&b, 4, 1, 4);
     expect_refused(&b, ERR_UNSUPPORTED, "GGUF version 1");

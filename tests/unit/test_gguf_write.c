@@ -11,14 +11,14 @@
 static char dir[] = "/tmp/inferflux-test-write-XXXXXX";
 static char path[64], part[80];
 
-static void begin(void)
+static void begin_test(void)
 {
     EXPECT(mkdtemp(dir));
     snprintf(path, sizeof(path), "%s/m.gguf", dir);
     snprintf(part, sizeof(part), "%s.part", path);
 }
 
-static void end(void)
+static void end_test(void)
 {
     unlink(path);
     EXPECT_EQ(rmdir(dir), 0); /* the directory contains no other file */
@@ -43,7 +43,7 @@ static void data_may_be_written_in_any_pieces(void)
 
     for (size_t i = 0; i < sizeof(bytes); i++)
         bytes[i] = (uint8_t)(i + 1);
-    begin();
+    begin_test();
     for (size_t piece = 1; piece <= sizeof(bytes); piece++) {
         struct gguf_writer *w = two_tensors(64);
         EXPECT_EQ(gguf_writer_open(w, path, &e), 0);
@@ -57,7 +57,7 @@ static void data_may_be_written_in_any_pieces(void)
         EXPECT_EQ(gguf_tensor(g, "b")->data - gguf_tensor(g, "a")->data, 64l);
         gguf_close(g);
     }
-    end();
+    end_test();
 }
 
 static void incomplete_file_never_appears(void)
@@ -65,7 +65,7 @@ static void incomplete_file_never_appears(void)
     struct err e = { 0 };
     struct stat st;
 
-    begin();
+    begin_test();
     struct gguf_writer *w = two_tensors(0);
     EXPECT_EQ(gguf_writer_open(w, path, &e), 0);
     EXPECT_EQ(gguf_writer_data(w, "0123456789", 10, &e), 0);
@@ -74,7 +74,7 @@ static void incomplete_file_never_appears(void)
     EXPECT_EQ(stat(part, &st), 0);
     gguf_writer_free(w);
     EXPECT(stat(path, &st) < 0 && stat(part, &st) < 0);
-    end();
+    end_test();
 }
 
 static void excess_data_is_rejected(void)
@@ -82,13 +82,13 @@ static void excess_data_is_rejected(void)
     uint8_t bytes[21] = { 0 };
     struct err e = { 0 };
 
-    begin();
+    begin_test();
     struct gguf_writer *w = two_tensors(0);
     EXPECT_EQ(gguf_writer_open(w, path, &e), 0);
     EXPECT_EQ(gguf_writer_data(w, bytes, sizeof(bytes), &e), -1);
     EXPECT(e.code == ERR_INVALID);
     gguf_writer_free(w);
-    end();
+    end_test();
 }
 
 static void impossible_shapes_are_named(void)

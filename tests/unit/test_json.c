@@ -12,7 +12,7 @@
 
 static struct arena *arena;
 
-static const struct json *parse(const char *text)
+static const struct json *parse_text(const char *text)
 {
     struct json *j = NULL;
     struct err e = { 0 };
@@ -47,7 +47,8 @@ static const char *z(struct str s)
 
 static void values_have_their_kind(void)
 {
-    const struct json *j = parse(" {\"a\": [1, 2.5, \"x\", true, false, null, {}], \"b\":-3} ");
+    const struct json *j =
+        parse_text(" {\"a\": [1, 2.5, \"x\", true, false, null, {}], \"b\":-3} ");
 
     EXPECT_EQ((int)j->kind, JSON_OBJECT);
     EXPECT_EQ(j->n, 2u);
@@ -69,7 +70,7 @@ static void values_have_their_kind(void)
 
 static void members_keep_order_and_duplicates(void)
 {
-    const struct json *j = parse("{\"k\":1,\"a\":2,\"k\":3}");
+    const struct json *j = parse_text("{\"k\":1,\"a\":2,\"k\":3}");
 
     EXPECT_EQ(j->n, 3u);
     EXPECT_STR(z(j->child->next->key), "a");
@@ -78,8 +79,9 @@ static void members_keep_order_and_duplicates(void)
 
 static void escapes_are_decoded(void)
 {
-    const struct json *j = parse("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9\\u20AC\\ud83d\\ude00 plain "
-                                 "text longer than eight \xC3\xA9 \\u0000.\"");
+    const struct json *j =
+        parse_text("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9\\u20AC\\ud83d\\ude00 plain "
+                   "text longer than eight \xC3\xA9 \\u0000.\"");
 
     EXPECT(str_eq(j->s, STR("\"\\/\b\f\n\r\t\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80 plain text longer "
                             "than eight \xC3\xA9 \0.")));
@@ -189,14 +191,14 @@ static void integers_are_exact(void)
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         int64_t v = -77;
-        bool ok = json_i64(parse(rows[i].text), &v);
+        bool ok = json_i64(parse_text(rows[i].text), &v);
         if (ok != rows[i].ok)
             fprintf(stderr, "row %s\n", rows[i].text);
         EXPECT_EQ(ok, rows[i].ok);
         EXPECT_EQ(v, ok ? rows[i].want : -77);
     }
     int64_t v;
-    EXPECT(!json_i64(parse("\"1\""), &v));
+    EXPECT(!json_i64(parse_text("\"1\""), &v));
     EXPECT(!json_i64(NULL, &v));
 }
 
@@ -209,12 +211,12 @@ static void doubles_equal_strtod(void)
     double d;
 
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-        EXPECT(json_f64(parse(texts[i]), &d));
+        EXPECT(json_f64(parse_text(texts[i]), &d));
         EXPECT_EQ(d, strtod(texts[i], NULL));
     }
-    EXPECT(!json_f64(parse("1e400"), &d));
-    EXPECT(!json_f64(parse("\"1\""), &d));
-    EXPECT(json_f64(parse("-0.0"), &d) && d == 0 && signbit(d));
+    EXPECT(!json_f64(parse_text("1e400"), &d));
+    EXPECT(!json_f64(parse_text("\"1\""), &d));
+    EXPECT(json_f64(parse_text("-0.0"), &d) && d == 0 && signbit(d));
 }
 
 static const char *write_f64(double v)
@@ -423,8 +425,8 @@ static void a_tree_is_written_compact(void)
     buf_init(&b, 1000);
     jw_init(&w, &b);
     jw_array(&w);
-    jw_json(&w, parse("{ \"a\" : [ 1.10 , 9007199254740993,\n\"\\u00e9\" ] ,"
-                      "\"b\":{},\"c\":[true,null]}"));
+    jw_json(&w, parse_text("{ \"a\" : [ 1.10 , 9007199254740993,\n\"\\u00e9\" ] ,"
+                           "\"b\":{},\"c\":[true,null]}"));
     jw_json(&w, NULL);
     jw_end_array(&w);
     EXPECT_STR(z(buf_str(&b)),
@@ -458,7 +460,7 @@ static void equality_is_of_values(void)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        const struct json *j = parse(rows[i].both);
+        const struct json *j = parse_text(rows[i].both);
         EXPECT_EQ(json_equal(j->child, j->child->next), rows[i].want);
     }
 }

@@ -125,7 +125,7 @@ static bool is_complete(const struct lm *m, const struct lm_run *run)
 }
 
 /* Sometimes the pass is stopped first and then repeated. */
-static void forward(struct lm *m, struct rng *r, struct lm_run *runs, int n)
+static void forward_with_stops(struct lm *m, struct rng *r, struct lm_run *runs, int n)
 {
     const _Atomic bool stop = true;
 
@@ -162,7 +162,7 @@ static void check_schedule(
             else
                 runs[n_runs++] = run_of(&s[i], n, (int)rng_below(&r, (uint64_t)n + 1));
         }
-        forward(m, &r, runs, n_runs);
+        forward_with_stops(m, &r, runs, n_runs);
         for (int i = 0; i < n_runs; i++) {
             const struct lm_run *run = &runs[i];
             if (who[i] == p.seq)

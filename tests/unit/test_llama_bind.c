@@ -48,7 +48,7 @@ static bool is_in(const struct tiny *t, enum tensor id)
     return found;
 }
 
-static struct tiny of(const char *arch)
+static struct tiny tiny_of(const char *arch)
 {
     struct tiny t = tiny_default;
     t.arch = arch;
@@ -65,7 +65,7 @@ static const char *const archs[] = { "llama", "qwen2", "qwen3", "qwen3moe" };
 static void whole_models_open(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(archs); i++) {
-        struct tiny t = of(archs[i]);
+        struct tiny t = tiny_of(archs[i]);
         EXPECT_STR(load_error(&t), "");
     }
 }
@@ -74,7 +74,7 @@ static void every_missing_tensor_is_named(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(archs); i++)
         for (int id = 0; id < N_TENSORS; id++) {
-            struct tiny t = of(archs[i]);
+            struct tiny t = tiny_of(archs[i]);
             if (!is_in(&t, (enum tensor)id))
                 continue;
             t.drop = name_of((enum tensor)id, t.layers - 1);
@@ -89,7 +89,7 @@ static void every_wrong_shape_is_named_with_both(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(archs); i++)
         for (int id = 0; id < N_TENSORS; id++) {
-            struct tiny t = of(archs[i]);
+            struct tiny t = tiny_of(archs[i]);
             if (!is_in(&t, (enum tensor)id))
                 continue;
             t.bend = name_of((enum tensor)id, t.layers - 1);
@@ -101,7 +101,7 @@ static void every_wrong_shape_is_named_with_both(void)
 static void every_type_that_is_not_served_is_named(void)
 {
     for (int id = 0; id < N_TENSORS; id++) {
-        struct tiny t = of("llama");
+        struct tiny t = tiny_of("llama");
         if (!is_in(&t, (enum tensor)id))
             continue;
         bool is_vector = tensor_rows[id].rows == DIM_ONE;
@@ -113,7 +113,7 @@ static void every_type_that_is_not_served_is_named(void)
 
 static void unknown_tensor_is_rejected(void)
 {
-    struct tiny t = of("llama");
+    struct tiny t = tiny_of("llama");
     t.stranger = "blk.0.ffn_gate.0.weight";
     expect_load_error(&t, t.stranger, "not known");
     t.stranger = "blk.0.ffn_gate_exps.weight"; /* expert tensors without an expert count */
@@ -127,7 +127,7 @@ static void unknown_tensor_is_rejected(void)
     expect_load_error(&t, t.stranger, "not known");
     t.stranger = "blk.12345.attn_q.weight";
     expect_load_error(&t, t.stranger, "not known");
-    t = of("qwen3moe");
+    t = tiny_of("qwen3moe");
     t.stranger = "blk.0.ffn_up.weight";
     expect_load_error(&t, t.stranger, "none beside experts");
 }
@@ -160,7 +160,7 @@ static void every_key_that_must_be_there_is_named(void)
     static const char *const keys[] = { "block_count", "embedding_length", "feed_forward_length",
         "attention.head_count", "context_length" };
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-        struct tiny t = of("llama");
+        struct tiny t = tiny_of("llama");
         t.key = keys[i];
         t.value = -1;
         expect_load_error(&t, keys[i], "missing");
@@ -206,7 +206,7 @@ static void out_of_range_numbers_are_rejected_by_name(void)
         { "attn_logit_softcapping", 50, "softcapping" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct tiny t = of("llama");
+        struct tiny t = tiny_of("llama");
         t.key = rows[i].key;
         t.value = rows[i].value;
         expect_load_error(&t, rows[i].says, "");
@@ -234,12 +234,12 @@ static void invalid_expert_counts_are_rejected_by_name(void)
         { "leading_dense_block_count", 1, "leading_dense_block_count" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct tiny t = of("qwen3moe");
+        struct tiny t = tiny_of("qwen3moe");
         t.key = rows[i].key;
         t.value = rows[i].value;
         expect_load_error(&t, rows[i].says, "");
     }
-    struct tiny t = of("qwen3");
+    struct tiny t = tiny_of("qwen3");
     t.key = "expert_count";
     t.value = 8;
     expect_load_error(&t, "expert_count", "not served");
@@ -247,18 +247,18 @@ static void invalid_expert_counts_are_rejected_by_name(void)
 
 static void unsupported_features_are_named(void)
 {
-    struct tiny t = of("llama");
+    struct tiny t = tiny_of("llama");
     t.key_str = "llama.rope.scaling.type";
     t.str = "longrope";
     expect_load_error(&t, "longrope", "rope.scaling.type");
 
-    t = of("mamba");
+    t = tiny_of("mamba");
     expect_load_error(&t, "mamba", "llama, qwen2, qwen3");
 }
 
 static void a_window_limits_the_context(void)
 {
-    struct tiny t = of("llama");
+    struct tiny t = tiny_of("llama");
     struct llama_needs needs;
     struct err e;
 
@@ -289,7 +289,7 @@ static void on_progress(void *arg, double share)
 static void loading_reports_its_progress(void)
 {
     struct progress_log progress_log = { 0 };
-    struct tiny t = of("qwen3");
+    struct tiny t = tiny_of("qwen3");
     struct llama_options o = {
         .n_threads = 2, .n_pages = 3, .progress = on_progress, .progress_arg = &progress_log
     };
@@ -344,7 +344,7 @@ static long status_kb(const char *name)
 /* The peak memory while loading is the size of the weights, not of the file plus the weights. */
 static void loading_holds_the_weights_only_once(void)
 {
-    struct tiny t = of("llama");
+    struct tiny t = tiny_of("llama");
     struct llama_options o = { .n_threads = 2, .n_pages = 2, .max_rows = 8 };
     struct lm *m;
     struct err e;

@@ -12,7 +12,7 @@
 
 enum { N_TOKENS = 20 };
 
-struct oracle {
+struct reference_model {
     const struct gguf *g;
     struct tiny t;
     const double *speed; /* [head_dim / 2] */
@@ -22,7 +22,8 @@ struct oracle {
 
 /* ---- matrix rows in double precision */
 
-static const struct gguf_tensor *tensor(const struct oracle *o, const char *pattern, int layer)
+static const struct gguf_tensor *tensor(
+    const struct reference_model *o, const char *pattern, int layer)
 {
     char name[64];
     snprintf(name, sizeof(name), pattern, layer);
@@ -136,7 +137,7 @@ static void norm(const struct gguf_tensor *t, const double *x, double *out)
 
 /* ---- a layer */
 
-static void rope(const struct oracle *o, double *head, int pos)
+static void rope(const struct reference_model *o, double *head, int pos)
 {
     int half = o->t.head_dim / 2;
     bool is_llama = !strcmp(o->t.arch, "llama");
@@ -151,7 +152,7 @@ static void rope(const struct oracle *o, double *head, int pos)
 }
 
 static void make_heads(
-    const struct oracle *o, double *x, int n, int pos, const struct gguf_tensor *qk_norm)
+    const struct reference_model *o, double *x, int n, int pos, const struct gguf_tensor *qk_norm)
 {
     for (int h = 0; h < n; h++) {
         if (qk_norm)
@@ -162,7 +163,7 @@ static void make_heads(
 
 /* Attention of query head h of one row over the keys and values up to its position. */
 static void attend_head(
-    const struct oracle *o, int layer, int pos, int h, const double *q, double *out)
+    const struct reference_model *o, int layer, int pos, int h, const double *q, double *out)
 {
     int d = o->t.head_dim, width = o->t.kv_heads * d, kv_head = h * o->t.kv_heads / o->t.heads;
     const double *k = o->k + layer * N_TOKENS * width + kv_head * d;
@@ -185,7 +186,7 @@ static void attend_head(
 
 enum { WIDE = 512 };
 
-static void attention(const struct oracle *o, int l, int pos, double *x)
+static void attention(const struct reference_model *o, int l, int pos, double *x)
 {
     int d = o->t.head_dim, width = o->t.kv_heads * d;
     double a[WIDE], q[WIDE], out[WIDE];
@@ -211,7 +212,7 @@ static void attention(const struct oracle *o, int l, int pos, double *x)
         x[i] += a[i];
 }
 
-static void feed_forward(const struct oracle *o, int l, double *x)
+static void feed_forward(const struct reference_model *o, int l, double *x)
 {
     double a[WIDE], gate[WIDE], up[WIDE];
 
@@ -227,7 +228,7 @@ static void feed_forward(const struct oracle *o, int l, double *x)
 
 /* Selects the experts with the highest scores; softmax over all scores, then normalisation over
  * the selected. */
-static void mixture_of_experts(const struct oracle *o, int l, double *x)
+static void mixture_of_experts(const struct reference_model *o, int l, double *x)
 {
     double a[WIDE], scores[WIDE], gate[WIDE], up[WIDE], said[WIDE], weights[WIDE], sum = 0;
     bool is_used[WIDE] = { false };
@@ -256,7 +257,7 @@ static void mixture_of_experts(const struct oracle *o, int l, double *x)
 }
 
 /* Computes the logits of the token at pos; its keys and values are stored. */
-static void next_logits(const struct oracle *o, int32_t token, int pos, double *logits)
+static void next_logits(const struct reference_model *o, int32_t token, int pos, double *logits)
 {
     const struct gguf_tensor *head = tensor(o, "output.weight", 0);
     double x[WIDE], a[WIDE];
@@ -304,8 +305,8 @@ static double logit_error(const struct tiny *t, const double *speed, double magn
 {
     struct gguf *g = tiny_open(t);
     size_t kv = (size_t)(t->layers * N_TOKENS * t->kv_heads * t->head_dim);
-    struct oracle o = { g, *t, speed, magnitude, 1 / sqrt(t->head_dim), xcalloc(kv, sizeof(double)),
-        xcalloc(kv, sizeof(double)) };
+    struct reference_model o = { g, *t, speed, magnitude, 1 / sqrt(t->head_dim),
+        xcalloc(kv, sizeof(double)), xcalloc(kv, sizeof(double)) };
     float *got = xcalloc((size_t)(N_TOKENS * t->vocab), sizeof(*got));
     double *want = xcalloc((size_t)t->vocab, sizeof(*want)), err = 0, size = 0;
     int32_t tokens[N_TOKENS];

@@ -11,7 +11,7 @@ static struct err e;
 static struct ask ask;
 static char text_buf[70000];
 
-static int parse(const struct wire *w, const char *body)
+static int parse_body(const struct wire *w, const char *body)
 {
     arena_free(arena);
     arena = arena_new(64 * MB);
@@ -28,13 +28,13 @@ static int parse(const struct wire *w, const char *body)
 static int chat_with(const char *fields)
 {
     snprintf(text_buf, sizeof(text_buf), "{" MSG ",%s}", fields);
-    return parse(&wire_openai_chat, text_buf);
+    return parse_body(&wire_openai_chat, text_buf);
 }
 
 static int completion_with(const char *fields)
 {
     snprintf(text_buf, sizeof(text_buf), "{'prompt':'p',%s}", fields);
-    return parse(&wire_openai_completion, text_buf);
+    return parse_body(&wire_openai_completion, text_buf);
 }
 
 static const char *z(struct str s)
@@ -330,7 +330,7 @@ static void fields_of_a_completion(void)
 static int messages(const char *list)
 {
     snprintf(text_buf, sizeof(text_buf), "{'messages':%s}", list);
-    return parse(&wire_openai_chat, text_buf);
+    return parse_body(&wire_openai_chat, text_buf);
 }
 
 static void messages_that_are_right_and_wrong(void)
@@ -508,20 +508,20 @@ static void errors_name_field_value_and_range(void)
     EXPECT_STR(e.msg, "'stop' must be a string or an array of strings, not an object.");
     chat_with("'tools':[{}]");
     EXPECT_STR(e.msg, "'tools[0].function' is missing; it is required.");
-    parse(&wire_openai_chat, "{}");
+    parse_body(&wire_openai_chat, "{}");
     EXPECT_STR(e.msg, "'messages' is missing; it is required.");
-    parse(&wire_openai_chat, "{'messages':");
+    parse_body(&wire_openai_chat, "{'messages':");
     EXPECT(e.code == ERR_SYNTAX);
     EXPECT_STR(e.msg,
         "The body is not valid JSON: line 1, column 13: the text ends where a value was expected");
-    parse(&wire_openai_chat, "[1]");
+    parse_body(&wire_openai_chat, "[1]");
     EXPECT(e.code == ERR_INVALID);
     EXPECT_STR(e.msg, "The body must be a JSON object.");
 }
 
 static void absent_fields_have_their_default(void)
 {
-    EXPECT_EQ(parse(&wire_openai_chat, "{" MSG "}"), 0);
+    EXPECT_EQ(parse_body(&wire_openai_chat, "{" MSG "}"), 0);
     EXPECT(ask.kind == ASK_CHAT && ask.wire == &wire_openai_chat);
     EXPECT(!ask.model.p && ask.n == 1 && ask.best_of == 1 && ask.n_prompts == 1);
     EXPECT_EQ(ask.max_tokens, -1);
@@ -535,10 +535,10 @@ static void absent_fields_have_their_default(void)
     EXPECT(ask.convo.add_generation_prompt && !ask.convo.continue_final_message);
     EXPECT(!ask_has(&ask, "temperature") && ask_has(&ask, "messages"));
     uint64_t seed = ask.sample.seed;
-    EXPECT_EQ(parse(&wire_openai_chat, "{" MSG "}"), 0);
+    EXPECT_EQ(parse_body(&wire_openai_chat, "{" MSG "}"), 0);
     EXPECT(ask.sample.seed != seed);
 
-    EXPECT_EQ(parse(&wire_openai_completion, "{'prompt':'x'}"), 0);
+    EXPECT_EQ(parse_body(&wire_openai_completion, "{'prompt':'x'}"), 0);
     EXPECT_EQ(ask.max_tokens, 16);
     EXPECT(ask.kind == ASK_COMPLETION && ask.add_special_tokens);
 }
@@ -612,7 +612,7 @@ static void other_fields_are_stored(void)
 
 static void stops_of_a_string_end_there(void)
 {
-    EXPECT_EQ(parse(&wire_openai_chat, "{'stop':'a','user':'b'," MSG "}"), 0);
+    EXPECT_EQ(parse_body(&wire_openai_chat, "{'stop':'a','user':'b'," MSG "}"), 0);
     EXPECT_EQ(ask.n_stops, 1);
     EXPECT_STR(z(ask.stops[0]), "a");
 }
@@ -648,13 +648,13 @@ static void conversation_is_complete(void)
 
 static void a_final_message_can_be_continued(void)
 {
-    EXPECT_EQ(parse(&wire_openai_chat, "{'continue_final_message':true,'messages':"
-                                       "[{'role':'assistant','content':'so'}]}"),
+    EXPECT_EQ(parse_body(&wire_openai_chat, "{'continue_final_message':true,'messages':"
+                                            "[{'role':'assistant','content':'so'}]}"),
         0);
     EXPECT(ask.convo.continue_final_message && !ask.convo.add_generation_prompt);
-    EXPECT_EQ(parse(&wire_openai_chat, "{'continue_final_message':true,'messages':"
-                                       "[{'role':'assistant','content':'so'}],"
-                                       "'add_generation_prompt':true}"),
+    EXPECT_EQ(parse_body(&wire_openai_chat, "{'continue_final_message':true,'messages':"
+                                            "[{'role':'assistant','content':'so'}],"
+                                            "'add_generation_prompt':true}"),
         -1);
     EXPECT_STR(e.param, "continue_final_message");
 }
@@ -681,16 +681,16 @@ static void effort_reaches_the_template(void)
 
 static void prompt_may_have_four_forms(void)
 {
-    EXPECT_EQ(parse(&wire_openai_completion, "{'prompt':'abc'}"), 0);
+    EXPECT_EQ(parse_body(&wire_openai_completion, "{'prompt':'abc'}"), 0);
     EXPECT(ask.n_prompts == 1 && !ask.prompts[0].is_tokens);
     EXPECT_STR(z(ask.prompts[0].text), "abc");
-    EXPECT_EQ(parse(&wire_openai_completion, "{'prompt':['a','b','']}"), 0);
+    EXPECT_EQ(parse_body(&wire_openai_completion, "{'prompt':['a','b','']}"), 0);
     EXPECT_EQ(ask.n_prompts, 3);
     EXPECT_STR(z(ask.prompts[1].text), "b");
-    EXPECT_EQ(parse(&wire_openai_completion, "{'prompt':[7,8,9]}"), 0);
+    EXPECT_EQ(parse_body(&wire_openai_completion, "{'prompt':[7,8,9]}"), 0);
     EXPECT(ask.n_prompts == 1 && ask.prompts[0].is_tokens && ask.prompts[0].n_ids == 3);
     EXPECT_EQ(ask.prompts[0].ids[2], 9);
-    EXPECT_EQ(parse(&wire_openai_completion, "{'prompt':[[7],[8,9]]}"), 0);
+    EXPECT_EQ(parse_body(&wire_openai_completion, "{'prompt':[[7],[8,9]]}"), 0);
     EXPECT(ask.n_prompts == 2 && ask.prompts[1].n_ids == 2 && ask.prompts[1].ids[0] == 8);
 }
 
@@ -707,7 +707,7 @@ static void token_ids_are_checked_against_the_model(void)
     EXPECT_EQ(chat_with("'allowed_token_ids':[0,99]"), 0);
     EXPECT_EQ(ask_check_vocab(&ask, 99, &e), -1);
     EXPECT_STR(e.param, "allowed_token_ids");
-    EXPECT_EQ(parse(&wire_openai_completion, "{'prompt':[[1],[99]]}"), 0);
+    EXPECT_EQ(parse_body(&wire_openai_completion, "{'prompt':[[1],[99]]}"), 0);
     EXPECT_EQ(ask_check_vocab(&ask, 99, &e), -1);
     EXPECT_STR(e.param, "prompt");
     EXPECT_EQ(ask_check_vocab(&ask, 100, &e), 0);
@@ -727,7 +727,7 @@ static void unknown_members_are_preserved(void)
             at += snprintf(body + at, sizeof(body) - (size_t)at, ",'x_%d':[%d,{'k':'v%d'}]", i, i,
                 (int)rng_below(&r, 1000));
         snprintf(body + at, sizeof(body) - (size_t)at, "}");
-        EXPECT_EQ(parse(&wire_openai_chat, body), 0);
+        EXPECT_EQ(parse_body(&wire_openai_chat, body), 0);
         EXPECT_EQ((int)ask.raw->n, n + 1);
         for (int i = 0; i < n; i++) {
             snprintf(name, sizeof(name), "x_%d", i);
@@ -757,7 +757,7 @@ static void long_lists_are_bounded(void)
         buf_printf(&b, "%s'%d':1", i ? "," : "", i);
     buf_putz(&b, "}}");
     buf_putc(&b, '\0');
-    EXPECT_EQ(parse(&wire_openai_completion, b.p), -1);
+    EXPECT_EQ(parse_body(&wire_openai_completion, b.p), -1);
     EXPECT(e.code == ERR_RANGE);
     buf_reset(&b);
     buf_putz(&b, "{'prompt':[");
@@ -765,7 +765,7 @@ static void long_lists_are_bounded(void)
         buf_putz(&b, i ? ",'a'" : "'a'");
     buf_putz(&b, "]}");
     buf_putc(&b, '\0');
-    EXPECT_EQ(parse(&wire_openai_completion, b.p), -1);
+    EXPECT_EQ(parse_body(&wire_openai_completion, b.p), -1);
     EXPECT(e.code == ERR_RANGE);
     EXPECT_STR(e.param, "prompt");
     buf_reset(&b);
@@ -774,7 +774,7 @@ static void long_lists_are_bounded(void)
         buf_putz(&b, i ? ",0" : "0");
     buf_putz(&b, "]}");
     buf_putc(&b, '\0');
-    EXPECT_EQ(parse(&wire_openai_chat, b.p), -1);
+    EXPECT_EQ(parse_body(&wire_openai_chat, b.p), -1);
     EXPECT(e.code == ERR_RANGE);
     buf_reset(&b);
     buf_putz(&b, "{'prompt':[");
@@ -782,7 +782,8 @@ static void long_lists_are_bounded(void)
         buf_putz(&b, i ? ",1" : "1");
     buf_putz(&b, "]}");
     buf_putc(&b, '\0');
-    EXPECT_EQ(parse(&wire_openai_completion, b.p), -1); /* more values than any body may have */
+    EXPECT_EQ(
+        parse_body(&wire_openai_completion, b.p), -1); /* more values than any body may have */
     EXPECT(e.code == ERR_SYNTAX || e.code == ERR_MEMORY);
     buf_clear(&b);
 }

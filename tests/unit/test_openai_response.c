@@ -14,13 +14,13 @@ static struct answer *answer;
 static struct err e;
 
 /* Text of each token. 7 and 8 are the halves of e with an acute accent. */
-static const char *const words[] = { "<end>", "Hello", " wor", "ld", "\"q\"\n", "!", " stop",
+static const char *const token_texts[] = { "<end>", "Hello", " wor", "ld", "\"q\"\n", "!", " stop",
     "\xC3", "\xA9" };
 
 static struct str token_bytes(const void *vocab, int32_t id)
 {
-    CHECK(vocab == words && id >= 0 && id < (int32_t)ARRAY_LEN(words));
-    return str_of(words[id]);
+    CHECK(vocab == token_texts && id >= 0 && id < (int32_t)ARRAY_LEN(token_texts));
+    return str_of(token_texts[id]);
 }
 
 static void open_answer(const struct wire *w, const char *body)
@@ -32,7 +32,7 @@ static void open_answer(const struct wire *w, const char *body)
         .created = 1700000000,
         .id = "1",
         .token_bytes = token_bytes,
-        .vocab = words };
+        .vocab = token_texts };
 
     arena_free(arena);
     arena = arena_new(MB);
@@ -71,7 +71,7 @@ static void emit_token(int choice, int32_t id)
     struct sampled t = make_token(id, -0.5f);
 
     answer_token(answer, choice, &t);
-    answer_text(answer, choice, str_of(words[id]));
+    answer_text(answer, choice, str_of(token_texts[id]));
 }
 
 static void end_choice(int choice, enum finish finish)
@@ -583,7 +583,7 @@ static int one_request(bool stream, struct err *err)
         .model = STR("m"),
         .id = "1",
         .token_bytes = token_bytes,
-        .vocab = words };
+        .vocab = token_texts };
     struct answer *a = NULL;
     struct arena *ar = arena_new(MB);
     struct sampled t = make_token(1, -0.5f);

@@ -306,7 +306,7 @@ static void write_request(struct buf *out, const struct ask *ask)
     jw_end_object(&w);
 }
 
-static int parse(const struct wire *w, struct str body)
+static int parse_body(const struct wire *w, struct str body)
 {
     arena_free(kit.arena);
     kit.arena = arena_new(64 * MB);
@@ -334,7 +334,7 @@ static void parsed_request_contains_every_field(void)
         buf_init(&sent, MB);
         buf_init(&said, MB);
         write_random_request(&sent);
-        int rc = parse(&wire_openai_chat, buf_str(&sent));
+        int rc = parse_body(&wire_openai_chat, buf_str(&sent));
         if (rc)
             fprintf(stderr, "seed %d: %s\n" STR_FMT "\n", (int)seed, kit.e.msg, STR_ARG(sent));
         EXPECT_EQ(rc, 0);
@@ -405,7 +405,7 @@ static void response_sent_as_history_is_parsed_back(void)
         buf_putz(&back, "{\"messages\":[");
         buf_puts(&back, json_get(json_get(r, "choices")->child, "message")->raw);
         buf_putz(&back, "]}");
-        EXPECT_EQ(parse(&wire_openai_chat, buf_str(&back)), 0);
+        EXPECT_EQ(parse_body(&wire_openai_chat, buf_str(&back)), 0);
         const struct message *m = &kit.ask.convo.messages[0];
         EXPECT(m->role == ROLE_ASSISTANT && m->n_tool_calls == n_calls);
         EXPECT(str_eq(m->n_parts ? m->parts[0].text : STR(""), buf_str(&words)));

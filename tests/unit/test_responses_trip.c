@@ -124,7 +124,7 @@ static void write_parts(void)
 
 /* ---- reading */
 
-static struct json *parse(struct str text)
+static struct json *parse_json_text(struct str text)
 {
     struct json *j = NULL;
 
@@ -162,10 +162,10 @@ static const struct json *final_response(void)
     ptrdiff_t at;
 
     if (!kit.ask.stream)
-        return parse(s);
+        return parse_json_text(s);
     while ((at = str_find(s, STR("\ndata: "))) >= 0)
         s = str_skip(s, (size_t)at + 7);
-    return json_get(parse((struct str){ s.p, s.n - 2 }), "response");
+    return json_get(parse_json_text((struct str){ s.p, s.n - 2 }), "response");
 }
 
 /* Expects that the deltas of item i join to this text. */
@@ -182,7 +182,7 @@ static void expect_deltas(int i, const struct output_part *p)
         s = str_skip(s, (size_t)at + 13);
         ptrdiff_t end = str_find(s, STR("\n\n"));
         EXPECT(end > 0);
-        const struct json *e = parse((struct str){ s.p, (size_t)end });
+        const struct json *e = parse_json_text((struct str){ s.p, (size_t)end });
         if (str_is(json_get(e, "output_index")->s, index))
             buf_puts(&sum, text_of(e, "delta"));
     }
@@ -260,7 +260,7 @@ static void one_round(struct shelf *shelf)
             expect_deltas(i, &output_parts[i]);
     }
     kept_put(shelf, 7, &kit.ask, kit.answer, NULL);
-    output = parse(out->raw);
+    output = parse_json_text(out->raw);
     struct str in_full = write_next(output, false), by_reference = write_next(output, true);
     send_next(in_full, NULL);
     send_next(by_reference, shelf);

@@ -205,7 +205,7 @@ static const struct responses_kept turns[] = {
 };
 static int n_finds;
 
-static bool find(void *ctx, struct str id, struct responses_kept *out)
+static bool find_stored(void *ctx, struct str id, struct responses_kept *out)
 {
     n_finds++;
     for (size_t i = 0; i < ARRAY_LEN(turns); i++)
@@ -218,7 +218,7 @@ static bool find(void *ctx, struct str id, struct responses_kept *out)
 
 static int find_response(const char *body, size_t n)
 {
-    static const struct responses_shelf shelf = { NULL, find };
+    static const struct responses_shelf shelf = { NULL, find_stored };
 
     n_finds = 0;
     if (kit_parse(&wire_responses, body))

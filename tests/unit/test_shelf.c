@@ -10,11 +10,12 @@
 enum { ENTRY = 1000 };
 
 /* sized so that an entry takes nearly ENTRY bytes, and never more */
-static char answer[ENTRY - 200];
+static char response_bytes[ENTRY - 200];
 
 static bool put_response(struct shelf *s, uint64_t owner, const char *id, const struct kept *before)
 {
-    struct kept k = { str_of(id), { answer, sizeof(answer) }, STR("input"), before, 0 };
+    struct kept k = { str_of(id), { response_bytes, sizeof(response_bytes) }, STR("input"), before,
+        0 };
 
     return shelf_put(s, owner, &k, 0);
 }
@@ -64,7 +65,7 @@ static void referenced_response_outlives_its_entry(void)
     const struct kept *a = shelf_take(s, 1, STR("a"), 0);
     EXPECT(shelf_drop(s, 1, STR("a"), 0));
     EXPECT(!has_response(s, 1, "a", 0) && !shelf_drop(s, 1, STR("a"), 0));
-    EXPECT(a->answer.n == sizeof(answer) && bytes_of(s) > 0);
+    EXPECT(a->answer.n == sizeof(response_bytes) && bytes_of(s) > 0);
     EXPECT(put_response(s, 1, "a", NULL)); /* a new entry; the old one still exists */
     shelf_check(s);
     shelf_unref(s, a);
@@ -83,7 +84,7 @@ static void previous_response_is_kept(void)
     EXPECT(shelf_drop(s, 1, STR("a"), 0)); /* only removed from the index */
     const struct kept *b = shelf_take(s, 1, STR("b"), 0);
     EXPECT(b && b->depth == 1 && b->before && str_is(b->before->id, "a"));
-    EXPECT(b->before->answer.n == sizeof(answer));
+    EXPECT(b->before->answer.n == sizeof(response_bytes));
     shelf_unref(s, b);
     EXPECT(shelf_drop(s, 1, STR("b"), 0));
     EXPECT(bytes_of(s) == 0);
@@ -206,7 +207,7 @@ static void referenced_entries_keep_their_space(void)
     EXPECT(bytes_of(s) <= 3 * ENTRY);
     shelf_check(s);
     for (int i = 0; i < 3; i++) {
-        EXPECT(held[i]->answer.n == sizeof(answer));
+        EXPECT(held[i]->answer.n == sizeof(response_bytes));
         shelf_unref(s, held[i]);
     }
     EXPECT(put_response(s, 2, "more", NULL));

@@ -20,16 +20,16 @@ struct step_law { /* duration of a step, ns */
     int phases;
 };
 
-static uint64_t now, seed = 1;
+static uint64_t now_ns, seed = 1;
 static double undisturbed_ns;
 static int n_steps;
 static sample_mask_fn mask; /* token mask of all requests */
 static int n_long;          /* steps of all streams that took much longer than without drafts */
-static struct rng noise;
+static struct rng noise_rng;
 
 static uint64_t law_clock(void)
 {
-    return now;
+    return now_ns;
 }
 
 /* ---- fake model with simulated step durations */
@@ -49,12 +49,12 @@ static bool timed_forward(struct lm *m, struct lm_run *runs, int n_runs, const _
         ns += s->step_law.per_row * runs[i].n;
     undisturbed_ns += ns;
     n_long += n_runs == STREAMS && ns > 1.45 * (s->step_law.fixed + STREAMS * s->step_law.per_row);
-    ns *= 1 + s->step_law.jitter * rng_next_unit(&noise);
-    if (s->step_law.spikes && rng_below(&noise, (uint64_t)s->step_law.spikes) == 0)
+    ns *= 1 + s->step_law.jitter * rng_next_unit(&noise_rng);
+    if (s->step_law.spikes && rng_below(&noise_rng, (uint64_t)s->step_law.spikes) == 0)
         ns *= 10;
     if (s->step_law.phases && n_steps++ / s->step_law.phases % 2)
         ns *= 2;
-    now += (uint64_t)ns;
+    now_ns += (uint64_t)ns;
     return s->fake->ops->forward(s->fake, runs, n_runs, stop);
 }
 
@@ -97,29 +97,29 @@ static struct lm *open_timed(const struct step_law *step_law)
 
 /* ---- drafter that has the expected outputs and proposes a given percentage of correct tokens */
 
-struct oracle {
+struct exact_drafter {
     struct drafter d;
     struct rng r;
     int percent;
     int switch_at, percent_then; /* percentage from this token of the output on */
 };
 
-static int32_t answers[STREAMS][OUT];
-static struct oracle oracle;
+static int32_t expected_tokens[STREAMS][OUT];
+static struct exact_drafter exact_drafter;
 
-static int oracle_offer(struct drafter *d, struct draft_job *job)
+static int exact_offer(struct drafter *d, struct draft_job *job)
 {
     job->source = DRAFT_LONG;
     return job->most;
 }
 
-static void oracle_propose(
+static void exact_propose(
     struct drafter *d, struct draft_job *jobs, int n_jobs, const _Atomic bool *stop)
 {
-    struct oracle *o = container_of(d, struct oracle, d);
+    struct exact_drafter *o = container_of(d, struct exact_drafter, d);
 
     for (int j = 0; j < n_jobs; j++) {
-        const int32_t *want = answers[*(int *)jobs[j].user];
+        const int32_t *want = expected_tokens[*(int *)jobs[j].user];
         jobs[j].n_out = jobs[j].most;
         for (int i = 0; i < jobs[j].most; i++) {
             int at = jobs[j].n - jobs[j].n_prompt + i;
@@ -130,16 +130,16 @@ static void oracle_propose(
     }
 }
 
-static void oracle_forget(struct drafter *d, uint64_t key)
+static void exact_forget(struct drafter *d, uint64_t key)
 {
 }
 
-static void oracle_close(struct drafter *d)
+static void exact_close(struct drafter *d)
 {
 }
 
-static const struct draft_ops oracle_ops = { oracle_offer, oracle_propose, oracle_forget,
-    oracle_close };
+static const struct draft_ops exact_drafter_ops = { exact_offer, exact_propose, exact_forget,
+    exact_close };
 
 /* ---- runs */
 
@@ -159,9 +159,9 @@ static void read_events(struct mailbox *box, int *n_open, bool is_first)
         int i = *(int *)gen_user(g);
         bool is_over = m->kind == GEN_END;
         if (m->kind == GEN_TOKEN && is_first)
-            answers[i][ev->index] = ev->token.id;
+            expected_tokens[i][ev->index] = ev->token.id;
         else if (m->kind == GEN_TOKEN)
-            EXPECT_EQ(answers[i][ev->index], ev->token.id);
+            EXPECT_EQ(expected_tokens[i][ev->index], ev->token.id);
         gen_event_done(ev);
         *n_open -= is_over;
         if (is_over)
@@ -181,10 +181,10 @@ static struct timed_run timed_run(const struct step_law *step_law, int n_streams
     struct err e;
     int n_open = n_streams;
 
-    now = 1;
+    now_ns = 1;
     undisturbed_ns = n_steps = 0;
-    noise = (struct rng){ .key = seed };
-    o.spec = (struct spec_options){ .max = draft_max, .drafter = &oracle.d };
+    noise_rng = (struct rng){ .key = seed };
+    o.spec = (struct spec_options){ .max = draft_max, .drafter = &exact_drafter.d };
     o.max_batch = o.max_sequences = STREAMS;
     EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
     EXPECT_EQ(port_open(&port, &e), 0);
@@ -202,14 +202,14 @@ static struct timed_run timed_run(const struct step_law *step_law, int n_streams
         in.sample.seed = (uint64_t)i;
         in.sample.mask = mask;
         EXPECT_EQ(gen_new(&g, &in, box, &index[i], &e), 0);
-        EXPECT_EQ(port_submit(port, g, now, &e), 0);
+        EXPECT_EQ(port_submit(port, g, now_ns, &e), 0);
     }
     while (n_open > 0) {
-        core_drain(c, now);
-        EXPECT(core_step(c, now));
+        core_drain(c, now_ns);
+        EXPECT(core_step(c, now_ns));
         read_events(box, &n_open, draft_max == 0);
     }
-    core_drain(c, now);
+    core_drain(c, now_ns);
     struct timed_run r = { undisturbed_ns, draft_sum(&port->stats).drafted,
         draft_sum(&port->stats).accepted };
     core_close(c);
@@ -221,9 +221,9 @@ static struct timed_run timed_run(const struct step_law *step_law, int n_streams
 /* Ratio of the time without drafts to the time with drafts. */
 static double speedup(const struct step_law *step_law, int n_streams, int percent)
 {
-    oracle.d.ops = &oracle_ops;
-    oracle.r = (struct rng){ .key = seed };
-    oracle.percent = percent;
+    exact_drafter.d.ops = &exact_drafter_ops;
+    exact_drafter.r = (struct rng){ .key = seed };
+    exact_drafter.percent = percent;
     struct timed_run off = timed_run(step_law, n_streams, 0),
                      on = timed_run(step_law, n_streams, 16);
     EXPECT_EQ(off.drafted, 0u);
@@ -252,7 +252,7 @@ static const int percents[] = { 0, 20, 50, 80, 95, 100 };
 
 static void speculation_costs_at_most_three_percent(void)
 {
-    oracle = (struct oracle){ 0 };
+    exact_drafter = (struct exact_drafter){ 0 };
     for (seed = 1; seed <= SEEDS; seed++)
         for (size_t l = 0; l < ARRAY_LEN(laws); l++)
             for (size_t p = 0; p < ARRAY_LEN(percents); p++)
@@ -266,9 +266,9 @@ static void sudden_loss_of_acceptance_costs_at_most_three_percent(void)
 {
     for (size_t l = 0; l < ARRAY_LEN(laws); l++)
         for (int at = 50; at < OUT; at += 150) {
-            oracle = (struct oracle){ .switch_at = at, .percent_then = 0 };
+            exact_drafter = (struct exact_drafter){ .switch_at = at, .percent_then = 0 };
             EXPECT(speedup(&laws[l], 1, 100) > 0.97);
-            oracle = (struct oracle){ .switch_at = at, .percent_then = 100 };
+            exact_drafter = (struct exact_drafter){ .switch_at = at, .percent_then = 100 };
             EXPECT(speedup(&laws[l], 1, 0) > 0.97);
         }
 }
@@ -277,7 +277,7 @@ static void cheap_rows_give_a_multiple_of_the_speed(void)
 {
     if (SMALL)
         return; /* with two events at a time a draft has one token */
-    oracle = (struct oracle){ 0 };
+    exact_drafter = (struct exact_drafter){ 0 };
     EXPECT(speedup(&memory_bound, 1, 95) > 5);
     EXPECT(speedup(&memory_bound, 1, 80) > 3);
     EXPECT(speedup(&memory_bound, 8, 95) > 2.5);
@@ -288,7 +288,7 @@ static void cheap_rows_give_a_multiple_of_the_speed(void)
 /* A low acceptance at the beginning does not disable drafting for ever. */
 static void improved_drafter_is_used_again(void)
 {
-    oracle = (struct oracle){ .switch_at = 100, .percent_then = 98 };
+    exact_drafter = (struct exact_drafter){ .switch_at = 100, .percent_then = 98 };
     EXPECT(speedup(&memory_bound, 1, 0) > 1.5);
 }
 
@@ -297,7 +297,7 @@ static void sequences_without_drafts_are_not_delayed(void)
 {
     const struct step_law exact = { 1e6, 1e5 };
 
-    oracle = (struct oracle){ 0 };
+    exact_drafter = (struct exact_drafter){ 0 };
     n_long = 0;
     EXPECT(speedup(&exact, STREAMS, 95) > 0.97);
     printf("%d long steps\n", n_long);
@@ -310,7 +310,7 @@ static void zero_or_negative_row_cost_is_safe(void)
     const struct step_law none = { 1e6, 0 }, less = { 1e6, -4e3 },
                           held_up = { 1e3, 0, .jitter = 1e6 };
 
-    oracle = (struct oracle){ 0 };
+    exact_drafter = (struct exact_drafter){ 0 };
     EXPECT(speedup(&none, STREAMS, 95) > 1.5);
     EXPECT(speedup(&less, STREAMS, 95) > 1.5);
     timed_run(&held_up, STREAMS, 16);
@@ -318,7 +318,7 @@ static void zero_or_negative_row_cost_is_safe(void)
 
 static void expensive_rows_disable_drafting(void)
 {
-    oracle = (struct oracle){ .d.ops = &oracle_ops, .percent = 100 };
+    exact_drafter = (struct exact_drafter){ .d.ops = &exact_drafter_ops, .percent = 100 };
     timed_run(&compute_bound, 1, 0);
     struct timed_run on = timed_run(&compute_bound, 1, 16);
     EXPECT(on.drafted < OUT / 10);
@@ -331,7 +331,7 @@ static bool mask_nothing(void *ctx, int choice, const int32_t *out, int n, uint3
 
 static void token_mask_disables_drafting(void)
 {
-    oracle = (struct oracle){ .d.ops = &oracle_ops, .percent = 100 };
+    exact_drafter = (struct exact_drafter){ .d.ops = &exact_drafter_ops, .percent = 100 };
     mask = mask_nothing;
     timed_run(&memory_bound, 2, 0);
     EXPECT_EQ(timed_run(&memory_bound, 2, 16).drafted, 0u);

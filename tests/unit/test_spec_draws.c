@@ -72,13 +72,14 @@ static struct lm constant_model = { .ops = &ops,
 static int8_t drafted[STREAMS][OUT]; /* -1: no draft */
 static struct rng draft_rng;
 
-static int offer(struct drafter *d, struct draft_job *job)
+static int random_offer(struct drafter *d, struct draft_job *job)
 {
     job->source = DRAFT_LONG;
     return job->most;
 }
 
-static void propose(struct drafter *d, struct draft_job *jobs, int n_jobs, const _Atomic bool *stop)
+static void random_propose(
+    struct drafter *d, struct draft_job *jobs, int n_jobs, const _Atomic bool *stop)
 {
     for (int j = 0; j < n_jobs; j++)
         for (int i = 0; i < jobs[j].most; i++) {
@@ -91,7 +92,7 @@ static void propose(struct drafter *d, struct draft_job *jobs, int n_jobs, const
         }
 }
 
-static void forget(struct drafter *d, uint64_t key)
+static void random_forget(struct drafter *d, uint64_t key)
 {
 }
 
@@ -99,7 +100,8 @@ static void close_drafter(struct drafter *d)
 {
 }
 
-static const struct draft_ops drafter_ops = { offer, propose, forget, close_drafter };
+static const struct draft_ops drafter_ops = { random_offer, random_propose, random_forget,
+    close_drafter };
 static struct drafter drafter = { &drafter_ops };
 
 /* ---- counting */
@@ -108,7 +110,7 @@ static uint64_t drawn[VOCAB];                 /* all tokens */
 static uint64_t drawn_by_draft[VOCAB][VOCAB]; /* counts for each drafted token */
 static uint64_t n_drawn, n_at[VOCAB], n_undrafted;
 
-static void count(int stream, int at, int32_t token)
+static void count_draw(int stream, int at, int32_t token)
 {
     int draft = drafted[stream][at];
 
@@ -144,7 +146,7 @@ static int read_events(struct mailbox *box)
         struct gen *g = ev->gen;
         int stream = *(int *)gen_user(g);
         if (m->kind == GEN_TOKEN) {
-            count(stream, ev->index, ev->token.id);
+            count_draw(stream, ev->index, ev->token.id);
             drafted[stream][ev->index] = -1;
         }
         gen_event_done(ev);

@@ -10,7 +10,7 @@ struct outcome {
     struct buf out;
 };
 
-static struct outcome feed(
+static struct outcome feed_pieces(
     const struct str *strings, int n, struct str text, const size_t *cuts, int n_cuts, bool include)
 {
     struct arena *a = arena_new(MB);
@@ -70,24 +70,24 @@ static void compare_with_reference(const struct str *strings, int n, struct str 
 
     EXPECT(text.n <= 64);
     for (size_t cut = 0; cut <= text.n; cut++)
-        expect_outcome(feed(strings, n, text, &cut, 1, false), want, shown);
+        expect_outcome(feed_pieces(strings, n, text, &cut, 1, false), want, shown);
     for (size_t i = 0; i < text.n; i++)
         every[i] = i;
-    expect_outcome(feed(strings, n, text, every, (int)text.n, false), want, shown);
+    expect_outcome(feed_pieces(strings, n, text, every, (int)text.n, false), want, shown);
     if (want >= 0)
         shown.n += strings[want].n;
-    expect_outcome(feed(strings, n, text, every, (int)text.n, true), want, shown);
-    expect_outcome(feed(strings, n, text, NULL, 0, true), want, shown);
+    expect_outcome(feed_pieces(strings, n, text, every, (int)text.n, true), want, shown);
+    expect_outcome(feed_pieces(strings, n, text, NULL, 0, true), want, shown);
 }
 
 static void a_stop_string_ends_the_text_before_it(void)
 {
     struct str stops[] = { STR("END") };
 
-    expect_outcome(feed(stops, 1, STR("abcENDdef"), NULL, 0, false), 0, STR("abc"));
-    expect_outcome(feed(stops, 1, STR("abcENDdef"), NULL, 0, true), 0, STR("abcEND"));
-    expect_outcome(feed(stops, 1, STR("abcEN"), NULL, 0, false), -1, STR("abcEN"));
-    expect_outcome(feed(NULL, 0, STR("abcEN"), NULL, 0, false), -1, STR("abcEN"));
+    expect_outcome(feed_pieces(stops, 1, STR("abcENDdef"), NULL, 0, false), 0, STR("abc"));
+    expect_outcome(feed_pieces(stops, 1, STR("abcENDdef"), NULL, 0, true), 0, STR("abcEND"));
+    expect_outcome(feed_pieces(stops, 1, STR("abcEN"), NULL, 0, false), -1, STR("abcEN"));
+    expect_outcome(feed_pieces(NULL, 0, STR("abcEN"), NULL, 0, false), -1, STR("abcEN"));
 }
 
 static void possible_beginning_of_a_stop_string_is_held_back(void)
@@ -118,10 +118,10 @@ static void the_first_completed_wins_then_the_longest_then_the_first_listed(void
     struct str same_end[] = { STR("c"), STR("abc"), STR("bc") };
     struct str twins[] = { STR(""), STR("x"), STR("x") };
 
-    expect_outcome(feed(inner, 2, STR("zabcd"), NULL, 0, false), 1, STR("za"));
-    expect_outcome(feed(same_end, 3, STR("zabc"), NULL, 0, false), 1, STR("z"));
-    expect_outcome(feed(same_end, 3, STR("zbc"), NULL, 0, false), 2, STR("z"));
-    expect_outcome(feed(twins, 3, STR("zx"), NULL, 0, false), 1, STR("z"));
+    expect_outcome(feed_pieces(inner, 2, STR("zabcd"), NULL, 0, false), 1, STR("za"));
+    expect_outcome(feed_pieces(same_end, 3, STR("zabc"), NULL, 0, false), 1, STR("z"));
+    expect_outcome(feed_pieces(same_end, 3, STR("zbc"), NULL, 0, false), 2, STR("z"));
+    expect_outcome(feed_pieces(twins, 3, STR("zx"), NULL, 0, false), 1, STR("z"));
 }
 
 static void result_is_independent_of_cuts(void)

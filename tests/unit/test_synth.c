@@ -10,7 +10,7 @@
 
 static char path[] = "/tmp/inferflux-test-synth-XXXXXX";
 
-static void begin(void)
+static void begin_test(void)
 {
     int fd = mkstemp(path);
 
@@ -18,7 +18,7 @@ static void begin(void)
     close(fd);
 }
 
-static void end(void)
+static void end_test(void)
 {
     unlink(path);
     memcpy(path + strlen(path) - 6, "XXXXXX", 6);
@@ -94,7 +94,7 @@ static void every_family_has_its_tensors(void)
         { "qwen2", "blk.1.attn_k.bias", 2 + 2 * 12 },
         { "qwen3", "blk.1.attn_q_norm.weight", 2 + 2 * 11 } };
 
-    begin();
+    begin_test();
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct synth s;
         struct str arch;
@@ -108,7 +108,7 @@ static void every_family_has_its_tensors(void)
         EXPECT(gguf_tensor(g, "blk.0.attn_q.weight")->type == Q_Q4_0);
         gguf_close(g);
     }
-    end();
+    end_test();
 }
 
 static void the_seed_decides_the_bytes(void)
@@ -116,7 +116,7 @@ static void the_seed_decides_the_bytes(void)
     struct synth s;
     struct err e = { 0 };
 
-    begin();
+    begin_test();
     synth_preset(&s, "tiny");
     s.is_tied = false;
     EXPECT_EQ(synth_write(&s, path, &e), 0);
@@ -131,7 +131,7 @@ static void the_seed_decides_the_bytes(void)
     mem_free((void *)(uintptr_t)a.p);
     mem_free((void *)(uintptr_t)b.p);
     mem_free((void *)(uintptr_t)c.p);
-    end();
+    end_test();
 }
 
 static void rows_of_odd_size_use_a_fitting_type(void)
@@ -148,7 +148,7 @@ static void mixed_files_use_finer_types_in_sensitive_layers(void)
     struct synth s;
     char name[64];
 
-    begin();
+    begin_test();
     synth_preset(&s, "tiny");
     s.type = Q_Q4_K;
     s.is_mixed = true;
@@ -169,7 +169,7 @@ static void mixed_files_use_finer_types_in_sensitive_layers(void)
     }
     gguf_close(g);
     EXPECT(synth_is_finer(0, 1) && synth_is_finer(2, 4) && !synth_is_finer(1, 4));
-    end();
+    end_test();
 }
 
 static void synthetic_vocabularies_work(void)
@@ -177,7 +177,7 @@ static void synthetic_vocabularies_work(void)
     static const uint32_t sizes[] = { 259, 512, 20000 };
     struct str text = STR("Hello there, world!\n  42 caf\xC3\xA9 \xF0\x9F\x98\x80");
 
-    begin();
+    begin_test();
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         struct synth s;
         synth_preset(&s, "tiny");
@@ -197,7 +197,7 @@ static void synthetic_vocabularies_work(void)
         kit_done(&t);
         vocab_close(v);
     }
-    end();
+    end_test();
 }
 
 static void vocabulary_can_be_copied_from_a_file(void)
@@ -205,7 +205,7 @@ static void vocabulary_can_be_copied_from_a_file(void)
     struct synth s, other;
     struct str a, b;
 
-    begin();
+    begin_test();
     synth_preset(&s, "tiny");
     s.n_vocab = 300;
     struct gguf *g = write_and_open(&s);
@@ -220,7 +220,7 @@ static void vocabulary_can_be_copied_from_a_file(void)
     EXPECT_EQ(gguf_find(h, "tokenizer.ggml.tokens")->arr.n, 300ul);
     gguf_close(g);
     gguf_close(h);
-    end();
+    end_test();
 }
 
 static void impossible_shapes_are_refused(void)
@@ -228,7 +228,7 @@ static void impossible_shapes_are_refused(void)
     struct synth s;
     struct err e = { 0 };
 
-    begin();
+    begin_test();
 #define REFUSED(change, says)                                                                      \
     do {                                                                                           \
         synth_preset(&s, "tiny");                                                                  \
@@ -244,7 +244,7 @@ static void impossible_shapes_are_refused(void)
     REFUSED(s.type = Q_Q2_K, "cannot be made");
 #undef REFUSED
     EXPECT(!synth_preset(&s, "nothing"));
-    end();
+    end_test();
 }
 
 TESTS(TEST(weights_have_the_deviation_asked_for), TEST(a_block_does_not_depend_on_its_neighbours),

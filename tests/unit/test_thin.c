@@ -20,7 +20,7 @@ static void make_path(char *out)
     close(fd);
 }
 
-static void begin(void)
+static void begin_test(void)
 {
     struct synth s;
     struct err e = { 0 };
@@ -33,7 +33,7 @@ static void begin(void)
     EXPECT_EQ(gguf_open(&source_model, full_model, &e), 0);
 }
 
-static void end(void)
+static void end_test(void)
 {
     gguf_close(source_model);
     unlink(full_model);
@@ -54,7 +54,7 @@ static void kept_layers_are_in_order_and_nothing_else_changes(void)
     struct err e = { 0 };
     struct gguf *g;
 
-    begin();
+    begin_test();
     EXPECT_EQ(thin_write(source_model, keep, ARRAY_LEN(keep), thin, &e), 0);
     EXPECT_EQ(gguf_open(&g, thin, &e), 0);
     EXPECT(gguf_get_u64(g, "llama.block_count", &n));
@@ -75,7 +75,7 @@ static void kept_layers_are_in_order_and_nothing_else_changes(void)
     EXPECT_EQ(n_layer_tensors % 3, 0u);
     EXPECT_EQ(gguf_n_tensors(source_model) - gguf_n_tensors(g), n_layer_tensors / 3 * 2);
     gguf_close(g);
-    end();
+    end_test();
 }
 
 static void invalid_layer_lists_are_reported(void)
@@ -83,7 +83,7 @@ static void invalid_layer_lists_are_reported(void)
     static const uint32_t beyond[] = { 0, LAYERS }, twice[] = { 1, 1 }, back[] = { 2, 1 };
     struct err e;
 
-    begin();
+    begin_test();
     EXPECT_EQ(thin_write(source_model, beyond, 2, thin, &e), -1);
     EXPECT_STR(e.msg, "there is no layer 5: they count from 0 to 4");
     EXPECT_EQ(thin_write(source_model, twice, 2, thin, &e), -1);
@@ -93,7 +93,7 @@ static void invalid_layer_lists_are_reported(void)
     EXPECT_EQ((int)e.code, (int)ERR_INVALID);
     EXPECT_EQ(thin_write(source_model, beyond, 1, "/nowhere/at/all", &e), -1);
     EXPECT_EQ((int)e.code, (int)ERR_IO);
-    end();
+    end_test();
 }
 
 TESTS(

@@ -450,7 +450,7 @@ static void depart(struct user *u)
     u->is_here = false;
 }
 
-static void act(void)
+static void random_action(void)
 {
     struct user *u = &w.users[below(USERS)];
 
@@ -477,7 +477,7 @@ static void random_users_find_exactly_the_cached_tokens(void)
         w.pool = pool_of(N_PAGES);
         w.tree = tree_of(w.pool, &o);
         for (int i = 0; i < 400; i++)
-            act();
+            random_action();
         for (int i = 0; i < USERS; i++)
             if (w.users[i].is_here)
                 depart(&w.users[i]);

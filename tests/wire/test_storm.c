@@ -21,7 +21,7 @@ static const char *const bodies[N_BODIES] = {
 };
 
 static const char path[] = "/v1/chat/completions";
-static char alone[N_BODIES][TEXT];
+static char expected[N_BODIES][TEXT];
 
 struct client {
     const struct world *w;
@@ -113,10 +113,10 @@ static void *run_client(void *arg)
         }
         int status = world_post(c->w, path, bodies[which], c->text, TEXT);
         remove_variable_fields(c->text);
-        if (status != 200 || strcmp(c->text, alone[which])) {
+        if (status != 200 || strcmp(c->text, expected[which])) {
             c->n_wrong++;
             fprintf(stderr, "request %d, status %d:\n%s\nalone:\n%s\n", which, status, c->text,
-                alone[which]);
+                expected[which]);
         }
     }
     return NULL;
@@ -130,9 +130,9 @@ static void responses_are_the_same_under_concurrency(void)
 
     world_open(&w, 2, 2);
     for (int i = 0; i < N_BODIES; i++) {
-        EXPECT_EQ(world_post(&w, path, bodies[i], alone[i], TEXT), 200);
-        remove_variable_fields(alone[i]);
-        EXPECT(strlen(alone[i]) > 20);
+        EXPECT_EQ(world_post(&w, path, bodies[i], expected[i], TEXT), 200);
+        remove_variable_fields(expected[i]);
+        EXPECT(strlen(expected[i]) > 20);
     }
     for (int i = 0; i < CLIENTS; i++) {
         clients[i] = (struct client){ .w = &w, .rng = { .key = (uint64_t)i + 1 }, .index = i };
