@@ -1,10 +1,11 @@
-/* accuracy: what bench/accuracy.py needs of us.
+/* accuracy: helper program of bench/accuracy.py.
  *
- *     accuracy retype FROM.gguf TYPE OUT.gguf           matrices in another number format
- *     accuracy logits FILE.gguf IDS OUT WINDOW KV       all logits over texts of WINDOW tokens
+ *     accuracy retype FROM.gguf TYPE OUT.gguf           converts the matrices to another type
+ *     accuracy logits FILE.gguf IDS OUT WINDOW KV       computes all logits, WINDOW tokens per text
  *
- * IDS holds int32, OUT float: [n][n_vocab]. retype takes what the weights are after unpacking, so
- * from a quantised file to F32 it gives exactly what the kernels multiply with. */
+ * IDS is an array of int32, OUT an array of float [n][n_vocab]. `retype` reads the weights after
+ * packing and dequantisation, so a conversion from a quantised type to F32 writes exactly the
+ * values that the kernels multiply. */
 #include "base/mem.h"
 #include "base/str.h"
 #include "testing/gguf_write.h"
@@ -15,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static int type_named(enum qtype *out, const char *name)
+static int find_type(enum qtype *out, const char *name)
 {
     for (uint32_t t = 0; t < 64; t++) {
         const struct qtype_info *info = qtype_info(t);
@@ -27,12 +28,12 @@ static int type_named(enum qtype *out, const char *name)
     return fprintf(stderr, "accuracy: no type %s\n", name), -1;
 }
 
-static enum qtype type_of(const struct gguf_tensor *t, enum qtype wanted)
+static enum qtype target_type(const struct gguf_tensor *t, enum qtype wanted)
 {
     return t->n_dims > 1 ? wanted : t->type;
 }
 
-static int put_matrix(
+static int write_matrix(
     struct gguf_writer *w, const struct gguf_tensor *t, enum qtype type, struct err *e)
 {
     int n = (int)t->dims[0], rows = (int)t->dims[1];
@@ -72,18 +73,19 @@ static int retype(const char *from, const char *type_name, const char *to, struc
     enum qtype type;
     int rc = -1;
 
-    if (!w || type_named(&type, type_name) || gguf_open(&g, from, e))
+    if (!w || find_type(&type, type_name) || gguf_open(&g, from, e))
         goto out;
     for (size_t i = 0; i < gguf_n_kv(g); i++)
         gguf_put_value(w, gguf_kv_at(g, i)->key, &gguf_kv_at(g, i)->value);
     for (size_t i = 0; i < gguf_n_tensors(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
-        gguf_put_tensor(w, t->name, type_of(t, type), t->n_dims, t->dims);
+        gguf_put_tensor(w, t->name, target_type(t, type), t->n_dims, t->dims);
     }
     rc = gguf_writer_open(w, to, e);
     for (size_t i = 0; !rc && i < gguf_n_tensors(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
-        rc = t->n_dims > 1 ? put_matrix(w, t, type, e) : gguf_writer_data(w, t->data, t->bytes, e);
+        rc =
+            t->n_dims > 1 ? write_matrix(w, t, type, e) : gguf_writer_data(w, t->data, t->bytes, e);
     }
     rc = rc || gguf_writer_finish(w, e) ? -1 : 0;
 out:
@@ -99,18 +101,18 @@ struct text {
 
 static int read_ids(struct text *t, const char *path, struct err *e)
 {
-    enum { MOST = 1 << 20 };
+    enum { MAX_IDS = 1 << 20 };
     FILE *f = fopen(path, "rb");
 
     if (!f)
         return err_set(e, ERR_NOT_FOUND, "%s: cannot be opened", path);
-    t->ids = try_calloc(MOST, sizeof(*t->ids));
-    t->n = t->ids ? (int)fread(t->ids, sizeof(*t->ids), MOST, f) : 0;
+    t->ids = try_calloc(MAX_IDS, sizeof(*t->ids));
+    t->n = t->ids ? (int)fread(t->ids, sizeof(*t->ids), MAX_IDS, f) : 0;
     fclose(f);
     return t->n ? 0 : err_set(e, ERR_INVALID, "%s: no tokens", path);
 }
 
-static int put_logits(struct lm *m, const struct text *t, FILE *out, struct err *e)
+static int write_logits(struct lm *m, const struct text *t, FILE *out, struct err *e)
 {
     page_id *pages = try_calloc(m->n_pages, sizeof(*pages));
 
@@ -144,11 +146,11 @@ static int logits(char **argv, struct err *e)
     int rc = -1;
 
     if (o.kv_type == N_KV_TYPES)
-        return err_set(e, ERR_INVALID, "keys and values are f16, bf16 or q8_0");
+        return err_set(e, ERR_INVALID, "the KV type is f16, bf16 or q8_0");
     if (read_ids(&t, argv[1], e) || gguf_open(&g, argv[0], e) || lm_open_llama(&m, g, &o, e))
         goto out;
     out = fopen(argv[2], "wb");
-    rc = out ? put_logits(m, &t, out, e) : err_set(e, ERR_IO, "%s: cannot be written", argv[2]);
+    rc = out ? write_logits(m, &t, out, e) : err_set(e, ERR_IO, "%s: cannot be written", argv[2]);
 out:
     if (out && fclose(out))
         rc = -1;

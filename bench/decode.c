@@ -1,12 +1,14 @@
-/* decode: tokens per second of a GGUF by context length and batch, beside the machine's roofs.
+/* decode: benchmark of prefill and decode of a GGUF model by depth and batch size, relative to the
+ * roofline (testing/bench.h).
  *
  *     decode FILE [--threads N] [--kernels SET] [--ctx 0,1024] [--batch 1,4] [--rows 1,512]
  *                 [--steps N] [--kv-type f16] [--shared] [--csv] [--turns]
  *
- * rows 1 is decoding; more is a chunk of a prompt. --shared: the sequences of a batch have the
- * positions before in common. Roofs are measured before and after each case, the higher counts.
- * --turns: all cases again for every line of the standard input, which is the seed of the tokens,
- * so that two engines can be measured in turns. */
+ * --rows is the number of batch rows per sequence and step: 1 is decode, more is a prefill chunk.
+ * --shared: the sequences of a batch share the KV of the --ctx positions. The roofs are measured
+ * before and after each case; the higher one counts. --turns: repeats all cases for every line of
+ * stdin, which is the seed of the tokens, so that bench/compare.py can alternate between two
+ * engines. */
 #include "base/mem.h"
 #include "testing/bench.h"
 #include "model/llama.h"
@@ -28,7 +30,7 @@ struct options {
     struct llama_options llama;
     struct list ctx, batch, rows;
     int n_steps;
-    bool is_csv, is_shared, in_turns;
+    bool is_csv, is_shared, reads_seeds;
 };
 
 static bool parse_list(const char *text, struct list *out)
@@ -37,9 +39,9 @@ static bool parse_list(const char *text, struct list *out)
 
     for (out->n = 0; s.n && out->n < MAX_LIST;) {
         ptrdiff_t comma = str_find(s, STR(","));
-        struct str one = { s.p, comma < 0 ? s.n : (size_t)comma };
+        struct str item = { s.p, comma < 0 ? s.n : (size_t)comma };
         uint64_t v;
-        if (!str_to_u64(one, &v) || v > 1 << 20)
+        if (!str_to_u64(item, &v) || v > 1 << 20)
             return false;
         out->v[out->n++] = (int)v;
         s = str_skip(s, comma < 0 ? s.n : (size_t)comma + 1);
@@ -49,41 +51,41 @@ static bool parse_list(const char *text, struct list *out)
 
 static int parse(struct options *o, int argc, char **argv)
 {
-    static const struct option longs[] = { { "threads", required_argument, NULL, 't' },
+    static const struct option long_options[] = { { "threads", required_argument, NULL, 't' },
         { "kernels", required_argument, NULL, 'k' }, { "ctx", required_argument, NULL, 'c' },
         { "batch", required_argument, NULL, 'b' }, { "rows", required_argument, NULL, 'r' },
         { "steps", required_argument, NULL, 's' }, { "csv", no_argument, NULL, 'v' },
         { "kv-type", required_argument, NULL, 'K' }, { "shared", no_argument, NULL, 'S' },
         { "turns", no_argument, NULL, 'T' }, { 0 } };
-    struct list one;
+    struct list item;
     struct err e;
-    bool ok = true;
+    bool is_ok = true;
 
-    for (int c; ok && (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
-        if (c == 't' && (ok = parse_list(optarg, &one)))
-            o->llama.n_threads = one.v[0];
-        else if (c == 's' && (ok = parse_list(optarg, &one)))
-            o->n_steps = MAX(one.v[0], 1);
+    for (int c; is_ok && (c = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
+        if (c == 't' && (is_ok = parse_list(optarg, &item)))
+            o->llama.n_threads = item.v[0];
+        else if (c == 's' && (is_ok = parse_list(optarg, &item)))
+            o->n_steps = MAX(item.v[0], 1);
         else if (c == 'c')
-            ok = parse_list(optarg, &o->ctx);
+            is_ok = parse_list(optarg, &o->ctx);
         else if (c == 'b')
-            ok = parse_list(optarg, &o->batch);
+            is_ok = parse_list(optarg, &o->batch);
         else if (c == 'r')
-            ok = parse_list(optarg, &o->rows);
+            is_ok = parse_list(optarg, &o->rows);
         else if (c == 'v')
             o->is_csv = true;
         else if (c == 'S')
             o->is_shared = true;
         else if (c == 'T')
-            o->in_turns = true;
+            o->reads_seeds = true;
         else if (c == 'K')
-            ok = (o->llama.kv_type = kv_type_named(optarg)) < N_KV_TYPES;
+            is_ok = (o->llama.kv_type = kv_type_named(optarg)) < N_KV_TYPES;
         else if (c == 'k' && kernels_choose(&o->llama.kernels, optarg, &e))
             return fprintf(stderr, "decode: %s\n", e.msg), 1;
         else if (c == '?')
-            ok = false;
+            is_ok = false;
     }
-    if (!ok || optind != argc - 1)
+    if (!is_ok || optind != argc - 1)
         return fprintf(stderr,
                    "usage: decode FILE [--threads N] [--kernels SET] [--ctx LIST] "
                    "[--batch LIST] [--rows LIST] [--steps N] [--kv-type f16] [--shared] "
@@ -95,25 +97,25 @@ static int parse(struct options *o, int argc, char **argv)
 
 typedef int (*case_fn)(const struct bench_case *c, void *arg, struct err *e);
 
-static int each_case(const struct options *o, case_fn fn, void *arg, struct err *e)
+static int for_each_case(const struct options *o, case_fn fn, void *arg, struct err *e)
 {
     for (int r = 0; r < o->rows.n; r++)
         for (int b = 0; b < o->batch.n; b++)
             for (int c = 0; c < o->ctx.n; c++) {
-                struct bench_case one = { .n_ctx = o->ctx.v[c],
+                struct bench_case item = { .n_ctx = o->ctx.v[c],
                     .n_seqs = o->batch.v[b],
                     .n_rows = o->rows.v[r],
                     .n_steps = o->n_steps,
                     .is_shared = o->is_shared };
-                if (one.n_rows > 1) /* a chunk takes long enough */
-                    one.n_steps = MIN(one.n_steps, 4);
-                if (fn(&one, arg, e))
+                if (item.n_rows > 1) /* a prefill chunk takes long enough for a measurement */
+                    item.n_steps = MIN(item.n_steps, 4);
+                if (fn(&item, arg, e))
                     return -1;
             }
     return 0;
 }
 
-static int add_needs(const struct bench_case *c, void *arg, struct err *e)
+static int grow_limits(const struct bench_case *c, void *arg, struct err *e)
 {
     struct llama_options *o = arg;
     (void)e;
@@ -123,16 +125,16 @@ static int add_needs(const struct bench_case *c, void *arg, struct err *e)
     return 0;
 }
 
-struct session {
+struct bench_state {
     struct lm *m;
     struct bench_meter *meter;
     uint64_t seed;
     bool is_csv;
 };
 
-static int show(const struct bench_case *c, void *arg, struct err *e)
+static int run_case(const struct bench_case *c, void *arg, struct err *e)
 {
-    struct session *s = arg;
+    struct bench_state *s = arg;
     struct bench_case seeded = *c;
     struct bench_figure f;
 
@@ -152,14 +154,14 @@ static int show(const struct bench_case *c, void *arg, struct err *e)
     return 0;
 }
 
-static bool read_seed(struct session *s, const char *line)
+static bool read_seed(struct bench_state *s, const char *line)
 {
     return str_to_u64(str_trim(str_of(line)), &s->seed);
 }
 
-static int run(const struct options *o, struct err *e)
+static int run_all(const struct options *o, struct err *e)
 {
-    struct session s = { .is_csv = o->is_csv, .seed = 1 };
+    struct bench_state s = { .is_csv = o->is_csv, .seed = 1 };
     struct gguf *g = NULL;
     int rc = -1;
 
@@ -182,8 +184,8 @@ static int run(const struct options *o, struct err *e)
                "compute_roof_gmac_s,compute_percent,cached\n");
     char line[32];
     do
-        rc = each_case(o, show, &s, e);
-    while (!rc && o->in_turns && fgets(line, sizeof(line), stdin) && read_seed(&s, line));
+        rc = for_each_case(o, run_case, &s, e);
+    while (!rc && o->reads_seeds && fgets(line, sizeof(line), stdin) && read_seed(&s, line));
 out:
     bench_meter_close(s.meter);
     if (s.m)
@@ -202,8 +204,8 @@ int main(int argc, char **argv)
 
     if (rc)
         return rc;
-    each_case(&o, add_needs, &o.llama, &e);
-    if (run(&o, &e)) {
+    for_each_case(&o, grow_limits, &o.llama, &e);
+    if (run_all(&o, &e)) {
         fprintf(stderr, "decode: %s\n", e.msg);
         return 1;
     }

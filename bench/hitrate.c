@@ -1,17 +1,18 @@
-/* hitrate: what of a trace the prefix cache finds, beside the least recently used of single pages,
- * with nothing in its way; and what keeping the order costs.
+/* hitrate: simulated hit rates of the prefix cache by eviction policy, compared with an unlimited
+ * cache and the ideal policy; and the run time of the policies.
  *
  *     hitrate [REQUESTS]
  *
- * Traces are drawn with the lengths and the reuse that were published of recorded ones: see
+ * The traces are synthetic, with the published length and reuse statistics of recorded traces: see
  * tests/support/prefix_trace.h. */
 #include "os/clock.h"
 #include "support/prefix_rates.h"
 
 #include <stdio.h>
 
-/* A page is used, becomes idle, and now and then one is given up, as in a cache that is full. */
-static double order_ns(enum evict_policy policy, uint32_t n)
+/* Nanoseconds per change of the eviction order. Half of the rounds evict a page, half use an idle
+ * page again, as in a full cache. */
+static double policy_ns(enum evict_policy policy, uint32_t n)
 {
     struct rng r = { .key = 1 };
     struct evict ev;
@@ -23,7 +24,7 @@ static double order_ns(enum evict_policy policy, uint32_t n)
         evict_touch(&ev, i, EVICT_WEIGHT);
         evict_add(&ev, i);
     }
-    uint64_t began = clock_ns();
+    uint64_t start_ns = clock_ns();
     for (int k = 0; k < rounds; k++) {
         uint32_t i = (uint32_t)rng_below(&r, n);
         if (k % 2)
@@ -33,14 +34,14 @@ static double order_ns(enum evict_policy policy, uint32_t n)
         evict_touch(&ev, i, EVICT_WEIGHT);
         evict_add(&ev, i);
     }
-    double all = (double)(clock_ns() - began);
+    double total_ns = (double)(clock_ns() - start_ns);
     evict_clear(&ev);
-    began = clock_ns();
+    start_ns = clock_ns();
     uint64_t sum = 0;
     for (int k = 0; k < rounds; k++)
         sum += rng_below(&r, n);
-    double drawing = (double)(clock_ns() - began);
-    return sum ? (all - drawing) / rounds : 0;
+    double rng_ns = (double)(clock_ns() - start_ns);
+    return sum ? (total_ns - rng_ns) / rounds : 0;
 }
 
 int main(int argc, char **argv)
@@ -52,17 +53,17 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: hitrate [REQUESTS]\n");
         return 2;
     }
-    printf("%d requests each; tokens of prompts that were found, in percent\n", n);
+    printf("%d requests per trace; hit rate in percent of the prompt tokens\n", n);
     for (size_t k = 0; k < ARRAY_LEN(trace_kinds); k++)
         for (size_t s = 0; s < ARRAY_LEN(sizes); s++) {
             struct hit_rates h = trace_run(&trace_kinds[k], n, sizes[s], 1);
-            printf("%-36s %6.0f tokens, cache of %7u: endless %5.2f  ideal %5.2f  lru %5.2f  "
+            printf("%-36s %6.0f tokens, cache of %7u: unlimited %5.2f  ideal %5.2f  lru %5.2f  "
                    "clock %5.2f\n",
                 trace_kinds[k].name, h.mean_prompt, sizes[s] * PAGE_TOKENS, 100 * h.endless,
                 100 * h.ideal, 100 * h.lru, 100 * h.clock);
         }
     for (uint32_t pages = 4096; pages <= 1 << 20; pages *= 16)
-        printf("order of %7u pages, per change: lru %.1f ns, clock %.1f ns\n", pages,
-            order_ns(EVICT_LRU, pages), order_ns(EVICT_CLOCK, pages));
+        printf("%7u pages, time per change of the order: lru %.1f ns, clock %.1f ns\n", pages,
+            policy_ns(EVICT_LRU, pages), policy_ns(EVICT_CLOCK, pages));
     return 0;
 }

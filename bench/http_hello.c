@@ -1,13 +1,14 @@
-/* http_hello: the HTTP server alone, for sse_load to measure. No model, no JSON.
+/* http_hello: HTTP server without model and JSON, as target of sse_load.
  *
  *     http_hello [--port N] [--cert FILE --key FILE]
  *
- *     GET  /        a short answer          POST /echo    the body again
- *     GET  /pull    N events as fast as the socket takes them (/pull?N, default 100)
- *     GET  /push    an event to every stream in every round of the loop, N in all (/push?N)
- *     GET  /idle    a stream that says nothing
+ *     GET  /        a short body            POST /echo    the request body
+ *     GET  /pull    N events, as fast as the client reads (/pull?N, default 100)
+ *     GET  /push    N events, one per stream in each iteration of the event loop (/push?N)
+ *     GET  /idle    a stream without events
  *
- * Prints "port N" when it listens; SIGINT and SIGTERM drain it. */
+ * Prints "port N" when it listens. SIGINT and SIGTERM drain the connections and end the server.
+ * Owner of all data: the main thread, which runs the event loop. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "http/server.h"
@@ -31,18 +32,18 @@ static struct loop *loop;
 static struct http_server *server;
 static struct stream pushed = { &pushed, &pushed, NULL, { 0 }, 0, false };
 static struct loop_timer tick;
-static volatile sig_atomic_t is_asked_to_stop;
+static volatile sig_atomic_t is_stopping;
 
 #define TOKEN STR("{\"id\":\"cmpl-1\",\"choices\":[{\"delta\":{\"content\":\" tok\"}}]}")
 
-static void stream_done(struct stream *st)
+static void stream_unlink(struct stream *st)
 {
     st->next->prev = st->prev;
     st->prev->next = st->next;
     st->next = st->prev = st;
 }
 
-static void pump(struct stream *st)
+static void write_events(struct stream *st)
 {
     while (st->left && sink_queued(&st->x->sink) < SINK_HIGH_WATER) {
         sse_data(&st->sse, TOKEN);
@@ -60,7 +61,7 @@ static void on_tick(struct loop_timer *t)
         next = st->next;
         sse_data(&st->sse, TOKEN);
         if (!--st->left) {
-            stream_done(st);
+            stream_unlink(st);
             sse_end(&st->sse);
         }
     }
@@ -88,7 +89,7 @@ static void stream_begin(struct http_exchange *x, bool is_pushed, uint64_t n)
         st->prev->next = st->next->prev = st;
         loop_timer_set(loop, &tick, loop_now(loop));
     } else if (n != UINT64_MAX) {
-        pump(st);
+        write_events(st);
     }
 }
 
@@ -117,7 +118,7 @@ static void on_drained(void *ctx, struct http_exchange *x)
     struct stream *st = x->user;
 
     if (st && !st->is_pushed && st->left != UINT64_MAX)
-        pump(st);
+        write_events(st);
 }
 
 static void on_gone(void *ctx, struct http_exchange *x)
@@ -127,12 +128,12 @@ static void on_gone(void *ctx, struct http_exchange *x)
     if (!st)
         return;
     sse_stop(&st->sse);
-    stream_done(st);
+    stream_unlink(st);
 }
 
 static void on_signal(int sig)
 {
-    is_asked_to_stop = 1;
+    is_stopping = 1;
     loop_stop(loop);
 }
 
@@ -183,7 +184,7 @@ int main(int argc, char **argv)
     printf("port %u\n", http_server_port(server));
     fflush(stdout);
     loop_run(loop);
-    if (is_asked_to_stop) {
+    if (is_stopping) {
         http_server_drain(server, 2000, on_done, NULL);
         loop_run(loop);
     }

@@ -1,25 +1,27 @@
-/* kernels: how fast the arithmetic is, beside what the memory and the clock allow.
+/* kernels: benchmark of the compute kernels, relative to memory bandwidth and peak multiply-adds.
  *
  *     kernels [--threads N] [--set NAME] [--type NAME] [--rows M] [--csv] [--quick]
  *             [--record FILE | --check FILE]
  *
- * Products: every set x type x number of rows M over a matrix far larger than any cache, split
- * over the threads as a model splits it. GB/s counts bytes of weights; the roof is reading alone,
- * in the best of several ways, measured before and after each figure (machines with neighbours
- * change from second to second). MAC/cycle is per thread, in cycles of the time stamp counter,
- * which is near the nominal clock. A product's percent are of the nearer roof: memory's, or the
- * most multiply-adds that the set's instruction can do (kernels_peak.h). The best of several runs
- * counts. Where avxvnni does not run, but AVX-512 does, its twin with that one's encoding stands
- * for it.
+ * GEMM and GEMV: every kernel set x weight type x number of batch rows M, on a matrix that is much
+ * larger than all caches and is split over the threads as in a model. GB/s counts the bytes of the
+ * weights. The memory roof is the read bandwidth (maximum over several access patterns); it is
+ * measured before and after each result, since on a shared machine it changes within seconds.
+ * MAC/cycle is per thread, in cycles of the time stamp counter (close to the nominal clock). The
+ * percentage refers to the roof that the result is closer to: memory bandwidth, or the peak
+ * multiply-adds of the set's instruction (kernels_peak.h). The best of several runs counts. On a
+ * CPU that has AVX-512 but not AVX-VNNI, the avxvnni set runs with the EVEX encoding.
  *
- * Then operations on vectors in the first cache, on one thread: MAC/cycle counts elements there,
- * and the roof is adding vectors there, or one multiply-add for each element. Then attention over
- * 4,096 keys: of a token's query heads ("attend", rows: heads of a group), of a prompt's rows, and
- * of sequences which share all keys but the last block ("shared"; those are read once).
+ * Vector operations in the L1 cache, on one thread: MAC/cycle counts elements; the roofs are the
+ * bandwidth of a vector addition in L1, and one multiply-add per element.
  *
- * --record writes all percents to a file, as this machine's part of it; --check measures those of
- * a file again and fails when one has fallen by a quarter, or is not measured any more
- * (kernels_gate.h). On demand: it wants a quiet machine. */
+ * Attention over 4,096 keys: "attend" is one batch row (rows = query heads per KV head, GQA),
+ * "prompt" a prefill chunk, "shared" sequences that share all keys except the last block (the
+ * shared keys are read once).
+ *
+ * --record writes all percentages to FILE, in the section of this machine. --check repeats the
+ * measurements of FILE and fails if a result is below 75 % of its recorded value or is missing
+ * (kernels_gate.h). Runs on demand only; requires a machine without other load. */
 #include "kernels_gate.h"
 #include "kernels_peak.h"
 #include "base/mem.h"
@@ -84,41 +86,41 @@ static struct gate gate;
 
 static struct team *team;
 
-/* ---- the roof */
+/* ---- memory roof */
 
-struct reading {
+struct read_job {
     const uint8_t *data;
     size_t bytes;
     int way;
     uint64_t sums[1024];
 };
 
-static void read_all(void *arg, int member, int n)
+static void read_share(void *arg, int thread, int n)
 {
-    struct reading *r = arg;
+    struct read_job *r = arg;
     size_t part = r->bytes / (size_t)n;
 
-    r->sums[member] = bench_read(r->data + (size_t)member * part, part, r->way);
+    r->sums[thread] = bench_read(r->data + (size_t)thread * part, part, r->way);
 }
 
 static double read_roof(const uint8_t *data, size_t bytes)
 {
-    static struct reading r;
+    static struct read_job r;
     double best = 0;
 
     r.bytes = bytes / 6;
-    for (size_t i = 0; i < 24; i++) { /* short runs, as in measure() */
+    for (size_t i = 0; i < 24; i++) { /* short runs, as in measure_gemm() */
         r.data = data + i % 6 * r.bytes;
         r.way = (int)i % BENCH_WAYS;
         uint64_t t = clock_ns();
-        team_run(team, read_all, &r);
+        team_run(team, read_share, &r);
         double gbs = (double)r.bytes / (double)(clock_ns() - t);
         best = MAX(best, gbs);
     }
     return best;
 }
 
-/* ---- the other roof: multiply-adds per cycle and thread */
+/* ---- compute roof: multiply-adds per cycle and thread */
 
 struct peak {
     const char *set;
@@ -126,10 +128,10 @@ struct peak {
     double macs[1024];
 };
 
-static void peak_member(void *arg, int member, int n)
+static void peak_thread(void *arg, int thread, int n)
 {
     struct peak *p = arg;
-    p->macs[member] = peak_work(p->set, p->kind);
+    p->macs[thread] = peak_work(p->set, p->kind);
 }
 
 static double mac_roof(const char *set, enum act_kind kind)
@@ -141,47 +143,47 @@ static double mac_roof(const char *set, enum act_kind kind)
     p.kind = kind;
     for (int i = 0; i < 40; i++) {
         uint64_t c = cycles();
-        team_run(team, peak_member, &p);
+        team_run(team, peak_thread, &p);
         c = cycles() - c;
         best = MAX(best, p.macs[0] / (double)c);
     }
     return best;
 }
 
-/* ---- products */
+/* ---- GEMM */
 
-/* A set, or what runs here with the same instructions in another encoding. */
-static bool choose(const struct kernels **out, const char *name)
+/* Selects a kernel set; avxvnni in EVEX encoding if the CPU has AVX-512 but not AVX-VNNI. */
+static bool choose_set(const struct kernels **out, const char *name)
 {
-    static struct kernels twin;
+    static struct kernels evex_set;
     struct err e;
 
     if (!kernels_choose(out, name, &e))
         return true;
-    if (strcmp(name, "avxvnni") || !avxvnni_evex_choose(&twin))
+    if (strcmp(name, "avxvnni") || !avxvnni_evex_choose(&evex_set))
         return false;
     peak_is_evex = true;
-    twin.name = "avxvnni";
-    *out = &twin;
+    evex_set.name = "avxvnni";
+    *out = &evex_set;
     return true;
 }
 
-struct product {
+struct gemm_job {
     const struct kernels *k;
     struct packed w;
     struct acts x;
     float *y;
-    int first, n_panels; /* worked on: slow sets get fewer */
+    int first, n_panels; /* panels of this run; slow sets get fewer */
 };
 
-static void multiply(void *arg, int member, int n)
+static void run_gemm(void *arg, int thread, int n)
 {
-    struct product *p = arg;
+    struct gemm_job *p = arg;
     struct packed part = p->w;
     struct gemm_args g = { .w = &part,
         .x = &p->x,
-        .panel_from = (int)((int64_t)p->n_panels * member / n),
-        .panel_to = (int)((int64_t)p->n_panels * (member + 1) / n),
+        .panel_from = (int)((int64_t)p->n_panels * thread / n),
+        .panel_to = (int)((int64_t)p->n_panels * (thread + 1) / n),
         .y = p->y,
         .y_stride = (size_t)p->n_panels * PANEL };
 
@@ -199,8 +201,8 @@ static void *aligned(size_t bytes)
     return p;
 }
 
-/* A panel of random weights over and over: its values do not matter, its place does. */
-static struct packed weights(enum qtype type, size_t want_bytes)
+/* One panel of random weights, repeated: the speed depends on the addresses, not on the values. */
+static struct packed random_weights(enum qtype type, size_t want_bytes)
 {
     struct rng r = { .key = 1 };
     struct packed w;
@@ -227,7 +229,7 @@ static struct packed weights(enum qtype type, size_t want_bytes)
     return w;
 }
 
-static void prepare(struct product *p, int m, const float *x)
+static void quantise_acts(struct gemm_job *p, int m, const float *x)
 {
     p->x.kind = kernels_acts(p->k, p->w.type);
     p->x.n_rows = m;
@@ -240,7 +242,8 @@ static void prepare(struct product *p, int m, const float *x)
     }
 }
 
-static void line(const char *set, const char *what, int m, double gbs, double mac, double percent)
+static void print_result(
+    const char *set, const char *what, int m, double gbs, double mac, double percent)
 {
     printf(opt.csv ? "%s,%s,%d,%.2f,%.2f,%.1f\n" : "%-8s %-14s %5d %9.2f %10.2f %8.1f\n", set, what,
         m, gbs, mac, percent);
@@ -248,7 +251,7 @@ static void line(const char *set, const char *what, int m, double gbs, double ma
 }
 
 struct roofs {
-    double gbs, mac; /* mac 0: not known */
+    double gbs, mac; /* mac 0: unknown */
 };
 
 struct speed {
@@ -260,38 +263,38 @@ static double percent_of(struct speed s, struct roofs roof)
     return 100 * MAX(s.gbs / roof.gbs, roof.mac > 0 ? s.mac / roof.mac : 0);
 }
 
-enum { LEAST_PANELS = 16, REF_PANELS = 64 };
+enum { MIN_PANELS = 16, REF_PANELS = 64 };
 
-/* How many panels a run takes: for every number of rows about the same work. */
-static int run_panels(int all, int m)
+/* Panels per run, such that the run time is similar for every number of rows. */
+static int panels_per_run(int all, int m)
 {
-    return MIN(all, MAX(all / (m <= 8 ? 6 : m), LEAST_PANELS));
+    return MIN(all, MAX(all / (m <= 8 ? 6 : m), MIN_PANELS));
 }
 
-/* The most outputs a run has. */
-static size_t most_outputs(int all)
+/* Maximum number of outputs of a run. */
+static size_t max_outputs(int all)
 {
     size_t most = 0;
 
     for (size_t i = 0; i < ARRAY_LEN(row_counts); i++)
-        most = MAX(most, (size_t)MAX(run_panels(all, row_counts[i]), REF_PANELS) * PANEL *
+        most = MAX(most, (size_t)MAX(panels_per_run(all, row_counts[i]), REF_PANELS) * PANEL *
                              (size_t)row_counts[i]);
     return most;
 }
 
-/* Many short runs, each over another part of the weights, so that a neighbour's turn on the
- * processor spoils some and not all. Parts are larger than what the caches keep of the last one. */
-static struct speed measure(struct product *p, int m)
+/* Many short runs, so that an interruption by other load affects only some of them. Each run uses
+ * a different range of the weights, which is larger than the caches. */
+static struct speed measure_gemm(struct gemm_job *p, int m)
 {
     double best = 0, best_mac = 0;
     bool is_ref = !strcmp(p->k->name, "ref");
     int all = p->w.n_panels;
 
-    p->n_panels = is_ref ? REF_PANELS : run_panels(all, m);
+    p->n_panels = is_ref ? REF_PANELS : panels_per_run(all, m);
     for (int i = 0; i < (is_ref ? 2 : opt.quick ? 12 : 30); i++) {
         p->first = (int)((int64_t)i * p->n_panels % (all - p->n_panels + 1));
         uint64_t t = clock_ns(), c = cycles();
-        team_run(team, multiply, p);
+        team_run(team, run_gemm, p);
         c = cycles() - c;
         t = clock_ns() - t;
         double gbs = (double)p->n_panels * (double)p->w.panel_bytes / (double)t;
@@ -302,30 +305,30 @@ static struct speed measure(struct product *p, int m)
     return (struct speed){ best, best_mac, 0 };
 }
 
-static struct roofs roofs_of(const struct product *p)
+static struct roofs gemm_roofs(const struct gemm_job *p)
 {
     return (struct roofs){ read_roof(p->w.data, (size_t)p->w.n_panels * p->w.panel_bytes),
         mac_roof(p->k->name, kernels_acts(p->k, p->w.type)) };
 }
 
-/* ---- tries: each beside the roofs just before and after it, the higher of both */
+/* ---- trials: each relative to the higher of the roofs directly before and after it */
 
-static struct roofs higher(struct roofs a, struct roofs b)
+static struct roofs roofs_max(struct roofs a, struct roofs b)
 {
     return (struct roofs){ MAX(a.gbs, b.gbs), MAX(a.mac, b.mac) };
 }
 
-typedef struct speed (*try_fn)(void *arg);
+typedef struct speed (*trial_fn)(void *arg);
 
-static int by_percent(const void *a, const void *b)
+static int compare_percent(const void *a, const void *b)
 {
     const struct speed *x = a, *y = b;
     return x->percent < y->percent ? -1 : x->percent > y->percent;
 }
 
-/* What is recorded is the median of some tries: a neighbour's turn during one of the roofs or runs
- * is not in it. What is held against it is the best, of as many as it takes. */
-static void try_and_note(const char *set, const char *what, int m, try_fn fn, void *arg)
+/* Records the median of GATE_TRIES trials, which excludes trials disturbed by other load. A check
+ * stops at the first trial that reaches the recorded value and reports the best one. */
+static void run_trials(const char *set, const char *what, int m, trial_fn fn, void *arg)
 {
     const struct gate_row *was = gate_find(&gate, set, what, m);
     struct speed t[GATE_TRIES];
@@ -334,31 +337,31 @@ static void try_and_note(const char *set, const char *what, int m, try_fn fn, vo
     do
         t[n] = fn(arg);
     while (++n < GATE_TRIES && (opt.record || (was && !gate_holds(was, t[n - 1].percent))));
-    qsort(t, (size_t)n, sizeof(*t), by_percent);
+    qsort(t, (size_t)n, sizeof(*t), compare_percent);
     struct speed s = t[opt.record ? n / 2 : n - 1];
-    line(set, what, m, s.gbs, s.mac, s.percent);
+    print_result(set, what, m, s.gbs, s.mac, s.percent);
     gate_note(&gate, set, what, m, s.percent);
 }
 
-static struct speed try_product(void *arg)
+static struct speed try_gemm(void *arg)
 {
-    struct product *p = arg;
-    struct roofs before = roofs_of(p);
-    struct speed s = measure(p, p->x.n_rows);
+    struct gemm_job *p = arg;
+    struct roofs before = gemm_roofs(p);
+    struct speed s = measure_gemm(p, p->x.n_rows);
 
-    s.percent = percent_of(s, higher(before, roofs_of(p)));
+    s.percent = percent_of(s, roofs_max(before, gemm_roofs(p)));
     return s;
 }
 
 static bool is_wanted(const char *set, const char *type, int rows)
 {
-    if (opt.record && !strcmp(set, "ref")) /* its speed is nobody's concern */
+    if (opt.record && !strcmp(set, "ref")) /* the reference set is not optimised */
         return false;
     return (!opt.set || !strcmp(opt.set, set)) && (!opt.rows || opt.rows == rows) &&
            (!opt.check || gate_find(&gate, set, type, rows));
 }
 
-static bool any_wanted(const char *set, const char *type)
+static bool is_any_wanted(const char *set, const char *type)
 {
     for (size_t m = 0; m < ARRAY_LEN(row_counts); m++)
         if (is_wanted(set, type, row_counts[m]))
@@ -370,24 +373,24 @@ static void bench_type(size_t t, const float *x)
 {
     bool any = false;
     for (size_t s = 0; s < ARRAY_LEN(set_names); s++)
-        any |= any_wanted(set_names[s], types[t].name);
+        any |= is_any_wanted(set_names[s], types[t].name);
     if (!any)
         return;
 
-    struct product p = { .w = weights(types[t].type, (opt.quick ? 96 : 256) * MB) };
+    struct gemm_job p = { .w = random_weights(types[t].type, (opt.quick ? 96 : 256) * MB) };
 
-    p.y = aligned(most_outputs(p.w.n_panels) * sizeof(float));
+    p.y = aligned(max_outputs(p.w.n_panels) * sizeof(float));
     p.x.data = aligned((size_t)MAX_M * N_COLS * 5);
     for (size_t s = 0; s < ARRAY_LEN(set_names); s++) {
-        if (!any_wanted(set_names[s], types[t].name) || !choose(&p.k, set_names[s]))
+        if (!is_any_wanted(set_names[s], types[t].name) || !choose_set(&p.k, set_names[s]))
             continue;
-        struct roofs roof = roofs_of(&p);
-        line("roof", types[t].name, 0, roof.gbs, roof.mac, 100);
+        struct roofs roof = gemm_roofs(&p);
+        print_result("roof", types[t].name, 0, roof.gbs, roof.mac, 100);
         for (size_t m = 0; m < ARRAY_LEN(row_counts); m++) {
             if (!is_wanted(set_names[s], types[t].name, row_counts[m]))
                 continue;
-            prepare(&p, row_counts[m], x);
-            try_and_note(p.k->name, types[t].name, row_counts[m], try_product, &p);
+            quantise_acts(&p, row_counts[m], x);
+            run_trials(p.k->name, types[t].name, row_counts[m], try_gemm, &p);
         }
     }
     mem_free(p.w.data);
@@ -395,7 +398,7 @@ static void bench_type(size_t t, const float *x)
     mem_free(p.x.data);
 }
 
-/* ---- vectors of 2048, in the first cache: what is read and written, and elements */
+/* ---- operations on vectors of 2048 elements in the L1 cache: bytes read and written, elements */
 
 enum { N_OP = 2048, OP_ROUNDS = 500, OP_DIM = 64 };
 
@@ -406,16 +409,16 @@ struct vectors {
     ALIGNED(64) uint8_t out[8 * N_OP]; /* blocks of activations */
 };
 
-struct op_try {
+struct op_bench {
     const struct kernels *k;
     void (*run)(const struct kernels *k, struct vectors *v);
-    double bytes; /* of an element */
+    double bytes; /* bytes read and written per element */
     struct kv_layout layout;
     uint8_t *page;
     struct vectors v;
 };
 
-static struct op_try op; /* large */
+static struct op_bench op; /* large */
 
 static void op_rms_norm(const struct kernels *k, struct vectors *v)
 {
@@ -467,7 +470,7 @@ static void op_max(const struct kernels *k, struct vectors *v)
     v->a[0] = k->max(v->b, N_OP);
 }
 
-/* Half the elements are keys, half values. */
+/* One half of the elements are keys, the other half values. */
 static void op_kv_append(const struct kernels *k, struct vectors *v)
 {
     for (int i = 0; i < N_OP / 2 / OP_DIM; i++) {
@@ -476,7 +479,7 @@ static void op_kv_append(const struct kernels *k, struct vectors *v)
     }
 }
 
-/* GB/s and elements a cycle, of the operation or of this set's roof. */
+/* GB/s and elements per cycle of the operation, or of this set's roof. */
 static struct speed op_speed(int n_rounds, bool is_roof)
 {
     double bytes = 0;
@@ -484,7 +487,7 @@ static struct speed op_speed(int n_rounds, bool is_roof)
 
     for (int i = 0; i < n_rounds; i++)
         if (is_roof) {
-            bytes += peak_first_cache(op.k->name, op.v.a, op.v.b, N_OP);
+            bytes += peak_l1(op.k->name, op.v.a, op.v.b, N_OP);
         } else {
             op.run(op.k, &op.v);
             bytes += op.bytes * N_OP;
@@ -524,7 +527,7 @@ static void bench_op(const struct kernels *k, const char *name, double bytes,
     op.k = k;
     op.run = run;
     op.bytes = bytes;
-    try_and_note(k->name, name, 0, try_op, NULL);
+    run_trials(k->name, name, 0, try_op, NULL);
 }
 
 static void bench_ops(const struct kernels *k)
@@ -550,7 +553,7 @@ static void bench_ops(const struct kernels *k)
     }
 }
 
-/* ---- attention over a long context, all kv heads shared out */
+/* ---- attention over a long context, KV heads distributed over the threads */
 
 enum { AT_DIM = 64, AT_KEYS = 4096, AT_LAYERS = 8, AT_HEADS = 8, AT_ROWS = 64 };
 enum way { ONE_ROW, PROMPT, SHARED };
@@ -559,7 +562,7 @@ struct attention {
     const struct kernels *k;
     enum way way;
     struct kv_layout l;
-    uint8_t *arena, *cold; /* cold: to measure reading with */
+    uint8_t *arena, *cold; /* cold: buffer for the memory roof */
     page_id *pages;
     struct attn_row list[AT_ROWS];
     float *q, *out, *scratch;
@@ -568,19 +571,19 @@ struct attention {
 
 enum { COLD_BYTES = 128 * 1024 * 1024 };
 
-/* Many rows take long enough with one. */
-static int layers_of(const struct attention *d)
+/* With many rows one layer takes long enough for a measurement. */
+static int n_layers_of(const struct attention *d)
 {
     return d->way == ONE_ROW ? AT_LAYERS : 1;
 }
 
-static void attend_heads(void *arg, int member, int n)
+static void run_attention(void *arg, int thread, int n)
 {
     struct attention *d = arg;
     size_t row = (size_t)d->n_q * AT_DIM, scratch = attn_scratch_floats(&d->l, d->n_q);
 
-    for (int layer = 0; layer < layers_of(d); layer++)
-        for (int h = member; h < d->l.n_kv_heads; h += n) {
+    for (int layer = 0; layer < n_layers_of(d); layer++)
+        for (int h = thread; h < d->l.n_kv_heads; h += n) {
             struct attn_args a = { .layout = &d->l,
                 .arena = d->arena,
                 .pages = d->pages,
@@ -591,10 +594,10 @@ static void attend_heads(void *arg, int member, int n)
                 .n_q = d->n_q,
                 .q = d->q,
                 .scale = 0.125f,
-                .out = d->out + (size_t)member * row * AT_ROWS,
+                .out = d->out + (size_t)thread * row * AT_ROWS,
                 .q_stride = row,
                 .out_stride = row,
-                .scratch = d->scratch + (size_t)member * scratch };
+                .scratch = d->scratch + (size_t)thread * scratch };
             if (d->way == SHARED) {
                 a.rows = d->list;
                 a.n_shared = AT_KEYS - KV_BLOCK;
@@ -603,7 +606,7 @@ static void attend_heads(void *arg, int member, int n)
         }
 }
 
-/* What most of its multiply-adds are made of. */
+/* Activation kind that determines the compute roof: that of most of the multiply-adds. */
 static enum act_kind attention_kind(const struct attention *d)
 {
     if (d->l.type == KV_Q8_0)
@@ -621,23 +624,23 @@ static struct speed try_attention(void *arg)
 {
     struct attention *d = arg;
     double bytes =
-        (double)AT_KEYS / PAGE_TOKENS * (double)d->l.page_bytes * layers_of(d) / AT_LAYERS;
+        (double)AT_KEYS / PAGE_TOKENS * (double)d->l.page_bytes * n_layers_of(d) / AT_LAYERS;
     double keys = AT_KEYS - (d->way == PROMPT ? (d->n_rows - 1) / 2.0 : 0);
-    double macs = keys * AT_DIM * 2 * layers_of(d) * AT_HEADS * d->n_q * d->n_rows;
+    double macs = keys * AT_DIM * 2 * n_layers_of(d) * AT_HEADS * d->n_q * d->n_rows;
     struct roofs before = attention_roofs(d);
     struct speed best = { 0 };
 
-    if (d->way == SHARED) /* the last block once for each: these are the same pages */
+    if (d->way == SHARED) /* the last block is read once per sequence, although it is the same */
         bytes *= 1 + (double)(d->n_rows - 1) * KV_BLOCK / AT_KEYS;
     for (int i = 0; i < (strcmp(d->k->name, "ref") ? 4 : 1); i++) {
         uint64_t t = clock_ns(), c = cycles();
-        team_run(team, attend_heads, d);
+        team_run(team, run_attention, d);
         c = cycles() - c;
         t = clock_ns() - t;
         best.gbs = MAX(best.gbs, bytes / (double)t);
         best.mac = MAX(best.mac, macs / (double)c / opt.threads);
     }
-    best.percent = percent_of(best, higher(before, attention_roofs(d)));
+    best.percent = percent_of(best, roofs_max(before, attention_roofs(d)));
     return best;
 }
 
@@ -650,7 +653,7 @@ static void open_attention(struct attention *d, enum kv_type type)
     kv_layout_init(&d->l, type, AT_LAYERS, AT_HEADS, AT_DIM);
     size_t bytes = (size_t)n_pages * d->l.page_bytes;
     d->arena = aligned(bytes);
-    for (size_t i = 0; i < bytes / 2; i++) /* 0.5 .. 1 in the types of two bytes */
+    for (size_t i = 0; i < bytes / 2; i++) /* values 0.5 .. 1 in the 16-bit types */
         ((uint16_t *)(void *)d->arena)[i] =
             (uint16_t)((type == KV_BF16 ? 0x3f00 : 0x3800) | (rng_next(&r) & 63));
     d->pages = aligned((size_t)n_pages * sizeof(*d->pages));
@@ -687,7 +690,7 @@ static void bench_way(struct attention *d, enum way way, int n_rows, int n_q)
     d->way = way;
     d->n_rows = n_rows;
     d->n_q = n_q;
-    try_and_note(d->k->name, what, rows, try_attention, d);
+    run_trials(d->k->name, what, rows, try_attention, d);
 }
 
 static void bench_attention(const struct kernels *k, uint8_t *cold)
@@ -705,16 +708,16 @@ static void bench_attention(const struct kernels *k, uint8_t *cold)
     }
 }
 
-static void bench_rest(void)
+static void bench_ops_and_attention(void)
 {
     uint8_t *cold = aligned(COLD_BYTES);
 
     memset(cold, 1, COLD_BYTES);
     for (size_t s = 0; s < ARRAY_LEN(set_names); s++) {
         const struct kernels *k;
-        if ((opt.set && strcmp(opt.set, set_names[s])) || !choose(&k, set_names[s]))
+        if ((opt.set && strcmp(opt.set, set_names[s])) || !choose_set(&k, set_names[s]))
             continue;
-        if (!strcmp(k->name, "avxvnni")) /* has products of its own alone */
+        if (!strcmp(k->name, "avxvnni")) /* defines only GEMM kernels */
             continue;
         bench_ops(k);
         bench_attention(k, cold);
@@ -730,7 +733,7 @@ static int usage(void)
     return 2;
 }
 
-static int number(const char *s)
+static int parse_count(const char *s)
 {
     int64_t v;
     return str_to_i64(str_of(s), &v) && v > 0 && v <= 1024 ? (int)v : 0;
@@ -746,7 +749,7 @@ static bool read_options(int argc, char **argv)
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) >= 0;)
         switch (c) {
         case 't':
-            opt.threads = number(optarg);
+            opt.threads = parse_count(optarg);
             break;
         case 's':
             opt.set = optarg;
@@ -755,7 +758,7 @@ static bool read_options(int argc, char **argv)
             opt.type = optarg;
             break;
         case 'm':
-            opt.rows = number(optarg);
+            opt.rows = parse_count(optarg);
             break;
         case 'c':
             opt.csv = true;
@@ -775,8 +778,8 @@ static bool read_options(int argc, char **argv)
     return optind == argc && !(opt.record && opt.check);
 }
 
-/* Of what is recorded. */
-static bool is_asked_for(const struct gate_row *r)
+/* Reports whether the options select a recorded result. */
+static bool matches_options(const struct gate_row *r)
 {
     bool is_product = false;
 
@@ -795,10 +798,10 @@ static bool open_gate(void)
     if (!gate_read(&gate, opt.check, opt.threads))
         return false;
     gate_same_machine(&gate, opt.threads);
-    gate_select(&gate, is_asked_for);
+    gate_select(&gate, matches_options);
     for (size_t s = 0; s < ARRAY_LEN(set_names); s++) {
         const struct kernels *k;
-        if (!choose(&k, set_names[s]))
+        if (!choose_set(&k, set_names[s]))
             gate_lacks(&gate, set_names[s]);
     }
     return true;
@@ -825,7 +828,7 @@ int main(int argc, char **argv)
         if (!opt.type || !strcmp(opt.type, types[t].name))
             bench_type(t, x);
     if (!opt.type || !strcmp(opt.type, "ops"))
-        bench_rest();
+        bench_ops_and_attention();
     mem_free(x);
     team_close(team);
     return gate_end(&gate);

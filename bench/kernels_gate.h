@@ -1,14 +1,15 @@
-/* kernels_gate.h: what kernels reached of their roof, recorded in a file and held against it.
+/* kernels_gate.h: regression check of kernel speed against recorded percentages of the roof.
  *
  *     # machine
  *     set,what,rows,percent
  *
- * and so on: each machine has a part of its own, since what limits a kernel differs between them.
+ * The file has one section of this form per machine, since the limiting resource differs between
+ * machines. Percentages of a roof measured at the same time vary less on a shared machine than
+ * absolute speeds. Other load can still halve a single result: a result that is too low is measured
+ * again and the best trial counts; a recorded value is the median of several trials. A recorded
+ * result that was not measured is a failure, unless the CPU lacks the kernel set.
  *
- * A ratio to what the same minute's memory and processor allow travels better from hour to hour
- * than a speed. Still, a neighbour can halve any single figure: whoever falls short is measured
- * again, and the best of all tries counts; what is recorded is the median of some tries. What is
- * recorded and was not measured has failed, but for sets that this processor lacks. */
+ * Owner: the main thread of the benchmark. */
 #pragma once
 
 #include "base/base.h"
@@ -23,17 +24,17 @@ struct gate_row {
     char set[16], what[16];
     int rows;
     double percent;
-    bool is_done, is_lacking; /* measured; of a set that does not run here */
+    bool is_measured, is_unavailable; /* is_unavailable: this CPU lacks the kernel set */
 };
 
 struct gate {
     FILE *record;
-    char machine[96];                /* where the rows come from, and with how many threads */
-    struct gate_row rows[GATE_ROWS]; /* to hold against */
+    char machine[96];                /* machine of the section, and its number of threads */
+    struct gate_row rows[GATE_ROWS]; /* recorded results */
     int n_rows, n_compared, n_failed;
 };
 
-static inline void gate_this_machine(char out[96], int threads)
+static inline void gate_machine_name(char out[96], int threads)
 {
     char line[256], name[64] = "unknown";
     int family = 0, model = 0, n = 0;
@@ -48,8 +49,8 @@ static inline void gate_this_machine(char out[96], int threads)
     snprintf(out, 96, "%s (family %d, model %d), threads: %d", name, family, model, threads);
 }
 
-/* The parts of all other machines, to be freed; NULL: no memory. */
-static inline char *gate_others(const char *path, const char *machine)
+/* Sections of all other machines. The caller frees the text; NULL: no memory. */
+static inline char *gate_other_sections(const char *path, const char *machine)
 {
     char line[256], name[96] = "", *text = NULL;
     size_t n;
@@ -67,8 +68,8 @@ static inline char *gate_others(const char *path, const char *machine)
 
 static inline bool gate_record(struct gate *g, const char *path, int threads)
 {
-    gate_this_machine(g->machine, threads);
-    char *others = gate_others(path, g->machine);
+    gate_machine_name(g->machine, threads);
+    char *others = gate_other_sections(path, g->machine);
 
     g->record = others ? fopen(path, "w") : NULL;
     if (g->record)
@@ -77,25 +78,26 @@ static inline bool gate_record(struct gate *g, const char *path, int threads)
     return g->record;
 }
 
-/* Says so when the rows come from another machine, or another number of threads. */
+/* Prints both names and returns false if the recorded machine or number of threads differs. */
 static inline bool gate_same_machine(const struct gate *g, int threads)
 {
     char here[96];
 
-    gate_this_machine(here, threads);
+    gate_machine_name(here, threads);
     if (!strcmp(here, g->machine))
         return true;
     printf("recorded on: %s\nthis is:     %s\n", g->machine, here);
     return false;
 }
 
-/* This machine's part, or the last if it has none. False: no such file, or nothing in it. */
+/* Reads the section of this machine, or the last section if there is none. False: the file is
+ * missing or has no results. */
 static inline bool gate_read(struct gate *g, const char *path, int threads)
 {
     char line[256], name[96], here[96];
     FILE *f = fopen(path, "r");
 
-    gate_this_machine(here, threads);
+    gate_machine_name(here, threads);
     g->machine[0] = '\0';
     g->n_rows = 0;
     while (f && g->n_rows < GATE_ROWS && fgets(line, sizeof(line), f)) {
@@ -125,7 +127,7 @@ static inline struct gate_row *gate_find(
     return NULL;
 }
 
-/* A quarter below what is recorded is too little. */
+/* A result may be at most a quarter below the recorded value. */
 static inline bool gate_holds(const struct gate_row *r, double percent)
 {
     return percent >= 0.75 * r->percent;
@@ -140,16 +142,16 @@ static inline void gate_note(
         fprintf(g->record, "%s,%s,%d,%.1f\n", set, what, rows, fmin(percent, 100));
     if (!r)
         return;
-    r->is_done = true;
+    r->is_measured = true;
     g->n_compared++;
     if (gate_holds(r, percent))
         return;
     g->n_failed++;
-    printf("FELL: %s %s, %d rows: %.1f %% of the roof, recorded %.1f\n", set, what, rows, percent,
-        r->percent);
+    printf("REGRESSED: %s %s, %d rows: %.1f %% of the roof, recorded %.1f\n", set, what, rows,
+        percent, r->percent);
 }
 
-/* Others of its rows are forgotten. */
+/* Removes the recorded results for which is_wanted() returns false. */
 static inline void gate_select(struct gate *g, bool (*is_wanted)(const struct gate_row *r))
 {
     int n = 0;
@@ -160,21 +162,22 @@ static inline void gate_select(struct gate *g, bool (*is_wanted)(const struct ga
     g->n_rows = n;
 }
 
-/* Rows of a set are not asked for on this processor. */
+/* Exempts the results of a kernel set that this CPU lacks. */
 static inline void gate_lacks(struct gate *g, const char *set)
 {
     int n = 0;
 
     for (int i = 0; i < g->n_rows; i++)
         if (!strcmp(g->rows[i].set, set)) {
-            g->rows[i].is_lacking = true;
+            g->rows[i].is_unavailable = true;
             n++;
         }
     if (n)
-        printf("%s does not run here: %d rows left out\n", set, n);
+        printf("%s: not available on this CPU, %d results skipped\n", set, n);
 }
 
-/* The program's exit status. Nothing compared where something should have been is a failure. */
+/* Returns the exit status of the program. It is a failure if results are recorded but none was
+ * compared. */
 static inline int gate_end(struct gate *g)
 {
     int n_missing = 0;
@@ -185,12 +188,12 @@ static inline int gate_end(struct gate *g)
         return 0;
     for (int i = 0; i < g->n_rows; i++) {
         const struct gate_row *r = &g->rows[i];
-        if (r->is_done || r->is_lacking)
+        if (r->is_measured || r->is_unavailable)
             continue;
         printf("MISSING: %s %s, %d rows: recorded, not measured\n", r->set, r->what, r->rows);
         n_missing++;
     }
-    printf("%d of %d held against %s: %d fell, %d missing\n", g->n_compared, g->n_rows, g->machine,
-        g->n_failed, n_missing);
+    printf("%d of %d compared with %s: %d regressed, %d missing\n", g->n_compared, g->n_rows,
+        g->machine, g->n_failed, n_missing);
     return g->n_failed || n_missing || !g->n_compared;
 }

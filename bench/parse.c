@@ -1,9 +1,10 @@
-/* parse: takes a megabyte of a model's words apart, by every format.
+/* parse: benchmark of the output parser (reasoning and tool calls) for every tool-call format.
  *
  *     build/bench/parse
  *
- * Three texts of 1 MiB: words without any mark, many small calls, one call with a long argument;
- * each whole and in pieces of four bytes. Prints the median in milliseconds of processor time. */
+ * Three texts of 1 MiB: plain text without markers, many small tool calls, and one tool call with a
+ * long argument. Each is parsed as a whole and in pieces of four bytes. Prints the median CPU time
+ * in milliseconds. */
 #include "base/mem.h"
 #include "output/opening.h"
 #include "output/parser_rows.h"
@@ -22,38 +23,38 @@ static double now_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-static int ascending(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
 
     return (x > y) - (x < y);
 }
 
-static size_t n_told;
+static size_t n_output_bytes;
 
 static void on_text(void *arg, struct str text)
 {
-    n_told += text.n;
+    n_output_bytes += text.n;
 }
 
 static void on_begin(void *arg, int index, struct str name)
 {
-    n_told += name.n;
+    n_output_bytes += name.n;
 }
 
 static void on_args(void *arg, int index, struct str json)
 {
-    n_told += json.n;
+    n_output_bytes += json.n;
 }
 
 static void on_call(void *arg, int index)
 {
-    n_told++;
+    n_output_bytes++;
 }
 
 static const struct parser_ops ops = { on_text, on_text, on_begin, on_args, on_call, on_call };
 
-static double once(const struct parser_format *f, struct str text, size_t piece)
+static double parse_ms(const struct parser_format *f, struct str text, size_t piece)
 {
     struct err e;
     double began = now_ms();
@@ -75,20 +76,20 @@ static double median(const struct parser_format *f, struct str text, size_t piec
     double ms[ROUNDS];
 
     for (int i = 0; i < ROUNDS; i++)
-        ms[i] = once(f, text, piece);
-    qsort(ms, ROUNDS, sizeof(*ms), ascending);
+        ms[i] = parse_ms(f, text, piece);
+    qsort(ms, ROUNDS, sizeof(*ms), compare_doubles);
     return ms[ROUNDS / 2];
 }
 
-static void fill(struct buf *b, const char *bit)
+static void fill_repeated(struct buf *b, const char *phrase)
 {
     buf_init(b, 2 * TEXT);
     while (b->n < TEXT)
-        buf_putz(b, bit);
+        buf_putz(b, phrase);
 }
 
-/* One call, whose argument is as long as the text; where arguments are JSON. */
-static void fill_one(struct buf *b, struct str opening)
+/* One tool call with an argument of TEXT bytes, in JSON. */
+static void fill_long_call(struct buf *b, struct str opening)
 {
     buf_init(b, 2 * TEXT);
     buf_puts(b, opening);
@@ -100,12 +101,13 @@ static void fill_one(struct buf *b, struct str opening)
 
 int main(void)
 {
-    struct buf words, many, one;
+    struct buf plain, many, long_call;
     double worst = 0;
 
-    fill(&words, "Some words, as a model writes them; a < b and { c }. \xC3\xA9t\xC3\xA9\n");
-    printf("%-16s %8s %8s %8s %8s %8s %8s   ms for 1 MiB\n", "format", "words", "by 4", "calls",
-        "by 4", "one", "by 4");
+    fill_repeated(
+        &plain, "Some words, as a model writes them; a < b and { c }. \xC3\xA9t\xC3\xA9\n");
+    printf("%-16s %8s %8s %8s %8s %8s %8s   ms for 1 MiB\n", "format", "text", "by 4", "calls",
+        "by 4", "long", "by 4");
     for (size_t i = 0; tool_row_at(i); i++) {
         const char *id = tool_row_at(i)->id;
         struct parser_format *f;
@@ -115,29 +117,29 @@ int main(void)
         CHECK(a && !parser_format_new(&f, str_of(id), STR("think_tag"), &e));
         if (tool_row_at(i)->before_name)
             CHECK(!opening_build(&o, f, &(struct opening_of){ .name = STR("f") }, a, &e));
-        fill_one(&one, o.text);
+        fill_long_call(&long_call, o.text);
         struct buf call;
         buf_init(&call, MB);
         buf_puts(&call, o.text);
         buf_putz(&call, "{\"a\": 1}}\n</tool_call>\n");
         buf_putc(&call, 0);
-        fill(&many, call.p);
-        const struct buf *texts[] = { &words, &many, &one };
+        fill_repeated(&many, call.p);
+        const struct buf *texts[] = { &plain, &many, &long_call };
         printf("%-16s", id);
         for (size_t k = 0; k < ARRAY_LEN(texts); k++) {
             double whole = median(f, buf_str(texts[k]), SIZE_MAX);
-            double pieces = median(f, buf_str(texts[k]), 4);
-            worst = MAX(worst, MAX(whole, pieces));
-            printf(" %8.2f %8.2f", whole, pieces);
+            double split = median(f, buf_str(texts[k]), 4);
+            worst = MAX(worst, MAX(whole, split));
+            printf(" %8.2f %8.2f", whole, split);
         }
         printf("\n");
         buf_clear(&call);
         buf_clear(&many);
-        buf_clear(&one);
+        buf_clear(&long_call);
         arena_free(a);
         parser_format_free(f);
     }
     printf("worst %.2f ms\n", worst);
-    buf_clear(&words);
-    return n_told == 0;
+    buf_clear(&plain);
+    return n_output_bytes == 0;
 }

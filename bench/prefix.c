@@ -1,11 +1,11 @@
-/* prefix: what the prefix cache costs, and what it saves.
+/* prefix: benchmark of the prefix cache: lookup time, and time to first token (TTFT) after a hit.
  *
  *     prefix FILE [--prompt N] [--threads N] [--others N] [--disk DIR]
  *
- * First the tree alone: N other texts of the same length in it that begin alike for a quarter of
- * it, and the time of a lookup for each token it finds, with everything in the processor's caches
- * and after they were swept. Then the time to the first token of a prompt, cold, and again; with a
- * directory also after a restart, from what is on disk there. */
+ * Part 1, radix tree only: the tree contains N other prompts of the same length, which share their
+ * first quarter. Prints the lookup time per matched token with warm and with cold CPU caches.
+ * Part 2: TTFT of a prompt without and with a prefix-cache hit and, with --disk, after a restart,
+ * with the KV pages loaded from the offload tier in DIR. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/engine.h"
@@ -23,7 +23,7 @@ struct setup {
     int n_prompt, n_threads, n_others;
 };
 
-static int by_value(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
 
@@ -32,44 +32,44 @@ static int by_value(const void *a, const void *b)
 
 static double median(double *v, int n)
 {
-    qsort(v, (size_t)n, sizeof(*v), by_value);
+    qsort(v, (size_t)n, sizeof(*v), compare_doubles);
     return v[n / 2];
 }
 
-/* ---- the tree alone */
+/* ---- radix tree only */
 
-static void write_text(int32_t *text, int n, int which)
+static void generate_text(int32_t *text, int n, int which)
 {
-    struct rng alike = { .key = 1 }, own = { .key = 2 + (uint64_t)which };
+    struct rng shared = { .key = 1 }, own = { .key = 2 + (uint64_t)which };
 
     for (int i = 0; i < n; i++)
-        text[i] = (int32_t)rng_below(i < n / 4 ? &alike : &own, 100000);
+        text[i] = (int32_t)rng_below(i < n / 4 ? &shared : &own, 100000);
 }
 
-static void put_text(
+static void insert_text(
     struct tree *t, struct page_pool *p, tree_node root, const int32_t *text, int n)
 {
     page_id *pages = xcalloc((size_t)n / PAGE_TOKENS, sizeof(*pages));
-    tree_node at = root;
+    tree_node node = root;
 
     for (int i = 0; i < n / PAGE_TOKENS; i++) {
         pages[i] = page_take(p);
         CHECK(pages[i].i != PAGE_NONE.i);
-        at = tree_add(t, at, text + i * PAGE_TOKENS, PAGE_TOKENS, &pages[i]);
+        node = tree_add(t, node, text + i * PAGE_TOKENS, PAGE_TOKENS, &pages[i]);
     }
     for (int i = 0; i < n / PAGE_TOKENS; i++)
         page_unref(p, pages[i]);
     mem_free(pages);
 }
 
-static double look_up(
+static double lookup_ns(
     struct tree *t, struct page_pool *p, tree_node root, const int32_t *text, int n)
 {
     page_id *pages = xcalloc((size_t)n / PAGE_TOKENS + 1, sizeof(*pages));
-    tree_node at = root;
-    uint64_t began = clock_ns();
-    int found = tree_match(t, &at, text, n, pages);
-    double ns = (double)(clock_ns() - began) / found;
+    tree_node node = root;
+    uint64_t start_ns = clock_ns();
+    int found = tree_match(t, &node, text, n, pages);
+    double ns = (double)(clock_ns() - start_ns) / found;
 
     CHECK(found == n);
     for (int i = 0; i < n / PAGE_TOKENS; i++)
@@ -94,17 +94,17 @@ static int bench_tree(const struct setup *s, struct err *e)
         return -1;
     tree_node root = tree_enter(t, &scope);
     for (int i = 0; i <= s->n_others; i++) {
-        write_text(text, n, i);
-        put_text(t, p, root, text, n);
+        generate_text(text, n, i);
+        insert_text(t, p, root, text, n);
     }
-    write_text(text, n, s->n_others / 2);
+    generate_text(text, n, s->n_others / 2);
     for (int i = 0; i < ROUNDS; i++) {
         for (int j = 0; j < SWEEP; j += 64)
             *(volatile char *)&sweep[j] = 1;
-        cold[i] = look_up(t, p, root, text, n);
-        warm[i] = look_up(t, p, root, text, n);
+        cold[i] = lookup_ns(t, p, root, text, n);
+        warm[i] = lookup_ns(t, p, root, text, n);
     }
-    printf("lookup of %d tokens among %d texts, per token: %.2f ns, after a sweep %.2f ns\n", n,
+    printf("lookup of %d tokens among %d prompts, per token: %.2f ns, cold CPU caches %.2f ns\n", n,
         s->n_others + 1, median(warm, ROUNDS), median(cold, ROUNDS));
     tree_leave(t, root);
     tree_free(t);
@@ -114,26 +114,26 @@ static int bench_tree(const struct setup *s, struct err *e)
     return 0;
 }
 
-/* ---- the first token */
+/* ---- time to first token */
 
-static int first_token_ms(
+static int run_request(
     struct engine *en, struct mailbox *box, const struct gen_input *in, double *ms, struct err *e)
 {
     struct gen *g;
 
     if (gen_new(&g, in, box, NULL, e) || engine_submit(en, g, e))
         return -1;
-    for (bool is_over = false; !is_over;) {
+    for (bool is_finished = false; !is_finished;) {
         mailbox_wait(box, UINT64_MAX);
         for (struct msg *m = mailbox_drain(box), *next; m; m = next) {
             next = m->next;
-            is_over |= m->kind == GEN_END;
+            is_finished |= m->kind == GEN_END;
             gen_event_done(container_of(m, struct gen_event, msg));
         }
     }
     const struct gen_result *r = gen_result(g);
     *ms = (double)(r->first_token_ns - r->submitted_ns) * 1e-6;
-    printf("  %d of %d tokens found: first token after %.2f ms\n", r->n_cached, in->n_prompt, *ms);
+    printf("  %d of %d tokens cached: TTFT %.2f ms\n", r->n_cached, in->n_prompt, *ms);
     gen_free(g);
     return 0;
 }
@@ -172,7 +172,7 @@ static int bench_model(const struct setup *s, struct err *e)
     if (open_model(&en, s, &n_vocab, e) || mailbox_open(&box, e))
         return -1;
     int32_t *prompt = xcalloc((size_t)s->n_prompt, sizeof(*prompt));
-    struct rng r = { .key = rng_entropy() }; /* on disk from an earlier run there is another */
+    struct rng r = { .key = rng_entropy() }; /* differs from prompts of earlier runs in DIR */
     for (int i = 0; i < s->n_prompt; i++)
         prompt[i] = (int32_t)rng_below(&r, (uint64_t)n_vocab);
     struct gen_input in = { .prompt = prompt,
@@ -180,14 +180,14 @@ static int bench_model(const struct setup *s, struct err *e)
         .max_tokens = 4,
         .n_choices = 1,
         .sample = sample_params_default };
-    if (first_token_ms(en, box, &in, &cold, e) || first_token_ms(en, box, &in, &warm, e))
+    if (run_request(en, box, &in, &cold, e) || run_request(en, box, &in, &warm, e))
         return -1;
     printf("warm / cold: %.3f %%\n", 100 * warm / cold);
-    engine_close(en); /* writes what it has */
+    engine_close(en); /* writes the cached KV pages to the offload tier */
     if (s->disk) {
-        if (open_model(&en, s, &n_vocab, e) || first_token_ms(en, box, &in, &disk, e))
+        if (open_model(&en, s, &n_vocab, e) || run_request(en, box, &in, &disk, e))
             return -1;
-        printf("from disk, after a restart / cold: %.3f %%\n", 100 * disk / cold);
+        printf("from the offload tier after a restart / cold: %.3f %%\n", 100 * disk / cold);
         engine_close(en);
     }
     mem_free(prompt);

@@ -1,10 +1,11 @@
-/* restore: how fast pages come back from disk, beside what the disk gives when its files are read
- * from end to end.
+/* restore: speed of loading KV pages from the offload tier, compared with a sequential read of the
+ * same files.
  *
  *     restore DIR [--pages N] [--page-bytes N] [--rounds N] [--threads]
  *
- * Pages are those of one long prompt, checked and copied to where the model has them. Before each
- * reading the system is told to forget the files. */
+ * The pages belong to one long prompt. Their records are verified and copied to the model's pages.
+ * Before each measurement the files are dropped from the page cache. --threads: reads with threads
+ * instead of io_uring. */
 #include "base/mem.h"
 #include "cache/tier.h"
 #include "os/clock.h"
@@ -47,8 +48,8 @@ static double median(double *v, int n)
     return v[n / 2];
 }
 
-/* Calls fn for each segment; returns the sum of what it says. */
-static uint64_t each_file(const struct setup *s, uint64_t (*fn)(int fd))
+/* Calls fn for each segment file; returns the sum of its results. */
+static uint64_t for_each_segment(const struct setup *s, uint64_t (*fn)(int fd))
 {
     DIR *d = opendir(s->dir);
     uint64_t sum = 0;
@@ -65,13 +66,13 @@ static uint64_t each_file(const struct setup *s, uint64_t (*fn)(int fd))
     return sum;
 }
 
-static uint64_t forget(int fd)
+static uint64_t drop_page_cache(int fd)
 {
     fsync(fd);
     return (uint64_t)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 }
 
-static uint64_t read_through(int fd)
+static uint64_t read_file(int fd)
 {
     static uint8_t chunk[CHUNK];
     uint64_t n_all = 0;
@@ -81,19 +82,19 @@ static uint64_t read_through(int fd)
     return n_all;
 }
 
-static void run(struct tier *t, struct mailbox *home)
+static void run_tier(struct tier *t, struct mailbox *mailbox)
 {
     tier_send(t);
     tier_work(t);
-    for (struct msg *m = mailbox_drain(home), *next; m; m = next) {
+    for (struct msg *m = mailbox_drain(mailbox), *next; m; m = next) {
         next = m->next;
         if (m->kind == WRITTEN)
             tier_written(t, m);
     }
 }
 
-static void put_pages(
-    const struct setup *s, struct tier *t, struct mailbox *home, const int32_t *tokens)
+static void write_pages(
+    const struct setup *s, struct tier *t, struct mailbox *mailbox, const int32_t *tokens)
 {
     const struct record_kind kind = { "bench", 0, s->page_bytes };
     uint64_t name = tree_scope_name(&(struct cache_scope){ 0 });
@@ -108,12 +109,12 @@ static void put_pages(
         w->n_bytes = record_bytes(&kind, r.n_tokens, i);
         w->name = name;
         tier_put_write(t, w);
-        run(t, home);
+        run_tier(t, mailbox);
     }
 }
 
 static double fetch_seconds(
-    const struct setup *s, struct tier *t, struct mailbox *home, const int32_t *tokens)
+    const struct setup *s, struct tier *t, struct mailbox *mailbox, const int32_t *tokens)
 {
     struct tier_fetch *f = tier_fetch_begin(t);
     uint64_t name = tree_scope_name(&(struct cache_scope){ 0 });
@@ -126,15 +127,15 @@ static double fetch_seconds(
     for (int i = 0; i < s->n_pages; i++)
         f->pages[i] = (page_id){ (uint32_t)i };
     tier_put_fetch(t, f);
-    uint64_t began = clock_ns();
-    run(t, home);
-    double took = (double)(clock_ns() - began) * 1e-9;
+    uint64_t start_ns = clock_ns();
+    run_tier(t, mailbox);
+    double seconds = (double)(clock_ns() - start_ns) * 1e-9;
     CHECK(f->n_ok == s->n_pages);
     tier_fetch_end(t, f);
-    return took;
+    return seconds;
 }
 
-static int bench(const struct setup *s, struct err *e)
+static int run_bench(const struct setup *s, struct err *e)
 {
     struct tier_options o = { .dir = s->dir,
         .max_bytes = 1ull << 40,
@@ -146,40 +147,41 @@ static int bench(const struct setup *s, struct err *e)
         .aio = s->aio,
         .is_manual = true };
     int32_t *tokens = xcalloc((size_t)s->n_pages * PAGE_TOKENS, sizeof(*tokens));
-    double ours[ROUNDS_MAX], disk[ROUNDS_MAX], ratio[ROUNDS_MAX];
+    double restore_mb_s[ROUNDS_MAX], read_mb_s[ROUNDS_MAX], ratio[ROUNDS_MAX];
     uint64_t n_bytes = 0;
-    struct mailbox *home;
+    struct mailbox *mailbox;
     struct tier *t;
 
-    if (mailbox_open(&home, e))
+    if (mailbox_open(&mailbox, e))
         return -1;
-    o.home = home;
+    o.home = mailbox;
     if (tier_open(&t, &o, e))
         return -1;
-    put_pages(s, t, home, tokens);
+    write_pages(s, t, mailbox, tokens);
     for (int i = 0; i < s->n_rounds; i++) {
-        each_file(s, forget);
-        double took = fetch_seconds(s, t, home, tokens);
-        each_file(s, forget);
-        uint64_t began = clock_ns();
-        n_bytes = each_file(s, read_through);
-        disk[i] = (double)n_bytes * 1e3 / (double)(clock_ns() - began);
-        ours[i] = (double)n_bytes * 1e-6 / took;
-        ratio[i] = ours[i] / disk[i];
+        for_each_segment(s, drop_page_cache);
+        double seconds = fetch_seconds(s, t, mailbox, tokens);
+        for_each_segment(s, drop_page_cache);
+        uint64_t start_ns = clock_ns();
+        n_bytes = for_each_segment(s, read_file);
+        read_mb_s[i] = (double)n_bytes * 1e3 / (double)(clock_ns() - start_ns);
+        restore_mb_s[i] = (double)n_bytes * 1e-6 / seconds;
+        ratio[i] = restore_mb_s[i] / read_mb_s[i];
     }
     printf(
-        "%s: %d pages of %zu bytes, %.0f MB of files: restored at %.0f MB/s, read through at %.0f "
+        "%s: %d pages of %zu bytes, %.0f MB of files: loaded at %.0f MB/s, sequential read at %.0f "
         "MB/s, ratio %.2f (medians of %d rounds)\n",
-        tier_aio(t), s->n_pages, s->page_bytes, (double)n_bytes * 1e-6, median(ours, s->n_rounds),
-        median(disk, s->n_rounds), median(ratio, s->n_rounds), s->n_rounds);
+        tier_aio(t), s->n_pages, s->page_bytes, (double)n_bytes * 1e-6,
+        median(restore_mb_s, s->n_rounds), median(read_mb_s, s->n_rounds),
+        median(ratio, s->n_rounds), s->n_rounds);
     tier_stop(t);
     tier_close(t);
-    mailbox_close(home);
+    mailbox_close(mailbox);
     mem_free(tokens);
     return 0;
 }
 
-static void clean_up(const struct setup *s)
+static void remove_dir(const struct setup *s)
 {
     DIR *d = opendir(s->dir);
 
@@ -220,8 +222,8 @@ int main(int argc, char **argv)
     snprintf(s.dir, sizeof(s.dir), "%s/restore-%d", argv[optind], (int)getpid());
     arena_page = s.page_bytes;
     arena = xcalloc(ARENA, arena_page);
-    int failed = bench(&s, &e);
-    clean_up(&s);
+    int failed = run_bench(&s, &e);
+    remove_dir(&s);
     mem_free(arena);
     if (failed)
         fprintf(stderr, "restore: %s\n", e.msg);

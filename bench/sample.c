@@ -1,10 +1,11 @@
-/* sample: microseconds that a token takes to be chosen from the logits of a large vocabulary, and
- * one of a prompt to be scored.
+/* sample: benchmark of the sampler: microseconds per sampled token and per scored prompt token, for
+ * a vocabulary of 128,256 tokens.
  *
  *     sample
  *
- * Two sorts of logits: `peaked`, some fifty far above the others, as a trained model's are; and
- * `flat`, as those of random weights. Peaks come with them, as from a model's head. Medians. */
+ * Two kinds of logits: `peaked`, where about fifty are far above the others, as in a trained model;
+ * and `flat`, as from random weights. The maxima per group of logits (`peaks`) are given, as from
+ * the model's output layer. Prints medians. */
 #include "base/rng.h"
 #include "engine/sample/sampler.h"
 #include "os/clock.h"
@@ -12,14 +13,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { N_VOCAB = 128256, N_GROUPS = (N_VOCAB + LOGIT_GROUP - 1) / LOGIT_GROUP, TIMES = 201 };
+enum { N_VOCAB = 128256, N_GROUPS = (N_VOCAB + LOGIT_GROUP - 1) / LOGIT_GROUP, N_RUNS = 201 };
 
-static const struct work {
+static const struct sampler_case {
     const char *name;
     float temperature, top_p, min_p, typical_p, repeat_penalty;
     int top_k, n_top;
     bool is_score;
-} works[] = {
+} cases[] = {
     { "greedy", 0, 1, 0, 1, 1, 0, 0 },
     { "temperature 0.8", 0.8f, 1, 0, 1, 1, 0, 0 },
     { "top_p 0.95", 0.8f, 0.95f, 0, 1, 1, 0, 0 },
@@ -36,7 +37,7 @@ static const struct work {
 static float x[N_VOCAB], peak[N_GROUPS];
 static int32_t past[1500];
 
-static void fill(struct rng *r, const struct kernels *k, bool is_peaked)
+static void fill_logits(struct rng *r, const struct kernels *k, bool is_peaked)
 {
     for (int i = 0; i < N_VOCAB; i++)
         x[i] = (float)(rng_next_unit(r) + rng_next_unit(r) + rng_next_unit(r) - 1.5) * 3;
@@ -49,17 +50,17 @@ static void fill(struct rng *r, const struct kernels *k, bool is_peaked)
         past[i] = (int32_t)rng_below(r, N_VOCAB);
 }
 
-static int by_size(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double d = *(const double *)a - *(const double *)b;
     return (d > 0) - (d < 0);
 }
 
-static double measure(struct sampler *s, const struct work *w)
+static double measure(struct sampler *s, const struct sampler_case *w)
 {
     const struct sample_past h = { past, 1000, (int)ARRAY_LEN(past) };
     struct sample_params p = sample_params_default;
-    double us[TIMES];
+    double us[N_RUNS];
 
     p.temperature = w->temperature;
     p.top_p = w->top_p;
@@ -69,9 +70,9 @@ static double measure(struct sampler *s, const struct work *w)
     p.top_k = w->top_k;
     p.n_top = w->n_top;
     p.want_logprobs = w->n_top > 0;
-    p.banned_until_min = (const int32_t[]){ 1, 2 }; /* every request names its ends */
+    p.banned_until_min = (const int32_t[]){ 1, 2 }; /* every request has stop tokens */
     p.n_banned_until_min = 2;
-    for (int i = 0; i < TIMES; i++) {
+    for (int i = 0; i < N_RUNS; i++) {
         struct sampled out;
         p.seed = (uint64_t)i;
         uint64_t start = clock_ns();
@@ -81,8 +82,8 @@ static double measure(struct sampler *s, const struct work *w)
             sampler_sample(s, &p, &(struct logits){ x, peak }, &h, 0, &out);
         us[i] = (double)(clock_ns() - start) / 1e3;
     }
-    qsort(us, TIMES, sizeof(*us), by_size);
-    return us[TIMES / 2];
+    qsort(us, N_RUNS, sizeof(*us), compare_doubles);
+    return us[N_RUNS / 2];
 }
 
 int main(void)
@@ -91,20 +92,20 @@ int main(void)
     struct sampler *s;
     struct err e;
     struct rng r = { .key = 1 };
-    double us[2][ARRAY_LEN(works)];
+    double us[2][ARRAY_LEN(cases)];
 
     if (kernels_choose(&k, "auto", &e) || sampler_open(&s, k, N_VOCAB, &e)) {
         fprintf(stderr, "sample: %s\n", e.msg);
         return 1;
     }
     for (int kind = 0; kind < 2; kind++) {
-        fill(&r, k, kind == 0);
-        for (size_t i = 0; i < ARRAY_LEN(works); i++)
-            us[kind][i] = measure(s, &works[i]);
+        fill_logits(&r, k, kind == 0);
+        for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+            us[kind][i] = measure(s, &cases[i]);
     }
     printf("%s, %d tokens, us\n%-34s %8s %8s\n", k->name, N_VOCAB, "", "peaked", "flat");
-    for (size_t i = 0; i < ARRAY_LEN(works); i++)
-        printf("%-34s %8.1f %8.1f\n", works[i].name, us[0][i], us[1][i]);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        printf("%-34s %8.1f %8.1f\n", cases[i].name, us[0][i], us[1][i]);
     sampler_close(s);
     return 0;
 }

@@ -1,15 +1,16 @@
-/* sse_load: one thread of many clients, to measure a server from outside.
+/* sse_load: HTTP load generator: one thread with many connections.
  *
- *     sse_load requests  --port N [options]   one request after the other on every connection
- *     sse_load streams   --port N [options]   the same, counting events of the streams
- *     sse_load idle      --port N [options]   opens streams, keeps them, reads the server's memory
+ *     sse_load requests  --port N [options]   sequential requests on each connection
+ *     sse_load streams   --port N [options]   the same; also reports SSE events per second
+ *     sse_load idle      --port N [options]   opens idle streams, measures the server's memory
  *
  *     --host A (127.0.0.1)  --path P (/)  --body TEXT|@FILE (POST)  --header 'Name: value'
- *     --connections N (64)  --seconds S (3)  --pid N (memory and time of this process)  --csv
+ *     --connections N (64)  --seconds S (3)  --pid N (server process, for memory and CPU time)
+ *     --csv
  *
- * Times are from the send of a request to the first byte of its answer (ttfb) and to the last
- * (total). An event is a line that begins with "data:", [DONE] included. The client shares the
- * machine with the server: what is measured is both. */
+ * Times are from sending a request to the first byte of the response (ttfb) and to its last byte
+ * (total). An event is a line that begins with "data:", including [DONE]. The client runs on the
+ * same machine as the server, so the results include the client's CPU time. */
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/mem.h"
@@ -34,12 +35,12 @@ enum body_state { IN_HEAD, IN_LENGTH, CHUNK_SIZE, CHUNK_REST, CHUNK_DATA, CHUNK_
 struct client {
     int fd;
     enum body_state state;
-    uint64_t left; /* of the body or the chunk */
+    uint64_t left; /* remaining bytes of the body or chunk */
     uint64_t sent_ns;
-    size_t out_at;  /* bytes of the request sent */
+    size_t n_sent;  /* bytes of the request sent */
     int line_n;     /* bytes of the current line compared with "data:"; -1 = another line */
-    int tail_n;     /* trailer: bytes of the current line */
-    bool has_first; /* the first byte of the answer has come */
+    int trailer_n;  /* bytes of the current trailer line */
+    bool has_first; /* the first byte of the response was received */
     struct buf head;
 };
 
@@ -65,7 +66,7 @@ static uint64_t n_done, n_events, n_bytes, n_failed, n_first;
 static int first_bad_status;
 static bool is_over;
 
-static void times_put(struct times *t, uint64_t ns)
+static void times_add(struct times *t, uint64_t ns)
 {
     if (t->n == t->cap) {
         t->cap = MAX(t->cap * 2, (size_t)4096);
@@ -74,14 +75,14 @@ static void times_put(struct times *t, uint64_t ns)
     t->ns[t->n++] = ns;
 }
 
-static int by_size(const void *a, const void *b)
+static int compare_u64(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
     return (x > y) - (x < y);
 }
 
-/* In microseconds; t is sorted. */
+/* Quantile in microseconds; t must be sorted. */
 static double quantile(const struct times *t, double q)
 {
     return t->n ? (double)t->ns[(size_t)(q * (double)(t->n - 1))] / 1e3 : 0;
@@ -93,7 +94,7 @@ NORETURN static void die(const char *what)
     exit(1);
 }
 
-/* ---- a client */
+/* ---- client */
 
 static void watch(struct client *c, uint32_t events, int op)
 {
@@ -119,25 +120,25 @@ static void client_connect(struct client *c)
 
 static void client_send(struct client *c)
 {
-    while (c->out_at < request.n) {
-        ssize_t n = send(c->fd, request.p + c->out_at, request.n - c->out_at, MSG_NOSIGNAL);
+    while (c->n_sent < request.n) {
+        ssize_t n = send(c->fd, request.p + c->n_sent, request.n - c->n_sent, MSG_NOSIGNAL);
         if (n < 0 && errno == EAGAIN) {
             watch(c, EPOLLIN | EPOLLOUT, EPOLL_CTL_MOD);
             return;
         }
         if (n < 0)
-            return; /* the read that follows says why */
-        c->out_at += (size_t)n;
+            return; /* the next recv reports the error */
+        c->n_sent += (size_t)n;
     }
 }
 
-static void client_ask(struct client *c)
+static void client_send_request(struct client *c)
 {
     c->state = IN_HEAD;
-    c->out_at = 0;
+    c->n_sent = 0;
     c->left = 0;
     c->line_n = 0;
-    c->tail_n = 0;
+    c->trailer_n = 0;
     c->has_first = false;
     buf_clear(&c->head);
     buf_init(&c->head, 64 * KB);
@@ -145,7 +146,7 @@ static void client_ask(struct client *c)
     client_send(c);
 }
 
-static void client_again(struct client *c, bool reconnect)
+static void client_next_request(struct client *c, bool reconnect)
 {
     if (is_over)
         return;
@@ -153,14 +154,14 @@ static void client_again(struct client *c, bool reconnect)
         close(c->fd);
         client_connect(c);
     }
-    client_ask(c);
+    client_send_request(c);
 }
 
-static void answer_done(struct client *c)
+static void response_done(struct client *c)
 {
     n_done++;
-    times_put(&total, clock_ns() - c->sent_ns);
-    client_again(c, str_find(buf_str(&c->head), STR("\r\nConnection: close")) >= 0);
+    times_add(&total, clock_ns() - c->sent_ns);
+    client_next_request(c, str_find(buf_str(&c->head), STR("\r\nConnection: close")) >= 0);
 }
 
 /* Counts lines that begin with "data:". */
@@ -202,25 +203,25 @@ static void head_done(struct client *c)
     }
 }
 
-static size_t take_head(struct client *c, const char *p, size_t n)
+static size_t read_head(struct client *c, const char *p, size_t n)
 {
-    size_t used = 0;
+    size_t n_read = 0;
 
-    while (used < n) {
-        const char *lf = memchr(p + used, '\n', n - used);
-        size_t upto = lf ? (size_t)(lf - p) + 1 : n;
-        buf_put(&c->head, p + used, upto - used);
-        used = upto;
+    while (n_read < n) {
+        const char *lf = memchr(p + n_read, '\n', n - n_read);
+        size_t line_end = lf ? (size_t)(lf - p) + 1 : n;
+        buf_put(&c->head, p + n_read, line_end - n_read);
+        n_read = line_end;
         if (str_ends(buf_str(&c->head), STR("\r\n\r\n"))) {
             buf_putc(&c->head, '\0');
             head_done(c);
             break;
         }
     }
-    return used;
+    return n_read;
 }
 
-static size_t take_data(struct client *c, const char *p, size_t n, enum body_state next)
+static size_t read_data(struct client *c, const char *p, size_t n, enum body_state next)
 {
     n = MIN(n, (size_t)c->left);
     count_events(c, p, n);
@@ -230,8 +231,8 @@ static size_t take_data(struct client *c, const char *p, size_t n, enum body_sta
     return n;
 }
 
-/* One byte of chunk framing; true: the answer is whole. */
-static bool chunk_byte(struct client *c, char b)
+/* Parses one byte of chunk framing; returns true at the end of the response. */
+static bool read_chunk_byte(struct client *c, char b)
 {
     if (c->state == CHUNK_SIZE && b != '\r' && b != ';') {
         c->left = c->left << 4 | (uint64_t)(b <= '9' ? b - '0' : (b | 0x20) - 'a' + 10);
@@ -244,38 +245,38 @@ static bool chunk_byte(struct client *c, char b)
         if (b == '\n')
             c->state = CHUNK_SIZE;
     } else if (b == '\n') { /* TRAILERS */
-        if (!c->tail_n)
+        if (!c->trailer_n)
             return true;
-        c->tail_n = 0;
+        c->trailer_n = 0;
     } else if (b != '\r') {
-        c->tail_n++;
+        c->trailer_n++;
     }
     return false;
 }
 
-static void client_take(struct client *c, const char *p, size_t n)
+static void client_read(struct client *c, const char *p, size_t n)
 {
     n_bytes += n;
     if (!c->has_first) {
         c->has_first = true;
         n_first++;
-        times_put(&ttfb, clock_ns() - c->sent_ns);
+        times_add(&ttfb, clock_ns() - c->sent_ns);
     }
     for (size_t at = 0; at < n;) {
         bool is_done = false;
         if (c->state == IN_HEAD) {
-            at += take_head(c, p + at, n - at);
+            at += read_head(c, p + at, n - at);
             is_done = c->state == IN_LENGTH && !c->left;
         } else if (c->state == IN_LENGTH) {
-            at += take_data(c, p + at, n - at, IN_LENGTH);
+            at += read_data(c, p + at, n - at, IN_LENGTH);
             is_done = !c->left;
         } else if (c->state == CHUNK_DATA) {
-            at += take_data(c, p + at, n - at, CHUNK_END);
+            at += read_data(c, p + at, n - at, CHUNK_END);
         } else {
-            is_done = chunk_byte(c, p[at++]);
+            is_done = read_chunk_byte(c, p[at++]);
         }
         if (is_done) {
-            answer_done(c);
+            response_done(c);
             return;
         }
     }
@@ -293,16 +294,16 @@ static void client_event(struct client *c, uint32_t events)
         return;
     ssize_t n = recv(c->fd, bytes, sizeof(bytes), 0);
     if (n > 0) {
-        client_take(c, bytes, (size_t)n);
+        client_read(c, bytes, (size_t)n);
     } else if (n == 0 || errno != EAGAIN) {
         n_failed += !is_over;
-        client_again(c, true);
+        client_next_request(c, true);
     }
 }
 
-/* ---- the runs */
+/* ---- load patterns */
 
-static void turn(int ms)
+static void poll_events(int ms)
 {
     struct epoll_event ev[256];
 
@@ -311,7 +312,7 @@ static void turn(int ms)
         client_event(ev[i].data.ptr, ev[i].events);
 }
 
-/* Resident kilobytes of --pid; 0 when unknown. */
+/* Resident memory of --pid in kB; 0 without --pid. */
 static long server_kb(void)
 {
     char path[64], line[128];
@@ -330,7 +331,7 @@ static long server_kb(void)
     return kb;
 }
 
-/* Processor seconds --pid has used so far. */
+/* CPU seconds that --pid has used; 0 without --pid. */
 static double server_cpu(void)
 {
     char path[64], text[1024];
@@ -345,7 +346,7 @@ static double server_cpu(void)
     size_t n = fread(text, 1, sizeof(text) - 1, f);
     fclose(f);
     text[n] = '\0';
-    const char *rest = strrchr(text, ')'); /* the name may hold anything */
+    const char *rest = strrchr(text, ')'); /* the process name may contain any character */
     if (rest)
         sscanf(rest + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &sys);
     return (double)(user + sys) / (double)sysconf(_SC_CLK_TCK);
@@ -353,8 +354,8 @@ static double server_cpu(void)
 
 static void report(double seconds, double cpu)
 {
-    qsort(ttfb.ns, ttfb.n, sizeof(*ttfb.ns), by_size);
-    qsort(total.ns, total.n, sizeof(*total.ns), by_size);
+    qsort(ttfb.ns, ttfb.n, sizeof(*ttfb.ns), compare_u64);
+    qsort(total.ns, total.n, sizeof(*total.ns), compare_u64);
     double rps = (double)n_done / seconds, eps = (double)n_events / seconds;
     double mbps = (double)n_bytes / seconds / 1e6;
     if (opt.csv) {
@@ -368,23 +369,23 @@ static void report(double seconds, double cpu)
     }
     printf("%d connections, %.2f s: %.0f requests/s, %.0f events/s, %.1f MB/s, %llu failed\n",
         opt.n, seconds, rps, eps, mbps, (unsigned long long)n_failed);
-    printf("  first byte p50 %.1f us, p99 %.1f us; whole answer p50 %.1f us, p99 %.1f us\n",
+    printf("  first byte p50 %.1f us, p99 %.1f us; whole response p50 %.1f us, p99 %.1f us\n",
         quantile(&ttfb, .5), quantile(&ttfb, .99), quantile(&total, .5), quantile(&total, .99));
     if (opt.pid)
-        printf("  server: %.2f s of processor time, %.2f us a request, %.2f us an event\n", cpu,
+        printf("  server: %.2f s of CPU time, %.2f us per request, %.2f us per event\n", cpu,
             n_done ? cpu * 1e6 / (double)n_done : 0, n_events ? cpu * 1e6 / (double)n_events : 0);
 }
 
-static void run(struct client *clients)
+static void run_load(struct client *clients)
 {
     for (int i = 0; i < opt.n; i++)
         client_connect(&clients[i]);
     double cpu = server_cpu();
     uint64_t start = clock_ns(), end = start + (uint64_t)(opt.seconds * 1e9);
     for (int i = 0; i < opt.n; i++)
-        client_ask(&clients[i]);
+        client_send_request(&clients[i]);
     while (clock_ns() < end)
-        turn(10);
+        poll_events(10);
     is_over = true;
     report((double)(clock_ns() - start) / 1e9, server_cpu() - cpu);
 }
@@ -396,28 +397,28 @@ static void run_idle(struct client *clients)
 
     for (int i = 0; i < opt.n; i++) {
         client_connect(&clients[i]);
-        client_ask(&clients[i]);
+        client_send_request(&clients[i]);
         if (i % 64 == 63)
-            turn(0);
+            poll_events(0);
     }
     uint64_t end = clock_ns() + 30 * 1000000000ull;
     while (n_first < (uint64_t)opt.n && clock_ns() < end)
-        turn(10);
-    double took = (double)(clock_ns() - start) / 1e9;
+        poll_events(10);
+    double open_s = (double)(clock_ns() - start) / 1e9;
     end = clock_ns() + (uint64_t)(opt.seconds * 1e9);
     while (clock_ns() < end)
-        turn(10);
+        poll_events(10);
     is_over = true;
     long after = server_kb();
     double per = opt.n ? (double)(after - before) * 1024 / opt.n : 0;
     if (opt.csv)
         printf("mode,streams,open_s,rss_before_kb,rss_after_kb,bytes_per_stream,failed\n"
                "idle,%d,%.2f,%ld,%ld,%.0f,%llu\n",
-            opt.n, took, before, after, per, (unsigned long long)n_failed);
+            opt.n, open_s, before, after, per, (unsigned long long)n_failed);
     else
         printf("%llu of %d streams open in %.2f s; server %.1f MB before, %.1f MB with them: "
-               "%.0f bytes a stream; %llu failed\n",
-            (unsigned long long)n_first, opt.n, took, (double)before / 1024, (double)after / 1024,
+               "%.0f bytes per stream; %llu failed\n",
+            (unsigned long long)n_first, opt.n, open_s, (double)before / 1024, (double)after / 1024,
             per, (unsigned long long)n_failed);
 }
 
@@ -432,7 +433,7 @@ static int usage(void)
     return 2;
 }
 
-static void put_file(struct buf *b, const char *path)
+static void append_file(struct buf *b, const char *path)
 {
     char bytes[4096];
     size_t n;
@@ -452,7 +453,7 @@ static void build_request(void)
     buf_init(&body, 64 * MB);
     buf_init(&request, 65 * MB);
     if (opt.body && opt.body[0] == '@')
-        put_file(&body, opt.body + 1);
+        append_file(&body, opt.body + 1);
     else if (opt.body)
         buf_putz(&body, opt.body);
     buf_printf(&request, "%s %s HTTP/1.1\r\nHost: %s:%s\r\n", opt.body ? "POST" : "GET", opt.path,
@@ -543,9 +544,9 @@ int main(int argc, char **argv)
     if (opt.mode == IDLE)
         run_idle(clients);
     else
-        run(clients);
+        run_load(clients);
     if (n_failed)
-        fprintf(stderr, "sse_load: %llu answers failed; the first bad status was %d\n",
+        fprintf(stderr, "sse_load: %llu requests failed; first unexpected status: %d\n",
             (unsigned long long)n_failed, first_bad_status);
     return n_failed || !n_first;
 }

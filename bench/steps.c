@@ -1,12 +1,13 @@
-/* steps: what a step costs beside the model: plan, bookkeeping, events.
+/* steps: scheduler overhead of a step: planning, bookkeeping and events, without the forward pass.
  *
  *     steps [--running N] [--waiting N] [--tenants N] [--timeslice N]
  *           [--steps N] [--rounds N]
  *
- * The engine on a model that computes nothing, on scripts; whoever ends is replaced, so that as
- * many run and wait all the time. Prints microseconds of a step without its forward pass, and of
- * its plan alone: as they came in the last round, and the least that each took in all rounds,
- * which are the same work, so that an interrupt or another program does not count. */
+ * The engine runs scripted requests on a timed model without computation. A finished request is
+ * replaced, so the numbers of running and waiting requests are constant. Prints microseconds of a
+ * step without its forward pass, and of its plan alone: the values of the last round, and the
+ * minimum of each step over all rounds. The rounds are equal, so the minimum excludes interrupts
+ * and other processes. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -19,7 +20,7 @@
 #include <stdlib.h>
 
 enum { OUT_MAX = 400, PROMPT_MAX = 200 };
-enum { WARM_STEPS = 300 }; /* until requests begin and end at any time */
+enum { WARM_STEPS = 300 }; /* after these the requests are at different positions */
 
 struct bench {
     struct core *core;
@@ -28,33 +29,33 @@ struct bench {
     struct rng r;
     int n_running, n_waiting, n_tenants, n_steps, n_rounds, n_slice, n_live;
     int32_t tokens[OUT_MAX], groups[OUT_MAX], prompt[PROMPT_MAX];
-    double *us, *least_us[2]; /* of the round; of steps and plans in all rounds */
+    double *us, *min_us[2]; /* this round; minimum over all rounds, of steps and of plans */
     uint64_t clock;
 };
 
-struct asked {
+struct bench_request {
     struct gen *gen;
     struct gen_script script;
 };
 
-static int between(struct rng *r, int from, int to)
+static int rand_between(struct rng *r, int from, int to)
 {
     return from + (int)rng_below(r, (uint64_t)(to - from + 1));
 }
 
 static void submit(struct bench *b)
 {
-    struct asked *a = xcalloc(1, sizeof(*a));
-    int n = between(&b->r, 50, OUT_MAX);
+    struct bench_request *a = xcalloc(1, sizeof(*a));
+    int n = rand_between(&b->r, 50, OUT_MAX);
     struct err e;
 
     a->script = (struct gen_script){ b->tokens, n, b->groups, n, 0 };
     struct gen_input in = { .prompt = b->prompt,
-        .n_prompt = between(&b->r, 20, PROMPT_MAX),
+        .n_prompt = rand_between(&b->r, 20, PROMPT_MAX),
         .max_tokens = n,
         .n_choices = 1,
         .sample = sample_params_default,
-        .priority = between(&b->r, 0, 3),
+        .priority = rand_between(&b->r, 0, 3),
         .tenant = 1 + rng_below(&b->r, (uint64_t)b->n_tenants),
         .is_uncached = true,
         .script = &a->script };
@@ -70,7 +71,7 @@ static void read_events(struct bench *b)
     for (struct msg *m = mailbox_drain(b->reply); m; m = next) {
         next = m->next;
         struct gen_event *ev = container_of(m, struct gen_event, msg);
-        struct asked *a = gen_user(ev->gen);
+        struct bench_request *a = gen_user(ev->gen);
         if (m->kind != GEN_END) {
             gen_event_done(ev);
             continue;
@@ -81,65 +82,65 @@ static void read_events(struct bench *b)
     }
 }
 
-static int by_size(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static void show(const char *what, double *us, int n)
+static void print_quantiles(const char *what, double *us, int n)
 {
-    qsort(us, (size_t)n, sizeof(*us), by_size);
+    qsort(us, (size_t)n, sizeof(*us), compare_doubles);
     printf("%-18s p50 %6.1f us, p90 %6.1f, p99 %6.1f, p99.9 %6.1f\n", what, us[n / 2],
         us[(int)(n * 0.9)], us[(int)(n * 0.99)], us[(int)(n * 0.999)]);
 }
 
-static void fill_up(struct bench *b)
+static void fill_queue(struct bench *b)
 {
     while (b->n_live < b->n_running + b->n_waiting)
         submit(b);
     core_drain(b->core, clock_ns());
 }
 
-/* A plan that is not committed is made again by the step: measured beside it. */
-static void measure(struct bench *b, bool is_plan, bool is_last)
+/* A plan has no effect until it is committed; core_step() plans again. */
+static void measure_steps(struct bench *b, bool is_plan, bool is_last)
 {
-    double *least = b->least_us[is_plan];
+    double *min_us = b->min_us[is_plan];
 
     for (int i = 0; i < b->n_steps; i++) {
-        fill_up(b);
-        uint64_t from = clock_ns(), took = 0;
+        fill_queue(b);
+        uint64_t from = clock_ns(), elapsed_ns = 0;
         if (is_plan) {
             sched_plan(b->core->sched, from, &b->core->plan);
-            took = clock_ns() - from;
+            elapsed_ns = clock_ns() - from;
         }
         CHECK(core_step(b->core, from));
         if (!is_plan)
-            took = clock_ns() - from - b->core->forward_ns;
+            elapsed_ns = clock_ns() - from - b->core->forward_ns;
         read_events(b);
-        b->us[i] = (double)took * 1e-3;
-        least[i] = least[i] > 0 ? MIN(least[i], b->us[i]) : b->us[i];
+        b->us[i] = (double)elapsed_ns * 1e-3;
+        min_us[i] = min_us[i] > 0 ? MIN(min_us[i], b->us[i]) : b->us[i];
     }
     if (!is_last)
         return;
-    show(is_plan ? "plan" : "step", b->us, b->n_steps);
-    show(is_plan ? "plan, undisturbed" : "step, undisturbed", least, b->n_steps);
+    print_quantiles(is_plan ? "plan" : "step", b->us, b->n_steps);
+    print_quantiles(is_plan ? "plan, minimum" : "step, minimum", min_us, b->n_steps);
 }
 
-static int run(struct bench *b, bool is_last, struct err *e)
+static int run_round(struct bench *b, bool is_last, struct err *e)
 {
-    const int n_begun = b->n_slice ? 4 * b->n_running : b->n_running;
+    const int n_started = b->n_slice ? 4 * b->n_running : b->n_running;
     struct timed_options to = { .n_vocab = 4,
         .n_ctx_train = 1000,
         .max_rows = 8192,
-        .n_pages = (uint32_t)((n_begun + 1) * (PROMPT_MAX + OUT_MAX + PAGE_TOKENS)) / PAGE_TOKENS,
+        .n_pages = (uint32_t)((n_started + 1) * (PROMPT_MAX + OUT_MAX + PAGE_TOKENS)) / PAGE_TOKENS,
         .clock = &b->clock };
     struct engine_options eo = engine_options_default;
     const struct kernels *k;
     struct lm *lm;
 
     eo.max_batch = b->n_running;
-    eo.max_sequences = n_begun;
+    eo.max_sequences = n_started;
     eo.fairness.max_timeslice_tokens = b->n_slice;
     eo.max_queue = b->n_waiting;
     if (kernels_choose(&k, "ref", e) || lm_open_timed(&lm, &to, e) || port_open(&b->port, e) ||
@@ -147,12 +148,12 @@ static int run(struct bench *b, bool is_last, struct err *e)
         return -1;
     b->r = (struct rng){ .key = 1 };
     for (int i = 0; i < WARM_STEPS; i++) {
-        fill_up(b);
+        fill_queue(b);
         CHECK(core_step(b->core, clock_ns()));
         read_events(b);
     }
-    measure(b, true, is_last);
-    measure(b, false, is_last);
+    measure_steps(b, true, is_last);
+    measure_steps(b, false, is_last);
     core_cancel_all(b->core, ERR_CANCELLED, clock_ns());
     read_events(b);
     core_drain(b->core, clock_ns());
@@ -164,7 +165,7 @@ static int run(struct bench *b, bool is_last, struct err *e)
 
 int main(int argc, char **argv)
 {
-    static const struct option longs[] = { { "running", required_argument, NULL, 'r' },
+    static const struct option long_options[] = { { "running", required_argument, NULL, 'r' },
         { "waiting", required_argument, NULL, 'w' }, { "tenants", required_argument, NULL, 't' },
         { "steps", required_argument, NULL, 's' }, { "timeslice", required_argument, NULL, 'l' },
         { "rounds", required_argument, NULL, 'n' }, { 0 } };
@@ -172,11 +173,11 @@ int main(int argc, char **argv)
         .n_running = 256, .n_waiting = 4096, .n_tenants = 64, .n_steps = 6000, .n_rounds = 4
     };
     struct err e;
-    bool ok = true;
+    bool is_ok = true;
 
-    for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
+    for (int c; (c = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
         int v = optarg ? (int)strtol(optarg, NULL, 10) : 0;
-        ok = ok && c != '?' && v > 0;
+        is_ok = is_ok && c != '?' && v > 0;
         *(c == 'r'     ? &b.n_running
             : c == 'w' ? &b.n_waiting
             : c == 't' ? &b.n_tenants
@@ -184,7 +185,7 @@ int main(int argc, char **argv)
             : c == 'n' ? &b.n_rounds
                        : &b.n_steps) = v;
     }
-    if (!ok || optind != argc) {
+    if (!is_ok || optind != argc) {
         fprintf(stderr, "usage: steps [--running N] [--waiting N] [--tenants N] [--timeslice N] "
                         "[--steps N] [--rounds N]\n");
         return 2;
@@ -193,13 +194,13 @@ int main(int argc, char **argv)
     for (int i = 0; i < OUT_MAX; i++)
         b.groups[i] = i + 1;
     b.us = xcalloc((size_t)b.n_steps * 3, sizeof(*b.us));
-    b.least_us[0] = b.us + b.n_steps;
-    b.least_us[1] = b.us + 2 * b.n_steps;
+    b.min_us[0] = b.us + b.n_steps;
+    b.min_us[1] = b.us + 2 * b.n_steps;
     printf("%d running, %d waiting, %d tenants, slices of %d, %d steps, %d rounds\n", b.n_running,
         b.n_waiting, b.n_tenants, b.n_slice, b.n_steps, b.n_rounds);
     int failed = 0;
     for (int i = 0; i < b.n_rounds && !failed; i++)
-        failed = run(&b, i == b.n_rounds - 1, &e);
+        failed = run_round(&b, i == b.n_rounds - 1, &e);
     if (failed)
         fprintf(stderr, "steps: %s\n", e.msg);
     mem_free(b.us);

@@ -1,8 +1,8 @@
-/* template: compiles a chat template and renders a conversation of ten messages, many times.
+/* template: benchmark of compiling chat templates and rendering a conversation.
  *
- *     build/bench/template [FILE.jinja...]      without files: the built-in chatml
+ *     build/bench/template [FILE.jinja...]      without files: the built-in chatml template
  *
- * Prints the median and 99th percentile of one rendering in microseconds. */
+ * Prints the compile time and the p50 and p99 of the render time, in microseconds. */
 #include "../tests/convo_json.h"
 #include "base/mem.h"
 #include "chat/template.h"
@@ -39,7 +39,7 @@ static double now_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-static int ascending(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
 
@@ -57,24 +57,24 @@ static void measure(const char *name, struct str source)
     struct err e;
 
     CHECK(a && !json_parse(&j, str_of(request), a, &json_limits_default, &e) && cj_convo(j, &c, a));
-    double begun = now_us();
+    double start_us = now_us();
     if (chat_template_compile(&t, source, &e)) {
         printf("%-56s %s\n", name, e.msg);
         return;
     }
-    double compiled = now_us() - begun;
+    double compile_us = now_us() - start_us;
     size_t bytes = 0;
     for (int i = 0; i < ROUNDS; i++) {
         struct arena *out = arena_new(MB);
         struct rendered r;
-        begun = now_us();
+        start_us = now_us();
         int rc = chat_template_render(t, &c, &env, &template_limits_default, out, &r, &e);
-        us[i] = now_us() - begun;
+        us[i] = now_us() - start_us;
         bytes = rc ? 0 : r.n_bytes;
         arena_free(out);
     }
-    qsort(us, ROUNDS, sizeof(us[0]), ascending);
-    printf("%-56.56s compile %7.1f  render p50 %6.1f  p99 %6.1f us  %zu bytes\n", name, compiled,
+    qsort(us, ROUNDS, sizeof(us[0]), compare_doubles);
+    printf("%-56.56s compile %7.1f  render p50 %6.1f  p99 %6.1f us  %zu bytes\n", name, compile_us,
         us[ROUNDS / 2], us[ROUNDS * 99 / 100], bytes);
     chat_template_free(t);
     arena_free(a);

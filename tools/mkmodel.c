@@ -1,12 +1,14 @@
-/* mkmodel: writes a GGUF file of a chosen shape with random weights, for tests and benchmarks.
+/* mkmodel: writes a GGUF file of a given shape with random weights, for tests and benchmarks, or a
+ * copy of a model without some of its layers.
  *
  *     mkmodel --preset llama-3.2-1b --type Q4_0 -o /tmp/1b.gguf
  *     mkmodel --arch qwen3 --layers 4 --embd 512 --heads 8 --kv-heads 2 --type Q6_K -o small.gguf
  *
  *     mkmodel --from models/demo.gguf --keep 0,1,4 -o draft.gguf
  *
- * A preset comes first; what follows changes it. Without one, "tiny". With --from no weights are
- * made up: the file has the named layers of another model, which it may guess for. */
+ * --preset must come first; later options change its values. The default preset is "tiny". With
+ * --from the file contains only the layers in --keep of another model; it can be the draft model of
+ * that model for speculative decoding. */
 #include "base/str.h"
 #include "testing/synth.h"
 #include "testing/thin.h"
@@ -73,7 +75,7 @@ struct args {
     struct synth s;
     const char *vocab_from, *output;
     bool has_head_type;
-    const char *from; /* NULL: weights are made up */
+    const char *from; /* NULL: random weights */
     uint32_t keep[KEEP_MAX];
     size_t n_keep;
 };
@@ -88,19 +90,23 @@ static int usage(FILE *to)
         "\n"
         "  --arch NAME        llama, qwen2, qwen3, qwen3moe\n"
         "  --name TEXT        general.name of the file\n"
-        "  --type TYPE        F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K\n"
-        "                     IQ4_NL IQ4_XS MXFP4, of the layers; Q4_K_M, Q5_K_M: Q6_K in some\n"
-        "  --head-type TYPE   of embedding and head (default: Q6_K beside 4 and 5 bits)\n"
+        "  --type TYPE        type of the layers: F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K\n"
+        "                     Q6_K IQ4_NL IQ4_XS MXFP4; Q4_K_M, Q5_K_M: with some matrices in "
+        "Q6_K\n"
+        "  --head-type TYPE   type of the embedding and output matrix (default: Q6_K if --type "
+        "has\n"
+        "                     less than 8 bits, else --type)\n"
         "  --layers --embd --heads --kv-heads --head-dim --ff --vocab --ctx N\n"
-        "  --experts --experts-used N   of --ff each, of which a token uses some\n"
-        "  --vocab-from FILE  the vocabulary and template of another GGUF file\n"
-        "  --tied, --no-tied  whether the head is the embedding\n"
-        "  --seed N           other weights\n"
-        "  --from FILE --keep A,B,...   no made-up weights but these layers of FILE\n");
+        "  --experts N        experts per layer, of size --ff each; 0: dense\n"
+        "  --experts-used N   experts per token\n"
+        "  --vocab-from FILE  copy vocabulary and chat template from another GGUF file\n"
+        "  --tied, --no-tied  whether the output matrix is the embedding\n"
+        "  --seed N           seed of the weights\n"
+        "  --from FILE --keep A,B,...   copy FILE with only these layers\n");
     return to == stdout ? 0 : 2;
 }
 
-/* A mixture is known by its base: Q4_K_M is Q4_K with some of Q6_K. */
+/* Mixed types: Q4_K_M is Q4_K with some matrices in Q6_K, Q5_K_M is Q5_K with some in Q6_K. */
 static bool parse_mixture(const char *text, struct synth *s)
 {
     s->is_mixed = true;
@@ -124,7 +130,7 @@ static bool parse_type(const char *text, enum qtype *out)
     return false;
 }
 
-static uint32_t *size_of(struct synth *s, int option)
+static uint32_t *size_option(struct synth *s, int option)
 {
     switch (option) {
     case OPT_LAYERS:
@@ -152,26 +158,26 @@ static uint32_t *size_of(struct synth *s, int option)
     }
 }
 
-static bool read_layers(struct args *a, const char *text)
+static bool parse_layers(struct args *a, const char *text)
 {
     struct str rest = str_of(text);
 
     for (a->n_keep = 0; rest.n && a->n_keep < KEEP_MAX;) {
         ptrdiff_t comma = str_find(rest, STR(","));
-        struct str one = { rest.p, comma < 0 ? rest.n : (size_t)comma };
+        struct str item = { rest.p, comma < 0 ? rest.n : (size_t)comma };
         uint64_t n;
-        if (!str_to_u64(one, &n) || n > UINT32_MAX)
+        if (!str_to_u64(item, &n) || n > UINT32_MAX)
             return false;
         a->keep[a->n_keep++] = (uint32_t)n;
-        rest = comma < 0 ? STR_NONE : str_skip(rest, one.n + 1);
+        rest = comma < 0 ? STR_NONE : str_skip(rest, item.n + 1);
     }
     return a->n_keep > 0 && !rest.n;
 }
 
-/* False for a bad value. */
-static bool apply(struct args *a, int option, const char *value)
+/* Returns false for an invalid value. */
+static bool apply_option(struct args *a, int option, const char *value)
 {
-    uint32_t *size = size_of(&a->s, option);
+    uint32_t *size = size_option(&a->s, option);
     uint64_t n;
 
     if (size) {
@@ -207,7 +213,7 @@ static bool apply(struct args *a, int option, const char *value)
         a->from = value;
         return true;
     case OPT_KEEP:
-        return read_layers(a, value);
+        return parse_layers(a, value);
     case 'o':
         a->output = value;
         return true;
@@ -223,7 +229,7 @@ static void show_progress(void *arg, uint64_t done, uint64_t all)
         fprintf(stderr, "\n");
 }
 
-/* Real files keep these two tables finer than the layers. */
+/* Real files store the embedding and the output matrix with more bits than the layers. */
 static enum qtype usual_head_type(enum qtype type)
 {
     switch ((int)type) {
@@ -237,7 +243,7 @@ static enum qtype usual_head_type(enum qtype type)
     }
 }
 
-static int leave_out_layers(const struct args *a, struct err *e)
+static int drop_layers(const struct args *a, struct err *e)
 {
     struct gguf *g;
 
@@ -248,12 +254,12 @@ static int leave_out_layers(const struct args *a, struct err *e)
     return rc;
 }
 
-static int make(struct args *a, struct err *e)
+static int write_model(struct args *a, struct err *e)
 {
     struct gguf *g = NULL;
 
     if (a->from)
-        return leave_out_layers(a, e);
+        return drop_layers(a, e);
     if (!a->has_head_type)
         a->s.head_type = usual_head_type(a->s.type);
     if (isatty(STDERR_FILENO))
@@ -283,15 +289,15 @@ int main(int argc, char **argv)
             return usage(stdout);
         if (option == '?')
             return usage(stderr);
-        if (!apply(&a, option, optarg)) {
-            fprintf(stderr, "mkmodel: %s has the bad value '%s'\n", argv[optind - 2],
+        if (!apply_option(&a, option, optarg)) {
+            fprintf(stderr, "mkmodel: %s has the invalid value '%s'\n", argv[optind - 2],
                 optarg ? optarg : "");
             return 2;
         }
     }
     if (!a.output || optind < argc)
         return usage(stderr);
-    if (make(&a, &e)) {
+    if (write_model(&a, &e)) {
         fprintf(stderr, "mkmodel: %s\n", e.msg);
         return 1;
     }

@@ -1,11 +1,11 @@
-/* render_template: renders chat templates from a list of jobs, for tests and for looking at them.
+/* render_template: renders chat templates from a list of jobs, for tests and debugging.
  *
- * One JSON value a line on stdin, one on stdout:
- *     {"source": "{{ ... }}"}                               the template of the lines that follow
+ * Reads one JSON value per line from stdin and writes one per line to stdout:
+ *     {"source": "{{ ... }}"}                               sets the template of the next lines
  *     {"messages": [...], "tools": [...], "chat_template_kwargs": {...}, "bos_token": "<s>",
  *      "eos_token": "</s>", "now": 0, "add_generation_prompt": true, "exact": true}
- * Answers {"ok": true, "text": "...", "trusted": [[from, to], ...]} with byte offsets, or
- * {"ok": false, "code": "...", "error": "..."}. */
+ * The output is {"ok": true, "text": "...", "trusted": [[from, to], ...]}, where `trusted` lists
+ * the byte ranges from the template, or {"ok": false, "code": "...", "error": "..."}. */
 #include "../tests/convo_json.h"
 #include "base/mem.h"
 #include "chat/template.h"
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void answer(struct buf *b)
+static void write_line(struct buf *b)
 {
     buf_putc(b, '\n');
     fwrite(b->p, 1, b->n, stdout);
@@ -21,7 +21,7 @@ static void answer(struct buf *b)
     buf_clear(b);
 }
 
-static void answer_error(const struct err *e)
+static void write_error(const struct err *e)
 {
     struct buf b;
     struct jw w;
@@ -36,10 +36,10 @@ static void answer_error(const struct err *e)
     jw_key(&w, "error");
     jw_z(&w, e->msg);
     jw_end_object(&w);
-    answer(&b);
+    write_line(&b);
 }
 
-static void answer_text(const struct rendered *r)
+static void write_text(const struct rendered *r)
 {
     struct buf b, text;
     struct jw w;
@@ -70,7 +70,7 @@ static void answer_text(const struct rendered *r)
     jw_end_array(&w);
     jw_end_object(&w);
     buf_clear(&text);
-    answer(&b);
+    write_line(&b);
 }
 
 static void render(const struct chat_template *t, const struct json *j, struct arena *a)
@@ -87,9 +87,9 @@ static void render(const struct chat_template *t, const struct json *j, struct a
         json_i64(now, &env.now);
     if (!t || !cj_convo(j, &c, a) ||
         chat_template_render(t, &c, &env, &template_limits_default, a, &r, &e))
-        answer_error(&e);
+        write_error(&e);
     else
-        answer_text(&r);
+        write_text(&r);
 }
 
 int main(void)
@@ -105,13 +105,13 @@ int main(void)
         struct err e;
         CHECK(a);
         if (json_parse(&j, (struct str){ line, (size_t)n }, a, &json_limits_default, &e)) {
-            answer_error(&e);
+            write_error(&e);
         } else if (json_get(j, "source")) {
             struct chat_template *next = NULL;
             if (chat_template_compile(&next, cj_str(j, "source"), &e)) {
-                answer_error(&e);
+                write_error(&e);
             } else {
-                answer_text(&(struct rendered){ 0 });
+                write_text(&(struct rendered){ 0 });
             }
             chat_template_free(t);
             t = next;
