@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""How near to the exact network, and to llama.cpp: the same file, the same positions.
+"""Compares logits with an fp64 reference and with llama.cpp, on the same file and positions.
 
     bench/accuracy.py FILE.gguf (--demo | --ids IDS.json) [--types F32,Q8_0,...] [--positions 2000]
 
-The file's matrices are written in each of the types; three programs read the same text, in pieces of
---window tokens: ours, llama.cpp (the package llama-cpp-python; see bench/compare.py), and the network
-in double precision on the very weights of the file, without any rounding of activations, keys or
-values. Of each pair the table says at how many positions the first token is the same, the divergence
-of the distributions (Kullback-Leibler, nats: mean and worst position), and the largest difference of
-a log-probability of a first token.
+The matrices of the file are converted to each of the types. Three programs process the same text, in
+windows of --window tokens: InferFlux, llama.cpp (the package llama-cpp-python, see bench/compare.py),
+and a reference in double precision on the dequantised weights of the file, without rounding of
+activations or KV. For each pair the table contains the share of positions with the same top-1 token,
+the Kullback-Leibler divergence of the distributions (nats; mean and maximum over the positions), and
+the largest difference of the log-probability of a top-1 token.
 
---demo: dialogues of tools/demo that the demo model was not trained on. --ids: a list of token ids, or
-the recorded answers of tests/golden/test_stories.c. Needs numpy and build/bench/accuracy."""
+--demo: dialogues of tools/demo that are not in the training data of the demo model. --ids: a JSON list
+of token ids, or the recorded responses of tests/golden/test_stories.c. Requires numpy and
+build/bench/accuracy."""
 import argparse
 import ctypes
 import json
@@ -24,10 +25,10 @@ import tempfile
 import numpy as np
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-OURS = os.path.join(ROOT, "build/bench/accuracy")
+PROGRAM = os.path.join(ROOT, "build/bench/accuracy")
 
 
-# ---- the file, of which all tensors are F32
+# ---- GGUF reader, for files with F32 tensors only
 
 class Reader:
     SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -72,8 +73,8 @@ class Reader:
         return self.take(self.SCALARS[kind])[0]
 
 
-class Exact:
-    """Llama's and Qwen3's shape in double precision."""
+class ReferenceModel:
+    """Forward pass of the Llama and Qwen3 architectures in double precision."""
 
     def __init__(self, path):
         r = Reader(path)
@@ -89,8 +90,8 @@ class Exact:
     def norm(self, x, name):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + self.eps) * self.t[name]
 
-    def turn(self, x):
-        """[rows][heads][dim]"""
+    def rope(self, x):
+        """Applies RoPE to x[rows][heads][dim]."""
         half = self.dim // 2
         angle = np.arange(len(x))[:, None] * self.base ** (-np.arange(half) / half)
         c, s = np.cos(angle)[:, None], np.sin(angle)[:, None]
@@ -100,19 +101,19 @@ class Exact:
         out[..., b] = x[..., a] * s + x[..., b] * c
         return out
 
-    def attend(self, x, p):
+    def attention(self, x, p):
         n = len(x)
         q = (x @ self.t[p + "attn_q.weight"].T).reshape(n, self.heads, self.dim)
         k = (x @ self.t[p + "attn_k.weight"].T).reshape(n, self.kv_heads, self.dim)
         v = (x @ self.t[p + "attn_v.weight"].T).reshape(n, self.kv_heads, self.dim)
         if p + "attn_q_norm.weight" in self.t:
             q, k = self.norm(q, p + "attn_q_norm.weight"), self.norm(k, p + "attn_k_norm.weight")
-        q, k = self.turn(q), self.turn(k)
+        q, k = self.rope(q), self.rope(k)
         out = np.empty_like(q)
-        later = np.triu(np.full((n, n), -np.inf), 1)
+        causal_mask = np.triu(np.full((n, n), -np.inf), 1)
         for h in range(self.heads):
             g = h * self.kv_heads // self.heads
-            s = q[:, h] @ k[:, g].T / np.sqrt(self.dim) + later
+            s = q[:, h] @ k[:, g].T / np.sqrt(self.dim) + causal_mask
             w = np.exp(s - s.max(-1, keepdims=True))
             out[:, h] = w / w.sum(-1, keepdims=True) @ v[:, g]
         return out.reshape(n, -1) @ self.t[p + "attn_output.weight"].T
@@ -121,7 +122,7 @@ class Exact:
         x = self.t["token_embd.weight"][ids]
         for i in range(self.layers):
             p = f"blk.{i}."
-            x = x + self.attend(self.norm(x, p + "attn_norm.weight"), p)
+            x = x + self.attention(self.norm(x, p + "attn_norm.weight"), p)
             a = self.norm(x, p + "ffn_norm.weight")
             gate, up = a @ self.t[p + "ffn_gate.weight"].T, a @ self.t[p + "ffn_up.weight"].T
             x = x + (gate / (1 + np.exp(-gate)) * up) @ self.t[p + "ffn_down.weight"].T
@@ -129,23 +130,23 @@ class Exact:
         return self.norm(x, "output_norm.weight") @ head.T
 
 
-def exact(path, pieces, work):
-    whole = os.path.join(work, "whole.gguf")
-    subprocess.run([OURS, "retype", path, "F32", whole], check=True)
-    network = Exact(whole)
-    return np.concatenate([network.logits(p) for p in pieces])
+def exact_logits(path, windows, work):
+    f32_path = os.path.join(work, "whole.gguf")
+    subprocess.run([PROGRAM, "retype", path, "F32", f32_path], check=True)
+    network = ReferenceModel(f32_path)
+    return np.concatenate([network.logits(p) for p in windows])
 
 
-# ---- the two engines
+# ---- the engines
 
-def ours(path, pieces, work, kv):
+def inferflux_logits(path, windows, work, kv):
     ids, out = os.path.join(work, "ids"), os.path.join(work, "logits")
-    np.concatenate(pieces).astype(np.int32).tofile(ids)
-    subprocess.run([OURS, "logits", path, ids, out, str(len(pieces[0])), kv], check=True)
-    return np.fromfile(out, np.float32).reshape(sum(map(len, pieces)), -1).astype(np.float64)
+    np.concatenate(windows).astype(np.int32).tofile(ids)
+    subprocess.run([PROGRAM, "logits", path, ids, out, str(len(windows[0])), kv], check=True)
+    return np.fromfile(out, np.float32).reshape(sum(map(len, windows)), -1).astype(np.float64)
 
 
-class Theirs:
+class LlamaCpp:
     def __init__(self, path, window):
         import llama_cpp as lc
 
@@ -161,29 +162,29 @@ class Theirs:
 
     def tokens(self, text):
         data = text.encode()
-        room = (self.lc.llama_token * (len(data) + 8))()
-        n = self.lc.llama_tokenize(self.vocab, data, len(data), room, len(room), False, True)
-        return list(room[:n])
+        buffer = (self.lc.llama_token * (len(data) + 8))()
+        n = self.lc.llama_tokenize(self.vocab, data, len(data), buffer, len(buffer), False, True)
+        return list(buffer[:n])
 
-    def logits(self, pieces):
+    def logits(self, windows):
         lc, all_rows = self.lc, []
-        for piece in pieces:
+        for window in windows:
             lc.llama_memory_clear(lc.llama_get_memory(self.context), True)
-            b = lc.llama_batch_init(len(piece), 0, 1)
-            b.n_tokens = len(piece)
-            for i, token in enumerate(piece):
+            b = lc.llama_batch_init(len(window), 0, 1)
+            b.n_tokens = len(window)
+            for i, token in enumerate(window):
                 b.token[i], b.pos[i], b.n_seq_id[i], b.logits[i] = int(token), i, 1, True
                 b.seq_id[i][0] = 0
             if lc.llama_decode(self.context, b):
                 sys.exit("llama_decode failed")
-            for i in range(len(piece)):
+            for i in range(len(window)):
                 row = lc.llama_get_logits_ith(self.context, i)
                 all_rows.append(np.ctypeslib.as_array(row, (self.n_vocab,)).astype(np.float64))
             lc.llama_batch_free(b)
         return np.array(all_rows)
 
 
-# ---- the text
+# ---- input text
 
 def demo_ids(tokenise, count):
     sys.path.insert(0, os.path.join(ROOT, "tools/demo"))
@@ -200,14 +201,14 @@ def demo_ids(tokenise, count):
 
 def recorded_ids(path, count):
     with open(path, encoding="utf-8") as f:
-        kept = json.load(f)
-    if isinstance(kept, dict):
-        kept = [i for answers in kept.values() for e in answers for i in
+        recorded = json.load(f)
+    if isinstance(recorded, dict):
+        recorded = [i for answers in recorded.values() for e in answers for i in
                 e["prompt_tokens"] + [s["id"] for s in e["steps"]]]
-    return kept[:count]
+    return recorded[:count]
 
 
-# ---- the table
+# ---- output table
 
 def log_softmax(x):
     x = x - x.max(-1, keepdims=True)
@@ -215,7 +216,8 @@ def log_softmax(x):
 
 
 def compare(p, q):
-    """Of q beside p, which counts as right."""
+    """Compares logits q with the reference p: same top-1 (%), KL mean, KL maximum, largest difference of
+    the top-1 log-probability."""
     p, q = log_softmax(p), log_softmax(q)
     first = p.argmax(-1)
     kl = (np.exp(p) * (p - q)).sum(-1)
@@ -233,7 +235,7 @@ def arguments():
     p.add_argument("--window", type=int, default=250)
     a = p.parse_args()
     if not a.demo and not a.ids:
-        p.error("--demo or --ids says what is read")
+        p.error("--demo or --ids is required")
     return a
 
 
@@ -243,25 +245,25 @@ def main():
     a = arguments()
     quiet = lc.llama_log_callback(lambda level, text, user: None)
     lc.llama_log_set(quiet, ctypes.c_void_p(0))
-    print("| type | keys | compared | positions | same first, % | KL, mean | KL, worst | log p, worst |")
+    print("| type | KV type | compared | positions | same top-1, % | KL, mean | KL, max | log p, max |")
     print("|---|---|---|---|---|---|---|---|")
-    pieces = None
+    windows = None
     with tempfile.TemporaryDirectory() as work:
         for kind in a.types.split(","):
             path = os.path.join(work, f"{kind}.gguf")
-            subprocess.run([OURS, "retype", a.model, kind, path], check=True)
-            theirs = Theirs(path, a.window)
-            if pieces is None:
+            subprocess.run([PROGRAM, "retype", a.model, kind, path], check=True)
+            theirs = LlamaCpp(path, a.window)
+            if windows is None:
                 ids = demo_ids(theirs.tokens, a.positions) if a.demo else recorded_ids(a.ids, a.positions)
-                pieces = [np.array(ids[i:i + a.window]) for i in range(0, len(ids), a.window)]
-            right, other = exact(path, pieces, work), theirs.logits(pieces)
-            mine = {kv: ours(path, pieces, work, kv) for kv in ("f16", "q8_0")}
-            rows = [("f16", "ours with the exact network", compare(right, mine["f16"])),
-                    ("q8_0", "ours with the exact network", compare(right, mine["q8_0"])),
-                    ("f16", "llama.cpp with the exact network", compare(right, other)),
-                    ("f16", "ours with llama.cpp", compare(other, mine["f16"]))]
+                windows = [np.array(ids[i:i + a.window]) for i in range(0, len(ids), a.window)]
+            reference, llama_cpp = exact_logits(path, windows, work), theirs.logits(windows)
+            inferflux = {kv: inferflux_logits(path, windows, work, kv) for kv in ("f16", "q8_0")}
+            rows = [("f16", "InferFlux, fp64 reference", compare(reference, inferflux["f16"])),
+                    ("q8_0", "InferFlux, fp64 reference", compare(reference, inferflux["q8_0"])),
+                    ("f16", "llama.cpp, fp64 reference", compare(reference, llama_cpp)),
+                    ("f16", "InferFlux, llama.cpp", compare(llama_cpp, inferflux["f16"]))]
             for kv, what, (same, mean, worst, logp) in rows:
-                print(f"| {kind} | {kv} | {what} | {len(right):,} | {same:.2f} | {mean:.1e} | {worst:.1e} | "
+                print(f"| {kind} | {kv} | {what} | {len(reference):,} | {same:.2f} | {mean:.1e} | {worst:.1e} | "
                       f"{logp:.1e} |", flush=True)
 
 

@@ -1,24 +1,26 @@
 #!/usr/bin/env python3
-"""Speed beside llama.cpp: the same file, the same threads, in the same minutes.
+"""Prefill and decode speed compared with llama.cpp: same file, same threads, measured alternately.
 
     bench/compare.py [--rows decode-q4_0,...] [--rounds 5] [--files DIR] [--results FILE]
                      [--seconds S] [--threads 2] [--kernels auto] [--kv-type f16]
-    bench/compare.py --show [--results FILE]        # the tables of all rounds kept
+    bench/compare.py --show [--results FILE]        # prints tables of all recorded rounds
 
-Both engines load the model, come to the context that the row asks for and then do the row's work in
-turns, round by round, so that a noisy minute hits both. Each round has a seed of its own: both get
-the same random tokens, that neither has seen. The roofs of memory and of products (of tiles, on a
-processor that has them, whichever kernels run) are measured before and after our work of each round,
-and the round's percent are of the higher. Every round is a line in the results (JSON), so a table may
-be measured in pieces; what counts are medians of tokens per second, of the ratios ours / theirs, and
-of the percents. --seconds ends a piece early. --show has a table for each commit of our sources,
-kernels, keys and values, number of threads and build of theirs, the newest first.
+Both engines load the model and fill the KV cache to the depth of the row. Then they alternate round by
+round, so that other load on the machine affects both. Each round has its own seed: both engines get
+the same random tokens, which neither has in a cache. The roofs (memory bandwidth, and multiply-adds of
+the widest instruction of the CPU, also if narrower kernels run) are measured before and after the
+InferFlux part of each round; the higher one is the reference of the percentages. Every round is a line
+of JSON in the results file, so a table can be measured in several runs. Tables contain the medians of
+tokens/s, of the ratios InferFlux / llama.cpp, and of the percentages. --seconds limits the duration of
+a run. --show prints one table for each combination of commit, kernel set, KV type, number of threads
+and llama.cpp build, the newest first. Tests have the names of llama-bench: pp512 is prefill of 512
+tokens, tg24 generation of 24 tokens, @d4096 starts at depth 4,096, c8 is a batch of 8 sequences.
 
-Models are made by tools/mkmodel where they are not in --files (random weights; some GB).
+Models that are not in --files are generated with tools/mkmodel (random weights; several GB).
 
 llama.cpp comes from the package llama-cpp-python, built from source with clang, since gcc 12
-miscompiles its AMX tile setup. On a processor with AMX the fastest configuration is not native, whose
-AVX512-FP16 slows attention, but what llama.cpp calls its Sapphire Rapids variant:
+miscompiles its AMX tile setup. On a CPU with AMX the fastest configuration is llama.cpp's Sapphire
+Rapids variant; a native build uses AVX512-FP16, which makes attention slower:
 
     python3 -m venv .venv
     V="-DGGML_SSE42=ON -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON"
@@ -28,8 +30,9 @@ AVX512-FP16 slows attention, but what llama.cpp calls its Sapphire Rapids varian
         .venv/bin/pip install --no-binary llama-cpp-python llama-cpp-python
     .venv/bin/python bench/compare.py
 
-Without AMX, CMAKE_ARGS="-DGGML_NATIVE=ON -DGGML_OPENMP=OFF". The rows with --kernels avx2 want theirs
-limited to the same: a second build of the package's vendor/llama.cpp, found by its folder:
+Without AMX, CMAKE_ARGS="-DGGML_NATIVE=ON -DGGML_OPENMP=OFF". For a comparison with --kernels avx2,
+llama.cpp must be limited to AVX2 too: build the package's vendor/llama.cpp a second time and set
+LLAMA_CPP_LIB_PATH:
 
     V="-DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DGGML_BMI2=ON"
     CC=clang CXX=clang++ cmake -G Ninja -B avx2 -DGGML_NATIVE=OFF $V -DBUILD_SHARED_LIBS=ON \\
@@ -39,7 +42,7 @@ limited to the same: a second build of the package's vendor/llama.cpp, found by 
     LLAMA_CPP_LIB_PATH=avx2/bin .venv/bin/python bench/compare.py --kernels avx2 \\
         --rows prompt-q4_0,decode-q4_0
 
-Our side is build/bench/decode (`make build/bench/decode build/tools/mkmodel`)."""
+The InferFlux side is build/bench/decode (`make build/bench/decode build/tools/mkmodel`)."""
 import argparse
 import json
 import os
@@ -73,20 +76,19 @@ def row(file, what, **work):
 def table():
     t = {}
     for kind in ("Q4_0", "Q8_0", "Q4_K_M", "Q4_K", "Q6_K", "BF16", "F16"):
-        t[f"prompt-{kind.lower()}"] = row(f"1b-{kind}", "prompt of 512", rows=512, steps=1)
-        t[f"decode-{kind.lower()}"] = row(f"1b-{kind}", "decode", steps=24)
-    t["prompt-0.5b"] = row("0.5b-Q4_0", "prompt of 512", rows=512, steps=1)
-    t["decode-0.5b"] = row("0.5b-Q4_0", "decode", steps=24)
-    t["prompt-2048"] = row("1b-Q4_0", "prompt of 2,048 behind 2,048", rows=512, steps=4, ctx=2048)
-    t["decode-4096"] = row("1b-Q4_0", "decode behind 4,096", ctx=4096)
+        t[f"prompt-{kind.lower()}"] = row(f"1b-{kind}", "pp512", rows=512, steps=1)
+        t[f"decode-{kind.lower()}"] = row(f"1b-{kind}", "tg24", steps=24)
+    t["prompt-0.5b"] = row("0.5b-Q4_0", "pp512", rows=512, steps=1)
+    t["decode-0.5b"] = row("0.5b-Q4_0", "tg24", steps=24)
+    t["prompt-2048"] = row("1b-Q4_0", "pp2048 @d2048", rows=512, steps=4, ctx=2048)
+    t["decode-4096"] = row("1b-Q4_0", "tg16 @d4096", ctx=4096)
     for n in (8, 16, 32):
-        t[f"decode-x{n}"] = row("1b-Q4_0", f"decode, {n} sequences", batch=n, steps=8)
-    t["decode-shared"] = row("1b-Q4_0", "decode, 16 sequences behind the same 2,000", ctx=2000,
-                             batch=16, steps=8, shared=True)
-    t["prompt-moe"] = row("moe-Q4_0", "prompt of 512", rows=512, steps=1)
-    t["decode-moe"] = row("moe-Q4_0", "decode", steps=24)
-    t["decode-busy"] = row("1b-Q4_0", "decode beside a busy loop, % of the quiet speed", steps=24,
-                           busy=True)
+        t[f"decode-x{n}"] = row("1b-Q4_0", f"tg8 c{n}", batch=n, steps=8)
+    t["decode-shared"] = row("1b-Q4_0", "tg8 @d2000 c16, shared prefix", ctx=2000, batch=16, steps=8,
+                             shared=True)
+    t["prompt-moe"] = row("moe-Q4_0", "pp512", rows=512, steps=1)
+    t["decode-moe"] = row("moe-Q4_0", "tg24", steps=24)
+    t["decode-busy"] = row("1b-Q4_0", "tg24, busy loop on a CPU, % of idle", steps=24, busy=True)
     return t
 
 
@@ -102,24 +104,24 @@ GOALS = {
     "avx512": {"prompt-q4_0": 1.3, "decode-q4_0": 1.3},
     "avx2": {"prompt-q4_0": 1.0, "decode-q4_0": 1.1},
 }
-# Or this percent of what reading memory gets: decoding one sequence without a context.
+# Second goal of the decode rows with one sequence and no context: percent of the memory bandwidth.
 READ_ENOUGH = 85
 READ_ROWS = {f"decode-{kind}" for kind in ("q4_0", "q4_k_m", "q6_k", "q8_0", "bf16", "0.5b")}
-BUSY_ENOUGH = 45  # percent of the quiet speed that ours keeps
+BUSY_ENOUGH = 45  # goal of decode-busy: percent of the idle speed
 
 
 def arguments():
     p = argparse.ArgumentParser(description=__doc__,
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--rows", default=",".join(TABLE), help="of the table; all by default")
+    p.add_argument("--rows", default=",".join(TABLE), help="rows of the table; default: all")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--seconds", type=float, default=1e9)
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--files", default=os.path.join(ROOT, "build/compare"))
     p.add_argument("--results", default=os.path.join(ROOT, "build/compare/results.jsonl"))
     p.add_argument("--ours", default=os.path.join(ROOT, "build/bench/decode"))
-    p.add_argument("--kernels", default="auto", help="of our side")
-    p.add_argument("--kv-type", default="f16", help="of our side")
+    p.add_argument("--kernels", default="auto", help="kernel set of InferFlux")
+    p.add_argument("--kv-type", default="f16", help="KV type of InferFlux")
     p.add_argument("--show", action="store_true")
     a = p.parse_args()
     for name in a.rows.split(","):
@@ -141,7 +143,7 @@ def load_average():
 
 
 class Engine:
-    """A process that measures once for every line it is sent."""
+    """Benchmark process: measures once for every line that it reads from stdin."""
 
     def __init__(self, command):
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -159,13 +161,13 @@ class Engine:
             sys.exit(f"{self.process.args[0]} ended")
         return text.strip()
 
-    def again(self, seed):
+    def send_seed(self, seed):
         self.process.stdin.write(f"{seed}\n")
         self.process.stdin.flush()
         return self.line()
 
 
-def work_of(r):
+def step_flags(r):
     flags = ["--ctx", r["ctx"], "--batch", r["batch"], "--rows", r["rows"], "--steps", r["steps"]]
     return [str(f) for f in flags] + (["--shared"] if r["shared"] else [])
 
@@ -173,12 +175,12 @@ def work_of(r):
 class Ours(Engine):
     def __init__(self, a, r, path):
         super().__init__([a.ours, path, "--csv", "--turns", "--threads", str(a.threads),
-                          "--kernels", a.kernels, "--kv-type", a.kv_type, *work_of(r)])
+                          "--kernels", a.kernels, "--kv-type", a.kv_type, *step_flags(r)])
         self.names = self.line().split(",")
-        self.line()  # warm
+        self.line()  # warm-up
 
     def measure(self, seed):
-        f = dict(zip(self.names, map(float, self.again(seed).split(","))))
+        f = dict(zip(self.names, map(float, self.send_seed(seed).split(","))))
         return {"ms": f["step_ms"], "read": f["read_percent"], "compute": f["compute_percent"],
                 "read_roof": f["read_roof_gb_s"], "compute_roof": f["compute_roof_gmac_s"],
                 "cached": f["cached"]}
@@ -186,62 +188,62 @@ class Ours(Engine):
 
 class Theirs(Engine):
     def __init__(self, a, r, path):
-        super().__init__([sys.executable, THEIRS, path, "--threads", str(a.threads), *work_of(r)])
+        super().__init__([sys.executable, THEIRS, path, "--threads", str(a.threads), *step_flags(r)])
         self.build = build_of(json.loads(self.line()))
 
     def measure(self, seed):
-        return json.loads(self.again(seed))
+        return json.loads(self.send_seed(seed))
 
 
 def build_of(info):
-    """Of the instructions that llama.cpp says it was built for, those that tell builds apart."""
+    """Name of a llama.cpp build: the instruction sets in its system info that distinguish builds."""
     on = {part.split("=")[0].split(":")[-1].strip() for part in info.split("|") if part.strip().endswith("= 1")}
     order = ("AMX_INT8", "AVX512_FP16", "AVX512_BF16", "AVX512_VNNI", "AVX512", "AVX_VNNI", "AVX2", "NEON")
     return " ".join(name for name in order if name in on)
 
 
-class Busy:
-    """Something else that would like to have one of the processors."""
+class BusyLoop:
+    """Busy loop pinned to CPU 0, as other load."""
 
-    def __init__(self, is_wanted):
-        self.is_wanted = is_wanted
+    def __init__(self, is_enabled):
+        self.is_enabled = is_enabled
 
     def __enter__(self):
-        if self.is_wanted:
+        if self.is_enabled:
             self.process = subprocess.Popen(["taskset", "-c", "0", sys.executable, "-c",
                                              "while True: pass"])
 
     def __exit__(self, *_):
-        if self.is_wanted:
+        if self.is_enabled:
             self.process.kill()
             self.process.wait()
 
 
 def measure(engine, r, seed):
-    """Tokens a second; beside a busy loop the share of what it was just before."""
+    """Tokens/s; for a row with a busy loop, percent of the idle speed measured directly before."""
     m = engine.measure(seed)
-    quiet = r["rows"] * r["batch"] * 1e3 / m["ms"]
+    idle = r["rows"] * r["batch"] * 1e3 / m["ms"]
     if not r["busy"]:
-        return quiet, m
-    with Busy(True):
-        time.sleep(0.2)  # until it has its processor
+        return idle, m
+    with BusyLoop(True):
+        time.sleep(0.2)  # until the loop runs
         n = engine.measure(seed + 1)
     n["cached"] += m["cached"]
-    return r["rows"] * r["batch"] * 1e5 / n["ms"] / quiet, n
+    return r["rows"] * r["batch"] * 1e5 / n["ms"] / idle, n
 
 
-def run_row(a, name, until):
+def run_row(a, name, deadline):
     r = TABLE[name]
     path = model(a, r["file"])
     with Theirs(a, r, path) as theirs, Ours(a, r, path) as ours:
         for _ in range(a.rounds):
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 return
             seed = random.randrange(1 << 60)
             mine, m = measure(ours, r, seed)
             other, t = measure(theirs, r, seed)
             if m["cached"] or t["cached"]:
-                sys.exit(f"{name}: tokens from a cache: {m['cached']:.0f} of ours, {t['cached']} of theirs")
+                sys.exit(f"{name}: tokens from a cache: {m['cached']:.0f} InferFlux, {t['cached']} llama.cpp")
             line = {"row": name, "ours": mine, "theirs": other, "cached": [m["cached"], t["cached"]],
                     **{k: m[k] for k in ("read", "compute", "read_roof", "compute_roof")},
                     "load": load_average(), "commit": commit(), "build": theirs.build, "seed": seed,
@@ -256,47 +258,47 @@ def run_row(a, name, until):
 
 
 def commit():
-    """The last one that changed what our side is made of."""
+    """Last commit that changed the sources of the InferFlux side."""
     out = subprocess.run(["git", "-C", ROOT, "log", "-1", "--format=%h", "--", "src", "Makefile",
                           "bench/decode.c"], capture_output=True, text=True)
     return out.stdout.strip() or "none"
 
 
-def figure(x):
+def format_number(x):
     return f"{x:,.0f}" if x >= 100 else f"{x:.1f}"
 
 
 def verdict(name, kernels, build, ratio, ours, read):
-    """The goal of a row, and whether it is met."""
+    """Goal of a row, and whether it is met."""
     if name == "decode-busy":
-        return f"ours at least {BUSY_ENOUGH}: {'met' if ours >= BUSY_ENOUGH else 'not met'}"
+        return f"at least {BUSY_ENOUGH} %: {'met' if ours >= BUSY_ENOUGH else 'not met'}"
     goal = GOALS.get(kernels, {}).get(name)
     if not goal:
         return ""
     if kernels == "avx2" and "AVX512" in build:
-        return f"{goal}: theirs is not limited to AVX2"
-    said = f"{goal}: {'met' if ratio >= goal else 'not met'}"
+        return f"{goal}: llama.cpp is not limited to AVX2"
+    text = f"{goal}: {'met' if ratio >= goal else 'not met'}"
     if name in READ_ROWS and kernels == "auto":
-        said += f"; {READ_ENOUGH} % of reading: {'met' if read >= READ_ENOUGH else 'not met'}"
-    return said
+        text += f"; {READ_ENOUGH} % mem: {'met' if read >= READ_ENOUGH else 'not met'}"
+    return text
 
 
 def summary(name, rounds):
-    """A line of the table, of the rounds of one row in one group."""
+    """Line of the table: medians of the rounds of one row in one group."""
     r, first = TABLE[name], rounds[0]
     mid = {k: statistics.median(x[k] for x in rounds) for k in ("ours", "theirs", "read", "compute")}
     ratio = statistics.median(x["ours"] / x["theirs"] for x in rounds)
     loads = sorted(x["load"] for x in rounds)
     cached = [f"{sum(x['cached'][i] for x in rounds):.0f}" for i in (0, 1)]
-    said = verdict(name, first["kernels"], first["build"], ratio, mid["ours"], mid["read"])
-    cells = (r["file"], r["what"], len(rounds), figure(mid["ours"]), figure(mid["theirs"]),
-             f"{ratio:.2f}", said, f"{mid['read']:.0f}", f"{mid['compute']:.0f}", ", ".join(cached),
+    text = verdict(name, first["kernels"], first["build"], ratio, mid["ours"], mid["read"])
+    cells = (r["file"], r["what"], len(rounds), format_number(mid["ours"]), format_number(mid["theirs"]),
+             f"{ratio:.2f}", text, f"{mid['read']:.0f}", f"{mid['compute']:.0f}", ", ".join(cached),
              f"{loads[0]:.0f} to {loads[-1]:.0f}")
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def groups_of(lines):
-    """Rounds that may be taken together, the newest first."""
+def group_rounds(lines):
+    """Groups of comparable rounds, the newest group first."""
     groups = {}
     for x in lines:
         groups.setdefault((x["commit"], x["kernels"], x["kv"], x["threads"], x["build"]), []).append(x)
@@ -308,17 +310,17 @@ def show(a):
         lines = [json.loads(line) for line in f]
     old = [x for x in lines if "build" not in x]
     if old:
-        print(f"{len(old)} rounds left out that were kept by an older form of this script\n")
-    for (at, kernels, kv, threads, build), rounds in groups_of(x for x in lines if "build" in x):
-        print(f"kernels {kernels}, keys and values {kv}, {threads} threads, ours of {at}, "
-              f"llama.cpp for {build}:\n")
-        print("| file | work | rounds | ours | llama.cpp | ratio | goal | % of reading | % of products "
-              "| cached, ours and theirs | load |")
+        print(f"{len(old)} rounds ignored: recorded by an older version of this script\n")
+    for (at, kernels, kv, threads, build), rounds in group_rounds(x for x in lines if "build" in x):
+        print(f"kernels {kernels}, KV type {kv}, {threads} threads, InferFlux commit {at}, "
+              f"llama.cpp build {build}:\n")
+        print("| model | test | rounds | InferFlux t/s | llama.cpp t/s | ratio | goal | % mem | % compute "
+              "| cached (InferFlux, llama.cpp) | load |")
         print("|---|---|---|---|---|---|---|---|---|---|---|")
         for name in TABLE:
-            of_row = [x for x in rounds if x["row"] == name]
-            if of_row:
-                print(summary(name, of_row))
+            row_rounds = [x for x in rounds if x["row"] == name]
+            if row_rounds:
+                print(summary(name, row_rounds))
         print()
 
 
@@ -328,9 +330,9 @@ def main():
         show(a)
         return
     os.makedirs(os.path.dirname(os.path.abspath(a.results)), exist_ok=True)
-    until = time.monotonic() + a.seconds
+    deadline = time.monotonic() + a.seconds
     for name in a.rows.split(","):
-        run_row(a, name, until)
+        run_row(a, name, deadline)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""The other engine of bench/compare.py: llama.cpp through llama-cpp-python, in a process of its own.
+"""llama.cpp side of bench/compare.py: runs llama.cpp through llama-cpp-python in its own process.
 
-Loads a model and brings a context up to --ctx positions (from a file, if they were computed before),
-then measures the same steps once for every line of its standard input, which is the seed of the
-tokens: the median step in milliseconds and how many tokens were not computed, as JSON. With --once: a prompt of eight tokens and the first token behind it, and how
-long that took from the first line of this file on."""
+Loads a model and fills the KV cache with --ctx positions (loaded from a state file if an earlier run
+wrote one). Then it runs the same steps once for every line of stdin, which is the seed of the tokens,
+and prints JSON: the median step time in milliseconds and the number of tokens that were not computed.
+--once: computes a prompt of eight tokens and prints the time to the first token, from the start of
+this script, and the peak memory."""
 import time
 
 BEGAN = time.perf_counter()
@@ -35,7 +36,7 @@ def arguments():
 
 
 def token(seed, seq, pos, n_vocab):
-    """As bench_token of src/testing/bench.h."""
+    """The same function as bench_token in src/testing/bench.h."""
     whole = (1 << 64) - 1
     z = (seed + 0x9e3779b97f4a7c15 * (seq << 32 | pos)) & whole
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9 & whole
@@ -49,9 +50,9 @@ class Engine:
         lc.llama_backend_init()
         self.model = lc.llama_model_load_from_file(a.model.encode(), lc.llama_model_default_params())
         params = lc.llama_context_default_params()
-        own = a.rows * a.steps
-        params.n_ctx = max(CHUNK, (a.ctx + own) * (1 if a.shared else a.batch)
-                           + (a.batch * own if a.shared else 0))
+        n_new = a.rows * a.steps
+        params.n_ctx = max(CHUNK, (a.ctx + n_new) * (1 if a.shared else a.batch)
+                           + (a.batch * n_new if a.shared else 0))
         params.n_batch = params.n_ubatch = CHUNK
         params.n_seq_max = a.batch
         params.kv_unified = True
@@ -61,13 +62,14 @@ class Engine:
         self.n_vocab = lc.llama_vocab_n_tokens(lc.llama_model_get_vocab(self.model))
         self.batch = lc.llama_batch_init(CHUNK, 0, 1)
 
-    def computed(self):
-        """Tokens so far, as the engine counts them."""
+    def n_computed(self):
+        """Number of tokens computed so far, from the counters of llama.cpp."""
         perf = lc.llama_perf_context(self.context)
         return perf.n_p_eval + perf.n_eval
 
-    def feed(self, seed, seqs, rows, pos):
-        """rows tokens of each sequence from position pos on; logits of the last of each."""
+    def run_step(self, seed, seqs, rows, pos):
+        """Runs one step with `rows` tokens per sequence from position pos, and logits for the last token
+        of each sequence. Returns milliseconds."""
         b = self.batch
         b.n_tokens = seqs * rows
         for s in range(seqs):
@@ -80,37 +82,37 @@ class Engine:
         start = time.perf_counter()
         if lc.llama_decode(self.context, b):
             sys.exit("llama_decode failed")
-        lc.llama_get_logits_ith(self.context, -1)  # waits for the last of it
+        lc.llama_get_logits_ith(self.context, -1)  # waits for the end of the computation
         return (time.perf_counter() - start) * 1e3
 
-    def fill(self):
+    def fill_context(self):
         a = self.a
         if not a.ctx:
             return
-        kept = f"{a.model}.{a.ctx}.state"
-        count, room = ctypes.c_size_t(0), (lc.llama_token * 1)()
-        if not os.path.exists(kept):
+        state_path = f"{a.model}.{a.ctx}.state"
+        count, token_buffer = ctypes.c_size_t(0), (lc.llama_token * 1)()
+        if not os.path.exists(state_path):
             for at in range(0, a.ctx, CHUNK):
-                self.feed(0, 1, min(CHUNK, a.ctx - at), at)
-            lc.llama_state_seq_save_file(self.context, kept.encode(), 0, room, 0)
-        elif not lc.llama_state_seq_load_file(self.context, kept.encode(), 0, room, 1,
+                self.run_step(0, 1, min(CHUNK, a.ctx - at), at)
+            lc.llama_state_seq_save_file(self.context, state_path.encode(), 0, token_buffer, 0)
+        elif not lc.llama_state_seq_load_file(self.context, state_path.encode(), 0, token_buffer, 1,
                                               ctypes.byref(count)):
-            sys.exit(f"{kept}: cannot be read")
+            sys.exit(f"{state_path}: cannot be read")
         for s in range(1, a.batch):
             lc.llama_memory_seq_cp(self.memory, 0, s, -1, -1)
 
-    def forget(self):
+    def clear_steps(self):
         for s in range(self.a.batch):
             lc.llama_memory_seq_rm(self.memory, s, self.a.ctx, -1)
 
     def measure(self, seed):
         a = self.a
-        self.forget()
-        self.feed(~seed, a.batch, a.rows, a.ctx)  # warms up; the first that counts has other tokens there
-        self.forget()
-        before = self.computed()
-        times = [self.feed(seed, a.batch, a.rows, a.ctx + i * a.rows) for i in range(a.steps)]
-        cached = a.batch * a.rows * a.steps - (self.computed() - before)
+        self.clear_steps()
+        self.run_step(~seed, a.batch, a.rows, a.ctx)  # warm-up with other tokens
+        self.clear_steps()
+        before = self.n_computed()
+        times = [self.run_step(seed, a.batch, a.rows, a.ctx + i * a.rows) for i in range(a.steps)]
+        cached = a.batch * a.rows * a.steps - (self.n_computed() - before)
         return {"ms": sorted(times)[a.steps // 2], "cached": cached}
 
 
@@ -122,12 +124,12 @@ def main():
     lc.llama_log_set(quiet, ctypes.c_void_p(0))
     engine = Engine(a)
     if a.once:
-        engine.feed(1, 1, 8, 0)
+        engine.run_step(1, 1, 8, 0)
         ms = (time.perf_counter() - BEGAN) * 1e3
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         print(json.dumps({"ms": ms, "peak": peak}))
         return
-    engine.fill()
+    engine.fill_context()
     engine.measure(1)
     print(json.dumps(lc.llama_print_system_info().decode()), flush=True)
     for line in sys.stdin:

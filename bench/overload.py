@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""More requests than a live server can answer, over HTTP, each with a deadline: goodput at up to three
-times the capacity, and how soon the refused are told. `bench/run overload` starts the server.
+"""Goodput of a live server under overload (up to three times its capacity), with a deadline for each
+request, and the latency of load shedding. `bench/run overload` starts the server.
 
     bench/overload.py URL [--model NAME] [--seconds S] [--deadline S]
 
-Each load lasts some seconds; arrivals are random, the same each time. Capacity is what is answered
-when all come at once and have time. Beside each row stands what the simulator makes of the same arrivals with the step costs that
-the server tells."""
+Each load lasts --seconds seconds. Arrivals are random with a fixed seed. The capacity is the goodput if
+all requests arrive at once and have no deadline. The last column is the goodput that the simulator
+(testing/replay.h) predicts for the same arrivals from the step costs in the server's metrics."""
 import argparse
 import json
 import os
@@ -18,7 +18,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LOADS = (0.5, 0.8, 1, 1.5, 2, 3)
 
 
-def trace(path, rate, n):
+def write_trace(path, rate, n):
     r, at = random.Random(7), 0.0
     with open(path, "w") as f:
         for _ in range(n):
@@ -42,24 +42,24 @@ def main():
     a = p.parse_args()
     with tempfile.TemporaryDirectory() as d:
         path = os.path.join(d, "trace.csv")
-        trace(path, 1e6, 300)
-        replay(a, path, 0)  # until steps are measured
+        write_trace(path, 1e6, 300)
+        replay(a, path, 0)  # warm-up: the server measures its step times
         capacity = replay(a, path, 0)["server"]["goodput_requests_s"]
         print(f"capacity {capacity:.1f} requests/s; deadline {a.deadline} s")
-        print("load  in time/s  done refused dropped late  refused after p50, p99 ms"
-            "  first token p50, p99 s   simulated in time/s")
+        print("load  goodput/s  done refused dropped late  refusal latency p50, p99 ms"
+            "  TTFT p50, p99 s   simulated goodput/s")
         best = last = 0
         for load in LOADS:
-            trace(path, capacity * load, int(capacity * load * a.seconds))
+            write_trace(path, capacity * load, int(capacity * load * a.seconds))
             j = replay(a, path, a.deadline)
-            s, first, refused = j["server"], j["server"]["ttft_s"], j["server"]["refused_s"]
+            s, ttft, refused = j["server"], j["server"]["ttft_s"], j["server"]["refused_s"]
             last = s["goodput_requests_s"]
             best = max(best, last)
             print(f"{load:4} {last:10.1f} {s['done']:5} {s['refused']:7} {s['dropped']:7}"
                 f" {s['late'] + s['failed']:4}  {refused['p50'] * 1e3:11.2f} {refused['p99'] * 1e3:9.2f}"
-                f" {first['p50']:16.3f} {first['p99']:6.3f} {j['simulator']['goodput_requests_s']:14.1f}",
+                f" {ttft['p50']:16.3f} {ttft['p99']:6.3f} {j['simulator']['goodput_requests_s']:14.1f}",
                 flush=True)
-        print(f"at {LOADS[-1]} times the capacity {last / best:.0%} of the most")
+        print(f"goodput at {LOADS[-1]} times the capacity: {last / best:.0%} of the maximum")
 
 
 if __name__ == "__main__":

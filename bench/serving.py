@@ -1,23 +1,22 @@
 #!/usr/bin/env python3
-"""Serving beside llama-server: the same file, threads and requests, in turns in the same minutes.
+"""Serving compared with llama-server: same file, threads and requests, measured alternately.
 
     bench/serving.py --llama-server PATH MODEL.gguf [--rows serve-8,...] [--rounds 5]
                      [--results FILE] [--threads 2] [--ours build/inferfluxd]
     bench/serving.py --show [--results FILE]
 
-serve-N: N clients, each asking again as soon as it was answered, --turns times; a prompt is 128
-random tokens of its own, an answer 64 tokens, streamed from POST /completion, which both have. Tokens
-a second over all, the time to the first token (p50) and the gap between two tokens of a stream (p99).
-No token of a prompt may come from a cache, as each server says itself (cache_n of its timings; ours
-also tokens_cached), or the run ends.
-Guesses are off on both sides: random weights repeat themselves. Both compute as many sequences
-together as there are clients at most.
+serve-N: N clients in a closed loop, --turns requests each. A prompt is 128 unique random tokens; 64
+tokens are generated and streamed from POST /completion, which both servers have. Results: total output
+tokens/s, time to first token (TTFT, p50) and inter-token latency (ITL, p99). If a server reports that
+a prompt token came from its cache (cache_n in its timings; InferFlux also tokens_cached), the run ends
+with an error. Speculative decoding is off in both, since a model with random weights repeats itself.
+Both servers have as many slots as the largest number of clients.
 
-start: from the start of the process to the first token over HTTP, the file in the page cache and not
-the first start; the most memory that was resident after that, and after eight clients (rss).
+start: time from the start of the process to the first token over HTTP, with the file in the page cache
+and after a first start. rss: peak resident memory after one request, and after eight clients.
 
-Every round is a line in the results (JSON); what counts are medians, and the medians of the ratios.
-llama-server is built from the sources in the package that bench/compare.py names, with
+Every round is a line of JSON in the results file. Tables contain medians, and medians of the ratios.
+llama-server is built from the sources in the package that bench/compare.py uses, with
 -DLLAMA_BUILD_SERVER=ON and the same flags."""
 import argparse
 import contextlib
@@ -32,9 +31,9 @@ import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PROMPT, ANSWER, CTX = 128, 64, 256
+N_PROMPT, N_OUTPUT, CTX = 128, 64, 256
 CLIENTS = (1, 4, 8, 16)
-GOALS = {  # tokens a second, first token, gap: ours / theirs
+GOALS = {  # ratio InferFlux / llama-server: tokens/s, TTFT, ITL
     "serve-1": (1.4, None, None), "serve-4": (2.0, None, None), "serve-8": (2.5, 0.3, 0.5),
     "serve-16": (2.5, None, None), "start": (0.5,), "rss": (1.0,),
 }
@@ -69,10 +68,10 @@ def free_port():
 
 
 class Server:
-    """One of the two, from its start on."""
+    """A server process."""
 
     def __init__(self, command, port, env=None, is_ours=False):
-        self.port, self.is_ours, self.began = port, is_ours, time.perf_counter()
+        self.port, self.is_ours, self.start_time = port, is_ours, time.perf_counter()
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                         env={**os.environ, **(env or {})})
 
@@ -100,14 +99,14 @@ class Server:
             return next(int(line.split()[1]) for line in f if line.startswith("VmHWM")) / 1024
 
 
-def ours(a):
+def start_inferflux(a):
     port = free_port()
     return Server([a.ours, "--model", a.model, "--port", str(port), "--threads", str(a.threads),
                    "--log-level", "error", "--store", "none", "--spec", "off", "--parallel",
                    str(max(CLIENTS))], port, is_ours=True)
 
 
-def theirs(a):
+def start_llama(a):
     port = free_port()
     slots = max(CLIENTS)
     libs = os.path.dirname(os.path.abspath(a.llama_server))
@@ -116,28 +115,29 @@ def theirs(a):
                    "--no-webui", "--no-cache-prompt"], port, {"LD_LIBRARY_PATH": libs})
 
 
-# ---- a client
+# ---- client
 
-def body_of(seed, answer):
+def request_body(seed, n_output):
     r = random.Random(seed)
-    return json.dumps({"prompt": [r.randrange(300, 30000) for _ in range(PROMPT)],
-                       "n_predict": answer, "ignore_eos": True, "stream": True, "cache_prompt": False,
+    return json.dumps({"prompt": [r.randrange(300, 30000) for _ in range(N_PROMPT)],
+                       "n_predict": n_output, "ignore_eos": True, "stream": True, "cache_prompt": False,
                        "temperature": 0}).encode()
 
 
 def tokens_from_cache(end, is_ours):
-    """Of the prompt, as the server says itself; nothing may be found there."""
+    """Number of prompt tokens that the server took from a cache; the run ends if it is not 0."""
     found = end["timings"]["cache_n"]
     if is_ours:
-        found = max(found, end["tokens_cached"])  # theirs counts what it keeps, not what it found
+        # In llama-server tokens_cached is the number of tokens in the slot, not of cache hits.
+        found = max(found, end["tokens_cached"])
     if found:
         sys.exit(f"{found} tokens of a prompt came from a cache")
     return found
 
 
-def ask(server, seed, answer=ANSWER):
-    """When each event of the answer came, after the send, and how many tokens came from a cache."""
-    body = body_of(seed, answer)
+def send_request(server, seed, n_output=N_OUTPUT):
+    """Arrival times of the response's events (seconds after sending), and tokens from a cache."""
+    body = request_body(seed, n_output)
     times, text, last = [], b"", None
     with socket.create_connection(("127.0.0.1", server.port)) as s:
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -153,23 +153,23 @@ def ask(server, seed, answer=ANSWER):
                     last = line[6:]
                     times.append(now)
     if not last:
-        sys.exit(f"no answer: {text[:300]!r}")
+        sys.exit(f"no response: {text[:300]!r}")
     end = json.loads(last)
     if not end.get("stop"):
-        sys.exit(f"an answer without its end: {last[:300]!r}")
-    if end["tokens_predicted"] != answer:
-        sys.exit(f"{end['tokens_predicted']} tokens, not {answer}")
+        sys.exit(f"incomplete response: {last[:300]!r}")
+    if end["tokens_predicted"] != n_output:
+        sys.exit(f"{end['tokens_predicted']} tokens, not {n_output}")
     return times, tokens_from_cache(end, server.is_ours)
 
 
-def crowd(server, clients, turns, seed):
-    """Tokens a second, first token (p50, ms), gap (p99, ms)."""
+def run_clients(server, clients, turns, seed):
+    """Tokens/s, TTFT (p50, ms), ITL (p99, ms)."""
     all_times, lock = [], threading.Lock()
     server.cached = 0
 
     def client(i):
         for t in range(turns):
-            times, cached = ask(server, f"{seed}-{i}-{t}")
+            times, cached = send_request(server, f"{seed}-{i}-{t}")
             with lock:
                 all_times.append(times)
                 server.cached += cached
@@ -180,68 +180,69 @@ def crowd(server, clients, turns, seed):
         t.start()
     for t in threads:
         t.join()
-    took = time.perf_counter() - start
+    seconds = time.perf_counter() - start
     if len(all_times) != clients * turns:
-        sys.exit("a client's answer is missing")
+        sys.exit("a response is missing")
     gaps = sorted(b - a for times in all_times for a, b in zip(times, times[1:-1]))
     first = statistics.median(times[0] for times in all_times)
-    return clients * turns * ANSWER / took, first * 1e3, gaps[int(0.99 * (len(gaps) - 1))] * 1e3
+    return clients * turns * N_OUTPUT / seconds, first * 1e3, gaps[int(0.99 * (len(gaps) - 1))] * 1e3
 
 
 # ---- rows
 
-def put(a, row, mine, other, cached=None):
-    line = {"row": row, "ours": mine, "theirs": other, "cached": cached, "load": os.getloadavg()[0],
+def write_result(a, row, inferflux, llama, cached=None):
+    line = {"row": row, "ours": inferflux, "theirs": llama, "cached": cached, "load": os.getloadavg()[0],
             "when": time.strftime("%F %T"), "threads": a.threads, "model": os.path.basename(a.model)}
     with open(a.results, "a", encoding="ascii") as f:
         f.write(json.dumps(line) + "\n")
-    shown = "  ".join(f"{x:.1f} / {y:.1f} = {x / y:.2f}" for x, y in zip(mine, other))
-    said = f"  cached {cached[0]} {cached[1]}" if cached else ""
-    print(f"{row:9} {shown}{said}  load {line['load']:.1f}", flush=True)
+    shown = "  ".join(f"{x:.1f} / {y:.1f} = {x / y:.2f}" for x, y in zip(inferflux, llama))
+    cached_text = f"  cached {cached[0]} {cached[1]}" if cached else ""
+    print(f"{row:9} {shown}{cached_text}  load {line['load']:.1f}", flush=True)
 
 
 def serve(a, rows):
-    with ours(a) as mine, theirs(a) as other:
-        for server in (mine, other):
+    with start_inferflux(a) as inferflux, start_llama(a) as llama:
+        for server in (inferflux, llama):
             server.until_ready()
-            crowd(server, 2, 1, "warm")
+            run_clients(server, 2, 1, "warm")
         for row in rows:
             n = int(row.split("-")[1])
             for i in range(a.rounds):
                 seed = f"{time.time()}-{i}"
                 turns = max(a.turns, 8 // n)
-                found = [crowd(server, n, turns, seed) for server in (mine, other)]
-                put(a, row, *found, [mine.cached, other.cached])
+                found = [run_clients(server, n, turns, seed) for server in (inferflux, llama)]
+                write_result(a, row, *found, [inferflux.cached, llama.cached])
 
 
 def start(a):
     for i in range(a.rounds + 1):
         found = []
-        for make in (ours, theirs):
+        for make in (start_inferflux, start_llama):
             with make(a) as server:
                 server.until_ready()
-                ask(server, f"start-{i}", 1)
-                found.append([(time.perf_counter() - server.began) * 1e3])
+                send_request(server, f"start-{i}", 1)
+                found.append([(time.perf_counter() - server.start_time) * 1e3])
         if i:  # the first start may pack the weights and fill the page cache
-            put(a, "start", *found)
+            write_result(a, "start", *found)
 
 
-def rss(a):
+def measure_rss(a):
     found = []
-    for make in (ours, theirs):
+    for make in (start_inferflux, start_llama):
         with make(a) as server:
             server.until_ready()
-            ask(server, "rss", 1)
-            small = server.peak_mb()
-            crowd(server, 8, 1, "rss")
-            found.append((small, server.peak_mb()))
-    put(a, "rss", *found)
+            send_request(server, "rss", 1)
+            first_rss = server.peak_mb()
+            run_clients(server, 8, 1, "rss")
+            found.append((first_rss, server.peak_mb()))
+    write_result(a, "rss", *found)
 
 
 def show(a):
     with open(a.results, encoding="ascii") as f:
         lines = [json.loads(line) for line in f]
-    print("| row | rounds | ours / llama-server, each measure | goals | cached, ours and theirs |")
+    print("| row | rounds | InferFlux / llama-server = ratio, per result | goals "
+          "| cached (InferFlux, llama-server) |")
     print("|---|---|---|---|---|")
     for row, goals in GOALS.items():
         rounds = [x for x in lines if x["row"] == row]
@@ -249,13 +250,13 @@ def show(a):
             continue
         cells = []
         for k in range(len(rounds[0]["ours"])):
-            mine, other = (statistics.median(x[who][k] for x in rounds) for who in ("ours", "theirs"))
+            inferflux, llama = (statistics.median(x[who][k] for x in rounds) for who in ("ours", "theirs"))
             ratio = statistics.median(x["ours"][k] / x["theirs"][k] for x in rounds)
-            cells.append(f"{mine:.1f} / {other:.1f} = {ratio:.2f}")
+            cells.append(f"{inferflux:.1f} / {llama:.1f} = {ratio:.2f}")
         cached = [x["cached"] for x in rounds if x.get("cached")]
-        said = ", ".join(str(sum(c[i] for c in cached)) for i in (0, 1)) if cached else ""
+        cached_text = ", ".join(str(sum(c[i] for c in cached)) for i in (0, 1)) if cached else ""
         print(f"| {row} | {len(rounds)} | {', '.join(cells)} | {', '.join(str(g or '') for g in goals)} "
-              f"| {said} |")
+              f"| {cached_text} |")
 
 
 def main():
@@ -271,7 +272,7 @@ def main():
     if "start" in rows:
         start(a)
     if "rss" in rows:
-        rss(a)
+        measure_rss(a)
 
 
 if __name__ == "__main__":
