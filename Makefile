@@ -1,6 +1,6 @@
-# InferFlux: `make help` lists the targets; README.md says what they are for.
+# InferFlux: `make help` lists the targets; README.md and CONTRIBUTING.md describe them.
 #
-# One build directory per way of building, so that switching costs nothing:
+# Each build variant has its own directory, so a change of the variant does not cause a rebuild:
 #   build/        release, $(CC)             build/asan    address + undefined sanitizers
 #   build/clang   release, clang             build/tsan    thread sanitizer
 #   build/small   SMALL=1, address sanitizer (two-token pages, two-row batches, seven-byte reads)
@@ -22,11 +22,11 @@ WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes 
         -Wcast-qual -Wwrite-strings -Wundef -Wvla -Wformat=2 -Wno-format-nonliteral \
         -Wno-unused-parameter -Wno-missing-field-initializers
 ifeq (,$(findstring clang,$(CC)))
-# Wrong more often than right; clang's flow analysis stays an error.
+# Mostly false positives in gcc. clang's flow analysis covers them and is an error.
 WARN += -Wno-format-truncation -Wno-clobbered -Wno-maybe-uninitialized
 endif
 
-# Written by tools/deps, which installs missing packages first (apt) and says so.
+# tools/deps writes build/pkg.mk. It first installs missing packages with apt and prints their names.
 NO_BUILD := help clean fmt lint
 ifneq (,$(filter-out $(NO_BUILD),$(or $(MAKECMDGOALS),all)))
 include build/pkg.mk
@@ -40,11 +40,11 @@ CFLAGS   += -std=gnu11 -ffp-contract=off -fno-math-errno -fPIC -fvisibility=hidd
 LDFLAGS  += -pthread $(V_CFLAGS) $(V_LDFLAGS)
 LIBS     := $(PKG_LIBS) -lm
 
-# Each instruction set is a translation unit with its own flags; nothing else may use them.
+# The flags of an instruction set apply only to the source files of its kernels.
 ISA_avx2   := -mavx2 -mfma -mf16c $(V_ISA_OPT)
 ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c $(V_ISA_OPT)
-# AMX instructions are written in assembly, the code around them uses AVX-512. The definition of the
-# AMX set (tests/kernel) is plain C, which runs on every processor.
+# AMX instructions are written in assembly; the code around them uses AVX-512. The reference of the
+# AMX set (tests/kernel/x86_amx_definition.c) is plain C and runs on every CPU.
 ISA_amx    := $(ISA_avx512) -mavx512bf16
 isa = $(if $(filter %/x86_amx_definition.c,$(1)),,$(if $(findstring x86_amx,$(1)),$(ISA_amx),$(if $(findstring x86_avx512,$(1)),$(ISA_avx512),$(if $(findstring x86_avx2,$(1))$(findstring x86_avxvnni,$(1)),$(ISA_avx2)))))
 
@@ -80,8 +80,8 @@ $(B)/inferfluxd: $(B)/src/cmd/inferfluxd_main.o $(LIB)
 $(B)/inferctl: $(B)/src/cmd/inferctl_main.o $(CTL_OBJ) $(TESTING_LIB) $(LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) $(CTL_LIBS)
 
-# Tests, benchmarks and tools written in C: one source, one program, all linked with the library.
-# Failures can only be injected where TESTING says so.
+# Tests, benchmarks and tools in C: each source file is a program, linked with the library. Failures
+# can be injected only in builds with -DTESTING, so tests/fault is not built in others.
 TEST_SRC  := $(filter-out tests/fuzz/% $(if $(findstring TESTING,$(V_CPPFLAGS)),,tests/fault/%), \
              $(wildcard tests/*/test_*.c))
 TEST_BIN  := $(TEST_SRC:%.c=$(B)/%)
@@ -91,7 +91,8 @@ TOOL_BIN  := $(TOOL_SRC:%.c=$(B)/%)
 $(TEST_BIN): $(B)/%: $(B)/%.o $(TESTING_LIB) $(LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(TESTING_LIB) $(LIB) $(LIBS) -lcmocka
 
-# Sets that need not run here, once more in a form that does: for tests and bench/kernels.
+# Kernel sets that the CPU may lack, compiled in a form that it can run (EVEX encoding, AMX in
+# software), for tests and bench/kernels.
 EVEX_OBJ := $(addprefix $(B)/tests/kernel/,x86_avxvnni_evex.o x86_avxvnni_evex_wide.o)
 SOFT_OBJ := $(addprefix $(B)/tests/kernel/,x86_amx_soft.o x86_amx_float_soft.o x86_amx_attn_soft.o \
             x86_amx_definition.o) $(EVEX_OBJ)

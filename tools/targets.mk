@@ -1,4 +1,4 @@
-# Everything that is not compiling: run, test, bench, fuzz, format, install, help.
+# Targets other than compilation: run, test, bench, fuzz, format, install, help.
 
 .DEFAULT_GOAL := all
 
@@ -21,7 +21,7 @@ check:
 	@tools/check-banned
 	@tools/check-headers
 
-# Long ones, on demand.
+# Long-running targets, which `make test` does not run.
 .PHONY: bench fuzz soak
 bench: $(PROGRAMS) $(TOOL_BIN)
 	@bench/run $(BENCH)
@@ -31,7 +31,8 @@ fuzz:
 	@tools/deps build test
 	@tests/fuzz/run $(FUZZ_SECONDS)
 
-# A million requests cancelled in whatever they are at; nothing may be left behind.
+# Cancels a million simulated requests, each in a random state, and checks that no page, sequence or
+# event is leaked.
 .PHONY: cancels
 cancels: $(B)/tests/sim/test_sim
 	@SIM_CANCELS=1000000 $(B)/tests/sim/test_sim
@@ -39,7 +40,7 @@ cancels: $(B)/tests/sim/test_sim
 soak: $(PROGRAMS)
 	@BUILD=$(B) tests/soak/run
 
-# Instructions that this machine may lack, on an emulated processor that has them.
+# Kernel tests on an emulated CPU (Bochs) with the instructions that this machine may lack.
 .PHONY: emulated
 emulated:
 	@tests/emulated/run
@@ -56,7 +57,7 @@ lint: check
 SONAME := libinferflux.so.0
 SHLIB  := $(B)/$(SONAME)
 
-# FHS layout below PREFIX; DESTDIR for packagers.
+# Installs in the FHS layout below PREFIX. DESTDIR is a staging directory for packages.
 .PHONY: install
 BINDIR  := $(DESTDIR)$(PREFIX)/bin
 LIBDIR  := $(DESTDIR)$(PREFIX)/lib
@@ -93,19 +94,19 @@ clean:
 .PHONY: help
 help:
 	@echo "make            build build/inferfluxd and build/inferctl"
-	@echo "make run        install what is missing, build, serve models/demo.gguf (HOST=, PORT=)"
-	@echo "make test       install test tools, build every variant, run everything"
-	@echo "make check      the limits a machine enforces: layers, sizes, banned calls, headers"
-	@echo "make bench      measure (BENCH=kernels|serve|decode|compare picks one)"
-	@echo "make fuzz       every fuzzer for FUZZ_SECONDS=600 each"
-	@echo "make cancels    a million requests cancelled at random moments, in the simulator"
-	@echo "make soak       clients that stall, hang up and flood, for SOAK_SECONDS=600"
-	@echo "make emulated   tests of AMX and AVX-VNNI on an emulated processor; some 20 minutes"
+	@echo "make run        install missing packages, build, serve models/demo.gguf (HOST=, PORT=)"
+	@echo "make test       install test packages, build every variant, run all tests"
+	@echo "make check      check layers, sizes, banned functions, headers"
+	@echo "make bench      run benchmarks (BENCH=kernels|serve|decode|compare selects one)"
+	@echo "make fuzz       run every fuzzer for FUZZ_SECONDS=600 each"
+	@echo "make cancels    cancel a million requests in random states, in the simulator"
+	@echo "make soak       run slow, disconnecting and flooding clients for SOAK_SECONDS=600"
+	@echo "make emulated   test AMX and AVX-VNNI on an emulated CPU; takes about 20 minutes"
 	@echo "make fmt lint   format the C code; check format and limits"
-	@echo "make install    PREFIX=/usr/local DESTDIR="
+	@echo "make install    install the programs, library and documents (PREFIX=/usr/local DESTDIR=)"
 	@echo "Options: VARIANT=release|asan|tsan|small  CC=gcc|clang  V=1 (show commands)"
 
-# The documents that the program writes itself.
+# Documents that inferfluxd generates from its tables of options and metrics.
 .PHONY: docs
 docs: $(B)/inferfluxd
 	@$(B)/inferfluxd --print-docs | awk '/^# Metrics/ { out = "docs/metrics.md" } \

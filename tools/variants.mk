@@ -1,4 +1,4 @@
-# Ways of building. `make VARIANT=asan tests` builds one; `make test` builds them all.
+# Build variants. `make VARIANT=asan tests` builds one; `make test` builds all.
 ifeq ($(VARIANT),release)
 B := build$(if $(findstring clang,$(CC)),/clang)
 else
@@ -18,8 +18,8 @@ V_CFLAGS_tsan    := -fsanitize=thread -fno-omit-frame-pointer
 V_CFLAGS_small   := $(SAN_ASAN)
 V_CFLAGS_fuzz    := $(SAN_ASAN) -fsanitize=fuzzer-no-link
 
-# Where sanitizers watch, kernels compile in half the time that -O3 takes, and traces name lines without
-# what else debuggers want, which is half of a test program.
+# Sanitizer builds use -O2 for the kernels, which compiles in half the time of -O3, and -g1, which is
+# enough for line numbers in traces and halves the size of a test program.
 ifeq ($(VARIANT),release)
 V_OPT     := -O2 -g
 V_ISA_OPT := -O3
