@@ -1,7 +1,7 @@
-"""A conversation as the text that the model sees: what template.jinja renders, in Python.
+"""Chat template of the demo model in Python: renders conversations to the same bytes as template.jinja.
 
-Training needs to know which part of the text the model has to write, so this says it piece by
-piece; that both render the same bytes is tested (tests/golden/test_demo_data.py).
+The text is rendered in pieces, which are marked as written by the model or not, since training
+computes the loss only for the former. tests/golden/test_demo_data.py compares both renderers.
 """
 
 import json
@@ -16,8 +16,8 @@ def as_json(value):
 
 
 def slot_text(schema, optional):
-    """What stands for the value of a parameter: '"string"', '"low|high"?', 'integer (How many.)'.
-    Anything but such plain types is written out."""
+    """Placeholder for the value of a parameter: '"string"', '"low|high"?', 'integer (How many.)'. Schemas
+    other than these simple types are rendered as JSON."""
     kind, choices = schema.get("type"), schema.get("enum")
     if kind in ("string", "integer", "number", "boolean"):
         text = "|".join(map(str, choices)) if choices else kind
@@ -29,7 +29,7 @@ def slot_text(schema, optional):
 
 
 def tool_text(function):
-    """A tool as the call of it with slots for values, after its description."""
+    """Renders a tool as its description and an example call with placeholders for the values."""
     schema = function.get("parameters") or {}
     required, slots = schema.get("required") or (), []
     for name, value in (schema.get("properties") or {}).items():
@@ -46,7 +46,7 @@ def calls_text(calls):
 
 
 def parse_calls(text):
-    """The calls of an answer that consists of nothing else; None for any other answer."""
+    """Tool calls of a response that contains only tool calls; None for any other response."""
     calls, rest = [], text.strip()
     while rest:
         body, end, after = rest.removeprefix(CALL).partition(END_CALL)
@@ -64,7 +64,8 @@ def parse_calls(text):
 
 
 def split_thought(text):
-    """(thought or None, answer) of what the model wrote; an open thought has no answer."""
+    """Splits generated text into (reasoning or None, answer). If the reasoning is not closed the answer
+    is empty."""
     if not text.startswith(THINK):
         return None, text
     thought, _, answer = text.removeprefix(THINK).partition(END_THINK)
@@ -72,7 +73,7 @@ def split_thought(text):
 
 
 def messages_of(dialogue, n_turns=None, close=True):
-    """The first n_turns as chat messages; not close: without the last answer."""
+    """Chat messages of the first n_turns; if not `close`, without the last response."""
     messages = []
     if dialogue["system"]:
         messages.append({"role": "system", "content": dialogue["system"]})
@@ -117,8 +118,8 @@ def _answer_text(message, with_thought):
 
 
 def pieces(messages, tools=None, think=False):
-    """[(text, whether the model must write it)]; a thinking model's older answers, whose thoughts
-    are gone from the prompt, are nothing to learn from."""
+    """[(text, whether it is trained)]. If reasoning is enabled, responses before the last user message
+    are not trained, since the template removes their reasoning."""
     system = _system_text(messages[0] if messages else {}, tools, think)
     out = [] if system is None else [(f"{START}system\n{system}{END}\n", False)]
     asked = max((i for i, m in enumerate(messages) if m["role"] == "user"), default=-1)
@@ -140,5 +141,5 @@ def pieces(messages, tools=None, think=False):
 
 
 def prompt(messages, tools=None, think=False):
-    """What the model is given to go on from."""
+    """Prompt for the next response."""
     return "".join(t for t, _ in pieces(messages, tools, think)) + f"{START}assistant\n"

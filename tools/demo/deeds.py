@@ -1,7 +1,7 @@
-"""What tools do and how people ask for it: the deeds that tools.py makes tools and requests of.
+"""Tool actions ("deeds"), from which tools.py generates tools and requests.
 
-A deed has verbs for the tool's name, descriptions, parameters (role: kind of value), requests and
-the answer that is made of the tool's result. {noun} is what the tool is about.
+A deed has verbs for the tool's name, descriptions, parameters (slot: kind of value), patterns of
+requests, and the pattern of the response to the tool's result. {noun} is the object of the tool.
 """
 
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ class Deed:
     about: str
     roles: dict
     requests: list
-    answer: str  # what a plain result becomes
-    special: dict = field(default_factory=dict)  # more requests for some nouns
+    answer: str  # pattern of the response to a successful result
+    special: dict = field(default_factory=dict)  # noun: additional request patterns
 
 
 GET = "[get|fetch|find|check|look up|show|show me|tell me|give me|I need|please find]"
@@ -300,14 +300,14 @@ DEEDS = {
     ),
 }
 
-# deed: how often a tool does that
+# Relative frequency of each deed.
 WEIGHTS = {
     "of place": 22, "of thing": 12, "of person": 12, "by code": 8, "send": 8, "set": 5, "mode": 5,
     "switch": 5, "order": 4, "book": 5, "search": 8, "list": 4, "add to": 4, "delete": 3,
     "convert": 3, "move": 4, "sum": 3, "product": 2,
 }  # fmt: skip
 
-# kind of value: (names of parameters, descriptions)
+# Kind of value: (parameter names, pattern of descriptions).
 PARAMETERS = {
     "place": ("city location place town city_name destination where city location", "[The |]"
               "[city|place|town|location][|, for example Paris|, e.g. Berlin| name]."),
@@ -348,7 +348,7 @@ PARAMETERS = {
     "flag": ("details verbose full history pictures", "[Whether to add|Add|With] {name}."),
 }  # fmt: skip
 
-# An optional parameter, of what kind of value, and how a request mentions it.
+# Kind of value of an optional parameter: pattern with which a request mentions it.
 EXTRAS = {
     "days": "[ for {x} days| for the next {x} days|, {x} days]",
     "limit": "[, at most {x}|, only {x}|, no more than {x}]",

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the demo model as GGUF: matrices as Q8_0, norms as F32, from the averaged weights.
+"""Converts a checkpoint of the demo model to GGUF: averaged weights, matrices as Q8_0, norms as F32.
 
-The same checkpoint gives the same bytes. --check reads the file back, computes with what it says
-and compares with the checkpoint.
+Equal checkpoints give equal bytes. --check loads the file and compares its responses with those of
+the checkpoint.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def pairs_of(config, tokenizer):
 
 
 def tensors_of(model):
-    """Parameter names are tensor names, but for the ending."""
+    """[(name, array, type)]. Tensor names are the parameter names plus ".weight"."""
     return [
         (name + ".weight", p.detach().float().numpy(), gguf.F32 if p.dim() == 1 else gguf.Q8_0)
         for name, p in model.named_parameters()
@@ -103,7 +103,7 @@ def model_of_gguf(path):
 
 
 def check(checkpoint, path, n_dialogues):
-    """The share of greedy answers that the file and the checkpoint have in common."""
+    """Share of greedy responses that are equal for the file and the checkpoint."""
     asked = measure.questions("export", n_dialogues)
     ours = measure.ask_here(*model_of_checkpoint(checkpoint))(asked)
     theirs = measure.ask_here(*model_of_gguf(path))(asked)
@@ -112,7 +112,7 @@ def check(checkpoint, path, n_dialogues):
         if a != b:
             asked_last = question.messages[-1]["content"]
             print(f"differs: {asked_last!r}: {a!r}, from the file {b!r}")
-    print(f"{same} of {len(asked)} answers are the same from the file as from the checkpoint")
+    print(f"{same} of {len(asked)} responses are equal for the file and the checkpoint")
     return same / len(asked)
 
 
@@ -120,14 +120,14 @@ def main():
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("checkpoint", help="a file that train.py wrote")
-    p.add_argument("out", help="the GGUF file")
+    p.add_argument("checkpoint", help="checkpoint written by train.py")
+    p.add_argument("out", help="path of the GGUF file")
     p.add_argument(
         "--check",
         type=int,
         default=0,
         metavar="N",
-        help="compare the answers in N dialogues; exit status 1 when over 3 %% differ",
+        help="compare the responses in N dialogues; exit status 1 if more than 3 %% differ",
     )
     p.add_argument("--threads", type=int, default=os.cpu_count())
     args = p.parse_args()

@@ -1,8 +1,8 @@
-"""What the demo model knows about InferFlux and about itself.
+"""Facts about InferFlux and the demo model itself, with questions and responses.
 
-A fact is (name, questions, answers, has, lacks): patterns as generate.expand() reads them, answers
-of which any is right, and the strings that make an answer right: every group in `has` needs one
-of its alternatives, and nothing in `lacks` may appear. Comparison ignores case.
+A fact is (name, questions, answers, has, lacks): patterns for patterns.expand(), alternative
+responses, and the condition for a correct response: it contains at least one alternative of each
+group in `has` and none of the strings in `lacks`. The comparison ignores case.
 """
 
 WHAT = "[what is|what's|what exactly is|explain|describe|tell me about|what do you know about]"
@@ -364,7 +364,7 @@ PRODUCT = [
         ["--config"]], []),
 ]
 
-# flag, words for what it sets, answers, groups that an answer must have
+# (flag, terms for the setting, responses, groups of strings that a response must contain)
 FLAGS = [
     ("--host", ["the host", "the address", "the host address", "the listen address"],
      ["--host sets the address that the server listens on. The default is 127.0.0.1.",
@@ -410,7 +410,7 @@ SETTING_QUESTIONS = [
     "where do I [set|change|choose] {setting}", "is there [a flag|an option] for {setting}",
 ]
 
-# path, words for its purpose, answers, groups that an answer must have
+# (path, terms for its purpose, responses, groups of strings that a response must contain)
 ENDPOINTS = [
     ("/v1/chat/completions", ["chat", "conversations", "chat messages", "a chat"],
      ["POST /v1/chat/completions answers a chat: messages go in, the next message comes out.",

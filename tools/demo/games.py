@@ -1,4 +1,4 @@
-"""Turns about words: opposites, plurals, letters, rhymes, what comes after what."""
+"""Word games: opposites, plurals, letters, rhymes, order of days, months and letters."""
 
 import string
 
@@ -21,7 +21,7 @@ RHYME = {
     word: [w for w in group if w != word] for group in words.groups(words.RHYMES) for word in group
 }
 IT = "[the word |||]"
-LETTERS = ("first letter", "last letter", "spelling", "length", "letter count")  # of a word
+LETTERS = ("first letter", "last letter", "spelling", "length", "letter count")  # games about one word
 
 
 def spelled(word):
@@ -45,7 +45,7 @@ def _letter_count(rng, word):
     return text, answer, [[f"{letter} appears {times}"]]
 
 
-# kind: (words, patterns, answer(word), what an answer must have)
+# kind: (words, patterns, response(word), groups of strings that a response must contain)
 GAMES = {
     "opposite": (
         sorted(OPPOSITE),
@@ -161,7 +161,7 @@ def game(kind):
 
 
 def drill(rng):
-    """A bare fact about a word as (what is given, what follows)."""
+    """Bare fact about a word as (prompt, continuation)."""
     kind = rng.choice(
         sorted(GAMES) + ["spelling", "letter count", "order", "order", "rhyme", "rhyme", "rhyme"]
     )
@@ -187,7 +187,7 @@ def strange_word(rng, talk):
 
 
 def _follows(rng):
-    """A day, month or letter, the pattern that asks for the one after or before it, the answer."""
+    """(day, month or letter; pattern of a question for the next or previous one; response)"""
     line, noun = rng.choice(
         ((words.DAYS, "day"), (words.MONTHS, "month"), (list(string.ascii_lowercase), "letter"))
     )

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the dialogues that the demo model is trained and measured on.
+"""Generates the dialogues for training and measuring the demo model.
 
-Everything here is made by this program from its own patterns and word lists; the same seed gives
-the same dialogues. Every turn has a key that says what is new about it (the normalised wording,
-or the pair of numbers of a sum). A tenth of all keys, chosen by a hash, is held out: turns with
-such a key never occur in training, and only such turns are measured.
+All text is generated from the patterns and word lists in this folder; equal seeds give equal
+dialogues. Every turn has a key that identifies its content (the normalised wording, or the pair of
+numbers of a sum). A tenth of all keys, selected by a hash, is held out: turns with such a key never
+occur in training, and only such turns are measured.
 """
 
 import argparse
@@ -28,7 +28,8 @@ from talk import DO_NOT_KNOW, Talk, Turn
 
 
 def lookup(category, table, always_trained):
-    """Questions of at most `always_trained` words are what everybody types: never held out."""
+    """Questions about a table of facts. Questions of at most `always_trained` words are very common in
+    practice and are never held out."""
 
     def make(rng, talk):
         name, patterns, answers, has, lacks = rng.choice(table)
@@ -138,7 +139,7 @@ def ask_name(rng, talk):
     return Turn(text, "I do not know your name. You have not told me.", "name", DO_NOT_KNOW, key)
 
 
-# ---- follow-ups that look back --------------------------------------------------------------
+# ---- follow-ups that refer to earlier turns -------------------------------------------------
 
 ELLIPSIS = (
     "[and {x}|what about {x}|and what about {x}|how about {x}|{x}|now {x}|and for {x}|same for {x}]"
@@ -146,7 +147,7 @@ ELLIPSIS = (
 
 
 def and_this(rng, talk):
-    """'and --port?', 'what about dog?': the same question about something else."""
+    """Elliptic follow-up with another object: 'and --port?', 'what about dog?'."""
     kind = talk.last.about.get("and") if talk.last else None
     if kind is None:
         return None
@@ -243,7 +244,7 @@ def ask_again(rng, talk):
     return Turn(text, said, "memory", {"exact": [said]}, key, dict(talk.last.about))
 
 
-# ---- everything else ------------------------------------------------------------------------
+# ---- other turns ----------------------------------------------------------------------------
 
 
 def _slots(table):
@@ -290,13 +291,13 @@ SYSTEM = [
 
 
 def drill(rng):
-    """A question from a dialogue, and the words that repeat it."""
+    """A question, and the response that quotes it."""
     while not is_quotable(said := plain(rng, 1)["turns"][0].user):
         pass
     return said, f' You asked: "{said}"'
 
 
-# (generator, how often)
+# (generator, weight)
 OPENERS = [
     (lookup("chat", facts.CHAT, 5), 10),
     (lookup("about itself", facts.SELF, 4), 10),
@@ -335,17 +336,18 @@ LOOKING_BACK = [
     (ask_first, 5),
 ]
 MEASURED_TOO = [(not_known_unseen, 4)]
-TRAINED_MORE = [(jsons.json_turn, 30), (arithmetic("-", "subtraction"), 12)]  # learned slowly
+TRAINED_MORE = [(jsons.json_turn, 30), (arithmetic("-", "subtraction"), 12)]  # these are learned slowly
 
 
 def next_turn(rng, talk, held_out):
-    """A turn on the wanted side of the split."""
+    """Generates a turn which is held out, or one which is not."""
     openers = OPENERS + (MEASURED_TOO if held_out else TRAINED_MORE)
     while True:
         back = talk.turns and rng.random() < 0.4
         table = LOOKING_BACK if back else openers
         maker = rng.choices([m for m, _ in table], [w for _, w in table])[0]
-        for _ in range(60):  # stay with the choice, or rare sides of the split would tilt the mix
+        # Retry with the same generator: a new choice would change the mix of categories.
+        for _ in range(60):
             turn = maker(rng, talk)
             if turn is None:
                 break
@@ -355,14 +357,14 @@ def next_turn(rng, talk, held_out):
 
 
 def thinking(rng, dialogue):
-    """The same dialogue with thoughts."""
+    """Adds reasoning to a dialogue."""
     for turn in dialogue["turns"]:
         turn.thought = thoughts.thought(turn)
     return {**dialogue, "think": True}
 
 
 def plain(rng, n_turns, held_out=False):
-    """A dialogue without tools."""
+    """Generates a dialogue without tools."""
     talk = Talk()
     system = None
     if rng.random() < 0.25:
@@ -373,7 +375,7 @@ def plain(rng, n_turns, held_out=False):
 
 
 def beside_tools(rng, offered, held_out):
-    """A turn that needs none of the tools at hand."""
+    """Generates a turn that requires none of the offered tools."""
     taken = {w for t in offered for w in tools.stems(t.noun + " " + t.name.replace("_", " "))}
     adds = any(t.deed in ("sum", "product") for t in offered)
     for _ in range(100):
@@ -392,8 +394,8 @@ def with_tools(rng, n_turns, held_out=False, most_tools=4, has_results=True):
 
 
 def dialogue(rng, n_turns, held_out=False, most_tools=4):
-    """{"system": text or None, "tools": as clients send them or None, "think": bool,
-    "turns": [Turn]}"""
+    """Generates {"system": text or None, "tools": list in API format or None, "think": bool,
+    "turns": [Turn]}."""
     has_tools = rng.random() < PART_WITH_TOOLS
     think = rng.random() < PART_THINKING
     if think:
@@ -406,7 +408,7 @@ def dialogue(rng, n_turns, held_out=False, most_tools=4):
 
 
 def dialogues(seed, count, held_out=False, max_turns=6):
-    """`count` dialogues of 1..max_turns turns, short ones more often."""
+    """Yields `count` dialogues of 1 to max_turns turns; short ones are more frequent."""
     for i in range(count):
         rng = random.Random(f"{seed}/{i}/{held_out}")
         n = min(rng.randint(1, max_turns), rng.randint(1, max_turns))
@@ -417,12 +419,12 @@ def main():
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("--seed", default="demo", help="any text")
-    p.add_argument("--count", type=int, default=10, help="how many dialogues")
+    p.add_argument("--seed", default="demo", help="seed: any text")
+    p.add_argument("--count", type=int, default=10, help="number of dialogues")
     p.add_argument("--max-turns", type=int, default=6)
-    p.add_argument("--held-out", action="store_true", help="from the part that is never trained")
+    p.add_argument("--held-out", action="store_true", help="generate held-out turns only")
     p.add_argument(
-        "--text", action="store_true", help="for reading, instead of one JSON object a line"
+        "--text", action="store_true", help="print rendered text instead of one JSON object per line"
     )
     args = p.parse_args()
     for d in dialogues(args.seed, args.count, args.held_out, args.max_turns):

@@ -1,8 +1,8 @@
-"""Writes and reads GGUF version 3: as much of it as the demo model needs.
+"""Writer and reader for the subset of GGUF version 3 that the demo model uses.
 
-Layout, all little endian: "GGUF", u32 version, u64 tensors, u64 key-values; the key-values; per
-tensor its name, u32 dimensions, u64 sizes (fastest first), u32 type, u64 offset; then, from the
-next multiple of 32 bytes, the data, every tensor at a multiple of 32.
+Layout, little-endian: "GGUF", u32 version, u64 number of tensors, u64 number of key-value pairs; the
+pairs; for each tensor its name, u32 number of dimensions, u64 sizes (fastest first), u32 type, u64
+offset; then the data, which starts at a multiple of 32 bytes, as does each tensor.
 """
 
 import struct
@@ -19,7 +19,7 @@ _SIMPLE = {U32: "<I", I32: "<i", FLOAT: "<f", BOOL: "<?"}
 
 
 def quantise_q8_0(m):
-    """Rows of blocks: a half-precision scale and 32 signed bytes."""
+    """Quantises matrix rows to Q8_0 blocks: a half-precision scale and 32 signed bytes."""
     x = np.ascontiguousarray(m, dtype=np.float32).reshape(-1, BLOCK)
     scale = np.abs(x).max(axis=1, keepdims=True) / np.float32(127)
     inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale > 0)
@@ -56,7 +56,7 @@ def _padding(n):
 
 
 def write(path, pairs, tensors):
-    """pairs: [(key, kind, value)], an array's value being (kind, items);
+    """pairs: [(key, kind, value)], where the value of an array is (kind, items);
     tensors: [(name, float32 array, F32 or Q8_0)]."""
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(pairs))
     head += b"".join(_string(k) + struct.pack("<I", kind) + _value(kind, v) for k, kind, v in pairs)
@@ -96,7 +96,7 @@ class _Cursor:
 
 
 def read(path):
-    """({key: value}, {name: float32 array}) of a file that write() made."""
+    """Reads a file written by write(): ({key: value}, {name: float32 array})."""
     with open(path, "rb") as f:
         c = _Cursor(f.read())
     if c.raw[:4] != b"GGUF":

@@ -1,4 +1,4 @@
-"""Turns that ask for a small JSON object: keys that are named, values that are told."""
+"""Requests for a small JSON object with given keys, and values given in the text."""
 
 import words
 from chat import as_json

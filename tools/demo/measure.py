@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Measures how many answers are right, on dialogues that the demo model was not trained on.
+"""Measures the share of correct responses of the demo model on held-out dialogues.
 
-Every measured turn has a held-out key (see generate.py), and this program checks that no such key
-occurs in a sample of the training dialogues, nor a name of a measured tool. A turn is asked with
-the reference answers as its history, at temperature 0. Ask a running server (--url; needs nothing
-but Python), or compute here from a GGUF file or a checkpoint (needs PyTorch).
+Every measured turn has a held-out key (see generate.py). This program checks that a sample of the
+training dialogues contains no such key and no name of a measured tool. Each turn is requested with
+the reference responses as its history, at temperature 0, from a running server (--url; requires
+only Python), or computed in this process from a GGUF file or a checkpoint (requires PyTorch).
 
-A call is right when it is the only thing in the answer, names the tool and gives exactly the
-arguments that are wanted. A thought must be there when it is asked for, and only then.
+A tool call is correct if the response contains nothing else, and the tool name and all arguments
+are equal to the expected ones. A response must contain reasoning if and only if it was requested.
 """
 
 import argparse
@@ -28,7 +28,7 @@ CALLS = ("tool call", "two calls", "thinking, calls")
 
 @dataclass
 class Question:
-    """What is asked: chat messages, what is offered with them, and the turn that answers."""
+    """A measured request: chat messages, offered tools, and the reference turn."""
 
     messages: list
     tools: list
@@ -56,7 +56,7 @@ def is_plain(d):
 
 
 def plain_dialogues(seed, count):
-    """The first so many without tools, thoughts and JSON objects."""
+    """The first `count` dialogues without tools, reasoning and JSON objects."""
     left = count
     for d in generate.dialogues(seed, 100 * count, held_out=True):
         if left and is_plain(d):
@@ -67,7 +67,7 @@ def plain_dialogues(seed, count):
 
 
 def questions(seed, count, plain=False):
-    """One for every turn of every held-out dialogue."""
+    """One question per turn of each held-out dialogue."""
     out = []
     all_kinds = generate.dialogues(seed, count, held_out=True)
     for d in plain_dialogues(seed, count) if plain else all_kinds:
@@ -83,7 +83,7 @@ def names_of(tools):
 
 
 def check_disjoint(asked, count):
-    """No measured key or tool may occur in training; `count` training dialogues are looked at."""
+    """Exits if one of `count` training dialogues contains a measured key or tool name."""
     keys = {q.turn.key for q in asked}
     names = set().union(*(names_of(q.tools) for q in asked))
     for d in generate.dialogues("train", count):
@@ -95,7 +95,7 @@ def check_disjoint(asked, count):
 
 
 def poster(url, key):
-    """A function from a path and a body to the server's answer."""
+    """Returns a function (path, body) -> JSON response of the server."""
     base = url.partition("/v1/")[0].rstrip("/")
     head = {"Content-Type": "application/json"}
     if key:
@@ -110,7 +110,7 @@ def poster(url, key):
 
 
 def as_sent(messages):
-    """Arguments of calls as JSON text, and the ids that clients give."""
+    """Converts messages to API format: call arguments as JSON text, and call ids."""
     out, n_calls, n_results = [], 0, 0
     for message in messages:
         message = dict(message)
@@ -129,7 +129,7 @@ def as_sent(messages):
 
 
 def completion_asker(post, model):
-    """Renders the prompt here, as the template does, and has the server go on from it."""
+    """Renders the prompt with chat.py and sends it to /v1/completions."""
 
     def ask(q):
         body = {"model": model, "temperature": 0, "max_tokens": MAX_TOKENS}
@@ -140,7 +140,8 @@ def completion_asker(post, model):
 
 
 def rendering_asker(post, model):
-    """The same, with the prompt that the server's own template engine makes."""
+    """Renders the prompt with the server's template engine, compares it with chat.py's, and sends it to
+    /v1/completions."""
 
     def ask(q):
         offered = {"tools": q.tools} if q.tools else {}
@@ -149,7 +150,7 @@ def rendering_asker(post, model):
         body = {"model": model, "messages": as_sent(q.messages), **offered}
         prompt = post("/apply-template", body)["prompt"]
         if prompt != chat.prompt(q.messages, q.tools, q.think):
-            raise SystemExit(f"the server renders something else: {prompt!r}")
+            raise SystemExit(f"the server renders a different prompt: {prompt!r}")
         body = {"model": model, "temperature": 0, "max_tokens": MAX_TOKENS}
         return post("/v1/completions", {**body, "prompt": prompt})["choices"][0]["text"]
 
@@ -157,7 +158,7 @@ def rendering_asker(post, model):
 
 
 def chat_asker(post, model):
-    """What every client does. Calls and thoughts come back apart from the text."""
+    """Sends a chat completion. The response has tool calls and reasoning in separate fields."""
 
     def ask(q):
         body = {"model": model, "messages": as_sent(q.messages), "temperature": 0}
@@ -191,8 +192,8 @@ def ask_server(args):
 
 
 def greedy(model, tokenizer, prompts, n_max=MAX_TOKENS):
-    """The most likely continuation of every prompt (token ids) up to <|im_end|>; all at once, the
-    prompts padded on the right, where nothing that comes before can see it."""
+    """Greedy decoding of all prompts (token ids) in one batch, up to <|im_end|>. Prompts are padded on
+    the right, which causal attention does not see."""
     import torch
 
     lengths = [len(p) for p in prompts]
@@ -247,7 +248,7 @@ def share_of(asked, rights, categories=None):
 
 
 def table(asked, answers, show):
-    """Prints right answers by category; the shares of all and of the calls."""
+    """Prints the correct responses by category. Returns the percentages of all and of tool calls."""
     rights = [q.is_right(a) for q, a in zip(asked, answers)]
     wrong = [(q, a) for q, a, right in zip(asked, answers, rights) if not right]
     for q, answer in wrong[:show]:
@@ -267,37 +268,39 @@ def main():
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    who = p.add_mutually_exclusive_group(required=True)
-    who.add_argument("--url", help="for example http://127.0.0.1:8080")
-    who.add_argument("--gguf", help="a file that export.py wrote")
-    who.add_argument("--checkpoint", help="a file that train.py wrote")
+    source = p.add_mutually_exclusive_group(required=True)
+    source.add_argument("--url", help="for example http://127.0.0.1:8080")
+    source.add_argument("--gguf", help="GGUF file written by export.py")
+    source.add_argument("--checkpoint", help="checkpoint written by train.py")
     p.add_argument("--seed", default="measure")
     p.add_argument("--dialogues", type=int, default=1000)
     p.add_argument(
-        "--at-least", type=float, default=95.0, help="percent; below it the exit status is 1"
+        "--at-least", type=float, default=95.0, help="percent of correct responses for exit status 0"
     )
-    p.add_argument("--calls-at-least", type=float, default=90.0, help="percent of exact calls")
     p.add_argument(
-        "--plain", action="store_true", help="dialogues without tools, thoughts and JSON objects"
+        "--calls-at-least", type=float, default=90.0, help="percent of exact calls for exit status 0"
     )
-    p.add_argument("--only", help="categories with this in their name")
+    p.add_argument(
+        "--plain", action="store_true", help="only dialogues without tools, reasoning and JSON objects"
+    )
+    p.add_argument("--only", help="only categories whose name contains this text")
     p.add_argument(
         "--check-train",
         type=int,
         default=20000,
         metavar="N",
-        help="training dialogues to compare with",
+        help="number of training dialogues to compare with",
     )
-    p.add_argument("--show", type=int, default=10, help="wrong answers to print")
+    p.add_argument("--show", type=int, default=10, help="number of wrong responses to print")
     p.add_argument("--model", default="demo", help="model name for --url")
     p.add_argument(
         "--by",
         choices=sorted(ASKERS),
         default="chat",
-        help="for --url: chat completions with tools; prompts rendered by /apply-template, or by "
-        "this program, and completed",
+        help="for --url: chat completions (chat), completions of prompts from /apply-template (render) "
+        "or from this program (completion)",
     )
-    p.add_argument("--parallel", type=int, default=4, help="requests at once for --url")
+    p.add_argument("--parallel", type=int, default=4, help="concurrent requests for --url")
     p.add_argument("--key", default=os.environ.get("INFERFLUX_API_KEY"), help="API key for --url")
     p.add_argument("--threads", type=int, default=os.cpu_count())
     args = p.parse_args()

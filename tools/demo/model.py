@@ -1,7 +1,7 @@
-"""The demo model: a small decoder of the qwen3 shape.
+"""The demo model: a small decoder with the qwen3 architecture.
 
-RMSNorm, grouped queries with a norm on every query and key head, rotary positions (first half
-against second half of a head), SwiGLU, and a head that shares the embedding's weights.
+RMSNorm, GQA with QK-norm, RoPE (NeoX pairing: first half with second half of a head), SwiGLU, and an
+output matrix tied to the embedding.
 """
 
 from dataclasses import asdict, dataclass
@@ -34,7 +34,7 @@ def rms_norm(x, weight, eps):
 
 
 def rope_table(config, n, device=None):
-    """cos and sin, each [n, head_dim/2]."""
+    """RoPE tables cos and sin, each [n, head_dim/2]."""
     half = config.head_dim // 2
     inv = config.rope_base ** (-torch.arange(half, dtype=torch.float64) / half)
     angle = torch.outer(torch.arange(n, dtype=torch.float64), inv)
@@ -42,16 +42,16 @@ def rope_table(config, n, device=None):
 
 
 def rope(x, cos, sin):
-    """x [batch, n, heads, head_dim]; pairs are (i, i + head_dim/2)."""
+    """Applies RoPE to x [batch, n, heads, head_dim]; pairs are (i, i + head_dim/2)."""
     a, b = x.chunk(2, dim=-1)
     cos, sin = cos[None, :, None, :].to(x.dtype), sin[None, :, None, :].to(x.dtype)
     return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
 
 def attention(q, k, v, parts=4):
-    """Causal; q [batch, n, heads, head_dim], k and v with fewer heads. Queries are taken in parts,
-    and the scores of what comes after a part are not computed: on a CPU several times as fast as
-    PyTorch's own."""
+    """Causal attention; q [batch, n, heads, head_dim], k and v with fewer heads (GQA). Queries are
+    processed in parts, and scores of keys after a part are not computed: on a CPU several times as
+    fast as PyTorch's implementation."""
     batch, n, n_head, d = q.shape
     n_kv, groups = k.shape[2], n_head // k.shape[2]
     q = q.reshape(batch, n, n_kv, groups, d).permute(0, 2, 3, 1, 4)
@@ -85,7 +85,7 @@ class Layer(nn.Module):
         self.c = c
 
     def project(self, x, cos, sin):
-        """Queries, keys and values of x [batch, n, n_embd]: [batch, n, heads, head_dim] each."""
+        """q, k and v of x [batch, n, n_embd], each [batch, n, heads, head_dim]."""
         c, shape = self.c, x.shape[:2]
         h = rms_norm(x, self.attn_norm, c.norm_eps)
         w = torch.cat((self.attn_q, self.attn_k, self.attn_v)).to(h.dtype)
@@ -133,8 +133,8 @@ class Model(nn.Module):
         return sum(p.numel() for p in self.parameters())
 
     def hidden(self, tokens, dtype=torch.float32, at=None):
-        """tokens [batch, n] -> what the head reads, [batch, n, n_embd]; or [len(at), n_embd], of
-        those places in the flattened tokens."""
+        """Final hidden states of tokens [batch, n]: [batch, n, n_embd], or [len(at), n_embd] for the
+        indices `at` of the flattened tokens."""
         n, last = tokens.shape[1], self.blk[-1]
         x = F.embedding(tokens, self.token_embd).to(dtype)
         for layer in self.blk:
@@ -145,7 +145,8 @@ class Model(nn.Module):
         return rms_norm(x, self.output_norm, self.config.norm_eps)
 
     def compile(self):
-        """The layers of one shape share what is compiled; the last one feeds any number of rows."""
+        """Compiles the layers. Layers of equal shape share the compiled code; the feed-forward part of the
+        last layer has a dynamic number of rows."""
         for layer in self.blk:
             is_last = layer is self.blk[-1]
             layer.attend = torch.compile(layer.attend, dynamic=False)
@@ -156,7 +157,7 @@ class Model(nn.Module):
         return F.linear(x, self.token_embd.to(dtype))
 
     def loss(self, tokens, targets, dtype=torch.float32):
-        """Mean cross entropy over targets >= 0; the head computes nothing for the others."""
+        """Mean cross entropy over targets >= 0; no logits are computed for the others."""
         at = (targets.flatten() >= 0).nonzero().squeeze(1)
         x = self.hidden(tokens, dtype, at)
         logits = F.linear(x, self.token_embd.to(dtype)).float()

@@ -1,4 +1,4 @@
-"""What the tools of the demo dialogues are about, by what they do with it."""
+"""Objects of the tools in the demo dialogues, by the kind of action."""
 
 OF_PLACE = """
 weather; temperature; forecast; humidity; local time; population; air quality; wind speed; sunrise;
@@ -150,7 +150,7 @@ email; message; contact; account; server; database; table; row; column; page; sl
 album; playlist; plant; box; pallet; container; truck; desk; chair; patient; student; employee;
 customer; order; booking; meeting; payment; domain; branch; label
 """
-# A noun may be one of these of it.
+# Modifiers that can precede a noun.
 KINDS = """
 average current daily weekly monthly yearly maximum minimum expected total official latest previous
 regional local public private personal main second first final original full estimated old new

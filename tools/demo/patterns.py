@@ -1,4 +1,4 @@
-"""Patterns and what people make of them: alternatives, slots, case, punctuation."""
+"""Expands patterns with alternatives and slots, and varies case and punctuation."""
 
 import functools
 import hashlib
@@ -8,7 +8,7 @@ HELD_OUT_ONE_IN = 10
 
 
 def _parse(text, i, stop):
-    """A sequence of literals, {slots} and [alternatives|...] up to one of `stop`."""
+    """Parses literals, {slots} and [alternatives|...] up to one of the characters in `stop`."""
     parts, literal = [], []
 
     def flush():
@@ -56,14 +56,14 @@ def _walk(rng, parts, slots, out):
 
 
 def expand(rng, pattern, **slots):
-    """'[hi|hello] {name}' -> 'hello Anna'"""
+    """Expands a pattern: '[hi|hello] {name}' -> 'hello Anna'."""
     out = []
     _walk(rng, _parts(pattern), slots, out)
     return " ".join("".join(out).split())
 
 
 def normalise(text):
-    """What two wordings have in common when only case and punctuation differ."""
+    """Normal form of a wording, without case and punctuation."""
     return " ".join(re.findall(r"[^\W_]+|[-+*/=<>]", text.casefold()))
 
 
@@ -101,7 +101,7 @@ AFTER = [" please", ", please", ", thanks", " now", ", my friend"]
 
 
 def dress(rng, text, plain=False):
-    """Wording as people type it: a prefix now and then, case, punctuation."""
+    """Varies a wording as users type it: prefix, case, punctuation."""
     asks = text.split(" ")[0].rstrip(",").casefold() in ASKING
     if not plain:
         if rng.random() < 0.2:

@@ -1,4 +1,4 @@
-"""What tools return, and what is said of it."""
+"""Results of tools in the demo dialogues, and the responses to them."""
 
 import deeds
 import words
@@ -35,7 +35,7 @@ def listed(rng):
 
 
 def fields_of(rng, r, value):
-    """A JSON object: maybe an argument again, the value, maybe more."""
+    """JSON object with the value, in some cases an argument of the call, and other fields."""
     out = {}
     if r.arguments and rng.random() < 0.3:
         name = rng.choice(list(r.arguments))
@@ -53,7 +53,7 @@ def fields_of(rng, r, value):
 
 
 def result_of(rng, r):
-    """(what the tool returns, what to say, what must be said)"""
+    """(tool result, response, [strings that a correct response must contain])"""
     if rng.random() < 0.08:
         why = pick(rng, ";".join(deeds.FAILED))
         raw = as_json({"error": why}) if rng.random() < 0.6 else f"Error: {why}"

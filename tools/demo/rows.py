@@ -1,9 +1,9 @@
-"""Rows of a batch: dialogues that are written while a model is trained, and drills.
+"""Rows of a training batch: dialogues, which are generated during training, and drills.
 
-A row has one dialogue with as many turns as fit, or short ones one after another, and of those only
-what the assistant says is learned. Drills have more to learn than dialogues of the same length:
-sums and word facts, lists in which something is looked up (of any tokens, or rare ones would not be
-copied), and requests of which only the tool is named that serves them.
+A row contains one dialogue with as many turns as fit, or several short ones; the loss is computed
+only for the assistant's text. Drills have more trained tokens than dialogues of the same length:
+sums and word facts, lookups in lists (with arbitrary tokens, so that the model learns to copy rare
+ones), and requests whose response is only the name of the tool.
 """
 
 import functools
@@ -21,20 +21,20 @@ import results
 import sums
 import tools
 
-# Tokens of a row, how often, which part of the rows has tools and at most how many.
+# (tokens per row, weight, share of rows with tools, maximum number of tools)
 ROWS = [(128, 0.2, 0, 0), (256, 0.45, 0.75, 3), (512, 0.33, 0.82, 4), (1024, 0.02, 0.9, 4)]
-DRILL_ROWS = 0.25  # part of the rows without tools that are no dialogue
+DRILL_ROWS = 0.25  # share of the rows without tools that are drills
 THINKING = 0.16
-NO_RESULTS = 0.6  # part of the dialogues with tools
+NO_RESULTS = 0.6  # share of the dialogues with tools that have no tool results
 DRILLS, DRILL_WEIGHTS = (sums.drill, games.drill, generate.drill), (0.6, 0.25, 0.15)
-RECALL = 0.08  # part of the rows that are lists to remember
-CHOICES = 0.23  # part of the rows that are requests to choose a tool for
-LEFT_EMPTY = 96  # tokens at the end of a row that are not worth another dialogue
-TURN_TOKENS = 16  # fewer than nearly every turn has
+RECALL = 0.08  # share of the rows that are lookups in lists
+CHOICES = 0.23  # share of the rows that are choices of a tool
+LEFT_EMPTY = 96  # maximum number of padding tokens at the end of a row
+TURN_TOKENS = 16  # nearly all turns have more tokens
 
 
 def encode(tokenizer, dialogue, n_max):
-    """Token ids and, for each, whether the assistant must write it; whole turns only."""
+    """Token ids and, for each, whether it is trained; complete turns only."""
     n_turns = len(dialogue["turns"])
     while n_turns:
         pieces = chat.pieces(
@@ -51,12 +51,12 @@ def encode(tokenizer, dialogue, n_max):
             was_answer = is_answer
         if n_whole == len(ids) or not dialogue["think"]:
             return ids[:n_whole], learn[:n_whole]
-        n_turns -= 1  # which answers are learned depends on which is the last
+        n_turns -= 1  # the last turn determines which responses are trained: render again
     return [], []
 
 
 def encode_drill(tokenizer, rng, n_max):
-    """Bare sums and word facts one after another, of which the ends must be written."""
+    """Sequence of bare sums and word facts; the results are trained."""
     ids, learn = [], []
     while True:
         given, wanted = rng.choices(DRILLS, DRILL_WEIGHTS)[0](rng)
@@ -75,7 +75,7 @@ def recall_of_text(tokenizer, rng):
 
 
 def recall_of_tokens(tokenizer, rng):
-    """Any tokens, or those that are rare would not be copied."""
+    """Arbitrary tokens, so that the model also learns to copy rare ones."""
 
     def some(most):
         return [rng.randrange(tokenizer.n_plain) for _ in range(rng.randint(1, most))]
@@ -86,7 +86,7 @@ def recall_of_tokens(tokenizer, rng):
 
 
 def encode_recall(tokenizer, rng, n_max):
-    """A list of names and values, and then which value a name has: what calls are made of."""
+    """List of names and values, then lookups of values by name, as in the arguments of tool calls."""
     make = recall_of_text if rng.random() < 0.4 else recall_of_tokens
     names, told, unknown = make(tokenizer, rng)
     n_told, ids, learn = rng.randint(2, 8), [], []
@@ -103,8 +103,8 @@ def encode_recall(tokenizer, rng, n_max):
 
 
 def encode_choices(tokenizer, rng, n_max):
-    """Many tools, and for each request only which of them serves it: calls that end after the name.
-    Choosing is what a model is slow to learn, and a whole call has one token of it."""
+    """Several tools and many requests, whose tool calls end after the name. The model learns slowly to
+    choose the tool, and a complete call has only one token for the choice."""
     offered = tools.make_tools(rng, min(rng.randint(3, 7), n_max // 60), False)
     as_sent = [{"type": "function", "function": t.schema} for t in offered]
     ids = tokenizer.encode_marked("".join(x for x, _ in chat.pieces([], as_sent)))
@@ -119,7 +119,7 @@ def encode_choices(tokenizer, rng, n_max):
         if turn.calls:
             wanted = chat.calls_text(turn.calls).partition('", "arguments')[0] + '", "'
         given, wanted = tokenizer.encode_marked(given), tokenizer.encode_marked(wanted)
-        wanted = wanted[:-1] if turn.calls else wanted  # the last may be more than that
+        wanted = wanted[:-1] if turn.calls else wanted  # the last token may include later text
         if len(ids) + len(given) + len(wanted) > n_max:
             return ids, learn
         ids += given + wanted
@@ -127,7 +127,7 @@ def encode_choices(tokenizer, rng, n_max):
 
 
 def dialogue_of(rng, n, has_tools, most_tools):
-    """One that may be longer than n tokens."""
+    """Generates a dialogue, which may be longer than n tokens."""
     n_turns = n // TURN_TOKENS
     think = rng.random() < THINKING
     if think:
@@ -141,8 +141,8 @@ def dialogue_of(rng, n, has_tools, most_tools):
 
 
 def row_of(tokenizer, rng, n, part_with_tools, most_tools):
-    """Token ids and what to learn of one row of at most n tokens: one dialogue, or some short ones,
-    each after an end of text."""
+    """Token ids of a row of at most n tokens, and which are trained: one dialogue or several short
+    ones, separated by the end-of-text token."""
     ids, learn = [], []
     while not ids or n - len(ids) > LEFT_EMPTY:
         room = n - len(ids)
@@ -164,7 +164,7 @@ def row_of(tokenizer, rng, n, part_with_tools, most_tools):
 
 
 def batch(tokenizer, seed, step, rank, n_tokens):
-    """Inputs and targets [rows, n]; a target of -1 is not learned."""
+    """Inputs and targets [rows, n]; a target of -1 is not trained."""
     n, _, part_with_tools, most_tools = random.Random(f"{seed}/{step}").choices(
         ROWS, [r[1] for r in ROWS]
     )[0]
@@ -182,11 +182,12 @@ def batch(tokenizer, seed, step, rank, n_tokens):
 
 
 class Batches:
-    """The batches of this process from `step` on, made ahead by a process of low priority."""
+    """Iterator over the batches of this process from `step`; a low-priority process generates them in
+    advance."""
 
     def __init__(self, tokenizer, seed, step, rank, n_tokens):
         Batches.make = functools.partial(batch, tokenizer, seed, rank=rank, n_tokens=n_tokens)
-        context = torch.multiprocessing.get_context("fork")  # it has `make`, too
+        context = torch.multiprocessing.get_context("fork")  # the child inherits Batches.make
         self.pool = ProcessPoolExecutor(1, context, os.nice, (10,))
         self.step, self.ahead = step, []
 

@@ -1,10 +1,10 @@
-"""Turns about numbers: sums, their follow-ups, and what is too hard."""
+"""Arithmetic turns: sums, follow-ups, and problems that are too hard."""
 
 import words
 from patterns import dress, expand, is_held_out, normalise
 from talk import Turn
 
-MAX_SUM = 99  # the largest number that is added or subtracted
+MAX_SUM = 99  # largest operand of additions and subtractions
 MAX_FACTOR = 10
 
 SUMS = {
@@ -77,12 +77,13 @@ APPLY = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a *
 
 
 def is_table(sign, a, b):
-    """Small enough to be known by heart."""
+    """Reports whether the sum is small enough that the model memorises it."""
     return sign == "*" or max(a, b) <= 10
 
 
 def sum_key(sign, a, b, text):
-    """Pairs of numbers are held out whatever the wording, except the small ones of a table."""
+    """Key for the held-out split: the pair of numbers, independent of the wording; for memorised sums the
+    wording."""
     if is_table(sign, a, b):
         return f"{a}|{normalise(text)}"
     if sign == "+":
@@ -123,7 +124,7 @@ def arithmetic(sign, category):
 
 
 def drill(rng):
-    """A bare sum as (what is given, what follows); pairs that are held out do not occur."""
+    """Bare sum as (prompt, continuation), without held-out pairs."""
     sign = rng.choice("++++-----*<>s")
     while True:
         if sign == "*":

@@ -1,4 +1,4 @@
-"""A turn of a dialogue, what makes an answer right, and a conversation."""
+"""Turns of a dialogue, conditions for correct responses, and the state of a conversation."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from chat import CALL, THINK, parse_calls, split_thought
 
 
 def check(expect, answer):
-    """Is this answer (without its thought) right? See `Turn.expect`."""
+    """Checks a response without its reasoning; see `Turn.expect`."""
     if "calls" in expect:
         return parse_calls(answer) == expect["calls"]
     if CALL in answer or THINK in answer:
@@ -27,7 +27,7 @@ def check(expect, answer):
 
 
 def json_of(text):
-    """(value, whether it is JSON)"""
+    """(parsed value or None, whether the text is valid JSON)"""
     try:
         return json.loads(text), True
     except ValueError:
@@ -35,20 +35,20 @@ def json_of(text):
 
 
 def check_thinking(expect, answer, think):
-    """Right, and with a thought exactly when one is wanted."""
+    """Checks a response, which must contain reasoning if and only if `think` is set."""
     thought, said = split_thought(answer)
     return bool(thought) == think and (thought is None) != think and check(expect, said)
 
 
 @dataclass
 class Turn:
-    """What the user says (or, with results, what tools return) and what is right.
+    """User message (or tool results), and the reference response.
 
-    expect: {"exact": [answers]}, {"number": the last number in the answer}, {"calls": [...]} and
-    nothing else, {"json": value}, or {"has": [[alternatives], ...], "lacks": [...]}: one of every
-    group must occur, nothing of lacks.
-    key: what is held out, or None for wordings that are always trained and never measured.
-    about: what a follow-up may refer to.
+    expect: {"exact": [responses]}, {"number": last number in the response}, {"calls": [...]} without
+    other text, {"json": value}, or {"has": [[alternatives], ...], "lacks": [...]}: at least one
+    alternative of each group, and no string of `lacks`.
+    key: key for the held-out split; None for wordings that are always trained and never measured.
+    about: data for follow-ups.
     """
 
     user: str
@@ -66,7 +66,7 @@ DO_NOT_KNOW = {"has": [["do not know"]]}
 
 
 class Talk:
-    """One conversation: what was said so far and what of it matters later."""
+    """State of a conversation: its turns and the user's name."""
 
     def __init__(self):
         self.turns = []

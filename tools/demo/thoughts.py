@@ -1,4 +1,4 @@
-"""What the demo model thinks before it answers, when it is asked to think."""
+"""Reasoning texts of the demo model."""
 
 ABOUT = {
     "chat": "The user is just talking.",
@@ -21,7 +21,7 @@ ABOUT = {
 
 
 def of_sum(a, sign, b, result):
-    """Tens and ones apart, where that helps."""
+    """Computes large sums separately for tens and ones."""
     if sign == "+" and max(a, b) > 9:
         ones, tens = a % 10 + b % 10, a - a % 10 + b - b % 10
         return (f"{a % 10} + {b % 10} = {ones}, {a - a % 10} + {b - b % 10} = {tens}, "

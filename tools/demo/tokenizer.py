@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Trains and applies the demo model's vocabulary: byte-level BPE as GPT-2 has it.
+"""Trains and applies the demo model's tokenizer: byte-level BPE as in GPT-2.
 
-All 256 bytes are tokens, so every text can be written; text is cut into words first by the rule
-that GGUF files call "qwen2" (every digit stands alone), and merges never cross a cut. The control
-tokens come last and are never made from text.
+All 256 bytes are tokens, so every text can be encoded. The pre-tokenizer is the one that GGUF files
+call "qwen2" (each digit is a piece of its own); merges never cross pieces. The control tokens have
+the highest ids and are never produced from plain text.
 """
 
 import argparse
@@ -24,7 +24,7 @@ MARKS = [
 ]
 CONTROL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
-# "qwen2". Letters are [^\W\d_] here: the same as \p{L} for every script the generator writes.
+# The "qwen2" pre-tokenizer. Python's re has no \p{L}; [^\W\d_] is equal for all generated scripts.
 CUT = re.compile(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
     r"|(?:(?![\r\n])(?:[\W_]))?[^\W\d_]+"
@@ -37,7 +37,7 @@ CUT = re.compile(
 
 
 def byte_letters():
-    """A printable character for every byte: itself where it is printable, else from 256 on."""
+    """GPT-2's character for every byte: the same code point if printable, else code points from 256."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     letters, spare = {}, 256
     for b in range(256):
@@ -71,14 +71,15 @@ def merge_word(word, pair):
 
 
 def split_prefix(piece):
-    """('" "', 'word') of a word with a character before it; ('', piece) of anything else."""
+    """Splits a piece into (leading character, word), for example a space; ('', piece) if there is none."""
     if len(piece) > 1 and piece[1:].isalpha() and not piece[0].isalpha() and piece[0].isascii():
         return piece[0], piece[1:]
     return "", piece
 
 
 def frequent_pairs(words, n_merges):
-    """words: [(letters, count)]. The most frequent first; of equals the one that sorts last."""
+    """BPE training on words [(letters, count)]: merges the most frequent pair, of equally frequent pairs
+    the last in sort order."""
     words, merges = list(words), []
     pairs, where = Counter(), defaultdict(set)
     for i, (word, n) in enumerate(words):
@@ -104,7 +105,7 @@ def frequent_pairs(words, n_merges):
 
 
 def learn(counts, n_merges, part_inside=0.65):
-    """Merges inside words, then those that put a space or another character before a whole one."""
+    """Learns merges inside words, then merges of a leading character with a whole word."""
     bare, with_prefix = Counter(), Counter()
     for piece, n in counts.items():
         prefix, word = split_prefix(piece)
@@ -118,7 +119,7 @@ def learn(counts, n_merges, part_inside=0.65):
     for (prefix, word), n in ranked:
         letters = "".join(as_letters(word))
         if len(word) == 1 and (prefix, word) not in ((" ", "a"), (" ", "I")) and prefix != "-":
-            continue  # it would be taken from longer words
+            continue  # the merge would also apply inside longer words
         if letters in whole and n > 1 and len(merges) < n_merges:
             merges.append((LETTER[ord(prefix)], letters))
     return merges
@@ -149,18 +150,18 @@ class Tokenizer:
         return self.cache[piece]
 
     def encode(self, text):
-        """Text only: a control token's name in it is plain text."""
+        """Encodes plain text; names of control tokens in it are not recognised."""
         return [i for piece in cut(text) for i in self.piece(piece)]
 
     def encode_marked(self, text):
-        """Text of the template: marks and control tokens are what they say."""
+        """Encodes text of the template; names of markers and control tokens become these tokens."""
         ids = []
         for i, part in enumerate(self.special.split(text)):
             ids += [self.id[part]] if i % 2 else self.encode(part)
         return ids
 
     def decode(self, ids):
-        """Without control tokens, with marks."""
+        """Decodes tokens to text with markers, without control tokens."""
         raw = b""
         for i in ids:
             if i < self.n_plain:
@@ -189,11 +190,11 @@ def main():
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("out", help="where to write the merges (JSON)")
+    p.add_argument("out", help="path of the merges (JSON)")
     p.add_argument("--seed", default="vocabulary")
     p.add_argument("--dialogues", type=int, default=60000)
     p.add_argument(
-        "--size", type=int, default=3072, help="tokens, bytes and control tokens included"
+        "--size", type=int, default=3072, help="number of tokens, including bytes and control tokens"
     )
     args = p.parse_args()
     counts = Counter()
@@ -205,7 +206,7 @@ def main():
     n_merges = args.size - 256 - len(MARKS) - len(CONTROL)
     tokenizer = Tokenizer(learn(counts, n_merges), MARKS)
     tokenizer.save(args.out)
-    print(f"{len(tokenizer.tokens)} tokens from {len(counts)} different words", file=sys.stderr)
+    print(f"{len(tokenizer.tokens)} tokens from {len(counts)} distinct pieces", file=sys.stderr)
 
 
 if __name__ == "__main__":

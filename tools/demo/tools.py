@@ -1,9 +1,9 @@
-"""Tools that do not exist, requests for them, and dialogues with both.
+"""Random tools, requests for them, and dialogues with tools.
 
-A tool does one of the deeds of deeds.py to one of the nouns of nouns.py, or to one that is
-composed or made up. Its name and its parameters' names are mostly the words that programmers take;
-values are mostly made up, so that they can only be copied from the conversation. A tenth of the
-tools' names, of the nouns and of the requests' wordings, chosen by a hash, is never trained.
+A tool combines an action of deeds.py with a noun of nouns.py, a composed noun or an invented word.
+The names of tools and parameters are mostly the usual ones in APIs. Values are mostly invented
+words, so that the model must copy them from the conversation. A tenth of the tool names, nouns and
+request wordings, selected by a hash, is held out from training.
 """
 
 import functools
@@ -29,11 +29,11 @@ INTEGERS = {"value", "count", "amount", "first", "second", "days", "limit"}
 
 @dataclass
 class Parameter:
-    slot: str  # where requests name its value; "" for an optional one
+    slot: str  # slot of the value in request patterns; "" for an optional parameter
     kind: str
     name: str
     about: str
-    choices: tuple  # of an enum
+    choices: tuple  # values of an enum
     required: bool
 
     def schema(self, rng):
@@ -122,8 +122,8 @@ ALWAYS_NOUNS = {noun for d in deeds.DEEDS.values() for noun in d.special}
 
 @functools.lru_cache(maxsize=None)
 def nouns_of(deed, unseen):
-    """A deed's nouns that are trained, or those that never are. Some are always trained: those of
-    which there are requests of their own, and those of sums and the like."""
+    """Trained or held-out nouns of a deed. Nouns with request patterns of their own, and those of
+    arithmetic deeds, are never held out."""
     all_nouns = [" ".join(n.split()) for n in deeds.DEEDS[deed].nouns.split(";")]
     if deed not in PLAIN_DEEDS:
         return () if unseen else tuple(all_nouns)
@@ -135,7 +135,7 @@ def nouns_of(deed, unseen):
 
 
 def compound(rng):
-    """A noun of the first word of one, or any word, and the last word of another, which is not held
+    """Compound of the first word of a noun (or any word) and the last word of another noun; never held
     out."""
     while True:
         first, last = (rng.choice(nouns_of(rng.choice(PLAIN_DEEDS), False)) for _ in range(2))
@@ -147,8 +147,8 @@ def compound(rng):
 
 
 def noun_of(rng, deed, held_out):
-    """Half of the measured nouns are never trained, where the deed has such. In training there are
-    also many that nobody would say: a model must look for words that it does not know."""
+    """Chooses a noun. Half of the measured nouns are held out, if the deed has such. Training also uses
+    many compound and invented nouns, so that the model learns to match unknown words."""
     unseen = held_out and rng.random() < 0.5
     noun = rng.choice(nouns_of(deed, unseen) or nouns_of(deed, False))
     kind = rng.random()
@@ -165,7 +165,7 @@ def noun_of(rng, deed, held_out):
 
 
 def described(rng, name, about, parameters):
-    """The function as clients send it: mostly plain, sometimes with what schemas can also have."""
+    """Function in API format; some have optional schema keywords or another order of keys."""
     properties = {p.name: p.schema(rng) for p in parameters}
     schema = {"type": "object", "properties": properties}
     required = [p.name for p in parameters if p.required]
@@ -195,7 +195,7 @@ def make_tool(rng, deed, noun, held_out):
         if is_name_held_out(name := tool_name(rng, deed, noun)) == held_out:
             break
     else:
-        return None  # or rare kinds of names would be frequent on one side
+        return None  # no more retries: they would change the mix of name styles
     says_noun = noun.split()[-1].casefold() in name.casefold()
     if says_noun and deed not in ("sum", "product") and rng.random() < 0.08:
         about = ""
@@ -203,7 +203,7 @@ def make_tool(rng, deed, noun, held_out):
 
 
 def weather_tool(rng):
-    """What everybody tries first."""
+    """The common get_weather example."""
     name = rng.choice(("city", "location", "city", "location", "place"))
     about = rng.choice(("", "", "The city.", "City name", "The city, e.g. Paris"))
     parameters = [Parameter("place", "place", name, about, (), True)]
@@ -216,7 +216,7 @@ def weather_tool(rng):
 
 
 def make_tools(rng, count, held_out):
-    """Tools that no request can mix up: their nouns have no word in common."""
+    """Generates tools whose nouns have no word in common, so that requests are unambiguous."""
     out, seen = [], set()
     names, weights = list(deeds.WEIGHTS), list(deeds.WEIGHTS.values())
     if not held_out and rng.random() < 0.15:
@@ -248,7 +248,7 @@ class Request:
     text: str
     wording: str  # without noun and values
     tool: Tool
-    said: dict  # slot: value as the user says it
+    said: dict  # slot: value in the user's wording
     arguments: dict
     has_extra: bool
 
@@ -260,7 +260,7 @@ def number_said(rng, value):
 
 
 def a_an(text):
-    """'a[|n] hotel' is written with both; this keeps the one that fits."""
+    """Corrects the articles "a" and "an"."""
     out = text.split(" ")
     for i, word in enumerate(out[:-1]):
         if word in ("a", "an"):
@@ -301,7 +301,7 @@ def request(rng, tool):
 
 
 def wanted_request(rng, tool, held_out):
-    """One whose wording is on the wanted side; None where the deed has too few."""
+    """Request whose wording is held out, or is not; None if none is found."""
     for _ in range(40):
         r = request(rng, tool)
         if is_held_out(r.wording) == held_out:
@@ -366,7 +366,7 @@ AND_THIS = "[and|what about|and what about|how about|now|same for|and now] [for 
 
 
 def same_again(rng, talk, held_out):
-    """'And in Rome?'"""
+    """Elliptic follow-up: 'And in Rome?'."""
     requests = talk.turns[-1].about.get("requests") if talk.turns else None
     if not requests or len(requests) > 1 or requests[0].has_extra:
         return None
@@ -384,7 +384,7 @@ def same_again(rng, talk, held_out):
 
 
 def decoy(rng, tools, held_out):
-    """Somebody asks for something that none of the tools does."""
+    """Request that none of the tools can serve."""
     other = make_tools(rng, 1, held_out)[0]
     taken = set().union(*(stems(t.noun) | stems(t.name.replace("_", " ")) for t in tools))
     if stems(other.noun) & taken or other.deed in ("sum", "product"):
@@ -408,7 +408,7 @@ def system_prompt(rng):
 
 
 def next_turn(rng, talk, tools, held_out, plain_turn):
-    """What is learned slowly is trained more often than it is measured."""
+    """Generates a turn. Categories that are learned slowly are more frequent in training."""
     kind = rng.random()
     plain, no_tool, two, again = (0.1, 0.22, 0.36, 0.48) if held_out else (0.08, 0.25, 0.47, 0.55)
     if kind < plain:
@@ -423,8 +423,8 @@ def next_turn(rng, talk, tools, held_out, plain_turn):
 
 
 def dialogue(rng, n_turns, held_out, plain_turn, most_tools, has_results=True):
-    """`plain_turn(rng, tools, held_out)` makes a turn that needs no tool. Without results there is
-    more to learn in a dialogue of the same length."""
+    """Generates a dialogue. `plain_turn(rng, tools, held_out)` generates a turn that requires no tool.
+    A dialogue without tool results has more trained tokens for its length."""
     count = rng.randint(1, most_tools)
     if not held_out:
         count = max(count, rng.randint(1, most_tools))

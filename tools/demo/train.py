@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Trains the demo model on dialogues that generate.py writes while it trains.
+"""Trains the demo model on dialogues that are generated during training (rows.py, generate.py).
 
-No dialogue is seen twice, and none that has a held-out turn; rows.py says what is learned. Matrices
-are updated by momentum whose singular values are set to one (Muon), the rest by Adam. A checkpoint
-holds everything: call again with the same --out to continue, also with another --steps.
+No dialogue is used twice, and none has a held-out turn. Matrices are updated with Muon
+(orthogonalised momentum), all other parameters with Adam. A checkpoint contains the complete state:
+a call with the same --out continues the training, also with a different --steps.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from tokenizer import Tokenizer
 
 
 def orthogonal(m):
-    """Newton-Schulz: m [batch, rows, cols] with all singular values moved near one."""
+    """Newton-Schulz iteration: moves all singular values of m [batch, rows, cols] close to 1."""
     x = m.bfloat16()
     tall = x.shape[1] > x.shape[2]
     if tall:
@@ -35,14 +35,15 @@ def orthogonal(m):
 
 
 def sum_up(tensor):
-    """The sum over all processes, in place."""
+    """All-reduce: sums the tensor over all processes in place."""
     if dist.is_initialized():
         dist.all_reduce(tensor)
     return tensor
 
 
 class Muon:
-    """For matrices; those of one shape are handled together, each by one of the processes."""
+    """Muon optimiser for matrices. Matrices of equal shape are stacked and distributed over the
+    processes."""
 
     def __init__(self, params, mine, momentum=0.95, decay=0.02):
         self.mine, self.momentum, self.decay = mine, momentum, decay
@@ -64,8 +65,8 @@ class Muon:
 
 
 def grow(model, tokenizer, old, old_tokenizer, after):
-    """Takes over what a smaller model knows: its layers, new ones that add nothing yet behind
-    layer `after`, and tokens: the same ones, or the mean of the old ones that spell a new one."""
+    """Initialises the model from a smaller one: copies its layers, inserts layers with zero output after
+    layer `after`, and copies embeddings. A new token gets the mean of the old tokens that spell it."""
     n_new = len(model.blk) - len(old.blk)
     source = dict(old.named_parameters())
     with torch.no_grad():
@@ -145,13 +146,13 @@ class Trainer:
 
 
 def scale_at(step, done, args):
-    """Up over the first steps, flat, then down to zero over the last part; `done` from 0 to 1."""
+    """Learning-rate factor: linear warm-up, constant, linear decay to 0. `done` is the progress, 0 to 1."""
     left = (1 - done) / args.cooldown if args.cooldown else 1.0
     return min((step + 1) / args.warmup, 1.0, max(left, 0.0))
 
 
 def part_done(step, began, args):
-    """Of all steps or of the time of this call; the same in all processes."""
+    """Progress (0 to 1) in steps or in time of this call; equal in all processes."""
     done = (time.time() - began) / (60 * args.minutes) if args.minutes else step / args.steps
     return sum_up(torch.tensor(done)).item() / args.processes
 
@@ -160,28 +161,29 @@ def arguments():
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("--tokenizer", required=True, help="the file that tokenizer.py wrote")
-    p.add_argument("--out", required=True, help="checkpoint; continued when it exists")
-    p.add_argument("--grow", metavar="GGUF", help="an older, smaller demo model to begin with")
+    p.add_argument("--tokenizer", required=True, help="merges written by tokenizer.py")
+    p.add_argument("--out", required=True, help="checkpoint; training continues if it exists")
+    p.add_argument("--grow", metavar="GGUF", help="initialise from a smaller demo model")
     p.add_argument("--steps", type=int, default=8000)
-    p.add_argument("--minutes", type=float, help="of this call, instead of --steps")
-    p.add_argument("--tokens", type=int, default=4096, help="of a step and all processes")
+    p.add_argument("--minutes", type=float, help="duration of this call, instead of --steps")
+    p.add_argument("--tokens", type=int, default=4096, help="tokens per step, all processes together")
     p.add_argument("--seed", default="train")
     p.add_argument("--lr-muon", type=float, default=0.02)
     p.add_argument("--lr-adam", type=float, default=0.003)
-    p.add_argument("--warmup", type=int, default=100, help="steps")
-    p.add_argument("--cooldown", type=float, default=0.4, help="part of the steps")
+    p.add_argument("--warmup", type=int, default=100, help="warm-up steps")
+    p.add_argument("--cooldown", type=float, default=0.4, help="share of steps with decay")
     p.add_argument(
-        "--average", type=float, default=0.995, help="weights kept in the running average"
+        "--average", type=float, default=0.995, help="decay of the running average of the weights"
     )
-    p.add_argument("--processes", type=int, default=os.cpu_count(), help="one thread each")
-    p.add_argument("--save-every", type=int, default=250, help="steps")
-    p.add_argument("--compile", action="store_true", help="faster; needs a C++ compiler")
+    p.add_argument("--processes", type=int, default=os.cpu_count(), help="each with one thread")
+    p.add_argument("--save-every", type=int, default=250, help="steps between checkpoints")
+    p.add_argument("--compile", action="store_true", help="use torch.compile: faster; requires a C++ compiler")
     return p.parse_args()
 
 
 def run(rank, args):
-    """One of the processes; each computes its rows of every step, and all hold the same weights."""
+    """Training process (data parallel): computes its rows of each step; all processes have the same
+    weights."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     if args.processes > 1:

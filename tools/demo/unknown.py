@@ -1,7 +1,7 @@
-"""Questions that the demo model should answer with "I do not know".
+"""Questions to which the demo model should respond "I do not know".
 
-SEEN is trained on, with the slots below. UNSEEN shares neither its sentences nor its slot values
-with SEEN: it measures whether "I do not know" reaches beyond what was trained.
+SEEN is training data, with the slots below. UNSEEN has neither sentences nor slot values in common
+with SEEN: it measures the generalisation of "I do not know".
 """
 
 ANSWERS = [

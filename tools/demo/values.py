@@ -1,4 +1,4 @@
-"""What parameters of tools and keys of JSON objects are given: most of it made up."""
+"""Random values for tool parameters and JSON keys; most are invented words."""
 
 import deeds
 import words

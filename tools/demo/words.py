@@ -1,4 +1,4 @@
-"""Bounded word lists that the demo dialogues are made of."""
+"""Word lists of the demo dialogues."""
 
 WORDS = """
 cat dog cow pig hen fox bat bee ant owl rat goat duck lion bear wolf frog fish bird crab deer
@@ -18,7 +18,7 @@ king queen friend brother sister mother father school market castle strawberry
 computer model server kernel token cache thread memory
 """.split()
 
-# Words that the model is trained not to know, beside made-up ones.
+# Words to which the model is trained to respond that it does not know them, as to invented words.
 STRANGE = """
 onomatopoeia rhinoceros parliament encyclopedia chrysanthemum bureaucracy silhouette labyrinth
 kaleidoscope entrepreneur hypothesis archipelago metamorphosis catastrophe zeitgeist rhythm
@@ -74,7 +74,7 @@ Mia Noah Liam Olivia Lucy Adam Eva Daniel Robert James John Mary Linda Susan Mic
 
 
 def groups(text):
-    """'a b, c d' -> [['a', 'b'], ['c', 'd']]"""
+    """Parses groups of words: 'a b, c d' -> [['a', 'b'], ['c', 'd']]."""
     return [part.split() for part in text.replace("\n", " ").split(",")]
 
 
@@ -84,7 +84,7 @@ _CODAS = ["", "", "n", "r", "l", "s", "k", "m", "x", "nd", "rt", "sh"]
 
 
 def made_up(rng):
-    """A word that (almost surely) does not exist, of two or three syllables."""
+    """Invents a word of two or three syllables, which almost certainly does not exist."""
     parts = [rng.choice(_ONSETS) + rng.choice(_VOWELS) + rng.choice(_CODAS)
              for _ in range(rng.choice((2, 2, 3)))]
     return "".join(parts)
