@@ -66,7 +66,7 @@ out:
     return rc;
 }
 
-static int retype(const char *from, const char *type_name, const char *to, struct err *e)
+static int convert_types(const char *from, const char *type_name, const char *to, struct err *e)
 {
     struct gguf_writer *w = gguf_writer_new(0);
     struct gguf *g = NULL;
@@ -130,7 +130,7 @@ static int write_logits(struct lm *m, const struct text *t, FILE *out, struct er
     return ferror(out) ? err_set(e, ERR_IO, "the logits could not be written") : 0;
 }
 
-static int logits(char **argv, struct err *e)
+static int compute_logits(char **argv, struct err *e)
 {
     uint64_t window;
     if (!str_to_u64(str_of(argv[3]), &window) || !window || window > 1 << 14)
@@ -167,9 +167,9 @@ int main(int argc, char **argv)
     int rc;
 
     if (argc == 5 && !strcmp(argv[1], "retype"))
-        rc = retype(argv[2], argv[3], argv[4], &e);
+        rc = convert_types(argv[2], argv[3], argv[4], &e);
     else if (argc == 7 && !strcmp(argv[1], "logits"))
-        rc = logits(argv + 2, &e);
+        rc = compute_logits(argv + 2, &e);
     else
         return fprintf(stderr, "usage: accuracy retype FROM TYPE OUT\n"
                                "       accuracy logits FILE IDS OUT WINDOW KV\n"),

@@ -49,7 +49,7 @@ static bool parse_list(const char *text, struct list *out)
     return out->n > 0 && !s.n;
 }
 
-static int parse(struct options *o, int argc, char **argv)
+static int parse_options(struct options *o, int argc, char **argv)
 {
     static const struct option long_options[] = { { "threads", required_argument, NULL, 't' },
         { "kernels", required_argument, NULL, 'k' }, { "ctx", required_argument, NULL, 'c' },
@@ -200,7 +200,7 @@ int main(int argc, char **argv)
         .ctx = { 1, { 0 } }, .batch = { 1, { 1 } }, .rows = { 1, { 1 } }, .n_steps = 20
     };
     struct err e;
-    int rc = parse(&o, argc, argv);
+    int rc = parse_options(&o, argc, argv);
 
     if (rc)
         return rc;

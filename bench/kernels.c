@@ -326,8 +326,9 @@ static int compare_percent(const void *a, const void *b)
     return x->percent < y->percent ? -1 : x->percent > y->percent;
 }
 
-/* Records the median of GATE_TRIES trials, which excludes trials disturbed by other load. A check
- * stops at the first trial that reaches the recorded value and reports the best one. */
+/* --record: the result is the median of GATE_TRIES trials, so that a trial disturbed by other load
+ * does not count. --check: repeats up to GATE_TRIES trials while the last one is too low; the best
+ * one counts. Otherwise one trial. */
 static void run_trials(const char *set, const char *what, int m, trial_fn fn, void *arg)
 {
     const struct gate_row *was = gate_find(&gate, set, what, m);

@@ -71,7 +71,7 @@ static double parse_ms(const struct parser_format *f, struct str text, size_t pi
     return now_ms() - began;
 }
 
-static double median(const struct parser_format *f, struct str text, size_t piece)
+static double median_ms(const struct parser_format *f, struct str text, size_t piece)
 {
     double ms[ROUNDS];
 
@@ -127,8 +127,8 @@ int main(void)
         const struct buf *texts[] = { &plain, &many, &long_call };
         printf("%-16s", id);
         for (size_t k = 0; k < ARRAY_LEN(texts); k++) {
-            double whole = median(f, buf_str(texts[k]), SIZE_MAX);
-            double split = median(f, buf_str(texts[k]), 4);
+            double whole = median_ms(f, buf_str(texts[k]), SIZE_MAX);
+            double split = median_ms(f, buf_str(texts[k]), 4);
             worst = MAX(worst, MAX(whole, split));
             printf(" %8.2f %8.2f", whole, split);
         }

@@ -56,7 +56,7 @@ static int compare_doubles(const void *a, const void *b)
     return (d > 0) - (d < 0);
 }
 
-static double measure(struct sampler *s, const struct sampler_case *w)
+static double measure_case(struct sampler *s, const struct sampler_case *w)
 {
     const struct sample_past h = { past, 1000, (int)ARRAY_LEN(past) };
     struct sample_params p = sample_params_default;
@@ -101,7 +101,7 @@ int main(void)
     for (int kind = 0; kind < 2; kind++) {
         fill_logits(&r, k, kind == 0);
         for (size_t i = 0; i < ARRAY_LEN(cases); i++)
-            us[kind][i] = measure(s, &cases[i]);
+            us[kind][i] = measure_case(s, &cases[i]);
     }
     printf("%s, %d tokens, us\n%-34s %8s %8s\n", k->name, N_VOCAB, "", "peaked", "flat");
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)

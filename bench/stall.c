@@ -36,7 +36,7 @@ struct bench {
     int n_ended;
 };
 
-static int submit(struct bench *b, struct stream *s, int n_prompt, int n_out, struct err *e)
+static int submit_request(struct bench *b, struct stream *s, int n_prompt, int n_out, struct err *e)
 {
     struct gen_input in = {
         .n_prompt = n_prompt, .max_tokens = n_out, .n_choices = 1, .sample = sample_params_default
@@ -59,7 +59,7 @@ static void add_gap(struct bench *b, const struct stream *s, uint64_t now)
 static int begin_stream(struct bench *b, struct stream *s, struct err *e)
 {
     s->n = 0;
-    return submit(b, s, 1, STREAM_TOKENS + 11 * (int)(s - b->streams), e);
+    return submit_request(b, s, 1, STREAM_TOKENS + 11 * (int)(s - b->streams), e);
 }
 
 static void handle_event(struct bench *b, struct gen_event *ev)
@@ -149,7 +149,7 @@ static int measure_all(struct bench *b, struct err *e)
     double median_alone = measure_steady(b, "before");
     b->n_gaps = 0;
     uint64_t submitted_ns = clock_ns();
-    if (submit(b, &b->streams[b->n_streams], b->n_prompt, 1, e))
+    if (submit_request(b, &b->streams[b->n_streams], b->n_prompt, 1, e))
         return -1;
     while (!b->first_ns)
         wait_for_events(b);

@@ -43,7 +43,7 @@ static int rand_between(struct rng *r, int from, int to)
     return from + (int)rng_below(r, (uint64_t)(to - from + 1));
 }
 
-static void submit(struct bench *b)
+static void submit_request(struct bench *b)
 {
     struct bench_request *a = xcalloc(1, sizeof(*a));
     int n = rand_between(&b->r, 50, OUT_MAX);
@@ -98,7 +98,7 @@ static void print_quantiles(const char *what, double *us, int n)
 static void fill_queue(struct bench *b)
 {
     while (b->n_live < b->n_running + b->n_waiting)
-        submit(b);
+        submit_request(b);
     core_drain(b->core, clock_ns());
 }
 

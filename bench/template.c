@@ -46,7 +46,7 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void measure(const char *name, struct str source)
+static void measure_template(const char *name, struct str source)
 {
     static double us[ROUNDS];
     struct template_env env = { .bos_token = STR("<s>"), .eos_token = STR("</s>") };
@@ -85,14 +85,14 @@ int main(int argc, char **argv)
     static char text[TEMPLATE_MAX];
 
     if (argc < 2)
-        measure("chatml", str_of(chat_template_builtin("chatml")));
+        measure_template("chatml", str_of(chat_template_builtin("chatml")));
     for (int i = 1; i < argc; i++) {
         FILE *f = fopen(argv[i], "rb");
         size_t n = f ? fread(text, 1, sizeof(text), f) : 0;
         if (f)
             fclose(f);
         const char *slash = strrchr(argv[i], '/');
-        measure(slash ? slash + 1 : argv[i], (struct str){ text, n });
+        measure_template(slash ? slash + 1 : argv[i], (struct str){ text, n });
     }
     return 0;
 }
