@@ -252,11 +252,11 @@ def main():
         for kind in a.types.split(","):
             path = os.path.join(work, f"{kind}.gguf")
             subprocess.run([PROGRAM, "retype", a.model, kind, path], check=True)
-            theirs = LlamaCpp(path, a.window)
+            llama_engine = LlamaCpp(path, a.window)
             if windows is None:
-                ids = demo_ids(theirs.tokens, a.positions) if a.demo else recorded_ids(a.ids, a.positions)
+                ids = demo_ids(llama_engine.tokens, a.positions) if a.demo else recorded_ids(a.ids, a.positions)
                 windows = [np.array(ids[i:i + a.window]) for i in range(0, len(ids), a.window)]
-            reference, llama_cpp = exact_logits(path, windows, work), theirs.logits(windows)
+            reference, llama_cpp = exact_logits(path, windows, work), llama_engine.logits(windows)
             inferflux = {kv: inferflux_logits(path, windows, work, kv) for kv in ("f16", "q8_0")}
             rows = [("f16", "InferFlux, fp64 reference", compare(reference, inferflux["f16"])),
                     ("q8_0", "InferFlux, fp64 reference", compare(reference, inferflux["q8_0"])),

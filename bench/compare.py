@@ -53,7 +53,7 @@ import sys
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-THEIRS = os.path.join(ROOT, "bench/compare_llama.py")
+LLAMA_SCRIPT = os.path.join(ROOT, "bench/compare_llama.py")
 
 SHAPES = {
     "0.5b-Q4_0": ["--preset", "qwen2.5-0.5b", "--type", "Q4_0"],
@@ -94,7 +94,7 @@ def table():
 
 TABLE = table()
 
-# Ours over theirs, at least. Those of "auto" are for a processor with AMX.
+# Goals: minimum ratio InferFlux / llama.cpp by kernel set. Those of "auto" are for a CPU with AMX.
 GOALS = {
     "auto": {"prompt-q4_0": 4.0, "prompt-q8_0": 4.0, "prompt-q4_k_m": 4.0, "prompt-q6_k": 6.0,
              "prompt-bf16": 2.0, "prompt-f16": 2.0, "prompt-2048": 5.0, "decode-q4_0": 1.4,
@@ -119,7 +119,7 @@ def arguments():
     p.add_argument("--threads", type=int, default=os.cpu_count())
     p.add_argument("--files", default=os.path.join(ROOT, "build/compare"))
     p.add_argument("--results", default=os.path.join(ROOT, "build/compare/results.jsonl"))
-    p.add_argument("--ours", default=os.path.join(ROOT, "build/bench/decode"))
+    p.add_argument("--inferflux", default=os.path.join(ROOT, "build/bench/decode"))
     p.add_argument("--kernels", default="auto", help="kernel set of InferFlux")
     p.add_argument("--kv-type", default="f16", help="KV type of InferFlux")
     p.add_argument("--show", action="store_true")
@@ -172,9 +172,9 @@ def step_flags(r):
     return [str(f) for f in flags] + (["--shared"] if r["shared"] else [])
 
 
-class Ours(Engine):
+class InferFluxEngine(Engine):
     def __init__(self, a, r, path):
-        super().__init__([a.ours, path, "--csv", "--turns", "--threads", str(a.threads),
+        super().__init__([a.inferflux, path, "--csv", "--turns", "--threads", str(a.threads),
                           "--kernels", a.kernels, "--kv-type", a.kv_type, *step_flags(r)])
         self.names = self.line().split(",")
         self.line()  # warm-up
@@ -186,9 +186,9 @@ class Ours(Engine):
                 "cached": f["cached"]}
 
 
-class Theirs(Engine):
+class LlamaEngine(Engine):
     def __init__(self, a, r, path):
-        super().__init__([sys.executable, THEIRS, path, "--threads", str(a.threads), *step_flags(r)])
+        super().__init__([sys.executable, LLAMA_SCRIPT, path, "--threads", str(a.threads), *step_flags(r)])
         self.build = build_of(json.loads(self.line()))
 
     def measure(self, seed):
@@ -235,23 +235,25 @@ def measure(engine, r, seed):
 def run_row(a, name, deadline):
     r = TABLE[name]
     path = model(a, r["file"])
-    with Theirs(a, r, path) as theirs, Ours(a, r, path) as ours:
+    with LlamaEngine(a, r, path) as llama, InferFluxEngine(a, r, path) as inferflux:
         for _ in range(a.rounds):
             if time.monotonic() > deadline:
                 return
             seed = random.randrange(1 << 60)
-            mine, m = measure(ours, r, seed)
-            other, t = measure(theirs, r, seed)
+            inferflux_speed, m = measure(inferflux, r, seed)
+            llama_speed, t = measure(llama, r, seed)
             if m["cached"] or t["cached"]:
                 sys.exit(f"{name}: tokens from a cache: {m['cached']:.0f} InferFlux, {t['cached']} llama.cpp")
-            line = {"row": name, "ours": mine, "theirs": other, "cached": [m["cached"], t["cached"]],
+            line = {"row": name, "ours": inferflux_speed, "theirs": llama_speed,
+                    "cached": [m["cached"], t["cached"]],
                     **{k: m[k] for k in ("read", "compute", "read_roof", "compute_roof")},
-                    "load": load_average(), "commit": commit(), "build": theirs.build, "seed": seed,
+                    "load": load_average(), "commit": commit(), "build": llama.build, "seed": seed,
                     "when": time.strftime("%F %T"), "kernels": a.kernels, "kv": a.kv_type,
                     "threads": a.threads}
             with open(a.results, "a", encoding="ascii") as f:
                 f.write(json.dumps(line) + "\n")
-            print(f"{name:14} {mine:9.2f} {other:9.2f} {mine / other:6.2f}  "
+            ratio = inferflux_speed / llama_speed
+            print(f"{name:14} {inferflux_speed:9.2f} {llama_speed:9.2f} {ratio:6.2f}  "
                   f"{m['read']:5.1f} % of {m['read_roof']:.1f} GB/s  "
                   f"{m['compute']:5.1f} % of {m['compute_roof']:.0f} GMAC/s  "
                   f"cached {m['cached']:.0f} {t['cached']}  load {line['load']:.1f}", flush=True)
@@ -268,10 +270,10 @@ def format_number(x):
     return f"{x:,.0f}" if x >= 100 else f"{x:.1f}"
 
 
-def verdict(name, kernels, build, ratio, ours, read):
+def verdict(name, kernels, build, ratio, inferflux, read):
     """Goal of a row, and whether it is met."""
     if name == "decode-busy":
-        return f"at least {BUSY_ENOUGH} %: {'met' if ours >= BUSY_ENOUGH else 'not met'}"
+        return f"at least {BUSY_ENOUGH} %: {'met' if inferflux >= BUSY_ENOUGH else 'not met'}"
     goal = GOALS.get(kernels, {}).get(name)
     if not goal:
         return ""

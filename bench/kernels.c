@@ -419,7 +419,7 @@ struct op_bench {
     struct vectors v;
 };
 
-static struct op_bench op; /* large */
+static struct op_bench op; /* too large for the stack */
 
 static void op_rms_norm(const struct kernels *k, struct vectors *v)
 {

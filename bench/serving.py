@@ -2,7 +2,7 @@
 """Serving compared with llama-server: same file, threads and requests, measured alternately.
 
     bench/serving.py --llama-server PATH MODEL.gguf [--rows serve-8,...] [--rounds 5]
-                     [--results FILE] [--threads 2] [--ours build/inferfluxd]
+                     [--results FILE] [--threads 2] [--inferfluxd build/inferfluxd]
     bench/serving.py --show [--results FILE]
 
 serve-N: N clients in a closed loop, --turns requests each. A prompt is 128 unique random tokens; 64
@@ -43,7 +43,7 @@ def arguments():
     p = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     p.add_argument("model", nargs="?")
     p.add_argument("--llama-server")
-    p.add_argument("--ours", default=os.path.join(ROOT, "build/inferfluxd"))
+    p.add_argument("--inferfluxd", default=os.path.join(ROOT, "build/inferfluxd"))
     p.add_argument("--rows", default=",".join(GOALS))
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--turns", type=int, default=3)
@@ -70,8 +70,8 @@ def free_port():
 class Server:
     """A server process."""
 
-    def __init__(self, command, port, env=None, is_ours=False):
-        self.port, self.is_ours, self.start_time = port, is_ours, time.perf_counter()
+    def __init__(self, command, port, env=None, is_inferflux=False):
+        self.port, self.is_inferflux, self.start_time = port, is_inferflux, time.perf_counter()
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                         env={**os.environ, **(env or {})})
 
@@ -101,9 +101,9 @@ class Server:
 
 def start_inferflux(a):
     port = free_port()
-    return Server([a.ours, "--model", a.model, "--port", str(port), "--threads", str(a.threads),
+    return Server([a.inferfluxd, "--model", a.model, "--port", str(port), "--threads", str(a.threads),
                    "--log-level", "error", "--store", "none", "--spec", "off", "--parallel",
-                   str(max(CLIENTS))], port, is_ours=True)
+                   str(max(CLIENTS))], port, is_inferflux=True)
 
 
 def start_llama(a):
@@ -124,10 +124,10 @@ def request_body(seed, n_output):
                        "temperature": 0}).encode()
 
 
-def tokens_from_cache(end, is_ours):
+def tokens_from_cache(end, is_inferflux):
     """Number of prompt tokens that the server took from a cache; the run ends if it is not 0."""
     found = end["timings"]["cache_n"]
-    if is_ours:
+    if is_inferflux:
         # In llama-server tokens_cached is the number of tokens in the slot, not of cache hits.
         found = max(found, end["tokens_cached"])
     if found:
@@ -159,7 +159,7 @@ def send_request(server, seed, n_output=N_OUTPUT):
         sys.exit(f"incomplete response: {last[:300]!r}")
     if end["tokens_predicted"] != n_output:
         sys.exit(f"{end['tokens_predicted']} tokens, not {n_output}")
-    return times, tokens_from_cache(end, server.is_ours)
+    return times, tokens_from_cache(end, server.is_inferflux)
 
 
 def run_clients(server, clients, turns, seed):

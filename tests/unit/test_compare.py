@@ -88,7 +88,7 @@ def test_the_build_is_parsed_from_the_version_output():
 
 def test_a_prompt_from_a_cache_ends_the_run():
     end = {"timings": {"cache_n": 0}, "tokens_cached": 191}
-    assert serving.tokens_from_cache(end, is_ours=False) == 0
+    assert serving.tokens_from_cache(end, is_inferflux=False) == 0
     for bad, is_ours in ((end, True), ({"timings": {"cache_n": 1}, "tokens_cached": 0}, False)):
         try:
             serving.tokens_from_cache(bad, is_ours)
