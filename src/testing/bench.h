@@ -21,7 +21,8 @@ struct bench_roof {
 };
 
 /* Reads one word of every cache line of n bytes; returns the sum, so that the compiler keeps the
- * loads. `way` selects an access pattern; the limit is the best of all patterns. */
+ * loads. `way` selects an access pattern (streams, lines per visit, prefetch distance); the limit
+ * is the best of all patterns. */
 enum { BENCH_WAYS = 4 };
 uint64_t bench_read(const uint8_t *p, size_t n, int way);
 
@@ -31,7 +32,7 @@ struct bench_meter;
 int bench_meter_open(struct bench_meter **out, int n_threads, struct err *e); /* ERR_MEMORY */
 void bench_meter_close(struct bench_meter *b);                                /* accepts NULL */
 
-/* Takes about 0.3 s. */
+/* Measures the limits; takes about 0.3 s. */
 struct bench_roof bench_meter_read(struct bench_meter *b);
 
 /* One measurement with a temporary meter. ERR_MEMORY. */

@@ -10,7 +10,7 @@
 #include "testing/timed.h"
 
 struct replay_row { /* one request */
-    double at_s;    /* not decreasing */
+    double at_s;    /* arrival, not decreasing */
     int n_prompt, n_out;
     uint64_t prefix; /* requests with equal values share a prefix as far as both go; 0 = none */
     uint64_t tenant;
@@ -50,6 +50,6 @@ void replay_add(struct replay_samples *s, double seconds);
 struct replay_times replay_times_of(struct replay_samples *s); /* sorts the samples */
 void replay_samples_clear(struct replay_samples *s);
 
-/* ERR_RANGE, ERR_MEMORY. */
+/* Simulates the requests rows[0 .. n - 1]. ERR_RANGE: an invalid entry; ERR_MEMORY. */
 int replay_run(struct replay_result *out, const struct replay_row *rows, int n,
     const struct replay_setup *s, struct err *e);

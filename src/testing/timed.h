@@ -8,12 +8,15 @@
 
 #include "model/lm.h"
 
-struct timed_law { /* nanoseconds; keys: sum of the positions that the rows attend to */
+/* Duration of a forward pass in nanoseconds:
+ *     (fixed + per_row * max(rows - free_rows, 0) + per_key * keys) * (1 + jitter * u)
+ * `keys` is the sum of the positions that the rows attend to, u is uniform in 0 .. 1. */
+struct timed_law {
     double fixed, per_row, per_key;
     /* the first rows of a step cost nothing: the time to read the weights hides them */
     double free_rows;
-    double jitter; /* the duration increases by a random share between 0 and this value */
-    uint64_t seed;
+    double jitter; /* maximum relative increase */
+    uint64_t seed; /* seed of u */
 };
 
 struct timed_options {
